@@ -1,0 +1,77 @@
+// The second of the two seams: communicators. A communicator belongs to one group and to one stream: what is issued on
+// it is an operation of that stream, ordered with the rest by events, and nothing waits on the host.
+//
+// Law, on every implementation (the strictest one rules, so that code which runs on threads cannot deadlock on NCCL):
+//  - All members issue the operations of a group in the same order with the same sizes and types.
+//  - Every method but abort() is collective over the group, send and recv over the two ends of a two-rank group.
+//  - A send completes only when it is matched. Messages of a two-rank group arrive in order.
+//  - Sums run in the order of the group's ranks, bf16 in f32 rounded once: same bits on threads and on MPI.
+//  - A deadline runs from the moment an operation's dependencies are met, not from its issue. When it passes, the
+//    operation fails with Error("comm.deadline"), which names who was waited for, in which operation of which group.
+//  - abort() from any member, or any failure, fails all pending and later operations of every member with the first
+//    cause, as Error("comm.peer_lost"), blame peer, on those who did not cause it.
+// Tensors must be contiguous and stay untouched until the operation is done.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "comm/group.h"
+#include "tensor/cpu_kernels.h"
+#include "tensor/stream.h"
+
+namespace ms::comm {
+
+using tensor::ReduceKind;
+using tensor::Tensor;
+
+class Communicator {
+ public:
+  Communicator(Group group, int global_rank, tensor::Stream& stream)
+      : group_(std::move(group)), rank_(group_.index_of(global_rank)), stream_(stream) {
+    MS_ASSERT(rank_ >= 0, "rank {} opens group {} without being a member", global_rank, group_.name);
+  }
+  virtual ~Communicator() = default;  // local: never communicates
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  const Group& group() const { return group_; }
+  int rank() const { return rank_; }  // in the group
+  int size() const { return group_.size(); }
+  tensor::Stream& stream() const { return stream_; }
+
+  // In place: x becomes the sum (maximum) over the members.
+  void all_reduce(const Tensor& x, ReduceKind kind = ReduceKind::sum);
+  // in is size() equal parts of out's size; out becomes the sum over members of part rank(). out may be that part.
+  void reduce_scatter(const Tensor& out, const Tensor& in);
+  // out is size() parts of in's size; part r becomes member r's in. in may be part rank() of out.
+  void all_gather(const Tensor& out, const Tensor& in);
+  // x of member `root` to all.
+  void broadcast(const Tensor& x, int root);
+  void send(const Tensor& x);  // to the other member of a two-rank group
+  void recv(const Tensor& x);
+  void barrier();
+
+ protected:
+  enum class OpKind { all_reduce, reduce_scatter, all_gather, broadcast, send, recv, barrier };
+  struct Request {
+    OpKind kind;
+    Tensor out, in;  // the same for operations in place
+    ReduceKind reduce = ReduceKind::sum;
+    int root = 0;
+    std::uint64_t sequence = 0;  // number of this operation in this communicator
+  };
+  static std::string_view op_name(OpKind kind);
+  virtual void do_issue(const Request& request) = 0;
+
+ private:
+  void issue(Request request);
+
+  Group group_;
+  int rank_;
+  tensor::Stream& stream_;
+  std::uint64_t sequence_ = 0;
+};
+
+}  // namespace ms::comm

@@ -1,0 +1,24 @@
+// Ranks as threads of one process: a rank is a host thread with its own device; communication is copying.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "comm/world.h"
+
+namespace ms::comm {
+
+// What the ranks share. Outlives their worlds.
+class ThreadHub {
+ public:
+  // `deadline`: how long an operation may wait for its peers.
+  ThreadHub(int size, std::chrono::milliseconds deadline);
+  ~ThreadHub();
+  std::unique_ptr<World> world(int rank);
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace ms::comm

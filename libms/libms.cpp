@@ -1,0 +1,6 @@
+// libms.so has no code of its own: it gathers the rooms.
+#include "base/version.h"
+
+namespace ms {
+const char* library_version() { return kVersion; }
+}  // namespace ms
