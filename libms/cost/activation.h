@@ -1,0 +1,33 @@
+// Bytes of activations that one transformer layer keeps for its backward: the formulas of Korthikanti et al., "Reducing
+// activation recomputation in large transformer models", for 16-bit activations, 1-byte dropout masks and an MLP of
+// four times hidden. Estimates for planning; what a run really keeps is in its arena.
+#pragma once
+
+#include <cstdint>
+
+namespace ms::cost {
+
+struct ActivationShape {
+  double seq, batch, hidden, heads;  // of one microbatch
+  double ffn;                        // only for the Megatron estimate
+};
+
+// selective: the attention matrix is recomputed or never stored (flash attention); full: only the layer's input is
+// kept.
+enum class Recompute : std::uint8_t { none, selective, full };
+
+constexpr double activation_bytes_per_layer(const ActivationShape& shape, int tp, bool sequence_parallel,
+                                            Recompute recompute) {
+  const double sbh = shape.seq * shape.batch * shape.hidden;
+  if (recompute == Recompute::full) return 2.0 * sbh;
+  const double matrix = recompute == Recompute::none ? 5.0 * shape.heads * shape.seq / shape.hidden : 0.0;
+  // 34 = attention 11 + MLP 19 + norms 4, of which tensor parallelism alone leaves 10 whole on every rank.
+  return sequence_parallel ? sbh / tp * (34.0 + matrix) : sbh * (10.0 + 24.0 / tp + matrix / tp);
+}
+
+// Megatron-LM's estimator, with sequence parallelism and selective recomputation, for any width of the MLP.
+constexpr double activation_bytes_megatron(const ActivationShape& shape, int tp) {
+  return shape.seq * shape.batch * shape.hidden * (18.0 + 4.0 * shape.ffn / shape.hidden) / tp;
+}
+
+}  // namespace ms::cost

@@ -1,0 +1,85 @@
+#include "cost/flops.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace ms::cost {
+namespace {
+
+constexpr double kTrain = 3.0;  // forward, and twice that backward
+constexpr double kMultiplyAdd = 2.0;
+constexpr double kAttentionProducts = 2.0;  // scores, and their product with the values
+
+}  // namespace
+
+ModelShape gpt_shape(std::int64_t layers, std::int64_t hidden, std::int64_t heads, std::int64_t vocab,
+                     std::int64_t seq) {
+  MS_ASSERT(heads >= 1 && hidden % heads == 0, "hidden {} over {} heads", hidden, heads);
+  return {.layers = layers,
+          .hidden = hidden,
+          .heads = heads,
+          .kv_heads = heads,
+          .head_dim = hidden / heads,
+          .ffn = 4 * hidden,
+          .vocab = vocab,
+          .seq = seq,
+          .tied = true,
+          .biases = true,
+          .learned_positions = true};
+}
+
+ModelShape llama_shape(std::int64_t layers, std::int64_t hidden, std::int64_t heads, std::int64_t kv_heads,
+                       std::int64_t ffn, std::int64_t vocab, std::int64_t seq) {
+  MS_ASSERT(heads >= 1 && hidden % heads == 0, "hidden {} over {} heads", hidden, heads);
+  return {.layers = layers,
+          .hidden = hidden,
+          .heads = heads,
+          .kv_heads = kv_heads,
+          .head_dim = hidden / heads,
+          .ffn = ffn,
+          .vocab = vocab,
+          .seq = seq,
+          .gated_mlp = true};
+}
+
+Parameters count_parameters(const ModelShape& shape) {
+  const std::int64_t q = shape.heads * shape.head_dim;
+  const std::int64_t kv = shape.kv_heads * shape.head_dim;
+  const std::int64_t mlp_inputs = shape.gated_mlp ? 2 : 1;  // matrices into the MLP; one leads out
+  const std::int64_t norm = shape.hidden * (shape.biases ? 2 : 1);
+  Parameters count;
+  count.gemm_per_layer = shape.hidden * (q + 2 * kv) + q * shape.hidden + (mlp_inputs + 1) * shape.hidden * shape.ffn;
+  const std::int64_t biases = q + 2 * kv + shape.hidden + mlp_inputs * shape.ffn + shape.hidden;
+  count.per_layer = count.gemm_per_layer + (shape.biases ? biases : 0) + 2 * norm;
+  count.embedding = (shape.vocab + (shape.learned_positions ? shape.seq : 0)) * shape.hidden;
+  count.final_norm = norm;
+  count.head = shape.tied ? 0 : shape.vocab * shape.hidden;
+  count.total = count.embedding + shape.layers * count.per_layer + count.final_norm + count.head;
+  count.gemm = shape.layers * count.gemm_per_layer + shape.vocab * shape.hidden;
+  return count;
+}
+
+std::int64_t causal_pairs(std::int64_t seq, std::int64_t window) {
+  MS_ASSERT(seq >= 0 && window >= 0, "sequence of {}, window of {}", seq, window);
+  const std::int64_t reach = window == 0 ? seq : std::min(window, seq);
+  // Query i sees min(i + 1, reach) keys: a triangle, then full rows.
+  return reach * (reach + 1) / 2 + (seq - reach) * reach;
+}
+
+FlopsPerToken flops_per_token(const ModelShape& shape) {
+  MS_ASSERT(shape.seq >= 1, "FLOPs of a sequence of {} tokens", shape.seq);
+  // For every key that a token sees, in all layers and heads.
+  const double per_key =
+      kTrain * kMultiplyAdd * kAttentionProducts * static_cast<double>(shape.layers * shape.heads * shape.head_dim);
+  const auto seq = static_cast<double>(shape.seq);
+  const double reach = shape.window == 0 ? seq : static_cast<double>(std::min(shape.window, shape.seq));
+  FlopsPerToken flops;
+  flops.gemm = kTrain * kMultiplyAdd * static_cast<double>(count_parameters(shape).gemm);
+  flops.causal = flops.gemm + per_key * static_cast<double>(causal_pairs(shape.seq, shape.window)) / seq;
+  flops.full = flops.gemm + per_key * seq;
+  flops.reported = flops.gemm + per_key * reach;
+  return flops;
+}
+
+}  // namespace ms::cost

@@ -1,0 +1,59 @@
+// Parameters and floating-point operations of a decoder-only transformer. Pure; the only place where they are counted.
+//
+// Four conventions for the FLOPs of training one token (forward and backward, 2 per multiply-add), always named when
+// printed, never with recomputation:
+//   gemm      6 P, P the weights of all matrix products (attention, MLP, head; not the look-up of the embedding)
+//   causal    gemm + 12 l a d (pairs / s): the query-key pairs that the mask leaves, counted exactly, windows included
+//   full      gemm + 12 l a d s: as if every query saw every key
+//   reported  gemm + 12 l a d min(s, window): the convention of the MegaScale paper; equals full without a window
+// with l layers, a heads of d, s the sequence length. Half of full (s / 2 keys a token), which many publications call
+// causal, leaves out half of the diagonal: ours is 6 l a d larger.
+#pragma once
+
+#include <cstdint>
+
+namespace ms::cost {
+
+struct ModelShape {
+  std::int64_t layers = 0;
+  std::int64_t hidden = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;  // as heads where keys and values are not shared
+  std::int64_t head_dim = 0;
+  std::int64_t ffn = 0;    // width of the MLP
+  std::int64_t vocab = 0;  // without padding
+  std::int64_t seq = 0;
+  std::int64_t window = 0;         // a query sees this many keys, itself included; 0: all before it
+  bool gated_mlp = false;          // three matrices instead of two
+  bool tied = false;               // the head is the embedding
+  bool biases = false;             // of all products but the head, and of the norms
+  bool learned_positions = false;  // a table of seq x hidden
+};
+
+// The two families, with everything else given: GPT has biases, learned positions, a plain MLP of 4 hidden and tied
+// embeddings; Llama has none of these, and a gated MLP.
+ModelShape gpt_shape(std::int64_t layers, std::int64_t hidden, std::int64_t heads, std::int64_t vocab,
+                     std::int64_t seq);
+ModelShape llama_shape(std::int64_t layers, std::int64_t hidden, std::int64_t heads, std::int64_t kv_heads,
+                       std::int64_t ffn, std::int64_t vocab, std::int64_t seq);
+
+struct Parameters {
+  std::int64_t embedding = 0;  // token table and, if learned, positions
+  std::int64_t per_layer = 0;
+  std::int64_t final_norm = 0;
+  std::int64_t head = 0;            // 0 if tied
+  std::int64_t total = 0;           // of the model: embedding + layers * per_layer + final_norm + head
+  std::int64_t gemm_per_layer = 0;  // weights of matrix products, biases not among them
+  std::int64_t gemm = 0;            // P above: layers * gemm_per_layer + vocab * hidden, tied or not
+};
+Parameters count_parameters(const ModelShape& shape);
+
+// Query-key pairs of one sequence that the causal mask and the window leave.
+std::int64_t causal_pairs(std::int64_t seq, std::int64_t window);
+
+struct FlopsPerToken {
+  double gemm = 0.0, causal = 0.0, full = 0.0, reported = 0.0;
+};
+FlopsPerToken flops_per_token(const ModelShape& shape);
+
+}  // namespace ms::cost

@@ -1,0 +1,18 @@
+// Model FLOPs utilisation: what was computed, in a named convention of flops.h, over what the devices could have.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+namespace ms::cost {
+
+// Peak of dense bf16 products, FLOP/s, by the name that the driver gives the device ("NVIDIA H100 80GB HBM3"). Nothing
+// for devices we do not know and for slices of one (MIG): then the peak must be given, or MFU is not printed.
+std::optional<double> known_peak_flops(std::string_view device_name);
+
+// 0.412 is 41.2 %.
+constexpr double mfu(double flops_per_token, double tokens_per_s, double peak_flops, int ranks) {
+  return flops_per_token * tokens_per_s / (peak_flops * ranks);
+}
+
+}  // namespace ms::cost

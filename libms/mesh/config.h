@@ -1,0 +1,43 @@
+// The keys of [mesh]: how the ranks of a run are divided.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/config.h"
+
+namespace ms::mesh {
+
+struct MeshConfig {
+  std::int64_t dp = 1, pp = 1, tp = 1;
+  std::int64_t chunks = 1;
+  bool sequence_parallel = true;
+  std::string schedule = "1f1b";
+};
+
+inline constexpr Field<MeshConfig> kMeshFields[] = {
+    {.key = "dp", .member = &MeshConfig::dp, .doc = "Data-parallel replicas of the model.", .min = 1, .max = 1 << 24},
+    {.key = "pp",
+     .member = &MeshConfig::pp,
+     .doc = "Pipeline stages: each holds some of the layers.",
+     .min = 1,
+     .max = 65536},
+    {.key = "tp",
+     .member = &MeshConfig::tp,
+     .doc = "Ranks that share every layer (tensor parallel).",
+     .min = 1,
+     .max = 65536},
+    {.key = "chunks",
+     .member = &MeshConfig::chunks,
+     .doc = "Virtual stages on each pipeline rank; above 1 the schedule is interleaved and pp must be above 1.",
+     .min = 1,
+     .max = 65536},
+    {.key = "sequence_parallel",
+     .member = &MeshConfig::sequence_parallel,
+     .doc = "Split what lies between the tensor-parallel products along the sequence; without effect where tp is 1."},
+    {.key = "schedule",
+     .member = &MeshConfig::schedule,
+     .doc = "Pipeline schedule: 1f1b, gpipe, or the path of a schedule as CSV, ending in .csv."},
+};
+
+}  // namespace ms::mesh

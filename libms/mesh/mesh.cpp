@@ -1,0 +1,185 @@
+#include "mesh/mesh.h"
+
+#include <utility>
+
+#include "base/error.h"
+
+namespace ms::mesh {
+
+std::string_view to_string(Axis axis) {
+  switch (axis) {
+    case Axis::tp:
+      return "tp";
+    case Axis::dp:
+      return "dp";
+    case Axis::pp:
+      return "pp";
+  }
+  return "?";
+}
+
+std::string_view to_string(Channel channel) {
+  switch (channel) {
+    case Channel::forward_in:
+      return "forward-in";
+    case Channel::forward_out:
+      return "forward-out";
+    case Channel::backward_in:
+      return "backward-in";
+    case Channel::backward_out:
+      return "backward-out";
+  }
+  return "?";
+}
+
+std::vector<int> Mesh::along(Axis axis, int rank_in_world) const {
+  MS_ASSERT(rank_in_world >= 0 && rank_in_world < size(), "rank {} of a mesh of {}", rank_in_world, size());
+  Coord at = coord(rank_in_world);
+  int& position = axis == Axis::tp ? at.tp : axis == Axis::dp ? at.dp : at.pp;
+  std::vector<int> ranks;
+  for (position = 0; position < size(axis); ++position) ranks.push_back(rank(at));
+  return ranks;
+}
+
+Mesh make_mesh(std::int64_t dp, std::int64_t pp, std::int64_t tp, std::int64_t world) {
+  constexpr std::int64_t kMaxRanks = 1 << 24;  // keeps every product and every group id inside an int
+  for (const auto& [name, value] : {std::pair{"dp", dp}, {"pp", pp}, {"tp", tp}}) {
+    if (value < 1 || value > kMaxRanks) {
+      throw user_error("mesh.size", fmt::format("mesh.{} is {}, it must be from 1 to {}", name, value, kMaxRanks));
+    }
+  }
+  // Division instead of a product of three: that could overflow.
+  if (world < 1 || world > kMaxRanks || world % (dp * pp) != 0 || world / (dp * pp) != tp) {
+    throw user_error("mesh.size",
+                     fmt::format("dp {} x pp {} x tp {} does not make the {} ranks there are", dp, pp, tp, world),
+                     "change [mesh] or the number of ranks");
+  }
+  return {.dp = static_cast<int>(dp), .pp = static_cast<int>(pp), .tp = static_cast<int>(tp)};
+}
+
+Groups::Groups(Mesh mesh, int chunks, bool tied_embeddings)
+    : mesh_(mesh), chunks_(chunks), tied_embeddings_(tied_embeddings) {
+  MS_ASSERT(mesh.dp >= 1 && mesh.pp >= 1 && mesh.tp >= 1 && chunks >= 1, "a mesh of {} x {} x {} with {} chunks",
+            mesh.dp, mesh.pp, mesh.tp, chunks);
+}
+
+int Groups::first_id(Axis axis) const {
+  const int tp_groups = mesh_.dp * mesh_.pp;
+  const int dp_groups = mesh_.pp * mesh_.tp;
+  switch (axis) {
+    case Axis::tp:
+      return 1;  // the world is 0
+    case Axis::dp:
+      return 1 + tp_groups;
+    case Axis::pp:
+      return 1 + tp_groups + dp_groups;
+  }
+  return 0;
+}
+
+int Groups::first_channel_id(bool forward) const {
+  const int after_axes = first_id(Axis::pp) + columns();
+  return forward ? after_axes : after_axes + edges() * columns();
+}
+
+int Groups::count() const {
+  const bool pairs = tied_embeddings_ && mesh_.pp > 1;
+  return first_embedding_id() + (pairs ? columns() : 0);
+}
+
+GroupSpec Groups::world() const {
+  GroupSpec group{.name = "world", .id = 0, .ranks = {}};
+  for (int rank = 0; rank < mesh_.size(); ++rank) group.ranks.push_back(rank);
+  return group;
+}
+
+GroupSpec Groups::along(Axis axis, int rank) const {
+  const Coord at = mesh_.coord(rank);
+  GroupSpec group{.name = {}, .id = first_id(axis), .ranks = mesh_.along(axis, rank)};
+  switch (axis) {
+    case Axis::tp:
+      group.name = fmt::format("tp[dp {} pp {}]", at.dp, at.pp);
+      group.id += at.pp * mesh_.dp + at.dp;
+      break;
+    case Axis::dp:
+      group.name = fmt::format("dp[pp {} tp {}]", at.pp, at.tp);
+      group.id += at.pp * mesh_.tp + at.tp;
+      break;
+    case Axis::pp:
+      group.name = fmt::format("pp[dp {} tp {}]", at.dp, at.tp);
+      group.id += at.dp * mesh_.tp + at.tp;
+      break;
+  }
+  return group;
+}
+
+// Edge e joins pp rank e and its successor; gradients run from the successor back.
+GroupSpec Groups::edge_channel(bool forward, int edge, const Coord& at) const {
+  const int next = (edge + 1) % mesh_.pp;
+  const int from = forward ? edge : next;
+  const int to = forward ? next : edge;
+  return {
+      .name = fmt::format("pp.{}[dp {} tp {}] {}>{}", forward ? "fwd" : "bwd", at.dp, at.tp, from, to),
+      .id = first_channel_id(forward) + edge * columns() + at.dp * mesh_.tp + at.tp,
+      .ranks = {mesh_.rank({.dp = at.dp, .pp = from, .tp = at.tp}), mesh_.rank({.dp = at.dp, .pp = to, .tp = at.tp})}};
+}
+
+std::optional<GroupSpec> Groups::channel(Channel channel, int rank) const {
+  const Coord at = mesh_.coord(rank);
+  const bool forward = channel == Channel::forward_in || channel == Channel::forward_out;
+  const bool towards_next = channel == Channel::forward_out || channel == Channel::backward_in;
+  const int edge = towards_next ? at.pp : (at.pp + mesh_.pp - 1) % mesh_.pp;
+  if (edge >= edges()) return std::nullopt;
+  return edge_channel(forward, edge, at);
+}
+
+std::optional<GroupSpec> Groups::embedding(int rank) const {
+  const Coord at = mesh_.coord(rank);
+  const int last = mesh_.pp - 1;
+  if (!tied_embeddings_ || last == 0 || (at.pp != 0 && at.pp != last)) return std::nullopt;
+  return GroupSpec{
+      .name = fmt::format("embed[dp {} tp {}]", at.dp, at.tp),
+      .id = first_embedding_id() + at.dp * mesh_.tp + at.tp,
+      .ranks = {mesh_.rank({.dp = at.dp, .pp = 0, .tp = at.tp}), mesh_.rank({.dp = at.dp, .pp = last, .tp = at.tp})}};
+}
+
+std::vector<GroupSpec> Groups::of(int rank) const {
+  std::vector<GroupSpec> groups{world(), along(Axis::tp, rank), along(Axis::dp, rank), along(Axis::pp, rank)};
+  const auto add = [&groups](std::optional<GroupSpec> group) {
+    if (group) groups.push_back(std::move(*group));
+  };
+  // Ids rise with the edge: the edge to the next pp rank comes after the edge from the previous, except on rank 0 of a
+  // ring, where the previous edge is the last one.
+  const bool ring_start = mesh_.coord(rank).pp == 0;
+  add(channel(ring_start ? Channel::forward_out : Channel::forward_in, rank));
+  add(channel(ring_start ? Channel::forward_in : Channel::forward_out, rank));
+  add(channel(ring_start ? Channel::backward_in : Channel::backward_out, rank));
+  add(channel(ring_start ? Channel::backward_out : Channel::backward_in, rank));
+  add(embedding(rank));
+  return groups;
+}
+
+std::vector<GroupSpec> Groups::all() const {
+  std::vector<GroupSpec> groups{world()};
+  const auto add_axis = [&](Axis axis) {
+    for (int rank = 0; rank < mesh_.size(); ++rank) {
+      const Coord at = mesh_.coord(rank);
+      const int position = axis == Axis::tp ? at.tp : axis == Axis::dp ? at.dp : at.pp;
+      if (position == 0) groups.push_back(along(axis, rank));  // once, from its first member
+    }
+  };
+  add_axis(Axis::tp);
+  add_axis(Axis::dp);
+  add_axis(Axis::pp);
+  for (const bool forward : {true, false}) {
+    for (int edge = 0; edge < edges(); ++edge) {
+      for (int rank = 0; rank < columns(); ++rank) groups.push_back(edge_channel(forward, edge, mesh_.coord(rank)));
+    }
+  }
+  for (int rank = 0; rank < columns(); ++rank) {
+    if (auto group = embedding(rank)) groups.push_back(std::move(*group));
+  }
+  return groups;
+}
+
+}  // namespace ms::mesh

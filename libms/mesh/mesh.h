@@ -1,0 +1,83 @@
+// The mesh: which ranks there are, where they stand on the axes dp, pp and tp, and which groups they form. Pure
+// integers; room comm opens what is listed here. The axis tp runs fastest, then dp, then pp, so a TP group stays inside
+// a node and DP groups lie closer together than pipelines. Every rank computes the same list of groups with the same
+// ids.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ms::mesh {
+
+struct Coord {
+  int dp = 0, pp = 0, tp = 0;
+  bool operator==(const Coord&) const = default;
+};
+
+enum class Axis : std::uint8_t { tp, dp, pp };
+std::string_view to_string(Axis axis);
+
+struct Mesh {
+  int dp = 1, pp = 1, tp = 1;
+
+  int size() const { return dp * pp * tp; }
+  int size(Axis axis) const { return axis == Axis::tp ? tp : axis == Axis::dp ? dp : pp; }
+  int rank(const Coord& coord) const { return (coord.pp * dp + coord.dp) * tp + coord.tp; }
+  Coord coord(int rank) const { return {.dp = rank / tp % dp, .pp = rank / (tp * dp), .tp = rank % tp}; }
+  // The ranks that differ from `rank` along one axis only, in the order of that axis, `rank` itself among them.
+  std::vector<int> along(Axis axis, int rank) const;
+  bool operator==(const Mesh&) const = default;
+};
+
+// Throws Error("mesh.size", user) unless all axes are at least 1 and fill `world` ranks exactly.
+Mesh make_mesh(std::int64_t dp, std::int64_t pp, std::int64_t tp, std::int64_t world);
+
+// The pipeline channels as one rank sees them: the values of sched::Row::channel. Activations come in from the previous
+// pp rank and go out to the next, gradients the other way round. With chunks the pipeline closes to a ring.
+enum class Channel : std::uint8_t { forward_in, forward_out, backward_in, backward_out };
+inline constexpr int kChannels = 4;
+std::string_view to_string(Channel channel);
+
+struct GroupSpec {
+  std::string name;        // for humans: "tp[dp 0 pp 1]", "pp.fwd[dp 0 tp 1] 0>1"
+  int id = 0;              // the same on every rank; dense, in the one global order of the run
+  std::vector<int> ranks;  // in the order of the axis; of a channel: sender, receiver
+  bool operator==(const GroupSpec&) const = default;
+};
+
+// All groups of a run, by arithmetic: nothing is stored. Global order: the world; all tp, dp, pp groups; forward
+// channels; backward channels; embedding pairs; within a kind by edge or pp, then dp, then tp.
+class Groups {
+ public:
+  // `chunks` > 1 adds the wrap-around from the last pp rank to the first; `tied_embeddings` adds the pairs of first and
+  // last pp rank that sum the gradient of the shared embedding (none where pp is 1: they are the same rank).
+  Groups(Mesh mesh, int chunks, bool tied_embeddings);
+
+  GroupSpec world() const;
+  GroupSpec along(Axis axis, int rank) const;
+  // The two-rank channel at one end of `rank`, absent at the ends of an open pipeline.
+  std::optional<GroupSpec> channel(Channel channel, int rank) const;
+  // Absent on ranks that are neither first nor last, and where there are no such pairs.
+  std::optional<GroupSpec> embedding(int rank) const;
+
+  int count() const;
+  std::vector<GroupSpec> all() const;         // in global order: the position is the id
+  std::vector<GroupSpec> of(int rank) const;  // those with this rank as a member, in global order
+
+ private:
+  int edges() const { return mesh_.pp == 1 ? 0 : chunks_ > 1 ? mesh_.pp : mesh_.pp - 1; }
+  int columns() const { return mesh_.dp * mesh_.tp; }  // pipelines side by side
+  int first_id(Axis axis) const;
+  int first_channel_id(bool forward) const;
+  int first_embedding_id() const { return first_channel_id(false) + edges() * columns(); }
+  GroupSpec edge_channel(bool forward, int edge, const Coord& at) const;
+
+  Mesh mesh_;
+  int chunks_;
+  bool tied_embeddings_;
+};
+
+}  // namespace ms::mesh

@@ -1,0 +1,85 @@
+#include "mesh/shard.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace ms::mesh {
+
+std::int64_t ShardSpec::logical_rows() const { return std::clamp<std::int64_t>(global_rows - row0, 0, rows); }
+
+std::optional<Range> cut_equal(std::int64_t n, int parts, int i) {
+  MS_ASSERT(n >= 0 && parts >= 1 && i >= 0 && i < parts, "part {} of {} of {}", i, parts, n);
+  if (n % parts != 0) return std::nullopt;
+  const std::int64_t part = n / parts;
+  return Range{.begin = i * part, .end = (i + 1) * part};
+}
+
+std::int64_t pad_to_multiple(std::int64_t n, std::int64_t multiple) {
+  MS_ASSERT(n >= 0 && multiple >= 1, "{} padded to a multiple of {}", n, multiple);
+  return (n + multiple - 1) / multiple * multiple;
+}
+
+ShardSpec replicated(std::string name, std::int64_t rows, std::int64_t cols) {
+  return {.name = std::move(name),
+          .global_rows = rows,
+          .global_cols = cols,
+          .row0 = 0,
+          .rows = rows,
+          .col0 = 0,
+          .cols = cols,
+          .replicated = true};
+}
+
+std::optional<ShardSpec> shard_rows(std::string name, std::int64_t rows, std::int64_t cols, int parts, int i) {
+  const auto cut = cut_equal(rows, parts, i);
+  if (!cut) return std::nullopt;
+  ShardSpec spec = replicated(std::move(name), rows, cols);
+  spec.row0 = cut->begin, spec.rows = cut->size(), spec.replicated = false;
+  return spec;
+}
+
+std::optional<ShardSpec> shard_cols(std::string name, std::int64_t rows, std::int64_t cols, int parts, int i) {
+  const auto cut = cut_equal(cols, parts, i);
+  if (!cut) return std::nullopt;
+  ShardSpec spec = replicated(std::move(name), rows, cols);
+  spec.col0 = cut->begin, spec.cols = cut->size(), spec.replicated = false;
+  return spec;
+}
+
+ShardSpec shard_rows_padded(std::string name, std::int64_t rows, std::int64_t cols, int parts, int i) {
+  ShardSpec spec = *shard_rows(std::move(name), pad_to_multiple(rows, parts), cols, parts, i);
+  spec.global_rows = rows;
+  return spec;
+}
+
+std::int64_t zero_part(std::int64_t n, int d) {
+  MS_ASSERT(n >= 0 && d >= 1, "{} elements over {} ranks", n, d);
+  return pad_to_multiple((n + d - 1) / d, kZeroAlign);
+}
+
+std::int64_t zero_padded(std::int64_t n, int d) { return d * zero_part(n, d); }
+
+Range zero_range(std::int64_t n, int d, int i) {
+  MS_ASSERT(i >= 0 && i < d, "part {} of {}", i, d);
+  const std::int64_t part = zero_part(n, d);
+  return {.begin = std::min(n, i * part), .end = std::min(n, (i + 1) * part)};
+}
+
+std::vector<SpanPiece> pieces_of(const std::vector<std::int64_t>& sizes, Range range) {
+  std::vector<SpanPiece> pieces;
+  std::int64_t start = 0;  // of the parameter in the span
+  for (std::size_t index = 0; index < sizes.size(); ++index) {
+    const std::int64_t begin = std::max(start, range.begin);
+    const std::int64_t end = std::min(start + sizes[index], range.end);
+    if (begin < end) {
+      pieces.push_back(
+          {.index = index, .elements = {.begin = begin - start, .end = end - start}, .offset = begin - range.begin});
+    }
+    start += sizes[index];
+  }
+  return pieces;
+}
+
+}  // namespace ms::mesh

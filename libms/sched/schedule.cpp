@@ -1,0 +1,107 @@
+#include "sched/schedule.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+
+namespace ms::sched {
+
+int channel_of(What what) {
+  switch (what) {
+    case What::recv_forward:
+      return static_cast<int>(Channel::forward_in);
+    case What::send_forward:
+      return static_cast<int>(Channel::forward_out);
+    case What::recv_backward:
+      return static_cast<int>(Channel::backward_in);
+    case What::send_backward:
+      return static_cast<int>(Channel::backward_out);
+    default:
+      return kNone;
+  }
+}
+
+std::string_view to_string(What what) {
+  switch (what) {
+    case What::recv_forward:
+      return "recv_forward";
+    case What::forward:
+      return "forward";
+    case What::send_forward:
+      return "send_forward";
+    case What::recv_backward:
+      return "recv_backward";
+    case What::backward:
+      return "backward";
+    case What::send_backward:
+      return "send_backward";
+    case What::gather_params:
+      return "gather_params";
+    case What::reduce_grads:
+      return "reduce_grads";
+  }
+  return "?";
+}
+
+std::string cell(const Row& row) {
+  switch (row.what) {
+    case What::recv_forward:
+      return fmt::format("RF{}.{}", row.chunk, row.microbatch);
+    case What::forward:
+      return fmt::format("F{}.{}", row.chunk, row.microbatch);
+    case What::send_forward:
+      return fmt::format("SF{}.{}", row.chunk, row.microbatch);
+    case What::recv_backward:
+      return fmt::format("RB{}.{}", row.chunk, row.microbatch);
+    case What::backward:
+      return fmt::format("B{}.{}", row.chunk, row.microbatch);
+    case What::send_backward:
+      return fmt::format("SB{}.{}", row.chunk, row.microbatch);
+    case What::gather_params:
+      return fmt::format("G{}", row.chunk);
+    case What::reduce_grads:
+      return fmt::format("D{}", row.chunk);
+  }
+  return "?";
+}
+
+void assign_slots(Schedule& schedule) {
+  schedule.slots.assign(schedule.rows.size(), std::vector<int>(static_cast<std::size_t>(schedule.shape.chunks), 0));
+  for (std::size_t rank = 0; rank < schedule.rows.size(); ++rank) {
+    std::vector<Row>& rows = schedule.rows[rank];
+    std::map<std::pair<int, int>, std::size_t> last;  // (chunk, microbatch) -> its last row
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (rows[i].microbatch != kNone) last[{rows[i].chunk, rows[i].microbatch}] = i;
+    }
+    std::map<std::pair<int, int>, int> held;  // (chunk, microbatch) -> slot
+    std::vector<std::vector<bool>> taken(static_cast<std::size_t>(schedule.shape.chunks));
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      Row& row = rows[i];
+      row.channel = channel_of(row.what);
+      row.slot = kNone;
+      if (row.microbatch == kNone) continue;
+      std::vector<bool>& slots = taken[static_cast<std::size_t>(row.chunk)];
+      const std::pair key{row.chunk, row.microbatch};
+      auto it = held.find(key);
+      if (it == held.end()) {
+        const auto free = std::find(slots.begin(), slots.end(), false);
+        const auto slot = static_cast<int>(free - slots.begin());
+        if (free == slots.end()) slots.push_back(false);
+        slots[static_cast<std::size_t>(slot)] = true;
+        it = held.emplace(key, slot).first;
+      }
+      row.slot = it->second;
+      if (last[key] == i) {
+        slots[static_cast<std::size_t>(row.slot)] = false;
+        held.erase(it);
+      }
+    }
+    for (std::size_t chunk = 0; chunk < taken.size(); ++chunk) {
+      schedule.slots[rank][chunk] = static_cast<int>(taken[chunk].size());
+    }
+  }
+}
+
+}  // namespace ms::sched

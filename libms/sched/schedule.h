@@ -1,0 +1,75 @@
+// Pipeline schedules are data: for every pp rank a list of rows, each one thing to do, in the order in which the rank
+// issues them. The executor only obeys rows; the checker, the simulator and the CSV format read the same table. Pure.
+//
+// Words: virtual stage s of pp * chunks lives on pp rank s mod pp as chunk s div pp (mesh/layers.h). A microbatch goes
+// forward through all virtual stages in order, then backward. Issuing never blocks: compute and each channel are
+// streams of their own, and a row waits only for its own stream and for the rows it depends on (checker.h lists those).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mesh/mesh.h"
+
+namespace ms::sched {
+
+using mesh::Channel;
+
+inline constexpr int kNone = -1;  // of a field that the row's kind does not have
+
+enum class What : std::uint8_t {
+  recv_forward,   // activations of (chunk, microbatch) from the previous virtual stage, into its slot
+  forward,        // compute
+  send_forward,   // the result to the next virtual stage
+  recv_backward,  // gradient of that result, from the next virtual stage
+  backward,       // compute; frees the activations of the slot
+  send_backward,  // gradient of the received activations to the previous virtual stage
+  gather_params,  // parameters of the chunk are all-gathered over dp
+  reduce_grads,   // gradients of the chunk are reduce-scattered over dp
+};
+std::string_view to_string(What what);
+// The mesh::Channel of a send or receive; kNone of the other kinds.
+int channel_of(What what);
+
+struct Row {
+  What what = What::forward;
+  int chunk = 0;
+  int microbatch = kNone;  // not of gather_params, reduce_grads
+  // Where (chunk, microbatch) keeps its activations on this rank: the same on all its rows. Slots are numbered per
+  // chunk from 0; one is taken by the first row of a (chunk, microbatch) and free for others after its last.
+  int slot = kNone;
+  // Of sends and receives: the rank's channel, as mesh::Channel counts: 0 forward-in, 1 forward-out, 2 backward-in,
+  // 3 backward-out.
+  int channel = kNone;
+
+  bool is_compute() const { return what == What::forward || what == What::backward; }
+  bool is_transfer() const { return channel != kNone; }
+  bool operator==(const Row&) const = default;
+};
+
+// "F0.3", "SB1.2", "G0": the cell of csv.h.
+std::string cell(const Row& row);
+
+struct Shape {
+  int pp = 1, chunks = 1, microbatches = 1;
+  bool training = true;  // false: forward only, no backward and no reduce_grads rows
+
+  int stages() const { return pp * chunks; }
+  bool operator==(const Shape&) const = default;
+};
+
+struct Schedule {
+  Shape shape;
+  std::vector<std::vector<Row>> rows;   // [pp rank]
+  std::vector<std::vector<int>> slots;  // [pp rank][chunk]: how many slots the rank needs for the chunk
+
+  bool operator==(const Schedule&) const = default;
+};
+
+// Fills in slot and channel of every row, and the slot counts: each (chunk, microbatch) takes the lowest slot of its
+// chunk that is free, which needs as few slots as the order of rows allows. For generators and parsers.
+void assign_slots(Schedule& schedule);
+
+}  // namespace ms::sched

@@ -1,0 +1,73 @@
+// ZeRO and activation formulas against the published tables.
+#include <gtest/gtest.h>
+
+#include "cost/activation.h"
+#include "cost/zero.h"
+
+namespace ms::cost {
+namespace {
+
+TEST(Zero, BytesPerParameter) {
+  struct Case {
+    const char* name;
+    StateBytes state;
+    int zero;
+    double whole, shared;  // whole + shared / d
+  };
+  const Case cases[] = {
+      {"zero paper, none", kStateZeroPaper, 0, 16, 0},
+      {"zero paper, 1", kStateZeroPaper, 1, 4, 12},
+      {"zero paper, 2", kStateZeroPaper, 2, 2, 14},
+      {"zero paper, 3", kStateZeroPaper, 3, 0, 16},
+      {"megatron bf16", kStateBf16, 0, 18, 0},
+      {"megatron bf16, 1", kStateBf16, 1, 6, 12},
+      {"megatron fp16", kStateMegatronFp16, 0, 20, 0},
+      {"megatron fp16, 1", kStateMegatronFp16, 1, 4, 16},
+      {"fp32", kStateFp32, 0, 16, 0},
+      {"fp32, 1", kStateFp32, 1, 8, 8},
+      {"ms bf16, 2", state_bytes(StateType::bf16), 2, 2, 16},
+      {"ms fp32, 2", state_bytes(StateType::fp32), 2, 4, 12},
+      {"ms bf16, 1", state_bytes(StateType::bf16), 1, 6, 12},
+      {"ms fp32, 1", state_bytes(StateType::fp32), 1, 8, 8},
+  };
+  for (const Case& c : cases) {
+    for (const int d : {1, 2, 8, 64, 1536}) {
+      EXPECT_DOUBLE_EQ(zero_bytes_per_parameter(c.state, c.zero, d), c.whole + c.shared / d) << c.name << ", d " << d;
+    }
+  }
+}
+
+TEST(Zero, Traffic) {
+  EXPECT_EQ(zero_traffic_per_parameter(0, 1), 2);
+  EXPECT_EQ(zero_traffic_per_parameter(1, 1), 2);
+  EXPECT_EQ(zero_traffic_per_parameter(2, 1), 2);
+  EXPECT_EQ(zero_traffic_per_parameter(3, 1), 3);
+  EXPECT_EQ(zero_traffic_per_parameter(2, 16), 17) << "reduced after every microbatch";
+}
+
+TEST(Activation, Korthikanti) {
+  // GPT-3 175B: 5 a s / h = 80. One microbatch of one sequence.
+  const ActivationShape gpt3{.seq = 2048, .batch = 1, .hidden = 12288, .heads = 96, .ffn = 4 * 12288};
+  const double sbh = 2048.0 * 12288;
+  EXPECT_DOUBLE_EQ(activation_bytes_per_layer(gpt3, 1, false, Recompute::none), sbh * (34 + 80));
+  EXPECT_DOUBLE_EQ(activation_bytes_per_layer(gpt3, 8, false, Recompute::none), sbh * (10 + 24.0 / 8 + 80.0 / 8));
+  EXPECT_DOUBLE_EQ(activation_bytes_per_layer(gpt3, 8, true, Recompute::none), sbh / 8 * (34 + 80));
+  EXPECT_DOUBLE_EQ(activation_bytes_per_layer(gpt3, 8, false, Recompute::selective), sbh * (10 + 24.0 / 8));
+  EXPECT_DOUBLE_EQ(activation_bytes_per_layer(gpt3, 8, true, Recompute::selective), 34 * sbh / 8);
+  EXPECT_DOUBLE_EQ(activation_bytes_per_layer(gpt3, 8, true, Recompute::full), 2 * sbh);
+  EXPECT_DOUBLE_EQ(activation_bytes_per_layer(gpt3, 8, false, Recompute::full), 2 * sbh);
+  // MT-NLG 530B: 5 a s / h = 64.
+  const ActivationShape mt_nlg{.seq = 2048, .batch = 2, .hidden = 20480, .heads = 128, .ffn = 4 * 20480};
+  EXPECT_DOUBLE_EQ(activation_bytes_per_layer(mt_nlg, 1, true, Recompute::none), 2 * 2048.0 * 20480 * (34 + 64));
+}
+
+TEST(Activation, MegatronEstimateIsThe34OfAPlainMlp) {
+  const ActivationShape shape{.seq = 2048, .batch = 4, .hidden = 4096, .heads = 32, .ffn = 4 * 4096};
+  EXPECT_DOUBLE_EQ(activation_bytes_megatron(shape, 4),
+                   activation_bytes_per_layer(shape, 4, true, Recompute::selective));
+  const ActivationShape wide{.seq = 2048, .batch = 4, .hidden = 4096, .heads = 32, .ffn = 14336};
+  EXPECT_DOUBLE_EQ(activation_bytes_megatron(wide, 2), 2048.0 * 4 * 4096 * (18 + 14) / 2);
+}
+
+}  // namespace
+}  // namespace ms::cost

@@ -1,0 +1,157 @@
+// The mesh: coordinates, groups and their global order.
+#include "mesh/mesh.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "mesh/config.h"
+
+namespace ms::mesh {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(Mesh, TpRunsFastestThenDpThenPp) {
+  const Mesh mesh{.dp = 3, .pp = 2, .tp = 4};
+  EXPECT_EQ(mesh.size(), 24);
+  EXPECT_EQ(mesh.rank({.dp = 0, .pp = 0, .tp = 1}), 1);
+  EXPECT_EQ(mesh.rank({.dp = 1, .pp = 0, .tp = 0}), 4);
+  EXPECT_EQ(mesh.rank({.dp = 0, .pp = 1, .tp = 0}), 12);
+  for (int rank = 0; rank < mesh.size(); ++rank) EXPECT_EQ(mesh.rank(mesh.coord(rank)), rank);
+  EXPECT_THAT(mesh.along(Axis::tp, 6), ElementsAre(4, 5, 6, 7));
+  EXPECT_THAT(mesh.along(Axis::dp, 6), ElementsAre(2, 6, 10));
+  EXPECT_THAT(mesh.along(Axis::pp, 6), ElementsAre(6, 18));
+}
+
+TEST(Mesh, FromConfiguration) {
+  EXPECT_EQ(make_mesh(2, 3, 4, 24), (Mesh{.dp = 2, .pp = 3, .tp = 4}));
+  struct Case {
+    std::int64_t dp, pp, tp, world;
+    const char* message;
+  };
+  const Case cases[] = {
+      {0, 1, 1, 1, "mesh.dp is 0"},
+      {1, -2, 1, 1, "mesh.pp is -2"},
+      {1, 1, std::int64_t{1} << 40, 1, "mesh.tp is 1099511627776"},
+      {2, 2, 2, 9, "dp 2 x pp 2 x tp 2 does not make the 9 ranks"},
+      {2, 2, 1, 8, "does not make the 8 ranks"},
+      {1 << 24, 1 << 24, 1 << 24, 1, "does not make the 1 ranks"},
+      {1, 1, 1, 0, "does not make the 0 ranks"},
+  };
+  for (const Case& c : cases) {
+    try {
+      make_mesh(c.dp, c.pp, c.tp, c.world);
+      ADD_FAILURE() << "accepted: " << c.message;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.blame(), Blame::user);
+      EXPECT_THAT(error.message(), HasSubstr(c.message));
+    }
+  }
+}
+
+TEST(Mesh, ConfigTableBindsEveryField) {
+  MeshConfig config;
+  ConfigSchema schema;
+  schema.section("mesh", "How the ranks are divided.", config, kMeshFields);
+  schema.load_text("[mesh]\ndp = 2\npp = 3\ntp = 4\nchunks = 5\nsequence_parallel = false\nschedule = 'gpipe'\n",
+                   "test");
+  schema.throw_if_problems();
+  EXPECT_EQ(config.dp, 2);
+  EXPECT_EQ(config.pp, 3);
+  EXPECT_EQ(config.tp, 4);
+  EXPECT_EQ(config.chunks, 5);
+  EXPECT_FALSE(config.sequence_parallel);
+  EXPECT_EQ(config.schedule, "gpipe");
+  schema.set("mesh.chunks=0");
+  EXPECT_FALSE(schema.problems().empty());
+}
+
+std::vector<std::string> names(const std::vector<GroupSpec>& groups) {
+  std::vector<std::string> result;
+  for (const GroupSpec& group : groups) result.push_back(group.name);
+  return result;
+}
+
+TEST(Groups, OneGlobalOrder) {
+  const Groups groups({.dp = 1, .pp = 2, .tp = 2}, 1, true);
+  EXPECT_THAT(
+      names(groups.all()),
+      ElementsAre("world", "tp[dp 0 pp 0]", "tp[dp 0 pp 1]", "dp[pp 0 tp 0]", "dp[pp 0 tp 1]", "dp[pp 1 tp 0]",
+                  "dp[pp 1 tp 1]", "pp[dp 0 tp 0]", "pp[dp 0 tp 1]", "pp.fwd[dp 0 tp 0] 0>1", "pp.fwd[dp 0 tp 1] 0>1",
+                  "pp.bwd[dp 0 tp 0] 1>0", "pp.bwd[dp 0 tp 1] 1>0", "embed[dp 0 tp 0]", "embed[dp 0 tp 1]"));
+  EXPECT_THAT(groups.all()[9].ranks, ElementsAre(0, 2));  // sender, receiver
+  EXPECT_THAT(groups.all()[12].ranks, ElementsAre(3, 1));
+  EXPECT_THAT(groups.all()[14].ranks, ElementsAre(1, 3));
+}
+
+TEST(Groups, ChunksCloseTheRing) {
+  const Groups open({.dp = 1, .pp = 3, .tp = 1}, 1, false);
+  EXPECT_FALSE(open.channel(Channel::forward_in, 0));
+  EXPECT_FALSE(open.channel(Channel::backward_out, 0));
+  EXPECT_FALSE(open.channel(Channel::forward_out, 2));
+  EXPECT_FALSE(open.channel(Channel::backward_in, 2));
+  EXPECT_FALSE(open.embedding(0));
+  const Groups ring({.dp = 1, .pp = 3, .tp = 1}, 2, false);
+  EXPECT_EQ(ring.channel(Channel::forward_in, 0)->name, "pp.fwd[dp 0 tp 0] 2>0");
+  EXPECT_EQ(ring.channel(Channel::backward_out, 0)->name, "pp.bwd[dp 0 tp 0] 0>2");
+  // With two pp ranks the way there and the way back are different channels even in one direction.
+  const Groups two({.dp = 1, .pp = 2, .tp = 1}, 2, false);
+  EXPECT_THAT(two.channel(Channel::forward_out, 0)->ranks, ElementsAre(0, 1));
+  EXPECT_THAT(two.channel(Channel::forward_in, 0)->ranks, ElementsAre(1, 0));
+  EXPECT_NE(two.channel(Channel::forward_out, 0)->id, two.channel(Channel::forward_in, 0)->id);
+  EXPECT_NE(two.channel(Channel::forward_out, 0)->id, two.channel(Channel::backward_in, 0)->id);
+}
+
+TEST(Groups, AlonePipelineHasNoChannels) {
+  const Groups groups({.dp = 2, .pp = 1, .tp = 1}, 1, true);
+  EXPECT_EQ(groups.count(), 1 + 2 + 1 + 2);
+  for (const Channel channel :
+       {Channel::forward_in, Channel::forward_out, Channel::backward_in, Channel::backward_out}) {
+    EXPECT_FALSE(groups.channel(channel, 0));
+  }
+  EXPECT_FALSE(groups.embedding(0));
+}
+
+class EveryMesh : public testing::TestWithParam<std::tuple<int, int, int, int, bool>> {};
+
+TEST_P(EveryMesh, GroupsAreConsistent) {
+  const auto [dp, pp, tp, chunks, tied] = GetParam();
+  const Mesh mesh{.dp = dp, .pp = pp, .tp = tp};
+  const Groups groups(mesh, chunks, tied);
+  const std::vector<GroupSpec> all = groups.all();
+  EXPECT_EQ(std::ssize(all), groups.count());
+  std::set<std::string> seen;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(all[i].id, static_cast<int>(i)) << all[i].name;
+    EXPECT_TRUE(seen.insert(all[i].name).second) << all[i].name;
+    EXPECT_EQ(std::set<int>(all[i].ranks.begin(), all[i].ranks.end()).size(), all[i].ranks.size()) << all[i].name;
+  }
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    std::vector<GroupSpec> mine;  // by membership, which is the definition
+    std::copy_if(all.begin(), all.end(), std::back_inserter(mine), [rank](const GroupSpec& group) {
+      return std::find(group.ranks.begin(), group.ranks.end(), rank) != group.ranks.end();
+    });
+    EXPECT_EQ(groups.of(rank), mine) << "rank " << rank;
+    // What one rank sends, the next receives: the same group seen from both ends.
+    if (const auto out = groups.channel(Channel::forward_out, rank)) {
+      EXPECT_EQ(out->ranks[0], rank);
+      EXPECT_EQ(groups.channel(Channel::forward_in, out->ranks[1]), out);
+    }
+    if (const auto out = groups.channel(Channel::backward_out, rank)) {
+      EXPECT_EQ(out->ranks[0], rank);
+      EXPECT_EQ(groups.channel(Channel::backward_in, out->ranks[1]), out);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Small, EveryMesh,
+                         testing::Combine(testing::Values(1, 2, 3), testing::Values(1, 2, 3, 4), testing::Values(1, 2),
+                                          testing::Values(1, 2), testing::Bool()));
+
+}  // namespace
+}  // namespace ms::mesh

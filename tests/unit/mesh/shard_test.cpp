@@ -1,0 +1,128 @@
+// Slices of parameters, of flat spans, and of the stack of layers.
+#include "mesh/shard.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "base/error.h"
+#include "mesh/layers.h"
+
+namespace ms::mesh {
+namespace {
+
+TEST(Cut, EqualPartsOrNothing) {
+  EXPECT_EQ(cut_equal(12, 3, 0), (Range{0, 4}));
+  EXPECT_EQ(cut_equal(12, 3, 2), (Range{8, 12}));
+  EXPECT_EQ(cut_equal(0, 3, 1), (Range{0, 0}));
+  EXPECT_FALSE(cut_equal(13, 3, 0));
+  EXPECT_EQ(pad_to_multiple(50257, 128), 50304);
+  EXPECT_EQ(pad_to_multiple(128, 128), 128);
+  EXPECT_EQ(pad_to_multiple(0, 7), 0);
+}
+
+TEST(Shard, RowsAndColumns) {
+  const auto rows = shard_rows("w", 8, 3, 4, 1);
+  ASSERT_TRUE(rows);
+  EXPECT_EQ(*rows,
+            (ShardSpec{.name = "w", .global_rows = 8, .global_cols = 3, .row0 = 2, .rows = 2, .col0 = 0, .cols = 3}));
+  EXPECT_EQ(rows->size(), 6);
+  EXPECT_EQ(rows->global_size(), 24);
+  EXPECT_EQ(rows->logical_rows(), 2);
+  const auto cols = shard_cols("w", 3, 8, 4, 3);
+  ASSERT_TRUE(cols);
+  EXPECT_EQ(*cols,
+            (ShardSpec{.name = "w", .global_rows = 3, .global_cols = 8, .row0 = 0, .rows = 3, .col0 = 6, .cols = 2}));
+  EXPECT_FALSE(shard_rows("w", 9, 3, 4, 1));
+  EXPECT_FALSE(shard_cols("w", 3, 9, 4, 1));
+  EXPECT_TRUE(replicated("w", 1, 5).replicated);
+  EXPECT_EQ(replicated("w", 1, 5).size(), 5);
+}
+
+TEST(Shard, PaddedVocabularyIsNotPartOfTheParameter) {
+  for (const std::int64_t vocab : {1, 61, 257, 50257, 50260}) {
+    for (const int tp : {1, 2, 4, 8}) {
+      std::int64_t logical = 0;
+      std::int64_t stored = 0;
+      for (int i = 0; i < tp; ++i) {
+        const ShardSpec spec = shard_rows_padded("embed", vocab, 16, tp, i);
+        EXPECT_EQ(spec.global_rows, vocab);
+        EXPECT_EQ(spec.row0, stored);
+        EXPECT_EQ(spec.rows, pad_to_multiple(vocab, tp) / tp);
+        stored += spec.rows;
+        logical += spec.logical_rows();
+      }
+      EXPECT_EQ(logical, vocab) << vocab << " over " << tp;
+      EXPECT_EQ(stored, pad_to_multiple(vocab, tp));
+    }
+  }
+  // More padding than a slice is long: the last ones hold nothing of the parameter.
+  EXPECT_EQ(shard_rows_padded("embed", 1, 16, 8, 7).logical_rows(), 0);
+}
+
+TEST(Zero, PartsCoverOnceAndFitOneCollective) {
+  for (const std::int64_t n : {0, 1, 63, 64, 65, 127, 128, 1000, 4096, 99999, 1 << 20}) {
+    for (const int d : {1, 2, 3, 4, 7, 8, 64, 100}) {
+      const std::int64_t part = zero_part(n, d);
+      EXPECT_EQ(part % kZeroAlign, 0);
+      EXPECT_EQ(zero_padded(n, d), part * d);
+      EXPECT_GE(zero_padded(n, d), n);
+      EXPECT_LT(part - (n + d - 1) / d, kZeroAlign) << "no more padding than alignment asks for";
+      std::int64_t next = 0;
+      for (int i = 0; i < d; ++i) {
+        const Range range = zero_range(n, d, i);
+        EXPECT_EQ(range.begin, next) << n << " over " << d << ", part " << i;
+        EXPECT_LE(range.size(), part);
+        EXPECT_GE(range.size(), 0);
+        if (!range.empty()) { EXPECT_EQ(range.begin, i * part); }  // where the collective puts it
+        next = range.end;
+      }
+      EXPECT_EQ(next, n) << n << " over " << d;
+    }
+  }
+}
+
+TEST(Zero, PiecesOfParameters) {
+  const std::vector<std::int64_t> sizes{10, 0, 5, 100};
+  EXPECT_EQ(pieces_of(sizes, {0, 115}), (std::vector<SpanPiece>{{0, {0, 10}, 0}, {2, {0, 5}, 10}, {3, {0, 100}, 15}}));
+  EXPECT_EQ(pieces_of(sizes, {8, 12}), (std::vector<SpanPiece>{{0, {8, 10}, 0}, {2, {0, 2}, 2}}));
+  EXPECT_EQ(pieces_of(sizes, {20, 30}), (std::vector<SpanPiece>{{3, {5, 15}, 0}}));
+  EXPECT_TRUE(pieces_of(sizes, {64, 64}).empty());
+  EXPECT_TRUE(pieces_of({}, {0, 0}).empty());
+}
+
+TEST(Layers, EveryStageHasConsecutiveLayers) {
+  for (const std::int64_t layers : {1, 2, 7, 8, 96, 105}) {
+    for (const int pp : {1, 2, 3, 8, 35}) {
+      for (const int chunks : {1, 2, 3, 6}) {
+        if (layers < pp * chunks) {
+          EXPECT_THROW(layers_of(layers, pp, chunks, 0), Error);
+          continue;
+        }
+        std::int64_t next = 0;
+        std::int64_t before = layers;
+        for (int stage = 0; stage < pp * chunks; ++stage) {
+          const Range range = layers_of(layers, pp, chunks, stage);
+          EXPECT_EQ(range.begin, next);
+          EXPECT_GE(range.size(), 1);
+          EXPECT_LE(range.size(), before) << "the longer stages come first";
+          EXPECT_GE(range.size(), layers / (pp * chunks));
+          before = range.size();
+          next = range.end;
+        }
+        EXPECT_EQ(next, layers);
+      }
+    }
+  }
+  EXPECT_EQ(layers_of(7, 2, 2, 2), (Range{4, 6}));
+  EXPECT_EQ(layers_of(7, 2, 2, 3), (Range{6, 7}));
+}
+
+TEST(Layers, StagesGoRoundTheRanks) {
+  for (int stage = 0; stage < 24; ++stage) EXPECT_EQ(stage_of(pp_rank_of(stage, 4), chunk_of(stage, 4), 4), stage);
+  EXPECT_EQ(pp_rank_of(5, 4), 1);
+  EXPECT_EQ(chunk_of(5, 4), 1);
+}
+
+}  // namespace
+}  // namespace ms::mesh

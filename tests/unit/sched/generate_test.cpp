@@ -1,0 +1,197 @@
+// The generators: exact orders, refusals, and a sweep in which every schedule must pass the checker.
+#include "sched/generate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "base/error.h"
+#include "sched/checker.h"
+#include "sched/csv.h"
+
+namespace ms::sched {
+namespace {
+
+using testing::HasSubstr;
+
+// The computations of one rank, as "F0.0 F0.1 B0.0".
+std::string computations(const Schedule& schedule, std::size_t rank) {
+  std::string text;
+  for (const Row& row : schedule.rows[rank]) {
+    if (row.is_compute()) text += (text.empty() ? "" : " ") + cell(row);
+  }
+  return text;
+}
+
+TEST(OrderTable, GroupsOfMicrobatches) {
+  // Two chunks, five microbatches in groups of three.
+  const std::vector<Entry> table = order_table(2, 5, 3);
+  const int microbatches[] = {0, 1, 2, 0, 1, 2, 3, 4, 3, 4};
+  const int chunks[] = {0, 0, 0, 1, 1, 1, 0, 0, 1, 1};
+  ASSERT_EQ(table.size(), 10U);
+  for (std::size_t k = 0; k < 10; ++k) EXPECT_EQ(table[k], (Entry{chunks[k], microbatches[k]})) << k;
+}
+
+TEST(Generate, Gpipe) {
+  EXPECT_EQ(computations(gpipe(2, 3), 0), "F0.0 F0.1 F0.2 B0.0 B0.1 B0.2");
+  EXPECT_EQ(computations(gpipe(2, 3), 1), "F0.0 F0.1 F0.2 B0.0 B0.1 B0.2");
+}
+
+TEST(Generate, OneForwardOneBackward) {
+  const Schedule schedule = one_f_one_b(3, 4);
+  EXPECT_EQ(computations(schedule, 0), "F0.0 F0.1 F0.2 B0.0 F0.3 B0.1 B0.2 B0.3");
+  EXPECT_EQ(computations(schedule, 1), "F0.0 F0.1 B0.0 F0.2 B0.1 F0.3 B0.2 B0.3");
+  EXPECT_EQ(computations(schedule, 2), "F0.0 B0.0 F0.1 B0.1 F0.2 B0.2 F0.3 B0.3");
+}
+
+TEST(Generate, Interleaved) {
+  const Schedule schedule = interleaved(2, 2, 4);
+  EXPECT_EQ(computations(schedule, 0),
+            "F0.0 F0.1 F1.0 F1.1 F0.2 B1.0 F0.3 B1.1 F1.2 B0.0 F1.3 B0.1 B1.2 B1.3 B0.2 B0.3");
+  EXPECT_EQ(computations(schedule, 1),
+            "F0.0 F0.1 F1.0 B1.0 F1.1 B1.1 F0.2 B0.0 F0.3 B0.1 F1.2 B1.2 F1.3 B1.3 B0.2 B0.3");
+}
+
+TEST(Generate, ForwardOnly) {
+  EXPECT_EQ(computations(forward_only(2, 1, 3), 1), "F0.0 F0.1 F0.2");
+  EXPECT_EQ(computations(forward_only(2, 2, 3), 0), "F0.0 F0.1 F1.0 F1.1 F0.2 F1.2");
+}
+
+TEST(Generate, TransfersOfAdjacentReceives) {
+  const Options late{.early_receives = false};
+  EXPECT_EQ(to_csv(one_f_one_b(2, 2, late)),
+            "# ms schedule 1: pp 2, chunks 1, microbatches 2, training\n"
+            "G0,F0.0,SF0.0,F0.1,SF0.1,RB0.0,B0.0,RB0.1,B0.1,D0\n"
+            "G0,RF0.0,F0.0,B0.0,SB0.0,RF0.1,F0.1,B0.1,SB0.1,D0\n");
+}
+
+TEST(Generate, EarlyReceivesAreOneComputationEarly) {
+  EXPECT_EQ(to_csv(one_f_one_b(2, 2)),
+            "# ms schedule 1: pp 2, chunks 1, microbatches 2, training\n"
+            "G0,F0.0,SF0.0,RB0.0,F0.1,SF0.1,RB0.1,B0.0,B0.1,D0\n"
+            "G0,RF0.0,F0.0,RF0.1,B0.0,SB0.0,F0.1,B0.1,SB0.1,D0\n");
+}
+
+TEST(Generate, AloneThereAreNoTransfers) {
+  EXPECT_EQ(to_csv(one_f_one_b(1, 2)),
+            "# ms schedule 1: pp 1, chunks 1, microbatches 2, training\nG0,F0.0,B0.0,F0.1,B0.1,D0\n");
+}
+
+TEST(Generate, GathersInOrderOfNeedAndReductionsAfterTheLastBackward) {
+  const Schedule schedule = interleaved(2, 2, 2);
+  const std::vector<Row>& rows = schedule.rows[0];
+  EXPECT_EQ(cell(rows[0]), "G0");
+  EXPECT_EQ(cell(rows[1]), "G1");
+  std::vector<std::string> after;  // what stands before a reduction
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    if (rows[i].what != What::reduce_grads) continue;
+    std::size_t before = i;
+    while (!rows[before].is_compute()) --before;
+    after.push_back(cell(rows[before]) + ">" + cell(rows[i]));
+  }
+  EXPECT_THAT(after, testing::ElementsAre("B1.1>D1", "B0.1>D0"));
+}
+
+TEST(Generate, Refusals) {
+  struct Case {
+    std::function<void()> make;
+    const char* message;
+  };
+  const Case cases[] = {
+      {[] { gpipe(0, 1); }, "at least one"},
+      {[] { one_f_one_b(2, 0); }, "at least one"},
+      {[] { forward_only(2, 0, 1); }, "at least one"},
+      {[] { interleaved(1, 2, 4); }, "with pp 1 it must be 1"},
+      {[] { forward_only(1, 2, 4); }, "with pp 1 it must be 1"},
+      {[] { interleaved(4, 1, 8); }, "chunks of at least 2"},
+      {[] { interleaved(4, 2, 6); }, "6 microbatches with 2 chunks are no multiple of pp 4"},
+      {[] { interleaved(4, 2, 2); }, "no multiple of pp 4"},
+      {[] { interleaved(4, 2, 8, 3); }, "smaller than pp 4"},
+      {[] { interleaved(4, 2, 9, 6); }, "a last group of 3"},
+      {[] { interleaved(2, 1 << 20, 1 << 20); }, "too many"},
+      {[] { make_schedule("gpipe", 4, 2, 8); }, "gpipe has no chunks"},
+      {[] { make_schedule("zigzag", 4, 1, 8); }, "'zigzag'"},
+  };
+  for (const Case& c : cases) {
+    try {
+      c.make();
+      ADD_FAILURE() << "accepted: " << c.message;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.blame(), Blame::user);
+      EXPECT_THAT(error.message(), HasSubstr(c.message));
+    }
+  }
+}
+
+TEST(Generate, NamesOfTheConfiguration) {
+  EXPECT_EQ(make_schedule("gpipe", 2, 1, 4), gpipe(2, 4));
+  EXPECT_EQ(make_schedule("1f1b", 2, 1, 4), one_f_one_b(2, 4));
+  EXPECT_EQ(make_schedule("1f1b", 2, 3, 4), interleaved(2, 3, 4));
+}
+
+void expect_sound(const Schedule& schedule) {
+  const Report report = check(schedule);
+  EXPECT_TRUE(report.ok) << report.problem << "\n" << to_csv(schedule);
+}
+
+TEST(Generate, EverythingPassesTheChecker) {
+  for (const bool early : {false, true}) {
+    const Options options{.early_receives = early};
+    for (const int p : {1, 2, 3, 4, 8}) {
+      for (const int m : {1, 2, 3, 5, 8, 12}) {
+        expect_sound(gpipe(p, m, options));
+        expect_sound(one_f_one_b(p, m, options));
+        expect_sound(forward_only(p, 1, m, options));
+        if (p == 1) continue;
+        for (const int v : {2, 3}) {
+          expect_sound(forward_only(p, v, m, options));
+          if (m % p == 0) expect_sound(interleaved(p, v, m, {}, options));
+          for (const int group : {p, p + 1, 2 * p}) {
+            const int rest = m % group;
+            if (rest == 0 ? true : group > p && rest >= p) expect_sound(interleaved(p, v, m, group, options));
+          }
+        }
+      }
+    }
+  }
+}
+
+// As few slots as the order of rows allows: no chunk has more slots than (chunk, microbatch) between first and last row
+// at some row.
+TEST(Generate, SlotsAreMinimal) {
+  for (const Schedule& schedule : {gpipe(4, 6), one_f_one_b(4, 8), interleaved(4, 2, 8), forward_only(4, 2, 8)}) {
+    for (std::size_t rank = 0; rank < schedule.rows.size(); ++rank) {
+      const std::vector<Row>& rows = schedule.rows[rank];
+      for (int chunk = 0; chunk < schedule.shape.chunks; ++chunk) {
+        int most = 0;
+        for (std::size_t now = 0; now < rows.size(); ++now) {
+          int live = 0;
+          for (int microbatch = 0; microbatch < schedule.shape.microbatches; ++microbatch) {
+            const auto mine = [&](const Row& row) { return row.chunk == chunk && row.microbatch == microbatch; };
+            const auto at = rows.begin() + static_cast<std::ptrdiff_t>(now);
+            live += std::any_of(rows.begin(), at + 1, mine) && std::any_of(at, rows.end(), mine);
+          }
+          most = std::max(most, live);
+        }
+        EXPECT_EQ(schedule.slots[rank][static_cast<std::size_t>(chunk)], most) << "rank " << rank << " chunk " << chunk;
+      }
+    }
+  }
+}
+
+TEST(Generate, SlotsOfOneForwardOneBackward) {
+  // Late receives: as many slots as microbatches in flight. Early ones: one more where forwards receive.
+  const Schedule late = one_f_one_b(4, 8, {.early_receives = false});
+  const Schedule early = one_f_one_b(4, 8);
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    const int in_flight = 4 - static_cast<int>(rank);
+    EXPECT_EQ(late.slots[rank][0], in_flight);
+    EXPECT_EQ(early.slots[rank][0], in_flight + (rank > 0 ? 1 : 0));
+  }
+  EXPECT_EQ(forward_only(4, 1, 8, {.early_receives = false}).slots[1][0], 1);
+}
+
+}  // namespace
+}  // namespace ms::sched
