@@ -8,9 +8,7 @@
 // wait for such an event are poisoned by it, and synchronize() throws it.
 #pragma once
 
-#include <chrono>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -1,0 +1,173 @@
+#include "nn/chunk.h"
+
+namespace ms::nn {
+
+using namespace tensor;  // NOLINT: the op list is this file's vocabulary
+
+namespace {
+
+mesh::ShardSpec vocab_shard(const Shape& shape) {
+  return mesh::shard_rows_padded("", shape.model->vocab, shape.model->hidden, shape.tp, shape.tp_rank);
+}
+
+}  // namespace
+
+ChunkSlot carve_slot(Arena& arena, const Shape& shape, const ChunkPart& part, const LayerScratch& scratch) {
+  ChunkSlot slot;
+  for (std::int64_t i = part.layer_begin; i < part.layer_end; ++i) {
+    slot.layers.push_back(carve_acts(arena, shape, scratch));
+  }
+  slot.out = arena.take(shape.dtype, shape.shard_tokens(), shape.model->hidden);
+  return slot;
+}
+
+HeadScratch carve_head(Arena& arena, const Shape& shape) {
+  const std::int64_t tokens = shape.tokens(), rows = shape.shard_tokens();
+  HeadScratch head;
+  head.normed = arena.take(shape.dtype, rows, shape.model->hidden);
+  if (shape.model->is_gpt()) head.mean = arena.take(DType::f32, 1, rows);
+  head.rstd = arena.take(DType::f32, 1, rows);
+  head.logits = arena.take(shape.dtype, tokens, vocab_shard(shape).rows);
+  head.stats = arena.take(DType::f32, 3, tokens);
+  head.all_stats = arena.take(DType::f32, 3 * shape.tp, tokens);
+  head.loss = arena.take(DType::f32, 1, tokens);
+  head.lse = arena.take(DType::f32, 1, tokens);
+  return head;
+}
+
+Tensor carve_rotary(Arena& arena, const Shape& shape) {
+  return shape.model->is_gpt() ? Tensor{} : arena.take(DType::f32, shape.model->seq, shape.model->head_dim());
+}
+
+namespace {
+
+// Finds parameters by name in a chunk's spans.
+class Binder {
+ public:
+  explicit Binder(const std::vector<SpanTensors>& spans) : spans_(spans) {}
+
+  bool has(const std::string& name) const { return locate(name).second != nullptr; }
+  // One parameter, or several that touch each other (named first and last), as one matrix or one row.
+  Weight weight(const std::string& first, const std::string& last) const {
+    const auto [span, begin] = locate(first);
+    const auto [last_span, end] = locate(last);
+    MS_ASSERT(begin != nullptr && end != nullptr && span == last_span, "parameters {} .. {} are not here", first, last);
+    const std::int64_t count = end->offset + end->numel() - begin->offset;
+    const bool is_row = begin->shard.global_rows == 1;
+    const std::int64_t cols = is_row ? count : begin->shard.cols;
+    return {span->values.slice_cols(begin->offset, count).reshape(count / cols, cols),
+            span->grads.slice_cols(begin->offset, count).reshape(count / cols, cols)};
+  }
+  Weight weight(const std::string& name) const { return weight(name, name); }
+  Weight optional(const std::string& first, const std::string& last) const {
+    return has(first) ? weight(first, last) : Weight{};
+  }
+  Weight optional(const std::string& name) const { return optional(name, name); }
+  NormWeights norm(const std::string& name) const { return {weight(name + ".weight"), optional(name + ".bias")}; }
+
+ private:
+  std::pair<const SpanTensors*, const ParamSpec*> locate(const std::string& name) const {
+    for (const SpanTensors& span : spans_) {
+      if (const ParamSpec* param = span.spec.find(name)) return {&span, param};
+    }
+    return {nullptr, nullptr};
+  }
+  const std::vector<SpanTensors>& spans_;
+};
+
+}  // namespace
+
+Chunk::Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTensors>& spans, const Tensor& rotary)
+    : shape_(shape),
+      part_(part),
+      vocab_(vocab_shard(shape)),
+      rotary_(rotary) {
+  const Binder bind(spans);
+  for (std::int64_t i = part.layer_begin; i < part.layer_end; ++i) {
+    const std::string p = "layers." + std::to_string(i) + ".";
+    LayerWeights layer;
+    layer.norm1 = bind.norm(p + "norm1");
+    layer.norm2 = bind.norm(p + "norm2");
+    layer.qkv = bind.weight(p + "attn.q.weight", p + "attn.v.weight");
+    layer.qkv_bias = bind.optional(p + "attn.q.bias", p + "attn.v.bias");
+    layer.out = bind.weight(p + "attn.out.weight");
+    layer.out_bias = bind.optional(p + "attn.out.bias");
+    layer.up = bind.weight(p + (shape.model->gated() ? "mlp.gate.weight" : "mlp.up.weight"), p + "mlp.up.weight");
+    layer.up_bias = bind.optional(p + "mlp.up.bias");
+    layer.down = bind.weight(p + "mlp.down.weight");
+    layer.down_bias = bind.optional(p + "mlp.down.bias");
+    layers_.push_back(layer);
+  }
+  if (part.first) {
+    embedding_ = bind.weight("embed.tokens.weight");
+    positions_ = bind.optional("embed.positions.weight");
+  }
+  if (part.last) {
+    final_norm_ = bind.norm("final_norm");
+    head_ = bind.weight(shape.model->tied_embeddings ? "embed.tokens.weight" : "head.weight");
+  }
+}
+
+void Chunk::embed(const TensorParallel& on, const ChunkSlot& slot, const Tensor& tokens, LayerScratch& scratch) const {
+  const Tensor& x = slot.in();
+  const bool scatter = shape_.sequence_parallel && shape_.tp > 1;
+  const Tensor& sum = scatter ? scratch.partial : x;
+  on.compute.submit(EmbeddingFwd{sum, embedding_.value, tokens, vocab_.row0});
+  on.reduce(sum, x);
+  if (positions_.value) {
+    const std::int64_t offset = scatter ? shape_.tp_rank * shape_.shard_tokens() : 0;
+    on.compute.submit(PositionFwd{x, positions_.value, offset});
+  }
+}
+
+void Chunk::forward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch) const {
+  if (part_.first) embed(on, slot, input.tokens, scratch);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const Tensor& out = i + 1 < layers_.size() ? slot.layers[i + 1].x : slot.out;
+    layer_forward(on, layers_[i], slot.layers[i], rotary_, scratch, out);
+  }
+}
+
+void Chunk::head_logits(const TensorParallel& on, const ChunkSlot& slot, LayerScratch& scratch,
+                        HeadScratch& head) const {
+  norm_forward(on.compute, *shape_.model, final_norm_, slot.out, head.normed, head.mean, head.rstd);
+  on.compute.submit(Matmul{.c = head.logits, .a = on.gather(head.normed, scratch.gathered), .b = head_.value, .bias = {},
+                           .transpose_b = true});
+}
+
+void Chunk::head_loss(const TensorParallel& on, const ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
+                      HeadScratch& head, const Tensor& loss_sum, double loss_scale) const {
+  head_logits(on, slot, scratch, head);
+  on.compute.submit(LossStats{head.stats, head.logits, input.targets, vocab_.row0, vocab_.logical_rows()});
+  on.gather_small(head.stats, head.all_stats);
+  on.compute.submit(LossCombine{head.loss, head.lse, head.all_stats});
+  on.compute.submit(SumInto{loss_sum, head.loss, loss_scale});
+}
+
+void Chunk::backward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
+                     HeadScratch& head, const Tensor& dx, const Tensor& loss_sum, double loss_scale) const {
+  if (part_.last) {
+    head_loss(on, slot, input, scratch, head, loss_sum, loss_scale);
+    on.compute.submit(LossBackward{head.logits, head.lse, input.targets, vocab_.row0, vocab_.logical_rows(),
+                                   static_cast<float>(loss_scale)});
+    // The all-gathered norm output is still in scratch.gathered.
+    const Tensor normed = shape_.sequence_parallel && shape_.tp > 1 ? scratch.gathered : head.normed;
+    on.compute.submit(Matmul{.c = head_.grad, .a = head.logits, .b = normed, .bias = {}, .transpose_a = true,
+                             .accumulate = true});
+    on.compute.submit(Matmul{.c = scratch.partial, .a = head.logits, .b = head_.value, .bias = {}});
+    norm_backward(on.compute, *shape_.model, final_norm_, dx, on.reduce(scratch.partial, scratch.reduced), slot.out,
+                  head.mean, head.rstd, false);
+  }
+  for (std::size_t i = layers_.size(); i-- > 0;) {
+    layer_backward(on, layers_[i], slot.layers[i], rotary_, scratch, dx);
+  }
+  if (part_.first) {
+    const bool scattered = shape_.sequence_parallel && shape_.tp > 1;
+    if (positions_.grad) {
+      on.compute.submit(PositionBwd{positions_.grad, dx, scattered ? shape_.tp_rank * shape_.shard_tokens() : 0});
+    }
+    on.compute.submit(EmbeddingBwd{embedding_.grad, on.gather(dx, scratch.dout), input.tokens, vocab_.row0});
+  }
+}
+
+}  // namespace ms::nn

@@ -1,0 +1,76 @@
+// A model chunk: the layers [begin, end) on one rank, with the embedding in front of the first and the head behind the
+// last one. It binds the parameters in its spans to layers and issues forward and backward of one microbatch.
+//
+// The head runs in the backward: logits are computed when their gradient is due, so that there is one buffer for them,
+// whatever the schedule keeps in flight. Evaluation calls head_loss() after the forward.
+#pragma once
+
+#include <vector>
+
+#include "nn/layer.h"
+
+namespace ms::nn {
+
+// A span's memory on this rank: parameters in the compute type, gradients in f32.
+struct SpanTensors {
+  SpanSpec spec;
+  Tensor values, grads;  // [1,numel]
+};
+
+// What a microbatch keeps in a chunk between forward and backward.
+struct ChunkSlot {
+  std::vector<LayerActs> layers;
+  Tensor out;                                               // [Ts,H]: the chunk's output
+  const Tensor& in() const { return layers.front().x; }     // the chunk's input: received here
+};
+
+// Temporary tensors of the head, one set a rank that holds it.
+struct HeadScratch {
+  Tensor normed, mean, rstd;  // [Ts,H], [1,Ts]
+  Tensor logits;              // [T, padded vocabulary / tp]
+  Tensor stats, all_stats;    // [3,T], [3 tp,T]
+  Tensor loss, lse;           // [1,T]
+};
+
+// Real or measuring arenas.
+ChunkSlot carve_slot(Arena& arena, const Shape& shape, const ChunkPart& part, const LayerScratch& scratch);
+HeadScratch carve_head(Arena& arena, const Shape& shape);
+Tensor carve_rotary(Arena& arena, const Shape& shape);  // absent where the model has none
+
+// One microbatch's input: token ids and the ids that follow them, i32 [1,T]; each needed on one end of the model only.
+struct Microbatch {
+  Tensor tokens, targets;
+};
+
+class Chunk {
+ public:
+  Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTensors>& spans, const Tensor& rotary);
+
+  const ChunkPart& part() const { return part_; }
+
+  // slot.in() (or the tokens, in the first chunk) -> slot.out.
+  void forward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch) const;
+  // dx: the gradient of slot.out on entry (of no meaning in the last chunk), of slot.in() on return.
+  // In the last chunk the head runs first: loss_sum f64 [1,1] += loss_scale * sum of token losses, and the gradient is
+  // that of loss_scale * sum of token losses.
+  void backward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
+                HeadScratch& head, const Tensor& dx, const Tensor& loss_sum, double loss_scale) const;
+  // The last chunk's logits and loss, no gradient.
+  void head_loss(const TensorParallel& on, const ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
+                 HeadScratch& head, const Tensor& loss_sum, double loss_scale) const;
+  // The last chunk's logits only, into head.logits.
+  void head_logits(const TensorParallel& on, const ChunkSlot& slot, LayerScratch& scratch, HeadScratch& head) const;
+
+ private:
+  void embed(const TensorParallel& on, const ChunkSlot& slot, const Tensor& tokens, LayerScratch& scratch) const;
+
+  Shape shape_;
+  ChunkPart part_;
+  mesh::ShardSpec vocab_;  // of the embedding and the head
+  Tensor rotary_;
+  std::vector<LayerWeights> layers_;
+  Weight embedding_, positions_, head_;
+  NormWeights final_norm_;
+};
+
+}  // namespace ms::nn

@@ -1,0 +1,66 @@
+// [model]: what is trained.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "mesh/config.h"
+
+namespace ms::nn {
+
+struct ModelConfig {
+  std::string family = "gpt";
+  std::int64_t layers = 12;
+  std::int64_t hidden = 768;
+  std::int64_t heads = 12;
+  std::int64_t kv_heads = 0;
+  std::int64_t ffn_hidden = 0;
+  std::int64_t vocab = 50257;
+  std::int64_t seq = 1024;
+  bool tied_embeddings = true;
+  double norm_eps = 1e-5;
+  double rotary_base = 10000;
+  double init_std = 0.02;
+
+  bool is_gpt() const { return family == "gpt"; }
+  bool gated() const { return family == "llama"; }
+  std::int64_t kv() const { return kv_heads == 0 ? heads : kv_heads; }
+  std::int64_t ffn() const { return ffn_hidden == 0 ? 4 * hidden : ffn_hidden; }
+  std::int64_t head_dim() const { return hidden / heads; }
+};
+
+inline constexpr Field<ModelConfig> kModelFields[] = {
+    {.key = "family", .member = &ModelConfig::family,
+     .doc = "gpt: LayerNorm, biases, GELU, learned positions. llama: RMSNorm, rotary positions, SwiGLU, no biases.",
+     .choices = {"gpt", "llama"}},
+    {.key = "layers", .member = &ModelConfig::layers, .doc = "Transformer blocks.", .min = 1, .max = 1e6},
+    {.key = "hidden", .member = &ModelConfig::hidden, .doc = "Width of the residual stream.", .min = 1, .max = 1e6},
+    {.key = "heads", .member = &ModelConfig::heads, .doc = "Attention heads; hidden / heads is the size of one.",
+     .min = 1, .max = 1e5},
+    {.key = "kv_heads", .member = &ModelConfig::kv_heads,
+     .doc = "Key and value heads (grouped-query attention); 0 means as many as heads.", .min = 0, .max = 1e5},
+    {.key = "ffn_hidden", .member = &ModelConfig::ffn_hidden,
+     .doc = "Width of the feed-forward layer; 0 means 4 * hidden.", .min = 0, .max = 1e7},
+    {.key = "vocab", .member = &ModelConfig::vocab,
+     .doc = "Token ids are below this; it is padded to a multiple of tp in memory, never in checkpoints.", .min = 2,
+     .max = 1e8},
+    {.key = "seq", .member = &ModelConfig::seq, .doc = "Tokens of a sequence.", .min = 1, .max = 1e8},
+    {.key = "tied_embeddings", .member = &ModelConfig::tied_embeddings,
+     .doc = "The output layer uses the token embedding's matrix."},
+    {.key = "norm_eps", .member = &ModelConfig::norm_eps, .doc = "Added to the variance in norms.", .min = 0, .max = 1},
+    {.key = "rotary_base", .member = &ModelConfig::rotary_base, .doc = "Base of the rotary angles (llama).", .min = 1,
+     .max = 1e12},
+    {.key = "init_std", .member = &ModelConfig::init_std,
+     .doc = "Standard deviation of initial weights; outputs into the residual stream get it / sqrt(2 layers).",
+     .min = 0, .max = 10},
+};
+
+// Rules between fields; `tokens` is what a microbatch holds. Key and message of each that is broken.
+struct ModelProblem {
+  std::string key, message;
+};
+std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::MeshConfig& mesh, std::int64_t microbatch);
+
+}  // namespace ms::nn

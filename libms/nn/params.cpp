@@ -1,0 +1,169 @@
+#include "nn/params.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "mesh/layers.h"
+
+namespace ms::nn {
+namespace {
+
+constexpr std::int64_t kAlignment = 64;  // elements; blocks start on cache lines in every type
+
+// Collects parameters; a block is what one matrix product reads, so its members touch each other.
+class SpanBuilder {
+ public:
+  SpanBuilder(std::string name, int tp, int tp_rank, float std) : tp_(tp), tp_rank_(tp_rank), std_(std) {
+    span_.name = std::move(name);
+  }
+
+  void matrix_by_rows(const std::string& name, std::int64_t rows, std::int64_t cols) {
+    push(cut(mesh::shard_rows(name, rows, cols, tp_, tp_rank_), name), Init::normal, std_, true);
+  }
+  void matrix_by_cols(const std::string& name, std::int64_t rows, std::int64_t cols, float std) {
+    push(cut(mesh::shard_cols(name, rows, cols, tp_, tp_rank_), name), Init::normal, std, true);
+  }
+  void replicated_matrix(const std::string& name, std::int64_t rows, std::int64_t cols) {
+    push(mesh::replicated(name, rows, cols), Init::normal, std_, true);
+  }
+  void replicated_vector(const std::string& name, std::int64_t cols, Init init) {
+    push(mesh::replicated(name, 1, cols), init, 0.0F, false);
+  }
+  void vector_by_cols(const std::string& name, std::int64_t cols) {
+    push(cut(mesh::shard_cols(name, 1, cols, tp_, tp_rank_), name), Init::zeros, 0.0F, false);
+  }
+  void vocabulary(const std::string& name, std::int64_t vocab, std::int64_t cols) {
+    push(mesh::shard_rows_padded(name, vocab, cols, tp_, tp_rank_), Init::normal, std_, true);
+  }
+  void end_block() { blocks_.emplace_back(); }
+
+  SpanSpec finish(int dp) {
+    // Replicated blocks first, each block aligned, the members of a block without gaps.
+    std::int64_t offset = 0;
+    for (const bool replicated : {true, false}) {
+      for (std::vector<ParamSpec>& block : blocks_) {
+        if (block.empty() || block.front().shard.replicated != replicated) continue;
+        for (ParamSpec& param : block) {
+          param.offset = offset;
+          offset += param.numel();
+          span_.params.push_back(param);
+        }
+        offset = mesh::pad_to_multiple(offset, kAlignment);
+      }
+      if (replicated) span_.replicated = offset;
+    }
+    span_.numel = mesh::zero_padded(std::max<std::int64_t>(offset, 1), dp);
+    return std::move(span_);
+  }
+
+ private:
+  // check_model() has refused what does not divide.
+  mesh::ShardSpec cut(std::optional<mesh::ShardSpec> shard, const std::string& name) const {
+    MS_ASSERT(shard, "{} does not divide over tp {}", name, tp_);
+    return *std::move(shard);
+  }
+  void push(mesh::ShardSpec shard, Init init, float std, bool decay) {
+    if (blocks_.empty()) blocks_.emplace_back();
+    blocks_.back().push_back({.shard = std::move(shard), .decay = decay, .init = init, .init_std = std});
+  }
+
+  SpanSpec span_;
+  int tp_, tp_rank_;
+  float std_;
+  std::vector<std::vector<ParamSpec>> blocks_;
+};
+
+void norm(SpanBuilder& span, const ModelConfig& model, const std::string& name) {
+  span.replicated_vector(name + ".weight", model.hidden, Init::ones);
+  span.end_block();
+  if (model.is_gpt()) span.replicated_vector(name + ".bias", model.hidden, Init::zeros);
+  span.end_block();
+}
+
+void layer(SpanBuilder& span, const ModelConfig& model, std::int64_t index) {
+  const std::string prefix = "layers." + std::to_string(index) + ".";
+  const std::int64_t hidden = model.hidden, q = model.heads * model.head_dim(), kv = model.kv() * model.head_dim();
+  // Outputs that add into the residual stream start smaller (GPT-2).
+  const auto residual_std = static_cast<float>(model.init_std / std::sqrt(2.0 * static_cast<double>(model.layers)));
+  const bool biases = model.is_gpt();
+
+  norm(span, model, prefix + "norm1");
+  span.matrix_by_rows(prefix + "attn.q.weight", q, hidden);
+  span.matrix_by_rows(prefix + "attn.k.weight", kv, hidden);
+  span.matrix_by_rows(prefix + "attn.v.weight", kv, hidden);
+  span.end_block();
+  if (biases) {
+    span.vector_by_cols(prefix + "attn.q.bias", q);
+    span.vector_by_cols(prefix + "attn.k.bias", kv);
+    span.vector_by_cols(prefix + "attn.v.bias", kv);
+    span.end_block();
+  }
+  span.matrix_by_cols(prefix + "attn.out.weight", hidden, q, residual_std);
+  span.end_block();
+  if (biases) span.replicated_vector(prefix + "attn.out.bias", hidden, Init::zeros);
+  span.end_block();
+
+  norm(span, model, prefix + "norm2");
+  if (model.gated()) span.matrix_by_rows(prefix + "mlp.gate.weight", model.ffn(), hidden);
+  span.matrix_by_rows(prefix + "mlp.up.weight", model.ffn(), hidden);
+  span.end_block();
+  if (biases) span.vector_by_cols(prefix + "mlp.up.bias", model.ffn());
+  span.end_block();
+  span.matrix_by_cols(prefix + "mlp.down.weight", hidden, model.ffn(), residual_std);
+  span.end_block();
+  if (biases) span.replicated_vector(prefix + "mlp.down.bias", hidden, Init::zeros);
+  span.end_block();
+}
+
+}  // namespace
+
+const ParamSpec* SpanSpec::find(std::string_view wanted) const {
+  const auto it = std::find_if(params.begin(), params.end(), [&](const ParamSpec& p) { return p.shard.name == wanted; });
+  return it == params.end() ? nullptr : &*it;
+}
+
+ChunkPart chunk_part(const ModelConfig& model, const mesh::Mesh& mesh, int pp_rank, int chunk, int chunks) {
+  const int stage = mesh::stage_of(pp_rank, chunk, mesh.pp);
+  const mesh::Range layers = mesh::layers_of(model.layers, mesh.pp, chunks, stage);
+  return {layers.begin, layers.end, stage == 0, stage == mesh.pp * chunks - 1};
+}
+
+std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& mesh, int tp_rank, const ChunkPart& part,
+                                  int chunk) {
+  const auto std = static_cast<float>(model.init_std);
+  std::vector<SpanSpec> spans;
+  if (model.tied_embeddings && (part.first || part.last)) {
+    SpanBuilder tied("tied embedding", mesh.tp, tp_rank, std);
+    tied.vocabulary("embed.tokens.weight", model.vocab, model.hidden);
+    spans.push_back(tied.finish(mesh.dp));
+    spans.back().shared = part.first != part.last;
+    spans.back().counts_in_norm = part.first;
+  }
+  SpanBuilder own("chunk " + std::to_string(chunk), mesh.tp, tp_rank, std);
+  if (part.first) {
+    if (!model.tied_embeddings) own.vocabulary("embed.tokens.weight", model.vocab, model.hidden);
+    own.end_block();
+    if (model.is_gpt()) own.replicated_matrix("embed.positions.weight", model.seq, model.hidden);
+    own.end_block();
+  }
+  for (std::int64_t i = part.layer_begin; i < part.layer_end; ++i) layer(own, model, i);
+  if (part.last) {
+    norm(own, model, "final_norm");
+    if (!model.tied_embeddings) own.vocabulary("head.weight", model.vocab, model.hidden);
+    own.end_block();
+  }
+  spans.push_back(own.finish(mesh.dp));
+  return spans;
+}
+
+std::int64_t parameter_count(const ModelConfig& model) {
+  const mesh::Mesh one{1, 1, 1};
+  std::int64_t count = 0;
+  for (const SpanSpec& span : chunk_spans(model, one, 0, chunk_part(model, one, 0, 0, 1), 0)) {
+    for (const ParamSpec& param : span.params) count += param.shard.global_size();
+  }
+  return count;
+}
+
+}  // namespace ms::nn

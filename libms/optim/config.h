@@ -1,0 +1,55 @@
+// [optim]: the optimizer, its learning-rate schedule and how its state is cut over dp.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/config.h"
+
+namespace ms::optim {
+
+struct OptimConfig {
+  std::string name = "adamw";
+  double lr = 3e-4;
+  double min_lr_ratio = 0.1;
+  std::string schedule = "cosine";
+  std::int64_t warmup_steps = 0;
+  double decay_fraction = 0.2;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+  double clip = 1.0;
+  std::int64_t zero = 1;
+};
+
+inline constexpr Field<OptimConfig> kOptimFields[] = {
+    {.key = "name", .member = &OptimConfig::name, .doc = "The optimizer.", .choices = {"adamw"}},
+    {.key = "lr", .member = &OptimConfig::lr, .doc = "Peak learning rate.", .min = 0, .max = 1e3},
+    {.key = "min_lr_ratio", .member = &OptimConfig::min_lr_ratio,
+     .doc = "The schedule ends at this part of the peak learning rate.", .min = 0, .max = 1},
+    {.key = "schedule", .member = &OptimConfig::schedule,
+     .doc = "After the warm-up: cosine to the end; wsd: stable, then linear decay over decay_fraction of the steps; "
+            "constant.",
+     .choices = {"cosine", "wsd", "constant"}},
+    {.key = "warmup_steps", .member = &OptimConfig::warmup_steps,
+     .doc = "Steps of linear growth to the peak learning rate.", .min = 0, .max = 1e12},
+    {.key = "decay_fraction", .member = &OptimConfig::decay_fraction,
+     .doc = "Part of all steps over which wsd decays.", .min = 0, .max = 1},
+    {.key = "beta1", .member = &OptimConfig::beta1, .doc = "Decay of the first moment.", .min = 0, .max = 0.999999},
+    {.key = "beta2", .member = &OptimConfig::beta2, .doc = "Decay of the second moment.", .min = 0, .max = 0.999999},
+    {.key = "eps", .member = &OptimConfig::eps, .doc = "Added to the root of the second moment.", .min = 0, .max = 1},
+    {.key = "weight_decay", .member = &OptimConfig::weight_decay,
+     .doc = "Decoupled weight decay of matrices; norms and biases have none.", .min = 0, .max = 10},
+    {.key = "clip", .member = &OptimConfig::clip, .doc = "Largest global gradient norm; 0 switches clipping off.",
+     .min = 0, .max = 1e12},
+    {.key = "zero", .member = &OptimConfig::zero,
+     .doc = "What is cut over dp: 0 nothing; 1 the optimizer's state, gradients reduced once a step; 2 the gradients "
+            "too, reduced after every microbatch.",
+     .min = 0, .max = 2},
+};
+
+// The learning rate of a step (from 0) out of `steps`.
+double learning_rate(const OptimConfig& config, std::int64_t step, std::int64_t steps);
+
+}  // namespace ms::optim

@@ -1,0 +1,26 @@
+// The CPU device: memory is the process's, streams are queues of a CpuPool, ops are the plain ops and oneDNN.
+#pragma once
+
+#include <memory>
+
+#include "tensor/cpu_stream.h"
+
+namespace ms::tensor {
+
+class CpuDevice final : public Device {
+ public:
+  // Both outlive the device and may be shared by many.
+  CpuDevice(CpuPool& pool, MatmulCache& matmuls) : pool_(pool), matmuls_(matmuls) {}
+
+  std::string_view kind() const override { return "cpu"; }
+  std::unique_ptr<Stream> make_stream(std::string name, StreamKind kind) override;
+  std::unique_ptr<Memory> allocate(std::size_t bytes, const std::string& what) override;
+  std::vector<double> op_seconds() const override;
+
+ private:
+  CpuPool& pool_;
+  MatmulCache& matmuls_;
+  std::vector<const CpuStream*> streams_;  // made here; they live as long as the device is asked for its seconds
+};
+
+}  // namespace ms::tensor

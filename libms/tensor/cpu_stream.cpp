@@ -1,0 +1,310 @@
+// The scheduler of the CPU device. A stream is idle (empty), ready (in the pool's queue), running (a worker drains it) or
+// parked (its head waits for an event or a peer). One worker at a time runs a stream, so ops of a stream are in order.
+#include "tensor/cpu_stream.h"
+
+#include <omp.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "tensor/cpu_kernels.h"
+
+namespace ms::tensor {
+namespace {
+
+using Poison = std::shared_ptr<const Error>;
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+class CpuEvent final : public EventState {
+ public:
+  bool ready() const override {
+    std::lock_guard lock(mutex_);
+    return reached_;
+  }
+  void synchronize() override {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return reached_; });
+    if (poison_) throw *poison_;
+  }
+  void reach(Poison poison) {
+    std::vector<CpuWaker> waiters;
+    {
+      std::lock_guard lock(mutex_);
+      reached_ = true;
+      poison_ = std::move(poison);
+      waiters.swap(waiters_);
+      changed_.notify_all();
+    }
+    for (const CpuWaker& waiter : waiters) waiter.wake();
+  }
+  // True when reached; otherwise the waker is kept.
+  bool reached_or_keep(const CpuWaker& waker, Poison& poison) {
+    std::lock_guard lock(mutex_);
+    if (reached_) {
+      poison = poison_;
+      return true;
+    }
+    waiters_.push_back(waker);
+    return false;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool reached_ = false;
+  Poison poison_;
+  std::vector<CpuWaker> waiters_;
+};
+
+struct RecordItem {
+  std::shared_ptr<CpuEvent> event;
+};
+struct WaitItem {
+  std::shared_ptr<CpuEvent> event;
+};
+using Item = std::variant<Op, RecordItem, WaitItem, std::shared_ptr<AsyncTask>, std::function<void()>>;
+
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+
+}  // namespace
+
+class CpuPool::Impl {
+ public:
+  explicit Impl(Size size) {
+    for (int i = 0; i < size.workers; ++i) {
+      threads_.emplace_back([this, size](const std::stop_token& stop) {
+        omp_set_num_threads(size.threads_per_op);
+        work(stop);
+      });
+    }
+  }
+  void make_ready(const std::shared_ptr<CpuStreamCore>& stream, StreamKind kind, bool first);
+  bool comm_waits() const { return comm_ready_.load(std::memory_order_relaxed) > 0; }
+
+ private:
+  void work(const std::stop_token& stop);
+
+  std::mutex mutex_;  // guards the queues
+  std::condition_variable_any changed_;
+  std::deque<std::shared_ptr<CpuStreamCore>> comm_, compute_;
+  std::atomic<int> comm_ready_ = 0;
+  std::vector<std::jthread> threads_;
+};
+
+class CpuStreamCore : public std::enable_shared_from_this<CpuStreamCore> {
+ public:
+  CpuStreamCore(CpuPool& pool, MatmulCache& matmuls, StreamKind kind)
+      : pool_(*pool.impl_), matmuls_(matmuls), kind_(kind) {}
+
+  void push(Item item) {
+    std::lock_guard lock(mutex_);
+    items_.push_back(std::move(item));
+    if (state_ == State::idle) enter_ready(false);
+  }
+  void wake() {
+    std::lock_guard lock(mutex_);
+    if (state_ == State::parked) {
+      enter_ready(false);
+    } else if (state_ == State::running) {
+      wake_pending_ = true;
+    }
+  }
+  void drain() {
+    std::unique_lock lock(mutex_);
+    drained_.wait(lock, [&] { return state_ == State::idle; });
+  }
+  void run();
+  double seconds(int op_class) const {
+    return op_seconds_[static_cast<std::size_t>(op_class)].load(std::memory_order_relaxed);
+  }
+
+ private:
+  enum class State { idle, ready, running, parked };
+
+  void enter_ready(bool first) {
+    state_ = State::ready;
+    pool_.make_ready(shared_from_this(), kind_, first);
+  }
+  bool process(Item& item);  // true when the item is done
+  void compute(const Op& op);
+  template <class F>
+  bool guarded(F&& function);
+
+  CpuPool::Impl& pool_;
+  MatmulCache& matmuls_;
+  StreamKind kind_;
+  std::mutex mutex_;  // guards items_' ends, state_, wake_pending_
+  std::condition_variable drained_;
+  std::deque<Item> items_;
+  State state_ = State::idle;
+  bool wake_pending_ = false;
+  Poison poison_;  // touched by the running worker only
+  std::array<std::atomic<double>, kOpClasses> op_seconds_{};
+};
+
+void CpuWaker::wake() const { core_->wake(); }
+
+void CpuPool::Impl::make_ready(const std::shared_ptr<CpuStreamCore>& stream, StreamKind kind, bool first) {
+  {
+    std::lock_guard lock(mutex_);
+    if (kind == StreamKind::comm) {
+      comm_.push_back(stream);
+      comm_ready_.fetch_add(1, std::memory_order_relaxed);
+    } else if (first) {
+      compute_.push_front(stream);
+    } else {
+      compute_.push_back(stream);
+    }
+  }
+  changed_.notify_one();
+}
+
+void CpuPool::Impl::work(const std::stop_token& stop) {
+  while (true) {
+    std::shared_ptr<CpuStreamCore> stream;
+    {
+      std::unique_lock lock(mutex_);
+      if (!changed_.wait(lock, stop, [&] { return !comm_.empty() || !compute_.empty(); })) return;
+      std::deque<std::shared_ptr<CpuStreamCore>>& queue = comm_.empty() ? compute_ : comm_;
+      if (!comm_.empty()) comm_ready_.fetch_sub(1, std::memory_order_relaxed);
+      stream = std::move(queue.front());
+      queue.pop_front();
+    }
+    stream->run();
+  }
+}
+
+void CpuStreamCore::run() {
+  std::unique_lock lock(mutex_);
+  state_ = State::running;
+  while (!items_.empty()) {
+    Item& item = items_.front();  // push() at the other end does not move it
+    wake_pending_ = false;
+    lock.unlock();
+    const bool done = process(item);
+    lock.lock();
+    if (done) {
+      items_.pop_front();
+      if (kind_ == StreamKind::compute && !items_.empty() && pool_.comm_waits()) {
+        enter_ready(true);  // communication first; this stream is next
+        return;
+      }
+    } else if (!wake_pending_) {
+      state_ = State::parked;
+      return;
+    }
+  }
+  state_ = State::idle;
+  drained_.notify_all();
+}
+
+// Runs the function unless the stream is poisoned; what it throws poisons the stream.
+template <class F>
+bool CpuStreamCore::guarded(F&& function) {
+  if (poison_) return true;
+  try {
+    return function();
+  } catch (const Error& error) {
+    poison_ = std::make_shared<const Error>(error);
+  } catch (const std::exception& error) {
+    poison_ = std::make_shared<const Error>("tensor.op", Blame::bug, error.what());
+  }
+  return true;
+}
+
+void CpuStreamCore::compute(const Op& op) {
+  const double start = now_s();
+  if (const auto* matmul = std::get_if<Matmul>(&op)) {
+    matmuls_.run(*matmul);
+  } else {
+    cpu_kernels().run(op);
+  }
+  std::atomic<double>& sum = op_seconds_[static_cast<std::size_t>(op_class(op))];
+  sum.store(sum.load(std::memory_order_relaxed) + (now_s() - start), std::memory_order_relaxed);
+}
+
+bool CpuStreamCore::process(Item& item) {
+  const CpuWaker waker(shared_from_this());
+  return std::visit(
+      Overloaded{[&](const Op& op) {
+                   return guarded([&] {
+                     compute(op);
+                     return true;
+                   });
+                 },
+                 [&](const RecordItem& record) {
+                   record.event->reach(poison_);
+                   return true;
+                 },
+                 [&](const WaitItem& wait) {
+                   if (poison_) return true;
+                   return wait.event->reached_or_keep(waker, poison_);
+                 },
+                 [&](const std::shared_ptr<AsyncTask>& task) {
+                   if (poison_) {
+                     task->cancel(*poison_);
+                     return true;
+                   }
+                   return guarded([&] { return task->step(waker); });
+                 },
+                 [&](const std::function<void()>& function) {
+                   return guarded([&] {
+                     function();
+                     return true;
+                   });
+                 }},
+      item);
+}
+
+int CpuPool::usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(1, CPU_COUNT(&set));
+}
+
+CpuPool::Size CpuPool::size_for(int cores, int ranks_here, int ranks_on_node) {
+  return {std::clamp(ranks_here, 1, std::max(1, cores)), std::max(1, cores / std::max(1, ranks_on_node))};
+}
+
+CpuPool::CpuPool(Size size) : size_(size), impl_(std::make_unique<Impl>(size)) {
+  MS_ASSERT(size.workers > 0 && size.threads_per_op > 0, "a pool of {} workers with {} threads", size.workers,
+            size.threads_per_op);
+}
+CpuPool::~CpuPool() = default;
+
+CpuStream::CpuStream(Device& device, CpuPool& pool, MatmulCache& matmuls, std::string name, int index, StreamKind kind)
+    : Stream(device, std::move(name), index), core_(std::make_shared<CpuStreamCore>(pool, matmuls, kind)) {}
+CpuStream::~CpuStream() { core_->drain(); }
+
+void CpuStream::submit_async(std::shared_ptr<AsyncTask> task) { core_->push(std::move(task)); }
+void CpuStream::call(std::function<void()> function) { core_->push(std::move(function)); }
+void CpuStream::do_submit(const Op& op) { core_->push(op); }
+std::shared_ptr<EventState> CpuStream::do_record() {
+  auto event = std::make_shared<CpuEvent>();
+  core_->push(RecordItem{event});
+  return event;
+}
+void CpuStream::do_wait(const Event& event) {
+  auto state = std::dynamic_pointer_cast<CpuEvent>(event.state());
+  MS_ASSERT(state, "stream {} waits for an event of another device", name());
+  core_->push(WaitItem{std::move(state)});
+}
+void CpuStream::add_op_seconds(std::vector<double>& sums) const {
+  for (int i = 0; i < kOpClasses; ++i) sums[static_cast<std::size_t>(i)] += core_->seconds(i);
+}
+
+}  // namespace ms::tensor

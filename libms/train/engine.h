@@ -1,0 +1,90 @@
+// The engine: one rank of the run. It issues a step's ops by obeying the rows of a schedule; nothing in a step waits on
+// the host. Every method is collective over the world and called by the rank's one host thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "comm/world.h"
+#include "train/rank_tensors.h"
+
+namespace ms::train {
+
+struct StepResult {
+  double loss = 0;
+  double grad_norm = 0;
+  bool skipped = false;  // the norm was not finite: parameters are as before
+};
+
+class Engine {
+ public:
+  // Opens the groups and allocates everything the run needs. The plan, the world and the device outlive it.
+  Engine(const Plan& plan, comm::World& world, tensor::Device& device);
+  ~Engine();
+
+  const mesh::Coord& at() const { return at_; }
+  bool needs_input() const { return needs_input_; }
+
+  // Initial parameters: a pure function of the seed and the parameters' names.
+  void initialize(std::uint64_t seed);
+
+  // Issues step `step` (from 0) and returns at once. tokens and targets hold this dp rank's rows of the step's batch;
+  // empty where needs_input() is false. At most two steps may be in flight.
+  void issue_step(std::int64_t step, double lr, std::span<const std::int32_t> tokens,
+                  std::span<const std::int32_t> targets);
+  // Waits for that step.
+  StepResult finish_step(std::int64_t step);
+
+  // Sum over the batch of loss / `total_tokens`, no gradients; one global batch. Waits.
+  double evaluate(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets, double total_tokens);
+
+  // The token that follows position `position` of `tokens` (one sequence), drawn with `uniform` in [0,1). Waits.
+  std::int32_t next_token(std::span<const std::int32_t> tokens, std::int64_t position, double temperature,
+                          double uniform);
+
+  // The rank's parameters and the gradients of the step before, for tests, checkpoints and exports; all-gathered first.
+  void gather_parameters();
+  const std::vector<ChunkTensors>& chunks() const { return tensors_.chunks; }
+
+  tensor::Stream& compute() { return *compute_; }
+  tensor::Device& device() { return device_; }
+  // Waits until nothing is in flight on this rank.
+  void synchronize();
+
+ private:
+  enum class Mode { train, evaluate, logits };
+  struct ChunkState;
+  struct Pending;
+
+  std::unique_ptr<comm::Communicator> open(const mesh::GroupSpec& group);
+  void upload(std::int64_t step, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets);
+  void run(const sched::Schedule& schedule, Mode mode, double loss_scale);
+  void obey(const sched::Row& row, Mode mode, double loss_scale);
+  void forward(const sched::Row& row, Mode mode, double loss_scale);
+  void backward(const sched::Row& row, double loss_scale);
+  comm::Communicator& channel(const sched::Row& row);
+  std::size_t span_index(int chunk, std::size_t span) const;
+  tensor::Tensor loss_target() const;
+
+  const Plan& plan_;
+  comm::World& world_;
+  tensor::Device& device_;
+  mesh::Coord at_;
+  nn::Shape shape_;
+  bool needs_input_;
+  // Streams before communicators before what issues on them; memory first of all: it goes last.
+  std::unique_ptr<tensor::Memory> memory_, host_memory_;
+  RankTensors tensors_;
+  std::vector<std::unique_ptr<tensor::Stream>> comm_streams_;
+  std::unique_ptr<tensor::Stream> compute_;
+  std::unique_ptr<comm::Communicator> tp_, dp_, everyone_, pair_;
+  std::vector<std::unique_ptr<comm::Communicator>> channels_;  // by mesh::Channel; absent at the pipeline's ends
+  std::optional<optim::ShardedOptimizer> optimizer_;
+  std::vector<nn::Chunk> model_;
+  std::vector<ChunkState> state_;
+  std::vector<Pending> pending_;  // two: a step in flight and the one before
+};
+
+}  // namespace ms::train

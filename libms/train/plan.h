@@ -1,0 +1,39 @@
+// The plan: everything that follows from the settings before anything runs. Pure; `ms-train plan` prints it and the engine
+// obeys it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cost/flops.h"
+#include "mesh/mesh.h"
+#include "nn/chunk.h"
+#include "optim/sharded.h"
+#include "sched/schedule.h"
+#include "train/config.h"
+
+namespace ms::train {
+
+struct Plan {
+  Settings settings;
+  mesh::Mesh mesh;
+  int chunks = 1;
+  int microbatches = 1;  // of a step, on every dp rank
+  tensor::DType dtype = tensor::DType::f32;
+  sched::Schedule training, evaluation, single;  // single: one microbatch forward, to generate text
+
+  // Points into this plan: it must stay where it is.
+  nn::Shape shape(int tp_rank) const;
+  nn::ChunkPart part(int pp_rank, int chunk) const;
+  std::vector<nn::SpanSpec> spans(int pp_rank, int tp_rank, int chunk) const;
+  bool holds_head(int pp_rank) const { return pp_rank == mesh.pp - 1; }
+  std::int64_t tokens_per_step() const { return settings.train.global_batch * settings.model.seq; }
+  cost::ModelShape model_shape() const;
+};
+
+// `world`: how many ranks there are; throws Error("mesh.size") when the mesh has another size. The settings come
+// from load().
+Plan make_plan(const Settings& settings, int world);
+
+}  // namespace ms::train

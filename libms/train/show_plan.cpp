@@ -1,0 +1,126 @@
+#include "train/show_plan.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "cost/zero.h"
+#include "sched/checker.h"
+#include "sched/csv.h"
+#include "train/rank_tensors.h"
+
+namespace ms::train {
+namespace {
+
+// What one pipeline rank holds: the layers of its chunks.
+std::string layers_text(const Plan& plan, int pp_rank) {
+  std::string text;
+  for (int c = 0; c < plan.chunks; ++c) {
+    const nn::ChunkPart part = plan.part(pp_rank, c);
+    text += fmt::format("{}{}{}-{}{}", c == 0 ? "" : ", ", part.first ? "embedding, " : "", part.layer_begin,
+                        part.layer_end - 1, part.last ? ", head" : "");
+  }
+  return text;
+}
+
+// The first rank of a stage stands for it: the ranks of a stage differ in the vocabulary's padding at most.
+RankMemory stage_memory(const Plan& plan, int pp_rank) { return rank_memory(plan, {.dp = 0, .pp = pp_rank, .tp = 0}); }
+
+sched::Report report_of(const Plan& plan) {
+  return sched::check(plan.training, {.forward = 1.0, .backward = 2.0});
+}
+
+}  // namespace
+
+std::string plan_text(const Plan& plan) {
+  const Settings& s = plan.settings;
+  const cost::Parameters parameters = cost::count_parameters(plan.model_shape());
+  const cost::FlopsPerToken flops = cost::flops_per_token(plan.model_shape());
+  const sched::Report report = report_of(plan);
+  std::string out;
+  auto line = [&](std::string_view name, const std::string& value) { out += fmt::format("{:<18}{}\n", name, value); };
+  line("model", fmt::format("{}, {} layers, hidden {}, heads {}, kv heads {}, ffn {}, vocabulary {}, sequence {}",
+                            s.model.family, s.model.layers, s.model.hidden, s.model.heads, s.model.kv(), s.model.ffn(),
+                            s.model.vocab, s.model.seq));
+  line("parameters", fmt::format("{} ({})", parameters.total, format_count(static_cast<double>(parameters.total))));
+  line("mesh", fmt::format("{} ranks: tp {} (fastest) x dp {} x pp {}, {} chunk{} a rank{}", plan.mesh.size(),
+                           plan.mesh.tp, plan.mesh.dp, plan.mesh.pp, plan.chunks, plan.chunks == 1 ? "" : "s",
+                           s.mesh.sequence_parallel && plan.mesh.tp > 1 ? ", sequence parallel" : ""));
+  line("batch", fmt::format("{} sequences = {} microbatches of {} on each of {} dp ranks, {} tokens a step",
+                            s.train.global_batch, plan.microbatches, s.train.microbatch, plan.mesh.dp,
+                            plan.tokens_per_step()));
+  line("schedule", fmt::format("{}, bubble {:.1f} % at backward = 2 x forward", s.mesh.schedule,
+                               100 * report.bubble / (1 + report.bubble)));
+  line("state", fmt::format("{}, zero {}: {:.2f} bytes a parameter", s.train.dtype, s.optim.zero,
+                            cost::zero_bytes_per_parameter(cost::state_bytes(plan.dtype == tensor::DType::bf16
+                                                                                 ? cost::StateType::bf16
+                                                                                 : cost::StateType::fp32),
+                                                           static_cast<int>(s.optim.zero), plan.mesh.dp)));
+  line("FLOPs a token", fmt::format("gemm {:.4e}, causal {:.4e}, full {:.4e}, reported {:.4e}", flops.gemm, flops.causal,
+                                    flops.full, flops.reported));
+  out += '\n';
+  TextTable stages({{"stage", Align::right}, {"layers"}, {"warm-up", Align::right}, {"live chunks", Align::right},
+                    {"memory a rank", Align::right}});
+  for (int p = 0; p < plan.mesh.pp; ++p) {
+    const sched::RankReport& rank = report.ranks[static_cast<std::size_t>(p)];
+    stages.row({std::to_string(p), layers_text(plan, p), std::to_string(rank.warm_up), std::to_string(rank.peak_chunks),
+                format_size(static_cast<double>(stage_memory(plan, p).total_bytes))});
+  }
+  out += stages.str() + "\n";
+  std::vector<Column> columns{{"memory of a rank"}};
+  std::vector<RankMemory> memory;
+  const int shown = std::min(plan.mesh.pp, 2);  // the first and the last stage differ most
+  for (int i = 0; i < shown; ++i) {
+    const int p = i == 0 ? 0 : plan.mesh.pp - 1;
+    columns.push_back({fmt::format("stage {}", p), Align::right});
+    memory.push_back(stage_memory(plan, p));
+  }
+  TextTable table(columns);
+  for (const MemoryRow& row : memory.back().rows) {
+    std::vector<std::string> cells{row.what};
+    for (const RankMemory& rank : memory) {
+      const auto it = std::find_if(rank.rows.begin(), rank.rows.end(), [&](const MemoryRow& r) { return r.what == row.what; });
+      cells.push_back(it == rank.rows.end() ? "-" : format_size(static_cast<double>(it->bytes)));
+    }
+    table.row(cells);
+  }
+  out += table.str();
+  return out;
+}
+
+std::string plan_json(const Plan& plan) {
+  const Settings& s = plan.settings;
+  const cost::Parameters parameters = cost::count_parameters(plan.model_shape());
+  const cost::FlopsPerToken flops = cost::flops_per_token(plan.model_shape());
+  const sched::Report report = report_of(plan);
+  nlohmann::ordered_json json{
+      {"schema", 1},
+      {"parameters", parameters.total},
+      {"mesh", {{"world", plan.mesh.size()}, {"dp", plan.mesh.dp}, {"pp", plan.mesh.pp}, {"tp", plan.mesh.tp},
+                {"chunks", plan.chunks}, {"sequence_parallel", s.mesh.sequence_parallel}}},
+      {"batch", {{"global", s.train.global_batch}, {"microbatch", s.train.microbatch},
+                 {"microbatches", plan.microbatches}, {"tokens_per_step", plan.tokens_per_step()}}},
+      {"flops_per_token", {{"gemm", flops.gemm}, {"causal", flops.causal}, {"full", flops.full},
+                           {"reported", flops.reported}}},
+      {"schedule", {{"name", s.mesh.schedule}, {"bubble", report.bubble}, {"csv", sched::to_csv(plan.training)}}}};
+  nlohmann::ordered_json stages = nlohmann::ordered_json::array();
+  for (int p = 0; p < plan.mesh.pp; ++p) {
+    nlohmann::ordered_json stage{{"stage", p}, {"chunks", nlohmann::ordered_json::array()}};
+    for (int c = 0; c < plan.chunks; ++c) {
+      const nn::ChunkPart part = plan.part(p, c);
+      stage["chunks"].push_back({{"layers", {part.layer_begin, part.layer_end}}, {"embedding", part.first},
+                                 {"head", part.last}});
+    }
+    const sched::RankReport& rank = report.ranks[static_cast<std::size_t>(p)];
+    stage["warm_up"] = rank.warm_up;
+    stage["peak_chunks"] = rank.peak_chunks;
+    const RankMemory memory = stage_memory(plan, p);
+    for (const MemoryRow& row : memory.rows) stage["memory_bytes"][row.what] = row.bytes;
+    stage["memory_bytes"]["total"] = memory.total_bytes;
+    stages.push_back(std::move(stage));
+  }
+  json["stages"] = std::move(stages);
+  return json.dump(2) + "\n";
+}
+
+}  // namespace ms::train

@@ -1,0 +1,179 @@
+#include "train/trainer.h"
+
+#include <chrono>
+#include <optional>
+
+#include "base/log.h"
+#include "base/rng.h"
+#include "data/loader.h"
+#include "data/tokenizer.h"
+#include "train/reporter.h"
+
+namespace ms::train {
+namespace {
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+class Trainer {
+ public:
+  Trainer(const Plan& plan, comm::World& world, tensor::Device& device, const TrainerOptions& options,
+          std::atomic<std::int64_t>& step)
+      : plan_(plan),
+        settings_(plan.settings),
+        world_(world),
+        loader_(settings_.data, {settings_.model.seq, settings_.train.global_batch}, settings_.model.vocab,
+                static_cast<std::uint64_t>(settings_.train.seed)),
+        engine_(plan, world, device),
+        options_(options),
+        step_(step),
+        rows_(settings_.train.global_batch / plan.mesh.dp),
+        first_row_(rows_ * engine_.at().dp) {
+    if (world.rank() == 0) reporter_.emplace(plan, options.peak_flops);
+    if (engine_.needs_input()) {
+      prefetcher_.emplace(loader_, first_row_, rows_, 0, settings_.data.read_timeout_s);
+    }
+    if (settings_.train.eval_every > 0 && loader_.num_validation_samples() == 0) {
+      log::warn("train", "no validation data: data.valid is empty and data.valid_fraction holds out no whole sequence");
+    }
+    engine_.initialize(static_cast<std::uint64_t>(settings_.train.seed));
+  }
+
+  Outcome run() {
+    last_end_s_ = now_s();
+    const std::int64_t steps = settings_.train.steps;
+    for (std::int64_t step = 0; step < steps; ++step) {
+      step_.store(step, std::memory_order_relaxed);
+      issue(step);
+      const bool evaluates = evaluation_due(step);
+      // One step ahead, unless something else has to happen between the two.
+      if (step > 0 && !evaluation_due(step - 1)) finish(step - 1);
+      if (evaluates) finish(step);
+    }
+    if (!evaluation_due(steps - 1)) finish(steps - 1);
+    outcome_.steps = steps;
+    if (settings_.run.sample_tokens > 0) outcome_.sample = sample();
+    if (reporter_) {
+      outcome_.tokens_per_s = reporter_->tokens_per_s();
+      reporter_->close();
+    }
+    engine_.synchronize();
+    return outcome_;
+  }
+
+ private:
+  bool evaluation_due(std::int64_t step) const {
+    if (settings_.train.eval_every == 0 || loader_.num_validation_samples() == 0) return false;
+    return (step + 1) % settings_.train.eval_every == 0 || step + 1 == settings_.train.steps;
+  }
+  double lr(std::int64_t step) const { return optim::learning_rate(settings_.optim, step, settings_.train.steps); }
+
+  void issue(std::int64_t step) {
+    if (!prefetcher_) return engine_.issue_step(step, lr(step), {}, {});
+    const double start = now_s();
+    const data::Batch& batch = prefetcher_->get(step);
+    data_wait_s_ += now_s() - start;
+    engine_.issue_step(step, lr(step), batch.tokens, batch.targets);
+  }
+
+  void finish(std::int64_t step) {
+    StepReport report;
+    report.step = step + 1;
+    report.result = engine_.finish_step(step);
+    const double end = now_s();
+    report.lr = lr(step);
+    report.seconds = end - last_end_s_;
+    outcome_.loss = report.result.loss;
+    if (evaluation_due(step)) report.valid_loss = outcome_.valid_loss = evaluate();
+    if (reporter_) {
+      report.data_wait_s = std::exchange(data_wait_s_, 0.0);
+      report.op_seconds = engine_.device().op_seconds();
+      for (std::size_t i = 0; i < report.op_seconds.size(); ++i) {
+        if (op_seconds_.size() <= i) op_seconds_.push_back(0);
+        report.op_seconds[i] -= std::exchange(op_seconds_[i], report.op_seconds[i]);
+      }
+      reporter_->step(report);
+    }
+    last_end_s_ = now_s();  // evaluation and reporting are no part of the next step
+  }
+
+  double evaluate() {
+    const std::int64_t batch = settings_.train.global_batch;
+    const std::int64_t rounds = (settings_.train.eval_samples + batch - 1) / batch;
+    const std::int64_t total = rounds * batch;
+    std::vector<std::int32_t> tokens, targets;
+    if (engine_.needs_input()) tokens.resize(static_cast<std::size_t>(rows_ * settings_.model.seq));
+    targets.resize(tokens.size());
+    double loss = 0;
+    for (std::int64_t round = 0; round < rounds; ++round) {
+      if (engine_.needs_input()) {
+        loader_.fill_validation(round * batch + first_row_, rows_, total, tokens.data(), targets.data());
+      }
+      loss += engine_.evaluate(tokens, targets, static_cast<double>(total * settings_.model.seq));
+    }
+    return loss;
+  }
+
+  // Continues a few tokens of the data. Only byte tokens can be shown; the context slides when it is full.
+  std::string sample() {
+    const data::ByteTokenizer tokenizer;
+    const std::int64_t seq = settings_.model.seq;
+    if (settings_.model.vocab != data::ByteTokenizer::kVocabSize) {
+      log::warn("train", "no text is generated: model.vocab is {}, the byte tokenizer has {}", settings_.model.vocab,
+                data::ByteTokenizer::kVocabSize);
+      return {};
+    }
+    std::vector<std::int32_t> context(static_cast<std::size_t>(seq)), targets(context.size()), text;
+    if (loader_.num_validation_samples() > 0) {
+      loader_.fill_validation(0, 1, 1, context.data(), targets.data());
+    } else {
+      loader_.fill(0, 0, 1, context.data(), targets.data());
+    }
+    std::int64_t length = std::min<std::int64_t>(std::max<std::int64_t>(1, seq / 4), 32);
+    for (std::int64_t i = 0; i < length; ++i) text.push_back(context[static_cast<std::size_t>(i)]);
+    for (std::int64_t i = 0; i < settings_.run.sample_tokens; ++i) {
+      if (length == seq) {
+        const std::int64_t keep = std::max<std::int64_t>(1, seq / 2);
+        std::copy(context.end() - keep, context.end(), context.begin());
+        length = keep;
+      }
+      const double draw = uniform(static_cast<std::uint64_t>(settings_.train.seed), rng_key("sample"),
+                                  static_cast<std::uint64_t>(i));
+      const std::int32_t token = engine_.next_token(context, length - 1, settings_.run.sample_temperature, draw);
+      context[static_cast<std::size_t>(length++)] = token;
+      text.push_back(token);
+    }
+    return tokenizer.decode(text);
+  }
+
+  const Plan& plan_;
+  const Settings& settings_;
+  comm::World& world_;
+  data::Loader loader_;
+  Engine engine_;
+  TrainerOptions options_;
+  std::atomic<std::int64_t>& step_;
+  std::int64_t rows_, first_row_;  // of the global batch: this dp rank's
+  std::optional<data::Prefetcher> prefetcher_;
+  std::optional<Reporter> reporter_;
+  Outcome outcome_;
+  double last_end_s_ = 0, data_wait_s_ = 0;
+  std::vector<double> op_seconds_;
+};
+
+}  // namespace
+
+Outcome train(const Plan& plan, comm::World& world, tensor::Device& device, const TrainerOptions& options,
+              std::atomic<std::int64_t>& step) {
+  Trainer trainer(plan, world, device, options, step);
+  try {
+    return trainer.run();
+  } catch (const Error& error) {
+    // Before the engine goes: its streams drain, and what they wait for may never come.
+    world.abort(error);
+    throw;
+  }
+}
+
+}  // namespace ms::train

@@ -1,0 +1,29 @@
+// The training loop of one rank: data in, steps issued one ahead of the one awaited, evaluation, metrics, and at the end
+// a few lines that the model writes. Collective over the world.
+#pragma once
+
+#include <atomic>
+#include <string>
+
+#include "comm/world.h"
+#include "train/plan.h"
+
+namespace ms::train {
+
+struct TrainerOptions {
+  double peak_flops = 0;  // of one rank's device, for MFU; 0: MFU is not printed
+};
+
+// What the run says when it ends well; the same on every rank.
+struct Outcome {
+  std::int64_t steps = 0;
+  double loss = 0, valid_loss = -1;
+  double tokens_per_s = 0;
+  std::string sample;  // generated text, rank 0 only
+};
+
+// `step` follows the loop, for whoever has to say where the run was when it ended.
+Outcome train(const Plan& plan, comm::World& world, tensor::Device& device, const TrainerOptions& options,
+              std::atomic<std::int64_t>& step);
+
+}  // namespace ms::train

@@ -1,0 +1,70 @@
+#include "watch/verdict.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/log.h"
+
+namespace ms::watch {
+namespace {
+
+std::string path_in(const std::string& run_dir) { return run_dir + "/verdict.json"; }
+
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+}  // namespace
+
+Verdict verdict_done(std::int64_t steps) {
+  Verdict verdict;
+  verdict.step = steps;
+  return verdict;
+}
+
+Verdict verdict_of(const Error& error, int rank, std::int64_t step) {
+  Verdict verdict;
+  verdict.code = exit_code(error.blame());
+  verdict.kind = error.kind();
+  verdict.blame = to_string(error.blame());
+  verdict.message = error.message();
+  verdict.rank = rank;
+  verdict.node = host_name();
+  verdict.operation = error.operation();
+  verdict.step = step;
+  return verdict;
+}
+
+void clear_verdict(const std::string& run_dir) {
+  const std::string path = path_in(run_dir);
+  if (unlink(path.c_str()) != 0 && errno != ENOENT) {
+    throw Error("watch.verdict", Blame::storage, fmt::format("cannot remove {}: {}", path, errno_text(errno)));
+  }
+}
+
+bool write_verdict(const std::string& run_dir, const Verdict& verdict) noexcept {
+  try {
+    nlohmann::ordered_json json{{"schema", 1}, {"code", static_cast<int>(verdict.code)}};
+    if (verdict.code != ExitCode::done) {
+      json["kind"] = verdict.kind;
+      json["blame"] = verdict.blame;
+      json["message"] = verdict.message;
+      json["rank"] = verdict.rank;
+      json["node"] = verdict.node;
+      if (!verdict.operation.empty()) json["operation"] = verdict.operation;
+    }
+    json["step"] = verdict.step;
+    // Messages may quote a peer's or a file's bytes; what is not UTF-8 is replaced.
+    const std::string text = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    return create_exclusive(path_in(run_dir), text);
+  } catch (const std::exception& error) {
+    log::error("watch", "no verdict written: {}", error.what());
+    return false;
+  }
+}
+
+}  // namespace ms::watch

@@ -1,0 +1,190 @@
+#include "training_case.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include "base/rng.h"
+#include "comm/thread_world.h"
+
+namespace ms::testing_case {
+namespace {
+
+// Token t of sequence `row` of `step`: noisy but learnable, a pure function of the three.
+std::int32_t token_at(std::int64_t vocab, std::int64_t step, std::int64_t row, std::int64_t t) {
+  std::uint64_t value = uniform_below(7, rng_key("start"), static_cast<std::uint64_t>(step * 1000 + row), 61);
+  for (std::int64_t i = 0; i < t; ++i) {
+    const auto index = static_cast<std::uint64_t>((step * 1000 + row) * 1000 + i);
+    value = uniform(7, rng_key("noise"), index) < 0.2 ? uniform_below(7, rng_key("jump"), index, 61) : (value * 5 + 3) % 61;
+  }
+  return static_cast<std::int32_t>(static_cast<std::int64_t>(value) % vocab);
+}
+
+void fill_batch(const train::Plan& plan, std::int64_t step, int dp_rank, std::vector<std::int32_t>& tokens,
+                std::vector<std::int32_t>& targets) {
+  const std::int64_t rows = plan.settings.train.global_batch / plan.mesh.dp, seq = plan.settings.model.seq;
+  tokens.clear();
+  targets.clear();
+  for (std::int64_t row = rows * dp_rank; row < rows * (dp_rank + 1); ++row) {
+    for (std::int64_t t = 0; t < seq; ++t) {
+      tokens.push_back(token_at(plan.settings.model.vocab, step, row, t));
+      targets.push_back(token_at(plan.settings.model.vocab, step, row, t + 1));
+    }
+  }
+}
+
+// The part of `flat` (elements `own` of a span) that belongs to each parameter, put where it is in the logical one.
+void scatter(const nn::SpanSpec& spec, const mesh::Range& own, const float* flat, Matrices& into) {
+  for (const nn::ParamSpec& param : spec.params) {
+    const mesh::ShardSpec& shard = param.shard;
+    Matrix& matrix = into[shard.name];
+    matrix.rows = shard.global_rows;
+    matrix.cols = shard.global_cols;
+    matrix.values.resize(static_cast<std::size_t>(matrix.rows * matrix.cols));
+    for (std::int64_t i = 0; i < shard.logical_rows() * shard.cols; ++i) {
+      const std::int64_t element = param.offset + i;
+      if (!own.contains(element)) continue;
+      const std::int64_t row = shard.row0 + i / shard.cols, col = shard.col0 + i % shard.cols;
+      matrix.values[static_cast<std::size_t>(row * shard.global_cols + col)] = flat[element - own.begin];
+    }
+  }
+}
+
+std::vector<float> as_floats(tensor::Stream& stream, const tensor::Tensor& x) {
+  std::vector<float> values(static_cast<std::size_t>(x.numel()));
+  const tensor::Tensor host{reinterpret_cast<std::byte*>(values.data()), 1, x.numel(), x.numel(), tensor::DType::f32};
+  stream.submit(tensor::Copy{host, x.flat()});
+  stream.synchronize();
+  return values;
+}
+
+std::mutex outcome_mutex;  // ranks are threads here
+
+}  // namespace
+
+train::Settings tiny_settings(const std::string& family) {
+  train::Settings settings;
+  settings.model.family = family;
+  settings.model.layers = 8;
+  settings.model.hidden = 64;
+  settings.model.heads = 16;
+  settings.model.kv_heads = family == "llama" ? 8 : 0;
+  settings.model.ffn_hidden = 96;
+  settings.model.vocab = 61;
+  settings.model.seq = 16;
+  settings.model.tied_embeddings = false;
+  settings.model.init_std = 0.05;
+  settings.train.global_batch = 8;
+  settings.train.microbatch = 1;
+  settings.train.dtype = "fp32";
+  settings.train.steps = 20;
+  settings.optim.lr = 3e-3;
+  settings.optim.schedule = "constant";
+  return settings;
+}
+
+void run_rank(const train::Plan& plan, comm::World& world, tensor::Device& device, int steps, Outcome& outcome) {
+  train::Engine engine(plan, world, device);
+  try {
+    engine.initialize(static_cast<std::uint64_t>(plan.settings.train.seed));
+    std::vector<std::int32_t> tokens, targets;
+    std::vector<double> losses, norms;
+    for (int step = 0; step < steps; ++step) {
+      tokens.clear();
+      targets.clear();
+      if (engine.needs_input()) fill_batch(plan, step, engine.at().dp, tokens, targets);
+      engine.issue_step(step, optim::learning_rate(plan.settings.optim, step, steps), tokens, targets);
+      const train::StepResult result = engine.finish_step(step);
+      losses.push_back(result.loss);
+      norms.push_back(result.grad_norm);
+      if (step > 0) continue;
+      for (const train::ChunkTensors& chunk : engine.chunks()) {
+        for (std::size_t i = 0; i < chunk.specs.size(); ++i) {
+          const std::vector<float> flat = as_floats(engine.compute(), chunk.spans[i].grad_shard);
+          const std::lock_guard lock(outcome_mutex);
+          scatter(chunk.specs[i], chunk.spans[i].own, flat.data(), outcome.gradients);
+        }
+      }
+    }
+    tokens.clear();
+    targets.clear();
+    if (engine.needs_input()) fill_batch(plan, 999, engine.at().dp, tokens, targets);
+    const double valid = engine.evaluate(tokens, targets, static_cast<double>(plan.tokens_per_step()));
+    engine.gather_parameters();
+    for (const train::ChunkTensors& chunk : engine.chunks()) {
+      for (std::size_t i = 0; i < chunk.specs.size(); ++i) {
+        const std::vector<float> flat = as_floats(engine.compute(), chunk.spans[i].values);
+        const std::lock_guard lock(outcome_mutex);
+        scatter(chunk.specs[i], {0, chunk.specs[i].numel}, flat.data(), outcome.parameters);
+      }
+    }
+    engine.synchronize();
+    const std::lock_guard lock(outcome_mutex);
+    outcome.losses = losses;
+    outcome.norms = norms;
+    outcome.valid_loss = valid;
+  } catch (const Error& error) {
+    world.abort(error);
+    throw;
+  }
+}
+
+Outcome run_threads(const train::Settings& settings, int steps) {
+  const int ranks = static_cast<int>(settings.mesh.dp * settings.mesh.pp * settings.mesh.tp);
+  const train::Plan plan = train::make_plan(settings, ranks);
+  tensor::MatmulCache matmuls;
+  tensor::CpuPool pool(tensor::CpuPool::size_for(2, ranks, ranks));
+  comm::ThreadHub hub(ranks, std::chrono::seconds(60));
+  Outcome outcome;
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < ranks; ++rank) {
+      threads.emplace_back([&, rank] {
+        const std::unique_ptr<comm::World> world = hub.world(rank);
+        tensor::CpuDevice device(pool, matmuls);
+        try {
+          run_rank(plan, *world, device, steps, outcome);
+          world->close();
+        } catch (const Error& error) {
+          ADD_FAILURE() << "rank " << rank << ": " << error.what();
+        }
+      });
+    }
+  }
+  return outcome;
+}
+
+Distance distance(const Matrices& a, const Matrices& b) {
+  Distance worst;
+  EXPECT_EQ(a.size(), b.size());
+  for (const auto& [name, x] : a) {
+    // Softmax ignores a shift of all keys' scores: the gradient of k's bias is rounding noise around zero.
+    if (name.ends_with("attn.k.bias")) continue;
+    const auto it = b.find(name);
+    if (it == b.end() || it->second.values.size() != x.values.size()) return {INFINITY, name};
+    double difference = 0, norm = 0;
+    for (std::size_t i = 0; i < x.values.size(); ++i) {
+      const double d = double{x.values[i]} - double{it->second.values[i]};
+      difference += d * d;
+      norm += double{x.values[i]} * double{x.values[i]};
+    }
+    const double relative = norm == 0 ? (difference == 0 ? 0 : INFINITY) : std::sqrt(difference / norm);
+    if (!(relative <= worst.value)) worst = {relative, name};
+  }
+  return worst;
+}
+
+bool same_bits(const Matrices& a, const Matrices& b) {
+  if (a.size() != b.size()) return false;
+  for (const auto& [name, x] : a) {
+    const auto it = b.find(name);
+    if (it == b.end() || it->second.values.size() != x.values.size()) return false;
+    if (std::memcmp(it->second.values.data(), x.values.data(), x.values.size() * sizeof(float)) != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace ms::testing_case

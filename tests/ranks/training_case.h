@@ -1,0 +1,45 @@
+// A tiny training run in any layout, and what came out of it in terms that do not know the layout: losses, and gradients
+// and parameters by logical name. The parity tests compare such outcomes between layouts and between worlds.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "comm/world.h"
+#include "tensor/cpu_device.h"
+#include "train/engine.h"
+
+namespace ms::testing_case {
+
+struct Matrix {
+  std::int64_t rows = 0, cols = 0;
+  std::vector<float> values;
+};
+using Matrices = std::map<std::string, Matrix>;
+
+struct Outcome {
+  std::vector<double> losses, norms;
+  Matrices gradients;   // of the first step, before clipping
+  Matrices parameters;  // at the end
+  double valid_loss = 0;
+};
+
+// Two families at a size where every factorisation of 8 fits: 8 layers, 16 heads (8 of keys and values), vocabulary 61.
+train::Settings tiny_settings(const std::string& family);
+
+// One rank's part of a run of `steps` steps; what it owns is added to `outcome` (losses on every rank).
+void run_rank(const train::Plan& plan, comm::World& world, tensor::Device& device, int steps, Outcome& outcome);
+
+// All ranks as threads.
+Outcome run_threads(const train::Settings& settings, int steps);
+
+// Largest relative L2 distance over the matrices, and where; keys whose true gradient is zero are left out.
+struct Distance {
+  double value = 0;
+  std::string name;
+};
+Distance distance(const Matrices& a, const Matrices& b);
+bool same_bits(const Matrices& a, const Matrices& b);
+
+}  // namespace ms::testing_case

@@ -1,0 +1,104 @@
+// ms-train: the training engine's command line. Tables, then calls.
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/cli.h"
+#include "base/man.h"
+#include "comm/mpi_world.h"
+#include "train/launch.h"
+#include "train/show_plan.h"
+
+namespace {
+
+using namespace ms;  // NOLINT: a main
+
+const Positional kConfig{.name = "CONFIG", .doc = "The configuration, TOML; ms.toml(5) lists the keys."};
+const Option kSet{.name = "set", .value = "KEY=VALUE", .doc = "Sets a key over what the file says.", .many = true};
+
+train::Loaded load(const Args& args) { return train::load(args.get("CONFIG"), args.list("set")); }
+
+int run(const Args& args) {
+  const train::Loaded loaded = load(args);
+  const mesh::MeshConfig& mesh = loaded.settings.mesh;
+  const std::int64_t ranks = mesh.dp * mesh.pp * mesh.tp;
+  if (args.has("ranks") && args.get_int("ranks", 1) != ranks) {
+    throw user_error("mesh.size", fmt::format("--ranks {}, but mesh.dp x mesh.pp x mesh.tp = {} x {} x {} = {}",
+                                              args.get_int("ranks"), mesh.dp, mesh.pp, mesh.tp, ranks),
+                     fmt::format("change [mesh], or use --ranks {}", ranks));
+  }
+  const bool processes = comm::launched_by_mpi() && !args.has("ranks");
+  const train::Launched launched = processes ? train::run_mpi(loaded) : train::run_threads(loaded);
+  if (launched.rank != 0) return 0;
+  const train::Outcome& outcome = launched.outcome;
+  if (!outcome.sample.empty()) fmt::print("The model writes:\n\n{}\n\n", outcome.sample);
+  fmt::print("steps         {}\nloss          {:.4f}\n", outcome.steps, outcome.loss);
+  if (outcome.valid_loss >= 0) fmt::print("valid_loss    {:.4f}\n", outcome.valid_loss);
+  fmt::print("tokens_per_s  {:.0f}\nmetrics       {}/metrics.jsonl\n", outcome.tokens_per_s, loaded.settings.run.dir);
+  return 0;
+}
+
+int plan(const Args& args) {
+  const train::Loaded loaded = load(args);
+  const mesh::MeshConfig& mesh = loaded.settings.mesh;
+  const std::int64_t world = args.has("world") ? args.get_int("world", 1, 1 << 24) : mesh.dp * mesh.pp * mesh.tp;
+  const train::Plan made = train::make_plan(loaded.settings, static_cast<int>(world));
+  fmt::print("{}", args.has("json") ? train::plan_json(made) : train::plan_text(made));
+  return 0;
+}
+
+int check(const Args& args) {
+  const train::Loaded loaded = load(args);
+  const mesh::MeshConfig& mesh = loaded.settings.mesh;
+  train::make_plan(loaded.settings, static_cast<int>(mesh.dp * mesh.pp * mesh.tp));
+  if (args.has("dump")) {
+    fmt::print("{}", loaded.resolved);
+  } else {
+    fmt::print("{}: ok, {} ranks\n", args.get("CONFIG"), mesh.dp * mesh.pp * mesh.tp);
+  }
+  return 0;
+}
+
+std::string config_manual() {
+  train::Settings settings;
+  ConfigSchema schema;
+  train::bind(schema, settings);
+  return man::config_page(schema.reference());
+}
+
+const Tool kTool{
+    .name = "ms-train",
+    .summary = "train a language model in 3D parallel",
+    .commands =
+        {{.name = "run",
+          .summary = "train",
+          .positionals = {kConfig},
+          .options = {kSet,
+                      {.name = "ranks", .value = "N",
+                       .doc = "Runs N ranks as threads of this process; N must be dp x pp x tp."}},
+          .run = run,
+          .description = "Under mpirun or srun --mpi=pmix each process is a rank; anywhere else the ranks are threads of "
+                         "this process. The run writes config.toml, metrics.jsonl and verdict.json into run.dir."},
+         {.name = "plan",
+          .summary = "show mesh, layers per stage, schedule, memory and FLOPs",
+          .positionals = {kConfig},
+          .options = {kSet,
+                      {.name = "world", .value = "N", .doc = "Number of ranks; dp x pp x tp must be that."},
+                      {.name = "json", .doc = "One JSON document instead of tables."}},
+          .run = plan,
+          .description = "Needs no cluster: everything is computed from the configuration."},
+         {.name = "check",
+          .summary = "check a configuration",
+          .positionals = {kConfig},
+          .options = {kSet, {.name = "dump", .doc = "Prints the resolved configuration, every key with who set it."}},
+          .run = check,
+          .description = "Reads no data and starts nothing. All problems are reported at once."}},
+    .description = "Trains GPT and Llama models with tensor, sequence, pipeline and data parallelism on the CPU.",
+    .examples = {{.command = "ms-train run configs/tiny-3d.toml", .doc = "Train with eight ranks as threads:"},
+                 {.command = "mpirun -np 8 ms-train run configs/tiny-3d.toml", .doc = "The same with eight processes:"},
+                 {.command = "ms-train plan configs/gpt-175b.toml", .doc = "What would this need?"}},
+    .see_also = {"ms-data(1)", "ms.toml(5)", "ms-exit(7)"},
+    .extra_pages = {{.option = "--man-config", .text = config_manual}}};
+
+}  // namespace
+
+int main(int argc, char** argv) { return run_tool(kTool, argc, argv); }
