@@ -1,0 +1,355 @@
+#!/usr/bin/env python3
+"""Reference numbers for a tiny GPT and a tiny Llama: tests/golden/{gpt,llama}.{json,bin}.
+
+Run by hand when the definitions change (README.md says how); the C++ golden test only reads what it wrote. It shares no code
+and no conventions with libms beyond parameter names and shapes, so agreement means something. Invariant: nothing is written
+unless the reference passed its own checks: a numpy forward pass that uses no PyTorch, torch.optim.AdamW against the update
+below, a loss that falls, and clipping that was active in some steps and not in others. Same versions, same machine: same bytes.
+
+B batch, S sequence, V vocabulary, H heads, D head dim. Weights are [out, in], row-major.
+"""
+
+import json
+import os
+import sys
+
+os.environ["ATEN_CPU_CAPABILITY"] = "default"  # the same kernels whatever vector units this machine has
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+FORMAT = 1
+TRAINING = {"batch": 4, "steps": 10, "lr": 1e-2, "beta1": 0.9, "beta2": 0.95, "adam_eps": 1e-8, "weight_decay": 0.1,
+            "clip_norm": 1.0}
+MODELS = {
+    "gpt": {"family": "gpt", "vocab": 61, "hidden": 16, "layers": 2, "heads": 4, "kv_heads": 4, "ffn": 64, "seq": 16,
+            "tied": True, "norm_eps": 1e-5, "seed": 20240501, **TRAINING},
+    "llama": {"family": "llama", "vocab": 61, "hidden": 16, "layers": 2, "heads": 4, "kv_heads": 2, "ffn": 40, "seq": 16,
+              "tied": False, "norm_eps": 1e-5, "rotary_base": 10000.0, "seed": 20240502, **TRAINING},
+}
+
+
+# ------------------------------------------------------------------ parameters and tokens
+
+
+def parameter_shapes(c):
+    """Name -> shape, in the order the random numbers are drawn."""
+    hidden, ffn = c["hidden"], c["ffn"]
+    kv = hidden // c["heads"] * c["kv_heads"]
+    gpt = c["family"] == "gpt"
+    shapes = {"embed.tokens.weight": (c["vocab"], hidden)}
+    if gpt:
+        shapes["embed.positions.weight"] = (c["seq"], hidden)
+    for i in range(c["layers"]):
+        linears = {"attn.q": (hidden, hidden), "attn.k": (kv, hidden), "attn.v": (kv, hidden), "attn.out": (hidden, hidden)}
+        if not gpt:
+            linears["mlp.gate"] = (ffn, hidden)
+        linears.update({"mlp.up": (ffn, hidden), "mlp.down": (hidden, ffn)})
+        for norm in ("norm1", "norm2"):
+            shapes[f"layers.{i}.{norm}.weight"] = (hidden,)
+            if gpt:
+                shapes[f"layers.{i}.{norm}.bias"] = (hidden,)
+        for name, shape in linears.items():
+            shapes[f"layers.{i}.{name}.weight"] = shape
+            if gpt:
+                shapes[f"layers.{i}.{name}.bias"] = shape[:1]
+    shapes["final_norm.weight"] = (hidden,)
+    if gpt:
+        shapes["final_norm.bias"] = (hidden,)
+    if not c["tied"]:
+        shapes["head.weight"] = (c["vocab"], hidden)
+    return shapes
+
+
+def initial_parameters(c):
+    """Weights are larger, gains and biases less trivial, than in a real run: every term must matter in the gradients."""
+    rng = np.random.default_rng(c["seed"])
+    params = {}
+    for name, shape in parameter_shapes(c).items():
+        n = rng.standard_normal(shape)
+        if name.endswith(".bias"):
+            value = 0.05 * n
+        elif "norm" in name:
+            value = 1.0 + 0.1 * n
+        else:
+            value = 0.08 * n
+        params[name] = value.astype(np.float32)
+    return params
+
+
+def token_batches(c):
+    """[steps, B, S + 1] int32. The next token is 7 t + 3 mod V nine times in ten, so that there is something to learn."""
+    rng = np.random.default_rng(c["seed"] + 1000)
+    tokens = np.empty((c["steps"], c["batch"], c["seq"] + 1), dtype=np.int32)
+    tokens[..., 0] = rng.integers(0, c["vocab"], tokens.shape[:2])
+    for s in range(1, c["seq"] + 1):
+        noise = rng.integers(0, c["vocab"], tokens.shape[:2])
+        rule = (7 * tokens[..., s - 1] + 3) % c["vocab"]
+        tokens[..., s] = np.where(rng.random(tokens.shape[:2]) < 0.1, noise, rule)
+    return tokens
+
+
+# ------------------------------------------------------------------ the reference, in PyTorch
+
+
+def linear(p, name, x):
+    return F.linear(x, p[name + ".weight"], p.get(name + ".bias"))
+
+
+def norm(c, p, name, x):
+    if c["family"] == "gpt":
+        return F.layer_norm(x, x.shape[-1:], p[name + ".weight"], p[name + ".bias"], c["norm_eps"])
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + c["norm_eps"]) * p[name + ".weight"]
+
+
+def rotate(c, x_BHSD):
+    half = x_BHSD.shape[-1] // 2
+    angle_of_pair = c["rotary_base"] ** (-torch.arange(half, dtype=torch.float64) / half)
+    angle_SD = torch.outer(torch.arange(x_BHSD.shape[2], dtype=torch.float64), angle_of_pair)
+    cos, sin = angle_SD.cos().to(x_BHSD.dtype), angle_SD.sin().to(x_BHSD.dtype)
+    a, b = x_BHSD[..., :half], x_BHSD[..., half:]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
+
+
+def attention(c, p, name, x):
+    batch, seq, hidden = x.shape
+    head_dim = hidden // c["heads"]
+
+    def heads(which, count):
+        return linear(p, f"{name}.{which}", x).view(batch, seq, count, head_dim).transpose(1, 2)
+
+    q, k, v = heads("q", c["heads"]), heads("k", c["kv_heads"]), heads("v", c["kv_heads"])
+    if c["family"] == "llama":
+        q, k = rotate(c, q), rotate(c, k)
+    share = c["heads"] // c["kv_heads"]  # query head h reads kv head h // share
+    k, v = k.repeat_interleave(share, dim=1), v.repeat_interleave(share, dim=1)
+    scores = q @ k.transpose(-1, -2) / head_dim**0.5
+    future = torch.ones(seq, seq, dtype=torch.bool).triu(1)
+    mixed = torch.softmax(scores.masked_fill(future, float("-inf")), dim=-1) @ v
+    return linear(p, name + ".out", mixed.transpose(1, 2).reshape(batch, seq, hidden))
+
+
+def mlp(c, p, name, x):
+    if c["family"] == "gpt":
+        inner = F.gelu(linear(p, name + ".up", x), approximate="tanh")
+    else:
+        inner = F.silu(linear(p, name + ".gate", x)) * linear(p, name + ".up", x)
+    return linear(p, name + ".down", inner)
+
+
+def logits_of(c, p, inputs_BS):
+    x = p["embed.tokens.weight"][inputs_BS]
+    if c["family"] == "gpt":
+        x = x + p["embed.positions.weight"]
+    for i in range(c["layers"]):
+        layer = f"layers.{i}."
+        x = x + attention(c, p, layer + "attn", norm(c, p, layer + "norm1", x))
+        x = x + mlp(c, p, layer + "mlp", norm(c, p, layer + "norm2", x))
+    x = norm(c, p, "final_norm", x)
+    return x @ p["embed.tokens.weight" if c["tied"] else "head.weight"].T
+
+
+def decay_of(c, p):
+    return c["weight_decay"] if p.dim() == 2 else 0.0
+
+
+class AdamW:
+    """The update as libms defines it: decoupled decay of the old value, bias-corrected moments, eps outside the root."""
+
+    def __init__(self, c, params):
+        self.c, self.params, self.step_count = c, params, 0
+        self.m = {n: torch.zeros_like(p) for n, p in params.items()}
+        self.v = {n: torch.zeros_like(p) for n, p in params.items()}
+
+    def step(self, factor):
+        c = self.c
+        self.step_count += 1
+        correct1 = 1.0 - c["beta1"] ** self.step_count
+        correct2 = 1.0 - c["beta2"] ** self.step_count
+        with torch.no_grad():
+            for name, p in self.params.items():
+                g = p.grad * factor
+                m, v = self.m[name], self.v[name]
+                m.copy_(c["beta1"] * m + (1.0 - c["beta1"]) * g)
+                v.copy_(c["beta2"] * v + (1.0 - c["beta2"]) * g * g)
+                update = (m / correct1) / ((v / correct2).sqrt() + c["adam_eps"])
+                p.copy_(p - c["lr"] * (update + decay_of(c, p) * p))
+
+
+def train(c, init, tokens, dtype, clip=True, library_optimizer=False):
+    """Runs all steps. Norms are summed in float64 whatever the dtype; everything else is computed in it."""
+    params = {n: torch.tensor(v).to(dtype).requires_grad_() for n, v in init.items()}
+    if library_optimizer:
+        groups = [{"params": [p], "weight_decay": decay_of(c, p)} for p in params.values()]
+        library = torch.optim.AdamW(groups, lr=c["lr"], betas=(c["beta1"], c["beta2"]), eps=c["adam_eps"])
+    else:
+        own = AdamW(c, params)
+    losses, norms, first = [], [], {}
+    for step in range(c["steps"]):
+        batch = torch.tensor(tokens[step], dtype=torch.int64)
+        for p in params.values():
+            p.grad = None
+        logits = logits_of(c, params, batch[:, :-1]).reshape(-1, c["vocab"])
+        loss = F.cross_entropy(logits, batch[:, 1:].reshape(-1))
+        loss.backward()
+        norm_of_all = float(sum(p.grad.double().pow(2).sum() for p in params.values())) ** 0.5
+        losses.append(loss.item())
+        norms.append(norm_of_all)
+        if step == 0:
+            first = {"logits": logits.detach().numpy().copy(), "grad": {n: p.grad.numpy().copy() for n, p in params.items()}}
+        if library_optimizer:
+            library.step()
+        else:
+            own.step(min(1.0, c["clip_norm"] / norm_of_all) if clip else 1.0)
+    final = {n: p.detach().numpy().copy() for n, p in params.items()}
+    return {"losses": losses, "grad_norms": norms, "logits": first["logits"], "grad": first["grad"], "final": final}
+
+
+# ------------------------------------------------------------------ the second opinion: numpy, one token and one head at a time
+
+
+def numpy_first_loss(c, init, tokens):
+    p = {n: v.astype(np.float64) for n, v in init.items()}
+    gpt = c["family"] == "gpt"
+    head_dim = c["hidden"] // c["heads"]
+
+    def affine(name, x):
+        return p[name + ".weight"] @ x + (p[name + ".bias"] if gpt else 0.0)
+
+    def normed(name, x):
+        if gpt:
+            x = x - x.mean()
+            return x / np.sqrt(np.mean(x * x) + c["norm_eps"]) * p[name + ".weight"] + p[name + ".bias"]
+        return x / np.sqrt(np.mean(x * x) + c["norm_eps"]) * p[name + ".weight"]
+
+    def head(vector, h, position, rotated):
+        part = vector[h * head_dim : (h + 1) * head_dim]
+        if gpt or not rotated:
+            return part
+        turn = [np.exp(1j * position * c["rotary_base"] ** (-2.0 * i / head_dim)) for i in range(head_dim // 2)]
+        pairs = (part[: head_dim // 2] + 1j * part[head_dim // 2 :]) * np.array(turn)  # a pair as a complex number
+        return np.concatenate([pairs.real, pairs.imag])
+
+    def attended(layer, q, keys, values, position):
+        out = []
+        for h in range(c["heads"]):
+            source = h // (c["heads"] // c["kv_heads"])
+            query = head(q, h, position, True)
+            scores = [query @ head(k, source, t, True) / np.sqrt(head_dim) for t, k in enumerate(keys)]
+            weights = np.exp(scores) / np.sum(np.exp(scores))
+            out.append(sum(w * head(v, source, t, False) for t, (w, v) in enumerate(zip(weights, values))))
+        return affine(layer + "attn.out", np.concatenate(out))
+
+    def fed_forward(layer, n):
+        up = affine(layer + "mlp.up", n)
+        if gpt:
+            inner = 0.5 * up * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (up + 0.044715 * up**3)))
+        else:
+            gate = affine(layer + "mlp.gate", n)
+            inner = gate / (1.0 + np.exp(-gate)) * up
+        return affine(layer + "mlp.down", inner)
+
+    losses = []
+    for row in tokens[0]:
+        keys = [[] for _ in range(c["layers"])]  # grows with the position, so causality needs no mask here
+        values = [[] for _ in range(c["layers"])]
+        for s in range(c["seq"]):
+            x = p["embed.tokens.weight"][row[s]] + (p["embed.positions.weight"][s] if gpt else 0.0)
+            for i in range(c["layers"]):
+                layer = f"layers.{i}."
+                n = normed(layer + "norm1", x)
+                keys[i].append(affine(layer + "attn.k", n))
+                values[i].append(affine(layer + "attn.v", n))
+                x = x + attended(layer, affine(layer + "attn.q", n), keys[i], values[i], s)
+                x = x + fed_forward(layer, normed(layer + "norm2", x))
+            z = p["embed.tokens.weight" if c["tied"] else "head.weight"] @ normed("final_norm", x)
+            losses.append(np.log(np.sum(np.exp(z))) - z[row[s + 1]])
+    return float(np.mean(losses))
+
+
+# ------------------------------------------------------------------ checks and files
+
+
+def require(condition, message):
+    if not condition:
+        sys.exit(f"make_golden.py: {message}")
+
+
+def relative_l2(a, b):  # b is float64, and so is the difference
+    return float(np.linalg.norm(a - b) / np.linalg.norm(b))
+
+
+def check(name, c, init, tokens, single, double):
+    second = numpy_first_loss(c, init, tokens)
+    for run, tolerance in ((single, 1e-5), (double, 1e-12)):
+        require(abs(run["losses"][0] - second) < tolerance, f"{name}: first loss {run['losses'][0]}, numpy says {second}")
+    # In float64, so that only a different formula (and not rounding) can make a difference.
+    mine = train(c, init, tokens, torch.float64, clip=False)
+    theirs = train(c, init, tokens, torch.float64, library_optimizer=True)
+    # Adam amplifies the rounding left in a zero gradient (see write), by up to lr / eps = 1e6: hence 1e-10, not 1e-15.
+    worst = max(float(np.abs(mine["final"][n] - theirs["final"][n]).max()) for n in init)
+    require(worst < 1e-10, f"{name}: parameters differ by {worst} from those of torch.optim.AdamW")
+    require(single["losses"][-1] < single["losses"][0] - 0.2, f"{name}: the loss does not fall: {single['losses']}")
+    clipped = [n > c["clip_norm"] for n in single["grad_norms"]]
+    require(any(clipped) and not all(clipped), f"{name}: clipping must be active in some steps only: {single['grad_norms']}")
+
+
+def write(folder, name, c, init, tokens, single, double):
+    arrays = {"tokens": tokens, "logits": single["logits"]}
+    for kind, values in (("init", init), ("grad", single["grad"]), ("final", single["final"])):
+        arrays.update({f"{kind}/{n}": v for n, v in values.items()})
+    # Gradients that are zero in exact arithmetic (a key bias shifts all scores of a query alike): only rounding is left, Adam
+    # amplifies it, and neither grad/ nor final/ of these is a reference for anything.
+    noise = [n for n in init if np.linalg.norm(double["grad"][n]) < 1e-12]
+    table, blob = {}, b""
+    for key, value in arrays.items():
+        dtype = {"float32": "f32", "int32": "i32"}[value.dtype.name]
+        table[key] = {"dtype": dtype, "shape": list(value.shape), "offset": len(blob)}
+        blob += np.ascontiguousarray(value).astype(value.dtype.newbyteorder("<")).tobytes()
+    document = {
+        "format": FORMAT,
+        "made_by": "tests/golden/make_golden.py",
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "config": c,
+        "losses": single["losses"],
+        "grad_norms": single["grad_norms"],
+        "losses_f64": double["losses"],
+        "grad_norms_f64": double["grad_norms"],
+        # What float32 alone costs, so that a tolerance can be justified: |f32 - f64| / |f64| per step, and L2 per parameter.
+        "losses_rel_diff": [abs(a - b) / b for a, b in zip(single["losses"], double["losses"])],
+        "grad_rel_l2": {n: relative_l2(single["grad"][n], double["grad"][n]) for n in init if n not in noise},
+        "final_rel_l2": {n: relative_l2(single["final"][n], double["final"][n]) for n in init if n not in noise},
+        "noise_gradients": noise,
+        "arrays": table,
+    }
+    lines = []
+    for key, value in document.items():
+        if isinstance(value, dict) and key != "config":
+            inner = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in value.items())
+            lines.append(f" {json.dumps(key)}: {{\n{inner}\n }}")
+        else:
+            lines.append(f" {json.dumps(key)}: {json.dumps(value)}")
+    with open(os.path.join(folder, name + ".json"), "w", encoding="ascii") as f:
+        f.write("{\n" + ",\n".join(lines) + "\n}\n")
+    with open(os.path.join(folder, name + ".bin"), "wb") as f:
+        f.write(blob)
+
+
+def main():
+    require(len(sys.argv) <= 2, "usage: make_golden.py [FOLDER]")
+    folder = sys.argv[1] if len(sys.argv) == 2 else os.path.dirname(os.path.abspath(__file__))
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    for name, c in MODELS.items():
+        init, tokens = initial_parameters(c), token_batches(c)
+        single, double = (train(c, init, tokens, dtype) for dtype in (torch.float32, torch.float64))
+        check(name, c, init, tokens, single, double)
+        write(folder, name, c, init, tokens, single, double)
+        print(f"{name}: loss {single['losses'][0]:.4f} -> {single['losses'][-1]:.4f}, "
+              f"norms {min(single['grad_norms']):.3f} to {max(single['grad_norms']):.3f}")
+
+
+if __name__ == "__main__":
+    main()
