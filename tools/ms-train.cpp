@@ -22,8 +22,9 @@ int run(const Args& args) {
   const mesh::MeshConfig& mesh = loaded.settings.mesh;
   const std::int64_t ranks = mesh.dp * mesh.pp * mesh.tp;
   if (args.has("ranks") && args.get_int("ranks", 1) != ranks) {
-    throw user_error("mesh.size", fmt::format("--ranks {}, but mesh.dp x mesh.pp x mesh.tp = {} x {} x {} = {}",
-                                              args.get_int("ranks"), mesh.dp, mesh.pp, mesh.tp, ranks),
+    throw user_error("mesh.size",
+                     fmt::format("--ranks {}, but mesh.dp x mesh.pp x mesh.tp = {} x {} x {} = {}",
+                                 args.get_int("ranks"), mesh.dp, mesh.pp, mesh.tp, ranks),
                      fmt::format("change [mesh], or use --ranks {}", ranks));
   }
   const bool processes = comm::launched_by_mpi() && !args.has("ranks");
@@ -68,30 +69,32 @@ std::string config_manual() {
 const Tool kTool{
     .name = "ms-train",
     .summary = "train a language model in 3D parallel",
-    .commands =
-        {{.name = "run",
-          .summary = "train",
-          .positionals = {kConfig},
-          .options = {kSet,
-                      {.name = "ranks", .value = "N",
-                       .doc = "Runs N ranks as threads of this process; N must be dp x pp x tp."}},
-          .run = run,
-          .description = "Under mpirun or srun --mpi=pmix each process is a rank; anywhere else the ranks are threads of "
-                         "this process. The run writes config.toml, metrics.jsonl and verdict.json into run.dir."},
-         {.name = "plan",
-          .summary = "show mesh, layers per stage, schedule, memory and FLOPs",
-          .positionals = {kConfig},
-          .options = {kSet,
-                      {.name = "world", .value = "N", .doc = "Number of ranks; dp x pp x tp must be that."},
-                      {.name = "json", .doc = "One JSON document instead of tables."}},
-          .run = plan,
-          .description = "Needs no cluster: everything is computed from the configuration."},
-         {.name = "check",
-          .summary = "check a configuration",
-          .positionals = {kConfig},
-          .options = {kSet, {.name = "dump", .doc = "Prints the resolved configuration, every key with who set it."}},
-          .run = check,
-          .description = "Reads no data and starts nothing. All problems are reported at once."}},
+    .commands = {{.name = "run",
+                  .summary = "train",
+                  .positionals = {kConfig},
+                  .options = {kSet,
+                              {.name = "ranks",
+                               .value = "N",
+                               .doc = "Runs N ranks as threads of this process; N must be dp x pp x tp."}},
+                  .run = run,
+                  .description =
+                      "Under mpirun or srun --mpi=pmix each process is a rank; anywhere else the ranks are threads of "
+                      "this process. The run writes config.toml, metrics.jsonl and verdict.json into run.dir."},
+                 {.name = "plan",
+                  .summary = "show mesh, layers per stage, schedule, memory and FLOPs",
+                  .positionals = {kConfig},
+                  .options = {kSet,
+                              {.name = "world", .value = "N", .doc = "Number of ranks; dp x pp x tp must be that."},
+                              {.name = "json", .doc = "One JSON document instead of tables."}},
+                  .run = plan,
+                  .description = "Needs no cluster: everything is computed from the configuration."},
+                 {.name = "check",
+                  .summary = "check a configuration",
+                  .positionals = {kConfig},
+                  .options = {kSet,
+                              {.name = "dump", .doc = "Prints the resolved configuration, every key with who set it."}},
+                  .run = check,
+                  .description = "Reads no data and starts nothing. All problems are reported at once."}},
     .description = "Trains GPT and Llama models with tensor, sequence, pipeline and data parallelism on the CPU.",
     .examples = {{.command = "ms-train run configs/tiny-3d.toml", .doc = "Train with eight ranks as threads:"},
                  {.command = "mpirun -np 8 ms-train run configs/tiny-3d.toml", .doc = "The same with eight processes:"},

@@ -78,10 +78,7 @@ class Binder {
 }  // namespace
 
 Chunk::Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTensors>& spans, const Tensor& rotary)
-    : shape_(shape),
-      part_(part),
-      vocab_(vocab_shard(shape)),
-      rotary_(rotary) {
+    : shape_(shape), part_(part), vocab_(vocab_shard(shape)), rotary_(rotary) {
   const Binder bind(spans);
   for (std::int64_t i = part.layer_begin; i < part.layer_end; ++i) {
     const std::string p = "layers." + std::to_string(i) + ".";
@@ -131,7 +128,10 @@ void Chunk::forward(const TensorParallel& on, ChunkSlot& slot, const Microbatch&
 void Chunk::head_logits(const TensorParallel& on, const ChunkSlot& slot, LayerScratch& scratch,
                         HeadScratch& head) const {
   norm_forward(on.compute, *shape_.model, final_norm_, slot.out, head.normed, head.mean, head.rstd);
-  on.compute.submit(Matmul{.c = head.logits, .a = on.gather(head.normed, scratch.gathered), .b = head_.value, .bias = {},
+  on.compute.submit(Matmul{.c = head.logits,
+                           .a = on.gather(head.normed, scratch.gathered),
+                           .b = head_.value,
+                           .bias = {},
                            .transpose_b = true});
 }
 
@@ -152,8 +152,8 @@ void Chunk::backward(const TensorParallel& on, ChunkSlot& slot, const Microbatch
                                    static_cast<float>(loss_scale)});
     // The all-gathered norm output is still in scratch.gathered.
     const Tensor normed = shape_.sequence_parallel && shape_.tp > 1 ? scratch.gathered : head.normed;
-    on.compute.submit(Matmul{.c = head_.grad, .a = head.logits, .b = normed, .bias = {}, .transpose_a = true,
-                             .accumulate = true});
+    on.compute.submit(
+        Matmul{.c = head_.grad, .a = head.logits, .b = normed, .bias = {}, .transpose_a = true, .accumulate = true});
     on.compute.submit(Matmul{.c = scratch.partial, .a = head.logits, .b = head_.value, .bias = {}});
     norm_backward(on.compute, *shape_.model, final_norm_, dx, on.reduce(scratch.partial, scratch.reduced), slot.out,
                   head.mean, head.rstd, false);

@@ -20,8 +20,8 @@ struct SpanTensors {
 // What a microbatch keeps in a chunk between forward and backward.
 struct ChunkSlot {
   std::vector<LayerActs> layers;
-  Tensor out;                                               // [Ts,H]: the chunk's output
-  const Tensor& in() const { return layers.front().x; }     // the chunk's input: received here
+  Tensor out;                                            // [Ts,H]: the chunk's output
+  const Tensor& in() const { return layers.front().x; }  // the chunk's input: received here
 };
 
 // Temporary tensors of the head, one set a rank that holds it.

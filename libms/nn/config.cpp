@@ -17,10 +17,12 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
   divides("model.ffn_hidden", model.ffn(), mesh.tp, "mesh.tp");
   if (mesh.sequence_parallel) divides("model.seq", microbatch * model.seq, mesh.tp, "mesh.tp (sequence_parallel)");
   if (model.hidden % model.heads == 0 && !model.is_gpt() && model.head_dim() % 2 != 0) {
-    refuse("model.heads", fmt::format("rotary positions need an even head size, hidden / heads = {}", model.head_dim()));
+    refuse("model.heads",
+           fmt::format("rotary positions need an even head size, hidden / heads = {}", model.head_dim()));
   }
   if (model.hidden % model.heads == 0 && model.head_dim() > 256) {
-    refuse("model.heads", fmt::format("hidden / heads = {}, but attention takes heads of at most 256", model.head_dim()));
+    refuse("model.heads",
+           fmt::format("hidden / heads = {}, but attention takes heads of at most 256", model.head_dim()));
   }
   if (model.layers < mesh.pp * mesh.chunks) {
     refuse("model.layers", fmt::format("{} layers for {} pipeline stages x {} chunks: every one needs a layer",

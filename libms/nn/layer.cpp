@@ -109,8 +109,8 @@ void norm_forward(Stream& stream, const ModelConfig& model, const NormWeights& w
 void norm_backward(Stream& stream, const ModelConfig& model, const NormWeights& weights, const Tensor& dx,
                    const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& rstd, bool accumulate) {
   if (model.is_gpt()) {
-    stream.submit(LayerNormBwd{dx, weights.gain.grad, weights.bias.grad, dy, x, mean, rstd, weights.gain.value,
-                               accumulate});
+    stream.submit(
+        LayerNormBwd{dx, weights.gain.grad, weights.bias.grad, dy, x, mean, rstd, weights.gain.value, accumulate});
   } else {
     stream.submit(RmsNormBwd{dx, weights.gain.grad, dy, x, rstd, weights.gain.value, accumulate});
   }
@@ -168,9 +168,17 @@ void attention_half(const TensorParallel& on, const LayerWeights& weights, const
   forward_product(on.compute, acts.qkv, input, weights.qkv, weights.qkv_bias.value);
   const Heads heads = split_heads(acts.qkv, shape);
   rotate(on.compute, heads, shape, rotary, false);
-  on.compute.submit(AttentionFwd{.o = acts.o, .lse = acts.lse, .q = heads.q, .k = heads.k, .v = heads.v,
-                                 .batch = shape.batch, .seq = model.seq, .heads = shape.heads(),
-                                 .kv_heads = shape.kv_heads(), .head_dim = model.head_dim(), .window = 0,
+  on.compute.submit(AttentionFwd{.o = acts.o,
+                                 .lse = acts.lse,
+                                 .q = heads.q,
+                                 .k = heads.k,
+                                 .v = heads.v,
+                                 .batch = shape.batch,
+                                 .seq = model.seq,
+                                 .heads = shape.heads(),
+                                 .kv_heads = shape.kv_heads(),
+                                 .head_dim = model.head_dim(),
+                                 .window = 0,
                                  .scale = attention_scale(shape)});
   forward_product(on.compute, scratch.partial, acts.o, weights.out, {});
   const Tensor reduced = on.reduce(scratch.partial, scratch.reduced);
@@ -231,10 +239,22 @@ void layer_backward(const TensorParallel& on, const LayerWeights& weights, const
   input_gradient(compute, scratch.dattn, dattention, weights.out);
   weight_gradient(compute, weights.out, dattention, acts.o);
   const Heads heads = split_heads(acts.qkv, shape), dheads = split_heads(scratch.dqkv, shape);
-  compute.submit(AttentionBwd{.dq = dheads.q, .dk = dheads.k, .dv = dheads.v, .dout = scratch.dattn, .o = acts.o,
-                              .lse = acts.lse, .q = heads.q, .k = heads.k, .v = heads.v, .delta = scratch.delta,
-                              .batch = shape.batch, .seq = model.seq, .heads = shape.heads(),
-                              .kv_heads = shape.kv_heads(), .head_dim = model.head_dim(), .window = 0,
+  compute.submit(AttentionBwd{.dq = dheads.q,
+                              .dk = dheads.k,
+                              .dv = dheads.v,
+                              .dout = scratch.dattn,
+                              .o = acts.o,
+                              .lse = acts.lse,
+                              .q = heads.q,
+                              .k = heads.k,
+                              .v = heads.v,
+                              .delta = scratch.delta,
+                              .batch = shape.batch,
+                              .seq = model.seq,
+                              .heads = shape.heads(),
+                              .kv_heads = shape.kv_heads(),
+                              .head_dim = model.head_dim(),
+                              .window = 0,
                               .scale = attention_scale(shape)});
   rotate(compute, dheads, shape, rotary, true);
   weight_gradient(compute, weights.qkv, scratch.dqkv, on.gather(acts.n1, scratch.gathered));

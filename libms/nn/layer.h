@@ -53,18 +53,19 @@ struct NormWeights {
 };
 struct LayerWeights {
   NormWeights norm1, norm2;
-  Weight qkv, qkv_bias, out, out_bias, up, up_bias, down, down_bias;  // qkv and gate/up are blocks of touching parameters
+  Weight qkv, qkv_bias, out, out_bias, up, up_bias, down,
+      down_bias;  // qkv and gate/up are blocks of touching parameters
 };
 
 // What a layer keeps between forward and backward. Which tensors are its own and which are scratch shared by all layers
 // is the recompute policy's decision.
 struct LayerActs {
-  Tensor x;                     // [Ts,H] the layer's input
-  Tensor n1, mean1, rstd1;      // [Ts,H], [1,Ts]
-  Tensor qkv, o, lse;           // [T,Q], [T,A], [batch*heads, seq]
-  Tensor mid;                   // [Ts,H] after attention
+  Tensor x;                 // [Ts,H] the layer's input
+  Tensor n1, mean1, rstd1;  // [Ts,H], [1,Ts]
+  Tensor qkv, o, lse;       // [T,Q], [T,A], [batch*heads, seq]
+  Tensor mid;               // [Ts,H] after attention
   Tensor n2, mean2, rstd2;
-  Tensor up, act;               // [T,up], [T,F]
+  Tensor up, act;  // [T,up], [T,F]
 };
 
 // Temporary tensors of the compute stream, shared by the layers and the head of a rank.

@@ -119,7 +119,8 @@ void layer(SpanBuilder& span, const ModelConfig& model, std::int64_t index) {
 }  // namespace
 
 const ParamSpec* SpanSpec::find(std::string_view wanted) const {
-  const auto it = std::find_if(params.begin(), params.end(), [&](const ParamSpec& p) { return p.shard.name == wanted; });
+  const auto it =
+      std::find_if(params.begin(), params.end(), [&](const ParamSpec& p) { return p.shard.name == wanted; });
   return it == params.end() ? nullptr : &*it;
 }
 

@@ -1,10 +1,10 @@
 // Parameters of a model chunk as pure data: what there is, how it is cut over tp, where it lies in the chunk's flat
 // spans. The trainer, the optimizer, the checkpoint and the plan all read these lists; nothing is allocated here.
 //
-// A span is one flat array of parameters that is gathered and reduced as one message. Every chunk has a span of its own;
-// tied embeddings are a span by themselves, because with pp > 1 the first and the last stage both hold it and must cut it
-// over dp alike. In a span the parameters that every tp rank holds whole come first: under sequence parallelism their
-// gradients are partial sums, and one message adds them.
+// A span is one flat array of parameters that is gathered and reduced as one message. Every chunk has a span of its
+// own; tied embeddings are a span by themselves, because with pp > 1 the first and the last stage both hold it and must
+// cut it over dp alike. In a span the parameters that every tp rank holds whole come first: under sequence parallelism
+// their gradients are partial sums, and one message adds them.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@ namespace ms::nn {
 enum class Init : std::uint8_t { normal, zeros, ones };
 
 struct ParamSpec {
-  mesh::ShardSpec shard;     // logical name and shape; the slice that this rank holds
-  std::int64_t offset = 0;   // of the slice in its span, in elements
-  bool decay = false;        // weight decay: matrices yes; norms and biases no
+  mesh::ShardSpec shard;    // logical name and shape; the slice that this rank holds
+  std::int64_t offset = 0;  // of the slice in its span, in elements
+  bool decay = false;       // weight decay: matrices yes; norms and biases no
   Init init = Init::normal;
   float init_std = 0.0F;
 
@@ -30,11 +30,11 @@ struct ParamSpec {
 };
 
 struct SpanSpec {
-  std::string name;                // "chunk 1", "tied embedding"
-  std::vector<ParamSpec> params;   // by offset
-  std::int64_t replicated = 0;     // elements [0, replicated) are those that every tp rank holds whole
-  std::int64_t numel = 0;          // padded to equal parts for dp (mesh::zero_padded)
-  bool shared = false;             // on the first and on the last stage; the first one counts it in norms
+  std::string name;               // "chunk 1", "tied embedding"
+  std::vector<ParamSpec> params;  // by offset
+  std::int64_t replicated = 0;    // elements [0, replicated) are those that every tp rank holds whole
+  std::int64_t numel = 0;         // padded to equal parts for dp (mesh::zero_padded)
+  bool shared = false;            // on the first and on the last stage; the first one counts it in norms
   bool counts_in_norm = true;
 
   const ParamSpec* find(std::string_view name) const;

@@ -103,17 +103,15 @@ void ShardedOptimizer::finish_step(std::int64_t step, double lr) {
 
     // Each element of the model counts once: replicated ones on tp rank 0, all of it on dp rank 0 where dp has copies.
     if (!layout.counts_in_norm || (config_.zero == 0 && groups_.dp.rank() != 0)) continue;
-    const mesh::Range counted =
-        intersect(span.own, {groups_.tp.rank() == 0 ? 0 : layout.replicated, layout.numel});
+    const mesh::Range counted = intersect(span.own, {groups_.tp.rank() == 0 ? 0 : layout.replicated, layout.numel});
     if (counted.empty()) continue;
-    compute_.submit(SumSquares{scalars_.sum_squares(), span.grad_shard.slice_cols(counted.begin - span.own.begin,
-                                                                                  counted.size())});
+    compute_.submit(
+        SumSquares{scalars_.sum_squares(), span.grad_shard.slice_cols(counted.begin - span.own.begin, counted.size())});
   }
   groups_.world.stream().wait(compute_.record());
   groups_.world.all_reduce(scalars_.sums);
   compute_.wait(groups_.world.stream().record());
-  compute_.submit(
-      ClipFactor{scalars_.factor, scalars_.norm, scalars_.sum_squares(), static_cast<float>(config_.clip)});
+  compute_.submit(ClipFactor{scalars_.factor, scalars_.norm, scalars_.sum_squares(), static_cast<float>(config_.clip)});
   for (std::size_t i = 0; i < memory_.size(); ++i) update(i, step, lr);
 }
 

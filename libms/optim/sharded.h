@@ -30,20 +30,20 @@ struct Piece {  // one parameter's elements in the span
   bool decay = false;
 };
 struct SpanLayout {
-  std::vector<Piece> pieces;       // by begin
-  std::int64_t numel = 0;          // a multiple of dp * 64
-  std::int64_t replicated = 0;     // [0, replicated): held whole by every tp rank
-  bool shared = false;             // also on another pipeline stage; gradients are summed over that pair
+  std::vector<Piece> pieces;    // by begin
+  std::int64_t numel = 0;       // a multiple of dp * 64
+  std::int64_t replicated = 0;  // [0, replicated): held whole by every tp rank
+  bool shared = false;          // also on another pipeline stage; gradients are summed over that pair
   bool counts_in_norm = true;
 };
 
 // A span's tensors on this rank.
 struct SpanMemory {
-  Tensor values;          // [1,numel] in the compute type
-  Tensor grads;           // [1,numel] f32; zero 2: a view of the buffer that the rank's chunks share
-  Tensor grad_shard;      // the part this rank updates, f32; a view of grads unless zero is 2
-  Tensor master, m, v;    // that part's state; no master in f32
-  mesh::Range own;        // that part
+  Tensor values;        // [1,numel] in the compute type
+  Tensor grads;         // [1,numel] f32; zero 2: a view of the buffer that the rank's chunks share
+  Tensor grad_shard;    // the part this rank updates, f32; a view of grads unless zero is 2
+  Tensor master, m, v;  // that part's state; no master in f32
+  mesh::Range own;      // that part
 };
 
 // Elements of the gradient buffer that chunks share under zero 2.

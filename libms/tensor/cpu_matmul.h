@@ -15,8 +15,11 @@ class MatmulCache {
   ~MatmulCache();
   void run(const Matmul& op);
   bool native_bf16() const;
+  // As on a processor without bf16 products; for tests, before the first run().
+  void disable_native_bf16();
 
  private:
+  void run_in_f32(const Matmul& op);
   class Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -1,5 +1,6 @@
-// The scheduler of the CPU device. A stream is idle (empty), ready (in the pool's queue), running (a worker drains it) or
-// parked (its head waits for an event or a peer). One worker at a time runs a stream, so ops of a stream are in order.
+// The scheduler of the CPU device. A stream is idle (empty), ready (in the pool's queue), running (a worker drains it)
+// or parked (its head waits for an event or a peer). One worker at a time runs a stream, so ops of a stream are in
+// order.
 #include "tensor/cpu_stream.h"
 
 #include <omp.h>
@@ -21,9 +22,7 @@ namespace {
 
 using Poison = std::shared_ptr<const Error>;
 
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 class CpuEvent final : public EventState {
  public:
@@ -217,9 +216,7 @@ bool CpuStreamCore::guarded(F&& function) {
   if (poison_) return true;
   try {
     return function();
-  } catch (const Error& error) {
-    poison_ = std::make_shared<const Error>(error);
-  } catch (const std::exception& error) {
+  } catch (const Error& error) { poison_ = std::make_shared<const Error>(error); } catch (const std::exception& error) {
     poison_ = std::make_shared<const Error>("tensor.op", Blame::bug, error.what());
   }
   return true;
@@ -238,35 +235,34 @@ void CpuStreamCore::compute(const Op& op) {
 
 bool CpuStreamCore::process(Item& item) {
   const CpuWaker waker(shared_from_this());
-  return std::visit(
-      Overloaded{[&](const Op& op) {
-                   return guarded([&] {
-                     compute(op);
-                     return true;
-                   });
-                 },
-                 [&](const RecordItem& record) {
-                   record.event->reach(poison_);
-                   return true;
-                 },
-                 [&](const WaitItem& wait) {
-                   if (poison_) return true;
-                   return wait.event->reached_or_keep(waker, poison_);
-                 },
-                 [&](const std::shared_ptr<AsyncTask>& task) {
-                   if (poison_) {
-                     task->cancel(*poison_);
-                     return true;
-                   }
-                   return guarded([&] { return task->step(waker); });
-                 },
-                 [&](const std::function<void()>& function) {
-                   return guarded([&] {
-                     function();
-                     return true;
-                   });
-                 }},
-      item);
+  return std::visit(Overloaded{[&](const Op& op) {
+                                 return guarded([&] {
+                                   compute(op);
+                                   return true;
+                                 });
+                               },
+                               [&](const RecordItem& record) {
+                                 record.event->reach(poison_);
+                                 return true;
+                               },
+                               [&](const WaitItem& wait) {
+                                 if (poison_) return true;
+                                 return wait.event->reached_or_keep(waker, poison_);
+                               },
+                               [&](const std::shared_ptr<AsyncTask>& task) {
+                                 if (poison_) {
+                                   task->cancel(*poison_);
+                                   return true;
+                                 }
+                                 return guarded([&] { return task->step(waker); });
+                               },
+                               [&](const std::function<void()>& function) {
+                                 return guarded([&] {
+                                   function();
+                                   return true;
+                                 });
+                               }},
+                    item);
 }
 
 int CpuPool::usable_cores() {

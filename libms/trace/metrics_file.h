@@ -1,5 +1,5 @@
-// metrics.jsonl: one JSON object a step, for people, plots and the tests. Written by rank 0 only; each line is handed to
-// the system whole, so that a reader, or a run that is killed, never sees half of one but perhaps the last.
+// metrics.jsonl: one JSON object a step, for people, plots and the tests. Written by rank 0 only; each line is handed
+// to the system whole, so that a reader, or a run that is killed, never sees half of one but perhaps the last.
 #pragma once
 
 #include <string>

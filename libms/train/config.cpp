@@ -28,16 +28,17 @@ void check_rules(const Settings& settings, ConfigSchema& schema) {
                        fmt::format("train.global_batch = {} is not divisible by mesh.dp x train.microbatch = {}",
                                    train.global_batch, unit));
   } else if (mesh.chunks > 1 && mesh.pp > 1 && (train.global_batch / unit) % mesh.pp != 0) {
-    schema.add_problem("train.global_batch",
-                       fmt::format("{} microbatches per step; the interleaved schedule needs a multiple of mesh.pp = {}",
-                                   train.global_batch / unit, mesh.pp));
+    schema.add_problem(
+        "train.global_batch",
+        fmt::format("{} microbatches per step; the interleaved schedule needs a multiple of mesh.pp = {}",
+                    train.global_batch / unit, mesh.pp));
   }
   if (mesh.chunks > 1 && mesh.pp == 1) {
     schema.add_problem("mesh.chunks", "mesh.chunks > 1 needs mesh.pp > 1: chunks interleave pipeline stages");
   }
   if (settings.optim.warmup_steps > train.steps) {
-    schema.add_problem("optim.warmup_steps", fmt::format("{} warm-up steps in a run of {} steps",
-                                                         settings.optim.warmup_steps, train.steps));
+    schema.add_problem("optim.warmup_steps",
+                       fmt::format("{} warm-up steps in a run of {} steps", settings.optim.warmup_steps, train.steps));
   }
   data::validate(settings.data, schema);
 }

@@ -274,7 +274,8 @@ void Engine::obey(const Row& row, Mode mode, double loss_scale) {
       slot.received = from.stream().record();
       return;
     }
-    case What::forward: return forward(row, mode, loss_scale);
+    case What::forward:
+      return forward(row, mode, loss_scale);
     case What::send_forward: {
       ChunkState::Slot& slot = state.slots[static_cast<std::size_t>(row.slot)];
       comm::Communicator& to = channel(row);
@@ -292,7 +293,8 @@ void Engine::obey(const Row& row, Mode mode, double loss_scale) {
       state.ring[i].received = from.stream().record();
       return;
     }
-    case What::backward: return backward(row, loss_scale);
+    case What::backward:
+      return backward(row, loss_scale);
     case What::send_backward: {
       const std::size_t i = state.next_sent++ % state.ring.size();
       comm::Communicator& to = channel(row);
@@ -317,7 +319,8 @@ Tensor Engine::loss_target() const { return at_.tp == 0 ? tensors_.scalars.loss(
 void Engine::forward(const Row& row, Mode mode, double loss_scale) {
   ChunkState::Slot& slot = state_[static_cast<std::size_t>(row.chunk)].slots[static_cast<std::size_t>(row.slot)];
   const nn::Chunk& chunk = model_[static_cast<std::size_t>(row.chunk)];
-  nn::ChunkSlot& tensors = tensors_.chunks[static_cast<std::size_t>(row.chunk)].slots[static_cast<std::size_t>(row.slot)];
+  nn::ChunkSlot& tensors =
+      tensors_.chunks[static_cast<std::size_t>(row.chunk)].slots[static_cast<std::size_t>(row.slot)];
   const nn::Microbatch& input = tensors_.input[static_cast<std::size_t>(row.microbatch)];
   const nn::TensorParallel on{*compute_, *tp_, shape_};
   if (!chunk.part().first) compute_->wait(slot.received);

@@ -1,5 +1,5 @@
-// The plan: everything that follows from the settings before anything runs. Pure; `ms-train plan` prints it and the engine
-// obeys it.
+// The plan: everything that follows from the settings before anything runs. Pure; `ms-train plan` prints it and the
+// engine obeys it.
 #pragma once
 
 #include <cstdint>

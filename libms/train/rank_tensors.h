@@ -22,12 +22,12 @@ struct ChunkTensors {
 struct RankTensors {
   std::vector<ChunkTensors> chunks;
   nn::LayerScratch scratch;
-  nn::HeadScratch head;                            // on the last stage
-  tensor::Tensor rotary;                           // of llama models
-  std::vector<nn::Microbatch> input;               // [microbatches]
+  nn::HeadScratch head;               // on the last stage
+  tensor::Tensor rotary;              // of llama models
+  std::vector<nn::Microbatch> input;  // [microbatches]
   optim::StepScalars scalars;
-  tensor::Tensor ignored_loss;                     // f64 [1,1]: where tp ranks other than 0 sum the loss
-  tensor::Tensor logits_row, logits_all, token;    // to generate: [1,V/tp], [tp,V/tp] on the last stage; i32 [1,1]
+  tensor::Tensor ignored_loss;                   // f64 [1,1]: where tp ranks other than 0 sum the loss
+  tensor::Tensor logits_row, logits_all, token;  // to generate: [1,V/tp], [tp,V/tp] on the last stage; i32 [1,1]
 };
 
 struct MemoryRow {

@@ -60,8 +60,8 @@ void Reporter::step(const StepReport& report) {
   }
   const bool due = report.step % plan_.settings.train.log_every == 0 || report.step == plan_.settings.train.steps;
   if (!progress_ && (due || report.valid_loss)) {
-    log::info("train", "step {} of {}, {}, norm {:.3f}, lr {:.3g}, {} tokens/s", report.step, plan_.settings.train.steps,
-              losses, report.result.grad_norm, report.lr, format_count(rate));
+    log::info("train", "step {} of {}, {}, norm {:.3f}, lr {:.3g}, {} tokens/s", report.step,
+              plan_.settings.train.steps, losses, report.result.grad_norm, report.lr, format_count(rate));
   }
 }
 

@@ -18,9 +18,9 @@ struct StepReport {
   std::int64_t step = 0;  // from 1: steps done
   StepResult result;
   double lr = 0;
-  double seconds = 0;                      // from the end of the step before to the end of this one
-  double data_wait_s = 0;                  // of which the host waited for tokens
-  std::vector<double> op_seconds;          // rank 0's device, by tensor::OpClass, during this step
+  double seconds = 0;              // from the end of the step before to the end of this one
+  double data_wait_s = 0;          // of which the host waited for tokens
+  std::vector<double> op_seconds;  // rank 0's device, by tensor::OpClass, during this step
   std::optional<double> valid_loss;
 };
 
@@ -38,7 +38,7 @@ class Reporter {
   trace::MetricsFile metrics_;
   SystemClock clock_;
   std::optional<Progress> progress_;  // on a terminal; elsewhere the log has the lines
-  double seconds_ = 0;  // of the steps after the first
+  double seconds_ = 0;                // of the steps after the first
   std::int64_t steps_ = 0;
   std::optional<double> valid_loss_;
 };

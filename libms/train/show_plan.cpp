@@ -26,9 +26,7 @@ std::string layers_text(const Plan& plan, int pp_rank) {
 // The first rank of a stage stands for it: the ranks of a stage differ in the vocabulary's padding at most.
 RankMemory stage_memory(const Plan& plan, int pp_rank) { return rank_memory(plan, {.dp = 0, .pp = pp_rank, .tp = 0}); }
 
-sched::Report report_of(const Plan& plan) {
-  return sched::check(plan.training, {.forward = 1.0, .backward = 2.0});
-}
+sched::Report report_of(const Plan& plan) { return sched::check(plan.training, {.forward = 1.0, .backward = 2.0}); }
 
 }  // namespace
 
@@ -46,20 +44,23 @@ std::string plan_text(const Plan& plan) {
   line("mesh", fmt::format("{} ranks: tp {} (fastest) x dp {} x pp {}, {} chunk{} a rank{}", plan.mesh.size(),
                            plan.mesh.tp, plan.mesh.dp, plan.mesh.pp, plan.chunks, plan.chunks == 1 ? "" : "s",
                            s.mesh.sequence_parallel && plan.mesh.tp > 1 ? ", sequence parallel" : ""));
-  line("batch", fmt::format("{} sequences = {} microbatches of {} on each of {} dp ranks, {} tokens a step",
-                            s.train.global_batch, plan.microbatches, s.train.microbatch, plan.mesh.dp,
-                            plan.tokens_per_step()));
+  line("batch",
+       fmt::format("{} sequences = {} microbatches of {} on each of {} dp ranks, {} tokens a step",
+                   s.train.global_batch, plan.microbatches, s.train.microbatch, plan.mesh.dp, plan.tokens_per_step()));
   line("schedule", fmt::format("{}, bubble {:.1f} % at backward = 2 x forward", s.mesh.schedule,
                                100 * report.bubble / (1 + report.bubble)));
   line("state", fmt::format("{}, zero {}: {:.2f} bytes a parameter", s.train.dtype, s.optim.zero,
-                            cost::zero_bytes_per_parameter(cost::state_bytes(plan.dtype == tensor::DType::bf16
-                                                                                 ? cost::StateType::bf16
-                                                                                 : cost::StateType::fp32),
-                                                           static_cast<int>(s.optim.zero), plan.mesh.dp)));
-  line("FLOPs a token", fmt::format("gemm {:.4e}, causal {:.4e}, full {:.4e}, reported {:.4e}", flops.gemm, flops.causal,
-                                    flops.full, flops.reported));
+                            cost::zero_bytes_per_parameter(
+                                cost::state_bytes(plan.dtype == tensor::DType::bf16 ? cost::StateType::bf16
+                                                                                    : cost::StateType::fp32),
+                                static_cast<int>(s.optim.zero), plan.mesh.dp)));
+  line("FLOPs a token", fmt::format("gemm {:.4e}, causal {:.4e}, full {:.4e}, reported {:.4e}", flops.gemm,
+                                    flops.causal, flops.full, flops.reported));
   out += '\n';
-  TextTable stages({{"stage", Align::right}, {"layers"}, {"warm-up", Align::right}, {"live chunks", Align::right},
+  TextTable stages({{"stage", Align::right},
+                    {"layers"},
+                    {"warm-up", Align::right},
+                    {"live chunks", Align::right},
                     {"memory a rank", Align::right}});
   for (int p = 0; p < plan.mesh.pp; ++p) {
     const sched::RankReport& rank = report.ranks[static_cast<std::size_t>(p)];
@@ -79,7 +80,8 @@ std::string plan_text(const Plan& plan) {
   for (const MemoryRow& row : memory.back().rows) {
     std::vector<std::string> cells{row.what};
     for (const RankMemory& rank : memory) {
-      const auto it = std::find_if(rank.rows.begin(), rank.rows.end(), [&](const MemoryRow& r) { return r.what == row.what; });
+      const auto it =
+          std::find_if(rank.rows.begin(), rank.rows.end(), [&](const MemoryRow& r) { return r.what == row.what; });
       cells.push_back(it == rank.rows.end() ? "-" : format_size(static_cast<double>(it->bytes)));
     }
     table.row(cells);
@@ -96,20 +98,28 @@ std::string plan_json(const Plan& plan) {
   nlohmann::ordered_json json{
       {"schema", 1},
       {"parameters", parameters.total},
-      {"mesh", {{"world", plan.mesh.size()}, {"dp", plan.mesh.dp}, {"pp", plan.mesh.pp}, {"tp", plan.mesh.tp},
-                {"chunks", plan.chunks}, {"sequence_parallel", s.mesh.sequence_parallel}}},
-      {"batch", {{"global", s.train.global_batch}, {"microbatch", s.train.microbatch},
-                 {"microbatches", plan.microbatches}, {"tokens_per_step", plan.tokens_per_step()}}},
-      {"flops_per_token", {{"gemm", flops.gemm}, {"causal", flops.causal}, {"full", flops.full},
-                           {"reported", flops.reported}}},
+      {"mesh",
+       {{"world", plan.mesh.size()},
+        {"dp", plan.mesh.dp},
+        {"pp", plan.mesh.pp},
+        {"tp", plan.mesh.tp},
+        {"chunks", plan.chunks},
+        {"sequence_parallel", s.mesh.sequence_parallel}}},
+      {"batch",
+       {{"global", s.train.global_batch},
+        {"microbatch", s.train.microbatch},
+        {"microbatches", plan.microbatches},
+        {"tokens_per_step", plan.tokens_per_step()}}},
+      {"flops_per_token",
+       {{"gemm", flops.gemm}, {"causal", flops.causal}, {"full", flops.full}, {"reported", flops.reported}}},
       {"schedule", {{"name", s.mesh.schedule}, {"bubble", report.bubble}, {"csv", sched::to_csv(plan.training)}}}};
   nlohmann::ordered_json stages = nlohmann::ordered_json::array();
   for (int p = 0; p < plan.mesh.pp; ++p) {
     nlohmann::ordered_json stage{{"stage", p}, {"chunks", nlohmann::ordered_json::array()}};
     for (int c = 0; c < plan.chunks; ++c) {
       const nn::ChunkPart part = plan.part(p, c);
-      stage["chunks"].push_back({{"layers", {part.layer_begin, part.layer_end}}, {"embedding", part.first},
-                                 {"head", part.last}});
+      stage["chunks"].push_back(
+          {{"layers", {part.layer_begin, part.layer_end}}, {"embedding", part.first}, {"head", part.last}});
     }
     const sched::RankReport& rank = report.ranks[static_cast<std::size_t>(p)];
     stage["warm_up"] = rank.warm_up;

@@ -12,9 +12,7 @@
 namespace ms::train {
 namespace {
 
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 class Trainer {
  public:
@@ -31,9 +29,7 @@ class Trainer {
         rows_(settings_.train.global_batch / plan.mesh.dp),
         first_row_(rows_ * engine_.at().dp) {
     if (world.rank() == 0) reporter_.emplace(plan, options.peak_flops);
-    if (engine_.needs_input()) {
-      prefetcher_.emplace(loader_, first_row_, rows_, 0, settings_.data.read_timeout_s);
-    }
+    if (engine_.needs_input()) { prefetcher_.emplace(loader_, first_row_, rows_, 0, settings_.data.read_timeout_s); }
     if (settings_.train.eval_every > 0 && loader_.num_validation_samples() == 0) {
       log::warn("train", "no validation data: data.valid is empty and data.valid_fraction holds out no whole sequence");
     }
@@ -138,8 +134,8 @@ class Trainer {
         std::copy(context.end() - keep, context.end(), context.begin());
         length = keep;
       }
-      const double draw = uniform(static_cast<std::uint64_t>(settings_.train.seed), rng_key("sample"),
-                                  static_cast<std::uint64_t>(i));
+      const double draw =
+          uniform(static_cast<std::uint64_t>(settings_.train.seed), rng_key("sample"), static_cast<std::uint64_t>(i));
       const std::int32_t token = engine_.next_token(context, length - 1, settings_.run.sample_temperature, draw);
       context[static_cast<std::size_t>(length++)] = token;
       text.push_back(token);

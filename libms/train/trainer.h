@@ -1,5 +1,5 @@
-// The training loop of one rank: data in, steps issued one ahead of the one awaited, evaluation, metrics, and at the end
-// a few lines that the model writes. Collective over the world.
+// The training loop of one rank: data in, steps issued one ahead of the one awaited, evaluation, metrics, and at the
+// end a few lines that the model writes. Collective over the world.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
-// The verdict of a run: why it ended, in run.dir/verdict.json. srun returns only the highest code of its tasks and mpirun
-// kills survivors, so this file is what job scripts and the driver read. The first cause wins: it is created, never
-// replaced, and clear_verdict() removes that of the run before.
+// The verdict of a run: why it ended, in run.dir/verdict.json. srun returns only the highest code of its tasks and
+// mpirun kills survivors, so this file is what job scripts and the driver read. The first cause wins: it is created,
+// never replaced, and clear_verdict() removes that of the run before.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ namespace ms::watch {
 
 struct Verdict {
   ExitCode code = ExitCode::done;
-  std::string kind;       // Error::kind(), empty when done
-  std::string blame;      // to_string(Blame), empty when done
+  std::string kind;   // Error::kind(), empty when done
+  std::string blame;  // to_string(Blame), empty when done
   std::string message;
-  int rank = -1;          // where the cause is
-  std::string node;       // its host, as far as the writer knows
-  std::string operation;  // the communication it was noticed in, if any
-  std::int64_t step = -1; // the step the writer was in
+  int rank = -1;           // where the cause is
+  std::string node;        // its host, as far as the writer knows
+  std::string operation;   // the communication it was noticed in, if any
+  std::int64_t step = -1;  // the step the writer was in
 };
 
 Verdict verdict_done(std::int64_t steps);

@@ -1,5 +1,5 @@
-// Parity: what a layout computes is what one rank computes. Every factorisation of 4 and of 8 into dp x tp x pp, one and
-// two chunks, sequence parallelism on and off, every ZeRO stage, for GPT and Llama, in f32.
+// Parity: what a layout computes is what one rank computes. Every factorisation of 4 and of 8 into dp x tp x pp, one
+// and two chunks, sequence parallelism on and off, every ZeRO stage, for GPT and Llama, in f32.
 #include <gtest/gtest.h>
 
 #include "training_case.h"
@@ -79,10 +79,14 @@ std::string parity_name(const testing::TestParamInfo<Parity::ParamType>& info) {
   return std::get<0>(info.param) + (std::get<1>(info.param) ? "_tied_" : "_") + std::get<2>(info.param).name();
 }
 
-INSTANTIATE_TEST_SUITE_P(World4, Parity, testing::Combine(testing::Values("gpt", "llama"), testing::Values(false),
-                                                          testing::ValuesIn(layouts(4))), parity_name);
-INSTANTIATE_TEST_SUITE_P(World8, Parity, testing::Combine(testing::Values("gpt", "llama"), testing::Values(false),
-                                                          testing::ValuesIn(layouts(8))), parity_name);
+INSTANTIATE_TEST_SUITE_P(World4, Parity,
+                         testing::Combine(testing::Values("gpt", "llama"), testing::Values(false),
+                                          testing::ValuesIn(layouts(4))),
+                         parity_name);
+INSTANTIATE_TEST_SUITE_P(World8, Parity,
+                         testing::Combine(testing::Values("gpt", "llama"), testing::Values(false),
+                                          testing::ValuesIn(layouts(8))),
+                         parity_name);
 // The shared embedding is summed over the ends of the pipeline, cut over dp and tp like everything else.
 INSTANTIATE_TEST_SUITE_P(Tied, Parity,
                          testing::Combine(testing::Values("gpt", "llama"), testing::Values(true),
@@ -97,8 +101,8 @@ TEST(Bits, DoNotDependOnThePipeline) {
     train::Settings settings = tiny_settings(family);
     settings.optim.clip = 0;
     const Outcome one = run_threads(with(settings, {2, 2, 1, 1, true, 1}), kSteps);
-    for (const auto& [pp, chunks, schedule] : {std::tuple{2, 1, "1f1b"}, {2, 2, "1f1b"}, {4, 1, "1f1b"}, {4, 2, "1f1b"},
-                                               {2, 1, "gpipe"}}) {
+    for (const auto& [pp, chunks, schedule] :
+         {std::tuple{2, 1, "1f1b"}, {2, 2, "1f1b"}, {4, 1, "1f1b"}, {4, 2, "1f1b"}, {2, 1, "gpipe"}}) {
       settings.mesh.schedule = schedule;
       const Outcome other = run_threads(with(settings, {2, 2, pp, chunks, true, 1}), kSteps);
       EXPECT_EQ(one.losses, other.losses) << family << " pp " << pp << " chunks " << chunks;

@@ -18,7 +18,8 @@ std::int32_t token_at(std::int64_t vocab, std::int64_t step, std::int64_t row, s
   std::uint64_t value = uniform_below(7, rng_key("start"), static_cast<std::uint64_t>(step * 1000 + row), 61);
   for (std::int64_t i = 0; i < t; ++i) {
     const auto index = static_cast<std::uint64_t>((step * 1000 + row) * 1000 + i);
-    value = uniform(7, rng_key("noise"), index) < 0.2 ? uniform_below(7, rng_key("jump"), index, 61) : (value * 5 + 3) % 61;
+    value =
+        uniform(7, rng_key("noise"), index) < 0.2 ? uniform_below(7, rng_key("jump"), index, 61) : (value * 5 + 3) % 61;
   }
   return static_cast<std::int32_t>(static_cast<std::int64_t>(value) % vocab);
 }
@@ -65,6 +66,52 @@ std::mutex outcome_mutex;  // ranks are threads here
 
 }  // namespace
 
+void collect_gradients(train::Engine& engine, Matrices& into) {
+  for (const train::ChunkTensors& chunk : engine.chunks()) {
+    for (std::size_t i = 0; i < chunk.specs.size(); ++i) {
+      const std::vector<float> flat = as_floats(engine.compute(), chunk.spans[i].grad_shard);
+      const std::lock_guard lock(outcome_mutex);
+      scatter(chunk.specs[i], chunk.spans[i].own, flat.data(), into);
+    }
+  }
+}
+
+void collect_parameters(train::Engine& engine, Matrices& into) {
+  engine.gather_parameters();
+  for (const train::ChunkTensors& chunk : engine.chunks()) {
+    for (std::size_t i = 0; i < chunk.specs.size(); ++i) {
+      const std::vector<float> flat = as_floats(engine.compute(), chunk.spans[i].values);
+      const std::lock_guard lock(outcome_mutex);
+      scatter(chunk.specs[i], {0, chunk.specs[i].numel}, flat.data(), into);
+    }
+  }
+  engine.synchronize();
+}
+
+void load_parameters(train::Engine& engine, const Matrices& from) {
+  for (const train::ChunkTensors& chunk : engine.chunks()) {
+    for (std::size_t i = 0; i < chunk.specs.size(); ++i) {
+      std::vector<float> flat(static_cast<std::size_t>(chunk.specs[i].numel));
+      for (const nn::ParamSpec& param : chunk.specs[i].params) {
+        const mesh::ShardSpec& shard = param.shard;
+        const Matrix& matrix = from.at(shard.name);
+        for (std::int64_t e = 0; e < shard.logical_rows() * shard.cols; ++e) {
+          const std::int64_t row = shard.row0 + e / shard.cols, col = shard.col0 + e % shard.cols;
+          flat[static_cast<std::size_t>(param.offset + e)] =
+              matrix.values[static_cast<std::size_t>(row * matrix.cols + col)];
+        }
+      }
+      const auto n = static_cast<std::int64_t>(flat.size());
+      const tensor::Tensor host{reinterpret_cast<std::byte*>(flat.data()), 1, n, n, tensor::DType::f32};
+      const optim::SpanMemory& span = chunk.spans[i];
+      engine.compute().submit(tensor::Copy{span.values, host});
+      if (span.master)
+        engine.compute().submit(tensor::Copy{span.master, host.slice_cols(span.own.begin, span.own.size())});
+      engine.compute().synchronize();
+    }
+  }
+}
+
 train::Settings tiny_settings(const std::string& family) {
   train::Settings settings;
   settings.model.family = family;
@@ -88,72 +135,57 @@ train::Settings tiny_settings(const std::string& family) {
 
 void run_rank(const train::Plan& plan, comm::World& world, tensor::Device& device, int steps, Outcome& outcome) {
   train::Engine engine(plan, world, device);
-  try {
-    engine.initialize(static_cast<std::uint64_t>(plan.settings.train.seed));
-    std::vector<std::int32_t> tokens, targets;
-    std::vector<double> losses, norms;
-    for (int step = 0; step < steps; ++step) {
-      tokens.clear();
-      targets.clear();
-      if (engine.needs_input()) fill_batch(plan, step, engine.at().dp, tokens, targets);
-      engine.issue_step(step, optim::learning_rate(plan.settings.optim, step, steps), tokens, targets);
-      const train::StepResult result = engine.finish_step(step);
-      losses.push_back(result.loss);
-      norms.push_back(result.grad_norm);
-      if (step > 0) continue;
-      for (const train::ChunkTensors& chunk : engine.chunks()) {
-        for (std::size_t i = 0; i < chunk.specs.size(); ++i) {
-          const std::vector<float> flat = as_floats(engine.compute(), chunk.spans[i].grad_shard);
-          const std::lock_guard lock(outcome_mutex);
-          scatter(chunk.specs[i], chunk.spans[i].own, flat.data(), outcome.gradients);
-        }
-      }
-    }
+  engine.initialize(static_cast<std::uint64_t>(plan.settings.train.seed));
+  std::vector<std::int32_t> tokens, targets;
+  std::vector<double> losses, norms;
+  for (int step = 0; step < steps; ++step) {
     tokens.clear();
     targets.clear();
-    if (engine.needs_input()) fill_batch(plan, 999, engine.at().dp, tokens, targets);
-    const double valid = engine.evaluate(tokens, targets, static_cast<double>(plan.tokens_per_step()));
-    engine.gather_parameters();
-    for (const train::ChunkTensors& chunk : engine.chunks()) {
-      for (std::size_t i = 0; i < chunk.specs.size(); ++i) {
-        const std::vector<float> flat = as_floats(engine.compute(), chunk.spans[i].values);
-        const std::lock_guard lock(outcome_mutex);
-        scatter(chunk.specs[i], {0, chunk.specs[i].numel}, flat.data(), outcome.parameters);
-      }
-    }
-    engine.synchronize();
-    const std::lock_guard lock(outcome_mutex);
-    outcome.losses = losses;
-    outcome.norms = norms;
-    outcome.valid_loss = valid;
-  } catch (const Error& error) {
-    world.abort(error);
-    throw;
+    if (engine.needs_input()) fill_batch(plan, step, engine.at().dp, tokens, targets);
+    engine.issue_step(step, optim::learning_rate(plan.settings.optim, step, steps), tokens, targets);
+    const train::StepResult result = engine.finish_step(step);
+    losses.push_back(result.loss);
+    norms.push_back(result.grad_norm);
+    if (step == 0) collect_gradients(engine, outcome.gradients);
   }
+  tokens.clear();
+  targets.clear();
+  if (engine.needs_input()) fill_batch(plan, 999, engine.at().dp, tokens, targets);
+  const double valid = engine.evaluate(tokens, targets, static_cast<double>(plan.tokens_per_step()));
+  collect_parameters(engine, outcome.parameters);
+  const std::lock_guard lock(outcome_mutex);
+  outcome.losses = losses;
+  outcome.norms = norms;
+  outcome.valid_loss = valid;
 }
 
-Outcome run_threads(const train::Settings& settings, int steps) {
+void on_threads(const train::Settings& settings, const Body& body) {
   const int ranks = static_cast<int>(settings.mesh.dp * settings.mesh.pp * settings.mesh.tp);
   const train::Plan plan = train::make_plan(settings, ranks);
   tensor::MatmulCache matmuls;
   tensor::CpuPool pool(tensor::CpuPool::size_for(2, ranks, ranks));
   comm::ThreadHub hub(ranks, std::chrono::seconds(60));
-  Outcome outcome;
-  {
-    std::vector<std::jthread> threads;
-    for (int rank = 0; rank < ranks; ++rank) {
-      threads.emplace_back([&, rank] {
-        const std::unique_ptr<comm::World> world = hub.world(rank);
-        tensor::CpuDevice device(pool, matmuls);
-        try {
-          run_rank(plan, *world, device, steps, outcome);
-          world->close();
-        } catch (const Error& error) {
-          ADD_FAILURE() << "rank " << rank << ": " << error.what();
-        }
-      });
-    }
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      const std::unique_ptr<comm::World> world = hub.world(rank);
+      tensor::CpuDevice device(pool, matmuls);
+      try {
+        body(plan, *world, device);
+        world->close();
+      } catch (const Error& error) {
+        world->abort(error);
+        ADD_FAILURE() << "rank " << rank << ": " << error.what();
+      }
+    });
   }
+}
+
+Outcome run_threads(const train::Settings& settings, int steps) {
+  Outcome outcome;
+  on_threads(settings, [&](const train::Plan& plan, comm::World& world, tensor::Device& device) {
+    run_rank(plan, world, device, steps, outcome);
+  });
   return outcome;
 }
 

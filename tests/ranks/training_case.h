@@ -1,7 +1,8 @@
-// A tiny training run in any layout, and what came out of it in terms that do not know the layout: losses, and gradients
-// and parameters by logical name. The parity tests compare such outcomes between layouts and between worlds.
+// A tiny training run in any layout, and what came out of it in terms that do not know the layout: losses, and
+// gradients and parameters by logical name. The parity tests compare such outcomes between layouts and between worlds.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -28,10 +29,18 @@ struct Outcome {
 // Two families at a size where every factorisation of 8 fits: 8 layers, 16 heads (8 of keys and values), vocabulary 61.
 train::Settings tiny_settings(const std::string& family);
 
+// What a rank owns, added to what others have added; safe from several threads. Gradients are those of the last step.
+void collect_gradients(train::Engine& engine, Matrices& into);
+void collect_parameters(train::Engine& engine, Matrices& into);
+// Replaces the initial parameters (and the optimizer's master copy) by these.
+void load_parameters(train::Engine& engine, const Matrices& from);
+
 // One rank's part of a run of `steps` steps; what it owns is added to `outcome` (losses on every rank).
 void run_rank(const train::Plan& plan, comm::World& world, tensor::Device& device, int steps, Outcome& outcome);
 
-// All ranks as threads.
+// Runs `body` on every rank of the settings' mesh, ranks being threads; what a rank throws fails the test.
+using Body = std::function<void(const train::Plan&, comm::World&, tensor::Device&)>;
+void on_threads(const train::Settings& settings, const Body& body);
 Outcome run_threads(const train::Settings& settings, int steps);
 
 // Largest relative L2 distance over the matrices, and where; keys whose true gradient is zero are left out.

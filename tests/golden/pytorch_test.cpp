@@ -1,0 +1,136 @@
+// The engine against PyTorch: loss, logits' effect, gradients and ten AdamW steps of a small GPT and a small Llama, on
+// one rank and on eight. make_golden.py made the numbers; it records how far f32 is from f64 there (2e-6 at most),
+// which is what the tolerances stand on.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "comm/thread_world.h"
+#include "training_case.h"
+
+namespace ms::testing_case {
+namespace {
+
+constexpr double kLossTolerance = 2e-6;      // relative
+constexpr double kGradientTolerance = 5e-6;  // relative L2
+constexpr double kFinalTolerance = 2e-5;     // relative L2, after ten steps of Adam
+
+class Golden {
+ public:
+  explicit Golden(const std::string& name) {
+    const std::string base = std::string(MS_GOLDEN_DIR) + "/" + name;
+    std::ifstream(base + ".json") >> json;
+    std::ifstream file(base + ".bin", std::ios::binary);
+    bytes.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  template <class T>
+  const T* array(const std::string& name) const {
+    return reinterpret_cast<const T*>(bytes.data() + json["arrays"][name]["offset"].get<std::size_t>());
+  }
+  Matrices matrices(const std::string& kind) const {
+    Matrices result;
+    for (const auto& [name, entry] : json["arrays"].items()) {
+      if (!name.starts_with(kind + "/")) continue;
+      const auto shape = entry["shape"].get<std::vector<std::int64_t>>();
+      Matrix matrix{shape.size() == 1 ? 1 : shape[0], shape.back(), {}};
+      const float* values = array<float>(name);
+      matrix.values.assign(values, values + matrix.rows * matrix.cols);
+      result[name.substr(kind.size() + 1)] = std::move(matrix);
+    }
+    return result;
+  }
+  nlohmann::json json;
+  std::vector<char> bytes;
+};
+
+train::Settings settings_of(const Golden& golden) {
+  const nlohmann::json& c = golden.json["config"];
+  train::Settings settings;
+  settings.model.family = c["family"];
+  settings.model.layers = c["layers"];
+  settings.model.hidden = c["hidden"];
+  settings.model.heads = c["heads"];
+  settings.model.kv_heads = c["kv_heads"];
+  settings.model.ffn_hidden = c["ffn"];
+  settings.model.vocab = c["vocab"];
+  settings.model.seq = c["seq"];
+  settings.model.tied_embeddings = c["tied"];
+  settings.model.norm_eps = c["norm_eps"];
+  settings.train.global_batch = c["batch"];
+  settings.train.microbatch = 1;
+  settings.train.dtype = "fp32";
+  settings.train.steps = c["steps"];
+  settings.optim.lr = c["lr"];
+  settings.optim.schedule = "constant";
+  settings.optim.beta1 = c["beta1"];
+  settings.optim.beta2 = c["beta2"];
+  settings.optim.eps = c["adam_eps"];
+  settings.optim.weight_decay = c["weight_decay"];
+  settings.optim.clip = c["clip_norm"];
+  return settings;
+}
+
+void train_rank(const Golden& golden, const train::Plan& plan, comm::World& world, tensor::Device& device,
+                Outcome& outcome) {
+  train::Engine engine(plan, world, device);
+  const Matrices initial = golden.matrices("init");
+  load_parameters(engine, initial);
+  const std::int64_t rows = plan.settings.train.global_batch / plan.mesh.dp, seq = plan.settings.model.seq;
+  const auto* all = golden.array<std::int32_t>("tokens");
+  for (std::int64_t step = 0; step < plan.settings.train.steps; ++step) {
+    std::vector<std::int32_t> tokens, targets;
+    for (std::int64_t row = rows * engine.at().dp; row < rows * (engine.at().dp + 1) && engine.needs_input(); ++row) {
+      const auto* line = all + (step * plan.settings.train.global_batch + row) * (seq + 1);
+      tokens.insert(tokens.end(), line, line + seq);
+      targets.insert(targets.end(), line + 1, line + seq + 1);
+    }
+    engine.issue_step(step, plan.settings.optim.lr, tokens, targets);
+    const train::StepResult result = engine.finish_step(step);
+    if (world.rank() == 0) {
+      outcome.losses.push_back(result.loss);
+      outcome.norms.push_back(result.grad_norm);
+    }
+    if (step == 0) collect_gradients(engine, outcome.gradients);
+  }
+  collect_parameters(engine, outcome.parameters);
+}
+
+class PyTorch : public testing::TestWithParam<std::tuple<std::string, std::tuple<int, int, int>>> {};
+
+TEST_P(PyTorch, AgreesOnLossGradientsAndTenSteps) {
+  const auto& [name, mesh] = GetParam();
+  const Golden golden(name);
+  train::Settings settings = settings_of(golden);
+  std::tie(settings.mesh.dp, settings.mesh.tp, settings.mesh.pp) = mesh;
+  Outcome outcome;
+  on_threads(settings, [&](const train::Plan& plan, comm::World& world, tensor::Device& device) {
+    train_rank(golden, plan, world, device, outcome);
+  });
+  const auto losses = golden.json["losses"].get<std::vector<double>>();
+  const auto norms = golden.json["grad_norms"].get<std::vector<double>>();
+  ASSERT_EQ(outcome.losses.size(), losses.size());
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    EXPECT_NEAR(outcome.losses[i], losses[i], kLossTolerance * losses[i]) << "step " << i;
+    EXPECT_NEAR(outcome.norms[i], norms[i], 1e-5 * norms[i]) << "step " << i;
+  }
+  const Distance gradients = distance(golden.matrices("grad"), outcome.gradients);
+  EXPECT_LE(gradients.value, kGradientTolerance) << gradients.name;
+  const Distance final = distance(golden.matrices("final"), outcome.parameters);
+  EXPECT_LE(final.value, kFinalTolerance) << final.name;
+}
+
+std::string layout_name(const testing::TestParamInfo<PyTorch::ParamType>& layout) {
+  const auto& [dp, tp, pp] = std::get<1>(layout.param);
+  return fmt::format("{}_dp{}_tp{}_pp{}", std::get<0>(layout.param), dp, tp, pp);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, PyTorch,
+                         testing::Combine(testing::Values("gpt", "llama"),
+                                          testing::Values(std::tuple{1, 1, 1}, std::tuple{2, 2, 2})),
+                         layout_name);
+
+}  // namespace
+}  // namespace ms::testing_case
