@@ -1,8 +1,13 @@
 #include "base/error.h"
 
+#include <unistd.h>
+
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include "base/log.h"
 
 namespace ms {
 
@@ -42,6 +47,16 @@ std::string errno_text(int err) {
 void assert_failed(const char* expression, const char* file, int line, const std::string& meaning) {
   std::fprintf(stderr, "ms: bug: %s (%s, at %s:%d)\n", meaning.c_str(), expression, file, line);
   std::fflush(stderr);
+  // Ranks are threads and often fail together: the first prints the log and aborts, the others wait for that, except
+  // one that fails inside the printing itself.
+  static std::atomic_flag first_taken = ATOMIC_FLAG_INIT;
+  thread_local bool mine = false;
+  if (mine) std::abort();
+  if (first_taken.test_and_set()) {
+    while (true) ::pause();
+  }
+  mine = true;
+  log::dump_recent();
   std::abort();
 }
 

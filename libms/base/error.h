@@ -20,7 +20,8 @@ std::string_view to_string(Blame blame);
 ExitCode exit_code(Blame blame);
 
 // `kind` is a stable dotted word ("config.unknown_key", "comm.deadline"); `what()` says what was observed, with the
-// object and the system's own words; `hint` is what to do, only where we honestly know.
+// object and the system's own words; `hint` is what to do, only where we honestly know; `operation` is the communication
+// in which it was noticed, where there was one ("all_reduce of 64 bytes, operation 17 of group dp").
 class Error : public std::exception {
  public:
   Error(std::string kind, Blame blame, std::string message, std::string hint = {})
@@ -31,10 +32,18 @@ class Error : public std::exception {
   Blame blame() const { return blame_; }
   const std::string& message() const { return message_; }
   const std::string& hint() const { return hint_; }
+  const std::string& operation() const { return operation_; }
 
   // The same error seen from a caller that knows more: "while writing shard 3: <message>".
   Error with_context(std::string_view context) const {
-    return Error(kind_, blame_, fmt::format("{}: {}", context, message_), hint_);
+    Error error = *this;
+    error.message_ = fmt::format("{}: {}", context, message_);
+    return error;
+  }
+  Error with_operation(std::string operation) const {
+    Error error = *this;
+    error.operation_ = std::move(operation);
+    return error;
   }
 
  private:
@@ -42,6 +51,7 @@ class Error : public std::exception {
   Blame blame_;
   std::string message_;
   std::string hint_;
+  std::string operation_;
 };
 
 // A usage or configuration error: exit code 2.

@@ -45,7 +45,8 @@ constexpr double uniform(std::uint64_t seed, std::uint64_t key, std::uint64_t in
 
 // Uniform integer in [0, n), n > 0, by multiplication (bias below 2^-32 for n < 2^32).
 constexpr std::uint64_t uniform_below(std::uint64_t seed, std::uint64_t key, std::uint64_t index, std::uint64_t n) {
-  return static_cast<std::uint64_t>((static_cast<unsigned __int128>(random_u64(seed, key, index)) * n) >> 64);
+  __extension__ using Wide = unsigned __int128;
+  return static_cast<std::uint64_t>((static_cast<Wide>(random_u64(seed, key, index)) * n) >> 64);
 }
 
 // Four standard normal numbers from one block (Box-Muller): indices 4*block .. 4*block+3.

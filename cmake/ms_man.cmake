@@ -1,0 +1,22 @@
+# Manual pages are printed by the tools themselves, from the tables that drive them, and land in <build>/man/.
+# Where mandoc is found, a page that it warns about fails the build.
+find_program(MS_MANDOC mandoc)
+if(NOT TARGET man)
+  add_custom_target(man ALL)
+endif()
+
+# ms_man_page(ms-data.1 COMMAND ms-data --man): the page is what the command prints. A command that is a target is a
+# dependency of its page.
+function(ms_man_page page)
+  cmake_parse_arguments(ARG "" "" "COMMAND" ${ARGN})
+  set(file ${CMAKE_BINARY_DIR}/man/${page})
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/man)
+  set(lint)
+  if(MS_MANDOC)
+    set(lint COMMAND ${MS_MANDOC} -Tlint -Wwarning ${file})
+  endif()
+  add_custom_command(OUTPUT ${file} COMMAND ${ARG_COMMAND} > ${file} ${lint}
+    COMMENT "Manual page ${page}" VERBATIM)
+  add_custom_target(man_${page} DEPENDS ${file})
+  add_dependencies(man man_${page})
+endfunction()

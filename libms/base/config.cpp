@@ -1,0 +1,359 @@
+// Binding and loading; the only file that knows toml11. A Loader walks one parsed document and assigns what it finds to
+// the bound fields, or says why not. What goes out again (dumps, documentation) is config_dump.cpp.
+#include "base/config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <sstream>
+#include <toml.hpp>
+#include <tuple>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+
+namespace ms {
+namespace {
+
+// What a value is, in words, for messages.
+std::string describe(const toml::value& value) {
+  switch (value.type()) {
+    case toml::value_t::boolean:
+      return value.as_boolean() ? "the boolean true" : "the boolean false";
+    case toml::value_t::integer:
+      return fmt::format("the integer {}", value.as_integer());
+    case toml::value_t::floating:
+      return fmt::format("the number {}", value.as_floating());
+    case toml::value_t::string:
+      return fmt::format("the string \"{}\"", value.as_string().str);
+    case toml::value_t::array:
+      return "an array";
+    case toml::value_t::table:
+      return "a table";
+    default:
+      return "a date or time";
+  }
+}
+
+// toml11 says "[error] toml::parse_table: missing ..." and then draws the line; the first line, without its
+// function's name, is the observation.
+std::string syntax_message(std::string_view what) {
+  what = what.substr(0, what.find('\n'));
+  if (what.starts_with("[error] ")) what.remove_prefix(8);
+  if (what.starts_with("toml::")) {
+    const std::size_t colon = what.find(": ");
+    if (colon != std::string_view::npos) what.remove_prefix(colon + 2);
+  }
+  return fmt::format("not valid TOML: {}", trim(what));
+}
+
+std::string expected_number(Unit unit, std::string_view plain) {
+  if (unit == Unit::seconds) return "a duration such as \"30s\" or \"1h30m\"";
+  if (unit == Unit::bytes) return "a size such as \"64MiB\" or \"1GB\"";
+  return std::string(plain);
+}
+
+// A string with a unit, as seconds or bytes.
+std::optional<double> parse_with_unit(const toml::value& value, Unit unit) {
+  if (!value.is_string()) return std::nullopt;
+  if (unit == Unit::seconds) return parse_duration_s(value.as_string().str);
+  if (unit == Unit::bytes) {
+    if (const auto size_bytes = parse_size_bytes(value.as_string().str)) return static_cast<double>(*size_bytes);
+  }
+  return std::nullopt;
+}
+
+std::optional<toml::value> parse_value(std::string_view text) {
+  std::istringstream stream("v = " + std::string(text) + "\n");
+  try {
+    toml::value document = toml::parse(stream, "--set");
+    if (document.as_table().size() != 1) return std::nullopt;  // a line break smuggled in another key
+    return document.as_table().at("v");
+  } catch (const std::exception&) {  // "is this TOML?" is the question, and no is an answer
+    return std::nullopt;
+  }
+}
+
+std::string did_you_mean(const std::optional<std::string>& name) {
+  return name ? fmt::format(", did you mean '{}'?", *name) : std::string();
+}
+
+}  // namespace
+
+class ConfigSchema::Loader {
+ public:
+  Loader(ConfigSchema& schema, std::string name, Provenance provenance)
+      : schema_(schema), name_(std::move(name)), provenance_(provenance) {}
+
+  void document(std::string_view text) {
+    std::istringstream stream{std::string(text)};
+    try {
+      table(toml::parse(stream, name_), "");
+    } catch (const toml::exception& error) {
+      found_.push_back({error.location().line(), error.location().column(), syntax_message(error.what())});
+    } catch (const std::exception& error) {  // toml11 lets standard ones through, for numbers out of range
+      found_.push_back({1, 1, syntax_message(error.what())});
+    }
+    // toml11 keeps tables unordered; people read from the top.
+    std::sort(found_.begin(), found_.end());
+    for (const auto& [line, column, message] : found_) {
+      schema_.problems_.push_back({fmt::format("{}:{}:{}", name_, line, column), message});
+    }
+  }
+
+  void assignment(std::string_view text) {
+    const std::string where = fmt::format("--set {}", text);
+    const std::size_t equals = text.find('=');
+    const auto problem = [&](std::string message) { schema_.problems_.push_back({where, std::move(message)}); };
+    if (equals == std::string_view::npos) return problem("expected SECTION.KEY=VALUE");
+    const std::string key(trim(text.substr(0, equals)));
+    Entry* entry = schema_.find(key);
+    if (entry == nullptr) return problem(fmt::format("unknown key '{}'{}", key, did_you_mean(nearest_key(key))));
+    if (auto message = assign(*entry, typed_value(*entry, trim(text.substr(equals + 1))), where)) {
+      problem(std::move(*message));
+    }
+  }
+
+  std::optional<std::string> default_value(Entry& entry) {
+    const auto value = parse_value(entry.default_value);
+    if (!value) return fmt::format("{}: {} is not TOML", entry.name(), entry.default_value);
+    return assign(entry, *value, "");
+  }
+
+ private:
+  using Found = std::tuple<std::size_t, std::size_t, std::string>;  // line, column, message
+
+  void table(const toml::value& value, const std::string& path) {
+    for (const auto& [key, child] : value.as_table()) {
+      const std::string name = path.empty() ? key : path + "." + key;
+      const toml::source_location at = child.location();
+      const auto problem = [&](std::string message) {
+        found_.emplace_back(at.line(), at.column(), std::move(message));
+      };
+      if (Entry* entry = schema_.find(name)) {
+        const std::string where = fmt::format("{}:{}:{}", name_, at.line(), at.column());
+        if (auto message = assign(*entry, child, where)) problem(std::move(*message));
+      } else if (is_section_or_above(name)) {
+        if (child.is_table()) {
+          table(child, name);
+        } else {
+          problem(fmt::format("'{}' is a section, a table [{}] was expected, got {}", name, name, describe(child)));
+        }
+      } else if (child.is_table()) {
+        std::vector<std::string> names;
+        for (const Section& section : schema_.sections_) names.push_back(section.name);
+        problem(fmt::format("unknown section '{}'{}", name, did_you_mean(nearest_name(name, names))));
+      } else {
+        problem(fmt::format("unknown key '{}'{}", name, did_you_mean(nearest_key(name))));
+      }
+    }
+  }
+
+  bool is_section_or_above(const std::string& name) const {
+    return std::any_of(schema_.sections_.begin(), schema_.sections_.end(), [&](const Section& section) {
+      return section.name == name || section.name.starts_with(name + ".");
+    });
+  }
+
+  // The nearest key of the same section; else the same key in the nearest other section; else any near name.
+  std::optional<std::string> nearest_key(const std::string& name) const {
+    const std::size_t dot = name.rfind('.');
+    const std::string section = dot == std::string::npos ? "" : name.substr(0, dot);
+    const std::string key = dot == std::string::npos ? name : name.substr(dot + 1);
+    std::vector<std::string> siblings;
+    std::vector<std::string> all;
+    const Entry* elsewhere = nullptr;
+    for (const Entry& entry : schema_.entries_) {
+      all.push_back(entry.name());
+      if (entry.section == section) siblings.push_back(entry.key);
+      if (entry.key != key) continue;
+      if (!elsewhere || edit_distance(entry.section, section) < edit_distance(elsewhere->section, section)) {
+        elsewhere = &entry;
+      }
+    }
+    if (const auto sibling = nearest_name(key, siblings)) return section + "." + *sibling;
+    return elsewhere ? elsewhere->name() : nearest_name(name, all);
+  }
+
+  // The value of --set: TOML where the type calls for it, else the bare text.
+  static toml::value typed_value(const Entry& entry, std::string_view text) {
+    if (std::holds_alternative<std::string*>(entry.slot)) {
+      if (!text.starts_with('"') && !text.starts_with('\'')) return std::string(text);
+    } else if (std::holds_alternative<std::vector<std::string>*>(entry.slot) && !text.starts_with('[')) {
+      toml::array items;
+      for (std::string& item : split(text, ',')) items.emplace_back(std::move(item));
+      return items;
+    }
+    if (auto value = parse_value(text)) return std::move(*value);
+    return std::string(text);  // "30s" without quotes; assign() says what is wrong with anything else
+  }
+
+  using Refusal = std::optional<std::string>;  // the message, or nullopt: accepted
+
+  // Stores an accepted value, unless a higher source set the field already.
+  Refusal assign(Entry& entry, const toml::value& value, const std::string& where) {
+    const bool store = provenance_ >= entry.provenance;
+    Refusal refusal = std::visit(
+        [&](auto* target) {
+          std::remove_pointer_t<decltype(target)> result{};
+          Refusal refused = read(entry, value, result);
+          if (!refused && store) *target = std::move(result);
+          return refused;
+        },
+        entry.slot);
+    if (!refusal && store) {
+      entry.provenance = provenance_;
+      entry.where = where;
+    }
+    return refusal;
+  }
+
+  static Refusal read(const Entry& entry, const toml::value& value, std::int64_t& result) {
+    if (value.is_integer()) {
+      result = value.as_integer();
+      // toml11 clamps what does not fit, in silence; so the two extremes are not taken at their word.
+      using Limits = std::numeric_limits<std::int64_t>;
+      if (result == Limits::max() || result == Limits::min()) return too_large(entry);
+    } else if (const auto number = parse_with_unit(value, entry.unit)) {
+      if (*number != std::floor(*number)) {
+        return fmt::format("{}: must be whole {}, got {}", entry.name(), to_string(entry.unit), describe(value));
+      }
+      if (*number >= 0x1p63) return too_large(entry);
+      result = static_cast<std::int64_t>(*number);
+    } else {
+      return wrong_type(entry, expected_number(entry.unit, "an integer"), value);
+    }
+    return out_of_range(entry, static_cast<double>(result));
+  }
+
+  static Refusal read(const Entry& entry, const toml::value& value, double& result) {
+    if (value.is_integer()) {
+      result = static_cast<double>(value.as_integer());
+    } else if (value.is_floating()) {
+      result = value.as_floating();
+      if (std::abs(result) == std::numeric_limits<double>::max()) return too_large(entry);  // clamped, as above
+    } else if (const auto number = parse_with_unit(value, entry.unit)) {
+      result = *number;
+    } else {
+      return wrong_type(entry, expected_number(entry.unit, "a number"), value);
+    }
+    return out_of_range(entry, result);
+  }
+
+  static Refusal read(const Entry& entry, const toml::value& value, bool& result) {
+    if (!value.is_boolean()) return wrong_type(entry, "true or false", value);
+    result = value.as_boolean();
+    return std::nullopt;
+  }
+
+  static Refusal read(const Entry& entry, const toml::value& value, std::string& result) {
+    if (!value.is_string()) return wrong_type(entry, "a string", value);
+    result = value.as_string().str;
+    return not_a_choice(entry, result);
+  }
+
+  static Refusal read(const Entry& entry, const toml::value& value, std::vector<std::string>& result) {
+    if (!value.is_array()) return wrong_type(entry, "a list of strings", value);
+    for (const toml::value& item : value.as_array()) {
+      if (!item.is_string()) return wrong_type(entry, "a list of strings", item);
+      if (auto refused = not_a_choice(entry, item.as_string().str)) return refused;
+      result.push_back(item.as_string().str);
+    }
+    return std::nullopt;
+  }
+
+  static Refusal wrong_type(const Entry& entry, std::string_view expected, const toml::value& value) {
+    return fmt::format("{}: expected {}, got {}", entry.name(), expected, describe(value));
+  }
+
+  static Refusal too_large(const Entry& entry) { return fmt::format("{}: the number is too large", entry.name()); }
+
+  static Refusal out_of_range(const Entry& entry, double number) {
+    if (number >= entry.min && number <= entry.max) return std::nullopt;
+    const std::string allowed = ConfigSchema::range(entry);
+    const std::string unit = entry.unit == Unit::none ? "" : fmt::format(" {}", to_string(entry.unit));
+    return fmt::format("{}: must be {}{}, got {}", entry.name(), allowed.empty() ? "a number" : allowed, unit, number);
+  }
+
+  static Refusal not_a_choice(const Entry& entry, const std::string& word) {
+    if (entry.choices.empty() || std::count(entry.choices.begin(), entry.choices.end(), word) > 0) return std::nullopt;
+    return fmt::format("{}: must be one of {}, got '{}'{}", entry.name(), fmt::join(entry.choices, ", "), word,
+                       did_you_mean(nearest_name(word, entry.choices)));
+  }
+
+  ConfigSchema& schema_;
+  std::string name_;
+  Provenance provenance_;
+  std::vector<Found> found_;
+};
+
+void ConfigSchema::add_section(std::string name, std::string doc) {
+  for (const Section& section : sections_) { MS_ASSERT(section.name != name, "section '{}' is bound twice", name); }
+  MS_ASSERT(!name.empty() && find(name) == nullptr, "section '{}' has no name of its own", name);
+  sections_.push_back({std::move(name), std::move(doc)});
+}
+
+void ConfigSchema::add_entry(Entry entry) {
+  MS_ASSERT(find(entry.name()) == nullptr, "key '{}' is bound twice", entry.name());
+  const bool number = std::holds_alternative<std::int64_t*>(entry.slot) || std::holds_alternative<double*>(entry.slot);
+  MS_ASSERT(number || entry.unit == Unit::none, "key '{}' has a unit, but is not a number", entry.name());
+  entry.default_value = format(entry);
+  if (!entry.required) {
+    // The default must be a value that a user could have written; parsing it back is the same check that theirs pass.
+    const auto problem = Loader(*this, "default", Provenance::by_default).default_value(entry);
+    MS_ASSERT(!problem, "the default is refused: {}", *problem);
+  }
+  entries_.push_back(std::move(entry));
+}
+
+ConfigSchema::Entry* ConfigSchema::find(std::string_view name) {
+  const auto it = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.name() == name; });
+  return it == entries_.end() ? nullptr : &*it;
+}
+
+const ConfigSchema::Entry& ConfigSchema::get(std::string_view name) const {
+  const auto it = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.name() == name; });
+  MS_ASSERT(it != entries_.end(), "no configuration key '{}' is bound", name);
+  return *it;
+}
+
+void ConfigSchema::load_file(const std::string& path, Provenance provenance) {
+  load_text(read_file(path, Blame::user), path, provenance);
+}
+
+void ConfigSchema::load_text(std::string_view text, const std::string& name, Provenance provenance) {
+  Loader(*this, name, provenance).document(text);
+}
+
+void ConfigSchema::set(std::string_view assignment) { Loader(*this, "--set", Provenance::set).assignment(assignment); }
+
+void ConfigSchema::add_problem(std::string_view key, std::string message) {
+  problems_.push_back({get(key).where, std::move(message)});
+}
+
+std::vector<ConfigProblem> ConfigSchema::problems() const {
+  std::vector<ConfigProblem> all = problems_;
+  for (const Entry& entry : entries_) {
+    if (entry.required && entry.provenance == Provenance::by_default) {
+      all.push_back({"", fmt::format("{} is required and was not set: {}", entry.name(), entry.doc)});
+    }
+  }
+  return all;
+}
+
+void ConfigSchema::throw_if_problems() const {
+  const std::vector<ConfigProblem> all = problems();
+  if (all.empty()) return;
+  if (all.size() == 1) throw user_error("config.invalid", all[0].str());
+  std::string message = fmt::format("{} problems in the configuration:", all.size());
+  for (const ConfigProblem& problem : all) message += "\n  " + problem.str();
+  throw user_error("config.invalid", message);
+}
+
+Provenance ConfigSchema::provenance(std::string_view key) const { return get(key).provenance; }
+
+std::string ConfigSchema::where(std::string_view key) const { return get(key).where; }
+
+}  // namespace ms

@@ -1,0 +1,64 @@
+// Files: whole reads, atomic writes, exclusive creation, read-only mappings. Everything here throws ms::Error("file.*")
+// with the path and the system's words. Blame is storage, except where the caller says that the path is the user's own
+// input: then a path that does not exist, is of the wrong kind or may not be opened is the user's mistake.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/handle.h"
+
+namespace ms {
+
+// `absent`: Blame::user where the path is what a user typed.
+std::string read_file(const std::string& path, Blame absent = Blame::storage);
+
+// A temporary name beside `path`, fsync, rename, fsync of the directory: a reader, or a crash, sees the old file or the
+// new one and nothing between. Concurrent writers: the last rename wins.
+void write_file_atomic(const std::string& path, std::string_view data);
+
+// The same, but only if `path` does not exist: the first of many writers wins, whole, and the others get false. Uses
+// link(2), which is atomic on network file systems too.
+bool create_exclusive(const std::string& path, std::string_view data);
+
+// Makes the directory and those above it; that they exist already is fine.
+void make_directories(const std::string& path);
+
+// rename(2), then fsync of the directory of `to`. For what is committed, or un-committed, by its name.
+void rename_synced(const std::string& from, const std::string& to);
+// fsync of a directory: its names are then on disk.
+void sync_directory(const std::string& path);
+
+// The directory part: "a/b" -> "a", "b" -> ".", "/b" -> "/".
+std::string parent_directory(const std::string& path);
+
+// A whole file, mapped read-only. The bytes live as long as the object. A file that shrinks, or a disk that fails,
+// under a mapping is SIGBUS: map only files that were committed by rename.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  explicit MappedFile(const std::string& path, Blame absent = Blame::storage);
+  MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+  MappedFile& operator=(MappedFile&& other) noexcept {
+    if (this != &other) {
+      unmap();
+      bytes_ = std::exchange(other.bytes_, {});
+    }
+    return *this;
+  }
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile() { unmap(); }
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+  std::size_t size_bytes() const { return bytes_.size(); }
+
+ private:
+  void unmap() noexcept;
+  std::span<const std::byte> bytes_;
+};
+
+}  // namespace ms

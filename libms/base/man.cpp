@@ -1,0 +1,214 @@
+#include "base/man.h"
+
+#include <cctype>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/exit.h"
+#include "base/text.h"
+#include "base/version.h"
+
+namespace ms::man {
+namespace {
+
+// Text that roff leaves as it is.
+std::string escape(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '\\') {
+      result += "\\e";
+    } else {
+      result += c;
+    }
+  }
+  return result;
+}
+
+// A line of text: a dot or quote in front would make it a request.
+std::string text_line(std::string_view text) {
+  const bool request = text.starts_with('.') || text.starts_with('\'');
+  return (request ? "\\&" : "") + escape(text) + "\n";
+}
+
+// Paragraphs, one sentence a line as mdoc wants them.
+std::string prose(std::string_view text) {
+  std::string result;
+  bool blank = false;
+  std::string line;
+  const auto flush = [&] {
+    if (line.empty()) return;
+    if (blank) result += ".Pp\n";
+    blank = false;
+    result += text_line(line);
+    line.clear();
+  };
+  for (const std::string& source : split(text, '\n')) {
+    if (source.empty()) {
+      flush();
+      blank = !result.empty();
+      continue;
+    }
+    for (const std::string& word : wrap(source, 0)) {  // width 0: single words
+      line += (line.empty() ? "" : " ") + word;
+      if (word.ends_with('.') || word.ends_with(':') || line.size() > 100) flush();
+    }
+  }
+  flush();
+  return result;
+}
+
+std::string upper(std::string_view text) {
+  std::string result;
+  for (const char c : text) result += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return result;
+}
+
+// One argument of a macro: quoted, so that blanks, punctuation and names of macros in it mean nothing.
+std::string argument(std::string_view text) {
+  std::string result = "\"\\&";
+  for (const char c : text) result += c == '"' ? std::string("\"\"") : escape(std::string_view(&c, 1));
+  return result + "\"";
+}
+
+std::string header(std::string_view name, int section, std::string_view summary) {
+  return fmt::format(".Dd {}\n.Dt {} {}\n.Os ms {}\n.Sh NAME\n.Nm {}\n.Nd {}\n", kReleaseDate, upper(name), section,
+                     kVersion, name, escape(summary));
+}
+
+std::string positional_macro(const Positional& p) {
+  const std::string macro = fmt::format("Ar {}{}", argument(p.name), p.many ? " ..." : "");
+  return p.required ? "." + macro + "\n" : ".Op " + macro + "\n";
+}
+
+std::string option_macro(const Option& option) {
+  // "Fl -name" prints --name.
+  std::string macro = option.letter ? fmt::format("Fl {} , ", option.letter) : "";
+  macro += "Fl -" + option.name;
+  if (!option.value.empty()) macro += " Ar " + argument(option.value);
+  return macro;
+}
+
+std::string synopsis_of(const Command& command) {
+  std::string text = fmt::format(".Nm\n.Cm {}\n", command.name);
+  for (const Option& option : command.options) {
+    const std::string value = option.value.empty() ? "" : " Ar " + argument(option.value);
+    text += fmt::format(".Op Fl -{}{}{}\n", option.name, value, option.many ? " ..." : "");
+  }
+  for (const Positional& positional : command.positionals) text += positional_macro(positional);
+  return text;
+}
+
+std::string command_of(const Command& command) {
+  std::string text = fmt::format(".Ss {}\n", command.name);
+  std::string summary = command.summary + ".";
+  summary[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(summary[0])));
+  text += prose(summary);
+  if (!command.description.empty()) text += ".Pp\n" + prose(command.description);
+  if (command.positionals.empty() && command.options.empty()) return text;
+  text += ".Bl -tag -width Ds\n";
+  for (const Positional& positional : command.positionals) {
+    text +=
+        fmt::format(".It Ar {}{}\n", argument(positional.name), positional.many ? " ..." : "") + prose(positional.doc);
+  }
+  for (const Option& option : command.options) {
+    text += ".It " + option_macro(option) + "\n" + prose(option.doc);
+    if (option.many) text += "May be given several times.\n";
+    if (!option.default_text.empty()) text += fmt::format("The default is\n.Ql {} .\n", argument(option.default_text));
+  }
+  return text + ".El\n";
+}
+
+std::string exit_status_of(const Tool& tool) {
+  std::string text = ".Sh EXIT STATUS\n";
+  if (tool.exit_status.empty()) { text += "Job scripts and the driver obey it, see\n.Xr ms-exit 7 .\n"; }
+  text += ".Bl -tag -width 999\n";
+  for (const auto& [code, meaning] : tool.exit_status) text += fmt::format(".It {}\n", code) + prose(meaning);
+  if (tool.exit_status.empty()) {
+    for (const ExitCodeRow& row : kExitCodes) {
+      text += fmt::format(".It {}\n", static_cast<int>(row.code)) + prose(row.meaning);
+    }
+  }
+  return text + ".El\n";
+}
+
+// "ms-ckpt(1)" -> ".Xr ms-ckpt 1", in the order of sections and names that the convention asks for.
+std::string see_also(std::vector<std::string> pages) {
+  if (pages.empty()) return {};
+  std::string text = ".Sh SEE ALSO\n";
+  const auto section = [](const std::string& page) { return page.substr(page.find('(')); };
+  std::sort(pages.begin(), pages.end(), [&](const std::string& a, const std::string& b) {
+    return std::pair(section(a), a) < std::pair(section(b), b);
+  });
+  for (const std::string& page : pages) {
+    const std::size_t open = page.find('(');
+    MS_ASSERT(open != std::string::npos && page.ends_with(')'), "'{}' is not the name of a manual page", page);
+    text += fmt::format(".Xr {} {}{}\n", page.substr(0, open), page.substr(open + 1, page.size() - open - 2),
+                        &page == &pages.back() ? "" : " ,");
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string tool_page(const Tool& tool) {
+  std::string text = header(tool.name, 1, tool.summary) + ".Sh SYNOPSIS\n";
+  for (const Command& command : tool.commands) text += synopsis_of(command);
+  text += ".Nm\n.Op Fl -help | Fl -version\n.Sh DESCRIPTION\n";
+  text += prose(tool.description.empty() ? fmt::format("{}: {}.", tool.name, tool.summary) : tool.description);
+  text += ".Sh COMMANDS\n";
+  for (const Command& command : tool.commands) text += command_of(command);
+  text +=
+      ".Sh ENVIRONMENT\n.Bl -tag -width Ds\n.It Ev MS_LOG\nWhat the log writes to standard error.\n"
+      "A level, then levels of rooms, as in\n.Ql info,comm:debug .\nThe levels are\n"
+      ".Ql error , warn , info , debug ,\nand\n.Ql ring ,\nwhich is\n.Ql info\n"
+      "with debug lines kept in memory and printed if the program fails.\n.El\n";
+  text += exit_status_of(tool);
+  if (!tool.examples.empty()) text += ".Sh EXAMPLES\n";
+  for (const Example& example : tool.examples) {
+    if (&example != &tool.examples.front()) text += ".Pp\n";
+    text += prose(example.doc) + ".Pp\n" + fmt::format(".Dl {}\n", argument(example.command));
+  }
+  std::vector<std::string> pages = tool.see_also;
+  if (tool.exit_status.empty()) pages.push_back("ms-exit(7)");
+  return text + see_also(std::move(pages));
+}
+
+std::string config_page(std::span<const ConfigRow> rows) {
+  std::string text = header("ms.toml", 5, "configuration of ms programs");
+  text += ".Sh DESCRIPTION\n" +
+          prose(
+              "Configuration files are TOML. Every key has a place in one of the sections below; an unknown key is an "
+              "error. Durations are strings with a unit (30s, 5m, 1h30m, 250ms) or plain seconds. Sizes are strings "
+              "with a unit (64MiB, 1GB) or plain bytes. A value given by --set SECTION.KEY=VALUE wins over the file, "
+              "the file over the file of the site, and that over the default. All problems are reported at once, with "
+              "file, line and column.");
+  text += ".Sh KEYS\n";
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const ConfigRow& row = rows[i];
+    if (i == 0 || rows[i - 1].section != row.section) {
+      text += fmt::format(".Ss [{}]\n", escape(row.section)) + prose(row.section_doc) + ".Bl -tag -width Ds\n";
+    }
+    text += fmt::format(".It Ic {} Pq {}\n", argument(row.key), argument(row.type)) + prose(row.doc);
+    if (!row.choices.empty()) text += prose(fmt::format("One of {}.", fmt::join(row.choices, ", ")));
+    if (!row.range.empty()) {
+      text += prose(fmt::format("Range: {}{}{}.", row.range, row.unit.empty() ? "" : " ", row.unit));
+    }
+    text += row.required ? "Required.\n" : fmt::format("The default is\n.Ql {} .\n", argument(row.default_value));
+    if (i + 1 == rows.size() || rows[i + 1].section != row.section) text += ".El\n";
+  }
+  return text + see_also({"ms-train(1)", "ms-exit(7)"});
+}
+
+std::string exit_page() {
+  std::string text = header("ms-exit", 7, "exit codes of ms programs");
+  text += ".Sh DESCRIPTION\n" + prose(
+                                    "Every ms program ends with one of these codes. Job scripts and the driver obey "
+                                    "them, so a code never changes its meaning.");
+  text += ".Bl -tag -width 999\n";
+  for (const ExitCodeRow& row : kExitCodes) {
+    text += fmt::format(".It {} Pq {}\n", static_cast<int>(row.code), row.name) + prose(row.meaning);
+  }
+  return text + ".El\n" + see_also({"ms-train(1)"});
+}
+
+}  // namespace ms::man

@@ -1,0 +1,60 @@
+// Words and numbers for people: sizes, durations, near names, aligned tables. Pure functions; the configuration and
+// command-line tables, the tools' results and the log use them. Parsing is strict: what is not understood is nullopt.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ms {
+
+// "30s", "5m", "1h30m", "250ms", "1.5h": numbers with units d h m s ms us ns, each smaller than the one before it.
+std::optional<double> parse_duration_s(std::string_view text);
+// "64MiB", "1GB", "1.5KiB", "512B": kB (or KB) MB GB TB PB are powers of 1000, KiB .. PiB of 1024. The size must be
+// whole.
+std::optional<std::int64_t> parse_size_bytes(std::string_view text);
+
+// Rounded, for reading: "250ms", "12.3s", "2m05s", "1h30m", "3d04h"; "64.0 MiB"; "1.23M" (for counts of anything).
+std::string format_duration(double seconds);
+std::string format_size(double size_bytes);
+std::string format_count(double count);
+
+// A text that parses back to exactly this value, with the largest units that do: "1h30m", "64MiB"; nullopt where only
+// the plain number is exact.
+std::optional<std::string> exact_duration(double seconds);
+std::optional<std::string> exact_size(std::int64_t size_bytes);
+
+// Levenshtein distance in bytes, where a swap of two neighbours counts as one.
+std::size_t edit_distance(std::string_view a, std::string_view b);
+// The candidate nearest to `name`, the first of equals; nullopt where none is near enough to be what was meant.
+std::optional<std::string> nearest_name(std::string_view name, std::span<const std::string> candidates);
+
+std::string_view trim(std::string_view text);
+// "a,b" -> {"a", "b"}, parts trimmed; an empty text has no parts.
+std::vector<std::string> split(std::string_view text, char separator);
+// Breaks at spaces so that no line is longer than `width` unless a single word is.
+std::vector<std::string> wrap(std::string_view text, std::size_t width);
+
+enum class Align { left, right };
+
+struct Column {
+  std::string title;
+  Align align = Align::left;
+};
+
+// Aligned columns for terminals: two spaces between columns, no trailing blanks, a line of titles first.
+class TextTable {
+ public:
+  explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
+  void row(std::vector<std::string> cells);  // as many cells as columns
+  std::string str() const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace ms
