@@ -1,0 +1,36 @@
+// Which of several weighted sources sample g comes from, as a pure function of g. The weights become small integers
+// whose sum is the length of one period; within a period the source that lags most behind its share goes next, so the
+// proportions are exact over every period and never off by a whole number of samples for long. Pure.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace ms::data {
+
+class Blend {
+ public:
+  // Weights are taken to six decimals. They are kept exactly when their common period is at most kMaxPeriod samples
+  // ("0.7" and "0.3": 10), and are otherwise rounded to 1/kMaxPeriod. Error("data.weight", user) where there is no
+  // weight, or one is not a number, or too small to ever be drawn.
+  explicit Blend(std::span<const double> weights);
+
+  struct Draw {
+    int source;
+    std::int64_t ordinal;  // how many times the source was drawn before this sample
+  };
+  Draw draw(std::int64_t sample) const;
+
+  std::int64_t period() const { return static_cast<std::int64_t>(slots_.size()); }
+  // Samples of the source in one period.
+  std::int64_t share(int source) const { return shares_[static_cast<std::size_t>(source)]; }
+
+  static constexpr std::int64_t kMaxPeriod = 1 << 16;
+
+ private:
+  std::vector<std::int64_t> shares_;
+  std::vector<Draw> slots_;  // one period
+};
+
+}  // namespace ms::data

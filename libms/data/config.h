@@ -1,0 +1,56 @@
+// The [data] section: which token files a run trains on and validates with.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/config.h"
+
+namespace ms::data {
+
+struct DataConfig {
+  std::vector<std::string> train;
+  std::vector<std::string> valid;
+  double valid_fraction = 0.05;
+  double read_timeout_s = 300;
+};
+
+inline constexpr Field<DataConfig> kDataFields[] = {
+    {.key = "train",
+     .member = &DataConfig::train,
+     .doc =
+         "Token files to train on, by prefix (without .bin and .idx); \"WEIGHT PREFIX\" entries are blended by weight, "
+         "entries without weights are shuffled together."},
+    {.key = "valid",
+     .member = &DataConfig::valid,
+     .doc = "Token files to validate with, by prefix; when empty, a part of each training file is held out."},
+    {.key = "valid_fraction",
+     .member = &DataConfig::valid_fraction,
+     .doc = "The last part of the tokens of each training file that is held out for validation when valid is empty; 0 "
+            "for none.",
+     .min = 0,
+     .max = 0.5},
+    {.key = "read_timeout",
+     .member = &DataConfig::read_timeout_s,
+     .doc = "How long a step may wait for its tokens before the storage is said to have failed.",
+     .unit = Unit::seconds,
+     .min = 1,
+     .max = 7 * 86'400},
+};
+
+// One entry of train or valid. Without a weight, weight is 0.
+struct DataSource {
+  std::string prefix;
+  double weight = 0;
+};
+
+// "PREFIX" or "WEIGHT PREFIX". Error("data.source", user) where there is no prefix, it ends in .bin or .idx, or the
+// weight is not above 0.
+DataSource parse_source(std::string_view entry);
+
+// The rules between the fields, added to the schema's problems where they are broken. Opens no file.
+void validate(const DataConfig& config, ConfigSchema& schema);
+
+}  // namespace ms::data

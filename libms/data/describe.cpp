@@ -1,0 +1,47 @@
+#include "data/describe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "data/tokenizer.h"
+
+namespace ms::data {
+
+TokenFileSummary summarize(const TokenFile& file, std::int64_t preview_tokens) {
+  TokenFileSummary summary;
+  summary.shortest_document_tokens = std::numeric_limits<std::int64_t>::max();
+  for (std::int64_t i = 0; i < file.num_documents(); ++i) {
+    const std::int64_t tokens = file.document(i).size();
+    summary.longest_document_tokens = std::max(summary.longest_document_tokens, tokens);
+    summary.shortest_document_tokens = std::min(summary.shortest_document_tokens, tokens);
+  }
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(std::min(preview_tokens, file.num_tokens())));
+  file.read(0, tokens);
+  const bool may_be_bytes = std::all_of(tokens.begin(), tokens.end(),
+                                        [](std::int32_t id) { return id >= 0 && id < ByteTokenizer::kVocabSize; });
+  if (may_be_bytes) summary.preview = escape(ByteTokenizer().decode(tokens));
+  return summary;
+}
+
+std::string escape(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '\n') {
+      escaped += "\\n";
+    } else if (c == '\t') {
+      escaped += "\\t";
+    } else if (c == '\\') {
+      escaped += "\\\\";
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
+      escaped += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    } else {
+      escaped += c;
+    }
+  }
+  return escaped;
+}
+
+}  // namespace ms::data

@@ -1,0 +1,203 @@
+#include "data/loader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace ms::data {
+namespace {
+
+// Of each file, so many pieces of so many tokens are looked at before a run begins: enough to catch a file of another
+// tokenizer, little enough for hundreds of files on a shared file system.
+constexpr std::int64_t kCheckedPieces = 16;
+constexpr std::int64_t kCheckedPieceTokens = 4096;
+
+// The last `fraction` of a file's tokens is not for training.
+std::int64_t train_tokens(const TokenFile& file, double fraction) {
+  return file.num_tokens() - static_cast<std::int64_t>(static_cast<double>(file.num_tokens()) * fraction);
+}
+
+void require_window(const TokenFile& file, const Split& split, std::int64_t seq) {
+  if (num_windows(split, seq) > 0) return;
+  throw user_error("data.short", fmt::format("{}.bin has {} tokens to use, and one sample of {} tokens needs {}",
+                                             file.prefix(), split.end - split.begin, seq, seq + 1));
+}
+
+}  // namespace
+
+Loader::Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_size, std::uint64_t seed)
+    : shape_(shape), vocab_size_(vocab_size) {
+  MS_ASSERT(shape.seq >= 1 && shape.global_batch >= 1 && vocab_size >= 1, "seq {}, global batch {}, vocabulary {}",
+            shape.seq, shape.global_batch, vocab_size);
+  if (config.train.empty()) {
+    throw user_error("data.train", "data.train names no token file",
+                     "write one with ms-data encode, and name its prefix");
+  }
+  const bool hold_out = config.valid.empty() && config.valid_fraction > 0;
+  std::vector<Split> train;
+  std::vector<Split> valid;
+  std::vector<double> weights;
+  for (const std::string& entry : config.train) {
+    const DataSource source = parse_source(entry);
+    const int index = open(source.prefix);
+    const TokenFile& file = files_.back();
+    const std::int64_t end = hold_out ? train_tokens(file, config.valid_fraction) : file.num_tokens();
+    train.push_back({index, 0, end});
+    require_window(file, train.back(), shape.seq);
+    if (hold_out) valid.push_back({index, end, file.num_tokens()});
+    if (source.weight > 0) weights.push_back(source.weight);
+    num_train_tokens_ += end;
+  }
+  for (const std::string& entry : config.valid) {
+    const int index = open(parse_source(entry).prefix);
+    valid.push_back({index, 0, files_.back().num_tokens()});
+    require_window(files_.back(), valid.back(), shape.seq);
+  }
+
+  std::vector<WindowPool> pools;
+  if (weights.empty()) {
+    pools.emplace_back(train, shape.seq);
+    weights.push_back(1);
+  } else if (weights.size() == train.size()) {
+    for (const Split& split : train) pools.emplace_back(std::vector<Split>{split}, shape.seq);
+  } else {
+    throw user_error("data.weight", fmt::format("{} of {} entries of data.train have a weight, expected all or none",
+                                                weights.size(), train.size()));
+  }
+  train_.emplace(std::move(pools), weights, seed);
+  valid_.emplace(std::move(valid), shape.seq);
+  if (hold_out && valid_->size() == 0) {
+    throw user_error("data.short",
+                     fmt::format("the part of data.train that is held out for validation ({} of the tokens) is shorter "
+                                 "than one sample of {} tokens",
+                                 config.valid_fraction, shape.seq),
+                     "raise data.valid_fraction, or set it to 0 to train without validation");
+  }
+}
+
+int Loader::open(const std::string& prefix) {
+  check_vocab_of(files_.emplace_back(prefix));
+  return static_cast<int>(files_.size()) - 1;
+}
+
+void Loader::check_vocab_of(const TokenFile& file) const {
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(std::min(kCheckedPieceTokens, file.num_tokens())));
+  const std::int64_t last_begin = file.num_tokens() - static_cast<std::int64_t>(tokens.size());
+  for (std::int64_t piece = 0; piece < kCheckedPieces; ++piece) {
+    const std::int64_t begin =
+        last_begin / (kCheckedPieces - 1) * piece + last_begin % (kCheckedPieces - 1) * piece / (kCheckedPieces - 1);
+    file.read(begin, tokens);
+    check_vocab(file, begin, tokens);
+    if (last_begin == 0) break;
+  }
+}
+
+void Loader::check_vocab(const TokenFile& file, std::int64_t begin, std::span<const std::int32_t> tokens) const {
+  std::uint32_t largest = 0;  // as unsigned: a negative id is a large one
+  for (const std::int32_t id : tokens) largest = std::max(largest, static_cast<std::uint32_t>(id));
+  if (largest < static_cast<std::uint64_t>(vocab_size_)) return;
+  const auto bad =
+      std::find_if(tokens.begin(), tokens.end(), [&](std::int32_t id) { return id < 0 || id >= vocab_size_; });
+  throw user_error("data.vocab",
+                   fmt::format("{}.bin: the token at position {} is {}, and the model's vocabulary is 0 to {}",
+                               file.prefix(), begin + (bad - tokens.begin()), *bad, vocab_size_ - 1),
+                   "the model's vocabulary must be that of the tokenizer that wrote the file");
+}
+
+void Loader::read_row(const Window& window, std::int32_t* tokens, std::int32_t* targets) const {
+  const TokenFile& file = files_[static_cast<std::size_t>(window.file)];
+  const auto seq = static_cast<std::size_t>(shape_.seq);
+  file.read(window.begin, {tokens, seq});
+  std::copy(tokens + 1, tokens + seq, targets);
+  file.read(window.begin + shape_.seq, {targets + seq - 1, 1});
+  check_vocab(file, window.begin, {tokens, seq});
+  check_vocab(file, window.begin + shape_.seq, {targets + seq - 1, 1});
+}
+
+void Loader::fill(std::int64_t step, std::int64_t first_sample, std::int64_t count, std::int32_t* tokens,
+                  std::int32_t* targets) const {
+  MS_ASSERT(step >= 0 && first_sample >= 0 && count >= 0 && first_sample + count <= shape_.global_batch,
+            "samples {} + {} of step {} with a global batch of {}", first_sample, count, step, shape_.global_batch);
+  for (std::int64_t row = 0; row < count; ++row) {
+    read_row(train_->sample(step * shape_.global_batch + first_sample + row), tokens + row * shape_.seq,
+             targets + row * shape_.seq);
+  }
+}
+
+void Loader::fill_validation(std::int64_t first, std::int64_t count, std::int64_t total, std::int32_t* tokens,
+                             std::int32_t* targets) const {
+  MS_ASSERT(num_validation_samples() > 0 && first >= 0 && count >= 0 && first + count <= total,
+            "validation samples {} + {} of {}", first, count, total);
+  for (std::int64_t row = 0; row < count; ++row) {
+    read_row(valid_->spread(first + row, total), tokens + row * shape_.seq, targets + row * shape_.seq);
+  }
+}
+
+Prefetcher::Prefetcher(const Loader& loader, std::int64_t first_sample, std::int64_t count, std::int64_t first_step,
+                       double timeout_s)
+    : loader_(loader),
+      first_sample_(first_sample),
+      count_(count),
+      timeout_s_(timeout_s),
+      wanted_step_(first_step),
+      thread_([this](const std::stop_token& stop) { run(stop); }) {}
+
+Prefetcher::~Prefetcher() = default;  // jthread: asks to stop, then joins
+
+void Prefetcher::run(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (changed_.wait(lock, stop, [&] { return state_ == State::requested; })) {
+    state_ = State::reading;
+    next_.step = wanted_step_;
+    lock.unlock();
+    std::exception_ptr failure;
+    try {  // the trampoline of this thread: get() throws it to the caller
+      const auto num_tokens = static_cast<std::size_t>(count_ * loader_.shape().seq);
+      next_.tokens.resize(num_tokens);
+      next_.targets.resize(num_tokens);
+      loader_.fill(next_.step, first_sample_, count_, next_.tokens.data(), next_.targets.data());
+    } catch (...) { failure = std::current_exception(); }
+    lock.lock();
+    failure_ = failure;
+    state_ = failure ? State::failed : State::ready;
+    changed_.notify_all();
+  }
+}
+
+const Batch& Prefetcher::get(std::int64_t step) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  const Clock::time_point deadline =
+      begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_s_));
+  const auto request = [&](std::int64_t wanted_step) {
+    wanted_step_ = wanted_step;
+    state_ = State::requested;
+    changed_.notify_all();
+  };
+  std::unique_lock lock(mutex_);
+  while (wanted_step_ != step || state_ != State::ready) {
+    if (wanted_step_ == step && state_ == State::failed) std::rethrow_exception(failure_);
+    // A step that was not read ahead is asked for as soon as the thread is not in the middle of another.
+    if (wanted_step_ != step && state_ != State::reading) request(step);
+    if (Clock::now() >= deadline) {
+      const Error error(
+          "data.timeout", Blame::storage,
+          fmt::format(
+              "the tokens of step {} were not read within {} s, the storage of the training data does not answer", step,
+              timeout_s_));
+      // Said here as well: the destructor waits for the same storage, perhaps for ever, before main() can say it.
+      log::error("data", "{}", error.message());
+      throw error;
+    }
+    changed_.wait_until(lock, deadline);
+  }
+  std::swap(current_, next_);
+  request(step + 1);
+  waited_s_ += std::chrono::duration<double>(Clock::now() - begin).count();
+  return current_;
+}
+
+}  // namespace ms::data

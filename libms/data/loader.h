@@ -1,0 +1,114 @@
+// The loader: batches of token ids and targets for a run, in host memory. It opens the token files of the
+// configuration, refuses what cannot be trained on, and fills rows of any step's batch; the caller chooses the rows of
+// its dp rank, and only ranks that need tokens (first and last stage) have a loader. It knows no communication; Loader
+// is immutable after construction, so any thread may read through it. Prefetcher reads the next step in the background.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "data/config.h"
+#include "data/sampler.h"
+#include "data/token_file.h"
+
+namespace ms::data {
+
+struct BatchShape {
+  std::int64_t seq;           // tokens of a sample that are trained on
+  std::int64_t global_batch;  // samples of a step, over all dp ranks
+};
+
+class Loader {
+ public:
+  // Errors, all of blame user unless a file is damaged: "data.train" no file is named; "data.short" too few tokens for
+  // one sample; "data.vocab" a token id is not below `vocab_size` (a bounded part of each file is looked at here, the
+  // rest as it is read); "data.source", "data.weight" a wrong entry; and those of TokenFile.
+  Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_size, std::uint64_t seed);
+
+  // Samples [first_sample, first_sample + count) of the global batch of `step`, as rows of seq tokens; targets are the
+  // same rows one token later. Both arrays hold count x seq ids. A pure function of the files, the seed and the
+  // arguments.
+  void fill(std::int64_t step, std::int64_t first_sample, std::int64_t count, std::int32_t* tokens,
+            std::int32_t* targets) const;
+
+  // Rows [first, first + count) of `total` validation samples that are spread evenly over the held-out tokens. The same
+  // for every step, and distinct while total <= num_validation_samples().
+  void fill_validation(std::int64_t first, std::int64_t count, std::int64_t total, std::int32_t* tokens,
+                       std::int32_t* targets) const;
+
+  const BatchShape& shape() const { return shape_; }
+  // Samples that the training files hold: an epoch, where they are not weighted.
+  std::int64_t num_train_samples() const { return train_->size(); }
+  // 0 where nothing is held out.
+  std::int64_t num_validation_samples() const { return valid_->size(); }
+  std::int64_t num_train_tokens() const { return num_train_tokens_; }
+
+ private:
+  int open(const std::string& prefix);
+  void check_vocab_of(const TokenFile& file) const;
+  void check_vocab(const TokenFile& file, std::int64_t begin, std::span<const std::int32_t> tokens) const;
+  void read_row(const Window& window, std::int32_t* tokens, std::int32_t* targets) const;
+
+  BatchShape shape_;
+  std::int64_t vocab_size_;
+  std::vector<TokenFile> files_;
+  std::optional<Sampler> train_;
+  std::optional<WindowPool> valid_;
+  std::int64_t num_train_tokens_ = 0;
+};
+
+// Rows of one step, count x seq each.
+struct Batch {
+  std::int64_t step = -1;
+  std::vector<std::int32_t> tokens;
+  std::vector<std::int32_t> targets;
+};
+
+// Reads rows [first_sample, first_sample + count) of one step after another on a thread of its own, one step ahead of
+// get(): two batches in memory, never more. One caller. The destructor stops the thread after the batch it is reading.
+class Prefetcher {
+ public:
+  // `loader` outlives it. Reading of `first_step` begins at once. A get() that waits longer than `timeout_s` throws.
+  Prefetcher(const Loader& loader, std::int64_t first_sample, std::int64_t count, std::int64_t first_step,
+             double timeout_s);
+  ~Prefetcher();
+  Prefetcher(const Prefetcher&) = delete;
+  Prefetcher& operator=(const Prefetcher&) = delete;
+
+  // The batch of `step`, valid until the next call; step + 1 begins to be read. Any step may be asked for, but only the
+  // one after the last was read ahead. Throws what reading threw, and Error("data.timeout", storage).
+  const Batch& get(std::int64_t step);
+
+  // How long get() has waited for tokens in all: time that the run lost to storage.
+  double waited_s() const { return waited_s_; }
+
+ private:
+  void run(const std::stop_token& stop);
+
+  const Loader& loader_;
+  const std::int64_t first_sample_;
+  const std::int64_t count_;
+  const double timeout_s_;
+  double waited_s_ = 0;
+  Batch current_;  // the caller's
+
+  enum class State { requested, reading, ready, failed };
+  std::mutex mutex_;  // guards the three below
+  std::condition_variable_any changed_;
+  State state_ = State::requested;
+  std::int64_t wanted_step_;  // what the state is of
+  std::exception_ptr failure_;
+  Batch next_;  // the thread's while reading, whoever holds the mutex else
+
+  std::jthread thread_;  // last: it uses all of the above
+};
+
+}  // namespace ms::data

@@ -1,0 +1,218 @@
+#include "data/token_file.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "base/error.h"
+
+namespace ms::data {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "token files are little-endian and are mapped as they are");
+
+struct TokenTypeRow {
+  TokenType type;
+  std::string_view name;
+  std::int64_t size_bytes;
+};
+constexpr std::array<TokenTypeRow, 8> kTokenTypes{{{TokenType::u8, "u8", 1},
+                                                   {TokenType::i8, "i8", 1},
+                                                   {TokenType::i16, "i16", 2},
+                                                   {TokenType::i32, "i32", 4},
+                                                   {TokenType::i64, "i64", 8},
+                                                   {TokenType::f64, "f64", 8},
+                                                   {TokenType::f32, "f32", 4},
+                                                   {TokenType::u16, "u16", 2}}};
+
+const TokenTypeRow& row(TokenType type) {
+  const auto code = static_cast<std::size_t>(type);
+  MS_ASSERT(code >= 1 && code <= kTokenTypes.size(), "token type {}", code);
+  return kTokenTypes[code - 1];
+}
+
+constexpr std::int64_t kLengthBytes = 4;  // i32
+constexpr std::int64_t kOffsetBytes = 8;  // i64, also of a document boundary
+constexpr std::int64_t kTypeAt = 17;
+constexpr std::int64_t kSequencesAt = 18;
+constexpr std::int64_t kBoundariesAt = 26;
+
+// The header is 34 bytes long, so nothing behind it is aligned.
+template <class T>
+T load(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+MappedFile map(const std::string& path) {
+  try {
+    return MappedFile(path, Blame::user);
+  } catch (const Error& error) {  // to add what a prefix is
+    if (error.blame() != Blame::user) throw;
+    throw Error(error.kind(), error.blame(), error.message(),
+                "a token file is named by its prefix, the path without .bin and .idx; ms-data encode writes both");
+  }
+}
+
+// Copies and converts; the index of the first token that is no int32, or n.
+template <class T>
+std::int64_t convert(const std::byte* from, std::int64_t n, std::int32_t* to) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T value = load<T>(from + i * static_cast<std::int64_t>(sizeof(T)));
+    if constexpr (std::is_floating_point_v<T>) {
+      // Also refuses NaN; 2^31 is exact in both types.
+      if (!(value >= T{-2147483648.0} && value < T{2147483648.0}) || value != std::trunc(value)) return i;
+    } else if constexpr (sizeof(T) > sizeof(std::int32_t)) {
+      if (value < std::numeric_limits<std::int32_t>::min() || value > std::numeric_limits<std::int32_t>::max())
+        return i;
+    }
+    to[i] = static_cast<std::int32_t>(value);
+  }
+  return n;
+}
+
+using Convert = std::int64_t (*)(const std::byte*, std::int64_t, std::int32_t*);
+// In the order of the codes.
+constexpr std::array<Convert, 8> kConvert{convert<std::uint8_t>, convert<std::int8_t>,  convert<std::int16_t>,
+                                          convert<std::int32_t>, convert<std::int64_t>, convert<double>,
+                                          convert<float>,        convert<std::uint16_t>};
+
+}  // namespace
+
+std::string_view to_string(TokenType type) { return row(type).name; }
+std::int64_t size_bytes(TokenType type) { return row(type).size_bytes; }
+
+TokenType token_type_for_vocab(std::int64_t vocab_size) {
+  constexpr std::int64_t kFirstWideVocab = 65'500;  // Megatron-LM's rule
+  return vocab_size < kFirstWideVocab ? TokenType::u16 : TokenType::i32;
+}
+
+TokenFile::TokenFile(std::string prefix)
+    : prefix_(std::move(prefix)), idx_(map(prefix_ + ".idx")), bin_(map(prefix_ + ".bin")) {
+  check_header();
+  check_sequences();
+  check_documents();
+  num_tokens_ = static_cast<std::int64_t>(bin_.size_bytes()) / data::size_bytes(type_);
+}
+
+void TokenFile::damaged(std::string what) const {
+  throw Error("data.index", Blame::storage, fmt::format("{}.idx: {}", prefix_, what));
+}
+
+void TokenFile::check_header() {
+  const auto size = static_cast<std::int64_t>(idx_.size_bytes());
+  const std::byte* const at = idx_.bytes().data();
+  if (size < kIndexHeaderBytes)
+    damaged(fmt::format("expected a header of {} bytes, found {} bytes", kIndexHeaderBytes, size));
+  if (std::memcmp(at, kIndexMagic.data(), kIndexMagic.size()) != 0) {
+    damaged("expected the magic MMIDIDX at the beginning, found something else: this is not the index of a token file");
+  }
+  const auto version = load<std::uint64_t>(at + kIndexMagic.size());
+  if (version != kIndexVersion) damaged(fmt::format("expected version {}, found {}", kIndexVersion, version));
+  const auto code = load<std::uint8_t>(at + kTypeAt);
+  if (code < 1 || code > kTokenTypes.size()) damaged(fmt::format("expected a token type of 1 to 8, found {}", code));
+  type_ = static_cast<TokenType>(code);
+
+  // Divided, not multiplied: the counts are whatever 64 bits the file holds.
+  const auto sequences = load<std::uint64_t>(at + kSequencesAt);
+  const auto boundaries = load<std::uint64_t>(at + kBoundariesAt);
+  const auto body = static_cast<std::uint64_t>(size - kIndexHeaderBytes);
+  constexpr std::uint64_t kSequenceBytes = kLengthBytes + kOffsetBytes;
+  if (sequences > body / kSequenceBytes || boundaries > (body - sequences * kSequenceBytes) / kOffsetBytes) {
+    damaged(fmt::format(
+        "{} sequences and {} document boundaries do not fit the {} bytes of the file: it was cut or damaged", sequences,
+        boundaries, size));
+  }
+  const std::uint64_t rest = body - sequences * kSequenceBytes - boundaries * kOffsetBytes;
+  if (rest != 0 && rest != sequences) {
+    damaged(fmt::format("{} sequences and {} document boundaries leave {} of its {} bytes unexplained", sequences,
+                        boundaries, rest, size));
+  }
+  if (sequences == 0 || boundaries < 2) {
+    damaged(fmt::format("expected at least one document, found {} sequences and {} document boundaries", sequences,
+                        boundaries));
+  }
+  num_sequences_ = static_cast<std::int64_t>(sequences);
+  num_documents_ = static_cast<std::int64_t>(boundaries) - 1;
+}
+
+void TokenFile::check_sequences() const {
+  const auto bin_bytes = static_cast<std::int64_t>(bin_.size_bytes());
+  const std::int64_t token_bytes = data::size_bytes(type_);
+  const std::byte* const lengths = idx_.bytes().data() + kIndexHeaderBytes;
+  const std::byte* const offsets = lengths + num_sequences_ * kLengthBytes;
+  std::int64_t expected = 0;  // at most bin_bytes, so the sum below cannot overflow
+  for (std::int64_t i = 0; i < num_sequences_; ++i) {
+    const auto length = load<std::int32_t>(lengths + i * kLengthBytes);
+    const auto offset = load<std::int64_t>(offsets + i * kOffsetBytes);
+    if (length < 0) damaged(fmt::format("sequence {} has {} tokens", i, length));
+    if (offset != expected) {
+      damaged(fmt::format("sequence {} begins at byte {} of the .bin, expected {}, where the one before it ends", i,
+                          offset, expected));
+    }
+    expected += length * token_bytes;
+    if (expected > bin_bytes) {
+      damaged(
+          fmt::format("sequence {} ends at byte {}, but {}.bin has {} bytes: it was cut, or belongs to another index",
+                      i, expected, prefix_, bin_bytes));
+    }
+  }
+  if (expected != bin_bytes) {
+    damaged(fmt::format("its sequences end at byte {}, but {}.bin has {} bytes: it belongs to another index", expected,
+                        prefix_, bin_bytes));
+  }
+  if (expected == 0) damaged("expected tokens, found only empty sequences");
+}
+
+void TokenFile::check_documents() const {
+  const std::byte* const boundaries =
+      idx_.bytes().data() + kIndexHeaderBytes + num_sequences_ * (kLengthBytes + kOffsetBytes);
+  std::int64_t last = 0;
+  for (std::int64_t i = 0; i <= num_documents_; ++i) {
+    const auto boundary = load<std::int64_t>(boundaries + i * kOffsetBytes);
+    if (boundary < last || boundary > num_sequences_ || (i == 0 && boundary != 0)) {
+      damaged(fmt::format("document {} begins at sequence {}, expected {} to {}", i, boundary, last,
+                          i == 0 ? 0 : num_sequences_));
+    }
+    last = boundary;
+  }
+  if (last != num_sequences_)
+    damaged(fmt::format("the documents end at sequence {}, expected {}", last, num_sequences_));
+}
+
+TokenRange TokenFile::sequence(std::int64_t i) const {
+  MS_ASSERT(i >= 0 && i < num_sequences_, "sequence {} of {}", i, num_sequences_);
+  const std::byte* const lengths = idx_.bytes().data() + kIndexHeaderBytes;
+  const std::byte* const offsets = lengths + num_sequences_ * kLengthBytes;
+  const std::int64_t begin = load<std::int64_t>(offsets + i * kOffsetBytes) / data::size_bytes(type_);
+  return {begin, begin + load<std::int32_t>(lengths + i * kLengthBytes)};
+}
+
+TokenRange TokenFile::document(std::int64_t i) const {
+  MS_ASSERT(i >= 0 && i < num_documents_, "document {} of {}", i, num_documents_);
+  const std::byte* const boundaries =
+      idx_.bytes().data() + kIndexHeaderBytes + num_sequences_ * (kLengthBytes + kOffsetBytes);
+  const auto start_token = [&](std::int64_t boundary) {
+    const auto first = load<std::int64_t>(boundaries + boundary * kOffsetBytes);
+    return first == num_sequences_ ? num_tokens_ : sequence(first).begin;
+  };
+  return {start_token(i), start_token(i + 1)};
+}
+
+void TokenFile::read(std::int64_t begin, std::span<std::int32_t> out) const {
+  const auto n = static_cast<std::int64_t>(out.size());
+  MS_ASSERT(begin >= 0 && begin <= num_tokens_ && n <= num_tokens_ - begin, "tokens {} + {} of {}", begin, n,
+            num_tokens_);
+  const Convert convert_tokens = kConvert[static_cast<std::size_t>(type_) - 1];
+  const std::int64_t done = convert_tokens(bin_.bytes().data() + begin * data::size_bytes(type_), n, out.data());
+  if (done != n) {
+    throw Error("data.token", Blame::storage,
+                fmt::format("{}.bin: the {} at token position {} is not a 32-bit integer", prefix_, to_string(type_),
+                            begin + done));
+  }
+}
+
+}  // namespace ms::data

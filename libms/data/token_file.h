@@ -1,0 +1,79 @@
+// Token files: PREFIX.bin holds raw tokens, PREFIX.idx says where sequences and documents are, both in the
+// little-endian layout of Megatron-LM's indexed datasets. TokenFile maps both and checks every number of the index
+// before it is used, so that a damaged file is an error and never a wild read. Loaders and ms-data read through it; any
+// thread may.
+//
+//   .idx  9 bytes "MMIDIDX\0\0", u64 version = 1, u8 token type, u64 sequences S, u64 boundaries D (documents + 1),
+//         i32[S] tokens of each sequence, i64[S] byte offset of each in .bin, i64[D] first sequence of each document,
+//         the first 0 and the last S, and optionally i8[S] modes, which are accepted and not used.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/file.h"
+
+namespace ms::data {
+
+// As the .idx codes them.
+enum class TokenType : std::uint8_t { u8 = 1, i8 = 2, i16 = 3, i32 = 4, i64 = 5, f64 = 6, f32 = 7, u16 = 8 };
+
+std::string_view to_string(TokenType type);
+std::int64_t size_bytes(TokenType type);
+// What is written for a vocabulary: u16 below 65,500 ids, else i32.
+TokenType token_type_for_vocab(std::int64_t vocab_size);
+
+inline constexpr std::array<char, 9> kIndexMagic{'M', 'M', 'I', 'D', 'I', 'D', 'X', '\0', '\0'};
+inline constexpr std::uint64_t kIndexVersion = 1;
+inline constexpr std::int64_t kIndexHeaderBytes = 34;
+
+// A half-open range of token positions in the concatenated stream of a file.
+struct TokenRange {
+  std::int64_t begin;
+  std::int64_t end;
+  std::int64_t size() const { return end - begin; }
+};
+
+class TokenFile {
+ public:
+  // Opens PREFIX.idx and PREFIX.bin and checks the index against itself and against the size of .bin, in O(sequences).
+  // A file that is not there is Error("file.*", user); anything damaged, cut or foreign is Error("data.index",
+  // storage). Sequences must follow one another in .bin without gaps, as every known writer leaves them: that makes
+  // nearly any flipped bit in an index visible.
+  explicit TokenFile(std::string prefix);
+
+  const std::string& prefix() const { return prefix_; }
+  TokenType type() const { return type_; }
+  std::int64_t num_tokens() const { return num_tokens_; }
+  std::int64_t num_sequences() const { return num_sequences_; }
+  std::int64_t num_documents() const { return num_documents_; }
+  std::int64_t size_bytes() const { return num_tokens_ * data::size_bytes(type_); }
+
+  // Where sequence or document i lies in the token stream.
+  TokenRange sequence(std::int64_t i) const;
+  TokenRange document(std::int64_t i) const;
+
+  // Copies tokens [begin, begin + out.size()) of the stream; the range must lie in the file. A token that is no integer
+  // of 32 bits (a float file can hold one) is Error("data.token", storage).
+  void read(std::int64_t begin, std::span<std::int32_t> out) const;
+
+ private:
+  void check_header();
+  void check_sequences() const;
+  void check_documents() const;
+  [[noreturn]] void damaged(std::string what) const;
+
+  std::string prefix_;
+  MappedFile idx_;
+  MappedFile bin_;
+  TokenType type_ = TokenType::u16;
+  std::int64_t num_sequences_ = 0;
+  std::int64_t num_documents_ = 0;
+  std::int64_t num_tokens_ = 0;
+};
+
+}  // namespace ms::data

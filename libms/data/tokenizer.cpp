@@ -1,0 +1,32 @@
+#include "data/tokenizer.h"
+
+#include "base/error.h"
+
+namespace ms::data {
+
+void ByteTokenizer::encode(std::string_view text, std::vector<std::int32_t>& tokens) const {
+  const std::size_t old_size = tokens.size();
+  tokens.resize(old_size + text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) tokens[old_size + i] = static_cast<unsigned char>(text[i]);
+}
+
+std::string ByteTokenizer::decode(std::span<const std::int32_t> tokens) const {
+  std::string text;
+  text.reserve(tokens.size());
+  for (const std::int32_t id : tokens) {
+    if (id == kEndOfDocument) continue;
+    if (id < 0 || id > kEndOfDocument) {
+      throw user_error("data.token",
+                       fmt::format("token {} is not one of the byte tokenizer's {} tokens", id, kVocabSize));
+    }
+    text.push_back(static_cast<char>(static_cast<unsigned char>(id)));
+  }
+  return text;
+}
+
+std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name) {
+  if (name == "byte") return std::make_unique<ByteTokenizer>();
+  throw user_error("data.tokenizer", fmt::format("there is no tokenizer '{}'; the known one is 'byte'", name));
+}
+
+}  // namespace ms::data

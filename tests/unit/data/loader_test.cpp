@@ -1,0 +1,247 @@
+// The loader over real files: rows, splits, vocabulary, blends, independence of who reads which rows, prefetching.
+#include "data/loader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <set>
+
+#include "data/config.h"
+#include "temp_dir.h"
+
+namespace ms::data {
+namespace {
+
+// A file whose token at position i is first + i, so that a row tells where it comes from.
+void write_ramp(const std::string& prefix, std::int32_t first, std::size_t size) {
+  std::vector<std::int32_t> tokens(size);
+  std::iota(tokens.begin(), tokens.end(), first);
+  write_tokens(prefix, {tokens});
+}
+
+struct Rows {
+  std::vector<std::int32_t> tokens;
+  std::vector<std::int32_t> targets;
+};
+
+Rows fill(const Loader& loader, std::int64_t step, std::int64_t first, std::int64_t count) {
+  const auto size = static_cast<std::size_t>(count * loader.shape().seq);
+  Rows rows{std::vector<std::int32_t>(size), std::vector<std::int32_t>(size)};
+  loader.fill(step, first, count, rows.tokens.data(), rows.targets.data());
+  return rows;
+}
+
+DataConfig train_on(std::vector<std::string> train, double valid_fraction = 0) {
+  return {.train = std::move(train), .valid = {}, .valid_fraction = valid_fraction};
+}
+
+TEST(Loader, TargetsAreTheNextTokens) {
+  const TempDir dir;
+  write_ramp(dir / "t", 0, 1000);
+  const Loader loader(train_on({dir / "t"}), {.seq = 8, .global_batch = 6}, 1000, 1);
+  const Rows rows = fill(loader, 3, 0, 6);
+  for (std::size_t row = 0; row < 6; ++row) {
+    EXPECT_EQ(rows.tokens[row * 8] % 8, 0);  // at a window's beginning
+    for (std::size_t i = 0; i < 8; ++i) {
+      EXPECT_EQ(rows.tokens[row * 8 + i], rows.tokens[row * 8] + static_cast<std::int32_t>(i));
+      EXPECT_EQ(rows.targets[row * 8 + i], rows.tokens[row * 8 + i] + 1);
+    }
+  }
+}
+
+TEST(Loader, RowsDoNotDependOnWhoReadsThem) {
+  const TempDir dir;
+  write_ramp(dir / "t", 0, 1000);
+  const Loader loader(train_on({dir / "t"}), {.seq = 8, .global_batch = 8}, 1000, 1);
+  const Rows whole = fill(loader, 2, 0, 8);
+  for (const std::int64_t dp : {2, 4, 8}) {
+    Rows joined;
+    for (std::int64_t rank = 0; rank < dp; ++rank) {
+      const Rows part = fill(loader, 2, rank * 8 / dp, 8 / dp);
+      joined.tokens.insert(joined.tokens.end(), part.tokens.begin(), part.tokens.end());
+      joined.targets.insert(joined.targets.end(), part.targets.begin(), part.targets.end());
+    }
+    EXPECT_EQ(joined.tokens, whole.tokens) << "dp " << dp;
+    EXPECT_EQ(joined.targets, whole.targets) << "dp " << dp;
+  }
+}
+
+TEST(Loader, EpochsRollOverInsideABatch) {
+  const TempDir dir;
+  write_ramp(dir / "t", 0, 41);  // 5 windows of 8
+  const Loader loader(train_on({dir / "t"}), {.seq = 8, .global_batch = 3}, 1000, 1);
+  ASSERT_EQ(loader.num_train_samples(), 5);
+  std::vector<std::int32_t> firsts;
+  for (std::int64_t step = 0; step < 10; ++step) {
+    const Rows rows = fill(loader, step, 0, 3);
+    for (std::size_t row = 0; row < 3; ++row) firsts.push_back(rows.tokens[row * 8]);
+  }
+  for (std::size_t epoch = 0; epoch < 6; ++epoch) {
+    const auto at = firsts.begin() + static_cast<std::ptrdiff_t>(5 * epoch);
+    EXPECT_THAT(std::vector<std::int32_t>(at, at + 5), testing::UnorderedElementsAre(0, 8, 16, 24, 32))
+        << "epoch " << epoch;
+  }
+}
+
+TEST(Loader, HoldsOutTheLastTokens) {
+  const TempDir dir;
+  write_ramp(dir / "t", 0, 1000);
+  const Loader loader(train_on({dir / "t"}, 0.2), {.seq = 8, .global_batch = 1}, 1000, 1);
+  EXPECT_EQ(loader.num_train_tokens(), 800);
+  EXPECT_EQ(loader.num_train_samples(), 99);
+  EXPECT_EQ(loader.num_validation_samples(), 24);
+  for (std::int64_t step = 0; step < 99; ++step) EXPECT_LT(fill(loader, step, 0, 1).targets.back(), 800);
+  std::set<std::int32_t> firsts;
+  std::vector<std::int32_t> tokens(24 * 8);
+  std::vector<std::int32_t> targets(24 * 8);
+  loader.fill_validation(0, 24, 24, tokens.data(), targets.data());
+  for (std::size_t row = 0; row < 24; ++row) firsts.insert(tokens[row * 8]);
+  EXPECT_EQ(firsts.size(), 24U);
+  EXPECT_EQ(*firsts.begin(), 800);
+  EXPECT_EQ(targets.back(), 992);
+
+  std::vector<std::int32_t> part(8);  // row 3 alone
+  loader.fill_validation(3, 1, 24, part.data(), targets.data());
+  EXPECT_TRUE(std::equal(part.begin(), part.end(), tokens.begin() + 24));
+}
+
+TEST(Loader, ReadsValidationFilesAndTrainsOnAllOfTheOthers) {
+  const TempDir dir;
+  write_ramp(dir / "t", 0, 81);
+  write_ramp(dir / "v", 5000, 81);
+  DataConfig config = train_on({dir / "t"}, 0.5);
+  config.valid = {dir / "v"};
+  const Loader loader(config, {.seq = 8, .global_batch = 1}, 6000, 1);
+  EXPECT_EQ(loader.num_train_samples(), 10);
+  EXPECT_EQ(loader.num_validation_samples(), 10);
+  std::vector<std::int32_t> tokens(8);
+  std::vector<std::int32_t> targets(8);
+  loader.fill_validation(0, 1, 2, tokens.data(), targets.data());
+  EXPECT_EQ(tokens[0], 5000);
+  EXPECT_EQ(targets[7], 5008);
+}
+
+TEST(Loader, BlendsByWeightAndOtherwiseShufflesTogether) {
+  const TempDir dir;
+  write_ramp(dir / "a", 0, 801);
+  write_ramp(dir / "b", 10'000, 161);
+  const auto from_b = [](const Loader& loader, std::int64_t steps) {
+    int count = 0;
+    for (std::int64_t step = 0; step < steps; ++step) count += fill(loader, step, 0, 1).tokens[0] >= 10'000 ? 1 : 0;
+    return count;
+  };
+  const BatchShape shape{.seq = 8, .global_batch = 1};
+  EXPECT_EQ(from_b(Loader(train_on({"3 " + dir / "a", "1 " + dir / "b"}), shape, 20'000, 1), 400), 100);
+  EXPECT_EQ(from_b(Loader(train_on({dir / "a", dir / "b"}), shape, 20'000, 1), 120), 20);  // one epoch of 100 + 20
+}
+
+TEST(Loader, RefusesWhatItCannotTrainOn) {
+  const TempDir dir;
+  write_ramp(dir / "t", 0, 1000);
+  write_ramp(dir / "short", 0, 8);
+  const BatchShape shape{.seq = 8, .global_batch = 1};
+  struct Row {
+    DataConfig config;
+    std::int64_t vocab_size;
+    std::string kind;
+    std::string message;
+  };
+  const std::vector<Row> rows{
+      {train_on({}), 1000, "data.train", "names no token file"},
+      {train_on({dir / "short"}), 1000, "data.short", "short.bin has 8 tokens"},
+      {train_on({dir / "t"}, 0.005), 1000, "data.short", "held out"},
+      {train_on({dir / "t"}), 999, "data.vocab",
+       "t.bin: the token at position 999 is 999, and the model's vocabulary is 0 to 998"},
+      {train_on({dir / "nowhere"}), 1000, "file.open", "nowhere.idx"},
+      {train_on({dir / "t.bin"}), 1000, "data.source", "expected the prefix"},
+      {train_on({"1 " + dir / "t", dir / "t"}), 1000, "data.weight", "1 of 2"},
+      {train_on({"-1 " + dir / "t"}), 1000, "data.source", "not above 0"},
+  };
+  for (const Row& row : rows) {
+    const Error error = thrown_by([&] { Loader(row.config, shape, row.vocab_size, 1); });
+    EXPECT_EQ(error.kind(), row.kind);
+    EXPECT_EQ(error.blame(), Blame::user);
+    EXPECT_THAT(error.message(), testing::HasSubstr(row.message));
+  }
+}
+
+// One token beyond the vocabulary, hidden from the pieces that are looked at when the file is opened.
+TEST(Loader, RefusesABadTokenWhenItIsRead) {
+  const TempDir dir;
+  std::vector<std::int32_t> tokens(1'000'000, 1);
+  tokens[10'000] = 300;
+  write_tokens(dir / "t", {tokens});
+  const Loader loader(train_on({dir / "t"}), {.seq = 1000, .global_batch = 999}, 257, 1);
+  const Error error = thrown_by([&] { fill(loader, 0, 0, 999); });
+  EXPECT_EQ(error.kind(), "data.vocab");
+  EXPECT_THAT(error.message(), testing::HasSubstr("position 10000 is 300"));
+
+  Prefetcher prefetcher(loader, 0, 999, 0, 60);  // and so says the other thread, every time it is asked
+  EXPECT_EQ(thrown_by([&] { prefetcher.get(0); }).kind(), "data.vocab");
+  EXPECT_EQ(thrown_by([&] { prefetcher.get(0); }).kind(), "data.vocab");
+}
+
+TEST(Prefetcher, GivesWhatTheLoaderGives) {
+  const TempDir dir;
+  write_ramp(dir / "t", 0, 1000);
+  const Loader loader(train_on({dir / "t"}), {.seq = 8, .global_batch = 6}, 1000, 1);
+  Prefetcher prefetcher(loader, 2, 4, 5, 60);
+  for (const std::int64_t step : {5, 6, 7, 100, 101, 5, 5}) {  // ahead, far ahead, back, and the same again
+    const Batch& batch = prefetcher.get(step);
+    const Rows rows = fill(loader, step, 2, 4);
+    EXPECT_EQ(batch.step, step);
+    EXPECT_EQ(batch.tokens, rows.tokens) << "step " << step;
+    EXPECT_EQ(batch.targets, rows.targets) << "step " << step;
+  }
+  EXPECT_GE(prefetcher.waited_s(), 0);
+}
+
+TEST(Prefetcher, ThrowsAtTheDeadline) {
+  const TempDir dir;
+  write_ramp(dir / "t", 0, 1000);
+  const Loader loader(train_on({dir / "t"}), {.seq = 8, .global_batch = 6}, 1000, 1);
+  Prefetcher prefetcher(loader, 0, 6, 0, 0.0);  // no time at all for a step that was not read ahead
+  const Error error = thrown_by([&] { prefetcher.get(9); });
+  EXPECT_EQ(error.kind(), "data.timeout");
+  EXPECT_EQ(error.blame(), Blame::storage);
+}
+
+TEST(Prefetcher, StopsWithoutBeingAsked) {
+  const TempDir dir;
+  write_ramp(dir / "t", 0, 1000);
+  const Loader loader(train_on({dir / "t"}), {.seq = 8, .global_batch = 6}, 1000, 1);
+  for (int i = 0; i < 50; ++i) Prefetcher(loader, 0, 6, i, 60);
+}
+
+TEST(DataConfig, ParsesSources) {
+  struct Row {
+    std::string entry;
+    std::string prefix;
+    double weight;
+  };
+  for (const Row& row : {Row{"a/b", "a/b", 0}, Row{"0.7 a/b", "a/b", 0.7}, Row{" 2  a b ", "a b", 2},
+                         Row{"my dir/x", "my dir/x", 0}, Row{"2x y", "2x y", 0}, Row{"7", "7", 0}}) {
+    const DataSource source = parse_source(row.entry);
+    EXPECT_EQ(source.prefix, row.prefix);
+    EXPECT_EQ(source.weight, row.weight);
+  }
+  for (const std::string entry : {"", "  ", "0 x", "-1 x", "inf x", "x.bin", "1 x.idx"}) {
+    EXPECT_EQ(thrown_by([&] { parse_source(entry); }).kind(), "data.source") << entry;
+  }
+}
+
+TEST(DataConfig, LoadsAndSaysAllThatIsWrong) {
+  DataConfig config;
+  ConfigSchema schema;
+  schema.section("data", "What to train on.", config, kDataFields);
+  schema.load_text("[data]\ntrain = [\"0.7 a\", \"b\"]\nvalid = [\"1 c\"]\nread_timeout = \"2m\"\n", "x.toml");
+  validate(config, schema);
+  EXPECT_EQ(config.read_timeout_s, 120);
+  ASSERT_EQ(schema.problems().size(), 2U);
+  EXPECT_THAT(schema.problems()[0].str(), testing::HasSubstr("either every training file has a weight"));
+  EXPECT_THAT(schema.problems()[1].str(), testing::HasSubstr("take no weights"));
+}
+
+}  // namespace
+}  // namespace ms::data
