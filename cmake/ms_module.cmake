@@ -28,6 +28,30 @@ function(ms_module name)
   set_property(GLOBAL APPEND PROPERTY MS_ROOMS ${name})
 endfunction()
 
+# ms_isa_sources(NAME FOLDER [LIBRARIES target...]): FOLDER/*.cpp compiled once for every instruction set into the room NAME, in
+# the namespace MS_ISA. Always optimised: a plain op without optimisation is of no use to anybody.
+function(ms_isa_sources name folder)
+  cmake_parse_arguments(ARG "" "" "LIBRARIES" ${ARGN})
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+    set(isas x86-64-v2 x86-64-v3 x86-64-v4)
+  else()
+    set(isas generic)
+  endif()
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
+  foreach(isa IN LISTS isas)
+    string(REPLACE "-" "_" id ${isa})
+    set(objects ms_${name}_${id})
+    add_library(${objects} OBJECT ${sources})
+    target_compile_definitions(${objects} PRIVATE MS_ISA=${id})
+    target_include_directories(${objects} PRIVATE ${PROJECT_SOURCE_DIR}/libms)
+    target_link_libraries(${objects} PRIVATE ms_flags ${ARG_LIBRARIES})
+    target_compile_options(${objects} PRIVATE
+      $<IF:$<BOOL:${MS_SANITIZE}>,-O1,-O3> -ffp-contract=fast -fno-math-errno -fno-trapping-math
+      $<$<NOT:$<STREQUAL:${isa},generic>>:-march=${isa}> $<$<STREQUAL:${isa},x86-64-v4>:-mprefer-vector-width=512>)
+    target_sources(ms_${name} PRIVATE $<TARGET_OBJECTS:${objects}>)
+  endforeach()
+endfunction()
+
 # ms_tool(NAME): tools/NAME.cpp, linked to libms.so.
 function(ms_tool name)
   add_executable(${name} ${CMAKE_CURRENT_SOURCE_DIR}/${name}.cpp)

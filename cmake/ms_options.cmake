@@ -8,6 +8,7 @@ find_package(CLI11 REQUIRED)
 find_package(toml11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(dnnl REQUIRED)
+find_package(ZLIB REQUIRED)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 
 # ms_optional(MS_MPI "OpenMPI" FOUND_VARIABLE): resolves AUTO and refuses an ON that cannot be had.
@@ -37,6 +38,9 @@ add_library(ms_flags INTERFACE)
 target_compile_options(ms_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Woverloaded-virtual
   $<$<BOOL:${MS_WERROR}>:-Werror>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(ms_flags INTERFACE -Wno-restrict)  # false alarms on std::string at -O3 (GCC bug 105651)
+endif()
 if(MS_SANITIZE)
   target_compile_options(ms_flags INTERFACE -fsanitize=${MS_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(ms_flags INTERFACE -fsanitize=${MS_SANITIZE})

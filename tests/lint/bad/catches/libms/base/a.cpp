@@ -1,0 +1,7 @@
+void f() {
+  try {
+  } catch (int) {
+  } catch (...) {  // catch (this) does not count
+  }
+  const char* s = "catch (nor this)";
+}

@@ -1,0 +1,1 @@
+int good() { return 1; }

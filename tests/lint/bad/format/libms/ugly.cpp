@@ -1,0 +1,1 @@
+int  ugly( ) {return 1 ;}

@@ -1,0 +1,2 @@
+#pragma once
+inline std::vector<int> f() { return {}; }

@@ -1,0 +1,2 @@
+#include "mesh/high.h"
+#include "tests/helpers.h"

@@ -1,0 +1,3 @@
+#include <CLI/CLI.hpp>
+#include <spdlog/spdlog.h>
+#include <toml.hpp>

@@ -1,0 +1,20 @@
+"""Every configuration that we ship is one that `ms-train check` accepts."""
+
+import subprocess
+
+import lint
+
+
+def check(tree, args):
+    tool = args.bin / "ms-train"
+    if not tool.exists():
+        raise lint.Skip(f"{tool.name} is not built")
+    configs = [f for f in tree.files if f.startswith("configs/") and f.endswith(".toml")]
+    for path in configs:
+        done = subprocess.run([tool, "check", path], cwd=tree.root, capture_output=True, text=True, check=False, timeout=60)
+        if done.returncode != 0:
+            yield f"{path}:1: ms-train check exits {done.returncode}: {' '.join(done.stderr.split())}"
+
+
+if __name__ == "__main__":
+    lint.run(check, __doc__)

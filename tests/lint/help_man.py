@@ -1,0 +1,77 @@
+"""What every built tool says of itself: --help and --man name the same commands and the same options of each, and the manual
+is clean under `mandoc -Tlint -Wwarning`."""
+
+import re
+import shutil
+import subprocess
+
+import lint
+
+
+def ask(*command, text=None):
+    return subprocess.run(command, capture_output=True, text=True, input=text, check=False, timeout=60)
+
+
+def help_rows(text, title):
+    """The first words of the rows under "title:" in a help text; for an option its long name."""
+    section = re.search(rf"^{title}:\n((?:[ \t].*\n|\n)*)", text, re.M | re.I)
+    rows = re.findall(r"^  ?(\S.*)$", section.group(1), re.M) if section else []
+    if title == "commands":
+        return {row.split()[0] for row in rows}
+    return {match.group(1) for row in rows if (match := re.search(r"(?:^|\s)--([a-z][a-z0-9-]*)", row))} - {"help", "version"}
+
+
+def manual(text):
+    """command -> its options, from the COMMANDS section of an mdoc page."""
+    section = re.search(r"^\.Sh COMMANDS\n(.*?)(?=^\.Sh |\Z)", text, re.M | re.S)
+    commands = {}
+    for block in re.split(r"^\.Ss ", section.group(1), flags=re.M)[1:] if section else []:
+        options = {name for row in re.findall(r"^\.It (.*)$", block, re.M) for name in re.findall(r"Fl -([a-z][a-z0-9-]*)", row)}
+        commands[block.split("\n", 1)[0].strip()] = options
+    return commands
+
+
+def differ(what, in_help, in_manual):
+    for name in sorted(in_help - in_manual):
+        yield f"{what} {name} is in --help, not in the manual"
+    for name in sorted(in_manual - in_help):
+        yield f"{what} {name} is in the manual, not in --help"
+
+
+def check_tool(tool):
+    answers = {option: ask(tool, option) for option in ("--help", "--man")}
+    for option, answer in answers.items():
+        if answer.returncode != 0 or not answer.stdout:
+            yield f"{tool.name}: {option} exits {answer.returncode} and prints {len(answer.stdout)} characters"
+            return
+    in_help, in_manual = help_rows(answers["--help"].stdout, "commands"), manual(answers["--man"].stdout)
+    if not in_help:
+        yield f"{tool.name}: --help names no commands"
+    for problem in differ("command", in_help, set(in_manual)):
+        yield f"{tool.name}: {problem}"
+    for command in sorted(in_help & set(in_manual)):
+        answer = ask(tool, command, "--help")
+        if answer.returncode != 0:
+            yield f"{tool.name}: {command} --help exits {answer.returncode}"
+            continue
+        for problem in differ("option", help_rows(answer.stdout, "options"), in_manual[command]):
+            yield f"{tool.name} {command}: {problem}"
+    if ask(tool, "--no-such-option").returncode != 2:
+        yield f"{tool.name}: an unknown option does not exit 2"
+    if shutil.which("mandoc"):
+        for line in ask("mandoc", "-Tlint", "-Wwarning", text=answers["--man"].stdout).stdout.splitlines():
+            yield f"{tool.name}: mandoc: {line}"
+    else:
+        print("note: there is no mandoc here, the manual pages were not linted")
+
+
+def check(_, args):
+    tools = sorted(args.bin.glob("ms-*"))
+    if not tools:
+        raise lint.Skip("no tool is built")
+    for tool in tools:
+        yield from check_tool(tool)
+
+
+if __name__ == "__main__":
+    lint.run(check, __doc__)

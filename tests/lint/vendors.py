@@ -1,0 +1,42 @@
+"""Each vendor's header is known to the files of this table and to no other file of the product."""
+
+import re
+
+import lint
+
+# header (a regular expression on what stands between the quotes), the files that may include it, at most how many do
+VENDORS = [
+    (r"mpi\.h", r"libms/comm/mpi_\w+\.cpp", 1),
+    (r"pmix.*\.h", r"libms/comm/store_pmix\.cpp", 1),
+    (r"nccl.*\.h", r"libms/comm/nccl_\w+\.cpp", 1),
+    (r"(cuda|cublas|cudnn|nvrtc|nvtx|nvml).*", r"(kernels/.*|libms/tensor/cuda/.*)", None),
+    (r"CLI/.*", r"libms/base/cli\.cpp", 1),
+    (r"toml.*\.hpp", r"libms/base/config\.cpp", 1),
+    (r"spdlog/.*", r"libms/base/log\.cpp", 1),
+    (r"xxh\w+\.h", r"libms/base/hash\.cpp", 1),
+    (r"(oneapi/)?dnnl.*", r"libms/tensor/cpu_matmul\.cpp", 1),
+    (r"zlib\.h", r"libms/data/\w+\.cpp", 1),
+    (r"(hdf5|H5\w+)\.h", r"libms/ckpt/hdf5\.cpp", 1),
+    (r"slurm/.*", r"spank/.*", None),
+]
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]')
+
+
+def check(tree, _):
+    users = {}
+    for path in tree.cxx(lint.PRODUCT):
+        for number, line in enumerate(lint.blank_comments(tree.text(path)).splitlines(), 1):
+            match = INCLUDE.match(line)
+            for header, home, most in VENDORS if match else []:
+                if not re.fullmatch(header, match.group(1)):
+                    continue
+                if not re.fullmatch(home, path):
+                    yield f"{path}:{number}: includes {match.group(1)}, which only {home} may know"
+                    continue
+                users.setdefault(header, set()).add(path)
+                if most is not None and len(users[header]) > most:
+                    yield f"{path}:{number}: includes {match.group(1)}, and so does {sorted(users[header])[0]}: one file does"
+
+
+if __name__ == "__main__":
+    lint.run(check, __doc__)
