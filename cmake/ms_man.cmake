@@ -6,7 +6,7 @@ if(NOT TARGET man)
 endif()
 
 # ms_man_page(ms-data.1 COMMAND ms-data --man): the page is what the command prints. A command that is a target is a
-# dependency of its page.
+# dependency of its page. It is installed in the section that its name ends in.
 function(ms_man_page page)
   cmake_parse_arguments(ARG "" "" "COMMAND" ${ARGN})
   set(file ${CMAKE_BINARY_DIR}/man/${page})
@@ -19,4 +19,6 @@ function(ms_man_page page)
     COMMENT "Manual page ${page}" VERBATIM)
   add_custom_target(man_${page} DEPENDS ${file})
   add_dependencies(man man_${page})
+  string(REGEX MATCH "[0-9]$" section ${page})
+  install(FILES ${file} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
 endfunction()

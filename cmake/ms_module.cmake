@@ -56,6 +56,7 @@ endfunction()
 function(ms_tool name)
   add_executable(${name} ${CMAKE_CURRENT_SOURCE_DIR}/${name}.cpp)
   target_link_libraries(${name} PRIVATE ms ms_flags)
+  install(TARGETS ${name})
 endfunction()
 
 # ms_test(NAME SOURCES file... ROOMS room... LABELS label... [LIBRARIES target...]): one GoogleTest program, one ctest.

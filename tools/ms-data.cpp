@@ -142,9 +142,12 @@ int main(int argc, char** argv) {
                                  .default_text = "0"},
                                 {.name = "tokens", .doc = "Print token ids, one a line, instead of text."}},
                     .run = show}},
+      .description =
+          "A token file is two files, PREFIX.bin and PREFIX.idx, in the format that Megatron-LM reads and writes. "
+          "ms-train reads them by the prefixes that [data] in ms.toml(5) names.",
       .examples = {{.command = "ms-data encode --split-on % --output fortunes /usr/share/games/fortunes/computers",
                     .doc = "Make every fortune a document:"},
                    {.command = "ms-data show fortunes --document 3", .doc = "Read one of them back:"}},
-      .see_also = {"ms-train(1)", "ms.toml(5)", "ms-exit(7)"}};
+      .see_also = {"ms-train(1)", "ms.toml(5)"}};
   return ms::run_tool(tool, argc, argv);
 }

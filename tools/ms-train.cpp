@@ -98,8 +98,9 @@ const Tool kTool{
     .description = "Trains GPT and Llama models with tensor, sequence, pipeline and data parallelism on the CPU.",
     .examples = {{.command = "ms-train run configs/tiny-3d.toml", .doc = "Train with eight ranks as threads:"},
                  {.command = "mpirun -np 8 ms-train run configs/tiny-3d.toml", .doc = "The same with eight processes:"},
-                 {.command = "ms-train plan configs/gpt-175b.toml", .doc = "What would this need?"}},
-    .see_also = {"ms-data(1)", "ms.toml(5)", "ms-exit(7)"},
+                 {.command = "ms-train plan configs/gpt-175b.toml",
+                  .doc = "Show what a run would need, on any machine:"}},
+    .see_also = {"ms-data(1)", "ms.toml(5)"},
     .extra_pages = {{.option = "--man-config", .text = config_manual}}};
 
 }  // namespace

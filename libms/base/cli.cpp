@@ -1,13 +1,15 @@
-// Dispatch, parsing, help and misuse, all from the one table that the manual page is made of too. The parser is ours:
-// CLI11 was tried, and keeping it to these rules (empty values, "--", flags without values, a message for each misuse)
-// took more code than the rules themselves.
+// Dispatch, parsing, help and misuse, all from the one table that the manual page is made of too. CLI11 reads the words
+// of a command; what is said about them, right or wrong, is ours. The command itself is no CLI11 subcommand: CLI11
+// looks for those among the positionals too, and a file may have the name of a command.
 #include "base/cli.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <optional>
 
 #include "base/error.h"
@@ -83,83 +85,122 @@ std::string or_nearest(std::string_view name, const std::vector<std::string>& na
   return near ? fmt::format(", did you mean '{}'?", *near) : "";
 }
 
+// A NUL, which no word of a command line can hold, at the end of every "--name=value": CLI11 would take the next word
+// for the value of "--name=", and "--flag=true" for "--flag".
+std::string mark(std::string word) {
+  if (word.starts_with("--") && word.find('=') != std::string::npos) word += '\0';
+  return word;
+}
+std::string unmark(std::string word) {
+  if (word.ends_with('\0')) word.pop_back();
+  return word;
+}
+
 // Reads the words of one command by its table, as GNU programs do: options and positionals in any order, "--name value"
-// or "--name=value", "-n value" or "-nvalue", and after "--" only positionals. Names are never abbreviated.
+// or "--name=value", "-n value" or "-nvalue", flags as "-ab", and after "--" only positionals. A value may start with a
+// dash. Names are never abbreviated.
 class Parser {
  public:
-  Parser(const Command& command, std::vector<std::string> words) : command_(command), words_(std::move(words)) {}
+  explicit Parser(const Command& command) : command_(command) {
+    app_.set_help_flag();  // the help is ours, and asking for it is no exception
+    app_.allow_extras();   // refused here, with the name that was meant
+    app_.allow_windows_style_options(false);
+    help_ = app_.add_flag("--help,-h");
+    for (const Positional& row : command.positionals) {
+      MS_ASSERT(!row.many || &row == &command.positionals.back(), "positional {} takes all that follows", row.name);
+      // CLI11 hands words to a positional while it has fewer than it expects. (Its "extra args" would do for many too,
+      // but splits a word such as "[a,b]".)
+      positionals_.push_back(app_.add_option(row.name)->expected(row.many ? kMany : 1));
+    }
+    for (const Option& row : command.options) {
+      const std::string names = row.letter ? fmt::format("--{},-{}", row.name, row.letter) : "--" + row.name;
+      options_.push_back(row.value.empty() ? app_.add_flag(names) : app_.add_option(names));
+    }
+    for (CLI::Option* option : app_.get_options()) option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  }
 
   // nullopt where help was asked for.
-  std::optional<Args> parse() {
-    bool options_end = false;
-    while (next_ < words_.size()) {
-      const std::string word = words_[next_++];
-      if (options_end || !word.starts_with('-') || word == "-") {
-        positionals_.push_back(word);
-      } else if (word == "--") {
-        options_end = true;
-      } else if (word == "--help" || word == "-h") {
-        return std::nullopt;
-      } else {
-        take_option(word);
+  std::optional<Args> parse(const std::vector<std::string>& words) {
+    std::vector<std::string> reversed;  // as CLI11 wants them
+    std::transform(words.rbegin(), words.rend(), std::back_inserter(reversed), mark);
+    try {
+      app_.parse(std::move(reversed));
+    } catch (const CLI::ArgumentMismatch&) { refuse_without_value(words.back()); }
+    if (help_->count() > 0) return std::nullopt;
+    refuse_extras();
+    Args::Values values;
+    std::map<std::string, std::string, std::less<>> defaults;
+    for (std::size_t i = 0; i < options_.size(); ++i) {
+      const Option& row = command_.options[i];
+      defaults[row.name] = row.default_text;
+      if (options_[i]->count() == 0) continue;
+      if (options_[i]->count() > 1 && !row.many) throw Misuse{fmt::format("--{} is given twice", row.name)};
+      values[row.name] = row.value.empty() ? flag(row, options_[i]->results()) : unmarked(options_[i]->results());
+    }
+    for (std::size_t i = 0; i < positionals_.size(); ++i) {
+      const Positional& row = command_.positionals[i];
+      defaults[row.name] = "";
+      if (positionals_[i]->count() > 0) {
+        values[row.name] = unmarked(positionals_[i]->results());
+      } else if (row.required) {
+        throw Misuse{fmt::format("{} is missing", row.name)};
       }
     }
-    place_positionals();
-    std::map<std::string, std::string, std::less<>> defaults;
-    for (const Positional& positional : command_.positionals) defaults[positional.name] = "";
-    for (const Option& option : command_.options) defaults[option.name] = option.default_text;
-    return Args(std::move(values_), std::move(defaults));
+    return Args(std::move(values), std::move(defaults));
   }
 
  private:
-  void take_option(const std::string& word) {
-    const bool is_long = word.starts_with("--");
-    const std::size_t name_end = is_long ? word.find('=') : std::min<std::size_t>(2, word.size());
-    const std::string name = word.substr(0, name_end);
-    const auto option = std::find_if(command_.options.begin(), command_.options.end(), [&](const Option& row) {
-      return is_long ? name == "--" + row.name : row.letter == name[1];
-    });
-    if (option == command_.options.end()) refuse_option(name);
-    std::vector<std::string>& values = values_[option->name];
-    if (!values.empty() && !option->many) throw Misuse{fmt::format("{} is given twice", name)};
-    const bool attached = name.size() < word.size();
-    if (option->value.empty()) {
-      if (attached) throw Misuse{fmt::format("{} takes no value", name)};
-      values.emplace_back();
-    } else if (attached) {
-      values.push_back(word.substr(name.size() + (is_long ? 1 : 0)));
-    } else {
-      // The next word is the value even if it starts with a dash: negative numbers are values too.
-      if (next_ == words_.size()) throw Misuse{fmt::format("{} needs a value, {}", name, option->value)};
-      values.push_back(words_[next_++]);
-    }
+  static std::vector<std::string> unmarked(std::vector<std::string> words) {
+    std::transform(words.begin(), words.end(), words.begin(), unmark);
+    return words;
+  }
+  static std::vector<std::string> flag(const Option& row, const std::vector<std::string>& results) {
+    if (results.front() != "true") throw Misuse{fmt::format("--{} takes no value", row.name)};
+    return {""};
   }
 
-  [[noreturn]] void refuse_option(const std::string& name) const {
+  // The words ended where a value was due: the last one is "--name", "-n", or flags and then "n".
+  [[noreturn]] void refuse_without_value(const std::string& word) const {
+    const std::string name = word.starts_with("--") ? word : fmt::format("-{}", word.back());
+    const auto at = std::find(options_.begin(), options_.end(), app_.get_option_no_throw(name));
+    MS_ASSERT(at != options_.end(), "'{}' is not an option of {}", name, command_.name);
+    throw Misuse{fmt::format("{} needs a value, {}", name,
+                             command_.options[static_cast<std::size_t>(at - options_.begin())].value)};
+  }
+
+  // What CLI11 had no place for, with the "--" among it; and what it takes for a positional although it starts with a
+  // dash ("-5", "--!").
+  void refuse_extras() const {
+    bool options_end = false;
+    for (const std::string& word : app_.remaining()) {
+      if (options_end || !looks_like_option(word)) {
+        throw Misuse{fmt::format("unexpected argument '{}'", unmark(word))};
+      }
+      if (word != "--") refuse_option(word);
+      options_end = true;
+    }
+    if (options_end) return;
+    for (const CLI::Option* positional : positionals_) {
+      for (const std::string& word : positional->results()) {
+        if (looks_like_option(word)) refuse_option(word);
+      }
+    }
+  }
+  static bool looks_like_option(const std::string& word) { return word.starts_with('-') && word != "-"; }
+
+  [[noreturn]] void refuse_option(const std::string& word) const {
+    const std::string name = word.substr(0, word.starts_with("--") ? word.find('=') : 2);
     std::vector<std::string> names{"--help"};
     for (const Option& option : command_.options) names.push_back("--" + option.name);
     throw Misuse{fmt::format("unknown option '{}'{}", name, or_nearest(name, names))};
   }
 
-  void place_positionals() {
-    std::size_t used = 0;
-    for (const Positional& row : command_.positionals) {
-      MS_ASSERT(!row.many || &row == &command_.positionals.back(), "positional {} takes all that follows", row.name);
-      if (used == positionals_.size()) {
-        if (row.required) throw Misuse{fmt::format("{} is missing", row.name)};
-        continue;
-      }
-      const std::size_t count = row.many ? positionals_.size() - used : 1;
-      for (std::size_t i = 0; i < count; ++i) values_[row.name].push_back(positionals_[used++]);
-    }
-    if (used < positionals_.size()) throw Misuse{fmt::format("unexpected argument '{}'", positionals_[used])};
-  }
+  static constexpr int kMany = CLI::detail::expected_max_vector_size - 1;
 
   const Command& command_;
-  std::vector<std::string> words_;
-  std::size_t next_ = 0;
-  std::vector<std::string> positionals_;
-  Args::Values values_;
+  CLI::App app_;
+  CLI::Option* help_ = nullptr;
+  std::vector<CLI::Option*> positionals_, options_;  // in the order of the table
 };
 
 int print_result(const std::string& text) {
@@ -193,7 +234,7 @@ int dispatch(const Tool& tool, const std::vector<std::string>& words) {
     const Command& command = find_command(tool, first);
     usage = command.name + " " + synopsis(command);
     help = fmt::format("{} {} --help", tool.name, command.name);
-    const std::optional<Args> args = Parser(command, {words.begin() + 1, words.end()}).parse();
+    const std::optional<Args> args = Parser(command).parse({words.begin() + 1, words.end()});
     if (!args) return print_result(command_help(tool, command));
     if (const char* filter = std::getenv("MS_LOG")) log::set_filter(filter);
     return command.run(*args);

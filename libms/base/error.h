@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,7 +22,8 @@ ExitCode exit_code(Blame blame);
 
 // `kind` is a stable dotted word ("config.unknown_key", "comm.deadline"); `what()` says what was observed, with the
 // object and the system's own words; `hint` is what to do, only where we honestly know; `operation` is the communication
-// in which it was noticed, where there was one ("all_reduce of 64 bytes, operation 17 of group dp").
+// in which it was noticed, where there was one ("all_reduce of 64 bytes, operation 17 of group dp"); `rank` is the rank
+// that is to blame where that is known to be another than the one that throws.
 class Error : public std::exception {
  public:
   Error(std::string kind, Blame blame, std::string message, std::string hint = {})
@@ -33,6 +35,7 @@ class Error : public std::exception {
   const std::string& message() const { return message_; }
   const std::string& hint() const { return hint_; }
   const std::string& operation() const { return operation_; }
+  std::optional<int> rank() const { return rank_; }
 
   // The same error seen from a caller that knows more: "while writing shard 3: <message>".
   Error with_context(std::string_view context) const {
@@ -45,6 +48,11 @@ class Error : public std::exception {
     error.operation_ = std::move(operation);
     return error;
   }
+  Error with_rank(int rank) const {
+    Error error = *this;
+    error.rank_ = rank;
+    return error;
+  }
 
  private:
   std::string kind_;
@@ -52,6 +60,7 @@ class Error : public std::exception {
   std::string message_;
   std::string hint_;
   std::string operation_;
+  std::optional<int> rank_;
 };
 
 // A usage or configuration error: exit code 2.

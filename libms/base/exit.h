@@ -9,14 +9,14 @@ namespace ms {
 
 enum class ExitCode : int {
   done = 0,
-  check_failed = 1,   // a verification or a check said no
-  usage = 2,          // usage or configuration: never retry
-  node_fault = 69,    // this node is at fault: exclude it, retry
-  bug = 70,           // our bug: stop, keep the evidence
-  storage = 74,       // storage: retry with back-off
-  stopped = 75,       // stopped on purpose, checkpoint committed: requeue
-  peer_lost = 76,     // a peer was lost: relaunch on healthy nodes
-  no_progress = 93,   // do not requeue
+  check_failed = 1,  // a verification or a check said no
+  usage = 2,         // usage or configuration: never retry
+  node_fault = 69,   // this node is at fault: exclude it, retry
+  bug = 70,          // our bug: stop, keep the evidence
+  storage = 74,      // storage: retry with back-off
+  stopped = 75,      // stopped on purpose, checkpoint committed: requeue
+  peer_lost = 76,    // a peer was lost: relaunch on healthy nodes
+  no_progress = 93,  // do not requeue
 };
 
 struct ExitCodeRow {

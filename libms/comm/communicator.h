@@ -10,12 +10,15 @@
 //    operation fails with Error("comm.deadline"), which names who was waited for, in which operation of which group.
 //  - abort() from any member, or any failure, fails all pending and later operations of every member with the first
 //    cause, as Error("comm.peer_lost"), blame peer, on those who did not cause it.
-// Tensors must be contiguous and stay untouched until the operation is done.
+// Tensors must be contiguous and stay untouched until the operation is done. Operations of a group of one rank are
+// copies or nothing, and so are operations on no elements: they meet nobody and cannot fail.
 #pragma once
 
-#include <chrono>
-#include <memory>
+#include <algorithm>
+#include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "comm/group.h"
 #include "tensor/cpu_kernels.h"
@@ -25,6 +28,22 @@ namespace ms::comm {
 
 using tensor::ReduceKind;
 using tensor::Tensor;
+
+enum class OpKind : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, send, recv, barrier };
+std::string_view to_string(OpKind kind);
+
+// One operation of one member, checked. Tensors are flat; the same one twice for operations in place.
+struct Request {
+  OpKind kind = OpKind::barrier;
+  Tensor out, in;
+  ReduceKind reduce = ReduceKind::sum;
+  int root = 0;
+  std::uint64_t sequence = 0;  // number of this operation in this communicator
+
+  std::int64_t size_bytes() const { return std::max(out.size_bytes(), in.size_bytes()); }
+};
+// "all_reduce of 4096 bytes, operation 17 of group dp", for messages.
+std::string describe(const Request& request, const Group& group);
 
 class Communicator {
  public:
@@ -54,19 +73,13 @@ class Communicator {
   void barrier();
 
  protected:
-  enum class OpKind { all_reduce, reduce_scatter, all_gather, broadcast, send, recv, barrier };
-  struct Request {
-    OpKind kind;
-    Tensor out, in;  // the same for operations in place
-    ReduceKind reduce = ReduceKind::sum;
-    int root = 0;
-    std::uint64_t sequence = 0;  // number of this operation in this communicator
-  };
-  static std::string_view op_name(OpKind kind);
+  // Called in order, for groups of two or more, with something to do.
   virtual void do_issue(const Request& request) = 0;
 
  private:
   void issue(Request request);
+  // Flat; a bug unless it is contiguous and there.
+  Tensor checked(const Tensor& tensor, OpKind kind) const;
 
   Group group_;
   int rank_;

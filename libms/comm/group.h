@@ -1,5 +1,5 @@
-// A group of ranks that communicate: a name for messages, an id that all ranks agree on without talking (groups are made
-// in one global order), and the members by global rank, in the order of the group.
+// A group of ranks that communicate: a name for messages, an id that all ranks agree on without talking (groups are
+// made in one global order), and the members by global rank, in the order of the group.
 #pragma once
 
 #include <string>

@@ -1,8 +1,8 @@
 // Ranks as threads of one process: a rank is a host thread with its own device; communication is copying.
 #pragma once
 
+#include <chrono>
 #include <memory>
-#include <vector>
 
 #include "comm/world.h"
 
@@ -16,8 +16,9 @@ class ThreadHub {
   ~ThreadHub();
   std::unique_ptr<World> world(int rank);
 
- private:
   class Impl;
+
+ private:
   std::shared_ptr<Impl> impl_;
 };
 

@@ -24,7 +24,8 @@ class World {
   // complete. The stream must be a stream of this rank's CPU device and outlive the communicator.
   virtual std::unique_ptr<Communicator> open(const Group& group, tensor::Stream& stream) = 0;
 
-  // Fails every pending and later operation of all ranks with this cause; the first call wins. From any thread.
+  // Fails every pending and later operation of all ranks with this cause; the first call wins. From any thread
+  // that may wait a moment: it returns when the others have been told, as far as they can be.
   virtual void abort(const Error& cause) noexcept = 0;
   // The first cause, once something was aborted, with the rank it came from.
   struct Cause {
@@ -32,8 +33,8 @@ class World {
     Error error;
   };
   virtual std::optional<Cause> cause() const = 0;
-  // Collective over the world, success path only: every operation has completed on every rank; ends the service threads.
-  // Without it the destructor leaves at once and tells nobody.
+  // Collective over the world, success path only: every operation has completed on every rank; ends the service
+  // threads. Without it the destructor leaves at once and tells nobody.
   virtual void close() = 0;
 };
 

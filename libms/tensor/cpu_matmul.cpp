@@ -1,141 +1,164 @@
-// oneDNN matrix products. A primitive is made once per (shape, types, strides, flags) and kept; executions of one
-// primitive may overlap, because the scratchpad and the memory handles belong to the calling thread's execution.
-//
-// Bits: oneDNN's result depends neither on the number of threads nor on which rows are computed together (tests/ops).
+// oneDNN's matmul behind the op list. A call takes a worker from a small pool: the worker owns a stream, working memory and,
+// for every shape it has met, a primitive with its memory objects, so that a call only sets pointers. Primitives are made once
+// a shape for all workers. A worker is used by one call at a time; there are as many as calls were ever under way at once.
 #include "tensor/cpu_matmul.h"
 
+#include <omp.h>
+
 #include <array>
-#include <cstddef>
-#include <cstring>
-#include <memory>
+#include <atomic>
+#include <cstdlib>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
-#include <shared_mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "base/log.h"
-#include "tensor/cpu_kernels.h"
+#include "tensor/cpu/kernels.h"
+#include "tensor/op_checks.h"
 
 namespace ms::tensor {
 namespace {
 
-// Everything that oneDNN compiles for; compared as bytes, so no padding is left unset.
-struct Key {
-  std::array<std::int64_t, 6> sizes{};  // M, N, K, ld of a, b, c
-  std::array<std::uint8_t, 8> flags{};  // types of a and c, transposes, accumulate, bias
+using dnnl::memory;
 
+// What a primitive depends on. The number of threads is part of it: oneDNN fixes it when it makes the primitive.
+struct Key {
+  std::int64_t m, n, k, lda, ldb, ldc;
+  std::int64_t flags;  // types, transposes, bias, accumulate, threads
   bool operator==(const Key&) const = default;
 };
-
 struct KeyHash {
   std::size_t operator()(const Key& key) const {
-    std::uint64_t hash = 0x9e3779b97f4a7c15U;
-    auto mix = [&](std::uint64_t value) { hash = (hash ^ value) * 0xff51afd7ed558ccdU, hash ^= hash >> 32; };
-    for (const std::int64_t size : key.sizes) mix(static_cast<std::uint64_t>(size));
-    std::uint64_t flags = 0;
-    std::memcpy(&flags, key.flags.data(), sizeof flags);
-    mix(flags);
+    std::uint64_t hash = 0;
+    for (const std::int64_t word : {key.m, key.n, key.k, key.lda, key.ldb, key.ldc, key.flags}) {
+      hash = (hash ^ static_cast<std::uint64_t>(word)) * 0x9E3779B97F4A7C15U;
+      hash ^= hash >> 32;
+    }
     return hash;
   }
 };
 
-struct Compiled {
+// The gap between rows of a matrix of one row means nothing: one key for all.
+std::int64_t stride_of(const Tensor& x) { return x.rows == 1 ? x.cols : x.ld; }
+
+Key key_of(const Matmul& op) {
+  const std::int64_t flags = (op.a.dtype == DType::bf16 ? 1 : 0) | (op.c.dtype == DType::bf16 ? 2 : 0) |
+                             (op.transpose_a ? 4 : 0) | (op.transpose_b ? 8 : 0) | (op.bias ? 16 : 0) |
+                             (op.accumulate ? 32 : 0) | (std::int64_t{omp_get_max_threads()} << 8);
+  return {op.c.rows,       op.c.cols,       op.transpose_a ? op.a.rows : op.a.cols, stride_of(op.a), stride_of(op.b),
+          stride_of(op.c), flags};
+}
+
+memory::data_type type_of(DType dtype) {
+  return dtype == DType::bf16 ? memory::data_type::bf16 : memory::data_type::f32;
+}
+
+memory::desc describe(const Tensor& x, bool transposed) {
+  const std::int64_t ld = stride_of(x);
+  return transposed ? memory::desc({x.cols, x.rows}, type_of(x.dtype), memory::dims{1, ld})
+                    : memory::desc({x.rows, x.cols}, type_of(x.dtype), memory::dims{ld, 1});
+}
+
+// A primitive with what it reads and writes.
+struct Bound {
   dnnl::matmul primitive;
-  dnnl::memory::desc a, b, c, bias, scratch;
+  memory c, a, b, bias, scratchpad;
+  std::vector<dnnl_exec_arg_t> arguments;
+  std::size_t scratchpad_bytes = 0;
 };
 
-dnnl::memory::data_type type_of(DType dtype) {
-  return dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
-}
-
-dnnl::memory::desc describe(std::int64_t rows, std::int64_t cols, std::int64_t ld, bool transposed, DType dtype) {
-  const dnnl::memory::dims strides = transposed ? dnnl::memory::dims{1, ld} : dnnl::memory::dims{ld, 1};
-  return {{rows, cols}, type_of(dtype), strides};
-}
-
-// Memory for one execution; products run on several workers at once, so each takes a block and gives it back.
-class ScratchPool {
+// Memory that only grows.
+class Buffer {
  public:
-  using Block = std::vector<std::max_align_t>;
-  static constexpr std::size_t kAlignment = 64;
-
-  Block take(std::size_t bytes) {
-    Block block;
-    {
-      const std::lock_guard lock(mutex_);
-      if (!free_.empty()) {
-        block = std::move(free_.back());
-        free_.pop_back();
-      }
+  Buffer() = default;
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer() { scratch_free(data_); }
+  void* at_least(std::size_t bytes) {
+    if (bytes > size_) {
+      scratch_free(data_);
+      data_ = nullptr, size_ = 0;
+      data_ = scratch_allocate(bytes), size_ = bytes;
     }
-    const std::size_t units = (bytes + kAlignment) / sizeof(std::max_align_t) + 1;
-    if (block.size() < units) block.resize(units);
-    return block;
-  }
-  void give(Block block) {
-    const std::lock_guard lock(mutex_);
-    free_.push_back(std::move(block));
-  }
-  static void* aligned(Block& block) {
-    void* address = block.data();
-    std::size_t space = block.size() * sizeof(std::max_align_t);
-    return std::align(kAlignment, 1, address, space);
+    return data_;
   }
 
  private:
-  std::mutex mutex_;  // guards free_
-  std::vector<Block> free_;
+  void* data_ = nullptr;
+  std::size_t size_ = 0;
 };
 
-Tensor as_f32(const Tensor& x, std::vector<float>& storage) {
-  storage.resize(static_cast<std::size_t>(x.numel()));
-  const Tensor copy{reinterpret_cast<std::byte*>(storage.data()), x.rows, x.cols, x.cols, DType::f32};
-  cpu_kernels().run(Copy{copy, x});
-  return copy;
+struct Worker {
+  explicit Worker(const dnnl::engine& engine) : stream(engine) {}
+  dnnl::stream stream;
+  std::unordered_map<Key, Bound, KeyHash> bound;
+  Buffer scratchpad;
+  std::array<Buffer, 4> f32;  // a, b, c and bias where bf16 is computed in f32
+};
+
+// x in f32, in memory of the worker.
+Tensor in_f32(const Tensor& x, Buffer& buffer, bool with_values) {
+  if (!x || x.dtype == DType::f32) return x;
+  Tensor wide{nullptr, x.rows, x.cols, x.cols, DType::f32};
+  wide.data = static_cast<std::byte*>(buffer.at_least(static_cast<std::size_t>(wide.size_bytes())));
+  if (with_values) cpu_kernels().run(Copy{.dst = wide, .src = x});
+  return wide;
 }
 
 }  // namespace
 
 class MatmulCache::Impl {
  public:
-  Impl() : engine(dnnl::engine::kind::cpu, 0) {
-    // oneDNN's reference code would take bf16 anywhere, very slowly; only a brgemm kernel counts.
-    const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
-    native_bf16 = isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
-  }
+  explicit Impl(Bf16 bf16)
+      : engine_(dnnl::engine::kind::cpu, 0), native_bf16_(bf16 == Bf16::as_the_cpu_has_it && cpu_has_bf16()) {}
 
-  std::shared_ptr<const Compiled> find(const Matmul& op) {
-    const std::int64_t rows = op.c.rows, cols = op.c.cols, inner = op.transpose_a ? op.a.rows : op.a.cols;
-    Key key;
-    key.sizes = {rows, cols, inner, op.a.ld, op.b.ld, op.c.ld};
-    key.flags = {static_cast<std::uint8_t>(op.a.dtype),
-                 static_cast<std::uint8_t>(op.c.dtype),
-                 op.transpose_a,
-                 op.transpose_b,
-                 op.accumulate,
-                 op.bias ? std::uint8_t{1} : std::uint8_t{0}};
-    {
-      const std::shared_lock lock(mutex_);
-      const auto it = compiled_.find(key);
-      if (it != compiled_.end()) return it->second;
+  void run(const Matmul& op) {
+    std::unique_ptr<Worker> worker = take();
+    try {
+      if (op.a.dtype == DType::bf16 && !native_bf16_) {
+        run_in_f32(op, *worker);
+      } else {
+        execute(op, *worker);
+      }
+    } catch (const dnnl::error& error) {
+      give(std::move(worker));
+      throw Error("tensor.matmul", Blame::node,
+                  fmt::format("a product [{},{}] = [{},{}] [{},{}] of {}: oneDNN says: {}", op.c.rows, op.c.cols, op.a.rows,
+                              op.a.cols, op.b.rows, op.b.cols, to_string(op.a.dtype), error.what()));
     }
-    auto made = std::make_shared<const Compiled>(compile(op, rows, cols, inner));
-    const std::unique_lock lock(mutex_);
-    return compiled_.try_emplace(key, std::move(made)).first->second;
+    give(std::move(worker));
   }
 
-  dnnl::engine engine;
-  ScratchPool scratch;
-  bool native_bf16 = false;
-  std::once_flag fallback_told;
+  bool native_bf16() const { return native_bf16_; }
 
  private:
-  Compiled compile(const Matmul& op, std::int64_t rows, std::int64_t cols, std::int64_t inner) const {
-    Compiled result;
-    result.a = describe(rows, inner, op.a.ld, op.transpose_a, op.a.dtype);
-    result.b = describe(inner, cols, op.b.ld, op.transpose_b, op.b.dtype);
-    result.c = describe(rows, cols, op.c.ld, false, op.c.dtype);
+  // Anything less than this instruction set has no bf16 in oneDNN, or one that is slower than f32.
+  static bool cpu_has_bf16() {
+    const int kNeeded = static_cast<int>(dnnl::cpu_isa::avx512_core_bf16);
+    return (static_cast<int>(dnnl::get_effective_cpu_isa()) & kNeeded) == kNeeded;
+  }
+
+  std::unique_ptr<Worker> take() {
+    {
+      const std::lock_guard lock(workers_mutex_);
+      if (!workers_.empty()) {
+        std::unique_ptr<Worker> worker = std::move(workers_.back());
+        workers_.pop_back();
+        return worker;
+      }
+    }
+    return std::make_unique<Worker>(engine_);
+  }
+  void give(std::unique_ptr<Worker> worker) {
+    const std::lock_guard lock(workers_mutex_);
+    workers_.push_back(std::move(worker));
+  }
+
+  dnnl::matmul primitive_for(const Matmul& op, const Key& key) {
+    const std::lock_guard lock(primitives_mutex_);
+    const auto found = primitives_.find(key);
+    if (found != primitives_.end()) return found->second;
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     if (op.accumulate) {
@@ -143,68 +166,74 @@ class MatmulCache::Impl {
       sum.append_sum(1.0F);
       attributes.set_post_ops(sum);
     }
-    if (op.bias) result.bias = describe(1, cols, cols, false, op.bias.dtype);
-    const dnnl::matmul::desc description = op.bias ? dnnl::matmul::desc(result.a, result.b, result.bias, result.c)
-                                                   : dnnl::matmul::desc(result.a, result.b, result.c);
-    const dnnl::matmul::primitive_desc chosen(description, attributes, engine);
-    result.primitive = dnnl::matmul(chosen);
-    result.scratch = chosen.scratchpad_desc();
-    return result;
+    const memory::desc a = describe(op.a, op.transpose_a), b = describe(op.b, op.transpose_b), c = describe(op.c, false);
+    const auto desc = op.bias ? dnnl::matmul::desc(a, b, describe(op.bias, false), c) : dnnl::matmul::desc(a, b, c);
+    return primitives_.emplace(key, dnnl::matmul({desc, attributes, engine_})).first->second;
   }
 
-  std::shared_mutex mutex_;  // guards compiled_
-  std::unordered_map<Key, std::shared_ptr<const Compiled>, KeyHash> compiled_;
+  Bound bind(const Matmul& op, const Key& key) {
+    Bound bound;
+    bound.primitive = primitive_for(op, key);
+    const auto add = [&](int argument, memory& object, const memory::desc& desc) {
+      object = memory(desc, engine_, nullptr);
+      bound.arguments.push_back({argument, object.get()});
+    };
+    add(DNNL_ARG_SRC, bound.a, describe(op.a, op.transpose_a));
+    add(DNNL_ARG_WEIGHTS, bound.b, describe(op.b, op.transpose_b));
+    add(DNNL_ARG_DST, bound.c, describe(op.c, false));
+    if (op.bias) add(DNNL_ARG_BIAS, bound.bias, describe(op.bias, false));
+    const memory::desc scratchpad(
+        dnnl_primitive_desc_query_md(bound.primitive.get_primitive_desc(), dnnl_query_scratchpad_md, 0) == nullptr
+            ? memory::desc()
+            : memory::desc(*dnnl_primitive_desc_query_md(bound.primitive.get_primitive_desc(), dnnl_query_scratchpad_md, 0)));
+    bound.scratchpad_bytes = scratchpad.get_size();
+    if (bound.scratchpad_bytes > 0) add(DNNL_ARG_SCRATCHPAD, bound.scratchpad, scratchpad);
+    return bound;
+  }
+
+  void execute(const Matmul& op, Worker& worker) {
+    const Key key = key_of(op);
+    auto found = worker.bound.find(key);
+    if (found == worker.bound.end()) found = worker.bound.emplace(key, bind(op, key)).first;
+    Bound& bound = found->second;
+    bound.a.set_data_handle(op.a.data);
+    bound.b.set_data_handle(op.b.data);
+    bound.c.set_data_handle(op.c.data);
+    if (op.bias) bound.bias.set_data_handle(op.bias.data);
+    if (bound.scratchpad_bytes > 0) bound.scratchpad.set_data_handle(worker.scratchpad.at_least(bound.scratchpad_bytes));
+    dnnl::error::wrap_c_api(dnnl_primitive_execute(bound.primitive.get(), worker.stream.get(),
+                                                   static_cast<int>(bound.arguments.size()), bound.arguments.data()),
+                            "could not execute a matmul");
+  }
+
+  void run_in_f32(const Matmul& op, Worker& worker) {
+    if (!said_.exchange(true, std::memory_order_relaxed)) {
+      log::warn("tensor", "this processor has no bf16 products: they are computed in f32, slower");
+    }
+    Matmul wide = op;
+    wide.a = in_f32(op.a, worker.f32[0], true);
+    wide.b = in_f32(op.b, worker.f32[1], true);
+    wide.c = in_f32(op.c, worker.f32[2], op.accumulate);
+    wide.bias = in_f32(op.bias, worker.f32[3], true);
+    execute(wide, worker);
+    if (op.c.dtype == DType::bf16) cpu_kernels().run(Copy{.dst = op.c, .src = wide.c});
+  }
+
+  dnnl::engine engine_;
+  bool native_bf16_;
+  std::atomic<bool> said_ = false;
+  std::mutex workers_mutex_;  // guards workers_
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::mutex primitives_mutex_;  // guards primitives_
+  std::unordered_map<Key, dnnl::matmul, KeyHash> primitives_;
 };
 
-MatmulCache::MatmulCache() : impl_(std::make_unique<Impl>()) {}
+MatmulCache::MatmulCache(Bf16 bf16) : impl_(std::make_unique<Impl>(bf16)) {}
 MatmulCache::~MatmulCache() = default;
-bool MatmulCache::native_bf16() const { return impl_->native_bf16; }
-void MatmulCache::disable_native_bf16() { impl_->native_bf16 = false; }
-
+bool MatmulCache::native_bf16() const { return impl_->native_bf16(); }
 void MatmulCache::run(const Matmul& op) {
-  MS_ASSERT(op.a.dtype == op.b.dtype && (op.c.dtype == op.a.dtype || op.c.dtype == DType::f32),
-            "a product of {} and {} into {}", to_string(op.a.dtype), to_string(op.b.dtype), to_string(op.c.dtype));
-  MS_ASSERT(
-      (op.transpose_a ? op.a.cols : op.a.rows) == op.c.rows && (op.transpose_b ? op.b.rows : op.b.cols) == op.c.cols &&
-          (op.transpose_a ? op.a.rows : op.a.cols) == (op.transpose_b ? op.b.cols : op.b.rows),
-      "a product of {}x{} and {}x{} into {}x{}", op.a.rows, op.a.cols, op.b.rows, op.b.cols, op.c.rows, op.c.cols);
-  if (op.a.dtype == DType::bf16 && !impl_->native_bf16) return run_in_f32(op);
-  try {
-    const std::shared_ptr<const Compiled> compiled = impl_->find(op);
-    dnnl::stream stream(impl_->engine);
-    std::unordered_map<int, dnnl::memory> arguments{{DNNL_ARG_SRC, {compiled->a, impl_->engine, op.a.data}},
-                                                    {DNNL_ARG_WEIGHTS, {compiled->b, impl_->engine, op.b.data}},
-                                                    {DNNL_ARG_DST, {compiled->c, impl_->engine, op.c.data}}};
-    if (op.bias) arguments.emplace(DNNL_ARG_BIAS, dnnl::memory(compiled->bias, impl_->engine, op.bias.data));
-    ScratchPool::Block block;
-    if (compiled->scratch.get_size() > 0) {
-      block = impl_->scratch.take(compiled->scratch.get_size());
-      arguments.emplace(DNNL_ARG_SCRATCHPAD,
-                        dnnl::memory(compiled->scratch, impl_->engine, ScratchPool::aligned(block)));
-    }
-    compiled->primitive.execute(stream, arguments);
-    stream.wait();
-    if (!block.empty()) impl_->scratch.give(std::move(block));
-  } catch (const dnnl::error& error) {
-    throw Error("tensor.matmul", Blame::bug,
-                fmt::format("oneDNN on {}x{}x{}: {}", op.c.rows, op.c.cols, op.transpose_a ? op.a.rows : op.a.cols,
-                            error.what()));
-  }
-}
-
-// bf16 where the processor has no such products: converted, multiplied in f32, rounded once.
-void MatmulCache::run_in_f32(const Matmul& op) {
-  std::call_once(impl_->fallback_told, [] {
-    log::warn("tensor", "this processor has no bf16 products: they are computed in f32, more slowly than dtype = fp32");
-  });
-  std::vector<float> a, b, c, bias;
-  Matmul wide = op;
-  wide.a = as_f32(op.a, a);
-  wide.b = as_f32(op.b, b);
-  if (op.bias) wide.bias = as_f32(op.bias, bias);
-  if (op.c.dtype != DType::f32) wide.c = as_f32(op.c, c);
-  run(wide);
-  if (op.c.dtype != DType::f32) cpu_kernels().run(Copy{op.c, wide.c});
+  check_op(op);
+  if (op.c.numel() > 0) impl_->run(op);
 }
 
 }  // namespace ms::tensor

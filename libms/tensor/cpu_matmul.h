@@ -1,5 +1,5 @@
-// Matrix products on the CPU: oneDNN. It has no bf16 on processors without AVX-512: there a product of bf16 tensors is
-// computed in f32, which is slower and said once in the log.
+// Matrix products on the CPU: oneDNN. It has no fast bf16 on processors without AVX512_BF16: there a product of bf16 tensors
+// is computed in f32, which is slower and said once in the log.
 #pragma once
 
 #include <memory>
@@ -8,18 +8,19 @@
 
 namespace ms::tensor {
 
-// Compiled primitives by shape. Shared by the streams of a process; thread-safe.
+// Compiled primitives by shape. Shared by the streams of a process; thread-safe. Uses the OpenMP team that the calling
+// thread is allowed; the result has the same bits for every size of it.
 class MatmulCache {
  public:
-  MatmulCache();
+  enum class Bf16 { as_the_cpu_has_it, in_f32 };
+
+  explicit MatmulCache(Bf16 bf16 = Bf16::as_the_cpu_has_it);
   ~MatmulCache();
+  // Throws Error("tensor.matmul") with oneDNN's own words.
   void run(const Matmul& op);
   bool native_bf16() const;
-  // As on a processor without bf16 products; for tests, before the first run().
-  void disable_native_bf16();
 
  private:
-  void run_in_f32(const Matmul& op);
   class Impl;
   std::unique_ptr<Impl> impl_;
 };

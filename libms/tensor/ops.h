@@ -18,14 +18,24 @@
 namespace ms::tensor {
 
 // For timing tables: where the time of a step goes.
-enum class OpClass : std::uint8_t { matmul, attention, norm, activation, embedding, loss, elementwise, optimizer, init };
+enum class OpClass : std::uint8_t {
+  matmul,
+  attention,
+  norm,
+  activation,
+  embedding,
+  loss,
+  elementwise,
+  optimizer,
+  init
+};
 inline constexpr int kOpClasses = 9;
 std::string_view to_string(OpClass op_class);
 
 enum class Access : std::uint8_t { read, write };  // write includes read-modify-write
 
-#define MS_OP(op_name, op_class)                        \
-  static constexpr std::string_view kName = (op_name);  \
+#define MS_OP(op_name, op_class)                       \
+  static constexpr std::string_view kName = (op_name); \
   static constexpr OpClass kClass = OpClass::op_class;
 
 // c[M,N] (+)= op(a) op(b) (+ bias[1,N]); op transposes. With transpose_a, a is [K,M]; with transpose_b, b is [N,K].
@@ -37,9 +47,9 @@ struct Matmul {
   void each(auto&& f) const { f(Access::read, a), f(Access::read, b), f(Access::read, bias), f(Access::write, c); }
 };
 
-// Causal attention without the s x s matrix. q[T, heads*head_dim], k, v[T, kv_heads*head_dim] (views with their own ld),
-// o like q. Query i of a sequence sees keys j with j <= i and, where window > 0, j > i - window. Query head h reads
-// key/value head h / (heads / kv_heads). lse f32 [batch*heads, seq]: log of the sum of exp(scale * q.k).
+// Causal attention without the s x s matrix. q[T, heads*head_dim], k, v[T, kv_heads*head_dim] (views with their own
+// ld), o like q. Query i of a sequence sees keys j with j <= i and, where window > 0, j > i - window. Query head h
+// reads key/value head h / (heads / kv_heads). lse f32 [batch*heads, seq]: log of the sum of exp(scale * q.k).
 struct AttentionFwd {
   MS_OP("attention_fwd", attention)
   Tensor o, lse, q, k, v;

@@ -30,7 +30,7 @@ TrainerOptions options_of(const Settings& settings) { return {.peak_flops = sett
 
 // The first cause of a failed run, said to come from the rank where it is.
 void write_failure(const std::string& dir, const comm::World::Cause& cause, std::int64_t step) {
-  watch::write_verdict(dir, watch::verdict_of(cause.error, cause.rank, step));
+  watch::write_verdict(dir, watch::verdict_of(cause.error, cause.error.rank().value_or(cause.rank), step));
 }
 
 // Runs one rank to its end; what it throws stops all others first.
@@ -55,6 +55,7 @@ Launched run_threads(const Loaded& loaded) {
   const Settings& settings = loaded.settings;
   const int ranks = static_cast<int>(settings.mesh.dp * settings.mesh.pp * settings.mesh.tp);
   const Plan plan = make_plan(settings, ranks);
+  check_data(settings);
   prepare_directory(loaded);
   const auto size = tensor::CpuPool::size_for(tensor::CpuPool::usable_cores(), ranks, ranks);
   log::info("train", "{} ranks as threads, {} workers, {} threads an op", ranks, size.workers, size.threads_per_op);
@@ -100,6 +101,7 @@ Launched run_mpi(const Loaded& loaded) {
     const Plan plan = make_plan(settings, world->size());
     // Nobody may fail, and say so, before rank 0 has cleared the verdict of the run before.
     if (rank == 0) {
+      check_data(settings);
       prepare_directory(loaded);
       world->store().put("run directory", "ready");
       world->store().commit();
@@ -119,8 +121,11 @@ Launched run_mpi(const Loaded& loaded) {
   } catch (const Error& error) {
     world->abort(error);
     write_failure(settings.run.dir, world->cause().value_or(comm::World::Cause{rank, error}), step);
-    std::fprintf(stderr, "ms-train: error: rank %d: %s\n", rank, error.what());
-    if (!error.hint().empty()) std::fprintf(stderr, "hint: %s\n", error.hint().c_str());
+    // What every rank finds wrong alike is said once.
+    if (error.blame() != Blame::user || rank == 0) {
+      std::fprintf(stderr, "ms-train: error: rank %d: %s\n", rank, error.what());
+      if (!error.hint().empty()) std::fprintf(stderr, "hint: %s\n", error.hint().c_str());
+    }
     world.reset();  // gives the news to the peers a moment to leave
     std::fflush(nullptr);
     _exit(static_cast<int>(exit_code(error.blame())));

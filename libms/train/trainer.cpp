@@ -14,6 +14,13 @@ namespace {
 
 double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
+data::Loader open_data(const Settings& settings) {
+  return {settings.data,
+          {settings.model.seq, settings.train.global_batch},
+          settings.model.vocab,
+          static_cast<std::uint64_t>(settings.train.seed)};
+}
+
 class Trainer {
  public:
   Trainer(const Plan& plan, comm::World& world, tensor::Device& device, const TrainerOptions& options,
@@ -21,8 +28,7 @@ class Trainer {
       : plan_(plan),
         settings_(plan.settings),
         world_(world),
-        loader_(settings_.data, {settings_.model.seq, settings_.train.global_batch}, settings_.model.vocab,
-                static_cast<std::uint64_t>(settings_.train.seed)),
+        loader_(open_data(plan.settings)),
         engine_(plan, world, device),
         options_(options),
         step_(step),
@@ -159,6 +165,8 @@ class Trainer {
 };
 
 }  // namespace
+
+void check_data(const Settings& settings) { open_data(settings); }
 
 Outcome train(const Plan& plan, comm::World& world, tensor::Device& device, const TrainerOptions& options,
               std::atomic<std::int64_t>& step) {

@@ -23,6 +23,9 @@ struct Outcome {
 };
 
 // `step` follows the loop, for whoever has to say where the run was when it ended.
+// Opens the data as every rank will and refuses what cannot be trained on, before anything is written or started.
+void check_data(const Settings& settings);
+
 Outcome train(const Plan& plan, comm::World& world, tensor::Device& device, const TrainerOptions& options,
               std::atomic<std::int64_t>& step);
 

@@ -94,6 +94,14 @@ TEST(Cli, ParsesWhatTheTableDeclares) {
       {{"inspect", "--wait", "2.5", "--out=", "a"}, "a||json false|rate 4|wait 2.5|set |out '' true\n"},
       {{"inspect", "--", "--json"}, "--json||json false|rate 4|wait 90|set |out '' false\n"},
       {{"inspect", "-"}, "-||json false|rate 4|wait 90|set |out '' false\n"},
+      {{"inspect", "a", "--", "b", "--", "--out="}, "a|b,--,--out=|json false|rate 4|wait 90|set |out '' false\n"},
+      {{"inspect", "--out", "--json", "a"}, "a||json false|rate 4|wait 90|set |out '--json' true\n"},
+      {{"inspect", "--out", "--", "a"}, "a||json false|rate 4|wait 90|set |out '--' true\n"},
+      {{"inspect", "--out=--rate=", "--set", "--set=", "a"},
+       "a||json false|rate 4|wait 90|set --set=|out '--rate=' true\n"},
+      {{"inspect", "", "--out", ""}, "||json false|rate 4|wait 90|set |out '' true\n"},
+      {{"inspect", "[a,b]", "[c,d]", "++", "fail", "inspect"},
+       "[a,b]|[c,d],++,fail,inspect|json false|rate 4|wait 90|set |out '' false\n"},
   };
   for (const auto& row : rows) {
     const Outcome outcome = run(row.words);
@@ -119,9 +127,16 @@ TEST(Cli, MisuseEndsWithTwoAndSaysHowItIsUsed) {
       {{"inspect", "a", "--rat=3"}, "unknown option '--rat', did you mean '--rate'?\n"},
       {{"inspect", "a", "-x"}, "unknown option '-x'\n"},
       {{"inspect", "a", "--rate"}, "--rate needs a value, N\n"},
-      {{"inspect", "a", "--rate", "1", "-r2"}, "-r is given twice\n"},
+      {{"inspect", "a", "--rate", "1", "-r2"}, "--rate is given twice\n"},
       {{"inspect", "a", "--json", "--json"}, "--json is given twice\n"},
       {{"inspect", "a", "--json=1"}, "--json takes no value\n"},
+      {{"inspect", "a", "--json=true"}, "--json takes no value\n"},
+      {{"inspect", "a", "--json="}, "--json takes no value\n"},
+      {{"inspect", "a", "-r"}, "-r needs a value, N\n"},
+      {{"inspect", "a", "-5"}, "unknown option '-5'\n"},
+      {{"inspect", "--!", "a"}, "unknown option '--!'\n"},
+      {{"inspect", "a", "-rx", "--js"}, "unknown option '--js'"},
+      {{"fail", "--", "user", "--rate=2"}, "unexpected argument '--rate=2'\n"},
       {{"fail", "user", "extra"}, "unexpected argument 'extra'\nusage: ms-sample fail [HOW]  (try"},
   };
   for (const auto& row : rows) {

@@ -1,0 +1,107 @@
+// The half of every communicator that is the same: checks, the race check's notes, the numbers of operations, and
+// groups of one rank. A wrong call is our bug, so it is an assert; a peer that disagrees is the implementation's to
+// notice.
+#include "comm/communicator.h"
+
+namespace ms::comm {
+
+std::string_view to_string(OpKind kind) {
+  switch (kind) {
+    case OpKind::all_reduce:
+      return "all_reduce";
+    case OpKind::reduce_scatter:
+      return "reduce_scatter";
+    case OpKind::all_gather:
+      return "all_gather";
+    case OpKind::broadcast:
+      return "broadcast";
+    case OpKind::send:
+      return "send";
+    case OpKind::recv:
+      return "recv";
+    case OpKind::barrier:
+      return "barrier";
+  }
+  return "operation";
+}
+
+std::string describe(const Request& request, const Group& group) {
+  if (request.kind == OpKind::barrier) {
+    return fmt::format("barrier, operation {} of group {}", request.sequence, group.name);
+  }
+  return fmt::format("{} of {} bytes, operation {} of group {}", to_string(request.kind), request.size_bytes(),
+                     request.sequence, group.name);
+}
+
+Tensor Communicator::checked(const Tensor& tensor, OpKind kind) const {
+  MS_ASSERT(tensor && tensor.contiguous(), "{} of group {} on a tensor that is not contiguous", to_string(kind),
+            group_.name);
+  return tensor.flat();
+}
+
+namespace {
+void check_reducible(const Tensor& tensor, const Group& group) {
+  MS_ASSERT(tensor.dtype != tensor::DType::i32, "reduction of i32 in group {}", group.name);
+}
+void check_parts(const Tensor& whole, const Tensor& part, OpKind kind, const Group& group) {
+  MS_ASSERT(whole.dtype == part.dtype && whole.numel() == part.numel() * group.size(),
+            "{} of group {}: {} elements of {} are not {} parts of {} of {}", to_string(kind), group.name,
+            whole.numel(), tensor::to_string(whole.dtype), group.size(), part.numel(), tensor::to_string(part.dtype));
+}
+}  // namespace
+
+void Communicator::all_reduce(const Tensor& x, ReduceKind kind) {
+  const Tensor flat = checked(x, OpKind::all_reduce);
+  check_reducible(flat, group_);
+  issue({.kind = OpKind::all_reduce, .out = flat, .in = flat, .reduce = kind});
+}
+
+void Communicator::reduce_scatter(const Tensor& out, const Tensor& in) {
+  const Tensor part = checked(out, OpKind::reduce_scatter);
+  const Tensor whole = checked(in, OpKind::reduce_scatter);
+  check_reducible(part, group_);
+  check_parts(whole, part, OpKind::reduce_scatter, group_);
+  issue({.kind = OpKind::reduce_scatter, .out = part, .in = whole});
+}
+
+void Communicator::all_gather(const Tensor& out, const Tensor& in) {
+  const Tensor whole = checked(out, OpKind::all_gather);
+  const Tensor part = checked(in, OpKind::all_gather);
+  check_parts(whole, part, OpKind::all_gather, group_);
+  issue({.kind = OpKind::all_gather, .out = whole, .in = part});
+}
+
+void Communicator::broadcast(const Tensor& x, int root) {
+  MS_ASSERT(root >= 0 && root < size(), "broadcast from member {} of the {} of group {}", root, size(), group_.name);
+  const Tensor flat = checked(x, OpKind::broadcast);
+  issue({.kind = OpKind::broadcast, .out = flat, .in = flat, .root = root});
+}
+
+void Communicator::send(const Tensor& x) {
+  MS_ASSERT(size() == 2, "send in group {} of {} ranks", group_.name, size());
+  issue({.kind = OpKind::send, .out = {}, .in = checked(x, OpKind::send)});
+}
+
+void Communicator::recv(const Tensor& x) {
+  MS_ASSERT(size() == 2, "recv in group {} of {} ranks", group_.name, size());
+  issue({.kind = OpKind::recv, .out = checked(x, OpKind::recv), .in = {}});
+}
+
+void Communicator::barrier() { issue({.kind = OpKind::barrier, .out = {}, .in = {}}); }
+
+void Communicator::issue(Request request) {
+  request.sequence = sequence_++;
+  if (size() == 1) {
+    if (request.out && request.in && request.out.data != request.in.data && request.out.numel() > 0) {
+      stream_.submit(tensor::Copy{request.out, request.in});
+    }
+    return;
+  }
+  const bool only_reads = request.kind == OpKind::broadcast && request.root == rank_;
+  if (request.in) stream_.note(tensor::Access::read, request.in);
+  if (request.out && !only_reads) stream_.note(tensor::Access::write, request.out);
+  if (request.kind != OpKind::barrier && request.size_bytes() == 0) return;
+  do_issue(request);
+}
+
+}  // namespace ms::comm

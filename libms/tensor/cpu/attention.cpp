@@ -1,0 +1,308 @@
+// Causal attention without the s x s matrix. Both directions walk over tiles of kQueries x kKeys scores and keep the scores
+// transposed, keys down and queries across: the softmax then runs down the columns, whole vectors of queries at a time, keys
+// and values are used as they lie in memory, and only the query side is transposed, once a tile of queries.
+//
+// Legend. q0, c0: first query, first key of a tile; br queries, bc keys, d the head's size; *_t is transposed, [d][kQueries].
+// Scores are kept times log2(e), so that a probability is a power of two.
+#include "tensor/cpu/product.h"
+
+namespace ms::tensor::MS_ISA {
+namespace {
+
+constexpr Index kQueries = 64, kKeys = 64;
+constexpr float kLog2e = 1.44269504F, kLn2 = 0.69314718F;
+
+constexpr Index whole_vectors(Index n) { return (n + kLanes - 1) / kLanes * kLanes; }
+
+// Rows [0, rows) of a head, as f32 without gaps.
+template <class T>
+void copy_rows(float* out, Index ldo, const T* x, Index ldx, Index rows, Index d) {
+  for (Index i = 0; i < rows; ++i) {
+    each_vector(d, [&](Index k, auto lanes) { store(out + i * ldo + k, load(x + i * ldx + k, lanes)); });
+  }
+}
+
+// out[d][kQueries] = scale * x[rows][d] transposed; columns from `rows` to the next whole vector become 0. `out` has rows
+// for whole vectors of d.
+template <class T>
+void load_transposed(float* out, const T* x, Index ldx, Index rows, Index d, float scale) {
+  for (Index r = 0; r < rows; r += kLanes) {
+    each_vector(d, [&](Index k, auto lanes) {
+      Vf square[kLanes];
+      for (int i = 0; i < kLanes; ++i) square[i] = r + i < rows ? scale * load(x + (r + i) * ldx + k, lanes) : Vf{};
+      transpose(square);
+      for (int i = 0; i < kLanes; ++i) store(out + (k + i) * kQueries + r, square[i]);
+    });
+  }
+}
+
+// x[rows][d] = (in[d][kQueries] * factor[query]) transposed.
+template <class T>
+void store_transposed(T* x, Index ldx, const float* in, const float* factor, Index rows, Index d) {
+  for (Index r = 0; r < rows; r += kLanes) {
+    const Vf f = load(factor + r);
+    each_vector(d, [&](Index k, auto lanes) {
+      Vf square[kLanes];
+      for (int i = 0; i < kLanes; ++i) square[i] = load(in + (k + i) * kQueries + r) * f;
+      transpose(square);
+      for (int i = 0; i < kLanes; ++i) {
+        if (r + i < rows) store(x + (r + i) * ldx + k, square[i], lanes);
+      }
+    });
+  }
+}
+
+// Which keys a tile of queries sees.
+struct Mask {
+  Index window;
+  Index first_key(Index q0) const { return window > 0 ? most(0, q0 - window + 1) : 0; }
+  // Whether some query of [q0, q0 + br) does not see some key of [c0, c0 + bc).
+  bool cuts(Index q0, Index br, Index c0, Index bc) const {
+    return c0 + bc - 1 > q0 || (window > 0 && c0 <= q0 + br - 1 - window);
+  }
+  // For one key: the lanes of queries q, q+1, ... that see it. `offset` is key - q.
+  MS_INLINE Vi sees(Vi lane, Index offset) const {
+    Vi seen = lane >= static_cast<std::int32_t>(offset);
+    if (window > 0) seen &= lane < static_cast<std::int32_t>(offset + window);
+    return seen;
+  }
+};
+
+// One tile's scores (times log2 e) become exp(score - maximum); top and total are brought up to date, and `rescale` is what
+// the sums made with the old maximum are to be multiplied with.
+template <bool kMasked>
+void softmax_tile(float* scores_t, Index bc, Index columns, float* top, float* total, float* rescale, Mask mask,
+                  Index key_minus_query) {
+  const Vi lane = lane_index();
+  for (Index r = 0; r < columns; r += kLanes) {
+    float* column = scores_t + r;
+    const Vf before = load(top + r);
+    Vf after = before;
+    for (Index c = 0; c < bc; ++c) {
+      Vf s = load(column + c * kQueries);
+      if constexpr (kMasked) {
+        s = mask.sees(lane, key_minus_query + c - r) ? s : splat(-__builtin_inff());
+        store(column + c * kQueries, s);
+      }
+      after = max(s, after);
+    }
+    // Where no key has been seen yet the maximum is -inf, and any finite number does.
+    const Vf shift = after == -__builtin_inff() ? Vf{} : after;
+    const Vf scale = exp2_nonpositive(before - shift);
+    Vf sums{};
+    for (Index c = 0; c < bc; ++c) {
+      const Vf p = exp2_nonpositive(load(column + c * kQueries) - shift);
+      store(column + c * kQueries, p);
+      sums += p;
+    }
+    store(top + r, after);
+    store(total + r, load(total + r) * scale + sums);
+    store(rescale + r, scale);
+  }
+}
+
+struct Shape {
+  template <class Attention>
+  explicit Shape(const Attention& op)
+      : batch(op.batch), seq(op.seq), heads(op.heads), kv_heads(op.kv_heads), d(op.head_dim), d_padded(whole_vectors(d)),
+        query_tiles(pieces_of(seq, kQueries)), mask{op.window}, score_scale(op.scale * kLog2e) {}
+  Index work() const { return batch * heads * seq * most(1, least(seq, mask.window > 0 ? mask.window : seq) / 2) * d; }
+  Index batch, seq, heads, kv_heads, d, d_padded, query_tiles;
+  Mask mask;
+  float score_scale;
+};
+
+template <class T>
+const T* head_rows(const Tensor& x, Index row, Index head, Index d) {
+  return row_of<T>(x, row) + head * d;
+}
+
+// ---- forward: a task is a tile of queries of one head ----
+
+template <class T>
+void forward_tile(const AttentionFwd& op, const Shape& shape, Index b, Index head, Index q0, float* memory) {
+  const Index d = shape.d, br = least(kQueries, shape.seq - q0), columns = whole_vectors(br);
+  const Index kv_head = head / (shape.heads / shape.kv_heads), row0 = b * shape.seq;
+  float* q_t = memory;
+  float* o_t = q_t + shape.d_padded * kQueries;
+  float* scores_t = o_t + shape.d_padded * kQueries;
+  float* keys = scores_t + kKeys * kQueries;
+  float* values = keys + kKeys * shape.d_padded;
+  alignas(64) float top[kQueries], total[kQueries], rescale[kQueries];
+  for (Index r = 0; r < kQueries; ++r) top[r] = -__builtin_inff(), total[r] = 0;
+  load_transposed(q_t, head_rows<T>(op.q, row0 + q0, head, d), op.q.ld, br, d, shape.score_scale);
+
+  const Index first = shape.mask.first_key(q0), end = q0 + br;
+  for (Index c0 = first; c0 < end; c0 += kKeys) {
+    const Index bc = least(kKeys, end - c0);
+    copy_rows(keys, shape.d_padded, head_rows<T>(op.k, row0 + c0, kv_head, d), op.k.ld, bc, d);
+    copy_rows(values, shape.d_padded, head_rows<T>(op.v, row0 + c0, kv_head, d), op.v.ld, bc, d);
+    product<ProductKind::set>({keys, shape.d_padded}, {q_t, kQueries}, scores_t, kQueries, bc, columns, d);
+    if (shape.mask.cuts(q0, br, c0, bc)) {
+      softmax_tile<true>(scores_t, bc, columns, top, total, rescale, shape.mask, c0 - q0);
+    } else {
+      softmax_tile<false>(scores_t, bc, columns, top, total, rescale, shape.mask, c0 - q0);
+    }
+    const Factor v{values, shape.d_padded}, p{scores_t, kQueries};
+    if (c0 == first) {
+      product<ProductKind::set, true>(v, p, o_t, kQueries, d, columns, bc);
+    } else {
+      product<ProductKind::scale_add, true>(v, p, o_t, kQueries, d, columns, bc, rescale);
+    }
+  }
+
+  float* lse = row_of<float>(op.lse, b * shape.heads + head) + q0;
+  for (Index r = 0; r < br; ++r) lse[r] = top[r] * kLn2 + __builtin_logf(total[r]);
+  for (Index r = 0; r < columns; ++r) rescale[r] = 1.0F / total[r];
+  store_transposed(const_cast<T*>(head_rows<T>(op.o, row0 + q0, head, d)), op.o.ld, o_t, rescale, br, d);
+}
+
+template <class T>
+void forward(const AttentionFwd& op) {
+  const Shape shape(op);
+  const Index floats = (2 * kQueries + 2 * kKeys) * shape.d_padded + kKeys * kQueries;
+  const Index tasks = shape.batch * shape.heads * shape.query_tiles;
+  const Scratch scratch(floats * omp_get_max_threads());
+  // The longest rows first; any thread may take any task, for tasks share nothing.
+#pragma omp parallel for schedule(dynamic, 1) if (shape.work() >= kParallelElements && tasks > 1)
+  for (Index task = 0; task < tasks; ++task) {
+    const Index tile = shape.query_tiles - 1 - task % shape.query_tiles, head = task / shape.query_tiles;
+    forward_tile<T>(op, shape, head / shape.heads, head % shape.heads, tile * kQueries,
+                    scratch.data() + floats * omp_get_thread_num());
+  }
+}
+
+// ---- backward: a task is a key/value head, whose gradients it owns, with the query heads that read it ----
+
+// What a task works in, cut from one piece of memory.
+struct BackwardMemory {
+  BackwardMemory(float* memory, const Shape& shape) {
+    const auto take = [&memory](Index floats) {
+      float* begin = memory;
+      memory += floats;
+      return begin;
+    };
+    keys = take(shape.seq * shape.d_padded), values = take(shape.seq * shape.d_padded);
+    dkeys = take(shape.seq * shape.d_padded), dvalues = take(shape.seq * shape.d_padded);
+    q_t = take(kQueries * shape.d_padded), dout_t = take(kQueries * shape.d_padded);
+    q = take(kQueries * shape.d_padded), dout = take(kQueries * shape.d_padded);
+    dq_t = take(kQueries * shape.d_padded);
+    p_t = take(kKeys * kQueries), ds_t = take(kKeys * kQueries);
+  }
+  static Index floats(const Shape& shape) {
+    return (4 * shape.seq + 5 * kQueries) * shape.d_padded + 2 * kKeys * kQueries;
+  }
+  float *keys, *values, *dkeys, *dvalues;  // [seq][d_padded]
+  float *q_t, *dout_t, *q, *dout, *dq_t;   // one tile of queries
+  float *p_t, *ds_t;                       // one tile of scores
+};
+
+// p_t: scores become probabilities. ds_t: gradients of probabilities become gradients of scores (without the scale).
+template <bool kMasked>
+void softmax_gradient_tile(float* p_t, float* ds_t, Index bc, Index columns, const float* lse, const float* delta,
+                           Mask mask, Index key_minus_query) {
+  const Vi lane = lane_index();
+  for (Index r = 0; r < columns; r += kLanes) {
+    const Vf shift = load(lse + r), offset = load(delta + r);
+    for (Index c = 0; c < bc; ++c) {
+      Vf p = exp2_nonpositive(load(p_t + c * kQueries + r) - shift);
+      if constexpr (kMasked) p = mask.sees(lane, key_minus_query + c - r) ? p : Vf{};
+      store(p_t + c * kQueries + r, p);
+      store(ds_t + c * kQueries + r, p * (load(ds_t + c * kQueries + r) - offset));
+    }
+  }
+}
+
+template <class T>
+void backward_tile(const AttentionBwd& op, const Shape& shape, Index b, Index head, Index q0, const BackwardMemory& at) {
+  const Index d = shape.d, dp = shape.d_padded, br = least(kQueries, shape.seq - q0), columns = whole_vectors(br);
+  const Index row = b * shape.seq + q0, statistics = b * shape.heads + head;
+  const T* q = head_rows<T>(op.q, row, head, d);
+  const T* dout = head_rows<T>(op.dout, row, head, d);
+  const T* o = head_rows<T>(op.o, row, head, d);
+  load_transposed(at.q_t, q, op.q.ld, br, d, shape.score_scale);
+  load_transposed(at.dout_t, dout, op.dout.ld, br, d, 1.0F);
+  copy_rows(at.q, dp, q, op.q.ld, br, d);
+  copy_rows(at.dout, dp, dout, op.dout.ld, br, d);
+
+  alignas(64) float lse[kQueries], delta[kQueries], scale[kQueries];
+  for (Index r = 0; r < columns; ++r) {
+    // A query that does not exist has no probability anywhere.
+    lse[r] = r < br ? row_of<float>(op.lse, statistics)[q0 + r] * kLog2e : __builtin_inff();
+    delta[r] = 0;
+    scale[r] = op.scale;
+  }
+  for (Index r = 0; r < br; ++r) {
+    Vf total{};
+    each_vector(d, [&](Index k, auto lanes) {
+      total += load(dout + r * op.dout.ld + k, lanes) * load(o + r * op.o.ld + k, lanes);
+    });
+    delta[r] = sum(total);
+    row_of<float>(op.delta, statistics)[q0 + r] = delta[r];
+  }
+
+  const Index first = shape.mask.first_key(q0), end = q0 + br;
+  for (Index c0 = first; c0 < end; c0 += kKeys) {
+    const Index bc = least(kKeys, end - c0);
+    const Factor keys{at.keys + c0 * dp, dp}, values{at.values + c0 * dp, dp};
+    const Factor p{at.p_t, kQueries}, ds{at.ds_t, kQueries};
+    product<ProductKind::set>(keys, {at.q_t, kQueries}, at.p_t, kQueries, bc, columns, d);
+    product<ProductKind::set>(values, {at.dout_t, kQueries}, at.ds_t, kQueries, bc, columns, d);
+    if (shape.mask.cuts(q0, br, c0, bc)) {
+      softmax_gradient_tile<true>(at.p_t, at.ds_t, bc, columns, lse, delta, shape.mask, c0 - q0);
+    } else {
+      softmax_gradient_tile<false>(at.p_t, at.ds_t, bc, columns, lse, delta, shape.mask, c0 - q0);
+    }
+    product<ProductKind::add>(p, {at.dout, dp}, at.dvalues + c0 * dp, dp, bc, dp, br);
+    product<ProductKind::add>(ds, {at.q, dp}, at.dkeys + c0 * dp, dp, bc, dp, br);
+    if (c0 == first) {
+      product<ProductKind::set, true>(keys, ds, at.dq_t, kQueries, d, columns, bc);
+    } else {
+      product<ProductKind::add, true>(keys, ds, at.dq_t, kQueries, d, columns, bc);
+    }
+  }
+  store_transposed(const_cast<T*>(head_rows<T>(op.dq, row, head, d)), op.dq.ld, at.dq_t, scale, br, d);
+}
+
+template <class T>
+void backward_head(const AttentionBwd& op, const Shape& shape, Index b, Index kv_head, const BackwardMemory& at) {
+  const Index d = shape.d, dp = shape.d_padded, row0 = b * shape.seq, group = shape.heads / shape.kv_heads;
+  copy_rows(at.keys, dp, head_rows<T>(op.k, row0, kv_head, d), op.k.ld, shape.seq, d);
+  copy_rows(at.values, dp, head_rows<T>(op.v, row0, kv_head, d), op.v.ld, shape.seq, d);
+  __builtin_memset(at.dkeys, 0, static_cast<std::size_t>(2 * shape.seq * dp) * 4);  // dvalues follow
+  for (Index head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+    for (Index tile = 0; tile < shape.query_tiles; ++tile) backward_tile<T>(op, shape, b, head, tile * kQueries, at);
+  }
+  for (Index i = 0; i < shape.seq; ++i) {
+    T* dk = const_cast<T*>(head_rows<T>(op.dk, row0 + i, kv_head, d));
+    T* dv = const_cast<T*>(head_rows<T>(op.dv, row0 + i, kv_head, d));
+    each_vector(d, [&](Index k, auto lanes) {
+      store(dk + k, op.scale * load(at.dkeys + i * dp + k), lanes);
+      store(dv + k, load(at.dvalues + i * dp + k), lanes);
+    });
+  }
+}
+
+template <class T>
+void backward(const AttentionBwd& op) {
+  const Shape shape(op);
+  const Index tasks = shape.batch * shape.kv_heads, floats = BackwardMemory::floats(shape);
+  const Scratch scratch(floats * least(tasks, omp_get_max_threads()));
+#pragma omp parallel for schedule(static) if (shape.work() >= kParallelElements && tasks > 1) \
+    num_threads(static_cast<int>(least(tasks, omp_get_max_threads())))
+  for (Index task = 0; task < tasks; ++task) {
+    const BackwardMemory memory(scratch.data() + floats * omp_get_thread_num(), shape);
+    backward_head<T>(op, shape, task / shape.kv_heads, task % shape.kv_heads, memory);
+  }
+}
+
+}  // namespace
+
+void run(const AttentionFwd& op) {
+  with_type(op.q.dtype, [&](auto type) { forward<decltype(type)>(op); });
+}
+void run(const AttentionBwd& op) {
+  with_type(op.q.dtype, [&](auto type) { backward<decltype(type)>(op); });
+}
+
+}  // namespace ms::tensor::MS_ISA

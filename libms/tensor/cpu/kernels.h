@@ -1,0 +1,39 @@
+// What libms/tensor/cpu/ offers to cpu_kernels.cpp: one function an op and instruction set, as a table. Shapes and types have
+// been checked. Included by sources of every instruction set: declarations only.
+#pragma once
+
+#include <cstddef>
+
+#include "tensor/cpu_kernels.h"
+
+// The ops of these sources; the few others are in cpu_kernels.cpp, compiled once.
+#define MS_CPU_OPS(X)                                                                                               \
+  X(AttentionFwd) X(AttentionBwd) X(LayerNormFwd) X(LayerNormBwd) X(RmsNormFwd) X(RmsNormBwd) X(GeluFwd) X(GeluBwd) \
+  X(SwigluFwd) X(SwigluBwd) X(Rotary) X(EmbeddingFwd) X(EmbeddingBwd) X(PositionFwd) X(PositionBwd) X(LossStats)    \
+  X(LossBackward) X(Add) X(ColumnSum) X(Copy) X(Fill) X(SumInto) X(SumSquares) X(AdamW)
+
+namespace ms::tensor {
+
+struct KernelTable {
+#define MS_ROW(Name)              \
+  void (*run_##Name)(const Name&); \
+  void operator()(const Name& op) const { run_##Name(op); }
+  MS_CPU_OPS(MS_ROW)
+#undef MS_ROW
+  void (*reduce)(ReduceKind kind, DType dtype, void* out, const void* const* in, int count, std::int64_t n);
+};
+
+// Working memory for a call, aligned to a cache line; throws Error("tensor.memory").
+void* scratch_allocate(std::size_t bytes);
+void scratch_free(void* memory) noexcept;
+
+#ifdef MS_ISA
+namespace MS_ISA {
+#define MS_DECLARE(Name) void run(const Name& op);
+MS_CPU_OPS(MS_DECLARE)
+#undef MS_DECLARE
+void reduce(ReduceKind kind, DType dtype, void* out, const void* const* in, int count, std::int64_t n);
+}  // namespace MS_ISA
+#endif
+
+}  // namespace ms::tensor

@@ -1,0 +1,167 @@
+// LayerNorm, RMSNorm and column sums. A row is read from memory once and then from the nearest cache; sums over rows go
+// through blocks of rows (parallel.h).
+#include "tensor/cpu/parallel.h"
+
+namespace ms::tensor::MS_ISA {
+namespace {
+
+float reciprocal_root(float mean_square, float eps) { return 1.0F / __builtin_sqrtf(mean_square + eps); }
+
+template <class T>
+float row_sum(const T* x, Index cols) {
+  Vf total{};
+  each_vector(cols, [&](Index i, auto lanes) { total += load(x + i, lanes); });
+  return sum(total);
+}
+
+// The sum of (x - mean)^2.
+template <class T>
+float row_squares(const T* x, Index cols, float mean) {
+  Vf total{};
+  each_vector(cols, [&](Index i, auto lanes) {
+    const Vf d = keep(load(x + i, lanes) - mean, lanes);
+    total += d * d;
+  });
+  return sum(total);
+}
+
+// Blocks of rows in parallel, each with its own [sums][cols] partial sums, which are then added to out[sum].
+template <int kSums, class Body>
+void over_row_blocks(Index rows, Index cols, float* const (&out)[kSums], Body&& body) {
+  const RowBlocks blocks(rows);
+  const Scratch partials(blocks.count * kSums * cols);
+  each_piece(blocks.count, rows * cols, [&](Index block) {
+    float* sums[kSums];
+    for (int k = 0; k < kSums; ++k) {
+      sums[k] = partials.data() + (k * blocks.count + block) * cols;
+      __builtin_memset(sums[k], 0, static_cast<std::size_t>(cols) * 4);
+    }
+    for (Index row = blocks.begin(block); row < blocks.end(block); ++row) body(row, sums);
+  });
+  for (int k = 0; k < kSums; ++k) add_partials(out[k], partials.data() + k * blocks.count * cols, blocks.count, cols);
+}
+
+// dx (+)= rstd * (dy gain - shift - xhat * slope), where xhat = (x - mean) * rstd.
+template <class T>
+void write_gradient(T* dx, const T* dy, const T* x, const T* gain, Index cols, float mean, float rstd, float shift,
+                    float slope, bool accumulate) {
+  each_vector(cols, [&](Index i, auto lanes) {
+    const Vf xhat = (load(x + i, lanes) - mean) * rstd;
+    Vf g = rstd * (load(dy + i, lanes) * load(gain + i, lanes) - shift - xhat * slope);
+    if (accumulate) g += load(dx + i, lanes);
+    store(dx + i, g, lanes);
+  });
+}
+
+template <class T>
+void layernorm_fwd(const LayerNormFwd& op) {
+  const Index cols = op.x.cols;
+  each_piece(op.x.rows, op.x.numel(), [&](Index row) {
+    const T* x = row_of<T>(op.x, row);
+    const T* gain = row_of<T>(op.gain, 0);
+    const T* bias = row_of<T>(op.bias, 0);
+    T* y = row_of<T>(op.y, row);
+    const float mean = row_sum(x, cols) / static_cast<float>(cols);
+    const float rstd = reciprocal_root(row_squares(x, cols, mean) / static_cast<float>(cols), op.eps);
+    row_of<float>(op.mean, 0)[row] = mean;
+    row_of<float>(op.rstd, 0)[row] = rstd;
+    each_vector(cols, [&](Index i, auto lanes) {
+      store(y + i, (load(x + i, lanes) - mean) * rstd * load(gain + i, lanes) + load(bias + i, lanes), lanes);
+    });
+  });
+}
+
+template <class T>
+void layernorm_bwd(const LayerNormBwd& op) {
+  const Index cols = op.x.cols;
+  float* const out[2] = {row_of<float>(op.dgain, 0), row_of<float>(op.dbias, 0)};
+  over_row_blocks<2>(op.x.rows, cols, out, [&](Index row, float* const(&sums)[2]) {
+    const T* x = row_of<T>(op.x, row);
+    const T* dy = row_of<T>(op.dy, row);
+    const T* gain = row_of<T>(op.gain, 0);
+    const float mean = row_of<float>(op.mean, 0)[row];
+    const float rstd = row_of<float>(op.rstd, 0)[row];
+    float* dgain = sums[0];
+    float* dbias = sums[1];
+    Vf plain{}, along{};  // sums of dy gain, and of that times xhat
+    each_vector(cols, [&](Index i, auto lanes) {
+      const Vf d = load(dy + i, lanes);
+      const Vf xhat = (load(x + i, lanes) - mean) * rstd;
+      const Vf g = d * load(gain + i, lanes);
+      plain += g;
+      along += keep(g * xhat, lanes);
+      store(dgain + i, load(dgain + i, lanes) + d * xhat, lanes);
+      store(dbias + i, load(dbias + i, lanes) + d, lanes);
+    });
+    write_gradient(row_of<T>(op.dx, row), dy, x, gain, cols, mean, rstd, sum(plain) / static_cast<float>(cols),
+                   sum(along) / static_cast<float>(cols), op.accumulate);
+  });
+}
+
+template <class T>
+void rmsnorm_fwd(const RmsNormFwd& op) {
+  const Index cols = op.x.cols;
+  each_piece(op.x.rows, op.x.numel(), [&](Index row) {
+    const T* x = row_of<T>(op.x, row);
+    const T* gain = row_of<T>(op.gain, 0);
+    T* y = row_of<T>(op.y, row);
+    const float rstd = reciprocal_root(row_squares(x, cols, 0.0F) / static_cast<float>(cols), op.eps);
+    row_of<float>(op.rstd, 0)[row] = rstd;
+    each_vector(cols, [&](Index i, auto lanes) {
+      store(y + i, load(x + i, lanes) * rstd * load(gain + i, lanes), lanes);
+    });
+  });
+}
+
+template <class T>
+void rmsnorm_bwd(const RmsNormBwd& op) {
+  const Index cols = op.x.cols;
+  float* const out[1] = {row_of<float>(op.dgain, 0)};
+  over_row_blocks<1>(op.x.rows, cols, out, [&](Index row, float* const(&sums)[1]) {
+    const T* x = row_of<T>(op.x, row);
+    const T* dy = row_of<T>(op.dy, row);
+    const T* gain = row_of<T>(op.gain, 0);
+    const float rstd = row_of<float>(op.rstd, 0)[row];
+    float* dgain = sums[0];
+    Vf along{};
+    each_vector(cols, [&](Index i, auto lanes) {
+      const Vf d = load(dy + i, lanes);
+      const Vf xhat = load(x + i, lanes) * rstd;
+      along += d * load(gain + i, lanes) * xhat;
+      store(dgain + i, load(dgain + i, lanes) + d * xhat, lanes);
+    });
+    write_gradient(row_of<T>(op.dx, row), dy, x, gain, cols, 0.0F, rstd, 0.0F, sum(along) / static_cast<float>(cols),
+                   op.accumulate);
+  });
+}
+
+template <class T>
+void column_sum(const ColumnSum& op) {
+  const Index cols = op.x.cols;
+  float* const out[1] = {row_of<float>(op.out, 0)};
+  over_row_blocks<1>(op.x.rows, cols, out, [&](Index row, float* const(&sums)[1]) {
+    const T* x = row_of<T>(op.x, row);
+    float* total = sums[0];
+    each_vector(cols, [&](Index i, auto lanes) { store(total + i, load(total + i, lanes) + load(x + i, lanes), lanes); });
+  });
+}
+
+}  // namespace
+
+void run(const LayerNormFwd& op) {
+  with_type(op.x.dtype, [&](auto type) { layernorm_fwd<decltype(type)>(op); });
+}
+void run(const LayerNormBwd& op) {
+  with_type(op.x.dtype, [&](auto type) { layernorm_bwd<decltype(type)>(op); });
+}
+void run(const RmsNormFwd& op) {
+  with_type(op.x.dtype, [&](auto type) { rmsnorm_fwd<decltype(type)>(op); });
+}
+void run(const RmsNormBwd& op) {
+  with_type(op.x.dtype, [&](auto type) { rmsnorm_bwd<decltype(type)>(op); });
+}
+void run(const ColumnSum& op) {
+  with_type(op.x.dtype, [&](auto type) { column_sum<decltype(type)>(op); });
+}
+
+}  // namespace ms::tensor::MS_ISA

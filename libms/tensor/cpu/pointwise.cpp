@@ -1,0 +1,254 @@
+// Ops that look at one element, or one pair of elements, at a time: activations, rotary, sums of tensors, copies, the
+// embedding's rows. All are bound by memory: one pass, whole vectors.
+#include "tensor/cpu/parallel.h"
+
+namespace ms::tensor::MS_ISA {
+namespace {
+
+constexpr float kGeluLinear = 0.7978845608F;            // sqrt(2/pi)
+constexpr float kGeluCubic = 0.7978845608F * 0.044715F;  // times x^3
+
+// 1 + tanh(u) = 2 sigmoid(2u), so gelu(x) = x sigmoid(2u) with u the polynomial.
+MS_INLINE Vf gelu(Vf x) { return x * sigmoid(2.0F * x * (kGeluLinear + kGeluCubic * x * x)); }
+MS_INLINE Vf gelu_slope(Vf x) {
+  const Vf s = sigmoid(2.0F * x * (kGeluLinear + kGeluCubic * x * x));
+  const Vf slope = 2.0F * x * (kGeluLinear + 3.0F * kGeluCubic * x * x);
+  // Far out s (1 - s) is 0 while the slope may have overflowed.
+  const Vf bend = s * (1.0F - s);
+  return s + (bend == 0.0F ? Vf{} : bend * slope);
+}
+
+template <class T>
+void gelu_fwd(const GeluFwd& op) {
+  each_span(op.x.rows, op.x.cols, is_flat(op.x) && is_flat(op.y), [&](Index row, Index begin, Index n) {
+    const T* x = row_of<T>(op.x, row) + begin;
+    T* y = row_of<T>(op.y, row) + begin;
+    each_vector(n, [&](Index i, auto lanes) { store(y + i, gelu(load(x + i, lanes)), lanes); });
+  });
+}
+
+template <class T>
+void gelu_bwd(const GeluBwd& op) {
+  const bool flat = is_flat(op.x) && is_flat(op.dx) && is_flat(op.dy);
+  each_span(op.x.rows, op.x.cols, flat, [&](Index row, Index begin, Index n) {
+    const T* x = row_of<T>(op.x, row) + begin;
+    const T* dy = row_of<T>(op.dy, row) + begin;
+    T* dx = row_of<T>(op.dx, row) + begin;
+    each_vector(n, [&](Index i, auto lanes) {
+      store(dx + i, load(dy + i, lanes) * gelu_slope(load(x + i, lanes)), lanes);
+    });
+  });
+}
+
+template <class T>
+void swiglu_fwd(const SwigluFwd& op) {
+  const Index cols = op.y.cols;
+  each_span(op.y.rows, cols, false, [&](Index row, Index begin, Index n) {
+    const T* gate = row_of<T>(op.x, row) + begin;
+    const T* up = gate + cols;
+    T* y = row_of<T>(op.y, row) + begin;
+    each_vector(n, [&](Index i, auto lanes) {
+      const Vf g = load(gate + i, lanes);
+      store(y + i, g * sigmoid(g) * load(up + i, lanes), lanes);
+    });
+  });
+}
+
+template <class T>
+void swiglu_bwd(const SwigluBwd& op) {
+  const Index cols = op.dy.cols;
+  each_span(op.dy.rows, cols, false, [&](Index row, Index begin, Index n) {
+    const T* gate = row_of<T>(op.x, row) + begin;
+    const T* up = gate + cols;
+    const T* dy = row_of<T>(op.dy, row) + begin;
+    T* dgate = row_of<T>(op.dx, row) + begin;
+    T* dup = dgate + cols;
+    each_vector(n, [&](Index i, auto lanes) {
+      const Vf g = load(gate + i, lanes), u = load(up + i, lanes), d = load(dy + i, lanes);
+      const Vf s = sigmoid(g);
+      store(dgate + i, d * u * (s + g * s * (1.0F - s)), lanes);
+      store(dup + i, d * g * s, lanes);
+    });
+  });
+}
+
+template <class T>
+void rotary(const Rotary& op) {
+  const Index half = op.head_dim / 2;
+  each_piece(op.x.rows, op.x.numel(), [&](Index row) {
+    const float* cosine = row_of<float>(op.table, row % op.seq);
+    const float* sine = cosine + half;
+    const float turn = op.inverse ? -1.0F : 1.0F;
+    for (Index head = 0; head < op.x.cols; head += op.head_dim) {
+      T* a = row_of<T>(op.x, row) + head;
+      T* b = a + half;
+      each_vector(half, [&](Index i, auto lanes) {
+        const Vf x = load(a + i, lanes), y = load(b + i, lanes);
+        const Vf c = load(cosine + i, lanes), s = turn * load(sine + i, lanes);
+        store(a + i, x * c - y * s, lanes);
+        store(b + i, y * c + x * s, lanes);
+      });
+    }
+  });
+}
+
+template <class T>
+void add(const Add& op) {
+  if (op.bias) {
+    each_span(op.y.rows, op.y.cols, false, [&](Index row, Index begin, Index n) {
+      const T* a = row_of<T>(op.a, row) + begin;
+      const T* b = row_of<T>(op.b, row) + begin;
+      const T* bias = row_of<T>(op.bias, 0) + begin;
+      T* y = row_of<T>(op.y, row) + begin;
+      each_vector(n, [&](Index i, auto lanes) {
+        store(y + i, load(a + i, lanes) + load(b + i, lanes) + load(bias + i, lanes), lanes);
+      });
+    });
+    return;
+  }
+  const bool flat = is_flat(op.y) && is_flat(op.a) && is_flat(op.b);
+  each_span(op.y.rows, op.y.cols, flat, [&](Index row, Index begin, Index n) {
+    const T* a = row_of<T>(op.a, row) + begin;
+    const T* b = row_of<T>(op.b, row) + begin;
+    T* y = row_of<T>(op.y, row) + begin;
+    each_vector(n, [&](Index i, auto lanes) { store(y + i, load(a + i, lanes) + load(b + i, lanes), lanes); });
+  });
+}
+
+template <class To, class From>
+void convert(const Copy& op) {
+  each_span(op.dst.rows, op.dst.cols, is_flat(op.dst) && is_flat(op.src), [&](Index row, Index begin, Index n) {
+    const From* src = row_of<From>(op.src, row) + begin;
+    To* dst = row_of<To>(op.dst, row) + begin;
+    if constexpr (sizeof(To) == 8 || sizeof(From) == 8) {
+      for (Index i = 0; i < n; ++i) dst[i] = static_cast<To>(src[i]);
+    } else {
+      each_vector(n, [&](Index i, auto lanes) { store(dst + i, load(src + i, lanes), lanes); });
+    }
+  });
+}
+
+template <class T>
+void copy_same(const Copy& op) {
+  each_span(op.dst.rows, op.dst.cols, is_flat(op.dst) && is_flat(op.src), [&](Index row, Index begin, Index n) {
+    __builtin_memcpy(row_of<T>(op.dst, row) + begin, row_of<T>(op.src, row) + begin,
+                     static_cast<std::size_t>(n) * sizeof(T));
+  });
+}
+
+template <class T>
+void fill(const Fill& op, T value) {
+  each_span(op.x.rows, op.x.cols, is_flat(op.x), [&](Index row, Index begin, Index n) {
+    T* x = row_of<T>(op.x, row) + begin;
+    for (Index i = 0; i < n; ++i) x[i] = value;
+  });
+}
+
+template <class T>
+void embedding_fwd(const EmbeddingFwd& op) {
+  const Index cols = op.y.cols;
+  each_piece(op.y.rows, op.y.numel(), [&](Index row) {
+    const Index token = row_of<std::int32_t>(op.tokens, 0)[row] - op.first;
+    T* y = row_of<T>(op.y, row);
+    const std::size_t bytes = static_cast<std::size_t>(cols) * sizeof(T);
+    if (token >= 0 && token < op.table.rows) {
+      __builtin_memcpy(y, row_of<T>(op.table, token), bytes);
+    } else {
+      __builtin_memset(y, 0, bytes);
+    }
+  });
+}
+
+// Tokens in order; the team shares the columns.
+template <class T>
+void embedding_bwd(const EmbeddingBwd& op) {
+  constexpr Index kCols = 128;
+  each_piece(pieces_of(op.dy.cols, kCols), op.dy.numel(), [&](Index piece) {
+    const Index begin = piece * kCols;
+    const Index n = least(kCols, op.dy.cols - begin);
+    for (Index row = 0; row < op.dy.rows; ++row) {
+      const Index token = row_of<std::int32_t>(op.tokens, 0)[row] - op.first;
+      if (token < 0 || token >= op.dtable.rows) continue;
+      const T* dy = row_of<T>(op.dy, row) + begin;
+      float* sums = row_of<float>(op.dtable, token) + begin;
+      each_vector(n, [&](Index i, auto lanes) { store(sums + i, load(sums + i, lanes) + load(dy + i, lanes), lanes); });
+    }
+  });
+}
+
+template <class T>
+void position_fwd(const PositionFwd& op) {
+  each_piece(op.y.rows, op.y.numel(), [&](Index row) {
+    const T* add_row = row_of<T>(op.table, (op.offset + row) % op.table.rows);
+    T* y = row_of<T>(op.y, row);
+    each_vector(op.y.cols, [&](Index i, auto lanes) { store(y + i, load(y + i, lanes) + load(add_row + i, lanes), lanes); });
+  });
+}
+
+// A row of the table has one owner, which adds what belongs to it in order.
+template <class T>
+void position_bwd(const PositionBwd& op) {
+  const Index seq = op.dtable.rows;
+  each_piece(seq, op.dy.numel(), [&](Index position) {
+    float* sums = row_of<float>(op.dtable, position);
+    for (Index row = (position - op.offset % seq + seq) % seq; row < op.dy.rows; row += seq) {
+      const T* dy = row_of<T>(op.dy, row);
+      each_vector(op.dy.cols, [&](Index i, auto lanes) { store(sums + i, load(sums + i, lanes) + load(dy + i, lanes), lanes); });
+    }
+  });
+}
+
+}  // namespace
+
+void run(const GeluFwd& op) {
+  with_type(op.x.dtype, [&](auto type) { gelu_fwd<decltype(type)>(op); });
+}
+void run(const GeluBwd& op) {
+  with_type(op.x.dtype, [&](auto type) { gelu_bwd<decltype(type)>(op); });
+}
+void run(const SwigluFwd& op) {
+  with_type(op.x.dtype, [&](auto type) { swiglu_fwd<decltype(type)>(op); });
+}
+void run(const SwigluBwd& op) {
+  with_type(op.x.dtype, [&](auto type) { swiglu_bwd<decltype(type)>(op); });
+}
+void run(const Rotary& op) {
+  with_type(op.x.dtype, [&](auto type) { rotary<decltype(type)>(op); });
+}
+void run(const Add& op) {
+  with_type(op.y.dtype, [&](auto type) { add<decltype(type)>(op); });
+}
+void run(const EmbeddingFwd& op) {
+  with_type(op.y.dtype, [&](auto type) { embedding_fwd<decltype(type)>(op); });
+}
+void run(const EmbeddingBwd& op) {
+  with_type(op.dy.dtype, [&](auto type) { embedding_bwd<decltype(type)>(op); });
+}
+void run(const PositionFwd& op) {
+  with_type(op.y.dtype, [&](auto type) { position_fwd<decltype(type)>(op); });
+}
+void run(const PositionBwd& op) {
+  with_type(op.dy.dtype, [&](auto type) { position_bwd<decltype(type)>(op); });
+}
+void run(const Copy& op) {
+  const DType to = op.dst.dtype, from = op.src.dtype;
+  if (to == from) {
+    if (to == DType::f64) return copy_same<double>(op);
+    if (to == DType::bf16) return copy_same<bfloat16>(op);
+    return copy_same<float>(op);  // or i32: the same bytes
+  }
+  if (to == DType::f64) return convert<double, float>(op);
+  if (from == DType::f64) return convert<float, double>(op);
+  if (to == DType::bf16) return convert<bfloat16, float>(op);
+  return convert<float, bfloat16>(op);
+}
+void run(const Fill& op) {
+  switch (op.x.dtype) {
+    case DType::f32: return fill(op, op.value);
+    case DType::bf16: return fill(op, bfloat16{narrow(op.value)});
+    case DType::f64: return fill(op, static_cast<double>(op.value));
+    case DType::i32: return fill(op, static_cast<std::int32_t>(op.value));
+  }
+}
+
+}  // namespace ms::tensor::MS_ISA

@@ -1,0 +1,200 @@
+// Ops that sum or decide over many elements: the vocabulary-parallel loss, sums in f64, the optimizer, reductions of what
+// several ranks hold.
+#include "tensor/cpu/parallel.h"
+
+namespace ms::tensor::MS_ISA {
+namespace {
+
+constexpr Index kLossPiece = 2048;  // logits that are read twice, the second time from the nearest cache
+
+// A row is read from memory once: piece by piece, the sum so far being rescaled when the maximum moves.
+template <class T>
+void loss_stats(const LossStats& op) {
+  each_piece(op.logits.rows, op.logits.rows * op.valid, [&](Index row) {
+    const T* logits = row_of<T>(op.logits, row);
+    float top = -__builtin_inff(), total = 0;
+    for (Index begin = 0; begin < op.valid; begin += kLossPiece) {
+      const T* piece = logits + begin;
+      const Index n = least(kLossPiece, op.valid - begin);
+      Vf tops = splat(top);
+      each_vector(n, [&](Index i, auto lanes) {
+        tops = max(keep(load(piece + i, lanes), lanes, tops), tops);
+      });
+      const float before = top;
+      top = max(tops);
+      Vf sums{};
+      each_vector(n, [&](Index i, auto lanes) { sums += keep(exp(load(piece + i, lanes) - top), lanes); });
+      const Vf rescale = exp(splat(before - top));
+      total = total * rescale[0] + sum(sums);
+    }
+    const Index target = row_of<std::int32_t>(op.targets, 0)[row] - op.first;
+    row_of<float>(op.stats, 0)[row] = top;
+    row_of<float>(op.stats, 1)[row] = total;
+    row_of<float>(op.stats, 2)[row] = target >= 0 && target < op.valid ? get(logits + target) : 0.0F;
+  });
+}
+
+template <class T>
+void loss_backward(const LossBackward& op) {
+  each_piece(op.logits.rows, op.logits.numel(), [&](Index row) {
+    T* logits = row_of<T>(op.logits, row);
+    const float lse = row_of<float>(op.lse, 0)[row];
+    const Index target = row_of<std::int32_t>(op.targets, 0)[row] - op.first;
+    const bool here = target >= 0 && target < op.valid;
+    const Vf logit = splat(here ? get(logits + target) : 0.0F);
+    each_vector(op.valid, [&](Index i, auto lanes) {
+      store(logits + i, op.scale * exp(load(logits + i, lanes) - lse), lanes);
+    });
+    if (here) put(logits + target, op.scale * (exp(logit - lse)[0] - 1.0F));
+    for (Index i = op.valid; i < op.logits.cols; ++i) put(logits + i, 0.0F);
+  });
+}
+
+// Sums in f64 by pieces of memory whose bounds depend on the size alone.
+constexpr Index kSumPieces = 256, kSumPieceElements = 1 << 14;
+
+template <bool kSquare>
+double sum_f32(const float* x, Index n) {
+  Vd totals[2] = {};
+  Index i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int half = 0; half < 2; ++half) {
+      VfHalf part;
+      __builtin_memcpy(&part, x + i + half * (kLanes / 2), sizeof part);
+      const Vd wide = __builtin_convertvector(part, Vd);
+      totals[half] += kSquare ? wide * wide : wide;
+    }
+  }
+  double rest = 0;
+  for (; i < n; ++i) rest += kSquare ? static_cast<double>(x[i]) * static_cast<double>(x[i]) : static_cast<double>(x[i]);
+  return sum(totals[0]) + sum(totals[1]) + rest;
+}
+double sum_f64(const double* x, Index n) {
+  double total = 0;
+  for (Index i = 0; i < n; ++i) total += x[i];
+  return total;
+}
+
+template <class PieceSum>
+double sum_flat(Index n, PieceSum&& piece_sum) {
+  double partials[kSumPieces];
+  const Index size = most(kSumPieceElements, pieces_of(n, kSumPieces));
+  const Index count = pieces_of(n, size);
+  each_piece(count, n, [&](Index i) { partials[i] = piece_sum(i * size, least(size, n - i * size)); });
+  double total = 0;
+  for (Index i = 0; i < count; ++i) total += partials[i];
+  return total;
+}
+
+template <class RowSum>
+double sum_rows(const Tensor& x, RowSum&& row_sum) {
+  if (is_flat(x)) return sum_flat(x.numel(), [&](Index begin, Index n) { return row_sum(Index{0}, begin, n); });
+  double total = 0;
+  for (Index row = 0; row < x.rows; ++row) total += row_sum(row, Index{0}, x.cols);
+  return total;
+}
+
+template <class T>
+void adamw(const AdamW& op, float factor) {
+  const float fresh1 = 1.0F - op.beta1, fresh2 = 1.0F - op.beta2;
+  const float scale1 = 1.0F / op.correction1, scale2 = 1.0F / op.correction2;
+  each_span(1, op.param.cols, true, [&](Index, Index begin, Index n) {
+    float* m = row_of<float>(op.m, 0) + begin;
+    float* v = row_of<float>(op.v, 0) + begin;
+    const float* grad = row_of<float>(op.grad, 0) + begin;
+    T* param = row_of<T>(op.param, 0) + begin;
+    float* master = op.master.data == nullptr ? nullptr : row_of<float>(op.master, 0) + begin;
+    each_vector(n, [&](Index i, auto lanes) {
+      const Vf g = factor * load(grad + i, lanes);
+      const Vf m1 = op.beta1 * load(m + i, lanes) + fresh1 * g;
+      const Vf v1 = op.beta2 * load(v + i, lanes) + fresh2 * g * g;
+      const Vf w0 = master == nullptr ? load(param + i, lanes) : load(master + i, lanes);
+      const Vf w1 = w0 - op.lr * (op.weight_decay * w0 + scale1 * m1 / (sqrt(scale2 * v1) + op.eps));
+      store(m + i, m1, lanes);
+      store(v + i, v1, lanes);
+      if (master != nullptr) store(master + i, w1, lanes);
+      store(param + i, w1, lanes);
+    });
+  });
+}
+
+template <ReduceKind kKind>
+MS_INLINE auto combine(auto a, auto b) {
+  if constexpr (kKind == ReduceKind::sum) {
+    return a + b;
+  } else {
+    return b > a || b != b ? b : a;  // a NaN is the maximum
+  }
+}
+
+template <ReduceKind kKind, class T>
+void reduce_all(T* out, const T* const* in, int count, Index n) {
+  each_span(1, n, true, [&](Index, Index begin, Index size) {
+    if constexpr (requires { load(out); }) {
+      each_vector(size, [&](Index i, auto lanes) {
+        Vf x = load(in[0] + begin + i, lanes);
+        for (int k = 1; k < count; ++k) {
+          const Vf y = load(in[k] + begin + i, lanes);
+          if constexpr (kKind == ReduceKind::sum) {
+            x += y;
+          } else {
+            x = (y > x) | (y != y) ? y : x;
+          }
+        }
+        store(out + begin + i, x, lanes);
+      });
+    } else {
+      for (Index i = begin; i < begin + size; ++i) {
+        T x = in[0][i];
+        for (int k = 1; k < count; ++k) x = combine<kKind>(x, in[k][i]);
+        out[i] = x;
+      }
+    }
+  });
+}
+
+template <class T>
+void reduce_typed(ReduceKind kind, void* out, const void* const* in, int count, Index n) {
+  auto* to = static_cast<T*>(out);
+  const auto* from = reinterpret_cast<const T* const*>(in);
+  if (kind == ReduceKind::sum) {
+    reduce_all<ReduceKind::sum>(to, from, count, n);
+  } else {
+    reduce_all<ReduceKind::max>(to, from, count, n);
+  }
+}
+
+}  // namespace
+
+void run(const LossStats& op) {
+  with_type(op.logits.dtype, [&](auto type) { loss_stats<decltype(type)>(op); });
+}
+void run(const LossBackward& op) {
+  with_type(op.logits.dtype, [&](auto type) { loss_backward<decltype(type)>(op); });
+}
+void run(const SumInto& op) {
+  const double total = sum_rows(op.x, [&](Index row, Index begin, Index n) {
+    return op.x.dtype == DType::f64 ? sum_f64(row_of<double>(op.x, row) + begin, n)
+                                    : sum_f32<false>(row_of<float>(op.x, row) + begin, n);
+  });
+  *row_of<double>(op.out, 0) += op.scale * total;
+}
+void run(const SumSquares& op) {
+  *row_of<double>(op.out, 0) += sum_rows(
+      op.x, [&](Index row, Index begin, Index n) { return sum_f32<true>(row_of<float>(op.x, row) + begin, n); });
+}
+void run(const AdamW& op) {
+  const float factor = *row_of<float>(op.factor, 0);
+  if (factor == 0.0F) return;  // the step is skipped
+  with_type(op.param.dtype, [&](auto type) { adamw<decltype(type)>(op, factor); });
+}
+void reduce(ReduceKind kind, DType dtype, void* out, const void* const* in, int count, std::int64_t n) {
+  switch (dtype) {
+    case DType::f32: return reduce_typed<float>(kind, out, in, count, n);
+    case DType::bf16: return reduce_typed<bfloat16>(kind, out, in, count, n);
+    case DType::f64: return reduce_typed<double>(kind, out, in, count, n);
+    case DType::i32: return reduce_typed<std::int32_t>(kind, out, in, count, n);
+  }
+}
+
+}  // namespace ms::tensor::MS_ISA

@@ -1,0 +1,181 @@
+// Which implementation of the plain ops runs: the sources of libms/tensor/cpu/ are here once per instruction set. The ops
+// that draw or tabulate numbers with the C library are computed here, compiled once, and so have the same bits everywhere.
+#include "tensor/cpu_kernels.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <vector>
+
+#include "base/rng.h"
+#include "tensor/cpu/kernels.h"
+#include "tensor/op_checks.h"
+
+namespace ms::tensor {
+
+#if defined(__x86_64__)
+namespace x86_64_v2 {
+const KernelTable& kernel_table();
+}
+namespace x86_64_v3 {
+const KernelTable& kernel_table();
+}
+namespace x86_64_v4 {
+const KernelTable& kernel_table();
+}
+#else
+namespace generic {
+const KernelTable& kernel_table();
+}
+#endif
+
+void* scratch_allocate(std::size_t bytes) {
+  constexpr std::size_t kLine = 64;
+  void* memory = std::aligned_alloc(kLine, (bytes + kLine) / kLine * kLine);  // never of size 0
+  if (memory == nullptr) {
+    throw Error("tensor.memory", Blame::user, fmt::format("{} bytes of working memory for an op are not to be had", bytes));
+  }
+  return memory;
+}
+void scratch_free(void* memory) noexcept { std::free(memory); }
+
+namespace {
+
+void compute(const RotaryTable& op) {
+  const std::int64_t half = op.table.cols / 2;
+  for (std::int64_t position = 0; position < op.table.rows; ++position) {
+    float* row = op.table.as<float>() + position * op.table.ld;
+    for (std::int64_t i = 0; i < half; ++i) {
+      // In f64: position * frequency is large, and its error would be the angle's.
+      const double frequency = std::pow(static_cast<double>(op.base), -static_cast<double>(i) / static_cast<double>(half));
+      const double angle = static_cast<double>(position) * frequency;
+      row[i] = static_cast<float>(std::cos(angle));
+      row[half + i] = static_cast<float>(std::sin(angle));
+    }
+  }
+}
+
+void compute(const LossCombine& op) {
+  const std::int64_t shards = op.gathered.rows / 3;
+  const auto value = [&](std::int64_t shard, int row, std::int64_t t) {
+    return op.gathered.as<float>()[(3 * shard + row) * op.gathered.ld + t];
+  };
+  for (std::int64_t t = 0; t < op.gathered.cols; ++t) {
+    float top = value(0, 0, t), total = 0, target = 0;
+    for (std::int64_t shard = 1; shard < shards; ++shard) top = std::max(top, value(shard, 0, t));
+    for (std::int64_t shard = 0; shard < shards; ++shard) {
+      if (value(shard, 1, t) == 0.0F) continue;  // it has no columns, and its maximum is -inf
+      total += value(shard, 1, t) * std::exp(value(shard, 0, t) - top);
+      target += value(shard, 2, t);
+    }
+    const float lse = top + std::log(total);
+    op.lse.as<float>()[t] = lse;
+    op.loss.as<float>()[t] = lse - target;
+  }
+}
+
+void compute(const ClipFactor& op) {
+  const double norm = std::sqrt(*op.sum_squares.as<double>());
+  *op.norm.as<float>() = static_cast<float>(norm);
+  float factor = 1.0F;
+  if (!std::isfinite(norm)) {
+    factor = 0.0F;
+  } else if (op.max_norm > 0.0F && norm > static_cast<double>(op.max_norm)) {
+    factor = static_cast<float>(static_cast<double>(op.max_norm) / norm);
+  }
+  *op.factor.as<float>() = factor;
+}
+
+// One row after the other, a block of four numbers at a time.
+void init_rows(const InitNormal& op, float* row, std::int64_t i) {
+  const std::uint64_t first = static_cast<std::uint64_t>((op.row0 + i) * op.global_cols + op.col0);
+  std::array<float, 4> block{};
+  std::uint64_t have = ~std::uint64_t{0};
+  for (std::int64_t j = 0; j < op.x.cols; ++j) {
+    const std::uint64_t index = first + static_cast<std::uint64_t>(j);
+    if (index / 4 != have) {
+      have = index / 4;
+      block = normal_block(op.seed, op.key, have);
+    }
+    row[j] = op.std * block[index % 4];
+  }
+}
+
+void compute(const InitNormal& op, const KernelTable& table) {
+  std::vector<float> rounded(op.x.dtype == DType::bf16 ? static_cast<std::size_t>(op.x.numel()) : 0);
+  const Tensor out = rounded.empty() ? op.x
+                                     : Tensor{reinterpret_cast<std::byte*>(rounded.data()), op.x.rows, op.x.cols, op.x.cols,
+                                              DType::f32};
+#pragma omp parallel for schedule(static) if (op.x.numel() > 4096)
+  for (std::int64_t i = 0; i < op.x.rows; ++i) {
+    float* row = out.as<float>() + i * out.ld;
+    if (op.row0 + i < op.valid_rows) {
+      init_rows(op, row, i);
+    } else {
+      std::fill_n(row, op.x.cols, 0.0F);
+    }
+  }
+  if (!rounded.empty()) table(Copy{.dst = op.x, .src = out});
+}
+
+template <const KernelTable& (*kTable)()>
+void run_op(const Op& op) {
+  check_op(op);
+  std::visit(
+      [](const auto& row) {
+        const KernelTable& table = kTable();
+        if constexpr (requires { table(row); }) {
+          table(row);
+        } else if constexpr (requires { compute(row, table); }) {
+          compute(row, table);
+        } else if constexpr (requires { compute(row); }) {
+          compute(row);
+        } else {
+          MS_ASSERT(false, "a {} is not a plain op", row.kName);
+        }
+      },
+      op);
+}
+
+template <const KernelTable& (*kTable)()>
+CpuKernels kernels_of(const char* isa) {
+  return {isa, run_op<kTable>, kTable().reduce};
+}
+
+struct Variants {
+  std::array<CpuKernels, 3> list{};
+  int count = 0;
+  void add(const CpuKernels& kernels) { list[static_cast<std::size_t>(count++)] = kernels; }
+};
+
+const Variants& variants() {
+  static const Variants kVariants = [] {
+    Variants found;
+#if defined(__x86_64__)
+    found.add(kernels_of<x86_64_v2::kernel_table>("x86-64-v2"));
+    if (__builtin_cpu_supports("x86-64-v3")) found.add(kernels_of<x86_64_v3::kernel_table>("x86-64-v3"));
+    if (__builtin_cpu_supports("x86-64-v4")) found.add(kernels_of<x86_64_v4::kernel_table>("x86-64-v4"));
+#else
+    found.add(kernels_of<generic::kernel_table>("generic"));
+#endif
+    return found;
+  }();
+  return kVariants;
+}
+
+}  // namespace
+
+const CpuKernels& cpu_kernels() {
+  const Variants& all = variants();
+  return all.list[static_cast<std::size_t>(all.count - 1)];
+}
+
+int cpu_kernel_variants(const CpuKernels** out, int capacity) {
+  const Variants& all = variants();
+  const int count = std::min(capacity, all.count);
+  for (int i = 0; i < count; ++i) out[i] = &all.list[static_cast<std::size_t>(i)];
+  return count;
+}
+
+}  // namespace ms::tensor

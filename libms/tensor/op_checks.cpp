@@ -1,0 +1,212 @@
+#include "tensor/op_checks.h"
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+
+namespace ms::tensor {
+namespace {
+
+struct Rule {
+  std::string_view op;
+
+  void shape(const char* name, const Tensor& x, std::int64_t rows, std::int64_t cols) const {
+    MS_ASSERT(x && x.rows == rows && x.cols == cols && (x.ld >= cols || rows <= 1), "{}: {} is {}x{} (ld {}), not {}x{}", op,
+              name, x.rows, x.cols, x.ld, rows, cols);
+  }
+  void type(const char* name, const Tensor& x, std::initializer_list<DType> allowed) const {
+    MS_ASSERT(std::find(allowed.begin(), allowed.end(), x.dtype) != allowed.end(), "{}: {} is {}", op, name,
+              to_string(x.dtype));
+  }
+  void activation(const char* name, const Tensor& x) const { type(name, x, {DType::f32, DType::bf16}); }
+  // A tensor of a known shape and type.
+  void tensor(const char* name, const Tensor& x, std::int64_t rows, std::int64_t cols, DType dtype) const {
+    shape(name, x, rows, cols);
+    type(name, x, {dtype});
+  }
+  void like(const char* name, const Tensor& x, const Tensor& model) const {
+    tensor(name, x, model.rows, model.cols, model.dtype);
+  }
+};
+
+// Vectors over rows or columns.
+void check_norm(const Rule& rule, const Tensor& x, const Tensor& y, const Tensor& rstd, const Tensor& gain) {
+  rule.activation("x", x);
+  rule.like("y", y, x);
+  rule.tensor("rstd", rstd, 1, x.rows, DType::f32);
+  rule.tensor("gain", gain, 1, x.cols, x.dtype);
+}
+
+template <class Attention>
+void check_attention(const Rule& rule, const Attention& op) {
+  MS_ASSERT(op.kv_heads > 0 && op.heads % op.kv_heads == 0, "{}: {} heads over {} key heads", rule.op, op.heads, op.kv_heads);
+  MS_ASSERT(op.head_dim > 0 && op.batch > 0 && op.seq > 0 && op.window >= 0, "{}: batch {} seq {} head {} window {}", rule.op,
+            op.batch, op.seq, op.head_dim, op.window);
+  const std::int64_t tokens = op.batch * op.seq;
+  rule.activation("q", op.q);
+  rule.tensor("q", op.q, tokens, op.heads * op.head_dim, op.q.dtype);
+  rule.tensor("k", op.k, tokens, op.kv_heads * op.head_dim, op.q.dtype);
+  rule.like("v", op.v, op.k);
+  rule.like("o", op.o, op.q);
+  rule.tensor("lse", op.lse, op.batch * op.heads, op.seq, DType::f32);
+}
+
+void check(const Rule& rule, const Matmul& op) {
+  const std::int64_t k = op.transpose_a ? op.a.rows : op.a.cols;
+  MS_ASSERT(k > 0, "{}: a sum over nothing", rule.op);
+  rule.activation("a", op.a);
+  rule.type("c", op.c, {DType::f32, op.a.dtype});
+  rule.shape("a", op.a, op.transpose_a ? k : op.c.rows, op.transpose_a ? op.c.rows : k);
+  rule.tensor("b", op.b, op.transpose_b ? op.c.cols : k, op.transpose_b ? k : op.c.cols, op.a.dtype);
+  rule.shape("c", op.c, op.c.rows, op.c.cols);
+  if (op.bias) rule.tensor("bias", op.bias, 1, op.c.cols, op.a.dtype);
+}
+void check(const Rule& rule, const AttentionFwd& op) { check_attention(rule, op); }
+void check(const Rule& rule, const AttentionBwd& op) {
+  check_attention(rule, op);
+  rule.like("dq", op.dq, op.q);
+  rule.like("dk", op.dk, op.k);
+  rule.like("dv", op.dv, op.v);
+  rule.like("dout", op.dout, op.q);
+  rule.tensor("delta", op.delta, op.lse.rows, op.lse.cols, DType::f32);
+}
+void check(const Rule& rule, const LayerNormFwd& op) {
+  check_norm(rule, op.x, op.y, op.rstd, op.gain);
+  rule.like("mean", op.mean, op.rstd);
+  rule.like("bias", op.bias, op.gain);
+}
+void check(const Rule& rule, const LayerNormBwd& op) {
+  check_norm(rule, op.x, op.dx, op.rstd, op.gain);
+  rule.like("dy", op.dy, op.x);
+  rule.like("mean", op.mean, op.rstd);
+  rule.tensor("dgain", op.dgain, 1, op.x.cols, DType::f32);
+  rule.tensor("dbias", op.dbias, 1, op.x.cols, DType::f32);
+}
+void check(const Rule& rule, const RmsNormFwd& op) { check_norm(rule, op.x, op.y, op.rstd, op.gain); }
+void check(const Rule& rule, const RmsNormBwd& op) {
+  check_norm(rule, op.x, op.dx, op.rstd, op.gain);
+  rule.like("dy", op.dy, op.x);
+  rule.tensor("dgain", op.dgain, 1, op.x.cols, DType::f32);
+}
+void check(const Rule& rule, const GeluFwd& op) {
+  rule.activation("x", op.x);
+  rule.like("y", op.y, op.x);
+}
+void check(const Rule& rule, const GeluBwd& op) {
+  rule.activation("x", op.x);
+  rule.like("dy", op.dy, op.x);
+  rule.like("dx", op.dx, op.x);
+}
+void check(const Rule& rule, const SwigluFwd& op) {
+  rule.activation("x", op.x);
+  rule.tensor("x", op.x, op.y.rows, 2 * op.y.cols, op.y.dtype);
+}
+void check(const Rule& rule, const SwigluBwd& op) {
+  rule.activation("x", op.x);
+  rule.tensor("x", op.x, op.dy.rows, 2 * op.dy.cols, op.dy.dtype);
+  rule.like("dx", op.dx, op.x);
+}
+void check(const Rule& rule, const RotaryTable& op) {
+  rule.type("table", op.table, {DType::f32});
+  MS_ASSERT(op.table.cols % 2 == 0, "{}: a head of {}", rule.op, op.table.cols);
+}
+void check(const Rule& rule, const Rotary& op) {
+  rule.activation("x", op.x);
+  rule.tensor("table", op.table, op.seq, op.head_dim, DType::f32);
+  MS_ASSERT(op.head_dim > 0 && op.head_dim % 2 == 0 && op.x.cols % op.head_dim == 0, "{}: heads of {} in {} columns", rule.op,
+            op.head_dim, op.x.cols);
+}
+void check(const Rule& rule, const EmbeddingFwd& op) {
+  rule.activation("y", op.y);
+  rule.tensor("table", op.table, op.table.rows, op.y.cols, op.y.dtype);
+  rule.tensor("tokens", op.tokens, 1, op.y.rows, DType::i32);
+}
+void check(const Rule& rule, const EmbeddingBwd& op) {
+  rule.activation("dy", op.dy);
+  rule.tensor("dtable", op.dtable, op.dtable.rows, op.dy.cols, DType::f32);
+  rule.tensor("tokens", op.tokens, 1, op.dy.rows, DType::i32);
+}
+void check(const Rule& rule, const PositionFwd& op) {
+  rule.activation("y", op.y);
+  rule.tensor("table", op.table, op.table.rows, op.y.cols, op.y.dtype);
+  MS_ASSERT(op.table.rows > 0 && op.offset >= 0, "{}: offset {} in {} positions", rule.op, op.offset, op.table.rows);
+}
+void check(const Rule& rule, const PositionBwd& op) {
+  rule.activation("dy", op.dy);
+  rule.tensor("dtable", op.dtable, op.dtable.rows, op.dy.cols, DType::f32);
+  MS_ASSERT(op.dtable.rows > 0 && op.offset >= 0, "{}: offset {} in {} positions", rule.op, op.offset, op.dtable.rows);
+}
+void check(const Rule& rule, const LossStats& op) {
+  rule.activation("logits", op.logits);
+  rule.tensor("stats", op.stats, 3, op.logits.rows, DType::f32);
+  rule.tensor("targets", op.targets, 1, op.logits.rows, DType::i32);
+  MS_ASSERT(op.valid >= 0 && op.valid <= op.logits.cols, "{}: {} of {} columns", rule.op, op.valid, op.logits.cols);
+}
+void check(const Rule& rule, const LossCombine& op) {
+  MS_ASSERT(op.gathered.rows > 0 && op.gathered.rows % 3 == 0, "{}: {} rows of statistics", rule.op, op.gathered.rows);
+  rule.type("gathered", op.gathered, {DType::f32});
+  rule.tensor("loss", op.loss, 1, op.gathered.cols, DType::f32);
+  rule.like("lse", op.lse, op.loss);
+}
+void check(const Rule& rule, const LossBackward& op) {
+  rule.activation("logits", op.logits);
+  rule.tensor("lse", op.lse, 1, op.logits.rows, DType::f32);
+  rule.tensor("targets", op.targets, 1, op.logits.rows, DType::i32);
+  MS_ASSERT(op.valid >= 0 && op.valid <= op.logits.cols, "{}: {} of {} columns", rule.op, op.valid, op.logits.cols);
+}
+void check(const Rule& rule, const Add& op) {
+  rule.activation("y", op.y);
+  rule.like("a", op.a, op.y);
+  rule.like("b", op.b, op.y);
+  if (op.bias) rule.tensor("bias", op.bias, 1, op.y.cols, op.y.dtype);
+}
+void check(const Rule& rule, const ColumnSum& op) {
+  rule.activation("x", op.x);
+  rule.tensor("out", op.out, 1, op.x.cols, DType::f32);
+}
+void check(const Rule& rule, const Copy& op) {
+  rule.shape("dst", op.dst, op.src.rows, op.src.cols);
+  const auto pair = [&](DType x, DType y) {
+    return (op.src.dtype == x && op.dst.dtype == y) || (op.src.dtype == y && op.dst.dtype == x);
+  };
+  MS_ASSERT(op.src.dtype == op.dst.dtype || pair(DType::f32, DType::bf16) || pair(DType::f32, DType::f64),
+            "{}: from {} to {}", rule.op, to_string(op.src.dtype), to_string(op.dst.dtype));
+}
+void check(const Rule& rule, const Fill& op) { rule.shape("x", op.x, op.x.rows, op.x.cols); }
+void check(const Rule& rule, const SumInto& op) {
+  rule.tensor("out", op.out, 1, 1, DType::f64);
+  rule.type("x", op.x, {DType::f32, DType::f64});
+}
+void check(const Rule& rule, const SumSquares& op) {
+  rule.tensor("out", op.out, 1, 1, DType::f64);
+  rule.type("x", op.x, {DType::f32});
+}
+void check(const Rule& rule, const ClipFactor& op) {
+  rule.tensor("factor", op.factor, 1, 1, DType::f32);
+  rule.tensor("norm", op.norm, 1, 1, DType::f32);
+  rule.tensor("sum_squares", op.sum_squares, 1, 1, DType::f64);
+}
+void check(const Rule& rule, const AdamW& op) {
+  const std::int64_t n = op.param.cols;
+  rule.shape("param", op.param, 1, n);
+  rule.type("param", op.param, {DType::f32, op.master ? DType::bf16 : DType::f32});
+  if (op.master) rule.tensor("master", op.master, 1, n, DType::f32);
+  rule.tensor("m", op.m, 1, n, DType::f32);
+  rule.tensor("v", op.v, 1, n, DType::f32);
+  rule.tensor("grad", op.grad, 1, n, DType::f32);
+  rule.tensor("factor", op.factor, 1, 1, DType::f32);
+}
+void check(const Rule& rule, const InitNormal& op) {
+  rule.activation("x", op.x);
+  MS_ASSERT(op.col0 >= 0 && op.row0 >= 0 && op.col0 + op.x.cols <= op.global_cols, "{}: columns {}+{} of {}", rule.op, op.col0,
+            op.x.cols, op.global_cols);
+}
+
+}  // namespace
+
+void check_op(const Matmul& op) { check(Rule{Matmul::kName}, op); }
+void check_op(const Op& op) {
+  std::visit([](const auto& row) { check(Rule{row.kName}, row); }, op);
+}
+
+}  // namespace ms::tensor

@@ -1,0 +1,12 @@
+// The shapes and types that the op list promises (ops.h), checked. What an engine issues is a function of its configuration,
+// so a violation is a bug of ours: MS_ASSERT. Called by a device before it computes.
+#pragma once
+
+#include "tensor/ops.h"
+
+namespace ms::tensor {
+
+void check_op(const Matmul& op);
+void check_op(const Op& op);
+
+}  // namespace ms::tensor

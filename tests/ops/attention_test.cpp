@@ -1,0 +1,218 @@
+// Attention against plain softmax in f64, gradients against finite differences: masks, windows, grouped heads, odd sizes.
+#include <cmath>
+
+#include "support.h"
+
+namespace ms::tensor::test {
+namespace {
+
+// Scores are sums of d products and probabilities are 2^score: an error of a few units in the last place of the largest score.
+constexpr double kF32 = 1e-5;
+
+struct Case {
+  std::int64_t batch, seq, heads, kv_heads, head_dim, window;
+  double spread = 1.0;  // deviation of q: large ones give probabilities that are nearly 0 or 1
+};
+constexpr Case kCases[] = {
+    {1, 1, 1, 1, 2, 0},      {1, 7, 2, 1, 12, 0},       {2, 64, 2, 2, 64, 0},      {1, 65, 1, 1, 64, 0},
+    {1, 130, 4, 2, 20, 0},   {1, 200, 2, 1, 32, 17},    {1, 129, 2, 2, 128, 64},   {1, 70, 1, 1, 256, 1},
+    {2, 100, 6, 2, 6, 33},   {1, 96, 3, 1, 96, 200},    {1, 80, 2, 2, 10, 0, 40},  {1, 20, 1, 1, 5, 0},
+    {1, 150, 1, 1, 254, 65},
+};
+
+// q, k and v are columns of one tensor, as the projection leaves them.
+struct Heads {
+  Tensor q, k, v;
+};
+Heads cut(const Tensor& qkv, const Case& c) {
+  const std::int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
+  return {qkv.slice_cols(0, q), qkv.slice_cols(q, kv), qkv.slice_cols(q + kv, kv)};
+}
+Tensor make_qkv(Memory& m, DType dtype, const Case& c) {
+  return m.tensor(dtype, c.batch * c.seq, (c.heads + 2 * c.kv_heads) * c.head_dim, 3);
+}
+
+bool sees(const Case& c, std::int64_t query, std::int64_t key) {
+  return key <= query && (c.window == 0 || key > query - c.window);
+}
+
+// f(b, h, kv head's first column, q's first column) for every head.
+template <class Body>
+void for_each_head(const Case& c, Body&& body) {
+  for (std::int64_t b = 0; b < c.batch; ++b) {
+    for (std::int64_t h = 0; h < c.heads; ++h) body(b, h, h / (c.heads / c.kv_heads) * c.head_dim, h * c.head_dim);
+  }
+}
+
+struct Forward {
+  Mat o, lse;
+};
+Forward attention(const Case& c, double scale, const Mat& q, const Mat& k, const Mat& v) {
+  Forward out{Mat(q.rows, q.cols), Mat(c.batch * c.heads, c.seq)};
+  for_each_head(c, [&](std::int64_t b, std::int64_t h, std::int64_t kv0, std::int64_t q0) {
+    for (std::int64_t i = 0; i < c.seq; ++i) {
+      const std::int64_t row = b * c.seq + i;
+      std::vector<double> scores(static_cast<std::size_t>(c.seq), -INFINITY);
+      double top = -INFINITY, total = 0;
+      for (std::int64_t j = 0; j < c.seq; ++j) {
+        if (!sees(c, i, j)) continue;
+        double dot = 0;
+        for (std::int64_t x = 0; x < c.head_dim; ++x) dot += q(row, q0 + x) * k(b * c.seq + j, kv0 + x);
+        scores[static_cast<std::size_t>(j)] = scale * dot;
+        top = std::max(top, scale * dot);
+      }
+      for (const double s : scores) total += std::exp(s - top);
+      out.lse(b * c.heads + h, i) = top + std::log(total);
+      for (std::int64_t j = 0; j < c.seq; ++j) {
+        const double p = std::exp(scores[static_cast<std::size_t>(j)] - top) / total;
+        for (std::int64_t x = 0; x < c.head_dim; ++x) out.o(row, q0 + x) += p * v(b * c.seq + j, kv0 + x);
+      }
+    }
+  });
+  return out;
+}
+
+struct Gradient {
+  Mat dq, dk, dv, delta;
+};
+// From the o and lse that the op is given, as the op does.
+Gradient attention_gradient(const Case& c, double scale, const Mat& q, const Mat& k, const Mat& v, const Mat& o,
+                            const Mat& lse, const Mat& dout) {
+  Gradient out{Mat(q.rows, q.cols), Mat(k.rows, k.cols), Mat(k.rows, k.cols), Mat(lse.rows, lse.cols)};
+  for_each_head(c, [&](std::int64_t b, std::int64_t h, std::int64_t kv0, std::int64_t q0) {
+    for (std::int64_t i = 0; i < c.seq; ++i) {
+      const std::int64_t row = b * c.seq + i;
+      double& delta = out.delta(b * c.heads + h, i);
+      for (std::int64_t x = 0; x < c.head_dim; ++x) delta += dout(row, q0 + x) * o(row, q0 + x);
+      for (std::int64_t j = 0; j < c.seq; ++j) {
+        if (!sees(c, i, j)) continue;
+        const std::int64_t key = b * c.seq + j;
+        double dot = 0, dp = 0;
+        for (std::int64_t x = 0; x < c.head_dim; ++x) {
+          dot += q(row, q0 + x) * k(key, kv0 + x), dp += dout(row, q0 + x) * v(key, kv0 + x);
+        }
+        const double p = std::exp(scale * dot - lse(b * c.heads + h, i)), ds = p * (dp - delta) * scale;
+        for (std::int64_t x = 0; x < c.head_dim; ++x) {
+          out.dv(key, kv0 + x) += p * dout(row, q0 + x);
+          out.dk(key, kv0 + x) += ds * q(row, q0 + x);
+          out.dq(row, q0 + x) += ds * k(key, kv0 + x);
+        }
+      }
+    }
+  });
+  return out;
+}
+
+float scale_of(const Case& c) { return 1.0F / std::sqrt(static_cast<float>(c.head_dim)); }
+
+AttentionFwd forward_op(Memory& m, DType dtype, const Case& c) {
+  const Heads in = cut(make_qkv(m, dtype, c), c);
+  Mat q = read(in.q);
+  for (double& x : q.values) x *= c.spread;
+  write(in.q, q);
+  return {.o = m.tensor(dtype, c.batch * c.seq, c.heads * c.head_dim, 2),
+          .lse = m.tensor(DType::f32, c.batch * c.heads, c.seq, 1),
+          .q = in.q, .k = in.k, .v = in.v, .batch = c.batch, .seq = c.seq, .heads = c.heads, .kv_heads = c.kv_heads,
+          .head_dim = c.head_dim, .window = c.window, .scale = scale_of(c)};
+}
+
+// With o and lse of the reference.
+AttentionBwd backward_op(Memory& m, DType dtype, const Case& c) {
+  const AttentionFwd fwd = forward_op(m, dtype, c);
+  const Forward want = attention(c, static_cast<double>(fwd.scale), read(fwd.q), read(fwd.k), read(fwd.v));
+  write(fwd.o, want.o), write(fwd.lse, want.lse);
+  const Heads grads = cut(make_qkv(m, dtype, c), c);
+  return {.dq = grads.q, .dk = grads.k, .dv = grads.v,
+          .dout = m.tensor(dtype, c.batch * c.seq, c.heads * c.head_dim, 1),
+          .o = fwd.o, .lse = fwd.lse, .q = fwd.q, .k = fwd.k, .v = fwd.v,
+          .delta = m.tensor(DType::f32, c.batch * c.heads, c.seq),
+          .batch = c.batch, .seq = c.seq, .heads = c.heads, .kv_heads = c.kv_heads, .head_dim = c.head_dim,
+          .window = c.window, .scale = fwd.scale};
+}
+
+template <class Body>
+void for_each_case(Body&& body) {
+  for (const DType dtype : activation_types()) {
+    for (const Case& c : kCases) {
+      SCOPED_TRACE(testing::Message() << to_string(dtype) << " batch " << c.batch << " seq " << c.seq << " heads " << c.heads
+                                      << "/" << c.kv_heads << " of " << c.head_dim << " window " << c.window);
+      // A score's error is absolute: so many units in the last place of the largest score.
+      body(dtype, c, kF32 * std::max(1.0, c.spread));
+    }
+  }
+}
+
+TEST(Attention, Forward) {
+  for_each_case([](DType dtype, const Case& c, double f32) {
+    Memory m;
+    const AttentionFwd op = forward_op(m, dtype, c);
+    const Forward want = attention(c, static_cast<double>(op.scale), read(op.q), read(op.k), read(op.v));
+    everywhere(m, op, [&] {
+      EXPECT_TRUE(close(op.o, want.o, tolerance_of(dtype, f32)));
+      EXPECT_TRUE(close(op.lse, want.lse, kF32));
+    });
+  });
+}
+
+TEST(Attention, Backward) {
+  for_each_case([](DType dtype, const Case& c, double f32) {
+    Memory m;
+    const AttentionBwd op = backward_op(m, dtype, c);
+    const Gradient want = attention_gradient(c, static_cast<double>(op.scale), read(op.q), read(op.k), read(op.v),
+                                             read(op.o), read(op.lse), read(op.dout));
+    everywhere(m, op, [&] {
+      EXPECT_TRUE(close(op.dv, want.dv, tolerance_of(dtype, f32)));
+      EXPECT_TRUE(close(op.delta, want.delta, f32));
+      // One key: its probability is 1 and does not depend on the scores; what is left of dq and dk is rounding.
+      if (c.seq == 1 || c.window == 1) return;
+      EXPECT_TRUE(close(op.dq, want.dq, tolerance_of(dtype, 2 * f32)));
+      EXPECT_TRUE(close(op.dk, want.dk, tolerance_of(dtype, 2 * f32)));
+    });
+  });
+}
+
+TEST(Attention, OneKeyGivesItsValueAndNoGradientOfScores) {
+  const Case c{1, 40, 2, 1, 8, 1};
+  Memory m;
+  const AttentionBwd op = backward_op(m, DType::f32, c);
+  everywhere(m, op, [&] {
+    for (std::int64_t i = 0; i < c.seq; ++i) {
+      for (std::int64_t x = 0; x < c.head_dim; ++x) EXPECT_NEAR(get(op.dq, i, x), 0, 1e-5);
+    }
+  });
+}
+
+TEST(Attention, BackwardAgreesWithFiniteDifferences) {
+  for (const Case& c : {Case{1, 9, 2, 1, 4, 0}, Case{2, 11, 2, 2, 6, 4}}) {
+    Memory m;
+    const AttentionBwd op = backward_op(m, DType::f32, c);
+    const Mat q = read(op.q), k = read(op.k), v = read(op.v), dout = read(op.dout);
+    const auto loss = [&](const Mat& at_q, const Mat& at_k, const Mat& at_v) {
+      return weighted_sum(attention(c, static_cast<double>(op.scale), at_q, at_k, at_v).o, dout);
+    };
+    const Mat dq = numeric_gradient([&](const Mat& at) { return loss(at, k, v); }, q);
+    const Mat dk = numeric_gradient([&](const Mat& at) { return loss(q, at, v); }, k);
+    const Mat dv = numeric_gradient([&](const Mat& at) { return loss(q, k, at); }, v);
+    everywhere(m, op, [&] {
+      EXPECT_TRUE(close(op.dq, dq, 2 * kF32));
+      EXPECT_TRUE(close(op.dk, dk, 2 * kF32));
+      EXPECT_TRUE(close(op.dv, dv, 2 * kF32));
+    });
+  }
+}
+
+TEST(Attention, NotANumberIsNotHidden) {
+  const Case c{1, 70, 1, 1, 16, 0};
+  Memory m;
+  const AttentionFwd op = forward_op(m, DType::f32, c);
+  put(op.k, 30, 2, NAN);
+  everywhere(m, op, [&] {
+    EXPECT_FALSE(std::isnan(get(op.o, 29, 0)));  // it does not see key 30
+    EXPECT_TRUE(std::isnan(get(op.o, 30, 0)));
+    EXPECT_TRUE(std::isnan(get(op.o, 69, 15)));
+    EXPECT_TRUE(std::isnan(get(op.lse, 0, 69)));
+  });
+}
+
+}  // namespace
+}  // namespace ms::tensor::test

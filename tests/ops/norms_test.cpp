@@ -1,0 +1,228 @@
+// LayerNorm, RMSNorm, column sums: against f64, gradients against finite differences.
+#include <cmath>
+
+#include "support.h"
+
+namespace ms::tensor::test {
+namespace {
+
+// f32 arithmetic over rows of at most a thousand elements: a few units in the last place (6e-8) times the square root of
+// that many roundings.
+constexpr double kF32 = 4e-6;
+
+struct Case {
+  std::int64_t rows, cols, gap;
+};
+// One element, less than a vector, odd, whole vectors, more than one block of rows, large enough for a team.
+constexpr Case kCases[] = {{1, 1, 0}, {3, 5, 2}, {2, 16, 0}, {7, 64, 0}, {33, 96, 32}, {100, 257, 1}, {131, 768, 0}};
+
+template <class Body>
+void for_each_case(Body&& body) {
+  for (const DType dtype : activation_types()) {
+    for (const Case& c : kCases) {
+      SCOPED_TRACE(label(dtype, c.rows, c.cols));
+      body(dtype, c);
+    }
+  }
+}
+
+struct Norm {
+  Mat y, mean, rstd;
+};
+// With `centred` LayerNorm, else RMSNorm.
+Norm norm(const Mat& x, const Mat& gain, const Mat* bias, double eps, bool centred) {
+  Norm out{Mat(x.rows, x.cols), Mat(1, x.rows), Mat(1, x.rows)};
+  for (std::int64_t i = 0; i < x.rows; ++i) {
+    double mean = 0, square = 0;
+    for (std::int64_t j = 0; j < x.cols; ++j) mean += centred ? x(i, j) / static_cast<double>(x.cols) : 0;
+    for (std::int64_t j = 0; j < x.cols; ++j) square += (x(i, j) - mean) * (x(i, j) - mean) / static_cast<double>(x.cols);
+    const double rstd = 1 / std::sqrt(square + eps);
+    for (std::int64_t j = 0; j < x.cols; ++j) {
+      out.y(i, j) = (x(i, j) - mean) * rstd * gain(0, j) + (bias != nullptr ? (*bias)(0, j) : 0);
+    }
+    out.mean(0, i) = mean, out.rstd(0, i) = rstd;
+  }
+  return out;
+}
+
+struct NormGradient {
+  Mat dx, dgain, dbias;
+};
+NormGradient norm_gradient(const Mat& dy, const Mat& x, const Mat& mean, const Mat& rstd, const Mat& gain, bool centred) {
+  NormGradient out{Mat(x.rows, x.cols), Mat(1, x.cols), Mat(1, x.cols)};
+  const auto n = static_cast<double>(x.cols);
+  for (std::int64_t i = 0; i < x.rows; ++i) {
+    double plain = 0, along = 0;
+    for (std::int64_t j = 0; j < x.cols; ++j) {
+      const double xhat = (x(i, j) - mean(0, i)) * rstd(0, i), g = dy(i, j) * gain(0, j);
+      plain += centred ? g / n : 0, along += g * xhat / n;
+      out.dgain(0, j) += dy(i, j) * xhat, out.dbias(0, j) += dy(i, j);
+    }
+    for (std::int64_t j = 0; j < x.cols; ++j) {
+      const double xhat = (x(i, j) - mean(0, i)) * rstd(0, i);
+      out.dx(i, j) = rstd(0, i) * (dy(i, j) * gain(0, j) - plain - xhat * along);
+    }
+  }
+  return out;
+}
+
+Mat plus(Mat a, const Mat& b) {
+  for (std::size_t i = 0; i < a.values.size(); ++i) a.values[i] += b.values[i];
+  return a;
+}
+
+TEST(Norms, LayerNormForward) {
+  for_each_case([](DType dtype, const Case& c) {
+    Memory m;
+    const LayerNormFwd op{.y = m.tensor(dtype, c.rows, c.cols, c.gap),
+                          .mean = m.tensor(DType::f32, 1, c.rows),
+                          .rstd = m.tensor(DType::f32, 1, c.rows),
+                          .x = m.tensor(dtype, c.rows, c.cols, c.gap, 3.0),
+                          .gain = m.tensor(dtype, 1, c.cols),
+                          .bias = m.tensor(dtype, 1, c.cols),
+                          .eps = 1e-5F};
+    const Mat bias = read(op.bias);
+    const Norm want = norm(read(op.x), read(op.gain), &bias, 1e-5, true);
+    everywhere(m, op, [&] {
+      EXPECT_TRUE(close(op.y, want.y, tolerance_of(dtype, kF32)));
+      EXPECT_TRUE(close(op.mean, want.mean, kF32));
+      EXPECT_TRUE(close(op.rstd, want.rstd, kF32));
+    });
+  });
+}
+
+TEST(Norms, LayerNormOfALargeOffsetKeepsItsDigits) {  // sums of squares minus the square of the sum would not
+  Memory m;
+  const std::int64_t cols = 512;
+  const LayerNormFwd op{.y = m.tensor(DType::f32, 1, cols), .mean = m.tensor(DType::f32, 1, 1),
+                        .rstd = m.tensor(DType::f32, 1, 1), .x = m.tensor(DType::f32, 1, cols),
+                        .gain = m.tensor(DType::f32, 1, cols), .bias = m.tensor(DType::f32, 1, cols)};
+  for (std::int64_t j = 0; j < cols; ++j) put(op.x, 0, j, 4096.0 + get(op.x, 0, j));
+  const Mat bias = read(op.bias);
+  const Norm want = norm(read(op.x), read(op.gain), &bias, 1e-5, true);
+  // The mean of numbers near 4096 is good to 4096 * 2^-24, about 2.4e-4 of a deviation; and some roundings.
+  everywhere(m, op, [&] { EXPECT_TRUE(close(op.y, want.y, 2e-3)); });
+}
+
+TEST(Norms, RmsNormForward) {
+  for_each_case([](DType dtype, const Case& c) {
+    Memory m;
+    const RmsNormFwd op{.y = m.tensor(dtype, c.rows, c.cols, c.gap), .rstd = m.tensor(DType::f32, 1, c.rows),
+                        .x = m.tensor(dtype, c.rows, c.cols, c.gap, 0.5), .gain = m.tensor(dtype, 1, c.cols), .eps = 1e-5F};
+    const Norm want = norm(read(op.x), read(op.gain), nullptr, 1e-5, false);
+    everywhere(m, op, [&] {
+      EXPECT_TRUE(close(op.y, want.y, tolerance_of(dtype, kF32)));
+      EXPECT_TRUE(close(op.rstd, want.rstd, kF32));
+    });
+  });
+}
+
+LayerNormBwd layernorm_bwd(Memory& m, DType dtype, const Case& c, bool accumulate) {
+  const LayerNormBwd op{.dx = m.tensor(dtype, c.rows, c.cols, c.gap),
+                        .dgain = m.tensor(DType::f32, 1, c.cols),
+                        .dbias = m.tensor(DType::f32, 1, c.cols),
+                        .dy = m.tensor(dtype, c.rows, c.cols, c.gap),
+                        .x = m.tensor(dtype, c.rows, c.cols, c.gap),
+                        .mean = m.tensor(DType::f32, 1, c.rows),
+                        .rstd = m.tensor(DType::f32, 1, c.rows),
+                        .gain = m.tensor(dtype, 1, c.cols),
+                        .accumulate = accumulate};
+  const Norm forward = norm(read(op.x), read(op.gain), nullptr, 1e-5, true);
+  write(op.mean, forward.mean), write(op.rstd, forward.rstd);
+  return op;
+}
+RmsNormBwd rmsnorm_bwd(Memory& m, DType dtype, const Case& c, bool accumulate) {
+  const RmsNormBwd op{.dx = m.tensor(dtype, c.rows, c.cols, c.gap),
+                      .dgain = m.tensor(DType::f32, 1, c.cols),
+                      .dy = m.tensor(dtype, c.rows, c.cols, c.gap),
+                      .x = m.tensor(dtype, c.rows, c.cols, c.gap),
+                      .rstd = m.tensor(DType::f32, 1, c.rows),
+                      .gain = m.tensor(dtype, 1, c.cols),
+                      .accumulate = accumulate};
+  write(op.rstd, norm(read(op.x), read(op.gain), nullptr, 1e-5, false).rstd);
+  return op;
+}
+
+TEST(Norms, Backward) {
+  for_each_case([](DType dtype, const Case& c) {
+    for (const bool accumulate : {false, true}) {
+      {
+        Memory m;
+        const LayerNormBwd op = layernorm_bwd(m, dtype, c, accumulate);
+        NormGradient want = norm_gradient(read(op.dy), read(op.x), read(op.mean), read(op.rstd), read(op.gain), true);
+        if (accumulate) want.dx = plus(want.dx, read(op.dx));
+        const Mat dgain = plus(want.dgain, read(op.dgain)), dbias = plus(want.dbias, read(op.dbias));
+        // One column: x is its own mean, and 1/sqrt(eps) multiplies what the subtraction leaves of it.
+        const double f32 = c.cols == 1 ? 1e-3 : 2 * kF32;
+        everywhere(m, op, [&] {
+          EXPECT_TRUE(close(op.dx, want.dx, tolerance_of(dtype, f32)));
+          EXPECT_TRUE(close(op.dgain, dgain, f32));
+          EXPECT_TRUE(close(op.dbias, dbias, 2 * kF32));
+        });
+      }
+      Memory m;
+      const RmsNormBwd op = rmsnorm_bwd(m, dtype, c, accumulate);
+      const Mat zero(1, c.rows);
+      NormGradient want = norm_gradient(read(op.dy), read(op.x), zero, read(op.rstd), read(op.gain), false);
+      if (accumulate) want.dx = plus(want.dx, read(op.dx));
+      const Mat dgain = plus(want.dgain, read(op.dgain));
+      // With one column the gradient is what eps leaves: the difference of two equal numbers.
+      everywhere(m, op, [&] {
+        if (c.cols > 1 || accumulate) EXPECT_TRUE(close(op.dx, want.dx, tolerance_of(dtype, 2 * kF32)));
+        EXPECT_TRUE(close(op.dgain, dgain, 2 * kF32));
+      });
+    }
+  });
+}
+
+TEST(Norms, BackwardAgreesWithFiniteDifferences) {
+  const Case c{4, 19, 3};
+  Memory m;
+  const LayerNormBwd layer = layernorm_bwd(m, DType::f32, c, false);
+  const RmsNormBwd rms = rmsnorm_bwd(m, DType::f32, c, false);
+  for (std::int64_t j = 0; j < c.cols; ++j) put(layer.dgain, 0, j, 0), put(layer.dbias, 0, j, 0), put(rms.dgain, 0, j, 0);
+  const auto loss = [](const Mat& x, const Mat& gain, const Mat& bias, const Mat& dy, bool centred) {
+    return weighted_sum(norm(x, gain, &bias, 1e-5, centred).y, dy);
+  };
+  const Mat bias(1, c.cols);
+  {
+    const Mat x = read(layer.x), gain = read(layer.gain), dy = read(layer.dy);
+    const Mat dx = numeric_gradient([&](const Mat& at) { return loss(at, gain, bias, dy, true); }, x);
+    const Mat dgain = numeric_gradient([&](const Mat& at) { return loss(x, at, bias, dy, true); }, gain);
+    const Mat dbias = numeric_gradient([&](const Mat& at) { return loss(x, gain, at, dy, true); }, bias);
+    everywhere(m, layer, [&] {
+      EXPECT_TRUE(close(layer.dx, dx, 2 * kF32));
+      EXPECT_TRUE(close(layer.dgain, dgain, 2 * kF32));
+      EXPECT_TRUE(close(layer.dbias, dbias, 2 * kF32));
+    });
+  }
+  const Mat x = read(rms.x), gain = read(rms.gain), dy = read(rms.dy);
+  const Mat dx = numeric_gradient([&](const Mat& at) { return loss(at, gain, bias, dy, false); }, x);
+  const Mat dgain = numeric_gradient([&](const Mat& at) { return loss(x, at, bias, dy, false); }, gain);
+  everywhere(m, rms, [&] {
+    EXPECT_TRUE(close(rms.dx, dx, 2 * kF32));
+    EXPECT_TRUE(close(rms.dgain, dgain, 2 * kF32));
+  });
+}
+
+TEST(Norms, ColumnSum) {
+  for_each_case([](DType dtype, const Case& c) {
+    Memory m;
+    const ColumnSum op{.out = m.tensor(DType::f32, 1, c.cols), .x = m.tensor(dtype, c.rows, c.cols, c.gap)};
+    Mat want = read(op.out);
+    for (std::int64_t i = 0; i < c.rows; ++i) {
+      for (std::int64_t j = 0; j < c.cols; ++j) want(0, j) += get(op.x, i, j);
+    }
+    everywhere(m, op, [&] { EXPECT_TRUE(close(op.out, want, kF32)); });
+  });
+}
+
+TEST(Norms, NothingIsDoneToNoRows) {
+  Memory m;
+  const ColumnSum op{.out = m.tensor(DType::f32, 1, 9), .x = m.tensor(DType::f32, 0, 9)};
+  const Mat before = read(op.out);
+  everywhere(m, op, [&] { EXPECT_TRUE(close(op.out, before, 0)); });
+}
+
+}  // namespace
+}  // namespace ms::tensor::test

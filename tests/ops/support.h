@@ -1,0 +1,83 @@
+// What the tests of the op list share: tensors between guard zones, matrices in f64 for the references, comparison, and a
+// run of an op by every instruction set of this machine with one and two threads.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tensor/cpu_kernels.h"
+
+namespace ms::tensor::test {
+
+// A matrix in f64: what a tensor holds, or what a reference expects.
+struct Mat {
+  std::int64_t rows = 0, cols = 0;
+  std::vector<double> values;
+
+  Mat() = default;
+  Mat(std::int64_t r, std::int64_t c) : rows(r), cols(c), values(static_cast<std::size_t>(r * c)) {}
+  double& operator()(std::int64_t i, std::int64_t j) { return values[static_cast<std::size_t>(i * cols + j)]; }
+  double operator()(std::int64_t i, std::int64_t j) const { return values[static_cast<std::size_t>(i * cols + j)]; }
+};
+
+double round_to_bf16(double x);
+double get(const Tensor& x, std::int64_t i, std::int64_t j);
+void put(const Tensor& x, std::int64_t i, std::int64_t j, double value);  // rounded to the tensor's type
+Mat read(const Tensor& x);
+void write(const Tensor& x, const Mat& values);
+
+// Tensors of a test. Every one lies between guard zones, is aligned to its element and no better, and has canaries in
+// the gaps between its rows.
+class Memory {
+ public:
+  // `gap` elements between rows. Filled with std * N(0,1) (i32: with 0), different for every tensor.
+  Tensor tensor(DType dtype, std::int64_t rows, std::int64_t cols, std::int64_t gap = 0, double std = 1.0);
+  Tensor of(DType dtype, const Mat& values, std::int64_t gap = 0);
+
+  using Image = std::vector<std::vector<std::byte>>;
+  Image save() const;
+  void restore(const Image& image);
+  // True when nothing but elements of tensors has been written.
+  testing::AssertionResult guards_intact() const;
+
+ private:
+  struct Block {
+    std::vector<std::byte> bytes;
+    std::size_t begin;
+    std::int64_t rows, row_bytes, ld_bytes;
+  };
+  std::vector<Block> blocks_;
+};
+
+// |got - want| <= tolerance * (|want| + rms of want) everywhere, NaN nowhere.
+testing::AssertionResult close(const Mat& got, const Mat& want, double tolerance);
+testing::AssertionResult close(const Tensor& got, const Mat& want, double tolerance);
+
+// A result in bf16 is the f32 result rounded once: half a unit in the last place (2^-9), doubled because the f32 result may
+// lie on the other side of a tie than the reference.
+inline constexpr double kBf16Tolerance = 1.0 / 256;
+inline double tolerance_of(DType dtype, double f32) { return dtype == DType::bf16 ? kBf16Tolerance : f32; }
+
+// Runs the op by every instruction set with 1 and 2 threads from the same memory; `check` sees the result of one thread, the
+// bits of two threads must be the same, guards intact.
+void everywhere(Memory& memory, const Op& op, const std::function<void()>& check);
+std::vector<const CpuKernels*> variants();
+
+// d loss / d x by central differences.
+Mat numeric_gradient(const std::function<double(const Mat&)>& loss, Mat x);
+// sum of weights * y: its gradient with respect to y is `weights`.
+double weighted_sum(const Mat& y, const Mat& weights);
+
+inline const std::vector<DType>& activation_types() {
+  static const std::vector<DType> kTypes{DType::f32, DType::bf16};
+  return kTypes;
+}
+inline std::string label(DType dtype, std::int64_t rows, std::int64_t cols) {
+  return std::string(to_string(dtype)) + " " + std::to_string(rows) + "x" + std::to_string(cols);
+}
+
+}  // namespace ms::tensor::test

@@ -1,0 +1,49 @@
+// What every communicator must do, as bodies that each rank of a world runs: the same over threads and over MPI. A body
+// uses GoogleTest's EXPECT and leaves nothing in flight.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/world.h"
+#include "tensor/cpu_device.h"
+
+namespace ms::comm::testing {
+
+// One rank as a body sees it.
+class Rank {
+ public:
+  Rank(World& world, tensor::Device& device) : world_(world), device_(device) {}
+  World& world() const { return world_; }
+  tensor::Device& device() const { return device_; }
+  int rank() const { return world_.rank(); }
+  int size() const { return world_.size(); }
+
+  // A group with a new id; every rank of the world makes the same groups in the same order, member or not.
+  Group group(std::string name, std::vector<int> ranks) { return {std::move(name), next_group_++, std::move(ranks)}; }
+  Group everybody(std::string name);
+  std::unique_ptr<tensor::Stream> stream(std::string name) {
+    return device_.make_stream(std::move(name), tensor::StreamKind::comm);
+  }
+  // Zeroed memory that lives as long as this object.
+  Tensor tensor(tensor::DType dtype, std::int64_t numel);
+  void start_groups_at(int id) { next_group_ = id; }
+  int next_group() const { return next_group_; }
+
+ private:
+  World& world_;
+  tensor::Device& device_;
+  int next_group_ = 1;
+  std::vector<std::unique_ptr<tensor::Memory>> memory_;
+};
+
+struct Body {
+  const char* name;
+  void (*run)(Rank& rank);
+};
+const std::vector<Body>& conformance_bodies();
+
+}  // namespace ms::comm::testing

@@ -1,0 +1,249 @@
+// The conformance bodies over MPI, and what happens there when a rank is late, disagrees, stops, leaves or is killed.
+// The program runs under mpirun; MPI starts once in a process and a failed world stays failed, so each Fault is its own
+// run (tests/ranks/CMakeLists.txt).
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+#include "comm/mpi_world.h"
+#include "conformance.h"
+
+namespace ms::comm::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using tensor::DType;
+
+constexpr auto kDeadline = 20s;
+constexpr auto kShortDeadline = 2s;  // of the test that waits for it
+
+// What all tests of this process share.
+struct Session {
+  std::unique_ptr<World> world;
+  std::unique_ptr<tensor::CpuPool> pool;
+  tensor::MatmulCache matmuls;
+  int next_group = 1;
+};
+Session& session() {
+  static Session instance;
+  return instance;
+}
+
+void run_body(const std::function<void(Rank&)>& body) {
+  Session& shared = session();
+  tensor::CpuDevice device(*shared.pool, shared.matmuls);
+  Rank rank(*shared.world, device);
+  rank.start_groups_at(shared.next_group);
+  try {
+    body(rank);
+  } catch (const Error& error) {
+    ADD_FAILURE() << "rank " << rank.rank() << ": " << error.what();
+    shared.world->abort(error);
+  }
+  shared.next_group = rank.next_group();
+}
+
+std::optional<Error> failure_of(tensor::Stream& stream) {
+  try {
+    stream.synchronize();
+  } catch (const Error& error) { return error; }
+  return std::nullopt;
+}
+
+void expect_error(const std::optional<Error>& error, std::string_view kind, std::string_view text) {
+  if (!error) {
+    ADD_FAILURE() << "no error, where " << kind << " '" << text << "' was due";
+    return;
+  }
+  EXPECT_EQ(error->kind(), kind) << error->message();
+  EXPECT_NE(error->message().find(text), std::string::npos) << error->message();
+}
+
+// Some operations that work, so that the failure comes in the middle.
+void warm_up(Communicator& comm, const Tensor& x) {
+  for (int k = 0; k < 3; ++k) comm.all_reduce(x);
+}
+
+class Conformance : public ::testing::TestWithParam<Body> {};
+TEST_P(Conformance, Mpi) { run_body(GetParam().run); }
+INSTANTIATE_TEST_SUITE_P(All, Conformance, ::testing::ValuesIn(conformance_bodies()),
+                         [](const auto& row) { return std::string(row.param.name); });
+
+TEST(World, Describes) {
+  run_body([](Rank& rank) {
+    EXPECT_EQ(rank.world().kind(), "mpi");
+    EXPECT_EQ(launched_by_mpi(), rank.size() > 1);
+    EXPECT_EQ(rank.world().ranks_on_node(), rank.size());  // mpirun on one machine
+    EXPECT_FALSE(rank.world().cause());
+  });
+}
+
+TEST(Fault, Deadline) {
+  run_body([](Rank& rank) {
+    const auto stream = rank.stream("comm");
+    const auto comm = rank.world().open(rank.everybody("tp[dp 0 pp 1]"), *stream);
+    const Tensor x = rank.tensor(DType::f32, 1024);
+    warm_up(*comm, x);
+    const int last = rank.size() - 1;
+    if (rank.rank() != last) comm->all_reduce(x);
+    if (rank.rank() == 0) {
+      const std::optional<Error> error = failure_of(*stream);  // its own, or that of a rank that was quicker
+      ASSERT_TRUE(error);
+      EXPECT_NE(error->message().find(fmt::format(
+                    " s for rank {} in all_reduce of 4096 bytes, operation 3 of group tp[dp 0 pp 1]", last)),
+                std::string::npos)
+          << error->message();
+      EXPECT_EQ(error->blame(), Blame::peer);
+    } else {
+      while (!rank.world().cause()) std::this_thread::sleep_for(1ms);
+      EXPECT_EQ(rank.world().cause()->error.kind(), "comm.deadline");
+    }
+    comm->barrier();
+    EXPECT_TRUE(failure_of(*stream));
+  });
+}
+
+TEST(Fault, Mismatch) {
+  run_body([](Rank& rank) {
+    const auto stream = rank.stream("comm");
+    const auto comm = rank.world().open(rank.everybody("dp"), *stream);
+    const bool odd = rank.rank() == 1;
+    comm->all_reduce(rank.tensor(DType::f32, odd ? 8 : 4));
+    const std::optional<Error> error = failure_of(*stream);
+    ASSERT_TRUE(error);
+    ASSERT_TRUE(rank.world().cause());
+    EXPECT_EQ(rank.world().cause()->error.kind(), "comm.mismatch");
+    EXPECT_NE(error->message().find(" in all_reduce of "), std::string::npos) << error->message();
+    EXPECT_NE(error->message().find("operation 0 of group dp"), std::string::npos) << error->message();
+  });
+}
+
+TEST(Fault, Abort) {
+  run_body([](Rank& rank) {
+    const auto stream = rank.stream("comm");
+    const auto comm = rank.world().open(rank.everybody("dp"), *stream);
+    const Tensor x = rank.tensor(DType::f32, 100000);
+    warm_up(*comm, x);
+    const bool causer = rank.rank() == rank.size() - 1;
+    if (causer) {
+      std::this_thread::sleep_for(50ms);
+      std::jthread([&] {
+        rank.world().abort(Error("storage.write", Blame::storage, "disk full", "make room"));
+      }).join();
+    }
+    comm->all_reduce(x);
+    const std::optional<Error> error = failure_of(*stream);
+    if (causer) {
+      expect_error(error, "storage.write", "disk full");
+    } else {
+      expect_error(error, "comm.peer_lost", fmt::format("rank {} stopped: disk full", rank.size() - 1));
+      EXPECT_EQ(error->blame(), Blame::peer);
+      EXPECT_EQ(error->hint(), "make room");
+      EXPECT_EQ(rank.world().cause()->error.blame(), Blame::storage);
+    }
+    const auto later = rank.stream("later");
+    rank.world().open(rank.everybody("tp"), *later)->barrier();
+    expect_error(failure_of(*later), causer ? "storage.write" : "comm.peer_lost", "disk full");
+    EXPECT_THROW(rank.world().store().get(0, "nothing", 60s), Error);
+    EXPECT_THROW(rank.world().close(), Error);
+  });
+}
+
+TEST(Fault, PoisonedStream) {
+  run_body([](Rank& rank) {
+    const auto stream = rank.stream("comm");
+    const auto comm = rank.world().open(rank.everybody("dp"), *stream);
+    const Tensor x = rank.tensor(DType::f32, 10);
+    warm_up(*comm, x);
+    if (rank.rank() == 0) {
+      dynamic_cast<tensor::CpuStream&>(*stream).call(
+          [] { throw Error("tensor.op", Blame::node, "the multiplier is broken"); });
+    }
+    comm->all_reduce(x);
+    const std::optional<Error> error = failure_of(*stream);
+    if (rank.rank() == 0) {
+      expect_error(error, "tensor.op", "the multiplier is broken");
+    } else {
+      expect_error(error, "comm.peer_lost", "rank 0 stopped: the multiplier is broken");
+    }
+  });
+}
+
+// A rank that is killed is missed in about a second, long before the deadline; the others leave with the code for it.
+TEST(Fault, Killed) {
+  run_body([](Rank& rank) {
+    const auto stream = rank.stream("comm");
+    const auto comm = rank.world().open(rank.everybody("dp"), *stream);
+    const Tensor x = rank.tensor(DType::f32, 100000);
+    warm_up(*comm, x);
+    stream->synchronize();
+    if (rank.rank() == 1) std::raise(SIGKILL);
+    const auto begin = std::chrono::steady_clock::now();
+    comm->all_reduce(x);
+    const std::optional<Error> error = failure_of(*stream);
+    const double waited_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    expect_error(error, "comm.peer_lost", "rank 1 (pid ");
+    expect_error(error, "comm.peer_lost", ") died during all_reduce of 400000 bytes, operation 3 of group dp");
+    EXPECT_LT(waited_s, 2.0);
+  });
+}
+
+// A rank that goes without a word, as after a failure that it could not tell.
+TEST(Fault, Left) {
+  run_body([](Rank& rank) {
+    if (rank.rank() == 1) {
+      std::fflush(nullptr);
+      std::_Exit(static_cast<int>(ExitCode::node_fault));
+    }
+    const auto stream = rank.stream("comm");
+    rank.world().open(rank.everybody("dp"), *stream)->barrier();
+    expect_error(failure_of(*stream), "comm.peer_lost", ") died during barrier, operation 0 of group dp");
+  });
+}
+
+// Other ranks than 0 speak only when something is wrong.
+class FailuresOnly final : public ::testing::EmptyTestEventListener {
+  void OnTestPartResult(const ::testing::TestPartResult& result) override {
+    if (!result.failed()) return;
+    std::fprintf(stderr, "rank %d: %s:%d: %s\n", session().world->rank(), result.file_name(), result.line_number(),
+                 result.message());
+  }
+};
+
+int run(bool short_deadline) {
+  session().world = make_mpi_world(short_deadline ? std::chrono::milliseconds(kShortDeadline) : kDeadline);
+  World& world = *session().world;
+  session().pool = std::make_unique<tensor::CpuPool>(
+      tensor::CpuPool::size_for(tensor::CpuPool::usable_cores(), 1, world.ranks_on_node()));
+  if (world.rank() != 0) {
+    auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
+    delete listeners.Release(listeners.default_result_printer());
+    listeners.Append(new FailuresOnly);
+  }
+  int result = RUN_ALL_TESTS();
+  if (!world.cause()) {
+    world.close();
+    return result;
+  }
+  // The world failed, as it should have: leave the way a program does, with the code for what happened here.
+  const World::Cause cause = *world.cause();
+  world.abort(cause.error);  // the first one stays; returns when the others know
+  std::fflush(nullptr);
+  const ExitCode code = cause.rank == world.rank() ? exit_code(cause.error.blame()) : ExitCode::peer_lost;
+  std::quick_exit(result != 0 ? result : static_cast<int>(code));
+}
+
+}  // namespace
+}  // namespace ms::comm::testing
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  try {
+    return ms::comm::testing::run(::testing::GTEST_FLAG(filter) == "Fault.Deadline");
+  } catch (const ms::Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    std::fflush(nullptr);
+    std::quick_exit(static_cast<int>(ms::exit_code(error.blame())));
+  }
+}

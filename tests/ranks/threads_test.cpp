@@ -1,0 +1,256 @@
+// The conformance bodies over threads, and what happens there when a rank is late, disagrees, stops or is poisoned.
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "comm/thread_world.h"
+#include "conformance.h"
+
+namespace ms::comm::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using tensor::DType;
+
+// Runs body on `size` threads, each a rank with its own device. What a rank throws fails the test and stops the rest.
+void run_ranks(int size, std::chrono::milliseconds deadline, const std::function<void(Rank&)>& body) {
+  tensor::CpuPool pool(tensor::CpuPool::size_for(tensor::CpuPool::usable_cores(), size, size));
+  tensor::MatmulCache matmuls;
+  ThreadHub hub(size, deadline);
+  std::vector<std::jthread> threads;
+  for (int r = 0; r < size; ++r) {
+    threads.emplace_back([&, r] {
+      tensor::CpuDevice device(pool, matmuls);
+      const std::unique_ptr<World> world = hub.world(r);
+      Rank rank(*world, device);
+      try {
+        body(rank);
+      } catch (const Error& error) {
+        ADD_FAILURE() << "rank " << r << ": " << error.what();
+        world->abort(error);
+      }
+    });
+  }
+}
+
+// What the stream failed with.
+std::optional<Error> failure_of(tensor::Stream& stream) {
+  try {
+    stream.synchronize();
+  } catch (const Error& error) { return error; }
+  return std::nullopt;
+}
+
+void expect_error(const std::optional<Error>& error, std::string_view kind, std::string_view text) {
+  if (!error) {
+    ADD_FAILURE() << "no error, where " << kind << " '" << text << "' was due";
+    return;
+  }
+  EXPECT_TRUE(error->kind().starts_with(kind)) << error->kind() << ", not " << kind << ": " << error->message();
+  EXPECT_NE(error->message().find(text), std::string::npos) << error->message();
+}
+
+class Conformance : public ::testing::TestWithParam<std::tuple<Body, int>> {};
+
+TEST_P(Conformance, Threads) {
+  const auto& [body, size] = GetParam();
+  run_ranks(size, 60s, [&body = body](Rank& rank) {
+    body.run(rank);
+    rank.world().close();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Conformance,
+                         ::testing::Combine(::testing::ValuesIn(conformance_bodies()), ::testing::Values(1, 2, 4, 8)),
+                         [](const auto& row) {
+                           return fmt::format("{}_{}", std::get<0>(row.param).name, std::get<1>(row.param));
+                         });
+
+TEST(Threads, NobodyPassesABarrierEarly) {
+  std::atomic<int> arrived = 0;
+  run_ranks(4, 60s, [&](Rank& rank) {
+    const auto stream = rank.stream("barrier");
+    const auto comm = rank.world().open(rank.everybody("world"), *stream);
+    auto& cpu_stream = dynamic_cast<tensor::CpuStream&>(*stream);
+    for (int round = 1; round <= 50; ++round) {
+      cpu_stream.call([&] { ++arrived; });
+      comm->barrier();
+      cpu_stream.call([&, round] { EXPECT_GE(arrived.load(), 4 * round); });
+    }
+    stream->synchronize();
+  });
+}
+
+TEST(Threads, DeadlineNamesWhoWasWaitedFor) {
+  run_ranks(4, 150ms, [](Rank& rank) {
+    const auto stream = rank.stream("comm");
+    const auto comm = rank.world().open(rank.everybody("tp[dp 0 pp 1]"), *stream);
+    const Tensor x = rank.tensor(DType::f32, 1024);
+    comm->all_reduce(x);
+    comm->barrier();
+    if (rank.rank() % 2 == 0) comm->all_reduce(x);
+    const std::optional<Error> error = failure_of(*stream);
+    if (rank.rank() % 2 == 0) {
+      expect_error(error, "comm.deadline",
+                   " s for ranks 1, 3 in all_reduce of 4096 bytes, operation 2 of group tp[dp 0 pp 1]");
+      EXPECT_EQ(error->blame(), Blame::peer);
+    } else {
+      EXPECT_FALSE(error);
+      while (!rank.world().cause()) std::this_thread::sleep_for(1ms);
+      EXPECT_EQ(rank.world().cause()->error.kind(), "comm.deadline");
+      comm->all_reduce(x);  // too late
+      expect_error(failure_of(*stream), "comm.", "s for ranks 1, 3 in all_reduce");
+    }
+  });
+}
+
+struct Mismatch {
+  const char* name;
+  void (*issue)(Communicator&, Rank&, bool odd);
+  const char* even_text;
+  const char* odd_text;
+};
+class Mismatches : public ::testing::TestWithParam<Mismatch> {};
+
+TEST_P(Mismatches, NamesBoth) {
+  run_ranks(2, 20s, [](Rank& rank) {
+    const auto stream = rank.stream("comm");
+    const auto comm = rank.world().open(rank.everybody("dp"), *stream);
+    comm->barrier();
+    GetParam().issue(*comm, rank, rank.rank() == 1);
+    const std::optional<Error> error = failure_of(*stream);
+    expect_error(error, "comm.mismatch", GetParam().even_text);
+    expect_error(error, "comm.mismatch", GetParam().odd_text);
+    expect_error(error, "comm.mismatch", " as operation 1 of group dp, rank ");
+    EXPECT_EQ(error->blame(), Blame::bug);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Mismatches,
+    ::testing::Values(Mismatch{"kind",
+                               [](Communicator& comm, Rank& rank, bool odd) {
+                                 const Tensor big = rank.tensor(DType::f32, 16), small = rank.tensor(DType::f32, 8);
+                                 odd ? comm.reduce_scatter(small, big) : comm.all_gather(big, small);
+                               },
+                               "all_gather of 64 bytes (f32)", "reduce_scatter of 64 bytes (f32 sum)"},
+                      Mismatch{"size",
+                               [](Communicator& comm, Rank& rank, bool odd) {
+                                 comm.all_reduce(rank.tensor(DType::f32, odd ? 7 : 8));
+                               },
+                               "all_reduce of 32 bytes", "all_reduce of 28 bytes"},
+                      Mismatch{"type",
+                               [](Communicator& comm, Rank& rank, bool odd) {
+                                 comm.all_reduce(rank.tensor(odd ? DType::bf16 : DType::f32, odd ? 8 : 4));
+                               },
+                               "(f32 sum)", "(bf16 sum)"},
+                      Mismatch{"root",
+                               [](Communicator& comm, Rank& rank, bool odd) {
+                                 comm.broadcast(rank.tensor(DType::f32, 4), odd ? 1 : 0);
+                               },
+                               "from member 0", "from member 1"},
+                      Mismatch{"reduction",
+                               [](Communicator& comm, Rank& rank, bool odd) {
+                                 comm.all_reduce(rank.tensor(DType::f32, 4), odd ? ReduceKind::max : ReduceKind::sum);
+                               },
+                               "(f32 sum)", "(f32 maximum)"},
+                      Mismatch{"direction",
+                               [](Communicator& comm, Rank& rank, bool odd) {
+                                 comm.send(rank.tensor(odd ? DType::i32 : DType::f32, 4));
+                               },
+                               "send of 16 bytes (f32)", "send of 16 bytes (i32)"}),
+    [](const auto& row) { return row.param.name; });
+
+TEST(Threads, AbortReachesEverybodyAndTheFirstCauseStays) {
+  run_ranks(4, 60s, [](Rank& rank) {
+    const auto stream = rank.stream("comm"), other = rank.stream("other");
+    const auto comm = rank.world().open(rank.everybody("dp"), *stream);
+    const auto later = rank.world().open(rank.everybody("tp"), *other);
+    const Tensor x = rank.tensor(DType::f32, 100000);
+    for (int k = 0; k < 3; ++k) comm->all_reduce(x);
+    if (rank.rank() == 3) {  // from a thread that has nothing to do with the streams
+      std::jthread([&] {
+        rank.world().abort(Error("storage.write", Blame::storage, "disk full", "make room"));
+      }).join();
+      rank.world().abort(Error("second", Blame::bug, "a consequence"));
+    } else {
+      comm->all_reduce(x);
+    }
+    if (rank.rank() != 3) {
+      const std::optional<Error> error = failure_of(*stream);
+      expect_error(error, "comm.peer_lost", "rank 3 stopped: disk full");
+      EXPECT_EQ(error->blame(), Blame::peer);
+      EXPECT_EQ(error->hint(), "make room");
+    }
+    later->barrier();
+    expect_error(failure_of(*other), rank.rank() == 3 ? "storage.write" : "comm.peer_lost", "disk full");
+    EXPECT_EQ(rank.world().cause()->rank, 3);
+    EXPECT_EQ(rank.world().cause()->error.kind(), "storage.write");
+    try {
+      rank.world().store().get(0, "nothing", 60s);
+      ADD_FAILURE() << "a value from nowhere";
+    } catch (const Error& error) {
+      expect_error(error, rank.rank() == 3 ? "storage.write" : "comm.peer_lost", "disk full");
+    }
+  });
+}
+
+TEST(Threads, APoisonedStreamStopsEverybody) {
+  run_ranks(4, 60s, [](Rank& rank) {
+    const auto stream = rank.stream("comm");
+    const auto compute = rank.device().make_stream("compute", tensor::StreamKind::compute);
+    const auto comm = rank.world().open(rank.everybody("dp"), *stream);
+    if (rank.rank() == 2) {
+      dynamic_cast<tensor::CpuStream&>(*compute).call(
+          [] { throw Error("tensor.op", Blame::node, "the multiplier is broken"); });
+    }
+    stream->wait(compute->record());
+    comm->all_reduce(rank.tensor(DType::f32, 10));
+    const std::optional<Error> error = failure_of(*stream);
+    if (rank.rank() == 2) {
+      expect_error(error, "tensor.op", "the multiplier is broken");
+    } else {
+      expect_error(error, "comm.peer_lost", "rank 2 stopped: the multiplier is broken");
+    }
+    EXPECT_EQ(rank.world().cause()->rank, 2);
+  });
+}
+
+// Aborts that come while large operations are under way: nothing hangs, nobody touches memory that has gone.
+TEST(Threads, AbortAtAnyMoment) {
+  for (int round = 0; round < 30; ++round) {
+    run_ranks(4, 60s, [round](Rank& rank) {
+      const auto stream = rank.stream("comm");
+      const auto comm = rank.world().open(rank.everybody("dp"), *stream);
+      {
+        Rank memory(rank.world(), rank.device());
+        const Tensor x = memory.tensor(DType::f32, 50000), y = memory.tensor(DType::f32, 200000);
+        for (int k = 0; k < 20; ++k) {
+          comm->all_reduce(x);
+          comm->all_gather(y, x);
+          comm->broadcast(y, k % 4);
+        }
+        if (rank.rank() == round % 4) {
+          std::this_thread::sleep_for(std::chrono::microseconds(100 * round));
+          rank.world().abort(Error("test", Blame::user, "enough"));
+        }
+        failure_of(*stream);  // an error or none, by chance
+      }
+      comm->barrier();
+      expect_error(failure_of(*stream), rank.rank() == round % 4 ? "test" : "comm.peer_lost", "enough");
+    });
+  }
+}
+
+TEST(Threads, ClosingWaitsForAllAndNamesWhoIsMissing) {
+  run_ranks(3, 100ms, [](Rank& rank) {
+    if (rank.rank() == 1) return;
+    try {
+      rank.world().close();
+      ADD_FAILURE() << "closed without rank 1";
+    } catch (const Error& error) { expect_error(error, "comm.", "s for rank 1 in the closing of the world"); }
+  });
+}
+
+}  // namespace
+}  // namespace ms::comm::testing

@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# ms-train from the outside: a run in 3D, what it leaves behind, and refusals: one clear message, the right exit code,
+# nothing half-written.  usage: ms_train_test.sh MS-TRAIN
+set -u
+tool=$1
+data_tool=$(dirname "$tool")/ms-data
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+failures=0
+
+fail() {
+  echo "FAILED: $1"
+  [ -s out ] && sed 's/^/  out: /' out
+  [ -s err ] && sed 's/^/  err: /' err
+  failures=$((failures + 1))
+}
+
+# expect CODE PATTERN ARGS...: exit code, and an extended regular expression in what stdout and stderr say together.
+expect() {
+  local code=$1 pattern=$2
+  shift 2
+  "$tool" "$@" >out 2>err </dev/null
+  local got=$?
+  if [ "$got" -ne "$code" ]; then
+    fail "ms-train $*: exit code $got, expected $code"
+  elif ! cat out err | grep -Eq -- "$pattern"; then
+    fail "ms-train $*: expected to see '$pattern'"
+  fi
+}
+
+# refuse CODE PATTERN ARGS...: as expect, and exactly one error, and no run directory.
+refuse() {
+  expect "$@"
+  [ "$(grep -c 'error:' err)" -eq 1 ] || fail "ms-train ${*:3}: not exactly one error message"
+  [ ! -e runs ] || fail "ms-train ${*:3}: left a run directory behind"
+  rm -rf runs
+}
+
+for i in $(seq 400); do echo "line $i: the quick brown fox jumps over the lazy dog, $((i * 7919 % 1000)) times"; done >text
+"$data_tool" encode --tokenizer byte --output text text >/dev/null 2>&1 || fail "ms-data encode"
+cat >c.toml <<'TOML'
+[model]
+layers = 4
+hidden = 32
+heads = 4
+vocab = 257
+seq = 32
+tied_embeddings = false
+[mesh]
+dp = 2
+pp = 2
+tp = 2
+[train]
+steps = 4
+global_batch = 8
+microbatch = 2
+dtype = "fp32"
+eval_every = 2
+eval_samples = 8
+[optim]
+lr = 1e-3
+[data]
+train = ["text"]
+[run]
+dir = "runs/a"
+TOML
+
+# Refusals.
+expect 0 'run' --help
+expect 0 'ranks' run --help
+expect 2 'command is missing'
+refuse 2 'nowhere.toml' run nowhere.toml
+refuse 2 "did you mean 'model.layers'" run c.toml --set model.layer=3
+refuse 2 'model.heads = 4 is not divisible by mesh.tp = 3' run c.toml --set mesh.tp=3
+refuse 2 'every one needs a layer' run c.toml --set mesh.pp=8
+refuse 2 'not divisible by mesh.dp x train.microbatch' run c.toml --set train.microbatch=3
+refuse 2 'multiple of mesh.pp' run c.toml --set mesh.chunks=2 --set train.global_batch=12
+refuse 2 'needs mesh.pp > 1' run c.toml --set mesh.chunks=2 --set mesh.pp=1
+refuse 2 'ranks 4, but .* = 8' run c.toml --ranks 4
+refuse 2 'mesh' plan c.toml --world 6
+refuse 2 'missing.idx' run c.toml --set data.train=missing
+refuse 2 'model.vocab|vocabulary' run c.toml --set model.vocab=60
+refuse 2 'CONFIG' run
+"$tool" run c.toml --set mesh.tp=3 --set optim.zero=7 --set train.dtype=fp8 >out 2>err
+[ "$(grep -c -E 'mesh.tp|optim.zero|train.dtype' err)" -ge 3 ] || fail "not all problems were reported at once"
+cp text.bin short.bin
+cp text.idx short.idx
+truncate -s -10 short.bin
+refuse 74 'short.bin' run c.toml --set data.train=short
+truncate -s 20 short.idx
+refuse 74 'short.idx' run c.toml --set data.train=short
+
+# A run in three dimensions, twice: the same losses to the last digit.
+expect 0 'valid_loss' run c.toml
+losses() { grep -o '^{"step":[0-9]*,"loss":[^,]*,"grad_norm":[^,]*' "$1/metrics.jsonl"; }
+[ "$(wc -l <runs/a/metrics.jsonl)" -eq 4 ] || fail "metrics.jsonl has not one line a step"
+[ "$(grep -c valid_loss runs/a/metrics.jsonl)" -eq 2 ] || fail "not every second step was evaluated"
+grep -q '"code": 0' runs/a/verdict.json || fail "the verdict of a good run is not 0"
+expect 0 . run runs/a/config.toml --set run.dir=runs/b --ranks 8
+[ "$(losses runs/a)" = "$(losses runs/b)" ] || fail "the resolved configuration does not reproduce the run"
+expect 0 . run c.toml --set run.dir=runs/c --set mesh.chunks=2 --set optim.clip=0
+expect 0 . run c.toml --set run.dir=runs/d --set mesh.pp=1 --set optim.clip=0
+[ "$(losses runs/c)" = "$(losses runs/d)" ] || fail "the pipeline changed the losses"
+expect 0 . run c.toml --set run.dir=runs/e --set model.family=llama --set train.dtype=bf16 --set train.recompute=full
+
+# What needs no run.
+expect 0 '8 ranks' check c.toml
+expect 0 'stage' plan c.toml
+expect 0 '"schema": 1' plan c.toml --json
+expect 74 '/proc' run c.toml --set run.dir=/proc/nowhere/run
+
+[ "$failures" -eq 0 ] && echo "all as expected" || exit 1
