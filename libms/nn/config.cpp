@@ -11,9 +11,11 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
     if (value % parts != 0) refuse(key, fmt::format("{} = {} is not divisible by {} = {}", key, value, why, parts));
   };
   divides("model.hidden", model.hidden, model.heads, "model.heads");
-  divides("model.heads", model.heads, model.kv(), "model.kv_heads");
   divides("model.heads", model.heads, mesh.tp, "mesh.tp");
-  divides("model.kv_heads", model.kv(), mesh.tp, "mesh.tp");
+  if (model.kv_heads != 0) {
+    divides("model.heads", model.heads, model.kv_heads, "model.kv_heads");
+    divides("model.kv_heads", model.kv_heads, mesh.tp, "mesh.tp");
+  }
   divides("model.ffn_hidden", model.ffn(), mesh.tp, "mesh.tp");
   if (mesh.sequence_parallel) divides("model.seq", microbatch * model.seq, mesh.tp, "mesh.tp (sequence_parallel)");
   if (model.hidden % model.heads == 0 && !model.is_gpt() && model.head_dim() % 2 != 0) {

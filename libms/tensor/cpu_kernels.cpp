@@ -1,5 +1,6 @@
-// Which implementation of the plain ops runs: the sources of libms/tensor/cpu/ are here once per instruction set. The ops
-// that draw or tabulate numbers with the C library are computed here, compiled once, and so have the same bits everywhere.
+// Which implementation of the plain ops runs: the sources of libms/tensor/cpu/ are here once per instruction set. The
+// ops that draw or tabulate numbers with the C library are computed here, compiled once, and so have the same bits
+// everywhere.
 #include "tensor/cpu_kernels.h"
 
 #include <algorithm>
@@ -34,7 +35,8 @@ void* scratch_allocate(std::size_t bytes) {
   constexpr std::size_t kLine = 64;
   void* memory = std::aligned_alloc(kLine, (bytes + kLine) / kLine * kLine);  // never of size 0
   if (memory == nullptr) {
-    throw Error("tensor.memory", Blame::user, fmt::format("{} bytes of working memory for an op are not to be had", bytes));
+    throw Error("tensor.memory", Blame::user,
+                fmt::format("{} bytes of working memory for an op are not to be had", bytes));
   }
   return memory;
 }
@@ -48,7 +50,8 @@ void compute(const RotaryTable& op) {
     float* row = op.table.as<float>() + position * op.table.ld;
     for (std::int64_t i = 0; i < half; ++i) {
       // In f64: position * frequency is large, and its error would be the angle's.
-      const double frequency = std::pow(static_cast<double>(op.base), -static_cast<double>(i) / static_cast<double>(half));
+      const double frequency =
+          std::pow(static_cast<double>(op.base), -static_cast<double>(i) / static_cast<double>(half));
       const double angle = static_cast<double>(position) * frequency;
       row[i] = static_cast<float>(std::cos(angle));
       row[half + i] = static_cast<float>(std::sin(angle));
@@ -105,8 +108,8 @@ void init_rows(const InitNormal& op, float* row, std::int64_t i) {
 void compute(const InitNormal& op, const KernelTable& table) {
   std::vector<float> rounded(op.x.dtype == DType::bf16 ? static_cast<std::size_t>(op.x.numel()) : 0);
   const Tensor out = rounded.empty() ? op.x
-                                     : Tensor{reinterpret_cast<std::byte*>(rounded.data()), op.x.rows, op.x.cols, op.x.cols,
-                                              DType::f32};
+                                     : Tensor{reinterpret_cast<std::byte*>(rounded.data()), op.x.rows, op.x.cols,
+                                              op.x.cols, DType::f32};
 #pragma omp parallel for schedule(static) if (op.x.numel() > 4096)
   for (std::int64_t i = 0; i < op.x.rows; ++i) {
     float* row = out.as<float>() + i * out.ld;

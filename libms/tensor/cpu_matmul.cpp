@@ -1,15 +1,21 @@
-// oneDNN's matmul behind the op list. A call takes a worker from a small pool: the worker owns a stream, working memory and,
-// for every shape it has met, a primitive with its memory objects, so that a call only sets pointers. Primitives are made once
-// a shape for all workers. A worker is used by one call at a time; there are as many as calls were ever under way at once.
+// oneDNN's matmul behind the op list. Its primitives are made and run for one thread only: left to itself it shares a
+// long sum among the threads when there are few outputs, and the bits would depend on their number. The team shares
+// blocks of the output instead, each with whole sums.
+//
+// A block takes a worker from a small pool: the worker owns a stream, working memory and, for every shape it has met, a
+// primitive with its memory objects, so that a call only sets pointers. Primitives are made once a shape for all
+// workers. A worker is used by one thread at a time; there are as many as blocks were ever under way at once.
 #include "tensor/cpu_matmul.h"
 
 #include <omp.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdlib>
+#include <exception>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -22,10 +28,10 @@ namespace {
 
 using dnnl::memory;
 
-// What a primitive depends on. The number of threads is part of it: oneDNN fixes it when it makes the primitive.
+// What a primitive depends on.
 struct Key {
   std::int64_t m, n, k, lda, ldb, ldc;
-  std::int64_t flags;  // types, transposes, bias, accumulate, threads
+  std::int64_t flags;  // types, transposes, bias, accumulate
   bool operator==(const Key&) const = default;
 };
 struct KeyHash {
@@ -45,8 +51,8 @@ std::int64_t stride_of(const Tensor& x) { return x.rows == 1 ? x.cols : x.ld; }
 Key key_of(const Matmul& op) {
   const std::int64_t flags = (op.a.dtype == DType::bf16 ? 1 : 0) | (op.c.dtype == DType::bf16 ? 2 : 0) |
                              (op.transpose_a ? 4 : 0) | (op.transpose_b ? 8 : 0) | (op.bias ? 16 : 0) |
-                             (op.accumulate ? 32 : 0) | (std::int64_t{omp_get_max_threads()} << 8);
-  return {op.c.rows,       op.c.cols,       op.transpose_a ? op.a.rows : op.a.cols, stride_of(op.a), stride_of(op.b),
+                             (op.accumulate ? 32 : 0);
+  return {op.c.rows,       op.c.cols, op.transpose_a ? op.a.rows : op.a.cols, stride_of(op.a), stride_of(op.b),
           stride_of(op.c), flags};
 }
 
@@ -58,6 +64,55 @@ memory::desc describe(const Tensor& x, bool transposed) {
   const std::int64_t ld = stride_of(x);
   return transposed ? memory::desc({x.cols, x.rows}, type_of(x.dtype), memory::dims{1, ld})
                     : memory::desc({x.rows, x.cols}, type_of(x.dtype), memory::dims{ld, 1});
+}
+
+// oneDNN sees one thread while this lives.
+class OneThread {
+ public:
+  OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+  ~OneThread() { omp_set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_;
+};
+
+// The blocks that the output is cut into.
+struct Blocks {
+  std::int64_t rows, cols;
+};
+
+// Below this many multiplications a team costs more than it brings: about 10 microseconds.
+constexpr double kSharedTerms = 1e6;
+// Blocks are whole multiples of this: register tiles are 16 to 64 wide.
+constexpr std::int64_t kBlockUnit = 64;
+
+std::int64_t block_of(std::int64_t n, std::int64_t parts) {
+  return std::max<std::int64_t>(1, (n + parts * kBlockUnit - 1) / (parts * kBlockUnit)) * kBlockUnit;
+}
+
+// One block a thread, as square as possible: what a block reads is proportional to its rows + columns.
+Blocks blocks_for(std::int64_t m, std::int64_t n, int threads) {
+  Blocks best{m, n};
+  std::int64_t best_cost = INT64_MAX;
+  for (std::int64_t parts_m = 1; parts_m <= threads; ++parts_m) {
+    if (threads % parts_m != 0) continue;
+    const Blocks blocks{std::min(m, block_of(m, parts_m)), std::min(n, block_of(n, threads / parts_m))};
+    const std::int64_t cost = blocks.rows * blocks.cols + 16 * (blocks.rows + blocks.cols);
+    if (cost < best_cost) best = blocks, best_cost = cost;
+  }
+  return best;
+}
+
+Matmul block_at(const Matmul& op, std::int64_t row, std::int64_t col, const Blocks& blocks) {
+  const std::int64_t rows = std::min(blocks.rows, op.c.rows - row), cols = std::min(blocks.cols, op.c.cols - col);
+  Matmul part = op;
+  part.c = op.c.slice_rows(row, rows).slice_cols(col, cols);
+  part.a = op.transpose_a ? op.a.slice_cols(row, rows) : op.a.slice_rows(row, rows);
+  part.b = op.transpose_b ? op.b.slice_rows(col, cols) : op.b.slice_cols(col, cols);
+  if (op.bias) part.bias = op.bias.slice_cols(col, cols);
+  return part;
 }
 
 // A primitive with what it reads and writes.
@@ -114,20 +169,17 @@ class MatmulCache::Impl {
       : engine_(dnnl::engine::kind::cpu, 0), native_bf16_(bf16 == Bf16::as_the_cpu_has_it && cpu_has_bf16()) {}
 
   void run(const Matmul& op) {
-    std::unique_ptr<Worker> worker = take();
     try {
       if (op.a.dtype == DType::bf16 && !native_bf16_) {
-        run_in_f32(op, *worker);
+        run_in_f32(op);
       } else {
-        execute(op, *worker);
+        share(op);
       }
     } catch (const dnnl::error& error) {
-      give(std::move(worker));
       throw Error("tensor.matmul", Blame::node,
-                  fmt::format("a product [{},{}] = [{},{}] [{},{}] of {}: oneDNN says: {}", op.c.rows, op.c.cols, op.a.rows,
-                              op.a.cols, op.b.rows, op.b.cols, to_string(op.a.dtype), error.what()));
+                  fmt::format("a product [{},{}] = [{},{}] [{},{}] of {}: oneDNN says: {}", op.c.rows, op.c.cols,
+                              op.a.rows, op.a.cols, op.b.rows, op.b.cols, to_string(op.a.dtype), error.what()));
     }
-    give(std::move(worker));
   }
 
   bool native_bf16() const { return native_bf16_; }
@@ -139,26 +191,42 @@ class MatmulCache::Impl {
     return (static_cast<int>(dnnl::get_effective_cpu_isa()) & kNeeded) == kNeeded;
   }
 
-  std::unique_ptr<Worker> take() {
-    {
-      const std::lock_guard lock(workers_mutex_);
-      if (!workers_.empty()) {
-        std::unique_ptr<Worker> worker = std::move(workers_.back());
-        workers_.pop_back();
-        return worker;
+  // A worker for as long as this lives.
+  class Lease {
+   public:
+    explicit Lease(Impl& pool) : pool_(pool) {
+      {
+        const std::lock_guard lock(pool_.workers_mutex_);
+        if (!pool_.workers_.empty()) {
+          worker_ = std::move(pool_.workers_.back());
+          pool_.workers_.pop_back();
+        }
       }
+      if (!worker_) worker_ = std::make_unique<Worker>(pool_.engine_);
     }
-    return std::make_unique<Worker>(engine_);
-  }
-  void give(std::unique_ptr<Worker> worker) {
-    const std::lock_guard lock(workers_mutex_);
-    workers_.push_back(std::move(worker));
-  }
+    ~Lease() {
+      const std::lock_guard lock(pool_.workers_mutex_);
+      pool_.workers_.push_back(std::move(worker_));
+    }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    Worker& operator*() const { return *worker_; }
 
-  dnnl::matmul primitive_for(const Matmul& op, const Key& key) {
-    const std::lock_guard lock(primitives_mutex_);
-    const auto found = primitives_.find(key);
-    if (found != primitives_.end()) return found->second;
+   private:
+    Impl& pool_;
+    std::unique_ptr<Worker> worker_;
+  };
+
+  // A primitive, and whether it is one whose sums run over k in order, whatever the shape is cut into.
+  struct Made {
+    dnnl::matmul primitive;
+    bool in_order = false;
+  };
+
+  Made made_for(const Matmul& op, const Key& key) {
+    const std::lock_guard lock(made_mutex_);
+    const auto found = made_.find(key);
+    if (found != made_.end()) return found->second;
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     if (op.accumulate) {
@@ -166,14 +234,58 @@ class MatmulCache::Impl {
       sum.append_sum(1.0F);
       attributes.set_post_ops(sum);
     }
-    const memory::desc a = describe(op.a, op.transpose_a), b = describe(op.b, op.transpose_b), c = describe(op.c, false);
+    const memory::desc a = describe(op.a, op.transpose_a), b = describe(op.b, op.transpose_b),
+                       c = describe(op.c, false);
     const auto desc = op.bias ? dnnl::matmul::desc(a, b, describe(op.bias, false), c) : dnnl::matmul::desc(a, b, c);
-    return primitives_.emplace(key, dnnl::matmul({desc, attributes, engine_})).first->second;
+    const OneThread one_thread;
+    const dnnl::matmul::primitive_desc primitive_desc(desc, attributes, engine_);
+    const bool in_order = std::string_view(primitive_desc.impl_info_str()).starts_with("brg:");
+    return made_.emplace(key, Made{dnnl::matmul(primitive_desc), in_order}).first->second;
+  }
+
+  // oneDNN's older kernels, for transposed narrow outputs and for processors without AVX-512, cut a sum by the whole
+  // shape: there the blocks are the same for every number of threads.
+  Blocks blocks_of(const Matmul& op, int threads) {
+    constexpr std::int64_t kFixed = 256;
+    const Blocks whole{op.c.rows, op.c.cols};
+    const Key key = key_of(op);
+    const auto terms = static_cast<double>(key.m) * static_cast<double>(key.n) * static_cast<double>(key.k);
+    if (terms < kSharedTerms) return whole;
+    if (!made_for(op, key).in_order) return {std::min(whole.rows, kFixed), std::min(whole.cols, kFixed)};
+    if (threads == 1) return whole;
+    const Blocks blocks = blocks_for(whole.rows, whole.cols, threads);
+    const Matmul block = block_at(op, 0, 0, blocks);
+    const Matmul last = block_at(op, (whole.rows - 1) / blocks.rows * blocks.rows,
+                                 (whole.cols - 1) / blocks.cols * blocks.cols, blocks);
+    return made_for(block, key_of(block)).in_order && made_for(last, key_of(last)).in_order ? blocks : whole;
+  }
+
+  void share(const Matmul& op) {
+    const int threads = omp_get_max_threads();
+    const Blocks blocks = blocks_of(op, threads);
+    const std::int64_t across = (op.c.cols + blocks.cols - 1) / blocks.cols;
+    const std::int64_t count = (op.c.rows + blocks.rows - 1) / blocks.rows * across;
+    if (count == 1) {
+      const Lease worker(*this);
+      return execute(op, *worker);
+    }
+    std::exception_ptr failure;
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (std::int64_t i = 0; i < count; ++i) {
+      try {
+        const Lease worker(*this);
+        execute(block_at(op, i / across * blocks.rows, i % across * blocks.cols, blocks), *worker);
+      } catch (...) {  // must not leave the team; rethrown below
+#pragma omp critical(ms_matmul_failure)
+        failure = std::current_exception();
+      }
+    }
+    if (failure) std::rethrow_exception(failure);
   }
 
   Bound bind(const Matmul& op, const Key& key) {
     Bound bound;
-    bound.primitive = primitive_for(op, key);
+    bound.primitive = made_for(op, key).primitive;
     const auto add = [&](int argument, memory& object, const memory::desc& desc) {
       object = memory(desc, engine_, nullptr);
       bound.arguments.push_back({argument, object.get()});
@@ -185,7 +297,8 @@ class MatmulCache::Impl {
     const memory::desc scratchpad(
         dnnl_primitive_desc_query_md(bound.primitive.get_primitive_desc(), dnnl_query_scratchpad_md, 0) == nullptr
             ? memory::desc()
-            : memory::desc(*dnnl_primitive_desc_query_md(bound.primitive.get_primitive_desc(), dnnl_query_scratchpad_md, 0)));
+            : memory::desc(
+                  *dnnl_primitive_desc_query_md(bound.primitive.get_primitive_desc(), dnnl_query_scratchpad_md, 0)));
     bound.scratchpad_bytes = scratchpad.get_size();
     if (bound.scratchpad_bytes > 0) add(DNNL_ARG_SCRATCHPAD, bound.scratchpad, scratchpad);
     return bound;
@@ -200,22 +313,25 @@ class MatmulCache::Impl {
     bound.b.set_data_handle(op.b.data);
     bound.c.set_data_handle(op.c.data);
     if (op.bias) bound.bias.set_data_handle(op.bias.data);
-    if (bound.scratchpad_bytes > 0) bound.scratchpad.set_data_handle(worker.scratchpad.at_least(bound.scratchpad_bytes));
+    if (bound.scratchpad_bytes > 0)
+      bound.scratchpad.set_data_handle(worker.scratchpad.at_least(bound.scratchpad_bytes));
+    const OneThread one_thread;
     dnnl::error::wrap_c_api(dnnl_primitive_execute(bound.primitive.get(), worker.stream.get(),
                                                    static_cast<int>(bound.arguments.size()), bound.arguments.data()),
                             "could not execute a matmul");
   }
 
-  void run_in_f32(const Matmul& op, Worker& worker) {
+  void run_in_f32(const Matmul& op) {
     if (!said_.exchange(true, std::memory_order_relaxed)) {
       log::warn("tensor", "this processor has no bf16 products: they are computed in f32, slower");
     }
+    const Lease worker(*this);
     Matmul wide = op;
-    wide.a = in_f32(op.a, worker.f32[0], true);
-    wide.b = in_f32(op.b, worker.f32[1], true);
-    wide.c = in_f32(op.c, worker.f32[2], op.accumulate);
-    wide.bias = in_f32(op.bias, worker.f32[3], true);
-    execute(wide, worker);
+    wide.a = in_f32(op.a, (*worker).f32[0], true);
+    wide.b = in_f32(op.b, (*worker).f32[1], true);
+    wide.c = in_f32(op.c, (*worker).f32[2], op.accumulate);
+    wide.bias = in_f32(op.bias, (*worker).f32[3], true);
+    share(wide);
     if (op.c.dtype == DType::bf16) cpu_kernels().run(Copy{.dst = op.c, .src = wide.c});
   }
 
@@ -224,8 +340,8 @@ class MatmulCache::Impl {
   std::atomic<bool> said_ = false;
   std::mutex workers_mutex_;  // guards workers_
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::mutex primitives_mutex_;  // guards primitives_
-  std::unordered_map<Key, dnnl::matmul, KeyHash> primitives_;
+  std::mutex made_mutex_;  // guards made_
+  std::unordered_map<Key, Made, KeyHash> made_;
 };
 
 MatmulCache::MatmulCache(Bf16 bf16) : impl_(std::make_unique<Impl>(bf16)) {}

@@ -1,5 +1,5 @@
-// Matrix products on the CPU: oneDNN. It has no fast bf16 on processors without AVX512_BF16: there a product of bf16 tensors
-// is computed in f32, which is slower and said once in the log.
+// Matrix products on the CPU: oneDNN. It has no fast bf16 on processors without AVX512_BF16: there a product of bf16
+// tensors is computed in f32, which is slower and said once in the log.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,8 @@
 namespace ms::tensor {
 
 // Compiled primitives by shape. Shared by the streams of a process; thread-safe. Uses the OpenMP team that the calling
-// thread is allowed; the result has the same bits for every size of it.
+// thread is allowed; the result has the same bits for every size of it. Rows of a product (a not transposed) have the
+// same bits when they are computed alone; on AVX-512 processors, whatever the number of rows.
 class MatmulCache {
  public:
   enum class Bf16 { as_the_cpu_has_it, in_f32 };

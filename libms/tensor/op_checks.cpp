@@ -11,8 +11,8 @@ struct Rule {
   std::string_view op;
 
   void shape(const char* name, const Tensor& x, std::int64_t rows, std::int64_t cols) const {
-    MS_ASSERT(x && x.rows == rows && x.cols == cols && (x.ld >= cols || rows <= 1), "{}: {} is {}x{} (ld {}), not {}x{}", op,
-              name, x.rows, x.cols, x.ld, rows, cols);
+    MS_ASSERT(x && x.rows == rows && x.cols == cols && (x.ld >= cols || rows <= 1),
+              "{}: {} is {}x{} (ld {}), not {}x{}", op, name, x.rows, x.cols, x.ld, rows, cols);
   }
   void type(const char* name, const Tensor& x, std::initializer_list<DType> allowed) const {
     MS_ASSERT(std::find(allowed.begin(), allowed.end(), x.dtype) != allowed.end(), "{}: {} is {}", op, name,
@@ -39,9 +39,10 @@ void check_norm(const Rule& rule, const Tensor& x, const Tensor& y, const Tensor
 
 template <class Attention>
 void check_attention(const Rule& rule, const Attention& op) {
-  MS_ASSERT(op.kv_heads > 0 && op.heads % op.kv_heads == 0, "{}: {} heads over {} key heads", rule.op, op.heads, op.kv_heads);
-  MS_ASSERT(op.head_dim > 0 && op.batch > 0 && op.seq > 0 && op.window >= 0, "{}: batch {} seq {} head {} window {}", rule.op,
-            op.batch, op.seq, op.head_dim, op.window);
+  MS_ASSERT(op.kv_heads > 0 && op.heads % op.kv_heads == 0, "{}: {} heads over {} key heads", rule.op, op.heads,
+            op.kv_heads);
+  MS_ASSERT(op.head_dim > 0 && op.batch > 0 && op.seq > 0 && op.window >= 0, "{}: batch {} seq {} head {} window {}",
+            rule.op, op.batch, op.seq, op.head_dim, op.window);
   const std::int64_t tokens = op.batch * op.seq;
   rule.activation("q", op.q);
   rule.tensor("q", op.q, tokens, op.heads * op.head_dim, op.q.dtype);
@@ -113,8 +114,8 @@ void check(const Rule& rule, const RotaryTable& op) {
 void check(const Rule& rule, const Rotary& op) {
   rule.activation("x", op.x);
   rule.tensor("table", op.table, op.seq, op.head_dim, DType::f32);
-  MS_ASSERT(op.head_dim > 0 && op.head_dim % 2 == 0 && op.x.cols % op.head_dim == 0, "{}: heads of {} in {} columns", rule.op,
-            op.head_dim, op.x.cols);
+  MS_ASSERT(op.head_dim > 0 && op.head_dim % 2 == 0 && op.x.cols % op.head_dim == 0, "{}: heads of {} in {} columns",
+            rule.op, op.head_dim, op.x.cols);
 }
 void check(const Rule& rule, const EmbeddingFwd& op) {
   rule.activation("y", op.y);
@@ -198,8 +199,8 @@ void check(const Rule& rule, const AdamW& op) {
 }
 void check(const Rule& rule, const InitNormal& op) {
   rule.activation("x", op.x);
-  MS_ASSERT(op.col0 >= 0 && op.row0 >= 0 && op.col0 + op.x.cols <= op.global_cols, "{}: columns {}+{} of {}", rule.op, op.col0,
-            op.x.cols, op.global_cols);
+  MS_ASSERT(op.col0 >= 0 && op.row0 >= 0 && op.col0 + op.x.cols <= op.global_cols, "{}: columns {}+{} of {}", rule.op,
+            op.col0, op.x.cols, op.global_cols);
 }
 
 }  // namespace

@@ -263,7 +263,8 @@ struct AdamW {
 };
 
 // x = std * N(0,1), element (i, j) being number (row0 + i) * global_cols + col0 + j of the logical parameter `key`
-// (base/rng.h, normal()): independent of how the parameter is cut. Rows at or beyond valid_rows are 0 (padding).
+// (base/rng.h, normal()): independent of how the parameter is cut. Rows with row0 + i at or beyond valid_rows are 0
+// (padding).
 struct InitNormal {
   MS_OP("init_normal", init)
   Tensor x;

@@ -133,7 +133,7 @@ void Engine::initialize(std::uint64_t seed) {
         if (param.init == nn::Init::ones) compute_->submit(Fill{x, 1.0F});
         if (param.init != nn::Init::normal) continue;
         compute_->submit(InitNormal{x, seed, rng_key("init " + shard.name), shard.row0, shard.col0, shard.global_cols,
-                                    shard.logical_rows(), param.init_std});
+                                    shard.global_rows, param.init_std});
       }
       compute_->submit(Copy{span.values, span.grads});
       if (span.master) compute_->submit(Copy{span.master, span.grads.slice_cols(span.own.begin, span.own.size())});

@@ -1,4 +1,6 @@
-// Attention against plain softmax in f64, gradients against finite differences: masks, windows, grouped heads, odd sizes.
+// Attention against plain softmax in f64, gradients against finite differences: masks, windows, grouped heads, odd
+// sizes.
+#include <algorithm>
 #include <cmath>
 
 #include "support.h"
@@ -6,7 +8,8 @@
 namespace ms::tensor::test {
 namespace {
 
-// Scores are sums of d products and probabilities are 2^score: an error of a few units in the last place of the largest score.
+// Scores are sums of d products and probabilities are 2^score: an error of a few units in the last place of the largest
+// score.
 constexpr double kF32 = 1e-5;
 
 struct Case {
@@ -14,9 +17,9 @@ struct Case {
   double spread = 1.0;  // deviation of q: large ones give probabilities that are nearly 0 or 1
 };
 constexpr Case kCases[] = {
-    {1, 1, 1, 1, 2, 0},      {1, 7, 2, 1, 12, 0},       {2, 64, 2, 2, 64, 0},      {1, 65, 1, 1, 64, 0},
-    {1, 130, 4, 2, 20, 0},   {1, 200, 2, 1, 32, 17},    {1, 129, 2, 2, 128, 64},   {1, 70, 1, 1, 256, 1},
-    {2, 100, 6, 2, 6, 33},   {1, 96, 3, 1, 96, 200},    {1, 80, 2, 2, 10, 0, 40},  {1, 20, 1, 1, 5, 0},
+    {1, 1, 1, 1, 2, 0},      {1, 7, 2, 1, 12, 0},    {2, 64, 2, 2, 64, 0},     {1, 65, 1, 1, 64, 0},
+    {1, 130, 4, 2, 20, 0},   {1, 200, 2, 1, 32, 17}, {1, 129, 2, 2, 128, 64},  {1, 70, 1, 1, 256, 1},
+    {2, 100, 6, 2, 6, 33},   {1, 96, 3, 1, 96, 200}, {1, 80, 2, 2, 10, 0, 40}, {1, 20, 1, 1, 5, 0},
     {1, 150, 1, 1, 254, 65},
 };
 
@@ -112,8 +115,16 @@ AttentionFwd forward_op(Memory& m, DType dtype, const Case& c) {
   write(in.q, q);
   return {.o = m.tensor(dtype, c.batch * c.seq, c.heads * c.head_dim, 2),
           .lse = m.tensor(DType::f32, c.batch * c.heads, c.seq, 1),
-          .q = in.q, .k = in.k, .v = in.v, .batch = c.batch, .seq = c.seq, .heads = c.heads, .kv_heads = c.kv_heads,
-          .head_dim = c.head_dim, .window = c.window, .scale = scale_of(c)};
+          .q = in.q,
+          .k = in.k,
+          .v = in.v,
+          .batch = c.batch,
+          .seq = c.seq,
+          .heads = c.heads,
+          .kv_heads = c.kv_heads,
+          .head_dim = c.head_dim,
+          .window = c.window,
+          .scale = scale_of(c)};
 }
 
 // With o and lse of the reference.
@@ -122,20 +133,32 @@ AttentionBwd backward_op(Memory& m, DType dtype, const Case& c) {
   const Forward want = attention(c, static_cast<double>(fwd.scale), read(fwd.q), read(fwd.k), read(fwd.v));
   write(fwd.o, want.o), write(fwd.lse, want.lse);
   const Heads grads = cut(make_qkv(m, dtype, c), c);
-  return {.dq = grads.q, .dk = grads.k, .dv = grads.v,
+  return {.dq = grads.q,
+          .dk = grads.k,
+          .dv = grads.v,
           .dout = m.tensor(dtype, c.batch * c.seq, c.heads * c.head_dim, 1),
-          .o = fwd.o, .lse = fwd.lse, .q = fwd.q, .k = fwd.k, .v = fwd.v,
+          .o = fwd.o,
+          .lse = fwd.lse,
+          .q = fwd.q,
+          .k = fwd.k,
+          .v = fwd.v,
           .delta = m.tensor(DType::f32, c.batch * c.heads, c.seq),
-          .batch = c.batch, .seq = c.seq, .heads = c.heads, .kv_heads = c.kv_heads, .head_dim = c.head_dim,
-          .window = c.window, .scale = fwd.scale};
+          .batch = c.batch,
+          .seq = c.seq,
+          .heads = c.heads,
+          .kv_heads = c.kv_heads,
+          .head_dim = c.head_dim,
+          .window = c.window,
+          .scale = fwd.scale};
 }
 
 template <class Body>
 void for_each_case(Body&& body) {
   for (const DType dtype : activation_types()) {
     for (const Case& c : kCases) {
-      SCOPED_TRACE(testing::Message() << to_string(dtype) << " batch " << c.batch << " seq " << c.seq << " heads " << c.heads
-                                      << "/" << c.kv_heads << " of " << c.head_dim << " window " << c.window);
+      SCOPED_TRACE(testing::Message() << to_string(dtype) << " batch " << c.batch << " seq " << c.seq << " heads "
+                                      << c.heads << "/" << c.kv_heads << " of " << c.head_dim << " window "
+                                      << c.window);
       // A score's error is absolute: so many units in the last place of the largest score.
       body(dtype, c, kF32 * std::max(1.0, c.spread));
     }

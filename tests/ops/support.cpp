@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -11,7 +12,7 @@
 namespace ms::tensor::test {
 namespace {
 
-constexpr std::byte kCanary{0xA5};
+constexpr std::byte kCanary{0xFF};
 constexpr std::size_t kGuardBytes = 192;  // more than a vector of any instruction set on both sides
 
 }  // namespace
@@ -27,11 +28,14 @@ double round_to_bf16(double x) {
 double get(const Tensor& x, std::int64_t i, std::int64_t j) {
   const std::int64_t at = i * x.ld + j;
   switch (x.dtype) {
-    case DType::f32: return static_cast<double>(x.as<float>()[at]);
+    case DType::f32:
+      return static_cast<double>(x.as<float>()[at]);
     case DType::bf16:
       return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(x.as<bfloat16>()[at].bits) << 16));
-    case DType::f64: return x.as<double>()[at];
-    case DType::i32: return x.as<std::int32_t>()[at];
+    case DType::f64:
+      return x.as<double>()[at];
+    case DType::i32:
+      return x.as<std::int32_t>()[at];
   }
   return 0;
 }
@@ -39,13 +43,19 @@ double get(const Tensor& x, std::int64_t i, std::int64_t j) {
 void put(const Tensor& x, std::int64_t i, std::int64_t j, double value) {
   const std::int64_t at = i * x.ld + j;
   switch (x.dtype) {
-    case DType::f32: x.as<float>()[at] = static_cast<float>(value); break;
+    case DType::f32:
+      x.as<float>()[at] = static_cast<float>(value);
+      break;
     case DType::bf16:
       x.as<bfloat16>()[at].bits =
           static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(round_to_bf16(value))) >> 16);
       break;
-    case DType::f64: x.as<double>()[at] = value; break;
-    case DType::i32: x.as<std::int32_t>()[at] = static_cast<std::int32_t>(value); break;
+    case DType::f64:
+      x.as<double>()[at] = value;
+      break;
+    case DType::i32:
+      x.as<std::int32_t>()[at] = static_cast<std::int32_t>(value);
+      break;
   }
 }
 
@@ -66,7 +76,8 @@ Tensor Memory::tensor(DType dtype, std::int64_t rows, std::int64_t cols, std::in
   const std::int64_t size = size_of(dtype), ld = cols + gap;
   const std::size_t begin = kGuardBytes + static_cast<std::size_t>(size);
   const auto extent = static_cast<std::size_t>(std::max<std::int64_t>(0, rows * ld - gap) * size);
-  blocks_.push_back({std::vector<std::byte>(begin + extent + kGuardBytes, kCanary), begin, rows, cols * size, ld * size});
+  blocks_.push_back(
+      {std::vector<std::byte>(begin + extent + kGuardBytes, kCanary), begin, rows, cols * size, ld * size});
   const Tensor x{blocks_.back().bytes.data() + begin, rows, cols, ld, dtype};
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t j = 0; j < cols; ++j) {
@@ -89,7 +100,8 @@ Memory::Image Memory::save() const {
   return image;
 }
 void Memory::restore(const Image& image) {
-  for (std::size_t i = 0; i < blocks_.size(); ++i) std::memcpy(blocks_[i].bytes.data(), image[i].data(), image[i].size());
+  for (std::size_t i = 0; i < blocks_.size(); ++i)
+    std::memcpy(blocks_[i].bytes.data(), image[i].data(), image[i].size());
 }
 
 testing::AssertionResult Memory::guards_intact() const {
@@ -100,9 +112,23 @@ testing::AssertionResult Memory::guards_intact() const {
       const bool element = inside >= 0 && block.row_bytes > 0 && inside / block.ld_bytes < block.rows &&
                            inside % block.ld_bytes < block.row_bytes;
       if (!element && block.bytes[at] != kCanary) {
-        return testing::AssertionFailure() << "tensor " << b << ": byte " << inside << " outside of its elements was written";
+        return testing::AssertionFailure()
+               << "tensor " << b << ": byte " << inside << " outside of its elements was written";
       }
     }
+  }
+  return testing::AssertionSuccess();
+}
+
+testing::AssertionResult Memory::inputs_as_in(const Image& before, const Op& op) const {
+  for (std::size_t b = 0; b < blocks_.size(); ++b) {
+    const std::vector<std::byte>& bytes = blocks_[b].bytes;
+    bool written = false;
+    each_access(op, [&](Access access, const Tensor& x) {
+      written = written || (access == Access::write && x.data >= bytes.data() && x.data < bytes.data() + bytes.size());
+    });
+    if (!written && bytes != before[b])
+      return testing::AssertionFailure() << "tensor " << b << " is only read, but changed";
   }
   return testing::AssertionSuccess();
 }
@@ -142,12 +168,15 @@ void everywhere(Memory& memory, const Op& op, const std::function<void()>& check
     memory.restore(before);
     kernels->run(op);
     EXPECT_TRUE(memory.guards_intact());
+    EXPECT_TRUE(memory.inputs_as_in(before, op));
     check();
     const Memory::Image one = memory.save();
-    omp_set_num_threads(2);
-    memory.restore(before);
-    kernels->run(op);
-    EXPECT_TRUE(memory.save() == one) << "the bits depend on the number of threads";
+    for (const int threads : {2, 3}) {
+      omp_set_num_threads(threads);
+      memory.restore(before);
+      kernels->run(op);
+      EXPECT_TRUE(memory.save() == one) << "the bits of " << threads << " threads differ from those of one";
+    }
   }
 }
 

@@ -1,5 +1,5 @@
-// What the tests of the op list share: tensors between guard zones, matrices in f64 for the references, comparison, and a
-// run of an op by every instruction set of this machine with one and two threads.
+// What the tests of the op list share: tensors between guard zones, matrices in f64 for the references, comparison, and
+// a run of an op by every instruction set of this machine with one and two threads.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ Mat read(const Tensor& x);
 void write(const Tensor& x, const Mat& values);
 
 // Tensors of a test. Every one lies between guard zones, is aligned to its element and no better, and has canaries in
-// the gaps between its rows.
+// the gaps between its rows. As numbers the canaries are NaNs: what is read outside of a tensor shows in the result.
 class Memory {
  public:
   // `gap` elements between rows. Filled with std * N(0,1) (i32: with 0), different for every tensor.
@@ -43,6 +43,8 @@ class Memory {
   void restore(const Image& image);
   // True when nothing but elements of tensors has been written.
   testing::AssertionResult guards_intact() const;
+  // True when tensors that the op only reads are as they were.
+  testing::AssertionResult inputs_as_in(const Image& before, const Op& op) const;
 
  private:
   struct Block {
@@ -57,13 +59,13 @@ class Memory {
 testing::AssertionResult close(const Mat& got, const Mat& want, double tolerance);
 testing::AssertionResult close(const Tensor& got, const Mat& want, double tolerance);
 
-// A result in bf16 is the f32 result rounded once: half a unit in the last place (2^-9), doubled because the f32 result may
-// lie on the other side of a tie than the reference.
+// A result in bf16 is the f32 result rounded once: half a unit in the last place (2^-9), doubled because the f32 result
+// may lie on the other side of a tie than the reference.
 inline constexpr double kBf16Tolerance = 1.0 / 256;
 inline double tolerance_of(DType dtype, double f32) { return dtype == DType::bf16 ? kBf16Tolerance : f32; }
 
-// Runs the op by every instruction set with 1 and 2 threads from the same memory; `check` sees the result of one thread, the
-// bits of two threads must be the same, guards intact.
+// Runs the op by every instruction set with 1, 2 and 3 threads from the same memory; `check` sees the result of one
+// thread, the bits of the others must be the same, guards intact, and tensors that the op only reads unchanged.
 void everywhere(Memory& memory, const Op& op, const std::function<void()>& check);
 std::vector<const CpuKernels*> variants();
 

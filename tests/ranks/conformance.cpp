@@ -331,7 +331,7 @@ void events(Rank& rank) {
   expect_elements(total, "total", [&](std::int64_t) { return want; });
 }
 
-// Two ranks that meet in barriers cannot be more than one apart, which a channel's messages show.
+// Barriers end, alone and in a row. That nobody passes one early shows only where ranks share memory: threads_test.cpp.
 void barriers(Rank& rank) {
   const auto stream = rank.stream("barriers");
   const auto comm = rank.world().open(rank.everybody("world"), *stream);

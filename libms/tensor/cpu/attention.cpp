@@ -1,9 +1,10 @@
-// Causal attention without the s x s matrix. Both directions walk over tiles of kQueries x kKeys scores and keep the scores
-// transposed, keys down and queries across: the softmax then runs down the columns, whole vectors of queries at a time, keys
-// and values are used as they lie in memory, and only the query side is transposed, once a tile of queries.
+// Causal attention without the s x s matrix. Both directions walk over tiles of kQueries x kKeys scores and keep the
+// scores transposed, keys down and queries across: the softmax then runs down the columns, whole vectors of queries at
+// a time, keys and values are used as they lie in memory, and only the query side is transposed, once a tile of
+// queries.
 //
-// Legend. q0, c0: first query, first key of a tile; br queries, bc keys, d the head's size; *_t is transposed, [d][kQueries].
-// Scores are kept times log2(e), so that a probability is a power of two.
+// Legend. q0, c0: first query, first key of a tile; br queries, bc keys, d the head's size; *_t is transposed,
+// [d][kQueries]. Scores are kept times log2(e), so that a probability is a power of two.
 #include "tensor/cpu/product.h"
 
 namespace ms::tensor::MS_ISA {
@@ -22,8 +23,8 @@ void copy_rows(float* out, Index ldo, const T* x, Index ldx, Index rows, Index d
   }
 }
 
-// out[d][kQueries] = scale * x[rows][d] transposed; columns from `rows` to the next whole vector become 0. `out` has rows
-// for whole vectors of d.
+// out[d][kQueries] = scale * x[rows][d] transposed; columns from `rows` to the next whole vector become 0. `out` has
+// rows for whole vectors of d.
 template <class T>
 void load_transposed(float* out, const T* x, Index ldx, Index rows, Index d, float scale) {
   for (Index r = 0; r < rows; r += kLanes) {
@@ -68,8 +69,8 @@ struct Mask {
   }
 };
 
-// One tile's scores (times log2 e) become exp(score - maximum); top and total are brought up to date, and `rescale` is what
-// the sums made with the old maximum are to be multiplied with.
+// One tile's scores (times log2 e) become exp(score - maximum); top and total are brought up to date, and `rescale` is
+// what the sums made with the old maximum are to be multiplied with.
 template <bool kMasked>
 void softmax_tile(float* scores_t, Index bc, Index columns, float* top, float* total, float* rescale, Mask mask,
                   Index key_minus_query) {
@@ -104,8 +105,15 @@ void softmax_tile(float* scores_t, Index bc, Index columns, float* top, float* t
 struct Shape {
   template <class Attention>
   explicit Shape(const Attention& op)
-      : batch(op.batch), seq(op.seq), heads(op.heads), kv_heads(op.kv_heads), d(op.head_dim), d_padded(whole_vectors(d)),
-        query_tiles(pieces_of(seq, kQueries)), mask{op.window}, score_scale(op.scale * kLog2e) {}
+      : batch(op.batch),
+        seq(op.seq),
+        heads(op.heads),
+        kv_heads(op.kv_heads),
+        d(op.head_dim),
+        d_padded(whole_vectors(d)),
+        query_tiles(pieces_of(seq, kQueries)),
+        mask{op.window},
+        score_scale(op.scale * kLog2e) {}
   Index work() const { return batch * heads * seq * most(1, least(seq, mask.window > 0 ? mask.window : seq) / 2) * d; }
   Index batch, seq, heads, kv_heads, d, d_padded, query_tiles;
   Mask mask;
@@ -214,7 +222,8 @@ void softmax_gradient_tile(float* p_t, float* ds_t, Index bc, Index columns, con
 }
 
 template <class T>
-void backward_tile(const AttentionBwd& op, const Shape& shape, Index b, Index head, Index q0, const BackwardMemory& at) {
+void backward_tile(const AttentionBwd& op, const Shape& shape, Index b, Index head, Index q0,
+                   const BackwardMemory& at) {
   const Index d = shape.d, dp = shape.d_padded, br = least(kQueries, shape.seq - q0), columns = whole_vectors(br);
   const Index row = b * shape.seq + q0, statistics = b * shape.heads + head;
   const T* q = head_rows<T>(op.q, row, head, d);
@@ -289,7 +298,7 @@ void backward(const AttentionBwd& op) {
   const Index tasks = shape.batch * shape.kv_heads, floats = BackwardMemory::floats(shape);
   const Scratch scratch(floats * least(tasks, omp_get_max_threads()));
 #pragma omp parallel for schedule(static) if (shape.work() >= kParallelElements && tasks > 1) \
-    num_threads(static_cast<int>(least(tasks, omp_get_max_threads())))
+    num_threads(static_cast <int>(least(tasks, omp_get_max_threads())))
   for (Index task = 0; task < tasks; ++task) {
     const BackwardMemory memory(scratch.data() + floats * omp_get_thread_num(), shape);
     backward_head<T>(op, shape, task / shape.kv_heads, task % shape.kv_heads, memory);

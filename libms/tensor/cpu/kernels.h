@@ -1,5 +1,5 @@
-// What libms/tensor/cpu/ offers to cpu_kernels.cpp: one function an op and instruction set, as a table. Shapes and types have
-// been checked. Included by sources of every instruction set: declarations only.
+// What libms/tensor/cpu/ offers to cpu_kernels.cpp: one function an op and instruction set, as a table. Shapes and
+// types have been checked. Included by sources of every instruction set: declarations only.
 #pragma once
 
 #include <cstddef>
@@ -7,15 +7,16 @@
 #include "tensor/cpu_kernels.h"
 
 // The ops of these sources; the few others are in cpu_kernels.cpp, compiled once.
-#define MS_CPU_OPS(X)                                                                                               \
-  X(AttentionFwd) X(AttentionBwd) X(LayerNormFwd) X(LayerNormBwd) X(RmsNormFwd) X(RmsNormBwd) X(GeluFwd) X(GeluBwd) \
-  X(SwigluFwd) X(SwigluBwd) X(Rotary) X(EmbeddingFwd) X(EmbeddingBwd) X(PositionFwd) X(PositionBwd) X(LossStats)    \
-  X(LossBackward) X(Add) X(ColumnSum) X(Copy) X(Fill) X(SumInto) X(SumSquares) X(AdamW)
+#define MS_CPU_OPS(X)                                                                                            \
+  X(AttentionFwd)                                                                                                \
+  X(AttentionBwd) X(LayerNormFwd) X(LayerNormBwd) X(RmsNormFwd) X(RmsNormBwd) X(GeluFwd) X(GeluBwd) X(SwigluFwd) \
+      X(SwigluBwd) X(Rotary) X(EmbeddingFwd) X(EmbeddingBwd) X(PositionFwd) X(PositionBwd) X(LossStats)          \
+          X(LossBackward) X(Add) X(ColumnSum) X(Copy) X(Fill) X(SumInto) X(SumSquares) X(AdamW)
 
 namespace ms::tensor {
 
 struct KernelTable {
-#define MS_ROW(Name)              \
+#define MS_ROW(Name)               \
   void (*run_##Name)(const Name&); \
   void operator()(const Name& op) const { run_##Name(op); }
   MS_CPU_OPS(MS_ROW)

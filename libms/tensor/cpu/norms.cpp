@@ -107,9 +107,8 @@ void rmsnorm_fwd(const RmsNormFwd& op) {
     T* y = row_of<T>(op.y, row);
     const float rstd = reciprocal_root(row_squares(x, cols, 0.0F) / static_cast<float>(cols), op.eps);
     row_of<float>(op.rstd, 0)[row] = rstd;
-    each_vector(cols, [&](Index i, auto lanes) {
-      store(y + i, load(x + i, lanes) * rstd * load(gain + i, lanes), lanes);
-    });
+    each_vector(cols,
+                [&](Index i, auto lanes) { store(y + i, load(x + i, lanes) * rstd * load(gain + i, lanes), lanes); });
   });
 }
 
@@ -142,7 +141,8 @@ void column_sum(const ColumnSum& op) {
   over_row_blocks<1>(op.x.rows, cols, out, [&](Index row, float* const(&sums)[1]) {
     const T* x = row_of<T>(op.x, row);
     float* total = sums[0];
-    each_vector(cols, [&](Index i, auto lanes) { store(total + i, load(total + i, lanes) + load(x + i, lanes), lanes); });
+    each_vector(cols,
+                [&](Index i, auto lanes) { store(total + i, load(total + i, lanes) + load(x + i, lanes), lanes); });
   });
 }
 

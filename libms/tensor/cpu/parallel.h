@@ -1,5 +1,6 @@
-// How the plain ops share their work: by pieces whose bounds depend on the shape alone, so that results do not depend on the
-// number of threads. Every piece has one owner; partial sums are per piece and are added in the order of the pieces.
+// How the plain ops share their work: by pieces whose bounds depend on the shape alone, so that results do not depend
+// on the number of threads. Every piece has one owner; partial sums are per piece and are added in the order of the
+// pieces.
 #pragma once
 
 #include <omp.h>

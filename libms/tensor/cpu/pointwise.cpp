@@ -5,7 +5,7 @@
 namespace ms::tensor::MS_ISA {
 namespace {
 
-constexpr float kGeluLinear = 0.7978845608F;            // sqrt(2/pi)
+constexpr float kGeluLinear = 0.7978845608F;             // sqrt(2/pi)
 constexpr float kGeluCubic = 0.7978845608F * 0.044715F;  // times x^3
 
 // 1 + tanh(u) = 2 sigmoid(2u), so gelu(x) = x sigmoid(2u) with u the polynomial.
@@ -34,9 +34,8 @@ void gelu_bwd(const GeluBwd& op) {
     const T* x = row_of<T>(op.x, row) + begin;
     const T* dy = row_of<T>(op.dy, row) + begin;
     T* dx = row_of<T>(op.dx, row) + begin;
-    each_vector(n, [&](Index i, auto lanes) {
-      store(dx + i, load(dy + i, lanes) * gelu_slope(load(x + i, lanes)), lanes);
-    });
+    each_vector(
+        n, [&](Index i, auto lanes) { store(dx + i, load(dy + i, lanes) * gelu_slope(load(x + i, lanes)), lanes); });
   });
 }
 
@@ -181,7 +180,8 @@ void position_fwd(const PositionFwd& op) {
   each_piece(op.y.rows, op.y.numel(), [&](Index row) {
     const T* add_row = row_of<T>(op.table, (op.offset + row) % op.table.rows);
     T* y = row_of<T>(op.y, row);
-    each_vector(op.y.cols, [&](Index i, auto lanes) { store(y + i, load(y + i, lanes) + load(add_row + i, lanes), lanes); });
+    each_vector(op.y.cols,
+                [&](Index i, auto lanes) { store(y + i, load(y + i, lanes) + load(add_row + i, lanes), lanes); });
   });
 }
 
@@ -193,7 +193,8 @@ void position_bwd(const PositionBwd& op) {
     float* sums = row_of<float>(op.dtable, position);
     for (Index row = (position - op.offset % seq + seq) % seq; row < op.dy.rows; row += seq) {
       const T* dy = row_of<T>(op.dy, row);
-      each_vector(op.dy.cols, [&](Index i, auto lanes) { store(sums + i, load(sums + i, lanes) + load(dy + i, lanes), lanes); });
+      each_vector(op.dy.cols,
+                  [&](Index i, auto lanes) { store(sums + i, load(sums + i, lanes) + load(dy + i, lanes), lanes); });
     }
   });
 }
@@ -244,10 +245,14 @@ void run(const Copy& op) {
 }
 void run(const Fill& op) {
   switch (op.x.dtype) {
-    case DType::f32: return fill(op, op.value);
-    case DType::bf16: return fill(op, bfloat16{narrow(op.value)});
-    case DType::f64: return fill(op, static_cast<double>(op.value));
-    case DType::i32: return fill(op, static_cast<std::int32_t>(op.value));
+    case DType::f32:
+      return fill(op, op.value);
+    case DType::bf16:
+      return fill(op, bfloat16{narrow(op.value)});
+    case DType::f64:
+      return fill(op, static_cast<double>(op.value));
+    case DType::i32:
+      return fill(op, static_cast<std::int32_t>(op.value));
   }
 }
 

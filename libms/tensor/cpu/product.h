@@ -62,12 +62,18 @@ inline void product_panel(Factor a, Factor b, float* c, Index ldc, Index rows, I
   }
   const Factor rest{a.data + i * step, a.ld};
   switch (rows - i) {
-    case 5: return product_tile<kKind, kTransposed, 5, kVectors>(rest, b, c + i * ldc, ldc, terms, scale);
-    case 4: return product_tile<kKind, kTransposed, 4, kVectors>(rest, b, c + i * ldc, ldc, terms, scale);
-    case 3: return product_tile<kKind, kTransposed, 3, kVectors>(rest, b, c + i * ldc, ldc, terms, scale);
-    case 2: return product_tile<kKind, kTransposed, 2, kVectors>(rest, b, c + i * ldc, ldc, terms, scale);
-    case 1: return product_tile<kKind, kTransposed, 1, kVectors>(rest, b, c + i * ldc, ldc, terms, scale);
-    default: return;
+    case 5:
+      return product_tile<kKind, kTransposed, 5, kVectors>(rest, b, c + i * ldc, ldc, terms, scale);
+    case 4:
+      return product_tile<kKind, kTransposed, 4, kVectors>(rest, b, c + i * ldc, ldc, terms, scale);
+    case 3:
+      return product_tile<kKind, kTransposed, 3, kVectors>(rest, b, c + i * ldc, ldc, terms, scale);
+    case 2:
+      return product_tile<kKind, kTransposed, 2, kVectors>(rest, b, c + i * ldc, ldc, terms, scale);
+    case 1:
+      return product_tile<kKind, kTransposed, 1, kVectors>(rest, b, c + i * ldc, ldc, terms, scale);
+    default:
+      return;
   }
 }
 

@@ -1,6 +1,6 @@
 // Vectors of the instruction set that this translation unit is compiled for: f32 lanes, bf16 loads and stores, exp.
-// Every source in this folder is compiled once per instruction set into its own namespace, MS_ISA, and everything here is
-// inlined into it: nothing that the linker could mistake for the same function of another instruction set.
+// Every source in this folder is compiled once per instruction set into its own namespace, MS_ISA, and everything here
+// is inlined into it: nothing that the linker could mistake for the same function of another instruction set.
 #pragma once
 
 #include <cstdint>
@@ -184,7 +184,8 @@ MS_INLINE Vf interleave_high(Vf x, Vf y, std::integer_sequence<int, I...>) {
 }
 }  // namespace detail
 
-// A square of kLanes rows. Each round is a perfect shuffle of the whole, which rotates the bits of (row, column) by one.
+// A square of kLanes rows. Each round is a perfect shuffle of the whole, which rotates the bits of (row, column) by
+// one.
 MS_INLINE void transpose(Vf (&rows)[kLanes]) {
   using Lanes = std::make_integer_sequence<int, kLanes>;
 #pragma GCC unroll 4

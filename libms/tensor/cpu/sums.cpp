@@ -1,5 +1,5 @@
-// Ops that sum or decide over many elements: the vocabulary-parallel loss, sums in f64, the optimizer, reductions of what
-// several ranks hold.
+// Ops that sum or decide over many elements: the vocabulary-parallel loss, sums in f64, the optimizer, reductions of
+// what several ranks hold.
 #include "tensor/cpu/parallel.h"
 
 namespace ms::tensor::MS_ISA {
@@ -17,9 +17,7 @@ void loss_stats(const LossStats& op) {
       const T* piece = logits + begin;
       const Index n = least(kLossPiece, op.valid - begin);
       Vf tops = splat(top);
-      each_vector(n, [&](Index i, auto lanes) {
-        tops = max(keep(load(piece + i, lanes), lanes, tops), tops);
-      });
+      each_vector(n, [&](Index i, auto lanes) { tops = max(keep(load(piece + i, lanes), lanes, tops), tops); });
       const float before = top;
       top = max(tops);
       Vf sums{};
@@ -42,9 +40,8 @@ void loss_backward(const LossBackward& op) {
     const Index target = row_of<std::int32_t>(op.targets, 0)[row] - op.first;
     const bool here = target >= 0 && target < op.valid;
     const Vf logit = splat(here ? get(logits + target) : 0.0F);
-    each_vector(op.valid, [&](Index i, auto lanes) {
-      store(logits + i, op.scale * exp(load(logits + i, lanes) - lse), lanes);
-    });
+    each_vector(op.valid,
+                [&](Index i, auto lanes) { store(logits + i, op.scale * exp(load(logits + i, lanes) - lse), lanes); });
     if (here) put(logits + target, op.scale * (exp(logit - lse)[0] - 1.0F));
     for (Index i = op.valid; i < op.logits.cols; ++i) put(logits + i, 0.0F);
   });
@@ -66,7 +63,8 @@ double sum_f32(const float* x, Index n) {
     }
   }
   double rest = 0;
-  for (; i < n; ++i) rest += kSquare ? static_cast<double>(x[i]) * static_cast<double>(x[i]) : static_cast<double>(x[i]);
+  for (; i < n; ++i)
+    rest += kSquare ? static_cast<double>(x[i]) * static_cast<double>(x[i]) : static_cast<double>(x[i]);
   return sum(totals[0]) + sum(totals[1]) + rest;
 }
 double sum_f64(const double* x, Index n) {
@@ -190,10 +188,14 @@ void run(const AdamW& op) {
 }
 void reduce(ReduceKind kind, DType dtype, void* out, const void* const* in, int count, std::int64_t n) {
   switch (dtype) {
-    case DType::f32: return reduce_typed<float>(kind, out, in, count, n);
-    case DType::bf16: return reduce_typed<bfloat16>(kind, out, in, count, n);
-    case DType::f64: return reduce_typed<double>(kind, out, in, count, n);
-    case DType::i32: return reduce_typed<std::int32_t>(kind, out, in, count, n);
+    case DType::f32:
+      return reduce_typed<float>(kind, out, in, count, n);
+    case DType::bf16:
+      return reduce_typed<bfloat16>(kind, out, in, count, n);
+    case DType::f64:
+      return reduce_typed<double>(kind, out, in, count, n);
+    case DType::i32:
+      return reduce_typed<std::int32_t>(kind, out, in, count, n);
   }
 }
 

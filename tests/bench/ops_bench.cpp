@@ -1,0 +1,244 @@
+// How fast the CPU ops are at the shapes of a GPT of 124 million parameters: 2048 tokens, hidden 768, 12 heads of 64,
+// 50304 words. Arguments: type (0 f32, 1 bf16) and threads. Rates: operations of the mathematics (a causal pair counts,
+// a masked one does not), or bytes that must be read and written at least once.
+#include <benchmark/benchmark.h>
+#include <omp.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "tensor/cpu_kernels.h"
+#include "tensor/cpu_matmul.h"
+
+namespace ms::tensor {
+namespace {
+
+constexpr std::int64_t kTokens = 2048, kHidden = 768, kHeads = 12, kHeadDim = 64, kVocabulary = 50304;
+
+class Memory {
+ public:
+  Tensor operator()(DType dtype, std::int64_t rows, std::int64_t cols) {
+    blocks_.push_back(std::make_unique<float[]>(static_cast<std::size_t>((rows * cols * size_of(dtype) + 3) / 4)));
+    const Tensor x{reinterpret_cast<std::byte*>(blocks_.back().get()), rows, cols, cols, dtype};
+    cpu_kernels().run(dtype == DType::i32
+                          ? Op(Fill{.x = x})
+                          : Op(InitNormal{.x = x, .seed = blocks_.size(), .global_cols = cols, .valid_rows = rows}));
+    return x;
+  }
+
+ private:
+  std::vector<std::unique_ptr<float[]>> blocks_;
+};
+
+DType type_of(const benchmark::State& state) { return state.range(0) == 1 ? DType::bf16 : DType::f32; }
+
+void repeat(benchmark::State& state, const std::function<void()>& run, const char* unit, double amount) {
+  omp_set_num_threads(static_cast<int>(state.range(1)));
+  run();
+  for (auto _ : state) run();
+  state.counters[unit] = benchmark::Counter(amount * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
+}
+void repeat_op(benchmark::State& state, const Op& op, const char* unit, double amount) {
+  repeat(
+      state, [&] { cpu_kernels().run(op); }, unit, amount);
+}
+double bytes(std::initializer_list<Tensor> tensors) {
+  double total = 0;
+  for (const Tensor& x : tensors) total += static_cast<double>(x.size_bytes());
+  return total;
+}
+
+void matmul(benchmark::State& state, std::int64_t m, std::int64_t n, std::int64_t k, int form) {
+  Memory memory;
+  MatmulCache cache;
+  const DType type = type_of(state);
+  const bool transpose_a = form == 2, transpose_b = form == 1;
+  const Matmul op{.c = memory(form == 2 ? DType::f32 : type, m, n),
+                  .a = transpose_a ? memory(type, k, m) : memory(type, m, k),
+                  .b = transpose_b ? memory(type, n, k) : memory(type, k, n),
+                  .bias = {},
+                  .transpose_a = transpose_a,
+                  .transpose_b = transpose_b,
+                  .accumulate = form == 2};
+  repeat(
+      state, [&] { cache.run(op); }, "GFLOP/s",
+      2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k));
+}
+
+void attention(benchmark::State& state, bool backward) {
+  Memory memory;
+  const DType type = type_of(state);
+  const std::int64_t seq = state.range(2), batch = kTokens / seq;
+  const Tensor qkv = memory(type, kTokens, 3 * kHidden), grads = memory(type, kTokens, 3 * kHidden);
+  const auto part = [](const Tensor& x, int i) { return x.slice_cols(i * kHidden, kHidden); };
+  const AttentionFwd fwd{.o = memory(type, kTokens, kHidden),
+                         .lse = memory(DType::f32, batch * kHeads, seq),
+                         .q = part(qkv, 0),
+                         .k = part(qkv, 1),
+                         .v = part(qkv, 2),
+                         .batch = batch,
+                         .seq = seq,
+                         .heads = kHeads,
+                         .kv_heads = kHeads,
+                         .head_dim = kHeadDim,
+                         .window = 0,
+                         .scale = 0.125F};
+  const AttentionBwd bwd{.dq = part(grads, 0),
+                         .dk = part(grads, 1),
+                         .dv = part(grads, 2),
+                         .dout = memory(type, kTokens, kHidden),
+                         .o = fwd.o,
+                         .lse = fwd.lse,
+                         .q = fwd.q,
+                         .k = fwd.k,
+                         .v = fwd.v,
+                         .delta = memory(DType::f32, batch * kHeads, seq),
+                         .batch = batch,
+                         .seq = seq,
+                         .heads = kHeads,
+                         .kv_heads = kHeads,
+                         .head_dim = kHeadDim,
+                         .window = 0,
+                         .scale = 0.125F};
+  const double pairs =
+      static_cast<double>(batch * kHeads) * static_cast<double>(seq) * static_cast<double>(seq + 1) / 2;
+  cpu_kernels().run(fwd);
+  repeat_op(state, backward ? Op(bwd) : Op(fwd), "GFLOP/s",
+            (backward ? 10.0 : 4.0) * static_cast<double>(kHeadDim) * pairs);
+}
+
+void layernorm_fwd(benchmark::State& state) {
+  Memory memory;
+  const DType type = type_of(state);
+  const LayerNormFwd op{.y = memory(type, kTokens, kHidden),
+                        .mean = memory(DType::f32, 1, kTokens),
+                        .rstd = memory(DType::f32, 1, kTokens),
+                        .x = memory(type, kTokens, kHidden),
+                        .gain = memory(type, 1, kHidden),
+                        .bias = memory(type, 1, kHidden)};
+  repeat_op(state, op, "GB/s", bytes({op.x, op.y}));
+}
+void layernorm_bwd(benchmark::State& state) {
+  Memory memory;
+  const DType type = type_of(state);
+  const LayerNormBwd op{.dx = memory(type, kTokens, kHidden),
+                        .dgain = memory(DType::f32, 1, kHidden),
+                        .dbias = memory(DType::f32, 1, kHidden),
+                        .dy = memory(type, kTokens, kHidden),
+                        .x = memory(type, kTokens, kHidden),
+                        .mean = memory(DType::f32, 1, kTokens),
+                        .rstd = memory(DType::f32, 1, kTokens),
+                        .gain = memory(type, 1, kHidden),
+                        .accumulate = true};
+  repeat_op(state, op, "GB/s", bytes({op.x, op.dy, op.dx, op.dx}));
+}
+void gelu_fwd(benchmark::State& state) {
+  Memory memory;
+  const DType type = type_of(state);
+  const GeluFwd op{.y = memory(type, kTokens, 4 * kHidden), .x = memory(type, kTokens, 4 * kHidden)};
+  repeat_op(state, op, "GB/s", bytes({op.x, op.y}));
+}
+void gelu_bwd(benchmark::State& state) {
+  Memory memory;
+  const DType type = type_of(state);
+  const GeluBwd op{.dx = memory(type, kTokens, 4 * kHidden),
+                   .dy = memory(type, kTokens, 4 * kHidden),
+                   .x = memory(type, kTokens, 4 * kHidden)};
+  repeat_op(state, op, "GB/s", bytes({op.x, op.dy, op.dx}));
+}
+void add(benchmark::State& state) {
+  Memory memory;
+  const DType type = type_of(state);
+  const Add op{.y = memory(type, kTokens, 4 * kHidden),
+               .a = memory(type, kTokens, 4 * kHidden),
+               .b = memory(type, kTokens, 4 * kHidden),
+               .bias = {}};
+  repeat_op(state, op, "GB/s", bytes({op.y, op.a, op.b}));
+}
+void column_sum(benchmark::State& state) {
+  Memory memory;
+  const ColumnSum op{.out = memory(DType::f32, 1, 4 * kHidden), .x = memory(type_of(state), kTokens, 4 * kHidden)};
+  repeat_op(state, op, "GB/s", bytes({op.x}));
+}
+void loss_stats(benchmark::State& state) {
+  Memory memory;
+  const LossStats op{.stats = memory(DType::f32, 3, kTokens / 4),
+                     .logits = memory(type_of(state), kTokens / 4, kVocabulary),
+                     .targets = memory(DType::i32, 1, kTokens / 4),
+                     .first = 0,
+                     .valid = kVocabulary};
+  repeat_op(state, op, "GB/s", bytes({op.logits}));
+}
+void loss_bwd(benchmark::State& state) {
+  Memory memory;
+  const LossBackward op{.logits = memory(type_of(state), kTokens / 4, kVocabulary),
+                        .lse = memory(DType::f32, 1, kTokens / 4),
+                        .targets = memory(DType::i32, 1, kTokens / 4),
+                        .first = 0,
+                        .valid = kVocabulary};
+  repeat_op(state, op, "GB/s", bytes({op.logits, op.logits}));
+}
+void adamw(benchmark::State& state) {
+  Memory memory;
+  const std::int64_t n = 7 * 1024 * 1024;  // the parameters of a layer
+  const bool bf16 = type_of(state) == DType::bf16;
+  AdamW op{.param = memory(type_of(state), 1, n),
+           .master = bf16 ? memory(DType::f32, 1, n) : Tensor{},
+           .m = memory(DType::f32, 1, n),
+           .v = memory(DType::f32, 1, n),
+           .grad = memory(DType::f32, 1, n),
+           .factor = memory(DType::f32, 1, 1),
+           .lr = 1e-6F,
+           .beta1 = 0.9F,
+           .beta2 = 0.95F,
+           .eps = 1e-8F,
+           .weight_decay = 0.1F};
+  cpu_kernels().run(Fill{.x = op.v, .value = 1.0F});
+  cpu_kernels().run(Fill{.x = op.factor, .value = 1.0F});
+  const Tensor master = bf16 ? op.master : op.param;
+  repeat_op(state, op, "GB/s",
+            bytes({master, master, op.m, op.m, op.v, op.v, op.grad}) + (bf16 ? bytes({op.param}) : 0));
+}
+void sum_squares(benchmark::State& state) {
+  Memory memory;
+  const SumSquares op{.out = memory(DType::f32, 1, 2).reshape(1, 2), .x = memory(DType::f32, 1, 7 * 1024 * 1024)};
+  SumSquares wide = op;
+  wide.out = {op.out.data, 1, 1, 1, DType::f64};
+  repeat_op(state, wide, "GB/s", bytes({op.x}));
+}
+
+// What a call costs beside its work.
+void matmul_overhead(benchmark::State& state) { matmul(state, 1, 16, 16, 1); }
+
+void arguments(benchmark::internal::Benchmark* bench) {
+  bench->ArgNames({"bf16", "threads"})->ArgsProduct({{0, 1}, {1, 2}})->UseRealTime();
+}
+void attention_arguments(benchmark::internal::Benchmark* bench) {
+  bench->ArgNames({"bf16", "threads", "seq"})->ArgsProduct({{0, 1}, {1, 2}, {512, 2048}})->UseRealTime();
+}
+
+BENCHMARK_CAPTURE(matmul, up, kTokens, 4 * kHidden, kHidden, 1)->Apply(arguments);
+BENCHMARK_CAPTURE(matmul, up_dx, kTokens, kHidden, 4 * kHidden, 0)->Apply(arguments);
+BENCHMARK_CAPTURE(matmul, up_dw, 4 * kHidden, kHidden, kTokens, 2)->Apply(arguments);
+BENCHMARK_CAPTURE(matmul, small, 256, 256, 256, 1)->Apply(arguments);
+BENCHMARK_CAPTURE(matmul, small_dw, 256, 256, 512, 2)->Apply(arguments);
+BENCHMARK_CAPTURE(matmul, narrow_dw, 32, 64, 512, 2)->Apply(arguments);
+BENCHMARK(matmul_overhead)->Apply(arguments);
+BENCHMARK_CAPTURE(attention, attention_fwd, false)->Apply(attention_arguments);
+BENCHMARK_CAPTURE(attention, attention_bwd, true)->Apply(attention_arguments);
+BENCHMARK(layernorm_fwd)->Apply(arguments);
+BENCHMARK(layernorm_bwd)->Apply(arguments);
+BENCHMARK(gelu_fwd)->Apply(arguments);
+BENCHMARK(gelu_bwd)->Apply(arguments);
+BENCHMARK(add)->Apply(arguments);
+BENCHMARK(column_sum)->Apply(arguments);
+BENCHMARK(loss_stats)->Apply(arguments);
+BENCHMARK(loss_bwd)->Apply(arguments);
+BENCHMARK(adamw)->Apply(arguments);
+BENCHMARK(sum_squares)->Apply(arguments);
+
+}  // namespace
+}  // namespace ms::tensor
+
+BENCHMARK_MAIN();

@@ -1,0 +1,187 @@
+// Matrix products: all transposes, types, strides and edge shapes against f64; the same bits for any number of threads
+// and for rows computed alone; several threads at once.
+#include <omp.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "support.h"
+#include "tensor/cpu_matmul.h"
+
+namespace ms::tensor::test {
+namespace {
+
+// Products of K terms in f32: the error relative to the rms of the result stays at a few units in the last place times
+// the root of K.
+constexpr double kF32 = 5e-6;
+
+struct Shape {
+  std::int64_t m, n, k;
+};
+constexpr Shape kShapes[] = {{1, 1, 1},  {1, 64, 64}, {64, 1, 64},  {64, 64, 1},   {2, 3, 4},     {17, 5, 129},
+                             {1, 7, 33}, {65, 1, 7},  {64, 64, 64}, {100, 70, 50}, {33, 257, 100}};
+
+struct Form {
+  DType type, c_type;
+  bool transpose_a, transpose_b, accumulate, bias;
+};
+std::vector<Form> forms() {
+  std::vector<Form> all;
+  for (const auto& [type, c_type] :
+       {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::f32}, {DType::bf16, DType::bf16}}) {
+    for (int bits = 0; bits < 16; ++bits)
+      all.push_back({type, c_type, (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0});
+  }
+  return all;
+}
+
+Matmul make(Memory& memory, const Shape& s, const Form& f, std::int64_t gap) {
+  return {.c = memory.tensor(f.c_type, s.m, s.n, gap),
+          .a = f.transpose_a ? memory.tensor(f.type, s.k, s.m, gap) : memory.tensor(f.type, s.m, s.k, gap),
+          .b = f.transpose_b ? memory.tensor(f.type, s.n, s.k, 2 * gap) : memory.tensor(f.type, s.k, s.n, 2 * gap),
+          .bias = f.bias ? memory.tensor(f.type, 1, s.n) : Tensor{},
+          .transpose_a = f.transpose_a,
+          .transpose_b = f.transpose_b,
+          .accumulate = f.accumulate};
+}
+
+Mat product(const Matmul& op, const Shape& s) {
+  const Mat a = read(op.a), b = read(op.b);
+  Mat c = op.accumulate ? read(op.c) : Mat(s.m, s.n);
+  for (std::int64_t i = 0; i < s.m; ++i) {
+    for (std::int64_t j = 0; j < s.n; ++j) {
+      double dot = op.bias ? get(op.bias, 0, j) : 0;
+      for (std::int64_t k = 0; k < s.k; ++k)
+        dot += (op.transpose_a ? a(k, i) : a(i, k)) * (op.transpose_b ? b(j, k) : b(k, j));
+      c(i, j) += dot;
+    }
+  }
+  return c;
+}
+
+TEST(Matmul, EveryFormAndShape) {
+  for (const MatmulCache::Bf16 bf16 : {MatmulCache::Bf16::as_the_cpu_has_it, MatmulCache::Bf16::in_f32}) {
+    MatmulCache cache(bf16);
+    if (bf16 == MatmulCache::Bf16::in_f32) { EXPECT_FALSE(cache.native_bf16()); }
+    for (const Form& f : forms()) {
+      if (bf16 == MatmulCache::Bf16::in_f32 && f.type == DType::f32) continue;  // the same code
+      for (const Shape& s : kShapes) {
+        for (const std::int64_t gap : {0, 3}) {
+          SCOPED_TRACE(testing::Message()
+                       << to_string(f.type) << "->" << to_string(f.c_type) << " " << s.m << "x" << s.n << "x" << s.k
+                       << (f.transpose_a ? " a'" : "") << (f.transpose_b ? " b'" : "") << (f.accumulate ? " +=" : "")
+                       << (f.bias ? " bias" : "") << " gap " << gap << (cache.native_bf16() ? "" : " in f32"));
+          Memory memory;
+          const Matmul op = make(memory, s, f, gap);
+          const Mat want = product(op, s);
+          omp_set_num_threads(1);
+          cache.run(op);
+          EXPECT_TRUE(close(op.c, want, tolerance_of(f.c_type, kF32)));
+          EXPECT_TRUE(memory.guards_intact());
+        }
+      }
+    }
+  }
+}
+
+// Shapes of training: a projection, its input's gradient, its weight's gradient (few rows and columns, many terms).
+struct Step {
+  Shape shape;
+  Form form;
+};
+std::vector<Step> steps() {
+  std::vector<Step> all;
+  for (const auto& [type, c_type] :
+       {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}}) {
+    all.push_back({{512, 192, 256}, {type, c_type, false, true, false, true}});
+    all.push_back({{256, 128, 384}, {type, c_type, false, false, false, false}});
+    all.push_back({{96, 128, 4096}, {type, DType::f32, true, false, true, false}});
+    all.push_back({{64, 64, 16384}, {type, DType::f32, true, false, true, false}});
+    all.push_back({{128, 50, 64}, {type, c_type, false, true, false, false}});
+  }
+  return all;
+}
+
+TEST(Matmul, BitsDoNotDependOnThreadsNorOnOtherRows) {
+  for (const MatmulCache::Bf16 bf16 : {MatmulCache::Bf16::as_the_cpu_has_it, MatmulCache::Bf16::in_f32}) {
+    MatmulCache cache(bf16);
+    for (const Step& step : steps()) {
+      const auto& [s, f] = step;
+      SCOPED_TRACE(testing::Message() << to_string(f.type) << "->" << to_string(f.c_type) << " " << s.m << "x" << s.n
+                                      << "x" << s.k);
+      Memory memory;
+      const Matmul op = make(memory, s, f, 0);
+      const Memory::Image before = memory.save();
+      omp_set_num_threads(1);
+      cache.run(op);
+      const Memory::Image one = memory.save();
+      memory.restore(before);
+      omp_set_num_threads(2);
+      cache.run(op);
+      EXPECT_TRUE(memory.save() == one) << "two threads";
+      // Rows of a alone, as sequence parallelism and micro-batches cut them. (Nobody cuts a weight's gradient, and
+      // narrow ones are made by a kernel that groups its sums.)
+      if (f.transpose_a) continue;
+      const Mat whole = read(op.c);
+      for (const auto& [row, rows] :
+           {std::pair{std::int64_t{0}, s.m / 2}, {s.m / 2, s.m / 2}, {s.m / 4, s.m / 4}, {s.m - 1, 1}}) {
+        memory.restore(before);
+        Matmul part = op;
+        part.c = op.c.slice_rows(row, rows);
+        part.a = op.a.slice_rows(row, rows);
+        cache.run(part);
+        Mat want(rows, s.n);
+        std::copy_n(whole.values.begin() + row * s.n, rows * s.n, want.values.begin());
+        EXPECT_TRUE(close(part.c, want, 0)) << rows << " rows from " << row;
+      }
+    }
+  }
+}
+
+TEST(Matmul, NothingToDo) {
+  MatmulCache cache;
+  Memory memory;
+  cache.run(make(memory, {0, 5, 3}, {DType::f32, DType::f32, false, false, false, false}, 0));
+  cache.run(make(memory, {5, 0, 3}, {DType::f32, DType::f32, false, false, false, false}, 0));
+  EXPECT_TRUE(memory.guards_intact());
+  EXPECT_DEATH(cache.run(make(memory, {5, 5, 0}, {DType::f32, DType::f32, false, false, false, false}, 0)),
+               "over nothing");
+}
+
+TEST(Matmul, ManyThreadsShareOneCache) {
+  const Shape shapes[] = {{64, 64, 64}, {33, 20, 50}, {128, 96, 64}};
+  for (const MatmulCache::Bf16 bf16 : {MatmulCache::Bf16::as_the_cpu_has_it, MatmulCache::Bf16::in_f32}) {
+    MatmulCache cache(bf16);
+    const Form form{DType::bf16, DType::f32, false, true, false, true};
+    std::vector<std::vector<std::byte>> wanted;
+    for (const Shape& s : shapes) {
+      Memory memory;
+      const Matmul op = make(memory, s, form, 0);
+      omp_set_num_threads(1);
+      cache.run(op);
+      wanted.emplace_back(op.c.data, op.c.data + op.c.size_bytes());
+    }
+    std::vector<int> wrong(4);
+    {
+      std::vector<std::jthread> threads;
+      for (int& mine : wrong) {
+        threads.emplace_back([&] {
+          omp_set_num_threads(1);
+          for (int round = 0; round < 30; ++round) {
+            for (std::size_t i = 0; i < std::size(shapes); ++i) {
+              Memory memory;
+              const Matmul op = make(memory, shapes[i], form, 0);
+              cache.run(op);
+              mine += std::memcmp(op.c.data, wanted[i].data(), wanted[i].size()) != 0;
+            }
+          }
+        });
+      }
+    }
+    EXPECT_EQ(wrong, std::vector<int>(4));
+  }
+}
+
+}  // namespace
+}  // namespace ms::tensor::test

@@ -1,0 +1,359 @@
+// The loss over shards of the vocabulary, sums in f64, clipping, AdamW, initial values, reductions of several buffers.
+#include <omp.h>
+#include <cmath>
+#include <limits>
+
+#include "base/rng.h"
+#include "support.h"
+
+namespace ms::tensor::test {
+namespace {
+
+constexpr double kF32 = 2e-6;  // an exponential, a logarithm, sums of some hundred terms in f32
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Plain cross entropy over the first `vocabulary` columns.
+struct Loss {
+  Mat loss, lse, gradient;
+};
+Loss cross_entropy(const Mat& logits, const std::vector<std::int64_t>& targets, std::int64_t vocabulary, double scale) {
+  Loss out{Mat(1, logits.rows), Mat(1, logits.rows), Mat(logits.rows, logits.cols)};
+  for (std::int64_t t = 0; t < logits.rows; ++t) {
+    double top = -kInfinity, total = 0;
+    for (std::int64_t j = 0; j < vocabulary; ++j) top = std::max(top, logits(t, j));
+    for (std::int64_t j = 0; j < vocabulary; ++j) total += std::exp(logits(t, j) - top);
+    const std::int64_t target = targets[static_cast<std::size_t>(t)];
+    out.lse(0, t) = top + std::log(total);
+    out.loss(0, t) = out.lse(0, t) - logits(t, target);
+    for (std::int64_t j = 0; j < vocabulary; ++j) {
+      out.gradient(t, j) = scale * (std::exp(logits(t, j) - out.lse(0, t)) - (j == target ? 1 : 0));
+    }
+  }
+  return out;
+}
+
+TEST(Loss, OverAnyNumberOfShardsIsPlainCrossEntropy) {
+  struct Row {
+    std::int64_t tokens, vocabulary, shards;
+    double spread;
+  };
+  // Five shards of 61 for 200 words: one shard has padding, the last has nothing but padding.
+  for (const Row& c : {Row{1, 3, 1, 1}, Row{9, 200, 1, 3}, Row{9, 200, 2, 3}, Row{9, 200, 4, 3}, Row{9, 200, 5, 30},
+                       Row{40, 5000, 2, 3}}) {
+    for (const DType dtype : activation_types()) {
+      SCOPED_TRACE(testing::Message() << label(dtype, c.tokens, c.vocabulary) << " over " << c.shards);
+      const std::int64_t cols = c.shards == 5 ? 61 : (c.vocabulary + c.shards - 1) / c.shards + 3;
+      const std::int64_t used = c.shards == 5 ? 61 : (c.vocabulary + c.shards - 1) / c.shards;
+      Memory m;
+      const Tensor gathered = m.tensor(DType::f32, 3 * c.shards, c.tokens, 2),
+                   targets = m.tensor(DType::i32, 1, c.tokens);
+      std::vector<std::int64_t> target_ids;
+      for (std::int64_t t = 0; t < c.tokens; ++t) {
+        target_ids.push_back(static_cast<std::int64_t>(
+            uniform_below(1, 1, static_cast<std::uint64_t>(t), static_cast<std::uint64_t>(c.vocabulary))));
+        put(targets, 0, t, static_cast<double>(target_ids.back()));
+      }
+      std::vector<LossStats> stats;
+      Mat logits(c.tokens, cols * c.shards);
+      for (std::int64_t s = 0; s < c.shards; ++s) {
+        const std::int64_t first = s * used, valid = std::clamp<std::int64_t>(c.vocabulary - first, 0, used);
+        stats.push_back({.stats = gathered.slice_rows(3 * s, 3),
+                         .logits = m.tensor(dtype, c.tokens, cols, 1, c.spread),
+                         .targets = targets,
+                         .first = first,
+                         .valid = valid});
+        for (std::int64_t t = 0; t < c.tokens; ++t) {
+          for (std::int64_t j = 0; j < valid; ++j) logits(t, first + j) = get(stats.back().logits, t, j);
+        }
+      }
+      const double scale = 0.125;
+      const Loss want = cross_entropy(logits, target_ids, c.vocabulary, scale);
+      for (const LossStats& op : stats) {
+        everywhere(m, op, [&] {
+          if (op.valid > 0) return;
+          EXPECT_EQ(get(op.stats, 0, 0), -kInfinity);
+          EXPECT_EQ(get(op.stats, 1, 0), 0.0);
+          EXPECT_EQ(get(op.stats, 2, 0), 0.0);
+        });
+      }
+      const LossCombine combine{
+          .loss = m.tensor(DType::f32, 1, c.tokens), .lse = m.tensor(DType::f32, 1, c.tokens), .gathered = gathered};
+      everywhere(m, combine, [&] {
+        EXPECT_TRUE(close(combine.lse, want.lse, kF32));
+        EXPECT_TRUE(close(combine.loss, want.loss, kF32));
+      });
+      for (const LossStats& op : stats) {
+        const LossBackward backward{.logits = op.logits,
+                                    .lse = combine.lse,
+                                    .targets = targets,
+                                    .first = op.first,
+                                    .valid = op.valid,
+                                    .scale = static_cast<float>(scale)};
+        Mat part(c.tokens, cols);
+        for (std::int64_t t = 0; t < c.tokens; ++t) {
+          for (std::int64_t j = 0; j < op.valid; ++j) part(t, j) = want.gradient(t, op.first + j);
+        }
+        // exp(logit - lse) turns the absolute error of lse, which grows with it, into a relative one.
+        everywhere(m, backward, [&] {
+          EXPECT_TRUE(close(backward.logits, part, tolerance_of(dtype, 5 * kF32 * c.spread)));
+          for (std::int64_t j = op.valid; j < cols; ++j) EXPECT_EQ(get(op.logits, 0, j), 0.0);
+        });
+      }
+    }
+  }
+}
+
+TEST(Loss, BackwardAgreesWithFiniteDifferences) {
+  Memory m;
+  const LossBackward op{.logits = m.tensor(DType::f32, 3, 8),
+                        .lse = m.tensor(DType::f32, 1, 3),
+                        .targets = m.tensor(DType::i32, 1, 3),
+                        .first = 0,
+                        .valid = 7,
+                        .scale = 0.5F};
+  const std::vector<std::int64_t> targets{6, 0, 3};
+  for (std::int64_t t = 0; t < 3; ++t) put(op.targets, 0, t, static_cast<double>(targets[static_cast<std::size_t>(t)]));
+  const auto loss = [&](const Mat& logits) {
+    double total = 0;
+    for (const double x : cross_entropy(logits, targets, 7, 1).loss.values) total += 0.5 * x;
+    return total;
+  };
+  write(op.lse, cross_entropy(read(op.logits), targets, 7, 1).lse);
+  const Mat want = numeric_gradient(loss, read(op.logits));
+  everywhere(m, op, [&] { EXPECT_TRUE(close(op.logits, want, kF32)); });
+}
+
+TEST(Loss, NotANumberIsNotHidden) {
+  for (const double bad : {static_cast<double>(NAN), kInfinity}) {
+    Memory m;
+    const LossStats op{.stats = m.tensor(DType::f32, 3, 1),
+                       .logits = m.tensor(DType::f32, 1, 40),
+                       .targets = m.tensor(DType::i32, 1, 1),
+                       .first = 0,
+                       .valid = 40};
+    put(op.logits, 0, 33, bad);
+    everywhere(m, op, [&] { EXPECT_TRUE(std::isnan(get(op.stats, 1, 0))); });
+  }
+}
+
+TEST(Sums, IntoF64) {
+  struct Row {
+    std::int64_t rows, cols, gap;
+  };
+  for (const Row& c :
+       {Row{1, 1, 0}, Row{1, 1000, 0}, Row{7, 33, 2}, Row{1, 100001, 0}, Row{3, 50000, 0}, Row{0, 4, 0}}) {
+    SCOPED_TRACE(label(DType::f32, c.rows, c.cols));
+    Memory m;
+    const Tensor x = m.tensor(DType::f32, c.rows, c.cols, c.gap), wide = m.tensor(DType::f64, c.rows, c.cols, c.gap);
+    const Tensor out = m.tensor(DType::f64, 1, 1);
+    double sum = 0, squares = 0, wide_sum = 0;
+    for (std::int64_t i = 0; i < c.rows; ++i) {
+      for (std::int64_t j = 0; j < c.cols; ++j) {
+        sum += get(x, i, j), squares += get(x, i, j) * get(x, i, j), wide_sum += get(wide, i, j);
+      }
+    }
+    // f64: only the order of the sums differs.
+    const double before = get(out, 0, 0), slack = 1e-9;
+    everywhere(m, SumInto{.out = out, .x = x, .scale = 0.5},
+               [&] { EXPECT_NEAR(get(out, 0, 0), before + 0.5 * sum, slack); });
+    put(out, 0, 0, before);
+    everywhere(m, SumInto{.out = out, .x = wide, .scale = 2},
+               [&] { EXPECT_NEAR(get(out, 0, 0), before + 2 * wide_sum, slack); });
+    put(out, 0, 0, before);
+    everywhere(m, SumSquares{.out = out, .x = x},
+               [&] { EXPECT_NEAR(get(out, 0, 0), before + squares, 1e-12 * squares); });
+  }
+}
+
+TEST(Sums, SquaresBeyondTheRangeOfF32) {
+  Memory m;
+  const SumSquares op{.out = m.tensor(DType::f64, 1, 1, 0, 0.0), .x = m.tensor(DType::f32, 1, 100)};
+  for (std::int64_t j = 0; j < 100; ++j) put(op.x, 0, j, 1e30);
+  everywhere(m, op, [&] { EXPECT_NEAR(get(op.out, 0, 0) / 1e62, 1.0, 1e-6); });
+}
+
+TEST(Optimizer, ClipFactor) {
+  struct Row {
+    double sum_squares;
+    float max_norm;
+    double factor;
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const Row& c :
+       {Row{0, 1, 1}, Row{0.25, 1, 1}, Row{1, 1, 1}, Row{16, 1, 0.25}, Row{16, 0, 1}, Row{16, -1, 1},
+        Row{kInfinity, 1, 0}, Row{kInfinity, 0, 0}, Row{nan, 1, 0}, Row{nan, 0, 0}, Row{1e60, 1, 1e-30}}) {
+    SCOPED_TRACE(testing::Message() << "sum of squares " << c.sum_squares << " limit " << c.max_norm);
+    Memory m;
+    const ClipFactor op{.factor = m.tensor(DType::f32, 1, 1),
+                        .norm = m.tensor(DType::f32, 1, 1),
+                        .sum_squares = m.tensor(DType::f64, 1, 1),
+                        .max_norm = c.max_norm};
+    put(op.sum_squares, 0, 0, c.sum_squares);
+    everywhere(m, op, [&] {
+      EXPECT_EQ(get(op.factor, 0, 0), static_cast<double>(static_cast<float>(c.factor)));
+      const double norm = std::sqrt(c.sum_squares);
+      if (std::isfinite(norm)) {
+        EXPECT_EQ(get(op.norm, 0, 0), static_cast<double>(static_cast<float>(norm)));
+      } else {
+        EXPECT_FALSE(std::isfinite(get(op.norm, 0, 0)));
+      }
+    });
+  }
+}
+
+TEST(Optimizer, AdamW) {
+  for (const bool has_master : {false, true}) {
+    for (const std::int64_t n : {0, 1, 19, 5000, 70000}) {
+      SCOPED_TRACE(testing::Message() << n << (has_master ? " bf16" : " f32"));
+      Memory m;
+      const AdamW op{.param = m.tensor(has_master ? DType::bf16 : DType::f32, 1, n),
+                     .master = has_master ? m.tensor(DType::f32, 1, n) : Tensor{},
+                     .m = m.tensor(DType::f32, 1, n, 0, 0.1),
+                     .v = m.tensor(DType::f32, 1, n),
+                     .grad = m.tensor(DType::f32, 1, n),
+                     .factor = m.tensor(DType::f32, 1, 1),
+                     .lr = 0.01F,
+                     .beta1 = 0.9F,
+                     .beta2 = 0.95F,
+                     .eps = 1e-8F,
+                     .weight_decay = 0.1F,
+                     .correction1 = 0.271F,
+                     .correction2 = 0.142625F};
+      for (std::int64_t i = 0; i < n; ++i) put(op.v, 0, i, std::abs(get(op.v, 0, i)));
+      put(op.factor, 0, 0, 0.25);
+      const Tensor w = has_master ? op.master : op.param;
+      Mat want_w = read(w), want_m = read(op.m), want_v = read(op.v);
+      for (std::int64_t i = 0; i < n; ++i) {
+        const double g = 0.25 * get(op.grad, 0, i), beta1 = static_cast<double>(op.beta1),
+                     beta2 = static_cast<double>(op.beta2);
+        want_m(0, i) = beta1 * want_m(0, i) + (1 - beta1) * g;
+        want_v(0, i) = beta2 * want_v(0, i) + (1 - beta2) * g * g;
+        want_w(0, i) -=
+            static_cast<double>(op.lr) *
+            (static_cast<double>(op.weight_decay) * want_w(0, i) +
+             want_m(0, i) / static_cast<double>(op.correction1) /
+                 (std::sqrt(want_v(0, i) / static_cast<double>(op.correction2)) + static_cast<double>(op.eps)));
+      }
+      everywhere(m, op, [&] {
+        EXPECT_TRUE(close(w, want_w, 1e-6));
+        EXPECT_TRUE(close(op.m, want_m, 1e-6));
+        EXPECT_TRUE(close(op.v, want_v, 1e-6));
+        if (!has_master) return;
+        for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(get(op.param, 0, i), round_to_bf16(get(op.master, 0, i)));
+      });
+      put(op.factor, 0, 0, 0.0);
+      if (n > 0) put(op.grad, 0, 0, NAN);
+      const Memory::Image before = m.save();
+      everywhere(m, op, [&] { EXPECT_TRUE(m.save() == before) << "factor 0 must leave everything as it is"; });
+    }
+  }
+}
+
+TEST(Init, NormalDoesNotDependOnTheCut) {
+  const std::int64_t rows = 70, cols = 90;
+  for (const DType dtype : activation_types()) {
+    Memory m;
+    const Tensor whole = m.tensor(dtype, rows, cols, 3);
+    const InitNormal all{.x = whole,
+                         .seed = 5,
+                         .key = rng_key("w"),
+                         .row0 = 0,
+                         .col0 = 0,
+                         .global_cols = cols,
+                         .valid_rows = 64,
+                         .std = 0.02F};
+    everywhere(m, all, [&] {
+      for (std::int64_t i = 0; i < rows; ++i) {
+        for (std::int64_t j = 0; j < cols; ++j) {
+          const float drawn = 0.02F * normal(5, rng_key("w"), static_cast<std::uint64_t>(i * cols + j));
+          const double want = i >= 64 ? 0.0 : static_cast<double>(drawn);
+          ASSERT_EQ(get(whole, i, j), dtype == DType::bf16 ? round_to_bf16(want) : want);
+        }
+      }
+    });
+    variants().back()->run(all);
+    const Tensor part = m.tensor(dtype, 20, 31, 1);
+    const InitNormal cut{.x = part,
+                         .seed = 5,
+                         .key = rng_key("w"),
+                         .row0 = 50,
+                         .col0 = 47,
+                         .global_cols = cols,
+                         .valid_rows = 64,
+                         .std = 0.02F};
+    const Mat want = read(whole.slice_rows(50, 20).slice_cols(47, 31));
+    everywhere(m, cut, [&] { EXPECT_TRUE(close(part, want, 0)); });
+  }
+}
+
+TEST(Reduce, SumsInOrderIntoAnyOfItsInputs) {
+  using enum DType;
+  for (const CpuKernels* kernels : variants()) {
+    for (const DType dtype : {f32, bf16, f64, i32}) {
+      for (const std::int64_t n : {1, 33, 70001}) {
+        for (const int count : {1, 2, 5}) {
+          for (const ReduceKind kind : {ReduceKind::sum, ReduceKind::max}) {
+            SCOPED_TRACE(testing::Message() << kernels->isa << " " << label(dtype, 1, n) << " of " << count);
+            Memory m;
+            std::vector<Tensor> inputs;
+            std::vector<const void*> pointers;
+            for (int k = 0; k < count; ++k) {
+              inputs.push_back(m.tensor(dtype, 1, n));
+              if (dtype == i32) {
+                for (std::int64_t i = 0; i < n; ++i)
+                  put(inputs.back(), 0, i, static_cast<double>((i * 7 + k * 13) % 101 - 50));
+              }
+              pointers.push_back(inputs.back().data);
+            }
+            Mat want = read(inputs[0]);
+            for (int k = 1; k < count; ++k) {
+              for (std::int64_t i = 0; i < n; ++i) {
+                const double x = get(inputs[static_cast<std::size_t>(k)], 0, i), sum = want(0, i) + x;
+                const bool single = dtype == f32 || dtype == bf16;
+                want(0, i) = kind == ReduceKind::max ? std::max(want(0, i), x)
+                                                     : (single ? static_cast<double>(static_cast<float>(sum)) : sum);
+              }
+            }
+            if (dtype == bf16) {
+              for (double& x : want.values) x = round_to_bf16(x);
+            }
+            const Tensor out = inputs.back();  // the last to be read: the order must hold while it is overwritten
+            omp_set_num_threads(n > 1000 ? 2 : 1);
+            kernels->reduce(kind, dtype, out.data, pointers.data(), count, n);
+            EXPECT_TRUE(close(out, want, 0));  // the same bits: f32 adds one by one in the order given
+            EXPECT_TRUE(m.guards_intact());
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Reduce, NotANumberIsTheMaximum) {
+  for (const CpuKernels* kernels : variants()) {
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      Memory m;
+      const Tensor a = m.tensor(dtype, 1, 40), b = m.tensor(dtype, 1, 40), out = m.tensor(dtype, 1, 40);
+      put(a, 0, 3, NAN), put(b, 0, 39, NAN);
+      const void* const in[] = {a.data, b.data};
+      kernels->reduce(ReduceKind::max, dtype, out.data, in, 2, 40);
+      EXPECT_TRUE(std::isnan(get(out, 0, 3)));
+      EXPECT_TRUE(std::isnan(get(out, 0, 39)));
+    }
+  }
+}
+
+TEST(Kernels, AWrongShapeIsABug) {
+  Memory m;
+  const Tensor x = m.tensor(DType::f32, 2, 8), y = m.tensor(DType::f32, 2, 7), half = m.tensor(DType::bf16, 2, 8);
+  EXPECT_DEATH(cpu_kernels().run(GeluFwd{.y = y, .x = x}), "gelu_fwd: y is 2x7");
+  EXPECT_DEATH(cpu_kernels().run(GeluFwd{.y = half, .x = x}), "gelu_fwd: y is bf16");
+  AdamW adamw;
+  adamw.param = half.slice_rows(0, 1);
+  EXPECT_DEATH(cpu_kernels().run(adamw), "adamw: param is bf16");
+  EXPECT_DEATH(cpu_kernels().run(Matmul{.c = x, .a = x, .b = x, .bias = {}}), "matmul: b is 2x8 .* not 8x8");
+}
+
+}  // namespace
+}  // namespace ms::tensor::test

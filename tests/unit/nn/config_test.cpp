@@ -1,0 +1,90 @@
+// check_model: each rule refuses by itself, with the key that is to blame, and says why.
+#include "nn/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace ms::nn {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Input {
+  ModelConfig model{.layers = 8, .hidden = 64, .heads = 8, .kv_heads = 4, .ffn_hidden = 96, .vocab = 100, .seq = 32};
+  mesh::MeshConfig mesh{.pp = 2, .tp = 4, .chunks = 2};
+  std::int64_t microbatch = 1;
+};
+
+TEST(CheckModel, AcceptsWhatFits) {
+  struct Case {
+    const char* what;
+    std::function<void(Input&)> change;
+  };
+  const Case cases[] = {
+      {"as it is", [](Input&) {}},
+      {"llama", [](Input& in) { in.model.family = "llama"; }},
+      {"any vocabulary", [](Input& in) { in.model.vocab = 101; }},
+      {"as many key and value heads as heads", [](Input& in) { in.model.kv_heads = 0; }},
+      {"layers that do not divide", [](Input& in) { in.model.layers = 7; }},
+      {"a layer for every chunk", [](Input& in) { in.model.layers = 4; }},
+      {"odd sequence, microbatch divides", [](Input& in) { in.model.seq = 33, in.microbatch = 4; }},
+      {"odd sequence without sequence parallelism",
+       [](Input& in) { in.model.seq = 33, in.mesh.sequence_parallel = false; }},
+      {"odd head size without rotary positions", [](Input& in) { in.model.hidden = 8 * 7; }},
+      {"the largest head", [](Input& in) { in.model.hidden = 8 * 256; }},
+  };
+  for (const Case& c : cases) {
+    Input in;
+    c.change(in);
+    for (const ModelProblem& problem : check_model(in.model, in.mesh, in.microbatch)) {
+      ADD_FAILURE() << c.what << ": " << problem.key << ": " << problem.message;
+    }
+  }
+}
+
+TEST(CheckModel, RefusesEachForItsReason) {
+  struct Case {
+    std::function<void(Input&)> change;
+    const char* key;
+    const char* message;
+  };
+  const Case cases[] = {
+      {[](Input& in) { in.model.hidden = 100; }, "model.hidden",
+       "model.hidden = 100 is not divisible by model.heads = 8"},
+      {[](Input& in) { in.model.kv_heads = 12, in.mesh.tp = 4; }, "model.heads",
+       "model.heads = 8 is not divisible by model.kv_heads = 12"},
+      {[](Input& in) { in.model.kv_heads = 2; }, "model.kv_heads",
+       "model.kv_heads = 2 is not divisible by mesh.tp = 4"},
+      {[](Input& in) { in.model.kv_heads = 0, in.mesh.tp = 16; }, "model.heads",
+       "model.heads = 8 is not divisible by mesh.tp = 16"},
+      {[](Input& in) { in.model.ffn_hidden = 98; }, "model.ffn_hidden",
+       "model.ffn_hidden = 98 is not divisible by mesh.tp = 4"},
+      {[](Input& in) { in.model.seq = 33; }, "model.seq",
+       "model.seq = 33 is not divisible by mesh.tp (sequence_parallel) = 4"},
+      {[](Input& in) { in.model.family = "llama", in.model.hidden = 8 * 7; }, "model.heads",
+       "rotary positions need an even head size, hidden / heads = 7"},
+      {[](Input& in) { in.model.hidden = 8 * 257; }, "model.heads", "hidden / heads = 257"},
+      {[](Input& in) { in.model.layers = 3; }, "model.layers", "3 layers for 2 pipeline stages x 2 chunks"},
+  };
+  for (const Case& c : cases) {
+    Input in;
+    c.change(in);
+    const std::vector<ModelProblem> problems = check_model(in.model, in.mesh, in.microbatch);
+    ASSERT_EQ(problems.size(), 1U) << c.message << (problems.empty() ? "" : ", and " + problems.back().message);
+    EXPECT_EQ(problems[0].key, c.key);
+    EXPECT_THAT(problems[0].message, HasSubstr(c.message));
+  }
+}
+
+TEST(CheckModel, FindsAllProblemsAtOnce) {
+  Input in;
+  in.model.hidden = 100;
+  in.model.ffn_hidden = 98;
+  in.model.layers = 1;
+  EXPECT_EQ(check_model(in.model, in.mesh, in.microbatch).size(), 3U);
+}
+
+}  // namespace
+}  // namespace ms::nn

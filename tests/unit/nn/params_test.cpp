@@ -1,0 +1,242 @@
+// The parameter lists of all ranks together are the model: every element once, whatever the mesh; and spans are laid
+// out as the products and the collectives need them.
+#include "nn/params.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "cost/flops.h"
+
+namespace ms::nn {
+namespace {
+
+ModelConfig model_of(const char* family, bool tied) {
+  ModelConfig model{
+      .family = family, .layers = 5, .hidden = 32, .heads = 8, .vocab = 51, .seq = 16, .tied_embeddings = tied};
+  if (!model.is_gpt()) model.kv_heads = 4, model.ffn_hidden = 88;
+  return model;
+}
+
+struct Case {
+  ModelConfig model;
+  mesh::Mesh mesh;
+  int chunks;
+  std::string name() const {
+    return fmt::format("{} {} dp {} pp {} tp {} chunks {}", model.family, model.tied_embeddings ? "tied" : "untied",
+                       mesh.dp, mesh.pp, mesh.tp, chunks);
+  }
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> cases;
+  for (const char* family : {"gpt", "llama"}) {
+    for (const bool tied : {true, false}) {
+      for (const auto& [mesh, chunks] : {std::pair{mesh::Mesh{1, 1, 1}, 1},
+                                         {mesh::Mesh{2, 1, 4}, 1},
+                                         {mesh::Mesh{3, 2, 2}, 1},
+                                         {mesh::Mesh{1, 2, 2}, 2},
+                                         {mesh::Mesh{7, 5, 1}, 1}}) {
+        cases.push_back({model_of(family, tied), mesh, chunks});
+      }
+    }
+  }
+  return cases;
+}
+
+std::vector<SpanSpec> spans_of(const Case& c, int pp_rank, int tp_rank, int chunk) {
+  return chunk_spans(c.model, c.mesh, tp_rank, chunk_part(c.model, c.mesh, pp_rank, chunk, c.chunks), chunk);
+}
+
+// visit(span, pp rank, tp rank, chunk) for every span of every rank of one dp replica.
+template <class Visit>
+void for_each_span(const Case& c, Visit visit) {
+  for (int p = 0; p < c.mesh.pp; ++p) {
+    for (int t = 0; t < c.mesh.tp; ++t) {
+      for (int chunk = 0; chunk < c.chunks; ++chunk) {
+        for (const SpanSpec& span : spans_of(c, p, t, chunk)) visit(span, p, t);
+      }
+    }
+  }
+}
+
+// How often each element of each parameter is held; of replicated ones tp rank 0 counts, of shared spans the first
+// stage.
+std::map<std::string, std::vector<int>> holders(const Case& c) {
+  std::map<std::string, std::vector<int>> held;
+  for_each_span(c, [&](const SpanSpec& span, int, int t) {
+    if (!span.counts_in_norm) return;
+    for (const ParamSpec& param : span.params) {
+      const mesh::ShardSpec& s = param.shard;
+      std::vector<int>& elements = held[s.name];
+      elements.resize(static_cast<std::size_t>(s.global_size()));
+      if (s.replicated && t != 0) continue;
+      for (std::int64_t row = s.row0; row < s.row0 + s.logical_rows(); ++row) {
+        for (std::int64_t col = s.col0; col < s.col0 + s.cols; ++col) {
+          ++elements.at(static_cast<std::size_t>(row * s.global_cols + col));
+        }
+      }
+    }
+  });
+  return held;
+}
+
+cost::ModelShape shape_of(const ModelConfig& model) {
+  cost::ModelShape shape =
+      model.is_gpt()
+          ? cost::gpt_shape(model.layers, model.hidden, model.heads, model.vocab, model.seq)
+          : cost::llama_shape(model.layers, model.hidden, model.heads, model.kv(), model.ffn(), model.vocab, model.seq);
+  shape.tied = model.tied_embeddings;
+  return shape;
+}
+
+TEST(Params, EveryElementIsHeldOnceAndAllAreCounted) {
+  for (const Case& c : cases()) {
+    std::int64_t count = 0;
+    for (const auto& [name, elements] : holders(c)) {
+      EXPECT_EQ(std::set<int>(elements.begin(), elements.end()), std::set<int>{1}) << c.name() << ", " << name;
+      count += std::ssize(elements);
+    }
+    EXPECT_EQ(count, cost::count_parameters(shape_of(c.model)).total) << c.name();
+    EXPECT_EQ(count, parameter_count(c.model)) << c.name();
+  }
+}
+
+TEST(Params, Names) {
+  const std::set<std::string> both{"norm1.weight", "attn.q.weight",   "attn.k.weight", "attn.v.weight",
+                                   "norm2.weight", "attn.out.weight", "mlp.up.weight", "mlp.down.weight"};
+  const std::set<std::string> gpt{"norm1.bias",  "norm2.bias",    "attn.q.bias", "attn.k.bias",
+                                  "attn.v.bias", "attn.out.bias", "mlp.up.bias", "mlp.down.bias"};
+  for (const Case& c : cases()) {
+    std::set<std::string> expected{"embed.tokens.weight", "final_norm.weight"};
+    if (!c.model.tied_embeddings) expected.insert("head.weight");
+    if (c.model.is_gpt()) expected.insert({"embed.positions.weight", "final_norm.bias"});
+    for (int i = 0; i < c.model.layers; ++i) {
+      for (const std::string& name : both) expected.insert(fmt::format("layers.{}.{}", i, name));
+      for (const std::string& name : gpt) {
+        if (c.model.is_gpt()) expected.insert(fmt::format("layers.{}.{}", i, name));
+      }
+      if (c.model.gated()) expected.insert(fmt::format("layers.{}.mlp.gate.weight", i));
+    }
+    std::set<std::string> names;
+    for (const auto& row : holders(c)) names.insert(row.first);
+    EXPECT_EQ(names, expected) << c.name();
+  }
+}
+
+TEST(Params, SpansAreLaidOutForProductsAndCollectives) {
+  for (const Case& c : cases()) {
+    for_each_span(c, [&](const SpanSpec& span, int p, int t) {
+      const std::string where = fmt::format("{}, {} of pp {} tp {}", c.name(), span.name, p, t);
+      std::int64_t end = 0;
+      for (const ParamSpec& param : span.params) {
+        EXPECT_GE(param.offset, end) << where << ": " << param.shard.name << " lies over the one before it";
+        EXPECT_LT(param.offset - end, 64) << where << ": " << param.shard.name;
+        end = param.offset + param.numel();
+        EXPECT_EQ(param.shard.replicated, end <= span.replicated) << where << ": " << param.shard.name;
+        EXPECT_EQ(span.find(param.shard.name), &param) << where;
+        EXPECT_EQ(param.decay, param.shard.global_rows > 1) << where << ": " << param.shard.name;
+      }
+      EXPECT_LE(span.replicated, span.numel) << where;
+      EXPECT_GE(span.numel, end) << where;
+      EXPECT_EQ(span.numel % (std::int64_t{c.mesh.dp} * 64), 0) << where;
+      EXPECT_LT(span.numel - end, (c.mesh.dp + 1) * 64) << where << ": padding";
+    });
+  }
+}
+
+TEST(Params, WhatOneProductReadsTouches) {
+  const std::vector<std::vector<std::string>> blocks{{"attn.q.weight", "attn.k.weight", "attn.v.weight"},
+                                                     {"attn.q.bias", "attn.k.bias", "attn.v.bias"},
+                                                     {"mlp.gate.weight", "mlp.up.weight"}};
+  for (const Case& c : cases()) {
+    int blocks_found = 0;
+    for_each_span(c, [&](const SpanSpec& span, int, int) {
+      for (int i = 0; i < c.model.layers; ++i) {
+        for (const std::vector<std::string>& block : blocks) {
+          const ParamSpec* before = span.find(fmt::format("layers.{}.{}", i, block[0]));
+          if (before == nullptr) continue;
+          EXPECT_EQ(before->offset % 64, 0) << c.name() << ", " << before->shard.name;
+          for (std::size_t k = 1; k < block.size(); ++k) {
+            const ParamSpec* param = span.find(fmt::format("layers.{}.{}", i, block[k]));
+            ASSERT_NE(param, nullptr) << c.name() << ", " << block[k];
+            EXPECT_EQ(param->offset, before->offset + before->numel()) << c.name() << ", " << param->shard.name;
+            before = param;
+          }
+          ++blocks_found;
+        }
+      }
+    });
+    EXPECT_EQ(blocks_found, 2 * c.model.layers * c.mesh.tp) << c.name();  // gpt: both of attention; llama: no biases
+  }
+}
+
+TEST(Params, RanksOfAGroupAgree) {
+  for (const Case& c : cases()) {
+    // tp ranks reduce and gather spans of one length together, and the replicated part of each.
+    for (int p = 0; p < c.mesh.pp; ++p) {
+      for (int chunk = 0; chunk < c.chunks; ++chunk) {
+        const std::vector<SpanSpec> first = spans_of(c, p, 0, chunk);
+        for (int t = 1; t < c.mesh.tp; ++t) {
+          const std::vector<SpanSpec> other = spans_of(c, p, t, chunk);
+          ASSERT_EQ(other.size(), first.size());
+          for (std::size_t i = 0; i < first.size(); ++i) {
+            EXPECT_EQ(other[i].numel, first[i].numel) << c.name();
+            EXPECT_EQ(other[i].replicated, first[i].replicated) << c.name();
+          }
+        }
+      }
+    }
+    // The tied embedding is a span of its own, alike on the first and the last stage, and counted by the first.
+    std::vector<SpanSpec> tied;
+    for_each_span(c, [&](const SpanSpec& span, int, int t) {
+      if (span.name == "tied embedding" && t == 0) tied.push_back(span);
+    });
+    const bool two_stages = c.mesh.pp * c.chunks > 1;
+    ASSERT_EQ(tied.size(), !c.model.tied_embeddings ? 0U : two_stages ? 2U : 1U) << c.name();
+    for (std::size_t i = 0; i < tied.size(); ++i) {
+      EXPECT_EQ(tied[i].shared, two_stages) << c.name();
+      EXPECT_EQ(tied[i].counts_in_norm, i == 0) << c.name();
+      EXPECT_EQ(tied[i].numel, tied[0].numel) << c.name();
+      EXPECT_EQ(tied[i].params.at(0).shard, tied[0].params.at(0).shard) << c.name();
+    }
+  }
+}
+
+TEST(ChunkPart, CoversAllLayersInOrderOfTheStages) {
+  for (const Case& c : cases()) {
+    std::int64_t next = 0;
+    for (int chunk = 0; chunk < c.chunks; ++chunk) {
+      for (int p = 0; p < c.mesh.pp; ++p) {
+        const ChunkPart part = chunk_part(c.model, c.mesh, p, chunk, c.chunks);
+        EXPECT_EQ(part.layer_begin, next) << c.name();
+        EXPECT_GT(part.layer_end, part.layer_begin) << c.name();
+        next = part.layer_end;
+        EXPECT_EQ(part.first, p == 0 && chunk == 0) << c.name();
+        EXPECT_EQ(part.last, p == c.mesh.pp - 1 && chunk == c.chunks - 1) << c.name();
+      }
+    }
+    EXPECT_EQ(next, c.model.layers) << c.name();
+  }
+}
+
+TEST(Params, InitialScaleOfResidualOutputs) {
+  const Case c{model_of("gpt", false), {1, 1, 1}, 1};
+  const std::vector<SpanSpec> spans = spans_of(c, 0, 0, 0);
+  ASSERT_EQ(spans.size(), 1U);
+  for (const ParamSpec& param : spans[0].params) {
+    const std::string& name = param.shard.name;
+    const bool residual = name.ends_with("attn.out.weight") || name.ends_with("mlp.down.weight");
+    if (param.init == Init::normal) {
+      EXPECT_FLOAT_EQ(param.init_std, residual ? 0.02F / std::sqrt(10.0F) : 0.02F) << name;
+    } else {
+      EXPECT_EQ(param.init == Init::ones, name.find("norm") != std::string::npos && name.ends_with(".weight")) << name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ms::nn

@@ -1,0 +1,103 @@
+#include "trace/metrics_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+
+namespace ms::trace {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Metrics : public ::testing::Test {
+ protected:
+  Metrics() {
+    std::string pattern = (fs::temp_directory_path() / "ms-trace-test-XXXXXX").string();
+    dir_ = ::mkdtemp(pattern.data());
+    path_ = dir_ + "/metrics.jsonl";
+  }
+  ~Metrics() override {
+    std::error_code ignored;
+    fs::remove_all(dir_, ignored);
+  }
+  static std::string content(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+  std::string dir_, path_;
+};
+
+TEST_F(Metrics, EveryLineIsWholeAsSoonAsItIsWritten) {
+  MetricsFile file(path_);
+  EXPECT_EQ(file.path(), path_);
+  EXPECT_EQ(content(path_), "");
+  std::string expected;
+  for (int step = 0; step < 100; ++step) {
+    const std::string line = fmt::format("{{\"step\":{},\"text\":\"{}\"}}", step, std::string(step * 100, 'x'));
+    file.write(line);
+    expected += line + "\n";
+    ASSERT_EQ(content(path_), expected);  // another reader sees it, nothing is held back
+  }
+  file.close();
+  EXPECT_EQ(content(path_), expected);
+}
+
+TEST_F(Metrics, TheRunBeforeIsKept) {
+  for (const char* line : {"first", "second", "third"}) {
+    MetricsFile file(path_);
+    file.write(line);
+    file.close();
+  }
+  EXPECT_EQ(content(path_), "third\n");
+  EXPECT_EQ(content(path_ + ".previous"), "second\n");
+}
+
+TEST_F(Metrics, ARunThatDiedLeavesItsLines) {
+  { MetricsFile(path_).write("not closed"); }
+  EXPECT_EQ(content(path_), "not closed\n");
+}
+
+TEST_F(Metrics, WhatCannotBeCreatedIsStorage) {
+  fs::create_directories(dir_ + "/taken.jsonl.previous/full");
+  std::ofstream(dir_ + "/taken.jsonl") << "old\n";
+  for (const std::string& path : {dir_ + "/absent/metrics.jsonl", dir_ + "/taken.jsonl"}) {
+    try {
+      MetricsFile file(path);
+      ADD_FAILURE() << path << " was created";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.blame(), Blame::storage);
+      EXPECT_THAT(error.message(), ::testing::HasSubstr(path));
+    }
+  }
+  EXPECT_EQ(content(dir_ + "/taken.jsonl"), "old\n") << "what was there is untouched";
+}
+
+// A file system with room for ten bytes.
+[[noreturn]] void write_too_much(const std::string& path) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit limit{10, 10};
+  if (setrlimit(RLIMIT_FSIZE, &limit) != 0) std::exit(1);
+  try {
+    MetricsFile file(path);
+    file.write("0123456");
+    file.write("0123456");
+  } catch (const Error& error) {
+    // No words: standard error may be a file of ten bytes too.
+    std::exit(error.blame() == Blame::storage && error.message().starts_with("cannot write to " + path) ? 3 : 4);
+  }
+  std::exit(0);
+}
+
+TEST_F(Metrics, ALineThatCannotBeWrittenIsStorage) {
+  EXPECT_EXIT(write_too_much(path_), ::testing::ExitedWithCode(3), "");
+}
+
+}  // namespace
+}  // namespace ms::trace

@@ -1,0 +1,158 @@
+// Configurations: the ones we ship load and plan, and what cannot be is refused with one clear message each.
+#include "train/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "train/plan.h"
+
+namespace ms::train {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Config : public ::testing::Test {
+ protected:
+  Config() {
+    std::string pattern = (fs::temp_directory_path() / "ms-train-test-XXXXXX").string();
+    dir_ = ::mkdtemp(pattern.data());
+  }
+  ~Config() override {
+    std::error_code ignored;
+    fs::remove_all(dir_, ignored);
+  }
+  std::string file(const std::string& text) const {
+    const std::string path = dir_ + "/run.toml";
+    std::ofstream(path) << text;
+    return path;
+  }
+  Error refusal(const std::string& text, const std::vector<std::string>& set) const {
+    try {
+      const Settings settings = load(file(text), set).settings;
+      make_plan(settings, static_cast<int>(settings.mesh.dp * settings.mesh.pp * settings.mesh.tp));
+    } catch (const Error& error) { return error; }
+    return Error("none", Blame::bug, "it was accepted");
+  }
+
+  std::string dir_;
+};
+
+constexpr const char* kSmall = R"(
+[model]
+layers = 8
+hidden = 64
+heads = 4
+vocab = 257
+seq = 32
+
+[mesh]
+dp = 2
+pp = 2
+tp = 2
+
+[train]
+global_batch = 16
+microbatch = 2
+
+[data]
+train = ["text"]
+)";
+
+TEST(ShippedConfigs, LoadAndPlan) {
+  const fs::path configs = fs::path(__FILE__).parent_path() / "../../../configs";
+  int count = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(configs)) {
+    if (entry.path().extension() != ".toml") continue;
+    ++count;
+    const Settings settings = load(entry.path().string(), {}).settings;
+    const mesh::MeshConfig& mesh = settings.mesh;
+    const Plan plan = make_plan(settings, static_cast<int>(mesh.dp * mesh.pp * mesh.tp));
+    EXPECT_EQ(plan.training.rows.size(), static_cast<std::size_t>(mesh.pp)) << entry.path();
+    EXPECT_EQ(plan.microbatches * mesh.dp * settings.train.microbatch, settings.train.global_batch) << entry.path();
+  }
+  EXPECT_GE(count, 4);
+}
+
+TEST_F(Config, LoadsWithAssignmentsOnTop) {
+  const Loaded loaded = load(file(kSmall), {"train.steps=7", "mesh.sequence_parallel=false", "optim.zero=2"});
+  EXPECT_EQ(loaded.settings.model.layers, 8);
+  EXPECT_EQ(loaded.settings.train.steps, 7);
+  EXPECT_FALSE(loaded.settings.mesh.sequence_parallel);
+  EXPECT_EQ(loaded.settings.optim.zero, 2);
+  EXPECT_EQ(loaded.settings.model.family, "gpt") << "a default";
+  EXPECT_THAT(loaded.resolved, HasSubstr("steps = 7"));
+}
+
+TEST_F(Config, TheResolvedConfigurationLoadsToTheSame) {
+  const Loaded loaded = load(file(kSmall), {"run.comm_timeout=90s", "optim.lr=0.00025", "data.valid=a,b"});
+  const Loaded again = load(file(loaded.resolved), {});
+  ConfigSchema first, second;
+  Settings a = loaded.settings, b = again.settings;
+  bind(first, a);
+  bind(second, b);
+  EXPECT_EQ(first.dump(false), second.dump(false));
+  EXPECT_EQ(again.settings.run.comm_timeout_s, 90);
+}
+
+TEST_F(Config, RefusesWithOneClearMessage) {
+  struct Case {
+    std::vector<std::string> set;
+    const char* message;
+    const char* kind = "config.invalid";
+  };
+  const Case cases[] = {
+      {{"model.layrs=3"}, "unknown key 'model.layrs', did you mean 'model.layers'?"},
+      {{"train.dtype=fp8"}, "fp8"},
+      {{"train.steps=0"}, "train.steps"},
+      {{"optim.zero=3"}, "optim.zero"},
+      {{"model.heads=6"}, "model.hidden = 64 is not divisible by model.heads = 6"},
+      {{"model.heads=1"}, "model.heads = 1 is not divisible by mesh.tp = 2"},
+      {{"model.ffn_hidden=99"}, "model.ffn_hidden = 99 is not divisible by mesh.tp = 2"},
+      {{"train.global_batch=18"}, "train.global_batch = 18 is not divisible by mesh.dp x train.microbatch = 4"},
+      {{"mesh.chunks=2", "train.global_batch=12"},
+       "3 microbatches per step; the interleaved schedule needs a multiple of mesh.pp = 2"},
+      {{"mesh.pp=1", "mesh.chunks=2"}, "mesh.chunks > 1 needs mesh.pp > 1"},
+      {{"mesh.pp=16"}, "8 layers for 16 pipeline stages x 1 chunks"},
+      {{"mesh.chunks=2", "mesh.schedule=gpipe"}, "the schedule gpipe has no chunks", "sched.shape"},
+      {{"mesh.schedule=zigzag"}, "no pipeline schedule is called 'zigzag'", "sched.name"},
+      {{"optim.warmup_steps=2000"}, "2000 warm-up steps in a run of 1000 steps"},
+      {{"data.train=text.bin"}, "text.bin"},
+      {{"data.train=0.5 a,b"}, "data.train"},
+  };
+  for (const Case& c : cases) {
+    const Error error = refusal(kSmall, c.set);
+    EXPECT_EQ(error.kind(), c.kind) << c.message << "\n" << error.message();
+    EXPECT_EQ(error.blame(), Blame::user);
+    EXPECT_THAT(error.message(), HasSubstr(c.message));
+    EXPECT_THAT(error.message(), Not(HasSubstr("\n"))) << "one problem, one line";
+  }
+}
+
+TEST_F(Config, ReportsAllProblemsWithTheirPlaces) {
+  const std::string text = std::string(kSmall) + "[optim]\nzero = 7\nname = \"sgd\"\nbeta3 = 0.5\n";
+  const Error error = refusal(text, {"train.global_batch=18", "mesh.tp=3"});
+  for (const char* part : {"run.toml:21:", "run.toml:22:", "run.toml:23:", "optim.beta3", "--set train.global_batch=18",
+                           "model.heads = 4 is not divisible by mesh.tp = 3"}) {
+    EXPECT_THAT(error.message(), HasSubstr(part));
+  }
+}
+
+TEST_F(Config, AFileThatIsNotThereIsTheUsersMistake) {
+  try {
+    load(dir_ + "/absent.toml", {});
+    FAIL() << "an absent file was loaded";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.blame(), Blame::user);
+    EXPECT_THAT(error.message(), HasSubstr("absent.toml"));
+  }
+}
+
+}  // namespace
+}  // namespace ms::train

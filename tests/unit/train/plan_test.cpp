@@ -1,0 +1,211 @@
+// The plan, and what is said about it: schedules with their slots, the memory of a rank, text and JSON.
+#include "train/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "cost/zero.h"
+#include "sched/checker.h"
+#include "train/rank_tensors.h"
+#include "train/show_plan.h"
+
+namespace ms::train {
+namespace {
+
+using ::testing::HasSubstr;
+
+Settings settings_of(std::int64_t dp, std::int64_t pp, std::int64_t tp, std::int64_t chunks = 1) {
+  Settings settings;
+  settings.model = {.layers = 8, .hidden = 64, .heads = 4, .vocab = 257, .seq = 32, .tied_embeddings = true};
+  settings.mesh = {.dp = dp, .pp = pp, .tp = tp, .chunks = chunks};
+  settings.train.global_batch = 8 * dp;
+  settings.train.microbatch = 2;
+  return settings;
+}
+
+Plan plan_of(const Settings& settings) {
+  return make_plan(settings, static_cast<int>(settings.mesh.dp * settings.mesh.pp * settings.mesh.tp));
+}
+
+std::int64_t bytes_of(const RankMemory& memory, std::string_view what) {
+  const auto row =
+      std::find_if(memory.rows.begin(), memory.rows.end(), [&](const MemoryRow& r) { return r.what == what; });
+  return row == memory.rows.end() ? 0 : row->bytes;
+}
+
+TEST(Plan, FollowsFromTheSettings) {
+  const Plan plan = plan_of(settings_of(2, 2, 2, 2));
+  EXPECT_EQ(plan.mesh, (mesh::Mesh{2, 2, 2}));
+  EXPECT_EQ(plan.chunks, 2);
+  EXPECT_EQ(plan.microbatches, 4);
+  EXPECT_EQ(plan.tokens_per_step(), 16 * 32);
+  EXPECT_EQ(plan.dtype, tensor::DType::bf16);
+  EXPECT_FALSE(plan.holds_head(0));
+  EXPECT_TRUE(plan.holds_head(1));
+  EXPECT_EQ(plan.part(1, 0).layer_begin, 2);
+  EXPECT_TRUE(plan.part(1, 1).last);
+}
+
+TEST(Plan, SchedulesAreSoundWithAsManySlotsAsLiveMicrobatches) {
+  for (const auto& [pp, chunks] : {std::pair{1, 1}, {2, 1}, {4, 1}, {2, 2}, {4, 2}}) {
+    Settings settings = settings_of(1, pp, 1, chunks);
+    for (const char* name : {"1f1b", "gpipe"}) {
+      if (chunks > 1 && std::string_view(name) == "gpipe") continue;
+      settings.mesh.schedule = name;
+      const Plan plan = plan_of(settings);
+      const sched::Report report = sched::check(plan.training);
+      ASSERT_TRUE(report.ok) << report.problem;
+      EXPECT_TRUE(sched::check(plan.evaluation).ok);
+      EXPECT_TRUE(sched::check(plan.single).ok);
+      EXPECT_EQ(plan.single.shape.microbatches, 1);
+      for (std::size_t p = 0; p < static_cast<std::size_t>(pp); ++p) {
+        int slots = 0;
+        for (std::size_t c = 0; c < static_cast<std::size_t>(chunks); ++c) {
+          const int count = plan.training.slots[p][c];
+          slots += count;
+          for (const sched::Row& row : plan.training.rows[p]) {
+            if (row.chunk == static_cast<int>(c)) { EXPECT_LT(row.slot, count) << sched::cell(row); }
+          }
+        }
+        EXPECT_GE(slots, report.ranks[p].peak_chunks) << name << " pp " << pp << " rank " << p;
+        if (std::string_view(name) == "gpipe") { EXPECT_EQ(slots, plan.microbatches); }
+      }
+    }
+  }
+}
+
+TEST(Plan, RefusesAnotherWorld) {
+  for (const int world : {0, 1, 4, 16}) {
+    try {
+      make_plan(settings_of(2, 2, 2), world);
+      FAIL() << world << " ranks were accepted for 2 x 2 x 2";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), "mesh.size");
+      EXPECT_EQ(error.blame(), Blame::user);
+    }
+  }
+}
+
+TEST(Memory, RowsAddUp) {
+  for (const char* family : {"gpt", "llama"}) {
+    for (const std::int64_t zero : {0, 1, 2}) {
+      Settings settings = settings_of(2, 2, 2, 2);
+      settings.model.family = family;
+      settings.optim.zero = zero;
+      const Plan plan = plan_of(settings);
+      for (int rank = 0; rank < plan.mesh.size(); ++rank) {
+        const RankMemory memory = rank_memory(plan, plan.mesh.coord(rank));
+        std::int64_t sum = 0;
+        for (const MemoryRow& row : memory.rows) {
+          EXPECT_GT(row.bytes, 0) << row.what;
+          sum += row.bytes;
+        }
+        EXPECT_EQ(sum, memory.total_bytes);
+        EXPECT_EQ(bytes_of(memory, "logits and loss") > 0, plan.mesh.coord(rank).pp == 1);
+        EXPECT_EQ(bytes_of(memory, "gradient buffer") > 0, zero == 2);
+      }
+    }
+  }
+}
+
+TEST(Memory, StateIsWhatTheZeroFormulaSays) {
+  for (const std::int64_t zero : {0, 1, 2}) {
+    for (const char* dtype : {"fp32", "bf16"}) {
+      for (const std::int64_t dp : {1, 2, 4}) {
+        Settings settings = settings_of(dp, 2, 2, 2);
+        settings.optim.zero = zero;
+        settings.train.dtype = dtype;
+        const Plan plan = plan_of(settings);
+        const cost::StateBytes& state =
+            cost::state_bytes(plan.dtype == tensor::DType::bf16 ? cost::StateType::bf16 : cost::StateType::fp32);
+        for (int p = 0; p < 2; ++p) {
+          // 64 bf16 elements are half a unit of the arena: the values of a span may end in the middle of one.
+          std::int64_t padded = 0, largest = 0, aligning_bytes = 0;
+          for (int c = 0; c < plan.chunks; ++c) {
+            std::int64_t elements = 0;
+            for (const nn::SpanSpec& span : plan.spans(p, 0, c)) {
+              elements += span.numel;
+              const auto value_bytes = static_cast<std::int64_t>(state.parameter) * span.numel;
+              aligning_bytes += mesh::pad_to_multiple(value_bytes, tensor::Arena::kAlignment) - value_bytes;
+            }
+            padded += elements;
+            largest = std::max(largest, elements);
+          }
+          const RankMemory memory = rank_memory(plan, {.dp = 0, .pp = p, .tp = 0});
+          const double bytes = cost::zero_bytes_per_parameter(state, static_cast<int>(zero), static_cast<int>(dp));
+          EXPECT_EQ(static_cast<double>(bytes_of(memory, "parameters, gradients, optimizer") - aligning_bytes),
+                    bytes * static_cast<double>(padded))
+              << dtype << ", zero " << zero << ", dp " << dp << ", stage " << p;
+          EXPECT_EQ(bytes_of(memory, "gradient buffer"), zero == 2 ? 4 * largest : 0);
+        }
+      }
+    }
+  }
+}
+
+TEST(Memory, RecomputeKeepsLess) {
+  for (const char* family : {"gpt", "llama"}) {
+    std::vector<std::int64_t> activations;
+    for (const char* recompute : {"none", "selective", "full"}) {
+      Settings settings = settings_of(1, 2, 2);
+      settings.model.family = family;
+      settings.train.recompute = recompute;
+      activations.push_back(bytes_of(rank_memory(plan_of(settings), {}), "activations"));
+    }
+    EXPECT_GT(activations[0], activations[1]) << family;
+    EXPECT_GT(activations[1], activations[2]) << family;
+  }
+  // full: the input of every layer and the output of the chunk, for each slot, in the compute type.
+  Settings settings = settings_of(1, 2, 2);
+  settings.train.recompute = "full";
+  const Plan plan = plan_of(settings);
+  const std::int64_t tensor_bytes = 2 * 32 / 2 * 64 * 2;  // microbatch x seq / tp x hidden x 2 bytes
+  const int slots = std::max({plan.training.slots[0][0], plan.evaluation.slots[0][0], plan.single.slots[0][0]});
+  EXPECT_EQ(bytes_of(rank_memory(plan, {}), "activations"), slots * (4 + 1) * tensor_bytes);
+}
+
+TEST(ShowPlan, TextHasTheFigures) {
+  Settings settings = settings_of(2, 2, 2, 2);
+  const Plan plan = plan_of(settings);
+  const std::string text = plan_text(plan);
+  const std::int64_t parameters = cost::count_parameters(plan.model_shape()).total;
+  for (const std::string& part :
+       {std::string("gpt, 8 layers, hidden 64, heads 4, kv heads 4, ffn 256, vocabulary 257, sequence 32"),
+        std::to_string(parameters), std::string("8 ranks: tp 2 (fastest) x dp 2 x pp 2, 2 chunks a rank"),
+        std::string("16 sequences = 4 microbatches of 2 on each of 2 dp ranks, 512 tokens a step"),
+        std::string("bf16, zero 1: 12.00 bytes a parameter"),
+        fmt::format("causal {:.4e}", cost::flops_per_token(plan.model_shape()).causal),
+        std::string("embedding, 0-1, 4-5"), std::string("2-3, 6-7, head"), std::string("activations")}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+}
+
+TEST(ShowPlan, JsonHasTheFigures) {
+  const Plan plan = plan_of(settings_of(2, 2, 2, 2));
+  const nlohmann::json json = nlohmann::json::parse(plan_json(plan));
+  EXPECT_EQ(json.at("schema"), 1);
+  EXPECT_EQ(json.at("parameters"), nn::parameter_count(plan.settings.model));
+  EXPECT_EQ(
+      json.at("mesh"),
+      (nlohmann::json{{"world", 8}, {"dp", 2}, {"pp", 2}, {"tp", 2}, {"chunks", 2}, {"sequence_parallel", true}}));
+  EXPECT_EQ(json.at("batch").at("tokens_per_step"), 512);
+  const cost::FlopsPerToken flops = cost::flops_per_token(plan.model_shape());
+  EXPECT_EQ(json.at("flops_per_token").at("reported"), flops.reported);
+  EXPECT_THAT(json.at("schedule").at("csv").get<std::string>(), HasSubstr("F0.0"));
+  ASSERT_EQ(json.at("stages").size(), 2U);
+  for (int p = 0; p < 2; ++p) {
+    const nlohmann::json& stage = json["stages"][static_cast<std::size_t>(p)];
+    EXPECT_EQ(stage.at("chunks").size(), 2U);
+    const RankMemory memory = rank_memory(plan, {.dp = 0, .pp = p, .tp = 0});
+    EXPECT_EQ(stage.at("memory_bytes").at("total"), memory.total_bytes);
+    for (const MemoryRow& row : memory.rows) EXPECT_EQ(stage["memory_bytes"].at(row.what), row.bytes);
+  }
+  EXPECT_EQ(json["stages"][0]["chunks"][1]["layers"], (nlohmann::json{4, 6}));
+}
+
+}  // namespace
+}  // namespace ms::train

@@ -1,0 +1,97 @@
+#include "watch/verdict.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace ms::watch {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+class VerdictFile : public ::testing::Test {
+ protected:
+  VerdictFile() {
+    std::string pattern = (fs::temp_directory_path() / "ms-watch-test-XXXXXX").string();
+    dir_ = ::mkdtemp(pattern.data());
+  }
+  ~VerdictFile() override {
+    std::error_code ignored;
+    fs::remove_all(dir_, ignored);
+  }
+  fs::path file() const { return fs::path(dir_) / "verdict.json"; }
+  json content() const { return json::parse(std::ifstream(file())); }
+
+  std::string dir_;
+};
+
+Error storage_error() { return Error("file.write", Blame::storage, "cannot write x: disk full", "make room"); }
+
+TEST_F(VerdictFile, OfARunThatIsDone) {
+  EXPECT_TRUE(write_verdict(dir_, verdict_done(40)));
+  EXPECT_EQ(content(), (json{{"schema", 1}, {"code", 0}, {"step", 40}}));
+}
+
+TEST_F(VerdictFile, OfAFailure) {
+  EXPECT_TRUE(write_verdict(dir_, verdict_of(storage_error(), 3, 17)));
+  json got = content();
+  EXPECT_FALSE(got.at("node").get<std::string>().empty());
+  got.erase("node");
+  EXPECT_EQ(got, (json{{"schema", 1},
+                       {"code", 74},
+                       {"kind", "file.write"},
+                       {"blame", "storage"},
+                       {"message", "cannot write x: disk full"},
+                       {"rank", 3},
+                       {"step", 17}}));
+}
+
+TEST_F(VerdictFile, NamesTheOperation) {
+  const Error error = Error("comm.deadline", Blame::peer, "rank 5 did not come").with_operation("all_reduce 17 of dp");
+  EXPECT_TRUE(write_verdict(dir_, verdict_of(error, 5, 0)));
+  EXPECT_EQ(content().at("operation"), "all_reduce 17 of dp");
+  EXPECT_EQ(content().at("code"), 76);
+}
+
+TEST_F(VerdictFile, TheFirstCauseWins) {
+  EXPECT_TRUE(write_verdict(dir_, verdict_of(storage_error(), 3, 17)));
+  EXPECT_FALSE(write_verdict(dir_, verdict_of(Error("comm.peer", Blame::peer, "rank 3 left"), 0, 18)));
+  EXPECT_FALSE(write_verdict(dir_, verdict_done(20)));
+  EXPECT_EQ(content().at("kind"), "file.write");
+  EXPECT_EQ(std::distance(fs::directory_iterator(dir_), {}), 1) << "no temporary file is left";
+}
+
+TEST_F(VerdictFile, ClearedForTheNextRun) {
+  clear_verdict(dir_);  // there is none yet
+  EXPECT_TRUE(write_verdict(dir_, verdict_of(storage_error(), 3, 17)));
+  clear_verdict(dir_);
+  EXPECT_FALSE(fs::exists(file()));
+  EXPECT_TRUE(write_verdict(dir_, verdict_done(20)));
+  EXPECT_EQ(content().at("code"), 0);
+}
+
+TEST_F(VerdictFile, BytesThatAreNotUtf8AreReplaced) {
+  const Error error("data.text", Blame::user, "cannot read 'caf\xe9 \xff' \"quoted\"\n");
+  EXPECT_TRUE(write_verdict(dir_, verdict_of(error, 0, 0)));
+  EXPECT_EQ(content().at("message"), "cannot read 'caf\xef\xbf\xbd \xef\xbf\xbd' \"quoted\"\n");
+}
+
+TEST_F(VerdictFile, AFailureToWriteIsNoException) { EXPECT_FALSE(write_verdict(dir_ + "/absent", verdict_done(1))); }
+
+TEST_F(VerdictFile, RefusesWhatItCannotClear) {
+  fs::create_directory(file());
+  try {
+    clear_verdict(dir_);
+    FAIL() << "a directory was removed";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.blame(), Blame::storage);
+    EXPECT_THAT(error.message(), ::testing::HasSubstr(file().string()));
+  }
+}
+
+}  // namespace
+}  // namespace ms::watch
