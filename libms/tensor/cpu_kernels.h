@@ -1,7 +1,7 @@
 // The plain ops: the CPU implementation of the op list, which is the truth for every other device. The sources in
 // libms/tensor/cpu/ are compiled once per instruction set (their namespace is MS_ISA); the best one that this machine
-// runs is chosen at start-up. Those sources use no containers and no streams of the standard library: an inline function of
-// theirs, compiled for a new processor, could be the copy that the linker keeps for everybody.
+// runs is chosen at start-up. Those sources use no containers and no streams of the standard library: an inline
+// function of theirs, compiled for a new processor, could be the copy that the linker keeps for everybody.
 //
 // An op runs on the calling thread and the OpenMP team that thread is allowed (omp_set_num_threads by the worker).
 #pragma once

@@ -54,7 +54,8 @@ void Reporter::step(const StepReport& report) {
 
   const std::string losses = fmt::format("loss {:.4f}{}", report.result.loss,
                                          valid_loss_ ? fmt::format(", valid {:.4f}", *valid_loss_) : std::string());
-  if (progress_) progress_->update(report.step, fmt::format("{}, {} tokens/s", losses, format_count(rate)));
+  last_note_ = fmt::format("{}, {} tokens/s", losses, format_count(rate));
+  if (progress_) progress_->update(report.step, last_note_);
   if (report.result.skipped) {
     log::warn("train", "step {}: the gradient norm is {}, the step was skipped", report.step, report.result.grad_norm);
   }
@@ -66,7 +67,7 @@ void Reporter::step(const StepReport& report) {
 }
 
 void Reporter::close() {
-  if (progress_) progress_->finish();
+  if (progress_) progress_->finish(last_note_);
   metrics_.close();
 }
 

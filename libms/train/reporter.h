@@ -41,6 +41,7 @@ class Reporter {
   double seconds_ = 0;                // of the steps after the first
   std::int64_t steps_ = 0;
   std::optional<double> valid_loss_;
+  std::string last_note_;
 };
 
 }  // namespace ms::train

@@ -47,8 +47,8 @@ std::string plan_text(const Plan& plan) {
   line("batch",
        fmt::format("{} sequences = {} microbatches of {} on each of {} dp ranks, {} tokens a step",
                    s.train.global_batch, plan.microbatches, s.train.microbatch, plan.mesh.dp, plan.tokens_per_step()));
-  line("schedule", fmt::format("{}, bubble {:.1f} % at backward = 2 x forward", s.mesh.schedule,
-                               100 * report.bubble / (1 + report.bubble)));
+  line("schedule", fmt::format("{}{}, bubble {:.1f} % at backward = 2 x forward", plan.chunks > 1 ? "interleaved " : "",
+                               s.mesh.schedule, 100 * report.bubble / (1 + report.bubble)));
   line("state", fmt::format("{}, zero {}: {:.2f} bytes a parameter", s.train.dtype, s.optim.zero,
                             cost::zero_bytes_per_parameter(
                                 cost::state_bytes(plan.dtype == tensor::DType::bf16 ? cost::StateType::bf16

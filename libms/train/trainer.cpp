@@ -14,6 +14,14 @@ namespace {
 
 double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
+// A model that has not learned much writes any bytes; a terminal gets only those of plain text.
+std::string printable(std::string text) {
+  for (char& c : text) {
+    if ((c < ' ' && c != '\n' && c != '\t') || c > '~') c = '.';
+  }
+  return text;
+}
+
 data::Loader open_data(const Settings& settings) {
   return {settings.data,
           {settings.model.seq, settings.train.global_batch},
@@ -146,7 +154,7 @@ class Trainer {
       context[static_cast<std::size_t>(length++)] = token;
       text.push_back(token);
     }
-    return tokenizer.decode(text);
+    return printable(tokenizer.decode(text));
   }
 
   const Plan& plan_;

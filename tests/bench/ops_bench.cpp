@@ -133,6 +133,41 @@ void layernorm_bwd(benchmark::State& state) {
                         .accumulate = true};
   repeat_op(state, op, "GB/s", bytes({op.x, op.dy, op.dx, op.dx}));
 }
+void rmsnorm_fwd(benchmark::State& state) {
+  Memory memory;
+  const DType type = type_of(state);
+  const RmsNormFwd op{.y = memory(type, kTokens, kHidden),
+                      .rstd = memory(DType::f32, 1, kTokens),
+                      .x = memory(type, kTokens, kHidden),
+                      .gain = memory(type, 1, kHidden)};
+  repeat_op(state, op, "GB/s", bytes({op.x, op.y}));
+}
+void rmsnorm_bwd(benchmark::State& state) {
+  Memory memory;
+  const DType type = type_of(state);
+  const RmsNormBwd op{.dx = memory(type, kTokens, kHidden),
+                      .dgain = memory(DType::f32, 1, kHidden),
+                      .dy = memory(type, kTokens, kHidden),
+                      .x = memory(type, kTokens, kHidden),
+                      .rstd = memory(DType::f32, 1, kTokens),
+                      .gain = memory(type, 1, kHidden),
+                      .accumulate = true};
+  repeat_op(state, op, "GB/s", bytes({op.x, op.dy, op.dx, op.dx}));
+}
+void swiglu_fwd(benchmark::State& state) {
+  Memory memory;
+  const DType type = type_of(state);
+  const SwigluFwd op{.y = memory(type, kTokens, 2 * kHidden), .x = memory(type, kTokens, 4 * kHidden)};
+  repeat_op(state, op, "GB/s", bytes({op.x, op.y}));
+}
+void swiglu_bwd(benchmark::State& state) {
+  Memory memory;
+  const DType type = type_of(state);
+  const SwigluBwd op{.dx = memory(type, kTokens, 4 * kHidden),
+                     .dy = memory(type, kTokens, 2 * kHidden),
+                     .x = memory(type, kTokens, 4 * kHidden)};
+  repeat_op(state, op, "GB/s", bytes({op.x, op.dy, op.dx}));
+}
 void gelu_fwd(benchmark::State& state) {
   Memory memory;
   const DType type = type_of(state);
@@ -229,6 +264,10 @@ BENCHMARK_CAPTURE(attention, attention_fwd, false)->Apply(attention_arguments);
 BENCHMARK_CAPTURE(attention, attention_bwd, true)->Apply(attention_arguments);
 BENCHMARK(layernorm_fwd)->Apply(arguments);
 BENCHMARK(layernorm_bwd)->Apply(arguments);
+BENCHMARK(rmsnorm_fwd)->Apply(arguments);
+BENCHMARK(rmsnorm_bwd)->Apply(arguments);
+BENCHMARK(swiglu_fwd)->Apply(arguments);
+BENCHMARK(swiglu_bwd)->Apply(arguments);
 BENCHMARK(gelu_fwd)->Apply(arguments);
 BENCHMARK(gelu_bwd)->Apply(arguments);
 BENCHMARK(add)->Apply(arguments);

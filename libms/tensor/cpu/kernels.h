@@ -7,22 +7,25 @@
 #include "tensor/cpu_kernels.h"
 
 // The ops of these sources; the few others are in cpu_kernels.cpp, compiled once.
-#define MS_CPU_OPS(X)                                                                                            \
-  X(AttentionFwd)                                                                                                \
-  X(AttentionBwd) X(LayerNormFwd) X(LayerNormBwd) X(RmsNormFwd) X(RmsNormBwd) X(GeluFwd) X(GeluBwd) X(SwigluFwd) \
-      X(SwigluBwd) X(Rotary) X(EmbeddingFwd) X(EmbeddingBwd) X(PositionFwd) X(PositionBwd) X(LossStats)          \
-          X(LossBackward) X(Add) X(ColumnSum) X(Copy) X(Fill) X(SumInto) X(SumSquares) X(AdamW)
+#define MS_CPU_OPS(X)                                                                                                \
+  X(AttentionFwd)                                                                                                    \
+  X(AttentionBwd)                                                                                                    \
+  X(LayerNormFwd)                                                                                                    \
+  X(LayerNormBwd) X(RmsNormFwd) X(RmsNormBwd) X(GeluFwd) X(GeluBwd) X(SwigluFwd) X(SwigluBwd) X(Rotary)              \
+      X(EmbeddingFwd) X(EmbeddingBwd) X(PositionFwd) X(PositionBwd) X(LossStats) X(LossBackward) X(Add) X(ColumnSum) \
+          X(Copy) X(Fill) X(SumInto) X(SumSquares) X(AdamW)
 
 namespace ms::tensor {
 
-struct KernelTable {
-#define MS_ROW(Name)               \
+#define MS_KERNEL(Name)            \
   void (*run_##Name)(const Name&); \
   void operator()(const Name& op) const { run_##Name(op); }
-  MS_CPU_OPS(MS_ROW)
-#undef MS_ROW
+
+struct KernelTable {
+  MS_CPU_OPS(MS_KERNEL)
   void (*reduce)(ReduceKind kind, DType dtype, void* out, const void* const* in, int count, std::int64_t n);
 };
+#undef MS_KERNEL
 
 // Working memory for a call, aligned to a cache line; throws Error("tensor.memory").
 void* scratch_allocate(std::size_t bytes);
