@@ -21,9 +21,9 @@ std::string_view to_string(Blame blame);
 ExitCode exit_code(Blame blame);
 
 // `kind` is a stable dotted word ("config.unknown_key", "comm.deadline"); `what()` says what was observed, with the
-// object and the system's own words; `hint` is what to do, only where we honestly know; `operation` is the communication
-// in which it was noticed, where there was one ("all_reduce of 64 bytes, operation 17 of group dp"); `rank` is the rank
-// that is to blame where that is known to be another than the one that throws.
+// object and the system's own words; `hint` is what to do, only where we honestly know; `operation` is the
+// communication in which it was noticed, where there was one ("all_reduce of 64 bytes, operation 17 of group dp");
+// `rank` is the rank that is to blame where that is known to be another than the one that throws.
 class Error : public std::exception {
  public:
   Error(std::string kind, Blame blame, std::string message, std::string hint = {})
@@ -77,6 +77,6 @@ std::string errno_text(int err);
 }  // namespace ms
 
 // Our own bugs only, never anything a user, a file or the network supplied. Always on.
-#define MS_ASSERT(condition, ...)                                                                         \
-  (static_cast<bool>(condition) ? void(0)                                                                 \
+#define MS_ASSERT(condition, ...)         \
+  (static_cast<bool>(condition) ? void(0) \
                                 : ::ms::assert_failed(#condition, __FILE__, __LINE__, ::fmt::format(__VA_ARGS__)))

@@ -24,19 +24,6 @@ std::int32_t token_at(std::int64_t vocab, std::int64_t step, std::int64_t row, s
   return static_cast<std::int32_t>(static_cast<std::int64_t>(value) % vocab);
 }
 
-void fill_batch(const train::Plan& plan, std::int64_t step, int dp_rank, std::vector<std::int32_t>& tokens,
-                std::vector<std::int32_t>& targets) {
-  const std::int64_t rows = plan.settings.train.global_batch / plan.mesh.dp, seq = plan.settings.model.seq;
-  tokens.clear();
-  targets.clear();
-  for (std::int64_t row = rows * dp_rank; row < rows * (dp_rank + 1); ++row) {
-    for (std::int64_t t = 0; t < seq; ++t) {
-      tokens.push_back(token_at(plan.settings.model.vocab, step, row, t));
-      targets.push_back(token_at(plan.settings.model.vocab, step, row, t + 1));
-    }
-  }
-}
-
 // The part of `flat` (elements `own` of a span) that belongs to each parameter, put where it is in the logical one.
 void scatter(const nn::SpanSpec& spec, const mesh::Range& own, const float* flat, Matrices& into) {
   for (const nn::ParamSpec& param : spec.params) {
@@ -65,6 +52,19 @@ std::vector<float> as_floats(tensor::Stream& stream, const tensor::Tensor& x) {
 std::mutex outcome_mutex;  // ranks are threads here
 
 }  // namespace
+
+void fill_batch(const train::Plan& plan, std::int64_t step, int dp_rank, std::vector<std::int32_t>& tokens,
+                std::vector<std::int32_t>& targets) {
+  const std::int64_t rows = plan.settings.train.global_batch / plan.mesh.dp, seq = plan.settings.model.seq;
+  tokens.clear();
+  targets.clear();
+  for (std::int64_t row = rows * dp_rank; row < rows * (dp_rank + 1); ++row) {
+    for (std::int64_t t = 0; t < seq; ++t) {
+      tokens.push_back(token_at(plan.settings.model.vocab, step, row, t));
+      targets.push_back(token_at(plan.settings.model.vocab, step, row, t + 1));
+    }
+  }
+}
 
 void collect_gradients(train::Engine& engine, Matrices& into) {
   for (const train::ChunkTensors& chunk : engine.chunks()) {

@@ -29,6 +29,10 @@ struct Outcome {
 // Two families at a size where every factorisation of 8 fits: 8 layers, 16 heads (8 of keys and values), vocabulary 61.
 train::Settings tiny_settings(const std::string& family);
 
+// This dp rank's rows of a step's batch: noisy but learnable tokens, a pure function of step and row.
+void fill_batch(const train::Plan& plan, std::int64_t step, int dp_rank, std::vector<std::int32_t>& tokens,
+                std::vector<std::int32_t>& targets);
+
 // What a rank owns, added to what others have added; safe from several threads. Gradients are those of the last step.
 void collect_gradients(train::Engine& engine, Matrices& into);
 void collect_parameters(train::Engine& engine, Matrices& into);
