@@ -54,6 +54,7 @@ function(ms_isa_sources name folder)
       ${optimisation} -ffp-contract=fast -fno-math-errno -fno-trapping-math
       $<$<NOT:$<STREQUAL:${isa},generic>>:-march=${isa}> $<$<STREQUAL:${isa},x86-64-v4>:-mprefer-vector-width=512>)
     target_sources(ms_${name} PRIVATE $<TARGET_OBJECTS:${objects}>)
+    set_property(GLOBAL APPEND PROPERTY MS_ISA_NAMESPACES ${id})
   endforeach()
 endfunction()
 

@@ -2,8 +2,12 @@
 // made in one global order), and the members by global rank, in the order of the group.
 #pragma once
 
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "base/error.h"
 
 namespace ms::comm {
 
@@ -21,5 +25,21 @@ struct Group {
     return -1;
   }
 };
+
+// Cuts a group into one group per color: colors[i] is member i's, members keep their order, groups are in rising order
+// of color with ids first_id, first_id + 1, ... and names "NAME 0", "NAME 1", ... Pure: every member computes the same
+// list, so that splitting sends no message; World::open() then takes the group one is in.
+inline std::vector<Group> split(const Group& parent, const std::vector<int>& colors, int first_id) {
+  MS_ASSERT(colors.size() == parent.ranks.size(), "{} colors for the {} members of {}", colors.size(), parent.size(),
+            parent.name);
+  std::map<int, std::vector<int>> members;
+  for (std::size_t i = 0; i < colors.size(); ++i) members[colors[i]].push_back(parent.ranks[i]);
+  std::vector<Group> groups;
+  for (auto& [color, ranks] : members) {
+    const int number = static_cast<int>(groups.size());
+    groups.push_back({parent.name + " " + std::to_string(number), first_id + number, std::move(ranks)});
+  }
+  return groups;
+}
 
 }  // namespace ms::comm

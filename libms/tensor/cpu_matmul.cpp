@@ -166,7 +166,9 @@ Tensor in_f32(const Tensor& x, Buffer& buffer, bool with_values) {
 class MatmulCache::Impl {
  public:
   explicit Impl(Bf16 bf16)
-      : engine_(dnnl::engine::kind::cpu, 0), native_bf16_(bf16 == Bf16::as_the_cpu_has_it && cpu_has_bf16()) {}
+      : engine_(dnnl::engine::kind::cpu, 0),
+        // Anything less has no bf16 in oneDNN, or one that is slower than f32.
+        native_bf16_(bf16 == Bf16::as_the_cpu_has_it && cpu_is_at_least(dnnl::cpu_isa::avx512_core_bf16)) {}
 
   void run(const Matmul& op) {
     try {
@@ -183,14 +185,12 @@ class MatmulCache::Impl {
   }
 
   bool native_bf16() const { return native_bf16_; }
-
- private:
-  // Anything less than this instruction set has no bf16 in oneDNN, or one that is slower than f32.
-  static bool cpu_has_bf16() {
-    const int kNeeded = static_cast<int>(dnnl::cpu_isa::avx512_core_bf16);
-    return (static_cast<int>(dnnl::get_effective_cpu_isa()) & kNeeded) == kNeeded;
+  static bool cpu_is_at_least(dnnl::cpu_isa isa) {
+    const int needed = static_cast<int>(isa);
+    return (static_cast<int>(dnnl::get_effective_cpu_isa()) & needed) == needed;
   }
 
+ private:
   // A worker for as long as this lives.
   class Lease {
    public:
@@ -347,6 +347,7 @@ class MatmulCache::Impl {
 MatmulCache::MatmulCache(Bf16 bf16) : impl_(std::make_unique<Impl>(bf16)) {}
 MatmulCache::~MatmulCache() = default;
 bool MatmulCache::native_bf16() const { return impl_->native_bf16(); }
+bool MatmulCache::rows_stand_alone() const { return Impl::cpu_is_at_least(dnnl::cpu_isa::avx512_core); }
 void MatmulCache::run(const Matmul& op) {
   check_op(op);
   if (op.c.numel() > 0) impl_->run(op);

@@ -9,8 +9,7 @@
 namespace ms::tensor {
 
 // Compiled primitives by shape. Shared by the streams of a process; thread-safe. Uses the OpenMP team that the calling
-// thread is allowed; the result has the same bits for every size of it. Rows of a product (a not transposed) have the
-// same bits when they are computed alone; on AVX-512 processors, whatever the number of rows.
+// thread is allowed; the result has the same bits for every size of it.
 class MatmulCache {
  public:
   enum class Bf16 { as_the_cpu_has_it, in_f32 };
@@ -20,6 +19,9 @@ class MatmulCache {
   // Throws Error("tensor.matmul") with oneDNN's own words.
   void run(const Matmul& op);
   bool native_bf16() const;
+  // Whether rows of a product (a not transposed) have the same bits when they are computed alone: on AVX-512
+  // processors.
+  bool rows_stand_alone() const;
 
  private:
   class Impl;

@@ -7,13 +7,12 @@
 #include "tensor/cpu_kernels.h"
 
 // The ops of these sources; the few others are in cpu_kernels.cpp, compiled once.
-#define MS_CPU_OPS(X)                                                                                                \
-  X(AttentionFwd)                                                                                                    \
-  X(AttentionBwd)                                                                                                    \
-  X(LayerNormFwd)                                                                                                    \
-  X(LayerNormBwd) X(RmsNormFwd) X(RmsNormBwd) X(GeluFwd) X(GeluBwd) X(SwigluFwd) X(SwigluBwd) X(Rotary)              \
-      X(EmbeddingFwd) X(EmbeddingBwd) X(PositionFwd) X(PositionBwd) X(LossStats) X(LossBackward) X(Add) X(ColumnSum) \
-          X(Copy) X(Fill) X(SumInto) X(SumSquares) X(AdamW)
+// clang-format off
+#define MS_CPU_OPS(X)                                                                                               \
+  X(AttentionFwd) X(AttentionBwd) X(LayerNormFwd) X(LayerNormBwd) X(RmsNormFwd) X(RmsNormBwd) X(GeluFwd) X(GeluBwd) \
+  X(SwigluFwd) X(SwigluBwd) X(Rotary) X(EmbeddingFwd) X(EmbeddingBwd) X(PositionFwd) X(PositionBwd) X(LossStats)    \
+  X(LossBackward) X(Add) X(ColumnSum) X(Copy) X(Fill) X(SumInto) X(SumSquares) X(AdamW)
+// clang-format on
 
 namespace ms::tensor {
 

@@ -141,7 +141,7 @@ MS_INLINE Vf exp2_reduced(Vf f, Vf shifted) {
   p = p * f + 2.402265076e-1F;
   p = p * f + 6.931471880e-1F;
   p = p * f + 1.0F;
-  return reinterpret_cast<Vf>(reinterpret_cast<Vi>(p) + (reinterpret_cast<Vi>(shifted) << 23));
+  return reinterpret_cast<Vf>(reinterpret_cast<Vu>(p) + (reinterpret_cast<Vu>(shifted) << 23));
 }
 inline constexpr float kRoundShift = 12582912.0F;  // 1.5 * 2^23: adding it leaves the integer part in the low bits
 }  // namespace detail
