@@ -4,7 +4,7 @@
 
 #include "base/cli.h"
 #include "base/man.h"
-#include "comm/mpi_world.h"
+#include "comm/launch.h"
 #include "train/launch.h"
 #include "train/show_plan.h"
 
@@ -27,8 +27,14 @@ int run(const Args& args) {
                                  args.get_int("ranks"), mesh.dp, mesh.pp, mesh.tp, ranks),
                      fmt::format("change [mesh], or use --ranks {}", ranks));
   }
-  const bool processes = comm::launched_by_mpi() && !args.has("ranks");
-  const train::Launched launched = processes ? train::run_mpi(loaded) : train::run_threads(loaded);
+  const comm::Launch launch = comm::this_launch();
+  if (args.has("ranks") && launch.size > 1) {
+    throw user_error(
+        "comm.launch",
+        fmt::format("--ranks runs threads of one process, but {} started {} processes", launch.launcher, launch.size),
+        "start one process, or leave --ranks out");
+  }
+  const train::Launched launched = launch.size > 1 ? train::run_mpi(loaded) : train::run_threads(loaded);
   if (launched.rank != 0) return 0;
   const train::Outcome& outcome = launched.outcome;
   if (!outcome.sample.empty()) fmt::print("The model writes:\n\n{}\n\n", outcome.sample);
@@ -101,7 +107,8 @@ const Tool kTool{
                  {.command = "ms-train plan configs/gpt-175b.toml",
                   .doc = "Show what a run would need, on any machine:"}},
     .see_also = {"ms-data(1)", "ms.toml(5)"},
-    .extra_pages = {{.option = "--man-config", .text = config_manual}}};
+    .extra_pages = {{.option = "--man-config", .text = config_manual}},
+    .before_error = comm::let_rank_0_speak};
 
 }  // namespace
 

@@ -239,6 +239,7 @@ int dispatch(const Tool& tool, const std::vector<std::string>& words) {
     if (const char* filter = std::getenv("MS_LOG")) log::set_filter(filter);
     return command.run(*args);
   } catch (const Misuse& misuse) {
+    if (tool.before_error) tool.before_error();
     fmt::print(stderr, "{}: error: {}\nusage: {} {}  (try '{}')\n", tool.name, misuse.message, tool.name, usage, help);
     return static_cast<int>(ExitCode::usage);
   }
@@ -309,6 +310,7 @@ int run_tool(const Tool& tool, int argc, const char* const* argv) {
   try {
     status = dispatch(tool, std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
   } catch (const Error& error) {
+    if (tool.before_error) tool.before_error();
     fmt::print(stderr, "{}: error: {}\n", tool.name, error.message());
     if (!error.hint().empty()) fmt::print(stderr, "hint: {}\n", error.hint());
     return static_cast<int>(exit_code(error.blame()));

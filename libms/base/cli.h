@@ -86,6 +86,7 @@ struct Tool {
   std::vector<std::string> see_also = {};                     // "ms-ckpt(1)"
   std::vector<std::pair<int, std::string>> exit_status = {};  // where it is not that of ms-exit(7)
   std::vector<ExtraPage> extra_pages = {};
+  std::function<void()> before_error = {};  // called before anything is said about misuse or an error
 };
 
 // "[options] FILE..." as usage lines show it.

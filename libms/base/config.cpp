@@ -80,6 +80,23 @@ std::string did_you_mean(const std::optional<std::string>& name) {
   return name ? fmt::format(", did you mean '{}'?", *name) : std::string();
 }
 
+// The parser is recursive and slow on absurd texts, so they do not get that far.
+constexpr std::size_t kMaxTextBytes = 1 << 20;
+constexpr int kMaxNesting = 64;
+
+// An upper bound of how deep arrays, tables and dotted keys go: quoted text counts as if it were not quoted.
+int nesting(std::string_view text) {
+  int deepest = 0, brackets = 0, dots = 0;
+  for (const char c : text) {
+    if (c == '\n' || c == ',' || c == '=') dots = 0;
+    if (c == '[' || c == '{') ++brackets;
+    if (c == ']' || c == '}') --brackets;
+    if (c == '.') ++dots;
+    deepest = std::max({deepest, brackets, dots});
+  }
+  return deepest;
+}
+
 }  // namespace
 
 class ConfigSchema::Loader {
@@ -320,10 +337,17 @@ const ConfigSchema::Entry& ConfigSchema::get(std::string_view name) const {
 }
 
 void ConfigSchema::load_file(const std::string& path, Provenance provenance) {
-  load_text(read_file(path, Blame::user), path, provenance);
+  const MappedFile file(path, Blame::user);  // refuses what has no end
+  const std::span<const std::byte> bytes = file.bytes();
+  load_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, provenance);
 }
 
 void ConfigSchema::load_text(std::string_view text, const std::string& name, Provenance provenance) {
+  if (text.size() > kMaxTextBytes || nesting(text) > kMaxNesting) {
+    problems_.push_back({name, fmt::format("no configuration: larger than {} bytes, or nested deeper than {}",
+                                           kMaxTextBytes, kMaxNesting)});
+    return;
+  }
   Loader(*this, name, provenance).document(text);
 }
 

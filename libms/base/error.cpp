@@ -60,17 +60,17 @@ std::string errno_text(int err) {
 void assert_failed(const char* expression, const char* file, int line, const std::string& meaning) {
   std::fprintf(stderr, "ms: bug: %s (%s, at %s:%d)\n", meaning.c_str(), expression, file, line);
   std::fflush(stderr);
-  // Ranks are threads and often fail together: the first prints the log and aborts, the others wait for that, except
+  // Ranks are threads and often fail together: the first prints the log and leaves, the others wait for that, except
   // one that fails inside the printing itself.
   static std::atomic_flag first_taken = ATOMIC_FLAG_INIT;
   thread_local bool mine = false;
-  if (mine) std::abort();
+  if (mine) ::_exit(static_cast<int>(ExitCode::bug));
   if (first_taken.test_and_set()) {
     while (true) ::pause();
   }
   mine = true;
   log::dump_recent();
-  std::abort();
+  ::_exit(static_cast<int>(ExitCode::bug));  // the code that job scripts know; abort() would be 134
 }
 
 }  // namespace ms

@@ -71,7 +71,7 @@ inline Error user_error(std::string kind, std::string message, std::string hint 
 // The text of errno, thread-safe.
 std::string errno_text(int err);
 
-// Prints the expression, its place and the meaning, runs the hooks of the log, aborts.
+// Prints the expression, its place, the meaning and the last lines of the log; ends the process with ExitCode::bug.
 [[noreturn]] void assert_failed(const char* expression, const char* file, int line, const std::string& meaning);
 
 }  // namespace ms

@@ -160,8 +160,10 @@ std::string parent_directory(const std::string& path) {
 }
 
 MappedFile::MappedFile(const std::string& path, Blame absent) {
-  const UniqueFd fd = open_for_reading(path, absent, 0);
-  const auto size = static_cast<std::size_t>(stat_of(fd, path, absent).st_size);
+  const UniqueFd fd = open_for_reading(path, absent, O_NONBLOCK);  // a pipe would block here until somebody writes
+  const struct stat status = stat_of(fd, path, absent);
+  if (!S_ISREG(status.st_mode)) throw Error("file.kind", absent, fmt::format("{} is not a regular file", path));
+  const auto size = static_cast<std::size_t>(status.st_size);
   if (size == 0) return;  // mmap refuses an empty mapping
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);
   if (address == MAP_FAILED) throw file_error("file.map", Blame::storage, "map", path, errno);

@@ -15,9 +15,7 @@ std::string Board::get(int reader, int rank, std::string_view key, std::chrono::
   const auto found = values_.find(name);
   if (found != values_.end()) return found->second;
   if (settled) throw cause_.error_for(reader);
-  throw Error("comm.store", Blame::peer,
-              fmt::format("rank {} waited {:.1f} s for '{}' from rank {}", reader,
-                          std::chrono::duration<double>(deadline).count(), key, rank));
+  throw store_deadline_error(reader, rank, key, deadline);
 }
 
 void Board::stop() {

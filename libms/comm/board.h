@@ -37,7 +37,10 @@ class BoardStore final : public Store {
   using Values = std::vector<std::pair<std::string, std::string>>;
   BoardStore(int rank, Board& board, std::function<void(Values)> publish)
       : rank_(rank), board_(board), publish_(std::move(publish)) {}
-  void put(std::string_view key, std::string_view value) override { pending_.emplace_back(key, value); }
+  void put(std::string_view key, std::string_view value) override {
+    check_publishable(key, value);
+    pending_.emplace_back(key, value);
+  }
   void commit() override { publish_(std::exchange(pending_, {})); }
   std::string get(int rank, std::string_view key, std::chrono::milliseconds deadline) override {
     return board_.get(rank_, rank, key, deadline);

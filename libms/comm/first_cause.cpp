@@ -13,9 +13,11 @@ std::string rank_list(const std::vector<int>& ranks) {
 
 Error deadline_error(int rank, std::chrono::nanoseconds waited, const std::vector<int>& missing,
                      const std::string& what) {
-  return Error("comm.deadline", Blame::peer,
-               fmt::format("rank {} waited {:.1f} s for {} in {}", rank, std::chrono::duration<double>(waited).count(),
-                           rank_list(missing), what));
+  const Error error = Error("comm.deadline", Blame::peer,
+                            fmt::format("rank {} waited {:.1f} s for {} in {}", rank,
+                                        std::chrono::duration<double>(waited).count(), rank_list(missing), what))
+                          .with_operation(what);
+  return missing.size() == 1 ? error.with_rank(missing.front()) : error;
 }
 
 }  // namespace ms::comm

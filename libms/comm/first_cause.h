@@ -28,13 +28,16 @@ class FirstCause {
     std::lock_guard lock(mutex_);
     return cause_;
   }
-  // What an operation of `rank` fails with: the cause itself where it happened, a lost peer elsewhere.
+  // What an operation of `rank` fails with: the cause itself where it happened; elsewhere a lost peer, with the cause's
+  // operation, and the rank that it blames or else comes from.
   Error error_for(int rank) const {
     const std::optional<World::Cause> cause = get();
     MS_ASSERT(cause, "an operation fails although nothing was aborted");
     if (cause->rank == rank) return cause->error;
     return Error("comm.peer_lost", Blame::peer, fmt::format("rank {} stopped: {}", cause->rank, cause->error.message()),
-                 cause->error.hint());
+                 cause->error.hint())
+        .with_operation(cause->error.operation())
+        .with_rank(cause->error.rank().value_or(cause->rank));
   }
 
  private:
@@ -45,7 +48,7 @@ class FirstCause {
 
 // "rank 3", "ranks 1, 3": who, for messages; a long list is cut.
 std::string rank_list(const std::vector<int>& ranks);
-// "rank 0 waited 30.0 s for ranks 1, 3 in <what>".
+// "rank 0 waited 30.0 s for ranks 1, 3 in <what>"; blames the missing rank where it is one.
 Error deadline_error(int rank, std::chrono::nanoseconds waited, const std::vector<int>& missing,
                      const std::string& what);
 

@@ -1,13 +1,20 @@
 // A build without MPI.
+#include "comm/launch.h"
 #include "comm/mpi_world.h"
 
 namespace ms::comm {
 
 bool mpi_built_in() { return false; }
 
-std::unique_ptr<World> make_mpi_world(std::chrono::milliseconds) {
-  throw user_error("comm.mpi", "this program was built without MPI",
-                   "build with MS_MPI=ON, or run the ranks as threads");
+std::unique_ptr<World> make_mpi_world(std::chrono::milliseconds, StoreChoice) {
+  const Launch launch = this_launch();
+  if (launch.size == 1) throw user_error("comm.mpi", "this program was built without MPI", "build with MS_MPI=ON");
+  throw user_error(
+      "comm.mpi",
+      fmt::format("{} started {} processes, but this program was built without MPI: each would be a run of "
+                  "its own, in one run directory",
+                  launch.launcher, launch.size),
+      "build with MS_MPI=ON, or start one process, whose ranks are threads");
 }
 
 }  // namespace ms::comm

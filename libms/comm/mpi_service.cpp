@@ -19,8 +19,10 @@
 #include <deque>
 #include <future>
 #include <list>
+#include <map>
 #include <thread>
 
+#include "comm/control.h"
 #include "comm/process.h"
 
 namespace ms::comm {
@@ -33,11 +35,13 @@ constexpr int kControlTag = 0;
 constexpr int kCloseTag = 1;
 constexpr int kTagsPerGroup = 8;
 constexpr std::int64_t kMaxMessageBytes = std::int64_t{1} << 30;  // MPI counts in int
-constexpr std::size_t kMaxControlBytes = 64 << 10;
-constexpr std::size_t kMaxReasonBytes = 8 << 10;
-constexpr auto kStartDeadline = 60s;      // at least: the launcher may still be starting the others
-constexpr auto kFarewell = 300ms;         // for telling the others why we stop; a dead one must not hold us up
-constexpr auto kPeerCheckPeriod = 500ms;  // how often, and from what age of an exchange on, its peers are looked at
+constexpr auto kStartDeadline = 60s;  // at least: the launcher may still be starting the others
+constexpr auto kFarewell = 300ms;     // for telling the others why we stop; a dead one must not hold us up
+// How often peers on this node are looked at. mpirun ends the survivors of a rank that died 1 s after it, and by then
+// the verdict must be written.
+constexpr auto kPeerCheckPeriod = 200ms;
+// A dead peer that this rank does not wait for: time for another to say in which operation it misses it.
+constexpr auto kUnawaitedGrace = 300ms;
 constexpr auto kDeadlineCheckPeriod = 10ms;
 constexpr auto kIdleRest = 3ms;   // nothing under way: how late a control message may be heard
 constexpr auto kYieldFor = 50us;  // after progress, before resting
@@ -53,21 +57,6 @@ void mpi_check(int code, const char* call) {
               fmt::format("{}: {}", call, std::string_view(text, static_cast<std::size_t>(length))));
 }
 
-// Control messages: a letter, then fields that end with a zero byte; the last one is the rest.
-std::string stop_message(const Error& error) {
-  return fmt::format("A{}{}{}{}{}{}{}", error.kind(), '\0', static_cast<int>(error.blame()), '\0', error.hint(), '\0',
-                     error.message().substr(0, kMaxReasonBytes));
-}
-std::string value_message(const std::string& key, const std::string& value) {
-  return fmt::format("S{}{}{}", key, '\0', value);
-}
-std::string next_field(std::string_view& rest) {
-  const std::size_t end = rest.find('\0');
-  std::string field(rest.substr(0, end));
-  rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
-  return field;
-}
-
 class Service final : public MpiService {
  public:
   explicit Service(std::chrono::milliseconds deadline)
@@ -77,7 +66,8 @@ class Service final : public MpiService {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  int ranks_on_node() const override { return ranks_on_node_; }
+  int ranks_on_node() const override { return 1 + static_cast<int>(peers_on_node_.size()); }
+  std::string node(int rank) const override { return processes_[static_cast<std::size_t>(rank)].host; }
   Board& board() override { return board_; }
   const FirstCause& cause() const override { return cause_; }
   void post(std::shared_ptr<Exchange> exchange) override;
@@ -140,11 +130,12 @@ class Service final : public MpiService {
   bool told_ = false;   // the others know that we stop, as far as they can be told
   bool ended_ = false;  // nobody takes what is posted
 
-  // The service thread's; the first three are constant once it has started.
-  int rank_ = -1, size_ = 0, ranks_on_node_ = 0;
+  // The service thread's; the first four are constant once it has started.
+  int rank_ = -1, size_ = 0;
+  std::vector<ProcessId> processes_;  // by rank
+  std::vector<int> peers_on_node_;
   int tag_limit_ = 0;
   MPI_Comm comm_ = MPI_COMM_NULL;
-  std::vector<ProcessId> processes_;                // by rank
   std::deque<std::shared_ptr<Exchange>> incoming_;  // taken, not begun
   std::vector<std::shared_ptr<Exchange>> active_;
   std::vector<MPI_Request> requests_;
@@ -154,6 +145,8 @@ class Service final : public MpiService {
   std::vector<char> control_buffer_ = std::vector<char>(kMaxControlBytes);
   MPI_Request control_receive_ = MPI_REQUEST_NULL;
   std::list<ControlSend> control_sends_;
+  std::map<int, steady_clock::time_point> died_;  // peers on this node that nobody here waited for, since when
+  bool closed_ = false;                           // everybody has been met at the closing of the world
   bool mpi_stopped_ = false;
   steady_clock::time_point last_progress_, last_deadline_check_, last_peer_check_;
 };
@@ -222,8 +215,9 @@ void Service::init() {
   mpi_check(MPI_Iallgather(&own, sizeof own, MPI_BYTE, processes_.data(), sizeof own, MPI_BYTE, comm_, &request),
             "MPI_Iallgather");
   wait_at_start(request, "exchanging process identifiers");
-  ranks_on_node_ = static_cast<int>(std::count_if(processes_.begin(), processes_.end(),
-                                                  [&](const ProcessId& other) { return same_host(other, own); }));
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer != rank_ && same_host(processes_[static_cast<std::size_t>(peer)], own)) peers_on_node_.push_back(peer);
+  }
   receive_control();
 }
 
@@ -384,11 +378,13 @@ void Service::complete_request(int index, const MPI_Status& status, bool failed)
   if (message.way == Way::recv && received != message.size_bytes) {
     throw Error("comm.mismatch", Blame::bug,
                 fmt::format("rank {} awaited {} bytes from rank {} in {}, and got {}", rank_, message.size_bytes,
-                            message.peer, what_of(exchange), received < 0 ? "more" : std::to_string(received)));
+                            message.peer, what_of(exchange), received < 0 ? "more" : std::to_string(received)))
+        .with_operation(what_of(exchange));
   }
   exchange.done[slot.message] = true;
   if (--exchange.left > 0) return;
   active_.erase(std::find(active_.begin(), active_.end(), slot.exchange));
+  closed_ = exchange.closes_world;
   settle(exchange, Exchange::State::complete);
 }
 
@@ -413,18 +409,16 @@ bool Service::test_control() {
 }
 
 void Service::hear(int from, std::string_view text) {
-  const char letter = text.empty() ? '\0' : text[0];
-  text.remove_prefix(std::min<std::size_t>(1, text.size()));
-  std::string first = next_field(text);
-  if (letter == 'S') {
-    board_.post(from, std::move(first), std::string(text));
-  } else if (letter == 'A') {
-    const auto blame = static_cast<Blame>(std::atoi(next_field(text).c_str()));
-    std::string hint = next_field(text);
-    stop_because(from, Error(std::move(first), blame, std::string(text), std::move(hint)));
-  } else {
+  auto message = parse_control(text);
+  if (!message) {
     throw Error("comm.mpi", Blame::bug,
                 fmt::format("rank {} got a control message from rank {} that nobody knows", rank_, from));
+  }
+  if (const Error* error = std::get_if<Error>(&*message)) {
+    stop_because(from, *error);
+  } else {
+    auto& [key, value] = std::get<PublishedValue>(*message);
+    board_.post(from, std::move(key), std::move(value));
   }
 }
 
@@ -468,18 +462,32 @@ void Service::check_deadlines(steady_clock::time_point now) {
   }
 }
 
+// A rank that ends before the world is closed is lost, whether or not anybody waits for it yet.
 void Service::check_peers(steady_clock::time_point now) {
   last_peer_check_ = now;
-  const ProcessId& own = processes_[static_cast<std::size_t>(rank_)];
-  for (const auto& exchange : active_) {
-    if (now - exchange->posted < kPeerCheckPeriod) continue;
-    for (const int peer : awaited(*exchange)) {
-      const ProcessId& process = processes_[static_cast<std::size_t>(peer)];
-      if (!has_died(process, own)) continue;
-      throw Error(
-          "comm.peer_lost", Blame::peer,
-          fmt::format("rank {} (pid {} on {}) died during {}", peer, process.pid, process.host, what_of(*exchange)));
+  for (const int peer : peers_on_node_) {
+    const ProcessId& process = processes_[static_cast<std::size_t>(peer)];
+    if (!has_died(process, processes_[static_cast<std::size_t>(rank_)])) continue;
+    // What it sent before it went still arrives: why it stops, or that it has closed the world.
+    while (test_control()) {}
+    test_exchanges();
+    if (closed_ || cause_.stopped()) return;
+    const auto waits_for_it = std::find_if(active_.begin(), active_.end(), [&](const auto& exchange) {
+      const std::vector<int> peers = awaited(*exchange);
+      return std::find(peers.begin(), peers.end(), peer) != peers.end();
+    });
+    const bool closing =
+        std::any_of(active_.begin(), active_.end(), [](const auto& exchange) { return exchange->closes_world; });
+    if (waits_for_it == active_.end()) {
+      if (closing) continue;  // it was there, and went ahead
+      if (died_.emplace(peer, now).first->second + kUnawaitedGrace > now) continue;
     }
+    const std::string what = waits_for_it == active_.end() ? std::string() : what_of(**waits_for_it);
+    throw Error("comm.peer_lost", Blame::peer,
+                fmt::format("rank {} (pid {} on {}) died{}{}", peer, process.pid, process.host,
+                            what.empty() ? "" : " during ", what))
+        .with_operation(what)
+        .with_rank(peer);
   }
 }
 
@@ -572,10 +580,6 @@ void Service::wait_until_told() noexcept {
 void Service::publish(BoardStore::Values values) {
   for (auto& [key, value] : values) {
     std::string text = value_message(key, value);
-    if (text.size() > kMaxControlBytes || key.find('\0') != std::string::npos) {
-      throw Error("comm.store", Blame::bug,
-                  fmt::format("the value '{}' of {} bytes cannot be published", key, value.size()));
-    }
     board_.post(rank_, std::move(key), std::move(value));
     std::lock_guard lock(mutex_);
     outgoing_.push_back(std::move(text));

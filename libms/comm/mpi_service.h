@@ -17,6 +17,7 @@ class MpiService : public ExchangeService {
 
   virtual int size() const = 0;
   virtual int ranks_on_node() const = 0;
+  virtual std::string node(int rank) const = 0;
   virtual Board& board() = 0;
   // After abort(): returns when the others have been told, or soon if they cannot be.
   virtual void wait_until_told() noexcept = 0;

@@ -1,24 +1,31 @@
 // Ranks as processes: the service thread that owns MPI, seen as a World.
 #include "comm/mpi_world.h"
 
+#include "base/log.h"
+#include "comm/launch.h"
 #include "comm/mpi_service.h"
+#include "comm/store_pmix.h"
 
 namespace ms::comm {
 namespace {
 
 class MpiWorld final : public World {
  public:
-  explicit MpiWorld(std::shared_ptr<MpiService> service)
-      : service_(std::move(service)), store_(service_->rank(), service_->board(), [this](BoardStore::Values values) {
+  MpiWorld(std::shared_ptr<MpiService> service, StoreChoice choice)
+      : service_(std::move(service)), messages_(service_->rank(), service_->board(), [this](BoardStore::Values values) {
           service_->publish(std::move(values));
-        }) {}
+        }) {
+    if (choice == StoreChoice::automatic) pmix_ = open_pmix_store(service_->rank(), service_->cause());
+    log::debug("comm", "rendezvous store: {}", pmix_ ? "PMIx" : "messages");
+  }
   ~MpiWorld() override { service_->leave(); }
 
   std::string_view kind() const override { return "mpi"; }
   int rank() const override { return service_->rank(); }
   int size() const override { return service_->size(); }
   int ranks_on_node() const override { return service_->ranks_on_node(); }
-  Store& store() override { return store_; }
+  std::string node(int rank) const override { return service_->node(rank); }
+  Store& store() override { return pmix_ ? static_cast<Store&>(*pmix_) : messages_; }
   std::unique_ptr<Communicator> open(const Group& group, tensor::Stream& stream) override {
     return make_exchange_communicator(service_, group, stream);
   }
@@ -27,19 +34,30 @@ class MpiWorld final : public World {
     service_->wait_until_told();
   }
   std::optional<Cause> cause() const override { return service_->cause().get(); }
-  void close() override { service_->close(); }
+  void close() override {
+    service_->close();
+    if (pmix_) pmix_->close();  // everybody has been met: nobody asks for a value any more
+  }
 
  private:
   std::shared_ptr<MpiService> service_;
-  BoardStore store_;
+  BoardStore messages_;
+  std::unique_ptr<PmixStore> pmix_;  // null: messages
 };
 
 }  // namespace
 
 bool mpi_built_in() { return true; }
 
-std::unique_ptr<World> make_mpi_world(std::chrono::milliseconds deadline) {
-  return std::make_unique<MpiWorld>(MpiService::start(deadline));
+std::unique_ptr<World> make_mpi_world(std::chrono::milliseconds deadline, StoreChoice store) {
+  const Launch launch = this_launch();
+  if (launch.size > 1 && !launch.pmix) {
+    throw user_error(
+        "comm.mpi",
+        fmt::format("{} started {} processes without PMIx: they cannot find each other", launch.launcher, launch.size),
+        "srun needs --mpi=pmix, or MpiDefault=pmix in slurm.conf");
+  }
+  return std::make_unique<MpiWorld>(MpiService::start(deadline), store);
 }
 
 }  // namespace ms::comm

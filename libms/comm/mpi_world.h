@@ -14,10 +14,11 @@
 namespace ms::comm {
 
 bool mpi_built_in();
-// Whether this process was started by mpirun or by srun --mpi=pmix with more than a singleton world to join.
-bool launched_by_mpi();
+// What keeps the rendezvous store: PMIx where it is built in and the launcher has a server of it, else messages.
+enum class StoreChoice { automatic, messages };
 // Joins the world: MPI_Init, once in a process. `deadline` is how long an operation may wait for its peers. Throws
-// Error("comm.mpi"), or Error("comm.deadline") when the others do not come.
-std::unique_ptr<World> make_mpi_world(std::chrono::milliseconds deadline);
+// Error("comm.mpi"), also where this process was launched with others that it could not find; Error("comm.deadline")
+// when the others do not come.
+std::unique_ptr<World> make_mpi_world(std::chrono::milliseconds deadline, StoreChoice store = StoreChoice::automatic);
 
 }  // namespace ms::comm

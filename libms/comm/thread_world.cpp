@@ -15,6 +15,7 @@
 
 #include "comm/board.h"
 #include "comm/first_cause.h"
+#include "comm/process.h"
 #include "comm/thread_meeting.h"
 
 namespace ms::comm {
@@ -114,10 +115,11 @@ std::shared_ptr<Meeting> ThreadHub::Impl::arrive(GroupState& state, int member, 
   if (meeting->failure) throw *meeting->failure;
   const auto first = static_cast<std::size_t>(meeting->first);
   if (meeting->arrived > 0 && !agree(meeting->requests[first], request)) {
-    const Error error(
-        "comm.mismatch", Blame::bug,
-        fmt::format("rank {} issued {} as operation {} of group {}, rank {} {}", rank, signature(request),
-                    request.sequence, state.group.name, state.group.ranks[first], signature(meeting->requests[first])));
+    const Error error = Error("comm.mismatch", Blame::bug,
+                              fmt::format("rank {} issued {} as operation {} of group {}, rank {} {}", rank,
+                                          signature(request), request.sequence, state.group.name,
+                                          state.group.ranks[first], signature(meeting->requests[first])))
+                            .with_operation(describe(request, state.group));
     lock.unlock();
     fail(state, *meeting, error);
     throw error;
@@ -307,6 +309,7 @@ class ThreadWorld final : public World {
   int rank() const override { return rank_; }
   int size() const override { return hub_->size(); }
   int ranks_on_node() const override { return hub_->size(); }
+  std::string node(int) const override { return this_process().host; }
   Store& store() override { return store_; }
   std::unique_ptr<Communicator> open(const Group& group, tensor::Stream& stream) override {
     auto* cpu_stream = dynamic_cast<tensor::CpuStream*>(&stream);

@@ -18,6 +18,7 @@ class World {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual int ranks_on_node() const = 0;
+  virtual std::string node(int rank) const = 0;  // the host that a rank runs on
   virtual Store& store() = 0;
 
   // Local: no message is sent. Every member must open the group with the same id before any operation of it can

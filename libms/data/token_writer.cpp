@@ -22,6 +22,10 @@ std::string checked_prefix(std::string prefix) {
   if (prefix.empty() || prefix.ends_with('/')) {
     throw user_error("data.output", fmt::format("'{}' is not the prefix of a file", prefix));
   }
+  if (prefix.ends_with(".bin") || prefix.ends_with(".idx")) {
+    throw user_error("data.output", fmt::format("'{}' is a file, expected the prefix of a pair of files", prefix),
+                     fmt::format("use '{}'", prefix.substr(0, prefix.size() - 4)));
+  }
   return prefix;
 }
 

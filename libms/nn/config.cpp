@@ -1,5 +1,7 @@
 #include "nn/config.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace ms::nn {
@@ -17,7 +19,12 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
     divides("model.kv_heads", model.kv_heads, mesh.tp, "mesh.tp");
   }
   divides("model.ffn_hidden", model.ffn(), mesh.tp, "mesh.tp");
-  if (mesh.sequence_parallel) divides("model.seq", microbatch * model.seq, mesh.tp, "mesh.tp (sequence_parallel)");
+  if (mesh.sequence_parallel && microbatch * model.seq % mesh.tp != 0) {
+    refuse("model.seq",
+           fmt::format("sequence_parallel cuts train.microbatch x model.seq = {} x {} tokens over mesh.tp = {},"
+                       " which does not divide; or set mesh.sequence_parallel = false",
+                       microbatch, model.seq, mesh.tp));
+  }
   if (model.hidden % model.heads == 0 && !model.is_gpt() && model.head_dim() % 2 != 0) {
     refuse("model.heads",
            fmt::format("rotary positions need an even head size, hidden / heads = {}", model.head_dim()));
@@ -29,6 +36,13 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
   if (model.layers < mesh.pp * mesh.chunks) {
     refuse("model.layers", fmt::format("{} layers for {} pipeline stages x {} chunks: every one needs a layer",
                                        model.layers, mesh.pp, mesh.chunks));
+  }
+  // Far beyond any machine, and below what 64-bit arithmetic of sizes overflows at.
+  const double widest = static_cast<double>(std::max({model.hidden, model.ffn(), model.vocab}));
+  const double weights = static_cast<double>(model.layers) * static_cast<double>(model.hidden) * 8.0 * widest;
+  const double activations = static_cast<double>(microbatch) * static_cast<double>(model.seq) * widest * 64.0;
+  if (weights > 1e17 || activations > 1e17) {
+    refuse("model.hidden", "the model is too large to count its bytes: layers x hidden x width, or tokens x width");
   }
   return problems;
 }

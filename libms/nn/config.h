@@ -36,7 +36,7 @@ inline constexpr Field<ModelConfig> kModelFields[] = {
      .member = &ModelConfig::family,
      .doc = "gpt: LayerNorm, biases, GELU, learned positions. llama: RMSNorm, rotary positions, SwiGLU, no biases.",
      .choices = {"gpt", "llama"}},
-    {.key = "layers", .member = &ModelConfig::layers, .doc = "Transformer blocks.", .min = 1, .max = 1e6},
+    {.key = "layers", .member = &ModelConfig::layers, .doc = "Transformer blocks.", .min = 1, .max = 10000},
     {.key = "hidden", .member = &ModelConfig::hidden, .doc = "Width of the residual stream.", .min = 1, .max = 1e6},
     {.key = "heads",
      .member = &ModelConfig::heads,

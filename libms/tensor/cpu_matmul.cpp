@@ -92,17 +92,18 @@ std::int64_t block_of(std::int64_t n, std::int64_t parts) {
   return std::max<std::int64_t>(1, (n + parts * kBlockUnit - 1) / (parts * kBlockUnit)) * kBlockUnit;
 }
 
-// One block a thread, as square as possible: what a block reads is proportional to its rows + columns.
-Blocks blocks_for(std::int64_t m, std::int64_t n, int threads) {
-  Blocks best{m, n};
-  std::int64_t best_cost = INT64_MAX;
+// Ways to cut the output into one block a thread, the squarest first: what a block reads is proportional to its rows +
+// columns.
+std::vector<Blocks> cuts(std::int64_t m, std::int64_t n, int threads) {
+  std::vector<Blocks> found;
   for (std::int64_t parts_m = 1; parts_m <= threads; ++parts_m) {
-    if (threads % parts_m != 0) continue;
-    const Blocks blocks{std::min(m, block_of(m, parts_m)), std::min(n, block_of(n, threads / parts_m))};
-    const std::int64_t cost = blocks.rows * blocks.cols + 16 * (blocks.rows + blocks.cols);
-    if (cost < best_cost) best = blocks, best_cost = cost;
+    if (threads % parts_m == 0) {
+      found.push_back({std::min(m, block_of(m, parts_m)), std::min(n, block_of(n, threads / parts_m))});
+    }
   }
-  return best;
+  const auto cost = [](const Blocks& blocks) { return blocks.rows * blocks.cols + 16 * (blocks.rows + blocks.cols); };
+  std::stable_sort(found.begin(), found.end(), [&](const Blocks& a, const Blocks& b) { return cost(a) < cost(b); });
+  return found;
 }
 
 Matmul block_at(const Matmul& op, std::int64_t row, std::int64_t col, const Blocks& blocks) {
@@ -110,9 +111,20 @@ Matmul block_at(const Matmul& op, std::int64_t row, std::int64_t col, const Bloc
   Matmul part = op;
   part.c = op.c.slice_rows(row, rows).slice_cols(col, cols);
   part.a = op.transpose_a ? op.a.slice_cols(row, rows) : op.a.slice_rows(row, rows);
+  if (op.transpose_a) part.a.ld = rows;  // as packed() leaves it
   part.b = op.transpose_b ? op.b.slice_rows(col, cols) : op.b.slice_cols(col, cols);
   if (op.bias) part.bias = op.bias.slice_cols(col, cols);
   return part;
+}
+
+// The block's a without gaps: oneDNN's kernels that sum in order take a transposed a only like that. The copy is 1/cols
+// of the product's work.
+Tensor packed(const Matmul& op, const Matmul& part, void* memory) {
+  const Tensor dense{static_cast<std::byte*>(memory), part.a.rows, part.a.cols, part.a.cols, part.a.dtype};
+  Tensor gaps = part.a;
+  gaps.ld = op.a.ld;
+  cpu_kernels().run(Copy{.dst = dense, .src = gaps});
+  return dense;
 }
 
 // A primitive with what it reads and writes.
@@ -149,6 +161,7 @@ struct Worker {
   dnnl::stream stream;
   std::unordered_map<Key, Bound, KeyHash> bound;
   Buffer scratchpad;
+  Buffer packed;              // a block of a transposed a
   std::array<Buffer, 4> f32;  // a, b, c and bias where bf16 is computed in f32
 };
 
@@ -253,11 +266,14 @@ class MatmulCache::Impl {
     if (terms < kSharedTerms) return whole;
     if (!made_for(op, key).in_order) return {std::min(whole.rows, kFixed), std::min(whole.cols, kFixed)};
     if (threads == 1) return whole;
-    const Blocks blocks = blocks_for(whole.rows, whole.cols, threads);
-    const Matmul block = block_at(op, 0, 0, blocks);
-    const Matmul last = block_at(op, (whole.rows - 1) / blocks.rows * blocks.rows,
-                                 (whole.cols - 1) / blocks.cols * blocks.cols, blocks);
-    return made_for(block, key_of(block)).in_order && made_for(last, key_of(last)).in_order ? blocks : whole;
+    // Not every cut has a kernel that sums in order: some need an output without gaps between its rows.
+    for (const Blocks& blocks : cuts(whole.rows, whole.cols, threads)) {
+      const Matmul block = block_at(op, 0, 0, blocks);
+      const Matmul last = block_at(op, (whole.rows - 1) / blocks.rows * blocks.rows,
+                                   (whole.cols - 1) / blocks.cols * blocks.cols, blocks);
+      if (made_for(block, key_of(block)).in_order && made_for(last, key_of(last)).in_order) return blocks;
+    }
+    return whole;
   }
 
   void share(const Matmul& op) {
@@ -274,7 +290,11 @@ class MatmulCache::Impl {
     for (std::int64_t i = 0; i < count; ++i) {
       try {
         const Lease worker(*this);
-        execute(block_at(op, i / across * blocks.rows, i % across * blocks.cols, blocks), *worker);
+        Matmul part = block_at(op, i / across * blocks.rows, i % across * blocks.cols, blocks);
+        if (op.transpose_a) {
+          part.a = packed(op, part, (*worker).packed.at_least(static_cast<std::size_t>(part.a.size_bytes())));
+        }
+        execute(part, *worker);
       } catch (...) {  // must not leave the team; rethrown below
 #pragma omp critical(ms_matmul_failure)
         failure = std::current_exception();

@@ -1,6 +1,7 @@
 #include "train/config.h"
 
 #include "base/error.h"
+#include "data/tokenizer.h"
 
 namespace ms::train {
 
@@ -15,6 +16,10 @@ void bind(ConfigSchema& schema, Settings& settings) {
 }
 
 namespace {
+
+// Schedules and groups are tables in memory: these keep them within seconds and gigabytes.
+constexpr std::int64_t kMaxRanks = 1 << 20;
+constexpr std::int64_t kMaxMicrobatches = 1 << 16;
 
 void check_rules(const Settings& settings, ConfigSchema& schema) {
   const TrainConfig& train = settings.train;
@@ -40,6 +45,27 @@ void check_rules(const Settings& settings, ConfigSchema& schema) {
     schema.add_problem("optim.warmup_steps",
                        fmt::format("{} warm-up steps in a run of {} steps", settings.optim.warmup_steps, train.steps));
   }
+  const std::int64_t ranks = mesh.dp * mesh.pp * mesh.tp;  // each below 2^25
+  if (ranks > kMaxRanks)
+    schema.add_problem("mesh.dp", fmt::format("{} ranks, at most {} are possible", ranks, kMaxRanks));
+  if (train.global_batch / unit > kMaxMicrobatches) {
+    schema.add_problem("train.global_batch", fmt::format("{} microbatches in a step, at most {} are possible",
+                                                         train.global_batch / unit, kMaxMicrobatches));
+  }
+  if (!mesh.schedule.ends_with(".csv") && mesh.schedule != "1f1b" && mesh.schedule != "gpipe") {
+    schema.add_problem("mesh.schedule",
+                       fmt::format("no schedule is called '{}': 1f1b, gpipe, or a file ending in .csv", mesh.schedule));
+  }
+  if (mesh.schedule == "gpipe" && mesh.chunks > 1) {
+    schema.add_problem("mesh.schedule", "gpipe has no interleaved form: mesh.chunks must be 1");
+  }
+  if (settings.run.sample_tokens > 0 && settings.model.vocab != data::ByteTokenizer::kVocabSize) {
+    schema.add_problem("run.sample_tokens",
+                       fmt::format("text is generated with the byte tokenizer, whose vocabulary is "
+                                   "{}, but model.vocab = {}; set run.sample_tokens = 0",
+                                   data::ByteTokenizer::kVocabSize, settings.model.vocab));
+  }
+  if (settings.run.dir.empty()) schema.add_problem("run.dir", "the run needs a directory");
   data::validate(settings.data, schema);
 }
 

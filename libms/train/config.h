@@ -58,7 +58,7 @@ inline constexpr Field<TrainConfig> kTrainFields[] = {
      .max = 1e12},
     {.key = "eval_samples",
      .member = &TrainConfig::eval_samples,
-     .doc = "Sequences of an evaluation, rounded up to whole microbatches of every dp rank.",
+     .doc = "Sequences of an evaluation, rounded up to whole global batches.",
      .min = 1,
      .max = 1e9},
     {.key = "log_every",
@@ -77,7 +77,11 @@ struct RunConfig {
 };
 
 inline constexpr Field<RunConfig> kRunFields[] = {
-    {.key = "dir", .member = &RunConfig::dir, .doc = "Where the run writes: config.toml, metrics.jsonl, verdict.json."},
+    {.key = "dir",
+     .member = &RunConfig::dir,
+     .doc = "Where the run writes config.toml, metrics.jsonl (that of the run before is kept as "
+            "metrics.jsonl.previous) and "
+            "verdict.json; relative to the current directory, as all paths are."},
     {.key = "comm_timeout",
      .member = &RunConfig::comm_timeout_s,
      .doc = "How long an operation may wait for its peers before the run stops and names them.",
@@ -86,8 +90,7 @@ inline constexpr Field<RunConfig> kRunFields[] = {
      .max = 1e6},
     {.key = "peak_tflops",
      .member = &RunConfig::peak_tflops,
-     .doc = "Peak of one rank's device in TFLOP/s, for MFU; 0 takes it from the device, and prints no MFU where that "
-            "is unknown.",
+     .doc = "Peak of one rank's device in TFLOP/s, for the MFU in metrics.jsonl; 0: not known, no MFU.",
      .min = 0,
      .max = 1e9},
     {.key = "sample_tokens",

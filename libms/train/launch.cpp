@@ -1,12 +1,18 @@
 #include "train/launch.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <optional>
 #include <thread>
 
 #include "base/file.h"
+#include "base/handle.h"
 #include "base/log.h"
+#include "comm/launch.h"
 #include "comm/mpi_world.h"
 #include "comm/thread_world.h"
 #include "tensor/cpu_device.h"
@@ -15,22 +21,61 @@
 namespace ms::train {
 namespace {
 
+constexpr int kMaxThreadRanks = 1024;
+
 std::chrono::milliseconds deadline_of(const Settings& settings) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(settings.run.comm_timeout_s * 1e3));
 }
 
-void prepare_directory(const Loaded& loaded) {
-  const std::string& dir = loaded.settings.run.dir;
-  make_directories(dir);
-  watch::clear_verdict(dir);
-  write_file_atomic(dir + "/config.toml", loaded.resolved);
-}
+// The run's directory, with a lock that keeps a second run out of it for as long as this lives. One rank of a run has
+// it.
+class RunDirectory {
+ public:
+  explicit RunDirectory(const Loaded& loaded) : dir_(loaded.settings.run.dir), resolved_(loaded.resolved) {
+    if (access(dir_.c_str(), F_OK) == 0) take();
+  }
+
+  // Runs the checks that come before a run. What they refuse leaves no new directory behind; but where there is one,
+  // its verdict is this run's from now on.
+  template <class F>
+  auto check(F&& checks) {
+    try {
+      return checks();
+    } catch (const Error& error) {
+      if (lock_) watch::write_verdict(dir_, watch::verdict_of(error, 0, "", 0));
+      throw;
+    }
+  }
+  void prepare() {
+    if (!lock_) {
+      make_directories(dir_);
+      take();
+    }
+    write_file_atomic(dir_ + "/config.toml", resolved_);
+  }
+
+ private:
+  void take() {
+    const std::string path = dir_ + "/lock";
+    lock_ = UniqueFd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+    if (!lock_) throw Error("file.open", Blame::storage, fmt::format("cannot open {}: {}", path, errno_text(errno)));
+    if (flock(lock_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      throw user_error("run.busy", fmt::format("another run is at work in {}", dir_), "give this one another run.dir");
+    }
+    watch::clear_verdict(dir_);
+  }
+
+  std::string dir_, resolved_;
+  UniqueFd lock_;
+};
 
 TrainerOptions options_of(const Settings& settings) { return {.peak_flops = settings.run.peak_tflops * 1e12}; }
 
-// The first cause of a failed run, said to come from the rank where it is.
-void write_failure(const std::string& dir, const comm::World::Cause& cause, std::int64_t step) {
-  watch::write_verdict(dir, watch::verdict_of(cause.error, cause.error.rank().value_or(cause.rank), step));
+// The first cause of a failed run, with the rank that it blames, or else comes from. False where another one was first.
+bool write_failure(const std::string& dir, const comm::World& world, const comm::World::Cause& cause,
+                   std::int64_t step) {
+  const int rank = cause.error.rank().value_or(cause.rank);
+  return watch::write_verdict(dir, watch::verdict_of(cause.error, rank, world.node(rank), step));
 }
 
 // Runs one rank to its end; what it throws stops all others first.
@@ -54,9 +99,16 @@ Outcome run_rank(const Plan& plan, comm::World& world, tensor::Device& device, s
 Launched run_threads(const Loaded& loaded) {
   const Settings& settings = loaded.settings;
   const int ranks = static_cast<int>(settings.mesh.dp * settings.mesh.pp * settings.mesh.tp);
-  const Plan plan = make_plan(settings, ranks);
-  check_data(settings);
-  prepare_directory(loaded);
+  if (ranks > kMaxThreadRanks) {
+    throw user_error("mesh.size", fmt::format("{} ranks as threads of one process, at most {}", ranks, kMaxThreadRanks),
+                     "start processes with mpirun or srun --mpi=pmix");
+  }
+  RunDirectory directory(loaded);
+  const Plan plan = directory.check([&] {
+    check_data(settings);
+    return make_plan(settings, ranks);
+  });
+  directory.prepare();
   const auto size = tensor::CpuPool::size_for(tensor::CpuPool::usable_cores(), ranks, ranks);
   log::info("train", "{} ranks as threads, {} workers, {} threads an op", ranks, size.workers, size.threads_per_op);
 
@@ -83,8 +135,9 @@ Launched run_threads(const Loaded& loaded) {
     }
   }
   if (failed) {
-    const comm::World::Cause cause = hub.world(0)->cause().value();
-    write_failure(settings.run.dir, cause, steps[static_cast<std::size_t>(cause.rank)]);
+    const std::unique_ptr<comm::World> world = hub.world(0);
+    const comm::World::Cause cause = world->cause().value();
+    write_failure(settings.run.dir, *world, cause, steps[static_cast<std::size_t>(cause.rank)]);
     throw cause.error.with_context(fmt::format("rank {}", cause.rank));
   }
   watch::write_verdict(settings.run.dir, watch::verdict_done(outcomes.front().steps));
@@ -97,18 +150,22 @@ Launched run_mpi(const Loaded& loaded) {
   const int rank = world->rank();
   const log::RankScope label(rank);
   std::atomic<std::int64_t> step = 0;
+  std::optional<RunDirectory> directory;  // on rank 0
+  bool planned = false;                   // before that, what goes wrong goes wrong on every rank
+  bool prepared = false;                  // there is a run directory, without the verdict of the run before
   try {
     const Plan plan = make_plan(settings, world->size());
-    // Nobody may fail, and say so, before rank 0 has cleared the verdict of the run before.
+    planned = true;
     if (rank == 0) {
-      check_data(settings);
-      prepare_directory(loaded);
+      directory.emplace(loaded);
+      directory->check([&] { check_data(settings); });
+      directory->prepare();
       world->store().put("run directory", "ready");
       world->store().commit();
     } else {
-      world->store().commit();
       world->store().get(0, "run directory", deadline_of(settings));
     }
+    prepared = true;
     const auto size = tensor::CpuPool::size_for(tensor::CpuPool::usable_cores(), 1, world->ranks_on_node());
     log::info("train", "{} ranks as {} processes, {} on this node, {} threads an op", world->size(), world->kind(),
               world->ranks_on_node(), size.threads_per_op);
@@ -119,16 +176,21 @@ Launched run_mpi(const Loaded& loaded) {
     if (rank == 0) watch::write_verdict(settings.run.dir, watch::verdict_done(launched.outcome.steps));
     return launched;
   } catch (const Error& error) {
+    if (!planned) comm::let_rank_0_speak();
     world->abort(error);
-    write_failure(settings.run.dir, world->cause().value_or(comm::World::Cause{rank, error}), step);
-    // What every rank finds wrong alike is said once.
-    if (error.blame() != Blame::user || rank == 0) {
-      std::fprintf(stderr, "ms-train: error: rank %d: %s\n", rank, error.what());
-      if (!error.hint().empty()) std::fprintf(stderr, "hint: %s\n", error.hint().c_str());
+    const comm::World::Cause cause = world->cause().value_or(comm::World::Cause{rank, error});
+    // Said once: by who wrote the verdict, or where there can be none, by who caused it.
+    const bool first = prepared && write_failure(settings.run.dir, *world, cause, step);
+    if (first || (cause.rank == rank && !(prepared && watch::has_verdict(settings.run.dir)))) {
+      std::fprintf(stderr, "ms-train: error: rank %d: %s\n", cause.rank, cause.error.what());
+      if (!cause.error.hint().empty()) std::fprintf(stderr, "hint: %s\n", cause.error.hint().c_str());
     }
     world.reset();  // gives the news to the peers a moment to leave
     std::fflush(nullptr);
-    _exit(static_cast<int>(exit_code(error.blame())));
+    // The cause's own code, so that srun and mpirun, which report one of many, report what happened. But only the node
+    // where it happened is at fault.
+    const ExitCode code = exit_code(cause.error.blame());
+    _exit(static_cast<int>(code == ExitCode::node_fault && cause.rank != rank ? ExitCode::peer_lost : code));
   }
 }
 

@@ -13,8 +13,8 @@ struct Launched {
 };
 
 Launched run_threads(const Loaded& loaded);
-// Under mpirun or srun --mpi=pmix. After a failure it leaves the process by itself, with the error's exit code: peers
-// may be gone, and MPI cannot be ended alone.
+// Under mpirun or srun --mpi=pmix. After a failure it leaves the process by itself, since peers may be gone and MPI
+// cannot be ended alone: one rank says what the first cause was, and all exit with its code.
 Launched run_mpi(const Loaded& loaded);
 
 }  // namespace ms::train

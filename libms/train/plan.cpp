@@ -12,7 +12,7 @@ sched::Schedule training_schedule(const mesh::MeshConfig& mesh, int microbatches
   const int pp = static_cast<int>(mesh.pp), chunks = static_cast<int>(mesh.chunks);
   if (!mesh.schedule.ends_with(".csv")) return sched::make_schedule(mesh.schedule, pp, chunks, microbatches);
   sched::Schedule schedule =
-      sched::parse_csv(read_file(mesh.schedule), mesh.schedule, {pp, chunks, microbatches, true});
+      sched::parse_csv(read_file(mesh.schedule, Blame::user), mesh.schedule, {pp, chunks, microbatches, true});
   sched::require_sound(schedule, mesh.schedule);
   return schedule;
 }

@@ -29,6 +29,9 @@ data::Loader open_data(const Settings& settings) {
           static_cast<std::uint64_t>(settings.train.seed)};
 }
 
+// A step whose gradients are not finite changes nothing; this many on end, and nothing ever will.
+constexpr int kMaxSkippedInARow = 10;
+
 class Trainer {
  public:
   Trainer(const Plan& plan, comm::World& world, tensor::Device& device, const TrainerOptions& options,
@@ -95,6 +98,14 @@ class Trainer {
     report.lr = lr(step);
     report.seconds = end - last_end_s_;
     outcome_.loss = report.result.loss;
+    skipped_in_a_row_ = report.result.skipped ? skipped_in_a_row_ + 1 : 0;
+    if (skipped_in_a_row_ == kMaxSkippedInARow) {
+      throw user_error("train.diverged",
+                       fmt::format("the gradient norm was not finite in {} steps in a row, up to step {}: the run has "
+                                   "diverged",
+                                   kMaxSkippedInARow, step + 1),
+                       "a lower optim.lr, a longer warm-up or optim.clip = 1 may help");
+    }
     if (evaluation_due(step)) report.valid_loss = outcome_.valid_loss = evaluate();
     if (reporter_) {
       report.data_wait_s = std::exchange(data_wait_s_, 0.0);
@@ -129,11 +140,6 @@ class Trainer {
   std::string sample() {
     const data::ByteTokenizer tokenizer;
     const std::int64_t seq = settings_.model.seq;
-    if (settings_.model.vocab != data::ByteTokenizer::kVocabSize) {
-      log::warn("train", "no text is generated: model.vocab is {}, the byte tokenizer has {}", settings_.model.vocab,
-                data::ByteTokenizer::kVocabSize);
-      return {};
-    }
     std::vector<std::int32_t> context(static_cast<std::size_t>(seq)), targets(context.size()), text;
     if (loader_.num_validation_samples() > 0) {
       loader_.fill_validation(0, 1, 1, context.data(), targets.data());
@@ -143,14 +149,15 @@ class Trainer {
     std::int64_t length = std::min<std::int64_t>(std::max<std::int64_t>(1, seq / 4), 32);
     for (std::int64_t i = 0; i < length; ++i) text.push_back(context[static_cast<std::size_t>(i)]);
     for (std::int64_t i = 0; i < settings_.run.sample_tokens; ++i) {
-      if (length == seq) {
-        const std::int64_t keep = std::max<std::int64_t>(1, seq / 2);
+      if (length == seq && seq > 1) {
+        const std::int64_t keep = seq / 2;
         std::copy(context.end() - keep, context.end(), context.begin());
         length = keep;
       }
       const double draw =
           uniform(static_cast<std::uint64_t>(settings_.train.seed), rng_key("sample"), static_cast<std::uint64_t>(i));
       const std::int32_t token = engine_.next_token(context, length - 1, settings_.run.sample_temperature, draw);
+      if (length == seq) length = 0;  // a context of one token
       context[static_cast<std::size_t>(length++)] = token;
       text.push_back(token);
     }
@@ -169,6 +176,7 @@ class Trainer {
   std::optional<Reporter> reporter_;
   Outcome outcome_;
   double last_end_s_ = 0, data_wait_s_ = 0;
+  int skipped_in_a_row_ = 0;
   std::vector<double> op_seconds_;
 };
 

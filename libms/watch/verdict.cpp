@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -13,11 +14,6 @@ namespace {
 
 std::string path_in(const std::string& run_dir) { return run_dir + "/verdict.json"; }
 
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "";
-}
-
 }  // namespace
 
 Verdict verdict_done(std::int64_t steps) {
@@ -26,14 +22,14 @@ Verdict verdict_done(std::int64_t steps) {
   return verdict;
 }
 
-Verdict verdict_of(const Error& error, int rank, std::int64_t step) {
+Verdict verdict_of(const Error& error, int rank, std::string node, std::int64_t step) {
   Verdict verdict;
   verdict.code = exit_code(error.blame());
   verdict.kind = error.kind();
   verdict.blame = to_string(error.blame());
   verdict.message = error.message();
   verdict.rank = rank;
-  verdict.node = host_name();
+  verdict.node = std::move(node);
   verdict.operation = error.operation();
   verdict.step = step;
   return verdict;
@@ -66,5 +62,7 @@ bool write_verdict(const std::string& run_dir, const Verdict& verdict) noexcept 
     return false;
   }
 }
+
+bool has_verdict(const std::string& run_dir) noexcept { return access(path_in(run_dir).c_str(), F_OK) == 0; }
 
 }  // namespace ms::watch

@@ -16,18 +16,20 @@ struct Verdict {
   std::string kind;   // Error::kind(), empty when done
   std::string blame;  // to_string(Blame), empty when done
   std::string message;
-  int rank = -1;           // where the cause is
-  std::string node;        // its host, as far as the writer knows
+  int rank = -1;           // the one to blame, or where the cause is
+  std::string node;        // its host
   std::string operation;   // the communication it was noticed in, if any
   std::int64_t step = -1;  // the step the writer was in
 };
 
 Verdict verdict_done(std::int64_t steps);
-Verdict verdict_of(const Error& error, int rank, std::int64_t step);
+Verdict verdict_of(const Error& error, int rank, std::string node, std::int64_t step);
 
 // One rank, before the others start to work.
 void clear_verdict(const std::string& run_dir);
-// False where another verdict was first. Never throws: the run is ending, and it logs what went wrong.
+// False where another verdict was first, or none could be written. Never throws: the run is ending, and it logs what
+// went wrong.
 bool write_verdict(const std::string& run_dir, const Verdict& verdict) noexcept;
+bool has_verdict(const std::string& run_dir) noexcept;
 
 }  // namespace ms::watch

@@ -363,27 +363,70 @@ void trifles(Rank& rank) {
   expect_elements(c, "a copy of a copy", [&](std::int64_t i) { return value_of(DType::f32, 1, rank.rank(), i); });
 }
 
-// What a rank publishes reaches the others, with any bytes in it; what nobody publishes is a refusal with names.
+// What a rank publishes reaches the others, with any bytes in it, of any size from nothing to the limit.
 void store_values(Rank& rank) {
   Store& values = rank.world().store();
-  const std::string binary("a\0b\n", 4);
-  values.put("conformance.name", fmt::format("rank {}", rank.rank()));
-  values.put("conformance.binary", binary + std::string(5000, static_cast<char>('a' + rank.rank())));
+  const auto value = [](int of, std::size_t size_bytes) {
+    std::string bytes(size_bytes, '\0');
+    for (std::size_t i = 0; i < size_bytes; ++i) bytes[i] = static_cast<char>(i * 7 + static_cast<std::size_t>(of));
+    return bytes;
+  };
+  constexpr std::size_t kValueSizes[] = {0, 1, 128, 4000, 16 << 10, kMaxStoreValueBytes};
+  for (const std::size_t size : kValueSizes) values.put(fmt::format("size {}", size), value(rank.rank(), size));
   values.commit();
   for (int r = 0; r < rank.size(); ++r) {
-    EXPECT_EQ(values.get(r, "conformance.name", std::chrono::seconds(20)), fmt::format("rank {}", r));
-    EXPECT_EQ(values.get(r, "conformance.binary", std::chrono::seconds(20)),
-              binary + std::string(5000, static_cast<char>('a' + r)));
+    for (const std::size_t size : kValueSizes) {
+      EXPECT_EQ(values.get(r, fmt::format("size {}", size), std::chrono::seconds(20)), value(r, size)) << size;
+    }
   }
-  values.put("conformance.secret", "not committed");
-  try {
-    values.get(rank.rank(), "conformance.secret", std::chrono::milliseconds(20));
-    ADD_FAILURE() << "got a value that was not committed";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), "comm.store");
-    EXPECT_EQ(error.blame(), Blame::peer);
-    EXPECT_NE(error.message().find("'conformance.secret' from rank"), std::string::npos) << error.message();
+  for (const auto& [key, bytes] : {std::pair<std::string, std::size_t>("too large", kMaxStoreValueBytes + 1),
+                                   {std::string("ze\0ro", 5), 1},
+                                   {std::string(kMaxStoreKeyBytes + 1, 'k'), 1},
+                                   {"", 1}}) {
+    EXPECT_THROW(values.put(key, std::string(bytes, 'x')), Error) << key;
   }
+}
+
+// Who asks first waits, also for what a rank publishes after something else, again and again.
+void store_waits(Rank& rank) {
+  Store& values = rank.world().store();
+  const int before = (rank.rank() + rank.size() - 1) % rank.size();
+  for (int round = 0; round < 5; ++round) {
+    const std::string key = fmt::format("round {}", round);
+    // A token goes around: each rank waits for the one before it, which publishes a little later.
+    if (rank.rank() != 0) values.get(before, key, std::chrono::seconds(20));
+    std::this_thread::sleep_for(std::chrono::milliseconds(round == 0 ? 50 : 5));
+    values.put(key, fmt::format("{} of rank {}", key, rank.rank()));
+    values.commit();
+    for (int r = 0; r < rank.size(); ++r) {
+      EXPECT_EQ(values.get(r, key, std::chrono::seconds(20)), fmt::format("{} of rank {}", key, r));
+    }
+  }
+}
+
+// What nobody publishes is a refusal with names, at the deadline and not much later.
+void store_deadline(Rank& rank) {
+  Store& values = rank.world().store();
+  values.put("not committed", "a secret");
+  for (const auto& [key, owner] :
+       {std::pair("not committed", rank.rank()), {"nothing", (rank.rank() + 1) % rank.size()}}) {
+    const auto begin = std::chrono::steady_clock::now();
+    try {
+      values.get(owner, key, std::chrono::milliseconds(80));
+      ADD_FAILURE() << "got a value that was not published";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), "comm.store");
+      EXPECT_EQ(error.blame(), Blame::peer);
+      EXPECT_EQ(error.message(), fmt::format("rank {} waited 0.1 s for '{}' from rank {}", rank.rank(), key, owner));
+      EXPECT_EQ(error.rank(), owner);
+    }
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+    EXPECT_GE(waited.count(), 0.08);
+    EXPECT_LT(waited.count(), 3.0);
+  }
+  // Published after all, now that somebody has asked in vain.
+  values.commit();
+  for (int r = 0; r < rank.size(); ++r) EXPECT_EQ(values.get(r, "not committed", std::chrono::seconds(20)), "a secret");
 }
 
 }  // namespace
@@ -403,7 +446,9 @@ const std::vector<Body>& conformance_bodies() {
                                         {"events", events},
                                         {"barriers", barriers},
                                         {"trifles", trifles},
-                                        {"store_values", store_values}};
+                                        {"store_values", store_values},
+                                        {"store_waits", store_waits},
+                                        {"store_deadline", store_deadline}};
   return bodies;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "comm/launch.h"
 #include "comm/mpi_world.h"
 #include "conformance.h"
 
@@ -60,6 +61,13 @@ void expect_error(const std::optional<Error>& error, std::string_view kind, std:
   EXPECT_NE(error->message().find(text), std::string::npos) << error->message();
 }
 
+// Whom an error blames and in which operation it was noticed: the same on the rank that noticed and on those it told.
+void expect_blamed(const std::optional<Error>& error, std::optional<int> rank, std::string_view operation) {
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->rank(), rank) << error->message();
+  EXPECT_EQ(error->operation(), operation) << error->message();
+}
+
 // Some operations that work, so that the failure comes in the middle.
 void warm_up(Communicator& comm, const Tensor& x) {
   for (int k = 0; k < 3; ++k) comm.all_reduce(x);
@@ -73,7 +81,9 @@ INSTANTIATE_TEST_SUITE_P(All, Conformance, ::testing::ValuesIn(conformance_bodie
 TEST(World, Describes) {
   run_body([](Rank& rank) {
     EXPECT_EQ(rank.world().kind(), "mpi");
-    EXPECT_EQ(launched_by_mpi(), rank.size() > 1);
+    EXPECT_EQ(this_launch().size, rank.size());
+    EXPECT_EQ(this_launch().rank, rank.rank());
+    EXPECT_EQ(rank.world().node(rank.size() - 1), rank.world().node(rank.rank()));
     EXPECT_EQ(rank.world().ranks_on_node(), rank.size());  // mpirun on one machine
     EXPECT_FALSE(rank.world().cause());
   });
@@ -95,10 +105,12 @@ TEST(Fault, Deadline) {
                 std::string::npos)
           << error->message();
       EXPECT_EQ(error->blame(), Blame::peer);
+      expect_blamed(error, last, "all_reduce of 4096 bytes, operation 3 of group tp[dp 0 pp 1]");
     } else {
       while (!rank.world().cause()) std::this_thread::sleep_for(1ms);
       EXPECT_EQ(rank.world().cause()->error.kind(), "comm.deadline");
     }
+    expect_blamed(rank.world().cause()->error, last, "all_reduce of 4096 bytes, operation 3 of group tp[dp 0 pp 1]");
     comm->barrier();
     EXPECT_TRUE(failure_of(*stream));
   });
@@ -116,6 +128,8 @@ TEST(Fault, Mismatch) {
     EXPECT_EQ(rank.world().cause()->error.kind(), "comm.mismatch");
     EXPECT_NE(error->message().find(" in all_reduce of "), std::string::npos) << error->message();
     EXPECT_NE(error->message().find("operation 0 of group dp"), std::string::npos) << error->message();
+    EXPECT_TRUE(rank.world().cause()->error.operation().ends_with(" bytes, operation 0 of group dp"));
+    EXPECT_FALSE(rank.world().cause()->error.rank()) << "who of the two is wrong, nobody knows";
   });
 }
 
@@ -140,6 +154,7 @@ TEST(Fault, Abort) {
       expect_error(error, "comm.peer_lost", fmt::format("rank {} stopped: disk full", rank.size() - 1));
       EXPECT_EQ(error->blame(), Blame::peer);
       EXPECT_EQ(error->hint(), "make room");
+      expect_blamed(error, rank.size() - 1, "");
       EXPECT_EQ(rank.world().cause()->error.blame(), Blame::storage);
     }
     const auto later = rank.stream("later");
@@ -185,7 +200,48 @@ TEST(Fault, Killed) {
     const double waited_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     expect_error(error, "comm.peer_lost", "rank 1 (pid ");
     expect_error(error, "comm.peer_lost", ") died during all_reduce of 400000 bytes, operation 3 of group dp");
+    expect_blamed(error, 1, "all_reduce of 400000 bytes, operation 3 of group dp");
     EXPECT_LT(waited_s, 2.0);
+  });
+}
+
+// A rank that dies while nobody waits for it is missed as well.
+TEST(Fault, KilledUnawaited) {
+  run_body([](Rank& rank) {
+    const auto stream = rank.stream("comm");
+    const auto comm = rank.world().open(rank.everybody("dp"), *stream);
+    const Tensor x = rank.tensor(DType::f32, 100);
+    warm_up(*comm, x);
+    stream->synchronize();
+    if (rank.rank() == 1) std::raise(SIGKILL);
+    const auto begin = std::chrono::steady_clock::now();
+    while (!rank.world().cause() && std::chrono::steady_clock::now() - begin < kDeadline) {
+      std::this_thread::sleep_for(1ms);
+    }
+    ASSERT_TRUE(rank.world().cause());
+    expect_blamed(rank.world().cause()->error, 1, "");
+    comm->all_reduce(x);
+    expect_error(failure_of(*stream), "comm.peer_lost", ") died");
+  });
+}
+
+// Who waits for a value hears at once that the world has stopped.
+TEST(Fault, StoreAbort) {
+  run_body([](Rank& rank) {
+    const auto begin = std::chrono::steady_clock::now();
+    if (rank.rank() == 0) {
+      std::this_thread::sleep_for(100ms);
+      rank.world().abort(Error("storage.write", Blame::storage, "disk full"));
+    } else {
+      try {
+        rank.world().store().get(0, "never", 60s);
+        ADD_FAILURE() << "a value from nowhere";
+      } catch (const Error& error) {
+        expect_error(error, "comm.peer_lost", "rank 0 stopped: disk full");
+        expect_blamed(error, 0, "");
+      }
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
   });
 }
 
@@ -211,8 +267,8 @@ class FailuresOnly final : public ::testing::EmptyTestEventListener {
   }
 };
 
-int run(bool short_deadline) {
-  session().world = make_mpi_world(short_deadline ? std::chrono::milliseconds(kShortDeadline) : kDeadline);
+int run(bool short_deadline, StoreChoice store) {
+  session().world = make_mpi_world(short_deadline ? std::chrono::milliseconds(kShortDeadline) : kDeadline, store);
   World& world = *session().world;
   session().pool = std::make_unique<tensor::CpuPool>(
       tensor::CpuPool::size_for(tensor::CpuPool::usable_cores(), 1, world.ranks_on_node()));
@@ -237,10 +293,13 @@ int run(bool short_deadline) {
 }  // namespace
 }  // namespace ms::comm::testing
 
+// --messages: the store by messages, also where there is PMIx.
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
+  const bool messages = argc > 1 && std::string_view(argv[1]) == "--messages";
   try {
-    return ms::comm::testing::run(::testing::GTEST_FLAG(filter) == "Fault.Deadline");
+    return ms::comm::testing::run(::testing::GTEST_FLAG(filter) == "Fault.Deadline",
+                                  messages ? ms::comm::StoreChoice::messages : ms::comm::StoreChoice::automatic);
   } catch (const ms::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     std::fflush(nullptr);

@@ -94,6 +94,8 @@ TEST(Threads, DeadlineNamesWhoWasWaitedFor) {
       expect_error(error, "comm.deadline",
                    " s for ranks 1, 3 in all_reduce of 4096 bytes, operation 2 of group tp[dp 0 pp 1]");
       EXPECT_EQ(error->blame(), Blame::peer);
+      EXPECT_EQ(error->operation(), "all_reduce of 4096 bytes, operation 2 of group tp[dp 0 pp 1]");
+      EXPECT_FALSE(error->rank()) << "two are missing";
     } else {
       EXPECT_FALSE(error);
       while (!rank.world().cause()) std::this_thread::sleep_for(1ms);
@@ -122,6 +124,7 @@ TEST_P(Mismatches, NamesBoth) {
     expect_error(error, "comm.mismatch", GetParam().even_text);
     expect_error(error, "comm.mismatch", GetParam().odd_text);
     expect_error(error, "comm.mismatch", " as operation 1 of group dp, rank ");
+    EXPECT_TRUE(error->operation().ends_with("operation 1 of group dp")) << error->operation();
     EXPECT_EQ(error->blame(), Blame::bug);
   });
 }
@@ -181,6 +184,7 @@ TEST(Threads, AbortReachesEverybodyAndTheFirstCauseStays) {
       expect_error(error, "comm.peer_lost", "rank 3 stopped: disk full");
       EXPECT_EQ(error->blame(), Blame::peer);
       EXPECT_EQ(error->hint(), "make room");
+      EXPECT_EQ(error->rank(), 3);
     }
     later->barrier();
     expect_error(failure_of(*other), rank.rank() == 3 ? "storage.write" : "comm.peer_lost", "disk full");
@@ -248,7 +252,11 @@ TEST(Threads, ClosingWaitsForAllAndNamesWhoIsMissing) {
     try {
       rank.world().close();
       ADD_FAILURE() << "closed without rank 1";
-    } catch (const Error& error) { expect_error(error, "comm.", "s for rank 1 in the closing of the world"); }
+    } catch (const Error& error) {
+      expect_error(error, "comm.", "s for rank 1 in the closing of the world");
+      EXPECT_EQ(error.rank(), 1);
+      EXPECT_EQ(error.operation(), "the closing of the world");
+    }
   });
 }
 

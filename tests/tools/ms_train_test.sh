@@ -104,6 +104,26 @@ expect 0 . run c.toml --set run.dir=runs/d --set mesh.pp=1 --set optim.clip=0
 [ "$(losses runs/c)" = "$(losses runs/d)" ] || fail "the pipeline changed the losses"
 expect 0 . run c.toml --set run.dir=runs/e --set model.family=llama --set train.dtype=bf16 --set train.recompute=full
 
+# A directory that was used before: what this run is refused for is its verdict, not the old one's; one run at a time.
+expect 2 'nowhere' run c.toml --set data.train=nowhere
+grep -q '"code": 2' runs/a/verdict.json || fail "the verdict of an earlier run stands for a refused one"
+flock runs/b/lock sleep 5 &
+holder=$!
+sleep 0.3
+expect 2 'another run is at work' run c.toml --set run.dir=runs/b
+kill "$holder"
+wait "$holder" 2>/dev/null
+# Sizes at their smallest, a run that diverges, texts that are no configuration.
+expect 0 'writes' run c.toml --set run.dir=runs/f --set model.seq=1 --set mesh.tp=1 --set run.sample_tokens=3
+expect 2 'diverged' run c.toml --set run.dir=runs/g --set optim.lr=1000 --set train.dtype=bf16 --set train.steps=100 \
+  --set train.eval_every=0 --set model.init_std=5
+python3 -c "print('a = ' + '[' * 100000)" >deep.toml
+expect 2 'nested' check deep.toml
+expect 2 'regular' check /dev/zero
+expect 2 'no schedule is called' check c.toml --set mesh.schedule=zip
+expect 2 'nowhere.csv' check c.toml --set mesh.schedule=nowhere.csv
+expect 2 'too large' check c.toml --set model.hidden=1000000 --set model.vocab=100000000 --set model.heads=100000 --set model.layers=10000
+expect 2 'byte tokenizer' check c.toml --set run.sample_tokens=9 --set model.vocab=300
 # What needs no run.
 expect 0 '8 ranks' check c.toml
 expect 0 'stage' plan c.toml

@@ -82,6 +82,18 @@ TEST(FirstCause, Stays) {
   EXPECT_EQ(elsewhere.blame(), Blame::peer);
   EXPECT_EQ(elsewhere.message(), "rank 2 stopped: disk full");
   EXPECT_EQ(elsewhere.hint(), "make room");
+  EXPECT_EQ(elsewhere.rank(), 2);
+  EXPECT_EQ(elsewhere.operation(), "");
+}
+
+TEST(FirstCause, KeepsWhomItBlamesAndInWhichOperation) {
+  FirstCause cause;
+  cause.set(2, deadline_error(2, std::chrono::seconds(3), {5}, "barrier, operation 1 of group dp"));
+  for (const int rank : {2, 0}) {
+    EXPECT_EQ(cause.error_for(rank).rank(), 5);
+    EXPECT_EQ(cause.error_for(rank).operation(), "barrier, operation 1 of group dp");
+  }
+  EXPECT_FALSE(deadline_error(2, std::chrono::seconds(3), {5, 6}, "barrier").rank());
 }
 
 }  // namespace

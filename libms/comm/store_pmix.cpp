@@ -1,0 +1,156 @@
+// The only source that knows PMIx. What its servers do, and why get() is written as it is, stands in the header.
+#include "comm/store_pmix.h"
+
+#include <pmix.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace ms::comm {
+namespace {
+
+using std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr std::string_view kKeyPrefix = "ms.";  // MPI publishes under names of its own
+static_assert(kKeyPrefix.size() + kMaxStoreKeyBytes <= PMIX_MAX_KEYLEN);
+constexpr auto kLookPeriod = 10ms;  // how late an abort may be heard by who waits for a value
+// Between two questions for a value that is not there yet: an eighth of the time already waited, so that many ranks
+// that wait long do not flood the server of the one they wait for.
+constexpr std::chrono::nanoseconds kShortestPause = 1ms;
+constexpr std::chrono::nanoseconds kLongestPause = 250ms;
+
+Error pmix_error(pmix_status_t status, const std::string& call) {
+  return Error("comm.store", Blame::fabric, fmt::format("{}: {} ({})", call, PMIx_Error_string(status), status));
+}
+void pmix_check(pmix_status_t status, const std::string& call) {
+  if (status != PMIX_SUCCESS) throw pmix_error(status, call);
+}
+
+// A question and what PMIx's own thread answers to it. Shared with that thread, which reads the question where it is,
+// and may answer long after the reader has gone.
+struct Question {
+  std::string key;
+  pmix_proc_t owner{};
+  int timeout_s = 0;
+  pmix_info_t timeout{};
+
+  std::mutex mutex;  // guards the answer
+  std::condition_variable arrived;
+  bool here = false;
+  pmix_status_t status = PMIX_SUCCESS;
+  std::string value;
+};
+
+void take_answer(pmix_status_t status, pmix_value_t* value, void* data) noexcept {
+  const std::unique_ptr<std::shared_ptr<Question>> holder(static_cast<std::shared_ptr<Question>*>(data));
+  Question& question = **holder;
+  std::lock_guard lock(question.mutex);
+  question.status = status;
+  if (status == PMIX_SUCCESS && (value == nullptr || value->type != PMIX_BYTE_OBJECT)) {
+    question.status = PMIX_ERR_TYPE_MISMATCH;
+  } else if (status == PMIX_SUCCESS) {
+    question.value.assign(value->data.bo.bytes, value->data.bo.size);
+  }
+  question.here = true;
+  question.arrived.notify_all();
+}
+
+class Client final : public PmixStore {
+ public:
+  Client(const pmix_proc_t& self, const FirstCause& cause) : self_(self), cause_(cause) {}
+
+  void put(std::string_view key, std::string_view value) override {
+    check_publishable(key, value);
+    pending_.emplace_back(key, value);
+  }
+
+  // PMIx shows a rank its own values as soon as they are put, so nothing is put before.
+  void commit() override {
+    for (auto& [key, bytes] : std::exchange(pending_, {})) {
+      pmix_value_t value{};
+      value.type = PMIX_BYTE_OBJECT;
+      value.data.bo = {bytes.data(), bytes.size()};  // PMIx copies
+      pmix_check(PMIx_Put(PMIX_GLOBAL, name_of(key).c_str(), &value), "PMIx_Put of '" + key + "'");
+    }
+    pmix_check(PMIx_Commit(), "PMIx_Commit");
+  }
+
+  std::string get(int rank, std::string_view key, std::chrono::milliseconds deadline) override {
+    const steady_clock::time_point begin = steady_clock::now(), end = begin + deadline;
+    while (true) {
+      const std::shared_ptr<Question> question = ask(rank, key, deadline);
+      std::unique_lock lock(question->mutex);
+      while (!question->here) {
+        stop_or_go_on(rank, key, deadline, end);
+        question->arrived.wait_until(lock, std::min(end, steady_clock::now() + kLookPeriod));
+      }
+      if (question->status == PMIX_SUCCESS) return question->value;
+      if (question->status != PMIX_ERR_NOT_FOUND && question->status != PMIX_ERR_TIMEOUT) {
+        throw pmix_error(question->status, fmt::format("PMIx_Get of '{}' from rank {}", key, rank));
+      }
+      lock.unlock();
+      const auto waited = steady_clock::now() - begin;
+      const auto again = std::min(
+          end, steady_clock::now() + std::clamp<std::chrono::nanoseconds>(waited / 8, kShortestPause, kLongestPause));
+      do {
+        stop_or_go_on(rank, key, deadline, end);
+        std::this_thread::sleep_until(std::min(again, steady_clock::now() + kLookPeriod));
+      } while (steady_clock::now() < again);
+    }
+  }
+
+  void close() override { pmix_check(PMIx_Finalize(nullptr, 0), "PMIx_Finalize"); }
+
+ private:
+  static std::string name_of(std::string_view key) { return fmt::format("{}{}", kKeyPrefix, key); }
+
+  void stop_or_go_on(int rank, std::string_view key, std::chrono::milliseconds deadline,
+                     steady_clock::time_point end) const {
+    const int self = static_cast<int>(self_.rank);
+    if (cause_.stopped()) throw cause_.error_for(self);
+    if (steady_clock::now() >= end) throw store_deadline_error(self, rank, key, deadline);
+  }
+
+  std::shared_ptr<Question> ask(int rank, std::string_view key, std::chrono::milliseconds deadline) const {
+    auto question = std::make_shared<Question>();
+    question->key = name_of(key);
+    PMIX_LOAD_PROCID(&question->owner, self_.nspace, static_cast<pmix_rank_t>(rank));
+    // So that the server does not keep the question for ever; nobody relies on it being punctual.
+    question->timeout_s = static_cast<int>(std::chrono::ceil<std::chrono::seconds>(deadline).count());
+    PMIX_INFO_LOAD(&question->timeout, PMIX_TIMEOUT, &question->timeout_s, PMIX_INT);
+    auto holder = std::make_unique<std::shared_ptr<Question>>(question);
+    const pmix_status_t asked =
+        PMIx_Get_nb(&question->owner, question->key.c_str(), &question->timeout, 1, take_answer, holder.get());
+    if (asked == PMIX_SUCCESS) {
+      holder.release();  // take_answer() has it
+    } else {             // it will not be called
+      question->status = asked;
+      question->here = true;
+    }
+    return question;
+  }
+
+  const pmix_proc_t self_;
+  const FirstCause& cause_;
+  std::vector<std::pair<std::string, std::string>> pending_;
+};
+
+}  // namespace
+
+std::unique_ptr<PmixStore> open_pmix_store(int rank, const FirstCause& cause) {
+  if (std::getenv("PMIX_RANK") == nullptr || std::getenv("PMIX_NAMESPACE") == nullptr) return nullptr;
+  pmix_proc_t self{};
+  pmix_check(PMIx_Init(&self, nullptr, 0), "PMIx_Init");
+  if (self.rank != static_cast<pmix_rank_t>(rank)) {
+    throw Error("comm.store", Blame::fabric, fmt::format("rank {} of MPI is rank {} of PMIx", rank, self.rank));
+  }
+  return std::make_unique<Client>(self, cause);
+}
+
+}  // namespace ms::comm

@@ -1,0 +1,8 @@
+// A build without PMIx.
+#include "comm/store_pmix.h"
+
+namespace ms::comm {
+
+std::unique_ptr<PmixStore> open_pmix_store(int, const FirstCause&) { return nullptr; }
+
+}  // namespace ms::comm

@@ -1,0 +1,238 @@
+#!/usr/bin/env bash
+# Real failures of real training runs: what the user sees, what the run leaves behind, and that nobody hangs.
+# usage: faults.sh FAULT BIN MPIEXEC: FAULT is a function fault_NAME below, BIN the folder of the programs, MPIEXEC "-"
+# where there is no MPI. Skips (77) what cannot be tried here.
+set -u
+fault=$1
+bin=$2
+mpiexec=$3
+dir=$(mktemp -d)
+failures=0
+job=
+
+finish() {
+  [ -z "$job" ] || kill -TERM "$job" 2>/dev/null
+  cd / && rm -rf "$dir"
+}
+trap finish EXIT
+cd "$dir" || exit 1
+
+fail() {
+  echo "FAILED: $1"
+  for file in out err runs/a/verdict.json; do [ -s "$file" ] && sed "s|^|  $file: |" "$file" | tail -n 40; done
+  failures=$((failures + 1))
+}
+skip() {
+  echo "skipped: $1"
+  exit 77
+}
+with_mpi() { [ "$mpiexec" != - ]; }
+
+make_text() { # LINES
+  for i in $(seq "$1"); do echo "line $i: the quick brown fox jumps over the lazy dog, $((i * 7919 % 1000)) times"; done >text
+  "$bin/ms-data" encode --tokenizer byte --output text text >/dev/null 2>err || fail "ms-data encode"
+}
+cat >c.toml <<'TOML'
+[model]
+layers = 2
+hidden = 32
+heads = 4
+vocab = 257
+seq = 32
+[mesh]
+dp = 2
+tp = 2
+[train]
+steps = 1000000
+global_batch = 8
+microbatch = 2
+dtype = "fp32"
+[data]
+train = ["text"]
+[run]
+dir = "runs/a"
+TOML
+
+# Starts ms-train on four ranks in the background; each leaves its process id in pid.RANK and its exit code in code.RANK.
+# mpi OPTIONS-OF-MPIEXEC... -- ARGUMENTS-OF-MS-TRAIN...
+mpi() {
+  local options=()
+  while [ "$1" != -- ]; do
+    options+=("$1")
+    shift
+  done
+  shift
+  rm -rf runs pid.* code.*
+  # shellcheck disable=SC2016  # for the shell of each rank
+  "$mpiexec" "${options[@]}" --oversubscribe --bind-to none -np 4 sh -c '
+    "$@" & echo $! >pid.$OMPI_COMM_WORLD_RANK.new && mv pid.$OMPI_COMM_WORLD_RANK.new pid.$OMPI_COMM_WORLD_RANK
+    wait $!
+    code=$?
+    echo $code >code.$OMPI_COMM_WORLD_RANK
+    exit $code' sh "$bin/ms-train" run c.toml "$@" >out 2>err </dev/null &
+  job=$!
+}
+# Waits until the run has made a step, at most a minute.
+await_step() {
+  for _ in $(seq 600); do
+    grep -qs "\"step\":$1," runs/a/metrics.jsonl && return
+    kill -0 "$job" 2>/dev/null || break
+    sleep 0.1
+  done
+  fail "the run did not come to step $1"
+}
+# The exit code of the job, which must end by itself within SECONDS.
+ends_within() {
+  for _ in $(seq $((10 * $1))); do
+    kill -0 "$job" 2>/dev/null || break
+    sleep 0.1
+  done
+  if kill -0 "$job" 2>/dev/null; then
+    fail "the run still hangs after $1 s"
+    kill -TERM "$job"
+  fi
+  wait "$job"
+  code=$?
+  job=
+}
+# verdict FIELD=REGEX...: runs/a/verdict.json is JSON, and its fields are as they should be.
+verdict() {
+  python3 - "$@" <<'PYTHON' || fail "the verdict is not as expected: $*"
+import json, re, sys
+verdict = json.load(open("runs/a/verdict.json"))
+for row in sys.argv[1:]:
+    field, _, pattern = row.partition("=")
+    if not re.fullmatch(pattern, str(verdict.get(field, ""))):
+        sys.exit(f"{field} is {verdict.get(field)!r}, not {pattern}")
+PYTHON
+}
+# Exactly one error is said, by whomever, and it matches.
+one_error() {
+  [ "$(grep -c 'error:' err)" -eq 1 ] || fail "not exactly one error message"
+  grep 'error:' err | grep -Eq -- "$1" || fail "the error does not say '$1'"
+}
+
+# A rank is killed: the run ends within seconds, says who died during which operation, and nobody hangs.
+fault_killed() {
+  with_mpi || skip "built without MPI"
+  make_text 400
+  for victim in 2 0; do
+    mpi --
+    await_step 5
+    kill -KILL "$(cat pid.$victim)"
+    ends_within 10
+    [ "$code" -ne 0 ] || fail "mpiexec returned 0"
+    verdict code=76 blame=peer kind=comm.peer_lost "rank=$victim" "node=$(hostname)" \
+      "operation=.* operation [0-9]+ of group .+" "message=rank $victim \(pid [0-9]+ on .*\) died during .*" "step=[0-9]+"
+    one_error "rank $victim \(pid "
+  done
+  # Where mpiexec leaves the survivors alone, they go by themselves.
+  mpi --enable-recovery --
+  await_step 5
+  kill -KILL "$(cat pid.1)"
+  ends_within 10
+  got=$(cat code.* | sort -n | paste -s -d ' ')
+  [ "$got" = "76 76 76 137" ] || fail "the ranks exited with $got"
+  verdict code=76 rank=1
+}
+
+# Tokens beyond the vocabulary in the middle of a file, where the check at the start does not look: the rank that reads
+# them says so, once, and everybody stops with code 2.
+fault_bad_data() {
+  make_text 15000
+  cp text.bin bad.bin
+  cp text.idx bad.idx
+  # The check reads 16 pieces of 4096 tokens, evenly spread; these 60,000 lie between the first two.
+  head -c 120000 /dev/zero | tr '\0' '\377' | dd of=bad.bin bs=2000 seek=5 conv=notrunc status=none
+  timeout 60 "$bin/ms-train" run c.toml --set data.train=bad >out 2>err </dev/null
+  code=$?
+  [ "$code" -eq 2 ] || fail "as threads, the run ended with $code"
+  verdict code=2 blame=user kind=data.vocab rank='[0-3]' "message=.*bad.bin: the token at position [0-9]+ is 65535.*" "step=[0-9]+"
+  one_error "rank [0-3]: bad.bin: the token at position [0-9]+ is 65535"
+  [ -s runs/a/metrics.jsonl ] || fail "the run failed before its first step: this tests nothing"
+  if with_mpi; then
+    mpi -- --set data.train=bad
+    ends_within 60
+    [ "$code" -eq 2 ] || fail "over MPI, the run ended with $code"
+    verdict code=2 blame=user kind=data.vocab rank='[0-3]'
+    one_error "rank [0-3]: bad.bin: the token at position"
+  fi
+}
+
+# A rank stands still, as one that waits for a dead disk: after the deadline the others say whom they waited for, during
+# which operation of which group, and go.
+fault_stopped() {
+  with_mpi || skip "built without MPI"
+  make_text 400
+  mpi --enable-recovery -- --set run.comm_timeout=3s
+  await_step 5
+  victim=$(cat pid.3)
+  kill -STOP "$victim"
+  for _ in $(seq 150); do
+    [ "$(cat code.* 2>/dev/null | wc -l)" -eq 3 ] && break
+    sleep 0.1
+  done
+  kill -KILL "$victim"
+  ends_within 10
+  got=$(cat code.* | sort -n | paste -s -d ' ')
+  [ "$got" = "76 76 76 137" ] || fail "the ranks exited with $got"
+  verdict code=76 blame=peer kind=comm.deadline rank=3 "operation=.* operation [0-9]+ of group .+" \
+    "message=rank [0-2] waited [34]\.[0-9] s for rank 3 in .*"
+  one_error "waited [34]\.[0-9] s for rank 3 in .* of group "
+}
+
+# try COMMAND...: where runs/ has 64 KiB.
+try() {
+  timeout 60 unshare -m sh -c 'mount -t tmpfs -o size=64k none runs || exit 77; "$@"' sh "$@" >out 2>err </dev/null
+  code=$?
+  [ "$code" -ne 77 ] || skip "no tmpfs to be had"
+}
+# The file system of the run directory fills up in the middle: the run ends with code 74 and says which file could not be
+# written. In a mount namespace of its own, where this may be had.
+fault_disk_full() {
+  unshare -m true 2>/dev/null || skip "no mount namespace to be had"
+  make_text 400
+  mkdir -p runs
+  try "$bin/ms-train" run c.toml
+  [ "$code" -eq 74 ] || fail "as threads, the run ended with $code"
+  grep -Eq 'error: .*metrics.jsonl: No space left on device' err || fail "no word of what could not be written"
+  if with_mpi; then
+    try "$mpiexec" --oversubscribe --bind-to none -np 4 "$bin/ms-train" run c.toml
+    [ "$code" -eq 74 ] || fail "over MPI, the run ended with $code"
+    [ "$(grep -c 'ms-train: error: .*metrics.jsonl: No space left on device' err)" -eq 1 ] || fail "it is not said once"
+  fi
+}
+
+# refuse PATTERN COMMAND...: code 2, one message, nothing left behind.
+refuse() {
+  local pattern=$1
+  shift
+  timeout 60 "$@" >out 2>err </dev/null
+  code=$?
+  [ "$code" -eq 2 ] || fail "$* ended with $code"
+  one_error "$pattern"
+  [ ! -e runs/a ] || fail "$* left a run directory"
+  rm -rf runs
+}
+# Many processes that find the same mistake say it once; many processes that cannot find each other refuse to be many runs
+# in one run directory.
+fault_launch() {
+  make_text 400
+  refuse 'srun started 4 processes' env SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=0 "$bin/ms-train" run c.toml
+  if ! with_mpi; then
+    refuse 'mpirun started 4 processes, but this program was built without MPI' \
+      env OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=0 PMIX_RANK=0 "$bin/ms-train" run c.toml
+    return
+  fi
+  four=("$mpiexec" --oversubscribe --bind-to none -np 4 "$bin/ms-train")
+  refuse "did you mean 'model.layers'" "${four[@]}" run c.toml --set model.layer=3
+  refuse 'nowhere.toml' "${four[@]}" run nowhere.toml
+  refuse 'CONFIG' "${four[@]}" run
+  refuse 'missing.idx' "${four[@]}" run c.toml --set data.train=missing
+  refuse 'does not make the 4 ranks there are' "${four[@]}" run c.toml --set mesh.dp=4
+  refuse 'mpirun started 4 processes' "${four[@]}" run c.toml --ranks 4
+}
+
+"fault_$fault"
+[ "$failures" -eq 0 ] || exit 1
+echo "all as expected"

@@ -1,0 +1,48 @@
+#include "comm/control.h"
+
+#include <gtest/gtest.h>
+
+namespace ms::comm {
+namespace {
+
+Error heard(const Error& error) { return std::get<Error>(parse_control(stop_message(error)).value()); }
+
+TEST(Control, AnErrorArrivesWhole) {
+  const Error plain("storage.write", Blame::storage, "cannot write x:\nno space left", "make room");
+  const Error full = plain.with_operation("barrier, operation 3 of group dp[pp 0 tp 1]").with_rank(12287);
+  for (const Error& error : {plain, full, Error("", Blame::bug, "")}) {
+    const Error got = heard(error);
+    EXPECT_EQ(got.kind(), error.kind());
+    EXPECT_EQ(got.blame(), error.blame());
+    EXPECT_EQ(got.message(), error.message());
+    EXPECT_EQ(got.hint(), error.hint());
+    EXPECT_EQ(got.operation(), error.operation());
+    EXPECT_EQ(got.rank(), error.rank());
+  }
+}
+
+TEST(Control, LongTextsAreCut) {
+  const std::string text(100 << 10, 'x');
+  const Error error = Error("a", Blame::peer, text, text).with_operation(text);
+  EXPECT_LE(stop_message(error).size(), kMaxControlBytes);
+  EXPECT_GT(heard(error).message().size(), 4000U);
+  EXPECT_EQ(heard(Error("a", Blame::peer, "message", std::string("hi\0nt", 5))).message(), "message");
+}
+
+TEST(Control, AValueArrivesWhole) {
+  const std::string bytes("\0A\0\n", 4);
+  const auto got = std::get<PublishedValue>(parse_control(value_message("a key", bytes)).value());
+  EXPECT_EQ(got.key, "a key");
+  EXPECT_EQ(got.value, bytes);
+}
+
+TEST(Control, AnythingElseIsRefused) {
+  using namespace std::string_literals;
+  for (const std::string& text : {""s, "x"s, "A"s, "Akind\0"s, "Akind\0007\0\0\0"s, "Akind\0x\0\0\0\0text"s,
+                                  "Akind\00099\0\0\0\0text"s, "Akind\0001\0x\0\0\0text"s, "Skey"s}) {
+    EXPECT_FALSE(parse_control(text)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace ms::comm

@@ -1,0 +1,52 @@
+#include "comm/launch.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+namespace ms::comm {
+namespace {
+
+struct Row {
+  const char* name;
+  std::map<std::string, const char*> environment;
+  Launch launch;
+};
+class Launches : public ::testing::TestWithParam<Row> {};
+
+TEST_P(Launches, AreRead) {
+  const Row& row = GetParam();
+  const Launch got = launch_in([&](const char* name) {
+    const auto found = row.environment.find(name);
+    return found == row.environment.end() ? nullptr : found->second;
+  });
+  EXPECT_EQ(got.launcher, row.launch.launcher);
+  EXPECT_EQ(got.rank, row.launch.rank);
+  EXPECT_EQ(got.size, row.launch.size);
+  EXPECT_EQ(got.pmix, row.launch.pmix);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Launches,
+    ::testing::Values(
+        Row{"alone", {}, {"", 0, 1, false}},
+        Row{"in_a_batch_script", {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}, {"", 0, 1, false}},
+        Row{"mpirun",
+            {{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "2"}, {"PMIX_RANK", "2"}},
+            {"mpirun", 2, 4, true}},
+        Row{"srun_with_pmix",
+            {{"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_PROCID", "7"}, {"PMIX_RANK", "7"}},
+            {"srun", 7, 8, true}},
+        Row{"srun_without", {{"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_PROCID", "7"}}, {"srun", 7, 8, false}},
+        Row{"mpirun_inside_srun",
+            {{"SLURM_STEP_NUM_TASKS", "2"},
+             {"SLURM_PROCID", "1"},
+             {"OMPI_COMM_WORLD_SIZE", "16"},
+             {"OMPI_COMM_WORLD_RANK", "11"},
+             {"PMIX_RANK", "11"}},
+            {"mpirun", 11, 16, true}}),
+    [](const auto& row) { return row.param.name; });
+
+}  // namespace
+}  // namespace ms::comm
