@@ -2,12 +2,15 @@
 
 #include <charconv>
 
+#include "comm/store.h"
+
 namespace ms::comm {
 namespace {
 
 // A message is a letter, then fields that end with a zero byte; the last one is the rest.
 constexpr char kStop = 'A', kValue = 'S';
 constexpr std::size_t kMaxTextBytes = 8 << 10;  // of each text of an error
+static_assert(kMaxStoreKeyBytes + kMaxStoreValueBytes + 2 <= kMaxControlBytes);
 
 std::optional<std::string> next_field(std::string_view& rest) {
   const std::size_t end = rest.find('\0');

@@ -154,10 +154,11 @@ Launched run_mpi(const Loaded& loaded) {
   bool planned = false;                   // before that, what goes wrong goes wrong on every rank
   bool prepared = false;                  // there is a run directory, without the verdict of the run before
   try {
-    const Plan plan = make_plan(settings, world->size());
+    if (rank == 0) directory.emplace(loaded);
+    const auto planning = [&] { return make_plan(settings, world->size()); };
+    const Plan plan = directory ? directory->check(planning) : planning();
     planned = true;
     if (rank == 0) {
-      directory.emplace(loaded);
       directory->check([&] { check_data(settings); });
       directory->prepare();
       world->store().put("run directory", "ready");

@@ -10,6 +10,18 @@ trap 'rm -rf "$work"' EXIT
 # Random bytes of text are enough: speed does not depend on what the tokens say.
 head -c 3000000 /dev/urandom | base64 -w 0 >"$work/noise"
 "$bin/ms-data" encode --tokenizer byte --output "$work/text" "$work/noise" >/dev/null 2>&1
+# Start-up: a whole run of one step on eight ranks, from exec to exit; the best of five.
+/usr/bin/env python3 - "$bin/ms-train" "$work" <<'PY'
+import subprocess, sys, time
+best = 1e9
+for _ in range(5):
+    start = time.perf_counter()
+    subprocess.run([sys.argv[1], "run", "configs/tiny-3d.toml", "--set", f"data.train={sys.argv[2]}/text", "--set",
+                    f"run.dir={sys.argv[2]}/start", "--set", "train.steps=1", "--set", "train.eval_every=0", "--set",
+                    "optim.warmup_steps=0", "--set", "run.sample_tokens=0"], check=True, capture_output=True)
+    best = min(best, time.perf_counter() - start)
+print(f"start-up: one step on eight ranks and out again in {best:.3f} s")
+PY
 for dtype in bf16 fp32; do
   args=(configs/gpt-124m.toml --set data.train="$work/text" --set train.dtype="$dtype" --set train.steps="$steps"
     --set train.eval_every=0 --set optim.warmup_steps=0)
