@@ -185,16 +185,22 @@ void attention_half(const TensorParallel& on, const LayerWeights& weights, const
   on.compute.submit(Add{acts.mid, acts.x, reduced, weights.out_bias.value});
 }
 
-}  // namespace
-
-void layer_forward(const TensorParallel& on, const LayerWeights& weights, const LayerActs& acts, const Tensor& rotary,
-                   LayerScratch& scratch, const Tensor& out) {
+// acts.mid -> acts.act: the feed-forward layer up to its second product.
+void feed_forward_half(const TensorParallel& on, const LayerWeights& weights, const LayerActs& acts,
+                       const LayerScratch& scratch) {
   const ModelConfig& model = *on.shape.model;
-  attention_half(on, weights, acts, rotary, scratch);
   norm_forward(on.compute, model, weights.norm2, acts.mid, acts.n2, acts.mean2, acts.rstd2);
   const Tensor input = on.gather(acts.n2, scratch.gathered);
   forward_product(on.compute, acts.up, input, weights.up, weights.up_bias.value);
   activation_forward(on.compute, model, acts);
+}
+
+}  // namespace
+
+void layer_forward(const TensorParallel& on, const LayerWeights& weights, const LayerActs& acts, const Tensor& rotary,
+                   LayerScratch& scratch, const Tensor& out) {
+  attention_half(on, weights, acts, rotary, scratch);
+  feed_forward_half(on, weights, acts, scratch);
   forward_product(on.compute, scratch.partial, acts.act, weights.down, {});
   const Tensor reduced = on.reduce(scratch.partial, scratch.reduced);
   on.compute.submit(Add{out, acts.mid, reduced, weights.down_bias.value});
@@ -208,9 +214,7 @@ void layer_backward(const TensorParallel& on, const LayerWeights& weights, const
   if (shape.recompute == Recompute::full) {
     // Everything up to the activation again; the layer's output is not needed.
     attention_half(on, weights, acts, rotary, scratch);
-    norm_forward(compute, model, weights.norm2, acts.mid, acts.n2, acts.mean2, acts.rstd2);
-    forward_product(compute, acts.up, on.gather(acts.n2, scratch.gathered), weights.up, weights.up_bias.value);
-    activation_forward(compute, model, acts);
+    feed_forward_half(on, weights, acts, scratch);
   } else if (shape.recompute == Recompute::selective) {
     norm_forward(compute, model, weights.norm2, acts.mid, acts.n2, acts.mean2, acts.rstd2);
     activation_forward(compute, model, acts);
