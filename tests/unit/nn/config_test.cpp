@@ -62,7 +62,7 @@ TEST(CheckModel, RefusesEachForItsReason) {
       {[](Input& in) { in.model.ffn_hidden = 98; }, "model.ffn_hidden",
        "model.ffn_hidden = 98 is not divisible by mesh.tp = 4"},
       {[](Input& in) { in.model.seq = 33; }, "model.seq",
-       "model.seq = 33 is not divisible by mesh.tp (sequence_parallel) = 4"},
+       "cuts train.microbatch x model.seq = 1 x 33 tokens over mesh.tp = 4"},
       {[](Input& in) { in.model.family = "llama", in.model.hidden = 8 * 7; }, "model.heads",
        "rotary positions need an even head size, hidden / heads = 7"},
       {[](Input& in) { in.model.hidden = 8 * 257; }, "model.heads", "hidden / heads = 257"},

@@ -66,7 +66,7 @@ train = ["text"]
 )";
 
 TEST(ShippedConfigs, LoadAndPlan) {
-  const fs::path configs = fs::path(__FILE__).parent_path() / "../../../configs";
+  const fs::path configs = fs::path(MS_SOURCE_DIR) / "configs";
   int count = 0;
   for (const fs::directory_entry& entry : fs::directory_iterator(configs)) {
     if (entry.path().extension() != ".toml") continue;
@@ -105,7 +105,6 @@ TEST_F(Config, RefusesWithOneClearMessage) {
   struct Case {
     std::vector<std::string> set;
     const char* message;
-    const char* kind = "config.invalid";
   };
   const Case cases[] = {
       {{"model.layrs=3"}, "unknown key 'model.layrs', did you mean 'model.layers'?"},
@@ -120,15 +119,15 @@ TEST_F(Config, RefusesWithOneClearMessage) {
        "3 microbatches per step; the interleaved schedule needs a multiple of mesh.pp = 2"},
       {{"mesh.pp=1", "mesh.chunks=2"}, "mesh.chunks > 1 needs mesh.pp > 1"},
       {{"mesh.pp=16"}, "8 layers for 16 pipeline stages x 1 chunks"},
-      {{"mesh.chunks=2", "mesh.schedule=gpipe"}, "the schedule gpipe has no chunks", "sched.shape"},
-      {{"mesh.schedule=zigzag"}, "no pipeline schedule is called 'zigzag'", "sched.name"},
+      {{"mesh.chunks=2", "mesh.schedule=gpipe"}, "gpipe has no interleaved form"},
+      {{"mesh.schedule=zigzag"}, "no schedule is called 'zigzag'"},
       {{"optim.warmup_steps=2000"}, "2000 warm-up steps in a run of 1000 steps"},
       {{"data.train=text.bin"}, "text.bin"},
       {{"data.train=0.5 a,b"}, "data.train"},
   };
   for (const Case& c : cases) {
     const Error error = refusal(kSmall, c.set);
-    EXPECT_EQ(error.kind(), c.kind) << c.message << "\n" << error.message();
+    EXPECT_EQ(error.kind(), "config.invalid") << c.message << "\n" << error.message();
     EXPECT_EQ(error.blame(), Blame::user);
     EXPECT_THAT(error.message(), HasSubstr(c.message));
     EXPECT_THAT(error.message(), Not(HasSubstr("\n"))) << "one problem, one line";
