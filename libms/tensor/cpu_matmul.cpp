@@ -92,6 +92,9 @@ std::int64_t block_of(std::int64_t n, std::int64_t parts) {
   return std::max<std::int64_t>(1, (n + parts * kBlockUnit - 1) / (parts * kBlockUnit)) * kBlockUnit;
 }
 
+// A transposed a is packed block by block; this bounds the memory for that (the head's has 50,000 columns).
+constexpr std::int64_t kPackedRows = 2048;
+
 // Ways to cut the output into one block a thread, the squarest first: what a block reads is proportional to its rows +
 // columns.
 std::vector<Blocks> cuts(std::int64_t m, std::int64_t n, int threads) {
@@ -278,7 +281,8 @@ class MatmulCache::Impl {
 
   void share(const Matmul& op) {
     const int threads = omp_get_max_threads();
-    const Blocks blocks = blocks_of(op, threads);
+    Blocks blocks = blocks_of(op, threads);
+    if (op.transpose_a && blocks.rows < op.c.rows) blocks.rows = std::min(blocks.rows, kPackedRows);
     const std::int64_t across = (op.c.cols + blocks.cols - 1) / blocks.cols;
     const std::int64_t count = (op.c.rows + blocks.rows - 1) / blocks.rows * across;
     if (count == 1) {

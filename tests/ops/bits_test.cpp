@@ -87,8 +87,10 @@ TEST(Bits, ProductsOnAnyNumberOfThreads) {
   struct Shape {
     std::int64_t m, n, k;
   };
-  constexpr Shape kShapes[] = {{1, 300, 64},   {3, 1, 257},     {33, 17, 129},   {64, 1, 4096},   {64, 7, 4096},
-                               {64, 64, 4096}, {64, 300, 1000}, {100, 768, 257}, {192, 128, 768}, {300, 1, 64}};
+  constexpr Shape kShapes[] = {{1, 300, 64},    {3, 1, 257},    {33, 17, 129},   {64, 1, 4096},
+                               {64, 7, 4096},   {64, 64, 4096}, {64, 300, 1000}, {100, 768, 257},
+                               {192, 128, 768}, {300, 1, 64},   {5000, 96, 300}};  // more rows than a packed block of a
+                                                                                   // transposed a
   struct Types {
     DType in, out;
   };
