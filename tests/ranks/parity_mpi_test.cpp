@@ -24,12 +24,13 @@ struct Layout {
   bool tied;
 };
 
-// Everything that is cut differently: each axis alone, all three, chunks, both kinds of tp, each ZeRO stage.
-constexpr Layout kLayouts[] = {{"gpt", 8, 1, 1, 1, true, 1, false},   {"gpt", 1, 8, 1, 1, true, 1, false},
-                               {"gpt", 1, 1, 8, 1, true, 1, false},   {"gpt", 2, 2, 2, 1, true, 0, false},
-                               {"gpt", 2, 2, 2, 2, true, 1, false},   {"gpt", 2, 2, 2, 1, false, 2, false},
-                               {"llama", 2, 2, 2, 1, true, 1, true},  {"llama", 1, 2, 4, 2, false, 1, true},
-                               {"llama", 4, 1, 2, 2, true, 2, false}, {"llama", 1, 4, 2, 1, true, 1, false}};
+// Every factorisation of 8, and among them: chunks, both kinds of tp, each ZeRO stage, tied embeddings, both families.
+constexpr Layout kLayouts[] = {
+    {"gpt", 8, 1, 1, 1, true, 1, false},   {"gpt", 1, 8, 1, 1, true, 1, false},   {"gpt", 1, 1, 8, 1, true, 1, false},
+    {"gpt", 2, 2, 2, 1, true, 0, false},   {"gpt", 2, 2, 2, 2, true, 1, false},   {"gpt", 2, 2, 2, 1, false, 2, false},
+    {"llama", 2, 2, 2, 1, true, 1, true},  {"llama", 1, 2, 4, 2, false, 1, true}, {"llama", 4, 1, 2, 2, true, 2, false},
+    {"llama", 1, 4, 2, 1, true, 1, false}, {"gpt", 2, 1, 4, 2, true, 1, false},   {"llama", 2, 4, 1, 1, true, 0, false},
+    {"gpt", 4, 2, 1, 1, false, 1, true}};
 
 void save(const Outcome& outcome, const std::string& path) {
   std::ofstream file(path, std::ios::binary);

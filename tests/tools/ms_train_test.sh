@@ -4,6 +4,7 @@
 set -u
 tool=$1
 data_tool=$(dirname "$tool")/ms-data
+configs=$(cd "$(dirname "$0")/../../configs" && pwd)
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
@@ -103,6 +104,10 @@ expect 0 . run c.toml --set run.dir=runs/c --set mesh.chunks=2 --set optim.clip=
 expect 0 . run c.toml --set run.dir=runs/d --set mesh.pp=1 --set optim.clip=0
 [ "$(losses runs/c)" = "$(losses runs/d)" ] || fail "the pipeline changed the losses"
 expect 0 . run c.toml --set run.dir=runs/e --set model.family=llama --set train.dtype=bf16 --set train.recompute=full
+
+# The demo's configuration, shortened.
+expect 0 'The model writes' run "$configs/tiny-3d.toml" --set data.train=text --set run.dir=runs/tiny --set train.steps=5 \
+  --set optim.warmup_steps=2 --set run.sample_tokens=10
 
 # A directory that was used before: what this run is refused for is its verdict, not the old one's; one run at a time.
 expect 2 'nowhere' run c.toml --set data.train=nowhere
