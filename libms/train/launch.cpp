@@ -177,8 +177,8 @@ Launched run_mpi(const Loaded& loaded) {
     if (rank == 0) watch::write_verdict(settings.run.dir, watch::verdict_done(launched.outcome.steps));
     return launched;
   } catch (const Error& error) {
+    watch::begin_ending();
     if (!planned) comm::let_rank_0_speak();
-    world->abort(error);
     const comm::World::Cause cause = world->cause().value_or(comm::World::Cause{rank, error});
     // Said once: by who wrote the verdict, or where there can be none, by who caused it.
     const bool first = prepared && write_failure(settings.run.dir, *world, cause, step);
@@ -186,7 +186,8 @@ Launched run_mpi(const Loaded& loaded) {
       std::fprintf(stderr, "ms-train: error: rank %d: %s\n", cause.rank, cause.error.what());
       if (!cause.error.hint().empty()) std::fprintf(stderr, "hint: %s\n", cause.error.hint().c_str());
     }
-    world.reset();  // gives the news to the peers a moment to leave
+    world->abort(error);  // after the verdict: telling the peers takes its time, and a launcher may be impatient
+    world.reset();        // gives the news to the peers a moment to leave
     std::fflush(nullptr);
     // The cause's own code, so that srun and mpirun, which report one of many, report what happened. But only the node
     // where it happened is at fault.

@@ -8,6 +8,7 @@
 #include "data/loader.h"
 #include "data/tokenizer.h"
 #include "train/reporter.h"
+#include "watch/verdict.h"
 
 namespace ms::train {
 namespace {
@@ -190,6 +191,7 @@ Outcome train(const Plan& plan, comm::World& world, tensor::Device& device, cons
   try {
     return trainer.run();
   } catch (const Error& error) {
+    watch::begin_ending();
     // Before the engine goes: its streams drain, and what they wait for may never come.
     world.abort(error);
     throw;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -34,6 +35,8 @@ Verdict verdict_of(const Error& error, int rank, std::string node, std::int64_t 
   verdict.step = step;
   return verdict;
 }
+
+void begin_ending() noexcept { std::signal(SIGTERM, SIG_IGN); }
 
 void clear_verdict(const std::string& run_dir) {
   const std::string path = path_in(run_dir);

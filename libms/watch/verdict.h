@@ -25,6 +25,10 @@ struct Verdict {
 Verdict verdict_done(std::int64_t steps);
 Verdict verdict_of(const Error& error, int rank, std::string node, std::int64_t step);
 
+// A failure is being handled: from now on the process ignores SIGTERM. mpirun and srun end the survivors of a dead rank
+// with it, a second after the death, and would cut off what they have to say; SIGKILL follows and still works.
+void begin_ending() noexcept;
+
 // One rank, before the others start to work.
 void clear_verdict(const std::string& run_dir);
 // False where another verdict was first, or none could be written. Never throws: the run is ending, and it logs what
