@@ -1,31 +1,11 @@
 #!/usr/bin/env bash
 # ms-data from the outside: results, refusals with their exit codes, and nothing half-written.  usage: ms_data_test.sh MS-DATA
 set -u
-tool=$1
+# shellcheck source=tests/tools/expect.sh
+. "$(dirname "$0")/expect.sh"
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
-failures=0
-
-fail() {
-  echo "FAILED: $1"
-  [ -s out ] && sed 's/^/  out: /' out
-  [ -s err ] && sed 's/^/  err: /' err
-  failures=$((failures + 1))
-}
-
-# expect CODE PATTERN ARGS...: exit code, and an extended regular expression in what stdout and stderr say together.
-expect() {
-  local code=$1 pattern=$2
-  shift 2
-  "$tool" "$@" >out 2>err </dev/null
-  local got=$?
-  if [ "$got" -ne "$code" ]; then
-    fail "ms-data $*: exit code $got, expected $code"
-  elif ! cat out err | grep -Eq -- "$pattern"; then
-    fail "ms-data $*: expected to see '$pattern'"
-  fi
-}
 
 expect_files() {  # the directory holds exactly these output files
   local found

@@ -2,33 +2,13 @@
 # ms-train from the outside: a run in 3D, what it leaves behind, and refusals: one clear message, the right exit code,
 # nothing half-written.  usage: ms_train_test.sh MS-TRAIN
 set -u
-tool=$1
+# shellcheck source=tests/tools/expect.sh
+. "$(dirname "$0")/expect.sh"
 data_tool=$(dirname "$tool")/ms-data
 configs=$(cd "$(dirname "$0")/../../configs" && pwd)
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
-failures=0
-
-fail() {
-  echo "FAILED: $1"
-  [ -s out ] && sed 's/^/  out: /' out
-  [ -s err ] && sed 's/^/  err: /' err
-  failures=$((failures + 1))
-}
-
-# expect CODE PATTERN ARGS...: exit code, and an extended regular expression in what stdout and stderr say together.
-expect() {
-  local code=$1 pattern=$2
-  shift 2
-  "$tool" "$@" >out 2>err </dev/null
-  local got=$?
-  if [ "$got" -ne "$code" ]; then
-    fail "ms-train $*: exit code $got, expected $code"
-  elif ! cat out err | grep -Eq -- "$pattern"; then
-    fail "ms-train $*: expected to see '$pattern'"
-  fi
-}
 
 # refuse CODE PATTERN ARGS...: as expect, and exactly one error, and no run directory.
 refuse() {
