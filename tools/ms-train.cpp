@@ -69,7 +69,13 @@ std::string config_manual() {
   train::Settings settings;
   ConfigSchema schema;
   train::bind(schema, settings);
-  return man::config_page(schema.reference());
+  return man::config_page({.name = "ms.toml",
+                           .summary = "configuration of ms-train",
+                           .description =
+                               "What ms-train runs. A value given by --set SECTION.KEY=VALUE wins over the file, and "
+                               "the file over the default.",
+                           .see_also = {"ms-train(1)", "ms-exit(7)"}},
+                          schema.reference());
 }
 
 const Tool kTool{

@@ -241,7 +241,7 @@ int dispatch(const Tool& tool, const std::vector<std::string>& words) {
   } catch (const Misuse& misuse) {
     if (tool.before_error) tool.before_error();
     fmt::print(stderr, "{}: error: {}\nusage: {} {}  (try '{}')\n", tool.name, misuse.message, tool.name, usage, help);
-    return static_cast<int>(ExitCode::usage);
+    return tool.failure_status.value_or(static_cast<int>(ExitCode::usage));
   }
 }
 
@@ -313,7 +313,7 @@ int run_tool(const Tool& tool, int argc, const char* const* argv) {
     if (tool.before_error) tool.before_error();
     fmt::print(stderr, "{}: error: {}\n", tool.name, error.message());
     if (!error.hint().empty()) fmt::print(stderr, "hint: {}\n", error.hint());
-    return static_cast<int>(exit_code(error.blame()));
+    return tool.failure_status.value_or(static_cast<int>(exit_code(error.blame())));
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}: bug: {}\n", tool.name, error.what());
     return static_cast<int>(ExitCode::bug);

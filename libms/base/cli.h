@@ -12,6 +12,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -83,8 +84,11 @@ struct Tool {
   std::vector<Command> commands;
   std::string description = {};  // paragraphs for the manual, separated by empty lines
   std::vector<Example> examples = {};
-  std::vector<std::string> see_also = {};                     // "ms-ckpt(1)"
-  std::vector<std::pair<int, std::string>> exit_status = {};  // where it is not that of ms-exit(7)
+  std::vector<std::string> see_also = {};  // "ms-ckpt(1)"
+  // Where they are not those of ms-exit(7). `failure_status` is then that of misuse and of errors.
+  std::vector<std::pair<int, std::string>> exit_status = {};
+  std::optional<int> failure_status = {};
+  std::vector<std::pair<std::string, std::string>> environment = {};  // variables beside MS_LOG: name, what it does
   std::vector<ExtraPage> extra_pages = {};
   std::function<void()> before_error = {};  // called before anything is said about misuse or an error
 };
@@ -93,9 +97,10 @@ struct Tool {
 std::string synopsis(const Command& command);
 
 // Parses, runs the command, and returns the exit status of the process. --help, --version and --man print to standard
-// output and return 0; misuse says what is wrong and how it is used on standard error and returns 2; ms::Error is
-// reported ("ms-data: error: ...", "hint: ...") and returns the code of its blame; anything else that is thrown is a
-// bug, 70. Results that could not be written to standard output are storage, 74.
+// output and return 0; misuse says what is wrong and how it is used on standard error and returns 2 (or
+// failure_status); ms::Error is reported ("ms-data: error: ...", "hint: ...") and returns the code of its blame (or
+// failure_status); anything else that is thrown is a bug, 70. Results that could not be written to standard output are
+// storage, 74.
 int run_tool(const Tool& tool, int argc, const char* const* argv);
 
 }  // namespace ms

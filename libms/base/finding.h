@@ -1,7 +1,8 @@
-// What a check reports: a value, never an exception. The code is a word with dots, stable for ever
-// ("gpu.ecc.uncorrectable"); the object is what was looked at ("n12 gpu 3"); the hint is only what we honestly know.
+// What a check reports: a value, never an exception. The code is a word with a dot, stable for ever ("gpu.ecc"); the
+// entity is what was looked at ("gpu 3"); the remedy is only what we honestly know.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -24,17 +25,20 @@ constexpr std::string_view to_string(Severity severity) {
 }
 
 struct Finding {
-  std::string code;
+  std::string code = {};
   Severity severity = Severity::critical;
   Blame blame = Blame::bug;
-  std::string object = {};
+  std::string entity = {};
   std::string message = {};  // what was observed
-  std::string hint = {};
+  std::optional<double> measured = {};
+  std::optional<double> limit = {};  // what it should have been
+  std::string unit = {};             // of both
+  std::string remedy = {};
 
-  // "critical gpu.ecc.uncorrectable n12 gpu 3: 4 uncorrectable errors (hint: reset the GPU)"
+  // "critical gpu.ecc gpu 3: 4 uncorrectable errors since the driver was loaded (remedy: reset the GPU)"
   std::string str() const {
-    return fmt::format("{} {} {}: {}{}", to_string(severity), code, object, message,
-                       hint.empty() ? "" : fmt::format(" (hint: {})", hint));
+    return fmt::format("{} {} {}: {}{}", to_string(severity), code, entity, message,
+                       remedy.empty() ? "" : fmt::format(" (remedy: {})", remedy));
   }
 };
 

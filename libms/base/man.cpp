@@ -161,7 +161,9 @@ std::string tool_page(const Tool& tool) {
       ".Sh ENVIRONMENT\n.Bl -tag -width Ds\n.It Ev MS_LOG\nWhat the log writes to standard error.\n"
       "A level, then levels of rooms, as in\n.Ql info,comm:debug .\nThe levels are\n"
       ".Ql error , warn , info , debug ,\nand\n.Ql ring ,\nwhich is\n.Ql info\n"
-      "with debug lines kept in memory and printed if the program fails.\n.El\n";
+      "with debug lines kept in memory and printed if the program fails.\n";
+  for (const auto& [name, meaning] : tool.environment) text += fmt::format(".It Ev {}\n", name) + prose(meaning);
+  text += ".El\n";
   text += exit_status_of(tool);
   if (!tool.examples.empty()) text += ".Sh EXAMPLES\n";
   for (const Example& example : tool.examples) {
@@ -173,15 +175,13 @@ std::string tool_page(const Tool& tool) {
   return text + see_also(std::move(pages));
 }
 
-std::string config_page(std::span<const ConfigRow> rows) {
-  std::string text = header("ms.toml", 5, "configuration of ms programs");
-  text += ".Sh DESCRIPTION\n" +
+std::string config_page(const ConfigPage& page, std::span<const ConfigRow> rows) {
+  std::string text = header(page.name, 5, page.summary);
+  text += ".Sh DESCRIPTION\n" + prose(page.description) + ".Pp\n" +
           prose(
-              "Configuration files are TOML. Every key has a place in one of the sections below; an unknown key is an "
-              "error. Durations are strings with a unit (30s, 5m, 1h30m, 250ms) or plain seconds. Sizes are strings "
-              "with a unit (64MiB, 1GB) or plain bytes. A value given by --set SECTION.KEY=VALUE wins over the file, "
-              "the file over the file of the site, and that over the default. All problems are reported at once, with "
-              "file, line and column.");
+              "The file is TOML. Every key has a place in one of the sections below; an unknown key is an error. "
+              "Durations are strings with a unit (30s, 5m, 1h30m, 250ms) or plain seconds. Sizes are strings with a "
+              "unit (64MiB, 1GB) or plain bytes. All problems are reported at once, with file, line and column.");
   text += ".Sh KEYS\n";
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const ConfigRow& row = rows[i];
@@ -196,14 +196,29 @@ std::string config_page(std::span<const ConfigRow> rows) {
     text += row.required ? "Required.\n" : fmt::format("The default is\n.Ql {} .\n", argument(row.default_value));
     if (i + 1 == rows.size() || rows[i + 1].section != row.section) text += ".El\n";
   }
-  return text + see_also({"ms-train(1)", "ms-exit(7)"});
+  return text + see_also(page.see_also);
+}
+
+std::string topic_page(const TopicPage& page) {
+  std::string text = header(page.name, 7, page.summary) + ".Sh DESCRIPTION\n" + prose(page.description);
+  for (const TopicSection& section : page.sections) {
+    text += fmt::format(".Sh {}\n", argument(upper(section.title)));
+    if (!section.text.empty()) text += prose(section.text);
+    if (section.items.empty()) continue;
+    text += ".Bl -tag -width Ds\n";
+    for (const TopicItem& item : section.items)
+      text += fmt::format(".It Sy {}\n", argument(item.tag)) + prose(item.text);
+    text += ".El\n";
+  }
+  return text + see_also(page.see_also);
 }
 
 std::string exit_page() {
   std::string text = header("ms-exit", 7, "exit codes of ms programs");
   text += ".Sh DESCRIPTION\n" + prose(
-                                    "Every ms program ends with one of these codes. Job scripts and the driver obey "
-                                    "them, so a code never changes its meaning.");
+                                    "Every ms program ends with one of these codes, except ms-diag and ms-netcheck, "
+                                    "which answer as Nagios plugins do. Job scripts and the driver obey them, so a "
+                                    "code never changes its meaning.");
   text += ".Bl -tag -width 999\n";
   for (const ExitCodeRow& row : kExitCodes) {
     text += fmt::format(".It {} Pq {}\n", static_cast<int>(row.code), row.name) + prose(row.meaning);

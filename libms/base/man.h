@@ -5,6 +5,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/cli.h"
 #include "base/config.h"
@@ -14,8 +15,34 @@ namespace ms::man {
 // NAME(1): usage, commands with their arguments and options, environment, exit status, examples.
 std::string tool_page(const Tool& tool);
 
-// ms.toml(5): every key of every section, from ConfigSchema::reference().
-std::string config_page(std::span<const ConfigRow> rows);
+// NAME(5): every key of every section, from ConfigSchema::reference(). `description` comes before what is true of every
+// such file.
+struct ConfigPage {
+  std::string name;  // "ms.toml"
+  std::string summary;
+  std::string description;
+  std::vector<std::string> see_also = {};
+};
+std::string config_page(const ConfigPage& page, std::span<const ConfigRow> rows);
+
+// NAME(7): tagged paragraphs under headings.
+struct TopicItem {
+  std::string tag;
+  std::string text;  // paragraphs, separated by empty lines
+};
+struct TopicSection {
+  std::string title;
+  std::string text;
+  std::vector<TopicItem> items = {};
+};
+struct TopicPage {
+  std::string name;  // "ms-checks"
+  std::string summary;
+  std::string description;
+  std::vector<TopicSection> sections = {};
+  std::vector<std::string> see_also = {};
+};
+std::string topic_page(const TopicPage& page);
 
 // ms-exit(7), from kExitCodes.
 std::string exit_page();

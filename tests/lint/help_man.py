@@ -7,6 +7,7 @@ import subprocess
 
 import lint
 
+NAGIOS = {"ms-diag", "ms-netcheck"}  # where 2 is "critical", misuse is "unknown"
 
 def ask(*command, text=None):
     return subprocess.run(command, capture_output=True, text=True, input=text, check=False, timeout=60)
@@ -56,8 +57,9 @@ def check_tool(tool):
             continue
         for problem in differ("option", help_rows(answer.stdout, "options"), in_manual[command]):
             yield f"{tool.name} {command}: {problem}"
-    if ask(tool, "--no-such-option").returncode != 2:
-        yield f"{tool.name}: an unknown option does not exit 2"
+    misuse = 3 if tool.name in NAGIOS else 2
+    if ask(tool, "--no-such-option").returncode != misuse:
+        yield f"{tool.name}: an unknown option does not exit {misuse}"
     if shutil.which("mandoc"):
         for line in ask("mandoc", "-Tlint", "-Wwarning", text=answers["--man"].stdout).stdout.splitlines():
             yield f"{tool.name}: mandoc: {line}"

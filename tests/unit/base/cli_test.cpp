@@ -249,6 +249,10 @@ struct ManSample {
   std::vector<std::string> list = {"a"};
 };
 
+man::ConfigPage sample_page() {
+  return {.name = "ms-sample.toml", .summary = "a sample", .description = "A file.", .see_also = {"ms-sample(1)"}};
+}
+
 std::vector<ConfigRow> sample_rows() {
   static constexpr Field<ManSample> kFields[] = {
       {.key = "size",
@@ -291,12 +295,20 @@ TEST(Man, PagesPassTheLint) {
   Tool plain{.name = "ms-plain", .summary = "has almost nothing", .commands = {}};
   plain.commands = {{.name = "go", .summary = "go", .run = [](const Args&) { return 0; }}};
   plain.exit_status = {{0, "All is well."}, {2, "Critical."}};
+  plain.environment = {{"MS_FAULT", "Breaks it."}};
+  const man::TopicPage topic{
+      .name = "ms-things",
+      .summary = "things",
+      .description = "There are things. They have names.",
+      .sections = {{"the first", "", {{"a.b", "One.\n\nTwo."}, {".c", "Three."}}}, {"empty", "Text.", {}}},
+      .see_also = {"ms-sample(1)"}};
   const struct {
     const char* name;
     std::string page;
   } rows[] = {{"tool", man::tool_page(sample_tool())},
               {"plain tool", man::tool_page(plain)},
-              {"config", man::config_page(sample_rows())},
+              {"config", man::config_page(sample_page(), sample_rows())},
+              {"topic", man::topic_page(topic)},
               {"exit", man::exit_page()}};
   for (const auto& row : rows) EXPECT_EQ(rendered(row.page, "-Tlint"), "") << row.name << "\n" << row.page;
   EXPECT_NE(rendered(".Dd nothing\n.Foo\n", "-Tlint"), "") << "the lint bites";
@@ -313,7 +325,7 @@ TEST(Man, PagesSayWhatTheTablesSay) {
         "Storage failed.", "ms-sample inspect --json 'a b' \"c\"", "ms-ckpt(1), ms-train(1), ms.toml(5), ms-exit(7)"}) {
     EXPECT_THAT(tool, HasSubstr(part));
   }
-  const std::string config = rendered(man::config_page(sample_rows()), "-Tascii");
+  const std::string config = rendered(man::config_page(sample_page(), sample_rows()), "-Tascii");
   for (const char* part : {"[one]", "[one.two]", "size (size)", "How large.  Second sentence.",
                            "Range: at least 1 bytes.", "The default is `\"1MiB\"'.", "Nm (string)",
                            "`\"\\\"odd\\\" \\\\ default\"'", "'Quoted' first.", "One of a, b.", "Required."}) {

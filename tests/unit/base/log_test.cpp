@@ -224,10 +224,10 @@ TEST(Finding, IsOneLine) {
   const Finding finding{.code = "gpu.ecc",
                         .severity = Severity::warning,
                         .blame = Blame::gpu,
-                        .object = "n12 gpu 3",
+                        .entity = "n12 gpu 3",
                         .message = "4 errors",
-                        .hint = "reset it"};
-  EXPECT_EQ(finding.str(), "warning gpu.ecc n12 gpu 3: 4 errors (hint: reset it)");
+                        .remedy = "reset it"};
+  EXPECT_EQ(finding.str(), "warning gpu.ecc n12 gpu 3: 4 errors (remedy: reset it)");
 }
 
 TEST(Error, BlameSelectsTheExitCode) {
