@@ -74,6 +74,7 @@ pid_t spawn(const std::vector<std::string>& argv, const SubprocessOptions& optio
   sigset_t all;
   sigemptyset(&none);
   sigfillset(&all);
+  if (options.inherit_ignored_sigterm) sigdelset(&all, SIGTERM);
   posix_spawnattr_setsigmask(&actions.attributes, &none);
   posix_spawnattr_setsigdefault(&actions.attributes, &all);
   posix_spawnattr_setpgroup(&actions.attributes, 0);

@@ -15,6 +15,7 @@ struct SubprocessOptions {
   double kill_grace_s = 2;
   std::size_t max_output_bytes = std::size_t{16} << 20;      // of each stream; what comes after is read and dropped
   std::optional<std::vector<std::string>> environment = {};  // "NAME=value"; nullopt: ours
+  bool inherit_ignored_sigterm = false;                      // where we ignore SIGTERM, the child begins so too
 };
 
 struct SubprocessResult {

@@ -17,7 +17,7 @@ VENDORS = [
     (r"(oneapi/)?dnnl.*", r"libms/tensor/cpu_matmul\.cpp", 1),
     (r"zlib\.h", r"libms/data/\w+\.cpp", 1),
     (r"(hdf5|H5\w+)\.h", r"libms/ckpt/hdf5\.cpp", 1),
-    (r"slurm/.*", r"spank/.*", None),
+    (r"slurm/(slurm\w*|spank|smd_ns)\.h", r"spank/.*", None),  # not our room slurm
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]')
 

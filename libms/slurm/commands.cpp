@@ -1,0 +1,138 @@
+// The calls themselves: which arguments, in which environment, and what a failure says.
+#include "slurm/commands.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+
+#include "base/error.h"
+#include "base/subprocess.h"
+#include "base/text.h"
+#include "slurm/hostlist.h"
+
+namespace ms::slurm {
+namespace {
+
+// After the deadline nothing that scontrol could still say is of use: it is killed almost at once.
+constexpr double kKillGrace_s = 0.1;
+constexpr std::size_t kMaxOutputBytes = std::size_t{64} << 20;  // about 60000 nodes
+constexpr std::size_t kMaxWordsChars = 300;
+
+Error command_error(const std::string& what, std::string_view words) {
+  return Error("slurm.command", Blame::slurm, fmt::format("{}: {}", what, words));
+}
+
+// The first line that says something, on its own line in our log whatever it holds.
+std::string first_line(std::string_view text) {
+  for (const std::string& line : split(text, '\n')) {
+    if (line.empty()) continue;
+    std::string words = line.substr(0, kMaxWordsChars);
+    std::replace_if(
+        words.begin(), words.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+    return words;
+  }
+  return {};
+}
+
+// "ALL" would be every node, a hostlist several, and "-x" an option.
+const std::string& one_node(const std::string& name) {
+  std::string upper = name;
+  std::transform(upper.begin(), upper.end(), upper.begin(), [](unsigned char c) { return std::toupper(c); });
+  if (!is_host_name(name) || name.front() == '-' || upper == "ALL") {
+    throw command_error("node", fmt::format("'{}' is not one node", name));
+  }
+  return name;
+}
+
+}  // namespace
+
+std::string Commands::run(const std::string& program, std::vector<std::string> arguments) const {
+  arguments.insert(arguments.begin(), program);
+  const std::string what = first_line(fmt::format("{}", fmt::join(arguments, " ")));
+  if (!program.starts_with('/')) throw command_error(what, "it is not an absolute path");
+  SubprocessOptions options;
+  options.deadline_s = options_.deadline_s;
+  options.kill_grace_s = kKillGrace_s;
+  options.max_output_bytes = kMaxOutputBytes;
+  options.environment.emplace();
+  if (!options_.conf.empty()) options.environment->push_back("SLURM_CONF=" + options_.conf);
+  options.inherit_ignored_sigterm = true;
+  SubprocessResult result;
+  try {
+    result = run_subprocess(arguments, options);
+  } catch (const Error& error) { throw command_error(what, error.message()); }
+  if (result.timed_out) throw command_error(what, fmt::format("no answer within {} s", options_.deadline_s));
+  if (!result.ok()) {
+    const std::string words = first_line(result.err).empty() ? first_line(result.out) : first_line(result.err);
+    throw command_error(what, words.empty() ? result.describe() : fmt::format("{} ({})", words, result.describe()));
+  }
+  if (result.truncated) throw command_error(what, fmt::format("more than {}", format_size(kMaxOutputBytes)));
+  return std::move(result.out);
+}
+
+std::string Commands::scontrol(std::vector<std::string> arguments) const {
+  return run(options_.scontrol, std::move(arguments));
+}
+
+std::string Commands::squeue(std::vector<std::string> arguments) const {
+  return run(options_.scontrol.substr(0, options_.scontrol.rfind('/') + 1) + "squeue", std::move(arguments));
+}
+
+std::string Commands::reference(std::uint32_t job) const {
+  const auto known = references_.find(job);
+  return known != references_.end() ? known->second : this->job(job).reference();
+}
+
+Config Commands::config() const { return parse_config(scontrol({"show", "config"})); }
+
+Node Commands::node(const std::string& name) const {
+  const std::string text = scontrol({"--oneliner", "--all", "show", "node", one_node(name)});
+  for (Node& node : parse_nodes(text)) {
+    if (node.name == name) return std::move(node);
+  }
+  throw command_error("scontrol show node " + name, "the answer does not name this node");
+}
+
+std::vector<Node> Commands::nodes() const { return parse_nodes(scontrol({"--oneliner", "--all", "show", "node"})); }
+
+Job Commands::job(std::uint32_t id) const {
+  const std::vector<std::string> which = {"--noheader", "--local", "--all", "--states=all",
+                                          fmt::format("--jobs={}", id)};
+  std::vector<std::string> arguments = which;
+  arguments.push_back("--format=" + job_format());
+  const std::string answer = squeue(std::move(arguments));
+  arguments = which;
+  arguments.push_back("--Format=" + job_long_format());
+  std::optional<Job> job = parse_job(answer, squeue(std::move(arguments)), id);
+  if (!job) throw command_error("squeue", fmt::format("there is no job {}", id));
+  references_[id] = job->reference();
+  return std::move(*job);
+}
+
+void Commands::drain(const std::string& node, const std::string& reason) const {
+  scontrol({"update", "NodeName=" + one_node(node), "State=DRAIN", "Reason=" + reason});
+}
+
+void Commands::resume(const std::string& node) const {
+  scontrol({"update", "NodeName=" + one_node(node), "State=RESUME"});
+}
+
+void Commands::set_admin_comment(std::uint32_t job, const std::string& text) const {
+  scontrol({"update", "JobId=" + reference(job), "AdminComment=" + text});
+}
+
+void Commands::requeue_hold(std::uint32_t job) const { scontrol({"requeuehold", reference(job)}); }
+
+void Commands::set_excluded_nodes(std::uint32_t job, const std::string& hostlist) const {
+  scontrol({"update", "JobId=" + reference(job), "ExcNodeList=" + hostlist});
+}
+
+void Commands::release(std::uint32_t job) const { scontrol({"release", reference(job)}); }
+
+void Commands::start_now(std::uint32_t job) const {
+  scontrol({"update", "JobId=" + reference(job), fmt::format("StartTime=now+{}", kRestartDelay_s)});
+}
+
+}  // namespace ms::slurm

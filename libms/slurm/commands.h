@@ -1,0 +1,63 @@
+// What we ask of Slurm, through its own commands scontrol and, for jobs, squeue (records.h says why), which lies beside
+// it: by absolute path, without a shell, in a clean environment, with a deadline on every call. Nothing outside spank/
+// links libslurm. Every method throws Error("slurm.command", slurm) with the command's own words where it cannot be
+// run, fails or does not answer in time. Where the caller ignores SIGTERM the commands do too: a job that requeues
+// itself gets one. For one thread at a time. Virtual for tests.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "slurm/records.h"
+
+namespace ms::slurm {
+
+// A node kills a job for good ("Job credential revoked", FAILED) when it starts there in the second in which its
+// earlier run ended, or in an earlier one by clocks that differ. Slurm's own delay, cred_expire + 1 s, is there for
+// that.
+inline constexpr int kRestartDelay_s = 3;
+
+struct CommandOptions {
+  std::string scontrol = "/usr/bin/scontrol";
+  std::string conf;         // SLURM_CONF for it; empty: Slurm's own default
+  double deadline_s = 2.0;  // of one call
+};
+
+class Commands {
+ public:
+  explicit Commands(CommandOptions options) : options_(std::move(options)) {}
+  virtual ~Commands() = default;
+
+  virtual Config config() const;
+  virtual Node node(const std::string& name) const;
+  virtual std::vector<Node> nodes() const;
+  virtual Job job(std::uint32_t id) const;  // two calls; also Error where there is no such job
+
+  // Needs root or SlurmUser. Replaces a reason that is there: look first.
+  virtual void drain(const std::string& node, const std::string& reason) const;
+  virtual void resume(const std::string& node) const;
+  virtual void set_admin_comment(std::uint32_t job, const std::string& text) const;
+
+  // Of the job's owner, or root. requeue_hold works on running jobs; set_excluded_nodes only on jobs that no longer
+  // run. Of a job array they mean this one task (for which job() is asked first unless it was before).
+  virtual void requeue_hold(std::uint32_t job) const;
+  virtual void set_excluded_nodes(std::uint32_t job, const std::string& hostlist) const;
+  virtual void release(std::uint32_t job) const;
+  // Cuts the requeue delay short, to kRestartDelay_s; the job must be pending.
+  virtual void start_now(std::uint32_t job) const;
+
+ private:
+  std::string run(const std::string& program, std::vector<std::string> arguments) const;  // standard output
+  std::string scontrol(std::vector<std::string> arguments) const;
+  std::string squeue(std::vector<std::string> arguments) const;
+  std::string reference(std::uint32_t job) const;
+
+  CommandOptions options_;
+  mutable std::map<std::uint32_t, std::string> references_;  // of jobs asked about: a job's never changes
+};
+
+}  // namespace ms::slurm

@@ -1,0 +1,41 @@
+// What slurmd tells a prolog or an epilog in its environment. Parts of that environment were written by the user (job
+// names, working directories, options): only what is read here is believed, and only in its narrow form. Everything
+// else is never passed on.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ms::slurm {
+
+// What the user asked for at submission.
+enum class Preflight { by_default, on, off, require };
+std::string_view to_string(Preflight preflight);
+std::optional<Preflight> parse_preflight(std::string_view text);  // "", "on", "off", "require"; nullopt: anything else
+
+struct JobEnv {
+  std::uint32_t job_id = 0;
+  std::uint32_t user_id = 65534;         // nobody, where Slurm does not say
+  std::string node;                      // SLURMD_NODENAME
+  std::string nodes;                     // hostlist of the job, empty where it was no hostlist
+  int restarts = 0;                      // SLURM_JOB_RESTART_COUNT or SLURM_RESTART_COUNT
+  std::optional<std::vector<int>> gpus;  // SLURM_JOB_GPUS; nullopt: Slurm did not say
+  std::optional<int> exit_status;  // epilog: the larger of the job's and its steps' (wait status, as Slurm gives it)
+  Preflight preflight = Preflight::by_default;
+
+  bool is_batch_host() const;  // the first of nodes
+};
+
+using Getenv = std::function<const char*(const char*)>;  // std::getenv, or a table in tests
+
+// Values that are not what they should be count as absent. nullopt: there is no job id or no node name.
+std::optional<JobEnv> read_job_env(const Getenv& getenv);
+
+// The names of all variables that read_job_env looks at: what the plugin passes on, and nothing else.
+std::vector<std::string> job_env_names();
+
+}  // namespace ms::slurm

@@ -1,0 +1,245 @@
+// The words of scontrol and squeue. A field of a node begins at " Key=" for a key in the list below; values may hold
+// spaces, so a key counts only where it comes first.
+#include "slurm/records.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "base/text.h"
+
+namespace ms::slurm {
+namespace {
+
+// Of the texts that administrators write freely, these come behind every field that we read, in this order (Features
+// have no spaces).
+constexpr std::string_view kReasonKey = " Reason=";
+constexpr std::array<std::string_view, 7> kBehindReason = {
+    " Comment=", " Extra=", " InstanceId=", " ReservationName=", " TLSCertTokenSet=", " Topology=", " Parameters="};
+
+constexpr char kFieldEnd = '\x1f';
+constexpr char kRowEnd = '\x1e';
+
+template <class Number>
+Number to_number(std::string_view text) {
+  Number value{};
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+std::string without_null(std::string_view text) {
+  return text == "(null)" || text == "n/a" || text == "N/A" ? std::string{} : std::string{text};
+}
+
+// The value of a field whose value has no spaces. `line` begins with a space.
+std::string word_field(std::string_view line, std::string_view key) {
+  const std::string wanted = fmt::format(" {}=", key);
+  const std::size_t at = line.find(wanted);
+  if (at == std::string_view::npos) return {};
+  line.remove_prefix(at + wanted.size());
+  return without_null(line.substr(0, line.find(' ')));
+}
+
+bool is_state_char(char c) { return (c >= 'A' && c <= 'Z') || c == '_'; }
+
+std::vector<std::string> parse_states(std::string_view text) {
+  std::vector<std::string> states = split(text, '+');
+  for (std::string& state : states) std::erase_if(state, [](char c) { return !is_state_char(c); });
+  std::erase(states, "");
+  return states;
+}
+
+// "root@2026-11-21T11:45:00", also with "Unknown" as the time
+bool is_signature(std::string_view text) {
+  const std::size_t at = text.find('@');
+  if (at == std::string_view::npos || at == 0 || text.find(' ') != std::string_view::npos) return false;
+  const std::string_view time = text.substr(at + 1);
+  return time == "Unknown" || (time.size() == 19 && time[4] == '-' && time[10] == 'T' && time[13] == ':');
+}
+
+void read_reason(std::string_view text, Node& node) {
+  std::size_t end = text.size();
+  for (std::string_view key : kBehindReason) end = std::min(end, text.find(key));
+  text = trim(text.substr(0, end));
+  const std::size_t open = text.rfind('[');
+  if (open != std::string_view::npos && text.back() == ']') {
+    const std::string_view signature = text.substr(open + 1, text.size() - open - 2);
+    if (is_signature(signature)) {
+      node.reason_user = signature.substr(0, signature.find('@'));
+      text = trim(text.substr(0, open));
+    }
+  }
+  node.reason = text;
+}
+
+Node parse_node(const std::string& line) {
+  Node node;
+  const std::size_t reason = line.find(kReasonKey);
+  // Behind the partitions there is free text in every version.
+  const std::string_view fields = std::string_view(line).substr(0, std::min(line.find(" Partitions="), reason));
+  node.name = word_field(fields, "NodeName");
+  node.states = parse_states(word_field(fields, "State"));
+  node.gres = word_field(fields, "Gres");
+  node.cpus = to_number<std::int64_t>(word_field(fields, "CPUTot"));
+  node.real_memory_mib = to_number<std::int64_t>(word_field(fields, "RealMemory"));
+  node.version = word_field(fields, "Version");
+  if (reason != std::string::npos) read_reason(std::string_view(line).substr(reason + kReasonKey.size()), node);
+  return node;
+}
+
+// "gpu:h100:8(S:0,1)" cut at commas outside parentheses, without the parentheses.
+std::vector<std::string> split_gres(std::string_view text) {
+  std::string plain;
+  int depth = 0;
+  for (char c : text) {
+    if (c == '(') ++depth;
+    if (depth == 0) plain += c;
+    if (c == ')' && depth > 0) --depth;
+  }
+  return split(plain, ',');
+}
+
+// "8" or "4K"; -1: it is no count
+std::int64_t parse_count(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string_view unit = text.substr(static_cast<std::size_t>(stop - text.data()));
+  if (error != std::errc{} || value < 0 || value > (std::int64_t{1} << 30)) return -1;
+  if (unit.empty()) return value;
+  if (unit == "K" || unit == "k") return value << 10;
+  if (unit == "M" || unit == "m") return value << 20;
+  return -1;
+}
+
+// One list is both the question and how the answer is read: a column is a name for squeue and where its text goes.
+struct JobColumn {
+  std::string_view name;
+  void (*read)(std::string_view, Job&);
+};
+
+constexpr std::array<JobColumn, 10> kColumns = {{
+    {"%A", [](std::string_view text, Job& job) { job.id = to_number<std::uint32_t>(text); }},
+    {"%F", [](std::string_view text, Job& job) { job.array_id = to_number<std::uint32_t>(text); }},
+    {"%K",
+     [](std::string_view text, Job& job) {
+       // "N/A" for a job that is no task, "1-3,9" for the tasks of an array that have not started.
+       const bool one_task = !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+       if (one_task) job.array_task = to_number<std::uint32_t>(text);
+       if (!one_task) job.array_id = 0;
+     }},
+    {"%U", [](std::string_view text, Job& job) { job.user_id = to_number<std::uint32_t>(text); }},
+    {"%Q", [](std::string_view text, Job& job) { job.priority = to_number<std::uint64_t>(text); }},
+    {"%T", [](std::string_view text, Job& job) { job.state = text; }},
+    {"%N", [](std::string_view text, Job& job) { job.nodes = without_null(text); }},
+    {"%B", [](std::string_view text, Job& job) { job.batch_host = without_null(text); }},
+    {"%x", [](std::string_view text, Job& job) { job.excluded_nodes = without_null(text); }},
+    {"%r", [](std::string_view text, Job& job) { job.reason = text == "None" ? "" : text; }},
+}};
+constexpr std::array<JobColumn, 5> kLongColumns = {{
+    {"JobID", [](std::string_view text, Job& job) { job.id = to_number<std::uint32_t>(text); }},
+    // 2 after a launch that Slurm tries again.
+    {"BatchFlag", [](std::string_view text, Job& job) { job.batch = text == "1" || text == "2"; }},
+    {"Requeue", [](std::string_view text, Job& job) { job.requeue = text == "1"; }},
+    {"RestartCnt", [](std::string_view text, Job& job) { job.restarts = to_number<int>(text); }},
+    {"admin_comment", [](std::string_view text, Job& job) { job.admin_comment = without_null(text); }},
+}};
+
+std::vector<std::string_view> cut(std::string_view text, char end) {
+  std::vector<std::string_view> parts;
+  for (std::size_t at = text.find(end); at != std::string_view::npos; at = text.find(end)) {
+    parts.push_back(text.substr(0, at));
+    text.remove_prefix(at + 1);
+  }
+  return parts;
+}
+
+// Fills `job` from the row that begins with its number; a row of another shape is not read.
+template <std::size_t N>
+bool read_row(std::string_view answer, const std::array<JobColumn, N>& columns, std::uint32_t id, Job& job) {
+  for (std::string_view row : cut(answer, kRowEnd)) {
+    if (!row.empty() && row.front() == '\n') row.remove_prefix(1);
+    const std::vector<std::string_view> cells = cut(row, kFieldEnd);
+    if (cells.size() != N || cells.front() != std::to_string(id)) continue;
+    for (std::size_t i = 0; i < N; ++i) columns[i].read(cells[i], job);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool Node::has_state(std::string_view state) const {
+  return std::find(states.begin(), states.end(), state) != states.end();
+}
+
+std::string Job::reference() const {
+  return array_id == 0 ? std::to_string(id) : fmt::format("{}_{}", array_id, array_task);
+}
+
+bool Job::runs() const {
+  constexpr std::array<std::string_view, 7> kRunning = {"RUNNING",  "CONFIGURING", "SUSPENDED", "STOPPED",
+                                                        "RESIZING", "SIGNALING",   "STAGE_OUT"};
+  return std::find(kRunning.begin(), kRunning.end(), state) != kRunning.end();
+}
+
+bool Job::pending() const {
+  constexpr std::array<std::string_view, 3> kPending = {"PENDING", "REQUEUE_HOLD", "REQUEUED"};
+  return std::find(kPending.begin(), kPending.end(), state) != kPending.end();
+}
+
+bool Job::held() const { return priority == 0 && !runs(); }
+
+std::int64_t gres_count(std::string_view gres, std::string_view name) {
+  std::int64_t total = 0;
+  for (const std::string& one : split_gres(gres)) {
+    const std::size_t colon = one.find(':');
+    if (std::string_view(one).substr(0, colon) != name) continue;
+    const std::int64_t count = colon == std::string::npos ? -1 : parse_count(one.substr(one.rfind(':') + 1));
+    total += count < 0 ? 1 : count;  // "gpu" and "gpu:h100" mean one
+  }
+  return total;
+}
+
+Config parse_config(std::string_view text) {
+  Config config;
+  for (const std::string& line : split(text, '\n')) {
+    const std::size_t equals = line.find('=');
+    if (equals == std::string::npos) continue;
+    // The first of a name: sections of plugins and of cgroup.conf come behind slurm.conf's.
+    config.emplace(trim(std::string_view(line).substr(0, equals)),
+                   without_null(trim(std::string_view(line).substr(equals + 1))));
+  }
+  return config;
+}
+
+std::vector<Node> parse_nodes(std::string_view text) {
+  std::vector<Node> nodes;
+  for (const std::string& line : split(text, '\n')) {
+    if (!line.starts_with("NodeName=")) continue;
+    Node node = parse_node(" " + line);
+    if (!node.name.empty()) nodes.push_back(std::move(node));
+  }
+  return nodes;
+}
+
+std::string job_format() {
+  std::string format;
+  for (const JobColumn& column : kColumns) format += fmt::format("{}{}", column.name, kFieldEnd);
+  return format + kRowEnd;
+}
+
+std::string job_long_format() {
+  std::vector<std::string> fields;
+  for (const JobColumn& column : kLongColumns) fields.push_back(fmt::format("{}:{}", column.name, kFieldEnd));
+  return fmt::format("{}{}", fmt::join(fields, ","), kRowEnd);
+}
+
+std::optional<Job> parse_job(std::string_view answer, std::string_view long_answer, std::uint32_t id) {
+  Job job;
+  if (!read_row(answer, kColumns, id, job) || !read_row(long_answer, kLongColumns, id, job)) return std::nullopt;
+  return job;
+}
+
+}  // namespace ms::slurm

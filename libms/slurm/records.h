@@ -1,0 +1,74 @@
+// What Slurm's commands print, read: nodes, jobs and the configuration. Pure functions over text, so that tests need no
+// Slurm; commands.h asks for the text. Fields that a version of Slurm does not print keep their defaults.
+//
+// Nodes and the configuration are written by administrators only, and scontrol's text of them is good enough. What
+// "scontrol show job" prints of a job is not: names, accounts, comments and paths stand unquoted among the fields, so a
+// job called "x Requeue=0" cannot be told from a field, before or behind the real one. Jobs are therefore asked of
+// squeue, which prints only the fields that it is told to print: none that a user can write, each closed by a control
+// character.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ms::slurm {
+
+// Keys of "scontrol show config" as it writes them ("PrologFlags"), values trimmed; "(null)" is an empty value.
+using Config = std::map<std::string, std::string, std::less<>>;
+
+struct Node {
+  std::string name;
+  std::vector<std::string> states;  // "IDLE+DRAIN" -> {"IDLE", "DRAIN"}; suffixes such as '*' are removed
+  std::string reason;               // without the "[root@2026-11-21T11:45:00]" that scontrol appends
+  std::string reason_user;          // "root"
+  std::string gres;                 // "gpu:h100:8(S:0-1)"
+  std::int64_t cpus = 0;
+  std::int64_t real_memory_mib = 0;
+  std::string version;  // of its slurmd
+
+  bool has_state(std::string_view state) const;
+  bool is_drained_or_draining() const { return has_state("DRAIN") || has_state("DRAINED") || has_state("DRAINING"); }
+};
+
+struct Job {
+  std::uint32_t id = 0;
+  std::string state;  // "RUNNING"
+  std::uint32_t user_id = 0;
+  bool batch = false;
+  bool requeue = false;
+  int restarts = 0;
+  std::string nodes;           // hostlist it runs on, may be empty
+  std::string excluded_nodes;  // ExcNodeList, may be empty
+  std::string batch_host;
+  std::string reason;  // why it is pending
+  std::string admin_comment;
+  std::uint64_t priority = 1;  // 0: held
+  std::uint32_t array_id = 0;  // of the array that it is a task of, or 0
+  std::uint32_t array_task = 0;
+
+  // How commands must call it: "12", or "12_3" because the last task of array 12 has the number 12 too, and "12" means
+  // all of them.
+  std::string reference() const;
+  bool runs() const;     // has nodes and processes: running, suspended, starting
+  bool pending() const;  // waits, with nothing of it left on a node
+  bool held() const;     // waits until somebody releases it
+};
+
+// "gpu:h100:8(S:0-1),nic:2" and "gpu" -> 8, "nic" -> 2, "fpga" -> 0. Types of one name are added up.
+std::int64_t gres_count(std::string_view gres, std::string_view name);
+
+Config parse_config(std::string_view text);            // scontrol show config
+std::vector<Node> parse_nodes(std::string_view text);  // scontrol --oneliner show node
+
+// The formats for "squeue --format" and "squeue --Format": Slurm 22.05 has some of the fields in each only. Jobs come
+// with all tasks of their array, one row each.
+std::string job_format();
+std::string job_long_format();
+// The job `id` in the answers to both; nullopt: not in both of them, or it is not in the format asked for.
+std::optional<Job> parse_job(std::string_view answer, std::string_view long_answer, std::uint32_t id);
+
+}  // namespace ms::slurm

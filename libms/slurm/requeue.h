@@ -1,0 +1,33 @@
+// A job again, without the nodes that hurt it: held, its exclude list extended, released. ms-diag requeue and job
+// scripts call it, as the job's owner, from outside or from inside the very job: then the caller ignores SIGTERM and
+// has until KillWait. The job is never left held: whatever fails between, it is released, and the failure reported.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "slurm/commands.h"
+
+namespace ms::slurm {
+
+struct RequeueOptions {
+  bool start_now = false;  // in seconds, not after Slurm's whole requeue delay; impossible from inside the job
+  double settle_s = 5;     // for each step, its repetitions and Slurm's own doings included
+};
+
+struct RequeueDone {
+  std::string excluded_nodes;   // the whole list now
+  bool start_advanced = false;  // start_now was asked for and worked
+};
+
+// A pending job only gets the list. Error: as Commands' methods, where the job is not requeued, or is without the list;
+// user where `nodes` are no host names. When release fails in the end, the hint says what to type.
+RequeueDone requeue_excluding(const Commands& slurm, std::uint32_t job, const std::vector<std::string>& nodes,
+                              const RequeueOptions& options, Clock& clock);
+
+// What there is and the nodes, folded. A list that cannot be read is kept as it is in front.
+std::string merge_excluded(const std::string& there, const std::vector<std::string>& nodes);
+
+}  // namespace ms::slurm

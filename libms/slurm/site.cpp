@@ -1,0 +1,276 @@
+// Every rule is a function over the facts that may add a finding. What hurts jobs is critical, and ms-diag refuses to
+// act; what only costs time or clarity is a warning.
+#include "slurm/site.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+
+#include "base/text.h"
+
+namespace ms::slurm {
+namespace {
+
+// 22.05 lost failures of plugins' prologs before this one.
+constexpr unsigned kOldestSlurm = 0x160503;
+constexpr double kSlurmCalls_s = 3;  // draining and counting, behind the checks
+constexpr double kDefaultCredExpire_s = 120;
+constexpr double kLeastCredExpire_s = 5;  // Slurm takes the default for anything less
+constexpr double kLongDelay_s = 60;       // of a requeued job
+constexpr double kNoTimeout = 65534;      // how Slurm 22.05 shows an unlimited time
+constexpr std::string_view kPluginName = "ms_spank.so";
+constexpr std::string_view kPrologName = "ms-prolog";
+
+using Findings = std::vector<Finding>;
+
+void add(Findings& findings, std::string code, Severity severity, std::string_view entity, std::string message,
+         std::string remedy) {
+  Finding finding;
+  finding.code = "site." + std::move(code);
+  finding.severity = severity;
+  finding.blame = Blame::slurm;
+  finding.entity = entity;
+  finding.message = std::move(message);
+  finding.remedy = std::move(remedy);
+  findings.push_back(std::move(finding));
+}
+
+std::string value_of(const Config& config, std::string_view key) {
+  const auto found = config.find(key);
+  return found == config.end() ? std::string{} : found->second;
+}
+
+// "10 sec" -> 10
+std::optional<double> seconds_of(const Config& config, std::string_view key) {
+  const std::string text = value_of(config, key);
+  unsigned seconds = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc{}) return std::nullopt;
+  return seconds;
+}
+
+bool same_word(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return lower(x) == lower(y); });
+}
+
+bool has_word(const std::vector<std::string>& words, std::string_view word) {
+  return std::any_of(words.begin(), words.end(), [&](const std::string& other) { return same_word(other, word); });
+}
+
+// The line to write: what is there, and the words that are missing.
+std::string line_with(std::string_view key, std::vector<std::string> words, const std::vector<std::string>& more) {
+  for (const std::string& word : more) {
+    if (!has_word(words, word)) words.push_back(word);
+  }
+  return fmt::format("write {}={} in slurm.conf", key, fmt::join(words, ","));
+}
+
+std::vector<std::string> words_of(std::string_view line) {
+  std::string spaced(line.substr(0, line.find('#')));
+  std::replace(spaced.begin(), spaced.end(), '\t', ' ');
+  std::vector<std::string> words = split(spaced, ' ');
+  std::erase(words, "");
+  return words;
+}
+
+std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+struct PluginLine {
+  bool required = false;
+  std::string path;
+};
+
+std::optional<PluginLine> plugin_line(const SiteFacts& facts) {
+  for (const std::string& line : split(facts.plugstack, '\n')) {
+    const std::vector<std::string> words = words_of(line);
+    if (words.size() < 2 || (words[0] != "required" && words[0] != "optional")) continue;
+    if (base_name(words[1]) == kPluginName || words[1] == facts.plugin_path) {
+      return PluginLine{words[0] == "required", words[1]};
+    }
+  }
+  return std::nullopt;
+}
+
+// Prolog=, or Prolog[0]=, Prolog[1]= of newer versions.
+std::vector<std::string> prologs(const Config& config) {
+  std::vector<std::string> programs;
+  for (const auto& [key, value] : config) {
+    if ((key == "Prolog" || key.starts_with("Prolog[")) && !value.empty()) programs.push_back(value);
+  }
+  return programs;
+}
+
+void check_version(const SiteFacts& facts, Findings& findings) {
+  const std::string text = value_of(facts.config, "SLURM_VERSION");
+  const unsigned version = version_number(text);
+  if (version == 0) {
+    add(findings, "version", Severity::critical, "SLURM_VERSION",
+        fmt::format("Slurm's version '{}' cannot be read, so nothing is known of how it treats prologs", text),
+        "see what scontrol show config prints as SLURM_VERSION");
+  } else if (version < kOldestSlurm) {
+    add(findings, "version", Severity::critical, "SLURM_VERSION",
+        fmt::format("Slurm {} does not see that a plugin's prolog failed", text), "update Slurm to 22.05.3 or newer");
+  }
+}
+
+void check_plugin(const SiteFacts& facts, Findings& findings) {
+  const std::string slurm_text = value_of(facts.config, "SLURM_VERSION");
+  const unsigned slurm_version = version_number(slurm_text);
+  const auto line = plugin_line(facts);
+  const bool has_plugin = line || facts.plugin_version != 0;
+  const std::string path = line ? line->path : facts.plugin_path;
+  const std::vector<std::string> programs = prologs(facts.config);
+  const bool has_prolog =
+      std::any_of(programs.begin(), programs.end(), [](auto& program) { return base_name(program) == kPrologName; });
+
+  if (has_plugin && facts.plugin_version == 0) {
+    add(findings, "abi", Severity::critical, path, "it cannot be read or is no Slurm plugin, so Slurm will not load it",
+        fmt::format("install the ms_spank.so of ms {} there, readable by root on every node", facts.ms_version));
+  } else if (has_plugin && slurm_version != 0 && facts.plugin_version >> 8 != slurm_version >> 8) {
+    add(findings, "abi", Severity::critical, path,
+        fmt::format("it is built for Slurm {}.{:02}, this is Slurm {}: Slurm will not load it",
+                    facts.plugin_version >> 16, facts.plugin_version >> 8 & 0xff, slurm_text),
+        fmt::format("build ms_spank.so of ms {} with the headers of Slurm {}", facts.ms_version, slurm_text));
+  }
+  if (line && line->required) {
+    add(findings, "required", Severity::warning, path,
+        "it is 'required': when Slurm cannot load it, after an update for example, every job fails",
+        fmt::format("write 'optional {} ...' in plugstack.conf: it works as optional", path));
+  }
+  if (has_plugin && has_prolog) {
+    add(findings, "twice", Severity::warning, "Prolog", "the plugin and Prolog= both check every node before every job",
+        "take ms-prolog out of Prolog= in slurm.conf, or the plugin out of plugstack.conf");
+  }
+  if (has_plugin || has_prolog) return;
+  if (programs.empty()) {
+    add(findings, "none", Severity::critical, "plugstack.conf", "neither the plugin nor ms-prolog runs before jobs",
+        "write 'optional /usr/lib/ms_spank.so config=/etc/ms/ms-diag.toml' with the path of ms_spank.so in "
+        "plugstack.conf, or Prolog= with the path of ms-prolog in slurm.conf");
+  } else {
+    add(findings, "none", Severity::warning, "Prolog",
+        fmt::format("there is no plugin, and whether {} runs ms-prolog cannot be seen from here", programs.front()),
+        "see that it runs ms-prolog and ends with its exit status");
+  }
+}
+
+void check_flags(const SiteFacts& facts, Findings& findings) {
+  const std::vector<std::string> flags = split(value_of(facts.config, "PrologFlags"), ',');
+  const std::string remedy = line_with("PrologFlags", flags, {"Alloc", "DeferBatch"});
+  if (!has_word(flags, "Alloc") && !has_word(flags, "Contain")) {  // Contain includes it
+    add(findings, "alloc", Severity::critical, "PrologFlags",
+        "without Alloc a node runs its prolog when the first step lands there, in the middle of the job", remedy);
+  }
+  if (!has_word(flags, "DeferBatch")) {
+    add(findings, "deferbatch", Severity::warning, "PrologFlags",
+        "without DeferBatch the batch script begins while other nodes are still being checked", remedy);
+  }
+  const std::vector<std::string> parameters = split(value_of(facts.config, "SchedulerParameters"), ',');
+  if (!has_word(parameters, "nohold_on_prolog_fail")) {
+    add(findings, "hold", Severity::critical, "SchedulerParameters",
+        "without nohold_on_prolog_fail a requeued job is held until somebody releases it",
+        line_with("SchedulerParameters", parameters, {"nohold_on_prolog_fail"}));
+  }
+}
+
+// Slurm's own time-outs, which the whole prolog must stay below.
+struct TimeoutRule {
+  std::string_view key;
+  std::string_view consequence;
+};
+constexpr std::array<TimeoutRule, 3> kTimeouts = {{
+    {"PrologEpilogTimeout", "Slurm would kill the prolog and drain the node for it"},
+    {"PrologTimeout", "Slurm would kill the prolog and drain the node for it"},
+    {"BatchStartTimeout", "Slurm would think that the job was lost"},
+}};
+
+void check_timeouts(const SiteFacts& facts, Findings& findings) {
+  const double ours_s = facts.prolog_deadline_s + kSlurmCalls_s;
+  for (const TimeoutRule& rule : kTimeouts) {
+    const auto theirs_s = seconds_of(facts.config, rule.key);
+    if (!theirs_s || *theirs_s == 0 || *theirs_s >= kNoTimeout || ours_s < *theirs_s) continue;
+    add(findings, "timeout", Severity::critical, rule.key,
+        fmt::format("the prolog may take {} s, but {} after {} s", ours_s, rule.consequence, *theirs_s),
+        fmt::format("write {}={} in slurm.conf, or a shorter prolog.deadline in ms-diag.toml", rule.key,
+                    static_cast<long>(2 * ours_s) + 1));
+    Finding& finding = findings.back();
+    finding.measured = *theirs_s;
+    finding.limit = ours_s;
+    finding.unit = "s";
+  }
+  const auto message_s = seconds_of(facts.config, "MessageTimeout");
+  if (!message_s) return;
+  const double shown_after_s = std::max(2.0, *message_s - 2);
+  if (facts.prolog_deadline_s >= shown_after_s) {
+    add(findings, "hung", Severity::warning, "MessageTimeout",
+        fmt::format("users read 'Prolog hung' when a prolog takes {} s, and the checks may take {} s", shown_after_s,
+                    facts.prolog_deadline_s),
+        fmt::format("write MessageTimeout={} in slurm.conf, or a shorter prolog.deadline in ms-diag.toml",
+                    static_cast<long>(facts.prolog_deadline_s) + 3));
+  }
+}
+
+// AuthInfo's cred_expire, as Slurm reads it.
+double cred_expire_s(const std::vector<std::string>& auth_info) {
+  constexpr std::string_view kKey = "cred_expire=";
+  for (const std::string& word : auth_info) {
+    if (!word.starts_with(kKey)) continue;
+    unsigned seconds = 0;
+    std::from_chars(word.data() + kKey.size(), word.data() + word.size(), seconds);
+    if (seconds >= kLeastCredExpire_s) return seconds;
+  }
+  return kDefaultCredExpire_s;
+}
+
+void check_requeue(const SiteFacts& facts, Findings& findings) {
+  if (value_of(facts.config, "JobRequeue") == "0") {
+    add(findings, "requeue", Severity::warning, "JobRequeue",
+        "jobs are not requeued unless they ask for it with --requeue; others run on the bad node",
+        "write JobRequeue=1 in slurm.conf");
+  }
+  std::vector<std::string> auth_info = split(value_of(facts.config, "AuthInfo"), ',');
+  const double delay_s = cred_expire_s(auth_info) + 1;
+  if (delay_s > kLongDelay_s) {
+    std::erase_if(auth_info, [](const std::string& word) { return word.starts_with("cred_expire="); });
+    add(findings, "delay", Severity::warning, "AuthInfo",
+        fmt::format("a requeued job waits {} s before it may start again (cred_expire + 1)", delay_s),
+        line_with("AuthInfo", auth_info, {"cred_expire=30"}));
+    Finding& finding = findings.back();
+    finding.measured = delay_s;
+    finding.limit = kLongDelay_s;
+    finding.unit = "s";
+  }
+  if (value_of(facts.config, "ReturnToService") == "2") {
+    add(findings, "return", Severity::warning, "ReturnToService",
+        "a node that went down comes back by itself however it went down, after a crash for its bad hardware too",
+        "write ReturnToService=1 in slurm.conf");
+  }
+}
+
+}  // namespace
+
+unsigned version_number(std::string_view text) {
+  const std::vector<std::string> parts = split(text.substr(0, text.find('-')), '.');  // "24.11.5-1"
+  if (parts.size() != 3) return 0;
+  unsigned version = 0;
+  for (const std::string& part : parts) {
+    unsigned number = 0;
+    const auto [stop, error] = std::from_chars(part.data(), part.data() + part.size(), number);
+    if (error != std::errc{} || stop != part.data() + part.size() || number > 0xff) return 0;
+    version = version << 8 | number;
+  }
+  return version;
+}
+
+std::vector<Finding> site_problems(const SiteFacts& facts) {
+  std::vector<Finding> findings;
+  for (const auto check : {check_version, check_plugin, check_flags, check_timeouts, check_requeue}) {
+    check(facts, findings);
+  }
+  return findings;
+}
+
+}  // namespace ms::slurm

@@ -1,0 +1,190 @@
+// A site that is ready, and each way in which it is not.
+#include "slurm/site.h"
+
+#include <gtest/gtest.h>
+
+namespace ms::slurm {
+namespace {
+
+SiteFacts ready() {
+  SiteFacts facts;
+  facts.config = {{"SLURM_VERSION", "22.05.8"},
+                  {"PrologFlags", "Alloc,DeferBatch"},
+                  {"SchedulerParameters", "bf_interval=1,nohold_on_prolog_fail"},
+                  {"PrologEpilogTimeout", "30"},
+                  {"BatchStartTimeout", "10 sec"},
+                  {"MessageTimeout", "10 sec"},
+                  {"AuthInfo", "socket=/run/munge/sock,cred_expire=30"},
+                  {"JobRequeue", "1"},
+                  {"Prolog", ""},
+                  {"ReturnToService", "1"}};
+  facts.prolog_deadline_s = 5;
+  facts.plugin_version = 0x160508;
+  facts.plugin_path = "/usr/lib/ms_spank.so";
+  facts.plugstack = "# plugins\noptional /usr/lib/ms_spank.so config=/etc/ms/ms-diag.toml\n";
+  facts.ms_version = "0.1";
+  return facts;
+}
+
+// "critical site.alloc PrologFlags", one a line
+std::string problems(const SiteFacts& facts) {
+  std::string text;
+  for (const Finding& finding : site_problems(facts)) {
+    EXPECT_EQ(finding.blame, Blame::slurm);
+    EXPECT_NE(finding.message, "");
+    EXPECT_NE(finding.remedy, "");
+    EXPECT_LE(finding.code.size(), std::string("site.").size() + 12);
+    text += std::string(text.empty() ? "" : ", ") + std::string(to_string(finding.severity)) + ' ' + finding.code +
+            ' ' + finding.entity;
+  }
+  return text;
+}
+
+TEST(Site, AReadySiteHasNoProblems) {
+  EXPECT_EQ(problems(ready()), "");
+  SiteFacts prolog = ready();
+  prolog.plugin_version = 0;
+  prolog.plugin_path = "";
+  prolog.plugstack = "";
+  prolog.config["Prolog"] = "/usr/libexec/ms/ms-prolog";
+  EXPECT_EQ(problems(prolog), "");
+}
+
+TEST(Site, EveryKeyOfTheConfigurationMatters) {
+  struct Row {
+    const char* key;
+    const char* value;
+    const char* problems;
+  };
+  const std::vector<Row> rows = {
+      {"SLURM_VERSION", "", "critical site.version SLURM_VERSION"},
+      {"SLURM_VERSION", "22.05.2", "critical site.version SLURM_VERSION"},
+      {"SLURM_VERSION", "22.05.3", ""},
+      {"SLURM_VERSION", "23.02.1", "critical site.abi /usr/lib/ms_spank.so"},
+      {"SLURM_VERSION", "21.08.8", "critical site.version SLURM_VERSION, critical site.abi /usr/lib/ms_spank.so"},
+      {"PrologFlags", "", "critical site.alloc PrologFlags, warning site.deferbatch PrologFlags"},
+      {"PrologFlags", "DeferBatch", "critical site.alloc PrologFlags"},
+      {"PrologFlags", "Allocate,DeferBatch", "critical site.alloc PrologFlags"},
+      {"PrologFlags", "alloc,deferbatch,X11", ""},
+      {"PrologFlags", "Contain,DeferBatch", ""},
+      {"PrologFlags", "Alloc", "warning site.deferbatch PrologFlags"},
+      {"SchedulerParameters", "", "critical site.hold SchedulerParameters"},
+      {"SchedulerParameters", "no_nohold_on_prolog_fail", "critical site.hold SchedulerParameters"},
+      {"PrologEpilogTimeout", "8", "critical site.timeout PrologEpilogTimeout"},
+      {"PrologEpilogTimeout", "9", ""},
+      {"PrologEpilogTimeout", "65534", ""},
+      {"PrologTimeout", "7 sec", "critical site.timeout PrologTimeout"},
+      {"BatchStartTimeout", "8 sec", "critical site.timeout BatchStartTimeout"},
+      {"BatchStartTimeout", "", ""},
+      {"MessageTimeout", "7 sec", "warning site.hung MessageTimeout"},
+      {"MessageTimeout", "8 sec", ""},
+      {"MessageTimeout", "2 sec", "warning site.hung MessageTimeout"},
+      {"AuthInfo", "", "warning site.delay AuthInfo"},
+      {"AuthInfo", "cred_expire=120", "warning site.delay AuthInfo"},
+      {"AuthInfo", "cred_expire=4", "warning site.delay AuthInfo"},  // too small: Slurm takes 120
+      {"AuthInfo", "cred_expire=59", ""},
+      {"AuthInfo", "cred_expire=5", ""},
+      {"JobRequeue", "0", "warning site.requeue JobRequeue"},
+      {"ReturnToService", "2", "warning site.return ReturnToService"},
+      {"ReturnToService", "0", ""},
+      {"Prolog", "/usr/libexec/ms/ms-prolog", "warning site.twice Prolog"},
+      {"Prolog[1]", "/usr/libexec/ms/ms-prolog", "warning site.twice Prolog"},
+      {"Prolog", "/etc/slurm/prolog.sh", ""},
+  };
+  for (const Row& row : rows) {
+    SiteFacts facts = ready();
+    facts.config[row.key] = row.value;
+    EXPECT_EQ(problems(facts), row.problems) << row.key << '=' << row.value;
+  }
+}
+
+TEST(Site, ThePlugin) {
+  struct Row {
+    const char* plugstack;
+    unsigned version;
+    const char* prolog;
+    const char* problems;
+  };
+  constexpr unsigned kGood = 0x160500;  // another patch release of the same Slurm
+  const std::vector<Row> rows = {
+      {"optional /usr/lib/ms_spank.so config=/x", kGood, "", ""},
+      {"optional\t/opt/ms/lib/ms_spank.so\tconfig=/x", kGood, "", ""},
+      {"optional other.so\n  required /usr/lib/ms_spank.so # ours", kGood, "",
+       "warning site.required /usr/lib/ms_spank.so"},
+      {"optional /usr/lib/ms_spank.so", 0x170200, "", "critical site.abi /usr/lib/ms_spank.so"},
+      {"optional /usr/lib/ms_spank.so", 0x150508, "", "critical site.abi /usr/lib/ms_spank.so"},
+      {"optional /usr/lib/ms_spank.so", 0, "", "critical site.abi /usr/lib/ms_spank.so"},
+      {"", 0, "", "critical site.none plugstack.conf"},
+      {"#optional /usr/lib/ms_spank.so", 0, "", "critical site.none plugstack.conf"},
+      {"optional /usr/lib/other.so", 0, "", "critical site.none plugstack.conf"},
+      {"optional", 0, "", "critical site.none plugstack.conf"},
+      {"", 0, "/etc/slurm/prolog.sh", "warning site.none Prolog"},
+      {"", 0, "/usr/libexec/ms/ms-prolog", ""},
+      {"optional /usr/lib/ms_spank.so", kGood, "/usr/libexec/ms/ms-prolog", "warning site.twice Prolog"},
+  };
+  for (const Row& row : rows) {
+    SiteFacts facts = ready();
+    facts.plugstack = row.plugstack;
+    facts.plugin_version = row.version;
+    facts.config["Prolog"] = row.prolog;
+    EXPECT_EQ(problems(facts), row.problems) << row.plugstack << ' ' << row.version << ' ' << row.prolog;
+  }
+}
+
+TEST(Site, TheRemedyIsTheWholeLineToWrite) {
+  SiteFacts facts = ready();
+  facts.config["PrologFlags"] = "X11,DeferBatch";
+  facts.config["SchedulerParameters"] = "bf_interval=1";
+  facts.config["AuthInfo"] = "socket=/run/munge/sock,cred_expire=300";
+  facts.config["BatchStartTimeout"] = "6 sec";
+  facts.prolog_deadline_s = 5;
+  const std::vector<Finding> findings = site_problems(facts);
+  ASSERT_EQ(findings.size(), 4U);
+  EXPECT_EQ(findings[0].remedy, "write PrologFlags=X11,DeferBatch,Alloc in slurm.conf");
+  EXPECT_EQ(findings[1].remedy, "write SchedulerParameters=bf_interval=1,nohold_on_prolog_fail in slurm.conf");
+  EXPECT_EQ(findings[2].message, "the prolog may take 8 s, but Slurm would think that the job was lost after 6 s");
+  EXPECT_EQ(findings[2].measured, 6);
+  EXPECT_EQ(findings[2].limit, 8);
+  EXPECT_EQ(findings[3].remedy, "write AuthInfo=socket=/run/munge/sock,cred_expire=30 in slurm.conf");
+  EXPECT_EQ(findings[3].measured, 301);
+}
+
+TEST(Site, TheTimeoutThatIsProposedIsEnough) {
+  SiteFacts facts = ready();
+  facts.prolog_deadline_s = 20;
+  facts.config["MessageTimeout"] = "100 sec";
+  EXPECT_EQ(problems(facts), "critical site.timeout BatchStartTimeout");
+  EXPECT_NE(site_problems(facts)[0].remedy.find("BatchStartTimeout=47 "), std::string::npos);
+  facts.config["BatchStartTimeout"] = "47 sec";
+  facts.config["MessageTimeout"] = "23 sec";
+  EXPECT_EQ(problems(facts), "");
+}
+
+TEST(Site, NothingIsKnown) {
+  EXPECT_EQ(problems(SiteFacts{}),
+            "critical site.version SLURM_VERSION, critical site.none plugstack.conf, critical site.alloc PrologFlags, "
+            "warning site.deferbatch PrologFlags, critical site.hold SchedulerParameters, warning site.delay AuthInfo");
+}
+
+TEST(Site, Versions) {
+  struct Row {
+    const char* text;
+    unsigned version;
+  };
+  const std::vector<Row> rows = {{"22.05.8", 0x160508},
+                                 {"24.11.5", 0x180b05},
+                                 {"24.11.5-1", 0x180b05},
+                                 {"25.05.0-0rc1", 0x190500},
+                                 {"", 0},
+                                 {"22.05", 0},
+                                 {"22.05.8.1", 0},
+                                 {"22.05.x", 0},
+                                 {"22.05.", 0},
+                                 {"256.1.1", 0},
+                                 {"-22.05.8", 0},
+                                 {"v22.05.8", 0}};
+  for (const Row& row : rows) EXPECT_EQ(version_number(row.text), row.version) << row.text;
+}
+
+}  // namespace
+}  // namespace ms::slurm
