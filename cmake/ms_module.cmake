@@ -2,9 +2,10 @@
 # ms_module() lines in libms/CMakeLists.txt is the architecture, and CMake is who enforces it.
 
 # ms_module(NAME DEPENDS room... [LIBRARIES target...]): a static, position-independent library of libms/NAME/*.cpp.
-# A source that needs an option is taken out by name where the option is off (EXCLUDE file...).
+# A source that needs an option that is off, or is the door of a library of its own, is taken out by name (EXCLUDE
+# file...). A room that is APART is not gathered into libms.so.
 function(ms_module name)
-  cmake_parse_arguments(ARG "" "" "DEPENDS;LIBRARIES;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(ARG "APART" "" "DEPENDS;LIBRARIES;EXCLUDE" ${ARGN})
   get_property(declared GLOBAL PROPERTY MS_ROOMS)
   foreach(dep IN LISTS ARG_DEPENDS)
     if(NOT dep IN_LIST declared)
@@ -26,6 +27,9 @@ function(ms_module name)
     target_link_libraries(ms_${name} INTERFACE ${deps})
   endif()
   set_property(GLOBAL APPEND PROPERTY MS_ROOMS ${name})
+  if(NOT ARG_APART)
+    set_property(GLOBAL APPEND PROPERTY MS_GATHERED ${name})
+  endif()
 endfunction()
 
 # ms_isa_sources(NAME FOLDER [LIBRARIES target...]): FOLDER/*.cpp compiled once for every instruction set into the room NAME, in
@@ -62,6 +66,17 @@ endfunction()
 function(ms_tool name)
   add_executable(${name} ${CMAKE_CURRENT_SOURCE_DIR}/${name}.cpp)
   target_link_libraries(${name} PRIVATE ms ms_flags)
+  install(TARGETS ${name})
+endfunction()
+
+# ms_bare_tool(NAME ROOMS room...): tools/NAME.cpp with these rooms in it, and no library but libc and libstdc++.
+function(ms_bare_tool name)
+  cmake_parse_arguments(ARG "" "" "ROOMS" ${ARGN})
+  add_executable(${name} ${CMAKE_CURRENT_SOURCE_DIR}/${name}.cpp)
+  list(TRANSFORM ARG_ROOMS PREPEND ms_ OUTPUT_VARIABLE rooms)
+  target_link_libraries(${name} PRIVATE ${rooms} ms_flags ${CMAKE_DL_LIBS})
+  target_compile_definitions(${name} PRIVATE FMT_HEADER_ONLY)
+  target_link_options(${name} PRIVATE -Wl,--as-needed)
   install(TARGETS ${name})
 endfunction()
 

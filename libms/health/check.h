@@ -1,0 +1,105 @@
+// What a check is: a row of the registry and a function from evidence to a result. Passive checks (level 1) are all in
+// this room: they are what the prolog runs as root. Active ones (levels 2 and 3) have their rows here and their
+// functions in the room diag, which is loaded on demand (extension.h).
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/finding.h"
+#include "health/gpus.h"
+#include "health/kernel_log.h"
+#include "health/policy.h"
+#include "health/sysroot.h"
+
+namespace ms::health {
+
+// broken: the check itself failed. It is reported and never counted against the node.
+enum class Outcome { pass, warn, critical, skip, broken };
+std::string_view to_string(Outcome outcome);
+
+// A number that only means something beside an earlier one ("net.flaps eth0" 17), with the time of the earlier one.
+struct Counter {
+  double value = 0;
+  double wall_s = 0;
+};
+using Counters = std::map<std::string, Counter, std::less<>>;
+
+struct Result {
+  std::string code = {};
+  Outcome outcome = Outcome::pass;
+  std::string note = {};               // skip, broken: why; pass: what was seen, where that is worth a line
+  std::vector<Finding> findings = {};  // warn, critical: at least one
+  Counters counters = {};              // to be kept for the next run
+  double wall_s = 0;                   // how long it took
+};
+
+// What checks look at. Made once per lane (see runner.h), in that lane's own process; expensive evidence is read when
+// it is first asked for.
+class Evidence {
+ public:
+  // now_wall_s: the time; not_before_wall_s: of the last undrain, or 0: what the log says of earlier times does not
+  // count; before: counters kept by the last run.
+  Evidence(const Policy& policy, double now_wall_s, double not_before_wall_s, Counters before);
+  // For tests: the GPUs are these, and no library is asked.
+  void set_gpus(GpuSnapshot gpus) { gpus_ = std::move(gpus); }
+
+  const Policy& policy() const { return policy_; }
+  const Sysroot& root() const { return root_; }
+  double now_wall_s() const { return now_wall_s_; }
+  const GpuSnapshot& gpus();
+  const KernelLog& kernel_log();  // since boot and not before not_before_wall_s
+  std::optional<Counter> before(std::string_view name) const;
+
+ private:
+  const Policy& policy_;
+  Sysroot root_;
+  double now_wall_s_;
+  double not_before_wall_s_;
+  Counters before_;
+  std::optional<GpuSnapshot> gpus_;
+  std::optional<KernelLog> kernel_log_;
+};
+
+// Checks of one lane share a process and its evidence, and run one after the other; lanes run at the same time.
+enum class Lane { gpu, kernel, files, mounts, active };
+
+enum class Cost { cheap, seconds, minutes };
+std::string_view to_string(Cost cost);
+
+struct Check {
+  std::string_view code = {};  // at most 12 characters: a reason's first 20 show it behind "ms-diag:"
+  int level = 1;
+  Lane lane = Lane::files;
+  std::string_view summary = {};  // half a sentence, lower case, no full stop
+  std::string_view needs = {};    // "NVML", "/dev/kmsg": without it the check is skipped
+  double deadline_s = 2;
+  Blame blame = Blame::node;
+  Cost cost = Cost::cheap;
+  bool user_can_cause = false;           // then it never drains
+  Severity on_hang = Severity::warning;  // of the finding when it had to be cut
+  std::string_view explain = {};         // paragraphs for ms-checks(7): what is looked at, why, what is normal
+  std::string_view remedy = {};          // a sentence; goes into every finding that has no better one
+  Result (*run)(Evidence&) =
+      nullptr;  // findings need not repeat code, blame and remedy; nullptr: active, see extension.h
+};
+
+// Helpers for the functions.
+Result passed(std::string note = {});
+Result skipped(std::string why);
+Result broken(std::string why);
+// warn or critical by the worst severity; pass where there are none.
+Result judged(std::vector<Finding> findings, std::string note_if_none = {});
+
+// All checks, in the order in which they are listed: one list, in registry.cpp.
+const std::vector<Check>& all_checks();
+const Check* find_check(std::string_view code);  // nullptr: there is none
+
+// "gpu.*", "disk.mounts", "*": shell patterns, several separated by commas.
+bool matches(std::string_view globs, std::string_view code);
+
+}  // namespace ms::health

@@ -1,0 +1,65 @@
+// What the prolog and the epilog do about findings. Pure: findings, policy, job and what Slurm says go in, a decision
+// with its reason comes out. act.h obeys it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/finding.h"
+#include "health/policy.h"
+#include "slurm/job_env.h"
+#include "slurm/records.h"
+
+namespace ms::health {
+
+inline constexpr std::string_view kReasonPrefix = "ms-diag:";  // drains whose reason begins so are ours
+inline constexpr std::size_t kMaxReason = 200;
+inline constexpr std::string_view kCommentPrefix = "ms-diag: ";  // our pieces of a job's AdminComment
+inline constexpr std::size_t kMaxComment = 1024;
+
+// One line of printable ASCII, of at most `max` characters: every other byte becomes '?', blanks in a row become one.
+std::string plain_text(std::string_view text, std::size_t max);
+
+// The findings that may drain: critical, of the node or its GPUs, on the allow-list, nothing that a user can cause,
+// and, where the job has only some of the node's GPUs, not of another's GPU. In the order of the allow-list. `job`
+// nullptr: the whole node.
+std::vector<Finding> draining(const std::vector<Finding>& findings, const Policy& policy, const slurm::JobEnv* job);
+
+// "ms-diag:gpu.ecc gpu 3: 4 uncorrectable errors; also gpu.lost gpu 5": at most kMaxReason characters, printable ASCII
+// without quotes, brackets, backslashes, '=' or '|'. Of no findings: a bug of the caller.
+std::string drain_reason(const std::vector<Finding>& findings);
+
+bool is_ours(const slurm::Node& node);  // drained or draining with our reason
+
+// What may be done to this node now, from what Slurm says of it. A reason that somebody wrote is never replaced, not
+// even where the node is not drained.
+enum class DrainStep { drain, stands_already, somebody_elses };
+DrainStep drain_step(const slurm::Node& node);
+
+// After the node is drained: whether the job is to be failed so that Slurm requeues it elsewhere. A batch job that was
+// started again `max_requeues` times (Slurm's MaxBatchRequeue) would be held: it runs here, unless it insists.
+struct JobStep {
+  bool fail = false;
+  std::string why;
+};
+JobStep job_step(const slurm::Job& job, slurm::Preflight preflight, int max_requeues);
+
+// MaxBatchRequeue of Slurm's configuration, or Slurm's default.
+int max_batch_requeues(const slurm::Config& config);
+
+// How many nodes are drained by us.
+std::int64_t count_ours(const std::vector<slurm::Node>& nodes);
+
+// What the job's AdminComment says of a drain: "ms-diag: node02 was drained before start 1: gpu.ecc gpu 3: ...".
+// `restarts`: how often the job was started again before; `reason`: the drain's.
+std::string drain_note(const std::string& node, bool before_start, int restarts, std::string_view reason);
+// The comment with the note appended; nullopt where it is there already, or would be longer than kMaxComment.
+std::optional<std::string> appended_comment(const std::string& comment, const std::string& note);
+// Our pieces of a comment, a line each, as a restarted job is shown them.
+std::vector<std::string> notes_in(std::string_view comment);
+
+}  // namespace ms::health

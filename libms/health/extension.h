@@ -1,0 +1,41 @@
+// What the bare ms-diag loads on demand, each from a library of its own: the active checks (levels 2 and 3) from
+// libms.so, which needs MPI and oneDNN; the notifier from libms_notify.so, which needs libcurl. Neither loads the
+// other. The level-1 path, which runs as root in a prolog, never comes here.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "health/check.h"
+
+namespace ms::health {
+
+using CheckFunction = Result (*)(Evidence&);
+
+struct Extension {
+  std::string_view version;                             // must be that of the program that loads it
+  CheckFunction (*find_active)(std::string_view code);  // nullptr: there is none
+};
+
+struct NotifyOptions {
+  std::string config;  // ms-notify.toml(5)
+  bool once = false;   // send what there is and leave; else stay and look again
+};
+
+struct NotifyExtension {
+  std::string_view version;                     // must be that of the program that loads it
+  int (*notify)(const NotifyOptions& options);  // a Nagios status
+  std::string (*page)();                        // ms-notify.toml(5)
+};
+
+// Each opens its library where this program was built or installed beside it. Throws Error("extension.load", node)
+// where that is not there (libms_notify.so: where ms was built without libcurl), cannot be loaded, or is of another
+// version.
+const Extension& load_extension();
+const NotifyExtension& load_notify_extension();
+
+}  // namespace ms::health
+
+// Exported by libms.so (diag/extension.cpp) and by libms_notify.so (notify/extension.cpp).
+extern "C" const ms::health::Extension* ms_diag_extension();
+extern "C" const ms::health::NotifyExtension* ms_notify_extension();

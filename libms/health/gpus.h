@@ -1,0 +1,47 @@
+// What the driver says of the GPUs, asked once per run through NVML, which is opened by absolute path at run time. A
+// plain struct: the checks are functions of it, and tests fill it in by hand or through a fake library.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ms::health {
+
+// As NVML numbers them (nvmlDeviceGpuRecoveryAction_t).
+enum class RecoveryAction : int { none = 0, gpu_reset = 1, node_reboot = 2, drain_p2p = 3, drain_and_reset = 4 };
+
+// nullopt: this GPU or driver does not say.
+struct Gpu {
+  int index = 0;
+  std::string uuid;
+  std::string name;
+  std::string pci;      // "0000:17:00.0", lower case
+  bool lost = false;    // the driver answers "GPU is lost"; nothing else is known then
+  std::string error;    // why it does not answer otherwise ("Insufficient External Power"); empty: it does, or is lost
+  bool denied = false;  // it does not answer because we may not ask: that says nothing about the GPU
+  std::optional<std::uint64_t> ecc_uncorrectable;  // volatile
+  std::optional<std::uint64_t> ecc_correctable;    // volatile
+  std::optional<int> remapped_correctable, remapped_uncorrectable;
+  std::optional<bool> remap_pending, remap_failed;
+  std::optional<int> retired_pages_pending;
+  std::optional<RecoveryAction> recovery_action;
+  std::optional<int> pcie_width, pcie_width_max;
+  std::optional<int> nvlinks_active, nvlinks_total;
+  std::optional<std::uint64_t> clocks_event_reasons;
+  std::optional<double> temperature_c;
+  std::optional<std::uint64_t> memory_used_bytes, memory_total_bytes;
+};
+
+struct GpuSnapshot {
+  bool library_found = false;  // the file is there
+  std::string error;           // why there is no answer ("nvmlInit_v2: Driver Not Loaded"); empty: answered
+  std::string driver_version;
+  std::vector<Gpu> gpus;
+};
+
+// Never throws: what went wrong is in `error`. Never calls back into Slurm or the user's environment.
+GpuSnapshot read_gpus(const std::string& library_path);
+
+}  // namespace ms::health

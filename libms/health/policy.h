@@ -1,0 +1,103 @@
+// The site's policy: one TOML file, owned by root (ms-diag.toml(5), made from the tables in policy.cpp). It says
+// whether findings may drain nodes, which, how many, and what a healthy node of this site looks like. `sysroot` and
+// `nvml` are the only seams for tests: keys of this root-owned file, never environment variables.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/config.h"
+
+namespace ms::health {
+
+inline constexpr const char* kPolicyPath = "/etc/ms/ms-diag.toml";
+
+struct ActConfig {
+  std::string mode = "observe";  // or "act"
+  // Codes that may drain: at most kMaxAllowed, and none that a user's job can cause.
+  std::vector<std::string> allow = {"gpu.count",    "gpu.lost",    "gpu.ecc",  "gpu.remap",
+                                    "gpu.recovery", "gpu.xid",     "host.mce", "host.memory",
+                                    "disk.mounts",  "disk.errors", "disk.ro",  "net.link"};
+  bool allow_off = false;  // may a job say --ms-preflight=off?
+  std::string kill_switch = "/etc/ms/ms-diag.off";
+  // Never more of our drains than this part of the cluster's nodes (at least one), and never more than max_drained.
+  double max_drained_percent = 10;
+  std::int64_t max_drained = 16;
+};
+inline constexpr std::size_t kMaxAllowed = 16;
+
+struct PrologConfig {
+  double deadline_s = 5;           // of all level-1 checks of one prolog; what is not done by then is cut
+  double epilog_interval_s = 600;  // a failed job's epilog looks again at most this often
+};
+
+struct PathsConfig {
+  std::string state = "/var/lib/ms-diag";
+  std::string spool = "/var/spool/ms-diag";
+  std::string notes = "/run/ms-diag";  // what a restarted job is told
+  std::string scontrol = "/usr/bin/scontrol";
+  std::string slurm_conf;  // SLURM_CONF for scontrol; empty: Slurm's default
+  std::string gres_conf = "/etc/slurm/gres.conf";
+  std::string nvml = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1";
+  std::string sysroot = "/";
+};
+
+// What a healthy node has. -1 or empty: take it from the node itself where that is possible, else do not check.
+struct ExpectConfig {
+  std::int64_t gpus = -1;
+  std::int64_t nvlinks_per_gpu = -1;
+  std::int64_t cpus = -1;
+  std::int64_t memory_mib = -1;
+  std::vector<std::string> mounts;  // must be mounted and answer
+  std::vector<std::string> links;   // network interfaces and "mlx5_0/1" ports that must be up
+  double link_gbps = -1;            // least rate of each of them
+};
+
+struct LimitsConfig {
+  double memory_missing_percent = 3;
+  std::int64_t ecc_correctable = 10000;  // volatile, a GPU
+  std::int64_t link_flaps_per_day = 5;
+  double link_errors_per_hour = 100;
+  double clock_error_s = 1;
+  double mount_deadline_s = 2;
+  double space_free_percent = 5;
+};
+
+// What a node of this site reaches in the active checks (level 2), all of its cores together. -1: it is measured and
+// shown, and not judged.
+struct ActiveConfig {
+  double memory_gbps = -1;
+  double gemm_gflops_fp32 = -1;
+  double gemm_gflops_bf16 = -1;
+  double nic_gbps = -1;
+  double a2a_gbps = -1;
+  double reduce_gbps = -1;
+  double min_fraction = 0.75;  // of these; less is a warning, less than half is critical
+};
+
+struct Policy {
+  ActConfig act;
+  PrologConfig prolog;
+  PathsConfig paths;
+  ExpectConfig expect;
+  LimitsConfig limits;
+  ActiveConfig active;
+  std::string file;  // where it was read, empty: defaults
+
+  bool may_act() const { return act.mode == "act"; }
+};
+
+void bind(ConfigSchema& schema, Policy& policy);
+
+// Reads and checks it; all problems come at once, as Error("config.invalid", user).
+Policy load_policy(const std::string& path);
+// The same for what runs as root: also refuses, as Error("policy.owner", user), a file that is not root's, that others
+// may write, or that lies in a directory that others may write (a sticky one passes).
+Policy load_policy_as_root(const std::string& path);
+
+// How many nodes of a cluster of this size may be drained by us at once.
+std::int64_t drain_cap(const ActConfig& act, std::int64_t num_nodes);
+
+}  // namespace ms::health

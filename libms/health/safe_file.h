@@ -1,0 +1,52 @@
+// Files of root's in places where others may be about: the policy, the state directory, the spool, the notes. Paths are
+// walked one component at a time; every directory on the way must belong to root (or to the caller) and be writable by
+// nobody else (a sticky one passes), and the last component is never followed if it is a link. Below an open directory,
+// files are reached by plain names only. Everything is refused with the caller's own kind of error, nothing is mended.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/handle.h"
+
+namespace ms::health {
+
+// The error that is thrown: which kind, and who is to blame.
+struct Refusal {
+  std::string kind;
+  Blame blame = Blame::node;
+};
+
+// The text of a regular file of `owner` (or of root) that nobody else may write, in directories of the same.
+std::string read_trusted_file(const std::string& path, uid_t owner, std::size_t max_bytes, const Refusal& refusal);
+
+// Opens a directory that is the caller's and has no bit of `forbidden_mode`; makes it, as `mode` says, if it is not
+// there (but not those above it).
+UniqueFd open_own_directory(const std::string& path, mode_t mode, mode_t forbidden_mode, const Refusal& refusal);
+
+// The text of a regular file of the caller's in an open directory; nullopt: there is none of that name. Refused: links,
+// files of others, more than max_bytes.
+std::optional<std::string> read_at(const UniqueFd& directory, const std::string& name, std::size_t max_bytes,
+                                   const Refusal& refusal);
+
+// Replaces a file in an open directory by a temporary name, fsync, rename, fsync: whole or not at all. The temporary
+// name is always the same, so that nothing piles up: writers of one name hold a lock.
+void write_at(const UniqueFd& directory, const std::string& name, std::string_view data, mode_t mode,
+              const Refusal& refusal);
+
+// Appends to a file of the caller's (made with 0600) in an open directory; what was written of it is taken back where
+// not all could be.
+void append_at(const UniqueFd& directory, const std::string& name, std::string_view data, const Refusal& refusal);
+
+// An exclusive lock on a file (made with 0600, so that nobody else can hold it); it is given back when the handle goes,
+// or the process dies. An empty handle: somebody else has it.
+UniqueFd try_lock_at(const UniqueFd& directory, const std::string& name, const Refusal& refusal);
+// Waits for it, at most `patience_s`; then the error.
+UniqueFd lock_at(const UniqueFd& directory, const std::string& name, double patience_s, const Refusal& refusal);
+
+}  // namespace ms::health

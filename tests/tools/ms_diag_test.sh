@@ -1,0 +1,191 @@
+#!/usr/bin/env bash
+# ms-diag as its users see it. First every passive check, made to fail by what breaks in the field and passing on the clean
+# twin, on a fake root and a fake driver; then what is refused and how results are shown.
+# shellcheck source=tests/tools/expect.sh
+. "$(dirname "${BASH_SOURCE[0]}")/expect.sh"
+scratch=$(mktemp -d) && cd "$scratch" || exit 1
+trap 'rm -rf "$scratch"' EXIT
+driver=$(dirname "$tool")/../lib/libfake_nvml.so
+if [ ! -e "$driver" ]; then
+  echo "there is no libfake_nvml.so beside the tool"
+  exit 77
+fi
+
+put() { mkdir -p "$(dirname "root$1")" && printf '%s\n' "$2" >"root$1"; }
+
+# healthy: a node of 2 GPUs, a port of InfiniBand, an Ethernet link and a mount, all well.
+healthy() {
+  rm -rf root driver && mkdir -p driver root/mnt/data root/tmp
+  cp "$driver" driver/libnvidia-ml.so.1
+  echo "gpus 2" >driver/gpus.txt
+  put /proc/sys/kernel/hostname node01
+  put /proc/uptime "5000.00 1000.00"
+  put /proc/meminfo "MemTotal:       1048576 kB"
+  put /sys/devices/system/cpu/present 0-63
+  put /sys/devices/system/cpu/online 0-63
+  put /sys/devices/system/edac/mc/mc0/ue_count 0
+  put /sys/devices/system/edac/mc/mc0/ce_count 0
+  put /run/fake/adjtimex "status 1"
+  put /dev/kmsg "6,1,1000000,-;Linux version 6.1"
+  put /etc/fstab ""
+  put /proc/self/mountinfo "21 1 8:1 / / rw - ext4 /dev/sda1 rw
+22 21 8:2 / /mnt/data rw - ext4 /dev/sda2 rw"
+  put /etc/slurm/gres.conf "Name=gpu File=/dev/nvidia[0-1]"
+  local gpu address
+  for gpu in 0 1; do
+    put /dev/nvidia$gpu ""
+    address=0000:1$gpu:00.0
+    put /sys/bus/pci/devices/$address/vendor 0x10de
+    put /sys/bus/pci/devices/$address/class 0x030200
+  done
+  local port=/sys/class/infiniband/mlx5_0/ports/1
+  put $port/state "4: ACTIVE"
+  put $port/phys_state "5: LinkUp"
+  put $port/rate "400 Gb/sec (4X NDR)"
+  put $port/link_layer InfiniBand
+  put $port/counters/link_downed 0
+  put $port/counters/symbol_error 0
+  local bus=root/sys/devices/pci0000:00/0000:00:01.0/0000:17:00.0
+  mkdir -p "$bus"
+  local name
+  for name in current_link_width max_link_width; do echo 16 >"$bus/$name"; done
+  for name in current_link_speed max_link_speed; do echo "32.0 GT/s PCIe" >"$bus/$name"; done
+  ln -s ../../../devices/pci0000:00/0000:00:01.0/0000:17:00.0 root/sys/bus/pci/devices/0000:17:00.0
+  ln -s ../../../devices/pci0000:00/0000:00:01.0/0000:17:00.0 root/sys/class/infiniband/mlx5_0/device
+  cat >policy.toml <<TEXT
+[paths]
+sysroot = "$scratch/root"
+nvml = "$scratch/driver/libnvidia-ml.so.1"
+gres_conf = "/etc/slurm/gres.conf"
+state = "$scratch/state"
+[expect]
+gpus = 2
+cpus = 64
+memory_mib = 1024
+nvlinks_per_gpu = 18
+mounts = ["/mnt/data"]
+links = ["mlx5_0/1"]
+link_gbps = 400
+TEXT
+}
+log() { put /dev/kmsg "6,1,1000000,-;Linux version 6.1
+3,2,2000000,-;$1"; }
+
+run_check() { "$tool" run --json --config policy.toml --only "$1" >out 2>err </dev/null; }
+covered=""
+
+# fails CODE OUTCOME WHAT COMMAND...: passes on the healthy node, and after COMMAND is warn or critical about WHAT.
+fails() {
+  local code=$1 outcome=$2 what=$3
+  shift 3
+  healthy
+  run_check "$code"
+  grep -q '"outcome": "ok"' out || fail "$code does not pass on a healthy node"
+  "$@"
+  run_check "$code"
+  if ! grep -q "\"outcome\": \"$outcome\"" out || ! grep -q "\"code\": \"$code\"" out || ! grep -Eq -- "$what" out; then
+    fail "$code after '$*': expected $outcome about '$what'"
+  fi
+  covered+="$code "
+}
+
+# counts CODE FILE NUMBER: like fails, for what is only seen beside an earlier look, which a prolog of root keeps.
+counts() {
+  healthy
+  rm -rf state spool
+  echo "spool = \"$scratch/spool\"
+notes = \"$scratch/notes\"" | sed -i '/^state/r /dev/stdin' policy.toml
+  SLURM_JOB_ID=1 SLURM_JOB_UID=1 SLURMD_NODENAME=node01 "$tool" prolog --config "$scratch/policy.toml" >out 2>err || fail "prolog"
+  run_check "$1"
+  grep -q '"outcome": "ok"' out || fail "$1 does not pass when nothing has grown"
+  put "$2" "$3"
+  run_check "$1"
+  if ! grep -q '"outcome": "warn"' out || ! grep -q mlx5_0 out; then fail "$1 after $2 grew to $3"; fi
+  covered+="$1 "
+}
+gpu() { echo "gpu $*" >>driver/gpus.txt; }
+
+fails gpu.driver critical "Driver|driver" sh -c 'echo "init error 9" >>driver/gpus.txt'
+fails gpu.count critical '"measured": 1' sh -c 'echo "gpus 1" >driver/gpus.txt'
+fails gpu.lost critical "gpu 1" gpu 1 lost
+fails gpu.ecc critical "gpu 0" gpu 0 ecc_uncorrectable=4
+fails gpu.ecc warn "gpu 0" gpu 0 ecc_correctable=20000
+fails gpu.remap critical "gpu 1" gpu 1 remap_failed=1
+fails gpu.recovery critical "gpu 0" gpu 0 recovery_action=2
+fails gpu.xid critical "79" log "NVRM: Xid (PCI:0000:11:00): 79, pid=1, GPU has fallen off the bus."
+fails gpu.pcie critical "gpu 1" gpu 1 pcie_width=4 pcie_width_max=16
+fails gpu.nvlink critical "gpu 0" gpu 0 nvlinks_active=16
+fails gpu.thermal warn "gpu 1" gpu 1 clocks_event_reasons=64
+fails gpu.busy warn "gpu 1" gpu 1 memory_used_bytes=60000000000 memory_total_bytes=80000000000
+fails host.mce critical "" put /sys/devices/system/edac/mc/mc0/ue_count 1
+fails host.memory critical '"measured": ' put /proc/meminfo "MemTotal:       524288 kB"
+fails host.cpus critical '"measured": 32' put /sys/devices/system/cpu/present 0-31
+fails host.clock warn "" put /run/fake/adjtimex "status 64"
+fails host.clock warn "16" put /run/fake/adjtimex "maxerror 16000000"
+fails host.hung warn "" log "INFO: task python3:4711 blocked for more than 120 seconds."
+fails disk.mounts critical "/mnt/data" put /proc/self/mountinfo "21 1 8:1 / / rw - ext4 /dev/sda1 rw"
+fails disk.errors critical "nvme0" log "nvme nvme0: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0xffff"
+fails disk.ro critical "/mnt/data" sh -c 'echo "UUID=1 /mnt/data ext4 defaults 0 0" >root/etc/fstab; sed -i "s/data rw - ext4 .* rw/data ro - ext4 \/dev\/sda2 ro/" root/proc/self/mountinfo'
+fails net.link critical "mlx5_0/1" put /sys/class/infiniband/mlx5_0/ports/1/state "1: DOWN"
+fails net.pcie critical "0000:17:00.0|mlx5_0" put /sys/devices/pci0000:00/0000:00:01.0/0000:17:00.0/current_link_width 4
+fails slurm.gres critical "nvidia1" rm root/dev/nvidia1
+fails host.space warn "" sh -c 'printf "[limits]\nspace_free_percent = 100\n" >>policy.toml'
+if [ "$(id -u)" -eq 0 ]; then
+  counts net.flaps /sys/class/infiniband/mlx5_0/ports/1/counters/link_downed 50
+  counts net.errors /sys/class/infiniband/mlx5_0/ports/1/counters/symbol_error 100000
+else
+  covered+="net.flaps net.errors " # a prolog is root's
+fi
+for code in $("$tool" list --json | sed -n 's/.*"code":"\([^"]*\)","level":1,.*/\1/p'); do
+  case " $covered" in *" $code "*) ;; *) fail "$code was not made to fail" ;; esac
+done
+
+# A check that hangs or crashes the driver's library is cut, and the others go on.
+healthy
+gpu 1 hang
+expect 2 "gpu.driver|gpu.lost|did not answer" run --config policy.toml --only 'gpu.*,disk.errors'
+grep -q "disk.errors" out && fail "a check that passed is shown without --verbose"
+healthy
+echo "init crash" >>driver/gpus.txt
+expect 3 "broken +gpu.*signal 11" run --config policy.toml --only 'gpu.*,disk.errors'
+
+# ---- how results are shown
+healthy
+expect 0 "ok: [0-9]+ checks passed" run --config policy.toml --only 'gpu.*'
+expect 0 "pass +gpu.ecc" run --config policy.toml --only 'gpu.*' --verbose
+gpu 0 ecc_uncorrectable=4
+expect 2 "critical gpu.ecc gpu 0.*4 uncorrectable" run --config policy.toml --only 'gpu.*'
+expect 2 "^CRITICAL - gpu.ecc gpu 0.*\| 'seconds'=.*'gpu.ecc gpu 0.*'=4" run --config policy.toml --only 'gpu.*' --nagios
+[ "$(wc -l <out)" -eq 1 ] || fail "--nagios is one line"
+expect 2 "" run --config policy.toml --only 'gpu.*' --prometheus "$scratch/ms.prom"
+grep -q 'ms_diag_check_status{node=.*,check="gpu.ecc"} 2' ms.prom || fail "--prometheus"
+expect 0 "perf.memory +2 +node" list
+expect 0 '"code":"gpu.ecc"' list --json
+expect 0 "Remedy: " explain gpu.ecc
+expect 0 "nothing was decided|WHEN" history --config policy.toml
+
+# ---- what is refused: 3, which is "unknown" to a monitor, never 2, which would page somebody
+expect 3 "there is no check 'gpu.exx'" explain gpu.exx
+expect 3 "did you mean gpu.ecc" explain gpu.ec
+expect 3 "no check of level 1 is called 'nothing.\*'" run --only 'nothing.*'
+expect 3 "level: must be 1 to 3" run --level 4
+expect 3 "unknown option" run --odd
+expect 3 "a command is missing"
+expect 3 "deadline: expected a duration" run --deadline soon
+expect 3 "unexpected|too many|what is" run gpu.ecc
+expect 3 "nowhere.toml" run --config nowhere.toml
+printf '[act]\nmode = "axe"\nallow = ["gpu.exx", "gpu.busy"]\n[limitz]\n' >bad.toml
+expect 3 "act.mode" run --config bad.toml
+for problem in "gpu.exx" "gpu.busy" "limitz"; do grep -q "$problem" err || fail "bad.toml: $problem is not reported with the rest"; done
+expect 3 "host|-oProxy" run -w "-oProxyCommand=touch$IFS x"
+expect 3 "not a list of hosts" run -w "node[01"
+expect 3 "cannot be handed" run -w node01 --config "\$(reboot)"
+expect 3 "name a job" requeue --exclude node01
+expect 3 "JOB" requeue --exclude node01 x
+expect 0 "no prolog" prolog --config policy.toml
+SLURM_JOB_ID=1 SLURM_JOB_UID=1 SLURMD_NODENAME=node01 "$tool" prolog --config nowhere.toml || fail "a prolog without a policy"
+sed 's/^\[paths\]/&\nscontrol = "\/nowhere\/scontrol"/' policy.toml >unasked.toml
+expect 3 "/nowhere/scontrol" check-site --config unasked.toml
+
+[ "$failures" -eq 0 ] && echo "all passed"
+[ "$failures" -eq 0 ]

@@ -1,0 +1,160 @@
+// disk.errors, and whose disk a name is.
+#include "fake_node.h"
+#include "health/disk_names.h"
+
+namespace ms::health {
+namespace {
+
+using ::testing::HasSubstr;
+
+class DiskErrors : public FakeNode {
+ protected:
+  DiskErrors() {
+    make_directory("/sys/block/sda");
+    link("/sys/block/sdb", "../devices/pci0000:00/0000:00:14.0/usb1/1-1/host6/target6:0:0/6:0:0:0/block/sdb");
+    make_directory("/sys/devices/pci0000:00/0000:00:14.0/usb1/1-1/host6/target6:0:0/6:0:0:0/block/sdb");
+    link("/sys/block/sdc", "../devices/platform/host3/session1/target3:0:0/3:0:0:1/block/sdc");
+    make_directory("/sys/devices/platform/host3/session1/target3:0:0/3:0:0:1/block/sdc");
+    put("/sys/block/sdd/removable", "1");
+    put("/sys/class/nvme/nvme0/transport", "pcie");
+    put("/sys/class/nvme/nvme7/transport", "tcp");
+    make_directory("/sys/block/dm-0/slaves/nvme0n1p3");
+    make_directory("/sys/block/dm-1/slaves/loop0");
+    make_directory("/sys/block/dm-2/slaves/dm-0");
+    make_directory("/sys/block/dm-3/slaves/dm-3");
+    make_directory("/sys/block/md0/slaves/sda1");
+  }
+};
+
+TEST_F(DiskErrors, KnowsWhoseDiskItIs) {
+  struct Row {
+    std::string device, disk;
+    std::optional<Severity> severity;
+  };
+  const Row rows[] = {
+      {"nvme0n1p2", "nvme0n1", Severity::critical},
+      {"nvme0n1", "nvme0n1", Severity::critical},
+      {"nvme0c1n1", "nvme0c1n1", Severity::critical},
+      {"nvme0", "nvme0", Severity::critical},
+      {"nvme7n1", "nvme7n1", Severity::warning},  // across a network
+      {"sda", "sda", Severity::critical},
+      {"sda12", "sda", Severity::critical},
+      {"sdb1", "sdb", std::nullopt},      // usb
+      {"sdc", "sdc", Severity::warning},  // iSCSI
+      {"sdd", "sdd", std::nullopt},       // removable
+      {"sdz", "sdz", Severity::warning},  // gone
+      {"vda1", "vda", Severity::critical},
+      {"md0", "md0", Severity::critical},
+      {"md0p1", "md0", Severity::critical},
+      {"md127", "md127", Severity::critical},
+      {"dm-0", "dm-0", Severity::critical},
+      {"dm-1", "dm-1", std::nullopt},  // an image
+      {"dm-2", "dm-2", Severity::critical},
+      {"dm-3", "dm-3", std::nullopt},  // upon itself
+      {"dm-9", "dm-9", std::nullopt},
+      {"loop0", "loop0", std::nullopt},
+      {"sr0", "sr0", std::nullopt},
+      {"fd0", "fd0", std::nullopt},
+      {"nbd0", "nbd0", std::nullopt},
+      {"", "", std::nullopt},
+      {"nvme", "nvme", std::nullopt},
+      {"md", "md", std::nullopt},
+  };
+  const Sysroot root(path(""));
+  for (const Row& row : rows) {
+    EXPECT_EQ(disk_of(row.device), row.disk);
+    EXPECT_EQ(disk_severity(root, row.device), row.severity) << row.device;
+  }
+}
+
+TEST_F(DiskErrors, JudgesLines) {
+  struct Row {
+    std::string line;
+    Outcome outcome;
+    std::string entity;
+  };
+  const Row rows[] = {
+      {"I/O error, dev nvme0n1, sector 499204104 op 0x1:(WRITE) flags 0x0 phys_seg 1 prio class 2", Outcome::critical,
+       "nvme0n1"},
+      {"blk_update_request: I/O error, dev sda, sector 2048 op 0x0:(READ) flags 0x80700", Outcome::critical, "sda"},
+      {"print_req_error: critical medium error, dev sda, sector 2048", Outcome::critical, "sda"},
+      {"critical target error, dev nvme0n1, sector 9 op 0x0:(READ) flags 0x0", Outcome::critical, "nvme0n1"},
+      {"timeout error, dev sda, sector 9 op 0x0:(READ) flags 0x0", Outcome::warn, "sda"},
+      {"I/O error, dev sdc, sector 9 op 0x0:(READ) flags 0x0", Outcome::warn, "sdc"},
+      {"Buffer I/O error on dev sda1, logical block 5, lost async page write", Outcome::critical, "sda1"},
+      {"nvme nvme0: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0xffff", Outcome::critical, "nvme0"},
+      {"nvme nvme0: Device not ready; aborting reset, CSTS=0x1", Outcome::critical, "nvme0"},
+      {"nvme nvme0: Removing after probe failure status: -19", Outcome::critical, "nvme0"},
+      {"nvme nvme0: Disabling device after reset failure: -19", Outcome::critical, "nvme0"},
+      {"nvme nvme7: Device not ready; aborting reset, CSTS=0x1", Outcome::warn, "nvme7"},
+      {"ata1.00: failed command: READ FPDMA QUEUED", Outcome::warn, "ata1"},
+      {"md/raid1:md0: Disk failure on sda1, disabling device.\\x0amd/raid1:md0: Operation continuing on 1 devices.",
+       Outcome::critical, "md0"},
+      {"md/raid:md0: Disk failure on sda1, disabling device.", Outcome::critical, "md0"},
+      {"md/raid10:md0: Disk failure on sda1, disabling device.", Outcome::critical, "md0"},
+      {"EXT4-fs error (device nvme0n1p2): ext4_find_entry:1455: inode #2: comm ls: reading directory lblock 0",
+       Outcome::critical, "nvme0n1p2"},
+      {"EXT4-fs error (device sda1) in ext4_reserve_inode_write:5764: IO failure", Outcome::critical, "sda1"},
+      {"EXT4-fs error (device dm-0): ext4_journal_check_start:83: comm python3: Detected aborted journal",
+       Outcome::critical, "dm-0"},
+      {"Aborting journal on device sda1-8.", Outcome::critical, "sda1"},
+      {"XFS (nvme0n1p2): Metadata corruption detected at xfs_agf_read_verify+0x1/0x2 [xfs], xfs_agf block 0x1",
+       Outcome::critical, "nvme0n1p2"},
+      {"XFS (sda1): Filesystem has been shut down due to log error (0x2).", Outcome::critical, "sda1"},
+      {"XFS (sda1): Corruption of in-memory data (0x8) detected at xfs_defer_finish. Shutting down filesystem.",
+       Outcome::critical, "sda1"},
+      {"BTRFS critical (device sda1): corrupt leaf", Outcome::critical, "sda1"},
+      {"BTRFS: error (device sda1) in __btrfs_free_extent:3: errno=-5 IO failure", Outcome::critical, "sda1"},
+      {"BTRFS error (device sda1: state EA): bdev /dev/sda1 errs: wr 1, rd 0, flush 0, corrupt 0, gen 0",
+       Outcome::critical, "sda1"},
+      {"BTRFS error (device sda1): level verify failed", Outcome::warn, "sda1"},
+  };
+  for (const Row& row : rows) {
+    const Result result = run_on_line(check_disk_errors, row.line);
+    EXPECT_OUTCOME(result, row.outcome) << row.line;
+    ASSERT_EQ(result.findings.size(), 1U) << row.line;
+    EXPECT_EQ(result.findings[0].entity, row.entity) << row.line;
+  }
+}
+
+TEST_F(DiskErrors, HarmlessUsersAndForgedLinesAreNothing) {
+  const std::string rows[] = {
+      // a user may be behind these
+      "I/O error, dev loop0, sector 0 op 0x0:(READ) flags 0x80700",
+      "I/O error, dev sdb, sector 0 op 0x0:(READ) flags 0x80700",
+      "I/O error, dev sr0, sector 0 op 0x0:(READ) flags 0x80700",
+      "EXT4-fs error (device loop3): ext4_lookup:1: inode #2: comm ls: deleted inode referenced: 12",
+      "EXT4-fs error (device dm-1): ext4_lookup:1: inode #2: comm ls: deleted inode referenced: 12",
+      "critical space allocation error, dev sda, sector 9 op 0x1:(WRITE) flags 0x0",  // a full thin pool
+      // harmless
+      "critical target error, dev sda, sector 0 op 0x3:(DISCARD) flags 0x800",
+      "operation not supported error, dev sda, sector 0 op 0x9:(WRITE_ZEROES) flags 0x0",
+      "EXT4-fs (sda1): mounted filesystem with ordered data mode. Quota mode: none.",
+      "XFS (sda1): Ending clean mount",
+      "XFS (sda1): User initiated shutdown received.",
+      "nvme nvme0: 8/0/0 default/read/poll queues",
+      "md/raid1:md0: active with 2 out of 2 mirrors",
+      "BTRFS info (device sda1): using crc32c",
+      // forged
+      "I/O error, dev [4711]: segfault at 0 in I/O error, dev sda, sector 9",
+      "I/O error, dev sda [4711]: segfault",
+      "python3[4711]: segfault at 0 ip 0 sp 0 error 4 in I/O error, dev sda, sector 9",
+      "EXT4-fs error ([4711]: segfault at 0 in (device sda1): x",
+      " I/O error, dev sda, sector 9",
+      "XFS (sda1): Met[4711]: segfault",
+      "I/O error, dev ../sda, sector 9",
+  };
+  for (const std::string& line : rows) EXPECT_OUTCOME(run_on_line(check_disk_errors, line), Outcome::pass) << line;
+}
+
+TEST_F(DiskErrors, CountsAndSkips) {
+  EXPECT_OUTCOME(run(check_disk_errors), Outcome::skip);
+  log({"I/O error, dev sda, sector 1 op 0x0:(READ)", "I/O error, dev sda, sector 2 op 0x0:(READ)"});
+  const Result result = run(check_disk_errors);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].measured, 2.0);
+  EXPECT_THAT(result.findings[0].message, HasSubstr("2 times"));
+}
+
+}  // namespace
+}  // namespace ms::health

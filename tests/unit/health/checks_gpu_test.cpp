@@ -1,0 +1,347 @@
+// The checks of GPUs: every one passes on a healthy node, fails when the one thing is wrong that it looks for, and is
+// skipped where it has nothing to look at. GPUs are filled in by hand, the rest is a fake root.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "gpu_node.h"
+#include "health/checks.h"
+
+namespace ms::health {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::vector<std::string> entities(const Result& result) {
+  std::vector<std::string> names;
+  for (const Finding& finding : result.findings) names.push_back(finding.entity);
+  return names;
+}
+
+// ---- all of them
+
+TEST(GpuChecks, AllPassOnAHealthyNode) {
+  const GpuNode node;
+  for (const Check& check : gpu_checks()) {
+    const Result result = node.run(check.run);
+    EXPECT_EQ(result.outcome, Outcome::pass) << check.code << ": " << result.note;
+    EXPECT_THAT(result.findings, IsEmpty()) << check.code;
+  }
+}
+
+TEST(GpuChecks, AllAreSkippedWithoutGpus) {
+  GpuNode node(0);
+  node.no_driver("there is no /usr/lib/libnvidia-ml.so.1", false);
+  for (const Check& check : gpu_checks()) {
+    const Result result = node.run(check.run);
+    EXPECT_EQ(result.outcome, Outcome::skip) << check.code;
+    EXPECT_THAT(result.note, HasSubstr("no NVIDIA GPU")) << check.code;
+  }
+}
+
+TEST(GpuChecks, SilentGpusAreNotJudged) {
+  GpuNode node;
+  for (int index = 0; index < 8; ++index) node.snapshot.gpus[static_cast<std::size_t>(index)] = silent_gpu(index);
+  for (const Check& check : gpu_checks()) { EXPECT_THAT(node.run(check.run).findings, IsEmpty()) << check.code; }
+  EXPECT_EQ(node.run(check_gpu_ecc).outcome, Outcome::skip);
+  EXPECT_EQ(node.run(check_gpu_ecc).note, "no GPU tells its ECC errors");
+}
+
+TEST(GpuChecks, RowsAreComplete) {
+  std::set<std::string_view> codes;
+  for (const Check& check : gpu_checks()) {
+    EXPECT_TRUE(codes.insert(check.code).second) << check.code;
+    EXPECT_LE(check.code.size(), 12u) << check.code;
+    EXPECT_TRUE(check.code.starts_with("gpu.")) << check.code;
+    EXPECT_EQ(check.level, 1);
+    EXPECT_NE(check.run, nullptr) << check.code;
+    EXPECT_FALSE(check.summary.empty() || check.needs.empty() || check.remedy.empty()) << check.code;
+    EXPECT_GT(check.explain.size(), 150u) << check.code;
+    EXPECT_GT(check.deadline_s, 0) << check.code;
+  }
+  EXPECT_EQ(codes.size(), 11u);
+}
+
+// Findings of single GPUs: what is changed on GPU 3 of a healthy node, and what comes out.
+struct Injection {
+  const char* what;
+  Result (*check)(Evidence&);
+  void (*change)(Gpu&);
+  Outcome outcome;
+  const char* message;
+  std::optional<double> measured = {};
+  std::optional<double> limit = {};
+};
+
+TEST(GpuChecks, OneBadGpu) {
+  using enum Outcome;
+  const Injection rows[] = {
+      {"lost", check_gpu_lost, [](Gpu& g) { g = silent_gpu(3), g.lost = true; }, critical, "fallen off the bus"},
+      {"no power", check_gpu_lost, [](Gpu& g) { g = silent_gpu(3), g.error = "Insufficient External Power"; }, critical,
+       "does not answer: Insufficient External Power"},
+      {"one uncorrectable", check_gpu_ecc, [](Gpu& g) { g.ecc_uncorrectable = 1; }, critical,
+       "1 uncorrectable memory errors", 1, 0},
+      {"corrected above the limit", check_gpu_ecc, [](Gpu& g) { g.ecc_correctable = 10001; }, warn,
+       "10001 corrected memory errors", 10001, 10000},
+      {"corrected at the limit", check_gpu_ecc, [](Gpu& g) { g.ecc_correctable = 10000; }, pass, ""},
+      {"remap failed", check_gpu_remap, [](Gpu& g) { g.remap_failed = true; }, critical, "could not be remapped"},
+      {"remap pending", check_gpu_remap, [](Gpu& g) { g.remap_pending = true; }, warn, "waits to be remapped"},
+      {"rows remapped long ago", check_gpu_remap, [](Gpu& g) { g.remapped_uncorrectable = 5; }, pass, ""},
+      {"page pending", check_gpu_remap, [](Gpu& g) { g.retired_pages_pending = 1; }, warn, "waits to be retired"},
+      {"reset", check_gpu_recovery, [](Gpu& g) { g.recovery_action = RecoveryAction::gpu_reset; }, critical,
+       "a reset of the GPU"},
+      {"reboot", check_gpu_recovery, [](Gpu& g) { g.recovery_action = RecoveryAction::node_reboot; }, critical,
+       "a reboot"},
+      {"drain and reset", check_gpu_recovery, [](Gpu& g) { g.recovery_action = RecoveryAction::drain_and_reset; },
+       critical, "then a reset"},
+      {"drain p2p", check_gpu_recovery, [](Gpu& g) { g.recovery_action = RecoveryAction::drain_p2p; }, warn,
+       "peer-to-peer"},
+      {"unknown action", check_gpu_recovery, [](Gpu& g) { g.recovery_action = static_cast<RecoveryAction>(5); }, warn,
+       "not known"},
+      {"half the lanes", check_gpu_pcie, [](Gpu& g) { g.pcie_width = 8; }, critical, "8 of 16 lanes", 8, 16},
+      {"more than half", check_gpu_pcie, [](Gpu& g) { g.pcie_width = 12; }, warn, "12 of 16 lanes", 12, 16},
+      {"a small slot", check_gpu_pcie, [](Gpu& g) { g.pcie_width = g.pcie_width_max = 8; }, pass, ""},
+      {"an NVLink down", check_gpu_nvlink, [](Gpu& g) { g.nvlinks_active = 17; }, critical, "17 of 18 NVLinks", 17, 18},
+      {"all NVLinks down", check_gpu_nvlink, [](Gpu& g) { g.nvlinks_active = 0; }, critical, "0 of 18 NVLinks", 0, 18},
+      {"hot", check_gpu_thermal, [](Gpu& g) { g.clocks_event_reasons = 0x48, g.temperature_c = 95; }, warn,
+       "slowed down: it is too hot", 95},
+      {"power brake", check_gpu_thermal, [](Gpu& g) { g.clocks_event_reasons = 0x88; }, warn, "power brake", 34},
+      {"slowdown alone", check_gpu_thermal, [](Gpu& g) { g.clocks_event_reasons = 0x8; }, warn, "protects itself", 34},
+      {"power cap, set clocks", check_gpu_thermal, [](Gpu& g) { g.clocks_event_reasons = 0x1 | 0x2 | 0x4 | 0x20; },
+       pass, ""},
+      {"memory in use", check_gpu_busy, [](Gpu& g) { g.memory_used_bytes = (std::uint64_t{1} << 30) + (1 << 20); },
+       warn, "1025 MiB", 1025, 1024},
+      {"a little memory in use", check_gpu_busy, [](Gpu& g) { g.memory_used_bytes = std::uint64_t{1} << 30; }, pass,
+       ""},
+  };
+  for (const Injection& row : rows) {
+    GpuNode node;
+    row.change(node.snapshot.gpus[3]);
+    const Result result = node.run(row.check);
+    EXPECT_EQ(result.outcome, row.outcome) << row.what;
+    if (row.outcome == pass) {
+      EXPECT_THAT(result.findings, IsEmpty()) << row.what;
+      continue;
+    }
+    ASSERT_THAT(entities(result), ElementsAre("gpu 3")) << row.what;
+    EXPECT_THAT(result.findings[0].message, HasSubstr(row.message)) << row.what;
+    EXPECT_EQ(result.findings[0].measured, row.measured) << row.what;
+    EXPECT_EQ(result.findings[0].limit, row.limit) << row.what;
+    EXPECT_EQ(result.findings[0].unit.empty(), !row.measured) << row.what;
+  }
+}
+
+TEST(GpuChecks, TheWorstOfSeveralCounts) {
+  GpuNode node;
+  node.snapshot.gpus[1].ecc_correctable = 20000;
+  node.snapshot.gpus[2].ecc_uncorrectable = 4;
+  const Result result = node.run(check_gpu_ecc);
+  EXPECT_EQ(result.outcome, Outcome::critical);
+  EXPECT_THAT(entities(result), ElementsAre("gpu 1", "gpu 2"));
+}
+
+TEST(GpuLost, ADeniedOneIsNotLost) {
+  GpuNode node;
+  node.snapshot.gpus[3] = silent_gpu(3);
+  node.snapshot.gpus[3].error = "Insufficient Permissions";
+  node.snapshot.gpus[3].denied = true;
+  EXPECT_EQ(node.run(check_gpu_lost).outcome, Outcome::pass);
+}
+
+// ---- gpu.driver and gpu.count
+
+TEST(GpuDriver, NoAnswerAlthoughThereAreGpus) {
+  GpuNode node;
+  node.no_driver("nvmlInit_v2: Driver Not Loaded (error 9)");
+  const Result result = node.run(check_gpu_driver);
+  EXPECT_EQ(result.outcome, Outcome::critical);
+  ASSERT_THAT(entities(result), ElementsAre("driver"));
+  EXPECT_EQ(result.findings[0].message, "no answer about 8 GPUs: nvmlInit_v2: Driver Not Loaded (error 9)");
+  node.policy.expect.gpus = 0;
+  EXPECT_EQ(node.run(check_gpu_driver).outcome, Outcome::skip) << "the site does not use them";
+}
+
+TEST(GpuDriver, NoLibrary) {
+  GpuNode node;
+  node.no_driver("there is no /lib/x.so", false);
+  EXPECT_EQ(node.run(check_gpu_driver).outcome, Outcome::critical);
+  EXPECT_EQ(node.run(check_gpu_count).outcome, Outcome::skip) << "a wrong path in the policy must drain nothing";
+  GpuNode bare(0);  // made-up devices in gres.conf, as on a test cluster
+  bare.no_driver("there is no /lib/x.so", false);
+  bare.fake.write("/etc/slurm/gres.conf", "Name=gpu File=/dev/nvidia[0-7]\n");
+  EXPECT_EQ(bare.run(check_gpu_driver).outcome, Outcome::skip);
+  EXPECT_EQ(bare.run(check_gpu_count).outcome, Outcome::skip);
+}
+
+TEST(GpuDriver, ExpectedGpusWithoutADriver) {
+  GpuNode node(0);
+  node.no_driver("nvmlInit_v2: Driver Not Loaded (error 9)");
+  node.policy.expect.gpus = 4;
+  EXPECT_EQ(node.run(check_gpu_driver).outcome, Outcome::critical);
+  EXPECT_EQ(node.run(check_gpu_lost).outcome, Outcome::skip);
+  EXPECT_THAT(node.run(check_gpu_lost).note, HasSubstr("gpu.driver"));
+}
+
+TEST(GpuCount, OneIsMissing) {
+  struct Row {
+    const char* what;
+    void (*change)(GpuNode&);
+    Outcome outcome;
+    const char* message;
+  };
+  using enum Outcome;
+  const Row rows[] = {
+      {"on the bus, not named", [](GpuNode& n) { n.snapshot.gpus.pop_back(); }, critical,
+       "7 of 8 GPUs (by the PCI bus)"},
+      {"more than expected", [](GpuNode& n) { n.policy.expect.gpus = 4; }, pass, ""},
+      {"gone from the bus too, gres.conf knows",
+       [](GpuNode& n) {
+         n.snapshot.gpus.pop_back();
+         std::filesystem::remove_all(n.fake.directory() + "/sys/bus/pci/devices/0000:17:00.0");
+         n.fake.write("/etc/slurm/gres.conf", "Name=gpu Type=h100 File=/dev/nvidia[0-7]\n");
+       },
+       critical, "7 of 8 GPUs (by gres.conf)"},
+      {"the policy goes before gres.conf",
+       [](GpuNode& n) {
+         n.fake.write("/etc/slurm/gres.conf", "Name=gpu File=/dev/nvidia[0-3]\n");
+         n.policy.expect.gpus = 10;
+       },
+       critical, "8 of 10 GPUs (by expect.gpus)"},
+      {"gres.conf goes before the bus",
+       [](GpuNode& n) {
+         n.fake.write("/etc/slurm/gres.conf", "Name=gpu File=/dev/nvidia[0-3]\n"), n.snapshot.gpus.resize(4);
+       },
+       pass, ""},
+      {"gres.conf of another node",
+       [](GpuNode& n) {
+         n.fake.write("/etc/slurm/gres.conf", "NodeName=node[03-09] Name=gpu File=/dev/nvidia[0-15]\n");
+       },
+       pass, ""},
+      {"gres.conf of other devices",
+       [](GpuNode& n) {
+         n.fake.write("/etc/slurm/gres.conf",
+                      "Name=gpu File=/dev/dri/renderD[128-150]\nName=nic File=/dev/nvidia[0-20]\n");
+       },
+       pass, ""},
+      {"the driver refuses", [](GpuNode& n) { n.no_driver("nvmlInit_v2: mismatch"); }, critical,
+       "0 of 8 GPUs (by the PCI bus) answer: nvmlInit_v2: mismatch"},
+      {"a lost one is named", [](GpuNode& n) { n.snapshot.gpus[3].lost = true; }, pass, ""},
+      {"a gres_conf that is no absolute path", [](GpuNode& n) { n.policy.paths.gres_conf = "gres.conf"; }, pass, ""},
+  };
+  for (const Row& row : rows) {
+    GpuNode node;
+    row.change(node);
+    const Result result = node.run(check_gpu_count);
+    ASSERT_EQ(result.outcome, row.outcome) << row.what << ": " << result.note;
+    if (row.outcome != critical) continue;
+    EXPECT_THAT(result.findings[0].message, HasSubstr(row.message)) << row.what;
+  }
+}
+
+TEST(GpuCount, OnlyTheDriversOwnDisplayControllers) {
+  GpuNode node;
+  node.plug("0000:a0:00.0", "0x030200\n", "vfio-pci");         // given to a virtual machine
+  node.plug("0000:a1:00.0", "0x030000\n", "ast", "0x1a03\n");  // the board's own graphics
+  node.plug("0000:a2:00.0", "0x068000\n", "nvidia-nvswitch");  // a switch
+  node.plug("0000:a3:00.0", "0x040300\n", "snd_hda_intel");    // the sound of a graphics card
+  node.plug("0000:a4:00.0", "0x030200\n", "nvidia");           // a virtual function
+  node.fake.link("/sys/bus/pci/devices/0000:a4:00.0/physfn", "../0000:10:00.0");
+  EXPECT_EQ(node.run(check_gpu_count).outcome, Outcome::pass);
+  node.plug("0000:a5:00.0", "0x030000\n", "");  // the driver did not take it
+  EXPECT_EQ(node.run(check_gpu_count).outcome, Outcome::critical);
+}
+
+// ---- gpu.nvlink beyond one GPU
+
+TEST(GpuNvlink, BoardsWithoutOrWithSomeLinks) {
+  GpuNode node;
+  for (Gpu& gpu : node.snapshot.gpus) gpu.nvlinks_active = 0;
+  EXPECT_EQ(node.run(check_gpu_nvlink).outcome, Outcome::skip) << "perhaps there is no bridge";
+  node.policy.expect.nvlinks_per_gpu = 18;
+  EXPECT_EQ(node.run(check_gpu_nvlink).outcome, Outcome::critical);
+  EXPECT_EQ(node.run(check_gpu_nvlink).findings.size(), 8u);
+  for (Gpu& gpu : node.snapshot.gpus) gpu.nvlinks_active = 12;
+  node.policy.expect.nvlinks_per_gpu = 12;
+  EXPECT_EQ(node.run(check_gpu_nvlink).outcome, Outcome::pass);
+  node.policy.expect.nvlinks_per_gpu = -1;
+  EXPECT_EQ(node.run(check_gpu_nvlink).outcome, Outcome::warn) << "all alike";
+  node.snapshot.gpus[5].nvlinks_active = 8;
+  EXPECT_EQ(node.run(check_gpu_nvlink).outcome, Outcome::critical) << "fewer than the others";
+}
+
+// ---- gpu.xid
+
+TEST(GpuXid, WhatSpeaksAgainstAGpu) {
+  struct Row {
+    const char* what;
+    std::vector<std::string> lines;
+    Outcome outcome;
+    std::vector<std::string> entities;
+    const char* message;
+  };
+  using enum Outcome;
+  const std::string gpu3 = "NVRM: Xid (PCI:0000:13:00): ";
+  const std::string action = "154, GPU recovery action changed from ";
+  const Row rows[] = {
+      {"nothing", {"nvme nvme0: ready", "NVRM: loading NVIDIA UNIX driver"}, pass, {}, ""},
+      {"off the bus", {gpu3 + "79, GPU has fallen off the bus."}, critical, {"gpu 3 (0000:13:00.0)"}, "Xid 79"},
+      {"twice", {gpu3 + "119, a", gpu3 + "119, b"}, critical, {"gpu 3 (0000:13:00.0)"}, "2 times"},
+      {"a warning", {gpu3 + "74, NVLink"}, warn, {"gpu 3 (0000:13:00.0)"}, "Xid 74: NVLink error"},
+      {"unknown to us", {gpu3 + "998, x"}, warn, {"gpu 3 (0000:13:00.0)"}, "not known"},
+      {"a GPU that sysfs does not have", {"NVRM: Xid (PCI:0000:ff:00): 79, x"}, critical, {"gpu 0000:ff:00.0"}, "79"},
+      {"a user's", {gpu3 + "13, x", gpu3 + "31, x", gpu3 + "43, x", gpu3 + "45, x", gpu3 + "109, x"}, pass, {}, ""},
+      {"a note", {gpu3 + "63, x"}, pass, {}, ""},
+      {"forged", {"x " + gpu3 + "79, x", "comm: " + gpu3 + "79"}, pass, {}, ""},
+      {"forged by a name", {gpu3 + "31, pid=1, name=NVRM: Xid (PCI:, Ch 8"}, pass, {}, ""},
+      {"a reset is asked for",
+       {gpu3 + action + "0x0 (None) to 0x1 (GPU Reset Required)"},
+       critical,
+       {"gpu 3 (0000:13:00.0)"},
+       "Xid 154: the driver asks for a reset"},
+      {"and was done",
+       {gpu3 + action + "0x0 (None) to 0x1 (GPU Reset Required)",
+        gpu3 + action + "0x1 (GPU Reset Required) to 0x0 (None)"},
+       pass,
+       {},
+       ""},
+      {"peer-to-peer",
+       {gpu3 + action + "0x0 (None) to 0x3 (Drain P2P)"},
+       warn,
+       {"gpu 3 (0000:13:00.0)"},
+       "peer-to-peer"},
+      {"an action we cannot read", {gpu3 + "154, something else"}, warn, {"gpu 3 (0000:13:00.0)"}, "something"},
+      {"two GPUs, the worst first",
+       {gpu3 + "74, x", "NVRM: Xid (PCI:0000:10:00): 48, x"},
+       critical,
+       {"gpu 0 (0000:10:00.0)", "gpu 3 (0000:13:00.0)"},
+       "Xid 48"},
+  };
+  for (const Row& row : rows) {
+    GpuNode node;
+    node.log(row.lines);
+    const Result result = node.run(check_gpu_xid);
+    EXPECT_EQ(result.outcome, row.outcome) << row.what;
+    ASSERT_EQ(entities(result), row.entities) << row.what;
+    if (row.entities.empty()) continue;
+    EXPECT_THAT(result.findings[0].message, HasSubstr(row.message)) << row.what;
+  }
+}
+
+TEST(GpuXid, ProgramsCannotWriteThem) {
+  GpuNode node;
+  node.fake.write("/dev/kmsg", "11,1,1000000,-;NVRM: Xid (PCI:0000:13:00): 79, GPU has fallen off the bus.\n");
+  EXPECT_EQ(node.run(check_gpu_xid).outcome, Outcome::pass);
+}
+
+TEST(GpuXid, IsSkippedWithoutTheLog) {
+  GpuNode node;
+  std::filesystem::remove(node.fake.directory() + "/dev/kmsg");
+  EXPECT_EQ(node.run(check_gpu_xid).outcome, Outcome::skip);
+  EXPECT_THAT(node.run(check_gpu_xid).note, HasSubstr("kmsg"));
+}
+
+}  // namespace
+}  // namespace ms::health

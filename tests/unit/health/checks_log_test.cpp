@@ -1,0 +1,192 @@
+// host.mce and host.hung: what of the kernel's log counts, and what does not, however much it looks like it.
+#include "fake_node.h"
+
+namespace ms::health {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct LineRow {
+  std::string line;
+  Outcome outcome;
+  std::string entity;
+};
+
+class HostMce : public FakeNode {};
+class HostHung : public FakeNode {};
+
+TEST_F(HostMce, JudgesLines) {
+  const LineRow rows[] = {
+      {"mce: [Hardware Error]: CPU 2: Machine Check: 0 Bank 5: be00000000800400", Outcome::critical, "cpu 2 bank 5"},
+      {"mce: [Hardware Error]: CPU 11: Machine Check Exception: 5 Bank 4: b200000000070f0f", Outcome::critical,
+       "cpu 11 bank 4"},
+      {"mce: [Hardware Error]: CPU 0: Machine Check: 0 Bank 7: 8c00004000010090", Outcome::warn, "cpu 0 bank 7"},
+      {"mce: [Hardware Error]: CPU 0: Machine Check: 0 Bank 7: 9c00004000010090", Outcome::warn, "cpu 0 bank 7"},
+      {"mce: [Hardware Error]: Machine check events logged", Outcome::warn, "machine check"},
+      {"mce: Uncorrected hardware memory error in user-access at 1ba8c25000", Outcome::critical, "memory"},
+      {"[Hardware Error]: System Fatal error.", Outcome::critical, "machine check"},
+      {"[Hardware Error]: Uncorrected, software restartable error.", Outcome::critical, "machine check"},
+      {"[Hardware Error]: Corrected error, no action required.", Outcome::warn, "machine check"},
+      {"EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#0_DIMM#0 (channel:0 slot:0 page:0x1ba8c25 ...)",
+       Outcome::critical, "memory controller 0"},
+      {"EDAC MC1: 3 CE memory scrubbing error on CPU_SrcID#1_MC#1_Chan#1_DIMM#0 (channel:1 slot:0 page:0x1 ...)",
+       Outcome::warn, "memory controller 1"},
+  };
+  for (const LineRow& row : rows) {
+    const Result result = run_on_line(check_host_mce, row.line);
+    EXPECT_OUTCOME(result, row.outcome) << row.line;
+    ASSERT_EQ(result.findings.size(), 1U) << row.line;
+    EXPECT_EQ(result.findings[0].entity, row.entity) << row.line;
+  }
+}
+
+TEST_F(HostMce, ALineOfAnotherKindIsNothing) {
+  const std::string rows[] = {
+      "mce: CPU3: Package temperature above threshold, cpu clock throttled (total events = 1)",
+      "mce: CPU0 supports 20 MCE banks",
+      "EDAC MC0: Giving out device to module skx_edac controller Skylake Socket#0 IMC#0: DEV 0000:3a:0a.0",
+      "Memory failure: 0x12345: recovery action for dirty LRU page: Recovered",
+      "[Hardware Error]: event severity: fatal",  // of the boot before (BERT)
+      "usb 1-1: new high-speed USB device number 2 using xhci_hcd",
+  };
+  for (const std::string& line : rows) EXPECT_OUTCOME(run_on_line(check_host_mce, line), Outcome::pass) << line;
+}
+
+// A process name is 15 bytes of its owner's choice, at the beginning of some lines; file names come further on.
+TEST_F(HostMce, AForgedLineIsNothing) {
+  const std::string rows[] = {
+      "EDAC MC0: 1 UE [4711]: segfault at 0 ip 0000 sp 0000 error 4 in memory read error on X (page:0x1",
+      "EDAC MC0: 1 UE  on X (page:0x1)",
+      "EDAC MC0: 1 UE  (4711): drop_caches: 3 on X (page:0x1)",
+      "EDAC MC0: 9 UE: page allocation failure: order:4 on X (page:0x1)",
+      "mce: [Hardware [4711]: segfault at 0 in mce: [Hardware Error]: CPU 2: Machine Check: 0 Bank 5: be00000000800400",
+      " mce: [Hardware Error]: CPU 2: Machine Check: 0 Bank 5: be00000000800400",
+      "python3[4711]: segfault at 0 in mce: [Hardware Error]: CPU 2: Machine Check: 0 Bank 5: be00000000800400",
+      "mce: [Hardware Error]: CPU 2: Machine Check: 0 Bank 5: be00000000800400 and more",
+      "{1}[Hardware Er[4711]: segfault at 0 in event severity: fatal",
+      "[Hardware Error]: System Fatal error. Or so it says",
+  };
+  for (const std::string& line : rows) EXPECT_OUTCOME(run_on_line(check_host_mce, line), Outcome::pass) << line;
+}
+
+TEST_F(HostMce, LinesOfProgramsDoNotCount) {
+  put("/dev/kmsg", "11,1,1000000,-;mce: [Hardware Error]: CPU 2: Machine Check: 0 Bank 5: be00000000800400");
+  EXPECT_OUTCOME(run(check_host_mce), Outcome::pass);
+}
+
+TEST_F(HostMce, FirmwareReportsAreReadTogether) {
+  const auto report = [&](const std::string& severity, const std::string& section) {
+    log({"{7}[Hardware Error]: Hardware error from APEI Generic Hardware Error Source: 4",
+         "{7}[Hardware Error]: event severity: " + severity, "{7}[Hardware Error]:  Error 0, type: " + severity,
+         "{7}[Hardware Error]:   section_type: " + section});
+    return run(check_host_mce);
+  };
+  EXPECT_OUTCOME(report("recoverable", "memory error"), Outcome::critical);
+  EXPECT_OUTCOME(report("fatal", "PCIe error"), Outcome::critical);
+  EXPECT_OUTCOME(report("recoverable", "PCIe error"), Outcome::warn);
+  EXPECT_OUTCOME(report("corrected", "memory error"), Outcome::warn);
+  EXPECT_OUTCOME(report("info", "memory error"), Outcome::pass);
+  EXPECT_EQ(report("fatal", "memory error").findings[0].entity, "firmware");
+}
+
+TEST_F(HostMce, EqualLinesAreOneFinding) {
+  const std::string line = "mce: [Hardware Error]: CPU 2: Machine Check: 0 Bank 5: be00000000800400";
+  log({line, line, line});
+  const Result result = run(check_host_mce);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].measured, 3.0);
+  EXPECT_THAT(result.findings[0].message, HasSubstr("3 times"));
+}
+
+TEST_F(HostMce, AFloodOfDifferentLinesStaysBoundedWorstFirst) {
+  std::vector<std::string> lines;
+  for (int i = 0; i < 500; ++i) {
+    lines.push_back("EDAC MC" + std::to_string(i) + ": 1 CE memory read error on DIMM_A (channel:0)");
+  }
+  lines.push_back("[Hardware Error]: System Fatal error.");
+  log(lines);
+  const Result result = run(check_host_mce);
+  EXPECT_EQ(result.findings.size(), 16U);
+  EXPECT_EQ(result.findings[0].severity, Severity::critical);
+}
+
+TEST_F(HostMce, MemoryControllersCount) {
+  const std::string mc = "/sys/devices/system/edac/mc/mc0";
+  put(mc + "/ue_count", "0");
+  put(mc + "/ce_count", "17");
+  put("/sys/devices/system/edac/mc/power/ue_count", "5");  // no controller
+  const Result clean = run(check_host_mce);
+  EXPECT_OUTCOME(clean, Outcome::pass);  // without a log too
+  ASSERT_EQ(clean.counters.size(), 1U);
+
+  put(mc + "/ce_count", "117");
+  EXPECT_OUTCOME(run(check_host_mce, clean.counters, kNow_s + 60), Outcome::pass);  // exactly the limit
+  put(mc + "/ce_count", "118");
+  const Result many = run(check_host_mce, clean.counters, kNow_s + 60);
+  EXPECT_OUTCOME(many, Outcome::warn);
+  EXPECT_EQ(many.findings[0].measured, 101.0);
+  EXPECT_OUTCOME(run(check_host_mce, clean.counters, kNow_s + 7200), Outcome::pass);  // 50 an hour
+
+  put(mc + "/ue_count", "2");
+  const Result lost = run(check_host_mce);
+  EXPECT_OUTCOME(lost, Outcome::critical);
+  EXPECT_EQ(lost.findings[0].entity, "memory controller mc0");
+}
+
+TEST_F(HostMce, SkipsWithoutAnyEvidence) { EXPECT_OUTCOME(run(check_host_mce), Outcome::skip); }
+
+TEST_F(HostHung, JudgesLines) {
+  const LineRow rows[] = {
+      {"INFO: task python3:4711 blocked for more than 120 seconds.", Outcome::warn, "task python3"},
+      {"INFO: task a b:c\\x0a:12 blocked for more than 122 seconds.", Outcome::warn, "task a b:c\\x0a"},
+      {"watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [python3:4711]", Outcome::warn, "cpu 3"},
+      {"NMI watchdog: Watchdog detected hard LOCKUP on cpu 7", Outcome::warn, "cpu 7"},
+      {"rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:", Outcome::warn, "kernel"},
+      {"BUG: unable to handle page fault for address: ffffffffc0000000", Outcome::warn, "kernel"},
+      {"kernel BUG at mm/slub.c:306!", Outcome::warn, "kernel"},
+      {"Oops: 0002 [#1] PREEMPT SMP NOPTI", Outcome::warn, "kernel"},
+      {"INFO: task python3 blocked for more than 120 seconds.", Outcome::pass, ""},
+      {"INFO: task python3:4711 blocked for more than 120 seconds. Or so", Outcome::pass, ""},
+      {"traps: python3[4711] general protection fault ip:55 sp:7f error:0 in python3", Outcome::pass, ""},
+      {"python3[4711]: segfault at 0 ip 0 sp 0 error 4 in Oops: 0002", Outcome::pass, ""},
+      {"rcu: INFO: rcu_tasks callbacks are fine", Outcome::pass, ""},
+  };
+  for (const LineRow& row : rows) {
+    const Result result = run_on_line(check_host_hung, row.line);
+    EXPECT_OUTCOME(result, row.outcome) << row.line;
+    if (row.outcome == Outcome::pass) continue;
+    ASSERT_EQ(result.findings.size(), 1U) << row.line;
+    EXPECT_EQ(result.findings[0].entity, row.entity) << row.line;
+  }
+}
+
+TEST_F(HostHung, WhatPassesCountsForADay) {
+  put("/proc/uptime", "200000.55 1000.00");
+  log({"INFO: task python3:4711 blocked for more than 120 seconds."}, 200000 - 86400 - 10);
+  EXPECT_OUTCOME(run(check_host_hung), Outcome::pass);
+  log({"INFO: task python3:4711 blocked for more than 120 seconds."}, 200000 - 86400 + 10);
+  EXPECT_OUTCOME(run(check_host_hung), Outcome::warn);
+  log({"watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [python3:4711]"}, 5);
+  EXPECT_OUTCOME(run(check_host_hung), Outcome::pass);
+  log({"Oops: 0002 [#1] PREEMPT SMP NOPTI"}, 5);
+  EXPECT_OUTCOME(run(check_host_hung), Outcome::warn);
+}
+
+TEST_F(HostHung, SkipsWithoutALog) { EXPECT_OUTCOME(run(check_host_hung), Outcome::skip); }
+
+TEST(HostRows, AreCompleteAndShort) {
+  const std::vector<Check>& rows = host_checks();
+  EXPECT_EQ(rows.size(), 14U);
+  for (const Check& check : rows) {
+    EXPECT_LE(check.code.size(), 12U) << check.code;
+    EXPECT_EQ(check.level, 1) << check.code;
+    EXPECT_TRUE(check.run != nullptr) << check.code;
+    EXPECT_GT(check.explain.size(), 100U) << check.code;
+    EXPECT_TRUE(check.remedy.ends_with('.')) << check.code;
+    EXPECT_FALSE(check.summary.empty() || check.summary.ends_with('.')) << check.code;
+    EXPECT_EQ(check.user_can_cause, check.code == "host.hung" || check.code == "host.space") << check.code;
+  }
+}
+
+}  // namespace
+}  // namespace ms::health

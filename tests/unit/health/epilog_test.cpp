@@ -1,0 +1,137 @@
+// What happens after jobs: the epilog, and an operator who takes a drain back.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "flow_fixture.h"
+
+namespace ms::health {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST_F(FlowTest, TheEpilogRemovesTheNote) {
+  Notes(policy_.paths.notes).write(7, {"x"});
+  Notes(policy_.paths.notes).write(8, {"y"});
+  epilog();
+  EXPECT_EQ(note(), "");
+  EXPECT_TRUE(fs::exists(directory_ / "notes/job-8"));
+  EXPECT_TRUE(runs_.empty());  // the job did not say that it failed
+}
+
+TEST_F(FlowTest, TheEpilogLooksAfterFailedJobsNotTooOften) {
+  job_.exit_status = 0;
+  epilog();
+  EXPECT_TRUE(runs_.empty());
+  job_.exit_status = 69 << 8;  // whichever code: a hint, no more
+  results_ = {passed()};
+  epilog();
+  EXPECT_EQ(runs_.size(), 1);
+  EXPECT_FALSE(slurm_.is_drained("node02"));
+  epilog();
+  clock_.advance_s(policy_.prolog.epilog_interval_s - 1);
+  epilog();
+  EXPECT_EQ(runs_.size(), 1);
+  clock_.advance_s(2);
+  epilog();
+  EXPECT_EQ(runs_.size(), 2);
+  StateDirectory(policy_.paths.state).update([](State& state) { state.last_epilog_wall_s = 4e9; });
+  epilog();  // the clock went back
+  EXPECT_EQ(runs_.size(), 3);
+  EXPECT_NEAR(state().last_epilog_wall_s, clock_.wall_s(), 1e-3);
+}
+
+TEST_F(FlowTest, TheEpilogDrainsByTheSameRules) {
+  job_.exit_status = 1;
+  epilog();
+  EXPECT_EQ(slurm_.nodes.at("node02").reason, kReason);
+  EXPECT_EQ(slurm_.job.admin_comment, "ms-diag: node02 was drained after start 1: gpu.ecc gpu 3: 4 errors");
+  EXPECT_EQ(events(), Words{"drain"});
+  EXPECT_EQ(note(), "");
+  fresh();
+  policy_.act.mode = "observe";
+  epilog();
+  EXPECT_FALSE(slurm_.is_drained("node02"));
+  EXPECT_EQ(events(), Words{"would-drain"});
+}
+
+class UndrainTest : public FlowTest {
+ protected:
+  UndrainTest() { slurm_.set_drained("node02", kReason); }
+  UndrainResult undrain(bool verified) { return undrain_flow(policy_, "node02", verified, world()); }
+};
+
+TEST_F(UndrainTest, OfANodeThatIsWell) {
+  results_ = {passed(), passed()};
+  StateDirectory(policy_.paths.state)
+      .append_history({.wall_s = 1.7e9, .event = "drain", .code = "gpu.ecc", .message = kReason});
+  const UndrainResult result = undrain(true);
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.text,
+            std::string("2 checks ran, none found anything that drains\nnode02 is back; it was drained for: ") +
+                kReason + "\n");
+  EXPECT_FALSE(slurm_.is_drained("node02"));
+  EXPECT_EQ(runs_.at(0).not_before_wall_s, 1.7e9);  // what the kernel said since the drain counts
+  EXPECT_NEAR(state().last_undrain_wall_s, clock_.wall_s(), 1e-3);
+  EXPECT_EQ(events(), Words{"undrain"});
+  EXPECT_EQ(spooled_events(policy_.paths.spool)[0].second.code, "gpu.ecc");
+  // The next prolog counts from here, and a relapse is a strike.
+  const double undrained_wall_s = clock_.wall_s();
+  results_ = {judged({critical("gpu.ecc", "gpu 3", "4 errors")})};
+  EXPECT_EQ(prolog(), 69);
+  EXPECT_NEAR(runs_.at(1).not_before_wall_s, undrained_wall_s, 1e-3);
+  EXPECT_EQ(events(), (Words{"undrain", "drain", "strike"}));
+}
+
+TEST_F(UndrainTest, OfANodeThatIsStillBad) {
+  const UndrainResult result = undrain(true);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_NE(result.text.find("critical gpu.ecc gpu 3: 4 errors"), std::string::npos);
+  EXPECT_NE(result.text.find("node02 stays drained"), std::string::npos);
+  EXPECT_TRUE(slurm_.is_drained("node02"));
+  EXPECT_EQ(state().last_undrain_wall_s, 0);
+  EXPECT_EQ(undrain(false).status, 0);  // on the operator's own word
+  EXPECT_FALSE(slurm_.is_drained("node02"));
+}
+
+TEST_F(UndrainTest, OnlyOurOwn) {
+  slurm_.set_drained("node02", "rack is moved", "alice");
+  const UndrainResult result = undrain(false);
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.text, "node02 was drained by alice: 'rack is moved'; that is not ours to take back\n");
+  slurm_.nodes.at("node02") = make_node("node02");
+  EXPECT_EQ(undrain(true).text, "node02 is not drained\n");
+  EXPECT_EQ(slurm_.num_calls("resume"), 0);
+  EXPECT_TRUE(runs_.empty());
+}
+
+TEST_F(UndrainTest, WhatChangedMeanwhileIsLeftAlone) {
+  int looks = 0;
+  slurm_.before = [&](const std::string& call) {
+    if (call.starts_with("node") && ++looks == 2) slurm_.set_drained("node02", "taken by alice", "alice");
+  };
+  EXPECT_EQ(undrain(false).status, 1);
+  EXPECT_EQ(slurm_.nodes.at("node02").reason, "taken by alice");
+}
+
+TEST_F(UndrainTest, WithoutMemoryTheNodeStaysDrained) {
+  std::ofstream(policy_.paths.state) << "in the way";
+  EXPECT_THROW(undrain(false), Error);
+  EXPECT_TRUE(slurm_.is_drained("node02"));
+}
+
+TEST_F(UndrainTest, WithoutAnAnswerOfSlurmItSaysSo) {
+  for (int failing = 0; failing < 3; ++failing) {
+    slurm_ = FakeSlurm(4);
+    slurm_.set_drained("node02", kReason);
+    int number = 0;
+    slurm_.before = [&](const std::string&) {
+      if (number++ == failing) throw no_answer();
+    };
+    EXPECT_THROW(undrain(false), Error) << failing;
+    EXPECT_TRUE(slurm_.is_drained("node02"));
+  }
+}
+
+}  // namespace
+}  // namespace ms::health

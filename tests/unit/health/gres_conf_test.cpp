@@ -1,0 +1,49 @@
+// gres.conf as far as it is read: the lines for this node, brackets, and lines that are left out.
+#include "health/gres_conf.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fake_root.h"
+
+namespace ms::health {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+TEST(GresConf, LinesForANode) {
+  const std::string text =
+      "# NodeName=node02 Name=gpu File=/dev/nvidia99\n"
+      "AutoDetect=off\n"
+      "NodeName=node[01-04] Name=GPU Type=h100 \\\n  File=/dev/nvidia[0-1,3],/dev/nvidia7 Cores=0-15  # comment\n"
+      "nodename=node05 name=gpu file=/dev/nvidia9\n"
+      "Name=nic\tFile=/dev/mlx0 Count=2\n"
+      "NodeName=node[ Name=gpu File=/dev/nvidia9\n"
+      "Name=gpu File=/dev/nvidia[0-\n"
+      "Name=gpu File=nvidia0\n"
+      "Name=gpu Count=-1\n"
+      "Name=gpu Count=8x\n"
+      "Name=shard Count=8";
+  const std::vector<GresLine> lines = parse_gres_conf(text, "node02");
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0].name, "gpu");
+  EXPECT_EQ(lines[0].type, "h100");
+  EXPECT_THAT(lines[0].files, ElementsAre("/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia3", "/dev/nvidia7"));
+  EXPECT_EQ(lines[0].count, std::nullopt);
+  EXPECT_THAT(lines[1].files, ElementsAre("/dev/mlx0"));
+  EXPECT_EQ(lines[1].count, 2);
+  EXPECT_EQ(lines[2].name, "shard");
+  EXPECT_EQ(lines[2].count, 8);
+  EXPECT_THAT(parse_gres_conf("", "node02"), IsEmpty());
+}
+
+TEST(GresConf, TheNodesNameIsShort) {
+  FakeRoot fake;
+  EXPECT_FALSE(node_name(fake.root()).empty()) << "the machine's own";
+  fake.write("/proc/sys/kernel/hostname", "node02.cluster\n");
+  EXPECT_EQ(node_name(fake.root()), "node02");
+}
+
+}  // namespace
+}  // namespace ms::health

@@ -1,0 +1,177 @@
+#include "health/report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "health/manual.h"
+#include "health/remote.h"
+
+namespace ms::health {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+Finding ecc() {
+  return {.code = "gpu.ecc",
+          .severity = Severity::critical,
+          .blame = Blame::gpu,
+          .entity = "gpu 3",
+          .message = "4 uncorrectable errors",
+          .measured = 4,
+          .limit = 0,
+          .unit = "errors",
+          .remedy = "reset the GPU"};
+}
+
+Result with(std::string code, Outcome outcome, std::vector<Finding> findings = {}) {
+  return {.code = std::move(code), .outcome = outcome, .note = "why", .findings = std::move(findings)};
+}
+
+Finding warning() { return {.code = "host.clock", .severity = Severity::warning, .entity = "clock", .message = "off"}; }
+
+TEST(Report, TheWorstOutcomeDecides) {
+  const struct {
+    std::vector<Result> results;
+    const char* outcome;
+    int status;
+  } rows[] = {{{with("a", Outcome::pass)}, "ok", 0},
+              {{with("a", Outcome::pass), with("b", Outcome::skip)}, "ok", 0},
+              {{with("a", Outcome::skip)}, "unknown", 3},
+              {{}, "unknown", 3},
+              {{with("a", Outcome::pass), with("b", Outcome::broken)}, "unknown", 3},
+              {{with("a", Outcome::broken), with("b", Outcome::warn, {warning()})}, "warn", 1},
+              {{with("a", Outcome::warn, {warning()}), with("b", Outcome::critical, {ecc()})}, "critical", 2}};
+  for (const auto& row : rows) {
+    const Report report{.node = "n1", .results = row.results};
+    EXPECT_EQ(report.outcome(), row.outcome);
+    EXPECT_EQ(report.nagios_status(), row.status) << row.outcome;
+  }
+}
+
+const Report kReport{.node = "n1",
+                     .results = {with("host.clock", Outcome::warn, {warning()}), with("disk.errors", Outcome::pass),
+                                 with("gpu.ecc", Outcome::critical, {ecc()}), with("gpu.xid", Outcome::skip)},
+                     .wall_s = 0.5};
+
+TEST(Report, TextPutsTheWorstFirst) {
+  EXPECT_EQ(as_text(kReport, false),
+            "n1: critical gpu.ecc gpu 3: 4 uncorrectable errors\n"
+            "n1:          reset the GPU\n"
+            "n1: warning  host.clock clock: off\n"
+            "n1: critical: 1 check passed, 1 warned, 1 critical, 1 skipped in 500ms\n");
+  EXPECT_THAT(as_text(kReport, true), HasSubstr("n1: skip     gpu.xid: why"));
+}
+
+TEST(Report, JsonIsTheContract) {
+  const auto json = nlohmann::json::parse(as_json(kReport));
+  EXPECT_EQ(json.at("schema"), 1);
+  EXPECT_EQ(json.at("node"), "n1");
+  EXPECT_EQ(json.at("outcome"), "critical");
+  const auto& finding = json.at("findings").at(0);
+  for (const char* key : {"code", "severity", "blame", "entity", "measured", "limit", "unit", "remedy"}) {
+    EXPECT_TRUE(finding.contains(key)) << key;
+  }
+  EXPECT_EQ(finding.at("measured"), 4);
+  EXPECT_EQ(finding.at("blame"), "gpu");
+  EXPECT_TRUE(json.at("findings").at(1).at("measured").is_null());
+  EXPECT_EQ(as_json(from_json(as_json(kReport))), as_json(kReport));
+}
+
+TEST(Report, JsonOfOthersIsReadWithCare) {
+  for (const char* text : {"", "{}", "[]", "null", "{\"node\":1}", "hello\n{}"}) {
+    EXPECT_THROW(from_json(text), Error) << text;
+  }
+  std::string odd = as_json(kReport);
+  odd.replace(odd.find("\"skip\""), 6, "\"evil\"");
+  EXPECT_THROW(from_json(odd), Error);
+}
+
+TEST(Report, JsonSurvivesOddBytes) {
+  Report report = kReport;
+  report.results[2].findings[0].message = "bytes \xff\x01";
+  EXPECT_NO_THROW(nlohmann::json::parse(as_json(report)));
+}
+
+TEST(Report, NagiosIsOneLine) {
+  Report report = kReport;
+  report.results[2].findings[0].message = "4|errors\n'now'";
+  const std::string line = as_nagios(report);
+  EXPECT_EQ(
+      line,
+      "CRITICAL - gpu.ecc gpu 3: 4 errors  now ; host.clock clock: off | 'seconds'=0.500s 'gpu.ecc gpu 3'=4;;0\n");
+  EXPECT_THAT(as_nagios({.node = "n", .results = {with("a", Outcome::pass)}}), HasSubstr("OK - 1 check passed |"));
+}
+
+TEST(Report, PrometheusHasEverySeriesOnce) {
+  Report report = kReport;
+  report.results[2].findings.push_back(ecc());
+  report.results[2].findings[1].measured = 9;
+  report.results[0].findings[0].entity = "a\"b\\c\n";
+  Report other = kReport;
+  other.node = "n2";
+  const std::string text = as_prometheus({report, other});
+  std::size_t types = 0;
+  for (std::size_t at = text.find("# TYPE"); at != std::string::npos; at = text.find("# TYPE", at + 1)) ++types;
+  EXPECT_EQ(types, 4u) << "a family is declared once, however many nodes there are";
+  EXPECT_THAT(text, HasSubstr("ms_diag_status{node=\"n2\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("ms_diag_check_status{node=\"n1\",check=\"gpu.ecc\"} 2\n"));
+  EXPECT_THAT(text,
+              HasSubstr("ms_diag_finding{node=\"n1\",check=\"gpu.ecc\",device=\"gpu 3\",severity=\"critical\"} 9\n"));
+  EXPECT_THAT(text, Not(HasSubstr("node=\"n1\",check=\"gpu.ecc\",device=\"gpu 3\",severity=\"critical\"} 4")));
+  EXPECT_THAT(text, HasSubstr("device=\"a\\\"b\\\\c?\""));
+  EXPECT_THAT(text, Not(HasSubstr("gpu.xid"))) << "skipped";
+  EXPECT_THAT(text, HasSubstr("ms_diag_status{node=\"n1\"} 2\n"));
+}
+
+TEST(Registry, EveryRowIsWhole) {
+  std::set<std::string_view> codes;
+  for (const Check& check : all_checks()) {
+    EXPECT_TRUE(codes.insert(check.code).second) << check.code << " is there twice";
+    EXPECT_LE(check.code.size(), 12u) << check.code << ": a reason's first 20 characters would not show it";
+    EXPECT_NE(check.code.find('.'), std::string_view::npos) << check.code;
+    EXPECT_GT(check.explain.size(), 60u) << check.code;
+    EXPECT_FALSE(check.remedy.empty()) << check.code;
+    EXPECT_FALSE(check.summary.empty()) << check.code;
+    EXPECT_GT(check.deadline_s, 0) << check.code;
+    EXPECT_EQ(check.run == nullptr, check.level > 1) << check.code;
+    EXPECT_EQ(check.lane == Lane::active, check.level > 1) << check.code;
+    EXPECT_TRUE(!check.user_can_cause || check.on_hang == Severity::warning) << check.code;
+  }
+  EXPECT_GE(codes.size(), 20u);
+  const auto first = nlohmann::json::parse(list_json(all_checks()).substr(0, list_json(all_checks()).find('\n')));
+  EXPECT_EQ(first.at("code"), all_checks().front().code);
+}
+
+TEST(Registry, PatternsChoose) {
+  const struct {
+    const char* globs;
+    const char* code;
+    bool yes;
+  } rows[] = {{"*", "gpu.ecc", true},         {"gpu.*", "gpu.ecc", true}, {"gpu.*", "host.mce", false},
+              {"a,gpu.ecc", "gpu.ecc", true}, {"", "gpu.ecc", false},     {"gpu", "gpu.ecc", false}};
+  for (const auto& row : rows) EXPECT_EQ(matches(row.globs, row.code), row.yes) << row.globs;
+}
+
+TEST(Manual, ExplainsEveryCheckAndRefusesOthers) {
+  for (const Check& check : all_checks()) EXPECT_THAT(explain(check.code), HasSubstr("Remedy: "));
+  EXPECT_THROW(explain("gpu.exx"), Error);
+  for (const Check& check : all_checks()) EXPECT_THAT(checks_page(), HasSubstr(std::string(check.code)));
+}
+
+TEST(Remote, RefusesWhatAShellThereCouldMisread) {
+  RemoteOptions options{.program = "/usr/bin/ms-diag"};
+  EXPECT_THROW(run_remote({"-oProxyCommand=x"}, options), Error);
+  EXPECT_THROW(run_remote({"a;b"}, options), Error);
+  options.only = "'; reboot #";
+  EXPECT_THROW(run_remote({"n1"}, options), Error);
+  options.only = "*";
+  options.config = "/etc/$(x)";
+  EXPECT_THROW(run_remote({"n1"}, options), Error);
+}
+
+}  // namespace
+}  // namespace ms::health

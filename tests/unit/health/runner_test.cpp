@@ -1,0 +1,175 @@
+// Real processes, because that is what the runner is for: checks that hang, crash, flood or leave children behind.
+#include "health/runner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <stdexcept>
+
+#include "health/result_wire.h"
+
+namespace ms::health {
+namespace {
+
+using testing::HasSubstr;
+
+Result good(Evidence&) { return passed("seen"); }
+Result bad(Evidence&) {
+  return judged(
+      {{.severity = Severity::critical, .entity = "gpu 3", .message = "4 errors", .measured = 4, .limit = 0}});
+}
+Result hangs(Evidence&) {
+  for (;;) ::pause();
+}
+Result hangs_deaf(Evidence&) {
+  std::signal(SIGTERM, SIG_IGN);
+  for (;;) ::pause();
+}
+constexpr int kToldFd = 99;
+Result tells_its_process_and_hangs(Evidence& evidence) {
+  const pid_t process = ::getpid();
+  if (::write(kToldFd, &process, sizeof process) != sizeof process) return broken("nobody listens");
+  return hangs(evidence);
+}
+Result crashes(Evidence&) {
+  ::raise(SIGKILL);
+  return passed();
+}
+Result exits(Evidence&) { _exit(0); }
+Result throws(Evidence&) { throw std::runtime_error("no such luck"); }
+Result counts(Evidence& evidence) {
+  Result result = passed();
+  const auto before = evidence.before("x");
+  result.counters["x"] = {(before ? before->value : 0) + 1, evidence.now_wall_s()};
+  return result;
+}
+Result huge(Evidence&) { return passed(std::string(600'000, 'x')); }
+
+Check row(std::string_view code, Result (*run)(Evidence&), Lane lane = Lane::files) {
+  return {.code = code,
+          .lane = lane,
+          .deadline_s = 0.25,
+          .blame = Blame::gpu,
+          .on_hang = Severity::critical,
+          .remedy = "mend it",
+          .run = run};
+}
+
+std::vector<Outcome> outcomes(const std::vector<Result>& results) {
+  std::vector<Outcome> all;
+  for (const Result& result : results) all.push_back(result.outcome);
+  return all;
+}
+
+class Runner : public testing::Test {
+ protected:
+  std::vector<Result> run(const std::vector<Check>& checks, const RunOptions& options = {}) {
+    return run_checks(checks, policy_, options);
+  }
+  Policy policy_;
+};
+
+TEST_F(Runner, CompletesFindingsFromTheRow) {
+  const std::vector<Result> results = run({row("a.good", good), row("b.bad", bad)});
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_EQ(results[0].outcome, Outcome::pass);
+  EXPECT_EQ(results[0].note, "seen");
+  ASSERT_EQ(results[1].findings.size(), 1u);
+  const Finding& finding = results[1].findings[0];
+  EXPECT_EQ(finding.str(), "critical b.bad gpu 3: 4 errors (remedy: mend it)");
+  EXPECT_EQ(finding.blame, Blame::gpu);
+  EXPECT_EQ(finding.measured, 4);
+}
+
+TEST_F(Runner, AHangIsAFindingAndTheLaneGoesOn) {
+  const std::vector<Result> results =
+      run({row("a", hangs), row("b", good), row("c", hangs_deaf), row("d", bad), row("e", good, Lane::gpu)});
+  EXPECT_THAT(outcomes(results), testing::ElementsAre(Outcome::critical, Outcome::pass, Outcome::critical,
+                                                      Outcome::critical, Outcome::pass));
+  EXPECT_THAT(results[0].findings.at(0).message, HasSubstr("did not answer within 250ms"));
+  EXPECT_GE(results[0].wall_s, 0.25);
+}
+
+TEST_F(Runner, ACheckThatCrashesIsBrokenAndTheLaneGoesOn) {
+  const std::vector<Result> results = run({row("a", crashes), row("b", exits), row("c", throws), row("d", good)});
+  EXPECT_THAT(outcomes(results),
+              testing::ElementsAre(Outcome::broken, Outcome::broken, Outcome::broken, Outcome::pass));
+  EXPECT_THAT(results[0].note, HasSubstr("signal 9"));
+  EXPECT_THAT(results[1].note, HasSubstr("status 0 and no result"));
+  EXPECT_EQ(results[2].note, "no such luck");
+}
+
+TEST_F(Runner, TheDeadlineOfAllCutsAndSkips) {
+  const std::vector<Result> results =
+      run({row("a", hangs), row("b", good), row("c", good, Lane::gpu)}, {.deadline_s = 0.1});
+  EXPECT_THAT(outcomes(results), testing::ElementsAre(Outcome::skip, Outcome::skip, Outcome::pass));
+  EXPECT_THAT(results[0].note, HasSubstr("it was not done when 100ms were over"));
+  EXPECT_THAT(results[1].note, HasSubstr("no time left"));
+}
+
+TEST_F(Runner, CountersGoInAndOut) {
+  const std::vector<Result> results = run({row("a", counts)}, {.before = {{"x", {41, 7}}}});
+  EXPECT_EQ(results[0].counters.at("x").value, 42);
+}
+
+TEST_F(Runner, LargeResultsArriveWhole) { EXPECT_EQ(run({row("a", huge)})[0].note.size(), 600'000u); }
+
+TEST_F(Runner, LeavesNoProcessBehind) {
+  run({row("a", hangs), row("b", crashes), row("c", good)});
+  errno = 0;
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
+  EXPECT_EQ(errno, ECHILD);
+}
+
+// As long as the killed runner's lane is there, somebody can write into the pipe.
+TEST_F(Runner, ALaneDoesNotOutliveAKilledRunner) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const pid_t runner = ::fork();
+  if (runner == 0) {
+    ::dup2(ends[1], kToldFd);
+    Check check = row("a", tells_its_process_and_hangs);
+    check.deadline_s = 60;
+    run({check});
+    _exit(0);
+  }
+  ::close(ends[1]);
+  pid_t lane = 0;
+  EXPECT_EQ(::read(ends[0], &lane, sizeof lane), static_cast<ssize_t>(sizeof lane));
+  pollfd polled{ends[0], POLLIN, 0};
+  EXPECT_EQ(::poll(&polled, 1, 0), 0) << "the lane is not there";
+  ::kill(runner, SIGKILL);
+  ::waitpid(runner, nullptr, 0);
+  const bool gone = ::poll(&polled, 1, 10'000) == 1 && (polled.revents & POLLHUP) != 0;
+  EXPECT_TRUE(gone);
+  if (!gone && lane > 0) ::kill(lane, SIGKILL);
+  ::close(ends[0]);
+}
+
+TEST(ResultWire, RefusesWhatDoesNotAddUp) {
+  Result result{.code = "a.b", .outcome = Outcome::warn, .note = "n"};
+  result.findings = {{.code = "a.b", .severity = Severity::note, .entity = "e", .limit = 2.5, .unit = "s"}};
+  result.counters["c"] = {1, 2};
+  const std::string bytes = encode(result);
+  const auto back = decode(bytes);
+  ASSERT_TRUE(back);
+  EXPECT_EQ(encode(*back), bytes);
+  EXPECT_EQ(back->findings[0].limit, 2.5);
+  EXPECT_FALSE(back->findings[0].measured);
+  for (std::size_t size = 0; size < bytes.size(); ++size) EXPECT_FALSE(decode(bytes.substr(0, size))) << size;
+  EXPECT_FALSE(decode(bytes + "x"));
+  std::string odd = bytes;
+  odd[sizeof(std::uint64_t) + 3] = 99;  // the outcome
+  EXPECT_FALSE(decode(odd));
+}
+
+}  // namespace
+}  // namespace ms::health
