@@ -37,6 +37,9 @@ ms_optional(MS_PMIX "PMIx" "${pmix_FOUND}")
 find_path(MS_SLURM_INCLUDE slurm/spank.h)
 ms_optional(MS_SLURM "Slurm's SPANK API" "${MS_SLURM_INCLUDE}")
 
+find_package(CURL QUIET)
+ms_optional(MS_CURL "libcurl" "${CURL_FOUND}")
+
 add_library(ms_flags INTERFACE)
 target_compile_options(ms_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Woverloaded-virtual

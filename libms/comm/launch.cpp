@@ -1,8 +1,12 @@
 #include "comm/launch.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <string>
 #include <thread>
+
+#include "base/text.h"
 
 namespace ms::comm {
 namespace {
@@ -18,13 +22,41 @@ struct Launcher {
 constexpr Launcher kLaunchers[] = {{"mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
                                    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
 
+using Variable = std::function<const char*(const char*)>;
+
+// SLURM_STEP_TASKS_PER_NODE, "2(x3),1": how many tasks node `index` of the step has; 1 where that is not understood.
+int tasks_on_node(const char* text, int index) {
+  for (const std::string& part : split(text, ',')) {
+    const std::size_t bracket = part.find("(x");
+    index -= bracket == std::string::npos ? 1 : std::max(1, std::atoi(part.c_str() + bracket + 2));
+    if (index < 0) return std::max(1, std::atoi(part.c_str()));
+  }
+  return 1;
+}
+
+int number(const char* text) { return text == nullptr ? 0 : std::atoi(text); }
+
+void add_local(Launch& launch, const Variable& variable) {
+  if (launch.launcher == "mpirun") {
+    launch.local_rank = number(variable("OMPI_COMM_WORLD_LOCAL_RANK"));
+    launch.local_size = number(variable("OMPI_COMM_WORLD_LOCAL_SIZE"));
+  } else if (const char* tasks = variable("SLURM_STEP_TASKS_PER_NODE")) {
+    launch.local_rank = number(variable("SLURM_LOCALID"));
+    launch.local_size = tasks_on_node(tasks, number(variable("SLURM_NODEID")));
+  }
+  launch.local_size = std::max(1, launch.local_size);
+  launch.local_rank = std::clamp(launch.local_rank, 0, launch.local_size - 1);
+}
+
 }  // namespace
 
-Launch launch_in(const std::function<const char*(const char*)>& variable) {
+Launch launch_in(const Variable& variable) {
   for (const Launcher& launcher : kLaunchers) {
     const char *size = variable(launcher.size), *rank = variable(launcher.rank);
     if (size == nullptr || rank == nullptr) continue;
-    return {launcher.name, std::atoi(rank), std::atoi(size), variable("PMIX_RANK") != nullptr};
+    Launch launch{launcher.name, std::atoi(rank), std::atoi(size), variable("PMIX_RANK") != nullptr};
+    add_local(launch, variable);
+    return launch;
   }
   return {};
 }

@@ -7,9 +7,10 @@
 namespace ms::comm {
 
 struct Launch {
-  std::string_view launcher;  // "mpirun", "srun"; empty where there was none
-  int rank = 0, size = 1;     // among the processes that were started together
-  bool pmix = false;          // the launcher gave this process a PMIx server: it can find the others
+  std::string_view launcher;           // "mpirun", "srun"; empty where there was none
+  int rank = 0, size = 1;              // among the processes that were started together
+  bool pmix = false;                   // the launcher gave this process a PMIx server: it can find the others
+  int local_rank = 0, local_size = 1;  // among those of them that run on this node
 };
 
 // `variable` is getenv, or a test's.

@@ -15,6 +15,7 @@ VENDORS = [
     (r"spdlog/.*", r"libms/base/log\.cpp", 1),
     (r"xxh\w+\.h", r"libms/base/hash\.cpp", 1),
     (r"(oneapi/)?dnnl.*", r"libms/tensor/cpu_matmul\.cpp", 1),
+    (r"curl/.*", r"libms/notify/http\.cpp", 1),
     (r"zlib\.h", r"libms/data/\w+\.cpp", 1),
     (r"(hdf5|H5\w+)\.h", r"libms/ckpt/hdf5\.cpp", 1),
     (r"slurm/(slurm\w*|spank|smd_ns)\.h", r"spank/.*", None),  # not our room slurm

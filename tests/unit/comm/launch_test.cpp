@@ -25,6 +25,8 @@ TEST_P(Launches, AreRead) {
   EXPECT_EQ(got.rank, row.launch.rank);
   EXPECT_EQ(got.size, row.launch.size);
   EXPECT_EQ(got.pmix, row.launch.pmix);
+  EXPECT_EQ(got.local_rank, row.launch.local_rank);
+  EXPECT_EQ(got.local_size, row.launch.local_size);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -45,7 +47,35 @@ INSTANTIATE_TEST_SUITE_P(
              {"OMPI_COMM_WORLD_SIZE", "16"},
              {"OMPI_COMM_WORLD_RANK", "11"},
              {"PMIX_RANK", "11"}},
-            {"mpirun", 11, 16, true}}),
+            {"mpirun", 11, 16, true}},
+        Row{"mpirun_some_on_this_node",
+            {{"OMPI_COMM_WORLD_SIZE", "16"},
+             {"OMPI_COMM_WORLD_RANK", "11"},
+             {"OMPI_COMM_WORLD_LOCAL_SIZE", "8"},
+             {"OMPI_COMM_WORLD_LOCAL_RANK", "3"},
+             {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"}},
+            {"mpirun", 11, 16, false, 3, 8}},
+        Row{"srun_some_on_this_node",
+            {{"SLURM_STEP_NUM_TASKS", "7"},
+             {"SLURM_PROCID", "5"},
+             {"SLURM_LOCALID", "1"},
+             {"SLURM_NODEID", "2"},
+             {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"}},
+            {"srun", 5, 7, false, 1, 2}},
+        Row{"srun_last_node",
+            {{"SLURM_STEP_NUM_TASKS", "7"},
+             {"SLURM_PROCID", "6"},
+             {"SLURM_LOCALID", "0"},
+             {"SLURM_NODEID", "3"},
+             {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"}},
+            {"srun", 6, 7, false, 0, 1}},
+        Row{"srun_node_unheard_of",
+            {{"SLURM_STEP_NUM_TASKS", "2"},
+             {"SLURM_PROCID", "1"},
+             {"SLURM_LOCALID", "5"},
+             {"SLURM_NODEID", "9"},
+             {"SLURM_STEP_TASKS_PER_NODE", "rubbish"}},
+            {"srun", 1, 2, false, 0, 1}}),
     [](const auto& row) { return row.param.name; });
 
 }  // namespace

@@ -1,0 +1,110 @@
+#include "diag/bits.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+
+#include "base/hash.h"
+#include "diag/checks.h"
+#include "diag/products.h"
+#include "diag/share.h"
+#include "tensor/cpu_device.h"
+
+namespace ms::diag {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kSeconds = 4;
+constexpr int kLeastRounds = 8;      // however slow: what is right is a matter of majority
+constexpr std::int64_t kSide = 384;  // a product takes a millisecond or two
+// A core that never gives the same twice must not fill the memory.
+constexpr std::size_t kMaxKinds = 16;
+constexpr std::uint64_t kOtherKinds = 0;
+
+std::vector<CoreBits> on_core(int cpu, double seconds, const HashFunction& hash, tensor::MatmulCache& matmuls,
+                              tensor::Device& device) {
+  const OnCpus bound({cpu});
+  omp_set_num_threads(1);  // this thread's teams
+  const Product products[] = {{device, tensor::DType::f32, kSide}, {device, tensor::DType::bf16, kSide}};
+  std::vector<CoreBits> bits{{cpu, "fp32", {}}, {cpu, "bf16", {}}};
+  const Clock::time_point end =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  for (int round = 0; round < kLeastRounds || Clock::now() < end; ++round) {
+    for (std::size_t i = 0; i < bits.size(); ++i) {
+      matmuls.run(products[i].op());
+      const std::uint64_t got = hash(cpu, products[i].result());
+      std::map<std::uint64_t, std::size_t>& counts = bits[i].products;
+      ++counts[counts.size() < kMaxKinds || counts.contains(got) ? got : kOtherKinds];
+    }
+  }
+  return bits;
+}
+
+}  // namespace
+
+HashFunction plain_hash() {
+  return [](int, std::span<const std::byte> product) { return xxh64(product); };
+}
+
+std::vector<CoreBits> compute_bits(const std::vector<int>& cpus, double seconds, const HashFunction& hash) {
+  tensor::MatmulCache matmuls;
+  tensor::CpuPool pool({.workers = 1, .threads_per_op = 1});
+  std::vector<std::unique_ptr<tensor::CpuDevice>> devices;
+  std::vector<std::future<std::vector<CoreBits>>> threads;
+  for (const int cpu : cpus) {
+    devices.push_back(std::make_unique<tensor::CpuDevice>(pool, matmuls));
+    threads.push_back(std::async(std::launch::async, [&, cpu, device = devices.back().get()] {
+      return on_core(cpu, seconds, hash, matmuls, *device);
+    }));
+  }
+  std::vector<CoreBits> all;
+  for (auto& thread : threads) {
+    const std::vector<CoreBits> bits = thread.get();
+    all.insert(all.end(), bits.begin(), bits.end());
+  }
+  return all;
+}
+
+std::vector<Finding> judge_bits(const std::vector<CoreBits>& cores) {
+  std::map<std::string, std::map<std::uint64_t, std::size_t>> totals;
+  for (const CoreBits& core : cores) {
+    for (const auto& [hash, count] : core.products) totals[core.type][hash] += count;
+  }
+  std::vector<Finding> findings;
+  for (const CoreBits& core : cores) {
+    const std::map<std::uint64_t, std::size_t>& total = totals[core.type];
+    const auto right =
+        std::max_element(total.begin(), total.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    std::size_t num_products = 0, num_wrong = 0;
+    for (const auto& [hash, count] : core.products) {
+      num_products += count;
+      if (hash != right->first) num_wrong += count;
+    }
+    if (num_wrong == 0) continue;
+    findings.push_back({.severity = Severity::critical,
+                        .entity = fmt::format("core {}", core.cpu),
+                        .message = fmt::format("{} of {} {} products differ from what most cores computed", num_wrong,
+                                               num_products, core.type),
+                        .measured = static_cast<double>(num_wrong),
+                        .limit = 0,
+                        .unit = "products"});
+  }
+  return findings;
+}
+
+health::Result check_bits(health::Evidence&) {
+  const Share share = this_share();
+  const std::vector<CoreBits> bits = compute_bits(share.cpus, kSeconds, plain_hash());
+  std::size_t num_products = 0;
+  for (const CoreBits& core : bits) {
+    for (const auto& [hash, count] : core.products) num_products += count;
+  }
+  health::Result result = health::judged(judge_bits(bits));
+  result.note = fmt::format("{} products of {} x {} compared ({})", num_products, kSide, kSide, share.str());
+  return result;
+}
+
+}  // namespace ms::diag

@@ -1,0 +1,54 @@
+// perf.gemm: square products through the same matrix product that trains, in fp32 and bf16.
+#include <chrono>
+#include <memory>
+
+#include "diag/checks.h"
+#include "diag/products.h"
+#include "diag/rates.h"
+#include "tensor/cpu_device.h"
+
+namespace ms::diag {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using tensor::DType;
+
+constexpr double kMeasure_s = 1.5;  // of each type
+
+// Large enough that all cores have work, small enough that one product takes no second on an old core.
+std::int64_t side_for(std::size_t cores) { return cores <= 4 ? 1024 : cores <= 32 ? 2048 : 4096; }
+
+double gflops(tensor::Device& device, DType dtype, std::int64_t side) {
+  const Product product(device, dtype, side);
+  const std::unique_ptr<tensor::Stream> stream = device.make_stream("gemm", tensor::StreamKind::compute);
+  stream->submit(product.op());  // the first one makes the kernel
+  stream->synchronize();
+  const Clock::time_point start = Clock::now();
+  double elapsed_s = 0;
+  int count = 0;
+  for (; elapsed_s < kMeasure_s; ++count) {
+    stream->submit(product.op());
+    stream->synchronize();
+    elapsed_s = std::chrono::duration<double>(Clock::now() - start).count();
+  }
+  return count * product.flops() / elapsed_s / 1e9;
+}
+
+}  // namespace
+
+health::Result check_gemm(health::Evidence& evidence) {
+  const Share share = this_share();
+  const OnCpus bound(share.cpus);
+  tensor::MatmulCache matmuls;
+  tensor::CpuPool pool({.workers = 1, .threads_per_op = static_cast<int>(share.cpus.size())});
+  tensor::CpuDevice device(pool, matmuls);
+  const std::int64_t side = side_for(share.cpus.size());
+  const health::ActiveConfig& expect = evidence.policy().active;
+  return judge_rates({{"fp32", gflops(device, DType::f32, side), expect.gemm_gflops_fp32, "GFLOP/s"},
+                      {"bf16", gflops(device, DType::bf16, side), expect.gemm_gflops_bf16, "GFLOP/s"}},
+                     expect.min_fraction, share, Scope::cores,
+                     fmt::format("{}, {} x {}{}", share.str(), side, side,
+                                 matmuls.native_bf16() ? "" : ", bf16 computed in fp32: no such instructions here"));
+}
+
+}  // namespace ms::diag

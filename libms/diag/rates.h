@@ -1,0 +1,28 @@
+// Numbers that were measured, and what the policy's section [active] makes of them. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "diag/share.h"
+#include "health/check.h"
+
+namespace ms::diag {
+
+struct Rate {
+  std::string entity;    // "memory", "eth0", "fp32 products"
+  double measured = 0;   // of this process
+  double expected = -1;  // of a healthy node, or negative: not judged
+  std::string unit;      // "GB/s"
+};
+
+enum class Scope {
+  cores,  // what is expected of the node is expected of all its cores together: a share answers for its part
+  whole   // the number does not depend on how many cores are loaded
+};
+
+// Below min_fraction of what is expected is a warning, below half critical. The note tells the numbers in any case.
+health::Result judge_rates(const std::vector<Rate>& rates, double min_fraction, const Share& share, Scope scope,
+                           const std::string& how);
+
+}  // namespace ms::diag

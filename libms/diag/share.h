@@ -1,0 +1,43 @@
+// What part of the node is this process's to load. Processes of one launch that run on the same node measure at the
+// same time, so each takes its own cores and answers for its part of what is expected of the node.
+#pragma once
+
+#include <sched.h>
+
+#include <string>
+#include <vector>
+
+#include "comm/launch.h"
+
+namespace ms::diag {
+
+struct Share {
+  std::vector<int> cpus;   // to load
+  int node_cpus = 1;       // online
+  int processes = 1;       // of this launch on this node
+  int index = 0;           // of this one among them
+  bool whole_node = true;  // together they have all cores: what is expected of the node may be asked of them
+
+  // The part of what is expected of the node.
+  double part() const { return static_cast<double>(cpus.size()) / node_cpus; }
+  std::string str() const;  // "CPU, 2 of 64 cores"
+};
+
+// `allowed` is the affinity mask, `job_cpus` what Slurm gave the job on this node (0: not told). Where the processes
+// are bound to cores of their own, each has its mask; where all share one mask, they cut it up.
+Share share_of(const std::vector<int>& allowed, int node_cpus, int job_cpus, const comm::Launch& launch);
+Share this_share();
+
+// The calling thread, and the threads that it starts meanwhile, run on these.
+class OnCpus {
+ public:
+  explicit OnCpus(const std::vector<int>& cpus);
+  ~OnCpus();
+  OnCpus(const OnCpus&) = delete;
+  OnCpus& operator=(const OnCpus&) = delete;
+
+ private:
+  cpu_set_t before_{};
+};
+
+}  // namespace ms::diag

@@ -1,0 +1,106 @@
+#include "notify/messages.h"
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+namespace ms::notify {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Kind {
+  std::string_view kind;
+  std::string_view alertname;
+  std::string_view severity;
+  std::string_view words;  // "node02 WORDS gpu.ecc"
+};
+constexpr Kind kKinds[] = {
+    {"drain", "MsDiagDrained", "critical", "was drained:"},
+    {"would-drain", "MsDiagWouldDrain", "warning", "would have been drained:"},
+    {"withdrawn", "MsDiagWithdrawn", "warning", "was not kept drained, too many nodes are:"},
+    {"undrain", "MsDiagUndrained", "info", "was put back into service after"},
+    {"strike", "MsDiagStrike", "warning", "failed again:"},
+};
+constexpr Kind kUnknownKind{"", "MsDiagEvent", "warning", "tells:"};
+constexpr std::size_t kMostBytes = 2048;  // of one text of an event
+
+const Kind& kind_of(const health::Event& event) {
+  const auto found =
+      std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& kind) { return kind.kind == event.kind; });
+  return found == std::end(kKinds) ? kUnknownKind : *found;
+}
+
+// What is not UTF-8 is replaced when it is encoded.
+std::string encode(const Json& json) { return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
+
+std::string bounded(std::string_view text) { return std::string(text.substr(0, kMostBytes)); }
+
+std::string summary_of(const health::Event& event) {
+  std::string text = fmt::format("{} {} {}", event.node, kind_of(event).words, event.code);
+  if (event.job_id != 0) text += fmt::format(" (job {})", event.job_id);
+  return text;
+}
+
+// The three characters that Slack reads as the beginning of something, as in <!channel>; and a line stays a line.
+std::string slack_text(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '&') {
+      result += "&amp;";
+    } else if (c == '<') {
+      result += "&lt;";
+    } else if (c == '>') {
+      result += "&gt;";
+    } else {
+      result += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string rfc3339(double wall_s) {
+  const double bounded_s = std::clamp(wall_s, 0.0, 253'402'300'799.0);  // the last second of the year 9999
+  const auto milliseconds = static_cast<std::int64_t>(std::llround(bounded_s * 1000));
+  const std::time_t seconds = milliseconds / 1000;
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", parts.tm_year + 1900, parts.tm_mon + 1,
+                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, milliseconds % 1000);
+}
+
+std::string alertmanager_body(std::span<const Alert> alerts) {
+  Json body = Json::array();
+  for (const Alert& alert : alerts) {
+    const health::Event& event = alert.event;
+    const Kind& kind = kind_of(event);
+    Json labels{{"alertname", kind.alertname}, {"severity", kind.severity}};
+    if (!event.code.empty()) labels["code"] = bounded(event.code);  // an empty label is none
+    if (!event.node.empty()) labels["node"] = bounded(event.node);
+    if (event.job_id != 0) labels["job"] = std::to_string(event.job_id);
+    Json annotations{{"summary", bounded(summary_of(event))}, {"description", bounded(event.message)}};
+    if (event.strikes > 0) annotations["strikes"] = std::to_string(event.strikes);
+    if (const health::Check* check = health::find_check(event.code)) annotations["remedy"] = check->remedy;
+    body.push_back({{"labels", labels},
+                    {"annotations", annotations},
+                    {"startsAt", rfc3339(event.wall_s)},
+                    {"endsAt", rfc3339(std::max(alert.ends_wall_s, event.wall_s))}});
+  }
+  return encode(body);
+}
+
+std::string slack_body(std::span<const health::Event> events) {
+  std::string text;
+  for (const health::Event& event : events) {
+    if (!text.empty()) text += '\n';
+    text += fmt::format("*{}* {}", kind_of(event).severity, slack_text(bounded(summary_of(event))));
+    if (!event.message.empty()) text += " - " + slack_text(bounded(event.message));
+    text += fmt::format(" [{}]", rfc3339(event.wall_s));
+  }
+  return encode({{"text", text}});
+}
+
+}  // namespace ms::notify

@@ -1,0 +1,65 @@
+#include "notify/notify.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/file.h"
+#include "base/handle.h"
+#include "base/log.h"
+#include "health/state.h"
+#include "notify/notifier.h"
+
+namespace ms::notify {
+namespace {
+
+constexpr int kAllSent = 0, kSomeWait = 1;
+
+// A second notifier with the same state would tell everything twice.
+UniqueFd lock_state(const std::string& directory) {
+  make_directories(directory);
+  const std::string path = directory + "/lock";
+  UniqueFd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!lock) throw Error("file.open", Blame::storage, fmt::format("cannot open {}: {}", path, errno_text(errno)));
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    throw user_error("notify.busy", fmt::format("another notifier is at work in {}", directory));
+  }
+  return lock;
+}
+
+// On a node about which nothing was ever decided there is no spool yet.
+SpooledEvents events_in(const std::string& spool) {
+  if (::access(spool.c_str(), F_OK) != 0 && errno == ENOENT) return {};
+  return health::spooled_events(spool);
+}
+
+void report(const Look& look) {
+  if (look.num_too_old > 0) log::info("notify", "{} events are too old to be news", look.num_too_old);
+  if (look.num_sent > 0 || look.num_waiting > 0) {
+    log::info("notify", "{} messages sent, {} wait for another time", look.num_sent, look.num_waiting);
+  }
+}
+
+}  // namespace
+
+int notify(const health::NotifyOptions& options) {
+  if (::getuid() == 0 || ::geteuid() == 0) {
+    throw user_error("notify.root", "notify does not run as root: no root process of ms speaks HTTP",
+                     "run it as a user of its own that may read the spool");
+  }
+  const NotifyConfig config = load_notify_config(options.config);
+  const UniqueFd lock = lock_state(config.state);
+  SystemClock clock;
+  Notifier notifier(config, load_outbox(config.state), clock, http_post,
+                    [&](const Outbox& outbox) { save_outbox(config.state, outbox); });
+  while (true) {
+    const Look look = notifier.look(events_in(config.spool));
+    report(look);
+    if (options.once) return look.num_waiting == 0 ? kAllSent : kSomeWait;
+    clock.sleep_s(config.poll_s);
+  }
+}
+
+}  // namespace ms::notify

@@ -1,0 +1,35 @@
+// What the notifier remembers between two looks: which events of the spool were sent to whom, and which alerts stand. A
+// file that cannot be read or makes no sense counts as empty: at worst news is told twice.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "health/state.h"
+
+namespace ms::notify {
+
+struct Standing {
+  health::Event event;  // of the drain
+  double ends_wall_s = 0;
+  double sent_wall_s = 0;  // the last time
+};
+
+struct Outbox {
+  std::map<std::string, std::set<std::string>> sent;  // by target: names of events, only of those still in the spool
+  std::vector<Standing> standing;
+
+  bool is_sent(const std::string& target, const std::string& name) const;
+  void forget_all_but(const std::set<std::string>& names);
+};
+
+std::string outbox_json(const Outbox& outbox);
+Outbox parse_outbox(const std::string& text);  // empty where it makes no sense
+
+// In the directory, which is made if it is not there; throws Error("file.*").
+Outbox load_outbox(const std::string& directory);
+void save_outbox(const std::string& directory, const Outbox& outbox);
+
+}  // namespace ms::notify

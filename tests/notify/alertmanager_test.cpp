@@ -1,0 +1,218 @@
+// notify, as an unprivileged user, with a real Alertmanager and a Slack that is ours: drains raise alerts, undrains
+// resolve them, and what cannot be sent is not lost.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/error.h"
+#include "health/state.h"
+#include "http_server.h"
+#include "notify/notify.h"
+
+namespace ms::notify {
+namespace {
+
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+constexpr const char* kProgram = "/usr/bin/prometheus-alertmanager";
+constexpr uid_t kNobody = 65534;
+
+double now_wall_s() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+template <class F>
+bool wait_for(double patience_s, F&& condition) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience_s);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    ::usleep(50'000);
+  }
+  return true;
+}
+
+class Alertmanager {
+ public:
+  Alertmanager(int port, std::string directory) : port_(port), directory_(std::move(directory)) {
+    std::ofstream(directory_ + "/am.yml") << "route:\n  receiver: nobody\nreceivers:\n  - name: nobody\n";
+    const std::string config = "--config.file=" + directory_ + "/am.yml",
+                      storage = "--storage.path=" + directory_ + "/am",
+                      address = "--web.listen-address=127.0.0.1:" + std::to_string(port), log = directory_ + "/am.log";
+    process_ = ::fork();
+    if (process_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+      ::dup2(out, 1);
+      ::dup2(out, 2);
+      ::execl(kProgram, kProgram, config.c_str(), storage.c_str(), address.c_str(),
+              "--cluster.listen-address=", nullptr);
+      ::_exit(127);
+    }
+  }
+  ~Alertmanager() {
+    ::kill(process_, SIGTERM);
+    if (!wait_for(5, [&] { return ::waitpid(process_, nullptr, WNOHANG) == process_; })) {
+      ::kill(process_, SIGKILL);
+      ::waitpid(process_, nullptr, 0);
+    }
+  }
+  Alertmanager(const Alertmanager&) = delete;
+  Alertmanager& operator=(const Alertmanager&) = delete;
+
+  bool is_ready() const {
+    return wait_for(30, [&] { return testing::http_get(port_, "/-/ready").starts_with("OK"); });
+  }
+  // The alerts that fire, "CODE NODE" each.
+  std::set<std::string> firing() const {
+    std::set<std::string> names;
+    for (const Json& alert : alerts()) {
+      names.insert(alert["labels"].value("alertname", "") + " " + alert["labels"].value("node", ""));
+    }
+    return names;
+  }
+  Json alerts() const { return Json::parse(testing::http_get(port_, "/api/v2/alerts?active=true"), nullptr, false); }
+
+ private:
+  int port_;
+  std::string directory_;
+  pid_t process_ = -1;
+};
+
+class Notify : public ::testing::Test {
+ protected:
+  Notify() {
+    std::string pattern = ::testing::TempDir() + "notify.XXXXXX";
+    directory_ = ::mkdtemp(pattern.data());
+    ::chmod(directory_.c_str(), 0755);
+    std::filesystem::create_directory(directory_ + "/state");
+    if (::getuid() == 0 && ::chown((directory_ + "/state").c_str(), kNobody, kNobody) != 0) ADD_FAILURE() << "chown";
+    port_ = testing::free_port();
+    std::ofstream(directory_ + "/notify.toml")
+        << "[notify]\nspool = '" << directory_ << "/spool'\nstate = '" << directory_
+        << "/state'\nalertmanager = 'http://127.0.0.1:" << port_ << "'\nslack = '" << slack_.url()
+        << "/services/T0/B0/secret'\nretries = 1\nbackoff = '10ms'\ntimeout = '5s'\n";
+  }
+  ~Notify() override { std::filesystem::remove_all(directory_); }
+
+  void spool(const std::string& kind, const std::string& node, const std::string& message,
+             std::uint32_t job = 0) const {
+    health::spool_event(
+        directory_ + "/spool",
+        {.wall_s = now_wall_s(), .kind = kind, .node = node, .code = "gpu.ecc", .message = message, .job_id = job});
+  }
+  // notify --once in a process of its own, as nobody where we are root. 100: it threw.
+  int notify_once() const {
+    const pid_t process = ::fork();
+    if (process == 0) {
+      if (::getuid() == 0 && (::setgid(kNobody) != 0 || ::setuid(kNobody) != 0)) ::_exit(101);
+      try {
+        ::_exit(notify({.config = directory_ + "/notify.toml", .once = true}));
+      } catch (const Error& error) {
+        std::fprintf(stderr, "notify: %s\n", error.what());
+        ::_exit(100);
+      }
+    }
+    int status = 0;
+    ::waitpid(process, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+  std::string directory_;
+  int port_ = 0;
+  testing::HttpServer slack_;
+};
+
+TEST_F(Notify, TellsAlertmanagerAndSlack) {
+  if (::access(kProgram, X_OK) != 0) GTEST_SKIP() << kProgram << " is not installed";
+  const Alertmanager alertmanager(port_, directory_);
+  ASSERT_TRUE(alertmanager.is_ready());
+
+  EXPECT_EQ(notify_once(), 0);  // there is no spool yet
+  EXPECT_TRUE(slack_.requests().empty());
+
+  spool("drain", "node02", "gpu 3: 4 uncorrectable errors, \"quoted\" <!channel>", 123);
+  spool("strike", "node02", "the second time");
+  spool("drain", "node03", "gpu 1: gone");
+  EXPECT_EQ(notify_once(), 0);
+  EXPECT_EQ(alertmanager.firing(),
+            (std::set<std::string>{"MsDiagDrained node02", "MsDiagStrike node02", "MsDiagDrained node03"}));
+  const Json alerts = alertmanager.alerts();
+  const auto drained = std::find_if(alerts.begin(), alerts.end(),
+                                    [](const Json& alert) { return alert["labels"].value("job", "") == "123"; });
+  ASSERT_NE(drained, alerts.end());
+  EXPECT_EQ((*drained)["labels"], Json::parse(R"({"alertname":"MsDiagDrained","code":"gpu.ecc","node":"node02",
+                                                 "severity":"critical","job":"123"})"));
+  EXPECT_EQ((*drained)["annotations"]["description"], "gpu 3: 4 uncorrectable errors, \"quoted\" <!channel>");
+
+  ASSERT_EQ(slack_.requests().size(), 1U);
+  const std::string request = slack_.requests()[0];
+  EXPECT_TRUE(request.starts_with("POST /services/T0/B0/secret HTTP/1.1\r\n")) << request;
+  const std::string text = Json::parse(request.substr(request.find("\r\n\r\n") + 4))["text"];
+  EXPECT_THAT(text, HasSubstr("*critical* node02 was drained: gpu.ecc (job 123) - gpu 3: 4 uncorrectable errors, "
+                              "\"quoted\" &lt;!channel&gt; ["));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
+
+  EXPECT_EQ(notify_once(), 0);  // nothing is new
+  EXPECT_EQ(slack_.requests().size(), 1U);
+
+  spool("undrain", "node02", "verified");
+  EXPECT_EQ(notify_once(), 0);
+  EXPECT_EQ(alertmanager.firing(), (std::set<std::string>{"MsDiagStrike node02", "MsDiagDrained node03"}));
+  EXPECT_EQ(slack_.requests().size(), 2U);
+}
+
+TEST_F(Notify, LosesNothingWhileNobodyAnswers) {
+  if (::access(kProgram, X_OK) != 0) GTEST_SKIP() << kProgram << " is not installed";
+  spool("drain", "node02", "gpu 3: gone");
+  slack_.answer_with(testing::http_answer(500));
+  EXPECT_EQ(notify_once(), 1);
+  EXPECT_EQ(slack_.requests().size(), 2U);  // once repeated
+  spool("drain", "node03", "gpu 4: gone");
+  const Alertmanager alertmanager(port_, directory_);
+  ASSERT_TRUE(alertmanager.is_ready());
+  EXPECT_EQ(notify_once(), 1);  // Slack still does not
+  EXPECT_EQ(alertmanager.firing(), (std::set<std::string>{"MsDiagDrained node02", "MsDiagDrained node03"}));
+  slack_.answer_with(testing::http_answer(200));
+  EXPECT_EQ(notify_once(), 0);
+  EXPECT_THAT(slack_.requests().back(), HasSubstr("node03"));
+  EXPECT_EQ(notify_once(), 0);
+  EXPECT_EQ(slack_.requests().size(), 5U);
+}
+
+TEST_F(Notify, RunsOnce) {
+  const int lock = ::open((directory_ + "/state/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  ASSERT_EQ(::fchmod(lock, 0666), 0);
+  ASSERT_EQ(::flock(lock, LOCK_EX), 0);
+  EXPECT_EQ(notify_once(), 100);
+  ::close(lock);
+}
+
+TEST_F(Notify, NeverRunsAsRoot) {
+  if (::getuid() != 0) GTEST_SKIP() << "only root can try";
+  spool("drain", "node02", "gpu 3: gone");
+  EXPECT_THROW(notify({.config = directory_ + "/notify.toml", .once = true}), Error);
+  EXPECT_TRUE(slack_.requests().empty());
+}
+
+TEST_F(Notify, DoesNotReadWhatOthersCouldWrite) {
+  spool("drain", "node02", "gpu 3: gone");
+  ASSERT_EQ(::chmod((directory_ + "/spool").c_str(), 0777), 0);
+  EXPECT_EQ(notify_once(), 100);
+  EXPECT_TRUE(slack_.requests().empty());
+}
+
+}  // namespace
+}  // namespace ms::notify

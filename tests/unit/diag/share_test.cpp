@@ -1,0 +1,184 @@
+// Which cores a process loads, how much memory it takes, and what is made of the numbers it measures.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+
+#include "diag/memory_size.h"
+#include "diag/rates.h"
+#include "diag/share.h"
+
+namespace ms::diag {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<int> cores(int first, int count) {
+  std::vector<int> result(static_cast<std::size_t>(count));
+  std::iota(result.begin(), result.end(), first);
+  return result;
+}
+
+comm::Launch local(int rank, int size) { return {.launcher = "srun", .local_rank = rank, .local_size = size}; }
+
+TEST(Share, AloneTakesAll) {
+  const Share share = share_of(cores(0, 8), 8, 0, {});
+  EXPECT_EQ(share.cpus.size(), 8U);
+  EXPECT_TRUE(share.whole_node);
+  EXPECT_DOUBLE_EQ(share.part(), 1);
+}
+
+TEST(Share, OfAJobOnPartOfANode) {
+  const Share share = share_of(cores(4, 4), 64, 4, {});
+  EXPECT_THAT(share.cpus, ElementsAre(4, 5, 6, 7));
+  EXPECT_FALSE(share.whole_node);
+}
+
+TEST(Share, OneMaskForAllIsCutUp) {
+  std::vector<int> all;
+  for (int rank = 0; rank < 3; ++rank) {
+    const Share share = share_of(cores(0, 8), 8, 8, local(rank, 3));
+    EXPECT_TRUE(share.whole_node);
+    EXPECT_GE(share.cpus.size(), 2U);
+    all.insert(all.end(), share.cpus.begin(), share.cpus.end());
+  }
+  EXPECT_EQ(all, cores(0, 8));
+}
+
+TEST(Share, BoundProcessesKeepTheirMasks) {
+  const Share share = share_of(cores(4, 4), 8, 8, local(1, 2));
+  EXPECT_THAT(share.cpus, ElementsAre(4, 5, 6, 7));
+  EXPECT_TRUE(share.whole_node);
+  EXPECT_DOUBLE_EQ(share.part(), 0.5);
+}
+
+TEST(Share, TwoProcessesOfASmallJobShareItsMask) {
+  // Four cores of 64 for both: without the job's number they would look bound.
+  const Share share = share_of(cores(8, 4), 64, 4, local(1, 2));
+  EXPECT_THAT(share.cpus, ElementsAre(10, 11));
+  EXPECT_FALSE(share.whole_node);
+}
+
+TEST(Share, MoreProcessesThanCoresHaveOneEach) {
+  for (int rank = 0; rank < 5; ++rank) EXPECT_EQ(share_of(cores(0, 2), 2, 0, local(rank, 5)).cpus.size(), 1U) << rank;
+}
+
+struct RateRow {
+  double measured, expected;
+  health::Outcome outcome;
+};
+
+TEST(Rates, AreJudged) {
+  const Share share = share_of(cores(0, 2), 2, 0, {});
+  for (const RateRow& row : {RateRow{10, -1, health::Outcome::pass}, RateRow{75, 100, health::Outcome::pass},
+                             RateRow{74, 100, health::Outcome::warn}, RateRow{50, 100, health::Outcome::warn},
+                             RateRow{49, 100, health::Outcome::critical}, RateRow{0, 0, health::Outcome::pass}}) {
+    const health::Result result =
+        judge_rates({{"triad", row.measured, row.expected, "GB/s"}}, 0.75, share, Scope::cores, "how");
+    EXPECT_EQ(result.outcome, row.outcome) << row.measured << " of " << row.expected;
+    EXPECT_THAT(result.note, HasSubstr("triad"));
+    if (result.outcome == health::Outcome::pass) continue;
+    ASSERT_EQ(result.findings.size(), 1U);
+    EXPECT_DOUBLE_EQ(result.findings[0].measured.value(), row.measured);
+    EXPECT_DOUBLE_EQ(result.findings[0].limit.value(), row.outcome == health::Outcome::warn ? 75 : 50);
+  }
+}
+
+TEST(Rates, APartOfTheNodeAnswersForItsPart) {
+  const Share half = share_of(cores(0, 8), 8, 8, local(0, 2));
+  EXPECT_EQ(judge_rates({{"x", 40, 100, "GB/s"}}, 0.75, half, Scope::cores, "how").outcome, health::Outcome::pass);
+  EXPECT_EQ(judge_rates({{"x", 36, 100, "GB/s"}}, 0.75, half, Scope::cores, "how").outcome, health::Outcome::warn);
+  EXPECT_EQ(judge_rates({{"x", 40, 100, "GB/s"}}, 0.75, half, Scope::whole, "how").outcome, health::Outcome::critical);
+}
+
+TEST(Rates, AreNotJudgedWhereOthersHaveCores) {
+  const Share some = share_of(cores(0, 4), 64, 4, {});
+  const health::Result result = judge_rates({{"x", 1, 100, "GB/s"}}, 0.75, some, Scope::cores, "how");
+  EXPECT_EQ(result.outcome, health::Outcome::pass);
+  EXPECT_THAT(result.note, HasSubstr("not judged"));
+  EXPECT_EQ(judge_rates({{"x", 1, 100, "GB/s"}}, 0.75, some, Scope::whole, "how").outcome, health::Outcome::critical);
+}
+
+TEST(Rates, TheWorstOfSeveralCounts) {
+  const Share share = share_of(cores(0, 2), 2, 0, {});
+  const health::Result result =
+      judge_rates({{"eth0", 100, 100, "Gbit/s"}, {"eth1", 10, 100, "Gbit/s"}}, 0.75, share, Scope::whole, "how");
+  EXPECT_EQ(result.outcome, health::Outcome::critical);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].entity, "eth1");
+}
+
+class FakeFiles : public ::testing::Test {
+ protected:
+  FakeFiles() {
+    std::string pattern = ::testing::TempDir() + "diag.XXXXXX";
+    directory_ = ::mkdtemp(pattern.data());
+  }
+  ~FakeFiles() override { std::filesystem::remove_all(directory_); }
+  void write(const std::string& path, const std::string& text) const {
+    std::filesystem::create_directories(std::filesystem::path(directory_ + path).parent_path());
+    std::ofstream(directory_ + path) << text << "\n";
+  }
+  void cache(int cpu, int index, const std::string& level, const std::string& size, const std::string& shared) const {
+    const std::string at = "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache/index" + std::to_string(index);
+    write(at + "/level", level);
+    write(at + "/size", size);
+    write(at + "/shared_cpu_list", shared);
+  }
+  health::Sysroot root() const { return health::Sysroot(directory_); }
+
+  std::string directory_;
+};
+
+using MemorySize = FakeFiles;
+
+TEST_F(MemorySize, CachesAreCountedOnceForAllThatShareThem) {
+  for (int cpu = 0; cpu < 4; ++cpu) {
+    cache(cpu, 0, "1", "32K", std::to_string(cpu));
+    cache(cpu, 1, "3", "32768K", cpu < 2 ? "0-1" : "2-3");
+    cache(cpu, 2, "2", "1024K", std::to_string(cpu));
+  }
+  write("/sys/devices/system/cpu/cpufreq/x", "no core");
+  EXPECT_EQ(last_level_cache_bytes(root()), 64 << 20);
+}
+
+TEST_F(MemorySize, WithoutCachesThereAreNone) { EXPECT_EQ(last_level_cache_bytes(root()), 0); }
+
+TEST_F(MemorySize, FreeIsWhatTheKernelSays) {
+  write("/proc/meminfo", "MemTotal: 2000000 kB\nMemFree: 7 kB\nMemAvailable:   1000000 kB");
+  EXPECT_EQ(free_memory_bytes(root()), 1'000'000LL << 10);
+}
+
+TEST_F(MemorySize, AGroupAboveUsMayLeaveLess) {
+  write("/proc/meminfo", "MemAvailable:   1000000 kB");
+  write("/proc/self/cgroup", "0::/job_7/step_0/task");
+  write("/sys/fs/cgroup/job_7/step_0/task/memory.max", "max");
+  write("/sys/fs/cgroup/job_7/step_0/task/memory.current", "5");
+  write("/sys/fs/cgroup/job_7/memory.max", "70000");
+  write("/sys/fs/cgroup/job_7/memory.current", "20000");
+  EXPECT_EQ(free_memory_bytes(root()), 50000);
+}
+
+TEST_F(MemorySize, SoInVersionOne) {
+  write("/proc/meminfo", "MemAvailable:   1000000 kB");
+  write("/proc/self/cgroup", "5:cpu:/elsewhere\n4:memory:/slurm/job_7");
+  write("/sys/fs/cgroup/memory/slurm/job_7/memory.limit_in_bytes", "90000");
+  write("/sys/fs/cgroup/memory/slurm/job_7/memory.usage_in_bytes", "100000");
+  EXPECT_EQ(free_memory_bytes(root()), 0);
+}
+
+TEST(TriadArrays, AreFourTimesTheCachesWhereThereIsRoom) {
+  constexpr std::int64_t kMiB = 1 << 20;
+  EXPECT_EQ(triad_array_bytes(32 * kMiB, 20'000 * kMiB, 1), 128 * kMiB);
+  EXPECT_EQ(triad_array_bytes(32 * kMiB, 20'000 * kMiB, 0.5), 64 * kMiB);
+  EXPECT_EQ(triad_array_bytes(32 * kMiB, 600 * kMiB, 1), 50 * kMiB);  // a twelfth
+  EXPECT_EQ(triad_array_bytes(0, 20'000 * kMiB, 1), 16 * kMiB);
+  EXPECT_FALSE(triad_array_bytes(32 * kMiB, 300 * kMiB, 1));
+  EXPECT_FALSE(triad_array_bytes(0, 0, 1));
+}
+
+}  // namespace
+}  // namespace ms::diag
