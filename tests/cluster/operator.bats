@@ -1,0 +1,105 @@
+#!/usr/bin/env bats
+# ms-diag in an operator's and a user's hands, on a real cluster: other nodes by ssh, the site's configuration, requeue.
+
+# shellcheck disable=SC2016 # what is in single quotes is for the inner shell
+bats_require_minimum_version 1.5.0
+
+setup() {
+  cluster=$BATS_TEST_DIRNAME/run
+  build=${CLUSTER_BUILD:-$BATS_TEST_DIRNAME/../../build/release}
+  [[ -e $build/lib/ms_spank.so ]] || skip "the plugin was not built: there is no slurm/spank.h"
+  plugin="optional $build/lib/ms_spank.so config=/etc/ms/ms-diag.toml"
+}
+
+inside() { # N OPTION... <SCRIPT
+  local n=$1
+  shift
+  "$cluster" "$n" --gres 8 --build "$build" "$@" -- bash -euxo pipefail -c ". '$BATS_TEST_DIRNAME/preflight.sh'; cd \$CLUSTER_DIR/shared; $(cat)"
+}
+
+@test "other nodes by ssh, a drained one, a dead one" {
+  "$cluster" --check --ssh || skip "there is no sshd"
+  inside 4 --ssh <<'TEXT'
+policy </dev/null
+all_gpus
+gpus node03 "gpu 3 ecc_uncorrectable=4"
+scontrol update nodename=node02 state=drain reason=mine
+status=0; ms-diag run -w 'node[01-03]' --ssh-config "$CLUSTER_SSH_CONFIG" --only 'gpu.*' >out || status=$?
+cat out
+[[ $status == 2 ]]
+grep -q '^node01: ok' out
+grep -q '^node02: ok' out
+grep -q '^node03: critical gpu.ecc gpu 3' out
+kill-node node04
+status=0; ms-diag run -w node01,node04 --ssh-config "$CLUSTER_SSH_CONFIG" --only 'gpu.*' --nagios >out || status=$?
+cat out
+[[ $status == 3 ]]
+grep -q '^OK' out
+grep -q '^UNKNOWN' out
+TEXT
+}
+
+@test "check-site: this cluster may act; what others lack is said, and act is then refused" {
+  inside 1 --plugstack "$plugin" <<'TEXT'
+policy </dev/null
+status=0; on-node node01 ms-diag check-site >out || status=$?
+cat out
+[[ $status == 1 ]] # the test cluster's time-outs are short
+grep -q '^ready, with' out
+TEXT
+  printf 'PrologFlags=Serial\nSchedulerParameters=batch_sched_delay=0\n' >"$BATS_TEST_TMPDIR/conf"
+  inside 2 --plugstack "required $build/lib/ms_spank.so config=/etc/ms/ms-diag.toml" --conf "$BATS_TEST_TMPDIR/conf" <<'TEXT'
+policy </dev/null
+status=0; on-node node01 ms-diag check-site >out || status=$?
+cat out
+[[ $status == 2 ]]
+grep -q 'critical: site.alloc' out
+grep -q 'critical: site.hold' out
+grep -q 'warning: site.required' out
+grep -q '^not ready: .*act.*drains nothing' out
+all_gpus "gpu 3 ecc_uncorrectable=4"
+job=$(submit -N2)
+completed "$job"
+[[ $(ours) == 0 && $(field "$job" Restarts) == 0 ]]
+on-node node01 ms-diag history | grep -q 'refused .*site'
+TEXT
+  inside 1 --plugstack "optional $build/tests/spank/ms_spank_wrong_abi.so config=/etc/ms/ms-diag.toml" <<'TEXT'
+# The plugin for another Slurm, where it is looked for by its name.
+cp "$CLUSTER_BUILD/tests/spank/ms_spank_wrong_abi.so" "$CLUSTER_DIR/shared/ms_spank.so"
+sed -i "s|[^ ]*/ms_spank_wrong_abi.so|$CLUSTER_DIR/shared/ms_spank.so|" "$CLUSTER_DIR/etc/plugstack.conf"
+status=0; ms-diag check-site >out 2>/dev/null || status=$?
+cat out
+[[ $status == 2 ]]
+grep -q 'critical: site.abi' out
+TEXT
+}
+
+@test "requeue: by the owner, from outside and from inside the job; the list of nodes is merged; another's job is refused" {
+  inside 4 --plugstack "$plugin" <<'TEXT'
+user() { setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/ "$@"; }
+excluded() { [[ $(field "$1" ExcNodeList) == "$2" ]]; }
+restarted() { [[ $(field "$1" Restarts) == "$2" ]]; }
+export -f excluded restarted
+job=$(user sbatch --parsable --requeue -N1 -w node02 --exclude node04 --output /dev/null --wrap 'sleep 60')
+wait-until 20 state_is "$job" RUNNING
+scontrol update JobId="$job" ReqNodeList= || true
+user ms-diag requeue "$job" --exclude 'node[02-03]' --now
+wait-until 20 excluded "$job" 'node[02-04]'
+wait-until 20 restarted "$job" 1
+! scontrol show job "$job" | grep -q 'Reason=.*[Hh]eld'
+scancel "$job"
+job=$(user sbatch --parsable --requeue -N1 --output "$CLUSTER_DIR/shared/inside" --open-mode=append \
+  --wrap 'echo start $SLURM_RESTART_COUNT on $SLURMD_NODENAME; [ -n "$SLURM_RESTART_COUNT" ] || ms-diag requeue --exclude $SLURMD_NODENAME; sleep 1; echo end')
+completed "$job"
+cat "$CLUSTER_DIR/shared/inside"
+first=$(sed -n 's/^start on //p' "$CLUSTER_DIR/shared/inside")
+[[ -n $first ]] && excluded "$job" "$first"
+! grep -q "^start 1 on $first" "$CLUSTER_DIR/shared/inside"
+grep -q "^start 1 on node" "$CLUSTER_DIR/shared/inside"
+job=$(sbatch --parsable -N1 --output /dev/null --wrap 'sleep 60')
+wait-until 20 state_is "$job" RUNNING
+status=0; user ms-diag requeue "$job" --exclude node01 >out 2>&1 || status=$?
+cat out
+[[ $status == 3 ]] && state_is "$job" RUNNING
+TEXT
+}

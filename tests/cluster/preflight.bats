@@ -1,0 +1,227 @@
+#!/usr/bin/env bats
+# Pre-flight on a real cluster: a bad node is drained with its reason, and the job starts elsewhere without a person. What is
+# timed is printed after "#", so that it can be read in the log of the suite; nothing is judged by time.
+
+bats_require_minimum_version 1.5.0
+
+setup() {
+  cluster=$BATS_TEST_DIRNAME/run
+  build=${CLUSTER_BUILD:-$BATS_TEST_DIRNAME/../../build/release}
+  plugin="optional $build/lib/ms_spank.so config=/etc/ms/ms-diag.toml"
+  report=$BATS_TEST_TMPDIR/report
+  [[ -e $build/lib/ms_spank.so ]] || skip "the plugin was not built: there is no slurm/spank.h"
+}
+
+# inside N OPTION... <SCRIPT: on the controller of a cluster of N nodes with 8 GPUs each; any failing line fails the test.
+inside() {
+  local n=$1
+  shift
+  report=$report "$cluster" "$n" --gres 8 --build "$build" "$@" -- \
+    bash -euxo pipefail -c ". '$BATS_TEST_DIRNAME/preflight.sh'; $(cat)"
+  if [[ -e $report ]]; then sed "s/^/# $BATS_TEST_DESCRIPTION: /" "$report" >&3; fi
+}
+
+# When things happened, from Slurm's own log, in seconds since the job was submitted.
+# shellcheck disable=SC2016 # is for the inner shell
+timeline='
+  at() { grep -m1 -E "$1" "$CLUSTER_DIR/log/slurmctld.log" | sed "s/^\[\([^]]*\)\].*/\1/"; }
+  since() { awk -v a="$submitted" -v b="$(date -d "${1/T/ }" +%s.%N)" "BEGIN { printf \"%.1f\", b - a }"; }
+  tell_times() {
+    local started
+    started=$(output "$1" | awk "/^start 1 /{ print \$3; exit }")
+    echo "drained $(since "$(at "update_node: node $2 state set to DRAIN|update_node: node $2 reason set")") s," \
+      "requeued $(since "$(at "[Rr]equeu.*JobId=$1|JobId=$1.*[Rr]equeu")") s, started again" \
+      "$(awk -v a="$submitted" -v b="$started" "BEGIN { printf \"%.1f\", b - a }") s after submission" >"$report"
+  }'
+
+# One bad node of four: what the three cases below have in common.
+one_bad_node() { # CODE <SCRIPT that breaks node02
+  inside 4 --plugstack "$plugin" <<TEXT
+$timeline
+policy </dev/null
+all_gpus
+$(cat)
+submitted=\$(date +%s.%N)
+job=\$(submit -N3)
+completed \$job
+output \$job
+[[ \$(reason_of node02) == "ms-diag:$1 "* ]]
+[[ \$(sinfo -h -R -o %20E) == "ms-diag:$1"* ]]
+[[ \$(field \$job Restarts) == 1 && \$(ours) == 1 ]]
+output \$job | grep -E '^start 1 .* node\[01,03-04\]\$'
+output \$job | grep -q '^end'
+# The user learns which node was dropped, and why.
+output \$job | grep -q 'node02 was drained before start 1: $1'
+scontrol show job \$job | grep -q 'AdminComment=.*node02 was drained before start 1: $1'
+[[ -z \$(field \$job Comment) ]]
+on-node node02 ms-diag history | grep -q 'drain .*$1'
+tell_times \$job node02
+TEXT
+}
+
+@test "a GPU is missing: drained, requeued, finished elsewhere" {
+  one_bad_node gpu.count <<'TEXT'
+gpus node02 "gpus 7"
+TEXT
+}
+
+@test "a GPU has uncorrectable errors: drained, requeued, finished elsewhere" {
+  one_bad_node gpu.ecc <<'TEXT'
+gpus node02 "gpu 3 ecc_uncorrectable=4"
+TEXT
+}
+
+@test "a mount hangs: drained, requeued, finished elsewhere" {
+  one_bad_node disk.mounts <<'TEXT'
+policy <<<'[expect]
+mounts = ["/mnt"]'
+for node in node01 node03 node04; do on-node $node mount -t tmpfs tmpfs /mnt; done
+on-node node02 sh -c 'hung_mount /mnt >/run/fake/hung & until grep -q ready /run/fake/hung; do sleep 0.1; done'
+TEXT
+}
+
+@test "two of six are bad, with the cap raised" {
+  inside 6 --plugstack "$plugin" <<'TEXT'
+policy <<<'[act]
+mode = "act"
+max_drained_percent = 50'
+all_gpus
+gpus node02 "gpu 0 lost"
+gpus node05 "gpu 7 remap_failed=1"
+job=$(submit -N4) # on node01 to node04 first, then with node05
+completed "$job"
+output "$job"
+[[ $(field "$job" Restarts) == 2 ]]
+output "$job" | grep -E '^start 2 .* node\[01,03-04,06\]$'
+[[ $(reason_of node02) == "ms-diag:gpu.lost "* && $(reason_of node05) == "ms-diag:gpu.remap "* ]]
+[[ $(ours) == 2 ]]
+TEXT
+}
+
+@test "no healthy node is left: the job waits, with a reason that says why" {
+  inside 2 --plugstack "$plugin" <<'TEXT'
+policy <<<'[act]
+mode = "act"
+max_drained_percent = 100'
+all_gpus "gpu 1 ecc_uncorrectable=1"
+job=$(submit -N2)
+both() { [[ $(ours) == 2 ]] && state_is "$1" PENDING; }
+export -f both ours
+wait-until 30 both "$job"
+sleep 2
+scontrol show job "$job" | grep -E 'Reason=(ReqNodeNotAvail|Nodes_required|Resources|BeginTime)'
+scontrol show job "$job" | grep -q 'AdminComment=.*gpu.ecc'
+sinfo -h -R | grep -q 'ms-diag:gpu.ecc'
+TEXT
+}
+
+@test "eight bad nodes at once never end above the cap" {
+  inside 8 --plugstack "$plugin" <<'TEXT'
+policy </dev/null
+all_gpus "gpu 1 ecc_uncorrectable=1"
+job=$(submit -N8)
+jobs=("$job")
+settled() { ! squeue -h -o %T | grep -qE 'RUNNING|COMPLETING|CONFIGURING'; }
+export -f settled
+wait-until 40 settled
+[[ $(ours) -le 1 ]]
+for _ in 1 2 3 4 5 6 7 8; do jobs+=("$(submit -N1)"); done
+wait-until 60 settled
+[[ $(ours) -le 1 ]]
+sinfo -R
+TEXT
+}
+
+@test "observe looks and does not touch" {
+  inside 2 --plugstack "$plugin" <<'TEXT'
+policy <<<'[act]
+mode = "observe"'
+all_gpus "gpu 3 ecc_uncorrectable=4"
+job=$(submit -N2)
+completed "$job"
+[[ $(ours) == 0 && $(field "$job" Restarts) == 0 ]]
+on-node node01 ms-diag history | grep -q 'would-drain .*gpu.ecc'
+TEXT
+}
+
+@test "a job that has only healthy GPUs of a shared node is not touched by its neighbour's" {
+  inside 1 --plugstack "$plugin" <<'TEXT'
+policy </dev/null
+all_gpus "gpu 7 ecc_uncorrectable=4"
+job=$(submit -N1 --gpus-per-node=2)
+completed "$job"
+[[ $(ours) == 0 && $(field "$job" Restarts) == 0 ]]
+job=$(submit -N1 --gpus-per-node=8)
+wait-until 20 we_drained 1
+TEXT
+}
+
+@test "srun, salloc and --no-requeue: drained, but the job runs; require fails it" {
+  inside 3 --plugstack "$plugin" <<'TEXT'
+policy <<<'[act]
+mode = "act"
+max_drained_percent = 100'
+all_gpus "gpu 3 ecc_uncorrectable=4"
+srun -N1 -w node01 hostname 2>&1 | tee "$CLUSTER_DIR/shared/srun"
+grep -q node01 "$CLUSTER_DIR/shared/srun"
+grep -q 'gpu.ecc' "$CLUSTER_DIR/shared/srun"
+[[ $(reason_of node01) == ms-diag:gpu.ecc* ]]
+job=$(submit -N1 -w node02 --no-requeue)
+completed "$job"
+output "$job" | grep -q 'gpu.ecc'
+[[ $(reason_of node02) == ms-diag:gpu.ecc* ]]
+! timeout 30 srun -N1 -w node03 --ms-preflight=require hostname >"$CLUSTER_DIR/shared/require" 2>&1
+! grep -q '^node03' "$CLUSTER_DIR/shared/require"
+[[ $(reason_of node03) == ms-diag:gpu.ecc* ]]
+TEXT
+}
+
+@test "an operator's reason is never overwritten; undrain, relapse, strike" {
+  inside 2 --plugstack "$plugin" <<'TEXT'
+policy </dev/null
+all_gpus
+gpus node01 "gpu 3 ecc_uncorrectable=4"
+job=$(submit -N1 -w node01)
+wait-until 20 we_drained 1
+gone() { [[ $(scontrol show node node01) == *State=IDLE+DRAIN* ]] && state_is "$1" PENDING; } # the job has left the node
+export -f gone
+wait-until 20 gone "$job"
+scancel "$job" # not earlier: Slurm may forget a cancellation that comes while it requeues, or the node
+status=0; on-node node01 ms-diag undrain --verified || status=$?
+[[ $status == 2 && $(ours) == 1 ]]
+gpus node01
+on-node node01 ms-diag undrain --verified
+[[ $(ours) == 0 ]]
+gpus node01 "gpu 3 ecc_uncorrectable=5"
+job=$(submit -N1 -w node01)
+wait-until 20 we_drained 1
+wait-until 20 gone "$job"
+scancel "$job"
+on-node node01 ms-diag history | grep -q 'strike'
+scontrol update nodename=node01 state=resume
+scontrol update nodename=node01 state=drain reason="mine: fan"
+status=0; on-node node01 ms-diag undrain || status=$?
+[[ $status == 1 && $(reason_of node01) == "mine: fan" ]]
+TEXT
+}
+
+@test "a failed job's epilog looks again and drains on root's evidence only" {
+  inside 1 --plugstack "$plugin" <<'TEXT'
+policy </dev/null
+all_gpus
+failing() { sbatch --parsable -N1 --output /dev/null --wrap "exit $1"; }
+job=$(failing 69)
+wait-until 20 state_is "$job" FAILED
+wait-until 20 all_are idle
+[[ $(ours) == 0 ]]
+on-node node01 rm -rf /var/lib/ms-diag # or the second look would come too soon
+gpus node01 "gpu 3 ecc_uncorrectable=4"
+on-node node01 touch /etc/ms/ms-diag.off # only until the job runs
+job=$(sbatch --parsable -N1 --output /dev/null --wrap "sleep 2; exit 1")
+wait-until 20 state_is "$job" RUNNING
+on-node node01 rm /etc/ms/ms-diag.off
+wait-until 20 state_is "$job" FAILED
+wait-until 20 all_are drained
+[[ $(reason_of node01) == ms-diag:gpu.ecc* ]]
+TEXT
+}
