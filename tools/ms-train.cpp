@@ -7,6 +7,7 @@
 #include "comm/launch.h"
 #include "train/launch.h"
 #include "train/show_plan.h"
+#include "watch/fault.h"
 
 namespace {
 
@@ -69,13 +70,13 @@ std::string config_manual() {
   train::Settings settings;
   ConfigSchema schema;
   train::bind(schema, settings);
-  return man::config_page({.name = "ms.toml",
-                           .summary = "configuration of ms-train",
-                           .description =
-                               "What ms-train runs. A value given by --set SECTION.KEY=VALUE wins over the file, and "
-                               "the file over the default.",
-                           .see_also = {"ms-train(1)", "ms-exit(7)"}},
-                          schema.reference());
+  return man::config_page(
+      {.name = "ms.toml",
+       .summary = "configuration of ms-train",
+       .description = "What ms-train runs. A value given by --set SECTION.KEY=VALUE wins over the file, and "
+                      "the file over the default.",
+       .see_also = {"ms-train(1)", "ms-exit(7)"}},
+      schema.reference());
 }
 
 const Tool kTool{
@@ -113,6 +114,7 @@ const Tool kTool{
                  {.command = "ms-train plan configs/gpt-175b.toml",
                   .doc = "Show what a run would need, on any machine:"}},
     .see_also = {"ms-data(1)", "ms.toml(5)"},
+    .environment = {{"MS_FAULT", watch::fault_manual()}},
     .extra_pages = {{.option = "--man-config", .text = config_manual}},
     .before_error = comm::let_rank_0_speak};
 

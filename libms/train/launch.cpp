@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <thread>
 
@@ -16,6 +17,7 @@
 #include "comm/mpi_world.h"
 #include "comm/thread_world.h"
 #include "tensor/cpu_device.h"
+#include "watch/fault.h"
 #include "watch/verdict.h"
 
 namespace ms::train {
@@ -69,7 +71,14 @@ class RunDirectory {
   UniqueFd lock_;
 };
 
-TrainerOptions options_of(const Settings& settings) { return {.peak_flops = settings.run.peak_tflops * 1e12}; }
+// What MS_FAULT arms; a mistake in it is one of configuration.
+std::vector<watch::Fault> read_faults(const Settings& settings, int ranks) {
+  return watch::armed_faults([](const char* name) { return std::getenv(name); }, ranks, settings.train.steps);
+}
+
+void say_armed(const std::vector<watch::Fault>& faults) {
+  for (const watch::Fault& fault : faults) log::warn("train", "a fault is armed, MS_FAULT '{}'", fault.text);
+}
 
 // The first cause of a failed run, with the rank that it blames, or else comes from. False where another one was first.
 bool write_failure(const std::string& dir, const comm::World& world, const comm::World::Cause& cause,
@@ -79,9 +88,15 @@ bool write_failure(const std::string& dir, const comm::World& world, const comm:
 }
 
 // Runs one rank to its end; what it throws stops all others first.
-Outcome run_rank(const Plan& plan, comm::World& world, tensor::Device& device, std::atomic<std::int64_t>& step) {
+Outcome run_rank(const Plan& plan, comm::World& world, tensor::Device& device, const std::vector<watch::Fault>& armed,
+                 std::atomic<std::int64_t>& step) {
   try {
-    Outcome outcome = train(plan, world, device, options_of(plan.settings), step);
+    const int rank = world.rank();
+    const auto released = [&world] { return world.kind() == "threads" && world.cause().has_value(); };
+    const watch::Faults faults(armed, rank, world.node(rank), released);
+    faults.at(watch::FaultPoint::start);
+    const TrainerOptions options{.peak_flops = plan.settings.run.peak_tflops * 1e12, .faults = faults};
+    Outcome outcome = train(plan, world, device, options, step);
     world.close();
     return outcome;
   } catch (const Error& error) {
@@ -104,13 +119,16 @@ Launched run_threads(const Loaded& loaded) {
                      "start processes with mpirun or srun --mpi=pmix");
   }
   RunDirectory directory(loaded);
+  std::vector<watch::Fault> faults;
   const Plan plan = directory.check([&] {
     check_data(settings);
+    faults = read_faults(settings, ranks);
     return make_plan(settings, ranks);
   });
   directory.prepare();
   const auto size = tensor::CpuPool::size_for(tensor::CpuPool::usable_cores(), ranks, ranks);
   log::info("train", "{} ranks as threads, {} workers, {} threads an op", ranks, size.workers, size.threads_per_op);
+  say_armed(faults);
 
   tensor::MatmulCache matmuls;
   tensor::CpuPool pool(size);
@@ -127,7 +145,7 @@ Launched run_threads(const Loaded& loaded) {
         try {
           const std::unique_ptr<comm::World> world = hub.world(rank);
           tensor::CpuDevice device(pool, matmuls);
-          outcomes[index] = run_rank(plan, *world, device, steps[index]);
+          outcomes[index] = run_rank(plan, *world, device, faults, steps[index]);
         } catch (const Error&) {
           failed = true;  // run_rank() told the hub, which knows the first cause
         }
@@ -155,7 +173,11 @@ Launched run_mpi(const Loaded& loaded) {
   bool prepared = false;                  // there is a run directory, without the verdict of the run before
   try {
     if (rank == 0) directory.emplace(loaded);
-    const auto planning = [&] { return make_plan(settings, world->size()); };
+    std::vector<watch::Fault> faults;
+    const auto planning = [&] {
+      faults = read_faults(settings, world->size());
+      return make_plan(settings, world->size());
+    };
     const Plan plan = directory ? directory->check(planning) : planning();
     planned = true;
     if (rank == 0) {
@@ -170,10 +192,11 @@ Launched run_mpi(const Loaded& loaded) {
     const auto size = tensor::CpuPool::size_for(tensor::CpuPool::usable_cores(), 1, world->ranks_on_node());
     log::info("train", "{} ranks as {} processes, {} on this node, {} threads an op", world->size(), world->kind(),
               world->ranks_on_node(), size.threads_per_op);
+    if (rank == 0) say_armed(faults);
     tensor::MatmulCache matmuls;
     tensor::CpuPool pool(size);
     tensor::CpuDevice device(pool, matmuls);
-    Launched launched{run_rank(plan, *world, device, step), rank};
+    Launched launched{run_rank(plan, *world, device, faults, step), rank};
     if (rank == 0) watch::write_verdict(settings.run.dir, watch::verdict_done(launched.outcome.steps));
     return launched;
   } catch (const Error& error) {

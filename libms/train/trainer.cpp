@@ -59,6 +59,7 @@ class Trainer {
     const std::int64_t steps = settings_.train.steps;
     for (std::int64_t step = 0; step < steps; ++step) {
       step_.store(step, std::memory_order_relaxed);
+      options_.faults.at(watch::FaultPoint::step, step);
       issue(step);
       const bool evaluates = evaluation_due(step);
       // One step ahead, unless something else has to happen between the two.

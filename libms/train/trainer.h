@@ -7,11 +7,13 @@
 
 #include "comm/world.h"
 #include "train/plan.h"
+#include "watch/fault.h"
 
 namespace ms::train {
 
 struct TrainerOptions {
-  double peak_flops = 0;  // of one rank's device, for MFU; 0: MFU is not printed
+  double peak_flops = 0;      // of one rank's device, for MFU; 0: MFU is not printed
+  watch::Faults faults = {};  // of this rank
 };
 
 // What the run says when it ends well; the same on every rank.

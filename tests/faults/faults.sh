@@ -233,6 +233,52 @@ fault_launch() {
   refuse 'mpirun started 4 processes' "${four[@]}" run c.toml --ranks 4
 }
 
+# A fault that MS_FAULT injects: who declares its node bad is the first cause, whoever writes it down, with its node; a
+# fault of another start of the job changes nothing, and one that is not understood is refused.
+fault_injected() {
+  make_text 400
+  local node_bad=(code=69 kind=fault.node blame=node rank=3 "node=$(hostname)" step=5
+    "message=injected fault 'step=5 rank=3 node-bad': rank 3 declares .*")
+  MS_FAULT='step=5 rank=3 node-bad' timeout 60 "$bin/ms-train" run c.toml >out 2>err </dev/null
+  code=$?
+  [ "$code" -eq 69 ] || fail "as threads, the run ended with $code"
+  verdict "${node_bad[@]}"
+  one_error 'rank 3: injected fault'
+  [ "$(grep -c 'W .*a fault is armed' err)" -eq 1 ] || fail "it is not said that a fault is armed"
+  MS_FAULT='step=5 rank=1 hang' timeout 60 "$bin/ms-train" run c.toml --set run.comm_timeout=1s >out 2>err </dev/null
+  code=$?
+  [ "$code" -eq 76 ] || fail "with a rank that hangs, the run ended with $code"
+  verdict code=76 kind=comm.deadline
+  SLURM_RESTART_COUNT=1 MS_FAULT='step=5 rank=3 restart=0 node-bad' timeout 60 "$bin/ms-train" run c.toml \
+    --set train.steps=6 >out 2>err </dev/null || fail "the fault of another start struck"
+  rm -rf runs
+  MS_FAULT='step=5 rank=3 nodebad' refuse "there is no fault 'nodebad'" "$bin/ms-train" run c.toml
+  MS_FAULT='step=5 rank=4 kill' refuse 'the run has 4 ranks' "$bin/ms-train" run c.toml
+  with_mpi || return
+  export MS_FAULT
+  for i in 1 2 3; do
+    MS_FAULT='step=5 rank=3 node-bad'
+    mpi --enable-recovery --
+    ends_within 20
+    got=$(cat code.* | sort -n | paste -s -d ' ')
+    [ "$got" = "69 76 76 76" ] || fail "the ranks exited with $got"
+    verdict "${node_bad[@]}"
+    one_error 'rank 3: injected fault'
+    mpi -- # where mpiexec ends the survivors, too
+    ends_within 20
+    verdict "${node_bad[@]}"
+  done
+  MS_FAULT='step=5 rank=2 exit'
+  mpi --
+  ends_within 20
+  verdict code=76 kind=comm.peer_lost rank=2
+  MS_FAULT='step=5 rank=3 nodebad'
+  mpi --
+  ends_within 20
+  [ "$code" -eq 2 ] || fail "with a fault that nobody understands, mpiexec returned $code"
+  one_error "there is no fault 'nodebad'"
+}
+
 "fault_$fault"
 [ "$failures" -eq 0 ] || exit 1
 echo "all as expected"

@@ -1,0 +1,193 @@
+#include "watch/fault.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <limits>
+#include <thread>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+
+namespace ms::watch {
+namespace {
+
+template <class E>
+struct Row {
+  E value;
+  std::string_view word;
+  std::string_view doc;
+};
+
+constexpr Row<FaultPoint> kPoints[] = {
+    {FaultPoint::start, "start", "before the rank opens its data and its groups"},
+    {FaultPoint::step, "step=N", "before the rank issues step N, counted from 0"},
+};
+constexpr Row<FaultKind> kKinds[] = {
+    {FaultKind::node_bad, "node-bad", "the rank declares its own node at fault"},
+    {FaultKind::gpu_bad, "gpu-bad", "the rank declares its own GPU at fault"},
+    {FaultKind::storage, "storage", "the rank reports that storage failed"},
+    {FaultKind::exit, "exit", "the process exits with status 1 without a word"},
+    {FaultKind::kill, "kill", "the process kills itself with SIGKILL"},
+    {FaultKind::hang, "hang", "the rank does nothing any more"},
+};
+
+[[noreturn]] void refuse(std::string_view fault, const std::string& why, std::string hint = {}) {
+  throw user_error("fault.syntax", fmt::format("MS_FAULT '{}': {}", fault, why), std::move(hint));
+}
+
+std::optional<std::int64_t> parse_count(std::string_view text, std::int64_t max) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > max) return std::nullopt;
+  return value;
+}
+
+bool is_short_name(std::string_view text) {
+  return !text.empty() && text.size() < 64 &&
+         text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == text.npos;
+}
+
+std::string words_of(std::string_view separator) {
+  std::vector<std::string_view> words;
+  for (const auto& row : kKinds) words.push_back(row.word);
+  return fmt::format("{}", fmt::join(words, separator));
+}
+
+Fault parse_fault(std::string_view text) {
+  Fault fault;
+  fault.text = text;
+  std::vector<std::string_view> seen;
+  const auto once = [&](std::string_view what) {
+    if (std::find(seen.begin(), seen.end(), what) != seen.end()) refuse(text, fmt::format("more than one {}", what));
+    seen.push_back(what);
+  };
+  for (const std::string& word : split(text, ' ')) {
+    if (word.empty()) continue;
+    const std::size_t equals = word.find('=');
+    if (equals == std::string::npos) {
+      const auto* kind =
+          std::find_if(std::begin(kKinds), std::end(kKinds), [&](auto& row) { return row.word == word; });
+      if (kind != std::end(kKinds)) {
+        once("fault");
+        fault.kind = kind->value;
+      } else if (word == "start") {
+        once("point");
+        fault.point = FaultPoint::start;
+      } else {
+        refuse(text, fmt::format("there is no fault '{}'", word), "the faults are " + words_of(", "));
+      }
+      continue;
+    }
+    const std::string key = word.substr(0, equals), value = word.substr(equals + 1);
+    if (key == "node") {
+      once("rank or node");
+      if (!is_short_name(value)) refuse(text, fmt::format("'{}' is not the short name of a host", value));
+      fault.node = value;
+      continue;
+    }
+    if (key != "step" && key != "rank" && key != "restart") {
+      refuse(text, fmt::format("there is no key '{}'", key), "the keys are step, rank, node, restart");
+    }
+    const auto count = parse_count(value, key == "step" ? std::int64_t{1'000'000'000'000} : 1'000'000'000);
+    if (!count) refuse(text, fmt::format("{}: expected a number from 0, got '{}'", key, value));
+    if (key == "step") {
+      once("point");
+      fault.point = FaultPoint::step;
+      fault.step = *count;
+    } else if (key == "rank") {
+      once("rank or node");
+      fault.rank = static_cast<int>(*count);
+    } else {
+      once("restart");
+      fault.restart = static_cast<int>(*count);
+    }
+  }
+  const auto has = [&](std::string_view what) { return std::find(seen.begin(), seen.end(), what) != seen.end(); };
+  if (!has("point")) refuse(text, "it does not say when", "start, or step=N");
+  if (!has("fault")) refuse(text, "it does not say what happens", "one of " + words_of(", "));
+  return fault;
+}
+
+std::string_view short_name(std::string_view host) { return host.substr(0, host.find('.')); }
+
+}  // namespace
+
+std::vector<Fault> parse_faults(std::string_view text) {
+  std::vector<Fault> faults;
+  for (const std::string& part : split(text, ';')) faults.push_back(parse_fault(part));
+  if (faults.empty()) refuse(text, "it is empty");
+  return faults;
+}
+
+std::vector<Fault> armed_faults(const std::function<const char*(const char*)>& variable, int ranks,
+                                std::int64_t steps) {
+  const char* text = variable("MS_FAULT");
+  if (text == nullptr || *text == '\0') return {};
+  std::vector<Fault> faults = parse_faults(text);
+  for (const Fault& fault : faults) {
+    if (fault.rank && *fault.rank >= ranks) {
+      throw user_error("fault.never", fmt::format("MS_FAULT '{}': the run has {} ranks", fault.text, ranks));
+    }
+    if (fault.point == FaultPoint::step && fault.step >= steps) {
+      throw user_error("fault.never", fmt::format("MS_FAULT '{}': the run has {} steps", fault.text, steps));
+    }
+  }
+  const char* restarts = variable("SLURM_RESTART_COUNT");  // absent in the first start
+  const std::int64_t restart =
+      restarts == nullptr ? 0 : parse_count(restarts, std::numeric_limits<int>::max()).value_or(0);
+  std::erase_if(faults, [&](const Fault& fault) { return fault.restart && *fault.restart != restart; });
+  return faults;
+}
+
+std::string fault_manual() {
+  std::string text = "Breaks the run on purpose, to test what happens then, as in \"step=5 rank=3 node-bad\". When: ";
+  for (const auto& row : kPoints) text += fmt::format("{} ({}){}", row.word, row.doc, &row == kPoints ? " or " : ". ");
+  text +=
+      "Who: rank=N, or node=NAME with the short name of a host, or else every rank. With restart=K only in that start "
+      "of a job, as SLURM_RESTART_COUNT counts them, the first being 0. What: ";
+  for (const auto& row : kKinds) {
+    text += fmt::format("{} ({}){}", row.word, row.doc, row.value == FaultKind::hang ? ". " : ", ");
+  }
+  return text + "Semicolons separate several faults. What is not understood, or could never strike, is refused.";
+}
+
+Faults::Faults(const std::vector<Fault>& armed, int rank, std::string_view node, std::function<bool()> released)
+    : rank_(rank), node_(short_name(node)), released_(std::move(released)) {
+  for (const Fault& fault : armed) {
+    if (fault.rank.value_or(rank) == rank && (fault.node.empty() || fault.node == node_)) faults_.push_back(fault);
+  }
+}
+
+void Faults::strike(FaultPoint point, std::int64_t step) const {
+  for (const Fault& fault : faults_) {
+    if (fault.point != point || (point == FaultPoint::step && fault.step != step)) continue;
+    log::warn("watch", "injected fault, MS_FAULT '{}'", fault.text);
+    switch (fault.kind) {
+      case FaultKind::node_bad:
+        throw Error(
+            "fault.node", Blame::node,
+            fmt::format("injected fault '{}': rank {} declares its node {} at fault", fault.text, rank_, node_));
+      case FaultKind::gpu_bad:
+        throw Error(
+            "fault.gpu", Blame::gpu,
+            fmt::format("injected fault '{}': rank {} declares its GPU on {} at fault", fault.text, rank_, node_));
+      case FaultKind::storage:
+        throw Error("fault.storage", Blame::storage, fmt::format("injected fault '{}': storage failed", fault.text));
+      case FaultKind::exit:
+        _exit(1);
+      case FaultKind::kill:
+        std::raise(SIGKILL);
+        break;
+      case FaultKind::hang:
+        while (!released_()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        break;
+    }
+  }
+}
+
+}  // namespace ms::watch
