@@ -5,7 +5,7 @@ namespace ms::spank {
 
 std::string_view preflight_of_variable(const char* value) {
   if (value == nullptr) return {};
-  for (std::string_view word : {"on", "off", "require"}) {
+  for (std::string_view word : kPreflightWords) {
     if (word == value) return word;
   }
   return {};

@@ -7,7 +7,9 @@
 
 namespace ms::spank {
 
-inline constexpr int kDeadlineS = 20;  // well below the time-outs that Slurm comes with
+// Longer than ms-diag takes with the policy's defaults (health/prolog_time.h), shorter than Slurm's own time-outs, of
+// which the shortest, BatchStartTimeout, comes as 10 s.
+inline constexpr int kDeadlineS = 9;
 inline constexpr int kLongestDeadlineS = 600;
 inline constexpr char kPolicy[] = "/etc/ms/ms-diag.toml";
 inline constexpr char kNotes[] = "/run/ms-diag";

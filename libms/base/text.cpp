@@ -184,6 +184,32 @@ std::optional<std::string> nearest_name(std::string_view name, std::span<const s
   return result;
 }
 
+std::string plural(std::size_t number, std::string_view what) {
+  return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
+}
+
+std::string printable(std::string_view text, std::size_t max) {
+  std::string result(text.substr(0, max));
+  std::replace_if(
+      result.begin(), result.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return result;
+}
+
+std::string plain_text(std::string_view text, std::size_t max) {
+  constexpr std::string_view kCut = "...";
+  std::string line;
+  for (const char c : text) {
+    const bool blank = c == ' ' || c == '\t' || c == '\n' || c == '\r';
+    if (blank && (line.empty() || line.back() == ' ')) continue;
+    line += blank ? ' ' : c;
+  }
+  if (line.ends_with(' ')) line.pop_back();
+  if (line.size() <= max) return printable(line, max);
+  line.resize(max > kCut.size() ? max - kCut.size() : 0);
+  while (line.ends_with(' ')) line.pop_back();
+  return printable(line, max) + std::string(kCut.substr(0, max));
+}
+
 std::string_view trim(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r\n";
   const std::size_t first = text.find_first_not_of(kBlanks);

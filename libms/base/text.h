@@ -32,6 +32,15 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 // The candidate nearest to `name`, the first of equals; nullopt where none is near enough to be what was meant.
 std::optional<std::string> nearest_name(std::string_view name, std::span<const std::string> candidates);
 
+// "1 mount", "2 mounts", "0 mounts": for words that take an s.
+std::string plural(std::size_t number, std::string_view what);
+
+// At most the first `max` bytes; of these every one that is not printable ASCII becomes '?'.
+std::string printable(std::string_view text, std::size_t max);
+// One line of printable ASCII, of at most `max` bytes: every other byte becomes '?', blanks in a row become one, those
+// at the ends none; a text that was longer ends in "...".
+std::string plain_text(std::string_view text, std::size_t max);
+
 std::string_view trim(std::string_view text);
 // "a,b" -> {"a", "b"}, parts trimmed; an empty text has no parts.
 std::vector<std::string> split(std::string_view text, char separator);

@@ -17,9 +17,9 @@ namespace ms::health {
 enum class When { before_start, after_end };
 
 struct Acted {
-  bool drained = false;              // the node is drained by us, now or before
+  bool drained = false;              // the node is drained by us, now or before, and that was counted
   bool fail_job = false;             // only before_start
-  std::vector<std::string> to_user;  // where the job runs on the drained node all the same
+  std::vector<std::string> to_user;  // which finding there is, and why the job starts all the same; not in observe
 };
 
 // `findings`: what draining() returned, at least one.

@@ -4,16 +4,20 @@
 #include <cmath>
 #include <optional>
 
+#include "base/text.h"
 #include "health/decide.h"
+#include "health/prolog_time.h"
 
 namespace ms::health {
 namespace {
 
 constexpr int kAttempts = 4;
 constexpr double kPause_s = 0.3;  // the longest before the second attempt; it doubles
-// To set a drain, to count, to look and to withdraw, each as slow as a call may be: with less time left none is set.
-constexpr double kNeeded_s = 4 * kSlurmCall_s;
 constexpr int kWithdrawAttempts = 2;
+
+// When a drain is settled later: the first pause, which grows while Slurm does not answer, up to the longest.
+constexpr double kSettlePause_s = 1, kSettleLongestPause_s = 20;
+constexpr int kGoneLooks = 2;  // a drain whose call was cut may be obeyed late
 
 std::optional<std::vector<slurm::Node>> ask_nodes(const World& world) {
   std::vector<slurm::Node> nodes;
@@ -35,7 +39,7 @@ bool is_this(const slurm::Node& node, const std::string& reason) {
   return is_ours(node) && plain_text(node.reason, kMaxReason) == plain_text(reason, kMaxReason);
 }
 
-// Takes our drain back, if the reason is exactly ours. True: it does not stand.
+// Takes our drain back, if the reason is exactly ours. False: nobody knows whether it stands.
 bool withdraw(const World& world, const std::string& name, const std::string& reason) {
   for (int attempt = 0; attempt < kWithdrawAttempts; ++attempt) {
     // A call that failed may have been obeyed all the same, so the next round looks again.
@@ -53,6 +57,9 @@ bool withdraw(const World& world, const std::string& name, const std::string& re
 std::optional<Drain> attempt_once(const World& world, const ActConfig& act, const std::string& name,
                                   const std::string& reason, bool first) {
   const auto failed = [](std::string why) { return Drain{.end = DrainEnd::failed, .reason = {}, .why = why}; };
+  const auto may_stand = [&](std::string why) {
+    return Drain{.end = DrainEnd::may_stand, .reason = reason, .why = std::move(why)};
+  };
   if (world.slurm.left_s() < kNeeded_s) return failed("too little time is left for it");
   const auto before = ask_nodes(world);
   if (!before) return failed("Slurm does not say how its nodes are");
@@ -80,7 +87,7 @@ std::optional<Drain> attempt_once(const World& world, const ActConfig& act, cons
   const bool set = world.attempt("draining", [&] { world.slurm.drain(name, reason); });
   const auto after = set ? ask_nodes(world) : std::nullopt;
   if (!after) {
-    withdraw(world, name, reason);
+    if (!withdraw(world, name, reason)) return may_stand("Slurm does not say how many nodes are drained by us");
     return failed("Slurm did not say that all is well");
   }
   const slurm::Node* now = find(*after, name);
@@ -88,7 +95,7 @@ std::optional<Drain> attempt_once(const World& world, const ActConfig& act, cons
   if (count_ours(*after) <= cap_of(act, *after)) {
     return Drain{.end = DrainEnd::drained, .reason = reason, .why = "it is drained"};
   }
-  if (!withdraw(world, name, reason)) return failed("too many nodes are drained by us, and Slurm does not answer");
+  if (!withdraw(world, name, reason)) return may_stand("too many nodes are drained by us, and Slurm does not answer");
   return std::nullopt;
 }
 
@@ -96,13 +103,49 @@ std::optional<Drain> attempt_once(const World& world, const ActConfig& act, cons
 
 Drain drain_below_cap(const World& world, const ActConfig& act, const std::string& node, const std::string& reason) {
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    if (attempt > 0) world.clock.sleep_s(world.random() * kPause_s * std::exp2(attempt - 1));
+    if (attempt > 0) {
+      const double pause_s = world.random() * kPause_s * std::exp2(attempt - 1);
+      if (world.slurm.left_s() < pause_s + kNeeded_s) break;
+      world.clock.sleep_s(pause_s);
+    }
     const std::optional<Drain> result = attempt_once(world, act, node, reason, attempt == 0);
     if (!result) continue;
     if (attempt > 0 && result->end == DrainEnd::failed) break;  // it was taken back, and stays so
     return *result;
   }
   return {.end = DrainEnd::withdrawn, .reason = {}, .why = "too many nodes wanted it at once"};
+}
+
+Drain settle_drain(const World& world, const ActConfig& act, const std::string& name, const std::string& reason) {
+  double pause_s = kSettlePause_s;
+  int gone = 0;
+  std::int64_t share = 1;  // how many times as many nodes as are too many take theirs back
+  bool withdrew = false;
+  while (world.slurm.left_s() > 2 * pause_s) {
+    world.clock.sleep_s(pause_s * (0.5 + world.random()));
+    const auto nodes = ask_nodes(world);
+    if (!nodes) {
+      pause_s = std::min(2 * pause_s, kSettleLongestPause_s);
+      continue;
+    }
+    pause_s = kSettlePause_s;
+    const slurm::Node* self = find(*nodes, name);
+    if (self == nullptr || !is_this(*self, reason)) {
+      if (++gone < kGoneLooks) continue;
+      if (withdrew) return {.end = DrainEnd::withdrawn, .reason = {}, .why = "too many nodes wanted it at once"};
+      return {.end = DrainEnd::failed, .reason = {}, .why = "it does not stand, or somebody changed it"};
+    }
+    gone = 0;
+    const std::int64_t too_many = count_ours(*nodes) - cap_of(act, *nodes);
+    if (too_many <= 0) return {.end = DrainEnd::drained, .reason = reason, .why = "it was counted"};
+    // Others may be at the same: the last by name go first, so that not all of them do. Those that are counted already
+    // do not go, so every look takes more of the rest.
+    const auto behind = std::count_if(nodes->begin(), nodes->end(),
+                                      [&](const slurm::Node& node) { return is_ours(node) && node.name > name; });
+    if (behind < too_many * share) withdrew = withdraw(world, name, reason) || withdrew;
+    share = std::min<std::int64_t>(2 * share, act.max_drained + too_many);
+  }
+  return {.end = DrainEnd::may_stand, .reason = reason, .why = "Slurm did not answer for minutes"};
 }
 
 }  // namespace ms::health

@@ -1,5 +1,5 @@
 // What a check is: a row of the registry and a function from evidence to a result. Passive checks (level 1) are all in
-// this room: they are what the prolog runs as root. Active ones (levels 2 and 3) have their rows here and their
+// this room: they are what the prolog runs as root. Active ones (level 2) have their rows here and their
 // functions in the room diag, which is loaded on demand (extension.h).
 #pragma once
 
@@ -68,7 +68,7 @@ class Evidence {
 // Checks of one lane share a process and its evidence, and run one after the other; lanes run at the same time.
 enum class Lane { gpu, kernel, files, mounts, active };
 
-enum class Cost { cheap, seconds, minutes };
+enum class Cost { cheap, seconds };
 std::string_view to_string(Cost cost);
 
 struct Check {

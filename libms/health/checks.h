@@ -46,6 +46,6 @@ Result check_slurm_gres(Evidence& evidence);
 // The rows, each list beside its functions: registry_gpu.cpp, registry_host.cpp, registry_active.cpp.
 const std::vector<Check>& gpu_checks();
 const std::vector<Check>& host_checks();
-const std::vector<Check>& active_check_rows();  // levels 2 and 3: run == nullptr, the functions are in the room diag
+const std::vector<Check>& active_check_rows();  // level 2: run == nullptr, the functions are in the room diag
 
 }  // namespace ms::health

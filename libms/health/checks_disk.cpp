@@ -12,14 +12,8 @@
 namespace ms::health {
 namespace {
 
-struct LineKind {
-  std::string_view text;
-  Severity severity;
-  std::string_view message;
-};
-
 // block/blk-core.c, blk_errors[]. What is not here says nothing of the disk: reservations, full thin pools, resources.
-constexpr LineKind kBlockErrors[] = {
+constexpr KnownLine kBlockErrors[] = {
     {"I/O error, dev ", Severity::critical, "I/O error"},
     {"critical medium error, dev ", Severity::critical, "medium error"},
     {"critical target error, dev ", Severity::critical, "the disk refused a request"},
@@ -29,14 +23,14 @@ constexpr LineKind kBlockErrors[] = {
     {"protection error, dev ", Severity::warning, "a checksum on the way to the disk was wrong"},
 };
 
-constexpr LineKind kNvme[] = {
+constexpr KnownLine kNvme[] = {
     {"controller is down; will reset", Severity::critical, "the controller was down"},
     {"Device not ready; aborting reset", Severity::critical, "the controller did not come back from a reset"},
     {"Removing after probe failure status: ", Severity::critical, "the controller was removed"},
     {"Disabling device after reset failure: ", Severity::critical, "the controller was removed after a failed reset"},
 };
 
-constexpr LineKind kXfs[] = {
+constexpr KnownLine kXfs[] = {
     {"Metadata corruption detected at ", Severity::critical, "XFS found damaged metadata"},
     {"Metadata CRC error detected at ", Severity::critical, "XFS found damaged metadata"},
     {"Corruption of in-memory data", Severity::critical, "XFS shut down: damage in memory"},
@@ -47,8 +41,8 @@ constexpr LineKind kXfs[] = {
     {"metadata I/O error", Severity::critical, "XFS could not read or write metadata"},
 };
 
-const LineKind* which(Scan& scan, std::span<const LineKind> kinds) {
-  const auto found = std::find_if(kinds.begin(), kinds.end(), [&](const LineKind& k) { return scan.literal(k.text); });
+const KnownLine* which(Scan& scan, std::span<const KnownLine> kinds) {
+  const auto found = std::find_if(kinds.begin(), kinds.end(), [&](const KnownLine& k) { return scan.literal(k.text); });
   return found == kinds.end() ? nullptr : &*found;
 }
 
@@ -60,7 +54,7 @@ struct DiskLine {
 
 std::optional<DiskLine> read_block_error(Scan scan) {
   scan.one_of({"blk_update_request: ", "print_req_error: "});
-  const LineKind* kind = which(scan, kBlockErrors);
+  const KnownLine* kind = which(scan, kBlockErrors);
   if (kind == nullptr) {
     if (!scan.literal("Buffer I/O error on dev ")) return std::nullopt;
     const std::string_view device = scan.device();
@@ -79,7 +73,7 @@ std::optional<DiskLine> read_block_error(Scan scan) {
 std::optional<DiskLine> read_controller_error(Scan scan) {
   if (scan.literal("nvme ")) {
     const std::string_view device = scan.device();
-    const LineKind* kind = scan.literal(": ") ? which(scan, kNvme) : nullptr;
+    const KnownLine* kind = scan.literal(": ") ? which(scan, kNvme) : nullptr;
     return kind == nullptr ? std::nullopt : std::optional(DiskLine{device, kind->severity, kind->message});
   }
   if (scan.literal("md/raid")) {
@@ -105,7 +99,7 @@ std::optional<DiskLine> read_filesystem_error(Scan scan) {
   }
   if (scan.literal("XFS (")) {
     const std::string_view device = scan.device();
-    const LineKind* kind = scan.literal("): ") ? which(scan, kXfs) : nullptr;
+    const KnownLine* kind = scan.literal("): ") ? which(scan, kXfs) : nullptr;
     return kind == nullptr ? std::nullopt : std::optional(DiskLine{device, kind->severity, kind->message});
   }
   const bool fatal = scan.one_of({"BTRFS critical (device ", "BTRFS: error (device "});

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "base/text.h"
 #include "health/checks.h"
 #include "health/gres_conf.h"
 #include "health/nvml.h"
@@ -95,7 +96,7 @@ Result each_gpu(Evidence& evidence, std::string_view what, Tells tells, Look loo
     look(gpu, findings);
   }
   if (told == 0) return skipped(fmt::format("no GPU tells its {}", what));
-  return judged(std::move(findings), fmt::format("{} of {} GPUs", told, evidence.gpus().gpus.size()));
+  return judged(std::move(findings), fmt::format("{} of {}", told, plural(evidence.gpus().gpus.size(), "GPU")));
 }
 
 }  // namespace
@@ -110,10 +111,10 @@ Result check_gpu_driver(Evidence& evidence) {
   if (on_bus == 0 && !gpus.library_found) {
     return skipped(fmt::format("{}, and the PCI bus has no NVIDIA GPU", gpus.error));
   }
-  return judged(
-      {{.severity = Severity::critical,
-        .entity = "driver",
-        .message = fmt::format("no answer about {} GPUs: {}", std::max(on_bus, expected.count), gpus.error)}});
+  return judged({{.severity = Severity::critical,
+                  .entity = "driver",
+                  .message = fmt::format("no answer about {}: {}", plural(std::max(on_bus, expected.count), "GPU"),
+                                         gpus.error)}});
 }
 
 Result check_gpu_count(Evidence& evidence) {
@@ -124,10 +125,10 @@ Result check_gpu_count(Evidence& evidence) {
   if (!gpus.library_found) return skipped(gpus.error);
   const std::size_t count = gpus.gpus.size();
   if (count >= expected.count)
-    return passed(fmt::format("{} GPUs, {} expected by {}", count, expected.count, expected.by));
+    return passed(fmt::format("{}, {} expected by {}", plural(count, "GPU"), expected.count, expected.by));
   return judged({{.severity = Severity::critical,
                   .entity = "node",
-                  .message = fmt::format("{} of {} GPUs (by {}) answer{}", count, expected.count, expected.by,
+                  .message = fmt::format("{} of {} (by {}) answer{}", count, plural(expected.count, "GPU"), expected.by,
                                          gpus.error.empty() ? "" : ": " + gpus.error),
                   .measured = static_cast<double>(count),
                   .limit = static_cast<double>(expected.count),
@@ -153,13 +154,13 @@ Result check_gpu_ecc(Evidence& evidence) {
       [&](const Gpu& gpu, std::vector<Finding>& findings) {
         if (const std::uint64_t count = gpu.ecc_uncorrectable.value_or(0); count > 0) {
           findings.push_back(about(gpu, Severity::critical,
-                                   fmt::format("{} uncorrectable memory errors since the driver was loaded", count),
+                                   plural(count, "uncorrectable memory error") + " since the driver was loaded",
                                    static_cast<double>(count), 0, "errors"));
         }
         if (const std::uint64_t count = gpu.ecc_correctable.value_or(0);
             most >= 0 && count > static_cast<std::uint64_t>(most)) {
           findings.push_back(about(gpu, Severity::warning,
-                                   fmt::format("{} corrected memory errors since the driver was loaded", count),
+                                   plural(count, "corrected memory error") + " since the driver was loaded",
                                    static_cast<double>(count), static_cast<double>(most), "errors"));
         }
       });
@@ -226,8 +227,7 @@ Result check_gpu_xid(Evidence& evidence) {
   }
   std::vector<Finding> findings = tally.findings();
   if (findings.empty() && seen == 0 && on_bus.empty()) return skipped("no NVIDIA GPU here, and no Xid in the log");
-  return judged(std::move(findings),
-                seen == 0 ? "no Xid" : fmt::format("{} Xids that do not speak against a GPU", seen));
+  return judged(std::move(findings), seen == 0 ? "no Xid" : "nothing against a GPU in " + plural(seen, "Xid"));
 }
 
 Result check_gpu_pcie(Evidence& evidence) {

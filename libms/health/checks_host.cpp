@@ -200,7 +200,7 @@ Result check_host_clock(Evidence& evidence) {
 
 Result check_host_space(Evidence& evidence) {
   std::vector<Finding> findings;
-  int asked = 0;
+  std::size_t asked = 0;
   const double limit_percent = evidence.policy().limits.space_free_percent;
   std::set<dev_t> devices;  // several places on one file system are one
   for (const std::string path : {"/tmp", "/dev/shm", "/var/spool/slurmd", "/var", "/"}) {
@@ -217,7 +217,7 @@ Result check_host_space(Evidence& evidence) {
                 limit_percent);
   }
   if (asked == 0) return skipped("none of the places that fill up is there");
-  return judged(std::move(findings), fmt::format("{} places", asked));
+  return judged(std::move(findings), plural(asked, "place"));
 }
 
 }  // namespace ms::health

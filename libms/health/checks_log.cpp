@@ -30,14 +30,8 @@ bool read_bank(Scan line, LogTally& tally) {
   return true;
 }
 
-struct FixedLine {
-  std::string_view text;
-  Severity severity;
-  std::string_view message;
-};
-
 // Whole lines, as the decoder for AMD (edac/mce_amd.c) and the machine check code itself write them.
-constexpr FixedLine kWholeLines[] = {
+constexpr KnownLine kWholeLines[] = {
     {"[Hardware Error]: System Fatal error.", Severity::critical, "fatal machine check"},
     {"[Hardware Error]: Uncorrected, software restartable error.", Severity::critical, "uncorrected machine check"},
     {"[Hardware Error]: Uncorrected, software containable error.", Severity::critical, "uncorrected machine check"},
@@ -48,7 +42,7 @@ constexpr FixedLine kWholeLines[] = {
 };
 
 bool read_whole_line(std::string_view text, LogTally& tally) {
-  for (const FixedLine& line : kWholeLines) {
+  for (const KnownLine& line : kWholeLines) {
     if (text != line.text) continue;
     tally.add(line.severity, "machine check", std::string(line.message));
     return true;
@@ -119,18 +113,18 @@ void tell_firmware(const std::map<std::uint64_t, FirmwareReport>& reports, LogTa
 }
 
 // Since the driver was loaded, or somebody wrote reset_counters.
-int read_controllers(Evidence& evidence, std::vector<Finding>& findings, Counters& keep) {
-  int controllers = 0;
+std::size_t read_controllers(Evidence& evidence, std::vector<Finding>& findings, Counters& keep) {
+  std::size_t controllers = 0;
   for (const std::string& name : evidence.root().list(kControllers)) {
     if (!name.starts_with("mc")) continue;
     const std::string directory = fmt::format("{}/{}", kControllers, name);
     const auto uncorrected = evidence.root().read_int(directory + "/ue_count");
     const auto corrected = evidence.root().read_int(directory + "/ce_count");
-    controllers += uncorrected || corrected ? 1 : 0;
+    controllers += uncorrected || corrected ? 1u : 0u;
     if (uncorrected && *uncorrected > 0) {
       findings.push_back({.severity = Severity::critical,
                           .entity = "memory controller " + name,
-                          .message = fmt::format("{} uncorrected memory errors", *uncorrected),
+                          .message = plural(static_cast<std::size_t>(*uncorrected), "uncorrected memory error"),
                           .measured = static_cast<double>(*uncorrected),
                           .limit = 0.0,
                           .unit = "errors"});
@@ -214,11 +208,11 @@ Result check_host_mce(Evidence& evidence) {
   std::erase_if(reports, [](const auto& report) { return report.second.severity.empty(); });
   tell_firmware(reports, tally);
   findings = tally.findings();
-  const int controllers = read_controllers(evidence, findings, keep);
+  const std::size_t controllers = read_controllers(evidence, findings, keep);
   if (!log.error.empty() && controllers == 0) {
     return skipped(fmt::format("neither the kernel's log ({}) nor memory controllers (EDAC) can be read", log.error));
   }
-  Result result = judged(std::move(findings), fmt::format("{} memory controllers", controllers));
+  Result result = judged(std::move(findings), plural(controllers, "memory controller"));
   result.counters = std::move(keep);
   return result;
 }

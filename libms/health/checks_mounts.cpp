@@ -1,5 +1,6 @@
-// Mounts that hang or are gone, and file systems that became read-only: disk.mounts and disk.ro. Only mounts that
-// root makes are looked at, so that no user can be behind what is found.
+// Mounts that hang or are gone, and file systems that became read-only: disk.mounts and disk.ro. Users can have network
+// file systems mounted (autofs, fstab's "user", udisks), also of servers of their own: what disk.mounts finds is
+// critical only for the mounts that the site expects.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,9 +17,9 @@
 namespace ms::health {
 namespace {
 
-// File systems that only root can mount: where one hangs or fails, no user did it. Never fuse, whose servers are
-// users' programs, nor autofs, which mounts when asked.
-constexpr std::string_view kRootMounts[] = {
+// File systems that are asked also where they are not expected. Never fuse, whose servers are users' programs, nor
+// autofs, which mounts when asked.
+constexpr std::string_view kAskedFilesystems[] = {
     "nfs",   "nfs4", "lustre", "gpfs",  "beegfs", "ceph", "wekafs", "cifs", "smb3",  "9p",  "afs",  "virtiofs",
     "panfs", "gfs2", "ocfs2",  "pvfs2", "ext2",   "ext3", "ext4",   "xfs",  "btrfs", "zfs", "f2fs", "bcachefs"};
 constexpr std::string_view kDiskFilesystems[] = {"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "bcachefs"};
@@ -60,8 +61,59 @@ struct Asked {
   std::string what;  // "nfs4 server:/export"
 };
 
-// The expected ones first, then every other that only root can mount, once a file system.
-std::vector<Asked> to_be_asked(const std::vector<Mount>& mounts, const std::vector<std::string>& expected) {
+struct FstabLine {
+  std::string path;
+  std::vector<std::string> options;
+};
+
+std::vector<FstabLine> read_fstab(const Sysroot& root) {
+  std::vector<FstabLine> lines;
+  const std::string text = root.read("/etc/fstab").value_or("");
+  for (std::string line : split(text, '\n')) {
+    std::replace(line.begin(), line.end(), '\t', ' ');
+    std::vector<std::string> words = split(line, ' ');
+    std::erase(words, "");
+    if (words.size() < 4 || words[0].starts_with('#') || !words[1].starts_with('/')) continue;
+    lines.push_back({without_slash(words[1]), split(words[3], ',')});
+  }
+  return lines;
+}
+
+// Where users may mount by /etc/fstab, and what mount(8) noted down as mounted by a user or for one (udisks).
+std::set<std::string> mounted_by_users(const Sysroot& root) {
+  std::set<std::string> paths;
+  for (const FstabLine& line : read_fstab(root)) {
+    for (const std::string_view option : {"user", "users", "owner", "group"}) {
+      if (contains(line.options, option)) paths.insert(line.path);
+    }
+  }
+  const std::string notes = root.read("/run/mount/utab").value_or("");
+  for (const std::string& line : split(notes, '\n')) {
+    std::string path;
+    bool of_user = false;
+    for (const std::string& word : split(line, ' ')) {
+      if (word.starts_with("TARGET=")) path = word.substr(word.find('=') + 1);
+      if (!word.starts_with("OPTS=")) continue;
+      for (const std::string& option : split(word.substr(word.find('=') + 1), ',')) {
+        of_user = of_user || option.starts_with("user=") || option.starts_with("uhelper=");
+      }
+    }
+    if (of_user) paths.insert(path);
+  }
+  return paths;
+}
+
+// On or below a mount point of autofs: mounted because somebody, maybe a user, went there.
+bool is_automounted(const std::vector<Mount>& mounts, const std::string& path) {
+  return std::any_of(mounts.begin(), mounts.end(), [&](const Mount& mount) {
+    return mount.type == "autofs" && (path == mount.path || path.starts_with(mount.path + "/"));
+  });
+}
+
+// The expected ones first, then every other that users are not known to be behind, once a file system.
+std::vector<Asked> to_be_asked(const Sysroot& root, const std::vector<Mount>& mounts,
+                               const std::vector<std::string>& expected) {
+  const std::set<std::string> of_users = mounted_by_users(root);
   std::vector<Asked> asked;
   std::set<std::string> devices;
   for (const std::string& path : expected) {
@@ -70,15 +122,18 @@ std::vector<Asked> to_be_asked(const std::vector<Mount>& mounts, const std::vect
     asked.push_back({path, true, fmt::format("{} {}", mount->type, printable(mount->source))});
   }
   for (const Mount& mount : mounts) {
-    if (!contains(kRootMounts, mount.type) || mount.source.starts_with("/dev/loop")) continue;
+    if (!contains(kAskedFilesystems, mount.type) || mount.source.starts_with("/dev/loop")) continue;
+    if (of_users.contains(mount.path) || is_automounted(mounts, mount.path)) continue;
     if (&mount != mounted_at(mounts, mount.path) || !devices.insert(mount.device).second) continue;
     asked.push_back({mount.path, false, fmt::format("{} {}", mount.type, printable(mount.source))});
   }
   return asked;
 }
 
+Severity severity_of(const Asked& asked) { return asked.expected ? Severity::critical : Severity::warning; }
+
 Finding silent(const Asked& asked, double deadline_s, std::string_view since) {
-  return {.severity = Severity::critical,
+  return {.severity = severity_of(asked),
           .entity = asked.path,
           .message = fmt::format("{} did not answer {}", asked.what, since),
           .measured = deadline_s,
@@ -101,13 +156,8 @@ std::optional<std::string_view> read_remount(Scan scan) {
 // Mount points of /etc/fstab that are not to be read-only.
 std::set<std::string> writable_by_fstab(const Sysroot& root) {
   std::set<std::string> paths;
-  const std::string text = root.read("/etc/fstab").value_or("");
-  for (std::string line : split(text, '\n')) {
-    std::replace(line.begin(), line.end(), '\t', ' ');
-    std::vector<std::string> words = split(line, ' ');
-    std::erase(words, "");
-    if (words.size() < 4 || words[0].starts_with('#') || !words[1].starts_with('/')) continue;
-    if (!contains(split(words[3], ','), "ro")) paths.insert(without_slash(words[1]));
+  for (const FstabLine& line : read_fstab(root)) {
+    if (!contains(line.options, "ro")) paths.insert(line.path);
   }
   return paths;
 }
@@ -134,7 +184,7 @@ Result check_disk_mounts(Evidence& evidence) {
     if (mounted_at(mounts, path) != nullptr) continue;
     findings.push_back({.severity = Severity::critical, .entity = path, .message = "is not mounted"});
   }
-  const std::vector<Asked> asked = to_be_asked(mounts, expected);
+  const std::vector<Asked> asked = to_be_asked(root, mounts, expected);
   if (asked.empty() && expected.empty())
     return skipped("nothing is mounted here that could hang, and none is expected");
 
@@ -164,14 +214,14 @@ Result check_disk_mounts(Evidence& evidence) {
         keep["disk.mounts waits " + now[i].path] = {static_cast<double>(answer.left_behind), evidence.now_wall_s()};
       }
     } else if (is_trouble(answer.error) || (now[i].expected && (answer.error == ENOENT || answer.error == ENOTDIR))) {
-      findings.push_back({.severity = Severity::critical,
+      findings.push_back({.severity = severity_of(now[i]),
                           .entity = now[i].path,
                           .message = fmt::format("{}: {}", now[i].what, errno_text(answer.error))});
     } else if (answer.error == EAGAIN || answer.error == ENOMEM) {
       ++not_asked;
     }
   }
-  Result result = judged(std::move(findings), fmt::format("{} mounts answered{}", now.size() - not_asked,
+  Result result = judged(std::move(findings), fmt::format("{} answered{}", plural(now.size() - not_asked, "mount"),
                                                           not_asked ? fmt::format(", {} not asked", not_asked) : ""));
   result.counters = std::move(keep);
   return result;
@@ -223,7 +273,7 @@ Result check_disk_readonly(Evidence& evidence) {
   }
   std::vector<Finding> list;
   for (auto& [path, finding] : findings) list.push_back(std::move(finding));
-  return judged(std::move(list), fmt::format("{} mounts watched", watched.size()));
+  return judged(std::move(list), plural(watched.size(), "mount") + " watched");
 }
 
 }  // namespace ms::health

@@ -195,13 +195,13 @@ constexpr ErrorCounter kInterfaceErrors[] = {
 
 Result check_net_link(Evidence& evidence) {
   if (!evidence.policy().expect.links.empty()) {
-    return judged(judge_expected(evidence), fmt::format("{} links up", evidence.policy().expect.links.size()));
+    return judged(judge_expected(evidence), plural(evidence.policy().expect.links.size(), "link") + " up");
   }
   const std::vector<Link> links = watched(evidence);
   if (links.empty()) return skipped("expect.links is empty, and there is no physical interface and no RDMA port here");
   Counters keep;
   std::vector<Finding> findings = judge_found(evidence, links, keep);
-  Result result = judged(std::move(findings), fmt::format("{} of {} links up", keep.size(), links.size()));
+  Result result = judged(std::move(findings), fmt::format("{} of {} up", keep.size(), plural(links.size(), "link")));
   result.counters = std::move(keep);
   return result;
 }
@@ -225,7 +225,7 @@ Result check_net_flaps(Evidence& evidence) {
                         .unit = "times/d"});
   }
   if (keep.empty()) return skipped("no link here counts how often it went down");
-  Result result = judged(std::move(findings), fmt::format("{} links", keep.size()));
+  Result result = judged(std::move(findings), plural(keep.size(), "link"));
   result.counters = std::move(keep);
   return result;
 }
@@ -255,7 +255,7 @@ Result check_net_errors(Evidence& evidence) {
     }
   }
   if (keep.empty()) return skipped("no link here has error counters");
-  Result result = judged(std::move(findings), fmt::format("{} counters", keep.size()));
+  Result result = judged(std::move(findings), plural(keep.size(), "counter"));
   result.counters = std::move(keep);
   return result;
 }

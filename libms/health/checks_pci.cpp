@@ -57,7 +57,7 @@ std::optional<Number> best_of_both(std::optional<Number> device, std::optional<N
 Result check_net_pcie(Evidence& evidence) {
   const Sysroot& root = evidence.root();
   std::vector<Finding> findings;
-  int judged_devices = 0;
+  std::size_t judged_devices = 0;
   for (const auto& [address, device] : devices(root)) {
     const std::string directory = "/sys/bus/pci/devices/" + address;
     const std::string entity = fmt::format("{} {}", device.name, address);
@@ -85,7 +85,7 @@ Result check_net_pcie(Evidence& evidence) {
                         .unit = "GT/s"});
   }
   if (judged_devices == 0) return skipped("there is no network adapter and no NVMe disk on PCI Express here");
-  return judged(std::move(findings), fmt::format("{} devices", judged_devices));
+  return judged(std::move(findings), plural(judged_devices, "device"));
 }
 
 }  // namespace ms::health

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "health/check.h"
 
 namespace ms::health {
@@ -35,8 +36,8 @@ bool of_the_job(const Finding& finding, const slurm::JobEnv* job) {
   if (job == nullptr || !job->gpus) return true;
   if (!finding.entity.starts_with("gpu ")) return true;  // of the node, or of something all GPUs share
   const std::optional<int> index = gpu_index(finding.entity);
-  // A GPU without a number cannot be shown to be the job's.
-  return index && std::count(job->gpus->begin(), job->gpus->end(), *index) > 0;
+  // One without a number is off the bus: the node has lost a GPU, and whose it was cannot be told.
+  return !index || std::count(job->gpus->begin(), job->gpus->end(), *index) > 0;
 }
 
 bool may_drain(const Finding& finding, const slurm::JobEnv* job) {
@@ -64,21 +65,6 @@ std::string_view without_prefix(std::string_view reason) {
 }
 
 }  // namespace
-
-std::string plain_text(std::string_view text, std::size_t max) {
-  constexpr std::string_view kCut = "...";
-  std::string plain;
-  for (const char c : text) {
-    const bool blank = c == ' ' || c == '\t' || c == '\n' || c == '\r';
-    if (blank && (plain.empty() || plain.back() == ' ')) continue;
-    plain += blank ? ' ' : c > ' ' && c <= '~' ? c : '?';
-  }
-  if (plain.ends_with(' ')) plain.pop_back();
-  if (plain.size() <= max) return plain;
-  plain.resize(max > kCut.size() ? max - kCut.size() : 0);
-  while (plain.ends_with(' ')) plain.pop_back();
-  return plain + std::string(kCut.substr(0, max));
-}
 
 std::vector<Finding> draining(const std::vector<Finding>& findings, const Policy& policy, const slurm::JobEnv* job) {
   std::vector<Finding> result;

@@ -21,9 +21,6 @@ inline constexpr std::size_t kMaxReason = 200;
 inline constexpr std::string_view kCommentPrefix = "ms-diag: ";  // our pieces of a job's AdminComment
 inline constexpr std::size_t kMaxComment = 1024;
 
-// One line of printable ASCII, of at most `max` characters: every other byte becomes '?', blanks in a row become one.
-std::string plain_text(std::string_view text, std::size_t max);
-
 // The findings that may drain: critical, of the node or its GPUs, on the allow-list, nothing that a user can cause,
 // and, where the job has only some of the node's GPUs, not of another's GPU. In the order of the allow-list. `job`
 // nullptr: the whole node.

@@ -14,8 +14,6 @@
 namespace ms::health {
 namespace {
 
-constexpr int kCritical = 2;
-
 // The active ones with their functions.
 std::vector<Check> chosen(const RunRequest& request) {
   std::vector<Check> checks;
@@ -26,8 +24,10 @@ std::vector<Check> chosen(const RunRequest& request) {
     checks.push_back(check);
   }
   if (checks.empty()) {
+    const bool deeper = std::any_of(all_checks().begin(), all_checks().end(),
+                                    [&](const Check& check) { return matches(request.only, check.code); });
     throw user_error("check.none", fmt::format("no check of level {} is called '{}'", request.level, request.only),
-                     "ms-diag list shows all");
+                     deeper ? "give --level 2" : "ms-diag list shows all");
   }
   return checks;
 }
@@ -70,22 +70,14 @@ std::string this_node() {
 
 std::vector<Report> examine(const RunRequest& request) {
   const std::vector<Check> checks = chosen(request);  // first: what makes no sense is refused here, not on every node
-  if (request.nodes.empty()) return {examine_here(request, checks)};
-  return run_remote(request.nodes, {.program = this_program(),
-                                    .ssh_config = request.ssh_config,
-                                    .config = request.config,
-                                    .level = request.level,
-                                    .only = request.only,
-                                    .deadline_s = request.deadline_s});
-}
-
-int worst_status(const std::vector<Report>& reports) {
-  const auto rank = [](int status) { return status == kCritical ? 4 : status; };
-  int worst = 0;
-  for (const Report& report : reports) {
-    if (rank(report.nagios_status()) > rank(worst)) worst = report.nagios_status();
-  }
-  return worst;
+  if (!request.nodes) return {examine_here(request, checks)};
+  if (request.nodes->empty()) throw user_error("check.nodes", "the list of nodes is empty");
+  return run_remote(*request.nodes, {.program = this_program(),
+                                     .ssh_config = request.ssh_config,
+                                     .config = request.config,
+                                     .level = request.level,
+                                     .only = request.only,
+                                     .deadline_s = request.deadline_s});
 }
 
 }  // namespace ms::health

@@ -2,6 +2,7 @@
 // loads nothing and asks nobody.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,7 +16,7 @@ struct RunRequest {
   int level = 1;
   std::string only = "*";
   double deadline_s = 60;
-  std::vector<std::string> nodes = {};  // empty: this one
+  std::optional<std::vector<std::string>> nodes = {};  // nullopt: this one
   std::string ssh_config = {};
 };
 
@@ -28,8 +29,5 @@ std::string this_node();
 // A report a node. Throws Error("check.none", user) where no check is meant, and what load_policy, load_extension and
 // run_remote throw.
 std::vector<Report> examine(const RunRequest& request);
-
-// Nagios' own order of badness: critical before unknown before warning.
-int worst_status(const std::vector<Report>& reports);
 
 }  // namespace ms::health

@@ -1,4 +1,4 @@
-// What the bare ms-diag loads on demand, each from a library of its own: the active checks (levels 2 and 3) from
+// What the bare ms-diag loads on demand, each from a library of its own: the active checks (level 2) from
 // libms.so, which needs MPI and oneDNN; the notifier from libms_notify.so, which needs libcurl. Neither loads the
 // other. The level-1 path, which runs as root in a prolog, never comes here.
 #pragma once

@@ -18,7 +18,9 @@ struct UndrainResult {
   int status = 0;    // as a Nagios plugin: 0 not drained by us any more, 1 not ours to take back, 2 findings stand
   std::string text;  // what was found and done, a line each
 };
-// Throws ms::Error where Slurm does not answer, or the undrain could not be remembered: the node is then left drained.
+// Only on the node itself; `verified` also wants that what it was drained for was really looked at again.
+// Throws ms::Error where this is another machine, where Slurm does not answer, or the undrain could not be remembered:
+// the node is then left drained.
 UndrainResult undrain_flow(const Policy& policy, const std::string& node, bool verified, const World& world);
 
 }  // namespace ms::health

@@ -17,6 +17,7 @@ namespace {
 
 using namespace nvml;
 
+constexpr std::string_view kLibraryName = "libnvidia-ml.so.1";
 constexpr unsigned kMaxGpus = 256;  // more than a node has: a count above it is nonsense
 
 struct LibraryTraits {
@@ -207,19 +208,34 @@ void ask_all(const Library& library, GpuSnapshot& snapshot) {
   }
 }
 
+bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
+// Sets library_found, or says what was looked for; empty then.
+std::string find_nvml(const std::string& wanted, std::span<const std::string_view> directories, GpuSnapshot& snapshot) {
+  if (!wanted.empty() && !wanted.starts_with('/')) {
+    snapshot.error = fmt::format("\"{}\" is no absolute path", wanted);
+    return {};
+  }
+  std::vector<std::string> places = {wanted};
+  if (wanted.empty()) {
+    places.clear();
+    for (const std::string_view directory : directories)
+      places.push_back(fmt::format("{}/{}", directory, kLibraryName));
+  }
+  const auto found = std::find_if(places.begin(), places.end(), exists);
+  snapshot.library_found = found != places.end();
+  if (snapshot.library_found) return *found;
+  snapshot.error = wanted.empty() ? fmt::format("there is no {} in {}", kLibraryName, fmt::join(directories, ", "))
+                                  : "there is no " + wanted;
+  return {};
+}
+
 }  // namespace
 
-GpuSnapshot read_gpus(const std::string& library_path) {
+GpuSnapshot read_gpus(const std::string& wanted, std::span<const std::string_view> directories) {
   GpuSnapshot snapshot;
-  if (!library_path.starts_with('/')) {
-    snapshot.error = fmt::format("\"{}\" is no absolute path", library_path);
-    return snapshot;
-  }
-  snapshot.library_found = ::access(library_path.c_str(), F_OK) == 0;
-  if (!snapshot.library_found) {
-    snapshot.error = "there is no " + library_path;
-    return snapshot;
-  }
+  const std::string library_path = find_nvml(wanted, directories, snapshot);
+  if (library_path.empty()) return snapshot;
   const Library library(::dlopen(library_path.c_str(), RTLD_NOW | RTLD_LOCAL));
   if (!library) {
     const char* why = ::dlerror();

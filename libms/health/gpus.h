@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ms::health {
@@ -41,7 +43,13 @@ struct GpuSnapshot {
   std::vector<Gpu> gpus;
 };
 
-// Never throws: what went wrong is in `error`. Never calls back into Slurm or the user's environment.
-GpuSnapshot read_gpus(const std::string& library_path);
+// Where distributions have the library: Debian's family on x86 and Arm, and the others.
+inline constexpr std::string_view kNvmlDirectories[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
+                                                        "/usr/lib64"};
+
+// An empty path: the first of the directories that has the library. Never throws: what went wrong is in `error`. Never
+// calls back into Slurm or the user's environment.
+GpuSnapshot read_gpus(const std::string& library_path,
+                      std::span<const std::string_view> directories = kNvmlDirectories);
 
 }  // namespace ms::health

@@ -1,5 +1,9 @@
 #include "health/manual.h"
 
+#include <cctype>
+#include <iterator>
+#include <utility>
+
 #include "base/man.h"
 #include "base/text.h"
 #include "health/check.h"
@@ -9,8 +13,7 @@ namespace {
 
 constexpr std::string_view kLevels[] = {
     "Passive: a few files, counters and one question to the driver. Run as root in every prolog.",
-    "Active: loads the node for seconds. Run as the user in a job step, or by hand, on a node that is otherwise idle.",
-    "Thorough: minutes, on a node that is out of service."};
+    "Active: loads the node for seconds. Run as the user in a job step, or by hand, on a node that is otherwise idle."};
 
 std::string facts(const Check& check) {
   std::string text = fmt::format("Blames the {}. Cut after {}, which is then a {} finding.", to_string(check.blame),
@@ -45,12 +48,12 @@ std::string checks_page() {
           "characters, which sinfo -R shows, tell it. Only codes on the allow-list of ms-diag.toml(5) drain, and never "
           "what a user's job can cause.",
       .see_also = {"ms-diag(1)", "ms-diag.toml(5)", "ms_spank(8)"}};
-  for (int level = 1; level <= 3; ++level) {
+  for (std::size_t level = 1; level <= std::size(kLevels); ++level) {
     man::TopicSection section{.title = fmt::format("Level {}", level), .text = std::string(kLevels[level - 1])};
     for (const Check& check : all_checks()) {
-      if (check.level == level) section.items.push_back({std::string(check.code), paragraphs(check)});
+      if (std::cmp_equal(check.level, level)) section.items.push_back({std::string(check.code), paragraphs(check)});
     }
-    if (!section.items.empty()) page.sections.push_back(std::move(section));
+    page.sections.push_back(std::move(section));
   }
   return man::topic_page(page);
 }

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "health/decide.h"
+#include "base/text.h"
 
 namespace ms::health {
 namespace {

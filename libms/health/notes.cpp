@@ -4,7 +4,7 @@
 
 #include <cerrno>
 
-#include "health/decide.h"
+#include "base/text.h"
 #include "health/safe_file.h"
 
 namespace ms::health {

@@ -20,7 +20,9 @@ constexpr Field<ActConfig> kActFields[] = {
     {.key = "allow",
      .member = &ActConfig::allow,
      .doc = "Codes of the checks whose critical findings may drain the node, the most telling first; what a job's user "
-            "can cause is refused here."},
+            "can cause is refused here. At a job's start a finding of one GPU drains only if the GPU is the job's: it "
+            "is matched by the number that Slurm gives (SLURM_JOB_GPUS), which is NVML's only where gres.conf lists "
+            "the devices in order."},
     {.key = "allow_off",
      .member = &ActConfig::allow_off,
      .doc = "Whether a job may say --ms-preflight=off; otherwise that word is ignored."},
@@ -74,7 +76,8 @@ constexpr Field<PathsConfig> kPathsFields[] = {
      .doc = "Slurm's gres.conf, which says how many GPUs this node should have."},
     {.key = "nvml",
      .member = &PathsConfig::nvml,
-     .doc = "NVIDIA's management library, which is opened if it is there."},
+     .doc = "NVIDIA's management library, which is opened if it is there; empty for the first libnvidia-ml.so.1 of "
+            "/usr/lib/x86_64-linux-gnu, /usr/lib/aarch64-linux-gnu and /usr/lib64."},
     {.key = "sysroot",
      .member = &PathsConfig::sysroot,
      .doc = "Where the files of the node that checks read lie; anything but / is for tests."},
@@ -144,7 +147,7 @@ constexpr Field<LimitsConfig> kLimitsFields[] = {
      .max = 86'400},
     {.key = "mount_deadline",
      .member = &LimitsConfig::mount_deadline_s,
-     .doc = "How long a mount may take to answer before it hangs.",
+     .doc = "How long a mount may take to answer before it hangs; at least 250ms less than prolog.deadline.",
      .unit = Unit::seconds,
      .min = 0.1,
      .max = 8},
@@ -195,6 +198,9 @@ constexpr Field<ActiveConfig> kActiveFields[] = {
      .max = 1},
 };
 
+// What a prolog's checks need besides waiting for a mount: to start their processes, and to hand over what they found.
+constexpr double kMountMargin_s = 0.25;
+
 constexpr std::size_t kMaxPolicyBytes = std::size_t{1} << 20;
 
 // What is wrong with one code of the allow-list; empty: nothing.
@@ -219,9 +225,19 @@ void validate(const Policy& policy, ConfigSchema& schema) {
   absolute("paths.scontrol", policy.paths.scontrol);
   if (!policy.paths.slurm_conf.empty()) absolute("paths.slurm_conf", policy.paths.slurm_conf);
   absolute("paths.gres_conf", policy.paths.gres_conf);
-  absolute("paths.nvml", policy.paths.nvml);
+  if (!policy.paths.nvml.empty()) absolute("paths.nvml", policy.paths.nvml);
   absolute("paths.sysroot", policy.paths.sysroot);
   for (const std::string& mount : policy.expect.mounts) absolute("expect.mounts", mount);
+
+  if (policy.limits.mount_deadline_s > policy.prolog.deadline_s - kMountMargin_s) {
+    const bool by_default = schema.provenance("limits.mount_deadline") == Provenance::by_default;
+    schema.add_problem(
+        by_default ? "prolog.deadline" : "limits.mount_deadline",
+        fmt::format(
+            "limits.mount_deadline ({} s) must be at least {} s less than prolog.deadline ({} s): otherwise the prolog "
+            "is over before a mount that hangs is found, which then never drains the node",
+            policy.limits.mount_deadline_s, kMountMargin_s, policy.prolog.deadline_s));
+  }
 
   if (policy.act.allow.size() > kMaxAllowed) {
     schema.add_problem("act.allow", fmt::format("act.allow: at most {} codes may drain, these are {}", kMaxAllowed,

@@ -29,7 +29,7 @@ struct ActConfig {
 inline constexpr std::size_t kMaxAllowed = 16;
 
 struct PrologConfig {
-  double deadline_s = 5;           // of all level-1 checks of one prolog; what is not done by then is cut
+  double deadline_s = 4;           // of all level-1 checks of one prolog; what is not done by then is cut
   double epilog_interval_s = 600;  // a failed job's epilog looks again at most this often
 };
 
@@ -40,7 +40,7 @@ struct PathsConfig {
   std::string scontrol = "/usr/bin/scontrol";
   std::string slurm_conf;  // SLURM_CONF for scontrol; empty: Slurm's default
   std::string gres_conf = "/etc/slurm/gres.conf";
-  std::string nvml = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1";
+  std::string nvml;  // empty: where distributions have it (gpus.h)
   std::string sysroot = "/";
 };
 

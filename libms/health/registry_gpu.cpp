@@ -13,17 +13,19 @@ std::vector<Check> rows_of_gpus() {
        .lane = Lane::gpu,
        .summary = "a driver that does not answer although there are GPUs",
        .needs = kNvml,
-       .deadline_s = 4,
+       .deadline_s = 3,
        .on_hang = Severity::critical,
        .explain =
            "NVIDIA GPUs are on the PCI bus, or gres.conf or the policy expects some, but the driver's library is not "
            "there, cannot be loaded or refuses: the module is not loaded, or the library was updated under a running "
-           "driver. On a healthy node the first question takes some hundredths of a second. Without "
+           "driver. The library is libnvidia-ml.so.1 of the first of /usr/lib/x86_64-linux-gnu, "
+           "/usr/lib/aarch64-linux-gnu and /usr/lib64 that has it, or the file that paths.nvml names. On a healthy "
+           "node the first question takes some hundredths of a second. Without "
            "nvidia-persistenced the driver starts every GPU anew, which can take seconds for each of them and then "
            "looks like a driver that hangs: run the daemon.\n\n"
-           "It is not on the default allow-list, because a wrong paths.nvml in the policy would look the same on "
-           "every node. A driver that is there and refuses is also found by gpu.count.",
-       .remedy = "Run nvidia-smi; load the module, reboot after an update of the driver, or correct paths.nvml.",
+           "It is not on the default allow-list, because a library in another place, or a wrong paths.nvml, "
+           "would look the same on every node. A driver that is there and refuses is also found by gpu.count.",
+       .remedy = "Run nvidia-smi; load the module, reboot after an update of the driver, or set paths.nvml.",
        .run = check_gpu_driver},
       {.code = "gpu.count",
        .lane = Lane::gpu,
@@ -45,7 +47,11 @@ std::vector<Check> rows_of_gpus() {
        .explain =
            "The driver answers \"GPU is lost\" when a GPU has fallen off the PCI bus (Xid 79 in the kernel's log), and "
            "other errors when it lacks power or cannot be used before a reset. Programs that use the GPU fail, and "
-           "often hang. Questions that are refused for lack of permission do not count against the GPU.",
+           "often hang. Questions that are refused for lack of permission do not count against the GPU.\n\n"
+           "On nodes that jobs share, this and the other findings of one GPU count at a job's start only if the GPU is "
+           "the job's. GPUs are matched by the number that Slurm gives (SLURM_JOB_GPUS), which is NVML's only where "
+           "gres.conf lists the devices in order: nvidia0 first, which is the lowest PCI address. A GPU that is off "
+           "the bus has no number any more, and counts for every job.",
        .remedy = "Boot the node; if the GPU is lost again, check its seat, its power and its temperature.",
        .run = check_gpu_lost},
       {.code = "gpu.ecc",

@@ -51,7 +51,7 @@ std::vector<Check> rows_of_host() {
        .needs = "adjtimex(2)",
        .explain =
            "Asks the kernel how good its clock is. It is a warning where no NTP or PTP daemon disciplines it, or where "
-           "the estimated or the greatest possible error is above limits.clock_error_s. A clock that is off breaks "
+           "the estimated or the greatest possible error is above limits.clock_error. A clock that is off breaks "
            "MUNGE credentials, which live for five minutes, and makes traces of several nodes impossible to compare.",
        .remedy = "Start or repair the node's time service (chronyc tracking, timedatectl).",
        .run = check_host_clock},
@@ -86,14 +86,18 @@ std::vector<Check> rows_of_disks() {
        .lane = Lane::mounts,
        .summary = "mounts that are missing or do not answer",
        .needs = "/proc/self/mountinfo",
-       .deadline_s = 30,  // more than any sensible limits.mount_deadline_s, which is what cuts
+       .deadline_s = 30,  // more than any sensible limits.mount_deadline, which is what cuts
        .explain =
-           "Every path of expect.mounts must be a mount point, and it and every other mount of a network or disk file "
-           "system must answer within limits.mount_deadline_s: statfs, stat, and the first names of its directory. "
-           "Each is asked by a process of its own, all at once, so one dead server costs one deadline. A process that "
+           "Every path of expect.mounts must be a mount point and must answer within limits.mount_deadline: statfs, "
+           "stat, and the first names of its directory. Other mounts of network and disk file systems are asked the "
+           "same, but one that does not answer is only a warning, which never drains: users can be behind it, also "
+           "behind its server. Name in expect.mounts what jobs cannot do without.\n\n"
+           "Each mount is asked by a process of its own, all at once, so one dead server costs one deadline. A process "
+           "that "
            "hangs cannot always be killed; it is left behind, and while it still waits later runs do not ask that "
            "mount "
-           "again. File systems that users mount (FUSE) are only asked where they are expected.\n\n"
+           "again. What users mount or have mounted is only asked where it is expected: FUSE, all on and below "
+           "a mount point of autofs, mount points that /etc/fstab gives to users, and mounts of udisks.\n\n"
            "A path of expect.mounts must be written as the kernel shows it in /proc/self/mountinfo, without symbolic "
            "links. Permission denied counts as an answer.",
        .remedy = "See whether the server is reachable from other nodes; if so, remount it or boot this node.",

@@ -4,7 +4,9 @@
 #include <atomic>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/subprocess.h"
+#include "base/text.h"
 #include "slurm/hostlist.h"
 
 namespace ms::health {
@@ -25,9 +27,8 @@ void require_plain(const std::string& text, std::string_view what, std::string_v
   }
 }
 
-Report unreachable(const std::string& node, std::string why) {
-  while (!why.empty() && (why.back() == '\n' || why.back() == '\r')) why.pop_back();
-  Result result = broken(std::move(why));
+Report unreachable(const std::string& node, std::string_view why) {
+  Result result = broken(std::string(trim(why)));
   result.code = "ssh";
   return {.node = node, .results = {std::move(result)}};
 }
@@ -40,8 +41,8 @@ Report ask(const std::string& node, const RemoteOptions& options) {
   if (!options.config.empty()) argv.insert(argv.end(), {"--config", options.config});
   const SubprocessResult answer =
       run_subprocess(argv, {.deadline_s = kConnect_s + options.deadline_s + kRemoteGrace_s});
-  if (answer.timed_out) return unreachable(node, "ssh: " + answer.describe());
-  if (answer.out.empty()) return unreachable(node, fmt::format("ssh: {}: {}", answer.describe(), answer.err));
+  if (answer.timed_out) return unreachable(node, answer.describe());
+  if (answer.out.empty()) return unreachable(node, answer.err.empty() ? answer.describe() : answer.err);
   try {
     Report report = from_json(answer.out);
     report.node = node;  // as it was asked for, whatever it calls itself
@@ -68,7 +69,10 @@ std::vector<Report> run_remote(const std::vector<std::string>& nodes, const Remo
       workers.emplace_back([&] {
         for (std::size_t node = next++; node < nodes.size(); node = next++) {
           try {
+            SystemClock clock;
+            const double before_s = clock.now_s();
             reports[node] = ask(nodes[node], options);
+            if (reports[node].wall_s == 0) reports[node].wall_s = clock.now_s() - before_s;
           } catch (const std::exception& error) { reports[node] = unreachable(nodes[node], error.what()); }
         }
       });

@@ -80,16 +80,17 @@ std::size_t count(const Report& report, Outcome outcome) {
                                                 [&](const Result& result) { return result.outcome == outcome; }));
 }
 
-std::string plural(std::size_t number, std::string_view what) {
-  return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
-}
-
 // "21 checks passed, 4 skipped, 1 broken in 0.1s"
 std::string counts(const Report& report) {
   std::string text = plural(count(report, Outcome::pass), "check") + " passed";
   if (const std::size_t n = count(report, Outcome::warn)) text += fmt::format(", {} warned", n);
   if (const std::size_t n = count(report, Outcome::critical)) text += fmt::format(", {} critical", n);
-  if (const std::size_t n = count(report, Outcome::skip)) text += fmt::format(", {} skipped", n);
+  const auto needs_root = std::count_if(report.results.begin(), report.results.end(), [](const Result& result) {
+    return result.outcome == Outcome::skip && result.note.find("ermission denied") != std::string::npos;
+  });
+  if (const std::size_t n = count(report, Outcome::skip)) {
+    text += fmt::format(", {} skipped", n) + (needs_root > 0 ? fmt::format(" ({} for want of root)", needs_root) : "");
+  }
   if (const std::size_t n = count(report, Outcome::broken)) text += fmt::format(", {} broken", n);
   return text;
 }
@@ -107,6 +108,15 @@ int Report::nagios_status() const {
   return word == "ok" ? 0 : word == "warn" ? 1 : word == "critical" ? 2 : 3;
 }
 
+int worst_status(const std::vector<Report>& reports) {
+  const auto rank = [](int status) { return status == 2 ? 4 : status; };
+  int worst = 0;
+  for (const Report& report : reports) {
+    if (rank(report.nagios_status()) > rank(worst)) worst = report.nagios_status();
+  }
+  return worst;
+}
+
 std::vector<Finding> Report::findings() const {
   std::vector<Finding> all;
   for (const Result& result : results) all.insert(all.end(), result.findings.begin(), result.findings.end());
@@ -115,6 +125,7 @@ std::vector<Finding> Report::findings() const {
 }
 
 std::string as_text(const Report& report, bool verbose) {
+  const bool nothing_seen = report.outcome() == "unknown" && count(report, Outcome::broken) == 0;
   std::string text;
   for (const Finding& finding : report.findings()) {
     text += fmt::format("{}: {:<8} {} {}: {}\n", report.node, to_string(finding.severity), finding.code, finding.entity,
@@ -122,7 +133,7 @@ std::string as_text(const Report& report, bool verbose) {
     if (!finding.remedy.empty()) text += fmt::format("{}:          {}\n", report.node, finding.remedy);
   }
   for (const Result& result : report.results) {
-    const bool shown = result.outcome == Outcome::broken || (verbose && result.findings.empty());
+    const bool shown = result.outcome == Outcome::broken || ((verbose || nothing_seen) && result.findings.empty());
     if (!shown) continue;
     text += fmt::format("{}: {:<8} {}{}{}  {}\n", report.node, to_string(result.outcome), result.code,
                         result.note.empty() ? "" : ": ", result.note, verbose ? format_duration(result.wall_s) : "");
@@ -181,22 +192,27 @@ Report from_json(const std::string& text) {
   }
 }
 
-std::string as_nagios(const Report& report) {
+std::string as_nagios(const std::vector<Report>& reports) {
   static constexpr const char* kWords[] = {"OK", "WARNING", "CRITICAL", "UNKNOWN"};
-  const std::vector<Finding> findings = report.findings();
-  std::string text;
-  for (const Finding& finding : findings) {
-    text += fmt::format("{}{} {}: {}", text.empty() ? "" : "; ", finding.code, finding.entity, finding.message);
+  std::string text, numbers, passed;
+  double wall_s = 0;
+  for (const Report& report : reports) {
+    const std::string node = reports.size() > 1 ? report.node + " " : "";
+    const auto add = [&](const std::string& what) { text += (text.empty() ? "" : "; ") + node + what; };
+    for (const Finding& finding : report.findings()) {
+      add(fmt::format("{} {}: {}", finding.code, finding.entity, finding.message));
+      if (!finding.measured) continue;
+      numbers += fmt::format(" '{}'={}", nagios_word(node + finding.code + " " + finding.entity), *finding.measured);
+      if (finding.limit) numbers += fmt::format(";;{}", *finding.limit);
+    }
+    for (const Result& result : report.results) {
+      if (result.outcome == Outcome::broken) add(fmt::format("{} is broken: {}", result.code, result.note));
+    }
+    passed += (passed.empty() ? "" : "; ") + node + counts(report);
+    wall_s = std::max(wall_s, report.wall_s);
   }
-  if (text.empty()) text = counts(report);
-  std::string line = fmt::format("{} - {} |", kWords[report.nagios_status()], nagios_word(text));
-  line += fmt::format(" 'seconds'={:.3f}s", report.wall_s);
-  for (const Finding& finding : findings) {
-    if (!finding.measured) continue;
-    line += fmt::format(" '{}'={}", nagios_word(finding.code + " " + finding.entity), *finding.measured);
-    if (finding.limit) line += fmt::format(";;{}", *finding.limit);
-  }
-  return line + "\n";
+  return fmt::format("{} - {} | 'seconds'={:.3f}s{}\n", kWords[worst_status(reports)],
+                     nagios_word(text.empty() ? passed : text), wall_s, numbers);
 }
 
 std::string as_prometheus(const std::vector<Report>& reports) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/finding.h"
+#include "base/text.h"
 
 namespace ms::health {
 
@@ -68,6 +69,13 @@ class Scan {
   std::string_view rest_;
 };
 
+// Fixed words of a line, and what they mean.
+struct KnownLine {
+  std::string_view text;
+  Severity severity;
+  std::string_view message;
+};
+
 // Gathers what lines say: one finding for equal ones, with how often it was said; the worst first, and not too many.
 class LogTally {
  public:
@@ -94,13 +102,10 @@ class LogTally {
   std::map<std::tuple<Severity, std::string, std::string>, std::int64_t> counts_;
 };
 
-// Text that may hold anything, for a message: other than printable ASCII becomes '?', at most 40 bytes of it.
+// Text that may hold anything, for a message.
 inline std::string printable(std::string_view text) {
-  std::string result(text.substr(0, 40));
-  for (char& c : result) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  return result;
+  constexpr std::size_t kMost = 40;
+  return ms::printable(text, kMost);
 }
 
 }  // namespace ms::health

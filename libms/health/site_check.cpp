@@ -1,12 +1,13 @@
 #include "health/site_check.h"
 
 #include <glob.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
 #include "base/file.h"
-#include "base/text.h"
 #include "base/version.h"
+#include "health/prolog_time.h"
 #include "health/sysroot.h"
 
 namespace ms::health {
@@ -23,32 +24,26 @@ std::string read_or_empty(const std::string& path) {
   return root.read(path, kMaxPlugstackBytes).value_or("");
 }
 
-// plugstack.conf with what its "include" lines name.
-std::string with_includes(const std::string& path, int depth) {
-  std::string text;
-  for (const std::string& line : split(read_or_empty(path), '\n')) {
-    const std::vector<std::string> words = wrap(line, 0);
-    if (words.size() != 2 || words[0] != "include") {
-      text += line + "\n";
+// plugstack.conf with what its "include" lines name, in their place.
+std::vector<slurm::PlugstackLine> plugstack_of(const std::string& path, int depth) {
+  std::vector<slurm::PlugstackLine> stack;
+  for (slurm::PlugstackLine& line : slurm::parse_plugstack(read_or_empty(path))) {
+    if (line.include.empty()) {
+      stack.push_back(std::move(line));
       continue;
     }
     if (depth == kMaxIncludeDepth) continue;
-    const std::string pattern = words[1].starts_with('/') ? words[1] : parent_directory(path) + "/" + words[1];
+    const std::string pattern =
+        line.include.starts_with('/') ? line.include : parent_directory(path) + "/" + line.include;
     glob_t found{};
-    if (::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found) == 0) {
-      for (std::size_t i = 0; i < found.gl_pathc; ++i) text += with_includes(found.gl_pathv[i], depth + 1);
+    if (::glob(pattern.c_str(), 0, nullptr, &found) == 0) {
+      for (std::size_t i = 0; i < found.gl_pathc; ++i) {
+        for (slurm::PlugstackLine& more : plugstack_of(found.gl_pathv[i], depth + 1)) stack.push_back(std::move(more));
+      }
     }
     ::globfree(&found);
   }
-  return text;
-}
-
-std::string plugin_in(const std::string& plugstack) {
-  for (const std::string& line : split(plugstack, '\n')) {
-    const std::vector<std::string> words = wrap(line, 0);
-    if (words.size() >= 2 && !words[0].starts_with('#') && words[1].ends_with("ms_spank.so")) return words[1];
-  }
-  return {};
+  return stack;
 }
 
 }  // namespace
@@ -61,12 +56,16 @@ unsigned plugin_version_of(const std::string& path) {
 }
 
 slurm::SiteFacts site_facts(const Policy& policy, const slurm::Commands& commands) {
-  slurm::SiteFacts facts{.config = commands.config(), .prolog_deadline_s = policy.prolog.deadline_s};
-  facts.ms_version = kVersion;
+  slurm::SiteFacts facts{.config = commands.config(),
+                         .checks_s = policy.prolog.deadline_s,
+                         .longest_prolog_s = longest_prolog_s(policy.prolog),
+                         .ms_version = kVersion};
   const auto stack = facts.config.find("PlugStackConfig");
-  if (stack != facts.config.end()) facts.plugstack = with_includes(stack->second, 0);
-  facts.plugin_path = plugin_in(facts.plugstack);
-  if (!facts.plugin_path.empty()) facts.plugin_version = plugin_version_of(facts.plugin_path);
+  if (stack != facts.config.end()) facts.plugin = slurm::our_plugin(plugstack_of(stack->second, 0));
+  if (facts.plugin) {
+    facts.plugin_version = plugin_version_of(facts.plugin->path);
+    facts.has_program = facts.plugin->program.empty() || ::access(facts.plugin->program.c_str(), F_OK) == 0;
+  }
   return facts;
 }
 

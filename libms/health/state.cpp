@@ -56,16 +56,12 @@ std::vector<HistoryEntry> StateDirectory::history() const {
   return entries;
 }
 
-void StateDirectory::save(const State& state) const {
-  const UniqueFd lock = lock_at(directory_, kLockName, kLockPatience_s, write_refusal());
-  write(state);
-}
-
 void StateDirectory::update(const std::function<void(State&)>& change) const {
   const UniqueFd lock = lock_at(directory_, kLockName, kLockPatience_s, write_refusal());
   State state = load();
+  const std::string before = state_to_json(state);
   change(state);
-  write(state);
+  if (state_to_json(state) != before) write(state);  // most prologs change nothing, and the disk may be slow
 }
 
 void StateDirectory::write(const State& state) const {

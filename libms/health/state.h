@@ -44,8 +44,7 @@ class StateDirectory {
 
   // These throw Error("state.write", node), and leave what was there. Two processes never write at once; who writes
   // back what was read before uses update(), so that nothing is lost in between.
-  void save(const State& state) const;  // atomically, at most 64 KiB: more counters than that are dropped
-  void update(const std::function<void(State&)>& change) const;  // loads, changes, saves
+  void update(const std::function<void(State&)>& change) const;  // atomically, where it changes anything
   void append_history(const HistoryEntry& entry) const;          // the oldest are dropped: the file stays under 1 MiB
 
  private:

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "health/decide.h"
 #include "health/site_check.h"
 #include "slurm/commands.h"
@@ -14,26 +14,26 @@ namespace {
 
 constexpr std::size_t kMaxLine = 600;
 
-// The time for all calls together, which begins with the first.
+// Slurm's commands, each with what it may still take of the time for all.
 class Budget {
  public:
-  Budget(const Policy& policy, Clock& clock) : policy_(policy), clock_(clock) {}
+  Budget(const Policy& policy, Clock& clock, const SlurmTime& time)
+      : policy_(policy),
+        clock_(clock),
+        time_(time),
+        end_s_(clock.now_s() + time.total_s),
+        commands_({.scontrol = policy.paths.scontrol, .conf = policy.paths.slurm_conf}) {}
 
-  double left_s() {
-    if (!end_s_) end_s_ = clock_.now_s() + kSlurmTotal_s;
-    return std::max(0.0, *end_s_ - clock_.now_s());
-  }
+  double left_s() const { return std::max(0.0, end_s_ - clock_.now_s()); }
 
-  // For one call.
-  slurm::Commands commands() {
+  // For something that takes so many commands.
+  const slurm::Commands& commands(int count = 1) {
     const double left = left_s();
     if (left <= 0) {
-      throw Error("slurm.command", Blame::slurm,
-                  fmt::format("Slurm was asked for {:g} s, no time is left", kSlurmTotal_s));
+      throw Error("slurm.command", Blame::slurm, fmt::format("no time is left of {:g} s to ask Slurm", time_.total_s));
     }
-    return slurm::Commands({.scontrol = policy_.paths.scontrol,
-                            .conf = policy_.paths.slurm_conf,
-                            .deadline_s = std::min(left, kSlurmCall_s)});
+    commands_.set_deadline(std::min(left / count, time_.call_s));
+    return commands_;
   }
 
   const Policy& policy() const { return policy_; }
@@ -41,7 +41,9 @@ class Budget {
  private:
   const Policy& policy_;
   Clock& clock_;
-  std::optional<double> end_s_;
+  SlurmTime time_;
+  double end_s_;
+  slurm::Commands commands_;
 };
 
 }  // namespace
@@ -58,13 +60,13 @@ bool World::attempt(std::string_view what, const std::function<void()>& action) 
   }
 }
 
-SlurmCalls slurm_calls(const Policy& policy, Clock& clock) {
-  const auto budget = std::make_shared<Budget>(policy, clock);
+SlurmCalls slurm_calls(const Policy& policy, Clock& clock, const SlurmTime& time) {
+  const auto budget = std::make_shared<Budget>(policy, clock, time);
   return {
       .site_facts = [=] { return site_facts(budget->policy(), budget->commands()); },
       .node = [=](const std::string& name) { return budget->commands().node(name); },
       .nodes = [=] { return budget->commands().nodes(); },
-      .job = [=](std::uint32_t id) { return budget->commands().job(id); },
+      .job = [=](std::uint32_t id) { return budget->commands(2).job(id); },
       .drain = [=](const std::string& node, const std::string& reason) { budget->commands().drain(node, reason); },
       .resume = [=](const std::string& node) { budget->commands().resume(node); },
       .set_admin_comment = [=](std::uint32_t job,

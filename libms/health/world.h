@@ -18,7 +18,7 @@
 namespace ms::health {
 
 // As slurm/commands.h has them. Each throws ms::Error where Slurm does not answer, and all of them do when left_s() is
-// used up.
+// used up: for all calls together, from the making of this on.
 struct SlurmCalls {
   std::function<slurm::SiteFacts()> site_facts;
   std::function<slurm::Node(const std::string&)> node;
@@ -27,7 +27,7 @@ struct SlurmCalls {
   std::function<void(const std::string& node, const std::string& reason)> drain;
   std::function<void(const std::string& node)> resume;
   std::function<void(std::uint32_t job, const std::string& text)> set_admin_comment;
-  std::function<double()> left_s;  // for all calls together; it runs from the first of them or of this
+  std::function<double()> left_s;
 };
 
 struct World {
@@ -36,6 +36,10 @@ struct World {
   std::function<void(log::Level, const std::string&)> log;
   std::function<std::vector<Result>(const RunOptions&)> run_checks;  // level 1
   SlurmCalls slurm;
+  std::string host = {};  // this machine's own name
+  // Does the work in a process that outlives this one, with a World of its own that has minutes. Throws ms::Error where
+  // there can be none.
+  std::function<void(std::function<void(const World&)>)> afterwards = {};
 
   // To the log, as one line of printable ASCII: what is said may quote a device, a file or Slurm.
   void say(log::Level level, std::string_view text) const;
@@ -43,11 +47,12 @@ struct World {
   bool attempt(std::string_view what, const std::function<void()>& action) const;
 };
 
-// All calls of Slurm that one prolog or epilog makes, beside its checks.
-inline constexpr double kSlurmTotal_s = 10;
-inline constexpr double kSlurmCall_s = 2;
+struct SlurmTime {
+  double total_s = 0;
+  double call_s = 0;
+};
 
 // The calls through scontrol.
-SlurmCalls slurm_calls(const Policy& policy, Clock& clock);
+SlurmCalls slurm_calls(const Policy& policy, Clock& clock, const SlurmTime& time);
 
 }  // namespace ms::health

@@ -24,14 +24,21 @@ Error command_error(const std::string& what, std::string_view words) {
   return Error("slurm.command", Blame::slurm, fmt::format("{}: {}", what, words));
 }
 
+// The command as a person would type it: without the formats that we read its answer by.
+std::string typed(const std::vector<std::string>& arguments) {
+  std::string text;
+  for (const std::string& word : arguments) {
+    if (word.starts_with("--format=") || word.starts_with("--Format=")) continue;
+    text += (text.empty() ? "" : " ") + word;
+  }
+  return text;
+}
+
 // The first line that says something, on its own line in our log whatever it holds.
 std::string first_line(std::string_view text) {
   for (const std::string& line : split(text, '\n')) {
     if (line.empty()) continue;
-    std::string words = line.substr(0, kMaxWordsChars);
-    std::replace_if(
-        words.begin(), words.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-    return words;
+    return printable(line, kMaxWordsChars);
   }
   return {};
 }
@@ -50,7 +57,7 @@ const std::string& one_node(const std::string& name) {
 
 std::string Commands::run(const std::string& program, std::vector<std::string> arguments) const {
   arguments.insert(arguments.begin(), program);
-  const std::string what = first_line(fmt::format("{}", fmt::join(arguments, " ")));
+  const std::string what = first_line(typed(arguments));
   if (!program.starts_with('/')) throw command_error(what, "it is not an absolute path");
   SubprocessOptions options;
   options.deadline_s = options_.deadline_s;
@@ -116,7 +123,7 @@ void Commands::drain(const std::string& node, const std::string& reason) const {
 }
 
 void Commands::resume(const std::string& node) const {
-  scontrol({"update", "NodeName=" + one_node(node), "State=RESUME"});
+  scontrol({"update", "NodeName=" + one_node(node), "State=UNDRAIN"});
 }
 
 void Commands::set_admin_comment(std::uint32_t job, const std::string& text) const {

@@ -32,6 +32,8 @@ class Commands {
   explicit Commands(CommandOptions options) : options_(std::move(options)) {}
   virtual ~Commands() = default;
 
+  void set_deadline(double deadline_s) { options_.deadline_s = deadline_s; }  // of each call from now on
+
   virtual Config config() const;
   virtual Node node(const std::string& name) const;
   virtual std::vector<Node> nodes() const;
@@ -39,6 +41,7 @@ class Commands {
 
   // Needs root or SlurmUser. Replaces a reason that is there: look first.
   virtual void drain(const std::string& node, const std::string& reason) const;
+  // Takes the drain and its reason away and nothing else: State=RESUME also cancels a reboot that was asked for.
   virtual void resume(const std::string& node) const;
   virtual void set_admin_comment(std::uint32_t job, const std::string& text) const;
 

@@ -83,13 +83,6 @@ std::optional<int> exit_status_of(const Getenv& getenv) {
 
 }  // namespace
 
-std::string_view to_string(Preflight preflight) {
-  for (const PreflightName& row : kPreflightNames) {
-    if (row.preflight == preflight) return row.name;
-  }
-  return "";
-}
-
 std::optional<Preflight> parse_preflight(std::string_view text) {
   for (const PreflightName& row : kPreflightNames) {
     if (row.name == text) return row.preflight;

@@ -14,7 +14,6 @@ namespace ms::slurm {
 
 // What the user asked for at submission.
 enum class Preflight { by_default, on, off, require };
-std::string_view to_string(Preflight preflight);
 std::optional<Preflight> parse_preflight(std::string_view text);  // "", "on", "off", "require"; nullopt: anything else
 
 struct JobEnv {

@@ -80,37 +80,10 @@ Node parse_node(const std::string& line) {
   // Behind the partitions there is free text in every version.
   const std::string_view fields = std::string_view(line).substr(0, std::min(line.find(" Partitions="), reason));
   node.name = word_field(fields, "NodeName");
+  node.host = word_field(fields, "NodeHostName");
   node.states = parse_states(word_field(fields, "State"));
-  node.gres = word_field(fields, "Gres");
-  node.cpus = to_number<std::int64_t>(word_field(fields, "CPUTot"));
-  node.real_memory_mib = to_number<std::int64_t>(word_field(fields, "RealMemory"));
-  node.version = word_field(fields, "Version");
   if (reason != std::string::npos) read_reason(std::string_view(line).substr(reason + kReasonKey.size()), node);
   return node;
-}
-
-// "gpu:h100:8(S:0,1)" cut at commas outside parentheses, without the parentheses.
-std::vector<std::string> split_gres(std::string_view text) {
-  std::string plain;
-  int depth = 0;
-  for (char c : text) {
-    if (c == '(') ++depth;
-    if (depth == 0) plain += c;
-    if (c == ')' && depth > 0) --depth;
-  }
-  return split(plain, ',');
-}
-
-// "8" or "4K"; -1: it is no count
-std::int64_t parse_count(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const std::string_view unit = text.substr(static_cast<std::size_t>(stop - text.data()));
-  if (error != std::errc{} || value < 0 || value > (std::int64_t{1} << 30)) return -1;
-  if (unit.empty()) return value;
-  if (unit == "K" || unit == "k") return value << 10;
-  if (unit == "M" || unit == "m") return value << 20;
-  return -1;
 }
 
 // One list is both the question and how the answer is read: a column is a name for squeue and where its text goes.
@@ -119,7 +92,7 @@ struct JobColumn {
   void (*read)(std::string_view, Job&);
 };
 
-constexpr std::array<JobColumn, 10> kColumns = {{
+constexpr std::array<JobColumn, 9> kColumns = {{
     {"%A", [](std::string_view text, Job& job) { job.id = to_number<std::uint32_t>(text); }},
     {"%F", [](std::string_view text, Job& job) { job.array_id = to_number<std::uint32_t>(text); }},
     {"%K",
@@ -133,7 +106,6 @@ constexpr std::array<JobColumn, 10> kColumns = {{
     {"%Q", [](std::string_view text, Job& job) { job.priority = to_number<std::uint64_t>(text); }},
     {"%T", [](std::string_view text, Job& job) { job.state = text; }},
     {"%N", [](std::string_view text, Job& job) { job.nodes = without_null(text); }},
-    {"%B", [](std::string_view text, Job& job) { job.batch_host = without_null(text); }},
     {"%x", [](std::string_view text, Job& job) { job.excluded_nodes = without_null(text); }},
     {"%r", [](std::string_view text, Job& job) { job.reason = text == "None" ? "" : text; }},
 }};
@@ -190,17 +162,6 @@ bool Job::pending() const {
 }
 
 bool Job::held() const { return priority == 0 && !runs(); }
-
-std::int64_t gres_count(std::string_view gres, std::string_view name) {
-  std::int64_t total = 0;
-  for (const std::string& one : split_gres(gres)) {
-    const std::size_t colon = one.find(':');
-    if (std::string_view(one).substr(0, colon) != name) continue;
-    const std::int64_t count = colon == std::string::npos ? -1 : parse_count(one.substr(one.rfind(':') + 1));
-    total += count < 0 ? 1 : count;  // "gpu" and "gpu:h100" mean one
-  }
-  return total;
-}
 
 Config parse_config(std::string_view text) {
   Config config;

@@ -22,13 +22,10 @@ using Config = std::map<std::string, std::string, std::less<>>;
 
 struct Node {
   std::string name;
+  std::string host;                 // NodeHostName: what its machine calls itself, short or with its domain
   std::vector<std::string> states;  // "IDLE+DRAIN" -> {"IDLE", "DRAIN"}; suffixes such as '*' are removed
   std::string reason;               // without the "[root@2026-11-21T11:45:00]" that scontrol appends
   std::string reason_user;          // "root"
-  std::string gres;                 // "gpu:h100:8(S:0-1)"
-  std::int64_t cpus = 0;
-  std::int64_t real_memory_mib = 0;
-  std::string version;  // of its slurmd
 
   bool has_state(std::string_view state) const;
   bool is_drained_or_draining() const { return has_state("DRAIN") || has_state("DRAINED") || has_state("DRAINING"); }
@@ -43,8 +40,7 @@ struct Job {
   int restarts = 0;
   std::string nodes;           // hostlist it runs on, may be empty
   std::string excluded_nodes;  // ExcNodeList, may be empty
-  std::string batch_host;
-  std::string reason;  // why it is pending
+  std::string reason;          // why it is pending
   std::string admin_comment;
   std::uint64_t priority = 1;  // 0: held
   std::uint32_t array_id = 0;  // of the array that it is a task of, or 0
@@ -57,9 +53,6 @@ struct Job {
   bool pending() const;  // waits, with nothing of it left on a node
   bool held() const;     // waits until somebody releases it
 };
-
-// "gpu:h100:8(S:0-1),nic:2" and "gpu" -> 8, "nic" -> 2, "fpga" -> 0. Types of one name are added up.
-std::int64_t gres_count(std::string_view gres, std::string_view name);
 
 Config parse_config(std::string_view text);            // scontrol show config
 std::vector<Node> parse_nodes(std::string_view text);  // scontrol --oneliner show node

@@ -64,12 +64,11 @@ class Requeue {
     return error;
   }
 
-  std::string exclude(const std::vector<std::string>& nodes) const {
+  void exclude(const std::vector<std::string>& nodes) const {
     const Job held = await([](const Job& job) { return !job.runs(); }, "still runs");
     const std::string list = merge_excluded(held.excluded_nodes, nodes);
     const auto error = insist([&] { slurm_.set_excluded_nodes(job_, list); });
     if (error) throw *error;
-    return list;
   }
 
   // An error may also mean that an earlier try was obeyed and the job runs again: then it is not held.
@@ -117,10 +116,10 @@ RequeueDone requeue_excluding(const Commands& slurm, std::uint32_t job, const st
   RequeueDone done;
   const Job before = slurm.job(job);
   if (before.pending()) {
-    done.excluded_nodes = requeue.exclude(nodes);
+    requeue.exclude(nodes);
   } else {
     const std::optional<Error> unanswered = requeue.hold();
-    const auto failure = attempt([&] { done.excluded_nodes = requeue.exclude(nodes); });
+    const auto failure = attempt([&] { requeue.exclude(nodes); });
     requeue.release();
     if (failure && unanswered) throw *unanswered;
     if (failure) {

@@ -18,7 +18,6 @@ struct RequeueOptions {
 };
 
 struct RequeueDone {
-  std::string excluded_nodes;   // the whole list now
   bool start_advanced = false;  // start_now was asked for and worked
 };
 

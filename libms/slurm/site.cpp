@@ -16,12 +16,10 @@ namespace {
 
 // 22.05 lost failures of plugins' prologs before this one.
 constexpr unsigned kOldestSlurm = 0x160503;
-constexpr double kSlurmCalls_s = 3;  // draining and counting, behind the checks
 constexpr double kDefaultCredExpire_s = 120;
 constexpr double kLeastCredExpire_s = 5;  // Slurm takes the default for anything less
 constexpr double kLongDelay_s = 60;       // of a requeued job
 constexpr double kNoTimeout = 65534;      // how Slurm 22.05 shows an unlimited time
-constexpr std::string_view kPluginName = "ms_spank.so";
 constexpr std::string_view kPrologName = "ms-prolog";
 
 using Findings = std::vector<Finding>;
@@ -69,31 +67,7 @@ std::string line_with(std::string_view key, std::vector<std::string> words, cons
   return fmt::format("write {}={} in slurm.conf", key, fmt::join(words, ","));
 }
 
-std::vector<std::string> words_of(std::string_view line) {
-  std::string spaced(line.substr(0, line.find('#')));
-  std::replace(spaced.begin(), spaced.end(), '\t', ' ');
-  std::vector<std::string> words = split(spaced, ' ');
-  std::erase(words, "");
-  return words;
-}
-
 std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
-
-struct PluginLine {
-  bool required = false;
-  std::string path;
-};
-
-std::optional<PluginLine> plugin_line(const SiteFacts& facts) {
-  for (const std::string& line : split(facts.plugstack, '\n')) {
-    const std::vector<std::string> words = words_of(line);
-    if (words.size() < 2 || (words[0] != "required" && words[0] != "optional")) continue;
-    if (base_name(words[1]) == kPluginName || words[1] == facts.plugin_path) {
-      return PluginLine{words[0] == "required", words[1]};
-    }
-  }
-  return std::nullopt;
-}
 
 // Prolog=, or Prolog[0]=, Prolog[1]= of newer versions.
 std::vector<std::string> prologs(const Config& config) {
@@ -120,9 +94,8 @@ void check_version(const SiteFacts& facts, Findings& findings) {
 void check_plugin(const SiteFacts& facts, Findings& findings) {
   const std::string slurm_text = value_of(facts.config, "SLURM_VERSION");
   const unsigned slurm_version = version_number(slurm_text);
-  const auto line = plugin_line(facts);
-  const bool has_plugin = line || facts.plugin_version != 0;
-  const std::string path = line ? line->path : facts.plugin_path;
+  const bool has_plugin = facts.plugin.has_value();
+  const std::string path = has_plugin ? facts.plugin->path : "";
   const std::vector<std::string> programs = prologs(facts.config);
   const bool has_prolog =
       std::any_of(programs.begin(), programs.end(), [](auto& program) { return base_name(program) == kPrologName; });
@@ -136,7 +109,12 @@ void check_plugin(const SiteFacts& facts, Findings& findings) {
                     facts.plugin_version >> 16, facts.plugin_version >> 8 & 0xff, slurm_text),
         fmt::format("build ms_spank.so of ms {} with the headers of Slurm {}", facts.ms_version, slurm_text));
   }
-  if (line && line->required) {
+  if (has_plugin && !facts.has_program) {
+    add(findings, "program", Severity::critical, facts.plugin->program,
+        "it is not there, so nothing is checked before jobs",
+        fmt::format("install ms-diag there, or correct program= of {} in plugstack.conf", path));
+  }
+  if (has_plugin && facts.plugin->required) {
     add(findings, "required", Severity::warning, path,
         "it is 'required': when Slurm cannot load it, after an update for example, every job fails",
         fmt::format("write 'optional {} ...' in plugstack.conf: it works as optional", path));
@@ -176,40 +154,70 @@ void check_flags(const SiteFacts& facts, Findings& findings) {
   }
 }
 
+// Whoever starts ms-diag ends it in time. That must not happen in the middle of a drain.
+void check_deadline(const SiteFacts& facts, Findings& findings) {
+  const double deadline_s = facts.plugin ? facts.plugin->deadline_s : kPluginDeadline_s;
+  if (facts.plugin && deadline_s == 0) {
+    add(findings, "deadline", Severity::critical, facts.plugin->path,
+        "its deadline= is no whole number of seconds from 1 to 600, so it does nothing",
+        fmt::format("leave deadline= out in plugstack.conf, for {} s", kPluginDeadline_s));
+    return;
+  }
+  if (deadline_s > facts.longest_prolog_s) return;
+  std::string remedy = "write a shorter prolog.deadline in ms-diag.toml";
+  if (facts.plugin) {
+    remedy =
+        fmt::format("write deadline={} on its line in plugstack.conf, or a shorter prolog.deadline in ms-diag.toml",
+                    static_cast<long>(facts.longest_prolog_s) + 1);
+  }
+  add(findings, "deadline", Severity::critical, facts.plugin ? facts.plugin->path : std::string(kPrologName),
+      fmt::format("it ends ms-diag after {} s, but ms-diag may take {:g} s: it could be ended in the middle of a drain",
+                  deadline_s, facts.longest_prolog_s),
+      remedy);
+  Finding& finding = findings.back();
+  finding.measured = deadline_s;
+  finding.limit = facts.longest_prolog_s;
+  finding.unit = "s";
+}
+
 // Slurm's own time-outs, which the whole prolog must stay below.
 struct TimeoutRule {
   std::string_view key;
+  double by_default_s;  // where Slurm shows none; 0: there is none
   std::string_view consequence;
 };
-constexpr std::array<TimeoutRule, 3> kTimeouts = {{
-    {"PrologEpilogTimeout", "Slurm would kill the prolog and drain the node for it"},
-    {"PrologTimeout", "Slurm would kill the prolog and drain the node for it"},
-    {"BatchStartTimeout", "Slurm would think that the job was lost"},
+constexpr std::array<TimeoutRule, 4> kTimeouts = {{
+    {"PrologEpilogTimeout", 0, "kills it and drains the node"},
+    {"PrologTimeout", 0, "kills it and drains the node"},
+    {"EpilogTimeout", 0, "kills it and drains the node"},
+    // Later by MessageTimeout, and only if the node happens to register meanwhile.
+    {"BatchStartTimeout", 10, "takes the job for lost, starts it again, kills the prolog and drains the node"},
 }};
 
 void check_timeouts(const SiteFacts& facts, Findings& findings) {
-  const double ours_s = facts.prolog_deadline_s + kSlurmCalls_s;
+  const double ours_s = facts.plugin ? facts.plugin->deadline_s : kPluginDeadline_s;
   for (const TimeoutRule& rule : kTimeouts) {
-    const auto theirs_s = seconds_of(facts.config, rule.key);
-    if (!theirs_s || *theirs_s == 0 || *theirs_s >= kNoTimeout || ours_s < *theirs_s) continue;
+    const double theirs_s = seconds_of(facts.config, rule.key).value_or(rule.by_default_s);
+    if (theirs_s == 0 || theirs_s >= kNoTimeout || ours_s < theirs_s) continue;
     add(findings, "timeout", Severity::critical, rule.key,
-        fmt::format("the prolog may take {} s, but {} after {} s", ours_s, rule.consequence, *theirs_s),
-        fmt::format("write {}={} in slurm.conf, or a shorter prolog.deadline in ms-diag.toml", rule.key,
-                    static_cast<long>(2 * ours_s) + 1));
+        fmt::format("ms-diag is ended after {} s, but after {} s Slurm {}", ours_s, theirs_s, rule.consequence),
+        fmt::format("write {}={} in slurm.conf{}", rule.key, static_cast<long>(2 * ours_s) + 1,
+                    facts.plugin ? fmt::format(", or a shorter deadline= for {} in plugstack.conf", facts.plugin->path)
+                                 : std::string{}));
     Finding& finding = findings.back();
-    finding.measured = *theirs_s;
+    finding.measured = theirs_s;
     finding.limit = ours_s;
     finding.unit = "s";
   }
   const auto message_s = seconds_of(facts.config, "MessageTimeout");
   if (!message_s) return;
   const double shown_after_s = std::max(2.0, *message_s - 2);
-  if (facts.prolog_deadline_s >= shown_after_s) {
+  if (facts.checks_s >= shown_after_s) {
     add(findings, "hung", Severity::warning, "MessageTimeout",
         fmt::format("users read 'Prolog hung' when a prolog takes {} s, and the checks may take {} s", shown_after_s,
-                    facts.prolog_deadline_s),
+                    facts.checks_s),
         fmt::format("write MessageTimeout={} in slurm.conf, or a shorter prolog.deadline in ms-diag.toml",
-                    static_cast<long>(facts.prolog_deadline_s) + 3));
+                    static_cast<long>(facts.checks_s) + 3));
   }
 }
 
@@ -267,7 +275,7 @@ unsigned version_number(std::string_view text) {
 
 std::vector<Finding> site_problems(const SiteFacts& facts) {
   std::vector<Finding> findings;
-  for (const auto check : {check_version, check_plugin, check_flags, check_timeouts, check_requeue}) {
+  for (const auto check : {check_version, check_plugin, check_flags, check_deadline, check_timeouts, check_requeue}) {
     check(facts, findings);
   }
   return findings;

@@ -2,21 +2,24 @@
 // drains and fails on a site that holds requeued jobs, or that runs prologs lazily, jobs would be hurt.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/finding.h"
+#include "slurm/plugstack.h"
 #include "slurm/records.h"
 
 namespace ms::slurm {
 
 struct SiteFacts {
   Config config = {};
-  double prolog_deadline_s = 0;  // ours, from the policy
-  // The plugin's SLURM_VERSION_NUMBER (0xMMmmpp) as its file says; 0: no plugin is configured, Prolog= is used.
-  unsigned plugin_version = 0;
-  std::string plugin_path = {};
-  std::string plugstack = {};   // the text of plugstack.conf, includes followed
+  double checks_s = 0;          // how long the checks of a prolog may take, by the policy
+  double longest_prolog_s = 0;  // and all of the prolog in the worst case
+  std::optional<PluginLine> plugin = {};
+  unsigned plugin_version = 0;  // its SLURM_VERSION_NUMBER (0xMMmmpp) as its file says; 0: it cannot be told
+  bool has_program = true;      // what the plugin's program= names is there
   std::string ms_version = {};  // of this program
 };
 

@@ -40,6 +40,8 @@ __attribute__((constructor)) static void mark(void) {
 }
 TEXT
   cc -shared -fPIC -o "$BATS_FILE_TMPDIR/evil.so" "$BATS_FILE_TMPDIR/evil.c"
+  echo 'int main(void) { *(volatile int *)0 = 1; }' >"$BATS_FILE_TMPDIR/crash.c"
+  cc -o "$BATS_FILE_TMPDIR/crash" "$BATS_FILE_TMPDIR/crash.c"
 }
 
 @test "the twin: root that did load the library would be noticed" {
@@ -68,11 +70,14 @@ TEXT
 
 @test "any exit code of any job, and any verdict it writes, drains nothing" {
   inside 1 <<'TEXT'
+looked() { on-node node01 grep -q '"last_epilog_wall_s":[1-9]' /var/lib/ms-diag/state.json; }
+export -f looked
 for code in 69 70 74 75 76 93 137; do
   on-node node01 rm -rf /var/lib/ms-diag # so that every epilog looks
   job=$(printf '#!/bin/bash\nmkdir -p run; echo \x27{"code":69,"blame":"node","node":"node01"}\x27 >%s/verdict.json; exit %s\n' "$shared" $code |
     user sbatch --parsable --output /dev/null -D "$shared" -N1)
   wait-until 20 state_is "$job" FAILED
+  wait-until 20 looked
 done
 wait-until 20 all_are idle
 [[ $(ours) == 0 ]]
@@ -92,11 +97,13 @@ output "$job" | grep -q '^end'
 drained_for node02 gpu.ecc
 [[ $(squeue -h -t all -j "$job" -O RestartCnt:8 | xargs) == 0 ]]
 for word in '$(touch '"$shared"'/owned)' '../../x' $'on\x01' $'\xff\xfe' 'off;on' "$(printf 'A%.0s' {1..5000})"; do
-  ! job_script | user sbatch --parsable --output /dev/null --ms-preflight="$word" -N1
-  job=$(job_script | user env MS_PREFLIGHT="$word" sbatch --parsable --output "$shared/job-%j" -N1 -w node01)
+  no user sbatch --parsable --output /dev/null --ms-preflight="$word" -N1 < <(job_script) 2>"$shared/said"
+  grep -q 'takes on, off or require' "$shared/said"
+  job=$(job_script | user env MS_PREFLIGHT="$word" sbatch --parsable --output "$shared/job-%j" -N1 -w node01 2>"$shared/said")
+  grep -q 'is ignored' "$shared/said"
   completed "$job"
 done
-! grep -rl $'\x01' "$CLUSTER_DIR"/log/*.boot.log
+no grep -F $'\x01' "$shared/said" "$CLUSTER_DIR"/log/*.log
 nothing_owned
 TEXT
 }
@@ -122,21 +129,56 @@ gpus node01 "gpu 3 ecc_uncorrectable=4"
 job=$(submit -N1 -w node01 --no-requeue)
 completed "$job"
 [[ $(on-node node01 sha256sum /etc/passwd) == "$before" ]]
-on-node node01 test ! -L /run/cluster/shared/owned
-! output "$job" | grep -q root:x
+drained_for node01 gpu.ecc
+for dir in /var/lib/ms-diag /var/spool/ms-diag /run/ms-diag; do on-node node01 test -L $dir/job-1; done # nobody followed or replaced them
+no grep -q root:x "$shared/job-$job"
 nothing_owned
 TEXT
 }
 
-@test "the kernel's log with a user's words in it" {
+@test "the kernel's log with a user's words in it, echoed by a daemon of root's" {
   inside 1 <<'TEXT'
-# A root daemon that echoes users' words into the log, and a process whose name looks like an Xid.
-echo '<3>NVRM: Xid (PCI:0000:10:00): 79, pid=1, GPU has fallen off the bus.' >/dev/kmsg
-on-node node01 bash -c 'exec -a "NVRM: Xid (PCI:" sleep 1'
-found=$(on-node node01 ms-diag run --only gpu.xid --json --config /etc/ms/ms-diag.toml || true)
-grep -q "\"findings\": \[\]" <<<"$found"
+fallen='NVRM: Xid (PCI:0000:10:00): 79, pid=1, GPU has fallen off the bus.'
+critical() { # ms-diag's own exit status is 2 then, and 3 where it has nothing to say
+  grep -q '"severity": "critical"' <(on-node node01 ms-diag run --only gpu.xid --json --config /etc/ms/ms-diag.toml)
+}
+echo "<3>$fallen" >/dev/kmsg
+grep -qF "$fallen" <(dmesg)
+no critical
+job=$(submit -N1)
+completed "$job"
+[[ $(ours) == 0 && $(field "$job" Restarts) == 0 ]]
+# The twin: had the kernel said it (facility 0 instead of 1), it would count.
+policy <<<'[paths]
+sysroot = "/run/fake/root"'
+said_by() { on-node node01 install -D /dev/stdin /run/fake/root/dev/kmsg <<<"$(($1 * 8 + 3)),1,1000,-;$fallen"; }
+said_by 1
+no critical
 job=$(submit -N1)
 completed "$job"
 [[ $(ours) == 0 ]]
+said_by 0
+critical
+job=$(submit -N1)
+wait-until 20 drained_for node01 gpu.xid
+TEXT
+}
+
+@test "the kernel's log with a user's words in it, as the name of a program that crashes" {
+  [[ $(cat /proc/sys/debug/exception-trace) == 1 ]] || skip "this kernel does not log crashes"
+  crash=$BATS_FILE_TMPDIR/crash inside 1 <<'TEXT'
+findings() { sed -n '/"findings"/,/"checks"/p' <(on-node node01 ms-diag run --only gpu.xid,host.mce --json --config /etc/ms/ms-diag.toml); }
+before=$(findings)
+# The kernel's own line begins with the name, of which 15 bytes count: what hardware's errors begin with.
+for name in 'NVRM: Xid (PCI:' 'EDAC MC0: 1 UE ' 'mce: [Hardware '; do
+  cp "$crash" "$shared/$name"
+  lines=$(grep -cF "] $name[" <(dmesg) || true)
+  no on-node node01 setpriv --reuid=65534 --regid=65534 --clear-groups "$shared/$name"
+  [[ $(grep -cF "] $name[" <(dmesg)) == $((lines + 1)) ]]
+done
+[[ -n $before && $(findings) == "$before" ]]
+job=$(submit -N1)
+completed "$job"
+[[ $(ours) == 0 && $(field "$job" Restarts) == 0 ]]
 TEXT
 }

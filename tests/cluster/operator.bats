@@ -39,6 +39,29 @@ grep -q '^UNKNOWN' out
 TEXT
 }
 
+@test "several nodes are one JSON array, and one file of metrics in which every family is told once" {
+  "$cluster" --check --ssh || skip "there is no sshd"
+  inside 3 --ssh <<'TEXT'
+policy </dev/null
+all_gpus
+gpus node03 "gpu 3 ecc_uncorrectable=4"
+look() { ms-diag run -w 'node[01-03]' --ssh-config "$CLUSTER_SSH_CONFIG" --only 'gpu.*' "$@"; }
+status=0; look --json --prometheus metrics >out || status=$?
+cat out metrics
+[[ $status == 2 ]]
+[[ $(grep -c '^\[' out) == 1 && $(grep -c '^\]' out) == 1 && $(sed -n '1p;$p' out | xargs) == '[ ]' ]]
+[[ $(sed -n 's/^    "node": "\(.*\)",$/\1/p' out | xargs) == 'node01 node02 node03' ]]
+[[ $(sed -n 's/^    "outcome": "\(.*\)",$/\1/p' out | xargs) == 'ok ok critical' ]]
+[[ $(grep -c '^  },$' out) == 2 && $(grep -c '^  }$' out) == 1 ]] # so that a parser takes it
+sed -n 's/^# TYPE \([^ ]*\) .*/\1/p' metrics >families
+[[ $(wc -l <families) -ge 2 && -z $(sort families | uniq -d) ]]
+# The samples of a family stand together, behind its TYPE: as often as its name changes there are families.
+[[ $(grep -v '^#' metrics | sed 's/[{ ].*//' | uniq | xargs) == $(xargs <families) ]]
+for n in 1 2; do grep -q "^ms_diag_status{node=\"node0$n\"} 0$" metrics; done
+grep -q '^ms_diag_status{node="node03"} 2$' metrics
+TEXT
+}
+
 @test "check-site: this cluster may act; what others lack is said, and act is then refused" {
   inside 1 --plugstack "$plugin" <<'TEXT'
 policy </dev/null
@@ -86,20 +109,24 @@ scontrol update JobId="$job" ReqNodeList= || true
 user ms-diag requeue "$job" --exclude 'node[02-03]' --now
 wait-until 20 excluded "$job" 'node[02-04]'
 wait-until 20 restarted "$job" 1
-! scontrol show job "$job" | grep -q 'Reason=.*[Hh]eld'
+wait-until 20 state_is "$job" PENDING
+no grep -q 'Reason=.*[Hh]eld' <(scontrol show job "$job")
 scancel "$job"
 job=$(user sbatch --parsable --requeue -N1 --output "$CLUSTER_DIR/shared/inside" --open-mode=append \
   --wrap 'echo start $SLURM_RESTART_COUNT on $SLURMD_NODENAME; [ -n "$SLURM_RESTART_COUNT" ] || ms-diag requeue --exclude $SLURMD_NODENAME; sleep 1; echo end')
 completed "$job"
 cat "$CLUSTER_DIR/shared/inside"
 first=$(sed -n 's/^start on //p' "$CLUSTER_DIR/shared/inside")
-[[ -n $first ]] && excluded "$job" "$first"
-! grep -q "^start 1 on $first" "$CLUSTER_DIR/shared/inside"
+[[ -n $first ]]
+excluded "$job" "$first"
+no grep -q "^start 1 on $first" "$CLUSTER_DIR/shared/inside"
 grep -q "^start 1 on node" "$CLUSTER_DIR/shared/inside"
 job=$(sbatch --parsable -N1 --output /dev/null --wrap 'sleep 60')
 wait-until 20 state_is "$job" RUNNING
 status=0; user ms-diag requeue "$job" --exclude node01 >out 2>&1 || status=$?
 cat out
-[[ $status == 3 ]] && state_is "$job" RUNNING
+[[ $status == 3 ]]
+state_is "$job" RUNNING
+[[ $(field "$job" ExcNodeList) != *node* ]]
 TEXT
 }

@@ -21,9 +21,9 @@ if [[ $1 == --plugin ]]; then
   names=$(nm -D --defined-only --format=posix "$1" | cut -d' ' -f1)
   [[ $names == *slurm_spank_job_prolog* ]] || none "$1 shows no job_prolog, only" "${names:-nothing}"
   none "$1 shows what is not Slurm's business" "$(grep -vxE "$exported" <<<"$names" || true)"
-  # A weak symbol may be absent; what libc has carries a version.
-  strong=$(nm -D --undefined-only "$1" | awk '$1 == "U" && $2 !~ /@/ { print $2 }')
-  none "$1 asks its host for what is no plugin's" "$(grep -vxE "$asked" <<<"$strong" || true)"
+  # What libc has carries a version. The compiler's own weak symbols may be absent; Slurm's may not be asked for even so.
+  wanted=$(nm -D --undefined-only "$1" | awk '$2 !~ /@/ && ($1 == "U" || $2 ~ /^s(lurm|pank)_/) { print $2 }')
+  none "$1 asks its host for what is no plugin's" "$(grep -vxE "$asked" <<<"$wanted" || true)"
 fi
 for file in "$@"; do
   needed=$(readelf -dW "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')

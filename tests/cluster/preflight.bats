@@ -120,15 +120,20 @@ TEXT
 policy </dev/null
 all_gpus "gpu 1 ecc_uncorrectable=1"
 job=$(submit -N8)
-jobs=("$job")
-settled() { ! squeue -h -o %T | grep -qE 'RUNNING|COMPLETING|CONFIGURING'; }
-export -f settled
-wait-until 40 settled
+decided() { state_is "$1" COMPLETED || [[ $(field "$1" Restarts) -ge 1 ]]; } # one was drained, or all gave up
+quiet() { no grep -qE 'RUNNING|COMPLETING|CONFIGURING' <(squeue -h -o %T); }
+export -f decided no quiet
+wait-until 40 decided "$job"
+wait-until 40 quiet
 [[ $(ours) -le 1 ]]
 for _ in 1 2 3 4 5 6 7 8; do jobs+=("$(submit -N1)"); done
-wait-until 60 settled
-[[ $(ours) -le 1 ]]
+for one in "${jobs[@]}"; do completed "$one" 60; done # above the cap jobs run where they are
+wait-until 40 quiet
 sinfo -R
+[[ $(ours) == 1 ]]
+scontrol show node | grep -c 'Reason=ms-diag:gpu.ecc' | grep -qx 1
+# Every node wanted it.
+for node in $(nodes); do on-node "$node" ms-diag history | grep -E ' (drain|refused) .*gpu.ecc'; done
 TEXT
 }
 
@@ -170,8 +175,10 @@ job=$(submit -N1 -w node02 --no-requeue)
 completed "$job"
 output "$job" | grep -q 'gpu.ecc'
 [[ $(reason_of node02) == ms-diag:gpu.ecc* ]]
-! timeout 30 srun -N1 -w node03 --ms-preflight=require hostname >"$CLUSTER_DIR/shared/require" 2>&1
-! grep -q '^node03' "$CLUSTER_DIR/shared/require"
+status=0; timeout 30 srun -N1 -w node03 --ms-preflight=require hostname >"$CLUSTER_DIR/shared/require" 2>&1 || status=$?
+cat "$CLUSTER_DIR/shared/require"
+[[ $status != 0 && $status != 124 ]] # it failed, and did not just hang
+no grep -q '^node03' "$CLUSTER_DIR/shared/require"
 [[ $(reason_of node03) == ms-diag:gpu.ecc* ]]
 TEXT
 }

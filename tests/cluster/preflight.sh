@@ -2,6 +2,8 @@
 # What the suites of pre-flight share: sourced on the controller, inside the cluster. Nodes have fake GPUs that a fake driver
 # describes; everything else (Slurm, the plugin, ms-diag, the kernel's files) is real.
 
+no() { if "$@"; then return 1; fi; } # COMMAND fails; bash -e does not see a line that begins with "!"
+
 nodes() { sinfo -h -N -o %N | sort -u; }
 
 # policy [NODE...] <LINES: the policy of these nodes (default all): acts, and knows the fake driver. A section of LINES

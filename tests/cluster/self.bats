@@ -28,8 +28,8 @@ litter='for n in $(sinfo -h -N -o %N | sort -u); do
   for dir in $private; do touch "$dir/ms-cluster-litter"; done'
 
 nobody_in() { # FILE: no process is in any namespace that the file lists
-  [[ $(wc -l <"$1") -eq 9 ]] && # two nodes and the controller
-    ! readlink /proc/[0-9]*/ns/net /proc/[0-9]*/ns/pid /proc/[0-9]*/ns/mnt 2>/dev/null | grep -qFx -f "$1"
+  if [[ $(wc -l <"$1") -ne 9 ]]; then return 1; fi # two nodes and the controller
+  if readlink /proc/[0-9]*/ns/net /proc/[0-9]*/ns/pid /proc/[0-9]*/ns/mnt 2>/dev/null | grep -qFx -f "$1"; then return 1; fi
 }
 export -f nobody_in
 

@@ -8,6 +8,7 @@
 #include "printable.h"
 #include "settings.h"
 #include "slurm/job_env.h"
+#include "slurm/plugstack.h"
 #include "support.h"
 #include "tell_user.h"
 
@@ -125,6 +126,34 @@ TEST(Preflight, OnlyOurWordsAreValues) {
   }
 }
 
+// The word as ms-diag knows it. A new one has to be put here: the compiler says so.
+std::string_view word_of(slurm::Preflight preflight) {
+  switch (preflight) {
+    case slurm::Preflight::by_default:
+      return "";
+    case slurm::Preflight::on:
+      return "on";
+    case slurm::Preflight::off:
+      return "off";
+    case slurm::Preflight::require:
+      return "require";
+  }
+  return "?";
+}
+
+// The words are two lists too.
+TEST(Preflight, MsDiagKnowsThePluginsWords) {
+  std::vector<std::string_view> words;
+  for (std::string_view word : kPreflightWords) {
+    const auto preflight = slurm::parse_preflight(word);
+    ASSERT_TRUE(preflight) << word;
+    EXPECT_EQ(word_of(*preflight), word);
+    words.push_back(word);
+  }
+  EXPECT_THAT(words, testing::UnorderedElementsAre(word_of(slurm::Preflight::on), word_of(slurm::Preflight::off),
+                                                   word_of(slurm::Preflight::require)));
+}
+
 Settings settings_of(std::vector<std::string> arguments) {
   std::vector<char*> pointers;
   for (std::string& argument : arguments) pointers.push_back(argument.data());
@@ -137,7 +166,7 @@ TEST(PluginSettings, AreRead) {
   EXPECT_EQ(settings.config, "/etc/ms/a.toml");
   EXPECT_EQ(settings.program, "");
   EXPECT_EQ(settings.notes, "/run/ms-diag");
-  EXPECT_EQ(settings.deadline_s, 20);
+  EXPECT_EQ(settings.deadline_s, slurm::kPluginDeadline_s);  // what check-site takes it for
   settings = settings_of({"deadline=7", "notes=/run/n", "program=/opt/ms/bin/ms-diag", "config=/a=b"});
   EXPECT_EQ(settings.problem, "");
   EXPECT_EQ(settings.config, "/a=b");

@@ -168,7 +168,12 @@ expect 0 "nothing was decided|WHEN" history --config policy.toml
 expect 3 "there is no check 'gpu.exx'" explain gpu.exx
 expect 3 "did you mean gpu.ecc" explain gpu.ec
 expect 3 "no check of level 1 is called 'nothing.\*'" run --only 'nothing.*'
-expect 3 "level: must be 1 to 3" run --level 4
+expect 3 "level: must be 1 to 2" run --level 3
+expect 3 "give --level 2" run --only 'perf.*'
+expect 3 "two forms" run --json --nagios
+expect 3 "the list of nodes is empty" run -w ''
+expect 3 "skip +gpu.ecc: it was not done|skip +gpu.ecc: there was no time" run --config policy.toml --only gpu.ecc --deadline 0s
+SLURM_JOB_ID=7 expect 3 "inside the job itself" requeue --now --exclude node01
 expect 3 "unknown option" run --odd
 expect 3 "a command is missing"
 expect 3 "deadline: expected a duration" run --deadline soon

@@ -120,6 +120,32 @@ TEST(Text, SplitsTrimsAndWraps) {
   EXPECT_THAT(wrap("", 3), IsEmpty());
 }
 
+TEST(Text, Counts) {
+  EXPECT_EQ(plural(0, "mount"), "0 mounts");
+  EXPECT_EQ(plural(1, "mount"), "1 mount");
+  EXPECT_EQ(plural(2, "memory controller"), "2 memory controllers");
+}
+
+TEST(Text, PrintableKeepsEveryBytesPlace) {
+  EXPECT_EQ(printable(" a\t\n  b~ ", 100), " a??  b~ ");
+  EXPECT_EQ(printable("\x7f\x80\x1f", 8), "???");
+  EXPECT_EQ(printable(std::string_view("a\0b", 3), 8), "a?b");
+  EXPECT_EQ(printable("abcdefghi", 8), "abcdefgh");
+  EXPECT_EQ(printable("abc", std::string::npos), "abc");
+  EXPECT_EQ(printable("abc", 0), "");
+}
+
+TEST(Text, PlainIsOneLine) {
+  EXPECT_EQ(plain_text(" a\t\nb ", 100), "a b");
+  EXPECT_EQ(plain_text("abcdefgh", 8), "abcdefgh");
+  EXPECT_EQ(plain_text("abcdefghi", 8), "abcde...");
+  EXPECT_EQ(plain_text("abcd fghi", 8), "abcd...") << "no blank before the dots";
+  EXPECT_EQ(plain_text("abcdefghi", 2), "..");
+  EXPECT_EQ(plain_text("\x7f\x80\x01", 8), "???");
+  EXPECT_EQ(plain_text("\x80\x80\x80\x80\x80", 4), "?...");
+  EXPECT_EQ(plain_text("", 8), "");
+}
+
 TEST(Text, AlignsTables) {
   TextTable table({{"name"}, {"size", Align::right}, {"note"}});
   table.row({"a", "1", ""});

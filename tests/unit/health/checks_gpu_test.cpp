@@ -83,7 +83,7 @@ TEST(GpuChecks, OneBadGpu) {
       {"no power", check_gpu_lost, [](Gpu& g) { g = silent_gpu(3), g.error = "Insufficient External Power"; }, critical,
        "does not answer: Insufficient External Power"},
       {"one uncorrectable", check_gpu_ecc, [](Gpu& g) { g.ecc_uncorrectable = 1; }, critical,
-       "1 uncorrectable memory errors", 1, 0},
+       "1 uncorrectable memory error since", 1, 0},
       {"corrected above the limit", check_gpu_ecc, [](Gpu& g) { g.ecc_correctable = 10001; }, warn,
        "10001 corrected memory errors", 10001, 10000},
       {"corrected at the limit", check_gpu_ecc, [](Gpu& g) { g.ecc_correctable = 10000; }, pass, ""},

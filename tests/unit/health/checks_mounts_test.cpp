@@ -143,6 +143,53 @@ TEST_F(DiskMounts, SkipsWhereThereIsNothingToAsk) {
   EXPECT_OUTCOME(run(check_disk_mounts), Outcome::skip);
 }
 
+struct UsersRow {
+  std::vector<std::vector<std::string>> mounts;
+  std::string fstab, utab;
+  Outcome outcome;
+};
+
+TEST_F(DiskMounts, OnlyWhatIsExpectedIsCriticalAndWhatUsersHaveMountedIsNotAsked) {
+  const std::vector<std::string> nfs = {"/home", "nfs4", "server:/home"};
+  const pid_t waits = ::fork();
+  if (waits == 0) {
+    ::prctl(PR_SET_NAME, "ms-mount-ask");
+    for (;;) ::pause();
+  }
+  while (!still_waits(waits)) ::usleep(1000);
+  const Counters hangs = {{"disk.mounts waits /home", {static_cast<double>(waits), 1}}};
+  const UsersRow rows[] = {
+      {{nfs}, "", "", Outcome::warn},
+      {{nfs}, "server:/home /home nfs4 rw,nousers 0 0", "ID=30 TARGET=/home ROOT=/ OPTS=bg", Outcome::warn},
+      {{nfs}, "# server:/home /home nfs4 user 0 0", "ID=30 TARGET=/other OPTS=user=alice", Outcome::warn},
+      {{nfs, {"/hom", "autofs", "auto.hom"}}, "", "", Outcome::warn},
+      {{nfs}, "server:/home\t/home/\tnfs4\trw,user\t0 0", "", Outcome::skip},
+      {{nfs}, "server:/home /home nfs4 users 0 0", "", Outcome::skip},
+      {{nfs}, "", "ID=30 SRC=/dev/sdb1 TARGET=/home ROOT=/ OPTS=uhelper=udisks2", Outcome::skip},
+      {{nfs}, "", "ID=30 TARGET=/home OPTS=bg,user=alice", Outcome::skip},
+      {{{"/home", "autofs", "systemd-1"}, nfs}, "", "", Outcome::skip},
+  };
+  for (const UsersRow& row : rows) {
+    mounts(row.mounts);
+    put("/etc/fstab", row.fstab);
+    put("/run/mount/utab", row.utab);
+    policy.expect.mounts.clear();
+    const Result result = run(check_disk_mounts, hangs);
+    EXPECT_OUTCOME(result, row.outcome) << row.fstab << row.utab;
+    policy.expect.mounts = {"/home"};
+    EXPECT_OUTCOME(run(check_disk_mounts, hangs), Outcome::critical) << row.fstab << row.utab;
+  }
+  ::kill(waits, SIGKILL);
+  ::waitpid(waits, nullptr, 0);
+}
+
+TEST_F(DiskMounts, WhatLiesBelowAutofsIsNotAsked) {
+  mounts({{"/net", "autofs", "-hosts"}, {"/net/evil/x", "nfs4", "evil:/x"}});
+  EXPECT_OUTCOME(run(check_disk_mounts), Outcome::skip);
+  policy.expect.mounts = {"/net/evil/x"};
+  EXPECT_OUTCOME(run(check_disk_mounts), Outcome::critical);  // not there, though expected
+}
+
 TEST_F(DiskMounts, WhatAnEarlierRunLeftBehindIsNotAskedAgain) {
   make_directory("/home");
   mounts({{"/home", "nfs4", "server:/home"}});
@@ -157,10 +204,11 @@ TEST_F(DiskMounts, WhatAnEarlierRunLeftBehindIsNotAskedAgain) {
   ::kill(waits, SIGKILL);
   ::waitpid(waits, nullptr, 0);
   const Result back = run(check_disk_mounts, before);
-  EXPECT_OUTCOME(hung, Outcome::critical);
+  EXPECT_OUTCOME(hung, Outcome::warn);  // not expected
   EXPECT_THAT(hung.findings.at(0).message, HasSubstr("since an earlier run"));
   EXPECT_EQ(hung.counters.count("disk.mounts waits /home"), 1U);
   EXPECT_OUTCOME(back, Outcome::pass);
+  EXPECT_EQ(back.note, "1 mount answered");
   EXPECT_TRUE(back.counters.empty());
   EXPECT_FALSE(still_waits(::getpid()));  // another's number now
 }
@@ -189,7 +237,7 @@ TEST_F(DiskMounts, AMountThatHangsIsFoundWithinTheDeadline) {
   EXPECT_LT(took.count(), 2.0);
 }
 
-TEST_F(DiskMounts, AServerThatDiedIsCritical) {
+TEST_F(DiskMounts, AServerThatDiedIsCriticalWhereItIsExpected) {
   make_directory("/scratch");
   UniqueFd server(::open("/dev/fuse", O_RDWR | O_CLOEXEC));
   const std::string options = "fd=" + std::to_string(server.get()) + ",rootmode=40000,user_id=0,group_id=0";
@@ -200,7 +248,12 @@ TEST_F(DiskMounts, AServerThatDiedIsCritical) {
   mounts({{"/scratch", "fuse", "dead"}});
   policy.expect.mounts = {"/scratch"};
   const Result result = run(check_disk_mounts);
+  mounts({{"/scratch", "nfs4", "dead"}});
+  policy.expect.mounts.clear();
+  const Result unexpected = run(check_disk_mounts);
   ::umount2(path("/scratch").c_str(), MNT_DETACH);
+  EXPECT_OUTCOME(unexpected, Outcome::warn);
+  EXPECT_THAT(unexpected.findings.at(0).message, HasSubstr("not connected"));
   EXPECT_OUTCOME(result, Outcome::critical);
   EXPECT_THAT(result.findings.at(0).message, HasSubstr("not connected"));
 }

@@ -39,14 +39,17 @@ TEST(Draining, FollowsTheRules) {
       {"no prefix of a number", critical("gpu.ecc", "gpu 30"), two_three, false},
       {"with its address", critical("gpu.xid", "gpu 3 (0000:17:00.0)"), two_three, true},
       {"another's, with its address", critical("gpu.xid", "gpu 1 (0000:17:00.0)"), two_three, false},
-      {"only an address that begins with 3", critical("gpu.xid", "gpu 3:17:00.0"), two_three, false},
-      {"only an address", critical("gpu.xid", "gpu 0000:17:00.0"), two_three, false},
-      {"an absurd number", critical("gpu.xid", "gpu 99999999999999999999"), two_three, false},
-      {"no number", critical("gpu.xid", "gpu "), two_three, false},
-      {"a sign", critical("gpu.xid", "gpu -3"), two_three, false},
+      {"off the bus, only an address is left", critical("gpu.xid", "gpu 0000:10:00.0"), two_three, true},
+      {"an address that begins as another's number", critical("gpu.xid", "gpu 1:17:00.0"), two_three, true},
+      {"an absurd number is none", critical("gpu.xid", "gpu 99999999999999999999"), two_three, true},
+      {"no number", critical("gpu.xid", "gpu "), two_three, true},
+      {"a sign is no number", critical("gpu.xid", "gpu -1"), two_three, true},
+      {"off the bus, of a job without GPUs", critical("gpu.xid", "gpu 0000:10:00.0"), std::vector<int>{}, true},
+      {"off the bus, but a warning", with(critical("gpu.xid", "gpu 0000:10:00.0"), Severity::warning, Blame::gpu),
+       two_three, false},
       {"the whole node's", critical("gpu.count", "node"), two_three, true},
       {"of a job without GPUs", critical("gpu.ecc", "gpu 3"), std::vector<int>{}, false},
-      {"only an address, the whole node is the job's", critical("gpu.xid", "gpu 0000:17:00.0"), {}, true},
+      {"off the bus, the whole node is the job's", critical("gpu.xid", "gpu 0000:17:00.0"), {}, true},
   };
   for (const DrainingRow& row : rows) {
     slurm::JobEnv job;
@@ -125,15 +128,6 @@ TEST(DrainReason, OfManyFindingsIsCut) {
   EXPECT_LE(reason.size(), kMaxReason);
   EXPECT_NE(reason.find("; also gpu.lost gpu 1, "), std::string::npos) << reason;
   EXPECT_TRUE(reason.ends_with("...")) << reason;
-}
-
-TEST(PlainText, CutsAndCleans) {
-  EXPECT_EQ(plain_text(" a\t\nb ", 100), "a b");
-  EXPECT_EQ(plain_text("abcdefgh", 8), "abcdefgh");
-  EXPECT_EQ(plain_text("abcdefghi", 8), "abcde...");
-  EXPECT_EQ(plain_text("abcdefghi", 2), "..");
-  EXPECT_EQ(plain_text("\x7f\x80\x01", 8), "???");
-  EXPECT_EQ(plain_text("", 8), "");
 }
 
 struct StepRow {

@@ -63,6 +63,7 @@ class UndrainTest : public FlowTest {
 
 TEST_F(UndrainTest, OfANodeThatIsWell) {
   results_ = {passed(), passed()};
+  results_[1].code = "gpu.ecc";
   StateDirectory(policy_.paths.state)
       .append_history({.wall_s = 1.7e9, .event = "drain", .code = "gpu.ecc", .message = kReason});
   const UndrainResult result = undrain(true);
@@ -94,6 +95,64 @@ TEST_F(UndrainTest, OfANodeThatIsStillBad) {
   EXPECT_FALSE(slurm_.is_drained("node02"));
 }
 
+TEST_F(UndrainTest, VerifiedWantsTheCheckToHaveLooked) {
+  struct Row {
+    const char* code;
+    Result result;
+    const char* why;
+  };
+  Result warned = passed();
+  warned.outcome = Outcome::warn;
+  Result outside = judged({critical("gpu.ecc", "gpu 3")});
+  policy_.act.allow = {"gpu.lost"};  // of today; it was drained under another policy
+  const Row rows[] = {{"gpu.ecc", skipped("there is no driver"), "gpu.ecc: skip, there is no driver"},
+                      {"gpu.ecc", broken("it crashed"), "gpu.ecc: broken, it crashed"},
+                      {"gpu.ecc", outside, "gpu.ecc: critical"},
+                      {"gpu.lost", passed(), "gpu.ecc: it did not run"},
+                      {"gpu.ecc", warned, ""},
+                      {"gpu.ecc", passed(), ""}};
+  for (const Row& row : rows) {
+    slurm_.set_drained("node02", kReason);
+    results_ = {row.result};
+    results_[0].code = row.code;
+    const UndrainResult result = undrain(true);
+    EXPECT_EQ(result.status, *row.why == '\0' ? 0 : 2) << row.why << result.text;
+    EXPECT_EQ(slurm_.is_drained("node02"), *row.why != '\0') << row.why;
+    EXPECT_NE(result.text.find(row.why), std::string::npos) << result.text;
+  }
+}
+
+TEST_F(UndrainTest, OnlyOnTheNodeItself) {
+  struct Row {
+    const char* slurms;
+    const char* ours;
+    bool same;
+  };
+  for (const Row& row : {Row{"node02", "node02", true}, Row{"node02.a.org", "node02", true},
+                         Row{"node02", "node02.a.org", true}, Row{"node02.a.org", "node02.b.org", false},
+                         Row{"node02", "ctl", false}, Row{"host7", "node02", false}, Row{"", "node02", true}}) {
+    slurm_.set_drained("node02", kReason);
+    slurm_.nodes.at("node02").host = row.slurms;
+    host_ = row.ours;
+    if (row.same) {
+      EXPECT_EQ(undrain(false).status, 0) << row.slurms << row.ours;
+      continue;
+    }
+    try {
+      undrain(true);
+      FAIL() << row.slurms << row.ours;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), "undrain.host");
+      EXPECT_EQ(error.blame(), Blame::user);
+      EXPECT_NE(error.hint().find("ms-diag undrain"), std::string::npos);
+    }
+    EXPECT_TRUE(slurm_.is_drained("node02"));
+    EXPECT_TRUE(runs_.empty());
+  }
+  slurm_.nodes.erase("node02");
+  EXPECT_THROW(undrain(false), Error);
+}
+
 TEST_F(UndrainTest, OnlyOurOwn) {
   slurm_.set_drained("node02", "rack is moved", "alice");
   const UndrainResult result = undrain(false);
@@ -108,7 +167,7 @@ TEST_F(UndrainTest, OnlyOurOwn) {
 TEST_F(UndrainTest, WhatChangedMeanwhileIsLeftAlone) {
   int looks = 0;
   slurm_.before = [&](const std::string& call) {
-    if (call.starts_with("node") && ++looks == 2) slurm_.set_drained("node02", "taken by alice", "alice");
+    if (call == "node node02" && ++looks == 1) slurm_.set_drained("node02", "taken by alice", "alice");
   };
   EXPECT_EQ(undrain(false).status, 1);
   EXPECT_EQ(slurm_.nodes.at("node02").reason, "taken by alice");

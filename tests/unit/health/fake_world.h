@@ -22,6 +22,7 @@ inline Finding critical(std::string code, std::string entity, std::string messag
 
 inline slurm::Node make_node(std::string name, std::string reason = {}) {
   slurm::Node node;
+  node.host = name;
   node.name = std::move(name);
   node.states = {"IDLE"};
   node.reason = std::move(reason);
@@ -60,7 +61,6 @@ struct FakeSlurm {
                    {"BatchStartTimeout", "60 sec"},
                    {"MaxBatchRequeue", "5"},
                    {"Prolog", "/usr/libexec/ms/ms-prolog"}};
-    site.prolog_deadline_s = 5;
     site.ms_version = "1.0.0";
   }
 

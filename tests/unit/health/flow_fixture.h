@@ -42,7 +42,9 @@ class FlowTest : public testing::Test {
                   runs_.push_back(options);
                   return results_;
                 },
-            .slurm = slurm_.functions()};
+            .slurm = slurm_.functions(),
+            .host = host_,
+            .afterwards = [this](std::function<void(const World&)> work) { afterwards_.push_back(std::move(work)); }};
   }
   int prolog() { return prolog_flow(policy_, job_, world()); }
   void epilog() { epilog_flow(policy_, job_, world()); }
@@ -52,6 +54,7 @@ class FlowTest : public testing::Test {
     slurm_ = FakeSlurm(4);
     lines_.clear();
     runs_.clear();
+    afterwards_.clear();
     for (const char* name : {"state", "spool", "notes"}) std::filesystem::remove_all(directory_ / name);
   }
   bool said(const std::string& words) const {
@@ -81,6 +84,8 @@ class FlowTest : public testing::Test {
   std::vector<Result> results_;
   std::vector<RunOptions> runs_;
   std::vector<std::string> lines_;
+  std::string host_ = "node02.cluster";
+  std::vector<std::function<void(const World&)>> afterwards_;  // what was left to a later process
 };
 
 }  // namespace ms::health

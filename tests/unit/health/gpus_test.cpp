@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "fake_root.h"
+#include "health/check.h"
 
 namespace ms::health {
 namespace {
@@ -27,7 +28,8 @@ class FakeNvml {
     fs::copy_file(built, path());
     fake_.write("/gpus.txt", description);
   }
-  std::string path() const { return fake_.directory() + "/libnvidia-ml.so.1"; }
+  std::string directory() const { return fake_.directory(); }
+  std::string path() const { return directory() + "/libnvidia-ml.so.1"; }
 
  private:
   FakeRoot fake_;
@@ -162,6 +164,37 @@ TEST(ReadGpus, OnlyALibraryByItsAbsolutePath) {
   const GpuSnapshot text = read_gpus(fake.directory() + "/text.so");
   EXPECT_TRUE(text.library_found);
   EXPECT_THAT(text.error, HasSubstr("text.so"));
+}
+
+TEST(ReadGpus, WithoutAPathTheFirstOfThePlacesThatHasIt) {
+  const FakeNvml two("gpus 2\n"), three("gpus 3\n");
+  const FakeRoot bare;
+  const std::string names[] = {bare.directory(), two.directory(), three.directory()};
+  const std::string_view places[] = {names[0], names[1], names[2]};
+  EXPECT_EQ(read_gpus("", places).gpus.size(), 2u);
+  EXPECT_EQ(read_gpus(three.path(), places).gpus.size(), 3u) << "a path that is named comes first";
+  EXPECT_FALSE(read_gpus(bare.directory() + "/none.so", places).library_found) << "and is the only one then";
+
+  const std::string_view nowhere[] = {names[0], "/no/such/place"};
+  const GpuSnapshot none = read_gpus("", nowhere);
+  EXPECT_FALSE(none.library_found);
+  EXPECT_EQ(none.error, "there is no libnvidia-ml.so.1 in " + names[0] + ", /no/such/place");
+}
+
+TEST(ReadGpus, TheTextsNameEveryPlaceThatIsLookedAt) {
+  const Check* check = find_check("gpu.driver");
+  ASSERT_NE(check, nullptr);
+  Policy policy;
+  ConfigSchema schema;
+  bind(schema, policy);
+  std::string doc;
+  for (const ConfigRow& row : schema.reference()) {
+    if (row.section + "." + row.key == "paths.nvml") doc = row.doc;
+  }
+  for (const std::string_view place : kNvmlDirectories) {
+    EXPECT_THAT(std::string(check->explain), HasSubstr(std::string(place)));
+    EXPECT_THAT(doc, HasSubstr(std::string(place)));
+  }
 }
 
 TEST(ReadGpus, AnotherLibraryIsNoNvml) {

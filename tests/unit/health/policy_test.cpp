@@ -61,6 +61,17 @@ TEST_F(PolicyTest, ReadsWhatIsSet) {
   EXPECT_EQ(policy.paths.slurm_conf, "/etc/slurm/slurm.conf");
 }
 
+TEST_F(PolicyTest, NvmlIsLookedForUnlessItIsNamed) {
+  EXPECT_EQ(Policy{}.paths.nvml, "");
+  EXPECT_EQ(load_policy(write("[paths]\nnvml = \"\"")).paths.nvml, "");
+  EXPECT_EQ(load_policy(write("[paths]\nnvml = \"/opt/nvml.so\"")).paths.nvml, "/opt/nvml.so");
+}
+
+TEST_F(PolicyTest, AMountMayTakeNearlyAsLongAsAProlog) {
+  EXPECT_EQ(load_policy(write("[limits]\nmount_deadline = 2.75\n[prolog]\ndeadline = 3")).limits.mount_deadline_s,
+            2.75);
+}
+
 TEST_F(PolicyTest, ReferenceHasASentenceForEveryKey) {
   Policy policy;
   ConfigSchema schema;
@@ -98,6 +109,10 @@ TEST_F(PolicyTest, RefusesWhatCannotBe) {
       {"[paths]\nsysroot = \"\"", "paths.sysroot"},
       {"[expect]\nmounts = [\"/data\", \"scratch\"]", "expect.mounts"},
       {"[limits]\nmount_deadline = \"1h\"", "mount_deadline"},
+      {"[limits]\nmount_deadline = \"3s\"\n[prolog]\ndeadline = \"3s\"",
+       "ms-diag.toml:2:18: limits.mount_deadline (3 s) must be at least 0.25 s less than prolog.deadline (3 s)"},
+      {"[limits]\nmount_deadline = 2.8\n[prolog]\ndeadline = 3", "never drains"},
+      {"[prolog]\ndeadline = \"2s\"", "ms-diag.toml:2:12: limits.mount_deadline (2 s)"},
       {"[act]\nmodus = \"act\"", "did you mean 'act.mode'"},
       {"[act\n", "not valid TOML"},
   };

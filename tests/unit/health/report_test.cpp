@@ -66,6 +66,15 @@ TEST(Report, TextPutsTheWorstFirst) {
   EXPECT_THAT(as_text(kReport, true), HasSubstr("n1: skip     gpu.xid: why"));
 }
 
+TEST(Report, TextSaysWhyNothingWasSeen) {
+  const Report report{.node = "n1", .results = {with("gpu.ecc", Outcome::skip)}};
+  EXPECT_THAT(as_text(report, false), HasSubstr("n1: skip     gpu.ecc: why\n"));
+  EXPECT_THAT(as_text(kReport, false), Not(HasSubstr("skip     gpu.xid")));
+  Report user = kReport;
+  user.results[3].note = "/dev/kmsg: Permission denied";
+  EXPECT_THAT(as_text(user, false), HasSubstr("1 skipped (1 for want of root)"));
+}
+
 TEST(Report, JsonIsTheContract) {
   const auto json = nlohmann::json::parse(as_json(kReport));
   EXPECT_EQ(json.at("schema"), 1);
@@ -99,11 +108,16 @@ TEST(Report, JsonSurvivesOddBytes) {
 TEST(Report, NagiosIsOneLine) {
   Report report = kReport;
   report.results[2].findings[0].message = "4|errors\n'now'";
-  const std::string line = as_nagios(report);
+  const std::string line = as_nagios({report});
   EXPECT_EQ(
       line,
       "CRITICAL - gpu.ecc gpu 3: 4 errors  now ; host.clock clock: off | 'seconds'=0.500s 'gpu.ecc gpu 3'=4;;0\n");
-  EXPECT_THAT(as_nagios({.node = "n", .results = {with("a", Outcome::pass)}}), HasSubstr("OK - 1 check passed |"));
+  const Report well{.node = "n2", .results = {with("a", Outcome::pass)}};
+  EXPECT_EQ(as_nagios({well}), "OK - 1 check passed | 'seconds'=0.000s\n");
+  const Report gone{.node = "n3", .results = {with("ssh", Outcome::broken)}};
+  EXPECT_EQ(as_nagios({well, gone}), "UNKNOWN - n3 ssh is broken: why | 'seconds'=0.000s\n");
+  EXPECT_THAT(as_nagios({well, report, gone}), testing::StartsWith("CRITICAL - n1 gpu.ecc gpu 3: "));
+  EXPECT_THAT(as_nagios({well, report, gone}), HasSubstr("'n1 gpu.ecc gpu 3'=4;;0"));
 }
 
 TEST(Report, PrometheusHasEverySeriesOnce) {

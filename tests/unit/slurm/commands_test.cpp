@@ -42,7 +42,7 @@ class CommandsTest : public testing::Test {
   CommandOptions options() const { return {.scontrol = (dir_ / "scontrol").string(), .conf = "", .deadline_s = 5}; }
   // What squeue answers of one job.
   void write_job(const std::string& array, const std::string& task) {
-    std::string row = "7," + array + "," + task + ",1000,0,PENDING,,,node01,held,";
+    std::string row = "7," + array + "," + task + ",1000,0,PENDING,,node01,held,";
     std::string long_row = "7,1,1,2,(null),";
     for (std::string* text : {&row, &long_row}) {
       std::string octal;
@@ -78,7 +78,7 @@ TEST_F(CommandsTest, ArgumentsAreWordsAndReachScontrolWhole) {
   std::string calls = read("calls");
   EXPECT_EQ(calls.substr(0, calls.find("<squeue>")),
             "<scontrol><update><NodeName=node02><State=DRAIN><Reason=ms-diag:gpu.ecc gpu 3: $(reboot) 'x'>\n"
-            "<scontrol><update><NodeName=node02><State=RESUME>\n");
+            "<scontrol><update><NodeName=node02><State=UNDRAIN>\n");
   EXPECT_EQ(calls.substr(calls.rfind("squeue")).substr(calls.substr(calls.rfind("squeue")).find('\n') + 1),
             "<scontrol><update><JobId=7><AdminComment=two words; rm -rf>\n<scontrol><requeuehold><7>\n"
             "<scontrol><update><JobId=7><ExcNodeList=node[01-02]>\n<scontrol><release><7>\n"
@@ -122,7 +122,7 @@ TEST_F(CommandsTest, FailuresSayScontrolsOwnWords) {
   write("scontrol", "echo 'slurm_update error: Invalid user id' >&2; exit 1");
   const std::string words = failure([](const Commands& slurm) { slurm.resume("node01"); });
   EXPECT_NE(
-      words.find("scontrol update NodeName=node01 State=RESUME: slurm_update error: Invalid user id (exit status"),
+      words.find("scontrol update NodeName=node01 State=UNDRAIN: slurm_update error: Invalid user id (exit status"),
       std::string::npos)
       << words;
   write("scontrol", "echo 'Node zz not found'; exit 1");

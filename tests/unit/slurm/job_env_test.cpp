@@ -122,10 +122,12 @@ TEST(JobEnv, TheNamesAreWhatIsReadAndNothingElse) {
 }
 
 TEST(JobEnv, PreflightWords) {
-  for (Preflight preflight : {Preflight::by_default, Preflight::on, Preflight::off, Preflight::require}) {
-    EXPECT_EQ(parse_preflight(to_string(preflight)), preflight);
-  }
+  EXPECT_EQ(parse_preflight(""), Preflight::by_default);
+  EXPECT_EQ(parse_preflight("on"), Preflight::on);
+  EXPECT_EQ(parse_preflight("off"), Preflight::off);
+  EXPECT_EQ(parse_preflight("require"), Preflight::require);
   EXPECT_EQ(parse_preflight("full"), std::nullopt);
+  EXPECT_EQ(parse_preflight("On"), std::nullopt);
 }
 
 }  // namespace

@@ -18,10 +18,10 @@ SiteFacts ready() {
                   {"JobRequeue", "1"},
                   {"Prolog", ""},
                   {"ReturnToService", "1"}};
-  facts.prolog_deadline_s = 5;
+  facts.checks_s = 4;
+  facts.longest_prolog_s = 8.9;
+  facts.plugin = PluginLine{.required = false, .path = "/usr/lib/ms_spank.so", .program = {}};
   facts.plugin_version = 0x160508;
-  facts.plugin_path = "/usr/lib/ms_spank.so";
-  facts.plugstack = "# plugins\noptional /usr/lib/ms_spank.so config=/etc/ms/ms-diag.toml\n";
   facts.ms_version = "0.1";
   return facts;
 }
@@ -44,8 +44,7 @@ TEST(Site, AReadySiteHasNoProblems) {
   EXPECT_EQ(problems(ready()), "");
   SiteFacts prolog = ready();
   prolog.plugin_version = 0;
-  prolog.plugin_path = "";
-  prolog.plugstack = "";
+  prolog.plugin.reset();
   prolog.config["Prolog"] = "/usr/libexec/ms/ms-prolog";
   EXPECT_EQ(problems(prolog), "");
 }
@@ -71,13 +70,17 @@ TEST(Site, EveryKeyOfTheConfigurationMatters) {
       {"SchedulerParameters", "", "critical site.hold SchedulerParameters"},
       {"SchedulerParameters", "no_nohold_on_prolog_fail", "critical site.hold SchedulerParameters"},
       {"PrologEpilogTimeout", "8", "critical site.timeout PrologEpilogTimeout"},
-      {"PrologEpilogTimeout", "9", ""},
+      {"PrologEpilogTimeout", "9", "critical site.timeout PrologEpilogTimeout"},
+      {"PrologEpilogTimeout", "10", ""},
+      {"PrologEpilogTimeout", "0", ""},
       {"PrologEpilogTimeout", "65534", ""},
-      {"PrologTimeout", "7 sec", "critical site.timeout PrologTimeout"},
-      {"BatchStartTimeout", "8 sec", "critical site.timeout BatchStartTimeout"},
-      {"BatchStartTimeout", "", ""},
-      {"MessageTimeout", "7 sec", "warning site.hung MessageTimeout"},
-      {"MessageTimeout", "8 sec", ""},
+      {"PrologTimeout", "9 sec", "critical site.timeout PrologTimeout"},
+      {"PrologTimeout", "10 sec", ""},
+      {"EpilogTimeout", "9 sec", "critical site.timeout EpilogTimeout"},
+      {"BatchStartTimeout", "9 sec", "critical site.timeout BatchStartTimeout"},
+      {"BatchStartTimeout", "", ""},  // it comes as 10 s
+      {"MessageTimeout", "6 sec", "warning site.hung MessageTimeout"},
+      {"MessageTimeout", "7 sec", ""},
       {"MessageTimeout", "2 sec", "warning site.hung MessageTimeout"},
       {"AuthInfo", "", "warning site.delay AuthInfo"},
       {"AuthInfo", "cred_expire=120", "warning site.delay AuthInfo"},
@@ -100,35 +103,37 @@ TEST(Site, EveryKeyOfTheConfigurationMatters) {
 
 TEST(Site, ThePlugin) {
   struct Row {
-    const char* plugstack;
+    bool there;
     unsigned version;
     const char* prolog;
     const char* problems;
   };
   constexpr unsigned kGood = 0x160500;  // another patch release of the same Slurm
   const std::vector<Row> rows = {
-      {"optional /usr/lib/ms_spank.so config=/x", kGood, "", ""},
-      {"optional\t/opt/ms/lib/ms_spank.so\tconfig=/x", kGood, "", ""},
-      {"optional other.so\n  required /usr/lib/ms_spank.so # ours", kGood, "",
-       "warning site.required /usr/lib/ms_spank.so"},
-      {"optional /usr/lib/ms_spank.so", 0x170200, "", "critical site.abi /usr/lib/ms_spank.so"},
-      {"optional /usr/lib/ms_spank.so", 0x150508, "", "critical site.abi /usr/lib/ms_spank.so"},
-      {"optional /usr/lib/ms_spank.so", 0, "", "critical site.abi /usr/lib/ms_spank.so"},
-      {"", 0, "", "critical site.none plugstack.conf"},
-      {"#optional /usr/lib/ms_spank.so", 0, "", "critical site.none plugstack.conf"},
-      {"optional /usr/lib/other.so", 0, "", "critical site.none plugstack.conf"},
-      {"optional", 0, "", "critical site.none plugstack.conf"},
-      {"", 0, "/etc/slurm/prolog.sh", "warning site.none Prolog"},
-      {"", 0, "/usr/libexec/ms/ms-prolog", ""},
-      {"optional /usr/lib/ms_spank.so", kGood, "/usr/libexec/ms/ms-prolog", "warning site.twice Prolog"},
+      {true, kGood, "", ""},
+      {true, 0x170200, "", "critical site.abi /usr/lib/ms_spank.so"},
+      {true, 0x150508, "", "critical site.abi /usr/lib/ms_spank.so"},
+      {true, 0, "", "critical site.abi /usr/lib/ms_spank.so"},
+      {false, 0, "", "critical site.none plugstack.conf"},
+      {false, 0, "/etc/slurm/prolog.sh", "warning site.none Prolog"},
+      {false, 0, "/usr/libexec/ms/ms-prolog", ""},
+      {true, kGood, "/usr/libexec/ms/ms-prolog", "warning site.twice Prolog"},
   };
   for (const Row& row : rows) {
     SiteFacts facts = ready();
-    facts.plugstack = row.plugstack;
+    if (!row.there) facts.plugin.reset();
     facts.plugin_version = row.version;
     facts.config["Prolog"] = row.prolog;
-    EXPECT_EQ(problems(facts), row.problems) << row.plugstack << ' ' << row.version << ' ' << row.prolog;
+    EXPECT_EQ(problems(facts), row.problems) << row.there << ' ' << row.version << ' ' << row.prolog;
   }
+  SiteFacts facts = ready();
+  facts.plugin->required = true;
+  EXPECT_EQ(problems(facts), "warning site.required /usr/lib/ms_spank.so");
+  facts = ready();
+  facts.plugin->program = "/opt/ms/bin/ms-diag";
+  EXPECT_EQ(problems(facts), "");
+  facts.has_program = false;
+  EXPECT_EQ(problems(facts), "critical site.program /opt/ms/bin/ms-diag");
 }
 
 TEST(Site, TheRemedyIsTheWholeLineToWrite) {
@@ -136,27 +141,64 @@ TEST(Site, TheRemedyIsTheWholeLineToWrite) {
   facts.config["PrologFlags"] = "X11,DeferBatch";
   facts.config["SchedulerParameters"] = "bf_interval=1";
   facts.config["AuthInfo"] = "socket=/run/munge/sock,cred_expire=300";
-  facts.config["BatchStartTimeout"] = "6 sec";
-  facts.prolog_deadline_s = 5;
+  facts.config["PrologEpilogTimeout"] = "6 sec";
   const std::vector<Finding> findings = site_problems(facts);
   ASSERT_EQ(findings.size(), 4U);
   EXPECT_EQ(findings[0].remedy, "write PrologFlags=X11,DeferBatch,Alloc in slurm.conf");
   EXPECT_EQ(findings[1].remedy, "write SchedulerParameters=bf_interval=1,nohold_on_prolog_fail in slurm.conf");
-  EXPECT_EQ(findings[2].message, "the prolog may take 8 s, but Slurm would think that the job was lost after 6 s");
+  EXPECT_EQ(findings[2].message, "ms-diag is ended after 9 s, but after 6 s Slurm kills it and drains the node");
   EXPECT_EQ(findings[2].measured, 6);
-  EXPECT_EQ(findings[2].limit, 8);
+  EXPECT_EQ(findings[2].limit, 9);
   EXPECT_EQ(findings[3].remedy, "write AuthInfo=socket=/run/munge/sock,cred_expire=30 in slurm.conf");
   EXPECT_EQ(findings[3].measured, 301);
 }
 
-TEST(Site, TheTimeoutThatIsProposedIsEnough) {
+// ms-diag within its starter's deadline, and that within Slurm's time-outs.
+TEST(Site, TheWorstCaseFitsTheDeadlineAndThatSlurmsTimeouts) {
+  struct Row {
+    double longest_prolog_s;
+    double deadline_s;
+    const char* batch_start;
+    const char* problems;
+  };
+  const std::vector<Row> rows = {
+      {8.9, 9, "10 sec", ""},
+      {9, 9, "10 sec", "critical site.deadline /usr/lib/ms_spank.so"},
+      {12.9, 9, "10 sec", "critical site.deadline /usr/lib/ms_spank.so"},
+      {12.9, 13, "10 sec", "critical site.timeout BatchStartTimeout"},
+      {12.9, 13, "", "critical site.timeout BatchStartTimeout"},
+      {12.9, 13, "13 sec", "critical site.timeout BatchStartTimeout"},
+      {12.9, 13, "14 sec", ""},
+      {8.9, 600, "60 sec", "critical site.timeout PrologEpilogTimeout, critical site.timeout BatchStartTimeout"},
+      {8.9, 0, "10 sec", "critical site.deadline /usr/lib/ms_spank.so"},  // no such time
+  };
+  for (const Row& row : rows) {
+    SiteFacts facts = ready();
+    facts.longest_prolog_s = row.longest_prolog_s;
+    facts.plugin->deadline_s = row.deadline_s;
+    facts.config["BatchStartTimeout"] = row.batch_start;
+    EXPECT_EQ(problems(facts), row.problems) << row.longest_prolog_s << ' ' << row.deadline_s << ' ' << row.batch_start;
+  }
+  SiteFacts prolog = ready();  // whose deadline cannot be set
+  prolog.plugin.reset();
+  prolog.config["Prolog"] = "/usr/libexec/ms/ms-prolog";
+  prolog.longest_prolog_s = 9;
+  EXPECT_EQ(problems(prolog), "critical site.deadline ms-prolog");
+}
+
+TEST(Site, WhatIsProposedIsEnough) {
   SiteFacts facts = ready();
-  facts.prolog_deadline_s = 20;
-  facts.config["MessageTimeout"] = "100 sec";
-  EXPECT_EQ(problems(facts), "critical site.timeout BatchStartTimeout");
-  EXPECT_NE(site_problems(facts)[0].remedy.find("BatchStartTimeout=47 "), std::string::npos);
-  facts.config["BatchStartTimeout"] = "47 sec";
-  facts.config["MessageTimeout"] = "23 sec";
+  facts.longest_prolog_s = 12.9;
+  EXPECT_NE(site_problems(facts)[0].remedy.find("deadline=13 "), std::string::npos);
+  facts.plugin->deadline_s = 13;
+  ASSERT_EQ(problems(facts), "critical site.timeout BatchStartTimeout");
+  EXPECT_NE(site_problems(facts)[0].remedy.find("BatchStartTimeout=27 "), std::string::npos);
+  facts.config["BatchStartTimeout"] = "27 sec";
+  EXPECT_EQ(problems(facts), "");
+  facts.config["MessageTimeout"] = "5 sec";
+  ASSERT_EQ(problems(facts), "warning site.hung MessageTimeout");
+  EXPECT_NE(site_problems(facts)[0].remedy.find("MessageTimeout=7 "), std::string::npos);
+  facts.config["MessageTimeout"] = "7 sec";
   EXPECT_EQ(problems(facts), "");
 }
 

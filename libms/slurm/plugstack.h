@@ -1,0 +1,35 @@
+// plugstack.conf, read as Slurm reads it: what loads which SPANK plugin, and our own plugin's line in it. Pure
+// functions over text: health/site_check.h reads the files and follows the includes, site.h judges.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ms::slurm {
+
+struct PlugstackLine {
+  std::string include;  // a pattern of file names, or empty: the line is a plugin's
+  bool required = false;
+  std::string path;
+  std::vector<std::string> arguments;
+};
+
+// Lines that Slurm would ignore, with its complaint, are left out.
+std::vector<PlugstackLine> parse_plugstack(std::string_view text);
+
+// After so long whoever starts ms-diag in a prolog ends it, if the plugin's line says nothing else (spank/settings.h).
+inline constexpr double kPluginDeadline_s = 9;
+
+// What the line of ms_spank.so says.
+struct PluginLine {
+  bool required = false;
+  std::string path;
+  std::string program;                    // ms-diag; empty: beside the plugin
+  double deadline_s = kPluginDeadline_s;  // 0: what is written there is no such time, and the plugin does nothing
+};
+
+std::optional<PluginLine> our_plugin(const std::vector<PlugstackLine>& stack);  // the first such line
+
+}  // namespace ms::slurm
