@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <thread>
 
 #include "base/handle.h"
 #include "fake_node.h"
@@ -78,12 +79,17 @@ TEST(AskPaths, SilenceOfOneDelaysNobody) {
   EXPECT_TRUE(answers[0].answered);
   EXPECT_EQ(answers[0].error, 0);
   EXPECT_FALSE(answers[1].answered);
-  EXPECT_EQ(answers[1].left_behind, 0);  // it could be killed
   EXPECT_EQ(answers[2].error, ESTALE);
   EXPECT_FALSE(answers[3].answered);
   EXPECT_FALSE(answers[4].answered);
   EXPECT_LT(took.count(), 2.0);                    // one deadline, not one each
-  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);  // nothing of it is left
+  // All of it could be killed: nothing is left, soon after where the machine is busy.
+  const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  pid_t left = 0;
+  while ((left = ::waitpid(-1, nullptr, WNOHANG)) >= 0 && std::chrono::steady_clock::now() < patience) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(left, -1);
 }
 
 TEST(AskPaths, NothingOfOursStaysOpenInAChild) {
