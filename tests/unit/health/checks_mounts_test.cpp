@@ -82,7 +82,7 @@ TEST(AskPaths, SilenceOfOneDelaysNobody) {
   EXPECT_EQ(answers[2].error, ESTALE);
   EXPECT_FALSE(answers[3].answered);
   EXPECT_FALSE(answers[4].answered);
-  EXPECT_LT(took.count(), 2.0);                    // one deadline, not one each
+  EXPECT_LT(took.count(), 2.0);  // one deadline, not one each
   // All of it could be killed: nothing is left, soon after where the machine is busy.
   const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   pid_t left = 0;
