@@ -37,6 +37,10 @@ ms_optional(MS_PMIX "PMIx" "${pmix_FOUND}")
 find_path(MS_SLURM_INCLUDE slurm/spank.h)
 ms_optional(MS_SLURM "Slurm's SPANK API" "${MS_SLURM_INCLUDE}")
 
+# Debian's pkg-config name of the serial, thread-safe flavour; "hdf5" alone may be the one of Open MPI.
+pkg_check_modules(hdf5 QUIET IMPORTED_TARGET hdf5-serial)
+ms_optional(MS_HDF5 "HDF5" "${hdf5_FOUND}")
+
 find_package(CURL QUIET)
 ms_optional(MS_CURL "libcurl" "${CURL_FOUND}")
 

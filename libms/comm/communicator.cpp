@@ -48,6 +48,10 @@ void check_parts(const Tensor& whole, const Tensor& part, OpKind kind, const Gro
             "{} of group {}: {} elements of {} are not {} parts of {} of {}", to_string(kind), group.name,
             whole.numel(), tensor::to_string(whole.dtype), group.size(), part.numel(), tensor::to_string(part.dtype));
 }
+// Whether `part` is member `rank`'s part of `whole`.
+bool is_part(const Tensor& whole, const Tensor& part, int rank) {
+  return whole.data + part.size_bytes() * rank == part.data;
+}
 }  // namespace
 
 void Communicator::all_reduce(const Tensor& x, ReduceKind kind) {
@@ -97,9 +101,17 @@ void Communicator::issue(Request request) {
     }
     return;
   }
-  const bool only_reads = request.kind == OpKind::broadcast && request.root == rank_;
   if (request.in) stream_.note(tensor::Access::read, request.in);
-  if (request.out && !only_reads) stream_.note(tensor::Access::write, request.out);
+  const bool only_reads = request.kind == OpKind::broadcast && request.root == rank_;
+  if (request.kind == OpKind::all_gather && is_part(request.out, request.in, rank_)) {
+    // In place, what this member gives is not written: others may read it meanwhile.
+    const std::int64_t begin = request.in.numel() * rank_, end = begin + request.in.numel();
+    if (begin > 0) stream_.note(tensor::Access::write, request.out.slice_cols(0, begin));
+    const std::int64_t rest = request.out.numel() - end;
+    if (rest > 0) stream_.note(tensor::Access::write, request.out.slice_cols(end, rest));
+  } else if (request.out && !only_reads) {
+    stream_.note(tensor::Access::write, request.out);
+  }
   if (request.kind != OpKind::barrier && request.size_bytes() == 0) return;
   do_issue(request);
 }

@@ -2,7 +2,7 @@
 //
 // A stream runs what is submitted to it in order; streams run side by side; events order them. Nothing here waits on
 // the host except Event::synchronize(). All methods of one rank's device and streams are called from that rank's one
-// issuing thread.
+// issuing thread; an event, once recorded, may be asked and awaited by any.
 //
 // Errors. A failed op poisons its stream: what follows on it is skipped, its events carry the first cause, streams that
 // wait for such an event are poisoned by it, and synchronize() throws it.

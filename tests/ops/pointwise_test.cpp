@@ -200,6 +200,22 @@ TEST(Pointwise, CopyConvertsAndKeepsGaps) {
   }
 }
 
+// Large enough for stores past the caches, whose lines begin and end elsewhere than the tensor does.
+TEST(Pointwise, CopyOfManyBytes) {
+  using enum DType;
+  for (const DType dtype : {f32, bf16}) {
+    for (const bool rows : {false, true}) {
+      SCOPED_TRACE(label(dtype, rows, 0));
+      const std::int64_t n = (std::int64_t{4} << 20) / size_of(dtype) + 7001;
+      Memory m;
+      const Copy op = rows ? Copy{.dst = m.tensor(dtype, n / 333, 333, 5), .src = m.tensor(dtype, n / 333, 333)}
+                           : Copy{.dst = m.tensor(dtype, 1, n), .src = m.tensor(dtype, 1, n)};
+      const Mat want = read(op.src);
+      everywhere(m, op, [&] { EXPECT_TRUE(close(op.dst, want, 0)); });
+    }
+  }
+}
+
 TEST(Pointwise, RoundingToBf16IsToNearestEven) {
   // 1 + 2^-8 lies between 1 and 1 + 2^-7: to even, down; 1 + 3 * 2^-8: to even, up.
   constexpr double kMax = std::numeric_limits<float>::max(), kInfinity = std::numeric_limits<double>::infinity();

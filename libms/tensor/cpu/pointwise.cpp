@@ -2,6 +2,11 @@
 // embedding's rows. All are bound by memory: one pass, whole vectors.
 #include "tensor/cpu/parallel.h"
 
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#include <emmintrin.h>
+#define MS_STREAMS  // has stores past the caches; the sanitizers cannot see them
+#endif
+
 namespace ms::tensor::MS_ISA {
 namespace {
 
@@ -127,11 +132,36 @@ void convert(const Copy& op) {
   });
 }
 
+// A copy larger than this will have left the caches before anybody reads it. To read what is about to be overwritten,
+// as a store into a cache does, is a third of its traffic.
+constexpr std::size_t kStreamedBytes = std::size_t{4} << 20;
+
+MS_INLINE void copy_bytes(std::byte* dst, const std::byte* src, std::size_t n, [[maybe_unused]] bool streamed) {
+#ifdef MS_STREAMS
+  constexpr std::size_t kLine = 64, kStore = sizeof(__m128i);
+  if (streamed && n >= kLine) {
+    const std::size_t head = (kLine - reinterpret_cast<std::uintptr_t>(dst) % kLine) % kLine;
+    __builtin_memcpy(dst, src, head);
+    dst += head, src += head, n -= head;
+    for (; n >= kLine; dst += kLine, src += kLine, n -= kLine) {
+      __m128i part[kLine / kStore];
+      __builtin_memcpy(part, src, kLine);
+      for (std::size_t i = 0; i < kLine / kStore; ++i) _mm_stream_si128(reinterpret_cast<__m128i*>(dst) + i, part[i]);
+    }
+    _mm_sfence();  // the copy is there for whoever learns that the op is done
+  }
+#endif
+  __builtin_memcpy(dst, src, n);
+}
+
 template <class T>
 void copy_same(const Copy& op) {
-  each_span(op.dst.rows, op.dst.cols, is_flat(op.dst) && is_flat(op.src), [&](Index row, Index begin, Index n) {
-    __builtin_memcpy(row_of<T>(op.dst, row) + begin, row_of<T>(op.src, row) + begin,
-                     static_cast<std::size_t>(n) * sizeof(T));
+  const bool flat = is_flat(op.dst) && is_flat(op.src);
+  const bool streamed = flat && static_cast<std::size_t>(op.dst.numel()) * sizeof(T) >= kStreamedBytes;
+  each_span(op.dst.rows, op.dst.cols, flat, [&](Index row, Index begin, Index n) {
+    copy_bytes(reinterpret_cast<std::byte*>(row_of<T>(op.dst, row) + begin),
+               reinterpret_cast<const std::byte*>(row_of<T>(op.src, row) + begin),
+               static_cast<std::size_t>(n) * sizeof(T), streamed);
   });
 }
 

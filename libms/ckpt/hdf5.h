@@ -1,0 +1,46 @@
+// The only door to HDF5. A checkpoint's data files are HDF5 that anyone can read (h5dump, h5py), one contiguous dataset
+// a piece; but the library only makes the skeleton: groups, datasets, attributes, with the space for the data reserved
+// and its place in the file asked for. The data itself is written and read by blocks.h, because the library has one
+// lock for all threads of a process and cannot hash what it writes.
+//
+// In a file: /STATE/NAME, or /STATE/NAME@INDEX (first_index of the slice) where a file holds several pieces of one
+// parameter; bf16 as a float type of its own (sign 1, exponent 8, mantissa 7), f32 as IEEE little-endian; a piece that
+// covers its block whole has the block's shape, any other is flat. Attributes of a dataset: name, global_shape (rows,
+// columns), slice (row0, rows, col0, cols), elements (begin, end); of the file: ms_checkpoint, the format's version.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ckpt/piece.h"
+
+namespace ms::ckpt {
+
+inline constexpr std::int64_t kDataAlignment = 64;  // of a dataset's first byte in its file
+
+struct PlacedPiece {
+  Piece piece;
+  std::int64_t offset = 0;  // of its first byte in the file; a multiple of kDataAlignment
+  bool operator==(const PlacedPiece&) const = default;
+};
+
+struct FileLayout {
+  std::vector<PlacedPiece> pieces;  // in the order they were given
+  std::int64_t size_bytes = 0;
+};
+
+// Creates (or truncates) the file with a dataset for every piece, data unwritten, and closes it. The same pieces give
+// the same bytes and the same layout, always: nothing of time or place is in the file. Pieces that problem_with() finds
+// something wrong with are a bug, and so are two that begin at the same element of the same state of a parameter.
+// Throws Error("ckpt.hdf5", storage) with the path and what HDF5 says.
+FileLayout make_skeleton(const std::string& path, const std::vector<Piece>& pieces);
+
+// What a file says it holds, for verification; in the order of offsets. Throws Error("ckpt.hdf5", storage) where it is
+// not a data file of a checkpoint. Never prints HDF5's own error stack.
+FileLayout read_layout(const std::string& path);
+
+// An upper bound of the file's size that needs no file: for plans of memory.
+std::int64_t size_bound(const std::vector<Piece>& pieces);
+
+}  // namespace ms::ckpt

@@ -1,0 +1,154 @@
+// Looking for checkpoints: what names, manifests and sizes say. Nothing is changed here, nothing needs the lock: names
+// may vanish while they are looked at, because a run commits, prunes or sets aside at the same time.
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <tuple>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "ckpt/directory.h"
+#include "ckpt/names.h"
+
+namespace ms::ckpt {
+namespace {
+
+constexpr int kLooks = 100;  // at a directory that changes meanwhile
+
+std::string last_part(const std::string& path) { return std::filesystem::path(path).filename().string(); }
+
+bool exists(const std::string& path) {
+  struct stat status {};
+  return ::lstat(path.c_str(), &status) == 0;
+}
+
+// What is wrong with one of its files; empty: nothing.
+std::string problem_of(const std::string& checkpoint, const FileEntry& entry) {
+  struct stat status {};
+  if (::stat(path_in(checkpoint, entry.name).c_str(), &status) != 0) {
+    return errno == ENOENT ? fmt::format("{} is missing", entry.name)
+                           : fmt::format("{}: {}", entry.name, errno_text(errno));
+  }
+  if (!S_ISREG(status.st_mode)) return fmt::format("{} is not a regular file", entry.name);
+  if (status.st_size == entry.size_bytes) return {};
+  return fmt::format("{} has {} of {} bytes", entry.name, status.st_size, entry.size_bytes);
+}
+
+// Reads the manifest of `found`, or says why it has none.
+void read_manifest(Found& found) {
+  const std::string path = path_in(found.path, kManifestName);
+  struct stat status {};
+  if (::stat(found.path.c_str(), &status) != 0) {
+    found.problem = errno_text(errno);
+  } else if (!S_ISDIR(status.st_mode)) {
+    found.problem = "it is not a directory";
+  } else if (::stat(path.c_str(), &status) != 0 && errno == ENOENT) {
+    found.problem = fmt::format("{} is missing", kManifestName);
+  } else {
+    found.manifest = parse_manifest(read_file(path), path);
+  }
+}
+
+// `newer_throws`: a manifest of a newer format is an error, not a problem.
+Found examine(const std::string& path, bool newer_throws) {
+  Found found;
+  found.path = path;
+  while (found.path.size() > 1 && found.path.ends_with('/')) found.path.pop_back();
+  found.name = last_part(found.path);
+  const Name name = parse_name(found.name);
+  found.pinned = name.kind == NameKind::step && exists(found.path + ".pin");
+  try {
+    read_manifest(found);
+  } catch (const Error& error) {
+    if (newer_throws && error.kind() == "ckpt.version") throw;
+    found.problem = error.message();
+  }
+  const bool named = name.kind != NameKind::other && name.kind != NameKind::set_aside;
+  found.step = named ? name.step : found.manifest ? found.manifest->step : 0;
+  if (found.manifest && found.manifest->step != found.step) {
+    found.problem = fmt::format("{} is of step {}", kManifestName, found.manifest->step);
+  }
+  for (std::size_t i = 0; found.manifest && found.problem.empty() && i < found.manifest->files.size(); ++i) {
+    found.problem = problem_of(found.path, found.manifest->files[i]);
+  }
+  switch (name.kind) {
+    case NameKind::saving:
+      found.condition = Condition::saving;
+      break;
+    case NameKind::deleting:
+      found.condition = Condition::deleting;
+      break;
+    case NameKind::damaged:
+      found.condition = Condition::damaged;
+      break;
+    default:
+      found.condition = found.problem.empty() ? Condition::complete : Condition::incomplete;
+  }
+  return found;
+}
+
+}  // namespace
+
+std::string_view to_string(Condition condition) {
+  switch (condition) {
+    case Condition::complete:
+      return "complete";
+    case Condition::incomplete:
+      return "incomplete";
+    case Condition::saving:
+      return "saving";
+    case Condition::deleting:
+      return "deleting";
+    case Condition::damaged:
+      return "damaged";
+  }
+  return "?";
+}
+
+Found look(const std::string& path) { return examine(path, false); }
+
+std::vector<Found> list(const std::string& dir) {
+  std::vector<Found> result;
+  for (const std::string& name : names_in(dir)) {
+    const NameKind kind = parse_name(name).kind;
+    if (kind == NameKind::other || kind == NameKind::pin || kind == NameKind::set_aside) continue;
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(path_in(dir, name), ignored)) continue;  // not ours, or gone
+    Found found = look(path_in(dir, name));
+    if (found.condition == Condition::complete || exists(found.path)) result.push_back(std::move(found));
+  }
+  std::sort(result.begin(), result.end(),
+            [](const Found& a, const Found& b) { return std::tie(a.step, a.name) < std::tie(b.step, b.name); });
+  return result;
+}
+
+std::optional<Found> newest_complete(const std::string& dir, std::int64_t below, std::vector<Found>* passed_over) {
+  for (int i = 0; i < kLooks; ++i) {
+    std::vector<std::int64_t> steps;
+    for (const std::string& name : names_in(dir)) {
+      const std::optional<std::int64_t> step = step_from(name);
+      if (step && *step < below) steps.push_back(*step);
+    }
+    std::sort(steps.rbegin(), steps.rend());
+    bool vanished = false;
+    if (passed_over != nullptr) passed_over->clear();
+    for (const std::int64_t step : steps) {
+      Found found = examine(path_in(dir, step_name(step)), true);
+      if (found.condition == Condition::complete) return found;
+      if (!exists(found.path)) {
+        vanished = true;
+      } else if (passed_over != nullptr) {
+        passed_over->push_back(std::move(found));
+      }
+    }
+    if (!vanished) return std::nullopt;
+    // What took those away may have committed a newer one since we read the names.
+  }
+  throw Error("ckpt.list", Blame::storage, fmt::format("the checkpoints in '{}' vanish while they are looked at", dir));
+}
+
+}  // namespace ms::ckpt

@@ -1,0 +1,37 @@
+#include "ckpt/prune.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/error.h"
+#include "ckpt/repair.h"
+#include "ckpt/report.h"
+
+namespace ms::ckpt {
+
+Pruned prune(const std::string& dir, const PruneOptions& options) {
+  std::optional<DirectoryLock> lock;
+  if (!options.dry_run) lock.emplace(dir);
+  Pruned result{.dir = dir, .dry_run = options.dry_run};
+  const std::vector<Found> found = list(dir);
+  result.gone = to_prune(found, options.policy);
+  result.kept =
+      std::count_if(found.begin(), found.end(), [](const Found& one) { return one.condition == Condition::complete; }) -
+      std::ssize(result.gone);
+  if (result.gone.empty()) return result;
+  if (options.verify) {
+    const Found* newest = resume_point(found);  // there is one, or nothing would go
+    const Verified verified = examine(*newest, options.threads, options.progress);
+    if (!verified.problems.empty()) {
+      throw Error("ckpt.damaged", Blame::storage,
+                  fmt::format("nothing was removed: {} is not sound: {}", newest->path, verified.problems.front()),
+                  "'ms-ckpt repair --verify' sets it to damaged");
+    }
+  }
+  if (!options.dry_run) {
+    for (const Found& one : result.gone) remove_checkpoint(dir, one.step);
+  }
+  return result;
+}
+
+}  // namespace ms::ckpt

@@ -1,0 +1,55 @@
+// Reads checkpoints for what is wrong with them, and puts a directory of them in order: what killed saves and deletions
+// left is deleted, and committed checkpoints that do not verify are set aside as damaged, so that no run tries them.
+// ms-ckpt repair calls it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ckpt/directory.h"
+
+namespace ms::ckpt {
+
+// What reading all of a checkpoint found.
+struct Verified {
+  std::string path;
+  std::int64_t step = 0;
+  std::int64_t size_bytes = 0;
+  std::vector<std::string> problems = {};  // none: sound
+};
+// verify(), and what the names and sizes say: what is not committed is not sound either. One that was set to damaged is
+// judged by its data.
+Verified examine(const Found& found, int threads, const std::function<void(std::int64_t)>& progress = {});
+
+struct RepairOptions {
+  bool dry_run = false;  // only say what would be done
+  bool verify = false;   // read all data of complete checkpoints; otherwise only names, manifests and sizes count
+  int threads = 2;
+  std::function<void(std::int64_t)> progress = {};  // bytes read so far, over all checkpoints; from several threads
+};
+
+enum class Remedy : std::uint8_t { removed, set_to_damaged };
+std::string_view to_string(Remedy remedy);
+
+struct Repair {
+  std::string path;
+  Remedy remedy = Remedy::removed;
+  std::vector<std::string> reasons;
+  std::string now = {};  // its path afterwards, where it has one and this was no dry run
+};
+
+struct RepairReport {
+  bool dry_run = false;
+  std::vector<Repair> repairs = {};
+  std::int64_t verified = 0;              // complete checkpoints whose data was read and is sound
+  std::optional<Found> resume_from = {};  // what a run will resume from, after the repairs
+};
+
+// Takes the directory's lock, and with that is refused while a run works there; a dry run looks without it.
+// Error("ckpt.version", user), and nothing is changed, where one is of a newer format than this program knows.
+RepairReport repair(const std::string& dir, const RepairOptions& options);
+
+}  // namespace ms::ckpt

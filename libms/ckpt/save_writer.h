@@ -1,0 +1,87 @@
+// The thread of a rank that writes what was copied and, on rank 0, commits. It has one job at a time, given by the
+// rank's host thread (Saver), which asks whether the job is done and does not wait for it while steps go on. A job that
+// fails ends with a problem and never with an exception.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ckpt/file_writer.h"
+#include "ckpt/rank_entry.h"
+#include "tensor/stream.h"
+
+namespace ms::ckpt {
+
+class SaveWriter {
+ public:
+  struct Options {
+    std::string dir;
+    int rank = 0;
+    std::int64_t keep_last = 0;
+  };
+  // What became of a save so far.
+  struct Result {
+    bool failed = false;
+    std::string problem;  // what it was
+    RankEntry entry;
+    double write_s = 0, cpu_s = 0;
+    std::chrono::steady_clock::time_point ended;  // of the last job
+    std::vector<std::string> set_aside, pruned;
+  };
+
+  // `image`: as FileWriter wants it; empty where there are no pieces. The first job, touching its pages and making the
+  // skeleton, begins at once.
+  SaveWriter(Options options, std::vector<Piece> pieces, std::span<std::byte> image);
+
+  // Waits for the skeleton, which is tried once more where it has failed. nullptr: there are no pieces, or it failed
+  // again, and then so does the next write().
+  const FileWriter* file();
+
+  // The jobs of a save: waits for the event and writes this rank's file; then, on rank 0, one of the other two. A
+  // stream that was poisoned is a problem like any other; nobody will ask for it, because the run has failed.
+  void write(std::int64_t step, tensor::Event copied);
+  void commit(Manifest manifest, std::function<std::vector<RankEntry>()> entries);  // which may wait for a stream
+  void abandon(std::int64_t step);
+
+  bool busy() const;
+  void wait_for(std::chrono::milliseconds at_most) const;
+  // Of the save that write() began; while not busy.
+  const Result& result() const;
+
+ private:
+  using Job = std::function<void(const std::stop_token&)>;
+  void post(Job job);
+  void run(const std::stop_token& stop);
+  void make_skeleton();
+  void write_file(std::int64_t step, const std::stop_token& stop);
+  void check_and_commit(const Manifest& manifest, const std::vector<RankEntry>& entries);
+  void prune();
+  void fail(const Error& error);
+  std::string directory(std::int64_t step) const;
+
+  const Options options_;
+  const std::vector<Piece> pieces_;
+  const std::span<std::byte> image_;
+
+  // The job's while busy, the host thread's otherwise.
+  std::optional<FileWriter> file_;
+  std::optional<Error> skeleton_failure_;
+  Result result_;
+
+  mutable std::mutex mutex_;  // guards job_, busy_
+  mutable std::condition_variable_any changed_;
+  Job job_;
+  bool busy_ = false;
+  std::jthread thread_;  // last: it uses the rest
+};
+
+}  // namespace ms::ckpt

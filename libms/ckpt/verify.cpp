@@ -1,0 +1,163 @@
+// Verification: everything about a checkpoint that can be wrong is looked for and told, file by file. A file's HDF5
+// structure is looked at only once its bytes are known to be what was written: HDF5 is no reader for damaged files.
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "ckpt/directory.h"
+#include "ckpt/file_pool.h"
+#include "ckpt/load.h"
+
+namespace ms::ckpt {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// What is wrong with the checkpoint, as the error of `check` tells it; empty: nothing. Any other error is not about it.
+template <class Check>
+std::string problem_of(Check&& check) {
+  try {
+    check();
+  } catch (const Error& error) {
+    if (error.blame() != Blame::storage) throw;
+    return error.message();
+  }
+  return {};
+}
+
+void add(std::vector<std::string>& problems, std::string problem) {
+  if (!problem.empty()) problems.push_back(std::move(problem));
+}
+
+std::string describe(const PlacedPiece& placed) {
+  const Slice& s = placed.piece.slice;
+  return fmt::format("{} of {}, {} of {} x {}, rows {}+{}, columns {}+{}, elements {}..{}, at byte {}",
+                     to_string(placed.piece.state), s.name, tensor::to_string(placed.piece.dtype), s.global_rows,
+                     s.global_cols, s.row0, s.rows, s.col0, s.cols, s.elements.begin, s.elements.end, placed.offset);
+}
+
+// Those of `a` that `b` has not.
+std::vector<const PlacedPiece*> only_in(const std::vector<PlacedPiece>& a, const std::vector<PlacedPiece>& b) {
+  std::multiset<std::string> of_b;
+  for (const PlacedPiece& placed : b) of_b.insert(describe(placed));
+  std::vector<const PlacedPiece*> only;
+  for (const PlacedPiece& placed : a) {
+    const auto found = of_b.find(describe(placed));
+    if (found == of_b.end()) {
+      only.push_back(&placed);
+    } else {
+      of_b.erase(found);
+    }
+  }
+  return only;
+}
+
+// The pieces that the file says it has against those of the manifest.
+void check_structure(const FileEntry& entry, const std::string& path, std::vector<std::string>& problems) {
+  FileLayout layout;
+  add(problems, problem_of([&] { layout = read_layout(path); }));
+  if (!problems.empty()) return;
+  for (const PlacedPiece* placed : only_in(entry.pieces, layout.pieces)) {
+    problems.push_back(fmt::format("'{}' does not hold what the manifest says: {}", path, describe(*placed)));
+  }
+  for (const PlacedPiece* placed : only_in(layout.pieces, entry.pieces)) {
+    problems.push_back(fmt::format("'{}' holds what the manifest does not say: {}", path, describe(*placed)));
+  }
+}
+
+// Every damaged block of a file in which there is one.
+std::vector<std::string> damaged_blocks(const BlockFile& file) {
+  std::vector<std::string> problems;
+  std::byte first{};
+  for (std::int64_t block = 0; block < block_count(file.size_bytes); ++block) {
+    const Transfer touch{.file_offset = block * kBlockBytes, .row_bytes = 1, .to = &first};
+    add(problems, problem_of([&] { read_blocks(file, std::span(&touch, 1), false, 1); }));
+  }
+  return problems;
+}
+
+std::vector<std::string> problems_of_file(const FileEntry& entry, const std::string& path, int threads,
+                                          const std::function<void(std::int64_t)>& progress) {
+  const BlockFile file{.path = path, .size_bytes = entry.size_bytes, .hashes = entry.hashes};
+  std::vector<std::string> problems;
+  add(problems, problem_of([&] { read_blocks(file, {}, true, threads, progress); }));
+  if (problems.empty()) {
+    check_structure(entry, path, problems);
+    return problems;
+  }
+  if (progress) progress(entry.size_bytes);
+  std::error_code error;
+  const bool whole_file = fs::is_regular_file(path, error) && !error &&
+                          fs::file_size(path, error) == static_cast<std::uintmax_t>(entry.size_bytes) && !error &&
+                          std::ssize(entry.hashes) == block_count(entry.size_bytes);
+  if (!whole_file) return problems;
+  std::vector<std::string> blocks = damaged_blocks(file);
+  return blocks.empty() ? problems : blocks;
+}
+
+// What lies in the directory and is neither the manifest nor in it.
+void check_directory(const std::string& checkpoint, const Manifest& manifest, std::vector<std::string>& problems) {
+  std::set<std::string, std::less<>> known{std::string(kManifestName)};
+  for (const FileEntry& entry : manifest.files) known.insert(entry.name);
+  std::set<std::string> strangers;
+  std::error_code error;
+  for (fs::directory_iterator at(checkpoint, error), end; !error && at != end; at.increment(error)) {
+    std::string name = at->path().filename().string();
+    if (!known.contains(name)) strangers.insert(std::move(name));
+  }
+  if (error) problems.push_back(fmt::format("cannot list '{}': {}", checkpoint, error.message()));
+  for (const std::string& name : strangers) {
+    problems.push_back(fmt::format("'{}/{}' is no file of this checkpoint", checkpoint, name));
+  }
+}
+
+// Every state of every parameter that is there, is there whole.
+void check_parameters(const Manifest& manifest, std::vector<std::string>& problems) {
+  add(problems, problem_of([&] {
+        const PieceIndex index(manifest);
+        std::vector<Piece> all;
+        for (const std::string& name : index.parameters()) {
+          for (int state = 0; state < kStates; ++state) {
+            const Piece* stored = index.find(static_cast<State>(state), name);
+            if (stored == nullptr) continue;
+            all.push_back({.state = stored->state,
+                           .dtype = stored->dtype,
+                           .slice = whole(name, stored->slice.global_rows, stored->slice.global_cols)});
+          }
+        }
+        index.plan(all);
+      }));
+}
+
+}  // namespace
+
+std::vector<std::string> verify(const std::string& checkpoint, int threads,
+                                const std::function<void(std::int64_t)>& progress) {
+  std::error_code error;
+  if (!fs::is_directory(checkpoint, error)) {
+    throw user_error("ckpt.path", fmt::format("{} is not a directory; a checkpoint is one", checkpoint));
+  }
+  const Found found = look(checkpoint);
+  if (!found.manifest) return {found.problem};
+  const Manifest& manifest = *found.manifest;
+  std::vector<std::string> problems;
+  check_directory(checkpoint, manifest, problems);
+  check_parameters(manifest, problems);
+
+  std::vector<std::int64_t> blocks;
+  for (const FileEntry& entry : manifest.files)
+    blocks.push_back(std::max<std::int64_t>(1, block_count(entry.size_bytes)));
+  std::vector<std::vector<std::string>> of_files(manifest.files.size());
+  const ProgressSum sum(progress);
+  for_each_file(blocks, threads, [&](std::size_t i, int file_threads) {
+    const FileEntry& entry = manifest.files[i];
+    of_files[i] = problems_of_file(entry, checkpoint + "/" + entry.name, file_threads, sum.of_file());
+  });
+  for (auto& of_file : of_files) std::move(of_file.begin(), of_file.end(), std::back_inserter(problems));
+  return problems;
+}
+
+}  // namespace ms::ckpt

@@ -1,0 +1,114 @@
+// What the tests of the checkpoint's format share: a directory of their own, pieces and a manifest to begin with, and
+// the error that something must throw.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "ckpt/manifest.h"
+
+namespace ms::ckpt::format_fixture {
+
+class TempDir {
+ public:
+  TempDir() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "ms-ckpt-test-XXXXXX").string();
+    path_ = ::mkdtemp(pattern.data());
+  }
+  ~TempDir() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+  const std::string& path() const { return path_; }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+inline std::string slurp(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+inline void spill(const std::string& path, const std::string& content) {
+  std::ofstream(path, std::ios::binary) << content;
+}
+
+// File descriptors that this process has open.
+inline std::ptrdiff_t open_files() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+}
+
+// "" where nothing was thrown.
+template <class Body>
+Error thrown_by(Body&& body) {
+  try {
+    body();
+  } catch (const Error& error) { return error; }
+  return Error("", Blame::bug, "nothing was thrown");
+}
+
+// True, and the test is to be skipped, in a build without HDF5.
+inline bool without_hdf5() {
+  const TempDir dir;
+  const Error error = thrown_by([&] { make_skeleton(dir / "probe.h5", {}); });
+  return error.kind() == "ckpt.hdf5" && error.blame() == Blame::user;
+}
+
+inline Piece piece(State state, tensor::DType dtype, Slice slice) {
+  return {.state = state, .dtype = dtype, .slice = std::move(slice)};
+}
+
+// The pieces of one rank as a run makes them: bf16 weights whole, the rest shares of ZeRO that begin and end anywhere.
+inline std::vector<Piece> some_pieces() {
+  using tensor::DType;
+  Slice rows = whole("layers.0.attn.q.weight", 64, 32);
+  rows.row0 = 16, rows.rows = 16, rows.elements = {.begin = 0, .end = 16 * 32};
+  Slice share = rows;
+  share.elements = {.begin = 37, .end = 301};
+  Slice rest = rows;
+  rest.elements = {.begin = 301, .end = 500};
+  const Slice norm = whole("final_norm", 1, 33);
+  return {piece(State::weight, DType::bf16, rows),     piece(State::weight, DType::bf16, norm),
+          piece(State::master, DType::f32, share),     piece(State::master, DType::f32, rest),
+          piece(State::exp_avg, DType::f32, share),    piece(State::exp_avg, DType::f32, norm),
+          piece(State::exp_avg_sq, DType::f32, share), piece(State::exp_avg_sq, DType::f32, norm)};
+}
+
+inline FileEntry entry_of(const std::string& name, const std::vector<Piece>& pieces) {
+  FileEntry entry{.name = name, .size_bytes = 4096, .hashes = {}, .pieces = {}};
+  for (const Piece& each : pieces) {
+    entry.pieces.push_back({.piece = each, .offset = entry.size_bytes});
+    entry.size_bytes += (each.size_bytes() + 63) / 64 * 64;
+  }
+  for (std::int64_t begin = 0; begin < entry.size_bytes; begin += std::int64_t{16} << 20) {
+    entry.hashes.push_back(0x0123456789abcdefU + static_cast<std::uint64_t>(begin));
+  }
+  return entry;
+}
+
+inline Manifest some_manifest() {
+  Manifest manifest;
+  manifest.step = 1200;
+  manifest.run = "00c0ffee00c0ffee";
+  manifest.created = "2026-01-31T12:00:00Z";
+  manifest.version = "0.1.0";
+  manifest.config = "[mesh]\ndp = 2  # \"two\"\n";
+  manifest.dp = 2, manifest.pp = 3, manifest.tp = 4, manifest.chunks = 5, manifest.zero = 1;
+  manifest.dtype = "bf16";
+  manifest.data = {.samples = 9600, .seed = UINT64_MAX, .source = "2 files"};
+  manifest.files = {entry_of("rank-00000.h5", some_pieces()),
+                    entry_of("rank-00001.h5", {piece(State::weight, tensor::DType::f32, whole("head", 3, 4))})};
+  return manifest;
+}
+
+}  // namespace ms::ckpt::format_fixture
