@@ -1,0 +1,147 @@
+// A Hugging Face directory to a checkpoint of ours.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "hf/convert.h"
+#include "hf/model_json.h"
+#include "hf/names.h"
+#include "hf/problems.h"
+#include "hf/safetensors.h"
+
+namespace ms::hf {
+namespace {
+
+using tensor::DType;
+
+constexpr std::int64_t kFileBytes = std::int64_t{1} << 30;  // of a data file: it is in memory while it is written
+
+std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+// The tensors by the names of a model with a head, whichever way it was saved.
+std::map<std::string, TensorView> with_prefix(const TensorSet& set, const nn::ModelConfig& model) {
+  const std::string prefix = prefix_of(model), embedding = embedding_name(model);
+  if (set.tensors().contains(embedding) || !set.tensors().contains(embedding.substr(prefix.size()))) {
+    return set.tensors();
+  }
+  std::map<std::string, TensorView> named;
+  for (const auto& [name, view] : set.tensors()) named.emplace(name == kHeadName ? name : prefix + name, view);
+  return named;
+}
+
+// Pairs every tensor of the model with its data: none missing, none left over.
+std::vector<const TensorView*> match(const std::map<std::string, TensorView>& found, const std::vector<Mapped>& tensors,
+                                     const nn::ModelConfig& model, const std::string& hf_dir) {
+  Problems problems("hf.import", fmt::format("the tensors in '{}' are not those of its config.json", hf_dir));
+  std::vector<const TensorView*> matched;
+  std::set<std::string> known = buffers_of(model);
+  for (const Mapped& tensor : tensors) {
+    known.insert(tensor.name);
+    const auto it = found.find(tensor.name);
+    if (it == found.end()) {
+      problems.add(fmt::format("'{}' is missing", tensor.name));
+      continue;
+    }
+    const TensorView& view = it->second;
+    matched.push_back(&view);
+    if (view.shape != tensor.shape) {
+      problems.add(
+          fmt::format("'{}' is {}, expected {}", tensor.name, shape_text(view.shape), shape_text(tensor.shape)));
+    }
+    if (view.dtype == Dtype::other) {
+      problems.add(fmt::format("'{}' is {}, expected F32, BF16 or F16", tensor.name, view.dtype_name));
+    }
+  }
+  for (const auto& [name, view] : found) {
+    if (known.contains(name)) continue;
+    if (name == kHeadName) {  // tied, and written out all the same
+      const auto embedding = found.find(embedding_name(model));
+      if (embedding != found.end() && view.dtype == embedding->second.dtype &&
+          std::ranges::equal(view.data, embedding->second.data)) {
+        continue;
+      }
+      problems.add(fmt::format("'{}' is not '{}', but tie_word_embeddings says so", name, embedding_name(model)));
+    } else {
+      problems.add(fmt::format("'{}' is not part of the model", plain_text(name, 200)));
+    }
+  }
+  problems.throw_if_any();
+  return matched;
+}
+
+// Part `index` of a tensor, in the type of the checkpoint.
+void fill_part(const TensorView& view, const Mapped& tensor, std::size_t index, DType dtype, std::span<std::byte> to) {
+  const std::int64_t element = view.dtype == Dtype::f32 ? 4 : 2;
+  const Part& part = tensor.parts[index];
+  std::int64_t before = 0;
+  for (std::size_t i = 0; i < index; ++i) before += tensor.transposed ? tensor.parts[i].rows : tensor.parts[i].size();
+  const std::byte* from = view.data.data() + before * element;
+  const auto size = static_cast<std::size_t>(part.size() * element);
+  if (!tensor.transposed) {
+    convert(view.dtype, {from, size}, dtype, to);
+    return;
+  }
+  // There it is [in, all parts' out]: our rows are columns.
+  std::vector<std::byte> turned(size);
+  transpose(from, tensor.shape[1], part.cols, part.rows, element, turned.data());
+  convert(view.dtype, turned, dtype, to);
+}
+
+struct Origin {  // of a piece
+  std::size_t tensor = 0, part = 0;
+};
+
+}  // namespace
+
+nn::ModelConfig read_model(const std::string& hf_dir) {
+  const std::string path = hf_dir + "/config.json";
+  return parse_config(read_file(path, Blame::user), path);
+}
+
+std::string import_model(const std::string& hf_dir, const nn::ModelConfig& model, ckpt::Manifest manifest,
+                         const std::string& dir, const std::function<void(std::int64_t)>& progress) {
+  const TensorSet set(hf_dir);
+  const std::map<std::string, TensorView> found = with_prefix(set, model);
+  const std::vector<Mapped> tensors = tensors_of(model);
+  const std::vector<const TensorView*> views = match(found, tensors, model, hf_dir);
+  const bool all_bf16 = std::ranges::all_of(views, [](const auto* view) { return view->dtype == Dtype::bf16; });
+  const DType dtype = all_bf16 ? DType::bf16 : DType::f32;
+
+  std::vector<ckpt::OfflineFile> files;
+  std::vector<std::vector<Origin>> origins;
+  std::int64_t file_bytes = 0;
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    for (std::size_t p = 0; p < tensors[t].parts.size(); ++p) {
+      const Part& part = tensors[t].parts[p];
+      const ckpt::Piece piece{ckpt::State::weight, dtype, ckpt::whole(part.name, part.rows, part.cols)};
+      if (files.empty() || file_bytes + piece.size_bytes() > kFileBytes) {
+        files.emplace_back();
+        origins.emplace_back();
+        file_bytes = 0;
+      }
+      file_bytes += piece.size_bytes();
+      files.back().pieces.push_back(piece);
+      origins.back().push_back({t, p});
+    }
+  }
+  for (std::size_t f = 0; f < files.size(); ++f) {
+    files[f].fill = [&, f](std::size_t piece, std::span<std::byte> to) {
+      const Origin& origin = origins[f][piece];
+      fill_part(*views[origin.tensor], tensors[origin.tensor], origin.part, dtype, to);
+    };
+  }
+
+  manifest.step = 0;
+  manifest.dp = manifest.pp = manifest.tp = manifest.chunks = 1;
+  manifest.zero = 0;
+  manifest.dtype = all_bf16 ? "bf16" : "fp32";
+  manifest.data.samples = 0;
+  manifest.has_optimizer = false;
+  manifest.files.clear();
+  return ckpt::write_checkpoint(dir, std::move(manifest), files, progress);
+}
+
+}  // namespace ms::hf

@@ -1,0 +1,43 @@
+// What a model's parameters are called and how they lie in Hugging Face's checkpoints, as pure data. Export and import
+// read the same list, one forwards, the other backwards.
+//
+// Rotary positions need no permutation: ours pair element i with i + head_dim/2, as transformers does.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "nn/config.h"
+
+namespace ms::hf {
+
+// One of our parameters; a vector has one row.
+struct Part {
+  std::string name;
+  std::int64_t rows = 0, cols = 0;
+  std::int64_t size() const { return rows * cols; }
+};
+
+// One tensor there: our parts one behind the other (matrices by rows), then transposed where GPT-2 keeps [in, out].
+struct Mapped {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::vector<Part> parts;
+  bool transposed = false;
+};
+
+// Every parameter of the model exactly once, in the order of the model. check_model() accepts the model.
+std::vector<Mapped> tensors_of(const nn::ModelConfig& model);
+
+// The prefix that a model with a head puts before all names but the head's; a model saved without its head leaves it
+// out.
+std::string prefix_of(const nn::ModelConfig& model);
+inline const std::string kHeadName = "lm_head.weight";
+std::string embedding_name(const nn::ModelConfig& model);
+
+// Tensors that old files carry and that hold no parameters: causal masks, rotary frequencies.
+std::set<std::string> buffers_of(const nn::ModelConfig& model);
+
+}  // namespace ms::hf

@@ -1,0 +1,216 @@
+// The reader. safetensors_write.cpp has the writer.
+#include "hf/safetensors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+
+#include "base/text.h"
+#include "hf/problems.h"
+
+namespace ms::hf {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::uint64_t kLengthBytes = 8;
+constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference implementation
+
+struct DtypeRow {
+  std::string_view name;
+  std::int64_t size_bytes;
+  Dtype dtype;
+};
+constexpr DtypeRow kDtypes[] = {
+    {"F32", 4, Dtype::f32},   {"BF16", 2, Dtype::bf16},  {"F16", 2, Dtype::f16},       {"F64", 8, Dtype::other},
+    {"I64", 8, Dtype::other}, {"U64", 8, Dtype::other},  {"I32", 4, Dtype::other},     {"U32", 4, Dtype::other},
+    {"I16", 2, Dtype::other}, {"U16", 2, Dtype::other},  {"I8", 1, Dtype::other},      {"U8", 1, Dtype::other},
+    {"C64", 8, Dtype::other}, {"BOOL", 1, Dtype::other}, {"F8_E4M3", 1, Dtype::other}, {"F8_E5M2", 1, Dtype::other}};
+
+// Parses one file's header; every refusal names the file.
+class HeaderReader {
+ public:
+  HeaderReader(const std::string& path, std::span<const std::byte> file) : path_(path), file_(file) {}
+
+  std::map<std::string, TensorView> read() {
+    const json header = parse();
+    std::map<std::string, TensorView> tensors;
+    for (const auto& [name, entry] : header.items()) {
+      if (name == "__metadata__") {
+        check_metadata(entry);
+      } else {
+        tensors.emplace(name, tensor(name, entry));
+      }
+    }
+    check_coverage(tensors);
+    return tensors;
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw user_error("hf.safetensors", fmt::format("'{}' is not a sound safetensors file: {}", path_, why));
+  }
+
+  json parse() {
+    if (file_.size() < kLengthBytes) refuse(fmt::format("it has {}", plural(file_.size(), "byte")));
+    std::uint64_t length = 0;
+    std::memcpy(&length, file_.data(), sizeof length);
+    if (length > kMaxHeaderBytes) refuse(fmt::format("its header would have {} bytes", length));
+    if (length > file_.size() - kLengthBytes) {
+      refuse(fmt::format("a header of {} bytes in a file of {}", length, file_.size()));
+    }
+    const std::string_view text(reinterpret_cast<const char*>(file_.data()) + kLengthBytes, length);
+    if (!text.starts_with('{')) refuse("its header does not begin with '{'");
+    data_ = file_.subspan(kLengthBytes + length);
+    std::set<std::string> names;
+    std::optional<std::string> twice;
+    const auto watch = [&](int depth, json::parse_event_t event, json& value) {
+      if (depth == 1 && event == json::parse_event_t::key && !names.insert(value.get<std::string>()).second) {
+        twice = value.get<std::string>();
+      }
+      return true;
+    };
+    json header = json::parse(text, watch, false);
+    if (header.is_discarded() || !header.is_object()) refuse("its header is not a JSON object");
+    if (twice) refuse(fmt::format("'{}' is there twice", plain_text(*twice, 200)));
+    return header;
+  }
+
+  void check_metadata(const json& metadata) const {
+    const bool sound = metadata.is_object() && std::all_of(metadata.begin(), metadata.end(),
+                                                           [](const json& value) { return value.is_string(); });
+    if (!sound) refuse("__metadata__ is not an object of strings");
+  }
+
+  TensorView tensor(const std::string& name, const json& entry) const {
+    const auto refuse_tensor = [&](std::string_view why) {
+      refuse(fmt::format("tensor '{}': {}", plain_text(name, 200), why));
+    };
+    if (!entry.is_object() || entry.size() != 3 || !entry.contains("dtype") || !entry.contains("shape") ||
+        !entry.contains("data_offsets")) {
+      refuse_tensor("not an object of dtype, shape and data_offsets");
+    }
+    const json &dtype = entry["dtype"], &shape = entry["shape"], &offsets = entry["data_offsets"];
+    const auto row = dtype.is_string() ? std::find_if(std::begin(kDtypes), std::end(kDtypes),
+                                                      [&](const DtypeRow& r) { return dtype == r.name; })
+                                       : std::end(kDtypes);
+    if (row == std::end(kDtypes)) refuse_tensor(fmt::format("unknown dtype {}", plain_text(dtype.dump(), 40)));
+    TensorView view{row->dtype, std::string(row->name), {}, {}};
+
+    std::int64_t bytes = row->size_bytes;
+    if (!shape.is_array()) refuse_tensor("the shape is not a list");
+    for (const json& dim : shape) {
+      if (!dim.is_number_unsigned() || dim.get<std::uint64_t>() > INT64_MAX) {
+        refuse_tensor(fmt::format("{} in the shape", plain_text(dim.dump(), 40)));
+      }
+      view.shape.push_back(dim.get<std::int64_t>());
+      if (__builtin_mul_overflow(bytes, view.shape.back(), &bytes)) refuse_tensor("the shape overflows");
+    }
+    if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
+        !offsets[1].is_number_unsigned()) {
+      refuse_tensor("data_offsets are not two numbers");
+    }
+    const auto begin = offsets[0].get<std::uint64_t>(), end = offsets[1].get<std::uint64_t>();
+    if (begin > end || end > data_.size()) {
+      refuse_tensor(fmt::format("bytes {} to {} of {}", begin, end, data_.size()));
+    }
+    if (end - begin != static_cast<std::uint64_t>(bytes)) {
+      refuse_tensor(fmt::format("{} bytes, but its shape takes {}", end - begin, bytes));
+    }
+    view.data = data_.subspan(begin, end - begin);
+    return view;
+  }
+
+  // No gap, no overlap, nothing behind the last one.
+  void check_coverage(const std::map<std::string, TensorView>& tensors) const {
+    std::vector<const std::pair<const std::string, TensorView>*> order;
+    for (const auto& tensor : tensors) order.push_back(&tensor);
+    const auto place = [](const auto* t) { return std::pair{t->second.data.data(), t->second.data.size()}; };
+    std::sort(order.begin(), order.end(), [&](const auto* a, const auto* b) { return place(a) < place(b); });
+    const std::byte* at = data_.data();
+    for (const auto* tensor : order) {
+      const auto& [begin, size] = place(tensor);
+      if (begin != at) {
+        refuse(
+            fmt::format("{} before tensor '{}'", begin < at ? "an overlap" : "a gap", plain_text(tensor->first, 200)));
+      }
+      at += size;
+    }
+    const auto rest = data_.data() + data_.size() - at;
+    if (rest != 0) refuse(fmt::format("{} behind the last tensor", plural(static_cast<std::size_t>(rest), "byte")));
+  }
+
+  const std::string& path_;
+  std::span<const std::byte> file_, data_;
+};
+
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+// tensor -> file, of a sharded model.
+std::map<std::string, std::string> read_index(const std::string& path) {
+  const json index = json::parse(read_file(path, Blame::user), nullptr, false);
+  Problems problems("hf.index", fmt::format("'{}' is not a sound index", path));
+  std::map<std::string, std::string> result;
+  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
+    problems.add("weight_map is not there, or not an object");
+  } else {
+    for (const auto& [name, file] : index["weight_map"].items()) {
+      // A plain name: an index must not send us about the file system.
+      const std::string text = file.is_string() ? file.get<std::string>() : "";
+      if (text.empty() || text.front() == '.' || text.find('/') != std::string::npos ||
+          !text.ends_with(".safetensors")) {
+        problems.add(
+            fmt::format("tensor '{}' is said to be in {}", plain_text(name, 200), plain_text(file.dump(), 80)));
+      } else {
+        result[name] = text;
+      }
+    }
+  }
+  problems.throw_if_any();
+  return result;
+}
+
+}  // namespace
+
+TensorFile::TensorFile(const std::string& path) : file_(path, Blame::user) {
+  tensors_ = HeaderReader(path, file_.bytes()).read();
+}
+
+TensorSet::TensorSet(const std::string& dir) {
+  const std::string single = dir + "/" + std::string(kModelFile), index = dir + "/" + std::string(kIndexFile);
+  if (exists(single)) {
+    tensors_ = files_.emplace_back(single).tensors();
+    return;
+  }
+  if (!exists(index)) {
+    throw user_error("hf.model", fmt::format("'{}' has neither {} nor {}", dir, kModelFile, kIndexFile),
+                     "models in other formats are converted by transformers: save_pretrained(..., "
+                     "safe_serialization=True)");
+  }
+  const std::map<std::string, std::string> named = read_index(index);
+  std::set<std::string> files;
+  for (const auto& [tensor, file] : named) files.insert(file);
+  Problems problems("hf.index", fmt::format("'{}' and the files do not agree", index));
+  for (const std::string& file : files) {
+    for (const auto& [name, view] : files_.emplace_back(dir + "/" + file).tensors()) {
+      const auto place = named.find(name);
+      if (place == named.end() || place->second != file) {
+        problems.add(fmt::format("'{}' in {} is not in the index", plain_text(name, 200), file));
+      } else {
+        tensors_.emplace(name, view);
+      }
+    }
+  }
+  for (const auto& [name, file] : named) {
+    if (!tensors_.contains(name)) problems.add(fmt::format("'{}' is not in {}", plain_text(name, 200), file));
+  }
+  problems.throw_if_any();
+}
+
+}  // namespace ms::hf

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""The side of transformers in the comparison of logits.
+
+  hf_peer.py logits HF_DIR               its logits of the fixed tokens, in f32, as JSON
+  hf_peer.py tokens HF_DIR               those tokens, as words
+  hf_peer.py make KIND DTYPE OUT         writes a random model of a kind (gpt2, gpt2_untied, llama, llama_tied), sharded
+  hf_peer.py compare THEIRS OURS         two such lists of logits: exit 1 where they differ by more than 1e-4
+  hf_peer.py golden                      tests/golden/hf, anew: tiny models and their logits, for golden_hf
+
+Needs transformers and torch; shares nothing with libms.
+"""
+
+import json
+import math
+import pathlib
+import sys
+
+TOLERANCE = 1e-4  # absolute, f32
+KINDS = {  # kind -> (type of the golden model, bytes of a shard there)
+    "gpt2": ("float16", 10**9),
+    "gpt2_untied": ("float32", 2500),
+    "llama": ("bfloat16", 1000),
+    "llama_tied": ("float32", 10**9),
+}
+
+
+def tokens_of(seq, vocab):
+    return [(7 * i * i + 3 * i + 1) % vocab for i in range(seq)]
+
+
+def config_of(kind, small):
+    """Nothing at its default: everything that is read must be read right."""
+    from transformers import GPT2Config, LlamaConfig
+    size = 8 if small else 48
+    common = {"vocab_size": 17 if small else 301, "bos_token_id": 0, "eos_token_id": 0}
+    if kind.startswith("gpt2"):
+        return GPT2Config(n_embd=size, n_layer=2, n_head=2, n_positions=9, n_inner=None if kind == "gpt2" else 3 * size,
+                          layer_norm_epsilon=1e-3, tie_word_embeddings=kind == "gpt2", **common)
+    return LlamaConfig(hidden_size=size, num_hidden_layers=2, num_attention_heads=2 if small else 6,
+                       num_key_value_heads=1 if small else 2, intermediate_size=12 if small else 80,
+                       max_position_embeddings=9, rms_norm_eps=1e-3, rope_theta=50.0,
+                       tie_word_embeddings=kind == "llama_tied", **common)
+
+
+def random_model(kind, dtype, small):
+    """Larger weights and less trivial norms and biases than in a real model: every term must matter."""
+    import torch
+    from transformers import AutoModelForCausalLM
+    torch.manual_seed(sorted(KINDS).index(kind))
+    model = AutoModelForCausalLM.from_config(config_of(kind, small))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            noise = torch.randn(parameter.shape)
+            if name.endswith("bias"):
+                parameter.copy_(0.2 * noise)
+            elif parameter.dim() == 1:
+                parameter.copy_(1 + 0.2 * noise)
+            else:
+                parameter.copy_(noise / parameter.shape[-1] ** 0.5)
+    return model.to(getattr(torch, dtype))
+
+
+def logits_of(directory):
+    import torch
+    from transformers import AutoModelForCausalLM
+    model, report = AutoModelForCausalLM.from_pretrained(directory, torch_dtype=torch.float32, output_loading_info=True)
+    wrong = {key: value for key, value in report.items() if value}
+    if wrong:
+        sys.exit(f"{directory}: transformers says {wrong}")
+    model.eval()
+    config = model.config
+    with torch.no_grad():
+        tokens = torch.tensor([tokens_of(config.max_position_embeddings, config.vocab_size)])
+        return tokens[0].tolist(), model(tokens).logits[0].flatten().tolist()
+
+
+def make(kind, dtype, out, shard_bytes=20000, small=False):
+    random_model(kind, dtype, small).save_pretrained(out, safe_serialization=True, max_shard_size=shard_bytes)
+    (pathlib.Path(out) / "generation_config.json").unlink(missing_ok=True)
+
+
+def golden():
+    root = pathlib.Path(__file__).resolve().parent / "hf"
+    for kind, (dtype, shard_bytes) in KINDS.items():
+        out = root / kind
+        for old in out.glob("*"):
+            old.unlink()
+        make(kind, dtype, out, shard_bytes, small=True)
+        tokens, logits = logits_of(out)
+        text = ", ".join(f"{value:.8g}" for value in logits)
+        (out / "golden.json").write_text(f'{{"tokens": {json.dumps(tokens)},\n"logits": [{text}]}}\n', encoding="ascii")
+
+
+def compare(theirs, ours):
+    a, b = (json.loads(pathlib.Path(path).read_text(encoding="ascii")) for path in (theirs, ours))
+    if len(a) != len(b):
+        sys.exit(f"{len(a)} logits there, {len(b)} here")
+    if not all(map(math.isfinite, a + b)):
+        sys.exit("logits that are not finite")
+    largest, distance = max(map(abs, a)), max(abs(x - y) for x, y in zip(a, b))
+    print(f"largest logit {largest:.3g}, largest difference {distance:.2g}")
+    if distance > TOLERANCE:
+        sys.exit(f"the logits differ by {distance:.3g}")
+
+
+def main(command, *args):
+    if command == "logits":
+        print(json.dumps(logits_of(*args)[1]))
+    elif command == "tokens":
+        print(*logits_of(*args)[0])
+    elif command == "make":
+        make(*args)
+    elif command == "compare":
+        compare(*args)
+    elif command == "golden":
+        golden()
+    else:
+        sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:] or [""])

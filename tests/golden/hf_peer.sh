@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# The same models here and in transformers give the same logits: runs of ours exported, models of theirs imported.
+# Nightly: wants a python3 with torch, and installs transformers beside it.   usage: hf_peer.sh MS-TRAIN HF_PEER
+set -euo pipefail
+train=$(realpath "$1")
+peer=$(realpath "$2")
+ckpt=$(dirname "$train")/ms-ckpt
+data=$(dirname "$train")/ms-data
+script=$(realpath "$(dirname "$0")/hf_peer.py")
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cd "$dir"
+
+# A Python with both: as it is, or Debian's torch with transformers in a virtual environment.
+find_python() {
+  local python
+  for python in ${MS_HF_PYTHON:+"$MS_HF_PYTHON"} python3 /usr/bin/python3; do
+    if "$python" -c 'import torch, transformers' 2>/dev/null; then
+      echo "$python"
+      return
+    fi
+    "$python" -c 'import torch' 2>/dev/null || continue
+    "$python" -m venv --system-site-packages venv >&2 || continue
+    # The last ones that work with torch 1.13, which is what Debian 12 has.
+    venv/bin/pip install --quiet 'transformers<4.36' safetensors 'numpy<2' >&2 || continue
+    echo venv/bin/python
+    return
+  done
+  return 1
+}
+python=$(find_python) || {
+  echo "skipped: there is no python3 with torch and transformers"
+  exit 77
+}
+"$python" -c 'import torch, transformers; print("torch", torch.__version__, "transformers", transformers.__version__)'
+their() { PYTHONDONTWRITEBYTECODE=1 HF_HUB_OFFLINE=1 "$python" "$script" "$@" 2>errors || { cat errors >&2; return 1; }; }
+
+# same WHAT HF_DIR CHECKPOINT: both sides' logits of the same tokens.
+same() {
+  local -a tokens
+  read -ra tokens < <(their tokens "$2")
+  their logits "$2" >theirs.json
+  "$peer" "$3" "${tokens[@]}" >ours.json
+  echo "$1: $(their compare theirs.json ours.json)"
+}
+take() { "$ckpt" import --format hf -o "$2" "$1" 2>log || { cat log >&2; return 1; }; }
+give() { "$ckpt" export --format hf "$@" >log 2>&1 || { cat log >&2; return 1; }; }
+
+for i in $(seq 200); do echo "line $i: the quick brown fox jumps over the lazy dog, $((i * 7919 % 1000)) times"; done >text
+"$data" encode --tokenizer byte --output text text >log 2>&1
+cat >c.toml <<'TOML'
+[model]
+layers = 4
+hidden = 32
+heads = 4
+vocab = 257
+seq = 16
+init_std = 0.1
+[train]
+steps = 12
+global_batch = 8
+microbatch = 2
+eval_every = 0
+[optim]
+lr = 1e-2
+[data]
+train = ["text"]
+TOML
+
+# ours NAME SETTING...: a short run, and its newest checkpoint through every kind of export.
+ours() {
+  local name=$1 setting path
+  local -a settings=(--set "checkpoint.dir=$name-ckpt" --set "run.dir=$name-run")
+  for setting in "${@:2}"; do settings+=(--set "$setting"); done
+  "$train" run c.toml "${settings[@]}" >log 2>&1 || { cat log >&2; return 1; }
+  path=$(find "$name-ckpt" -maxdepth 1 -name 'step-*' -type d | sort | tail -n 1)
+  give --dtype fp32 -o "$name-fp32" "$path"
+  same "$name, exported in fp32" "$name-fp32" "$path"
+  give --max-shard-size 40kB -o "$name-stored" "$path"
+  [ -e "$name-stored/model.safetensors.index.json" ]
+  same "$name, exported as stored, sharded, and back" "$name-stored" "$(take "$name-stored" "$name-back")"
+}
+ours gpt model.tied_embeddings=true train.dtype=fp32 mesh.dp=2 mesh.tp=2
+ours gpt-untied model.tied_embeddings=false train.dtype=bf16 model.ffn_hidden=80
+ours llama model.family=llama model.kv_heads=2 model.tied_embeddings=false train.dtype=bf16 mesh.tp=2 mesh.pp=2
+ours llama-tied model.family=llama model.tied_embeddings=true model.rotary_base=500 train.dtype=fp32 model.ffn_hidden=88
+
+for case in gpt2:float16 gpt2_untied:bfloat16 llama:bfloat16 llama_tied:float32 llama:float32; do
+  kind=${case%:*} dtype=${case#*:}
+  their make "$kind" "$dtype" "theirs-$kind-$dtype"
+  same "theirs, $kind in $dtype" "theirs-$kind-$dtype" "$(take "theirs-$kind-$dtype" "ckpt-$kind-$dtype")"
+done

@@ -1,0 +1,205 @@
+// config.json: those of real models are understood, ours read back as the same model, and each thing that we do not
+// compute is refused for its own reason.
+#include "hf/model_json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support.h"
+
+namespace ms::hf {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+json gpt2_json() {
+  return json::parse(R"({"activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1,
+    "bos_token_id": 50256, "eos_token_id": 50256, "initializer_range": 0.03, "layer_norm_epsilon": 1e-05,
+    "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768, "n_head": 12, "n_layer": 6, "n_positions": 512,
+    "n_inner": null, "summary_type": "cls_index", "task_specific_params": {"text-generation": {"max_length": 50}},
+    "vocab_size": 50257})");
+}
+json llama_json() {
+  return json::parse(R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "hidden_act": "silu",
+    "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336, "max_position_embeddings": 8192,
+    "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
+    "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 500000.0,
+    "tie_word_embeddings": false, "torch_dtype": "bfloat16", "vocab_size": 128256})");
+}
+
+TEST(ParseConfig, ReadsGpt2) {
+  const nn::ModelConfig model = parse_config(gpt2_json().dump(), "config.json");
+  EXPECT_EQ(model.family, "gpt");
+  EXPECT_EQ(model.layers, 6);
+  EXPECT_EQ(model.hidden, 768);
+  EXPECT_EQ(model.heads, 12);
+  EXPECT_EQ(model.kv(), 12);
+  EXPECT_EQ(model.ffn(), 3072);
+  EXPECT_EQ(model.vocab, 50257);
+  EXPECT_EQ(model.seq, 512);
+  EXPECT_TRUE(model.tied_embeddings);
+  EXPECT_EQ(model.norm_eps, 1e-5);
+  EXPECT_EQ(model.init_std, 0.03);
+}
+
+TEST(ParseConfig, ReadsLlama) {
+  const nn::ModelConfig model = parse_config(llama_json().dump(), "config.json");
+  EXPECT_EQ(model.family, "llama");
+  EXPECT_EQ(model.layers, 32);
+  EXPECT_EQ(model.hidden, 4096);
+  EXPECT_EQ(model.heads, 32);
+  EXPECT_EQ(model.kv(), 8);
+  EXPECT_EQ(model.ffn(), 14336);
+  EXPECT_EQ(model.vocab, 128256);
+  EXPECT_EQ(model.seq, 8192);
+  EXPECT_FALSE(model.tied_embeddings);
+  EXPECT_EQ(model.norm_eps, 1e-5);
+  EXPECT_EQ(model.rotary_base, 500000);
+}
+
+// A key set to a value (null takes it away), in one of the two.
+struct Change {
+  const char* family;
+  const char* key;
+  json value;
+  const char* outcome;
+};
+
+json changed(const Change& change) {
+  json config = std::string_view(change.family) == "gpt2" ? gpt2_json() : llama_json();
+  if (change.value.is_null()) {
+    config.erase(change.key);
+  } else {
+    config[change.key] = change.value;
+  }
+  return config;
+}
+
+TEST(ParseConfig, KnowsTheDefaultsOfTransformers) {
+  const auto parsed = [](const Change& change) { return parse_config(changed(change).dump(), "config.json"); };
+  EXPECT_EQ(parsed({"llama", "num_key_value_heads", nullptr, ""}).kv(), 32);
+  EXPECT_EQ(parsed({"llama", "rms_norm_eps", nullptr, ""}).norm_eps, 1e-6);
+  EXPECT_EQ(parsed({"llama", "rope_theta", nullptr, ""}).rotary_base, 10000);
+  EXPECT_EQ(parsed({"llama", "max_position_embeddings", nullptr, ""}).seq, 2048);
+  EXPECT_FALSE(parsed({"llama", "tie_word_embeddings", nullptr, ""}).tied_embeddings);
+  EXPECT_FALSE(parsed({"gpt2", "tie_word_embeddings", false, ""}).tied_embeddings);
+  EXPECT_EQ(parsed({"gpt2", "n_inner", 100, ""}).ffn(), 100);
+  EXPECT_EQ(parsed({"llama", "rope_parameters", {{"rope_type", "default"}, {"rope_theta", 7.0}}, ""}).rotary_base, 7);
+  EXPECT_EQ(parsed({"llama", "head_dim", 128, ""}).head_dim(), 128);
+  EXPECT_EQ(parsed({"gpt2", "activation_function", "gelu_pytorch_tanh", ""}).layers, 6);
+}
+
+TEST(ParseConfig, RefusesWhatWeDoNotCompute) {
+  const Change cases[] = {
+      {"gpt2", "model_type", "bert", R"(model_type = "bert", we have gpt2 and llama)"},
+      {"gpt2", "model_type", nullptr, "model_type = null"},
+      {"gpt2", "activation_function", "gelu", R"(activation_function = "gelu" is not what we compute)"},
+      {"gpt2", "activation_function", "relu", "activation_function"},
+      {"gpt2", "scale_attn_weights", false, "scale_attn_weights = false is not what we compute"},
+      {"gpt2", "scale_attn_by_inverse_layer_idx", true, "scale_attn_by_inverse_layer_idx"},
+      {"gpt2", "add_cross_attention", true, "add_cross_attention"},
+      {"gpt2", "pruned_heads", {{"1", {2}}}, "pruned_heads"},
+      {"gpt2", "quantization_config", {{"bits", 4}}, "quantization_config"},
+      {"gpt2", "n_embd", 100, "model.hidden = 100 is not divisible by model.heads = 12"},
+      {"gpt2", "n_embd", nullptr, "n_embd is missing"},
+      {"gpt2", "n_embd", "768", R"(n_embd = "768" is not a whole number)"},
+      {"gpt2", "n_embd", 768.0, "n_embd = 768.0 is not a whole number"},
+      {"gpt2", "n_layer", 0, "model.layers 0"},
+      {"gpt2", "n_head", 0, "model.heads 0"},
+      {"gpt2", "n_layer", -1, "model.layers -1"},
+      {"gpt2", "vocab_size", 1, "model.vocab 1"},
+      {"gpt2", "layer_norm_epsilon", -1, "model.norm_eps -1"},
+      {"gpt2", "layer_norm_epsilon", true, "layer_norm_epsilon = true is not a number"},
+      {"gpt2", "tie_word_embeddings", 1, "tie_word_embeddings = 1 is not true or false"},
+      {"llama", "hidden_act", "gelu", "hidden_act"},
+      {"llama", "attention_bias", true, "attention_bias = true is not what we compute"},
+      {"llama", "mlp_bias", true, "mlp_bias"},
+      {"llama", "sliding_window", 4096, "sliding_window = 4096 is not what we compute"},
+      {"llama", "rope_scaling", {{"type", "linear"}, {"factor", 2}}, "rope_scaling"},
+      {"llama", "rope_parameters", {{"rope_type", "yarn"}, {"rope_theta", 7.0}}, R"(rope_type = "yarn")"},
+      {"llama", "rope_parameters", 3, "rope_parameters is not an object"},
+      {"llama", "partial_rotary_factor", 0.5, "partial_rotary_factor"},
+      {"llama", "head_dim", 64, "head_dim = 64, but ours is hidden_size / num_attention_heads = 128"},
+      {"llama", "num_attention_heads", 0, "model.heads 0"},
+      {"llama", "num_key_value_heads", 5, "not divisible by model.kv_heads = 5"},
+      {"llama", "auto_map", {{"AutoModel", "evil.py"}}, "auto_map"},
+  };
+  for (const Change& c : cases) {
+    const Error error = thrown_by([&] { parse_config(changed(c).dump(), "dir/config.json"); });
+    EXPECT_EQ(error.kind(), "hf.config") << c.outcome;
+    EXPECT_EQ(error.blame(), Blame::user) << c.outcome;
+    EXPECT_THAT(error.message(), HasSubstr(c.outcome));
+    EXPECT_THAT(error.message(), HasSubstr("dir/config.json"));
+  }
+}
+
+TEST(ParseConfig, TellsAllProblemsAtOnce) {
+  json config = llama_json();
+  config["attention_bias"] = true;
+  config["rope_scaling"] = {{"factor", 2}};
+  config.erase("vocab_size");
+  const std::string message = thrown_by([&] { parse_config(config.dump(), "c"); }).message();
+  for (const char* part : {"attention_bias", "rope_scaling", "vocab_size is missing"})
+    EXPECT_THAT(message, HasSubstr(part));
+}
+
+TEST(ParseConfig, RefusesWhatIsNoObject) {
+  for (const char* text : {"", "[]", "{", "3"}) {
+    EXPECT_THAT(thrown_by([&] { parse_config(text, "c"); }).message(), HasSubstr("'c' is not a JSON object"));
+  }
+}
+
+TEST(ConfigJson, ReadsBackAsTheSameModel) {
+  for (const char* family : {"gpt", "llama"}) {
+    for (const bool tied : {true, false}) {
+      const nn::ModelConfig model = tiny(family, tied);
+      const nn::ModelConfig back = parse_config(config_json(model, tensor::DType::bf16), "c");
+      EXPECT_EQ(back.family, model.family);
+      EXPECT_EQ(back.layers, model.layers);
+      EXPECT_EQ(back.hidden, model.hidden);
+      EXPECT_EQ(back.heads, model.heads);
+      EXPECT_EQ(back.kv(), model.kv());
+      EXPECT_EQ(back.ffn(), model.ffn());
+      EXPECT_EQ(back.vocab, model.vocab);
+      EXPECT_EQ(back.seq, model.seq);
+      EXPECT_EQ(back.tied_embeddings, model.tied_embeddings);
+      EXPECT_EQ(back.norm_eps, model.norm_eps);
+      EXPECT_EQ(back.init_std, model.init_std);
+      EXPECT_EQ(back.rotary_base, model.rotary_base);
+    }
+  }
+}
+
+TEST(ConfigJson, SaysWhichGeluAndWhichType) {
+  const json gpt = json::parse(config_json(tiny("gpt", true), tensor::DType::f32));
+  EXPECT_EQ(gpt["activation_function"], "gelu_new");
+  EXPECT_EQ(gpt["torch_dtype"], "float32");
+  EXPECT_EQ(gpt["architectures"], json::array({"GPT2LMHeadModel"}));
+  EXPECT_EQ(json::parse(config_json(tiny("llama", true), tensor::DType::bf16))["torch_dtype"], "bfloat16");
+}
+
+TEST(ConfigJson, RefusesGroupedQueriesInGpt2) {
+  nn::ModelConfig model = tiny("gpt", true);
+  model.kv_heads = 1;
+  const Error error = thrown_by([&] { config_json(model, tensor::DType::f32); });
+  EXPECT_EQ(error.kind(), "hf.export");
+  EXPECT_THAT(error.message(), HasSubstr("3 heads for 1"));
+}
+
+TEST(ToToml, LoadsBackToTheSameModel) {
+  const nn::ModelConfig model = parse_config(llama_json().dump(), "c");
+  nn::ModelConfig back;
+  ConfigSchema schema;
+  schema.section("model", "What is trained.", back, nn::kModelFields);
+  schema.load_text(to_toml(model), "model.toml");
+  schema.throw_if_problems();
+  EXPECT_EQ(to_toml(back), to_toml(model));
+  EXPECT_EQ(back.rotary_base, 500000);
+  EXPECT_EQ(back.family, "llama");
+}
+
+}  // namespace
+}  // namespace ms::hf

@@ -1,0 +1,110 @@
+// The mapping covers the parameters of the model, every one once and in its shape; and its names are those of
+// transformers.
+#include "hf/names.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "nn/params.h"
+#include "support.h"
+
+namespace ms::hf {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::Not;
+
+struct Shape {
+  std::int64_t rows, cols;
+  bool operator==(const Shape&) const = default;
+};
+
+TEST(TensorsOf, CoversEveryParameterOnce) {
+  for (const char* family : {"gpt", "llama"}) {
+    for (const bool tied : {true, false}) {
+      const nn::ModelConfig model = tiny(family, tied);
+      std::map<std::string, Shape> expected, mapped;
+      const mesh::Mesh one{1, 1, 1};
+      for (const nn::SpanSpec& span : nn::chunk_spans(model, one, 0, nn::chunk_part(model, one, 0, 0, 1), 0)) {
+        for (const nn::ParamSpec& param : span.params) {
+          expected[param.shard.name] = {param.shard.global_rows, param.shard.global_cols};
+        }
+      }
+      std::set<std::string> theirs;
+      for (const Mapped& tensor : tensors_of(model)) {
+        EXPECT_TRUE(theirs.insert(tensor.name).second) << tensor.name;
+        std::int64_t size = 0, there = 1;
+        for (const Part& part : tensor.parts) {
+          EXPECT_TRUE(mapped.insert({part.name, {part.rows, part.cols}}).second) << part.name;
+          size += part.size();
+        }
+        for (const std::int64_t dim : tensor.shape) there *= dim;
+        EXPECT_EQ(size, there) << tensor.name;
+      }
+      EXPECT_EQ(mapped, expected) << family << tied;
+      for (const std::string& buffer : buffers_of(model)) EXPECT_FALSE(theirs.contains(buffer)) << buffer;
+      EXPECT_TRUE(theirs.contains(embedding_name(model)));
+      EXPECT_EQ(theirs.contains(kHeadName), !tied);
+    }
+  }
+}
+
+std::string line_of(const Mapped& tensor) {
+  std::string line = tensor.name + (tensor.transposed ? " T" : "");
+  for (const std::int64_t dim : tensor.shape) line += " " + std::to_string(dim);
+  for (const Part& part : tensor.parts) line += " " + part.name;
+  return line;
+}
+
+TEST(TensorsOf, NamesThemAsGpt2) {
+  nn::ModelConfig model = tiny("gpt", true);
+  model.layers = 1;
+  std::vector<std::string> lines;
+  for (const Mapped& tensor : tensors_of(model)) lines.push_back(line_of(tensor));
+  EXPECT_THAT(
+      lines,
+      ElementsAre(
+          "transformer.wte.weight 11 12 embed.tokens.weight", "transformer.wpe.weight 7 12 embed.positions.weight",
+          "transformer.h.0.ln_1.weight 12 layers.0.norm1.weight", "transformer.h.0.ln_1.bias 12 layers.0.norm1.bias",
+          "transformer.h.0.attn.c_attn.weight T 12 36 layers.0.attn.q.weight layers.0.attn.k.weight "
+          "layers.0.attn.v.weight",
+          "transformer.h.0.attn.c_attn.bias 36 layers.0.attn.q.bias layers.0.attn.k.bias layers.0.attn.v.bias",
+          "transformer.h.0.attn.c_proj.weight T 12 12 layers.0.attn.out.weight",
+          "transformer.h.0.attn.c_proj.bias 12 layers.0.attn.out.bias",
+          "transformer.h.0.ln_2.weight 12 layers.0.norm2.weight", "transformer.h.0.ln_2.bias 12 layers.0.norm2.bias",
+          "transformer.h.0.mlp.c_fc.weight T 12 48 layers.0.mlp.up.weight",
+          "transformer.h.0.mlp.c_fc.bias 48 layers.0.mlp.up.bias",
+          "transformer.h.0.mlp.c_proj.weight T 48 12 layers.0.mlp.down.weight",
+          "transformer.h.0.mlp.c_proj.bias 12 layers.0.mlp.down.bias", "transformer.ln_f.weight 12 final_norm.weight",
+          "transformer.ln_f.bias 12 final_norm.bias"));
+}
+
+TEST(TensorsOf, NamesThemAsLlama) {
+  nn::ModelConfig model = tiny("llama", false);
+  model.layers = 1;
+  std::vector<std::string> lines;
+  for (const Mapped& tensor : tensors_of(model)) lines.push_back(line_of(tensor));
+  EXPECT_THAT(lines, ElementsAre("model.embed_tokens.weight 11 16 embed.tokens.weight",
+                                 "model.layers.0.input_layernorm.weight 16 layers.0.norm1.weight",
+                                 "model.layers.0.self_attn.q_proj.weight 16 16 layers.0.attn.q.weight",
+                                 "model.layers.0.self_attn.k_proj.weight 8 16 layers.0.attn.k.weight",
+                                 "model.layers.0.self_attn.v_proj.weight 8 16 layers.0.attn.v.weight",
+                                 "model.layers.0.self_attn.o_proj.weight 16 16 layers.0.attn.out.weight",
+                                 "model.layers.0.post_attention_layernorm.weight 16 layers.0.norm2.weight",
+                                 "model.layers.0.mlp.gate_proj.weight 20 16 layers.0.mlp.gate.weight",
+                                 "model.layers.0.mlp.up_proj.weight 20 16 layers.0.mlp.up.weight",
+                                 "model.layers.0.mlp.down_proj.weight 16 20 layers.0.mlp.down.weight",
+                                 "model.norm.weight 16 final_norm.weight", "lm_head.weight 11 16 head.weight"));
+}
+
+TEST(BuffersOf, AreThoseOfTheModelsLayers) {
+  EXPECT_THAT(buffers_of(tiny("gpt", true)), Contains("transformer.h.1.attn.masked_bias"));
+  EXPECT_THAT(buffers_of(tiny("gpt", true)), Not(Contains("transformer.h.2.attn.bias")));
+  EXPECT_THAT(buffers_of(tiny("llama", true)), Contains("model.layers.1.self_attn.rotary_emb.inv_freq"));
+}
+
+}  // namespace
+}  // namespace ms::hf
