@@ -35,14 +35,21 @@ int run(const Args& args) {
         fmt::format("--ranks runs threads of one process, but {} started {} processes", launch.launcher, launch.size),
         "start one process, or leave --ranks out");
   }
-  const train::Launched launched = launch.size > 1 ? train::run_mpi(loaded) : train::run_threads(loaded);
-  if (launched.rank != 0) return 0;
+  const train::LaunchOptions options{.fresh = args.has("fresh")};
+  const train::Launched launched =
+      launch.size > 1 ? train::run_mpi(loaded, options) : train::run_threads(loaded, options);
+  if (launched.rank != 0) return static_cast<int>(launched.code);
   const train::Outcome& outcome = launched.outcome;
   if (!outcome.sample.empty()) fmt::print("The model writes:\n\n{}\n\n", outcome.sample);
-  fmt::print("steps         {}\nloss          {:.4f}\n", outcome.steps, outcome.loss);
-  if (outcome.valid_loss >= 0) fmt::print("valid_loss    {:.4f}\n", outcome.valid_loss);
-  fmt::print("tokens_per_s  {:.0f}\nmetrics       {}/metrics.jsonl\n", outcome.tokens_per_s, loaded.settings.run.dir);
-  return 0;
+  fmt::print("steps         {}{}\n", outcome.steps, outcome.stopped ? ", stopped on purpose" : "");
+  if (outcome.steps > outcome.start) {
+    fmt::print("loss          {:.4f}\n", outcome.loss);
+    if (outcome.valid_loss >= 0) fmt::print("valid_loss    {:.4f}\n", outcome.valid_loss);
+    fmt::print("tokens_per_s  {:.0f}\n", outcome.tokens_per_s);
+  }
+  if (!outcome.checkpoint.empty()) fmt::print("checkpoint    {}\n", outcome.checkpoint);
+  fmt::print("metrics       {}/metrics.jsonl\n", loaded.settings.run.dir);
+  return static_cast<int>(launched.code);
 }
 
 int plan(const Args& args) {
@@ -88,11 +95,17 @@ const Tool kTool{
                   .options = {kSet,
                               {.name = "ranks",
                                .value = "N",
-                               .doc = "Runs N ranks as threads of this process; N must be dp x pp x tp."}},
+                               .doc = "Runs N ranks as threads of this process; N must be dp x pp x tp."},
+                              {.name = "fresh",
+                               .doc = "Begins at step 0: checkpoints in checkpoint.dir are set aside, not used."}},
                   .run = run,
                   .description =
                       "Under mpirun or srun --mpi=pmix each process is a rank; anywhere else the ranks are threads of "
-                      "this process. The run writes config.toml, metrics.jsonl and verdict.json into run.dir."},
+                      "this process. The run writes config.toml, metrics.jsonl and verdict.json into run.dir. Where "
+                      "checkpoint.dir is set it goes on from the newest complete checkpoint there. SIGTERM, SIGINT, "
+                      "SIGUSR2 or a file 'stop' in run.dir end it after a step that all ranks agree on, with a "
+                      "checkpoint and exit status 75, or 93 where nothing is saved; SIGTERM or SIGINT for the second "
+                      "time end it at once."},
                  {.name = "plan",
                   .summary = "show mesh, layers per stage, schedule, memory and FLOPs",
                   .positionals = {kConfig},

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/log.h"
 
 namespace ms::data {
@@ -40,11 +41,14 @@ Loader::Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_si
   std::vector<Split> train;
   std::vector<Split> valid;
   std::vector<double> weights;
+  std::string identity = fmt::format("seq {}\n", shape.seq);
   for (const std::string& entry : config.train) {
     const DataSource source = parse_source(entry);
     const int index = open(source.prefix);
     const TokenFile& file = files_.back();
     const std::int64_t end = hold_out ? train_tokens(file, config.valid_fraction) : file.num_tokens();
+    identity += fmt::format("{} {} {} {} {}\n", source.prefix.substr(source.prefix.rfind('/') + 1), file.num_tokens(),
+                            file.num_documents(), end, source.weight);
     train.push_back({index, 0, end});
     require_window(file, train.back(), shape.seq);
     if (hold_out) valid.push_back({index, end, file.num_tokens()});
@@ -56,6 +60,8 @@ Loader::Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_si
     valid.push_back({index, 0, files_.back().num_tokens()});
     require_window(files_.back(), valid.back(), shape.seq);
   }
+
+  fingerprint_ = hash_hex(xxh64(identity));
 
   std::vector<WindowPool> pools;
   if (weights.empty()) {
@@ -76,6 +82,11 @@ Loader::Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_si
                                  config.valid_fraction, shape.seq),
                      "raise data.valid_fraction, or set it to 0 to train without validation");
   }
+}
+
+void Loader::start_at(std::int64_t step, std::int64_t sample) {
+  shape_.origin_step = step;
+  shape_.origin_sample = sample;
 }
 
 int Loader::open(const std::string& prefix) {
@@ -119,10 +130,11 @@ void Loader::read_row(const Window& window, std::int32_t* tokens, std::int32_t* 
 
 void Loader::fill(std::int64_t step, std::int64_t first_sample, std::int64_t count, std::int32_t* tokens,
                   std::int32_t* targets) const {
-  MS_ASSERT(step >= 0 && first_sample >= 0 && count >= 0 && first_sample + count <= shape_.global_batch,
-            "samples {} + {} of step {} with a global batch of {}", first_sample, count, step, shape_.global_batch);
+  MS_ASSERT(
+      step >= shape_.origin_step && first_sample >= 0 && count >= 0 && first_sample + count <= shape_.global_batch,
+      "samples {} + {} of step {} with a global batch of {}", first_sample, count, step, shape_.global_batch);
   for (std::int64_t row = 0; row < count; ++row) {
-    read_row(train_->sample(step * shape_.global_batch + first_sample + row), tokens + row * shape_.seq,
+    read_row(train_->sample(shape_.first_sample(step) + first_sample + row), tokens + row * shape_.seq,
              targets + row * shape_.seq);
   }
 }

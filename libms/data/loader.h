@@ -1,7 +1,8 @@
 // The loader: batches of token ids and targets for a run, in host memory. It opens the token files of the
 // configuration, refuses what cannot be trained on, and fills rows of any step's batch; the caller chooses the rows of
 // its dp rank, and only ranks that need tokens (first and last stage) have a loader. It knows no communication; Loader
-// is immutable after construction, so any thread may read through it. Prefetcher reads the next step in the background.
+// does not change once reading has begun, so any thread may read through it. Prefetcher reads the next step in the
+// background.
 #pragma once
 
 #include <condition_variable>
@@ -22,8 +23,13 @@
 namespace ms::data {
 
 struct BatchShape {
-  std::int64_t seq;           // tokens of a sample that are trained on
-  std::int64_t global_batch;  // samples of a step, over all dp ranks
+  std::int64_t seq;                                 // tokens of a sample that are trained on
+  std::int64_t global_batch;                        // samples of a step, over all dp ranks
+  std::int64_t origin_step = 0, origin_sample = 0;  // see Loader::start_at()
+
+  // Of the run's order, the sample that a step begins with. A resumed run has some behind it, whatever its batches
+  // were.
+  std::int64_t first_sample(std::int64_t step) const { return origin_sample + (step - origin_step) * global_batch; }
 };
 
 class Loader {
@@ -45,6 +51,12 @@ class Loader {
                        std::int32_t* targets) const;
 
   const BatchShape& shape() const { return shape_; }
+  // Before anything is read: step `step` begins with sample `sample` of the run's order.
+  void start_at(std::int64_t step, std::int64_t sample);
+  // What decides on the order of samples, but for the seed: names, sizes and weights of the training files, the part
+  // held out, the sequence length. Equal fingerprints: the same samples, as far as can be told without reading them
+  // all.
+  const std::string& fingerprint() const { return fingerprint_; }
   // Samples that the training files hold: an epoch, where they are not weighted.
   std::int64_t num_train_samples() const { return train_->size(); }
   // 0 where nothing is held out.
@@ -63,6 +75,7 @@ class Loader {
   std::optional<Sampler> train_;
   std::optional<WindowPool> valid_;
   std::int64_t num_train_tokens_ = 0;
+  std::string fingerprint_;
 };
 
 // Rows of one step, count x seq each.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace ms::optim {
 
@@ -38,7 +39,8 @@ SpanMemory carve_span(Arena& arena, const SpanLayout& layout, DType dtype, int z
 }
 
 StepScalars carve_scalars(Arena& arena) {
-  return {arena.take(DType::f64, 1, 2), arena.take(DType::f32, 1, 1), arena.take(DType::f32, 1, 1)};
+  return {arena.take(DType::f64, 1, 2 + StepScalars::kVotes), arena.take(DType::f32, 1, 1),
+          arena.take(DType::f32, 1, 1)};
 }
 
 ShardedOptimizer::ShardedOptimizer(const OptimConfig& config, std::vector<SpanLayout> layouts,
@@ -112,6 +114,7 @@ void ShardedOptimizer::finish_step(std::int64_t step, double lr) {
   groups_.world.all_reduce(scalars_.sums);
   compute_.wait(groups_.world.stream().record());
   compute_.submit(ClipFactor{scalars_.factor, scalars_.norm, scalars_.sum_squares(), static_cast<float>(config_.clip)});
+  if (update_after_) compute_.wait(std::exchange(update_after_, {}));
   for (std::size_t i = 0; i < memory_.size(); ++i) update(i, step, lr);
 }
 

@@ -60,10 +60,13 @@ struct Groups {
 
 // Scalars of a step: sums over the world, then what they decide.
 struct StepScalars {
-  Tensor sums;          // f64 [1,2]: sum of squared gradients, loss
+  Tensor sums;          // f64 [1,2+kVotes]: sum of squared gradients, loss, votes
   Tensor factor, norm;  // f32 [1,1]
   Tensor sum_squares() const { return sums.slice_cols(0, 1); }
   Tensor loss() const { return sums.slice_cols(1, 1); }
+  // Of whoever wants the ranks to agree on something: added up with the rest, at no cost.
+  Tensor votes() const { return sums.slice_cols(2, kVotes); }
+  static constexpr std::int64_t kVotes = 5;
 };
 StepScalars carve_scalars(Arena& arena);
 
@@ -82,6 +85,8 @@ class ShardedOptimizer {
   void before_backward(std::size_t span);
   // Clears the gradients of all spans and the scalars: a step begins.
   void begin_step();
+  // The next updates wait for this: until then somebody reads the state.
+  void update_after(Event event) { update_after_ = std::move(event); }
   // Norm, clipping, update. `step` from 0 counts for Adam's bias correction; `lr` is its learning rate.
   void finish_step(std::int64_t step, double lr);
   // All-gathers the span's parameters if an update made them stale.
@@ -99,6 +104,7 @@ class ShardedOptimizer {
   bool partial_replicated_;
   std::vector<bool> stale_;
   std::vector<Event> buffer_free_;  // by span; zero 2
+  Event update_after_;
 };
 
 }  // namespace ms::optim

@@ -12,6 +12,8 @@ void bind(ConfigSchema& schema, Settings& settings) {
   schema.section("train", "The training loop.", settings.train, kTrainFields);
   schema.section("optim", "The optimizer.", settings.optim, optim::kOptimFields);
   schema.section("data", "Token files, as 'ms-data encode' writes them.", settings.data, data::kDataFields);
+  schema.section("checkpoint", "Saving the state of training, and going on from it.", settings.checkpoint,
+                 kCheckpointFields);
   schema.section("run", "This run.", settings.run, kRunFields);
 }
 
@@ -69,18 +71,27 @@ void check_rules(const Settings& settings, ConfigSchema& schema) {
   data::validate(settings.data, schema);
 }
 
-}  // namespace
-
-Loaded load(const std::string& path, const std::vector<std::string>& assignments) {
+template <class F>
+Loaded load_with(const std::vector<std::string>& assignments, F&& read) {
   Loaded loaded;
   ConfigSchema schema;
   bind(schema, loaded.settings);
-  schema.load_file(path);
+  read(schema);
   for (const std::string& assignment : assignments) schema.set(assignment);
   check_rules(loaded.settings, schema);
   schema.throw_if_problems();
   loaded.resolved = schema.dump(true);
   return loaded;
+}
+
+}  // namespace
+
+Loaded load(const std::string& path, const std::vector<std::string>& assignments) {
+  return load_with(assignments, [&](ConfigSchema& schema) { schema.load_file(path); });
+}
+
+Loaded load_text(std::string_view text, const std::string& name, const std::vector<std::string>& assignments) {
+  return load_with(assignments, [&](ConfigSchema& schema) { schema.load_text(text, name); });
 }
 
 }  // namespace ms::train

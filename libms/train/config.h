@@ -1,8 +1,9 @@
-// [train] and [run], and all sections together: the settings of a run.
+// [train], [checkpoint] and [run], and all sections together: the settings of a run.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/config.h"
@@ -68,6 +69,76 @@ inline constexpr Field<TrainConfig> kTrainFields[] = {
      .max = 1e9},
 };
 
+struct CheckpointConfig {
+  std::string dir;
+  std::int64_t every_steps = 0;
+  double every_s = 1800;
+  double mtbf_s = 0;
+  bool async = true;
+  std::string when_busy = "skip";
+  std::int64_t keep_last = 0;
+  std::int64_t keep_every = 0;
+  std::string data = "continue";
+  std::string memory_dir;
+};
+
+inline constexpr Field<CheckpointConfig> kCheckpointFields[] = {
+    {.key = "dir",
+     .member = &CheckpointConfig::dir,
+     .doc = "Where checkpoints are; a run goes on from the newest complete one there, and saves its last step. Empty: "
+            "nothing is saved."},
+    {.key = "every_steps",
+     .member = &CheckpointConfig::every_steps,
+     .doc = "Steps between saves; 0: they are made by time.",
+     .min = 0,
+     .max = 1e12},
+    {.key = "every",
+     .member = &CheckpointConfig::every_s,
+     .doc = "Time between saves where every_steps and mtbf are 0; 0: only the last step, and what a stop asks for.",
+     .unit = Unit::seconds,
+     .min = 0,
+     .max = 30 * 86'400},
+    {.key = "mtbf",
+     .member = &CheckpointConfig::mtbf_s,
+     .doc = "Mean time between failures of the whole job. Above 0, and every_steps 0, the time between saves is chosen "
+            "so that least is lost (Young, Daly), from what saves are measured to cost.",
+     .unit = Unit::seconds,
+     .min = 0,
+     .max = 3650.0 * 86'400},
+    {.key = "async",
+     .member = &CheckpointConfig::async,
+     .doc = "Write in the background while training goes on; otherwise training waits until a save is committed."},
+    {.key = "when_busy",
+     .member = &CheckpointConfig::when_busy,
+     .doc = "What happens to a save that is due while the one before is still being written.",
+     .choices = {"skip", "wait"}},
+    {.key = "keep_last",
+     .member = &CheckpointConfig::keep_last,
+     .doc = "Checkpoints that stay when a new one is committed, the newest ones; 0: all.",
+     .min = 0,
+     .max = 1e9},
+    {.key = "keep_every",
+     .member = &CheckpointConfig::keep_every,
+     .doc = "With keep_last, those of steps that are multiples of this stay too; 0: none.",
+     .min = 0,
+     .max = 1e12},
+    {.key = "data",
+     .member = &CheckpointConfig::data,
+     .doc = "Where the data goes on. continue: after the last sample that the checkpoint was trained on; the token "
+            "files, their weights, model.seq and train.seed must be the same. restart: at the beginning.",
+     .choices = {"continue", "restart"}},
+    {.key = "memory_dir",
+     .member = &CheckpointConfig::memory_dir,
+     .doc =
+         "A directory in every node's memory (/dev/shm/ms, say; the user's own). There each save is copied too: every "
+         "rank's part on its node and on another one, in another dp, pp and tp group where that can be, so that a run "
+         "in the same layout that goes on after the loss of a node reads no data from storage. It holds the newest "
+         "save, and the one before while that is made: up to 4 times a rank's part of a checkpoint, for each rank of "
+         "the node, and counts as memory of the job; a buffer for one part more is taken besides. What Slurm empties "
+         "between two starts (job_container/tmpfs) is of no use. Where a copy fails, the save does not. Empty: no "
+         "copies."},
+};
+
 struct RunConfig {
   std::string dir = "runs/default";
   double comm_timeout_s = 600;
@@ -80,8 +151,8 @@ inline constexpr Field<RunConfig> kRunFields[] = {
     {.key = "dir",
      .member = &RunConfig::dir,
      .doc = "Where the run writes config.toml, metrics.jsonl (that of the run before is kept as "
-            "metrics.jsonl.previous) and "
-            "verdict.json; relative to the current directory, as all paths are."},
+            "metrics.jsonl.previous) and verdict.json; a file 'stop' that is put here ends it after a step. Relative "
+            "to the current directory, as all paths are."},
     {.key = "comm_timeout",
      .member = &RunConfig::comm_timeout_s,
      .doc = "How long an operation may wait for its peers before the run stops and names them.",
@@ -111,6 +182,7 @@ struct Settings {
   TrainConfig train;
   optim::OptimConfig optim;
   data::DataConfig data;
+  CheckpointConfig checkpoint;
   RunConfig run;
 };
 
@@ -124,5 +196,7 @@ struct Loaded {
   std::string resolved;  // as TOML, every key, with who set it
 };
 Loaded load(const std::string& path, const std::vector<std::string>& assignments);
+// The same from a text; `name` stands for it in messages.
+Loaded load_text(std::string_view text, const std::string& name, const std::vector<std::string>& assignments);
 
 }  // namespace ms::train

@@ -1,6 +1,7 @@
 #include "train/engine.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -30,7 +31,7 @@ struct Engine::ChunkState {
 // Host memory that a step's input travels through and its results come back to.
 struct Engine::Pending {
   std::int64_t step = -1;
-  Tensor tokens, targets, sums, norm, factor;
+  Tensor tokens, targets, votes, sums, norm, factor;
   Event done;
 };
 
@@ -42,8 +43,9 @@ void wait_if(Stream& stream, const Event& event) {
 
 void carve_pending(Arena& arena, const Plan& plan, std::vector<Tensor>& out) {
   const std::int64_t tokens = plan.microbatches * plan.settings.train.microbatch * plan.settings.model.seq;
-  out = {arena.take(DType::i32, 1, tokens), arena.take(DType::i32, 1, tokens), arena.take(DType::f64, 1, 2),
-         arena.take(DType::f32, 1, 1), arena.take(DType::f32, 1, 1)};
+  constexpr std::int64_t kVotes = optim::StepScalars::kVotes;
+  out = {arena.take(DType::i32, 1, tokens),     arena.take(DType::i32, 1, tokens), arena.take(DType::f64, 1, kVotes),
+         arena.take(DType::f64, 1, 2 + kVotes), arena.take(DType::f32, 1, 1),      arena.take(DType::f32, 1, 1)};
 }
 
 }  // namespace
@@ -74,7 +76,7 @@ Engine::Engine(const Plan& plan, comm::World& world, Device& device)
   Arena host(*host_memory_);
   for (int i = 0; i < 2; ++i) {
     carve_pending(host, plan, parts);
-    pending_.push_back({-1, parts[0], parts[1], parts[2], parts[3], parts[4], {}});
+    pending_.push_back({-1, parts[0], parts[1], parts[2], parts[3], parts[4], parts[5], {}});
   }
 
   const int rank = world.rank();
@@ -158,11 +160,15 @@ void Engine::upload(std::int64_t step, std::span<const std::int32_t> tokens, std
 }
 
 void Engine::issue_step(std::int64_t step, double lr, std::span<const std::int32_t> tokens,
-                        std::span<const std::int32_t> targets) {
+                        std::span<const std::int32_t> targets, const Votes& votes) {
   Pending& pending = pending_[static_cast<std::size_t>(step % 2)];
   MS_ASSERT(pending.step < 0, "step {} is issued while step {} is in flight", step, pending.step);
   upload(step, tokens, targets);
   optimizer_->begin_step();
+  const std::array<double, optim::StepScalars::kVotes> cast{votes.stop, votes.save, votes.saving.writing,
+                                                            votes.saving.committing, votes.saving.failed};
+  std::copy(cast.begin(), cast.end(), pending.votes.as<double>());
+  compute_->submit(Copy{tensors_.scalars.votes(), pending.votes});
   run(plan_.training, Mode::train, 1.0 / static_cast<double>(plan_.tokens_per_step()));
   optimizer_->finish_step(step, lr);
   compute_->submit(Copy{pending.sums, tensors_.scalars.sums});
@@ -177,7 +183,9 @@ StepResult Engine::finish_step(std::int64_t step) {
   MS_ASSERT(pending.step == step, "step {} is awaited, but {} is in flight", step, pending.step);
   pending.done.synchronize();
   pending.step = -1;
-  return {pending.sums.as<double>()[1], pending.norm.as<float>()[0], pending.factor.as<float>()[0] == 0.0F};
+  const double* sums = pending.sums.as<double>();
+  return {sums[1], pending.norm.as<float>()[0], pending.factor.as<float>()[0] == 0.0F,
+          Votes{sums[2], sums[3], {sums[4], sums[5], sums[6]}}};
 }
 
 double Engine::evaluate(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
@@ -245,6 +253,38 @@ std::int32_t Engine::next_token(std::span<const std::int32_t> tokens, std::int64
 
 void Engine::gather_parameters() {
   for (std::size_t i = 0; i < optimizer_->spans(); ++i) optimizer_->gather(i);
+}
+
+void Engine::share_state() {
+  const mesh::Mesh& mesh = plan_.mesh;
+  // Operations of one group after the other: each waits for what the one before has brought.
+  const auto then = [this](comm::Communicator& group, auto&& issue) {
+    group.stream().wait(compute_->record());
+    issue(group);
+    compute_->wait(group.stream().record());
+  };
+  for (const ChunkTensors& chunk : tensors_.chunks) {
+    for (std::size_t s = 0; s < chunk.specs.size(); ++s) {
+      const nn::SpanSpec& spec = chunk.specs[s];
+      const optim::SpanMemory& span = chunk.spans[s];
+      const mesh::Range share = share_of(spec.numel, plan_, at_);
+      const std::int64_t replicated = std::clamp<std::int64_t>(spec.replicated - share.begin, 0, share.size());
+      for (const Tensor& all : {span.values, span.master, span.m, span.v}) {
+        if (!all) continue;
+        const std::int64_t first = all.cols == spec.numel ? 0 : span.own.begin;
+        const Tensor mine = all.slice_cols(share.begin - first, share.size());
+        if (replicated > 0 && mesh.tp > 1) {
+          then(*tp_, [&](comm::Communicator& tp) { tp.broadcast(mine.slice_cols(0, replicated), 0); });
+        }
+        if (spec.shared) then(*pair_, [&](comm::Communicator& pair) { pair.broadcast(mine, 0); });
+        // Parameters always; the rest where every dp rank holds all of it.
+        if (mesh.dp > 1 && all.cols == spec.numel) {
+          then(*dp_, [&](comm::Communicator& dp) { dp.all_gather(all, mine); });
+        }
+      }
+    }
+  }
+  compute_->synchronize();
 }
 
 void Engine::synchronize() {

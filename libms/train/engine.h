@@ -8,14 +8,22 @@
 #include <vector>
 
 #include "comm/world.h"
-#include "train/rank_tensors.h"
+#include "train/state.h"
 
 namespace ms::train {
+
+// What a rank has to say at a step. They are summed over the world with the step's loss, so that all ranks come to the
+// same decision at the same step without a message of its own.
+struct Votes {
+  double stop = 0, save = 0;  // ranks that want the run to stop, or to save, after the next boundary
+  ckpt::SaveVotes saving;
+};
 
 struct StepResult {
   double loss = 0;
   double grad_norm = 0;
   bool skipped = false;  // the norm was not finite: parameters are as before
+  Votes votes;           // of all ranks
 };
 
 class Engine {
@@ -33,7 +41,7 @@ class Engine {
   // Issues step `step` (from 0) and returns at once. tokens and targets hold this dp rank's rows of the step's batch;
   // empty where needs_input() is false. At most two steps may be in flight.
   void issue_step(std::int64_t step, double lr, std::span<const std::int32_t> tokens,
-                  std::span<const std::int32_t> targets);
+                  std::span<const std::int32_t> targets, const Votes& votes = {});
   // Waits for that step.
   StepResult finish_step(std::int64_t step);
 
@@ -47,6 +55,14 @@ class Engine {
   // The rank's parameters and the gradients of the step before, for tests, checkpoints and exports; all-gathered first.
   void gather_parameters();
   const std::vector<ChunkTensors>& chunks() const { return tensors_.chunks; }
+
+  // What this rank answers for in a checkpoint, and the tensors that hold it. After a step's issue_step() the state is
+  // that step's once state_ready() is reached, and stays so until the event given to update_after() is.
+  std::vector<ckpt::Held> state() const { return held_state(plan_, at_, tensors_); }
+  tensor::Event state_ready() { return compute_->record(); }
+  void update_after(tensor::Event event) { optimizer_->update_after(std::move(event)); }
+  // Every rank has filled what it answers for: brings it to those that hold copies. Waits.
+  void share_state();
 
   tensor::Stream& compute() { return *compute_; }
   tensor::Device& device() { return device_; }

@@ -87,15 +87,22 @@ bool write_failure(const std::string& dir, const comm::World& world, const comm:
   return watch::write_verdict(dir, watch::verdict_of(cause.error, rank, world.node(rank), step));
 }
 
+// The verdict of a run that nothing went wrong in.
+watch::Verdict verdict_of(const Outcome& outcome) {
+  if (!outcome.stopped) return watch::verdict_done(outcome.steps);
+  return watch::verdict_stopped(outcome.steps, outcome.stop_cause, outcome.checkpoint);
+}
+
 // Runs one rank to its end; what it throws stops all others first.
 Outcome run_rank(const Plan& plan, comm::World& world, tensor::Device& device, const std::vector<watch::Fault>& armed,
-                 std::atomic<std::int64_t>& step) {
+                 TrainerOptions options, std::atomic<std::int64_t>& step) {
   try {
     const int rank = world.rank();
     const auto released = [&world] { return world.kind() == "threads" && world.cause().has_value(); };
     const watch::Faults faults(armed, rank, world.node(rank), released);
     faults.at(watch::FaultPoint::start);
-    const TrainerOptions options{.peak_flops = plan.settings.run.peak_tflops * 1e12, .faults = faults};
+    options.peak_flops = plan.settings.run.peak_tflops * 1e12;
+    options.faults = faults;
     Outcome outcome = train(plan, world, device, options, step);
     world.close();
     return outcome;
@@ -111,7 +118,8 @@ Outcome run_rank(const Plan& plan, comm::World& world, tensor::Device& device, c
 
 }  // namespace
 
-Launched run_threads(const Loaded& loaded) {
+Launched run_threads(const Loaded& loaded, const LaunchOptions& options) {
+  const watch::StopRequest stop;
   const Settings& settings = loaded.settings;
   const int ranks = static_cast<int>(settings.mesh.dp * settings.mesh.pp * settings.mesh.tp);
   if (ranks > kMaxThreadRanks) {
@@ -145,7 +153,9 @@ Launched run_threads(const Loaded& loaded) {
         try {
           const std::unique_ptr<comm::World> world = hub.world(rank);
           tensor::CpuDevice device(pool, matmuls);
-          outcomes[index] = run_rank(plan, *world, device, faults, steps[index]);
+          outcomes[index] =
+              run_rank(plan, *world, device, faults,
+                       {.resolved = loaded.resolved, .fresh = options.fresh, .stop = &stop}, steps[index]);
         } catch (const Error&) {
           failed = true;  // run_rank() told the hub, which knows the first cause
         }
@@ -158,11 +168,13 @@ Launched run_threads(const Loaded& loaded) {
     write_failure(settings.run.dir, *world, cause, steps[static_cast<std::size_t>(cause.rank)]);
     throw cause.error.with_context(fmt::format("rank {}", cause.rank));
   }
-  watch::write_verdict(settings.run.dir, watch::verdict_done(outcomes.front().steps));
-  return {outcomes.front(), 0};
+  const watch::Verdict verdict = verdict_of(outcomes.front());
+  watch::write_verdict(settings.run.dir, verdict);
+  return {outcomes.front(), 0, verdict.code};
 }
 
-Launched run_mpi(const Loaded& loaded) {
+Launched run_mpi(const Loaded& loaded, const LaunchOptions& options) {
+  const watch::StopRequest stop;
   const Settings& settings = loaded.settings;
   std::unique_ptr<comm::World> world = comm::make_mpi_world(deadline_of(settings));
   const int rank = world->rank();
@@ -196,9 +208,11 @@ Launched run_mpi(const Loaded& loaded) {
     tensor::MatmulCache matmuls;
     tensor::CpuPool pool(size);
     tensor::CpuDevice device(pool, matmuls);
-    Launched launched{run_rank(plan, *world, device, faults, step), rank};
-    if (rank == 0) watch::write_verdict(settings.run.dir, watch::verdict_done(launched.outcome.steps));
-    return launched;
+    const Outcome outcome = run_rank(plan, *world, device, faults,
+                                     {.resolved = loaded.resolved, .fresh = options.fresh, .stop = &stop}, step);
+    const watch::Verdict verdict = verdict_of(outcome);
+    if (rank == 0) watch::write_verdict(settings.run.dir, verdict);
+    return {outcome, rank, verdict.code};
   } catch (const Error& error) {
     watch::begin_ending();
     if (!planned) comm::let_rank_0_speak();

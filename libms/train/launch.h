@@ -10,11 +10,16 @@ namespace ms::train {
 struct Launched {
   Outcome outcome;
   int rank = 0;  // of this process, 0 for threads
+  ExitCode code = ExitCode::done;
 };
 
-Launched run_threads(const Loaded& loaded);
+struct LaunchOptions {
+  bool fresh = false;  // begin at step 0, whatever checkpoints there are
+};
+
+Launched run_threads(const Loaded& loaded, const LaunchOptions& options);
 // Under mpirun or srun --mpi=pmix. After a failure it leaves the process by itself, since peers may be gone and MPI
 // cannot be ended alone: one rank says what the first cause was, and all exit with its code.
-Launched run_mpi(const Loaded& loaded);
+Launched run_mpi(const Loaded& loaded, const LaunchOptions& options);
 
 }  // namespace ms::train

@@ -8,11 +8,11 @@
 
 namespace ms::train {
 
-Reporter::Reporter(const Plan& plan, double peak_flops)
+Reporter::Reporter(const Plan& plan, double peak_flops, std::int64_t start)
     : plan_(plan),
       flops_(cost::flops_per_token(plan.model_shape())),
       peak_flops_(peak_flops),
-      metrics_(plan.settings.run.dir + "/metrics.jsonl") {
+      metrics_(plan.settings.run.dir + "/metrics.jsonl", start) {
   const ProgressOptions options = progress_options();
   if (options.terminal) progress_.emplace("train", plan.settings.train.steps, "steps", clock_, options);
 }
@@ -28,15 +28,25 @@ void Reporter::step(const StepReport& report) {
   const double rate = static_cast<double>(plan_.tokens_per_step()) / report.seconds;
   if (report.valid_loss) valid_loss_ = report.valid_loss;
 
-  nlohmann::ordered_json json{{"step", report.step},
-                              {"loss", report.result.loss},
-                              {"grad_norm", report.result.grad_norm},
-                              {"lr", report.lr},
-                              {"tokens", report.step * plan_.tokens_per_step()},
-                              {"tokens_per_s", rate},
-                              {"step_s", report.seconds}};
+  nlohmann::ordered_json json{
+      {"step", report.step},     {"loss", report.result.loss}, {"grad_norm", report.result.grad_norm},
+      {"lr", report.lr},         {"tokens", report.tokens},    {"tokens_per_s", rate},
+      {"step_s", report.seconds}};
   if (report.result.skipped) json["skipped"] = true;
   if (report.valid_loss) json["valid_loss"] = *report.valid_loss;
+  if (report.resumed) {
+    json["resumed"] = {{"step", report.resumed->step},
+                       {"path", report.resumed->path},
+                       {"bytes", report.resumed->bytes},
+                       {"bytes_read", report.resumed->bytes_read},
+                       {"seconds", report.resumed->seconds}};
+  }
+  if (report.save_begun) json["save"] = true;
+  if (report.saving) json["saving"] = true;
+  if (const auto& saved = report.saved) {
+    json["saved"] = {{"step", saved->step},       {"committed", saved->committed}, {"rank_bytes", saved->bytes},
+                     {"write_s", saved->write_s}, {"cpu_s", saved->cpu_s},         {"total_s", saved->total_s}};
+  }
   if (peak_flops_ > 0) {
     auto mfu = [&](double flops) { return cost::mfu(flops, rate, peak_flops_, plan_.mesh.size()); };
     json["mfu"] = {{"gemm", mfu(flops_.gemm)},

@@ -10,23 +10,29 @@
 #include "base/progress.h"
 #include "cost/flops.h"
 #include "trace/metrics_file.h"
-#include "train/engine.h"
+#include "train/checkpoints.h"
 
 namespace ms::train {
 
 struct StepReport {
   std::int64_t step = 0;  // from 1: steps done
   StepResult result;
+  std::int64_t tokens = 0;  // trained on, from the beginning of the data
   double lr = 0;
   double seconds = 0;              // from the end of the step before to the end of this one
   double data_wait_s = 0;          // of which the host waited for tokens
   std::vector<double> op_seconds;  // rank 0's device, by tensor::OpClass, during this step
   std::optional<double> valid_loss;
+  std::optional<Origin> resumed;           // in the first step of a run that goes on
+  bool save_begun = false;                 // the state after this step is being saved
+  bool saving = false;                     // a save was under way when this step ended
+  std::optional<ckpt::SaveOutcome> saved;  // a save ended during this step
 };
 
 class Reporter {
  public:
-  Reporter(const Plan& plan, double peak_flops);
+  // `start`: steps that were done before this run began.
+  Reporter(const Plan& plan, double peak_flops, std::int64_t start);
   void step(const StepReport& report);
   void close();
   double tokens_per_s() const;  // over the steps so far, the first left out

@@ -7,7 +7,7 @@
 #include "cost/zero.h"
 #include "sched/checker.h"
 #include "sched/csv.h"
-#include "train/rank_tensors.h"
+#include "train/state.h"
 
 namespace ms::train {
 namespace {
@@ -25,6 +25,15 @@ std::string layers_text(const Plan& plan, int pp_rank) {
 
 // The first rank of a stage stands for it: the ranks of a stage differ in the vocabulary's padding at most.
 RankMemory stage_memory(const Plan& plan, int pp_rank) { return rank_memory(plan, {.dp = 0, .pp = pp_rank, .tp = 0}); }
+
+// Host memory of a rank of a stage that a save is copied into.
+std::int64_t copy_bytes(const Plan& plan, int pp_rank) {
+  return ckpt::Saver::host_bytes(saved_pieces(plan, {.dp = 0, .pp = pp_rank, .tp = 0}));
+}
+std::int64_t checkpoint_bytes(const Plan& plan) {
+  const std::int64_t adam = plan.dtype == tensor::DType::f32 ? 12 : 14;  // weight, master, two moments
+  return adam * nn::parameter_count(plan.settings.model);
+}
 
 sched::Report report_of(const Plan& plan) { return sched::check(plan.training, {.forward = 1.0, .backward = 2.0}); }
 
@@ -87,6 +96,17 @@ std::string plan_text(const Plan& plan) {
     table.row(cells);
   }
   out += table.str();
+  if (!plan.settings.checkpoint.dir.empty()) {
+    out += fmt::format("\nsaving takes {} of host memory a rank besides, and {} of storage a checkpoint\n",
+                       format_size(static_cast<double>(copy_bytes(plan, 0))),
+                       format_size(static_cast<double>(checkpoint_bytes(plan))));
+    if (!s.checkpoint.memory_dir.empty()) {
+      const std::int64_t part = ckpt::MemoryTier::buffer_bytes(saved_pieces(plan, {}));
+      out += fmt::format("its copies in memory take {} a rank more, and up to {} a rank in {}\n",
+                         format_size(static_cast<double>(part)), format_size(4.0 * static_cast<double>(part)),
+                         s.checkpoint.memory_dir);
+    }
+  }
   return out;
 }
 
@@ -127,8 +147,10 @@ std::string plan_json(const Plan& plan) {
     const RankMemory memory = stage_memory(plan, p);
     for (const MemoryRow& row : memory.rows) stage["memory_bytes"][row.what] = row.bytes;
     stage["memory_bytes"]["total"] = memory.total_bytes;
+    if (!s.checkpoint.dir.empty()) stage["checkpoint_copy_bytes"] = copy_bytes(plan, p);
     stages.push_back(std::move(stage));
   }
+  if (!s.checkpoint.dir.empty()) json["checkpoint_bytes"] = checkpoint_bytes(plan);
   json["stages"] = std::move(stages);
   return json.dump(2) + "\n";
 }

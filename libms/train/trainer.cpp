@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "data/loader.h"
 #include "data/tokenizer.h"
+#include "train/checkpoints.h"
 #include "train/reporter.h"
 #include "watch/verdict.h"
 
@@ -25,7 +26,7 @@ std::string printable(std::string text) {
 
 data::Loader open_data(const Settings& settings) {
   return {settings.data,
-          {settings.model.seq, settings.train.global_batch},
+          {.seq = settings.model.seq, .global_batch = settings.train.global_batch},
           settings.model.vocab,
           static_cast<std::uint64_t>(settings.train.seed)};
 }
@@ -46,29 +47,37 @@ class Trainer {
         step_(step),
         rows_(settings_.train.global_batch / plan.mesh.dp),
         first_row_(rows_ * engine_.at().dp) {
-    if (world.rank() == 0) reporter_.emplace(plan, options.peak_flops);
-    if (engine_.needs_input()) { prefetcher_.emplace(loader_, first_row_, rows_, 0, settings_.data.read_timeout_s); }
     if (settings_.train.eval_every > 0 && loader_.num_validation_samples() == 0) {
       log::warn("train", "no validation data: data.valid is empty and data.valid_fraction holds out no whole sequence");
     }
-    engine_.initialize(static_cast<std::uint64_t>(settings_.train.seed));
   }
 
   Outcome run() {
-    last_end_s_ = now_s();
+    begin();
     const std::int64_t steps = settings_.train.steps;
-    for (std::int64_t step = 0; step < steps; ++step) {
+    std::int64_t done = start_;
+    while (done < steps && !stop_agreed_) {
+      const std::int64_t step = done++;
       step_.store(step, std::memory_order_relaxed);
       options_.faults.at(watch::FaultPoint::step, step);
       issue(step);
       const bool evaluates = evaluation_due(step);
       // One step ahead, unless something else has to happen between the two.
-      if (step > 0 && !evaluation_due(step - 1)) finish(step - 1);
+      if (step > start_ && !evaluation_due(step - 1)) finish(step - 1);
       if (evaluates) finish(step);
+      if (checkpoints_ && done < steps && !stop_agreed_) checkpoints_->boundary(done, samples(done));
     }
-    if (!evaluation_due(steps - 1)) finish(steps - 1);
-    outcome_.steps = steps;
-    if (settings_.run.sample_tokens > 0) outcome_.sample = sample();
+    if (done > start_ && !evaluation_due(done - 1)) finish(done - 1);
+    outcome_.start = start_;
+    outcome_.steps = done;
+    outcome_.stopped = done < steps;
+    if (options_.stop != nullptr) outcome_.stop_cause = options_.stop->asked().value_or("");
+    if (checkpoints_) outcome_.checkpoint = checkpoints_->finish(done, samples(done));
+    if (stop_file_ && stop_file_->asked()) {
+      outcome_.stop_cause = stop_file_->path();
+      stop_file_->remove();
+    }
+    if (settings_.run.sample_tokens > 0 && !outcome_.stopped) outcome_.sample = sample();
     if (reporter_) {
       outcome_.tokens_per_s = reporter_->tokens_per_s();
       reporter_->close();
@@ -78,6 +87,39 @@ class Trainer {
   }
 
  private:
+  // From the newest checkpoint, or from the beginning.
+  void begin() {
+    if (!settings_.checkpoint.dir.empty()) {
+      checkpoints_.emplace(plan_, options_.resolved, world_, engine_, options_.fresh);
+      origin_ = checkpoints_->resume(loader_.fingerprint());
+    }
+    if (!origin_.restored) engine_.initialize(static_cast<std::uint64_t>(settings_.train.seed));
+    start_ = origin_.step;
+    loader_.start_at(origin_.step, origin_.samples);
+    if (start_ >= settings_.train.steps && world_.rank() == 0) {
+      log::info("train", "{} has {} steps, and train.steps is {}: nothing is left to do", origin_.path, start_,
+                settings_.train.steps);
+    }
+    if (world_.rank() == 0) {
+      reporter_.emplace(plan_, options_.peak_flops, start_);
+      stop_file_.emplace(settings_.run.dir);
+    }
+    if (engine_.needs_input()) {
+      prefetcher_.emplace(loader_, first_row_, rows_, start_, settings_.data.read_timeout_s);
+    }
+    last_end_s_ = now_s();
+  }
+
+  std::int64_t samples(std::int64_t done) const { return loader_.shape().first_sample(done); }
+
+  Votes cast() {
+    Votes votes;
+    const bool asked = (options_.stop != nullptr && options_.stop->asked()) || (stop_file_ && stop_file_->asked());
+    votes.stop = asked ? 1 : 0;
+    if (checkpoints_) checkpoints_->cast(votes);
+    return votes;
+  }
+
   bool evaluation_due(std::int64_t step) const {
     if (settings_.train.eval_every == 0 || loader_.num_validation_samples() == 0) return false;
     return (step + 1) % settings_.train.eval_every == 0 || step + 1 == settings_.train.steps;
@@ -85,11 +127,12 @@ class Trainer {
   double lr(std::int64_t step) const { return optim::learning_rate(settings_.optim, step, settings_.train.steps); }
 
   void issue(std::int64_t step) {
-    if (!prefetcher_) return engine_.issue_step(step, lr(step), {}, {});
+    const Votes votes = cast();
+    if (!prefetcher_) return engine_.issue_step(step, lr(step), {}, {}, votes);
     const double start = now_s();
     const data::Batch& batch = prefetcher_->get(step);
     data_wait_s_ += now_s() - start;
-    engine_.issue_step(step, lr(step), batch.tokens, batch.targets);
+    engine_.issue_step(step, lr(step), batch.tokens, batch.targets, votes);
   }
 
   void finish(std::int64_t step) {
@@ -99,6 +142,15 @@ class Trainer {
     const double end = now_s();
     report.lr = lr(step);
     report.seconds = end - last_end_s_;
+    report.tokens = samples(step + 1) * settings_.model.seq;
+    if (report.result.votes.stop > 0) stop_agreed_ = true;
+    if (checkpoints_) {
+      checkpoints_->step_took(report.seconds);
+      report.saved = checkpoints_->heard(step, report.result.votes);
+      report.save_begun = checkpoints_->begun() == report.step;
+      report.saving = checkpoints_->busy();
+    }
+    if (origin_.restored && step == start_) report.resumed = origin_;
     outcome_.loss = report.result.loss;
     skipped_in_a_row_ = report.result.skipped ? skipped_in_a_row_ + 1 : 0;
     if (skipped_in_a_row_ == kMaxSkippedInARow) {
@@ -176,6 +228,11 @@ class Trainer {
   std::int64_t rows_, first_row_;  // of the global batch: this dp rank's
   std::optional<data::Prefetcher> prefetcher_;
   std::optional<Reporter> reporter_;
+  std::optional<Checkpoints> checkpoints_;
+  std::optional<watch::StopFile> stop_file_;  // on rank 0
+  Origin origin_;
+  std::int64_t start_ = 0;  // steps done when this run began
+  bool stop_agreed_ = false;
   Outcome outcome_;
   double last_end_s_ = 0, data_wait_s_ = 0;
   int skipped_in_a_row_ = 0;

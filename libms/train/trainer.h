@@ -8,17 +8,24 @@
 #include "comm/world.h"
 #include "train/plan.h"
 #include "watch/fault.h"
+#include "watch/stop.h"
 
 namespace ms::train {
 
 struct TrainerOptions {
-  double peak_flops = 0;      // of one rank's device, for MFU; 0: MFU is not printed
-  watch::Faults faults = {};  // of this rank
+  double peak_flops = 0;                     // of one rank's device, for MFU; 0: MFU is not printed
+  watch::Faults faults = {};                 // of this rank
+  std::string resolved = {};                 // the configuration, for checkpoints
+  bool fresh = false;                        // checkpoints that are there are set aside
+  const watch::StopRequest* stop = nullptr;  // of this process
 };
 
 // What the run says when it ends well; the same on every rank.
 struct Outcome {
-  std::int64_t steps = 0;
+  std::int64_t start = 0, steps = 0;  // done before this run began, and when it ended
+  bool stopped = false;               // on purpose, before the last step
+  std::string stop_cause;             // "SIGTERM"; where another rank was asked, that one knows
+  std::string checkpoint;             // the path of that of the last step; empty: nothing is saved in this run
   double loss = 0, valid_loss = -1;
   double tokens_per_s = 0;
   std::string sample;  // generated text, rank 0 only

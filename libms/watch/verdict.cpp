@@ -23,6 +23,18 @@ Verdict verdict_done(std::int64_t steps) {
   return verdict;
 }
 
+Verdict verdict_stopped(std::int64_t steps, const std::string& cause, const std::string& checkpoint) {
+  Verdict verdict;
+  verdict.code = checkpoint.empty() ? ExitCode::no_progress : ExitCode::stopped;
+  verdict.kind = "run.stopped";
+  verdict.blame = to_string(Blame::user);
+  verdict.message =
+      fmt::format("stopped on purpose after step {}{}: {}", steps, cause.empty() ? std::string() : " (" + cause + ")",
+                  checkpoint.empty() ? "checkpoint.dir is not set, so nothing is saved" : checkpoint + " is committed");
+  verdict.step = steps;
+  return verdict;
+}
+
 Verdict verdict_of(const Error& error, int rank, std::string node, std::int64_t step) {
   Verdict verdict;
   verdict.code = exit_code(error.blame());
@@ -52,8 +64,8 @@ bool write_verdict(const std::string& run_dir, const Verdict& verdict) noexcept 
       json["kind"] = verdict.kind;
       json["blame"] = verdict.blame;
       json["message"] = verdict.message;
-      json["rank"] = verdict.rank;
-      json["node"] = verdict.node;
+      if (verdict.rank >= 0) json["rank"] = verdict.rank;
+      if (verdict.rank >= 0) json["node"] = verdict.node;
       if (!verdict.operation.empty()) json["operation"] = verdict.operation;
     }
     json["step"] = verdict.step;

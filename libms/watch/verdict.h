@@ -23,6 +23,8 @@ struct Verdict {
 };
 
 Verdict verdict_done(std::int64_t steps);
+// Stopped on purpose after `steps` steps, in total; `checkpoint` is empty where nothing is saved in this run.
+Verdict verdict_stopped(std::int64_t steps, const std::string& cause, const std::string& checkpoint);
 Verdict verdict_of(const Error& error, int rank, std::string node, std::int64_t step);
 
 // A failure is being handled: from now on the process ignores SIGTERM. mpirun and srun end the survivors of a dead rank

@@ -184,7 +184,7 @@ BASH
   MAX_RESTARTS=2 start often <<<'steps "$((start + 1))"; verdict 75 ""; exit 75'
   MAX_EXCLUDED=2 start nodes <<<'verdict 69 "$SLURMD_NODENAME"; exit 69'
   ends reused 93
-  says reused '2 starts on end came no further than step 0'
+  says reused '2 starts on end came no further than step 200'
   slurm_says reused Restarts=1
   ends stale 70
   slurm_says stale Restarts=1
@@ -227,12 +227,12 @@ BASH
   inside 2 <<'BASH'
   start lost <<<'touch lost; sleep 60'
   start saved <<<'((start == 0)) || { steps 9; verdict 0 ""; exit; }
-    trap "steps 7; verdict 75 \"\"; exit 75" USR1
+    trap "steps 7; verdict 75 \"\"; exit 75" USR2
     touch saved
     sleep 60 & wait'
   for name in lost saved; do
     wait-until 20 test -e $name
-    scancel --batch --signal=USR1 "$(id_of $name)"
+    scancel --batch --signal=USR2 "$(id_of $name)"
   done
   ends lost 93
   says lost 'the time limit is near'
@@ -241,6 +241,22 @@ BASH
   ends saved 0
   says saved 'requeue after code 75 at step 7$'
   slurm_says saved Restarts=1
+BASH
+}
+
+@test "near the time limit the real run saves, and the next start goes on from there" {
+  inside 2 <<'BASH'
+  text
+  train long c.toml --set mesh.pp=1 --set train.steps=100000
+  wait-until 30 grep -qs '"step":5,' runs/1/metrics.jsonl
+  scancel --batch --signal=USR2 1
+  wait-until 40 says long 'requeue after code 75 at step [0-9]'
+  wait-until 40 says long 'going on from .*runs/1/checkpoints/step-0'
+  first=$(sed -n 's/.*requeue after code 75 at step \([0-9]*\)$/\1/p' long.log)
+  wait-until 20 grep -qs "\"step\":$((first + 1))," runs/1/metrics.jsonl
+  # Every step is there once, in its place.
+  [[ $(sed 's/^{"step":\([0-9]*\),.*/\1/' runs/1/metrics.jsonl | head -n 100) == "$(seq 100)" ]] || ((first < 100))
+  scancel 1
 BASH
 }
 

@@ -76,6 +76,18 @@ void collect_gradients(train::Engine& engine, Matrices& into) {
   }
 }
 
+void collect_moments(train::Engine& engine, Matrices& first, Matrices& second) {
+  for (const train::ChunkTensors& chunk : engine.chunks()) {
+    for (std::size_t i = 0; i < chunk.specs.size(); ++i) {
+      const optim::SpanMemory& span = chunk.spans[i];
+      const std::vector<float> m = as_floats(engine.compute(), span.m), v = as_floats(engine.compute(), span.v);
+      const std::lock_guard lock(outcome_mutex);
+      scatter(chunk.specs[i], span.own, m.data(), first);
+      scatter(chunk.specs[i], span.own, v.data(), second);
+    }
+  }
+}
+
 void collect_parameters(train::Engine& engine, Matrices& into) {
   engine.gather_parameters();
   for (const train::ChunkTensors& chunk : engine.chunks()) {

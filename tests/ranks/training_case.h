@@ -36,6 +36,7 @@ void fill_batch(const train::Plan& plan, std::int64_t step, int dp_rank, std::ve
 // What a rank owns, added to what others have added; safe from several threads. Gradients are those of the last step.
 void collect_gradients(train::Engine& engine, Matrices& into);
 void collect_parameters(train::Engine& engine, Matrices& into);
+void collect_moments(train::Engine& engine, Matrices& first, Matrices& second);
 // Replaces the initial parameters (and the optimizer's master copy) by these.
 void load_parameters(train::Engine& engine, const Matrices& from);
 

@@ -50,6 +50,42 @@ TEST(Loader, TargetsAreTheNextTokens) {
   }
 }
 
+TEST(Loader, ARunThatGoesOnWithOtherBatchesMissesNoSampleAndRepeatsNone) {
+  const TempDir dir;
+  write_ramp(dir / "t", 0, 1000);
+  const Loader all(train_on({dir / "t"}), {.seq = 8, .global_batch = 60}, 1000, 1);
+  const Rows expected = fill(all, 0, 0, 60);
+  Loader later(train_on({dir / "t"}), {.seq = 8, .global_batch = 10}, 1000, 1);
+  later.start_at(5, 30);  // five steps of six samples are done
+  Rows joined;
+  for (std::int64_t step = 5; step < 8; ++step) {
+    const Rows rows = fill(later, step, 0, 10);
+    joined.tokens.insert(joined.tokens.end(), rows.tokens.begin(), rows.tokens.end());
+  }
+  EXPECT_EQ(joined.tokens, std::vector<std::int32_t>(expected.tokens.begin() + 30 * 8, expected.tokens.end()));
+  EXPECT_EQ(later.shape().first_sample(8), 60);
+}
+
+TEST(Loader, TheFingerprintTellsWhatDecidesOnTheOrder) {
+  const TempDir dir;
+  write_ramp(dir / "t", 0, 1000);
+  write_ramp(dir / "u", 0, 1000);
+  write_ramp(dir / "v", 0, 1001);
+  const auto of = [&](std::vector<std::string> files, std::int64_t seq = 8, double valid_fraction = 0) {
+    return Loader(train_on(std::move(files), valid_fraction), {.seq = seq, .global_batch = 1}, 2000, 1).fingerprint();
+  };
+  const std::string one = of({dir / "t"});
+  EXPECT_EQ(one.size(), 16U);
+  EXPECT_EQ(one, of({dir / "t"}));
+  std::filesystem::create_directory(dir / "moved");
+  for (const char* end : {".bin", ".idx"}) std::filesystem::copy(dir / "t" + end, dir / "moved" + "/t" + end);
+  EXPECT_EQ(one, of({dir / "moved" + "/t"}));  // where the files are does not matter
+  for (const std::string& other : {of({dir / "u"}), of({dir / "v"}), of({dir / "t", dir / "u"}), of({"2 " + dir / "t"}),
+                                   of({dir / "t"}, 9), of({dir / "t"}, 8, 0.1)}) {
+    EXPECT_NE(one, other);
+  }
+}
+
 TEST(Loader, RowsDoNotDependOnWhoReadsThem) {
   const TempDir dir;
   write_ramp(dir / "t", 0, 1000);

@@ -99,5 +99,24 @@ TEST_F(Metrics, ALineThatCannotBeWrittenIsStorage) {
   EXPECT_EXIT(write_too_much(path_), ::testing::ExitedWithCode(3), "");
 }
 
+TEST_F(Metrics, ARunThatGoesOnHasEveryStepOnce) {
+  const std::string before =
+      "{\"step\":1,\"loss\":5}\n{\"step\":2,\"loss\":4}\n{\"step\":3,\"loss\":3}\n"
+      "{\"step\":2,\"loss\":9}\nnonsense\n{\"step\":x}\n{\"step\":4,\"lo";
+  std::ofstream(path_) << before;
+  {
+    MetricsFile file(path_, 2);
+    file.write("{\"step\":3,\"loss\":2}");
+    file.close();
+  }
+  EXPECT_EQ(content(path_), "{\"step\":1,\"loss\":5}\n{\"step\":2,\"loss\":4}\n{\"step\":3,\"loss\":2}\n");
+  EXPECT_EQ(content(path_ + ".previous"), before);  // nothing is lost
+  MetricsFile(path_, 3).close();                    // again: the copy of before is replaced
+  EXPECT_EQ(content(path_), content(path_ + ".previous"));
+  fs::remove(path_);
+  MetricsFile(path_, 3).close();  // somebody moved the file away
+  EXPECT_EQ(content(path_), "");
+}
+
 }  // namespace
 }  // namespace ms::trace

@@ -1,0 +1,99 @@
+#include "train/restore.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+namespace ms::train {
+
+using ckpt::State;
+using tensor::DType;
+using tensor::Tensor;
+
+void check_model(const nn::ModelConfig& model, const ckpt::Manifest& manifest, const std::string& path) {
+  const ckpt::PieceIndex index(manifest);
+  std::vector<std::string> problems;
+  std::map<std::string, bool> known;
+  for (const ckpt::Slice& wanted : model_parameters(model)) {
+    known[wanted.name] = true;
+    const ckpt::Piece* stored = index.find(State::weight, wanted.name);
+    if (stored == nullptr) {
+      problems.push_back(fmt::format("{} is not in it", wanted.name));
+    } else if (stored->slice.global_rows != wanted.global_rows || stored->slice.global_cols != wanted.global_cols) {
+      problems.push_back(fmt::format("{} is {} x {} there, {} x {} here", wanted.name, stored->slice.global_rows,
+                                     stored->slice.global_cols, wanted.global_rows, wanted.global_cols));
+    }
+  }
+  for (const std::string& name : index.parameters()) {
+    if (!known.contains(name)) problems.push_back(fmt::format("{} is not in this model", name));
+  }
+  if (problems.empty()) return;
+  constexpr std::size_t kListed = 5;
+  const std::size_t more = problems.size() - std::min(problems.size(), kListed);
+  problems.resize(problems.size() - more);
+  throw user_error("ckpt.mismatch",
+                   fmt::format("{} is of another model: {}{}", path, fmt::join(problems, "; "),
+                               more > 0 ? fmt::format("; and {} more", more) : std::string()),
+                   "[model] must be what it was, or checkpoint.dir another directory");
+}
+
+namespace {
+
+// What a state is made from: the state of the same parameter that the checkpoint stores, and its type there.
+struct Origin {
+  State state;
+  DType dtype;
+};
+
+Origin origin_of(const ckpt::Piece& piece, const ckpt::PieceIndex& index) {
+  const auto stored = [&](State state) { return index.find(state, piece.slice.name); };
+  if (piece.state == State::exp_avg || piece.state == State::exp_avg_sq) return {piece.state, DType::f32};
+  // Of weight and master, the more exact one that is there; but a weight of the same type is taken as it is.
+  const ckpt::Piece* weight = stored(State::weight);
+  if (piece.state == State::weight && weight != nullptr && weight->dtype == piece.dtype) {
+    return {State::weight, weight->dtype};
+  }
+  if (stored(State::master) != nullptr) return {State::master, DType::f32};
+  return {State::weight, weight != nullptr ? weight->dtype : piece.dtype};
+}
+
+}  // namespace
+
+ckpt::LoadReport restore(Engine& engine, const ckpt::Manifest& manifest, const std::string& path, int threads) {
+  const ckpt::PieceIndex index(manifest);
+  std::vector<ckpt::Want> wants;
+  struct Converted {
+    Tensor to;
+    std::vector<std::byte> bytes;
+    DType dtype;
+  };
+  std::vector<Converted> converted;
+  const std::vector<ckpt::Held> held = engine.state();
+  converted.reserve(held.size());
+  for (const ckpt::Held& target : held) {
+    ckpt::Piece piece = target.piece;
+    if (!manifest.has_optimizer && (piece.state == State::exp_avg || piece.state == State::exp_avg_sq)) {
+      engine.compute().submit(tensor::Fill{target.tensor});
+      continue;
+    }
+    const Origin origin = origin_of(piece, index);
+    piece.state = origin.state;
+    piece.dtype = origin.dtype;
+    std::byte* to = target.tensor.data;  // of the CPU device: host memory
+    if (origin.dtype != target.piece.dtype) {
+      converted.push_back(
+          {target.tensor, std::vector<std::byte>(static_cast<std::size_t>(piece.size_bytes())), origin.dtype});
+      to = converted.back().bytes.data();
+    }
+    wants.push_back({piece, to});
+  }
+  const ckpt::LoadReport report = ckpt::load(path, index, wants, {.threads = threads, .progress = {}});
+  for (Converted& each : converted) {
+    const Tensor from{each.bytes.data(), 1, each.to.cols, each.to.cols, each.dtype};
+    engine.compute().submit(tensor::Copy{each.to, from});
+  }
+  engine.compute().synchronize();
+  return report;
+}
+
+}  // namespace ms::train

@@ -1,0 +1,111 @@
+#include "watch/stop.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace ms::watch {
+namespace {
+
+constexpr std::int64_t kLookEvery_ms = 200;
+
+const char* name_of(int signal) {
+  switch (signal) {
+    case SIGTERM:
+      return "SIGTERM";
+    case SIGINT:
+      return "SIGINT";
+    default:
+      return "SIGUSR2";
+  }
+}
+
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+std::int64_t now_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+StopRequest::StopRequest() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR2}) {
+    if (!is_ignored(signal)) sigaddset(&set, signal);  // a shell's background job is not to end with Ctrl-C
+  }
+  signals_ = UniqueFd(signalfd(-1, &set, SFD_CLOEXEC));
+  end_ = UniqueFd(eventfd(0, EFD_CLOEXEC));
+  if (!signals_ || !end_ || pthread_sigmask(SIG_BLOCK, &set, nullptr) != 0) {
+    throw Error("watch.signals", Blame::node, fmt::format("cannot listen for signals: {}", errno_text(errno)));
+  }
+  thread_ = std::thread([this] { listen(); });
+}
+
+StopRequest::~StopRequest() {
+  const std::uint64_t one = 1;
+  if (write(end_.get(), &one, sizeof one) == sizeof one) thread_.join();
+}
+
+void StopRequest::listen() {
+  std::array<pollfd, 2> polled{{{signals_.get(), POLLIN, 0}, {end_.get(), POLLIN, 0}}};
+  for (;;) {
+    if (poll(polled.data(), polled.size(), -1) < 0) continue;  // EINTR
+    if (polled[1].revents != 0) return;
+    signalfd_siginfo info{};
+    if (read(signals_.get(), &info, sizeof info) != sizeof info) continue;
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (signal_.exchange(signal) == 0) {
+      log::info("watch", "{} came: the run stops after a step", name_of(signal));
+      continue;
+    }
+    if (signal == SIGUSR2) continue;
+    // What the system does by default, or nothing where it is ignored by now (begin_ending).
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, signal);
+    pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+    raise(signal);
+    pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  }
+}
+
+std::optional<std::string> StopRequest::asked() const {
+  const int signal = signal_.load(std::memory_order_relaxed);
+  if (signal == 0) return std::nullopt;
+  return name_of(signal);
+}
+
+StopFile::StopFile(const std::string& run_dir) : path_(run_dir + "/stop") {
+  if (unlink(path_.c_str()) == 0) log::warn("watch", "{} was left by an earlier run and is removed", path_);
+}
+
+bool StopFile::asked() {
+  if (asked_ || now_ms() < next_look_ms_) return asked_;
+  next_look_ms_ = now_ms() + kLookEvery_ms;
+  asked_ = access(path_.c_str(), F_OK) == 0;
+  if (asked_) log::info("watch", "{} is there: the run stops after a step", path_);
+  return asked_;
+}
+
+void StopFile::remove() {
+  if (unlink(path_.c_str()) != 0 && errno != ENOENT) {
+    log::warn("watch", "cannot remove {}, the next start would stop too: {}", path_, errno_text(errno));
+  }
+}
+
+}  // namespace ms::watch

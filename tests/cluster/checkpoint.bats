@@ -1,0 +1,94 @@
+#!/usr/bin/env bats
+# Checkpoints on several nodes: what is left in the memory of nodes when others lose power.
+
+bats_require_minimum_version 1.5.0
+
+setup_file() {
+  export kit=$BATS_FILE_TMPDIR/kit
+  mkdir -p "$kit"
+  sed '/^#SBATCH --ms-preflight$/d' "$BATS_TEST_DIRNAME/../../jobscripts/train-simple.sbatch" >"$kit/script"
+  cat >"$kit/c.toml" <<'TOML'
+[model]
+layers = 2
+hidden = 32
+heads = 4
+vocab = 257
+seq = 32
+[mesh]
+dp = 2
+tp = 2
+pp = 2
+[train]
+steps = 12
+global_batch = 8
+microbatch = 2
+dtype = "fp32"
+[checkpoint]
+every_steps = 4
+async = false
+memory_dir = "/dev/shm/ms"
+[data]
+train = ["text"]
+TOML
+}
+
+# inside N <SCRIPT: runs the script on the controller of a cluster of N nodes, in a folder that all nodes share.
+inside() { kit=$kit "$BATS_TEST_DIRNAME/run" "$1" -- bash -euo pipefail -c "$prelude"$'\n'"$(cat)"; }
+# shellcheck disable=SC2016 # for the shell on the controller
+prelude='
+cp "$kit"/* "$CLUSTER_DIR/shared"
+cd "$CLUSTER_DIR/shared"
+trap "[[ \$? -eq 0 ]] || tail -n 60 ./log" EXIT
+for i in $(seq 400); do echo "line $i: the quick brown fox jumps over the lazy dog, $((i * 7919 % 1000)) times"; done >text
+ms-data encode --tokenizer byte --output text text
+ms-train run c.toml --set run.dir=undisturbed # as threads: the same bits
+# Stands still in step 9, after the checkpoint of step 8; nothing else would stop it before it is done.
+MS_FAULT="step=9 rank=0 restart=0 hang" sbatch -o log script c.toml
+says() { grep -q -e "$1" log; } # PATTERN
+losses() { sed -n "s/.*\"step\":\([0-9]*\),\"loss\":\([^,]*\),.*/\1 \2/p" "$1/metrics.jsonl"; } # RUN
+ends_as_undisturbed() {
+  wait-until 90 says "the job ends with code 0\$"
+  [[ $(losses undisturbed | wc -l) -eq 12 ]]
+  diff <(losses undisturbed) <(losses runs/1)
+}
+resumed() { grep -o "\"resumed\":{[^}]*}" runs/1/metrics.jsonl; }
+copies() { on-node "$1" find /dev/shm/ms -name "rank-*.h5" | sed "s/.*rank-0000\(.\).h5/\1/" | sort | xargs; } # NODE
+all_at_step_8() {
+  local node
+  for node in node01 node02 node03 node04; do
+    [[ $(on-node $node find /dev/shm/ms -name mark) == /dev/shm/ms/*/step-00000008/mark ]] || return 1
+    [[ $(on-node $node find /dev/shm/ms -name "step-*" | wc -l) -eq 1 ]] || return 1
+  done
+}
+export -f says all_at_step_8
+wait-until 30 says "checkpoint of step 8: committed"
+wait-until 10 all_at_step_8
+'
+
+@test "a lost node: the others have what it had in memory, and storage is not read" {
+  inside 5 <<'BASH'
+  # Two ranks on a node; a rank and its keeper differ in dp, pp and tp.
+  [[ $(copies node01) == "0 1 6 7" && $(copies node04) == "0 1 6 7" ]]
+  [[ $(copies node02) == "2 3 4 5" && $(copies node03) == "2 3 4 5" ]]
+  kill-node node02
+  ends_as_undisturbed
+  says 'restart 1 of at most 5, nodes node\[01,03-05\]'
+  says 'going on from .*/step-00000008: step 8, from memory, 0 B of .* read'
+  [[ $(resumed) == *'"step":8,'*'"bytes_read":0,'* ]]
+  # A run that is done leaves nothing there.
+  for node in node01 node03 node04 node05; do [[ -z $(copies $node) ]]; done
+BASH
+}
+
+@test "a second lost node that had the other copies: storage is read, once" {
+  inside 6 <<'BASH'
+  kill-node node02
+  kill-node node03
+  ends_as_undisturbed
+  says 'restart 1 of at most 5, nodes node\[01,04-06\]'
+  says 'step 8 is not loaded from memory but from storage: 4 of 8 files are in no node.s memory'
+  says 'going on from .*/step-00000008: step 8, '
+  bytes=$(resumed | sed 's/.*"bytes":\([0-9]*\),.*/\1/')
+  [[ $bytes -gt 0 && $(resumed) == *"\"bytes_read\":$bytes,"* ]]
+BASH
+}

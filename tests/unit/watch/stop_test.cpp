@@ -1,0 +1,106 @@
+// What asks a run to stop. Signals are real ones, in a process of their own.
+#include "watch/stop.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+namespace ms::watch {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Runs `body` in a child; its exit status, or 128 + the signal that ended it.
+template <class F>
+int in_child(F&& body) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(body());
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+// 0 when the signal is asked for within five seconds.
+int heard(const StopRequest& stop, const char* name) {
+  for (int i = 0; i < 5000; ++i) {
+    if (const auto asked = stop.asked()) return *asked == name ? 0 : 1;
+    std::this_thread::sleep_for(1ms);
+  }
+  return 2;
+}
+
+TEST(StopRequest, HearsEachSignalAndNothingElseHappens) {
+  for (const auto& [signal, name] : {std::pair{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGUSR2, "SIGUSR2"}}) {
+    EXPECT_EQ(in_child([signal = signal, name = name] {
+                const StopRequest stop;
+                if (stop.asked()) return 3;
+                ::kill(::getpid(), signal);
+                return heard(stop, name);
+              }),
+              0)
+        << name;
+  }
+}
+
+TEST(StopRequest, TheSecondTimeTheProcessEnds) {
+  const auto twice = [](int second) {
+    return in_child([second] {
+      const StopRequest stop;
+      ::kill(::getpid(), SIGUSR2);
+      if (heard(stop, "SIGUSR2") != 0) return 1;
+      ::kill(::getpid(), second);
+      std::this_thread::sleep_for(300ms);
+      return 7;
+    });
+  };
+  EXPECT_EQ(twice(SIGTERM), 128 + SIGTERM);
+  EXPECT_EQ(twice(SIGINT), 128 + SIGINT);
+  EXPECT_EQ(twice(SIGUSR2), 7);  // a launcher may repeat it
+}
+
+TEST(StopRequest, WhoIgnoresASignalStillDoes) {
+  EXPECT_EQ(in_child([] {
+              ::signal(SIGINT, SIG_IGN);
+              const StopRequest stop;
+              ::kill(::getpid(), SIGINT);
+              std::this_thread::sleep_for(100ms);
+              return stop.asked() ? 1 : 0;
+            }),
+            0);
+  EXPECT_EQ(in_child([] {  // as one does whose run is ending by itself
+              const StopRequest stop;
+              ::kill(::getpid(), SIGTERM);
+              if (heard(stop, "SIGTERM") != 0) return 1;
+              ::signal(SIGTERM, SIG_IGN);
+              ::kill(::getpid(), SIGTERM);
+              std::this_thread::sleep_for(100ms);
+              return 0;
+            }),
+            0);
+}
+
+TEST(StopFile, IsSeenWithinAMomentAndOneOfBeforeIsNot) {
+  std::string dir = (std::filesystem::temp_directory_path() / "ms-stop-test-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(dir.data()), nullptr);
+  std::ofstream(dir + "/stop").close();
+  {
+    StopFile file(dir);
+    EXPECT_FALSE(file.asked());
+    EXPECT_FALSE(std::filesystem::exists(dir + "/stop"));
+    std::ofstream(dir + "/stop").close();
+    for (int i = 0; i < 5000 && !file.asked(); ++i) std::this_thread::sleep_for(1ms);
+    EXPECT_TRUE(file.asked());
+    file.remove();
+    EXPECT_FALSE(std::filesystem::exists(dir + "/stop"));
+    EXPECT_TRUE(file.asked());  // the wish stays
+  }
+  std::filesystem::remove_all(dir);
+}
+
+}  // namespace
+}  // namespace ms::watch
