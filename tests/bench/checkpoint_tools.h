@@ -1,0 +1,29 @@
+// What benchmarks of checkpoints share: clocks, ranks as threads, and the yardsticks of the system.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "comm/world.h"
+#include "tensor/stream.h"
+#include "train/plan.h"
+
+namespace ms::bench {
+
+double now_s();
+double time_of(const std::function<void()>& work);
+double median(std::vector<double> values);  // 0 where there are none
+
+// Runs body on every rank of the settings' mesh, ranks being threads of this process on all its cores. What a rank
+// throws ends the program.
+using Body = std::function<void(const train::Plan&, comm::World&, tensor::Device&)>;
+void on_ranks(const train::Settings& settings, const Body& body);
+
+// Seconds that dd takes to write so many bytes and have them on the disk; the file is deleted. And to read a file.
+double dd_write_s(const std::string& file, std::int64_t bytes);
+double dd_read_s(const std::string& file);
+void drop_from_cache(const std::string& file);
+
+}  // namespace ms::bench

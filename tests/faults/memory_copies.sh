@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# Copies of checkpoints in memory, whatever has become of them: a run that goes on has the losses of an undisturbed one.
+# Ranks are threads here; what several nodes are to each other is tests/cluster/checkpoint.bats.
+# usage: memory_copies.sh BIN: the folder of the programs.
+set -euo pipefail
+bin=$1
+dir=$(realpath "$(mktemp -d)")
+trap 'cd / && rm -rf "$dir"' EXIT
+cd "$dir"
+
+fail() {
+  echo "FAILED: $1"
+  sed 's/^/  err: /' err | tail -n 30
+  exit 1
+}
+
+for i in $(seq 400); do echo "line $i: the quick brown fox jumps over the lazy dog, $((i * 7919 % 1000)) times"; done >text
+"$bin/ms-data" encode --tokenizer byte --output text text >/dev/null 2>err || fail "ms-data encode"
+cat >c.toml <<'TOML'
+[model]
+layers = 2
+hidden = 32
+heads = 4
+vocab = 257
+seq = 32
+[mesh]
+dp = 2
+tp = 2
+[train]
+steps = 12
+global_batch = 8
+microbatch = 2
+dtype = "bf16"
+eval_every = 0
+[data]
+train = ["text"]
+[checkpoint]
+dir = "ck"
+every_steps = 4
+async = false
+memory_dir = "memory"
+[run]
+dir = "run"
+TOML
+train() { # [ARGUMENT...]: sets code
+  code=0
+  timeout 60 "$bin/ms-train" run c.toml "$@" >out 2>err </dev/null || code=$?
+}
+losses() { sed -nE 's/^\{"step":([0-9]+),"loss":([^,]*),.*/\1 \2/p' "$1/metrics.jsonl"; }
+copies() { find memory -name 'rank-*' 2>/dev/null | wc -l; }
+
+train --set checkpoint.dir= --set run.dir=undisturbed
+[[ $code -eq 0 && $(losses undisturbed | wc -l) -eq 12 ]] || fail "the undisturbed run ended with $code"
+# Stands still after the checkpoint of step 8, until its copies are all there is, and is killed.
+MS_FAULT="step=9 rank=3 hang" "$bin/ms-train" run c.toml >out 2>err </dev/null &
+for _ in $(seq 600); do
+  if [[ $(copies) -eq 4 && $(echo memory/*/step-*/mark) == */step-00000008/mark ]]; then break; fi
+  sleep 0.1
+done
+kill -KILL $!
+wait $! 2>/dev/null || true
+[[ -d ck/step-00000008 && $(copies) -eq 4 ]] || fail "the struck run left $(copies) copies"
+mkdir struck
+mv ck memory run struck
+
+again() { # everything as the struck run left it
+  rm -rf ck memory run
+  cp -r struck/* .
+  step=$(echo memory/*/step-00000008)
+}
+says() { grep -q -e "$1" err || fail "it does not say '$1'"; }
+ends_well() { # WHAT
+  [[ $code -eq 0 ]] || fail "$1: it ended with $code"
+  diff <(losses undisturbed) <(losses run) >/dev/null || fail "$1: other losses"
+  [[ $(copies) -eq 0 ]] || fail "$1: a run that is done left $(copies) copies"
+  echo "$1: as expected"
+}
+flip() { printf '\xa5\x5a\xa5' | dd of="$1" bs=1 seek=50000 conv=notrunc status=none; } # FILE
+
+again
+train
+says 'going on from ck/step-00000008: step 8, from memory, 0 B of '
+ends_well "used"
+
+again
+for file in ck/step-00000008/rank-*.h5; do flip "$file"; done
+train
+says 'step 8, from memory, 0 B of '
+ends_well "used where storage is damaged"
+
+from_storage() { # WHAT WHY
+  train
+  says "step 8 is not loaded from memory but from storage: $2"
+  says 'going on from ck/step-00000008: step 8, [1-9]'
+  ends_well "$1"
+}
+again
+flip "$step/rank-00002.h5"
+from_storage "damaged" 'a copy cannot be read, or is damaged'
+again
+truncate -s -1 "$step/rank-00002.h5"
+from_storage "torn" '1 of 4 files are in no node.s memory'
+again
+rm "$step"/rank-0000[03].h5
+from_storage "gone in part" '2 of 4 files'
+again
+rm "$step/mark"
+from_storage "never committed" '4 of 4 files'
+again
+rm -r memory
+from_storage "gone" '4 of 4 files'
+again
+mv "$step" "${step%8}4"
+from_storage "of another step" '4 of 4 files'
+again
+rm -r memory
+echo "a file" >memory
+from_storage "no directory" '4 of 4 files'
+says 'lacks copies in this node.s memory, which is said once'
+
+again
+train --set mesh.dp=4 --set mesh.tp=1
+says 'from storage: it was saved in another layout'
+[[ $code -eq 0 ]] || fail "another layout: it ended with $code"
+
+again
+mkdir -p memory/0123456789abcdef/step-00000001
+MS_FAULT="step=2 rank=0 exit" train --fresh
+says 'the checkpoints that were in ck are now in '
+[[ $(copies) -eq 0 && -d memory/0123456789abcdef/step-00000001 ]] || fail "--fresh left copies, or took those of others"
+echo "--fresh: as expected"
