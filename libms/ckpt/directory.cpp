@@ -182,7 +182,7 @@ int clean_up(const std::string& dir) {
   int deleted = 0;
   for (const std::string& name : names_in(dir)) {
     const NameKind kind = parse_name(name).kind;
-    if (kind != NameKind::saving && kind != NameKind::deleting) continue;
+    if (kind != NameKind::saving && kind != NameKind::deleting && kind != NameKind::scratch) continue;
     delete_tree(path_in(dir, name));
     ++deleted;
   }

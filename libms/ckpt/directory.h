@@ -75,7 +75,7 @@ void remove_checkpoint(const std::string& dir, std::int64_t step);    // un-comm
 std::string mark_damaged(const std::string& dir, std::int64_t step);  // its path then; a pin stays for its successor
 // All that were ever committed, damaged ones too, into set-aside-N; the path of it, empty where there were none.
 std::string set_aside(const std::string& dir);
-// saving-*, deleting-*, of earlier processes: deleted; how many.
+// saving-*, deleting-* and scratch files of earlier processes: deleted; how many.
 int clean_up(const std::string& dir);
 
 void pin(const std::string& dir, std::int64_t step);

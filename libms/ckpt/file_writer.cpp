@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/handle.h"
+#include "ckpt/names.h"
 
 namespace ms::ckpt {
 
@@ -22,7 +23,8 @@ Error write_error(const std::string& what, const std::string& path, int err) {
 // An empty file with a name that nobody else has, which is gone when this is.
 class ScratchFile {
  public:
-  explicit ScratchFile(const std::string& directory) : path_(directory + "/.skeleton-XXXXXX") {
+  explicit ScratchFile(const std::string& directory)
+      : path_(path_in(directory, std::string(kScratchPrefix) + "XXXXXX")) {
     fd_.reset(::mkostemp(path_.data(), O_CLOEXEC));
     if (!fd_) throw write_error("create", path_, errno);
   }

@@ -67,7 +67,7 @@ Found examine(const std::string& path, bool newer_throws) {
     if (newer_throws && error.kind() == "ckpt.version") throw;
     found.problem = error.message();
   }
-  const bool named = name.kind != NameKind::other && name.kind != NameKind::set_aside;
+  const bool named = name.kind != NameKind::other && name.kind != NameKind::scratch && name.kind != NameKind::set_aside;
   found.step = named ? name.step : found.manifest ? found.manifest->step : 0;
   if (found.manifest && found.manifest->step != found.step) {
     found.problem = fmt::format("{} is of step {}", kManifestName, found.manifest->step);
@@ -115,7 +115,9 @@ std::vector<Found> list(const std::string& dir) {
   std::vector<Found> result;
   for (const std::string& name : names_in(dir)) {
     const NameKind kind = parse_name(name).kind;
-    if (kind == NameKind::other || kind == NameKind::pin || kind == NameKind::set_aside) continue;
+    if (kind == NameKind::other || kind == NameKind::scratch || kind == NameKind::pin || kind == NameKind::set_aside) {
+      continue;
+    }
     std::error_code ignored;
     if (!std::filesystem::is_directory(path_in(dir, name), ignored)) continue;  // not ours, or gone
     Found found = look(path_in(dir, name));

@@ -51,6 +51,7 @@ Name parse_name(std::string_view name) {
       {"saving-", NameKind::saving, true, false, ""},  {"deleting-", NameKind::deleting, true, true, ""},
       {"damaged-", NameKind::damaged, true, true, ""}, {"set-aside-", NameKind::set_aside, false, true, ""},
   };
+  if (name.starts_with(kScratchPrefix)) return {.kind = NameKind::scratch};
   for (const Form& form : kForms) {
     if (!name.starts_with(form.prefix) || !name.ends_with(form.suffix)) continue;
     std::string_view rest = name.substr(form.prefix.size());

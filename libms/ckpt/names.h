@@ -1,5 +1,5 @@
-// The names in a directory of checkpoints: what each says that its entry is. For directory.cpp, look.cpp and
-// choose.cpp; nobody else makes or reads such names.
+// The names in a directory of checkpoints: what each says that its entry is. For directory.cpp, look.cpp, choose.cpp
+// and file_writer.cpp; nobody else makes or reads such names.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,10 @@
 
 namespace ms::ckpt {
 
-enum class NameKind : std::uint8_t { step, pin, saving, deleting, damaged, set_aside, other };
+enum class NameKind : std::uint8_t { step, pin, saving, deleting, damaged, set_aside, scratch, other };
+
+// What a FileWriter makes for a moment begins with this.
+inline constexpr std::string_view kScratchPrefix = ".skeleton-";
 
 struct Name {
   NameKind kind = NameKind::other;

@@ -130,13 +130,13 @@ inline constexpr Field<CheckpointConfig> kCheckpointFields[] = {
     {.key = "memory_dir",
      .member = &CheckpointConfig::memory_dir,
      .doc =
-         "A directory in every node's memory (/dev/shm/ms, say; the user's own). There each save is copied too: every "
-         "rank's part on its node and on another one, in another dp, pp and tp group where that can be, so that a run "
-         "in the same layout that goes on after the loss of a node reads no data from storage. It holds the newest "
-         "save, and the one before while that is made: up to 4 times a rank's part of a checkpoint, for each rank of "
-         "the node, and counts as memory of the job; a buffer for one part more is taken besides. What Slurm empties "
-         "between two starts (job_container/tmpfs) is of no use. Where a copy fails, the save does not. Empty: no "
-         "copies."},
+         "A directory of the user's own in every node's memory, /dev/shm/ms say; empty: none. Each save is copied "
+         "there, every rank's part on its own node and on another one (in another dp, pp and tp group where that can "
+         "be), so that a run that has lost a node and goes on in the same layout reads nothing of it from storage. "
+         "It holds the newest save, and the one before while that is made: at most 4 parts for each rank of the node, "
+         "which count as memory of the job; a buffer for one more comes on top. Where a copy fails, the save does "
+         "not. A run that is done removes its copies; of one that nobody goes on with they stay. They are of no use "
+         "where Slurm empties the directory between two starts (job_container/tmpfs)."},
 };
 
 struct RunConfig {

@@ -56,12 +56,16 @@ class Image {
   std::byte* memory_ = nullptr;
 };
 
+// As bytes, at memory's speed in any build.
+bool same(std::span<const std::byte> a, std::span<const std::byte> b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
+}
 void put(const std::string& path, std::span<const std::byte> data) {
   format_fixture::spill(path, std::string(reinterpret_cast<const char*>(data.data()), data.size()));
 }
 bool holds(const std::string& path, std::span<const std::byte> data) {
   const std::string text = slurp(path);
-  return std::ranges::equal(std::as_bytes(std::span(text)), data);
+  return same(std::as_bytes(std::span(text)), data);
 }
 
 // ---- writing --------------------------------------------------------------------------------------------------------
@@ -208,7 +212,7 @@ class Wanted {
     std::int64_t touched = 0;
     for (const std::int64_t block : blocks) touched += std::min((block + 1) * kBlockBytes, size_) - block * kBlockBytes;
     EXPECT_EQ(bytes_read, touched);
-    EXPECT_TRUE(memory_ == expected);
+    EXPECT_TRUE(same(memory_, expected));
   }
 
  private:
@@ -236,7 +240,7 @@ class Wanted {
 
 TEST_F(ReadBlocks, AnyTransfersGetTheirBytesAndEveryTouchedBlockIsReadOnce) {
   std::mt19937_64 random(20'260'131);
-  for (int trial = 0; trial < 40; ++trial) {
+  for (int trial = 0; trial < 24; ++trial) {
     SCOPED_TRACE(trial);
     Wanted wanted(random, kSize);
     const ReadReport report = read_blocks(file(), wanted.transfers(), false, 1 + trial % 3);
@@ -263,8 +267,9 @@ TEST_F(ReadBlocks, RowsThatEndAndBeginAtBlockEdges) {
                      .to = to.data()};
     read_blocks(file(), std::span(&t, 1), false, 2);
     for (std::int64_t r = 0; r < row.rows; ++r) {
-      EXPECT_TRUE(std::equal(to.begin() + r * row.row_bytes, to.begin() + (r + 1) * row.row_bytes,
-                             image_.file().begin() + row.offset + r * row.stride));
+      const auto at = static_cast<std::size_t>(r * row.row_bytes), size = static_cast<std::size_t>(row.row_bytes);
+      EXPECT_TRUE(same(std::span(to).subspan(at, size),
+                       image_.file().subspan(static_cast<std::size_t>(row.offset + r * row.stride), size)));
     }
   }
 }
@@ -278,7 +283,7 @@ TEST_F(ReadBlocks, MillionsOfShortTransfersAreNoBurden) {
     transfers.push_back({.file_offset = i * kBytes, .row_bytes = kBytes, .to = to.data() + i * kBytes});
   }
   EXPECT_EQ(read_blocks(file(), transfers, false, 2).bytes_read, kSize);
-  EXPECT_TRUE(std::equal(to.begin(), to.begin() + kCount * kBytes, image_.file().begin()));
+  EXPECT_TRUE(same(std::span(to).first(kCount * kBytes), image_.file().first(kCount * kBytes)));
 }
 
 TEST_F(ReadBlocks, SeveralMayWantTheSameBytes) {
@@ -287,9 +292,9 @@ TEST_F(ReadBlocks, SeveralMayWantTheSameBytes) {
                                         {.file_offset = kBlockBytes, .row_bytes = kBlockBytes, .to = other.data()},
                                         {.file_offset = kBlockBytes + 5, .row_bytes = 1000, .to = part.data()}};
   EXPECT_EQ(read_blocks(file(), transfers, false, 1).bytes_read, kBlockBytes);
-  EXPECT_TRUE(std::ranges::equal(one, image_.file().subspan(kBlockBytes, kBlockBytes)));
-  EXPECT_TRUE(one == other);
-  EXPECT_TRUE(std::ranges::equal(part, image_.file().subspan(kBlockBytes + 5, 1000)));
+  EXPECT_TRUE(same(one, image_.file().subspan(kBlockBytes, kBlockBytes)));
+  EXPECT_TRUE(same(one, other));
+  EXPECT_TRUE(same(part, image_.file().subspan(kBlockBytes + 5, 1000)));
 }
 
 TEST_F(ReadBlocks, ReadsNothingUnlessAskedAndAllIfAsked) {
