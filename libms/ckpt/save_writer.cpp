@@ -184,7 +184,8 @@ void SaveWriter::check_and_commit(const Manifest& manifest, const std::vector<Ra
 
 void SaveWriter::prune() {
   if (options_.keep_last <= 0) return;
-  for (const Found& old : to_prune(list(options_.dir), {.keep_last = options_.keep_last, .keep_every = 0})) {
+  const PrunePolicy policy{.keep_last = options_.keep_last, .keep_every = options_.keep_every};
+  for (const Found& old : to_prune(list(options_.dir), policy)) {
     remove_checkpoint(options_.dir, old.step);
     result_.pruned.push_back(old.path);
   }

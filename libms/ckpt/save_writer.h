@@ -26,7 +26,7 @@ class SaveWriter {
   struct Options {
     std::string dir;
     int rank = 0;
-    std::int64_t keep_last = 0;
+    std::int64_t keep_last = 0, keep_every = 0;
   };
   // What became of a save so far.
   struct Result {

@@ -28,7 +28,8 @@ struct Held {
 
 struct SaverOptions {
   std::string dir;
-  std::int64_t keep_last = 0;  // committed checkpoints that stay, 0: all
+  std::int64_t keep_last = 0;   // committed checkpoints that stay, 0: all
+  std::int64_t keep_every = 0;  // besides, those of steps that are multiples of this; see PrunePolicy
   bool wait_when_busy = false;
   int group_id = 0;  // free in the run: of the group over which entries are gathered
 };

@@ -48,7 +48,7 @@ std::string new_run_id() {
 // What another checkpoint might be loaded in place of; anything else is wrong with the run itself.
 bool is_of_the_checkpoint(const Error& error) {
   const std::string& kind = error.kind();
-  return kind == "ckpt.damaged" || kind == "ckpt.incomplete" || kind == "ckpt.read";
+  return kind == "ckpt.damaged" || kind == "ckpt.incomplete" || kind == "ckpt.read" || kind == "ckpt.manifest";
 }
 
 }  // namespace
@@ -327,6 +327,7 @@ Origin Checkpoints::resume(const std::string& data_fingerprint) {
   const mesh::Groups groups(my.plan.mesh, my.plan.chunks, my.plan.settings.model.tied_embeddings);
   my.saver.emplace(ckpt::SaverOptions{.dir = my.config.dir,
                                       .keep_last = my.config.keep_last,
+                                      .keep_every = my.config.keep_every,
                                       .wait_when_busy = my.config.when_busy == "wait",
                                       .group_id = groups.count() + 1},
                    my.engine.state(), my.world, my.engine.device(), std::move(my.memory));

@@ -70,10 +70,8 @@ double run_command(const std::vector<std::string>& words) {
 }  // namespace
 
 double dd_write_s(const std::string& file, std::int64_t bytes) {
-  const double seconds = run_command({"dd", "if=/dev/zero", "of=" + file, "bs=16M", "iflag=count_bytes",
-                                      fmt::format("count={}", bytes), "conv=fsync", "status=none"});
-  ::unlink(file.c_str());
-  return seconds;
+  return run_command({"dd", "if=/dev/zero", "of=" + file, "bs=16M", "iflag=count_bytes", fmt::format("count={}", bytes),
+                      "conv=fsync,notrunc", "status=none"});
 }
 double dd_read_s(const std::string& file) {
   return run_command({"dd", "if=" + file, "of=/dev/null", "bs=16M", "status=none"});

@@ -21,7 +21,8 @@ double median(std::vector<double> values);  // 0 where there are none
 using Body = std::function<void(const train::Plan&, comm::World&, tensor::Device&)>;
 void on_ranks(const train::Settings& settings, const Body& body);
 
-// Seconds that dd takes to write so many bytes and have them on the disk; the file is deleted. And to read a file.
+// Seconds that dd takes to write so many bytes and have them on the disk, over a file of that size if there is one (a
+// disk that is handed out as it is first written is slow once); and to read a file.
 double dd_write_s(const std::string& file, std::int64_t bytes);
 double dd_read_s(const std::string& file);
 void drop_from_cache(const std::string& file);

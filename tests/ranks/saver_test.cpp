@@ -173,6 +173,20 @@ TEST(Saver, KeepsTheNewestAndThePinned) {
   EXPECT_THAT(outcomes.of(4, 1).pruned, IsEmpty()) << "rank 0 prunes";
 }
 
+TEST(Saver, KeepsEverySoMany) {
+  const Directory dir;
+  on_ranks({.ranks = 2, .parameters = kTiny}, [&](Rank& rank) {
+    const auto saver = rank.open({.dir = dir.path(), .keep_last = 1, .keep_every = 20});
+    for (std::int64_t step = 10; step <= 50; step += 10) {
+      rank.update(static_cast<std::uint64_t>(step));
+      EXPECT_TRUE(rank.begin(*saver, step));
+      EXPECT_TRUE(rank.outcome(*saver).committed);
+      rank.barrier();
+    }
+  });
+  EXPECT_THAT(dir.names(), ElementsAre("step-00000020", "step-00000040", "step-00000050"));
+}
+
 TEST(Saver, AnotherTimeLineIsSetAside) {
   const Directory dir;
   Outcomes outcomes(2);
