@@ -106,7 +106,7 @@ int show(const Args& args) {
   if (!found.manifest) {
     throw Error("ckpt.manifest", Blame::storage, fmt::format("{} is no checkpoint: {}", found.path, found.problem));
   }
-  if (args.has("config")) return print(args, show_json(found), found.manifest->config);
+  if (args.has("config")) return print(args, show_json(found), config_text(*found.manifest));
   return print(args, show_json(found), show_text(found, args.has("params")));
 }
 
@@ -197,7 +197,7 @@ int prune_them(const Args& args) {
     throw user_error("ckpt.rule", "there is no rule for what stays", "give --keep-last, or --keep-every, or both");
   }
   const std::string dir = directory_of(args);
-  PruneOptions options{.policy = {}, .dry_run = args.has("dry-run"), .verify = args.has("verify")};
+  PruneOptions options{.policy = {}, .dry_run = args.has("dry-run"), .verify = !args.has("no-verify")};
   options.threads = threads_of(args);
   if (args.has("keep-last")) options.policy.keep_last = args.get_int("keep-last", 1);
   if (args.has("keep-every")) options.policy.keep_every = args.get_int("keep-every", 1);
@@ -236,7 +236,12 @@ int repair_them(const Args& args) {
   }
   const RepairReport report = repair(dir, options);
   if (bar) bar->finish();
-  return print(args, repair_json(dir, report), repair_text(dir, report));
+  const int code = print(args, repair_json(dir, report), repair_text(dir, report));
+  if (report.unreadable.empty()) return code;
+  throw Error(
+      "ckpt.unreadable", Blame::storage,
+      fmt::format("{} cannot be read: {}", report.unreadable.front().path, report.unreadable.front().reasons.front()),
+      "what cannot be read is not known to be damaged, and is left alone");
 }
 
 int measure(const Args& args) {
@@ -337,13 +342,14 @@ const Tool kTool{
           .positionals = {kDir},
           .options = {{.name = "keep-last", .value = "N", .doc = "The newest N complete ones stay."},
                       {.name = "keep-every", .value = "N", .doc = "Those of steps that are multiples of N stay."},
-                      {.name = "verify", .doc = "First reads the newest; if it is not sound, nothing is removed."},
+                      {.name = "no-verify", .doc = "Trusts sizes, reads nothing."},
                       kDryRun,
                       kThreads,
                       kJson},
           .run = prune_them,
-          .description = "Pinned ones stay, and the newest complete one stays whatever the rules say. Refused while a "
-                         "run writes there: checkpoint.keep_last is for runs."},
+          .description = "Pinned ones stay, and the newest complete one stays whatever the rules say. That one is read "
+                         "first: if it is not sound, nothing is removed. Refused while a run writes there: "
+                         "checkpoint.keep_last is for runs."},
          {.name = "pin",
           .summary = "keep a checkpoint whatever prune is asked",
           .positionals = {kCommitted},

@@ -103,7 +103,7 @@ const Tool kTool{
                       "Under mpirun or srun --mpi=pmix each process is a rank; anywhere else the ranks are threads of "
                       "this process. The run writes config.toml, metrics.jsonl and verdict.json into run.dir. Where "
                       "checkpoint.dir is set it goes on from the newest complete checkpoint there. SIGTERM, SIGINT, "
-                      "SIGUSR2 or a file 'stop' in run.dir end it after a step that all ranks agree on, with a "
+                      "SIGHUP, SIGUSR2 or a file 'stop' in run.dir end it after a step that all ranks agree on, with a "
                       "checkpoint and exit status 75, or 93 where nothing is saved; SIGTERM or SIGINT for the second "
                       "time end it at once."},
                  {.name = "plan",

@@ -37,7 +37,12 @@ void BatchReader::read_batch() {
     used = after;
     ++batch_end_;
   }
-  if (used > memory_.size()) memory_.resize(used);
+  if (used > memory_.size()) {
+    // A manifest may claim any shape: what the files do not hold is refused before memory is asked for.
+    index_.plan({pieces_.begin() + static_cast<std::ptrdiff_t>(batch_begin_),
+                 pieces_.begin() + static_cast<std::ptrdiff_t>(batch_end_)});
+    memory_.resize(used);
+  }
   std::vector<Want> wants;
   for (std::size_t i = batch_begin_; i < batch_end_; ++i) {
     wants.push_back({.piece = pieces_[i], .to = memory_.data() + offsets_[i - batch_begin_]});

@@ -43,7 +43,7 @@ struct Diff {
   std::vector<KeyDiff> position;   // step, data position, generator
   std::vector<KeyDiff> unmatched;  // states that one side does not have, or has in another shape
   std::vector<StateDiff> states;   // all others, by name
-  // The same training state: what trains on from either is the same. Configuration and mesh may differ.
+  // The same training state: what trains on from either is the same. Mesh and configuration may differ, [model] not.
   bool equal() const;
 };
 

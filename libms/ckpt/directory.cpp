@@ -81,10 +81,23 @@ void discard_save(const std::string& dir, std::int64_t step) {
   if (exists(saving)) delete_tree(take_away(dir, saving, step));
 }
 
+// Deletes a directory in which nothing came to lie, when what should fill it has failed.
+class RemoveIfEmpty {
+ public:
+  explicit RemoveIfEmpty(const std::string& path) : path_(path) {}
+  RemoveIfEmpty(const RemoveIfEmpty&) = delete;
+  RemoveIfEmpty& operator=(const RemoveIfEmpty&) = delete;
+  ~RemoveIfEmpty() { ::rmdir(path_.c_str()); }
+
+ private:
+  const std::string& path_;
+};
+
 // Moves these, in this order, each with its pin, into a set-aside-N of their own, which is returned.
 std::string move_aside(const std::string& dir, const std::vector<std::string>& names) {
   const std::string aside = free_path(path_in(dir, "set-aside"));
   make_directory(aside);
+  const RemoveIfEmpty guard(aside);
   for (const std::string& name : names) {
     move(path_in(dir, name), path_in(aside, name));
     const std::string pin = name + ".pin";
@@ -109,10 +122,51 @@ std::vector<std::string> newest_first(const std::string& dir, NameKind kind, std
   return names;
 }
 
+// 0, or the errno of syncing the names in a directory.
+int sync_names(const std::string& dir) {
+  const UniqueFd fd(::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) return errno;
+  if (::fsync(fd.get()) == 0 || errno == EINVAL || errno == ENOTSUP) return 0;  // some file systems need none
+  return errno;
+}
+
+// The last part of a commit: what is in the way goes aside, and the save takes its name.
+std::vector<std::string> publish(const std::string& dir, std::int64_t step) {
+  std::vector<std::string> left = newest_first(dir, NameKind::step, step);
+  if (!left.empty()) {
+    const std::string aside = move_aside(dir, left);
+    for (std::string& name : left) name = path_in(aside, name);
+    std::reverse(left.begin(), left.end());
+  }
+  move(saving_path(dir, step), step_path(dir, step));
+  if (sync_names(dir) == 0) return left;
+  const int err = sync_names(dir);
+  if (err == 0) return left;
+  throw Error("ckpt.sync", Blame::storage,
+              fmt::format("'{}' is there, but may not be durable: cannot fsync '{}': {}", step_path(dir, step), dir,
+                          errno_text(err)));
+}
+
+// As make_directories(), and the new names are on the disk.
+void make_directories_synced(const std::string& dir) {
+  std::vector<std::string> parents;
+  for (std::string at = dir; !exists(at); at = parents.back()) {
+    parents.push_back(parent_directory(at));
+    if (parents.back() == at) break;
+  }
+  make_directories(dir);
+  for (const std::string& parent : parents) sync_directory(parent);
+}
+
+bool is_directory_itself(const std::string& path) {
+  struct stat status {};
+  return ::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
 }  // namespace
 
 DirectoryLock::DirectoryLock(const std::string& dir) {
-  make_directories(dir);
+  make_directories_synced(dir);
   const std::string path = path_in(dir, "lock");
   const auto cannot = [&](std::string_view doing, int err, std::string hint) {
     return Error("ckpt.lock", Blame::storage, fmt::format("cannot {} '{}': {}", doing, path, errno_text(err)),
@@ -139,14 +193,7 @@ std::vector<std::string> commit(const std::string& dir, std::int64_t step, const
   const std::string saving = saving_path(dir, step);
   // Syncs the directory too, after the last of its entries has been made: from here on all of `saving` is on disk.
   write_file_atomic(path_in(saving, kManifestName), manifest_json);
-  std::vector<std::string> left = newest_first(dir, NameKind::step, step);
-  if (!left.empty()) {
-    const std::string aside = move_aside(dir, left);
-    for (std::string& name : left) name = path_in(aside, name);
-    std::reverse(left.begin(), left.end());
-  }
-  rename_synced(saving, step_path(dir, step));
-  return left;
+  return publish(dir, step);
 }
 
 void abandon(const std::string& dir, std::int64_t step) {
@@ -157,11 +204,18 @@ void abandon(const std::string& dir, std::int64_t step) {
   }
 }
 
-void remove_checkpoint(const std::string& dir, std::int64_t step) {
+// Pins come without the lock. Whoever pins makes the pin, then looks for the checkpoint; here it is renamed, then the
+// pin looked for: one of the two sees the other.
+bool remove_checkpoint(const std::string& dir, std::int64_t step) {
   require_step(dir, step);
+  if (exists(pin_path(dir, step))) return false;
   const std::string deleting = take_away(dir, step_path(dir, step), step);
-  delete_file(pin_path(dir, step));
+  if (exists(pin_path(dir, step))) {
+    rename_synced(deleting, step_path(dir, step));
+    return false;
+  }
   delete_tree(deleting);
+  return true;
 }
 
 std::string mark_damaged(const std::string& dir, std::int64_t step) {
@@ -178,11 +232,38 @@ std::string set_aside(const std::string& dir) {
   return names.empty() ? std::string() : move_aside(dir, names);
 }
 
+std::vector<FinishedCommit> finish_commits(const std::string& dir) {
+  std::vector<std::int64_t> steps;
+  for (const std::string& text : names_in(dir)) {
+    const Name name = parse_name(text);
+    if (name.kind == NameKind::saving && is_directory_itself(path_in(dir, text))) steps.push_back(name.step);
+  }
+  std::sort(steps.begin(), steps.end());
+  std::vector<FinishedCommit> finished;
+  for (const std::int64_t step : steps) {
+    const Found found = look(saving_path(dir, step));
+    if (!found.manifest || !found.problem.empty()) continue;
+    const std::vector<std::string> left = publish(dir, step);
+    log::warn("ckpt", "the commit of {} was interrupted: it is done now, {} set aside", step_path(dir, step),
+              left.size());
+    finished.push_back({.was = found.path, .now = step_path(dir, step)});
+  }
+  return finished;
+}
+
 int clean_up(const std::string& dir) {
+  finish_commits(dir);
   int deleted = 0;
   for (const std::string& name : names_in(dir)) {
     const NameKind kind = parse_name(name).kind;
     if (kind != NameKind::saving && kind != NameKind::deleting && kind != NameKind::scratch) continue;
+    if (kind == NameKind::saving) {
+      const Found found = look(path_in(dir, name));
+      if (found.unreadable && exists(found.path)) {
+        log::warn("ckpt", "{} cannot be read and is now in {}: {}", found.path, move_aside(dir, {name}), found.problem);
+        continue;
+      }
+    }
     delete_tree(path_in(dir, name));
     ++deleted;
   }
@@ -195,7 +276,9 @@ void pin(const std::string& dir, std::int64_t step) {
   UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
   if (!fd) throw Error("ckpt.pin", Blame::storage, fmt::format("cannot create '{}': {}", path, errno_text(errno)));
   fd.close();
+  if (!exists(step_path(dir, step))) delete_file(path);  // it went at the same time
   sync_directory(dir);
+  require_step(dir, step);
 }
 
 void unpin(const std::string& dir, std::int64_t step) {

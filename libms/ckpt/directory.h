@@ -12,7 +12,7 @@
 // Commit: files and manifest are written into saving-*, each synced; then the directory is synced, renamed to step-*,
 // and the parent synced. Un-commit is a rename, synced, before anything is deleted. A kill between any two system calls
 // leaves either the old set of complete checkpoints or the new one; where several are set aside, from the newest down,
-// possibly a beginning of the old one.
+// possibly a beginning of the old one, and then the new one is whole in saving-* and clean_up() publishes it.
 //
 // Errors of the system: storage, "ckpt.*" or "file.*", with path and the system's words.
 #pragma once
@@ -38,16 +38,21 @@ struct Found {
   std::string path, name;
   std::int64_t step = 0;
   Condition condition = Condition::incomplete;
-  std::string problem;  // why it is not complete: "manifest.json is missing", "rank-00003.h5 has 12 of 4096 bytes"
+  std::string problem = {};  // why it is not complete: "manifest.json is missing", "rank-00003.h5 has 12 of 4096 bytes"
+  bool unreadable = false;   // the system refused to show all of it: nobody knows whether it is damaged
   bool pinned = false;
-  std::optional<Manifest> manifest;  // where it is sound
+  std::optional<Manifest> manifest = {};  // where it is sound
 };
 
 // Looks at one directory: manifest sound, every file there with its size.
 Found look(const std::string& path);
-// Everything of the kinds above, by step, then name. A directory that does not exist holds nothing.
+// Everything of the kinds above, by step, then name; what cannot be looked at is incomplete and unreadable. A directory
+// that does not exist holds nothing.
 // Throws Error("ckpt.list", storage) where it cannot be read.
 std::vector<Found> list(const std::string& dir);
+// The committed ones by names and pins alone: a step-* with a manifest.json in it, which is not read, is taken for
+// complete. For the run that committed them itself.
+std::vector<Found> list_names(const std::string& dir);
 // The newest complete one with a step below `below`. Reads manifests from the newest down and stops at the first sound
 // one. One of a newer format is not passed over: Error("ckpt.version", user). `passed_over`, where given, receives the
 // committed ones that were looked at before and are not complete.
@@ -67,15 +72,24 @@ class DirectoryLock {
 // The protocol, by the one process that leads it; the directory is locked by the caller.
 std::string begin_save(const std::string& dir, std::int64_t step);  // an empty saving-*; what was left there is deleted
 // Writes the manifest, then publishes. Other committed checkpoints of this step or later ones are of a time line that
-// was left (the run resumed from before them): they are set aside first, and their paths returned.
+// was left (the run resumed from before them): they are set aside first, and their paths returned. Error("ckpt.sync"):
+// it is published, but the system does not say that its name is on the disk.
 std::vector<std::string> commit(const std::string& dir, std::int64_t step, const std::string& manifest_json);
 void abandon(const std::string& dir, std::int64_t step);  // deletes saving-*; never throws, logs
 // Error("ckpt.none", user) of these, and of pin(), where there is no such checkpoint.
-void remove_checkpoint(const std::string& dir, std::int64_t step);    // un-commits, then deletes, its pin too
+// Un-commits, then deletes. false: it is pinned, perhaps only since the caller looked, and stays.
+bool remove_checkpoint(const std::string& dir, std::int64_t step);
 std::string mark_damaged(const std::string& dir, std::int64_t step);  // its path then; a pin stays for its successor
 // All that were ever committed, damaged ones too, into set-aside-N; the path of it, empty where there were none.
 std::string set_aside(const std::string& dir);
-// saving-*, deleting-* and scratch files of earlier processes: deleted; how many.
+// Publishes each saving-* whose manifest is sound and whose files are all there: its commit was interrupted. Their
+// paths, old and new, by step.
+struct FinishedCommit {
+  std::string was, now;
+};
+std::vector<FinishedCommit> finish_commits(const std::string& dir);
+// First finish_commits(). Then saving-*, deleting-* and scratch files of earlier processes: deleted; how many. A
+// saving-* that cannot be read is set aside.
 int clean_up(const std::string& dir);
 
 void pin(const std::string& dir, std::int64_t step);
@@ -85,6 +99,8 @@ void unpin(const std::string& dir, std::int64_t step);
 // keep_every stays (0: none by this rule), pinned ones stay, and the newest complete one stays whatever is asked.
 struct PrunePolicy {
   std::int64_t keep_last = 0, keep_every = 0;
+  // Steps strictly between these neither count nor go: the run passed them over as unusable when it resumed.
+  std::int64_t passed_over_after = 0, passed_over_before = 0;
 };
 std::vector<Found> to_prune(const std::vector<Found>& found, const PrunePolicy& policy);
 

@@ -38,8 +38,9 @@ LoadReport load(const std::string& checkpoint, const PieceIndex& index, const st
 
 // Every byte of every file against its hash, the HDF5 structure against the manifest, that every parameter is there
 // whole, and that there is no file that the manifest does not name. All problems, not only the first; empty: sound.
-// `progress` counts bytes. Error("ckpt.path", user): no such directory.
+// `progress` counts bytes. `unreadable`, where given, says whether there are problems which only say that the system
+// refused to read, and are no proof of damage. Error("ckpt.path", user): no such directory.
 std::vector<std::string> verify(const std::string& checkpoint, int threads,
-                                const std::function<void(std::int64_t)>& progress = {});
+                                const std::function<void(std::int64_t)>& progress = {}, bool* unreadable = nullptr);
 
 }  // namespace ms::ckpt

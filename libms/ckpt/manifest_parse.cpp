@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/json_depth.h"
 #include "base/text.h"
 #include "ckpt/blocks.h"
 #include "ckpt/manifest.h"
@@ -23,6 +24,9 @@ using Json = nlohmann::json;
 constexpr std::int64_t kInt64Max = std::numeric_limits<std::int64_t>::max();
 constexpr int kIntMax = std::numeric_limits<int>::max();
 constexpr std::size_t kMaxShown = 80;  // bytes of a text in a message
+constexpr std::size_t kMaxDepth = 16;  // ours nest 5 deep
+// Steps and samples: what adds to them, multiplies them or prints them as a double stays exact.
+constexpr std::int64_t kMaxCount = std::int64_t{1} << 53;
 
 bool is_hex(std::string_view text) {
   return text.size() == 16 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
@@ -219,7 +223,7 @@ class Passing {
 void read_frame(const Reader& r, const Json& json, Manifest& m) {
   r.expect(r.text_of(json, "format") == kFormatName, "format is not that of a checkpoint");
   r.integer_of(json, "format_version", 1, kFormatVersion);
-  m.step = r.integer_of(json, "step", 0, kInt64Max);
+  m.step = r.integer_of(json, "step", 0, kMaxCount);
   m.run = r.text_of(json, "run");
   r.expect(is_hex(m.run), "run is not 16 hexadecimal digits");
   m.created = r.text_of(json, "created");
@@ -229,11 +233,16 @@ void read_frame(const Reader& r, const Json& json, Manifest& m) {
   const Json& layout = r.member(json, "layout");
   const auto axis = [&](const char* key) { return static_cast<int>(r.integer_of(layout, key, 1, kIntMax)); };
   m.dp = axis("dp"), m.pp = axis("pp"), m.tp = axis("tp"), m.chunks = axis("chunks");
+  std::int64_t parts = 1;
+  for (const int size : {m.dp, m.pp, m.tp, m.chunks}) {
+    parts *= size;
+    r.expect(parts <= kIntMax, "a layout of {} x {} x {}, {} chunks, is out of range", m.dp, m.pp, m.tp, m.chunks);
+  }
   m.zero = static_cast<int>(r.integer_of(layout, "zero", 0, 3));
   m.dtype = r.text_of(json, "dtype");
   r.expect(m.dtype == "fp32" || m.dtype == "bf16", "dtype is neither fp32 nor bf16");
   const Json& data = r.member(json, "data");
-  m.data.samples = r.integer_of(data, "samples", 0, kInt64Max);
+  m.data.samples = r.integer_of(data, "samples", 0, kMaxCount);
   const Json& seed = r.member(data, "seed");
   r.expect(seed.is_number_unsigned(), "seed is not a whole number from 0");
   m.data.seed = seed.get<std::uint64_t>();
@@ -255,6 +264,7 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
   const std::string_view body = text.substr(0, text.size() - tail);
   reader.expect(text.substr(body.size()) == manifest_tail(xxh64(body)), "its hash is wrong: it is damaged or cut off");
 
+  reader.expect(!json_deeper_than(text, kMaxDepth), "nests more than {} deep", kMaxDepth);
   Manifest manifest;
   Passing passing(reader, manifest);
   const Json json = Json::parse(

@@ -121,8 +121,12 @@ std::vector<float> Parameters::read_f32(const std::string& name) const {
   const bool has_master = index_.find(State::master, name) != nullptr;
   const State state = has_master ? State::master : State::weight;
   const Info* info = find(name);
-  std::vector<float> values(info == nullptr ? 0 : static_cast<std::size_t>(info->rows * info->cols));
   const Piece* stored = index_.find(state, name);
+  // A manifest may claim any shape: what the files do not hold is refused before memory is asked for.
+  if (stored != nullptr) {
+    index_.plan({{.state = state, .dtype = stored->dtype, .slice = whole(name, info->rows, info->cols)}});
+  }
+  std::vector<float> values(info == nullptr ? 0 : static_cast<std::size_t>(info->rows * info->cols));
   if (stored == nullptr || stored->dtype == tensor::DType::f32) {
     read(state, name, std::as_writable_bytes(std::span(values)));
     return values;

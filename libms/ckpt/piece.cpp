@@ -11,8 +11,8 @@ namespace {
 constexpr std::array<std::string_view, kStates> kStateNames = {"weight", "master", "exp_avg", "exp_avg_sq"};
 
 constexpr std::size_t kMaxName = 512;
-// A parameter's bytes, in any type, stay far below what a signed 64-bit number counts.
-constexpr std::int64_t kMaxElements = std::int64_t{1} << 58;
+// A parameter's bytes, in any type, and those of thousands of them, stay below what a signed 64-bit number counts.
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 50;
 
 // Names are parts of HDF5 paths, keys of plans and words in messages: printable ASCII, without what separates.
 bool name_is_sound(std::string_view name) {

@@ -23,13 +23,14 @@ Pruned prune(const std::string& dir, const PruneOptions& options) {
     const Found* newest = resume_point(found);  // there is one, or nothing would go
     const Verified verified = examine(*newest, options.threads, options.progress);
     if (!verified.problems.empty()) {
-      throw Error("ckpt.damaged", Blame::storage,
-                  fmt::format("nothing was removed: {} is not sound: {}", newest->path, verified.problems.front()),
-                  "'ms-ckpt repair --verify' sets it to damaged");
+      throw Error(verified.unreadable ? "ckpt.unreadable" : "ckpt.damaged", Blame::storage,
+                  fmt::format("nothing was removed: {} {}: {}", newest->path,
+                              verified.unreadable ? "cannot be read" : "is not sound", verified.problems.front()),
+                  verified.unreadable ? "" : "'ms-ckpt repair --verify' sets it to damaged");
     }
   }
   if (!options.dry_run) {
-    for (const Found& one : result.gone) remove_checkpoint(dir, one.step);
+    result.kept += std::erase_if(result.gone, [&](const Found& one) { return !remove_checkpoint(dir, one.step); });
   }
   return result;
 }

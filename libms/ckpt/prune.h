@@ -13,7 +13,7 @@ namespace ms::ckpt {
 struct PruneOptions {
   PrunePolicy policy;
   bool dry_run = false;  // only say what would go
-  bool verify = false;   // read the newest one first: a damaged one must not be all that is left
+  bool verify = true;    // read the newest one first: a damaged one must not be all that is left
   int threads = 2;
   std::function<void(std::int64_t)> progress = {};  // bytes read so far
 };
@@ -27,6 +27,7 @@ struct Pruned {
 
 // Takes the directory's lock, and with that is refused while a run works there; a dry run looks without it.
 // Error("ckpt.damaged", storage): the newest one is not sound, nothing was removed.
+// "ckpt.unreadable": the same, where it could not be read.
 Pruned prune(const std::string& dir, const PruneOptions& options);
 
 }  // namespace ms::ckpt

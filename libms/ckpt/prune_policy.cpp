@@ -9,7 +9,8 @@ namespace ms::ckpt {
 std::vector<Found> to_prune(const std::vector<Found>& found, const PrunePolicy& policy) {
   std::vector<Found> complete;
   for (const Found& one : found) {
-    if (one.condition == Condition::complete) complete.push_back(one);
+    const bool passed_over = one.step > policy.passed_over_after && one.step < policy.passed_over_before;
+    if (one.condition == Condition::complete && !passed_over) complete.push_back(one);
   }
   std::sort(complete.begin(), complete.end(), [](const Found& a, const Found& b) { return a.step < b.step; });
   const std::int64_t newest_kept = std::max<std::int64_t>(policy.keep_last, 1);

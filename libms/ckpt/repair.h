@@ -19,6 +19,7 @@ struct Verified {
   std::int64_t step = 0;
   std::int64_t size_bytes = 0;
   std::vector<std::string> problems = {};  // none: sound
+  bool unreadable = false;                 // of the problems, some only say that the system refused to read
 };
 // verify(), and what the names and sizes say: what is not committed is not sound either. One that was set to damaged is
 // judged by its data.
@@ -31,7 +32,7 @@ struct RepairOptions {
   std::function<void(std::int64_t)> progress = {};  // bytes read so far, over all checkpoints; from several threads
 };
 
-enum class Remedy : std::uint8_t { removed, set_to_damaged };
+enum class Remedy : std::uint8_t { removed, set_to_damaged, committed };
 std::string_view to_string(Remedy remedy);
 
 struct Repair {
@@ -41,9 +42,16 @@ struct Repair {
   std::string now = {};  // its path afterwards, where it has one and this was no dry run
 };
 
+// Left as it is: nobody knows what is in it.
+struct Unreadable {
+  std::string path;
+  std::vector<std::string> reasons;
+};
+
 struct RepairReport {
   bool dry_run = false;
   std::vector<Repair> repairs = {};
+  std::vector<Unreadable> unreadable = {};
   std::int64_t verified = 0;              // complete checkpoints whose data was read and is sound
   std::optional<Found> resume_from = {};  // what a run will resume from, after the repairs
 };

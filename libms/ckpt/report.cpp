@@ -12,7 +12,10 @@
 namespace ms::ckpt {
 namespace {
 
-constexpr std::size_t kShown = 10;  // of a list of problems; JSON has all
+constexpr std::size_t kShown = 10;        // of a list of problems; JSON has all
+constexpr std::size_t kTextBytes = 1000;  // of a text from a manifest, of which terminals see printable ASCII only
+
+std::string plain(std::string_view text) { return plain_text(text, kTextBytes); }
 
 std::string line(std::string_view name, const std::string& value) { return fmt::format("{:<14}{}\n", name, value); }
 
@@ -28,7 +31,8 @@ std::string age_text(const std::string& created, double now_wall_s) {
 }
 
 std::string resume_text(const Found* newest) {
-  return newest == nullptr ? "no checkpoint is complete: a run starts from the beginning\n"
+  // Where something is left of checkpoints a run refuses to forget them; else it begins.
+  return newest == nullptr ? "no checkpoint is complete: ms-train run --fresh begins at step 0\n"
                            : fmt::format("a run resumes from {}\n", newest->path);
 }
 
@@ -44,7 +48,7 @@ std::string key_lines(std::string_view title, const std::vector<KeyDiff>& rows, 
   std::string text = fmt::format("{}:\n", title);
   for (std::size_t i = 0; i < std::min(rows.size(), most); ++i) {
     const auto side = [](const std::string& value) { return value.empty() ? "(none)" : value; };
-    text += fmt::format("  {:<32} {} | {}\n", rows[i].key, side(rows[i].a), side(rows[i].b));
+    text += fmt::format("  {:<32} {} | {}\n", plain(rows[i].key), plain(side(rows[i].a)), plain(side(rows[i].b)));
   }
   if (rows.size() > most) text += fmt::format("  and {} more\n", rows.size() - most);
   return text;
@@ -70,12 +74,12 @@ std::string parameter_table(const PieceIndex& index) {
   return table.str();
 }
 
-std::int64_t count_elements(const PieceIndex& index) {
-  std::int64_t elements = 0;
+double count_elements(const PieceIndex& index) {
+  double elements = 0;
   for (const std::string& name : index.parameters()) {
     for (int s = 0; s < kStates; ++s) {
       if (const Piece* piece = index.find(static_cast<State>(s), name)) {
-        elements += piece->slice.global_rows * piece->slice.global_cols;
+        elements += static_cast<double>(piece->slice.global_rows * piece->slice.global_cols);
         break;
       }
     }
@@ -139,7 +143,7 @@ std::string list_text(const std::string& dir, const std::vector<Found>& found, d
     std::vector<std::string> cells{std::to_string(one.step), "-", "-", "-", "-", "-"};
     if (one.manifest) {
       cells = {std::to_string(one.step),
-               one.manifest->created,
+               plain(one.manifest->created),
                age_text(one.manifest->created, now_wall_s),
                size_text(one.manifest->size_bytes()),
                std::to_string(one.manifest->files.size()),
@@ -147,7 +151,7 @@ std::string list_text(const std::string& dir, const std::vector<Found>& found, d
     }
     cells.emplace_back(to_string(one.condition));
     cells.emplace_back(one.pinned ? "pinned" : "");
-    cells.push_back(why(one));
+    cells.push_back(plain(why(one)));
     table.row(std::move(cells));
   }
   return table.str() + resume_text(resume_point(found));
@@ -158,24 +162,37 @@ std::string show_text(const Found& found, bool parameters) {
   const PieceIndex index(m);
   std::string text;
   text += line("path", found.path);
-  const std::string reason = why(found);
+  const std::string reason = plain(why(found));
   text += line("state", fmt::format("{}{}{}{}", to_string(found.condition), found.pinned ? ", pinned" : "",
                                     reason.empty() ? "" : ": ", reason));
   text += line("step", std::to_string(m.step));
-  text += line("created", m.created);
-  text += line("run", m.run);
-  text += line("version", fmt::format("ms {}, format {}", m.version, kFormatVersion));
+  text += line("created", plain(m.created));
+  text += line("run", plain(m.run));
+  text += line("version", fmt::format("ms {}, format {}", plain(m.version), kFormatVersion));
   text += line("mesh", fmt::format("{} ranks: dp {} x pp {} x tp {}, {} a rank, zero {}", m.dp * m.pp * m.tp, m.dp,
                                    m.pp, m.tp, plural(static_cast<std::size_t>(m.chunks), "chunk"), m.zero));
-  const auto elements = static_cast<double>(count_elements(index));
-  text += line("parameters",
-               fmt::format("{}, {} elements, {}{}", index.parameters().size(), format_count(elements), m.dtype,
-                           m.has_optimizer ? ", with the optimizer's state" : ", without an optimizer's state"));
+  text += line(
+      "parameters",
+      fmt::format("{}, {} elements, {}{}", index.parameters().size(), format_count(count_elements(index)),
+                  plain(m.dtype), m.has_optimizer ? ", with the optimizer's state" : ", without an optimizer's state"));
   text += line("data", fmt::format("{} samples trained on, seed {}, source {}", m.data.samples, m.data.seed,
-                                   m.data.source.empty() ? "not known" : m.data.source));
-  text += line("generator", m.rng);
+                                   m.data.source.empty() ? "not known" : plain(m.data.source)));
+  text += line("generator", plain(m.rng));
   text += line("files", fmt::format("{}, {}", m.files.size(), size_text(m.size_bytes())));
   if (parameters) text += "\n" + parameter_table(index);
+  return text;
+}
+
+std::string config_text(const Manifest& manifest) {
+  std::string text;
+  bool after_c2 = false;  // U+0080 to U+009F are controls, too: in UTF-8, c2 and 80 to 9f
+  for (const char c : manifest.config) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool c1 = after_c2 && byte >= 0x80 && byte <= 0x9f;
+    if (c1) text.pop_back();
+    text += (byte < ' ' && c != '\n' && c != '\t') || byte == 0x7f || c1 ? '?' : c;
+    after_c2 = byte == 0xc2;
+  }
   return text;
 }
 
@@ -238,7 +255,10 @@ std::string repair_text(const std::string& dir, const RepairReport& report) {
     text += fmt::format("{}{} {}{}\n{}", report.dry_run ? "would be " : "", to_string(repair.remedy), repair.path,
                         repair.now.empty() ? "" : ", now " + repair.now, problem_lines(repair.reasons));
   }
-  if (report.repairs.empty()) text += fmt::format("{}: nothing to repair\n", dir);
+  for (const Unreadable& one : report.unreadable) {
+    text += fmt::format("cannot be read, and is left alone: {}\n{}", one.path, problem_lines(one.reasons));
+  }
+  if (report.repairs.empty() && report.unreadable.empty()) text += fmt::format("{}: nothing to repair\n", dir);
   if (report.verified > 0) {
     text += fmt::format("{} verified\n", plural(static_cast<std::size_t>(report.verified), "sound checkpoint"));
   }

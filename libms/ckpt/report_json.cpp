@@ -160,10 +160,15 @@ std::string repair_json(const std::string& dir, const RepairReport& report) {
                        {"reasons", repair.reasons},
                        {"now", text_or_null(repair.now)}});
   }
+  Json unreadable = Json::array();
+  for (const Unreadable& one : report.unreadable) {
+    unreadable.push_back({{"path", one.path}, {"reasons", one.reasons}});
+  }
   return dump({{"schema", kSchema},
                {"dir", dir},
                {"dry_run", report.dry_run},
                {"repairs", std::move(repairs)},
+               {"unreadable", std::move(unreadable)},
                {"verified", report.verified},
                {"resume_from", path_or_null(report.resume_from ? &*report.resume_from : nullptr)}});
 }

@@ -180,14 +180,18 @@ void SaveWriter::check_and_commit(const Manifest& manifest, const std::vector<Ra
     files.push_back(entries[rank].json);
   }
   result_.set_aside = ckpt::commit(options_.dir, manifest.step, to_json(manifest, files));
+  if (!first_committed_) first_committed_ = manifest.step;
 }
 
 void SaveWriter::prune() {
   if (options_.keep_last <= 0) return;
-  const PrunePolicy policy{.keep_last = options_.keep_last, .keep_every = options_.keep_every};
-  for (const Found& old : to_prune(list(options_.dir), policy)) {
-    remove_checkpoint(options_.dir, old.step);
-    result_.pruned.push_back(old.path);
+  PrunePolicy policy{.keep_last = options_.keep_last, .keep_every = options_.keep_every};
+  if (options_.resumed_from >= 0) {
+    policy.passed_over_after = options_.resumed_from;
+    policy.passed_over_before = *first_committed_;
+  }
+  for (const Found& old : to_prune(list_names(options_.dir), policy)) {
+    if (remove_checkpoint(options_.dir, old.step)) result_.pruned.push_back(old.path);
   }
 }
 

@@ -27,6 +27,7 @@ class SaveWriter {
     std::string dir;
     int rank = 0;
     std::int64_t keep_last = 0, keep_every = 0;
+    std::int64_t resumed_from = -1;  // step; -1: none
   };
   // What became of a save so far.
   struct Result {
@@ -76,6 +77,7 @@ class SaveWriter {
   std::optional<FileWriter> file_;
   std::optional<Error> skeleton_failure_;
   Result result_;
+  std::optional<std::int64_t> first_committed_;  // by this run
 
   mutable std::mutex mutex_;  // guards job_, busy_
   mutable std::condition_variable_any changed_;

@@ -100,7 +100,8 @@ Saver::Impl::Impl(const SaverOptions& options_in, std::vector<Held> held_in, com
       // Before communication and computation where both could run: the next update waits for the copy.
       stream(device.make_stream("checkpoint", tensor::StreamKind::comm)),
       everyone(world.open(everybody(world, options.group_id), *stream)),
-      writer({options.dir, rank, options.keep_last, options.keep_every}, pieces_of(held), aligned_image(memory.get())),
+      writer({options.dir, rank, options.keep_last, options.keep_every, options.resumed_from}, pieces_of(held),
+             aligned_image(memory.get())),
       copies(std::move(copies_in)) {
   for (const Held& h : held) {
     MS_ASSERT(h.tensor.rows == 1 && h.tensor.cols == h.piece.slice.size() && h.tensor.dtype == h.piece.dtype,

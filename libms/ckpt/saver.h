@@ -30,6 +30,9 @@ struct SaverOptions {
   std::string dir;
   std::int64_t keep_last = 0;   // committed checkpoints that stay, 0: all
   std::int64_t keep_every = 0;  // besides, those of steps that are multiples of this; see PrunePolicy
+  // The step that the run resumed from; -1: none. Later ones that were there then were passed over as unusable: they do
+  // not count as kept.
+  std::int64_t resumed_from = -1;
   bool wait_when_busy = false;
   int group_id = 0;  // free in the run: of the group over which entries are gathered
 };

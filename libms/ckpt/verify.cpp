@@ -1,6 +1,7 @@
 // Verification: everything about a checkpoint that can be wrong is looked for and told, file by file. A file's HDF5
 // structure is looked at only once its bytes are known to be what was written: HDF5 is no reader for damaged files.
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <set>
 #include <utility>
@@ -18,11 +19,12 @@ namespace fs = std::filesystem;
 
 // What is wrong with the checkpoint, as the error of `check` tells it; empty: nothing. Any other error is not about it.
 template <class Check>
-std::string problem_of(Check&& check) {
+std::string problem_of(std::atomic<bool>& unreadable, Check&& check) {
   try {
     check();
   } catch (const Error& error) {
     if (error.blame() != Blame::storage) throw;
+    if (error.kind() == "ckpt.read" || error.kind().starts_with("file.")) unreadable = true;
     return error.message();
   }
   return {};
@@ -56,9 +58,10 @@ std::vector<const PlacedPiece*> only_in(const std::vector<PlacedPiece>& a, const
 }
 
 // The pieces that the file says it has against those of the manifest.
-void check_structure(const FileEntry& entry, const std::string& path, std::vector<std::string>& problems) {
+void check_structure(const FileEntry& entry, const std::string& path, std::vector<std::string>& problems,
+                     std::atomic<bool>& unreadable) {
   FileLayout layout;
-  add(problems, problem_of([&] { layout = read_layout(path); }));
+  add(problems, problem_of(unreadable, [&] { layout = read_layout(path); }));
   if (!problems.empty()) return;
   for (const PlacedPiece* placed : only_in(entry.pieces, layout.pieces)) {
     problems.push_back(fmt::format("'{}' does not hold what the manifest says: {}", path, describe(*placed)));
@@ -69,23 +72,24 @@ void check_structure(const FileEntry& entry, const std::string& path, std::vecto
 }
 
 // Every damaged block of a file in which there is one.
-std::vector<std::string> damaged_blocks(const BlockFile& file) {
+std::vector<std::string> damaged_blocks(const BlockFile& file, std::atomic<bool>& unreadable) {
   std::vector<std::string> problems;
   std::byte first{};
   for (std::int64_t block = 0; block < block_count(file.size_bytes); ++block) {
     const Transfer touch{.file_offset = block * kBlockBytes, .row_bytes = 1, .to = &first};
-    add(problems, problem_of([&] { read_blocks(file, std::span(&touch, 1), false, 1); }));
+    add(problems, problem_of(unreadable, [&] { read_blocks(file, std::span(&touch, 1), false, 1); }));
   }
   return problems;
 }
 
 std::vector<std::string> problems_of_file(const FileEntry& entry, const std::string& path, int threads,
-                                          const std::function<void(std::int64_t)>& progress) {
+                                          const std::function<void(std::int64_t)>& progress,
+                                          std::atomic<bool>& unreadable) {
   const BlockFile file{.path = path, .size_bytes = entry.size_bytes, .hashes = entry.hashes};
   std::vector<std::string> problems;
-  add(problems, problem_of([&] { read_blocks(file, {}, true, threads, progress); }));
+  add(problems, problem_of(unreadable, [&] { read_blocks(file, {}, true, threads, progress); }));
   if (problems.empty()) {
-    check_structure(entry, path, problems);
+    check_structure(entry, path, problems, unreadable);
     return problems;
   }
   if (progress) progress(entry.size_bytes);
@@ -94,12 +98,13 @@ std::vector<std::string> problems_of_file(const FileEntry& entry, const std::str
                           fs::file_size(path, error) == static_cast<std::uintmax_t>(entry.size_bytes) && !error &&
                           std::ssize(entry.hashes) == block_count(entry.size_bytes);
   if (!whole_file) return problems;
-  std::vector<std::string> blocks = damaged_blocks(file);
+  std::vector<std::string> blocks = damaged_blocks(file, unreadable);
   return blocks.empty() ? problems : blocks;
 }
 
 // What lies in the directory and is neither the manifest nor in it.
-void check_directory(const std::string& checkpoint, const Manifest& manifest, std::vector<std::string>& problems) {
+void check_directory(const std::string& checkpoint, const Manifest& manifest, std::vector<std::string>& problems,
+                     std::atomic<bool>& unreadable) {
   std::set<std::string, std::less<>> known{std::string(kManifestName)};
   for (const FileEntry& entry : manifest.files) known.insert(entry.name);
   std::set<std::string> strangers;
@@ -108,15 +113,18 @@ void check_directory(const std::string& checkpoint, const Manifest& manifest, st
     std::string name = at->path().filename().string();
     if (!known.contains(name)) strangers.insert(std::move(name));
   }
-  if (error) problems.push_back(fmt::format("cannot list '{}': {}", checkpoint, error.message()));
+  if (error) {
+    problems.push_back(fmt::format("cannot list '{}': {}", checkpoint, error.message()));
+    unreadable = true;
+  }
   for (const std::string& name : strangers) {
     problems.push_back(fmt::format("'{}/{}' is no file of this checkpoint", checkpoint, name));
   }
 }
 
 // Every state of every parameter that is there, is there whole.
-void check_parameters(const Manifest& manifest, std::vector<std::string>& problems) {
-  add(problems, problem_of([&] {
+void check_parameters(const Manifest& manifest, std::vector<std::string>& problems, std::atomic<bool>& unreadable) {
+  add(problems, problem_of(unreadable, [&] {
         const PieceIndex index(manifest);
         std::vector<Piece> all;
         for (const std::string& name : index.parameters()) {
@@ -135,17 +143,19 @@ void check_parameters(const Manifest& manifest, std::vector<std::string>& proble
 }  // namespace
 
 std::vector<std::string> verify(const std::string& checkpoint, int threads,
-                                const std::function<void(std::int64_t)>& progress) {
+                                const std::function<void(std::int64_t)>& progress, bool* unreadable_out) {
   std::error_code error;
   if (!fs::is_directory(checkpoint, error)) {
     throw user_error("ckpt.path", fmt::format("{} is not a directory; a checkpoint is one", checkpoint));
   }
   const Found found = look(checkpoint);
+  if (unreadable_out != nullptr) *unreadable_out = found.unreadable;
   if (!found.manifest) return {found.problem};
+  std::atomic<bool> unreadable = false;
   const Manifest& manifest = *found.manifest;
   std::vector<std::string> problems;
-  check_directory(checkpoint, manifest, problems);
-  check_parameters(manifest, problems);
+  check_directory(checkpoint, manifest, problems, unreadable);
+  check_parameters(manifest, problems, unreadable);
 
   std::vector<std::int64_t> blocks;
   for (const FileEntry& entry : manifest.files)
@@ -154,9 +164,10 @@ std::vector<std::string> verify(const std::string& checkpoint, int threads,
   const ProgressSum sum(progress);
   for_each_file(blocks, threads, [&](std::size_t i, int file_threads) {
     const FileEntry& entry = manifest.files[i];
-    of_files[i] = problems_of_file(entry, checkpoint + "/" + entry.name, file_threads, sum.of_file());
+    of_files[i] = problems_of_file(entry, checkpoint + "/" + entry.name, file_threads, sum.of_file(), unreadable);
   });
   for (auto& of_file : of_files) std::move(of_file.begin(), of_file.end(), std::back_inserter(problems));
+  if (unreadable && unreadable_out != nullptr) *unreadable_out = true;
   return problems;
 }
 

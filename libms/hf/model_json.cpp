@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/text.h"
+#include "hf/json_value.h"
 #include "hf/problems.h"
 
 namespace ms::hf {
@@ -69,7 +70,7 @@ class Reader {
   void require(const Required& rule) {
     const json& value = at(rule.key);
     if (value.is_null() || std::find(rule.values.begin(), rule.values.end(), value) != rule.values.end()) return;
-    problems_.add(fmt::format("{} = {} is not what we compute", rule.key, plain_text(value.dump(), 120)));
+    problems_.add(fmt::format("{} = {} is not what we compute", rule.key, shown(value, 120)));
   }
 
  private:
@@ -77,7 +78,7 @@ class Reader {
   T get(std::string_view key, std::optional<T> fallback, std::string_view what, Is is) {
     const json& value = at(key);
     if (!value.is_null() && is(value)) return value.get<T>();
-    if (!value.is_null()) problems_.add(fmt::format("{} = {} is not {}", key, plain_text(value.dump(), 120), what));
+    if (!value.is_null()) problems_.add(fmt::format("{} = {} is not {}", key, shown(value, 120), what));
     if (value.is_null() && !fallback) problems_.add(fmt::format("{} is missing", key));
     return fallback.value_or(T{1});
   }
@@ -151,13 +152,16 @@ void check_ranges(const nn::ModelConfig& model, Problems& problems) {
 }  // namespace
 
 nn::ModelConfig parse_config(std::string_view text, const std::string& path) {
+  if (json_deeper_than(text, kMaxDepth)) {
+    throw user_error("hf.config", fmt::format("'{}' nests more than {} deep", path, kMaxDepth));
+  }
   const json object = json::parse(text, nullptr, false);
   if (!object.is_object()) throw user_error("hf.config", fmt::format("'{}' is not a JSON object", path));
   Problems problems("hf.config", fmt::format("cannot take the model of '{}'", path));
   Reader read(object, problems);
   const json& type = read.at("model_type");
   if (type != "gpt2" && type != "llama") {
-    problems.add(fmt::format("model_type = {}, we have gpt2 and llama", plain_text(type.dump(), 80)));
+    problems.add(fmt::format("model_type = {}, we have gpt2 and llama", shown(type, 80)));
     problems.throw_if_any();
   }
   const bool gpt = type == "gpt2";

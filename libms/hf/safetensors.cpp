@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "hf/json_value.h"
 #include "hf/problems.h"
 
 namespace ms::hf {
@@ -64,6 +65,7 @@ class HeaderReader {
     }
     const std::string_view text(reinterpret_cast<const char*>(file_.data()) + kLengthBytes, length);
     if (!text.starts_with('{')) refuse("its header does not begin with '{'");
+    if (json_deeper_than(text, kMaxDepth)) refuse(fmt::format("its header nests more than {} deep", kMaxDepth));
     data_ = file_.subspan(kLengthBytes + length);
     std::set<std::string> names;
     std::optional<std::string> twice;
@@ -97,14 +99,14 @@ class HeaderReader {
     const auto row = dtype.is_string() ? std::find_if(std::begin(kDtypes), std::end(kDtypes),
                                                       [&](const DtypeRow& r) { return dtype == r.name; })
                                        : std::end(kDtypes);
-    if (row == std::end(kDtypes)) refuse_tensor(fmt::format("unknown dtype {}", plain_text(dtype.dump(), 40)));
+    if (row == std::end(kDtypes)) refuse_tensor(fmt::format("unknown dtype {}", shown(dtype, 40)));
     TensorView view{row->dtype, std::string(row->name), {}, {}};
 
     std::int64_t bytes = row->size_bytes;
     if (!shape.is_array()) refuse_tensor("the shape is not a list");
     for (const json& dim : shape) {
       if (!dim.is_number_unsigned() || dim.get<std::uint64_t>() > INT64_MAX) {
-        refuse_tensor(fmt::format("{} in the shape", plain_text(dim.dump(), 40)));
+        refuse_tensor(fmt::format("{} in the shape", shown(dim, 40)));
       }
       view.shape.push_back(dim.get<std::int64_t>());
       if (__builtin_mul_overflow(bytes, view.shape.back(), &bytes)) refuse_tensor("the shape overflows");
@@ -154,8 +156,11 @@ bool exists(const std::string& path) {
 
 // tensor -> file, of a sharded model.
 std::map<std::string, std::string> read_index(const std::string& path) {
-  const json index = json::parse(read_file(path, Blame::user), nullptr, false);
   Problems problems("hf.index", fmt::format("'{}' is not a sound index", path));
+  const std::string content = read_file(path, Blame::user);
+  if (json_deeper_than(content, kMaxDepth)) problems.add(fmt::format("it nests more than {} deep", kMaxDepth));
+  problems.throw_if_any();
+  const json index = json::parse(content, nullptr, false);
   std::map<std::string, std::string> result;
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
     problems.add("weight_map is not there, or not an object");
@@ -165,8 +170,7 @@ std::map<std::string, std::string> read_index(const std::string& path) {
       const std::string text = file.is_string() ? file.get<std::string>() : "";
       if (text.empty() || text.front() == '.' || text.find('/') != std::string::npos ||
           !text.ends_with(".safetensors")) {
-        problems.add(
-            fmt::format("tensor '{}' is said to be in {}", plain_text(name, 200), plain_text(file.dump(), 80)));
+        problems.add(fmt::format("tensor '{}' is said to be in {}", plain_text(name, 200), shown(file, 80)));
       } else {
         result[name] = text;
       }

@@ -12,18 +12,9 @@
 #include "ckpt/directory.h"
 #include "ckpt/saver.h"
 #include "train/engine.h"
+#include "train/resume.h"
 
 namespace ms::train {
-
-// Where a run begins.
-struct Origin {
-  std::int64_t step = 0;                   // steps done
-  std::int64_t samples = 0;                // of the data's order, trained on
-  std::string path;                        // the checkpoint; empty: from the beginning
-  bool restored = false;                   // the engine has its state
-  std::int64_t bytes = 0, bytes_read = 0;  // of the checkpoint; from storage, by all ranks
-  double seconds = 0;                      // that loading took
-};
 
 class Checkpoints {
  public:

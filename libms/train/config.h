@@ -124,8 +124,10 @@ inline constexpr Field<CheckpointConfig> kCheckpointFields[] = {
      .max = 1e12},
     {.key = "data",
      .member = &CheckpointConfig::data,
-     .doc = "Where the data goes on. continue: after the last sample that the checkpoint was trained on; the token "
-            "files, their weights, model.seq and train.seed must be the same. restart: at the beginning.",
+     .doc =
+         "Where the data goes on when the token files, their weights, model.seq or train.seed are not those of the "
+         "checkpoint. continue: nowhere, the run is refused. restart: at the beginning. The same data always goes on "
+         "after the last sample that was trained on.",
      .choices = {"continue", "restart"}},
     {.key = "memory_dir",
      .member = &CheckpointConfig::memory_dir,

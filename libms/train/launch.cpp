@@ -119,7 +119,7 @@ Outcome run_rank(const Plan& plan, comm::World& world, tensor::Device& device, c
 }  // namespace
 
 Launched run_threads(const Loaded& loaded, const LaunchOptions& options) {
-  const watch::StopRequest stop;
+  watch::StopRequest stop;
   const Settings& settings = loaded.settings;
   const int ranks = static_cast<int>(settings.mesh.dp * settings.mesh.pp * settings.mesh.tp);
   if (ranks > kMaxThreadRanks) {
@@ -174,7 +174,7 @@ Launched run_threads(const Loaded& loaded, const LaunchOptions& options) {
 }
 
 Launched run_mpi(const Loaded& loaded, const LaunchOptions& options) {
-  const watch::StopRequest stop;
+  watch::StopRequest stop;
   const Settings& settings = loaded.settings;
   std::unique_ptr<comm::World> world = comm::make_mpi_world(deadline_of(settings));
   const int rank = world->rank();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <vector>
 
 namespace ms::train {
@@ -10,9 +11,49 @@ using ckpt::State;
 using tensor::DType;
 using tensor::Tensor;
 
+namespace {
+
+// What a model computes beyond the shapes of its parameters: key, and value as text. An init_std decides on nothing any
+// more, and a longer model.seq is another question.
+std::map<std::string, std::string> computed_by(const nn::ModelConfig& model) {
+  std::map<std::string, std::string> keys{{"model.family", model.family},
+                                          {"model.layers", fmt::format("{}", model.layers)},
+                                          {"model.hidden", fmt::format("{}", model.hidden)},
+                                          {"model.heads", fmt::format("{}", model.heads)},
+                                          {"model.kv_heads", fmt::format("{}", model.kv())},
+                                          {"model.ffn_hidden", fmt::format("{}", model.ffn())},
+                                          {"model.vocab", fmt::format("{}", model.vocab)},
+                                          {"model.tied_embeddings", fmt::format("{}", model.tied_embeddings)},
+                                          {"model.norm_eps", fmt::format("{}", model.norm_eps)}};
+  if (!model.is_gpt()) keys["model.rotary_base"] = fmt::format("{}", model.rotary_base);
+  return keys;
+}
+
+// Of the configuration that a checkpoint was saved with; nothing where this program does not understand it all.
+std::optional<nn::ModelConfig> model_of(const ckpt::Manifest& manifest) {
+  if (manifest.config.empty()) return std::nullopt;
+  Settings settings;
+  ConfigSchema schema;
+  bind(schema, settings);
+  schema.load_text(manifest.config, "the checkpoint's configuration");
+  if (!schema.problems().empty()) return std::nullopt;
+  return settings.model;
+}
+
+}  // namespace
+
 void check_model(const nn::ModelConfig& model, const ckpt::Manifest& manifest, const std::string& path) {
   const ckpt::PieceIndex index(manifest);
   std::vector<std::string> problems;
+  if (const auto saved = model_of(manifest)) {
+    const auto there = computed_by(*saved), here = computed_by(model);
+    for (const auto& [key, value] : here) {
+      const auto it = there.find(key);
+      if (it != there.end() && it->second != value) {
+        problems.push_back(fmt::format("{} is {} there, {} here", key, it->second, value));
+      }
+    }
+  }
   std::map<std::string, bool> known;
   for (const ckpt::Slice& wanted : model_parameters(model)) {
     known[wanted.name] = true;
@@ -34,7 +75,7 @@ void check_model(const nn::ModelConfig& model, const ckpt::Manifest& manifest, c
   throw user_error("ckpt.mismatch",
                    fmt::format("{} is of another model: {}{}", path, fmt::join(problems, "; "),
                                more > 0 ? fmt::format("; and {} more", more) : std::string()),
-                   "[model] must be what it was, or checkpoint.dir another directory");
+                   "[model] must be what it was");
 }
 
 namespace {

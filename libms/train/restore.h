@@ -8,7 +8,8 @@
 
 namespace ms::train {
 
-// Refuses a checkpoint of another model, naming what differs: Error("ckpt.mismatch", user). Local.
+// Refuses a checkpoint of another model, naming what differs, in the keys of [model] that decide on what it computes or
+// in the parameters: Error("ckpt.mismatch", user). Local.
 void check_model(const nn::ModelConfig& model, const ckpt::Manifest& manifest, const std::string& path);
 
 // Reads what this rank answers for, verified, into the engine's tensors; Engine::share_state() does the rest. Local.

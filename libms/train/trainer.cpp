@@ -77,7 +77,7 @@ class Trainer {
       outcome_.stop_cause = stop_file_->path();
       stop_file_->remove();
     }
-    if (settings_.run.sample_tokens > 0 && !outcome_.stopped) outcome_.sample = sample();
+    if (settings_.run.sample_tokens > 0 && !outcome_.stopped && done > start_) outcome_.sample = sample();
     if (reporter_) {
       outcome_.tokens_per_s = reporter_->tokens_per_s();
       reporter_->close();
@@ -107,6 +107,7 @@ class Trainer {
     if (engine_.needs_input()) {
       prefetcher_.emplace(loader_, first_row_, rows_, start_, settings_.data.read_timeout_s);
     }
+    if (options_.stop != nullptr) options_.stop->arm();
     last_end_s_ = now_s();
   }
 

@@ -13,11 +13,11 @@
 namespace ms::train {
 
 struct TrainerOptions {
-  double peak_flops = 0;                     // of one rank's device, for MFU; 0: MFU is not printed
-  watch::Faults faults = {};                 // of this rank
-  std::string resolved = {};                 // the configuration, for checkpoints
-  bool fresh = false;                        // checkpoints that are there are set aside
-  const watch::StopRequest* stop = nullptr;  // of this process
+  double peak_flops = 0;               // of one rank's device, for MFU; 0: MFU is not printed
+  watch::Faults faults = {};           // of this rank
+  std::string resolved = {};           // the configuration, for checkpoints
+  bool fresh = false;                  // checkpoints that are there are set aside
+  watch::StopRequest* stop = nullptr;  // of this process
 };
 
 // What the run says when it ends well; the same on every rank.

@@ -25,6 +25,8 @@ const char* name_of(int signal) {
       return "SIGTERM";
     case SIGINT:
       return "SIGINT";
+    case SIGHUP:
+      return "SIGHUP";
     default:
       return "SIGUSR2";
   }
@@ -45,7 +47,7 @@ std::int64_t now_ms() {
 StopRequest::StopRequest() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGTERM, SIGINT, SIGUSR2}) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR2}) {
     if (!is_ignored(signal)) sigaddset(&set, signal);  // a shell's background job is not to end with Ctrl-C
   }
   signals_ = UniqueFd(signalfd(-1, &set, SFD_CLOEXEC));
@@ -69,11 +71,11 @@ void StopRequest::listen() {
     signalfd_siginfo info{};
     if (read(signals_.get(), &info, sizeof info) != sizeof info) continue;
     const int signal = static_cast<int>(info.ssi_signo);
-    if (signal_.exchange(signal) == 0) {
+    if (armed_ && signal_.exchange(signal) == 0) {
       log::info("watch", "{} came: the run stops after a step", name_of(signal));
       continue;
     }
-    if (signal == SIGUSR2) continue;
+    if (armed_ && signal == SIGUSR2) continue;  // a launcher may repeat it
     // What the system does by default, or nothing where it is ignored by now (begin_ending).
     sigset_t set;
     sigemptyset(&set);

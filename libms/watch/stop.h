@@ -1,6 +1,7 @@
-// Stopping on purpose: SIGTERM, SIGINT, SIGUSR2 (SIGUSR1 is NCCL's) or a file `stop` in the run's directory. A signal
-// is heard by a thread, never in a handler, and nothing happens then: ranks ask at a step's boundary and agree on one
-// step. SIGTERM or SIGINT for the second time ends the process as if nobody had listened.
+// Stopping on purpose: SIGTERM, SIGINT, SIGHUP, SIGUSR2 (SIGUSR1 is NCCL's) or a file `stop` in the run's directory. A
+// signal is heard by a thread, never in a handler, and nothing happens then: ranks ask at a step's boundary and agree
+// on one step. All but SIGUSR2 for the second time, and every signal before there are steps, end the process as if
+// nobody had listened.
 #pragma once
 
 #include <atomic>
@@ -21,12 +22,15 @@ class StopRequest {
   StopRequest(const StopRequest&) = delete;
   StopRequest& operator=(const StopRequest&) = delete;
 
+  // From now on somebody asks: steps begin.
+  void arm() { armed_ = true; }
   // The signal's name, once one has come; from any thread.
   std::optional<std::string> asked() const;
 
  private:
   void listen();
 
+  std::atomic<bool> armed_ = false;
   std::atomic<int> signal_ = 0;
   UniqueFd signals_, end_;
   std::thread thread_;

@@ -1,5 +1,6 @@
 # shellcheck shell=bash disable=SC2154 # sourced by checkpoint.sh, after checkpoint_run.sh
-# Cases in which committed checkpoints are damaged before a run goes on from them, or a run is stopped on purpose.
+# Cases in which committed checkpoints are damaged before a run goes on from them, a run is stopped on purpose, or it goes
+# on in another layout.
 
 # Steps 4 and 8 of the undisturbed run, in ck.
 two_checkpoints() {
@@ -128,3 +129,25 @@ case_stopped() {
   [ "$stopped" -gt 0 ] || fail "every run was over before it could be stopped: this tests nothing"
 }
 no_process() { ! kill -0 "$1" 2>/dev/null; }
+
+# The run goes on in other layouts, where the data stood, with the losses of the undisturbed run but for rounding.
+case_layouts() {
+  local layout words
+  sed -i 's/^dtype = .*/dtype = "fp32"/; s/^every_steps = .*/every_steps = 6/; s/^keep_last = .*/keep_last = 0/' c.toml
+  reference
+  rm -rf ck.ref/step-00000012
+  for layout in "dp=1 tp=1" "dp=4 tp=1" "dp=1 tp=4" "dp=1 tp=2 pp=2" "dp=2 tp=1 pp=2 chunks=1" "dp=4 tp=1 optim.zero=2" \
+    "dp=2 tp=2 optim.zero=0"; do
+    rm -rf ck run
+    cp -a ck.ref ck
+    words=()
+    for word in $layout; do case $word in *.*) words+=(--set "$word") ;; *) words+=(--set "mesh.$word") ;; esac; done
+    train "${words[@]}"
+    strikes=$((strikes + 1))
+    [ "$code" -eq 0 ] || fail "going on with $layout ended with $code"
+    grep -q 'going on from ck/step-00000006: step 6,' err || fail "$layout: the run did not go on from step 6"
+    losses >losses.now
+    awk 'NR == FNR { loss[$1] = $2; next } { n++; d = loss[$1] - $2; if (!($1 in loss) || d > 1e-4 || d < -1e-4) bad = 1 }
+      END { exit bad || n != 6 }' losses.ref losses.now || fail "$layout: other losses: $(paste -s -d ';' losses.now)"
+  done
+}

@@ -122,7 +122,7 @@ resume() {
   for file in "ck.ref/$last"/*.h5; do
     cmp -s "$file" "ck/$last/${file##*/}" || fail "${file##*/} of the last step differs from the undisturbed run's"
   done
-  [ -z "$(find ck -maxdepth 1 \( -name 'saving-*' -o -name 'deleting-*' \))" ] || fail "the resumed run left rubbish"
+  [ -z "$(find ck -maxdepth 1 \( -name 'saving-*' -o -name 'deleting-*' -o -name '.?*' \))" ] || fail "the resumed run left rubbish"
 }
 
 # with_fault DO AT ON COMMAND...: the shim strikes the command at call AT. Its output in struck.out and struck.err, its exit
@@ -148,6 +148,25 @@ count_calls() {
   [ "$calls_in_all" -gt 50 ] || fail "the shim saw only $calls_in_all calls: this tests nothing"
   cp calls calls.ref
   rm -rf ck
+}
+# points COUNT: calls to strike at. Every second call of a small run makes the skeletons of its files, which are all alike:
+# of "all" those every tenth, of a number, at random, one in ten.
+points() {
+  local i at skeleton
+  skeleton=$(grep -c '/\.skeleton-' calls.ref)
+  if [ "$1" = all ]; then
+    seq 1 10 "$skeleton"
+    seq $((skeleton + 1)) "$calls_in_all"
+    return
+  fi
+  for ((i = 0; i < $1; i++)); do
+    at=$((RANDOM * 32768 + RANDOM))
+    if [ $((i % 10)) -eq 0 ]; then
+      echo $((at % calls_in_all + 1))
+    else
+      echo $((skeleton + at % (calls_in_all - skeleton) + 1))
+    fi
+  done
 }
 one_of() { # WORD...
   shift $((RANDOM % $#))

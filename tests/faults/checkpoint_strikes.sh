@@ -5,12 +5,8 @@
 case_kills() {
   reference
   count_calls
-  local total=$calls_in_all at what last=-1 kills=0 ats=()
-  if [ "${count:-40}" = all ]; then
-    mapfile -t ats < <(seq "$total")
-  else
-    for ((i = 0; i < ${count:-40}; i++)); do ats+=($(((RANDOM * 32768 + RANDOM) % total + 1))); done
-  fi
+  local at what last=-1 kills=0 ats
+  mapfile -t ats < <(points "${count:-40}")
   for at in "${ats[@]}"; do
     what=$(one_of kill-before kill-after torn)
     # In the same directory, but for every call in its turn: a resumed run makes fewer.
@@ -35,7 +31,7 @@ case_kills() {
   done
   [ $((kills * 3)) -ge "$strikes" ] || fail "only $kills of $strikes runs were killed: this tests nothing"
   resume
-  echo "$kills kills over $total calls of a run"
+  echo "$kills kills over $calls_in_all calls of a run"
 }
 
 # Processes of a real MPI run, killed at any moment: one, or all at once.
@@ -109,12 +105,10 @@ case_prune() {
 case_errors() {
   reference
   count_calls
-  local total=$calls_in_all what on at step told
-  step=$(((total + ${count:-24} - 1) / ${count:-24}))
-  local errors=(ENOSPC EIO EROFS) ons=(0 1) went_on=0 ended=0
-  if [ "${count:-24}" = all ]; then step=1; fi
-  for ((at = 1; at <= total; at += step)); do
-    if [ "${count:-24}" != all ]; then
+  local what on at told ats errors=(ENOSPC EIO EROFS) ons=(0 1) went_on=0 ended=0
+  mapfile -t ats < <(points "${count:-60}")
+  for at in "${ats[@]}"; do
+    if [ "${count:-60}" != all ]; then
       errors=("$(one_of ENOSPC EIO EROFS)")
       ons=("$(one_of 0 0 1)")
     fi

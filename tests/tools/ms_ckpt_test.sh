@@ -199,7 +199,9 @@ rm -rf ck
 mv kept ck
 size=$(stat -c %s ck/step-00000006/rank-00000.h5)
 flip ck/step-00000006/rank-00000.h5 $((size - 9))
-expect 74 'nothing was removed' prune --keep-last 1 --verify ck
+expect 74 'nothing was removed' prune --keep-last 1 ck
+expect 74 'nothing was removed' prune --keep-last 1 --dry-run ck
+expect 0 'would remove' prune --keep-last 1 --no-verify --dry-run ck
 expect_names ck 'step-00000002 step-00000004 step-00000006 '
 
 # repair: what a killed save left goes, what is damaged is kept under another name.

@@ -116,6 +116,29 @@ TEST(Diff, PositionStatesAndShapesCount) {
   EXPECT_EQ(shapes.unmatched.front(), (KeyDiff{"weight b", "1 x 10", "1 x 11"}));
 }
 
+// With a hash that is right, but of files that hold 24 and 10 elements.
+TEST(Diff, AShapeThatTheFilesDoNotHoldIsRefusedBeforeMemoryIsAskedFor) {
+  const sample::TemporaryDirectory dir;
+  const std::string path = sample::write(dir / "a", 7);
+  Manifest manifest = *look(path).manifest;
+  for (PlacedPiece& placed : manifest.files[0].pieces) {
+    Slice& slice = placed.piece.slice;
+    if (slice.name == "a") slice.global_rows = std::int64_t{1} << 48;
+  }
+  std::ofstream(path + "/manifest.json", std::ios::binary) << to_json(manifest);
+  const Parameters forged(path);
+  for (const bool by_diff : {true, false}) {
+    try {
+      if (by_diff) diff(forged, forged, 1, {});
+      if (!by_diff) forged.read_f32("a");
+      ADD_FAILURE() << "no error was thrown";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), "ckpt.incomplete");
+      EXPECT_EQ(error.blame(), Blame::storage);
+    }
+  }
+}
+
 TEST(BatchReader, GivesPiecesInTheirOrderWhateverTheBudget) {
   const sample::TemporaryDirectory dir;
   const std::string path = sample::write(dir / "a", 7, {.files = 4});

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <thread>
+
 #include "directory_fixture.h"
 
 namespace ms::ckpt {
@@ -87,15 +90,63 @@ TEST(Commit, AKilledOneIsGoneOverAgain) {
     const std::string saving = begin_save(dir.path(), 20);
     write_files(saving);
     if (done >= 1) spill(saving + "/manifest.json.tmp.host.1.0", "half");
+    if (done >= 2) fs::remove(saving + "/manifest.json.tmp.host.1.0");
     if (done >= 2) spill(saving + "/manifest.json", manifest_json(20));
     if (done >= 3) fs::create_directory(dir / "set-aside-1");
     if (done >= 4) fs::rename(dir / "step-00000030", dir / "set-aside-1/step-00000030");
     if (done >= 5) fs::rename(dir / "step-00000020", dir / "set-aside-1/step-00000020");
     EXPECT_EQ(newest_step(dir.path()), done < 4 ? 30 : done < 5 ? 20 : 10);
-    EXPECT_EQ(clean_up(dir.path()), 1);
+    EXPECT_EQ(clean_up(dir.path()), done < 2 ? 1 : 0) << "a whole one is not deleted, its commit is done";
+    EXPECT_EQ(newest_step(dir.path()), done < 2 ? 30 : 20);
+    if (done >= 2) {
+      EXPECT_THAT(listed(dir.path()), ElementsAre("step-00000010 complete", "step-00000020 complete"));
+      EXPECT_EQ(slurp(dir / "step-00000020/manifest.json"), manifest_json(20));
+    }
+    EXPECT_THAT(finish_commits(dir.path()), IsEmpty());
     save(dir.path(), 20);
     EXPECT_THAT(listed(dir.path()), ElementsAre("step-00000010 complete", "step-00000020 complete"));
     EXPECT_THAT(names(dir / "step-00000020"), ElementsAre("manifest.json", "rank-00000.h5", "rank-00001.h5"));
+  }
+}
+
+TEST(FinishCommits, OnlyWhatIsWhole) {
+  struct Row {
+    std::string what;
+    std::function<void(const std::string& saving)> harm;
+    bool finished, set_aside;
+  };
+  const std::vector<Row> rows{
+      {"whole", [](const std::string&) {}, true, false},
+      {"no manifest", [](const std::string& at) { fs::remove(at + "/manifest.json"); }, false, false},
+      {"a cut manifest", [](const std::string& at) { fs::resize_file(at + "/manifest.json", 100); }, false, false},
+      {"of another step", [](const std::string& at) { spill(at + "/manifest.json", manifest_json(21)); }, false, false},
+      {"a file less", [](const std::string& at) { fs::remove(at + "/rank-00001.h5"); }, false, false},
+      {"a cut file", [](const std::string& at) { fs::resize_file(at + "/rank-00001.h5", 12); }, false, false},
+      {"unreadable",
+       [](const std::string& at) {
+         fs::remove(at + "/rank-00001.h5");
+         fs::create_symlink("rank-00001.h5", at + "/rank-00001.h5");
+       },
+       false, true},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.what);
+    const TempDir dir;
+    save(dir.path(), 10);
+    const std::string saving = begin_save(dir.path(), 20);
+    write_files(saving);
+    spill(saving + "/manifest.json", manifest_json(20));
+    row.harm(saving);
+    const std::vector<FinishedCommit> finished = finish_commits(dir.path());
+    ASSERT_EQ(finished.size(), row.finished ? 1U : 0U);
+    if (row.finished) {
+      EXPECT_EQ(finished[0].was, saving);
+      EXPECT_EQ(finished[0].now, dir / "step-00000020");
+    }
+    EXPECT_EQ(clean_up(dir.path()), row.finished || row.set_aside ? 0 : 1);
+    EXPECT_EQ(newest_step(dir.path()), row.finished ? 20 : 10);
+    EXPECT_FALSE(fs::exists(saving));
+    EXPECT_EQ(fs::exists(dir / "set-aside-1/saving-step-00000020"), row.set_aside);
   }
 }
 
@@ -131,13 +182,17 @@ TEST(Abandon, DeletesAndNeverThrows) {
 
 // ---- un-commit ------------------------------------------------------------------------------------------------------
 
-TEST(Remove, TakesTheCheckpointAndItsPin) {
+TEST(Remove, TakesTheCheckpointUnlessItIsPinned) {
   const TempDir dir;
   save(dir.path(), 10);
   save(dir.path(), 20);
   pin(dir.path(), 10);
   fs::create_directory(dir / "deleting-step-00000010-1");  // of an earlier, killed one
-  remove_checkpoint(dir.path(), 10);
+  EXPECT_FALSE(remove_checkpoint(dir.path(), 10)) << "whoever looked before it was pinned must not delete it";
+  EXPECT_THAT(listed(dir.path()), ElementsAre("deleting-step-00000010-1 deleting", "step-00000010 complete pinned",
+                                              "step-00000020 complete"));
+  unpin(dir.path(), 10);
+  EXPECT_TRUE(remove_checkpoint(dir.path(), 10));
   EXPECT_THAT(names(dir.path()), ElementsAre("deleting-step-00000010-1", "step-00000020"));
   EXPECT_EQ(clean_up(dir.path()), 1);
   const Error error = thrown_by([&] { remove_checkpoint(dir.path(), 10); });
@@ -189,6 +244,20 @@ TEST(SetAside, LeavesADirectoryForAFreshStart) {
   EXPECT_EQ(set_aside(dir.path()), dir / "set-aside-2");
 }
 
+TEST(SetAside, AFailedOneLeavesNoEmptyDirectory) {
+  const TempDir dir;
+  // So deep that set-aside-1 can still be made, but a path of what is in it is too long for the system.
+  std::string deep = dir.path();
+  for (std::size_t rest = 4080 - deep.size(); rest > 0; rest = 4080 - deep.size()) {
+    fs::create_directory(deep += "/" + std::string(rest > 202 ? 100 : rest - 1, 'x'));
+  }
+  fs::create_directory(deep + "/step-00000010");
+  const Error error = thrown_by([&] { set_aside(deep); });
+  EXPECT_EQ(error.kind(), "ckpt.rename");
+  EXPECT_THAT(error.message(), HasSubstr("File name too long"));
+  EXPECT_THAT(names(deep), ElementsAre("step-00000010"));
+}
+
 TEST(CleanUp, DeletesLeftoversAndNothingElse) {
   const TempDir dir;
   const std::vector<std::string> kept{"damaged-step-00000010-1",  "deleting-me",  "deleting-step-00000010",
@@ -233,6 +302,32 @@ TEST(DirectoryLock, SaysSoWhereItCannotBeMade) {
   EXPECT_EQ(error.kind(), "ckpt.lock");
   EXPECT_EQ(error.blame(), Blame::storage);
   EXPECT_THAT(error.message(), HasSubstr("Is a directory"));
+}
+
+TEST(Pin, AndRemoveAtTheSameTimeNeverBothSucceed) {
+  const TempDir dir;
+  for (int i = 0; i < 200; ++i) {
+    save(dir.path(), 10);
+    bool pinned = false;
+    std::jthread other([&] { pinned = thrown_by([&] { pin(dir.path(), 10); }).message() == "nothing was thrown"; });
+    const bool removed = remove_checkpoint(dir.path(), 10);
+    other.join();
+    EXPECT_FALSE(pinned && removed);
+    EXPECT_EQ(fs::exists(dir / "step-00000010"), !removed);
+    EXPECT_EQ(fs::exists(dir / "step-00000010.pin"), pinned) << "no pin of nothing";
+    unpin(dir.path(), 10);
+    if (!removed) remove_checkpoint(dir.path(), 10);
+  }
+}
+
+TEST(DirectoryLock, MakesWhatIsAboveItToo) {
+  const TempDir dir;
+  for (const std::string name : {"a/b/c", "d/e/", "f//g"}) {
+    const DirectoryLock lock(dir / name);
+    EXPECT_THAT(names(dir / name), ElementsAre("lock"));
+  }
+  spill(dir / "file", "");
+  EXPECT_EQ(thrown_by([&] { const DirectoryLock lock(dir / "file/x"); }).blame(), Blame::storage);
 }
 
 TEST(Pin, IsForOneThatIsThere) {

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+
 #include <functional>
 #include <thread>
 
@@ -63,6 +65,80 @@ TEST(Look, SaysWhyOneIsNotComplete) {
     ASSERT_EQ(passed_over.size(), 1U);
     EXPECT_EQ(passed_over[0].problem, found.problem);
   }
+}
+
+TEST(Look, TellsDamageFromWhatCannotBeRead) {
+  struct Row {
+    std::string what, file, problem;
+    std::function<void(const std::string& file)> make;
+    bool unreadable;
+  };
+  const auto loop = [](const std::string& file) { fs::create_symlink(fs::path(file).filename(), file); };
+  const auto fifo = [](const std::string& file) { ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0); };
+  const auto huge = [](const std::string& file) {
+    spill(file, "");
+    fs::resize_file(file, (std::uintmax_t{1} << 30) + 1);
+  };
+  const auto nothing = [](const std::string&) {};
+  const std::vector<Row> rows{
+      {"manifest, system refuses", "manifest.json", "Too many levels of symbolic links", loop, true},
+      {"data, system refuses", "rank-00001.h5", "Too many levels of symbolic links", loop, true},
+      {"manifest is a pipe", "manifest.json", "manifest.json is not a regular file", fifo, false},
+      {"manifest is huge", "manifest.json", "manifest.json has 1073741825 bytes", huge, false},
+      {"data is a pipe", "rank-00001.h5", "rank-00001.h5 is not a regular file", fifo, false},
+      {"no manifest", "manifest.json", "manifest.json is missing", nothing, false},
+      {"no data", "rank-00001.h5", "rank-00001.h5 is missing", nothing, false},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.what);
+    const TempDir dir;
+    save(dir.path(), 10);
+    const std::string file = dir / ("step-00000010/" + row.file);
+    fs::remove(file);
+    row.make(file);
+    const Found found = look(dir / "step-00000010");
+    EXPECT_EQ(found.condition, Condition::incomplete);
+    EXPECT_EQ(found.unreadable, row.unreadable);
+    EXPECT_THAT(found.problem, HasSubstr(row.problem));
+  }
+}
+
+TEST(List, HoldsWhatCannotBeLookedAt) {
+  const TempDir dir;
+  save(dir.path(), 10);
+  fs::create_symlink("nowhere", dir / "step-00000020");
+  fs::create_symlink("step-00000030", dir / "step-00000030");
+  const std::vector<Found> found = list(dir.path());
+  ASSERT_EQ(found.size(), 3U);
+  EXPECT_EQ(found[1].problem, "No such file or directory");
+  EXPECT_EQ(found[2].problem, "Too many levels of symbolic links");
+  for (const Found& one : {found[1], found[2]}) {
+    EXPECT_EQ(one.condition, Condition::incomplete);
+    EXPECT_TRUE(one.unreadable);
+  }
+  std::vector<Found> passed_over;
+  EXPECT_EQ(newest_complete(dir.path(), INT64_MAX, &passed_over)->step, 10);
+  ASSERT_EQ(passed_over.size(), 2U);
+  EXPECT_EQ(passed_over[0].step, 30);
+  EXPECT_TRUE(passed_over[1].unreadable);
+}
+
+TEST(ListNames, ReadsNoManifest) {
+  const TempDir dir;
+  EXPECT_THAT(list_names(dir / "none"), IsEmpty());
+  for (const std::int64_t step : {99'999'999, 100'000'000, 100'000'001}) save(dir.path(), step);
+  pin(dir.path(), 100'000'000);
+  spill(dir / "step-99999999/manifest.json", "not looked at");
+  fs::remove(dir / "step-100000001/manifest.json");
+  begin_save(dir.path(), 7);
+  spill(dir / "step-00000002", "a file");
+  const std::vector<Found> found = list_names(dir.path());
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].path, dir / "step-99999999");
+  EXPECT_EQ(found[0].condition, Condition::complete);
+  EXPECT_FALSE(found[0].manifest || found[0].pinned);
+  EXPECT_EQ(found[1].step, 100'000'000);
+  EXPECT_TRUE(found[1].pinned);
 }
 
 TEST(Look, TakesACheckpointUnderAnyName) {

@@ -61,8 +61,9 @@ TEST(Manifest, RoundTrips) {
   manifest.files.clear();
   manifest.config = std::string("a\0\x1f\"\\\n\xc3\xa4", 8);
   manifest.zero = 0;
-  manifest.step = INT64_MAX;
+  manifest.step = std::int64_t{1} << 53;
   manifest.data = {};
+  manifest.data.samples = std::int64_t{1} << 53;
   expect_same(parse_manifest(to_json(manifest), "m"), manifest);
 }
 
@@ -157,6 +158,7 @@ TEST(Manifest, RefusesWhatCannotBe) {
       {"/format_version", Json::array({1}), "format_version is not a whole number"},
       {"/step", nullptr, "step is missing"},
       {"/step", -1, "step is out of range"},
+      {"/step", (std::int64_t{1} << 53) + 1, "step is out of range"},
       {"/step", 1.0, "step is not a whole number"},
       {"/step", INT64_MAX + std::uint64_t{1}, "step is out of range"},
       {"/step", huge, "step is not a whole number"},
@@ -172,11 +174,14 @@ TEST(Manifest, RefusesWhatCannotBe) {
       {"/layout", 8, "dp is missing"},
       {"/layout/dp", 0, "dp is out of range"},
       {"/layout/pp", std::int64_t{1} << 31, "pp is out of range"},
+      {"/layout/tp", INT32_MAX, "chunks, is out of range"},
       {"/layout/tp", nullptr, "tp is missing"},
       {"/layout/chunks", -5, "chunks is out of range"},
       {"/layout/zero", 4, "zero is out of range"},
       {"/dtype", "fp16", "dtype is neither fp32 nor bf16"},
       {"/data/samples", -1, "samples is out of range"},
+      {"/data/samples", (std::int64_t{1} << 53) + 1, "samples is out of range"},
+      {"/data/samples", INT64_MAX, "samples is out of range"},
       {"/data/seed", -1, "seed is not a whole number from 0"},
       {"/data/seed", huge, "seed is not a whole number from 0"},
       {"/data/source", nullptr, "source is missing"},
@@ -215,6 +220,7 @@ TEST(Manifest, RefusesWhatCannotBe) {
       {"/files/0/slices/0/1", -64, "a slice's number is out of range"},
       {"/files/0/slices/0/1", 0, "shape 0 x 32"},
       {"/files/0/slices/0/2", INT64_MAX, "has the shape"},
+      {"/files/0/slices/0/1", (std::int64_t{1} << 45) + 1, "has the shape 35184372088833 x 32"},
       {"/files/0/slices/0/3", 49, "16 rows from 49"},
       {"/files/0/slices/0/4", 0, "slice of 0 rows"},
       {"/files/0/slices/0/8", 513, "512 elements, of which 0 to 513"},
@@ -251,8 +257,14 @@ TEST(Manifest, RefusesWhatIsNoDocument) {
   for (const char* body : {"", "{", "[", "1", "{\"format\": \"ms-checkpoint\"", "{\"a\":}", "{} {"}) {
     EXPECT_EQ(thrown_by([&] { parse_manifest(sealed(std::string(body)), "m"); }).kind(), "ckpt.manifest") << body;
   }
-  const std::string deep = "{\"a\":" + std::string(200'000, '[');
-  EXPECT_EQ(thrown_by([&] { parse_manifest(sealed(deep), "m"); }).kind(), "ckpt.manifest");
+  for (const std::size_t depth : {std::size_t{16}, std::size_t{200'000}}) {
+    for (const std::string& end : {std::string(), std::string(depth, ']')}) {
+      const std::string deep = "{\"a\":" + std::string(depth, '[') + end;
+      const Error error = thrown_by([&] { parse_manifest(sealed(deep), "m"); });
+      EXPECT_EQ(error.kind(), "ckpt.manifest");
+      EXPECT_EQ(error.message(), "m: nests more than 16 deep");
+    }
+  }
   std::string twice = good_json().dump();
   twice.pop_back();
   EXPECT_THAT(thrown_by([&] { parse_manifest(sealed(twice + ",\"step\":1"), "m"); }).message(),
@@ -266,6 +278,12 @@ TEST(Manifest, LeavesUnknownKeysAside) {
   json["data"]["more"] = "x";
   json["files"][0]["mirror"] = Json::object({{"name", "x"}});
   expect_same(parse_manifest(sealed(json), "m"), some_manifest());
+}
+
+TEST(Manifest, BracketsInTextsDoNotNest) {
+  Manifest manifest = some_manifest();
+  manifest.config = "\\\"" + std::string(100, '[');
+  expect_same(parse_manifest(to_json(manifest), "m"), manifest);
 }
 
 TEST(Manifest, ANewerFormatIsTheUsersToSolve) {

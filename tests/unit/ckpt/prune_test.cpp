@@ -60,6 +60,18 @@ TEST(ToPrune, OnlyCompleteOnesCountAndGo) {
   EXPECT_THAT(pruned(found, 2, 0), ElementsAre());
 }
 
+TEST(ToPrune, WhatARunPassedOverNeitherCountsNorGoes) {
+  const auto steps = [](const std::vector<Found>& found) {
+    std::vector<std::int64_t> result;
+    for (const Found& one : found) result.push_back(one.step);
+    return result;
+  };
+  // Resumed from 20 because 30 and 40 are of no use; 50 and then 60 are of this run.
+  const PrunePolicy policy{.keep_last = 2, .passed_over_after = 20, .passed_over_before = 50};
+  EXPECT_THAT(steps(to_prune(found_at({10, 20, 30, 40, 50}), policy)), ElementsAre(10));
+  EXPECT_THAT(steps(to_prune(found_at({10, 20, 30, 40, 50, 60}), policy)), ElementsAre(10, 20));
+}
+
 TEST(ToPrune, TheOldestComesFirstInWhateverOrderTheyWereGiven) {
   EXPECT_THAT(pruned(found_at({30, 10, 40, 20}), 1, 0), ElementsAre(10, 20, 30));
 }

@@ -90,6 +90,42 @@ TEST(Repair, OnlyVerificationFindsAFlippedBit) {
   EXPECT_EQ(newest_complete(ck)->step, 10);
 }
 
+TEST(Repair, WhatCannotBeReadIsLeftAloneAndTheRestIsDone) {
+  for (const std::string file : {"manifest.json", "rank-00000.h5"}) {
+    SCOPED_TRACE(file);
+    const TemporaryDirectory dir;
+    const std::string ck = make_mess(dir), at = ck + "/step-00000020/" + file;
+    fs::remove(at);
+    fs::create_symlink(file, at);
+    const RepairReport report = repair(ck, {.verify = true});
+    ASSERT_EQ(report.unreadable.size(), 1U);
+    EXPECT_TRUE(report.unreadable[0].path.ends_with("/step-00000020"));
+    EXPECT_NE(report.unreadable[0].reasons.front().find("Too many levels"), std::string::npos);
+    EXPECT_EQ(report.repairs.size(), 3U) << "the others are seen to";
+    EXPECT_EQ(report.resume_from->step, 10);
+    EXPECT_TRUE(fs::is_directory(ck + "/step-00000020"));
+    EXPECT_FALSE(fs::exists(ck + "/step-00000030"));
+  }
+}
+
+TEST(Repair, AFinishedSaveIsCommitted) {
+  const TemporaryDirectory dir;
+  const std::string ck = make_mess(dir);
+  fs::rename(ck + "/step-00000020", ck + "/saving-step-00000020");
+  const RepairReport would = repair(ck, {.dry_run = true});
+  EXPECT_EQ(std::count_if(would.repairs.begin(), would.repairs.end(),
+                          [](const Repair& r) { return r.remedy == Remedy::committed; }),
+            1);
+  EXPECT_EQ(would.resume_from->step, 20);
+  EXPECT_TRUE(fs::exists(ck + "/saving-step-00000020"));
+  const RepairReport report = repair(ck, {});
+  ASSERT_FALSE(report.repairs.empty());
+  EXPECT_EQ(report.repairs[0].remedy, Remedy::committed);
+  EXPECT_EQ(report.repairs[0].now, ck + "/step-00000020");
+  EXPECT_EQ(report.resume_from->step, 20);
+  EXPECT_EQ(newest_complete(ck)->step, 20);
+}
+
 TEST(Repair, NotWhileARunIsAtWork) {
   const TemporaryDirectory dir;
   const std::string ck = make_mess(dir);
@@ -141,14 +177,15 @@ TEST(Prune, TakesWhatThePolicySays) {
   EXPECT_TRUE(prune(ck, {.policy = {.keep_last = 1}}).gone.empty());
 }
 
-TEST(Prune, VerifiesTheNewestWhereAsked) {
+TEST(Prune, VerifiesTheNewestUnlessAskedNotTo) {
   const TemporaryDirectory dir;
   const std::string ck = dir / "ck";
   sample::write(ck, 10);
   const std::string file = sample::write(ck, 20) + "/rank-00000.h5";
   sample::flip(file, static_cast<std::int64_t>(fs::file_size(file)) - 5);
-  EXPECT_EQ(kind_of([&] { prune(ck, {.policy = {.keep_last = 1}, .verify = true}); }), "ckpt.damaged");
+  EXPECT_EQ(kind_of([&] { prune(ck, {.policy = {.keep_last = 1}}); }), "ckpt.damaged");
   EXPECT_EQ(names_in(ck).size(), 2U);
+  EXPECT_EQ(prune(ck, {.policy = {.keep_last = 1}, .verify = false}).gone.size(), 1U);
 }
 
 TEST(Choose, ACheckpointOrTheNewestOfADirectory) {

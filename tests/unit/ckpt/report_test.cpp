@@ -58,7 +58,7 @@ TEST(Report, AListSaysWhatARunResumesFrom) {
   EXPECT_THAT(text, HasSubstr("3.0 MiB"));
   EXPECT_THAT(text, HasSubstr("left by a save that was killed"));
   EXPECT_THAT(text, HasSubstr("a run resumes from ck/step-00000020\n"));
-  EXPECT_THAT(list_text("ck", {found[2]}, kNoon), HasSubstr("a run starts from the beginning"));
+  EXPECT_THAT(list_text("ck", {found[2]}, kNoon), HasSubstr("ms-train run --fresh begins at step 0"));
   EXPECT_EQ(list_text("ck", {}, kNoon), "ck holds no checkpoint\n");
 }
 
@@ -108,6 +108,30 @@ TEST(Report, ShowsAManifest) {
   EXPECT_EQ(document["parameters"][0]["states"].size(), 3U);
   EXPECT_EQ(document["data"]["samples"], 160);
   EXPECT_EQ(document["config"], found.manifest->config);
+}
+
+TEST(Report, TerminalsAreToldNothingByAManifest) {
+  Found found = found_of(20, Condition::complete);
+  Manifest& m = *found.manifest;
+  for (std::string* text : {&m.version, &m.created, &m.run, &m.dtype, &m.data.source, &m.rng})
+    *text = "a\x1b[2Jb\xc2\x9b";
+  found.problem = "c\x1b]0;d\a";
+  found.condition = Condition::incomplete;
+  for (const std::string& text : {show_text(found, true), list_text("ck", {found}, kNoon)}) {
+    EXPECT_THAT(text, HasSubstr("a?[2Jb??"));
+    EXPECT_THAT(text, HasSubstr("c?]0;d?"));
+    for (const char c : text) ASSERT_TRUE(c == '\n' || (c >= ' ' && c <= '~')) << text;
+  }
+  Diff diff;
+  diff.config = {{"k\x1b", "v\x1b", "w\x9b"}};
+  EXPECT_THAT(diff_text("A", "B", diff, false), HasSubstr("v? | w?"));
+
+  m.config = "[run]\n\tdir = \"caf\xc3\xa9\"\n";
+  EXPECT_EQ(config_text(m), m.config);
+  m.config =
+      "a\x1b[2J\r\x7f\xc2\x9b"
+      "2K\n";
+  EXPECT_EQ(config_text(m), "a?[2J???2K\n");
 }
 
 TEST(Report, VerificationListsTenProblemsOfEach) {
@@ -161,7 +185,7 @@ TEST(Report, PruneAndRepairSayWhatTheyDid) {
 
   RepairReport report;
   EXPECT_EQ(repair_text("ck", report),
-            "ck: nothing to repair\nno checkpoint is complete: a run starts from the beginning\n");
+            "ck: nothing to repair\nno checkpoint is complete: ms-train run --fresh begins at step 0\n");
   report.repairs = {
       {.path = "ck/step-00000030", .remedy = Remedy::set_to_damaged, .reasons = {"block 3"}, .now = "ck/d"}};
   report.resume_from = found_of(20, Condition::complete);

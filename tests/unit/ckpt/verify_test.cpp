@@ -80,6 +80,19 @@ TEST_F(Verify, TellsAllProblemsOfAllFiles) {
   EXPECT_EQ(progress.back(), size);
 }
 
+TEST_F(Verify, TellsWhatCannotBeReadFromDamage) {
+  bool unreadable = true;
+  EXPECT_THAT(verify(path_, 1, {}, &unreadable), IsEmpty());
+  EXPECT_FALSE(unreadable);
+  layouts::flip(path_ + "/rank-00000.h5", 5000);
+  EXPECT_EQ(verify(path_, 1, {}, &unreadable).size(), 1U);
+  EXPECT_FALSE(unreadable);
+  fs::remove(path_ + "/rank-00001.h5");
+  fs::create_symlink("rank-00001.h5", path_ + "/rank-00001.h5");
+  EXPECT_EQ(verify(path_, 2, {}, &unreadable).size(), 2U);
+  EXPECT_TRUE(unreadable);
+}
+
 TEST_F(Verify, TellsEveryDamagedBlock) {
   const Piece piece{State::master, DType::f32, whole("w", 1100, 16384)};  // five blocks
   const OfflineFile file{{piece},

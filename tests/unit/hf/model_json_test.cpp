@@ -152,6 +152,25 @@ TEST(ParseConfig, RefusesWhatIsNoObject) {
   }
 }
 
+TEST(ParseConfig, RefusesWhatNestsWithoutEnd) {
+  const std::string brackets(200'000, '['), closed = brackets + std::string(brackets.size(), ']');
+  for (const std::string& value : {brackets, closed}) {
+    for (const std::string key : {"model_type", "weather"}) {
+      const Error error = thrown_by([&] { parse_config("{\"" + key + "\":" + value + "}", "c"); });
+      EXPECT_EQ(error.kind(), "hf.config");
+      EXPECT_EQ(error.message(), "'c' nests more than 32 deep");
+    }
+  }
+  const auto nested = [](std::size_t lists) {  // in the object, which is one level
+    return thrown_by([&] {
+             parse_config(R"({"model_type":)" + std::string(lists, '[') + std::string(lists, ']') + "}", "c");
+           })
+        .message();
+  };
+  EXPECT_THAT(nested(31), HasSubstr("model_type = a list, we have gpt2 and llama"));
+  EXPECT_THAT(nested(32), HasSubstr("nests more than 32 deep"));
+}
+
 TEST(ConfigJson, ReadsBackAsTheSameModel) {
   for (const char* family : {"gpt", "llama"}) {
     for (const bool tied : {true, false}) {

@@ -97,6 +97,7 @@ TEST(TensorFile, RefusesHostileHeaders) {
                        R"(},"b":{"dtype":"U8","shape":[2],"data_offsets":)" + b + "}}",
                    data);
   };
+  const std::string deep(200'000, '['), closed = deep + std::string(deep.size(), ']');
   struct Case {
     std::string bytes;
     const char* why;
@@ -116,6 +117,10 @@ TEST(TensorFile, RefusesHostileHeaders) {
       {file_of(R"({"a":1e999})", ""), "not a JSON object"},
       {file_of(R"({"__metadata__":{"n":1}})", ""), "__metadata__ is not an object of strings"},
       {file_of(R"({"__metadata__":[]})", ""), "__metadata__ is not an object of strings"},
+      {one(R"({"dtype":"U8","shape":[)" + closed + R"(],"data_offsets":[0,0]})"), "its header nests more than 32 deep"},
+      {one(R"({"dtype":"U8","shape":[)" + deep), "its header nests more than 32 deep"},
+      {one(R"({"dtype":[[7]],"shape":[0],"data_offsets":[0,0]})"), "unknown dtype a list"},
+      {one(R"({"dtype":"U8","shape":[{"a":1}],"data_offsets":[0,0]})"), "an object in the shape"},
       {one("1"), "not an object of dtype, shape and data_offsets"},
       {one(R"({"dtype":"U8","shape":[0]})"), "not an object of dtype, shape and data_offsets"},
       {one(R"({"dtype":"U8","shape":[0],"data_offsets":[0,0],"more":1})"), "not an object of dtype"},
@@ -153,6 +158,13 @@ TEST(TensorFile, RefusesHostileHeaders) {
     EXPECT_THAT(error.message(), HasSubstr(c.why));
     EXPECT_THAT(error.message(), HasSubstr(dir / "t"));
   }
+}
+
+TEST(TensorFile, BracketsInNamesDoNotNest) {
+  const TempDir dir;
+  const std::string name = "\\\"" + std::string(100, '[');
+  spill(dir / "t", file_of(R"({")" + name + R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})", ""));
+  EXPECT_EQ(TensorFile(dir / "t").tensors().size(), 1U);
 }
 
 TEST(TensorFile, EveryTruncationIsRefused) {
@@ -222,8 +234,11 @@ TEST_F(Sharded, RefusesWhatDoesNotAgree) {
     const char* weight_map;
     std::vector<const char*> why;
   };
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']'), hidden = R"({"a":)" + deep + "}";
   const Case cases[] = {
       {"[]", {"weight_map is not there, or not an object"}},
+      {hidden.c_str(), {"it nests more than 32 deep"}},
+      {R"({"a":[["one.safetensors"]]})", {"tensor 'a' is said to be in a list"}},
       {R"({"a":"../one.safetensors"})", {"tensor 'a' is said to be in \"../one.safetensors\""}},
       {R"({"a":"/etc/passwd"})", {"tensor 'a' is said to be in"}},
       {R"({"a":".safetensors"})", {"tensor 'a' is said to be in"}},

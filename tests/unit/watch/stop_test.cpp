@@ -35,9 +35,11 @@ int heard(const StopRequest& stop, const char* name) {
 }
 
 TEST(StopRequest, HearsEachSignalAndNothingElseHappens) {
-  for (const auto& [signal, name] : {std::pair{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGUSR2, "SIGUSR2"}}) {
+  for (const auto& [signal, name] :
+       {std::pair{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGUSR2, "SIGUSR2"}, {SIGHUP, "SIGHUP"}}) {
     EXPECT_EQ(in_child([signal = signal, name = name] {
-                const StopRequest stop;
+                StopRequest stop;
+                stop.arm();
                 if (stop.asked()) return 3;
                 ::kill(::getpid(), signal);
                 return heard(stop, name);
@@ -50,7 +52,8 @@ TEST(StopRequest, HearsEachSignalAndNothingElseHappens) {
 TEST(StopRequest, TheSecondTimeTheProcessEnds) {
   const auto twice = [](int second) {
     return in_child([second] {
-      const StopRequest stop;
+      StopRequest stop;
+      stop.arm();
       ::kill(::getpid(), SIGUSR2);
       if (heard(stop, "SIGUSR2") != 0) return 1;
       ::kill(::getpid(), second);
@@ -63,17 +66,31 @@ TEST(StopRequest, TheSecondTimeTheProcessEnds) {
   EXPECT_EQ(twice(SIGUSR2), 7);  // a launcher may repeat it
 }
 
+TEST(StopRequest, BeforeThereAreStepsTheProcessEnds) {
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR2}) {
+    EXPECT_EQ(in_child([signal] {
+                const StopRequest stop;
+                ::kill(::getpid(), signal);
+                std::this_thread::sleep_for(5s);
+                return 7;
+              }),
+              128 + signal);
+  }
+}
+
 TEST(StopRequest, WhoIgnoresASignalStillDoes) {
   EXPECT_EQ(in_child([] {
               ::signal(SIGINT, SIG_IGN);
-              const StopRequest stop;
+              StopRequest stop;
+              stop.arm();
               ::kill(::getpid(), SIGINT);
               std::this_thread::sleep_for(100ms);
               return stop.asked() ? 1 : 0;
             }),
             0);
   EXPECT_EQ(in_child([] {  // as one does whose run is ending by itself
-              const StopRequest stop;
+              StopRequest stop;
+              stop.arm();
               ::kill(::getpid(), SIGTERM);
               if (heard(stop, "SIGTERM") != 0) return 1;
               ::signal(SIGTERM, SIG_IGN);
