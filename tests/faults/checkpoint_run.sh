@@ -110,10 +110,16 @@ same_losses() {
 }
 # resume [ARGUMENT...]: goes on from `newest` to the end, with the same losses, to the same last checkpoint, bit by bit.
 resume() {
-  local from=$newest file last
+  local from=$newest file last finished
   last=step-$(printf %08d "$steps")
   train "$@"
   [ "$code" -eq 0 ] || fail "resuming from step $from ended with $code"
+  # A save that was whole, and whose last rename was missing, is newer than what could be seen before.
+  finished=$(sed -n 's/.*the commit of ck\/step-0*\([0-9]\{1,\}\) was interrupted: it is done now.*/\1/p' err | tail -n 1)
+  if [ -n "$finished" ]; then
+    [ "$finished" -gt "$from" ] || fail "the commit of step $finished was finished, but step $from was there"
+    from=$finished
+  fi
   [ "$from" -lt 0 ] || [ "$from" -eq "$steps" ] || grep -q "going on from ck/step-0*$from: step $from," err ||
     fail "the run did not go on from step $from"
   if [ "$from" -lt "$steps" ]; then same_losses $((from < 0 ? 1 : from + 1)) "$steps"; fi
