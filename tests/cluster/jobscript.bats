@@ -245,9 +245,9 @@ BASH
 }
 
 @test "near the time limit the real run saves, and the next start goes on from there" {
-  inside 2 <<'BASH'
+  inside 4 <<'BASH'
   text
-  train long c.toml --set mesh.pp=1 --set train.steps=100000
+  train long c.toml --set train.steps=100000
   wait-until 30 grep -qs '"step":5,' runs/1/metrics.jsonl
   scancel --batch --signal=USR2 1
   wait-until 40 says long 'requeue after code 75 at step [0-9]'

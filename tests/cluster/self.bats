@@ -81,7 +81,8 @@ export -f nobody_in
         if $there test -e $dir/witness; then exit 1; fi
       done
     done
-    [[ -z $(on-node node02 ls /etc/ms /run/fake /var/lib/ms-diag /var/spool/ms-diag /tmp | grep -v :) ]]
+    top=$(command -v on-node | cut -d / -f 3) # of the repository, which may lie in /tmp
+    [[ -z $(on-node node02 ls /etc/ms /run/fake /var/lib/ms-diag /var/spool/ms-diag /tmp | grep -v -e : -e "^$top$") ]]
     on-node node01 touch "$CLUSTER_DIR/shared/seen"
     on-node node02 test -e "$CLUSTER_DIR/shared/seen"
     on-node node01 test -x "$(command -v on-node)" # the repository is where it is
