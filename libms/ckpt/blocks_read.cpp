@@ -1,6 +1,6 @@
-// Reading a data file block by block. Threads take blocks in order; each block is read in chunks that are hashed while
-// they are in the processor's cache. A block that one row of one transfer covers is read to where it is wanted; any
-// other into the thread's own memory, and scattered once its hash is right.
+// Reading a data file block by block. Threads take blocks in order; each block is read in chunks that are hashed and
+// moved on while they are in the processor's cache. A chunk that one row of one transfer covers is read to where it is
+// wanted; any other into the thread's own memory, and scattered from there.
 // Invariant: a block is read at most once, and read_blocks returns only if every one was what its hash says.
 
 #include <fcntl.h>
@@ -25,14 +25,16 @@
 namespace ms::ckpt {
 namespace {
 
-constexpr std::int64_t kChunkBytes = std::int64_t{256} << 10;  // read, then hashed: fits the second-level cache
+constexpr std::int64_t kChunkBytes = std::int64_t{256} << 10;  // fits the second-level cache
+static_assert(kBlockBytes % kChunkBytes == 0);
+constexpr std::int64_t chunk_count(std::int64_t size_bytes) { return (size_bytes + kChunkBytes - 1) / kChunkBytes; }
 
 struct Interval {
   std::int64_t begin = 0, end = 0;
   bool empty() const { return begin >= end; }
 };
 
-// A transfer as seen by a block: rows that follow on each other on both sides are one row.
+// A transfer as seen by a chunk: rows that follow on each other on both sides are one row.
 Transfer joined(const Transfer& transfer) {
   Transfer result = transfer;
   if (result.rows > 1 && result.file_stride == result.row_bytes && result.memory_stride == result.row_bytes) {
@@ -55,25 +57,25 @@ Interval rows_in(const Transfer& t, const Interval& bytes) {
           ahead <= 0 ? 0 : std::min(t.rows, (ahead + t.file_stride - 1) / t.file_stride)};
 }
 
-// Which transfers touch which block: two passes of counting, no sorting, whatever the number of transfers.
+// Which transfers touch which chunk: two passes of counting, no sorting, whatever the number of transfers.
 class Touching {
  public:
   Touching(const BlockFile& file, std::span<const Transfer> transfers)
-      : size_bytes_(file.size_bytes), begin_(static_cast<std::size_t>(block_count(file.size_bytes)) + 1) {
-    for_each(transfers, [&](std::size_t block, std::size_t) { ++begin_[block + 1]; });
-    for (std::size_t block = 1; block < begin_.size(); ++block) begin_[block] += begin_[block - 1];
+      : size_bytes_(file.size_bytes), begin_(static_cast<std::size_t>(chunk_count(file.size_bytes)) + 1) {
+    for_each(transfers, [&](std::size_t chunk, std::size_t) { ++begin_[chunk + 1]; });
+    for (std::size_t chunk = 1; chunk < begin_.size(); ++chunk) begin_[chunk] += begin_[chunk - 1];
     index_.resize(begin_.back());
     std::vector<std::size_t> next(begin_.begin(), begin_.end() - 1);
-    for_each(transfers, [&](std::size_t block, std::size_t transfer) { index_[next[block]++] = transfer; });
+    for_each(transfers, [&](std::size_t chunk, std::size_t transfer) { index_[next[chunk]++] = transfer; });
   }
 
-  Interval bytes_of(std::int64_t block) const {
-    return {block * kBlockBytes, std::min((block + 1) * kBlockBytes, size_bytes_)};
+  Interval bytes_of(std::int64_t chunk) const {
+    return {chunk * kChunkBytes, std::min((chunk + 1) * kChunkBytes, size_bytes_)};
   }
-  // The transfers of a block, in the order they were given.
-  std::span<const std::size_t> of(std::int64_t block) const {
-    const auto b = static_cast<std::size_t>(block);
-    return std::span(index_).subspan(begin_[b], begin_[b + 1] - begin_[b]);
+  // The transfers of a chunk, in the order they were given.
+  std::span<const std::size_t> of(std::int64_t chunk) const {
+    const auto c = static_cast<std::size_t>(chunk);
+    return std::span(index_).subspan(begin_[c], begin_[c + 1] - begin_[c]);
   }
 
  private:
@@ -85,15 +87,15 @@ class Touching {
       MS_ASSERT(t.file_offset >= 0 && t.file_stride >= t.row_bytes && end_of(t) <= size_bytes_,
                 "a transfer of {} rows of {} bytes at {} of a file of {}", t.rows, t.row_bytes, t.file_offset,
                 size_bytes_);
-      const std::int64_t last = (end_of(t) - 1) / kBlockBytes;
-      for (std::int64_t block = t.file_offset / kBlockBytes; block <= last; ++block) {
-        if (!rows_in(t, bytes_of(block)).empty()) visit(static_cast<std::size_t>(block), i);
+      const std::int64_t last = (end_of(t) - 1) / kChunkBytes;
+      for (std::int64_t chunk = t.file_offset / kChunkBytes; chunk <= last; ++chunk) {
+        if (!rows_in(t, bytes_of(chunk)).empty()) visit(static_cast<std::size_t>(chunk), i);
       }
     }
   }
 
   std::int64_t size_bytes_;
-  std::vector<std::size_t> begin_, index_;  // transfers of block b: index_[begin_[b]] .. index_[begin_[b + 1]]
+  std::vector<std::size_t> begin_, index_;  // transfers of chunk c: index_[begin_[c]] .. index_[begin_[c + 1]]
 };
 
 Error read_error(std::string_view doing, const std::string& path, int err) {
@@ -123,8 +125,11 @@ class Reading {
   Reading(const BlockFile& file, std::span<const Transfer> transfers, bool all,
           const std::function<void(std::int64_t)>& progress)
       : file_(file), transfers_(transfers), touching_(file, transfers), progress_(progress) {
-    for (std::int64_t block = 0; block < block_count(file.size_bytes); ++block) {
-      if (all || !touching_.of(block).empty()) blocks_.push_back(block);
+    for (std::int64_t chunk = 0; chunk < chunk_count(file.size_bytes); ++chunk) {
+      const std::int64_t block = chunk * kChunkBytes / kBlockBytes;
+      if ((all || !touching_.of(chunk).empty()) && (blocks_.empty() || blocks_.back() != block)) {
+        blocks_.push_back(block);
+      }
     }
   }
   std::size_t blocks() const { return blocks_.size(); }
@@ -134,11 +139,9 @@ class Reading {
   void work() noexcept {
     try {
       const UniqueFd fd = open_file(file_);  // of its own: the kernel reads ahead per open file
-      std::unique_ptr<std::byte[]> scratch;
+      const auto scratch = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(kChunkBytes));
       for (std::size_t i = next_++; i < blocks_.size() && !failed_; i = next_++) {
-        read_block(fd, blocks_[i], scratch);
-        const Interval bytes = touching_.bytes_of(blocks_[i]);
-        const std::int64_t so_far = bytes_read_ += bytes.end - bytes.begin;
+        const std::int64_t so_far = bytes_read_ += read_block(fd, blocks_[i], scratch.get());
         if (progress_) progress_(so_far);
       }
     } catch (...) {
@@ -153,23 +156,17 @@ class Reading {
   }
 
  private:
-  void read_block(const UniqueFd& fd, std::int64_t block, std::unique_ptr<std::byte[]>& scratch) const {
-    const Interval bytes = touching_.bytes_of(block);
-    std::byte* data = place_for(block);
-    if (data == nullptr) {
-      if (!scratch) scratch = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(kBlockBytes));
-      data = scratch.get();
-    }
+  // How many bytes it has.
+  std::int64_t read_block(const UniqueFd& fd, std::int64_t block, std::byte* scratch) const {
+    const Interval bytes{block * kBlockBytes, std::min((block + 1) * kBlockBytes, file_.size_bytes)};
     Hasher hasher;
-    for (std::int64_t at = bytes.begin; at < bytes.end;) {
-      const auto want = static_cast<std::size_t>(std::min(kChunkBytes, bytes.end - at));
-      std::byte* to = data + (at - bytes.begin);
-      const ssize_t n = ::pread(fd.get(), to, want, at);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) throw read_error(fmt::format("read block {} (offset {}) of", block, bytes.begin), file_.path, errno);
-      if (n == 0) throw damaged(fmt::format("'{}' ends at {} of {} bytes", file_.path, at, file_.size_bytes));
-      hasher.update({to, static_cast<std::size_t>(n)});
-      at += n;
+    for (std::int64_t chunk = bytes.begin / kChunkBytes; chunk < chunk_count(bytes.end); ++chunk) {
+      const Interval part = touching_.bytes_of(chunk);
+      std::byte* const place = place_for(chunk);
+      std::byte* const data = place != nullptr ? place : scratch;
+      read_whole(fd, part, data);
+      hasher.update({data, static_cast<std::size_t>(part.end - part.begin)});
+      for (const std::size_t i : touching_.of(chunk)) scatter(joined(transfers_[i]), part, data);
     }
     const std::uint64_t expected = file_.hashes[static_cast<std::size_t>(block)];
     if (hasher.digest() != expected) {
@@ -177,13 +174,25 @@ class Reading {
                                 file_.path, bytes.begin, bytes.end - bytes.begin, hash_hex(hasher.digest()),
                                 hash_hex(expected)));
     }
-    for (const std::size_t i : touching_.of(block)) scatter(joined(transfers_[i]), bytes, data);
+    return bytes.end - bytes.begin;
   }
 
-  // Where a whole block is wanted in one run of memory; nullptr: nowhere.
-  std::byte* place_for(std::int64_t block) const {
-    const Interval bytes = touching_.bytes_of(block);
-    for (const std::size_t i : touching_.of(block)) {
+  void read_whole(const UniqueFd& fd, const Interval& bytes, std::byte* to) const {
+    for (std::int64_t at = bytes.begin; at < bytes.end;) {
+      const ssize_t n = ::pread(fd.get(), to + (at - bytes.begin), static_cast<std::size_t>(bytes.end - at), at);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) {
+        throw read_error(fmt::format("read block {} (offset {}) of", at / kBlockBytes, at), file_.path, errno);
+      }
+      if (n == 0) throw damaged(fmt::format("'{}' ends at {} of {} bytes", file_.path, at, file_.size_bytes));
+      at += n;
+    }
+  }
+
+  // Where a whole chunk is wanted in one run of memory; nullptr: nowhere.
+  std::byte* place_for(std::int64_t chunk) const {
+    const Interval bytes = touching_.bytes_of(chunk);
+    for (const std::size_t i : touching_.of(chunk)) {
       const Transfer t = joined(transfers_[i]);
       if (t.row_bytes < bytes.end - bytes.begin) continue;
       const std::int64_t row = rows_in(t, bytes).begin;
