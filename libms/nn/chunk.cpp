@@ -110,7 +110,7 @@ void Chunk::embed(const TensorParallel& on, const ChunkSlot& slot, const Tensor&
   const bool scatter = shape_.sequence_parallel && shape_.tp > 1;
   const Tensor& sum = scatter ? scratch.partial : x;
   on.compute.submit(EmbeddingFwd{sum, embedding_.value, tokens, vocab_.row0});
-  on.reduce(sum, x);
+  on.arrived(on.reduce(sum, x));
   if (positions_.value) {
     const std::int64_t offset = scatter ? shape_.tp_rank * shape_.shard_tokens() : 0;
     on.compute.submit(PositionFwd{x, positions_.value, offset});
@@ -128,11 +128,7 @@ void Chunk::forward(const TensorParallel& on, ChunkSlot& slot, const Microbatch&
 void Chunk::head_logits(const TensorParallel& on, const ChunkSlot& slot, LayerScratch& scratch,
                         HeadScratch& head) const {
   norm_forward(on.compute, *shape_.model, final_norm_, slot.out, head.normed, head.mean, head.rstd);
-  on.compute.submit(Matmul{.c = head.logits,
-                           .a = on.gather(head.normed, scratch.gathered),
-                           .b = head_.value,
-                           .bias = {},
-                           .transpose_b = true});
+  on.gather_product(head.logits, head.normed, scratch.gathered, head_.value, {}, true);
 }
 
 void Chunk::head_loss(const TensorParallel& on, const ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
@@ -152,11 +148,11 @@ void Chunk::backward(const TensorParallel& on, ChunkSlot& slot, const Microbatch
                                    static_cast<float>(loss_scale)});
     // The all-gathered norm output is still in scratch.gathered.
     const Tensor normed = shape_.sequence_parallel && shape_.tp > 1 ? scratch.gathered : head.normed;
+    const Arriving dnormed = on.product_reduce(scratch.partial, scratch.reduced, head.logits, head_.value, false);
     on.compute.submit(
         Matmul{.c = head_.grad, .a = head.logits, .b = normed, .bias = {}, .transpose_a = true, .accumulate = true});
-    on.compute.submit(Matmul{.c = scratch.partial, .a = head.logits, .b = head_.value, .bias = {}});
-    norm_backward(on.compute, *shape_.model, final_norm_, dx, on.reduce(scratch.partial, scratch.reduced), slot.out,
-                  head.mean, head.rstd, false);
+    norm_backward(on.compute, *shape_.model, final_norm_, dx, on.arrived(dnormed), slot.out, head.mean, head.rstd,
+                  false);
   }
   for (std::size_t i = layers_.size(); i-- > 0;) {
     layer_backward(on, layers_[i], slot.layers[i], rotary_, scratch, dx);
@@ -166,7 +162,8 @@ void Chunk::backward(const TensorParallel& on, ChunkSlot& slot, const Microbatch
     if (positions_.grad) {
       on.compute.submit(PositionBwd{positions_.grad, dx, scattered ? shape_.tp_rank * shape_.shard_tokens() : 0});
     }
-    on.compute.submit(EmbeddingBwd{embedding_.grad, on.gather(dx, scratch.dout), input.tokens, vocab_.row0});
+    on.compute.submit(
+        EmbeddingBwd{embedding_.grad, on.arrived(on.gather(dx, scratch.dout)), input.tokens, vocab_.row0});
   }
 }
 

@@ -6,11 +6,6 @@ namespace ms::nn {
 
 using namespace tensor;  // NOLINT: the op list is this file's vocabulary
 
-Recompute recompute_from(std::string_view name) {
-  if (name == "selective") return Recompute::selective;
-  return name == "full" ? Recompute::full : Recompute::none;
-}
-
 LayerScratch carve_scratch(Arena& arena, const Shape& shape) {
   const std::int64_t tokens = shape.tokens(), rows = shape.shard_tokens(), hidden = shape.model->hidden;
   const DType dtype = shape.dtype;
@@ -70,32 +65,6 @@ LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratc
   return acts;
 }
 
-Tensor TensorParallel::gather(const Tensor& x, const Tensor& into) const {
-  if (!shape.sequence_parallel || shape.tp == 1) return x;
-  tp.stream().wait(compute.record());
-  tp.all_gather(into, x);
-  compute.wait(tp.stream().record());
-  return into;
-}
-
-Tensor TensorParallel::reduce(const Tensor& partial, const Tensor& into) const {
-  if (shape.tp == 1) return partial;
-  tp.stream().wait(compute.record());
-  if (shape.sequence_parallel) {
-    tp.reduce_scatter(into, partial);
-  } else {
-    tp.all_reduce(partial);
-  }
-  compute.wait(tp.stream().record());
-  return shape.sequence_parallel ? into : partial;
-}
-
-void TensorParallel::gather_small(const Tensor& small, const Tensor& all) const {
-  tp.stream().wait(compute.record());
-  tp.all_gather(all, small);
-  compute.wait(tp.stream().record());
-}
-
 void norm_forward(Stream& stream, const ModelConfig& model, const NormWeights& weights, const Tensor& x,
                   const Tensor& y, const Tensor& mean, const Tensor& rstd) {
   const auto eps = static_cast<float>(model.norm_eps);
@@ -118,12 +87,6 @@ void norm_backward(Stream& stream, const ModelConfig& model, const NormWeights& 
 
 namespace {
 
-void forward_product(Stream& stream, const Tensor& y, const Tensor& x, const Weight& weight, const Tensor& bias) {
-  stream.submit(Matmul{.c = y, .a = x, .b = weight.value, .bias = bias, .transpose_b = true});
-}
-void input_gradient(Stream& stream, const Tensor& dx, const Tensor& dy, const Weight& weight) {
-  stream.submit(Matmul{.c = dx, .a = dy, .b = weight.value, .bias = {}});
-}
 void weight_gradient(Stream& stream, const Weight& weight, const Tensor& dy, const Tensor& x) {
   stream.submit(Matmul{.c = weight.grad, .a = dy, .b = x, .bias = {}, .transpose_a = true, .accumulate = true});
 }
@@ -164,8 +127,7 @@ void attention_half(const TensorParallel& on, const LayerWeights& weights, const
   const Shape& shape = on.shape;
   const ModelConfig& model = *shape.model;
   norm_forward(on.compute, model, weights.norm1, acts.x, acts.n1, acts.mean1, acts.rstd1);
-  const Tensor input = on.gather(acts.n1, scratch.gathered);
-  forward_product(on.compute, acts.qkv, input, weights.qkv, weights.qkv_bias.value);
+  on.gather_product(acts.qkv, acts.n1, scratch.gathered, weights.qkv.value, weights.qkv_bias.value, true);
   const Heads heads = split_heads(acts.qkv, shape);
   rotate(on.compute, heads, shape, rotary, false);
   on.compute.submit(AttentionFwd{.o = acts.o,
@@ -180,8 +142,8 @@ void attention_half(const TensorParallel& on, const LayerWeights& weights, const
                                  .head_dim = model.head_dim(),
                                  .window = 0,
                                  .scale = attention_scale(shape)});
-  forward_product(on.compute, scratch.partial, acts.o, weights.out, {});
-  const Tensor reduced = on.reduce(scratch.partial, scratch.reduced);
+  const Tensor reduced =
+      on.arrived(on.product_reduce(scratch.partial, scratch.reduced, acts.o, weights.out.value, true));
   on.compute.submit(Add{acts.mid, acts.x, reduced, weights.out_bias.value});
 }
 
@@ -190,8 +152,7 @@ void feed_forward_half(const TensorParallel& on, const LayerWeights& weights, co
                        const LayerScratch& scratch) {
   const ModelConfig& model = *on.shape.model;
   norm_forward(on.compute, model, weights.norm2, acts.mid, acts.n2, acts.mean2, acts.rstd2);
-  const Tensor input = on.gather(acts.n2, scratch.gathered);
-  forward_product(on.compute, acts.up, input, weights.up, weights.up_bias.value);
+  on.gather_product(acts.up, acts.n2, scratch.gathered, weights.up.value, weights.up_bias.value, true);
   activation_forward(on.compute, model, acts);
 }
 
@@ -201,8 +162,8 @@ void layer_forward(const TensorParallel& on, const LayerWeights& weights, const 
                    LayerScratch& scratch, const Tensor& out) {
   attention_half(on, weights, acts, rotary, scratch);
   feed_forward_half(on, weights, acts, scratch);
-  forward_product(on.compute, scratch.partial, acts.act, weights.down, {});
-  const Tensor reduced = on.reduce(scratch.partial, scratch.reduced);
+  const Tensor reduced =
+      on.arrived(on.product_reduce(scratch.partial, scratch.reduced, acts.act, weights.down.value, true));
   on.compute.submit(Add{out, acts.mid, reduced, weights.down_bias.value});
 }
 
@@ -221,26 +182,25 @@ void layer_backward(const TensorParallel& on, const LayerWeights& weights, const
   }
 
   bias_gradient(compute, weights.down_bias, dx);
-  const Tensor dmlp = on.gather(dx, scratch.dout);
-  input_gradient(compute, scratch.dact, dmlp, weights.down);
+  const Tensor dmlp = on.gather_product(scratch.dact, dx, scratch.dout, weights.down.value, {}, false);
   weight_gradient(compute, weights.down, dmlp, acts.act);
   if (model.gated()) {
     compute.submit(SwigluBwd{scratch.dup, scratch.dact, acts.up});
   } else {
     compute.submit(GeluBwd{scratch.dup, scratch.dact, acts.up});
   }
-  weight_gradient(compute, weights.up, scratch.dup, on.gather(acts.n2, scratch.gathered));
+  // The input is gathered again under the product, and the product's result reduced under the weight's gradient.
+  const Arriving n2 = on.gather(acts.n2, scratch.gathered);
+  const Arriving dn2 = on.product_reduce(scratch.partial, scratch.reduced, scratch.dup, weights.up.value, false);
+  weight_gradient(compute, weights.up, scratch.dup, on.arrived(n2));
   bias_gradient(compute, weights.up_bias, scratch.dup);
-  input_gradient(compute, scratch.partial, scratch.dup, weights.up);
-  norm_backward(compute, model, weights.norm2, dx, on.reduce(scratch.partial, scratch.reduced), acts.mid, acts.mean2,
-                acts.rstd2, true);
+  norm_backward(compute, model, weights.norm2, dx, on.arrived(dn2), acts.mid, acts.mean2, acts.rstd2, true);
 
   if (shape.recompute == Recompute::selective) {
     norm_forward(compute, model, weights.norm1, acts.x, acts.n1, acts.mean1, acts.rstd1);
   }
   bias_gradient(compute, weights.out_bias, dx);
-  const Tensor dattention = on.gather(dx, scratch.dout);
-  input_gradient(compute, scratch.dattn, dattention, weights.out);
+  const Tensor dattention = on.gather_product(scratch.dattn, dx, scratch.dout, weights.out.value, {}, false);
   weight_gradient(compute, weights.out, dattention, acts.o);
   const Heads heads = split_heads(acts.qkv, shape), dheads = split_heads(scratch.dqkv, shape);
   compute.submit(AttentionBwd{.dq = dheads.q,
@@ -261,11 +221,11 @@ void layer_backward(const TensorParallel& on, const LayerWeights& weights, const
                               .window = 0,
                               .scale = attention_scale(shape)});
   rotate(compute, dheads, shape, rotary, true);
-  weight_gradient(compute, weights.qkv, scratch.dqkv, on.gather(acts.n1, scratch.gathered));
+  const Arriving n1 = on.gather(acts.n1, scratch.gathered);
+  const Arriving dn1 = on.product_reduce(scratch.partial, scratch.reduced, scratch.dqkv, weights.qkv.value, false);
+  weight_gradient(compute, weights.qkv, scratch.dqkv, on.arrived(n1));
   bias_gradient(compute, weights.qkv_bias, scratch.dqkv);
-  input_gradient(compute, scratch.partial, scratch.dqkv, weights.qkv);
-  norm_backward(compute, model, weights.norm1, dx, on.reduce(scratch.partial, scratch.reduced), acts.x, acts.mean1,
-                acts.rstd1, true);
+  norm_backward(compute, model, weights.norm1, dx, on.arrived(dn1), acts.x, acts.mean1, acts.rstd1, true);
 }
 
 }  // namespace ms::nn

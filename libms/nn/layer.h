@@ -5,44 +5,10 @@
 // (heads + 2 kv_heads) * head_dim; A its heads * head_dim; F its part of the feed-forward width (2F for a gated one).
 #pragma once
 
-#include <string>
-
-#include "comm/communicator.h"
-#include "nn/config.h"
 #include "nn/params.h"
-#include "tensor/stream.h"
+#include "nn/tensor_parallel.h"
 
 namespace ms::nn {
-
-using tensor::Arena;
-using tensor::DType;
-using tensor::Tensor;
-
-enum class Recompute : std::uint8_t {
-  none,       // keep all that the backward reads
-  selective,  // recompute what is cheap: norms' and the activation's outputs
-  full,       // keep a layer's input only, run its forward again
-};
-Recompute recompute_from(std::string_view name);
-
-// Sizes that follow from the model, the mesh and the microbatch.
-struct Shape {
-  const ModelConfig* model = nullptr;
-  std::int64_t batch = 0;  // sequences in a microbatch
-  int tp = 1, tp_rank = 0;
-  bool sequence_parallel = false;
-  DType dtype = DType::f32;
-  Recompute recompute = Recompute::none;
-
-  std::int64_t tokens() const { return batch * model->seq; }
-  std::int64_t shard_tokens() const { return sequence_parallel ? tokens() / tp : tokens(); }
-  std::int64_t heads() const { return model->heads / tp; }
-  std::int64_t kv_heads() const { return model->kv() / tp; }
-  std::int64_t qkv_cols() const { return (heads() + 2 * kv_heads()) * model->head_dim(); }
-  std::int64_t attn_cols() const { return heads() * model->head_dim(); }
-  std::int64_t ffn_cols() const { return model->ffn() / tp; }
-  std::int64_t up_cols() const { return model->gated() ? 2 * ffn_cols() : ffn_cols(); }
-};
 
 // A parameter block and the f32 gradient that its backward adds to.
 struct Weight {
@@ -84,21 +50,6 @@ struct LayerScratch {
 // Both carve from arenas, real or measuring.
 LayerScratch carve_scratch(Arena& arena, const Shape& shape);
 LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratch);
-
-// Where a layer issues: the compute stream and the tp group, whose operations run on its own stream.
-struct TensorParallel {
-  tensor::Stream& compute;
-  comm::Communicator& tp;
-  const Shape& shape;
-
-  // x[Ts,H] -> [T,H]: itself without sequence parallelism, else all-gathered into `into`. Column-parallel inputs, and
-  // the gradients that come into row-parallel outputs.
-  Tensor gather(const Tensor& x, const Tensor& into) const;
-  // Partial sums [T,H] -> [Ts,H]: all-reduced in place, or reduce-scattered into `into`.
-  Tensor reduce(const Tensor& partial, const Tensor& into) const;
-  // small[1,n] of all tp ranks -> all[tp,n].
-  void gather_small(const Tensor& small, const Tensor& all) const;
-};
 
 void norm_forward(tensor::Stream& stream, const ModelConfig& model, const NormWeights& weights, const Tensor& x,
                   const Tensor& y, const Tensor& mean, const Tensor& rstd);

@@ -1,0 +1,46 @@
+// Sizes of a layer on a rank: what follows from the model, the mesh and the microbatch. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "nn/config.h"
+#include "tensor/tensor.h"
+
+namespace ms::nn {
+
+using tensor::Arena;
+using tensor::DType;
+using tensor::Tensor;
+
+enum class Recompute : std::uint8_t {
+  none,       // keep all that the backward reads
+  selective,  // recompute what is cheap: norms' and the activation's outputs
+  full,       // keep a layer's input only, run its forward again
+};
+inline Recompute recompute_from(std::string_view name) {
+  if (name == "selective") return Recompute::selective;
+  return name == "full" ? Recompute::full : Recompute::none;
+}
+
+// Sizes that follow from the model, the mesh and the microbatch.
+struct Shape {
+  const ModelConfig* model = nullptr;
+  std::int64_t batch = 0;  // sequences in a microbatch
+  int tp = 1, tp_rank = 0;
+  bool sequence_parallel = false;
+  DType dtype = DType::f32;
+  Recompute recompute = Recompute::none;
+  bool split_backward = false;  // slots also keep what the gradients of the weights are made from
+
+  std::int64_t tokens() const { return batch * model->seq; }
+  std::int64_t shard_tokens() const { return sequence_parallel ? tokens() / tp : tokens(); }
+  std::int64_t heads() const { return model->heads / tp; }
+  std::int64_t kv_heads() const { return model->kv() / tp; }
+  std::int64_t qkv_cols() const { return (heads() + 2 * kv_heads()) * model->head_dim(); }
+  std::int64_t attn_cols() const { return heads() * model->head_dim(); }
+  std::int64_t ffn_cols() const { return model->ffn() / tp; }
+  std::int64_t up_cols() const { return model->gated() ? 2 * ffn_cols() : ffn_cols(); }
+};
+
+}  // namespace ms::nn

@@ -1,0 +1,52 @@
+// Tensor and sequence parallelism: the messages between the tp ranks that stand around the products of a layer, on the
+// group's own stream, and how much of them lies under compute. Layers say what they need and when they need it; whether
+// a message is split and overlapped is decided here alone.
+//
+// Legend as in layer.h. Without sequence parallelism Ts = T: a gather is nothing, a reduction leaves the sum
+// everywhere.
+#pragma once
+
+#include "comm/communicator.h"
+#include "nn/shape.h"
+#include "tensor/stream.h"
+
+namespace ms::nn {
+
+// A tensor that is on its way: compute may use it after TensorParallel::arrived().
+struct Arriving {
+  Tensor tensor;
+  tensor::Event event;  // absent: it is there
+};
+
+struct TensorParallel {
+  tensor::Stream& compute;
+  comm::Communicator& tp;
+  const Shape& shape;
+  // Overlap messages with compute. Off: compute waits for each message where it is issued.
+  bool overlap = false;
+
+  // All of these are collective over the tp group and issue only. What they write, named `into`, `partial`, `reduced`
+  // and `c`, is the caller's until it is used.
+
+  // x[Ts,n] of every rank -> [T,n], in `into`; x itself where there is nothing to gather.
+  Arriving gather(const Tensor& x, const Tensor& into) const;
+  // Partial sums [T,n] -> their sum over tp, [Ts,n]: in place, or in `reduced` under sequence parallelism.
+  Arriving reduce(const Tensor& partial, const Tensor& reduced) const;
+  // c[T,N] = gather(x)[T,K] op(b) (+ bias): a column-parallel product's forward, a row-parallel one's input gradient.
+  // Returns gather(x); c and it are complete for compute.
+  Tensor gather_product(const Tensor& c, const Tensor& x, const Tensor& into, const Tensor& b, const Tensor& bias,
+                        bool transpose_b) const;
+  // reduce(a[T,K] op(b)): a row-parallel product's forward, a column-parallel one's input gradient.
+  Arriving product_reduce(const Tensor& partial, const Tensor& reduced, const Tensor& a, const Tensor& b,
+                          bool transpose_b) const;
+  // Compute waits for it.
+  Tensor arrived(const Arriving& arriving) const;
+  // small[1,n] of all tp ranks -> all[tp,n].
+  void gather_small(const Tensor& small, const Tensor& all) const;
+
+ private:
+  bool scatters() const { return shape.sequence_parallel && shape.tp > 1; }
+  Arriving issued(const Tensor& result) const;
+};
+
+}  // namespace ms::nn
