@@ -8,7 +8,10 @@
 #include <span>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "base/error.h"
 
 namespace ms::ckpt {
 
@@ -26,6 +29,10 @@ struct WriteReport {
   double seconds = 0, cpu_seconds = 0;
   bool direct = false;  // past the page cache
 };
+
+// What the system said when a checkpoint could not be written: Error("ckpt.write", storage), with what to do where the
+// disk is full.
+Error write_error(std::string_view doing, const std::string& path, int err);
 
 // Writes the first size_bytes of `image` as the file, made or overwritten, and makes them durable (fsync) before it
 // returns (the directory's entry is not: commit() syncs it).

@@ -19,11 +19,14 @@
 #include "ckpt/blocks.h"
 
 namespace ms::ckpt {
-namespace {
 
 Error write_error(std::string_view doing, const std::string& path, int err) {
-  return Error("ckpt.write", Blame::storage, fmt::format("cannot {} '{}': {}", doing, path, errno_text(err)));
+  const bool full = err == ENOSPC || err == EDQUOT;
+  return Error("ckpt.write", Blame::storage, fmt::format("cannot {} '{}': {}", doing, path, errno_text(err)),
+               full ? "make room there: 'ms-ckpt prune', and checkpoint.keep_last for the time to come" : "");
 }
+
+namespace {
 
 bool not_supported(int err) { return err == EINVAL || err == EOPNOTSUPP; }
 

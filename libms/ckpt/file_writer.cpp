@@ -8,17 +8,13 @@
 #include <cstdlib>
 #include <utility>
 
-#include "base/error.h"
 #include "base/handle.h"
+#include "ckpt/blocks.h"
 #include "ckpt/names.h"
 
 namespace ms::ckpt {
 
 namespace {
-
-Error write_error(const std::string& what, const std::string& path, int err) {
-  return Error("ckpt.write", Blame::storage, fmt::format("cannot {} {}: {}", what, path, errno_text(err)));
-}
 
 // An empty file with a name that nobody else has, which is gone when this is.
 class ScratchFile {

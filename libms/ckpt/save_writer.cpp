@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "ckpt/blocks.h"
 #include "ckpt/directory.h"
 
 namespace ms::ckpt {
@@ -133,9 +134,7 @@ void SaveWriter::write_file(std::int64_t step, const std::stop_token& stop) {
   if (skeleton_failure_) throw *skeleton_failure_;
   const std::string to = directory(step);
   // Not the directories above it: where those are gone, so is the file system.
-  if (::mkdir(to.c_str(), 0777) != 0 && errno != EEXIST) {
-    throw Error("ckpt.write", Blame::storage, fmt::format("cannot make {}: {}", to, errno_text(errno)));
-  }
+  if (::mkdir(to.c_str(), 0777) != 0 && errno != EEXIST) { throw write_error("make", to, errno); }
   if (pieces_.empty()) return;
   WriteReport report;
   const FileEntry entry = file_->write(to, rank_file_name(options_.rank), stop, &report);

@@ -133,13 +133,14 @@ struct Checkpoints::Impl {
       return;
     }
     ++failed_in_a_row;
-    // Whoever met the cause tells it; rank 0, that there is no checkpoint.
-    if (leads() || !outcome->problem.empty()) {
-      log::error("train", "the checkpoint of step {} failed{}{}", outcome->step, outcome->problem.empty() ? "" : ": ",
-                 outcome->problem);
+    // All ranks come here together. One line for all of them, however many met a full disk: of the highest, since rank
+    // 0 may know only that others failed; and whichever is heard when the run ends must know the cause.
+    const int teller = static_cast<int>(agreement.highest(outcome->problem.empty() ? 0 : world.rank()));
+    last_problem = agreement.broadcast(outcome->problem, teller);
+    if (leads()) {
+      log::error("train", "the checkpoint of step {} failed{}{}", outcome->step, last_problem.empty() ? "" : ": ",
+                 last_problem);
     }
-    // All ranks come here together, and whichever is heard first must know the cause.
-    last_problem = agreement.broadcast(outcome->problem);
     if (failed_in_a_row >= kMaxFailedInARow) throw failure(outcome->step);
   }
 
