@@ -1,11 +1,14 @@
 // ms-train: the training engine's command line. Tables, then calls.
 #include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "base/cli.h"
+#include "base/file.h"
 #include "base/man.h"
 #include "comm/launch.h"
 #include "train/launch.h"
+#include "train/place.h"
 #include "train/show_plan.h"
 #include "watch/fault.h"
 
@@ -52,11 +55,27 @@ int run(const Args& args) {
   return static_cast<int>(launched.code);
 }
 
+int place(const Args& args, const train::Plan& made) {
+  const slurm::Getenv getenv = [](const char* name) { return std::getenv(name); };
+  const train::HostsRead hosts = train::read_hosts(args.get("hostfile"), getenv);
+  const auto topology = args.has("topology") ? std::optional(args.get("topology")) : std::nullopt;
+  const train::Placed placed =
+      train::place_ranks(made.mesh, made.chunks, hosts, train::read_switches(topology, getenv));
+  if (args.has("order")) write_file_atomic(args.get("order"), train::order_text(placed));
+  fmt::print("{}", args.has("json") ? train::placed_json(placed)
+                                    : train::placed_text(placed, args.get("CONFIG"), args.get("order")));
+  return 0;
+}
+
 int plan(const Args& args) {
   const train::Loaded loaded = load(args);
   const mesh::MeshConfig& mesh = loaded.settings.mesh;
   const std::int64_t world = args.has("world") ? args.get_int("world", 1, 1 << 24) : mesh.dp * mesh.pp * mesh.tp;
   const train::Plan made = train::make_plan(loaded.settings, static_cast<int>(world));
+  if (args.has("hostfile")) return place(args, made);
+  for (const char* option : {"topology", "order"}) {
+    if (args.has(option)) throw user_error("cli.value", fmt::format("--{} says nothing without --hostfile", option));
+  }
   fmt::print("{}", args.has("json") ? train::plan_json(made) : train::plan_text(made));
   return 0;
 }
@@ -107,13 +126,30 @@ const Tool kTool{
                       "checkpoint and exit status 75, or 93 where nothing is saved; SIGTERM or SIGINT for the second "
                       "time end it at once."},
                  {.name = "plan",
-                  .summary = "show mesh, layers per stage, schedule, memory and FLOPs",
+                  .summary = "show mesh, layers per stage, schedule, memory and FLOPs; or where ranks should run",
                   .positionals = {kConfig},
                   .options = {kSet,
                               {.name = "world", .value = "N", .doc = "Number of ranks; dp x pp x tp must be that."},
-                              {.name = "json", .doc = "One JSON document instead of tables."}},
+                              {.name = "json", .doc = "One JSON document instead of tables."},
+                              {.name = "hostfile",
+                               .value = "FILE",
+                               .doc = "Shows where ranks should run instead: hosts, or hostlists as Slurm writes them, "
+                                      "one a line, with slots=N; '-' is standard input, 'slurm' the job this runs in."},
+                              {.name = "topology",
+                               .value = "FILE",
+                               .doc = "The switches between the hosts: topology.conf, or the output of scontrol show "
+                                      "topology; without it scontrol is asked."},
+                              {.name = "order",
+                               .value = "FILE",
+                               .doc = "Writes the host of every rank there, as SLURM_HOSTFILE wants it."}},
                   .run = plan,
-                  .description = "Needs no cluster: everything is computed from the configuration."},
+                  .description =
+                      "Needs no cluster: everything is computed from the configuration.\n\n"
+                      "With --hostfile it says which ranks should run on which host: a tensor parallel group inside a "
+                      "node, a data parallel group under the fewest and lowest switches, the pipeline over what is "
+                      "left, and how that differs from the hosts as they are listed. Where Slurm tells no switches, "
+                      "one flat network is assumed. Inside a job, srun obeys the order with --distribution=arbitrary, "
+                      "and -N and -n as the output says: SLURM_HOSTFILE names the file."},
                  {.name = "check",
                   .summary = "check a configuration",
                   .positionals = {kConfig},
@@ -125,7 +161,9 @@ const Tool kTool{
     .examples = {{.command = "ms-train run configs/tiny-3d.toml", .doc = "Train with eight ranks as threads:"},
                  {.command = "mpirun -np 8 ms-train run configs/tiny-3d.toml", .doc = "The same with eight processes:"},
                  {.command = "ms-train plan configs/gpt-175b.toml",
-                  .doc = "Show what a run would need, on any machine:"}},
+                  .doc = "Show what a run would need, on any machine:"},
+                 {.command = "ms-train plan run.toml --hostfile slurm --order order",
+                  .doc = "In a job, place ranks by the switches that Slurm knows:"}},
     .see_also = {"ms-data(1)", "ms.toml(5)"},
     .environment = {{"MS_FAULT", watch::fault_manual()}},
     .extra_pages = {{.option = "--man-config", .text = config_manual}},

@@ -113,6 +113,19 @@ expect 2 'byte tokenizer' check c.toml --set run.sample_tokens=9 --set model.voc
 expect 0 '8 ranks' check c.toml
 expect 0 'stage' plan c.toml
 expect 0 '"schema": 1' plan c.toml --json
+printf 'n1 slots=4\nn[2-3]:2\n' >hosts
+echo 'SwitchName=a Nodes=n[1-3]' >switches
+expect 0 'SLURM_HOSTFILE=order srun .* -N 3 -n 8 ' plan c.toml --hostfile hosts --topology switches --order order
+[ "$(xargs <order)" = 'n1 n1 n1 n1 n2 n2 n3 n3' ] || fail "the order of ranks is '$(xargs <order)'"
+expect 0 '"order": ' plan c.toml --hostfile hosts --topology switches --json
+expect 2 'standard input names no host' plan c.toml --hostfile -
+expect 2 'have 8 slots, but .* takes 16' plan c.toml --hostfile hosts --topology switches --set mesh.dp=4
+expect 2 'switches:1: ' plan c.toml --hostfile switches
+expect 2 'hosts:1: ' plan c.toml --hostfile hosts --topology hosts
+expect 2 'nowhere' plan c.toml --hostfile nowhere
+expect 2 'no Slurm job' plan c.toml --hostfile slurm
+expect 2 'nothing without --hostfile' plan c.toml --order order
+expect 74 'nowhere' plan c.toml --hostfile hosts --topology switches --order nowhere/order
 expect 74 '/proc' run c.toml --set run.dir=/proc/nowhere/run
 
 [ "$failures" -eq 0 ] && echo "all as expected" || exit 1

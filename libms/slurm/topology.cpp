@@ -1,0 +1,162 @@
+#include "slurm/topology.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "base/subprocess.h"
+#include "base/text.h"
+#include "slurm/hostlist.h"
+
+namespace ms::slurm {
+namespace {
+
+constexpr std::size_t kMaxShown = 80;      // of a word, in an error
+constexpr double kScontrolDeadline_s = 5;  // a busy controller answers within a second or two
+
+Error bad_line(std::string_view source, int line, std::string_view what) {
+  return user_error("slurm.topology", fmt::format("{}:{}: {}", source, line, what),
+                    "topology.conf and the output of scontrol show topology are understood");
+}
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return std::tolower(c); });
+  return out;
+}
+
+struct Row {
+  int line = 0;
+  std::string name;
+  std::vector<std::string> nodes, switches;
+};
+
+// nullopt: a line that says nothing about switches.
+std::optional<Row> parse_row(std::string_view text, std::string_view source, int line) {
+  constexpr std::string_view kIgnored[] = {"level", "linkspeed", "blockindex", "blocksize"};
+  Row row;
+  row.line = line;
+  for (const std::string& word : split(text, ' ')) {
+    if (word.empty()) continue;
+    const std::size_t equals = word.find('=');
+    const std::string key = lower(std::string_view(word).substr(0, equals));
+    const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
+    if (row.name.empty()) {
+      if (key == "blocksizes" || key == "aggregatedblock") return std::nullopt;
+      if ((key != "switchname" && key != "blockname") || value.empty()) {
+        throw bad_line(source, line, fmt::format("SwitchName=NAME was expected, not '{}'", printable(word, kMaxShown)));
+      }
+      row.name = value;
+    } else if (key == "nodes" || key == "switches") {
+      const auto names = expand_hostlist(value);
+      if (!names) throw bad_line(source, line, fmt::format("'{}' is no hostlist", printable(value, kMaxShown)));
+      (key == "nodes" ? row.nodes : row.switches) = *names;
+    } else if (std::find(std::begin(kIgnored), std::end(kIgnored), key) == std::end(kIgnored)) {
+      throw bad_line(source, line, fmt::format("'{}' is not understood", printable(word, kMaxShown)));
+    }
+  }
+  return row;
+}
+
+std::vector<Row> parse_rows(std::string_view text, std::string_view source) {
+  std::vector<Row> rows;
+  int line = 0;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view whole = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), whole.size() + 1));
+    ++line;
+    std::string words(trim(whole.substr(0, whole.find('#'))));
+    std::replace(words.begin(), words.end(), '\t', ' ');
+    if (words.empty()) continue;
+    if (auto row = parse_row(words, source, line)) rows.push_back(std::move(*row));
+  }
+  return rows;
+}
+
+bool is_above(const Topology& topology, int upper, int s) {
+  for (; s != Topology::kNone; s = topology.switches[static_cast<std::size_t>(s)].above) {
+    if (s == upper) return true;
+  }
+  return false;
+}
+
+void join_switches(const std::vector<Row>& rows, std::string_view source, Topology& topology) {
+  std::map<std::string, int, std::less<>> index;
+  for (const Row& row : rows) {
+    const int next = static_cast<int>(topology.switches.size());
+    if (!index.emplace(row.name, next).second) {
+      throw bad_line(source, row.line, fmt::format("switch {} is there twice", printable(row.name, kMaxShown)));
+    }
+    topology.switches.push_back({.name = row.name});
+  }
+  for (std::size_t s = 0; s < rows.size(); ++s) {
+    for (const std::string& name : rows[s].switches) {
+      const auto child = index.find(name);
+      if (child == index.end()) throw bad_line(source, rows[s].line, fmt::format("switch {} is not described", name));
+      int& above = topology.switches[static_cast<std::size_t>(child->second)].above;
+      if (above != Topology::kNone) throw bad_line(source, rows[s].line, fmt::format("switch {} is under two", name));
+      if (is_above(topology, child->second, static_cast<int>(s))) {
+        throw bad_line(source, rows[s].line, fmt::format("switch {} is above and under {}", name, rows[s].name));
+      }
+      above = static_cast<int>(s);
+    }
+  }
+}
+
+}  // namespace
+
+int Topology::depth() const {
+  int depth = 0;
+  for (const Switch& leaf : switches) {
+    int levels = 1;
+    for (int up = leaf.above; up != kNone; up = switches[static_cast<std::size_t>(up)].above) ++levels;
+    depth = std::max(depth, levels);
+  }
+  return depth;
+}
+
+Topology parse_topology(std::string_view text, std::string_view source) {
+  const std::vector<Row> rows = parse_rows(text, source);
+  Topology topology;
+  join_switches(rows, source, topology);
+  for (std::size_t s = 0; s < rows.size(); ++s) {
+    const int here = static_cast<int>(s);
+    for (const std::string& node : rows[s].nodes) {
+      int& leaf = topology.leaf_of.emplace(node, here).first->second;
+      if (is_above(topology, leaf, here)) {
+        leaf = here;
+      } else if (!is_above(topology, here, leaf)) {
+        throw bad_line(source, rows[s].line,
+                       fmt::format("node {} is under {} and under {}", node,
+                                   topology.switches[static_cast<std::size_t>(leaf)].name, rows[s].name));
+      }
+    }
+  }
+  return topology;
+}
+
+ToldTopology ask_topology(const Getenv& getenv) {
+  const char* const path = getenv("PATH");
+  const std::vector<std::string> folders = split(path == nullptr ? "" : path, ':');
+  const auto has = [](const std::string& folder) { return ::access((folder + "/scontrol").c_str(), X_OK) == 0; };
+  const auto folder = std::find_if(folders.begin(), folders.end(), has);
+  if (folder == folders.end()) return {.text = {}, .why_not = "there is no scontrol here"};
+  const SubprocessResult result =
+      run_subprocess({*folder + "/scontrol", "show", "topology"}, {.deadline_s = kScontrolDeadline_s});
+  if (result.timed_out) {
+    return {.text = {}, .why_not = fmt::format("scontrol show topology: no answer within {} s", kScontrolDeadline_s)};
+  }
+  const std::string words = plain_text(result.err, kMaxShown);
+  if (!result.ok()) {
+    return {.text = {},
+            .why_not = fmt::format("scontrol show topology: {}", words.empty() ? result.describe() : words)};
+  }
+  // Without a topology plugin scontrol says so on standard error, and that it did well.
+  if (trim(result.out).empty()) return {.text = {}, .why_not = words.empty() ? "Slurm knows no switches" : words};
+  return {.text = result.out, .why_not = {}};
+}
+
+}  // namespace ms::slurm

@@ -1,0 +1,100 @@
+#!/usr/bin/env bats
+# The order that ms-train plan --hostfile writes: srun obeys it, rank by rank.
+
+bats_require_minimum_version 1.5.0
+
+setup_file() {
+  export kit=$BATS_FILE_TMPDIR/kit
+  mkdir -p "$kit"
+  cat >"$kit/c.toml" <<'TOML'
+[model]
+layers = 2
+hidden = 32
+heads = 4
+vocab = 257
+seq = 32
+[mesh]
+dp = 2
+tp = 2
+pp = 2
+[train]
+steps = 4
+global_batch = 12
+microbatch = 2
+dtype = "fp32"
+[data]
+train = ["text"]
+TOML
+}
+
+# inside N <SCRIPT: runs the script on the controller of a cluster of N nodes, in a folder that all nodes share.
+inside() { kit=$kit "$BATS_TEST_DIRNAME/run" "$1" -- bash -euo pipefail -c "$prelude"$'\n'"$(cat)"; }
+# shellcheck disable=SC2016 # for the shell on the controller
+prelude='
+cp "$kit"/* "$CLUSTER_DIR/shared"
+cd "$CLUSTER_DIR/shared"
+# Runs the command that the plan shows, with COMMAND in the place of ms-train.
+srun_as_said() { # PLAN COMMAND...
+  local words
+  words=$(sed -n "s/^  \(SLURM_HOSTFILE=.*\) ms-train run .*/\1/p" "$1")
+  [[ -n $words ]]
+  # shellcheck disable=SC2086 # words
+  env $words "${@:2}"
+}
+who() { echo "$SLURM_PROCID $SLURMD_NODENAME"; }
+ranks_are_where_the_order_says() { # PLAN ORDER
+  srun_as_said "$1" bash -c who | sort -n >found
+  awk "{ print NR - 1, \$1 }" "$2" | diff - found
+}
+export -f who srun_as_said ranks_are_where_the_order_says
+'
+
+@test "in a job: Slurm's own topology, dp groups under one leaf, and the same losses as anywhere" {
+  inside 4 <<'BASH'
+  printf '%s\n' 'SwitchName=leaf1 Nodes=node[01,03]' 'SwitchName=leaf2 Nodes=node[02,04]' 'SwitchName=spine Switches=leaf[1-2]' \
+    >"$CLUSTER_DIR/etc/topology.conf"
+  echo TopologyPlugin=topology/tree >>"$CLUSTER_DIR/etc/slurm.conf"
+  old=$(cat /run/slurmctld.pid)
+  kill "$old"
+  gone() { [[ ! -e /proc/$old ]]; }
+  idle() { [[ $(sinfo -h -t idle -o %D) == 4 ]]; }
+  export old
+  export -f gone idle
+  wait-until 10 gone
+  slurmctld
+  wait-until 10 idle
+
+  for i in $(seq 400); do echo "line $i: the quick brown fox jumps over the lazy dog"; done >text
+  ms-data encode --tokenizer byte --output text text
+  ms-train run c.toml --set run.dir=threads
+  salloc -N4 --ntasks-per-node=2 bash -euo pipefail -c '
+    ms-train plan c.toml --hostfile slurm --order order >plan
+    ranks_are_where_the_order_says plan order
+    srun_as_said plan ms-train run c.toml --set run.dir=placed'
+  [[ $(xargs <order) == "node01 node01 node03 node03 node02 node02 node04 node04" ]]
+  grep -q "^switches  3, from scontrol show topology$" plan
+  grep -q "^dp .* all under one leaf switch  *all over 2 levels of switches$" plan
+  losses() { sed -n 's/.*"step":\([0-9]*\),"loss":\([^,]*\),.*/\1 \2/p' "$1/metrics.jsonl"; }
+  [[ $(losses placed | wc -l) -eq 4 ]]
+  diff <(losses threads) <(losses placed)
+BASH
+}
+
+@test "without a topology: a flat network; fewer hosts than the job has; a host that comes up twice" {
+  inside 4 <<'BASH'
+  export switches=$PWD/switches
+  echo 'SwitchName=a Nodes=node[01-03]' >switches
+  salloc -N4 -n8 bash -euo pipefail -c '
+    echo "node[01-04] slots=2" >hosts
+    ms-train plan c.toml --hostfile hosts --order flat.order >flat
+    ranks_are_where_the_order_says flat flat.order
+    ms-train plan c.toml --hostfile - --set mesh.tp=1 --order few.order <hosts >few
+    ranks_are_where_the_order_says few few.order
+    echo "node[01-03]:2" | ms-train plan c.toml --hostfile - --topology "$switches" --set mesh.tp=1 --set mesh.dp=3 --order twice.order >twice
+    ranks_are_where_the_order_says twice twice.order'
+  grep -q '^switches  none known (scontrol: error: No topology information available)' flat
+  [[ $(sort -u few.order | wc -l) -eq 2 ]]
+  grep -q -e ' -N 2 -n 4 ' few
+  [[ $(uniq twice.order | wc -l) -gt 3 ]]
+BASH
+}
