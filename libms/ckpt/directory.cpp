@@ -10,7 +10,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
@@ -163,6 +165,31 @@ bool is_directory_itself(const std::string& path) {
   return ::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
+// Pins come while a run holds the directory, so they have a lock of their own: between looking for a pin and renaming
+// the checkpoint, or looking for the checkpoint and making the pin, nobody does the other. Held for moments.
+class PinLock {
+ public:
+  explicit PinLock(const std::string& dir) {
+    const std::string path = path_in(dir, "pin.lock");
+    lock_ = UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    if (!lock_) throw cannot("open", path);
+    for (int tries = 0; ::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0; ++tries) {
+      if (errno != EWOULDBLOCK && errno != EINTR) throw cannot("lock", path);
+      if (tries == kTries) throw user_error("ckpt.busy", fmt::format("'{}' is held by another process", path));
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+
+ private:
+  static constexpr int kTries = 1000;  // 10 s
+
+  static Error cannot(std::string_view doing, const std::string& path) {
+    return Error("ckpt.lock", Blame::storage, fmt::format("cannot {} '{}': {}", doing, path, errno_text(errno)));
+  }
+
+  UniqueFd lock_;
+};
+
 }  // namespace
 
 DirectoryLock::DirectoryLock(const std::string& dir) {
@@ -204,15 +231,13 @@ void abandon(const std::string& dir, std::int64_t step) {
   }
 }
 
-// Pins come without the lock. Whoever pins makes the pin, then looks for the checkpoint; here it is renamed, then the
-// pin looked for: one of the two sees the other.
 bool remove_checkpoint(const std::string& dir, std::int64_t step) {
-  require_step(dir, step);
-  if (exists(pin_path(dir, step))) return false;
-  const std::string deleting = take_away(dir, step_path(dir, step), step);
-  if (exists(pin_path(dir, step))) {
-    rename_synced(deleting, step_path(dir, step));
-    return false;
+  std::string deleting;
+  {
+    const PinLock lock(dir);
+    require_step(dir, step);
+    if (exists(pin_path(dir, step))) return false;
+    deleting = take_away(dir, step_path(dir, step), step);
   }
   delete_tree(deleting);
   return true;
@@ -272,13 +297,13 @@ int clean_up(const std::string& dir) {
 
 void pin(const std::string& dir, std::int64_t step) {
   require_step(dir, step);
+  const PinLock lock(dir);
+  require_step(dir, step);  // still
   const std::string path = pin_path(dir, step);
   UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
   if (!fd) throw Error("ckpt.pin", Blame::storage, fmt::format("cannot create '{}': {}", path, errno_text(errno)));
   fd.close();
-  if (!exists(step_path(dir, step))) delete_file(path);  // it went at the same time
   sync_directory(dir);
-  require_step(dir, step);
 }
 
 void unpin(const std::string& dir, std::int64_t step) {

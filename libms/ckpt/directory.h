@@ -8,6 +8,7 @@
 //   damaged-step-00001200-N/     committed once, found damaged when loaded; kept for whoever looks into it
 //   set-aside-N/                 checkpoints of a run that was started afresh, a directory of the same form
 //   lock                         flock of the one run that writes here
+//   pin.lock                     flock of whoever makes a pin, or un-commits what has none, for that moment
 //
 // Commit: files and manifest are written into saving-*, each synced; then the directory is synced, renamed to step-*,
 // and the parent synced. Un-commit is a rename, synced, before anything is deleted. A kill between any two system calls

@@ -55,7 +55,7 @@ Directory::~Directory() { fs::remove_all(path_); }
 std::vector<std::string> Directory::names(const std::string& below) const {
   std::vector<std::string> found;
   for (const fs::directory_entry& entry : fs::directory_iterator(path_ + "/" + below)) {
-    found.push_back(entry.path().filename().string());
+    if (entry.path().filename() != "pin.lock") found.push_back(entry.path().filename().string());
   }
   std::sort(found.begin(), found.end());
   return found;

@@ -27,7 +27,7 @@ class Directory {
   Directory(const Directory&) = delete;
   Directory& operator=(const Directory&) = delete;
   const std::string& path() const { return path_; }
-  std::vector<std::string> names(const std::string& below = {}) const;  // sorted
+  std::vector<std::string> names(const std::string& below = {}) const;  // sorted, but for pin.lock
 
  private:
   std::string path_;

@@ -33,9 +33,12 @@ inline std::vector<std::string> save(const std::string& dir, std::int64_t step) 
   return commit(dir, step, manifest_json(step));
 }
 
+// What lies there, but for the lock that stays once something was pinned or removed.
 inline std::vector<std::string> names(const std::string& dir) {
   std::vector<std::string> result;
-  for (const auto& entry : fs::directory_iterator(dir)) result.push_back(entry.path().filename());
+  for (const auto& entry : fs::directory_iterator(dir)) {
+    if (entry.path().filename() != "pin.lock") result.push_back(entry.path().filename());
+  }
   std::sort(result.begin(), result.end());
   return result;
 }
