@@ -82,10 +82,12 @@ int Groups::first_channel_id(bool forward) const {
   return forward ? after_axes : after_axes + edges() * columns();
 }
 
-int Groups::count() const {
+int Groups::first_ring_id() const {
   const bool pairs = tied_embeddings_ && mesh_.pp > 1;
   return first_embedding_id() + (pairs ? columns() : 0);
 }
+
+int Groups::count() const { return first_ring_id() + (mesh_.tp > 1 ? mesh_.size() : 0); }
 
 GroupSpec Groups::world() const {
   GroupSpec group{.name = "world", .id = 0, .ranks = {}};
@@ -143,6 +145,22 @@ std::optional<GroupSpec> Groups::embedding(int rank) const {
       .ranks = {mesh_.rank({.dp = at.dp, .pp = 0, .tp = at.tp}), mesh_.rank({.dp = at.dp, .pp = last, .tp = at.tp})}};
 }
 
+GroupSpec Groups::ring_channel(int rank) const {
+  Coord to = mesh_.coord(rank);
+  const int from = to.tp;
+  to.tp = (from + 1) % mesh_.tp;
+  return {.name = fmt::format("tp.ring[dp {} pp {}] {}>{}", to.dp, to.pp, from, to.tp),
+          .id = first_ring_id() + rank,
+          .ranks = {rank, mesh_.rank(to)}};
+}
+
+std::optional<Groups::Ring> Groups::tp_ring(int rank) const {
+  if (mesh_.tp == 1) return std::nullopt;
+  Coord previous = mesh_.coord(rank);
+  previous.tp = (previous.tp + mesh_.tp - 1) % mesh_.tp;
+  return Ring{.out = ring_channel(rank), .in = ring_channel(mesh_.rank(previous))};
+}
+
 std::vector<GroupSpec> Groups::of(int rank) const {
   std::vector<GroupSpec> groups{world(), along(Axis::tp, rank), along(Axis::dp, rank), along(Axis::pp, rank)};
   const auto add = [&groups](std::optional<GroupSpec> group) {
@@ -156,6 +174,11 @@ std::vector<GroupSpec> Groups::of(int rank) const {
   add(channel(ring_start ? Channel::backward_in : Channel::backward_out, rank));
   add(channel(ring_start ? Channel::backward_out : Channel::backward_in, rank));
   add(embedding(rank));
+  if (auto ring = tp_ring(rank)) {
+    if (ring->in.id < ring->out.id) std::swap(ring->in, ring->out);
+    groups.push_back(std::move(ring->out));
+    groups.push_back(std::move(ring->in));
+  }
   return groups;
 }
 
@@ -179,6 +202,7 @@ std::vector<GroupSpec> Groups::all() const {
   for (int rank = 0; rank < columns(); ++rank) {
     if (auto group = embedding(rank)) groups.push_back(std::move(*group));
   }
+  for (int rank = 0; mesh_.tp > 1 && rank < mesh_.size(); ++rank) groups.push_back(ring_channel(rank));
   return groups;
 }
 

@@ -49,7 +49,7 @@ struct GroupSpec {
 };
 
 // All groups of a run, by arithmetic: nothing is stored. Global order: the world; all tp, dp, pp groups; forward
-// channels; backward channels; embedding pairs; within a kind by edge or pp, then dp, then tp.
+// channels; backward channels; embedding pairs; tp rings; within a kind by edge or pp, then dp, then tp.
 class Groups {
  public:
   // `chunks` > 1 adds the wrap-around from the last pp rank to the first; `tied_embeddings` adds the pairs of first and
@@ -60,6 +60,12 @@ class Groups {
   GroupSpec along(Axis axis, int rank) const;
   // The two-rank channel at one end of `rank`, absent at the ends of an open pipeline.
   std::optional<GroupSpec> channel(Channel channel, int rank) const;
+  // The two channels of a rank in the ring of its tp group: it sends to the next tp rank and receives from the
+  // previous one. Absent where tp is 1.
+  struct Ring {
+    GroupSpec out, in;
+  };
+  std::optional<Ring> tp_ring(int rank) const;
   // Absent on ranks that are neither first nor last, and where there are no such pairs.
   std::optional<GroupSpec> embedding(int rank) const;
 
@@ -72,6 +78,8 @@ class Groups {
   int columns() const { return mesh_.dp * mesh_.tp; }  // pipelines side by side
   int first_id(Axis axis) const;
   int first_channel_id(bool forward) const;
+  int first_ring_id() const;
+  GroupSpec ring_channel(int rank) const;  // from this rank to the next of its tp group
   int first_embedding_id() const { return first_channel_id(false) + edges() * columns(); }
   GroupSpec edge_channel(bool forward, int edge, const Coord& at) const;
 

@@ -79,14 +79,32 @@ std::vector<std::string> names(const std::vector<GroupSpec>& groups) {
 
 TEST(Groups, OneGlobalOrder) {
   const Groups groups({.dp = 1, .pp = 2, .tp = 2}, 1, true);
-  EXPECT_THAT(
-      names(groups.all()),
-      ElementsAre("world", "tp[dp 0 pp 0]", "tp[dp 0 pp 1]", "dp[pp 0 tp 0]", "dp[pp 0 tp 1]", "dp[pp 1 tp 0]",
-                  "dp[pp 1 tp 1]", "pp[dp 0 tp 0]", "pp[dp 0 tp 1]", "pp.fwd[dp 0 tp 0] 0>1", "pp.fwd[dp 0 tp 1] 0>1",
-                  "pp.bwd[dp 0 tp 0] 1>0", "pp.bwd[dp 0 tp 1] 1>0", "embed[dp 0 tp 0]", "embed[dp 0 tp 1]"));
+  EXPECT_THAT(names(groups.all()),
+              ElementsAre("world", "tp[dp 0 pp 0]", "tp[dp 0 pp 1]", "dp[pp 0 tp 0]", "dp[pp 0 tp 1]", "dp[pp 1 tp 0]",
+                          "dp[pp 1 tp 1]", "pp[dp 0 tp 0]", "pp[dp 0 tp 1]", "pp.fwd[dp 0 tp 0] 0>1",
+                          "pp.fwd[dp 0 tp 1] 0>1", "pp.bwd[dp 0 tp 0] 1>0", "pp.bwd[dp 0 tp 1] 1>0", "embed[dp 0 tp 0]",
+                          "embed[dp 0 tp 1]", "tp.ring[dp 0 pp 0] 0>1", "tp.ring[dp 0 pp 0] 1>0",
+                          "tp.ring[dp 0 pp 1] 0>1", "tp.ring[dp 0 pp 1] 1>0"));
   EXPECT_THAT(groups.all()[9].ranks, ElementsAre(0, 2));  // sender, receiver
   EXPECT_THAT(groups.all()[12].ranks, ElementsAre(3, 1));
   EXPECT_THAT(groups.all()[14].ranks, ElementsAre(1, 3));
+  EXPECT_THAT(groups.all()[18].ranks, ElementsAre(3, 2));
+}
+
+TEST(Groups, TpRanksStandInARing) {
+  EXPECT_FALSE(Groups({.dp = 2, .pp = 2, .tp = 1}, 1, false).tp_ring(0));
+  const Groups groups({.dp = 2, .pp = 2, .tp = 3}, 1, true);
+  // Ranks 9, 10, 11: dp 1 of the last stage.
+  const auto middle = groups.tp_ring(10), last = groups.tp_ring(11);
+  EXPECT_EQ(middle->in.name, "tp.ring[dp 1 pp 1] 0>1");
+  EXPECT_THAT(middle->in.ranks, ElementsAre(9, 10));  // sender, receiver
+  EXPECT_EQ(last->out.name, "tp.ring[dp 1 pp 1] 2>0");
+  EXPECT_THAT(last->out.ranks, ElementsAre(11, 9));
+  // Between two ranks the way there and the way back are different groups.
+  const auto pair = Groups({.dp = 1, .pp = 1, .tp = 2}, 1, false).tp_ring(0);
+  EXPECT_THAT(pair->out.ranks, ElementsAre(0, 1));
+  EXPECT_THAT(pair->in.ranks, ElementsAre(1, 0));
+  EXPECT_NE(pair->out.id, pair->in.id);
 }
 
 TEST(Groups, ChunksCloseTheRing) {
@@ -145,6 +163,14 @@ TEST_P(EveryMesh, GroupsAreConsistent) {
     if (const auto out = groups.channel(Channel::backward_out, rank)) {
       EXPECT_EQ(out->ranks[0], rank);
       EXPECT_EQ(groups.channel(Channel::backward_in, out->ranks[1]), out);
+    }
+    const auto ring = groups.tp_ring(rank);
+    ASSERT_EQ(ring.has_value(), tp > 1);
+    if (ring) {
+      const Coord at = mesh.coord(rank);
+      const int next = mesh.rank({.dp = at.dp, .pp = at.pp, .tp = (at.tp + 1) % tp});
+      EXPECT_THAT(ring->out.ranks, ElementsAre(rank, next));
+      EXPECT_EQ(groups.tp_ring(next)->in, ring->out);
     }
   }
 }
