@@ -24,8 +24,9 @@ struct Meeting {
   int arrived = 0;
   int first = -1;  // member who came first
   std::chrono::steady_clock::time_point since;
-  std::array<int, 3> finished{};  // members that finished phase 1, 2
-  int stage = 0;                  // phases that may begin: a member that finished n phases goes on when stage > n
+  std::chrono::steady_clock::time_point over;  // no earlier, where messages take time; known once full
+  std::array<int, 3> finished{};               // members that finished phase 1, 2
+  int stage = 0;  // phases that may begin: a member that finished n phases goes on when stage > n
   std::optional<Error> failure;
 };
 

@@ -11,12 +11,14 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "comm/board.h"
 #include "comm/first_cause.h"
 #include "comm/process.h"
 #include "comm/thread_meeting.h"
+#include "comm/wake_timer.h"
 
 namespace ms::comm {
 namespace {
@@ -39,8 +41,9 @@ struct GroupState {
 
 class ThreadHub::Impl {
  public:
-  Impl(int size, std::chrono::milliseconds deadline)
-      : size_(size), deadline_(deadline), board_(cause_), closing_(static_cast<std::size_t>(size)) {
+  Impl(int size, std::chrono::milliseconds deadline, Link link)
+      : size_(size), deadline_(deadline), link_(link), board_(cause_), closing_(static_cast<std::size_t>(size)) {
+    if (link.delays()) timer_.emplace();
     monitor_ = std::jthread([this](const std::stop_token& stop) { watch_deadlines(stop); });
   }
 
@@ -50,8 +53,11 @@ class ThreadHub::Impl {
   std::shared_ptr<GroupState> group(const Group& group);
   // Joins operation `request` as `member`. Throws where the members disagree or the world stopped.
   std::shared_ptr<Meeting> arrive(GroupState& state, int member, const Request& request, const CpuWaker& waker);
-  // True when the member may leave. Throws what the meeting or the world failed with.
+  // True when the member has done its work. Throws what the meeting or the world failed with.
   bool proceed(GroupState& state, Meeting& meeting, int member, int& finished);
+  // True when the messages have had their time, so that a member that has done its work may leave; else it is woken
+  // then.
+  bool delivered(const Meeting& meeting, const CpuWaker& waker);
   void abort(int rank, const Error& error) noexcept;
   void close(int rank);
 
@@ -69,6 +75,7 @@ class ThreadHub::Impl {
 
   const int size_;
   const std::chrono::milliseconds deadline_;
+  const Link link_;
   FirstCause cause_;
   Board board_;
   std::mutex mutex_;  // guards groups_, closing_
@@ -77,7 +84,8 @@ class ThreadHub::Impl {
   std::condition_variable closed_;
   std::mutex monitor_mutex_;
   std::condition_variable_any monitor_wakes_;
-  std::jthread monitor_;  // last: it uses the rest
+  std::optional<WakeTimer> timer_;  // absent: messages take no time
+  std::jthread monitor_;            // last: it uses the rest
 };
 
 std::shared_ptr<GroupState> ThreadHub::Impl::group(const Group& group) {
@@ -129,6 +137,9 @@ std::shared_ptr<Meeting> ThreadHub::Impl::arrive(GroupState& state, int member, 
   ++meeting->arrived;
   if (!meeting->full()) return meeting;
   state.open.erase(place);
+  if (timer_) {
+    meeting->over = Clock::now() + travel_time(link_, request.kind, request.size_bytes(), state.group.size());
+  }
   const int phases = phases_of(request.kind);
   if (phases > 0 && request.size_bytes() * state.group.size() <= kOneWorkerBytes) {
     lock.unlock();
@@ -171,6 +182,12 @@ bool ThreadHub::Impl::proceed(GroupState& state, Meeting& meeting, int member, i
   }
 }
 
+bool ThreadHub::Impl::delivered(const Meeting& meeting, const CpuWaker& waker) {
+  if (!timer_ || Clock::now() >= meeting.over || cause_.stopped()) return true;
+  timer_->wake_at(meeting.over, waker);
+  return false;
+}
+
 void ThreadHub::Impl::fail(GroupState& state, Meeting& meeting, const Error& error) {
   {
     std::lock_guard lock(state.mutex);
@@ -183,6 +200,7 @@ void ThreadHub::Impl::fail(GroupState& state, Meeting& meeting, const Error& err
 
 void ThreadHub::Impl::abort(int rank, const Error& error) noexcept {
   if (!cause_.set(rank, error)) return;
+  if (timer_) timer_->release();
   for (const std::shared_ptr<GroupState>& state : groups()) {
     std::vector<CpuWaker> sleepers;
     {
@@ -266,7 +284,8 @@ class ThreadTask final : public tensor::AsyncTask {
 
   bool step(const CpuWaker& waker) override {
     if (!meeting_) meeting_ = hub_->arrive(*state_, member_, request_, waker);
-    return hub_->proceed(*state_, *meeting_, member_, finished_);
+    if (!worked_) worked_ = hub_->proceed(*state_, *meeting_, member_, finished_);
+    return worked_ && hub_->delivered(*meeting_, waker);
   }
   void cancel(const Error& cause) noexcept override {
     hub_->abort(state_->group.ranks[static_cast<std::size_t>(member_)], cause);
@@ -279,6 +298,7 @@ class ThreadTask final : public tensor::AsyncTask {
   Request request_;
   std::shared_ptr<Meeting> meeting_;
   int finished_ = 0;  // phases
+  bool worked_ = false;
 };
 
 class ThreadCommunicator final : public Communicator {
@@ -328,7 +348,8 @@ class ThreadWorld final : public World {
 
 }  // namespace
 
-ThreadHub::ThreadHub(int size, std::chrono::milliseconds deadline) : impl_(std::make_shared<Impl>(size, deadline)) {
+ThreadHub::ThreadHub(int size, std::chrono::milliseconds deadline, Link link)
+    : impl_(std::make_shared<Impl>(size, deadline, link)) {
   MS_ASSERT(size > 0, "a world of {} ranks", size);
 }
 ThreadHub::~ThreadHub() = default;

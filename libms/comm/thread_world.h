@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 
+#include "comm/link.h"
 #include "comm/world.h"
 
 namespace ms::comm {
@@ -11,8 +12,8 @@ namespace ms::comm {
 // What the ranks share. Outlives their worlds.
 class ThreadHub {
  public:
-  // `deadline`: how long an operation may wait for its peers.
-  ThreadHub(int size, std::chrono::milliseconds deadline);
+  // `deadline`: how long an operation may wait for its peers. `link`: how long messages take, for experiments.
+  ThreadHub(int size, std::chrono::milliseconds deadline, Link link = {});
   ~ThreadHub();
   std::unique_ptr<World> world(int rank);
 

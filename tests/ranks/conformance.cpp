@@ -5,13 +5,17 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "base/rng.h"
+#include "comm/group_ids.h"
+#include "mesh/mesh.h"
 
 namespace ms::comm::testing {
 namespace {
 
+using namespace std::chrono_literals;
 using tensor::DType;
 using tensor::Stream;
 
@@ -404,6 +408,28 @@ void store_waits(Rank& rank) {
   }
 }
 
+// The ids of all groups of a mesh: every member gets what the first one made, and nobody needs to meet anybody.
+void store_group_ids(Rank& rank) {
+  const int tp = rank.size() % 2 == 0 ? 2 : 1, pp = rank.size() / tp % 2 == 0 ? 2 : 1;
+  const mesh::Groups groups(mesh::make_mesh(rank.size() / (tp * pp), pp, tp, rank.size()), pp, true);
+  const int first_id = rank.group("the first", {0}).id;
+  std::vector<Group> mine;
+  for (const mesh::GroupSpec& spec : groups.of(rank.rank()))
+    mine.push_back({spec.name, first_id + spec.id, spec.ranks});
+  int made = 0;
+  const auto make_id = [&] { return fmt::format("{} of rank {}", made++, rank.rank()) + std::string(1, '\0') + "end"; };
+  GroupIds ids(rank.world().store(), rank.rank(), {.configuration = 3, .deadline = 20s, .make_id = make_id});
+  ids.create(mine);
+  std::set<std::string> different;
+  for (const Group& group : mine) {
+    const std::string& id = ids.of(group);
+    EXPECT_NE(id.find(fmt::format(" of rank {}{}end", group.ranks[0], '\0')), std::string::npos) << group.name;
+    different.insert(id);
+  }
+  EXPECT_EQ(different.size(), mine.size());
+  rank.start_groups_at(first_id + groups.count());
+}
+
 // What nobody publishes is a refusal with names, at the deadline and not much later.
 void store_deadline(Rank& rank) {
   Store& values = rank.world().store();
@@ -448,6 +474,7 @@ const std::vector<Body>& conformance_bodies() {
                                         {"trifles", trifles},
                                         {"store_values", store_values},
                                         {"store_waits", store_waits},
+                                        {"store_group_ids", store_group_ids},
                                         {"store_deadline", store_deadline}};
   return bodies;
 }

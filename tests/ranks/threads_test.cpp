@@ -1,6 +1,8 @@
 // The conformance bodies over threads, and what happens there when a rank is late, disagrees, stops or is poisoned.
 #include <atomic>
+#include <ctime>
 #include <functional>
+#include <mutex>
 #include <thread>
 
 #include "comm/thread_world.h"
@@ -13,10 +15,10 @@ using namespace std::chrono_literals;
 using tensor::DType;
 
 // Runs body on `size` threads, each a rank with its own device. What a rank throws fails the test and stops the rest.
-void run_ranks(int size, std::chrono::milliseconds deadline, const std::function<void(Rank&)>& body) {
+void run_ranks(int size, std::chrono::milliseconds deadline, const std::function<void(Rank&)>& body, Link link = {}) {
   tensor::CpuPool pool(tensor::CpuPool::size_for(tensor::CpuPool::usable_cores(), size, size));
   tensor::MatmulCache matmuls;
-  ThreadHub hub(size, deadline);
+  ThreadHub hub(size, deadline, link);
   std::vector<std::jthread> threads;
   for (int r = 0; r < size; ++r) {
     threads.emplace_back([&, r] {
@@ -65,6 +67,17 @@ INSTANTIATE_TEST_SUITE_P(All, Conformance,
                          [](const auto& row) {
                            return fmt::format("{}_{}", std::get<0>(row.param).name, std::get<1>(row.param));
                          });
+
+// Messages that take their time change nothing else.
+TEST_P(Conformance, SlowLink) {
+  const auto& [body, size] = GetParam();
+  run_ranks(size, 60s,
+            [&body = body](Rank& rank) {
+              body.run(rank);
+              rank.world().close();
+            },
+            {.latency_s = 50e-6, .bytes_per_s = 1e9});
+}
 
 TEST(Threads, NobodyPassesABarrierEarly) {
   std::atomic<int> arrived = 0;
@@ -258,6 +271,76 @@ TEST(Threads, ClosingWaitsForAllAndNamesWhoIsMissing) {
       EXPECT_EQ(error.operation(), "the closing of the world");
     }
   });
+}
+
+double processor_s() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+// Operations of one communicator take the sum of their times, the way of a large and of a small one alike, and use next
+// to no processor.
+TEST(SlowLink, OperationsOfAGroupTakeTheirTimesOneAfterTheOther) {
+  const auto begin = std::chrono::steady_clock::now();
+  const double processor_before_s = processor_s();
+  run_ranks(2, 60s,
+            [](Rank& rank) {
+              const auto stream = rank.stream("dp");
+              const auto comm = rank.world().open(rank.everybody("dp"), *stream);
+              const Tensor small = rank.tensor(DType::f32, 10), large = rank.tensor(DType::f32, 100'000);
+              comm->barrier();                                                              // 0.1 s
+              comm->all_reduce(large);                                                      // 0.1 + 0.4 s
+              comm->all_gather(large, large.slice_cols(50'000 * rank.rank(), 50'000));      // 0.1 + 0.2 s
+              rank.rank() == 0 ? comm->send(small) : comm->recv(small);                     // 0.1 s
+              comm->reduce_scatter(large.slice_cols(50'000 * rank.rank(), 50'000), large);  // 0.1 + 0.2 s
+              comm->broadcast(large, 1);                                                    // 0.1 + 0.4 s
+              stream->synchronize();
+            },
+            {.latency_s = 0.1, .bytes_per_s = 1e6});
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  EXPECT_GE(seconds, 1.8);
+  EXPECT_LT(processor_s() - processor_before_s, 0.5 * seconds) << "waiting burns processor time";
+}
+
+// A group does not wait for another one, whichever was issued first.
+TEST(SlowLink, GroupsAreIndependent) {
+  std::mutex mutex;
+  std::vector<std::string> order;
+  run_ranks(2, 60s,
+            [&](Rank& rank) {
+              const auto far = rank.stream("far"), near = rank.stream("near");
+              const auto slow = rank.world().open(rank.everybody("slow"), *far);
+              const auto fast = rank.world().open(rank.everybody("fast"), *near);
+              const auto note = [&](tensor::Stream& stream, const char* what) {
+                dynamic_cast<tensor::CpuStream&>(stream).call([&, what] {
+                  std::lock_guard lock(mutex);
+                  order.emplace_back(what);
+                });
+              };
+              slow->broadcast(rank.tensor(DType::f32, 250'000), 0);  // 1 s
+              note(*far, "slow");
+              fast->all_reduce(rank.tensor(DType::f32, 1));
+              note(*near, "fast");
+              far->synchronize();
+              near->synchronize();
+            },
+            {.latency_s = 1e-3, .bytes_per_s = 1e6});
+  EXPECT_EQ(order, (std::vector<std::string>{"fast", "fast", "slow", "slow"}));
+}
+
+// Who stops does not wait until what is under way would have come.
+TEST(SlowLink, AbortDoesNotWaitForMessages) {
+  run_ranks(2, 60s,
+            [](Rank& rank) {
+              const auto stream = rank.stream("comm");
+              const auto comm = rank.world().open(rank.everybody("dp"), *stream);
+              comm->barrier();  // for ever
+              comm->barrier();
+              if (rank.rank() == 1) rank.world().abort(Error("test", Blame::user, "enough"));
+              expect_error(failure_of(*stream), rank.rank() == 1 ? "test" : "comm.peer_lost", "enough");
+            },
+            {.latency_s = 1e6, .bytes_per_s = 0});
 }
 
 }  // namespace

@@ -1,0 +1,45 @@
+// How long a message takes, for experiments with ranks that are threads: arithmetic only; thread_world.cpp waits.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "comm/communicator.h"
+
+namespace ms::comm {
+
+// An operation is over no earlier than `latency_s` after the last member has come to it, plus the time that the bytes
+// one member sends take at `bytes_per_s`. Waiting costs no processor time; what members do with memory, they do at
+// once. Each group's link is its own. A rate of 0: no limit.
+struct Link {
+  double latency_s = 0, bytes_per_s = 0;
+
+  bool delays() const { return latency_s > 0 || bytes_per_s > 0; }
+};
+
+// What one of `members` sends of an operation on `size_bytes` (the whole, where members have parts) in a ring, the way
+// that needs least: each part passes every link but one, twice where it is summed first.
+inline double bytes_sent(OpKind kind, std::int64_t size_bytes, int members) {
+  const double others = static_cast<double>(size_bytes) * (members - 1) / members;
+  switch (kind) {
+    case OpKind::barrier:
+      return 0;
+    case OpKind::all_reduce:
+      return 2 * others;
+    case OpKind::reduce_scatter:
+    case OpKind::all_gather:
+      return others;
+    case OpKind::broadcast:
+    case OpKind::send:
+    case OpKind::recv:
+      return static_cast<double>(size_bytes);
+  }
+  return 0;
+}
+
+inline std::chrono::nanoseconds travel_time(const Link& link, OpKind kind, std::int64_t size_bytes, int members) {
+  const double sending_s = link.bytes_per_s > 0 ? bytes_sent(kind, size_bytes, members) / link.bytes_per_s : 0;
+  return std::chrono::nanoseconds(static_cast<std::int64_t>((link.latency_s + sending_s) * 1e9));
+}
+
+}  // namespace ms::comm
