@@ -13,10 +13,10 @@
 #include "base/file.h"
 #include "base/handle.h"
 #include "base/log.h"
-#include "comm/launch.h"
 #include "comm/mpi_world.h"
 #include "comm/thread_world.h"
 #include "tensor/cpu_device.h"
+#include "train/start_up.h"
 #include "watch/fault.h"
 #include "watch/verdict.h"
 
@@ -94,13 +94,14 @@ watch::Verdict verdict_of(const Outcome& outcome) {
 }
 
 // Runs one rank to its end; what it throws stops all others first.
-Outcome run_rank(const Plan& plan, comm::World& world, tensor::Device& device, const std::vector<watch::Fault>& armed,
-                 TrainerOptions options, std::atomic<std::int64_t>& step) {
+Outcome run_rank(const Plan& plan, comm::World& world, StartUp& start_up, tensor::Device& device,
+                 const std::vector<watch::Fault>& armed, TrainerOptions options, std::atomic<std::int64_t>& step) {
   try {
     const int rank = world.rank();
     const auto released = [&world] { return world.kind() == "threads" && world.cause().has_value(); };
     const watch::Faults faults(armed, rank, world.node(rank), released);
     faults.at(watch::FaultPoint::start);
+    start_up.create_groups({plan.mesh, plan.chunks, plan.settings.model.tied_embeddings});
     options.peak_flops = plan.settings.run.peak_tflops * 1e12;
     options.faults = faults;
     Outcome outcome = train(plan, world, device, options, step);
@@ -153,8 +154,9 @@ Launched run_threads(const Loaded& loaded, const LaunchOptions& options) {
         try {
           const std::unique_ptr<comm::World> world = hub.world(rank);
           tensor::CpuDevice device(pool, matmuls);
+          StartUp start_up(*world, loaded.resolved, deadline_of(settings));
           outcomes[index] =
-              run_rank(plan, *world, device, faults,
+              run_rank(plan, *world, start_up, device, faults,
                        {.resolved = loaded.resolved, .fresh = options.fresh, .stop = &stop}, steps[index]);
         } catch (const Error&) {
           failed = true;  // run_rank() told the hub, which knows the first cause
@@ -181,26 +183,33 @@ Launched run_mpi(const Loaded& loaded, const LaunchOptions& options) {
   const log::RankScope label(rank);
   std::atomic<std::int64_t> step = 0;
   std::optional<RunDirectory> directory;  // on rank 0
-  bool planned = false;                   // before that, what goes wrong goes wrong on every rank
+  std::string dir = settings.run.dir;     // rank 0's
   bool prepared = false;                  // there is a run directory, without the verdict of the run before
   try {
-    if (rank == 0) directory.emplace(loaded);
     std::vector<watch::Fault> faults;
     const auto planning = [&] {
       faults = read_faults(settings, world->size());
       return make_plan(settings, world->size());
     };
-    const Plan plan = directory ? directory->check(planning) : planning();
-    planned = true;
+    StartUp start_up(*world, loaded.resolved, deadline_of(settings));
+    std::optional<Plan> plan;
     if (rank == 0) {
-      directory->check([&] { check_data(settings); });
+      directory.emplace(loaded);
+      plan = directory->check([&] {
+        Plan checked = planning();
+        check_data(settings);
+        return checked;
+      });
       directory->prepare();
-      world->store().put("run directory", "ready");
+      world->store().put("run directory", dir);
       world->store().commit();
+      prepared = true;
     } else {
-      world->store().get(0, "run directory", deadline_of(settings));
+      dir = world->store().get(0, "run directory", deadline_of(settings));
+      prepared = true;
+      start_up.check_configuration();
+      plan = planning();
     }
-    prepared = true;
     const auto size = tensor::CpuPool::size_for(tensor::CpuPool::usable_cores(), 1, world->ranks_on_node());
     log::info("train", "{} ranks as {} processes, {} on this node, {} threads an op", world->size(), world->kind(),
               world->ranks_on_node(), size.threads_per_op);
@@ -208,18 +217,17 @@ Launched run_mpi(const Loaded& loaded, const LaunchOptions& options) {
     tensor::MatmulCache matmuls;
     tensor::CpuPool pool(size);
     tensor::CpuDevice device(pool, matmuls);
-    const Outcome outcome = run_rank(plan, *world, device, faults,
+    const Outcome outcome = run_rank(*plan, *world, start_up, device, faults,
                                      {.resolved = loaded.resolved, .fresh = options.fresh, .stop = &stop}, step);
     const watch::Verdict verdict = verdict_of(outcome);
     if (rank == 0) watch::write_verdict(settings.run.dir, verdict);
     return {outcome, rank, verdict.code};
   } catch (const Error& error) {
     watch::begin_ending();
-    if (!planned) comm::let_rank_0_speak();
     const comm::World::Cause cause = world->cause().value_or(comm::World::Cause{rank, error});
     // Said once: by who wrote the verdict, or where there can be none, by who caused it.
-    const bool first = prepared && write_failure(settings.run.dir, *world, cause, step);
-    if (first || (cause.rank == rank && !(prepared && watch::has_verdict(settings.run.dir)))) {
+    const bool first = prepared && write_failure(dir, *world, cause, step);
+    if (first || (cause.rank == rank && !(prepared && watch::has_verdict(dir)))) {
       std::fprintf(stderr, "ms-train: error: rank %d: %s\n", cause.rank, cause.error.what());
       if (!cause.error.hint().empty()) std::fprintf(stderr, "hint: %s\n", cause.error.hint().c_str());
     }

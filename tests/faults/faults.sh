@@ -214,6 +214,20 @@ refuse() {
   [ ! -e runs/a ] || fail "$* left a run directory"
   rm -rf runs
 }
+# Ranks that were started with different settings are told so before anything is trained, once, with both and the key.
+fault_configuration() {
+  with_mpi || skip "built without MPI"
+  make_text 400
+  timeout 60 "$mpiexec" --oversubscribe --bind-to none -np 2 "$bin/ms-train" run c.toml : \
+    -np 2 "$bin/ms-train" run c.toml --set optim.lr=2e-3 --set run.dir=runs/b >out 2>err </dev/null
+  code=$?
+  [ "$code" -eq 2 ] || fail "the run ended with $code"
+  different='rank [23] was started with another configuration than rank 0: \[optim\] lr is 0.0003 there and 0.002 here'
+  one_error "$different"
+  verdict code=2 blame=user kind=comm.configuration "rank=[23]" "message=$different" step=0
+  [ ! -e runs/b ] || fail "who was refused left a run directory"
+}
+
 # Many processes that find the same mistake say it once; many processes that cannot find each other refuse to be many runs
 # in one run directory.
 fault_launch() {

@@ -1,0 +1,40 @@
+// What the ranks of a run make sure of before step 0, without a meeting: that all were started with the same settings,
+// and that they know the same groups. Rank 0 is who the others compare themselves with.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "comm/group_ids.h"
+#include "comm/world.h"
+#include "mesh/mesh.h"
+
+namespace ms::train {
+
+// What the values of two resolved configurations (Loaded::resolved) first differ in, "[train] steps is 20 there and 10
+// here"; who set them does not matter. Empty: nothing.
+std::string first_difference(const std::string& here, const std::string& there);
+// Of the values, not of who set them.
+std::uint64_t configuration_hash(const std::string& resolved);
+
+class StartUp {
+ public:
+  // `resolved` outlives this. Publishes what the others will ask for; waits for nobody.
+  StartUp(comm::World& world, const std::string& resolved, std::chrono::milliseconds deadline);
+  StartUp(const StartUp&) = delete;
+  StartUp& operator=(const StartUp&) = delete;
+
+  // Throws Error("comm.configuration", user) where this rank and rank 0 have different settings.
+  void check_configuration();
+  // Publishes and fetches the ids of all groups of this rank. Throws as check_configuration().
+  void create_groups(const mesh::Groups& groups);
+
+ private:
+  comm::World& world_;
+  const std::string& resolved_;
+  std::chrono::milliseconds deadline_;
+  comm::CountedStore store_;
+  comm::GroupIds ids_;
+};
+
+}  // namespace ms::train
