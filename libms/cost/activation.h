@@ -10,6 +10,8 @@ namespace ms::cost {
 struct ActivationShape {
   double seq, batch, hidden, heads;  // of one microbatch
   double ffn;                        // only for the Megatron estimate
+  bool parallel_block = false;       // attention and MLP of one norm's output
+  double window = 0;                 // keys that a query sees; 0: all before it
 };
 
 // selective: the attention matrix is recomputed or never stored (flash attention); full: only the layer's input is
@@ -20,9 +22,18 @@ constexpr double activation_bytes_per_layer(const ActivationShape& shape, int tp
                                             Recompute recompute) {
   const double sbh = shape.seq * shape.batch * shape.hidden;
   if (recompute == Recompute::full) return 2.0 * sbh;
-  const double matrix = recompute == Recompute::none ? 5.0 * shape.heads * shape.seq / shape.hidden : 0.0;
-  // 34 = attention 11 + MLP 19 + norms 4, of which tensor parallelism alone leaves 10 whole on every rank.
-  return sequence_parallel ? sbh / tp * (34.0 + matrix) : sbh * (10.0 + 24.0 / tp + matrix / tp);
+  const double keys = shape.window > 0 && shape.window < shape.seq ? shape.window : shape.seq;
+  const double matrix = recompute == Recompute::none ? 5.0 * shape.heads * keys / shape.hidden : 0.0;
+  // 34 = attention 11 + MLP 19 + norms 4, of which tensor parallelism alone leaves 10 whole on every rank. A parallel
+  // block has one norm's input and output fewer.
+  const double whole = shape.parallel_block ? 6.0 : 10.0;
+  return sequence_parallel ? sbh / tp * (whole + 24.0 + matrix) : sbh * (whole + (24.0 + matrix) / tp);
+}
+
+// What a layer keeps besides between the two halves of a split backward: the gradients of the outputs of its products,
+// those of row-parallel ones as they were gathered. A parallel block's two share one.
+constexpr double split_backward_bytes_per_layer(const ActivationShape& shape, int tp) {
+  return shape.seq * shape.batch * shape.hidden * ((shape.parallel_block ? 2.0 : 4.0) + 14.0 / tp);
 }
 
 // Megatron-LM's estimator, with sequence parallelism and selective recomputation, for any width of the MLP.

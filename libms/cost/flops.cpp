@@ -51,7 +51,7 @@ Parameters count_parameters(const ModelShape& shape) {
   Parameters count;
   count.gemm_per_layer = shape.hidden * (q + 2 * kv) + q * shape.hidden + (mlp_inputs + 1) * shape.hidden * shape.ffn;
   const std::int64_t biases = q + 2 * kv + shape.hidden + mlp_inputs * shape.ffn + shape.hidden;
-  count.per_layer = count.gemm_per_layer + (shape.biases ? biases : 0) + 2 * norm;
+  count.per_layer = count.gemm_per_layer + (shape.biases ? biases : 0) + (shape.parallel_block ? 1 : 2) * norm;
   count.embedding = (shape.vocab + (shape.learned_positions ? shape.seq : 0)) * shape.hidden;
   count.final_norm = norm;
   count.head = shape.tied ? 0 : shape.vocab * shape.hidden;

@@ -24,6 +24,7 @@ struct ModelShape {
   std::int64_t vocab = 0;  // without padding
   std::int64_t seq = 0;
   std::int64_t window = 0;         // a query sees this many keys, itself included; 0: all before it
+  bool parallel_block = false;     // attention and MLP of one norm's output, not each behind its own
   bool gated_mlp = false;          // three matrices instead of two
   bool tied = false;               // the head is the embedding
   bool biases = false;             // of all products but the head, and of the norms

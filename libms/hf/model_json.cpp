@@ -181,6 +181,15 @@ std::string config_json(const nn::ModelConfig& model, tensor::DType dtype) {
                                               " of keys and values",
                                               model.heads, model.kv()));
   }
+  if (model.parallel_block) {
+    throw user_error("hf.export",
+                     fmt::format("{} has no parallel block, and this model has model.parallel_block = true",
+                                 model.is_gpt() ? "GPT-2" : "Llama"));
+  }
+  if (model.window != 0 && model.window < model.seq) {
+    throw user_error("hf.export", fmt::format("{} attends to all tokens before, and this model has model.window = {}",
+                                              model.is_gpt() ? "GPT-2" : "Llama", model.window));
+  }
   ordered_json config;
   config["architectures"] = {model.is_gpt() ? "GPT2LMHeadModel" : "LlamaForCausalLM"};
   config["model_type"] = model.is_gpt() ? "gpt2" : "llama";

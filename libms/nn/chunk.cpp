@@ -84,7 +84,7 @@ Chunk::Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTe
     const std::string p = "layers." + std::to_string(i) + ".";
     LayerWeights layer;
     layer.norm1 = bind.norm(p + "norm1");
-    layer.norm2 = bind.norm(p + "norm2");
+    if (!shape.model->parallel_block) layer.norm2 = bind.norm(p + "norm2");
     layer.qkv = bind.weight(p + "attn.q.weight", p + "attn.v.weight");
     layer.qkv_bias = bind.optional(p + "attn.q.bias", p + "attn.v.bias");
     layer.out = bind.weight(p + "attn.out.weight");
@@ -93,6 +93,10 @@ Chunk::Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTe
     layer.up_bias = bind.optional(p + "mlp.up.bias");
     layer.down = bind.weight(p + "mlp.down.weight");
     layer.down_bias = bind.optional(p + "mlp.down.bias");
+    if (shape.model->parallel_block) {
+      layer.in = bind.weight(p + "attn.q.weight", p + "mlp.up.weight");
+      layer.in_bias = bind.optional(p + "attn.q.bias", p + "mlp.up.bias");
+    }
     layers_.push_back(layer);
   }
   if (part.first) {
@@ -121,7 +125,7 @@ void Chunk::forward(const TensorParallel& on, ChunkSlot& slot, const Microbatch&
   if (part_.first) embed(on, slot, input.tokens, scratch);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const Tensor& out = i + 1 < layers_.size() ? slot.layers[i + 1].x : slot.out;
-    layer_forward(on, layers_[i], slot.layers[i], rotary_, scratch, out);
+    layer_forward({on, layers_[i], slot.layers[i], rotary_, scratch}, out);
   }
 }
 
@@ -140,8 +144,9 @@ void Chunk::head_loss(const TensorParallel& on, const ChunkSlot& slot, const Mic
   on.compute.submit(SumInto{loss_sum, head.loss, loss_scale});
 }
 
-void Chunk::backward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
-                     HeadScratch& head, const Tensor& dx, const Tensor& loss_sum, double loss_scale) const {
+void Chunk::run_backward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
+                         HeadScratch& head, const Tensor& dx, const Tensor& loss_sum, double loss_scale,
+                         WeightGradients when) const {
   if (part_.last) {
     head_loss(on, slot, input, scratch, head, loss_sum, loss_scale);
     on.compute.submit(LossBackward{head.logits, head.lse, input.targets, vocab_.row0, vocab_.logical_rows(),
@@ -155,7 +160,7 @@ void Chunk::backward(const TensorParallel& on, ChunkSlot& slot, const Microbatch
                   false);
   }
   for (std::size_t i = layers_.size(); i-- > 0;) {
-    layer_backward(on, layers_[i], slot.layers[i], rotary_, scratch, dx);
+    layer_backward({on, layers_[i], slot.layers[i], rotary_, scratch}, dx, when);
   }
   if (part_.first) {
     const bool scattered = shape_.sequence_parallel && shape_.tp > 1;
@@ -164,6 +169,22 @@ void Chunk::backward(const TensorParallel& on, ChunkSlot& slot, const Microbatch
     }
     on.compute.submit(
         EmbeddingBwd{embedding_.grad, on.arrived(on.gather(dx, scratch.dout)), input.tokens, vocab_.row0});
+  }
+}
+
+void Chunk::backward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
+                     HeadScratch& head, const Tensor& dx, const Tensor& loss_sum, double loss_scale) const {
+  run_backward(on, slot, input, scratch, head, dx, loss_sum, loss_scale, WeightGradients::now);
+}
+
+void Chunk::backward_input(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
+                           HeadScratch& head, const Tensor& dx, const Tensor& loss_sum, double loss_scale) const {
+  run_backward(on, slot, input, scratch, head, dx, loss_sum, loss_scale, WeightGradients::later);
+}
+
+void Chunk::backward_weight(const TensorParallel& on, ChunkSlot& slot, LayerScratch& scratch) const {
+  for (std::size_t i = layers_.size(); i-- > 0;) {
+    layer_weight_gradients({on, layers_[i], slot.layers[i], rotary_, scratch});
   }
 }
 

@@ -55,6 +55,15 @@ class Chunk {
   // that of loss_scale * sum of token losses.
   void backward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
                 HeadScratch& head, const Tensor& dx, const Tensor& loss_sum, double loss_scale) const;
+  // The same in two halves, for schedules that let the second wait; the bits are those of backward(). backward_input is
+  // what brings dx, and leaves the gradients of the layers' weights to backward_weight, which reads what the slot
+  // keeps. Of a chunk's microbatches, the second halves run in the order of the first. Only where shape.split_backward.
+  //
+  // The head's weight has its gradient in the first half: there is one buffer for logits. So has the embedding: nobody
+  // waits for the first chunk's dx, and where the two are one matrix its sum has the order that it has unsplit.
+  void backward_input(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
+                      HeadScratch& head, const Tensor& dx, const Tensor& loss_sum, double loss_scale) const;
+  void backward_weight(const TensorParallel& on, ChunkSlot& slot, LayerScratch& scratch) const;
   // The last chunk's logits and loss, no gradient.
   void head_loss(const TensorParallel& on, const ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
                  HeadScratch& head, const Tensor& loss_sum, double loss_scale) const;
@@ -63,6 +72,9 @@ class Chunk {
 
  private:
   void embed(const TensorParallel& on, const ChunkSlot& slot, const Tensor& tokens, LayerScratch& scratch) const;
+  void run_backward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
+                    HeadScratch& head, const Tensor& dx, const Tensor& loss_sum, double loss_scale,
+                    WeightGradients when) const;
 
   Shape shape_;
   ChunkPart part_;

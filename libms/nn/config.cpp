@@ -33,6 +33,10 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
     refuse("model.heads",
            fmt::format("hidden / heads = {}, but attention takes heads of at most 256", model.head_dim()));
   }
+  if (model.window > model.seq) {
+    refuse("model.window",
+           fmt::format("model.window = {} is longer than model.seq = {}; 0 means no window", model.window, model.seq));
+  }
   if (model.layers < mesh.pp * mesh.chunks) {
     refuse("model.layers", fmt::format("{} layers for {} pipeline stages x {} chunks: every one needs a layer",
                                        model.layers, mesh.pp, mesh.chunks));

@@ -22,6 +22,9 @@ struct ModelConfig {
   bool tied_embeddings = true;
   double norm_eps = 1e-5;
   double rotary_base = 10000;
+  bool parallel_block = false;
+  std::int64_t window = 0;
+  bool fused = true;
   double init_std = 0.02;
 
   bool is_gpt() const { return family == "gpt"; }
@@ -68,6 +71,19 @@ inline constexpr Field<ModelConfig> kModelFields[] = {
      .doc = "Base of the rotary angles (llama).",
      .min = 1,
      .max = 1e12},
+    {.key = "parallel_block",
+     .member = &ModelConfig::parallel_block,
+     .doc = "y = x + attention(norm(x)) + mlp(norm(x)) with one norm, in place of one after the other: another model, "
+            "with half the messages of tensor parallelism."},
+    {.key = "window",
+     .member = &ModelConfig::window,
+     .doc = "Each token attends to this many tokens, itself among them; 0 means to all before it.",
+     .min = 0,
+     .max = 1e8},
+    {.key = "fused",
+     .member = &ModelConfig::fused,
+     .doc = "Element-wise work joins the product or the norm beside it; off, for comparison, each is an operation of "
+            "its own."},
     {.key = "init_std",
      .member = &ModelConfig::init_std,
      .doc = "Standard deviation of initial weights; outputs into the residual stream get it / sqrt(2 layers).",

@@ -88,15 +88,25 @@ void layer(SpanBuilder& span, const ModelConfig& model, std::int64_t index) {
   const auto residual_std = static_cast<float>(model.init_std / std::sqrt(2.0 * static_cast<double>(model.layers)));
   const bool biases = model.is_gpt();
 
+  // In a parallel block one product reads the matrices that lead in, of both branches.
+  const bool parallel = model.parallel_block;
+  const auto mlp_in = [&] {
+    if (model.gated()) span.matrix_by_rows(prefix + "mlp.gate.weight", model.ffn(), hidden);
+    span.matrix_by_rows(prefix + "mlp.up.weight", model.ffn(), hidden);
+  };
+  const auto mlp_in_bias = [&] { span.vector_by_cols(prefix + "mlp.up.bias", model.ffn()); };
+
   norm(span, model, prefix + "norm1");
   span.matrix_by_rows(prefix + "attn.q.weight", q, hidden);
   span.matrix_by_rows(prefix + "attn.k.weight", kv, hidden);
   span.matrix_by_rows(prefix + "attn.v.weight", kv, hidden);
+  if (parallel) mlp_in();
   span.end_block();
   if (biases) {
     span.vector_by_cols(prefix + "attn.q.bias", q);
     span.vector_by_cols(prefix + "attn.k.bias", kv);
     span.vector_by_cols(prefix + "attn.v.bias", kv);
+    if (parallel) mlp_in_bias();
     span.end_block();
   }
   span.matrix_by_cols(prefix + "attn.out.weight", hidden, q, residual_std);
@@ -104,12 +114,13 @@ void layer(SpanBuilder& span, const ModelConfig& model, std::int64_t index) {
   if (biases) span.replicated_vector(prefix + "attn.out.bias", hidden, Init::zeros);
   span.end_block();
 
-  norm(span, model, prefix + "norm2");
-  if (model.gated()) span.matrix_by_rows(prefix + "mlp.gate.weight", model.ffn(), hidden);
-  span.matrix_by_rows(prefix + "mlp.up.weight", model.ffn(), hidden);
-  span.end_block();
-  if (biases) span.vector_by_cols(prefix + "mlp.up.bias", model.ffn());
-  span.end_block();
+  if (!parallel) {
+    norm(span, model, prefix + "norm2");
+    mlp_in();
+    span.end_block();
+    if (biases) mlp_in_bias();
+    span.end_block();
+  }
   span.matrix_by_cols(prefix + "mlp.down.weight", hidden, model.ffn(), residual_std);
   span.end_block();
   if (biases) span.replicated_vector(prefix + "mlp.down.bias", hidden, Init::zeros);

@@ -32,15 +32,40 @@ Arriving TensorParallel::reduce(const Tensor& partial, const Tensor& reduced) co
 
 Tensor TensorParallel::gather_product(const Tensor& c, const Tensor& x, const Tensor& into, const Tensor& b,
                                       const Tensor& bias, bool transpose_b) const {
-  const Tensor all = arrived(gather(x, into));
-  compute.submit(Matmul{.c = c, .a = all, .b = b, .bias = bias, .transpose_b = transpose_b});
-  return all;
+  Matmul product{.c = c, .a = into, .b = b, .bias = bias, .transpose_b = transpose_b};
+  if (ring_used(shape, overlap)) {
+    ring->gather_product(compute, product, x);
+    return into;
+  }
+  product.a = arrived(gather(x, into));
+  compute.submit(product);
+  return product.a;
 }
 
 Arriving TensorParallel::product_reduce(const Tensor& partial, const Tensor& reduced, const Tensor& a, const Tensor& b,
-                                        bool transpose_b) const {
-  compute.submit(Matmul{.c = partial, .a = a, .b = b, .bias = {}, .transpose_b = transpose_b});
+                                        bool transpose_b, bool accumulate) const {
+  const Matmul product{.c = partial, .a = a, .b = b, .bias = {}, .transpose_b = transpose_b, .accumulate = accumulate};
+  if (ring_used(shape, overlap)) return {reduced, ring->product_reduce(compute, product, reduced)};
+  if (overlap && shape.tp > 1) return product_all_reduce(product);
+  compute.submit(product);
   return reduce(partial, reduced);
+}
+
+// Each piece is summed while the next is multiplied. The sum of an element is the same in a piece as in the whole.
+Arriving TensorParallel::product_all_reduce(const Matmul& product) const {
+  // What is left of the message behind the product is one piece of it. More pieces leave less, but small products are
+  // slower.
+  constexpr std::int64_t kPieces = 4;
+  for (std::int64_t i = 0; i < kPieces; ++i) {
+    const std::int64_t begin = product.c.rows * i / kPieces, rows = product.c.rows * (i + 1) / kPieces - begin;
+    if (rows == 0) continue;
+    Matmul piece = product;
+    piece.c = product.c.slice_rows(begin, rows);
+    piece.a = product.a.slice_rows(begin, rows);
+    compute.submit(piece);
+    reduce(piece.c, {});
+  }
+  return issued(product.c);
 }
 
 Tensor TensorParallel::arrived(const Arriving& arriving) const {

@@ -1,12 +1,17 @@
 // Tensor and sequence parallelism: the messages between the tp ranks that stand around the products of a layer, on the
-// group's own stream, and how much of them lies under compute. Layers say what they need and when they need it; whether
-// a message is split and overlapped is decided here alone.
+// group's own streams, and how much of them lies under compute. Layers say what they need and when they need it;
+// whether a message is split and overlapped is decided here alone.
 //
 // Legend as in layer.h. Without sequence parallelism Ts = T: a gather is nothing, a reduction leaves the sum
 // everywhere.
+//
+// Bits: overlap changes those of product_reduce() under sequence parallelism, where the sum over tp is then made in the
+// order of the ring (ring.h, also for how bf16 is rounded). Everything else keeps them, given that rows of a product
+// stand alone (tensor/cpu_matmul.h).
 #pragma once
 
 #include "comm/communicator.h"
+#include "nn/ring.h"
 #include "nn/shape.h"
 #include "tensor/stream.h"
 
@@ -24,6 +29,7 @@ struct TensorParallel {
   const Shape& shape;
   // Overlap messages with compute. Off: compute waits for each message where it is issued.
   bool overlap = false;
+  const Ring* ring = nullptr;  // there where ring_used()
 
   // All of these are collective over the tp group and issue only. What they write, named `into`, `partial`, `reduced`
   // and `c`, is the caller's until it is used.
@@ -36,17 +42,21 @@ struct TensorParallel {
   // Returns gather(x); c and it are complete for compute.
   Tensor gather_product(const Tensor& c, const Tensor& x, const Tensor& into, const Tensor& b, const Tensor& bias,
                         bool transpose_b) const;
-  // reduce(a[T,K] op(b)): a row-parallel product's forward, a column-parallel one's input gradient.
+  // reduce(a[T,K] op(b)): a row-parallel product's forward, a column-parallel one's input gradient. `accumulate` adds
+  // the product to what `partial` holds: another product that shares the reduction.
   Arriving product_reduce(const Tensor& partial, const Tensor& reduced, const Tensor& a, const Tensor& b,
-                          bool transpose_b) const;
+                          bool transpose_b, bool accumulate = false) const;
   // Compute waits for it.
   Tensor arrived(const Arriving& arriving) const;
   // small[1,n] of all tp ranks -> all[tp,n].
   void gather_small(const Tensor& small, const Tensor& all) const;
 
+  static bool ring_used(const Shape& shape, bool overlap) { return overlap && shape.sequence_parallel && shape.tp > 1; }
+
  private:
   bool scatters() const { return shape.sequence_parallel && shape.tp > 1; }
   Arriving issued(const Tensor& result) const;
+  Arriving product_all_reduce(const tensor::Matmul& product) const;
 };
 
 }  // namespace ms::nn

@@ -24,7 +24,11 @@ struct OptimConfig {
 };
 
 inline constexpr Field<OptimConfig> kOptimFields[] = {
-    {.key = "name", .member = &OptimConfig::name, .doc = "The optimizer.", .choices = {"adamw"}},
+    {.key = "name",
+     .member = &OptimConfig::name,
+     .doc = "The optimizer. lamb is adamw whose update of each matrix is scaled to the matrix's own size, for "
+            "large batches.",
+     .choices = {"adamw", "lamb"}},
     {.key = "lr", .member = &OptimConfig::lr, .doc = "Peak learning rate.", .min = 0, .max = 1e3},
     {.key = "min_lr_ratio",
      .member = &OptimConfig::min_lr_ratio,

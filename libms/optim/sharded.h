@@ -4,9 +4,15 @@
 // Bytes per parameter (bf16 parameters, d = dp): zero 0: 2 + 4 + 12; zero 1: 6 + 12/d; zero 2: 2 + 16/d and one chunk's
 // gradient buffer that all chunks of the rank share. In f32 the parameter is its own master copy.
 //
+// LAMB keeps the same state as AdamW. It scales the update of a parameter by a quotient of two norms of the whole
+// logical parameter: each rank sums its slices' squares (what tp ranks hold whole, tp rank 0 does; padding is zeros),
+// one small message over dp and one over tp add them for all parameters of the rank. The ends of a shared span hold the
+// same bits, sum in the same order and come to the same quotient. As in the authors' code, parameters without weight
+// decay (norms, biases) are not scaled: for them LAMB is AdamW.
+//
 // A step: for every span, once its gradients are complete (zero 2: after each microbatch), reduce(); then finish_step()
-// once; before the first use of a span in a later step or an evaluation, gather(). All are collective over the groups
-// they name, in the same order on every member.
+// once; before the first use of a span in a later step or an evaluation, gather() and before_use(). All but the before_
+// ones are collective over the groups they name, in the same order on every member.
 #pragma once
 
 #include <vector>
@@ -58,17 +64,22 @@ struct Groups {
   comm::Communicator* pair;
 };
 
+// Parameters of a span that the optimizer scales by their norms: none but under lamb.
+std::int64_t scaled_parameters(const OptimConfig& config, const SpanLayout& layout);
+
 // Scalars of a step: sums over the world, then what they decide.
 struct StepScalars {
   Tensor sums;          // f64 [1,2+kVotes]: sum of squared gradients, loss, votes
   Tensor factor, norm;  // f32 [1,1]
+  Tensor lamb_norms;    // f64 [1,2n]: squared norms of each scaled parameter and of its update; absent where n is 0
   Tensor sum_squares() const { return sums.slice_cols(0, 1); }
   Tensor loss() const { return sums.slice_cols(1, 1); }
   // Of whoever wants the ranks to agree on something: added up with the rest, at no cost.
   Tensor votes() const { return sums.slice_cols(2, kVotes); }
   static constexpr std::int64_t kVotes = 5;
 };
-StepScalars carve_scalars(Arena& arena);
+// `scaled`: of all spans of the rank.
+StepScalars carve_scalars(Arena& arena, std::int64_t scaled);
 
 class ShardedOptimizer {
  public:
@@ -89,11 +100,19 @@ class ShardedOptimizer {
   void update_after(Event event) { update_after_ = std::move(event); }
   // Norm, clipping, update. `step` from 0 counts for Adam's bias correction; `lr` is its learning rate.
   void finish_step(std::int64_t step, double lr);
-  // All-gathers the span's parameters if an update made them stale.
+  // All-gathers the span's parameters if an update made them stale. Issues only.
   void gather(std::size_t span);
+  // The compute stream may read the span's parameters after this.
+  void before_use(std::size_t span);
+  // The compute stream waits for every reduction and gather issued so far.
+  void settle() { compute_.wait(groups_.dp.stream().record()); }
 
  private:
-  void update(std::size_t span, std::int64_t step, double lr);
+  struct Rates;
+  void add_shared_gradients(std::size_t span);
+  void count_norm(std::size_t span);
+  void find_lamb_norms(const Rates& rates);
+  void update(std::size_t span, std::int64_t first_scaled, const Rates& rates);
 
   OptimConfig config_;
   std::vector<SpanLayout> layouts_;
@@ -102,7 +121,9 @@ class ShardedOptimizer {
   Groups groups_;
   StepScalars scalars_;
   bool partial_replicated_;
-  std::vector<bool> stale_;
+  // By span. The update that made the other ranks' parts stale, which is all that their gathering waits for; absent:
+  // they are not. And that gathering; absent: nothing is on its way.
+  std::vector<Event> updated_, gathered_;
   std::vector<Event> buffer_free_;  // by span; zero 2
   Event update_after_;
 };

@@ -15,13 +15,15 @@ struct Code {
   bool has_microbatch;
 };
 // Longer codes first: "RF" must not be read as an unknown "R".
-constexpr std::array<Code, 8> kCodes{{
+constexpr std::array<Code, 10> kCodes{{
     {"RF", What::recv_forward, true},
     {"SF", What::send_forward, true},
     {"RB", What::recv_backward, true},
     {"SB", What::send_backward, true},
     {"F", What::forward, true},
     {"B", What::backward, true},
+    {"I", What::backward_input, true},
+    {"W", What::backward_weight, true},
     {"G", What::gather_params, false},
     {"D", What::reduce_grads, false},
 }};
@@ -110,7 +112,7 @@ Schedule parse_csv(std::string_view text, std::string_view name, const Shape& sh
                           fmt::format("{}:{}: cell {} '{}' {}", name, line_number, cell_number, content, why));
       };
       const auto row = parse_cell(content);
-      if (!row) throw refuse("is none of F0.0 B0.0 RF0.0 SF0.0 RB0.0 SB0.0 G0 D0");
+      if (!row) throw refuse("is none of F0.0 B0.0 I0.0 W0.0 RF0.0 SF0.0 RB0.0 SB0.0 G0 D0");
       if (row->chunk >= shape.chunks) throw refuse(fmt::format("names a chunk beyond the {} of the run", shape.chunks));
       if (row->microbatch >= shape.microbatches) {
         throw refuse(fmt::format("names a microbatch beyond the {} of the run", shape.microbatches));

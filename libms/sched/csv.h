@@ -2,6 +2,7 @@
 // commas, in the order of issue; blanks around cells, empty lines and lines that begin with '#' are ignored.
 //
 //   F0.3  B0.3    forward, backward of chunk 0, microbatch 3
+//   I0.3  W0.3    that backward in two halves: the gradient of its input, the gradients of the weights
 //   RF0.3 SF0.3   receive its input from, send its result to the neighbouring virtual stage
 //   RB0.3 SB0.3   receive the gradient of its result, send the gradient of its input
 //   G0    D0      gather the parameters, reduce the gradients of chunk 0 over dp

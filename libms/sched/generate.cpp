@@ -4,18 +4,13 @@
 #include <limits>
 
 #include "base/error.h"
-#include "mesh/layers.h"
+#include "sched/dress.h"
 
 namespace ms::sched {
 namespace {
 
-using Compute = Row;  // a row of forward or backward; slot and channel come later
-
-Compute forward(const Entry& entry) {
-  return {.what = What::forward, .chunk = entry.chunk, .microbatch = entry.microbatch};
-}
-Compute backward(const Entry& entry) {
-  return {.what = What::backward, .chunk = entry.chunk, .microbatch = entry.microbatch};
+Row compute(What what, const Entry& entry) {
+  return {.what = what, .chunk = entry.chunk, .microbatch = entry.microbatch};
 }
 
 void check_shape(int pp, int chunks, int microbatches) {
@@ -35,86 +30,23 @@ void check_shape(int pp, int chunks, int microbatches) {
   }
 }
 
-// The receive that a computation needs before it, if any.
-std::optional<Row> receive_for(const Row& compute, int stage, int stages) {
-  if (compute.what == What::forward && stage > 0) {
-    return Row{.what = What::recv_forward, .chunk = compute.chunk, .microbatch = compute.microbatch};
-  }
-  if (compute.what == What::backward && stage < stages - 1) {
-    return Row{.what = What::recv_backward, .chunk = compute.chunk, .microbatch = compute.microbatch};
-  }
-  return std::nullopt;
-}
-
-// The send that a computation allows after it, if any.
-std::optional<Row> send_of(const Row& compute, int stage, int stages) {
-  if (compute.what == What::forward && stage < stages - 1) {
-    return Row{.what = What::send_forward, .chunk = compute.chunk, .microbatch = compute.microbatch};
-  }
-  if (compute.what == What::backward && stage > 0) {
-    return Row{.what = What::send_backward, .chunk = compute.chunk, .microbatch = compute.microbatch};
-  }
-  return std::nullopt;
-}
-
-// The order of a rank's computations made whole: gathers first, in order of need; receives before and sends after the
-// computations; a chunk's gradients reduced right after its last backward.
-std::vector<Row> dress(const std::vector<Compute>& order, int rank, const Shape& shape, const Options& options) {
-  std::vector<Row> rows;
-  std::vector<bool> gathered(static_cast<std::size_t>(shape.chunks), false);
-  std::vector<int> backwards_left(static_cast<std::size_t>(shape.chunks), shape.microbatches);
-  for (const Compute& compute : order) {
-    auto&& seen = gathered[static_cast<std::size_t>(compute.chunk)];
-    if (!seen) rows.push_back({.what = What::gather_params, .chunk = compute.chunk});
-    seen = true;
-  }
-  const auto receive = [&](std::size_t i) {
-    return receive_for(order[i], mesh::stage_of(rank, order[i].chunk, shape.pp), shape.stages());
-  };
-  bool received = false;  // of the current computation, one turn ago
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const Compute& compute = order[i];
-    if (const auto row = receive(i); row && !received) rows.push_back(*row);
-    received = false;
-    if (options.early_receives && i + 1 < order.size()) {
-      // Never ahead of the forward of the same microbatch: that is what takes the slot.
-      const bool own_backward = order[i + 1].chunk == compute.chunk && order[i + 1].microbatch == compute.microbatch;
-      if (const auto row = receive(i + 1); row && !own_backward) {
-        rows.push_back(*row);
-        received = true;
-      }
-    }
-    rows.push_back(compute);
-    if (const auto row = send_of(compute, mesh::stage_of(rank, compute.chunk, shape.pp), shape.stages())) {
-      rows.push_back(*row);
-    }
-    if (compute.what == What::backward && --backwards_left[static_cast<std::size_t>(compute.chunk)] == 0) {
-      rows.push_back({.what = What::reduce_grads, .chunk = compute.chunk});
-    }
-  }
-  return rows;
-}
-
 // `ahead` forwards by `forwards`, then forward and backward in turn, then the backwards that are left.
-std::vector<Compute> alternate(const std::vector<Entry>& forwards, const std::vector<Entry>& backwards, int ahead) {
-  std::vector<Compute> order;
+std::vector<Row> alternate(const std::vector<Entry>& forwards, const std::vector<Entry>& backwards, int ahead) {
+  std::vector<Row> order;
   const std::size_t warm_up = std::min(static_cast<std::size_t>(ahead), forwards.size());
-  for (std::size_t k = 0; k < warm_up; ++k) order.push_back(forward(forwards[k]));
+  for (std::size_t k = 0; k < warm_up; ++k) order.push_back(compute(What::forward, forwards[k]));
   for (std::size_t k = 0; k < backwards.size(); ++k) {
-    if (warm_up + k < forwards.size()) order.push_back(forward(forwards[warm_up + k]));
-    order.push_back(backward(backwards[k]));
+    if (warm_up + k < forwards.size()) order.push_back(compute(What::forward, forwards[warm_up + k]));
+    order.push_back(compute(What::backward, backwards[k]));
   }
   return order;
 }
 
 template <class OrderOfRank>
 Schedule build(const Shape& shape, const Options& options, OrderOfRank&& order_of_rank) {
-  Schedule schedule{.shape = shape, .rows = {}, .slots = {}};
-  for (int rank = 0; rank < shape.pp; ++rank) {
-    schedule.rows.push_back(dress(order_of_rank(rank), rank, shape, options));
-  }
-  assign_slots(schedule);
-  return schedule;
+  std::vector<std::vector<Row>> orders;
+  for (int rank = 0; rank < shape.pp; ++rank) orders.push_back(order_of_rank(rank));
+  return dress(orders, shape, options);
 }
 
 }  // namespace
@@ -145,6 +77,23 @@ Schedule one_f_one_b(int pp, int microbatches, Options options) {
   const std::vector<Entry> entries = order_table(1, microbatches, pp);
   return build({.pp = pp, .chunks = 1, .microbatches = microbatches}, options,
                [&](int rank) { return alternate(entries, entries, pp - rank - 1); });
+}
+
+Schedule zero_bubble_h1(int pp, int microbatches, Options options) {
+  check_shape(pp, 1, microbatches);
+  return build({.pp = pp, .chunks = 1, .microbatches = microbatches}, options, [&](int rank) {
+    std::vector<Row> order;
+    const auto add = [&](What what, int microbatch) { order.push_back(compute(what, {0, microbatch})); };
+    const int ahead = std::min(pp - rank - 1, microbatches), behind = std::min(rank, microbatches);
+    for (int m = 0; m < ahead; ++m) add(What::forward, m);
+    for (int m = 0; m < microbatches; ++m) {
+      if (ahead + m < microbatches) add(What::forward, ahead + m);
+      add(What::backward_input, m);
+      if (m >= behind) add(What::backward_weight, m - behind);
+    }
+    for (int m = microbatches - behind; m < microbatches; ++m) add(What::backward_weight, m);
+    return order;
+  });
 }
 
 Schedule interleaved(int pp, int chunks, int microbatches, std::optional<int> group, Options options) {
@@ -181,18 +130,18 @@ Schedule forward_only(int pp, int chunks, int microbatches, Options options) {
 }
 
 Schedule make_schedule(std::string_view name, int pp, int chunks, int microbatches, Options options) {
-  if (name == "gpipe") {
-    if (chunks != 1) {
-      throw user_error("sched.shape", fmt::format("chunks is {}, but the schedule gpipe has no chunks", chunks),
-                       "set chunks = 1, or schedule = \"1f1b\"");
-    }
-    return gpipe(pp, microbatches, options);
-  }
   if (name == "1f1b") {
     return chunks == 1 ? one_f_one_b(pp, microbatches, options) : interleaved(pp, chunks, microbatches, {}, options);
   }
-  throw user_error("sched.name", fmt::format("no pipeline schedule is called '{}'", name),
-                   "schedules are gpipe and 1f1b, or a CSV file whose name ends in .csv");
+  if (name != "gpipe" && name != "zb-h1") {
+    throw user_error("sched.name", fmt::format("no pipeline schedule is called '{}'", name),
+                     "schedules are 1f1b, zb-h1 and gpipe, or a CSV file whose name ends in .csv");
+  }
+  if (chunks != 1) {
+    throw user_error("sched.shape", fmt::format("chunks is {}, but the schedule {} has no chunks", chunks, name),
+                     "set chunks = 1, or schedule = \"1f1b\"");
+  }
+  return name == "gpipe" ? gpipe(pp, microbatches, options) : zero_bubble_h1(pp, microbatches, options);
 }
 
 }  // namespace ms::sched

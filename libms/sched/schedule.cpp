@@ -35,6 +35,10 @@ std::string_view to_string(What what) {
       return "recv_backward";
     case What::backward:
       return "backward";
+    case What::backward_input:
+      return "backward_input";
+    case What::backward_weight:
+      return "backward_weight";
     case What::send_backward:
       return "send_backward";
     case What::gather_params:
@@ -57,6 +61,10 @@ std::string cell(const Row& row) {
       return fmt::format("RB{}.{}", row.chunk, row.microbatch);
     case What::backward:
       return fmt::format("B{}.{}", row.chunk, row.microbatch);
+    case What::backward_input:
+      return fmt::format("I{}.{}", row.chunk, row.microbatch);
+    case What::backward_weight:
+      return fmt::format("W{}.{}", row.chunk, row.microbatch);
     case What::send_backward:
       return fmt::format("SB{}.{}", row.chunk, row.microbatch);
     case What::gather_params:

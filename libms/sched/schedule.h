@@ -20,14 +20,16 @@ using mesh::Channel;
 inline constexpr int kNone = -1;  // of a field that the row's kind does not have
 
 enum class What : std::uint8_t {
-  recv_forward,   // activations of (chunk, microbatch) from the previous virtual stage, into its slot
-  forward,        // compute
-  send_forward,   // the result to the next virtual stage
-  recv_backward,  // gradient of that result, from the next virtual stage
-  backward,       // compute; frees the activations of the slot
-  send_backward,  // gradient of the received activations to the previous virtual stage
-  gather_params,  // parameters of the chunk are all-gathered over dp
-  reduce_grads,   // gradients of the chunk are reduce-scattered over dp
+  recv_forward,     // activations of (chunk, microbatch) from the previous virtual stage, into its slot
+  forward,          // compute
+  send_forward,     // the result to the next virtual stage
+  recv_backward,    // gradient of that result, from the next virtual stage
+  backward,         // compute, all of it; frees the activations of the slot
+  backward_input,   // the half that the previous stage waits for: the gradient of the received activations
+  backward_weight,  // the other half, any time later: the gradients of the weights; frees the activations of the slot
+  send_backward,    // gradient of the received activations to the previous virtual stage
+  gather_params,    // parameters of the chunk are all-gathered over dp
+  reduce_grads,     // gradients of the chunk are reduce-scattered over dp
 };
 std::string_view to_string(What what);
 // The mesh::Channel of a send or receive; kNone of the other kinds.
@@ -44,7 +46,10 @@ struct Row {
   // 3 backward-out.
   int channel = kNone;
 
-  bool is_compute() const { return what == What::forward || what == What::backward; }
+  bool is_compute() const {
+    return what == What::forward || what == What::backward || what == What::backward_input ||
+           what == What::backward_weight;
+  }
   bool is_transfer() const { return channel != kNone; }
   bool operator==(const Row&) const = default;
 };

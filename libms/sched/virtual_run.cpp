@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 
@@ -107,6 +108,8 @@ class Run {
     return last;
   }
 
+  std::vector<double> take_ends(std::size_t r) { return std::move(ranks_[r].end); }
+
   // Sweeps over the starts and ends of a rank's rows. At one moment rows that took time end first, then rows start,
   // then rows that took no time end: so a transfer that is over at once still counts with what goes on around it.
   int at_once(std::size_t r) const {
@@ -164,12 +167,17 @@ class Run {
     ++stream.done;
   }
 
+  double duration(What what) const {
+    if (what == What::forward) return times_.forward;
+    if (what == What::backward) return times_.backward;
+    return times_.backward * (what == What::backward_weight ? times_.weight_share : 1.0 - times_.weight_share);
+  }
+
   bool compute(std::size_t r) {
     Stream& stream = ranks_[r].streams[kCompute];
     const auto start = ready(r, stream);
     if (!start) return false;
-    const bool forward = row(r, stream.head()).what == What::forward;
-    finish(r, stream, *start, *start + (forward ? times_.forward : times_.backward) / schedule_.shape.chunks);
+    finish(r, stream, *start, *start + duration(row(r, stream.head()).what) / schedule_.shape.chunks);
     return true;
   }
 
@@ -180,7 +188,7 @@ class Run {
     const auto sent = ready(from, sender);
     const auto taken = ready(to, taker);
     if (!sent || !taken) return false;
-    const double end = std::max(*sent, *taken);
+    const double end = std::max(*sent, *taken) + times_.transfer;
     finish(from, sender, *sent, end);
     finish(to, taker, *taken, end);
     return true;
@@ -221,7 +229,10 @@ VirtualRun run_in_virtual_time(const Schedule& schedule, const Waits& waits, con
   if (result.problem.empty()) result.problem = run.to_completion();
   if (!result.problem.empty()) return result;
   result.makespan = run.makespan();
-  for (std::size_t r = 0; r < schedule.rows.size(); ++r) result.at_once.push_back(run.at_once(r));
+  for (std::size_t r = 0; r < schedule.rows.size(); ++r) {
+    result.at_once.push_back(run.at_once(r));
+    result.end.push_back(run.take_ends(r));
+  }
   return result;
 }
 

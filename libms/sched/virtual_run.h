@@ -15,7 +15,8 @@ using Waits = std::vector<std::vector<std::vector<int>>>;  // [rank][row]: rows 
 struct VirtualRun {
   std::string problem;  // sends and receives that do not match, or a deadlock; empty if it ran to completion
   double makespan = 0.0;
-  std::vector<int> at_once;  // [rank], see RankReport
+  std::vector<int> at_once;              // [rank], see RankReport
+  std::vector<std::vector<double>> end;  // [rank][row]; below 0 of gathers and reductions, which take no part
 };
 
 VirtualRun run_in_virtual_time(const Schedule& schedule, const Waits& waits, const Times& times);

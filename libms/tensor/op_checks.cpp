@@ -187,15 +187,33 @@ void check(const Rule& rule, const ClipFactor& op) {
   rule.tensor("norm", op.norm, 1, 1, DType::f32);
   rule.tensor("sum_squares", op.sum_squares, 1, 1, DType::f64);
 }
-void check(const Rule& rule, const AdamW& op) {
+// Parameters in their own type, with a master copy where that is not f32.
+template <class Update>
+void check_update(const Rule& rule, const Update& op) {
   const std::int64_t n = op.param.cols;
   rule.shape("param", op.param, 1, n);
   rule.type("param", op.param, {DType::f32, op.master ? DType::bf16 : DType::f32});
   if (op.master) rule.tensor("master", op.master, 1, n, DType::f32);
   rule.tensor("m", op.m, 1, n, DType::f32);
   rule.tensor("v", op.v, 1, n, DType::f32);
+  rule.tensor("factor", op.factor, 1, 1, DType::f32);
+}
+void check(const Rule& rule, const AdamW& op) {
+  check_update(rule, op);
+  rule.tensor("grad", op.grad, 1, op.param.cols, DType::f32);
+}
+void check(const Rule& rule, const LambMoments& op) {
+  const std::int64_t n = op.w.cols;
+  rule.tensor("w", op.w, 1, n, DType::f32);
+  rule.tensor("m", op.m, 1, n, DType::f32);
+  rule.tensor("v", op.v, 1, n, DType::f32);
   rule.tensor("grad", op.grad, 1, n, DType::f32);
   rule.tensor("factor", op.factor, 1, 1, DType::f32);
+  if (op.norms) rule.tensor("norms", op.norms, 1, 2, DType::f64);
+}
+void check(const Rule& rule, const LambApply& op) {
+  check_update(rule, op);
+  rule.tensor("norms", op.norms, 1, 2, DType::f64);
 }
 void check(const Rule& rule, const InitNormal& op) {
   rule.activation("x", op.x);

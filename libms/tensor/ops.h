@@ -49,7 +49,9 @@ struct Matmul {
 
 // Causal attention without the s x s matrix. q[T, heads*head_dim], k, v[T, kv_heads*head_dim] (views with their own
 // ld), o like q. Query i of a sequence sees keys j with j <= i and, where window > 0, j > i - window. Query head h
-// reads key/value head h / (heads / kv_heads). lse f32 [batch*heads, seq]: log of the sum of exp(scale * q.k).
+// reads key/value head h / (heads / kv_heads). lse f32 [batch*heads, seq]: log of the sum of exp(scale * q.k). Of bf16
+// tensors, probabilities may be rounded to bf16 where they are factors of a product, and so may the gradients of
+// scores.
 struct AttentionFwd {
   MS_OP("attention_fwd", attention)
   Tensor o, lse, q, k, v;
@@ -262,6 +264,33 @@ struct AdamW {
   }
 };
 
+// LAMB (You et al. 2020, arXiv 1904.00962) of one parameter, or of a slice of it, in two halves with a sum over the
+// ranks between them. With g = factor * grad and w in f32:
+//   m = beta1 m + (1-beta1) g;  v = beta2 v + (1-beta2) g^2;
+//   u = (m / correction1) / (sqrt(v / correction2) + eps) + weight_decay w
+//   norms f64 [1,2] += {sum of w^2, sum of u^2}, added in f64; absent where another rank counts this slice
+// factor 0 leaves everything as it is.
+struct LambMoments {
+  MS_OP("lamb_moments", optimizer)
+  Tensor norms, m, v, w, grad, factor;
+  float beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0, correction1 = 1, correction2 = 1;
+  void each(auto&& f) const {
+    f(Access::read, grad), f(Access::read, factor), f(Access::read, w);
+    f(Access::write, m), f(Access::write, v), f(Access::write, norms);
+  }
+};
+// The second half, with the norms of the whole parameter: w = w - lr (sqrt(norms[0]) / sqrt(norms[1])) u, the quotient
+// being 1 where either is 0, and u as above, once more. param and master as AdamW has them. factor 0 leaves everything.
+struct LambApply {
+  MS_OP("lamb_apply", optimizer)
+  Tensor param, master, m, v, norms, factor;
+  float lr = 0, eps = 0, weight_decay = 0, correction1 = 1, correction2 = 1;
+  void each(auto&& f) const {
+    f(Access::read, m), f(Access::read, v), f(Access::read, norms), f(Access::read, factor);
+    f(Access::write, param), f(Access::write, master);
+  }
+};
+
 // x = std * N(0,1), element (i, j) being number (row0 + i) * global_cols + col0 + j of the logical parameter `key`
 // (base/rng.h, normal()): independent of how the parameter is cut. Rows with row0 + i at or beyond valid_rows are 0
 // (padding).
@@ -279,7 +308,7 @@ struct InitNormal {
 using Op = std::variant<Matmul, AttentionFwd, AttentionBwd, LayerNormFwd, LayerNormBwd, RmsNormFwd, RmsNormBwd, GeluFwd,
                         GeluBwd, SwigluFwd, SwigluBwd, RotaryTable, Rotary, EmbeddingFwd, EmbeddingBwd, PositionFwd,
                         PositionBwd, LossStats, LossCombine, LossBackward, Add, ColumnSum, Copy, Fill, SumInto,
-                        SumSquares, ClipFactor, AdamW, InitNormal>;
+                        SumSquares, ClipFactor, AdamW, LambMoments, LambApply, InitNormal>;
 
 inline std::string_view op_name(const Op& op) {
   return std::visit([](const auto& row) { return row.kName; }, op);

@@ -9,6 +9,8 @@ void bind(ConfigSchema& schema, Settings& settings) {
   schema.section("model", "The model.", settings.model, nn::kModelFields);
   schema.section("mesh", "How the ranks are arranged: dp x pp x tp of them, tp fastest.", settings.mesh,
                  mesh::kMeshFields);
+  schema.section("overlap", "Which messages travel under compute. The results are the same, but for tp.",
+                 settings.overlap, kOverlapFields);
   schema.section("train", "The training loop.", settings.train, kTrainFields);
   schema.section("optim", "The optimizer.", settings.optim, optim::kOptimFields);
   schema.section("data", "Token files, as 'ms-data encode' writes them.", settings.data, data::kDataFields);
@@ -54,12 +56,15 @@ void check_rules(const Settings& settings, ConfigSchema& schema) {
     schema.add_problem("train.global_batch", fmt::format("{} microbatches in a step, at most {} are possible",
                                                          train.global_batch / unit, kMaxMicrobatches));
   }
-  if (!mesh.schedule.ends_with(".csv") && mesh.schedule != "1f1b" && mesh.schedule != "gpipe") {
-    schema.add_problem("mesh.schedule",
-                       fmt::format("no schedule is called '{}': 1f1b, gpipe, or a file ending in .csv", mesh.schedule));
+  const bool one_chunk_only = mesh.schedule == "gpipe" || mesh.schedule == "zb-h1";
+  if (!mesh.schedule.ends_with(".csv") && mesh.schedule != "1f1b" && !one_chunk_only) {
+    schema.add_problem(
+        "mesh.schedule",
+        fmt::format("no schedule is called '{}': 1f1b, zb-h1, gpipe, or a file ending in .csv", mesh.schedule));
   }
-  if (mesh.schedule == "gpipe" && mesh.chunks > 1) {
-    schema.add_problem("mesh.schedule", "gpipe has no interleaved form: mesh.chunks must be 1");
+  if (one_chunk_only && mesh.chunks > 1) {
+    schema.add_problem("mesh.schedule",
+                       fmt::format("{} has no interleaved form: mesh.chunks must be 1", mesh.schedule));
   }
   if (settings.run.sample_tokens > 0 && settings.model.vocab != data::ByteTokenizer::kVocabSize) {
     schema.add_problem("run.sample_tokens",

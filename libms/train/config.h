@@ -1,4 +1,4 @@
-// [train], [checkpoint] and [run], and all sections together: the settings of a run.
+// [overlap], [train], [checkpoint] and [run], and all sections together: the settings of a run.
 #pragma once
 
 #include <cstdint>
@@ -178,9 +178,28 @@ inline constexpr Field<RunConfig> kRunFields[] = {
      .max = 100},
 };
 
+struct OverlapConfig {
+  bool tp = false, pp = true, dp = true;
+};
+
+inline constexpr Field<OverlapConfig> kOverlapFields[] = {
+    {.key = "tp",
+     .member = &OverlapConfig::tp,
+     .doc = "Messages of tensor parallelism are cut and sent under the products around them; sums over tp are then "
+            "made in another order."},
+    {.key = "pp",
+     .member = &OverlapConfig::pp,
+     .doc = "Activations and their gradients travel under compute; off, compute waits for each transfer."},
+    {.key = "dp",
+     .member = &OverlapConfig::dp,
+     .doc = "Gradients are reduced under what is left of the backward, parameters gathered under the forward before "
+            "they are needed; off, compute waits for each."},
+};
+
 struct Settings {
   nn::ModelConfig model;
   mesh::MeshConfig mesh;
+  OverlapConfig overlap;
   TrainConfig train;
   optim::OptimConfig optim;
   data::DataConfig data;

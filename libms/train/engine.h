@@ -1,5 +1,5 @@
-// The engine: one rank of the run. It issues a step's ops by obeying the rows of a schedule; nothing in a step waits on
-// the host. Every method is collective over the world and called by the rank's one host thread.
+// The engine: one rank of the run. It issues a step's ops by obeying the rows of a schedule (executor.h); nothing in a
+// step waits on the host. Every method is collective over the world and called by the rank's one host thread.
 #pragma once
 
 #include <memory>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/world.h"
+#include "train/executor.h"
 #include "train/state.h"
 
 namespace ms::train {
@@ -37,6 +38,10 @@ class Engine {
 
   // Initial parameters: a pure function of the seed and the parameters' names.
   void initialize(std::uint64_t seed);
+
+  // Issues what the next step can begin with before its tokens are there: its first gathers of parameters, where
+  // [overlap] dp is on. For whoever may have to wait for tokens; issue_step() does what is left.
+  void prefetch() { executor_->prefetch(plan_.training); }
 
   // Issues step `step` (from 0) and returns at once. tokens and targets hold this dp rank's rows of the step's batch;
   // empty where needs_input() is false. At most two steps may be in flight.
@@ -70,25 +75,21 @@ class Engine {
   void synchronize();
 
  private:
-  enum class Mode { train, evaluate, logits };
-  struct ChunkState;
-  struct Pending;
+  using Mode = Executor::Mode;
+  // Host memory that a step's input travels through and its results come back to.
+  struct Pending {
+    std::int64_t step = -1;
+    tensor::Tensor tokens, targets, votes, sums, norm, factor;
+    tensor::Event done;
+  };
 
   std::unique_ptr<comm::Communicator> open(const mesh::GroupSpec& group);
   void upload(std::int64_t step, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets);
-  void run(const sched::Schedule& schedule, Mode mode, double loss_scale);
-  void obey(const sched::Row& row, Mode mode, double loss_scale);
-  void forward(const sched::Row& row, Mode mode, double loss_scale);
-  void backward(const sched::Row& row, double loss_scale);
-  comm::Communicator& channel(const sched::Row& row);
-  std::size_t span_index(int chunk, std::size_t span) const;
-  tensor::Tensor loss_target() const;
 
   const Plan& plan_;
   comm::World& world_;
   tensor::Device& device_;
   mesh::Coord at_;
-  nn::Shape shape_;
   bool needs_input_;
   // Streams before communicators before what issues on them; memory first of all: it goes last.
   std::unique_ptr<tensor::Memory> memory_, host_memory_;
@@ -96,10 +97,9 @@ class Engine {
   std::vector<std::unique_ptr<tensor::Stream>> comm_streams_;
   std::unique_ptr<tensor::Stream> compute_;
   std::unique_ptr<comm::Communicator> tp_, dp_, everyone_, pair_;
-  std::vector<std::unique_ptr<comm::Communicator>> channels_;  // by mesh::Channel; absent at the pipeline's ends
+  std::optional<RowGroups> row_groups_;
   std::optional<optim::ShardedOptimizer> optimizer_;
-  std::vector<nn::Chunk> model_;
-  std::vector<ChunkState> state_;
+  std::optional<Executor> executor_;
   std::vector<Pending> pending_;  // two: a step in flight and the one before
 };
 

@@ -1,5 +1,7 @@
 #include "train/plan.h"
 
+#include <algorithm>
+
 #include "base/file.h"
 #include "sched/checker.h"
 #include "sched/csv.h"
@@ -8,13 +10,38 @@
 namespace ms::train {
 namespace {
 
-sched::Schedule training_schedule(const mesh::MeshConfig& mesh, int microbatches) {
+// Where messages do not travel under compute, rows do not stand early for it.
+sched::Options options_of(const OverlapConfig& overlap) {
+  return {.early_receives = overlap.pp, .spread_parameters = overlap.dp};
+}
+
+sched::Schedule training_schedule(const Settings& settings, int microbatches, const sched::Options& options) {
+  const mesh::MeshConfig& mesh = settings.mesh;
   const int pp = static_cast<int>(mesh.pp), chunks = static_cast<int>(mesh.chunks);
-  if (!mesh.schedule.ends_with(".csv")) return sched::make_schedule(mesh.schedule, pp, chunks, microbatches);
-  sched::Schedule schedule =
-      sched::parse_csv(read_file(mesh.schedule, Blame::user), mesh.schedule, {pp, chunks, microbatches, true});
-  sched::require_sound(schedule, mesh.schedule);
-  return schedule;
+  if (!mesh.schedule.ends_with(".csv")) return sched::make_schedule(mesh.schedule, pp, chunks, microbatches, options);
+  return sched::parse_csv(read_file(mesh.schedule, Blame::user), mesh.schedule, {pp, chunks, microbatches, true});
+}
+
+// Nothing is obeyed that is not proven for the way it will be obeyed.
+sched::Report prove(const sched::Schedule& schedule, const Settings& settings) {
+  sched::require_sound(schedule, settings.mesh.schedule);
+  if (settings.overlap.pp) return sched::check(schedule);
+  sched::Report report = sched::check(schedule, {}, sched::Coupling::coupled);
+  if (!report.ok) {
+    throw user_error("sched.invalid",
+                     fmt::format("the schedule {} cannot run with overlap.pp = false, where compute waits for every "
+                                 "transfer: {}",
+                                 settings.mesh.schedule, report.problem));
+  }
+  return report;
+}
+
+bool splits_backward(const sched::Schedule& schedule) {
+  const auto splits = [](const std::vector<sched::Row>& rows) {
+    return std::any_of(rows.begin(), rows.end(),
+                       [](const sched::Row& row) { return row.what == sched::What::backward_weight; });
+  };
+  return std::any_of(schedule.rows.begin(), schedule.rows.end(), splits);
 }
 
 }  // namespace
@@ -26,7 +53,8 @@ nn::Shape Plan::shape(int tp_rank) const {
           .tp_rank = tp_rank,
           .sequence_parallel = settings.mesh.sequence_parallel,
           .dtype = dtype,
-          .recompute = nn::recompute_from(settings.train.recompute)};
+          .recompute = nn::recompute_from(settings.train.recompute),
+          .split_backward = splits_backward(training)};
 }
 
 nn::ChunkPart Plan::part(int pp_rank, int chunk) const {
@@ -47,7 +75,8 @@ cost::ModelShape Plan::model_shape() const {
           .ffn = model.ffn(),
           .vocab = model.vocab,
           .seq = model.seq,
-          .window = 0,
+          .window = model.window,
+          .parallel_block = model.parallel_block,
           .gated_mlp = model.gated(),
           .tied = model.tied_embeddings,
           .biases = model.is_gpt(),
@@ -61,9 +90,13 @@ Plan make_plan(const Settings& settings, int world) {
   plan.chunks = static_cast<int>(settings.mesh.chunks);
   plan.microbatches = static_cast<int>(settings.train.global_batch / (settings.mesh.dp * settings.train.microbatch));
   plan.dtype = settings.train.dtype == "bf16" ? tensor::DType::bf16 : tensor::DType::f32;
-  plan.training = training_schedule(settings.mesh, plan.microbatches);
-  plan.evaluation = sched::forward_only(plan.mesh.pp, plan.chunks, plan.microbatches);
-  plan.single = sched::forward_only(plan.mesh.pp, plan.chunks, 1);
+  const sched::Options options = options_of(settings.overlap);
+  plan.training = training_schedule(settings, plan.microbatches, options);
+  for (const sched::RankReport& rank : prove(plan.training, settings).ranks) {
+    plan.gradient_buffers.push_back(rank.gradient_buffers);
+  }
+  plan.evaluation = sched::forward_only(plan.mesh.pp, plan.chunks, plan.microbatches, options);
+  plan.single = sched::forward_only(plan.mesh.pp, plan.chunks, 1, options);
   return plan;
 }
 

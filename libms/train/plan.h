@@ -22,6 +22,7 @@ struct Plan {
   int microbatches = 1;  // of a step, on every dp rank
   tensor::DType dtype = tensor::DType::f32;
   sched::Schedule training, evaluation, single;  // single: one microbatch forward, to generate text
+  std::vector<int> gradient_buffers;             // [pp rank], of each chunk: what the training schedule needs
 
   // Points into this plan: it must stay where it is.
   nn::Shape shape(int tp_rank) const;

@@ -25,9 +25,12 @@ namespace {
 class Tally {
  public:
   Tally(const Arena& arena, std::vector<MemoryRow>* rows) : arena_(arena), rows_(rows), last_(arena.used_bytes()) {}
-  void add(const std::string& what) {
+  void add(const std::string& what) { add(what, {}, 0); }
+  // `part_bytes` of it are for something that has a row of its own.
+  void add(const std::string& what, const std::string& part, std::int64_t part_bytes) {
     const std::int64_t used = arena_.used_bytes();
-    if (rows_ != nullptr) rows_->push_back({what, used - last_});
+    if (rows_ != nullptr) rows_->push_back({what, used - last_ - part_bytes});
+    if (rows_ != nullptr && part_bytes > 0) rows_->push_back({part, part_bytes});
     last_ = used;
   }
 
@@ -42,6 +45,22 @@ int slots_needed(const Plan& plan, int pp_rank, int chunk) {
   return std::max({plan.training.slots[p][c], plan.evaluation.slots[p][c], plan.single.slots[p][c]});
 }
 
+std::int64_t slot_bytes(const nn::Shape& shape, const nn::ChunkPart& part) {
+  Arena arena = Arena::measuring();
+  const nn::LayerScratch scratch = nn::carve_scratch(arena, shape);
+  const std::int64_t before = arena.used_bytes();
+  nn::carve_slot(arena, shape, part, scratch);
+  return arena.used_bytes() - before;
+}
+
+// What a slot keeps between the halves of a split backward.
+std::int64_t split_bytes(const nn::Shape& shape, const nn::ChunkPart& part) {
+  if (!shape.split_backward) return 0;
+  nn::Shape whole = shape;
+  whole.split_backward = false;
+  return slot_bytes(shape, part) - slot_bytes(whole, part);
+}
+
 }  // namespace
 
 RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, std::vector<MemoryRow>* memory) {
@@ -52,12 +71,15 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
   rank.chunks.resize(static_cast<std::size_t>(plan.chunks));
 
   // Under zero 2 the chunks share one gradient buffer: as large as the largest of them.
-  std::int64_t shared_elements = 0;
+  std::int64_t shared_elements = 0, scaled_parameters = 0;
   for (int c = 0; c < plan.chunks; ++c) {
     ChunkTensors& chunk = rank.chunks[static_cast<std::size_t>(c)];
     chunk.specs = plan.spans(at.pp, at.tp, c);
     std::int64_t elements = 0;
-    for (const nn::SpanSpec& spec : chunk.specs) elements += spec.numel;
+    for (const nn::SpanSpec& spec : chunk.specs) {
+      elements += spec.numel;
+      scaled_parameters += optim::scaled_parameters(plan.settings.optim, layout_of(spec));
+    }
     shared_elements = std::max(shared_elements, elements);
   }
   const Tensor shared = zero == 2 ? arena.take(DType::f32, 1, shared_elements) : Tensor{};
@@ -73,16 +95,21 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
   tally.add("parameters, gradients, optimizer");
 
   rank.scratch = nn::carve_scratch(arena, shape);
+  if (nn::TensorParallel::ring_used(shape, plan.settings.overlap.tp)) {
+    rank.ring_received = arena.take(shape.dtype, shape.shard_tokens(), shape.model->hidden);
+  }
   tally.add("layer scratch");
+  std::int64_t kept_bytes = 0;
   for (int c = 0; c < plan.chunks; ++c) {
     ChunkTensors& chunk = rank.chunks[static_cast<std::size_t>(c)];
-    for (int s = 0; s < slots_needed(plan, at.pp, c); ++s) {
-      chunk.slots.push_back(nn::carve_slot(arena, shape, plan.part(at.pp, c), rank.scratch));
-    }
+    const nn::ChunkPart part = plan.part(at.pp, c);
+    const int slots = slots_needed(plan, at.pp, c);
+    for (int s = 0; s < slots; ++s) chunk.slots.push_back(nn::carve_slot(arena, shape, part, rank.scratch));
+    kept_bytes += slots * split_bytes(shape, part);
   }
-  tally.add("activations");
+  tally.add("activations", "kept for weights' gradients", kept_bytes);
   for (ChunkTensors& chunk : rank.chunks) {
-    for (int i = 0; i < gradient_ring(plan); ++i) {
+    for (int i = 0; i < plan.gradient_buffers[static_cast<std::size_t>(at.pp)]; ++i) {
       chunk.gradients.push_back(arena.take(shape.dtype, shape.shard_tokens(), shape.model->hidden));
     }
   }
@@ -98,7 +125,7 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
   for (int i = 0; i < plan.microbatches; ++i) {
     rank.input.push_back({arena.take(DType::i32, 1, shape.tokens()), arena.take(DType::i32, 1, shape.tokens())});
   }
-  rank.scalars = optim::carve_scalars(arena);
+  rank.scalars = optim::carve_scalars(arena, scaled_parameters);
   rank.ignored_loss = arena.take(DType::f64, 1, 1);
   rank.token = arena.take(DType::i32, 1, 1);
   tally.add("tokens and tables");

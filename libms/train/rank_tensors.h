@@ -8,20 +8,19 @@
 
 namespace ms::train {
 
-// Gradients of activations between stages: received, turned into the gradient of the input, sent. A ring, because the
-// next one arrives while the last one leaves.
-constexpr int gradient_ring(const Plan& plan) { return plan.mesh.pp == 1 ? 1 : plan.chunks == 1 ? 2 : 3; }
-
 struct ChunkTensors {
   std::vector<nn::SpanSpec> specs;
   std::vector<optim::SpanMemory> spans;
   std::vector<nn::ChunkSlot> slots;
-  std::vector<tensor::Tensor> gradients;  // the ring, [Ts,H]
+  // [Ts,H]: gradients of activations between stages, received, turned into that of the input, sent. A ring, because the
+  // next one arrives while the last one leaves.
+  std::vector<tensor::Tensor> gradients;
 };
 
 struct RankTensors {
   std::vector<ChunkTensors> chunks;
   nn::LayerScratch scratch;
+  tensor::Tensor ring_received;       // [Ts,H] of the tp ring, where there is one
   nn::HeadScratch head;               // on the last stage
   tensor::Tensor rotary;              // of llama models
   std::vector<nn::Microbatch> input;  // [microbatches]

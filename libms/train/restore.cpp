@@ -24,7 +24,9 @@ std::map<std::string, std::string> computed_by(const nn::ModelConfig& model) {
                                           {"model.ffn_hidden", fmt::format("{}", model.ffn())},
                                           {"model.vocab", fmt::format("{}", model.vocab)},
                                           {"model.tied_embeddings", fmt::format("{}", model.tied_embeddings)},
-                                          {"model.norm_eps", fmt::format("{}", model.norm_eps)}};
+                                          {"model.norm_eps", fmt::format("{}", model.norm_eps)},
+                                          {"model.parallel_block", fmt::format("{}", model.parallel_block)},
+                                          {"model.window", fmt::format("{}", model.window)}};
   if (!model.is_gpt()) keys["model.rotary_base"] = fmt::format("{}", model.rotary_base);
   return keys;
 }

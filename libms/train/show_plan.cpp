@@ -35,7 +35,39 @@ std::int64_t checkpoint_bytes(const Plan& plan) {
   return adam * nn::parameter_count(plan.settings.model);
 }
 
-sched::Report report_of(const Plan& plan) { return sched::check(plan.training, {.forward = 1.0, .backward = 2.0}); }
+// In the way it is executed.
+sched::Report report_of(const Plan& plan) {
+  return sched::check(plan.training, {.forward = 1.0, .backward = 2.0},
+                      plan.settings.overlap.pp ? sched::Coupling::decoupled : sched::Coupling::coupled);
+}
+
+std::string schedule_text(const Plan& plan, const sched::Report& report) {
+  const bool interleaved = plan.chunks > 1 && plan.settings.mesh.schedule == "1f1b";
+  return fmt::format("{}{}, bubble {:.1f} % at backward = 2 x forward{}", interleaved ? "interleaved " : "",
+                     plan.settings.mesh.schedule, 100 * report.bubble / (1 + report.bubble),
+                     plan.shape(0).split_backward ? ", split in halves" : "");
+}
+
+// Of the axes that have messages.
+std::string overlap_text(const Plan& plan) {
+  const OverlapConfig& overlap = plan.settings.overlap;
+  struct Axis {
+    std::string_view name;
+    int size;
+    bool on;
+  };
+  std::string under, waited;
+  for (const Axis& axis :
+       {Axis{"tp", plan.mesh.tp, overlap.tp}, {"pp", plan.mesh.pp, overlap.pp}, {"dp", plan.mesh.dp, overlap.dp}}) {
+    if (axis.size == 1) continue;
+    std::string& names = axis.on ? under : waited;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", axis.name);
+  }
+  if (under.empty() && waited.empty()) return "one rank has no messages";
+  return fmt::format("{}{}{}", under.empty() ? "" : fmt::format("messages of {} travel under compute", under),
+                     under.empty() || waited.empty() ? "" : "; ",
+                     waited.empty() ? "" : fmt::format("compute waits for those of {}", waited));
+}
 
 }  // namespace
 
@@ -56,8 +88,8 @@ std::string plan_text(const Plan& plan) {
   line("batch",
        fmt::format("{} sequences = {} microbatches of {} on each of {} dp ranks, {} tokens a step",
                    s.train.global_batch, plan.microbatches, s.train.microbatch, plan.mesh.dp, plan.tokens_per_step()));
-  line("schedule", fmt::format("{}{}, bubble {:.1f} % at backward = 2 x forward", plan.chunks > 1 ? "interleaved " : "",
-                               s.mesh.schedule, 100 * report.bubble / (1 + report.bubble)));
+  line("schedule", schedule_text(plan, report));
+  line("overlap", overlap_text(plan));
   line("state", fmt::format("{}, zero {}: {:.2f} bytes a parameter", s.train.dtype, s.optim.zero,
                             cost::zero_bytes_per_parameter(
                                 cost::state_bytes(plan.dtype == tensor::DType::bf16 ? cost::StateType::bf16
@@ -132,7 +164,8 @@ std::string plan_json(const Plan& plan) {
         {"tokens_per_step", plan.tokens_per_step()}}},
       {"flops_per_token",
        {{"gemm", flops.gemm}, {"causal", flops.causal}, {"full", flops.full}, {"reported", flops.reported}}},
-      {"schedule", {{"name", s.mesh.schedule}, {"bubble", report.bubble}, {"csv", sched::to_csv(plan.training)}}}};
+      {"schedule", {{"name", s.mesh.schedule}, {"bubble", report.bubble}, {"csv", sched::to_csv(plan.training)}}},
+      {"overlap", {{"tp", s.overlap.tp}, {"pp", s.overlap.pp}, {"dp", s.overlap.dp}}}};
   nlohmann::ordered_json stages = nlohmann::ordered_json::array();
   for (int p = 0; p < plan.mesh.pp; ++p) {
     nlohmann::ordered_json stage{{"stage", p}, {"chunks", nlohmann::ordered_json::array()}};

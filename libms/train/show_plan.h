@@ -8,7 +8,7 @@
 namespace ms::train {
 
 std::string plan_text(const Plan& plan);
-// One document: {"schema":1, "mesh":.., "stages":[..], "schedule":.., "memory":.., "flops_per_token":..}.
+// One document: {"schema":1, "mesh":.., "stages":[..], "schedule":.., "overlap":.., "memory":.., "flops_per_token":..}.
 std::string plan_json(const Plan& plan);
 
 }  // namespace ms::train

@@ -128,6 +128,7 @@ class Trainer {
   double lr(std::int64_t step) const { return optim::learning_rate(settings_.optim, step, settings_.train.steps); }
 
   void issue(std::int64_t step) {
+    engine_.prefetch();  // its messages travel while tokens are waited for
     const Votes votes = cast();
     if (!prefetcher_) return engine_.issue_step(step, lr(step), {}, {}, votes);
     const double start = now_s();

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reference numbers for a tiny GPT and a tiny Llama: tests/golden/{gpt,llama}.{json,bin}.
+"""Reference numbers for a tiny GPT and a tiny Llama, with parallel blocks, a window or both: tests/golden/NAME.{json,bin}.
 
 Run by hand when the definitions change (README.md says how); the C++ golden test only reads what it wrote. It shares no code
 and no conventions with libms beyond parameter names and shapes, so agreement means something. Invariant: nothing is written
@@ -28,6 +28,11 @@ MODELS = {
     "llama": {"family": "llama", "vocab": 61, "hidden": 16, "layers": 2, "heads": 4, "kv_heads": 2, "ffn": 40, "seq": 16,
               "tied": False, "norm_eps": 1e-5, "rotary_base": 10000.0, "seed": 20240502, **TRAINING},
 }
+# Keys that the plain models do not have: parallel_block, and window, the number of keys a query sees.
+VARIANTS = {"parallel": {"parallel_block": True}, "window": {"window": 5},
+            "parallel_window": {"parallel_block": True, "window": 5}}
+MODELS.update({f"{name}_{variant}": {**c, **keys, "seed": c["seed"] + 40 * i}
+               for name, c in list(MODELS.items()) for i, (variant, keys) in enumerate(VARIANTS.items(), 1)})
 
 
 # ------------------------------------------------------------------ parameters and tokens
@@ -46,7 +51,7 @@ def parameter_shapes(c):
         if not gpt:
             linears["mlp.gate"] = (ffn, hidden)
         linears.update({"mlp.up": (ffn, hidden), "mlp.down": (hidden, ffn)})
-        for norm in ("norm1", "norm2"):
+        for norm in ("norm1",) if c.get("parallel_block") else ("norm1", "norm2"):
             shapes[f"layers.{i}.{norm}.weight"] = (hidden,)
             if gpt:
                 shapes[f"layers.{i}.{norm}.bias"] = (hidden,)
@@ -125,8 +130,9 @@ def attention(c, p, name, x):
     share = c["heads"] // c["kv_heads"]  # query head h reads kv head h // share
     k, v = k.repeat_interleave(share, dim=1), v.repeat_interleave(share, dim=1)
     scores = q @ k.transpose(-1, -2) / head_dim**0.5
-    future = torch.ones(seq, seq, dtype=torch.bool).triu(1)
-    mixed = torch.softmax(scores.masked_fill(future, float("-inf")), dim=-1) @ v
+    distance = torch.arange(seq)[:, None] - torch.arange(seq)[None, :]  # of a query to a key before it
+    unseen = (distance < 0) | (distance >= c.get("window", seq))
+    mixed = torch.softmax(scores.masked_fill(unseen, float("-inf")), dim=-1) @ v
     return linear(p, name + ".out", mixed.transpose(1, 2).reshape(batch, seq, hidden))
 
 
@@ -144,8 +150,9 @@ def logits_of(c, p, inputs_BS):
         x = x + p["embed.positions.weight"]
     for i in range(c["layers"]):
         layer = f"layers.{i}."
-        x = x + attention(c, p, layer + "attn", norm(c, p, layer + "norm1", x))
-        x = x + mlp(c, p, layer + "mlp", norm(c, p, layer + "norm2", x))
+        normed = norm(c, p, layer + "norm1", x)
+        mixed = x + attention(c, p, layer + "attn", normed)
+        x = mixed + mlp(c, p, layer + "mlp", normed if c.get("parallel_block") else norm(c, p, layer + "norm2", mixed))
     x = norm(c, p, "final_norm", x)
     return x @ p["embed.tokens.weight" if c["tied"] else "head.weight"].T
 
@@ -232,13 +239,14 @@ def numpy_first_loss(c, init, tokens):
         return np.concatenate([pairs.real, pairs.imag])
 
     def attended(layer, q, keys, values, position):
+        first = max(0, position + 1 - c["window"]) if "window" in c else 0
         out = []
         for h in range(c["heads"]):
             source = h // (c["heads"] // c["kv_heads"])
             query = head(q, h, position, True)
-            scores = [query @ head(k, source, t, True) / np.sqrt(head_dim) for t, k in enumerate(keys)]
+            scores = [query @ head(k, source, t, True) / np.sqrt(head_dim) for t, k in enumerate(keys) if t >= first]
             weights = np.exp(scores) / np.sum(np.exp(scores))
-            out.append(sum(w * head(v, source, t, False) for t, (w, v) in enumerate(zip(weights, values))))
+            out.append(sum(w * head(v, source, 0, False) for w, v in zip(weights, values[first:])))
         return affine(layer + "attn.out", np.concatenate(out))
 
     def fed_forward(layer, n):
@@ -261,8 +269,12 @@ def numpy_first_loss(c, init, tokens):
                 n = normed(layer + "norm1", x)
                 keys[i].append(affine(layer + "attn.k", n))
                 values[i].append(affine(layer + "attn.v", n))
-                x = x + attended(layer, affine(layer + "attn.q", n), keys[i], values[i], s)
-                x = x + fed_forward(layer, normed(layer + "norm2", x))
+                branch = attended(layer, affine(layer + "attn.q", n), keys[i], values[i], s)
+                if c.get("parallel_block"):
+                    x = x + branch + fed_forward(layer, n)
+                else:
+                    x = x + branch
+                    x = x + fed_forward(layer, normed(layer + "norm2", x))
             z = p["embed.tokens.weight" if c["tied"] else "head.weight"] @ normed("final_norm", x)
             losses.append(np.log(np.sum(np.exp(z))) - z[row[s + 1]])
     return float(np.mean(losses))

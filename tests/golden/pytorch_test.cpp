@@ -1,6 +1,6 @@
-// The engine against PyTorch: loss, logits' effect, gradients and ten AdamW steps of a small GPT and a small Llama, on
-// one rank and on eight. make_golden.py made the numbers; it records how far f32 is from f64 there (2e-6 at most),
-// which is what the tolerances stand on.
+// The engine against PyTorch: loss, logits' effect, gradients and ten AdamW steps of a small GPT and a small Llama,
+// each also with parallel blocks, a window and both, on one rank and on eight. make_golden.py made the numbers; it
+// records how far f32 is from f64 there (2e-6 at most), which is what the tolerances stand on.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -59,6 +59,8 @@ train::Settings settings_of(const Golden& golden) {
   settings.model.seq = c["seq"];
   settings.model.tied_embeddings = c["tied"];
   settings.model.norm_eps = c["norm_eps"];
+  settings.model.parallel_block = c.value("parallel_block", false);
+  settings.model.window = c.value("window", 0);
   settings.train.global_batch = c["batch"];
   settings.train.microbatch = 1;
   settings.train.dtype = "fp32";
@@ -127,8 +129,17 @@ std::string layout_name(const testing::TestParamInfo<PyTorch::ParamType>& layout
   return fmt::format("{}_dp{}_tp{}_pp{}", std::get<0>(layout.param), dp, tp, pp);
 }
 
+std::vector<std::string> names() {
+  std::vector<std::string> names;
+  for (const std::string family : {"gpt", "llama"}) {
+    for (const std::string variant : {"", "_parallel", "_window", "_parallel_window"})
+      names.push_back(family + variant);
+  }
+  return names;
+}
+
 INSTANTIATE_TEST_SUITE_P(Layouts, PyTorch,
-                         testing::Combine(testing::Values("gpt", "llama"),
+                         testing::Combine(testing::ValuesIn(names()),
                                           testing::Values(std::tuple{1, 1, 1}, std::tuple{2, 2, 2})),
                          layout_name);
 

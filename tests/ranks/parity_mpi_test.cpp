@@ -22,15 +22,25 @@ struct Layout {
   bool sequence_parallel;
   int zero;
   bool tied;
+  enum { plain, waiting, everything } technique = plain;  // no overlap; every technique at once
 };
 
 // Every factorisation of 8, and among them: chunks, both kinds of tp, each ZeRO stage, tied embeddings, both families.
-constexpr Layout kLayouts[] = {
-    {"gpt", 8, 1, 1, 1, true, 1, false},   {"gpt", 1, 8, 1, 1, true, 1, false},   {"gpt", 1, 1, 8, 1, true, 1, false},
-    {"gpt", 2, 2, 2, 1, true, 0, false},   {"gpt", 2, 2, 2, 2, true, 1, false},   {"gpt", 2, 2, 2, 1, false, 2, false},
-    {"llama", 2, 2, 2, 1, true, 1, true},  {"llama", 1, 2, 4, 2, false, 1, true}, {"llama", 4, 1, 2, 2, true, 2, false},
-    {"llama", 1, 4, 2, 1, true, 1, false}, {"gpt", 2, 1, 4, 2, true, 1, false},   {"llama", 2, 4, 1, 1, true, 0, false},
-    {"gpt", 4, 2, 1, 1, false, 1, true}};
+constexpr Layout kLayouts[] = {{"gpt", 8, 1, 1, 1, true, 1, false},
+                               {"gpt", 1, 8, 1, 1, true, 1, false},
+                               {"gpt", 1, 1, 8, 1, true, 1, false},
+                               {"gpt", 2, 2, 2, 1, true, 0, false},
+                               {"gpt", 2, 2, 2, 2, true, 1, false},
+                               {"gpt", 2, 2, 2, 1, false, 2, false},
+                               {"llama", 2, 2, 2, 1, true, 1, true},
+                               {"llama", 1, 2, 4, 2, false, 1, true},
+                               {"llama", 4, 1, 2, 2, true, 2, false},
+                               {"llama", 1, 4, 2, 1, true, 1, false},
+                               {"gpt", 2, 1, 4, 2, true, 1, false},
+                               {"llama", 2, 4, 1, 1, true, 0, false},
+                               {"gpt", 4, 2, 1, 1, false, 1, true},
+                               {"llama", 2, 1, 4, 2, true, 1, true, Layout::waiting},
+                               {"gpt", 2, 2, 2, 1, true, 1, false, Layout::everything}};
 
 void save(const Outcome& outcome, const std::string& path) {
   std::ofstream file(path, std::ios::binary);
@@ -95,6 +105,14 @@ int run(comm::World& world, const std::string& directory) {
     settings.mesh.chunks = layout.chunks;
     settings.mesh.sequence_parallel = layout.sequence_parallel;
     settings.optim.zero = layout.zero;
+    if (layout.technique == Layout::waiting) settings.overlap = {.tp = false, .pp = false, .dp = false};
+    if (layout.technique == Layout::everything) {
+      settings.overlap = {.tp = true, .pp = true, .dp = true};
+      settings.model.parallel_block = true;
+      settings.model.window = 5;
+      settings.mesh.schedule = "zb-h1";
+      settings.optim.name = "lamb";
+    }
     const train::Plan plan = train::make_plan(settings, world.size());
     tensor::MatmulCache matmuls;
     tensor::CpuPool pool(tensor::CpuPool::size_for(2, 1, world.size()));

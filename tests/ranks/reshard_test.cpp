@@ -185,6 +185,23 @@ TEST(ReshardType, GoesOnInTheOtherType) {
   }
 }
 
+// LAMB keeps what AdamW keeps, and the norms of a parameter are found again in any layout.
+TEST(ReshardLamb, GoesOn) {
+  const Family family{"gpt", true, "fp32"};
+  const Layout from{2, 2, 2, 2, 1};
+  const TemporaryDirectory dir;
+  const auto with_lamb = [&](const Layout& layout) {
+    train::Settings settings = settings_of(family, layout, dir.path());
+    settings.optim.name = "lamb";
+    return settings;
+  };
+  const Training saved = train_run(with_lamb(from));
+  for (const Layout& to : {from, Layout{3, 2, 1, 1, 2}, Layout{2, 1, 3, 1, 0}}) {
+    SCOPED_TRACE(to.name());
+    expect_goes_on(saved, train_run(with_lamb(to)), to.name() == from.name(), kLossTolerance);
+  }
+}
+
 // The update of a step waits for whoever is still copying the state before it, however long that takes.
 TEST(Engine, UpdateWaitsForTheCopy) {
   const TemporaryDirectory dir;

@@ -151,6 +151,7 @@ void run_rank(const train::Plan& plan, comm::World& world, tensor::Device& devic
   std::vector<std::int32_t> tokens, targets;
   std::vector<double> losses, norms;
   for (int step = 0; step < steps; ++step) {
+    engine.prefetch();
     tokens.clear();
     targets.clear();
     if (engine.needs_input()) fill_batch(plan, step, engine.at().dp, tokens, targets);

@@ -50,6 +50,16 @@ TEST(Parameters, PartsOfATinyLlama) {
   EXPECT_EQ(count.total, 80 + 2 * count.per_layer + 8 + 80);
 }
 
+TEST(Parameters, AParallelBlockHasOneNorm) {
+  for (ModelShape shape : {gpt_shape(3, 4, 2, 10, 5), llama_shape(3, 8, 4, 2, 20, 10, 5)}) {
+    const Parameters serial = count_parameters(shape);
+    const double flops = flops_per_token(shape).causal;
+    shape.parallel_block = true;
+    EXPECT_EQ(serial.per_layer - count_parameters(shape).per_layer, serial.final_norm);
+    EXPECT_EQ(flops_per_token(shape).causal, flops);
+  }
+}
+
 TEST(Flops, MegaScale175B) {
   const ModelShape shape = megascale_175b();
   const FlopsPerToken flops = flops_per_token(shape);

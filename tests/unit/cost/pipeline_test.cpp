@@ -50,5 +50,19 @@ TEST(Pipeline, PlainForms) {
   EXPECT_EQ(peak_chunks_interleaved(4, 4, 2, 4, 0), 8);
 }
 
+// With three equal times a third of 1F1B's bubble, as the paper has it; two thirds of the time is saved however many
+// microbatches there are, once they are as many as ranks.
+TEST(Pipeline, ZeroBubble) {
+  for (const int p : {1, 2, 4, 8}) {
+    EXPECT_EQ(bubble_zb_h1(p, p, 1, 1, 1), p - 1);
+    EXPECT_EQ(bubble_zb_h1(p, 4 * p, 1, 1, 1), p - 1);
+    EXPECT_EQ(bubble_zb_h1(p, 4 * p, 3, 3, 2), (p - 1) * (3 + 3 - 2));
+    EXPECT_EQ(bubble_zb_h1(p, 1, 1, 1, 1), 2 * (p - 1)) << "one microbatch: no weight half fills anything";
+    EXPECT_EQ(3 * bubble_zb_h1(p, p, 1, 1, 1), pipeline_makespan(p, p, 1, 1, 2) - p * 3);
+  }
+  EXPECT_EQ(peak_chunks_zb_h1(4, 8), 4);
+  EXPECT_EQ(peak_chunks_zb_h1(4, 3), 3);
+}
+
 }  // namespace
 }  // namespace ms::cost

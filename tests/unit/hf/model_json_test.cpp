@@ -208,6 +208,23 @@ TEST(ConfigJson, RefusesGroupedQueriesInGpt2) {
   EXPECT_THAT(error.message(), HasSubstr("3 heads for 1"));
 }
 
+TEST(ConfigJson, RefusesBlocksAndWindowsThatTheyDoNotHave) {
+  for (const char* family : {"gpt", "llama"}) {
+    nn::ModelConfig model = tiny(family, true);
+    model.parallel_block = true;
+    Error error = thrown_by([&] { config_json(model, tensor::DType::f32); });
+    EXPECT_EQ(error.kind(), "hf.export");
+    EXPECT_THAT(error.message(), HasSubstr("no parallel block"));
+    model.parallel_block = false;
+    model.window = model.seq - 1;
+    error = thrown_by([&] { config_json(model, tensor::DType::f32); });
+    EXPECT_EQ(error.kind(), "hf.export");
+    EXPECT_THAT(error.message(), HasSubstr(fmt::format("model.window = {}", model.window)));
+    model.window = model.seq;  // hides nothing
+    EXPECT_FALSE(config_json(model, tensor::DType::f32).empty());
+  }
+}
+
 TEST(ToToml, LoadsBackToTheSameModel) {
   const nn::ModelConfig model = parse_config(llama_json().dump(), "c");
   nn::ModelConfig back;

@@ -33,6 +33,9 @@ TEST(CheckModel, AcceptsWhatFits) {
       {"odd sequence without sequence parallelism",
        [](Input& in) { in.model.seq = 33, in.mesh.sequence_parallel = false; }},
       {"odd head size without rotary positions", [](Input& in) { in.model.hidden = 8 * 7; }},
+      {"a window", [](Input& in) { in.model.window = 5; }},
+      {"a window of the whole sequence", [](Input& in) { in.model.window = 32; }},
+      {"a parallel block", [](Input& in) { in.model.parallel_block = true; }},
       {"the largest head", [](Input& in) { in.model.hidden = 8 * 256; }},
   };
   for (const Case& c : cases) {
@@ -66,6 +69,8 @@ TEST(CheckModel, RefusesEachForItsReason) {
       {[](Input& in) { in.model.family = "llama", in.model.hidden = 8 * 7; }, "model.heads",
        "rotary positions need an even head size, hidden / heads = 7"},
       {[](Input& in) { in.model.hidden = 8 * 257; }, "model.heads", "hidden / heads = 257"},
+      {[](Input& in) { in.model.window = 33; }, "model.window",
+       "model.window = 33 is longer than model.seq = 32; 0 means no window"},
       {[](Input& in) { in.model.layers = 3; }, "model.layers", "3 layers for 2 pipeline stages x 2 chunks"},
   };
   for (const Case& c : cases) {

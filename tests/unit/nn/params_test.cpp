@@ -14,9 +14,15 @@
 namespace ms::nn {
 namespace {
 
-ModelConfig model_of(const char* family, bool tied) {
-  ModelConfig model{
-      .family = family, .layers = 5, .hidden = 32, .heads = 8, .vocab = 51, .seq = 16, .tied_embeddings = tied};
+ModelConfig model_of(const char* family, bool tied, bool parallel_block = false) {
+  ModelConfig model{.family = family,
+                    .layers = 5,
+                    .hidden = 32,
+                    .heads = 8,
+                    .vocab = 51,
+                    .seq = 16,
+                    .tied_embeddings = tied,
+                    .parallel_block = parallel_block};
   if (!model.is_gpt()) model.kv_heads = 4, model.ffn_hidden = 88;
   return model;
 }
@@ -26,8 +32,8 @@ struct Case {
   mesh::Mesh mesh;
   int chunks;
   std::string name() const {
-    return fmt::format("{} {} dp {} pp {} tp {} chunks {}", model.family, model.tied_embeddings ? "tied" : "untied",
-                       mesh.dp, mesh.pp, mesh.tp, chunks);
+    return fmt::format("{} {}{} dp {} pp {} tp {} chunks {}", model.family, model.tied_embeddings ? "tied" : "untied",
+                       model.parallel_block ? " parallel" : "", mesh.dp, mesh.pp, mesh.tp, chunks);
   }
 };
 
@@ -40,7 +46,7 @@ std::vector<Case> cases() {
                                          {mesh::Mesh{3, 2, 2}, 1},
                                          {mesh::Mesh{1, 2, 2}, 2},
                                          {mesh::Mesh{7, 5, 1}, 1}}) {
-        cases.push_back({model_of(family, tied), mesh, chunks});
+        for (const bool parallel : {false, true}) cases.push_back({model_of(family, tied, parallel), mesh, chunks});
       }
     }
   }
@@ -90,6 +96,7 @@ cost::ModelShape shape_of(const ModelConfig& model) {
           ? cost::gpt_shape(model.layers, model.hidden, model.heads, model.vocab, model.seq)
           : cost::llama_shape(model.layers, model.hidden, model.heads, model.kv(), model.ffn(), model.vocab, model.seq);
   shape.tied = model.tied_embeddings;
+  shape.parallel_block = model.parallel_block;
   return shape;
 }
 
@@ -120,6 +127,10 @@ TEST(Params, Names) {
         if (c.model.is_gpt()) expected.insert(fmt::format("layers.{}.{}", i, name));
       }
       if (c.model.gated()) expected.insert(fmt::format("layers.{}.mlp.gate.weight", i));
+      if (c.model.parallel_block) {
+        expected.erase(fmt::format("layers.{}.norm2.weight", i));
+        expected.erase(fmt::format("layers.{}.norm2.bias", i));
+      }
     }
     std::set<std::string> names;
     for (const auto& row : holders(c)) names.insert(row.first);
@@ -149,10 +160,16 @@ TEST(Params, SpansAreLaidOutForProductsAndCollectives) {
 }
 
 TEST(Params, WhatOneProductReadsTouches) {
-  const std::vector<std::vector<std::string>> blocks{{"attn.q.weight", "attn.k.weight", "attn.v.weight"},
+  const std::vector<std::vector<std::string>> serial{{"attn.q.weight", "attn.k.weight", "attn.v.weight"},
                                                      {"attn.q.bias", "attn.k.bias", "attn.v.bias"},
                                                      {"mlp.gate.weight", "mlp.up.weight"}};
+  const std::vector<std::vector<std::string>> parallel_gpt{
+      {"attn.q.weight", "attn.k.weight", "attn.v.weight", "mlp.up.weight"},
+      {"attn.q.bias", "attn.k.bias", "attn.v.bias", "mlp.up.bias"}};
+  const std::vector<std::vector<std::string>> parallel_llama{
+      {"attn.q.weight", "attn.k.weight", "attn.v.weight", "mlp.gate.weight", "mlp.up.weight"}};
   for (const Case& c : cases()) {
+    const auto& blocks = !c.model.parallel_block ? serial : c.model.is_gpt() ? parallel_gpt : parallel_llama;
     int blocks_found = 0;
     for_each_span(c, [&](const SpanSpec& span, int, int) {
       for (int i = 0; i < c.model.layers; ++i) {
@@ -170,7 +187,9 @@ TEST(Params, WhatOneProductReadsTouches) {
         }
       }
     });
-    EXPECT_EQ(blocks_found, 2 * c.model.layers * c.mesh.tp) << c.name();  // gpt: both of attention; llama: no biases
+    // Serial gpt: both of attention; llama has no biases.
+    const int of_a_layer = c.model.parallel_block && !c.model.is_gpt() ? 1 : 2;
+    EXPECT_EQ(blocks_found, of_a_layer * c.model.layers * c.mesh.tp) << c.name();
   }
 }
 

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "edit.h"
 #include "sched/csv.h"
 #include "sched/generate.h"
 
@@ -15,22 +16,6 @@ namespace ms::sched {
 namespace {
 
 using testing::HasSubstr;
-
-std::size_t find(const Schedule& schedule, std::size_t rank, std::string_view text) {
-  const auto& rows = schedule.rows[rank];
-  const auto it = std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return cell(row) == text; });
-  EXPECT_NE(it, rows.end()) << text;
-  return static_cast<std::size_t>(it - rows.begin());
-}
-Row& at(Schedule& schedule, std::size_t rank, std::string_view text) {
-  return schedule.rows[rank][find(schedule, rank, text)];
-}
-void drop(Schedule& schedule, std::size_t rank, std::string_view text) {
-  schedule.rows[rank].erase(schedule.rows[rank].begin() + static_cast<std::ptrdiff_t>(find(schedule, rank, text)));
-}
-void swap(Schedule& schedule, std::size_t rank, std::string_view one, std::string_view other) {
-  std::swap(at(schedule, rank, one), at(schedule, rank, other));
-}
 
 struct Damage {
   const char* name;
@@ -148,6 +133,47 @@ TEST(Checker, BackwardsOutOfOrder) {
   EXPECT_THAT(report.problem, HasSubstr("rank 0 row 3 (B0.1) is out of order"));
 }
 
+// Gradients take the buffers of a ring as they come, so they must come as they are used.
+TEST(Checker, GradientsOutOfOrder) {
+  const Shape shape{.pp = 2, .chunks = 1, .microbatches = 2};
+  const Report sent = check_text(
+      "G0,F0.0,SF0.0,F0.1,SF0.1,RB0.0,RB0.1,B0.0,B0.1,D0\n"
+      "G0,RF0.0,F0.0,RF0.1,F0.1,B0.0,B0.1,SB0.1,SB0.0,D0\n",
+      shape);
+  EXPECT_THAT(sent.problem, HasSubstr("rank 1 row 7 (SB0.1) is out of order: the next sent gradient of chunk 0"));
+  const Report received = check_text(
+      "G0,F0.0,SF0.0,F0.1,SF0.1,RB0.1,RB0.0,B0.0,B0.1,D0\n"
+      "G0,RF0.0,F0.0,RF0.1,F0.1,B0.0,SB0.0,B0.1,SB0.1,D0\n",
+      shape);
+  EXPECT_THAT(received.problem, HasSubstr("rank 0 row 5 (RB0.1) is out of order: the next received gradient"));
+}
+
+TEST(Checker, GradientBuffers) {
+  const auto buffers = [](const Schedule& schedule, Coupling coupling) {
+    int most = 0;
+    for (const RankReport& rank : check(schedule, {}, coupling).ranks) most = std::max(most, rank.gradient_buffers);
+    return most;
+  };
+  for (const bool early : {false, true}) {
+    const Options options{.early_receives = early};
+    const Coupling coupling = early ? Coupling::decoupled : Coupling::coupled;
+    EXPECT_EQ(buffers(one_f_one_b(1, 4, options), coupling), 1);
+    EXPECT_LE(buffers(one_f_one_b(4, 8, options), coupling), 2);
+    EXPECT_LE(buffers(zero_bubble_h1(4, 8, options), coupling), 2);
+    EXPECT_LE(buffers(gpipe(4, 8, options), coupling), 2);
+    EXPECT_LE(buffers(interleaved(4, 2, 8, {}, options), coupling), 3);
+    EXPECT_EQ(buffers(forward_only(4, 2, 8, options), coupling), 0);
+  }
+  // Two that wait to be used, and one that waits to be sent while the next is made.
+  const Report waiting = check_text(
+      "G0,F0.0,SF0.0,F0.1,SF0.1,RB0.0,RB0.1,B0.0,B0.1,D0\n"
+      "G0,RF0.0,F0.0,RF0.1,F0.1,B0.0,B0.1,SB0.0,SB0.1,D0\n",
+      {.pp = 2, .chunks = 1, .microbatches = 2});
+  ASSERT_TRUE(waiting.ok) << waiting.problem;
+  EXPECT_EQ(waiting.ranks[0].gradient_buffers, 2);
+  EXPECT_EQ(waiting.ranks[1].gradient_buffers, 2);
+}
+
 // Every row is in order and every channel matches, yet rank 0 may not start its fourth microbatch before rank 1 has
 // taken the third, which rank 1 has no slot for before rank 0 takes the second back as chunk 1: only a run finds that.
 TEST(Checker, DeadlockThroughSlots) {
@@ -173,7 +199,8 @@ TEST(Checker, DeadlockThroughSlots) {
 // Whatever is swapped or dropped in a sound schedule: the checker accepts it only if the text still says something
 // sound, and then time and work must be those of a complete schedule. It never crashes.
 TEST(Checker, EveryDroppedRowIsFound) {
-  for (const Schedule& sound : {gpipe(3, 3), one_f_one_b(3, 4), interleaved(2, 2, 4), forward_only(3, 2, 4)}) {
+  for (const Schedule& sound :
+       {gpipe(3, 3), one_f_one_b(3, 4), zero_bubble_h1(3, 4), interleaved(2, 2, 4), forward_only(3, 2, 4)}) {
     for (std::size_t rank = 0; rank < sound.rows.size(); ++rank) {
       for (std::size_t i = 0; i < sound.rows[rank].size(); ++i) {
         Schedule schedule = sound;

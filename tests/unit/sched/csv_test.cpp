@@ -13,8 +13,8 @@ namespace {
 using testing::HasSubstr;
 
 TEST(Csv, RoundTrip) {
-  for (const Schedule& schedule :
-       {gpipe(3, 5), one_f_one_b(4, 12), one_f_one_b(1, 1), interleaved(4, 3, 8), forward_only(3, 2, 4)}) {
+  for (const Schedule& schedule : {gpipe(3, 5), one_f_one_b(4, 12), one_f_one_b(1, 1), zero_bubble_h1(3, 4),
+                                   interleaved(4, 3, 8), forward_only(3, 2, 4)}) {
     EXPECT_EQ(parse_csv(to_csv(schedule), "test", schedule.shape), schedule);
   }
 }
@@ -58,6 +58,8 @@ TEST(Csv, Refusals) {
       {"G0.1\nG0\n", "cell 1 'G0.1' is none of"},
       {"G0,F-1.0\nG0\n", "cell 2 'F-1.0' is none of"},
       {"G0,F0.99999999999\nG0\n", "cell 2 'F0.99999999999' is none of"},
+      {"G0,W0\nG0\n", "cell 2 'W0' is none of F0.0 B0.0 I0.0 W0.0"},
+      {"G0,I0.x\nG0\n", "cell 2 'I0.x' is none of"},
       {"G0,R0.0\nG0\n", "cell 2 'R0.0' is none of"},
       {"G0,f0.0\nG0\n", "cell 2 'f0.0' is none of"},
       {"G0\nG0,F1.0\n", "mine.csv:2: cell 2 'F1.0' names a chunk beyond the 1"},

@@ -3,13 +3,18 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "cost/zero.h"
 #include "sched/checker.h"
+#include "sched/csv.h"
 #include "train/rank_tensors.h"
 #include "train/show_plan.h"
 
@@ -53,8 +58,8 @@ TEST(Plan, FollowsFromTheSettings) {
 TEST(Plan, SchedulesAreSoundWithAsManySlotsAsLiveMicrobatches) {
   for (const auto& [pp, chunks] : {std::pair{1, 1}, {2, 1}, {4, 1}, {2, 2}, {4, 2}}) {
     Settings settings = settings_of(1, pp, 1, chunks);
-    for (const char* name : {"1f1b", "gpipe"}) {
-      if (chunks > 1 && std::string_view(name) == "gpipe") continue;
+    for (const char* name : {"1f1b", "gpipe", "zb-h1"}) {
+      if (chunks > 1 && std::string_view(name) != "1f1b") continue;
       settings.mesh.schedule = name;
       const Plan plan = plan_of(settings);
       const sched::Report report = sched::check(plan.training);
@@ -76,6 +81,74 @@ TEST(Plan, SchedulesAreSoundWithAsManySlotsAsLiveMicrobatches) {
       }
     }
   }
+}
+
+TEST(Plan, SchedulesAreMadeForTheOverlap) {
+  const auto row_of = [](const std::vector<sched::Row>& rows, std::string_view cell) {
+    return std::find_if(rows.begin(), rows.end(), [&](const sched::Row& row) { return sched::cell(row) == cell; }) -
+           rows.begin();
+  };
+  Settings settings = settings_of(2, 2, 1, 4);
+  const Plan with = plan_of(settings);
+  EXPECT_LT(row_of(with.training.rows[1], "RF0.1"), row_of(with.training.rows[1], "F0.0")) << "received early";
+  EXPECT_LT(row_of(with.training.rows[0], "G1"), row_of(with.training.rows[0], "F0.0")) << "prefetched";
+  EXPECT_GT(row_of(with.training.rows[0], "G3"), row_of(with.training.rows[0], "F0.0")) << "not needed yet";
+
+  settings.overlap = {.tp = false, .pp = false, .dp = false};
+  const Plan without = plan_of(settings);
+  EXPECT_GT(row_of(without.training.rows[1], "RF0.1"), row_of(without.training.rows[1], "F0.0"));
+  EXPECT_GT(row_of(without.evaluation.rows[1], "RF0.1"), row_of(without.evaluation.rows[1], "F0.0"));
+  for (const std::vector<sched::Row>& rows : without.training.rows) {
+    for (std::size_t c = 0; c < 4; ++c) EXPECT_EQ(rows[c].what, sched::What::gather_params) << "all of them first";
+  }
+  for (const sched::Schedule* schedule : {&without.training, &without.evaluation, &without.single}) {
+    const sched::Report report = sched::check(*schedule, {}, sched::Coupling::coupled);
+    EXPECT_TRUE(report.ok) << report.problem;
+  }
+}
+
+TEST(Plan, GradientBuffersAreWhatTheScheduleNeeds) {
+  for (const auto& [pp, chunks, schedule] :
+       {std::tuple{1, 1, "1f1b"}, {2, 1, "1f1b"}, {4, 1, "zb-h1"}, {4, 2, "1f1b"}}) {
+    Settings settings = settings_of(1, pp, 1, chunks);
+    settings.mesh.schedule = schedule;
+    const Plan plan = plan_of(settings);
+    const sched::Report report = sched::check(plan.training);
+    const RankTensors tensors = [&] {
+      tensor::Arena arena = tensor::Arena::measuring();
+      return carve_rank(arena, plan, {.dp = 0, .pp = pp - 1, .tp = 0}, nullptr);
+    }();
+    const int needed = report.ranks.back().gradient_buffers;
+    EXPECT_GE(needed, 1);
+    for (const ChunkTensors& chunk : tensors.chunks) {
+      EXPECT_EQ(chunk.gradients.size(), static_cast<std::size_t>(needed)) << schedule << " pp " << pp;
+    }
+  }
+}
+
+TEST(Plan, RefusesAScheduleThatCannotBeObeyedWithoutOverlap) {
+  // Both ranks send before they receive: sound where sends travel under compute, and nowhere else.
+  std::string path = (std::filesystem::temp_directory_path() / "ms-plan-test-XXXXXX").string();
+  const int file = ::mkstemp(path.data());
+  ASSERT_GE(file, 0);
+  ::close(file);
+  const std::string csv = path + ".csv";
+  Settings settings = settings_of(1, 2, 1);
+  settings.mesh.schedule = "1f1b";
+  std::ofstream(csv) << sched::to_csv(plan_of(settings).training);
+  settings.mesh.schedule = csv;
+  EXPECT_NO_THROW(plan_of(settings));
+  settings.overlap.pp = false;
+  try {
+    plan_of(settings);
+    ADD_FAILURE() << "it was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), "sched.invalid");
+    EXPECT_EQ(error.blame(), Blame::user);
+    EXPECT_THAT(error.message(), HasSubstr("cannot run with overlap.pp = false"));
+  }
+  std::filesystem::remove(path);
+  std::filesystem::remove(csv);
 }
 
 TEST(Plan, RefusesAnotherWorld) {
@@ -166,6 +239,51 @@ TEST(Memory, RecomputeKeepsLess) {
   const std::int64_t tensor_bytes = 2 * 32 / 2 * 64 * 2;  // microbatch x seq / tp x hidden x 2 bytes
   const int slots = std::max({plan.training.slots[0][0], plan.evaluation.slots[0][0], plan.single.slots[0][0]});
   EXPECT_EQ(bytes_of(rank_memory(plan, {}), "activations"), slots * (4 + 1) * tensor_bytes);
+}
+
+TEST(Memory, ASplitBackwardKeepsMore) {
+  constexpr const char* kKept = "kept for weights' gradients";
+  for (const char* family : {"gpt", "llama"}) {
+    Settings settings = settings_of(1, 4, 2);
+    settings.model.family = family;
+    const RankMemory whole = rank_memory(plan_of(settings), {});
+    settings.mesh.schedule = "zb-h1";
+    const RankMemory split = rank_memory(plan_of(settings), {});
+    EXPECT_EQ(bytes_of(whole, kKept), 0);
+    EXPECT_GT(bytes_of(split, kKept), 0);
+    std::int64_t sum = 0;
+    for (const MemoryRow& row : split.rows) sum += row.bytes;
+    EXPECT_EQ(sum, split.total_bytes);
+  }
+}
+
+TEST(ShowPlan, SaysWhatOverlapsAndHowLongTheBubbleIs) {
+  Settings settings = settings_of(2, 4, 1);
+  struct Case {
+    const char* schedule;
+    OverlapConfig overlap;
+    const char *schedule_text, *overlap_text;
+  };
+  // 8 microbatches: 3 x (1 + 2) of 24 + 9; with the backward in halves 3 x 1 of 24 + 3.
+  for (const Case& c : {Case{"1f1b",
+                             {false, true, true},
+                             "1f1b, bubble 27.3 % at backward = 2 x forward\n",
+                             "messages of pp, dp travel under compute\n"},
+                        {"zb-h1",
+                         {false, false, true},
+                         "zb-h1, bubble 11.1 % at backward = 2 x forward, split in halves\n",
+                         "messages of dp travel under compute; compute waits for those of pp\n"},
+                        {"zb-h1", {true, false, false}, "zb-h1", "compute waits for those of pp, dp\n"}}) {
+    settings.mesh.schedule = c.schedule;
+    settings.overlap = c.overlap;
+    settings.train.microbatch = 1;
+    const Plan plan = plan_of(settings);
+    EXPECT_THAT(plan_text(plan), HasSubstr(c.schedule_text));
+    EXPECT_THAT(plan_text(plan), HasSubstr(c.overlap_text));
+    EXPECT_EQ(nlohmann::json::parse(plan_json(plan)).at("overlap"),
+              (nlohmann::json{{"tp", c.overlap.tp}, {"pp", c.overlap.pp}, {"dp", c.overlap.dp}}));
+  }
+  EXPECT_THAT(plan_text(plan_of(settings_of(1, 1, 1))), HasSubstr("one rank has no messages"));
 }
 
 TEST(ShowPlan, TextHasTheFigures) {

@@ -1,0 +1,35 @@
+// What the serial and the parallel block are made of, each half of a block in a function; layer.cpp chooses between the
+// two. Of this room only.
+#pragma once
+
+#include "nn/layer.h"
+
+namespace ms::nn {
+
+// acts.qkv -> acts.o; turns the queries and keys in acts.qkv.
+void attention_forward(const Layer& layer);
+// scratch.dattn -> grads.dqkv.
+void attention_backward(const Layer& layer);
+// acts.up -> acts.act, and scratch.dact -> grads.dup.
+void activation_forward(const Layer& layer);
+void activation_backward(const Layer& layer);
+
+// grad += dy^T x, and the sum of dy's rows; nothing where there is no bias.
+void weight_gradient(const Layer& layer, const Weight& weight, const Tensor& dy, const Tensor& x);
+void bias_gradient(const Layer& layer, const Weight& bias, const Tensor& dy);
+
+// This rank's rows of a gathered [T,n]: [Ts,n].
+Tensor own_rows(const Layer& layer, const Tensor& gathered);
+// The gradient `gathered` (by gather_product(), into `into`) for later: where nothing was gathered, it is the dx that
+// is about to change.
+void keep_gradient(const Layer& layer, const Tensor& into, const Tensor& gathered);
+
+// As the functions of layer.h that start with "layer".
+void serial_forward(const Layer& layer, const Tensor& out);
+void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when);
+void serial_weight_gradients(const Layer& layer);
+void parallel_forward(const Layer& layer, const Tensor& out);
+void parallel_backward(const Layer& layer, const Tensor& dx, WeightGradients when);
+void parallel_weight_gradients(const Layer& layer);
+
+}  // namespace ms::nn

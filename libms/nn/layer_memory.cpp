@@ -1,0 +1,97 @@
+// What a layer keeps and what all layers share, carved from arenas.
+#include "nn/layer.h"
+
+namespace ms::nn {
+namespace {
+
+// Q and U columns of a parallel block side by side, as one product makes them.
+struct InputProduct {
+  Tensor both, qkv, up;
+};
+InputProduct take_input_product(Arena& arena, const Shape& shape) {
+  const Tensor both = arena.take(shape.dtype, shape.tokens(), shape.qkv_cols() + shape.up_cols());
+  return {both, both.slice_cols(0, shape.qkv_cols()), both.slice_cols(shape.qkv_cols(), shape.up_cols())};
+}
+
+// Where nothing waits, all layers share them: `dout` takes both gathered gradients, one after the other, and GELU's
+// gradient is made in place of `dact`.
+LayerGrads carve_grads(Arena& arena, const Shape& shape, const Tensor& dact, const Tensor& dout) {
+  const bool waits = shape.split_backward;
+  LayerGrads grads;
+  grads.dout = waits ? arena.take(shape.dtype, shape.tokens(), shape.model->hidden) : dout;
+  if (shape.model->parallel_block) {
+    const InputProduct product = take_input_product(arena, shape);
+    grads.din = product.both, grads.dqkv = product.qkv, grads.dup = product.up;
+    return grads;
+  }
+  grads.dmid = waits ? arena.take(shape.dtype, shape.tokens(), shape.model->hidden) : dout;
+  const bool in_place = !shape.model->gated() && !waits;
+  grads.dup = in_place ? dact : arena.take(shape.dtype, shape.tokens(), shape.up_cols());
+  grads.dqkv = arena.take(shape.dtype, shape.tokens(), shape.qkv_cols());
+  return grads;
+}
+
+}  // namespace
+
+LayerScratch carve_scratch(Arena& arena, const Shape& shape) {
+  const std::int64_t tokens = shape.tokens(), rows = shape.shard_tokens(), hidden = shape.model->hidden;
+  const DType dtype = shape.dtype;
+  const bool parallel = shape.model->parallel_block;
+  LayerScratch scratch;
+  if (shape.recompute == Recompute::full) {
+    // What a policy does not keep: taken with the same shapes as the kept ones.
+    Shape keep_all = shape;
+    keep_all.recompute = Recompute::none;
+    keep_all.split_backward = false;
+    scratch.acts = carve_acts(arena, keep_all, scratch);
+  } else if (shape.recompute == Recompute::selective) {
+    scratch.acts.n1 = arena.take(dtype, rows, hidden);
+    if (!parallel) scratch.acts.n2 = scratch.acts.n1;  // never needed at once
+    scratch.acts.act = arena.take(dtype, tokens, shape.ffn_cols());
+  }
+  if (shape.sequence_parallel && shape.tp > 1) {
+    scratch.gathered = arena.take(dtype, tokens, hidden);
+    scratch.reduced = arena.take(dtype, rows, hidden);
+    scratch.dout = arena.take(dtype, tokens, hidden);
+  }
+  scratch.partial = arena.take(dtype, tokens, hidden);
+  scratch.dact = arena.take(dtype, tokens, shape.ffn_cols());
+  scratch.dattn = arena.take(dtype, tokens, shape.attn_cols());
+  if (!shape.split_backward) scratch.grads = carve_grads(arena, shape, scratch.dact, scratch.dout);
+  scratch.delta = arena.take(DType::f32, shape.batch * shape.heads(), shape.model->seq);
+  if (parallel && shape.model->is_gpt()) scratch.out_biases = arena.take(dtype, 1, hidden);
+  return scratch;
+}
+
+LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratch) {
+  const std::int64_t tokens = shape.tokens(), rows = shape.shard_tokens(), hidden = shape.model->hidden;
+  const DType dtype = shape.dtype;
+  LayerActs acts = scratch.acts;  // what is not taken below
+  acts.grads = shape.split_backward ? carve_grads(slot, shape, {}, {}) : scratch.grads;
+  acts.x = slot.take(dtype, rows, hidden);
+  if (shape.recompute == Recompute::full) return acts;
+
+  const auto take_statistics = [&](Tensor& mean, Tensor& rstd) {
+    if (shape.model->is_gpt()) mean = slot.take(DType::f32, 1, rows);
+    rstd = slot.take(DType::f32, 1, rows);
+  };
+  const bool keep_cheap = shape.recompute == Recompute::none;
+  if (keep_cheap) acts.n1 = slot.take(dtype, rows, hidden);
+  if (keep_cheap) acts.act = slot.take(dtype, tokens, shape.ffn_cols());
+  take_statistics(acts.mean1, acts.rstd1);
+  acts.o = slot.take(dtype, tokens, shape.attn_cols());
+  acts.lse = slot.take(DType::f32, shape.batch * shape.heads(), shape.model->seq);
+  if (shape.model->parallel_block) {
+    const InputProduct product = take_input_product(slot, shape);
+    acts.in = product.both, acts.qkv = product.qkv, acts.up = product.up;
+    return acts;
+  }
+  acts.qkv = slot.take(dtype, tokens, shape.qkv_cols());
+  acts.up = slot.take(dtype, tokens, shape.up_cols());
+  acts.mid = slot.take(dtype, rows, hidden);
+  if (keep_cheap) acts.n2 = slot.take(dtype, rows, hidden);
+  take_statistics(acts.mean2, acts.rstd2);
+  return acts;
+}
+
+}  // namespace ms::nn

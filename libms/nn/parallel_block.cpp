@@ -1,0 +1,117 @@
+// out = x + attention(n) + mlp(n), n = norm1(x). Of messages over tp, one gather and one reduction forward, and in the
+// backward the same and a gather of n: both branches read what was gathered once, and the products that end them add
+// into one partial sum.
+//
+// model.fused: one product [T,H] [H,Q+U] makes the inputs of both branches, one the gradient of n, and one the gradient
+// of their weights; otherwise each branch has its own.
+#include "nn/block.h"
+
+namespace ms::nn {
+
+using namespace tensor;  // NOLINT: the op list is this file's vocabulary
+
+namespace {
+
+// acts.x -> acts.in.
+void input_products(const Layer& layer) {
+  const auto& [on, weights, acts, rotary, scratch] = layer;
+  if (on.shape.model->fused) {
+    on.gather_product(acts.in, acts.n1, scratch.gathered, weights.in.value, weights.in_bias.value, true);
+    return;
+  }
+  const Tensor n =
+      on.gather_product(acts.qkv, acts.n1, scratch.gathered, weights.qkv.value, weights.qkv_bias.value, true);
+  on.compute.submit(
+      Matmul{.c = acts.up, .a = n, .b = weights.up.value, .bias = weights.up_bias.value, .transpose_b = true});
+}
+
+// The gradient of n from grads.din.
+Arriving input_gradient(const Layer& layer) {
+  const auto& [on, weights, acts, rotary, scratch] = layer;
+  const LayerGrads& grads = acts.grads;
+  if (on.shape.model->fused) {
+    return on.product_reduce(scratch.partial, scratch.reduced, grads.din, weights.in.value, false);
+  }
+  on.compute.submit(Matmul{.c = scratch.partial, .a = grads.dup, .b = weights.up.value, .bias = {}});
+  return on.product_reduce(scratch.partial, scratch.reduced, grads.dqkv, weights.qkv.value, false, true);
+}
+
+void normed(const Layer& layer) {
+  const LayerActs& acts = layer.acts;
+  norm_forward(layer.on.compute, *layer.on.shape.model, layer.weights.norm1, acts.x, acts.n1, acts.mean1, acts.rstd1);
+}
+
+// acts.x -> acts.o and acts.act: up to the products that end the branches.
+void branches(const Layer& layer) {
+  normed(layer);
+  input_products(layer);
+  attention_forward(layer);
+  activation_forward(layer);
+}
+
+// What the policy did not keep; the layer's output is not needed.
+void recompute(const Layer& layer) {
+  const Recompute policy = layer.on.shape.recompute;
+  if (policy == Recompute::full) {
+    branches(layer);
+  } else if (policy == Recompute::selective) {
+    normed(layer);
+    activation_forward(layer);
+  }
+}
+
+// The gather of n may be under way still.
+void weight_gradients(const Layer& layer, const Tensor& dout, const Arriving& gathered) {
+  const auto& [on, weights, acts, rotary, scratch] = layer;
+  bias_gradient(layer, weights.down_bias, own_rows(layer, dout));
+  bias_gradient(layer, weights.out_bias, own_rows(layer, dout));
+  weight_gradient(layer, weights.down, dout, acts.act);
+  weight_gradient(layer, weights.out, dout, acts.o);
+  const Tensor n = on.arrived(gathered);
+  if (on.shape.model->fused) {
+    weight_gradient(layer, weights.in, acts.grads.din, n);
+  } else {
+    weight_gradient(layer, weights.qkv, acts.grads.dqkv, n);
+    weight_gradient(layer, weights.up, acts.grads.dup, n);
+  }
+  bias_gradient(layer, weights.in_bias, acts.grads.din);
+}
+
+}  // namespace
+
+void parallel_forward(const Layer& layer, const Tensor& out) {
+  const auto& [on, weights, acts, rotary, scratch] = layer;
+  branches(layer);
+  on.compute.submit(Matmul{.c = scratch.partial, .a = acts.o, .b = weights.out.value, .bias = {}, .transpose_b = true});
+  const Arriving sum = on.product_reduce(scratch.partial, scratch.reduced, acts.act, weights.down.value, true, true);
+  if (scratch.out_biases) {
+    on.compute.submit(Add{scratch.out_biases, weights.out_bias.value, weights.down_bias.value, {}});
+  }
+  on.compute.submit(Add{out, acts.x, on.arrived(sum), scratch.out_biases});
+}
+
+void parallel_backward(const Layer& layer, const Tensor& dx, WeightGradients when) {
+  const auto& [on, weights, acts, rotary, scratch] = layer;
+  const bool now = when == WeightGradients::now;
+  recompute(layer);
+  const Tensor dout = on.gather_product(scratch.dact, dx, acts.grads.dout, weights.down.value, {}, false);
+  // n is gathered once more under all that makes its gradient, which is reduced under the gradients of the weights.
+  const Arriving n = now ? on.gather(acts.n1, scratch.gathered) : Arriving{};
+  on.compute.submit(Matmul{.c = scratch.dattn, .a = dout, .b = weights.out.value, .bias = {}});
+  attention_backward(layer);
+  activation_backward(layer);
+  const Arriving dn = input_gradient(layer);
+  if (now) {
+    weight_gradients(layer, dout, n);
+  } else {
+    keep_gradient(layer, acts.grads.dout, dout);
+  }
+  norm_backward(on.compute, *on.shape.model, weights.norm1, dx, on.arrived(dn), acts.x, acts.mean1, acts.rstd1, true);
+}
+
+void parallel_weight_gradients(const Layer& layer) {
+  recompute(layer);
+  weight_gradients(layer, layer.acts.grads.dout, layer.on.gather(layer.acts.n1, layer.scratch.gathered));
+}
+
+}  // namespace ms::nn

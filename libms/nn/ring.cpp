@@ -1,0 +1,71 @@
+// The pictures in ring.h, as ops and events. Where a stream waits for no event, what it touches is its own.
+#include "nn/ring.h"
+
+namespace ms::nn {
+
+using namespace tensor;  // NOLINT: the op list is this file's vocabulary
+
+namespace {
+
+Tensor rows_of(const Tensor& x, int block, int blocks) {
+  const std::int64_t rows = x.rows / blocks;
+  return x.slice_rows(block * rows, rows);
+}
+
+Matmul rows_of(const Matmul& product, int block, int blocks) {
+  Matmul part = product;
+  part.c = rows_of(product.c, block, blocks);
+  part.a = rows_of(product.a, block, blocks);
+  return part;
+}
+
+}  // namespace
+
+void Ring::gather_product(Stream& compute, const Matmul& product, const Tensor& x) const {
+  const Tensor& into = product.a;
+  const Event ready = compute.record();  // x is there, and nobody needs what `into` held
+  out.stream().wait(ready);
+  in.stream().wait(ready);
+
+  // x is multiplied and sent from where it is.
+  Matmul own = rows_of(product, rank, size);
+  own.a = x;
+  compute.submit(own);
+  out.send(x);
+  for (int step = 1; step < size; ++step) {
+    const int block = before(step);
+    const Tensor arriving = rows_of(into, block, size);
+    in.recv(arriving);
+    const Event arrived = in.stream().record();
+    compute.wait(arrived);
+    compute.submit(rows_of(product, block, size));
+    if (step == size - 1) break;  // the next rank has it already: its own
+    out.stream().wait(arrived);
+    out.send(arriving);
+  }
+  out.stream().submit(Copy{.dst = rows_of(into, rank, size), .src = x});
+  compute.wait(out.stream().record());
+}
+
+Event Ring::product_reduce(Stream& compute, const Matmul& product, const Tensor& reduced) const {
+  for (int step = 0; step < size; ++step) {
+    const int block = before(step + 1);
+    compute.submit(rows_of(product, block, size));
+    const Event multiplied = compute.record();
+    const Tensor sum = rows_of(product.c, block, size);
+    if (step == 0) {
+      out.stream().wait(multiplied);
+    } else {
+      in.recv(received);  // under the product
+      in.stream().wait(multiplied);
+      in.stream().submit(Add{.y = step == size - 1 ? reduced : sum, .a = received, .b = sum, .bias = {}});
+      if (step == size - 1) break;
+      out.stream().wait(in.stream().record());
+    }
+    out.send(sum);
+  }
+  in.stream().wait(out.stream().record());
+  return in.stream().record();
+}
+
+}  // namespace ms::nn

@@ -1,0 +1,121 @@
+// mid = x + attention(norm1(x)); out = mid + mlp(norm2(mid)). Of messages over tp, a gather and a reduction for each
+// half, forward and backward.
+#include "nn/block.h"
+
+namespace ms::nn {
+
+using namespace tensor;  // NOLINT: the op list is this file's vocabulary
+
+namespace {
+
+void norm1(const Layer& layer) {
+  const LayerActs& acts = layer.acts;
+  norm_forward(layer.on.compute, *layer.on.shape.model, layer.weights.norm1, acts.x, acts.n1, acts.mean1, acts.rstd1);
+}
+void norm2(const Layer& layer) {
+  const LayerActs& acts = layer.acts;
+  norm_forward(layer.on.compute, *layer.on.shape.model, layer.weights.norm2, acts.mid, acts.n2, acts.mean2, acts.rstd2);
+}
+
+// acts.x -> acts.mid.
+void attention_half(const Layer& layer) {
+  const auto& [on, weights, acts, rotary, scratch] = layer;
+  norm1(layer);
+  on.gather_product(acts.qkv, acts.n1, scratch.gathered, weights.qkv.value, weights.qkv_bias.value, true);
+  attention_forward(layer);
+  const Tensor reduced =
+      on.arrived(on.product_reduce(scratch.partial, scratch.reduced, acts.o, weights.out.value, true));
+  on.compute.submit(Add{acts.mid, acts.x, reduced, weights.out_bias.value});
+}
+
+// acts.mid -> acts.act: the MLP up to its second product.
+void mlp_half(const Layer& layer) {
+  const auto& [on, weights, acts, rotary, scratch] = layer;
+  norm2(layer);
+  on.gather_product(acts.up, acts.n2, scratch.gathered, weights.up.value, weights.up_bias.value, true);
+  activation_forward(layer);
+}
+
+// What the policy did not keep and the MLP's backward needs; the layer's output it does not. What attention needs
+// besides comes with it under `full`, and is recompute_norm1()'s under `selective`, where n1 and n2 share their memory.
+void recompute_mlp(const Layer& layer) {
+  const Recompute policy = layer.on.shape.recompute;
+  if (policy == Recompute::full) {
+    attention_half(layer);
+    mlp_half(layer);
+  } else if (policy == Recompute::selective) {
+    norm2(layer);
+    activation_forward(layer);
+  }
+}
+void recompute_norm1(const Layer& layer) {
+  if (layer.on.shape.recompute == Recompute::selective) norm1(layer);
+}
+
+// The input's gather, n1 or n2, may be under way still.
+void mlp_weight_gradients(const Layer& layer, const Tensor& dout, const Arriving& n2) {
+  bias_gradient(layer, layer.weights.down_bias, own_rows(layer, dout));
+  weight_gradient(layer, layer.weights.down, dout, layer.acts.act);
+  weight_gradient(layer, layer.weights.up, layer.acts.grads.dup, layer.on.arrived(n2));
+  bias_gradient(layer, layer.weights.up_bias, layer.acts.grads.dup);
+}
+void attention_weight_gradients(const Layer& layer, const Tensor& dmid, const Arriving& n1) {
+  bias_gradient(layer, layer.weights.out_bias, own_rows(layer, dmid));
+  weight_gradient(layer, layer.weights.out, dmid, layer.acts.o);
+  weight_gradient(layer, layer.weights.qkv, layer.acts.grads.dqkv, layer.on.arrived(n1));
+  bias_gradient(layer, layer.weights.qkv_bias, layer.acts.grads.dqkv);
+}
+
+}  // namespace
+
+void serial_forward(const Layer& layer, const Tensor& out) {
+  const auto& [on, weights, acts, rotary, scratch] = layer;
+  attention_half(layer);
+  mlp_half(layer);
+  const Tensor reduced =
+      on.arrived(on.product_reduce(scratch.partial, scratch.reduced, acts.act, weights.down.value, true));
+  on.compute.submit(Add{out, acts.mid, reduced, weights.down_bias.value});
+}
+
+// The input of a product is gathered once more under the product that makes its gradient, and that gradient is reduced
+// under the gradients of the weights.
+void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when) {
+  const auto& [on, weights, acts, rotary, scratch] = layer;
+  const LayerGrads& grads = acts.grads;
+  const ModelConfig& model = *on.shape.model;
+  const bool now = when == WeightGradients::now;
+  recompute_mlp(layer);
+
+  const Tensor dout = on.gather_product(scratch.dact, dx, grads.dout, weights.down.value, {}, false);
+  activation_backward(layer);
+  const Arriving n2 = now ? on.gather(acts.n2, scratch.gathered) : Arriving{};
+  const Arriving dn2 = on.product_reduce(scratch.partial, scratch.reduced, grads.dup, weights.up.value, false);
+  if (now) {
+    mlp_weight_gradients(layer, dout, n2);
+  } else {
+    keep_gradient(layer, grads.dout, dout);
+  }
+  norm_backward(on.compute, model, weights.norm2, dx, on.arrived(dn2), acts.mid, acts.mean2, acts.rstd2, true);
+
+  recompute_norm1(layer);
+  const Tensor dmid = on.gather_product(scratch.dattn, dx, grads.dmid, weights.out.value, {}, false);
+  attention_backward(layer);
+  const Arriving n1 = now ? on.gather(acts.n1, scratch.gathered) : Arriving{};
+  const Arriving dn1 = on.product_reduce(scratch.partial, scratch.reduced, grads.dqkv, weights.qkv.value, false);
+  if (now) {
+    attention_weight_gradients(layer, dmid, n1);
+  } else {
+    keep_gradient(layer, grads.dmid, dmid);
+  }
+  norm_backward(on.compute, model, weights.norm1, dx, on.arrived(dn1), acts.x, acts.mean1, acts.rstd1, true);
+}
+
+void serial_weight_gradients(const Layer& layer) {
+  const TensorParallel& on = layer.on;
+  recompute_mlp(layer);
+  mlp_weight_gradients(layer, layer.acts.grads.dout, on.gather(layer.acts.n2, layer.scratch.gathered));
+  recompute_norm1(layer);
+  attention_weight_gradients(layer, layer.acts.grads.dmid, on.gather(layer.acts.n1, layer.scratch.gathered));
+}
+
+}  // namespace ms::nn

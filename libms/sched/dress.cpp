@@ -1,0 +1,210 @@
+#include "sched/dress.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+#include "mesh/layers.h"
+
+namespace ms::sched {
+namespace {
+
+using Orders = std::vector<std::vector<Row>>;
+using Starts = std::vector<std::vector<int>>;  // [rank][computation]
+
+constexpr int kUnknown = std::numeric_limits<int>::min();
+
+// Hands a result over to another stage, in the direction of the backward.
+bool is_gradient(What what) { return what == What::backward || what == What::backward_input; }
+
+// Who makes what a computation receives, and who receives what it makes.
+class Neighbours {
+ public:
+  Neighbours(const Orders& orders, const Shape& shape) : shape_(shape) {
+    const auto cells = static_cast<std::size_t>(shape.stages()) * static_cast<std::size_t>(shape.microbatches);
+    forward_.assign(cells, kNone);
+    gradient_ = forward_;
+    for (int rank = 0; rank < shape.pp; ++rank) {
+      const std::vector<Row>& order = orders[static_cast<std::size_t>(rank)];
+      for (int i = 0; i < std::ssize(order); ++i) {
+        const Row& row = order[static_cast<std::size_t>(i)];
+        const std::size_t at = cell_of(mesh::stage_of(rank, row.chunk, shape.pp), row.microbatch);
+        if (row.what == What::forward) forward_[at] = i;
+        if (is_gradient(row.what)) gradient_[at] = i;
+      }
+    }
+  }
+
+  struct Place {
+    int rank = kNone, index = kNone;  // kNone: there is nobody
+    explicit operator bool() const { return index != kNone; }
+  };
+  Place producer(int rank, const Row& row) const { return along(rank, row, -1); }
+  Place consumer(int rank, const Row& row) const { return along(rank, row, 1); }
+
+ private:
+  std::size_t cell_of(int stage, int microbatch) const {
+    return static_cast<std::size_t>(stage) * static_cast<std::size_t>(shape_.microbatches) +
+           static_cast<std::size_t>(microbatch);
+  }
+  // One stage on or back in the direction of what `row` computes.
+  Place along(int rank, const Row& row, int steps) const {
+    const bool forward = row.what == What::forward;
+    if (!forward && !is_gradient(row.what)) return {};
+    const int stage = mesh::stage_of(rank, row.chunk, shape_.pp) + (forward ? steps : -steps);
+    if (stage < 0 || stage >= shape_.stages()) return {};
+    return {mesh::pp_rank_of(stage, shape_.pp), (forward ? forward_ : gradient_)[cell_of(stage, row.microbatch)]};
+  }
+
+  const Shape& shape_;
+  std::vector<int> forward_, gradient_;  // [stage][microbatch]: place in its rank's order
+};
+
+// When the computations start if each takes one unit, transfers none, and everything happens as late as it can: the
+// last ones at 0, those before at negative times.
+Starts latest_starts(const Orders& orders, const Neighbours& neighbours) {
+  Starts starts;
+  for (const std::vector<Row>& order : orders) starts.emplace_back(order.size(), kUnknown);
+  std::vector<std::size_t> left;
+  for (const std::vector<Row>& order : orders) left.push_back(order.size());
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t rank = 0; rank < orders.size(); ++rank) {
+      for (; left[rank] > 0; --left[rank], moved = true) {
+        const std::size_t i = left[rank] - 1;
+        int start = i + 1 == orders[rank].size() ? 0 : starts[rank][i + 1] - 1;
+        if (const auto consumer = neighbours.consumer(static_cast<int>(rank), orders[rank][i])) {
+          const int used = starts[static_cast<std::size_t>(consumer.rank)][static_cast<std::size_t>(consumer.index)];
+          if (used == kUnknown) break;
+          start = std::min(start, used - 1);
+        }
+        starts[rank][i] = start;
+      }
+    }
+  }
+  for (const std::size_t count : left) MS_ASSERT(count == 0, "the orders of the ranks cannot come to an end");
+  return starts;
+}
+
+struct Transfers {
+  std::vector<Row> receives_first;  // before the send of the computation above
+  std::vector<Row> receives;
+};
+using Gaps = std::vector<Transfers>;  // [i]: between computation i - 1 and i of a rank
+
+Row receive_of(const Row& compute) {
+  return {.what = compute.what == What::forward ? What::recv_forward : What::recv_backward,
+          .chunk = compute.chunk,
+          .microbatch = compute.microbatch};
+}
+
+// One computation early, but never ahead of the forward of the same microbatch: that is what takes the slot.
+Gaps early_receives(const std::vector<Row>& order, int rank, const Neighbours& neighbours) {
+  Gaps gaps(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (!neighbours.producer(rank, order[i])) continue;
+    const bool after_own =
+        i > 0 && order[i - 1].chunk == order[i].chunk && order[i - 1].microbatch == order[i].microbatch;
+    gaps[i == 0 || after_own ? i : i - 1].receives.push_back(receive_of(order[i]));
+  }
+  return gaps;
+}
+
+// Each where its sender stands in the run of latest_starts. A transfer of that run takes place when the computation
+// that it follows ends, and no computation is under way then, since all take one unit. So coupled executors, where a
+// transfer holds up both sides, can all follow the run: a row waits only for rows of an earlier time, or of the same
+// time and, of these, sends wait for no other transfer. That needs the receives of the time at which a send is made to
+// stand before it. Two may stand behind it where that saves a slot, since it breaks no chain: that of a forward behind
+// the send of a gradient (the receive which that one meets stands first); and behind the send of a forward, where there
+// is one chunk, and so a last rank that sends no forward.
+Gaps coupled_receives(const std::vector<Row>& order, int rank, const Shape& shape, const Neighbours& neighbours,
+                      const Starts& starts) {
+  struct Arrival {
+    int time;
+    const Row* compute;
+  };
+  const std::vector<int>& mine = starts[static_cast<std::size_t>(rank)];
+  std::vector<std::vector<Arrival>> arrivals(order.size());
+  for (const Row& compute : order) {
+    const auto producer = neighbours.producer(rank, compute);
+    if (!producer) continue;
+    const int time = starts[static_cast<std::size_t>(producer.rank)][static_cast<std::size_t>(producer.index)] + 1;
+    const auto next = std::lower_bound(mine.begin(), mine.end(), time) - mine.begin();
+    arrivals[static_cast<std::size_t>(next)].push_back({time, &compute});
+  }
+  Gaps gaps(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const auto is_forward = [](const Arrival& arrival) { return arrival.compute->what == What::forward; };
+    std::sort(arrivals[i].begin(), arrivals[i].end(), [&](const Arrival& a, const Arrival& b) {
+      return a.time != b.time ? a.time < b.time : is_forward(a) < is_forward(b);
+    });
+    for (const Arrival& arrival : arrivals[i]) {
+      const bool meets_send = i > 0 && arrival.time == mine[i - 1] + 1;
+      const bool first =
+          meets_send && (!is_forward(arrival) || (shape.chunks > 1 && order[i - 1].what == What::forward));
+      (first ? gaps[i].receives_first : gaps[i].receives).push_back(receive_of(*arrival.compute));
+    }
+  }
+  return gaps;
+}
+
+// Where the messages of dp stand: by computation, the chunks to gather before it and to reduce after it.
+struct Parameters {
+  std::vector<std::vector<int>> gathers, reductions;
+};
+
+Parameters place_parameters(const std::vector<Row>& order, int rank, const Shape& shape, bool spread) {
+  constexpr std::size_t kPrefetched = 2;  // chunks
+  const std::size_t skew = spread ? static_cast<std::size_t>(rank) : 0;
+  Parameters parameters{std::vector<std::vector<int>>(order.size()), std::vector<std::vector<int>>(order.size())};
+  std::vector<bool> gathered(static_cast<std::size_t>(shape.chunks), false);
+  std::vector<int> left(static_cast<std::size_t>(shape.chunks), shape.microbatches);
+  std::size_t gathers = 0;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const auto chunk = static_cast<std::size_t>(order[i].chunk);
+    if (!gathered[chunk]) {
+      gathered[chunk] = true;
+      const std::size_t lead = 1 + skew;
+      const bool at_start = !spread || gathers < kPrefetched || i < lead;
+      parameters.gathers[at_start ? 0 : i - lead].push_back(order[i].chunk);
+      ++gathers;
+    }
+    const bool last_of_backward = order[i].what == What::backward || order[i].what == What::backward_weight;
+    if (last_of_backward && --left[chunk] == 0) {
+      parameters.reductions[std::min(i + skew, order.size() - 1)].push_back(order[i].chunk);
+    }
+  }
+  return parameters;
+}
+
+}  // namespace
+
+Schedule dress(const Orders& orders, const Shape& shape, const Options& options) {
+  const Neighbours neighbours(orders, shape);
+  const Starts starts = options.early_receives ? Starts{} : latest_starts(orders, neighbours);
+  Schedule schedule{.shape = shape, .rows = {}, .slots = {}};
+  for (int rank = 0; rank < shape.pp; ++rank) {
+    const std::vector<Row>& order = orders[static_cast<std::size_t>(rank)];
+    const Gaps gaps = options.early_receives ? early_receives(order, rank, neighbours)
+                                             : coupled_receives(order, rank, shape, neighbours, starts);
+    const Parameters parameters = place_parameters(order, rank, shape, options.spread_parameters);
+    std::vector<Row>& rows = schedule.rows.emplace_back();
+    const auto add = [&](const std::vector<Row>& more) { rows.insert(rows.end(), more.begin(), more.end()); };
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      for (const int chunk : parameters.gathers[i]) rows.push_back({.what = What::gather_params, .chunk = chunk});
+      add(gaps[i].receives);
+      rows.push_back(order[i]);
+      if (i + 1 < order.size()) add(gaps[i + 1].receives_first);
+      if (neighbours.consumer(rank, order[i])) {
+        rows.push_back({.what = order[i].what == What::forward ? What::send_forward : What::send_backward,
+                        .chunk = order[i].chunk,
+                        .microbatch = order[i].microbatch});
+      }
+      for (const int chunk : parameters.reductions[i]) rows.push_back({.what = What::reduce_grads, .chunk = chunk});
+    }
+  }
+  assign_slots(schedule);
+  return schedule;
+}
+
+}  // namespace ms::sched

@@ -1,0 +1,161 @@
+// The models beside the plain one, parallel blocks and windows: every layout computes what one rank computes, whatever
+// is recomputed, fused or overlapped. What they compute is golden's to say.
+#include <gtest/gtest.h>
+
+#include "training_case.h"
+
+namespace ms::testing_case {
+namespace {
+
+constexpr int kSteps = 4;
+// As in parity_test.cpp: the same f32 sums in another order.
+constexpr double kGradientTolerance = 1e-5;
+constexpr double kLossTolerance = 1e-4;
+
+struct Model {
+  const char* family;
+  bool parallel_block;
+  std::int64_t window;
+  std::string name() const {
+    return fmt::format("{}{}{}", family, parallel_block ? "_parallel" : "", window > 0 ? "_window" : "");
+  }
+};
+const std::vector<Model> kModels{{"gpt", true, 0},   {"gpt", false, 5},   {"gpt", true, 5},
+                                 {"llama", true, 0}, {"llama", false, 5}, {"llama", true, 5}};
+
+train::Settings settings_of(const Model& model) {
+  train::Settings settings = tiny_settings(model.family);
+  settings.model.parallel_block = model.parallel_block;
+  settings.model.window = model.window;
+  return settings;
+}
+
+struct Layout {
+  const char* name;
+  int dp = 1, tp = 1, pp = 1, chunks = 1;
+  bool sequence_parallel = true;
+  int zero = 1;
+  const char* recompute = "none";
+  bool fused = true, overlap_tp = false;
+  const char* schedule = "1f1b";
+};
+const std::vector<Layout> kLayouts{
+    {.name = "unfused", .fused = false},
+    {.name = "dp2_z2", .dp = 2, .zero = 2},
+    {.name = "tp2", .tp = 2},
+    {.name = "tp8", .tp = 8},
+    {.name = "tp4_nosp", .tp = 4, .sequence_parallel = false},
+    {.name = "tp2_unfused", .tp = 2, .fused = false},
+    {.name = "pp2_v2", .pp = 2, .chunks = 2},
+    {.name = "pp4_full", .pp = 4, .recompute = "full"},
+    {.name = "tp2_pp4_selective_zb_h1", .tp = 2, .pp = 4, .recompute = "selective", .schedule = "zb-h1"},
+    {.name = "tp2_selective", .tp = 2, .recompute = "selective"},
+    {.name = "dp2_tp2_pp2_z0", .dp = 2, .tp = 2, .pp = 2, .zero = 0},
+    {.name = "tp4_overlap", .tp = 4, .overlap_tp = true},
+    {.name = "dp2_tp2_pp2_v2_overlap_full_unfused",
+     .dp = 2,
+     .tp = 2,
+     .pp = 2,
+     .chunks = 2,
+     .recompute = "full",
+     .fused = false,
+     .overlap_tp = true},
+};
+
+train::Settings with(train::Settings settings, const Layout& layout) {
+  settings.mesh.dp = layout.dp;
+  settings.mesh.tp = layout.tp;
+  settings.mesh.pp = layout.pp;
+  settings.mesh.chunks = layout.chunks;
+  settings.mesh.sequence_parallel = layout.sequence_parallel;
+  settings.optim.zero = layout.zero;
+  settings.train.recompute = layout.recompute;
+  settings.model.fused = layout.fused;
+  settings.overlap.tp = layout.overlap_tp;
+  settings.mesh.schedule = layout.schedule;
+  return settings;
+}
+
+class ModelParity : public testing::TestWithParam<std::tuple<Model, Layout>> {};
+
+TEST_P(ModelParity, ComputesWhatOneRankComputes) {
+  const auto& [model, layout] = GetParam();
+  static std::map<std::string, Outcome> references;
+  Outcome& reference = references[model.name()];
+  if (reference.losses.empty()) reference = run_threads(settings_of(model), kSteps);
+  ASSERT_EQ(reference.losses.size(), std::size_t{kSteps});
+
+  const Outcome outcome = run_threads(with(settings_of(model), layout), kSteps);
+  ASSERT_EQ(outcome.losses.size(), reference.losses.size());
+  const Distance gradients = distance(reference.gradients, outcome.gradients);
+  EXPECT_LE(gradients.value, kGradientTolerance) << gradients.name;
+  for (std::size_t i = 0; i < reference.losses.size(); ++i) {
+    EXPECT_NEAR(outcome.losses[i], reference.losses[i], kLossTolerance) << "step " << i;
+  }
+  EXPECT_NEAR(outcome.norms[0], reference.norms[0], 1e-5 * reference.norms[0]);
+  EXPECT_NEAR(outcome.valid_loss, reference.valid_loss, kLossTolerance);
+}
+
+std::string parity_name(const testing::TestParamInfo<ModelParity::ParamType>& info) {
+  return std::get<0>(info.param).name() + "_" + std::get<1>(info.param).name;
+}
+INSTANTIATE_TEST_SUITE_P(Layouts, ModelParity,
+                         testing::Combine(testing::ValuesIn(kModels), testing::ValuesIn(kLayouts)), parity_name);
+
+void expect_same_bits(const Outcome& a, const Outcome& b, const std::string& what) {
+  EXPECT_EQ(a.losses, b.losses) << what;
+  EXPECT_TRUE(same_bits(a.gradients, b.gradients)) << what;
+  EXPECT_TRUE(same_bits(a.parameters, b.parameters)) << what;
+}
+
+TEST(ModelBits, AWindowOfTheWholeSequenceIsNone) {
+  for (const Model& model : kModels) {
+    if (model.window > 0) continue;
+    for (const char* dtype : {"fp32", "bf16"}) {
+      train::Settings settings = with(settings_of(model), {.name = "", .tp = 2});
+      settings.train.dtype = dtype;
+      const Outcome none = run_threads(settings, 2);
+      settings.model.window = settings.model.seq;
+      expect_same_bits(none, run_threads(settings, 2), model.name() + dtype);
+      settings.model.window = settings.model.seq - 1;
+      EXPECT_NE(none.losses, run_threads(settings, 2).losses) << model.name() << dtype;
+    }
+  }
+}
+
+TEST(ModelBits, RecomputationChangesNothing) {
+  for (const Model& model : kModels) {
+    train::Settings settings = with(settings_of(model), {.name = "", .tp = 2, .pp = 2});
+    settings.train.dtype = "bf16";
+    const Outcome kept = run_threads(settings, 3);
+    for (const char* recompute : {"selective", "full"}) {
+      settings.train.recompute = recompute;
+      expect_same_bits(kept, run_threads(settings, 3), model.name() + " " + recompute);
+    }
+  }
+}
+
+TEST(ModelBits, DoNotDependOnThePipeline) {
+  for (const Model& model : kModels) {
+    if (model.window == 0) continue;
+    train::Settings settings = settings_of(model);
+    settings.optim.clip = 0;
+    const Outcome one = run_threads(with(settings, {.name = "", .tp = 2}), 3);
+    expect_same_bits(one, run_threads(with(settings, {.name = "", .tp = 2, .pp = 4, .chunks = 2}), 3), model.name());
+    const Layout split{.name = "", .tp = 2, .pp = 4, .schedule = "zb-h1"};
+    expect_same_bits(one, run_threads(with(settings, split), 3), model.name() + " zb-h1");
+  }
+}
+
+// A parallel block has fewer parameters, and its answers are its own.
+TEST(ModelBits, AParallelBlockIsAnotherModel) {
+  for (const std::string family : {"gpt", "llama"}) {
+    const Outcome serial = run_threads(tiny_settings(family), 1);
+    const Outcome parallel = run_threads(settings_of({family.c_str(), true, 0}), 1);
+    EXPECT_NE(serial.losses, parallel.losses);
+    EXPECT_EQ(serial.parameters.size() - parallel.parameters.size(), family == "gpt" ? 16U : 8U);
+  }
+}
+
+}  // namespace
+}  // namespace ms::testing_case

@@ -1,0 +1,76 @@
+// What a layer's tensors take, by the formulas of cost/activation.h: those are for 16 bits, an MLP of four times hidden
+// and a mask of a byte for each of two dropouts, which we do not have.
+#include <gtest/gtest.h>
+
+#include "cost/activation.h"
+#include "nn/layer.h"
+
+namespace ms::nn {
+namespace {
+
+// Multiples of the arena's alignment in every tensor that is counted.
+constexpr std::int64_t kBatch = 2, kSeq = 128, kHidden = 256, kHeads = 8;
+constexpr double kTokenBytes = kBatch * kSeq * kHidden;  // of one byte each
+
+struct Case {
+  bool parallel_block;
+  int tp;
+  bool sequence_parallel;
+};
+const std::vector<Case> kCases{{false, 1, false}, {true, 1, false}, {false, 4, false},
+                               {true, 4, false},  {false, 4, true}, {true, 4, true}};
+
+// Bytes that a slot holds of a layer.
+double kept(const Case& c, Recompute recompute, bool split_backward) {
+  const ModelConfig model{
+      .hidden = kHidden, .heads = kHeads, .seq = kSeq, .parallel_block = c.parallel_block, .window = 16};
+  Shape shape;
+  shape.model = &model;
+  shape.batch = kBatch;
+  shape.tp = c.tp;
+  shape.sequence_parallel = c.sequence_parallel;
+  shape.dtype = DType::bf16;
+  shape.recompute = recompute;
+  shape.split_backward = split_backward;
+  Arena scratch_arena = Arena::measuring(), slot = Arena::measuring();
+  const LayerScratch scratch = carve_scratch(scratch_arena, shape);
+  carve_acts(slot, shape, scratch);
+  return static_cast<double>(slot.used_bytes());
+}
+
+// The norms' mean and rstd, and the log of the sum of every softmax.
+double statistics(const Case& c) {
+  const std::int64_t norms = c.parallel_block ? 1 : 2, rows = kBatch * kSeq / (c.sequence_parallel ? c.tp : 1);
+  return static_cast<double>(4 * (norms * 2 * rows + kBatch * kHeads * kSeq / c.tp));
+}
+
+TEST(LayerMemory, FollowsTheFormulas) {
+  for (const Case& c : kCases) {
+    const cost::ActivationShape shape{.seq = kSeq,
+                                      .batch = kBatch,
+                                      .hidden = kHidden,
+                                      .heads = kHeads,
+                                      .ffn = 4 * kHidden,
+                                      .parallel_block = c.parallel_block,
+                                      .window = 16};
+    const std::string what = fmt::format("parallel {} tp {} sp {}", c.parallel_block, c.tp, c.sequence_parallel);
+    const double share = c.sequence_parallel ? c.tp : 1;
+    // Theirs is called selective where the scores are not kept: ours never are.
+    const double masks = 2 * kTokenBytes / share;
+    const double all = cost::activation_bytes_per_layer(shape, c.tp, c.sequence_parallel, cost::Recompute::selective) -
+                       masks + statistics(c);
+    EXPECT_DOUBLE_EQ(kept(c, Recompute::none, false), all) << what;
+    // Our selective does not keep the outputs of norms and of the activation.
+    const double cheap = kTokenBytes * ((c.parallel_block ? 2 : 4) / share + 8.0 / c.tp);
+    EXPECT_DOUBLE_EQ(kept(c, Recompute::selective, false), all - cheap) << what;
+    EXPECT_DOUBLE_EQ(kept(c, Recompute::full, false), 2 * kTokenBytes / share) << what;
+    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+      EXPECT_DOUBLE_EQ(kept(c, recompute, true) - kept(c, recompute, false),
+                       cost::split_backward_bytes_per_layer(shape, c.tp))
+          << what;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ms::nn
