@@ -25,6 +25,9 @@ const KernelTable& kernel_table();
 namespace x86_64_v4 {
 const KernelTable& kernel_table();
 }
+namespace x86_64_v4_bf16 {
+const KernelTable& kernel_table();
+}
 #else
 namespace generic {
 const KernelTable& kernel_table();
@@ -143,11 +146,11 @@ void run_op(const Op& op) {
 
 template <const KernelTable& (*kTable)()>
 CpuKernels kernels_of(const char* isa) {
-  return {isa, run_op<kTable>, kTable().reduce};
+  return {isa, run_op<kTable>, kTable().reduce, kTable().weight_gradient};
 }
 
 struct Variants {
-  std::array<CpuKernels, 3> list{};
+  std::array<CpuKernels, 4> list{};
   int count = 0;
   void add(const CpuKernels& kernels) { list[static_cast<std::size_t>(count++)] = kernels; }
 };
@@ -158,7 +161,12 @@ const Variants& variants() {
 #if defined(__x86_64__)
     found.add(kernels_of<x86_64_v2::kernel_table>("x86-64-v2"));
     if (__builtin_cpu_supports("x86-64-v3")) found.add(kernels_of<x86_64_v3::kernel_table>("x86-64-v3"));
-    if (__builtin_cpu_supports("x86-64-v4")) found.add(kernels_of<x86_64_v4::kernel_table>("x86-64-v4"));
+    if (__builtin_cpu_supports("x86-64-v4")) {
+      found.add(kernels_of<x86_64_v4::kernel_table>("x86-64-v4"));
+      if (__builtin_cpu_supports("avx512bf16")) {
+        found.add(kernels_of<x86_64_v4_bf16::kernel_table>("x86-64-v4-bf16"));
+      }
+    }
 #else
     found.add(kernels_of<generic::kernel_table>("generic"));
 #endif

@@ -20,6 +20,8 @@ struct CpuKernels {
   void (*run)(const Op& op);
   // out[i] = in[0][i] (+|max) in[1][i] ... in that order; bf16 is summed in f32 and rounded once. out may be in[k].
   void (*reduce)(ReduceKind kind, DType dtype, void* out, const void* const* in, int count, std::int64_t n);
+  // The product of a weight's gradient, where this is faster than oneDNN; false, and nothing done, where it is not.
+  bool (*weight_gradient)(const Matmul& op);
 };
 
 // The best implementation for this machine.

@@ -190,7 +190,7 @@ class MatmulCache::Impl {
     try {
       if (op.a.dtype == DType::bf16 && !native_bf16_) {
         run_in_f32(op);
-      } else {
+      } else if (!cpu_kernels().weight_gradient(op)) {
         share(op);
       }
     } catch (const dnnl::error& error) {

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tensor/cpu_kernels.h"
@@ -246,6 +247,34 @@ void sum_squares(benchmark::State& state) {
 // What a call costs beside its work.
 void matmul_overhead(benchmark::State& state) { matmul(state, 1, 16, 16, 1); }
 
+// Every product of the model: y = x w', dx = dy w, dw += dy' x. cpu_peer.sh adds them up.
+void register_products() {
+  struct Layer {
+    const char* name;
+    std::int64_t out, in;
+  };
+  constexpr std::int64_t kWords = 50257;
+  constexpr Layer kLayers[] = {{"qkv", 3 * kHidden, kHidden},
+                               {"out", kHidden, kHidden},
+                               {"up", 4 * kHidden, kHidden},
+                               {"down", kHidden, 4 * kHidden},
+                               {"head", kWords, kHidden}};
+  for (const Layer& layer : kLayers) {
+    const auto add = [&](const char* part, std::int64_t m, std::int64_t n, std::int64_t k, int form) {
+      const std::string name = std::string("product/") + layer.name + "_" + part;
+      benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) { matmul(state, m, n, k, form); })
+          ->ArgNames({"bf16", "threads"})
+          ->ArgsProduct({{0, 1}, {1, 2}})
+          ->Unit(benchmark::kNanosecond)
+          ->MeasureProcessCPUTime()
+          ->UseRealTime();
+    };
+    add("fwd", kTokens, layer.out, layer.in, 1);
+    add("dx", kTokens, layer.in, layer.out, 0);
+    add("dw", layer.out, layer.in, kTokens, 2);
+  }
+}
+
 void arguments(benchmark::internal::Benchmark* bench) {
   bench->ArgNames({"bf16", "threads"})->ArgsProduct({{0, 1}, {1, 2}})->UseRealTime();
 }
@@ -280,4 +309,9 @@ BENCHMARK(sum_squares)->Apply(arguments);
 }  // namespace
 }  // namespace ms::tensor
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  ms::tensor::register_products();
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+}

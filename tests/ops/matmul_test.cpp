@@ -85,6 +85,32 @@ TEST(Matmul, EveryFormAndShape) {
   }
 }
 
+// Over the edges of the blocks, panels and slices that a weight's gradient is made in, odd sums included.
+TEST(Matmul, WeightGradientAcrossBlocks) {
+  MatmulCache cache;
+  for (const Shape& s : {Shape{100, 800, 530}, {40, 1601, 70}, {200, 50, 1025}}) {
+    for (const bool accumulate : {false, true}) {
+      SCOPED_TRACE(testing::Message() << s.m << "x" << s.n << "x" << s.k << (accumulate ? " +=" : ""));
+      Memory memory;
+      const Matmul op = make(memory, s, {DType::bf16, DType::f32, true, false, accumulate, false}, 3);
+      const Memory::Image before = memory.save();
+      const Mat want = product(op, s);
+      omp_set_num_threads(1);
+      cache.run(op);
+      EXPECT_TRUE(close(op.c, want, kF32));
+      EXPECT_TRUE(memory.guards_intact());
+      EXPECT_TRUE(memory.inputs_as_in(before, op));
+      const Memory::Image one = memory.save();
+      for (const int threads : {2, 3, 7}) {
+        memory.restore(before);
+        omp_set_num_threads(threads);
+        cache.run(op);
+        EXPECT_TRUE(memory.save() == one) << threads << " threads";
+      }
+    }
+  }
+}
+
 // Shapes of training: a projection, its input's gradient, its weight's gradient (few rows and columns, many terms).
 struct Step {
   Shape shape;

@@ -5,15 +5,11 @@
 //
 // Legend. q0, c0: first query, first key of a tile; br queries, bc keys, d the head's size; *_t is transposed,
 // [d][kQueries]. Scores are kept times log2(e), so that a probability is a power of two.
+#include "tensor/cpu/attention.h"
 #include "tensor/cpu/product.h"
 
 namespace ms::tensor::MS_ISA {
 namespace {
-
-constexpr Index kQueries = 64, kKeys = 64;
-constexpr float kLog2e = 1.44269504F, kLn2 = 0.69314718F;
-
-constexpr Index whole_vectors(Index n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
 // Rows [0, rows) of a head, as f32 without gaps.
 template <class T>
@@ -53,22 +49,6 @@ void store_transposed(T* x, Index ldx, const float* in, const float* factor, Ind
   }
 }
 
-// Which keys a tile of queries sees.
-struct Mask {
-  Index window;
-  Index first_key(Index q0) const { return window > 0 ? most(0, q0 - window + 1) : 0; }
-  // Whether some query of [q0, q0 + br) does not see some key of [c0, c0 + bc).
-  bool cuts(Index q0, Index br, Index c0, Index bc) const {
-    return c0 + bc - 1 > q0 || (window > 0 && c0 <= q0 + br - 1 - window);
-  }
-  // For one key: the lanes of queries q, q+1, ... that see it. `offset` is key - q.
-  MS_INLINE Vi sees(Vi lane, Index offset) const {
-    Vi seen = lane >= static_cast<std::int32_t>(offset);
-    if (window > 0) seen &= lane < static_cast<std::int32_t>(offset + window);
-    return seen;
-  }
-};
-
 // One tile's scores (times log2 e) become exp(score - maximum); top and total are brought up to date, and `rescale` is
 // what the sums made with the old maximum are to be multiplied with.
 template <bool kMasked>
@@ -102,33 +82,10 @@ void softmax_tile(float* scores_t, Index bc, Index columns, float* top, float* t
   }
 }
 
-struct Shape {
-  template <class Attention>
-  explicit Shape(const Attention& op)
-      : batch(op.batch),
-        seq(op.seq),
-        heads(op.heads),
-        kv_heads(op.kv_heads),
-        d(op.head_dim),
-        d_padded(whole_vectors(d)),
-        query_tiles(pieces_of(seq, kQueries)),
-        mask{op.window},
-        score_scale(op.scale * kLog2e) {}
-  Index work() const { return batch * heads * seq * most(1, least(seq, mask.window > 0 ? mask.window : seq) / 2) * d; }
-  Index batch, seq, heads, kv_heads, d, d_padded, query_tiles;
-  Mask mask;
-  float score_scale;
-};
-
-template <class T>
-const T* head_rows(const Tensor& x, Index row, Index head, Index d) {
-  return row_of<T>(x, row) + head * d;
-}
-
 // ---- forward: a task is a tile of queries of one head ----
 
 template <class T>
-void forward_tile(const AttentionFwd& op, const Shape& shape, Index b, Index head, Index q0, float* memory) {
+void forward_tile(const AttentionFwd& op, const AttentionShape& shape, Index b, Index head, Index q0, float* memory) {
   const Index d = shape.d, br = least(kQueries, shape.seq - q0), columns = whole_vectors(br);
   const Index kv_head = head / (shape.heads / shape.kv_heads), row0 = b * shape.seq;
   float* q_t = memory;
@@ -167,7 +124,7 @@ void forward_tile(const AttentionFwd& op, const Shape& shape, Index b, Index hea
 
 template <class T>
 void forward(const AttentionFwd& op) {
-  const Shape shape(op);
+  const AttentionShape shape(op);
   const Index floats = (2 * kQueries + 2 * kKeys) * shape.d_padded + kKeys * kQueries;
   const Index tasks = shape.batch * shape.heads * shape.query_tiles;
   const Scratch scratch(floats * omp_get_max_threads());
@@ -184,7 +141,7 @@ void forward(const AttentionFwd& op) {
 
 // What a task works in, cut from one piece of memory.
 struct BackwardMemory {
-  BackwardMemory(float* memory, const Shape& shape) {
+  BackwardMemory(float* memory, const AttentionShape& shape) {
     const auto take = [&memory](Index floats) {
       float* begin = memory;
       memory += floats;
@@ -197,7 +154,7 @@ struct BackwardMemory {
     dq_t = take(kQueries * shape.d_padded);
     p_t = take(kKeys * kQueries), ds_t = take(kKeys * kQueries);
   }
-  static Index floats(const Shape& shape) {
+  static Index floats(const AttentionShape& shape) {
     return (4 * shape.seq + 5 * kQueries) * shape.d_padded + 2 * kKeys * kQueries;
   }
   float *keys, *values, *dkeys, *dvalues;  // [seq][d_padded]
@@ -222,7 +179,7 @@ void softmax_gradient_tile(float* p_t, float* ds_t, Index bc, Index columns, con
 }
 
 template <class T>
-void backward_tile(const AttentionBwd& op, const Shape& shape, Index b, Index head, Index q0,
+void backward_tile(const AttentionBwd& op, const AttentionShape& shape, Index b, Index head, Index q0,
                    const BackwardMemory& at) {
   const Index d = shape.d, dp = shape.d_padded, br = least(kQueries, shape.seq - q0), columns = whole_vectors(br);
   const Index row = b * shape.seq + q0, statistics = b * shape.heads + head;
@@ -274,7 +231,8 @@ void backward_tile(const AttentionBwd& op, const Shape& shape, Index b, Index he
 }
 
 template <class T>
-void backward_head(const AttentionBwd& op, const Shape& shape, Index b, Index kv_head, const BackwardMemory& at) {
+void backward_head(const AttentionBwd& op, const AttentionShape& shape, Index b, Index kv_head,
+                   const BackwardMemory& at) {
   const Index d = shape.d, dp = shape.d_padded, row0 = b * shape.seq, group = shape.heads / shape.kv_heads;
   copy_rows(at.keys, dp, head_rows<T>(op.k, row0, kv_head, d), op.k.ld, shape.seq, d);
   copy_rows(at.values, dp, head_rows<T>(op.v, row0, kv_head, d), op.v.ld, shape.seq, d);
@@ -294,7 +252,7 @@ void backward_head(const AttentionBwd& op, const Shape& shape, Index b, Index kv
 
 template <class T>
 void backward(const AttentionBwd& op) {
-  const Shape shape(op);
+  const AttentionShape shape(op);
   const Index tasks = shape.batch * shape.kv_heads, floats = BackwardMemory::floats(shape);
   const Scratch scratch(floats * least(tasks, omp_get_max_threads()));
 #pragma omp parallel for schedule(static) if (shape.work() >= kParallelElements && tasks > 1) \
@@ -307,11 +265,16 @@ void backward(const AttentionBwd& op) {
 
 }  // namespace
 
+#if defined(__AVX512BF16__)
+void run(const AttentionFwd& op) { op.q.dtype == DType::bf16 ? forward_in_pairs(op) : forward<float>(op); }
+void run(const AttentionBwd& op) { op.q.dtype == DType::bf16 ? backward_in_pairs(op) : backward<float>(op); }
+#else
 void run(const AttentionFwd& op) {
   with_type(op.q.dtype, [&](auto type) { forward<decltype(type)>(op); });
 }
 void run(const AttentionBwd& op) {
   with_type(op.q.dtype, [&](auto type) { backward<decltype(type)>(op); });
 }
+#endif
 
 }  // namespace ms::tensor::MS_ISA

@@ -11,7 +11,8 @@
 #define MS_CPU_OPS(X)                                                                                               \
   X(AttentionFwd) X(AttentionBwd) X(LayerNormFwd) X(LayerNormBwd) X(RmsNormFwd) X(RmsNormBwd) X(GeluFwd) X(GeluBwd) \
   X(SwigluFwd) X(SwigluBwd) X(Rotary) X(EmbeddingFwd) X(EmbeddingBwd) X(PositionFwd) X(PositionBwd) X(LossStats)    \
-  X(LossBackward) X(Add) X(ColumnSum) X(Copy) X(Fill) X(SumInto) X(SumSquares) X(AdamW)
+  X(LossBackward) X(Add) X(ColumnSum) X(Copy) X(Fill) X(SumInto) X(SumSquares) X(AdamW)                             \
+  X(LambMoments) X(LambApply)
 // clang-format on
 
 namespace ms::tensor {
@@ -23,6 +24,7 @@ namespace ms::tensor {
 struct KernelTable {
   MS_CPU_OPS(MS_KERNEL)
   void (*reduce)(ReduceKind kind, DType dtype, void* out, const void* const* in, int count, std::int64_t n);
+  bool (*weight_gradient)(const Matmul& op);
 };
 #undef MS_KERNEL
 
@@ -36,6 +38,7 @@ namespace MS_ISA {
 MS_CPU_OPS(MS_DECLARE)
 #undef MS_DECLARE
 void reduce(ReduceKind kind, DType dtype, void* out, const void* const* in, int count, std::int64_t n);
+bool weight_gradient(const Matmul& op);
 }  // namespace MS_ISA
 #endif
 

@@ -8,6 +8,10 @@
 
 #include "tensor/tensor.h"
 
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
+
 #ifndef MS_ISA
 #define MS_ISA generic
 #endif
@@ -44,6 +48,14 @@ MS_INLINE float widen(std::uint16_t bits) { return __builtin_bit_cast(float, sta
 
 // To nearest, ties to even; a NaN stays one.
 MS_INLINE Vh narrow(Vf x) {
+#if defined(__AVX512BF16__)
+  // The processor's own conversion takes numbers below the normal ones for 0.
+  constexpr int kDenormal = 0x20;
+  const auto lanes = reinterpret_cast<__m512>(x);
+  if (__builtin_expect(_mm512_fpclass_ps_mask(lanes, kDenormal) == 0, 1)) {
+    return reinterpret_cast<Vh>(_mm512_cvtneps_pbh(lanes));
+  }
+#endif
   const Vu bits = reinterpret_cast<Vu>(x);
   const Vu rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
   const Vu quiet = (bits >> 16) | 0x40U;

@@ -1,6 +1,6 @@
-// Ops that sum or decide over many elements: the vocabulary-parallel loss, sums in f64, the optimizer, reductions of
-// what several ranks hold.
-#include "tensor/cpu/parallel.h"
+// Ops that sum or decide over many elements: the vocabulary-parallel loss, sums in f64, reductions of what several
+// ranks hold.
+#include "tensor/cpu/wide_sums.h"
 
 namespace ms::tensor::MS_ISA {
 namespace {
@@ -47,73 +47,12 @@ void loss_backward(const LossBackward& op) {
   });
 }
 
-// Sums in f64 by pieces of memory whose bounds depend on the size alone.
-constexpr Index kSumPieces = 256, kSumPieceElements = 1 << 14;
-
-template <bool kSquare>
-double sum_f32(const float* x, Index n) {
-  Vd totals[2] = {};
-  Index i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (int half = 0; half < 2; ++half) {
-      VfHalf part;
-      __builtin_memcpy(&part, x + i + half * (kLanes / 2), sizeof part);
-      const Vd wide = __builtin_convertvector(part, Vd);
-      totals[half] += kSquare ? wide * wide : wide;
-    }
-  }
-  double rest = 0;
-  for (; i < n; ++i)
-    rest += kSquare ? static_cast<double>(x[i]) * static_cast<double>(x[i]) : static_cast<double>(x[i]);
-  return sum(totals[0]) + sum(totals[1]) + rest;
-}
-double sum_f64(const double* x, Index n) {
-  double total = 0;
-  for (Index i = 0; i < n; ++i) total += x[i];
-  return total;
-}
-
-template <class PieceSum>
-double sum_flat(Index n, PieceSum&& piece_sum) {
-  double partials[kSumPieces];
-  const Index size = most(kSumPieceElements, pieces_of(n, kSumPieces));
-  const Index count = pieces_of(n, size);
-  each_piece(count, n, [&](Index i) { partials[i] = piece_sum(i * size, least(size, n - i * size)); });
-  double total = 0;
-  for (Index i = 0; i < count; ++i) total += partials[i];
-  return total;
-}
-
 template <class RowSum>
 double sum_rows(const Tensor& x, RowSum&& row_sum) {
   if (is_flat(x)) return sum_flat(x.numel(), [&](Index begin, Index n) { return row_sum(Index{0}, begin, n); });
   double total = 0;
   for (Index row = 0; row < x.rows; ++row) total += row_sum(row, Index{0}, x.cols);
   return total;
-}
-
-template <class T>
-void adamw(const AdamW& op, float factor) {
-  const float fresh1 = 1.0F - op.beta1, fresh2 = 1.0F - op.beta2;
-  const float scale1 = 1.0F / op.correction1, scale2 = 1.0F / op.correction2;
-  each_span(1, op.param.cols, true, [&](Index, Index begin, Index n) {
-    float* m = row_of<float>(op.m, 0) + begin;
-    float* v = row_of<float>(op.v, 0) + begin;
-    const float* grad = row_of<float>(op.grad, 0) + begin;
-    T* param = row_of<T>(op.param, 0) + begin;
-    float* master = op.master.data == nullptr ? nullptr : row_of<float>(op.master, 0) + begin;
-    each_vector(n, [&](Index i, auto lanes) {
-      const Vf g = factor * load(grad + i, lanes);
-      const Vf m1 = op.beta1 * load(m + i, lanes) + fresh1 * g;
-      const Vf v1 = op.beta2 * load(v + i, lanes) + fresh2 * g * g;
-      const Vf w0 = master == nullptr ? load(param + i, lanes) : load(master + i, lanes);
-      const Vf w1 = w0 - op.lr * (op.weight_decay * w0 + scale1 * m1 / (sqrt(scale2 * v1) + op.eps));
-      store(m + i, m1, lanes);
-      store(v + i, v1, lanes);
-      if (master != nullptr) store(master + i, w1, lanes);
-      store(param + i, w1, lanes);
-    });
-  });
 }
 
 template <ReduceKind kKind>
@@ -180,11 +119,6 @@ void run(const SumInto& op) {
 void run(const SumSquares& op) {
   *row_of<double>(op.out, 0) += sum_rows(
       op.x, [&](Index row, Index begin, Index n) { return sum_f32<true>(row_of<float>(op.x, row) + begin, n); });
-}
-void run(const AdamW& op) {
-  const float factor = *row_of<float>(op.factor, 0);
-  if (factor == 0.0F) return;  // the step is skipped
-  with_type(op.param.dtype, [&](auto type) { adamw<decltype(type)>(op, factor); });
 }
 void reduce(ReduceKind kind, DType dtype, void* out, const void* const* in, int count, std::int64_t n) {
   switch (dtype) {

@@ -1,0 +1,347 @@
+// Causal attention of bf16 where the processor multiplies pairs of bf16 (pairs.h): the tiles of attention.cpp, with
+// products of twice its speed. Scores, sums and maxima are f32; probabilities and gradients of scores are rounded to
+// bf16 where they are factors of a product. Called by attention.cpp.
+//
+// Legend. q0, c0: first query, first key of a tile; br queries, bc keys, d the head's size padded to whole vectors of
+// bf16. *_t is transposed: [d/2][kQueries] pairs along d. *_p pairs two rows: [rows/2][d]. Scores are kept with keys
+// down and queries across, so that the softmax runs down the columns. On the diagonal tiles have few keys, and columns
+// of queries that see none of them are left out: `skip` is the first that is not.
+#include "tensor/cpu/attention.h"
+#include "tensor/cpu/pairs.h"
+
+#if defined(__AVX512BF16__)
+
+namespace ms::tensor::MS_ISA {
+namespace {
+
+constexpr Index kDiagonalKeys = 32;
+constexpr Index kVectorPairs = 2 * kLanes;  // bf16 elements of a vector
+
+constexpr Index padded(Index d) { return (d + kVectorPairs - 1) / kVectorPairs * kVectorPairs; }
+
+// The keys of one tile: [c0, c0 + bc), seen by queries from q0 + skip on. Tiles begin at even keys.
+struct Tile {
+  Index c0, bc, skip;
+};
+
+// body(Tile, is it the first) for a tile of queries.
+template <class Body>
+MS_INLINE void each_key_tile(const AttentionShape& shape, Index q0, Index br, Body&& body) {
+  const Index first = shape.mask.first_key(q0) / 2 * 2, end = q0 + br;
+  for (Index c0 = first, bc = 0; c0 < end; c0 += bc) {
+    const bool diagonal = c0 >= q0;
+    bc = diagonal ? least(kDiagonalKeys, end - c0) : least(kKeys, q0 - c0);
+    body(Tile{c0, bc, diagonal ? (c0 - q0) / kLanes * kLanes : 0}, c0 == first);
+  }
+}
+
+// Rows of a head without gaps, padded with zeros.
+void copy_rows(bfloat16* out, Index ldo, const bfloat16* x, Index ldx, Index rows, Index d) {
+  for (Index i = 0; i < rows; ++i) {
+    __builtin_memcpy(out + i * ldo, x + i * ldx, static_cast<std::size_t>(d) * 2);
+    __builtin_memset(out + i * ldo + d, 0, static_cast<std::size_t>(ldo - d) * 2);
+  }
+}
+
+// out[d/2][kQueries]: x[rows][d] transposed pair by pair; columns from `rows` to the next whole vector become 0.
+void pair_columns(Pair* out, const bfloat16* x, Index rows, Index d) {
+  for (Index r = 0; r < rows; r += kLanes) {
+    for (Index k = 0; k < d; k += kVectorPairs) {
+      Vf square[kLanes];
+      for (int i = 0; i < kLanes; ++i) {
+        square[i] = r + i < rows ? load(reinterpret_cast<const float*>(x + (r + i) * d + k)) : Vf{};
+      }
+      transpose(square);
+      for (int i = 0; i < kLanes; ++i) store(reinterpret_cast<float*>(out + (k / 2 + i) * kQueries + r), square[i]);
+    }
+  }
+}
+
+PairFactor rows_of(const bfloat16* x, Index ld) { return {reinterpret_cast<const Pair*>(x), ld / 2}; }
+
+// Cuts pieces from one piece of memory.
+class Cutter {
+ public:
+  explicit Cutter(float* memory) : at_(memory) {}
+  template <class T>
+  T* take(Index elements) {
+    auto* begin = reinterpret_cast<T*>(at_);
+    at_ += floats<T>(elements);
+    return begin;
+  }
+  template <class T>
+  static constexpr Index floats(Index elements) {
+    return whole_vectors((elements * static_cast<Index>(sizeof(T)) + 3) / 4);
+  }
+
+ private:
+  float* at_;
+};
+
+// ---- forward: a task is a tile of queries of one head ----
+
+struct ForwardMemory {
+  ForwardMemory(float* memory, Index d) {
+    Cutter cut(memory);
+    rows = cut.take<bfloat16>(kQueries * d), q_t = cut.take<Pair>(kQueries * d / 2);
+    values_p = cut.take<Pair>(kKeys / 2 * d), p = cut.take<Pair>(kKeys / 2 * kQueries);
+    scores = cut.take<float>(kKeys * kQueries), o = cut.take<float>(kQueries * d);
+  }
+  static Index floats(Index d) { return (2 * kQueries + kKeys / 2) * d + 3 * kKeys / 2 * kQueries; }
+  bfloat16* rows;  // of q, then of a tile of k
+  Pair *q_t, *values_p, *p;
+  float *scores, *o;
+};
+
+struct RowSums {
+  alignas(64) float top[kQueries], total[kQueries], rescale[kQueries];
+};
+
+// One tile's scores become probabilities exp(score - maximum), in pairs of keys; top and total are brought up to date,
+// and `rescale` is what the sums made with the old maximum are to be multiplied with.
+template <bool kMasked>
+void softmax_tile(float* scores, Pair* p, Index bc, Index skip, Index columns, float scale, RowSums& sums, Mask mask,
+                  Index key_minus_query) {
+  const Vi lane = lane_index();
+  for (Index r = skip; r < columns; r += kLanes) {
+    float* column = scores + r;
+    const Vf before = load(sums.top + r);
+    Vf after = before;
+    for (Index c = 0; c < bc; ++c) {
+      Vf s = scale * load(column + c * kQueries);
+      if constexpr (kMasked) s = mask.sees(lane, key_minus_query + c - r) ? s : splat(-__builtin_inff());
+      store(column + c * kQueries, s);
+      after = max(s, after);
+    }
+    // Where no key has been seen yet the maximum is -inf, and any finite number does.
+    const Vf shift = after == -__builtin_inff() ? Vf{} : after;
+    const Vf factor = exp2_nonpositive(before - shift);
+    Vf even{}, odd{};
+    for (Index c = 0; c < bc; c += 2) {
+      const Vf p0 = exp2_nonpositive(load(column + c * kQueries) - shift);
+      const Vf p1 = c + 1 < bc ? exp2_nonpositive(load(column + (c + 1) * kQueries) - shift) : Vf{};
+      store_pairs(p + c / 2 * kQueries + r, pair_up(narrow(p0, p1)));
+      even += p0, odd += p1;
+    }
+    store(sums.top + r, after);
+    store(sums.total + r, load(sums.total + r) * factor + (even + odd));
+    store(sums.rescale + r, factor);
+  }
+}
+
+void forward_tile(const AttentionFwd& op, const AttentionShape& shape, Index b, Index head, Index q0,
+                  const ForwardMemory& at) {
+  const Index d = padded(shape.d), br = least(kQueries, shape.seq - q0), columns = whole_vectors(br);
+  const Index kv_head = head / (shape.heads / shape.kv_heads), row0 = b * shape.seq;
+  RowSums sums;
+  for (Index r = 0; r < kQueries; ++r) sums.top[r] = -__builtin_inff(), sums.total[r] = 0;
+  copy_rows(at.rows, d, head_rows<bfloat16>(op.q, row0 + q0, head, shape.d), op.q.ld, br, shape.d);
+  pair_columns(at.q_t, at.rows, br, d);
+
+  each_key_tile(shape, q0, br, [&](const Tile& tile, bool first) {
+    const auto& [c0, bc, skip] = tile;
+    copy_rows(at.rows, d, head_rows<bfloat16>(op.v, row0 + c0, kv_head, shape.d), op.v.ld, bc, shape.d);
+    pair_rows(at.values_p, d, at.rows, d, bc, d);
+    copy_rows(at.rows, d, head_rows<bfloat16>(op.k, row0 + c0, kv_head, shape.d), op.k.ld, bc, shape.d);
+    dot_product<ProductKind::set>(rows_of(at.rows, d), {at.q_t + skip, kQueries}, at.scores + skip, kQueries, bc,
+                                  columns - skip, d / 2);
+    if (shape.mask.cuts(q0 + skip, br - skip, c0, bc)) {
+      softmax_tile<true>(at.scores, at.p, bc, skip, columns, shape.score_scale, sums, shape.mask, c0 - q0);
+    } else {
+      softmax_tile<false>(at.scores, at.p, bc, skip, columns, shape.score_scale, sums, shape.mask, c0 - q0);
+    }
+    const PairFactor p{at.p + skip, kQueries}, v{at.values_p, d};
+    const Index rows = br - skip, pairs = (bc + 1) / 2;
+    if (first) {
+      dot_product<ProductKind::set, true>(p, v, at.o, d, rows, d, pairs);
+    } else {
+      dot_product<ProductKind::scale_add, true>(p, v, at.o + skip * d, d, rows, d, pairs, sums.rescale + skip);
+    }
+  });
+
+  float* lse = row_of<float>(op.lse, b * shape.heads + head) + q0;
+  for (Index r = 0; r < br; ++r) {
+    lse[r] = sums.top[r] * kLn2 + __builtin_logf(sums.total[r]);
+    const float factor = 1.0F / sums.total[r];
+    auto* o = const_cast<bfloat16*>(head_rows<bfloat16>(op.o, row0 + q0 + r, head, shape.d));
+    each_vector(shape.d, [&](Index k, auto lanes) { store(o + k, factor * load(at.o + r * d + k), lanes); });
+  }
+}
+
+// ---- backward: a task is a key/value head, whose gradients it owns, with the query heads that read it ----
+
+struct BackwardMemory {
+  BackwardMemory(float* memory, Index seq, Index d) {
+    Cutter cut(memory);
+    const Index even = (seq + 1) / 2 * 2;
+    keys = cut.take<bfloat16>(even * d), values = cut.take<bfloat16>(even * d), keys_p = cut.take<Pair>(even / 2 * d);
+    dkeys = cut.take<float>(seq * d), dvalues = cut.take<float>(seq * d);
+    q = cut.take<bfloat16>(kQueries * d), dout = cut.take<bfloat16>(kQueries * d);
+    q_t = cut.take<Pair>(kQueries * d / 2), dout_t = cut.take<Pair>(kQueries * d / 2);
+    q_p = cut.take<Pair>(kQueries / 2 * d), dout_p = cut.take<Pair>(kQueries / 2 * d);
+    dq = cut.take<float>(kQueries * d);
+    scores = cut.take<float>(kKeys * kQueries), dp = cut.take<float>(kKeys * kQueries);
+    p = cut.take<bfloat16>(kKeys * kQueries), ds = cut.take<bfloat16>(kKeys * kQueries);
+    ds_p = cut.take<Pair>(kKeys / 2 * kQueries);
+  }
+  static Index floats(Index seq, Index d) {
+    const Index even = (seq + 1) / 2 * 2;
+    return (3 * even / 2 + 2 * seq + 4 * kQueries) * d + 7 * kKeys / 2 * kQueries;
+  }
+  bfloat16 *keys, *values;  // [seq][d]
+  Pair* keys_p;             // [seq/2][d]
+  float *dkeys, *dvalues;   // [seq][d]
+  bfloat16 *q, *dout;       // one tile of queries, [kQueries][d]
+  Pair *q_t, *dout_t, *q_p, *dout_p;
+  float* dq;           // [kQueries][d]
+  float *scores, *dp;  // one tile of scores and the gradients of its probabilities, [kKeys][kQueries]
+  bfloat16 *p, *ds;    // its probabilities and the gradients of its scores (without the scale), [kKeys][kQueries]
+  Pair* ds_p;          // the latter in pairs of keys
+};
+
+// What a query brings to its column of a tile.
+struct RowConstants {
+  alignas(64) float lse[kQueries], delta[kQueries];
+};
+
+template <bool kMasked>
+void softmax_gradient_tile(const BackwardMemory& at, const Tile& tile, Index columns, float scale,
+                           const RowConstants& constants, Mask mask, Index q0) {
+  const Vi lane = lane_index();
+  for (Index r = tile.skip; r < columns; r += kLanes) {
+    const Vf shift = load(constants.lse + r), offset = load(constants.delta + r);
+    const auto probability = [&](Index c) {
+      Vf p = exp2_nonpositive(scale * load(at.scores + c * kQueries + r) - shift);
+      if constexpr (kMasked) p = mask.sees(lane, tile.c0 - q0 + c - r) ? p : Vf{};
+      return p;
+    };
+    const auto gradient = [&](Index c, Vf p) { return p * (load(at.dp + c * kQueries + r) - offset); };
+    const auto put_rows = [&](bfloat16* rows, Index c, Vw halves) {
+      Vh low, high;
+      __builtin_memcpy(&low, &halves, sizeof low);
+      __builtin_memcpy(&high, reinterpret_cast<const char*>(&halves) + sizeof low, sizeof high);
+      __builtin_memcpy(rows + c * kQueries + r, &low, sizeof low);
+      __builtin_memcpy(rows + (c + 1) * kQueries + r, &high, sizeof high);
+    };
+    for (Index c = 0; c < tile.bc; c += 2) {
+      const bool both = c + 1 < tile.bc;
+      const Vf p0 = probability(c), p1 = both ? probability(c + 1) : Vf{};
+      const Vw ds = narrow(gradient(c, p0), both ? gradient(c + 1, p1) : Vf{});
+      put_rows(at.p, c, narrow(p0, p1));
+      put_rows(at.ds, c, ds);
+      store_pairs(at.ds_p + c / 2 * kQueries + r, pair_up(ds));
+    }
+  }
+}
+
+void backward_tile(const AttentionBwd& op, const AttentionShape& shape, Index b, Index head, Index q0,
+                   const BackwardMemory& at) {
+  const Index d = padded(shape.d), br = least(kQueries, shape.seq - q0), columns = whole_vectors(br);
+  const Index row = b * shape.seq + q0, statistics = b * shape.heads + head;
+  copy_rows(at.q, d, head_rows<bfloat16>(op.q, row, head, shape.d), op.q.ld, br, shape.d);
+  copy_rows(at.dout, d, head_rows<bfloat16>(op.dout, row, head, shape.d), op.dout.ld, br, shape.d);
+  pair_columns(at.q_t, at.q, br, d);
+  pair_columns(at.dout_t, at.dout, br, d);
+  pair_rows(at.q_p, d, at.q, d, br, d);
+  pair_rows(at.dout_p, d, at.dout, d, br, d);
+
+  RowConstants constants;
+  const bfloat16* o = head_rows<bfloat16>(op.o, row, head, shape.d);
+  for (Index r = 0; r < columns; ++r) {
+    // A query that does not exist has no probability anywhere.
+    constants.lse[r] = r < br ? row_of<float>(op.lse, statistics)[q0 + r] * kLog2e : __builtin_inff();
+    constants.delta[r] = 0;
+  }
+  for (Index r = 0; r < br; ++r) {
+    Vf total{};
+    each_vector(shape.d, [&](Index k, auto lanes) {
+      total += load(at.dout + r * d + k, lanes) * load(o + r * op.o.ld + k, lanes);
+    });
+    constants.delta[r] = sum(total);
+    row_of<float>(op.delta, statistics)[q0 + r] = constants.delta[r];
+  }
+
+  each_key_tile(shape, q0, br, [&](const Tile& tile, bool first) {
+    const auto& [c0, bc, skip] = tile;
+    const Index across = columns - skip;
+    dot_product<ProductKind::set>(rows_of(at.keys + c0 * d, d), {at.q_t + skip, kQueries}, at.scores + skip, kQueries,
+                                  bc, across, d / 2);
+    dot_product<ProductKind::set>(rows_of(at.values + c0 * d, d), {at.dout_t + skip, kQueries}, at.dp + skip, kQueries,
+                                  bc, across, d / 2);
+    if (shape.mask.cuts(q0 + skip, br - skip, c0, bc)) {
+      softmax_gradient_tile<true>(at, tile, columns, shape.score_scale, constants, shape.mask, q0);
+    } else {
+      softmax_gradient_tile<false>(at, tile, columns, shape.score_scale, constants, shape.mask, q0);
+    }
+    const Index rows = br - skip, pairs = (rows + 1) / 2;
+    dot_product<ProductKind::add>(rows_of(at.p + skip, kQueries), {at.dout_p + skip / 2 * d, d}, at.dvalues + c0 * d, d,
+                                  bc, d, pairs);
+    dot_product<ProductKind::add>(rows_of(at.ds + skip, kQueries), {at.q_p + skip / 2 * d, d}, at.dkeys + c0 * d, d, bc,
+                                  d, pairs);
+    const PairFactor ds{at.ds_p + skip, kQueries}, keys{at.keys_p + c0 / 2 * d, d};
+    if (first) {
+      dot_product<ProductKind::set, true>(ds, keys, at.dq, d, rows, d, (bc + 1) / 2);
+    } else {
+      dot_product<ProductKind::add, true>(ds, keys, at.dq + skip * d, d, rows, d, (bc + 1) / 2);
+    }
+  });
+  for (Index r = 0; r < br; ++r) {
+    auto* dq = const_cast<bfloat16*>(head_rows<bfloat16>(op.dq, row + r, head, shape.d));
+    each_vector(shape.d, [&](Index k, auto lanes) { store(dq + k, op.scale * load(at.dq + r * d + k), lanes); });
+  }
+}
+
+void backward_head(const AttentionBwd& op, const AttentionShape& shape, Index b, Index kv_head,
+                   const BackwardMemory& at) {
+  const Index d = padded(shape.d), row0 = b * shape.seq, group = shape.heads / shape.kv_heads;
+  copy_rows(at.keys, d, head_rows<bfloat16>(op.k, row0, kv_head, shape.d), op.k.ld, shape.seq, shape.d);
+  copy_rows(at.values, d, head_rows<bfloat16>(op.v, row0, kv_head, shape.d), op.v.ld, shape.seq, shape.d);
+  pair_rows(at.keys_p, d, at.keys, d, shape.seq, d);
+  const std::size_t bytes = static_cast<std::size_t>(shape.seq * d) * 4;
+  __builtin_memset(at.dkeys, 0, bytes);
+  __builtin_memset(at.dvalues, 0, bytes);
+  for (Index head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+    for (Index tile = 0; tile < shape.query_tiles; ++tile) backward_tile(op, shape, b, head, tile * kQueries, at);
+  }
+  for (Index i = 0; i < shape.seq; ++i) {
+    auto* dk = const_cast<bfloat16*>(head_rows<bfloat16>(op.dk, row0 + i, kv_head, shape.d));
+    auto* dv = const_cast<bfloat16*>(head_rows<bfloat16>(op.dv, row0 + i, kv_head, shape.d));
+    each_vector(shape.d, [&](Index k, auto lanes) {
+      store(dk + k, op.scale * load(at.dkeys + i * d + k), lanes);
+      store(dv + k, load(at.dvalues + i * d + k), lanes);
+    });
+  }
+}
+
+}  // namespace
+
+void forward_in_pairs(const AttentionFwd& op) {
+  const AttentionShape shape(op);
+  const Index d = padded(shape.d), floats = ForwardMemory::floats(d);
+  const Index tasks = shape.batch * shape.heads * shape.query_tiles;
+  const Scratch scratch(floats * omp_get_max_threads());
+  // The longest rows first; any thread may take any task, for tasks share nothing.
+#pragma omp parallel for schedule(dynamic, 1) if (shape.work() >= kParallelElements && tasks > 1)
+  for (Index task = 0; task < tasks; ++task) {
+    const Index tile = shape.query_tiles - 1 - task % shape.query_tiles, head = task / shape.query_tiles;
+    forward_tile(op, shape, head / shape.heads, head % shape.heads, tile * kQueries,
+                 ForwardMemory(scratch.data() + floats * omp_get_thread_num(), d));
+  }
+}
+
+void backward_in_pairs(const AttentionBwd& op) {
+  const AttentionShape shape(op);
+  const Index d = padded(shape.d), floats = BackwardMemory::floats(shape.seq, d);
+  const Index tasks = shape.batch * shape.kv_heads;
+  const Scratch scratch(floats * least(tasks, omp_get_max_threads()));
+#pragma omp parallel for schedule(static) if (shape.work() >= kParallelElements && tasks > 1) \
+    num_threads(static_cast <int>(least(tasks, omp_get_max_threads())))
+  for (Index task = 0; task < tasks; ++task) {
+    const BackwardMemory memory(scratch.data() + floats * omp_get_thread_num(), shape.seq, d);
+    backward_head(op, shape, task / shape.kv_heads, task % shape.kv_heads, memory);
+  }
+}
+
+}  // namespace ms::tensor::MS_ISA
+
+#endif

@@ -1,0 +1,239 @@
+#!/usr/bin/env bash
+# PyTorch on the CPU (eager and torch.compile) and ours, training the gpt-124m shape (batch 4 x 512) in turns, in one go
+# and with the same threads: tokens/s, CPU seconds a step (which other load disturbs less), the share of what the matrix
+# products reach alone, where our time goes, start-up and memory.
+# usage: tests/bench/cpu_peer.sh [STEPS [ROUNDS [THREADS [DTYPES]]]]: 4 steps a turn, 3 rounds, 2 threads, "bf16 fp32".
+# PYTHON is one that has torch; where it is not set, a virtual environment is made in build/peer (pip install torch).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+build=${BUILD:-build/release}
+python=${PYTHON:-}
+if [[ -z $python ]]; then
+  python=build/peer/bin/python
+  if [[ ! -x $python ]]; then
+    python3 -m venv build/peer
+    build/peer/bin/pip install --quiet torch
+  fi
+fi
+work=$(mktemp -d -p "$build" cpu-peer.XXXXXX)
+trap 'rm -rf "$work"' EXIT
+cmake --build "$build" --target ms-train ms-data ops_bench >/dev/null
+# Random text is enough: speed does not depend on what the tokens say.
+head -c 3000000 /dev/urandom | base64 -w 0 >"$work/noise"
+"$build/bin/ms-data" encode --tokenizer byte --output "$work/text" "$work/noise" >/dev/null 2>&1
+
+# The peer: makes the model and takes one step, then takes as many as each line of its standard input says.
+cat >"$work/peer.py" <<'PY'
+import json, resource, sys, time
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+dtype, mode, threads = sys.argv[1], sys.argv[2], int(sys.argv[3])
+torch.set_num_threads(threads)
+BATCH, SEQ, HIDDEN, HEADS, LAYERS, VOCAB = 4, 512, 768, 12, 12, 50257
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(HIDDEN), nn.LayerNorm(HIDDEN)
+        self.qkv, self.out = nn.Linear(HIDDEN, 3 * HIDDEN), nn.Linear(HIDDEN, HIDDEN)
+        self.up, self.down = nn.Linear(HIDDEN, 4 * HIDDEN), nn.Linear(4 * HIDDEN, HIDDEN)
+
+    def forward(self, x):
+        heads = (part.view(BATCH, SEQ, HEADS, -1).transpose(1, 2) for part in self.qkv(self.norm1(x)).split(HIDDEN, 2))
+        attention = F.scaled_dot_product_attention(*heads, is_causal=True)
+        x = x + self.out(attention.transpose(1, 2).reshape(BATCH, SEQ, HIDDEN))
+        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(VOCAB, HIDDEN), nn.Embedding(SEQ, HIDDEN)
+        self.blocks, self.norm = nn.ModuleList(Block() for _ in range(LAYERS)), nn.LayerNorm(HIDDEN)
+        self.head = nn.Linear(HIDDEN, VOCAB, bias=False)
+        self.head.weight = self.tokens.weight
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                nn.init.normal_(parameter, std=0.02)
+
+    def forward(self, tokens, targets):
+        x = self.tokens(tokens) + self.positions.weight
+        for block in self.blocks:
+            x = block(x)
+        return F.cross_entropy(self.head(self.norm(x)).view(-1, VOCAB), targets.view(-1))
+
+
+def products():
+    """The best of three of every product of a step: seconds and CPU seconds by name."""
+    rows, found = BATCH * SEQ, {}
+    shapes = {"qkv": (3 * HIDDEN, HIDDEN), "out": (HIDDEN, HIDDEN), "up": (4 * HIDDEN, HIDDEN),
+              "down": (HIDDEN, 4 * HIDDEN), "head": (VOCAB, HIDDEN)}
+    kind = torch.bfloat16 if dtype == "bf16" else torch.float32
+    for name, (n, k) in shapes.items():
+        x, w, dy = (torch.randn(shape).to(kind) for shape in ((rows, k), (n, k), (rows, n)))
+        for part, run in (("fwd", lambda: F.linear(x, w)), ("dx", lambda: dy @ w), ("dw", lambda: dy.t() @ x)):
+            run()
+            times = []
+            for _ in range(3):
+                wall, cpu = time.perf_counter(), time.process_time()
+                run()
+                times.append((time.perf_counter() - wall, time.process_time() - cpu))
+            found[f"{name}_{part}"] = [min(column) for column in zip(*times)]
+    return found
+
+
+if mode == "products":
+    print(json.dumps(products()))
+    sys.exit()
+model = Model()
+optimizer = torch.optim.AdamW(model.parameters(), lr=6e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+run = torch.compile(model) if mode == "compile" else model
+batch = torch.randint(0, 256, (2, BATCH, SEQ))
+
+
+def step():
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == "bf16"):
+        loss = run(batch[0], batch[1])
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.item()
+
+
+step()
+print(json.dumps({"version": torch.__version__}), flush=True)
+for line in sys.stdin:
+    steps = int(line)
+    wall, cpu = time.perf_counter(), time.process_time()
+    for _ in range(steps):
+        step()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps({"wall": (time.perf_counter() - wall) / steps, "cpu": (time.process_time() - cpu) / steps,
+                      "peak": peak}), flush=True)
+PY
+
+taskset -c "0-$((${3:-2} - 1))" "$python" - "$build/bin" "$work" "$python" "${1:-4}" "${2:-3}" "${3:-2}" "${4:-bf16 fp32}" <<'PY'
+import json, os, resource, statistics, subprocess, sys, time
+
+bin, work, python, steps, rounds, threads, dtypes = sys.argv[1:8]
+steps, rounds, tokens = int(steps), int(rounds), 4 * 512
+warm = 2  # our first steps make primitives and touch pages
+
+
+def ours(dtype):
+    run = f"{work}/run"
+    subprocess.run(["rm", "-rf", run], check=True)
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        [f"{bin}/ms-train", "run", "configs/gpt-124m.toml", "--set", f"data.train={work}/text", "--set",
+         f"train.dtype={dtype}", "--set", f"train.steps={warm + steps}", "--set", "train.eval_every=0", "--set",
+         "optim.warmup_steps=0", "--set", f"run.dir={run}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def lines():
+        try:
+            return open(f"{run}/metrics.jsonl").read().splitlines()
+        except FileNotFoundError:
+            return []
+
+    def cpu():  # seconds of the process so far
+        words = open(f"/proc/{process.pid}/stat").read().rsplit(")", 1)[1].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+    def until(count):
+        while len(lines()) < count:
+            assert process.poll() is None, "ms-train has ended early"
+            time.sleep(0.01)
+        return time.perf_counter() - start
+
+    first = until(1)
+    until(warm)
+    at = cpu()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = status
+    assert status == 0, "ms-train has failed"
+    rows = [json.loads(line) for line in lines()][warm:]
+    classes = {}
+    for row in rows:
+        for name, value in row["seconds"].items():
+            classes[name] = classes.get(name, 0) + value / len(rows)
+    return {"wall": sum(row["step_s"] for row in rows) / len(rows), "peak": usage.ru_maxrss * 1024, "first": first,
+            "cpu": (usage.ru_utime + usage.ru_stime - at) / steps, "classes": classes}
+
+
+class Peer:
+    def __init__(self, dtype, mode):
+        start = time.perf_counter()
+        self.process = subprocess.Popen([python, f"{work}/peer.py", dtype, mode, threads], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.version = json.loads(self.process.stdout.readline())["version"]
+        self.first = time.perf_counter() - start
+
+    def __call__(self):
+        self.process.stdin.write(f"{steps}\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline()) | {"first": self.first}
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def products(dtype):
+    """Seconds of all products of a step, alone: ours, PyTorch's, and the better of each."""
+    kind = {"bf16": 1, "fp32": 0}[dtype]
+    listing = subprocess.run(
+        [f"{bin}/ops_bench", f"--benchmark_filter=product/.*bf16:{kind}/threads:{threads}/", "--benchmark_format=json",
+         "--benchmark_min_time=0.01", "--benchmark_repetitions=3"], check=True, capture_output=True).stdout
+    mine = {}
+    for row in json.loads(listing)["benchmarks"]:
+        if row["run_type"] == "iteration":
+            times = (row["real_time"] * 1e-9, row["cpu_time"] * 1e-9)
+            name = row["name"].split("/")[1]
+            mine[name] = [min(pair) for pair in zip(mine.get(name, times), times)]
+    theirs = json.loads(subprocess.run([python, f"{work}/peer.py", dtype, "products", threads], check=True,
+                                       capture_output=True).stdout)
+    assert mine.keys() == theirs.keys(), "not the same products"
+
+    def total(choose):
+        return [sum((1 if name.startswith("head") else 12) * choose(name)[i] for name in mine) for i in (0, 1)]
+
+    return {"ours": total(mine.get), "PyTorch": total(theirs.get),
+            "the better of each": total(lambda name: [min(pair) for pair in zip(mine[name], theirs[name])])}
+
+
+for dtype in dtypes.split():
+    peers = {"PyTorch eager": Peer(dtype, "eager"), "PyTorch compile": Peer(dtype, "compile")}
+    kinds = {"ms": lambda: ours(dtype)} | peers
+    seen = {name: [] for name in kinds}
+    for _ in range(rounds):
+        for name, turn in kinds.items():
+            seen[name].append(turn())
+    for peer in peers.values():
+        peer.end()
+    alone = products(dtype)
+
+    def median(name, what):
+        return statistics.median(turn[what] for turn in seen[name])
+
+    print(f"\n{dtype}, {threads} threads, {rounds} rounds of {steps} steps, medians; torch {peers['PyTorch eager'].version}; "
+          f"load {os.getloadavg()[0]:.1f}")
+    print(f"{'':<18}{'tokens/s':>10}{'CPU s/step':>12}{'ms is faster':>14}{'by CPU':>9}{'first step':>12}{'memory':>10}")
+    for name in kinds:
+        ratios = [statistics.median(turn[what] / mine[what] for turn, mine in zip(seen[name], seen["ms"]))
+                  for what in ("wall", "cpu")]
+        print(f"{name:<18}{tokens / median(name, 'wall'):>10.0f}{median(name, 'cpu'):>12.2f}{ratios[0]:>13.2f}x"
+              f"{ratios[1]:>8.2f}x{seen[name][0]['first']:>10.1f} s{median(name, 'peak') / 1e9:>7.2f} GB")
+    for name, (wall, cpu) in alone.items():
+        print(f"products alone, {name}: {tokens / wall:.0f} tokens/s, {cpu:.2f} CPU s; ms reaches "
+              f"{100 * wall / median('ms', 'wall'):.0f} %, by CPU {100 * cpu / median('ms', 'cpu'):.0f} %")
+    step = median("ms", "wall")
+    classes = {name: statistics.median(turn["classes"][name] for turn in seen["ms"]) for name in seen["ms"][0]["classes"]}
+    classes["other"] = step - sum(classes.values())
+    print("a step of ms: " + ", ".join(f"{name} {100 * value / step:.1f} %" for name, value in
+                                       sorted(classes.items(), key=lambda item: -item[1]) if value / step > 5e-4))
+PY
