@@ -22,9 +22,9 @@ expect_json() {
   [ "$got" = skip ] || [ "$got" = "$1" ] || fail "$2 is '$got', expected '$1'"
 }
 
-expect_names() { # DIR NAMES: the directory holds exactly these, besides the lock
+expect_names() { # DIR NAMES: the directory holds exactly these, besides the locks
   local found
-  found=$(find "$1" -mindepth 1 -maxdepth 1 ! -name lock -printf '%f\n' | sort | tr '\n' ' ')
+  found=$(find "$1" -mindepth 1 -maxdepth 1 ! -name lock ! -name pin.lock -printf '%f\n' | sort | tr '\n' ' ')
   [ "$found" = "$2" ] || fail "$1 holds '$found', expected '$2'"
 }
 
