@@ -84,7 +84,7 @@ function(ms_bare_tool name)
   add_executable(${name} ${CMAKE_CURRENT_SOURCE_DIR}/${name}.cpp)
   list(TRANSFORM ARG_ROOMS PREPEND ms_ OUTPUT_VARIABLE rooms)
   target_link_libraries(${name} PRIVATE ${rooms} ms_flags ${CMAKE_DL_LIBS})
-  target_compile_definitions(${name} PRIVATE FMT_HEADER_ONLY)
+  target_compile_definitions(${name} PRIVATE ${MS_FMT_INSIDE})
   target_link_options(${name} PRIVATE -Wl,--as-needed)
   # No search path for libraries at all, not even the room that CMake leaves for one: root runs it anywhere.
   set_target_properties(${name} PROPERTIES INSTALL_RPATH "" BUILD_WITH_INSTALL_RPATH ON)
