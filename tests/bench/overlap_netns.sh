@@ -3,7 +3,7 @@
 # [overlap] off and on, in turns; and both with links without a limit, which is what communication that costs nothing takes.
 # Exposed communication is the difference. dp 2 x pp 2 on 4 nodes of the test cluster, one rank and one core each (the
 # machine's cores are shared out). Takes root; everything is gone at the end, however it ends.
-# usage: tests/bench/overlap_netns.sh [RATE [ROUNDS [STEPS]]] (default 200mbit 3 8)
+# usage: tests/bench/overlap_netns.sh [RATE [ROUNDS [STEPS]]] (default 500mbit 3 8)
 # ARGUMENTS holds more arguments for ms-train run: ARGUMENTS="--set mesh.chunks=2"
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -14,7 +14,7 @@ if [[ ${1:-} != --inside ]]; then
   build=${BUILD:-build/release}
   cmake --build "$build" --target ms-train ms-data >/dev/null
   exec tests/cluster/run $nodes --cpus 1 --build "$build" -- bash tests/bench/overlap_netns.sh --inside \
-    "${1:-200mbit}" "${2:-3}" "${3:-8}"
+    "${1:-500mbit}" "${2:-3}" "${3:-8}"
 fi
 
 # ---- on the controller
@@ -75,7 +75,7 @@ median() { # NAME
 }
 
 bytes() { # NODE: what its link has carried, either way
-  on-node "$1" cat /sys/class/net/eth0/statistics/{r,t}x_bytes | awk '{ sum += $1 } END { print sum }'
+  on-node "$1" cat /sys/class/net/eth0/statistics/{r,t}x_bytes | awk '{ sum += $1 } END { printf "%.0f", sum }'
 }
 
 for ((round = 1; round <= rounds; round++)); do
