@@ -121,9 +121,11 @@ void Chunk::embed(const TensorParallel& on, const ChunkSlot& slot, const Tensor&
   }
 }
 
-void Chunk::forward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch) const {
-  if (part_.first) embed(on, slot, input.tokens, scratch);
+void Chunk::forward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
+                    const Pass& before) const {
   for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (before) before(static_cast<std::int64_t>(i));
+    if (i == 0 && part_.first) embed(on, slot, input.tokens, scratch);
     const Tensor& out = i + 1 < layers_.size() ? slot.layers[i + 1].x : slot.out;
     layer_forward({on, layers_[i], slot.layers[i], rotary_, scratch}, out);
   }
@@ -146,7 +148,10 @@ void Chunk::head_loss(const TensorParallel& on, const ChunkSlot& slot, const Mic
 
 void Chunk::run_backward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
                          HeadScratch& head, const Tensor& dx, const Tensor& loss_sum, double loss_scale,
-                         WeightGradients when) const {
+                         WeightGradients when, const Pass& after) const {
+  const auto passed = [&](std::size_t place) {
+    if (after) after(static_cast<std::int64_t>(place));
+  };
   if (part_.last) {
     head_loss(on, slot, input, scratch, head, loss_sum, loss_scale);
     on.compute.submit(LossBackward{head.logits, head.lse, input.targets, vocab_.row0, vocab_.logical_rows(),
@@ -159,8 +164,10 @@ void Chunk::run_backward(const TensorParallel& on, ChunkSlot& slot, const Microb
     norm_backward(on.compute, *shape_.model, final_norm_, dx, on.arrived(dnormed), slot.out, head.mean, head.rstd,
                   false);
   }
+  passed(layers_.size());
   for (std::size_t i = layers_.size(); i-- > 0;) {
     layer_backward({on, layers_[i], slot.layers[i], rotary_, scratch}, dx, when);
+    if (i > 0) passed(i);
   }
   if (part_.first) {
     const bool scattered = shape_.sequence_parallel && shape_.tp > 1;
@@ -170,21 +177,25 @@ void Chunk::run_backward(const TensorParallel& on, ChunkSlot& slot, const Microb
     on.compute.submit(
         EmbeddingBwd{embedding_.grad, on.arrived(on.gather(dx, scratch.dout)), input.tokens, vocab_.row0});
   }
+  passed(0);
 }
 
 void Chunk::backward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
-                     HeadScratch& head, const Tensor& dx, const Tensor& loss_sum, double loss_scale) const {
-  run_backward(on, slot, input, scratch, head, dx, loss_sum, loss_scale, WeightGradients::now);
+                     HeadScratch& head, const Tensor& dx, const Tensor& loss_sum, double loss_scale,
+                     const Pass& after) const {
+  run_backward(on, slot, input, scratch, head, dx, loss_sum, loss_scale, WeightGradients::now, after);
 }
 
 void Chunk::backward_input(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
                            HeadScratch& head, const Tensor& dx, const Tensor& loss_sum, double loss_scale) const {
-  run_backward(on, slot, input, scratch, head, dx, loss_sum, loss_scale, WeightGradients::later);
+  run_backward(on, slot, input, scratch, head, dx, loss_sum, loss_scale, WeightGradients::later, {});
 }
 
-void Chunk::backward_weight(const TensorParallel& on, ChunkSlot& slot, LayerScratch& scratch) const {
+void Chunk::backward_weight(const TensorParallel& on, ChunkSlot& slot, LayerScratch& scratch, const Pass& after) const {
+  if (after) after(std::ssize(layers_));
   for (std::size_t i = layers_.size(); i-- > 0;) {
     layer_weight_gradients({on, layers_[i], slot.layers[i], rotary_, scratch});
+    if (after) after(static_cast<std::int64_t>(i));
   }
 }
 

@@ -5,6 +5,7 @@
 // whatever the schedule keeps in flight. Evaluation calls head_loss() after the forward.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "nn/layer.h"
@@ -48,13 +49,20 @@ class Chunk {
 
   const ChunkPart& part() const { return part_; }
 
+  // Called with the places of the chunk as they are passed: 0, ..., layers - 1 the layers, `layers` the head; the
+  // embedding is at 0. A forward calls it before it issues what reads the parameters at a place (the head's are read by
+  // others); a backward, from the last to the first, when all is issued that adds to the gradients there.
+  using Pass = std::function<void(std::int64_t place)>;
+
   // slot.in() (or the tokens, in the first chunk) -> slot.out.
-  void forward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch) const;
+  void forward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
+               const Pass& before = {}) const;
   // dx: the gradient of slot.out on entry (of no meaning in the last chunk), of slot.in() on return.
   // In the last chunk the head runs first: loss_sum f64 [1,1] += loss_scale * sum of token losses, and the gradient is
   // that of loss_scale * sum of token losses.
   void backward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
-                HeadScratch& head, const Tensor& dx, const Tensor& loss_sum, double loss_scale) const;
+                HeadScratch& head, const Tensor& dx, const Tensor& loss_sum, double loss_scale,
+                const Pass& after = {}) const;
   // The same in two halves, for schedules that let the second wait; the bits are those of backward(). backward_input is
   // what brings dx, and leaves the gradients of the layers' weights to backward_weight, which reads what the slot
   // keeps. Of a chunk's microbatches, the second halves run in the order of the first. Only where shape.split_backward.
@@ -63,7 +71,7 @@ class Chunk {
   // waits for the first chunk's dx, and where the two are one matrix its sum has the order that it has unsplit.
   void backward_input(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
                       HeadScratch& head, const Tensor& dx, const Tensor& loss_sum, double loss_scale) const;
-  void backward_weight(const TensorParallel& on, ChunkSlot& slot, LayerScratch& scratch) const;
+  void backward_weight(const TensorParallel& on, ChunkSlot& slot, LayerScratch& scratch, const Pass& after = {}) const;
   // The last chunk's logits and loss, no gradient.
   void head_loss(const TensorParallel& on, const ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
                  HeadScratch& head, const Tensor& loss_sum, double loss_scale) const;
@@ -74,7 +82,7 @@ class Chunk {
   void embed(const TensorParallel& on, const ChunkSlot& slot, const Tensor& tokens, LayerScratch& scratch) const;
   void run_backward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
                     HeadScratch& head, const Tensor& dx, const Tensor& loss_sum, double loss_scale,
-                    WeightGradients when) const;
+                    WeightGradients when, const Pass& after) const;
 
   Shape shape_;
   ChunkPart part_;

@@ -82,8 +82,8 @@ inline constexpr Field<ModelConfig> kModelFields[] = {
      .max = 1e8},
     {.key = "fused",
      .member = &ModelConfig::fused,
-     .doc = "Element-wise work joins the product or the norm beside it; off, for comparison, each is an operation of "
-            "its own."},
+     .doc = "Element-wise work joins the product or the norm beside it, and a parallel block's products of the same "
+            "input are one; off, for comparison, each is an operation of its own."},
     {.key = "init_std",
      .member = &ModelConfig::init_std,
      .doc = "Standard deviation of initial weights; outputs into the residual stream get it / sqrt(2 layers).",

@@ -142,30 +142,62 @@ ChunkPart chunk_part(const ModelConfig& model, const mesh::Mesh& mesh, int pp_ra
 }
 
 std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& mesh, int tp_rank, const ChunkPart& part,
-                                  int chunk) {
+                                  int chunk, std::int64_t message) {
   const auto std = static_cast<float>(model.init_std);
+  const std::string name = "chunk " + std::to_string(chunk);
+  const std::int64_t layers = part.layer_end - part.layer_begin;
   std::vector<SpanSpec> spans;
-  if (model.tied_embeddings && (part.first || part.last)) {
-    SpanBuilder tied("tied embedding", mesh.tp, tp_rank, std);
-    tied.vocabulary("embed.tokens.weight", model.vocab, model.hidden);
-    spans.push_back(tied.finish(mesh.dp));
+  const auto add = [&](SpanBuilder& builder, std::int64_t place) {
+    spans.push_back(builder.finish(mesh.dp));
+    spans.back().place = place;
+  };
+  const auto vocabulary = [&](const std::string& span_name, const char* matrix) {
+    SpanBuilder span(span_name, mesh.tp, tp_rank, std);
+    span.vocabulary(matrix, model.vocab, model.hidden);
+    return span;
+  };
+  const auto add_tied = [&](std::int64_t place) {
+    SpanBuilder tied = vocabulary("tied embedding", "embed.tokens.weight");
+    add(tied, place);
     spans.back().shared = part.first != part.last;
     spans.back().counts_in_norm = part.first;
+  };
+  SpanBuilder one_layer("", mesh.tp, tp_rank, std);
+  layer(one_layer, model, part.layer_begin);
+  const std::int64_t layer_elements = one_layer.finish(1).numel;
+  const std::int64_t layers_of_a_message = (message - 1) / layer_elements + 1;
+  const std::int64_t pieces = std::max<std::int64_t>(layers / layers_of_a_message, 1);
+  const bool long_vocabulary = model.vocab * model.hidden / mesh.tp >= message;
+
+  if (part.first && model.tied_embeddings) add_tied(0);
+  if (part.first && !model.tied_embeddings && long_vocabulary) {
+    SpanBuilder embedding = vocabulary(name + " embedding", "embed.tokens.weight");
+    add(embedding, 0);
   }
-  SpanBuilder own("chunk " + std::to_string(chunk), mesh.tp, tp_rank, std);
-  if (part.first) {
-    if (!model.tied_embeddings) own.vocabulary("embed.tokens.weight", model.vocab, model.hidden);
-    own.end_block();
-    if (model.is_gpt()) own.replicated_matrix("embed.positions.weight", model.seq, model.hidden);
-    own.end_block();
+  for (std::int64_t piece = 0; piece < pieces; ++piece) {
+    const std::int64_t begin = layers * piece / pieces, end = layers * (piece + 1) / pieces;
+    const std::string range =
+        " layers " + std::to_string(part.layer_begin + begin) + "-" + std::to_string(part.layer_begin + end - 1);
+    SpanBuilder own(pieces == 1 ? name : name + range, mesh.tp, tp_rank, std);
+    if (part.first && piece == 0) {
+      if (!model.tied_embeddings && !long_vocabulary) own.vocabulary("embed.tokens.weight", model.vocab, model.hidden);
+      own.end_block();
+      if (model.is_gpt()) own.replicated_matrix("embed.positions.weight", model.seq, model.hidden);
+      own.end_block();
+    }
+    for (std::int64_t i = begin; i < end; ++i) layer(own, model, part.layer_begin + i);
+    if (part.last && piece + 1 == pieces) {
+      norm(own, model, "final_norm");
+      if (!model.tied_embeddings && !long_vocabulary) own.vocabulary("head.weight", model.vocab, model.hidden);
+      own.end_block();
+    }
+    add(own, begin);
   }
-  for (std::int64_t i = part.layer_begin; i < part.layer_end; ++i) layer(own, model, i);
-  if (part.last) {
-    norm(own, model, "final_norm");
-    if (!model.tied_embeddings) own.vocabulary("head.weight", model.vocab, model.hidden);
-    own.end_block();
+  if (part.last && !model.tied_embeddings && long_vocabulary) {
+    SpanBuilder head = vocabulary(name + " head", "head.weight");
+    add(head, layers);
   }
-  spans.push_back(own.finish(mesh.dp));
+  if (part.last && model.tied_embeddings && !part.first) add_tied(layers);
   return spans;
 }
 

@@ -86,12 +86,12 @@ void ShardedOptimizer::before_backward(std::size_t span) {
   if (buffer_free_[span]) compute_.wait(buffer_free_[span]);
 }
 
-void ShardedOptimizer::reduce(std::size_t index) {
+void ShardedOptimizer::reduce(std::size_t index, const Event& complete) {
   const SpanMemory& span = memory_[index];
   comm::Communicator& dp = groups_.dp;
   if (dp.size() == 1 && config_.zero != 2) return;
   Stream& stream = dp.stream();
-  stream.wait(compute_.record());
+  stream.wait(complete);
   if (config_.zero == 0) {
     dp.all_reduce(span.grads);
   } else {

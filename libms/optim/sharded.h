@@ -90,8 +90,8 @@ class ShardedOptimizer {
   std::size_t spans() const { return layouts_.size(); }
   const SpanMemory& memory(std::size_t span) const { return memory_[span]; }
 
-  // The compute stream has issued all that adds to this span's gradients (of this microbatch, under zero 2).
-  void reduce(std::size_t span);
+  // All that adds to this span's gradients (of this microbatch, under zero 2) is issued, and done at `complete`.
+  void reduce(std::size_t span, const Event& complete);
   // The compute stream may add to the span's gradients again after this (zero 2 reuses the buffer).
   void before_backward(std::size_t span);
   // Clears the gradients of all spans and the scalars: a step begins.

@@ -180,6 +180,7 @@ inline constexpr Field<RunConfig> kRunFields[] = {
 
 struct OverlapConfig {
   bool tp = false, pp = true, dp = true;
+  std::int64_t dp_message = 32 << 20;
 };
 
 inline constexpr Field<OverlapConfig> kOverlapFields[] = {
@@ -194,6 +195,13 @@ inline constexpr Field<OverlapConfig> kOverlapFields[] = {
      .member = &OverlapConfig::dp,
      .doc = "Gradients are reduced under what is left of the backward, parameters gathered under the forward before "
             "they are needed; off, compute waits for each."},
+    {.key = "dp_message",
+     .member = &OverlapConfig::dp_message,
+     .doc = "The gradients of a chunk are cut between layers into messages of at least this size (and the parameters "
+            "alike): small ones leave as soon as a layer is done, large ones lose less time to latency.",
+     .unit = Unit::bytes,
+     .min = 1,
+     .max = 1e15},
 };
 
 struct Settings {

@@ -20,6 +20,7 @@ struct Executor::Gradient {
 struct Executor::ChunkState {
   std::vector<Slot> slots;
   std::vector<Gradient> ring;
+  std::vector<Event> complete;  // by span: the last that adds to its gradients
   std::size_t next_received = 0, next_computed = 0, next_sent = 0;
 };
 
@@ -55,6 +56,7 @@ Executor::Executor(const Plan& plan, const mesh::Coord& at, RankTensors& tensors
     ChunkState state;
     state.slots.resize(chunk.slots.size());
     state.ring.resize(chunk.gradients.size());
+    state.complete.resize(chunk.specs.size());
     state_.push_back(std::move(state));
   }
 }
@@ -91,11 +93,17 @@ nn::TensorParallel Executor::tensor_parallel() const {
           .ring = groups_.ring ? &*groups_.ring : nullptr};
 }
 
-template <class F>
-void Executor::for_spans(int chunk, F&& function) const {
+std::size_t Executor::first_span(int chunk) const {
   std::size_t first = 0;
   for (int c = 0; c < chunk; ++c) first += at_index(tensors_.chunks, c).specs.size();
-  for (std::size_t i = 0; i < at_index(tensors_.chunks, chunk).specs.size(); ++i) function(first + i);
+  return first;
+}
+
+void Executor::complete(int chunk, std::int64_t place) {
+  const std::vector<nn::SpanSpec>& spans = at_index(tensors_.chunks, chunk).specs;
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    if (spans[i].place == place) at_index(state_, chunk).complete[i] = compute_.record();
+  }
 }
 
 // The loss counts once: on tp rank 0.
@@ -166,10 +174,17 @@ void Executor::forward(const Row& row, Mode mode, double loss_scale) {
   const nn::Chunk& chunk = at_index(model_, row.chunk);
   const nn::Microbatch& input = at_index(tensors_.input, row.microbatch);
   const nn::TensorParallel on = tensor_parallel();
-  for_spans(row.chunk, [this](std::size_t span) { optimizer_.before_use(span); });
+  const std::vector<nn::SpanSpec>& spans = at_index(tensors_.chunks, row.chunk).specs;
+  const std::size_t first = first_span(row.chunk);
+  const auto before = [&](std::int64_t place) {
+    for (std::size_t i = 0; i < spans.size(); ++i) {
+      if (spans[i].place == place) optimizer_.before_use(first + i);
+    }
+  };
   if (!chunk.part().first) compute_.wait(slot.received);
   wait_if(compute_, slot.sent);  // the output's memory
-  chunk.forward(on, acts, input, tensors_.scratch);
+  chunk.forward(on, acts, input, tensors_.scratch, before);
+  before(chunk.part().layer_end - chunk.part().layer_begin);  // the head, now or in the backward
   if (chunk.part().last && mode == Mode::evaluate) {
     chunk.head_loss(on, acts, input, tensors_.scratch, tensors_.head, loss_target(), loss_scale);
   } else if (chunk.part().last && mode == Mode::logits) {
@@ -186,9 +201,10 @@ void Executor::backward(const Row& row, double loss_scale) {
   nn::ChunkSlot& acts = at_index(tensors.slots, row.slot);
   const nn::Microbatch& input = at_index(tensors_.input, row.microbatch);
   const nn::TensorParallel on = tensor_parallel();
-  for_spans(row.chunk, [this](std::size_t span) { optimizer_.before_backward(span); });
+  for (std::size_t i = 0; i < state.complete.size(); ++i) optimizer_.before_backward(first_span(row.chunk) + i);
+  const auto after = [&](std::int64_t place) { complete(row.chunk, place); };
   if (row.what == What::backward_weight) {
-    chunk.backward_weight(on, acts, tensors_.scratch);
+    chunk.backward_weight(on, acts, tensors_.scratch, after);
   } else {
     const std::size_t i = state.next_computed++ % state.ring.size();
     Gradient& gradient = state.ring[i];
@@ -197,8 +213,13 @@ void Executor::backward(const Row& row, double loss_scale) {
     } else {
       compute_.wait(gradient.received);
     }
-    const auto half = row.what == What::backward ? &nn::Chunk::backward : &nn::Chunk::backward_input;
-    (chunk.*half)(on, acts, input, tensors_.scratch, tensors_.head, tensors.gradients[i], loss_target(), loss_scale);
+    const Tensor& dx = tensors.gradients[i];
+    if (row.what == What::backward) {
+      chunk.backward(on, acts, input, tensors_.scratch, tensors_.head, dx, loss_target(), loss_scale, after);
+    } else {
+      chunk.backward_input(on, acts, input, tensors_.scratch, tensors_.head, dx, loss_target(), loss_scale);
+      state.complete.assign(state.complete.size(), compute_.record());  // of this half, for zero 2
+    }
     gradient.done = compute_.record();
   }
   if (row.what != What::backward_input) at_index(state.slots, row.slot).done = compute_.record();
@@ -207,12 +228,16 @@ void Executor::backward(const Row& row, double loss_scale) {
 }
 
 void Executor::gather(int chunk) {
-  for_spans(chunk, [this](std::size_t span) { optimizer_.gather(span); });
+  const std::size_t spans = at_index(state_, chunk).complete.size();
+  for (std::size_t i = 0; i < spans; ++i) optimizer_.gather(first_span(chunk) + i);
   if (!plan_.settings.overlap.dp) optimizer_.settle();
 }
 
+// In the order in which the backward completes them. Without overlap no sooner than all before this row is done.
 void Executor::reduce(int chunk) {
-  for_spans(chunk, [this](std::size_t span) { optimizer_.reduce(span); });
+  std::vector<Event>& complete = at_index(state_, chunk).complete;
+  if (!plan_.settings.overlap.dp) complete.assign(complete.size(), compute_.record());
+  for (std::size_t i = complete.size(); i-- > 0;) optimizer_.reduce(first_span(chunk) + i, complete[i]);
   if (!plan_.settings.overlap.dp) optimizer_.settle();
 }
 

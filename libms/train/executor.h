@@ -54,9 +54,10 @@ class Executor {
   void reduce(int chunk);
   comm::Communicator& channel(const sched::Row& row) const;
   nn::TensorParallel tensor_parallel() const;
-  // Calls `function` with the number that the optimizer knows each of the chunk's spans by.
-  template <class F>
-  void for_spans(int chunk, F&& function) const;
+  // The number that the optimizer knows the first of the chunk's spans by; the others follow it.
+  std::size_t first_span(int chunk) const;
+  // Notes, of the spans at this place of the chunk, that their gradients are complete.
+  void complete(int chunk, std::int64_t place);
   tensor::Tensor loss_target() const;
 
   const Plan& plan_;

@@ -62,7 +62,8 @@ nn::ChunkPart Plan::part(int pp_rank, int chunk) const {
 }
 
 std::vector<nn::SpanSpec> Plan::spans(int pp_rank, int tp_rank, int chunk) const {
-  return nn::chunk_spans(settings.model, mesh, tp_rank, part(pp_rank, chunk), chunk);
+  const std::int64_t message = std::max<std::int64_t>(settings.overlap.dp_message / 4, 1);  // of f32 gradients
+  return nn::chunk_spans(settings.model, mesh, tp_rank, part(pp_rank, chunk), chunk, message);
 }
 
 cost::ModelShape Plan::model_shape() const {

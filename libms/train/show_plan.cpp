@@ -78,9 +78,10 @@ std::string plan_text(const Plan& plan) {
   const sched::Report report = report_of(plan);
   std::string out;
   auto line = [&](std::string_view name, const std::string& value) { out += fmt::format("{:<18}{}\n", name, value); };
-  line("model", fmt::format("{}, {} layers, hidden {}, heads {}, kv heads {}, ffn {}, vocabulary {}, sequence {}",
+  line("model", fmt::format("{}, {} layers, hidden {}, heads {}, kv heads {}, ffn {}, vocabulary {}, sequence {}{}{}",
                             s.model.family, s.model.layers, s.model.hidden, s.model.heads, s.model.kv(), s.model.ffn(),
-                            s.model.vocab, s.model.seq));
+                            s.model.vocab, s.model.seq, s.model.parallel_block ? ", parallel block" : "",
+                            s.model.window > 0 ? fmt::format(", window {}", s.model.window) : ""));
   line("parameters", fmt::format("{} ({})", parameters.total, format_count(static_cast<double>(parameters.total))));
   line("mesh", fmt::format("{} ranks: tp {} (fastest) x dp {} x pp {}, {} chunk{} a rank{}", plan.mesh.size(),
                            plan.mesh.tp, plan.mesh.dp, plan.mesh.pp, plan.chunks, plan.chunks == 1 ? "" : "s",

@@ -33,17 +33,18 @@ struct Case {
   bool parallel_block;
   std::int64_t layers, hidden, vocab, seq, microbatch, microbatches;
 };
-// Parameters travel once a step and activations with each microbatch: dp has few tokens, tp and pp many. Overlap of dp
-// needs chunks: the first gather and the last reduction have nothing to lie under, but the loader and the bubble.
+// Parameters travel once a step and activations with each microbatch: dp has few tokens, tp and pp many. Of dp the
+// first gather and the last reduction have nothing to lie under, but the loader and the bubble: it wants many messages.
 constexpr Case kCases[] = {
     {"tp2", {0.3, 0, 0}, 1, 2, 1, 1, false, 6, 512, 1024, 256, 2, 1},
     {"tp2-ptb", {0.3, 0, 0}, 1, 2, 1, 1, true, 6, 512, 1024, 256, 2, 1},
     {"tp4-ptb", {0.3, 0, 0}, 1, 4, 1, 1, true, 6, 512, 1024, 256, 2, 1},
     {"pp2", {0, 0.4, 0}, 1, 1, 2, 2, false, 8, 128, 256, 128, 2, 8},
     {"pp4", {0, 0.4, 0}, 1, 1, 4, 2, false, 8, 128, 256, 128, 2, 8},
-    {"dp2", {0, 0, 0.4}, 2, 1, 2, 8, false, 16, 128, 256, 64, 1, 4},
-    {"dp4", {0, 0, 0.4}, 4, 1, 2, 8, false, 16, 128, 256, 64, 1, 4},
-    {"dp8", {0, 0, 0.4}, 8, 1, 2, 8, false, 16, 128, 256, 64, 1, 2},
+    {"dp2", {0, 0, 0.4}, 2, 1, 1, 1, false, 16, 128, 256, 64, 4, 1},
+    {"dp4", {0, 0, 0.4}, 4, 1, 1, 1, false, 16, 128, 256, 64, 2, 1},
+    {"dp2-pp2", {0, 0, 0.4}, 2, 1, 2, 8, false, 16, 128, 256, 64, 1, 4},
+    {"dp4-pp2", {0, 0, 0.4}, 4, 1, 2, 8, false, 16, 128, 256, 64, 1, 4},
     {"all", {0.15, 0.1, 0.1}, 2, 2, 2, 4, true, 8, 320, 1024, 192, 1, 4},
 };
 
@@ -69,7 +70,7 @@ train::Settings settings_of(const Case& c, bool overlap) {
   settings.train.microbatch = c.microbatch;
   settings.train.global_batch = c.dp * c.microbatch * c.microbatches;
   settings.train.dtype = "fp32";
-  settings.overlap = {.tp = overlap, .pp = overlap, .dp = overlap};
+  settings.overlap = {.tp = overlap, .pp = overlap, .dp = overlap, .dp_message = 512 << 10};
   return settings;
 }
 

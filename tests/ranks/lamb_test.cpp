@@ -208,7 +208,7 @@ TEST_P(LambNorms, EveryElementCountsOnce) {
                                       false);
     optimizer.begin_step();
     compute->submit(tensor::Fill{held.grads.slice_cols(0, end), 1.0F / static_cast<float>(layout.dp)});
-    optimizer.reduce(0);
+    optimizer.reduce(0, compute->record());
     optimizer.finish_step(0, 0.0);
     compute->synchronize();
 

@@ -44,11 +44,14 @@ struct Case {
   Layout layout;
   const char* dtype;
   bool tied;
+  std::int64_t dp_message;  // bytes; 1: a message for each layer, for the embedding and the head
 };
-const Case kCases[] = {{{4, 1, 1, 1, true, 1}, "bf16", false}, {{2, 1, 2, 1, true, 0}, "fp32", true},
-                       {{2, 1, 2, 2, true, 1}, "bf16", true},  {{2, 1, 2, 4, true, 2}, "fp32", false},
-                       {{1, 2, 4, 1, false, 1}, "bf16", true}, {{2, 2, 2, 1, true, 2}, "fp32", false},
-                       {{2, 1, 4, 1, true, 2}, "bf16", false}, {{1, 1, 8, 1, true, 1}, "fp32", true}};
+constexpr std::int64_t kLong = 1 << 30;
+const Case kCases[] = {{{4, 1, 1, 1, true, 1}, "bf16", false, 1},     {{2, 1, 2, 1, true, 0}, "fp32", true, 1},
+                       {{2, 1, 2, 2, true, 1}, "bf16", true, kLong},  {{2, 1, 2, 4, true, 2}, "fp32", false, kLong},
+                       {{1, 2, 4, 1, false, 1}, "bf16", true, kLong}, {{2, 2, 2, 1, true, 2}, "fp32", false, 1},
+                       {{2, 1, 4, 1, true, 2}, "bf16", false, 1},     {{1, 1, 8, 1, true, 1}, "fp32", true, kLong},
+                       {{4, 1, 1, 1, true, 2}, "fp32", true, 1},      {{2, 2, 1, 1, true, 1}, "bf16", false, 1}};
 
 class Switches : public testing::TestWithParam<std::tuple<std::string, Case>> {};
 
@@ -58,7 +61,7 @@ TEST_P(Switches, ChangeNoBit) {
   train::Settings settings = with(tiny_settings(family), run.layout);
   settings.train.dtype = run.dtype;
   settings.model.tied_embeddings = run.tied;
-  settings.overlap = {.tp = false, .pp = false, .dp = false};
+  settings.overlap = {.tp = false, .pp = false, .dp = false, .dp_message = run.dp_message};
   const Outcome without = run_threads(settings, kSteps);
   ASSERT_EQ(without.losses.size(), std::size_t{kSteps});
   for (const std::string schedule : {"1f1b", "zb-h1"}) {
@@ -66,9 +69,10 @@ TEST_P(Switches, ChangeNoBit) {
     settings.mesh.schedule = schedule;
     for (const auto& [pp, dp] : {std::pair{false, false}, {true, false}, {false, true}, {true, true}}) {
       if (schedule == "1f1b" && !pp && !dp) continue;  // what it is compared with
-      if (run.layout.pp == 1 && pp) continue;
+      if (run.layout.pp == 1 && pp != dp) continue;
       if (run.layout.dp == 1 && dp != pp) continue;
-      settings.overlap = {.tp = false, .pp = pp, .dp = dp};
+      settings.overlap.pp = pp;
+      settings.overlap.dp = dp;
       expect_same(without, run_threads(settings, kSteps), fmt::format("{}, pp {}, dp {}", schedule, pp, dp));
     }
   }
@@ -118,6 +122,7 @@ TEST_P(Techniques, ComputeWhatOneRankComputes) {
 
   settings = with(settings, layout);
   settings.overlap.tp = technique.tp;
+  settings.overlap.dp_message = 1;
   if (technique.zero_bubble) settings.mesh.schedule = "zb-h1";
   const Outcome outcome = run_threads(settings, kSteps);
   // The tolerances of parity_test.cpp, for its reasons.

@@ -50,6 +50,8 @@ train::Settings with(train::Settings settings, const Layout& layout) {
   settings.mesh.chunks = layout.chunks;
   settings.mesh.sequence_parallel = layout.sequence_parallel;
   settings.optim.zero = layout.zero;
+  // A message for each layer; one for the chunk where there are two.
+  if (layout.chunks == 1) settings.overlap.dp_message = 1;
   return settings;
 }
 

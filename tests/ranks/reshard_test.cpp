@@ -56,6 +56,7 @@ train::Settings settings_of(const Family& family, const Layout& layout, const st
   settings.mesh.pp = layout.pp;
   settings.mesh.chunks = layout.chunks;
   settings.optim.zero = layout.zero;
+  if (layout.tp == 1) settings.overlap.dp_message = 1;  // flat arrays of a layer each, where the others have a chunk
   settings.checkpoint.dir = dir;
   settings.checkpoint.every_s = 0;
   return settings;

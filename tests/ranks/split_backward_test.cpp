@@ -103,15 +103,22 @@ std::vector<std::byte> run_rank(const train::Plan& plan, comm::World& world, ten
 
   const nn::Chunk chunk(shape, plan.part(0, 0), rank.spans, rank.rotary);
   const nn::TensorParallel on{*compute, *tp, shape};
-  const auto call = [&](auto half, int i) {
-    (chunk.*half)(on, rank.slots[i], rank.input[i], rank.scratch, rank.head, rank.dx[i], rank.loss, 0.25);
+  const auto whole_backward = [&](int i) {
+    chunk.backward(on, rank.slots[i], rank.input[i], rank.scratch, rank.head, rank.dx[i], rank.loss, 0.25);
+  };
+  const auto input_half = [&](int i) {
+    chunk.backward_input(on, rank.slots[i], rank.input[i], rank.scratch, rank.head, rank.dx[i], rank.loss, 0.25);
   };
   const auto weight_half = [&](int i) { chunk.backward_weight(on, rank.slots[i], rank.scratch); };
   for (int i = 0; i < kMicrobatches; ++i) chunk.forward(on, rank.slots[i], rank.input[i], rank.scratch);
   for (int i = 0; i < kMicrobatches; ++i) {
     const bool whole = order == Order::whole || (order == Order::mixed && i == 0);
-    call(whole ? &nn::Chunk::backward : &nn::Chunk::backward_input, i);
-    if (!whole && order != Order::second_halves_last) weight_half(i);
+    if (whole) {
+      whole_backward(i);
+    } else {
+      input_half(i);
+      if (order != Order::second_halves_last) weight_half(i);
+    }
   }
   for (int i = 0; i < kMicrobatches && order == Order::second_halves_last; ++i) weight_half(i);
 

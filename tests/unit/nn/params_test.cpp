@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -31,9 +32,11 @@ struct Case {
   ModelConfig model;
   mesh::Mesh mesh;
   int chunks;
+  std::int64_t message = kOneMessage;
   std::string name() const {
-    return fmt::format("{} {}{} dp {} pp {} tp {} chunks {}", model.family, model.tied_embeddings ? "tied" : "untied",
-                       model.parallel_block ? " parallel" : "", mesh.dp, mesh.pp, mesh.tp, chunks);
+    return fmt::format("{} {}{} dp {} pp {} tp {} chunks {} message {}", model.family,
+                       model.tied_embeddings ? "tied" : "untied", model.parallel_block ? " parallel" : "", mesh.dp,
+                       mesh.pp, mesh.tp, chunks, message);
   }
 };
 
@@ -46,7 +49,12 @@ std::vector<Case> cases() {
                                          {mesh::Mesh{3, 2, 2}, 1},
                                          {mesh::Mesh{1, 2, 2}, 2},
                                          {mesh::Mesh{7, 5, 1}, 1}}) {
-        for (const bool parallel : {false, true}) cases.push_back({model_of(family, tied, parallel), mesh, chunks});
+        for (const bool parallel : {false, true}) {
+          // A span for each layer, for two of them or so, for a chunk.
+          for (const std::int64_t message : {std::int64_t{1}, std::int64_t{20000}, kOneMessage}) {
+            cases.push_back({model_of(family, tied, parallel), mesh, chunks, message});
+          }
+        }
       }
     }
   }
@@ -54,7 +62,8 @@ std::vector<Case> cases() {
 }
 
 std::vector<SpanSpec> spans_of(const Case& c, int pp_rank, int tp_rank, int chunk) {
-  return chunk_spans(c.model, c.mesh, tp_rank, chunk_part(c.model, c.mesh, pp_rank, chunk, c.chunks), chunk);
+  const ChunkPart part = chunk_part(c.model, c.mesh, pp_rank, chunk, c.chunks);
+  return chunk_spans(c.model, c.mesh, tp_rank, part, chunk, c.message);
 }
 
 // visit(span, pp rank, tp rank, chunk) for every span of every rank of one dp replica.
@@ -221,6 +230,37 @@ TEST(Params, RanksOfAGroupAgree) {
       EXPECT_EQ(tied[i].counts_in_norm, i == 0) << c.name();
       EXPECT_EQ(tied[i].numel, tied[0].numel) << c.name();
       EXPECT_EQ(tied[i].params.at(0).shard, tied[0].params.at(0).shard) << c.name();
+    }
+  }
+}
+
+TEST(Params, MessagesAreCutBetweenLayers) {
+  const ModelConfig model = model_of("gpt", false, false);
+  const auto names = [&](std::int64_t message, const ChunkPart& part) {
+    std::string all;
+    for (const SpanSpec& span : chunk_spans(model, {2, 1, 2}, 0, part, 0, message)) {
+      all += fmt::format("{}{} at {}", all.empty() ? "" : ", ", span.name, span.place);
+    }
+    return all;
+  };
+  const ChunkPart whole{0, 5, true, true}, middle{2, 4, false, false};
+  EXPECT_EQ(names(kOneMessage, whole), "chunk 0 at 0");
+  // A layer has some 6,500 elements on a tp rank, the embedding and the head 832.
+  EXPECT_EQ(names(13000, whole), "chunk 0 layers 0-1 at 0, chunk 0 layers 2-4 at 2");
+  EXPECT_EQ(names(1000, whole),
+            "chunk 0 layers 0-0 at 0, chunk 0 layers 1-1 at 1, chunk 0 layers 2-2 at 2, chunk 0 layers 3-3 at 3, "
+            "chunk 0 layers 4-4 at 4");
+  EXPECT_EQ(names(13000, middle), "chunk 0 at 0");
+  EXPECT_EQ(names(1, middle), "chunk 0 layers 2-2 at 0, chunk 0 layers 3-3 at 1");
+  EXPECT_EQ(names(500, {0, 1, true, true}), "chunk 0 embedding at 0, chunk 0 at 0, chunk 0 head at 1");
+
+  for (const Case& c : cases()) {
+    for_each_span(c, [&](const SpanSpec& span, int, int t) {
+      if (span.name.find("layers") != std::string::npos) { EXPECT_GE(span.numel, c.message) << c.name() << ", " << t; }
+    });
+    for (int chunk = 0; chunk < c.chunks; ++chunk) {
+      const std::vector<SpanSpec> spans = spans_of(c, 0, 0, chunk);
+      EXPECT_TRUE(std::ranges::is_sorted(spans, {}, &SpanSpec::place)) << c.name();
     }
   }
 }
