@@ -98,6 +98,7 @@ function(ms_test name)
   list(TRANSFORM ARG_ROOMS PREPEND ms_ OUTPUT_VARIABLE rooms)
   target_link_libraries(${name} PRIVATE ${rooms} GTest::gmock GTest::gtest_main ms_flags ${ARG_LIBRARIES})
   target_compile_definitions(${name} PRIVATE MS_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)  # compiling tests takes longer than running them
   add_test(NAME ${name} COMMAND ${name})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
