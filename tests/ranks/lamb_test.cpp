@@ -15,14 +15,6 @@ namespace {
 constexpr int kSteps = 20;
 constexpr double kLossTolerance = 1e-4;  // of the parity tests
 
-struct Layout {
-  int dp, tp, pp, chunks;
-  bool sequence_parallel;
-  int zero;
-  std::string name() const {
-    return fmt::format("dp{}_tp{}_pp{}_v{}_{}_z{}", dp, tp, pp, chunks, sequence_parallel ? "sp" : "nosp", zero);
-  }
-};
 const std::vector<Layout> kLayouts = {
     {1, 1, 1, 1, true, 1},  {2, 1, 1, 1, true, 0}, {4, 1, 1, 1, true, 1}, {2, 1, 1, 1, true, 2}, {1, 4, 1, 1, true, 1},
     {1, 2, 1, 1, false, 1}, {1, 1, 4, 2, true, 1}, {2, 2, 2, 1, true, 0}, {2, 2, 2, 2, true, 1}, {2, 2, 2, 1, false, 2},
@@ -33,21 +25,14 @@ struct Family {
   bool tied;
   std::string name() const { return family + (tied ? "_tied" : ""); }
 };
-void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name(); }
 void PrintTo(const Family& family, std::ostream* out) { *out << family.name(); }
 
 train::Settings settings_of(const Family& family, const Layout& layout) {
-  train::Settings settings = tiny_settings(family.family);
+  train::Settings settings = with(tiny_settings(family.family), layout);
   settings.model.tied_embeddings = family.tied;
   settings.optim.name = "lamb";
   settings.optim.lr = 5e-3;
   settings.optim.eps = 1e-6;
-  settings.mesh.dp = layout.dp;
-  settings.mesh.tp = layout.tp;
-  settings.mesh.pp = layout.pp;
-  settings.mesh.chunks = layout.chunks;
-  settings.mesh.sequence_parallel = layout.sequence_parallel;
-  settings.optim.zero = layout.zero;
   return settings;
 }
 

@@ -30,62 +30,52 @@ train::Settings settings_of(const Model& model) {
   return settings;
 }
 
-struct Layout {
+struct Variant {
   const char* name;
-  int dp = 1, tp = 1, pp = 1, chunks = 1;
-  bool sequence_parallel = true;
-  int zero = 1;
+  Layout layout = {};
   const char* recompute = "none";
   bool fused = true, overlap_tp = false;
   const char* schedule = "1f1b";
 };
-const std::vector<Layout> kLayouts{
+const std::vector<Variant> kVariants{
     {.name = "unfused", .fused = false},
-    {.name = "dp2_z2", .dp = 2, .zero = 2},
-    {.name = "tp2", .tp = 2},
-    {.name = "tp8", .tp = 8},
-    {.name = "tp4_nosp", .tp = 4, .sequence_parallel = false},
-    {.name = "tp2_unfused", .tp = 2, .fused = false},
-    {.name = "pp2_v2", .pp = 2, .chunks = 2},
-    {.name = "pp4_full", .pp = 4, .recompute = "full"},
-    {.name = "tp2_pp4_selective_zb_h1", .tp = 2, .pp = 4, .recompute = "selective", .schedule = "zb-h1"},
-    {.name = "tp2_selective", .tp = 2, .recompute = "selective"},
-    {.name = "dp2_tp2_pp2_z0", .dp = 2, .tp = 2, .pp = 2, .zero = 0},
-    {.name = "tp4_overlap", .tp = 4, .overlap_tp = true},
+    {.name = "dp2_z2", .layout = {.dp = 2, .zero = 2}},
+    {.name = "tp2", .layout = {.tp = 2}},
+    {.name = "tp8", .layout = {.tp = 8}},
+    {.name = "tp4_nosp", .layout = {.tp = 4, .sequence_parallel = false}},
+    {.name = "tp2_unfused", .layout = {.tp = 2}, .fused = false},
+    {.name = "pp2_v2", .layout = {.pp = 2, .chunks = 2}},
+    {.name = "pp4_full", .layout = {.pp = 4}, .recompute = "full"},
+    {.name = "tp2_pp4_selective_zb_h1", .layout = {.tp = 2, .pp = 4}, .recompute = "selective", .schedule = "zb-h1"},
+    {.name = "tp2_selective", .layout = {.tp = 2}, .recompute = "selective"},
+    {.name = "dp2_tp2_pp2_z0", .layout = {.dp = 2, .tp = 2, .pp = 2, .zero = 0}},
+    {.name = "tp4_overlap", .layout = {.tp = 4}, .overlap_tp = true},
     {.name = "dp2_tp2_pp2_v2_overlap_full_unfused",
-     .dp = 2,
-     .tp = 2,
-     .pp = 2,
-     .chunks = 2,
+     .layout = {.dp = 2, .tp = 2, .pp = 2, .chunks = 2},
      .recompute = "full",
      .fused = false,
      .overlap_tp = true},
 };
 
-train::Settings with(train::Settings settings, const Layout& layout) {
-  settings.mesh.dp = layout.dp;
-  settings.mesh.tp = layout.tp;
-  settings.mesh.pp = layout.pp;
-  settings.mesh.chunks = layout.chunks;
-  settings.mesh.sequence_parallel = layout.sequence_parallel;
-  settings.optim.zero = layout.zero;
-  settings.train.recompute = layout.recompute;
-  settings.model.fused = layout.fused;
-  settings.overlap.tp = layout.overlap_tp;
-  settings.mesh.schedule = layout.schedule;
+train::Settings with(const train::Settings& plain, const Variant& variant) {
+  train::Settings settings = with(plain, variant.layout);
+  settings.train.recompute = variant.recompute;
+  settings.model.fused = variant.fused;
+  settings.overlap.tp = variant.overlap_tp;
+  settings.mesh.schedule = variant.schedule;
   return settings;
 }
 
-class ModelParity : public testing::TestWithParam<std::tuple<Model, Layout>> {};
+class ModelParity : public testing::TestWithParam<std::tuple<Model, Variant>> {};
 
 TEST_P(ModelParity, ComputesWhatOneRankComputes) {
-  const auto& [model, layout] = GetParam();
+  const auto& [model, variant] = GetParam();
   static std::map<std::string, Outcome> references;
   Outcome& reference = references[model.name()];
   if (reference.losses.empty()) reference = run_threads(settings_of(model), kSteps);
   ASSERT_EQ(reference.losses.size(), std::size_t{kSteps});
 
-  const Outcome outcome = run_threads(with(settings_of(model), layout), kSteps);
+  const Outcome outcome = run_threads(with(settings_of(model), variant), kSteps);
   ASSERT_EQ(outcome.losses.size(), reference.losses.size());
   const Distance gradients = distance(reference.gradients, outcome.gradients);
   EXPECT_LE(gradients.value, kGradientTolerance) << gradients.name;
@@ -100,7 +90,7 @@ std::string parity_name(const testing::TestParamInfo<ModelParity::ParamType>& in
   return std::get<0>(info.param).name() + "_" + std::get<1>(info.param).name;
 }
 INSTANTIATE_TEST_SUITE_P(Layouts, ModelParity,
-                         testing::Combine(testing::ValuesIn(kModels), testing::ValuesIn(kLayouts)), parity_name);
+                         testing::Combine(testing::ValuesIn(kModels), testing::ValuesIn(kVariants)), parity_name);
 
 void expect_same_bits(const Outcome& a, const Outcome& b, const std::string& what) {
   EXPECT_EQ(a.losses, b.losses) << what;
@@ -112,7 +102,7 @@ TEST(ModelBits, AWindowOfTheWholeSequenceIsNone) {
   for (const Model& model : kModels) {
     if (model.window > 0) continue;
     for (const char* dtype : {"fp32", "bf16"}) {
-      train::Settings settings = with(settings_of(model), {.name = "", .tp = 2});
+      train::Settings settings = with(settings_of(model), Layout{.tp = 2});
       settings.train.dtype = dtype;
       const Outcome none = run_threads(settings, 2);
       settings.model.window = settings.model.seq;
@@ -125,7 +115,7 @@ TEST(ModelBits, AWindowOfTheWholeSequenceIsNone) {
 
 TEST(ModelBits, RecomputationChangesNothing) {
   for (const Model& model : kModels) {
-    train::Settings settings = with(settings_of(model), {.name = "", .tp = 2, .pp = 2});
+    train::Settings settings = with(settings_of(model), Layout{.tp = 2, .pp = 2});
     settings.train.dtype = "bf16";
     const Outcome kept = run_threads(settings, 3);
     for (const char* recompute : {"selective", "full"}) {
@@ -140,9 +130,9 @@ TEST(ModelBits, DoNotDependOnThePipeline) {
     if (model.window == 0) continue;
     train::Settings settings = settings_of(model);
     settings.optim.clip = 0;
-    const Outcome one = run_threads(with(settings, {.name = "", .tp = 2}), 3);
-    expect_same_bits(one, run_threads(with(settings, {.name = "", .tp = 2, .pp = 4, .chunks = 2}), 3), model.name());
-    const Layout split{.name = "", .tp = 2, .pp = 4, .schedule = "zb-h1"};
+    const Outcome one = run_threads(with(settings, Layout{.tp = 2}), 3);
+    expect_same_bits(one, run_threads(with(settings, Layout{.tp = 2, .pp = 4, .chunks = 2}), 3), model.name());
+    const Variant split{.name = "", .layout = {.tp = 2, .pp = 4}, .schedule = "zb-h1"};
     expect_same_bits(one, run_threads(with(settings, split), 3), model.name() + " zb-h1");
   }
 }

@@ -12,25 +12,6 @@
 namespace ms::testing_case {
 namespace {
 
-struct Layout {
-  int dp, tp, pp, chunks;
-  bool sequence_parallel;
-  int zero;
-  std::string name() const {
-    return fmt::format("dp{}_tp{}_pp{}_v{}_{}_z{}", dp, tp, pp, chunks, sequence_parallel ? "sp" : "nosp", zero);
-  }
-};
-
-train::Settings with(train::Settings settings, const Layout& layout) {
-  settings.mesh.dp = layout.dp;
-  settings.mesh.tp = layout.tp;
-  settings.mesh.pp = layout.pp;
-  settings.mesh.chunks = layout.chunks;
-  settings.mesh.sequence_parallel = layout.sequence_parallel;
-  settings.optim.zero = layout.zero;
-  return settings;
-}
-
 void expect_same(const Outcome& a, const Outcome& b, const std::string& what) {
   EXPECT_EQ(a.losses, b.losses) << what;
   EXPECT_EQ(a.norms, b.norms) << what;

@@ -16,31 +16,29 @@ namespace {
 
 constexpr int kSteps = 20;
 
-struct Layout {
+struct Case {
   const char* family;
-  int dp, tp, pp, chunks;
-  bool sequence_parallel;
-  int zero;
+  Layout layout;
   bool tied;
   enum { plain, waiting, everything } technique = plain;  // no overlap; every technique at once
 };
 
 // Every factorisation of 8, and among them: chunks, both kinds of tp, each ZeRO stage, tied embeddings, both families.
-constexpr Layout kLayouts[] = {{"gpt", 8, 1, 1, 1, true, 1, false},
-                               {"gpt", 1, 8, 1, 1, true, 1, false},
-                               {"gpt", 1, 1, 8, 1, true, 1, false},
-                               {"gpt", 2, 2, 2, 1, true, 0, false},
-                               {"gpt", 2, 2, 2, 2, true, 1, false},
-                               {"gpt", 2, 2, 2, 1, false, 2, false},
-                               {"llama", 2, 2, 2, 1, true, 1, true},
-                               {"llama", 1, 2, 4, 2, false, 1, true},
-                               {"llama", 4, 1, 2, 2, true, 2, false},
-                               {"llama", 1, 4, 2, 1, true, 1, false},
-                               {"gpt", 2, 1, 4, 2, true, 1, false},
-                               {"llama", 2, 4, 1, 1, true, 0, false},
-                               {"gpt", 4, 2, 1, 1, false, 1, true},
-                               {"llama", 2, 1, 4, 2, true, 1, true, Layout::waiting},
-                               {"gpt", 2, 2, 2, 1, true, 1, false, Layout::everything}};
+const Case kCases[] = {{"gpt", {8, 1, 1, 1, true, 1}, false},
+                       {"gpt", {1, 8, 1, 1, true, 1}, false},
+                       {"gpt", {1, 1, 8, 1, true, 1}, false},
+                       {"gpt", {2, 2, 2, 1, true, 0}, false},
+                       {"gpt", {2, 2, 2, 2, true, 1}, false},
+                       {"gpt", {2, 2, 2, 1, false, 2}, false},
+                       {"llama", {2, 2, 2, 1, true, 1}, true},
+                       {"llama", {1, 2, 4, 2, false, 1}, true},
+                       {"llama", {4, 1, 2, 2, true, 2}, false},
+                       {"llama", {1, 4, 2, 1, true, 1}, false},
+                       {"gpt", {2, 1, 4, 2, true, 1}, false},
+                       {"llama", {2, 4, 1, 1, true, 0}, false},
+                       {"gpt", {4, 2, 1, 1, false, 1}, true},
+                       {"llama", {2, 1, 4, 2, true, 1}, true, Case::waiting},
+                       {"gpt", {2, 2, 2, 1, true, 1}, false, Case::everything}};
 
 void save(const Outcome& outcome, const std::string& path) {
   std::ofstream file(path, std::ios::binary);
@@ -96,17 +94,11 @@ bool contained(const Matrices& part, const Matrices& whole) {
 int run(comm::World& world, const std::string& directory) {
   int failures = 0;
   int case_number = 0;
-  for (const Layout& layout : kLayouts) {
-    train::Settings settings = tiny_settings(layout.family);
-    settings.model.tied_embeddings = layout.tied;
-    settings.mesh.dp = layout.dp;
-    settings.mesh.tp = layout.tp;
-    settings.mesh.pp = layout.pp;
-    settings.mesh.chunks = layout.chunks;
-    settings.mesh.sequence_parallel = layout.sequence_parallel;
-    settings.optim.zero = layout.zero;
-    if (layout.technique == Layout::waiting) settings.overlap = {.tp = false, .pp = false, .dp = false};
-    if (layout.technique == Layout::everything) {
+  for (const Case& run : kCases) {
+    train::Settings settings = with(tiny_settings(run.family), run.layout);
+    settings.model.tied_embeddings = run.tied;
+    if (run.technique == Case::waiting) settings.overlap = {.tp = false, .pp = false, .dp = false};
+    if (run.technique == Case::everything) {
       settings.overlap = {.tp = true, .pp = true, .dp = true};
       settings.model.parallel_block = true;
       settings.model.window = 5;
@@ -131,8 +123,8 @@ int run(comm::World& world, const std::string& directory) {
                       mine.valid_loss == threads.valid_loss && contained(mine.gradients, threads.gradients) &&
                       contained(mine.parameters, threads.parameters);
     if (!same) {
-      std::printf("rank %d: layout %d (%s dp %d tp %d pp %d) differs from threads\n", world.rank(), case_number,
-                  layout.family, layout.dp, layout.tp, layout.pp);
+      std::printf("rank %d: layout %d (%s %s) differs from threads\n", world.rank(), case_number, run.family,
+                  run.layout.name().c_str());
       ++failures;
     }
     ++case_number;

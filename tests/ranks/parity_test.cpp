@@ -14,15 +14,6 @@ constexpr int kSteps = 20;
 constexpr double kGradientTolerance = 1e-5;
 constexpr double kLossTolerance = 1e-4;
 
-struct Layout {
-  int dp, tp, pp, chunks;
-  bool sequence_parallel;
-  int zero;
-  std::string name() const {
-    return fmt::format("dp{}_tp{}_pp{}_v{}_{}_z{}", dp, tp, pp, chunks, sequence_parallel ? "sp" : "nosp", zero);
-  }
-};
-
 std::vector<Layout> layouts(int world) {
   std::vector<Layout> all;
   for (int dp = 1; dp <= world; dp *= 2) {
@@ -43,16 +34,11 @@ std::vector<Layout> layouts(int world) {
   return all;
 }
 
-train::Settings with(train::Settings settings, const Layout& layout) {
-  settings.mesh.dp = layout.dp;
-  settings.mesh.tp = layout.tp;
-  settings.mesh.pp = layout.pp;
-  settings.mesh.chunks = layout.chunks;
-  settings.mesh.sequence_parallel = layout.sequence_parallel;
-  settings.optim.zero = layout.zero;
-  // A message for each layer; one for the chunk where there are two.
-  if (layout.chunks == 1) settings.overlap.dp_message = 1;
-  return settings;
+// Parameters travel in a message for each layer, or in one for each chunk where there are several.
+train::Settings cut(const train::Settings& settings, const Layout& layout) {
+  train::Settings parts = with(settings, layout);
+  if (layout.chunks == 1) parts.overlap.dp_message = 1;
+  return parts;
 }
 
 double norm_of(const Matrix& matrix) {
@@ -83,7 +69,7 @@ TEST_P(Parity, ComputesWhatOneRankComputes) {
   ASSERT_EQ(reference.losses.size(), std::size_t{kSteps});
   ASSERT_LT(reference.losses.back(), reference.losses.front() - 0.2) << "the reference does not learn";
 
-  const Outcome outcome = run_threads(with(settings, layout), kSteps);
+  const Outcome outcome = run_threads(cut(settings, layout), kSteps);
   ASSERT_EQ(outcome.losses.size(), reference.losses.size());
   const Distance gradients = distance(reference.gradients, outcome.gradients);
   EXPECT_LE(gradients.value, kGradientTolerance) << gradients.name;
@@ -121,11 +107,11 @@ TEST(Bits, DoNotDependOnThePipeline) {
   for (const std::string family : {"gpt", "llama"}) {
     train::Settings settings = tiny_settings(family);
     settings.optim.clip = 0;
-    const Outcome one = run_threads(with(settings, {2, 2, 1, 1, true, 1}), kSteps);
+    const Outcome one = run_threads(cut(settings, {2, 2, 1, 1, true, 1}), kSteps);
     for (const auto& [pp, chunks, schedule] :
          {std::tuple{2, 1, "1f1b"}, {2, 2, "1f1b"}, {4, 1, "1f1b"}, {4, 2, "1f1b"}, {2, 1, "gpipe"}}) {
       settings.mesh.schedule = schedule;
-      const Outcome other = run_threads(with(settings, {2, 2, pp, chunks, true, 1}), kSteps);
+      const Outcome other = run_threads(cut(settings, {2, 2, pp, chunks, true, 1}), kSteps);
       EXPECT_EQ(one.losses, other.losses) << family << " pp " << pp << " chunks " << chunks;
       EXPECT_TRUE(same_bits(one.gradients, other.gradients)) << family << " pp " << pp << " chunks " << chunks;
       EXPECT_TRUE(same_bits(one.parameters, other.parameters)) << family << " pp " << pp << " chunks " << chunks;
@@ -134,7 +120,7 @@ TEST(Bits, DoNotDependOnThePipeline) {
 }
 
 TEST(Bits, SameConfigurationSameBitsTwice) {
-  train::Settings settings = with(tiny_settings("gpt"), {2, 2, 2, 2, true, 1});
+  train::Settings settings = cut(tiny_settings("gpt"), {2, 2, 2, 2, true, 1});
   settings.train.dtype = "bf16";
   const Outcome first = run_threads(settings, 5), second = run_threads(settings, 5);
   EXPECT_EQ(first.losses, second.losses);
@@ -144,7 +130,7 @@ TEST(Bits, SameConfigurationSameBitsTwice) {
 
 TEST(Bits, RecomputationChangesNothing) {
   for (const std::string family : {"gpt", "llama"}) {
-    train::Settings settings = with(tiny_settings(family), {1, 2, 2, 1, true, 1});
+    train::Settings settings = cut(tiny_settings(family), {1, 2, 2, 1, true, 1});
     const Outcome kept = run_threads(settings, 5);
     for (const std::string recompute : {"selective", "full"}) {
       settings.train.recompute = recompute;
@@ -160,7 +146,7 @@ TEST(Bf16, LearnsInEveryDimension) {
     train::Settings settings = tiny_settings(family);
     settings.train.dtype = "bf16";
     const Outcome one = run_threads(settings, kSteps);
-    const Outcome all = run_threads(with(settings, {2, 2, 2, 1, true, 1}), kSteps);
+    const Outcome all = run_threads(cut(settings, {2, 2, 2, 1, true, 1}), kSteps);
     // bf16 keeps 8 bits: a part in 256 per rounded value, averaged over many.
     for (std::size_t i = 0; i < one.losses.size(); ++i) EXPECT_NEAR(one.losses[i], all.losses[i], 0.03) << i;
     EXPECT_LT(all.losses.back(), all.losses.front() - 0.2);

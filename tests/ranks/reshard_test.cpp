@@ -20,14 +20,11 @@ namespace {
 constexpr int kSaved = 2, kSteps = 4;
 constexpr double kLossTolerance = 1e-4;  // of the parity tests
 
-struct Layout {
-  int dp, tp, pp, chunks, zero;
-  std::string name() const { return fmt::format("dp{}_tp{}_pp{}_v{}_z{}", dp, tp, pp, chunks, zero); }
-};
 // 1 to 8 ranks; 2, 3 and 4 parts in every dimension; every ZeRO stage; two chunks with and without dp and tp.
 const std::vector<Layout> kLayouts = {
-    {1, 1, 1, 1, 1}, {2, 1, 1, 1, 0}, {3, 1, 1, 1, 1}, {4, 1, 1, 1, 2}, {1, 2, 1, 1, 1}, {1, 3, 1, 1, 1},
-    {1, 1, 3, 2, 1}, {2, 1, 2, 1, 0}, {2, 2, 2, 2, 1}, {3, 2, 1, 1, 2}, {2, 3, 1, 1, 0}, {1, 2, 3, 1, 1},
+    {1, 1, 1, 1, true, 1}, {2, 1, 1, 1, true, 0}, {3, 1, 1, 1, true, 1}, {4, 1, 1, 1, true, 2},
+    {1, 2, 1, 1, true, 1}, {1, 3, 1, 1, true, 1}, {1, 1, 3, 2, true, 1}, {2, 1, 2, 1, true, 0},
+    {2, 2, 2, 2, true, 1}, {3, 2, 1, 1, true, 2}, {2, 3, 1, 1, true, 0}, {1, 2, 3, 1, true, 1},
 };
 
 struct Family {
@@ -37,12 +34,11 @@ struct Family {
   std::string name() const { return family + (tied ? "_tied_" : "_") + dtype; }
 };
 
-void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name(); }
 void PrintTo(const Family& family, std::ostream* out) { *out << family.name(); }
 
 // A vocabulary of 61 is padded wherever tp is not 1; a tied embedding lies on two stages.
 train::Settings settings_of(const Family& family, const Layout& layout, const std::string& dir) {
-  train::Settings settings = tiny_settings(family.family);
+  train::Settings settings = with(tiny_settings(family.family), layout);
   settings.model.layers = 6;
   settings.model.hidden = 48;
   settings.model.heads = 12;
@@ -51,11 +47,6 @@ train::Settings settings_of(const Family& family, const Layout& layout, const st
   settings.model.tied_embeddings = family.tied;
   settings.train.global_batch = 12;
   settings.train.dtype = family.dtype;
-  settings.mesh.dp = layout.dp;
-  settings.mesh.tp = layout.tp;
-  settings.mesh.pp = layout.pp;
-  settings.mesh.chunks = layout.chunks;
-  settings.optim.zero = layout.zero;
   if (layout.tp == 1) settings.overlap.dp_message = 1;  // flat arrays of a layer each, where the others have a chunk
   settings.checkpoint.dir = dir;
   settings.checkpoint.every_s = 0;
@@ -168,7 +159,7 @@ INSTANTIATE_TEST_SUITE_P(All, Reshard,
 // Masters, no biases, one head of keys and values for two, an output layer of its own.
 INSTANTIATE_TEST_SUITE_P(Other, Reshard,
                          testing::Combine(testing::Values(Family{"llama", false, "bf16"}),
-                                          testing::Values(Layout{2, 3, 1, 1, 1}, Layout{1, 2, 3, 1, 1})),
+                                          testing::Values(Layout{2, 3, 1, 1, true, 1}, Layout{1, 2, 3, 1, true, 1})),
                          reshard_name);
 
 // The compute type may change, too: what is exact in it stays exact.
@@ -176,8 +167,8 @@ TEST(ReshardType, GoesOnInTheOtherType) {
   for (const auto& [from, to] : {std::pair<std::string, std::string>{"bf16", "fp32"}, {"fp32", "bf16"}}) {
     SCOPED_TRACE(from + " to " + to);
     const TemporaryDirectory dir;
-    const Training saved = train_run(settings_of({"gpt", true, from}, {2, 2, 1, 1, 1}, dir.path()));
-    const Training loaded = train_run(settings_of({"gpt", true, to}, {3, 1, 2, 1, 1}, dir.path()));
+    const Training saved = train_run(settings_of({"gpt", true, from}, {2, 2, 1, 1, true, 1}, dir.path()));
+    const Training loaded = train_run(settings_of({"gpt", true, to}, {3, 1, 2, 1, true, 1}, dir.path()));
     ASSERT_EQ(loaded.resumed_from, kSaved);
     EXPECT_TRUE(same_bits(saved.at_save.first_moments, loaded.at_save.first_moments));
     EXPECT_TRUE(same_bits(saved.at_save.second_moments, loaded.at_save.second_moments));
@@ -189,7 +180,7 @@ TEST(ReshardType, GoesOnInTheOtherType) {
 // LAMB keeps what AdamW keeps, and the norms of a parameter are found again in any layout.
 TEST(ReshardLamb, GoesOn) {
   const Family family{"gpt", true, "fp32"};
-  const Layout from{2, 2, 2, 2, 1};
+  const Layout from{2, 2, 2, 2, true, 1};
   const TemporaryDirectory dir;
   const auto with_lamb = [&](const Layout& layout) {
     train::Settings settings = settings_of(family, layout, dir.path());
@@ -197,7 +188,7 @@ TEST(ReshardLamb, GoesOn) {
     return settings;
   };
   const Training saved = train_run(with_lamb(from));
-  for (const Layout& to : {from, Layout{3, 2, 1, 1, 2}, Layout{2, 1, 3, 1, 0}}) {
+  for (const Layout& to : {from, Layout{3, 2, 1, 1, true, 2}, Layout{2, 1, 3, 1, true, 0}}) {
     SCOPED_TRACE(to.name());
     expect_goes_on(saved, train_run(with_lamb(to)), to.name() == from.name(), kLossTolerance);
   }
@@ -206,7 +197,7 @@ TEST(ReshardLamb, GoesOn) {
 // The update of a step waits for whoever is still copying the state before it, however long that takes.
 TEST(Engine, UpdateWaitsForTheCopy) {
   const TemporaryDirectory dir;
-  const train::Settings settings = settings_of({"gpt", true, "bf16"}, {1, 1, 1, 1, 1}, dir.path());
+  const train::Settings settings = settings_of({"gpt", true, "bf16"}, {1, 1, 1, 1, true, 1}, dir.path());
   const train::Plan plan = train::make_plan(settings, 1);
   tensor::MatmulCache matmuls;
   tensor::CpuPool pool({.workers = 2, .threads_per_op = 1});

@@ -244,69 +244,61 @@ TEST(TpOverlap, ReducingToEverybodyUnderAProductChangesNothing) {
 
 // What follows is the engine's.
 
-struct Layout {
-  int dp, tp, pp, chunks;
-  bool sequence_parallel;
+struct Run {
+  Layout layout;
   const char *recompute, *dtype;
-  std::string name() const {
-    return fmt::format("dp{}_tp{}_pp{}_v{}_{}_{}_{}", dp, tp, pp, chunks, sequence_parallel ? "sp" : "nosp", recompute,
-                       dtype);
-  }
+  std::string name() const { return fmt::format("{}_{}_{}", layout.name(), recompute, dtype); }
 };
+void PrintTo(const Run& run, std::ostream* out) { *out << run.name(); }
 
-train::Settings with(const std::string& family, const Layout& layout, bool overlap) {
-  train::Settings settings = tiny_settings(family);
-  if (layout.tp == 3) {  // sizes that three divides
+train::Settings settings_of(const std::string& family, const Run& run, bool overlap) {
+  train::Settings settings = with(tiny_settings(family), run.layout);
+  if (run.layout.tp == 3) {  // sizes that three divides
     settings.model.hidden = 48;
     settings.model.heads = 12;
     settings.model.kv_heads = family == "llama" ? 6 : 0;
     settings.model.seq = 18;
   }
-  settings.mesh.dp = layout.dp;
-  settings.mesh.tp = layout.tp;
-  settings.mesh.pp = layout.pp;
-  settings.mesh.chunks = layout.chunks;
-  settings.mesh.sequence_parallel = layout.sequence_parallel;
-  settings.train.recompute = layout.recompute;
-  settings.train.dtype = layout.dtype;
+  settings.train.recompute = run.recompute;
+  settings.train.dtype = run.dtype;
   settings.overlap.tp = overlap;
   return settings;
 }
 
-class TpOverlapRun : public testing::TestWithParam<std::tuple<std::string, Layout>> {};
+class TpOverlapRun : public testing::TestWithParam<std::tuple<std::string, Run>> {};
 
 std::string run_name(const testing::TestParamInfo<TpOverlapRun::ParamType>& info) {
   return std::get<0>(info.param) + "_" + std::get<1>(info.param).name();
 }
 
-constexpr std::array kLayouts = {
-    Layout{1, 2, 1, 1, true, "none", "fp32"},      Layout{1, 3, 1, 1, true, "full", "fp32"},
-    Layout{1, 4, 2, 1, true, "selective", "fp32"}, Layout{1, 8, 1, 1, true, "none", "fp32"},
-    Layout{2, 2, 2, 2, true, "full", "fp32"},      Layout{1, 3, 1, 1, false, "none", "fp32"},
-    Layout{2, 2, 2, 1, false, "full", "fp32"},     Layout{2, 4, 1, 1, true, "none", "bf16"},
-    Layout{1, 4, 2, 1, false, "none", "bf16"},
+constexpr std::array kRuns = {
+    Run{{1, 2, 1, 1, true}, "none", "fp32"},      Run{{1, 3, 1, 1, true}, "full", "fp32"},
+    Run{{1, 4, 2, 1, true}, "selective", "fp32"}, Run{{1, 8, 1, 1, true}, "none", "fp32"},
+    Run{{2, 2, 2, 2, true}, "full", "fp32"},      Run{{1, 3, 1, 1, false}, "none", "fp32"},
+    Run{{2, 2, 2, 1, false}, "full", "fp32"},     Run{{2, 4, 1, 1, true}, "none", "bf16"},
+    Run{{1, 4, 2, 1, false}, "none", "bf16"},
 };
-INSTANTIATE_TEST_SUITE_P(All, TpOverlapRun,
-                         testing::Combine(testing::Values("gpt", "llama"), testing::ValuesIn(kLayouts)), run_name);
+INSTANTIATE_TEST_SUITE_P(All, TpOverlapRun, testing::Combine(testing::Values("gpt", "llama"), testing::ValuesIn(kRuns)),
+                         run_name);
 
 TEST_P(TpOverlapRun, ComputesWhatOneRankComputes) {
-  const auto& [family, layout] = GetParam();
+  const auto& [family, run] = GetParam();
   constexpr int kSteps = 4;
-  const Outcome outcome = run_threads(with(family, layout, true), kSteps);
+  const Outcome outcome = run_threads(settings_of(family, run, true), kSteps);
   // Where no sum over tp is cut, the messages change no bit; where one is, the bits are the same every time.
-  const bool same_sums = !layout.sequence_parallel && rows_stand_alone();
-  const Outcome other = run_threads(with(family, layout, !same_sums), kSteps);
+  const bool same_sums = !run.layout.sequence_parallel && rows_stand_alone();
+  const Outcome other = run_threads(settings_of(family, run, !same_sums), kSteps);
   EXPECT_EQ(outcome.losses, other.losses);
   EXPECT_EQ(outcome.norms, other.norms);
   EXPECT_EQ(outcome.valid_loss, other.valid_loss);
   EXPECT_TRUE(same_bits(outcome.gradients, other.gradients));
   EXPECT_TRUE(same_bits(outcome.parameters, other.parameters));
 
-  train::Settings settings = with(family, layout, false);
+  train::Settings settings = settings_of(family, run, false);
   settings.mesh = {};
   settings.train.recompute = "none";
   static std::map<std::string, Outcome> references;
-  Outcome& one = references[fmt::format("{} {} {}", family, layout.tp == 3, layout.dtype)];
+  Outcome& one = references[fmt::format("{} {} {}", family, run.layout.tp == 3, run.dtype)];
   if (one.losses.empty()) one = run_threads(settings, kSteps);
   // f32: sums of the same numbers in another order, as between any two layouts. bf16: a part in 256 per rounded value,
   // averaged over many.

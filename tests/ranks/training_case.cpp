@@ -53,6 +53,22 @@ std::mutex outcome_mutex;  // ranks are threads here
 
 }  // namespace
 
+std::string Layout::name() const {
+  return fmt::format("dp{}_tp{}_pp{}_v{}_{}_z{}", dp, tp, pp, chunks, sequence_parallel ? "sp" : "nosp", zero);
+}
+
+void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name(); }
+
+train::Settings with(train::Settings settings, const Layout& layout) {
+  settings.mesh.dp = layout.dp;
+  settings.mesh.tp = layout.tp;
+  settings.mesh.pp = layout.pp;
+  settings.mesh.chunks = layout.chunks;
+  settings.mesh.sequence_parallel = layout.sequence_parallel;
+  settings.optim.zero = layout.zero;
+  return settings;
+}
+
 void fill_batch(const train::Plan& plan, std::int64_t step, int dp_rank, std::vector<std::int32_t>& tokens,
                 std::vector<std::int32_t>& targets) {
   const std::int64_t rows = plan.settings.train.global_batch / plan.mesh.dp, seq = plan.settings.model.seq;

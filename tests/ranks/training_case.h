@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <iosfwd>
 #include <map>
 #include <string>
 #include <vector>
@@ -28,6 +29,16 @@ struct Outcome {
 
 // Two families at a size where every factorisation of 8 fits: 8 layers, 16 heads (8 of keys and values), vocabulary 61.
 train::Settings tiny_settings(const std::string& family);
+
+// How a run is cut over ranks.
+struct Layout {
+  int dp = 1, tp = 1, pp = 1, chunks = 1;
+  bool sequence_parallel = true;
+  int zero = 1;
+  std::string name() const;
+};
+void PrintTo(const Layout& layout, std::ostream* out);
+train::Settings with(train::Settings settings, const Layout& layout);
 
 // This dp rank's rows of a step's batch: noisy but learnable tokens, a pure function of step and row.
 void fill_batch(const train::Plan& plan, std::int64_t step, int dp_rank, std::vector<std::int32_t>& tokens,
