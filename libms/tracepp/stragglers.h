@@ -1,0 +1,42 @@
+// Who makes the others wait, and what it costs: a step played again with every operation as fast as its kind usually is,
+// and with parts of the run left as they were measured. Definitions of Lin et al., Understanding Stragglers in Large
+// Model Training Using What-if Analysis (arXiv 2505.05713), sections 3 to 5. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tracepp/replay.h"
+
+namespace ms::tracepp {
+
+// Part of a run: a dp rank, a stage, a kind of operation. `slowdown` is how much longer a step takes when that part is
+// as it was measured and everything else ideal; 1: it costs nothing.
+struct Contribution {
+  std::string name;
+  double slowdown = 1;
+};
+
+struct Suspect {
+  int rank = -1, dp = 0, pp = 0, tp = 0;
+  // The smaller one of its dp rank's and its stage's slowdown: a single slow rank shows in both.
+  double score = 1;
+};
+
+struct Stragglers {
+  // Mean seconds of a step: measured, without delays that nothing in the trace explains, and ideal.
+  double measured_s = 0, without_delays_s = 0, ideal_s = 0;
+  std::vector<double> step_slowdowns;  // [step]: of S
+  double S = 1;                        // without_delays_s / ideal_s
+  double launch_slowdown = 1;          // measured_s / without_delays_s
+  // Of the time that slowness costs, the part that is gone when the slowest 3 % of the workers (M_W), or the last stage
+  // (M_S), are ideal. Near 1: they are the cause. Beyond 0 .. 1: fixing them moves the critical path elsewhere.
+  double M_W = 0, M_S = 0;
+  std::vector<Contribution> by_dp, by_stage;  // in order of rank
+  std::vector<Contribution> by_type;          // the worst first
+  std::vector<Suspect> workers;               // all that were traced, the worst first
+};
+
+Stragglers find_stragglers(const StepTrace& trace);
+
+}  // namespace ms::tracepp
