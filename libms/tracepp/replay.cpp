@@ -22,7 +22,9 @@ Replay::Replay(const StepTrace& trace)
 std::vector<double> Replay::steps(const std::vector<double>& durations) {
   const std::size_t lanes = trace_.lanes(), dp = static_cast<std::size_t>(trace_.dp);
   MS_ASSERT(durations.size() == start_.size(), "{} durations of {}", durations.size(), start_.size());
-  const auto row = [&](std::vector<double>& values, int op) { return values.data() + static_cast<std::size_t>(op) * lanes; };
+  const auto row = [&](std::vector<double>& values, int op) {
+    return values.data() + static_cast<std::size_t>(op) * lanes;
+  };
   std::vector<double> latest(lanes);
   for (const auto& [index, is_group] : order_.entries) {
     if (!is_group) {
@@ -71,7 +73,8 @@ std::vector<double> transfer_durations(const StepTrace& trace, const StepGraph& 
   for (const StepGraph::Group& group : graph.groups) {
     for (std::size_t i = 0; i < lanes; ++i) {
       latest[i] = trace.start_s[static_cast<std::size_t>(group.ops.front()) * lanes + i];
-      for (const int op : group.ops) latest[i] = std::max(latest[i], trace.start_s[static_cast<std::size_t>(op) * lanes + i]);
+      for (const int op : group.ops)
+        latest[i] = std::max(latest[i], trace.start_s[static_cast<std::size_t>(op) * lanes + i]);
     }
     if (group.over_dp) {
       for (std::size_t first = 0; first < lanes; first += dp) {

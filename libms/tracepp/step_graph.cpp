@@ -63,17 +63,18 @@ class Builder {
   }
 
  private:
-  Ops& of(int stage, OpType type) {
-    return by_type_[static_cast<std::size_t>(stage)][static_cast<std::size_t>(type)];
-  }
+  Ops& of(int stage, OpType type) { return by_type_[static_cast<std::size_t>(stage)][static_cast<std::size_t>(type)]; }
   Ops of_all(OpType type) {
     Ops all;
-    for (int stage = 0; stage < trace_.pp; ++stage) all.insert(all.end(), of(stage, type).begin(), of(stage, type).end());
+    for (int stage = 0; stage < trace_.pp; ++stage)
+      all.insert(all.end(), of(stage, type).begin(), of(stage, type).end());
     return all;
   }
   const StepOp& op(int index) const { return trace_.ops[static_cast<std::size_t>(index)]; }
   double start(int index) const { return trace_.start_s[trace_.at(static_cast<std::size_t>(index), 0, 0)]; }
-  double end(int index) const { return start(index) + trace_.duration_s[trace_.at(static_cast<std::size_t>(index), 0, 0)]; }
+  double end(int index) const {
+    return start(index) + trace_.duration_s[trace_.at(static_cast<std::size_t>(index), 0, 0)];
+  }
   std::pair<double, int> launch_key(int index) const { return {start(index), op(index).sequence}; }
 
   void wait(int op, int before) { graph_.waits_for[static_cast<std::size_t>(op)].push_back(before); }
@@ -81,7 +82,8 @@ class Builder {
     for (std::size_t i = 1; i < ops.size(); ++i) wait(ops[i], ops[i - 1]);
   }
   void group(Ops ops, bool over_dp = false) {
-    for (const int member : ops) graph_.group_of[static_cast<std::size_t>(member)] = static_cast<int>(graph_.groups.size());
+    for (const int member : ops)
+      graph_.group_of[static_cast<std::size_t>(member)] = static_cast<int>(graph_.groups.size());
     graph_.groups.push_back({std::move(ops), over_dp});
   }
 
@@ -89,8 +91,9 @@ class Builder {
     Ops all = of(stage, OpType::forward_compute);
     const Ops& backwards = of(stage, OpType::backward_compute);
     if (all.empty() || backwards.empty()) {
-      throw user_error("trace.shape", fmt::format("stage {} of the trace has no {}", stage,
-                                                  to_string(all.empty() ? OpType::forward_compute : OpType::backward_compute)));
+      throw user_error("trace.shape",
+                       fmt::format("stage {} of the trace has no {}", stage,
+                                   to_string(all.empty() ? OpType::forward_compute : OpType::backward_compute)));
     }
     all.insert(all.end(), backwards.begin(), backwards.end());
     std::ranges::sort(all, {}, [&](int index) { return launch_key(index); });
@@ -116,8 +119,9 @@ class Builder {
     };
     const auto count = static_cast<std::size_t>(std::ranges::count_if(all, took_place));
     if (count > computes.size()) {
-      throw user_error("trace.shape", fmt::format("stage {} has {} {} for {} {}", stage, count, to_string(transfer.type),
-                                                  computes.size(), to_string(transfer.compute)));
+      throw user_error("trace.shape",
+                       fmt::format("stage {} has {} {} for {} {}", stage, count, to_string(transfer.type),
+                                   computes.size(), to_string(transfer.compute)));
     }
     // The first receive may be missing where it has no other side.
     std::size_t next = !transfer.sends && count + 1 == computes.size() ? 1 : 0;
@@ -128,7 +132,8 @@ class Builder {
         continue;
       }
       const std::size_t k = next++;
-      if (k >= computes.size()) throw user_error("trace.shape", fmt::format("{} belongs to nothing", to_string(op(index))));
+      if (k >= computes.size())
+        throw user_error("trace.shape", fmt::format("{} belongs to nothing", to_string(op(index))));
       if (transfer.sends) {
         wait(index, computes[k]);
       } else {
@@ -163,8 +168,9 @@ class Builder {
         const int peer = (stage + transfer.to + trace_.pp) % trace_.pp;
         const Ops &sends = real_[{transfer.type, stage}], &receives = real_[{transfer.peer, peer}];
         if (sends.size() != receives.size()) {
-          throw user_error("trace.shape", fmt::format("stage {} has {} {}, but stage {} has {} {}", stage, sends.size(),
-                                                      to_string(transfer.type), peer, receives.size(), to_string(transfer.peer)));
+          throw user_error("trace.shape",
+                           fmt::format("stage {} has {} {}, but stage {} has {} {}", stage, sends.size(),
+                                       to_string(transfer.type), peer, receives.size(), to_string(transfer.peer)));
         }
         for (std::size_t k = 0; k < sends.size(); ++k) group({sends[k], receives[k]});
       }
@@ -181,7 +187,8 @@ class Builder {
     std::vector<bool> gathered(static_cast<std::size_t>(chunks_ + 1), false), reduced = gathered;
     const auto of_chunk = [&](OpType type, int chunk) {
       Ops found;
-      std::ranges::copy_if(of(stage, type), std::back_inserter(found), [&](int index) { return op(index).chunk == chunk; });
+      std::ranges::copy_if(of(stage, type), std::back_inserter(found),
+                           [&](int index) { return op(index).chunk == chunk; });
       return found;
     };
     for (auto it = gathers.rbegin(); it != gathers.rend(); ++it) {  // the last one, should there be several
@@ -189,7 +196,8 @@ class Builder {
       if (gathered[static_cast<std::size_t>(chunk + 1)]) continue;
       gathered[static_cast<std::size_t>(chunk + 1)] = true;
       const Ops forwards = of_chunk(OpType::forward_compute, chunk);
-      if (!forwards.empty()) wait(*std::ranges::min_element(forwards, {}, [&](int index) { return start(index); }), *it);
+      if (!forwards.empty())
+        wait(*std::ranges::min_element(forwards, {}, [&](int index) { return start(index); }), *it);
     }
     if (!reduces_early) return;
     for (const int index : reductions) {
@@ -197,7 +205,8 @@ class Builder {
       if (reduced[static_cast<std::size_t>(chunk + 1)]) continue;
       reduced[static_cast<std::size_t>(chunk + 1)] = true;
       const Ops backwards = of_chunk(OpType::backward_compute, chunk);
-      if (!backwards.empty()) wait(index, *std::ranges::max_element(backwards, {}, [&](int other) { return end(other); }));
+      if (!backwards.empty())
+        wait(index, *std::ranges::max_element(backwards, {}, [&](int other) { return end(other); }));
     }
   }
 
@@ -221,14 +230,16 @@ class Builder {
     if (dp) then(reduces_early ? of(stage, OpType::separate_grads_all_reduce) : reductions);
     then(of(stage, OpType::optimizer_clip_main_grad));
     if (of(stage, OpType::optimizer).empty()) {
-      throw user_error("trace.shape", fmt::format("stage {} of the trace has no {}", stage, to_string(OpType::optimizer)));
+      throw user_error("trace.shape",
+                       fmt::format("stage {} of the trace has no {}", stage, to_string(OpType::optimizer)));
     }
     then(of(stage, OpType::optimizer));
   }
 
   void meetings() {
     if (trace_.dp > 1) {
-      for (const OpType type : {OpType::params_all_gather, OpType::grads_reduce_scatter, OpType::separate_grads_all_reduce}) {
+      for (const OpType type :
+           {OpType::params_all_gather, OpType::grads_reduce_scatter, OpType::separate_grads_all_reduce}) {
         for (const int index : of_all(type)) group({index}, true);
       }
     }
@@ -276,7 +287,8 @@ StepOrder order_of(const StepGraph& graph) {
     }
   }
   if (ready.size() != count) {
-    throw user_error("trace.shape", fmt::format("{} of {} operations of a step wait for each other in a ring", count - ready.size(), count));
+    throw user_error("trace.shape", fmt::format("{} of {} operations of a step wait for each other in a ring",
+                                                count - ready.size(), count));
   }
   return order;
 }

@@ -1,8 +1,8 @@
-// Training steps as the what-if analysis sees them: every operation of one model replica, and how long it took on each dp
-// rank in each step. Made by the readers; pure data.
+// Training steps as the what-if analysis sees them: every operation of one model replica, and how long it took on each
+// dp rank in each step. Made by the readers; pure data.
 //
-// A lane is one (step, dp rank): all lanes have the same operations and the same dependencies, so that the analysis does
-// an operation's arithmetic for all lanes at once.
+// A lane is one (step, dp rank): all lanes have the same operations and the same dependencies, so that the analysis
+// does an operation's arithmetic for all lanes at once.
 #pragma once
 
 #include <array>
@@ -56,8 +56,8 @@ struct StepTrace {
   std::vector<StepOp> ops;
   // [op][step][dp rank], seconds; starts count from the beginning of the trace.
   std::vector<double> start_s, duration_s;
-  std::vector<int> ranks;            // [stage][dp rank]: the rank of the run that was traced there; -1: unknown
-  std::int64_t steps_left_out = 0;   // in which some rank lacked some operation
+  std::vector<int> ranks;           // [stage][dp rank]: the rank of the run that was traced there; -1: unknown
+  std::int64_t steps_left_out = 0;  // in which some rank lacked some operation
 
   std::size_t lanes() const { return steps.size() * static_cast<std::size_t>(dp); }
   std::size_t at(std::size_t op, std::size_t step, int dp_rank) const {

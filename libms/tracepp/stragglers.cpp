@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <numeric>
 
@@ -22,8 +23,8 @@ double median(std::vector<double>& values) {
   return (*middle + *std::max_element(values.begin(), middle)) / 2;
 }
 
-// Every operation takes what its kind takes, over all ranks and steps: computations their mean, for work must be done by
-// somebody; communications their median, for a slow link should not count.
+// Every operation takes what its kind takes, over all ranks and steps: computations their mean, for work must be done
+// by somebody; communications their median, for a slow link should not count.
 std::vector<double> ideal_durations(const StepTrace& trace, const std::vector<double>& measured) {
   const std::size_t lanes = trace.lanes();
   std::vector<double> ideal(measured.size());
@@ -37,7 +38,8 @@ std::vector<double> ideal_durations(const StepTrace& trace, const std::vector<do
     if (values.empty()) continue;
     const double usual = is_communication(static_cast<OpType>(type)) ? median(values) : mean(values);
     for (std::size_t op = 0; op < trace.ops.size(); ++op) {
-      if (trace.ops[op].type == static_cast<OpType>(type)) std::fill_n(ideal.begin() + static_cast<std::ptrdiff_t>(op * lanes), lanes, usual);
+      if (trace.ops[op].type == static_cast<OpType>(type))
+        std::fill_n(ideal.begin() + static_cast<std::ptrdiff_t>(op * lanes), lanes, usual);
     }
   }
   return ideal;
@@ -141,7 +143,8 @@ Stragglers find_stragglers(const StepTrace& trace) {
                          [&](const Suspect& worker) { return worker.dp == dp && worker.pp == op.stage; });
     };
     found.M_W = (found.without_delays_s - fixed(is_slow)) / lost_s;
-    found.M_S = (found.without_delays_s - fixed([&](const StepOp& op, int) { return op.stage == trace.pp - 1; })) / lost_s;
+    found.M_S =
+        (found.without_delays_s - fixed([&](const StepOp& op, int) { return op.stage == trace.pp - 1; })) / lost_s;
   }
   return found;
 }

@@ -1,6 +1,6 @@
-// Who makes the others wait, and what it costs: a step played again with every operation as fast as its kind usually is,
-// and with parts of the run left as they were measured. Definitions of Lin et al., Understanding Stragglers in Large
-// Model Training Using What-if Analysis (arXiv 2505.05713), sections 3 to 5. Pure.
+// Who makes the others wait, and what it costs: a step played again with every operation as fast as its kind usually
+// is, and with parts of the run left as they were measured. Definitions of Lin et al., Understanding Stragglers in
+// Large Model Training Using What-if Analysis (arXiv 2505.05713), sections 3 to 5. Pure.
 #pragma once
 
 #include <string>

@@ -26,7 +26,8 @@ std::string unzipped(const fs::path& path) {
   std::string text;
   gzFile file = gzopen(path.c_str(), "rb");
   char buffer[1 << 16];
-  for (int count = 0; (count = gzread(file, buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<std::size_t>(count));
+  for (int count = 0; (count = gzread(file, buffer, sizeof buffer)) > 0;)
+    text.append(buffer, static_cast<std::size_t>(count));
   gzclose(file);
   return text;
 }
@@ -112,9 +113,11 @@ TEST_P(Published, AnswersAreReproduced) {
 
 INSTANTIATE_TEST_SUITE_P(Traces, Published, testing::Values("AR", "ST"), [](const auto& trace) { return trace.param; });
 
-// A pipeline of two stages and dp 2, one microbatch: forward 1 s, backward 2 s, transfers 0.1 s, nothing else takes time.
+// A pipeline of two stages and dp 2, one microbatch: forward 1 s, backward 2 s, transfers 0.1 s, nothing else takes
+// time.
 StepTrace two_stages() {
-  StepTrace trace{.dp = 2, .pp = 2, .tp = 1, .steps = {7, 8}, .ops = {}, .start_s = {}, .duration_s = {}, .ranks = {0, 1, 2, 3}};
+  StepTrace trace{
+      .dp = 2, .pp = 2, .tp = 1, .steps = {7, 8}, .ops = {}, .start_s = {}, .duration_s = {}, .ranks = {0, 1, 2, 3}};
   const auto add = [&](OpType type, int stage, double start, double duration) {
     trace.ops.push_back({type, 0, stage, 0});
     for (std::size_t step = 0; step < trace.steps.size(); ++step) {
@@ -195,7 +198,8 @@ TEST(StepGraph, RefusesWhatIsNoStep) {
     return [=](StepTrace& trace) {
       for (std::size_t op = 0; op < trace.ops.size(); ++op) {
         if (trace.ops[op].type != type || trace.ops[op].stage != stage) continue;
-        const auto first = static_cast<std::ptrdiff_t>(op * trace.lanes()), last = first + static_cast<std::ptrdiff_t>(trace.lanes());
+        const auto first = static_cast<std::ptrdiff_t>(op * trace.lanes()),
+                   last = first + static_cast<std::ptrdiff_t>(trace.lanes());
         trace.ops.erase(trace.ops.begin() + static_cast<std::ptrdiff_t>(op));
         trace.start_s.erase(trace.start_s.begin() + first, trace.start_s.begin() + last);
         trace.duration_s.erase(trace.duration_s.begin() + first, trace.duration_s.begin() + last);
