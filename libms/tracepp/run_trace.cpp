@@ -1,0 +1,53 @@
+#include "tracepp/run_trace.h"
+
+#include <algorithm>
+
+namespace ms::tracepp {
+
+std::uint32_t Strings::id(std::string_view text) {
+  const auto found = ids_.find(text);
+  if (found != ids_.end()) return found->second;
+  const auto id = static_cast<std::uint32_t>(texts_.size());
+  texts_.push_back(&ids_.emplace(text, id).first->first);
+  return id;
+}
+
+std::size_t RunTrace::event_count() const {
+  std::size_t count = 0;
+  for (const RankTrace& rank : ranks) count += rank.events.size();
+  return count;
+}
+
+const RankTrace* RunTrace::rank(int number) const {
+  const auto found = std::ranges::lower_bound(ranks, number, {}, &RankTrace::rank);
+  return found != ranks.end() && found->rank == number ? &*found : nullptr;
+}
+
+std::size_t Tables::WhatHash::operator()(const What& what) const {
+  std::uint64_t hash = 0;
+  const auto mix = [&](std::uint64_t value) {
+    hash = (hash ^ value) * 0x9e3779b97f4a7c15;
+    hash ^= hash >> 29;
+  };
+  mix(static_cast<std::uint64_t>(what.kind) << 32 | static_cast<std::uint64_t>(what.purpose) << 16 |
+      static_cast<std::uint16_t>(what.chunk));
+  mix(static_cast<std::uint64_t>(what.name) << 32 | what.type);
+  mix(static_cast<std::uint64_t>(static_cast<std::uint32_t>(what.group)) << 32 | static_cast<std::uint32_t>(what.root));
+  mix(static_cast<std::uint64_t>(what.size_bytes));
+  return hash;
+}
+
+std::uint32_t Tables::what(const What& what) {
+  const auto [place, is_new] = whats_.try_emplace(what, static_cast<std::uint32_t>(trace_.whats.size()));
+  if (is_new) trace_.whats.push_back(what);
+  return place->second;
+}
+
+std::int32_t Tables::group(const Group& group) {
+  const auto [place, is_new] =
+      groups_.try_emplace({group.name, group.ranks}, static_cast<std::int32_t>(trace_.groups.size()));
+  if (is_new) trace_.groups.push_back(group);
+  return place->second;
+}
+
+}  // namespace ms::tracepp
