@@ -93,6 +93,67 @@ void Communicator::recv(const Tensor& x) {
 
 void Communicator::barrier() { issue({.kind = OpKind::barrier, .out = {}, .in = {}}); }
 
+Communicator::Communicator(Group group, int global_rank, tensor::Stream& stream)
+    : group_(std::move(group)), rank_(group_.index_of(global_rank)), stream_(stream) {
+  MS_ASSERT(rank_ >= 0, "rank {} opens group {} without being a member", global_rank, group_.name);
+  trace::Recorder* recorder = stream.device().recorder();
+  if (recorder != nullptr && size() > 1) traced_group_ = recorder->group(group_.name, group_.id, group_.ranks);
+}
+
+namespace {
+
+trace::Kind traced_kind(OpKind kind) {
+  switch (kind) {
+    case OpKind::all_reduce:
+      return trace::Kind::all_reduce;
+    case OpKind::reduce_scatter:
+      return trace::Kind::reduce_scatter;
+    case OpKind::all_gather:
+      return trace::Kind::all_gather;
+    case OpKind::broadcast:
+      return trace::Kind::broadcast;
+    case OpKind::send:
+      return trace::Kind::send;
+    case OpKind::recv:
+      return trace::Kind::recv;
+    case OpKind::barrier:
+      return trace::Kind::barrier;
+  }
+  return trace::Kind::other_message;
+}
+
+// What the members must agree on besides kind and size.
+std::string_view traced_type(const Request& request) {
+  const Tensor& tensor = request.in ? request.in : request.out;
+  if (!tensor) return {};
+  const bool reduces = request.kind == OpKind::all_reduce || request.kind == OpKind::reduce_scatter;
+  if (!reduces) return tensor::to_string(tensor.dtype);
+  const bool sums = request.reduce == ReduceKind::sum;
+  switch (tensor.dtype) {
+    case tensor::DType::f32:
+      return sums ? "f32 sum" : "f32 max";
+    case tensor::DType::f64:
+      return sums ? "f64 sum" : "f64 max";
+    case tensor::DType::bf16:
+      return sums ? "bf16 sum" : "bf16 max";
+    default:
+      return tensor::to_string(tensor.dtype);
+  }
+}
+
+}  // namespace
+
+trace::Ticket Communicator::trace(const Request& request) const {
+  trace::Recorder* recorder = stream_.device().recorder();
+  if (recorder == nullptr || traced_group_ < 0) return trace::kNoTicket;
+  return recorder->message({.kind = traced_kind(request.kind),
+                            .group = traced_group_,
+                            .type = traced_type(request),
+                            .root = request.kind == OpKind::broadcast ? request.root : -1,
+                            .size_bytes = request.size_bytes(),
+                            .sequence = request.sequence});
+}
+
 void Communicator::issue(Request request) {
   request.sequence = sequence_++;
   if (size() == 1) {
@@ -113,7 +174,10 @@ void Communicator::issue(Request request) {
     stream_.note(tensor::Access::write, request.out);
   }
   if (request.kind != OpKind::barrier && request.size_bytes() == 0) return;
+  const trace::Ticket ticket = trace(request);
+  stream_.stamp(ticket, tensor::Stream::Stamp::begin);
   do_issue(request);
+  stream_.stamp(ticket, tensor::Stream::Stamp::end);
 }
 
 }  // namespace ms::comm

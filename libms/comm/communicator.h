@@ -47,10 +47,7 @@ std::string describe(const Request& request, const Group& group);
 
 class Communicator {
  public:
-  Communicator(Group group, int global_rank, tensor::Stream& stream)
-      : group_(std::move(group)), rank_(group_.index_of(global_rank)), stream_(stream) {
-    MS_ASSERT(rank_ >= 0, "rank {} opens group {} without being a member", global_rank, group_.name);
-  }
+  Communicator(Group group, int global_rank, tensor::Stream& stream);
   virtual ~Communicator() = default;  // local: never communicates
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -78,6 +75,7 @@ class Communicator {
 
  private:
   void issue(Request request);
+  trace::Ticket trace(const Request& request) const;
   // Flat; a bug unless it is contiguous and there.
   Tensor checked(const Tensor& tensor, OpKind kind) const;
 
@@ -85,6 +83,7 @@ class Communicator {
   int rank_;
   tensor::Stream& stream_;
   std::uint64_t sequence_ = 0;
+  int traced_group_ = -1;  // as the device's recorder knows it
 };
 
 }  // namespace ms::comm

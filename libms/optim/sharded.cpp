@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "tensor/section.h"
+
 namespace ms::optim {
 
 using namespace tensor;  // NOLINT: the op list is this file's vocabulary
@@ -75,6 +77,7 @@ ShardedOptimizer::ShardedOptimizer(const OptimConfig& config, std::vector<SpanLa
       buffer_free_(layouts_.size()) {}
 
 void ShardedOptimizer::begin_step() {
+  const tensor::Section section(compute_, trace::Kind::other_compute);
   compute_.submit(Fill{scalars_.sums});
   for (const SpanMemory& span : memory_) {
     if (config_.zero == 2) compute_.submit(Fill{span.grad_shard});
@@ -117,13 +120,23 @@ struct ShardedOptimizer::Rates {
 
 void ShardedOptimizer::finish_step(std::int64_t step, double lr) {
   settle();
-  for (std::size_t i = 0; i < memory_.size(); ++i) {
-    add_shared_gradients(i);
-    count_norm(i);
+  trace::Recorder* recorder = compute_.device().recorder();
+  {
+    const trace::Scope scope(recorder, {.purpose = trace::Purpose::clip});
+    const tensor::Section section(compute_, trace::Kind::other_compute);
+    for (std::size_t i = 0; i < memory_.size(); ++i) {
+      add_shared_gradients(i);
+      count_norm(i);
+    }
   }
-  groups_.world.stream().wait(compute_.record());
-  groups_.world.all_reduce(scalars_.sums);
-  compute_.wait(groups_.world.stream().record());
+  {
+    const trace::Scope scope(recorder, {.purpose = trace::Purpose::clip});
+    groups_.world.stream().wait(compute_.record());
+    groups_.world.all_reduce(scalars_.sums);
+    compute_.wait(groups_.world.stream().record());
+  }
+  const trace::Scope scope(recorder, {.purpose = trace::Purpose::optimizer});
+  const tensor::Section section(compute_, trace::Kind::optimizer);
   compute_.submit(ClipFactor{scalars_.factor, scalars_.norm, scalars_.sum_squares(), static_cast<float>(config_.clip)});
   if (update_after_) compute_.wait(std::exchange(update_after_, {}));
   const Rates rates(config_, step, lr);
@@ -145,8 +158,15 @@ void ShardedOptimizer::add_shared_gradients(std::size_t index) {
     group.all_reduce(span.grad_shard.slice_cols(mine.begin - span.own.begin, mine.size()));
     compute_.wait(group.stream().record());
   };
-  if (partial_replicated_) sum_over(groups_.tp, {0, layout.replicated});
-  if (layout.shared) sum_over(*groups_.pair, {0, layout.numel});
+  trace::Recorder* recorder = compute_.device().recorder();
+  if (partial_replicated_) {
+    const trace::Scope scope(recorder, {.purpose = trace::Purpose::layernorm});
+    sum_over(groups_.tp, {0, layout.replicated});
+  }
+  if (layout.shared) {
+    const trace::Scope scope(recorder, {.purpose = trace::Purpose::embedding});
+    sum_over(*groups_.pair, {0, layout.numel});
+  }
 }
 
 void ShardedOptimizer::count_norm(std::size_t index) {

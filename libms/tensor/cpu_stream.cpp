@@ -71,7 +71,12 @@ struct RecordItem {
 struct WaitItem {
   std::shared_ptr<CpuEvent> event;
 };
-using Item = std::variant<Op, RecordItem, WaitItem, std::shared_ptr<AsyncTask>, std::function<void()>>;
+struct StampItem {
+  trace::Recorder* recorder;
+  trace::Ticket ticket;
+  Stream::Stamp stamp;
+};
+using Item = std::variant<Op, RecordItem, WaitItem, StampItem, std::shared_ptr<AsyncTask>, std::function<void()>>;
 
 template <class... F>
 struct Overloaded : F... {
@@ -139,6 +144,7 @@ class CpuStreamCore : public std::enable_shared_from_this<CpuStreamCore> {
   }
   bool process(Item& item);  // true when the item is done
   void compute(const Op& op);
+  void stamp(const StampItem& item);
   template <class F>
   bool guarded(F&& function);
 
@@ -150,7 +156,8 @@ class CpuStreamCore : public std::enable_shared_from_this<CpuStreamCore> {
   std::deque<Item> items_;
   State state_ = State::idle;
   bool wake_pending_ = false;
-  Poison poison_;  // touched by the running worker only
+  Poison poison_;      // touched by the running worker only
+  double busy_s_ = 0;  // of it too: in ops since the last section began
   std::array<std::atomic<double>, kOpClasses> op_seconds_{};
 };
 
@@ -229,8 +236,25 @@ void CpuStreamCore::compute(const Op& op) {
   } else {
     cpu_kernels().run(op);
   }
+  const double seconds = now_s() - start;
+  busy_s_ += seconds;
   std::atomic<double>& sum = op_seconds_[static_cast<std::size_t>(op_class(op))];
-  sum.store(sum.load(std::memory_order_relaxed) + (now_s() - start), std::memory_order_relaxed);
+  sum.store(sum.load(std::memory_order_relaxed) + seconds, std::memory_order_relaxed);
+}
+
+void CpuStreamCore::stamp(const StampItem& item) {
+  const std::int64_t time_ns = trace::now_ns();
+  switch (item.stamp) {
+    case Stream::Stamp::begin:
+      return item.recorder->begin(item.ticket, time_ns);
+    case Stream::Stamp::end:
+      return item.recorder->end(item.ticket, time_ns);
+    case Stream::Stamp::begin_section:
+      busy_s_ = 0;
+      return item.recorder->begin(item.ticket, time_ns);
+    case Stream::Stamp::end_section:
+      return item.recorder->end_section(item.ticket, time_ns, static_cast<std::int64_t>(busy_s_ * 1e9));
+  }
 }
 
 bool CpuStreamCore::process(Item& item) {
@@ -248,6 +272,10 @@ bool CpuStreamCore::process(Item& item) {
                                [&](const WaitItem& wait) {
                                  if (poison_) return true;
                                  return wait.event->reached_or_keep(waker, poison_);
+                               },
+                               [&](const StampItem& moment) {
+                                 if (!poison_) stamp(moment);
+                                 return true;
                                },
                                [&](const std::shared_ptr<AsyncTask>& task) {
                                  if (poison_) {
@@ -298,6 +326,9 @@ void CpuStream::do_wait(const Event& event) {
   auto state = std::dynamic_pointer_cast<CpuEvent>(event.state());
   MS_ASSERT(state, "stream {} waits for an event of another device", name());
   core_->push(WaitItem{std::move(state)});
+}
+void CpuStream::do_stamp(trace::Ticket ticket, Stamp stamp) {
+  core_->push(StampItem{.recorder = device().recorder(), .ticket = ticket, .stamp = stamp});
 }
 void CpuStream::add_op_seconds(std::vector<double>& sums) const {
   for (int i = 0; i < kOpClasses; ++i) sums[static_cast<std::size_t>(i)] += core_->seconds(i);

@@ -76,6 +76,7 @@ class CpuStream final : public Stream {
   void do_submit(const Op& op) override;
   std::shared_ptr<EventState> do_record() override;
   void do_wait(const Event& event) override;
+  void do_stamp(trace::Ticket ticket, Stamp stamp) override;
 
  private:
   std::shared_ptr<CpuStreamCore> core_;

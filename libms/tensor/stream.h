@@ -15,6 +15,7 @@
 #include "tensor/ops.h"
 #include "tensor/race.h"
 #include "tensor/tensor.h"
+#include "trace/recorder.h"
 
 namespace ms::tensor {
 
@@ -65,6 +66,11 @@ class Stream {
   void wait(const Event& event);
   // Runs everything submitted so far: record().synchronize(), and tells the race check so.
   void synchronize();
+  // Tells the device's recorder when the stream comes here; see section.h.
+  enum class Stamp : std::uint8_t { begin, end, begin_section, end_section };
+  void stamp(trace::Ticket ticket, Stamp stamp) {
+    if (ticket != trace::kNoTicket) do_stamp(ticket, stamp);
+  }
   // For communicators, whose operations are not in the op list: the race check sees these accesses.
   void note(Access access, const Tensor& tensor);
 
@@ -72,6 +78,7 @@ class Stream {
   virtual void do_submit(const Op& op) = 0;
   virtual std::shared_ptr<EventState> do_record() = 0;
   virtual void do_wait(const Event& event) = 0;
+  virtual void do_stamp(trace::Ticket ticket, Stamp stamp) = 0;
 
  private:
   Device& device_;
@@ -101,6 +108,9 @@ class Device {
   virtual std::vector<double> op_seconds() const = 0;
 
   RaceChecker& races() { return races_; }
+  // Where this rank's events are written down; nullptr: nowhere. Set before streams are made; it outlives them.
+  trace::Recorder* recorder() const { return recorder_; }
+  void set_recorder(trace::Recorder* recorder) { recorder_ = recorder; }
 
  protected:
   int next_stream_index() { return stream_count_++; }
@@ -108,6 +118,7 @@ class Device {
  private:
   RaceChecker races_;
   int stream_count_ = 0;
+  trace::Recorder* recorder_ = nullptr;
 };
 
 // Cuts tensors from memory, one after the other, each aligned. A measuring arena has no memory: it hands out addresses

@@ -125,8 +125,8 @@ struct Record {
   std::uint32_t duration = kNone32;  // kNone32: begun, not ended
   std::uint16_t what = 0;
   std::uint16_t microbatch = kNone16;
-  // Of messages: the number of the operation in its group, from 0 (modulo 2^32). Of sections: for how much of the
-  // duration the device computed, in the same unit; kNone32: not known. Of Kind::step: the step's number.
+  // Of messages: the number of the operation in its group, from 0 (modulo 2^32). Of sections: microseconds
+  // in which the device computed; kNone32: not known. Of Kind::step: the step's number.
   std::uint32_t detail = 0;
 };
 static_assert(sizeof(Record) == 16);
@@ -138,7 +138,7 @@ struct PageHeader {
   std::uint64_t number = 0;    // from 0; its place is number % capacity
   std::int64_t base_ns = 0;
   std::int64_t step = -1;     // that the first record belongs to, unless it is a Kind::step itself; -1: none yet
-  std::uint64_t dropped = 0;  // events lost between the page before and this one, or inside it
+  std::uint64_t dropped = 0;  // events that had found no room when this was written
   std::uint32_t shift = 0;
   std::uint32_t reserved = 0;
   std::uint64_t reserved2 = 0;

@@ -16,6 +16,8 @@ void bind(ConfigSchema& schema, Settings& settings) {
   schema.section("data", "Token files, as 'ms-data encode' writes them.", settings.data, data::kDataFields);
   schema.section("checkpoint", "Saving the state of training, and going on from it.", settings.checkpoint,
                  kCheckpointFields);
+  schema.section("trace", "What each rank writes down about what it does, for ms-tracepp.", settings.trace,
+                 trace::kTraceFields);
   schema.section("run", "This run.", settings.run, kRunFields);
 }
 

@@ -11,6 +11,7 @@
 #include "mesh/config.h"
 #include "nn/config.h"
 #include "optim/config.h"
+#include "trace/config.h"
 
 namespace ms::train {
 
@@ -212,6 +213,7 @@ struct Settings {
   optim::OptimConfig optim;
   data::DataConfig data;
   CheckpointConfig checkpoint;
+  trace::TraceConfig trace;
   RunConfig run;
 };
 

@@ -153,6 +153,7 @@ StepResult Engine::finish_step(std::int64_t step) {
 
 double Engine::evaluate(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
                         double total_tokens) {
+  const trace::Scope scope(device_.recorder(), {.purpose = trace::Purpose::evaluation});
   Pending& pending = pending_[0];
   MS_ASSERT(pending.step < 0 && pending_[1].step < 0, "evaluation while a step is in flight");
   upload(0, tokens, targets);
@@ -167,6 +168,7 @@ double Engine::evaluate(std::span<const std::int32_t> tokens, std::span<const st
 }
 
 void Engine::gather_parameters() {
+  const trace::Scope scope(device_.recorder(), {.purpose = trace::Purpose::params});
   for (std::size_t i = 0; i < optimizer_->spans(); ++i) {
     optimizer_->gather(i);
     optimizer_->before_use(i);
@@ -174,6 +176,7 @@ void Engine::gather_parameters() {
 }
 
 void Engine::share_state() {
+  const trace::Scope scope(device_.recorder(), {.purpose = trace::Purpose::checkpoint});
   const mesh::Mesh& mesh = plan_.mesh;
   // Operations of one group after the other: each waits for what the one before has brought.
   const auto then = [this](comm::Communicator& group, auto&& issue) {

@@ -1,5 +1,7 @@
 #include "train/executor.h"
 
+#include "tensor/section.h"
+
 namespace ms::train {
 
 using sched::Row;
@@ -33,6 +35,25 @@ void wait_if(Stream& stream, const Event& event) {
 template <class T>
 T& at_index(std::vector<T>& items, int index) {
   return items[static_cast<std::size_t>(index)];
+}
+
+trace::Context context_of(const Row& row, Executor::Mode mode) {
+  trace::Context context{.chunk = row.chunk, .microbatch = row.microbatch};
+  if (mode != Executor::Mode::train) {
+    context.purpose = trace::Purpose::evaluation;
+  } else if (row.what == What::recv_forward || row.what == What::forward || row.what == What::send_forward) {
+    context.purpose = trace::Purpose::forward;
+  } else {
+    context.purpose = trace::Purpose::backward;
+  }
+  return context;
+}
+
+trace::Kind kind_of(What what) {
+  return what == What::forward          ? trace::Kind::forward
+         : what == What::backward       ? trace::Kind::backward
+         : what == What::backward_input ? trace::Kind::backward_input
+                                        : trace::Kind::backward_weight;
 }
 
 }  // namespace
@@ -110,6 +131,7 @@ void Executor::complete(int chunk, std::int64_t place) {
 Tensor Executor::loss_target() const { return at_.tp == 0 ? tensors_.scalars.loss() : tensors_.ignored_loss; }
 
 void Executor::obey(const Row& row, Mode mode, double loss_scale) {
+  const trace::Scope scope(compute_.device().recorder(), context_of(row, mode));
   switch (row.what) {
     case What::recv_forward:
     case What::send_forward:
@@ -183,12 +205,15 @@ void Executor::forward(const Row& row, Mode mode, double loss_scale) {
   };
   if (!chunk.part().first) compute_.wait(slot.received);
   wait_if(compute_, slot.sent);  // the output's memory
-  chunk.forward(on, acts, input, tensors_.scratch, before);
-  before(chunk.part().layer_end - chunk.part().layer_begin);  // the head, now or in the backward
-  if (chunk.part().last && mode == Mode::evaluate) {
-    chunk.head_loss(on, acts, input, tensors_.scratch, tensors_.head, loss_target(), loss_scale);
-  } else if (chunk.part().last && mode == Mode::logits) {
-    chunk.head_logits(on, acts, tensors_.scratch, tensors_.head);
+  {
+    const tensor::Section section(compute_, trace::Kind::forward);
+    chunk.forward(on, acts, input, tensors_.scratch, before);
+    before(chunk.part().layer_end - chunk.part().layer_begin);  // the head, now or in the backward
+    if (chunk.part().last && mode == Mode::evaluate) {
+      chunk.head_loss(on, acts, input, tensors_.scratch, tensors_.head, loss_target(), loss_scale);
+    } else if (chunk.part().last && mode == Mode::logits) {
+      chunk.head_logits(on, acts, tensors_.scratch, tensors_.head);
+    }
   }
   slot.done = compute_.record();
 }
@@ -204,6 +229,7 @@ void Executor::backward(const Row& row, double loss_scale) {
   for (std::size_t i = 0; i < state.complete.size(); ++i) optimizer_.before_backward(first_span(row.chunk) + i);
   const auto after = [&](std::int64_t place) { complete(row.chunk, place); };
   if (row.what == What::backward_weight) {
+    const tensor::Section section(compute_, trace::Kind::backward_weight);
     chunk.backward_weight(on, acts, tensors_.scratch, after);
   } else {
     const std::size_t i = state.next_computed++ % state.ring.size();
@@ -214,6 +240,7 @@ void Executor::backward(const Row& row, double loss_scale) {
       compute_.wait(gradient.received);
     }
     const Tensor& dx = tensors.gradients[i];
+    const tensor::Section section(compute_, kind_of(row.what));
     if (row.what == What::backward) {
       chunk.backward(on, acts, input, tensors_.scratch, tensors_.head, dx, loss_target(), loss_scale, after);
     } else {
@@ -228,6 +255,7 @@ void Executor::backward(const Row& row, double loss_scale) {
 }
 
 void Executor::gather(int chunk) {
+  const trace::Scope scope(compute_.device().recorder(), {.purpose = trace::Purpose::params, .chunk = chunk});
   const std::size_t spans = at_index(state_, chunk).complete.size();
   for (std::size_t i = 0; i < spans; ++i) optimizer_.gather(first_span(chunk) + i);
   if (!plan_.settings.overlap.dp) optimizer_.settle();
@@ -235,6 +263,7 @@ void Executor::gather(int chunk) {
 
 // In the order in which the backward completes them. Without overlap no sooner than all before this row is done.
 void Executor::reduce(int chunk) {
+  const trace::Scope scope(compute_.device().recorder(), {.purpose = trace::Purpose::grads, .chunk = chunk});
   std::vector<Event>& complete = at_index(state_, chunk).complete;
   if (!plan_.settings.overlap.dp) complete.assign(complete.size(), compute_.record());
   for (std::size_t i = complete.size(); i-- > 0;) optimizer_.reduce(first_span(chunk) + i, complete[i]);

@@ -17,6 +17,7 @@
 #include "comm/thread_world.h"
 #include "tensor/cpu_device.h"
 #include "train/start_up.h"
+#include "train/tracing.h"
 #include "watch/fault.h"
 #include "watch/verdict.h"
 
@@ -95,19 +96,24 @@ watch::Verdict verdict_of(const Outcome& outcome) {
 
 // Runs one rank to its end; what it throws stops all others first.
 Outcome run_rank(const Plan& plan, comm::World& world, StartUp& start_up, tensor::Device& device,
-                 const std::vector<watch::Fault>& armed, TrainerOptions options, std::atomic<std::int64_t>& step) {
+                 trace::Flusher& flusher, const std::vector<watch::Fault>& armed, TrainerOptions options,
+                 std::atomic<std::int64_t>& step) {
+  std::optional<Tracing> tracing;
   try {
     const int rank = world.rank();
     const auto released = [&world] { return world.kind() == "threads" && world.cause().has_value(); };
     const watch::Faults faults(armed, rank, world.node(rank), released);
     faults.at(watch::FaultPoint::start);
     start_up.create_groups({plan.mesh, plan.chunks, plan.settings.model.tied_embeddings});
+    tracing.emplace(plan, options.resolved, world, device, flusher);
     options.peak_flops = plan.settings.run.peak_tflops * 1e12;
     options.faults = faults;
     Outcome outcome = train(plan, world, device, options, step);
+    tracing->done();
     world.close();
     return outcome;
   } catch (const Error& error) {
+    if (tracing) tracing->failed(error);
     world.abort(error);
     throw;
   } catch (const std::exception& error) {
@@ -139,6 +145,7 @@ Launched run_threads(const Loaded& loaded, const LaunchOptions& options) {
   log::info("train", "{} ranks as threads, {} workers, {} threads an op", ranks, size.workers, size.threads_per_op);
   say_armed(faults);
 
+  trace::Flusher flusher(settings.trace.flush_s);
   tensor::MatmulCache matmuls;
   tensor::CpuPool pool(size);
   comm::ThreadHub hub(ranks, deadline_of(settings));
@@ -156,7 +163,7 @@ Launched run_threads(const Loaded& loaded, const LaunchOptions& options) {
           tensor::CpuDevice device(pool, matmuls);
           StartUp start_up(*world, loaded.resolved, deadline_of(settings));
           outcomes[index] =
-              run_rank(plan, *world, start_up, device, faults,
+              run_rank(plan, *world, start_up, device, flusher, faults,
                        {.resolved = loaded.resolved, .fresh = options.fresh, .stop = &stop}, steps[index]);
         } catch (const Error&) {
           failed = true;  // run_rank() told the hub, which knows the first cause
@@ -214,10 +221,11 @@ Launched run_mpi(const Loaded& loaded, const LaunchOptions& options) {
     log::info("train", "{} ranks as {} processes, {} on this node, {} threads an op", world->size(), world->kind(),
               world->ranks_on_node(), size.threads_per_op);
     if (rank == 0) say_armed(faults);
+    trace::Flusher flusher(settings.trace.flush_s);
     tensor::MatmulCache matmuls;
     tensor::CpuPool pool(size);
     tensor::CpuDevice device(pool, matmuls);
-    const Outcome outcome = run_rank(*plan, *world, start_up, device, faults,
+    const Outcome outcome = run_rank(*plan, *world, start_up, device, flusher, faults,
                                      {.resolved = loaded.resolved, .fresh = options.fresh, .stop = &stop}, step);
     const watch::Verdict verdict = verdict_of(outcome);
     if (rank == 0) watch::write_verdict(settings.run.dir, verdict);

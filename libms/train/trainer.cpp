@@ -43,6 +43,7 @@ class Trainer {
         world_(world),
         loader_(open_data(plan.settings)),
         engine_(plan, world, device),
+        recorder_(device.recorder()),
         options_(options),
         step_(step),
         rows_(settings_.train.global_batch / plan.mesh.dp),
@@ -65,7 +66,10 @@ class Trainer {
       // One step ahead, unless something else has to happen between the two.
       if (step > start_ && !evaluation_due(step - 1)) finish(step - 1);
       if (evaluates) finish(step);
-      if (checkpoints_ && done < steps && !stop_agreed_) checkpoints_->boundary(done, samples(done));
+      if (checkpoints_ && done < steps && !stop_agreed_) {
+        const trace::HostEvent event(recorder_, trace::Kind::save);
+        checkpoints_->boundary(done, samples(done));
+      }
     }
     if (done > start_ && !evaluation_due(done - 1)) finish(done - 1);
     outcome_.start = start_;
@@ -128,13 +132,19 @@ class Trainer {
   double lr(std::int64_t step) const { return optim::learning_rate(settings_.optim, step, settings_.train.steps); }
 
   void issue(std::int64_t step) {
+    if (recorder_ != nullptr) recorder_->begin_step(step);
     engine_.prefetch();  // its messages travel while tokens are waited for
     const Votes votes = cast();
     if (!prefetcher_) return engine_.issue_step(step, lr(step), {}, {}, votes);
     const double start = now_s();
-    const data::Batch& batch = prefetcher_->get(step);
+    const data::Batch& batch = wait_for_data(step);
     data_wait_s_ += now_s() - start;
     engine_.issue_step(step, lr(step), batch.tokens, batch.targets, votes);
+  }
+
+  const data::Batch& wait_for_data(std::int64_t step) {
+    const trace::HostEvent event(recorder_, trace::Kind::data_wait);
+    return prefetcher_->get(step);
   }
 
   void finish(std::int64_t step) {
@@ -142,6 +152,8 @@ class Trainer {
     report.step = step + 1;
     report.result = engine_.finish_step(step);
     const double end = now_s();
+    report.op_seconds = engine_.device().op_seconds();
+    if (recorder_ != nullptr) recorder_->end_step(step, report.op_seconds);
     report.lr = lr(step);
     report.seconds = end - last_end_s_;
     report.tokens = samples(step + 1) * settings_.model.seq;
@@ -165,7 +177,6 @@ class Trainer {
     if (evaluation_due(step)) report.valid_loss = outcome_.valid_loss = evaluate();
     if (reporter_) {
       report.data_wait_s = std::exchange(data_wait_s_, 0.0);
-      report.op_seconds = engine_.device().op_seconds();
       for (std::size_t i = 0; i < report.op_seconds.size(); ++i) {
         if (op_seconds_.size() <= i) op_seconds_.push_back(0);
         report.op_seconds[i] -= std::exchange(op_seconds_[i], report.op_seconds[i]);
@@ -225,6 +236,7 @@ class Trainer {
   comm::World& world_;
   data::Loader loader_;
   Engine engine_;
+  trace::Recorder* recorder_;  // nullptr: nothing is traced
   TrainerOptions options_;
   std::atomic<std::int64_t>& step_;
   std::int64_t rows_, first_row_;  // of the global batch: this dp rank's

@@ -83,6 +83,7 @@ class WrittenStream final : public Stream {
     const auto state = std::dynamic_pointer_cast<WrittenEvent>(event.state());
     put({.kind = Item::Kind::wait, .event = state->number(), .operation = {}});
   }
+  void do_stamp(trace::Ticket, Stamp) override {}  // nothing is traced
 
  private:
   Written& to_;

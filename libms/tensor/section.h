@@ -1,0 +1,24 @@
+// A section of a stream, as traces show it: what is issued to the stream while this lives is one event of its rank.
+// Sections do not nest.
+#pragma once
+
+#include "tensor/stream.h"
+
+namespace ms::tensor {
+
+class Section {
+ public:
+  Section(Stream& stream, trace::Kind kind) : stream_(stream) {
+    if (trace::Recorder* recorder = stream.device().recorder()) ticket_ = recorder->issue(kind);
+    stream_.stamp(ticket_, Stream::Stamp::begin_section);
+  }
+  ~Section() { stream_.stamp(ticket_, Stream::Stamp::end_section); }
+  Section(const Section&) = delete;
+  Section& operator=(const Section&) = delete;
+
+ private:
+  Stream& stream_;
+  trace::Ticket ticket_ = trace::kNoTicket;
+};
+
+}  // namespace ms::tensor

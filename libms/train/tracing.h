@@ -1,0 +1,32 @@
+// The recorder of one rank, from its settings to its last word.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "comm/world.h"
+#include "trace/flusher.h"
+#include "trace/recorder.h"
+#include "train/plan.h"
+
+namespace ms::train {
+
+class Tracing {
+ public:
+  // Writes down what `device` does from here on, unless [trace] is off. All of these outlive it; no stream of the
+  // device may be at work when it goes. Throws Error("file.*", storage) where the file cannot be made.
+  Tracing(const Plan& plan, const std::string& resolved, const comm::World& world, tensor::Device& device,
+          trace::Flusher& flusher);
+  // Of a run that nobody has ended: the file says that it was under way.
+  ~Tracing();
+
+  void done();
+  void failed(const Error& error);
+
+ private:
+  tensor::Device& device_;
+  trace::Flusher& flusher_;
+  std::unique_ptr<trace::Recorder> recorder_;
+};
+
+}  // namespace ms::train
