@@ -110,8 +110,8 @@ class CpuPool::Impl {
 
 class CpuStreamCore : public std::enable_shared_from_this<CpuStreamCore> {
  public:
-  CpuStreamCore(CpuPool& pool, MatmulCache& matmuls, StreamKind kind)
-      : pool_(*pool.impl_), matmuls_(matmuls), kind_(kind) {}
+  CpuStreamCore(const Device& device, CpuPool& pool, MatmulCache& matmuls, StreamKind kind)
+      : device_(device), pool_(*pool.impl_), matmuls_(matmuls), kind_(kind) {}
 
   void push(Item item) {
     std::lock_guard lock(mutex_);
@@ -148,6 +148,7 @@ class CpuStreamCore : public std::enable_shared_from_this<CpuStreamCore> {
   template <class F>
   bool guarded(F&& function);
 
+  const Device& device_;
   CpuPool::Impl& pool_;
   MatmulCache& matmuls_;
   StreamKind kind_;
@@ -236,7 +237,11 @@ void CpuStreamCore::compute(const Op& op) {
   } else {
     cpu_kernels().run(op);
   }
-  const double seconds = now_s() - start;
+  double seconds = now_s() - start;
+  if (const double slowness = device_.slowness(); slowness > 1) {  // a fault is injected: compute on, for nothing
+    const double enough = seconds * slowness;
+    while (seconds < enough) seconds = now_s() - start;
+  }
   busy_s_ += seconds;
   std::atomic<double>& sum = op_seconds_[static_cast<std::size_t>(op_class(op))];
   sum.store(sum.load(std::memory_order_relaxed) + seconds, std::memory_order_relaxed);
@@ -311,7 +316,7 @@ CpuPool::CpuPool(Size size) : size_(size), impl_(std::make_unique<Impl>(size)) {
 CpuPool::~CpuPool() = default;
 
 CpuStream::CpuStream(Device& device, CpuPool& pool, MatmulCache& matmuls, std::string name, int index, StreamKind kind)
-    : Stream(device, std::move(name), index), core_(std::make_shared<CpuStreamCore>(pool, matmuls, kind)) {}
+    : Stream(device, std::move(name), index), core_(std::make_shared<CpuStreamCore>(device, pool, matmuls, kind)) {}
 CpuStream::~CpuStream() { core_->drain(); }
 
 void CpuStream::submit_async(std::shared_ptr<AsyncTask> task) { core_->push(std::move(task)); }

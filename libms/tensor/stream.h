@@ -8,6 +8,7 @@
 // wait for such an event are poisoned by it, and synchronize() throws it.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -107,6 +108,10 @@ class Device {
   // Seconds spent in ops so far, by class; for timing tables. Call between steps.
   virtual std::vector<double> op_seconds() const = 0;
 
+  // Fault injection: from now on every op takes so many times as long as it needs.
+  void slow_down(double factor) { slowness_.store(factor, std::memory_order_relaxed); }
+  double slowness() const { return slowness_.load(std::memory_order_relaxed); }
+
   RaceChecker& races() { return races_; }
   // Where this rank's events are written down; nullptr: nowhere. Set before streams are made; it outlives them.
   trace::Recorder* recorder() const { return recorder_; }
@@ -119,6 +124,7 @@ class Device {
   RaceChecker races_;
   int stream_count_ = 0;
   trace::Recorder* recorder_ = nullptr;
+  std::atomic<double> slowness_ = 1;
 };
 
 // Cuts tensors from memory, one after the other, each aligned. A measuring arena has no memory: it hands out addresses

@@ -61,6 +61,7 @@ class Trainer {
       const std::int64_t step = done++;
       step_.store(step, std::memory_order_relaxed);
       options_.faults.at(watch::FaultPoint::step, step);
+      engine_.device().slow_down(options_.faults.slowness(step));
       issue(step);
       const bool evaluates = evaluation_due(step);
       // One step ahead, unless something else has to happen between the two.
@@ -144,6 +145,7 @@ class Trainer {
 
   const data::Batch& wait_for_data(std::int64_t step) {
     const trace::HostEvent event(recorder_, trace::Kind::data_wait);
+    options_.faults.at(watch::FaultPoint::data, step);
     return prefetcher_->get(step);
   }
 

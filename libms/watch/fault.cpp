@@ -26,6 +26,7 @@ struct Row {
 constexpr Row<FaultPoint> kPoints[] = {
     {FaultPoint::start, "start", "before the rank opens its data and its groups"},
     {FaultPoint::step, "step=N", "before the rank issues step N, counted from 0"},
+    {FaultPoint::data, "data=N", "while the rank waits for the tokens of step N"},
 };
 constexpr Row<FaultKind> kKinds[] = {
     {FaultKind::node_bad, "node-bad", "the rank declares its own node at fault"},
@@ -34,6 +35,8 @@ constexpr Row<FaultKind> kKinds[] = {
     {FaultKind::exit, "exit", "the process exits with status 1 without a word"},
     {FaultKind::kill, "kill", "the process kills itself with SIGKILL"},
     {FaultKind::hang, "hang", "the rank does nothing any more"},
+    {FaultKind::pause, "pause=SECONDS", "the rank's host does nothing for so long"},
+    {FaultKind::slow, "slow=FACTOR", "from that step on the rank's operations take so many times as long"},
 };
 
 [[noreturn]] void refuse(std::string_view fault, const std::string& why, std::string hint = {}) {
@@ -44,6 +47,13 @@ std::optional<std::int64_t> parse_count(std::string_view text, std::int64_t max)
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > max) return std::nullopt;
+  return value;
+}
+
+std::optional<double> parse_amount(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
 }
 
@@ -90,14 +100,27 @@ Fault parse_fault(std::string_view text) {
       fault.node = value;
       continue;
     }
-    if (key != "step" && key != "rank" && key != "restart") {
-      refuse(text, fmt::format("there is no key '{}'", key), "the keys are step, rank, node, restart");
+    if (key == "pause" || key == "slow") {
+      once("fault");
+      fault.kind = key == "pause" ? FaultKind::pause : FaultKind::slow;
+      const double least = key == "pause" ? 0 : 1, most = key == "pause" ? 1e6 : 1000;
+      const auto amount = parse_amount(value);
+      if (!amount || !(*amount > least && *amount <= most)) {
+        refuse(text, fmt::format("{}: expected a number above {}, up to {}, got '{}'", key, least, most, value));
+      }
+      fault.amount = *amount;
+      continue;
     }
-    const auto count = parse_count(value, key == "step" ? std::int64_t{1'000'000'000'000} : 1'000'000'000);
+    if (key != "step" && key != "data" && key != "rank" && key != "restart") {
+      refuse(text, fmt::format("there is no key '{}'", key),
+             "the keys are step, data, rank, node, restart, pause, slow");
+    }
+    const bool is_point = key == "step" || key == "data";
+    const auto count = parse_count(value, is_point ? std::int64_t{1'000'000'000'000} : 1'000'000'000);
     if (!count) refuse(text, fmt::format("{}: expected a number from 0, got '{}'", key, value));
-    if (key == "step") {
+    if (is_point) {
       once("point");
-      fault.point = FaultPoint::step;
+      fault.point = key == "step" ? FaultPoint::step : FaultPoint::data;
       fault.step = *count;
     } else if (key == "rank") {
       once("rank or node");
@@ -110,6 +133,9 @@ Fault parse_fault(std::string_view text) {
   const auto has = [&](std::string_view what) { return std::find(seen.begin(), seen.end(), what) != seen.end(); };
   if (!has("point")) refuse(text, "it does not say when", "start, or step=N");
   if (!has("fault")) refuse(text, "it does not say what happens", "one of " + words_of(", "));
+  if (fault.kind == FaultKind::slow && fault.point != FaultPoint::step) {
+    refuse(text, "a rank gets slow with a step", "step=N");
+  }
   return fault;
 }
 
@@ -133,7 +159,7 @@ std::vector<Fault> armed_faults(const std::function<const char*(const char*)>& v
     if (fault.rank && *fault.rank >= ranks) {
       throw user_error("fault.never", fmt::format("MS_FAULT '{}': the run has {} ranks", fault.text, ranks));
     }
-    if (fault.point == FaultPoint::step && fault.step >= steps) {
+    if (fault.point != FaultPoint::start && fault.step >= steps) {
       throw user_error("fault.never", fmt::format("MS_FAULT '{}': the run has {} steps", fault.text, steps));
     }
   }
@@ -146,12 +172,13 @@ std::vector<Fault> armed_faults(const std::function<const char*(const char*)>& v
 
 std::string fault_manual() {
   std::string text = "Breaks the run on purpose, to test what happens then, as in \"step=5 rank=3 node-bad\". When: ";
-  for (const auto& row : kPoints) text += fmt::format("{} ({}){}", row.word, row.doc, &row == kPoints ? " or " : ". ");
+  for (const auto& row : kPoints)
+    text += fmt::format("{} ({}){}", row.word, row.doc, &row == std::end(kPoints) - 1 ? ". " : " or ");
   text +=
       "Who: rank=N, or node=NAME with the short name of a host, or else every rank. With restart=K only in that start "
       "of a job, as SLURM_RESTART_COUNT counts them, the first being 0. What: ";
   for (const auto& row : kKinds) {
-    text += fmt::format("{} ({}){}", row.word, row.doc, row.value == FaultKind::hang ? ". " : ", ");
+    text += fmt::format("{} ({}){}", row.word, row.doc, &row == std::end(kKinds) - 1 ? ". " : ", ");
   }
   return text + "Semicolons separate several faults. What is not understood, or could never strike, is refused.";
 }
@@ -165,7 +192,7 @@ Faults::Faults(const std::vector<Fault>& armed, int rank, std::string_view node,
 
 void Faults::strike(FaultPoint point, std::int64_t step) const {
   for (const Fault& fault : faults_) {
-    if (fault.point != point || (point == FaultPoint::step && fault.step != step)) continue;
+    if (fault.point != point || (point != FaultPoint::start && fault.step != step)) continue;
     log::warn("watch", "injected fault, MS_FAULT '{}'", fault.text);
     switch (fault.kind) {
       case FaultKind::node_bad:
@@ -186,8 +213,21 @@ void Faults::strike(FaultPoint point, std::int64_t step) const {
       case FaultKind::hang:
         while (!released_()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
         break;
+      case FaultKind::pause:
+        std::this_thread::sleep_for(std::chrono::duration<double>(fault.amount));
+        break;
+      case FaultKind::slow:
+        break;  // slowness() says how much
     }
   }
+}
+
+double Faults::slowness(std::int64_t step) const {
+  double factor = 1;
+  for (const Fault& fault : faults_) {
+    if (fault.kind == FaultKind::slow && step >= fault.step) factor *= fault.amount;
+  }
+  return factor;
 }
 
 }  // namespace ms::watch

@@ -13,13 +13,14 @@
 
 namespace ms::watch {
 
-enum class FaultPoint { start, step };
-enum class FaultKind { node_bad, gpu_bad, storage, exit, kill, hang };
+enum class FaultPoint { start, step, data };
+enum class FaultKind { node_bad, gpu_bad, storage, exit, kill, hang, pause, slow };
 
 struct Fault {
   FaultPoint point = FaultPoint::start;
-  std::int64_t step = 0;  // counted from 0, of FaultPoint::step
+  std::int64_t step = 0;  // counted from 0, of FaultPoint::step and data
   FaultKind kind = FaultKind::exit;
+  double amount = 0;                // of a pause, seconds; of slow, how many times as long an operation takes
   std::optional<int> rank = {};     // nullopt: every rank
   std::string node = {};            // short name of a host, empty: every node
   std::optional<int> restart = {};  // the start of the job, as SLURM_RESTART_COUNT counts; nullopt: every start
@@ -47,6 +48,8 @@ class Faults {
   void at(FaultPoint point, std::int64_t step = 0) const {
     if (!faults_.empty()) strike(point, step);
   }
+  // How many times as long the rank's operations take in this step; 1: no longer than they should.
+  double slowness(std::int64_t step) const;
 
  private:
   void strike(FaultPoint point, std::int64_t step) const;

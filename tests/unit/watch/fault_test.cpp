@@ -33,6 +33,10 @@ TEST(Fault, SaysWhenWhoAndWhat) {
       {"step=0 exit", {.point = FaultPoint::step, .kind = FaultKind::exit}},
       {"step=7 restart=2 kill", {.point = FaultPoint::step, .step = 7, .kind = FaultKind::kill, .restart = 2}},
       {"start node=node02 restart=0 hang", {.kind = FaultKind::hang, .node = "node02", .restart = 0}},
+      {"data=4 rank=1 pause=0.5",
+       {.point = FaultPoint::data, .step = 4, .kind = FaultKind::pause, .amount = 0.5, .rank = 1}},
+      {"step=3 rank=1 slow=1.2",
+       {.point = FaultPoint::step, .step = 3, .kind = FaultKind::slow, .amount = 1.2, .rank = 1}},
   };
   for (const auto& row : rows) {
     const std::vector<Fault> faults = parse_faults(row.text);
@@ -40,6 +44,7 @@ TEST(Fault, SaysWhenWhoAndWhat) {
     EXPECT_EQ(faults[0].point, row.expected.point) << row.text;
     EXPECT_EQ(faults[0].step, row.expected.step) << row.text;
     EXPECT_EQ(faults[0].kind, row.expected.kind) << row.text;
+    EXPECT_EQ(faults[0].amount, row.expected.amount) << row.text;
     EXPECT_EQ(faults[0].rank, row.expected.rank) << row.text;
     EXPECT_EQ(faults[0].node, row.expected.node) << row.text;
     EXPECT_EQ(faults[0].restart, row.expected.restart) << row.text;
@@ -58,6 +63,12 @@ TEST(Fault, RefusesWhatItDoesNotUnderstand) {
       {"step=5 rank=3", "does not say what happens"},
       {"rank=3 kill", "does not say when"},
       {"step=5 rank=3 node_bad", "there is no fault 'node_bad'"},
+      {"step=5 pause=0", "expected a number above 0"},
+      {"step=5 pause=1s", "got '1s'"},
+      {"step=5 slow=1", "expected a number above 1"},
+      {"step=5 slow=nan", "got 'nan'"},
+      {"data=5 slow=2", "a rank gets slow with a step"},
+      {"step=5 data=5 pause=1", "more than one point"},
       {"step=5 kill kill", "more than one fault"},
       {"step=5 kill exit", "more than one fault"},
       {"start step=5 kill", "more than one point"},
@@ -197,6 +208,15 @@ TEST(Fault, TheManualNamesEveryWord) {
                            "exit", "kill", "hang"}) {
     EXPECT_THAT(manual, HasSubstr(word));
   }
+}
+
+TEST(Fault, SlownessBeginsWithItsStep) {
+  const Faults faults(parse_faults("step=3 rank=1 slow=1.5; step=5 rank=1 slow=2; step=0 rank=2 slow=9"), 1, "n1",
+                      never);
+  EXPECT_EQ(faults.slowness(2), 1.0);
+  EXPECT_EQ(faults.slowness(3), 1.5);
+  EXPECT_EQ(faults.slowness(6), 3.0);
+  faults.at(FaultPoint::step, 3);  // by itself it does nothing
 }
 
 }  // namespace
