@@ -157,14 +157,13 @@ void Recorder::end_section(Ticket ticket, std::int64_t time_ns, std::int64_t bus
   end(ticket, time_ns);
 }
 
-void Recorder::begin_step(std::int64_t step) {
+void Recorder::begin_step(std::int64_t step, std::int64_t time_ns) {
   const Ticket ticket = issue(kStepWhat, static_cast<std::uint32_t>(step));
-  begin(ticket, now_ns());
+  begin(ticket, time_ns);
   if (ticket != kNoTicket) marks_.push_back({step, ticket});
 }
 
-void Recorder::end_step(std::int64_t step, std::span<const double> op_seconds) {
-  const std::int64_t time_ns = now_ns();
+void Recorder::end_step(std::int64_t step, std::int64_t time_ns, std::span<const double> op_seconds) {
   while (!marks_.empty() && marks_.front().step < step) marks_.pop_front();
   if (marks_.empty() || marks_.front().step != step) return;
   const Ticket first = marks_.front().first;

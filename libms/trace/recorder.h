@@ -71,9 +71,9 @@ class Recorder {
   // A section of a stream, an op, something that the host does. `name` where the kind does not say it.
   Ticket issue(Kind kind, std::string_view name = {});
   // Events from here on belong to this step. Two may be under way.
-  void begin_step(std::int64_t step);
+  void begin_step(std::int64_t step, std::int64_t time_ns);
   // Its result is there. op_seconds: of the device so far, by class in the order of Kind::matmul and on.
-  void end_step(std::int64_t step, std::span<const double> op_seconds);
+  void end_step(std::int64_t step, std::int64_t time_ns, std::span<const double> op_seconds);
   void probe(const format::Probe& probe);
 
   // -- Whoever runs it. kNoTicket is no event.

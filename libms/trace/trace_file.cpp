@@ -79,8 +79,9 @@ TraceFile::TraceFile(const std::string& dir, const Identity& identity, std::int6
   header_.tp = static_cast<std::uint32_t>(identity.tp);
   header_.ranks_on_node = static_cast<std::uint32_t>(identity.ranks_on_node);
   header_.pid = static_cast<std::uint32_t>(getpid());
-  header_.clock_ns = now_ns(std::chrono::steady_clock());
-  header_.realtime_ns = now_ns(std::chrono::system_clock());
+  const bool real = identity.clock_ns == 0 && identity.realtime_ns == 0;
+  header_.clock_ns = real ? now_ns(std::chrono::steady_clock()) : identity.clock_ns;
+  header_.realtime_ns = real ? now_ns(std::chrono::system_clock()) : identity.realtime_ns;
   header_.microbatches = static_cast<std::uint32_t>(identity.microbatches);
   header_.chunks = static_cast<std::uint32_t>(identity.chunks);
   header_.flops_per_step = identity.flops_per_step;

@@ -18,6 +18,8 @@ struct Identity {
   int dp = 1, pp = 1, tp = 1;
   int ranks_on_node = 1;
   std::string host, run, device;
+  // Two clocks at one moment; 0, 0: now. For runs that never were.
+  std::int64_t clock_ns = 0, realtime_ns = 0;
   int microbatches = 0, chunks = 0;
   double flops_per_step = 0, peak_flops = 0;
 };

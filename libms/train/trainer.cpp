@@ -133,7 +133,7 @@ class Trainer {
   double lr(std::int64_t step) const { return optim::learning_rate(settings_.optim, step, settings_.train.steps); }
 
   void issue(std::int64_t step) {
-    if (recorder_ != nullptr) recorder_->begin_step(step);
+    if (recorder_ != nullptr) recorder_->begin_step(step, trace::now_ns());
     engine_.prefetch();  // its messages travel while tokens are waited for
     const Votes votes = cast();
     if (!prefetcher_) return engine_.issue_step(step, lr(step), {}, {}, votes);
@@ -155,7 +155,7 @@ class Trainer {
     report.result = engine_.finish_step(step);
     const double end = now_s();
     report.op_seconds = engine_.device().op_seconds();
-    if (recorder_ != nullptr) recorder_->end_step(step, report.op_seconds);
+    if (recorder_ != nullptr) recorder_->end_step(step, trace::now_ns(), report.op_seconds);
     report.lr = lr(step);
     report.seconds = end - last_end_s_;
     report.tokens = samples(step + 1) * settings_.model.seq;

@@ -65,7 +65,7 @@ TEST_F(TraceFileTest, TellsWhatHappened) {
   Recorder recorder(dir_, identity(), kMegabyte, Level::messages);
   const int group = recorder.group("dp[pp 0 tp 1]", 5, kPair);
   EXPECT_EQ(recorder.group("dp[pp 0 tp 1]", 5, kPair), group);
-  recorder.begin_step(40);
+  recorder.begin_step(40, now);
   {
     const trace::Scope scope(&recorder, {.purpose = Purpose::forward, .chunk = 1, .microbatch = 2});
     const Ticket forward = recorder.issue(Kind::forward);
@@ -79,7 +79,7 @@ TEST_F(TraceFileTest, TellsWhatHappened) {
   recorder.begin(begun, now + 7);
   recorder.probe(
       {.peer = 7, .round = 2, .asked_ns = 1, .answered_ns = 9, .peer_heard_ns = 100, .peer_replied_ns = 101});
-  recorder.end_step(40, std::vector<double>{0.25, 0.5});
+  recorder.end_step(40, now + 1000, std::vector<double>{0.25, 0.5});
   recorder.close(trace::format::Ending::failed, "comm.deadline: rank 1 is late");
 
   const RunTrace run = read();
@@ -145,14 +145,14 @@ TEST_F(TraceFileTest, TheNewestStepsStayWholeAndOlderOnesAsSums) {
   const int group = recorder.group("world", 0, kPair);
   constexpr std::int64_t kSteps = 3000;
   for (std::int64_t step = 0; step < kSteps; ++step) {
-    recorder.begin_step(step);
+    recorder.begin_step(step, kSecond + step * 1'000'000);
     for (std::uint64_t i = 0; i < 50; ++i) {
       const Ticket ticket = message(recorder, group, static_cast<std::uint64_t>(step) * 50 + i);
       const std::int64_t begin = kSecond + step * 1'000'000 + static_cast<std::int64_t>(i) * 10'000;
       recorder.begin(ticket, begin);
       recorder.end(ticket, begin + 7'000);
     }
-    recorder.end_step(step, {});
+    recorder.end_step(step, kSecond + step * 1'000'000 + 900'000, {});
   }
   recorder.close(trace::format::Ending::done);
   EXPECT_LE(std::filesystem::file_size(path()), static_cast<std::uintmax_t>(kMegabyte));
