@@ -1,0 +1,43 @@
+// Clock probes between processes, under mpirun.
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/exit.h"
+#include "clock_probe_case.h"
+#include "comm/mpi_world.h"
+
+namespace ms::comm::testing {
+namespace {
+
+World*& the_world() {
+  static World* world = nullptr;
+  return world;
+}
+
+TEST(ClockProbe, Processes) {
+  World& world = *the_world();
+  tensor::CpuPool pool(tensor::CpuPool::size_for(tensor::CpuPool::usable_cores(), 1, world.ranks_on_node()));
+  tensor::MatmulCache matmuls;
+  tensor::CpuDevice device(pool, matmuls);
+  Rank rank(world, device);
+  probe_and_check(rank, 1);
+  probe_and_check(rank, 2);
+}
+
+}  // namespace
+}  // namespace ms::comm::testing
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  try {
+    const auto world = ms::comm::make_mpi_world(std::chrono::seconds(20));
+    ms::comm::testing::the_world() = world.get();
+    const int failed = RUN_ALL_TESTS();
+    world->close();
+    return failed;
+  } catch (const ms::Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    std::fflush(nullptr);
+    std::quick_exit(static_cast<int>(ms::exit_code(error.blame())));
+  }
+}
