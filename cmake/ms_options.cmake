@@ -9,6 +9,8 @@ find_package(toml11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(dnnl REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(simdjson CONFIG REQUIRED)
+pkg_check_modules(zstd REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 
 # ms_optional(MS_MPI "OpenMPI" FOUND_VARIABLE): resolves AUTO and refuses an ON that cannot be had.

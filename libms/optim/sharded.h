@@ -76,7 +76,7 @@ struct StepScalars {
   Tensor loss() const { return sums.slice_cols(1, 1); }
   // Of whoever wants the ranks to agree on something: added up with the rest, at no cost.
   Tensor votes() const { return sums.slice_cols(2, kVotes); }
-  static constexpr std::int64_t kVotes = 5;
+  static constexpr std::int64_t kVotes = 6;
 };
 // `scaled`: of all spans of the rank.
 StepScalars carve_scalars(Arena& arena, std::int64_t scaled);

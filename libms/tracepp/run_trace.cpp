@@ -37,6 +37,14 @@ std::size_t Tables::WhatHash::operator()(const What& what) const {
   return hash;
 }
 
+Tables::Tables(RunTrace& trace) : trace_(trace) {
+  for (std::size_t i = 0; i < trace.whats.size(); ++i)
+    whats_.try_emplace(trace.whats[i], static_cast<std::uint32_t>(i));
+  for (std::size_t i = 0; i < trace.groups.size(); ++i) {
+    groups_.try_emplace({trace.groups[i].name, trace.groups[i].ranks}, static_cast<std::int32_t>(i));
+  }
+}
+
 std::uint32_t Tables::what(const What& what) {
   const auto [place, is_new] = whats_.try_emplace(what, static_cast<std::uint32_t>(trace_.whats.size()));
   if (is_new) trace_.whats.push_back(what);

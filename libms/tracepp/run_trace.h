@@ -106,12 +106,13 @@ struct RankTrace {
   // Two clocks at one moment: the one that times are read from, and the wall's, since 1970; both 0 where not known.
   std::int64_t clock_ns = 0, realtime_ns = 0;
   Ending ending = Ending::unknown;
-  std::string ending_text;         // the error
-  std::vector<Event> events;       // in order of issue; of foreign traces, of begin
-  std::vector<Probe> probes;       // asked by this rank
-  std::vector<StepSum> sums;       // of every step that is kept, rising
-  std::uint64_t dropped = 0;       // events that the writer had no room for
-  std::int64_t last_flush_ns = 0;  // newest time that anything here shows; until then the rank was alive
+  std::string ending_text;           // the error
+  std::vector<Event> events;         // in order of issue; of foreign traces, of begin
+  std::vector<Probe> probes;         // asked by this rank
+  std::vector<StepSum> sums;         // of every step that is kept, rising
+  std::uint64_t dropped = 0;         // events that the writer had no room for
+  std::vector<std::uint32_t> lanes;  // strings: of foreign traces, the names of Event::lane
+  std::int64_t last_flush_ns = 0;    // newest time that anything here shows; until then the rank was alive
 };
 
 struct RunTrace {
@@ -138,7 +139,7 @@ struct RunTrace {
 // duplicates.
 class Tables {
  public:
-  explicit Tables(RunTrace& trace) : trace_(trace) {}
+  explicit Tables(RunTrace& trace);        // of what it has already, too
   std::uint32_t what(const What& what);    // its index in trace.whats
   std::int32_t group(const Group& group);  // by name and ranks; its index in trace.groups
 

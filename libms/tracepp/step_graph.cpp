@@ -38,7 +38,9 @@ class Builder {
     graph_.group_of.assign(count, -1);
     for (std::size_t i = 0; i < count; ++i) {
       const StepOp& op = trace.ops[i];
-      of(op.stage, op.type).push_back(static_cast<int>(i));
+      // The half of a backward that receives and sends stands for it.
+      of(op.stage, op.type == OpType::backward_input ? OpType::backward_compute : op.type)
+          .push_back(static_cast<int>(i));
       chunks_ = std::max(chunks_, op.chunk + 1);
     }
     for (auto& types : by_type_) {
@@ -49,11 +51,17 @@ class Builder {
   StepGraph build() {
     for (int stage = 0; stage < trace_.pp; ++stage) {
       computations(stage);
-      for (const Transfer& transfer : kTransfers) transfers(stage, transfer);
-      first_backward(stage);
+      for (const Transfer& transfer : kTransfers) {
+        if (trace_.exact) {
+          exact_transfers(stage, transfer);
+        } else {
+          transfers(stage, transfer);
+        }
+      }
+      if (!trace_.exact) first_backward(stage);
     }
     pair_transfers();
-    const bool reduces_early = !of_all(OpType::separate_grads_all_reduce).empty();
+    const bool reduces_early = trace_.exact || !of_all(OpType::separate_grads_all_reduce).empty();
     for (int stage = 0; stage < trace_.pp; ++stage) {
       if (trace_.dp > 1) parameters(stage, reduces_early);
       end_of_step(stage, reduces_early);
@@ -95,7 +103,9 @@ class Builder {
                        fmt::format("stage {} of the trace has no {}", stage,
                                    to_string(all.empty() ? OpType::forward_compute : OpType::backward_compute)));
     }
+    const Ops& weights = of(stage, OpType::backward_weight);
     all.insert(all.end(), backwards.begin(), backwards.end());
+    all.insert(all.end(), weights.begin(), weights.end());
     std::ranges::sort(all, {}, [&](int index) { return launch_key(index); });
     chain(all);
     order_.push_back(std::move(all));
@@ -109,13 +119,13 @@ class Builder {
     chain(all);
     Ops computes = of(stage, transfer.compute);
     std::ranges::sort(computes, {}, [&](int index) { return op(index).sequence; });
-    double last_start = -std::numeric_limits<double>::infinity(), first_end = -last_start;
+    double last_start = -std::numeric_limits<double>::infinity(), first_start = -last_start;
     for (const int compute : computes) {
       last_start = std::max(last_start, start(compute));
-      first_end = std::min(first_end, end(compute));
+      first_start = std::min(first_start, start(compute));
     }
     const auto took_place = [&](int index) {
-      return transfer.sends ? end(index) >= first_end - kSameTimeS : start(index) <= last_start + kSameTimeS;
+      return transfer.sends ? end(index) > first_start + kSameTimeS : start(index) <= last_start + kSameTimeS;
     };
     const auto count = static_cast<std::size_t>(std::ranges::count_if(all, took_place));
     if (count > computes.size()) {
@@ -147,6 +157,27 @@ class Builder {
         group({index});  // at an end of the model
       }
     }
+  }
+
+  // Each belongs to the computation of its chunk with the same number, and has another side.
+  void exact_transfers(int stage, const Transfer& transfer) {
+    const Ops& all = of(stage, transfer.type);
+    chain(all);
+    std::map<int, Ops> computes;  // by chunk
+    for (const int compute : of(stage, transfer.compute)) computes[op(compute).chunk].push_back(compute);
+    std::map<int, std::size_t> next;
+    for (const int index : all) {
+      const Ops& candidates = computes[op(index).chunk];
+      const std::size_t k = next[op(index).chunk]++;
+      if (k >= candidates.size())
+        throw user_error("trace.shape", fmt::format("{} belongs to nothing", to_string(op(index))));
+      if (transfer.sends) {
+        wait(index, candidates[k]);
+      } else {
+        wait(candidates[k], index);
+      }
+    }
+    real_[{transfer.type, stage}] = all;
   }
 
   // The streams of the backward begin when the second forward before it is done.
@@ -181,6 +212,8 @@ class Builder {
   void parameters(int stage, bool reduces_early) {
     const Ops &gathers = of(stage, OpType::params_all_gather), &reductions = of(stage, OpType::grads_reduce_scatter);
     Ops stream = gathers;
+    for (const OpType type : {OpType::params_all_gather_beside, OpType::grads_reduce_scatter_beside})
+      stream.insert(stream.end(), of(stage, type).begin(), of(stage, type).end());
     stream.insert(stream.end(), reductions.begin(), reductions.end());
     std::ranges::sort(stream, {}, [&](int index) { return launch_key(index); });
     chain(stream);
@@ -204,7 +237,8 @@ class Builder {
       const int chunk = op(index).chunk;
       if (reduced[static_cast<std::size_t>(chunk + 1)]) continue;
       reduced[static_cast<std::size_t>(chunk + 1)] = true;
-      const Ops backwards = of_chunk(OpType::backward_compute, chunk);
+      Ops backwards = of_chunk(OpType::backward_compute, chunk);
+      std::ranges::copy(of_chunk(OpType::backward_weight, chunk), std::back_inserter(backwards));
       if (!backwards.empty())
         wait(index, *std::ranges::max_element(backwards, {}, [&](int other) { return end(other); }));
     }
@@ -239,7 +273,8 @@ class Builder {
   void meetings() {
     if (trace_.dp > 1) {
       for (const OpType type :
-           {OpType::params_all_gather, OpType::grads_reduce_scatter, OpType::separate_grads_all_reduce}) {
+           {OpType::params_all_gather, OpType::params_all_gather_beside, OpType::grads_reduce_scatter,
+            OpType::grads_reduce_scatter_beside, OpType::separate_grads_all_reduce}) {
         for (const int index : of_all(type)) group({index}, true);
       }
     }

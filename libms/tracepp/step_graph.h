@@ -6,6 +6,9 @@
 // forward of their chunk; gradients are reduced after its last backward where that overlaps, else behind everything.
 // The step ends with the sums over layer norms, the embedding, all stages (clipping), and the optimizer. Operations of
 // one group begin to move data when the last of them has been launched.
+//
+// Of traces that are exact (step_trace.h) a receive waits for no computation: it is launched ahead. Split backwards are
+// part of the chain of computations; the first half sends, the last second half lets the gradients be reduced.
 #pragma once
 
 #include <vector>

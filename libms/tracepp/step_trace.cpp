@@ -20,6 +20,10 @@ constexpr std::array<std::string_view, kOpTypes> kNames{
     "separate-grads-all-reduce",
     "optimizer-clip-main-grad",
     "optimizer",
+    "backward-input-compute",
+    "backward-weight-compute",
+    "params-all-gather-beside",
+    "grads-reduce-scatter-beside",
 };
 
 }  // namespace

@@ -30,15 +30,23 @@ enum class OpType : std::uint8_t {
   separate_grads_all_reduce,
   optimizer_clip_main_grad,
   optimizer,
+  // Of recorders that know more: the halves of a split backward, and the parts of a chunk's gathers and reductions that
+  // run beside computations which do not wait for them.
+  backward_input,
+  backward_weight,
+  params_all_gather_beside,
+  grads_reduce_scatter_beside,
 };
-inline constexpr int kOpTypes = 14;
+inline constexpr int kOpTypes = 18;
 std::string_view to_string(OpType type);  // "forward-compute"
 std::optional<OpType> op_type(std::string_view name);
 
+constexpr bool is_backward(OpType type) {
+  return type == OpType::backward_compute || type == OpType::backward_input || type == OpType::backward_weight;
+}
 // Moves data between ranks, whether or not this trace has anybody on the other side.
 constexpr bool is_communication(OpType type) {
-  return type != OpType::forward_compute && type != OpType::backward_compute && type != OpType::gc &&
-         type != OpType::optimizer;
+  return type != OpType::forward_compute && !is_backward(type) && type != OpType::gc && type != OpType::optimizer;
 }
 
 struct StepOp {
@@ -58,6 +66,12 @@ struct StepTrace {
   std::vector<double> start_s, duration_s;
   std::vector<int> ranks;           // [stage][dp rank]: the rank of the run that was traced there; -1: unknown
   std::int64_t steps_left_out = 0;  // in which some rank lacked some operation
+  // Who recorded wrote down only transfers that took place, each with its computation's chunk, and gradients are
+  // reduced as soon as those of a chunk are complete.
+  bool exact = false;
+  std::vector<int> dp_ranks = {};  // where some were left out: the dp ranks of the run that the trace's are; else empty
+
+  int dp_rank(int index) const { return dp_ranks.empty() ? index : dp_ranks[static_cast<std::size_t>(index)]; }
 
   std::size_t lanes() const { return steps.size() * static_cast<std::size_t>(dp); }
   std::size_t at(std::size_t op, std::size_t step, int dp_rank) const {

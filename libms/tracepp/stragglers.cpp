@@ -7,6 +7,8 @@
 #include <functional>
 #include <numeric>
 
+#include "tracepp/parallel.h"
+
 namespace ms::tracepp {
 namespace {
 
@@ -23,25 +25,22 @@ double median(std::vector<double>& values) {
   return (*middle + *std::max_element(values.begin(), middle)) / 2;
 }
 
-// Every operation takes what its kind takes, over all ranks and steps: computations their mean, for work must be done
-// by somebody; communications their median, for a slow link should not count.
+// What an operation of each type takes, over all ranks and steps: computations their mean, for work must be done by
+// somebody; communications their median, for a slow link should not count.
 std::vector<double> ideal_durations(const StepTrace& trace, const std::vector<double>& measured) {
   const std::size_t lanes = trace.lanes();
-  std::vector<double> ideal(measured.size());
-  for (int type = 0; type < kOpTypes; ++type) {
-    std::vector<double> values;
-    for (std::size_t op = 0; op < trace.ops.size(); ++op) {
-      if (trace.ops[op].type != static_cast<OpType>(type)) continue;
-      const auto first = measured.begin() + static_cast<std::ptrdiff_t>(op * lanes);
-      values.insert(values.end(), first, first + static_cast<std::ptrdiff_t>(lanes));
+  std::vector<double> ideal(kOpTypes, 0.0);
+  in_blocks(kOpTypes, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t type = begin; type < end; ++type) {
+      std::vector<double> values;
+      for (std::size_t op = 0; op < trace.ops.size(); ++op) {
+        if (trace.ops[op].type != static_cast<OpType>(type)) continue;
+        const auto first = measured.begin() + static_cast<std::ptrdiff_t>(op * lanes);
+        values.insert(values.end(), first, first + static_cast<std::ptrdiff_t>(lanes));
+      }
+      if (!values.empty()) ideal[type] = is_communication(static_cast<OpType>(type)) ? median(values) : mean(values);
     }
-    if (values.empty()) continue;
-    const double usual = is_communication(static_cast<OpType>(type)) ? median(values) : mean(values);
-    for (std::size_t op = 0; op < trace.ops.size(); ++op) {
-      if (trace.ops[op].type == static_cast<OpType>(type))
-        std::fill_n(ideal.begin() + static_cast<std::ptrdiff_t>(op * lanes), lanes, usual);
-    }
-  }
+  });
   return ideal;
 }
 
@@ -62,64 +61,95 @@ double measured_step_s(const StepTrace& trace) {
   return sum / static_cast<double>(trace.steps.size());
 }
 
-// Plays steps in which some operations take `these` durations and all others `those`.
-class Mixture {
- public:
-  Mixture(const StepTrace& trace, Replay& replay, const std::vector<double>& these, const std::vector<double>& those)
-      : trace_(trace), replay_(replay), these_(these), those_(those) {}
-
-  // chosen(op, dp rank): takes `these`. Returns mean seconds of a step.
-  double operator()(const std::function<bool(const StepOp&, int)>& chosen) {
-    mixed_ = those_;
-    for (std::size_t op = 0; op < trace_.ops.size(); ++op) {
-      for (int dp = 0; dp < trace_.dp; ++dp) {
-        if (!chosen(trace_.ops[op], dp)) continue;
-        for (std::size_t step = 0; step < trace_.steps.size(); ++step) {
-          mixed_[trace_.at(op, step, dp)] = these_[trace_.at(op, step, dp)];
-        }
-      }
-    }
-    return mean(replay_.steps(mixed_));
-  }
-
- private:
-  const StepTrace& trace_;
-  Replay& replay_;
-  const std::vector<double>&these_, &those_;
-  std::vector<double> mixed_;
-};
-
 }  // namespace
 
-Stragglers find_stragglers(const StepTrace& trace) {
-  Replay replay(trace);
-  const std::vector<double> measured = transfer_durations(trace, replay.graph());
-  const std::vector<double> ideal = ideal_durations(trace, measured);
-  const std::vector<double> without_delays = replay.steps(measured), best = replay.steps(ideal);
+WhatIf::WhatIf(const StepTrace& trace)
+    : trace_(trace),
+      replay_(trace),
+      measured_(transfer_durations(trace, replay_.graph())),
+      ideal_(ideal_durations(trace, measured_)) {
+  for (const double ideal : ideal_) ideal_rows_.emplace_back(trace.lanes(), ideal);
+  measured_steps_ = replay_.steps(measured_);
+  Replay::Rows rows;
+  for (const StepOp& op : trace.ops) rows.push_back(ideal_rows_[static_cast<std::size_t>(op.type)].data());
+  ideal_steps_ = replay_.steps(rows);
+  measured_s_ = mean(measured_steps_);
+  ideal_s_ = mean(ideal_steps_);
+}
 
+double WhatIf::mean_s(bool chosen_ideal, const std::function<bool(const StepOp&)>& chosen) const {
+  Replay::Rows rows = rows_of(trace_, measured_);
+  for (std::size_t op = 0; op < rows.size(); ++op) {
+    if (chosen(trace_.ops[op]) == chosen_ideal)
+      rows[op] = ideal_rows_[static_cast<std::size_t>(trace_.ops[op].type)].data();
+  }
+  return mean(replay_.steps(rows));
+}
+
+double WhatIf::with_ideal(const std::function<bool(const StepOp&)>& chosen) const { return mean_s(true, chosen); }
+double WhatIf::with_measured(const std::function<bool(const StepOp&)>& chosen) const { return mean_s(false, chosen); }
+
+double WhatIf::with_ideal_workers(const std::vector<Suspect>& workers) const {
+  std::vector<double> mixed = measured_;
+  for (std::size_t op = 0; op < trace_.ops.size(); ++op) {
+    for (const Suspect& worker : workers) {
+      if (worker.pp != trace_.ops[op].stage) continue;
+      for (std::size_t step = 0; step < trace_.steps.size(); ++step)
+        mixed[trace_.at(op, step, worker.dp)] = ideal(trace_.ops[op].type);
+    }
+  }
+  return mean(replay_.steps(mixed));
+}
+
+double WhatIf::with_scaled(const std::function<bool(const StepOp&)>& chosen,
+                           const std::function<double(std::size_t, std::size_t, int)>& factor) const {
+  Replay::Rows rows = rows_of(trace_, measured_);
+  std::vector<std::vector<double>> changed;
+  for (std::size_t op = 0; op < rows.size(); ++op) {
+    if (!chosen(trace_.ops[op])) continue;
+    std::vector<double>& row = changed.emplace_back(rows[op], rows[op] + trace_.lanes());
+    for (std::size_t step = 0; step < trace_.steps.size(); ++step) {
+      for (int dp = 0; dp < trace_.dp; ++dp) row[trace_.at(0, step, dp)] *= factor(op, step, dp);
+    }
+    rows[op] = row.data();
+  }
+  return mean(replay_.steps(rows));
+}
+
+std::vector<double> WhatIf::alone() const {
+  const auto dp = static_cast<std::size_t>(trace_.dp);
+  std::vector<double> others;
+  for (const StepOp& op : trace_.ops) others.push_back(ideal(op.type));
+  const std::vector<double> seconds = replay_.steps_alone(rows_of(trace_, measured_), others);
+  std::vector<double> means(dp, 0.0);
+  for (std::size_t i = 0; i < seconds.size(); ++i) means[i % dp] += seconds[i];
+  for (double& sum : means) sum /= static_cast<double>(trace_.steps.size());
+  return means;
+}
+
+Stragglers find_stragglers(const WhatIf& what_if) {
+  const StepTrace& trace = what_if.trace();
   Stragglers found;
   found.measured_s = measured_step_s(trace);
-  found.without_delays_s = mean(without_delays);
-  found.ideal_s = mean(best);
+  found.without_delays_s = what_if.measured_s();
+  found.ideal_s = what_if.ideal_s();
   found.S = found.without_delays_s / found.ideal_s;
   found.launch_slowdown = found.measured_s / found.without_delays_s;
-  for (std::size_t step = 0; step < best.size(); ++step) {
-    found.step_slowdowns.push_back(without_delays[step] / best[step]);
-  }
+  for (std::size_t step = 0; step < trace.steps.size(); ++step)
+    found.step_slowdowns.push_back(what_if.measured_steps()[step] / what_if.ideal_steps()[step]);
 
-  Mixture slow(trace, replay, measured, ideal), fixed(trace, replay, ideal, measured);
-  for (int dp = 0; dp < trace.dp; ++dp) {
-    const double seconds = slow([&](const StepOp&, int rank) { return rank == dp; });
-    found.by_dp.push_back({fmt::format("dp {}", dp), seconds / found.ideal_s});
+  const std::vector<double> alone = what_if.alone();
+  for (std::size_t dp = 0; dp < alone.size(); ++dp) {
+    found.by_dp.push_back({fmt::format("dp {}", trace.dp_rank(static_cast<int>(dp))), alone[dp] / found.ideal_s});
   }
   for (int stage = 0; stage < trace.pp; ++stage) {
-    const double seconds = slow([&](const StepOp& op, int) { return op.stage == stage; });
+    const double seconds = what_if.with_measured([&](const StepOp& op) { return op.stage == stage; });
     found.by_stage.push_back({fmt::format("stage {}", stage), seconds / found.ideal_s});
   }
   for (int i = 0; i < kOpTypes; ++i) {
     const auto type = static_cast<OpType>(i);
     if (std::ranges::none_of(trace.ops, [&](const StepOp& op) { return op.type == type; })) continue;
-    const double seconds = slow([&](const StepOp& op, int) { return op.type == type; });
+    const double seconds = what_if.with_measured([&](const StepOp& op) { return op.type == type; });
     found.by_type.push_back({std::string(to_string(type)), seconds / found.ideal_s});
   }
   std::ranges::stable_sort(found.by_type, std::ranges::greater{}, &Contribution::slowdown);
@@ -138,15 +168,16 @@ Stragglers find_stragglers(const StepTrace& trace) {
   const double lost_s = found.without_delays_s - found.ideal_s;
   if (lost_s > 0) {
     const auto count = static_cast<std::size_t>(std::ceil(kWorkersFixed * static_cast<double>(found.workers.size())));
-    const auto is_slow = [&](const StepOp& op, int dp) {
-      return std::any_of(found.workers.begin(), found.workers.begin() + static_cast<std::ptrdiff_t>(count),
-                         [&](const Suspect& worker) { return worker.dp == dp && worker.pp == op.stage; });
-    };
-    found.M_W = (found.without_delays_s - fixed(is_slow)) / lost_s;
+    const std::vector<Suspect> slowest(found.workers.begin(),
+                                       found.workers.begin() + static_cast<std::ptrdiff_t>(count));
+    found.M_W = (found.without_delays_s - what_if.with_ideal_workers(slowest)) / lost_s;
     found.M_S =
-        (found.without_delays_s - fixed([&](const StepOp& op, int) { return op.stage == trace.pp - 1; })) / lost_s;
+        (found.without_delays_s - what_if.with_ideal([&](const StepOp& op) { return op.stage == trace.pp - 1; })) /
+        lost_s;
   }
   return found;
 }
+
+Stragglers find_stragglers(const StepTrace& trace) { return find_stragglers(WhatIf(trace)); }
 
 }  // namespace ms::tracepp

@@ -3,6 +3,7 @@
 // Large Model Training Using What-if Analysis (arXiv 2505.05713), sections 3 to 5. Pure.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,45 @@ struct Stragglers {
   std::vector<Suspect> workers;               // all that were traced, the worst first
 };
 
+// A trace with what its operations took and what they usually take.
+class WhatIf {
+ public:
+  // The trace outlives it.
+  explicit WhatIf(const StepTrace& trace);
+
+  const StepTrace& trace() const { return trace_; }
+  const Replay& replay() const { return replay_; }
+  const std::vector<double>& measured() const { return measured_; }  // [op][lane]
+  double ideal(OpType type) const { return ideal_[static_cast<std::size_t>(type)]; }
+
+  // Mean seconds of a step: all as measured; operations that are chosen ideal, or all others.
+  double measured_s() const { return measured_s_; }
+  double ideal_s() const { return ideal_s_; }
+  double with_ideal(const std::function<bool(const StepOp&)>& chosen) const;
+  double with_measured(const std::function<bool(const StepOp&)>& chosen) const;
+  // [step]: all as measured; all ideal.
+  const std::vector<double>& measured_steps() const { return measured_steps_; }
+  const std::vector<double>& ideal_steps() const { return ideal_steps_; }
+  // With ideal durations for the workers that are chosen, by stage and dp rank.
+  double with_ideal_workers(const std::vector<Suspect>& workers) const;
+  // As measured, but the durations of operations that are chosen multiplied by factor(op, step, dp rank).
+  double with_scaled(const std::function<bool(const StepOp&)>& chosen,
+                     const std::function<double(std::size_t, std::size_t, int)>& factor) const;
+  // [dp rank]: as measured, all others ideal.
+  std::vector<double> alone() const;
+
+ private:
+  double mean_s(bool chosen_ideal, const std::function<bool(const StepOp&)>& chosen) const;
+
+  const StepTrace& trace_;
+  Replay replay_;
+  std::vector<double> measured_, ideal_;
+  std::vector<std::vector<double>> ideal_rows_;  // [type][lane]
+  std::vector<double> measured_steps_, ideal_steps_;
+  double measured_s_ = 0, ideal_s_ = 0;
+};
+
+Stragglers find_stragglers(const WhatIf& what_if);
 Stragglers find_stragglers(const StepTrace& trace);
 
 }  // namespace ms::tracepp

@@ -129,7 +129,7 @@ void Engine::issue_step(std::int64_t step, double lr, std::span<const std::int32
   upload(step, tokens, targets);
   optimizer_->begin_step();
   const std::array<double, optim::StepScalars::kVotes> cast{votes.stop, votes.save, votes.saving.writing,
-                                                            votes.saving.committing, votes.saving.failed};
+                                                            votes.saving.committing, votes.saving.failed, votes.probe};
   std::copy(cast.begin(), cast.end(), pending.votes.as<double>());
   compute_->submit(Copy{tensors_.scalars.votes(), pending.votes});
   executor_->run(plan_.training, Mode::train, 1.0 / static_cast<double>(plan_.tokens_per_step()));
@@ -148,7 +148,7 @@ StepResult Engine::finish_step(std::int64_t step) {
   pending.step = -1;
   const double* sums = pending.sums.as<double>();
   return {sums[1], pending.norm.as<float>()[0], pending.factor.as<float>()[0] == 0.0F,
-          Votes{sums[2], sums[3], {sums[4], sums[5], sums[6]}}};
+          Votes{sums[2], sums[3], {sums[4], sums[5], sums[6]}, sums[7]}};
 }
 
 double Engine::evaluate(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,

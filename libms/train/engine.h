@@ -18,6 +18,7 @@ namespace ms::train {
 struct Votes {
   double stop = 0, save = 0;  // ranks that want the run to stop, or to save, after the next boundary
   ckpt::SaveVotes saving;
+  double probe = 0;  // ranks that want clocks compared after this step
 };
 
 struct StepResult {

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/rng.h"
+#include "comm/clock_probe.h"
 #include "data/loader.h"
 #include "data/tokenizer.h"
 #include "train/checkpoints.h"
@@ -88,6 +89,7 @@ class Trainer {
       reporter_->close();
     }
     engine_.synchronize();
+    if (probe_) note_probes();
     return outcome_;
   }
 
@@ -112,6 +114,11 @@ class Trainer {
     if (engine_.needs_input()) {
       prefetcher_.emplace(loader_, first_row_, rows_, start_, settings_.data.read_timeout_s);
     }
+    if (recorder_ != nullptr && settings_.trace.probe_every_s > 0) {
+      const mesh::Groups groups(plan_.mesh, plan_.chunks, settings_.model.tied_embeddings);
+      probe_.emplace(world_, engine_.device(), groups.count());
+      probe_clocks();
+    }
     if (options_.stop != nullptr) options_.stop->arm();
     last_end_s_ = now_s();
   }
@@ -123,7 +130,18 @@ class Trainer {
     const bool asked = (options_.stop != nullptr && options_.stop->asked()) || (stop_file_ && stop_file_->asked());
     votes.stop = asked ? 1 : 0;
     if (checkpoints_) checkpoints_->cast(votes);
+    votes.probe = probe_ && world_.rank() == 0 && now_s() - last_probe_s_ >= settings_.trace.probe_every_s ? 1 : 0;
     return votes;
+  }
+
+  // All ranks at the same step: each round follows a vote, or begins the run.
+  void probe_clocks() {
+    constexpr int kSamples = 16;
+    probe_->round(probe_rounds_++, kSamples);
+    last_probe_s_ = now_s();
+  }
+  void note_probes() {
+    for (const trace::format::Probe& probe : probe_->take()) recorder_->probe(probe);
   }
 
   bool evaluation_due(std::int64_t step) const {
@@ -160,6 +178,10 @@ class Trainer {
     report.seconds = end - last_end_s_;
     report.tokens = samples(step + 1) * settings_.model.seq;
     if (report.result.votes.stop > 0) stop_agreed_ = true;
+    if (probe_) {
+      note_probes();
+      if (report.result.votes.probe > 0) probe_clocks();
+    }
     if (checkpoints_) {
       checkpoints_->step_took(report.seconds);
       report.saved = checkpoints_->heard(step, report.result.votes);
@@ -242,6 +264,9 @@ class Trainer {
   TrainerOptions options_;
   std::atomic<std::int64_t>& step_;
   std::int64_t rows_, first_row_;  // of the global batch: this dp rank's
+  std::optional<comm::ClockProbe> probe_;
+  int probe_rounds_ = 0;
+  double last_probe_s_ = 0;
   std::optional<data::Prefetcher> prefetcher_;
   std::optional<Reporter> reporter_;
   std::optional<Checkpoints> checkpoints_;

@@ -1,6 +1,7 @@
 #include "clock_probe_case.h"
 
 #include <cstdlib>
+#include <thread>
 
 #include "trace/recorder.h"
 
@@ -32,6 +33,7 @@ void probe_and_check(Rank& rank, int ranks_a_node) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (probes.size() < expected && std::chrono::steady_clock::now() < deadline) {
       for (const trace::format::Probe& p : probe.take()) probes.push_back(p);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     EXPECT_EQ(probes.size(), expected) << "rank " << rank.rank();
     EXPECT_TRUE(probe.take().empty());

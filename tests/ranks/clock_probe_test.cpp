@@ -48,8 +48,8 @@ TEST(ClockProbe, OneNodeAsksNobody) {
   });
 }
 
-// A node that never comes to its round fails nobody before the deadline of all messages; a world that stops ends it.
-TEST(ClockProbe, EndsWithTheWorld) {
+// To begin a round is to issue it: a node whose peer comes late goes on with other things.
+TEST(ClockProbe, NobodyWaitsForARound) {
   run_ranks(2, [](Rank& rank) {
     PretendedNodes world(rank.world(), 1);
     const auto stream = rank.stream("meet");

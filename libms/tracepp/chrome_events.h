@@ -1,0 +1,125 @@
+// What a Chrome trace file says, before anybody knows which program wrote it: events with the properties that many of
+// them share beside them. chrome_reader.cpp makes a run's trace of it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "tracepp/json_objects.h"
+#include "tracepp/run_trace.h"
+
+namespace ms::tracepp {
+
+// Texts, numbered from 0 as they are met.
+class TextIds {
+ public:
+  std::uint32_t id(std::string_view text);
+  const std::string& text(std::uint32_t id) const { return texts_[id]; }
+  std::size_t size() const { return texts_.size(); }
+
+ private:
+  struct Place {
+    std::uint64_t hash = 0;
+    std::uint32_t id = 0;
+    bool used = false;
+  };
+  std::vector<Place> places_ = std::vector<Place>(1024);
+  std::deque<std::string> texts_;
+};
+
+// A (pid, tid), and what its metadata say.
+struct ChromeThread {
+  std::string pid, tid;  // as they are written
+  std::string name;
+  // Of args of its events; -1: none.
+  int rank = -1, tp = -1, pp = -1;
+};
+
+// Of a collective's args; texts as in ChromeFile::texts, kNone where absent.
+struct ChromeMessage {
+  static constexpr std::uint32_t kNone = 0xffffffff;
+  std::uint32_t collective = kNone, group = kNone, description = kNone, ranks = kNone, type = kNone;
+  std::int64_t elements = -1;
+  int source = -1, target = -1;
+  bool operator==(const ChromeMessage&) const = default;
+};
+
+// What many events of the file have in common. Event::what is an index of these until the reader is done.
+struct ChromeWhat {
+  std::uint32_t name = 0, category = 0;  // texts: tokens, with quotes and escapes
+  std::uint32_t thread = 0;
+  std::int32_t message = -1;
+  std::int16_t chunk = -1;
+  bool operator==(const ChromeWhat&) const = default;
+};
+
+struct ChromeFile {
+  std::vector<Event> events;  // as they come; begin without the base
+  std::vector<ChromeWhat> whats;
+  std::vector<ChromeThread> threads;
+  std::vector<ChromeMessage> messages;
+  std::map<std::string, std::string> processes;  // names by pid as it is written
+  TextIds texts;
+  Problems problems;
+};
+
+class ChromeEvents {
+ public:
+  explicit ChromeEvents(ChromeFile& file) : file_(file) {}
+
+  // Reads the array of events that begins here. False: the text ended inside it. `bytes_left` of text, where that is
+  // known, tells how many events may come.
+  bool read(JsonText& text, std::int64_t bytes_left);
+  // Closes what was begun and not ended.
+  void finish();
+
+ private:
+  struct Fields;
+  struct Args;
+  struct Category {
+    std::string token;
+    std::uint32_t text = 0;
+    bool is_plain = false, is_kernel = false;
+  };
+  static constexpr std::size_t kCategories = 256;
+  struct WhatHash {
+    std::size_t operator()(const ChromeWhat& what) const;
+  };
+  struct MessageHash {
+    std::size_t operator()(const ChromeMessage& message) const;
+  };
+  bool take(JsonObject& object);
+  static bool read_args(JsonObject& object, Args& args);
+  void read_args(const Args& args, Event& event, ChromeWhat& what, ChromeThread& thread);
+  std::int32_t message(const Args& args);
+  bool is_plain(const Fields& fields);
+  std::uint32_t category(std::string_view token);  // in categories_
+  std::uint32_t index(const ChromeWhat& what);
+  void add(const Fields& fields);
+  void add_metadata(const Fields& fields);
+  void end(const Fields& fields);
+  std::uint32_t thread(std::string_view pid, std::string_view tid);
+
+  ChromeFile& file_;
+  std::unordered_map<std::string, std::uint32_t> threads_;
+  std::uint32_t last_thread_ = 0;
+  std::vector<Category> categories_;
+  std::uint32_t last_category_ = 0;
+  std::unordered_map<ChromeWhat, std::uint32_t, WhatHash> whats_;
+  std::vector<std::uint32_t> last_whats_;  // [name]
+  std::unordered_map<ChromeMessage, std::int32_t, MessageHash> messages_;
+  std::vector<std::vector<std::uint32_t>> open_;  // [thread]: events that have begun
+};
+
+// Microseconds as they are written, to nanoseconds, exactly but for digits beyond. False: not a number, or too large.
+bool parse_us(std::string_view token, std::int64_t& ns);
+// An integer that fits; a fraction of zeros is fine. Quotes around it too.
+std::optional<std::int64_t> parse_int(std::string_view token);
+
+}  // namespace ms::tracepp

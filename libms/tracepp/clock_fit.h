@@ -1,0 +1,112 @@
+// How the clocks of a run's hosts relate, from comparisons of two clocks at a time: probes, or the ends of collectives.
+// A comparison gives a sample; the samples of two clocks a line, or pieces of lines where the drift bends or a clock
+// was set; the lines make a tree over the hosts, and along it every clock leads to the root's. align.h calls it. Pure.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "tracepp/run_trace.h"
+
+namespace ms::tracepp {
+
+// What to add to the times of one clock to have another's. Never turns the order of two times round.
+class ClockMap {
+ public:
+  struct Piece {
+    std::int64_t from_ns = 0;              // of the clock that is mapped; the first piece reaches back for ever
+    std::int64_t at_ns = 0, shift_ns = 0;  // the line: at this time this shift,
+    double drift = 0;                      // and so much more for every nanosecond after
+    std::int64_t least_ns = kNoLeast;      // what it gives is at least this: what the piece before gave last
+    std::int64_t shift(std::int64_t t) const;
+    static constexpr std::int64_t kNoLeast = std::numeric_limits<std::int64_t>::min();
+    // Where the clock was set, between two samples: nobody knows exactly when. Equal: it was not.
+    std::int64_t set_after_ns = 0, set_before_ns = 0;
+  };
+  ClockMap() = default;  // the same clock
+  explicit ClockMap(std::vector<Piece> pieces) : pieces_(std::move(pieces)) { keep_order(); }
+  bool is_identity() const { return pieces_.empty(); }
+  std::int64_t shift(std::int64_t t) const;
+  std::int64_t operator()(std::int64_t t) const { return t + shift(t); }
+  double drift(std::int64_t t) const;
+  const std::vector<Piece>& pieces() const { return pieces_; }
+  void begin_piece_at(std::size_t piece, std::int64_t from_ns);  // not the first; between its neighbours
+  // A correction of the result: a line over this clock's times.
+  void add(std::int64_t at_ns, double shift_ns, double drift);
+  // First this one, then `next`.
+  ClockMap then(const ClockMap& next) const;
+
+ private:
+  const Piece& piece(std::int64_t t) const;
+  void keep_order();
+  std::vector<Piece> pieces_;
+};
+
+enum class ClockSource : std::uint8_t { root, probes, collectives, wall, none };
+std::string_view to_string(ClockSource source);
+
+// Two clocks at one moment, with how far off that may be.
+struct ClockSample {
+  std::int64_t a_ns = 0, b_ns = 0;
+  std::int64_t error_ns = 0;
+  std::uint32_t round = 0;  // of probes: of one round the best sample counts
+};
+struct ClockLink {
+  std::size_t a = 0, b = 0;  // clocks
+  ClockSource source = ClockSource::probes;
+  std::vector<ClockSample> samples;
+  double beyond_ns = 0;     // how far off it may lead at the ends of the run, which its samples do not reach
+  double error_ns() const;  // of the best sample, and that
+};
+
+// By how much the drift of a line may be wrong through samples that are so far off and lie so far apart; at most what
+// clocks that work may drift.
+double drift_error(double error_ns, double span_ns);
+
+// A clock as far as it is known.
+struct FittedClock {
+  ClockMap to_root;
+  ClockSource source = ClockSource::none;
+  double bound_ns = 0;                     // what the samples allow it to be off, at the best of them; 0: not known
+  double deviation_ns = 0;                 // what it is expected to be off
+  double drift_error = 0;                  // by how much the drift may be off; 200 ppm where it could not be measured
+  std::int64_t first_ns = 0, last_ns = 0;  // of the samples, on its own clock
+  // How far its map may be off at a time, and is expected to be.
+  double bound_at(std::int64_t t) const;
+  double deviation_at(std::int64_t t) const;
+};
+
+// Which rank reads which clock: one a host, unless what the ranks say of the wall clock shows that it was booted in
+// between. Ranks whose host is not known have a clock each.
+struct RunClocks {
+  struct Clock {
+    std::string host;
+    std::size_t first_rank = 0;  // index in RunTrace::ranks
+    std::size_t ranks = 0;
+    bool has_wall = false;
+    std::int64_t wall_ns = 0;  // wall's clock less this one
+  };
+  std::vector<std::size_t> of_rank;  // by index in RunTrace::ranks
+  std::vector<Clock> clocks;         // in order of first_rank: 0 is the root
+};
+RunClocks clocks_of(const RunTrace& trace);
+
+// The links that probes make. `sure`: they reach over the run, so that nothing has to be guessed. Probes that cannot be
+// are left out and counted.
+struct ProbeLinks {
+  std::vector<ClockLink> sure, others;
+  std::uint64_t bad_probes = 0;
+};
+ProbeLinks probe_links(const RunTrace& trace, const RunClocks& clocks);
+
+// One clock's way to another over one link, as the samples say. `from` is link.a or link.b.
+FittedClock fit_link(const ClockLink& link, std::size_t from);
+
+// All clocks' way to clock 0, each over the tree of links that leaves the least error; first over `sure` links, then,
+// for those not reached, over all. Who is not reached goes by the wall clock, where that is known.
+std::vector<FittedClock> fit_clocks(const RunClocks& clocks, const std::vector<ClockLink>& sure,
+                                    const std::vector<ClockLink>& others);
+
+}  // namespace ms::tracepp

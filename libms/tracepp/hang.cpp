@@ -1,0 +1,296 @@
+#include "tracepp/hang.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "tracepp/hang_blame.h"
+
+namespace ms::tracepp {
+namespace {
+
+constexpr std::size_t kRoots = 16;  // looked into; a run has one or two faults at a time
+constexpr std::size_t kEvidence = 5;
+constexpr double kConfidentAtLeast = 0.4;
+
+bool is_flight_recorder(const RunTrace& trace) { return trace.source == "flight recorder"; }
+
+// Whether anything takes longer than it ever did.
+bool anything_overdue(const HangScan& scan) {
+  for (std::size_t at = 0; at < scan.count(); ++at) {
+    const RankScan& rank = scan.rank(at);
+    if (rank.life == Life::silent || rank.life == Life::failed) continue;
+    const auto overdue = [&](std::uint32_t event) { return event != kNoEvent && scan.is_overdue(at, event); };
+    if (overdue(rank.section) || overdue(rank.host) || std::ranges::any_of(rank.open, overdue)) return true;
+  }
+  return false;
+}
+
+std::vector<int> missing_ranks(const RunTrace& trace) {
+  constexpr int kMost = 1 << 22;  // no run is larger: beyond it the mesh is a mistake in the file
+  std::vector<int> missing;
+  if (trace.has_mesh && trace.mesh.size() <= kMost) {
+    for (int rank = 0; rank < trace.mesh.size(); ++rank)
+      if (trace.rank(rank) == nullptr) missing.push_back(rank);
+  }
+  for (const Group& group : trace.groups) {
+    if (trace.has_mesh) break;
+    for (const int rank : group.ranks)
+      if (trace.rank(rank) == nullptr) missing.push_back(rank);
+  }
+  std::ranges::sort(missing);
+  missing.erase(std::ranges::unique(missing).begin(), missing.end());
+  return missing;
+}
+
+HangRoot root_of(std::size_t at) {
+  HangRoot root;
+  root.ranks.push_back(at);
+  return root;
+}
+
+// Where all failed within moments of each other, the first did so by itself; whoever waits for somebody was told to.
+HangRoot first_failure(const HangScan& scan) {
+  const auto waits = [&](std::size_t at) {
+    return std::ranges::any_of(scan.rank(at).open, [&](std::uint32_t event) { return scan.is_ready(at, event); });
+  };
+  std::optional<std::size_t> first;
+  const auto comes_before = [&](std::size_t a, std::size_t b) {
+    if (waits(a) != waits(b)) return waits(b);
+    return scan.wall_ns(a, scan.file(a).last_flush_ns) < scan.wall_ns(b, scan.file(b).last_flush_ns);
+  };
+  for (std::size_t at = 0; at < scan.count(); ++at)
+    if (scan.file(at).ending == Ending::failed && (!first || comes_before(at, *first))) first = at;
+  return root_of(*first);
+}
+
+// Where most failed, those few that ended without a word: a rank that is killed leaves none, and the others fail
+// because it is gone.
+std::vector<std::size_t> without_a_word(const HangScan& scan) {
+  std::vector<std::size_t> found;
+  for (std::size_t at = 0; at < scan.count(); ++at)
+    if (scan.file(at).ending == Ending::running) found.push_back(at);
+  if (found.size() * 4 > scan.count()) found.clear();
+  return found;
+}
+
+class Finder {
+ public:
+  explicit Finder(const RunTrace& trace) : trace_(trace), scan_(trace) {}
+
+  Hang find() {
+    hang_.missing_ranks = missing_ranks(trace_);
+    const auto failed = std::ranges::count(trace_.ranks, Ending::failed, &RankTrace::ending);
+    const bool overdue = anything_overdue(scan_);
+    if (overdue || failed > 0 || is_flight_recorder(trace_)) {
+      graph_ = make_hang_graph(scan_);
+      for (std::size_t i = 0; i < std::min(graph_.roots.size(), kRoots); ++i)
+        blames_.push_back(blame(graph_.roots[i], graph_, scan_));
+      add_lone_sections();
+    }
+    weigh();
+    const bool stuck = overdue || (is_flight_recorder(trace_) && !blames_.empty());
+    if (stuck && !blames_.empty() && !only_saving()) {
+      hang_.state = RunState::hang;
+    } else if (failed > 0) {
+      hang_.state = RunState::failed;
+      blame_failure();
+    } else {
+      const bool ended = !trace_.ranks.empty() && std::ranges::all_of(trace_.ranks, [](const RankTrace& rank) {
+        return rank.ending == Ending::done;
+      });
+      hang_.state = ended ? RunState::ended : RunState::cut_off;
+      say_well(ended);
+      return std::move(hang_);
+    }
+    fill();
+    say();
+    return std::move(hang_);
+  }
+
+ private:
+  // A rank that nobody waits for, in a run of one or of ranks that have stopped talking: its device or host hangs.
+  void add_lone_sections() {
+    if (!blames_.empty()) return;
+    for (std::size_t at = 0; at < scan_.count() && blames_.size() < kRoots; ++at) {
+      const RankScan& rank = scan_.rank(at);
+      const auto overdue = [&](std::uint32_t event) { return event != kNoEvent && scan_.is_overdue(at, event); };
+      if (rank.life != Life::alive || !(overdue(rank.section) || overdue(rank.host))) continue;
+      blames_.push_back(blame(root_of(at), graph_, scan_));
+    }
+  }
+
+  // Nobody had waited long, so that who waits for whom tells little.
+  void blame_failure() {
+    blames_.clear();
+    for (const std::size_t at : without_a_word(scan_)) {
+      if (blames_.size() == kRoots) break;
+      Blame it;
+      it.suspects.push_back(suspect_of(scan_, scan_.file(at).rank, Reason::silent, 0.6));
+      it.sentence = fmt::format("{} ended without a word, while others failed", rank_label(scan_, scan_.file(at).rank));
+      blames_.push_back(std::move(it));
+    }
+    blames_.push_back(blame(first_failure(scan_), graph_, scan_));
+    if (blames_.size() > 1)
+      for (HangSuspect& suspect : blames_.back().suspects) suspect.confidence = 0.5;
+  }
+
+  // A checkpoint may take as long as it does: its patience is its own.
+  bool only_saving() const {
+    return std::ranges::all_of(blames_, [](const Blame& it) {
+      return !it.suspects.empty() && it.suspects.front().reason == Reason::save && !it.is_seen;
+    });
+  }
+
+  // What is seen at fault comes before what is merely not seen.
+  void weigh() {
+    std::erase_if(blames_, [](const Blame& it) { return it.suspects.empty(); });
+    if (std::ranges::any_of(blames_, &Blame::is_seen)) {
+      for (Blame& it : blames_) {
+        if (it.is_seen) continue;
+        for (HangSuspect& suspect : it.suspects) suspect.confidence = std::min(suspect.confidence, 0.2);
+      }
+    }
+    std::ranges::stable_sort(blames_, [](const Blame& a, const Blame& b) {
+      const double ca = a.suspects.front().confidence, cb = b.suspects.front().confidence;
+      return ca != cb ? ca > cb : a.behind > b.behind;
+    });
+  }
+
+  void fill() {
+    // The operations that suspects are named for first, then those that hold up most.
+    std::vector<int> order;
+    for (const Blame& it : blames_)
+      if (it.op >= 0 && std::ranges::count(order, it.op) == 0) order.push_back(it.op);
+    std::vector<int> others;
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i)
+      if (std::ranges::count(order, static_cast<int>(i)) == 0) others.push_back(static_cast<int>(i));
+    // Messages that travel under computation hold nobody up and come last.
+    std::ranges::stable_sort(others, std::ranges::greater{}, [&](int i) {
+      return std::pair(graph_.held[static_cast<std::size_t>(i)], graph_.ops[static_cast<std::size_t>(i)].since_s);
+    });
+    order.insert(order.end(), others.begin(), others.end());
+    std::vector<int> place(graph_.ops.size(), -1);
+    for (std::size_t i = 0; i < order.size(); ++i) place[static_cast<std::size_t>(order[i])] = static_cast<int>(i);
+    for (const int i : order) {
+      StuckOp& op = graph_.ops[static_cast<std::size_t>(i)];
+      hang_.since_s = std::max(hang_.since_s, op.since_s);
+      hang_.ops.push_back(std::move(op));
+    }
+    for (const Blame& it : blames_) {
+      for (HangSuspect suspect : it.suspects) {
+        if (suspect.op >= 0) suspect.op = place[static_cast<std::size_t>(suspect.op)];
+        hang_.suspects.push_back(std::move(suspect));
+      }
+      hang_.since_s = std::max(hang_.since_s, it.own_s);
+    }
+    std::ranges::stable_sort(hang_.suspects, std::ranges::greater{}, &HangSuspect::confidence);
+    for (std::size_t at = 0; at < graph_.holds.size(); ++at) {
+      for (const int op : graph_.holds[at])
+        hang_.waits.push_back({.rank = scan_.file(at).rank, .op = place[static_cast<std::size_t>(op)]});
+    }
+    fill_cells();
+  }
+
+  void fill_cells() {
+    if (!trace_.has_mesh || trace_.mesh.size() <= 0) return;
+    const auto known = static_cast<std::size_t>(trace_.mesh.size());
+    if (!hang_.missing_ranks.empty() && static_cast<std::size_t>(hang_.missing_ranks.back()) >= known) return;
+    hang_.cells.assign(known, Cell::fine);
+    const auto mark = [&](int rank, Cell cell) {
+      if (rank >= 0 && static_cast<std::size_t>(rank) < known) hang_.cells[static_cast<std::size_t>(rank)] = cell;
+    };
+    for (const Wait& wait : hang_.waits) mark(wait.rank, Cell::waiting);
+    for (const int rank : hang_.missing_ranks) mark(rank, Cell::no_trace);
+    for (const HangSuspect& suspect : hang_.suspects)
+      if (suspect.confidence >= kConfidentAtLeast || suspect.reason == Reason::transfer)
+        mark(suspect.rank, Cell::suspect);
+  }
+
+  // One sentence of the likeliest; faults beside it in short.
+  void say() {
+    if (blames_.empty()) {
+      hang_.sentence = "the run stands still, and nothing in its traces tells why";
+      return;
+    }
+    const Blame& first = blames_.front();
+    hang_.sentence = first.sentence;
+    const int direct = first.op < 0 || hang_.suspects.empty() ? 0 : hang_.ops.front().waiting;
+    if (static_cast<int>(first.behind) > direct && direct > 0)
+      hang_.sentence += further(first.behind - static_cast<std::size_t>(direct));
+    say_others();
+    for (std::size_t i = 0; i < std::min(hang_.ops.size(), kEvidence); ++i)
+      hang_.evidence.push_back(evidence(hang_.ops[i]));
+    for (std::size_t i = 0; i < std::min<std::size_t>(hang_.suspects.size(), 2); ++i) {
+      if (!hang_.suspects[i].doing.empty())
+        hang_.evidence.push_back(fmt::format("rank {}: {}", hang_.suspects[i].rank, hang_.suspects[i].doing));
+    }
+    if (is_flight_recorder(trace_) && hang_.since_s < 1)
+      hang_.evidence.emplace_back(
+          "flight recorder dumps do not show for how long; one of a healthy run may look like this");
+  }
+
+  static std::string further(std::size_t ranks) {
+    return fmt::format(", and {} {} behind them", plural(ranks, "further rank"), ranks == 1 ? "waits" : "wait");
+  }
+
+  void say_others() {
+    std::size_t alike = 0, unseen = 0;
+    std::string others;
+    const HangSuspect& lead = blames_.front().suspects.front();
+    for (std::size_t i = 1; i < blames_.size(); ++i) {
+      const HangSuspect& other = blames_[i].suspects.front();
+      if (other.reason == lead.reason && other.host == lead.host && !lead.host.empty()) {
+        ++alike;
+      } else if (other.confidence < kConfidentAtLeast) {
+        ++unseen;
+      } else if (others.size() < 200) {
+        others += "; besides, " + blames_[i].sentence;
+      }
+    }
+    if (alike > 0)
+      hang_.sentence +=
+          fmt::format("; the same holds for {} of node {}", plural(alike, "further rank"), plain_text(lead.host, 60));
+    hang_.sentence += others;
+    if (unseen > 0)
+      hang_.sentence += fmt::format("; {} left no trace or may only be slow", plural(unseen, "further rank"));
+  }
+
+  std::string evidence(const StuckOp& op) const {
+    std::string text = fmt::format("{}: {}, {} of {} ready for {}", op_label(trace_, op), to_string(op.match),
+                                   op.waiting, op.members.size(), seconds_label(op.since_s));
+    if (op.missing.empty()) return text;
+    text += ", missing";
+    for (std::size_t i = 0; i < std::min<std::size_t>(op.missing.size(), 4); ++i) {
+      const auto member = std::ranges::find(op.members, op.missing[i], &MemberView::rank);
+      text += fmt::format("{} {} ({})", i > 0 ? "," : "", op.missing[i], to_string(member->progress));
+    }
+    return op.missing.size() > 4 ? text + fmt::format(" and {} more", op.missing.size() - 4) : text;
+  }
+
+  void say_well(bool ended) {
+    const std::string ranks = plural(trace_.ranks.size(), "rank");
+    if (ended) {
+      hang_.sentence = fmt::format("the run ended well on {}", ranks);
+    } else if (!blames_.empty()) {
+      hang_.sentence = "no hang: " + blames_.front().sentence;
+    } else {
+      hang_.sentence = fmt::format("no hang: the traces of {} end while nobody waits longer than usual", ranks);
+    }
+    if (!hang_.missing_ranks.empty())
+      hang_.sentence += fmt::format("; {} left no trace", plural(hang_.missing_ranks.size(), "further rank"));
+  }
+
+  const RunTrace& trace_;
+  HangScan scan_;
+  HangGraph graph_;
+  std::vector<Blame> blames_;
+  Hang hang_;
+};
+
+}  // namespace
+
+Hang find_hang(const RunTrace& trace) { return Finder(trace).find(); }
+
+}  // namespace ms::tracepp

@@ -1,0 +1,111 @@
+// Why a run stands still: from the newest operations of all ranks, who waits for whom across dp, tp and pp, and the
+// rank or ranks that wait for nobody. Reads own traces and flight recorder dumps; clocks need not be aligned, as every
+// time is told by the rank's own clock. ms-tracepp hang shows it. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tracepp/run_trace.h"
+
+namespace ms::tracepp {
+
+enum class RunState : std::uint8_t {
+  hang,     // somebody waits longer than such an operation ever took, and far longer than usual
+  failed,   // ranks ended with an error, nobody had waited long
+  ended,    // all ranks ended well
+  cut_off,  // the traces end while the run went as usual
+};
+std::string_view to_string(RunState state);
+
+// Whether those who called an operation mean the same one: the states of PyTorch's fr_trace.
+enum class Match : std::uint8_t {
+  fully_matched,
+  type_mismatch,
+  size_mismatch,
+  state_mismatch,
+  dtype_mismatch,
+  undecided
+};
+std::string_view to_string(Match match);
+
+// How far a member got with an operation.
+enum class Progress : std::uint8_t { no_trace, not_issued, issued, begun, ended };
+std::string_view to_string(Progress progress);
+
+enum class Reason : std::uint8_t {
+  no_trace,     // its file is not there; all else waits for it
+  failed,       // ended with an error
+  silent,       // alive ranks write something every second; this one stopped long before the others
+  left,         // ended well while others wait for it
+  compute,      // a section of its device does not end
+  data_wait,    // the host waits for tokens
+  save,         // the host is held up by a checkpoint
+  not_issuing,  // its device has nothing to do, its host does not issue the call
+  missing_call,
+  extra_call,
+  wrong_kind,
+  wrong_size,
+  wrong_dtype,
+  wrong_order,  // took two operations in another order than the others
+  transfer,     // all members are ready, and it does not end: below us
+};
+std::string_view to_string(Reason reason);
+
+struct MemberView {
+  int rank = 0;
+  Progress progress = Progress::not_issued;
+  std::uint32_t what = 0;  // in RunTrace::whats; of meaning from `issued` on where has_what
+  bool has_what = false;
+  double since_s = -1;  // begun and not ended; -1: not known
+};
+
+// An operation that somebody waits in.
+struct StuckOp {
+  int group = 0;               // in RunTrace::groups
+  std::uint32_t sequence = 0;  // its number in the group
+  Match match = Match::undecided;
+  std::vector<MemberView> members;
+  std::vector<int> missing;  // members that never issued it or never became ready for it
+  int waiting = 0;           // members that are ready and wait
+  double since_s = -1;       // of the member that waits longest; -1: not known
+};
+
+struct Wait {
+  int rank = 0;
+  int op = 0;  // in Hang::ops: it waits for `missing` there
+};
+
+struct HangSuspect {
+  int rank = 0;
+  mesh::Coord at;
+  std::string host;
+  Reason reason = Reason::not_issuing;
+  double confidence = 0;  // 0 .. 1
+  int op = -1;            // in Hang::ops, that others wait for it in; -1: none
+  std::string doing;      // what it did last and does now
+};
+
+enum class Cell : std::uint8_t { fine, waiting, suspect, no_trace };
+
+struct Hang {
+  RunState state = RunState::cut_off;
+  std::string sentence;               // for the operator
+  std::vector<std::string> evidence;  // what the waiting groups show, the most telling first
+  std::vector<HangSuspect> suspects;  // the likeliest first
+  std::vector<StuckOp> ops;           // those that a suspect is named for first, then those that hold up most
+  std::vector<int> missing_ranks;     // of the mesh, or members of a group, without a trace
+  std::vector<Wait> waits;            // what holds each waiting rank up, rising by rank
+  double since_s = -1;                // the longest wait
+  std::vector<Cell> cells;            // by rank, where the mesh is known
+};
+
+Hang find_hang(const RunTrace& trace);
+
+// For a terminal, with a newline at the end: the sentence first.
+std::string hang_text(const Hang& hang, const RunTrace& trace);
+// One JSON document with a schema version.
+std::string hang_json(const Hang& hang, const RunTrace& trace);
+
+}  // namespace ms::tracepp

@@ -1,0 +1,88 @@
+// What find_hang found, as one JSON document for programs. Keys are stable; new ones may come.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "tracepp/hang.h"
+
+namespace ms::tracepp {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr int kSchema = 1;
+// Of a large run thousands of operations stand still behind the one that matters.
+constexpr std::size_t kOps = 256, kMembersInAll = 32768;
+
+Json seconds(double value) { return value < 0 ? Json(nullptr) : Json(value); }
+
+Json view_json(const MemberView& member, const RunTrace& trace) {
+  Json json{{"rank", member.rank}, {"progress", to_string(member.progress)}};
+  if (member.has_what) {
+    const What& what = trace.whats[member.what];
+    json["kind"] = trace::to_string(what.kind);
+    json["size_bytes"] = what.size_bytes < 0 ? Json(nullptr) : Json(what.size_bytes);
+    json["type"] = trace.strings.text(what.type);
+  }
+  json["since_s"] = seconds(member.since_s);
+  return json;
+}
+
+Json op_json(const StuckOp& op, const RunTrace& trace, std::size_t& members_left) {
+  const Group& group = trace.groups[static_cast<std::size_t>(op.group)];
+  Json members = Json::array();
+  for (const MemberView& member : op.members) {
+    if (members_left == 0) break;
+    --members_left;
+    members.push_back(view_json(member, trace));
+  }
+  return {{"group", group.name},
+          {"axis", trace::to_string(group.axis)},
+          {"sequence", op.sequence},
+          {"match", to_string(op.match)},
+          {"since_s", seconds(op.since_s)},
+          {"num_members", op.members.size()},
+          {"num_waiting", op.waiting},
+          {"missing", op.missing},
+          {"members", std::move(members)}};
+}
+
+Json suspect_json(const HangSuspect& it) {
+  return {{"rank", it.rank},
+          {"dp", it.at.dp},
+          {"pp", it.at.pp},
+          {"tp", it.at.tp},
+          {"host", it.host},
+          {"reason", to_string(it.reason)},
+          {"confidence", it.confidence},
+          {"group", it.op < 0 ? Json(nullptr) : Json(it.op)},
+          {"doing", it.doing}};
+}
+
+}  // namespace
+
+std::string hang_json(const Hang& hang, const RunTrace& trace) {
+  Json json{{"schema", kSchema},
+            {"state", to_string(hang.state)},
+            {"sentence", hang.sentence},
+            {"since_s", seconds(hang.since_s)},
+            {"evidence", hang.evidence},
+            {"suspects", Json::array()},
+            {"groups", Json::array()},
+            {"groups_left_out", hang.ops.size() - std::min(hang.ops.size(), kOps)},
+            {"missing_ranks", hang.missing_ranks},
+            {"waits", Json::array()}};
+  for (const HangSuspect& suspect : hang.suspects) json["suspects"].push_back(suspect_json(suspect));
+  std::size_t members_left = kMembersInAll;
+  for (std::size_t i = 0; i < std::min(hang.ops.size(), kOps); ++i)
+    json["groups"].push_back(op_json(hang.ops[i], trace, members_left));
+  // Who waits in which group's operation: in the order of "groups", beyond it where that was left out.
+  for (const Wait& wait : hang.waits) {
+    const StuckOp& op = hang.ops[static_cast<std::size_t>(wait.op)];
+    json["waits"].push_back({{"rank", wait.rank},
+                             {"group", trace.groups[static_cast<std::size_t>(op.group)].name},
+                             {"sequence", op.sequence},
+                             {"index", wait.op}});
+  }
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace ms::tracepp

@@ -1,0 +1,257 @@
+#include "tracepp/hang_scan.h"
+
+#include <algorithm>
+#include <bit>
+#include <mutex>
+
+#include "tracepp/parallel.h"
+
+namespace ms::tracepp {
+namespace {
+
+constexpr double kFarLonger = 10;  // times the usual
+constexpr double kBeyond_s = 5;    // more than the longest that was ever seen
+// The first of its kind: libraries load, connections open.
+constexpr double kFirst_s = 30;
+constexpr double kFirstSave_s = 600;
+// Writers flush every second; a loaded machine may be late.
+constexpr double kSilent_s = 5;
+constexpr std::size_t kKeys =
+    static_cast<std::size_t>(trace::kKinds) * static_cast<std::size_t>(trace::kPurposes) * trace::kGroupAxes;
+
+int bucket_of(std::int64_t duration_ns) {
+  const auto value = static_cast<std::uint64_t>(std::max<std::int64_t>(duration_ns, 4));
+  const int octave = static_cast<int>(std::bit_width(value)) - 1;
+  return octave * 4 + static_cast<int>(value >> (octave - 2) & 3);
+}
+
+double bucket_s(int bucket) {
+  return static_cast<double>((4ULL + static_cast<unsigned>(bucket % 4)) << (bucket / 4 - 2)) * 1e-9;
+}
+
+}  // namespace
+
+const Seat* RankScan::seat(std::int32_t group) const {
+  const auto found = std::ranges::find(seats, group, &Seat::group);
+  return found == seats.end() ? nullptr : &*found;
+}
+
+HangScan::Usual& HangScan::Usuals::at(std::size_t key) {
+  if (place.empty()) place.assign(kKeys, -1);
+  if (place[key] < 0) {
+    place[key] = static_cast<std::int32_t>(of.size());
+    of.emplace_back();
+  }
+  return of[static_cast<std::size_t>(place[key])];
+}
+
+// What is alike in how long it takes.
+std::size_t HangScan::key(const What& what) const {
+  const std::size_t groups = trace_.groups.size();
+  const auto group = static_cast<std::size_t>(what.group);
+  const auto axis = what.group >= 0 && group < groups ? trace_.groups[group].axis : GroupAxis::other;
+  const auto kind = std::min<std::size_t>(static_cast<std::size_t>(what.kind), trace::kKinds - 1);
+  const auto purpose = std::min<std::size_t>(static_cast<std::size_t>(what.purpose), trace::kPurposes - 1);
+  return (kind * trace::kPurposes + purpose) * trace::kGroupAxes + static_cast<std::size_t>(axis);
+}
+
+HangScan::HangScan(const RunTrace& trace) : trace_(trace), ranks_(trace.ranks.size()) {
+  std::vector<std::uint16_t> keys(trace.whats.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<std::uint16_t>(key(trace.whats[i]));
+  std::vector<Usuals> parts;
+  std::mutex parts_guard;  // guards parts
+  in_blocks(ranks_.size(), [&](std::size_t begin, std::size_t end) {
+    Desk desk;
+    desk.places.assign(trace_.groups.size(), 0);
+    for (std::size_t at = begin; at < end; ++at) scan(at, keys, desk);
+    const std::scoped_lock lock(parts_guard);
+    parts.push_back(std::move(desk.usuals));
+  });
+  find_usual(parts);
+  if (trace.source == "flight recorder") {  // without its timing option nothing ever shows as begun
+    bool any_begun = false;
+    for (std::size_t at = 0; at < count(); ++at)
+      for (const std::uint32_t event : ranks_[at].open) any_begun |= file(at).events[event].state == State::begun;
+    for (RankScan& rank : ranks_)
+      if (!any_begun && !rank.open.empty()) rank.ready = rank.open.front();
+  }
+  find_silent();
+  find_life();
+}
+
+void HangScan::scan(std::size_t at, const std::vector<std::uint16_t>& keys, Desk& desk) {
+  RankScan& rank = ranks_[at];
+  const std::vector<Event>& events = file(at).events;
+  const auto seat = [&](std::int32_t group) -> Seat& {
+    std::uint32_t& place = desk.places[static_cast<std::size_t>(group)];
+    if (place == 0) {
+      rank.seats.push_back({.group = group});
+      place = static_cast<std::uint32_t>(rank.seats.size());
+    }
+    return rank.seats[place - 1];
+  };
+  std::int64_t last_end = 0;
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    const Event& event = events[i];
+    const What& what = trace_.whats[event.what];
+    const bool ended = event.state == State::ended;
+    const bool message = trace::is_message(what.kind);
+    const bool section = trace::is_section(what.kind);
+    const bool host = what.kind == Kind::data_wait || what.kind == Kind::save;
+    if (!message && !section && !host) continue;
+    const auto index = static_cast<std::uint32_t>(i);
+    if (ended) {
+      Usual& usual = desk.usuals.at(keys[event.what]);
+      ++usual.count;
+      usual.longest_ns = std::max(usual.longest_ns, event.duration_ns);
+      ++usual.buckets[static_cast<std::size_t>(bucket_of(event.duration_ns))];
+      if (rank.last == kNoEvent || event.end_ns() >= last_end) {
+        rank.last = index;
+        last_end = event.end_ns();
+      }
+    } else if (section) {
+      std::uint32_t& first = event.state == State::begun ? rank.section : rank.next_section;
+      if (first == kNoEvent) first = index;
+    } else if (host && event.state == State::begun) {
+      rank.host = index;
+    }
+    if (!message || what.group < 0 || static_cast<std::size_t>(what.group) >= trace_.groups.size()) continue;
+    Seat& in = seat(what.group);
+    in.newest = std::max<std::int64_t>(in.newest, event.detail);
+    if (ended) {
+      in.newest_ended = std::max<std::int64_t>(in.newest_ended, event.detail);
+    } else {
+      rank.open.push_back(index);
+      if (in.open == kNoEvent || event.detail < events[in.open].detail) in.open = index;
+    }
+  }
+  for (const Seat& taken : rank.seats) desk.places[static_cast<std::size_t>(taken.group)] = 0;
+}
+
+void HangScan::find_usual(const std::vector<Usuals>& parts) {
+  patience_s_.assign(kKeys, kFirst_s);
+  for (std::size_t key = 0; key < kKeys; ++key) {
+    const bool save =
+        key / (static_cast<std::size_t>(trace::kPurposes) * trace::kGroupAxes) == static_cast<std::size_t>(Kind::save);
+    if (save) patience_s_[key] = kFirstSave_s;
+    Usual sum;
+    for (const Usuals& part : parts) {
+      if (part.place.empty() || part.place[key] < 0) continue;
+      const Usual& one = part.of[static_cast<std::size_t>(part.place[key])];
+      sum.count += one.count;
+      sum.longest_ns = std::max(sum.longest_ns, one.longest_ns);
+      for (std::size_t i = 0; i < sum.buckets.size(); ++i) sum.buckets[i] += one.buckets[i];
+    }
+    if (sum.count == 0) continue;
+    int median = 0;
+    for (std::uint64_t below = 0; median + 1 < kBuckets; ++median) {
+      below += sum.buckets[static_cast<std::size_t>(median)];
+      if (below * 2 >= sum.count) break;
+    }
+    const double seen_s =
+        std::max(kFarLonger * bucket_s(median), static_cast<double>(sum.longest_ns) * 1e-9 + kBeyond_s);
+    patience_s_[key] = save ? std::max(seen_s, kFirstSave_s) : seen_s;
+  }
+}
+
+std::int64_t HangScan::wall_ns(std::size_t at, std::int64_t time_ns) const {
+  const RankTrace& rank = file(at);
+  return rank.realtime_ns == 0 ? time_ns : rank.realtime_ns + (time_ns - rank.clock_ns);
+}
+
+// What this rank's wall clock shows more than those of the others when an operation ends that they did together.
+std::optional<std::int64_t> HangScan::clock_difference_ns(std::size_t at, const std::vector<char>& is_candidate) const {
+  constexpr std::size_t kPeersAsked = 8;
+  for (const Seat& seat : ranks_[at].seats) {
+    if (seat.newest_ended < 0) continue;
+    const auto sequence = static_cast<std::uint32_t>(seat.newest_ended);
+    const std::uint32_t mine = message(at, seat.group, sequence);
+    std::size_t asked = 0;
+    for (const int peer : trace_.groups[static_cast<std::size_t>(seat.group)].ranks) {
+      const std::optional<std::size_t> other = find(peer);
+      if (mine == kNoEvent || !other || is_candidate[*other] != 0) continue;
+      const std::uint32_t theirs = message(*other, seat.group, sequence);
+      if (theirs != kNoEvent && file(*other).events[theirs].state == State::ended)
+        return wall_ns(at, file(at).events[mine].end_ns()) - wall_ns(*other, file(*other).events[theirs].end_ns());
+      if (++asked == kPeersAsked) break;
+    }
+  }
+  return std::nullopt;
+}
+
+// Only our own writer says at regular intervals that it lives.
+void HangScan::find_silent() {
+  if (trace_.source != "ms-trace" || ranks_.empty()) return;
+  std::vector<std::int64_t> newest(count());
+  for (std::size_t at = 0; at < count(); ++at) newest[at] = wall_ns(at, file(at).last_flush_ns);
+  // Not the newest of all: a few clocks may be ahead. A quarter of the ranks suffices to show that the run went on.
+  std::vector<std::int64_t> sorted = newest;
+  const auto reference = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() * 3 / 4);
+  std::ranges::nth_element(sorted, reference);
+  std::vector<char> is_candidate(count(), 0);
+  for (std::size_t at = 0; at < count(); ++at)
+    is_candidate[at] = static_cast<double>(*reference - newest[at]) > kSilent_s * 1e9 ? 1 : 0;
+  for (std::size_t at = 0; at < count(); ++at) {
+    if (is_candidate[at] == 0) continue;
+    const std::optional<std::int64_t> difference = clock_difference_ns(at, is_candidate);
+    if (!difference && file(at).realtime_ns == 0) continue;
+    const double silent_s = static_cast<double>(*reference - newest[at] + difference.value_or(0)) * 1e-9;
+    if (silent_s <= kSilent_s) continue;
+    ranks_[at].life = Life::silent;
+    ranks_[at].silent_s = silent_s;
+  }
+}
+
+// A rank that failed after it had waited long only gave up first: it counts as one that waits.
+void HangScan::find_life() {
+  for (std::size_t at = 0; at < count(); ++at) {
+    RankScan& rank = ranks_[at];
+    if (file(at).ending == Ending::done) rank.life = Life::left;
+    if (file(at).ending != Ending::failed) continue;
+    const bool gave_up = std::ranges::any_of(rank.open, [&](std::uint32_t event) { return is_overdue(at, event); });
+    rank.life = gave_up ? Life::alive : Life::failed;
+  }
+}
+
+std::optional<std::size_t> HangScan::find(int rank) const {
+  const RankTrace* const found = trace_.rank(rank);
+  if (found == nullptr) return std::nullopt;
+  return static_cast<std::size_t>(found - trace_.ranks.data());
+}
+
+bool HangScan::is_ready(std::size_t at, std::uint32_t event) const {
+  return file(at).events[event].state == State::begun || event == ranks_[at].ready;
+}
+
+double HangScan::since_s(std::size_t at, std::uint32_t event) const {
+  const Event& it = file(at).events[event];
+  if (!is_ready(at, event)) return -1;
+  return std::max(0.0, static_cast<double>(file(at).last_flush_ns - it.begin_ns) * 1e-9);
+}
+
+bool HangScan::is_overdue(std::size_t at, std::uint32_t event) const {
+  return since_s(at, event) > patience_s_[key(what(at, event))];
+}
+
+std::uint32_t HangScan::message(std::size_t at, std::int32_t group, std::uint32_t sequence) const {
+  const std::vector<Event>& events = file(at).events;
+  for (std::size_t i = events.size(); i-- > 0;) {
+    const What& what = trace_.whats[events[i].what];
+    if (what.group != group || !trace::is_message(what.kind)) continue;
+    if (events[i].detail == sequence) return static_cast<std::uint32_t>(i);
+    if (events[i].detail < sequence) break;  // a rank numbers them as it issues them
+  }
+  return kNoEvent;
+}
+
+Progress HangScan::progress(std::size_t at, std::int32_t group, std::uint32_t sequence) const {
+  const Seat* const seat = ranks_[at].seat(group);
+  if (seat == nullptr || seat->newest < static_cast<std::int64_t>(sequence)) return Progress::not_issued;
+  for (const std::uint32_t event : ranks_[at].open) {
+    if (file(at).events[event].detail == sequence && what(at, event).group == group)
+      return is_ready(at, event) ? Progress::begun : Progress::issued;
+  }
+  return Progress::ended;
+}
+
+}  // namespace ms::tracepp

@@ -1,0 +1,139 @@
+// What to look at first: causes that were found, then what time is lost to without a known cause.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "tracepp/report.h"
+#include "tracepp/report_text.h"
+
+namespace ms::tracepp {
+namespace {
+
+constexpr double kLeastShare = 0.01;
+constexpr std::size_t kMost = 3;
+
+double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
+std::string percent(double part) { return fmt::format("{:.{}f} %", 100 * part, part < 0.1 ? 1 : 0); }
+
+void add_hang(std::vector<Advice>& list, const Hang& hang) {
+  if (hang.state != RunState::hang && hang.state != RunState::failed) return;
+  list.push_back({.cost_share = 1, .sentence = hang.sentence, .hint = "ms-tracepp hang shows who waits for whom"});
+}
+
+void add_findings(std::vector<Advice>& list, const Verdict& verdict) {
+  for (const Finding& finding : verdict.findings) {
+    list.push_back({.cost_share = finding.cost_share, .sentence = finding.evidence, .hint = {}});
+  }
+}
+
+void add_changes(std::vector<Advice>& list, const RunTrace& trace, const ChangePoints& changes, bool explained) {
+  for (const ChangePoint& point : changes.points) {
+    if (point.after_s <= point.before_s) continue;
+    std::string who = ", on all ranks alike";
+    if (!point.ranks.empty()) {
+      who = fmt::format("; {} {} more there", rank_text(trace, point.ranks.front().rank),
+                        point.ranks.front().change.part == StepPart::busy ? "computes" : "waits");
+    } else if (explained) {
+      continue;
+    }
+    list.push_back(
+        {.cost_share = share(point.after_s - point.before_s, point.after_s),
+         .sentence = fmt::format("since step {} a step takes {} longer ({:.4g} s, {:.4g} s before){}", point.step,
+                                 percent(point.after_s / point.before_s - 1), point.after_s, point.before_s, who),
+         .hint = {}});
+  }
+}
+
+void add_slow_messages(std::vector<Advice>& list, const RunTrace& trace, const Analysis& analysis) {
+  const double all_s = static_cast<double>(sum_of(analysis.breakdown.steps).length_ns) * 1e-9;
+  for (const std::uint32_t index : analysis.messages.suspects) {
+    const MessageRow& row = analysis.messages.rows[index];
+    if (row.group < 0) continue;
+    const Group& group = trace.groups[static_cast<std::size_t>(row.group)];
+    const MessageClass& of = analysis.messages.classes[row.of_class];
+    const double lost_s = static_cast<double>(row.transfer_ns) * 1e-9 * (1 - 1 / row.ratio) *
+                          static_cast<double>(std::max(of.members, 1));
+    list.push_back({.cost_share = share(lost_s, all_s),
+                    .sentence = fmt::format("messages of group {} take {:.2g} times as long as those of others like it",
+                                            printable(group.name, 80), row.ratio),
+                    .hint = "ms-netcheck pairs tells whether it is the link"});
+  }
+}
+
+std::string axis_hint(GroupAxis axis) {
+  switch (axis) {
+    case GroupAxis::tp:
+      return "[overlap] tp, or fewer tp ranks";
+    case GroupAxis::dp:
+      return "[overlap] dp and dp_message, or more microbatches in a step";
+    case GroupAxis::pp:
+      return "[overlap] pp, or more chunks";
+    default:
+      return {};
+  }
+}
+
+void add_symptoms(std::vector<Advice>& list, const Analysis& analysis) {
+  const StepTime sum = sum_of(analysis.breakdown.steps);
+  const auto part = [&](std::int64_t ns) { return share(static_cast<double>(ns), static_cast<double>(sum.length_ns)); };
+  const Bubble& bubble = analysis.bubble;
+  const double bubble_share = bubble.unknown.empty() ? share(bubble.measured_s, analysis.effective.median_step_s) : 0.0;
+  for (const GroupAxis axis : kWaitOrder) {
+    const AxisTime& time = sum.axis(axis);
+    // Waiting for the pipeline's messages is what a bubble looks like from inside.
+    const double cost = part(time.waiting_ns) - (axis == GroupAxis::pp ? bubble_share : 0.0);
+    list.push_back({.cost_share = cost,
+                    .sentence = fmt::format("ranks wait for {} messages in {} of their time; {} of these messages' "
+                                            "time is hidden under computing",
+                                            to_string(axis), percent(cost), percent(time.overlap())),
+                    .hint = axis_hint(axis)});
+  }
+  if (bubble_share > 0) {
+    list.push_back({.cost_share = bubble_share,
+                    .sentence = fmt::format("pipeline ranks stand still in {} of their time; schedule {} with {} "
+                                            "microbatches explains {}",
+                                            percent(bubble_share), to_string(bubble.schedule), bubble.microbatches,
+                                            percent(share(bubble.expected_s, analysis.effective.median_step_s))),
+                    .hint = "more microbatches in a step, mesh.chunks, or mesh.schedule = \"zb-h1\""});
+  }
+  list.push_back({.cost_share = part(sum.data_wait_ns),
+                  .sentence = fmt::format("ranks wait for data in {} of their time", percent(part(sum.data_wait_ns))),
+                  .hint = "faster storage, or a longer [data] queue"});
+  list.push_back({.cost_share = part(sum.save_ns),
+                  .sentence = fmt::format("checkpoints hold ranks up in {} of their time", percent(part(sum.save_ns))),
+                  .hint = "checkpoint.every, or faster storage"});
+  list.push_back({.cost_share = part(sum.idle_ns),
+                  .sentence = fmt::format("ranks stand still in {} of their time, and nothing in the trace says why",
+                                          percent(part(sum.idle_ns))),
+                  .hint = "too few cores for the host threads, or work that is not traced"});
+  const Effective& effective = analysis.effective;
+  list.push_back({.cost_share = effective.wall_s > 0 ? 1 - effective.effective : 0.0,
+                  .sentence = fmt::format("{} of the time from the first step to the last was not spent in steps",
+                                          percent(1 - effective.effective)),
+                  .hint = {}});
+}
+
+void keep_worst(std::vector<Advice>& list) {
+  std::erase_if(list, [](const Advice& advice) { return !(advice.cost_share >= kLeastShare); });
+  std::ranges::stable_sort(list, std::ranges::greater{}, &Advice::cost_share);
+}
+
+}  // namespace
+
+std::vector<Advice> look_first(const RunTrace& trace, const Analysis& analysis) {
+  std::vector<Advice> causes, symptoms;
+  add_hang(causes, analysis.hang);
+  if (analysis.verdict) add_findings(causes, *analysis.verdict);
+  const bool explained = !causes.empty();
+  add_changes(causes, trace, analysis.changes, explained);
+  if (!explained) add_slow_messages(causes, trace, analysis);
+  add_symptoms(symptoms, analysis);
+  keep_worst(causes);
+  keep_worst(symptoms);
+  causes.insert(causes.end(), symptoms.begin(), symptoms.end());
+  if (causes.size() > kMost) causes.resize(kMost);
+  return causes;
+}
+
+}  // namespace ms::tracepp

@@ -1,0 +1,264 @@
+#include "tracepp/pipeline_timeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "tracepp/chrome_reader.h"
+
+namespace ms::tracepp {
+namespace {
+
+// Whom an operation is done with.
+enum class With : std::uint8_t { nobody, dp, stages, ends, next, previous };
+
+struct Named {
+  std::string_view name;
+  Kind kind;
+  Purpose purpose;
+  With with;
+};
+
+constexpr std::array<Named, 23> kNames{{
+    {"forward-compute", Kind::forward, Purpose::none, With::nobody},
+    {"backward-compute", Kind::backward, Purpose::none, With::nobody},
+    {"optimizer", Kind::optimizer, Purpose::none, With::nobody},
+    {"gc", Kind::other, Purpose::none, With::nobody},
+    {"forward-send", Kind::send, Purpose::forward, With::next},
+    {"forward-recv", Kind::recv, Purpose::forward, With::previous},
+    {"backward-send", Kind::send, Purpose::backward, With::previous},
+    {"backward-recv", Kind::recv, Purpose::backward, With::next},
+    {"forward-send-backward-recv", Kind::other_message, Purpose::none, With::nobody},
+    {"backward-send-forward-recv", Kind::other_message, Purpose::none, With::nobody},
+    {"cross-mesh-send", Kind::send, Purpose::none, With::nobody},
+    {"cross-mesh-recv", Kind::recv, Purpose::none, With::nobody},
+    {"params-all-gather", Kind::all_gather, Purpose::params, With::dp},
+    {"unshard-all-gather", Kind::all_gather, Purpose::params, With::dp},
+    {"grads-reduce-scatter", Kind::reduce_scatter, Purpose::grads, With::dp},
+    {"grad-reduce-scatter", Kind::reduce_scatter, Purpose::grads, With::dp},
+    {"grad-all-reduce", Kind::all_reduce, Purpose::grads, With::dp},
+    {"separate-grads-all-reduce", Kind::all_reduce, Purpose::grads, With::dp},
+    {"layernorm-grads-all-reduce", Kind::all_reduce, Purpose::layernorm, With::nobody},  // over tp: one of it is here
+    {"embedding-grads-all-reduce", Kind::all_reduce, Purpose::embedding, With::ends},
+    {"optimizer-clip-main-grad", Kind::all_reduce, Purpose::clip, With::stages},
+    {"forward", Kind::forward, Purpose::none, With::nobody},
+    {"backward", Kind::backward, Purpose::none, With::nobody},
+}};
+
+// The number behind `mark`; -1: none.
+int number_behind(std::string_view text, std::string_view mark) {
+  const std::size_t at = text.find(mark);
+  if (at == std::string_view::npos) return -1;
+  int number = -1;
+  const auto [stop, error] = std::from_chars(text.data() + at + mark.size(), text.data() + text.size(), number);
+  return error == std::errc{} && number >= 0 && number <= 100'000'000 ? number : -1;
+}
+
+struct Place {
+  int rank = -1, lane = 0;
+  mesh::Coord at;
+};
+
+bool by_stragglers(const ChromeThread& thread) { return thread.name.starts_with("PP rank "); }
+
+std::optional<Place> place_of(const ChromeThread& thread) {
+  const auto tid = parse_int(thread.tid), pid = parse_int(thread.pid);
+  if (!tid || !pid || *tid < 0 || *tid > 1'000'000'000 || *pid < 0 || *pid > 100'000'000) return std::nullopt;
+  Place place;
+  place.at.dp = static_cast<int>(*pid);
+  if (by_stragglers(thread)) {
+    place.rank = static_cast<int>(*tid / 5);
+    place.lane = static_cast<int>(*tid % 5);
+    place.at.pp = number_behind(thread.name, "PP rank ");
+    place.at.tp = number_behind(thread.name, "TP rank ");
+  } else {
+    place.rank = number_behind(thread.name, "rank[");
+    place.lane = static_cast<int>(*tid % 10);
+    place.at.pp = std::max(thread.pp, 0);
+    place.at.tp = std::max(thread.tp, 0);
+  }
+  return place.rank < 0 || place.at.pp < 0 || place.at.tp < 0 ? std::nullopt : std::optional(place);
+}
+
+// The least mesh that has all these places, and in which they have these numbers; nothing where there is none such.
+std::optional<mesh::Mesh> mesh_of(const std::vector<RankTrace>& ranks) {
+  mesh::Mesh mesh;
+  int most = 0;
+  for (const RankTrace& rank : ranks) {
+    mesh.dp = std::max(mesh.dp, rank.at.dp + 1);
+    mesh.pp = std::max(mesh.pp, rank.at.pp + 1);
+    mesh.tp = std::max(mesh.tp, rank.at.tp + 1);
+    most = std::max(most, rank.rank);
+  }
+  if (std::int64_t{mesh.dp} * mesh.pp > 1'000'000) return std::nullopt;
+  // Not every tp rank has to be there; 1,024 is more than anybody has.
+  for (; mesh.tp <= 1024 && std::int64_t{mesh.dp} * mesh.pp * (mesh.tp - 1) <= most; ++mesh.tp) {
+    if (std::ranges::all_of(ranks, [&](const RankTrace& rank) { return mesh.rank(rank.at) == rank.rank; })) return mesh;
+  }
+  return std::nullopt;
+}
+
+Group group_of(With with, const mesh::Mesh& mesh, const mesh::Coord& at, Purpose purpose) {
+  const auto rank = [&](int dp, int pp) { return mesh.rank({.dp = dp, .pp = pp, .tp = at.tp}); };
+  Group group;
+  switch (with) {
+    case With::dp:
+      group.name = fmt::format("dp[pp {} tp {}]", at.pp, at.tp);
+      for (int dp = 0; dp < mesh.dp; ++dp) group.ranks.push_back(rank(dp, at.pp));
+      break;
+    case With::stages:
+      group.name = fmt::format("pp[dp {} tp {}]", at.dp, at.tp);
+      for (int pp = 0; pp < mesh.pp; ++pp) group.ranks.push_back(rank(at.dp, pp));
+      break;
+    case With::ends:
+      group.name = fmt::format("embed[dp {} tp {}]", at.dp, at.tp);
+      group.ranks = {rank(at.dp, 0), rank(at.dp, mesh.pp - 1)};
+      break;
+    case With::next:
+    case With::previous: {
+      // Forwards it goes to the next stage, backwards to the one before, in both cases from a sender to a receiver.
+      const bool forward = purpose == Purpose::forward;
+      const int other = (at.pp + (with == With::next ? 1 : mesh.pp - 1)) % mesh.pp;
+      const bool sends = forward == (with == With::next);
+      const int from = sends ? at.pp : other, to = sends ? other : at.pp;
+      group.name = fmt::format("pp.{}[dp {} tp {}] {}>{}", forward ? "fwd" : "bwd", at.dp, at.tp, from, to);
+      group.ranks = {rank(at.dp, from), rank(at.dp, to)};
+      break;
+    }
+    case With::nobody:
+      break;
+  }
+  group.axis = trace::axis_of(group.name);
+  return group;
+}
+
+const Named* named(std::string_view name) {
+  const auto* const found = std::ranges::find(kNames, name, &Named::name);
+  return found == kNames.end() ? nullptr : found;
+}
+
+// Numbers of messages: what the two ends of a channel call differently is one operation.
+std::uint64_t slot_of(const Named& named) {
+  return trace::is_point_to_point(named.kind) ? 0 : static_cast<std::uint64_t>(&named - kNames.data());
+}
+
+}  // namespace
+
+bool is_pipeline_timeline(const ChromeFile& file) {
+  return std::ranges::any_of(file.threads, [](const ChromeThread& thread) {
+    return (by_stragglers(thread) || thread.name.starts_with("rank[")) && place_of(thread).has_value();
+  });
+}
+
+void add_pipeline_timeline(ChromeFile& file, RunTrace& trace, Tables& tables, const std::string& path) {
+  std::vector<RankTrace> ranks;
+  std::map<int, std::size_t> index_of;
+  std::vector<std::optional<std::size_t>> rank_of_thread;
+  std::vector<int> lane_of_thread;
+  bool stragglers = false;
+  for (const ChromeThread& thread : file.threads) {
+    const std::optional<Place> place = place_of(thread);
+    rank_of_thread.emplace_back();
+    lane_of_thread.push_back(place ? place->lane : 0);
+    if (!place) continue;
+    stragglers = stragglers || by_stragglers(thread);
+    const auto [at, is_new] = index_of.try_emplace(place->rank, ranks.size());
+    if (is_new) {
+      RankTrace& rank = ranks.emplace_back();
+      rank.rank = place->rank;
+      rank.at = place->at;
+      rank.file = path;
+    }
+    RankTrace& rank = ranks[at->second];
+    rank.at.pp = std::max(rank.at.pp, place->at.pp);  // threads without events do not know
+    rank.at.tp = std::max(rank.at.tp, place->at.tp);
+    const auto lane = static_cast<std::size_t>(place->lane);
+    if (rank.lanes.size() <= lane) rank.lanes.resize(lane + 1);
+    rank.lanes[lane] = trace.strings.id(thread.name);
+    rank_of_thread.back() = at->second;
+  }
+
+  std::vector<std::uint32_t> what_of;
+  for (const ChromeWhat& what : file.whats) {
+    const std::string name = unescaped(file.texts.text(what.name));
+    What made{.chunk = what.chunk, .name = trace.strings.id(name)};
+    if (const Named* const known = named(name)) {
+      made.kind = known->kind;
+      made.purpose = known->purpose;
+    }
+    what_of.push_back(tables.what(made));
+  }
+  sort_by_begin(file.events);
+  for (Event& event : file.events) {
+    const ChromeWhat& what = file.whats[event.what];
+    const auto& rank = rank_of_thread[what.thread];
+    if (!rank) {
+      ++trace.problems["event of a thread of no rank"];
+      continue;
+    }
+    event.what = what_of[event.what];
+    event.detail = kNoDetail;
+    event.lane = static_cast<std::uint8_t>(lane_of_thread[what.thread]);
+    ranks[*rank].last_flush_ns = std::max(ranks[*rank].last_flush_ns, event.end_ns());
+    ranks[*rank].events.push_back(event);
+  }
+  for (RankTrace& rank : ranks) {
+    if (!rank.events.empty()) trace.ranks.push_back(std::move(rank));
+  }
+  trace.source = stragglers ? "straggler analysis" : "ndtimeline";
+}
+
+void connect_pipeline(RunTrace& trace) {
+  const std::optional<mesh::Mesh> mesh = mesh_of(trace.ranks);
+  if (!mesh) {
+    ++trace.problems["places in the mesh that do not fit the ranks' numbers"];
+    return;
+  }
+  trace.mesh = *mesh;
+  trace.has_mesh = true;
+  const std::vector<What> old = std::exchange(trace.whats, {});
+  std::vector<const Named*> named_of;
+  for (const What& what : old) named_of.push_back(named(trace.strings.text(what.name)));
+  Tables tables(trace);
+
+  // Numbers within a step first: how many there may be of one name tells how far apart steps are.
+  std::uint64_t most = 0;
+  std::int32_t first_step = std::numeric_limits<std::int32_t>::max();
+  for (RankTrace& rank : trace.ranks) {
+    std::map<std::pair<const Named*, std::int32_t>, std::uint32_t> counts;  // by name and step
+    for (Event& event : rank.events) {
+      const Named* const known = named_of[event.what];
+      if (known == nullptr || known->with == With::nobody || event.step == kNoStep) continue;
+      event.detail = counts[{known, event.step}]++;
+      most = std::max<std::uint64_t>(most, event.detail);
+      first_step = std::min(first_step, event.step);
+    }
+  }
+  for (RankTrace& rank : trace.ranks) {
+    std::vector<std::uint32_t> new_of(old.size(), kNoDetail);
+    for (Event& event : rank.events) {
+      const Named* const known = named_of[event.what];
+      if (event.detail != kNoDetail) {
+        const std::uint64_t step = static_cast<std::uint64_t>(event.step - first_step);
+        const std::uint64_t number = (step * kNames.size() + slot_of(*known)) * (most + 1) + event.detail;
+        event.detail = number < kNoDetail ? static_cast<std::uint32_t>(number) : kNoDetail;
+      }
+      std::uint32_t& what = new_of[event.what];
+      if (what == kNoDetail) {
+        What made = old[event.what];
+        if (known != nullptr && known->with != With::nobody) {
+          made.group = tables.group(group_of(known->with, *mesh, rank.at, made.purpose));
+        }
+        what = tables.what(made);
+      }
+      event.what = what;
+    }
+  }
+}
+
+}  // namespace ms::tracepp

@@ -1,0 +1,325 @@
+#include "tracepp/read.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <span>
+#include <thread>
+
+#include "base/error.h"
+#include "tracepp/chrome_reader.h"
+#include "tracepp/flight_recorder_reader.h"
+#include "tracepp/pipeline_timeline.h"
+#include "tracepp/trace_reader.h"
+
+namespace ms::tracepp {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kSniffBytes = 1 << 16;
+
+struct File {
+  std::string path;
+  bool named = false;  // by the user, not found in a directory
+  std::int64_t size_bytes = 0;
+};
+
+// What a file said of the run it is of.
+struct Facts {
+  std::string path, source, run;
+  mesh::Mesh mesh;
+  bool has_mesh = false;
+  std::int64_t world = 0;  // 0: not known
+};
+
+// What one thread made of its files.
+struct Part {
+  RunTrace trace;
+  std::vector<Facts> facts;           // of files with traces
+  std::vector<std::string> unusable;  // "x.txt: not a trace"
+};
+
+std::vector<File> list_files(const std::vector<std::string>& paths) {
+  std::vector<File> files;
+  std::error_code ignored;  // what vanished, or may not be looked at, is not there
+  const auto add_directory = [&](const fs::path& directory, int depth, const auto& self) -> void {
+    std::vector<fs::path> entries;
+    for (fs::directory_iterator it(directory, ignored), end; it != end; it.increment(ignored)) entries.push_back(*it);
+    std::ranges::sort(entries);
+    for (const fs::path& entry : entries) {
+      const std::string name = entry.filename();
+      if (name.starts_with('.') || name.ends_with(".previous")) continue;  // hidden; of the run before
+      if (fs::is_regular_file(entry, ignored)) {
+        files.push_back({.path = entry, .size_bytes = static_cast<std::int64_t>(fs::file_size(entry, ignored))});
+      } else if (depth > 0 && fs::is_directory(entry, ignored)) {
+        self(entry, depth - 1, self);
+      }
+    }
+  };
+  for (const std::string& path : paths) {
+    if (fs::is_directory(path, ignored)) {
+      add_directory(path, 1, add_directory);
+    } else {
+      const bool regular = fs::is_regular_file(path, ignored);
+      files.push_back({.path = path,
+                       .named = true,
+                       .size_bytes = regular ? static_cast<std::int64_t>(fs::file_size(path, ignored)) : 0});
+    }
+  }
+  return files;
+}
+
+enum class Format : std::uint8_t { none, own, chrome, flight_recorder, pickle };
+
+// `sure`: only what nothing else looks like.
+Format format_of(TextInput& input, bool sure) {
+  if (is_trace_file(input.peek(8))) return Format::own;
+  const std::string_view text = input.peek(kSniffBytes);
+  if (text.size() > 2 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5) return Format::pickle;
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos || (text[first] != '{' && text[first] != '[')) return Format::none;
+  if (is_flight_recorder(text)) return Format::flight_recorder;
+  const auto has = [&](std::string_view part) { return text.find(part) != std::string_view::npos; };
+  const bool looks = has("\"traceEvents\"") || has("\"baseTimeNanoseconds\"") || has("\"distributedInfo\"") ||
+                     has("\"deviceProperties\"") || (text[first] == '[' && has("\"ph\""));
+  return looks || !sure ? Format::chrome : Format::none;
+}
+
+class Reader {
+ public:
+  Reader(Part& part, const ReadOptions& options)
+      : part_(part), options_(options), own_(part.trace), chrome_(part.trace), flight_recorder_(part.trace) {}
+
+  void read(const File& file) {
+    RunTrace& trace = part_.trace;
+    trace.source.clear();
+    const std::size_t had = trace.ranks.size();
+    Facts facts{.path = file.path, .source = {}, .run = {}, .mesh = {}};
+    std::string why = "not a trace";
+    try {
+      facts.world = dispatch(file, why);
+    } catch (const Error& error) {
+      if ((file.named && error.kind() == "file.open") || error.kind() == "trace.run") throw;
+      why = error.message();
+    }
+    if (trace.ranks.size() == had) {
+      part_.unusable.push_back(fmt::format("{}: {}", file.path, why));
+      // In a directory there may be anything.
+      if (file.named || why != "not a trace") ++trace.problems["file without a trace that could be read"];
+      return;
+    }
+    facts.source = trace.source.empty() ? "ms-trace" : trace.source;  // which says so of the first one only
+    facts.run = trace.run;
+    facts.mesh = trace.mesh;
+    facts.has_mesh = trace.has_mesh;
+    part_.facts.push_back(std::move(facts));
+  }
+
+ private:
+  std::int64_t dispatch(const File& file, std::string& why) {
+    TextInput input(file.path, options_.max_text_bytes);
+    switch (format_of(input, !file.named)) {
+      case Format::own:
+        own_.read(file.path);
+        return 0;
+      case Format::chrome:
+        why = "JSON without events";
+        return chrome_.read(input);
+      case Format::flight_recorder:
+        why = "a Flight Recorder dump without operations";
+        return flight_recorder_.read(input);
+      case Format::pickle:
+        why = "a Python pickle, which only Python may read: dump the Flight Recorder as JSON";
+        return 0;
+      case Format::none:
+        break;
+    }
+    return 0;
+  }
+
+  Part& part_;
+  const ReadOptions& options_;
+  TraceFileReader own_;
+  ChromeReader chrome_;
+  FlightRecorderReader flight_recorder_;
+};
+
+// Splits files into neighbours of about as many bytes.
+std::vector<std::span<const File>> split(const std::vector<File>& files, std::size_t parts) {
+  std::int64_t total = 0;
+  for (const File& file : files) total += file.size_bytes + 1;
+  std::vector<std::span<const File>> spans;
+  std::size_t from = 0;
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    bytes += files[i].size_bytes + 1;
+    const auto due = total * static_cast<std::int64_t>(spans.size() + 1) / static_cast<std::int64_t>(parts);
+    if (bytes < due && i + 1 < files.size()) continue;
+    spans.push_back(std::span(files).subspan(from, i + 1 - from));
+    from = i + 1;
+  }
+  return spans;
+}
+
+std::vector<Part> read_parts(const std::vector<File>& files, const ReadOptions& options) {
+  const unsigned processors = std::max(1U, std::thread::hardware_concurrency());
+  const std::size_t threads = options.threads > 0 ? static_cast<std::size_t>(options.threads) : processors;
+  const auto spans = split(files, std::min(threads, std::max<std::size_t>(1, files.size())));
+  std::vector<Part> parts(spans.size());
+  std::vector<std::exception_ptr> errors(spans.size());
+  std::mutex progress_mutex;
+  std::int64_t done_bytes = 0, total_bytes = 0;
+  for (const File& file : files) total_bytes += file.size_bytes;
+  std::atomic<bool> stop = false;
+  const auto work = [&](std::size_t i) {
+    try {
+      Reader reader(parts[i], options);
+      for (const File& file : spans[i]) {
+        if (stop) return;
+        reader.read(file);
+        const std::scoped_lock lock(progress_mutex);
+        done_bytes += file.size_bytes;
+        if (options.progress) options.progress(done_bytes, total_bytes);
+      }
+    } catch (...) {
+      errors[i] = std::current_exception();
+      stop = true;
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    for (std::size_t i = 1; i < spans.size(); ++i) others.emplace_back(work, i);
+    if (!spans.empty()) work(0);
+  }
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+  return parts;
+}
+
+void expect_one_run(const Facts& a, const Facts& b) {
+  const auto disagree = [&](const std::string& of_a, const std::string& of_b) {
+    throw user_error("trace.run", fmt::format("not of one run: {} {}, but {} {}", a.path, of_a, b.path, of_b),
+                     "name the files of one run only");
+  };
+  const auto size = [](const mesh::Mesh& mesh) {
+    return fmt::format("has dp {}, pp {}, tp {}", mesh.dp, mesh.pp, mesh.tp);
+  };
+  if (a.source != b.source) disagree("is of kind " + a.source, "of kind " + b.source);
+  if (!a.run.empty() && !b.run.empty() && a.run != b.run) disagree("is of run " + a.run, "of run " + b.run);
+  if (a.has_mesh && b.has_mesh && a.mesh != b.mesh) disagree(size(a.mesh), size(b.mesh));
+  if (a.world > 0 && b.world > 0 && a.world != b.world) {
+    disagree(fmt::format("is of {} ranks", a.world), fmt::format("of {}", b.world));
+  }
+}
+
+// Gives numbers to ranks that have none, puts them in order, and leaves one of each.
+void order_ranks(RunTrace& trace) {
+  std::set<int> numbers;
+  for (const RankTrace& rank : trace.ranks) numbers.insert(rank.rank);
+  int next = 0;
+  for (RankTrace& rank : trace.ranks) {
+    if (rank.rank >= 0) continue;
+    while (numbers.contains(next)) ++next;
+    rank.rank = next++;
+    ++trace.problems["rank whose number nothing tells"];
+  }
+  std::ranges::stable_sort(trace.ranks, {}, &RankTrace::rank);
+  const auto newer = [](const RankTrace& a, const RankTrace& b) {
+    std::error_code ignored;
+    return fs::last_write_time(a.file, ignored) > fs::last_write_time(b.file, ignored);
+  };
+  std::vector<RankTrace> kept;
+  kept.reserve(trace.ranks.size());
+  for (RankTrace& rank : trace.ranks) {
+    if (kept.empty() || kept.back().rank != rank.rank) {
+      kept.push_back(std::move(rank));
+    } else if (trace.source == "ndtimeline") {
+      // One file after the other, each of some steps.
+      auto& events = kept.back().events;
+      events.insert(events.end(), rank.events.begin(), rank.events.end());
+      sort_by_begin(events);
+      kept.back().last_flush_ns = std::max(kept.back().last_flush_ns, rank.last_flush_ns);
+    } else {
+      ++trace.problems["second file of a rank, the older was left out"];
+      if (newer(rank, kept.back())) kept.back() = std::move(rank);
+    }
+  }
+  trace.ranks = std::move(kept);
+}
+
+Error nothing_to_read(const std::vector<std::string>& paths, const std::vector<Part>& parts, std::size_t files) {
+  std::vector<std::string> seen;
+  for (const Part& part : parts) seen.insert(seen.end(), part.unusable.begin(), part.unusable.end());
+  const std::string where = fmt::format("{}", fmt::join(paths, ", "));
+  if (files == 0) return user_error("trace.none", fmt::format("no files in {}", where));
+  constexpr std::size_t kShown = 5;
+  std::string text = fmt::format(
+      "no traces in {}: {}", where,
+      fmt::join(seen.begin(), seen.begin() + static_cast<std::ptrdiff_t>(std::min(seen.size(), kShown)), "; "));
+  if (seen.size() > kShown) text += fmt::format("; and {} more", seen.size() - kShown);
+  return user_error("trace.none", text);
+}
+
+}  // namespace
+
+void merge(RunTrace& into, RunTrace&& part) {
+  std::vector<std::uint32_t> string_of, what_of;
+  for (std::uint32_t i = 0; i < part.strings.size(); ++i) string_of.push_back(into.strings.id(part.strings.text(i)));
+  Tables tables(into);
+  std::vector<std::int32_t> group_of;
+  for (const Group& group : part.groups) group_of.push_back(tables.group(group));
+  for (What what : part.whats) {
+    what.name = string_of[what.name];
+    what.type = string_of[what.type];
+    if (what.group >= 0) what.group = group_of[static_cast<std::size_t>(what.group)];
+    what_of.push_back(tables.what(what));
+  }
+  for (RankTrace& rank : part.ranks) {
+    for (Event& event : rank.events) event.what = what_of[event.what];
+    for (std::uint32_t& lane : rank.lanes) lane = string_of[lane];
+    into.ranks.push_back(std::move(rank));
+  }
+  for (const auto& [problem, count] : part.problems) into.problems[problem] += count;
+}
+
+RunTrace read_run(const std::vector<std::string>& paths, const ReadOptions& options) {
+  const std::vector<File> files = list_files(paths);
+  std::vector<Part> parts = read_parts(files, options);
+  const Facts* first = nullptr;
+  const Facts* meshed = nullptr;
+  for (const Part& part : parts) {
+    for (const Facts& facts : part.facts) {
+      if (first != nullptr) expect_one_run(*first, facts);
+      if (meshed != nullptr) expect_one_run(*meshed, facts);
+      if (first == nullptr) first = &facts;
+      if (meshed == nullptr && (facts.has_mesh || facts.world > 0)) meshed = &facts;
+    }
+  }
+  if (first == nullptr) throw nothing_to_read(paths, parts, files.size());
+  RunTrace trace = std::move(parts[0].trace);
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    RunTrace& part = parts[i].trace;
+    trace.microbatches = std::max(trace.microbatches, part.microbatches);
+    trace.chunks = std::max(trace.chunks, part.chunks);
+    trace.flops_per_step = std::max(trace.flops_per_step, part.flops_per_step);
+    trace.peak_flops = std::max(trace.peak_flops, part.peak_flops);
+    merge(trace, std::move(part));
+  }
+  trace.source = first->source;
+  trace.run = first->run;
+  trace.has_mesh = meshed != nullptr && meshed->has_mesh;
+  trace.mesh = trace.has_mesh ? meshed->mesh : mesh::Mesh{};
+  order_ranks(trace);
+  if (trace.source == "ndtimeline" || trace.source == "straggler analysis") connect_pipeline(trace);
+  return trace;
+}
+
+}  // namespace ms::tracepp

@@ -1,0 +1,30 @@
+// The analyses as text for a terminal: aligned tables, a sentence where one says it better. Names that come from traces
+// are made printable. Every text ends with a line end.
+#pragma once
+
+#include <string>
+
+#include "tracepp/breakdown.h"
+#include "tracepp/bubble.h"
+#include "tracepp/change_points.h"
+#include "tracepp/critical_path.h"
+#include "tracepp/diff.h"
+#include "tracepp/effective.h"
+#include "tracepp/messages.h"
+
+namespace ms::tracepp {
+
+std::string breakdown_text(const RunTrace& trace, const Breakdown& breakdown);
+std::string bubble_text(const Bubble& bubble);
+std::string effective_text(const Effective& effective);
+std::string messages_text(const RunTrace& trace, const MessageReport& report);
+std::string critical_path_text(const RunTrace& trace, const CriticalPaths& paths);
+std::string change_points_text(const RunTrace& trace, const ChangePoints& found);
+std::string diff_text(const Diff& diff);
+
+// "rank 5 (dp 1 pp 0 tp 1, n0003)", of the rank with this index; the place only where the mesh is known.
+std::string rank_text(const RunTrace& trace, std::size_t rank);
+// "all_gather params", "forward".
+std::string work_text(const KindOfWork& work);
+
+}  // namespace ms::tracepp

@@ -1,0 +1,65 @@
+// What the ranks of one dp rank's pipeline did in every step, sorted into the slots of the pattern. For
+// step_builder.cpp, which goes through a run one dp rank after the other, so that only so much is unpacked at once.
+// Pure.
+#pragma once
+
+#include <vector>
+
+#include "tracepp/step_pattern.h"
+
+namespace ms::tracepp {
+
+// What a slot was on one rank in one step.
+struct Times {
+  std::int64_t begin = 0, end = 0;
+  // Of sections: seconds computed in it, and before it in other work that belongs to it; nanoseconds in which tp
+  // messages that it waited for moved data, and in which they waited for other ranks; when the other work was done.
+  float own = 0, before = 0;
+  std::int64_t moving = 0, waiting = 0, before_end = 0;
+
+  std::int64_t length() const { return end - begin; }
+};
+
+// Where a rank stood still in a step though all that it needed was there: before its first message or section, and at
+// the worst place; and when its last section was done. `updated`: end of the optimizer of the step before; 0: not
+// known.
+struct Standing {
+  double late_s = 0, worst_s = 0;
+  std::int64_t end = 0;
+};
+Standing stood_still(const StagePattern& stage, const Times* times, std::int64_t updated);
+
+class Column {
+ public:
+  Column(const RunPattern& pattern, const mesh::Mesh& mesh);
+  // Unpacks another dp rank. Its ranks that are not used keep what was there.
+  void read(int dp);
+
+  const RankTrace* rank(int pp, int tp) const;  // of the run; nullptr: not used
+  const Times* times(int pp, int tp, std::size_t step) const { return at(pp, tp).times.data() + step * slots(pp); }
+  // When the optimizer of the step before was done; 0: not known.
+  std::int64_t updated_before(int pp, int tp, std::size_t step) const { return at(pp, tp).updated_before[step]; }
+  float data_wait(int pp, int tp, std::size_t step) const { return at(pp, tp).data_wait[step]; }
+
+ private:
+  struct Message {
+    std::int64_t begin = 0, duration = 0;
+  };
+  struct Rank {
+    std::vector<Times> times;                  // [step][slot]
+    std::vector<Message> messages;             // [step][tp message]
+    std::vector<std::int64_t> updated_before;  // [step]
+    std::vector<float> data_wait;              // [step]
+  };
+  const Rank& at(int pp, int tp) const { return ranks_[static_cast<std::size_t>(pp * mesh_.tp + tp)]; }
+  std::size_t slots(int pp) const { return pattern_.stages[static_cast<std::size_t>(pp)].slots.size(); }
+  void unpack(const RankTrace& from, Rank& to) const;
+  void serve(int pp);
+
+  const RunPattern& pattern_;
+  mesh::Mesh mesh_;
+  int dp_ = 0;
+  std::vector<Rank> ranks_;  // [pp][tp]
+};
+
+}  // namespace ms::tracepp

@@ -1,0 +1,90 @@
+// What a step of a run consists of: of every pipeline stage the events that make up a step, found as what most ranks do
+// in most steps. For step_builder.cpp: steps in which some rank did something else are not comparable. Pure.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "tracepp/run_trace.h"
+#include "tracepp/step_trace.h"
+
+namespace ms::tracepp {
+
+// What an event is to a step.
+struct Role {
+  enum class As : std::uint8_t {
+    nothing,
+    op,          // of the step, see `type`: sections and messages; messages of dp one by one
+    tp_message,  // serves a section
+    other_work,  // a section that belongs to the next one
+    step,
+    data_wait,
+    save,
+    breaks,  // the step did other things besides training
+  };
+  As as = As::nothing;
+  OpType type = OpType::forward_compute;
+  std::int16_t chunk = -1;
+};
+std::vector<Role> roles_of(const RunTrace& trace);  // by RunTrace::whats
+
+constexpr bool is_section(OpType type) {
+  return type == OpType::forward_compute || is_backward(type) || type == OpType::optimizer;
+}
+
+// Of one stage. A slot is an event that every rank of the stage has in every step: the slots of one type are
+// neighbours, in the order of their issue.
+struct StagePattern {
+  struct Slot {
+    OpType type;
+    int chunk;
+    int number;                    // among those of its type
+    std::int64_t size_bytes = -1;  // of messages
+    int received_by = -1;          // of a section: the slot of the receive that it waits for
+  };
+  std::vector<Slot> slots;
+  std::array<int, kOpTypes> first{}, count{};  // by type
+  std::vector<int> sections;                   // slots, in order of issue
+  int tp_messages = 0;
+
+  int slot(OpType type, int number) const { return first[static_cast<std::size_t>(type)] + number; }
+  int count_of(OpType type) const { return count[static_cast<std::size_t>(type)]; }
+  // Of all messages of a type together: bytes where all are known, else how many there are.
+  double size(OpType type) const;
+};
+
+struct RunPattern {
+  std::vector<Role> roles;
+  std::vector<StagePattern> stages;
+  std::vector<std::int32_t> steps;      // rising: every rank that is used has all of them, finished
+  std::map<std::int32_t, int> step_at;  // their places
+  std::int64_t steps_left_out = 0;
+  std::vector<int> dp_ranks;            // that are used: of each stage somebody was traced
+  std::vector<const RankTrace*> ranks;  // [rank of the mesh]; nullptr: not traced, or of no use
+};
+
+// Throws Error("trace.shape", user) where there is no step that can be used: the mesh is not known, of no dp rank all
+// stages were traced, no step is whole on all ranks.
+RunPattern find_pattern(const RunTrace& trace);
+
+// Steps that the events of a rank are of, in order of issue: an event that gathers parameters behind the optimizer is
+// of the next step.
+class StepOf {
+ public:
+  explicit StepOf(const std::vector<Role>& roles) : roles_(roles) {}
+  std::int32_t operator()(const Event& event) {
+    const Role& role = roles_[event.what];
+    if (role.as != Role::As::op) return event.step;
+    if (role.type == OpType::optimizer) updated_ = event.step;
+    const bool ahead = role.type == OpType::params_all_gather && event.step == updated_ && updated_ != kNoStep;
+    return ahead ? event.step + 1 : event.step;
+  }
+
+ private:
+  const std::vector<Role>& roles_;
+  std::int32_t updated_ = kNoStep;
+};
+
+}  // namespace ms::tracepp

@@ -1,0 +1,195 @@
+#include "tracepp/suspects.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "tracepp/suspect_search.h"
+
+namespace ms::tracepp {
+namespace {
+
+constexpr double kLeastSlowRank = 0.025;
+
+double median(std::vector<double>& values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+// Ranks with the same work: those of a stage.
+std::vector<int> peers_of(const mesh::Mesh& mesh) {
+  std::vector<int> peers;
+  for (int place = 0; place < mesh.size(); ++place) peers.push_back(mesh.coord(place).pp);
+  return peers;
+}
+
+std::vector<float> cells_of(const Evidence& evidence) {
+  const StepTrace& steps = evidence.steps();
+  std::vector<double> cells, some;
+  for (int dp = 0; dp < steps.dp; ++dp) {
+    for (int pp = 0; pp < steps.pp; ++pp) {
+      some.clear();
+      for (std::size_t step = 0; step < steps.steps.size(); ++step) {
+        double most = 0;
+        for (int tp = 0; tp < evidence.mesh().tp; ++tp) {
+          const int place = evidence.mesh().rank({.dp = steps.dp_rank(dp), .pp = pp, .tp = tp});
+          if (const float value = evidence.table.compute[evidence.table.at(place, step)]; value > 0)
+            most = std::max<double>(most, value);
+        }
+        some.push_back(most);
+      }
+      cells.push_back(median(some));
+    }
+  }
+  some = cells;
+  const double usual = median(some);
+  std::vector<float> shares;
+  for (const double cell : cells) shares.push_back(usual > 0 ? static_cast<float>(cell / usual) : 1);
+  return shares;
+}
+
+// Ranks of findings before all others. Among the tp ranks of a worker the replay cannot tell: there the one that
+// computes longest is as suspect as its worker, one that computes as usual is not.
+std::vector<Suspect> rank_suspects(const Evidence& evidence, const Stragglers& stragglers,
+                                   const std::vector<Finding>& findings) {
+  const RankTable& table = evidence.table;
+  const mesh::Mesh& mesh = evidence.mesh();
+  std::vector<Suspect> suspects;
+  std::map<int, int> place_of;  // by rank
+  for (int place = 0; place < mesh.size(); ++place)
+    if (evidence.rank(place) >= 0) place_of[evidence.rank(place)] = place;
+  std::vector<double> worker_scores(static_cast<std::size_t>(mesh.dp * mesh.pp), 1);
+  for (const Suspect& worker : stragglers.workers)
+    worker_scores[static_cast<std::size_t>(evidence.steps().dp_rank(worker.dp) * mesh.pp + worker.pp)] = worker.score;
+  std::set<int> named;
+  const double step_s = evidence.mean_step_s();
+  for (const Finding& finding : findings) {
+    if (finding.ranks.size() > static_cast<std::size_t>(mesh.size()) / 2) continue;
+    std::vector<int> ranks = finding.ranks;
+    if (finding.code == "last_stage" ||
+        finding.code == "slow_stage") {  // none of them more than another: by the replay
+      std::ranges::stable_sort(ranks, std::ranges::greater{}, [&](int rank) {
+        const auto place = place_of.find(rank);
+        const mesh::Coord at = mesh.coord(place == place_of.end() ? 0 : place->second);
+        return worker_scores[static_cast<std::size_t>(at.dp * mesh.pp + at.pp)];
+      });
+    }
+    for (const int rank : ranks) {
+      if (!place_of.contains(rank) || !named.insert(rank).second) continue;
+      const mesh::Coord at = mesh.coord(place_of[rank]);
+      const double left_s = std::max(step_s - finding.cost_s, step_s / 100);
+      const double of_worker = worker_scores[static_cast<std::size_t>(at.dp * mesh.pp + at.pp)];
+      suspects.push_back({rank, at.dp, at.pp, at.tp, std::max(step_s / left_s, of_worker)});
+    }
+  }
+  for (const Suspect& worker : stragglers.workers) {
+    if (suspects.size() >= kMostSuspects) break;
+    const int dp = evidence.steps().dp_rank(worker.dp);
+    std::vector<std::pair<double, int>> by_compute;  // of the worker's tp ranks: how long they compute
+    for (int tp = 0; tp < mesh.tp; ++tp) {
+      const int place = mesh.rank({.dp = dp, .pp = worker.pp, .tp = tp});
+      if (evidence.rank(place) < 0) continue;
+      double sum = 0;
+      for (std::size_t step = 0; step < table.steps; ++step) {
+        const float value = table.compute[table.at(place, step)];
+        sum += value > 0 ? static_cast<double>(value) : 0;
+      }
+      by_compute.emplace_back(sum, place);
+    }
+    if (by_compute.empty()) continue;
+    std::ranges::stable_sort(by_compute, std::ranges::greater{}, &std::pair<double, int>::first);
+    const auto [most, place] = by_compute.front();
+    if (named.contains(evidence.rank(place))) continue;
+    const mesh::Coord at = mesh.coord(place);
+    suspects.push_back({evidence.rank(place), at.dp, at.pp, at.tp, worker.score});
+  }
+  if (suspects.size() > kMostSuspects) suspects.resize(kMostSuspects);
+  return suspects;
+}
+
+Verdict judge(const StepTrace& steps, const RankTable& table, const WhatIf& what_if) {
+  const Evidence evidence{table, what_if};
+  Verdict verdict;
+  verdict.stragglers = find_stragglers(what_if);
+  const std::vector<Outlier> outliers = find_outliers(table.pace, table.steps, peers_of(table.mesh), kLeastSlowRank);
+  std::vector<bool> is_slow(static_cast<std::size_t>(table.mesh.size()), false);
+  for (const Outlier& outlier : outliers) is_slow[static_cast<std::size_t>(outlier.unit)] = true;
+  const auto add = [&](std::vector<Finding>&& found) {
+    verdict.findings.insert(verdict.findings.end(), std::make_move_iterator(found.begin()),
+                            std::make_move_iterator(found.end()));
+  };
+  add(find_slow_ranks(evidence, outliers));
+  add(find_slow_stages(evidence));
+  add(find_uneven_sequences(evidence));
+  add(find_slow_links(evidence));
+  add(find_delays(evidence, is_slow));
+  std::ranges::stable_sort(verdict.findings, std::ranges::greater{}, [](const Finding& finding) {
+    return std::pair(std::round(finding.cost_share * 1e4),
+                     finding.confidence);  // what costs the same: the surest first
+  });
+  verdict.suspects = rank_suspects(evidence, verdict.stragglers, verdict.findings);
+  verdict.steps = steps.steps;
+  verdict.steps_left_out = steps.steps_left_out;
+  verdict.mesh = table.mesh;
+  for (int i = 0; i < steps.dp; ++i) verdict.dp_ranks.push_back(steps.dp_rank(i));
+  verdict.cells = cells_of(evidence);
+  for (std::size_t step = 0; step < steps.steps.size(); ++step) {
+    verdict.step_s.push_back(std::isnan(table.periods[step]) ? what_if.measured_steps()[step] : table.periods[step]);
+  }
+  return verdict;
+}
+
+}  // namespace
+
+double Evidence::step_s() const {
+  std::vector<double> known;
+  std::ranges::copy_if(table.periods, std::back_inserter(known), [](double period) { return period > 0; });
+  return known.empty() ? what_if.measured_s() : median(known);
+}
+
+double Evidence::mean_step_s() const {
+  double sum = 0;
+  for (std::size_t step = 0; step < table.steps; ++step)
+    sum += std::max(what_if.measured_steps()[step], table.periods[step] > 0 ? table.periods[step] : 0.0);
+  return std::max(sum / static_cast<double>(table.steps), std::numeric_limits<double>::min());
+}
+
+Finding Evidence::finding(std::string code, std::size_t first, std::size_t last, double cost_s,
+                          double confidence) const {
+  Finding found;
+  found.code = std::move(code);
+  found.first_step = step(first);
+  found.last_step = step(last);
+  found.cost_s = std::max(cost_s, 0.0);
+  found.cost_share = found.cost_s / mean_step_s();
+  found.confidence = std::clamp(confidence, 0.0, 1.0);
+  return found;
+}
+
+std::string Evidence::since(const Finding& found) const {
+  const bool from_begin = found.first_step == steps().steps.front(), to_end = found.last_step == steps().steps.back();
+  if (from_begin && to_end) return "";
+  if (to_end) return fmt::format(", since step {}", found.first_step);
+  if (found.first_step == found.last_step) return fmt::format(", in step {}", found.first_step);
+  return fmt::format(", in steps {} to {}", found.first_step, found.last_step);
+}
+
+Verdict find_suspects(const RunTrace& trace) {
+  const BuiltSteps built = build_steps(trace);
+  const WhatIf what_if(built.steps);
+  return judge(built.steps, built.ranks, what_if);
+}
+
+Verdict find_suspects(const StepTrace& trace) {
+  const WhatIf what_if(trace);
+  return judge(trace, table_of(trace, what_if.measured()), what_if);
+}
+
+}  // namespace ms::tracepp

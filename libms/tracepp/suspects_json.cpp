@@ -1,0 +1,67 @@
+// A verdict as one JSON document for programs. Keys are stable; new ones may come.
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "tracepp/suspects.h"
+
+namespace ms::tracepp {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr int kSchema = 1;
+
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+Json parts_json(const std::vector<Contribution>& parts) {
+  Json json = Json::object();
+  for (const Contribution& part : parts) json[part.name] = number(part.slowdown);
+  return json;
+}
+
+}  // namespace
+
+std::string suspects_json(const Verdict& verdict) {
+  const Stragglers& found = verdict.stragglers;
+  Json json{{"schema", kSchema},
+            {"slowdown",
+             {{"S", number(found.S)},
+              {"M_W", number(found.M_W)},
+              {"M_S", number(found.M_S)},
+              {"launch", number(found.launch_slowdown)}}}};
+  json["suspects"] = Json::array();
+  for (const Suspect& suspect : verdict.suspects) {
+    json["suspects"].push_back({{"rank", suspect.rank},
+                                {"dp", suspect.dp},
+                                {"pp", suspect.pp},
+                                {"tp", suspect.tp},
+                                {"score", number(suspect.score)}});
+  }
+  json["findings"] = Json::array();
+  for (const Finding& finding : verdict.findings) {
+    json["findings"].push_back({{"code", finding.code},
+                                {"ranks", finding.ranks},
+                                {"first_step", finding.first_step},
+                                {"last_step", finding.last_step},
+                                {"cost_s", number(finding.cost_s)},
+                                {"cost_share", number(finding.cost_share)},
+                                {"confidence", number(finding.confidence)},
+                                {"evidence", finding.evidence}});
+  }
+  json["mesh"] = {{"dp", verdict.mesh.dp}, {"pp", verdict.mesh.pp}, {"tp", verdict.mesh.tp}};
+  json["measured_s"] = number(found.measured_s);
+  json["without_delays_s"] = number(found.without_delays_s);
+  json["ideal_s"] = number(found.ideal_s);
+  json["steps_left_out"] = verdict.steps_left_out;
+  json["steps"] = Json::array();
+  for (std::size_t i = 0; i < verdict.steps.size(); ++i) {
+    json["steps"].push_back({{"step", verdict.steps[i]},
+                             {"measured_s", number(verdict.step_s[i])},
+                             {"slowdown", number(found.step_slowdowns[i])}});
+  }
+  json["by_dp"] = parts_json(found.by_dp);
+  json["by_stage"] = parts_json(found.by_stage);
+  json["by_type"] = parts_json(found.by_type);
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace ms::tracepp
