@@ -2,30 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
 #include <cstring>
 
 namespace ms::tracepp {
 namespace {
 
-constexpr std::int64_t kFarNs = std::int64_t{1} << 61;  // 73 years; sums of two stay in range
-
 std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   hash = (hash ^ value) * 0x9e3779b97f4a7c15;
   return hash ^ hash >> 32;
-}
-
-std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t hash = text.size(), part = 0;
-  std::size_t i = 0;
-  for (; i + 8 <= text.size(); i += 8) {
-    std::memcpy(&part, text.data() + i, 8);
-    hash = mix(hash, part);
-  }
-  part = 0;
-  std::memcpy(&part, text.data() + i, text.size() - i);
-  return mix(hash, part);
 }
 
 int small(std::optional<std::int64_t> value) {
@@ -38,71 +22,6 @@ constexpr std::array<std::string_view, 10> kPlain{
     "\"gpu_memset\"", "\"user_annotation\"", "\"overhead\"",     "\"gpu_user_annotation\"", "\"ac2g\""};
 
 }  // namespace
-
-std::uint32_t TextIds::id(std::string_view text) {
-  const std::uint64_t hash = hash_of(text);
-  for (std::size_t i = hash & (places_.size() - 1);; i = (i + 1) & (places_.size() - 1)) {
-    Place& place = places_[i];
-    if (place.used && place.hash == hash && texts_[place.id] == text) return place.id;
-    if (place.used) continue;
-    const auto id = static_cast<std::uint32_t>(texts_.size());
-    texts_.emplace_back(text);
-    place = {.hash = hash, .id = id, .used = true};
-    if (2 * texts_.size() > places_.size()) {
-      std::vector<Place> larger(2 * places_.size());
-      for (const Place& old : places_) {
-        if (!old.used) continue;
-        std::size_t at = old.hash & (larger.size() - 1);
-        while (larger[at].used) at = (at + 1) & (larger.size() - 1);
-        larger[at] = old;
-      }
-      places_ = std::move(larger);
-    }
-    return id;
-  }
-}
-
-bool parse_us(std::string_view token, std::int64_t& ns) {
-  const char* at = token.data();
-  const char* const end = at + token.size();
-  const bool negative = at < end && *at == '-';
-  if (negative) ++at;
-  std::int64_t value = 0;
-  const char* const digits = at;
-  while (at < end && *at >= '0' && *at <= '9' && at - digits < 16) value = 10 * value + (*at++ - '0');
-  if (at == digits || value > kFarNs / 1000) return false;
-  if (at < end && *at == '.') {
-    int places = 0;
-    for (++at; at < end && *at >= '0' && *at <= '9'; ++at, ++places) {
-      if (places < 3) value = 10 * value + (*at - '0');
-      if (places == 3 && *at >= '5') ++value;
-    }
-    for (; places < 3; ++places) value *= 10;
-  } else {
-    value *= 1000;
-  }
-  if (at < end) {  // an exponent, or nonsense
-    double us = 0;
-    const auto [stop, error] = std::from_chars(token.data(), end, us);
-    if (error != std::errc{} || stop != end || !(std::abs(us) < static_cast<double>(kFarNs) / 1e3)) return false;
-    ns = std::llround(1e3 * us);
-    return true;
-  }
-  if (value > kFarNs) return false;
-  ns = negative ? -value : value;
-  return true;
-}
-
-std::optional<std::int64_t> parse_int(std::string_view token) {
-  if (token.size() >= 2 && token.front() == '"' && token.back() == '"') token = token.substr(1, token.size() - 2);
-  std::int64_t value = 0;
-  const auto [stop, error] = std::from_chars(token.data(), token.data() + token.size(), value);
-  if (error != std::errc{} || stop == token.data()) return std::nullopt;
-  const std::string_view rest(stop, static_cast<std::size_t>(token.data() + token.size() - stop));
-  if (!rest.empty() && (rest[0] != '.' || rest.find_first_not_of('0', 1) != std::string_view::npos))
-    return std::nullopt;
-  return value;
-}
 
 // Of one event, as they are written.
 struct ChromeEvents::Fields {
@@ -236,10 +155,17 @@ bool ChromeEvents::read_args(JsonObject& object, Args& args) {
                                                  {"model_chunk", &Args::chunk},
                                                  {"mb_id", &Args::microbatch},
                                                  {"name", &Args::label}}};
+  // Most keys are not known, which mostly their first letter tells.
+  static constexpr auto kFirst = [] {
+    std::array<bool, 256> first{};
+    for (const Known& known : kKnown) first[static_cast<unsigned char>(known.key[0])] = true;
+    return first;
+  }();
   for (auto result : object) {
     simdjson::ondemand::field field;
     if (std::move(result).get(field)) return false;
     const char* const key = field.key().raw();
+    if (!kFirst[static_cast<unsigned char>(key[0])]) continue;
     for (const Known& known : kKnown) {
       if (key[0] != known.key[0] || std::memcmp(key, known.key.data(), known.key.size()) != 0 ||
           key[known.key.size()] != '"') {

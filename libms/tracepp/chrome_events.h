@@ -3,35 +3,17 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "tracepp/chrome_tokens.h"
 #include "tracepp/json_objects.h"
 #include "tracepp/run_trace.h"
 
 namespace ms::tracepp {
-
-// Texts, numbered from 0 as they are met.
-class TextIds {
- public:
-  std::uint32_t id(std::string_view text);
-  const std::string& text(std::uint32_t id) const { return texts_[id]; }
-  std::size_t size() const { return texts_.size(); }
-
- private:
-  struct Place {
-    std::uint64_t hash = 0;
-    std::uint32_t id = 0;
-    bool used = false;
-  };
-  std::vector<Place> places_ = std::vector<Place>(1024);
-  std::deque<std::string> texts_;
-};
 
 // A (pid, tid), and what its metadata say.
 struct ChromeThread {
@@ -116,10 +98,5 @@ class ChromeEvents {
   std::unordered_map<ChromeMessage, std::int32_t, MessageHash> messages_;
   std::vector<std::vector<std::uint32_t>> open_;  // [thread]: events that have begun
 };
-
-// Microseconds as they are written, to nanoseconds, exactly but for digits beyond. False: not a number, or too large.
-bool parse_us(std::string_view token, std::int64_t& ns);
-// An integer that fits; a fraction of zeros is fine. Quotes around it too.
-std::optional<std::int64_t> parse_int(std::string_view token);
 
 }  // namespace ms::tracepp

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "tracepp/chrome_events.h"
+#include "tracepp/chrome_tokens.h"
 #include "tracepp/trace_names.h"
 
 namespace ms::tracepp {

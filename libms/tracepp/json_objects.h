@@ -96,7 +96,7 @@ class JsonObjects {
   bool one(std::span<char> text, Handle&& handle);
 
  private:
-  static constexpr std::size_t kGoalBytes = 1 << 18, kLeastBytes = 1 << 12;
+  static constexpr std::size_t kGoalBytes = 1 << 16, kLeastBytes = 1 << 12;
   enum class Ended : std::uint8_t { whole, array_end, broken, bad_text, bad_cut };
   struct Outcome {
     Ended how;

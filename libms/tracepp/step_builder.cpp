@@ -28,10 +28,7 @@ float median(std::vector<float>& values) {
 
 bool is_over_dp(OpType type) { return type == OpType::params_all_gather || type == OpType::grads_reduce_scatter; }
 // Of which a step has one operation, however many messages it is made of.
-bool is_once(OpType type) {
-  return type == OpType::optimizer_clip_main_grad || type == OpType::embedding_grads_all_reduce ||
-         type == OpType::layernorm_grads_all_reduce || type == OpType::optimizer;
-}
+bool is_once(OpType type) { return type == OpType::optimizer_clip_main_grad || type == OpType::optimizer; }
 
 // The messages of one chunk over dp.
 struct DpMessages {
@@ -133,7 +130,12 @@ class Builder {
             const int op = add(of.type, of.chunk);
             const int beside =
                 add(gathers ? OpType::params_all_gather_beside : OpType::grads_reduce_scatter_beside, -1);
-            all.push_back({pp, of.chunk, overlapped(pp, of.chunk, gathers), {}, {op, beside}, 0});
+            all.push_back({pp,
+                           of.chunk,
+                           gathers ? stage(pp).first_forward(of.chunk) : stage(pp).last_backward(of.chunk),
+                           {},
+                           {op, beside},
+                           0});
             found = all.end() - 1;
           }
           found->slots.push_back(static_cast<int>(slot));
@@ -149,6 +151,7 @@ class Builder {
       }
       same_work_.emplace_back();
       for (auto& [key, slots] : same_work) same_work_.back().push_back(std::move(slots));
+      for (const OpType type : kSumTypes) sums_.push_back(stage(pp).has_sum[sum_of(type)] ? add(type, -1) : -1);
       // Recorders that know of no optimizer: it takes no time.
       no_optimizer_.push_back(stage(pp).count_of(OpType::optimizer) == 0 ? add(OpType::optimizer, -1) : -1);
       first_shortest_.push_back(shortest_.size());
@@ -156,17 +159,6 @@ class Builder {
     }
     out.start_s.assign(out.ops.size() * out.lanes(), 0.0);
     out.duration_s.assign(out.start_s.size(), 0.0);
-  }
-
-  int overlapped(int pp, int chunk, bool forward) const {
-    int last = -1;
-    for (const int slot : stage(pp).sections) {
-      const StagePattern::Slot& section = stage(pp).slots[static_cast<std::size_t>(slot)];
-      if (section.chunk != chunk) continue;
-      if (forward && section.type == OpType::forward_compute) return slot;
-      if (!forward && is_backward(section.type)) last = slot;
-    }
-    return last;
   }
 
   void describe_table() {
@@ -210,14 +202,14 @@ class Builder {
       table().lost[at] = static_cast<float>(stood.worst_s);
       sums.ends[step] = std::max(sums.ends[step], stood.end);
       sums.ends_before[step] = std::max(sums.ends_before[step], updated);
-      const auto together = [&](OpType type) {
-        std::int64_t sum = 0;
-        for (int k = 0; k < shape.count_of(type); ++k) sum += times[shape.slot(type, k)].length();
-        return shape.count_of(type) > 0 ? seconds(sum) : kInfinite;
-      };
-      sums.clipping[step] = std::min(sums.clipping[step], together(OpType::optimizer_clip_main_grad));
-      double& embedding = embedding_[steps().at(0, step, dp)];
-      embedding = std::min(embedding, together(OpType::embedding_grads_all_reduce));
+      std::int64_t clipping = 0;
+      const int clips = shape.count_of(OpType::optimizer_clip_main_grad);
+      for (int k = 0; k < clips; ++k) clipping += times[shape.slot(OpType::optimizer_clip_main_grad, k)].length();
+      if (clips > 0) sums.clipping[step] = std::min(sums.clipping[step], seconds(clipping));
+      if (const Column::Sum& ends = column.sum(pp, tp, step, 1); ends.length > 0) {
+        double& embedding = embedding_[steps().at(0, step, dp)];
+        embedding = std::min(embedding, seconds(ends.length));
+      }
       for (const OpType type : {OpType::params_all_gather, OpType::grads_reduce_scatter}) {
         for (int k = 0; k < shape.count_of(type); ++k) {
           const int slot = shape.slot(type, k);
@@ -245,14 +237,13 @@ class Builder {
         const int op = op_of_[static_cast<std::size_t>(pp)][slot];
         if (op < 0) continue;
         const OpType type = shape.slots[slot].type;
-        std::int64_t begin = 0, end = 0, shortest = std::numeric_limits<std::int64_t>::max();
+        std::int64_t begin = 0, end = 0;
         double longest = 0;
         for (int tp = 0; tp < mesh_.tp; ++tp) {
           if (column.rank(pp, tp) == nullptr) continue;
           const Times& times = column.times(pp, tp, step)[slot];
           begin = std::max(begin, times.begin);
           end = std::max(end, times.end);
-          shortest = std::min(shortest, times.length());
           // Where messages run beside computations both together may be more than all of it.
           const double own =
               std::min(times.own + seconds(times.moving), std::max<double>(times.own, seconds(times.length())));
@@ -263,24 +254,12 @@ class Builder {
         if (is_section(type)) {
           out.duration_s[at] = goes_on ? out.duration_s[at] + longest : longest;
           out.start_s[at] = start_s(end) - out.duration_s[at];
-        } else if (type == OpType::layernorm_grads_all_reduce) {
-          // Among the ranks of the cell.
-          if (!goes_on) out.start_s[at] = start_s(begin);
-          out.duration_s[at] += seconds(shortest);
         } else {
           if (!goes_on) out.start_s[at] = start_s(begin);
           out.duration_s[at] = start_s(end) - out.start_s[at];
         }
       }
-      if (const int op = no_optimizer_[static_cast<std::size_t>(pp)]; op >= 0) {
-        std::int64_t end = 0;
-        for (int tp = 0; tp < mesh_.tp; ++tp) {
-          if (column.rank(pp, tp) == nullptr) continue;
-          const Times* const times = column.times(pp, tp, step);
-          for (std::size_t slot = 0; slot < shape.slots.size(); ++slot) end = std::max(end, times[slot].end);
-        }
-        out.start_s[out.at(static_cast<std::size_t>(op), step, dp)] = start_s(end);
-      }
+      fill_ends(column, dp, pp, step);
       for (std::vector<DpMessages>* all : {&gathers_, &reductions_}) {
         for (DpMessages& of : *all) {
           if (of.pp != pp) continue;
@@ -302,6 +281,35 @@ class Builder {
         }
       }
     }
+  }
+
+  // Sums of gradients, and an optimizer where none was recorded.
+  void fill_ends(const Column& column, int dp, int pp, std::size_t step) {
+    StepTrace& out = steps();
+    std::int64_t computed = 0, end = 0;  // the last computation, all
+    for (int tp = 0; tp < mesh_.tp; ++tp) {
+      if (column.rank(pp, tp) == nullptr) continue;
+      const Times* const times = column.times(pp, tp, step);
+      for (std::size_t slot = 0; slot < stage(pp).slots.size(); ++slot) {
+        end = std::max(end, times[slot].end);
+        if (is_backward(stage(pp).slots[slot].type)) computed = std::max(computed, times[slot].end);
+      }
+    }
+    for (std::size_t of = 0; of < 2; ++of) {
+      const int op = sums_[static_cast<std::size_t>(pp) * 2 + of];
+      if (op < 0) continue;
+      std::int64_t begin = 0, shortest = std::numeric_limits<std::int64_t>::max();
+      for (int tp = 0; tp < mesh_.tp; ++tp) {
+        if (column.rank(pp, tp) == nullptr) continue;
+        begin = std::max(begin, column.sum(pp, tp, step, of).begin);
+        shortest = std::min(shortest, column.sum(pp, tp, step, of).length);
+      }
+      const std::size_t at = out.at(static_cast<std::size_t>(op), step, dp);
+      out.start_s[at] = start_s(begin == 0 ? computed : begin);
+      out.duration_s[at] = seconds(shortest);  // of layer norms: the ranks of the cell meet
+    }
+    if (const int op = no_optimizer_[static_cast<std::size_t>(pp)]; op >= 0)
+      out.start_s[out.at(static_cast<std::size_t>(op), step, dp)] = start_s(end);
   }
 
   // Both sides of the transfers from `pp` to its neighbour.
@@ -344,8 +352,10 @@ class Builder {
     StepTrace& out = steps();
     for (std::size_t step = 0; step < step_count_; ++step) {
       meet(out, OpType::optimizer_clip_main_grad, step, 0, out.dp, clipping_[step]);
-      for (int dp = 0; dp < out.dp; ++dp)
-        meet(out, OpType::embedding_grads_all_reduce, step, dp, dp + 1, embedding_[out.at(0, step, dp)]);
+      for (int dp = 0; dp < out.dp; ++dp) {
+        const double moved = embedding_[out.at(0, step, dp)];
+        meet(out, OpType::embedding_grads_all_reduce, step, dp, dp + 1, moved == kInfinite ? 0 : moved);
+      }
     }
   }
 
@@ -381,6 +391,7 @@ class Builder {
   std::int64_t origin_ = 0;                               // of StepTrace::start_s
   std::vector<std::vector<int>> op_of_;                   // [pp][slot]; -1: part of a DpOp
   std::vector<std::vector<std::vector<int>>> same_work_;  // [pp]: slots of computations that are equally much work
+  std::vector<int> sums_;                                 // [pp][sum_of()]; -1: none
   std::vector<int> no_optimizer_;                         // [pp]: an operation that stands for it; -1: there is one
   std::vector<DpMessages> gathers_, reductions_;
   std::mutex mutex_;                         // of what blocks of dp ranks put together: the rest of this

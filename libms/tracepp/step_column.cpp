@@ -82,6 +82,7 @@ void Column::unpack(const RankTrace& from, Rank& to) const {
   to.messages.resize(steps * messages);
   to.updated_before.assign(steps, 0);
   to.data_wait.assign(steps, 0);
+  to.sums.assign(steps, {});
   std::vector<std::array<int, kOpTypes>> next(steps, shape.first);
   std::vector<std::size_t> next_message(steps, 0);
   StepOf step_of(pattern_.roles);
@@ -109,6 +110,12 @@ void Column::unpack(const RankTrace& from, Rank& to) const {
       case As::tp_message:
         to.messages[at * messages + next_message[at]++] = {event.begin_ns, event.duration_ns};
         break;
+      case As::sum: {
+        Sum& sum = to.sums[at][sum_of(role.type)];
+        if (sum.begin == 0) sum.begin = event.begin_ns;
+        sum.length += event.duration_ns;
+        break;
+      }
       case As::data_wait:
         to.data_wait[at] += static_cast<float>(seconds(event.duration_ns));
         break;

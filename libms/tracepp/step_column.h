@@ -39,6 +39,11 @@ class Column {
   const Times* times(int pp, int tp, std::size_t step) const { return at(pp, tp).times.data() + step * slots(pp); }
   // When the optimizer of the step before was done; 0: not known.
   std::int64_t updated_before(int pp, int tp, std::size_t step) const { return at(pp, tp).updated_before[step]; }
+  // Messages that sum gradients of shared parameters: begin of the first, how long they took together; 0 where none.
+  struct Sum {
+    std::int64_t begin = 0, length = 0;
+  };
+  const Sum& sum(int pp, int tp, std::size_t step, std::size_t of) const { return at(pp, tp).sums[step][of]; }
   float data_wait(int pp, int tp, std::size_t step) const { return at(pp, tp).data_wait[step]; }
 
  private:
@@ -50,6 +55,7 @@ class Column {
     std::vector<Message> messages;             // [step][tp message]
     std::vector<std::int64_t> updated_before;  // [step]
     std::vector<float> data_wait;              // [step]
+    std::vector<std::array<Sum, 2>> sums;      // [step], see sum_of()
   };
   const Rank& at(int pp, int tp) const { return ranks_[static_cast<std::size_t>(pp * mesh_.tp + tp)]; }
   std::size_t slots(int pp) const { return pattern_.stages[static_cast<std::size_t>(pp)].slots.size(); }

@@ -59,9 +59,9 @@ Role role_of(const RunTrace& trace, const What& what) {
     case Purpose::grads:
       return op(OpType::grads_reduce_scatter);
     case Purpose::layernorm:
-      return op(OpType::layernorm_grads_all_reduce);
+      return {As::sum, kSumTypes[0]};
     case Purpose::embedding:
-      return op(OpType::embedding_grads_all_reduce);
+      return {As::sum, kSumTypes[1]};
     case Purpose::clip:
       return op(OpType::optimizer_clip_main_grad);
     default:
@@ -79,6 +79,7 @@ struct Outline {
   std::array<std::uint64_t, kOpTypes> hashes{};
   std::uint64_t tp_messages = 0;
   std::int64_t saved_ns = 0, length_ns = 0;
+  bool has_sum[2] = {false, false};
   bool is_bad = false;
 
   std::uint64_t hash() const {
@@ -101,6 +102,7 @@ std::map<std::int32_t, Outline> outline(const RankTrace& rank, const std::vector
     if (of == nullptr || step != current) of = &steps[current = step];
     if (event.state != State::ended || event.duration_ns < 0 || role.as == As::breaks) of->is_bad = true;
     if (role.as == As::tp_message) ++of->tp_messages;
+    if (role.as == As::sum) of->has_sum[sum_of(role.type)] = true;
     if (role.as == As::save) of->saved_ns += event.duration_ns;
     if (role.as == As::step) of->length_ns = event.duration_ns;
     if (role.as != As::op) continue;
@@ -168,6 +170,23 @@ double StagePattern::size(OpType type) const {
   return static_cast<double>(bytes);
 }
 
+int StagePattern::first_forward(int chunk) const {
+  const auto found = std::ranges::find_if(sections, [&](int slot) {
+    const Slot& section = slots[static_cast<std::size_t>(slot)];
+    return section.chunk == chunk && section.type == OpType::forward_compute;
+  });
+  return found == sections.end() ? -1 : *found;
+}
+
+int StagePattern::last_backward(int chunk) const {
+  int last = -1;
+  for (const int slot : sections) {
+    const Slot& section = slots[static_cast<std::size_t>(slot)];
+    if (section.chunk == chunk && is_backward(section.type)) last = slot;
+  }
+  return last;
+}
+
 std::vector<Role> roles_of(const RunTrace& trace) {
   std::vector<Role> roles;
   for (const What& what : trace.whats) roles.push_back(role_of(trace, what));
@@ -216,6 +235,7 @@ RunPattern find_pattern(const RunTrace& trace) {
   std::vector<bool> is_known(votes.size(), false);
   std::map<std::int32_t, std::size_t> whole;  // on how many ranks
   std::size_t used = 0;
+  std::vector<std::array<bool, 2>> sums(votes.size(), {false, false});
   std::vector<int> traced(static_cast<std::size_t>(mesh.dp * mesh.pp), 0);
   for (std::size_t i = 0; i < outlines.size(); ++i) {
     if (!is_placed(i)) continue;
@@ -244,9 +264,12 @@ RunPattern find_pattern(const RunTrace& trace) {
       }
     }
     if (!is_used) continue;
+    for (const auto& [number, step] : outlines[i])
+      for (std::size_t k = 0; k < 2; ++k) sums[stage_of(i)][k] |= step.has_sum[k];
     run.ranks[static_cast<std::size_t>(trace.ranks[i].rank)] = &trace.ranks[i];
     ++used;
   }
+  for (std::size_t stage = 0; stage < sums.size(); ++stage) std::ranges::copy(sums[stage], run.stages[stage].has_sum);
   for (const auto& [number, count] : whole) {
     if (count == used) {
       run.step_at[number] = static_cast<int>(run.steps.size());

@@ -17,6 +17,7 @@ struct Role {
   enum class As : std::uint8_t {
     nothing,
     op,          // of the step, see `type`: sections and messages; messages of dp one by one
+    sum,         // of the gradients of shared parameters: only on dp ranks that keep a part of them
     tp_message,  // serves a section
     other_work,  // a section that belongs to the next one
     step,
@@ -48,12 +49,20 @@ struct StagePattern {
   std::array<int, kOpTypes> first{}, count{};  // by type
   std::vector<int> sections;                   // slots, in order of issue
   int tp_messages = 0;
+  bool has_sum[2] = {false, false};  // see sum_of(); on some rank
 
   int slot(OpType type, int number) const { return first[static_cast<std::size_t>(type)] + number; }
   int count_of(OpType type) const { return count[static_cast<std::size_t>(type)]; }
   // Of all messages of a type together: bytes where all are known, else how many there are.
   double size(OpType type) const;
+  // Slots of a chunk's sections; -1: none.
+  int first_forward(int chunk) const;
+  int last_backward(int chunk) const;
 };
+
+// 0 of sums over tp (layer norms), 1 of sums over the ends of the pipeline (embedding).
+inline constexpr OpType kSumTypes[2] = {OpType::layernorm_grads_all_reduce, OpType::embedding_grads_all_reduce};
+constexpr std::size_t sum_of(OpType type) { return type == kSumTypes[0] ? 0 : 1; }
 
 struct RunPattern {
   std::vector<Role> roles;

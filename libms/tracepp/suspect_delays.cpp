@@ -12,7 +12,7 @@ namespace ms::tracepp {
 namespace {
 
 // A rank stood still if that was longer than this share of a step, and this many times what is longer than nine of ten.
-constexpr double kShareOfStep = 0.02, kTimesUsual = 5, kLeastS = 1e-3;
+constexpr double kShareOfStep = 0.02, kTimesUsual = 5, kLeastS = 5e-3;
 // Computing in one step so many operations' time longer than in others: a pause that its recorder took for work.
 constexpr double kOperations = 2.5, kDeviations = 10;
 constexpr double kByData = 0.5;         // of being late, that waiting for tokens must explain

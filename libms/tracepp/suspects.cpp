@@ -15,6 +15,7 @@ namespace ms::tracepp {
 namespace {
 
 constexpr double kLeastSlowRank = 0.025;
+constexpr double kWorthTelling = 0.002;  // of a step
 
 double median(std::vector<double>& values) {
   if (values.empty()) return 0;
@@ -130,6 +131,12 @@ Verdict judge(const StepTrace& steps, const RankTable& table, const WhatIf& what
   add(find_uneven_sequences(evidence));
   add(find_slow_links(evidence));
   add(find_delays(evidence, is_slow));
+  // For a short time and at no cost: by chance, or not worth a word.
+  std::erase_if(verdict.findings, [&](const Finding& finding) {
+    const auto lasted = static_cast<std::size_t>(std::ranges::count_if(
+        steps.steps, [&](std::int64_t step) { return step >= finding.first_step && step <= finding.last_step; }));
+    return 2 * lasted < steps.steps.size() && finding.cost_share < kWorthTelling;
+  });
   std::ranges::stable_sort(verdict.findings, std::ranges::greater{}, [](const Finding& finding) {
     return std::pair(std::round(finding.cost_share * 1e4),
                      finding.confidence);  // what costs the same: the surest first

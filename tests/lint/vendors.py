@@ -18,7 +18,7 @@ VENDORS = [
     (r"curl/.*", r"libms/notify/http\.cpp", 1),
     (r"zlib\.h", r"libms/(data/encode|data/gzip|tracepp/text_input|tracepp/export_file)\.cpp", 3),
     (r"zstd\.h", r"libms/tracepp/text_input\.cpp", 1),
-    (r"simdjson\.h", r"libms/tracepp/(json_events|json_values)\.cpp", 2),
+    (r"simdjson\.h", r"libms/tracepp/json_objects\.h", 1),
     (r"(hdf5|H5\w+)\.h", r"libms/ckpt/hdf5\.cpp", 1),
     (r"slurm/(slurm\w*|spank|smd_ns)\.h", r"spank/.*", None),  # not our room slurm
 ]

@@ -1,0 +1,90 @@
+#include "tracepp/write_run.h"
+
+#include "trace/recorder.h"
+
+namespace ms::tracepp {
+namespace {
+
+using trace::Recorder;
+using trace::Ticket;
+
+Ticket issue(Recorder& recorder, const RunTrace& run, const Event& event) {
+  const What& what = run.what(event);
+  const trace::Scope scope(&recorder, {.purpose = what.purpose,
+                                       .chunk = what.chunk,
+                                       .microbatch = event.microbatch == kNoMicrobatch ? -1 : event.microbatch});
+  if (!trace::is_message(what.kind)) return recorder.issue(what.kind, run.strings.text(what.name));
+  int group = -1;
+  if (what.group >= 0) {
+    const Group& one = run.groups[static_cast<std::size_t>(what.group)];
+    group = recorder.group(one.name, what.group, one.ranks);
+  }
+  return recorder.message({.kind = what.kind,
+                           .group = group,
+                           .type = run.strings.text(what.type),
+                           .root = what.root,
+                           .size_bytes = what.size_bytes,
+                           .sequence = event.detail});
+}
+
+void write_rank(const RunTrace& run, const RankTrace& rank, const std::string& dir, std::int64_t max_bytes) {
+  Recorder recorder(dir,
+                    {.rank = rank.rank,
+                     .world = run.mesh.size(),
+                     .dp = run.mesh.dp,
+                     .pp = run.mesh.pp,
+                     .tp = run.mesh.tp,
+                     .host = rank.host,
+                     .run = run.run,
+                     .device = "sim",
+                     .clock_ns = std::max<std::int64_t>(rank.clock_ns, 1),
+                     .realtime_ns = rank.realtime_ns,
+                     .microbatches = run.microbatches,
+                     .chunks = run.chunks,
+                     .flops_per_step = run.flops_per_step,
+                     .peak_flops = run.peak_flops},
+                    max_bytes, trace::Level::messages);
+  // A step ends when the next but one is issued at the latest: its events have all been issued by then.
+  const Event* open = nullptr;
+  const auto end_step = [&] {
+    if (open != nullptr && open->state == State::ended) recorder.end_step(open->step, open->end_ns(), {});
+  };
+  for (const Event& event : rank.events) {
+    if (run.what(event).kind == Kind::step) {
+      end_step();
+      open = &event;
+      recorder.begin_step(event.detail, event.begin_ns);
+      continue;
+    }
+    const Ticket ticket = issue(recorder, run, event);
+    if (event.state == State::issued) continue;
+    recorder.begin(ticket, event.begin_ns);
+    if (event.state != State::ended) continue;
+    if (trace::is_section(run.what(event).kind) && event.detail != kNoDetail) {
+      recorder.end_section(ticket, event.end_ns(), std::int64_t{event.detail} * 1000);
+    } else {
+      recorder.end(ticket, event.end_ns());
+    }
+  }
+  end_step();
+  for (const Probe& probe : rank.probes) {
+    recorder.probe({.peer = static_cast<std::uint32_t>(probe.peer),
+                    .round = static_cast<std::uint32_t>(probe.round),
+                    .asked_ns = probe.asked_ns,
+                    .answered_ns = probe.answered_ns,
+                    .peer_heard_ns = probe.peer_heard_ns,
+                    .peer_replied_ns = probe.peer_replied_ns});
+  }
+  recorder.close(rank.ending == Ending::done     ? trace::format::Ending::done
+                 : rank.ending == Ending::failed ? trace::format::Ending::failed
+                                                 : trace::format::Ending::running,
+                 rank.ending_text);
+}
+
+}  // namespace
+
+void write_run(const RunTrace& run, const std::string& dir, std::int64_t max_bytes) {
+  for (const RankTrace& rank : run.ranks) write_rank(run, rank, dir, max_bytes);
+}
+
+}  // namespace ms::tracepp

@@ -1,0 +1,137 @@
+// Flight Recorder dumps: states, groups, sends, sizes.
+#include "tracepp/flight_recorder_reader.h"
+
+#include <gmock/gmock.h>
+
+#include <random>
+
+#include "foreign_files.h"
+
+namespace ms::tracepp {
+namespace {
+
+const char kDump[] = R"({"entries": [
+ {"record_id": 0, "pg_id": 0, "process_group": ["0", "default_pg"], "collective_seq_id": 1, "p2p_seq_id": 0, "op_id": 1,
+  "profiling_name": "nccl:all_reduce", "time_created_ns": 1724779239936775119, "input_sizes": [[3, 4]], "input_dtypes": ["Float"],
+  "output_sizes": [[3, 4]], "output_dtypes": ["Float"], "state": "completed", "time_discovered_started_ns": 1724779239936775200,
+  "time_discovered_completed_ns": 1724779239975811724, "retired": true, "timeout_ms": 600000, "is_p2p": false, "frames": [{"name": "f", "filename": "x.py", "line": 3}]},
+ {"record_id": 1, "pg_id": 1, "process_group": ["2", "PIPELINE"], "collective_seq_id": 0, "p2p_seq_id": 1, "op_id": 1,
+  "profiling_name": "nccl:send 0->1", "time_created_ns": 1724779239976000000, "input_sizes": [[10], [2, 3]], "input_dtypes": ["BFloat16", "BFloat16"],
+  "output_sizes": [[10]], "output_dtypes": ["BFloat16"], "state": "started", "time_discovered_started_ns": 1724779239977000000,
+  "time_discovered_completed_ns": null, "retired": false, "is_p2p": true},
+ {"record_id": 2, "pg_id": 1, "process_group": ["2", "PIPELINE"], "collective_seq_id": 0, "p2p_seq_id": 2, "op_id": 2,
+  "profiling_name": "nccl:recv 0<-1", "time_created_ns": 1724779239978000000, "input_sizes": [], "input_dtypes": [], "output_sizes": [[7]],
+  "output_dtypes": ["Float"], "state": "scheduled", "time_discovered_started_ns": null, "time_discovered_completed_ns": null, "is_p2p": true},
+ {"record_id": 3, "pg_id": 0, "process_group": ["0", "default_pg"], "collective_seq_id": 2, "profiling_name": "nccl:_reduce_scatter_base",
+  "time_created_ns": 1724779239979000000, "input_sizes": [[16]], "input_dtypes": ["Half"], "state": "scheduled"},
+ {"record_id": 4, "profiling_name": "nccl:barrier", "process_group": ["0", "default_pg"], "state": "strange"},
+ 17],
+ "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"}, "2": {"name": "2", "desc": "PIPELINE", "ranks": "[1, 3]"}},
+ "pg_status": {"0": {"last_enqueued_collective": 2, "last_started_collective": 1, "last_completed_collective": 1}},
+ "nccl_version": "2.21.5", "version": "2.9"})";
+
+TEST(FlightRecorder, ReadsADump) {
+  const ForeignFiles files;
+  const RunTrace trace = read_run({files.put("nccl_trace_rank_1", kDump)});
+  EXPECT_EQ(trace.source, "flight recorder");
+  ASSERT_EQ(trace.ranks.size(), 1U);
+  EXPECT_EQ(trace.ranks[0].rank, 1);
+  const auto& events = trace.ranks[0].events;
+  ASSERT_EQ(events.size(), 4U);
+  const auto group = [&](const Event& event) {
+    return trace.groups.at(static_cast<std::size_t>(trace.what(event).group));
+  };
+
+  EXPECT_EQ(trace.what(events[0]).kind, Kind::all_reduce);
+  EXPECT_EQ(trace.what(events[0]).size_bytes, 48);
+  EXPECT_EQ(trace.strings.text(trace.what(events[0]).type), "Float");
+  EXPECT_EQ(trace.strings.text(trace.what(events[0]).name), "nccl:all_reduce");
+  EXPECT_EQ(events[0].state, State::ended);
+  EXPECT_EQ(events[0].detail, 1U);
+  EXPECT_EQ(events[0].begin_ns, 1724779239936775200);
+  EXPECT_EQ(events[0].end_ns(), 1724779239975811724);
+  EXPECT_EQ(group(events[0]).name, "default_pg 0");
+  EXPECT_THAT(group(events[0]).ranks, testing::ElementsAre(0, 1, 2, 3));
+
+  EXPECT_EQ(trace.what(events[1]).kind, Kind::send);
+  EXPECT_EQ(events[1].state, State::begun);
+  EXPECT_EQ(trace.what(events[1]).size_bytes, 32);
+  EXPECT_THAT(group(events[1]).ranks, testing::ElementsAre(1, 3));
+  EXPECT_EQ(events[1].detail, 0U);
+  EXPECT_EQ(trace.what(events[2]).kind, Kind::recv);
+  EXPECT_EQ(events[2].state, State::issued);
+  EXPECT_EQ(trace.what(events[2]).size_bytes, 28);
+  EXPECT_THAT(group(events[2]).ranks, testing::ElementsAre(3, 1));
+  EXPECT_EQ(trace.what(events[3]).kind, Kind::reduce_scatter);
+  EXPECT_EQ(events[3].state, State::issued);
+  EXPECT_EQ(events[3].detail, 2U);
+  EXPECT_EQ(trace.ranks[0].last_flush_ns, 1724779239979000000);
+  EXPECT_EQ(problem(trace, "operation in no known state"), 1U);
+  EXPECT_EQ(problem(trace, "record that is no sound JSON object"), 1U);
+}
+
+TEST(FlightRecorder, BothEndsOfAChannelCountAlike) {
+  const ForeignFiles files;
+  const auto dump = [](const std::vector<std::string>& names) {
+    std::string entries;
+    for (const std::string& name : names) {
+      entries += entries.empty() ? "" : ",";
+      entries +=
+          R"({"profiling_name":"nccl:)" + name +
+          R"(","process_group":["1","pp"],"state":"completed","p2p_seq_id":1,"time_created_ns":5,"time_discovered_completed_ns":6})";
+    }
+    return R"({"pg_config":{"1":{"name":"1","desc":"pp","ranks":[4,5,6]}},"pg_status":{},"entries":[)" + entries + "]}";
+  };
+  files.put("dump_5", dump({"recv 1<-0", "send 1->2", "recv 1<-0", "send 1->2"}));
+  files.put("dump_4", dump({"send 0->1", "send 0->1"}));
+  const RunTrace trace = read_run({files.path()});
+  ASSERT_EQ(trace.ranks.size(), 2U);
+  std::vector<std::pair<std::int32_t, std::uint32_t>> sent, received;
+  for (const Event& event : trace.ranks[0].events) sent.emplace_back(trace.what(event).group, event.detail);
+  for (const Event& event : trace.ranks[1].events) {
+    if (trace.what(event).kind == Kind::recv) received.emplace_back(trace.what(event).group, event.detail);
+  }
+  EXPECT_EQ(sent, received);
+  EXPECT_EQ(trace.groups.at(static_cast<std::size_t>(sent.at(0).first)).ranks, (std::vector{4, 5}));
+}
+
+TEST(FlightRecorder, StandsDamage) {
+  const ForeignFiles files;
+  const auto survive = [&](std::string_view text) {
+    try {
+      read_run({files.put("dump_1", text)}, {.threads = 1});
+    } catch (const Error& error) { ASSERT_EQ(error.kind(), "trace.none") << error.what(); }
+  };
+  const std::string_view text(kDump);
+  for (std::size_t size = 0; size < text.size(); ++size) survive(text.substr(0, size));
+  std::mt19937 random(1);
+  for (int round = 0; round < 3000; ++round) {
+    std::string damaged(text);
+    for (unsigned i = 0; i <= random() % 4; ++i) {
+      damaged[random() % damaged.size()] = round % 2 == 0 ? static_cast<char>(random()) : "{}[]\",:9"[random() % 8];
+    }
+    survive(damaged);
+  }
+}
+
+TEST(FlightRecorder, SizesThatCannotBeAreNotKnown) {
+  const ForeignFiles files;
+  const auto size = [&](const std::string& sizes, const std::string& type) {
+    const std::string entry =
+        R"({"profiling_name":"nccl:all_reduce","process_group":["0",""],"state":"scheduled","time_created_ns":5,"input_sizes":)" +
+        sizes + R"(,"input_dtypes":)" + type + "}";
+    const RunTrace trace =
+        read_run({files.put("dump_0", R"({"pg_config":{},"pg_status":{},"entries":[)" + entry + "]}")});
+    return trace.whats.at(trace.ranks.at(0).events.at(0).what).size_bytes;
+  };
+  EXPECT_EQ(size("[[2, 3], []]", R"(["Long"])"), 48);
+  EXPECT_EQ(size("[[4294967296, 4294967296]]", R"(["Float"])"), -1);
+  EXPECT_EQ(size("[[-1]]", R"(["Float"])"), -1);
+  EXPECT_EQ(size("[[99999999999999999999]]", R"(["Float"])"), -1);
+  EXPECT_EQ(size("[[8]]", R"(["Float", "Half"])"), -1);
+  EXPECT_EQ(size("[[8]]", R"(["Strange"])"), -1);
+  EXPECT_EQ(size("null", "null"), -1);
+}
+
+}  // namespace
+}  // namespace ms::tracepp

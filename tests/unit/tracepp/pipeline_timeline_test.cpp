@@ -1,0 +1,186 @@
+// Timelines of many ranks: NDTimeline's and StragglerAnalysis's.
+#include "tracepp/pipeline_timeline.h"
+
+#include <gmock/gmock.h>
+
+#include "foreign_files.h"
+#include "tracepp/straggler_timeline.h"
+
+namespace ms::tracepp {
+namespace {
+
+std::string metadata(const std::string& what, int pid, int tid, const std::string& name) {
+  return fmt::format(R"({{"name":"{}","ph":"M","pid":{},"tid":{},"args":{{"name":"{}"}}}})", what, pid, tid, name);
+}
+
+// Two stages and two dp ranks, of which every second tp rank was traced; `skip` leaves out one event.
+std::string timeline(int steps, int skip = -1) {
+  std::string text = "[";
+  int count = 0;
+  for (int step = 0; step < steps; ++step) {
+    for (int pp = 0; pp < 2; ++pp) {
+      for (int dp = 0; dp < 2; ++dp) {
+        const auto add = [&](const char* name, int lane, int seq, double ts, int chunk) {
+          if (count++ == skip) return;
+          text += fmt::format(
+              R"({{"name":"{}","cat":"x","pid":{},"tid":{},"ts":{:.3f},"dur":10.5,"ph":"X","args":{{"step":{},"model_chunk":{},"mb_id":{},"seq_id":{}}}}},)",
+              name, dp, 5 * ((pp * 2 + dp) * 2) + lane, ts + 1000 * step, 40 + step, chunk, chunk < 0 ? -1 : seq, seq);
+        };
+        add("params-all-gather", 3, 0, 1, 0);
+        for (int i = 0; i < 2; ++i) {
+          if (pp == 1) add("forward-recv", 1, i, 5 + 30 * i, -1);
+          add("forward-compute", 0, i, 10 + 30 * i, 0);
+          if (pp == 0) add("forward-send", 1, i, 20 + 30 * i, -1);
+        }
+        for (int i = 0; i < 2; ++i) {
+          if (pp == 0) add("backward-recv", 1, i, 105 + 30 * i, -1);
+          add("backward-compute", 0, i, 110 + 30 * i, 0);
+          if (pp == 1) add("backward-send", 1, i, 120 + 30 * i, -1);
+        }
+        add("grads-reduce-scatter", 3, 0, 200, 0);
+        add("embedding-grads-all-reduce", 3, 0, 210, -1);
+        add("optimizer-clip-main-grad", 3, 0, 220, -1);
+        add("optimizer", 0, 0, 230, -1);
+      }
+    }
+  }
+  for (int pp = 0; pp < 2; ++pp) {
+    for (int dp = 0; dp < 2; ++dp) {
+      for (int lane = 0; lane < 5; ++lane) {
+        text += metadata("thread_name", dp, 5 * ((pp * 2 + dp) * 2) + lane,
+                         fmt::format("PP rank {}, TP rank 0, lane", pp)) +
+                ",";
+      }
+    }
+  }
+  return text + metadata("process_name", 0, 0, "DP rank [0]") + "]";
+}
+
+RunTrace read(const std::string& text) {
+  const ForeignFiles files;
+  return read_run({files.put("timeline.json", text)});
+}
+
+const Group& group_of(const RunTrace& trace, const Event& event) {
+  return trace.groups.at(static_cast<std::size_t>(trace.what(event).group));
+}
+
+TEST(PipelineTimeline, KnowsThePlacesOfRanks) {
+  const RunTrace trace = read(timeline(2));
+  EXPECT_EQ(trace.source, "straggler analysis");
+  ASSERT_TRUE(trace.has_mesh);
+  EXPECT_EQ(trace.mesh, (mesh::Mesh{.dp = 2, .pp = 2, .tp = 2}));
+  ASSERT_EQ(trace.ranks.size(), 4U);
+  EXPECT_EQ(trace.ranks[3].rank, 6);
+  EXPECT_EQ(trace.ranks[3].at, (mesh::Coord{.dp = 1, .pp = 1, .tp = 0}));
+  EXPECT_TRUE(trace.problems.empty());
+  const Event& forward = event_named(trace, "forward-compute");
+  EXPECT_EQ(trace.what(forward).kind, Kind::forward);
+  EXPECT_EQ(trace.what(forward).chunk, 0);
+  EXPECT_EQ(forward.step, 40);
+  EXPECT_EQ(forward.microbatch, 0);
+  EXPECT_EQ(forward.detail, kNoDetail);
+  EXPECT_EQ(forward.duration_ns, 10500);
+  const Event& gather = event_named(trace, "params-all-gather");
+  EXPECT_EQ(trace.what(gather).purpose, Purpose::params);
+  EXPECT_EQ(group_of(trace, gather).name, "dp[pp 0 tp 0]");
+  EXPECT_THAT(group_of(trace, gather).ranks, testing::ElementsAre(0, 2));
+  EXPECT_THAT(group_of(trace, event_named(trace, "forward-recv")).ranks, testing::ElementsAre(0, 4));
+  EXPECT_THAT(group_of(trace, event_named(trace, "backward-recv")).ranks, testing::ElementsAre(4, 0));
+  EXPECT_EQ(group_of(trace, event_named(trace, "backward-recv")).axis, GroupAxis::pp);
+  EXPECT_THAT(group_of(trace, event_named(trace, "optimizer-clip-main-grad")).ranks, testing::ElementsAre(0, 4));
+}
+
+TEST(PipelineTimeline, MessagesMeetByGroupAndNumber) {
+  const RunTrace trace = read(timeline(3));
+  std::map<std::pair<std::int32_t, std::uint32_t>, std::vector<int>> met;
+  for (const RankTrace& rank : trace.ranks) {
+    for (const Event& event : rank.events) {
+      const What& what = trace.what(event);
+      if (trace::is_message(what.kind)) met[{what.group, event.detail}].push_back(rank.rank);
+    }
+  }
+  EXPECT_EQ(met.size(), 3U * (2 * 2 + 2 * 2 * 2 + 2 + 2));  // two over dp a stage, p2p, embedding, clip
+  for (auto& [operation, ranks] : met) {
+    std::vector<int> members = trace.groups.at(static_cast<std::size_t>(operation.first)).ranks;
+    std::ranges::sort(members);
+    EXPECT_EQ(ranks, members) << operation.first << " " << operation.second;
+  }
+}
+
+TEST(PipelineTimeline, ReadsNDTimelineOfSeveralHosts) {
+  const auto host = [](int pp, int first_step) {
+    std::string text = "{\"traceEvents\":[" + metadata("process_name", 0, 0, "dp rank[0]");
+    for (int step = first_step; step < first_step + 2; ++step) {
+      for (const auto& [name, lane] : {std::pair{"forward-compute", 0},
+                                       {pp == 0 ? "forward-send" : "forward-recv", 3},
+                                       {"unshard-all-gather", 5}}) {
+        text += fmt::format(
+            R"(,{{"ph":"X","cat":"c","name":"{}","pid":0,"tid":{},"ts":{},"dur":5,"args":{{"rank":{},"step":{},"tp":0,"pp":{}}}}})",
+            name, 10 * pp + lane, 1000 * step, pp, step, pp);
+        text += "," + metadata("thread_name", 0, 10 * pp + lane, fmt::format("rank[{}] lane", pp));
+      }
+    }
+    return text + "]}";
+  };
+  const ForeignFiles files;
+  files.put("host0/trace_step1_2.json", host(0, 1));
+  files.put("host0/trace_step3_4.json", host(0, 3));
+  files.put("host1/trace_step1_2.json.gz", gzipped(host(1, 1)));
+  files.put("host1/trace_step3_4.json", host(1, 3));
+  const RunTrace trace = read_run({files.path()});
+  EXPECT_EQ(trace.source, "ndtimeline");
+  EXPECT_EQ(trace.mesh, (mesh::Mesh{.dp = 1, .pp = 2, .tp = 1}));
+  ASSERT_EQ(trace.ranks.size(), 2U);
+  EXPECT_EQ(trace.ranks[1].events.size(), 12U);
+  EXPECT_EQ(trace.ranks[1].events.back().step, 4);
+  const Event& send = event_named(trace, "forward-send");
+  const Event& recv = event_named(trace, "forward-recv");
+  EXPECT_EQ(trace.what(send).group, trace.what(recv).group);
+  EXPECT_EQ(send.detail, recv.detail);
+  EXPECT_EQ(trace.what(send).purpose, Purpose::forward);
+  EXPECT_TRUE(trace.problems.empty());
+}
+
+TEST(StragglerSteps, TakesWholeStepsOnly) {
+  const StepTrace whole = straggler_steps(read(timeline(3)));
+  EXPECT_EQ(whole.dp, 2);
+  EXPECT_EQ(whole.pp, 2);
+  EXPECT_EQ(whole.tp, 2);
+  EXPECT_THAT(whole.steps, testing::ElementsAre(40, 41, 42));
+  EXPECT_THAT(whole.ranks, testing::ElementsAre(0, 2, 4, 6));
+  EXPECT_EQ(whole.ops.size(), 2U * (1 + 2 * 2 + 2 * 2 + 4));
+  EXPECT_EQ(whole.steps_left_out, 0);
+  for (const double duration : whole.duration_s) EXPECT_DOUBLE_EQ(duration, 10.5e-6);
+  for (std::size_t op = 0; op < whole.ops.size(); ++op) {
+    EXPECT_NEAR(whole.start_s[whole.at(op, 2, 1)] - whole.start_s[whole.at(op, 0, 0)], 2e-3, 1e-9);
+  }
+  // One event of the second of four steps is missing.
+  const StepTrace cut = straggler_steps(read(timeline(4, 60)));
+  EXPECT_THAT(cut.steps, testing::ElementsAre(40, 42, 43));
+  EXPECT_EQ(cut.steps_left_out, 1);
+  EXPECT_EQ(cut.ops, whole.ops);
+}
+
+TEST(StragglerSteps, RefusesWhatHasNone) {
+  const auto expect_refused = [](const RunTrace& trace, const char* message) {
+    try {
+      straggler_steps(trace);
+      ADD_FAILURE() << "accepted: " << message;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), "trace.shape");
+      EXPECT_THAT(error.what(), testing::HasSubstr(message));
+    }
+  };
+  expect_refused(read(R"([{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1}])"), "no events of a training step");
+  RunTrace trace = read(timeline(2));
+  trace.ranks.pop_back();
+  expect_refused(trace, "3 of the 4 ranks of dp 2 and pp 2");
+  trace = read(timeline(2, 3));
+  RankTrace& rank = trace.ranks.back();
+  rank.events.erase(rank.events.end() - 3, rank.events.end());
+  expect_refused(trace, "in none of the 2 steps");
+}
+
+}  // namespace
+}  // namespace ms::tracepp

@@ -1,0 +1,235 @@
+// The verdict: on synthetic runs with a known culprit, and on runs that have none. tests/bench/straggler_accuracy has
+// more seeds, sizes and faults.
+#include "tracepp/suspects.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "tracepp/outliers.h"
+#include "tracepp/synthetic.h"
+
+namespace ms::tracepp {
+namespace {
+
+using Is = Fault::Kind;
+
+SyntheticRun healthy(std::uint64_t seed = 1) {
+  SyntheticRun run;
+  run.mesh = {8, 4, 2};
+  run.seed = seed;
+  return run;
+}
+
+Verdict with(Fault fault, SyntheticRun run = healthy()) {
+  run.faults = {fault};
+  return find_suspects(make_run(run));
+}
+
+TEST(Suspects, HealthyRunsHaveNone) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    for (const double noise : {0.01, 0.02}) {
+      SyntheticRun run = healthy(seed);
+      run.noise = noise;
+      run.outlier_rate = 0.003;
+      const Verdict verdict = find_suspects(make_run(run));
+      for (const Finding& finding : verdict.findings) ADD_FAILURE() << seed << " " << finding.evidence;
+    }
+  }
+  SyntheticRun large = healthy();
+  large.mesh = {32, 4, 8};
+  large.steps = 6;
+  EXPECT_TRUE(find_suspects(make_run(large)).findings.empty());
+}
+
+TEST(Suspects, ASlowRankIsTheFirst) {
+  for (const double factor : {1.05, 1.1, 1.2}) {
+    for (const int rank : {0, 21, 63}) {
+      const Verdict verdict = with({.kind = Is::slow_rank, .rank = rank, .factor = factor});
+      ASSERT_EQ(verdict.findings.size(), 1U) << rank;
+      EXPECT_EQ(verdict.findings[0].code, "slow_rank");
+      EXPECT_THAT(verdict.findings[0].ranks, testing::ElementsAre(rank));
+      EXPECT_EQ(verdict.suspects[0].rank, rank);
+      const mesh::Coord at = verdict.mesh.coord(rank);
+      EXPECT_EQ(verdict.suspects[0].tp, at.tp);
+      EXPECT_EQ(verdict.findings[0].first_step, 0);
+      EXPECT_GT(verdict.findings[0].confidence, 0.5);
+    }
+  }
+  EXPECT_GT(with({.kind = Is::slow_rank, .rank = 21, .factor = 1.2}).findings[0].cost_share, 0.05);
+}
+
+TEST(Suspects, SaySinceWhen) {
+  const Verdict verdict = with({.kind = Is::slow_rank, .rank = 30, .from_step = 4, .factor = 1.1});
+  ASSERT_FALSE(verdict.findings.empty());
+  EXPECT_EQ(verdict.findings[0].first_step, 4);
+  EXPECT_EQ(verdict.findings[0].last_step, 9);
+  EXPECT_THAT(verdict.findings[0].evidence, testing::HasSubstr("since step 4"));
+  // A rank that has no peers is compared with what it was.
+  SyntheticRun alone = healthy();
+  alone.mesh = {1, 1, 1};
+  const Verdict change = with({.kind = Is::slow_rank, .rank = 0, .from_step = 5, .factor = 1.1}, alone);
+  ASSERT_FALSE(change.findings.empty());
+  EXPECT_EQ(change.findings[0].first_step, 5);
+}
+
+TEST(Suspects, ARankIsToldFromItsTpPeersWithoutDeviceTimesToo) {
+  SyntheticRun run = healthy();
+  run.has_detail = false;
+  EXPECT_THAT(with({.kind = Is::slow_rank, .rank = 33, .factor = 1.1}, run).findings.at(0).ranks,
+              testing::ElementsAre(33));
+  // With nothing about what is inside of sections it may be any of them.
+  RunTrace blind = [&] {
+    run.faults = {{.kind = Is::slow_rank, .rank = 33, .factor = 1.1}};
+    return make_run(run);
+  }();
+  for (RankTrace& rank : blind.ranks) {
+    std::erase_if(rank.events, [&](const Event& event) {
+      const What& what = blind.what(event);
+      return what.group >= 0 && blind.groups[static_cast<std::size_t>(what.group)].axis == GroupAxis::tp;
+    });
+  }
+  const Verdict verdict = find_suspects(blind);
+  ASSERT_FALSE(verdict.findings.empty());
+  EXPECT_THAT(verdict.findings[0].ranks, testing::UnorderedElementsAre(32, 33));
+  EXPECT_THAT(verdict.findings[0].evidence, testing::HasSubstr("it may be any of them"));
+}
+
+TEST(Suspects, Links) {
+  const Verdict edge = with({.kind = Is::slow_link, .rank = 20, .factor = 3});
+  ASSERT_EQ(edge.findings.size(), 1U);
+  EXPECT_EQ(edge.findings[0].code, "slow_link");
+  EXPECT_THAT(edge.findings[0].ranks, testing::UnorderedElementsAre(20, 36));
+  for (const int rank : {5, 20, 60}) {
+    const Verdict nic = with({.kind = Is::slow_nic, .rank = rank, .factor = 2});
+    ASSERT_EQ(nic.findings.size(), 1U) << rank;
+    EXPECT_EQ(nic.findings[0].code, "slow_link");
+    EXPECT_THAT(nic.findings[0].ranks, testing::ElementsAre(rank));
+  }
+  // Without a pipeline nothing tells the members of a group apart.
+  SyntheticRun no_pp = healthy();
+  no_pp.mesh = {4, 1, 4};
+  const Verdict group = with({.kind = Is::slow_nic, .rank = 6, .factor = 3}, no_pp);
+  ASSERT_EQ(group.findings.size(), 1U);
+  EXPECT_THAT(group.findings[0].ranks, testing::ElementsAre(2, 6, 10, 14));
+  EXPECT_LT(group.findings[0].confidence, 0.3);
+}
+
+TEST(Suspects, StandingStill) {
+  for (const Is kind : {Is::pause, Is::stall}) {
+    const Verdict verdict = with({.kind = kind, .rank = 26, .from_step = 5, .seconds = 0.3});
+    ASSERT_EQ(verdict.findings.size(), 1U);
+    EXPECT_EQ(verdict.findings[0].code, "pause");
+    EXPECT_THAT(verdict.findings[0].ranks, testing::ElementsAre(26));
+    EXPECT_EQ(verdict.findings[0].first_step, 5);
+    EXPECT_NEAR(verdict.findings[0].cost_s, 0.03, 0.005);  // in one of ten steps
+  }
+  const Verdict data = with({.kind = Is::data_stall, .rank = 9, .from_step = 2, .seconds = 0.8});
+  ASSERT_EQ(data.findings.size(), 1U);
+  EXPECT_EQ(data.findings[0].code, "data_stall");
+  EXPECT_THAT(data.findings[0].ranks, testing::ElementsAre(8, 9, 56, 57));
+  EXPECT_EQ(data.findings[0].first_step, 2);
+
+  const Verdict launches = with({.kind = Is::launch_pauses, .seconds = 0.05, .rate = 0.03});
+  ASSERT_EQ(launches.findings.size(), 1U);
+  EXPECT_EQ(launches.findings[0].code, "launch_delay");
+}
+
+TEST(Suspects, WhatIsNoRanksFault) {
+  const Verdict last = with({.kind = Is::last_stage, .factor = 1.15});
+  ASSERT_EQ(last.findings.size(), 1U);
+  EXPECT_EQ(last.findings[0].code, "last_stage");
+  EXPECT_EQ(last.suspects[0].pp, 3);
+  const Verdict uneven = with({.kind = Is::uneven_samples, .factor = 0.1});
+  ASSERT_EQ(uneven.findings.size(), 1U);
+  EXPECT_EQ(uneven.findings[0].code, "uneven_sequences");
+  EXPECT_TRUE(uneven.findings[0].ranks.empty());
+  EXPECT_GT(uneven.findings[0].cost_share, 0.03);
+}
+
+TEST(Suspects, SeveralAtOnceAreOrderedByCost) {
+  SyntheticRun run = healthy();
+  run.faults = {{.kind = Is::pause, .rank = 40, .from_step = 3, .seconds = 0.1},
+                {.kind = Is::slow_rank, .rank = 11, .factor = 1.3}};
+  const Verdict verdict = find_suspects(make_run(run));
+  ASSERT_EQ(verdict.findings.size(), 2U);
+  EXPECT_EQ(verdict.findings[0].code, "slow_rank");
+  EXPECT_EQ(verdict.findings[1].code, "pause");
+  EXPECT_EQ(verdict.suspects[0].rank, 11);
+  EXPECT_EQ(verdict.suspects[1].rank, 40);
+}
+
+TEST(Suspects, AreToldAsTextAndJson) {
+  const Verdict verdict = with({.kind = Is::slow_rank, .rank = 21, .factor = 1.2});
+  EXPECT_THAT(suspects_text(verdict), testing::HasSubstr("1. slow_rank: rank 21; costs "));
+  const std::string tables = stragglers_text(verdict);
+  EXPECT_THAT(tables, testing::HasSubstr("10 steps of dp 8 pp 4 tp 2\n"));
+  EXPECT_THAT(tables, testing::HasSubstr("        dp 2  .#..\n"));  // rank 21: dp 2, pp 1
+  const auto json = nlohmann::json::parse(suspects_json(verdict));
+  EXPECT_GT(json["slowdown"]["S"].get<double>(), 1.05);
+  EXPECT_TRUE(json["slowdown"].contains("M_W") && json["slowdown"].contains("M_S"));
+  const auto& suspect = json["suspects"][0];
+  EXPECT_EQ(suspect["rank"], 21);
+  EXPECT_EQ(suspect["dp"], 2);
+  EXPECT_EQ(suspect["pp"], 1);
+  EXPECT_EQ(suspect["tp"], 1);
+  EXPECT_GT(suspect["score"].get<double>(), 1.05);
+  EXPECT_EQ(json["findings"][0]["code"], "slow_rank");
+  EXPECT_EQ(json["steps"].size(), 10U);
+
+  const Verdict nothing = find_suspects(make_run(healthy()));
+  EXPECT_THAT(suspects_text(nothing), testing::HasSubstr("nothing stands out"));
+}
+
+// Steps alone, as other programs record them.
+TEST(Suspects, OfStepsAlone) {
+  StepTrace trace{.dp = 4,
+                  .pp = 1,
+                  .tp = 1,
+                  .steps = {0, 1, 2, 3},
+                  .ops = {},
+                  .start_s = {},
+                  .duration_s = {},
+                  .ranks = {0, 8, 16, 24}};
+  const auto add = [&](OpType type, int sequence, double start, double duration) {
+    trace.ops.push_back({type, sequence, 0, 0});
+    for (std::size_t lane = 0; lane < trace.lanes(); ++lane) {
+      const bool is_slow = lane % 4 == 2 && type != OpType::optimizer;
+      trace.start_s.push_back(start + 10 * static_cast<double>(lane / 4));
+      trace.duration_s.push_back(duration * (is_slow ? 1.2 : 1));
+    }
+  };
+  add(OpType::forward_compute, 0, 0, 1);
+  add(OpType::backward_compute, 0, 1.2, 2);
+  add(OpType::optimizer, 0, 3.6, 0.1);
+  const Verdict verdict = find_suspects(trace);
+  ASSERT_EQ(verdict.findings.size(), 1U);
+  EXPECT_EQ(verdict.findings[0].code, "slow_rank");
+  EXPECT_EQ(verdict.suspects[0].rank, 16);
+  EXPECT_EQ(verdict.suspects[0].dp, 2);
+}
+
+TEST(Outliers, AreFoundAmongPeersAndInTime) {
+  constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
+  const std::array<int, 5> peers{0, 0, 0, 1, 1};
+  const auto find = [&](std::vector<float> values) { return find_outliers(values, 5, peers, 0.1); };
+  EXPECT_TRUE(find({1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7}).empty());
+  const auto found = find({1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 1, 7, 7, 7, 7, 7, 9, 9, 9, 9, 9});
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].unit, 1);
+  EXPECT_EQ(found[0].first, 2U);
+  EXPECT_EQ(found[0].last, 4U);
+  EXPECT_NEAR(found[0].excess, 1, 1e-6);
+  EXPECT_EQ(found[1].unit, 4);  // of two, the faster one is right
+  EXPECT_EQ(found[1].first, 0U);
+  EXPECT_TRUE(find({1, 1, 1, 1, 1, 1, 1, 9, 1, 1, 1, 1, 1, 1, 1, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7}).empty());  // one step
+  EXPECT_TRUE(find(std::vector<float>(25, kNone)).empty());
+  EXPECT_TRUE(find(std::vector<float>(25, 0)).empty());
+  EXPECT_TRUE(find_outliers({}, 0, {}, 0.1).empty());
+}
+
+}  // namespace
+}  // namespace ms::tracepp
