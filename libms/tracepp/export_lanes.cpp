@@ -72,9 +72,8 @@ RankPicture picture_of(const RunTrace& trace, const RankTrace& rank, const Expor
       if (open.empty() || open.back() >= end_of(event)) break;
     }
     if (track == stacks.ends.size() && track < kMaxTracks) {
-      std::string name = foreign
-                             ? trace.strings.text(event.lane < rank.lanes.size() ? rank.lanes[event.lane] : 0).data()
-                             : std::string(kLaneNames[lane]);
+      const std::uint32_t told = event.lane < rank.lanes.size() ? rank.lanes[event.lane] : 0;
+      std::string name(foreign ? trace.strings.text(told) : kLaneNames[lane]);
       if (track > 0) name += fmt::format(" {}", track + 1);
       stacks.ends.emplace_back();
       stacks.tracks.push_back(static_cast<std::uint32_t>(picture.tracks.size()));

@@ -4,29 +4,18 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numbers>
+
+#include "tracepp/robust.h"
 
 namespace ms::tracepp {
 namespace {
 
-constexpr double kDeviations = 6;     // that a unit differs from others by chance, at the most
+constexpr double kDeviations = 6;  // that a unit differs from others by chance, at the most
+constexpr double kDeviationsOfSteps = 5;
 constexpr std::size_t kFewUnits = 8;  // cannot tell how much units differ
 constexpr std::size_t kLeastSteps = 3;
 constexpr double kShortTimes = 1.5;
-constexpr double kMadToDeviation = 1.4826;
-
-// Of what is below as much as above; the smaller one of two in the middle. Reorders.
-double lower_median(std::vector<double>& values) {
-  if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
-  const auto middle = values.begin() + (std::ssize(values) - 1) / 2;
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
-double deviation(std::vector<double>& values) {
-  const double middle = lower_median(values);
-  for (double& value : values) value = std::abs(value - middle);
-  return kMadToDeviation * lower_median(values);
-}
 
 // The steps in which a unit was above `level` the most, all together.
 std::pair<std::size_t, std::size_t> worst_interval(std::span<const double> excess, double level) {
@@ -60,9 +49,7 @@ std::vector<Outlier> find_outliers(std::span<const float> values, std::size_t st
       for (std::size_t step = 0; step < steps; ++step)
         if (const float value = values[at(group[0], step)]; std::isfinite(value)) some.push_back(value);
       if (some.empty()) continue;
-      const auto quarter = some.begin() + std::ssize(some) / 4;
-      std::ranges::nth_element(some, quarter);
-      usual = *quarter;
+      usual = quantile(some, 0.25);
     }
     for (std::size_t step = 0; step < steps; ++step) {
       if (group.size() > 1) {
@@ -70,7 +57,7 @@ std::vector<Outlier> find_outliers(std::span<const float> values, std::size_t st
         for (const int unit : group)
           if (const float value = values[at(unit, step)]; std::isfinite(value)) some.push_back(value);
         if (some.size() < 2) continue;
-        usual = lower_median(some);
+        usual = quantile(some, 0.5);
       }
       if (!(usual > 0)) continue;
       for (const int unit : group) excess[at(unit, step)] = values[at(unit, step)] / usual - 1;
@@ -84,16 +71,24 @@ std::vector<Outlier> find_outliers(std::span<const float> values, std::size_t st
     const std::span<const double> of_unit(excess.data() + unit * steps, steps);
     std::ranges::copy_if(of_unit, std::back_inserter(some), [](double value) { return !std::isnan(value); });
     if (some.empty()) continue;
-    const double middle = lower_median(some);
+    const double middle = quantile(some, 0.5);
     middles.push_back(middle);
-    for (const double value : some) varied.push_back(value - middle);
+    if (units > 1) {
+      for (const double value : some) varied.push_back(value - middle);
+      continue;
+    }
+    // Of one unit alone the change that is looked for would count as its variation: from step to step it does not.
+    for (std::size_t step = 1; step < steps; ++step)
+      if (const double change = of_unit[step] - of_unit[step - 1]; !std::isnan(change))
+        varied.push_back(change / std::numbers::sqrt2);
   }
-  const double between = middles.size() < kFewUnits ? 0 : deviation(middles), within = deviation(varied);
+  const double between = middles.size() < kFewUnits ? 0 : robust_spread(middles).sigma,
+               within = robust_spread(varied).sigma;
 
   std::vector<Outlier> found;
   for (std::size_t unit = 0; unit < units; ++unit) {
     const std::span<const double> of_unit(excess.data() + unit * steps, steps);
-    const double level = std::max(least_excess, kDeviations * (std::isnan(between) ? 0 : between));
+    const double level = std::max(least_excess, kDeviations * between);
     const auto [first, last] = worst_interval(of_unit, level / 2);
     const std::size_t count = last - first + 1;
     if (count < std::min(kLeastSteps, steps)) continue;
@@ -101,11 +96,12 @@ std::vector<Outlier> find_outliers(std::span<const float> values, std::size_t st
     for (std::size_t step = first; step <= last; ++step)
       if (!std::isnan(of_unit[step])) some.push_back(of_unit[step]);
     if (some.empty()) continue;
-    const double noise = (std::isnan(within) ? 0 : within) / std::sqrt(static_cast<double>(some.size()));
+    // Steps that follow each other are not independent: many of them tell less than the square root promises.
+    const double noise = within / std::pow(static_cast<double>(some.size()), 0.25);
     // There are many short times to choose the worst from.
     const double doubt = 2 * count < steps ? kShortTimes : 1;
-    const double threshold = doubt * std::max(level, std::hypot(kDeviations * noise, level / 2));
-    const double middle = lower_median(some);
+    const double threshold = doubt * std::max(level, std::hypot(kDeviationsOfSteps * noise, level / 2));
+    const double middle = quantile(some, 0.5);
     if (middle >= threshold) found.push_back({static_cast<int>(unit), middle, first, last, threshold});
   }
   std::ranges::stable_sort(found, std::ranges::greater{}, &Outlier::excess);

@@ -208,6 +208,7 @@ void add_pipeline_timeline(ChromeFile& file, RunTrace& trace, Tables& tables, co
     ranks[*rank].events.push_back(event);
   }
   for (RankTrace& rank : ranks) {
+    if (stragglers) rank.host = "one clock";  // the file tells aligned times, and no hosts
     if (!rank.events.empty()) trace.ranks.push_back(std::move(rank));
   }
   trace.source = stragglers ? "straggler analysis" : "ndtimeline";

@@ -5,17 +5,12 @@
 #include <limits>
 #include <map>
 
+#include "tracepp/robust.h"
+
 namespace ms::tracepp {
 namespace {
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-
-float median(std::vector<float>& values) {
-  if (values.empty()) return kNaN;
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 }  // namespace
 
@@ -56,9 +51,11 @@ RankTable table_of(const StepTrace& steps, const std::vector<double>& measured) 
         }
         table.compute[table.at(place, step)] = compute;
         float pace = 0;
-        for (auto& [key, values] : same_work) pace += median(values) * static_cast<float>(values.size());
+        for (auto& [key, values] : same_work)
+          pace += static_cast<float>(median(values)) * static_cast<float>(values.size());
         table.pace[table.at(place, step)] = pace;
-        for (int i = 0; i < 2; ++i) table.receive[i][table.at(place, step)] = median(received[i]);
+        for (int i = 0; i < 2; ++i)
+          table.receive[i][table.at(place, step)] = received[i].empty() ? kNaN : quantile(received[i], 0.5);
       }
     }
   }

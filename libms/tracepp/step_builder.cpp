@@ -8,32 +8,24 @@
 #include <numeric>
 
 #include "tracepp/parallel.h"
+#include "tracepp/robust.h"
 #include "tracepp/step_column.h"
 #include "tracepp/step_meetings.h"
 
 namespace ms::tracepp {
 namespace {
 
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinite = std::numeric_limits<float>::infinity();
 
 double seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-float median(std::vector<float>& values) {
-  if (values.empty()) return kNaN;
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
 bool is_over_dp(OpType type) { return type == OpType::params_all_gather || type == OpType::grads_reduce_scatter; }
-// Of which a step has one operation, however many messages it is made of.
+// One operation of a step, however many messages it is made of.
 bool is_once(OpType type) { return type == OpType::optimizer_clip_main_grad || type == OpType::optimizer; }
 
 // The messages of one chunk over dp.
 struct DpMessages {
-  int pp = 0, chunk = 0;
-  int compute = -1;  // slot: the first forward, the last backward of the chunk
+  int pp = 0, chunk = 0, compute = -1;  // slot: the first forward, the last backward of the chunk
   std::vector<int> slots;
   DpOps ops;
   std::size_t before = 0;  // so many were over before that began: gradients that are reduced with every microbatch
@@ -194,7 +186,7 @@ class Builder {
       for (const std::vector<int>& same : same_work_[static_cast<std::size_t>(pp)]) {
         own.clear();
         for (const int slot : same) own.push_back(times[slot].own);
-        pace += median(own) * static_cast<float>(same.size());
+        pace += static_cast<float>(median(own)) * static_cast<float>(same.size());
       }
       table().pace[at] = pace;
       table().data_wait[at] = column.data_wait(pp, tp, step);
@@ -342,7 +334,7 @@ class Builder {
       for (int tp = 0; tp < mesh_.tp; ++tp) {
         if (moved[static_cast<std::size_t>(tp)].empty()) continue;
         table().receive[to > 0 ? 0 : 1][table().at(column.rank(peer, tp)->rank, step)] =
-            median(moved[static_cast<std::size_t>(tp)]);
+            quantile(moved[static_cast<std::size_t>(tp)], 0.5);
       }
     }
   }

@@ -1,6 +1,5 @@
 // Who computes too long: a rank, a stage, all stages for some microbatches.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
@@ -8,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "tracepp/robust.h"
 #include "tracepp/suspect_search.h"
 
 namespace ms::tracepp {
@@ -19,13 +19,6 @@ constexpr double kLeastSlowStage = 0.05;
 constexpr double kLeastUneven = 0.02, kLeastShared = 0.5;
 
 bool is_computation(const StepOp& op) { return op.type == OpType::forward_compute || is_backward(op.type); }
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + (std::ssize(values) - 1) / 2;
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 std::string place_text(const Evidence& evidence, int place) {
   const mesh::Coord at = evidence.mesh().coord(place);
@@ -87,30 +80,30 @@ std::vector<Finding> find_slow_stages(const Evidence& evidence) {
   const mesh::Mesh& mesh = evidence.mesh();
   std::vector<Finding> findings;
   if (mesh.pp < 2) return findings;
-  std::vector<double> stages;
+  const std::size_t steps = evidence.table.steps;
+  std::vector<float> stages;  // [stage][step]: the median of its ranks
   for (int pp = 0; pp < mesh.pp; ++pp) {
-    std::vector<double> of_stage;
-    for (int place = 0; place < mesh.size(); ++place) {
-      if (mesh.coord(place).pp != pp) continue;
-      for (std::size_t step = 0; step < evidence.table.steps; ++step)
-        if (const float value = evidence.table.compute[evidence.table.at(place, step)]; value > 0)
+    for (std::size_t step = 0; step < steps; ++step) {
+      std::vector<float> of_stage;
+      for (int place = pp * mesh.dp * mesh.tp; place < (pp + 1) * mesh.dp * mesh.tp; ++place)
+        if (const float value = evidence.table.pace[evidence.table.at(place, step)]; value > 0)
           of_stage.push_back(value);
+      stages.push_back(quantile(of_stage, 0.5));
     }
-    stages.push_back(median(std::move(of_stage)));
   }
-  for (int pp = 0; pp < mesh.pp; ++pp) {
-    std::vector<double> others = stages;
-    others.erase(others.begin() + pp);
-    const double usual = median(std::move(others)),
-                 excess = usual > 0 ? stages[static_cast<std::size_t>(pp)] / usual - 1 : 0;
-    if (excess < kLeastSlowStage) continue;
+  const std::vector<int> peers(static_cast<std::size_t>(mesh.pp), 0);
+  for (const Outlier& outlier : find_outliers(stages, steps, peers, kLeastSlowStage)) {
+    const int pp = outlier.unit;
+    const double excess = outlier.excess;
+    // How work is divided does not change in a run: it is something else.
+    if (2 * (outlier.last - outlier.first + 1) < steps) continue;
     const double without =
         evidence.what_if.with_scaled([&](const StepOp& op) { return is_computation(op) && op.stage == pp; },
                                      [&](std::size_t, std::size_t, int) { return 1 / (1 + excess); });
     // Where a stage is one rank, a slow rank looks the same.
     Finding found = evidence.finding(pp == mesh.pp - 1 ? "last_stage" : "slow_stage", 0, evidence.table.steps - 1,
                                      evidence.what_if.measured_s() - without,
-                                     (1 - 0.5 * kLeastSlowStage / excess) / (mesh.dp * mesh.tp == 1 ? 2 : 1));
+                                     confidence_of(outlier) / (mesh.dp * mesh.tp == 1 ? 2 : 1));
     for (int place = 0; place < mesh.size(); ++place)
       if (mesh.coord(place).pp == pp && evidence.rank(place) >= 0) found.ranks.push_back(evidence.rank(place));
     found.evidence =
@@ -139,14 +132,15 @@ std::vector<Finding> find_uneven_sequences(const Evidence& evidence) {
   }
   if (count < 2 || lanes * static_cast<std::size_t>(count) < 16) return {};
   const auto samples = static_cast<std::size_t>(count);
-  std::vector<double> excess[2], number(samples, 0);  // [microbatch][lane]: backward, forward
+  std::vector<double> excess[2], number(samples, 0), some;  // [microbatch][lane]: backward, forward
   for (int direction = 0; direction < 2; ++direction) {
     excess[direction].assign(samples * lanes, 0);
     std::ranges::fill(number, 0);
     for (std::size_t op = 0; op < steps.ops.size(); ++op) {
       if (microbatch[op] < 0 || (steps.ops[op].type == OpType::forward_compute) != (direction == 1)) continue;
       const double* const row = evidence.what_if.measured().data() + op * lanes;
-      const double usual = median(std::vector<double>(row, row + lanes));
+      some.assign(row, row + lanes);
+      const double usual = quantile(some, 0.5);
       if (!(usual > 0)) continue;
       double* const to = excess[direction].data() + static_cast<std::size_t>(microbatch[op]) * lanes;
       for (std::size_t lane = 0; lane < lanes; ++lane) to[lane] += row[lane] / usual - 1;

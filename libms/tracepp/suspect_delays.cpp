@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "tracepp/robust.h"
 #include "tracepp/suspect_search.h"
 
 namespace ms::tracepp {
@@ -27,13 +28,6 @@ struct Delay {
   std::size_t step = 0;
   double seconds = 0;
 };
-
-double quantile(std::vector<double>& values, double share) {
-  if (values.empty()) return 0;
-  const auto at = values.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size() - 1));
-  std::ranges::nth_element(values, at);
-  return *at;
-}
 
 class Search {
  public:

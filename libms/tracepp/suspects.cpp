@@ -1,5 +1,7 @@
 #include "tracepp/suspects.h"
 
+#include "tracepp/straggler_timeline.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +11,7 @@
 #include <map>
 #include <set>
 
+#include "tracepp/robust.h"
 #include "tracepp/suspect_search.h"
 
 namespace ms::tracepp {
@@ -16,13 +19,9 @@ namespace {
 
 constexpr double kLeastSlowRank = 0.025;
 constexpr double kWorthTelling = 0.002;  // of a step
-
-double median(std::vector<double>& values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
+// Where so much of a step is delays that no finding explains, ranks share cores: then all times vary together with
+// theirs, and only what costs so much of a step is told.
+constexpr double kContended = 0.25, kWorthTellingThere = 0.02;
 
 // Ranks with the same work: those of a stage.
 std::vector<int> peers_of(const mesh::Mesh& mesh) {
@@ -131,6 +130,13 @@ Verdict judge(const StepTrace& steps, const RankTable& table, const WhatIf& what
   add(find_uneven_sequences(evidence));
   add(find_slow_links(evidence));
   add(find_delays(evidence, is_slow));
+  double unexplained_s = evidence.mean_step_s() - what_if.measured_s();
+  for (const Finding& finding : verdict.findings) {
+    if (finding.code == "pause" || finding.code == "launch_delay" || finding.code == "data_stall")
+      unexplained_s -= finding.cost_s;
+  }
+  if (unexplained_s > kContended * evidence.mean_step_s())
+    std::erase_if(verdict.findings, [](const Finding& finding) { return finding.cost_share < kWorthTellingThere; });
   // For a short time and at no cost: by chance, or not worth a word.
   std::erase_if(verdict.findings, [&](const Finding& finding) {
     const auto lasted = static_cast<std::size_t>(std::ranges::count_if(
@@ -189,6 +195,10 @@ std::string Evidence::since(const Finding& found) const {
 }
 
 Verdict find_suspects(const RunTrace& trace) {
+  // Timelines whose operations have the names of the model already.
+  if (trace.source == "straggler analysis" || trace.source == "ndtimeline") {
+    return find_suspects(straggler_steps(trace));
+  }
   const BuiltSteps built = build_steps(trace);
   const WhatIf what_if(built.steps);
   return judge(built.steps, built.ranks, what_if);

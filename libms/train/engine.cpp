@@ -128,8 +128,8 @@ void Engine::issue_step(std::int64_t step, double lr, std::span<const std::int32
   MS_ASSERT(pending.step < 0, "step {} is issued while step {} is in flight", step, pending.step);
   upload(step, tokens, targets);
   optimizer_->begin_step();
-  const std::array<double, optim::StepScalars::kVotes> cast{votes.stop, votes.save, votes.saving.writing,
-                                                            votes.saving.committing, votes.saving.failed, votes.probe};
+  const std::array<double, optim::StepScalars::kVotes> cast{
+      votes.stop, votes.save, votes.saving.writing, votes.saving.committing, votes.saving.failed, votes.probe};
   std::copy(cast.begin(), cast.end(), pending.votes.as<double>());
   compute_->submit(Copy{tensors_.scalars.votes(), pending.votes});
   executor_->run(plan_.training, Mode::train, 1.0 / static_cast<double>(plan_.tokens_per_step()));

@@ -10,7 +10,7 @@ python=${PYTHON:-python3}
 events=${1:-1000000}
 work=$(mktemp -d -p "$build" trace-rates.XXXXXX)
 trap 'rm -rf "$work"' EXIT
-cmake --build "$build" --target trace_rates >/dev/null
+cmake --build "$build" --target trace_rates trace_scale >/dev/null
 
 cat >"$work/peer.py" <<'PY'
 import json, resource, sys, time
@@ -51,7 +51,10 @@ if command -v zstd >/dev/null; then
   zstd -q -k "$work/rank0.json"
   row "JSON, zstd" "$build/bin/trace_rates" read "$work/rank0.json.zst"
 fi
-# Rows of other formats belong here.
+"$build/bin/trace_scale" write "$work/own" --ranks 32 --steps "$((events / 5000))" >/dev/null
+json_size=$size size=$(du -sB1 "$work/own" | cut -f1)
+row "own format, 32 ranks" "$build/bin/trace_rates" read "$work/own"
+size=$json_size
 row "Python json" "$python" "$work/peer.py" json "$work/rank0.json"
 if "$python" -c 'import pandas' 2>/dev/null; then
   row "Python json, pandas" "$python" "$work/peer.py" pandas "$work/rank0.json"

@@ -336,7 +336,8 @@ TEST(Exports, TakeWhatIsChosen) {
   const std::string text = bytes_of(files / "x.csv");
   EXPECT_EQ(std::ranges::count(text, '\r'), 1 + 5);
   export_chrome(trace, files / "x.json", options);
-  for (const json& event : json::parse(bytes_of(files / "x.json"))["traceEvents"]) {
+  const json document = json::parse(bytes_of(files / "x.json"));
+  for (const json& event : document["traceEvents"]) {
     EXPECT_EQ(event["pid"], 1);
     if (event["ph"] != "X") continue;
     EXPECT_EQ(event["args"]["step"], 1);

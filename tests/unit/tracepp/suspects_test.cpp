@@ -150,6 +150,26 @@ TEST(Suspects, WhatIsNoRanksFault) {
   EXPECT_GT(uneven.findings[0].cost_share, 0.03);
 }
 
+// Everything takes three times as long as the devices compute: they are shared.
+TEST(Suspects, OnSharedCoresOnlyWhatCostsMuchIsTold) {
+  const auto shared = [](double factor) {
+    SyntheticRun run = healthy();
+    run.faults = {{.kind = Is::slow_rank, .rank = 21, .factor = factor}};
+    RunTrace trace = make_run(run);
+    for (RankTrace& rank : trace.ranks) {
+      for (Event& event : rank.events) {
+        event.begin_ns *= 3;
+        event.duration_ns *= 3;
+      }
+    }
+    return find_suspects(trace);
+  };
+  EXPECT_TRUE(shared(1.05).findings.empty());
+  const Verdict much = shared(1.5);
+  ASSERT_EQ(much.findings.size(), 1U);
+  EXPECT_THAT(much.findings[0].ranks, testing::ElementsAre(21));
+}
+
 TEST(Suspects, SeveralAtOnceAreOrderedByCost) {
   SyntheticRun run = healthy();
   run.faults = {{.kind = Is::pause, .rank = 40, .from_step = 3, .seconds = 0.1},
