@@ -49,6 +49,10 @@ Standing stood_still(const StagePattern& stage, const Times* times, std::int64_t
     const std::int64_t from = std::max(is_known ? ready : section.begin, gathered);
     const double all_s = seconds(section.end - from - section.moving - section.waiting) - section.own;
     if (is_first) stood.late_s = std::max(stood.late_s, before_s);
+    // Other work opens the step where there is some: it waits for nothing but the host.
+    if (is_first && is_known && section.before_begin > 0) {
+      stood.late_s = std::max(stood.late_s, seconds(section.before_begin - stood.end));
+    }
     stood.worst_s = std::max({stood.worst_s, before_s, all_s});
     stood.end = section.end;
   }
@@ -89,7 +93,7 @@ void Column::unpack(const RankTrace& from, Rank& to) const {
   std::int32_t current = kNoStep, updated_step = kNoStep;
   int place = -1;
   float before = 0;
-  std::int64_t before_end = 0, updated = 0;
+  std::int64_t before_begin = 0, before_end = 0, updated = 0;
   for (const Event& event : from.events) {
     const Role& role = pattern_.roles[event.what];
     if (role.as == As::nothing || role.as == As::step) continue;
@@ -120,6 +124,7 @@ void Column::unpack(const RankTrace& from, Rank& to) const {
         to.data_wait[at] += static_cast<float>(seconds(event.duration_ns));
         break;
       case As::other_work:
+        if (before_end == 0) before_begin = event.begin_ns;
         before += event.detail == kNoDetail ? static_cast<float>(seconds(event.duration_ns)) : computed_s(event);
         before_end = event.end_ns();
         break;
@@ -130,6 +135,7 @@ void Column::unpack(const RankTrace& from, Rank& to) const {
         if (!is_section(role.type)) break;
         times.own = computed_s(event);
         times.before = std::exchange(before, 0.0F);
+        times.before_begin = std::exchange(before_begin, 0);
         times.before_end = std::exchange(before_end, 0);
         break;
       }

@@ -13,9 +13,10 @@ namespace ms::tracepp {
 struct Times {
   std::int64_t begin = 0, end = 0;
   // Of sections: seconds computed in it, and before it in other work that belongs to it; nanoseconds in which tp
-  // messages that it waited for moved data, and in which they waited for other ranks; when the other work was done.
+  // messages that it waited for moved data, and in which they waited for other ranks; when the other work began and
+  // was done.
   float own = 0, before = 0;
-  std::int64_t moving = 0, waiting = 0, before_end = 0;
+  std::int64_t moving = 0, waiting = 0, before_begin = 0, before_end = 0;
 
   std::int64_t length() const { return end - begin; }
 };
