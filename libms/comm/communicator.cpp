@@ -174,10 +174,8 @@ void Communicator::issue(Request request) {
     stream_.note(tensor::Access::write, request.out);
   }
   if (request.kind != OpKind::barrier && request.size_bytes() == 0) return;
-  const trace::Ticket ticket = trace(request);
-  stream_.stamp(ticket, tensor::Stream::Stamp::begin);
+  stream_.trace_next(trace(request));
   do_issue(request);
-  stream_.stamp(ticket, tensor::Stream::Stamp::end);
 }
 
 }  // namespace ms::comm

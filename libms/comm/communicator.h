@@ -70,7 +70,7 @@ class Communicator {
   void barrier();
 
  protected:
-  // Called in order, for groups of two or more, with something to do.
+  // Called in order, for groups of two or more, with something to do. Submits one thing to the stream.
   virtual void do_issue(const Request& request) = 0;
 
  private:

@@ -71,12 +71,19 @@ struct RecordItem {
 struct WaitItem {
   std::shared_ptr<CpuEvent> event;
 };
-struct StampItem {
+struct SectionItem {
   trace::Recorder* recorder;
   trace::Ticket ticket;
-  Stream::Stamp stamp;
+  bool begins;
 };
-using Item = std::variant<Op, RecordItem, WaitItem, StampItem, std::shared_ptr<AsyncTask>, std::function<void()>>;
+using Item = std::variant<Op, RecordItem, WaitItem, SectionItem, std::shared_ptr<AsyncTask>, std::function<void()>>;
+// An item that is an event of a recorder says when it begins and ends.
+struct Entry {
+  Item item;
+  trace::Recorder* recorder = nullptr;
+  trace::Ticket ticket = trace::kNoTicket;
+  bool begun = false;
+};
 
 template <class... F>
 struct Overloaded : F... {
@@ -113,9 +120,9 @@ class CpuStreamCore : public std::enable_shared_from_this<CpuStreamCore> {
   CpuStreamCore(const Device& device, CpuPool& pool, MatmulCache& matmuls, StreamKind kind)
       : device_(device), pool_(*pool.impl_), matmuls_(matmuls), kind_(kind) {}
 
-  void push(Item item) {
+  void push(Item item, trace::Recorder* recorder = nullptr, trace::Ticket ticket = trace::kNoTicket) {
     std::lock_guard lock(mutex_);
-    items_.push_back(std::move(item));
+    items_.push_back({.item = std::move(item), .recorder = recorder, .ticket = ticket});
     if (state_ == State::idle) enter_ready(false);
   }
   void wake() {
@@ -142,9 +149,10 @@ class CpuStreamCore : public std::enable_shared_from_this<CpuStreamCore> {
     state_ = State::ready;
     pool_.make_ready(shared_from_this(), kind_, first);
   }
-  bool process(Item& item);  // true when the item is done
+  bool process(Entry& entry);  // true when the item is done
+  bool process(Item& item);
   void compute(const Op& op);
-  void stamp(const StampItem& item);
+  void mark(const SectionItem& section);
   template <class F>
   bool guarded(F&& function);
 
@@ -154,7 +162,7 @@ class CpuStreamCore : public std::enable_shared_from_this<CpuStreamCore> {
   StreamKind kind_;
   std::mutex mutex_;  // guards items_' ends, state_, wake_pending_
   std::condition_variable drained_;
-  std::deque<Item> items_;
+  std::deque<Entry> items_;
   State state_ = State::idle;
   bool wake_pending_ = false;
   Poison poison_;      // touched by the running worker only
@@ -198,10 +206,10 @@ void CpuStreamCore::run() {
   std::unique_lock lock(mutex_);
   state_ = State::running;
   while (!items_.empty()) {
-    Item& item = items_.front();  // push() at the other end does not move it
+    Entry& entry = items_.front();  // push() at the other end does not move it
     wake_pending_ = false;
     lock.unlock();
-    const bool done = process(item);
+    const bool done = process(entry);
     lock.lock();
     if (done) {
       items_.pop_front();
@@ -247,19 +255,25 @@ void CpuStreamCore::compute(const Op& op) {
   sum.store(sum.load(std::memory_order_relaxed) + seconds, std::memory_order_relaxed);
 }
 
-void CpuStreamCore::stamp(const StampItem& item) {
-  const std::int64_t time_ns = trace::now_ns();
-  switch (item.stamp) {
-    case Stream::Stamp::begin:
-      return item.recorder->begin(item.ticket, time_ns);
-    case Stream::Stamp::end:
-      return item.recorder->end(item.ticket, time_ns);
-    case Stream::Stamp::begin_section:
-      busy_s_ = 0;
-      return item.recorder->begin(item.ticket, time_ns);
-    case Stream::Stamp::end_section:
-      return item.recorder->end_section(item.ticket, time_ns, static_cast<std::int64_t>(busy_s_ * 1e9));
+void CpuStreamCore::mark(const SectionItem& section) {
+  if (section.begins) {
+    busy_s_ = 0;
+    section.recorder->begin(section.ticket, trace::now_ns());
+  } else {
+    section.recorder->end_section(section.ticket, trace::now_ns(), static_cast<std::int64_t>(busy_s_ * 1e9));
   }
+}
+
+// What a poisoned stream skips has never begun, and what poisons it never ends.
+bool CpuStreamCore::process(Entry& entry) {
+  if (entry.recorder == nullptr) return process(entry.item);
+  if (!entry.begun && !poison_) {
+    entry.recorder->begin(entry.ticket, trace::now_ns());
+    entry.begun = true;
+  }
+  const bool done = process(entry.item);
+  if (done && !poison_) entry.recorder->end(entry.ticket, trace::now_ns());
+  return done;
 }
 
 bool CpuStreamCore::process(Item& item) {
@@ -278,8 +292,8 @@ bool CpuStreamCore::process(Item& item) {
                                  if (poison_) return true;
                                  return wait.event->reached_or_keep(waker, poison_);
                                },
-                               [&](const StampItem& moment) {
-                                 if (!poison_) stamp(moment);
+                               [&](const SectionItem& section) {
+                                 if (!poison_) mark(section);
                                  return true;
                                },
                                [&](const std::shared_ptr<AsyncTask>& task) {
@@ -319,9 +333,15 @@ CpuStream::CpuStream(Device& device, CpuPool& pool, MatmulCache& matmuls, std::s
     : Stream(device, std::move(name), index), core_(std::make_shared<CpuStreamCore>(device, pool, matmuls, kind)) {}
 CpuStream::~CpuStream() { core_->drain(); }
 
-void CpuStream::submit_async(std::shared_ptr<AsyncTask> task) { core_->push(std::move(task)); }
+void CpuStream::submit_async(std::shared_ptr<AsyncTask> task) {
+  if (next_ == trace::kNoTicket) return core_->push(std::move(task));
+  core_->push(std::move(task), device().recorder(), std::exchange(next_, trace::kNoTicket));
+}
 void CpuStream::call(std::function<void()> function) { core_->push(std::move(function)); }
-void CpuStream::do_submit(const Op& op) { core_->push(op); }
+void CpuStream::do_submit(const Op& op) {
+  if (next_ == trace::kNoTicket) return core_->push(op);
+  core_->push(op, device().recorder(), std::exchange(next_, trace::kNoTicket));
+}
 std::shared_ptr<EventState> CpuStream::do_record() {
   auto event = std::make_shared<CpuEvent>();
   core_->push(RecordItem{event});
@@ -332,8 +352,8 @@ void CpuStream::do_wait(const Event& event) {
   MS_ASSERT(state, "stream {} waits for an event of another device", name());
   core_->push(WaitItem{std::move(state)});
 }
-void CpuStream::do_stamp(trace::Ticket ticket, Stamp stamp) {
-  core_->push(StampItem{.recorder = device().recorder(), .ticket = ticket, .stamp = stamp});
+void CpuStream::do_section(trace::Ticket ticket, bool begins) {
+  core_->push(SectionItem{.recorder = device().recorder(), .ticket = ticket, .begins = begins});
 }
 void CpuStream::add_op_seconds(std::vector<double>& sums) const {
   for (int i = 0; i < kOpClasses; ++i) sums[static_cast<std::size_t>(i)] += core_->seconds(i);

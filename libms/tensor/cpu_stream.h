@@ -76,10 +76,12 @@ class CpuStream final : public Stream {
   void do_submit(const Op& op) override;
   std::shared_ptr<EventState> do_record() override;
   void do_wait(const Event& event) override;
-  void do_stamp(trace::Ticket ticket, Stamp stamp) override;
+  void do_trace_next(trace::Ticket ticket) override { next_ = ticket; }
+  void do_section(trace::Ticket ticket, bool begins) override;
 
  private:
   std::shared_ptr<CpuStreamCore> core_;
+  trace::Ticket next_ = trace::kNoTicket;  // of what is submitted next
 };
 
 }  // namespace ms::tensor

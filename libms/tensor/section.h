@@ -10,9 +10,9 @@ class Section {
  public:
   Section(Stream& stream, trace::Kind kind) : stream_(stream) {
     if (trace::Recorder* recorder = stream.device().recorder()) ticket_ = recorder->issue(kind);
-    stream_.stamp(ticket_, Stream::Stamp::begin_section);
+    stream_.begin_section(ticket_);
   }
-  ~Section() { stream_.stamp(ticket_, Stream::Stamp::end_section); }
+  ~Section() { stream_.end_section(ticket_); }
   Section(const Section&) = delete;
   Section& operator=(const Section&) = delete;
 

@@ -17,10 +17,8 @@ void Stream::submit(const Op& op) {
   trace::Recorder* recorder = device_.recorder();
   if (recorder == nullptr || recorder->level() != trace::Level::ops) return do_submit(op);
   const auto kind = static_cast<trace::Kind>(static_cast<int>(trace::Kind::matmul) + static_cast<int>(op_class(op)));
-  const trace::Ticket ticket = recorder->issue(kind, op_name(op));
-  stamp(ticket, Stamp::begin);
+  trace_next(recorder->issue(kind, op_name(op)));
   do_submit(op);
-  stamp(ticket, Stamp::end);
 }
 
 void Stream::note(Access access, const Tensor& tensor) {

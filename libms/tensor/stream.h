@@ -67,10 +67,17 @@ class Stream {
   void wait(const Event& event);
   // Runs everything submitted so far: record().synchronize(), and tells the race check so.
   void synchronize();
-  // Tells the device's recorder when the stream comes here; see section.h.
-  enum class Stamp : std::uint8_t { begin, end, begin_section, end_section };
-  void stamp(trace::Ticket ticket, Stamp stamp) {
-    if (ticket != trace::kNoTicket) do_stamp(ticket, stamp);
+  // Telemetry; kNoTicket is nothing. What is submitted next, to the list of ops or by a communicator, is this event of
+  // the device's recorder: it begins when all before it is done.
+  void trace_next(trace::Ticket ticket) {
+    if (ticket != trace::kNoTicket) do_trace_next(ticket);
+  }
+  // What is issued between the two is this event; see section.h.
+  void begin_section(trace::Ticket ticket) {
+    if (ticket != trace::kNoTicket) do_section(ticket, true);
+  }
+  void end_section(trace::Ticket ticket) {
+    if (ticket != trace::kNoTicket) do_section(ticket, false);
   }
   // For communicators, whose operations are not in the op list: the race check sees these accesses.
   void note(Access access, const Tensor& tensor);
@@ -79,7 +86,8 @@ class Stream {
   virtual void do_submit(const Op& op) = 0;
   virtual std::shared_ptr<EventState> do_record() = 0;
   virtual void do_wait(const Event& event) = 0;
-  virtual void do_stamp(trace::Ticket ticket, Stamp stamp) = 0;
+  virtual void do_trace_next(trace::Ticket ticket) = 0;
+  virtual void do_section(trace::Ticket ticket, bool begins) = 0;
 
  private:
   Device& device_;

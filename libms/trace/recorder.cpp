@@ -76,6 +76,15 @@ std::uint16_t Recorder::string_id(std::string_view text) {
   return strings_.emplace(text, file_.add_string(text)).first->second;
 }
 
+// Of few types each is asked for again and again.
+std::uint16_t Recorder::type_id(std::string_view type) {
+  for (const auto& [address, id] : types_) {
+    if (address == type.data()) return id;
+  }
+  types_.emplace_back(type.data(), string_id(type));
+  return types_.back().second;
+}
+
 int Recorder::group(std::string_view name, int id, std::span<const int> ranks) {
   const auto found = groups_.find(id);
   if (found != groups_.end()) return found->second;
@@ -96,7 +105,7 @@ Ticket Recorder::message(const Message& message) {
   what.purpose = static_cast<std::uint8_t>(context_.purpose);
   what.chunk = static_cast<std::int16_t>(context_.chunk);
   what.group = known ? static_cast<std::uint16_t>(message.group) : kNone16;
-  what.type = string_id(message.type);
+  what.type = type_id(message.type);
   what.root = message.root < 0 ? kNone16 : static_cast<std::uint16_t>(message.root);
   what.size_bytes = message.size_bytes;
   return issue(what, static_cast<std::uint32_t>(message.sequence));

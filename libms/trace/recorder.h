@@ -62,7 +62,7 @@ class Recorder {
   struct Message {
     Kind kind = Kind::other_message;
     int group = -1;         // of group()
-    std::string_view type;  // what all members must agree on besides kind and size: "f32 sum"
+    std::string_view type;  // of a constant: what all members must agree on besides kind and size: "f32 sum"
     int root = -1;
     std::int64_t size_bytes = 0;
     std::uint64_t sequence = 0;
@@ -107,6 +107,7 @@ class Recorder {
   Ticket issue(const format::What& what, std::uint32_t detail);
   std::uint16_t what_id(const format::What& what);
   std::uint16_t string_id(std::string_view text);
+  std::uint16_t type_id(std::string_view type);
   Slot& slot(Ticket ticket) { return slots_[ticket & (slots_.size() - 1)]; }
   void encode(std::uint64_t number, std::uint64_t head, format::Page& page);
   void flush_locked();
@@ -127,6 +128,7 @@ class Recorder {
   std::map<int, int> groups_;     // by id
   std::vector<GroupAxis> group_axes_;
   std::map<std::string, std::uint16_t, std::less<>> strings_;
+  std::vector<std::pair<const char*, std::uint16_t>> types_;  // those that were met, by address
   std::deque<StepMark> marks_;
   std::vector<double> op_seconds_;
 

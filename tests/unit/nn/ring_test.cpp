@@ -83,7 +83,8 @@ class WrittenStream final : public Stream {
     const auto state = std::dynamic_pointer_cast<WrittenEvent>(event.state());
     put({.kind = Item::Kind::wait, .event = state->number(), .operation = {}});
   }
-  void do_stamp(trace::Ticket, Stamp) override {}  // nothing is traced
+  void do_trace_next(trace::Ticket) override {}  // nothing is traced
+  void do_section(trace::Ticket, bool) override {}
 
  private:
   Written& to_;
