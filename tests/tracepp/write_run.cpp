@@ -53,7 +53,7 @@ void write_rank(const RunTrace& run, const RankTrace& rank, const std::string& d
     if (run.what(event).kind == Kind::step) {
       end_step();
       open = &event;
-      recorder.begin_step(event.detail, event.begin_ns);
+      recorder.begin_step(event.step, event.begin_ns);
       continue;
     }
     const Ticket ticket = issue(recorder, run, event);
