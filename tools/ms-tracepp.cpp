@@ -53,7 +53,7 @@ int report(const Args& args) {
 int stragglers(const Args& args) {
   const RunTrace trace = read(args.list("PATH"));
   const Verdict verdict = find_suspects(trace);
-  print(args, suspects_json(verdict), suspects_text(verdict));
+  print(args, suspects_json(verdict), suspects_text(verdict) + "\n" + stragglers_text(verdict));
   return args.has("check") && !verdict.findings.empty() ? kFound : kOk;
 }
 

@@ -23,7 +23,9 @@ void add_hang(std::vector<Advice>& list, const Hang& hang) {
 
 void add_findings(std::vector<Advice>& list, const Verdict& verdict) {
   for (const Finding& finding : verdict.findings) {
-    list.push_back({.cost_share = finding.cost_share, .sentence = finding.evidence, .hint = {}});
+    list.push_back({.cost_share = finding.cost_share,
+                    .sentence = fmt::format("{} (costs {} of a step)", finding.evidence, percent(finding.cost_share)),
+                    .hint = {}});
   }
 }
 
@@ -79,10 +81,16 @@ void add_symptoms(std::vector<Advice>& list, const Analysis& analysis) {
   const auto part = [&](std::int64_t ns) { return share(static_cast<double>(ns), static_cast<double>(sum.length_ns)); };
   const Bubble& bubble = analysis.bubble;
   const double bubble_share = bubble.unknown.empty() ? share(bubble.measured_s, analysis.effective.median_step_s) : 0.0;
+  double bubble_left = bubble_share;
   for (const GroupAxis axis : kWaitOrder) {
     const AxisTime& time = sum.axis(axis);
-    // Waiting for the pipeline's messages is what a bubble looks like from inside.
-    const double cost = part(time.waiting_ns) - (axis == GroupAxis::pp ? bubble_share : 0.0);
+    double cost = part(time.waiting_ns);
+    // What a bubble looks like from inside: waiting for the pipeline's messages, and at its end for the sum over all.
+    if (axis == GroupAxis::pp || axis == GroupAxis::world) {
+      const double of_bubble = std::min(cost, bubble_left);
+      cost -= of_bubble;
+      bubble_left -= of_bubble;
+    }
     list.push_back({.cost_share = cost,
                     .sentence = fmt::format("ranks wait for {} messages in {} of their time; {} of these messages' "
                                             "time is hidden under computing",

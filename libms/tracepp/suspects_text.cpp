@@ -12,6 +12,7 @@ namespace ms::tracepp {
 namespace {
 
 constexpr std::size_t kThings = 3, kRanksNamed = 4;
+constexpr double kWorthASum = 1e-3;  // of a step
 // With less there is nothing to tell the causes of apart (Lin et al., section 5).
 constexpr double kWorthTelling = 1.03;
 constexpr std::size_t kLines = 12;  // of a table
@@ -93,9 +94,11 @@ std::string suspects_text(const Verdict& verdict) {
   }
   for (std::size_t i = 0; i < std::min(verdict.findings.size(), kThings); ++i) {
     const Finding& finding = verdict.findings[i];
-    fmt::format_to(out, "{}. {}: {}; costs {:.4f} s of a step ({}), confidence {:.2f}\n   {}\n", i + 1, finding.code,
-                   ranks_text(finding.ranks), finding.cost_s, percent(finding.cost_share), finding.confidence,
-                   finding.evidence);
+    const std::string cost = finding.cost_share < kWorthASum ? "costs next to nothing"
+                                                             : fmt::format("costs {:.4f} s of a step ({})",
+                                                                           finding.cost_s, percent(finding.cost_share));
+    fmt::format_to(out, "{}. {}: {}; {}, confidence {:.2f}\n   {}\n", i + 1, finding.code, ranks_text(finding.ranks),
+                   cost, finding.confidence, finding.evidence);
   }
   if (verdict.findings.size() > kThings) fmt::format_to(out, "and {} more\n", verdict.findings.size() - kThings);
   return text;
