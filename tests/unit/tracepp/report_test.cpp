@@ -1,0 +1,129 @@
+// What somebody is told to look at first, and the whole report, of synthetic runs with a known culprit.
+#include "tracepp/report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tracepp/synthetic.h"
+
+namespace ms::tracepp {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Told {
+  RunTrace trace;
+  Analysis analysis;
+  std::vector<Advice> first;
+};
+
+Told told(const SyntheticRun& run) {
+  Told result{.trace = make_run(run), .analysis = {}, .first = {}};
+  result.analysis = analyse(result.trace);
+  result.first = look_first(result.trace, result.analysis);
+  return result;
+}
+
+SyntheticRun usual() { return {.mesh = {.dp = 4, .pp = 4, .tp = 2}, .microbatches = 8, .steps = 12}; }
+
+TEST(LookFirst, NamesTheCauseBeforeWhatFollowsFromIt) {
+  SyntheticRun run = usual();
+  run.faults = {{.kind = Fault::Kind::slow_rank, .rank = 13, .factor = 1.3}};
+  const Told result = told(run);
+  ASSERT_FALSE(result.first.empty());
+  EXPECT_THAT(result.first[0].sentence, HasSubstr("rank 13 "));
+  EXPECT_THAT(result.first[0].sentence, HasSubstr("costs"));
+  EXPECT_GT(result.first[0].cost_share, 0.01);
+  EXPECT_LE(result.first.size(), 3U);
+}
+
+TEST(LookFirst, TellsAPauseAndAStallForTokens) {
+  SyntheticRun run = usual();
+  run.faults = {{.kind = Fault::Kind::pause, .rank = 5, .from_step = 6, .seconds = 1.0}};
+  EXPECT_THAT(told(run).first.at(0).sentence, HasSubstr("rank 5 "));
+  run.faults = {{.kind = Fault::Kind::data_stall, .rank = 8, .from_step = 3, .seconds = 0.9}};
+  EXPECT_THAT(told(run).first.at(0).sentence, HasSubstr("tokens"));
+}
+
+TEST(LookFirst, OfAHealthyRunTellsTheBubbleAndNoCulprit) {
+  const Told result = told(usual());
+  for (const Advice& advice : result.first) {
+    EXPECT_THAT(advice.sentence, Not(HasSubstr("rank 1"))) << advice.sentence;
+    EXPECT_GE(advice.cost_share, 0.01);
+  }
+  ASSERT_FALSE(result.first.empty());
+  EXPECT_THAT(result.first[0].sentence, HasSubstr("pipeline ranks stand still"));
+  EXPECT_THAT(result.first[0].hint, HasSubstr("microbatches"));
+  for (std::size_t i = 1; i < result.first.size(); ++i) {
+    EXPECT_LE(result.first[i].cost_share, result.first[i - 1].cost_share);
+  }
+}
+
+TEST(LookFirst, AHangComesBeforeEverything) {
+  RunTrace trace = make_run(usual());
+  // Rank 6 never began its last messages, and all ranks have written ever since.
+  for (RankTrace& rank : trace.ranks) {
+    rank.ending = Ending::running;
+    std::int64_t last = 0;
+    for (const Event& event : rank.events) last = std::max(last, event.end_ns());
+    rank.last_flush_ns = last + 600'000'000'000;
+  }
+  RankTrace& stuck = trace.ranks[6];
+  std::size_t cut = stuck.events.size() * 3 / 4;
+  while (!trace::is_section(trace.what(stuck.events[cut]).kind)) ++cut;
+  stuck.events.resize(cut + 1);
+  stuck.events.back().state = State::begun;
+  stuck.events.back().duration_ns = 0;
+  for (RankTrace& rank : trace.ranks) {
+    if (rank.rank == 6) continue;
+    const std::int64_t until = stuck.events.back().begin_ns;
+    for (Event& event : rank.events) {
+      if (event.end_ns() <= until) continue;
+      event.state = event.begin_ns <= until ? State::begun : State::issued;
+      event.duration_ns = 0;
+    }
+  }
+  Analysis analysis = analyse(trace);
+  ASSERT_EQ(analysis.hang.state, RunState::hang);
+  const std::vector<Advice> first = look_first(trace, analysis);
+  ASSERT_FALSE(first.empty());
+  EXPECT_EQ(first[0].sentence, analysis.hang.sentence);
+}
+
+TEST(Report, IsWholeInBothForms) {
+  SyntheticRun run = usual();
+  run.faults = {{.kind = Fault::Kind::slow_rank, .rank = 13, .factor = 1.3}};
+  const Told result = told(run);
+  const std::string text = report_text(result.trace, result.analysis);
+  for (const char* part : {"mesh          dp 4 x pp 4 x tp 2", "ranks         32 of 32", "part of a step",
+                           "Look first at", "  1. rank 13 "}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  const auto json = nlohmann::json::parse(report_json(result.trace, result.analysis));
+  EXPECT_EQ(json.at("schema"), 1);
+  EXPECT_EQ(json.at("info").at("ranks"), 32);
+  EXPECT_EQ(json.at("look_first").size(), result.first.size());
+  for (const char* key :
+       {"clocks", "effective", "breakdown", "bubble", "messages", "critical_path", "change_points", "hang"}) {
+    EXPECT_TRUE(json.contains(key)) << key;
+  }
+}
+
+TEST(Report, OfTracesThatCannotBePlayedAgainSaysWhy) {
+  RunTrace trace;
+  trace.source = "chrome";
+  trace.strings.id("work");
+  trace.whats.push_back({.kind = Kind::other, .name = 1});
+  RankTrace& rank = trace.ranks.emplace_back();
+  rank.events = {{.begin_ns = 5, .duration_ns = 10}, {.begin_ns = 20, .duration_ns = 4}};
+  const Analysis analysis = analyse(trace);
+  EXPECT_FALSE(analysis.verdict);
+  EXPECT_FALSE(analysis.no_verdict.empty());
+  EXPECT_THAT(report_text(trace, analysis), HasSubstr("No search for slow ranks"));
+}
+
+}  // namespace
+}  // namespace ms::tracepp
