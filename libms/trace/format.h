@@ -44,15 +44,16 @@ struct Header {
   std::uint16_t device = 0;         // string: "cpu", "cuda", "sim"
   std::uint16_t ending_text = 0;    // string: the error, of a run that failed
   Ending ending = Ending::running;
-  std::int64_t clock_ns = 0;                   // of the rank's monotonic clock, which all times here are read from,
-  std::int64_t realtime_ns = 0;                // and of the wall clock at the same moment, since 1970
-  std::uint64_t dropped = 0;                   // events that found no room
+  std::int64_t clock_ns = 0;     // of the rank's monotonic clock, which all times here are read from,
+  std::int64_t realtime_ns = 0;  // and of the wall clock at the same moment, since 1970
+  std::uint64_t dropped = 0;     // events that found no room
+  std::int64_t flushed_ns = 0;   // when this header was written, by the same clock: the rank was alive then
   std::uint32_t microbatches = 0, chunks = 0;  // of a step
   double flops_per_step = 0;                   // of the whole run, `causal` convention; 0: not known
   double peak_flops = 0;                       // of one rank's device; 0: not known
   Area strings, whats, groups, probes, sums, pages;
 };
-static_assert(sizeof(Header) == 264 && sizeof(Header) <= kPageBytes);
+static_assert(sizeof(Header) == 272 && sizeof(Header) <= kPageBytes);
 
 // What many events have in common.
 struct What {

@@ -220,7 +220,7 @@ void Recorder::probe(const format::Probe& probe) {
 }
 
 // Times count from the first one of the page, in the finest unit in which the last one has room.
-void Recorder::encode(std::uint64_t number, std::uint64_t head, format::Page& page) {
+std::int64_t Recorder::encode(std::uint64_t number, std::uint64_t head, format::Page& page) {
   const Ticket first = number * kRecordsAPage;
   const auto count = static_cast<std::uint32_t>(std::min<std::uint64_t>(head - first, kRecordsAPage));
   page.header = {.count = count, .number = number};
@@ -247,6 +247,7 @@ void Recorder::encode(std::uint64_t number, std::uint64_t head, format::Page& pa
     if (ends[i] == 0) continue;
     record.duration = static_cast<std::uint32_t>(std::max<std::int64_t>(0, ends[i] - begins[i]) >> page.header.shift);
   }
+  return last;
 }
 
 void Recorder::flush() {
@@ -260,11 +261,11 @@ void Recorder::flush_locked() {
   const std::uint64_t first = written / kRecordsAPage;
   const std::uint64_t end = (head + kRecordsAPage - 1) / kRecordsAPage;
   pages_.resize(end - first);
-  std::int64_t step = step_at_written_;
+  std::int64_t step = step_at_written_, newest_ns = 0;
   bool complete = true;  // so far, every event has ended
   for (std::uint64_t number = first; number < end; ++number) {
     format::Page& page = pages_[number - first];
-    encode(number, head, page);
+    newest_ns = std::max(newest_ns, encode(number, head, page));
     page.header.step = step;
     for (std::uint32_t i = 0; i < page.header.count; ++i) {
       const format::Record& record = page.records[i];
@@ -283,7 +284,7 @@ void Recorder::flush_locked() {
   // A ring in the file that is smaller than what is under way keeps the newest.
   const std::size_t room = std::min<std::size_t>(pages_.size(), file_.page_capacity());
   file_.write_pages(std::span(pages_).last(room));
-  file_.commit(dropped());
+  file_.commit(dropped(), newest_ns);
 }
 
 void Recorder::close(format::Ending ending, std::string_view text) {

@@ -109,7 +109,7 @@ class Recorder {
   std::uint16_t string_id(std::string_view text);
   std::uint16_t type_id(std::string_view type);
   Slot& slot(Ticket ticket) { return slots_[ticket & (slots_.size() - 1)]; }
-  void encode(std::uint64_t number, std::uint64_t head, format::Page& page);
+  std::int64_t encode(std::uint64_t number, std::uint64_t head, format::Page& page);  // the newest time in it
   void flush_locked();
 
   const Level level_;

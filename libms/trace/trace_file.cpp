@@ -65,7 +65,7 @@ std::string ranks_text(std::span<const int> ranks) {
 }
 
 TraceFile::TraceFile(const std::string& dir, const Identity& identity, std::int64_t max_bytes)
-    : path_(dir + "/" + trace_file_name(identity.rank)) {
+    : path_(dir + "/" + trace_file_name(identity.rank)), real_(identity.clock_ns == 0 && identity.realtime_ns == 0) {
   if (std::rename(path_.c_str(), (path_ + ".previous").c_str()) != 0 && errno != ENOENT) {
     throw Error("file.rename", Blame::storage, fmt::format("cannot set aside {}: {}", path_, errno_text(errno)));
   }
@@ -79,9 +79,8 @@ TraceFile::TraceFile(const std::string& dir, const Identity& identity, std::int6
   header_.tp = static_cast<std::uint32_t>(identity.tp);
   header_.ranks_on_node = static_cast<std::uint32_t>(identity.ranks_on_node);
   header_.pid = static_cast<std::uint32_t>(getpid());
-  const bool real = identity.clock_ns == 0 && identity.realtime_ns == 0;
-  header_.clock_ns = real ? now_ns(std::chrono::steady_clock()) : identity.clock_ns;
-  header_.realtime_ns = real ? now_ns(std::chrono::system_clock()) : identity.realtime_ns;
+  header_.clock_ns = real_ ? now_ns(std::chrono::steady_clock()) : identity.clock_ns;
+  header_.realtime_ns = real_ ? now_ns(std::chrono::system_clock()) : identity.realtime_ns;
   header_.microbatches = static_cast<std::uint32_t>(identity.microbatches);
   header_.chunks = static_cast<std::uint32_t>(identity.chunks);
   header_.flops_per_step = identity.flops_per_step;
@@ -90,8 +89,8 @@ TraceFile::TraceFile(const std::string& dir, const Identity& identity, std::int6
   header_.host = add_string(identity.host);
   header_.run = add_string(identity.run);
   header_.device = add_string(identity.device);
-  commit(0);
-  commit(0);  // the other header
+  commit(0, 0);
+  commit(0, 0);  // the other header
 }
 
 void TraceFile::write(const void* data, std::size_t size, std::uint64_t offset) {
@@ -152,8 +151,9 @@ void TraceFile::write_pages(std::span<const Page> pages) {
   }
 }
 
-void TraceFile::commit(std::uint64_t dropped) {
+void TraceFile::commit(std::uint64_t dropped, std::int64_t newest_ns) {
   header_.dropped = dropped;
+  header_.flushed_ns = real_ ? now_ns(std::chrono::steady_clock()) : std::max(header_.flushed_ns, newest_ns);
   ++header_.flushes;
   header_.checksum = 0;
   header_.checksum = xxh64(std::as_bytes(std::span(&header_, 1)));

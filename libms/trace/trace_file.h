@@ -41,8 +41,9 @@ class TraceFile {
   void add_sum(const format::Sum& sum);
   // Pages that follow each other by number; ones that are there already are replaced.
   void write_pages(std::span<const format::Page> pages);
-  // What was added becomes visible to readers.
-  void commit(std::uint64_t dropped);
+  // What was added becomes visible to readers. newest_ns: of the events that were written; the time of the flush where
+  // the run never was.
+  void commit(std::uint64_t dropped, std::int64_t newest_ns);
   void end(format::Ending ending, std::string_view text);
 
   bool failed() const { return failed_; }
@@ -55,6 +56,7 @@ class TraceFile {
   std::string path_;
   UniqueFd file_;
   format::Header header_;
+  bool real_;                  // times are those of this machine's clock
   std::uint64_t strings_ = 0;  // how many
   bool failed_ = false;
 };

@@ -196,7 +196,7 @@ class FileReader {
                                                                      : Ending::running;
     rank_.ending_text = text(header_.ending_text);
     rank_.dropped = header_.dropped;
-    rank_.last_flush_ns = header_.clock_ns;
+    rank_.last_flush_ns = std::max(header_.clock_ns, header_.flushed_ns);
   }
 
   void groups() {
