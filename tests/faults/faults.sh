@@ -176,10 +176,9 @@ fault_stopped() {
   ends_within 10
   got=$(cat code.* | sort -n | paste -s -d ' ')
   [ "$got" = "76 76 76 137" ] || fail "the ranks exited with $got"
-  # Who waits for it, or within the same moments for one that does: the traces tell who it was.
-  verdict code=76 blame=peer kind=comm.deadline "rank=[0-3]" "operation=.* operation [0-9]+ of group .+" \
-    "message=rank [0-2] waited [34]\.[0-9] s for rank [0-3] in .*"
-  one_error "waited [34]\.[0-9] s for rank [0-3] in .* of group "
+  verdict code=76 blame=peer kind=comm.deadline rank=3 "operation=.* operation [0-9]+ of group .+" \
+    "message=rank [0-2] waited [34]\.[0-9] s for rank 3 in .*"
+  one_error "waited [34]\.[0-9] s for rank 3 in .* of group "
   "$bin/ms-tracepp" hang runs/a/trace >out 2>err || fail "ms-tracepp hang: exit code $?"
   head -n 1 out | grep -Eq '^rank 3 ' || fail "ms-tracepp hang does not name rank 3"
 }
