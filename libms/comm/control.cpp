@@ -8,8 +8,9 @@ namespace ms::comm {
 namespace {
 
 // A message is a letter, then fields that end with a zero byte; the last one is the rest.
-constexpr char kStop = 'A', kValue = 'S';
+constexpr char kStop = 'A', kValue = 'S', kQuestion = 'Q', kAnswer = 'R';
 constexpr std::size_t kMaxTextBytes = 8 << 10;  // of each text of an error
+constexpr std::size_t kMaxWhatBytes = 1 << 10;  // of what a wait is for
 static_assert(kMaxStoreKeyBytes + kMaxStoreValueBytes + 2 <= kMaxControlBytes);
 
 std::optional<std::string> next_field(std::string_view& rest) {
@@ -20,8 +21,9 @@ std::optional<std::string> next_field(std::string_view& rest) {
   return field;
 }
 
-std::optional<int> number_in(const std::string& text) {
-  int value = 0;
+template <class Number = int>
+std::optional<Number> number_in(const std::string& text) {
+  Number value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
@@ -45,27 +47,78 @@ std::optional<Error> parse_stop(std::string_view text) {
   return error;
 }
 
+template <class Number>
+bool next_number(std::string_view& rest, Number& number) {
+  const std::optional<std::string> field = next_field(rest);
+  const std::optional<Number> value = field ? number_in<Number>(*field) : std::nullopt;
+  if (value) number = *value;
+  return value.has_value();
+}
+
+std::optional<Question> parse_question(std::string_view& rest) {
+  Question question;
+  if (!next_number(rest, question.group) || !next_number(rest, question.sequence)) return std::nullopt;
+  return question;
+}
+
+std::optional<Answer> parse_answer(std::string_view rest) {
+  const std::optional<Question> question = parse_question(rest);
+  int issued = 0;
+  if (!question || !next_number(rest, issued)) return std::nullopt;
+  Answer answer{*question, {.issued = issued != 0, .waits = {}}};
+  while (!rest.empty()) {
+    Wait wait;
+    if (!next_number(rest, wait.peer) || !next_number(rest, wait.group) || !next_number(rest, wait.sequence))
+      return std::nullopt;
+    std::optional<std::string> what = next_field(rest);
+    if (!what) return std::nullopt;
+    wait.what = *std::move(what);
+    answer.account.waits.push_back(std::move(wait));
+  }
+  return answer;
+}
+
+// Appends a field: without what follows a zero byte in it, and cut.
+void add_field(std::string& text, std::string_view field, std::size_t most = kMaxTextBytes) {
+  field = field.substr(0, most);
+  text.append(field.substr(0, field.find('\0'))).push_back('\0');
+}
+
 }  // namespace
 
 std::string stop_message(const Error& error) {
   std::string text(1, kStop);
-  const auto add = [&](std::string_view field) {
-    field = field.substr(0, kMaxTextBytes);
-    text.append(field.substr(0, field.find('\0'))).push_back('\0');
-  };
-  add(error.kind());
-  add(std::to_string(static_cast<int>(error.blame())));
-  add(error.rank() ? std::to_string(*error.rank()) : "");
-  add(error.operation());
-  add(error.hint());
+  add_field(text, error.kind());
+  add_field(text, std::to_string(static_cast<int>(error.blame())));
+  add_field(text, error.rank() ? std::to_string(*error.rank()) : "");
+  add_field(text, error.operation());
+  add_field(text, error.hint());
   return text.append(error.message(), 0, kMaxTextBytes);
+}
+
+std::string question_message(const Question& question) {
+  return fmt::format("{}{}{}{}{}", kQuestion, question.group, '\0', question.sequence, '\0');
+}
+
+std::string answer_message(const Answer& answer) {
+  std::string text(1, kAnswer);
+  add_field(text, std::to_string(answer.question.group));
+  add_field(text, std::to_string(answer.question.sequence));
+  add_field(text, answer.account.issued ? "1" : "0");
+  for (const Wait& wait : answer.account.waits) {
+    add_field(text, std::to_string(wait.peer));
+    add_field(text, std::to_string(wait.group));
+    add_field(text, std::to_string(wait.sequence));
+    add_field(text, wait.what, kMaxWhatBytes);
+  }
+  return text;
 }
 
 std::string value_message(const std::string& key, const std::string& value) {
   return fmt::format("{}{}{}{}", kValue, key, '\0', value);
 }
 
-std::optional<std::variant<Error, PublishedValue>> parse_control(std::string_view text) {
+std::optional<ControlMessage> parse_control(std::string_view text) {
   if (text.empty()) return std::nullopt;
   const char letter = text[0];
   text.remove_prefix(1);
@@ -75,6 +128,10 @@ std::optional<std::variant<Error, PublishedValue>> parse_control(std::string_vie
     if (std::optional<std::string> key = next_field(text)) {
       return PublishedValue{*std::move(key), std::string(text)};
     }
+  } else if (letter == kQuestion) {
+    if (const std::optional<Question> question = parse_question(text); question && text.empty()) return *question;
+  } else if (letter == kAnswer) {
+    if (std::optional<Answer> answer = parse_answer(text)) return *std::move(answer);
   }
   return std::nullopt;
 }

@@ -1,5 +1,5 @@
-// What ranks of an MPI world tell each other beside their data: that one stops, and why; the values of the store where
-// there is no PMIx. Pure: texts to values and back.
+// What ranks of an MPI world tell each other beside their data: that one stops, and why; whom they wait for, when one
+// is about to stop; the values of the store where there is no PMIx. Pure: texts to values and back.
 #pragma once
 
 #include <optional>
@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "base/error.h"
+#include "comm/inquiry.h"
 
 namespace ms::comm {
 
@@ -23,7 +24,22 @@ struct PublishedValue {
 // Within the limits of the store.
 std::string value_message(const std::string& key, const std::string& value);
 
-// Nothing where it is neither.
-std::optional<std::variant<Error, PublishedValue>> parse_control(std::string_view text);
+// "You are waited for": in which operation.
+struct Question {
+  int group = kNoGroup;
+  std::uint64_t sequence = 0;
+};
+std::string question_message(const Question& question);
+
+struct Answer {
+  Question question;
+  Account account;
+};
+// Texts are cut, so that it stays below the limit for Inquiry::kMostWaits waits.
+std::string answer_message(const Answer& answer);
+
+using ControlMessage = std::variant<Error, PublishedValue, Question, Answer>;
+// Nothing where it is none of them.
+std::optional<ControlMessage> parse_control(std::string_view text);
 
 }  // namespace ms::comm

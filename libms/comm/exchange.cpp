@@ -182,15 +182,18 @@ class ExchangeCommunicator final : public Communicator {
   ExchangeCommunicator(std::shared_ptr<ExchangeService> service, const Group& group, tensor::CpuStream& stream)
       : Communicator(group, service->rank(), stream),
         shared_(std::make_shared<Shared>(Shared{service, std::make_shared<const Group>(group), rank(), {}})),
+        issued_(service->issue_counts().counter(group.id)),
         stream_(stream) {}
 
  protected:
   void do_issue(const Request& request) override {
+    issued_->store(request.sequence + 1, std::memory_order_relaxed);
     stream_.submit_async(std::make_shared<ExchangeTask>(shared_, request));
   }
 
  private:
   std::shared_ptr<Shared> shared_;
+  std::shared_ptr<IssueCounts::Counter> issued_;
   tensor::CpuStream& stream_;
 };
 

@@ -11,6 +11,7 @@
 
 #include "comm/communicator.h"
 #include "comm/first_cause.h"
+#include "comm/issue_counts.h"
 
 namespace ms::comm {
 
@@ -53,6 +54,7 @@ class ExchangeService {
   virtual void post(std::shared_ptr<Exchange> exchange) = 0;
   virtual void abort(const Error& error) noexcept = 0;
   virtual const FirstCause& cause() const = 0;
+  virtual IssueCounts& issue_counts() = 0;
 };
 
 // Communicator by direct exchange: every sum is made by one rank, in the order of the group.

@@ -43,6 +43,8 @@ constexpr auto kPeerCheckPeriod = 200ms;
 // A dead peer that this rank does not wait for: time for another to say in which operation it misses it.
 constexpr auto kUnawaitedGrace = 300ms;
 constexpr auto kDeadlineCheckPeriod = 10ms;
+// Who does not answer for so long, when asked whom it waits for, stands still: others answer in milliseconds.
+constexpr auto kAnswersWithin = 2s;
 constexpr auto kIdleRest = 3ms;   // nothing under way: how late a control message may be heard
 constexpr auto kYieldFor = 50us;  // after progress, before resting
 constexpr auto kShortestRest = 20us;
@@ -70,6 +72,7 @@ class Service final : public MpiService {
   std::string node(int rank) const override { return processes_[static_cast<std::size_t>(rank)].host; }
   Board& board() override { return board_; }
   const FirstCause& cause() const override { return cause_; }
+  IssueCounts& issue_counts() override { return issue_counts_; }
   void post(std::shared_ptr<Exchange> exchange) override;
   void abort(const Error& error) noexcept override { stop_because(rank_, error); }
   void wait_until_told() noexcept override;
@@ -100,9 +103,12 @@ class Service final : public MpiService {
   bool test_control();
   void receive_control();
   void hear(int from, std::string_view text);
+  void send_to(int peer, const std::shared_ptr<const std::string>& text);
   void send_to_others(const std::string& text);
   bool drop_finished_sends();
   void check_deadlines(steady_clock::time_point now);
+  void ask(steady_clock::time_point now);
+  Account account_of(const Question& question, steady_clock::time_point now) const;
   void check_peers(steady_clock::time_point now);
   std::vector<int> awaited(const Exchange& exchange) const;
   void rest(bool progress);
@@ -113,9 +119,14 @@ class Service final : public MpiService {
   std::string what_of(const Exchange& exchange) const {
     return exchange.closes_world ? "the closing of the world" : describe(exchange.request, *exchange.group);
   }
+  Wait wait_in(const Exchange& exchange) const {  // for whomever
+    const int group = exchange.closes_world ? kNoGroup : exchange.group->id;
+    return {.peer = -1, .group = group, .sequence = exchange.request.sequence, .what = what_of(exchange)};
+  }
 
   const std::chrono::milliseconds deadline_, start_deadline_;
   FirstCause cause_;
+  IssueCounts issue_counts_;
   Board board_;
   std::thread thread_;
   std::promise<void> started_, thread_ended_;
@@ -146,7 +157,10 @@ class Service final : public MpiService {
   MPI_Request control_receive_ = MPI_REQUEST_NULL;
   std::list<ControlSend> control_sends_;
   std::map<int, steady_clock::time_point> died_;  // peers on this node that nobody here waited for, since when
-  bool closed_ = false;                           // everybody has been met at the closing of the world
+  std::shared_ptr<Exchange> overdue_;             // the exchange whose deadline has passed, while it is asked why
+  std::optional<Inquiry> inquiry_;
+  steady_clock::time_point answers_until_;
+  bool closed_ = false;  // everybody has been met at the closing of the world
   bool mpi_stopped_ = false;
   steady_clock::time_point last_progress_, last_deadline_check_, last_peer_check_;
 };
@@ -416,20 +430,27 @@ void Service::hear(int from, std::string_view text) {
   }
   if (const Error* error = std::get_if<Error>(&*message)) {
     stop_because(from, *error);
-  } else {
-    auto& [key, value] = std::get<PublishedValue>(*message);
-    board_.post(from, std::move(key), std::move(value));
+  } else if (auto* published = std::get_if<PublishedValue>(&*message)) {
+    board_.post(from, std::move(published->key), std::move(published->value));
+  } else if (const Question* question = std::get_if<Question>(&*message)) {
+    const Answer answer{*question, account_of(*question, steady_clock::now())};
+    send_to(from, std::make_shared<const std::string>(answer_message(answer)));
+  } else if (inquiry_) {
+    auto& [about, account] = std::get<Answer>(*message);
+    inquiry_->hear(from, about.group, about.sequence, std::move(account));
   }
+}
+
+void Service::send_to(int peer, const std::shared_ptr<const std::string>& text) {
+  control_sends_.push_back({text, MPI_REQUEST_NULL});
+  mpi_check(MPI_Isend(text->data(), static_cast<int>(text->size()), MPI_BYTE, peer, kControlTag, comm_,
+                      &control_sends_.back().request),
+            "MPI_Isend");
 }
 
 void Service::send_to_others(const std::string& text) {
   const auto shared = std::make_shared<const std::string>(text);
-  for (int k = 1; k < size_; ++k) {
-    control_sends_.push_back({shared, MPI_REQUEST_NULL});
-    mpi_check(MPI_Isend(shared->data(), static_cast<int>(shared->size()), MPI_BYTE, (rank_ + k) % size_, kControlTag,
-                        comm_, &control_sends_.back().request),
-              "MPI_Isend");
-  }
+  for (int k = 1; k < size_; ++k) send_to((rank_ + k) % size_, shared);
 }
 
 bool Service::drop_finished_sends() {
@@ -456,10 +477,49 @@ std::vector<int> Service::awaited(const Exchange& exchange) const {
 
 void Service::check_deadlines(steady_clock::time_point now) {
   last_deadline_check_ = now;
-  for (const auto& exchange : active_) {
-    if (now - exchange->posted < deadline_) continue;
-    throw deadline_error(rank_, now - exchange->posted, awaited(*exchange), what_of(*exchange));
+  if (overdue_ && overdue_->state.load(std::memory_order_relaxed) != Exchange::State::pending) {
+    overdue_.reset();  // it came after all
+    inquiry_.reset();
   }
+  if (!overdue_) {
+    const auto found =
+        std::ranges::find_if(active_, [&](const auto& exchange) { return now - exchange->posted >= deadline_; });
+    if (found == active_.end()) return;
+    overdue_ = *found;
+    inquiry_.emplace(rank_, now - overdue_->posted, awaited(*overdue_), wait_in(*overdue_));
+    answers_until_ = now + kAnswersWithin;
+  }
+  ask(now);
+  if (inquiry_->all_heard() || now > answers_until_) throw inquiry_->verdict();
+}
+
+void Service::ask(steady_clock::time_point now) {
+  while (const std::optional<Wait> wait = inquiry_->next_question()) {
+    const Question question{wait->group, wait->sequence};
+    if (wait->peer == rank_) {
+      inquiry_->hear(rank_, wait->group, wait->sequence, account_of(question, now));
+    } else {
+      send_to(wait->peer, std::make_shared<const std::string>(question_message(question)));
+      answers_until_ = now + kAnswersWithin;
+    }
+  }
+}
+
+Account Service::account_of(const Question& question, steady_clock::time_point now) const {
+  Account account;
+  const auto closes = [](const auto& exchange) { return exchange->closes_world; };
+  account.issued = question.group == kNoGroup ? std::ranges::any_of(active_, closes)
+                                              : issue_counts_.has_issued(question.group, question.sequence);
+  std::vector<AgedWait> waits;
+  for (const auto& exchange : active_) {
+    if (now - exchange->posted < deadline_ / 2) continue;
+    for (const int peer : awaited(*exchange)) {
+      waits.push_back({exchange->posted, wait_in(*exchange)});
+      waits.back().wait.peer = peer;
+    }
+  }
+  account.waits = oldest(std::move(waits));
+  return account;
 }
 
 // A rank that ends before the world is closed is lost, whether or not anybody waits for it yet.

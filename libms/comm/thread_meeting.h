@@ -4,11 +4,14 @@
 
 #include <array>
 #include <chrono>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/inquiry.h"
 #include "tensor/cpu_stream.h"
 
 namespace ms::comm {
@@ -28,6 +31,28 @@ struct Meeting {
   std::array<int, 3> finished{};               // members that finished phase 1, 2
   int stage = 0;  // phases that may begin: a member that finished n phases goes on when stage > n
   std::optional<Error> failure;
+};
+
+// The operations of one group that not all members have come to.
+struct GroupState {
+  explicit GroupState(Group g) : group(std::move(g)) {}
+  const Group group;
+  std::mutex mutex;                            // guards the meetings
+  std::vector<std::shared_ptr<Meeting>> open;  // not full yet; few
+
+  // With the lock held. Global ranks that have not come yet:
+  std::vector<int> missing(const Meeting& meeting) const {
+    std::vector<int> ranks;
+    for (std::size_t k = 0; k < meeting.wakers.size(); ++k) {
+      if (!meeting.wakers[k]) ranks.push_back(group.ranks[k]);
+    }
+    return ranks;
+  }
+  // For whomever.
+  Wait wait_in(const Meeting& meeting) const {
+    const Request& request = meeting.requests[static_cast<std::size_t>(meeting.first)];
+    return {.peer = -1, .group = group.id, .sequence = request.sequence, .what = describe(request, group)};
+  }
 };
 
 // Rounds of work after all have arrived; between two of them everybody waits for everybody.

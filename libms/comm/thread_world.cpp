@@ -16,6 +16,8 @@
 
 #include "comm/board.h"
 #include "comm/first_cause.h"
+#include "comm/inquiry.h"
+#include "comm/issue_counts.h"
 #include "comm/process.h"
 #include "comm/thread_meeting.h"
 #include "comm/wake_timer.h"
@@ -30,19 +32,17 @@ using Clock = std::chrono::steady_clock;
 // it would take longer. 64 KiB are copied in some 5 us; a wake costs 5 to 50 us.
 constexpr std::int64_t kOneWorkerBytes = 64 << 10;
 
-struct GroupState {
-  explicit GroupState(Group g) : group(std::move(g)) {}
-  const Group group;
-  std::mutex mutex;                            // guards the meetings
-  std::vector<std::shared_ptr<Meeting>> open;  // not full yet; few
-};
-
 }  // namespace
 
 class ThreadHub::Impl {
  public:
   Impl(int size, std::chrono::milliseconds deadline, Link link)
-      : size_(size), deadline_(deadline), link_(link), board_(cause_), closing_(static_cast<std::size_t>(size)) {
+      : size_(size),
+        deadline_(deadline),
+        link_(link),
+        issue_counts_(static_cast<std::size_t>(size)),
+        board_(cause_),
+        closing_(static_cast<std::size_t>(size)) {
     if (link.delays()) timer_.emplace();
     monitor_ = std::jthread([this](const std::stop_token& stop) { watch_deadlines(stop); });
   }
@@ -50,6 +50,7 @@ class ThreadHub::Impl {
   int size() const { return size_; }
   Board& board() { return board_; }
   const FirstCause& cause() const { return cause_; }
+  IssueCounts& issue_counts(int rank) { return issue_counts_[static_cast<std::size_t>(rank)]; }
   std::shared_ptr<GroupState> group(const Group& group);
   // Joins operation `request` as `member`. Throws where the members disagree or the world stopped.
   std::shared_ptr<Meeting> arrive(GroupState& state, int member, const Request& request, const CpuWaker& waker);
@@ -70,6 +71,9 @@ class ThreadHub::Impl {
   std::vector<std::shared_ptr<GroupState>> groups();
   // Fails what is overdue; when to look again.
   Clock::time_point fail_overdue();
+  // Why `rank` has waited in vain in this operation.
+  Error verdict(int rank, Clock::time_point since, const Wait& wait, const std::vector<int>& missing);
+  Account account_of(int rank, const Wait& wait);
   void fail(GroupState& state, Meeting& meeting, const Error& error);
   void watch_deadlines(const std::stop_token& stop);
 
@@ -77,6 +81,7 @@ class ThreadHub::Impl {
   const std::chrono::milliseconds deadline_;
   const Link link_;
   FirstCause cause_;
+  std::vector<IssueCounts> issue_counts_;  // by rank
   Board board_;
   std::mutex mutex_;  // guards groups_, closing_
   std::map<int, std::shared_ptr<GroupState>> groups_;
@@ -233,19 +238,43 @@ Clock::time_point ThreadHub::Impl::fail_overdue() {
           continue;
         }
         overdue = meeting;
-        for (std::size_t k = 0; k < meeting->wakers.size(); ++k) {
-          if (!meeting->wakers[k]) missing.push_back(state->group.ranks[k]);
-        }
+        missing = state->missing(*meeting);
         break;
       }
     }
     if (!overdue) continue;
-    const auto first = static_cast<std::size_t>(overdue->first);
-    fail(*state, *overdue,
-         deadline_error(state->group.ranks[first], now - overdue->since, missing,
-                        describe(overdue->requests[first], state->group)));
+    const int first = state->group.ranks[static_cast<std::size_t>(overdue->first)];
+    fail(*state, *overdue, verdict(first, overdue->since, state->wait_in(*overdue), missing));
   }
   return next;
+}
+
+Error ThreadHub::Impl::verdict(int rank, Clock::time_point since, const Wait& wait, const std::vector<int>& missing) {
+  Inquiry inquiry(rank, Clock::now() - since, missing, wait);
+  while (const std::optional<Wait> question = inquiry.next_question())
+    inquiry.hear(question->peer, question->group, question->sequence, account_of(question->peer, *question));
+  return inquiry.verdict();
+}
+
+Account ThreadHub::Impl::account_of(int rank, const Wait& wait) {
+  Account account{.issued = issue_counts(rank).has_issued(wait.group, wait.sequence), .waits = {}};
+  const Clock::time_point old = Clock::now() - deadline_ / 2;
+  std::vector<AgedWait> waits;
+  for (const std::shared_ptr<GroupState>& state : groups()) {
+    const int member = state->group.index_of(rank);
+    if (member < 0) continue;
+    std::lock_guard lock(state->mutex);
+    for (const auto& meeting : state->open) {
+      if (!meeting->wakers[static_cast<std::size_t>(member)] || meeting->since > old) continue;
+      const Wait found = state->wait_in(*meeting);
+      for (const int peer : state->missing(*meeting)) {
+        waits.push_back({meeting->since, found});
+        waits.back().wait.peer = peer;
+      }
+    }
+  }
+  account.waits = oldest(std::move(waits));
+  return account;
 }
 
 void ThreadHub::Impl::watch_deadlines(const std::stop_token& stop) {
@@ -305,16 +334,22 @@ class ThreadCommunicator final : public Communicator {
  public:
   ThreadCommunicator(std::shared_ptr<ThreadHub::Impl> hub, const Group& group, int global_rank,
                      tensor::CpuStream& stream)
-      : Communicator(group, global_rank, stream), hub_(std::move(hub)), state_(hub_->group(group)), stream_(stream) {}
+      : Communicator(group, global_rank, stream),
+        hub_(std::move(hub)),
+        state_(hub_->group(group)),
+        issued_(hub_->issue_counts(global_rank).counter(group.id)),
+        stream_(stream) {}
 
  protected:
   void do_issue(const Request& request) override {
+    issued_->store(request.sequence + 1, std::memory_order_relaxed);
     stream_.submit_async(std::make_shared<ThreadTask>(hub_, state_, rank(), request));
   }
 
  private:
   std::shared_ptr<ThreadHub::Impl> hub_;
   std::shared_ptr<GroupState> state_;
+  std::shared_ptr<IssueCounts::Counter> issued_;
   tensor::CpuStream& stream_;
 };
 

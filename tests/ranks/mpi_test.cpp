@@ -1,6 +1,8 @@
 // The conformance bodies over MPI, and what happens there when a rank is late, disagrees, stops, leaves or is killed.
 // The program runs under mpirun; MPI starts once in a process and a failed world stays failed, so each Fault is its own
 // run (tests/ranks/CMakeLists.txt).
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -115,6 +117,43 @@ TEST(Fault, Deadline) {
     EXPECT_TRUE(failure_of(*stream));
   });
 }
+
+// Rank 0 begins to wait first, for rank 1, which waits for rank 2: that is the one that stands still, and its program
+// or the whole process may.
+void blames_the_end_of_the_waits(bool whole_process) {
+  run_body([&](Rank& rank) {
+    const auto stream = rank.stream("comm");
+    const Group a = rank.group("a", {0, 1}), b = rank.group("b", {1, 2});
+    const auto all = rank.world().open(rank.everybody("all"), *stream);
+    const auto first = rank.rank() < 2 ? rank.world().open(a, *stream) : nullptr;
+    const auto second = rank.rank() == 1 || rank.rank() == 2 ? rank.world().open(b, *stream) : nullptr;
+    pid_t stands_still = 0;
+    if (rank.rank() == 2) {
+      rank.world().store().put("pid", std::to_string(getpid()));
+      rank.world().store().commit();
+    } else if (rank.rank() == 3) {
+      stands_still = std::stoi(rank.world().store().get(2, "pid", kDeadline));
+    }
+    all->barrier();
+    stream->synchronize();
+    if (rank.rank() == 2 && whole_process) std::raise(SIGSTOP);
+    if (rank.rank() == 1) {
+      std::this_thread::sleep_for(200ms);
+      second->barrier();
+    }
+    if (first) first->barrier();
+    while (!rank.world().cause()) std::this_thread::sleep_for(1ms);
+    const Error error = rank.world().cause()->error;
+    expect_blamed(error, 2, "barrier, operation 0 of group b");
+    expect_error(error, "comm.deadline",
+                 " s for rank 1 in barrier, operation 0 of group a; rank 1 waits for rank 2 in ");
+    expect_error(error, "comm.deadline",
+                 whole_process ? "; rank 2 does not answer" : "; rank 2 waits for nobody and had not issued it");
+    if (stands_still != 0 && whole_process) kill(stands_still, SIGKILL);
+  });
+}
+TEST(Fault, DeadlineOfAnother) { blames_the_end_of_the_waits(false); }
+TEST(Fault, DeadlineOfAStopped) { blames_the_end_of_the_waits(true); }
 
 TEST(Fault, Mismatch) {
   run_body([](Rank& rank) {
@@ -298,7 +337,7 @@ int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   const bool messages = argc > 1 && std::string_view(argv[1]) == "--messages";
   try {
-    return ms::comm::testing::run(::testing::GTEST_FLAG(filter) == "Fault.Deadline",
+    return ms::comm::testing::run(::testing::GTEST_FLAG(filter).starts_with("Fault.Deadline"),
                                   messages ? ms::comm::StoreChoice::messages : ms::comm::StoreChoice::automatic);
   } catch (const ms::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -119,6 +119,29 @@ TEST(Threads, DeadlineNamesWhoWasWaitedFor) {
   });
 }
 
+// Rank 0 begins to wait first, for rank 1, which waits for rank 2: that is the one that stands still.
+TEST(Threads, DeadlineBlamesTheEndOfTheWaits) {
+  run_ranks(3, 400ms, [](Rank& rank) {
+    const auto stream = rank.stream("comm");
+    const Group a = rank.group("a", {0, 1}), b = rank.group("b", {1, 2});
+    const auto first = rank.rank() < 2 ? rank.world().open(a, *stream) : nullptr;
+    const auto second = rank.rank() > 0 ? rank.world().open(b, *stream) : nullptr;
+    if (rank.rank() == 1) {
+      std::this_thread::sleep_for(50ms);
+      second->barrier();
+    }
+    if (first) first->barrier();
+    while (!rank.world().cause()) std::this_thread::sleep_for(1ms);
+    const Error error = rank.world().cause()->error;
+    EXPECT_EQ(error.rank(), 2);
+    EXPECT_EQ(error.operation(), "barrier, operation 0 of group b");
+    expect_error(error, "comm.deadline",
+                 " s for rank 1 in barrier, operation 0 of group a; rank 1 waits for rank 2 in barrier, operation 0 of "
+                 "group b; rank 2 waits for nobody and had not issued it");
+    EXPECT_EQ(failure_of(*stream).has_value(), rank.rank() < 2);
+  });
+}
+
 struct Mismatch {
   const char* name;
   void (*issue)(Communicator&, Rank&, bool odd);

@@ -36,10 +36,35 @@ TEST(Control, AValueArrivesWhole) {
   EXPECT_EQ(got.value, bytes);
 }
 
+TEST(Control, AQuestionAndItsAnswerArriveWhole) {
+  const auto question = std::get<Question>(parse_control(question_message({kNoGroup, ~0ULL})).value());
+  EXPECT_EQ(question.group, kNoGroup);
+  EXPECT_EQ(question.sequence, ~0ULL);
+  Answer answer{{12, 1ULL << 40}, {.issued = true, .waits = {}}};
+  for (int i = 0; i < 2; ++i) {
+    const auto got = std::get<Answer>(parse_control(answer_message(answer)).value());
+    EXPECT_EQ(got.question.group, 12);
+    EXPECT_EQ(got.question.sequence, 1ULL << 40);
+    EXPECT_EQ(got.account.issued, answer.account.issued);
+    ASSERT_EQ(got.account.waits.size(), answer.account.waits.size());
+    for (std::size_t k = 0; k < got.account.waits.size(); ++k) {
+      EXPECT_EQ(got.account.waits[k].peer, 12287);
+      EXPECT_EQ(got.account.waits[k].group, 3);
+      EXPECT_EQ(got.account.waits[k].sequence, k);
+      EXPECT_EQ(got.account.waits[k].what, k == 0 ? "barrier" : "");
+    }
+    answer.account = {.issued = false, .waits = {{12287, 3, 0, "barrier"}, {12287, 3, 1, ""}}};
+  }
+  answer.account.waits.assign(Inquiry::kMostWaits, {1, 2, 3, std::string(100 << 10, 'x')});
+  EXPECT_LE(answer_message(answer).size(), kMaxControlBytes);
+}
+
 TEST(Control, AnythingElseIsRefused) {
   using namespace std::string_literals;
-  for (const std::string& text : {""s, "x"s, "A"s, "Akind\0"s, "Akind\0007\0\0\0"s, "Akind\0x\0\0\0\0text"s,
-                                  "Akind\00099\0\0\0\0text"s, "Akind\0001\0x\0\0\0text"s, "Skey"s}) {
+  for (const std::string& text :
+       {""s, "x"s, "A"s, "Akind\0"s, "Akind\0007\0\0\0"s, "Akind\0x\0\0\0\0text"s, "Akind\00099\0\0\0\0text"s,
+        "Akind\0001\0x\0\0\0text"s, "Skey"s, "Q"s, "Q1\0"s, "Q1\0x\0"s, "Q1\0-1\0"s, "Q1\0002\0more"s, "R1\0002\0"s,
+        "R1\0002\0001\0003\0004\0005\0what"s, "R1\0002\0001\0003\0"s}) {
     EXPECT_FALSE(parse_control(text)) << text;
   }
 }
