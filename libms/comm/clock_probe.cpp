@@ -146,6 +146,11 @@ void ClockProbe::keep(Edge& edge) {
   });
 }
 
+void ClockProbe::wait() {
+  if (questions_) questions_->synchronize();
+  if (answers_) answers_->synchronize();
+}
+
 std::vector<trace::format::Probe> ClockProbe::take() {
   const std::lock_guard lock(mutex_);
   return std::exchange(learned_, {});

@@ -31,6 +31,8 @@ class ClockProbe {
 
   // Collective over the world: all ranks begin the same rounds, with as many samples. Issues, does not wait.
   void round(int round, int samples);
+  // Until the rounds that this rank has issued are over.
+  void wait();
   // What this rank has learned since the last time, of rounds that are over: any thread, never waits for a round.
   std::vector<trace::format::Probe> take();
 

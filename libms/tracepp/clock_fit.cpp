@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kMaxDrift = 200e-6;     // of clocks that work: quartz is within 100 ppm
 constexpr double kSet = 1e6;             // ns: a clock that is off by more than this all at once was set
-constexpr double kSteepest = 1e-3;       // a line beyond this drift is no clock
+constexpr double kSteepest = 500e-6;     // a line beyond this drift is no clock: kernels slew by no more
 constexpr double kFloorNs = 300;         // how exact a perfect sample is
 constexpr std::size_t kMaxPoints = 512;  // of a link; more are thinned out
 constexpr std::size_t kMinPiece = 3;     // points that a piece of a line needs

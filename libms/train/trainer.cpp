@@ -74,6 +74,7 @@ class Trainer {
       }
     }
     if (done > start_ && !evaluation_due(done - 1)) finish(done - 1);
+    if (probe_) probe_clocks();
     outcome_.start = start_;
     outcome_.steps = done;
     outcome_.stopped = done < steps;
@@ -89,7 +90,10 @@ class Trainer {
       reporter_->close();
     }
     engine_.synchronize();
-    if (probe_) note_probes();
+    if (probe_) {
+      probe_->wait();
+      note_probes();
+    }
     return outcome_;
   }
 
@@ -130,15 +134,22 @@ class Trainer {
     const bool asked = (options_.stop != nullptr && options_.stop->asked()) || (stop_file_ && stop_file_->asked());
     votes.stop = asked ? 1 : 0;
     if (checkpoints_) checkpoints_->cast(votes);
-    votes.probe = probe_ && world_.rank() == 0 && now_s() - last_probe_s_ >= settings_.trace.probe_every_s ? 1 : 0;
+    votes.probe = probe_ && world_.rank() == 0 && now_s() - last_probe_s_ >= probe_pause_s() ? 1 : 0;
     return votes;
   }
 
-  // All ranks at the same step: each round follows a vote, or begins the run.
+  // All ranks at the same step: each round follows a vote, or begins or ends the run.
   void probe_clocks() {
     constexpr int kSamples = 16;
-    probe_->round(probe_rounds_++, kSamples);
     last_probe_s_ = now_s();
+    if (probe_rounds_ == 0) first_probe_s_ = last_probe_s_;
+    probe_->round(probe_rounds_++, kSamples);
+  }
+  // Rounds follow each other quickly at first: a drift is known as well as the rounds are far apart, and whenever a run
+  // ends, half of it at the least lies between two of them.
+  double probe_pause_s() const {
+    constexpr double kShortest_s = 2;
+    return std::min(std::max(last_probe_s_ - first_probe_s_, kShortest_s), settings_.trace.probe_every_s);
   }
   void note_probes() {
     for (const trace::format::Probe& probe : probe_->take()) recorder_->probe(probe);
@@ -266,7 +277,7 @@ class Trainer {
   std::int64_t rows_, first_row_;  // of the global batch: this dp rank's
   std::optional<comm::ClockProbe> probe_;
   int probe_rounds_ = 0;
-  double last_probe_s_ = 0;
+  double first_probe_s_ = 0, last_probe_s_ = 0;
   std::optional<data::Prefetcher> prefetcher_;
   std::optional<Reporter> reporter_;
   std::optional<Checkpoints> checkpoints_;

@@ -79,6 +79,16 @@ slurm_says() { # NAME PATTERN: of the job
   grep -Eq -e "$2" <<<"$record" || { echo "$record" && return 1; }
 }
 export -f id_of says slurm_says
+# The nodes share the clock of this machine, so what the probes between them say is off by as much as it is not 0: by no
+# more than they say.
+clocks_agree() { # TRACE
+  ms-tracepp report --json "$1" | python3 -c "
+import json, sys
+clocks = json.load(sys.stdin)[\"clocks\"]
+hosts = clocks[\"hosts\"][1:]
+assert len(hosts) == 3 and all(h[\"source\"] == \"probes\" for h in hosts), clocks
+assert all(abs(h[\"offset_ns\"]) <= h[\"bound_ns\"] + 1000 for h in hosts), clocks"
+}
 ends() { # NAME CODE
   wait-until 40 says "$1" "the job ends with code $2\$"
   wait-until 10 slurm_says "$1" "JobState=(COMPLETING|COMPLETED|FAILED)" # a busy Slurm may take long to clean up
@@ -94,6 +104,7 @@ ends() { # NAME CODE
   says good 'job 1, restart 0 of at most 5, nodes node\[01-04\]'
   grep -q '"code": 0' runs/1/verdict.json
   [[ $(wc -l <runs/1/metrics.jsonl) -eq 12 ]]
+  clocks_agree runs/1/trace
   MS_FAULT="step=5 rank=3 restart=0 node-bad" train bad c.toml # ranks 2 and 3 are on node02
   ends bad 0
   slurm_says bad Restarts=1
