@@ -27,8 +27,9 @@ struct Area {
   std::uint64_t used = 0;  // entries ever written: a ring has overwritten all but the last `capacity`; strings: bytes
 };
 
-// What became of the run as far as this rank knows.
-enum class Ending : std::uint32_t { running = 0, done = 1, failed = 2 };
+// What became of the run as far as this rank knows. It failed by itself; or it waited for another until the deadline;
+// or another one stopped it.
+enum class Ending : std::uint32_t { running = 0, done = 1, failed = 2, timed_out = 3, stopped = 4 };
 
 struct Header {
   std::array<char, 8> magic = kMagic;

@@ -57,7 +57,11 @@ void Tracing::done() {
 }
 
 void Tracing::failed(const Error& error) {
-  if (recorder_) recorder_->close(trace::format::Ending::failed, error.what());
+  if (!recorder_) return;
+  const trace::format::Ending ending = error.kind() == "comm.deadline"    ? trace::format::Ending::timed_out
+                                       : error.kind() == "comm.peer_lost" ? trace::format::Ending::stopped
+                                                                          : trace::format::Ending::failed;
+  recorder_->close(ending, error.what());
 }
 
 }  // namespace ms::train

@@ -212,7 +212,8 @@ void Faults::strike(FaultPoint point, std::int64_t step) const {
         break;
       case FaultKind::hang:
         while (!released_()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-        break;
+        throw Error("comm.peer_lost", Blame::peer,
+                    fmt::format("injected fault '{}': the run stopped while rank {} hung", fault.text, rank_));
       case FaultKind::pause:
         std::this_thread::sleep_for(std::chrono::duration<double>(fault.amount));
         break;

@@ -41,7 +41,8 @@ std::string fault_manual();
 class Faults {
  public:
   Faults() = default;
-  // `released` ends a hang: where ranks are threads, the process of the others could not end without. It outlives this.
+  // `released` ends a hang, by an error: where ranks are threads, the process of the others could not end without. It
+  // outlives this.
   Faults(const std::vector<Fault>& armed, int rank, std::string_view node, std::function<bool()> released);
 
   // The rank is at this point: returns, unless a fault strikes here.

@@ -198,7 +198,8 @@ TEST(FaultDeathTest, EndsTheProcess) {
 
 TEST(Fault, AHangLastsUntilItIsReleased) {
   int asked = 0;
-  Faults(parse_faults("start hang"), 0, "n1", [&] { return ++asked == 3; }).at(FaultPoint::start);
+  const Faults hangs(parse_faults("start hang"), 0, "n1", [&] { return ++asked == 3; });
+  EXPECT_THROW(hangs.at(FaultPoint::start), Error);  // nothing is done as if there had been no hang
   EXPECT_EQ(asked, 3);
 }
 
