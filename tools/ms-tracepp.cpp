@@ -2,8 +2,10 @@
 // calls: the thinking is in libms/tracepp.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -45,23 +47,24 @@ int print(const Args& args, const std::string& json, const std::string& text) {
 
 int report(const Args& args) {
   RunTrace trace = read(args.list("PATH"));
-  const Analysis analysis = analyse(trace);
+  const Analysis analysis = analyse(trace, SystemClock().wall_s());
   return args.has("json") ? print(args, report_json(trace, analysis), {})
-                          : print(args, {}, report_text(trace, analysis));
+                          : print(args, {}, report_text(trace, analysis, args.has("all")));
 }
 
 int stragglers(const Args& args) {
   const RunTrace trace = read(args.list("PATH"));
   const Verdict verdict = find_suspects(trace);
   print(args, suspects_json(verdict), suspects_text(verdict) + "\n" + stragglers_text(verdict));
-  return args.has("check") && !verdict.findings.empty() ? kFound : kOk;
+  return args.has("check") && std::ranges::any_of(verdict.findings, is_fault) ? kFound : kOk;
 }
 
 int hang(const Args& args) {
   const RunTrace trace = read(args.list("PATH"));
-  const Hang found = find_hang(trace);
+  const Hang found = find_hang(trace, SystemClock().wall_s());
   print(args, hang_json(found, trace), hang_text(found, trace));
-  const bool stuck = found.state == RunState::hang || found.state == RunState::failed;
+  const bool stuck =
+      found.state == RunState::hang || found.state == RunState::failed || found.state == RunState::killed;
   return args.has("check") && stuck ? kFound : kOk;
 }
 
@@ -94,7 +97,20 @@ int diff(const Args& args) {
 
 std::string output_of(const Args& args) {
   if (!args.has("output")) throw user_error("cli.value", "--output FILE is missing");
-  return args.get("output");
+  const std::string path = args.get("output");
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw user_error("cli.value", fmt::format("--output {} is a directory", path), "name the file to write");
+  return path;
+}
+
+// The format that a file's name says; empty: none.
+std::string format_of(std::string_view name) {
+  if (name.ends_with(".gz")) name.remove_suffix(3);
+  return name.ends_with(".json")                                     ? "chrome"
+         : name.ends_with(".csv")                                    ? "csv"
+         : name.ends_with(".perfetto") || name.ends_with(".pftrace") ? "perfetto"
+                                                                     : "";
 }
 
 // "12" or "100-200".
@@ -129,6 +145,30 @@ ExportOptions chosen(const Args& args) {
   return options;
 }
 
+// How many events are chosen. None is a mistake.
+std::size_t count_chosen(const Args& args, const RunTrace& trace, const ExportOptions& options) {
+  std::size_t chosen_events = 0, of_steps = 0;
+  std::int32_t first = INT32_MAX, last = kNoStep;
+  for (const RankTrace& rank : trace.ranks) {
+    const auto count = static_cast<std::size_t>(
+        std::ranges::count_if(rank.events, [&](const Event& event) { return options.has_step(event.step); }));
+    of_steps += count;
+    if (options.has_rank(rank.rank)) chosen_events += count;
+    for (const Event& event : rank.events) {
+      if (event.step == kNoStep) continue;
+      first = std::min(first, event.step);
+      last = std::max(last, event.step);
+    }
+  }
+  if (chosen_events > 0 || (!args.has("steps") && !args.has("ranks"))) return chosen_events;
+  if (of_steps == 0 && args.has("steps")) {
+    throw user_error("cli.value", fmt::format("no events in steps {}; the trace has {}", args.get("steps"),
+                                              last == kNoStep ? "none" : fmt::format("{}-{}", first, last)));
+  }
+  throw user_error("cli.value", fmt::format("no events of ranks {}; the trace has {}-{}", args.get("ranks"),
+                                            trace.ranks.front().rank, trace.ranks.back().rank));
+}
+
 // Puts the ranks on one clock and writes them; says how well that went.
 int write(const Args& args, const std::string& format) {
   const std::string path = output_of(args);
@@ -141,18 +181,32 @@ int write(const Args& args, const std::string& format) {
     throw user_error("cli.value", fmt::format("--format '{}' is not known: chrome, csv, perfetto", format));
   }
   RunTrace trace = read(args.list("PATH"));
+  const std::size_t events = count_chosen(args, trace, options);
   const Alignment clocks = align(trace, match_messages(trace));
   write_to(trace, path, options);
-  fmt::print("{}{}wrote         {}\n", info_text(trace), clocks_text(clocks), path);
+  if (path == "-") return kOk;
+  std::error_code ignored;
+  fmt::print("{}wrote {}, {}, {}{}\n", clocks_text(clocks), path,
+             format_size(static_cast<double>(std::filesystem::file_size(path, ignored))), plural(events, "event"),
+             format == "csv" ? "" : ": open it at https://ui.perfetto.dev");
   return kOk;
 }
 
-int export_run(const Args& args) { return write(args, args.get("format")); }
+int export_run(const Args& args) {
+  const std::string by_name = format_of(output_of(args));
+  if (!args.has("format")) return write(args, by_name.empty() ? "chrome" : by_name);
+  const std::string format = args.get("format");
+  if (!by_name.empty() && by_name != format) {
+    throw user_error("cli.value",
+                     fmt::format("--format {}, but the name {} says {}", format, args.get("output"), by_name),
+                     "leave --format out, or name the file otherwise");
+  }
+  return write(args, format);
+}
 
 int merge_run(const Args& args) {
-  std::string name = output_of(args);
-  if (name.ends_with(".gz")) name.resize(name.size() - 3);
-  return write(args, name.ends_with(".json") ? "chrome" : name.ends_with(".csv") ? "csv" : "perfetto");
+  const std::string by_name = format_of(output_of(args));
+  return write(args, by_name.empty() ? "perfetto" : by_name);
 }
 
 const Positional kPaths{.name = "PATH",
@@ -161,9 +215,19 @@ const Positional kPaths{.name = "PATH",
                             ".zst), PyTorch flight recorder, NDTimeline, StragglerAnalysis, or any Chrome trace.",
                         .many = true};
 const Option kJson{.name = "json", .doc = "One JSON document instead of text."};
-const Option kCheck{.name = "check", .doc = "Exits with 1 where something was found."};
-const Option kOutput{
-    .name = "output", .value = "FILE", .doc = "The file to write; gzip where it ends in .gz.", .letter = 'o'};
+const Option kCheck{.name = "check", .doc = "Exits with 1 where the run hangs or failed."};
+const Option kCheckFaults{.name = "check",
+                          .doc =
+                              "Exits with 1 where something broke: slow_rank, slow_link, pause, launch_delay, "
+                              "data_stall. How the run is laid out is no fault: last_stage, slow_stage, "
+                              "uneven_sequences."};
+const Option kOutput{.name = "output",
+                     .value = "FILE",
+                     .doc =
+                         "The file to write, - for standard output. Its name says the format: .json is Chrome's, .csv "
+                         "a table, .perfetto "
+                         "or .pftrace Perfetto's own; with .gz behind it, gzip.",
+                     .letter = 'o'};
 const Option kSteps{.name = "steps", .value = "A-B", .doc = "Only these steps."};
 const Option kRanks{.name = "ranks", .value = "LIST", .doc = "Only these ranks, as 0-7,16."};
 
@@ -174,7 +238,7 @@ const Tool kTool{
         {{.name = "report",
           .summary = "where the time went, and the three things to look at first",
           .positionals = {kPaths},
-          .options = {kJson},
+          .options = {kJson, {.name = "all", .doc = "All kinds of work, not only the longest."}},
           .run = report,
           .description =
               "Puts all ranks on one clock, then does all analyses. The JSON document holds them whole: time "
@@ -184,10 +248,13 @@ const Tool kTool{
          {.name = "stragglers",
           .summary = "which rank, link or stage makes the others wait, and what it costs",
           .positionals = {kPaths},
-          .options = {kJson, kCheck},
+          .options = {kJson, kCheckFaults},
           .run = stragglers,
           .description =
-              "Plays every step again with each operation as fast as its kind usually is, and with parts of the run as "
+              "Costs are seconds of a measured step, the mean of all steps; what happened once is told in seconds of "
+              "the "
+              "run. A step from which on something was so is found to within a few steps.\n\nPlays every step again "
+              "with each operation as fast as its kind usually is, and with parts of the run as "
               "they were. S is how many times as long a step takes as it would if no rank or message were slower than "
               "usual; M_W is the part of that loss which is gone if the slowest 3 % of the workers are as fast as the "
               "others, M_S if the last stage is (Lin et al., arXiv 2505.05713)."},
@@ -204,17 +271,18 @@ const Tool kTool{
           .positionals = {kPaths},
           .options = {kOutput, kSteps, kRanks},
           .run = merge_run,
-          .description = "The name of the output says the format: .json is Chrome's, .csv a table, anything else "
-                         "Perfetto's own, which is the smallest and opens fastest. Says how well the clocks of the "
-                         "hosts could be compared."},
+          .description = "Where the name of the output does not say the format, it is Perfetto's own, which is the "
+                         "smallest and opens fastest. Says how well the clocks of the hosts could be compared."},
          {.name = "export",
           .summary = "the same in a format that is named",
           .positionals = {kPaths},
-          .options =
-              {kOutput,
-               {.name = "format", .value = "FORMAT", .doc = "chrome, csv or perfetto.", .default_text = "chrome"},
-               kSteps,
-               kRanks},
+          .options = {kOutput,
+                      {.name = "format",
+                       .value = "FORMAT",
+                       .doc = "chrome, csv or perfetto. Without it the name of the file says it; where that "
+                              "does not, chrome."},
+                      kSteps,
+                      kRanks},
           .run = export_run},
          {.name = "diff",
           .summary = "compare two runs: what got slower, and by how much",
@@ -227,12 +295,68 @@ const Tool kTool{
           .positionals = {kPaths},
           .options = {kJson},
           .run = info}},
-    .description = "Reads the traces that every rank of ms-train writes, and those of other programs.",
+    .description =
+        "Reads the traces that every rank of ms-train writes, and those of other programs.\n\n"
+        "Ranks and steps are counted from 0, as in ms-trace(5), --steps and MS_FAULT; the log and "
+        "metrics.jsonl of ms-train count steps from 1, so that step 9 here is their step 10.",
     .examples = {{.command = "ms-tracepp report runs/default/trace", .doc = "Where did the time go?"},
                  {.command = "ms-tracepp hang runs/default/trace", .doc = "Why does it stand still?"},
                  {.command = "ms-tracepp merge -o run.perfetto --steps 100-102 runs/default/trace",
                   .doc = "Look at three steps of all ranks at https://ui.perfetto.dev:"}},
-    .see_also = {"ms-train(1)", "ms-trace(5)", "ms.toml(5)"}};
+    .see_also = {"ms-train(1)", "ms-trace(5)", "ms.toml(5)", "ms-exit(7)"},
+    .exit_status = {{0, "Done."},
+                    {1, "With --check: something was found."},
+                    {2, "Usage is wrong, or nothing named is a trace that can be read."},
+                    {70, "A bug in ms-tracepp."},
+                    {74, "What it writes could not be written."}},
+    .sections = {
+        {.title = "json",
+         .items = {{"all",
+                    "schema is 1; keys do not change their meaning, new ones may come. Names that end in _s are "
+                    "seconds, in _ns nanoseconds, in _share parts of 1. What is not known is null."},
+                   {"report",
+                    "info (as below), clocks (of each host: offset, drift, bound), look_first (sentence, hint, "
+                    "cost_share, is: fault, lost or design), effective, breakdown (mean; ranks; kinds), bubble, "
+                    "messages (classes, edges, groups, suspects, ranks), critical_path, change_points, hang."},
+                   {"stragglers",
+                    "slowdown (S, M_W, M_S, launch), suspects (rank, dp, pp, tp, score), findings (code, ranks, "
+                    "first_step, last_step, cost_s, cost_share of measured_s, fault, confidence, evidence), "
+                    "measured_s (mean of a step), replayed_s (played again without delays), ideal_s (if all "
+                    "were equally fast), span_s (from the first operation of a step to its last, which may "
+                    "overlap the next step), steps, by_dp, by_stage, by_type. M_W and M_S may lie beyond 0 to "
+                    "1: mending them moves the critical path elsewhere."},
+                   {"hang",
+                    "state, sentence, since_s, evidence, suspects (rank, reason, confidence, what it does), groups "
+                    "(operations that ranks wait in: match, members, missing), missing_ranks, waits (rank, group, "
+                    "sequence)."},
+                   {"diff",
+                    "before and after of median_step_s, mean_step_s, parts, axes, kinds, messages, ranks; "
+                    "not_comparable says why they say little."},
+                   {"info",
+                    "source, run, mesh, world (ranks of the run), ranks (that were read), hosts, device, began, "
+                    "last_written, "
+                    "events, first_step, last_step, first_summed_step, last_summed_step, ended, errors, dropped, "
+                    "problems."}}},
+        {.title = "findings",
+         .items = {{"slow_rank", "Computes longer than ranks with the same work."},
+                   {"slow_link", "Messages of an edge, a group or a rank move data longer than others like them."},
+                   {"pause", "A rank or a host stood still in one step."},
+                   {"data_stall", "A dp rank waited for its tokens."},
+                   {"launch_delay", "Ranks stood still again and again, while all that they needed was there."},
+                   {"last_stage, slow_stage", "A pipeline stage has more to compute than the others: no fault."},
+                   {"uneven_sequences", "Microbatches are not equally much work: no fault."}}},
+        {.title = "glossary",
+         .items = {
+             {"busy", "The device computes."},
+             {"stalled", "The device is in a section, but does not compute: it shares a core, or waits within it."},
+             {"idle", "Nothing in the trace says what the device waits for."},
+             {"world", "All ranks of the run; messages over it are sums over all, as for clipping."},
+             {"hidden, exposed", "Of a message's time: while the device computed, and while it did not."},
+             {"wait, transfer", "Of a message's time: until the last member was ready, and from then to its end."},
+             {"launch, delay", "All that an operation needs is there, and it does not begin: the host is late."},
+             {"replay", "The steps played again from the durations of their operations, without delays."},
+             {"S", "How many times as long a step takes as it would if no operation were slower than its kind."},
+             {"confidence", "0 to 1: one half is what would just be told, 1 is far from all chance."}}}}};
 
 }  // namespace
 

@@ -240,7 +240,8 @@ int dispatch(const Tool& tool, const std::vector<std::string>& words) {
     return command.run(*args);
   } catch (const Misuse& misuse) {
     if (tool.before_error) tool.before_error();
-    fmt::print(stderr, "{}: error: {}\nusage: {} {}  (try '{}')\n", tool.name, misuse.message, tool.name, usage, help);
+    fmt::print(stderr, "{}: error: {}\nusage: {} {}  (try '{}')\n", tool.name, without_controls(misuse.message),
+               tool.name, usage, help);
     return tool.failure_status.value_or(static_cast<int>(ExitCode::usage));
   }
 }
@@ -311,8 +312,9 @@ int run_tool(const Tool& tool, int argc, const char* const* argv) {
     status = dispatch(tool, std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
   } catch (const Error& error) {
     if (tool.before_error) tool.before_error();
-    fmt::print(stderr, "{}: error: {}\n", tool.name, error.message());
-    if (!error.hint().empty()) fmt::print(stderr, "hint: {}\n", error.hint());
+    // Names of files, and what stood in them: anybody may have chosen them.
+    fmt::print(stderr, "{}: error: {}\n", tool.name, without_controls(error.message()));
+    if (!error.hint().empty()) fmt::print(stderr, "hint: {}\n", without_controls(error.hint()));
     return tool.failure_status.value_or(static_cast<int>(exit_code(error.blame())));
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}: bug: {}\n", tool.name, error.what());

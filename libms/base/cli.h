@@ -72,6 +72,12 @@ struct Example {
   std::string doc;  // a sentence that ends in a colon
 };
 
+// A section of a tool's manual of its own: terms, each with what it means.
+struct ManSection {
+  std::string title;
+  std::vector<std::pair<std::string, std::string>> items;
+};
+
 // A manual page that a tool prints beside its own: "--man-config" for ms.toml(5). Hidden from the help.
 struct ExtraPage {
   std::string option;
@@ -90,6 +96,7 @@ struct Tool {
   std::optional<int> failure_status = {};
   std::vector<std::pair<std::string, std::string>> environment = {};  // variables beside MS_LOG: name, what it does
   std::vector<ExtraPage> extra_pages = {};
+  std::vector<ManSection> sections = {};    // of the manual, behind the commands
   std::function<void()> before_error = {};  // called before anything is said about misuse or an error
 };
 

@@ -157,6 +157,12 @@ std::string tool_page(const Tool& tool) {
   text += prose(tool.description.empty() ? fmt::format("{}: {}.", tool.name, tool.summary) : tool.description);
   text += ".Sh COMMANDS\n";
   for (const Command& command : tool.commands) text += command_of(command);
+  for (const ManSection& section : tool.sections) {
+    text += fmt::format(".Sh {}\n.Bl -tag -width Ds\n", argument(upper(section.title)));
+    for (const auto& [term, meaning] : section.items)
+      text += fmt::format(".It Sy {}\n", argument(term)) + prose(meaning);
+    text += ".El\n";
+  }
   text +=
       ".Sh ENVIRONMENT\n.Bl -tag -width Ds\n.It Ev MS_LOG\nWhat the log writes to standard error.\n"
       "A level, then levels of rooms, as in\n.Ql info,comm:debug .\nThe levels are\n"

@@ -210,6 +210,18 @@ std::string plain_text(std::string_view text, std::size_t max) {
   return printable(line, max) + std::string(kCut.substr(0, max));
 }
 
+std::string without_controls(std::string_view text) {
+  std::string safe;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0U;
+    const bool is_c1 = byte == 0xc2 && next >= 0x80 && next < 0xa0;  // U+0080 to U+009F, of two bytes
+    safe += (byte < 0x20 && byte != '\n') || byte == 0x7f || is_c1 ? '?' : text[i];
+    if (is_c1) ++i;
+  }
+  return safe;
+}
+
 std::string_view trim(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r\n";
   const std::size_t first = text.find_first_not_of(kBlanks);

@@ -41,6 +41,9 @@ std::string printable(std::string_view text, std::size_t max);
 // at the ends none; a text that was longer ends in "...".
 std::string plain_text(std::string_view text, std::size_t max);
 
+// All of it, for a terminal: control characters but newlines become '?', UTF-8 stays.
+std::string without_controls(std::string_view text);
+
 std::string_view trim(std::string_view text);
 // "a,b" -> {"a", "b"}, parts trimmed; an empty text has no parts.
 std::vector<std::string> split(std::string_view text, char separator);

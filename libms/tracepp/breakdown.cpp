@@ -120,10 +120,20 @@ class Sweep {
   // Calls what(span, begin, end) for the parts of [begin, end) that lie in steps, from span `from` on.
   template <typename What>
   void within_steps(std::size_t from, std::int64_t begin, std::int64_t end, const What& what) const {
-    for (std::size_t s = from; s < spans_.size() && spans_[s].begin_ns < end; ++s) {
+    for (std::size_t s = first_after(spans_, from, begin); s < spans_.size() && spans_[s].begin_ns < end; ++s) {
       const std::int64_t a = std::max(begin, spans_[s].begin_ns), b = std::min(end, spans_[s].end_ns);
       if (a < b) what(s, a, b);
     }
+  }
+
+  // The first of `stretches`, which do not overlap, from `from` on that ends after a time: mostly that one. One event
+  // may reach over a million others.
+  template <typename Stretch>
+  static std::size_t first_after(const std::vector<Stretch>& stretches, std::size_t from, std::int64_t time_ns) {
+    if (from == stretches.size() || stretches[from].end_ns > time_ns) return from;
+    const auto next = std::ranges::upper_bound(stretches.begin() + static_cast<std::ptrdiff_t>(from), stretches.end(),
+                                               time_ns, {}, &Stretch::end_ns);
+    return static_cast<std::size_t>(next - stretches.begin());
   }
 
   void lay_out_computing() {
@@ -205,7 +215,8 @@ class Sweep {
   }
 
   void mark_tp(std::int64_t begin, std::int64_t end) {
-    for (std::size_t i = first_computing_; i < computing_.size() && computing_[i].begin_ns < end; ++i) {
+    for (std::size_t i = first_after(computing_, first_computing_, begin);
+         i < computing_.size() && computing_[i].begin_ns < end; ++i) {
       const std::int64_t in_it = std::min(end, computing_[i].end_ns) - std::max(begin, computing_[i].begin_ns);
       computing_[i].tp_ns += std::max<std::int64_t>(in_it, 0);
     }

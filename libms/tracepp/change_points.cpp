@@ -19,6 +19,7 @@ constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
 // A rank's part explains a change of the step if it is so much of it, and so far from what other ranks' parts did.
 constexpr double kLeastOfChange = 0.25, kRankSigmas = 6;
 constexpr std::size_t kMostRanksTold = 16;
+constexpr std::size_t kRareStep = 16;    // a step has to be on one in so many ranks
 constexpr std::size_t kFewestPeers = 3;  // ranks of a stage, for their median to mean something
 
 using Parts = std::array<float, kStepParts>;
@@ -67,11 +68,12 @@ class Table {
     for (const std::vector<Row>& of_rank : rows)
       for (const Row& row : of_rank) steps.push_back(row.step);
     std::ranges::sort(steps);
-    steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
+    leave_out_rare_steps();
     values_.assign(ranks_ * (kStepParts + 1) * steps.size(), kMissing);
     for (std::size_t r = 0; r < ranks_; ++r) {
       for (const Row& row : rows[r]) {
         const auto s = static_cast<std::size_t>(std::ranges::lower_bound(steps, row.step) - steps.begin());
+        if (s == steps.size() || steps[s] != row.step) continue;
         for (std::size_t p = 0; p < kStepParts; ++p) series(r, p)[s] = row.parts[p];
         series(r, kStepParts)[s] = row.length_s;
       }
@@ -103,6 +105,17 @@ class Table {
   std::vector<std::int32_t> steps;
 
  private:
+  // Of all steps that ranks have, each as often as there are ranks that have it, each once. A step that few ranks have
+  // says nothing of the run: were each rank's another one, the table would have a million columns of one number each.
+  void leave_out_rare_steps() {
+    std::size_t kept = 0;
+    for (std::size_t i = 0, end = 0; i < steps.size(); i = end) {
+      while (end < steps.size() && steps[end] == steps[i]) ++end;
+      if ((end - i) * kRareStep >= ranks_) steps[kept++] = steps[i];
+    }
+    steps.resize(kept);
+  }
+
   struct Row {
     std::int32_t step;
     float length_s;
@@ -168,13 +181,31 @@ void explain(const Table& table, const Level& a, const Level& b, ChangePoint& po
   if (point.ranks.size() > kMostRanksTold) point.ranks.resize(kMostRanksTold);
 }
 
-void explain(const Table& table, const Level& level, std::size_t step, Pause& pause) {
+// Medians of all ranks' own parts in a level, which all pauses in it are compared to.
+class UsualParts {
+ public:
+  void of(const Table& table, const Level& level) {
+    if (!values_s_.empty() && level.begin == begin_) return;
+    begin_ = level.begin;
+    values_s_.clear();
+    for (std::size_t p = 0; p < kOwnParts; ++p)
+      for (std::size_t r = 0; r < table.ranks(); ++r) values_s_.push_back(table.median_of_steps(r, p, level));
+    ranks_ = table.ranks();
+  }
+  double seconds(std::size_t part, std::size_t rank) const { return values_s_[part * ranks_ + rank]; }
+
+ private:
+  std::vector<double> values_s_;
+  std::size_t begin_ = 0, ranks_ = 0;
+};
+
+void explain(const Table& table, const UsualParts& usual, std::size_t step, Pause& pause) {
   double most = kLeastOfChange * (pause.step_s - pause.usual_s);
   for (std::size_t p = 0; p < kOwnParts; ++p) {
     for (std::uint32_t r = 0; r < table.ranks(); ++r) {
       const double now_s = static_cast<double>(table.series(r, p)[step]);
       if (std::isnan(now_s)) continue;
-      const double usual_s = table.median_of_steps(r, p, level);
+      const double usual_s = usual.seconds(p, r);
       if (now_s - usual_s <= most) continue;
       most = now_s - usual_s;
       pause.has_rank = true;
@@ -239,10 +270,12 @@ ChangePoints find_change_points(const RunTrace& trace, const Breakdown& breakdow
     explain(table, levels[l - 1], levels[l], point);
     found.points.push_back(std::move(point));
   }
+  UsualParts usual;
   for (const std::size_t s : find_pauses(found.step_s, levels)) {
-    const Level& level = *std::ranges::find_if(levels, [&](const Level& of) { return s < of.end; });
+    const Level& level = *std::ranges::upper_bound(levels, s, {}, &Level::end);
     Pause pause{.step = found.steps[s], .step_s = found.step_s[s], .usual_s = level.median, .at = {}};
-    explain(table, level, s, pause);
+    usual.of(table, level);
+    explain(table, usual, s, pause);
     found.pauses.push_back(pause);
   }
   if (!found.long_enough) return found;

@@ -39,6 +39,7 @@ struct ChromeEvents::Args {
 bool ChromeEvents::read(JsonText& text, std::int64_t bytes_left) {
   JsonObjects objects(text, file_.problems);
   constexpr std::size_t kProbe = 4096;
+  constexpr double kMostReserved = 1 << 26;  // a file may be a terabyte of holes
   std::int64_t probed_bytes = 0;
   const bool whole = objects.each([&](JsonObject& object) {
     if (bytes_left > 0 && file_.events.size() < kProbe) {
@@ -48,8 +49,8 @@ bool ChromeEvents::read(JsonText& text, std::int64_t bytes_left) {
       probed_bytes += static_cast<std::int64_t>(raw.size()) + 1;
       const bool taken = take(object);
       if (file_.events.size() == kProbe) {
-        file_.events.reserve(static_cast<std::size_t>(1.1 * static_cast<double>(bytes_left) /
-                                                      static_cast<double>(probed_bytes) * kProbe));
+        const double expected = 1.1 * static_cast<double>(bytes_left) / static_cast<double>(probed_bytes) * kProbe;
+        file_.events.reserve(static_cast<std::size_t>(std::min(expected, kMostReserved)));
       }
       return taken;
     }
@@ -197,13 +198,15 @@ bool ChromeEvents::is_plain(const Fields& fields) {
 }
 
 std::size_t ChromeEvents::WhatHash::operator()(const ChromeWhat& what) const {
-  const std::uint64_t hash = mix(std::uint64_t{what.name} << 32 | what.category,
-                                 std::uint64_t{what.thread} << 32 | static_cast<std::uint32_t>(what.message));
+  // One after the other: names and threads that rise together must not cancel each other out.
+  std::uint64_t hash = mix(0, std::uint64_t{what.name} << 32 | what.category);
+  hash = mix(hash, std::uint64_t{what.thread} << 32 | static_cast<std::uint32_t>(what.message));
   return mix(hash, static_cast<std::uint16_t>(what.chunk));
 }
 
 std::size_t ChromeEvents::MessageHash::operator()(const ChromeMessage& message) const {
-  std::uint64_t hash = mix(std::uint64_t{message.collective} << 32 | message.group, message.description);
+  std::uint64_t hash = mix(0, std::uint64_t{message.collective} << 32 | message.group);
+  hash = mix(hash, message.description);
   hash = mix(hash, std::uint64_t{message.ranks} << 32 | message.type);
   hash = mix(hash, static_cast<std::uint64_t>(message.elements));
   return mix(hash, std::uint64_t{static_cast<std::uint32_t>(message.source)} << 32 |

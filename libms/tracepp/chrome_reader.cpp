@@ -168,7 +168,8 @@ bool ChromeReader::read_distributed(JsonObject& object, Header& header) {
   });
 }
 
-What ChromeReader::message_of(const ChromeFile& file, const ChromeWhat& what, const Header& header, int rank) {
+What ChromeReader::message_of(const ChromeFile& file, const ChromeWhat& what, const Header& header, int rank,
+                              KnownGroups& groups) {
   What made{.kind = message_kind(unescaped(file.texts.text(what.name)))};
   if (what.message < 0) return made;
   const ChromeMessage& message = file.messages[static_cast<std::size_t>(what.message)];
@@ -183,15 +184,23 @@ What ChromeReader::message_of(const ChromeFile& file, const ChromeWhat& what, co
     made.size_bytes = message.elements * bytes;
   }
   if (message.group == ChromeMessage::kNone) return made;
-  const Group group =
-      header.groups.group(text(message.group), text(message.description), parse_ranks(text(message.ranks)));
+  const std::vector<int> ranks = parse_ranks(text(message.ranks));
+  const auto [place, is_new] =
+      groups.try_emplace({message.group, ranks.empty() ? ChromeMessage::kNone : message.ranks});
+  KnownGroup& known = place->second;
+  if (is_new) {
+    known.group = header.groups.group(text(message.group), text(message.description), ranks);
+    known.sorted = known.group.ranks;
+    std::ranges::sort(known.sorted);
+  }
   const int number = made.kind == Kind::send ? message.target : message.source;
   if (trace::is_point_to_point(made.kind) && number >= 0 && rank >= 0) {
-    const int peer = peer_of(group, number, rank);
-    made.group = tables_.group(made.kind == Kind::send ? ProcessGroups::channel(group, rank, peer)
-                                                       : ProcessGroups::channel(group, peer, rank));
+    const int peer = peer_of(known.group, known.sorted, number, rank);
+    made.group = tables_.group(made.kind == Kind::send ? ProcessGroups::channel(known.group, rank, peer)
+                                                       : ProcessGroups::channel(known.group, peer, rank));
   } else if (!trace::is_point_to_point(made.kind)) {
-    made.group = tables_.group(group);
+    if (known.index < 0) known.index = tables_.group(known.group);
+    made.group = known.index;
   }
   return made;
 }
@@ -220,6 +229,7 @@ std::vector<ChromeReader::Meaning> ChromeReader::meanings(ChromeFile& file, cons
         trace_.strings.id(thread.name.empty() ? unescaped(thread.pid) + " " + unescaped(thread.tid) : thread.name));
   }
   std::vector<Meaning> found;
+  KnownGroups groups;
   for (const ChromeWhat& what : file.whats) {
     const std::string& name = file.texts.text(what.name);
     const std::string& category = file.texts.text(what.category);
@@ -236,7 +246,7 @@ std::vector<ChromeReader::Meaning> ChromeReader::meanings(ChromeFile& file, cons
       if (meaning.step != kNoStep && !annotates) made.kind = Kind::step;
     } else if (meaning.on_device && !annotates) {
       const bool message = is_nccl(name) || what.message >= 0;
-      made = message ? message_of(file, what, header, ranks[meaning.rank].rank)
+      made = message ? message_of(file, what, header, ranks[meaning.rank].rank, groups)
                      : What{.kind = kernel_kind(unescaped(name))};
     }
     made.chunk = what.chunk;

@@ -34,12 +34,19 @@ class ChromeReader {
     ProcessGroups groups;
   };
   struct Meaning;  // of a ChromeWhat
+  // Groups of a file, each made once: it may have a million members, and a million messages that name it.
+  struct KnownGroup {
+    Group group;
+    std::vector<int> sorted;  // its ranks
+    std::int32_t index = -1;  // of the run's; -1: only messages between two of its members were seen
+  };
+  using KnownGroups = std::map<std::pair<std::uint32_t, std::uint32_t>, KnownGroup>;  // by texts: name, ranks
   // False: the text ended inside it.
   static bool read_object(JsonText& text, TextInput& input, ChromeFile& file, ChromeEvents& events, Header& header);
   static bool read_distributed(JsonObject& object, Header& header);
   void add_ranks(ChromeFile& file, const Header& header, const std::string& path);
   std::vector<Meaning> meanings(ChromeFile& file, const Header& header, std::vector<RankTrace>& ranks);
-  What message_of(const ChromeFile& file, const ChromeWhat& what, const Header& header, int rank);
+  What message_of(const ChromeFile& file, const ChromeWhat& what, const Header& header, int rank, KnownGroups& groups);
 
   RunTrace& trace_;
   Tables tables_;

@@ -24,15 +24,31 @@ std::map<std::int64_t, Extent> steps_of(const RunTrace& trace, const Breakdown& 
   return steps;
 }
 
-// The time that events of a kind take of [begin, end); those of a host do not overlap each other.
-std::int64_t time_of(const std::vector<Extent>& waits, const Extent& gap) {
-  std::int64_t sum = 0;
-  for (const Extent& wait : waits) {
-    const std::int64_t begin = std::max(wait.begin_ns, gap.begin_ns), end = std::min(wait.end_ns, gap.end_ns);
-    sum += std::max<std::int64_t>(end - begin, 0);
+// The events of a kind, of which those of a host do not overlap each other; asked for one gap after the other.
+class Waits {
+ public:
+  void add(const Event& event) { waits_.push_back({event.begin_ns, event.end_ns()}); }
+  void sort() {
+    std::ranges::sort(waits_, {}, &Extent::begin_ns);
+    for (std::size_t i = 1; i < waits_.size(); ++i)  // should they overlap nevertheless
+      waits_[i].begin_ns = std::max(waits_[i].begin_ns, waits_[i - 1].end_ns),
+      waits_[i].end_ns = std::max(waits_[i].end_ns, waits_[i].begin_ns);
   }
-  return std::min(sum, gap.end_ns - gap.begin_ns);
-}
+  // The time that they take of it.
+  std::int64_t time_of(const Extent& gap) {
+    std::int64_t sum = 0;
+    while (next_ < waits_.size() && waits_[next_].end_ns <= gap.begin_ns) ++next_;
+    for (std::size_t i = next_; i < waits_.size() && waits_[i].begin_ns < gap.end_ns; ++i) {
+      sum += std::max<std::int64_t>(std::min(waits_[i].end_ns, gap.end_ns) - std::max(waits_[i].begin_ns, gap.begin_ns),
+                                    0);
+    }
+    return sum;
+  }
+
+ private:
+  std::vector<Extent> waits_;  // by begin
+  std::size_t next_ = 0;       // those before it ended before the gap that was asked for last
+};
 
 double seconds(std::int64_t ns) { return 1e-9 * static_cast<double>(ns); }
 
@@ -47,12 +63,14 @@ Effective measure_effective(const RunTrace& trace, const Breakdown& breakdown) {
     found.rank = static_cast<std::uint32_t>(r);
   }
   if (steps.empty()) return found;
-  std::vector<Extent> saves, waits;
+  Waits saves, waits;
   for (const Event& event : trace.ranks[found.rank].events) {
     if (event.state != State::ended) continue;
-    if (trace.what(event).kind == Kind::save) saves.push_back({event.begin_ns, event.end_ns()});
-    if (trace.what(event).kind == Kind::data_wait) waits.push_back({event.begin_ns, event.end_ns()});
+    if (trace.what(event).kind == Kind::save) saves.add(event);
+    if (trace.what(event).kind == Kind::data_wait) waits.add(event);
   }
+  saves.sort();
+  waits.sort();
 
   std::int64_t until_ns = steps.begin()->second.begin_ns, in_steps_ns = 0, save_ns = 0, wait_ns = 0, gaps_ns = 0;
   std::int64_t before = steps.begin()->first - 1;
@@ -60,8 +78,8 @@ Effective measure_effective(const RunTrace& trace, const Breakdown& breakdown) {
   for (const auto& [number, extent] : steps) {
     const Extent gap{until_ns, std::max(until_ns, extent.begin_ns)};
     if (gap.begin_ns < gap.end_ns) {
-      const std::int64_t saved_ns = time_of(saves, gap);
-      const std::int64_t waited_ns = std::min(time_of(waits, gap), gap.end_ns - gap.begin_ns - saved_ns);
+      const std::int64_t saved_ns = saves.time_of(gap);
+      const std::int64_t waited_ns = std::min(waits.time_of(gap), gap.end_ns - gap.begin_ns - saved_ns);
       save_ns += saved_ns;
       wait_ns += waited_ns;
       gaps_ns += gap.end_ns - gap.begin_ns - saved_ns - waited_ns;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -26,6 +27,18 @@ struct ExportFile::Gzip {
 };
 
 ExportFile::ExportFile(const std::string& path) : path_(path) {
+  text_.reserve(kTextBytes + (kTextBytes >> 2));
+  if (path == "-") {
+    fd_ = ::dup(STDOUT_FILENO);
+    if (fd_ < 0) throw user_error("file.create", fmt::format("cannot write standard output: {}", errno_text(errno)));
+    return;
+  }
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    // A device, or a pipe that somebody reads: no file may take its place.
+    fd_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (fd_ < 0) throw user_error("file.create", fmt::format("cannot write {}: {}", path, errno_text(errno)));
+  }
   for (int attempt = 0; fd_ < 0; ++attempt) {  // others may write the same file
     temporary_ = fmt::format("{}.tmp.{}.{}", path, ::getpid(), attempt);
     fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -34,13 +47,12 @@ ExportFile::ExportFile(const std::string& path) : path_(path) {
     }
   }
   if (path.ends_with(".gz")) gzip_ = std::make_unique<Gzip>();
-  text_.reserve(kTextBytes + (kTextBytes >> 2));
 }
 
 ExportFile::~ExportFile() {
   if (fd_ < 0) return;
   ::close(fd_);
-  ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
 void ExportFile::write_bytes(std::string_view bytes) {
@@ -48,7 +60,8 @@ void ExportFile::write_bytes(std::string_view bytes) {
     const ::ssize_t count = ::write(fd_, bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
-      throw Error("file.write", Blame::storage, fmt::format("cannot write {}: {}", temporary_, errno_text(errno)));
+      throw Error("file.write", Blame::storage,
+                  fmt::format("cannot write {}: {}", path_ == "-" ? "standard output" : path_, errno_text(errno)));
     }
     bytes.remove_prefix(static_cast<std::size_t>(count));
   }
@@ -83,10 +96,12 @@ void ExportFile::commit() {
       write_bytes({gzip_->packed.data(), gzip_->packed.size() - stream.avail_out});
     }
   }
-  if (::fsync(fd_) != 0) {
-    throw Error("file.sync", Blame::storage, fmt::format("cannot write {}: {}", temporary_, errno_text(errno)));
+  if (!temporary_.empty()) {
+    if (::fsync(fd_) != 0) {
+      throw Error("file.sync", Blame::storage, fmt::format("cannot write {}: {}", temporary_, errno_text(errno)));
+    }
+    rename_synced(temporary_, path_);
   }
-  rename_synced(temporary_, path_);
   ::close(fd_);
   fd_ = -1;
 }

@@ -10,7 +10,8 @@ namespace ms::tracepp {
 
 class ExportFile {
  public:
-  // Throws Error("file.create", user) where `path` cannot be written.
+  // "-" is standard output, as it comes; so is what exists and is no file, as /dev/null. Throws Error("file.create",
+  // user) where `path` cannot be written.
   explicit ExportFile(const std::string& path);
   ~ExportFile();  // removes what was not committed
   ExportFile(const ExportFile&) = delete;

@@ -136,6 +136,7 @@ std::int64_t FlightRecorderReader::read(TextInput& input) {
   Problems problems;
   JsonObjects objects(text, problems);
   groups_ = {};
+  known_.clear();
   RankTrace rank;
   rank.rank = -1;
   rank.file = input.path();
@@ -187,6 +188,12 @@ std::int64_t FlightRecorderReader::read(TextInput& input) {
   return static_cast<std::int64_t>(groups_.largest());
 }
 
+FlightRecorderReader::Known& FlightRecorderReader::known(const Entry& entry) {
+  const auto [place, is_new] = known_.try_emplace(entry.group);
+  if (is_new) place->second.group = groups_.group(entry.group, entry.description, {});
+  return place->second;
+}
+
 void FlightRecorderReader::add(const Entry& entry, RankTrace& rank, std::map<std::int32_t, std::uint32_t>& counts) {
   Event event;
   const std::int64_t begin_ns = entry.started_ns > 0 ? entry.started_ns : entry.created_ns;
@@ -205,7 +212,8 @@ void FlightRecorderReader::add(const Entry& entry, RankTrace& rank, std::map<std
   }
 
   What what{.kind = message_kind(entry.operation)};
-  const Group group = groups_.group(entry.group, entry.description, {});
+  Known& of = known(entry);
+  const Group& group = of.group;
   // What a receiver is sent comes out.
   const bool receives = what.kind == Kind::recv;
   const std::string type = one_type(receives ? entry.output_types : entry.input_types);
@@ -228,7 +236,8 @@ void FlightRecorderReader::add(const Entry& entry, RankTrace& rank, std::map<std
     // The dump numbers all that a rank sends and receives in the group, which the other end does not see alike.
     number = what.group >= 0 ? counts[what.group]++ : -1;
   } else {
-    what.group = tables_.group(group);
+    if (of.index < 0) of.index = tables_.group(group);
+    what.group = of.index;
   }
   event.detail = number >= 0 && number < kNoDetail ? static_cast<std::uint32_t>(number) : kNoDetail;
   event.what = tables_.what(what);

@@ -29,13 +29,20 @@ class FlightRecorderReader {
     std::int64_t sequence = -1;
     std::int64_t created_ns = 0, started_ns = 0, completed_ns = 0;
   };
+  // A group of the file, made once: it may have a million members, and a million entries.
+  struct Known {
+    Group group;
+    std::int32_t index = -1;  // of the run's; -1: only messages between two of its members were seen
+  };
   static bool read_entry(JsonObject& object, Entry& entry);
   void read_groups(std::string_view value, JsonObjects& objects);
+  Known& known(const Entry& entry);
   void add(const Entry& entry, RankTrace& rank, std::map<std::int32_t, std::uint32_t>& counts);
 
   RunTrace& trace_;
   Tables tables_;
   ProcessGroups groups_;
+  std::map<std::string, Known> known_;  // by name
 };
 
 }  // namespace ms::tracepp

@@ -1,6 +1,6 @@
 #include "tracepp/hang.h"
 
-#include <fmt/format.h>
+#include <fmt/chrono.h>
 
 #include <algorithm>
 
@@ -50,8 +50,9 @@ HangRoot root_of(std::size_t at) {
   return root;
 }
 
-// Where all failed within moments of each other, the first did so by itself; whoever waits for somebody was told to.
-HangRoot first_failure(const HangScan& scan) {
+// Where several failed by themselves, as far as is known: the first, and of foreign traces, which do not tell whether
+// it was told to, rather one that waits for nobody.
+std::optional<HangRoot> first_failure(const HangScan& scan) {
   const auto waits = [&](std::size_t at) {
     return std::ranges::any_of(scan.rank(at).open, [&](std::uint32_t event) { return scan.is_ready(at, event); });
   };
@@ -62,27 +63,29 @@ HangRoot first_failure(const HangScan& scan) {
   };
   for (std::size_t at = 0; at < scan.count(); ++at)
     if (scan.file(at).ending == Ending::failed && (!first || comes_before(at, *first))) first = at;
+  if (!first) return std::nullopt;
   return root_of(*first);
 }
 
-// Where most failed, those few that ended without a word: a rank that is killed leaves none, and the others fail
-// because it is gone.
-std::vector<std::size_t> without_a_word(const HangScan& scan) {
+// Those that ended without a word: a rank that is killed leaves none, and the others are stopped because it is gone.
+// Where none says that it was stopped, only a few of many.
+std::vector<std::size_t> without_a_word(const HangScan& scan, bool others_were_stopped) {
   std::vector<std::size_t> found;
   for (std::size_t at = 0; at < scan.count(); ++at)
     if (scan.file(at).ending == Ending::running) found.push_back(at);
-  if (found.size() * 4 > scan.count()) found.clear();
+  if (found.size() * 4 > scan.count() && !others_were_stopped) found.clear();
   return found;
 }
 
 class Finder {
  public:
-  explicit Finder(const RunTrace& trace) : trace_(trace), scan_(trace) {}
+  Finder(const RunTrace& trace, double now_s) : trace_(trace), now_s_(now_s), scan_(trace) {}
 
   Hang find() {
     hang_.missing_ranks = missing_ranks(trace_);
-    const auto failed = std::ranges::count(trace_.ranks, Ending::failed, &RankTrace::ending);
-    const bool overdue = anything_overdue(scan_);
+    const auto failed = std::ranges::count_if(trace_.ranks, has_error, &RankTrace::ending);
+    const bool overdue = scan_.deadline_s() > 0 || anything_overdue(scan_);
+    find_alive();
     if (overdue || failed > 0 || is_flight_recorder(trace_)) {
       graph_ = make_hang_graph(scan_);
       for (std::size_t i = 0; i < std::min(graph_.roots.size(), kRoots); ++i)
@@ -100,8 +103,8 @@ class Finder {
       const bool ended = !trace_.ranks.empty() && std::ranges::all_of(trace_.ranks, [](const RankTrace& rank) {
         return rank.ending == Ending::done;
       });
-      hang_.state = ended ? RunState::ended : RunState::cut_off;
-      say_well(ended);
+      hang_.state = ended ? RunState::ended : cut_off_s_ > 0 ? RunState::killed : RunState::cut_off;
+      say_well();
       return std::move(hang_);
     }
     fill();
@@ -121,17 +124,37 @@ class Finder {
     }
   }
 
+  // Writers say every second that they live.
+  void find_alive() {
+    constexpr double kGone_s = 15;
+    if (now_s_ <= 0 || trace_.source != "ms-trace") return;
+    double newest_s = 0;
+    for (std::size_t at = 0; at < scan_.count(); ++at) {
+      if (scan_.file(at).realtime_ns == 0) return;
+      if (scan_.file(at).ending != Ending::running) continue;
+      newest_s = std::max(newest_s, static_cast<double>(scan_.last_sign_ns(at)) * 1e-9);
+    }
+    if (newest_s <= 0) return;
+    hang_.is_alive = now_s_ - newest_s <= kGone_s;
+    if (!hang_.is_alive) cut_off_s_ = newest_s;
+  }
+
   // Nobody had waited long, so that who waits for whom tells little.
   void blame_failure() {
     blames_.clear();
-    for (const std::size_t at : without_a_word(scan_)) {
+    const bool stopped = std::ranges::any_of(
+        trace_.ranks, [](Ending ending) { return ending == Ending::stopped; }, &RankTrace::ending);
+    const std::optional<HangRoot> first = first_failure(scan_);
+    for (const std::size_t at : without_a_word(scan_, stopped && !first)) {
       if (blames_.size() == kRoots) break;
       Blame it;
-      it.suspects.push_back(suspect_of(scan_, scan_.file(at).rank, Reason::silent, 0.6));
-      it.sentence = fmt::format("{} ended without a word, while others failed", rank_label(scan_, scan_.file(at).rank));
+      it.suspects.push_back(suspect_of(scan_, scan_.file(at).rank, Reason::silent, first ? 0.6 : 0.9));
+      it.sentence = fmt::format("{} ended without a word, while others {}", rank_label(scan_, scan_.file(at).rank),
+                                stopped ? "were stopped" : "failed");
       blames_.push_back(std::move(it));
     }
-    blames_.push_back(blame(first_failure(scan_), graph_, scan_));
+    if (!first) return;
+    blames_.push_back(blame(*first, graph_, scan_));
     if (blames_.size() > 1)
       for (HangSuspect& suspect : blames_.back().suspects) suspect.confidence = 0.5;
   }
@@ -211,7 +234,9 @@ class Finder {
   // One sentence of the likeliest; faults beside it in short.
   void say() {
     if (blames_.empty()) {
-      hang_.sentence = "the run stands still, and nothing in its traces tells why";
+      hang_.sentence = hang_.state == RunState::failed ? "the run was stopped, and no trace is of the rank at fault"
+                                                       : "the run stands still, and nothing in its traces tells why";
+      add_errors();
       return;
     }
     const Blame& first = blames_.front();
@@ -220,15 +245,33 @@ class Finder {
     if (static_cast<int>(first.behind) > direct && direct > 0)
       hang_.sentence += further(first.behind - static_cast<std::size_t>(direct));
     say_others();
+    if (is_flight_recorder(trace_) && hang_.since_s < 1)
+      hang_.evidence.emplace_back(
+          "flight recorder dumps do not show for how long; one of a healthy run may look like this");
+    add_errors();
     for (std::size_t i = 0; i < std::min(hang_.ops.size(), kEvidence); ++i)
       hang_.evidence.push_back(evidence(hang_.ops[i]));
     for (std::size_t i = 0; i < std::min<std::size_t>(hang_.suspects.size(), 2); ++i) {
       if (!hang_.suspects[i].doing.empty())
         hang_.evidence.push_back(fmt::format("rank {}: {}", hang_.suspects[i].rank, hang_.suspects[i].doing));
     }
-    if (is_flight_recorder(trace_) && hang_.since_s < 1)
-      hang_.evidence.emplace_back(
-          "flight recorder dumps do not show for how long; one of a healthy run may look like this");
+  }
+
+  // What ranks said when they gave up or were stopped, once each: the world's first cause is in all of them.
+  void add_errors() {
+    constexpr std::size_t kErrors = 2;
+    std::vector<std::string_view> told;
+    for (const Ending ending : {Ending::timed_out, Ending::stopped}) {
+      for (const RankTrace& rank : trace_.ranks) {
+        if (rank.ending != ending || told.size() == kErrors) continue;
+        if (std::ranges::any_of(told, [&](std::string_view text) { return rank.ending_text.ends_with(text); }))
+          continue;
+        told.push_back(rank.ending_text);
+        hang_.evidence.push_back(fmt::format("rank {} {}: \"{}\"", rank.rank,
+                                             ending == Ending::timed_out ? "gave up" : "was stopped",
+                                             plain_text(rank.ending_text, 200)));
+      }
+    }
   }
 
   static std::string further(std::size_t ranks) {
@@ -269,20 +312,59 @@ class Finder {
     return op.missing.size() > 4 ? text + fmt::format(" and {} more", op.missing.size() - 4) : text;
   }
 
-  void say_well(bool ended) {
+  void say_well() {
     const std::string ranks = plural(trace_.ranks.size(), "rank");
-    if (ended) {
+    if (hang_.state == RunState::ended) {
       hang_.sentence = fmt::format("the run ended well on {}", ranks);
+    } else if (hang_.state == RunState::killed) {
+      hang_.sentence = fmt::format(
+          "the run did not end by itself: the traces of {} stop at {:%Y-%m-%d %H:%M:%S} UTC{} while nobody waits "
+          "longer "
+          "than usual; it was killed from outside, as by a time limit, scancel, lack of memory or the loss of its "
+          "nodes: see sacct and the kernel's log",
+          ranks, fmt::gmtime(static_cast<std::time_t>(cut_off_s_)), newest_step());
     } else if (!blames_.empty()) {
       hang_.sentence = "no hang: " + blames_.front().sentence;
     } else {
-      hang_.sentence = fmt::format("no hang: the traces of {} end while nobody waits longer than usual", ranks);
+      const std::string wait = longest_wait();
+      hang_.sentence = fmt::format("no hang{}: the traces of {} end{}{}", wait.empty() ? "" : " yet", ranks,
+                                   newest_step(), wait.empty() ? " while nobody waits longer than usual" : wait);
     }
     if (!hang_.missing_ranks.empty())
       hang_.sentence += fmt::format("; {} left no trace", plural(hang_.missing_ranks.size(), "further rank"));
   }
 
+  std::string newest_step() const {
+    std::int64_t newest = -1;
+    for (const RankTrace& rank : trace_.ranks)
+      if (!rank.events.empty()) newest = std::max<std::int64_t>(newest, rank.events.back().step);
+    return newest < 0 ? "" : fmt::format(" in step {}", newest);
+  }
+
+  // The one nearest to being overdue, where it is near.
+  std::string longest_wait() const {
+    std::string text;
+    double nearest = 0.25;
+    for (std::size_t at = 0; at < scan_.count(); ++at) {
+      const RankScan& rank = scan_.rank(at);
+      std::vector<std::uint32_t> open = rank.open;
+      for (const std::uint32_t event : {rank.section, rank.host})
+        if (event != kNoEvent) open.push_back(event);
+      for (const std::uint32_t event : open) {
+        const double since_s = scan_.since_s(at, event), patience_s = scan_.patience_s(at, event);
+        if (since_s <= nearest * patience_s) continue;
+        nearest = since_s / patience_s;
+        text = fmt::format("; rank {} has been in {} for {}, and beyond {} it is a hang", scan_.file(at).rank,
+                           event_label(trace_, scan_.file(at).events[event]), seconds_label(since_s),
+                           seconds_label(patience_s));
+      }
+    }
+    return text;
+  }
+
   const RunTrace& trace_;
+  const double now_s_;
+  double cut_off_s_ = 0;  // by the wall clock, where it was long ago
   HangScan scan_;
   HangGraph graph_;
   std::vector<Blame> blames_;
@@ -291,6 +373,6 @@ class Finder {
 
 }  // namespace
 
-Hang find_hang(const RunTrace& trace) { return Finder(trace).find(); }
+Hang find_hang(const RunTrace& trace, double now_s) { return Finder(trace, now_s).find(); }
 
 }  // namespace ms::tracepp

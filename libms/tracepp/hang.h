@@ -12,10 +12,11 @@
 namespace ms::tracepp {
 
 enum class RunState : std::uint8_t {
-  hang,     // somebody waits longer than such an operation ever took, and far longer than usual
+  hang,     // somebody waits longer than such an operation ever took, and far longer than usual; or till its deadline
   failed,   // ranks ended with an error, nobody had waited long
   ended,    // all ranks ended well
-  cut_off,  // the traces end while the run went as usual
+  killed,   // the traces stopped long ago while the run went as usual, without a word: from outside
+  cut_off,  // the traces end while the run went as usual: it goes on, as far as is known
 };
 std::string_view to_string(RunState state);
 
@@ -81,6 +82,7 @@ struct HangSuspect {
   int rank = 0;
   mesh::Coord at;
   std::string host;
+  int pid = 0;  // 0: not known
   Reason reason = Reason::not_issuing;
   double confidence = 0;  // 0 .. 1
   int op = -1;            // in Hang::ops, that others wait for it in; -1: none
@@ -98,10 +100,12 @@ struct Hang {
   std::vector<int> missing_ranks;     // of the mesh, or members of a group, without a trace
   std::vector<Wait> waits;            // what holds each waiting rank up, rising by rank
   double since_s = -1;                // the longest wait
+  bool is_alive = false;              // known to have shown a sign of life in the last seconds
   std::vector<Cell> cells;            // by rank, where the mesh is known
 };
 
-Hang find_hang(const RunTrace& trace);
+// `now_s`: of the wall clock, since 1970, where the traces may be of a run that is under way; 0: not known.
+Hang find_hang(const RunTrace& trace, double now_s = 0);
 
 // For a terminal, with a newline at the end: the sentence first.
 std::string hang_text(const Hang& hang, const RunTrace& trace);

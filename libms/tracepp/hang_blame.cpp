@@ -262,6 +262,7 @@ HangSuspect suspect_of(const HangScan& scan, int rank, Reason reason, double con
   if (scan.trace().has_mesh && rank >= 0 && rank < mesh.size()) it.at = mesh.coord(rank);
   if (const std::optional<std::size_t> at = scan.find(rank)) {
     it.host = scan.file(*at).host;
+    it.pid = scan.file(*at).pid;
     it.doing = doing(scan, *at);
   }
   return it;

@@ -59,16 +59,30 @@ class Builder {
     return -1;
   }
 
+  int op_of(std::size_t at, std::uint32_t event) const {
+    return op_at(scan_.what(at, event).group, scan_.file(at).events[event].detail);
+  }
+
+  const std::vector<int>& members_of(std::int32_t group) {
+    const std::vector<int>& ranks = trace_.groups[static_cast<std::size_t>(group)].ranks;
+    return ranks.empty() ? seated_[group] : ranks;
+  }
+
   // Every operation that somebody alive is ready for.
   void find_ops() {
+    for (std::size_t at = 0; at < scan_.count(); ++at)
+      for (const Seat& seat : scan_.rank(at).seats)
+        if (trace_.groups[static_cast<std::size_t>(seat.group)].ranks.empty())
+          seated_[seat.group].push_back(scan_.file(at).rank);
+    std::size_t views = 0;
     for (std::size_t at = 0; at < scan_.count(); ++at) {
       const RankScan& rank = scan_.rank(at);
       for (const Seat& seat : rank.seats) {
         const std::size_t group = static_cast<std::size_t>(seat.group);
-        if (trace_.groups[group].ranks.empty()) seated_[seat.group].push_back(scan_.file(at).rank);
         if (is_dead(rank) || seat.open == kNoEvent || !scan_.is_ready(at, seat.open)) continue;
         const std::uint32_t sequence = scan_.file(at).events[seat.open].detail;
         if (op_at(seat.group, sequence) >= 0) continue;
+        if ((views += members_of(seat.group).size()) > kMostViews) return;
         ops_of_[group].push_back(static_cast<int>(graph_.ops.size()));
         StuckOp& op = graph_.ops.emplace_back();
         op.group = seat.group;
@@ -78,8 +92,7 @@ class Builder {
   }
 
   void view(StuckOp& op) {
-    const Group& group = trace_.groups[static_cast<std::size_t>(op.group)];
-    const std::vector<int>& ranks = group.ranks.empty() ? seated_[op.group] : group.ranks;
+    const std::vector<int>& ranks = members_of(op.group);
     op.members.reserve(ranks.size());
     for (const int rank : ranks) {
       MemberView member{.rank = rank, .progress = Progress::no_trace};
@@ -127,14 +140,15 @@ class Builder {
     const RankScan& rank = scan_.rank(at);
     std::vector<std::uint32_t> ready;
     for (const Seat& seat : rank.seats)
-      if (seat.open != kNoEvent && scan_.is_ready(at, seat.open)) ready.push_back(seat.open);
+      if (seat.open != kNoEvent && scan_.is_ready(at, seat.open) && op_of(at, seat.open) >= 0)
+        ready.push_back(seat.open);
     const auto only = [&](const auto& keep) {
       std::vector<std::uint32_t> kept;
       std::ranges::copy_if(ready, std::back_inserter(kept), keep);
       return kept;
     };
     std::vector<std::uint32_t> some = only([&](std::uint32_t event) {
-      const int op = op_at(scan_.what(at, event).group, scan_.file(at).events[event].detail);
+      const int op = op_of(at, event);
       return is_mismatch(graph_.ops[static_cast<std::size_t>(op)].match);
     });
     if (!some.empty()) return some;
@@ -155,7 +169,7 @@ class Builder {
     for (std::size_t at = 0; at < scan_.count(); ++at) {
       if (is_dead(scan_.rank(at))) continue;
       for (const std::uint32_t event : blockers(at)) {
-        const int op = op_at(scan_.what(at, event).group, scan_.file(at).events[event].detail);
+        const int op = op_of(at, event);
         graph_.holds[at].push_back(op);
         ++graph_.held[static_cast<std::size_t>(op)];
       }
@@ -303,6 +317,8 @@ class Builder {
     }
   }
 
+  // Of all operations together; in a run of a hundred thousand ranks there are a million. Those beyond are left out.
+  static constexpr std::size_t kMostViews = 1 << 24;
   static constexpr std::size_t kRootsCounted = 64;  // for more nobody wants to know how many wait behind each
 
   const HangScan& scan_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <mutex>
 
 #include "tracepp/parallel.h"
@@ -15,7 +16,7 @@ constexpr double kBeyond_s = 5;    // more than the longest that was ever seen
 constexpr double kFirst_s = 30;
 constexpr double kFirstSave_s = 600;
 // Writers flush every second; a loaded machine may be late.
-constexpr double kSilent_s = 5;
+constexpr double kSilent_s = 5, kSilentAtLeast_s = 2.5;
 constexpr std::size_t kKeys =
     static_cast<std::size_t>(trace::kKinds) * static_cast<std::size_t>(trace::kPurposes) * trace::kGroupAxes;
 
@@ -32,8 +33,9 @@ double bucket_s(int bucket) {
 }  // namespace
 
 const Seat* RankScan::seat(std::int32_t group) const {
-  const auto found = std::ranges::find(seats, group, &Seat::group);
-  return found == seats.end() ? nullptr : &*found;
+  const auto group_of = [&](std::uint32_t place) { return seats[place].group; };
+  const auto found = std::ranges::lower_bound(seats_by_group, group, {}, group_of);
+  return found == seats_by_group.end() || group_of(*found) != group ? nullptr : &seats[*found];
 }
 
 HangScan::Usual& HangScan::Usuals::at(std::size_t key) {
@@ -55,7 +57,8 @@ std::size_t HangScan::key(const What& what) const {
   return (kind * trace::kPurposes + purpose) * trace::kGroupAxes + static_cast<std::size_t>(axis);
 }
 
-HangScan::HangScan(const RunTrace& trace) : trace_(trace), ranks_(trace.ranks.size()) {
+HangScan::HangScan(const RunTrace& trace) : trace_(trace), ranks_(trace.ranks.size()), issued_(trace.ranks.size()) {
+  deadline_s_ = longest_wait_s();
   std::vector<std::uint16_t> keys(trace.whats.size());
   for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<std::uint16_t>(key(trace.whats[i]));
   std::vector<Usuals> parts;
@@ -91,10 +94,15 @@ void HangScan::scan(std::size_t at, const std::vector<std::uint16_t>& keys, Desk
     return rank.seats[place - 1];
   };
   std::int64_t last_end = 0;
+  // A rank that is freed when the world stops goes on for a moment: what it does then tells nothing of the hang.
+  const bool closed = deadline_s_ > 0 && has_error(file(at).ending);
+  const std::int64_t to_ns = closed ? file(at).last_flush_ns - static_cast<std::int64_t>(deadline_s_ / 4 * 1e9)
+                                    : std::numeric_limits<std::int64_t>::max();
   for (std::size_t i = 0; i < events.size(); ++i) {
     const Event& event = events[i];
+    if (event.begin_ns > to_ns) continue;
     const What& what = trace_.whats[event.what];
-    const bool ended = event.state == State::ended;
+    const bool ended = event.state == State::ended && event.end_ns() <= to_ns;
     const bool message = trace::is_message(what.kind);
     const bool section = trace::is_section(what.kind);
     const bool host = what.kind == Kind::data_wait || what.kind == Kind::save;
@@ -110,9 +118,9 @@ void HangScan::scan(std::size_t at, const std::vector<std::uint16_t>& keys, Desk
         last_end = event.end_ns();
       }
     } else if (section) {
-      std::uint32_t& first = event.state == State::begun ? rank.section : rank.next_section;
+      std::uint32_t& first = event.state == State::issued ? rank.next_section : rank.section;
       if (first == kNoEvent) first = index;
-    } else if (host && event.state == State::begun) {
+    } else if (host && event.state != State::issued) {
       rank.host = index;
     }
     if (!message || what.group < 0 || static_cast<std::size_t>(what.group) >= trace_.groups.size()) continue;
@@ -122,10 +130,16 @@ void HangScan::scan(std::size_t at, const std::vector<std::uint16_t>& keys, Desk
       in.newest_ended = std::max<std::int64_t>(in.newest_ended, event.detail);
     } else {
       rank.open.push_back(index);
+      rank.open_by_group.push_back({what.group, event.detail, index});
       if (in.open == kNoEvent || event.detail < events[in.open].detail) in.open = index;
     }
   }
-  for (const Seat& taken : rank.seats) desk.places[static_cast<std::size_t>(taken.group)] = 0;
+  std::ranges::sort(rank.open_by_group);
+  for (std::uint32_t i = 0; i < rank.seats.size(); ++i) {
+    rank.seats_by_group.push_back(i);
+    desk.places[static_cast<std::size_t>(rank.seats[i].group)] = 0;
+  }
+  std::ranges::sort(rank.seats_by_group, {}, [&](std::uint32_t place) { return rank.seats[place].group; });
 }
 
 void HangScan::find_usual(const std::vector<Usuals>& parts) {
@@ -152,6 +166,20 @@ void HangScan::find_usual(const std::vector<Usuals>& parts) {
         std::max(kFarLonger * bucket_s(median), static_cast<double>(sum.longest_ns) * 1e-9 + kBeyond_s);
     patience_s_[key] = save ? std::max(seen_s, kFirstSave_s) : seen_s;
   }
+  // Who gave up at its deadline has been patient enough: what kept it waiting lasted about as long.
+  if (deadline_s_ > 0)
+    for (double& patience_s : patience_s_) patience_s = std::min(patience_s, deadline_s_ / 2);
+}
+
+double HangScan::longest_wait_s() const {
+  double longest_s = 0;
+  for (std::size_t at = 0; at < count(); ++at) {
+    if (file(at).ending != Ending::timed_out) continue;
+    for (const Event& event : file(at).events)
+      if (event.state == State::begun && trace::is_message(trace_.what(event).kind))
+        longest_s = std::max(longest_s, static_cast<double>(file(at).last_flush_ns - event.begin_ns) * 1e-9);
+  }
+  return longest_s;
 }
 
 std::int64_t HangScan::wall_ns(std::size_t at, std::int64_t time_ns) const {
@@ -182,21 +210,22 @@ std::optional<std::int64_t> HangScan::clock_difference_ns(std::size_t at, const 
 // Only our own writer says at regular intervals that it lives.
 void HangScan::find_silent() {
   if (trace_.source != "ms-trace" || ranks_.empty()) return;
+  const double patience_s = deadline_s_ > 0 ? std::clamp(deadline_s_ / 2, kSilentAtLeast_s, kSilent_s) : kSilent_s;
   std::vector<std::int64_t> newest(count());
-  for (std::size_t at = 0; at < count(); ++at) newest[at] = wall_ns(at, file(at).last_flush_ns);
+  for (std::size_t at = 0; at < count(); ++at) newest[at] = last_sign_ns(at);
   // Not the newest of all: a few clocks may be ahead. A quarter of the ranks suffices to show that the run went on.
   std::vector<std::int64_t> sorted = newest;
   const auto reference = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() * 3 / 4);
   std::ranges::nth_element(sorted, reference);
   std::vector<char> is_candidate(count(), 0);
   for (std::size_t at = 0; at < count(); ++at)
-    is_candidate[at] = static_cast<double>(*reference - newest[at]) > kSilent_s * 1e9 ? 1 : 0;
+    is_candidate[at] = static_cast<double>(*reference - newest[at]) > patience_s * 1e9 ? 1 : 0;
   for (std::size_t at = 0; at < count(); ++at) {
     if (is_candidate[at] == 0) continue;
     const std::optional<std::int64_t> difference = clock_difference_ns(at, is_candidate);
     if (!difference && file(at).realtime_ns == 0) continue;
     const double silent_s = static_cast<double>(*reference - newest[at] + difference.value_or(0)) * 1e-9;
-    if (silent_s <= kSilent_s) continue;
+    if (silent_s <= patience_s) continue;
     ranks_[at].life = Life::silent;
     ranks_[at].silent_s = silent_s;
   }
@@ -220,7 +249,7 @@ std::optional<std::size_t> HangScan::find(int rank) const {
 }
 
 bool HangScan::is_ready(std::size_t at, std::uint32_t event) const {
-  return file(at).events[event].state == State::begun || event == ranks_[at].ready;
+  return file(at).events[event].state != State::issued || event == ranks_[at].ready;
 }
 
 double HangScan::since_s(std::size_t at, std::uint32_t event) const {
@@ -229,29 +258,42 @@ double HangScan::since_s(std::size_t at, std::uint32_t event) const {
   return std::max(0.0, static_cast<double>(file(at).last_flush_ns - it.begin_ns) * 1e-9);
 }
 
-bool HangScan::is_overdue(std::size_t at, std::uint32_t event) const {
-  return since_s(at, event) > patience_s_[key(what(at, event))];
+const std::vector<Issued>& HangScan::issued(std::size_t at) const {
+  std::vector<Issued>& all = issued_[at];
+  if (!all.empty()) return all;
+  const std::vector<Event>& events = file(at).events;
+  for (std::uint32_t i = 0; i < events.size(); ++i) {
+    const What& what = trace_.whats[events[i].what];
+    if (trace::is_message(what.kind)) all.push_back({what.group, events[i].detail, i});
+  }
+  std::ranges::sort(all);
+  return all;
 }
 
 std::uint32_t HangScan::message(std::size_t at, std::int32_t group, std::uint32_t sequence) const {
+  constexpr std::size_t kNear = 4096;  // events; asked about are nearly always some of the newest
   const std::vector<Event>& events = file(at).events;
-  for (std::size_t i = events.size(); i-- > 0;) {
+  const std::size_t far = events.size() - std::min(events.size(), kNear);
+  for (std::size_t i = events.size(); i-- > far;) {
     const What& what = trace_.whats[events[i].what];
     if (what.group != group || !trace::is_message(what.kind)) continue;
     if (events[i].detail == sequence) return static_cast<std::uint32_t>(i);
-    if (events[i].detail < sequence) break;  // a rank numbers them as it issues them
+    if (events[i].detail < sequence) return kNoEvent;  // a rank numbers them as it issues them
   }
-  return kNoEvent;
+  if (far == 0) return kNoEvent;
+  const std::vector<Issued>& all = issued(at);
+  const auto behind = std::ranges::upper_bound(all, Issued{group, sequence, kNoEvent});
+  if (behind == all.begin() || (behind - 1)->group != group || (behind - 1)->sequence != sequence) return kNoEvent;
+  return (behind - 1)->event;
 }
 
 Progress HangScan::progress(std::size_t at, std::int32_t group, std::uint32_t sequence) const {
   const Seat* const seat = ranks_[at].seat(group);
   if (seat == nullptr || seat->newest < static_cast<std::int64_t>(sequence)) return Progress::not_issued;
-  for (const std::uint32_t event : ranks_[at].open) {
-    if (file(at).events[event].detail == sequence && what(at, event).group == group)
-      return is_ready(at, event) ? Progress::begun : Progress::issued;
-  }
-  return Progress::ended;
+  const std::vector<Issued>& open = ranks_[at].open_by_group;
+  const auto found = std::ranges::lower_bound(open, Issued{group, sequence, 0});
+  if (found == open.end() || found->group != group || found->sequence != sequence) return Progress::ended;
+  return is_ready(at, found->event) ? Progress::begun : Progress::issued;
 }
 
 }  // namespace ms::tracepp

@@ -77,9 +77,20 @@ std::string suspects_text(const Hang& hang, bool has_mesh) {
   return text;
 }
 
+// Where it can be seen while it still stands.
+std::string look_at(const HangSuspect& it) {
+  return fmt::format(
+      "  it still runs: on {}, gdb -p {} -batch -ex 'thread apply all bt' shows where rank {} stands; ms-diag run "
+      "tests "
+      "the node\n",
+      it.host.empty() ? "its node" : plain_text(it.host, 60), it.pid, it.rank);
+}
+
 }  // namespace
 
-std::string_view to_string(RunState state) { return name_of<4>({"hang", "failed", "ended", "cut_off"}, state); }
+std::string_view to_string(RunState state) {
+  return name_of<5>({"hang", "failed", "ended", "killed", "cut_off"}, state);
+}
 
 std::string_view to_string(Match match) {
   return name_of<6>({"fully_matched", "collective_type_mismatch", "size_or_syntax_mismatch",
@@ -101,8 +112,10 @@ std::string_view to_string(Reason reason) {
 std::string hang_text(const Hang& hang, const RunTrace& trace) {
   std::string text;
   for (const std::string& line : wrap(hang.sentence, kWidth)) text += line + "\n";
-  if (hang.state == RunState::ended || hang.state == RunState::cut_off) return text;
+  if (hang.state != RunState::hang && hang.state != RunState::failed) return text;
   text += suspects_text(hang, trace.has_mesh);
+  if (hang.state == RunState::hang && hang.is_alive && !hang.suspects.empty() && hang.suspects.front().pid > 0)
+    text += look_at(hang.suspects.front());
   for (const std::string& line : hang.evidence) text += "  " + plain_text(line, 2 * kWidth) + "\n";
   if (!hang.cells.empty()) text += grid(hang, trace.mesh);
   return text;

@@ -74,7 +74,7 @@ std::string doing(const HangScan& scan, std::size_t at) {
     if (event == kNoEvent) return;
     const double since_s = scan.since_s(at, event);
     text += fmt::format("{}{} {}", text.empty() ? "" : "; ", how, event_label(scan.trace(), events[event]));
-    if (since_s >= 0) text += fmt::format(" for {}", seconds_label(since_s));
+    if (since_s >= 0 && event != rank.last) text += fmt::format(" for {}", seconds_label(since_s));
   };
   add("finished", rank.last);
   add("in", rank.section);

@@ -97,6 +97,7 @@ class JsonObjects {
 
  private:
   static constexpr std::size_t kGoalBytes = 1 << 16, kLeastBytes = 1 << 12;
+  static constexpr std::size_t kMostAlone = 1 << 10;  // values one by one: a piece of only wrong ones is dear to try
   enum class Ended : std::uint8_t { whole, array_end, broken, bad_text, bad_cut };
   struct Outcome {
     Ended how;
@@ -105,6 +106,10 @@ class JsonObjects {
   };
   template <class Handle>
   Outcome piece(std::span<char> piece, Handle&& handle);
+  // The next `count` values, each by itself, as far as the array goes. `handed`: the first was read already. False: the
+  // text ended first.
+  template <class Handle>
+  bool alone(std::size_t count, bool handed, Handle&& handle);
 
   JsonText& text_;
   Problems& problems_;
@@ -113,7 +118,7 @@ class JsonObjects {
 
 template <class Handle>
 bool JsonObjects::each(Handle&& handle) {
-  std::size_t goal = kGoalBytes;
+  std::size_t goal = kGoalBytes, alone_count = 1;
   bool exact = false;
   for (;;) {
     const char next = text_.peek();
@@ -137,19 +142,34 @@ bool JsonObjects::each(Handle&& handle) {
     text_.take(outcome.bytes);
     if (outcome.how == Ended::whole || outcome.how == Ended::array_end) {
       goal = std::min(kGoalBytes, 2 * goal);
+      alone_count = 1;
       continue;
     }
     // Wrong only because the piece ended inside of it, or wrong by itself: this one alone will tell.
     goal = std::max(kLeastBytes, goal / 4);
-    const auto alone = text_.value();
-    if (!alone) return false;
-    if (alone->empty()) {
+    if (!alone(alone_count, outcome.handed, handle)) return false;
+    alone_count = std::min(2 * alone_count, kMostAlone);
+  }
+}
+
+template <class Handle>
+bool JsonObjects::alone(std::size_t count, bool handed, Handle&& handle) {
+  for (std::size_t i = 0; i < count;) {
+    const char next = text_.peek();
+    if (next == ']' || next == '\0') return true;  // each() knows what to do
+    const auto value = text_.value();
+    if (!value) return false;
+    if (value->empty()) {
       text_.take();  // what can only stand between values
-    } else if (!outcome.handed) {
-      const std::span<char> span(const_cast<char*>(alone->data()), alone->size());  // of text_'s own window
+      continue;
+    }
+    if (i > 0 || !handed) {
+      const std::span<char> span(const_cast<char*>(value->data()), value->size());  // of text_'s own window
       if (!one(span, handle)) ++problems_["record that is no sound JSON object"];
     }
+    ++i;
   }
+  return true;
 }
 
 template <class Handle>

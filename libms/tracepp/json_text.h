@@ -11,7 +11,7 @@
 namespace ms::tracepp {
 
 // Larger values, and objects in an array, end the text: nobody means them, and they have to stand in memory whole.
-inline constexpr std::size_t kMaxValueBytes = std::size_t{256} << 20;
+inline constexpr std::size_t kMaxValueBytes = std::size_t{64} << 20;
 
 class JsonText {
  public:

@@ -1,7 +1,9 @@
-// What to look at first: causes that were found, then what time is lost to without a known cause.
+// What to look at first: faults that were found, then what else time goes to.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 
 #include "base/text.h"
 #include "tracepp/report.h"
@@ -12,20 +14,33 @@ namespace {
 
 constexpr double kLeastShare = 0.01;
 constexpr std::size_t kMost = 3;
+constexpr double kAsScheduled = 1.25;  // times the bubble that the schedule explains
 
 double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 std::string percent(double part) { return fmt::format("{:.{}f} %", 100 * part, part < 0.1 ? 1 : 0); }
 
 void add_hang(std::vector<Advice>& list, const Hang& hang) {
-  if (hang.state != RunState::hang && hang.state != RunState::failed) return;
-  list.push_back({.cost_share = 1, .sentence = hang.sentence, .hint = "ms-tracepp hang shows who waits for whom"});
+  if (hang.state != RunState::hang && hang.state != RunState::failed && hang.state != RunState::killed) return;
+  list.push_back({.cost_share = 1,
+                  .sentence = hang.sentence,
+                  .hint = "ms-tracepp hang shows who waits for whom",
+                  .is = Advice::Is::fault});
 }
 
 void add_findings(std::vector<Advice>& list, const Verdict& verdict) {
   for (const Finding& finding : verdict.findings) {
     list.push_back({.cost_share = finding.cost_share,
-                    .sentence = fmt::format("{} (costs {} of a step)", finding.evidence, percent(finding.cost_share)),
-                    .hint = {}});
+                    .sentence = fmt::format("{} ({})", finding.evidence, cost_text(verdict, finding)),
+                    .is = is_fault(finding) ? Advice::Is::fault : Advice::Is::design});
+  }
+}
+
+void add_lost(std::vector<Advice>& list, const Verdict& verdict) {
+  if (std::string lost = lost_text(verdict); !lost.empty()) {
+    list.push_back(
+        {.cost_share = share(verdict.stragglers.without_delays_s - verdict.stragglers.ideal_s, verdict.measured_s),
+         .sentence = std::move(lost),
+         .hint = "ms-tracepp stragglers shows it by rank, stage and kind of operation"});
   }
 }
 
@@ -41,9 +56,9 @@ void add_changes(std::vector<Advice>& list, const RunTrace& trace, const ChangeP
     }
     list.push_back(
         {.cost_share = share(point.after_s - point.before_s, point.after_s),
-         .sentence = fmt::format("since step {} a step takes {} longer ({:.4g} s, {:.4g} s before){}", point.step,
+         .sentence = fmt::format("since about step {} a step takes {} longer ({:.4g} s, {:.4g} s before){}", point.step,
                                  percent(point.after_s / point.before_s - 1), point.after_s, point.before_s, who),
-         .hint = {}});
+         .is = Advice::Is::fault});
   }
 }
 
@@ -59,7 +74,8 @@ void add_slow_messages(std::vector<Advice>& list, const RunTrace& trace, const A
     list.push_back({.cost_share = share(lost_s, all_s),
                     .sentence = fmt::format("messages of group {} take {:.2g} times as long as those of others like it",
                                             printable(group.name, 80), row.ratio),
-                    .hint = "ms-netcheck pairs tells whether it is the link"});
+                    .hint = "ms-netcheck pairs tells whether it is the link",
+                    .is = Advice::Is::fault});
   }
 }
 
@@ -76,11 +92,33 @@ std::string axis_hint(GroupAxis axis) {
   }
 }
 
-void add_symptoms(std::vector<Advice>& list, const Analysis& analysis) {
+void add_bubble(std::vector<Advice>& list, const Bubble& bubble, double measured, double expected) {
+  if (measured <= 0) return;
+  if (measured <= kAsScheduled * expected) {
+    list.push_back(
+        {.cost_share = measured,
+         .sentence = fmt::format("pipeline ranks stand still in {} of their time, no more than schedule {} "
+                                 "with {} microbatches makes them ({})",
+                                 percent(measured), to_string(bubble.schedule), bubble.microbatches, percent(expected)),
+         .hint = "more microbatches in a step, mesh.chunks, or mesh.schedule = \"zb-h1\"",
+         .is = Advice::Is::design});
+    return;
+  }
+  list.push_back(
+      {.cost_share = measured,
+       .sentence = fmt::format("pipeline ranks stand still in {} of their time; schedule {} with {} "
+                               "microbatches explains only {}: sections do not take equally long, or "
+                               "messages are late",
+                               percent(measured), to_string(bubble.schedule), bubble.microbatches, percent(expected)),
+       .hint = "ms-tracepp stragglers shows whose sections are long"});
+}
+
+void add_symptoms(std::vector<Advice>& list, const RunTrace& trace, const Analysis& analysis) {
   const StepTime sum = sum_of(analysis.breakdown.steps);
   const auto part = [&](std::int64_t ns) { return share(static_cast<double>(ns), static_cast<double>(sum.length_ns)); };
   const Bubble& bubble = analysis.bubble;
-  const double bubble_share = bubble.unknown.empty() ? share(bubble.measured_s, analysis.effective.median_step_s) : 0.0;
+  const double step_s = analysis.effective.median_step_s;
+  const double bubble_share = bubble.unknown.empty() ? share(bubble.measured_s, step_s) : 0.0;
   double bubble_left = bubble_share;
   for (const GroupAxis axis : kWaitOrder) {
     const AxisTime& time = sum.axis(axis);
@@ -95,53 +133,55 @@ void add_symptoms(std::vector<Advice>& list, const Analysis& analysis) {
                     .sentence = fmt::format("ranks wait for {} messages in {} of their time; {} of these messages' "
                                             "time is hidden under computing",
                                             to_string(axis), percent(cost), percent(time.overlap())),
-                    .hint = axis_hint(axis)});
+                    .hint = axis_hint(axis),
+                    .is = Advice::Is::design});
   }
-  if (bubble_share > 0) {
-    list.push_back({.cost_share = bubble_share,
-                    .sentence = fmt::format("pipeline ranks stand still in {} of their time; schedule {} with {} "
-                                            "microbatches explains {}",
-                                            percent(bubble_share), to_string(bubble.schedule), bubble.microbatches,
-                                            percent(share(bubble.expected_s, analysis.effective.median_step_s))),
-                    .hint = "more microbatches in a step, mesh.chunks, or mesh.schedule = \"zb-h1\""});
-  }
+  add_bubble(list, bubble, bubble_share, share(bubble.expected_s, step_s));
   list.push_back({.cost_share = part(sum.data_wait_ns),
                   .sentence = fmt::format("ranks wait for data in {} of their time", percent(part(sum.data_wait_ns))),
                   .hint = "faster storage, or a longer [data] queue"});
   list.push_back({.cost_share = part(sum.save_ns),
                   .sentence = fmt::format("checkpoints hold ranks up in {} of their time", percent(part(sum.save_ns))),
                   .hint = "checkpoint.every, or faster storage"});
-  list.push_back({.cost_share = part(sum.idle_ns),
-                  .sentence = fmt::format("ranks stand still in {} of their time, and nothing in the trace says why",
-                                          percent(part(sum.idle_ns))),
-                  .hint = "too few cores for the host threads, or work that is not traced"});
+  // Where waiting is not recorded, or computing is not, standing still says nothing.
+  if (trace.source != "straggler analysis" && sum.busy_ns > 0) {
+    list.push_back({.cost_share = part(sum.idle_ns),
+                    .sentence = fmt::format("ranks stand still in {} of their time, and nothing in the trace says why",
+                                            percent(part(sum.idle_ns))),
+                    .hint = "too few cores for the host threads, or work that is not traced"});
+  }
   const Effective& effective = analysis.effective;
   list.push_back({.cost_share = effective.wall_s > 0 ? 1 - effective.effective : 0.0,
                   .sentence = fmt::format("{} of the time from the first step to the last was not spent in steps",
-                                          percent(1 - effective.effective)),
-                  .hint = {}});
-}
-
-void keep_worst(std::vector<Advice>& list) {
-  std::erase_if(list, [](const Advice& advice) { return !(advice.cost_share >= kLeastShare); });
-  std::ranges::stable_sort(list, std::ranges::greater{}, &Advice::cost_share);
+                                          percent(1 - effective.effective))});
 }
 
 }  // namespace
 
+std::string_view to_string(Advice::Is is) {
+  return is == Advice::Is::fault ? "fault" : is == Advice::Is::lost ? "lost" : "design";
+}
+
 std::vector<Advice> look_first(const RunTrace& trace, const Analysis& analysis) {
-  std::vector<Advice> causes, symptoms;
-  add_hang(causes, analysis.hang);
-  if (analysis.verdict) add_findings(causes, *analysis.verdict);
-  const bool explained = !causes.empty();
-  add_changes(causes, trace, analysis.changes, explained);
-  if (!explained) add_slow_messages(causes, trace, analysis);
-  add_symptoms(symptoms, analysis);
-  keep_worst(causes);
-  keep_worst(symptoms);
-  causes.insert(causes.end(), symptoms.begin(), symptoms.end());
-  if (causes.size() > kMost) causes.resize(kMost);
-  return causes;
+  std::vector<Advice> found, list;
+  add_hang(found, analysis.hang);
+  if (analysis.verdict) add_findings(found, *analysis.verdict);
+  const bool explained = !found.empty();
+  add_changes(list, trace, analysis.changes, explained);
+  if (!explained) add_slow_messages(list, trace, analysis);
+  if (analysis.verdict) add_lost(list, *analysis.verdict);
+  add_symptoms(list, trace, analysis);
+  // A fault that was found is told whatever it costs: where nothing else is in the way it costs more.
+  const auto costly = [](const Advice& advice) { return advice.cost_share >= kLeastShare; };
+  std::erase_if(list, std::not_fn(costly));
+  std::ranges::copy_if(found, std::back_inserter(list),
+                       [&](const Advice& advice) { return advice.is == Advice::Is::fault || costly(advice); });
+  std::ranges::stable_sort(list, [](const Advice& a, const Advice& b) {
+    const bool a_is = a.is == Advice::Is::fault, b_is = b.is == Advice::Is::fault;
+    return a_is != b_is ? a_is : a.cost_share > b.cost_share;
+  });
+  if (list.size() > kMost) list.resize(kMost);
+  return list;
 }
 
 }  // namespace ms::tracepp

@@ -13,7 +13,7 @@ constexpr std::uint32_t kNoSlot = 0xffffffff;
 constexpr std::size_t kThreads = 2;
 constexpr std::size_t kEventsForThreads = 1 << 16;  // below, starting a thread costs more than it saves
 // A group's slots are dense where they are at most this many times its messages, and some.
-constexpr std::uint64_t kDense = 4, kDenseSlack = 256;
+constexpr std::uint64_t kDense = 4, kDenseSlack = 16;
 
 // The groups that a rank may speak for: a message of a group whose members are known and do not include it is a lie.
 class Memberships {

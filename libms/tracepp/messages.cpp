@@ -95,7 +95,12 @@ class Meter {
  public:
   Meter(const RunTrace& trace, const Matches& matches, const Plan& plan, std::vector<MessageRow>& rows,
         std::vector<MessageClass>& classes, std::vector<float>& quarters_s)
-      : matches_(matches), plan_(plan), rows_(rows), classes_(classes), quarters_s_(quarters_s) {
+      : matches_(matches),
+        plan_(plan),
+        rows_(rows),
+        classes_(classes),
+        quarters_s_(quarters_s),
+        has_mesh_(trace.has_mesh) {
     for (const RankTrace& rank : trace.ranks) events_.push_back(rank.events.data());
   }
 
@@ -145,14 +150,20 @@ class Meter {
     sums.transfer_ns += transfer_ns;
     samples.skews_s.push_back(static_cast<float>(last_ns - first_ns) * 1e-9F);
     samples.transfers_s.push_back(static_cast<float>(transfer_ns) * 1e-9F);
-    // A receiver is there before its sender, and the last stage before the first: that says nothing.
-    if (n < 2 || (of_row.axis != GroupAxis::tp && of_row.axis != GroupAxis::dp)) return;
+    if (n < 2 || !tells_lateness(of_row)) return;
     for (const Member& member : members) {
       ++lateness[member.rank].collectives;
       lateness[member.rank].waited_ns += last_ns - event(member).begin_ns;
     }
     ++lateness[last].last;
     lateness[last].caused_ns += waits_ns;
+  }
+
+  // A receiver is there before its sender, and the last stage before the first: that says nothing. Where nothing tells
+  // of axes, as in traces of other programs, members of any group may do equal work.
+  bool tells_lateness(const MessageClass& of) const {
+    if (of.axis == GroupAxis::tp || of.axis == GroupAxis::dp) return true;
+    return !has_mesh_ && of.axis != GroupAxis::pp && of.kind != Kind::send;
   }
 
   void close(std::uint32_t row, Samples& samples) const {
@@ -177,6 +188,7 @@ class Meter {
   std::vector<MessageRow>& rows_;
   std::vector<MessageClass>& classes_;
   std::vector<float>& quarters_s_;
+  bool has_mesh_;
   std::vector<const Event*> events_;  // [rank's index]
 };
 

@@ -55,7 +55,7 @@ struct EdgeSummary {
 };
 
 // How often a rank was the last one to come to a collective over tp or dp, whose members do equal work, and how long
-// the others waited for it.
+// the others waited for it. Where the mesh is not known: to any collective but those of a pipeline.
 struct Lateness {
   std::uint64_t collectives = 0, last = 0;  // complete ones, of more than one member
   std::int64_t caused_ns = 0;               // waiting of the others when it was the last one

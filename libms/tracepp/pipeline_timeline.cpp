@@ -7,6 +7,7 @@
 #include <charconv>
 #include <limits>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include "tracepp/chrome_reader.h"
@@ -95,47 +96,63 @@ std::optional<mesh::Mesh> mesh_of(const std::vector<RankTrace>& ranks) {
     mesh.tp = std::max(mesh.tp, rank.at.tp + 1);
     most = std::max(most, rank.rank);
   }
-  if (std::int64_t{mesh.dp} * mesh.pp > 1'000'000) return std::nullopt;
+  constexpr std::int64_t kMostRanks = 1 << 22;  // no run is larger
   // Not every tp rank has to be there; 1,024 is more than anybody has.
   for (; mesh.tp <= 1024 && std::int64_t{mesh.dp} * mesh.pp * (mesh.tp - 1) <= most; ++mesh.tp) {
+    if (std::int64_t{mesh.dp} * mesh.pp > kMostRanks / mesh.tp) break;
     if (std::ranges::all_of(ranks, [&](const RankTrace& rank) { return mesh.rank(rank.at) == rank.rank; })) return mesh;
   }
   return std::nullopt;
 }
 
-Group group_of(With with, const mesh::Mesh& mesh, const mesh::Coord& at, Purpose purpose) {
-  const auto rank = [&](int dp, int pp) { return mesh.rank({.dp = dp, .pp = pp, .tp = at.tp}); };
-  Group group;
-  switch (with) {
-    case With::dp:
-      group.name = fmt::format("dp[pp {} tp {}]", at.pp, at.tp);
-      for (int dp = 0; dp < mesh.dp; ++dp) group.ranks.push_back(rank(dp, at.pp));
-      break;
-    case With::stages:
-      group.name = fmt::format("pp[dp {} tp {}]", at.dp, at.tp);
-      for (int pp = 0; pp < mesh.pp; ++pp) group.ranks.push_back(rank(at.dp, pp));
-      break;
-    case With::ends:
-      group.name = fmt::format("embed[dp {} tp {}]", at.dp, at.tp);
-      group.ranks = {rank(at.dp, 0), rank(at.dp, mesh.pp - 1)};
-      break;
-    case With::next:
-    case With::previous: {
-      // Forwards it goes to the next stage, backwards to the one before, in both cases from a sender to a receiver.
-      const bool forward = purpose == Purpose::forward;
-      const int other = (at.pp + (with == With::next ? 1 : mesh.pp - 1)) % mesh.pp;
-      const bool sends = forward == (with == With::next);
-      const int from = sends ? at.pp : other, to = sends ? other : at.pp;
-      group.name = fmt::format("pp.{}[dp {} tp {}] {}>{}", forward ? "fwd" : "bwd", at.dp, at.tp, from, to);
-      group.ranks = {rank(at.dp, from), rank(at.dp, to)};
-      break;
+// Makes each group of the mesh once: it may have a million ranks, and a million events that are of it.
+class MeshGroups {
+ public:
+  MeshGroups(const mesh::Mesh& mesh, Tables& tables) : mesh_(mesh), tables_(tables) {}
+
+  std::int32_t index(With with, const mesh::Coord& at, Purpose purpose) {
+    // Forwards it goes to the next stage, backwards to the one before, in both cases from a sender to a receiver.
+    const bool forward = purpose == Purpose::forward;
+    const int other = (at.pp + (with == With::next ? 1 : mesh_.pp - 1)) % mesh_.pp;
+    const bool sends = forward == (with == With::next);
+    const int from = sends ? at.pp : other, to = sends ? other : at.pp;
+    Group group;
+    switch (with) {
+      case With::dp:
+        group.name = fmt::format("dp[pp {} tp {}]", at.pp, at.tp);
+        break;
+      case With::stages:
+        group.name = fmt::format("pp[dp {} tp {}]", at.dp, at.tp);
+        break;
+      case With::ends:
+        group.name = fmt::format("embed[dp {} tp {}]", at.dp, at.tp);
+        break;
+      case With::next:
+      case With::previous:
+        group.name = fmt::format("pp.{}[dp {} tp {}] {}>{}", forward ? "fwd" : "bwd", at.dp, at.tp, from, to);
+        break;
+      case With::nobody:
+        break;
     }
-    case With::nobody:
-      break;
+    if (const auto known = known_.find(group.name); known != known_.end()) return known->second;
+    const auto add = [&](int dp, int pp) { group.ranks.push_back(mesh_.rank({.dp = dp, .pp = pp, .tp = at.tp})); };
+    if (with == With::dp)
+      for (int dp = 0; dp < mesh_.dp; ++dp) add(dp, at.pp);
+    if (with == With::stages)
+      for (int pp = 0; pp < mesh_.pp; ++pp) add(at.dp, pp);
+    if (with == With::ends || with == With::next || with == With::previous) {
+      add(at.dp, with == With::ends ? 0 : from);
+      add(at.dp, with == With::ends ? mesh_.pp - 1 : to);
+    }
+    group.axis = trace::axis_of(group.name);
+    return known_[group.name] = tables_.group(group);
   }
-  group.axis = trace::axis_of(group.name);
-  return group;
-}
+
+ private:
+  const mesh::Mesh& mesh_;
+  Tables& tables_;
+  std::unordered_map<std::string, std::int32_t> known_;  // by name
+};
 
 const Named* named(std::string_view name) {
   const auto* const found = std::ranges::find(kNames, name, &Named::name);
@@ -226,6 +243,7 @@ void connect_pipeline(RunTrace& trace) {
   std::vector<const Named*> named_of;
   for (const What& what : old) named_of.push_back(named(trace.strings.text(what.name)));
   Tables tables(trace);
+  MeshGroups groups(*mesh, tables);
 
   // Numbers within a step first: how many there may be of one name tells how far apart steps are.
   std::uint64_t most = 0;
@@ -253,7 +271,7 @@ void connect_pipeline(RunTrace& trace) {
       if (what == kNoDetail) {
         What made = old[event.what];
         if (known != nullptr && known->with != With::nobody) {
-          made.group = tables.group(group_of(known->with, *mesh, rank.at, made.purpose));
+          made.group = groups.index(known->with, rank.at, made.purpose);
         }
         what = tables.what(made);
       }

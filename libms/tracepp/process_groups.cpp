@@ -37,8 +37,8 @@ std::size_t ProcessGroups::largest() const {
   return most;
 }
 
-int peer_of(const Group& group, int number, int self) {
-  const bool is_member = std::ranges::find(group.ranks, number) != group.ranks.end();
+int peer_of(const Group& group, const std::vector<int>& sorted, int number, int self) {
+  const bool is_member = std::ranges::binary_search(sorted, number);
   if (is_member && number != self) return number;
   const auto place = static_cast<std::size_t>(number);
   return number >= 0 && place < group.ranks.size() ? group.ranks[place] : number;

@@ -32,7 +32,8 @@ class ProcessGroups {
   std::map<std::string, Known> known_;
 };
 
-// The rank of the run that `number` means for `self`: it may be one itself, or a place in the group.
-int peer_of(const Group& group, int number, int self);
+// The rank of the run that `number` means for `self`: it may be one itself, or a place in the group. `sorted`: the
+// group's ranks.
+int peer_of(const Group& group, const std::vector<int>& sorted, int number, int self);
 
 }  // namespace ms::tracepp

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
+#include <utility>
 
 #include "tracepp/robust.h"
 
@@ -22,6 +24,28 @@ RankTable::RankTable(const mesh::Mesh& on, std::size_t step_count) : mesh(on), s
   for (std::vector<float>* values : {&gather, &reduce})
     values->assign(static_cast<std::size_t>(mesh.pp * mesh.tp) * steps, kNaN);
   periods.assign(steps, std::numeric_limits<double>::quiet_NaN());
+}
+
+void RankTable::set_works(std::vector<std::vector<std::size_t>> counts) {
+  works = std::move(counts);
+  computations = 0;
+  for (const auto& of_stage : works)
+    computations = std::max(computations, std::accumulate(of_stage.begin(), of_stage.end(), std::size_t{0}));
+  each.assign(ranks.size() * steps * computations, kNaN);
+}
+
+void RankTable::set_computed(int place, std::size_t step, const std::vector<float>& seconds) {
+  compute[at(place, step)] = std::accumulate(seconds.begin(), seconds.end(), 0.0F);
+  std::ranges::copy(seconds, each.begin() + static_cast<std::ptrdiff_t>(at(place, step) * computations));
+  float sum = 0;
+  auto from = seconds.begin();
+  std::vector<float> same;
+  for (const std::size_t count : works[static_cast<std::size_t>(mesh.coord(place).pp)]) {
+    same.assign(from, from + static_cast<std::ptrdiff_t>(count));
+    from += static_cast<std::ptrdiff_t>(count);
+    sum += static_cast<float>(median(same)) * static_cast<float>(count);
+  }
+  pace[at(place, step)] = sum;
 }
 
 RankTable table_of(const StepTrace& steps, const std::vector<double>& measured) {

@@ -25,10 +25,18 @@ struct RankTable {
   // [pp rank][tp rank][step]: messages over dp that gather parameters, that reduce gradients: for each byte where
   // their sizes are known, else for each message.
   std::vector<float> gather, reduce;
+  // Each computation, those that are equally much work side by side: how many of each [pp rank], and seconds,
+  // [place in the mesh][step][computation]. Nothing where only the steps are known.
+  std::vector<std::vector<std::size_t>> works;
+  std::size_t computations = 0;  // of a step, at the most
+  std::vector<float> each;
   std::vector<double> periods;  // [step]: from the end of the step before to its own end, over all ranks
 
   RankTable() = default;
   RankTable(const mesh::Mesh& on, std::size_t step_count);
+  void set_works(std::vector<std::vector<std::size_t>> counts);
+  // What a rank computed in a step, in the order of `works`: compute, pace, each.
+  void set_computed(int place, std::size_t step, const std::vector<float>& seconds);
   std::size_t at(int place, std::size_t step) const { return static_cast<std::size_t>(place) * steps + step; }
   std::size_t at_group(int pp, int tp, std::size_t step) const { return at(pp * mesh.tp + tp, step); }
 };

@@ -46,6 +46,14 @@ struct Part {
   std::vector<std::string> unusable;  // "x.txt: not a trace"
 };
 
+// What a file's size says of how long it takes: files may have holes, and their sizes are added up.
+std::int64_t weight_of(const fs::path& file) {
+  constexpr std::uintmax_t kMost = std::uintmax_t{1} << 40;
+  std::error_code error;
+  const std::uintmax_t size_bytes = fs::file_size(file, error);
+  return error ? 0 : static_cast<std::int64_t>(std::min(size_bytes, kMost));
+}
+
 std::vector<File> list_files(const std::vector<std::string>& paths) {
   std::vector<File> files;
   std::error_code ignored;  // what vanished, or may not be looked at, is not there
@@ -57,7 +65,7 @@ std::vector<File> list_files(const std::vector<std::string>& paths) {
       const std::string name = entry.filename();
       if (name.starts_with('.') || name.ends_with(".previous")) continue;  // hidden; of the run before
       if (fs::is_regular_file(entry, ignored)) {
-        files.push_back({.path = entry, .size_bytes = static_cast<std::int64_t>(fs::file_size(entry, ignored))});
+        files.push_back({.path = entry, .size_bytes = weight_of(entry)});
       } else if (depth > 0 && fs::is_directory(entry, ignored)) {
         self(entry, depth - 1, self);
       }
@@ -68,9 +76,7 @@ std::vector<File> list_files(const std::vector<std::string>& paths) {
       add_directory(path, 1, add_directory);
     } else {
       const bool regular = fs::is_regular_file(path, ignored);
-      files.push_back({.path = path,
-                       .named = true,
-                       .size_bytes = regular ? static_cast<std::int64_t>(fs::file_size(path, ignored)) : 0});
+      files.push_back({.path = path, .named = true, .size_bytes = regular ? weight_of(path) : 0});
     }
   }
   return files;
@@ -255,17 +261,39 @@ void order_ranks(RunTrace& trace) {
   trace.ranks = std::move(kept);
 }
 
+// What the user may have meant by directories that hold no traces.
+std::string where_traces_are(const std::vector<std::string>& paths) {
+  std::string first;
+  std::size_t others = 0;
+  bool has_entries = false;
+  std::error_code ignored;
+  for (const std::string& path : paths) {
+    has_entries = has_entries || !fs::is_directory(path, ignored);
+    for (fs::directory_iterator it(path, ignored), end; it != end; it.increment(ignored)) {
+      has_entries = true;
+      const fs::path trace = it->path() / "trace";
+      if (!fs::is_regular_file(trace / "rank-00000.mst", ignored)) continue;
+      others += first.empty() ? 0 : 1;
+      if (first.empty() || trace.string() < first) first = trace.string();
+    }
+  }
+  if (others > 0) return fmt::format("did you mean {}, or one of {} more like it?", first, others);
+  if (!first.empty()) return fmt::format("did you mean {}?", first);
+  return has_entries ? ""
+                     : "ms-train writes traces to trace.dir, or else to run.dir/trace, unless trace.enabled is false";
+}
+
 Error nothing_to_read(const std::vector<std::string>& paths, const std::vector<Part>& parts, std::size_t files) {
   std::vector<std::string> seen;
   for (const Part& part : parts) seen.insert(seen.end(), part.unusable.begin(), part.unusable.end());
   const std::string where = fmt::format("{}", fmt::join(paths, ", "));
-  if (files == 0) return user_error("trace.none", fmt::format("no files in {}", where));
+  if (files == 0) return user_error("trace.none", fmt::format("no files in {}", where), where_traces_are(paths));
   constexpr std::size_t kShown = 5;
   std::string text = fmt::format(
       "no traces in {}: {}", where,
       fmt::join(seen.begin(), seen.begin() + static_cast<std::ptrdiff_t>(std::min(seen.size(), kShown)), "; "));
   if (seen.size() > kShown) text += fmt::format("; and {} more", seen.size() - kShown);
-  return user_error("trace.none", text);
+  return user_error("trace.none", text, where_traces_are(paths));
 }
 
 }  // namespace

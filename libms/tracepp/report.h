@@ -1,8 +1,10 @@
 // All analyses of a run at once, and what somebody should look at first. ms-tracepp report calls it. Pure.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tracepp/align.h"
@@ -31,19 +33,27 @@ struct Analysis {
   std::string no_verdict;          // and why
 };
 
-// Puts the trace's times on one clock, then looks at everything.
-Analysis analyse(RunTrace& trace);
+// Puts the trace's times on one clock, then looks at everything. `now_s` as of find_hang.
+Analysis analyse(RunTrace& trace, double now_s = 0);
 
 // Something that costs time, and what is known of it.
 struct Advice {
+  enum class Is : std::uint8_t {
+    fault,   // something broke
+    lost,    // time that went, of which nothing says why
+    design,  // how the run is laid out costs it: it could be faster, and nothing is wrong
+  };
   double cost_share = 0;  // of the run's time, about
   std::string sentence;
-  std::string hint;  // what to do; may be empty
+  std::string hint = {};  // what to do; may be empty
+  Is is = Is::lost;
 };
-// Causes before symptoms, each the most expensive first; nothing that costs less than a hundredth. At most three.
+std::string_view to_string(Advice::Is is);
+// Faults before all else, each the most expensive first; nothing that costs less than a hundredth. At most three.
 std::vector<Advice> look_first(const RunTrace& trace, const Analysis& analysis);
 
-std::string report_text(const RunTrace& trace, const Analysis& analysis);
+// What to look at first, then what was read, then tables: of many kinds the longest, or `all`.
+std::string report_text(const RunTrace& trace, const Analysis& analysis, bool all = false);
 // One JSON document with a schema version.
 std::string report_json(const RunTrace& trace, const Analysis& analysis);
 

@@ -256,7 +256,8 @@ Json change_points_json(const RunTrace& trace, const ChangePoints& found) {
 }
 
 Json diff_json(const Diff& diff) {
-  Json json{{"not_comparable", diff.not_comparable},
+  Json json{{"schema", 1},
+            {"not_comparable", diff.not_comparable},
             {"median_step_s", both(diff.median_step_s)},
             {"mean_step_s", both(diff.mean_step_s)},
             {"parts", Json::array()},

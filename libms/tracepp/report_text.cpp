@@ -11,7 +11,7 @@
 namespace ms::tracepp {
 namespace {
 
-constexpr std::size_t kMostKinds = 24, kMostRanks = 8;
+constexpr std::size_t kMostKinds = 8, kMostRanks = 8;
 
 std::string ms(double seconds) { return fmt::format("{:.3f}", 1e3 * seconds); }
 std::string percent(double part) { return fmt::format("{:.1f}%", 100 * part); }
@@ -58,7 +58,12 @@ class Parts {
   double steps_ = 0;
 };
 
-std::string kinds_text(const RunTrace& trace, const Breakdown& breakdown) {
+bool has_work(const StepTime& sum) {
+  return sum.busy_ns + sum.stalled_ns > 0 ||
+         std::ranges::any_of(kWaitOrder, [&](GroupAxis axis) { return sum.axis(axis).total_ns > 0; });
+}
+
+std::string kinds_text(const RunTrace& trace, const Breakdown& breakdown, bool all) {
   struct Row {
     std::size_t kind = 0;
     double mean_s = 0, most_s = 0;
@@ -82,7 +87,8 @@ std::string kinds_text(const RunTrace& trace, const Breakdown& breakdown) {
   }
   std::erase_if(rows, [](const Row& row) { return row.events == 0; });
   std::ranges::stable_sort(rows, std::greater<>{}, &Row::mean_s);
-  if (rows.size() > kMostKinds) rows.resize(kMostKinds);
+  const std::size_t more = all || rows.size() <= kMostKinds ? 0 : rows.size() - kMostKinds;
+  rows.resize(rows.size() - more);
   TextTable table({{"kind"},
                    {"ms a step", Align::right},
                    {"most", Align::right},
@@ -92,10 +98,18 @@ std::string kinds_text(const RunTrace& trace, const Breakdown& breakdown) {
     table.row({work_text(breakdown.kinds[row.kind]), ms(row.mean_s), ms(row.most_s),
                std::to_string(trace.ranks[row.rank].rank), format_count(static_cast<double>(row.events))});
   }
-  return table.str();
+  return table.str() + (more == 0 ? "" : fmt::format("and {} more: --all\n", more));
 }
 
 }  // namespace
+
+std::vector<std::string> lines_of(std::string text, std::size_t width) {
+  constexpr char kStays = '\x1f';
+  for (std::size_t at = text.find(" %"); at != std::string::npos; at = text.find(" %", at)) text[at] = kStays;
+  std::vector<std::string> lines = wrap(text, width);
+  for (std::string& line : lines) std::ranges::replace(line, kStays, ' ');
+  return lines;
+}
 
 std::string work_text(const KindOfWork& work) {
   const std::string_view purpose = to_string(work.purpose);
@@ -110,9 +124,14 @@ std::string rank_text(const RunTrace& trace, std::size_t rank) {
   return where.empty() ? fmt::format("rank {}", r.rank) : fmt::format("rank {} ({})", r.rank, where);
 }
 
-std::string breakdown_text(const RunTrace& trace, const Breakdown& breakdown) {
+std::string breakdown_text(const RunTrace& trace, const Breakdown& breakdown, bool all) {
   if (breakdown.steps.empty()) return "no finished step\n";
   const Parts parts(trace, breakdown);
+  if (!has_work(parts.all())) {
+    return trace.source == "kineto"
+               ? "no device events: this trace holds CPU operators only, which are not analysed\n"
+               : "no computing and no messages in these steps: there is nothing to tell of where their time went\n";
+  }
   TextTable table({{"part of a step"},
                    {"ms", Align::right},
                    {"share", Align::right},
@@ -141,7 +160,7 @@ std::string breakdown_text(const RunTrace& trace, const Breakdown& breakdown) {
     axes.row({std::string(to_string(axis)), ms(seconds(time.total_ns) / parts.steps()),
               ms(seconds(time.exposed_ns) / parts.steps()), percent(time.overlap())});
   }
-  return table.str() + (has_messages ? "\n" + axes.str() : "") + "\n" + kinds_text(trace, breakdown);
+  return table.str() + (has_messages ? "\n" + axes.str() : "") + "\n" + kinds_text(trace, breakdown, all);
 }
 
 std::string bubble_text(const Bubble& bubble) {

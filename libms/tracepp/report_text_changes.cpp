@@ -1,4 +1,4 @@
-// Texts of what compares: messages among their peers, steps over time, two runs.
+// Texts of what compares: messages among their peers, steps over time. diff_text.cpp has two runs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,15 +13,9 @@ namespace {
 constexpr std::size_t kMostRows = 12;
 
 std::string us(double seconds) { return fmt::format("{:.1f}", 1e6 * seconds); }
-std::string ms(double seconds) { return fmt::format("{:.3f}", 1e3 * seconds); }
 std::string percent(double part) { return fmt::format("{:+.1f}%", 100 * part); }
 std::string gb(double bytes_per_s) { return bytes_per_s > 0 ? fmt::format("{:.2f}", 1e-9 * bytes_per_s) : "-"; }
-std::string size_text(std::int64_t bytes) { return bytes < 0 ? "?" : format_size(static_cast<double>(bytes)); }
 double relative(double before, double after) { return before == 0 ? 0 : after / before - 1; }
-
-std::string class_text(const MessageClass& c) {
-  return fmt::format("{} {}", to_string(c.axis), work_text({c.kind, c.purpose}));
-}
 
 std::string step_text(std::int32_t step) { return step == kNoStep ? "?" : std::to_string(step); }
 
@@ -90,6 +84,11 @@ std::string change_text(const PartChange& change) {
 
 }  // namespace
 
+std::string class_text(const MessageClass& of) {
+  return fmt::format("{} {}", to_string(of.axis), work_text({of.kind, of.purpose}));
+}
+std::string size_text(std::int64_t bytes) { return bytes < 0 ? "?" : format_size(static_cast<double>(bytes)); }
+
 std::string messages_text(const RunTrace& trace, const MessageReport& report) {
   if (report.rows.empty()) return "no messages\n";
   TextTable table({{"message"},
@@ -141,56 +140,6 @@ std::string change_points_text(const RunTrace& trace, const ChangePoints& found)
                         percent(shift.before - 1));
   }
   return text + and_more(found.rank_shifts.size(), kMostRows);
-}
-
-std::string diff_text(const Diff& diff) {
-  std::string text;
-  for (const std::string& why : diff.not_comparable) text += fmt::format("not comparable: {}\n", why);
-  text += fmt::format("a step takes {} instead of {} ({}), median {} instead of {}\n",
-                      format_duration(diff.mean_step_s.after), format_duration(diff.mean_step_s.before),
-                      percent(relative(diff.mean_step_s.before, diff.mean_step_s.after)),
-                      format_duration(diff.median_step_s.after), format_duration(diff.median_step_s.before));
-  TextTable parts({{"part of a step"},
-                   {"before ms", Align::right},
-                   {"after", Align::right},
-                   {"change", Align::right},
-                   {"of the difference", Align::right}});
-  for (const PartDiff& part : diff.parts) {
-    const double whole = diff.mean_step_s.change();
-    parts.row({part.part, ms(part.s.before), ms(part.s.after), fmt::format("{:+.3f}", 1e3 * part.s.change()),
-               whole == 0 ? "-" : percent(part.s.change() / whole)});
-  }
-  text += "\n" + parts.str();
-  TextTable kinds({{"kind"}, {"before ms", Align::right}, {"after", Align::right}, {"change", Align::right}});
-  for (std::size_t i = 0; i < std::min(diff.kinds.size(), kMostRows); ++i) {
-    const KindDiff& kind = diff.kinds[i];
-    kinds.row(
-        {work_text(kind.work), ms(kind.s.before), ms(kind.s.after), percent(relative(kind.s.before, kind.s.after))});
-  }
-  if (!diff.kinds.empty()) text += "\n" + kinds.str();
-  TextTable messages({{"message"},
-                      {"size", Align::right},
-                      {"transfer us", Align::right},
-                      {"after", Align::right},
-                      {"change", Align::right},
-                      {"bus GB/s", Align::right},
-                      {"after", Align::right}});
-  for (std::size_t i = 0; i < std::min(diff.messages.size(), kMostRows); ++i) {
-    const MessageDiff& m = diff.messages[i];
-    messages.row({class_text(m.of_class), size_text(m.of_class.size_bytes), us(m.transfer_s.before),
-                  us(m.transfer_s.after), percent(relative(m.transfer_s.before, m.transfer_s.after)),
-                  gb(m.bus_bandwidth.before), gb(m.bus_bandwidth.after)});
-  }
-  if (!diff.messages.empty()) text += "\n" + messages.str();
-  TextTable ranks(
-      {{"rank", Align::right}, {"busy ms", Align::right}, {"after", Align::right}, {"against others", Align::right}});
-  constexpr std::size_t kMostRanks = 5;
-  for (std::size_t i = 0; i < std::min(diff.ranks.size(), kMostRanks); ++i) {
-    const RankDiff& rank = diff.ranks[i];
-    ranks.row({std::to_string(rank.rank), ms(rank.busy_s.before), ms(rank.busy_s.after), percent(rank.ratio - 1)});
-  }
-  if (!diff.ranks.empty()) text += "\n" + ranks.str();
-  return text;
 }
 
 }  // namespace ms::tracepp

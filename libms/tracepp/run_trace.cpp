@@ -4,6 +4,24 @@
 
 namespace ms::tracepp {
 
+std::string_view to_string(Ending ending) {
+  switch (ending) {
+    case Ending::unknown:
+      return "unknown";
+    case Ending::running:
+      return "running";
+    case Ending::done:
+      return "done";
+    case Ending::failed:
+      return "failed";
+    case Ending::timed_out:
+      return "timed_out";
+    case Ending::stopped:
+      return "stopped";
+  }
+  return "unknown";
+}
+
 std::uint32_t Strings::id(std::string_view text) {
   const auto found = ids_.find(text);
   if (found != ids_.end()) return found->second;
@@ -42,6 +60,7 @@ Tables::Tables(RunTrace& trace) : trace_(trace) {
     whats_.try_emplace(trace.whats[i], static_cast<std::uint32_t>(i));
   for (std::size_t i = 0; i < trace.groups.size(); ++i) {
     groups_.try_emplace({trace.groups[i].name, trace.groups[i].ranks}, static_cast<std::int32_t>(i));
+    members_ += trace.groups[i].ranks.size();
   }
 }
 
@@ -52,10 +71,19 @@ std::uint32_t Tables::what(const What& what) {
 }
 
 std::int32_t Tables::group(const Group& group) {
-  const auto [place, is_new] =
-      groups_.try_emplace({group.name, group.ranks}, static_cast<std::int32_t>(trace_.groups.size()));
-  if (is_new) trace_.groups.push_back(group);
-  return place->second;
+  const auto next = static_cast<std::int32_t>(trace_.groups.size());
+  std::pair key(group.name, group.ranks);
+  if (members_ + group.ranks.size() > kMostMembers) {
+    if (const auto known = groups_.find(key); known != groups_.end()) return known->second;
+    ++trace_.problems["group with more members than there is room for"];
+    key.second.clear();
+  }
+  const auto [place, is_new] = groups_.try_emplace(std::move(key), next);
+  if (!is_new) return place->second;
+  const auto& [name, ranks] = place->first;
+  trace_.groups.push_back({.name = name, .ranks = ranks, .axis = group.axis});
+  members_ += ranks.size();
+  return next;
 }
 
 }  // namespace ms::tracepp

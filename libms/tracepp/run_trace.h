@@ -94,14 +94,20 @@ struct StepSum {
   std::vector<float> seconds;  // by trace::format::SumOf
 };
 
-enum class Ending : std::uint8_t { unknown, running, done, failed };
+// See trace/format.h. Others than our own writer tell at most that a rank failed.
+enum class Ending : std::uint8_t { unknown, running, done, failed, timed_out, stopped };
+std::string_view to_string(Ending ending);
+inline bool has_error(Ending ending) {
+  return ending == Ending::failed || ending == Ending::timed_out || ending == Ending::stopped;
+}
 
 // One rank's trace.
 struct RankTrace {
   int rank = 0;
   mesh::Coord at;
-  std::string host;  // ranks of one host share a clock
-  std::string file;  // that it was read from
+  std::string host;    // ranks of one host share a clock
+  std::string file;    // that it was read from
+  std::string device;  // "cpu"; empty: not known
   int pid = 0;
   // Two clocks at one moment: the one that times are read from, and the wall's, since 1970; both 0 where not known.
   std::int64_t clock_ns = 0, realtime_ns = 0;
@@ -139,9 +145,13 @@ struct RunTrace {
 // duplicates.
 class Tables {
  public:
-  explicit Tables(RunTrace& trace);        // of what it has already, too
-  std::uint32_t what(const What& what);    // its index in trace.whats
-  std::int32_t group(const Group& group);  // by name and ranks; its index in trace.groups
+  // Of all groups together; a run of a million ranks has fewer. A group beyond is kept without its members, and
+  // counted: a few bytes of a file may say a million ranks, again and again.
+  static constexpr std::size_t kMostMembers = 1 << 24;
+  explicit Tables(RunTrace& trace);                             // of what it has already, too
+  std::uint32_t what(const What& what);                         // its index in trace.whats
+  std::int32_t group(const Group& group);                       // by name and ranks; its index in trace.groups
+  std::size_t room() const { return kMostMembers - members_; }  // for members of further groups
 
  private:
   struct WhatHash {
@@ -150,6 +160,7 @@ class Tables {
   RunTrace& trace_;
   std::unordered_map<What, std::uint32_t, WhatHash> whats_;
   std::map<std::pair<std::string, std::vector<int>>, std::int32_t> groups_;
+  std::size_t members_ = 0;
 };
 
 }  // namespace ms::tracepp

@@ -155,6 +155,12 @@ class Builder {
 
   void describe_table() {
     table() = RankTable(mesh_, step_count_);
+    std::vector<std::vector<std::size_t>> works;
+    for (const auto& of_stage : same_work_) {
+      works.emplace_back();
+      for (const std::vector<int>& same : of_stage) works.back().push_back(same.size());
+    }
+    table().set_works(std::move(works));
     origin_ = std::numeric_limits<std::int64_t>::max();
     for (std::size_t place = 0; place < pattern_.ranks.size(); ++place) {
       const RankTrace* const used = pattern_.ranks[place];
@@ -177,18 +183,12 @@ class Builder {
       const Times* const times = column.times(pp, tp, step);
       const std::int64_t updated = column.updated_before(pp, tp, step);
       const Standing stood = stood_still(shape, times, updated);
-      float compute = 0;
+      own.clear();
       for (const std::vector<int>& same : same_work_[static_cast<std::size_t>(pp)])
-        for (const int slot : same) compute += times[slot].own;
-      const std::size_t at = table().at(column.rank(pp, tp)->rank, step);
-      table().compute[at] = compute;
-      float pace = 0;
-      for (const std::vector<int>& same : same_work_[static_cast<std::size_t>(pp)]) {
-        own.clear();
         for (const int slot : same) own.push_back(times[slot].own);
-        pace += static_cast<float>(median(own)) * static_cast<float>(same.size());
-      }
-      table().pace[at] = pace;
+      const int rank = column.rank(pp, tp)->rank;
+      const std::size_t at = table().at(rank, step);
+      table().set_computed(rank, step, own);
       table().data_wait[at] = column.data_wait(pp, tp, step);
       table().late[at] = static_cast<float>(stood.late_s);
       table().lost[at] = static_cast<float>(stood.worst_s);

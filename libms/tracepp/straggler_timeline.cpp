@@ -86,22 +86,27 @@ StepTrace straggler_steps(const RunTrace& trace) {
                                                 static_cast<std::size_t>(steps.pp) * dp, dp, steps.pp));
   }
 
-  std::vector<std::size_t> lanes_with(op_count), lanes_of(op_count * step_count);
-  for (const Record& record : records.all) {
-    ++lanes_with[record.op];
-    ++lanes_of[record.op * step_count + record.step];
-  }
+  std::vector<std::size_t> lanes_with(op_count);
+  for (const Record& record : records.all) ++lanes_with[record.op];
   std::vector<int> new_op(op_count, -1), new_step(step_count, -1);
   for (std::size_t op = 0; op < op_count; ++op) {
     if (2 * lanes_with[op] <= step_count * dp) continue;
     new_op[op] = static_cast<int>(steps.ops.size());
     steps.ops.push_back(records.ops[op]);
   }
-  for (const auto& [number, step] : records.steps) {
-    bool whole = true;
-    for (std::size_t op = 0; op < op_count && whole; ++op) {
-      whole = lanes_of[op * step_count + step] == (new_op[op] >= 0 ? dp : 0);
+  // Of operations that most steps have: a table of all of them could have a million rows and a million columns.
+  std::vector<std::size_t> lanes_of(steps.ops.size() * step_count);
+  std::vector<char> has_other(step_count, 0);
+  for (const Record& record : records.all) {
+    if (new_op[record.op] < 0) {
+      has_other[record.step] = 1;
+    } else {
+      ++lanes_of[static_cast<std::size_t>(new_op[record.op]) * step_count + record.step];
     }
+  }
+  for (const auto& [number, step] : records.steps) {
+    bool whole = has_other[step] == 0;
+    for (std::size_t op = 0; op < steps.ops.size() && whole; ++op) whole = lanes_of[op * step_count + step] == dp;
     if (!whole) {
       ++steps.steps_left_out;
       continue;

@@ -44,8 +44,8 @@ std::vector<double> ideal_durations(const StepTrace& trace, const std::vector<do
   return ideal;
 }
 
-double measured_step_s(const StepTrace& trace) {
-  double sum = 0;
+std::vector<double> step_spans_s(const StepTrace& trace) {
+  std::vector<double> spans_s;
   for (std::size_t step = 0; step < trace.steps.size(); ++step) {
     double begin = 0, end = 0;
     for (std::size_t op = 0; op < trace.ops.size(); ++op) {
@@ -56,9 +56,9 @@ double measured_step_s(const StepTrace& trace) {
         end = op == 0 && dp == 0 ? stop : std::max(end, stop);
       }
     }
-    sum += end - begin;
+    spans_s.push_back(end - begin);
   }
-  return sum / static_cast<double>(trace.steps.size());
+  return spans_s;
 }
 
 }  // namespace
@@ -130,7 +130,8 @@ std::vector<double> WhatIf::alone() const {
 Stragglers find_stragglers(const WhatIf& what_if) {
   const StepTrace& trace = what_if.trace();
   Stragglers found;
-  found.measured_s = measured_step_s(trace);
+  found.step_spans_s = step_spans_s(trace);
+  found.measured_s = mean(found.step_spans_s);
   found.without_delays_s = what_if.measured_s();
   found.ideal_s = what_if.ideal_s();
   found.S = found.without_delays_s / found.ideal_s;

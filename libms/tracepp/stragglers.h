@@ -25,8 +25,10 @@ struct Suspect {
 };
 
 struct Stragglers {
-  // Mean seconds of a step: measured, without delays that nothing in the trace explains, and ideal.
+  // Mean seconds of a step: from its first operation to its last, played again without delays that nothing in the trace
+  // explains, and ideal.
   double measured_s = 0, without_delays_s = 0, ideal_s = 0;
+  std::vector<double> step_spans_s;    // [step]: of measured_s
   std::vector<double> step_slowdowns;  // [step]: of S
   double S = 1;                        // without_delays_s / ideal_s
   double launch_slowdown = 1;          // measured_s / without_delays_s

@@ -14,6 +14,7 @@ namespace ms::tracepp {
 namespace {
 
 constexpr std::size_t kMostFindings = 16;  // of slow ranks: each costs a replay
+constexpr double kLittle = 0.01;           // of a step
 constexpr double kLeastSlowStage = 0.05;
 // A part that microbatches share between forward and backward: its deviation, and its share of all that varies.
 constexpr double kLeastUneven = 0.02, kLeastShared = 0.5;
@@ -27,7 +28,8 @@ std::string place_text(const Evidence& evidence, int place) {
 
 }  // namespace
 
-std::vector<Finding> find_slow_ranks(const Evidence& evidence, const std::vector<Outlier>& outliers) {
+std::vector<Finding> find_slow_ranks(const Evidence& evidence, const std::vector<Outlier>& outliers,
+                                     Compared compared) {
   // Of one host, and slow for the same time: one cause.
   std::vector<std::vector<const Outlier*>> causes;
   std::map<std::tuple<std::string, std::size_t, std::size_t>, std::size_t> by_host;
@@ -62,8 +64,10 @@ std::vector<Finding> find_slow_ranks(const Evidence& evidence, const std::vector
     Finding found = evidence.finding("slow_rank", worst.first, worst.last, evidence.what_if.measured_s() - without,
                                      confidence_of(worst) / (ranks.size() > 1 ? 2 : 1));
     for (const Outlier* of : ranks) found.ranks.push_back(evidence.rank(of->unit));
-    found.evidence = fmt::format("{} computes {:.1f} % longer than ranks with the same work{}",
-                                 place_text(evidence, worst.unit), 100 * worst.excess, evidence.since(found));
+    found.evidence =
+        fmt::format("{} computes {:.1f} % longer than ranks with the same work{}{}", place_text(evidence, worst.unit),
+                    100 * worst.excess, compared == Compared::undisturbed ? " where nothing disturbs them" : "",
+                    evidence.since(found));
     if (ranks.size() > 1) {
       const mesh::Coord at = evidence.mesh().coord(worst.unit);
       const bool is_cell = slow.size() == 1 && ranks.size() == static_cast<std::size_t>(evidence.mesh().tp);
@@ -71,6 +75,8 @@ std::vector<Finding> find_slow_ranks(const Evidence& evidence, const std::vector
           is_cell ? fmt::format(", and so do all tp ranks of dp {} pp {}: it may be any of them", at.dp, at.pp)
                   : fmt::format(", and so do {} more of its host", ranks.size() - 1);
     }
+    if (compared == Compared::undisturbed && found.cost_share < kLittle)
+      found.evidence += "; it costs little here, where ranks wait for cores that they share";
     findings.push_back(std::move(found));
   }
   return findings;

@@ -29,14 +29,16 @@ struct Evidence {
   double step_s() const;       // how long a step lasts, median,
   double mean_step_s() const;  // and mean, with all delays; above 0
   Finding finding(std::string code, std::size_t first, std::size_t last, double cost_s, double confidence) const;
-  std::string since(const Finding& found) const;  // ", since step 7", ", in steps 7 to 9", ""
+  std::string since(const Finding& found) const;  // ", since about step 7", ", in steps 7 to 9", ""
 };
 
 // How sure: one half where the threshold was just reached.
 inline double confidence_of(const Outlier& outlier) { return 1 - 0.5 * outlier.threshold / outlier.excess; }
 
-// `outliers` of RankTable::pace, by place in the mesh.
-std::vector<Finding> find_slow_ranks(const Evidence& evidence, const std::vector<Outlier>& outliers);
+// What ranks were compared by: RankTable::pace, or the shortest of RankTable::each, where they share cores.
+enum class Compared { all, undisturbed };
+// `outliers` by place in the mesh.
+std::vector<Finding> find_slow_ranks(const Evidence& evidence, const std::vector<Outlier>& outliers, Compared compared);
 std::vector<Finding> find_slow_stages(const Evidence& evidence);
 std::vector<Finding> find_uneven_sequences(const Evidence& evidence);
 std::vector<Finding> find_slow_links(const Evidence& evidence);

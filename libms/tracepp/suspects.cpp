@@ -13,15 +13,17 @@
 
 #include "tracepp/robust.h"
 #include "tracepp/suspect_search.h"
+#include "tracepp/undisturbed.h"
 
 namespace ms::tracepp {
 namespace {
 
 constexpr double kLeastSlowRank = 0.025;
 constexpr double kWorthTelling = 0.002;  // of a step
-// Where so much of a step is delays that no finding explains, ranks share cores: then all times vary together with
-// theirs, and only what costs so much of a step is told.
-constexpr double kContended = 0.25, kWorthTellingThere = 0.02;
+// Where so much of a step is delays that no finding explains, or so many computations are much longer than others with
+// the same work, ranks share cores: then all times vary together with theirs. Only what costs so much of a step is
+// told, and who is slow in computations that nothing disturbed.
+constexpr double kContended = 0.25, kDisturbed = 0.1, kWorthTellingThere = 0.02;
 
 // Ranks with the same work: those of a stage.
 std::vector<int> peers_of(const mesh::Mesh& mesh) {
@@ -118,25 +120,32 @@ Verdict judge(const StepTrace& steps, const RankTable& table, const WhatIf& what
   const Evidence evidence{table, what_if};
   Verdict verdict;
   verdict.stragglers = find_stragglers(what_if);
-  const std::vector<Outlier> outliers = find_outliers(table.pace, table.steps, peers_of(table.mesh), kLeastSlowRank);
+  const std::vector<int> peers = peers_of(table.mesh);
+  std::vector<Outlier> outliers = find_outliers(table.pace, table.steps, peers, kLeastSlowRank);
   std::vector<bool> is_slow(static_cast<std::size_t>(table.mesh.size()), false);
   for (const Outlier& outlier : outliers) is_slow[static_cast<std::size_t>(outlier.unit)] = true;
+  std::vector<Finding> delays = find_delays(evidence, is_slow);
+  double unexplained_s = evidence.mean_step_s() - what_if.measured_s();
+  for (const Finding& finding : delays) unexplained_s -= finding.cost_s;
+  const bool is_contended = unexplained_s > kContended * evidence.mean_step_s() || disturbed_share(table) > kDisturbed;
+
+  std::vector<Finding> surely_slow;
+  if (is_contended && can_find_undisturbed(table)) {
+    outliers.clear();
+    surely_slow = find_slow_ranks(evidence, find_undisturbed_outliers(table, kLeastSlowRank), Compared::undisturbed);
+  }
   const auto add = [&](std::vector<Finding>&& found) {
     verdict.findings.insert(verdict.findings.end(), std::make_move_iterator(found.begin()),
                             std::make_move_iterator(found.end()));
   };
-  add(find_slow_ranks(evidence, outliers));
+  add(find_slow_ranks(evidence, outliers, Compared::all));
   add(find_slow_stages(evidence));
   add(find_uneven_sequences(evidence));
   add(find_slow_links(evidence));
-  add(find_delays(evidence, is_slow));
-  double unexplained_s = evidence.mean_step_s() - what_if.measured_s();
-  for (const Finding& finding : verdict.findings) {
-    if (finding.code == "pause" || finding.code == "launch_delay" || finding.code == "data_stall")
-      unexplained_s -= finding.cost_s;
-  }
-  if (unexplained_s > kContended * evidence.mean_step_s())
+  add(std::move(delays));
+  if (is_contended)
     std::erase_if(verdict.findings, [](const Finding& finding) { return finding.cost_share < kWorthTellingThere; });
+  add(std::move(surely_slow));
   // For a short time and at no cost: by chance, or not worth a word.
   std::erase_if(verdict.findings, [&](const Finding& finding) {
     const auto lasted = static_cast<std::size_t>(std::ranges::count_if(
@@ -153,9 +162,15 @@ Verdict judge(const StepTrace& steps, const RankTable& table, const WhatIf& what
   verdict.mesh = table.mesh;
   for (int i = 0; i < steps.dp; ++i) verdict.dp_ranks.push_back(steps.dp_rank(i));
   verdict.cells = cells_of(evidence);
+  const bool has_periods = std::ranges::any_of(table.periods, [](double period) { return !std::isnan(period); });
   for (std::size_t step = 0; step < steps.steps.size(); ++step) {
-    verdict.step_s.push_back(std::isnan(table.periods[step]) ? what_if.measured_steps()[step] : table.periods[step]);
+    verdict.step_s.push_back(!std::isnan(table.periods[step]) ? table.periods[step]
+                             : has_periods                    ? what_if.measured_steps()[step]
+                                                              : verdict.stragglers.step_spans_s[step]);
+    verdict.measured_s += verdict.step_s.back() / static_cast<double>(steps.steps.size());
   }
+  for (Finding& finding : verdict.findings)
+    finding.cost_share = verdict.measured_s > 0 ? finding.cost_s / verdict.measured_s : 0;
   return verdict;
 }
 
@@ -189,7 +204,7 @@ Finding Evidence::finding(std::string code, std::size_t first, std::size_t last,
 std::string Evidence::since(const Finding& found) const {
   const bool from_begin = found.first_step == steps().steps.front(), to_end = found.last_step == steps().steps.back();
   if (from_begin && to_end) return "";
-  if (to_end) return fmt::format(", since step {}", found.first_step);
+  if (to_end) return fmt::format(", since about step {}", found.first_step);
   if (found.first_step == found.last_step) return fmt::format(", in step {}", found.first_step);
   return fmt::format(", in steps {} to {}", found.first_step, found.last_step);
 }

@@ -28,13 +28,17 @@ struct Finding {
   std::vector<int> ranks;  // the first one is the most likely one
   std::int64_t first_step = 0, last_step = 0;
   double cost_s = 0;      // seconds of a step, mean of all steps
-  double cost_share = 0;  // of a step
+  double cost_share = 0;  // of Verdict::measured_s
   double confidence = 0;  // 0 .. 1
   std::string evidence;   // a sentence
 };
 
+// Something broke; else it is how the run was laid out: last_stage, slow_stage, uneven_sequences.
+bool is_fault(const Finding& finding);
+
 struct Verdict {
   Stragglers stragglers;
+  double measured_s = 0;          // how long a step took, mean
   std::vector<Finding> findings;  // the most expensive first
   std::vector<Suspect> suspects;  // ranks of findings first, then by score; not more than kMostSuspects
   std::vector<std::int64_t> steps;
@@ -53,6 +57,10 @@ Verdict find_suspects(const StepTrace& trace);
 
 // For a terminal: what to look at first, at most three things, with what they cost and why.
 std::string suspects_text(const Verdict& verdict);
+// What a finding costs: "costs 0.0145 s of a step, 6.6 %", "cost 1.19 s once, in step 10".
+std::string cost_text(const Verdict& verdict, const Finding& finding);
+// What is lost though no finding says why: how much, and where the most of it is; empty where that is little.
+std::string lost_text(const Verdict& verdict);
 // Tables by step, dp rank, stage and kind of operation, and a map of the workers, dp by pp.
 std::string stragglers_text(const Verdict& verdict);
 // One document: {"schema":1,"slowdown":{"S":..,"M_W":..,"M_S":..},"suspects":[{"rank":..,"dp":..,"pp":..,"tp":..,

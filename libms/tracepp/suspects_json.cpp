@@ -44,13 +44,15 @@ std::string suspects_json(const Verdict& verdict) {
                                 {"last_step", finding.last_step},
                                 {"cost_s", number(finding.cost_s)},
                                 {"cost_share", number(finding.cost_share)},
+                                {"fault", is_fault(finding)},
                                 {"confidence", number(finding.confidence)},
                                 {"evidence", finding.evidence}});
   }
   json["mesh"] = {{"dp", verdict.mesh.dp}, {"pp", verdict.mesh.pp}, {"tp", verdict.mesh.tp}};
-  json["measured_s"] = number(found.measured_s);
-  json["without_delays_s"] = number(found.without_delays_s);
+  json["measured_s"] = number(verdict.measured_s);
+  json["replayed_s"] = number(found.without_delays_s);
   json["ideal_s"] = number(found.ideal_s);
+  json["span_s"] = number(found.measured_s);
   json["steps_left_out"] = verdict.steps_left_out;
   json["steps"] = Json::array();
   for (std::size_t i = 0; i < verdict.steps.size(); ++i) {

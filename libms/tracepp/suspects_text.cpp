@@ -6,6 +6,8 @@
 #include <functional>
 #include <iterator>
 
+#include "base/text.h"
+#include "tracepp/report_text.h"
 #include "tracepp/suspects.h"
 
 namespace ms::tracepp {
@@ -15,6 +17,9 @@ constexpr std::size_t kThings = 3, kRanksNamed = 4;
 constexpr double kWorthASum = 1e-3;  // of a step
 // With less there is nothing to tell the causes of apart (Lin et al., section 5).
 constexpr double kWorthTelling = 1.03;
+constexpr double kMuchLost = 1 - 1 / 1.1;  // of a step, without a cause that is sure: the S of a straggling job there
+constexpr double kPlayedWell = 0.1;        // of a step, that the replay may be away from what was measured
+constexpr std::size_t kWidth = 110;
 constexpr std::size_t kLines = 12;  // of a table
 constexpr std::size_t kMapRows = 32, kMapColumns = 64;
 
@@ -29,6 +34,39 @@ std::string ranks_text(const std::vector<int>& ranks) {
     text += fmt::format("{}{}", i == 0 ? " " : ", ", ranks[i]);
   if (ranks.size() > kRanksNamed) text += fmt::format(" and {} more", ranks.size() - kRanksNamed);
   return text;
+}
+
+bool is_delay(const Finding& finding) {
+  return finding.code == "pause" || finding.code == "launch_delay" || finding.code == "data_stall";
+}
+// Sequences are never quite even.
+bool is_worth_telling(const Finding& finding) {
+  return finding.code != "uneven_sequences" || finding.cost_share >= kWorthASum;
+}
+bool is_once(const Verdict& verdict, const Finding& finding) {
+  return finding.first_step == finding.last_step && verdict.steps.size() > 1;
+}
+
+const Contribution* worst_of(const std::vector<Contribution>& parts) {
+  const auto worst = std::ranges::max_element(parts, {}, &Contribution::slowdown);
+  return parts.size() > 1 ? &*worst : nullptr;
+}
+
+// Why what is told of the replay says little; empty where it took about as long as the run.
+std::string not_explained_text(const Verdict& verdict) {
+  const double replayed_s = verdict.stragglers.without_delays_s;
+  double apart_s = verdict.measured_s - replayed_s;
+  for (const Finding& finding : verdict.findings)
+    if (is_delay(finding)) apart_s -= finding.cost_s;
+  if (std::abs(apart_s) <= kPlayedWell * verdict.measured_s) return "";
+  return fmt::format(
+      "played again a step takes {:.4f} s, {}: the replay does not explain these steps, as where ranks share cores or "
+      "do what is not traced; S, M_W, M_S and the slowdowns say little",
+      replayed_s, apart_s > 0 ? "less than it did" : "more than it did");
+}
+
+void paragraph(std::string& text, const std::string& words, std::string_view indent) {
+  for (const std::string& line : lines_of(words, kWidth - indent.size())) text += fmt::format("{}{}\n", indent, line);
 }
 
 // The worst of them, in order of how bad they are.
@@ -82,25 +120,56 @@ void map(Out out, const Verdict& verdict) {
 
 }  // namespace
 
-std::string suspects_text(const Verdict& verdict) {
+bool is_fault(const Finding& finding) {
+  return finding.code != "last_stage" && finding.code != "slow_stage" && finding.code != "uneven_sequences";
+}
+
+std::string cost_text(const Verdict& verdict, const Finding& finding) {
+  if (is_once(verdict, finding)) {
+    return fmt::format("cost {:.3g} s once, in step {}", finding.cost_s * static_cast<double>(verdict.steps.size()),
+                       finding.first_step);
+  }
+  if (finding.cost_share < kWorthASum) return "costs next to nothing";
+  return fmt::format("costs {:.4f} s of a step, {}", finding.cost_s, percent(finding.cost_share));
+}
+
+std::string lost_text(const Verdict& verdict) {
   const Stragglers& found = verdict.stragglers;
-  std::string text;
-  const Out out(text);
-  fmt::format_to(out, "a step takes {:.4f} s, {} more than if all ranks were equally fast, and {} of it is delays\n",
-                 found.measured_s, percent(found.S - 1), percent(1 - 1 / std::max(found.launch_slowdown, 1.0)));
-  if (verdict.findings.empty()) {
-    fmt::format_to(out, "nothing stands out: no rank, link or step is slower than others like it\n");
-    return text;
+  double rest_s = found.without_delays_s - found.ideal_s;
+  for (const Finding& finding : verdict.findings)
+    if (!is_delay(finding)) rest_s -= finding.cost_s;
+  if (!(verdict.measured_s > 0) || rest_s < kMuchLost * verdict.measured_s) return "";
+  std::string text = fmt::format("{:.4f} s of a step, {}, are lost as operations take longer than others of their kind",
+                                 rest_s, percent(rest_s / verdict.measured_s));
+  if (!not_explained_text(verdict).empty()) return text;
+  std::string where;
+  const Contribution *dp = worst_of(found.by_dp), *stage = worst_of(found.by_stage), *type = worst_of(found.by_type);
+  const Contribution* const part = dp == nullptr || (stage != nullptr && stage->slowdown > dp->slowdown) ? stage : dp;
+  if (part != nullptr) where = fmt::format(" on {}", part->name);
+  if (type != nullptr) where += fmt::format("{} in {}", where.empty() ? "" : " and", type->name);
+  if (!where.empty()) text += ", most of it" + where;
+  return text + "; nothing is sure enough to be named as the cause";
+}
+
+std::string suspects_text(const Verdict& verdict) {
+  std::string text = fmt::format("a step takes {:.4f} s, the mean of {}; shares are of it\n", verdict.measured_s,
+                                 plural(verdict.steps.size(), "measured step"));
+  std::size_t told = 0, more = 0;
+  for (const Finding& finding : verdict.findings) {
+    if (!is_worth_telling(finding)) continue;
+    if (told == kThings) {
+      ++more;
+      continue;
+    }
+    text += fmt::format("{}. {}: {}; {}, confidence {:.2f}\n", ++told, finding.code, ranks_text(finding.ranks),
+                        cost_text(verdict, finding), finding.confidence);
+    paragraph(text, finding.evidence, "   ");
   }
-  for (std::size_t i = 0; i < std::min(verdict.findings.size(), kThings); ++i) {
-    const Finding& finding = verdict.findings[i];
-    const std::string cost = finding.cost_share < kWorthASum ? "costs next to nothing"
-                                                             : fmt::format("costs {:.4f} s of a step ({})",
-                                                                           finding.cost_s, percent(finding.cost_share));
-    fmt::format_to(out, "{}. {}: {}; {}, confidence {:.2f}\n   {}\n", i + 1, finding.code, ranks_text(finding.ranks),
-                   cost, finding.confidence, finding.evidence);
-  }
-  if (verdict.findings.size() > kThings) fmt::format_to(out, "and {} more\n", verdict.findings.size() - kThings);
+  if (more > 0) text += fmt::format("and {} more\n", more);
+  const std::string lost = lost_text(verdict), not_explained = not_explained_text(verdict);
+  if (!lost.empty()) paragraph(text, (told > 0 ? "another " : "") + lost, "");
+  if (told == 0 && lost.empty()) text += "nothing stands out: no rank, link or step is slower than others like it\n";
+  if (!not_explained.empty()) paragraph(text, not_explained, "");
   return text;
 }
 
@@ -116,12 +185,15 @@ std::string stragglers_text(const Verdict& verdict) {
     fmt::format_to(out, "; {} dp ranks left out, of which not every stage was traced",
                    static_cast<std::size_t>(verdict.mesh.dp) - verdict.dp_ranks.size());
   }
-  fmt::format_to(out, "\nslowdown S {:.4f}, of launches {:.4f}", found.S, found.launch_slowdown);
+  fmt::format_to(out, "\nplayed again without delays {:.4f} s a step, {:.4f} s if all were equally fast: S {:.4f}\n",
+                 found.without_delays_s, found.ideal_s, found.S);
   if (found.S >= kWorthTelling) {
-    fmt::format_to(out, "; gone with the slowest 3 % of the workers {}, with the last stage {}", percent(found.M_W),
-                   percent(found.M_S));
+    const auto part = [](double share) { return percent(std::clamp(share, 0.0, 1.0)); };
+    fmt::format_to(out, "gone of that loss if the slowest 3 % of the workers were as fast as others: {}",
+                   part(found.M_W));
+    if (verdict.mesh.pp > 1) fmt::format_to(out, ", if the last stage was: {}", part(found.M_S));
+    fmt::format_to(out, "\n");
   }
-  fmt::format_to(out, "\n");
   steps_table(out, verdict);
   table(out, "by dp rank", found.by_dp);
   table(out, "by stage", found.by_stage);

@@ -18,6 +18,9 @@ namespace {
 
 constexpr std::size_t kPackedBytes = 1 << 18;
 constexpr std::size_t kFirstBytes = 1 << 12;  // enough to see what it is
+// Text that is more, and so many times what it was unpacked from, was made to fill the memory: traces that repeat
+// themselves all the time reach 75.
+constexpr std::int64_t kAlwaysBytes = 64 << 20, kMostRatio = 256;
 
 class Gunzip final : public TextInput::Unpacker {
  public:
@@ -156,8 +159,11 @@ std::size_t TextInput::read_text(std::span<char> to) {
       const Unpacker::Step step = unpacker_->unpack({packed_.data() + packed_at_, packed_end_ - packed_at_}, room);
       packed_at_ += step.taken;
       count = step.made;
+      unpacked_bytes_ += static_cast<std::int64_t>(count);
       const bool stuck = step.taken == 0 && step.made == 0;
-      if (unpacker_->failed() || (stuck && !at_end)) {
+      if (unpacked_bytes_ > kAlwaysBytes && unpacked_bytes_ / kMostRatio > position_bytes_) {
+        end("compressed data that grows beyond all measure");
+      } else if (unpacker_->failed() || (stuck && !at_end)) {
         end("compressed data is damaged");
       } else if (stuck) {
         end(unpacker_->complete() ? "" : "compressed data is cut off");

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
+#include <cmath>
 #include <cstring>
 #include <optional>
 #include <span>
@@ -16,122 +16,32 @@
 #include "base/handle.h"
 #include "base/hash.h"
 #include "trace/format.h"
+#include "tracepp/trace_parts.h"
 
 namespace ms::tracepp {
 namespace {
 
 using namespace trace::format;  // NOLINT: this file's vocabulary; What, Group, Probe of the disk are named in full
+using namespace parts;          // NOLINT
 
-using Bytes = std::span<const std::byte>;
+constexpr std::uint32_t kMostRounds = 1 << 30;  // of clock probes
+// One behind the other: then nothing comes any more, and the file may be a terabyte of holes.
+constexpr std::uint64_t kMostDamagedPages = 1 << 14;
+constexpr std::uint64_t kPagesAtOnce = 64;
 
-constexpr std::uint64_t kMaxMembers = 1 << 24;  // of all groups' lists in a file together
-
-// The used bytes of an area, as far as the file goes: most of a file are holes.
-std::vector<std::byte> read_bytes(int file, std::uint64_t offset, std::uint64_t size, const std::string& path) {
-  std::vector<std::byte> bytes(size);
-  std::size_t filled = 0;
-  while (filled < size) {
-    const ssize_t count = pread(file, bytes.data() + filled, size - filled, static_cast<off_t>(offset + filled));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) {
-      throw Error("file.read", Blame::storage, fmt::format("cannot read {}: {}", path, errno_text(errno)));
-    }
-    if (count == 0) break;
-    filled += static_cast<std::size_t>(count);
+Ending ending_of(trace::format::Ending ending) {
+  switch (ending) {
+    case trace::format::Ending::done:
+      return Ending::done;
+    case trace::format::Ending::failed:
+      return Ending::failed;
+    case trace::format::Ending::timed_out:
+      return Ending::timed_out;
+    case trace::format::Ending::stopped:
+      return Ending::stopped;
+    default:
+      return Ending::running;
   }
-  bytes.resize(filled);
-  return bytes;
-}
-
-// Entry `index` of a table, if the table goes so far.
-template <class T>
-std::optional<T> entry(Bytes table, std::uint64_t index) {
-  if (index >= table.size() / sizeof(T)) return std::nullopt;
-  T value;
-  std::memcpy(&value, table.data() + index * sizeof(T), sizeof value);
-  return value;
-}
-
-std::optional<Header> sound_header(Bytes file, std::uint64_t offset) {
-  if (file.size() < offset + sizeof(Header)) return std::nullopt;
-  Header header;
-  std::memcpy(&header, file.data() + offset, sizeof header);
-  if (header.magic != kMagic || header.version != kVersion || header.header_bytes != sizeof header) return std::nullopt;
-  Header blank = header;
-  blank.checksum = 0;
-  if (xxh64(std::as_bytes(std::span(&blank, 1))) != header.checksum) return std::nullopt;
-  return header;
-}
-
-Header newest_header(Bytes file, const std::string& path) {
-  const std::optional<Header> first = sound_header(file, 0), second = sound_header(file, kPageBytes);
-  if (first && second) return first->flushes > second->flushes ? *first : *second;
-  if (first) return *first;
-  if (second) return *second;
-  std::uint32_t version = 0;
-  if (file.size() >= 12) std::memcpy(&version, file.data() + 8, sizeof version);
-  if (version != kVersion && version != 0 && is_trace_file({reinterpret_cast<const char*>(file.data()), 8})) {
-    throw user_error("trace.version", fmt::format("{} is of version {} of the format, this program reads version {}",
-                                                  path, version, kVersion));
-  }
-  throw user_error("trace.file", fmt::format("{} has no sound header: it is no trace, or it was damaged", path));
-}
-
-std::vector<std::string_view> split_strings(Bytes bytes) {
-  std::vector<std::string_view> strings;
-  for (std::size_t at = 0; at + sizeof(std::uint16_t) <= bytes.size();) {
-    std::uint16_t length = 0;
-    std::memcpy(&length, bytes.data() + at, sizeof length);
-    at += sizeof length;
-    if (length > bytes.size() - at) break;
-    strings.emplace_back(reinterpret_cast<const char*>(bytes.data() + at), length);
-    at += length;
-  }
-  return strings;
-}
-
-// "0,3" "0-63:8" "0-3,8"; nothing where it says anything else.
-std::optional<std::vector<int>> parse_ranks(std::string_view text) {
-  std::vector<int> ranks;
-  const auto number = [&](int& value) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || value < 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-    return true;
-  };
-  const auto skip = [&](char c) {
-    if (!text.starts_with(c)) return false;
-    text.remove_prefix(1);
-    return true;
-  };
-  while (!text.empty()) {
-    int first = 0, last = 0, step = 1;
-    if (!number(first)) return std::nullopt;
-    last = first;
-    if (skip('-') && !number(last)) return std::nullopt;
-    if (skip(':') && (!number(step) || step == 0)) return std::nullopt;
-    for (std::int64_t rank = first; rank <= last; rank += step) {
-      if (ranks.size() == kMaxMembers) return std::nullopt;
-      ranks.push_back(static_cast<int>(rank));
-    }
-    if (!text.empty() && !skip(',')) return std::nullopt;
-  }
-  return ranks;
-}
-
-// The numbers of a ring's entries that are still there.
-struct Kept {
-  std::uint64_t first, end;
-};
-Kept kept(const Area& area) {
-  return {area.capacity == 0 || area.used <= area.capacity ? 0 : area.used - area.capacity, area.used};
-}
-
-// Whether an area can be what it says, so that nothing below divides by zero or overflows.
-bool plausible(const Area& area, std::uint64_t entry_bytes) {
-  constexpr std::uint64_t kLimit = std::uint64_t{1} << 48;
-  return area.offset < kLimit && area.capacity < kLimit / entry_bytes && area.used < kLimit / entry_bytes &&
-         (area.capacity > 0 || area.used == 0);
 }
 
 class FileReader {
@@ -142,25 +52,20 @@ class FileReader {
     if (!file_) throw user_error("file.open", fmt::format("cannot open {}: {}", path, errno_text(errno)));
     rank_.file = path;
     const std::vector<std::byte> headers = read_bytes(file_.get(), 0, std::uint64_t{2} * kPageBytes, path);
-    header_ = newest_header(headers, path);
-    if (!sound_header(headers, 0) || !sound_header(headers, kPageBytes)) problem("header damaged");
+    const Headers found = newest_header(headers, path);
+    header_ = found.newest;
+    if (!is_plausible(header_))
+      throw user_error("trace.file", fmt::format("{} has a header that cannot be true", path));
+    if (!found.both_sound) problem("header damaged");
     struct stat status {};
     if (fstat(file_.get(), &status) == 0) file_bytes_ = static_cast<std::uint64_t>(status.st_size);
   }
 
   RankTrace read() {
-    for (const auto& [area, bytes] : {std::pair{header_.strings, std::size_t{1}},
-                                      {header_.whats, sizeof(trace::format::What)},
-                                      {header_.groups, sizeof(trace::format::Group)},
-                                      {header_.probes, sizeof(trace::format::Probe)},
-                                      {header_.sums, sizeof(Sum)},
-                                      {header_.pages, sizeof(Page)}}) {
-      if (!plausible(area, bytes)) {
-        throw user_error("trace.file", fmt::format("{} has a header that cannot be true", rank_.file));
-      }
-    }
-    const std::vector<std::byte> strings = load(header_.strings, 1);
-    strings_ = split_strings(strings);
+    std::vector<std::byte> strings = load(header_.strings, 1);
+    std::uint64_t too_long = 0;
+    strings_ = split_strings(strings, too_long);
+    problem("string that is too long", too_long);
     identity();
     groups();
     whats();
@@ -177,8 +82,8 @@ class FileReader {
  private:
   std::vector<std::byte> load(const Area& area, std::uint64_t entry_bytes) const {
     const std::uint64_t there = file_bytes_ < area.offset ? 0 : file_bytes_ - area.offset;
-    return read_bytes(file_.get(), area.offset, std::min(there, std::min(area.used, area.capacity) * entry_bytes),
-                      rank_.file);
+    const std::uint64_t bytes = std::min({there, std::min(area.used, area.capacity) * entry_bytes, kMostTableBytes});
+    return read_bytes(file_.get(), area.offset, bytes, rank_.file);
   }
   std::string_view text(std::uint16_t id) const { return id < strings_.size() ? strings_[id] : std::string_view(); }
   void problem(const char* what, std::uint64_t count = 1) {
@@ -186,14 +91,18 @@ class FileReader {
   }
 
   void identity() {
-    rank_.rank = static_cast<int>(std::min<std::uint32_t>(header_.rank, 1 << 24));
+    rank_.rank = static_cast<int>(header_.rank);
     rank_.host = text(header_.host);
+    rank_.device = text(header_.device);
     rank_.pid = static_cast<int>(header_.pid);
+    for (std::int64_t* const time_ns : {&header_.clock_ns, &header_.realtime_ns, &header_.flushed_ns}) {
+      if (is_time(*time_ns)) continue;
+      problem("header with a time that cannot be");
+      *time_ns = 0;
+    }
     rank_.clock_ns = header_.clock_ns;
     rank_.realtime_ns = header_.realtime_ns;
-    rank_.ending = header_.ending == trace::format::Ending::done     ? Ending::done
-                   : header_.ending == trace::format::Ending::failed ? Ending::failed
-                                                                     : Ending::running;
+    rank_.ending = ending_of(header_.ending);
     rank_.ending_text = text(header_.ending_text);
     rank_.dropped = header_.dropped;
     rank_.last_flush_ns = std::max(header_.clock_ns, header_.flushed_ns);
@@ -201,13 +110,13 @@ class FileReader {
 
   void groups() {
     const std::vector<std::byte> table = load(header_.groups, sizeof(trace::format::Group));
-    for (std::uint64_t i = 0; i < header_.groups.used; ++i) {
+    for (std::uint64_t i = 0; i < std::min<std::uint64_t>(header_.groups.used, kNone16); ++i) {
       const auto group = entry<trace::format::Group>(table, i);
       if (!group) return problem("group table cut off");
-      const std::string key = fmt::format("{}\n{}", text(group->name), text(group->ranks));
+      const std::string key = fmt::format("{}\n{}", text(group->name), hash_hex(xxh64(text(group->ranks))));
       auto known = known_groups_.find(key);
       if (known == known_groups_.end()) {
-        std::optional<std::vector<int>> ranks = parse_ranks(text(group->ranks));
+        std::optional<std::vector<int>> ranks = parse_members(text(group->ranks), tables_.room());
         if (!ranks) problem("group with unreadable members");
         const std::string_view name = text(group->name);
         const std::int32_t index = tables_.group({.name = std::string(name),
@@ -221,7 +130,7 @@ class FileReader {
 
   void whats() {
     const std::vector<std::byte> table = load(header_.whats, sizeof(trace::format::What));
-    for (std::uint64_t i = 0; i < header_.whats.used; ++i) {
+    for (std::uint64_t i = 0; i < std::min<std::uint64_t>(header_.whats.used, kNone16); ++i) {
       const auto what = entry<trace::format::What>(table, i);
       if (!what) return problem("table of event kinds cut off");
       const auto string = [&](std::uint16_t id) { return trace_.strings.id(text(id)); };
@@ -245,6 +154,11 @@ class FileReader {
     for (std::uint64_t i = first; i < end; ++i) {
       const auto probe = entry<trace::format::Probe>(table, i % header_.probes.capacity);
       if (!probe) return problem("clock probes cut off");
+      if (!is_time(probe->asked_ns) || !is_time(probe->answered_ns) || !is_time(probe->peer_heard_ns) ||
+          !is_time(probe->peer_replied_ns) || probe->peer >= header_.world || probe->round > kMostRounds) {
+        problem("clock probe that cannot be");
+        continue;
+      }
       rank_.probes.push_back({.peer = static_cast<int>(probe->peer),
                               .round = static_cast<int>(probe->round),
                               .asked_ns = probe->asked_ns,
@@ -262,6 +176,11 @@ class FileReader {
       const auto sum = entry<Sum>(table, i % header_.sums.capacity);
       if (!sum) return problem("sums of steps cut off");
       const auto step = static_cast<std::int64_t>(sum->step);
+      if (!is_step(step) || step == kNoStep || !is_time(sum->begin_ns) || !is_time(sum->end_ns) ||
+          !std::ranges::all_of(sum->seconds, [](float seconds) { return std::isfinite(seconds); })) {
+        problem("sums of a step that cannot be");
+        continue;
+      }
       if (!rank_.sums.empty() && step <= rank_.sums.back().step) {
         problem("sums of a step out of order");
         continue;
@@ -278,33 +197,47 @@ class FileReader {
 
   void events() {
     const auto [first, end] = kept(header_.pages);
-    const std::vector<std::byte> pages = load(header_.pages, kPageBytes);
-    const std::uint64_t there = pages.size() / kPageBytes;
-    rank_.events.reserve(std::min(end - first, there) * kRecordsAPage);
-    for (std::uint64_t number = first; number < end; ++number) {
-      const std::uint64_t place = number % header_.pages.capacity;
-      if (place >= there) {
-        problem("page of events cut off");
-        continue;
-      }
-      page(Bytes(pages).subspan(place * kPageBytes, kPageBytes), number);
+    const std::uint64_t capacity = header_.pages.capacity;
+    rank_.events.reserve(std::min({end - first, file_bytes_ / kPageBytes, kMostDamagedPages}) * kRecordsAPage);
+    std::uint64_t damaged = 0;
+    for (std::uint64_t number = first; number < end;) {
+      const std::uint64_t place = number % capacity;
+      const std::uint64_t count = std::min({kPagesAtOnce, end - number, capacity - place});
+      const std::vector<std::byte> pages =
+          read_bytes(file_.get(), header_.pages.offset + place * kPageBytes, count * kPageBytes, rank_.file);
+      const std::uint64_t there = pages.size() / kPageBytes;
+      for (std::uint64_t i = 0; i < there; ++i)
+        damaged = page(Bytes(pages).subspan(i * kPageBytes, kPageBytes), number + i) ? 0 : damaged + 1;
+      problem("page of events cut off", count - there);
+      damaged += count - there;
+      number += count;
+      if (damaged >= kMostDamagedPages) return problem("page of events damaged", end - number);
     }
   }
 
-  void page(Bytes bytes, std::uint64_t number) {
+  // False: it is damaged.
+  bool page(Bytes bytes, std::uint64_t number) {
     PageHeader header;
     std::memcpy(&header, bytes.data(), sizeof header);
     const std::uint64_t checksum = std::exchange(header.checksum, 0);
     if (header.magic != PageHeader::kPageMagic || header.count > kRecordsAPage || header.shift > 31) {
-      return problem("page of events damaged");
+      problem("page of events damaged");
+      return false;
     }
     const std::size_t size = header.count * sizeof(Record);
     Hasher hasher;
     hasher.update(std::as_bytes(std::span(&header, 1)));
     hasher.update(bytes.subspan(sizeof header, size));
-    if (hasher.digest() != checksum) return problem("page of events damaged");
+    if (hasher.digest() != checksum) {
+      problem("page of events damaged");
+      return false;
+    }
     // A page that was being replaced when the writer was killed.
-    if (header.number != number) return problem("page of events of another time");
+    const bool is_other = header.number != number;
+    if (is_other || !is_time(header.base_ns) || !is_step(header.step)) {
+      problem(is_other ? "page of events of another time" : "page of events that cannot be");
+      return true;
+    }
     std::int64_t step = header.step;
     for (std::size_t i = 0; i < header.count; ++i) {
       Record record;
@@ -313,8 +246,15 @@ class FileReader {
         problem("event of an unknown kind");
         continue;
       }
-      const auto [what, is_step] = whats_[record.what];
-      if (is_step) step = record.detail;
+      const auto [what, begins_step] = whats_[record.what];
+      const std::int64_t offset_ns = record.begin == kNone32 ? 0 : std::int64_t{record.begin} << header.shift;
+      const std::int64_t duration_ns = record.duration == kNone32 ? 0 : std::int64_t{record.duration} << header.shift;
+      if (offset_ns > kFarNs || duration_ns > kFarNs || !is_time(header.base_ns + offset_ns) ||
+          !is_time(header.base_ns + offset_ns + duration_ns) || (begins_step && !is_step(record.detail))) {
+        problem("event that cannot be");
+        continue;
+      }
+      if (begins_step) step = record.detail;
       Event event{.detail = record.detail,
                   .what = what,
                   .step = static_cast<std::int32_t>(step),
@@ -322,22 +262,23 @@ class FileReader {
                   .state = State::issued};
       if (record.begin != kNone32) {
         event.state = State::begun;
-        event.begin_ns = header.base_ns + (static_cast<std::int64_t>(record.begin) << header.shift);
+        event.begin_ns = header.base_ns + offset_ns;
         if (record.duration != kNone32) {
           event.state = State::ended;
-          event.duration_ns = static_cast<std::int64_t>(record.duration) << header.shift;
+          event.duration_ns = duration_ns;
         }
         seen(event.end_ns());
       }
       rank_.events.push_back(event);
     }
+    return true;
   }
 
   void seen(std::int64_t time_ns) { rank_.last_flush_ns = std::max(rank_.last_flush_ns, time_ns); }
 
   struct KnownWhat {
     std::uint32_t index;
-    bool is_step;
+    bool begins_step;
   };
   RunTrace& trace_;
   Tables& tables_;
@@ -366,10 +307,6 @@ void TraceFileReader::read(const std::string& path) {
   const mesh::Mesh mesh{
       .dp = static_cast<int>(header.dp), .pp = static_cast<int>(header.pp), .tp = static_cast<int>(header.tp)};
   RankTrace rank = reader.read();
-  const bool sound = header.dp > 0 && header.pp > 0 && header.tp > 0 &&
-                     std::uint64_t{header.dp} * header.pp * header.tp == header.world && header.world <= 1U << 24 &&
-                     header.rank < header.world;
-  if (!sound) throw user_error("trace.file", fmt::format("{} has a header that cannot be true", path));
   rank.at = mesh.coord(rank.rank);
   const std::string& run = reader.run();
   if (!trace_.has_mesh && trace_.ranks.empty()) {
@@ -377,10 +314,12 @@ void TraceFileReader::read(const std::string& path) {
     trace_.mesh = mesh;
     trace_.has_mesh = true;
     trace_.run = run;
-    trace_.microbatches = static_cast<int>(header.microbatches);
-    trace_.chunks = static_cast<int>(header.chunks);
-    trace_.flops_per_step = header.flops_per_step;
-    trace_.peak_flops = header.peak_flops;
+    constexpr std::uint32_t kMost = 1 << 24;
+    const auto known = [](double flops) { return std::isfinite(flops) && flops > 0 ? flops : 0; };
+    trace_.microbatches = static_cast<int>(std::min(header.microbatches, kMost));
+    trace_.chunks = static_cast<int>(std::min(header.chunks, kMost));
+    trace_.flops_per_step = known(header.flops_per_step);
+    trace_.peak_flops = known(header.peak_flops);
   } else if (!(mesh == trace_.mesh) || run != trace_.run) {
     throw user_error("trace.run", fmt::format("{} and {} are of different runs", trace_.ranks.front().file, path),
                      "give the files of one run; those of the run before end in .previous");

@@ -55,7 +55,9 @@ if command == "hang":
     print(",".join(map(str, ranks[:2])) if stuck and ranks else "-", max(0, len(ranks) - 2), f"{seconds:.2f}")
 else:
     # A stage with more work than others is a finding too, and true of this model: it accuses no rank.
-    worth = [f for f in found["findings"] if f["cost_share"] >= 0.01 and f["code"] not in ("last_stage", "slow_stage")]
+    # A slow rank counts whatever it costs: on cores that all share it is little.
+    worth = [f for f in found["findings"] if f["cost_share"] >= 0.01 or f["code"] == "slow_rank"]
+    worth = [f for f in worth if f["code"] not in ("last_stage", "slow_stage")]
     named = [f["ranks"][0] for f in worth if f["code"] in codes and f["ranks"]]
     others = sum(1 for f in worth if f["code"] not in codes)
     print(",".join(map(str, named[:2])) if named else "-", others + max(0, len(named) - 1), f"{seconds:.2f}")

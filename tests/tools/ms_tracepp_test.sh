@@ -37,24 +37,47 @@ done
 expect 0 'ranks +4 of 4, on 1 host' info a/trace
 expect 0 '"ranks": ?4' info --json a/trace
 expect 0 'steps +0 to 29' info a/trace
+expect 0 'began 20[0-9-]+T[0-9:]+Z, last written 20' info a/trace
+expect 0 '"done": ?4' info --json a/trace
 expect 0 'part of a step' report a/trace
+head -n 1 out | grep -Eq '^(Look first at|Nothing|No rank)' || fail "report does not begin with what to look at first"
+expect 0 'more: --all' report a/trace
+expect 0 'send forward' report --all a/trace
 expect 0 '"look_first"' report --json a/trace
 expect 0 'a step takes' stragglers a/trace
+expect 0 'mean of 2[0-9] measured steps' stragglers a/trace
+"$tool" stragglers --json a/trace >out 2>err
+python3 -c '
+import json
+d = json.load(open("out"))
+steps = [s["measured_s"] for s in d["steps"]]
+assert abs(d["measured_s"] - sum(steps) / len(steps)) < 1e-9
+assert all(abs(f["cost_share"] * d["measured_s"] - f["cost_s"]) < 1e-9 for f in d["findings"])
+' || fail "seconds of stragglers --json are not of one step"
+faults=$(python3 -c 'import json; print(int(any(f["fault"] for f in json.load(open("out"))["findings"])))')
+expect "$faults" 'a step takes' stragglers --check a/trace
 expect 0 '"M_W"' stragglers --json a/trace
 expect 0 'ended well on 4 ranks' hang a/trace
 expect 0 'ended well on 4 ranks' hang --check a/trace
 expect 0 '"state": ?"ended"' hang --json a/trace
-expect 0 'step' diff a/trace b/trace
+expect 0 'a step' diff a/trace b/trace
+head -n 1 out | grep -Eq '^(no difference|[0-9.e+]+ ms (slower|faster) a step)' || fail "diff does not begin with a verdict"
+grep -Eq '[+]0[.]0+%|[+]0[.]000' out && fail "diff prints what did not change"
+expect 0 '^no difference: a step takes' diff a/trace a/trace
+[ "$(wc -l <out)" -eq 1 ] || fail "a run differs from itself"
 expect 0 '"parts"' diff --json a/trace b/trace
-expect 0 'wrote +run.json' export --format chrome -o run.json a/trace
+expect 0 '"schema": ?1' diff --json a/trace b/trace
+expect 0 'wrote run.json, .*[0-9]+ events: open it at' export --format chrome -o run.json a/trace
 python3 -c 'import json; assert len(json.load(open("run.json"))["traceEvents"]) > 1000' || fail "run.json is no Chrome trace"
 expect 0 'ranks +4' info run.json
-expect 0 'wrote +run.csv' export --format csv -o run.csv --ranks 1,3 --steps 3-4 a/trace
+"$tool" export --format csv -o - --ranks 2 a/trace 2>err | head -n 1 | grep -q '^rank,' || fail "export to standard output"
+[ -e ./- ] && fail "a file named - was written"
+expect 0 'wrote run.csv, .*[0-9]+ events$' export -o run.csv --ranks 1,3 --steps 3-4 a/trace
 [ "$(cut -d, -f1 run.csv | sort -u | tr '\n' ' ')" = "1 3 rank " ] || fail "run.csv has other ranks"
 [ "$(cut -d, -f6 run.csv | sort -u | tr '\n' ' ')" = "3 4 step " ] || fail "run.csv has other steps"
-expect 0 'wrote +run.perfetto' merge -o run.perfetto a/trace
+expect 0 'wrote run.perfetto' merge -o run.perfetto a/trace
 [ -s run.perfetto ] || fail "run.perfetto is empty"
-expect 0 'wrote +run.json.gz' merge -o run.json.gz a/trace
+expect 0 'wrote run.json.gz' merge -o run.json.gz a/trace
 gzip -t run.json.gz || fail "run.json.gz is no gzip"
 
 # One file of many, one that is cut off, one that is not there.
@@ -68,6 +91,14 @@ expect 0 'ranks +3 of 4' info cut
 expect 2 'cannot open' info absent
 mkdir empty
 expect 2 'empty' report empty
+expect 2 'hint: ms-train writes traces to trace.dir' report empty
+mkdir above && cp -r a above/run
+expect 2 'hint: did you mean above/run/trace' report above
+expect 2 'no events in steps 900-901; the trace has 0-29' merge -o x --steps 900-901 a/trace
+expect 2 'no events of ranks 99; the trace has 0-3' export -o x --ranks 99 a/trace
+[ -e x ] && fail "an empty file was written"
+expect 2 'empty is a directory' merge -o empty a/trace
+expect 2 '--format csv, but the name x.json says chrome' export --format csv -o x.json a/trace
 echo 'no trace' >words
 expect 2 'words' info words
 expect 2 '--output FILE is missing' merge a/trace
@@ -77,4 +108,5 @@ expect 2 'is not a number' export -o x --ranks 1,b a/trace
 expect 2 '.' report
 expect 0 'stragglers' --help
 expect 0 'ms-trace' --man
+expect 0 'GLOSSARY' --man
 [ "$failures" -eq 0 ]

@@ -75,10 +75,12 @@ void write_rank(const RunTrace& run, const RankTrace& rank, const std::string& d
                     .peer_heard_ns = probe.peer_heard_ns,
                     .peer_replied_ns = probe.peer_replied_ns});
   }
-  recorder.close(rank.ending == Ending::done     ? trace::format::Ending::done
-                 : rank.ending == Ending::failed ? trace::format::Ending::failed
-                                                 : trace::format::Ending::running,
-                 rank.ending_text);
+  // The names that the file knows are the same from `running` on.
+  const auto ending =
+      rank.ending == Ending::unknown
+          ? trace::format::Ending::running
+          : static_cast<trace::format::Ending>(static_cast<int>(rank.ending) - static_cast<int>(Ending::running));
+  recorder.close(ending, rank.ending_text);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 // Two ranks and an operation, as readers make them.
 struct Pair {
@@ -131,6 +132,74 @@ TEST(HangEvidence, WhoGivesUpAfterALongWaitOnlyWaited) {
   EXPECT_EQ(hang.suspects.front().rank, 2);
   EXPECT_EQ(hang.suspects.front().reason, Reason::not_issuing);
   EXPECT_EQ(hang.sentence, "rank 2 never issued all_reduce 1 of group dp[pp 0 tp 0]; 2 members wait for it for 600 s");
+}
+
+// A deadline shorter than what would count as a hang by itself: whoever gave up, or was told to, only waited.
+TEST(HangEvidence, WhoGivesUpAtItsDeadlineOnlyWaited) {
+  Pair pair(4);
+  for (int rank = 0; rank < 4; ++rank) {
+    pair.add(rank, State::ended, 1, 0.01, 0);
+    if (rank != 2) pair.add(rank, State::begun, 2, 0, 1);
+    RankTrace& trace = pair.trace.ranks[static_cast<std::size_t>(rank)];
+    trace.ending = rank == 1 ? Ending::timed_out : Ending::stopped;
+    trace.ending_text = rank == 1 ? "rank 1 waited 1.0 s for rank 2" : "rank 1 stopped: rank 1 waited 1.0 s for rank 2";
+  }
+  pair.flush(3);
+  const Hang hang = find_hang(pair.trace);
+  EXPECT_EQ(hang.state, RunState::hang);
+  ASSERT_FALSE(hang.suspects.empty());
+  EXPECT_EQ(hang.suspects.front().rank, 2);
+  EXPECT_EQ(hang.suspects.front().reason, Reason::not_issuing);
+  EXPECT_EQ(hang.evidence.front(), "rank 1 gave up: \"rank 1 waited 1.0 s for rank 2\"");
+}
+
+// Those that were stopped by a death are witnesses, never suspects.
+TEST(HangEvidence, WhoIsStoppedByADeathIsAWitness) {
+  for (const int killed : {1, 2}) {
+    Pair pair(4);
+    for (int rank = 0; rank < 4; ++rank) {
+      pair.add(rank, State::ended, 1, 0.01, 0);
+      if (rank < 4 - killed) pair.trace.ranks[static_cast<std::size_t>(rank)].ending = Ending::stopped;
+    }
+    pair.flush(2.1);
+    const Hang hang = find_hang(pair.trace);
+    EXPECT_EQ(hang.state, RunState::failed);
+    ASSERT_EQ(hang.suspects.size(), static_cast<std::size_t>(killed));
+    EXPECT_EQ(hang.suspects.front().rank, 4 - killed);
+    EXPECT_EQ(hang.suspects.front().reason, Reason::silent);
+    EXPECT_THAT(hang.sentence, HasSubstr("ended without a word, while others were stopped"));
+  }
+}
+
+TEST(HangEvidence, ARunThatNobodyEndedIsKilled) {
+  Pair pair;
+  pair.trace.source = "ms-trace";
+  for (int rank = 0; rank < 2; ++rank) {
+    pair.add(rank, State::ended, 1, 0.01, 0);
+    pair.trace.ranks[static_cast<std::size_t>(rank)].realtime_ns = 1'800'000'000'000'000'000;
+  }
+  pair.flush(2.1);
+  EXPECT_EQ(find_hang(pair.trace).state, RunState::cut_off);
+  Hang hang = find_hang(pair.trace, 1.8e9 + 5);
+  EXPECT_EQ(hang.state, RunState::cut_off);
+  EXPECT_TRUE(hang.is_alive);
+  hang = find_hang(pair.trace, 1.8e9 + 60);
+  EXPECT_EQ(hang.state, RunState::killed);
+  EXPECT_FALSE(hang.is_alive);
+  EXPECT_THAT(hang.sentence, HasSubstr("stop at 2027-01-15 08:00:02 UTC"));
+  for (RankTrace& rank : pair.trace.ranks) rank.ending = Ending::done;
+  EXPECT_EQ(find_hang(pair.trace, 1.8e9 + 60).state, RunState::ended);
+}
+
+TEST(HangEvidence, SaysWhatMayBecomeAHang) {
+  Pair pair;
+  for (int rank = 0; rank < 2; ++rank) pair.add(rank, State::ended, 1, 0.01, 0);
+  pair.add(0, State::begun, 2, 0, 1);
+  pair.flush(5);
+  const Hang hang = find_hang(pair.trace);
+  EXPECT_EQ(hang.state, RunState::cut_off);
+  EXPECT_THAT(hang.sentence, HasSubstr("; rank 0 has been in all_reduce"));
+  EXPECT_THAT(hang.sentence, StartsWith("no hang yet: "));
 }
 
 TEST(HangEvidence, OneThatFailedOrLeftWhileOthersWait) {

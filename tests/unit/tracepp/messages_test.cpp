@@ -53,6 +53,26 @@ TEST(Messages, WaitAndTransfer) {
   EXPECT_EQ(report.by_rank[1].caused_ns, 0);
 }
 
+// Traces of other programs: nothing tells which axis a group is of.
+TEST(Messages, WithoutAMeshAnyCollectiveTellsWhoIsLate) {
+  MadeRun made({.dp = 2});
+  const std::int32_t group = made.group("group 7", {0, 1});
+  made.run.groups[0].axis = GroupAxis::other;
+  const std::uint32_t sum = made.what(Kind::all_reduce, Purpose::none, group, 64);
+  const std::uint32_t send = made.what(Kind::send, Purpose::none, group, 8);
+  for (int r = 0; r < 2; ++r) {
+    made.add(r, sum, {r * 10 * kUs, 50 * kUs, 0, kNoMicrobatch, State::ended});
+    made.add(r, send, {(60 + r * 10) * kUs, 90 * kUs, 1, kNoMicrobatch, State::ended});
+  }
+  EXPECT_EQ(report_of(made.run).by_rank[1].collectives, 0U) << "in a run of ours it is neither tp nor dp";
+  made.run.has_mesh = false;
+  const MessageReport report = report_of(made.run);
+  EXPECT_EQ(report.by_rank[1].collectives, 1U);
+  EXPECT_EQ(report.by_rank[1].last, 1U);
+  EXPECT_EQ(report.by_rank[1].caused_ns, 10 * kUs);
+  EXPECT_EQ(report.by_rank[0].waited_ns, 10 * kUs);
+}
+
 TEST(Messages, MembersThatDisagreeAreNotComplete) {
   MadeRun made({.dp = 2});
   const std::int32_t group = made.group("dp[pp 0 tp 0]", {0, 1});

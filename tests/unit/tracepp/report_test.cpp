@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 struct Told {
   RunTrace trace;
@@ -36,6 +37,7 @@ TEST(LookFirst, NamesTheCauseBeforeWhatFollowsFromIt) {
   ASSERT_FALSE(result.first.empty());
   EXPECT_THAT(result.first[0].sentence, HasSubstr("rank 13 "));
   EXPECT_THAT(result.first[0].sentence, HasSubstr("costs"));
+  EXPECT_EQ(result.first[0].is, Advice::Is::fault);
   EXPECT_GT(result.first[0].cost_share, 0.01);
   EXPECT_LE(result.first.size(), 3U);
 }
@@ -44,6 +46,7 @@ TEST(LookFirst, TellsAPauseAndAStallForTokens) {
   SyntheticRun run = usual();
   run.faults = {{.kind = Fault::Kind::pause, .rank = 5, .from_step = 6, .seconds = 1.0}};
   EXPECT_THAT(told(run).first.at(0).sentence, HasSubstr("rank 5 "));
+  EXPECT_THAT(told(run).first.at(0).sentence, HasSubstr("s once, in step 6)"));
   run.faults = {{.kind = Fault::Kind::data_stall, .rank = 8, .from_step = 3, .seconds = 0.9}};
   EXPECT_THAT(told(run).first.at(0).sentence, HasSubstr("tokens"));
 }
@@ -53,6 +56,7 @@ TEST(LookFirst, OfAHealthyRunTellsTheBubbleAndNoCulprit) {
   for (const Advice& advice : result.first) {
     EXPECT_THAT(advice.sentence, Not(HasSubstr("rank 1"))) << advice.sentence;
     EXPECT_GE(advice.cost_share, 0.01);
+    EXPECT_NE(advice.is, Advice::Is::fault) << advice.sentence;
   }
   ASSERT_FALSE(result.first.empty());
   EXPECT_THAT(result.first[0].sentence, HasSubstr("pipeline ranks stand still"));
@@ -60,6 +64,21 @@ TEST(LookFirst, OfAHealthyRunTellsTheBubbleAndNoCulprit) {
   for (std::size_t i = 1; i < result.first.size(); ++i) {
     EXPECT_LE(result.first[i].cost_share, result.first[i - 1].cost_share);
   }
+  EXPECT_THAT(report_text(result.trace, result.analysis), StartsWith("Nothing is wrong"));
+}
+
+// Timelines of operations alone do not tell what ranks stood still for.
+TEST(LookFirst, SaysNothingOfStandingStillWhereWaitingIsNotRecorded) {
+  Told result = told(usual());
+  for (StepTime& step : result.analysis.breakdown.steps) step.idle_ns = step.length_ns / 2;
+  const auto says_idle = [&] {
+    return std::ranges::any_of(look_first(result.trace, result.analysis), [](const Advice& advice) {
+      return advice.sentence.find("nothing in the trace says why") != std::string::npos;
+    });
+  };
+  EXPECT_TRUE(says_idle());
+  result.trace.source = "straggler analysis";
+  EXPECT_FALSE(says_idle());
 }
 
 TEST(LookFirst, AHangComesBeforeEverything) {
@@ -102,6 +121,8 @@ TEST(Report, IsWholeInBothForms) {
                            "Look first at", "  1. rank 13 "}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
+  EXPECT_THAT(text, StartsWith("Look first at")) << "the verdict, then how the run ended, then tables";
+  EXPECT_LT(text.find("ended  "), text.find("part of a step"));
   const auto json = nlohmann::json::parse(report_json(result.trace, result.analysis));
   EXPECT_EQ(json.at("schema"), 1);
   EXPECT_EQ(json.at("info").at("ranks"), 32);
@@ -110,6 +131,32 @@ TEST(Report, IsWholeInBothForms) {
        {"clocks", "effective", "breakdown", "bubble", "messages", "critical_path", "change_points", "hang"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
+}
+
+TEST(Report, InfoHasTheWallClockAndHowRanksEnded) {
+  RunTrace trace = make_run(usual());
+  for (RankTrace& rank : trace.ranks) {
+    rank.ending = Ending::done;
+    rank.device = "cpu";
+    rank.clock_ns = rank.events.front().begin_ns;
+    rank.realtime_ns = 1'700'000'000'000'000'000;
+    rank.last_flush_ns = rank.clock_ns + 90'000'000'000;
+  }
+  trace.ranks[7].ending = Ending::failed;
+  trace.ranks[7].ending_text = "no memory";
+  EXPECT_THAT(info_text(trace), HasSubstr("began 2023-11-14T22:13:20Z, last written 2023-11-14T22:14:50Z"));
+  const auto json = nlohmann::json::parse(info_json(trace));
+  EXPECT_EQ(json.at("began"), "2023-11-14T22:13:20Z");
+  EXPECT_EQ(json.at("last_written"), "2023-11-14T22:14:50Z");
+  EXPECT_EQ(json.at("world"), 32);
+  EXPECT_EQ(json.at("device"), "cpu");
+  EXPECT_EQ(json.at("ended").at("done"), 31);
+  EXPECT_EQ(json.at("ended").at("failed"), 1);
+  EXPECT_EQ(json.at("errors").at(0).at("rank"), 7);
+  EXPECT_EQ(json.at("errors").at(0).at("error"), "no memory");
+  for (RankTrace& rank : trace.ranks) rank.realtime_ns = rank.clock_ns = 0;
+  EXPECT_THAT(info_text(trace), Not(HasSubstr("began")));
+  EXPECT_TRUE(nlohmann::json::parse(info_json(trace)).at("began").is_null());
 }
 
 TEST(Report, OfTracesThatCannotBePlayedAgainSaysWhy) {

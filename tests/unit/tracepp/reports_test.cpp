@@ -55,6 +55,12 @@ TEST(Diff, PartsTellTheDifference) {
   EXPECT_NEAR(sum_s, diff.mean_step_s.change(), 1e-12);
   EXPECT_EQ(diff.ranks[0].rank, 3);
   EXPECT_GT(diff.ranks[0].ratio, 1.4);
+  const std::string text = diff_text(diff);
+  EXPECT_THAT(text, testing::ContainsRegex("^[0-9.]+ ms slower a step .*; most of it: rank 3 computes [45]. % longer"));
+  EXPECT_THAT(text, HasSubstr("reduce_scatter grads"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("+0.000"))) << "only what changed";
+  EXPECT_THAT(text, testing::Not(HasSubstr("+0.0%")));
+  EXPECT_THAT(diff_text(compare(after.analysed(), before.analysed())), HasSubstr(" ms faster a step "));
   ASSERT_FALSE(diff.messages.empty());
   EXPECT_EQ(diff.messages[0].of_class.axis, GroupAxis::dp);
   EXPECT_NEAR(diff.messages[0].transfer_s.after / diff.messages[0].transfer_s.before, 2, 1e-6);
@@ -131,7 +137,34 @@ TEST(Texts, SayWhatIsInTheRun) {
               HasSubstr("1f1b with 2 stages, 1 chunk, microbatches 4"));
   EXPECT_THAT(change_points_text(run.trace, find_change_points(run.trace, run.breakdown)),
               HasSubstr("3 steps: too few"));
-  EXPECT_THAT(diff_text(compare(run.analysed(), run.analysed())), HasSubstr("(+0.0%)"));
+  EXPECT_THAT(diff_text(compare(run.analysed(), run.analysed())),
+              testing::MatchesRegex("no difference: a step takes .* in both\n"));
+}
+
+TEST(Texts, OfManyKindsShowTheLongest) {
+  MadeRun made({.dp = 1});
+  made.step_event(0, 0, 1'000'000);
+  for (int k = 0; k < 10; ++k) {
+    const auto kind = static_cast<Kind>(static_cast<int>(Kind::matmul) + k % 9);
+    const std::int64_t begin = 1000 * k;
+    made.add(0, made.what(kind, k < 9 ? Purpose::none : Purpose::forward),
+             {begin, begin + 100 + k, kNoDetail, kNoMicrobatch, State::ended});
+  }
+  const LookedAt run(std::move(made.run));
+  EXPECT_THAT(breakdown_text(run.trace, run.breakdown), HasSubstr("and 2 more: --all"));
+  EXPECT_THAT(breakdown_text(run.trace, run.breakdown), testing::Not(HasSubstr("attention  ")));
+  EXPECT_THAT(breakdown_text(run.trace, run.breakdown, true), HasSubstr("attention"));
+  EXPECT_THAT(breakdown_text(run.trace, run.breakdown, true), testing::Not(HasSubstr("more")));
+}
+
+// A profiler that saw no device: there is nothing to say of where its time went.
+TEST(Texts, OfOperatorsOfTheHostAlone) {
+  MadeRun made({.dp = 1});
+  made.step_event(0, 0, 1000);
+  made.add(0, made.what(Kind::other), {100, 900, kNoDetail, kNoMicrobatch, State::ended});
+  made.run.source = "kineto";
+  const LookedAt run(std::move(made.run));
+  EXPECT_THAT(breakdown_text(run.trace, run.breakdown), HasSubstr("no device events: this trace holds CPU operators"));
 }
 
 TEST(Texts, OfAnEmptyRun) {
@@ -189,9 +222,9 @@ TEST(Json, HasStableKeys) {
   EXPECT_NEAR(share, 1, 1e-12);
   EXPECT_THAT(keys(change_points_json(run.trace, find_change_points(run.trace, run.breakdown))),
               ElementsAre("steps", "long_enough", "points", "pauses", "rank_shifts"));
-  EXPECT_THAT(
-      keys(diff_json(compare(run.analysed(), run.analysed()))),
-      ElementsAre("not_comparable", "median_step_s", "mean_step_s", "parts", "axes", "kinds", "messages", "ranks"));
+  EXPECT_THAT(keys(diff_json(compare(run.analysed(), run.analysed()))),
+              ElementsAre("schema", "not_comparable", "median_step_s", "mean_step_s", "parts", "axes", "kinds",
+                          "messages", "ranks"));
   const ordered_json bubble = bubble_json(measure_bubble(run.trace, run.matches, run.breakdown));
   EXPECT_EQ(bubble["known"], true);
   EXPECT_EQ(bubble["by_stage"].size(), 2U);

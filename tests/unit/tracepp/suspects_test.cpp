@@ -2,6 +2,7 @@
 // more seeds, sizes and faults.
 #include "tracepp/suspects.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -67,7 +68,7 @@ TEST(Suspects, SaySinceWhen) {
   ASSERT_FALSE(verdict.findings.empty());
   EXPECT_EQ(verdict.findings[0].first_step, 4);
   EXPECT_EQ(verdict.findings[0].last_step, 9);
-  EXPECT_THAT(verdict.findings[0].evidence, testing::HasSubstr("since step 4"));
+  EXPECT_THAT(verdict.findings[0].evidence, testing::HasSubstr("since about step 4"));
   // A rank that has no peers is compared with what it was.
   SyntheticRun alone = healthy();
   alone.mesh = {1, 1, 1};
@@ -151,10 +152,10 @@ TEST(Suspects, WhatIsNoRanksFault) {
 }
 
 // Everything takes three times as long as the devices compute: they are shared.
-TEST(Suspects, OnSharedCoresOnlyWhatCostsMuchIsTold) {
-  const auto shared = [](double factor) {
-    SyntheticRun run = healthy();
-    run.faults = {{.kind = Is::slow_rank, .rank = 21, .factor = factor}};
+TEST(Suspects, OnSharedCoresOnlySlowRanksAreToldThatCostLittle) {
+  const auto shared = [](const Fault& fault, std::uint64_t seed = 1) {
+    SyntheticRun run = healthy(seed);
+    run.faults = {fault};
     RunTrace trace = make_run(run);
     for (RankTrace& rank : trace.ranks) {
       for (Event& event : rank.events) {
@@ -164,8 +165,16 @@ TEST(Suspects, OnSharedCoresOnlyWhatCostsMuchIsTold) {
     }
     return find_suspects(trace);
   };
-  EXPECT_TRUE(shared(1.05).findings.empty());
-  const Verdict much = shared(1.5);
+  EXPECT_TRUE(shared({.kind = Is::slow_link, .rank = 20, .factor = 1.5}).findings.empty());
+  const Verdict little = shared({.kind = Is::slow_rank, .rank = 21, .factor = 1.05});
+  ASSERT_EQ(little.findings.size(), 1U);
+  EXPECT_EQ(little.findings[0].code, "slow_rank");
+  EXPECT_THAT(little.findings[0].ranks, testing::ElementsAre(21));
+  EXPECT_EQ(little.suspects[0].rank, 21);
+  EXPECT_LT(little.findings[0].cost_share, 0.02);
+  EXPECT_THAT(little.findings[0].evidence, testing::HasSubstr("where nothing disturbs them"));
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) EXPECT_TRUE(shared({.factor = 1}, seed).findings.empty()) << seed;
+  const Verdict much = shared({.kind = Is::slow_rank, .rank = 21, .factor = 1.5});
   ASSERT_EQ(much.findings.size(), 1U);
   EXPECT_THAT(much.findings[0].ranks, testing::ElementsAre(21));
 }
@@ -199,9 +208,85 @@ TEST(Suspects, AreToldAsTextAndJson) {
   EXPECT_GT(suspect["score"].get<double>(), 1.05);
   EXPECT_EQ(json["findings"][0]["code"], "slow_rank");
   EXPECT_EQ(json["steps"].size(), 10U);
+  EXPECT_EQ(json["findings"][0]["fault"], true);
+  // All seconds are of one step, the mean of those that were measured.
+  double sum_s = 0;
+  for (const auto& step : json["steps"]) sum_s += step["measured_s"].get<double>();
+  EXPECT_NEAR(json["measured_s"].get<double>(), sum_s / 10, 1e-9);
+  EXPECT_NEAR(json["findings"][0]["cost_share"].get<double>() * json["measured_s"].get<double>(),
+              json["findings"][0]["cost_s"].get<double>(), 1e-9);
+  EXPECT_THAT(suspects_text(verdict), testing::StartsWith(fmt::format("a step takes {:.4f} s, the mean of 10 measured "
+                                                                      "steps",
+                                                                      verdict.measured_s)));
 
   const Verdict nothing = find_suspects(make_run(healthy()));
   EXPECT_THAT(suspects_text(nothing), testing::HasSubstr("nothing stands out"));
+}
+
+Finding finding_of(const char* code, std::int64_t first, std::int64_t last, double cost_s = 0, double cost_share = 0) {
+  return {code, {}, first, last, cost_s, cost_share, 0.9, "for a reason"};
+}
+
+TEST(Suspects, CostsAreOfAStepOrOnce) {
+  Verdict verdict;
+  verdict.steps = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  verdict.measured_s = 0.5;
+  Finding finding = finding_of("pause", 4, 4, 0.12, 0.24);
+  EXPECT_EQ(cost_text(verdict, finding), "cost 1.2 s once, in step 4");
+  finding.last_step = 9;
+  EXPECT_EQ(cost_text(verdict, finding), "costs 0.1200 s of a step, 24.0 %");
+  finding.cost_share = 1e-4;
+  EXPECT_EQ(cost_text(verdict, finding), "costs next to nothing");
+}
+
+TEST(Suspects, LayoutIsNoFault) {
+  for (const char* code : {"slow_rank", "slow_link", "pause", "data_stall", "launch_delay"})
+    EXPECT_TRUE(is_fault(finding_of(code, 0, 0))) << code;
+  for (const char* code : {"last_stage", "slow_stage", "uneven_sequences"})
+    EXPECT_FALSE(is_fault(finding_of(code, 0, 0))) << code;
+}
+
+// What is lost without a cause that is sure is never "nothing".
+TEST(Suspects, WhatIsLostIsToldWithoutACauseToo) {
+  Verdict verdict;
+  verdict.steps = {0, 1, 2};
+  verdict.step_s = {1, 1, 1};
+  verdict.measured_s = 1;
+  Stragglers& found = verdict.stragglers;
+  found.without_delays_s = 1;
+  found.ideal_s = 0.8;
+  found.S = 1.25;
+  found.by_dp = {{"dp 0", 1.02}, {"dp 1", 1.2}};
+  found.by_stage = {{"stage 0", 1.1}};
+  found.by_type = {{"forward-compute", 1.05}, {"backward-compute", 1.15}};
+  EXPECT_THAT(lost_text(verdict), testing::StartsWith("0.2000 s of a step, 20.0 %, are lost"));
+  EXPECT_THAT(lost_text(verdict), testing::HasSubstr("most of it on dp 1 and in backward-compute"));
+  EXPECT_THAT(suspects_text(verdict), testing::Not(testing::HasSubstr("nothing stands out")));
+  EXPECT_THAT(suspects_text(verdict), testing::Not(testing::HasSubstr("does not explain")));
+  // A finding that explains it; one that is even.
+  verdict.findings = {finding_of("slow_rank", 0, 2, 0.15, 0.15), finding_of("uneven_sequences", 0, 2, 1e-4, 1e-4)};
+  EXPECT_EQ(lost_text(verdict), "");
+  EXPECT_THAT(suspects_text(verdict), testing::Not(testing::HasSubstr("uneven")));
+  // Time that no replay has.
+  verdict.measured_s = 1.5;
+  EXPECT_THAT(suspects_text(verdict), testing::HasSubstr("the replay does not explain these steps"));
+  verdict.findings.push_back(finding_of("pause", 1, 1, 0.45, 0.3));
+  EXPECT_THAT(suspects_text(verdict), testing::Not(testing::HasSubstr("does not explain")));
+}
+
+TEST(Suspects, PartsOfTheLossAreShares) {
+  Verdict verdict;
+  verdict.steps = {0};
+  verdict.step_s = {1};
+  verdict.stragglers.step_slowdowns = {1.5};
+  verdict.stragglers.S = 1.5;
+  verdict.stragglers.M_W = 1.537;
+  verdict.stragglers.M_S = -0.235;
+  verdict.mesh = {.dp = 1, .pp = 2, .tp = 1};
+  EXPECT_THAT(stragglers_text(verdict), testing::HasSubstr("as fast as others: 100.0 %, if the last stage was: 0.0 %"));
+  verdict.mesh.pp = 1;
+  EXPECT_THAT(stragglers_text(verdict), testing::Not(testing::HasSubstr("last stage")));
+  EXPECT_NEAR(nlohmann::json::parse(suspects_json(verdict))["slowdown"]["M_W"].get<double>(), 1.537, 1e-12);
 }
 
 // Steps alone, as other programs record them.

@@ -94,6 +94,7 @@ TEST_F(TraceFileTest, TellsWhatHappened) {
   EXPECT_EQ(rank.rank, 3);
   EXPECT_EQ(rank.at, (mesh::Coord{.dp = 1, .pp = 0, .tp = 1}));
   EXPECT_EQ(rank.host, "n07");
+  EXPECT_EQ(rank.device, "cpu");
   EXPECT_EQ(rank.pid, getpid());
   EXPECT_EQ(rank.ending, Ending::failed);
   EXPECT_EQ(rank.ending_text, "comm.deadline: rank 1 is late");
