@@ -79,6 +79,29 @@ void add_slow_messages(std::vector<Advice>& list, const RunTrace& trace, const A
   }
 }
 
+// Where steps cannot be played again, as of runs whose ranks lie on no known axes: one that causes most of the waiting.
+void add_last_comer(std::vector<Advice>& list, const RunTrace& trace, const Analysis& analysis) {
+  constexpr std::uint64_t kLeastCollectives = 8;
+  const std::vector<Lateness>& by_rank = analysis.messages.by_rank;
+  const auto most = std::ranges::max_element(by_rank, {}, &Lateness::caused_ns);
+  if (most == by_rank.end() || most->collectives < kLeastCollectives) return;
+  double all_ns = 0;
+  for (const Lateness& rank : by_rank) all_ns += static_cast<double>(rank.caused_ns);
+  const double by_chance = 1.0 / static_cast<double>(by_rank.size());
+  const double caused = share(static_cast<double>(most->caused_ns), all_ns);
+  if (caused < std::clamp(3 * by_chance, 0.5, 0.9)) return;
+  const StepTime sum = sum_of(analysis.breakdown.steps);
+  const double cost = share(static_cast<double>(most->caused_ns), static_cast<double>(sum.length_ns));
+  const RankTrace& rank = trace.ranks[static_cast<std::size_t>(most - by_rank.begin())];
+  list.push_back({.cost_share = cost,
+                  .sentence = fmt::format("{} comes last to {} of {} collectives; others wait for it in {} of their "
+                                          "time, {} of all they wait for each other",
+                                          rank_text(trace, rank.rank), most->last, most->collectives, percent(cost),
+                                          percent(caused)),
+                  .hint = "the table below tells whether it computes longer (busy) or begins later",
+                  .is = Advice::Is::fault});
+}
+
 std::string axis_hint(GroupAxis axis) {
   switch (axis) {
     case GroupAxis::tp:
@@ -169,7 +192,11 @@ std::vector<Advice> look_first(const RunTrace& trace, const Analysis& analysis) 
   const bool explained = !found.empty();
   add_changes(list, trace, analysis.changes, explained);
   if (!explained) add_slow_messages(list, trace, analysis);
-  if (analysis.verdict) add_lost(list, *analysis.verdict);
+  if (analysis.verdict) {
+    add_lost(list, *analysis.verdict);
+  } else {
+    add_last_comer(list, trace, analysis);
+  }
   add_symptoms(list, trace, analysis);
   // A fault that was found is told whatever it costs: where nothing else is in the way it costs more.
   const auto costly = [](const Advice& advice) { return advice.cost_share >= kLeastShare; };

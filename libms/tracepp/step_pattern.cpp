@@ -197,7 +197,10 @@ RunPattern find_pattern(const RunTrace& trace) {
   const mesh::Mesh& mesh = trace.mesh;
   const bool is_mesh = trace.has_mesh && mesh.dp >= 1 && mesh.pp >= 1 && mesh.tp >= 1 &&
                        std::int64_t{mesh.dp} * mesh.pp <= kMostRanks / mesh.tp;
-  if (!is_mesh) throw user_error("trace.shape", "the trace does not say how ranks lie on the axes dp, pp and tp");
+  if (!is_mesh) {
+    throw user_error("trace.shape", "the trace does not say how ranks lie on the axes dp, pp and tp",
+                     "ms-tracepp report tells which rank comes last to collectives");
+  }
   RunPattern run;
   run.roles = roles_of(trace);
   std::vector<std::map<std::int32_t, Outline>> outlines(trace.ranks.size());

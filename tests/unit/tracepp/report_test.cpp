@@ -51,6 +51,22 @@ TEST(LookFirst, TellsAPauseAndAStallForTokens) {
   EXPECT_THAT(told(run).first.at(0).sentence, HasSubstr("tokens"));
 }
 
+// As of PyTorch's profiler: ranks, groups and steps are known, axes are not.
+TEST(LookFirst, WithoutAMeshTellsWhoComesLast) {
+  for (const bool slow : {true, false}) {
+    SyntheticRun run{.mesh = {.dp = 8}, .microbatches = 2, .steps = 12};
+    if (slow) run.faults = {{.kind = Fault::Kind::slow_rank, .rank = 5, .factor = 1.3}};
+    Told result{.trace = make_run(run), .analysis = {}, .first = {}};
+    result.trace.has_mesh = false;
+    result.analysis = analyse(result.trace);
+    result.first = look_first(result.trace, result.analysis);
+    EXPECT_FALSE(result.analysis.verdict);
+    const auto faults = std::ranges::count(result.first, Advice::Is::fault, &Advice::is);
+    EXPECT_EQ(faults, slow ? 1 : 0);
+    if (slow) { EXPECT_THAT(result.first.at(0).sentence, StartsWith("rank 5 comes last to ")); }
+  }
+}
+
 TEST(LookFirst, OfAHealthyRunTellsTheBubbleAndNoCulprit) {
   const Told result = told(usual());
   for (const Advice& advice : result.first) {
