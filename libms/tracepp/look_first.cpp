@@ -87,9 +87,11 @@ void add_last_comer(std::vector<Advice>& list, const RunTrace& trace, const Anal
   if (most == by_rank.end() || most->collectives < kLeastCollectives) return;
   double all_ns = 0;
   for (const Lateness& rank : by_rank) all_ns += static_cast<double>(rank.caused_ns);
+  // Once is chance: it does so again and again.
   const double by_chance = 1.0 / static_cast<double>(by_rank.size());
   const double caused = share(static_cast<double>(most->caused_ns), all_ns);
-  if (caused < std::clamp(3 * by_chance, 0.5, 0.9)) return;
+  const double last = static_cast<double>(most->last) / static_cast<double>(most->collectives);
+  if (caused < std::clamp(3 * by_chance, 0.5, 0.9) || last < std::clamp(2 * by_chance, 0.25, 0.8)) return;
   const StepTime sum = sum_of(analysis.breakdown.steps);
   const double cost = share(static_cast<double>(most->caused_ns), static_cast<double>(sum.length_ns));
   const RankTrace& rank = trace.ranks[static_cast<std::size_t>(most - by_rank.begin())];

@@ -63,7 +63,7 @@ TEST(LookFirst, WithoutAMeshTellsWhoComesLast) {
     EXPECT_FALSE(result.analysis.verdict);
     const auto faults = std::ranges::count(result.first, Advice::Is::fault, &Advice::is);
     EXPECT_EQ(faults, slow ? 1 : 0);
-    if (slow) { EXPECT_THAT(result.first.at(0).sentence, StartsWith("rank 5 comes last to ")); }
+    if (slow) { EXPECT_THAT(result.first.at(0).sentence, StartsWith("rank 5 (n0000) comes last to ")); }
   }
 }
 
