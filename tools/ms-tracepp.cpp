@@ -184,8 +184,8 @@ int write(const Args& args, const std::string& format) {
   const std::size_t events = count_chosen(args, trace, options);
   const Alignment clocks = align(trace, match_messages(trace));
   write_to(trace, path, options);
-  if (path == "-") return kOk;
   std::error_code ignored;
+  if (path == "-" || !std::filesystem::is_regular_file(path, ignored)) return kOk;  // or a pipe, or a device
   fmt::print("{}wrote {}, {}, {}{}\n", clocks_text(clocks), path,
              format_size(static_cast<double>(std::filesystem::file_size(path, ignored))), plural(events, "event"),
              format == "csv" ? "" : ": open it at https://ui.perfetto.dev");

@@ -80,7 +80,7 @@ std::vector<std::size_t> Inquiry::at_fault(std::string& why) const {
   }
   // All wait: in a circle. Programs run ahead of their streams, so the one that stands still has issued least.
   for (std::size_t i = questions_.size(); i-- > 0;) {
-    if (questions_[i].account->issued) continue;
+    if (!questions_[i].account || questions_[i].account->issued) continue;
     why = "had not issued it";
     return {i};
   }

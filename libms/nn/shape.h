@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "nn/config.h"
+#include "tensor/stream.h"
 #include "tensor/tensor.h"
 
 namespace ms::nn {

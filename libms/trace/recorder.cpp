@@ -138,7 +138,10 @@ Ticket Recorder::issue(const format::What& what, std::uint32_t detail) {
   const Ticket ticket = head_.load(std::memory_order_relaxed);
   const auto is_full = [&] { return ticket - written_.load(std::memory_order_acquire) >= slots_.size(); };
   // More than is usual between two flushes; where that does not help, not again at once.
-  if (is_full() && dropped() % kRecordsAPage == 0) flush();
+  if (is_full() && dropped() % kRecordsAPage == 0) {
+    const std::unique_lock lock(mutex_, std::try_to_lock);  // who holds it may wait for a disk
+    if (lock && !closed_) flush_locked();
+  }
   if (id == kNone16 || is_full()) {
     dropped_.fetch_add(1, std::memory_order_relaxed);
     return kNoTicket;
@@ -210,13 +213,13 @@ void Recorder::end_step(std::int64_t step, std::int64_t time_ns, std::span<const
     if (column < format::kSums) sum.seconds[column] = static_cast<float>(op_seconds[i] - op_seconds_[i]);
     op_seconds_[i] = op_seconds[i];
   }
-  const std::lock_guard lock(mutex_);
-  if (!closed_) file_.add_sum(sum);
+  const std::lock_guard lock(queue_mutex_);
+  sums_.push_back(sum);
 }
 
 void Recorder::probe(const format::Probe& probe) {
-  const std::lock_guard lock(mutex_);
-  if (!closed_) file_.add_probe(probe);
+  const std::lock_guard lock(queue_mutex_);
+  probes_.push_back(probe);
 }
 
 // Times count from the first one of the page, in the finest unit in which the last one has room.
@@ -256,6 +259,15 @@ void Recorder::flush() {
 }
 
 void Recorder::flush_locked() {
+  std::vector<format::Sum> sums;
+  std::vector<format::Probe> probes;
+  {
+    const std::lock_guard lock(queue_mutex_);
+    sums.swap(sums_);
+    probes.swap(probes_);
+  }
+  for (const format::Sum& sum : sums) file_.add_sum(sum);
+  for (const format::Probe& probe : probes) file_.add_probe(probe);
   const std::uint64_t head = head_.load(std::memory_order_acquire);
   const std::uint64_t written = written_.load(std::memory_order_relaxed);
   const std::uint64_t first = written / kRecordsAPage;
@@ -288,8 +300,9 @@ void Recorder::flush_locked() {
 }
 
 void Recorder::close(format::Ending ending, std::string_view text) {
-  const std::lock_guard lock(mutex_);
-  if (closed_) return;
+  constexpr std::chrono::seconds kPatience(5);  // with a disk that does not answer: a run ends without its trace
+  const std::unique_lock lock(mutex_, kPatience);
+  if (!lock || closed_) return;
   file_.end(ending, text);
   flush_locked();
   closed_ = true;

@@ -1,6 +1,6 @@
 // What one rank does, written down as it happens. The rank's host thread issues events in the order of its program;
 // whoever runs them says when they begin and end: a worker of the device, or later, when a GPU's clock is known. They
-// stand in a ring until they have ended and are in the file. Nothing here waits, but for a moment where something is
+// stand in a ring until they have ended and are in the file. Nothing here waits for the file, but where something is
 // met for the first time, and nothing here fails: an event that finds no room is counted.
 #pragma once
 
@@ -132,7 +132,11 @@ class Recorder {
   std::deque<StepMark> marks_;
   std::vector<double> op_seconds_;
 
-  std::mutex mutex_;  // guards the file and what follows
+  std::mutex queue_mutex_;  // guards what the next flush writes; never held while something is written
+  std::vector<format::Sum> sums_;
+  std::vector<format::Probe> probes_;
+
+  std::timed_mutex mutex_;  // guards the file and what follows
   TraceFile file_;
   std::int64_t step_at_written_ = -1;  // that the slot at written_ belongs to
   std::vector<format::Page> pages_;

@@ -79,8 +79,9 @@ ProbeLinks probe_links(const RunTrace& trace, const RunClocks& clocks) {
     const auto [first, last] = std::ranges::minmax(link.samples | std::views::transform(&ClockSample::a_ns));
     const std::vector<Event>& events = trace.ranks[clocks.clocks[link.a].first_rank].events;
     if (!events.empty()) {
-      const std::int64_t outside =
-          std::max({first - events.front().begin_ns, events.back().end_ns() - last, std::int64_t{0}});
+      const RankTrace& rank = trace.ranks[clocks.clocks[link.a].first_rank];
+      const std::int64_t to_ns = std::max(events.back().end_ns(), rank.last_flush_ns);
+      const std::int64_t outside = std::max({first - events.front().begin_ns, to_ns - last, std::int64_t{0}});
       link.beyond_ns = static_cast<double>(outside) * drift_error(link.error_ns(), static_cast<double>(last - first));
     }
     (link.beyond_ns <= kSureNs ? result.sure : result.others).push_back(std::move(link));

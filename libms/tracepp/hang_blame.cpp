@@ -139,15 +139,15 @@ class Judge {
     const std::optional<Difference> found = first_difference(scan_, op().group, one, other);
     if (!found) return false;
     const OddOnes odd = odd_ones(scan_, op(), found->sequence, {one, other});
+    if (odd.odd.empty()) return false;
     blame_members(odd, found->sequence);
     return true;
   }
 
   void judge_mismatch() {
     const OddOnes odd = odd_ones(scan_, op(), op().sequence, {});
-    if (!odd.odd.empty() && odd.reference >= 0) {
-      if (judge_history(odd.odd.front(), odd.reference)) return;
-    }
+    if (odd.odd.empty()) return judge_transfer();  // they called the same, as two that both send
+    if (odd.reference >= 0 && judge_history(odd.odd.front(), odd.reference)) return;
     blame_members(odd, op().sequence);
   }
 
@@ -238,7 +238,7 @@ class Judge {
     for (std::size_t i = 0; i < std::min(root_.ops.size(), kLookedInto); ++i) {
       blame_.op = root_.ops[i];
       const OddOnes odd = odd_ones(scan_, op(), op().sequence, {});
-      if (odd.decided && judge_history(odd.odd.front(), odd.reference)) return true;
+      if (odd.decided && !odd.odd.empty() && judge_history(odd.odd.front(), odd.reference)) return true;
     }
     blame_.op = -1;
     return false;

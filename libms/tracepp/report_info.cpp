@@ -195,7 +195,8 @@ std::string clocks_text(const Alignment& clocks) {
       static_cast<double>(clocks.after.p50_ns) * 1e-3, static_cast<double>(clocks.after.p99_ns) * 1e-3,
       static_cast<double>(clocks.before.p50_ns) * 1e-3, static_cast<double>(clocks.before.p99_ns) * 1e-3);
   if (!clocks.trusted)
-    text += fmt::format("beware        times of different hosts cannot be compared: {}\n", clocks.doubt);
+    text +=
+        fmt::format("beware        times of different hosts cannot be compared: {}\n", plain_text(clocks.doubt, 300));
   return text;
 }
 

@@ -117,6 +117,8 @@ class FileReader {
       auto known = known_groups_.find(key);
       if (known == known_groups_.end()) {
         std::optional<std::vector<int>> ranks = parse_members(text(group->ranks), tables_.room());
+        const auto is_outside = [&](int rank) { return static_cast<std::uint32_t>(rank) >= header_.world; };
+        if (ranks && std::ranges::any_of(*ranks, is_outside)) ranks.reset();
         if (!ranks) problem("group with unreadable members");
         const std::string_view name = text(group->name);
         const std::int32_t index = tables_.group({.name = std::string(name),
@@ -138,7 +140,7 @@ class FileReader {
       if (!known) problem("event kind of a newer version");
       const std::uint32_t index = tables_.what({.kind = known ? static_cast<Kind>(what->kind) : Kind::other,
                                                 .purpose = known ? static_cast<Purpose>(what->purpose) : Purpose::none,
-                                                .chunk = what->chunk,
+                                                .chunk = std::max<std::int16_t>(what->chunk, -1),
                                                 .group = what->group < groups_.size() ? groups_[what->group] : -1,
                                                 .name = string(what->name),
                                                 .type = string(what->type),
@@ -181,10 +183,6 @@ class FileReader {
         problem("sums of a step that cannot be");
         continue;
       }
-      if (!rank_.sums.empty() && step <= rank_.sums.back().step) {
-        problem("sums of a step out of order");
-        continue;
-      }
       rank_.sums.push_back({.step = step,
                             .begin_ns = sum->begin_ns,
                             .end_ns = sum->end_ns,
@@ -193,6 +191,11 @@ class FileReader {
                             .seconds = {sum->seconds.begin(), sum->seconds.end()}});
       seen(sum->end_ns);
     }
+    // A writer that was killed may have overwritten the oldest with newer ones than its header says.
+    std::ranges::stable_sort(rank_.sums, {}, &StepSum::step);
+    const auto twice = std::ranges::unique(rank_.sums, {}, &StepSum::step);
+    problem("sums of a step that was there already", static_cast<std::uint64_t>(twice.size()));
+    rank_.sums.erase(twice.begin(), twice.end());
   }
 
   void events() {

@@ -109,16 +109,17 @@ Outcome run_rank(const Plan& plan, comm::World& world, StartUp& start_up, tensor
     options.peak_flops = plan.settings.run.peak_tflops * 1e12;
     options.faults = faults;
     Outcome outcome = train(plan, world, device, options, step);
-    tracing->done();
     world.close();
+    tracing->done();
     return outcome;
   } catch (const Error& error) {
+    world.abort(error);  // first: others wait
     if (tracing) tracing->failed(error);
-    world.abort(error);
     throw;
   } catch (const std::exception& error) {
     const Error bug("train.bug", Blame::bug, error.what());
     world.abort(bug);
+    if (tracing) tracing->failed(bug);
     throw bug;
   }
 }

@@ -87,6 +87,19 @@ expect 0 'not used +page of events cut off' info cut
 rm cut/rank-00003.mst
 expect 0 'ranks +3 of 4' info cut
 
+# What lies beside traces, and where results go to.
+mkdir odd && cp a/trace/*.mst odd && mkfifo odd/pipe && ln -s /dev/zero odd/zero && ln -s . odd/loop
+printf 'x' >"odd/$(printf 'a\033[2Jb')"
+expect 0 'ranks +4 of 4' info odd
+ln -s /dev/full full
+expect 74 'No space left' merge -o full a/trace
+[ -c full ] || fail "a file took the place of a device"
+"$tool" report a/trace >/dev/full 2>err && fail "a report that could not be written"
+"$tool" info "$(printf 'a\033[2Jb')" >out 2>&1 && fail "a file that is not there"
+grep -q "$(printf '\033')" out && fail "a control character on the terminal"
+head -c 300000000 /dev/zero | tr '\0' '[' | gzip -1 >bomb.json.gz
+expect 2 'no traces' info bomb.json.gz
+
 # Refusals.
 expect 2 'cannot open' info absent
 mkdir empty

@@ -109,6 +109,18 @@ TEST(Inquiry, AsksABoundedNumber) {
   EXPECT_LT(chain.message().size(), 400U);
 }
 
+// It answered once, and died before it was asked again.
+TEST(Inquiry, AnswersMayStayAway) {
+  Inquiry inquiry(0, 30s, {1, 2}, wait_for(-1));
+  inquiry.next_question();
+  inquiry.next_question();
+  inquiry.hear(1, kGroup, 1, {.issued = true, .waits = {wait_for(2, 4)}});
+  inquiry.hear(2, kGroup, 1, {.issued = true, .waits = {wait_for(1, 4)}});
+  while (inquiry.next_question()) {}
+  EXPECT_FALSE(inquiry.all_heard());
+  EXPECT_FALSE(inquiry.verdict().rank());
+}
+
 TEST(Inquiry, AnswersToNothingAreIgnored) {
   Inquiry inquiry(0, 30s, {1}, wait_for(-1));
   inquiry.hear(1, kGroup, 1, {});  // not asked yet
