@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/error.h"
 #include "tracepp/pipeline_timeline.h"
 #include "tracepp/trace_names.h"
 
@@ -119,6 +120,9 @@ bool ChromeReader::read_object(JsonText& text, TextInput& input, ChromeFile& fil
     if (value->empty()) {
       ++file.problems["text that is no JSON"];
       return true;
+    }
+    if (key == "\"otherData\"" && value->find(kExportWriter) != std::string_view::npos) {
+      throw user_error("trace.export", "it was made by ms-tracepp export: read the traces that it was made of");
     }
     if (key == "\"schemaVersion\"" || key == "\"deviceProperties\"") header.is_kineto = true;
     if (key == "\"baseTimeNanoseconds\"") {

@@ -80,7 +80,9 @@ class Writer {
 
   void write() {
     // Times are counted from the first event, so that they keep their nanoseconds as doubles.
-    text_ += fmt::format("{{\"displayTimeUnit\":\"ns\",\"baseTimeNanoseconds\":{},\"traceEvents\":[", origin_ns_);
+    text_ += fmt::format(
+        "{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"writer\":{}}},\"baseTimeNanoseconds\":{},\"traceEvents\":[",
+        quoted(kExportWriter), wall_ns(origin_ns_));
     for (const RankTrace& rank : trace_.ranks) {
       if (options_.has_rank(rank.rank)) write_rank(rank);
     }
@@ -89,6 +91,12 @@ class Writer {
   }
 
  private:
+  // By the wall clock, where that is known of the first rank, whose clock the run's is.
+  std::int64_t wall_ns(std::int64_t time_ns) const {
+    const bool known = !trace_.ranks.empty() && trace_.ranks.front().realtime_ns != 0;
+    return known ? time_ns + trace_.ranks.front().realtime_ns - trace_.ranks.front().clock_ns : time_ns;
+  }
+
   void begin_event(char phase, int pid, std::uint32_t tid) {
     text_ += first_ ? "\n{\"ph\":\"" : ",\n{\"ph\":\"";
     first_ = false;

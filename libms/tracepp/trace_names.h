@@ -12,6 +12,9 @@
 
 namespace ms::tracepp {
 
+// How our own export names itself: it is not read back, as it knows less than what it was made of.
+inline constexpr std::string_view kExportWriter = "ms-tracepp";
+
 // "allreduce", "nccl:_reduce_scatter_base", "ncclDevKernel_AllGather_RING_LL(...)"; other_message where it does not
 // say.
 Kind message_kind(std::string_view name);

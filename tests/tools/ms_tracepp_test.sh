@@ -69,7 +69,7 @@ expect 0 '"parts"' diff --json a/trace b/trace
 expect 0 '"schema": ?1' diff --json a/trace b/trace
 expect 0 'wrote run.json, .*[0-9]+ events: open it at' export --format chrome -o run.json a/trace
 python3 -c 'import json; assert len(json.load(open("run.json"))["traceEvents"]) > 1000' || fail "run.json is no Chrome trace"
-expect 0 'ranks +4' info run.json
+expect 2 'made by ms-tracepp export' info run.json
 "$tool" export --format csv -o - --ranks 2 a/trace 2>err | head -n 1 | grep -q '^rank,' || fail "export to standard output"
 [ -e ./- ] && fail "a file named - was written"
 expect 0 'wrote run.csv, .*[0-9]+ events$' export -o run.csv --ranks 1,3 --steps 3-4 a/trace

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "foreign_files.h"
+#include "tracepp/read.h"
 
 namespace ms::tracepp {
 namespace {
@@ -88,6 +89,19 @@ void expect_nested(const std::vector<Slice>& slices) {
   }
 }
 
+TEST(ExportChrome, HasTheWallClockAndIsNotReadBack) {
+  const ForeignFiles files;
+  RunTrace trace = made();
+  trace.ranks.front().clock_ns = kOrigin - 7;
+  trace.ranks.front().realtime_ns = 1'800'000'000'000'000'000;
+  export_chrome(trace, files / "x.json");
+  EXPECT_EQ(json::parse(bytes_of(files / "x.json"))["baseTimeNanoseconds"], 1'800'000'000'000'000'007);
+  try {
+    read_run({files / "x.json"});
+    FAIL() << "it was read";
+  } catch (const Error& error) { EXPECT_THAT(error.what(), testing::HasSubstr("made by ms-tracepp export")); }
+}
+
 TEST(ExportChrome, IsWhatAParserTakes) {
   const ForeignFiles files;
   const RunTrace trace = made();
@@ -137,12 +151,16 @@ TEST(ExportChrome, IsWhatAParserTakes) {
   EXPECT_EQ(std::ranges::find(slices, "forward c0", &Slice::name)->begin, 1);
 }
 
-TEST(ExportChrome, ComesBackThroughTheReader) {
+// As a reader would take it who knows nothing of who wrote it.
+TEST(ExportChrome, IsWhatAReaderTakes) {
   const ForeignFiles files;
   const RunTrace trace = made();
   export_chrome(trace, files / "x.json.gz");
   EXPECT_TRUE(bytes_of(files / "x.json.gz").starts_with("\x1f\x8b"));
-  const RunTrace again = read_run({files / "x.json.gz"});
+  export_chrome(trace, files / "x.json");
+  std::string text = bytes_of(files / "x.json");
+  text.replace(text.find("ms-tracepp"), 10, "another");
+  const RunTrace again = read_run({files.put("another.json", text)});
   ASSERT_EQ(again.ranks.size(), 2U);
   EXPECT_EQ(again.ranks[1].rank, 1);
   EXPECT_EQ(again.ranks[0].events.size(), 16U);
