@@ -238,7 +238,10 @@ const Tool kTool{
         {{.name = "report",
           .summary = "where the time went, and the three things to look at first",
           .positionals = {kPaths},
-          .options = {kJson, {.name = "all", .doc = "All kinds of work, not only the longest."}},
+          .options = {kJson,
+                      {.name = "all",
+                       .doc = "All kinds of work, not only the longest; also the pipeline's bubble, messages by group, "
+                              "the critical path, and since when steps take longer."}},
           .run = report,
           .description =
               "Puts all ranks on one clock, then does all analyses. The JSON document holds them whole: time "

@@ -94,14 +94,14 @@ void add_last_comer(std::vector<Advice>& list, const RunTrace& trace, const Anal
   if (caused < std::clamp(3 * by_chance, 0.5, 0.9) || last < std::clamp(2 * by_chance, 0.25, 0.8)) return;
   const StepTime sum = sum_of(analysis.breakdown.steps);
   const double cost = share(static_cast<double>(most->caused_ns), static_cast<double>(sum.length_ns));
-  const RankTrace& rank = trace.ranks[static_cast<std::size_t>(most - by_rank.begin())];
-  list.push_back({.cost_share = cost,
-                  .sentence = fmt::format("{} comes last to {} of {} collectives; others wait for it in {} of their "
-                                          "time, {} of all they wait for each other",
-                                          rank_text(trace, rank.rank), most->last, most->collectives, percent(cost),
-                                          percent(caused)),
-                  .hint = "the table below tells whether it computes longer (busy) or begins later",
-                  .is = Advice::Is::fault});
+  const auto rank = static_cast<std::size_t>(most - by_rank.begin());
+  list.push_back(
+      {.cost_share = cost,
+       .sentence = fmt::format("{} comes last to {} of {} collectives; others wait for it in {} of their "
+                               "time, {} of all they wait for each other",
+                               rank_text(trace, rank), most->last, most->collectives, percent(cost), percent(caused)),
+       .hint = "the table below tells whether it computes longer (busy) or begins later",
+       .is = Advice::Is::fault});
 }
 
 std::string axis_hint(GroupAxis axis) {

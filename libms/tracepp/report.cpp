@@ -94,7 +94,10 @@ std::string report_text(const RunTrace& trace, const Analysis& analysis, bool al
   std::string text = first_text(analysis, look_first(trace, analysis)) + "\n";
   text += info_text(trace) + clocks_text(analysis.clocks) + "\n";
   text += effective_text(analysis.effective) + "\n";
-  return text + breakdown_text(trace, analysis.breakdown, all);
+  text += breakdown_text(trace, analysis.breakdown, all);
+  if (!all) return text;
+  return text + "\n" + bubble_text(analysis.bubble) + "\n" + messages_text(trace, analysis.messages) + "\n" +
+         critical_path_text(trace, analysis.paths) + "\n" + change_points_text(trace, analysis.changes);
 }
 
 std::string report_json(const RunTrace& trace, const Analysis& analysis) {

@@ -39,6 +39,7 @@ expect 0 '"ranks": ?4' info --json a/trace
 expect 0 'steps +0 to 29' info a/trace
 expect 0 'began 20[0-9-]+T[0-9:]+Z, last written 20' info a/trace
 expect 0 '"done": ?4' info --json a/trace
+expect 0 'on the critical path' report --all a/trace
 expect 0 'part of a step' report a/trace
 head -n 1 out | grep -Eq '^(Look first at|Nothing|No rank)' || fail "report does not begin with what to look at first"
 expect 0 'more: --all' report a/trace
