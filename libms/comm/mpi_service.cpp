@@ -24,6 +24,7 @@
 
 #include "comm/control.h"
 #include "comm/process.h"
+#include "comm/store_pmix.h"
 
 namespace ms::comm {
 namespace {
@@ -212,6 +213,9 @@ void Service::init() {
   if (provided < MPI_THREAD_FUNNELED) {
     throw Error("comm.mpi", Blame::user, "this MPI cannot be used by a program with threads");
   }
+  // Open MPI 4.1 crashes where a message comes from another node while it still starts, and under srun the barrier at
+  // the end of MPI_Init is none: one of fourteen starts failed on busy nodes.
+  pmix_barrier(start_deadline_);
   mpi_check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   mpi_check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
   mpi_check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
+#include <future>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -141,10 +142,42 @@ class Client final : public PmixStore {
   std::vector<std::pair<std::string, std::string>> pending_;
 };
 
+bool has_server() { return std::getenv("PMIX_RANK") != nullptr && std::getenv("PMIX_NAMESPACE") != nullptr; }
+
 }  // namespace
 
+void pmix_barrier(std::chrono::milliseconds deadline) {
+  if (!has_server()) return;
+  pmix_proc_t self{}, all{};
+  pmix_check(PMIx_Init(&self, nullptr, 0), "PMIx_Init");
+  PMIX_LOAD_PROCID(&all, self.nspace, PMIX_RANK_WILDCARD);
+  // Without data to collect, Slurm's is no barrier. Both live on where the others never come.
+  struct Fence {
+    pmix_info_t collect{};
+    std::promise<pmix_status_t> met;
+  };
+  const auto fence = std::make_shared<Fence>();
+  const bool yes = true;
+  PMIX_INFO_LOAD(&fence->collect, PMIX_COLLECT_DATA, &yes, PMIX_BOOL);
+  std::future<pmix_status_t> met = fence->met.get_future();
+  auto holder = std::make_unique<std::shared_ptr<Fence>>(fence);
+  const auto tell = [](pmix_status_t status, void* data) {
+    const std::unique_ptr<std::shared_ptr<Fence>> of(static_cast<std::shared_ptr<Fence>*>(data));
+    (*of)->met.set_value(status);
+  };
+  pmix_check(PMIx_Fence_nb(&all, 1, &fence->collect, 1, tell, holder.get()), "PMIx_Fence");
+  holder.release();  // `tell` has it
+  if (met.wait_for(deadline) != std::future_status::ready) {
+    throw Error(
+        "comm.deadline", Blame::peer,
+        fmt::format("not all processes have started after {:.1f} s", std::chrono::duration<double>(deadline).count()));
+  }
+  pmix_check(met.get(), "PMIx_Fence");
+  pmix_check(PMIx_Finalize(nullptr, 0), "PMIx_Finalize");
+}
+
 std::unique_ptr<PmixStore> open_pmix_store(int rank, const FirstCause& cause) {
-  if (std::getenv("PMIX_RANK") == nullptr || std::getenv("PMIX_NAMESPACE") == nullptr) return nullptr;
+  if (!has_server()) return nullptr;
   pmix_proc_t self{};
   pmix_check(PMIx_Init(&self, nullptr, 0), "PMIx_Init");
   if (self.rank != static_cast<pmix_rank_t>(rank)) {

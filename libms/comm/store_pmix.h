@@ -9,6 +9,7 @@
 //  used.
 #pragma once
 
+#include <chrono>
 #include <memory>
 
 #include "comm/first_cause.h"
@@ -26,5 +27,9 @@ class PmixStore : public Store {
 // is not built in or the launcher gave this process no server, which is the same for all ranks of a launch. Throws
 // Error("comm.store") where a server is there but cannot be joined. `cause` must outlive the store.
 std::unique_ptr<PmixStore> open_pmix_store(int rank, const FirstCause& cause);
+
+// Collective over the launch: returns when all of its processes have called it. Nothing where there is no PMIx. Throws
+// Error("comm.store"), or Error("comm.deadline") when others do not come.
+void pmix_barrier(std::chrono::milliseconds deadline);
 
 }  // namespace ms::comm
