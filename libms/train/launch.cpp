@@ -113,13 +113,13 @@ Outcome run_rank(const Plan& plan, comm::World& world, StartUp& start_up, tensor
     tracing->done();
     return outcome;
   } catch (const Error& error) {
-    world.abort(error);  // first: others wait
-    if (tracing) tracing->failed(error);
+    if (tracing) tracing->failed(error);  // first: once others know, the launcher may end this process
+    world.abort(error);
     throw;
   } catch (const std::exception& error) {
     const Error bug("train.bug", Blame::bug, error.what());
-    world.abort(bug);
     if (tracing) tracing->failed(bug);
+    world.abort(bug);
     throw bug;
   }
 }

@@ -253,7 +253,7 @@ fault_launch() {
 # fault of another start of the job changes nothing, and one that is not understood is refused.
 fault_injected() {
   make_text 400
-  local node_bad=(code=69 kind=fault.node blame=node rank=3 "node=$(hostname)" step=5
+  local node_bad=(code=69 kind=fault.node blame=node rank=3 "node=$(hostname)" "step=[45]" # of whoever wrote it
     "message=injected fault 'step=5 rank=3 node-bad': rank 3 declares .*")
   MS_FAULT='step=5 rank=3 node-bad' timeout 60 "$bin/ms-train" run c.toml >out 2>err </dev/null
   code=$?
