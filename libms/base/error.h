@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <exception>
 #include <optional>
 #include <string>
@@ -23,7 +24,8 @@ ExitCode exit_code(Blame blame);
 // `kind` is a stable dotted word ("config.unknown_key", "comm.deadline"); `what()` says what was observed, with the
 // object and the system's own words; `hint` is what to do, only where we honestly know; `operation` is the
 // communication in which it was noticed, where there was one ("all_reduce of 64 bytes, operation 17 of group dp");
-// `rank` is the rank that is to blame where that is known to be another than the one that throws.
+// `rank` is the rank that is to blame where that is known to be another than the one that throws; `step` the step of
+// training in which it happened, where it happened in one.
 class Error : public std::exception {
  public:
   Error(std::string kind, Blame blame, std::string message, std::string hint = {})
@@ -36,6 +38,7 @@ class Error : public std::exception {
   const std::string& hint() const { return hint_; }
   const std::string& operation() const { return operation_; }
   std::optional<int> rank() const { return rank_; }
+  std::optional<std::int64_t> step() const { return step_; }
 
   // The same error seen from a caller that knows more: "while writing shard 3: <message>".
   Error with_context(std::string_view context) const {
@@ -53,6 +56,11 @@ class Error : public std::exception {
     error.rank_ = rank;
     return error;
   }
+  Error with_step(std::int64_t step) const {
+    Error error = *this;
+    error.step_ = step;
+    return error;
+  }
 
  private:
   std::string kind_;
@@ -61,6 +69,7 @@ class Error : public std::exception {
   std::string hint_;
   std::string operation_;
   std::optional<int> rank_;
+  std::optional<std::int64_t> step_;
 };
 
 // A usage or configuration error: exit code 2.

@@ -30,7 +30,7 @@ std::optional<Number> number_in(const std::string& text) {
 }
 
 std::optional<Error> parse_stop(std::string_view text) {
-  std::optional<std::string> fields[5];  // kind, blame, rank, operation, hint
+  std::optional<std::string> fields[6];  // kind, blame, rank, operation, hint, step
   for (auto& field : fields) {
     field = next_field(text);
     if (!field) return std::nullopt;
@@ -43,6 +43,11 @@ std::optional<Error> parse_stop(std::string_view text) {
     const std::optional<int> rank = number_in(*fields[2]);
     if (!rank) return std::nullopt;
     error = error.with_rank(*rank);
+  }
+  if (!fields[5]->empty()) {
+    const std::optional<std::int64_t> step = number_in<std::int64_t>(*fields[5]);
+    if (!step) return std::nullopt;
+    error = error.with_step(*step);
   }
   return error;
 }
@@ -93,6 +98,7 @@ std::string stop_message(const Error& error) {
   add_field(text, error.rank() ? std::to_string(*error.rank()) : "");
   add_field(text, error.operation());
   add_field(text, error.hint());
+  add_field(text, error.step() ? std::to_string(*error.step()) : "");
   return text.append(error.message(), 0, kMaxTextBytes);
 }
 

@@ -1,5 +1,5 @@
-// What the MPI communicator asks of the thread that owns MPI: a set of messages to and from peers, all of them posted
-// together, with one notice when all are done. No MPI type appears here.
+// A set of messages to and from peers, all of them posted together, with one notice when all are done. No MPI type
+// appears here.
 #pragma once
 
 #include <atomic>
@@ -7,11 +7,11 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "comm/communicator.h"
-#include "comm/first_cause.h"
-#include "comm/issue_counts.h"
+#include "comm/inquiry.h"
 
 namespace ms::comm {
 
@@ -44,21 +44,15 @@ struct Exchange {
   std::vector<bool> done;  // by message
   std::size_t left = 0;
   std::chrono::steady_clock::time_point posted;
+
+  std::string what() const;  // the operation, for messages
+  // The peers of messages that are not done, each once, in ascending order.
+  std::vector<int> awaited() const;
+  Wait as_wait() const;  // for whomever
+  // The end. May destroy the exchange's owner.
+  void settle(State end);
 };
 
-class ExchangeService {
- public:
-  virtual ~ExchangeService() = default;
-  virtual int rank() const = 0;
-  // From any thread. When it fails, cause() says why.
-  virtual void post(std::shared_ptr<Exchange> exchange) = 0;
-  virtual void abort(const Error& error) noexcept = 0;
-  virtual const FirstCause& cause() const = 0;
-  virtual IssueCounts& issue_counts() = 0;
-};
-
-// Communicator by direct exchange: every sum is made by one rank, in the order of the group.
-std::unique_ptr<Communicator> make_exchange_communicator(std::shared_ptr<ExchangeService> service, const Group& group,
-                                                         tensor::Stream& stream);
+using Exchanges = std::vector<std::shared_ptr<Exchange>>;
 
 }  // namespace ms::comm

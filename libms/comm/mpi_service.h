@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "comm/board.h"
-#include "comm/exchange.h"
+#include "comm/exchange_communicator.h"
 
 namespace ms::comm {
 

@@ -52,9 +52,11 @@ struct Header {
   std::uint32_t microbatches = 0, chunks = 0;  // of a step
   double flops_per_step = 0;                   // of the whole run, `causal` convention; 0: not known
   double peak_flops = 0;                       // of one rank's device; 0: not known
+  std::int32_t ending_rank = -1;               // that the error blames; -1: none
+  std::uint32_t reserved = 0;
   Area strings, whats, groups, probes, sums, pages;
 };
-static_assert(sizeof(Header) == 272 && sizeof(Header) <= kPageBytes);
+static_assert(sizeof(Header) == 280 && sizeof(Header) <= kPageBytes);
 
 // What many events have in common.
 struct What {

@@ -51,11 +51,6 @@ std::string_view to_string(Kind kind) {
   return found == kKindNames.end() ? "?" : found->second;
 }
 
-std::optional<Kind> kind_of(std::string_view name) {
-  const auto* const found = std::ranges::find(kKindNames, name, &std::pair<Kind, std::string_view>::second);
-  return found == kKindNames.end() ? std::nullopt : std::optional(found->first);
-}
-
 std::string_view to_string(Purpose purpose) {
   const auto i = static_cast<std::size_t>(purpose);
   return i < kPurposeNames.size() ? kPurposeNames[i] : "?";

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 namespace ms::trace {
@@ -45,7 +44,6 @@ enum class Kind : std::uint8_t {
 inline constexpr int kKinds = 41;  // above all of them
 
 std::string_view to_string(Kind kind);  // "all_gather"; "?" of a number that is none
-std::optional<Kind> kind_of(std::string_view name);
 constexpr bool is_host(Kind kind) { return kind >= Kind::step && kind <= Kind::save; }
 constexpr bool is_section(Kind kind) { return kind >= Kind::forward && kind <= Kind::other_compute; }
 constexpr bool is_message(Kind kind) { return kind >= Kind::all_reduce && kind <= Kind::other_message; }

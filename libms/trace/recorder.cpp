@@ -299,11 +299,11 @@ void Recorder::flush_locked() {
   file_.commit(dropped(), newest_ns);
 }
 
-void Recorder::close(format::Ending ending, std::string_view text) {
+void Recorder::close(format::Ending ending, std::string_view text, int blamed_rank) {
   constexpr std::chrono::seconds kPatience(5);  // with a disk that does not answer: a run ends without its trace
   const std::unique_lock lock(mutex_, kPatience);
   if (!lock || closed_) return;
-  file_.end(ending, text);
+  file_.end(ending, text, blamed_rank);
   flush_locked();
   closed_ = true;
 }

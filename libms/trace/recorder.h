@@ -51,7 +51,6 @@ class Recorder {
   Recorder& operator=(const Recorder&) = delete;
 
   Level level() const { return level_; }
-  const std::string& path() const { return file_.path(); }
 
   // -- The host thread.
 
@@ -83,8 +82,9 @@ class Recorder {
 
   // -- Any thread.
   void flush();
-  // The last word. Events may still begin and end, but nothing is written any more.
-  void close(format::Ending ending, std::string_view text = {});
+  // The last word: the error, and the rank that it blames, or -1. Events may still begin and end, but nothing is
+  // written any more.
+  void close(format::Ending ending, std::string_view text = {}, int blamed_rank = -1);
   std::uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
 
  private:

@@ -160,8 +160,9 @@ void TraceFile::commit(std::uint64_t dropped, std::int64_t newest_ns) {
   write(&header_, sizeof header_, header_.flushes % 2 * kPageBytes);
 }
 
-void TraceFile::end(Ending ending, std::string_view text) {
+void TraceFile::end(Ending ending, std::string_view text, int blamed_rank) {
   header_.ending = ending;
+  header_.ending_rank = blamed_rank;
   if (!text.empty()) header_.ending_text = add_string(text);
 }
 

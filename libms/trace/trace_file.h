@@ -30,7 +30,6 @@ class TraceFile {
   // Error("file.*", storage).
   TraceFile(const std::string& dir, const Identity& identity, std::int64_t max_bytes);
 
-  const std::string& path() const { return path_; }
   std::uint64_t page_capacity() const { return header_.pages.capacity; }
 
   // Appends; the number of the new entry, or kNone16 where the table is full.
@@ -44,9 +43,7 @@ class TraceFile {
   // What was added becomes visible to readers. newest_ns: of the events that were written; the time of the flush where
   // the run never was.
   void commit(std::uint64_t dropped, std::int64_t newest_ns);
-  void end(format::Ending ending, std::string_view text);
-
-  bool failed() const { return failed_; }
+  void end(format::Ending ending, std::string_view text, int blamed_rank);
 
  private:
   void write(const void* data, std::size_t size, std::uint64_t offset);

@@ -29,7 +29,7 @@ struct HostClock {
 
 struct Alignment {
   std::vector<HostClock> hosts;  // in order of their first rank; the first is the one that all times are on now
-  Spread before, after;  // how far ends of one operation lie apart: by the wall clocks; by the fit, not repaired
+  EndSpread before, after;  // how far ends of one operation lie apart: by the wall clocks; by the fit, not repaired
   Repair repair;
   std::uint64_t bad_probes = 0;  // that cannot be
   bool trusted = true;           // times of different hosts may be compared

@@ -250,7 +250,7 @@ std::vector<ClockLink> end_links(const SampledEnds& ends, const std::vector<char
   return links;
 }
 
-Spread spread_of(const SampledEnds& ends, const std::vector<FittedClock>& clocks) {
+EndSpread spread_of(const SampledEnds& ends, const std::vector<FittedClock>& clocks) {
   std::vector<std::int64_t> off;
   for (const Late& late : lateness(ends, clocks)) off.push_back(std::abs(late.late_ns));
   if (off.empty()) return {};

@@ -30,11 +30,11 @@ SampledEnds sample_ends(const RunTrace& trace, const Matches& matches, const Run
 std::vector<ClockLink> end_links(const SampledEnds& ends, const std::vector<char>& wanted);
 
 // How far ends lie from the middle one of their operation.
-struct Spread {
+struct EndSpread {
   std::int64_t p50_ns = 0, p99_ns = 0, max_ns = 0;
   std::size_t ends = 0;
 };
-Spread spread_of(const SampledEnds& ends, const std::vector<FittedClock>& clocks);
+EndSpread spread_of(const SampledEnds& ends, const std::vector<FittedClock>& clocks);
 
 // Moves each clock's map by what its ends differ from those of others: only as far as probes allow, and with the weight
 // that remains beside them. Where a clock was set between two probes, the ends and a gap in the events tell when.

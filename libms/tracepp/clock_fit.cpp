@@ -1,6 +1,6 @@
-// From samples to lines. A sample of a probe is off by at most half of what its round trip took
-// longer than the shortest one (plus what the way there differs from the way back, which nobody can see), so it weighs
-// by the square of that: a few lucky ones decide, as with a convex hull, and a late answer costs nothing.
+// From samples to lines. A sample of a probe is off by at most half of what its round trip took longer than the
+// shortest one (plus what the way there differs from the way back, which nobody can see), so it weighs by the square of
+// that: a few lucky ones decide, as with a convex hull, and a late answer costs nothing.
 #include "tracepp/clock_fit.h"
 
 #include <algorithm>
@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <span>
 #include <tuple>
+
+#include "tracepp/robust.h"
 
 namespace ms::tracepp {
 namespace {
@@ -30,12 +32,6 @@ struct Line {
   double x0 = 0, y0 = 0, drift = 0;
   double operator()(double x) const { return y0 + drift * (x - x0); }
 };
-
-double median(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 // Sums for weighted least squares; ranges are differences of them.
 struct Sums {
@@ -67,7 +63,7 @@ Line first_line(std::span<const Point> points) {
     const double dx = points[i + half].x - points[i].x;
     if (dx > 0) values.push_back((points[i + half].y - points[i].y) / dx);
   }
-  const double drift = values.empty() ? 0 : median(values);
+  const double drift = median(values);
   values.clear();
   for (const Point& p : points) values.push_back(p.y - drift * p.x);
   return {0, median(values), drift};

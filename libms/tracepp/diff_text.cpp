@@ -14,10 +14,7 @@ constexpr std::size_t kMostRows = 8;
 constexpr double kLeastChange = 0.01;                  // of a step: less is no difference
 constexpr double kRankApart = 0.05, kRankShare = 0.4;  // of computing, and of what a step differs: then it is the rank
 
-std::string us(double seconds) { return fmt::format("{:.1f}", 1e6 * seconds); }
 std::string ms(double seconds) { return fmt::format("{:.3f}", 1e3 * seconds); }
-std::string percent(double part) { return fmt::format("{:+.1f}%", 100 * part); }
-std::string gb(double bytes_per_s) { return bytes_per_s > 0 ? fmt::format("{:.2f}", 1e-9 * bytes_per_s) : "-"; }
 double relative(const BeforeAfter& s) { return s.before == 0 ? 0 : s.after / s.before - 1; }
 // As it would be printed.
 bool is_nothing(double part) { return std::abs(part) < 5e-4; }
@@ -68,7 +65,7 @@ std::string verdict_text(const Diff& diff) {
                                         format_duration(diff.median_step_s.after));
   if (std::abs(relative(step)) < kLeastChange) return fmt::format("no difference in the time of a step: {}\n", times);
   return fmt::format("{:.3g} ms {} a step ({}); {}\n{}\n", 1e3 * std::abs(step.change()),
-                     step.change() > 0 ? "slower" : "faster", percent(relative(step)), most_text(diff), times);
+                     step.change() > 0 ? "slower" : "faster", signed_percent(relative(step)), most_text(diff), times);
 }
 
 std::string parts_text(const Diff& diff) {
@@ -82,7 +79,7 @@ std::string parts_text(const Diff& diff) {
   for (const PartDiff& part : diff.parts) {
     if (is_same(part.s) || (differs && is_nothing(part.s.change() / whole_s))) continue;
     table.row({part.part, ms(part.s.before), ms(part.s.after), fmt::format("{:+.3f}", 1e3 * part.s.change()),
-               differs ? percent(part.s.change() / whole_s) : "-"});
+               differs ? signed_percent(part.s.change() / whole_s) : "-"});
   }
   return table.str();
 }
@@ -92,7 +89,7 @@ std::string kinds_text(const Diff& diff) {
   for (const KindDiff& kind : diff.kinds) {
     if (is_same(kind.s)) continue;
     table.row({work_text(kind.work), ms(kind.s.before), ms(kind.s.after),
-               kind.s.before > 0 ? percent(relative(kind.s)) : "new"});
+               kind.s.before > 0 ? signed_percent(relative(kind.s)) : "new"});
   }
   return table.str();
 }
@@ -107,9 +104,9 @@ std::string messages_text(const Diff& diff) {
              {"after", Align::right}});
   for (const MessageDiff& m : diff.messages) {
     if (is_nothing(relative(m.transfer_s))) continue;
-    table.row({class_text(m.of_class), size_text(m.of_class.size_bytes), us(m.transfer_s.before),
-               us(m.transfer_s.after), percent(relative(m.transfer_s)), gb(m.bus_bandwidth.before),
-               gb(m.bus_bandwidth.after)});
+    table.row({class_text(m.of_class), size_text(m.of_class.size_bytes), us_text(m.transfer_s.before),
+               us_text(m.transfer_s.after), signed_percent(relative(m.transfer_s)), gb_text(m.bus_bandwidth.before),
+               gb_text(m.bus_bandwidth.after)});
   }
   return table.str();
 }
@@ -119,7 +116,8 @@ std::string ranks_text(const Diff& diff) {
       {{"rank", Align::right}, {"busy ms", Align::right}, {"after", Align::right}, {"against others", Align::right}});
   for (const RankDiff& rank : diff.ranks) {
     if (is_nothing(rank.ratio - 1)) continue;
-    table.row({std::to_string(rank.rank), ms(rank.busy_s.before), ms(rank.busy_s.after), percent(rank.ratio - 1)});
+    table.row(
+        {std::to_string(rank.rank), ms(rank.busy_s.before), ms(rank.busy_s.after), signed_percent(rank.ratio - 1)});
   }
   return table.str();
 }

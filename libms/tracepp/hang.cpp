@@ -3,6 +3,7 @@
 #include <fmt/chrono.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/text.h"
 #include "tracepp/hang_blame.h"
@@ -145,18 +146,36 @@ class Finder {
     const bool stopped = std::ranges::any_of(
         trace_.ranks, [](Ending ending) { return ending == Ending::stopped; }, &RankTrace::ending);
     const std::optional<HangRoot> first = first_failure(scan_);
-    for (const std::size_t at : without_a_word(scan_, stopped && !first)) {
+    const std::vector<std::size_t> silent = without_a_word(scan_, stopped && !first);
+    // A launcher kills survivors, too, and so others without a word may be its work; others say whom they missed.
+    std::set<int> missed;
+    for (const RankTrace& other : trace_.ranks)
+      if (other.ending == Ending::stopped) missed.insert(other.ending_rank);
+    const auto is_missed = [&](std::size_t at) { return missed.contains(scan_.file(at).rank); };
+    const bool anyone_missed = std::ranges::any_of(silent, is_missed);
+    for (const std::size_t at : silent) {
       if (blames_.size() == kRoots) break;
+      const double confidence = anyone_missed && !is_missed(at) ? 0.3 : first ? 0.6 : 0.9;
       Blame it;
-      it.suspects.push_back(suspect_of(scan_, scan_.file(at).rank, Reason::silent, first ? 0.6 : 0.9));
+      it.suspects.push_back(suspect_of(scan_, scan_.file(at).rank, Reason::silent, confidence));
       it.sentence = fmt::format("{} ended without a word, while others {}", rank_label(scan_, scan_.file(at).rank),
                                 stopped ? "were stopped" : "failed");
       blames_.push_back(std::move(it));
     }
-    if (!first) return;
-    blames_.push_back(blame(*first, graph_, scan_));
-    if (blames_.size() > 1)
-      for (HangSuspect& suspect : blames_.back().suspects) suspect.confidence = 0.5;
+    if (first) {
+      blames_.push_back(blame(*first, graph_, scan_));
+      if (blames_.size() > 1)
+        for (HangSuspect& suspect : blames_.back().suspects) suspect.confidence = 0.5;
+    }
+    likeliest_first();
+  }
+
+  void likeliest_first() {
+    std::erase_if(blames_, [](const Blame& it) { return it.suspects.empty(); });
+    std::ranges::stable_sort(blames_, [](const Blame& a, const Blame& b) {
+      const double ca = a.suspects.front().confidence, cb = b.suspects.front().confidence;
+      return ca != cb ? ca > cb : a.behind > b.behind;
+    });
   }
 
   // A checkpoint may take as long as it does: its patience is its own.
@@ -168,17 +187,13 @@ class Finder {
 
   // What is seen at fault comes before what is merely not seen.
   void weigh() {
-    std::erase_if(blames_, [](const Blame& it) { return it.suspects.empty(); });
     if (std::ranges::any_of(blames_, &Blame::is_seen)) {
       for (Blame& it : blames_) {
         if (it.is_seen) continue;
         for (HangSuspect& suspect : it.suspects) suspect.confidence = std::min(suspect.confidence, 0.2);
       }
     }
-    std::ranges::stable_sort(blames_, [](const Blame& a, const Blame& b) {
-      const double ca = a.suspects.front().confidence, cb = b.suspects.front().confidence;
-      return ca != cb ? ca > cb : a.behind > b.behind;
-    });
+    likeliest_first();
   }
 
   void fill() {

@@ -60,16 +60,14 @@ Json clocks_json(const Alignment& clocks) {
                      {"source", to_string(clock.source)},
                      {"offset_ns", clock.offset_ns},
                      {"drift_ppm", clock.drift_ppm},
+                     {"expected_ns", clock.expected_ns},
                      {"bound_ns", clock.bound_ns}});
   }
-  const auto spread = [](const Spread& of) {
+  const auto spread = [](const EndSpread& of) {
     return Json{{"p50_ns", of.p50_ns}, {"p99_ns", of.p99_ns}, {"max_ns", of.max_ns}, {"ends", of.ends}};
   };
-  return {{"trusted", clocks.trusted},
-          {"doubt", clocks.doubt},
-          {"before", spread(clocks.before)},
-          {"after", spread(clocks.after)},
-          {"hosts", hosts}};
+  return {{"trusted", clocks.trusted},       {"doubt", clocks.doubt},         {"bad_probes", clocks.bad_probes},
+          {"before", spread(clocks.before)}, {"after", spread(clocks.after)}, {"hosts", hosts}};
 }
 
 }  // namespace

@@ -194,6 +194,8 @@ std::string clocks_text(const Alignment& clocks) {
       "\nends          of one operation lie {:.1f} us apart (p99 {:.1f} us); before {:.1f} us (p99 {:.1f} us)\n",
       static_cast<double>(clocks.after.p50_ns) * 1e-3, static_cast<double>(clocks.after.p99_ns) * 1e-3,
       static_cast<double>(clocks.before.p50_ns) * 1e-3, static_cast<double>(clocks.before.p99_ns) * 1e-3);
+  if (clocks.bad_probes > 0)
+    text += fmt::format("left out      {} of clocks that cannot be\n", plural(clocks.bad_probes, "probe"));
   if (!clocks.trusted)
     text +=
         fmt::format("beware        times of different hosts cannot be compared: {}\n", plain_text(clocks.doubt, 300));

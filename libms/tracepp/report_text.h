@@ -35,5 +35,9 @@ std::string work_text(const KindOfWork& work);
 std::string class_text(const MessageClass& of);
 // "4.00 MiB", "?".
 std::string size_text(std::int64_t bytes);
+// Cells whose unit the column's head says: microseconds; GB/s, or "-" where not known. A change as "+1.2%".
+std::string us_text(double seconds);
+std::string gb_text(double bytes_per_s);
+std::string signed_percent(double part);
 
 }  // namespace ms::tracepp

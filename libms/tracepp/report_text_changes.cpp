@@ -12,9 +12,6 @@ namespace {
 
 constexpr std::size_t kMostRows = 12;
 
-std::string us(double seconds) { return fmt::format("{:.1f}", 1e6 * seconds); }
-std::string percent(double part) { return fmt::format("{:+.1f}%", 100 * part); }
-std::string gb(double bytes_per_s) { return bytes_per_s > 0 ? fmt::format("{:.2f}", 1e-9 * bytes_per_s) : "-"; }
 double relative(double before, double after) { return before == 0 ? 0 : after / before - 1; }
 
 std::string step_text(std::int32_t step) { return step == kNoStep ? "?" : std::to_string(step); }
@@ -34,7 +31,7 @@ std::string suspects_text(const RunTrace& trace, const MessageReport& report) {
     const MessageRow& row = report.rows[report.suspects[i]];
     const MessageClass& c = report.classes[row.of_class];
     table.row({plain_text(trace.groups[static_cast<std::size_t>(row.group)].name, 64), work_text({c.kind, c.purpose}),
-               size_text(c.size_bytes), us(row.transfer_p50_s), fmt::format("{:.2f}", row.ratio)});
+               size_text(c.size_bytes), us_text(row.transfer_p50_s), fmt::format("{:.2f}", row.ratio)});
   }
   return table.str() + and_more(report.suspects.size(), kMostRows);
 }
@@ -50,8 +47,8 @@ std::string edges_text(const MessageReport& report) {
                    {"times the usual", Align::right}});
   for (const EdgeSummary& edge : report.edges) {
     table.row({fmt::format("{}>{}", edge.from_stage, edge.to_stage), std::string(to_string(edge.purpose)),
-               std::to_string(edge.channels), us(edge.transfer_p50_s), us(edge.transfer_p99_s), gb(edge.bus_bandwidth),
-               fmt::format("{:.2f}", edge.ratio)});
+               std::to_string(edge.channels), us_text(edge.transfer_p50_s), us_text(edge.transfer_p99_s),
+               gb_text(edge.bus_bandwidth), fmt::format("{:.2f}", edge.ratio)});
   }
   return "\n" + table.str();
 }
@@ -88,6 +85,9 @@ std::string class_text(const MessageClass& of) {
   return fmt::format("{} {}", to_string(of.axis), work_text({of.kind, of.purpose}));
 }
 std::string size_text(std::int64_t bytes) { return bytes < 0 ? "?" : format_size(static_cast<double>(bytes)); }
+std::string us_text(double seconds) { return fmt::format("{:.1f}", 1e6 * seconds); }
+std::string gb_text(double bytes_per_s) { return bytes_per_s > 0 ? fmt::format("{:.2f}", 1e-9 * bytes_per_s) : "-"; }
+std::string signed_percent(double part) { return fmt::format("{:+.1f}%", 100 * part); }
 
 std::string messages_text(const RunTrace& trace, const MessageReport& report) {
   if (report.rows.empty()) return "no messages\n";
@@ -104,9 +104,9 @@ std::string messages_text(const RunTrace& trace, const MessageReport& report) {
     const ClassSummary& s = report.summaries[c];
     const MessageClass& of = report.classes[c];
     table.row({class_text(of) + (of.one_host ? ", one host" : ""), size_text(of.size_bytes), std::to_string(of.members),
-               std::to_string(s.groups), std::to_string(s.operations), s.complete > 0 ? us(s.skew_p50_s) : "-",
-               s.complete > 0 ? us(s.transfer_p50_s) : "-", s.complete > 0 ? us(s.transfer_p99_s) : "-",
-               gb(s.bus_bandwidth)});
+               std::to_string(s.groups), std::to_string(s.operations), s.complete > 0 ? us_text(s.skew_p50_s) : "-",
+               s.complete > 0 ? us_text(s.transfer_p50_s) : "-", s.complete > 0 ? us_text(s.transfer_p99_s) : "-",
+               gb_text(s.bus_bandwidth)});
   }
   return table.str() + edges_text(report) + lateness_text(trace, report) + "\n" + suspects_text(trace, report);
 }
@@ -120,7 +120,7 @@ std::string change_points_text(const RunTrace& trace, const ChangePoints& found)
   for (const ChangePoint& point : found.points) {
     text += fmt::format("from step {} on a step takes {} instead of {} ({})\n", step_text(point.step),
                         format_duration(point.after_s), format_duration(point.before_s),
-                        percent(relative(point.before_s, point.after_s)));
+                        signed_percent(relative(point.before_s, point.after_s)));
     for (const RankChange& rank : point.ranks)
       text += fmt::format("  {}: {}\n", rank_text(trace, rank.rank), change_text(rank.change));
     if (point.ranks.empty()) text += fmt::format("  on all ranks: {}\n", change_text(point.usual));
@@ -136,8 +136,8 @@ std::string change_points_text(const RunTrace& trace, const ChangePoints& found)
   for (std::size_t i = 0; i < std::min(found.rank_shifts.size(), kMostRows); ++i) {
     const RankShift& shift = found.rank_shifts[i];
     text += fmt::format("{} computes {} longer than others of its stage from step {} on, {} before\n",
-                        rank_text(trace, shift.rank), percent(shift.after - 1), step_text(shift.step),
-                        percent(shift.before - 1));
+                        rank_text(trace, shift.rank), signed_percent(shift.after - 1), step_text(shift.step),
+                        signed_percent(shift.before - 1));
   }
   return text + and_more(found.rank_shifts.size(), kMostRows);
 }

@@ -113,6 +113,7 @@ struct RankTrace {
   std::int64_t clock_ns = 0, realtime_ns = 0;
   Ending ending = Ending::unknown;
   std::string ending_text;           // the error
+  int ending_rank = -1;              // that the error blames; -1: none
   std::vector<Event> events;         // in order of issue; of foreign traces, of begin
   std::vector<Probe> probes;         // asked by this rank
   std::vector<StepSum> sums;         // of every step that is kept, rising

@@ -1,5 +1,5 @@
 // From the traces of a run to the steps of the what-if analysis, and to a table of what each rank did in each step.
-// Called by `stragglers` and suspects.cpp. Pure.
+// For suspects.cpp. Pure.
 //
 // Everything is taken from durations on one rank's clock: how long a message really moved data is the shortest time
 // that one of its members spent in it, for the last to come waits for nobody. Clocks that are not aligned change the

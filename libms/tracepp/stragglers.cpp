@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "tracepp/parallel.h"
+#include "tracepp/robust.h"
 
 namespace ms::tracepp {
 namespace {
@@ -16,13 +17,6 @@ constexpr double kWorkersFixed = 0.03;  // of M_W
 
 double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
-double median(std::vector<double>& values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
 }
 
 // What an operation of each type takes, over all ranks and steps: computations their mean, for work must be done by

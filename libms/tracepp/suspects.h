@@ -1,5 +1,5 @@
 // The verdict on a run that is slower than it should be: which rank, link or pause it is, since when, and what it
-// costs. Called by `ms-tracepp stragglers`. Pure.
+// costs. Pure.
 //
 // A finding needs evidence of its own, besides what the replay says: a rank that computes longer than those that do the
 // same work, a message that moves data longer than others like it, standing still though all was there. Only then it is

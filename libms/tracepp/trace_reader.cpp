@@ -104,6 +104,7 @@ class FileReader {
     rank_.realtime_ns = header_.realtime_ns;
     rank_.ending = ending_of(header_.ending);
     rank_.ending_text = text(header_.ending_text);
+    rank_.ending_rank = header_.ending_rank;
     rank_.dropped = header_.dropped;
     rank_.last_flush_ns = std::max(header_.clock_ns, header_.flushed_ns);
   }

@@ -32,9 +32,11 @@ class Search {
 
   std::vector<Outlier> find() {
     const std::size_t steps = table_.steps;
-    for (std::size_t block = 1; block < steps; block *= 2)
-      if (steps / block >= kLeastBlocks) look_in(block);
-    look_in(steps);
+    std::vector<std::size_t> blocks;
+    for (std::size_t block = 1; block < steps && steps / block >= kLeastBlocks; block *= 2) blocks.push_back(block);
+    blocks.push_back(steps);
+    looks_ = blocks.size();
+    for (const std::size_t block : blocks) look_in(block);
     std::vector<Outlier> found;
     for (const auto& [unit, sure] : sure_) found.push_back(sure.outlier);
     std::ranges::stable_sort(found, std::ranges::greater{}, &Outlier::excess);
@@ -56,10 +58,17 @@ class Search {
       outlier.last = outlier.last + 1 == count ? table_.steps - 1 : (outlier.last + 1) * block - 1;
       outlier.first *= block;
       const double surprise = surprise_of(outlier);
-      if (surprise < std::log(static_cast<double>(units_ * table_.steps) / kFalseAlarms)) continue;
+      if (surprise < needed(outlier.last - outlier.first + 1)) continue;
       Sure& sure = sure_[outlier.unit];
       if (surprise > sure.surprise) sure = {outlier, surprise};
     }
+  }
+
+  // The surprise that an interval of so many steps must be: there are as many chances of a false alarm as there are
+  // units, places for such an interval beside each other, and sizes that were looked at.
+  double needed(std::size_t steps) const {
+    const auto places = static_cast<double>((table_.steps + steps - 1) / steps);
+    return std::log(static_cast<double>(units_ * looks_) * places / kFalseAlarms);
   }
 
   const std::vector<std::size_t>& works(std::size_t unit) const {
@@ -222,7 +231,7 @@ class Search {
 
   const RankTable& table_;
   double least_excess_;
-  std::size_t units_;
+  std::size_t units_, looks_ = 0;
   std::vector<int> peers_;
   std::map<int, Sure> sure_;  // by unit
   std::vector<float> some_;

@@ -85,7 +85,8 @@ void say_armed(const std::vector<watch::Fault>& faults) {
 bool write_failure(const std::string& dir, const comm::World& world, const comm::World::Cause& cause,
                    std::int64_t step) {
   const int rank = cause.error.rank().value_or(cause.rank);
-  return watch::write_verdict(dir, watch::verdict_of(cause.error, rank, world.node(rank), step));
+  return watch::write_verdict(
+      dir, watch::verdict_of(cause.error, rank, world.node(rank), cause.error.step().value_or(step)));
 }
 
 // The verdict of a run that nothing went wrong in.
@@ -99,6 +100,10 @@ Outcome run_rank(const Plan& plan, comm::World& world, StartUp& start_up, tensor
                  trace::Flusher& flusher, const std::vector<watch::Fault>& armed, TrainerOptions options,
                  std::atomic<std::int64_t>& step) {
   std::optional<Tracing> tracing;
+  options.failed = [&](const Error& error) {
+    if (tracing) tracing->failed(error);  // first: once others know, the launcher may end this process
+    world.abort(error.with_step(step));
+  };
   try {
     const int rank = world.rank();
     const auto released = [&world] { return world.kind() == "threads" && world.cause().has_value(); };
@@ -113,13 +118,11 @@ Outcome run_rank(const Plan& plan, comm::World& world, StartUp& start_up, tensor
     tracing->done();
     return outcome;
   } catch (const Error& error) {
-    if (tracing) tracing->failed(error);  // first: once others know, the launcher may end this process
-    world.abort(error);
+    options.failed(error);  // once more where the trainer has: only the first counts
     throw;
   } catch (const std::exception& error) {
     const Error bug("train.bug", Blame::bug, error.what());
-    if (tracing) tracing->failed(bug);
-    world.abort(bug);
+    options.failed(bug);
     throw bug;
   }
 }

@@ -61,7 +61,7 @@ void Tracing::failed(const Error& error) {
   const trace::format::Ending ending = error.kind() == "comm.deadline"    ? trace::format::Ending::timed_out
                                        : error.kind() == "comm.peer_lost" ? trace::format::Ending::stopped
                                                                           : trace::format::Ending::failed;
-  recorder_->close(ending, error.what());
+  recorder_->close(ending, error.what(), error.rank().value_or(-1));
 }
 
 }  // namespace ms::train

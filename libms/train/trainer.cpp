@@ -302,8 +302,7 @@ Outcome train(const Plan& plan, comm::World& world, tensor::Device& device, cons
     return trainer.run();
   } catch (const Error& error) {
     watch::begin_ending();
-    // Before the engine goes: its streams drain, and what they wait for may never come.
-    world.abort(error);
+    options.failed(error);
     throw;
   }
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <string>
 
 #include "comm/world.h"
@@ -18,6 +19,9 @@ struct TrainerOptions {
   std::string resolved = {};           // the configuration, for checkpoints
   bool fresh = false;                  // checkpoints that are there are set aside
   watch::StopRequest* stop = nullptr;  // of this process
+  // Tells all others of an error (World::abort); must be there. Called before the engine goes: its streams drain, and
+  // what they wait for may never come.
+  std::function<void(const Error&)> failed = {};
 };
 
 // What the run says when it ends well; the same on every rank.
@@ -31,10 +35,10 @@ struct Outcome {
   std::string sample;  // generated text, rank 0 only
 };
 
-// `step` follows the loop, for whoever has to say where the run was when it ended.
 // Opens the data as every rank will and refuses what cannot be trained on, before anything is written or started.
 void check_data(const Settings& settings);
 
+// `step` follows the loop, for whoever has to say where the run was when it ended.
 Outcome train(const Plan& plan, comm::World& world, tensor::Device& device, const TrainerOptions& options,
               std::atomic<std::int64_t>& step);
 

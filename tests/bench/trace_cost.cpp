@@ -23,13 +23,14 @@ struct Case {
   const char* name;
   int dp, tp, pp;
   std::int64_t layers, hidden, vocab, seq, microbatch, microbatches;
-  int steps;  // of a turn
+  int steps;   // of a turn
+  int rounds;  // times as many: short turns say less
 };
 constexpr Case kCases[] = {
-    {"one rank, a step of a second", 1, 1, 1, 12, 768, 8192, 256, 1, 2, 1},
-    {"dp 2 x pp 2", 2, 1, 2, 8, 256, 1024, 256, 2, 4, 2},
-    {"configs/tiny-3d.toml", 2, 2, 2, 4, 160, 257, 128, 4, 2, 4},
-    {"tp 2 x dp 2 x pp 2, many small", 2, 2, 2, 8, 64, 257, 64, 1, 4, 8},
+    {"one rank, a step of a second", 1, 1, 1, 12, 768, 8192, 256, 1, 2, 1, 1},
+    {"dp 2 x pp 2", 2, 1, 2, 8, 256, 1024, 256, 2, 4, 2, 1},
+    {"configs/tiny-3d.toml", 2, 2, 2, 4, 160, 257, 128, 4, 2, 4, 4},
+    {"tp 2 x dp 2 x pp 2, many small", 2, 2, 2, 8, 64, 257, 64, 1, 4, 8, 8},
 };
 
 double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -150,15 +151,19 @@ class Training {
 void measure(const Case& c, int rounds, TextTable& table) {
   const std::string dir = std::filesystem::temp_directory_path() / fmt::format("trace_cost.{}", getpid());
   std::filesystem::create_directories(dir);
-  std::vector<double> off_s, cost;
+  std::vector<double> off_s, cost, control;
   {
     Training training(c, dir);
-    for (int round = 0; round < rounds; ++round) {
-      // on, off, off, on: what drifts slowly is on both sides alike.
-      const double first = training.seconds_a_step(c.steps, true), second = training.seconds_a_step(c.steps, false);
-      const double third = training.seconds_a_step(c.steps, false), fourth = training.seconds_a_step(c.steps, true);
+    // on, off, off, on: what drifts slowly is on both sides alike.
+    const auto round = [&](bool on) {
+      const double first = training.seconds_a_step(c.steps, on), second = training.seconds_a_step(c.steps, false);
+      const double third = training.seconds_a_step(c.steps, false), fourth = training.seconds_a_step(c.steps, on);
       off_s.push_back((second + third) / 2);
-      cost.push_back((first + fourth) / (second + third) - 1);
+      return (first + fourth) / (second + third) - 1;
+    };
+    for (int i = 0; i < rounds; ++i) {
+      cost.push_back(round(true));
+      control.push_back(round(false));
     }
   }
   double events = 0;
@@ -176,7 +181,8 @@ void measure(const Case& c, int rounds, TextTable& table) {
   table.row({c.name, fmt::format("{:.1f}", 1e3 * quantile(off_s, 0.5)),
              fmt::format("{:+.2f} %", 100 * quantile(cost, 0.5)),
              fmt::format("{:+.2f} .. {:+.2f} %", 100 * quantile(cost, 0.25), 100 * quantile(cost, 0.75)),
-             fmt::format("{:.0f}", events), fmt::format("{:.0f}", bytes), fmt::format("{}", dropped)});
+             fmt::format("{:+.2f} %", 100 * quantile(control, 0.5)), fmt::format("{:.0f}", events),
+             fmt::format("{:.0f}", bytes), fmt::format("{}", dropped)});
 }
 
 int run(int argc, char** argv) {
@@ -190,16 +196,21 @@ int run(int argc, char** argv) {
       names.push_back(argument);
     }
   }
-  std::printf("%d rounds of on, off, off, on; medians, and the middle half of the rounds\n", rounds);
+  std::printf(
+      "%d rounds of on, off, off, on (4 and 8 times as many of short steps); medians, and the middle half;\n"
+      "'nothing costs': as many rounds of off, off, off, off, which tell how far to believe the others\n",
+      rounds);
   TextTable table({{"case"},
                    {"step ms", Align::right},
                    {"tracing costs", Align::right},
                    {"middle half", Align::right},
+                   {"nothing costs", Align::right},
                    {"events a rank and step", Align::right},
                    {"bytes", Align::right},
                    {"dropped", Align::right}});
   for (const Case& c : kCases) {
-    if (names.empty() || std::ranges::find(names, std::string(c.name)) != names.end()) measure(c, rounds, table);
+    if (names.empty() || std::ranges::find(names, std::string(c.name)) != names.end())
+      measure(c, rounds * c.rounds, table);
   }
   std::fputs(table.str().c_str(), stdout);
   return 0;

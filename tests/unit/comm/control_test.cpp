@@ -9,7 +9,8 @@ Error heard(const Error& error) { return std::get<Error>(parse_control(stop_mess
 
 TEST(Control, AnErrorArrivesWhole) {
   const Error plain("storage.write", Blame::storage, "cannot write x:\nno space left", "make room");
-  const Error full = plain.with_operation("barrier, operation 3 of group dp[pp 0 tp 1]").with_rank(12287);
+  const Error full =
+      plain.with_operation("barrier, operation 3 of group dp[pp 0 tp 1]").with_rank(12287).with_step(1LL << 40);
   for (const Error& error : {plain, full, Error("", Blame::bug, "")}) {
     const Error got = heard(error);
     EXPECT_EQ(got.kind(), error.kind());
@@ -18,6 +19,7 @@ TEST(Control, AnErrorArrivesWhole) {
     EXPECT_EQ(got.hint(), error.hint());
     EXPECT_EQ(got.operation(), error.operation());
     EXPECT_EQ(got.rank(), error.rank());
+    EXPECT_EQ(got.step(), error.step());
   }
 }
 
@@ -62,9 +64,9 @@ TEST(Control, AQuestionAndItsAnswerArriveWhole) {
 TEST(Control, AnythingElseIsRefused) {
   using namespace std::string_literals;
   for (const std::string& text :
-       {""s, "x"s, "A"s, "Akind\0"s, "Akind\0007\0\0\0"s, "Akind\0x\0\0\0\0text"s, "Akind\00099\0\0\0\0text"s,
-        "Akind\0001\0x\0\0\0text"s, "Skey"s, "Q"s, "Q1\0"s, "Q1\0x\0"s, "Q1\0-1\0"s, "Q1\0002\0more"s, "R1\0002\0"s,
-        "R1\0002\0001\0003\0004\0005\0what"s, "R1\0002\0001\0003\0"s}) {
+       {""s, "x"s, "A"s, "Akind\0"s, "Akind\0007\0\0\0"s, "Akind\0x\0\0\0\0\0text"s, "Akind\00099\0\0\0\0\0text"s,
+        "Akind\0001\0x\0\0\0\0text"s, "Akind\0001\0\0\0\0x\0text"s, "Skey"s, "Q"s, "Q1\0"s, "Q1\0x\0"s, "Q1\0-1\0"s,
+        "Q1\0002\0more"s, "R1\0002\0"s, "R1\0002\0001\0003\0004\0005\0what"s, "R1\0002\0001\0003\0"s}) {
     EXPECT_FALSE(parse_control(text)) << text;
   }
 }

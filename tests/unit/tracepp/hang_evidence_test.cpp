@@ -171,6 +171,26 @@ TEST(HangEvidence, WhoIsStoppedByADeathIsAWitness) {
   }
 }
 
+// mpirun kills survivors before they can say anything.
+TEST(HangEvidence, OfTheSilentTheOneThatOthersMissed) {
+  Pair pair(4);
+  for (int rank = 0; rank < 4; ++rank) {
+    pair.add(rank, State::ended, 1, 0.01, 0);
+    RankTrace& trace = pair.trace.ranks[static_cast<std::size_t>(rank)];
+    trace.host = "n1";
+    if (rank % 2 != 0) continue;
+    trace.ending = Ending::stopped;
+    trace.ending_rank = 3;
+  }
+  pair.flush(2.1);
+  const Hang hang = find_hang(pair.trace);
+  ASSERT_EQ(hang.suspects.size(), 2U);
+  EXPECT_EQ(hang.suspects.front().rank, 3);
+  EXPECT_LT(hang.suspects.back().confidence, 0.5);
+  EXPECT_THAT(hang.sentence, HasSubstr("rank 3"));
+  EXPECT_THAT(hang.sentence, HasSubstr("the same holds for 1 further rank of node n1"));
+}
+
 TEST(HangEvidence, ARunThatNobodyEndedIsKilled) {
   Pair pair;
   pair.trace.source = "ms-trace";

@@ -80,7 +80,7 @@ TEST_F(TraceFileTest, TellsWhatHappened) {
   recorder.probe(
       {.peer = 7, .round = 2, .asked_ns = 1, .answered_ns = 9, .peer_heard_ns = 100, .peer_replied_ns = 101});
   recorder.end_step(40, now + 1000, std::vector<double>{0.25, 0.5});
-  recorder.close(trace::format::Ending::failed, "comm.deadline: rank 1 is late");
+  recorder.close(trace::format::Ending::failed, "comm.deadline: rank 1 is late", 1);
 
   const RunTrace run = read();
   EXPECT_EQ(run.source, "ms-trace");
@@ -98,6 +98,7 @@ TEST_F(TraceFileTest, TellsWhatHappened) {
   EXPECT_EQ(rank.pid, getpid());
   EXPECT_EQ(rank.ending, Ending::failed);
   EXPECT_EQ(rank.ending_text, "comm.deadline: rank 1 is late");
+  EXPECT_EQ(rank.ending_rank, 1);
   ASSERT_EQ(rank.events.size(), 5U);
   EXPECT_EQ(run.what(rank.events[0]).kind, Kind::step);
   EXPECT_EQ(rank.events[0].state, State::ended);

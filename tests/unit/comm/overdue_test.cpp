@@ -1,0 +1,137 @@
+// What happens when a deadline passes, and when a peer has died, with exchanges and clocks that are made up.
+#include "comm/overdue.h"
+
+#include <gtest/gtest.h>
+
+#include "comm/peer_watch.h"
+
+namespace ms::comm {
+namespace {
+
+using namespace std::chrono_literals;
+
+const Overdue::Time kStart = Overdue::Time() + 1h;
+
+std::shared_ptr<Exchange> awaits(const std::vector<int>& peers, Overdue::Time posted = kStart) {
+  auto exchange = std::make_shared<Exchange>();
+  exchange->request.kind = OpKind::barrier;
+  exchange->request.sequence = 5;
+  auto group = std::make_shared<Group>();
+  group->name = "dp";
+  group->id = 7;
+  exchange->group = std::move(group);
+  for (const int peer : peers) exchange->messages.push_back({Way::recv, peer, nullptr, 0});
+  exchange->done.assign(peers.size(), false);
+  exchange->notify = [] {};
+  exchange->posted = posted;
+  return exchange;
+}
+
+class OverdueTest : public ::testing::Test {
+ protected:
+  Exchanges active_;
+  IssueCounts issued_;
+  std::vector<int> asked_;
+  Overdue overdue_{10s, active_, issued_, [this](int peer, const Question&) { asked_.push_back(peer); }};
+};
+
+TEST_F(OverdueTest, NobodyIsAskedBeforeTheDeadline) {
+  overdue_.check(0, kStart + 1h);
+  active_ = {awaits({1, 2})};
+  overdue_.check(0, kStart + 9s);
+  EXPECT_TRUE(asked_.empty());
+}
+
+TEST_F(OverdueTest, TheVerdictStandsWhenAllHaveAnswered) {
+  active_ = {awaits({2, 1})};
+  overdue_.check(0, kStart + 10s);
+  EXPECT_EQ(asked_, (std::vector<int>{1, 2}));
+  overdue_.hear(2, {{7, 5}, {.issued = true, .waits = {{1, 7, 5, "a barrier"}}}});
+  overdue_.check(0, kStart + 11s);
+  overdue_.hear(1, {{7, 5}, {.issued = false, .waits = {}}});
+  try {
+    overdue_.check(0, kStart + 11s);
+    FAIL() << "no verdict";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), "comm.deadline");
+    EXPECT_EQ(error.rank(), 1);
+  }
+}
+
+TEST_F(OverdueTest, WhoDoesNotAnswerHasTwoSeconds) {
+  active_ = {awaits({1})};
+  overdue_.check(0, kStart + 10s);
+  overdue_.check(0, kStart + 12s);
+  EXPECT_THROW(overdue_.check(0, kStart + 12s + 1ns), Error);
+}
+
+TEST_F(OverdueTest, AnExchangeThatCompletesMeanwhileIsForgotten) {
+  active_ = {awaits({1})};
+  overdue_.check(0, kStart + 10s);
+  active_.front()->settle(Exchange::State::complete);
+  active_.clear();
+  overdue_.check(0, kStart + 1h);
+  overdue_.hear(1, {{7, 5}, {}});  // late
+  active_ = {awaits({2}, kStart + 1h)};
+  overdue_.check(0, kStart + 1h + 10s);
+  EXPECT_EQ(asked_, (std::vector<int>{1, 2}));
+}
+
+TEST_F(OverdueTest, ItsOwnAccountIsOfOldWaits) {
+  active_ = {awaits({3}, kStart + 1s), awaits({1, 2}, kStart), awaits({4}, kStart + 8s)};
+  issued_.counter(7)->store(6);
+  const Account account = overdue_.account_of({7, 5}, kStart + 10s);
+  EXPECT_TRUE(account.issued);
+  std::vector<int> peers;
+  for (const Wait& wait : account.waits) peers.push_back(wait.peer);
+  EXPECT_EQ(peers, (std::vector<int>{1, 2, 3}));
+  EXPECT_FALSE(overdue_.account_of({7, 6}, kStart).issued);
+  EXPECT_FALSE(overdue_.account_of({kNoGroup, 0}, kStart).issued);
+  active_.front()->closes_world = true;
+  EXPECT_TRUE(overdue_.account_of({kNoGroup, 0}, kStart).issued);
+}
+
+class PeerWatchTest : public ::testing::Test {
+ protected:
+  // Rank 1 has ended and its process identifier is another's now; rank 2 is on another host, where nothing is seen.
+  PeerWatchTest() {
+    ProcessId dead = this_process(), elsewhere = this_process();
+    dead.start_ticks += 1;
+    elsewhere.start_ticks += 1;
+    elsewhere.host[0] = '?';
+    watch_.start(0, {this_process(), dead, elsewhere});
+  }
+  bool loses_one(const Exchanges& active, Overdue::Time now, bool world_stands = true) {
+    try {
+      watch_.check(now, active, [&] { return world_stands; });
+      return false;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), "comm.peer_lost");
+      EXPECT_EQ(error.rank(), 1);
+      return true;
+    }
+  }
+  PeerWatch watch_;
+};
+
+TEST_F(PeerWatchTest, ADeadPeerThatIsAwaitedIsLostAtOnce) {
+  EXPECT_EQ(watch_.ranks_on_node(), 2);
+  EXPECT_FALSE(loses_one({awaits({1})}, kStart, false)) << "what it sent before has ended the world";
+  EXPECT_TRUE(loses_one({awaits({2}), awaits({1})}, kStart));
+}
+
+TEST_F(PeerWatchTest, OneThatIsNotAwaitedALittleLater) {
+  EXPECT_FALSE(loses_one({awaits({2})}, kStart));
+  EXPECT_FALSE(loses_one({}, kStart + 299ms));
+  EXPECT_TRUE(loses_one({}, kStart + 300ms));
+}
+
+TEST_F(PeerWatchTest, OneThatHasClosedTheWorldIsNot) {
+  const auto closing = awaits({2});
+  closing->closes_world = true;
+  EXPECT_FALSE(loses_one({closing}, kStart));
+  EXPECT_FALSE(loses_one({closing}, kStart + 1h));
+}
+
+}  // namespace
+}  // namespace ms::comm
