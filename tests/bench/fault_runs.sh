@@ -84,7 +84,7 @@ faults() {
     others=$((others + extra))
     if awk "BEGIN { exit !($seconds > $slowest) }"; then slowest=$seconds; fi
   done
-  printf '%-34s %5d %8s %8s %8d %9s\n' "$name" "$ranks" "$first/$runs" "$two/$runs" "$others" "$slowest"
+  printf '%-36s %5d %8s %8s %8d %9s\n' "$name" "$ranks" "$first/$runs" "$two/$runs" "$others" "$slowest"
 }
 healthy() { # NAME MESH RANKS
   local others=0 i named extra seconds
@@ -95,19 +95,21 @@ healthy() { # NAME MESH RANKS
     read -r named extra seconds < <(python3 named.py "$bin/ms-tracepp" stragglers slow_rank,slow_link,pause,data_stall,launch_delay)
     [ "$named" = - ] || others=$((others + 1 + extra))
   done
-  printf '%-34s %5d %8s %8s %8d\n' "$1" "$3" "" "" "$others"
+  printf '%-36s %5d %8s %8s %8d\n' "$1" "$3" "" "" "$others"
 }
 
 small="--set mesh.dp=2 --set mesh.pp=2 --set mesh.tp=2 --set train.global_batch=16"
 large="--set mesh.dp=4 --set mesh.pp=4 --set mesh.tp=4 --set train.global_batch=32 --set train.steps=20"
-printf '%-34s %5s %8s %8s %8s %9s\n' fault ranks first "in two" others seconds
+printf '%-36s %5s %8s %8s %8s %9s\n' fault ranks first "in two" others seconds
 for factor in 1.05 1.1 1.2 1.5; do
   faults "slow rank, $factor times" stragglers slow_rank "$small" 8 "step=3 rank=RANK slow=$factor"
 done
+faults "slow rank, 1.05 times, 100 steps" stragglers slow_rank "$small --set train.steps=100" 8 "step=3 rank=RANK slow=1.05"
 faults "slow rank, 1.2 times, 64 ranks" stragglers slow_rank "$large" 64 "step=3 rank=RANK slow=1.2"
 faults "host pause of 0.5 s" stragglers pause,launch_delay "$small" 8 "step=STEP rank=RANK pause=0.5"
 faults "tokens 0.5 s late" stragglers data_stall "$small" 8 "data=STEP rank=RANK pause=0.5"
 faults "host hangs" hang - "$small" 8 "step=STEP rank=RANK hang" mpi
 faults "process killed" hang - "$small" 8 "step=STEP rank=RANK kill" mpi
 healthy "healthy" "$small" 8
+healthy "healthy, 100 steps" "$small --set train.steps=100" 8
 healthy "healthy, 64 ranks" "$large" 64

@@ -1,5 +1,5 @@
 """What every built tool says of itself: --help and --man name the same commands and the same options of each, and the manual
-is clean under `mandoc -Tlint -Wwarning`."""
+is clean under `mandoc -Tlint -Wwarning`. Every page is one that the build makes or installs."""
 
 import re
 import shutil
@@ -67,7 +67,16 @@ def check_tool(tool):
         print("note: there is no mandoc here, the manual pages were not linted")
 
 
-def check(_, args):
+def check_pages(tree):
+    lists = "\n".join(tree.text(f) for f in tree.files if f.endswith("CMakeLists.txt"))
+    tools = [f"{f[6:-4]}.1" for f in tree.files if re.fullmatch(r"tools/ms-[a-z]+\.cpp", f)]
+    for page in tools + [f[4:] for f in tree.files if f.startswith("man/")]:
+        if not re.search(rf"(?<![\w.-]){re.escape(page)}\b", lists):
+            yield f"CMakeLists.txt:1: nothing makes or installs the page {page}"
+
+
+def check(tree, args):
+    yield from check_pages(tree)
     tools = sorted(args.bin.glob("ms-*"))
     if not tools:
         raise lint.Skip("no tool is built")

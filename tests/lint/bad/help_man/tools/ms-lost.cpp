@@ -1,0 +1,1 @@
+// A tool without a page.
