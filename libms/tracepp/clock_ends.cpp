@@ -264,6 +264,7 @@ EndSpread spread_of(const SampledEnds& ends, const std::vector<FittedClock>& clo
 
 void refine(const RunTrace& trace, const RunClocks& of, const SampledEnds& ends, std::vector<FittedClock>& clocks) {
   double moved_ns = kFloorNs;
+  std::vector<double> moved(clocks.size());  // in all
   for (int sweep = 0; sweep < kMostSweeps && moved_ns >= kFloorNs; ++sweep) {
     moved_ns = 0;
     const LateOf late = lateness_by_clock(ends, clocks);
@@ -280,7 +281,7 @@ void refine(const RunTrace& trace, const RunClocks& of, const SampledEnds& ends,
       const auto correction = [&](std::int64_t t) {
         double wrong = line(static_cast<double>(t));
         if (!root_ends.empty()) wrong -= root(static_cast<double>(clock.to_root(t)));
-        const double allowed = clock.bound_at(t), known = clock.deviation_at(t);
+        const double allowed = std::max(0.0, clock.bound_at(t) - moved[c]), known = clock.deviation_at(t);
         const double weight = known * known / (known * known + line.deviation * line.deviation);
         return std::clamp(-wrong * weight, -allowed, allowed);
       };
@@ -288,9 +289,13 @@ void refine(const RunTrace& trace, const RunClocks& of, const SampledEnds& ends,
       const double at_begin = correction(begin), at_end = correction(end);
       const double drift = end > begin ? (at_end - at_begin) / static_cast<double>(end - begin) : 0;
       clock.to_root.add(begin, at_begin, drift);
-      moved_ns = std::max({moved_ns, std::abs(at_begin), std::abs(at_end)});
+      const double most = std::max(std::abs(at_begin), std::abs(at_end));
+      moved[c] += most;
+      moved_ns = std::max(moved_ns, most);
     }
   }
+  // The samples bound where a clock was before it was moved.
+  for (std::size_t c = 0; c < clocks.size(); ++c) clocks[c].bound_ns += moved[c];
 }
 
 }  // namespace ms::tracepp

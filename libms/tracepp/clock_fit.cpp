@@ -169,12 +169,16 @@ std::vector<Point> points_of(const ClockLink& link, std::size_t from, const Cloc
     i = end;
   }
   std::ranges::sort(points, {}, &Point::x);
-  // The shortest round trip was not the shortest possible either; by about as much as the next ones are longer.
-  if (probes && points.size() > 2) {
-    std::vector<double> variances;
-    for (const Point& p : points) variances.push_back(p.variance);
-    std::ranges::nth_element(variances, variances.begin() + 2);
-    const double floor = variances[2];
+  // The shortest round trip was not the shortest possible either; by about as much as the next ones are longer. Where
+  // there are none, the truth may lie anywhere in it.
+  if (probes) {
+    double floor = static_cast<double>(least) * static_cast<double>(least) / 3;
+    if (points.size() > 2) {
+      std::vector<double> variances;
+      for (const Point& p : points) variances.push_back(p.variance);
+      std::ranges::nth_element(variances, variances.begin() + 2);
+      floor = variances[2];
+    }
     for (Point& p : points) p.variance += floor;
   }
   return points;
@@ -184,10 +188,48 @@ double slope(double x0, double y0, double x1, double y1) {
   return std::clamp((y1 - y0) / std::max(1.0, x1 - x0), -kSteepest, kSteepest);
 }
 
+// The best samples of the first third of the time and of the last: a line can be no more wrong between them than it is
+// at one of them.
+struct Anchors {
+  ClockSample early, late;
+};
+Anchors anchors_of(const std::vector<ClockSample>& samples) {
+  const auto [first, last] = std::ranges::minmax(samples, {}, &ClockSample::a_ns);
+  const std::int64_t third = (last.a_ns - first.a_ns) / 3;
+  Anchors best{first, last};
+  for (const ClockSample& s : samples) {
+    if (s.a_ns <= first.a_ns + third && s.error_ns < best.early.error_ns) best.early = s;
+    if (s.a_ns >= last.a_ns - third && s.error_ns < best.late.error_ns) best.late = s;
+  }
+  return best;
+}
+
+// What the clock is off by at most, where and by what more elsewhere: at a sample, its own error and how far the map
+// passes it by.
+void bound(FittedClock& clock, const ClockLink& link, std::size_t from) {
+  const bool is_a = from == link.a;
+  const auto own = [&](const ClockSample& s) { return is_a ? s.a_ns : s.b_ns; };
+  const auto off = [&](const ClockSample& s) {
+    const std::int64_t other = is_a ? s.b_ns : s.a_ns;
+    return static_cast<double>(std::abs(clock.to_root(own(s)) - other) + s.error_ns);
+  };
+  Anchors at = anchors_of(link.samples);
+  if (clock.drift_error >= kMaxDrift) {
+    const ClockSample& nearest = at.early.error_ns < at.late.error_ns ? at.early : at.late;
+    at = {nearest, nearest};
+  }
+  clock.first_ns = own(at.early);
+  clock.last_ns = own(at.late);
+  clock.bound_ns = std::max(off(at.early), off(at.late));
+}
+
 }  // namespace
 
-double drift_error(double error_ns, double span_ns) {
-  return span_ns > 0 ? std::min(kMaxDrift, 2 * error_ns / span_ns) : kMaxDrift;
+double drift_error(const ClockLink& link) {
+  const auto [early, late] = anchors_of(link.samples);
+  if (late.a_ns <= early.a_ns) return kMaxDrift;
+  const double error_ns = static_cast<double>(early.error_ns + late.error_ns);
+  return std::min(kMaxDrift, error_ns / static_cast<double>(late.a_ns - early.a_ns));
 }
 
 double ClockLink::error_ns() const {
@@ -199,12 +241,8 @@ FittedClock fit_link(const ClockLink& link, std::size_t from) {
   const std::int64_t x0 = from == link.a ? zero.a_ns : zero.b_ns;
   const std::int64_t y0 = (from == link.a ? zero.b_ns : zero.a_ns) - x0;
   const std::vector<Point> points = points_of(link, from, zero);
-  FittedClock clock{.to_root = {}, .source = link.source, .bound_ns = link.error_ns() - link.beyond_ns};
+  FittedClock clock{.to_root = {}, .source = link.source, .drift_error = drift_error(link)};
   const auto time = [&](double x) { return x0 + std::llround(x); };
-  clock.first_ns = time(points.front().x);
-  clock.last_ns = time(points.back().x);
-  const double span = points.back().x - points.front().x;
-  clock.drift_error = drift_error(clock.bound_ns, span);
 
   std::vector<std::size_t> starts{0};
   find_bends(points, scatter(points), 0, starts);
@@ -255,6 +293,7 @@ FittedClock fit_link(const ClockLink& link, std::size_t from) {
     knot_y = y;
   }
   clock.to_root = ClockMap(std::move(pieces));
+  bound(clock, link, from);
   return clock;
 }
 

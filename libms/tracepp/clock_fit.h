@@ -61,18 +61,18 @@ struct ClockLink {
   double error_ns() const;  // of the best sample, and that
 };
 
-// By how much the drift of a line may be wrong through samples that are so far off and lie so far apart; at most what
-// clocks that work may drift.
-double drift_error(double error_ns, double span_ns);
+// By how much the drift of a line through the two ends of these samples may be wrong: at most what clocks that work
+// may drift, which is also said of samples that are too short apart to tell.
+double drift_error(const ClockLink& link);
 
 // A clock as far as it is known.
 struct FittedClock {
   ClockMap to_root;
   ClockSource source = ClockSource::none;
-  double bound_ns = 0;                     // what the samples allow it to be off, at the best of them; 0: not known
-  double deviation_ns = 0;                 // what it is expected to be off
+  double bound_ns = 0;                     // what the samples allow it to be off from first_ns to last_ns; 0: not known
+  double deviation_ns = 0;                 // what it is expected to be off there
   double drift_error = 0;                  // by how much the drift may be off; 200 ppm where it could not be measured
-  std::int64_t first_ns = 0, last_ns = 0;  // of the samples, on its own clock
+  std::int64_t first_ns = 0, last_ns = 0;  // of the samples that bound it, on its own clock
   // How far its map may be off at a time, and is expected to be.
   double bound_at(std::int64_t t) const;
   double deviation_at(std::int64_t t) const;

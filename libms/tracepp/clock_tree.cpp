@@ -82,7 +82,7 @@ ProbeLinks probe_links(const RunTrace& trace, const RunClocks& clocks) {
       const RankTrace& rank = trace.ranks[clocks.clocks[link.a].first_rank];
       const std::int64_t to_ns = std::max(events.back().end_ns(), rank.last_flush_ns);
       const std::int64_t outside = std::max({first - events.front().begin_ns, to_ns - last, std::int64_t{0}});
-      link.beyond_ns = static_cast<double>(outside) * drift_error(link.error_ns(), static_cast<double>(last - first));
+      link.beyond_ns = static_cast<double>(outside) * drift_error(link);
     }
     (link.beyond_ns <= kSureNs ? result.sure : result.others).push_back(std::move(link));
   }
