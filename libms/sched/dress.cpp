@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "base/error.h"
 #include "mesh/layers.h"
@@ -60,25 +61,58 @@ class Neighbours {
   std::vector<int> forward_, gradient_;  // [stage][microbatch]: place in its rank's order
 };
 
-// When the computations start if each takes one unit, transfers none, and everything happens as late as it can: the
-// last ones at 0, those before at negative times.
-Starts latest_starts(const Orders& orders, const Neighbours& neighbours) {
+// By computation, the number of the exchange of a coupled rank that it stands before: 0, 0, 1 means that two
+// computations follow each other without one. Where chunks are interleaved, the forward and the backward that alternate
+// are such a pair: a forward that had to be exchanged at once would meet a rank in the middle of its longer backward.
+std::vector<int> exchanges_of(const std::vector<Row>& order, const Shape& shape) {
+  const auto is = [](What what) { return [what](const Row& row) { return row.what == what; }; };
+  const auto first_backward = std::ranges::find_if(order, is(What::backward));
+  const bool alternates =
+      shape.chunks > 1 && std::find_if(first_backward, order.end(), is(What::forward)) != order.end();
+  std::vector<int> numbers;
+  bool in_pair = false;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    in_pair = alternates && i > 0 && !in_pair && order[i].what == What::backward && order[i - 1].what == What::forward;
+    numbers.push_back(i == 0 ? 0 : numbers.back() + (in_pair ? 0 : 1));
+  }
+  return numbers;
+}
+
+// When the computations start if each takes one unit (and so do pairs), transfers none, and everything happens as late
+// as it can: the last ones at 0, those before at negative times.
+Starts latest_starts(const Orders& orders, const Shape& shape, const Neighbours& neighbours) {
   Starts starts;
-  for (const std::vector<Row>& order : orders) starts.emplace_back(order.size(), kUnknown);
+  std::vector<std::vector<int>> exchanges;
   std::vector<std::size_t> left;
-  for (const std::vector<Row>& order : orders) left.push_back(order.size());
+  for (const std::vector<Row>& order : orders) {
+    starts.emplace_back(order.size(), kUnknown);
+    exchanges.push_back(exchanges_of(order, shape));
+    left.push_back(order.size());
+  }
+  // When what starts before one exchange does, if that is known: those computations are [first, end).
+  const auto start_of = [&](std::size_t rank, std::size_t first, std::size_t end) {
+    int start = end == orders[rank].size() ? 0 : starts[rank][end] - 1;
+    for (std::size_t i = first; i < end; ++i) {
+      const auto consumer = neighbours.consumer(static_cast<int>(rank), orders[rank][i]);
+      if (!consumer) continue;
+      const int used = starts[static_cast<std::size_t>(consumer.rank)][static_cast<std::size_t>(consumer.index)];
+      if (used == kUnknown) return kUnknown;
+      start = std::min(start, used - 1);
+    }
+    return start;
+  };
   for (bool moved = true; moved;) {
     moved = false;
     for (std::size_t rank = 0; rank < orders.size(); ++rank) {
-      for (; left[rank] > 0; --left[rank], moved = true) {
-        const std::size_t i = left[rank] - 1;
-        int start = i + 1 == orders[rank].size() ? 0 : starts[rank][i + 1] - 1;
-        if (const auto consumer = neighbours.consumer(static_cast<int>(rank), orders[rank][i])) {
-          const int used = starts[static_cast<std::size_t>(consumer.rank)][static_cast<std::size_t>(consumer.index)];
-          if (used == kUnknown) break;
-          start = std::min(start, used - 1);
-        }
-        starts[rank][i] = start;
+      while (left[rank] > 0) {
+        const std::size_t end = left[rank];
+        std::size_t first = end - 1;
+        while (first > 0 && exchanges[rank][first - 1] == exchanges[rank][first]) --first;
+        const int start = start_of(rank, first, end);
+        if (start == kUnknown) break;
+        for (std::size_t i = first; i < end; ++i) starts[rank][i] = start;
+        left[rank] = first;
+        moved = true;
       }
     }
   }
@@ -111,12 +145,12 @@ Gaps early_receives(const std::vector<Row>& order, int rank, const Neighbours& n
 }
 
 // Each where its sender stands in the run of latest_starts. A transfer of that run takes place when the computation
-// that it follows ends, and no computation is under way then, since all take one unit. So coupled executors, where a
-// transfer holds up both sides, can all follow the run: a row waits only for rows of an earlier time, or of the same
-// time and, of these, sends wait for no other transfer. That needs the receives of the time at which a send is made to
-// stand before it. Two may stand behind it where that saves a slot, since it breaks no chain: that of a forward behind
-// the send of a gradient (the receive which that one meets stands first); and behind the send of a forward, where there
-// is one chunk, and so a last rank that sends no forward.
+// (or pair) that it follows ends, and no computation is under way then, since all take one unit. So coupled executors,
+// where a transfer holds up both sides, can all follow the run: a row waits only for rows of an earlier time, or of the
+// same time and, of these, sends wait for no other transfer. That needs the receives of the time at which a send is
+// made to stand before it. With one chunk two may stand behind it where that saves a slot, since it breaks no chain:
+// that of a forward behind the send of a gradient (the receive which that one meets stands first), and behind the send
+// of a forward, since the last rank sends none.
 Gaps coupled_receives(const std::vector<Row>& order, int rank, const Shape& shape, const Neighbours& neighbours,
                       const Starts& starts) {
   struct Arrival {
@@ -140,8 +174,7 @@ Gaps coupled_receives(const std::vector<Row>& order, int rank, const Shape& shap
     });
     for (const Arrival& arrival : arrivals[i]) {
       const bool meets_send = i > 0 && arrival.time == mine[i - 1] + 1;
-      const bool first =
-          meets_send && (!is_forward(arrival) || (shape.chunks > 1 && order[i - 1].what == What::forward));
+      const bool first = meets_send && (!is_forward(arrival) || shape.chunks > 1);
       (first ? gaps[i].receives_first : gaps[i].receives).push_back(receive_of(*arrival.compute));
     }
   }
@@ -171,7 +204,8 @@ Parameters place_parameters(const std::vector<Row>& order, int rank, const Shape
     }
     const bool last_of_backward = order[i].what == What::backward || order[i].what == What::backward_weight;
     if (last_of_backward && --left[chunk] == 0) {
-      parameters.reductions[std::min(i + skew, order.size() - 1)].push_back(order[i].chunk);
+      const std::size_t last = order.size() - 1;
+      parameters.reductions[spread ? std::min(i + skew, last) : last].push_back(order[i].chunk);
     }
   }
   return parameters;
@@ -181,24 +215,30 @@ Parameters place_parameters(const std::vector<Row>& order, int rank, const Shape
 
 Schedule dress(const Orders& orders, const Shape& shape, const Options& options) {
   const Neighbours neighbours(orders, shape);
-  const Starts starts = options.early_receives ? Starts{} : latest_starts(orders, neighbours);
+  const Starts starts = options.early_receives ? Starts{} : latest_starts(orders, shape, neighbours);
   Schedule schedule{.shape = shape, .rows = {}, .slots = {}};
   for (int rank = 0; rank < shape.pp; ++rank) {
     const std::vector<Row>& order = orders[static_cast<std::size_t>(rank)];
     const Gaps gaps = options.early_receives ? early_receives(order, rank, neighbours)
                                              : coupled_receives(order, rank, shape, neighbours, starts);
     const Parameters parameters = place_parameters(order, rank, shape, options.spread_parameters);
+    const std::vector<int> exchanges = exchanges_of(order, shape);
     std::vector<Row>& rows = schedule.rows.emplace_back();
+    std::vector<Row> sends;
     const auto add = [&](const std::vector<Row>& more) { rows.insert(rows.end(), more.begin(), more.end()); };
     for (std::size_t i = 0; i < order.size(); ++i) {
       for (const int chunk : parameters.gathers[i]) rows.push_back({.what = What::gather_params, .chunk = chunk});
       add(gaps[i].receives);
       rows.push_back(order[i]);
-      if (i + 1 < order.size()) add(gaps[i + 1].receives_first);
       if (neighbours.consumer(rank, order[i])) {
-        rows.push_back({.what = order[i].what == What::forward ? What::send_forward : What::send_backward,
-                        .chunk = order[i].chunk,
-                        .microbatch = order[i].microbatch});
+        sends.push_back({.what = order[i].what == What::forward ? What::send_forward : What::send_backward,
+                         .chunk = order[i].chunk,
+                         .microbatch = order[i].microbatch});
+      }
+      const bool last_of_pair = i + 1 == order.size() || exchanges[i + 1] != exchanges[i];
+      if (options.early_receives || last_of_pair) {
+        if (i + 1 < order.size()) add(gaps[i + 1].receives_first);
+        add(std::exchange(sends, {}));
       }
       for (const int chunk : parameters.reductions[i]) rows.push_back({.what = What::reduce_grads, .chunk = chunk});
     }

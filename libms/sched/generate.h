@@ -21,7 +21,8 @@ struct Options {
   // first two chunks' at the very beginning; its gradients are reduced right after its last backward. On rank r both
   // are skewed by r computations, gathers earlier and reductions later (at the end at the latest), so that all ranks
   // launch theirs at the same time: the chunk's forward comes to rank r that much later than to rank 0, its backward
-  // that much earlier. Without it everything is gathered at the beginning, and reductions are not skewed.
+  // that much earlier. Without it everything is gathered at the beginning and reduced at the end: whoever waits for
+  // each message would otherwise hold up the pipeline for it, rank after rank.
   bool spread_parameters = true;
 };
 

@@ -36,10 +36,10 @@ TEST(Parameters, SpreadAreSkewedByRank) {
   EXPECT_THAT(places(schedule, 1), ElementsAre("G0>F0.0", "G1>F0.0", "G2>F1.0", "B1.0>D2", "B0.0>D1", "B0.1>D0"));
 }
 
-TEST(Parameters, PlainAreGatheredAtTheStartAndReducedRightAfterTheLastBackward) {
+TEST(Parameters, PlainAreGatheredAtTheStartAndReducedAtTheEnd) {
   const Schedule schedule = interleaved(2, 3, 2, {}, kPlain);
   for (const std::size_t rank : {0U, 1U}) {
-    EXPECT_THAT(places(schedule, rank), ElementsAre("G0>F0.0", "G1>F0.0", "G2>F0.0", "B2.1>D2", "B1.1>D1", "B0.1>D0"));
+    EXPECT_THAT(places(schedule, rank), ElementsAre("G0>F0.0", "G1>F0.0", "G2>F0.0", "B0.1>D2", "B0.1>D1", "B0.1>D0"));
   }
 }
 
