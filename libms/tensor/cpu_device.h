@@ -15,6 +15,9 @@ class CpuDevice final : public Device {
   std::string_view kind() const override { return "cpu"; }
   std::unique_ptr<Stream> make_stream(std::string name, StreamKind kind) override;
   std::unique_ptr<Memory> allocate(std::size_t bytes, const std::string& what) override;
+  std::unique_ptr<Memory> allocate_host(std::size_t bytes, const std::string& what) override {
+    return allocate(bytes, what);
+  }
   std::vector<double> op_seconds() const override;
 
  private:

@@ -113,6 +113,8 @@ class Device {
   virtual std::unique_ptr<Stream> make_stream(std::string name, StreamKind kind) = 0;
   // Throws Error("tensor.memory") where there is not enough.
   virtual std::unique_ptr<Memory> allocate(std::size_t bytes, const std::string& what) = 0;
+  // The same, of memory that the host reads and writes, too.
+  virtual std::unique_ptr<Memory> allocate_host(std::size_t bytes, const std::string& what) = 0;
   // Seconds spent in ops so far, by class; for timing tables. Call between steps.
   virtual std::vector<double> op_seconds() const = 0;
 

@@ -41,7 +41,8 @@ Engine::Engine(const Plan& plan, comm::World& world, Device& device)
   std::vector<Tensor> parts;
   Arena measured = Arena::measuring();
   carve_pending(measured, plan, parts);
-  host_memory_ = device.allocate(static_cast<std::size_t>(2 * measured.used_bytes()), "the step's input and results");
+  host_memory_ =
+      device.allocate_host(static_cast<std::size_t>(2 * measured.used_bytes()), "the step's input and results");
   Arena host(*host_memory_);
   for (int i = 0; i < 2; ++i) {
     carve_pending(host, plan, parts);

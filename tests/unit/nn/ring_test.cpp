@@ -42,6 +42,7 @@ class Written final : public Device {
   std::string_view kind() const override { return "written"; }
   std::unique_ptr<Stream> make_stream(std::string name, StreamKind kind) override;
   std::unique_ptr<tensor::Memory> allocate(std::size_t, const std::string&) override { return nullptr; }
+  std::unique_ptr<tensor::Memory> allocate_host(std::size_t, const std::string&) override { return nullptr; }
   std::vector<double> op_seconds() const override { return {}; }
 };
 

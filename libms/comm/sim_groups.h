@@ -1,0 +1,56 @@
+// The groups of a simulation: which operation of which group an operation of a rank is, and when it has all it waits
+// for. sim_solve.cpp's.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <tuple>
+
+#include "comm/sim_solve.h"
+
+namespace ms::comm {
+
+struct SimGroup {
+  cost::Path path;
+  int size = 0;
+  bool is_free = false;
+  std::size_t arrivals = 0;  // that an operation waits for
+  // What its operations share with others: of a channel the sender's link out and the receiver's in, otherwise both of
+  // every member's.
+  std::vector<std::uint32_t> links;
+  struct Arrival {
+    std::uint32_t rank = 0, stream = 0;
+    double ready_s = 0;
+    trace::Ticket ticket = trace::kNoTicket;
+  };
+  struct Operation {
+    OpKind kind = OpKind::barrier;
+    std::int64_t size_bytes = 0;
+    std::vector<Arrival> arrived;
+  };
+  std::deque<Operation> pending;  // that not all have come to, by number
+  std::uint64_t first = 0;        // the number of pending.front()
+};
+
+// The links of the simulated ranks, numbered: in a node and beyond it, out and in.
+inline constexpr std::size_t kLinksOfRank = 4;
+constexpr std::uint32_t link_of(std::size_t rank, cost::Meet meet, bool sends) {
+  return static_cast<std::uint32_t>(kLinksOfRank * rank + (meet == cost::Meet::node ? 0 : 2) + (sends ? 0 : 1));
+}
+
+class SimGroups {
+ public:
+  explicit SimGroups(const SimSetup& setup);
+  SimGroup& of(std::size_t rank, std::uint32_t recorded_group) { return groups_[index_[rank][recorded_group]]; }
+
+ private:
+  std::size_t find(std::size_t rank, std::uint32_t recorded_group, bool is_channel);
+
+  using Key = std::tuple<std::string, int, int>;  // what groups of the run differ by: name of the kind, members
+  const SimSetup& setup_;
+  std::map<Key, std::size_t> known_;
+  std::vector<SimGroup> groups_;
+  std::vector<std::vector<std::size_t>> index_;  // [rank][recorded group]
+};
+
+}  // namespace ms::comm

@@ -1,0 +1,312 @@
+// Streams run ahead as far as nothing holds them: an operation's end is known when it begins. What is held waits for an
+// event of its own rank or for a message. Messages begin and end in order of time, because how fast they go depends on
+// which others are under way; whoever goes on at a time never issues anything earlier.
+#include "comm/sim_solve.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "comm/sim_groups.h"
+#include "cost/flows.h"
+
+namespace ms::comm {
+namespace {
+
+using tensor::SimItem;
+
+constexpr double kNever = -1;
+constexpr std::uint32_t kNothing = ~std::uint32_t{0};
+
+cost::Collective collective_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::all_reduce:
+      return cost::Collective::all_reduce;
+    case OpKind::reduce_scatter:
+      return cost::Collective::reduce_scatter;
+    case OpKind::all_gather:
+      return cost::Collective::all_gather;
+    case OpKind::broadcast:
+      return cost::Collective::broadcast;
+    case OpKind::send:
+    case OpKind::recv:
+      return cost::Collective::point_to_point;
+    case OpKind::barrier:
+      break;
+  }
+  return cost::Collective::barrier;
+}
+
+// What a flow is: a message, or an operation of a rank where ranks share processors.
+struct UnderWay {
+  SimGroup::Operation message;
+  std::uint32_t rank = kNothing, stream = 0;
+};
+
+struct StreamState {
+  std::size_t next = 0;  // item
+  double now_s = 0;
+  std::uint32_t waits_for = kNothing;  // event
+  bool is_held = false;                // by a message or a shared operation
+  double section_busy_s = 0;
+};
+
+struct RankState {
+  std::vector<StreamState> streams;
+  std::vector<double> events;                    // when reached; kNever
+  std::vector<std::uint64_t> issued;             // operations, by recorded group
+  const std::vector<double>* seconds = nullptr;  // by op, at average speed
+  std::uint32_t processors = 0;                  // of its node, as a resource
+};
+
+class Solver {
+ public:
+  explicit Solver(const SimSetup& setup)
+      : setup_(setup),
+        groups_(setup),
+        per_node_(static_cast<int>(setup.cluster->node.ranks)),
+        shares_processors_(setup.cluster->node.cores > 0 && setup.cluster->node.cores < per_node_),
+        flows_(capacities(setup)) {
+    const cost::Roofline roofline(setup.cluster->device);
+    for (const SimRank& rank : setup.ranks) {
+      const SimRecording& recording = *rank.recording;
+      std::vector<double>& seconds = seconds_[&recording];
+      if (seconds.empty()) {
+        for (const tensor::OpCost& op : recording.program.ops)
+          seconds.push_back(setup.seconds ? setup.seconds(op) : roofline.seconds(op.work));
+      }
+      RankState state;
+      state.streams.resize(recording.program.streams.size());
+      state.events.assign(recording.program.events, kNever);
+      state.issued.resize(recording.groups.size());
+      state.seconds = &seconds;
+      state.processors = static_cast<std::uint32_t>(kLinksOfRank * setup.ranks.size() +
+                                                    static_cast<std::size_t>(rank.rank / per_node_));
+      ranks_.push_back(std::move(state));
+      SimRankResult& result = result_.ranks.emplace_back();
+      result.class_seconds.assign(tensor::kOpClasses, 0.0);
+    }
+  }
+
+  SimResult run() {
+    for (std::uint32_t r = 0; r < ranks_.size(); ++r)
+      for (std::uint32_t s = 0; s < ranks_[r].streams.size(); ++s) go_on(r, s);
+    go_on_all();
+    while (const auto done = flows_.next()) {
+      UnderWay& flow = under_way_[done->flow];
+      if (flow.rank != kNothing) {
+        end_op(flow, done->at_s);
+      } else {
+        end_message(flow, done->at_s);
+      }
+      go_on_all();
+    }
+    check_done();
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      for (const StreamState& stream : ranks_[r].streams)
+        result_.ranks[r].end_s = std::max(result_.ranks[r].end_s, stream.now_s);
+      result_.seconds = std::max(result_.seconds, result_.ranks[r].end_s);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  // Resources: the links of the ranks, then the processors of each node.
+  static std::vector<double> capacities(const SimSetup& setup) {
+    std::vector<double> capacity;
+    for (const SimRank& rank : setup.ranks) capacity.insert(capacity.end(), kLinksOfRank, 1 / rank.link_slowness);
+    const int last = std::ranges::max(setup.ranks, {}, &SimRank::rank).rank;
+    const auto nodes = static_cast<std::size_t>(last / setup.cluster->node.ranks + 1);
+    capacity.insert(capacity.end(), nodes, static_cast<double>(setup.cluster->node.cores));
+    return capacity;
+  }
+
+  std::int64_t clock(double time_s) const { return setup_.begin_ns + std::llround(time_s * 1e9); }
+
+  void go_on(std::uint32_t rank, std::uint32_t stream) { ready_.push_back({rank, stream}); }
+  void go_on_all() {
+    while (!ready_.empty()) {
+      const auto [rank, stream] = ready_.back();
+      ready_.pop_back();
+      advance(rank, stream);
+    }
+  }
+
+  void advance(std::uint32_t r, std::uint32_t s) {
+    RankState& rank = ranks_[r];
+    StreamState& stream = rank.streams[s];
+    const SimRank& who = setup_.ranks[r];
+    const std::vector<SimItem>& items = who.recording->program.streams[s].items;
+    while (stream.next < items.size()) {
+      const SimItem& item = items[stream.next++];
+      switch (item.kind) {
+        case SimItem::Kind::op:
+          if (run_op(r, s, item)) return;
+          break;
+        case SimItem::Kind::record:
+          rank.events[item.index] = stream.now_s;
+          for (std::uint32_t other = 0; other < rank.streams.size(); ++other) {
+            if (rank.streams[other].waits_for != item.index) continue;
+            rank.streams[other].waits_for = kNothing;
+            rank.streams[other].now_s = std::max(rank.streams[other].now_s, stream.now_s);
+            go_on(r, other);
+          }
+          break;
+        case SimItem::Kind::wait:
+          if (rank.events[item.index] == kNever) {
+            stream.waits_for = item.index;
+            return;
+          }
+          stream.now_s = std::max(stream.now_s, rank.events[item.index]);
+          break;
+        case SimItem::Kind::message:
+          stream.is_held = true;
+          arrive(r, s, item);
+          return;
+        case SimItem::Kind::begin_section:
+          stream.section_busy_s = 0;
+          if (who.recorder != nullptr) who.recorder->begin(item.ticket, clock(stream.now_s));
+          break;
+        case SimItem::Kind::end_section:
+          if (who.recorder != nullptr)
+            who.recorder->end_section(item.ticket, clock(stream.now_s), std::llround(stream.section_busy_s * 1e9));
+          break;
+      }
+    }
+  }
+
+  // Whether the stream is held.
+  bool run_op(std::uint32_t r, std::uint32_t s, const SimItem& item) {
+    const SimRank& who = setup_.ranks[r];
+    const double seconds = (*ranks_[r].seconds)[item.index] * who.slowness;
+    StreamState& stream = ranks_[r].streams[s];
+    if (who.recorder != nullptr && item.ticket != trace::kNoTicket)
+      who.recorder->begin(item.ticket, clock(stream.now_s));
+    if (shares_processors_ && seconds > 0) {
+      stream.is_held = true;
+      start(stream.now_s, seconds, std::span(&ranks_[r].processors, 1), {{}, r, s});
+      return true;
+    }
+    did_op(r, s, item, seconds);
+    return false;
+  }
+  void did_op(std::uint32_t r, std::uint32_t s, const SimItem& item, double seconds) {
+    const SimRank& who = setup_.ranks[r];
+    StreamState& stream = ranks_[r].streams[s];
+    stream.now_s += seconds;
+    stream.section_busy_s += seconds;
+    const tensor::OpCost& op = who.recording->program.ops[item.index];
+    if (who.recording->program.streams[s].kind == tensor::StreamKind::compute)
+      result_.ranks[r].class_seconds[static_cast<std::size_t>(op.op_class)] += seconds;
+    if (who.recorder != nullptr && item.ticket != trace::kNoTicket) who.recorder->end(item.ticket, clock(stream.now_s));
+  }
+
+  // -- Messages.
+
+  void arrive(std::uint32_t r, std::uint32_t s, const SimItem& item) {
+    const SimMessage& message = setup_.ranks[r].recording->messages[item.index];
+    SimGroup& group = groups_.of(r, message.group);
+    const std::uint64_t number = ranks_[r].issued[message.group]++;
+    const StreamState& stream = ranks_[r].streams[s];
+    const auto at = static_cast<std::size_t>(number - group.first);
+    if (group.pending.size() <= at) group.pending.resize(at + 1);
+    SimGroup::Operation& operation = group.pending[at];
+    if (operation.arrived.empty() && !spare_.empty()) {
+      operation.arrived = std::move(spare_.back());
+      spare_.pop_back();
+    }
+    MS_ASSERT(operation.arrived.empty() || operation.size_bytes == message.size_bytes,
+              "operation {} of a group of {} has {} bytes on one rank and {} on another", number, group.size,
+              operation.size_bytes, message.size_bytes);
+    operation.kind = message.kind;
+    operation.size_bytes = message.size_bytes;
+    operation.arrived.push_back({r, s, stream.now_s, item.ticket});
+    if (operation.arrived.size() < group.arrivals) return;
+    // All members come to operations in order: the first one that is pending is complete first.
+    MS_ASSERT(at == 0, "operation {} of a group is complete before the one before it", number);
+    SimGroup::Operation complete = std::move(operation);
+    group.pending.pop_front();
+    ++group.first;
+    ++result_.messages;
+    send(group, std::move(complete));
+  }
+
+  void send(const SimGroup& group, SimGroup::Operation operation) {
+    double begin_s = 0;
+    for (const SimGroup::Arrival& arrival : operation.arrived) {
+      begin_s = std::max(begin_s, arrival.ready_s);
+      trace::Recorder* recorder = setup_.ranks[arrival.rank].recorder;
+      if (recorder != nullptr) recorder->begin(arrival.ticket, clock(arrival.ready_s));
+    }
+    if (group.is_free) return start(begin_s, 0, {}, {std::move(operation), kNothing, 0});
+    const cost::Collective kind = collective_of(operation.kind);
+    const cost::Traffic traffic =
+        cost::traffic_of(kind, static_cast<double>(operation.size_bytes), group.size, group.path);
+    start(begin_s + traffic.latency_s, traffic.bytes / group.path.bytes_per_s, group.links,
+          {std::move(operation), kNothing, 0});
+  }
+
+  void start(double begin_s, double seconds, std::span<const std::uint32_t> resources, UnderWay what) {
+    const std::uint32_t flow = flows_.start(begin_s, seconds, resources);
+    if (under_way_.size() <= flow) under_way_.resize(flow + 1);
+    under_way_[flow] = std::move(what);
+  }
+
+  void end_op(const UnderWay& flow, double now_s) {
+    StreamState& stream = ranks_[flow.rank].streams[flow.stream];
+    const SimItem& item = setup_.ranks[flow.rank].recording->program.streams[flow.stream].items[stream.next - 1];
+    stream.is_held = false;
+    did_op(flow.rank, flow.stream, item, now_s - stream.now_s);
+    go_on(flow.rank, flow.stream);
+  }
+
+  void end_message(UnderWay& flow, double now_s) {
+    for (const SimGroup::Arrival& arrival : flow.message.arrived) {
+      StreamState& stream = ranks_[arrival.rank].streams[arrival.stream];
+      stream.now_s = now_s;
+      stream.is_held = false;
+      if (trace::Recorder* recorder = setup_.ranks[arrival.rank].recorder; recorder != nullptr)
+        recorder->end(arrival.ticket, clock(now_s));
+      go_on(arrival.rank, arrival.stream);
+    }
+    flow.message.arrived.clear();
+    spare_.push_back(std::move(flow.message.arrived));
+  }
+
+  void check_done() const {
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      for (std::size_t s = 0; s < ranks_[r].streams.size(); ++s) {
+        const StreamState& stream = ranks_[r].streams[s];
+        if (!stream.is_held && stream.waits_for == kNothing) continue;
+        throw Error("sim.deadlock", Blame::bug,
+                    fmt::format("rank {} does not come to its end: its stream {} waits for {} at {} s",
+                                setup_.ranks[r].rank, setup_.ranks[r].recording->program.streams[s].name,
+                                stream.is_held ? "a message" : "another stream", stream.now_s));
+      }
+    }
+  }
+
+  const SimSetup& setup_;
+  SimGroups groups_;
+  int per_node_;
+  bool shares_processors_;
+  std::map<const SimRecording*, std::vector<double>> seconds_;
+  std::vector<RankState> ranks_;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> ready_;
+  cost::Flows flows_;
+  std::vector<UnderWay> under_way_;                    // [flow]
+  std::vector<std::vector<SimGroup::Arrival>> spare_;  // empty, with memory
+  SimResult result_;
+};
+
+}  // namespace
+
+double SimRankResult::busy_s() const { return std::accumulate(class_seconds.begin(), class_seconds.end(), 0.0); }
+
+SimResult solve(const SimSetup& setup) {
+  MS_ASSERT(setup.cluster != nullptr && !setup.ranks.empty(), "a simulation of nothing");
+  return Solver(setup).run();
+}
+
+}  // namespace ms::comm

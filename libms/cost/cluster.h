@@ -1,0 +1,181 @@
+// Cluster files: what the machines that a simulation runs on can do, ms-cluster(5). One file describes one cluster;
+// whatever a simulated time depends on besides the training configuration stands in it. configs/clusters/ has some, and
+// ms-train calibrate writes one for the machine that it runs on.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/config.h"
+
+namespace ms::cost {
+
+// [device]: one rank's. An efficiency curve is a list of "size:share" points, between which it is interpolated over the
+// logarithm of the size; beyond its ends it is level.
+struct DeviceConfig {
+  std::string name;
+  std::int64_t memory_bytes = 0;
+  double tflops = 0;
+  double tflops_fp32 = 0;
+  double memory_gb_s = 0;
+  double launch_s = 0;
+  std::vector<std::string> products{"1:1"};
+  std::vector<std::string> attention{"1:1"};
+  std::vector<std::string> memory{"1:1"};
+};
+
+inline constexpr Field<DeviceConfig> kDeviceFields[] = {
+    {.key = "name", .member = &DeviceConfig::name, .doc = "What it is called.", .required = true},
+    {.key = "capacity",
+     .member = &DeviceConfig::memory_bytes,
+     .doc = "Memory of a device that a rank can have.",
+     .unit = Unit::bytes,
+     .min = 1,
+     .max = 1e15,
+     .required = true},
+    {.key = "tflops",
+     .member = &DeviceConfig::tflops,
+     .doc = "Peak of 16-bit products in TFLOP/s, dense: what MFU is a share of.",
+     .min = 1e-6,
+     .max = 1e6,
+     .required = true},
+    {.key = "tflops_fp32",
+     .member = &DeviceConfig::tflops_fp32,
+     .doc = "Peak of fp32 products in TFLOP/s; 0: a sixteenth of tflops.",
+     .min = 0,
+     .max = 1e6},
+    {.key = "memory_rate",
+     .member = &DeviceConfig::memory_gb_s,
+     .doc = "Peak of the memory in GB/s.",
+     .min = 1e-3,
+     .max = 1e6,
+     .required = true},
+    {.key = "launch",
+     .member = &DeviceConfig::launch_s,
+     .doc = "What every operation takes besides.",
+     .unit = Unit::seconds,
+     .min = 0,
+     .max = 1},
+    {.key = "products",
+     .member = &DeviceConfig::products,
+     .doc = "Share of the peak that products reach, by their FLOPs."},
+    {.key = "attention",
+     .member = &DeviceConfig::attention,
+     .doc = "Share of the peak that attention reaches, by the FLOPs of the pairs that its mask leaves."},
+    {.key = "memory",
+     .member = &DeviceConfig::memory,
+     .doc = "Share of the memory's peak that all other operations reach, by the bytes that they move."},
+};
+
+// [node]: a machine, its devices, and the links between them.
+struct NodeConfig {
+  std::int64_t ranks = 1;
+  std::int64_t cores = 0;
+  double gb_s = 0;
+  double latency_s = 0;
+  double step_s = 0;
+};
+
+inline constexpr Field<NodeConfig> kNodeFields[] = {
+    {.key = "ranks", .member = &NodeConfig::ranks, .doc = "Ranks on a node.", .min = 1, .max = 4096, .required = true},
+    {.key = "cores",
+     .member = &NodeConfig::cores,
+     .doc = "Where ranks compute on the node's processors: how many ranks can at once; 0: each has its own device.",
+     .min = 0,
+     .max = 4096},
+    {.key = "rate",
+     .member = &NodeConfig::gb_s,
+     .doc =
+         "What a rank can send to ranks of its node in GB/s, and receive at the same time; 0: there is no such link.",
+     .min = 0,
+     .max = 1e6},
+    {.key = "latency",
+     .member = &NodeConfig::latency_s,
+     .doc = "Of one hop.",
+     .unit = Unit::seconds,
+     .min = 0,
+     .max = 1},
+    {.key = "step",
+     .member = &NodeConfig::step_s,
+     .doc = "What every step takes besides, while devices stand still: what the host does between two steps.",
+     .unit = Unit::seconds,
+     .min = 0,
+     .max = 60},
+};
+
+// [network]: between nodes.
+struct NetworkConfig {
+  double gb_s = 0;
+  double latency_s = 0;
+  std::int64_t nodes_per_leaf = 0;
+  double spine_share = 1;
+  double spine_latency_s = 0;
+};
+
+inline constexpr Field<NetworkConfig> kNetworkFields[] = {
+    {.key = "rate",
+     .member = &NetworkConfig::gb_s,
+     .doc =
+         "What a rank's part of its node's network cards can send in GB/s, and receive at the same time; 0: nodes are "
+         "not connected.",
+     .min = 0,
+     .max = 1e6},
+    {.key = "latency",
+     .member = &NetworkConfig::latency_s,
+     .doc = "Of one hop between nodes under the same leaf switch.",
+     .unit = Unit::seconds,
+     .min = 0,
+     .max = 1},
+    {.key = "nodes_per_leaf",
+     .member = &NetworkConfig::nodes_per_leaf,
+     .doc = "Nodes under a leaf switch (or a rail's set of them); 0: all.",
+     .min = 0,
+     .max = 1e6},
+    {.key = "spine_share",
+     .member = &NetworkConfig::spine_share,
+     .doc = "Share of the rate that is left to what crosses leaf switches: what uplinks and collisions of flows there "
+            "cost.",
+     .min = 1e-3,
+     .max = 1},
+    {.key = "spine_latency",
+     .member = &NetworkConfig::spine_latency_s,
+     .doc = "Of one hop between nodes under different leaf switches.",
+     .unit = Unit::seconds,
+     .min = 0,
+     .max = 1},
+};
+
+// [noise]: how nodes differ.
+struct NoiseConfig {
+  double spread = 0;
+};
+
+inline constexpr Field<NoiseConfig> kNoiseFields[] = {
+    {.key = "spread",
+     .member = &NoiseConfig::spread,
+     .doc =
+         "Standard deviation of ranks' speed, as a share of it. Where one rank stands for many that must meet, it is "
+         "as slow as the slowest of so many is expected to be.",
+     .min = 0,
+     .max = 1},
+};
+
+struct Cluster {
+  DeviceConfig device;
+  NodeConfig node;
+  NetworkConfig network;
+  NoiseConfig noise;
+};
+
+// Binds every section; `cluster` outlives the schema.
+void bind(ConfigSchema& schema, Cluster& cluster);
+
+// Reads a cluster file, with assignments ("network.rate=25") on top. Throws Error("config.invalid", user) with every
+// problem.
+Cluster load_cluster(const std::string& path, const std::vector<std::string>& assignments);
+// The same from a text; `name` stands for it in messages.
+Cluster load_cluster_text(std::string_view text, const std::string& name, const std::vector<std::string>& assignments);
+
+}  // namespace ms::cost

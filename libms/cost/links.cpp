@@ -1,0 +1,79 @@
+#include "cost/links.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/error.h"
+
+namespace ms::cost {
+
+std::string_view to_string(Meet meet) {
+  switch (meet) {
+    case Meet::node:
+      return "in the node";
+    case Meet::leaf:
+      return "under a leaf switch";
+    case Meet::spine:
+      return "across leaf switches";
+  }
+  return "?";
+}
+
+Path path_of(const Cluster& cluster, std::span<const int> ranks, std::string_view what) {
+  MS_ASSERT(ranks.size() >= 2, "the links of a group of {}", ranks.size());
+  const auto per_node = static_cast<int>(cluster.node.ranks);
+  const auto [least, most] = std::ranges::minmax(ranks);
+  const int first = least / per_node, last = most / per_node;
+  Path path;
+  if (first == last) {
+    if (cluster.node.gb_s <= 0) {
+      throw user_error("cluster.link",
+                       fmt::format("{} has {} ranks on one node, and the cluster file has no link inside a node", what,
+                                   ranks.size()),
+                       "node.rate says what a rank can send to ranks of its node, in GB/s");
+    }
+    path.hop_s = cluster.node.latency_s;
+    path.bytes_per_s = cluster.node.gb_s * 1e9;
+    return path;
+  }
+  if (cluster.network.gb_s <= 0) {
+    throw user_error("cluster.link",
+                     fmt::format("{} spans nodes {} to {} of {} ranks each, and the cluster file has no link between "
+                                 "nodes",
+                                 what, first, last, per_node),
+                     "network.rate says what a rank's network card can send, in GB/s");
+  }
+  const std::int64_t leaf = cluster.network.nodes_per_leaf;
+  path.meet = leaf > 0 && first / leaf != last / leaf ? Meet::spine : Meet::leaf;
+  const bool spine = path.meet == Meet::spine;
+  path.hop_s = spine ? std::max(cluster.network.spine_latency_s, cluster.network.latency_s) : cluster.network.latency_s;
+  std::map<int, int> members;  // by node
+  for (const int rank : ranks) ++members[rank / per_node];
+  const auto fewest = std::ranges::min_element(members, {}, [](const auto& node) { return node.second; })->second;
+  const bool inside = std::ranges::any_of(members, [](const auto& node) { return node.second > 1; });
+  const double cards = cluster.network.gb_s * (spine ? cluster.network.spine_share : 1) * fewest;
+  path.bytes_per_s = 1e9 * (inside && cluster.node.gb_s > 0 ? std::min(cards, cluster.node.gb_s) : cards);
+  return path;
+}
+
+Traffic traffic_of(Collective kind, double bytes, int members, const Path& path) {
+  const double n = members, others = bytes * (n - 1) / n, tree = std::ceil(std::log2(n));
+  const double ring = bytes / n < path.hop_s * path.bytes_per_s ? std::min(n - 1, tree) : n - 1;
+  switch (kind) {
+    case Collective::all_reduce:
+      return {2 * others, 2 * ring * path.hop_s};
+    case Collective::reduce_scatter:
+    case Collective::all_gather:
+      return {others, ring * path.hop_s};
+    case Collective::broadcast:
+      return {bytes, tree * path.hop_s};
+    case Collective::point_to_point:
+      return {bytes, path.hop_s};
+    case Collective::barrier:
+      return {0, 2 * tree * path.hop_s};
+  }
+  return {};
+}
+
+}  // namespace ms::cost

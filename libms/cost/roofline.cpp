@@ -1,0 +1,88 @@
+#include "cost/roofline.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace ms::cost {
+namespace {
+
+// The quantile of the normal distribution: Acklam's rational approximation, 1.15e-9 relative.
+double normal_quantile(double p) {
+  constexpr double a[] = {-3.969683028665376e+01, 2.209460984245205e+02,  -2.759285104469687e+02,
+                          1.383577518672690e+02,  -3.066479806614716e+01, 2.506628277459239e+00};
+  constexpr double b[] = {-5.447609879822406e+01, 1.615858368580409e+02, -1.556989798598866e+02, 6.680131188771972e+01,
+                          -1.328068155288572e+01};
+  constexpr double c[] = {-7.784894002430293e-03, -3.223964580411365e-01, -2.400758277161838e+00,
+                          -2.549732539343734e+00, 4.374664141464968e+00,  2.938163982698783e+00};
+  constexpr double d[] = {7.784695709041462e-03, 3.224671290700398e-01, 2.445134137142996e+00, 3.754408661907416e+00};
+  constexpr double kLow = 0.02425;
+  if (p > 0.5) return -normal_quantile(1 - p);
+  if (p < kLow) {
+    const double q = std::sqrt(-2 * std::log(p));
+    return (((((c[0] * q + c[1]) * q + c[2]) * q + c[3]) * q + c[4]) * q + c[5]) /
+           ((((d[0] * q + d[1]) * q + d[2]) * q + d[3]) * q + 1);
+  }
+  const double q = p - 0.5, r = q * q;
+  return (((((a[0] * r + a[1]) * r + a[2]) * r + a[3]) * r + a[4]) * r + a[5]) * q /
+         (((((b[0] * r + b[1]) * r + b[2]) * r + b[3]) * r + b[4]) * r + 1);
+}
+
+bool parse_number(std::string_view text, double& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() && std::isfinite(value);
+}
+
+}  // namespace
+
+Curve parse_curve(const std::vector<std::string>& points, std::string_view key) {
+  Curve curve;
+  for (const std::string& point : points) {
+    const std::size_t colon = point.find(':');
+    double size = 0, share = 0;
+    if (colon == std::string::npos || !parse_number(std::string_view(point).substr(0, colon), size) ||
+        !parse_number(std::string_view(point).substr(colon + 1), share) || size <= 0 || share <= 0 || share > 1) {
+      throw user_error("cluster.curve", fmt::format("'{}' of {} is no point of an efficiency curve: \"size:share\", a "
+                                                    "size above 0 and a share above 0 and at most 1",
+                                                    point, key));
+    }
+    curve.points.emplace_back(size, share);
+  }
+  if (curve.points.empty()) throw user_error("cluster.curve", fmt::format("{} has no point", key));
+  std::ranges::sort(curve.points);
+  return curve;
+}
+
+double Curve::at(double size) const {
+  const auto above = std::ranges::upper_bound(points, size, {}, &std::pair<double, double>::first);
+  if (above == points.begin()) return points.front().second;
+  if (above == points.end()) return points.back().second;
+  const auto below = above - 1;
+  const double f = std::log(size / below->first) / std::log(above->first / below->first);
+  return below->second + f * (above->second - below->second);
+}
+
+Roofline::Roofline(const DeviceConfig& device)
+    : peak_half_(device.tflops * 1e12),
+      peak_full_(device.tflops_fp32 > 0 ? device.tflops_fp32 * 1e12 : peak_half_ / 16),
+      memory_(device.memory_gb_s * 1e9),
+      launch_s_(device.launch_s),
+      products_(parse_curve(device.products, "device.products")),
+      attention_(parse_curve(device.attention, "device.attention")),
+      memory_curve_(parse_curve(device.memory, "device.memory")) {}
+
+double Roofline::seconds(const Work& work) const {
+  double arithmetic = 0;
+  if (work.kind != WorkKind::memory && work.flops > 0) {
+    const Curve& curve = work.kind == WorkKind::product ? products_ : attention_;
+    arithmetic = work.flops / (peak_flops(work.half) * curve.at(work.flops));
+  }
+  const double memory = work.bytes > 0 ? work.bytes / (memory_ * memory_curve_.at(work.bytes)) : 0;
+  return launch_s_ + std::max(arithmetic, memory);
+}
+
+double expected_maximum(double n) { return n <= 1 ? 0 : normal_quantile((n - 0.375) / (n + 0.25)); }
+
+}  // namespace ms::cost

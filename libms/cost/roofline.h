@@ -1,0 +1,47 @@
+// How long an operation takes on a device: as long as its arithmetic or its memory, whichever takes longer (Williams,
+// Waterman, Patterson: "Roofline", CACM 2009), each at the share of the peak that operations of its kind and size
+// reach. And how slow the slowest of many is. Pure.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "cost/cluster.h"
+
+namespace ms::cost {
+
+// "size:share" points; parse_curve() gives them by rising size, and throws Error("cluster.curve", user).
+struct Curve {
+  std::vector<std::pair<double, double>> points;
+  double at(double size) const;
+};
+Curve parse_curve(const std::vector<std::string>& points, std::string_view key);
+
+enum class WorkKind : std::uint8_t { product, attention, memory };
+
+struct Work {
+  WorkKind kind = WorkKind::memory;
+  bool half = false;  // the factors of a product have 16 bits
+  double flops = 0, bytes = 0;
+  bool operator==(const Work&) const = default;
+};
+
+class Roofline {
+ public:
+  explicit Roofline(const DeviceConfig& device);
+  double seconds(const Work& work) const;
+  double peak_flops(bool half) const { return half ? peak_half_ : peak_full_; }
+
+ private:
+  double peak_half_, peak_full_, memory_, launch_s_;  // FLOP/s, bytes/s
+  Curve products_, attention_, memory_curve_;
+};
+
+// Expected maximum of n standard normal variables, by Blom's approximation (Statistical Estimates and Transformed
+// Beta-Variables, 1958): the quantile at (n - 0.375) / (n + 0.25); 0 where n is 1. Within 0.03 for all n.
+double expected_maximum(double n);
+// How many times as long as a node of average speed the slowest of `n` needs.
+inline double slowest_of(const NoiseConfig& noise, double n) { return 1 + noise.spread * expected_maximum(n); }
+
+}  // namespace ms::cost

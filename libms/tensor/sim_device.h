@@ -1,0 +1,61 @@
+// The simulated device: computes nothing. What is submitted becomes a SimProgram, events are always ready, and memory
+// is addresses that nobody may touch (host memory is real: the engine writes its input there, and reads zeros).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <unordered_map>
+
+#include "tensor/sim_program.h"
+#include "tensor/stream.h"
+
+namespace ms::tensor {
+
+class SimStream;
+
+class SimDevice final : public Device {
+ public:
+  std::string_view kind() const override { return "sim"; }
+  std::unique_ptr<Stream> make_stream(std::string name, StreamKind kind) override;
+  std::unique_ptr<Memory> allocate(std::size_t bytes, const std::string& what) override;
+  std::unique_ptr<Memory> allocate_host(std::size_t bytes, const std::string& what) override;
+  // None: the solver knows.
+  std::vector<double> op_seconds() const override { return std::vector<double>(kOpClasses, 0.0); }
+
+  const SimProgram& program() const { return program_; }
+  // Empties the program; streams and events stay as they are. What was recorded before is then long done.
+  SimProgram take_program();
+
+ private:
+  friend class SimStream;
+  struct CostHash {
+    std::size_t operator()(const OpCost& cost) const;
+  };
+  std::uint32_t op_index(const Op& op);
+
+  SimProgram program_;
+  std::unordered_map<OpCost, std::uint32_t, CostHash> known_;
+  std::uint32_t first_event_ = 0;  // of the program
+  std::uint32_t next_event_ = 0;
+};
+
+class SimStream final : public Stream {
+ public:
+  SimStream(SimDevice& device, std::string name, int index);
+  // For communicators: message number `index`, as they count, is next.
+  void message(std::uint32_t index);
+
+ protected:
+  void do_submit(const Op& op) override;
+  std::shared_ptr<EventState> do_record() override;
+  void do_wait(const Event& event) override;
+  void do_trace_next(trace::Ticket ticket) override { next_ticket_ = ticket; }
+  void do_section(trace::Ticket ticket, bool begins) override;
+
+ private:
+  void add(const SimItem& item);
+  SimDevice& sim_;
+  trace::Ticket next_ticket_ = trace::kNoTicket;
+};
+
+}  // namespace ms::tensor

@@ -1,0 +1,33 @@
+// What one rank issues in a simulation: per stream, a list of things that happen one after the other. Written by
+// SimDevice and the simulated communicators, solved in virtual time by comm/sim_solve.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tensor/op_cost.h"
+#include "tensor/stream.h"
+#include "trace/recorder.h"
+
+namespace ms::tensor {
+
+struct SimItem {
+  enum class Kind : std::uint8_t { op, message, record, wait, begin_section, end_section };
+  Kind kind = Kind::op;
+  std::uint32_t index = 0;  // of the op in SimProgram::ops; of the message, as its communicator counts; of the event
+  trace::Ticket ticket = trace::kNoTicket;
+};
+
+struct SimProgram {
+  struct Stream {
+    std::string name;
+    StreamKind kind = StreamKind::compute;
+    std::vector<SimItem> items;
+  };
+  std::vector<Stream> streams;
+  std::vector<OpCost> ops;   // each different one once
+  std::uint32_t events = 0;  // that were recorded: their indices are below this
+};
+
+}  // namespace ms::tensor

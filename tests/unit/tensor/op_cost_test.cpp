@@ -1,0 +1,207 @@
+// FLOPs and bytes of operations, by hand.
+#include "tensor/op_cost.h"
+
+#include <gtest/gtest.h>
+
+#include "tensor/stream.h"
+
+namespace ms::tensor {
+namespace {
+
+using cost::Work;
+using cost::WorkKind;
+
+Arena& arena() {
+  static Arena arena = Arena::measuring();
+  return arena;
+}
+Tensor f32(std::int64_t rows, std::int64_t cols) { return arena().take(DType::f32, rows, cols); }
+Tensor bf16(std::int64_t rows, std::int64_t cols) { return arena().take(DType::bf16, rows, cols); }
+Tensor i32(std::int64_t rows, std::int64_t cols) { return arena().take(DType::i32, rows, cols); }
+
+struct Row {
+  const char* what;
+  Op op;
+  OpCost cost;
+};
+void expect_costs(const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    const OpCost cost = cost_of(row.op);
+    EXPECT_EQ(to_string(cost.op_class), to_string(row.cost.op_class)) << row.what;
+    EXPECT_EQ(cost.work.kind, row.cost.work.kind) << row.what;
+    EXPECT_EQ(cost.work.half, row.cost.work.half) << row.what;
+    EXPECT_DOUBLE_EQ(cost.work.flops, row.cost.work.flops) << row.what;
+    EXPECT_DOUBLE_EQ(cost.work.bytes, row.cost.work.bytes) << row.what;
+  }
+}
+
+OpCost product(bool half, double flops, double bytes) {
+  return {OpClass::matmul, {.kind = WorkKind::product, .half = half, .flops = flops, .bytes = bytes}};
+}
+OpCost moved(OpClass op_class, double bytes) { return {op_class, {.kind = WorkKind::memory, .bytes = bytes}}; }
+
+TEST(OpCosts, Products) {
+  // M 3, N 5, K 7.
+  const double flops = 2 * 3 * 5 * 7, a = 3 * 7, b = 7 * 5, c = 3 * 5;
+  const Tensor none;
+  expect_costs({
+      {"plain", Matmul{f32(3, 5), f32(3, 7), f32(7, 5), none}, product(false, flops, 4 * (a + b + c))},
+      {"a transposed", Matmul{.c = f32(3, 5), .a = f32(7, 3), .b = f32(7, 5), .bias = none, .transpose_a = true},
+       product(false, flops, 4 * (a + b + c))},
+      {"b transposed", Matmul{.c = f32(3, 5), .a = f32(3, 7), .b = f32(5, 7), .bias = none, .transpose_b = true},
+       product(false, flops, 4 * (a + b + c))},
+      {"both transposed",
+       Matmul{.c = f32(3, 5), .a = f32(7, 3), .b = f32(5, 7), .bias = none, .transpose_a = true, .transpose_b = true},
+       product(false, flops, 4 * (a + b + c))},
+      {"with a bias", Matmul{f32(3, 5), f32(3, 7), f32(7, 5), f32(1, 5)}, product(false, flops, 4 * (a + b + c + 5))},
+      {"added into c", Matmul{.c = f32(3, 5), .a = f32(3, 7), .b = f32(7, 5), .bias = none, .accumulate = true},
+       product(false, flops, 4 * (a + b + 2 * c))},
+      {"16 bits", Matmul{bf16(3, 5), bf16(3, 7), bf16(7, 5), none}, product(true, flops, 2 * (a + b + c))},
+      // A gradient of weights: half by its factors, whatever it is added into.
+      {"16 bits into 32",
+       Matmul{.c = f32(3, 5), .a = bf16(7, 3), .b = bf16(7, 5), .bias = none, .transpose_a = true, .accumulate = true},
+       product(true, flops, 2 * (a + b) + 4 * 2 * c)},
+  });
+}
+
+TEST(OpCosts, PartsOfAMatrixCountAsWhatIsRead) {
+  // Views of a fused matrix have gaps between their rows, which nobody reads.
+  const Tensor fused = bf16(4, 30);
+  expect_costs({{"a view", Matmul{bf16(4, 6), fused.slice_cols(10, 10), bf16(10, 6), {}},
+                 product(true, 2 * 4 * 6 * 10, 2 * (4 * 6 + 4 * 10 + 10 * 6))}});
+}
+
+TEST(OpCosts, Attention) {
+  constexpr std::int64_t kBatch = 2, kSeq = 5, kHeads = 4, kKvHeads = 2, kDim = 8, kTokens = kBatch * kSeq;
+  struct Case {
+    std::int64_t window;
+    double pairs;  // of one head of one sequence
+  };
+  // A query sees itself and what is before it: 1 + 2 + 3 + 4 + 5; with a window of two 1 + 2 + 2 + 2 + 2.
+  for (const Case& c : {Case{0, 15}, {2, 9}, {1, 5}, {5, 15}, {100, 15}}) {
+    AttentionFwd forward{.o = bf16(kTokens, kHeads * kDim),
+                         .lse = f32(kBatch * kHeads, kSeq),
+                         .q = bf16(kTokens, kHeads * kDim),
+                         .k = bf16(kTokens, kKvHeads * kDim),
+                         .v = bf16(kTokens, kKvHeads * kDim),
+                         .batch = kBatch,
+                         .seq = kSeq,
+                         .heads = kHeads,
+                         .kv_heads = kKvHeads,
+                         .head_dim = kDim,
+                         .window = c.window};
+    const double wide = 2 * kTokens * kHeads * kDim, narrow = 2 * kTokens * kKvHeads * kDim;
+    const double rows = 4 * kBatch * kHeads * kSeq;
+    const double product_flops = 2 * c.pairs * kBatch * kHeads * kDim;
+    AttentionBwd backward{.dq = bf16(kTokens, kHeads * kDim),
+                          .dk = bf16(kTokens, kKvHeads * kDim),
+                          .dv = bf16(kTokens, kKvHeads * kDim),
+                          .dout = bf16(kTokens, kHeads * kDim),
+                          .o = forward.o,
+                          .lse = forward.lse,
+                          .q = forward.q,
+                          .k = forward.k,
+                          .v = forward.v,
+                          .delta = f32(kBatch * kHeads, kSeq),
+                          .batch = kBatch,
+                          .seq = kSeq,
+                          .heads = kHeads,
+                          .kv_heads = kKvHeads,
+                          .head_dim = kDim,
+                          .window = c.window};
+    const auto attention = [](bool half, double flops, double bytes) {
+      return OpCost{OpClass::attention, {.kind = WorkKind::attention, .half = half, .flops = flops, .bytes = bytes}};
+    };
+    expect_costs({
+        // q k and p v; q, o are wide, k, v narrow.
+        {"forward", forward, attention(true, 2 * product_flops, 2 * wide + 2 * narrow + rows)},
+        // The scores anew, dv, dp, dq, dk; dq, dout, o, q are wide.
+        {"backward", backward, attention(true, 5 * product_flops, 4 * wide + 4 * narrow + 2 * rows)},
+    });
+    forward.q = f32(kTokens, kHeads * kDim);
+    EXPECT_FALSE(cost_of(forward).work.half);
+  }
+}
+
+TEST(OpCosts, Optimizers) {
+  constexpr std::int64_t kParams = 1000;
+  const Tensor none, factor = f32(1, 1);
+  const auto weights = [] { return f32(1, kParams); };
+  expect_costs({
+      // bf16 with a master copy: the gradient is read (4), m, v and the master are read and written (24), the parameter
+      // is written (2).
+      {"adamw", AdamW{bf16(1, kParams), weights(), weights(), weights(), weights(), factor},
+       moved(OpClass::optimizer, 30.0 * kParams + 4)},
+      // f32: the parameter is its own master.
+      {"adamw of f32", AdamW{weights(), none, weights(), weights(), weights(), factor},
+       moved(OpClass::optimizer, 28.0 * kParams + 4)},
+      {"first half of lamb", LambMoments{none, weights(), weights(), weights(), weights(), factor},
+       moved(OpClass::optimizer, 24.0 * kParams + 4)},
+      {"second half of lamb", LambApply{bf16(1, kParams), weights(), weights(), weights(), none, factor},
+       moved(OpClass::optimizer, 18.0 * kParams + 4)},
+      {"second half of lamb of f32", LambApply{weights(), none, weights(), weights(), none, factor},
+       moved(OpClass::optimizer, 16.0 * kParams + 4)},
+  });
+}
+
+TEST(OpCosts, EmbeddingsTouchOnlyRows) {
+  // 6 tokens of 10. What the tokens themselves take, 4 bytes each, is below what anyone would notice.
+  const double row = 2 * 10, tokens = 4 * 6;
+  for (const std::int64_t vocab : {8, 50'000}) {
+    const double forward = cost_of(EmbeddingFwd{bf16(6, 10), bf16(vocab, 10), i32(1, 6)}).work.bytes;
+    EXPECT_GE(forward, 6 * row + 6 * row) << vocab;
+    EXPECT_LE(forward, 6 * row + 6 * row + tokens) << vocab;
+    // The gradient's table is of 32 bits, and its rows are read and written.
+    const double backward = cost_of(EmbeddingBwd{f32(vocab, 10), bf16(6, 10), i32(1, 6)}).work.bytes;
+    EXPECT_GE(backward, 6 * row + 2 * 6 * 2 * row) << vocab;
+    EXPECT_LE(backward, 6 * row + 2 * 6 * 2 * row + tokens) << vocab;
+  }
+  expect_costs({
+      {"position", PositionFwd{bf16(6, 10), bf16(6, 10)}, moved(OpClass::embedding, 3 * 6 * row)},
+      {"position of a longer table", PositionFwd{bf16(6, 10), bf16(999, 10)}, moved(OpClass::embedding, 3 * 6 * row)},
+      {"its gradient", PositionBwd{f32(999, 10), bf16(6, 10)}, moved(OpClass::embedding, 6 * row + 2 * 6 * 2 * row)},
+  });
+  EXPECT_EQ(cost_of(EmbeddingFwd{bf16(6, 10), bf16(8, 10), i32(1, 6)}).op_class, OpClass::embedding);
+  EXPECT_EQ(cost_of(EmbeddingBwd{f32(8, 10), bf16(6, 10), i32(1, 6)}).op_class, OpClass::embedding);
+}
+
+TEST(OpCosts, WhatIsDoneInPlaceIsReadAndWritten) {
+  const double x = 2 * 6 * 16;
+  expect_costs({
+      {"rotary", Rotary{.x = bf16(6, 16), .table = f32(3, 8), .seq = 3, .head_dim = 8},
+       moved(OpClass::elementwise, 2 * x + 4 * 3 * 8)},
+      {"gelu", GeluFwd{bf16(6, 16), bf16(6, 16)}, moved(OpClass::activation, 2 * x)},
+      {"swiglu", SwigluFwd{bf16(6, 8), bf16(6, 16)}, moved(OpClass::activation, 1.5 * x)},
+      {"add", Add{bf16(6, 16), bf16(6, 16), bf16(6, 16), {}}, moved(OpClass::elementwise, 3 * x)},
+      {"fill", Fill{.x = f32(6, 16)}, moved(OpClass::elementwise, 2 * x)},
+      {"copy to another type", Copy{.dst = f32(6, 16), .src = bf16(6, 16)}, moved(OpClass::elementwise, 3 * x)},
+      {"loss", LossBackward{.logits = bf16(6, 16), .lse = f32(1, 6), .targets = i32(1, 6)},
+       moved(OpClass::loss, 2 * x + 2 * 4 * 6)},
+  });
+  // A norm's gradient that is added to the residual's reads it besides.
+  LayerNormBwd layer{.dx = bf16(6, 16),
+                     .dgain = f32(1, 16),
+                     .dbias = f32(1, 16),
+                     .dy = bf16(6, 16),
+                     .x = bf16(6, 16),
+                     .mean = f32(1, 6),
+                     .rstd = f32(1, 6),
+                     .gain = bf16(1, 16)};
+  RmsNormBwd rms{
+      .dx = layer.dx, .dgain = layer.dgain, .dy = layer.dy, .x = layer.x, .rstd = layer.rstd, .gain = layer.gain};
+  const double layer_bytes = cost_of(layer).work.bytes, rms_bytes = cost_of(rms).work.bytes;
+  layer.accumulate = rms.accumulate = true;
+  EXPECT_DOUBLE_EQ(cost_of(layer).work.bytes, layer_bytes + x);
+  EXPECT_DOUBLE_EQ(cost_of(rms).work.bytes, rms_bytes + x);
+  EXPECT_DOUBLE_EQ(layer_bytes - rms_bytes, 4 * 16 + 4 * 6) << "dbias and the means";
+}
+
+TEST(OpCosts, EqualOnesAreEqual) {
+  // What a simulation keeps once.
+  const Op one = Fill{.x = f32(6, 16)}, alike = Fill{.x = f32(16, 6), .value = 3}, other = Fill{.x = f32(6, 17)};
+  EXPECT_EQ(cost_of(one), cost_of(alike));
+  EXPECT_NE(cost_of(one), cost_of(other));
+}
+
+}  // namespace
+}  // namespace ms::tensor
