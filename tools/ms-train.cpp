@@ -10,6 +10,7 @@
 #include "train/launch.h"
 #include "train/place.h"
 #include "train/show_plan.h"
+#include "train/show_simulation.h"
 #include "watch/fault.h"
 
 namespace {
@@ -18,6 +19,8 @@ using namespace ms;  // NOLINT: a main
 
 const Positional kConfig{.name = "CONFIG", .doc = "The configuration, TOML; ms.toml(5) lists the keys."};
 const Option kSet{.name = "set", .value = "KEY=VALUE", .doc = "Sets a key over what the file says.", .many = true};
+
+const Option kJson{.name = "json", .doc = "One JSON document instead of tables."};
 
 train::Loaded load(const Args& args) { return train::load(args.get("CONFIG"), args.list("set")); }
 
@@ -80,6 +83,27 @@ int plan(const Args& args) {
   return 0;
 }
 
+int simulate(const Args& args) {
+  const train::Loaded loaded = load(args);
+  if (!args.has("cluster")) {
+    throw user_error("cli.value", "a step takes as long as the machines need: --cluster FILE says what they can do",
+                     "ms-cluster(5) describes such files, and configs/clusters/ has some");
+  }
+  const cost::Cluster cluster = cost::load_cluster(args.get("cluster"), args.list("set-cluster"));
+  const mesh::MeshConfig& mesh = loaded.settings.mesh;
+  const train::Plan made = train::make_plan(loaded.settings, static_cast<int>(mesh.dp * mesh.pp * mesh.tp));
+  train::SimulateOptions options;
+  options.slow = train::parse_slow(args.list("slow"), made.mesh, cluster);
+  options.every_rank = args.has("every-rank");
+  options.trace_dir = args.get("trace");
+  if (args.has("steps")) options.trace_steps = static_cast<int>(args.get_int("steps", 1, 10'000));
+  const double tokens = args.has("tokens") ? args.get_double("tokens") : 0;
+  const train::Simulation simulation = train::simulate(made, cluster, options);
+  fmt::print("{}", args.has("json") ? train::simulation_json(made, cluster, simulation, tokens)
+                                    : train::simulation_text(made, cluster, simulation, tokens));
+  return 0;
+}
+
 int check(const Args& args) {
   const train::Loaded loaded = load(args);
   const mesh::MeshConfig& mesh = loaded.settings.mesh;
@@ -90,6 +114,21 @@ int check(const Args& args) {
     fmt::print("{}: ok, {} ranks\n", args.get("CONFIG"), mesh.dp * mesh.pp * mesh.tp);
   }
   return 0;
+}
+
+std::string cluster_manual() {
+  cost::Cluster cluster;
+  ConfigSchema schema;
+  cost::bind(schema, cluster);
+  return man::config_page(
+      {.name = "ms-cluster",
+       .summary = "what the machines of a simulated cluster can do",
+       .description = "What ms-train simulate takes the time of operations and messages from. An efficiency curve is a "
+                      "list of \"size:share\" points, between which the share of the peak is interpolated over the "
+                      "logarithm of the size; beyond its ends it is level. A value given by --set-cluster "
+                      "SECTION.KEY=VALUE wins over the file.",
+       .see_also = {"ms-train(1)"}},
+      schema.reference());
 }
 
 std::string config_manual() {
@@ -108,55 +147,82 @@ std::string config_manual() {
 const Tool kTool{
     .name = "ms-train",
     .summary = "train a language model in 3D parallel",
-    .commands = {{.name = "run",
-                  .summary = "train",
-                  .positionals = {kConfig},
-                  .options = {kSet,
-                              {.name = "ranks",
-                               .value = "N",
-                               .doc = "Runs N ranks as threads of this process; N must be dp x pp x tp."},
-                              {.name = "fresh",
-                               .doc = "Begins at step 0: checkpoints in checkpoint.dir are set aside, not used."}},
-                  .run = run,
-                  .description =
-                      "Under mpirun or srun --mpi=pmix each process is a rank; anywhere else the ranks are threads of "
-                      "this process. The run writes config.toml, metrics.jsonl and verdict.json into run.dir. Where "
-                      "checkpoint.dir is set it goes on from the newest complete checkpoint there. SIGTERM, SIGINT, "
-                      "SIGHUP, SIGUSR2 or a file 'stop' in run.dir end it after a step that all ranks agree on, with a "
-                      "checkpoint and exit status 75, or 93 where nothing is saved; SIGTERM or SIGINT for the second "
-                      "time end it at once."},
-                 {.name = "plan",
-                  .summary = "show mesh, layers per stage, schedule, memory and FLOPs; or where ranks should run",
-                  .positionals = {kConfig},
-                  .options = {kSet,
-                              {.name = "world", .value = "N", .doc = "Number of ranks; dp x pp x tp must be that."},
-                              {.name = "json", .doc = "One JSON document instead of tables."},
-                              {.name = "hostfile",
-                               .value = "FILE",
-                               .doc = "Shows where ranks should run instead: hosts, or hostlists as Slurm writes them, "
-                                      "one a line, with slots=N; '-' is standard input, 'slurm' the job this runs in."},
-                              {.name = "topology",
-                               .value = "FILE",
-                               .doc = "The switches between the hosts: topology.conf, or the output of scontrol show "
-                                      "topology; without it scontrol is asked."},
-                              {.name = "order",
-                               .value = "FILE",
-                               .doc = "Writes the host of every rank there, as SLURM_HOSTFILE wants it."}},
-                  .run = plan,
-                  .description =
-                      "Needs no cluster: everything is computed from the configuration.\n\n"
-                      "With --hostfile it says which ranks should run on which host: a tensor parallel group inside a "
-                      "node, a data parallel group under the fewest and lowest switches, the pipeline over what is "
-                      "left, and how that differs from the hosts as they are listed. Where Slurm tells no switches, "
-                      "one flat network is assumed. Inside a job, srun obeys the order with --distribution=arbitrary, "
-                      "and -N and -n as the output says: SLURM_HOSTFILE names the file."},
-                 {.name = "check",
-                  .summary = "check a configuration",
-                  .positionals = {kConfig},
-                  .options = {kSet,
-                              {.name = "dump", .doc = "Prints the resolved configuration, every key with who set it."}},
-                  .run = check,
-                  .description = "Reads no data and starts nothing. All problems are reported at once."}},
+    .commands =
+        {{.name = "run",
+          .summary = "train",
+          .positionals = {kConfig},
+          .options = {kSet,
+                      {.name = "ranks",
+                       .value = "N",
+                       .doc = "Runs N ranks as threads of this process; N must be dp x pp x tp."},
+                      {.name = "fresh",
+                       .doc = "Begins at step 0: checkpoints in checkpoint.dir are set aside, not used."}},
+          .run = run,
+          .description =
+              "Under mpirun or srun --mpi=pmix each process is a rank; anywhere else the ranks are threads of "
+              "this process. The run writes config.toml, metrics.jsonl and verdict.json into run.dir. Where "
+              "checkpoint.dir is set it goes on from the newest complete checkpoint there. SIGTERM, SIGINT, "
+              "SIGHUP, SIGUSR2 or a file 'stop' in run.dir end it after a step that all ranks agree on, with a "
+              "checkpoint and exit status 75, or 93 where nothing is saved; SIGTERM or SIGINT for the second "
+              "time end it at once."},
+         {.name = "plan",
+          .summary = "show mesh, layers per stage, schedule, memory and FLOPs; or where ranks should run",
+          .positionals = {kConfig},
+          .options = {kSet,
+                      {.name = "world", .value = "N", .doc = "Number of ranks; dp x pp x tp must be that."},
+                      kJson,
+                      {.name = "hostfile",
+                       .value = "FILE",
+                       .doc = "Shows where ranks should run instead: hosts, or hostlists as Slurm writes them, "
+                              "one a line, with slots=N; '-' is standard input, 'slurm' the job this runs in."},
+                      {.name = "topology",
+                       .value = "FILE",
+                       .doc = "The switches between the hosts: topology.conf, or the output of scontrol show "
+                              "topology; without it scontrol is asked."},
+                      {.name = "order",
+                       .value = "FILE",
+                       .doc = "Writes the host of every rank there, as SLURM_HOSTFILE wants it."}},
+          .run = plan,
+          .description =
+              "Needs no cluster: everything is computed from the configuration.\n\n"
+              "With --hostfile it says which ranks should run on which host: a tensor parallel group inside a "
+              "node, a data parallel group under the fewest and lowest switches, the pipeline over what is "
+              "left, and how that differs from the hosts as they are listed. Where Slurm tells no switches, "
+              "one flat network is assumed. Inside a job, srun obeys the order with --distribution=arbitrary, "
+              "and -N and -n as the output says: SLURM_HOSTFILE names the file."},
+         {.name = "simulate",
+          .summary = "time a step on a cluster that is not there",
+          .positionals = {kConfig},
+          .options = {kSet,
+                      {.name = "cluster", .value = "FILE", .doc = "What the machines can do, ms-cluster(5)."},
+                      {.name = "set-cluster",
+                       .value = "KEY=VALUE",
+                       .doc = "Sets a key over what the cluster file says.",
+                       .many = true},
+                      kJson,
+                      {.name = "tokens", .value = "N", .doc = "Also says how long a run over so many tokens takes."},
+                      {.name = "slow",
+                       .value = "WHAT=N:FACTOR",
+                       .doc = "Makes a rank, a node or a rank's links so many times as slow: rank=17:1.2, "
+                              "node=3:1.1, link=17:2. Every rank is simulated then.",
+                       .many = true},
+                      {.name = "every-rank",
+                       .doc = "Simulates every rank, each as fast as chance has it, instead of one for each "
+                              "stage."},
+                      {.name = "trace", .value = "DIR", .doc = "Every rank writes its trace there, for ms-tracepp(1)."},
+                      {.name = "steps", .value = "N", .doc = "Steps in the traces.", .default_text = "3"}},
+          .run = simulate,
+          .description =
+              "The engine issues a step as it would in a run; nothing is computed, and the step is solved in "
+              "virtual time with what the cluster file says of the machines. One rank of each stage stands for "
+              "all of its stage, unless ranks are to differ. Of a step it says how long it takes, what MFU "
+              "that is, where the time goes, and what memory each stage needs."},
+         {.name = "check",
+          .summary = "check a configuration",
+          .positionals = {kConfig},
+          .options = {kSet, {.name = "dump", .doc = "Prints the resolved configuration, every key with who set it."}},
+          .run = check,
+          .description = "Reads no data and starts nothing. All problems are reported at once."}},
     .description = "Trains GPT and Llama models with tensor, sequence, pipeline and data parallelism on the CPU.",
     .examples = {{.command = "ms-train run configs/tiny-3d.toml", .doc = "Train with eight ranks as threads:"},
                  {.command = "mpirun -np 8 ms-train run configs/tiny-3d.toml", .doc = "The same with eight processes:"},
@@ -164,9 +230,10 @@ const Tool kTool{
                   .doc = "Show what a run would need, on any machine:"},
                  {.command = "ms-train plan run.toml --hostfile slurm --order order",
                   .doc = "In a job, place ranks by the switches that Slurm knows:"}},
-    .see_also = {"ms-data(1)", "ms.toml(5)"},
+    .see_also = {"ms-data(1)", "ms.toml(5)", "ms-cluster(5)"},
     .environment = {{"MS_FAULT", watch::fault_manual()}},
-    .extra_pages = {{.option = "--man-config", .text = config_manual}},
+    .extra_pages = {{.option = "--man-config", .text = config_manual},
+                    {.option = "--man-cluster", .text = cluster_manual}},
     .before_error = comm::let_rank_0_speak};
 
 }  // namespace

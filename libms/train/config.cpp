@@ -27,56 +27,58 @@ namespace {
 constexpr std::int64_t kMaxRanks = 1 << 20;
 constexpr std::int64_t kMaxMicrobatches = 1 << 16;
 
-void check_rules(const Settings& settings, ConfigSchema& schema) {
+}  // namespace
+
+std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
+  std::vector<nn::ModelProblem> problems;
   const TrainConfig& train = settings.train;
   const mesh::MeshConfig& mesh = settings.mesh;
+  const auto add = [&](std::string_view key, std::string message) {
+    problems.push_back({std::string(key), std::move(message)});
+  };
   for (const nn::ModelProblem& problem : nn::check_model(settings.model, mesh, train.microbatch)) {
-    schema.add_problem(problem.key, problem.message);
+    add(problem.key, problem.message);
   }
   const std::int64_t unit = mesh.dp * train.microbatch;
   if (train.global_batch % unit != 0) {
-    schema.add_problem("train.global_batch",
-                       fmt::format("train.global_batch = {} is not divisible by mesh.dp x train.microbatch = {}",
-                                   train.global_batch, unit));
+    add("train.global_batch", fmt::format("train.global_batch = {} is not divisible by mesh.dp x train.microbatch = {}",
+                                          train.global_batch, unit));
   } else if (mesh.chunks > 1 && mesh.pp > 1 && (train.global_batch / unit) % mesh.pp != 0) {
-    schema.add_problem(
-        "train.global_batch",
+    add("train.global_batch",
         fmt::format("{} microbatches per step; the interleaved schedule needs a multiple of mesh.pp = {}",
                     train.global_batch / unit, mesh.pp));
   }
   if (mesh.chunks > 1 && mesh.pp == 1) {
-    schema.add_problem("mesh.chunks", "mesh.chunks > 1 needs mesh.pp > 1: chunks interleave pipeline stages");
+    add("mesh.chunks", "mesh.chunks > 1 needs mesh.pp > 1: chunks interleave pipeline stages");
   }
   if (settings.optim.warmup_steps > train.steps) {
-    schema.add_problem("optim.warmup_steps",
-                       fmt::format("{} warm-up steps in a run of {} steps", settings.optim.warmup_steps, train.steps));
+    add("optim.warmup_steps",
+        fmt::format("{} warm-up steps in a run of {} steps", settings.optim.warmup_steps, train.steps));
   }
   const std::int64_t ranks = mesh.dp * mesh.pp * mesh.tp;  // each below 2^25
-  if (ranks > kMaxRanks)
-    schema.add_problem("mesh.dp", fmt::format("{} ranks, at most {} are possible", ranks, kMaxRanks));
+  if (ranks > kMaxRanks) add("mesh.dp", fmt::format("{} ranks, at most {} are possible", ranks, kMaxRanks));
   if (train.global_batch / unit > kMaxMicrobatches) {
-    schema.add_problem("train.global_batch", fmt::format("{} microbatches in a step, at most {} are possible",
-                                                         train.global_batch / unit, kMaxMicrobatches));
+    add("train.global_batch",
+        fmt::format("{} microbatches in a step, at most {} are possible", train.global_batch / unit, kMaxMicrobatches));
   }
   const bool one_chunk_only = mesh.schedule == "gpipe" || mesh.schedule == "zb-h1";
   if (!mesh.schedule.ends_with(".csv") && mesh.schedule != "1f1b" && !one_chunk_only) {
-    schema.add_problem(
-        "mesh.schedule",
+    add("mesh.schedule",
         fmt::format("no schedule is called '{}': 1f1b, zb-h1, gpipe, or a file ending in .csv", mesh.schedule));
   }
   if (one_chunk_only && mesh.chunks > 1) {
-    schema.add_problem("mesh.schedule",
-                       fmt::format("{} has no interleaved form: mesh.chunks must be 1", mesh.schedule));
+    add("mesh.schedule", fmt::format("{} has no interleaved form: mesh.chunks must be 1", mesh.schedule));
   }
   if (settings.run.sample_tokens > 0 && settings.model.vocab != data::ByteTokenizer::kVocabSize) {
-    schema.add_problem("run.sample_tokens",
-                       fmt::format("text is generated with the byte tokenizer, whose vocabulary is "
-                                   "{}, but model.vocab = {}; set run.sample_tokens = 0",
-                                   data::ByteTokenizer::kVocabSize, settings.model.vocab));
+    add("run.sample_tokens", fmt::format("text is generated with the byte tokenizer, whose vocabulary is "
+                                         "{}, but model.vocab = {}; set run.sample_tokens = 0",
+                                         data::ByteTokenizer::kVocabSize, settings.model.vocab));
   }
-  if (settings.run.dir.empty()) schema.add_problem("run.dir", "the run needs a directory");
-  data::validate(settings.data, schema);
+  if (settings.run.dir.empty()) add("run.dir", "the run needs a directory");
+  return problems;
 }
+
+namespace {
 
 template <class F>
 Loaded load_with(const std::vector<std::string>& assignments, F&& read) {
@@ -85,7 +87,9 @@ Loaded load_with(const std::vector<std::string>& assignments, F&& read) {
   bind(schema, loaded.settings);
   read(schema);
   for (const std::string& assignment : assignments) schema.set(assignment);
-  check_rules(loaded.settings, schema);
+  for (const nn::ModelProblem& problem : problems_between(loaded.settings))
+    schema.add_problem(problem.key, problem.message);
+  data::validate(loaded.settings.data, schema);
   schema.throw_if_problems();
   loaded.resolved = schema.dump(true);
   return loaded;

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# ms-train simulate from the outside: what its JSON holds, the published shapes, traces that ms-tracepp reads, refusals.
+# usage: ms_train_simulate_test.sh MS-TRAIN
+set -u
+# shellcheck source=tests/tools/expect.sh
+. "$(dirname "$0")/expect.sh"
+tracepp=$(dirname "$tool")/ms-tracepp
+configs=$(cd "$(dirname "$0")/../../configs" && pwd)
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+a100=$configs/clusters/a100-8x200g.toml
+
+# holds EXPRESSION: of the JSON in out, as j.
+holds() { python3 -c "import json; j = json.load(open('out')); assert $1, j" || fail "not so: $1"; }
+
+# The names that others rely on, and numbers that belong together.
+expect 0 '"iteration_s"' simulate "$configs/megascale/175b-megascale.toml" --cluster "$a100" --json \
+  --set mesh.dp=192 --set train.global_batch=6144 --tokens 300e9
+holds 'j["schema"] == 1 and j["world"] == 12288 and len(j["stages"]) == 8'
+holds 'set(j["mfu"]) == {"gemm", "causal", "full", "reported"} and 0.4 < j["mfu"]["reported"] < 0.7'
+holds 'abs(j["tokens_per_s"] * j["iteration_s"] - 6144 * 2048) < 1'
+holds 'abs(sum(j["parts_s"].values()) - j["iteration_s"]) < 1e-6'
+holds 'abs(j["days"] - 300e9 / j["tokens_per_s"] / 86400) < 1e-6'
+for model in 175b 530b; do
+  expect 0 '"tokens_per_s"' simulate "$configs/megascale/$model-megatron.toml" --cluster "$a100" --json
+  slow=$(python3 -c "import json; print(json.load(open('out'))['iteration_s'])")
+  expect 0 '"tokens_per_s"' simulate "$configs/megascale/$model-megascale.toml" --cluster "$a100" --json
+  holds "j['iteration_s'] < 0.9 * $slow"
+done
+expect 0 'of the stage that computes longest' simulate "$configs/tiny-3d.toml" --cluster "$a100"
+expect 0 'tokens take' simulate "$configs/tiny-3d.toml" --cluster "$a100" --tokens 1e9
+
+# The published rows.
+MS_TRAIN=$tool python3 -B "$configs/../tests/bench/megascale_tables.py" --check >out 2>err || fail "MegaScale's tables"
+
+# A rank that is made slow is found in the traces; a healthy run shows none.
+tiny=("$configs/tiny-3d.toml" --cluster "$a100" --set-cluster noise.spread=0)
+expect 0 'iteration' simulate "${tiny[@]}" --trace healthy
+expect 0 'iteration' simulate "${tiny[@]}" --slow rank=5:1.2 --trace slow
+[[ $(find slow -name 'rank-*.mst' | wc -l) -eq 8 ]] || fail "not one trace a rank"
+"$tracepp" stragglers --json slow >out 2>err || fail "ms-tracepp stragglers: $(cat err)"
+holds 'j["suspects"][0]["rank"] == 5'
+"$tracepp" stragglers --json healthy >out 2>err || fail "ms-tracepp stragglers: $(cat err)"
+holds 'not any(f["fault"] for f in j["findings"])'
+
+# Refusals: one message that says what to do.
+expect 2 '--cluster FILE says what they can do' simulate "$configs/tiny-3d.toml"
+expect 2 'nowhere.toml' simulate "$configs/tiny-3d.toml" --cluster nowhere.toml
+expect 2 "did you mean 'network.rate'" simulate "${tiny[@]}" --set-cluster network.rat=3
+expect 2 'no link between nodes' simulate "${tiny[@]}" --set-cluster network.rate=0 --set-cluster node.ranks=4
+expect 2 'no link inside a node' simulate "${tiny[@]}" --set-cluster node.rate=0
+expect 2 'stage 0 of 8 needs' simulate "$configs/megascale/175b-megatron.toml" --cluster "$a100" \
+  --set-cluster device.capacity=16GiB
+grep -q 'hint: --set .* would need' err || fail "no hint of what would fit: $(cat err)"
+expect 2 'there are ranks 0 to 7' simulate "${tiny[@]}" --slow rank=8:2
+expect 2 'rank=17:1.2' simulate "${tiny[@]}" --slow quick
+expect 0 'MS-CLUSTER' --man-cluster
+
+[ "$failures" -eq 0 ] && echo "all as expected" || exit 1
