@@ -11,6 +11,7 @@
 #include "train/place.h"
 #include "train/show_plan.h"
 #include "train/show_simulation.h"
+#include "train/tune.h"
 #include "watch/fault.h"
 
 namespace {
@@ -20,6 +21,9 @@ using namespace ms;  // NOLINT: a main
 const Positional kConfig{.name = "CONFIG", .doc = "The configuration, TOML; ms.toml(5) lists the keys."};
 const Option kSet{.name = "set", .value = "KEY=VALUE", .doc = "Sets a key over what the file says.", .many = true};
 
+const Option kCluster{.name = "cluster", .value = "FILE", .doc = "What the machines can do, ms-cluster(5)."};
+const Option kSetCluster{
+    .name = "set-cluster", .value = "KEY=VALUE", .doc = "Sets a key over what the cluster file says.", .many = true};
 const Option kJson{.name = "json", .doc = "One JSON document instead of tables."};
 
 train::Loaded load(const Args& args) { return train::load(args.get("CONFIG"), args.list("set")); }
@@ -83,13 +87,17 @@ int plan(const Args& args) {
   return 0;
 }
 
-int simulate(const Args& args) {
-  const train::Loaded loaded = load(args);
+cost::Cluster load_cluster(const Args& args) {
   if (!args.has("cluster")) {
     throw user_error("cli.value", "a step takes as long as the machines need: --cluster FILE says what they can do",
                      "ms-cluster(5) describes such files, and configs/clusters/ has some");
   }
-  const cost::Cluster cluster = cost::load_cluster(args.get("cluster"), args.list("set-cluster"));
+  return cost::load_cluster(args.get("cluster"), args.list("set-cluster"));
+}
+
+int simulate(const Args& args) {
+  const train::Loaded loaded = load(args);
+  const cost::Cluster cluster = load_cluster(args);
   const mesh::MeshConfig& mesh = loaded.settings.mesh;
   const train::Plan made = train::make_plan(loaded.settings, static_cast<int>(mesh.dp * mesh.pp * mesh.tp));
   train::SimulateOptions options;
@@ -101,6 +109,19 @@ int simulate(const Args& args) {
   const train::Simulation simulation = train::simulate(made, cluster, options);
   fmt::print("{}", args.has("json") ? train::simulation_json(made, cluster, simulation, tokens)
                                     : train::simulation_text(made, cluster, simulation, tokens));
+  return 0;
+}
+
+int tune(const Args& args) {
+  const train::Loaded loaded = load(args);
+  const cost::Cluster cluster = load_cluster(args);
+  const mesh::MeshConfig& mesh = loaded.settings.mesh;
+  const std::int64_t world = args.has("world") ? args.get_int("world", 1, 1 << 20) : mesh.dp * mesh.pp * mesh.tp;
+  train::TuneOptions options;
+  options.patience_s = args.get_seconds("patience");
+  const train::Tuning tuning = train::tune(loaded.settings, cluster, world, options);
+  if (args.has("output")) write_file_atomic(args.get("output"), train::to_toml(tuning.best.front().settings));
+  fmt::print("{}", args.has("json") ? train::tuning_json(tuning) : train::tuning_text(tuning, cluster));
   return 0;
 }
 
@@ -194,11 +215,8 @@ const Tool kTool{
           .summary = "time a step on a cluster that is not there",
           .positionals = {kConfig},
           .options = {kSet,
-                      {.name = "cluster", .value = "FILE", .doc = "What the machines can do, ms-cluster(5)."},
-                      {.name = "set-cluster",
-                       .value = "KEY=VALUE",
-                       .doc = "Sets a key over what the cluster file says.",
-                       .many = true},
+                      kCluster,
+                      kSetCluster,
                       kJson,
                       {.name = "tokens", .value = "N", .doc = "Also says how long a run over so many tokens takes."},
                       {.name = "slow",
@@ -217,6 +235,25 @@ const Tool kTool{
               "virtual time with what the cluster file says of the machines. One rank of each stage stands for "
               "all of its stage, unless ranks are to differ. Of a step it says how long it takes, what MFU "
               "that is, where the time goes, and what memory each stage needs."},
+         {.name = "tune",
+          .summary = "find the layout that trains fastest on a cluster",
+          .positionals = {kConfig},
+          .options =
+              {kSet,
+               kCluster,
+               kSetCluster,
+               {.name = "world", .value = "N", .doc = "Number of ranks; without it that of [mesh]."},
+               {.name = "output", .value = "FILE", .doc = "Writes the fastest layout there, as a configuration."},
+               {.name = "patience",
+                .value = "TIME",
+                .doc = "How long to simulate; what is less promising may not be reached then.",
+                .default_text = "100s"},
+               kJson},
+          .run = tune,
+          .description =
+              "Tries every way to cut the model over the ranks that fits the devices' memory: tp within a node, "
+              "pp, chunks, schedule, microbatch, the overlap of tp, and the least recomputation. Each is "
+              "simulated, the most promising first. Prints the ten fastest, and what the others lose by."},
          {.name = "check",
           .summary = "check a configuration",
           .positionals = {kConfig},

@@ -97,6 +97,13 @@ Loaded load_with(const std::vector<std::string>& assignments, F&& read) {
 
 }  // namespace
 
+std::string to_toml(const Settings& settings) {
+  Settings copy = settings;
+  ConfigSchema schema;
+  bind(schema, copy);
+  return schema.dump(false);
+}
+
 Loaded load(const std::string& path, const std::vector<std::string>& assignments) {
   return load_with(assignments, [&](ConfigSchema& schema) { schema.load_file(path); });
 }

@@ -223,6 +223,9 @@ void bind(ConfigSchema& schema, Settings& settings);
 // The rules between fields that are broken. What files hold is not looked at.
 std::vector<nn::ModelProblem> problems_between(const Settings& settings);
 
+// Settings as a configuration file.
+std::string to_toml(const Settings& settings);
+
 // A configuration file with assignments ("train.steps=10") on top, checked: fields, and the rules between them. Throws
 // Error("config.invalid", user) with every problem. Opens no data file.
 struct Loaded {

@@ -89,7 +89,8 @@ std::vector<comm::SimResult> solve_without(const comm::SimSetup& setup, const st
     }
   };
   {
-    const std::jthread other(work);
+    std::jthread other;
+    if (setups.size() > 1) other = std::jthread(work);
     work();
   }
   for (const std::exception_ptr& error : errors)
@@ -160,8 +161,8 @@ Simulation simulate(const Plan& plan, const Cluster& cluster, const SimulateOpti
     return static_cast<std::size_t>(every_rank ? rank : mesh.coord(rank).pp);
   };
   // Axis after axis loses its messages.
-  const std::vector<trace::GroupAxis> axes{trace::GroupAxis::world, trace::GroupAxis::dp, trace::GroupAxis::pp,
-                                           trace::GroupAxis::tp};
+  std::vector<trace::GroupAxis> axes;
+  if (options.parts) axes = {trace::GroupAxis::world, trace::GroupAxis::dp, trace::GroupAxis::pp, trace::GroupAxis::tp};
   const std::vector<comm::SimResult> results = solve_without(setup, axes);
   const comm::SimResult& result = results.front();
 
@@ -190,7 +191,7 @@ Simulation simulate(const Plan& plan, const Cluster& cluster, const SimulateOpti
   StepParts& parts = simulation.parts;
   double* exposed[] = {&parts.world_s, &parts.dp_s, &parts.pp_s, &parts.tp_s};
   for (std::size_t i = 0; i < axes.size(); ++i) *exposed[i] = results[i].seconds - results[i + 1].seconds;
-  parts.bubble_s = results.back().seconds - parts.compute_s;
+  if (options.parts) parts.bubble_s = results.back().seconds - parts.compute_s;
   if (!options.trace_dir.empty()) write_traces(plan, setup, simulation.peak_flops, options);
   return simulation;
 }

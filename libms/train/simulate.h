@@ -30,6 +30,7 @@ std::vector<Slow> parse_slow(const std::vector<std::string>& texts, const mesh::
 
 struct SimulateOptions {
   std::vector<Slow> slow = {};
+  bool parts = true;           // also says where the time goes, which takes four times as long again
   bool every_rank = false;     // even where none is slow on purpose
   std::string trace_dir = {};  // each rank writes its trace there; empty: none
   int trace_steps = 3;         // that are in it
