@@ -27,9 +27,9 @@ Path path_of(const Cluster& cluster, std::span<const int> ranks, std::string_vie
 
 enum class Collective : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, point_to_point, barrier };
 
-// Of an operation on `bytes` (the whole, where members have parts) by `members`, as rings do it: what each member's link
-// carries, and the hops that follow each other. Barriers, broadcasts, and what has parts so small that a ring would be
-// latency alone, go along trees instead: log2 n hops, twice that for a sum that all need.
+// Of an operation on `bytes` (the whole, where members have parts) by `members`, as rings do it: what each member's
+// link carries, and the hops that follow each other. Barriers, broadcasts, and what has parts so small that a ring
+// would be latency alone, go along trees instead: log2 n hops, twice that for a sum that all need.
 struct Traffic {
   double bytes = 0;
   double latency_s = 0;
