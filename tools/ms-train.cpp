@@ -6,7 +6,9 @@
 #include "base/cli.h"
 #include "base/file.h"
 #include "base/man.h"
+#include "base/progress.h"
 #include "comm/launch.h"
+#include "train/calibrate.h"
 #include "train/launch.h"
 #include "train/place.h"
 #include "train/show_plan.h"
@@ -122,6 +124,28 @@ int tune(const Args& args) {
   const train::Tuning tuning = train::tune(loaded.settings, cluster, world, options);
   if (args.has("output")) write_file_atomic(args.get("output"), train::to_toml(tuning.best.front().settings));
   fmt::print("{}", args.has("json") ? train::tuning_json(tuning) : train::tuning_text(tuning, cluster));
+  return 0;
+}
+
+int calibrate(const Args& args) {
+  const std::string dtype = args.get("dtype");
+  if (dtype != "bf16" && dtype != "fp32") throw user_error("cli.value", fmt::format("--dtype {}: bf16 or fp32", dtype));
+  train::CalibrateOptions options;
+  options.dtype = dtype == "bf16" ? tensor::DType::bf16 : tensor::DType::f32;
+  if (args.has("ranks")) options.ranks = static_cast<int>(args.get_int("ranks", 1, 1024));
+  SystemClock clock;
+  std::optional<Progress> progress;
+  options.progress = [&](std::size_t done, std::size_t of) {
+    if (!progress) progress.emplace("calibrate", static_cast<std::int64_t>(of), "operations", clock);
+    progress->update(static_cast<std::int64_t>(done));
+  };
+  const std::string text = cost::to_toml(train::calibrate(options));
+  progress->finish();
+  if (args.has("output")) {
+    write_file_atomic(args.get("output"), text);
+  } else {
+    fmt::print("{}", text);
+  }
   return 0;
 }
 
@@ -254,6 +278,21 @@ const Tool kTool{
               "Tries every way to cut the model over the ranks that fits the devices' memory: tp within a node, "
               "pp, chunks, schedule, microbatch, the overlap of tp, and the least recomputation. Each is "
               "simulated, the most promising first. Prints the ten fastest, and what the others lose by."},
+         {.name = "calibrate",
+          .summary = "measure this machine and write a cluster file of it",
+          .options = {{.name = "output", .value = "FILE", .doc = "Where to; without it to standard output."},
+                      {.name = "ranks",
+                       .value = "N",
+                       .doc = "Ranks on the node, as threads of a process; without it as many as cores."},
+                      {.name = "dtype",
+                       .value = "TYPE",
+                       .doc = "Of products and activations, bf16 or fp32.",
+                       .default_text = "bf16"}},
+          .run = calibrate,
+          .description =
+              "Times the operations that the engine issues for models of several sizes, on all cores at once, "
+              "and messages between two ranks. Takes about a minute, in which the machine should have nothing "
+              "else to do."},
          {.name = "check",
           .summary = "check a configuration",
           .positionals = {kConfig},

@@ -74,7 +74,7 @@ class Solver {
       std::vector<double>& seconds = seconds_[&recording];
       if (seconds.empty()) {
         for (const tensor::OpCost& op : recording.program.ops)
-          seconds.push_back(setup.seconds ? setup.seconds(op) : roofline.seconds(op.work));
+          seconds.push_back(setup.seconds ? setup.seconds(op) : roofline.seconds(op));
       }
       RankState state;
       state.streams.resize(recording.program.streams.size());

@@ -21,19 +21,28 @@ Cluster load_with(const std::vector<std::string>& assignments, F&& read) {
   bind(schema, cluster);
   read(schema);
   for (const std::string& assignment : assignments) schema.set(assignment);
-  const auto check_curve = [&](const std::vector<std::string>& points, const char* key) {
+  const auto check = [&](const char* key, auto&& parse) {
     try {
-      parse_curve(points, key);
+      parse();
     } catch (const Error& error) { schema.add_problem(key, error.what()); }
   };
-  check_curve(cluster.device.products, "device.products");
-  check_curve(cluster.device.attention, "device.attention");
-  check_curve(cluster.device.memory, "device.memory");
+  const DeviceConfig& device = cluster.device;
+  check("device.products", [&] { parse_curve(device.products, "device.products"); });
+  check("device.attention", [&] { parse_curve(device.attention, "device.attention"); });
+  check("device.memory", [&] { parse_curve(device.memory, "device.memory"); });
+  check("device.classes", [&] { parse_classes(device.classes); });
   schema.throw_if_problems();
   return cluster;
 }
 
 }  // namespace
+
+std::string to_toml(const Cluster& cluster) {
+  Cluster copy = cluster;
+  ConfigSchema schema;
+  bind(schema, copy);
+  return schema.dump(false);
+}
 
 Cluster load_cluster(const std::string& path, const std::vector<std::string>& assignments) {
   return load_with(assignments, [&](ConfigSchema& schema) { schema.load_file(path); });

@@ -24,6 +24,7 @@ struct DeviceConfig {
   std::vector<std::string> products{"1:1"};
   std::vector<std::string> attention{"1:1"};
   std::vector<std::string> memory{"1:1"};
+  std::vector<std::string> classes;
 };
 
 inline constexpr Field<DeviceConfig> kDeviceFields[] = {
@@ -67,6 +68,10 @@ inline constexpr Field<DeviceConfig> kDeviceFields[] = {
     {.key = "memory",
      .member = &DeviceConfig::memory,
      .doc = "Share of the memory's peak that all other operations reach, by the bytes that they move."},
+    {.key = "classes",
+     .member = &DeviceConfig::classes,
+     .doc = "How many times as long as that operations of a class take, as \"class:times\": norm, activation, "
+            "embedding, loss, elementwise, optimizer, init. Those that are not named: once."},
 };
 
 // [node]: a machine, its devices, and the links between them.
@@ -175,6 +180,8 @@ void bind(ConfigSchema& schema, Cluster& cluster);
 // Reads a cluster file, with assignments ("network.rate=25") on top. Throws Error("config.invalid", user) with every
 // problem.
 Cluster load_cluster(const std::string& path, const std::vector<std::string>& assignments);
+// As a cluster file.
+std::string to_toml(const Cluster& cluster);
 // The same from a text; `name` stands for it in messages.
 Cluster load_cluster_text(std::string_view text, const std::string& name, const std::vector<std::string>& assignments);
 

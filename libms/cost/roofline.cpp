@@ -55,6 +55,25 @@ Curve parse_curve(const std::vector<std::string>& points, std::string_view key) 
   return curve;
 }
 
+std::array<double, kOpClasses> parse_classes(const std::vector<std::string>& texts) {
+  std::array<double, kOpClasses> times;
+  times.fill(1);
+  for (const std::string& text : texts) {
+    const std::size_t colon = std::min(text.find(':'), text.size());
+    const auto name = std::ranges::find(kOpClassNames, std::string_view(text).substr(0, colon));
+    double value = 0;
+    if (name - kOpClassNames.begin() < 2 || name == kOpClassNames.end() || colon == text.size() ||
+        !parse_number(std::string_view(text).substr(colon + 1), value) || value <= 0) {
+      throw user_error("cluster.classes",
+                       fmt::format("'{}' of device.classes is no \"class:times\": a class that has no "
+                                   "curve of its own, and a number above 0",
+                                   text));
+    }
+    times[static_cast<std::size_t>(name - kOpClassNames.begin())] = value;
+  }
+  return times;
+}
+
 double Curve::at(double size) const {
   const auto above = std::ranges::upper_bound(points, size, {}, &std::pair<double, double>::first);
   if (above == points.begin()) return points.front().second;
@@ -71,15 +90,18 @@ Roofline::Roofline(const DeviceConfig& device)
       launch_s_(device.launch_s),
       products_(parse_curve(device.products, "device.products")),
       attention_(parse_curve(device.attention, "device.attention")),
-      memory_curve_(parse_curve(device.memory, "device.memory")) {}
+      memory_curve_(parse_curve(device.memory, "device.memory")),
+      times_(parse_classes(device.classes)) {}
 
-double Roofline::seconds(const Work& work) const {
+double Roofline::seconds(const OpCost& op) const {
   double arithmetic = 0;
-  if (work.kind != WorkKind::memory && work.flops > 0) {
-    const Curve& curve = work.kind == WorkKind::product ? products_ : attention_;
-    arithmetic = work.flops / (peak_flops(work.half) * curve.at(work.flops));
+  if (op.op_class == OpClass::matmul || op.op_class == OpClass::attention) {
+    const Curve& curve = op.op_class == OpClass::matmul ? products_ : attention_;
+    arithmetic = op.flops / (peak_flops(op.half) * curve.at(op.flops));
   }
-  const double memory = work.bytes > 0 ? work.bytes / (memory_ * memory_curve_.at(work.bytes)) : 0;
+  const double memory =
+      op.bytes > 0 ? op.bytes / (memory_ * memory_curve_.at(op.bytes)) * times_[static_cast<std::size_t>(op.op_class)]
+                   : 0;
   return launch_s_ + std::max(arithmetic, memory);
 }
 

@@ -3,11 +3,13 @@
 // reach. And how slow the slowest of many is. Pure.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
 #include "cost/cluster.h"
+#include "cost/op_class.h"
 
 namespace ms::cost {
 
@@ -18,24 +20,30 @@ struct Curve {
 };
 Curve parse_curve(const std::vector<std::string>& points, std::string_view key);
 
-enum class WorkKind : std::uint8_t { product, attention, memory };
+// "class:times" of [device] classes: how many times as long as the memory curve says, by OpClass. Throws
+// Error("cluster.classes", user).
+std::array<double, kOpClasses> parse_classes(const std::vector<std::string>& texts);
 
-struct Work {
-  WorkKind kind = WorkKind::memory;
+// What an operation costs, apart from any device.
+struct OpCost {
+  OpClass op_class = OpClass::elementwise;
   bool half = false;  // the factors of a product have 16 bits
-  double flops = 0, bytes = 0;
-  bool operator==(const Work&) const = default;
+  // Of products and attention: multiply-adds count twice, of attention those of the pairs that the mask leaves.
+  double flops = 0;
+  double bytes = 0;  // each element read once and written once; what is added into, both
+  bool operator==(const OpCost&) const = default;
 };
 
 class Roofline {
  public:
   explicit Roofline(const DeviceConfig& device);
-  double seconds(const Work& work) const;
+  double seconds(const OpCost& op) const;
   double peak_flops(bool half) const { return half ? peak_half_ : peak_full_; }
 
  private:
   double peak_half_, peak_full_, memory_, launch_s_;  // FLOP/s, bytes/s
   Curve products_, attention_, memory_curve_;
+  std::array<double, kOpClasses> times_;
 };
 
 // Expected maximum of n standard normal variables, by Blom's approximation (Statistical Estimates and Transformed

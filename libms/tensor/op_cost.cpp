@@ -14,17 +14,15 @@ double rows_bytes(std::int64_t rows, const Tensor& like) {
 template <class Row>
 OpCost plain(const Row& op) {
   OpCost op_cost{.op_class = Row::kClass};
-  op.each([&](Access, const Tensor& tensor) { op_cost.work.bytes += bytes_of(tensor); });
+  op.each([&](Access, const Tensor& tensor) { op_cost.bytes += bytes_of(tensor); });
   return op_cost;
 }
 
 OpCost count(const Matmul& op) {
   OpCost op_cost = plain(op);
-  op_cost.work.kind = cost::WorkKind::product;
-  op_cost.work.half = op.a.dtype == DType::bf16;
-  op_cost.work.flops =
-      2.0 * static_cast<double>(op.c.numel()) * static_cast<double>(op.transpose_a ? op.a.rows : op.a.cols);
-  if (op.accumulate) op_cost.work.bytes += bytes_of(op.c);
+  op_cost.half = op.a.dtype == DType::bf16;
+  op_cost.flops = 2.0 * static_cast<double>(op.c.numel()) * static_cast<double>(op.transpose_a ? op.a.rows : op.a.cols);
+  if (op.accumulate) op_cost.bytes += bytes_of(op.c);
   return op_cost;
 }
 
@@ -32,10 +30,9 @@ OpCost count(const Matmul& op) {
 template <class Row>
 OpCost attention(const Row& op, double products) {
   OpCost op_cost = plain(op);
-  op_cost.work.kind = cost::WorkKind::attention;
-  op_cost.work.half = op.q.dtype == DType::bf16;
+  op_cost.half = op.q.dtype == DType::bf16;
   const auto pairs = static_cast<double>(cost::causal_pairs(op.seq, op.window) * op.batch * op.heads);
-  op_cost.work.flops = products * 2.0 * pairs * static_cast<double>(op.head_dim);
+  op_cost.flops = products * 2.0 * pairs * static_cast<double>(op.head_dim);
   return op_cost;
 }
 OpCost count(const AttentionFwd& op) { return attention(op, 2); }
@@ -43,53 +40,53 @@ OpCost count(const AttentionBwd& op) { return attention(op, 5); }
 
 OpCost count(const LayerNormBwd& op) {
   OpCost op_cost = plain(op);
-  if (op.accumulate) op_cost.work.bytes += bytes_of(op.dx);
+  if (op.accumulate) op_cost.bytes += bytes_of(op.dx);
   return op_cost;
 }
 OpCost count(const RmsNormBwd& op) {
   OpCost op_cost = plain(op);
-  if (op.accumulate) op_cost.work.bytes += bytes_of(op.dx);
+  if (op.accumulate) op_cost.bytes += bytes_of(op.dx);
   return op_cost;
 }
 
 OpCost count(const Rotary& op) {
   OpCost op_cost = plain(op);
-  op_cost.work.bytes += bytes_of(op.x);
+  op_cost.bytes += bytes_of(op.x);
   return op_cost;
 }
 
 // Of a table only the rows that tokens name.
 OpCost count(const EmbeddingFwd& op) {
-  return {.op_class = EmbeddingFwd::kClass, .work = {.bytes = bytes_of(op.y) + rows_bytes(op.y.rows, op.table)}};
+  return {.op_class = EmbeddingFwd::kClass, .bytes = bytes_of(op.y) + rows_bytes(op.y.rows, op.table)};
 }
 OpCost count(const EmbeddingBwd& op) {
-  return {.op_class = EmbeddingBwd::kClass, .work = {.bytes = bytes_of(op.dy) + 2 * rows_bytes(op.dy.rows, op.dtable)}};
+  return {.op_class = EmbeddingBwd::kClass, .bytes = bytes_of(op.dy) + 2 * rows_bytes(op.dy.rows, op.dtable)};
 }
 OpCost count(const PositionFwd& op) {
-  return {.op_class = PositionFwd::kClass, .work = {.bytes = 2 * bytes_of(op.y) + rows_bytes(op.y.rows, op.table)}};
+  return {.op_class = PositionFwd::kClass, .bytes = 2 * bytes_of(op.y) + rows_bytes(op.y.rows, op.table)};
 }
 OpCost count(const PositionBwd& op) {
-  return {.op_class = PositionBwd::kClass, .work = {.bytes = bytes_of(op.dy) + 2 * rows_bytes(op.dy.rows, op.dtable)}};
+  return {.op_class = PositionBwd::kClass, .bytes = bytes_of(op.dy) + 2 * rows_bytes(op.dy.rows, op.dtable)};
 }
 OpCost count(const LossBackward& op) {
   OpCost op_cost = plain(op);
-  op_cost.work.bytes += bytes_of(op.logits);
+  op_cost.bytes += bytes_of(op.logits);
   return op_cost;
 }
 
 OpCost count(const AdamW& op) {
   OpCost op_cost = plain(op);
-  op_cost.work.bytes += bytes_of(op.master ? op.master : op.param) + bytes_of(op.m) + bytes_of(op.v);
+  op_cost.bytes += bytes_of(op.master ? op.master : op.param) + bytes_of(op.m) + bytes_of(op.v);
   return op_cost;
 }
 OpCost count(const LambMoments& op) {
   OpCost op_cost = plain(op);
-  op_cost.work.bytes += bytes_of(op.m) + bytes_of(op.v);
+  op_cost.bytes += bytes_of(op.m) + bytes_of(op.v);
   return op_cost;
 }
 OpCost count(const LambApply& op) {
   OpCost op_cost = plain(op);
-  op_cost.work.bytes += bytes_of(op.master ? op.master : op.param);
+  op_cost.bytes += bytes_of(op.master ? op.master : op.param);
   return op_cost;
 }
 

@@ -7,13 +7,8 @@
 
 namespace ms::tensor {
 
-struct OpCost {
-  OpClass op_class = OpClass::elementwise;
-  // FLOPs: multiply-adds count twice; of attention, those of the pairs that the mask leaves. Bytes: each element read
-  // once and written once; what is added into, both.
-  cost::Work work = {};
-  bool operator==(const OpCost&) const = default;
-};
+using cost::OpCost;
+
 OpCost cost_of(const Op& op);
 
 }  // namespace ms::tensor

@@ -13,24 +13,13 @@
 #include <type_traits>
 #include <variant>
 
+#include "cost/op_class.h"
 #include "tensor/tensor.h"
 
 namespace ms::tensor {
 
-// For timing tables: where the time of a step goes.
-enum class OpClass : std::uint8_t {
-  matmul,
-  attention,
-  norm,
-  activation,
-  embedding,
-  loss,
-  elementwise,
-  optimizer,
-  init
-};
-inline constexpr int kOpClasses = 9;
-std::string_view to_string(OpClass op_class);
+using cost::kOpClasses;
+using cost::OpClass;  // for timing tables: where the time of a step goes
 
 enum class Access : std::uint8_t { read, write };  // write includes read-modify-write
 

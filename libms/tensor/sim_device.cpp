@@ -56,7 +56,7 @@ class HostMemory final : public Memory {
 std::size_t SimDevice::CostHash::operator()(const OpCost& cost) const {
   std::uint64_t hash = static_cast<std::uint64_t>(cost.op_class);
   for (const std::uint64_t part :
-       {std::bit_cast<std::uint64_t>(cost.work.flops), std::bit_cast<std::uint64_t>(cost.work.bytes)}) {
+       {std::bit_cast<std::uint64_t>(cost.flops), std::bit_cast<std::uint64_t>(cost.bytes)}) {
     hash = (hash ^ part) * 0x9E3779B97F4A7C15U;
     hash ^= hash >> 32;
   }
@@ -66,7 +66,10 @@ std::size_t SimDevice::CostHash::operator()(const OpCost& cost) const {
 std::uint32_t SimDevice::op_index(const Op& op) {
   const OpCost cost = cost_of(op);
   const auto [place, is_new] = known_.try_emplace(cost, static_cast<std::uint32_t>(program_.ops.size()));
-  if (is_new) program_.ops.push_back(cost);
+  if (is_new) {
+    program_.ops.push_back(cost);
+    examples_.push_back(op);
+  }
   return place->second;
 }
 
@@ -88,6 +91,7 @@ SimProgram SimDevice::take_program() {
   taken.events = next_event_ - first_event_;
   first_event_ = next_event_;
   known_.clear();
+  examples_.clear();
   for (const SimProgram::Stream& stream : taken.streams) program_.streams.push_back({stream.name, stream.kind, {}});
   return taken;
 }

@@ -23,6 +23,8 @@ class SimDevice final : public Device {
   std::vector<double> op_seconds() const override { return std::vector<double>(kOpClasses, 0.0); }
 
   const SimProgram& program() const { return program_; }
+  // An operation of each cost, in the order of the program's ops.
+  const std::vector<Op>& examples() const { return examples_; }
   // Empties the program; streams and events stay as they are. What was recorded before is then long done.
   SimProgram take_program();
 
@@ -35,6 +37,7 @@ class SimDevice final : public Device {
 
   SimProgram program_;
   std::unordered_map<OpCost, std::uint32_t, CostHash> known_;
+  std::vector<Op> examples_;
   std::uint32_t first_event_ = 0;  // of the program
   std::uint32_t next_event_ = 0;
 };

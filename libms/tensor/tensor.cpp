@@ -18,28 +18,4 @@ std::string_view to_string(DType dtype) {
   return "?";
 }
 
-std::string_view to_string(OpClass op_class) {
-  switch (op_class) {
-    case OpClass::matmul:
-      return "matmul";
-    case OpClass::attention:
-      return "attention";
-    case OpClass::norm:
-      return "norm";
-    case OpClass::activation:
-      return "activation";
-    case OpClass::embedding:
-      return "embedding";
-    case OpClass::loss:
-      return "loss";
-    case OpClass::elementwise:
-      return "elementwise";
-    case OpClass::optimizer:
-      return "optimizer";
-    case OpClass::init:
-      return "init";
-  }
-  return "?";
-}
-
 }  // namespace ms::tensor

@@ -42,9 +42,9 @@ std::string simulation_text(const Plan& plan, const cost::Cluster& cluster, cons
                            plan.mesh.pp, plan.chunks, plan.microbatches, plan.settings.train.microbatch));
   line("iteration", fmt::format("{:.4g} s", simulation.iteration_s));
   line("tokens/s", fmt::format("{:.0f}", simulation.tokens_per_s));
-  line("MFU", fmt::format("reported {}, causal {}, full {}, gemm {}, of {} TFLOP/s", percent(simulation.mfu.reported),
-                          percent(simulation.mfu.causal), percent(simulation.mfu.full), percent(simulation.mfu.gemm),
-                          simulation.peak_flops * 1e-12));
+  line("MFU", fmt::format("reported {}, causal {}, full {}, gemm {}, of {:.4g} TFLOP/s",
+                          percent(simulation.mfu.reported), percent(simulation.mfu.causal),
+                          percent(simulation.mfu.full), percent(simulation.mfu.gemm), simulation.peak_flops * 1e-12));
   if (tokens > 0)
     line("run", fmt::format("{} tokens take {:.1f} days without interruption", format_count(tokens),
                             days(simulation, tokens)));

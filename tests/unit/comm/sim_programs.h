@@ -57,7 +57,7 @@ struct Simulation {
     setup.cluster = &cluster;
     for (const SimRecording& recording : recordings)
       setup.ranks.push_back({.rank = recording.rank, .recording = &recording});
-    setup.seconds = [](const tensor::OpCost& op) { return op.work.bytes / 4; };
+    setup.seconds = [](const tensor::OpCost& op) { return op.bytes / 4; };
     setup.stands_for = [this](int rank) {
       for (std::size_t i = 0; i < setup.ranks.size(); ++i)
         if (setup.ranks[i].rank == rank) return i;

@@ -79,33 +79,45 @@ DeviceConfig device() {
 TEST(Roofline, AsLongAsArithmeticOrMemory) {
   struct Case {
     const char* what;
-    Work work;
+    OpCost op;
     double seconds;  // besides the launch
   };
-  const WorkKind product = WorkKind::product, attention = WorkKind::attention, memory = WorkKind::memory;
+  const OpClass product = OpClass::matmul, attention = OpClass::attention, memory = OpClass::norm;
   const Case cases[] = {
       {"nothing", {}, 0},
-      {"a product of 16 bits", {.kind = product, .half = true, .flops = 1e12}, 1e12 / (1e14 * 0.5)},
-      {"a product of 32 bits", {.kind = product, .half = false, .flops = 1e12}, 1e12 / (0.5e14 * 0.5)},
-      {"a larger one", {.kind = product, .half = true, .flops = 1e13}, 1e13 / (1e14 * 0.75)},
-      {"attention", {.kind = attention, .half = true, .flops = 1e12}, 1e12 / (1e14 * 0.25)},
-      {"attention of 32 bits", {.kind = attention, .half = false, .flops = 1e12}, 1e12 / (0.5e14 * 0.25)},
-      {"memory", {.kind = memory, .bytes = 1e9}, 1e9 / (1e12 * 0.5)},
-      {"more memory", {.kind = memory, .bytes = 1e10}, 1e10 / (1e12 * 0.75)},
-      {"FLOPs of other operations", {.kind = memory, .flops = 1e15, .bytes = 1e9}, 2e-3},
-      {"a product that memory holds back", {.kind = product, .half = true, .flops = 1e12, .bytes = 1e11}, 0.1},
-      {"one that arithmetic holds back", {.kind = product, .half = true, .flops = 1e12, .bytes = 1e9}, 0.02},
+      {"a product of 16 bits", {.op_class = product, .half = true, .flops = 1e12}, 1e12 / (1e14 * 0.5)},
+      {"a product of 32 bits", {.op_class = product, .half = false, .flops = 1e12}, 1e12 / (0.5e14 * 0.5)},
+      {"a larger one", {.op_class = product, .half = true, .flops = 1e13}, 1e13 / (1e14 * 0.75)},
+      {"attention", {.op_class = attention, .half = true, .flops = 1e12}, 1e12 / (1e14 * 0.25)},
+      {"attention of 32 bits", {.op_class = attention, .half = false, .flops = 1e12}, 1e12 / (0.5e14 * 0.25)},
+      {"memory", {.op_class = memory, .bytes = 1e9}, 1e9 / (1e12 * 0.5)},
+      {"more memory", {.op_class = memory, .bytes = 1e10}, 1e10 / (1e12 * 0.75)},
+      {"FLOPs of other operations", {.op_class = memory, .flops = 1e15, .bytes = 1e9}, 2e-3},
+      {"a product that memory holds back", {.op_class = product, .half = true, .flops = 1e12, .bytes = 1e11}, 0.1},
+      {"one that arithmetic holds back", {.op_class = product, .half = true, .flops = 1e12, .bytes = 1e9}, 0.02},
   };
   const Roofline roofline(device());
-  for (const Case& c : cases) EXPECT_NEAR(roofline.seconds(c.work), 1e-3 + c.seconds, 1e-12) << c.what;
+  for (const Case& c : cases) EXPECT_NEAR(roofline.seconds(c.op), 1e-3 + c.seconds, 1e-12) << c.what;
 }
 
 TEST(Roofline, WithoutAPeakOfFp32ASixteenth) {
   DeviceConfig config = device();
   config.tflops_fp32 = 0;
   config.launch_s = 0;
-  const Work work{.kind = WorkKind::attention, .half = false, .flops = 1e12};
-  EXPECT_NEAR(Roofline(config).seconds(work), 16 * 1e12 / (1e14 * 0.25), 1e-12);
+  const OpCost op{.op_class = OpClass::attention, .half = false, .flops = 1e12};
+  EXPECT_NEAR(Roofline(config).seconds(op), 16 * 1e12 / (1e14 * 0.25), 1e-12);
+}
+
+TEST(Roofline, ClassesTakeTheirTimes) {
+  DeviceConfig config = device();
+  config.classes = {"norm:3", "loss:0.5"};
+  const auto seconds = [&](OpClass op_class) {
+    return Roofline(config).seconds({.op_class = op_class, .bytes = 1e9}) - config.launch_s;
+  };
+  EXPECT_NEAR(seconds(OpClass::norm), 3 * seconds(OpClass::elementwise), 1e-12);
+  EXPECT_NEAR(seconds(OpClass::loss), seconds(OpClass::elementwise) / 2, 1e-12);
+  for (const char* text : {"norm", "norm:", "norm:0", "norm:x", "matmul:2", "attention:2", "speed:2", ":2", ""})
+    EXPECT_THROW(parse_classes({text}), Error) << text;
 }
 
 TEST(Roofline, RefusesABadCurve) {

@@ -22,8 +22,8 @@ constexpr std::int64_t kRows = 4, kColumns = 8;  // of a block
 constexpr double kBlockBytes = kRows * kColumns * 4;
 
 double seconds_of(const tensor::OpCost& op) {
-  if (op.op_class == tensor::OpClass::matmul) return kProduct * op.work.flops / (2 * kRows * kColumns * kColumns);
-  return op.work.bytes == 3 * kBlockBytes ? kAdd : op.work.bytes == 2 * kBlockBytes ? kCopy : kLate;
+  if (op.op_class == tensor::OpClass::matmul) return kProduct * op.flops / (2 * kRows * kColumns * kColumns);
+  return op.bytes == 3 * kBlockBytes ? kAdd : op.bytes == 2 * kBlockBytes ? kCopy : kLate;
 }
 
 struct Setting {

@@ -8,9 +8,6 @@
 namespace ms::tensor {
 namespace {
 
-using cost::Work;
-using cost::WorkKind;
-
 Arena& arena() {
   static Arena arena = Arena::measuring();
   return arena;
@@ -28,17 +25,14 @@ void expect_costs(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     const OpCost cost = cost_of(row.op);
     EXPECT_EQ(to_string(cost.op_class), to_string(row.cost.op_class)) << row.what;
-    EXPECT_EQ(cost.work.kind, row.cost.work.kind) << row.what;
-    EXPECT_EQ(cost.work.half, row.cost.work.half) << row.what;
-    EXPECT_DOUBLE_EQ(cost.work.flops, row.cost.work.flops) << row.what;
-    EXPECT_DOUBLE_EQ(cost.work.bytes, row.cost.work.bytes) << row.what;
+    EXPECT_EQ(cost.half, row.cost.half) << row.what;
+    EXPECT_DOUBLE_EQ(cost.flops, row.cost.flops) << row.what;
+    EXPECT_DOUBLE_EQ(cost.bytes, row.cost.bytes) << row.what;
   }
 }
 
-OpCost product(bool half, double flops, double bytes) {
-  return {OpClass::matmul, {.kind = WorkKind::product, .half = half, .flops = flops, .bytes = bytes}};
-}
-OpCost moved(OpClass op_class, double bytes) { return {op_class, {.kind = WorkKind::memory, .bytes = bytes}}; }
+OpCost product(bool half, double flops, double bytes) { return {OpClass::matmul, half, flops, bytes}; }
+OpCost moved(OpClass op_class, double bytes) { return {op_class, false, 0, bytes}; }
 
 TEST(OpCosts, Products) {
   // M 3, N 5, K 7.
@@ -110,7 +104,7 @@ TEST(OpCosts, Attention) {
                           .head_dim = kDim,
                           .window = c.window};
     const auto attention = [](bool half, double flops, double bytes) {
-      return OpCost{OpClass::attention, {.kind = WorkKind::attention, .half = half, .flops = flops, .bytes = bytes}};
+      return OpCost{OpClass::attention, half, flops, bytes};
     };
     expect_costs({
         // q k and p v; q, o are wide, k, v narrow.
@@ -119,7 +113,7 @@ TEST(OpCosts, Attention) {
         {"backward", backward, attention(true, 5 * product_flops, 4 * wide + 4 * narrow + 2 * rows)},
     });
     forward.q = f32(kTokens, kHeads * kDim);
-    EXPECT_FALSE(cost_of(forward).work.half);
+    EXPECT_FALSE(cost_of(forward).half);
   }
 }
 
@@ -148,11 +142,11 @@ TEST(OpCosts, EmbeddingsTouchOnlyRows) {
   // 6 tokens of 10. What the tokens themselves take, 4 bytes each, is below what anyone would notice.
   const double row = 2 * 10, tokens = 4 * 6;
   for (const std::int64_t vocab : {8, 50'000}) {
-    const double forward = cost_of(EmbeddingFwd{bf16(6, 10), bf16(vocab, 10), i32(1, 6)}).work.bytes;
+    const double forward = cost_of(EmbeddingFwd{bf16(6, 10), bf16(vocab, 10), i32(1, 6)}).bytes;
     EXPECT_GE(forward, 6 * row + 6 * row) << vocab;
     EXPECT_LE(forward, 6 * row + 6 * row + tokens) << vocab;
     // The gradient's table is of 32 bits, and its rows are read and written.
-    const double backward = cost_of(EmbeddingBwd{f32(vocab, 10), bf16(6, 10), i32(1, 6)}).work.bytes;
+    const double backward = cost_of(EmbeddingBwd{f32(vocab, 10), bf16(6, 10), i32(1, 6)}).bytes;
     EXPECT_GE(backward, 6 * row + 2 * 6 * 2 * row) << vocab;
     EXPECT_LE(backward, 6 * row + 2 * 6 * 2 * row + tokens) << vocab;
   }
@@ -189,10 +183,10 @@ TEST(OpCosts, WhatIsDoneInPlaceIsReadAndWritten) {
                      .gain = bf16(1, 16)};
   RmsNormBwd rms{
       .dx = layer.dx, .dgain = layer.dgain, .dy = layer.dy, .x = layer.x, .rstd = layer.rstd, .gain = layer.gain};
-  const double layer_bytes = cost_of(layer).work.bytes, rms_bytes = cost_of(rms).work.bytes;
+  const double layer_bytes = cost_of(layer).bytes, rms_bytes = cost_of(rms).bytes;
   layer.accumulate = rms.accumulate = true;
-  EXPECT_DOUBLE_EQ(cost_of(layer).work.bytes, layer_bytes + x);
-  EXPECT_DOUBLE_EQ(cost_of(rms).work.bytes, rms_bytes + x);
+  EXPECT_DOUBLE_EQ(cost_of(layer).bytes, layer_bytes + x);
+  EXPECT_DOUBLE_EQ(cost_of(rms).bytes, rms_bytes + x);
   EXPECT_DOUBLE_EQ(layer_bytes - rms_bytes, 4 * 16 + 4 * 6) << "dbias and the means";
 }
 

@@ -42,7 +42,7 @@ std::function<double(const tensor::OpCost&)> layers_alone(const Settings& settin
   const double forward_flops = 4 * pairs * static_cast<double>(model.head_dim());
   return [=](const tensor::OpCost& op) {
     if (op.op_class != tensor::OpClass::attention) return 0.0;
-    return op.work.flops > 1.5 * forward_flops ? backward : forward;
+    return op.flops > 1.5 * forward_flops ? backward : forward;
   };
 }
 
