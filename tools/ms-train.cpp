@@ -106,6 +106,7 @@ int simulate(const Args& args) {
   options.slow = train::parse_slow(args.list("slow"), made.mesh, cluster);
   options.every_rank = args.has("every-rank");
   options.trace_dir = args.get("trace");
+  if (args.has("steps") && !args.has("trace")) throw user_error("cli.value", "--steps says nothing without --trace");
   if (args.has("steps")) options.trace_steps = static_cast<int>(args.get_int("steps", 1, 10'000));
   const double tokens = args.has("tokens") ? args.get_double("tokens") : 0;
   const train::Simulation simulation = train::simulate(made, cluster, options);

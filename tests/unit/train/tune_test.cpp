@@ -22,33 +22,33 @@ cost::Cluster cluster_of(const std::string& capacity) {
 
 Settings model() {
   Settings settings;
-  settings.model = {.layers = 8, .hidden = 64, .heads = 4, .vocab = 257, .seq = 32, .tied_embeddings = true};
-  settings.train.global_batch = 32;
+  settings.model = {.layers = 4, .hidden = 64, .heads = 4, .vocab = 257, .seq = 32, .tied_embeddings = true};
+  settings.train.global_batch = 16;
   settings.train.microbatch = 1;
-  settings.mesh = {.dp = 8};
+  settings.mesh = {.dp = 4};
   return settings;
 }
 
 TEST(Tune, FindsWhatTryingEverythingFinds) {
   const Settings settings = model();
   const cost::Cluster cluster = cluster_of("1GiB");
-  const Tuning tuning = tune(settings, cluster, 8, {.keep = 5});
+  const Tuning tuning = tune(settings, cluster, 4, {.keep = 5});
   ASSERT_EQ(tuning.best.size(), 5U);
   for (std::size_t i = 1; i < tuning.best.size(); ++i)
     EXPECT_LE(tuning.best[i - 1].simulation.iteration_s, tuning.best[i].simulation.iteration_s);
   double best = HUGE_VAL;
   for (const std::int64_t tp : {1, 2, 4}) {
-    for (const std::int64_t pp : {1, 2, 4, 8}) {
-      if (tp * pp > 8) continue;
+    for (const std::int64_t pp : {1, 2, 4}) {
+      if (tp * pp > 4) continue;
       for (const std::int64_t microbatch : {1, 2, 4, 8}) {
-        for (const std::int64_t chunks : {1, 2, 4, 8}) {
+        for (const std::int64_t chunks : {1, 2, 4}) {
           for (const bool overlap : {false, true}) {
             Settings s = settings;
-            s.mesh = {.dp = 8 / (tp * pp), .pp = pp, .tp = tp, .chunks = chunks};
+            s.mesh = {.dp = 4 / (tp * pp), .pp = pp, .tp = tp, .chunks = chunks};
             s.train.microbatch = microbatch;
             s.overlap.tp = overlap;
-            if (chunks * pp > 8 || !problems_between(s).empty()) continue;
-            best = std::min(best, simulate(make_plan(s, 8), cluster, {.parts = false}).iteration_s);
+            if (chunks * pp > 4 || !problems_between(s).empty()) continue;
+            best = std::min(best, simulate(make_plan(s, 4), cluster, {.parts = false}).iteration_s);
           }
         }
       }
@@ -61,24 +61,24 @@ TEST(Tune, FindsWhatTryingEverythingFinds) {
 }
 
 TEST(Tune, KeepsWithinMemory) {
-  const std::int64_t whole = rank_memory(make_plan(model(), 8), {}).total_bytes;
+  const std::int64_t whole = rank_memory(make_plan(model(), 4), {}).total_bytes;
   const cost::Cluster cluster = cluster_of(std::to_string(whole * 2 / 3) + "B");
-  const Tuning tuning = tune(model(), cluster, 8, {});
+  const Tuning tuning = tune(model(), cluster, 4, {});
   EXPECT_GT(tuning.too_large + tuning.best.size(), 0U);
   for (const Layout& layout : tuning.best) {
     EXPECT_LE(layout.memory_bytes, whole * 2 / 3);
-    EXPECT_EQ(layout.settings.mesh.dp * layout.settings.mesh.pp * layout.settings.mesh.tp, 8);
+    EXPECT_EQ(layout.settings.mesh.dp * layout.settings.mesh.pp * layout.settings.mesh.tp, 4);
   }
   EXPECT_FALSE(tuning.given.has_value());  // it does not fit
 }
 
 TEST(Tune, WhereNothingFitsItSaysWhatTheSmallestNeeds) {
   try {
-    tune(model(), cluster_of("1KiB"), 8, {});
+    tune(model(), cluster_of("1KiB"), 4, {});
     FAIL() << "nothing was refused";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), "tune.none");
-    EXPECT_THAT(error.what(), HasSubstr("no layout over 8 ranks fits a D with 1.0 KiB: the smallest needs"));
+    EXPECT_THAT(error.what(), HasSubstr("no layout over 4 ranks fits a D with 1.0 KiB: the smallest needs"));
   }
 }
 
@@ -90,7 +90,7 @@ TEST(Tune, SaysWhyTheOthersAreSlower) {
   const auto why = [&] { return why_slower(other, best); };
   other.simulation.parts.bubble_s = 2;
   other.settings.mesh = {.dp = 1, .pp = 8};
-  EXPECT_EQ(why(), "20.0 % slower; its bubble is longer: 32 microbatches through pp 8 x 1 chunks (1f1b)");
+  EXPECT_EQ(why(), "20.0 % slower; its bubble is longer: 16 microbatches through pp 8 x 1 chunks (1f1b)");
   other.simulation.parts.compute_s = 3;
   other.settings.train.recompute = "full";
   EXPECT_EQ(why(), "20.0 % slower; it computes longer: recompute = full, which its memory needs");
@@ -102,7 +102,7 @@ TEST(Tune, SaysWhyTheOthersAreSlower) {
 }
 
 TEST(Tune, ItsWinnerLoadsAsAConfiguration) {
-  const Tuning tuning = tune(model(), cluster_of("1GiB"), 8, {.keep = 1});
+  const Tuning tuning = tune(model(), cluster_of("1GiB"), 2, {.keep = 1});
   const Settings& winner = tuning.best.front().settings;
   const Settings loaded = load_text(to_toml(winner), "winner", {"data.train=x"}).settings;
   EXPECT_EQ(loaded.mesh.pp, winner.mesh.pp);
