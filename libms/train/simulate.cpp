@@ -16,6 +16,8 @@ namespace {
 
 using cost::Cluster;
 
+constexpr std::size_t kRanksForAxes = 1024;  // above, a solution takes tens of seconds
+
 std::vector<int> ranks_there(const mesh::Mesh& mesh, bool every_rank) {
   std::vector<int> ranks;
   if (every_rank) {
@@ -68,14 +70,16 @@ cost::FlopsPerToken mfu_of(const Plan& plan, double peak_flops, double tokens_pe
   return mfu;
 }
 
-// Solves it as it is, then without the messages of the first of `axes`, of the first two, and so on.
-std::vector<comm::SimResult> solve_without(const comm::SimSetup& setup, const std::vector<trace::GroupAxis>& axes) {
+using Axes = std::vector<trace::GroupAxis>;
+
+// Solves it as it is, then without the messages of the first of `lots`, of the first two, and so on.
+std::vector<comm::SimResult> solve_without(const comm::SimSetup& setup, const std::vector<Axes>& lots) {
   std::vector<comm::SimSetup> setups{setup};
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    comm::SimSetup& without = setups.emplace_back(setup);
-    without.is_free = [&axes, count = i + 1](const comm::Group& group) {
-      const auto last = axes.begin() + static_cast<std::ptrdiff_t>(count);
-      return std::find(axes.begin(), last, trace::axis_of(group.name)) != last;
+  Axes gone;
+  for (const Axes& axes : lots) {
+    gone.insert(gone.end(), axes.begin(), axes.end());
+    setups.emplace_back(setup).is_free = [gone](const comm::Group& group) {
+      return std::ranges::find(gone, trace::axis_of(group.name)) != gone.end();
     };
   }
   std::vector<comm::SimResult> results(setups.size());
@@ -160,9 +164,21 @@ Simulation simulate(const Plan& plan, const Cluster& cluster, const SimulateOpti
   setup.stands_for = [&mesh, every_rank](int rank) {
     return static_cast<std::size_t>(every_rank ? rank : mesh.coord(rank).pp);
   };
-  // Axis after axis loses its messages.
-  std::vector<trace::GroupAxis> axes;
-  if (options.parts) axes = {trace::GroupAxis::world, trace::GroupAxis::dp, trace::GroupAxis::pp, trace::GroupAxis::tp};
+  // Axis after axis loses its messages, or all at once.
+  struct Lot {
+    Axes axes;
+    double StepParts::*exposed;
+  };
+  using enum trace::GroupAxis;
+  std::vector<Lot> lots;
+  if (options.parts && setup.ranks.size() > kRanksForAxes) {
+    lots = {{{world, dp, pp, tp}, &StepParts::messages_s}};
+  } else if (options.parts) {
+    lots = {
+        {{world}, &StepParts::world_s}, {{dp}, &StepParts::dp_s}, {{pp}, &StepParts::pp_s}, {{tp}, &StepParts::tp_s}};
+  }
+  std::vector<Axes> axes;
+  for (const Lot& lot : lots) axes.push_back(lot.axes);
   const std::vector<comm::SimResult> results = solve_without(setup, axes);
   const comm::SimResult& result = results.front();
 
@@ -189,8 +205,7 @@ Simulation simulate(const Plan& plan, const Cluster& cluster, const SimulateOpti
     simulation.parts.compute_s = std::max(simulation.parts.compute_s, longest->busy_s());
   }
   StepParts& parts = simulation.parts;
-  double* exposed[] = {&parts.world_s, &parts.dp_s, &parts.pp_s, &parts.tp_s};
-  for (std::size_t i = 0; i < axes.size(); ++i) *exposed[i] = results[i].seconds - results[i + 1].seconds;
+  for (std::size_t i = 0; i < lots.size(); ++i) parts.*lots[i].exposed = results[i].seconds - results[i + 1].seconds;
   if (options.parts) parts.bubble_s = results.back().seconds - parts.compute_s;
   if (!options.trace_dir.empty()) write_traces(plan, setup, simulation.peak_flops, options);
   return simulation;
