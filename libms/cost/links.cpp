@@ -8,18 +8,6 @@
 
 namespace ms::cost {
 
-std::string_view to_string(Meet meet) {
-  switch (meet) {
-    case Meet::node:
-      return "in the node";
-    case Meet::leaf:
-      return "under a leaf switch";
-    case Meet::spine:
-      return "across leaf switches";
-  }
-  return "?";
-}
-
 Path path_of(const Cluster& cluster, std::span<const int> ranks, std::string_view what) {
   MS_ASSERT(ranks.size() >= 2, "the links of a group of {}", ranks.size());
   const auto per_node = static_cast<int>(cluster.node.ranks);

@@ -12,7 +12,6 @@ namespace ms::cost {
 
 // Where the members of a group meet: what the longest hop of its ring crosses.
 enum class Meet : std::uint8_t { node, leaf, spine };
-std::string_view to_string(Meet meet);
 
 // What a message of a group passes.
 struct Path {

@@ -22,7 +22,6 @@ class SimDevice final : public Device {
   // None: the solver knows.
   std::vector<double> op_seconds() const override { return std::vector<double>(kOpClasses, 0.0); }
 
-  const SimProgram& program() const { return program_; }
   // An operation of each cost, in the order of the program's ops.
   const std::vector<Op>& examples() const { return examples_; }
   // Empties the program; streams and events stay as they are. What was recorded before is then long done.

@@ -7,20 +7,17 @@
 #include "train/simulate.h"
 
 namespace ms::train {
-namespace {
 
-struct Stage {
-  int pp = 0;
-  std::int64_t bytes = 0;
-};
-Stage largest_stage(const Plan& plan) {
-  Stage largest;
+StageMemory largest_stage(const Plan& plan) {
+  StageMemory largest;
   for (int p = 0; p < plan.mesh.pp; ++p) {
     const std::int64_t bytes = rank_memory(plan, {.dp = 0, .pp = p, .tp = 0}).total_bytes;
     if (bytes > largest.bytes) largest = {p, bytes};
   }
   return largest;
 }
+
+namespace {
 
 std::optional<std::int64_t> needs(const Settings& settings) {
   if (!problems_between(settings).empty()) return std::nullopt;
@@ -72,7 +69,7 @@ std::string what_fits(const Plan& plan, std::int64_t capacity) {
 }  // namespace
 
 void require_memory(const Plan& plan, const cost::Cluster& cluster) {
-  const Stage stage = largest_stage(plan);
+  const StageMemory stage = largest_stage(plan);
   const std::int64_t capacity = cluster.device.memory_bytes;
   if (stage.bytes <= capacity) return;
   throw user_error("simulate.memory",

@@ -69,6 +69,13 @@ struct Simulation {
 // Error("cluster.link", user) where the cluster lacks a link.
 Simulation simulate(const Plan& plan, const cost::Cluster& cluster, const SimulateOptions& options);
 
+// What the stage that needs most memory needs, of a rank.
+struct StageMemory {
+  int pp = 0;
+  std::int64_t bytes = 0;
+};
+StageMemory largest_stage(const Plan& plan);
+
 // Throws the first of these; costs nothing.
 void require_memory(const Plan& plan, const cost::Cluster& cluster);
 

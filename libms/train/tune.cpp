@@ -24,13 +24,6 @@ std::vector<std::int64_t> divisors(std::int64_t n) {
   return result;
 }
 
-std::int64_t largest_stage(const Plan& plan) {
-  std::int64_t most = 0;
-  for (int p = 0; p < plan.mesh.pp; ++p)
-    most = std::max(most, rank_memory(plan, {.dp = 0, .pp = p, .tp = 0}).total_bytes);
-  return most;
-}
-
 struct Candidate {
   Settings settings;
   std::int64_t memory_bytes = 0;
@@ -80,7 +73,7 @@ class Search {
     for (Layout& layout : tuning_.best) layout.simulation = simulated(layout.settings, true);
     if (mesh.dp * mesh.pp * mesh.tp == world_ && problems_between(settings_).empty()) {
       const Plan plan = make_plan(settings_, static_cast<int>(world_));
-      const std::int64_t bytes = largest_stage(plan);
+      const std::int64_t bytes = largest_stage(plan).bytes;
       if (bytes <= cluster_.device.memory_bytes) tuning_.given = Layout{settings_, simulated(settings_, true), bytes};
     }
     return std::move(tuning_);
@@ -122,7 +115,7 @@ class Search {
     for (const char* recompute : {"none", "selective", "full"}) {
       s.train.recompute = recompute;
       try {
-        bytes = largest_stage(make_plan(s, static_cast<int>(world_)));
+        bytes = largest_stage(make_plan(s, static_cast<int>(world_))).bytes;
       } catch (const Error& error) { return refuse(error.kind()); }
       if (bytes > cluster_.device.memory_bytes) continue;
       for (const bool overlap_tp : {false, true}) {
@@ -200,7 +193,7 @@ std::string why_slower(const Layout& other, const Layout& best) {
   const std::int64_t microbatches = train.global_batch / (mesh.dp * train.microbatch);
   std::string computing = "other sizes of products";
   if (train.recompute != its.recompute) {
-    computing = fmt::format("recompute = {}, which its memory needs", train.recompute);
+    computing = fmt::format("recompute = {}", train.recompute);
   } else if (mesh.tp > than.tp) {
     computing = fmt::format("smaller products of tp {}", mesh.tp);
   } else if (train.microbatch < its.microbatch) {

@@ -48,7 +48,7 @@ TEST(Paths, OfTheLongestHop) {
   for (const Case& c : cases) {
     const Path path = path_of(cluster(), c.ranks, "a group");
     const std::string what = testing::PrintToString(c.ranks);
-    EXPECT_EQ(to_string(path.meet), to_string(c.meet)) << what;
+    EXPECT_EQ(path.meet, c.meet) << what;
     EXPECT_DOUBLE_EQ(path.hop_s, c.hop_s) << what;
     EXPECT_DOUBLE_EQ(path.bytes_per_s, c.gb_s * 1e9) << what;
   }

@@ -93,7 +93,7 @@ TEST(Tune, SaysWhyTheOthersAreSlower) {
   EXPECT_EQ(why(), "20.0 % slower; its bubble is longer: 16 microbatches through pp 8 x 1 chunks (1f1b)");
   other.simulation.parts.compute_s = 3;
   other.settings.train.recompute = "full";
-  EXPECT_EQ(why(), "20.0 % slower; it computes longer: recompute = full, which its memory needs");
+  EXPECT_EQ(why(), "20.0 % slower; it computes longer: recompute = full");
   other.simulation.parts.tp_s = 4;
   other.settings.mesh.tp = 4;
   EXPECT_EQ(why(), "20.0 % slower; compute waits longer for messages of tp 4, which are not overlapped");
