@@ -137,7 +137,7 @@ int calibrate(const Args& args) {
   SystemClock clock;
   std::optional<Progress> progress;
   options.progress = [&](std::size_t done, std::size_t of) {
-    if (!progress) progress.emplace("calibrate", static_cast<std::int64_t>(of), "operations", clock);
+    if (!progress) progress.emplace("calibrate", static_cast<std::int64_t>(of), "models", clock);
     progress->update(static_cast<std::int64_t>(done));
   };
   const std::string text = cost::to_toml(train::calibrate(options));
@@ -291,9 +291,9 @@ const Tool kTool{
                        .default_text = "bf16"}},
           .run = calibrate,
           .description =
-              "Times the operations that the engine issues for models of several sizes, on all cores at once, "
-              "and messages between two ranks. Takes about a minute, in which the machine should have nothing "
-              "else to do."},
+              "Trains models of several sizes for some steps each, as threads of this process, and times every "
+              "operation where it stands in a step; what messages cost is what is missing then. Takes half a minute "
+              "to two, more with more ranks than cores, in which the machine should have nothing else to do."},
          {.name = "check",
           .summary = "check a configuration",
           .positionals = {kConfig},

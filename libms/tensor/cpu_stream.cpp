@@ -253,6 +253,7 @@ void CpuStreamCore::compute(const Op& op) {
   busy_s_ += seconds;
   std::atomic<double>& sum = op_seconds_[static_cast<std::size_t>(op_class(op))];
   sum.store(sum.load(std::memory_order_relaxed) + seconds, std::memory_order_relaxed);
+  if (OpObserver* observer = device_.observer()) observer->ran(op, seconds);
 }
 
 void CpuStreamCore::mark(const SectionItem& section) {

@@ -66,10 +66,7 @@ std::size_t SimDevice::CostHash::operator()(const OpCost& cost) const {
 std::uint32_t SimDevice::op_index(const Op& op) {
   const OpCost cost = cost_of(op);
   const auto [place, is_new] = known_.try_emplace(cost, static_cast<std::uint32_t>(program_.ops.size()));
-  if (is_new) {
-    program_.ops.push_back(cost);
-    examples_.push_back(op);
-  }
+  if (is_new) program_.ops.push_back(cost);
   return place->second;
 }
 
@@ -91,7 +88,6 @@ SimProgram SimDevice::take_program() {
   taken.events = next_event_ - first_event_;
   first_event_ = next_event_;
   known_.clear();
-  examples_.clear();
   for (const SimProgram::Stream& stream : taken.streams) program_.streams.push_back({stream.name, stream.kind, {}});
   return taken;
 }

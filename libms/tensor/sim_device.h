@@ -22,8 +22,6 @@ class SimDevice final : public Device {
   // None: the solver knows.
   std::vector<double> op_seconds() const override { return std::vector<double>(kOpClasses, 0.0); }
 
-  // An operation of each cost, in the order of the program's ops.
-  const std::vector<Op>& examples() const { return examples_; }
   // Empties the program; streams and events stay as they are. What was recorded before is then long done.
   SimProgram take_program();
 
@@ -36,7 +34,6 @@ class SimDevice final : public Device {
 
   SimProgram program_;
   std::unordered_map<OpCost, std::uint32_t, CostHash> known_;
-  std::vector<Op> examples_;
   std::uint32_t first_event_ = 0;  // of the program
   std::uint32_t next_event_ = 0;
 };

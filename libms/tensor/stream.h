@@ -105,6 +105,13 @@ class Memory {
 
 enum class StreamKind { compute, comm };  // comm streams go first when both could run
 
+// Told of every operation once it has run, by whichever thread ran it.
+class OpObserver {
+ public:
+  virtual ~OpObserver() = default;
+  virtual void ran(const Op& op, double seconds) = 0;
+};
+
 // One rank's device.
 class Device {
  public:
@@ -126,6 +133,9 @@ class Device {
   // Where this rank's events are written down; nullptr: nowhere. Set before streams are made; it outlives them.
   trace::Recorder* recorder() const { return recorder_; }
   void set_recorder(trace::Recorder* recorder) { recorder_ = recorder; }
+  // Who is told of operations; nullptr: nobody. Set while no operation is in flight; it outlives the device.
+  OpObserver* observer() const { return observer_; }
+  void set_observer(OpObserver* observer) { observer_ = observer; }
 
  protected:
   int next_stream_index() { return stream_count_++; }
@@ -134,6 +144,7 @@ class Device {
   RaceChecker races_;
   int stream_count_ = 0;
   trace::Recorder* recorder_ = nullptr;
+  OpObserver* observer_ = nullptr;
   std::atomic<double> slowness_ = 1;
 };
 

@@ -4,23 +4,27 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <barrier>
 #include <chrono>
 #include <cmath>
 #include <map>
+#include <mutex>
 #include <span>
 #include <thread>
+#include <tuple>
 
 #include "base/text.h"
 #include "comm/thread_world.h"
 #include "cost/roofline.h"
 #include "tensor/cpu_device.h"
 #include "tensor/op_cost.h"
-#include "train/sim_issuer.h"
+#include "train/engine.h"
+#include "train/simulate.h"
 
 namespace ms::train {
 namespace {
 
-using tensor::Op;
 using tensor::Tensor;
 using Time = std::chrono::steady_clock;
 
@@ -32,97 +36,116 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// Models whose operations are timed: from those of a test to as large as seconds allow.
-std::vector<Settings> models(std::string_view dtype, std::size_t sizes) {
+// Models whose steps are timed: from those of a test to as large as seconds allow.
+std::vector<Settings> models(std::string_view dtype, std::size_t sizes, int ranks) {
   struct Size {
-    std::int64_t hidden, heads, seq, microbatch, vocab;
+    std::int64_t layers, hidden, heads, seq, microbatch, vocab;
   };
-  static constexpr std::array<Size, 6> kSizes{{{32, 4, 32, 2, 257},
-                                               {64, 4, 128, 2, 257},
-                                               {160, 4, 128, 4, 257},
-                                               {320, 4, 256, 2, 4096},
-                                               {768, 12, 512, 1, 8192},
-                                               {1024, 16, 512, 2, 8192}}};
+  static constexpr std::array<Size, 6> kSizes{{{2, 32, 4, 32, 2, 257},
+                                               {2, 64, 4, 128, 2, 257},
+                                               {2, 160, 4, 128, 4, 257},
+                                               {2, 320, 4, 256, 2, 4096},
+                                               {1, 768, 12, 512, 1, 8192},
+                                               {1, 1024, 16, 512, 1, 8192}}};
   std::vector<Settings> result;
   for (const Size& size : std::span(kSizes).first(std::min(sizes, kSizes.size()))) {
     for (const std::int64_t tp : {1, 2}) {
+      if (ranks % tp != 0) continue;
       Settings s;
-      s.model = {.layers = 2,
+      s.model = {.layers = size.layers,
                  .hidden = size.hidden,
                  .heads = size.heads,
                  .vocab = size.vocab,
                  .seq = size.seq,
                  .tied_embeddings = false};
-      s.mesh = {.tp = tp};
+      s.mesh = {.dp = ranks / tp, .tp = tp};
       s.train.dtype = std::string(dtype);
       s.train.microbatch = size.microbatch;
-      s.train.global_batch = size.microbatch;
+      s.train.global_batch = 2 * size.microbatch * s.mesh.dp;
       result.push_back(s);
     }
   }
   return result;
 }
 
-// An operation with memory of its own, several times over: in a run, what an operation reads is seldom what was touched
-// last, and so not in the nearest cache.
-class Copies {
+struct Sample {
+  cost::OpCost cost;
+  int count = 0;
+  double seconds = 0;  // of one
+};
+
+// What operations of each cost take where they stand in a step: on memory that is as warm as the step leaves it, beside
+// all else that the ranks do.
+class Observer final : public tensor::OpObserver {
  public:
-  Copies(tensor::Device& device, const Op& op) {
-    constexpr double kTouched = 4 << 20;  // bytes, all together
-    constexpr int kMost = 64;
-    const int copies = std::clamp(static_cast<int>(kTouched / std::max(1.0, tensor::cost_of(op).bytes)), 1, kMost);
-    for (int i = 0; i < copies; ++i) {
-      std::visit(
-          [&](auto& row) {
-            row.each([&](tensor::Access, const Tensor& tensor) {
-              if (!tensor) return;
-              memory_.push_back(device.allocate(static_cast<std::size_t>(tensor.extent_bytes()), "calibration"));
-              const_cast<Tensor&>(tensor).data = memory_.back()->data();
-            });
-          },
-          ops_.emplace_back(op));
+  void ran(const tensor::Op& op, double seconds) override {
+    const cost::OpCost cost = tensor::cost_of(op);
+    if (!counts || cost.op_class == cost::OpClass::init) return;
+    std::lock_guard lock(mutex_);
+    auto& [count, sum] = sums_[{cost.op_class, cost.half, cost.flops, cost.bytes}];
+    ++count;
+    sum += seconds;
+  }
+  std::vector<Sample> samples() const {
+    std::vector<Sample> samples;
+    for (const auto& [key, of] : sums_) {
+      const auto& [op_class, half, flops, bytes] = key;
+      samples.push_back({{op_class, half, flops, bytes}, of.first, of.second / of.first});
     }
+    return samples;
   }
-  const Op& operator[](int i) const { return ops_[static_cast<std::size_t>(i) % ops_.size()]; }
+  std::atomic<bool> counts = false;
 
  private:
-  std::vector<Op> ops_;
-  std::vector<std::unique_ptr<tensor::Memory>> memory_;
+  std::mutex mutex_;
+  std::map<std::tuple<cost::OpClass, bool, double, double>, std::pair<int, double>> sums_;
 };
 
-class Bench {
- public:
-  explicit Bench(tensor::CpuPool& pool) : device_(pool, matmuls_) {
-    for (int i = 0; i < pool.size().workers; ++i)
-      streams_.push_back(device_.make_stream("calibration", tensor::StreamKind::compute));
+// Steps of all ranks, as threads of this process, for `seconds` after a warm-up. Returns the seconds of one.
+double run_steps(const Plan& plan, tensor::CpuPool& pool, double seconds, Observer& observer) {
+  const int ranks = plan.mesh.size();
+  const Settings& settings = plan.settings;
+  double step_s = 0;
+  comm::ThreadHub hub(ranks, std::chrono::minutes(10));
+  tensor::MatmulCache matmuls;
+  std::barrier warm(ranks, [&]() noexcept { observer.counts = true; });
+  std::vector<std::jthread> threads;
+  for (int r = 0; r < ranks; ++r) {
+    threads.emplace_back([&, r] {
+      tensor::CpuDevice device(pool, matmuls);
+      device.set_observer(&observer);
+      const std::unique_ptr<comm::World> world = hub.world(r);
+      {
+        Engine engine(plan, *world, device);
+        engine.initialize(settings.train.seed);
+        std::vector<std::int32_t> tokens;
+        if (engine.needs_input()) {
+          const std::int64_t count = plan.microbatches * settings.train.microbatch * settings.model.seq;
+          for (std::int64_t i = 0; i < count; ++i)
+            tokens.push_back(static_cast<std::int32_t>(i * 7919 % settings.model.vocab));
+        }
+        std::int64_t step = 0;
+        const auto one = [&](bool last) {
+          Votes votes;
+          votes.stop = last ? 1 : 0;
+          engine.issue_step(step, settings.optim.lr, tokens, tokens, votes);
+          return engine.finish_step(step++).votes.stop > 0;
+        };
+        one(false);
+        engine.synchronize();
+        warm.arrive_and_wait();
+        const Time::time_point begin = Time::now();
+        while (!one(seconds_since(begin) > seconds)) {}
+        engine.synchronize();
+        if (r == 0) step_s = seconds_since(begin) / static_cast<double>(step - 1);
+      }
+      world->close();
+    });
   }
-
-  // Of one operation, while all workers do the same.
-  double seconds(const Op& op) {
-    std::vector<Copies> copies;  // of each worker
-    for (std::size_t s = 0; s < streams_.size(); ++s) copies.emplace_back(device_, op);
-    constexpr double kLong_s = 3e-3;
-    constexpr int kRounds = 3;
-    int count = 1;
-    while (round(copies, count) < kLong_s && count < 4096) count *= 2;
-    std::vector<double> times;
-    for (int i = 0; i < kRounds; ++i) times.push_back(round(copies, count) / count);
-    return median(std::move(times));
-  }
-
- private:
-  double round(const std::vector<Copies>& copies, int count) {
-    const Time::time_point begin = Time::now();
-    for (int i = 0; i < count; ++i)
-      for (std::size_t s = 0; s < streams_.size(); ++s) streams_[s]->submit(copies[s][i]);
-    for (const auto& stream : streams_) stream->synchronize();
-    return seconds_since(begin);
-  }
-
-  tensor::MatmulCache matmuls_;
-  tensor::CpuDevice device_;
-  std::vector<std::unique_ptr<tensor::Stream>> streams_;
-};
+  threads.clear();
+  observer.counts = false;
+  return step_s;
+}
 
 // To four digits: more say nothing.
 double rounded(double value) {
@@ -130,19 +153,30 @@ double rounded(double value) {
   return std::round(value / unit) * unit;
 }
 
-struct Sample {
-  cost::OpCost cost;
-  double seconds = 0;
+// Work that was done, in the seconds it took.
+struct Done {
+  double work = 0, seconds = 0;
+  double rate() const { return work / seconds; }
 };
+// By thirds of a decade of the size of operations.
+using Rates = std::map<int, Done>;
+void add(Rates& rates, double size, const Sample& s, double net) {
+  Done& done = rates[static_cast<int>(std::floor(3 * std::log10(size)))];
+  done.work += s.count * size;
+  done.seconds += s.count * net;
+}
+double peak(const Rates& rates) {
+  double rate = 0;
+  for (const auto& [third, done] : rates) rate = std::max(rate, done.rate());
+  return rate;
+}
 
-// A point for every third of a decade: the middle one of the rates there, as a share of `peak`.
-std::vector<std::string> curve(const std::vector<std::pair<double, double>>& rates, double peak) {
-  std::map<int, std::vector<double>> by_size;
-  for (const auto& [size, rate] : rates) by_size[static_cast<int>(std::floor(3 * std::log10(size)))].push_back(rate);
+// A point for every third of a decade, as a share of `peak`.
+std::vector<std::string> curve(const Rates& rates, double peak) {
   std::vector<std::string> points;
-  for (auto& [third, values] : by_size)
+  for (const auto& [third, done] : rates)
     points.push_back(fmt::format("{:.3g}:{:.4g}", std::pow(10.0, (third + 0.5) / 3),
-                                 std::clamp(median(std::move(values)) / peak, 1e-6, 1.0)));
+                                 std::clamp(done.rate() / peak, 1e-6, 1.0)));
   return points;
 }
 
@@ -151,20 +185,18 @@ bool is_memory(const cost::OpCost& op) {
 }
 
 void fit_device(const std::vector<Sample>& samples, bool half, cost::DeviceConfig& device) {
-  double product = 0, memory = 0;
-  std::vector<std::pair<double, double>> products, attention, plain;
+  Rates products, attention, plain;
   for (const Sample& s : samples) {
     const double net = std::max(s.seconds - device.launch_s, 0.2 * s.seconds);
     if (s.cost.op_class == cost::OpClass::matmul) {
-      products.emplace_back(s.cost.flops, s.cost.flops / net);
-      product = std::max(product, s.cost.flops / net);
+      add(products, s.cost.flops, s, net);
     } else if (s.cost.op_class == cost::OpClass::attention) {
-      attention.emplace_back(s.cost.flops, s.cost.flops / net);
+      add(attention, s.cost.flops, s, net);
     } else if (s.cost.op_class == cost::OpClass::elementwise && s.cost.bytes > 0) {
-      plain.emplace_back(s.cost.bytes, s.cost.bytes / net);
-      memory = std::max(memory, s.cost.bytes / net);
+      add(plain, s.cost.bytes, s, net);
     }
   }
+  const double product = peak(products), memory = peak(plain);
   device.tflops = rounded(product * 1e-12);
   device.tflops_fp32 = half ? 0 : device.tflops;
   device.memory_gb_s = rounded(memory * 1e-9);
@@ -218,6 +250,31 @@ double message_s(tensor::CpuPool& pool, std::int64_t bytes) {
   return seconds;
 }
 
+struct Step {
+  Plan plan;
+  double seconds = 0;  // measured
+};
+
+// A message costs more in a step than by itself: ranks do not come to it at the same time, and who waits sleeps. The
+// latency with which simulated steps are as long as those measured, by the mean of the logarithms of their ratios; that
+// of messages by themselves is the least.
+double fit_latency(cost::Cluster cluster, const std::vector<Step>& steps) {
+  const auto ratio = [&](double latency_s) {
+    cluster.node.latency_s = latency_s;
+    double sum = 0;
+    for (const Step& step : steps) sum += std::log(simulate(step.plan, cluster, {}).iteration_s / step.seconds);
+    return sum;
+  };
+  double least = cluster.node.latency_s, most = 100 * least;
+  if (ratio(least) >= 0) return least;
+  constexpr int kHalvings = 12;
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = std::sqrt(least * most);
+    (ratio(middle) < 0 ? least : most) = middle;
+  }
+  return least;
+}
+
 }  // namespace
 
 cost::Cluster calibrate(const CalibrateOptions& options) {
@@ -231,40 +288,31 @@ cost::Cluster calibrate(const CalibrateOptions& options) {
       static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::int64_t>(sysconf(_SC_PAGE_SIZE)) / ranks;
   cluster.node = {.ranks = ranks, .cores = std::min(ranks, pool.size().workers)};
 
-  std::map<std::string, Op> ops;  // different ones, by class and size
-  for (const Settings& settings : models(half ? "bf16" : "fp32", options.sizes)) {
-    const Plan plan = make_plan(settings, static_cast<int>(settings.mesh.tp));
-    for (const Op& op : SimIssuer(plan, ranks, 0).examples()) {
-      const cost::OpCost cost = tensor::cost_of(op);
-      if (cost.op_class == cost::OpClass::init) continue;
-      ops.try_emplace(fmt::format("{} {:.4g} {:.4g}", op_name(op), cost.flops, cost.bytes), op);
-    }
-  }
-  // In passes over all of them: what else the machine does for a while then spoils one of an operation's times.
+  // In passes over all models: what else the machine does for a while then spoils a part of each one's times.
   constexpr std::size_t kPasses = 3;
-  Bench bench(pool);
-  std::map<std::string, std::vector<double>> times;
-  std::size_t timed = 0;
+  constexpr double kSeconds = 0.8;
+  const std::size_t sizes = ranks > cores ? std::min<std::size_t>(options.sizes, 5) : options.sizes;  // in bearable time
+  const std::vector<Settings> all = models(half ? "bf16" : "fp32", sizes, ranks);
+  Observer observer;
+  std::vector<std::vector<double>> steps_s(all.size());
   for (std::size_t pass = 0; pass < kPasses; ++pass) {
-    for (const auto& [name, op] : ops) {
-      times[name].push_back(bench.seconds(op));
-      if (options.progress) options.progress(++timed, kPasses * ops.size());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      steps_s[i].push_back(run_steps(make_plan(all[i], ranks), pool, kSeconds, observer));
+      if (options.progress) options.progress(pass * all.size() + i + 1, kPasses * all.size());
     }
   }
-  std::vector<Sample> samples;
-  double least_s = HUGE_VAL;
-  for (const auto& [name, op] : ops) {
-    const Sample& sample = samples.emplace_back(tensor::cost_of(op), median(std::move(times[name])));
-    least_s = std::min(least_s, sample.seconds);
-  }
-  cluster.device.launch_s = rounded(least_s);
+  const std::vector<Sample> samples = observer.samples();
+  cluster.device.launch_s = rounded(std::ranges::min(samples, {}, &Sample::seconds).seconds);
   fit_device(samples, half, cluster.device);
 
   if (ranks > 1) {
     const double small_s = message_s(pool, 64);
     const std::int64_t large = 8 << 20;
-    cluster.node.latency_s = rounded(small_s / 2);  // two hops, there and back
+    cluster.node.latency_s = small_s / 2;  // two hops, there and back
     cluster.node.gb_s = rounded(static_cast<double>(large) / std::max(1e-9, message_s(pool, large) - small_s) * 1e-9);
+    std::vector<Step> steps;
+    for (std::size_t i = 0; i < all.size(); ++i) steps.push_back({make_plan(all[i], ranks), median(steps_s[i])});
+    cluster.node.latency_s = rounded(fit_latency(cluster, steps));
   }
   return cluster;
 }

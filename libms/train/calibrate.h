@@ -1,6 +1,6 @@
 // What this machine can do, measured: a cluster file of one node whose ranks compute on its processors, as threads of a
-// process. The operations that are timed are those that the engine issues for models of several sizes, on all
-// processors at once, as in a run.
+// process. What is timed are operations where they stand in training steps of models of several sizes, with all ranks
+// at work: on memory that is as warm as a step leaves it, and beside all else that runs do.
 #pragma once
 
 #include <functional>
@@ -15,10 +15,10 @@ struct CalibrateOptions {
   std::size_t sizes = 6;                      // of models, from the smallest
   int ranks = 0;                              // on the node; 0: as many as cores that may be used
   tensor::DType dtype = tensor::DType::bf16;  // of products and activations
-  std::function<void(std::size_t, std::size_t)> progress = nullptr;  // operations timed, of how many
+  std::function<void(std::size_t, std::size_t)> progress = nullptr;  // models timed, of how many
 };
 
-// Takes about half a minute; the machine should have nothing else to do.
+// Takes half a minute to two, more with more ranks than cores; the machine should have nothing else to do.
 cost::Cluster calibrate(const CalibrateOptions& options);
 
 }  // namespace ms::train

@@ -19,10 +19,4 @@ comm::SimRecording SimIssuer::step(std::int64_t step) {
   return {world_.rank(), device_.take_program(), world_.groups(), world_.messages()};
 }
 
-std::vector<tensor::Op> SimIssuer::examples() {
-  engine_->issue_step(0, plan_.settings.optim.lr, tokens_, tokens_);
-  engine_->finish_step(0);
-  return device_.examples();
-}
-
 }  // namespace ms::train

@@ -16,8 +16,6 @@ class SimIssuer {
   // What the rank issues in step `step`; call with 0, 1, 2 and so on. From the second step on it gathers what the step
   // before has updated: a step as all later ones are.
   comm::SimRecording step(std::int64_t step);
-  // One operation of each cost of a first step. Their tensors have no memory.
-  std::vector<tensor::Op> examples();
 
  private:
   const Plan& plan_;

@@ -18,7 +18,7 @@ TEST(Calibrate, WritesAClusterFileThatAStepCanBeSimulatedOn) {
                    timed = done;
                    of = all;
                  }});
-  EXPECT_GT(timed, 20U);
+  EXPECT_GT(of, 1U);
   EXPECT_EQ(timed, of);
   const cost::Cluster cluster = cost::load_cluster_text(cost::to_toml(measured), "calibrated", {});
   EXPECT_EQ(cluster.node.ranks, 2);
