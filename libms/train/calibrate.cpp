@@ -175,8 +175,8 @@ double peak(const Rates& rates) {
 std::vector<std::string> curve(const Rates& rates, double peak) {
   std::vector<std::string> points;
   for (const auto& [third, done] : rates)
-    points.push_back(fmt::format("{:.3g}:{:.4g}", std::pow(10.0, (third + 0.5) / 3),
-                                 std::clamp(done.rate() / peak, 1e-6, 1.0)));
+    points.push_back(
+        fmt::format("{:.3g}:{:.4g}", std::pow(10.0, (third + 0.5) / 3), std::clamp(done.rate() / peak, 1e-6, 1.0)));
   return points;
 }
 
@@ -291,7 +291,8 @@ cost::Cluster calibrate(const CalibrateOptions& options) {
   // In passes over all models: what else the machine does for a while then spoils a part of each one's times.
   constexpr std::size_t kPasses = 3;
   constexpr double kSeconds = 0.8;
-  const std::size_t sizes = ranks > cores ? std::min<std::size_t>(options.sizes, 5) : options.sizes;  // in bearable time
+  const std::size_t sizes =
+      ranks > cores ? std::min<std::size_t>(options.sizes, 5) : options.sizes;  // in bearable time
   const std::vector<Settings> all = models(half ? "bf16" : "fp32", sizes, ranks);
   Observer observer;
   std::vector<std::vector<double>> steps_s(all.size());

@@ -16,6 +16,7 @@ VENDORS = [
     (r"xxh\w+\.h", r"libms/base/hash\.cpp", 1),
     (r"(oneapi/)?dnnl.*", r"libms/tensor/cpu_matmul\.cpp", 1),
     (r"curl/.*", r"libms/notify/http\.cpp", 1),
+    (r"openssl/.*", r"libms/net/secret\.cpp", 1),
     (r"zlib\.h", r"libms/(data/encode|data/gzip|tracepp/text_input|tracepp/export_file)\.cpp", 3),
     (r"zstd\.h", r"libms/tracepp/text_input\.cpp", 1),
     (r"simdjson\.h", r"libms/tracepp/json_objects\.h", 1),

@@ -1,0 +1,143 @@
+#include "net/agent.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <list>
+#include <mutex>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "net/counters.h"
+#include "net/fabric_config.h"
+#include "net/interface.h"
+#include "net/peer.h"
+
+namespace ms::net {
+namespace {
+
+constexpr double kAnswer_s = 5;
+constexpr std::size_t kMostPeers = 256;  // served at a time
+
+Channel reach(const Invitation& invitation, double patience_s) {
+  const Deadline deadline = in_seconds(patience_s);
+  std::string why = "the invitation names no address";
+  while (true) {
+    for (const std::string& text : invitation.addresses) {
+      const std::optional<Address> address = parse_address(text);
+      if (!address) continue;
+      try {
+        return Channel::connect(*address, "the coordinator", std::min(deadline, in_seconds(2)));
+      } catch (const Error& error) { why = error.message(); }
+    }
+    if (seconds_until(deadline) == 0) throw Error("net.peer", Blame::fabric, why);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+}
+
+// Threads that come and go: each does one thing and is then joined by whoever adds the next.
+class Threads {
+ public:
+  template <class F>
+  bool add(F&& work) {
+    std::lock_guard lock(mutex_);
+    running_.remove_if([](const Running& running) { return running.done.load(); });
+    if (running_.size() >= kMostPeers) return false;
+    Running& running = running_.emplace_back();
+    running.thread = std::jthread([&running, work = std::forward<F>(work)]() mutable {
+      try {
+        work();
+      } catch (const Error& error) { log::debug("net", "{}", error.message()); }
+      running.done = true;
+    });
+    return true;
+  }
+
+ private:
+  struct Running {
+    std::atomic<bool> done = false;
+    std::jthread thread;
+  };
+  std::mutex mutex_;
+  std::list<Running> running_;
+};
+
+}  // namespace
+
+std::string node_name() {
+  if (const char* name = std::getenv("SLURMD_NODENAME"); name != nullptr && *name != 0) return name;
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  return host.data();
+}
+
+void run_agent(const AgentOptions& options) {
+  const Invitation& invitation = options.invitation;
+  Channel control = reach(invitation, options.patience_s);
+  Self self{.secret = invitation.secret,
+            .address = local_address(control.fd()).with_port(0),
+            .interface = {},
+            .root = health::Sysroot(options.root)};
+  if (!invitation.interface.empty()) {
+    const std::vector<Interface> fitting = interfaces(invitation.interface);
+    if (fitting.empty()) {
+      throw Error("net.interface", Blame::node,
+                  fmt::format("{} has no interface {}* that is up", node_name(), invitation.interface));
+    }
+    self.address = fitting.front().address;
+  }
+  self.interface = interface_of(self.address);
+  Listener listener(self.address);
+  const std::int64_t speed = self.root.read_int("/sys/class/net/" + self.interface + "/speed").value_or(0);  // Mbit/s
+  const Member member{.node = invitation.node.empty() ? node_name() : invitation.node,
+                      .address = self.address.with_port(listener.port()),
+                      .interface = self.interface,
+                      .mtu = mtu_of(self.root, self.interface),
+                      .link_gbps = speed > 0 ? static_cast<double>(speed) * 1e-3 : 0};
+  greet(control, invitation.secret, to_json(member), in_seconds(kAnswer_s));
+
+  Threads threads;
+  std::jthread serving([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      std::optional<Channel> channel = listener.accept(in_seconds(0.2));
+      if (!channel) continue;
+      // A stranger has a few seconds to prove that it is none; more than can be served are turned away.
+      threads.add(
+          [&self, channel = std::make_shared<Channel>(*std::move(channel))] { serve_peer(std::move(*channel), self); });
+    }
+  });
+  std::mutex answering;
+  CounterReader counters(self.root);
+  while (true) {
+    std::string line;
+    try {
+      line = control.receive_line(in_seconds(3600));
+    } catch (const Error&) { return; }  // it has what it wanted
+    const TestOrder order = read_order(line);
+    if (!order.ask.empty()) {
+      TestAnswer answer{.id = order.id};
+      answer.text = order.ask == "counters" ? to_json(counters.read(SystemClock().wall_s()))
+                                            : to_json(gather_facts(self.root, environ));
+      std::lock_guard lock(answering);
+      control.send_line(to_json(answer), in_seconds(kAnswer_s));
+      continue;
+    }
+    threads.add([&, order] {
+      const std::optional<Address> other = parse_address(order.address);
+      TestAnswer answer{.id = order.id, .result = {}};
+      if (other) {
+        answer.result = test_pair(self, *other, order.node, order.spec, order.source_port);
+      } else {
+        answer.result.error = fmt::format("'{}' is no address", order.address);
+      }
+      std::lock_guard lock(answering);
+      control.send_line(to_json(answer), in_seconds(kAnswer_s));
+    });
+  }
+}
+
+}  // namespace ms::net

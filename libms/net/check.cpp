@@ -1,0 +1,253 @@
+#include "net/check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <map>
+#include <optional>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "net/fleet.h"
+#include "net/launcher.h"
+
+namespace ms::net {
+namespace {
+
+constexpr int kAllUpTo = 64;  // nodes: beyond that pairs are covered, not all tried
+
+class Run {
+ public:
+  explicit Run(const CheckOptions& options, std::size_t least_nodes = 2)
+      : options_(options), fleet_(options.nodes), begin_s_(clock_.now_s()) {
+    if (options.nodes.size() < least_nodes) {
+      throw user_error("net.nodes",
+                       fmt::format("{} to check: a fabric begins with two", plural(options.nodes.size(), "node")));
+    }
+    const Invitation invitation = fleet_.invitation(options.interface);
+    if (options.invite) options.invite(to_json(invitation));
+    if (!options.launch.empty()) launcher_.emplace(options.launch, options.nodes, options.agent, invitation);
+    fleet_.gather(options.wait_s);
+    for (const int node : fleet_.missing()) checked_.missing.push_back(options.nodes[static_cast<std::size_t>(node)]);
+    if (!checked_.missing.empty() && launcher_) checked_.why_missing = launcher_->complaint();
+    for (std::size_t node = 0; node < options.nodes.size(); ++node) {
+      if (fleet_.member(static_cast<int>(node)) == nullptr) continue;
+      present_.push_back(static_cast<int>(node));
+      checked_.nodes.push_back(options.nodes[node]);
+      if (!options.group_of.empty()) groups_.push_back(options.group_of[node]);
+    }
+    checked_.switches = options.switches;
+  }
+
+  int nodes() const { return static_cast<int>(present_.size()); }
+  const std::vector<int>& groups() const { return groups_; }
+  Checked& checked() { return checked_; }
+
+  // How much it will be at most, before it is.
+  void announce(std::size_t rounds, std::string_view more) const {
+    if (!options_.announce) return;
+    const PairSpec& spec = options_.spec;
+    double most_gbps = spec.max_gbps;
+    for (const int node : present_)
+      if (spec.max_gbps == 0) most_gbps = std::max(most_gbps, fleet_.member(node)->link_gbps);
+    const double streamed =
+        std::min(static_cast<double>(spec.bytes), most_gbps > 0 ? most_gbps * 1e9 / 8 * spec.seconds : HUGE_VAL);
+    options_.announce(fmt::format("{}, {} of up to {}: at most {} and {} sent by a node{}{}",
+                                  plural(present_.size(), "node"), plural(rounds, "round"),
+                                  plural(present_.size() / 2, "pair"),
+                                  format_duration(static_cast<double>(rounds) * (most_seconds(spec) + 0.05)),
+                                  format_size(static_cast<double>(rounds) * streamed),
+                                  spec.max_gbps > 0 ? fmt::format(", at {} Gbit/s", spec.max_gbps) : "", more));
+  }
+
+  Fleet& fleet() { return fleet_; }
+  SystemClock& clock() { return clock_; }
+
+  std::vector<PairResult> test(const Round& round, const PairSpec& spec, int source_port = 0) {
+    Round of;
+    for (const auto& [a, b] : round)
+      of.emplace_back(present_[static_cast<std::size_t>(a)], present_[static_cast<std::size_t>(b)]);
+    std::vector<PairResult> results = fleet_.test(of, spec, source_port);
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      if (results[i].at_fault >= 0)
+        results[i].at_fault = results[i].at_fault == results[i].a ? round[i].first : round[i].second;
+      results[i].a = round[i].first;
+      results[i].b = round[i].second;
+    }
+    ++checked_.rounds;
+    return results;
+  }
+  void progress(std::size_t of) const {
+    if (options_.progress) options_.progress(checked_.rounds, static_cast<int>(of));
+  }
+
+  Checked finish() {
+    checked_.seconds = clock_.now_s() - begin_s_;
+    return std::move(checked_);
+  }
+
+ private:
+  SystemClock clock_;
+  const CheckOptions& options_;
+  Fleet fleet_;
+  std::optional<Launcher> launcher_;  // goes first: agents see that nobody waits for them any more
+  double begin_s_;
+  std::vector<int> present_;  // nodes, by their place among those that came
+  std::vector<int> groups_;
+  Checked checked_;
+};
+
+std::vector<Round> rounds_of(Cover cover, int n, const std::vector<int>& groups) {
+  switch (cover) {
+    case Cover::quick:
+      return quick_cover(n);
+    case Cover::ring:
+      return ring_shifts(n);
+    case Cover::all:
+      return round_robin(n);
+    case Cover::distance: {
+      std::vector<Round> rounds;
+      for (DistanceRounds& near : by_distance(n, [&](int a, int b) {
+             return groups.empty() || groups[static_cast<std::size_t>(a)] == groups[static_cast<std::size_t>(b)] ? 0
+                                                                                                                 : 1;
+           }))
+        std::ranges::move(near.rounds, std::back_inserter(rounds));
+      return rounds;
+    }
+    case Cover::automatic:
+      break;
+  }
+  return n <= kAllUpTo ? round_robin(n) : quick_cover(n);
+}
+
+}  // namespace
+
+Cover parse_cover(const std::string& text) {
+  static const std::map<std::string, Cover, std::less<>> kCovers{{"auto", Cover::automatic},
+                                                                 {"quick", Cover::quick},
+                                                                 {"ring", Cover::ring},
+                                                                 {"all", Cover::all},
+                                                                 {"distance", Cover::distance}};
+  const auto cover = kCovers.find(text);
+  if (cover == kCovers.end())
+    throw user_error("cli.value", fmt::format("a schedule is auto, quick, ring, all or distance, not '{}'", text));
+  return cover->second;
+}
+
+FlowVerdict PairFlows::verdict() const {
+  FlowVerdict worst = FlowVerdict::even;
+  for (const Roll& roll : rolls) worst = std::max(worst, roll.judgement.verdict);
+  return worst;
+}
+
+FlowsChecked check_flows(const CheckOptions& options, const FlowOptions& flows) {
+  constexpr int kFirstPort = 20011;
+  Run run(options);
+  run.checked().command = "ecmp";
+  const Round pairs = quick_cover(run.nodes()).front();
+  PairSpec spec = options.spec;
+  spec.back = false;
+  spec.pings = 0;
+  spec.datagrams = 0;
+  spec.sizes = false;
+  spec.flows = 1;
+  PairSpec all = spec;
+  all.flows = flows.flows;
+  const std::size_t rounds = pairs.size() * static_cast<std::size_t>(flows.rolls * (flows.flows + flows.repeats)) + 1;
+  run.announce(rounds, "");
+  std::vector<PairFlows> found;
+  for (const Pair& pair : pairs) {
+    PairFlows& of = found.emplace_back();
+    of.a = pair.first;
+    of.b = pair.second;
+    const auto test = [&](const PairSpec& with, int port) {
+      run.progress(rounds);
+      const PairResult result = run.test({pair}, with, port).front();
+      if (!result.error.empty()) of.error = result.error;
+      return result.there.flow_gbps;
+    };
+    std::vector<double> sums;
+    for (int roll = 0; roll < flows.rolls && of.error.empty(); ++roll) {
+      PairFlows::Roll& rolled = of.rolls.emplace_back();
+      rolled.first_port = kFirstPort + roll * flows.flows;
+      for (int flow = 0; flow < flows.flows && of.error.empty(); ++flow)
+        if (const std::vector<double> gbps = test(spec, rolled.first_port + flow); gbps.size() == 1)
+          rolled.alone.push_back(gbps[0]);
+      // TCP shares fairly in the long run only: the mean of several.
+      rolled.together.assign(static_cast<std::size_t>(flows.flows), 0);
+      for (int repeat = 0; repeat < flows.repeats && of.error.empty(); ++repeat) {
+        const std::vector<double> gbps = test(all, rolled.first_port);
+        for (std::size_t i = 0; i < std::min(gbps.size(), rolled.together.size()); ++i)
+          rolled.together[i] += gbps[i] / flows.repeats;
+      }
+      if (of.error.empty()) rolled.judgement = judge_flows(rolled.alone, rolled.together);
+      double sum = 0;
+      for (const double gbps : rolled.together) sum += gbps;
+      sums.push_back(sum);
+    }
+    if (!sums.empty()) of.together_gbps = *std::ranges::max_element(sums);
+  }
+  run.progress(rounds);
+  const std::vector<PairResult> beside = run.test(pairs, all, kFirstPort);
+  for (std::size_t i = 0; i < beside.size(); ++i) found[i].beside_others_gbps = beside[i].there.gbps;
+  return {.base = run.finish(), .pairs = std::move(found)};
+}
+
+Checked ask_nodes(const CheckOptions& options, const std::string& what, double seconds, double interval_s,
+                  const std::function<void(const std::vector<std::string>& nodes, const Told& told)>& look) {
+  Run run(options, 1);
+  run.checked().command = what;
+  const double end_s = run.clock().now_s() + seconds;
+  do {
+    const Told told = run.fleet().ask(what);
+    look(options.nodes, told);
+    if (run.clock().now_s() >= end_s) break;
+    run.clock().sleep_s(std::min(interval_s, end_s - run.clock().now_s()));
+  } while (true);
+  return run.finish();
+}
+
+Checked check_pairs(const CheckOptions& options) {
+  Run run(options);
+  run.checked().command = "pairs";
+  const std::vector<Round> rounds = rounds_of(options.cover, run.nodes(), run.groups());
+  PairSpec spec = options.spec;
+  if (options.cover == Cover::ring) {  // everybody sends to one and receives from another
+    spec.back = false;
+    spec.pings = 0;
+    spec.datagrams = 0;
+    spec.sizes = false;
+  }
+  run.announce(rounds.size(), "");
+  for (const Round& round : rounds) {
+    run.progress(rounds.size());
+    std::ranges::move(run.test(round, spec), std::back_inserter(run.checked().results));
+  }
+  for (int node = 0; node < run.nodes(); ++node) {
+    const bool answered = std::ranges::any_of(
+        run.checked().results, [&](const PairResult& r) { return (r.a == node || r.b == node) && r.error.empty(); });
+    if (answered) run.checked().healthy.push_back(node);
+  }
+  return run.finish();
+}
+
+Checked locate(const CheckOptions& options) {
+  Run run(options);
+  run.checked().command = "locate";
+  Locator locator(run.nodes(), {.group_of = run.groups(), .rounds = 0, .thresholds = options.thresholds});
+  run.announce(static_cast<std::size_t>(locator.cover_rounds()), ", and again what looks bad");
+  while (const std::optional<Round> round = locator.next()) {
+    run.progress(0);
+    PairSpec spec = options.spec;
+    spec.both_at_once = locator.covering();
+    locator.take(run.test(*round, spec));
+  }
+  Checked& checked = run.checked();
+  checked.verdicts = locator.verdicts();
+  checked.healthy = locator.healthy();
+  checked.untested_pairs = locator.pairs_untested();
+  checked.results = locator.results();
+  return run.finish();
+}
+
+}  // namespace ms::net

@@ -1,0 +1,289 @@
+#include "net/locate.h"
+
+#include <algorithm>
+#include <set>
+
+namespace ms::net {
+namespace {
+
+constexpr int kRepeats = 3;      // of a pair that looked bad: two of three decide
+constexpr int kPartners = 5;     // that a node in doubt is tested with, all in all
+constexpr int kMostRounds = 30;  // of tests after the cover
+constexpr int kOneWay = 3;       // tests of one direction at a time that decide for a node
+
+bool touches(const Culprit& culprit, int node, const std::vector<int>& group_of) {
+  if (culprit.kind == Kind::group) {
+    const int group = group_of[static_cast<std::size_t>(node)];
+    return group == culprit.a || group == culprit.other;
+  }
+  return culprit.a == node || culprit.b == node;
+}
+
+// More than a link: a node or a switch whose fault makes this way bad.
+bool explains(const Culprit& culprit, int from, int to, const std::vector<int>& group_of) {
+  switch (culprit.kind) {
+    case Kind::node:
+      return from == culprit.a || to == culprit.a;
+    case Kind::sending:
+      return from == culprit.a;
+    case Kind::receiving:
+      return to == culprit.a;
+    case Kind::group:
+      return touches(culprit, from, group_of) || touches(culprit, to, group_of);
+    case Kind::link:
+    case Kind::direction:
+      break;
+  }
+  return false;
+}
+bool is_node(Kind kind) { return kind == Kind::node || kind == Kind::sending || kind == Kind::receiving; }
+
+}  // namespace
+
+Locator::Locator(int nodes, LocateOptions options)
+    : n_(nodes), options_(std::move(options)), cover_(round_robin(nodes)) {
+  const auto n = static_cast<std::size_t>(n_);
+  tests_.resize(n * n);
+  const std::size_t wanted = options_.rounds > 0  ? static_cast<std::size_t>(options_.rounds)
+                             : nodes <= kAllPairs ? cover_.size()
+                                                  : static_cast<std::size_t>(kCover);
+  if (wanted < cover_.size()) {  // spread over all distances between nodes' numbers
+    std::vector<Round> some;
+    for (std::size_t i = 0; i < wanted; ++i) some.push_back(std::move(cover_[i * cover_.size() / wanted]));
+    cover_ = std::move(some);
+  }
+}
+
+int Locator::distance(int a, int b) const {
+  if (options_.group_of.empty()) return 0;
+  return options_.group_of[static_cast<std::size_t>(a)] == options_.group_of[static_cast<std::size_t>(b)] ? 0 : 1;
+}
+
+// With whom a node was tested one direction at a time.
+std::set<int> Locator::one_way_peers(int node) const {
+  std::set<int> peers;
+  for (const PairResult& result : results_) {
+    if (result.at_once || !result.error.empty()) continue;
+    if (result.a == node) peers.insert(result.b);
+    if (result.b == node) peers.insert(result.a);
+  }
+  return peers;
+}
+
+std::vector<Locator::Of> Locator::judge() const {
+  std::set<int> known_one_way;
+  for (const int node : slow_nodes_)
+    if (static_cast<int>(one_way_peers(node).size()) >= std::min(kOneWay, n_ - 1)) known_one_way.insert(node);
+  const std::vector<Normal> normal = normal_of(results_, [&](int a, int b) { return distance(a, b); });
+  std::vector<Of> judged;
+  for (int s = 0; s < kWaySymptoms; ++s) {
+    const auto symptom = static_cast<Symptom>(s);
+    Ways ways(n_);
+    for (const PairResult& result : results_) {
+      if (result.at_fault >= 0) continue;  // says nothing of the other one
+      for (const bool there : {true, false}) {
+        if (!tried(result, there, symptom)) continue;
+        if (symptom == Symptom::bandwidth && result.at_once &&
+            (known_one_way.contains(result.a) || known_one_way.contains(result.b)))
+          continue;
+        Ways::Cell& cell = there ? ways.at(result.a, result.b) : ways.at(result.b, result.a);
+        ++cell.measured;
+        const Normal& of = normal[static_cast<std::size_t>(distance(result.a, result.b))];
+        if (has(result, there, symptom, of, options_.thresholds)) ++cell.bad;
+      }
+    }
+    std::vector<Culprit> culprits = explain(ways, options_.group_of);
+    judged.push_back({std::move(ways), std::move(culprits)});
+  }
+  return judged;
+}
+
+// Pairs that should be tested once more before anything is said: those that were bad once and that no node or switch
+// explains, and for their ends, as for nodes that few tests speak against, tests with nodes that are good.
+std::vector<Pair> Locator::doubtful() {
+  const std::vector<Of> judged = judge();
+  std::set<Pair> wanted;
+  std::set<int> in_doubt, bad_nodes, accused;
+  for (const Of& of : judged) {
+    for (int a = 0; a < n_; ++a) {
+      for (int b = 0; b < n_; ++b) {
+        if (a == b || of.ways.at(a, b).bad == 0) continue;
+        bad_nodes.insert(a);
+        bad_nodes.insert(b);
+        const bool explained = std::ranges::any_of(
+            of.culprits, [&](const Culprit& culprit) { return explains(culprit, a, b, options_.group_of); });
+        if (explained) continue;
+        const int tests = tests_[static_cast<std::size_t>(std::min(a, b)) * static_cast<std::size_t>(n_) +
+                                 static_cast<std::size_t>(std::max(a, b))];
+        const Ways::Cell& cell = of.ways.at(a, b);
+        const bool decided = tests >= kRepeats || (cell.bad == 0 || 2 * cell.bad > kRepeats);
+        if (!decided) wanted.emplace(std::min(a, b), std::max(a, b));
+        in_doubt.insert(a);
+        in_doubt.insert(b);
+      }
+    }
+    for (const Culprit& culprit : of.culprits)
+      if (is_node(culprit.kind)) accused.insert(culprit.a);
+  }
+  in_doubt.insert(accused.begin(), accused.end());
+  // With whom was everybody tested?
+  std::vector<std::set<int>> partners(static_cast<std::size_t>(n_));
+  for (const PairResult& result : results_) {
+    partners[static_cast<std::size_t>(result.a)].insert(result.b);
+    partners[static_cast<std::size_t>(result.b)].insert(result.a);
+  }
+  for (const int node : in_doubt) {
+    const std::set<int>& known = partners[static_cast<std::size_t>(node)];
+    int missing = std::min(kPartners, n_ - 1) - static_cast<int>(known.size());
+    for (int step = 1; step < n_ && missing > 0; ++step) {
+      const int peer = (node + step) % n_;
+      if (bad_nodes.contains(peer) || known.contains(peer)) continue;
+      if (wanted.emplace(std::min(node, peer), std::max(node, peer)).second) --missing;
+    }
+  }
+  for (const Culprit& culprit : judged[static_cast<std::size_t>(Symptom::bandwidth)].culprits) {
+    if (!is_node(culprit.kind)) continue;
+    slow_nodes_.insert(culprit.a);
+    const std::set<int> peers = one_way_peers(culprit.a);
+    int missing = kOneWay - static_cast<int>(peers.size());
+    for (int step = 1; step < n_ && missing > 0; ++step) {
+      const int peer = (culprit.a + step) % n_;
+      if (accused.contains(peer) || peers.contains(peer)) continue;
+      wanted.emplace(std::min(culprit.a, peer), std::max(culprit.a, peer));
+      --missing;
+    }
+  }
+  return {wanted.begin(), wanted.end()};
+}
+
+std::set<int> Locator::gone() const {
+  std::set<int> gone;
+  for (const PairResult& result : results_)
+    if (result.at_fault >= 0) gone.insert(result.at_fault);
+  return gone;
+}
+
+std::optional<Round> Locator::next() {
+  if (covered_ < cover_.size()) return cover_[covered_++];
+  if (rounds_ >= static_cast<int>(cover_.size()) + kMostRounds) return std::nullopt;
+  std::vector<Pair> wanted = doubtful();
+  const std::set<int> lost = gone();
+  std::erase_if(wanted, [&](const Pair& pair) { return lost.contains(pair.first) || lost.contains(pair.second); });
+  if (wanted.empty()) return std::nullopt;
+  return take_round(wanted, n_);
+}
+
+void Locator::take(const std::vector<PairResult>& results) {
+  ++rounds_;
+  for (const PairResult& result : results) {
+    results_.push_back(result);
+    ++tests_[static_cast<std::size_t>(std::min(result.a, result.b)) * static_cast<std::size_t>(n_) +
+             static_cast<std::size_t>(std::max(result.a, result.b))];
+  }
+}
+
+// The numbers that speak of a verdict's way, pair, node or switch.
+void Locator::measure(Verdict& verdict) const {
+  const Culprit& c = verdict.culprit;
+  const std::vector<Normal> normal = normal_of(results_, [&](int a, int b) { return distance(a, b); });
+  std::vector<double> gbps, latency_us;
+  std::int64_t sent = 0, lost = 0;
+  for (const PairResult& result : results_) {
+    if (c.kind == Kind::group && distance(result.a, result.b) == 0) continue;
+    const bool about = c.b >= 0 ? std::minmax(c.a, c.b) == std::minmax(result.a, result.b)
+                                : touches(c, result.a, options_.group_of) || touches(c, result.b, options_.group_of);
+    if (!about) continue;
+    verdict.normal = normal[static_cast<std::size_t>(distance(result.a, result.b))];
+    if (result.least_us >= 0) latency_us.push_back(result.least_us);
+    if (!result.error.empty() && verdict.words.empty()) verdict.words = result.error;
+    for (const bool there : {true, false}) {
+      const Way& way = there ? result.there : result.back;
+      const int from = there ? result.a : result.b, to = there ? result.b : result.a;
+      if ((c.kind == Kind::sending && from != c.a) || (c.kind == Kind::receiving && to != c.a) ||
+          (c.kind == Kind::direction && from != c.a))
+        continue;
+      if (way.gbps >= 0) gbps.push_back(way.gbps);
+      sent += way.sent;
+      lost += way.lost;
+    }
+  }
+  const auto middle = [](std::vector<double>& values) {
+    if (values.empty()) return -1.0;
+    std::ranges::sort(values);
+    return values[values.size() / 2];
+  };
+  verdict.gbps = middle(gbps);
+  verdict.latency_us = middle(latency_us);
+  verdict.lost = sent > 0 ? static_cast<double>(lost) / static_cast<double>(sent) : 0;
+}
+
+std::vector<Verdict> Locator::verdicts() const {
+  std::vector<Verdict> verdicts;
+  const std::vector<Of> judged = judge();
+  std::set<int> flapping;
+  for (const PairResult& result : results_) {
+    if (result.counts_a.carrier_losses > 0) flapping.insert(result.a);
+    if (result.counts_b.carrier_losses > 0) flapping.insert(result.b);
+  }
+  for (const int node : flapping)  // seen by the node itself: nothing to vote on
+    verdicts.push_back(
+        {.culprit = {.a = node, .bad = 1, .of = 1}, .symptoms = {Symptom::flap}, .normal = {}, .confidence = 1});
+  for (const int node : gone())
+    verdicts.push_back(
+        {.culprit = {.a = node, .bad = 1, .of = 1}, .symptoms = {Symptom::silent}, .normal = {}, .confidence = 1});
+  for (std::size_t s = 0; s < judged.size(); ++s) {
+    for (const Culprit& culprit : judged[s].culprits) {
+      const double confidence = (culprit.bad + 1.0) / (culprit.of + 2.0);
+      // What is wrong with a node in all it does is wrong with its links and directions, too.
+      const auto same = std::ranges::find_if(verdicts, [&](const Verdict& verdict) {
+        const Culprit& c = verdict.culprit;
+        if (is_node(c.kind) && is_node(culprit.kind)) return c.a == culprit.a;
+        const auto is_pair = [](Kind kind) { return kind == Kind::link || kind == Kind::direction; };
+        if (is_pair(c.kind) && is_pair(culprit.kind)) return std::minmax(c.a, c.b) == std::minmax(culprit.a, culprit.b);
+        return c.kind == culprit.kind && c.a == culprit.a;
+      });
+      if (same == verdicts.end()) {
+        verdicts.push_back(
+            {.culprit = culprit, .symptoms = {static_cast<Symptom>(s)}, .normal = {}, .confidence = confidence});
+        continue;
+      }
+      if (std::ranges::find(same->symptoms, static_cast<Symptom>(s)) == same->symptoms.end())
+        same->symptoms.push_back(static_cast<Symptom>(s));
+      same->confidence = std::max(same->confidence, confidence);
+      const bool wider = culprit.kind == Kind::node || culprit.kind == Kind::link;
+      const bool other_way = culprit.kind != same->culprit.kind;
+      if (wider || other_way)
+        same->culprit.kind = culprit.kind == Kind::link || culprit.kind == Kind::direction ? Kind::link : Kind::node;
+    }
+  }
+  // A pair with a node that is at fault says nothing of its own.
+  std::erase_if(verdicts, [&](const Verdict& verdict) {
+    const Culprit& c = verdict.culprit;
+    if (c.kind != Kind::link && c.kind != Kind::direction) return false;
+    return std::ranges::any_of(verdicts, [&](const Verdict& other) {
+      return other.culprit.kind == Kind::node && (other.culprit.a == c.a || other.culprit.a == c.b);
+    });
+  });
+  for (Verdict& verdict : verdicts) measure(verdict);
+  return verdicts;
+}
+
+std::vector<int> Locator::healthy() const {
+  const std::vector<Verdict> all = verdicts();
+  std::vector<int> nodes;
+  for (int node = 0; node < n_; ++node) {
+    const bool accused =
+        std::ranges::any_of(all, [&](const Verdict& v) { return touches(v.culprit, node, options_.group_of); });
+    const bool measured = std::ranges::any_of(
+        results_, [&](const PairResult& r) { return (r.a == node || r.b == node) && r.error.empty(); });
+    if (!accused && measured) nodes.push_back(node);
+  }
+  return nodes;
+}
+
+std::int64_t Locator::pairs_untested() const {
+  const std::int64_t tested = std::ranges::count_if(tests_, [](int tests) { return tests > 0; });
+  return std::int64_t{n_} * (n_ - 1) / 2 - tested;
+}
+
+}  // namespace ms::net

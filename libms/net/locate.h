@@ -1,0 +1,73 @@
+// Finds the nodes, switches, links and directions that make a fabric slow, with as few tests as that takes: a cover
+// first, then whatever looked bad again, and its two ends with nodes that are known to be good. Pure: what is to be
+// measured next goes out, what was measured comes in.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "net/explain.h"
+#include "net/schedule.h"
+
+namespace ms::net {
+
+struct LocateOptions {
+  std::vector<int> group_of = {};  // leaf switch of each node; empty: not known
+  int rounds = 0;                  // of the cover; 0: all pairs up to kAllPairs nodes, else kCover rounds
+  Thresholds thresholds = {};
+};
+inline constexpr int kAllPairs = 32, kCover = 3;
+
+struct Verdict {
+  Culprit culprit;
+  std::vector<Symptom> symptoms;  // at least one
+  // The middle of what was measured of it, and what is normal.
+  double gbps = -1, latency_us = -1, lost = 0;  // lost: a share, of all datagrams
+  Normal normal;
+  std::string words = {};  // of whom it was that nothing came from
+  double confidence = 0;   // (bad + 1) / (of + 2): Laplace's rule of succession, of the symptom that says most
+};
+
+class Locator {
+ public:
+  Locator(int nodes, LocateOptions options);
+
+  // The next round of pairs, to be tested at the same time; nullopt: all is known that is asked for.
+  std::optional<Round> next();
+  // Is that round of the cover? Then streams of both directions go at once; else one after the other, because where one
+  // direction is slow, the acknowledgements of the other are late, and both look slow.
+  bool covering() const { return rounds_ < static_cast<int>(cover_.size()); }
+  void take(const std::vector<PairResult>& results);
+
+  std::vector<Verdict> verdicts() const;
+  // Nodes that nothing is said against, measured at least once.
+  std::vector<int> healthy() const;
+  const std::vector<PairResult>& results() const { return results_; }
+  std::int64_t pairs_untested() const;
+  int cover_rounds() const { return static_cast<int>(cover_.size()); }
+
+ private:
+  struct Of {  // a symptom
+    Ways ways;
+    std::vector<Culprit> culprits;
+  };
+  std::vector<Of> judge() const;
+  std::vector<Pair> doubtful();
+  std::set<int> gone() const;  // agents that are no longer there
+  std::set<int> one_way_peers(int node) const;
+  void measure(Verdict& verdict) const;
+  int distance(int a, int b) const;
+
+  int n_;
+  LocateOptions options_;
+  std::vector<Round> cover_;
+  std::size_t covered_ = 0;
+  std::vector<PairResult> results_;
+  std::vector<int> tests_;    // by pair, how often
+  std::set<int> slow_nodes_;  // that looked so while both directions went at once
+  int rounds_ = 0;
+};
+
+}  // namespace ms::net

@@ -1,0 +1,99 @@
+// The results as JSON; the only file of reports that knows the library.
+#include <nlohmann/json.hpp>
+
+#include "net/report.h"
+
+namespace ms::net {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string_view kind_word(Kind kind) {
+  switch (kind) {
+    case Kind::node:
+      return "node";
+    case Kind::sending:
+    case Kind::receiving:
+    case Kind::direction:
+      return "direction";
+    case Kind::group:
+      return "switch";
+    case Kind::link:
+      return "link";
+  }
+  return "node";
+}
+
+std::vector<std::string> nodes_of(const Checked& checked, const Culprit& culprit) {
+  if (culprit.kind == Kind::group) return {};
+  std::vector<std::string> nodes{checked.nodes[static_cast<std::size_t>(culprit.a)]};
+  if (culprit.b >= 0) nodes.push_back(checked.nodes[static_cast<std::size_t>(culprit.b)]);
+  return nodes;
+}
+
+Json number(double value) { return value < 0 ? Json(nullptr) : Json(value); }
+
+Json way_json(const Way& way) {
+  Json json{{"gbps", number(way.gbps)}};
+  if (way.sent > 0) json.update({{"datagrams", way.sent}, {"lost", way.lost}, {"dropped_by_receiver", way.dropped}});
+  if (way.mtu > 0) json.update({{"mtu", way.mtu}, {"mtu_passes", way.large_pass}});
+  return json;
+}
+
+}  // namespace
+
+std::string as_json(const Checked& checked) {
+  Json verdicts = Json::array(), found = Json::array(), healthy = Json::array(), pairs = Json::array();
+  for (const std::string& node : checked.missing) {
+    verdicts.push_back(
+        {{"kind", "node"},
+         {"who", node},
+         {"nodes", {node}},
+         {"symptoms", {"silent"}},
+         {"evidence", "did not take part" + (checked.why_missing.empty() ? "" : ": " + checked.why_missing)},
+         {"confidence", 1.0}});
+  }
+  for (const Verdict& verdict : checked.verdicts) {
+    Json symptoms = Json::array();
+    for (const Symptom symptom : verdict.symptoms) symptoms.push_back(to_string(symptom));
+    verdicts.push_back({{"kind", kind_word(verdict.culprit.kind)},
+                        {"who", who(checked, verdict.culprit)},
+                        {"nodes", nodes_of(checked, verdict.culprit)},
+                        {"symptoms", symptoms},
+                        {"evidence", evidence(checked, verdict)},
+                        {"confidence", verdict.confidence}});
+  }
+  for (const Finding& finding : findings(checked)) {
+    found.push_back({{"code", finding.code},
+                     {"severity", to_string(finding.severity)},
+                     {"blame", to_string(finding.blame)},
+                     {"entity", finding.entity},
+                     {"message", finding.message}});
+  }
+  for (const int node : checked.healthy) healthy.push_back(checked.nodes[static_cast<std::size_t>(node)]);
+  for (const PairResult& r : checked.results) {
+    Json pair{{"a", checked.nodes[static_cast<std::size_t>(r.a)]}, {"b", checked.nodes[static_cast<std::size_t>(r.b)]}};
+    if (!r.error.empty()) pair["error"] = r.error;
+    if (r.least_us >= 0) pair["latency_us"] = {{"min", r.least_us}, {"p50", r.p50_us}, {"p99", r.p99_us}};
+    pair["there"] = way_json(r.there);
+    pair["back"] = way_json(r.back);
+    pair["retransmits"] = {r.counts_a.retransmits, r.counts_b.retransmits};
+    pair["seconds"] = r.seconds;
+    pairs.push_back(std::move(pair));
+  }
+  const Json json{{"schema", 1},
+                  {"command", checked.command},
+                  {"nodes", checked.nodes},
+                  {"verdict", verdicts},
+                  {"healthy", healthy},
+                  {"findings", found},
+                  {"not_run", checked.not_run},
+                  {"remarks", checked.remarks},
+                  {"untested_pairs", checked.untested_pairs},
+                  {"rounds", checked.rounds},
+                  {"seconds", checked.seconds},
+                  {"pairs", pairs}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace ms::net

@@ -1,0 +1,262 @@
+// Faults that are put into a fabric of numbers are named, and nothing else is.
+#include "net/locate.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "fake_fabric.h"
+
+namespace ms::net {
+namespace {
+
+using test::FakeFabric;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+struct Case {
+  std::string name;
+  // Puts a fault in, and says what the verdict should be.
+  std::function<std::vector<Culprit>(FakeFabric&, int nodes)> inject;
+  Symptom symptom = Symptom::bandwidth;
+  bool grouped = false;
+};
+
+Culprit plain(Culprit culprit) {
+  culprit.bad = culprit.of = 0;
+  return culprit;
+}
+std::vector<Culprit> culprits(const Locator& locator) {
+  std::vector<Culprit> found;
+  for (const Verdict& verdict : locator.verdicts()) found.push_back(plain(verdict.culprit));
+  return found;
+}
+std::vector<int> pairs_of_four(int nodes) {
+  std::vector<int> group_of;
+  for (int node = 0; node < nodes; ++node) group_of.push_back(node / 2);
+  return group_of;
+}
+
+std::vector<Case> cases() {
+  return {
+      {"slow node",
+       [](FakeFabric& fabric, int nodes) -> std::vector<Culprit> {
+         const int bad = fabric.pick(nodes);
+         fabric.way_fault = [bad](int from, int to, Way& way) {
+           if (from == bad || to == bad) way.gbps *= 0.5;
+         };
+         return {{.kind = Kind::node, .a = bad}};
+       }},
+      {"slow sender",
+       [](FakeFabric& fabric, int nodes) -> std::vector<Culprit> {
+         const int bad = fabric.pick(nodes);
+         fabric.way_fault = [bad](int from, int, Way& way) {
+           if (from == bad) way.gbps *= 0.3;
+         };
+         return {{.kind = Kind::sending, .a = bad}};
+       }},
+      {"slow receiver",
+       [](FakeFabric& fabric, int nodes) -> std::vector<Culprit> {
+         const int bad = fabric.pick(nodes);
+         fabric.way_fault = [bad](int, int to, Way& way) {
+           if (to == bad) way.gbps *= 0.3;
+         };
+         return {{.kind = Kind::receiving, .a = bad}};
+       }},
+      {"slow pair",
+       [](FakeFabric& fabric, int nodes) -> std::vector<Culprit> {
+         const int a = fabric.pick(nodes - 1), b = a + 1 + fabric.pick(nodes - a - 1);
+         fabric.way_fault = [a, b](int from, int to, Way& way) {
+           if (std::minmax(from, to) == std::minmax(a, b)) way.gbps *= 0.5;
+         };
+         return {{.kind = Kind::link, .a = a, .b = b}};
+       }},
+      {"slow direction of a pair",
+       [](FakeFabric& fabric, int nodes) -> std::vector<Culprit> {
+         const int a = fabric.pick(nodes), b = (a + 1 + fabric.pick(nodes - 1)) % nodes;
+         fabric.way_fault = [a, b](int from, int to, Way& way) {
+           if (from == a && to == b) way.gbps *= 0.5;
+         };
+         return {{.kind = Kind::direction, .a = a, .b = b}};
+       }},
+      {"a node that loses one of a thousand",
+       [](FakeFabric& fabric, int nodes) -> std::vector<Culprit> {
+         const int bad = fabric.pick(nodes);
+         fabric.way_fault = [bad, &fabric](int from, int to, Way& way) {
+           if (from == bad || to == bad) fabric.lose(way, 1);
+         };
+         return {{.kind = Kind::node, .a = bad}};
+       },
+       Symptom::loss},
+      {"a late node",
+       [](FakeFabric& fabric, int nodes) -> std::vector<Culprit> {
+         const int bad = fabric.pick(nodes);
+         fabric.pair_fault = [bad](PairResult& result) {
+           if (result.a == bad || result.b == bad) result.least_us += 400;
+         };
+         return {{.kind = Kind::node, .a = bad}};
+       },
+       Symptom::latency},
+      {"a node whose MTU is small",
+       [](FakeFabric& fabric, int nodes) -> std::vector<Culprit> {
+         const int bad = fabric.pick(nodes);
+         fabric.way_fault = [bad](int from, int to, Way& way) {
+           if (from == bad) way.mtu = 1500;
+           if (to == bad) way.large_pass = false;
+         };
+         return {{.kind = Kind::receiving, .a = bad}};
+       },
+       Symptom::size},
+      {"a silent node",
+       [](FakeFabric& fabric, int nodes) -> std::vector<Culprit> {
+         const int bad = fabric.pick(nodes);
+         fabric.pair_fault = [bad](PairResult& result) {
+           if (result.a == bad || result.b == bad) result = test::silent(result, "no answer in time", -1);
+         };
+         return {{.kind = Kind::node, .a = bad}};
+       },
+       Symptom::silent},
+      {"a flapping node",
+       [](FakeFabric& fabric, int nodes) -> std::vector<Culprit> {
+         const int bad = fabric.pick(nodes);
+         fabric.pair_fault = [bad, seen = 0](PairResult& result) mutable {
+           if (result.a == bad && seen++ == 0) result.counts_a.carrier_losses = 1;
+           if (result.b == bad && seen++ == 0) result.counts_b.carrier_losses = 1;
+         };
+         return {{.kind = Kind::node, .a = bad}};
+       },
+       Symptom::flap},
+      {"a slow switch",
+       [](FakeFabric& fabric, int nodes) -> std::vector<Culprit> {
+         const int bad = fabric.pick(nodes / 2);
+         fabric.way_fault = [bad](int from, int to, Way& way) {
+           if ((from / 2 == bad) != (to / 2 == bad)) way.gbps *= 0.4;
+         };
+         return {{.kind = Kind::group, .a = bad}};
+       },
+       Symptom::bandwidth, true},
+  };
+}
+
+TEST(Locate, NamesEveryKindOfFaultWhereverItIs) {
+  constexpr int kNodes = 8, kPlacements = 20;
+  for (const Case& of : cases()) {
+    for (unsigned seed = 0; seed < kPlacements; ++seed) {
+      SCOPED_TRACE(fmt::format("{}, placement {}", of.name, seed));
+      FakeFabric fabric(kNodes, seed);
+      std::vector<Culprit> injected = of.inject(fabric, kNodes);
+      const Locator locator = fabric.locate({.group_of = of.grouped ? pairs_of_four(kNodes) : std::vector<int>{}});
+      ASSERT_EQ(culprits(locator), injected);
+      ASSERT_THAT(locator.verdicts()[0].symptoms, ElementsAre(of.symptom));
+      ASSERT_GT(locator.verdicts()[0].confidence, 0.5);
+      ASSERT_EQ(locator.healthy().size(), of.grouped ? kNodes - 2U : injected[0].b >= 0 ? kNodes - 2U : kNodes - 1U);
+    }
+  }
+}
+
+TEST(Locate, AccusesNobodyInAHealthyFabric) {
+  for (const int nodes : {2, 3, 8, 33, 200}) {
+    for (unsigned seed = 0; seed < 100; ++seed) {
+      FakeFabric fabric(nodes, seed);
+      const Locator locator = fabric.locate();
+      ASSERT_THAT(culprits(locator), IsEmpty()) << nodes << " nodes, seed " << seed;
+      ASSERT_EQ(locator.healthy().size(), static_cast<std::size_t>(nodes));
+    }
+  }
+}
+
+TEST(Locate, ABadMomentIsMeasuredAgainAndForgiven) {
+  FakeFabric fabric(8, 1);
+  int measured = 0;
+  fabric.pair_fault = [&](PairResult& result) {
+    if (result.a == 2 && result.b == 5 && measured++ == 0) result.there.gbps = 1;
+  };
+  EXPECT_THAT(culprits(fabric.locate()), IsEmpty());
+  EXPECT_EQ(measured, 3);  // two of three decide
+}
+
+// The acknowledgements of what a node sends have to come in by its slow side.
+TEST(Locate, ASlowReceiverIsToldFromASlowNodeByOneDirectionAtATime) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    FakeFabric fabric(8, seed);
+    const int bad = fabric.pick(8);
+    fabric.pair_fault = [&](PairResult& result) {
+      if (result.a == bad) std::swap(result.there, result.back);  // `there` is towards the bad one now
+      if (result.a == bad || result.b == bad) {
+        result.there.gbps *= 0.3;
+        if (result.at_once) result.back.gbps *= 0.4;
+      }
+      if (result.a == bad) std::swap(result.there, result.back);
+    };
+    EXPECT_THAT(culprits(fabric.locate()), ElementsAre(Culprit{.kind = Kind::receiving, .a = bad})) << seed;
+  }
+}
+
+TEST(Locate, TwoFaultsAtOnce) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    FakeFabric fabric(8, seed);
+    const int slow = fabric.pick(8), a = (slow + 1 + fabric.pick(3)) % 8, b = (slow + 5 + fabric.pick(3)) % 8;
+    fabric.way_fault = [&](int from, int to, Way& way) {
+      if (from == slow || to == slow) way.gbps *= 0.4;
+      if (std::minmax(from, to) == std::minmax(a, b)) fabric.lose(way, 10);
+    };
+    EXPECT_THAT(culprits(fabric.locate()),
+                testing::UnorderedElementsAre(Culprit{.kind = Kind::node, .a = slow},
+                                              Culprit{.kind = Kind::link, .a = std::min(a, b), .b = std::max(a, b)}))
+        << seed;
+  }
+}
+
+TEST(Locate, TwoSwitchesCannotBeToldApart) {
+  FakeFabric fabric(8, 3);
+  std::vector<int> group_of{0, 0, 0, 0, 1, 1, 1, 1};
+  fabric.way_fault = [&](int from, int to, Way& way) {
+    if (group_of[static_cast<std::size_t>(from)] != group_of[static_cast<std::size_t>(to)]) way.lost = 100;
+  };
+  EXPECT_THAT(culprits(fabric.locate({.group_of = group_of})),
+              ElementsAre(Culprit{.kind = Kind::group, .a = 0, .other = 1}));
+}
+
+TEST(Locate, WithTwoNodesOnlyTheLinkIsKnown) {
+  FakeFabric fabric(2, 3);
+  fabric.way_fault = [](int, int, Way& way) { way.lost = 100; };
+  EXPECT_THAT(culprits(fabric.locate()), ElementsAre(Culprit{.kind = Kind::link, .a = 0, .b = 1}));
+}
+
+TEST(Locate, AnAgentThatIsGoneIsNamedAndItsPartnerIsNot) {
+  FakeFabric fabric(8, 3);
+  fabric.pair_fault = [](PairResult& result) {
+    if (result.a != 3 && result.b != 3) return;
+    result = test::silent(result, "n3 did not answer in time", 3);
+  };
+  EXPECT_THAT(culprits(fabric.locate()), ElementsAre(Culprit{.kind = Kind::node, .a = 3}));
+}
+
+// k bad nodes among a thousand: a cover, which is three rounds whatever k is, and then a number of tests that grows
+// with k alone.
+TEST(Locate, TestsAfterTheCoverGrowWithTheFaultsAndNotWithTheFabric) {
+  for (const int nodes : {128, 1024}) {
+    for (const int k : {1, 2, 4, 8}) {
+      for (unsigned seed = 0; seed < (nodes == 128 ? 10 : 1); ++seed) {
+        FakeFabric fabric(nodes, seed);
+        std::set<int> bad;
+        while (static_cast<int>(bad.size()) < k) bad.insert(fabric.pick(nodes));
+        fabric.way_fault = [&](int from, int to, Way& way) {
+          if (bad.contains(from) || bad.contains(to)) way.gbps *= 0.5;
+        };
+        const Locator locator = fabric.locate();
+        std::set<int> found;
+        for (const Verdict& verdict : locator.verdicts()) {
+          ASSERT_EQ(verdict.culprit.kind, Kind::node);
+          found.insert(verdict.culprit.a);
+        }
+        ASSERT_EQ(found, bad) << nodes << " nodes, seed " << seed;
+        const std::int64_t cover = kCover * nodes / 2;
+        ASSERT_LE(fabric.probes - cover, 30 * k);
+        ASSERT_GT(locator.pairs_untested(), 0);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ms::net

@@ -1,0 +1,167 @@
+// Agents on the loopback of this machine: what they measure, whom they turn away, and what becomes of one that dies.
+#include "net/peer.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <list>
+#include <mutex>
+#include <thread>
+
+#include "net/agent.h"
+#include "net/fleet.h"
+
+namespace ms::net {
+namespace {
+
+Address loopback() { return *parse_address("127.0.0.1:0"); }
+
+PairSpec quick() { return {.pings = 20, .seconds = 0.05, .datagrams = 200, .datagrams_s = 0.05}; }
+
+struct Server {
+  explicit Server(std::string secret) : self{std::move(secret), loopback(), "lo", health::Sysroot("/")} {
+    thread = std::jthread([this](const std::stop_token& stop) {
+      std::vector<std::jthread> serving;
+      while (!stop.stop_requested()) {
+        std::optional<Channel> channel = listener.accept(in_seconds(0.05));
+        if (!channel) continue;
+        serving.emplace_back([this, channel = std::make_shared<Channel>(*std::move(channel))] {
+          try {
+            serve_peer(std::move(*channel), self);
+          } catch (const Error& error) {
+            std::lock_guard lock(mutex);
+            last_error = error.kind();
+          }
+        });
+      }
+    });
+  }
+  Address address() const { return loopback().with_port(listener.port()); }
+
+  Self self;
+  Listener listener{loopback()};
+  std::mutex mutex;
+  std::string last_error;
+  std::jthread thread;
+};
+
+TEST(Peer, MeasuresAPair) {
+  const std::string secret = new_secret();
+  Server server(secret);
+  for (const bool at_once : {true, false}) {
+    PairSpec spec = quick();
+    spec.both_at_once = at_once;
+    spec.flows = at_once ? 2 : 1;
+    const PairResult result = test_pair(server.self, server.address(), "other", spec);
+    EXPECT_EQ(result.error, "");
+    EXPECT_GT(result.least_us, 0);
+    EXPECT_LE(result.least_us, result.p50_us);
+    EXPECT_LE(result.p50_us, result.p99_us);
+    for (const Way& way : {result.there, result.back}) {
+      EXPECT_GT(way.gbps, 0.01);
+      EXPECT_EQ(way.sent, 200);
+      EXPECT_EQ(way.lost, 0);
+      EXPECT_GT(way.mtu, 1000);
+      EXPECT_TRUE(way.large_pass);
+    }
+  }
+}
+
+TEST(Peer, ABoundOnTheRateIsKept) {
+  Server server(new_secret());
+  const PairSpec spec{.pings = 0, .seconds = 0.3, .back = false, .max_gbps = 0.1, .datagrams = 0, .sizes = false};
+  const PairResult result = test_pair(server.self, server.address(), "other", spec);
+  EXPECT_EQ(result.error, "");
+  EXPECT_LT(result.there.gbps, 0.15);
+  EXPECT_GT(result.there.gbps, 0.03);
+  EXPECT_LT(result.back.gbps, 0);
+}
+
+TEST(Peer, WhoDoesNotKnowTheSecretGetsNothing) {
+  Server server(new_secret());
+  Self stranger = server.self;
+  stranger.secret = new_secret();
+  const PairResult result = test_pair(stranger, server.address(), "other", quick());
+  EXPECT_NE(result.error, "");
+  EXPECT_LT(result.there.gbps, 0);
+  for (int i = 0; i < 100; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    std::lock_guard lock(server.mutex);
+    if (server.last_error == "net.secret") return;
+  }
+  FAIL() << "the server took a stranger for a friend";
+}
+
+TEST(Peer, WhatIsNotUnderstoodIsRefused) {
+  const std::string secret = new_secret();
+  Server server(secret);
+  for (const std::string greeting :
+       {"", "flow", "flow in -1 1 0", "flow in 1e9 1 0", "flow out 1 nonsense 0", "hello"}) {
+    Channel channel = Channel::connect(server.address(), "server", in_seconds(2));
+    greet(channel, secret, greeting, in_seconds(2));
+    EXPECT_THROW(channel.receive_line(in_seconds(2)), Error) << greeting;
+  }
+  Channel channel = Channel::connect(server.address(), "server", in_seconds(2));
+  greet(channel, secret, "session", in_seconds(2));
+  channel.send_line("datagrams 70000 1 10 1", in_seconds(2));
+  EXPECT_THROW(channel.receive_line(in_seconds(2)), Error);
+}
+
+TEST(Peer, NobodyAtTheOtherEndIsSaid) {
+  Server server(new_secret());
+  int free_port = 0;
+  {
+    Listener closed(loopback());
+    free_port = closed.port();
+  }
+  const PairResult result = test_pair(server.self, loopback().with_port(free_port), "n5", quick());
+  EXPECT_NE(result.error.find("n5"), std::string::npos) << result.error;
+  EXPECT_NE(result.error.find("refused"), std::string::npos) << result.error;
+}
+
+struct Agent {
+  Agent(const Fleet& fleet, const std::string& name) {
+    Invitation invitation = fleet.invitation("lo");
+    invitation.node = name;
+    thread = std::jthread([invitation] { run_agent({.invitation = invitation}); });
+  }
+  std::jthread thread;
+};
+
+TEST(Fleet, TestsRoundsAndMissesWhoIsNotThere) {
+  std::list<Agent> agents;
+  {
+    Fleet fleet({"n1", "n2", "n3", "n4"});
+    for (const char* name : {"n1", "n2", "n3"}) agents.emplace_back(fleet, name);
+    fleet.gather(1.5);
+    EXPECT_EQ(fleet.missing(), std::vector<int>{3});
+    const std::vector<PairResult> results = fleet.test({{0, 1}, {2, 3}}, quick());
+    ASSERT_EQ(results.size(), 2U);
+    EXPECT_EQ(results[0].error, "");
+    EXPECT_GT(results[0].there.gbps, 0);
+    EXPECT_EQ(results[1].error, "n4 is gone");
+    EXPECT_EQ(results[1].at_fault, 3);
+  }  // the agents see that the coordinator is gone
+}
+
+TEST(Fleet, AnAgentThatDiesIsAtFaultAtOnce) {
+  std::list<Agent> agents;  // end after the fleet does
+  Fleet fleet({"n1", "n2"});
+  agents.emplace_back(fleet, "n1");
+  std::jthread dying([&] {
+    const Invitation invitation = fleet.invitation("lo");
+    Channel channel = Channel::connect(*parse_address(invitation.addresses.at(0)), "coordinator", in_seconds(2));
+    greet(channel, invitation.secret,
+          to_json(Member{.node = "n2", .address = loopback().with_port(1), .interface = "lo"}), in_seconds(2));
+    channel.receive_line(in_seconds(10));  // an order
+  });
+  fleet.gather(3);
+  ASSERT_TRUE(fleet.missing().empty());
+  const std::vector<PairResult> results = fleet.test({{1, 0}}, quick());
+  EXPECT_EQ(results[0].at_fault, 1);
+  EXPECT_NE(results[0].error, "");
+  EXPECT_EQ(fleet.missing(), std::vector<int>{1});
+}
+
+}  // namespace
+}  // namespace ms::net
