@@ -42,6 +42,7 @@ std::vector<std::string> nodes_of(const Args& args, const std::string& launch) {
 }
 
 const Option kNodes{.name = "nodes", .value = "HOSTLIST", .doc = "Which nodes; without it all of the job."};
+const Option kNodesOrHere{.name = "nodes", .value = "HOSTLIST", .doc = "Which nodes; without it this one."};
 const Option kLaunch{.name = "launch",
                      .value = "HOW",
                      .doc = "How agents are started: srun, or a command for each node with {node} and {agent} in it.",
@@ -348,7 +349,7 @@ const Tool kTool{
               "together share one; pairs that are slow only beside others share a limit behind their switch."},
          {.name = "counters",
           .summary = "error counters of ports: growth, flaps",
-          .options = {kNodes,
+          .options = {kNodesOrHere,
                       kLaunch,
                       kWait,
                       kJson,
@@ -367,7 +368,7 @@ const Tool kTool{
                          "counters have a limit an hour, see COUNTERS."},
          {.name = "config",
           .summary = "do NCCL's environment and the fabric's settings fit together, on all nodes",
-          .options = {kNodes, kLaunch, kWait, kJson, kRoot, kFlap},
+          .options = {kNodesOrHere, kLaunch, kWait, kJson, kRoot, kFlap},
           .run = config,
           .description =
               "Compares NCCL's variables with the interfaces and adapters that are there, and nodes with each "
