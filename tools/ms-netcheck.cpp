@@ -18,10 +18,12 @@
 #include "base/text.h"
 #include "net/agent.h"
 #include "net/check.h"
+#include "net/commands.h"
 #include "net/counters.h"
 #include "net/fabric_config.h"
 #include "net/flows_report.h"
 #include "net/scope.h"
+#include "train/config.h"
 
 namespace {
 
@@ -29,32 +31,13 @@ using namespace ms;  // NOLINT: a main
 
 constexpr int kUnknown = 3;
 
-std::string own_path() {
-  std::array<char, 4096> path{};
-  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
-  if (length <= 0) throw Error("net.launch", Blame::node, "this program does not know where it lies");
-  return path.data();
-}
-
-std::vector<std::string> nodes_of(const Args& args, const std::string& launch) {
-  const char* job = std::getenv("SLURM_JOB_NODELIST");
-  return net::nodes_in_scope(args.get("nodes"), job == nullptr ? "" : job, launch);
-}
-
 const Option kNodes{.name = "nodes", .value = "HOSTLIST", .doc = "Which nodes; without it all of the job."};
-const Option kNodesOrHere{.name = "nodes", .value = "HOSTLIST", .doc = "Which nodes; without it this one."};
-const Option kLaunch{.name = "launch",
-                     .value = "HOW",
-                     .doc = "How agents are started: srun, or a command for each node with {node} and {agent} in it.",
-                     .default_text = "srun"};
 const Option kTransport{.name = "transport",
                         .value = "WHAT",
                         .doc = "tcp, mpi, verbs or nccl; what cannot run here is counted as not run.",
                         .default_text = "tcp"};
 const Option kInterface{
     .name = "interface", .value = "PREFIX", .doc = "Interfaces to use; without it those that lead to the coordinator."};
-const Option kWait{
-    .name = "wait", .value = "SECONDS", .doc = "How long agents may take to come.", .default_text = "30s"};
 const Option kSeconds{
     .name = "seconds", .value = "SECONDS", .doc = "Of each stream of bytes.", .default_text = "400ms"};
 const Option kBytes{
@@ -67,18 +50,13 @@ const Option kMaxRate{.name = "max-rate",
 const Option kTopology{.name = "topology",
                        .value = "FILE",
                        .doc = "Which nodes are below which switch: a topology.conf, or the word slurm."};
-const Option kJson{.name = "json", .doc = "One JSON document."};
 const Option kNagios{.name = "nagios", .doc = "One line for Nagios."};
 const Option kPrometheus{.name = "prometheus", .value = "FILE", .doc = "Also writes this for the textfile collector."};
 const Option kHtml{.name = "html", .value = "FILE", .doc = "Also writes a page with heat maps."};
 
-const Option kRoot{.name = "root", .value = "DIR", .doc = "Where /sys and /proc are.", .default_text = "/"};
-const Option kFlap{
-    .name = "flap", .value = "SECONDS", .doc = "How long a link may be down and come back.", .default_text = "5s"};
-
 std::vector<Option> with(std::vector<Option> more) {
-  std::vector<Option> all{kNodes, kLaunch,  kTransport, kInterface, kWait,   kSeconds,    kBytes,
-                          kFlows, kMaxRate, kTopology,  kJson,      kNagios, kPrometheus, kHtml};
+  std::vector<Option> all{kNodes, net::kLaunch, kTransport, kInterface, net::kWait, kSeconds,    kBytes,
+                          kFlows, kMaxRate,     kTopology,  net::kJson, kNagios,    kPrometheus, kHtml};
   all.insert(all.end(), more.begin(), more.end());
   return all;
 }
@@ -86,20 +64,22 @@ std::vector<Option> with(std::vector<Option> more) {
 net::CheckOptions check_options(const Args& args) {
   net::CheckOptions options;
   options.launch = args.get("launch");
-  options.nodes = nodes_of(args, options.launch);
-  options.agent = {own_path(), "agent"};
+  if (options.launch.empty()) throw user_error("cli.value", "--launch: how? srun, or 'ssh {node} {agent}'");
+  options.nodes = net::job_nodes(args, options.launch);
+  options.agent = {net::own_path(), "agent"};
   options.interface = args.get("interface");
-  options.wait_s = args.get_seconds("wait");
+  options.wait_s = std::min(args.get_seconds("wait"), 86400.0);
   options.spec.seconds = args.get_seconds("seconds");
   if (options.spec.seconds <= 0 || options.spec.seconds > 60)
     throw user_error("cli.value", "--seconds: more than none, and at most a minute");
   const std::optional<std::int64_t> bytes = parse_size_bytes(args.get("bytes"));
-  if (!bytes || *bytes < (1 << 16))
-    throw user_error("cli.value", fmt::format("--bytes {}: a size from 64KiB on", args.get("bytes")));
+  if (!bytes || *bytes < (1 << 16) || *bytes > (std::int64_t{1} << 40))
+    throw user_error("cli.value", fmt::format("--bytes {}: a size from 64KiB to 1TiB", args.get("bytes")));
   options.spec.bytes = *bytes;
   options.spec.flows = static_cast<int>(args.get_int("flows", 1, 64));
   options.spec.max_gbps = args.get_double("max-rate");
-  if (!(options.spec.max_gbps >= 0)) throw user_error("cli.value", "--max-rate: 0 or more");
+  if (!(options.spec.max_gbps >= 0 && options.spec.max_gbps <= 1e5))
+    throw user_error("cli.value", "--max-rate: 0 to 100000");
   if (args.has("topology")) {
     net::Layout layout = net::layout_of(options.nodes, args.get("topology"));
     options.group_of = std::move(layout.group_of);
@@ -107,13 +87,6 @@ net::CheckOptions check_options(const Args& args) {
   }
   options.announce = [](const std::string& text) { fmt::print(stderr, "ms-netcheck: {}\n", text); };
   return options;
-}
-
-int print(const Args& args, const std::string& command, const std::vector<Finding>& found, const std::string& what,
-          const std::vector<std::string>& not_run) {
-  fmt::print("{}",
-             args.has("json") ? net::findings_json(command, found, not_run) : net::findings_text(found, what, not_run));
-  return net::worst_status(found);
 }
 
 int report(const Args& args, const net::Checked& checked) {
@@ -136,9 +109,9 @@ int run_check(const Args& args, net::Checked (*check)(const net::CheckOptions&),
   const std::string transport = args.get("transport");
   if (transport != "tcp") {
     static const std::map<std::string, std::string, std::less<>> kWhyNot{
-        {"mpi", "pairs over MPI: not built yet"},
-        {"verbs", "verbs: there is no /sys/class/infiniband, or no ib_write_bw"},
-        {"nccl", "nccl: there is no GPU"}};
+        {"mpi", "mpi: pairs over MPI are not built yet; collectives are"},
+        {"verbs", "verbs: not built yet"},
+        {"nccl", "nccl: not built yet"}};
     const auto why = kWhyNot.find(transport);
     if (why == kWhyNot.end())
       throw user_error("cli.value", fmt::format("--transport {}: tcp, mpi, verbs or nccl", transport));
@@ -177,6 +150,13 @@ int locate(const Args& args) {
   });
 }
 
+// Of a training configuration that is named.
+std::optional<mesh::Mesh> mesh_of(const Args& args) {
+  if (!args.has("config")) return std::nullopt;
+  const mesh::MeshConfig mesh = train::load(args.get("config"), args.list("set")).settings.mesh;
+  return mesh::Mesh{.dp = static_cast<int>(mesh.dp), .pp = static_cast<int>(mesh.pp), .tp = static_cast<int>(mesh.tp)};
+}
+
 int ecmp(const Args& args) {
   net::CheckOptions options = check_options(args);
   const net::FlowOptions flows{.flows = static_cast<int>(args.get_int("flows", 2, 64)),
@@ -186,91 +166,6 @@ int ecmp(const Args& args) {
   const net::FlowsChecked checked = net::check_flows(options, flows);
   fmt::print("{}", args.has("json") ? net::as_json(checked) : net::as_text(checked));
   return net::worst_status(net::findings(checked));
-}
-
-// Snapshots, by node: of all nodes of the job, or of this one where nobody says which.
-class Snapshots {
- public:
-  explicit Snapshots(const Args& args) : args_(args), reader_(health::Sysroot(args.get("root"))) {}
-
-  // Calls `look` with each node's snapshot, once or for a while.
-  net::Checked run(double seconds, double interval_s,
-                   const std::function<void(const std::string& node, const net::Snapshot& snapshot)>& look) {
-    if (!args_.has("nodes")) {
-      SystemClock clock;
-      const double end_s = clock.now_s() + seconds;
-      while (true) {
-        look(net::node_name(), reader_.read(clock.wall_s()));
-        if (clock.now_s() >= end_s) break;
-        clock.sleep_s(std::min(interval_s, end_s - clock.now_s()));
-      }
-      net::Checked checked;
-      checked.nodes = {net::node_name()};
-      return checked;
-    }
-    net::CheckOptions options;
-    options.launch = args_.get("launch");
-    options.nodes = nodes_of(args_, options.launch);
-    options.agent = {own_path(), "agent", "--root", args_.get("root")};
-    options.wait_s = args_.get_seconds("wait");
-    return net::ask_nodes(options, "counters", seconds, interval_s,
-                          [&](const std::vector<std::string>& nodes, const net::Told& told) {
-                            for (std::size_t i = 0; i < nodes.size(); ++i)
-                              if (!told[i].empty()) look(nodes[i], net::read_snapshot(told[i]));
-                          });
-  }
-
- private:
-  const Args& args_;
-  net::CounterReader reader_;
-};
-
-int counters(const Args& args) {
-  const double watch_s = args.has("watch") ? args.get_seconds("watch") : 0;
-  const double interval_s = args.get_seconds("interval"), flap_s = args.get_seconds("flap");
-  if (interval_s < 0.05) throw user_error("cli.value", "--interval: at least 50ms");
-  net::CounterWatch watch(flap_s);
-  if (args.has("since")) watch.start(net::read_snapshots(read_file(args.get("since"), Blame::user)));
-  const net::Checked checked = Snapshots(args).run(
-      watch_s, interval_s, [&](const std::string& node, const net::Snapshot& snapshot) { watch.see(node, snapshot); });
-  if (args.has("save")) write_file_atomic(args.get("save"), net::to_json(watch.last()));
-  std::vector<Finding> found = net::findings(checked);
-  std::ranges::move(watch.findings(), std::back_inserter(found));
-  std::size_t ports = 0, restricted = 0;
-  for (const auto& [node, snapshot] : watch.last()) {
-    ports += snapshot.ports.size();
-    restricted += snapshot.restricted.size();
-  }
-  const std::string what = fmt::format("{} of {}", plural(ports, "port"), plural(watch.last().size(), "node"));
-  return print(args, "counters", found, what,
-               restricted > 0 ? std::vector{fmt::format("{} give no number here", plural(restricted, "counter"))}
-                              : std::vector<std::string>{});
-}
-
-int config(const Args& args) {
-  std::vector<net::NodeFacts> facts;
-  net::Checked checked;
-  if (args.has("nodes")) {
-    net::CheckOptions options;
-    options.launch = args.get("launch");
-    options.nodes = nodes_of(args, options.launch);
-    options.agent = {own_path(), "agent", "--root", args.get("root")};
-    options.wait_s = args.get_seconds("wait");
-    checked = net::ask_nodes(options, "facts", 0, 1, [&](const std::vector<std::string>& nodes, const net::Told& told) {
-      for (std::size_t i = 0; i < nodes.size(); ++i)
-        if (!told[i].empty()) facts.push_back({nodes[i], net::read_facts(told[i])});
-    });
-  } else {
-    facts.push_back({net::node_name(), net::gather_facts(health::Sysroot(args.get("root")), environ)});
-  }
-  std::vector<Finding> found = net::findings(checked);
-  std::ranges::move(net::judge_config(facts, args.get_seconds("flap")), std::back_inserter(found));
-  std::vector<std::string> not_run;
-  for (const net::NodeFacts& node : facts)
-    for (const std::string& what : node.facts.not_readable)
-      if (const std::string text = what + " cannot be read"; std::ranges::find(not_run, text) == not_run.end())
-        not_run.push_back(text);
-  return print(args, "config", found, plural(facts.size(), "node"), not_run);
 }
 
 int agent(const Args& args) {
@@ -330,15 +225,14 @@ const Tool kTool{
           .summary = "do flows share paths that they should not, or take a slow one",
           .options =
               {kNodes,
-               kLaunch,
-               kTransport,
+               net::kLaunch,
                kInterface,
-               kWait,
+               net::kWait,
                kSeconds,
                kBytes,
                kMaxRate,
                kTopology,
-               kJson,
+               net::kJson,
                {.name = "flows", .value = "N", .doc = "Connections of a pair.", .default_text = "8"},
                {.name = "rolls", .value = "N", .doc = "How often with other source ports.", .default_text = "3"}},
           .run = ecmp,
@@ -347,36 +241,12 @@ const Tool kTool{
               "then all of a pair, then all pairs. Flows that are slow alone take a slow path; flows that are slow "
               "only "
               "together share one; pairs that are slow only beside others share a limit behind their switch."},
-         {.name = "counters",
-          .summary = "error counters of ports: growth, flaps",
-          .options = {kNodesOrHere,
-                      kLaunch,
-                      kWait,
-                      kJson,
-                      kRoot,
-                      {.name = "flap",
-                       .value = "SECONDS",
-                       .doc = "While watching: shorter downs are told only where the port counts them.",
-                       .default_text = "0s"},
-                      {.name = "watch", .value = "SECONDS", .doc = "Looks again and again for so long."},
-                      {.name = "interval", .value = "SECONDS", .doc = "How often.", .default_text = "500ms"},
-                      {.name = "save", .value = "FILE", .doc = "Writes what was counted, for --since."},
-                      {.name = "since", .value = "FILE", .doc = "Judges the growth since then."}},
-          .run = counters,
-          .description = "Reads /sys/class/infiniband and /sys/class/net, here or on all nodes of --nodes, and judges "
-                         "what grew: since a file of --save, or while it watches. Any loss of a link is told; other "
-                         "counters have a limit an hour, see COUNTERS."},
-         {.name = "config",
-          .summary = "do NCCL's environment and the fabric's settings fit together, on all nodes",
-          .options = {kNodesOrHere, kLaunch, kWait, kJson, kRoot, kFlap},
-          .run = config,
-          .description =
-              "Compares NCCL's variables with the interfaces and adapters that are there, and nodes with each "
-              "other: retries that end before a flap does, GIDs that are not RoCE v2, interfaces and adapters "
-              "that nothing selects, MTU, ECN, traffic classes."},
+         net::collectives_command(mesh_of),
+         net::counters_command(),
+         net::config_command(),
          {.name = "agent",
           .summary = "serve a check (started by the other commands on every node)",
-          .options = {kRoot},
+          .options = {net::kRoot},
           .run = agent,
           .description = "Reads an invitation on standard input, introduces itself to the coordinator, and ends with "
                          "it. All connections prove the knowledge of a secret first."}},

@@ -9,8 +9,8 @@
 #include "base/text.h"
 #include "comm/thread_world.h"
 #include "diag/checks.h"
-#include "diag/pattern.h"
 #include "diag/rates.h"
+#include "net/pattern.h"
 #include "tensor/cpu_device.h"
 
 namespace ms::diag {
@@ -61,8 +61,8 @@ class Rank {
     for (int i = 0; i < result.turns; ++i) result.seconds += turn(2);
     for (int other = 0; other < ranks_; ++other) {
       if (other == rank_) continue;
-      result.num_wrong +=
-          count_wrong_words({in_[static_cast<std::size_t>(other)].as<std::uint32_t>(), kBlockWords}, other, rank_, 2);
+      result.num_wrong += net::count_wrong_words(
+          {in_[static_cast<std::size_t>(other)].as<std::uint32_t>(), kBlockWords}, other, rank_, 2);
     }
     world_->close();
     return result;
@@ -73,7 +73,7 @@ class Rank {
   double turn(int number) {
     if (number != filled_) {
       for (int other = 0; other < ranks_; ++other) {
-        fill_block({out_[static_cast<std::size_t>(other)].as<std::uint32_t>(), kBlockWords}, rank_, other, number);
+        net::fill_block({out_[static_cast<std::size_t>(other)].as<std::uint32_t>(), kBlockWords}, rank_, other, number);
       }
       filled_ = number;
     }
@@ -81,7 +81,7 @@ class Rank {
     stream_->synchronize();
     const Clock::time_point start = Clock::now();
     for (int round = 0; round < ranks_ - 1; ++round) {
-      const int other = partner_of(rank_, round, ranks_);
+      const int other = net::partner_of(rank_, round, ranks_);
       comm::Communicator& pair = *pairs_.at(other);
       const tensor::Tensor &out = out_[static_cast<std::size_t>(other)], &in = in_[static_cast<std::size_t>(other)];
       if (rank_ < other) pair.send(out);

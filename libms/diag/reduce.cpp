@@ -9,8 +9,8 @@
 #include "comm/launch.h"
 #include "comm/mpi_world.h"
 #include "diag/checks.h"
-#include "diag/pattern.h"
 #include "diag/rates.h"
+#include "net/pattern.h"
 #include "tensor/cpu_device.h"
 
 namespace ms::diag {
@@ -63,14 +63,14 @@ class Reducer {
  private:
   double turn(Reduced& result) {
     const std::span<float> values(x_.as<float>(), static_cast<std::size_t>(kElements));
-    fill_summand(values, world_.rank());
+    net::fill_summand(values, world_.rank());
     all_->barrier();
     stream_->synchronize();
     const Clock::time_point start = Clock::now();
     all_->all_reduce(x_);
     stream_->synchronize();
     const double elapsed_s = std::chrono::duration<double>(Clock::now() - start).count();
-    result.num_wrong += count_wrong_sums(values, world_.size());
+    result.num_wrong += net::count_wrong_sums(values, world_.size());
     return elapsed_s;
   }
 

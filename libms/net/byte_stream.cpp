@@ -63,7 +63,8 @@ double receive_stream(Channel& channel, const StreamLimits& limits) {
   // connection closed over unread bytes takes the line with it.
   channel.send_line(fmt::format("{}", gbps), in_seconds(kAnswer_s));
   try {
-    while (channel.receive_some(chunk, in_seconds(kAnswer_s)) > 0) {}
+    const Deadline closed = in_seconds(kAnswer_s);
+    while (seconds_until(closed) > 0 && channel.receive_some(chunk, closed) > 0) {}
   } catch (const Error&) {}  // as it ends: reset
   return gbps;
 }

@@ -25,6 +25,12 @@ bool would_block(int err) { return err == EAGAIN || err == EWOULDBLOCK || err ==
 UniqueFd made_ready(UniqueFd fd) {
   const int on = 1;
   setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  // An end that is gone without a word is found out within a minute.
+  const int idle_s = 30, every_s = 10, times = 3;
+  setsockopt(fd.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  setsockopt(fd.get(), IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+  setsockopt(fd.get(), IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof every_s);
+  setsockopt(fd.get(), IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof times);
   fcntl(fd.get(), F_SETFL, O_NONBLOCK);
   return fd;
 }
@@ -236,10 +242,15 @@ std::optional<Channel> Listener::accept(Deadline deadline) {
     UniqueFd fd(
         accept4(fd_.get(), reinterpret_cast<sockaddr*>(&from.storage), &from.length, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (fd) return Channel(std::move(fd), from.str());
+    const bool just_nobody = would_block(errno) || errno == ECONNABORTED;
     pollfd poll{.fd = fd_.get(), .events = POLLIN, .revents = 0};
-    const double seconds = seconds_until(deadline);
+    const double seconds = std::min(seconds_until(deadline), 3600.0);
     if (seconds == 0) return std::nullopt;
-    ::poll(&poll, 1, static_cast<int>(std::ceil(seconds * 1e3)));
+    if (just_nobody) {
+      ::poll(&poll, 1, static_cast<int>(std::ceil(seconds * 1e3)));
+    } else {  // no descriptors left: some may come back
+      ::poll(nullptr, 0, 50);
+    }
   }
 }
 

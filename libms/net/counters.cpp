@@ -114,6 +114,7 @@ Snapshot CounterReader::read(double wall_s) {
     const bool is_hardware = root_.exists(directory + "/device");
     if (!is_hardware && state == "down" && root_.read_int(directory + "/carrier_down_count").value_or(0) == 0) continue;
     PortCounts& counts = snapshot.ports[name];
+    counts.is_hardware = is_hardware;
     counts.is_up = state != "down" && state != "lowerlayerdown";
     read_file(directory + "/carrier_down_count", "carrier_down_count", counts);
     for (const std::string_view file : kInterfaceFiles)
@@ -128,6 +129,7 @@ std::vector<Finding> judge_growth(const Snapshot& before, const Snapshot& after)
   for (const auto& [port, then] : before.ports) {
     const auto now = after.ports.find(port);
     if (now == after.ports.end()) {
+      if (!then.is_hardware) continue;
       found.push_back(
           {.code = "net.gone", .blame = Blame::node, .entity = port, .message = "the port is no longer there"});
       continue;

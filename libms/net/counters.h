@@ -17,6 +17,7 @@ namespace ms::net {
 
 struct PortCounts {
   bool is_up = true;                           // ACTIVE, or its carrier is there
+  bool is_hardware = true;                     // what is none may come and go
   std::map<std::string, std::int64_t> values;  // by the counter's name
   bool operator==(const PortCounts&) const = default;
 };

@@ -53,7 +53,7 @@ void Datagrams::meet(const Address& there, std::uint64_t exchange) {
   }
 }
 
-DatagramCounts Datagrams::exchange(int count, double seconds, double linger_s) {
+DatagramCounts Datagrams::exchange(int count, double seconds, double linger_s, Channel& channel) {
   using Time = std::chrono::steady_clock;
   DatagramCounts counts;
   std::vector<bool> seen;
@@ -90,7 +90,8 @@ DatagramCounts Datagrams::exchange(int count, double seconds, double linger_s) {
         .tv_nsec = static_cast<long>((wait_s - static_cast<double>(static_cast<time_t>(wait_s))) * 1e9)};
     ppoll(&poll, 1, &time, nullptr);
   };
-  constexpr int kBurst = 8;  // at most at once, however late we are
+  constexpr double kSlowest = 10;  // times the time that it should take
+  constexpr int kBurst = 8;        // at most at once, however late we are
   const Time::time_point begin = Time::now();
   while (counts.sent < count) {
     take_in();
@@ -100,11 +101,20 @@ DatagramCounts Datagrams::exchange(int count, double seconds, double linger_s) {
       std::array<char, kSmall> data{};
       const Head head{.exchange = exchange_, .kind = kCounted, .number = static_cast<std::uint32_t>(counts.sent)};
       std::memcpy(data.data(), &head, sizeof head);
-      if (send(fd_.get(), data.data(), data.size(), MSG_NOSIGNAL) < 0 && errno == EAGAIN) break;  // room comes
+      if (send(fd_.get(), data.data(), data.size(), MSG_NOSIGNAL) < 0) break;  // no room yet, or none at all
       ++counts.sent;
     }
-    if (elapsed > 10 * seconds + 1) break;  // this node does not get round to it: fewer will do
+    if (elapsed > kSlowest * seconds + 1) break;  // this node does not get round to it: fewer will do
     wait(counts.sent < due ? 1e-4 : std::min(1e-3, seconds / count));
+  }
+  constexpr double kAnswer_s = 3;
+  channel.send_line("sent", in_seconds(kAnswer_s));
+  const Deadline patience = in_seconds(kSlowest * seconds + kAnswer_s);
+  bool all_sent = false;  // by the other end
+  while (!all_sent && seconds_until(patience) > 0) {
+    take_in();
+    all_sent = channel.poll_line().has_value();
+    if (!all_sent) wait(1e-3);
   }
   const Deadline end = in_seconds(linger_s);
   while (seconds_until(end) > 0) {

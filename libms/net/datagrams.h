@@ -21,9 +21,10 @@ class Datagrams {
   int port() const { return local_address(fd_.get()).port(); }
   void meet(const Address& there, std::uint64_t exchange);
 
-  // Sends `count` small ones evenly over `seconds`, and takes in what the other end sends meanwhile and for `linger_s`
-  // after that. Sequence numbers of both ends begin with 0.
-  DatagramCounts exchange(int count, double seconds, double linger_s);
+  // Sends `count` small ones evenly over `seconds`, tells the other end through the channel when they are sent, and
+  // takes in what that one sends until it has said so, too, and `linger_s` more. Both ends call it; sequence numbers
+  // begin with 0. What this node could not send does not count as sent.
+  DatagramCounts exchange(int count, double seconds, double linger_s, Channel& channel);
   // Does a packet of `mtu` bytes arrive? Asks several times; the other end must be in answer_sizes().
   bool passes(int mtu);
   // Answers the other end's passes() until it is told to stop through the channel, or the deadline has passed.

@@ -38,10 +38,11 @@ std::vector<int> lower_sort(const std::vector<double>& values, double ratio) {
   return order;
 }
 
-FlowJudgement judge_flows(const std::vector<double>& alone, const std::vector<double>& together) {
+FlowJudgement judge_flows(const std::vector<double>& alone, const std::vector<double>& together, double link_gbps) {
   FlowJudgement judgement;
   const double sum = std::accumulate(together.begin(), together.end(), 0.0);
   const double one = median_of(alone);
+  const bool is_full = link_gbps > 0 && sum > 0.8 * link_gbps;
   judgement.paths = one > 0 ? std::max(1.0, sum / one) : 1;
   const auto fill = [&](FlowVerdict verdict, std::vector<int> slow, const std::vector<double>& values) {
     std::vector<double> low, high;
@@ -54,7 +55,7 @@ FlowJudgement judge_flows(const std::vector<double>& alone, const std::vector<do
   };
   if (std::vector<int> slow = lower_sort(alone, kRatio); !slow.empty()) {
     fill(FlowVerdict::slow_path, std::move(slow), alone);
-  } else if (slow = lower_sort(together, kRatio); !slow.empty() && judgement.paths > kMoreThanOne) {
+  } else if (slow = lower_sort(together, kRatio); !slow.empty() && judgement.paths > kMoreThanOne && !is_full) {
     fill(FlowVerdict::collision, std::move(slow), together);
   } else {
     judgement.fast_gbps = judgement.slow_gbps = median_of(together);
@@ -66,8 +67,8 @@ Crowding judge_crowding(const std::vector<double>& alone, const std::vector<doub
   Crowding crowding;
   for (std::size_t i = 0; i < alone.size(); ++i)
     if (beside_others[i] < kKept * alone[i]) crowding.pairs.push_back(static_cast<int>(i));
-  if (!crowding.pairs.empty())
-    crowding.sharing = crowding.pairs.size() == alone.size() && alone.size() > 1 ? Sharing::all : Sharing::some;
+  if (alone.size() < 2) crowding.pairs.clear();  // beside nobody
+  if (!crowding.pairs.empty()) crowding.sharing = crowding.pairs.size() == alone.size() ? Sharing::all : Sharing::some;
   return crowding;
 }
 

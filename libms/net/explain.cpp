@@ -41,6 +41,12 @@ class Search {
   }
   int group(int node) const { return group_of_[static_cast<std::size_t>(node)]; }
 
+  static int other_of(const std::vector<int>& members, int group) {
+    for (std::size_t g = 0; g < members.size(); ++g)
+      if (members[g] > 0 && static_cast<int>(g) != group) return static_cast<int>(g);
+    return -1;
+  }
+
   // A group whose ways to all others are bad, while they are not among themselves, nor the others' among each other.
   void groups() {
     if (group_of_.empty()) return;
@@ -74,10 +80,10 @@ class Search {
         if (worst < 0 || count.bad > worst_count.bad) worst = static_cast<int>(g), worst_count = count;
       }
       if (worst < 0) return;
-      const bool two = groups == 2;
+      const bool two = std::ranges::count_if(members, [](int count) { return count > 0; }) == 2;
       found_.push_back({.kind = Kind::group,
                         .a = worst,
-                        .other = two ? 1 - worst : -1,
+                        .other = two ? other_of(members, worst) : -1,
                         .bad = worst_count.bad,
                         .of = worst_count.of});
       bad_groups_.insert(worst);
@@ -139,7 +145,7 @@ class Search {
   void pairs() {
     const auto bad = [&](int a, int b) {
       const Ways::Cell& cell = ways_.at(a, b);
-      return cell.measured > 0 && cell.is_bad() && !explained(a, b);
+      return cell.bad >= 2 && cell.is_bad() && !explained(a, b);  // never for a single measurement
     };
     for (int a = 0; a < ways_.nodes(); ++a) {
       for (int b = a + 1; b < ways_.nodes(); ++b) {

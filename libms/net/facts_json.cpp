@@ -28,7 +28,8 @@ std::string dumped(const Json& json) { return json.dump(-1, ' ', false, Json::er
 
 std::string to_json(const Snapshot& snapshot) {
   Json ports = Json::object();
-  for (const auto& [name, port] : snapshot.ports) ports[name] = {{"up", port.is_up}, {"counters", port.values}};
+  for (const auto& [name, port] : snapshot.ports)
+    ports[name] = {{"up", port.is_up}, {"hardware", port.is_hardware}, {"counters", port.values}};
   return dumped({{"schema", 1}, {"wall_s", snapshot.wall_s}, {"ports", ports}, {"restricted", snapshot.restricted}});
 }
 
@@ -39,6 +40,7 @@ Snapshot read_snapshot(const std::string& text) {
     for (const auto& [name, port] : json.at("ports").items()) {
       PortCounts& counts = snapshot.ports[name];
       port.at("up").get_to(counts.is_up);
+      port.at("hardware").get_to(counts.is_hardware);
       port.at("counters").get_to(counts.values);
     }
     json.at("restricted").get_to(snapshot.restricted);

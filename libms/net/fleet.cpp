@@ -2,11 +2,19 @@
 
 #include <poll.h>
 
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <atomic>
+#include <list>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
+#include <thread>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "net/interface.h"
 
 namespace ms::net {
@@ -26,33 +34,71 @@ double most_seconds(const PairSpec& spec) {
 }
 
 Fleet::Fleet(std::vector<std::string> nodes)
-    : nodes_(std::move(nodes)), secret_(new_secret()), v4_(any_v4()), seats_(nodes_.size()) {}
+    : nodes_(std::move(nodes)), secret_(new_secret()), v4_(any_v4()), seats_(nodes_.size()) {
+  // A connection and a launching command's pipe for each node, and some.
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const rlim_t wanted = 2 * nodes_.size() + 64;
+  if (limit.rlim_cur < wanted) {
+    limit.rlim_cur = std::min(limit.rlim_max, wanted);
+    setrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_cur < wanted) {
+      throw user_error(
+          "net.nodes",
+          fmt::format("{} nodes take {} open files, and {} are allowed", nodes_.size(), wanted, limit.rlim_cur),
+          "ulimit -n");
+    }
+  }
+}
 
 Invitation Fleet::invitation(const std::string& interface) const {
   Invitation invitation{.addresses = {}, .secret = secret_, .interface = interface};
   for (const Interface& i : interfaces(interface))
     if (i.address.storage.ss_family == AF_INET) invitation.addresses.push_back(i.address.with_port(v4_.port()).str());
+  if (invitation.addresses.empty()) {
+    throw user_error("net.interface",
+                     fmt::format("this node has no IPv4 address on an interface {}* that is up", interface));
+  }
   return invitation;
 }
 
 void Fleet::gather(double seconds) {
   const Deadline deadline = in_seconds(seconds);
-  while (!missing().empty()) {
-    std::optional<Channel> channel = v4_.accept(deadline);
-    if (!channel) return;
-    try {
-      Member member = read_member(welcome(*channel, secret_, in_seconds(kAnswer_s)));
-      const auto node = std::ranges::find(nodes_, member.node);
-      if (node == nodes_.end()) {
-        log::warn("net", "an agent calls itself {}, which is no node of this check", member.node);
-        continue;
-      }
-      channel->set_peer(member.node);
-      Seat& seat = seats_[static_cast<std::size_t>(node - nodes_.begin())];
-      seat.member = std::move(member);
-      seat.control = *std::move(channel);
-    } catch (const Error& error) { log::warn("net", "{}", error.message()); }
+  // Each in a thread of its own: one that connects and says nothing holds up nobody.
+  constexpr std::size_t kAtATime = 64;
+  std::mutex mutex;  // guards the seats
+  std::atomic<std::size_t> greeting = 0;
+  std::list<std::jthread> threads;
+  const auto here = [&] {
+    const std::lock_guard lock(mutex);
+    return missing().empty();
+  };
+  while (!here() && seconds_until(deadline) > 0) {
+    if (greeting >= kAtATime) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      continue;
+    }
+    std::optional<Channel> accepted = v4_.accept(std::min(deadline, in_seconds(0.05)));
+    if (!accepted) continue;
+    ++greeting;
+    threads.emplace_back([&, channel = std::make_shared<Channel>(*std::move(accepted))] {
+      try {
+        Member member = read_member(welcome(*channel, secret_, std::min(deadline, in_seconds(kAnswer_s))));
+        const auto node = std::ranges::find(nodes_, member.node);
+        if (node == nodes_.end()) {
+          log::warn("net", "an agent calls itself {}, which is no node of this check", plain_text(member.node, 80));
+        } else {
+          channel->set_peer(member.node);
+          const std::lock_guard lock(mutex);
+          Seat& seat = seats_[static_cast<std::size_t>(node - nodes_.begin())];
+          seat.member = std::move(member);
+          seat.control = std::move(*channel);
+        }
+      } catch (const std::exception& error) { log::info("net", "{}", plain_text(error.what(), 200)); }
+      --greeting;
+    });
   }
+  threads.clear();
 }
 
 const Member* Fleet::member(int node) const {
@@ -108,7 +154,10 @@ void Fleet::answers(std::map<int, int> waiting, double seconds, const std::funct
         while (const std::optional<std::string> line = seats_[static_cast<std::size_t>(nodes[p])].control.poll_line()) {
           TestAnswer answer = read_answer(*line);
           // One of an earlier round that was given up is nobody's.
-          if (waiting.erase(answer.id) > 0) take(std::move(answer));
+          const auto order = waiting.find(answer.id);
+          if (order == waiting.end() || order->second != nodes[p]) continue;
+          waiting.erase(order);
+          take(std::move(answer));
         }
       } catch (const Error& error) { fail(nodes[p], error.message()); }
     }

@@ -14,10 +14,11 @@ namespace ms::net {
 
 class Fleet {
  public:
-  // Listens, on all addresses. `nodes`: who is expected, by name.
+  // Listens, on all addresses. `nodes`: who is expected, by name. Raises the limit of open files as far as that takes;
+  // Error("net.nodes", user) where it may not.
   explicit Fleet(std::vector<std::string> nodes);
 
-  // For the agents. With an interface, that one's address only.
+  // For the agents. With an interface, that one's address only; Error("net.interface", user) where it has none.
   Invitation invitation(const std::string& interface) const;
   // Until all are here, or it has been long enough.
   void gather(double seconds);

@@ -51,14 +51,16 @@ std::vector<Finding> findings(const FlowsChecked& checked) {
     }
   }
   std::vector<double> alone, beside;
+  std::vector<const PairFlows*> measured;
   for (const PairFlows& pair : checked.pairs) {
+    if (!pair.error.empty()) continue;
+    measured.push_back(&pair);
     alone.push_back(pair.together_gbps);
     beside.push_back(pair.beside_others_gbps);
   }
   const Crowding crowding = judge_crowding(alone, beside);
   for (const int i : crowding.pairs) {
-    const PairFlows& pair = checked.pairs[static_cast<std::size_t>(i)];
-    if (!pair.error.empty()) continue;
+    const PairFlows& pair = *measured[static_cast<std::size_t>(i)];
     const bool all = crowding.sharing == Sharing::all;
     found.push_back({.code = all ? "net.shared" : "net.collision",
                      .severity = Severity::warning,
@@ -91,6 +93,7 @@ std::string as_text(const FlowsChecked& checked) {
   }
   std::string text = table.str() + "\n";
   for (const Finding& finding : findings(checked)) text += finding.str() + "\n";
+  for (const std::string& remark : checked.base.remarks) text += fmt::format("note: {}\n", remark);
   return text + fmt::format("{} in {:.1f} s; Gbit/s\n", plural(checked.pairs.size(), "pair"), checked.base.seconds);
 }
 

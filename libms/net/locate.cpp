@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kRepeats = 3;      // of a pair that looked bad: two of three decide
 constexpr int kPartners = 5;     // that a node in doubt is tested with, all in all
-constexpr int kMostRounds = 30;  // of tests after the cover
+constexpr int kMostRounds = 60;  // of tests after the cover
 constexpr int kOneWay = 3;       // tests of one direction at a time that decide for a node
 
 bool touches(const Culprit& culprit, int node, const std::vector<int>& group_of) {
@@ -98,11 +98,12 @@ std::vector<Locator::Of> Locator::judge() const {
   return judged;
 }
 
-// Pairs that should be tested once more before anything is said: those that were bad once and that no node or switch
-// explains, and for their ends, as for nodes that few tests speak against, tests with nodes that are good.
-std::vector<Pair> Locator::doubtful() {
+// Pairs that were bad once and that no node or switch explains are tested again, alone: beside others they may only
+// have shared a limit. Their ends, as nodes that few tests speak against, are tested with nodes that are good.
+Locator::Doubts Locator::doubtful() {
   const std::vector<Of> judged = judge();
-  std::set<Pair> wanted;
+  std::set<Pair> wanted, again;
+  const std::set<int> lost = gone();
   std::set<int> in_doubt, bad_nodes, accused;
   for (const Of& of : judged) {
     for (int a = 0; a < n_; ++a) {
@@ -117,7 +118,7 @@ std::vector<Pair> Locator::doubtful() {
                                  static_cast<std::size_t>(std::max(a, b))];
         const Ways::Cell& cell = of.ways.at(a, b);
         const bool decided = tests >= kRepeats || (cell.bad == 0 || 2 * cell.bad > kRepeats);
-        if (!decided) wanted.emplace(std::min(a, b), std::max(a, b));
+        if (!decided && !lost.contains(a) && !lost.contains(b)) again.emplace(std::min(a, b), std::max(a, b));
         in_doubt.insert(a);
         in_doubt.insert(b);
       }
@@ -129,6 +130,7 @@ std::vector<Pair> Locator::doubtful() {
   // With whom was everybody tested?
   std::vector<std::set<int>> partners(static_cast<std::size_t>(n_));
   for (const PairResult& result : results_) {
+    if (!result.error.empty()) continue;
     partners[static_cast<std::size_t>(result.a)].insert(result.b);
     partners[static_cast<std::size_t>(result.b)].insert(result.a);
   }
@@ -137,7 +139,7 @@ std::vector<Pair> Locator::doubtful() {
     int missing = std::min(kPartners, n_ - 1) - static_cast<int>(known.size());
     for (int step = 1; step < n_ && missing > 0; ++step) {
       const int peer = (node + step) % n_;
-      if (bad_nodes.contains(peer) || known.contains(peer)) continue;
+      if (bad_nodes.contains(peer) || known.contains(peer) || lost.contains(peer)) continue;
       if (wanted.emplace(std::min(node, peer), std::max(node, peer)).second) --missing;
     }
   }
@@ -148,12 +150,27 @@ std::vector<Pair> Locator::doubtful() {
     int missing = kOneWay - static_cast<int>(peers.size());
     for (int step = 1; step < n_ && missing > 0; ++step) {
       const int peer = (culprit.a + step) % n_;
-      if (accused.contains(peer) || peers.contains(peer)) continue;
+      if (accused.contains(peer) || peers.contains(peer) || lost.contains(peer)) continue;
       wanted.emplace(std::min(culprit.a, peer), std::max(culprit.a, peer));
       --missing;
     }
   }
-  return {wanted.begin(), wanted.end()};
+  std::erase_if(wanted, [&](const Pair& pair) { return lost.contains(pair.first) || lost.contains(pair.second); });
+  return {.nodes = {wanted.begin(), wanted.end()}, .pairs = {again.begin(), again.end()}};
+}
+
+int Locator::crowded_ways() const {
+  const Of bandwidth = std::move(judge()[static_cast<std::size_t>(Symptom::bandwidth)]);
+  int ways = 0;
+  for (int a = 0; a < n_; ++a) {
+    for (int b = 0; b < n_; ++b) {
+      if (a == b || bandwidth.ways.at(a, b).bad == 0 || bandwidth.ways.at(a, b).is_bad()) continue;
+      const bool explained = std::ranges::any_of(
+          bandwidth.culprits, [&](const Culprit& culprit) { return explains(culprit, a, b, options_.group_of); });
+      if (!explained) ++ways;
+    }
+  }
+  return ways;
 }
 
 std::set<int> Locator::gone() const {
@@ -166,11 +183,10 @@ std::set<int> Locator::gone() const {
 std::optional<Round> Locator::next() {
   if (covered_ < cover_.size()) return cover_[covered_++];
   if (rounds_ >= static_cast<int>(cover_.size()) + kMostRounds) return std::nullopt;
-  std::vector<Pair> wanted = doubtful();
-  const std::set<int> lost = gone();
-  std::erase_if(wanted, [&](const Pair& pair) { return lost.contains(pair.first) || lost.contains(pair.second); });
-  if (wanted.empty()) return std::nullopt;
-  return take_round(wanted, n_);
+  Doubts doubts = doubtful();
+  if (!doubts.nodes.empty()) return take_round(doubts.nodes, n_);
+  if (!doubts.pairs.empty()) return Round{doubts.pairs.front()};
+  return std::nullopt;
 }
 
 void Locator::take(const std::vector<PairResult>& results) {
@@ -251,7 +267,7 @@ std::vector<Verdict> Locator::verdicts() const {
         same->symptoms.push_back(static_cast<Symptom>(s));
       same->confidence = std::max(same->confidence, confidence);
       const bool wider = culprit.kind == Kind::node || culprit.kind == Kind::link;
-      const bool other_way = culprit.kind != same->culprit.kind;
+      const bool other_way = culprit.kind != same->culprit.kind || culprit.a != same->culprit.a;
       if (wider || other_way)
         same->culprit.kind = culprit.kind == Kind::link || culprit.kind == Kind::direction ? Kind::link : Kind::node;
     }
@@ -261,7 +277,11 @@ std::vector<Verdict> Locator::verdicts() const {
     const Culprit& c = verdict.culprit;
     if (c.kind != Kind::link && c.kind != Kind::direction) return false;
     return std::ranges::any_of(verdicts, [&](const Verdict& other) {
-      return other.culprit.kind == Kind::node && (other.culprit.a == c.a || other.culprit.a == c.b);
+      // Only where the node has the same symptom, or does not answer at all: a flap explains no loss.
+      const bool covers = std::ranges::any_of(other.symptoms, [&](Symptom symptom) {
+        return symptom == Symptom::silent || std::ranges::find(verdict.symptoms, symptom) != verdict.symptoms.end();
+      });
+      return other.culprit.kind == Kind::node && covers && (other.culprit.a == c.a || other.culprit.a == c.b);
     });
   });
   for (Verdict& verdict : verdicts) measure(verdict);

@@ -46,6 +46,10 @@ class Locator {
   std::vector<int> healthy() const;
   const std::vector<PairResult>& results() const { return results_; }
   std::int64_t pairs_untested() const;
+  // Ways that were slow while others sent and were not when they had the fabric for themselves.
+  int crowded_ways() const;
+  // Pairs that were bad once, and that there was no time to test again.
+  int undecided_pairs() { return static_cast<int>(doubtful().pairs.size()); }
   int cover_rounds() const { return static_cast<int>(cover_.size()); }
 
  private:
@@ -54,7 +58,11 @@ class Locator {
     std::vector<Culprit> culprits;
   };
   std::vector<Of> judge() const;
-  std::vector<Pair> doubtful();
+  // What should be tested before anything is said: nodes in doubt with others, and pairs by themselves.
+  struct Doubts {
+    std::vector<Pair> nodes, pairs;
+  };
+  Doubts doubtful();
   std::set<int> gone() const;  // agents that are no longer there
   std::set<int> one_way_peers(int node) const;
   void measure(Verdict& verdict) const;

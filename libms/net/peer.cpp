@@ -17,7 +17,7 @@ namespace {
 using Time = std::chrono::steady_clock;
 
 constexpr double kAnswer_s = 3;    // for an answer that takes no time
-constexpr double kMost_s = 120;    // of anything that an agent may be asked for
+constexpr double kMost_s = 200;    // of anything that an agent may be asked for
 constexpr double kLinger_s = 0.1;  // for datagrams on their way
 constexpr std::size_t kPing = 16;  // bytes
 
@@ -79,7 +79,7 @@ class Session {
         const int count = words.number(1, 1 << 24);
         const double seconds = words.seconds();
         const std::int64_t drops = backlog_drops(self_.root);
-        const DatagramCounts counts = datagrams_->exchange(count, seconds, kLinger_s);
+        const DatagramCounts counts = datagrams_->exchange(count, seconds, kLinger_s, channel_);
         channel_.send_line(
             fmt::format("{} {} {}", counts.sent, counts.received, counts.dropped + backlog_drops(self_.root) - drops),
             in_seconds(kAnswer_s));
@@ -232,7 +232,7 @@ class Test {
     Datagrams datagrams(self_.address);
     meet(datagrams, "datagrams", fmt::format(" {} {}", spec_.datagrams, spec_.datagrams_s));
     const std::int64_t drops = backlog_drops(self_.root);
-    const DatagramCounts ours = datagrams.exchange(spec_.datagrams, spec_.datagrams_s, kLinger_s);
+    const DatagramCounts ours = datagrams.exchange(spec_.datagrams, spec_.datagrams_s, kLinger_s, session_);
     const std::int64_t dropped = ours.dropped + backlog_drops(self_.root) - drops;
     Words words(session_.receive_line(in_seconds(10 * spec_.datagrams_s + kAnswer_s)));
     constexpr std::int64_t kMost = 1 << 24;
@@ -289,7 +289,11 @@ PairResult test_pair(const Self& self, const Address& other, const std::string& 
   const Time::time_point begin = Time::now();
   try {
     Test(self, other, name, spec, source_port, result).run();
-  } catch (const Error& error) { result.error = error.message(); }
+  } catch (const Error& error) {
+    result.error = plain_text(error.message(), 300);
+  } catch (const std::exception& error) {
+    result.error = plain_text(error.what(), 300);  // this node has no thread or memory left
+  }
   result.seconds = std::chrono::duration<double>(Time::now() - begin).count();
   return result;
 }

@@ -70,6 +70,7 @@ const std::vector<Code>& codes() {
       {"net.gone", "A port is no longer there."},
       {"net.counter", "An error counter of a port grew faster than its rule allows."},
       {"net.slow_path", "Flows of some source ports are slow even alone."},
+      {"net.wrong", "Results of a collective operation are not what they must be."},
       {"net.collision", "Flows that are as fast as others alone are slow together: they share a path."},
       {"net.shared", "A pair carries less while others send: they share a limit."},
       {"net.retry", "The fabric's retries end before a flapping link is back, or cannot be set so."},
@@ -118,6 +119,16 @@ std::vector<Finding> findings(const Checked& checked) {
                      .entity = node,
                      .message = "did not take part" +
                                 (checked.why_missing.empty() ? "" : fmt::format(": {}", checked.why_missing))});
+  }
+  if (checked.command == "pairs") {  // nobody is judged, but what could not be measured is told
+    for (const PairResult& result : checked.results) {
+      if (result.error.empty()) continue;
+      found.push_back({.code = "net.silent",
+                       .severity = Severity::critical,
+                       .blame = Blame::fabric,
+                       .entity = name_of(checked, result.a) + " - " + name_of(checked, result.b),
+                       .message = result.error});
+    }
   }
   for (const Verdict& verdict : checked.verdicts) {
     const bool only_flaps = verdict.symptoms == std::vector{Symptom::flap};

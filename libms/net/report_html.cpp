@@ -96,6 +96,9 @@ std::string as_html(const Checked& checked) {
     for (const Finding& finding : found) html += fmt::format("<li>{}</li>\n", escaped(finding.str()));
     html += "</ul>\n";
   }
+  constexpr std::size_t kMostDrawn = 256;
+  if (checked.nodes.size() > kMostDrawn)
+    return html + fmt::format("<p>Heat maps are drawn for up to {} nodes.</p>\n</html>\n", kMostDrawn);
   html += heat_map(checked, gbps, "Bandwidth, from rows to columns", "Gbit/s", true);
   html += heat_map(checked, latency, "Shortest half of a round trip", "us", false);
   return html + "</html>\n";

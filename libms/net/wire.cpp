@@ -62,7 +62,8 @@ auto understood(const std::string& line, F&& f) {
     if (json_deeper_than(line, kDeepest)) throw Error("net.wire", Blame::fabric, "an answer is nested too deeply");
     return f(Json::parse(line));
   } catch (const nlohmann::json::exception& error) {
-    throw Error("net.wire", Blame::fabric, fmt::format("what the other end says is not understood: {}", error.what()));
+    throw Error("net.wire", Blame::fabric,
+                fmt::format("what the other end says is not understood (error {})", error.id));
   }
 }
 
@@ -108,12 +109,19 @@ std::string to_json(const TestOrder& o) {
 }
 TestOrder read_order(const std::string& line) {
   return understood(line, [](const Json& json) {
+    const PairSpec spec = read<PairSpec>(json.at("spec"));
+    constexpr int kMost = 1 << 20;
+    if (spec.flows < 1 || spec.flows > 1024 || spec.pings < 0 || spec.pings > kMost || spec.datagrams < 0 ||
+        spec.datagrams > kMost || !(spec.seconds >= 0 && spec.seconds <= 60) ||
+        !(spec.datagrams_s >= 0 && spec.datagrams_s <= 60) || spec.bytes < 1) {
+      throw Error("net.wire", Blame::fabric, "an order asks for what nobody would");
+    }
     return TestOrder{.id = json.at("id"),
                      .ask = json.at("ask"),
                      .address = json.at("address"),
                      .node = json.at("node"),
                      .source_port = json.at("source_port"),
-                     .spec = read<PairSpec>(json.at("spec"))};
+                     .spec = spec};
   });
 }
 

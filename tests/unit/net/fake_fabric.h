@@ -28,6 +28,7 @@ class FakeFabric {
   // Called with every way that is measured.
   std::function<void(int from, int to, Way&)> way_fault = [](int, int, Way&) {};
   std::function<void(PairResult&)> pair_fault = [](PairResult&) {};
+  std::function<void(const Round&)> round_begins = [](const Round&) {};
   double noise = 0.05;  // standard deviation of what a way carries
 
   PairResult measure(int a, int b, bool at_once) {
@@ -57,6 +58,7 @@ class FakeFabric {
   Locator locate(LocateOptions options = {}) {
     Locator locator(nodes_, std::move(options));
     while (const std::optional<Round> round = locator.next()) {
+      round_begins(*round);
       std::vector<PairResult> results;
       for (const auto& [a, b] : *round) results.push_back(measure(a, b, locator.covering()));
       locator.take(results);

@@ -206,6 +206,40 @@ TEST(Locate, TwoFaultsAtOnce) {
   }
 }
 
+// Two leaves with half the uplinks: what is slow while others cross, too, is not slow alone.
+TEST(Locate, AnOversubscribedFabricIsHealthy) {
+  for (const bool is_known : {true, false}) {
+    FakeFabric fabric(8, 3);
+    std::size_t crossing = 0;
+    const auto crosses = [](int a, int b) { return a / 4 != b / 4; };
+    fabric.round_begins = [&](const Round& round) {
+      crossing = static_cast<std::size_t>(
+          std::ranges::count_if(round, [&](const Pair& pair) { return crosses(pair.first, pair.second); }));
+    };
+    fabric.way_fault = [&](int from, int to, Way& way) {
+      if (crosses(from, to)) way.gbps *= std::min(1.0, 2.0 / static_cast<double>(crossing));
+    };
+    Locator locator =
+        fabric.locate({.group_of = is_known ? std::vector<int>{0, 0, 0, 0, 1, 1, 1, 1} : std::vector<int>{}});
+    EXPECT_THAT(culprits(locator), IsEmpty());
+    EXPECT_GT(locator.crowded_ways(), 0);
+    EXPECT_EQ(locator.undecided_pairs(), 0);
+  }
+}
+
+TEST(Locate, AFlapDoesNotHideALossyLink) {
+  FakeFabric fabric(8, 3);
+  fabric.way_fault = [&](int from, int to, Way& way) {
+    if (std::minmax(from, to) == std::minmax(2, 5)) fabric.lose(way, 10);
+  };
+  fabric.pair_fault = [](PairResult& result) {
+    if (result.a == 2) result.counts_a.carrier_losses = 1;
+    if (result.b == 2) result.counts_b.carrier_losses = 1;
+  };
+  EXPECT_THAT(culprits(fabric.locate()), testing::UnorderedElementsAre(Culprit{.kind = Kind::node, .a = 2},
+                                                                       Culprit{.kind = Kind::link, .a = 2, .b = 5}));
+}
+
 TEST(Locate, TwoSwitchesCannotBeToldApart) {
   FakeFabric fabric(8, 3);
   std::vector<int> group_of{0, 0, 0, 0, 1, 1, 1, 1};

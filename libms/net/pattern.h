@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace ms::diag {
+namespace ms::net {
 
 // For sums: small whole numbers, exact in f32 in any order for up to 500,000 ranks.
 void fill_summand(std::span<float> x, int rank);
@@ -20,4 +20,4 @@ std::size_t count_wrong_words(std::span<const std::uint32_t> x, int from, int to
 // them everybody has met everybody.
 int partner_of(int rank, int round, int ranks);
 
-}  // namespace ms::diag
+}  // namespace ms::net

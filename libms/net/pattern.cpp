@@ -1,11 +1,11 @@
-#include "diag/pattern.h"
+#include "net/pattern.h"
 
 #include <algorithm>
 #include <array>
 
 #include "base/error.h"
 
-namespace ms::diag {
+namespace ms::net {
 namespace {
 
 constexpr std::size_t kPeriod = 31;  // prime: no power of two, such as a block that went astray, hides
@@ -70,4 +70,4 @@ int partner_of(int rank, int round, int ranks) {
   return partner == rank ? turning : partner;
 }
 
-}  // namespace ms::diag
+}  // namespace ms::net

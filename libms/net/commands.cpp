@@ -1,0 +1,234 @@
+#include "net/commands.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <iterator>
+#include <map>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "net/agent.h"
+#include "net/check.h"
+#include "net/collectives_run.h"
+#include "net/counters.h"
+#include "net/fabric_config.h"
+#include "net/scope.h"
+
+namespace ms::net {
+namespace {
+
+const Option kNodesOrHere{.name = "nodes", .value = "HOSTLIST", .doc = "Which nodes; without it this one."};
+
+const Option kFlap{
+    .name = "flap", .value = "SECONDS", .doc = "How long a link may be down and come back.", .default_text = "5s"};
+
+int print(const Args& args, const std::string& command, const std::vector<Finding>& found, const std::string& what,
+          const std::vector<std::string>& not_run) {
+  fmt::print("{}", args.has("json") ? findings_json(command, found, not_run) : findings_text(found, what, not_run));
+  return worst_status(found);
+}
+
+int collectives(const Args& args, const MeshOf& mesh_of) {
+  CollectivesRequest request{.transport = args.get("transport")};
+  if (request.transport != "mpi" && request.transport != "threads")
+    throw user_error("cli.value", fmt::format("--transport {}: mpi or threads", request.transport));
+  if (args.has("ranks")) request.ranks = static_cast<int>(args.get_int("ranks", 1, 256));
+  for (const std::string& name : split(args.get("what"), ',')) request.options.what.push_back(parse_collective(name));
+  const auto size = [&](std::string_view option) {
+    const std::optional<std::int64_t> bytes = parse_size_bytes(args.get(option));
+    if (!bytes || *bytes < 4) throw user_error("cli.value", fmt::format("--{}: a size from 4 bytes on", option));
+    return *bytes;
+  };
+  request.options.least_bytes = size("from");
+  request.options.most_bytes = size("to");
+  if (request.options.most_bytes < request.options.least_bytes)
+    throw user_error("cli.value", "--to is less than --from");
+  request.options.iterations = static_cast<int>(args.get_int("iterations", 1, 100000));
+  request.mesh = mesh_of(args);
+  const std::optional<std::vector<CollectiveRow>> rows = check_collectives(request);
+  if (!rows) return 0;
+  const std::vector<Finding> found = judge_collectives(*rows, args.get_double("min-busbw"));
+  if (args.has("json")) {
+    fmt::print("{}", collectives_json(*rows, found, {}));
+  } else {
+    fmt::print("{}", collectives_text(*rows));
+    for (const Finding& finding : found) fmt::print("{}\n", finding.str());
+  }
+  return worst_status(found);
+}
+
+// Snapshots, by node: of all nodes of the job, or of this one where nobody says which.
+class Snapshots {
+ public:
+  explicit Snapshots(const Args& args) : args_(args), reader_(health::Sysroot(args.get("root"))) {}
+
+  // Calls `look` with each node's snapshot, once or for a while.
+  Checked run(double seconds, double interval_s,
+              const std::function<void(const std::string& node, const Snapshot& snapshot)>& look) {
+    if (!args_.has("nodes")) {
+      SystemClock clock;
+      const double end_s = clock.now_s() + seconds;
+      while (true) {
+        look(node_name(), reader_.read(clock.wall_s()));
+        if (clock.now_s() >= end_s) break;
+        clock.sleep_s(std::min(interval_s, end_s - clock.now_s()));
+      }
+      Checked checked;
+      checked.nodes = {node_name()};
+      return checked;
+    }
+    CheckOptions options;
+    options.launch = args_.get("launch");
+    options.nodes = job_nodes(args_, options.launch);
+    options.agent = {own_path(), "agent", "--root", args_.get("root")};
+    options.wait_s = args_.get_seconds("wait");
+    return ask_nodes(options, "counters", seconds, interval_s,
+                     [&](const std::vector<std::string>& nodes, const Told& told) {
+                       for (std::size_t i = 0; i < nodes.size(); ++i)
+                         if (!told[i].empty()) look(nodes[i], read_snapshot(told[i]));
+                     });
+  }
+
+ private:
+  const Args& args_;
+  CounterReader reader_;
+};
+
+int counters(const Args& args) {
+  const double watch_s = args.has("watch") ? args.get_seconds("watch") : 0;
+  const double interval_s = args.get_seconds("interval"), flap_s = args.get_seconds("flap");
+  if (interval_s < 0.05) throw user_error("cli.value", "--interval: at least 50ms");
+  CounterWatch watch(flap_s);
+  if (args.has("since")) watch.start(read_snapshots(read_file(args.get("since"), Blame::user)));
+  const Checked checked = Snapshots(args).run(
+      watch_s, interval_s, [&](const std::string& node, const Snapshot& snapshot) { watch.see(node, snapshot); });
+  if (args.has("save")) write_file_atomic(args.get("save"), to_json(watch.last()));
+  std::vector<Finding> found = findings(checked);
+  std::ranges::move(watch.findings(), std::back_inserter(found));
+  std::size_t ports = 0, restricted = 0;
+  for (const auto& [node, snapshot] : watch.last()) {
+    ports += snapshot.ports.size();
+    restricted += snapshot.restricted.size();
+  }
+  const std::string what = fmt::format("{} of {}", plural(ports, "port"), plural(watch.last().size(), "node"));
+  return print(args, "counters", found, what,
+               restricted > 0 ? std::vector{fmt::format("{} give no number here", plural(restricted, "counter"))}
+                              : std::vector<std::string>{});
+}
+
+int config(const Args& args) {
+  std::vector<NodeFacts> facts;
+  Checked checked;
+  if (args.has("nodes")) {
+    CheckOptions options;
+    options.launch = args.get("launch");
+    options.nodes = job_nodes(args, options.launch);
+    options.agent = {own_path(), "agent", "--root", args.get("root")};
+    options.wait_s = args.get_seconds("wait");
+    checked = ask_nodes(options, "facts", 0, 1, [&](const std::vector<std::string>& nodes, const Told& told) {
+      for (std::size_t i = 0; i < nodes.size(); ++i)
+        if (!told[i].empty()) facts.push_back({nodes[i], read_facts(told[i])});
+    });
+  } else {
+    facts.push_back({node_name(), gather_facts(health::Sysroot(args.get("root")), environ)});
+  }
+  std::vector<Finding> found = findings(checked);
+  std::ranges::move(judge_config(facts, args.get_seconds("flap")), std::back_inserter(found));
+  std::vector<std::string> not_run;
+  for (const NodeFacts& node : facts)
+    for (const std::string& what : node.facts.not_readable)
+      if (const std::string text = what + " cannot be read"; std::ranges::find(not_run, text) == not_run.end())
+        not_run.push_back(text);
+  return print(args, "config", found, plural(facts.size(), "node"), not_run);
+}
+
+}  // namespace
+
+std::string own_path() {
+  std::array<char, 4096> path{};
+  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
+  if (length <= 0) throw Error("net.launch", Blame::node, "this program does not know where it lies");
+  return path.data();
+}
+
+std::vector<std::string> job_nodes(const Args& args, const std::string& launch) {
+  const char* job = std::getenv("SLURM_JOB_NODELIST");
+  return nodes_in_scope(args.get("nodes"), job == nullptr ? "" : job, launch);
+}
+
+Command collectives_command(MeshOf mesh) {
+  return {.name = "collectives",
+          .summary = "collective operations of all ranks, and of the groups of a training run",
+          .options =
+              {{.name = "transport", .value = "WHAT", .doc = "mpi, or threads.", .default_text = "mpi"},
+               {.name = "ranks", .value = "N", .doc = "Of threads."},
+               {.name = "what",
+                .value = "LIST",
+                .doc = "Which ones.",
+                .default_text = "all_reduce,all_gather,reduce_scatter,all_to_all,broadcast,send_recv"},
+               {.name = "from", .value = "SIZE", .doc = "The smallest size.", .default_text = "1KiB"},
+               {.name = "to",
+                .value = "SIZE",
+                .doc = "The largest; each is four times the one before.",
+                .default_text = "16MiB"},
+               {.name = "iterations",
+                .value = "N",
+                .doc = "Of each, at most; two seconds end them, too.",
+                .default_text = "20"},
+               {.name = "config", .value = "FILE", .doc = "A training configuration: its tp, dp and pp groups, too."},
+               {.name = "set", .value = "KEY=VALUE", .doc = "Sets a key over what that file says.", .many = true},
+               {.name = "min-busbw",
+                .value = "GBS",
+                .doc = "Fails below nine tenths of so many GB/s.",
+                .default_text = "0"},
+               kJson},
+          .run = [mesh = std::move(mesh)](const Args& args) { return collectives(args, mesh); },
+          .description =
+              "Started with srun or mpirun, one process a rank. Times every iteration by its slowest rank, checks "
+              "every "
+              "element of every result, and prints algorithm and bus bandwidth as nccl-tests does. Groups of a mesh, "
+              "and "
+              "rails (ranks at the same place of their nodes), work side by side; one that takes more than twice as "
+              "long as the middle one is named."};
+}
+
+Command counters_command() {
+  return {.name = "counters",
+          .summary = "error counters of ports: growth, flaps",
+          .options = {kNodesOrHere,
+                      kLaunch,
+                      kWait,
+                      kJson,
+                      kRoot,
+                      {.name = "flap",
+                       .value = "SECONDS",
+                       .doc = "While watching: shorter downs are told only where the port counts them.",
+                       .default_text = "0s"},
+                      {.name = "watch", .value = "SECONDS", .doc = "Looks again and again for so long."},
+                      {.name = "interval", .value = "SECONDS", .doc = "How often.", .default_text = "500ms"},
+                      {.name = "save", .value = "FILE", .doc = "Writes what was counted, for --since."},
+                      {.name = "since", .value = "FILE", .doc = "Judges the growth since then."}},
+          .run = counters,
+          .description =
+              "Reads /sys/class/infiniband and /sys/class/net, here or on all nodes of --nodes, and judges "
+              "what grew: since a file of --save, or while it watches. Any loss of a link is told; other "
+              "counters have a limit an hour, see COUNTERS."};
+}
+
+Command config_command() {
+  return {.name = "config",
+          .summary = "do NCCL's environment and the fabric's settings fit together, on all nodes",
+          .options = {kNodesOrHere, kLaunch, kWait, kJson, kRoot, kFlap},
+          .run = config,
+          .description =
+              "Compares NCCL's variables with the interfaces and adapters that are there, and nodes with each "
+              "other: retries that end before a flap does, GIDs that are not RoCE v2, interfaces and adapters "
+              "that nothing selects, MTU, ECN, traffic classes."};
+}
+
+}  // namespace ms::net
