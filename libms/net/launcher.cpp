@@ -131,8 +131,11 @@ std::string Launcher::complaint(const std::vector<std::string>& nodes) {
     const bool is_of_them = std::ranges::any_of(
         process.nodes, [&](const std::string& node) { return std::ranges::find(nodes, node) != nodes.end(); });
     if (!is_of_them) continue;
-    for (const std::string& line : split(process.said, '\n'))
-      if (!line.empty()) last = plain_text(line, 200);
+    for (const std::string& line : split(process.said, '\n')) {
+      // Said by every srun where Slurm binds nothing; that is what we wanted.
+      if (line.empty() || line.find("lacks support for cpu binding") != std::string::npos) continue;
+      last = plain_text(line, 200);
+    }
   }
   return last;
 }
