@@ -23,7 +23,7 @@ class Datagrams {
 
   // Sends `count` small ones evenly over `seconds`, tells the other end through the channel when they are sent, and
   // takes in what that one sends until it has said so, too, and `linger_s` more. Both ends call it; sequence numbers
-  // begin with 0. What this node could not send does not count as sent.
+  // begin with 0. What this node had no room to send does not count as sent.
   DatagramCounts exchange(int count, double seconds, double linger_s, Channel& channel);
   // Does a packet of `mtu` bytes arrive? Asks several times; the other end must be in answer_sizes().
   bool passes(int mtu);
