@@ -34,7 +34,7 @@ constexpr int kUnknown = 3;
 const Option kNodes{.name = "nodes", .value = "HOSTLIST", .doc = "Which nodes; without it all of the job."};
 const Option kTransport{.name = "transport",
                         .value = "WHAT",
-                        .doc = "tcp, mpi, verbs or nccl; what cannot run here is counted as not run.",
+                        .doc = "tcp; mpi, verbs and nccl are not built yet, and count as not run.",
                         .default_text = "tcp"};
 const Option kInterface{
     .name = "interface", .value = "PREFIX", .doc = "Interfaces to use; without it those that lead to the coordinator."};

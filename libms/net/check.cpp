@@ -25,14 +25,11 @@ class Run {
                        fmt::format("{} to check: a fabric begins with two", plural(options.nodes.size(), "node")));
     }
     const Invitation invitation = fleet_.invitation(options.interface);
-    if (options.invite) options.invite(to_json(invitation));
-    if (!options.launch.empty()) {
-      launcher_.emplace(options.launch, options.agent, invitation);
-      launcher_->start(options.nodes);
-    }
+    launcher_.emplace(options.launch, options.agent, invitation);
+    launcher_->start(options.nodes);
     fleet_.gather(options.wait_s);
     for (const int node : fleet_.missing()) checked_.missing.push_back(options.nodes[static_cast<std::size_t>(node)]);
-    if (launcher_) checked_.why_missing = launcher_->complaint(checked_.missing);
+    checked_.why_missing = launcher_->complaint(checked_.missing);
     for (std::size_t node = 0; node < options.nodes.size(); ++node) {
       if (fleet_.member(static_cast<int>(node)) == nullptr) continue;
       present_.push_back(static_cast<int>(node));

@@ -16,7 +16,7 @@ Cover parse_cover(const std::string& text);  // "auto", "quick" and so on; Error
 
 struct CheckOptions {
   std::vector<std::string> nodes;  // by name
-  std::string launch = "srun";     // see launcher.h; empty: agents come by themselves, with what `invite` is told
+  std::string launch = "srun";     // see launcher.h
   std::vector<std::string> agent;  // the command of an agent
   std::string interface = {};      // prefix of the names of those to be used
   double wait_s = 30;              // for agents
@@ -25,9 +25,8 @@ struct CheckOptions {
   std::vector<int> group_of = {};  // leaf switch of each node; empty: not known
   std::vector<std::string> switches = {};
   Thresholds thresholds = {};
-  std::function<void(const std::string&)> announce;     // before anything is sent: how much, how long
-  std::function<void(int done, int of)> progress;       // rounds; `of` is 0 where nobody knows
-  std::function<void(const std::string&)> invite = {};  // is told the invitation
+  std::function<void(const std::string&)> announce;  // before anything is sent: how much, how long
+  std::function<void(int done, int of)> progress;    // rounds; `of` is 0 where nobody knows
 };
 
 // Flows of one pair, again and again with other source ports.
