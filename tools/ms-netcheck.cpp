@@ -17,11 +17,13 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "net/agent.h"
+#include "net/agent_crew.h"
 #include "net/check.h"
 #include "net/commands.h"
 #include "net/counters.h"
 #include "net/fabric_config.h"
 #include "net/flows_report.h"
+#include "net/rank_crew.h"
 #include "net/scope.h"
 #include "train/config.h"
 
@@ -34,7 +36,9 @@ constexpr int kUnknown = 3;
 const Option kNodes{.name = "nodes", .value = "HOSTLIST", .doc = "Which nodes; without it all of the job."};
 const Option kTransport{.name = "transport",
                         .value = "WHAT",
-                        .doc = "tcp; mpi, verbs and nccl are not built yet, and count as not run.",
+                        .doc =
+                            "tcp; mpi: between the processes of this launch, one of each node; verbs: RDMA, by "
+                            "perftest's ib_write_lat and ib_write_bw; nccl counts as not run.",
                         .default_text = "tcp"};
 const Option kInterface{
     .name = "interface", .value = "PREFIX", .doc = "Interfaces to use; without it those that lead to the coordinator."};
@@ -42,6 +46,13 @@ const Option kSeconds{
     .name = "seconds", .value = "SECONDS", .doc = "Of each stream of bytes.", .default_text = "400ms"};
 const Option kBytes{
     .name = "bytes", .value = "SIZE", .doc = "At most this much in each stream.", .default_text = "1GiB"};
+const Option kPings{.name = "pings",
+                    .value = "N",
+                    .doc = "Round trips of each pair; half a second ends them, too.",
+                    .default_text = "200"};
+const Option kHcas{.name = "hcas",
+                   .value = "LIST",
+                   .doc = "Adapters for verbs, in the form of NCCL_IB_HCA; the first active port of them is used."};
 const Option kFlows{.name = "flows", .value = "N", .doc = "Connections a direction.", .default_text = "1"};
 const Option kMaxRate{.name = "max-rate",
                       .value = "GBITS",
@@ -55,20 +66,14 @@ const Option kPrometheus{.name = "prometheus", .value = "FILE", .doc = "Also wri
 const Option kHtml{.name = "html", .value = "FILE", .doc = "Also writes a page with heat maps."};
 
 std::vector<Option> with(std::vector<Option> more) {
-  std::vector<Option> all{kNodes, net::kLaunch, kTransport, kInterface, net::kWait, kSeconds,    kBytes,
-                          kFlows, kMaxRate,     kTopology,  net::kJson, kNagios,    kPrometheus, kHtml};
+  std::vector<Option> all{kNodes, net::kLaunch, kTransport, kInterface, kHcas,      net::kWait, kPings,      kSeconds,
+                          kBytes, kFlows,       kMaxRate,   kTopology,  net::kJson, kNagios,    kPrometheus, kHtml};
   all.insert(all.end(), more.begin(), more.end());
   return all;
 }
 
 net::CheckOptions check_options(const Args& args) {
   net::CheckOptions options;
-  options.launch = args.get("launch");
-  if (options.launch.empty()) throw user_error("cli.value", "--launch: how? srun, or 'ssh {node} {agent}'");
-  options.nodes = net::job_nodes(args, options.launch);
-  options.agent = {net::own_path(), "agent"};
-  options.interface = args.get("interface");
-  options.wait_s = std::min(args.get_seconds("wait"), 86400.0);
   options.spec.seconds = args.get_seconds("seconds");
   if (options.spec.seconds <= 0 || options.spec.seconds > 60)
     throw user_error("cli.value", "--seconds: more than none, and at most a minute");
@@ -76,16 +81,17 @@ net::CheckOptions check_options(const Args& args) {
   if (!bytes || *bytes < (1 << 16) || *bytes > (std::int64_t{1} << 40))
     throw user_error("cli.value", fmt::format("--bytes {}: a size from 64KiB to 1TiB", args.get("bytes")));
   options.spec.bytes = *bytes;
-  options.spec.flows = static_cast<int>(args.get_int("flows", 1, 64));
   options.spec.max_gbps = args.get_double("max-rate");
   if (!(options.spec.max_gbps >= 0 && options.spec.max_gbps <= 1e5))
     throw user_error("cli.value", "--max-rate: 0 to 100000");
-  if (args.has("topology")) {
-    net::Layout layout = net::layout_of(options.nodes, args.get("topology"));
-    options.group_of = std::move(layout.group_of);
-    options.switches = std::move(layout.switches);
-  }
+  if (args.has("topology")) options.topology = net::read_topology(args.get("topology"));
   options.announce = [](const std::string& text) { fmt::print(stderr, "ms-netcheck: {}\n", text); };
+  return options;
+}
+
+net::AgentCrewOptions crew_options(const Args& args) {
+  net::AgentCrewOptions options = net::agents_of(args);
+  options.interface = args.get("interface");
   return options;
 }
 
@@ -102,26 +108,39 @@ int report(const Args& args, const net::Checked& checked) {
   return net::nagios_status(checked);
 }
 
-int run_check(const Args& args, net::Checked (*check)(const net::CheckOptions&),
-              const std::function<void(net::CheckOptions&)>& set) {
-  if (args.has("json") && args.has("nagios"))
-    throw user_error("run.form", "--json and --nagios are two forms of one result: give one");
+// Nothing where this process is a rank that only serves the one that reports.
+using Check = net::Checked (*)(net::Crew&, const net::CheckOptions&);
+std::optional<net::Checked> by_transport(const Args& args, Check check, net::CheckOptions& options) {
   const std::string transport = args.get("transport");
-  if (transport != "tcp") {
-    static const std::map<std::string, std::string, std::less<>> kWhyNot{
-        {"mpi", "mpi: pairs over MPI are not built yet; collectives are"},
-        {"verbs", "verbs: not built yet"},
-        {"nccl", "nccl: not built yet"}};
-    const auto why = kWhyNot.find(transport);
-    if (why == kWhyNot.end())
-      throw user_error("cli.value", fmt::format("--transport {}: tcp, mpi, verbs or nccl", transport));
+  if (transport == "nccl") {
     net::Checked checked;
     checked.command = "pairs";
-    checked.not_run.push_back(why->second);
-    report(args, checked);
-    return kUnknown;
+    checked.not_run.emplace_back("nccl: not built yet");
+    return checked;
   }
+  if (transport == "mpi") {
+    if (args.has("nodes")) {
+      throw user_error("cli.value", "--nodes: over MPI the nodes are those of the launch",
+                       "srun -w NODES, or mpirun --host NODES");
+    }
+    return net::check_ranks({.transport = transport, .ranks = 0, .deadline_s = 60 + 4 * options.spec.seconds},
+                            [&](net::Crew& crew) { return check(crew, options); });
+  }
+  if (transport != "tcp" && transport != "verbs")
+    throw user_error("cli.value", fmt::format("--transport {}: tcp, mpi, verbs or nccl", transport));
+  net::AgentCrewOptions agents = crew_options(args);
+  agents.rdma = options.spec.rdma = transport == "verbs";
+  agents.hcas = args.get("hcas");
+  net::AgentCrew crew(agents);
+  return check(crew, options);
+}
+
+int run_check(const Args& args, Check check, const std::function<void(net::CheckOptions&)>& set) {
+  if (args.has("json") && args.has("nagios"))
+    throw user_error("run.form", "--json and --nagios are two forms of one result: give one");
   net::CheckOptions options = check_options(args);
+  options.spec.flows = static_cast<int>(args.get_int("flows", 1, 64));
+  options.spec.pings = static_cast<int>(args.get_int("pings", 1, 1000000));
   set(options);
   SystemClock clock;
   std::optional<Progress> progress;
@@ -129,9 +148,9 @@ int run_check(const Args& args, net::Checked (*check)(const net::CheckOptions&),
     if (!progress) progress.emplace("netcheck", of, "rounds", clock);
     progress->update(done);
   };
-  const net::Checked checked = check(options);
+  const std::optional<net::Checked> checked = by_transport(args, check, options);
   if (progress) progress->finish();
-  return report(args, checked);
+  return checked ? report(args, *checked) : 0;
 }
 
 int pairs(const Args& args) {
@@ -158,12 +177,12 @@ std::optional<mesh::Mesh> mesh_of(const Args& args) {
 }
 
 int ecmp(const Args& args) {
-  net::CheckOptions options = check_options(args);
+  const net::CheckOptions options = check_options(args);
   const net::FlowOptions flows{.flows = static_cast<int>(args.get_int("flows", 2, 64)),
                                .rolls = static_cast<int>(args.get_int("rolls", 1, 100)),
                                .repeats = 2};
-  options.spec.flows = 1;
-  const net::FlowsChecked checked = net::check_flows(options, flows);
+  net::AgentCrew crew(crew_options(args));
+  const net::FlowsChecked checked = net::check_flows(crew, options, flows);
   fmt::print("{}", args.has("json") ? net::as_json(checked) : net::as_text(checked));
   return net::worst_status(net::findings(checked));
 }

@@ -114,12 +114,19 @@ void run_agent(const AgentOptions& options) {
     }
     self.interface = interface_of(self.address);
     listening.emplace(self.address);
+    Member me{.node = invitation.node.empty() ? node_name() : invitation.node,
+              .address = self.address.with_port(listening->port()),
+              .interface = self.interface,
+              .mtu = mtu_of(self.root, self.interface)};
+    if (invitation.rdma) {
+      self.rdma = rdma_port(gather_facts(self.root, environ), invitation.hcas);
+      me.link_gbps = self.rdma ? self.rdma->gbps : 0;
+      me.no_rdma = self.rdma ? why_no_perftest() : "no RDMA port is active";
+      return to_json(me);
+    }
     const std::int64_t speed = self.root.read_int("/sys/class/net/" + self.interface + "/speed").value_or(0);  // Mbit/s
-    return to_json(Member{.node = invitation.node.empty() ? node_name() : invitation.node,
-                          .address = self.address.with_port(listening->port()),
-                          .interface = self.interface,
-                          .mtu = mtu_of(self.root, self.interface),
-                          .link_gbps = speed > 0 ? static_cast<double>(speed) * 1e-3 : 0});
+    me.link_gbps = speed > 0 ? static_cast<double>(speed) * 1e-3 : 0;
+    return to_json(me);
   });
   Listener& listener = *listening;
 

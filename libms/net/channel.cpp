@@ -97,6 +97,13 @@ Address local_address(int fd) {
   return address;
 }
 
+Address peer_address(int fd) {
+  Address address;
+  address.length = sizeof address.storage;
+  getpeername(fd, reinterpret_cast<sockaddr*>(&address.storage), &address.length);
+  return address;
+}
+
 Channel::Channel(UniqueFd fd, std::string peer) : fd_(made_ready(std::move(fd))), peer_(std::move(peer)) {}
 
 Channel Channel::connect(const Address& to, const std::string& peer, Deadline deadline, const ConnectOptions& options) {
@@ -226,6 +233,13 @@ void Channel::close_now() {
   setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
   fd_.reset();
 }
+
+PromptReceive::PromptReceive(Channel& channel) : fd_(channel.fd()) {
+  const timeval then_poll{.tv_sec = 1, .tv_usec = 0};  // so that deadlines are kept
+  setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &then_poll, sizeof then_poll);
+  fcntl(fd_, F_SETFL, 0);
+}
+PromptReceive::~PromptReceive() { fcntl(fd_, F_SETFL, O_NONBLOCK); }
 
 Listener::Listener(const Address& on)
     : fd_(socket(on.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {

@@ -8,8 +8,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "net/fleet.h"
-#include "net/launcher.h"
+#include "net/scope.h"
 
 namespace ms::net {
 namespace {
@@ -18,68 +17,42 @@ constexpr int kAllUpTo = 64;  // nodes: beyond that pairs are covered, not all t
 
 class Run {
  public:
-  explicit Run(const CheckOptions& options, std::size_t least_nodes = 2)
-      : options_(options), fleet_(options.nodes), begin_s_(clock_.now_s()) {
-    if (options.nodes.size() < least_nodes) {
+  Run(Crew& crew, const CheckOptions& options, std::string command)
+      : options_(options), crew_(crew), begin_s_(clock_.now_s()) {
+    if (crew.invited() < 2)
       throw user_error("net.nodes",
-                       fmt::format("{} to check: a fabric begins with two", plural(options.nodes.size(), "node")));
-    }
-    const Invitation invitation = fleet_.invitation(options.interface);
-    launcher_.emplace(options.launch, options.agent, invitation);
-    launcher_->start(options.nodes);
-    fleet_.gather(options.wait_s);
-    for (const int node : fleet_.missing()) checked_.missing.push_back(options.nodes[static_cast<std::size_t>(node)]);
-    checked_.why_missing = launcher_->complaint(checked_.missing);
-    for (std::size_t node = 0; node < options.nodes.size(); ++node) {
-      if (fleet_.member(static_cast<int>(node)) == nullptr) continue;
-      present_.push_back(static_cast<int>(node));
-      checked_.nodes.push_back(options.nodes[node]);
-      if (!options.group_of.empty()) groups_.push_back(options.group_of[node]);
-    }
-    checked_.switches = options.switches;
+                       fmt::format("{} to check: a fabric begins with two", plural(crew.invited(), "node")));
+    checked_.command = std::move(command);
+    checked_.nodes = crew.nodes();
+    checked_.missing = crew.missing();
+    checked_.why_missing = crew.why_missing();
+    checked_.not_run = crew.not_run();
+    if (options.topology) checked_.layout = layout_of(checked_.nodes, *options.topology);
   }
 
-  int nodes() const { return static_cast<int>(present_.size()); }
-  const std::vector<int>& groups() const { return groups_; }
+  int nodes() const { return static_cast<int>(checked_.nodes.size()); }
   Checked& checked() { return checked_; }
 
   // How much it will be at most, before it is.
   void announce(std::size_t rounds, std::string_view more) const {
-    if (!options_.announce) return;
+    if (!options_.announce || nodes() < 2) return;
     const PairSpec& spec = options_.spec;
     double most_gbps = spec.max_gbps;
-    for (const int node : present_)
-      if (spec.max_gbps == 0) most_gbps = std::max(most_gbps, fleet_.member(node)->link_gbps);
+    for (int node = 0; node < nodes(); ++node)
+      if (spec.max_gbps == 0) most_gbps = std::max(most_gbps, crew_.link_gbps(node));
     const double streamed =
         std::min(static_cast<double>(spec.bytes), most_gbps > 0 ? most_gbps * 1e9 / 8 * spec.seconds : HUGE_VAL);
     options_.announce(fmt::format("{}, {} of up to {}: at most {} and {} sent by a node{}{}",
-                                  plural(present_.size(), "node"), plural(rounds, "round"),
-                                  plural(present_.size() / 2, "pair"),
+                                  plural(checked_.nodes.size(), "node"), plural(rounds, "round"),
+                                  plural(checked_.nodes.size() / 2, "pair"),
                                   format_duration(static_cast<double>(rounds) * (most_seconds(spec) + 0.05)),
                                   format_size(static_cast<double>(rounds) * streamed),
                                   spec.max_gbps > 0 ? fmt::format(", at {} Gbit/s", spec.max_gbps) : "", more));
   }
 
-  Fleet& fleet() { return fleet_; }
-  double link_gbps(int node) const {  // 0: not told
-    const Member* member = fleet_.member(present_[static_cast<std::size_t>(node)]);
-    return member == nullptr ? 0 : member->link_gbps;
-  }
-  SystemClock& clock() { return clock_; }
-
   std::vector<PairResult> test(const Round& round, const PairSpec& spec, int source_port = 0) {
-    Round of;
-    for (const auto& [a, b] : round)
-      of.emplace_back(present_[static_cast<std::size_t>(a)], present_[static_cast<std::size_t>(b)]);
-    std::vector<PairResult> results = fleet_.test(of, spec, source_port);
-    for (std::size_t i = 0; i < results.size(); ++i) {
-      if (results[i].at_fault >= 0)
-        results[i].at_fault = results[i].at_fault == results[i].a ? round[i].first : round[i].second;
-      results[i].a = round[i].first;
-      results[i].b = round[i].second;
-    }
     ++checked_.rounds;
-    return results;
+    return crew_.test(round, spec, source_port);
   }
   void progress(std::size_t of) const {
     if (options_.progress) options_.progress(checked_.rounds, static_cast<int>(of));
@@ -93,15 +66,12 @@ class Run {
  private:
   SystemClock clock_;
   const CheckOptions& options_;
-  std::optional<Launcher> launcher_;  // goes last: agents end when the fleet's connections do
-  Fleet fleet_;
+  Crew& crew_;
   double begin_s_;
-  std::vector<int> present_;  // nodes, by their place among those that came
-  std::vector<int> groups_;
   Checked checked_;
 };
 
-std::vector<Round> rounds_of(Cover cover, int n, const std::vector<int>& groups) {
+std::vector<Round> rounds_of(Cover cover, int n, const Layout& layout) {
   switch (cover) {
     case Cover::quick:
       return quick_cover(n);
@@ -111,10 +81,7 @@ std::vector<Round> rounds_of(Cover cover, int n, const std::vector<int>& groups)
       return round_robin(n);
     case Cover::distance: {
       std::vector<Round> rounds;
-      for (DistanceRounds& near : by_distance(n, [&](int a, int b) {
-             return groups.empty() || groups[static_cast<std::size_t>(a)] == groups[static_cast<std::size_t>(b)] ? 0
-                                                                                                                 : 1;
-           }))
+      for (DistanceRounds& near : by_distance(n, [&](int a, int b) { return layout.distance(a, b); }))
         std::ranges::move(near.rounds, std::back_inserter(rounds));
       return rounds;
     }
@@ -144,10 +111,9 @@ FlowVerdict PairFlows::verdict() const {
   return worst;
 }
 
-FlowsChecked check_flows(const CheckOptions& options, const FlowOptions& flows) {
+FlowsChecked check_flows(Crew& crew, const CheckOptions& options, const FlowOptions& flows) {
   constexpr int kFirstPort = 20011;
-  Run run(options);
-  run.checked().command = "ecmp";
+  Run run(crew, options, "ecmp");
   if (run.nodes() < 2) return {.base = run.finish(), .pairs = {}};
   const Round pairs = quick_cover(run.nodes()).front();
   if (run.nodes() % 2 != 0) {
@@ -193,7 +159,7 @@ FlowsChecked check_flows(const CheckOptions& options, const FlowOptions& flows) 
         for (std::size_t i = 0; i < std::min(gbps.size(), rolled.together.size()); ++i)
           rolled.together[i] += gbps[i] / flows.repeats;
       }
-      if (of.error.empty()) rolled.judgement = judge_flows(rolled.alone, rolled.together, run.link_gbps(pair.first));
+      if (of.error.empty()) rolled.judgement = judge_flows(rolled.alone, rolled.together, crew.link_gbps(pair.first));
       double sum = 0;
       for (const double gbps : rolled.together) sum += gbps;
       sums.push_back(sum);
@@ -209,29 +175,9 @@ FlowsChecked check_flows(const CheckOptions& options, const FlowOptions& flows) 
   return {.base = run.finish(), .pairs = std::move(found)};
 }
 
-Checked ask_nodes(const CheckOptions& options, const std::string& what, double seconds, double interval_s,
-                  const std::function<void(const std::vector<std::string>& nodes, const Told& told)>& look) {
-  Run run(options, 1);
-  run.checked().command = what;
-  const double end_s = run.clock().now_s() + seconds;
-  do {
-    const Told told = run.fleet().ask(what);
-    for (std::size_t node = 0; node < told.size(); ++node) {
-      std::vector<std::string>& missing = run.checked().missing;
-      if (told[node].empty() && std::ranges::find(missing, options.nodes[node]) == missing.end())
-        missing.push_back(options.nodes[node]);
-    }
-    look(options.nodes, told);
-    if (run.clock().now_s() >= end_s) break;
-    run.clock().sleep_s(std::min(interval_s, end_s - run.clock().now_s()));
-  } while (true);
-  return run.finish();
-}
-
-Checked check_pairs(const CheckOptions& options) {
-  Run run(options);
-  run.checked().command = "pairs";
-  const std::vector<Round> rounds = rounds_of(options.cover, run.nodes(), run.groups());
+Checked check_pairs(Crew& crew, const CheckOptions& options) {
+  Run run(crew, options, "pairs");
+  const std::vector<Round> rounds = rounds_of(options.cover, run.nodes(), run.checked().layout);
   PairSpec spec = options.spec;
   if (options.cover == Cover::ring) {  // everybody sends to one and receives from another
     spec.back = false;
@@ -241,6 +187,7 @@ Checked check_pairs(const CheckOptions& options) {
   }
   run.announce(rounds.size(), "");
   for (const Round& round : rounds) {
+    if (!crew.works()) break;
     run.progress(rounds.size());
     std::ranges::move(run.test(round, spec), std::back_inserter(run.checked().results));
   }
@@ -252,15 +199,16 @@ Checked check_pairs(const CheckOptions& options) {
   return run.finish();
 }
 
-Checked locate(const CheckOptions& options) {
-  Run run(options);
-  run.checked().command = "locate";
-  Locator locator(run.nodes(), {.group_of = run.groups(), .rounds = 0, .thresholds = options.thresholds});
+Checked locate(Crew& crew, const CheckOptions& options) {
+  Run run(crew, options, "locate");
+  Locator locator(run.nodes(), {.layout = run.checked().layout, .thresholds = options.thresholds});
   run.announce(static_cast<std::size_t>(locator.cover_rounds()), ", and again what looks bad");
-  while (const std::optional<Round> round = locator.next()) {
+  while (crew.works()) {
+    const std::optional<Round> round = locator.next();
+    if (!round) break;
     run.progress(0);
     PairSpec spec = options.spec;
-    spec.both_at_once = locator.covering();
+    spec.both_at_once = locator.covering() && !spec.rdma;
     locator.take(run.test(*round, spec));
   }
   Checked& checked = run.checked();

@@ -1,13 +1,15 @@
-// A check of a fabric from beginning to end: agents are started, rounds are run, and what they measured is judged.
+// A check of a fabric: rounds are run by a crew, and what they measured is judged.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "net/crew.h"
 #include "net/ecmp.h"
-#include "net/pair.h"
 #include "net/report.h"
+#include "slurm/topology.h"
 
 namespace ms::net {
 
@@ -15,18 +17,12 @@ enum class Cover { automatic, quick, ring, all, distance };
 Cover parse_cover(const std::string& text);  // "auto", "quick" and so on; Error("cli.value", user)
 
 struct CheckOptions {
-  std::vector<std::string> nodes;  // by name
-  std::string launch = "srun";     // see launcher.h
-  std::vector<std::string> agent;  // the command of an agent
-  std::string interface = {};      // prefix of the names of those to be used
-  double wait_s = 30;              // for agents
   PairSpec spec = {};
-  Cover cover = Cover::automatic;  // of `pairs`; see schedule.h
-  std::vector<int> group_of = {};  // leaf switch of each node; empty: not known
-  std::vector<std::string> switches = {};
+  Cover cover = Cover::automatic;                // of `pairs`; see schedule.h
+  std::optional<slurm::Topology> topology = {};  // where switches are known
   Thresholds thresholds = {};
-  std::function<void(const std::string&)> announce;  // before anything is sent: how much, how long
-  std::function<void(int done, int of)> progress;    // rounds; `of` is 0 where nobody knows
+  std::function<void(const std::string&)> announce = {};  // before anything is sent: how much, how long
+  std::function<void(int done, int of)> progress = {};    // rounds; `of` is 0 where nobody knows
 };
 
 // Flows of one pair, again and again with other source ports.
@@ -53,15 +49,9 @@ struct FlowOptions {
   int flows = 8, rolls = 3, repeats = 2;
 };
 
-// Throws Error("net.nodes", user) for fewer than two nodes.
-FlowsChecked check_flows(const CheckOptions& options, const FlowOptions& flows);
-Checked check_pairs(const CheckOptions& options);  // measures by a schedule, judges nobody
-Checked locate(const CheckOptions& options);       // measures what it takes to name who is at fault
-
-// What nodes tell of themselves, by node: "counters" or "facts"; empty texts where one did not answer. With `seconds`
-// above 0 they are asked again every `interval_s` for so long; `look` is called with the answers each time.
-using Told = std::vector<std::string>;
-Checked ask_nodes(const CheckOptions& options, const std::string& what, double seconds, double interval_s,
-                  const std::function<void(const std::vector<std::string>& nodes, const Told& told)>& look);
+// All throw Error("net.nodes", user) where fewer than two nodes were to be checked.
+FlowsChecked check_flows(Crew& crew, const CheckOptions& options, const FlowOptions& flows);
+Checked check_pairs(Crew& crew, const CheckOptions& options);  // measures by a schedule, judges nobody
+Checked locate(Crew& crew, const CheckOptions& options);       // measures what it takes to name who is at fault
 
 }  // namespace ms::net

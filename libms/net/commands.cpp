@@ -13,10 +13,10 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "net/agent.h"
-#include "net/check.h"
 #include "net/collectives_run.h"
 #include "net/counters.h"
 #include "net/fabric_config.h"
+#include "net/report.h"
 #include "net/scope.h"
 
 namespace ms::net {
@@ -34,10 +34,10 @@ int print(const Args& args, const std::string& command, const std::vector<Findin
 }
 
 int collectives(const Args& args, const MeshOf& mesh_of) {
-  CollectivesRequest request{.transport = args.get("transport")};
-  if (request.transport != "mpi" && request.transport != "threads")
-    throw user_error("cli.value", fmt::format("--transport {}: mpi or threads", request.transport));
-  if (args.has("ranks")) request.ranks = static_cast<int>(args.get_int("ranks", 1, 256));
+  CollectivesRequest request{.ranks = {.transport = args.get("transport")}};
+  if (request.ranks.transport != "mpi" && request.ranks.transport != "threads")
+    throw user_error("cli.value", fmt::format("--transport {}: mpi or threads", request.ranks.transport));
+  if (args.has("ranks")) request.ranks.ranks = static_cast<int>(args.get_int("ranks", 1, 256));
   for (const std::string& name : split(args.get("what"), ',')) request.options.what.push_back(parse_collective(name));
   const auto size = [&](std::string_view option) {
     const std::optional<std::int64_t> bytes = parse_size_bytes(args.get(option));
@@ -62,6 +62,33 @@ int collectives(const Args& args, const MeshOf& mesh_of) {
   return worst_status(found);
 }
 
+// What all nodes tell of themselves, again and again for a while. `look` is called with each answer.
+Checked ask_all(const Args& args, const std::string& what, double seconds, double interval_s,
+                const std::function<void(const std::string& node, const std::string& told)>& look) {
+  AgentCrewOptions options = agents_of(args);
+  options.agent.insert(options.agent.end(), {"--root", args.get("root")});
+  AgentCrew crew(options);
+  Checked checked;
+  checked.command = what;
+  checked.missing = crew.missing();
+  checked.why_missing = crew.why_missing();
+  SystemClock clock;
+  const double end_s = clock.now_s() + seconds;
+  while (true) {
+    const std::vector<std::string> told = crew.ask(what);
+    for (std::size_t node = 0; node < told.size(); ++node) {
+      const std::string& name = options.nodes[node];
+      if (!told[node].empty()) {
+        look(name, told[node]);
+      } else if (std::ranges::find(checked.missing, name) == checked.missing.end()) {
+        checked.missing.push_back(name);
+      }
+    }
+    if (clock.now_s() >= end_s) return checked;
+    clock.sleep_s(std::min(interval_s, end_s - clock.now_s()));
+  }
+}
+
 // Snapshots, by node: of all nodes of the job, or of this one where nobody says which.
 class Snapshots {
  public:
@@ -82,16 +109,8 @@ class Snapshots {
       checked.nodes = {node_name()};
       return checked;
     }
-    CheckOptions options;
-    options.launch = args_.get("launch");
-    options.nodes = job_nodes(args_, options.launch);
-    options.agent = {own_path(), "agent", "--root", args_.get("root")};
-    options.wait_s = args_.get_seconds("wait");
-    return ask_nodes(options, "counters", seconds, interval_s,
-                     [&](const std::vector<std::string>& nodes, const Told& told) {
-                       for (std::size_t i = 0; i < nodes.size(); ++i)
-                         if (!told[i].empty()) look(nodes[i], read_snapshot(told[i]));
-                     });
+    return ask_all(args_, "counters", seconds, interval_s,
+                   [&](const std::string& node, const std::string& told) { look(node, read_snapshot(told)); });
   }
 
  private:
@@ -125,14 +144,8 @@ int config(const Args& args) {
   std::vector<NodeFacts> facts;
   Checked checked;
   if (args.has("nodes")) {
-    CheckOptions options;
-    options.launch = args.get("launch");
-    options.nodes = job_nodes(args, options.launch);
-    options.agent = {own_path(), "agent", "--root", args.get("root")};
-    options.wait_s = args.get_seconds("wait");
-    checked = ask_nodes(options, "facts", 0, 1, [&](const std::vector<std::string>& nodes, const Told& told) {
-      for (std::size_t i = 0; i < nodes.size(); ++i)
-        if (!told[i].empty()) facts.push_back({nodes[i], read_facts(told[i])});
+    checked = ask_all(args, "facts", 0, 1, [&](const std::string& node, const std::string& told) {
+      facts.push_back({node, read_facts(told)});
     });
   } else {
     facts.push_back({node_name(), gather_facts(health::Sysroot(args.get("root")), environ)});
@@ -156,9 +169,13 @@ std::string own_path() {
   return path.data();
 }
 
-std::vector<std::string> job_nodes(const Args& args, const std::string& launch) {
+AgentCrewOptions agents_of(const Args& args) {
+  AgentCrewOptions options{.nodes = {}, .launch = args.get("launch"), .agent = {own_path(), "agent"}};
+  if (options.launch.empty()) throw user_error("cli.value", "--launch: how? srun, or 'ssh {node} {agent}'");
   const char* job = std::getenv("SLURM_JOB_NODELIST");
-  return nodes_in_scope(args.get("nodes"), job == nullptr ? "" : job, launch);
+  options.nodes = nodes_in_scope(args.get("nodes"), job == nullptr ? "" : job, options.launch);
+  options.wait_s = std::min(args.get_seconds("wait"), 86400.0);
+  return options;
 }
 
 Command collectives_command(MeshOf mesh) {

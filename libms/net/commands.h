@@ -8,12 +8,14 @@
 
 #include "base/cli.h"
 #include "mesh/mesh.h"
+#include "net/agent_crew.h"
 
 namespace ms::net {
 
 std::string own_path();  // of this program
-// Whom a command may load: --nodes within the job, else all of it. See scope.h.
-std::vector<std::string> job_nodes(const Args& args, const std::string& launch);
+// Agents on the nodes that a command may load: --nodes within the job, else all of it (see scope.h), as --launch and
+// --wait say.
+AgentCrewOptions agents_of(const Args& args);
 
 inline const Option kLaunch{
     .name = "launch",

@@ -8,7 +8,7 @@ namespace ms::net {
 namespace {
 
 constexpr double kShare = 0.6;  // of a node's ways
-constexpr double kMost = 0.8;   // of a group's
+constexpr double kMost = 0.8;   // of a switch's
 
 struct Count {
   int bad = 0, of = 0;
@@ -22,8 +22,8 @@ struct Count {
 
 class Search {
  public:
-  Search(const Ways& ways, const std::vector<int>& group_of)
-      : ways_(ways), group_of_(group_of), out_(static_cast<std::size_t>(ways.nodes())), in_(out_) {}
+  Search(const Ways& ways, const Layout& layout)
+      : ways_(ways), layout_(layout), out_(static_cast<std::size_t>(ways.nodes())), in_(out_) {}
 
   std::vector<Culprit> run() {
     groups();
@@ -36,59 +36,79 @@ class Search {
  private:
   bool explained(int from, int to) const {
     return out_[static_cast<std::size_t>(from)] || in_[static_cast<std::size_t>(to)] ||
-           (!group_of_.empty() && group(from) != group(to) &&
-            (bad_groups_.contains(group(from)) || bad_groups_.contains(group(to))));
+           std::ranges::any_of(bad_switches_, [&](int s) { return layout_.below(from, s) != layout_.below(to, s); });
   }
-  int group(int node) const { return group_of_[static_cast<std::size_t>(node)]; }
+  int leaf(int node) const { return layout_.leaf_of[static_cast<std::size_t>(node)]; }
 
-  static int other_of(const std::vector<int>& members, int group) {
-    for (std::size_t g = 0; g < members.size(); ++g)
-      if (members[g] > 0 && static_cast<int>(g) != group) return static_cast<int>(g);
-    return -1;
+  // The leaf switches below one, as marks; those of the same size that mark the same are one switch for us.
+  using Marks = std::vector<bool>;
+  struct Group {
+    int top = 0;
+    Marks leaves;
+    int nodes = 0;
+  };
+  std::vector<Group> candidates() const {
+    const auto n = static_cast<std::size_t>(layout_.switches());
+    std::vector<int> nodes_at(n);
+    for (const int leaf : layout_.leaf_of) ++nodes_at[static_cast<std::size_t>(leaf)];
+    std::vector<Group> groups;
+    for (int s = 0; s < layout_.switches(); ++s) groups.push_back({.top = s, .leaves = Marks(n), .nodes = 0});
+    for (std::size_t leaf = 0; leaf < n; ++leaf) {
+      if (nodes_at[leaf] == 0) continue;
+      for (int s = static_cast<int>(leaf); s != Layout::kNone; s = layout_.above[static_cast<std::size_t>(s)]) {
+        groups[static_cast<std::size_t>(s)].leaves[leaf] = true;
+        groups[static_cast<std::size_t>(s)].nodes += nodes_at[leaf];
+      }
+    }
+    std::set<Marks> seen;
+    std::erase_if(groups, [&](const Group& group) { return !seen.insert(group.leaves).second; });
+    return groups;
   }
 
-  // A group whose ways to all others are bad, while they are not among themselves, nor the others' among each other.
+  // A switch whose nodes' ways to all others are bad, while those among them are not.
   void groups() {
-    if (group_of_.empty()) return;
-    const int groups = 1 + *std::ranges::max_element(group_of_);
-    std::vector<std::vector<Count>> between(static_cast<std::size_t>(groups),
-                                            std::vector<Count>(static_cast<std::size_t>(groups)));
-    std::vector<int> members(static_cast<std::size_t>(groups));
-    for (const int g : group_of_) ++members[static_cast<std::size_t>(g)];
-    for (int a = 0; a < ways_.nodes(); ++a)
-      for (int b = 0; b < ways_.nodes(); ++b)
-        if (a != b) between[static_cast<std::size_t>(group(a))][static_cast<std::size_t>(group(b))].add(ways_.at(a, b));
-    const auto across = [&](std::size_t g) {
-      Count count;
-      for (std::size_t h = 0; h < between.size(); ++h) {
-        if (h == g || bad_groups_.contains(static_cast<int>(h))) continue;
-        for (const Count& c : {between[g][h], between[h][g]}) {
-          count.bad += c.bad;
-          count.of += c.of;
-        }
-      }
-      return count;
-    };
+    if (!layout_.known()) return;
+    const auto n = static_cast<std::size_t>(layout_.switches());
+    const std::vector<Group> groups = candidates();
     while (true) {
-      int worst = -1;
+      std::vector<std::vector<Count>> between(n, std::vector<Count>(n));  // leaf switches
+      for (int a = 0; a < ways_.nodes(); ++a)
+        for (int b = 0; b < ways_.nodes(); ++b)
+          if (a != b && ways_.at(a, b).measured > 0 && !explained(a, b))
+            between[static_cast<std::size_t>(leaf(a))][static_cast<std::size_t>(leaf(b))].add(ways_.at(a, b));
+      const Group* worst = nullptr;
       Count worst_count;
-      for (std::size_t g = 0; g < between.size(); ++g) {
-        const Count count = across(g), inside = between[g][g];
-        if (bad_groups_.contains(static_cast<int>(g)) || members[g] < 2 || count.bad < 4 ||
-            count.bad < kMost * count.of || inside.bad > (1 - kMost) * inside.of)
+      for (const Group& group : groups) {
+        Count across, inside;
+        for (std::size_t g = 0; g < n; ++g) {
+          for (std::size_t h = 0; h < n; ++h) {
+            if (!group.leaves[g] && !group.leaves[h]) continue;
+            Count& count = group.leaves[g] && group.leaves[h] ? inside : across;
+            count.bad += between[g][h].bad;
+            count.of += between[g][h].of;
+          }
+        }
+        if (group.nodes < 2 || across.bad < 4 || across.bad < kMost * across.of || inside.bad > (1 - kMost) * inside.of)
           continue;
-        if (worst < 0 || count.bad > worst_count.bad) worst = static_cast<int>(g), worst_count = count;
+        if (worst == nullptr || across.bad > worst_count.bad) worst = &group, worst_count = across;
       }
-      if (worst < 0) return;
-      const bool two = std::ranges::count_if(members, [](int count) { return count > 0; }) == 2;
+      if (worst == nullptr) return;
+      // What is bad between it and all the others is as bad between them and it.
+      const auto rest = std::ranges::find_if(groups, [&](const Group& group) {
+        return group.nodes == ways_.nodes() - worst->nodes && group.nodes > 0 && are_apart(group, *worst);
+      });
       found_.push_back({.kind = Kind::group,
-                        .a = worst,
-                        .other = two ? other_of(members, worst) : -1,
+                        .a = worst->top,
+                        .other = rest == groups.end() ? -1 : rest->top,
                         .bad = worst_count.bad,
                         .of = worst_count.of});
-      bad_groups_.insert(worst);
-      if (two) return;
+      bad_switches_.push_back(worst->top);
     }
+  }
+  static bool are_apart(const Group& a, const Group& b) {
+    for (std::size_t leaf = 0; leaf < a.leaves.size(); ++leaf)
+      if (a.leaves[leaf] && b.leaves[leaf]) return false;
+    return true;
   }
 
   bool worst_node() {
@@ -124,16 +144,16 @@ class Search {
 
   // All nodes below a switch: it is more likely that.
   void whole_groups() {
-    if (group_of_.empty()) return;
+    if (!layout_.known()) return;
     std::map<int, int> members, faulty;
-    for (const int g : group_of_) ++members[g];
+    for (const int g : layout_.leaf_of) ++members[g];
     for (const Culprit& culprit : found_)
-      if (culprit.kind == Kind::node) ++faulty[group(culprit.a)];
+      if (culprit.kind == Kind::node) ++faulty[leaf(culprit.a)];
     for (const auto& [g, count] : faulty) {
       if (count < 2 || count != members[g] || members.size() < 2) continue;
       Culprit whole{.kind = Kind::group, .a = g};
       std::erase_if(found_, [&, g = g](const Culprit& culprit) {
-        if (culprit.kind != Kind::node || group(culprit.a) != g) return false;
+        if (culprit.kind != Kind::node || leaf(culprit.a) != g) return false;
         whole.bad += culprit.bad;
         whole.of += culprit.of;
         return true;
@@ -145,7 +165,7 @@ class Search {
   void pairs() {
     const auto bad = [&](int a, int b) {
       const Ways::Cell& cell = ways_.at(a, b);
-      return cell.bad >= 2 && cell.is_bad() && !explained(a, b);  // never for a single measurement
+      return cell.is_decided() && cell.is_bad() && !explained(a, b);  // never for a single measurement
     };
     for (int a = 0; a < ways_.nodes(); ++a) {
       for (int b = a + 1; b < ways_.nodes(); ++b) {
@@ -163,16 +183,14 @@ class Search {
   }
 
   const Ways& ways_;
-  const std::vector<int>& group_of_;
+  const Layout& layout_;
   std::vector<bool> out_, in_;  // nodes at fault in sending, in receiving
-  std::set<int> bad_groups_;
+  std::vector<int> bad_switches_;
   std::vector<Culprit> found_;
 };
 
 }  // namespace
 
-std::vector<Culprit> explain(const Ways& ways, const std::vector<int>& group_of) {
-  return Search(ways, group_of).run();
-}
+std::vector<Culprit> explain(const Ways& ways, const Layout& layout) { return Search(ways, layout).run(); }
 
 }  // namespace ms::net

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "net/judge.h"
+#include "net/layout.h"
 
 namespace ms::net {
 
@@ -16,8 +17,10 @@ class Ways {
   explicit Ways(int nodes) : n_(nodes), cells_(static_cast<std::size_t>(nodes) * static_cast<std::size_t>(nodes)) {}
   struct Cell {
     int measured = 0, bad = 0;
-    // Of three measurements two decide.
     bool is_bad() const { return 2 * bad > measured; }
+    // Nothing that is still measured changes it: of a pair that looks bad, most of so many measurements decide.
+    static constexpr int kMeasurements = 5;
+    bool is_decided() const { return bad == 0 || 2 * bad > kMeasurements || measured >= kMeasurements; }
   };
   int nodes() const { return n_; }
   Cell& at(int from, int to) { return cells_[index(from, to)]; }
@@ -37,16 +40,16 @@ enum class Kind { node, sending, receiving, group, link, direction };
 // others; link: between a and b; direction: from a to b.
 struct Culprit {
   Kind kind = Kind::node;
-  int a = 0;       // the node; of a group its number
+  int a = 0;       // the node; of a group the switch
   int b = -1;      // of link and direction
-  int other = -1;  // of a group: the only other group there is; it may be that one as well
+  int other = -1;  // of a group: the switch of all the other nodes; it may be that one as well
   int bad = 0;     // ways that say so
   int of = 0;      // ways that were measured and could
   bool operator==(const Culprit&) const = default;
 };
 
-// `group_of`: the leaf switch of each node, or empty. A node is only at fault if at least two of its peers say so, and
-// three of five of those that are not at fault themselves.
-std::vector<Culprit> explain(const Ways& ways, const std::vector<int>& group_of);
+// A node is only at fault if at least two of its peers say so, and three of five of those that are not at fault
+// themselves; a switch, of whatever level, if four of five ways out of it are bad and few of those below it.
+std::vector<Culprit> explain(const Ways& ways, const Layout& layout);
 
 }  // namespace ms::net

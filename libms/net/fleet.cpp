@@ -28,11 +28,6 @@ Address any_v4() { return *parse_address("0.0.0.0:0"); }
 
 }  // namespace
 
-double most_seconds(const PairSpec& spec) {
-  return (spec.pings > 0 ? spec.ping_s : 0) + spec.seconds * (spec.both_at_once ? 1 : 2) +
-         (spec.datagrams > 0 ? spec.datagrams_s + 0.1 : 0) + (spec.sizes ? 0.05 : 0);
-}
-
 Fleet::Fleet(std::vector<std::string> nodes)
     : nodes_(std::move(nodes)), secret_(new_secret()), v4_(any_v4()), seats_(nodes_.size()) {
   // A connection and a launching command's pipe for each node, and some.

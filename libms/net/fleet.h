@@ -51,7 +51,4 @@ class Fleet {
   int next_id_ = 1;
 };
 
-// The longest that a test of this kind takes on a fabric that works.
-double most_seconds(const PairSpec& spec);
-
 }  // namespace ms::net

@@ -6,21 +6,18 @@
 namespace ms::net {
 namespace {
 
-constexpr int kRepeats = 3;      // of a pair that looked bad: two of three decide
 constexpr int kPartners = 5;     // that a node in doubt is tested with, all in all
 constexpr int kMostRounds = 60;  // of tests after the cover
 constexpr int kOneWay = 3;       // tests of one direction at a time that decide for a node
 
-bool touches(const Culprit& culprit, int node, const std::vector<int>& group_of) {
-  if (culprit.kind == Kind::group) {
-    const int group = group_of[static_cast<std::size_t>(node)];
-    return group == culprit.a || group == culprit.other;
-  }
+bool touches(const Culprit& culprit, int node, const Layout& layout) {
+  if (culprit.kind == Kind::group)
+    return layout.below(node, culprit.a) || (culprit.other >= 0 && layout.below(node, culprit.other));
   return culprit.a == node || culprit.b == node;
 }
 
 // More than a link: a node or a switch whose fault makes this way bad.
-bool explains(const Culprit& culprit, int from, int to, const std::vector<int>& group_of) {
+bool explains(const Culprit& culprit, int from, int to, const Layout& layout) {
   switch (culprit.kind) {
     case Kind::node:
       return from == culprit.a || to == culprit.a;
@@ -29,7 +26,7 @@ bool explains(const Culprit& culprit, int from, int to, const std::vector<int>& 
     case Kind::receiving:
       return to == culprit.a;
     case Kind::group:
-      return touches(culprit, from, group_of) || touches(culprit, to, group_of);
+      return touches(culprit, from, layout) || touches(culprit, to, layout);
     case Kind::link:
     case Kind::direction:
       break;
@@ -44,19 +41,12 @@ Locator::Locator(int nodes, LocateOptions options)
     : n_(nodes), options_(std::move(options)), cover_(round_robin(nodes)) {
   const auto n = static_cast<std::size_t>(n_);
   tests_.resize(n * n);
-  const std::size_t wanted = options_.rounds > 0  ? static_cast<std::size_t>(options_.rounds)
-                             : nodes <= kAllPairs ? cover_.size()
-                                                  : static_cast<std::size_t>(kCover);
+  const std::size_t wanted = nodes <= kAllPairs ? cover_.size() : static_cast<std::size_t>(kCover);
   if (wanted < cover_.size()) {  // spread over all distances between nodes' numbers
     std::vector<Round> some;
     for (std::size_t i = 0; i < wanted; ++i) some.push_back(std::move(cover_[i * cover_.size() / wanted]));
     cover_ = std::move(some);
   }
-}
-
-int Locator::distance(int a, int b) const {
-  if (options_.group_of.empty()) return 0;
-  return options_.group_of[static_cast<std::size_t>(a)] == options_.group_of[static_cast<std::size_t>(b)] ? 0 : 1;
 }
 
 // With whom a node was tested one direction at a time.
@@ -74,7 +64,7 @@ std::vector<Locator::Of> Locator::judge() const {
   std::set<int> known_one_way;
   for (const int node : slow_nodes_)
     if (static_cast<int>(one_way_peers(node).size()) >= std::min(kOneWay, n_ - 1)) known_one_way.insert(node);
-  const std::vector<Normal> normal = normal_of(results_, [&](int a, int b) { return distance(a, b); });
+  const std::vector<Normal> normal = normal_of(results_, [&](int a, int b) { return options_.layout.distance(a, b); });
   std::vector<Of> judged;
   for (int s = 0; s < kWaySymptoms; ++s) {
     const auto symptom = static_cast<Symptom>(s);
@@ -88,11 +78,11 @@ std::vector<Locator::Of> Locator::judge() const {
           continue;
         Ways::Cell& cell = there ? ways.at(result.a, result.b) : ways.at(result.b, result.a);
         ++cell.measured;
-        const Normal& of = normal[static_cast<std::size_t>(distance(result.a, result.b))];
+        const Normal& of = normal[static_cast<std::size_t>(options_.layout.distance(result.a, result.b))];
         if (has(result, there, symptom, of, options_.thresholds)) ++cell.bad;
       }
     }
-    std::vector<Culprit> culprits = explain(ways, options_.group_of);
+    std::vector<Culprit> culprits = explain(ways, options_.layout);
     judged.push_back({std::move(ways), std::move(culprits)});
   }
   return judged;
@@ -112,12 +102,10 @@ Locator::Doubts Locator::doubtful() {
         bad_nodes.insert(a);
         bad_nodes.insert(b);
         const bool explained = std::ranges::any_of(
-            of.culprits, [&](const Culprit& culprit) { return explains(culprit, a, b, options_.group_of); });
+            of.culprits, [&](const Culprit& culprit) { return explains(culprit, a, b, options_.layout); });
         if (explained) continue;
-        const int tests = tests_[static_cast<std::size_t>(std::min(a, b)) * static_cast<std::size_t>(n_) +
-                                 static_cast<std::size_t>(std::max(a, b))];
-        const Ways::Cell& cell = of.ways.at(a, b);
-        const bool decided = tests >= kRepeats || (cell.bad == 0 || 2 * cell.bad > kRepeats);
+        // Tests that measured nothing do not decide, but they end.
+        const bool decided = of.ways.at(a, b).is_decided() || tests(a, b) >= Ways::Cell::kMeasurements;
         if (!decided && !lost.contains(a) && !lost.contains(b)) again.emplace(std::min(a, b), std::max(a, b));
         in_doubt.insert(a);
         in_doubt.insert(b);
@@ -166,7 +154,7 @@ int Locator::crowded_ways() const {
     for (int b = 0; b < n_; ++b) {
       if (a == b || bandwidth.ways.at(a, b).bad == 0 || bandwidth.ways.at(a, b).is_bad()) continue;
       const bool explained = std::ranges::any_of(
-          bandwidth.culprits, [&](const Culprit& culprit) { return explains(culprit, a, b, options_.group_of); });
+          bandwidth.culprits, [&](const Culprit& culprit) { return explains(culprit, a, b, options_.layout); });
       if (!explained) ++ways;
     }
   }
@@ -193,23 +181,22 @@ void Locator::take(const std::vector<PairResult>& results) {
   ++rounds_;
   for (const PairResult& result : results) {
     results_.push_back(result);
-    ++tests_[static_cast<std::size_t>(std::min(result.a, result.b)) * static_cast<std::size_t>(n_) +
-             static_cast<std::size_t>(std::max(result.a, result.b))];
+    ++tests(result.a, result.b);
   }
 }
 
 // The numbers that speak of a verdict's way, pair, node or switch.
 void Locator::measure(Verdict& verdict) const {
   const Culprit& c = verdict.culprit;
-  const std::vector<Normal> normal = normal_of(results_, [&](int a, int b) { return distance(a, b); });
+  const std::vector<Normal> normal = normal_of(results_, [&](int a, int b) { return options_.layout.distance(a, b); });
   std::vector<double> gbps, latency_us;
   std::int64_t sent = 0, lost = 0;
   for (const PairResult& result : results_) {
-    if (c.kind == Kind::group && distance(result.a, result.b) == 0) continue;
+    if (c.kind == Kind::group && options_.layout.below(result.a, c.a) == options_.layout.below(result.b, c.a)) continue;
     const bool about = c.b >= 0 ? std::minmax(c.a, c.b) == std::minmax(result.a, result.b)
-                                : touches(c, result.a, options_.group_of) || touches(c, result.b, options_.group_of);
+                                : touches(c, result.a, options_.layout) || touches(c, result.b, options_.layout);
     if (!about) continue;
-    verdict.normal = normal[static_cast<std::size_t>(distance(result.a, result.b))];
+    verdict.normal = normal[static_cast<std::size_t>(options_.layout.distance(result.a, result.b))];
     if (result.least_us >= 0) latency_us.push_back(result.least_us);
     if (!result.error.empty() && verdict.words.empty()) verdict.words = result.error;
     for (const bool there : {true, false}) {
@@ -293,7 +280,7 @@ std::vector<int> Locator::healthy() const {
   std::vector<int> nodes;
   for (int node = 0; node < n_; ++node) {
     const bool accused =
-        std::ranges::any_of(all, [&](const Verdict& v) { return touches(v.culprit, node, options_.group_of); });
+        std::ranges::any_of(all, [&](const Verdict& v) { return touches(v.culprit, node, options_.layout); });
     const bool measured = std::ranges::any_of(
         results_, [&](const PairResult& r) { return (r.a == node || r.b == node) && r.error.empty(); });
     if (!accused && measured) nodes.push_back(node);

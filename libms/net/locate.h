@@ -3,6 +3,7 @@
 // measured next goes out, what was measured comes in.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <string>
@@ -14,10 +15,10 @@
 namespace ms::net {
 
 struct LocateOptions {
-  std::vector<int> group_of = {};  // leaf switch of each node; empty: not known
-  int rounds = 0;                  // of the cover; 0: all pairs up to kAllPairs nodes, else kCover rounds
+  Layout layout = {};
   Thresholds thresholds = {};
 };
+// The cover: all pairs of up to so many nodes, else so many rounds.
 inline constexpr int kAllPairs = 32, kCover = 3;
 
 struct Verdict {
@@ -66,7 +67,10 @@ class Locator {
   std::set<int> gone() const;  // agents that are no longer there
   std::set<int> one_way_peers(int node) const;
   void measure(Verdict& verdict) const;
-  int distance(int a, int b) const;
+  int& tests(int a, int b) {
+    return tests_[static_cast<std::size_t>(std::min(a, b)) * static_cast<std::size_t>(n_) +
+                  static_cast<std::size_t>(std::max(a, b))];
+  }
 
   int n_;
   LocateOptions options_;

@@ -1,6 +1,8 @@
 // What is measured between two nodes, and how much. Plain data; agents measure, the rest judges.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,8 +21,18 @@ struct PairSpec {
   int datagrams = 8000;          // each way, evenly over a time, to count lost ones; 0: none
   double datagrams_s = 0.4;
   bool sizes = true;  // do packets as large as the sender's MTU arrive?
+  bool rdma = false;  // latency and streams by perftest, one direction after the other; no datagrams, no sizes
   bool operator==(const PairSpec&) const = default;
 };
+// The longest that a test of this kind takes on a fabric that works.
+inline double most_seconds(const PairSpec& spec) {
+  if (spec.rdma) {
+    constexpr double kStart_s = 0.5;  // of a program, and its end
+    return (spec.pings > 0 ? kStart_s : 0) + (spec.back ? 2 : 1) * (std::max(1.0, std::ceil(spec.seconds)) + kStart_s);
+  }
+  return (spec.pings > 0 ? spec.ping_s : 0) + spec.seconds * (spec.both_at_once ? 1 : 2) +
+         (spec.datagrams > 0 ? spec.datagrams_s + 0.1 : 0) + (spec.sizes ? 0.05 : 0);
+}
 
 // From one node to the other.
 struct Way {

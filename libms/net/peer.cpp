@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <random>
 #include <thread>
 
@@ -10,6 +9,8 @@
 #include "net/byte_stream.h"
 #include "net/datagrams.h"
 #include "net/interface.h"
+#include "net/rdma_pair.h"
+#include "net/words.h"
 
 namespace ms::net {
 namespace {
@@ -20,31 +21,6 @@ constexpr double kAnswer_s = 3;    // for an answer that takes no time
 constexpr double kMost_s = 200;    // of anything that an agent may be asked for
 constexpr double kLinger_s = 0.1;  // for datagrams on their way
 constexpr std::size_t kPing = 16;  // bytes
-
-// The words of a line, read strictly.
-class Words {
- public:
-  explicit Words(std::string_view line) : words_(split(line, ' ')) {}
-  std::string next() {
-    if (at_ >= words_.size()) throw malformed();
-    return words_[at_++];
-  }
-  template <class T>
-  T number(T least, T most) {
-    const std::string word = next();
-    T value{};
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-    if (error != std::errc() || end != word.data() + word.size() || !(value >= least && value <= most))
-      throw malformed();
-    return value;
-  }
-  double seconds() { return number<double>(0, kMost_s); }
-
- private:
-  static Error malformed() { return Error("net.peer", Blame::fabric, "the other agent says what is not understood"); }
-  std::vector<std::string> words_;
-  std::size_t at_ = 0;
-};
 
 std::string flow_words(std::string_view way, const StreamLimits& limits) {
   return fmt::format("flow {} {} {} {}", way, limits.seconds, limits.bytes, limits.max_gbps);
@@ -88,6 +64,8 @@ class Session {
         Way ignored;
         take_sizes(channel_, *datagrams_, ignored);
         tell_sizes(channel_, *datagrams_, mtu_of(self_.root, self_.interface));
+      } else if (what == "rdma") {
+        serve_rdma(channel_, self_, words);
       } else {
         throw Error("net.peer", Blame::fabric, fmt::format("{} asks for '{}'", channel_.peer(), printable(what, 40)));
       }
@@ -101,6 +79,7 @@ class Session {
  private:
   void echo(int pings) {
     std::array<std::byte, kPing> ping;
+    const PromptReceive promptly(channel_);
     for (int i = 0; i < pings; ++i) {
       channel_.receive(ping, in_seconds(kMost_s));
       channel_.send(ping, in_seconds(kAnswer_s));
@@ -111,10 +90,7 @@ class Session {
     const int port = words.number(1, 65535);
     const auto exchange = words.number<std::uint64_t>(0, ~std::uint64_t{0});
     datagrams_.emplace(local_address(channel_.fd()));
-    Address there;
-    there.length = sizeof there.storage;
-    getpeername(channel_.fd(), reinterpret_cast<sockaddr*>(&there.storage), &there.length);
-    datagrams_->meet(there.with_port(port), exchange);
+    datagrams_->meet(peer_address(channel_.fd()).with_port(port), exchange);
     channel_.send_line(std::to_string(datagrams_->port()), in_seconds(kAnswer_s));
   }
 
@@ -134,10 +110,14 @@ class Test {
   void run() {
     const NodeCounts before = counts_of(self_.root, self_.interface);
     session_ = open("session", 0);
-    if (spec_.pings > 0) ping();
-    if (spec_.seconds > 0) stream();
-    if (spec_.datagrams > 0) count_lost();
-    if (spec_.sizes) try_sizes();
+    if (spec_.rdma) {
+      measure_rdma(session_, self_, other_.host(), spec_, result_);
+    } else {
+      if (spec_.pings > 0) ping();
+      if (spec_.seconds > 0) stream();
+      if (spec_.datagrams > 0) count_lost();
+      if (spec_.sizes) try_sizes();
+    }
     say("end");
     Words words(session_.receive_line(in_seconds(kAnswer_s)));
     constexpr std::int64_t kAny = std::int64_t{1} << 62;
@@ -162,6 +142,7 @@ class Test {
     std::vector<double> us;
     std::array<std::byte, kPing> ping{};
     say(fmt::format("ping {}", spec_.pings + kWarmUp));
+    const PromptReceive promptly(session_);
     const Deadline enough = in_seconds(spec_.ping_s);
     for (int i = 0; i < spec_.pings + kWarmUp; ++i) {
       const bool last = i + 1 == spec_.pings + kWarmUp || seconds_until(enough) == 0;

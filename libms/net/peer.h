@@ -1,11 +1,13 @@
 // An agent's two halves towards other agents: it serves what they want to measure with it, and measures with them.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "health/sysroot.h"
 #include "net/channel.h"
 #include "net/pair.h"
+#include "net/perftest.h"
 
 namespace ms::net {
 
@@ -14,6 +16,7 @@ struct Self {
   Address address;        // that others reach it at, and that it sends from; port 0
   std::string interface;  // that has this address
   health::Sysroot root;
+  std::optional<RdmaPort> rdma = {};
 };
 
 // Everything that another agent asks of us on one connection it made; returns when that is over. Throws what goes

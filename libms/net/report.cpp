@@ -15,9 +15,8 @@ std::string rate_text(double gbps) {
 
 const std::string& name_of(const Checked& checked, int node) { return checked.nodes[static_cast<std::size_t>(node)]; }
 
-std::string switch_name(const Checked& checked, int group) {
-  const auto g = static_cast<std::size_t>(group);
-  return g < checked.switches.size() ? checked.switches[g] : fmt::format("{}", group);
+const std::string& switch_name(const Checked& checked, int number) {
+  return checked.layout.names[static_cast<std::size_t>(number)];
 }
 
 std::string code_of(Symptom symptom) {

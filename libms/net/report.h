@@ -10,11 +10,11 @@
 namespace ms::net {
 
 struct Checked {
-  std::string command = {};                // "pairs", "locate"
-  std::vector<std::string> nodes = {};     // that took part; results and verdicts have their indices
-  std::vector<std::string> switches = {};  // names of the groups, where they are known
-  std::vector<std::string> missing = {};   // nodes that did not take part
-  std::string why_missing = {};            // what the launcher said of it
+  std::string command = {};               // "pairs", "locate"
+  std::vector<std::string> nodes = {};    // that took part; results and verdicts have their indices
+  Layout layout = {};                     // of the nodes
+  std::vector<std::string> missing = {};  // nodes that did not take part
+  std::string why_missing = {};           // what the launcher said of it
   std::vector<PairResult> results = {};
   std::vector<Verdict> verdicts = {};
   std::vector<int> healthy = {};

@@ -25,7 +25,12 @@ std::string_view kind_word(Kind kind) {
 }
 
 std::vector<std::string> nodes_of(const Checked& checked, const Culprit& culprit) {
-  if (culprit.kind == Kind::group) return {};
+  if (culprit.kind == Kind::group) {
+    std::vector<std::string> nodes;
+    for (std::size_t node = 0; node < checked.nodes.size(); ++node)
+      if (checked.layout.below(static_cast<int>(node), culprit.a)) nodes.push_back(checked.nodes[node]);
+    return nodes;
+  }
   std::vector<std::string> nodes{checked.nodes[static_cast<std::size_t>(culprit.a)]};
   if (culprit.b >= 0) nodes.push_back(checked.nodes[static_cast<std::size_t>(culprit.b)]);
   return nodes;

@@ -32,25 +32,40 @@ std::vector<std::string> nodes_in_scope(const std::string& named, const std::str
   return nodes;
 }
 
-Layout layout_of(const std::vector<std::string>& nodes, const std::string& from) {
-  std::string text;
-  if (from == "slurm") {
-    const slurm::ToldTopology told = slurm::ask_topology([](const char* name) { return std::getenv(name); });
-    if (!told.why_not.empty()) throw Error("slurm.topology", Blame::slurm, told.why_not);
-    text = told.text;
-  } else {
-    text = read_file(from, Blame::user);
-  }
-  const slurm::Topology topology = slurm::parse_topology(text, from);
+slurm::Topology read_topology(const std::string& from) {
+  if (from != "slurm") return slurm::parse_topology(read_file(from, Blame::user), from);
+  const slurm::ToldTopology told = slurm::ask_topology([](const char* name) { return std::getenv(name); });
+  if (!told.why_not.empty()) throw Error("slurm.topology", Blame::slurm, told.why_not);
+  return slurm::parse_topology(told.text, from);
+}
+
+Layout layout_of(const std::vector<std::string>& nodes, const slurm::Topology& topology) {
   Layout layout;
-  std::map<int, int> groups;  // switch, or below 0: a node of none -> group
+  std::vector<int> numbers;   // of our switches, in the topology; kNone: of a node that is under none
+  std::map<int, int> placed;  // switch of the topology -> ours
+  const auto place = [&](int number, std::string name) {
+    layout.above.push_back(Layout::kNone);
+    layout.names.push_back(std::move(name));
+    numbers.push_back(number);
+    return layout.switches() - 1;
+  };
+  const auto placed_at = [&](int number) {
+    const auto [at, is_new] = placed.try_emplace(number, layout.switches());
+    if (is_new) place(number, topology.switches[static_cast<std::size_t>(number)].name);
+    return at->second;
+  };
   for (const std::string& node : nodes) {
     const auto leaf = topology.leaf_of.find(node);
-    const bool known = leaf != topology.leaf_of.end();
-    const int key = known ? leaf->second : -1 - static_cast<int>(groups.size());
-    const auto [group, is_new] = groups.try_emplace(key, static_cast<int>(groups.size()));
-    if (is_new) layout.switches.push_back(known ? topology.switches[static_cast<std::size_t>(key)].name : "of " + node);
-    layout.group_of.push_back(group->second);
+    layout.leaf_of.push_back(leaf != topology.leaf_of.end() ? placed_at(leaf->second)
+                                                            : place(Layout::kNone, "of " + node));
+  }
+  for (int s = 0; s < layout.switches(); ++s) {  // grows meanwhile
+    const int number = numbers[static_cast<std::size_t>(s)];
+    const int above =
+        number == Layout::kNone ? Layout::kNone : topology.switches[static_cast<std::size_t>(number)].above;
+    if (above == slurm::Topology::kNone) continue;
+    const int at = placed_at(above);
+    layout.above[static_cast<std::size_t>(s)] = at;
   }
   return layout;
 }

@@ -4,6 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "net/layout.h"
+#include "slurm/topology.h"
+
 namespace ms::net {
 
 // The nodes of a check: those that are named, else all of the job. Inside a job its own nodes and nobody else's, since
@@ -12,11 +15,9 @@ namespace ms::net {
 // a job.
 std::vector<std::string> nodes_in_scope(const std::string& named, const std::string& job, const std::string& launch);
 
-struct Layout {
-  std::vector<int> group_of;          // leaf switch of each node; a node that is under none is a group of its own
-  std::vector<std::string> switches;  // names of the groups
-};
 // `from`: a topology.conf, or the word slurm: what scontrol says. Throws Error("slurm.topology"), Error("file.*").
-Layout layout_of(const std::vector<std::string>& nodes, const std::string& from);
+slurm::Topology read_topology(const std::string& from);
+// The switches above these nodes, leaves first; a node that is under none has one of its own.
+Layout layout_of(const std::vector<std::string>& nodes, const slurm::Topology& topology);
 
 }  // namespace ms::net

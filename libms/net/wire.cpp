@@ -23,6 +23,7 @@ void each(Spec& s, F f) requires std::is_same_v<std::remove_const_t<Spec>, PairS
   f("datagrams", s.datagrams);
   f("datagrams_s", s.datagrams_s);
   f("sizes", s.sizes);
+  f("rdma", s.rdma);
 }
 template <class W, class F>
 void each(W& w, F f) requires std::is_same_v<std::remove_const_t<W>, Way> {
@@ -70,23 +71,24 @@ auto understood(const std::string& line, F&& f) {
 }  // namespace
 
 std::string to_json(const Invitation& i) {
-  return Json{{"addresses", i.addresses}, {"secret", i.secret}, {"interface", i.interface}, {"node", i.node}}.dump();
+  return Json{{"addresses", i.addresses}, {"secret", i.secret}, {"interface", i.interface},
+              {"node", i.node},           {"rdma", i.rdma},     {"hcas", i.hcas}}
+      .dump();
 }
 Invitation read_invitation(const std::string& line) {
   return understood(line, [](const Json& json) {
     return Invitation{.addresses = json.at("addresses"),
                       .secret = json.at("secret"),
                       .interface = json.at("interface"),
-                      .node = json.at("node")};
+                      .node = json.at("node"),
+                      .rdma = json.at("rdma"),
+                      .hcas = json.at("hcas")};
   });
 }
 
 std::string to_json(const Member& m) {
-  return Json{{"node", m.node},
-              {"address", m.address.str()},
-              {"interface", m.interface},
-              {"mtu", m.mtu},
-              {"link_gbps", m.link_gbps}}
+  return Json{{"node", m.node}, {"address", m.address.str()}, {"interface", m.interface},
+              {"mtu", m.mtu},   {"link_gbps", m.link_gbps},   {"no_rdma", m.no_rdma}}
       .dump();
 }
 Member read_member(const std::string& line) {
@@ -97,7 +99,8 @@ Member read_member(const std::string& line) {
                   .address = *address,
                   .interface = json.at("interface"),
                   .mtu = json.at("mtu"),
-                  .link_gbps = json.at("link_gbps")};
+                  .link_gbps = json.at("link_gbps"),
+                  .no_rdma = json.at("no_rdma")};
   });
 }
 

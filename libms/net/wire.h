@@ -17,6 +17,8 @@ struct Invitation {
   std::string interface =
       {};                 // prefix of the names of those that may be used; empty: whichever leads to the coordinator
   std::string node = {};  // what the agent is called; empty: it knows
+  bool rdma = false;      // should the agent look for what measures RDMA?
+  std::string hcas = {};  // of these adapters, a list in NCCL's form; empty: of all
 };
 
 // An agent, as it introduces itself.
@@ -25,7 +27,8 @@ struct Member {
   Address address;  // that it serves others at
   std::string interface;
   int mtu = 0;
-  double link_gbps = 0;  // as the interface says; 0: not told
+  double link_gbps = 0;      // as the interface says, or the RDMA port if that was asked for; 0: not told
+  std::string no_rdma = {};  // why it cannot measure RDMA; empty: it can, or was not asked
 };
 
 struct TestOrder {

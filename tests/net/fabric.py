@@ -180,9 +180,9 @@ class Fabric:
                 run("tc", "qdisc", "del", "dev", device, "root", check=False)
         time.sleep(0.1)
 
-    def netcheck(self, *words, nodes=NAMES):
+    def netcheck(self, *words, nodes=NAMES, launch="ip netns exec {node} {agent}"):
         """The exit status and what was printed."""
-        command = [self.agent, words[0], "--nodes", ",".join(nodes), "--launch", "ip netns exec {node} {agent}", *words[1:]]
+        command = [self.agent, words[0], "--nodes", ",".join(nodes), "--launch", launch, *words[1:]]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         return done.returncode, done.stdout, done.stderr
 

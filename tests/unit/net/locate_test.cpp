@@ -30,10 +30,12 @@ std::vector<Culprit> culprits(const Locator& locator) {
   for (const Verdict& verdict : locator.verdicts()) found.push_back(plain(verdict.culprit));
   return found;
 }
-std::vector<int> pairs_of_four(int nodes) {
-  std::vector<int> group_of;
-  for (int node = 0; node < nodes; ++node) group_of.push_back(node / 2);
-  return group_of;
+// So many nodes below each leaf switch, and all of those below one that is not known.
+Layout leaves_of(int nodes, int nodes_each) {
+  Layout layout;
+  for (int node = 0; node < nodes; ++node) layout.leaf_of.push_back(node / nodes_each);
+  layout.above.assign(static_cast<std::size_t>((nodes + nodes_each - 1) / nodes_each), Layout::kNone);
+  return layout;
 }
 
 std::vector<Case> cases() {
@@ -144,7 +146,7 @@ TEST(Locate, NamesEveryKindOfFaultWhereverItIs) {
       SCOPED_TRACE(fmt::format("{}, placement {}", of.name, seed));
       FakeFabric fabric(kNodes, seed);
       std::vector<Culprit> injected = of.inject(fabric, kNodes);
-      const Locator locator = fabric.locate({.group_of = of.grouped ? pairs_of_four(kNodes) : std::vector<int>{}});
+      const Locator locator = fabric.locate({.layout = of.grouped ? leaves_of(kNodes, 2) : Layout{}});
       ASSERT_EQ(culprits(locator), injected);
       ASSERT_THAT(locator.verdicts()[0].symptoms, ElementsAre(of.symptom));
       ASSERT_GT(locator.verdicts()[0].confidence, 0.5);
@@ -171,7 +173,7 @@ TEST(Locate, ABadMomentIsMeasuredAgainAndForgiven) {
     if (result.a == 2 && result.b == 5 && measured++ == 0) result.there.gbps = 1;
   };
   EXPECT_THAT(culprits(fabric.locate()), IsEmpty());
-  EXPECT_EQ(measured, 3);  // two of three decide
+  EXPECT_EQ(measured, 5);  // three of five decide
 }
 
 // The acknowledgements of what a node sends have to come in by its slow side.
@@ -219,8 +221,7 @@ TEST(Locate, AnOversubscribedFabricIsHealthy) {
     fabric.way_fault = [&](int from, int to, Way& way) {
       if (crosses(from, to)) way.gbps *= std::min(1.0, 2.0 / static_cast<double>(crossing));
     };
-    Locator locator =
-        fabric.locate({.group_of = is_known ? std::vector<int>{0, 0, 0, 0, 1, 1, 1, 1} : std::vector<int>{}});
+    Locator locator = fabric.locate({.layout = is_known ? leaves_of(8, 4) : Layout{}});
     EXPECT_THAT(culprits(locator), IsEmpty());
     EXPECT_GT(locator.crowded_ways(), 0);
     EXPECT_EQ(locator.undecided_pairs(), 0);
@@ -242,12 +243,44 @@ TEST(Locate, AFlapDoesNotHideALossyLink) {
 
 TEST(Locate, TwoSwitchesCannotBeToldApart) {
   FakeFabric fabric(8, 3);
-  std::vector<int> group_of{0, 0, 0, 0, 1, 1, 1, 1};
   fabric.way_fault = [&](int from, int to, Way& way) {
-    if (group_of[static_cast<std::size_t>(from)] != group_of[static_cast<std::size_t>(to)]) way.lost = 100;
+    if (from / 4 != to / 4) way.lost = 100;
   };
-  EXPECT_THAT(culprits(fabric.locate({.group_of = group_of})),
+  EXPECT_THAT(culprits(fabric.locate({.layout = leaves_of(8, 4)})),
               ElementsAre(Culprit{.kind = Kind::group, .a = 0, .other = 1}));
+}
+
+// 24 nodes, 4 below each of 6 leaves, 2 leaves in each of 3 pods.
+TEST(Locate, ASwitchAboveLeavesIsToldFromThem) {
+  Layout layout = leaves_of(24, 4);
+  layout.above = {6, 6, 7, 7, 8, 8, 9, 9, 9, Layout::kNone};
+  const auto in_pod = [](int node, int pod) { return node / 8 == pod; };
+  for (int pod = 0; pod < 3; ++pod) {
+    FakeFabric fabric(24, 5);
+    fabric.way_fault = [&](int from, int to, Way& way) {
+      if (in_pod(from, pod) != in_pod(to, pod)) way.gbps *= 0.4;
+    };
+    EXPECT_THAT(culprits(fabric.locate({.layout = layout})), ElementsAre(Culprit{.kind = Kind::group, .a = 6 + pod}));
+  }
+  for (int leaf = 0; leaf < 6; ++leaf) {
+    FakeFabric fabric(24, 5);
+    fabric.way_fault = [&](int from, int to, Way& way) {
+      if ((from / 4 == leaf) != (to / 4 == leaf)) way.gbps *= 0.4;
+    };
+    EXPECT_THAT(culprits(fabric.locate({.layout = layout})), ElementsAre(Culprit{.kind = Kind::group, .a = leaf}));
+  }
+}
+
+// A pod of one leaf: whose uplink it is cannot be told, and the one that is nearest to the nodes is named.
+TEST(Locate, OfTwoSwitchesWithTheSameNodesTheLowerOneIsNamed) {
+  Layout layout = leaves_of(16, 4);
+  layout.above = {4, 5, 5, 5, 6, 6, Layout::kNone};
+  FakeFabric fabric(16, 5);
+  fabric.way_fault = [](int from, int to, Way& way) {
+    if ((from < 4) != (to < 4)) way.lost = 100;
+  };
+  EXPECT_THAT(culprits(fabric.locate({.layout = layout})),
+              ElementsAre(Culprit{.kind = Kind::group, .a = 0, .other = 5}));
 }
 
 TEST(Locate, WithTwoNodesOnlyTheLinkIsKnown) {

@@ -35,9 +35,14 @@ TEST(Scope, OutsideOfOneSomebodyHasToSayWhoAndHow) {
 TEST(Scope, LeavesAreGroupsAndNodesOfNoneAreAlone) {
   const std::string path = testing::TempDir() + "netcheck-topology";
   write_file_atomic(path, "SwitchName=s1 Nodes=n[1-2]\nSwitchName=s2 Nodes=n[3-4]\nSwitchName=top Switches=s[1-2]\n");
-  const Layout layout = layout_of({"n3", "n1", "n9", "n4"}, path);
-  EXPECT_THAT(layout.group_of, ElementsAre(0, 1, 2, 0));
-  EXPECT_THAT(layout.switches, ElementsAre("s2", "s1", "of n9"));
+  const Layout layout = layout_of({"n3", "n1", "n9", "n4"}, read_topology(path));
+  EXPECT_THAT(layout.leaf_of, ElementsAre(0, 1, 2, 0));
+  EXPECT_THAT(layout.names, ElementsAre("s2", "s1", "of n9", "top"));
+  EXPECT_THAT(layout.above, ElementsAre(3, 3, Layout::kNone, Layout::kNone));
+  EXPECT_EQ(layout.distance(0, 3), 0);
+  EXPECT_EQ(layout.distance(0, 1), 1);
+  EXPECT_TRUE(layout.below(0, 3));
+  EXPECT_FALSE(layout.below(2, 3));
 }
 
 }  // namespace

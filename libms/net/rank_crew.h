@@ -1,0 +1,45 @@
+// The ranks of a launch as those who measure: one of each node, or all ranks where there is one node only. Pairs send
+// and receive with this project's communicators, so what they see is what a training run over them would.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "comm/world.h"
+#include "net/crew.h"
+#include "net/ranks.h"
+#include "net/report.h"
+#include "tensor/stream.h"
+
+namespace ms::net {
+
+// Collective: every rank makes one. Rank 0 then calls test() as it likes while the others are in serve(), which
+// returns when rank 0's crew goes, or throws Error("comm.*").
+class RankCrew : public Crew {
+ public:
+  RankCrew(comm::World& world, tensor::Device& device);
+  ~RankCrew() override;
+  RankCrew(const RankCrew&) = delete;
+  RankCrew& operator=(const RankCrew&) = delete;
+
+  // Latency and streams. A stream is one flow; datagrams and sizes are not tried. Of ranks that are lost it says so in
+  // the results, and nothing works any more.
+  std::vector<PairResult> test(const Round& round, const PairSpec& spec, int source_port = 0) override;
+  std::vector<std::string> not_run() const override;
+  bool works() const override { return works_; }
+  void serve();
+
+ private:
+  class Part;  // of this rank
+  std::unique_ptr<Part> part_;
+  std::vector<int> ranks_;  // of the nodes
+  bool is_first_;
+  bool works_ = true;
+};
+
+// The check by the ranks that are asked for: what it returns on rank 0, nullopt on the other processes of a launch.
+// Where a rank was lost, that is in the results. Throws what run_ranks throws.
+std::optional<Checked> check_ranks(const RanksRequest& request, const std::function<Checked(Crew& crew)>& check);
+
+}  // namespace ms::net

@@ -1,0 +1,78 @@
+// Ranks as threads measure each other; who is lost is named, and the check ends.
+#include "net/rank_crew.h"
+
+#include <gmock/gmock.h>
+
+#include "net/check.h"
+
+namespace ms::net {
+namespace {
+
+PairSpec quick() { return {.pings = 20, .seconds = 0.02}; }
+
+RanksRequest threads(int ranks) { return {.transport = "threads", .ranks = ranks, .deadline_s = 20}; }
+
+TEST(RankCrew, MeasuresEveryPairBothWays) {
+  for (const bool at_once : {true, false}) {
+    CheckOptions options{.spec = quick(), .cover = Cover::all};
+    options.spec.both_at_once = at_once;
+    const std::optional<Checked> checked =
+        check_ranks(threads(4), [&](Crew& crew) { return check_pairs(crew, options); });
+    ASSERT_TRUE(checked);
+    EXPECT_EQ(checked->nodes.size(), 4U);  // of one node, so every rank is one
+    ASSERT_EQ(checked->results.size(), 6U);
+    for (const PairResult& result : checked->results) {
+      EXPECT_EQ(result.error, "");
+      EXPECT_GT(result.least_us, 0);
+      EXPECT_LE(result.least_us, result.p50_us);
+      EXPECT_LE(result.p50_us, result.p99_us);
+      EXPECT_GT(result.there.gbps, 0.01);
+      EXPECT_GT(result.back.gbps, 0.01);
+      EXPECT_EQ(result.at_once, at_once);
+    }
+    EXPECT_EQ(checked->healthy.size(), 4U);
+  }
+}
+
+TEST(RankCrew, InARingEverybodySendsToOneAndReceivesFromAnother) {
+  const CheckOptions options{.spec = quick(), .cover = Cover::ring};
+  const std::optional<Checked> checked =
+      check_ranks(threads(3), [&](Crew& crew) { return check_pairs(crew, options); });
+  ASSERT_EQ(checked->results.size(), 6U);
+  for (const PairResult& result : checked->results) {
+    EXPECT_GT(result.there.gbps, 0.01);
+    EXPECT_LT(result.back.gbps, 0);
+  }
+}
+
+TEST(RankCrew, KeepsToARate) {
+  CheckOptions options{.spec = {.pings = 0, .seconds = 0.2, .max_gbps = 0.1}, .cover = Cover::all};
+  const std::optional<Checked> checked =
+      check_ranks(threads(2), [&](Crew& crew) { return check_pairs(crew, options); });
+  EXPECT_LT(checked->results.front().there.gbps, 0.15);
+  EXPECT_LT(checked->results.front().back.gbps, 0.15);
+}
+
+TEST(RankCrew, ARankThatIsLostIsNamedAndNothingIsTestedAfterIt) {
+  std::optional<Checked> checked;
+  const CheckOptions options{.spec = quick()};
+  try {
+    run_ranks({.transport = "threads", .ranks = 3, .deadline_s = 1}, [&](comm::World& world, tensor::Device& device) {
+      RankCrew crew(world, device);
+      if (world.rank() == 0) {
+        checked = locate(crew, options);
+      } else if (world.rank() == 1) {
+        crew.serve();
+      }  // rank 2 does not take part
+    });
+    FAIL() << "the launch ended well";
+  } catch (const Error& error) { EXPECT_EQ(error.blame(), Blame::peer); }
+  ASSERT_TRUE(checked);
+  EXPECT_EQ(checked->rounds, 1);
+  ASSERT_EQ(checked->verdicts.size(), 1U);
+  EXPECT_EQ(checked->verdicts[0].culprit.a, 2);
+  EXPECT_EQ(checked->verdicts[0].symptoms.front(), Symptom::silent);
+}
+
+}  // namespace
+}  // namespace ms::net
