@@ -23,6 +23,7 @@
 #include "net/counters.h"
 #include "net/fabric_config.h"
 #include "net/flows_report.h"
+#include "net/own_launch.h"
 #include "net/rank_crew.h"
 #include "net/scope.h"
 #include "train/config.h"
@@ -34,12 +35,13 @@ using namespace ms;  // NOLINT: a main
 constexpr int kUnknown = 3;
 
 const Option kNodes{.name = "nodes", .value = "HOSTLIST", .doc = "Which nodes; without it all of the job."};
-const Option kTransport{.name = "transport",
-                        .value = "WHAT",
-                        .doc =
-                            "tcp; mpi: between the processes of this launch, one of each node; verbs: RDMA, by "
-                            "perftest's ib_write_lat and ib_write_bw; nccl counts as not run.",
-                        .default_text = "tcp"};
+const Option kTransport{
+    .name = "transport",
+    .value = "WHAT",
+    .doc =
+        "tcp; mpi: between processes, one of each node (inside a job srun starts them); verbs: RDMA, by "
+        "perftest's ib_write_lat and ib_write_bw; nccl counts as not run.",
+    .default_text = "tcp"};
 const Option kInterface{
     .name = "interface", .value = "PREFIX", .doc = "Interfaces to use; without it those that lead to the coordinator."};
 const Option kSeconds{
@@ -110,8 +112,10 @@ int report(const Args& args, const net::Checked& checked) {
 
 // Nothing where this process is a rank that only serves the one that reports.
 using Check = net::Checked (*)(net::Crew&, const net::CheckOptions&);
-std::optional<net::Checked> by_transport(const Args& args, Check check, net::CheckOptions& options) {
+std::optional<net::Checked> by_transport(const Args& args, Check check, net::CheckOptions& options, bool by_groups) {
   const std::string transport = args.get("transport");
+  if (by_groups && transport != "mpi")
+    throw user_error("cli.value", "--by groups: times reductions of many ranks, so it takes --transport mpi");
   if (transport == "nccl") {
     net::Checked checked;
     checked.command = "pairs";
@@ -119,12 +123,16 @@ std::optional<net::Checked> by_transport(const Args& args, Check check, net::Che
     return checked;
   }
   if (transport == "mpi") {
-    if (args.has("nodes")) {
-      throw user_error("cli.value", "--nodes: over MPI the nodes are those of the launch",
-                       "srun -w NODES, or mpirun --host NODES");
+    if (std::getenv("SLURM_JOB_ID") != nullptr) net::become_launch(net::own_arguments(), net::nodes_of(args, "srun"));
+    if (args.has("nodes") && std::getenv("SLURM_JOB_ID") == nullptr) {
+      throw user_error("cli.value", "--nodes: outside of a Slurm job, the nodes are those of the launch",
+                       "mpirun --host NODES");
     }
-    return net::check_ranks({.transport = transport, .ranks = 0, .deadline_s = 60 + 4 * options.spec.seconds},
-                            [&](net::Crew& crew) { return check(crew, options); });
+    return net::check_ranks(
+        {.transport = transport, .ranks = 0, .deadline_s = 60 + 4 * options.spec.seconds}, [&](net::RankCrew& crew) {
+          if (!by_groups) return check(crew, options);
+          return net::locate_by_groups(crew, options, [&](const auto& groups) { return crew.time_groups(groups); });
+        });
   }
   if (transport != "tcp" && transport != "verbs")
     throw user_error("cli.value", fmt::format("--transport {}: tcp, mpi, verbs or nccl", transport));
@@ -135,7 +143,8 @@ std::optional<net::Checked> by_transport(const Args& args, Check check, net::Che
   return check(crew, options);
 }
 
-int run_check(const Args& args, Check check, const std::function<void(net::CheckOptions&)>& set) {
+int run_check(const Args& args, Check check, const std::function<void(net::CheckOptions&)>& set,
+              bool by_groups = false) {
   if (args.has("json") && args.has("nagios"))
     throw user_error("run.form", "--json and --nagios are two forms of one result: give one");
   net::CheckOptions options = check_options(args);
@@ -148,7 +157,7 @@ int run_check(const Args& args, Check check, const std::function<void(net::Check
     if (!progress) progress.emplace("netcheck", of, "rounds", clock);
     progress->update(done);
   };
-  const std::optional<net::Checked> checked = by_transport(args, check, options);
+  const std::optional<net::Checked> checked = by_transport(args, check, options, by_groups);
   if (progress) progress->finish();
   return checked ? report(args, *checked) : 0;
 }
@@ -162,11 +171,16 @@ int pairs(const Args& args) {
 }
 
 int locate(const Args& args) {
-  return run_check(args, net::locate, [&](net::CheckOptions& options) {
-    options.thresholds.slow = args.get_double("slow");
-    if (!(options.thresholds.slow > 0 && options.thresholds.slow < 1))
-      throw user_error("cli.value", "--slow: a share between 0 and 1");
-  });
+  const std::string by = args.get("by");
+  if (by != "pairs" && by != "groups") throw user_error("cli.value", fmt::format("--by {}: pairs or groups", by));
+  return run_check(
+      args, net::locate,
+      [&](net::CheckOptions& options) {
+        options.thresholds.slow = args.get_double("slow");
+        if (!(options.thresholds.slow > 0 && options.thresholds.slow < 1))
+          throw user_error("cli.value", "--slow: a share between 0 and 1");
+      },
+      by == "groups");
 }
 
 // Of a training configuration that is named.
@@ -234,7 +248,12 @@ const Tool kTool{
           .options = with({{.name = "slow",
                             .value = "SHARE",
                             .doc = "Below this share of what is normal a way is slow.",
-                            .default_text = "0.7"}}),
+                            .default_text = "0.7"},
+                           {.name = "by",
+                            .value = "WHAT",
+                            .doc = "pairs, or groups: over MPI, halves the ranks until what makes a reduction slow is "
+                                   "found, in about 2 k log2(n / k) tests for k slow nodes of n.",
+                            .default_text = "pairs"}}),
           .run = locate,
           .description =
               "Tests all pairs of up to 32 nodes, three partners of every node of more; then once more what looked "

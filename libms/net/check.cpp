@@ -8,7 +8,9 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "net/group_search.h"
 #include "net/scope.h"
+#include "slurm/hostlist.h"
 
 namespace ms::net {
 namespace {
@@ -225,6 +227,47 @@ Checked locate(Crew& crew, const CheckOptions& options) {
                                           plural(static_cast<std::size_t>(pairs), "pair")));
   }
   checked.results = locator.results();
+  return run.finish();
+}
+
+Checked locate_by_groups(Crew& crew, const CheckOptions& options, const TimeGroups& time) {
+  Run run(crew, options, "locate");
+  Checked& checked = run.checked();
+  checked.not_run = {"latencies, losses and links between groups: groups of nodes are timed as a whole"};
+  GroupSearch search(run.nodes(), 1 / options.thresholds.slow);
+  while (true) {
+    const std::vector<GroupSearch::Group>& groups = search.next();
+    if (groups.empty()) break;
+    ++checked.rounds;
+    run.progress(0);
+    search.take(time(groups));
+  }
+  std::vector<bool> slow(static_cast<std::size_t>(run.nodes()));
+  for (const GroupSearch::Slow& of : search.found()) {
+    const double times = of.seconds / search.normal_s();
+    if (of.nodes.size() > 2) {
+      std::vector<std::string> names;
+      for (const int node : of.nodes) names.push_back(checked.nodes[static_cast<std::size_t>(node)]);
+      checked.remarks.push_back(fmt::format(
+          "{} take {:.1f} times as long as a pair, and neither half of them does: they share a limit, or one "
+          "link between the halves is slow (locate without --by groups tells which)",
+          slurm::fold_hostlist(names), times));
+      continue;
+    }
+    for (const int node : of.nodes) slow[static_cast<std::size_t>(node)] = true;
+    checked.verdicts.push_back({.culprit = {.kind = of.nodes.size() == 1 ? Kind::node : Kind::link,
+                                            .a = of.nodes.front(),
+                                            .b = of.nodes.size() == 1 ? -1 : of.nodes.back(),
+                                            .bad = of.slow,
+                                            .of = of.of},
+                                .symptoms = {Symptom::bandwidth},
+                                .times = times,
+                                .normal = {},
+                                .confidence = (of.slow + 1.0) / (of.of + 2.0)});
+  }
+  for (int node = 0; node < run.nodes(); ++node)
+    if (!slow[static_cast<std::size_t>(node)]) checked.healthy.push_back(node);
+  checked.remarks.push_back(fmt::format("{} of groups", plural(static_cast<std::size_t>(search.tests()), "test")));
   return run.finish();
 }
 

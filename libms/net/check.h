@@ -53,5 +53,8 @@ struct FlowOptions {
 FlowsChecked check_flows(Crew& crew, const CheckOptions& options, const FlowOptions& flows);
 Checked check_pairs(Crew& crew, const CheckOptions& options);  // measures by a schedule, judges nobody
 Checked locate(Crew& crew, const CheckOptions& options);       // measures what it takes to name who is at fault
+// The same by tests of groups (see group_search.h), for slow nodes among very many: `time` is RankCrew's time_groups.
+using TimeGroups = std::function<std::vector<double>(const std::vector<std::vector<int>>& groups)>;
+Checked locate_by_groups(Crew& crew, const CheckOptions& options, const TimeGroups& time);
 
 }  // namespace ms::net

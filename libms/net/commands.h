@@ -12,9 +12,9 @@
 
 namespace ms::net {
 
-std::string own_path();  // of this program
-// Agents on the nodes that a command may load: --nodes within the job, else all of it (see scope.h), as --launch and
-// --wait say.
+// Whom a command may load: --nodes within the job, else all of it; see scope.h.
+std::vector<std::string> nodes_of(const Args& args, const std::string& launch);
+// Agents on those nodes, as --launch and --wait say.
 AgentCrewOptions agents_of(const Args& args);
 
 inline const Option kLaunch{

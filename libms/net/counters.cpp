@@ -113,6 +113,8 @@ Snapshot CounterReader::read(double wall_s) {
     const std::string state = root_.read(directory + "/operstate").value_or("unknown");
     const bool is_hardware = root_.exists(directory + "/device");
     if (!is_hardware && state == "down" && root_.read_int(directory + "/carrier_down_count").value_or(0) == 0) continue;
+    // Bridges and what hangs on them carry containers, not the fabric: they come and go.
+    if (!is_hardware && (root_.exists(directory + "/bridge") || root_.exists(directory + "/brport"))) continue;
     PortCounts& counts = snapshot.ports[name];
     counts.is_hardware = is_hardware;
     counts.is_up = state != "down" && state != "lowerlayerdown";

@@ -94,6 +94,7 @@ NodeCounts counts_of(const Sysroot& root, const std::string& interface) {
   const auto count = [&](std::string_view name) { return root.read_int(directory + std::string(name)).value_or(0); };
   std::map<std::string, std::int64_t> tcp = snmp(root, "Tcp:");
   return {.carrier_losses = count("carrier_down_count"),
+          .carrier_gains = count("carrier_up_count"),
           .errors = count("statistics/rx_crc_errors") + count("statistics/rx_frame_errors") +
                     count("statistics/rx_errors") + count("statistics/tx_errors"),
           .retransmits = tcp["RetransSegs"],
@@ -102,6 +103,7 @@ NodeCounts counts_of(const Sysroot& root, const std::string& interface) {
 
 NodeCounts operator-(const NodeCounts& a, const NodeCounts& b) {
   return {.carrier_losses = a.carrier_losses - b.carrier_losses,
+          .carrier_gains = a.carrier_gains - b.carrier_gains,
           .errors = a.errors - b.errors,
           .retransmits = a.retransmits - b.retransmits,
           .segments = a.segments - b.segments};

@@ -33,6 +33,11 @@ bool explains(const Culprit& culprit, int from, int to, const Layout& layout) {
   }
   return false;
 }
+// An interface went or came meanwhile: that explains whatever else was measured.
+bool is_disturbed(const PairResult& result) {
+  return std::max({result.counts_a.carrier_losses, result.counts_a.carrier_gains, result.counts_b.carrier_losses,
+                   result.counts_b.carrier_gains}) > 0;
+}
 bool is_node(Kind kind) { return kind == Kind::node || kind == Kind::sending || kind == Kind::receiving; }
 
 }  // namespace
@@ -70,7 +75,7 @@ std::vector<Locator::Of> Locator::judge() const {
     const auto symptom = static_cast<Symptom>(s);
     Ways ways(n_);
     for (const PairResult& result : results_) {
-      if (result.at_fault >= 0) continue;  // says nothing of the other one
+      if (result.at_fault >= 0 || is_disturbed(result)) continue;  // says nothing of the other one, or of the way
       for (const bool there : {true, false}) {
         if (!tried(result, there, symptom)) continue;
         if (symptom == Symptom::bandwidth && result.at_once &&

@@ -26,6 +26,7 @@ struct Verdict {
   std::vector<Symptom> symptoms;  // at least one
   // The middle of what was measured of it, and what is normal.
   double gbps = -1, latency_us = -1, lost = 0;  // lost: a share, of all datagrams
+  double times = 0;                             // as long as normal, where only that is known; 0: it is not
   Normal normal;
   std::string words = {};  // of whom it was that nothing came from
   double confidence = 0;   // (bad + 1) / (of + 2): Laplace's rule of succession, of the symptom that says most

@@ -49,6 +49,7 @@ struct Way {
 // Of one node while the pair was tested: what its interface and its kernel counted.
 struct NodeCounts {
   std::int64_t carrier_losses = 0;  // of the interface
+  std::int64_t carrier_gains = 0;   // times that it came back
   std::int64_t errors = 0;          // received packets that were damaged, and those that could not be sent
   std::int64_t retransmits = 0;     // TCP segments of the whole node
   std::int64_t segments = 0;        // that it sent

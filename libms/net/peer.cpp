@@ -71,9 +71,9 @@ class Session {
       }
     }
     const NodeCounts counts = counts_of(self_.root, self_.interface) - before_;
-    channel_.send_line(
-        fmt::format("{} {} {} {}", counts.carrier_losses, counts.errors, counts.retransmits, counts.segments),
-        in_seconds(kAnswer_s));
+    channel_.send_line(fmt::format("{} {} {} {} {}", counts.carrier_losses, counts.carrier_gains, counts.errors,
+                                   counts.retransmits, counts.segments),
+                       in_seconds(kAnswer_s));
   }
 
  private:
@@ -108,7 +108,6 @@ class Test {
       : self_(self), other_(other), name_(name), spec_(spec), source_port_(source_port), result_(result) {}
 
   void run() {
-    const NodeCounts before = counts_of(self_.root, self_.interface);
     session_ = open("session", 0);
     if (spec_.rdma) {
       measure_rdma(session_, self_, other_.host(), spec_, result_);
@@ -122,10 +121,10 @@ class Test {
     Words words(session_.receive_line(in_seconds(kAnswer_s)));
     constexpr std::int64_t kAny = std::int64_t{1} << 62;
     result_.counts_b = {.carrier_losses = words.number(-kAny, kAny),
+                        .carrier_gains = words.number(-kAny, kAny),
                         .errors = words.number(-kAny, kAny),
                         .retransmits = words.number(-kAny, kAny),
                         .segments = words.number(-kAny, kAny)};
-    result_.counts_a = counts_of(self_.root, self_.interface) - before;
   }
 
  private:
@@ -268,6 +267,7 @@ PairResult test_pair(const Self& self, const Address& other, const std::string& 
                      int source_port) {
   PairResult result;
   const Time::time_point begin = Time::now();
+  const NodeCounts before = counts_of(self.root, self.interface);
   try {
     Test(self, other, name, spec, source_port, result).run();
   } catch (const Error& error) {
@@ -275,6 +275,7 @@ PairResult test_pair(const Self& self, const Address& other, const std::string& 
   } catch (const std::exception& error) {
     result.error = plain_text(error.what(), 300);  // this node has no thread or memory left
   }
+  result.counts_a = counts_of(self.root, self.interface) - before;  // whatever became of it
   result.seconds = std::chrono::duration<double>(Time::now() - begin).count();
   return result;
 }

@@ -14,6 +14,8 @@
 
 namespace ms::net {
 
+class RankPart;
+
 // Collective: every rank makes one. Rank 0 then calls test() as it likes while the others are in serve(), which
 // returns when rank 0's crew goes, or throws Error("comm.*").
 class RankCrew : public Crew {
@@ -26,20 +28,22 @@ class RankCrew : public Crew {
   // Latency and streams. A stream is one flow; datagrams and sizes are not tried. Of ranks that are lost it says so in
   // the results, and nothing works any more.
   std::vector<PairResult> test(const Round& round, const PairSpec& spec, int source_port = 0) override;
+  // Groups of nodes reduce side by side, each for itself: the seconds of each, over the bus factor of all-reduce. No
+  // node is in two. Throws Error("comm.*").
+  std::vector<double> time_groups(const std::vector<std::vector<int>>& groups);
   std::vector<std::string> not_run() const override;
   bool works() const override { return works_; }
   void serve();
 
  private:
-  class Part;  // of this rank
-  std::unique_ptr<Part> part_;
-  std::vector<int> ranks_;  // of the nodes
+  std::unique_ptr<RankPart> part_;  // of this rank
+  std::vector<int> ranks_;          // of the nodes
   bool is_first_;
   bool works_ = true;
 };
 
 // The check by the ranks that are asked for: what it returns on rank 0, nullopt on the other processes of a launch.
 // Where a rank was lost, that is in the results. Throws what run_ranks throws.
-std::optional<Checked> check_ranks(const RanksRequest& request, const std::function<Checked(Crew& crew)>& check);
+std::optional<Checked> check_ranks(const RanksRequest& request, const std::function<Checked(RankCrew& crew)>& check);
 
 }  // namespace ms::net

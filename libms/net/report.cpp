@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "base/text.h"
 
@@ -42,6 +43,8 @@ std::string symptom_text(const Verdict& verdict, Symptom symptom) {
     case Symptom::silent:
       return verdict.words.empty() ? "no answer" : verdict.words;
     case Symptom::bandwidth:
+      if (verdict.times > 0)
+        return fmt::format("reductions with it take {:.1f} times as long as others", verdict.times);
       return fmt::format("{}, where {} is normal", rate_text(verdict.gbps), rate_text(verdict.normal.gbps));
     case Symptom::loss:
       return fmt::format("{:.2g} % of datagrams lost", 100 * verdict.lost);
@@ -160,8 +163,9 @@ std::string findings_text(const std::vector<Finding>& findings, const std::strin
 
 int nagios_status(const Checked& checked) {
   if (const int status = worst_status(findings(checked)); status > 0) return status;
-  const bool measured =
-      std::ranges::any_of(checked.results, [](const PairResult& result) { return result.error.empty(); });
+  const bool measured = !checked.healthy.empty() || std::ranges::any_of(checked.results, [](const PairResult& result) {
+    return result.error.empty();
+  });
   return measured ? 0 : 3;
 }
 
@@ -188,10 +192,44 @@ std::string matrix_text(const Checked& checked) {
   return table.str();
 }
 
+namespace {
+
+// What pairs of each distance carry, where it is known how far apart nodes are.
+std::string distances_text(const Checked& checked) {
+  struct Of {
+    std::vector<double> gbps, us;
+  };
+  std::map<int, Of> by_distance;
+  for (const PairResult& result : checked.results) {
+    Of& of = by_distance[checked.layout.distance(result.a, result.b)];
+    for (const Way* way : {&result.there, &result.back})
+      if (way->gbps >= 0) of.gbps.push_back(way->gbps);
+    if (result.least_us >= 0) of.us.push_back(result.least_us);
+  }
+  TextTable table({{"nodes"},
+                   {"ways", Align::right},
+                   {"least Gbit/s", Align::right},
+                   {"middle", Align::right},
+                   {"middle us", Align::right}});
+  for (auto& [distance, of] : by_distance) {
+    std::ranges::sort(of.gbps);
+    std::ranges::sort(of.us);
+    const auto number = [](const std::vector<double>& values, std::size_t at) {
+      return values.empty() ? std::string("-") : fmt::format("{:.3g}", values[at]);
+    };
+    table.row({distance_text(distance), std::to_string(of.gbps.size()), number(of.gbps, 0),
+               number(of.gbps, of.gbps.size() / 2), number(of.us, of.us.size() / 2)});
+  }
+  return table.str();
+}
+
+}  // namespace
+
 std::string as_text(const Checked& checked) {
   std::string text;
   const bool judges = checked.command != "pairs";
   if (!judges && !checked.results.empty()) text += matrix_text(checked) + "\n";
+  if (!judges && !checked.results.empty() && checked.layout.known()) text += distances_text(checked) + "\n";
   for (const Finding& finding : findings(checked)) text += finding.str() + "\n";
   for (const std::string& what : checked.not_run) text += fmt::format("not run: {}\n", what);
   for (const std::string& remark : checked.remarks) text += fmt::format("note: {}\n", remark);

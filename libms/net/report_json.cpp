@@ -78,6 +78,7 @@ std::string as_json(const Checked& checked) {
   for (const int node : checked.healthy) healthy.push_back(checked.nodes[static_cast<std::size_t>(node)]);
   for (const PairResult& r : checked.results) {
     Json pair{{"a", checked.nodes[static_cast<std::size_t>(r.a)]}, {"b", checked.nodes[static_cast<std::size_t>(r.b)]}};
+    if (checked.layout.known()) pair["distance"] = checked.layout.distance(r.a, r.b);
     if (!r.error.empty()) pair["error"] = r.error;
     if (r.least_us >= 0) pair["latency_us"] = {{"min", r.least_us}, {"p50", r.p50_us}, {"p99", r.p99_us}};
     pair["there"] = way_json(r.there);

@@ -38,6 +38,7 @@ void each(W& w, F f) requires std::is_same_v<std::remove_const_t<W>, Way> {
 template <class C, class F>
 void each(C& c, F f) requires std::is_same_v<std::remove_const_t<C>, NodeCounts> {
   f("carrier_losses", c.carrier_losses);
+  f("carrier_gains", c.carrier_gains);
   f("errors", c.errors);
   f("retransmits", c.retransmits);
   f("segments", c.segments);

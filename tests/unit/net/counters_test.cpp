@@ -22,6 +22,10 @@ std::vector<std::string> codes_of(const std::vector<Finding>& findings) {
 
 TEST(Counters, ReadsEveryPortOfANode) {
   FakeNode node(8);
+  for (const std::string name : {"docker0", "veth1a2b"}) {  // what carries containers is not the fabric
+    node.write("sys/class/net/" + name + "/carrier_down_count", "3\n");
+    node.write("sys/class/net/" + name + (name == "docker0" ? "/bridge/forward_delay" : "/brport/port_no"), "1\n");
+  }
   CounterReader reader{node.root()};
   const Snapshot snapshot = reader.read(100);
   EXPECT_EQ(snapshot.ports.size(), 8U + 9U);  // eight adapters with an interface each, and eth0

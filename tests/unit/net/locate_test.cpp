@@ -234,11 +234,34 @@ TEST(Locate, AFlapDoesNotHideALossyLink) {
     if (std::minmax(from, to) == std::minmax(2, 5)) fabric.lose(way, 10);
   };
   fabric.pair_fault = [](PairResult& result) {
+    if (result.a == 5 || result.b == 5) return;  // between flaps
     if (result.a == 2) result.counts_a.carrier_losses = 1;
     if (result.b == 2) result.counts_b.carrier_losses = 1;
   };
   EXPECT_THAT(culprits(fabric.locate()), testing::UnorderedElementsAre(Culprit{.kind = Kind::node, .a = 2},
                                                                        Culprit{.kind = Kind::link, .a = 2, .b = 5}));
+}
+
+// What was measured while an interface went or came says nothing of ways.
+TEST(Locate, AFlapExplainsWhatItDisturbed) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    FakeFabric fabric(8, seed);
+    int tested = 0;
+    fabric.pair_fault = [&](PairResult& result) {
+      if (result.a != 3 && result.b != 3) return;
+      NodeCounts& counts = result.a == 3 ? result.counts_a : result.counts_b;
+      if (++tested % 4 == 0) return;  // between two flaps
+      (tested % 4 == 1 ? counts.carrier_losses : counts.carrier_gains) = 1;
+      for (Way* way : {&result.there, &result.back}) {
+        way->gbps *= 0.2;
+        way->lost = 900;
+      }
+    };
+    const Locator locator = fabric.locate();
+    ASSERT_EQ(locator.verdicts().size(), 1U) << seed;
+    EXPECT_EQ(plain(locator.verdicts()[0].culprit), (Culprit{.kind = Kind::node, .a = 3}));
+    EXPECT_THAT(locator.verdicts()[0].symptoms, ElementsAre(Symptom::flap));
+  }
 }
 
 TEST(Locate, TwoSwitchesCannotBeToldApart) {

@@ -53,6 +53,29 @@ TEST(RankCrew, KeepsToARate) {
   EXPECT_LT(checked->results.front().back.gbps, 0.15);
 }
 
+TEST(RankCrew, GroupsReduceSideBySide) {
+  const CheckOptions options;
+  std::vector<double> seconds;
+  const std::optional<Checked> checked = check_ranks(threads(5), [&](RankCrew& crew) {
+    seconds = crew.time_groups({{0, 3}, {4, 1, 2}});
+    return locate_by_groups(crew, options, [&](const auto& groups) {
+      // The real reductions, with a rank 3 that takes its time.
+      std::vector<double> times = crew.time_groups(groups);
+      for (std::size_t g = 0; g < groups.size(); ++g)
+        times[g] = std::ranges::find(groups[g], 3) == groups[g].end() ? 1 : 3;
+      return times;
+    });
+  });
+  ASSERT_EQ(seconds.size(), 2U);
+  EXPECT_GT(seconds[0], 0);
+  EXPECT_GT(seconds[1], 0);
+  ASSERT_EQ(checked->verdicts.size(), 1U);
+  EXPECT_EQ(checked->verdicts[0].culprit.kind, Kind::node);
+  EXPECT_EQ(checked->verdicts[0].culprit.a, 3);
+  EXPECT_NE(evidence(*checked, checked->verdicts[0]).find("3.0 times"), std::string::npos);
+  EXPECT_EQ(checked->healthy.size(), 4U);
+}
+
 TEST(RankCrew, ARankThatIsLostIsNamedAndNothingIsTestedAfterIt) {
   std::optional<Checked> checked;
   const CheckOptions options{.spec = quick()};
