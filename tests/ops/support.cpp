@@ -94,6 +94,12 @@ Tensor Memory::of(DType dtype, const Mat& values, std::int64_t gap) {
   return x;
 }
 
+std::vector<Memory::Span> Memory::spans() {
+  std::vector<Span> spans;
+  for (Block& block : blocks_) spans.push_back({block.bytes.data(), block.bytes.size(), block.begin});
+  return spans;
+}
+
 Memory::Image Memory::save() const {
   Image image;
   for (const Block& block : blocks_) image.push_back(block.bytes);
@@ -158,26 +164,6 @@ std::vector<const CpuKernels*> variants() {
   std::vector<const CpuKernels*> all(8);
   all.resize(static_cast<std::size_t>(cpu_kernel_variants(all.data(), static_cast<int>(all.size()))));
   return all;
-}
-
-void everywhere(Memory& memory, const Op& op, const std::function<void()>& check) {
-  const Memory::Image before = memory.save();
-  for (const CpuKernels* kernels : variants()) {
-    SCOPED_TRACE(std::string(op_name(op)) + " on " + kernels->isa);
-    omp_set_num_threads(1);
-    memory.restore(before);
-    kernels->run(op);
-    EXPECT_TRUE(memory.guards_intact());
-    EXPECT_TRUE(memory.inputs_as_in(before, op));
-    check();
-    const Memory::Image one = memory.save();
-    for (const int threads : {2, 3}) {
-      omp_set_num_threads(threads);
-      memory.restore(before);
-      kernels->run(op);
-      EXPECT_TRUE(memory.save() == one) << "the bits of " << threads << " threads differ from those of one";
-    }
-  }
 }
 
 Mat numeric_gradient(const std::function<double(const Mat&)>& loss, Mat x) {

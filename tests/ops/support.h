@@ -38,6 +38,13 @@ class Memory {
   Tensor tensor(DType dtype, std::int64_t rows, std::int64_t cols, std::int64_t gap = 0, double std = 1.0);
   Tensor of(DType dtype, const Mat& values, std::int64_t gap = 0);
 
+  // Each tensor with its guards, and where its elements begin.
+  struct Span {
+    std::byte* data;
+    std::size_t size, begin;
+  };
+  std::vector<Span> spans();
+
   using Image = std::vector<std::vector<std::byte>>;
   Image save() const;
   void restore(const Image& image);
@@ -64,8 +71,9 @@ testing::AssertionResult close(const Tensor& got, const Mat& want, double tolera
 inline constexpr double kBf16Tolerance = 1.0 / 256;
 inline double tolerance_of(DType dtype, double f32) { return dtype == DType::bf16 ? kBf16Tolerance : f32; }
 
-// Runs the op by every instruction set with 1, 2 and 3 threads from the same memory; `check` sees the result of one
-// thread, the bits of the others must be the same, guards intact, and tensors that the op only reads unchanged.
+// Runs the op on what this program tests, from the same memory: every instruction set with 1, 2 and 3 threads
+// (everywhere_cpu.cpp), or a GPU (tests/gpu/everywhere_cuda.cpp). `check` sees the result; the bits of a second run, or
+// of other threads, must be the same, guards intact, and tensors that the op only reads unchanged.
 void everywhere(Memory& memory, const Op& op, const std::function<void()>& check);
 std::vector<const CpuKernels*> variants();
 

@@ -1,0 +1,28 @@
+// Every instruction set of this machine.
+#include <omp.h>
+
+#include "support.h"
+
+namespace ms::tensor::test {
+
+void everywhere(Memory& memory, const Op& op, const std::function<void()>& check) {
+  const Memory::Image before = memory.save();
+  for (const CpuKernels* kernels : variants()) {
+    SCOPED_TRACE(std::string(op_name(op)) + " on " + kernels->isa);
+    omp_set_num_threads(1);
+    memory.restore(before);
+    kernels->run(op);
+    EXPECT_TRUE(memory.guards_intact());
+    EXPECT_TRUE(memory.inputs_as_in(before, op));
+    check();
+    const Memory::Image one = memory.save();
+    for (const int threads : {2, 3}) {
+      omp_set_num_threads(threads);
+      memory.restore(before);
+      kernels->run(op);
+      EXPECT_TRUE(memory.save() == one) << "the bits of " << threads << " threads differ from those of one";
+    }
+  }
+}
+
+}  // namespace ms::tensor::test
