@@ -1,0 +1,165 @@
+// Embeddings: rows looked up, and gradients added to the rows that were. Tokens are sorted so that each row has one
+// owner, who adds in order of t.
+#include <algorithm>
+#include <cub/device/device_radix_sort.cuh>
+
+#include "vector.cuh"
+
+namespace ms::kernels {
+namespace {
+
+constexpr int kThreads = 256;
+
+template <class T, int kL>
+__global__ void __launch_bounds__(kThreads)
+    lookup(T* y, std::int64_t y_ld, const T* table, std::int64_t table_ld, std::int64_t table_rows,
+           const std::int32_t* tokens, std::int64_t first, std::int64_t rows, std::int64_t cols) {
+  const std::int64_t pieces = cols / kL, all = rows * pieces, step = std::int64_t{gridDim.x} * kThreads;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < all; i += step) {
+    const std::int64_t t = i / pieces, col = (i - t * pieces) * kL, row = tokens[t] - first;
+    Lanes<T, kL> v = {};
+    if (row >= 0 && row < table_rows) v.load(table + row * table_ld + col);
+    v.store(y + t * y_ld + col);
+  }
+}
+
+template <class T, int kL>
+__global__ void __launch_bounds__(kThreads)
+    add_positions(T* y, std::int64_t y_ld, const T* table, std::int64_t table_ld, std::int64_t seq, std::int64_t offset,
+                  std::int64_t rows, std::int64_t cols) {
+  const std::int64_t pieces = cols / kL, all = rows * pieces, step = std::int64_t{gridDim.x} * kThreads;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < all; i += step) {
+    const std::int64_t t = i / pieces, col = (i - t * pieces) * kL;
+    Lanes<T, kL> v, p;
+    v.load(y + t * y_ld + col);
+    p.load(table + (offset + t) % seq * table_ld + col);
+#pragma unroll
+    for (int j = 0; j < kL; ++j) v.v[j] += p.v[j];
+    v.store(y + t * y_ld + col);
+  }
+}
+
+// Row p of the table gets the rows t with (offset + t) mod seq = p, in order.
+template <class T, int kL>
+__global__ void __launch_bounds__(kThreads)
+    sum_positions(float* dtable, std::int64_t table_ld, const T* dy, std::int64_t dy_ld, std::int64_t seq,
+                  std::int64_t offset, std::int64_t rows, std::int64_t cols) {
+  const std::int64_t pieces = cols / kL, all = seq * pieces, step = std::int64_t{gridDim.x} * kThreads;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < all; i += step) {
+    const std::int64_t p = i / pieces, col = (i - p * pieces) * kL;
+    std::int64_t t = ((p - offset) % seq + seq) % seq;
+    if (t >= rows) continue;
+    float* to = dtable + p * table_ld + col;
+    float sum[kL];
+    load_floats(sum, to);
+    for (; t < rows; t += seq) {
+      Lanes<T, kL> v;
+      v.load(dy + t * dy_ld + col);
+#pragma unroll
+      for (int j = 0; j < kL; ++j) sum[j] += v.v[j];
+    }
+    store_floats(to, sum);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) number(std::int32_t* at, std::int64_t n) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i < n) at[i] = static_cast<std::int32_t>(i);
+}
+
+// Sorted place i begins a run of one token: its block adds up the whole run. Other blocks have nothing to do.
+template <class T, int kL>
+__global__ void __launch_bounds__(kThreads)
+    sum_runs(float* dtable, std::int64_t table_ld, std::int64_t table_rows, const T* dy, std::int64_t dy_ld,
+             const std::int32_t* sorted, const std::int32_t* at, std::int64_t first, std::int64_t n,
+             std::int64_t cols) {
+  const std::int64_t begin = blockIdx.x;
+  const std::int32_t token = sorted[begin];
+  if (begin > 0 && sorted[begin - 1] == token) return;
+  const std::int64_t row = token - first;
+  if (row < 0 || row >= table_rows) return;
+  for (std::int64_t col = std::int64_t{threadIdx.x} * kL; col < cols; col += std::int64_t{kThreads} * kL) {
+    float* to = dtable + row * table_ld + col;
+    float sum[kL];
+    load_floats(sum, to);
+    for (std::int64_t i = begin; i < n && sorted[i] == token; ++i) {
+      Lanes<T, kL> v;
+      v.load(dy + at[i] * dy_ld + col);
+#pragma unroll
+      for (int j = 0; j < kL; ++j) sum[j] += v.v[j];
+    }
+    store_floats(to, sum);
+  }
+}
+
+template <class T, class F>
+void by_lanes(bool aligned, F&& f) {
+  if (aligned) {
+    f.template operator()<kLanes<T, true>>();
+  } else {
+    f.template operator()<1>();
+  }
+}
+
+std::size_t sort_bytes(std::int64_t tokens) {
+  std::size_t bytes = 0;
+  const std::int32_t* in = nullptr;
+  std::int32_t* out = nullptr;
+  cub::DeviceRadixSort::SortPairs(nullptr, bytes, in, out, in, out, static_cast<int>(tokens));
+  return bytes;
+}
+std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+}  // namespace
+
+void embedding_fwd(Stream stream, Matrix y, Matrix table, const std::int32_t* tokens, std::int64_t first) {
+  by_type(y.type, [&]<class T>(T) {
+    by_lanes<T>(is_aligned(y) && is_aligned(table), [&]<int kL>() {
+      lookup<T, kL><<<blocks_for(y.rows * y.cols / kL, kThreads), kThreads, 0, stream>>>(
+          as<T>(y), y.ld, as<T>(table), table.ld, table.rows, tokens, first, y.rows, y.cols);
+    });
+  });
+}
+
+void position_fwd(Stream stream, Matrix y, Matrix table, std::int64_t offset) {
+  by_type(y.type, [&]<class T>(T) {
+    by_lanes<T>(is_aligned(y) && is_aligned(table), [&]<int kL>() {
+      add_positions<T, kL><<<blocks_for(y.rows * y.cols / kL, kThreads), kThreads, 0, stream>>>(
+          as<T>(y), y.ld, as<T>(table), table.ld, table.rows, offset, y.rows, y.cols);
+    });
+  });
+}
+
+void position_bwd(Stream stream, Matrix dtable, Matrix dy, std::int64_t offset) {
+  by_type(dy.type, [&]<class T>(T) {
+    by_lanes<T>(is_aligned(dtable) && is_aligned(dy), [&]<int kL>() {
+      sum_positions<T, kL><<<blocks_for(dtable.rows * dtable.cols / kL, kThreads), kThreads, 0, stream>>>(
+          as<float>(dtable), dtable.ld, as<T>(dy), dy.ld, dtable.rows, offset, dy.rows, dy.cols);
+    });
+  });
+}
+
+std::size_t embedding_bwd_bytes(std::int64_t tokens) {
+  return 3 * rounded(static_cast<std::size_t>(tokens) * sizeof(std::int32_t)) + sort_bytes(tokens);
+}
+
+void embedding_bwd(Stream stream, Matrix dtable, Matrix dy, const std::int32_t* tokens, std::int64_t first,
+                   void* scratch) {
+  const std::int64_t n = dy.rows;
+  const std::size_t each = rounded(static_cast<std::size_t>(n) * sizeof(std::int32_t));
+  auto* memory = static_cast<std::byte*>(scratch);
+  auto *numbers = reinterpret_cast<std::int32_t*>(memory), *sorted = reinterpret_cast<std::int32_t*>(memory + each),
+       *at = reinterpret_cast<std::int32_t*>(memory + 2 * each);
+  number<<<blocks_for(n, kThreads), kThreads, 0, stream>>>(numbers, n);
+  std::size_t bytes = sort_bytes(n);
+  cub::DeviceRadixSort::SortPairs(memory + 3 * each, bytes, tokens, sorted, numbers, at, static_cast<int>(n), 0, 32,
+                                  stream);
+  by_type(dy.type, [&]<class T>(T) {
+    by_lanes<T>(is_aligned(dtable) && is_aligned(dy), [&]<int kL>() {
+      sum_runs<T, kL><<<static_cast<unsigned>(n), kThreads, 0, stream>>>(
+          as<float>(dtable), dtable.ld, dtable.rows, as<T>(dy), dy.ld, sorted, at, first, n, dy.cols);
+    });
+  });
+}
+
+}  // namespace ms::kernels

@@ -1,0 +1,88 @@
+// CUDA kernels: pointers, sizes and a stream in, a launch out. No allocation, no synchronisation, no policy; who calls
+// looks for errors afterwards. What each computes is said by the op of the same name in libms/tensor/ops.h; sums are of
+// f32 or f64 in an order that depends on sizes only, so that the same inputs give the same bits on every GPU.
+//
+// All pointers are to device memory. Where rows and pointers are multiples of 16 bytes, memory is read and written in
+// pieces of 16; everything else works, too, and is slower.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+struct CUstream_st;
+
+namespace ms::kernels {
+
+using Stream = CUstream_st*;
+
+enum class Type : std::uint8_t { f32, bf16, f64, i32 };
+
+// Rows of `cols` elements, `ld` apart. An absent one has no data.
+struct Matrix {
+  std::byte* data = nullptr;
+  std::int64_t rows = 0, cols = 0, ld = 0;
+  Type type = Type::f32;
+};
+
+// What kernels that sum over rows need besides: so many bytes, which the next launch of the same stream may reuse.
+constexpr int kPartials = 256;  // blocks that add rows up, each its own
+inline std::size_t column_sums_bytes(std::int64_t cols, int sums) {
+  return static_cast<std::size_t>(kPartials) * static_cast<std::size_t>(cols) * static_cast<std::size_t>(sums) *
+         sizeof(float);
+}
+inline std::size_t total_bytes() { return kPartials * 4 * sizeof(double); }
+
+// norms.cu. y, x, gain, bias of one type; gain, bias of one row. Bytes moved forward: x read, y written.
+void layernorm_fwd(Stream stream, Matrix y, float* mean, float* rstd, Matrix x, Matrix gain, Matrix bias, float eps);
+void rmsnorm_fwd(Stream stream, Matrix y, float* rstd, Matrix x, Matrix gain, float eps);
+// Backward: x and dy read, dx written (read, too, if it accumulates). `scratch`: column_sums_bytes(cols, 2).
+void layernorm_bwd(Stream stream, Matrix dx, float* dgain, float* dbias, Matrix dy, Matrix x, const float* mean,
+                   const float* rstd, Matrix gain, bool accumulate, void* scratch);
+void rmsnorm_bwd(Stream stream, Matrix dx, float* dgain, Matrix dy, Matrix x, const float* rstd, Matrix gain,
+                 bool accumulate, void* scratch);  // column_sums_bytes(cols, 1)
+
+// pointwise.cu. Everything that is read is read once, everything written written once.
+void gelu_fwd(Stream stream, Matrix y, Matrix x);
+void gelu_bwd(Stream stream, Matrix dx, Matrix dy, Matrix x);
+void swiglu_fwd(Stream stream, Matrix y, Matrix x);
+void swiglu_bwd(Stream stream, Matrix dx, Matrix dy, Matrix x);
+void rotary(Stream stream, Matrix x, const float* table, std::int64_t seq, std::int64_t head_dim, bool inverse);
+void add(Stream stream, Matrix y, Matrix a, Matrix b, Matrix bias);
+void convert(Stream stream, Matrix dst, Matrix src);  // between types, or between leading dimensions
+void fill(Stream stream, Matrix x, float value);
+
+// embedding.cu
+void embedding_fwd(Stream stream, Matrix y, Matrix table, const std::int32_t* tokens, std::int64_t first);
+void position_fwd(Stream stream, Matrix y, Matrix table, std::int64_t offset);
+void position_bwd(Stream stream, Matrix dtable, Matrix dy, std::int64_t offset);
+// Tokens are sorted, stably, so that each row of dtable is added up by one block, in order of t.
+std::size_t embedding_bwd_bytes(std::int64_t tokens);
+void embedding_bwd(Stream stream, Matrix dtable, Matrix dy, const std::int32_t* tokens, std::int64_t first,
+                   void* scratch);
+
+// loss.cu. stats and gathered are f32 of `rows` columns.
+void loss_stats(Stream stream, float* stats, Matrix logits, const std::int32_t* targets, std::int64_t first,
+                std::int64_t valid);
+void loss_combine(Stream stream, float* loss, float* lse, const float* gathered, std::int64_t shards,
+                  std::int64_t tokens);
+void loss_backward(Stream stream, Matrix logits, const float* lse, const std::int32_t* targets, std::int64_t first,
+                   std::int64_t valid, float scale);
+
+// sums.cu. `scratch`: column_sums_bytes(cols, 1) or total_bytes().
+void column_sum(Stream stream, float* out, Matrix x, void* scratch);
+void sum_into(Stream stream, double* out, Matrix x, double scale, void* scratch);
+void sum_squares(Stream stream, double* out, Matrix x, void* scratch);
+void clip_factor(Stream stream, float* factor, float* norm, const double* sum_squares, float max_norm);
+
+// optimizer.cu. All flat, of n elements; the gradient f32 or bf16; an absent master means that param is f32 and is it.
+struct AdamWScalars {
+  float lr, beta1, beta2, eps, weight_decay, correction1, correction2;
+};
+void adamw(Stream stream, Matrix param, float* master, float* m, float* v, Matrix grad, const float* factor,
+           AdamWScalars scalars);
+void lamb_moments(Stream stream, double* norms, float* m, float* v, Matrix w, Matrix grad, const float* factor,
+                  AdamWScalars scalars, void* scratch);  // total_bytes()
+void lamb_apply(Stream stream, Matrix param, float* master, const float* m, const float* v, const double* norms,
+                const float* factor, AdamWScalars scalars);
+
+}  // namespace ms::kernels

@@ -1,0 +1,148 @@
+// Cross entropy of a vocabulary's shard. A block has a row: the maximum and the sum of exponentials in one pass over
+// the logits, kept up to date as the maximum rises; then the gradient in place in a second.
+#include "vector.cuh"
+
+namespace ms::kernels {
+namespace {
+
+constexpr int kThreads = 512;
+
+// A maximum and the sum of exp(x - maximum) of what was seen.
+struct Peak {
+  float max = -INFINITY, sum = 0;
+
+  __device__ void add(float x) {
+    if (x > max) {
+      sum = sum * expf(max - x) + 1;
+      max = x;
+    } else {
+      sum += expf(x - max);
+    }
+  }
+  __device__ void add(Peak other) {
+    const float top = fmaxf(max, other.max);
+    if (top == -INFINITY) return;
+    sum = sum * expf(max - top) + other.sum * expf(other.max - top);
+    max = top;
+  }
+};
+__device__ Peak warp_peak(Peak p) {
+#pragma unroll
+  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
+    const Peak other{__shfl_xor_sync(~0U, p.max, offset), __shfl_xor_sync(~0U, p.sum, offset)};
+    // The same order on both sides: sums of two do not depend on which is first.
+    p.add(other);
+  }
+  return p;
+}
+
+template <class T, int kL>
+__global__ void __launch_bounds__(kThreads)
+    stats_kernel(float* stats, const T* logits, std::int64_t ld, const std::int32_t* targets, std::int64_t first,
+                 std::int64_t valid, std::int64_t rows) {
+  __shared__ float maxima[kWarp], sums[kWarp];
+  const std::int64_t row = blockIdx.x;
+  const T* x = logits + row * ld;
+  Peak peak;
+  const std::int64_t whole = valid / kL * kL;
+  for (std::int64_t col = std::int64_t{threadIdx.x} * kL; col < whole; col += std::int64_t{kThreads} * kL) {
+    Lanes<T, kL> v;
+    v.load(x + col);
+    float top = v.v[0];
+#pragma unroll
+    for (int i = 1; i < kL; ++i) top = fmaxf(top, v.v[i]);
+    if (top > peak.max) {  // one rescaling for all of a piece
+      peak.sum *= expf(peak.max - top);
+      peak.max = top;
+    }
+#pragma unroll
+    for (int i = 0; i < kL; ++i) peak.sum += expf(v.v[i] - peak.max);
+  }
+  if (const std::int64_t col = whole + threadIdx.x; col < valid) peak.add(to_float(x[col]));
+  peak = warp_peak(peak);
+  if (threadIdx.x % kWarp == 0) {
+    maxima[threadIdx.x / kWarp] = peak.max;
+    sums[threadIdx.x / kWarp] = peak.sum;
+  }
+  __syncthreads();
+  if (threadIdx.x >= kWarp) return;
+  peak = warp_peak(threadIdx.x < kThreads / kWarp ? Peak{maxima[threadIdx.x], sums[threadIdx.x]} : Peak());
+  if (threadIdx.x != 0) return;
+  const std::int64_t target = targets[row] - first;
+  stats[row] = peak.max;
+  stats[rows + row] = peak.sum;
+  stats[2 * rows + row] = target >= 0 && target < valid ? to_float(x[target]) : 0;
+}
+
+__global__ void combine_kernel(float* loss, float* lse, const float* gathered, std::int64_t shards,
+                               std::int64_t tokens) {
+  const std::int64_t t = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (t >= tokens) return;
+  Peak peak;
+  float target = 0;
+  for (std::int64_t s = 0; s < shards; ++s) {
+    const float* stats = gathered + 3 * s * tokens;
+    peak.add(Peak{stats[t], stats[tokens + t]});
+    target += stats[2 * tokens + t];
+  }
+  lse[t] = peak.max + logf(peak.sum);
+  loss[t] = lse[t] - target;
+}
+
+template <class T, int kL>
+__global__ void __launch_bounds__(kThreads)
+    backward_kernel(T* logits, std::int64_t ld, const float* lse, const std::int32_t* targets, std::int64_t first,
+                    std::int64_t valid, std::int64_t cols, float scale) {
+  const std::int64_t row = blockIdx.x;
+  T* x = logits + row * ld;
+  const float log_sum = lse[row];
+  const std::int64_t target = targets[row] - first;
+  for (std::int64_t col = std::int64_t{threadIdx.x} * kL; col < cols; col += std::int64_t{kThreads} * kL) {
+    Lanes<T, kL> v;
+    v.load(x + col);
+#pragma unroll
+    for (int i = 0; i < kL; ++i) {
+      const float p = expf(v.v[i] - log_sum) - (col + i == target ? 1.0F : 0.0F);
+      v.v[i] = col + i < valid ? scale * p : 0.0F;
+    }
+    v.store(x + col);
+  }
+}
+
+}  // namespace
+
+void loss_stats(Stream stream, float* stats, Matrix logits, const std::int32_t* targets, std::int64_t first,
+                std::int64_t valid) {
+  by_type(logits.type, [&]<class T>(T) {
+    const auto blocks = static_cast<unsigned>(logits.rows);
+    if (is_aligned(logits)) {
+      stats_kernel<T, kLanes<T, true>>
+          <<<blocks, kThreads, 0, stream>>>(stats, as<T>(logits), logits.ld, targets, first, valid, logits.rows);
+    } else {
+      stats_kernel<T, 1>
+          <<<blocks, kThreads, 0, stream>>>(stats, as<T>(logits), logits.ld, targets, first, valid, logits.rows);
+    }
+  });
+}
+
+void loss_combine(Stream stream, float* loss, float* lse, const float* gathered, std::int64_t shards,
+                  std::int64_t tokens) {
+  constexpr int kTokens = 256;
+  combine_kernel<<<blocks_for(tokens, kTokens), kTokens, 0, stream>>>(loss, lse, gathered, shards, tokens);
+}
+
+void loss_backward(Stream stream, Matrix logits, const float* lse, const std::int32_t* targets, std::int64_t first,
+                   std::int64_t valid, float scale) {
+  by_type(logits.type, [&]<class T>(T) {
+    const auto blocks = static_cast<unsigned>(logits.rows);
+    if (is_aligned(logits)) {
+      backward_kernel<T, kLanes<T, true>>
+          <<<blocks, kThreads, 0, stream>>>(as<T>(logits), logits.ld, lse, targets, first, valid, logits.cols, scale);
+    } else {
+      backward_kernel<T, 1>
+          <<<blocks, kThreads, 0, stream>>>(as<T>(logits), logits.ld, lse, targets, first, valid, logits.cols, scale);
+    }
+  });
+}
+
+}  // namespace ms::kernels

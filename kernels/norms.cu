@@ -1,0 +1,197 @@
+// LayerNorm and RMSNorm. A block has a row in its registers, so that memory is read once. Backward, blocks walk over
+// rows and keep the column sums of what they saw; a second launch adds those up, in order of block.
+#include "column_sums.cuh"
+#include "vector.cuh"
+
+namespace ms::kernels {
+namespace {
+
+constexpr int kMostThreads = 1024;
+
+// How many threads have a row, each kPacks times kL elements of it.
+int threads_for(std::int64_t cols, int lanes, int packs) {
+  const std::int64_t each = std::int64_t{lanes} * packs;
+  return static_cast<int>(((cols + each - 1) / each + kWarp - 1) / kWarp * kWarp);
+}
+// Enough packs that a block is not much larger than 192 threads, or more where rows are very long.
+int packs_for(std::int64_t cols, int lanes, int most) {
+  int packs = 1;
+  while (packs < 8 && cols > (packs < most ? 192 : kMostThreads) * std::int64_t{lanes} * packs) packs *= 2;
+  return packs;
+}
+
+template <class T, int kL, int kPacks, bool kCentred>
+__global__ void __launch_bounds__(kMostThreads)
+    norm_fwd(T* y, std::int64_t y_ld, float* mean_out, float* rstd_out, const T* x, std::int64_t x_ld, const T* gain,
+             const T* bias, int cols, float eps) {
+  __shared__ float shared[kWarp];
+  const std::int64_t row = blockIdx.x;
+  Lanes<T, kL> v[kPacks];
+  float sum[1] = {0};
+#pragma unroll
+  for (int p = 0; p < kPacks; ++p) {
+    const int col = (p * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kL;
+    if (col < cols) {
+      v[p].load(x + row * x_ld + col);
+#pragma unroll
+      for (int i = 0; i < kL; ++i) sum[0] += v[p].v[i];
+    }
+  }
+  float mean = 0;
+  if constexpr (kCentred) {
+    block_sum(sum, shared);
+    mean = sum[0] / static_cast<float>(cols);
+  }
+  float squares[1] = {0};
+#pragma unroll
+  for (int p = 0; p < kPacks; ++p) {
+    const int col = (p * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kL;
+    if (col < cols) {
+#pragma unroll
+      for (int i = 0; i < kL; ++i) squares[0] += (v[p].v[i] - mean) * (v[p].v[i] - mean);
+    }
+  }
+  block_sum(squares, shared);
+  const float rstd = rsqrtf(squares[0] / static_cast<float>(cols) + eps);
+  if (threadIdx.x == 0) {
+    if constexpr (kCentred) mean_out[row] = mean;
+    rstd_out[row] = rstd;
+  }
+#pragma unroll
+  for (int p = 0; p < kPacks; ++p) {
+    const int col = (p * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kL;
+    if (col < cols) {
+      Lanes<T, kL> g, b;
+      g.load(gain + col);
+      if constexpr (kCentred) b.load(bias + col);
+#pragma unroll
+      for (int i = 0; i < kL; ++i) {
+        v[p].v[i] = (v[p].v[i] - mean) * rstd * g.v[i];
+        if constexpr (kCentred) v[p].v[i] += b.v[i];
+      }
+      v[p].store(y + row * y_ld + col);
+    }
+  }
+}
+
+// With h = (x - mean) rstd and e = dy gain: dx = rstd (e - mean(e) - h mean(e h)), RMSNorm without the middle term.
+template <class T, int kL, int kPacks, bool kCentred>
+__global__ void __launch_bounds__(kMostThreads)
+    norm_bwd(T* dx, std::int64_t dx_ld, float* partials, const T* dy, std::int64_t dy_ld, const T* x, std::int64_t x_ld,
+             const float* mean_in, const float* rstd_in, const T* gain, std::int64_t rows, int cols, bool accumulate) {
+  __shared__ float shared[2 * kWarp];
+  float dgain[kPacks][kL] = {}, dbias[kPacks][kL] = {};
+  for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    const float mean = kCentred ? mean_in[row] : 0, rstd = rstd_in[row];
+    Lanes<T, kL> h[kPacks], e[kPacks];
+    float sums[2] = {0, 0};  // of e, of e h
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) {
+      const int col = (p * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kL;
+      if (col >= cols) continue;
+      Lanes<T, kL> g;
+      h[p].load(x + row * x_ld + col);
+      e[p].load(dy + row * dy_ld + col);
+      g.load(gain + col);
+#pragma unroll
+      for (int i = 0; i < kL; ++i) {
+        h[p].v[i] = (h[p].v[i] - mean) * rstd;
+        dgain[p][i] += e[p].v[i] * h[p].v[i];
+        if constexpr (kCentred) dbias[p][i] += e[p].v[i];
+        e[p].v[i] *= g.v[i];
+        sums[0] += e[p].v[i];
+        sums[1] += e[p].v[i] * h[p].v[i];
+      }
+    }
+    block_sum(sums, shared);
+    const float mean_e = kCentred ? sums[0] / static_cast<float>(cols) : 0;
+    const float mean_eh = sums[1] / static_cast<float>(cols);
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) {
+      const int col = (p * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kL;
+      if (col >= cols) continue;
+      T* to = dx + row * dx_ld + col;
+      Lanes<T, kL> before;
+      if (accumulate) before.load(to);
+#pragma unroll
+      for (int i = 0; i < kL; ++i) {
+        e[p].v[i] = rstd * (e[p].v[i] - mean_e - h[p].v[i] * mean_eh);
+        if (accumulate) e[p].v[i] += before.v[i];
+      }
+      e[p].store(to);
+    }
+  }
+  float* mine = partials + static_cast<std::int64_t>(blockIdx.x) * (kCentred ? 2 : 1) * cols;
+#pragma unroll
+  for (int p = 0; p < kPacks; ++p) {
+    const int col = (p * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kL;
+    if (col >= cols) continue;
+    store_floats(mine + col, dgain[p]);
+    if constexpr (kCentred) store_floats(mine + cols + col, dbias[p]);
+  }
+}
+
+// Calls f.template operator()<kL, kPacks>(threads) with what fits the row.
+template <class T, class F>
+void by_row(bool aligned, std::int64_t cols, int most_packs, F&& f) {
+  if (!aligned) return f.template operator()<1, 32>(threads_for(cols, 1, 32));
+  constexpr int kL = kLanes<T, true>;
+  switch (packs_for(cols, kL, most_packs)) {
+    case 1:
+      return f.template operator()<kL, 1>(threads_for(cols, kL, 1));
+    case 2:
+      return f.template operator()<kL, 2>(threads_for(cols, kL, 2));
+    case 4:
+      return f.template operator()<kL, 4>(threads_for(cols, kL, 4));
+    default:
+      return f.template operator()<kL, 8>(threads_for(cols, kL, 8));
+  }
+}
+
+template <bool kCentred>
+void forward(Stream stream, Matrix y, float* mean, float* rstd, Matrix x, Matrix gain, Matrix bias, float eps) {
+  by_type(x.type, [&]<class T>(T) {
+    const bool aligned = is_aligned(x) && is_aligned(y) && is_aligned(gain) && is_aligned(bias);
+    by_row<T>(aligned, x.cols, 4, [&]<int kL, int kPacks>(int threads) {
+      norm_fwd<T, kL, kPacks, kCentred><<<static_cast<unsigned>(x.rows), threads, 0, stream>>>(
+          as<T>(y), y.ld, mean, rstd, as<T>(x), x.ld, as<T>(gain), as<T>(bias), static_cast<int>(x.cols), eps);
+    });
+  });
+}
+
+template <bool kCentred>
+void backward(Stream stream, Matrix dx, float* dgain, float* dbias, Matrix dy, Matrix x, const float* mean,
+              const float* rstd, Matrix gain, bool accumulate, void* scratch) {
+  auto* partials = static_cast<float*>(scratch);
+  const int blocks = static_cast<int>(x.rows < kPartials ? x.rows : kPartials);
+  by_type(x.type, [&]<class T>(T) {
+    const bool aligned = is_aligned(x) && is_aligned(dy) && is_aligned(dx) && is_aligned(gain);
+    by_row<T>(aligned, x.cols, 2, [&]<int kL, int kPacks>(int threads) {
+      norm_bwd<T, kL, kPacks, kCentred><<<static_cast<unsigned>(blocks), threads, 0, stream>>>(
+          as<T>(dx), dx.ld, partials, as<T>(dy), dy.ld, as<T>(x), x.ld, mean, rstd, as<T>(gain), x.rows,
+          static_cast<int>(x.cols), accumulate);
+    });
+  });
+  const std::int64_t stride = (kCentred ? 2 : 1) * x.cols;
+  add_partials(stream, dgain, partials, blocks, stride, x.cols);
+  if (kCentred) add_partials(stream, dbias, partials + x.cols, blocks, stride, x.cols);
+}
+
+}  // namespace
+
+void layernorm_fwd(Stream stream, Matrix y, float* mean, float* rstd, Matrix x, Matrix gain, Matrix bias, float eps) {
+  forward<true>(stream, y, mean, rstd, x, gain, bias, eps);
+}
+void rmsnorm_fwd(Stream stream, Matrix y, float* rstd, Matrix x, Matrix gain, float eps) {
+  forward<false>(stream, y, nullptr, rstd, x, gain, {}, eps);
+}
+void layernorm_bwd(Stream stream, Matrix dx, float* dgain, float* dbias, Matrix dy, Matrix x, const float* mean,
+                   const float* rstd, Matrix gain, bool accumulate, void* scratch) {
+  backward<true>(stream, dx, dgain, dbias, dy, x, mean, rstd, gain, accumulate, scratch);
+}
+void rmsnorm_bwd(Stream stream, Matrix dx, float* dgain, Matrix dy, Matrix x, const float* rstd, Matrix gain,
+                 bool accumulate, void* scratch) {
+  backward<false>(stream, dx, dgain, nullptr, dy, x, nullptr, rstd, gain, accumulate, scratch);
+}
+
+}  // namespace ms::kernels

@@ -1,0 +1,183 @@
+// AdamW and LAMB: each element of parameter, master, moments and gradient is read once and written once.
+#include "vector.cuh"
+
+namespace ms::kernels {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kL = 4;  // elements at a time: 16 bytes of f32
+
+// What is read and written of four elements, or of one where memory is not aligned.
+template <int kCount>
+struct Moments {
+  float m[kCount], v[kCount], g[kCount];
+
+  template <class G>
+  __device__ void load(const float* m_at, const float* v_at, const G* grad, float factor) {
+    load_floats(m, m_at);
+    load_floats(v, v_at);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) g[i] = factor * to_float(grad[i]);
+  }
+  __device__ void move(const AdamWScalars& a) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      m[i] = a.beta1 * m[i] + (1 - a.beta1) * g[i];
+      v[i] = a.beta2 * v[i] + (1 - a.beta2) * g[i] * g[i];
+    }
+  }
+};
+
+__device__ float direction(float m, float v, const AdamWScalars& a) {
+  return m / a.correction1 / (sqrtf(v / a.correction2) + a.eps);
+}
+
+template <class P, int kCount>
+__device__ void store_param(P* param, float* master, const float (&w)[kCount]) {
+  if (master != nullptr) store_floats(master, w);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) param[i] = from_float<P>(w[i]);
+}
+template <class P, int kCount>
+__device__ void load_master(float (&w)[kCount], const P* param, const float* master) {
+  if (master != nullptr) {
+    load_floats(w, master);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) w[i] = to_float(param[i]);
+  }
+}
+
+template <class P, class G, int kCount>
+__global__ void __launch_bounds__(kThreads) adamw_kernel(P* param, float* master, float* m, float* v, const G* grad,
+                                                         const float* factor, AdamWScalars a, std::int64_t n) {
+  const float scale = *factor;
+  if (scale == 0) return;  // the step is skipped
+  const std::int64_t step = std::int64_t{gridDim.x} * kThreads * kCount;
+  for (std::int64_t i = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * kCount; i < n; i += step) {
+    Moments<kCount> at;
+    at.load(m + i, v + i, grad + i, scale);
+    at.move(a);
+    store_floats(m + i, at.m);
+    store_floats(v + i, at.v);
+    float w[kCount];
+    float* mine = master == nullptr ? nullptr : master + i;
+    load_master(w, param + i, mine);
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) w[j] -= a.lr * (a.weight_decay * w[j] + direction(at.m[j], at.v[j], a));
+    store_param(param + i, mine, w);
+  }
+}
+
+template <class W, class G, int kCount>
+__global__ void __launch_bounds__(kThreads)
+    lamb_moments_kernel(double* partials, float* m, float* v, const W* w, const G* grad, const float* factor,
+                        AdamWScalars a, std::int64_t n) {
+  __shared__ double shared[2 * kWarp];
+  const float scale = *factor;
+  double sums[2] = {0, 0};  // of w^2, of u^2
+  const std::int64_t step = std::int64_t{gridDim.x} * kThreads * kCount;
+  for (std::int64_t i = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * kCount; scale != 0 && i < n; i += step) {
+    Moments<kCount> at;
+    at.load(m + i, v + i, grad + i, scale);
+    at.move(a);
+    store_floats(m + i, at.m);
+    store_floats(v + i, at.v);
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) {
+      const float x = to_float(w[i + j]), u = direction(at.m[j], at.v[j], a) + a.weight_decay * x;
+      sums[0] += static_cast<double>(x) * static_cast<double>(x);
+      sums[1] += static_cast<double>(u) * static_cast<double>(u);
+    }
+  }
+  block_sum(sums, shared);
+  if (threadIdx.x != 0) return;
+  partials[2 * blockIdx.x] = sums[0];
+  partials[2 * blockIdx.x + 1] = sums[1];
+}
+__global__ void __launch_bounds__(kPartials) add_norms(double* norms, const double* partials, int blocks) {
+  __shared__ double shared[2 * kWarp];
+  const int b = static_cast<int>(threadIdx.x);
+  double sums[2] = {b < blocks ? partials[2 * b] : 0.0, b < blocks ? partials[2 * b + 1] : 0.0};
+  block_sum(sums, shared);
+  if (b != 0) return;
+  norms[0] += sums[0];
+  norms[1] += sums[1];
+}
+
+template <class P, int kCount>
+__global__ void __launch_bounds__(kThreads)
+    lamb_apply_kernel(P* param, float* master, const float* m, const float* v, const double* norms, const float* factor,
+                      AdamWScalars a, std::int64_t n) {
+  if (*factor == 0) return;
+  const double of_w = sqrt(norms[0]), of_u = sqrt(norms[1]);
+  const float rate = a.lr * (of_w == 0 || of_u == 0 ? 1.0F : static_cast<float>(of_w / of_u));
+  const std::int64_t step = std::int64_t{gridDim.x} * kThreads * kCount;
+  for (std::int64_t i = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * kCount; i < n; i += step) {
+    float w[kCount], at_m[kCount], at_v[kCount];
+    float* mine = master == nullptr ? nullptr : master + i;
+    load_master(w, param + i, mine);
+    load_floats(at_m, m + i);
+    load_floats(at_v, v + i);
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) w[j] -= rate * (direction(at_m[j], at_v[j], a) + a.weight_decay * w[j]);
+    store_param(param + i, mine, w);
+  }
+}
+
+template <class... P>
+bool in_fours(std::int64_t n, const P*... pointers) {
+  return n % kL == 0 && ((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...);
+}
+template <class F>
+void by_count(bool aligned, F&& f) {
+  if (aligned) {
+    f.template operator()<kL>();
+  } else {
+    f.template operator()<1>();
+  }
+}
+
+}  // namespace
+
+void adamw(Stream stream, Matrix param, float* master, float* m, float* v, Matrix grad, const float* factor,
+           AdamWScalars scalars) {
+  const std::int64_t n = param.rows * param.cols;
+  by_type(param.type, [&]<class P>(P) {
+    by_type(grad.type, [&]<class G>(G) {
+      by_count(in_fours(n, param.data, master, m, v, grad.data), [&]<int kCount>() {
+        adamw_kernel<P, G, kCount><<<blocks_for(n / kCount, kThreads), kThreads, 0, stream>>>(
+            as<P>(param), master, m, v, as<G>(grad), factor, scalars, n);
+      });
+    });
+  });
+}
+
+void lamb_moments(Stream stream, double* norms, float* m, float* v, Matrix w, Matrix grad, const float* factor,
+                  AdamWScalars scalars, void* scratch) {
+  const std::int64_t n = w.rows * w.cols;
+  auto* partials = static_cast<double*>(scratch);
+  const unsigned blocks = min(blocks_for(n / kL, kThreads), static_cast<unsigned>(kPartials));
+  by_type(w.type, [&]<class W>(W) {
+    by_type(grad.type, [&]<class G>(G) {
+      by_count(in_fours(n, w.data, m, v, grad.data), [&]<int kCount>() {
+        lamb_moments_kernel<W, G, kCount>
+            <<<blocks, kThreads, 0, stream>>>(partials, m, v, as<W>(w), as<G>(grad), factor, scalars, n);
+      });
+    });
+  });
+  if (norms != nullptr) add_norms<<<1, kPartials, 0, stream>>>(norms, partials, static_cast<int>(blocks));
+}
+
+void lamb_apply(Stream stream, Matrix param, float* master, const float* m, const float* v, const double* norms,
+                const float* factor, AdamWScalars scalars) {
+  const std::int64_t n = param.rows * param.cols;
+  by_type(param.type, [&]<class P>(P) {
+    by_count(in_fours(n, param.data, master, m, v), [&]<int kCount>() {
+      lamb_apply_kernel<P, kCount><<<blocks_for(n / kCount, kThreads), kThreads, 0, stream>>>(
+          as<P>(param), master, m, v, norms, factor, scalars, n);
+    });
+  });
+}
+
+}  // namespace ms::kernels

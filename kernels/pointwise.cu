@@ -1,0 +1,269 @@
+// Element by element: activations, rotary positions, additions, conversions. Each thread has one piece of 16 bytes of a
+// row at a time and goes on at a grid's distance.
+#include "vector.cuh"
+
+namespace ms::kernels {
+namespace {
+
+constexpr int kThreads = 256;
+
+// A matrix as a kernel sees it.
+template <class T>
+struct Rows {
+  T* data;
+  std::int64_t ld;
+  __device__ T* at(std::int64_t row, std::int64_t col) const { return data + row * ld + col; }
+};
+
+// body(row, col) for every piece of kL elements of rows x cols.
+template <int kL, class Body>
+__global__ void __launch_bounds__(kThreads) each_piece(std::int64_t rows, std::int64_t cols, Body body) {
+  const std::int64_t pieces = cols / kL, all = rows * pieces, step = std::int64_t{gridDim.x} * kThreads;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < all; i += step) {
+    const std::int64_t row = i / pieces;
+    body(row, (i - row * pieces) * kL);
+  }
+}
+template <int kL, class Body>
+void launch(Stream stream, std::int64_t rows, std::int64_t cols, Body body) {
+  each_piece<kL><<<blocks_for(rows * cols / kL, kThreads), kThreads, 0, stream>>>(rows, cols, body);
+}
+
+template <class T>
+Rows<T> argument(const Matrix& m) {
+  return {as<T>(m), m.ld};
+}
+template <class T, class Other>
+Other argument(Other other) {
+  return other;
+}
+// Launches Body<T, kL>{arguments...} over rows x cols; matrices become Rows<T>.
+template <template <class, int> class Body, class... Arguments>
+void run(Stream stream, Type type, bool aligned, std::int64_t rows, std::int64_t cols, const Arguments&... arguments) {
+  by_type(type, [&]<class T>(T) {
+    if (aligned) {
+      constexpr int kL = kLanes<T, true>;
+      launch<kL>(stream, rows, cols, Body<T, kL>{argument<T>(arguments)...});
+    } else {
+      launch<1>(stream, rows, cols, Body<T, 1>{argument<T>(arguments)...});
+    }
+  });
+}
+
+// The same elements as one row, where they lie that way.
+template <class... M>
+void flatten(Matrix& first, M&... others) {
+  if (!is_flat(first) || !(is_flat(others) && ...)) return;
+  for (Matrix* m : {&first, &others...}) *m = {m->data, 1, m->rows * m->cols, m->rows * m->cols, m->type};
+}
+
+constexpr float kGeluA = 0.7978845608028654F, kGeluB = 0.044715F;  // sqrt(2 / pi)
+
+__device__ float gelu(float x) { return 0.5F * x * (1 + tanhf(kGeluA * (x + kGeluB * x * x * x))); }
+__device__ float gelu_slope(float x) {
+  const float t = tanhf(kGeluA * (x + kGeluB * x * x * x));
+  return 0.5F * (1 + t) + 0.5F * x * (1 - t * t) * kGeluA * (1 + 3 * kGeluB * x * x);
+}
+__device__ float sigmoid(float x) { return 1 / (1 + expf(-x)); }
+
+template <class T, int kL>
+struct GeluFwd {
+  Rows<T> y, x;
+  __device__ void operator()(std::int64_t row, std::int64_t col) const {
+    Lanes<T, kL> v;
+    v.load(x.at(row, col));
+#pragma unroll
+    for (int i = 0; i < kL; ++i) v.v[i] = gelu(v.v[i]);
+    v.store(y.at(row, col));
+  }
+};
+
+template <class T, int kL>
+struct GeluBwd {
+  Rows<T> dx, dy, x;
+  __device__ void operator()(std::int64_t row, std::int64_t col) const {
+    Lanes<T, kL> v, d;
+    v.load(x.at(row, col));
+    d.load(dy.at(row, col));
+#pragma unroll
+    for (int i = 0; i < kL; ++i) v.v[i] = d.v[i] * gelu_slope(v.v[i]);
+    v.store(dx.at(row, col));
+  }
+};
+
+template <class T, int kL>
+struct SwigluFwd {
+  Rows<T> y, x;
+  std::int64_t half;
+  __device__ void operator()(std::int64_t row, std::int64_t col) const {
+    Lanes<T, kL> gate, up;
+    gate.load(x.at(row, col));
+    up.load(x.at(row, half + col));
+#pragma unroll
+    for (int i = 0; i < kL; ++i) up.v[i] *= gate.v[i] * sigmoid(gate.v[i]);
+    up.store(y.at(row, col));
+  }
+};
+
+template <class T, int kL>
+struct SwigluBwd {
+  Rows<T> dx, dy, x;
+  std::int64_t half;
+  __device__ void operator()(std::int64_t row, std::int64_t col) const {
+    Lanes<T, kL> gate, up, d;
+    gate.load(x.at(row, col));
+    up.load(x.at(row, half + col));
+    d.load(dy.at(row, col));
+#pragma unroll
+    for (int i = 0; i < kL; ++i) {
+      const float g = gate.v[i], s = sigmoid(g);
+      gate.v[i] = d.v[i] * up.v[i] * s * (1 + g * (1 - s));
+      up.v[i] = d.v[i] * g * s;
+    }
+    gate.store(dx.at(row, col));
+    up.store(dx.at(row, half + col));
+  }
+};
+
+// A piece of the first half of a head, and the one of the second half that it turns with.
+template <class T, int kL>
+struct Rotary {
+  Rows<T> x;
+  const float* table;
+  std::int64_t seq, half;
+  float sign;
+  __device__ void operator()(std::int64_t row, std::int64_t col) const {
+    const std::int64_t head = col / half, i0 = col - head * half;
+    const float* turn = table + row % seq * 2 * half + i0;
+    T* at = x.at(row, head * 2 * half + i0);
+    float c[kL], s[kL];
+    load_floats(c, turn);
+    load_floats(s, turn + half);
+    Lanes<T, kL> a, b;
+    a.load(at);
+    b.load(at + half);
+#pragma unroll
+    for (int i = 0; i < kL; ++i) {
+      const float x0 = a.v[i], x1 = b.v[i];
+      a.v[i] = x0 * c[i] - sign * x1 * s[i];
+      b.v[i] = x1 * c[i] + sign * x0 * s[i];
+    }
+    a.store(at);
+    b.store(at + half);
+  }
+};
+
+template <class T, int kL>
+struct Add {
+  Rows<T> y, a, b, bias;
+  __device__ void operator()(std::int64_t row, std::int64_t col) const {
+    Lanes<T, kL> v, w;
+    v.load(a.at(row, col));
+    w.load(b.at(row, col));
+#pragma unroll
+    for (int i = 0; i < kL; ++i) v.v[i] += w.v[i];
+    if (bias.data != nullptr) {
+      w.load(bias.data + col);
+#pragma unroll
+      for (int i = 0; i < kL; ++i) v.v[i] += w.v[i];
+    }
+    v.store(y.at(row, col));
+  }
+};
+
+template <class T, int kL>
+struct Fill {
+  Rows<T> x;
+  float value;
+  __device__ void operator()(std::int64_t row, std::int64_t col) const {
+    Lanes<T, kL> v;
+#pragma unroll
+    for (int i = 0; i < kL; ++i) v.v[i] = value;
+    v.store(x.at(row, col));
+  }
+};
+template <class T>
+struct FillOne {
+  Rows<T> x;
+  float value;
+  __device__ void operator()(std::int64_t row, std::int64_t col) const { *x.at(row, col) = static_cast<T>(value); }
+};
+
+// kL elements are one piece of the narrower type.
+template <class To, class From, int kL>
+struct Convert {
+  Rows<To> dst;
+  Rows<From> src;
+  static constexpr int kIn = kL == 1 ? 1 : kLanes<From, true>, kOut = kL == 1 ? 1 : kLanes<To, true>;
+  __device__ void operator()(std::int64_t row, std::int64_t col) const {
+    float v[kL];
+#pragma unroll
+    for (int i = 0; i < kL; i += kIn) {
+      Lanes<From, kIn> in;
+      in.load(src.at(row, col + i));
+#pragma unroll
+      for (int j = 0; j < kIn; ++j) v[i + j] = in.v[j];
+    }
+#pragma unroll
+    for (int i = 0; i < kL; i += kOut) {
+      Lanes<To, kOut> out;
+#pragma unroll
+      for (int j = 0; j < kOut; ++j) out.v[j] = v[i + j];
+      out.store(dst.at(row, col + i));
+    }
+  }
+};
+
+}  // namespace
+
+void gelu_fwd(Stream stream, Matrix y, Matrix x) {
+  flatten(y, x);
+  run<GeluFwd>(stream, x.type, is_aligned(x) && is_aligned(y), x.rows, x.cols, y, x);
+}
+void gelu_bwd(Stream stream, Matrix dx, Matrix dy, Matrix x) {
+  flatten(dx, dy, x);
+  run<GeluBwd>(stream, x.type, is_aligned(x) && is_aligned(dy) && is_aligned(dx), x.rows, x.cols, dx, dy, x);
+}
+void swiglu_fwd(Stream stream, Matrix y, Matrix x) {
+  run<SwigluFwd>(stream, x.type, is_aligned(x) && is_aligned(y), y.rows, y.cols, y, x, y.cols);
+}
+void swiglu_bwd(Stream stream, Matrix dx, Matrix dy, Matrix x) {
+  run<SwigluBwd>(stream, x.type, is_aligned(x) && is_aligned(dy) && is_aligned(dx), dy.rows, dy.cols, dx, dy, x,
+                 dy.cols);
+}
+void rotary(Stream stream, Matrix x, const float* table, std::int64_t seq, std::int64_t head_dim, bool inverse) {
+  const std::int64_t half = head_dim / 2;
+  const bool aligned = is_aligned(x) && half % 8 == 0 && reinterpret_cast<std::uintptr_t>(table) % 16 == 0;
+  run<Rotary>(stream, x.type, aligned, x.rows, x.cols / 2, x, table, seq, half, inverse ? -1.0F : 1.0F);
+}
+void add(Stream stream, Matrix y, Matrix a, Matrix b, Matrix bias) {
+  if (bias.data == nullptr) flatten(y, a, b);
+  run<Add>(stream, y.type, is_aligned(y) && is_aligned(a) && is_aligned(b) && is_aligned(bias), y.rows, y.cols, y, a, b,
+           bias);
+}
+
+void fill(Stream stream, Matrix x, float value) {
+  flatten(x);
+  if (x.type == Type::f64) return launch<1>(stream, x.rows, x.cols, FillOne<double>{argument<double>(x), value});
+  if (x.type == Type::i32)
+    return launch<1>(stream, x.rows, x.cols, FillOne<std::int32_t>{argument<std::int32_t>(x), value});
+  run<Fill>(stream, x.type, is_aligned(x), x.rows, x.cols, x, value);
+}
+
+void convert(Stream stream, Matrix dst, Matrix src) {
+  flatten(dst, src);
+  constexpr int kL = 8;
+  by_type(dst.type, [&]<class To>(To) {
+    by_type(src.type, [&]<class From>(From) {
+      const Rows<To> to = argument<To>(dst);
+      const Rows<From> from = argument<From>(src);
+      if (is_aligned(dst) && is_aligned(src) && dst.cols % kL == 0) {
+        launch<kL>(stream, dst.rows, dst.cols, Convert<To, From, kL>{to, from});
+      } else {
+        launch<1>(stream, dst.rows, dst.cols, Convert<To, From, 1>{to, from});
+      }
+    });
+  });
+}
+
+}  // namespace ms::kernels

@@ -1,0 +1,165 @@
+// Sums of columns and of everything, each in an order that depends on sizes only.
+#include <algorithm>
+#include <type_traits>
+
+#include "column_sums.cuh"
+#include "vector.cuh"
+
+namespace ms::kernels {
+namespace {
+
+constexpr int kColumns = 32, kParts = 8;  // of a block that adds partial sums up
+constexpr int kThreads = 256;
+
+// Part p of a column's partials is added by one thread, in order; then the parts are, in order.
+__global__ void __launch_bounds__(kColumns* kParts)
+    add_partials_kernel(float* out, const float* partials, int blocks, std::int64_t stride, std::int64_t cols) {
+  __shared__ float parts[kParts][kColumns + 1];
+  const std::int64_t col = std::int64_t{blockIdx.x} * kColumns + threadIdx.x;
+  const int each = (blocks + kParts - 1) / kParts, first = static_cast<int>(threadIdx.y) * each;
+  float sum = 0;
+  if (col < cols) {
+    for (int b = first; b < min(first + each, blocks); ++b) sum += partials[b * stride + col];
+  }
+  parts[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || col >= cols) return;
+  for (int p = 1; p < kParts; ++p) sum += parts[p][threadIdx.x];
+  out[col] += sum;
+}
+
+// Rows b, b + gridDim.y, ... of a strip of columns.
+template <class T, int kL>
+__global__ void __launch_bounds__(kThreads)
+    column_partials(float* partials, const T* x, std::int64_t rows, std::int64_t cols, std::int64_t ld) {
+  const std::int64_t col = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * kL;
+  if (col >= cols) return;
+  float sums[kL] = {};
+  for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
+    Lanes<T, kL> v;
+    v.load(x + row * ld + col);
+#pragma unroll
+    for (int i = 0; i < kL; ++i) sums[i] += v.v[i];
+  }
+  store_floats(partials + blockIdx.y * cols + col, sums);
+}
+
+template <class T>
+__device__ double value(T x) {
+  if constexpr (sizeof(T) == 8) {
+    return x;
+  } else {
+    return static_cast<double>(to_float(x));
+  }
+}
+
+// Every thread adds up elements that are gridDim * blockDim apart, in order.
+template <class T, bool kSquares>
+__global__ void __launch_bounds__(kThreads)
+    total_partials(double* partials, const T* x, std::int64_t rows, std::int64_t cols, std::int64_t ld) {
+  __shared__ double shared[kWarp];
+  double sum[1] = {0};
+  const std::int64_t all = rows * cols, step = std::int64_t{gridDim.x} * kThreads;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < all; i += step) {
+    const double v = value(x[rows == 1 || ld == cols ? i : i / cols * ld + i % cols]);
+    sum[0] += kSquares ? v * v : v;
+  }
+  block_sum(sum, shared);
+  if (threadIdx.x == 0) partials[blockIdx.x] = sum[0];
+}
+// The same in pieces of 16 bytes, of flat memory.
+template <class T>
+__global__ void __launch_bounds__(kThreads) squares_partials(double* partials, const T* x, std::int64_t all) {
+  constexpr int kL = kLanes<T, true>;
+  __shared__ double shared[kWarp];
+  double sum[1] = {0};
+  const std::int64_t step = std::int64_t{gridDim.x} * kThreads * kL;
+  for (std::int64_t i = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * kL; i < all; i += step) {
+    Lanes<T, kL> v;
+    v.load(x + i);
+#pragma unroll
+    for (int j = 0; j < kL; ++j) sum[0] += static_cast<double>(v.v[j]) * static_cast<double>(v.v[j]);
+  }
+  block_sum(sum, shared);
+  if (threadIdx.x == 0) partials[blockIdx.x] = sum[0];
+}
+
+__global__ void __launch_bounds__(kPartials) add_totals(double* out, const double* partials, int blocks, double scale) {
+  __shared__ double shared[kWarp];
+  double sum[1] = {static_cast<int>(threadIdx.x) < blocks ? partials[threadIdx.x] : 0.0};
+  block_sum(sum, shared);
+  if (threadIdx.x == 0) *out += scale * sum[0];
+}
+
+template <class F>
+void by_type_or_f64(Type type, F&& f) {
+  if (type == Type::f64) {
+    f(double());
+  } else {
+    by_type(type, f);
+  }
+}
+
+__global__ void clip_factor_kernel(float* factor, float* norm, const double* sum_squares, float max_norm) {
+  const auto n = static_cast<float>(sqrt(*sum_squares));
+  *norm = n;
+  *factor = !isfinite(n) ? 0.0F : max_norm > 0 && n > max_norm ? max_norm / n : 1.0F;
+}
+
+}  // namespace
+
+void add_partials(Stream stream, float* out, const float* partials, int blocks, std::int64_t stride,
+                  std::int64_t cols) {
+  const dim3 threads(kColumns, kParts);
+  add_partials_kernel<<<static_cast<unsigned>((cols + kColumns - 1) / kColumns), threads, 0, stream>>>(
+      out, partials, blocks, stride, cols);
+}
+
+void column_sum(Stream stream, float* out, Matrix x, void* scratch) {
+  auto* partials = static_cast<float*>(scratch);
+  const int blocks = static_cast<int>(x.rows < kPartials ? x.rows : kPartials);
+  by_type(x.type, [&]<class T>(T) {
+    const auto run = [&]<int kL>(std::integral_constant<int, kL>) {
+      const std::int64_t strips = (x.cols + kThreads * kL - 1) / (kThreads * kL);
+      column_partials<T, kL>
+          <<<dim3(static_cast<unsigned>(strips), static_cast<unsigned>(blocks)), kThreads, 0, stream>>>(
+              partials, as<T>(x), x.rows, x.cols, x.ld);
+    };
+    if (is_aligned(x)) {
+      run(std::integral_constant<int, kLanes<T, true>>());
+    } else {
+      run(std::integral_constant<int, 1>());
+    }
+  });
+  add_partials(stream, out, partials, blocks, x.cols, x.cols);
+}
+
+void sum_into(Stream stream, double* out, Matrix x, double scale, void* scratch) {
+  auto* partials = static_cast<double*>(scratch);
+  const auto blocks =
+      static_cast<unsigned>(std::min<std::int64_t>(kPartials, (x.rows * x.cols + kThreads - 1) / kThreads));
+  by_type_or_f64(x.type, [&]<class T>(T) {
+    total_partials<T, false><<<blocks, kThreads, 0, stream>>>(partials, as<T>(x), x.rows, x.cols, x.ld);
+  });
+  add_totals<<<1, kPartials, 0, stream>>>(out, partials, static_cast<int>(blocks), scale);
+}
+
+void sum_squares(Stream stream, double* out, Matrix x, void* scratch) {
+  auto* partials = static_cast<double*>(scratch);
+  const std::int64_t all = x.rows * x.cols;
+  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(kPartials, (all + kThreads - 1) / kThreads));
+  if (x.type != Type::f64 && is_flat(x) && is_aligned(x)) {
+    by_type(x.type, [&]<class T>(T) { squares_partials<T><<<blocks, kThreads, 0, stream>>>(partials, as<T>(x), all); });
+  } else {
+    by_type_or_f64(x.type, [&]<class T>(T) {
+      total_partials<T, true><<<blocks, kThreads, 0, stream>>>(partials, as<T>(x), x.rows, x.cols, x.ld);
+    });
+  }
+  add_totals<<<1, kPartials, 0, stream>>>(out, partials, static_cast<int>(blocks), 1.0);
+}
+
+void clip_factor(Stream stream, float* factor, float* norm, const double* sum_squares, float max_norm) {
+  clip_factor_kernel<<<1, 1, 0, stream>>>(factor, norm, sum_squares, max_norm);
+}
+
+}  // namespace ms::kernels

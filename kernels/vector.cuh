@@ -1,0 +1,138 @@
+// What the kernels share: 16 bytes at a time as floats, sums over a block in a fixed order, and how a launch is cut.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include "launch.h"
+
+namespace ms::kernels {
+
+constexpr int kWarp = 32;
+
+__device__ inline float to_float(float x) { return x; }
+__device__ inline float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
+template <class T>
+__device__ T from_float(float x);
+template <>
+__device__ inline float from_float<float>(float x) {
+  return x;
+}
+template <>
+__device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
+  return __float2bfloat16_rn(x);
+}
+
+// kLanes elements of T are one access: 16 bytes, or one element where memory is not aligned for that.
+template <class T, bool kAligned>
+constexpr int kLanes = kAligned ? 16 / static_cast<int>(sizeof(T)) : 1;
+
+template <class T, int kCount>
+struct Lanes {
+  float v[kCount];
+
+  __device__ void load(const T* from) {
+    if constexpr (kCount == 1) {
+      v[0] = to_float(*from);
+    } else {
+      const uint4 bits = *reinterpret_cast<const uint4*>(from);
+      const T* elements = reinterpret_cast<const T*>(&bits);
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) v[i] = to_float(elements[i]);
+    }
+  }
+  __device__ void store(T* to) const {
+    if constexpr (kCount == 1) {
+      *to = from_float<T>(v[0]);
+    } else {
+      uint4 bits;
+      T* elements = reinterpret_cast<T*>(&bits);
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) elements[i] = from_float<T>(v[i]);
+      *reinterpret_cast<uint4*>(to) = bits;
+    }
+  }
+};
+// As many floats as there are lanes, of memory that is f32 whatever T is.
+template <int kCount>
+__device__ void load_floats(float (&v)[kCount], const float* from) {
+  if constexpr (kCount % 4 == 0) {
+#pragma unroll
+    for (int i = 0; i < kCount; i += 4) {
+      const float4 four = *reinterpret_cast<const float4*>(from + i);
+      v[i] = four.x, v[i + 1] = four.y, v[i + 2] = four.z, v[i + 3] = four.w;
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) v[i] = from[i];
+  }
+}
+template <int kCount>
+__device__ void store_floats(float* to, const float (&v)[kCount]) {
+  if constexpr (kCount % 4 == 0) {
+#pragma unroll
+    for (int i = 0; i < kCount; i += 4)
+      *reinterpret_cast<float4*>(to + i) = make_float4(v[i], v[i + 1], v[i + 2], v[i + 3]);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) to[i] = v[i];
+  }
+}
+
+template <class T>
+__device__ T warp_sum(T x) {
+#pragma unroll
+  for (int offset = kWarp / 2; offset > 0; offset /= 2) x += __shfl_xor_sync(~0U, x, offset);
+  return x;
+}
+
+// The sums of all threads' values, on all threads; every thread of the block calls it. kCount sums at a time share one
+// meeting. `shared` is of kCount * 32 values and may be used again when all threads have passed the next meeting.
+template <int kCount, class T>
+__device__ void block_sum(T (&x)[kCount], T* shared) {
+  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warps = (static_cast<int>(blockDim.x) + kWarp - 1) / kWarp;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) x[i] = warp_sum(x[i]);
+  if (warps == 1) return;
+  __syncthreads();  // the last use of `shared` is over
+  if (lane == 0) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) shared[i * kWarp + warp] = x[i];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) x[i] = warp_sum(lane < warps ? shared[i * kWarp + lane] : T(0));
+}
+
+inline bool is_aligned(const Matrix& m) {
+  const std::size_t size = m.type == Type::bf16 ? 2 : m.type == Type::f64 ? 8 : 4;
+  const auto bytes = static_cast<std::size_t>(m.ld) * size, width = static_cast<std::size_t>(m.cols) * size;
+  return m.data == nullptr ||
+         (reinterpret_cast<std::uintptr_t>(m.data) % 16 == 0 && (m.rows == 1 || bytes % 16 == 0) && width % 16 == 0);
+}
+inline bool is_flat(const Matrix& m) { return m.data == nullptr || m.rows == 1 || m.ld == m.cols; }
+
+template <class T>
+T* as(const Matrix& m) {
+  return reinterpret_cast<T*>(m.data);
+}
+
+// Calls f with a value of the element's type.
+template <class F>
+void by_type(Type type, F&& f) {
+  if (type == Type::bf16) {
+    f(__nv_bfloat16());
+  } else {
+    f(float());
+  }
+}
+
+// Blocks for `work` threads of `threads` each, capped: kernels stride over what is left.
+inline unsigned blocks_for(std::int64_t work, int threads) {
+  constexpr std::int64_t kMost = 1 << 16;
+  const std::int64_t blocks = (work + threads - 1) / threads;
+  return static_cast<unsigned>(blocks < kMost ? (blocks > 0 ? blocks : 1) : kMost);
+}
+
+}  // namespace ms::kernels

@@ -1,0 +1,136 @@
+#include "tensor/cuda/attention_graph.h"
+
+namespace ms::tensor {
+namespace {
+
+using Id = CudnnGraph::Id;
+
+// Heads of rows that lie batch by batch, position by position.
+CudnnShape heads_of(const AttentionKey& key, std::int64_t heads, std::int64_t ld) {
+  return {.dims = {key.batch, heads, key.seq, key.head_dim}, .strides = {key.seq * ld, key.head_dim, ld, 1}};
+}
+CudnnShape transposed(CudnnShape shape) {
+  std::swap(shape.dims[2], shape.dims[3]);
+  std::swap(shape.strides[2], shape.strides[3]);
+  return shape;
+}
+CudnnShape scores_of(const AttentionKey& key) { return contiguous({key.batch, key.heads, key.seq, key.seq}); }
+CudnnShape rows_of(const AttentionKey& key) { return contiguous({key.batch, key.heads, key.seq, 1}); }
+
+// Scores of keys behind the query, or before its window, become minus infinity.
+Id masked(CudnnGraph& graph, const AttentionKey& key, Id scores, Id minus_infinity, Id window) {
+  const CudnnShape shape = scores_of(key);
+  const Id row = graph.between(shape, CUDNN_DATA_INT32), col = graph.between(shape, CUDNN_DATA_INT32);
+  graph.index(scores, 2, row);
+  graph.index(scores, 3, col);
+  const Id sees = graph.between(shape, CUDNN_DATA_BOOLEAN);
+  graph.pointwise(CUDNN_POINTWISE_CMP_GE, row, col, sees);
+  Id result = graph.between(shape, CUDNN_DATA_FLOAT);
+  graph.select(scores, minus_infinity, sees, result);
+  if (key.window == 0) return result;
+  const Id edge = graph.between(shape, CUDNN_DATA_FLOAT), near = graph.between(shape, CUDNN_DATA_BOOLEAN);
+  graph.pointwise(CUDNN_POINTWISE_ADD, col, window, edge);
+  graph.pointwise(CUDNN_POINTWISE_CMP_GT, edge, row, near);
+  const Id windowed = graph.between(shape, CUDNN_DATA_FLOAT);
+  graph.select(result, minus_infinity, near, windowed);
+  return windowed;
+}
+
+}  // namespace
+
+AttentionForward::AttentionForward(const AttentionKey& key) {
+  const CudnnShape scores = scores_of(key), rows = rows_of(key);
+  q = graph.tensor(heads_of(key, key.heads, key.q_ld), CUDNN_DATA_BFLOAT16);
+  k = graph.tensor(transposed(heads_of(key, key.kv_heads, key.k_ld)), CUDNN_DATA_BFLOAT16);
+  v = graph.tensor(heads_of(key, key.kv_heads, key.v_ld), CUDNN_DATA_BFLOAT16);
+  o = graph.tensor(heads_of(key, key.heads, key.o_ld), CUDNN_DATA_BFLOAT16);
+  lse = graph.tensor(rows, CUDNN_DATA_FLOAT);
+  scale = graph.scalar();
+  minus_infinity = graph.scalar();
+  if (key.window > 0) window = graph.scalar();
+
+  const Id product = graph.between(scores, CUDNN_DATA_FLOAT), scaled = graph.between(scores, CUDNN_DATA_FLOAT);
+  graph.matmul(q, k, product);
+  graph.pointwise(CUDNN_POINTWISE_MUL, product, scale, scaled);
+  const Id seen = masked(graph, key, scaled, minus_infinity, window);
+  const Id peak = graph.between(rows, CUDNN_DATA_FLOAT), below = graph.between(scores, CUDNN_DATA_FLOAT),
+           weight = graph.between(scores, CUDNN_DATA_FLOAT), sum = graph.between(rows, CUDNN_DATA_FLOAT),
+           log_sum = graph.between(rows, CUDNN_DATA_FLOAT), p = graph.between(scores, CUDNN_DATA_BFLOAT16);
+  graph.reduce(CUDNN_REDUCE_TENSOR_MAX, seen, peak);
+  graph.pointwise(CUDNN_POINTWISE_SUB, seen, peak, below);
+  graph.pointwise(CUDNN_POINTWISE_EXP, below, weight);
+  graph.reduce(CUDNN_REDUCE_TENSOR_ADD, weight, sum);
+  graph.pointwise(CUDNN_POINTWISE_LOG, sum, log_sum);
+  graph.pointwise(CUDNN_POINTWISE_ADD, peak, log_sum, lse);
+  graph.pointwise(CUDNN_POINTWISE_DIV, weight, sum, p);
+  graph.matmul(p, v, o);
+}
+
+AttentionBackward::AttentionBackward(const AttentionKey& key) {
+  const CudnnShape scores = scores_of(key), rows = rows_of(key);
+  const CudnnShape of_q = heads_of(key, key.heads, key.q_ld), of_k = heads_of(key, key.kv_heads, key.k_ld);
+  const CudnnShape full = contiguous({key.batch, key.heads, key.seq, key.head_dim});
+  const CudnnShape of_dk = heads_of(key, key.kv_heads, key.dk_ld), of_dv = heads_of(key, key.kv_heads, key.dv_ld);
+  q = graph.tensor(of_q, CUDNN_DATA_BFLOAT16);
+  k = graph.tensor(transposed(of_k), CUDNN_DATA_BFLOAT16);
+  v = graph.tensor(transposed(heads_of(key, key.kv_heads, key.v_ld)), CUDNN_DATA_BFLOAT16);
+  o = graph.tensor(heads_of(key, key.heads, key.o_ld), CUDNN_DATA_BFLOAT16);
+  dout = graph.tensor(heads_of(key, key.heads, key.dout_ld), CUDNN_DATA_BFLOAT16);
+  lse = graph.tensor(rows, CUDNN_DATA_FLOAT);
+  delta = graph.tensor(rows, CUDNN_DATA_FLOAT);
+  dq = graph.tensor(heads_of(key, key.heads, key.dq_ld), CUDNN_DATA_BFLOAT16);
+  dk = graph.tensor(of_dk, CUDNN_DATA_BFLOAT16);
+  dv = graph.tensor(of_dv, CUDNN_DATA_BFLOAT16);
+  scale = graph.scalar();
+  one = graph.scalar();
+  minus_infinity = graph.scalar();
+  if (key.window > 0) window = graph.scalar();
+  const auto score = [&] { return graph.between(scores, CUDNN_DATA_FLOAT); };
+
+  // delta = the sum over a row of dout o
+  const Id products = graph.between(full, CUDNN_DATA_FLOAT), sums = graph.between(rows, CUDNN_DATA_FLOAT);
+  graph.pointwise(CUDNN_POINTWISE_MUL, dout, o, products);
+  graph.reduce(CUDNN_REDUCE_TENSOR_ADD, products, sums);
+  graph.pointwise(CUDNN_POINTWISE_MUL, sums, one, delta);
+
+  // p = exp(scale q k - lse)
+  const Id product = score(), scaled = score(), below = score(), p = score();
+  graph.matmul(q, k, product);
+  graph.pointwise(CUDNN_POINTWISE_MUL, product, scale, scaled);
+  graph.pointwise(CUDNN_POINTWISE_SUB, scaled, lse, below);
+  graph.pointwise(CUDNN_POINTWISE_EXP, masked(graph, key, below, minus_infinity, window), p);
+
+  // A gradient of keys or values: of every query head first, where several share one.
+  const bool shared = key.heads != key.kv_heads;
+  const auto of_shared = [&](Id left, Id right, Id result) {
+    if (!shared) return graph.matmul(left, right, result);
+    const Id each = graph.between(full, CUDNN_DATA_BFLOAT16);
+    graph.matmul(left, right, each);
+    graph.reduce(CUDNN_REDUCE_TENSOR_ADD, each, result);
+  };
+  const Id p_turned = graph.between(transposed(scores), CUDNN_DATA_BFLOAT16);
+  graph.reshape(p, p_turned);
+  of_shared(p_turned, dout, dv);
+
+  // ds = scale p (dout v - delta)
+  const Id dp = score(), centred = score(), weighed = score(), ds = graph.between(scores, CUDNN_DATA_BFLOAT16);
+  graph.matmul(dout, v, dp);
+  graph.pointwise(CUDNN_POINTWISE_SUB, dp, delta, centred);
+  graph.pointwise(CUDNN_POINTWISE_MUL, centred, p, weighed);
+  graph.pointwise(CUDNN_POINTWISE_MUL, weighed, scale, ds);
+  const Id ds_turned = graph.between(transposed(scores), CUDNN_DATA_BFLOAT16);
+  graph.reshape(ds, ds_turned);
+  of_shared(ds_turned, q, dk);
+
+  const Id k_turned = graph.between(of_k, CUDNN_DATA_BFLOAT16);
+  graph.reshape(k, k_turned);
+  if (key.deterministic) {
+    graph.matmul(ds, k_turned, dq);
+  } else {
+    dq_sum = graph.tensor(full, CUDNN_DATA_FLOAT);
+    graph.matmul(ds, k_turned, dq_sum);
+    graph.pointwise(CUDNN_POINTWISE_IDENTITY, dq_sum, dq);
+  }
+}
+
+}  // namespace ms::tensor

@@ -1,0 +1,36 @@
+// The graphs of causal attention that cuDNN takes as one kernel each (cuDNN 9 has no attribute for a causal mask in its
+// attention operation, but recognises this order of plain ones).
+#pragma once
+
+#include <compare>
+#include <cstdint>
+
+#include "tensor/cuda/cudnn_graph.h"
+
+namespace ms::tensor {
+
+// What a plan is made for. Rows of q, k, v, o and of their gradients are so many elements apart.
+struct AttentionKey {
+  std::int64_t batch = 1, seq = 0, heads = 0, kv_heads = 0, head_dim = 0, window = 0;
+  std::int64_t q_ld = 0, k_ld = 0, v_ld = 0, o_ld = 0;
+  std::int64_t dq_ld = 0, dk_ld = 0, dv_ld = 0, dout_ld = 0;  // backward
+  bool deterministic = true;                                  // backward: dq in a fixed order, without atomics
+  auto operator<=>(const AttentionKey&) const = default;
+};
+
+struct AttentionForward {
+  explicit AttentionForward(const AttentionKey& key);
+  CudnnGraph graph;
+  CudnnGraph::Id q, k, v, o, lse, scale, minus_infinity;
+  CudnnGraph::Id window = 0;  // by value, f32; 0: there is none
+};
+
+struct AttentionBackward {
+  explicit AttentionBackward(const AttentionKey& key);
+  CudnnGraph graph;
+  CudnnGraph::Id q, k, v, o, dout, lse, delta, dq, dk, dv, scale, one, minus_infinity;
+  CudnnGraph::Id window = 0;
+  CudnnGraph::Id dq_sum = 0;  // f32 [batch, heads, seq, head_dim], zeroed before; 0: deterministic, there is none
+};
+
+}  // namespace ms::tensor

@@ -1,0 +1,29 @@
+#include "tensor/cuda/cuda_check.h"
+
+namespace ms::tensor {
+
+Error cuda_error(cudaError_t code, std::string_view what) {
+  const std::string text = fmt::format("{}: {} ({})", what, cudaGetErrorString(code), static_cast<int>(code));
+  switch (code) {
+    case cudaErrorStubLibrary:
+    case cudaErrorInsufficientDriver:
+    case cudaErrorNoDevice:
+      return Error("cuda.none", Blame::node, text, "nvidia-smi says what driver and GPUs this node has");
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorUnsupportedPtxVersion:
+    case cudaErrorInvalidKernelImage:
+      return Error("cuda.architecture", Blame::node, text,
+                   "build with -DMS_CUDA_ARCHS for this GPU; 'ms-train --version' says what it was built for");
+    case cudaErrorMemoryAllocation:
+      return Error("tensor.memory", Blame::user, text, "'ms-train plan' prints what every rank needs");
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorHardwareStackError:
+    case cudaErrorContained:
+      return Error("cuda.hardware", Blame::gpu, text, "'ms-diag run' looks at the GPU; it may have to be drained");
+    default:
+      return Error("cuda.error", Blame::gpu, text);
+  }
+}
+
+}  // namespace ms::tensor

@@ -1,0 +1,23 @@
+// CUDA's errors as ours: who is hurt, and what can be done.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <string_view>
+
+#include "base/error.h"
+
+namespace ms::tensor {
+
+// Of an error of CUDA's, met while `what` was done. Error("cuda.none", node): no GPU or no driver;
+// ("cuda.architecture", node): this build has no kernels for the GPU; ("tensor.memory", user): its memory is full;
+// ("cuda.hardware", gpu): the GPU reports that it is broken; else ("cuda.error", gpu).
+Error cuda_error(cudaError_t code, std::string_view what);
+
+inline void check(cudaError_t code, std::string_view what) {
+  if (code != cudaSuccess) throw cuda_error(code, what);
+}
+// Of the launch of a kernel. What it does wrong later is met by whoever waits for it.
+inline void check_launch(std::string_view what) { check(cudaPeekAtLastError(), what); }
+
+}  // namespace ms::tensor

@@ -1,0 +1,147 @@
+#include "tensor/cuda/cuda_device.h"
+
+#include "base/text.h"
+#include "tensor/cuda/cuda_check.h"
+
+namespace ms::tensor {
+namespace {
+
+constexpr std::size_t kMostSpans = 1 << 14;              // under way before the host looks which are over
+constexpr std::int64_t kAnchorHolds_ns = 1'000'000'000;  // then a float of milliseconds is exact to 0.1 us
+
+class CudaMemory final : public Memory {
+ public:
+  CudaMemory(std::size_t bytes, const std::string& what) : size_(bytes) {
+    if (size_ == 0) return;
+    if (const cudaError_t code = cudaMalloc(&data_, size_); code != cudaSuccess) {
+      std::size_t free = 0, total = 0;
+      cudaMemGetInfo(&free, &total);
+      throw cuda_error(
+          code, fmt::format("{} for {}, where {} of the GPU's {} are free", format_size(static_cast<double>(size_)),
+                            what, format_size(static_cast<double>(free)), format_size(static_cast<double>(total))));
+    }
+    check(cudaMemset(data_, 0, size_), "clearing memory");
+  }
+  ~CudaMemory() override { cudaFree(data_); }
+  CudaMemory(const CudaMemory&) = delete;
+  CudaMemory& operator=(const CudaMemory&) = delete;
+  std::byte* data() const override { return static_cast<std::byte*>(data_); }
+  std::size_t size_bytes() const override { return size_; }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t size_;
+};
+
+// Pinned, so that copies overlap with everything else, and kernels may read it.
+class HostMemory final : public Memory {
+ public:
+  HostMemory(std::size_t bytes, const std::string& what) : size_(bytes) {
+    if (size_ == 0) return;
+    check(cudaHostAlloc(&data_, size_, cudaHostAllocPortable), fmt::format("{} bytes of the host for {}", size_, what));
+    std::fill_n(static_cast<std::byte*>(data_), size_, std::byte{0});
+  }
+  ~HostMemory() override {
+    if (data_ != nullptr) cudaFreeHost(data_);
+  }
+  HostMemory(const HostMemory&) = delete;
+  HostMemory& operator=(const HostMemory&) = delete;
+  std::byte* data() const override { return static_cast<std::byte*>(data_); }
+  std::size_t size_bytes() const override { return size_; }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t size_;
+};
+
+int chosen(int gpu) {
+  int count = 0;
+  check(cudaGetDeviceCount(&count), "looking for GPUs");
+  if (gpu >= count)
+    throw Error("cuda.none", Blame::node, fmt::format("GPU {} of {}: there is no such one", gpu, count));
+  check(cudaSetDevice(gpu), "taking the GPU");
+  return gpu;
+}
+
+}  // namespace
+
+CudaDevice::CudaDevice(int gpu) : gpu_(chosen(gpu)), seconds_(kOpClasses, 0.0) {
+  check(cudaStreamCreateWithFlags(&anchor_stream_, cudaStreamNonBlocking), "making a stream");
+}
+CudaDevice::~CudaDevice() { cudaStreamDestroy(anchor_stream_); }
+
+std::unique_ptr<Stream> CudaDevice::make_stream(std::string name, StreamKind kind) {
+  return std::make_unique<CudaStream>(*this, std::move(name), next_stream_index(), kind);
+}
+std::unique_ptr<Memory> CudaDevice::allocate(std::size_t bytes, const std::string& what) {
+  return std::make_unique<CudaMemory>(bytes, what);
+}
+std::unique_ptr<Memory> CudaDevice::allocate_host(std::size_t bytes, const std::string& what) {
+  return std::make_unique<HostMemory>(bytes, what);
+}
+
+cudaEvent_t CudaDevice::mark(cudaStream_t stream) {
+  const cudaEvent_t event = timed_.take();
+  check(cudaEventRecord(event, stream), "recording a time");
+  return event;
+}
+void CudaDevice::finished(const Span& span) {
+  spans_.push_back(span);
+  if (spans_.size() >= kMostSpans) collect(false);
+}
+void CudaDevice::begin_section(int stream, trace::Ticket ticket, cudaEvent_t begin) {
+  sections_[stream] = {.begin = begin, .stream = stream, .ticket = ticket};
+}
+void CudaDevice::end_section(int stream, trace::Ticket ticket, cudaEvent_t end) {
+  Span span = sections_.at(stream);
+  MS_ASSERT(span.ticket == ticket, "a section ends that did not begin");
+  sections_.erase(stream);
+  span.end = end;
+  finished(span);
+}
+
+// The anchor is a moment when the anchor's own stream, which has nothing to do, passes an event: the host's clock is
+// read right after.
+std::int64_t CudaDevice::host_ns(cudaEvent_t event) {
+  if (anchor_ == nullptr || trace::now_ns() - anchor_ns_ > kAnchorHolds_ns) {
+    drop_anchor();
+    anchor_ = mark(anchor_stream_);
+    check(cudaEventSynchronize(anchor_), "comparing clocks");
+    anchor_ns_ = trace::now_ns();
+  }
+  float ms = 0;  // negative where the event was before the anchor
+  check(cudaEventElapsedTime(&ms, anchor_, event), "reading a time");
+  return anchor_ns_ + static_cast<std::int64_t>(static_cast<double>(ms) * 1e6);
+}
+void CudaDevice::drop_anchor() {
+  if (anchor_ != nullptr) timed_.give_back(std::exchange(anchor_, nullptr));
+}
+
+void CudaDevice::collect(bool all) {
+  while (!spans_.empty()) {
+    const Span span = spans_.front();
+    if (!all && cudaEventQuery(span.end) == cudaErrorNotReady) return;
+    check(cudaEventSynchronize(span.end), "waiting for the GPU");
+    spans_.pop_front();
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, span.begin, span.end), "reading a time");
+    if (span.op_class >= 0) {
+      seconds_[static_cast<std::size_t>(span.op_class)] += static_cast<double>(ms) * 1e-3;
+      busy_s_[span.stream] += static_cast<double>(ms) * 1e-3;
+    }
+    if (span.ticket != trace::kNoTicket && recorder() != nullptr) {
+      const std::int64_t begin_ns = host_ns(span.begin), end_ns = host_ns(span.end);
+      recorder()->begin(span.ticket, begin_ns);
+      if (span.op_class >= 0) {
+        recorder()->end(span.ticket, end_ns);
+      } else {
+        const double busy_s = std::exchange(busy_s_[span.stream], 0.0);
+        recorder()->end_section(span.ticket, end_ns, static_cast<std::int64_t>(busy_s * 1e9));
+      }
+    }
+    timed_.give_back(span.begin);
+    timed_.give_back(span.end);
+  }
+}
+
+}  // namespace ms::tensor

@@ -1,0 +1,64 @@
+// The CUDA device: one rank's view of a GPU. Several ranks of a process may share one.
+#pragma once
+
+#include <deque>
+#include <map>
+
+#include "tensor/cuda/cuda_stream.h"
+
+namespace ms::tensor {
+
+class CudaDevice final : public Device {
+ public:
+  // The GPU with this number among those that the process sees. Throws Error("cuda.*").
+  explicit CudaDevice(int gpu);
+  ~CudaDevice() override;
+
+  std::string_view kind() const override { return "cuda"; }
+  std::unique_ptr<Stream> make_stream(std::string name, StreamKind kind) override;
+  std::unique_ptr<Memory> allocate(std::size_t bytes, const std::string& what) override;
+  std::unique_ptr<Memory> allocate_host(std::size_t bytes, const std::string& what) override;
+  std::vector<double> op_seconds() const override { return seconds_; }
+  // Call between steps: what has ended since is in op_seconds() and in the trace.
+  void collect_times() { collect(false); }
+
+  int gpu() const { return gpu_; }
+  CudaOps& ops() { return ops_; }
+  CudaEventPool& events() { return events_; }
+
+  // Seconds and traces: two timed events around something, read when both have passed. Whether ops are timed one by one
+  // is a switch, since it costs two records an op.
+  void time_ops(bool on) { times_ops_ = on; }
+  bool times_ops() const { return times_ops_; }
+  struct Span {
+    cudaEvent_t begin = nullptr, end = nullptr;
+    int stream = 0;                           // its index
+    int op_class = -1;                        // of the table of seconds; negative: a section
+    trace::Ticket ticket = trace::kNoTicket;  // of the recorder's, if it is one of its events
+  };
+  cudaEvent_t mark(cudaStream_t stream);  // a timed event, recorded now
+  void finished(const Span& span);        // both events are recorded
+  void begin_section(int stream, trace::Ticket ticket, cudaEvent_t begin);
+  void end_section(int stream, trace::Ticket ticket, cudaEvent_t end);
+
+ private:
+  // Of spans that are over: counts their seconds and tells the recorder. `all`: waits for those under way.
+  void collect(bool all);
+  std::int64_t host_ns(cudaEvent_t event);
+  void drop_anchor();
+
+  int gpu_;
+  CudaOps ops_;
+  CudaEventPool events_{false}, timed_{true};
+  bool times_ops_ = true;
+  std::deque<Span> spans_;        // in the order of issue
+  std::map<int, Span> sections_;  // by stream: begun, not ended
+  std::map<int, double> busy_s_;  // by stream: in ops since its last section ended
+  std::vector<double> seconds_;
+  // One moment on the GPU's clock and the host's. Renewed, since an elapsed time is a float of milliseconds.
+  cudaStream_t anchor_stream_ = nullptr;
+  cudaEvent_t anchor_ = nullptr;
+  std::int64_t anchor_ns_ = 0;
+};
+
+}  // namespace ms::tensor

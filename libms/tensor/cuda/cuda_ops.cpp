@@ -1,0 +1,283 @@
+#include "tensor/cuda/cuda_ops.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
+#include <type_traits>
+
+#include "kernels/launch.h"
+#include "tensor/cpu_kernels.h"
+#include "tensor/cuda/attention_graph.h"
+#include "tensor/cuda/cuda_check.h"
+#include "tensor/cuda/cuda_matmul.h"
+
+namespace ms::tensor {
+namespace {
+
+kernels::Type type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return kernels::Type::f32;
+    case DType::bf16:
+      return kernels::Type::bf16;
+    case DType::f64:
+      return kernels::Type::f64;
+    case DType::i32:
+      return kernels::Type::i32;
+  }
+  return kernels::Type::f32;
+}
+kernels::Matrix matrix(const Tensor& t) { return {t.data, t.rows, t.cols, t.ld, type_of(t.dtype)}; }
+
+template <class Op>
+kernels::AdamWScalars scalars_of(const Op& op) {
+  kernels::AdamWScalars scalars{.lr = 0,
+                                .beta1 = 0,
+                                .beta2 = 0,
+                                .eps = op.eps,
+                                .weight_decay = op.weight_decay,
+                                .correction1 = op.correction1,
+                                .correction2 = op.correction2};
+  if constexpr (requires { op.lr; }) scalars.lr = op.lr;
+  if constexpr (requires { op.beta1; }) scalars.beta1 = op.beta1, scalars.beta2 = op.beta2;
+  return scalars;
+}
+
+// cuDNN, and the plans of attention by shape.
+class CudaAttention {
+ public:
+  CudaAttention() {
+    cudnnHandle_t handle = nullptr;
+    check(cudnnCreate(&handle), "starting");
+    handle_.reset(handle);
+  }
+
+  void run(const AttentionFwd& op, cudaStream_t stream, CudaScratch& scratch) {
+    const AttentionKey key = key_of(op);
+    auto& known = forward_[key];
+    if (!known) {
+      known.emplace(AttentionForward(key), std::optional<CudnnPlan>());
+      known->second.emplace(handle_.get(), known->first.graph.finish(handle_.get()));
+    }
+    const auto& [names, plan] = *known;
+    Scalars scalars(op.scale, op.window);
+    std::vector<std::pair<CudnnGraph::Id, void*>> tensors{{names.q, op.q.data},
+                                                          {names.k, op.k.data},
+                                                          {names.v, op.v.data},
+                                                          {names.o, op.o.data},
+                                                          {names.lse, op.lse.data},
+                                                          {names.scale, &scalars.scale},
+                                                          {names.minus_infinity, &scalars.minus_infinity}};
+    if (op.window > 0) tensors.emplace_back(names.window, &scalars.window);
+    check(cudnnSetStream(handle_.get(), stream), "taking a stream");
+    plan->run(handle_.get(), tensors, scratch.take(static_cast<std::size_t>(plan->workspace_bytes())));
+  }
+
+  void run(const AttentionBwd& op, cudaStream_t stream, CudaScratch& scratch) {
+    AttentionKey key = key_of(op);
+    key.dq_ld = op.dq.ld, key.dk_ld = op.dk.ld, key.dv_ld = op.dv.ld, key.dout_ld = op.dout.ld;
+    auto& known = backward_[key];
+    if (!known) {
+      known.emplace(AttentionBackward(key), std::optional<CudnnPlan>());
+      known->second.emplace(handle_.get(), known->first.graph.finish(handle_.get()));
+    }
+    const auto& [names, plan] = *known;
+    Scalars scalars(op.scale, op.window);
+    const std::size_t sum_bytes =
+        names.dq_sum == 0 ? 0 : static_cast<std::size_t>(op.batch * op.heads * op.seq * op.head_dim) * sizeof(float);
+    const auto workspace_bytes = static_cast<std::size_t>((plan->workspace_bytes() + 255) / 256 * 256);
+    auto* workspace = static_cast<std::byte*>(scratch.take(workspace_bytes + sum_bytes));
+    std::vector<std::pair<CudnnGraph::Id, void*>> tensors{{names.q, op.q.data},
+                                                          {names.k, op.k.data},
+                                                          {names.v, op.v.data},
+                                                          {names.o, op.o.data},
+                                                          {names.dout, op.dout.data},
+                                                          {names.lse, op.lse.data},
+                                                          {names.delta, op.delta.data},
+                                                          {names.dq, op.dq.data},
+                                                          {names.dk, op.dk.data},
+                                                          {names.dv, op.dv.data},
+                                                          {names.scale, &scalars.scale},
+                                                          {names.one, &scalars.one},
+                                                          {names.minus_infinity, &scalars.minus_infinity}};
+    if (op.window > 0) tensors.emplace_back(names.window, &scalars.window);
+    if (names.dq_sum != 0) {
+      tensors.emplace_back(names.dq_sum, workspace + workspace_bytes);
+      check(cudaMemsetAsync(workspace + workspace_bytes, 0, sum_bytes, stream), "clearing a gradient");
+    }
+    check(cudnnSetStream(handle_.get(), stream), "taking a stream");
+    plan->run(handle_.get(), tensors, workspace);
+  }
+
+ private:
+  struct Scalars {  // told by value: cuDNN reads them when the plan is run
+    Scalars(float scale_of, std::int64_t window_of) : scale(scale_of), window(static_cast<float>(window_of)) {}
+    float scale, window, one = 1, minus_infinity = -std::numeric_limits<float>::infinity();
+  };
+  template <class Attention>
+  static AttentionKey key_of(const Attention& op) {
+    MS_ASSERT(op.q.dtype == DType::bf16, "attention of {} on a GPU", to_string(op.q.dtype));
+    return {.batch = op.batch,
+            .seq = op.seq,
+            .heads = op.heads,
+            .kv_heads = op.kv_heads,
+            .head_dim = op.head_dim,
+            .window = op.window < op.seq ? op.window : 0,
+            .q_ld = op.q.ld,
+            .k_ld = op.k.ld,
+            .v_ld = op.v.ld,
+            .o_ld = op.o.ld};
+  }
+  struct Close {
+    void operator()(cudnnHandle_t handle) const { cudnnDestroy(handle); }
+  };
+
+  std::unique_ptr<std::remove_pointer_t<cudnnHandle_t>, Close> handle_;
+  std::map<AttentionKey, std::optional<std::pair<AttentionForward, std::optional<CudnnPlan>>>> forward_;
+  std::map<AttentionKey, std::optional<std::pair<AttentionBackward, std::optional<CudnnPlan>>>> backward_;
+};
+
+// Of ops that fill parameters and tables before the first step: the CPU's, bit by bit.
+template <class Init>
+void run_on_host(Init op, Tensor Init::*member, cudaStream_t stream) {
+  const Tensor there = op.*member;
+  MS_ASSERT(there.contiguous(), "an initial value with gaps");
+  std::vector<std::byte> here(static_cast<std::size_t>(there.size_bytes()));
+  (op.*member).data = here.data();
+  cpu_kernels().run(op);
+  check(cudaMemcpyAsync(there.data, here.data(), here.size(), cudaMemcpyHostToDevice, stream), "copying to the GPU");
+  check(cudaStreamSynchronize(stream), "copying to the GPU");  // `here` goes
+}
+
+}  // namespace
+
+CudaScratch::~CudaScratch() { cudaFree(data_); }
+
+void* CudaScratch::take(std::size_t bytes) {
+  if (bytes <= size_) return data_;
+  check(cudaStreamSynchronize(stream_), "waiting for what uses scratch memory");
+  check(cudaFree(std::exchange(data_, nullptr)), "giving scratch memory back");
+  size_ = 0;
+  check(cudaMalloc(&data_, bytes), fmt::format("{} bytes of scratch memory", bytes));
+  size_ = bytes;
+  return data_;
+}
+
+class CudaOps::Impl {
+ public:
+  void run(const Op& op, cudaStream_t stream, CudaScratch& scratch) {
+    std::visit([&](const auto& row) { run(row, stream, scratch); }, op);
+    check_launch(op_name(op));
+  }
+
+ private:
+  using S = cudaStream_t;
+
+  void run(const Matmul& op, S stream, CudaScratch& scratch) {
+    matmul_.run(op, stream, scratch.take(CudaMatmul::kWorkspace));
+  }
+  void run(const AttentionFwd& op, S stream, CudaScratch& scratch) { attention_.run(op, stream, scratch); }
+  void run(const AttentionBwd& op, S stream, CudaScratch& scratch) { attention_.run(op, stream, scratch); }
+  void run(const LayerNormFwd& op, S stream, CudaScratch&) {
+    kernels::layernorm_fwd(stream, matrix(op.y), op.mean.as<float>(), op.rstd.as<float>(), matrix(op.x),
+                           matrix(op.gain), matrix(op.bias), op.eps);
+  }
+  void run(const LayerNormBwd& op, S stream, CudaScratch& scratch) {
+    kernels::layernorm_bwd(stream, matrix(op.dx), op.dgain.as<float>(), op.dbias.as<float>(), matrix(op.dy),
+                           matrix(op.x), op.mean.as<float>(), op.rstd.as<float>(), matrix(op.gain), op.accumulate,
+                           scratch.take(kernels::column_sums_bytes(op.x.cols, 2)));
+  }
+  void run(const RmsNormFwd& op, S stream, CudaScratch&) {
+    kernels::rmsnorm_fwd(stream, matrix(op.y), op.rstd.as<float>(), matrix(op.x), matrix(op.gain), op.eps);
+  }
+  void run(const RmsNormBwd& op, S stream, CudaScratch& scratch) {
+    kernels::rmsnorm_bwd(stream, matrix(op.dx), op.dgain.as<float>(), matrix(op.dy), matrix(op.x), op.rstd.as<float>(),
+                         matrix(op.gain), op.accumulate, scratch.take(kernels::column_sums_bytes(op.x.cols, 1)));
+  }
+  void run(const GeluFwd& op, S stream, CudaScratch&) { kernels::gelu_fwd(stream, matrix(op.y), matrix(op.x)); }
+  void run(const GeluBwd& op, S stream, CudaScratch&) {
+    kernels::gelu_bwd(stream, matrix(op.dx), matrix(op.dy), matrix(op.x));
+  }
+  void run(const SwigluFwd& op, S stream, CudaScratch&) { kernels::swiglu_fwd(stream, matrix(op.y), matrix(op.x)); }
+  void run(const SwigluBwd& op, S stream, CudaScratch&) {
+    kernels::swiglu_bwd(stream, matrix(op.dx), matrix(op.dy), matrix(op.x));
+  }
+  void run(const RotaryTable& op, S stream, CudaScratch&) { run_on_host(op, &RotaryTable::table, stream); }
+  void run(const Rotary& op, S stream, CudaScratch&) {
+    kernels::rotary(stream, matrix(op.x), op.table.as<float>(), op.seq, op.head_dim, op.inverse);
+  }
+  void run(const EmbeddingFwd& op, S stream, CudaScratch&) {
+    kernels::embedding_fwd(stream, matrix(op.y), matrix(op.table), op.tokens.as<std::int32_t>(), op.first);
+  }
+  void run(const EmbeddingBwd& op, S stream, CudaScratch& scratch) {
+    kernels::embedding_bwd(stream, matrix(op.dtable), matrix(op.dy), op.tokens.as<std::int32_t>(), op.first,
+                           scratch.take(kernels::embedding_bwd_bytes(op.dy.rows)));
+  }
+  void run(const PositionFwd& op, S stream, CudaScratch&) {
+    kernels::position_fwd(stream, matrix(op.y), matrix(op.table), op.offset);
+  }
+  void run(const PositionBwd& op, S stream, CudaScratch&) {
+    kernels::position_bwd(stream, matrix(op.dtable), matrix(op.dy), op.offset);
+  }
+  void run(const LossStats& op, S stream, CudaScratch&) {
+    kernels::loss_stats(stream, op.stats.as<float>(), matrix(op.logits), op.targets.as<std::int32_t>(), op.first,
+                        op.valid);
+  }
+  void run(const LossCombine& op, S stream, CudaScratch&) {
+    kernels::loss_combine(stream, op.loss.as<float>(), op.lse.as<float>(), op.gathered.as<float>(),
+                          op.gathered.rows / 3, op.gathered.cols);
+  }
+  void run(const LossBackward& op, S stream, CudaScratch&) {
+    kernels::loss_backward(stream, matrix(op.logits), op.lse.as<float>(), op.targets.as<std::int32_t>(), op.first,
+                           op.valid, op.scale);
+  }
+  void run(const Add& op, S stream, CudaScratch&) {
+    kernels::add(stream, matrix(op.y), matrix(op.a), matrix(op.b), matrix(op.bias));
+  }
+  void run(const ColumnSum& op, S stream, CudaScratch& scratch) {
+    kernels::column_sum(stream, op.out.as<float>(), matrix(op.x),
+                        scratch.take(kernels::column_sums_bytes(op.x.cols, 1)));
+  }
+  void run(const Copy& op, S stream, CudaScratch&) {
+    if (op.dst.dtype != op.src.dtype) return kernels::convert(stream, matrix(op.dst), matrix(op.src));
+    const auto size = static_cast<std::size_t>(size_of(op.dst.dtype));
+    const auto pitch = [&](const Tensor& t) { return static_cast<std::size_t>(t.rows == 1 ? t.cols : t.ld) * size; };
+    check(cudaMemcpy2DAsync(op.dst.data, pitch(op.dst), op.src.data, pitch(op.src),
+                            static_cast<std::size_t>(op.dst.cols) * size, static_cast<std::size_t>(op.dst.rows),
+                            cudaMemcpyDefault, stream),
+          "copying");
+  }
+  void run(const Fill& op, S stream, CudaScratch&) { kernels::fill(stream, matrix(op.x), op.value); }
+  void run(const SumInto& op, S stream, CudaScratch& scratch) {
+    kernels::sum_into(stream, op.out.as<double>(), matrix(op.x), op.scale, scratch.take(kernels::total_bytes()));
+  }
+  void run(const SumSquares& op, S stream, CudaScratch& scratch) {
+    kernels::sum_squares(stream, op.out.as<double>(), matrix(op.x), scratch.take(kernels::total_bytes()));
+  }
+  void run(const ClipFactor& op, S stream, CudaScratch&) {
+    kernels::clip_factor(stream, op.factor.as<float>(), op.norm.as<float>(), op.sum_squares.as<double>(), op.max_norm);
+  }
+  void run(const AdamW& op, S stream, CudaScratch&) {
+    kernels::adamw(stream, matrix(op.param), op.master.as<float>(), op.m.as<float>(), op.v.as<float>(), matrix(op.grad),
+                   op.factor.as<float>(), scalars_of(op));
+  }
+  void run(const LambMoments& op, S stream, CudaScratch& scratch) {
+    kernels::lamb_moments(stream, op.norms.as<double>(), op.m.as<float>(), op.v.as<float>(), matrix(op.w),
+                          matrix(op.grad), op.factor.as<float>(), scalars_of(op), scratch.take(kernels::total_bytes()));
+  }
+  void run(const LambApply& op, S stream, CudaScratch&) {
+    kernels::lamb_apply(stream, matrix(op.param), op.master.as<float>(), op.m.as<float>(), op.v.as<float>(),
+                        op.norms.as<double>(), op.factor.as<float>(), scalars_of(op));
+  }
+  void run(const InitNormal& op, S stream, CudaScratch&) { run_on_host(op, &InitNormal::x, stream); }
+
+  CudaMatmul matmul_;
+  CudaAttention attention_;
+};
+
+CudaOps::CudaOps() : impl_(std::make_unique<Impl>()) {}
+CudaOps::~CudaOps() = default;
+void CudaOps::run(const Op& op, cudaStream_t stream, CudaScratch& scratch) { impl_->run(op, stream, scratch); }
+
+}  // namespace ms::tensor

@@ -1,0 +1,45 @@
+// The op list on CUDA: which kernel, product or plan an op is. One of these belongs to a rank; scratch memory belongs
+// to a stream.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <memory>
+
+#include "tensor/ops.h"
+
+namespace ms::tensor {
+
+// Memory that kernels of one stream use between two of their launches. Grows when an op first asks for more, which
+// waits for the stream; a step that was run once asks for no more than the next.
+class CudaScratch {
+ public:
+  explicit CudaScratch(cudaStream_t stream = nullptr) : stream_(stream) {}
+  ~CudaScratch();
+  CudaScratch(const CudaScratch&) = delete;
+  CudaScratch& operator=(const CudaScratch&) = delete;
+
+  void belong_to(cudaStream_t stream) { stream_ = stream; }
+  void* take(std::size_t bytes);
+  std::size_t size_bytes() const { return size_; }
+
+ private:
+  cudaStream_t stream_;
+  void* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+class CudaOps {
+ public:
+  // Throws Error("cuda.*") where cuBLASLt or cuDNN cannot be had.
+  CudaOps();
+  ~CudaOps();
+  // Issues it. Throws Error("cuda.*"), also for what an earlier op of any stream did wrong.
+  void run(const Op& op, cudaStream_t stream, CudaScratch& scratch);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ms::tensor

@@ -1,0 +1,118 @@
+#include "tensor/cuda/cuda_stream.h"
+
+#include "tensor/cuda/cuda_check.h"
+#include "tensor/cuda/cuda_device.h"
+#include "tensor/op_checks.h"
+
+namespace ms::tensor {
+namespace {
+
+class CudaEvent final : public EventState {
+ public:
+  CudaEvent(CudaEventPool& pool, cudaEvent_t event, std::shared_ptr<const Error> poison)
+      : pool_(pool), event_(event), poison_(std::move(poison)) {}
+  ~CudaEvent() override { pool_.give_back(event_); }
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+
+  bool ready() const override { return cudaEventQuery(event_) != cudaErrorNotReady; }
+  void synchronize() override {
+    const cudaError_t code = cudaEventSynchronize(event_);
+    if (poison_) throw *poison_;
+    check(code, "waiting for the GPU");
+  }
+  cudaEvent_t handle() const { return event_; }
+  const std::shared_ptr<const Error>& poison() const { return poison_; }
+
+ private:
+  CudaEventPool& pool_;
+  cudaEvent_t event_;
+  std::shared_ptr<const Error> poison_;
+};
+
+}  // namespace
+
+CudaEventPool::~CudaEventPool() {
+  for (const cudaEvent_t event : all_) cudaEventDestroy(event);
+}
+cudaEvent_t CudaEventPool::take() {
+  const std::lock_guard lock(mutex_);
+  if (free_.empty()) {
+    cudaEvent_t event = nullptr;
+    check(cudaEventCreateWithFlags(&event, timed_ ? cudaEventDefault : cudaEventDisableTiming), "making an event");
+    all_.push_back(event);
+    return event;
+  }
+  const cudaEvent_t event = free_.back();
+  free_.pop_back();
+  return event;
+}
+void CudaEventPool::give_back(cudaEvent_t event) {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(event);
+}
+
+CudaStream::CudaStream(CudaDevice& device, std::string name, int index, StreamKind kind)
+    : Stream(device, std::move(name), index), cuda_(device) {
+  int least = 0, most = 0;  // priorities: the most urgent is the smallest number
+  check(cudaDeviceGetStreamPriorityRange(&least, &most), "asking for priorities of streams");
+  check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, kind == StreamKind::comm ? most : least),
+        "making a stream");
+  scratch_.belong_to(stream_);
+}
+CudaStream::~CudaStream() {
+  cudaStreamSynchronize(stream_);  // what went wrong was told to whoever waited
+  cudaStreamDestroy(stream_);
+}
+
+void CudaStream::poison(const Error& cause) {
+  if (!poison_) poison_ = std::make_shared<const Error>(cause);
+}
+
+template <class F>
+void CudaStream::issue(F&& launch) {
+  if (poison_) return;
+  try {
+    launch();
+  } catch (const Error& error) { poison(error); }
+}
+
+void CudaStream::do_submit(const Op& op) {
+  const trace::Ticket ticket = std::exchange(next_, trace::kNoTicket);
+  issue([&] {
+    check_op(op);
+    if (!cuda_.times_ops() && ticket == trace::kNoTicket) return cuda_.ops().run(op, stream_, scratch_);
+    const cudaEvent_t begin = cuda_.mark(stream_);
+    cuda_.ops().run(op, stream_, scratch_);
+    cuda_.finished({.begin = begin,
+                    .end = cuda_.mark(stream_),
+                    .stream = index(),
+                    .op_class = static_cast<int>(op_class(op)),
+                    .ticket = ticket});
+  });
+}
+
+std::shared_ptr<EventState> CudaStream::do_record() {
+  const cudaEvent_t event = cuda_.events().take();
+  issue([&] { check(cudaEventRecord(event, stream_), "recording an event"); });
+  return std::make_shared<CudaEvent>(cuda_.events(), event, poison_);
+}
+
+void CudaStream::do_wait(const Event& event) {
+  const auto state = std::dynamic_pointer_cast<CudaEvent>(event.state());
+  MS_ASSERT(state, "stream {} waits for an event of another device", name());
+  if (state->poison()) return poison(*state->poison());
+  issue([&] { check(cudaStreamWaitEvent(stream_, state->handle(), 0), "waiting for an event"); });
+}
+
+void CudaStream::do_section(trace::Ticket ticket, bool begins) {
+  issue([&] {
+    if (begins) {
+      cuda_.begin_section(index(), ticket, cuda_.mark(stream_));
+    } else {
+      cuda_.end_section(index(), ticket, cuda_.mark(stream_));
+    }
+  });
+}
+
+}  // namespace ms::tensor

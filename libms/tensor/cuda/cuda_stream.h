@@ -1,0 +1,65 @@
+// CUDA streams behind the seam. Events are CUDA events without timing, except those that a recorder or the table of
+// seconds wants. The host meets no stream but in Event::synchronize().
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tensor/cuda/cuda_ops.h"
+#include "tensor/stream.h"
+
+namespace ms::tensor {
+
+class CudaDevice;
+
+// CUDA events that are used again and again: making one costs more than recording it.
+class CudaEventPool {
+ public:
+  explicit CudaEventPool(bool timed) : timed_(timed) {}
+  ~CudaEventPool();
+  CudaEventPool(const CudaEventPool&) = delete;
+  CudaEventPool& operator=(const CudaEventPool&) = delete;
+
+  cudaEvent_t take();
+  void give_back(cudaEvent_t event);
+
+ private:
+  bool timed_;
+  std::mutex mutex_;
+  std::vector<cudaEvent_t> free_, all_;
+};
+
+class CudaStream final : public Stream {
+ public:
+  CudaStream(CudaDevice& device, std::string name, int index, StreamKind kind);
+  ~CudaStream() override;  // waits until it is drained
+
+  cudaStream_t handle() const { return stream_; }
+  // Something that is not in the op list: runs `launch` unless the stream is poisoned; what it throws poisons it.
+  template <class F>
+  void issue(F&& launch);
+  // For communicators: fails everything that is issued from now on with this cause.
+  void poison(const Error& cause);
+  const std::shared_ptr<const Error>& poisoned() const { return poison_; }
+
+ protected:
+  void do_submit(const Op& op) override;
+  std::shared_ptr<EventState> do_record() override;
+  void do_wait(const Event& event) override;
+  void do_trace_next(trace::Ticket ticket) override { next_ = ticket; }
+  void do_section(trace::Ticket ticket, bool begins) override;
+
+ private:
+  CudaDevice& cuda_;
+  cudaStream_t stream_ = nullptr;
+  CudaScratch scratch_;
+  std::shared_ptr<const Error> poison_;
+  trace::Ticket next_ = trace::kNoTicket;
+};
+
+}  // namespace ms::tensor

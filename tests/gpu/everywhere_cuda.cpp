@@ -1,0 +1,108 @@
+// The op list's tests (tests/ops) on a GPU: tensors are taken there between their guards, once so that pieces of 16
+// bytes can be read, and once so that they cannot.
+#include <gtest/gtest.h>
+
+#include "../ops/support.h"
+#include "tensor/cuda_door.h"
+
+namespace ms::tensor::test {
+namespace {
+
+constexpr std::size_t kPiece = 16, kMost = std::size_t{64} << 20;
+
+// One device for all tests, made when the first one runs.
+struct Gpu {
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<tensor::Memory> memory, host;
+  std::string why_not;
+
+  static Gpu& get() {
+    static Gpu gpu;
+    return gpu;
+  }
+
+ private:
+  Gpu() {
+    try {
+      device = make_cuda_device(0);
+      stream = device->make_stream("test", StreamKind::compute);
+      memory = device->allocate(kMost, "tensors of tests");
+      host = device->allocate_host(kMost, "tensors of tests");
+    } catch (const Error& error) { why_not = error.message(); }
+  }
+};
+
+Tensor bytes(std::byte* data, std::size_t size) {  // of i32, which Copy takes
+  const auto words = static_cast<std::int64_t>(size / 4);
+  return {data, 1, words, words, DType::i32};
+}
+
+// Where each tensor with its guards goes: its elements at a piece's begin, or one element behind.
+std::vector<std::size_t> places(const std::vector<Memory::Span>& spans, bool aligned, std::size_t& used) {
+  std::vector<std::size_t> places;
+  used = 0;
+  for (const Memory::Span& span : spans) {
+    std::size_t elements = (used + span.begin + kPiece - 1) / kPiece * kPiece;
+    if (!aligned) elements += reinterpret_cast<std::uintptr_t>(span.data + span.begin) % kPiece;
+    places.push_back(elements - span.begin);
+    used = places.back() + span.size;
+  }
+  used = (used + kPiece - 1) / kPiece * kPiece;
+  return places;
+}
+
+bool is_there(const Op& op) {  // attention in f32 is the CPU's alone
+  if (const auto* fwd = std::get_if<AttentionFwd>(&op)) return fwd->q.dtype == DType::bf16 && fwd->head_dim % 8 == 0;
+  if (const auto* bwd = std::get_if<AttentionBwd>(&op)) return bwd->q.dtype == DType::bf16 && bwd->head_dim % 8 == 0;
+  return true;
+}
+
+void run(Gpu& gpu, Memory& memory, const Op& op, bool aligned) {
+  const std::vector<Memory::Span> spans = memory.spans();
+  std::size_t used = 0;
+  const std::vector<std::size_t> at = places(spans, aligned, used);
+  ASSERT_LE(used, kMost);
+  for (std::size_t i = 0; i < spans.size(); ++i) std::copy_n(spans[i].data, spans[i].size, gpu.host->data() + at[i]);
+  gpu.stream->submit(Copy{.dst = bytes(gpu.memory->data(), used), .src = bytes(gpu.host->data(), used)});
+  Op there = op;
+  std::visit(
+      [&](auto& row) {
+        row.each([&](Access, const Tensor& tensor) {
+          for (std::size_t i = 0; i < spans.size(); ++i) {
+            const auto offset = tensor.data - spans[i].data;
+            if (!tensor || offset < 0 || offset >= static_cast<std::ptrdiff_t>(spans[i].size)) continue;
+            const_cast<Tensor&>(tensor).data = gpu.memory->data() + at[i] + offset;
+            return;
+          }
+        });
+      },
+      there);
+  gpu.stream->submit(there);
+  gpu.stream->submit(Copy{.dst = bytes(gpu.host->data(), used), .src = bytes(gpu.memory->data(), used)});
+  gpu.stream->synchronize();
+  for (std::size_t i = 0; i < spans.size(); ++i) std::copy_n(gpu.host->data() + at[i], spans[i].size, spans[i].data);
+}
+
+}  // namespace
+
+void everywhere(Memory& memory, const Op& op, const std::function<void()>& check) {
+  Gpu& gpu = Gpu::get();
+  if (!gpu.why_not.empty()) GTEST_SKIP() << "there is no GPU here: " << gpu.why_not;
+  if (!is_there(op)) return;
+  const Memory::Image before = memory.save();
+  for (const bool aligned : {true, false}) {
+    SCOPED_TRACE(std::string(op_name(op)) + (aligned ? " in pieces of 16 bytes" : " element by element"));
+    memory.restore(before);
+    run(gpu, memory, op, aligned);
+    EXPECT_TRUE(memory.guards_intact());
+    EXPECT_TRUE(memory.inputs_as_in(before, op));
+    check();
+    const Memory::Image once = memory.save();
+    memory.restore(before);
+    run(gpu, memory, op, aligned);
+    EXPECT_TRUE(memory.save() == once) << "the bits of a second run differ";
+  }
+}
+
+}  // namespace ms::tensor::test
