@@ -191,6 +191,11 @@ std::optional<mesh::Mesh> mesh_of(const Args& args) {
 }
 
 int ecmp(const Args& args) {
+  if (const std::string transport = args.get("transport"); transport != "tcp") {
+    fmt::print("{}",
+               net::not_run("ecmp", transport + ": flows choose their source ports over TCP only", args.has("json")));
+    return kUnknown;
+  }
   const net::CheckOptions options = check_options(args);
   const net::FlowOptions flows{.flows = static_cast<int>(args.get_int("flows", 2, 64)),
                                .rolls = static_cast<int>(args.get_int("rolls", 1, 100)),
@@ -264,6 +269,7 @@ const Tool kTool{
           .options =
               {kNodes,
                net::kLaunch,
+               {.name = "transport", .value = "WHAT", .doc = "tcp; others count as not run.", .default_text = "tcp"},
                kInterface,
                net::kWait,
                kSeconds,
@@ -290,7 +296,8 @@ const Tool kTool{
                          "it. All connections prove the knowledge of a secret first."}},
     .description =
         "Runs inside a job of its own: what it measures it also loads. Before it starts it says for how "
-        "long, and how much every node will send at most.",
+        "long, and how much every node will send at most. A node that dies ends a job unless that was started with "
+        "--no-kill.",
     .examples = {{.command = "salloc -N 8 ms-netcheck locate", .doc = "Find what is wrong with eight nodes:"},
                  {.command = "ms-netcheck locate --nodes n[1-8] --launch 'ssh {node} {agent}' --json",
                   .doc = "The same without Slurm:"}},

@@ -37,7 +37,7 @@ int print(const Args& args, const std::string& command, const std::vector<Findin
 int collectives(const Args& args, const MeshOf& mesh_of) {
   CollectivesRequest request{.ranks = {.transport = args.get("transport")}};
   if (request.ranks.transport == "nccl") {
-    print(args, "collectives", {}, "collectives", {"nccl: not built yet"});
+    fmt::print("{}", not_run("collectives", "nccl: not built yet", args.has("json")));
     return kNothingMeasured;
   }
   if (request.ranks.transport != "mpi" && request.ranks.transport != "threads")

@@ -64,7 +64,7 @@ void RankCrew::serve() {
         part_->run(round_in(words), order.spec);
         break;
       case Order::Kind::groups:
-        part_->reduce(groups_in(words));
+        part_->reduce(groups_in(words), order.spec.bytes);
     }
   }
 }
@@ -113,22 +113,33 @@ std::vector<PairResult> RankCrew::test(const Round& round, const PairSpec& spec,
 }
 
 std::vector<double> RankCrew::time_groups(const std::vector<std::vector<int>>& groups) {
-  Order order{.kind = Order::Kind::groups, .spec = {}};
   std::vector<int> words;
   for (const std::vector<int>& group : groups) {
     words.push_back(static_cast<int>(group.size()));
     words.insert(words.end(), group.begin(), group.end());
   }
-  part_->tell(order, words);
-  const std::vector<double> by_rank = part_->reduce(groups);
-  std::vector<double> seconds;
-  for (const std::vector<int>& group : groups) {
-    double slowest = 0;
-    for (const int node : group)
-      slowest = std::max(slowest, by_rank[static_cast<std::size_t>(ranks_[static_cast<std::size_t>(node)])]);
-    seconds.push_back(slowest / bus_factor(Collective::all_reduce, static_cast<int>(group.size())));
-  }
-  return seconds;
+  const auto time = [&] {
+    Order order{.kind = Order::Kind::groups, .spec = {}};
+    order.spec.bytes = reduced_bytes_;
+    std::vector<int> told = words;
+    part_->tell(order, told);
+    const std::vector<double> by_rank = part_->reduce(groups, reduced_bytes_);
+    std::vector<double> seconds;
+    for (const std::vector<int>& group : groups) {
+      double slowest = 0;
+      for (const int node : group)
+        slowest = std::max(slowest, by_rank[static_cast<std::size_t>(ranks_[static_cast<std::size_t>(node)])]);
+      seconds.push_back(slowest / bus_factor(Collective::all_reduce, static_cast<int>(group.size())));
+    }
+    return seconds;
+  };
+  std::vector<double> seconds = time();
+  if (sized_) return seconds;
+  // The first time tells how much takes long enough; from then on it is the same for all.
+  sized_ = true;
+  const double fits = kReduction_s / std::max(std::ranges::min(seconds), 1e-9);
+  reduced_bytes_ = static_cast<std::int64_t>(static_cast<double>(kLeastReduced) * std::clamp(fits, 1.0, 32.0)) / 4 * 4;
+  return reduced_bytes_ == kLeastReduced ? seconds : time();
 }
 
 std::optional<Checked> check_ranks(const RanksRequest& request, const std::function<Checked(RankCrew& crew)>& check) {

@@ -28,8 +28,8 @@ class RankCrew : public Crew {
   // Latency and streams. A stream is one flow; datagrams and sizes are not tried. Of ranks that are lost it says so in
   // the results, and nothing works any more.
   std::vector<PairResult> test(const Round& round, const PairSpec& spec, int source_port = 0) override;
-  // Groups of nodes reduce side by side, each for itself: the seconds of each, over the bus factor of all-reduce. No
-  // node is in two. Throws Error("comm.*").
+  // Groups of nodes reduce side by side, each for itself, and all as many bytes: the seconds of each, over the bus
+  // factor of all-reduce. No node is in two. Throws Error("comm.*").
   std::vector<double> time_groups(const std::vector<std::vector<int>>& groups);
   std::vector<std::string> not_run() const override;
   bool works() const override { return works_; }
@@ -40,6 +40,11 @@ class RankCrew : public Crew {
   std::vector<int> ranks_;          // of the nodes
   bool is_first_;
   bool works_ = true;
+  // Of a reduction: as many bytes as take about so long between two nodes, within bounds.
+  static constexpr std::int64_t kLeastReduced = 512 << 10;
+  static constexpr double kReduction_s = 0.02;
+  std::int64_t reduced_bytes_ = kLeastReduced;
+  bool sized_ = false;
 };
 
 // The check by the ranks that are asked for: what it returns on rank 0, nullopt on the other processes of a launch.

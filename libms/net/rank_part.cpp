@@ -26,8 +26,7 @@ constexpr int kWarmUp = 5;   // round trips that do not count
 
 double seconds_since(Time::time_point begin) { return std::chrono::duration<double>(Time::now() - begin).count(); }
 
-constexpr std::int64_t kReduced = 16 << 20;  // bytes that a group reduces
-constexpr int kReductions = 5;               // of which the fastest counts, after one that does not
+constexpr int kReductions = 5;  // of which the fastest counts, after one that does not
 
 // A phase of streams: with whom this rank is in it.
 struct Phase {
@@ -99,7 +98,7 @@ class RankPart::Impl {
     return all_of(seen);
   }
 
-  std::vector<double> reduce(const std::vector<std::vector<int>>& groups) {
+  std::vector<double> reduce(const std::vector<std::vector<int>>& groups, std::int64_t bytes) {
     const int first_id = next_group_;
     next_group_ += static_cast<int>(groups.size());
     double seconds = 0;
@@ -109,8 +108,9 @@ class RankPart::Impl {
       if (std::ranges::find(ranks, world_.rank()) == ranks.end()) continue;
       std::ranges::sort(ranks);
       const auto group = world_.open({fmt::format("group {}", g), first_id + static_cast<int>(g), ranks}, *out_stream_);
-      if (!reduced_) reduced_ = device_.allocate(kReduced, "a sum");
-      const Tensor sum{reduced_->data(), 1, kReduced / 4, kReduced / 4, DType::f32};
+      if (!reduced_ || static_cast<std::int64_t>(reduced_->size_bytes()) < bytes)
+        reduced_ = device_.allocate(static_cast<std::size_t>(bytes), "a sum");
+      const Tensor sum{reduced_->data(), 1, bytes / 4, bytes / 4, DType::f32};
       for (int i = 0; i <= kReductions; ++i) {
         group->barrier();
         out_stream_->synchronize();
@@ -266,6 +266,8 @@ RankPart::RankPart(comm::World& world, tensor::Device& device, std::vector<int> 
 RankPart::~RankPart() = default;
 void RankPart::tell(Order& order, std::vector<int>& words) { impl_->tell(order, words); }
 std::vector<Seen> RankPart::run(const Round& round, const PairSpec& spec) { return impl_->run(round, spec); }
-std::vector<double> RankPart::reduce(const std::vector<std::vector<int>>& groups) { return impl_->reduce(groups); }
+std::vector<double> RankPart::reduce(const std::vector<std::vector<int>>& groups, std::int64_t bytes) {
+  return impl_->reduce(groups, bytes);
+}
 
 }  // namespace ms::net

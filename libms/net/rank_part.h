@@ -18,7 +18,7 @@ struct Order {
   enum class Kind : int { over, pairs, groups };
   Kind kind = Kind::over;
   int words = 0;
-  PairSpec spec;
+  PairSpec spec;  // of groups: the bytes
 };
 static_assert(std::is_trivially_copyable_v<Order>);
 
@@ -42,8 +42,8 @@ class RankPart {
   void tell(Order& order, std::vector<int>& words);
   // A round of pairs; what all saw, by rank.
   std::vector<Seen> run(const Round& round, const PairSpec& spec);
-  // Groups that reduce side by side; the seconds of all ranks, 0 of those that are in none.
-  std::vector<double> reduce(const std::vector<std::vector<int>>& groups);
+  // Groups that reduce so many bytes side by side; the seconds of all ranks, 0 of those that are in none.
+  std::vector<double> reduce(const std::vector<std::vector<int>>& groups, std::int64_t bytes);
 
  private:
   class Impl;

@@ -161,6 +161,10 @@ std::string findings_text(const std::vector<Finding>& findings, const std::strin
          fmt::format("{}: {}\n", what, findings.empty() ? "nothing to object to" : plural(findings.size(), "finding"));
 }
 
+std::string not_run(const std::string& command, const std::string& why, bool json) {
+  return json ? findings_json(command, {}, {why}) : fmt::format("not run: {}\n", why);
+}
+
 int nagios_status(const Checked& checked) {
   if (const int status = worst_status(findings(checked)); status > 0) return status;
   const bool measured = !checked.healthy.empty() || std::ranges::any_of(checked.results, [](const PairResult& result) {

@@ -49,6 +49,9 @@ std::string findings_text(const std::vector<Finding>& findings, const std::strin
 std::string findings_json(const std::string& command, const std::vector<Finding>& findings,
                           const std::vector<std::string>& not_run);
 
+// Of a command that could not do anything here.
+std::string not_run(const std::string& command, const std::string& why, bool json);
+
 std::string as_text(const Checked& checked);
 std::string as_json(const Checked& checked);
 std::string as_nagios(const Checked& checked);

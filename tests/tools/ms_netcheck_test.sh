@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# ms-netcheck as its users see it: what is refused, what is shown, and a small fabric of agents on this host's loopback.
+# shellcheck source=tests/tools/expect.sh
+. "$(dirname "${BASH_SOURCE[0]}")/expect.sh"
+scratch=$(mktemp -d) && cd "$scratch" || exit 1
+trap 'rm -rf "$scratch"' EXIT
+unset SLURM_JOB_ID SLURM_JOB_NODELIST
+
+# Refusals: status 3 is Nagios's UNKNOWN, one line says what, and where it helps what to do.
+expect 3 'which nodes\?' locate
+expect 3 'not run inside a Slurm job' locate --nodes 'n[1-2]'
+expect 3 'more than once' locate --nodes n1,n1 --launch 'sh -c {agent}'
+expect 3 'a fabric begins with two' locate --nodes n1 --launch 'true {agent}' --wait 1s
+expect 3 '\{agent\}' pairs --nodes n1,n2 --launch 'ssh {node}'
+expect 3 'tcp, mpi, verbs or nccl' pairs --nodes n1,n2 --launch '{agent}' --transport ipx
+expect 3 'a schedule is' pairs --nodes n1,n2 --launch '{agent}' --schedule often
+expect 3 'at most a minute' pairs --nodes n1,n2 --launch '{agent}' --seconds 2h
+expect 3 'from 64KiB' pairs --nodes n1,n2 --launch '{agent}' --bytes 1
+expect 3 'share between 0 and 1' locate --nodes n1,n2 --launch '{agent}' --slow 2
+expect 3 'takes --transport mpi' locate --nodes n1,n2 --launch '{agent}' --by groups
+expect 3 'pairs or groups' locate --nodes n1,n2 --launch '{agent}' --by halves
+expect 3 'give one' locate --nodes n1,n2 --launch '{agent}' --json --nagios
+expect 3 'nobody to talk to' pairs --transport mpi
+expect 3 'the nodes are those of the launch' pairs --transport mpi --nodes n1,n2
+expect 3 'cannot open ./nonexistent' locate --nodes n1,n2 --launch '{agent}' --topology /nonexistent
+expect 3 'not run: nccl' pairs --nodes n1,n2 --transport nccl
+expect 3 'not run: verbs' ecmp --nodes n1,n2 --transport verbs
+expect 3 'not run: nccl' collectives --transport nccl
+expect 3 'standard input' agent
+
+# Who does not come is a finding, with what the launcher said of it.
+printf '#!/bin/sh\necho "no such node $1" >&2\nexit 1\n' >dead && chmod +x dead
+expect 2 'critical net.silent n2: did not take part: no such node n2' locate --nodes n1,n2 --wait 2s --launch './dead {node} {agent}'
+
+# Two agents on the loopback, which are told who they are by the launcher.
+agents='env SLURMD_NODENAME={node} {agent}'
+expect 0 '2 of 2 nodes measured, 1 round' pairs --nodes a,b --launch "$agents" --seconds 50ms
+expect 0 '^  "schema": 1,' pairs --nodes a,b --launch "$agents" --seconds 50ms --json --html map.html --prometheus metrics
+grep -q '^ms_netcheck_nodes 2$' metrics || fail "no metrics"
+grep -q '<svg' map.html || fail "no heat map"
+expect 0 '^OK - 2 nodes' pairs --nodes a,b --launch "$agents" --seconds 50ms --nagios
+expect 3 'not run: verbs: on no node: no RDMA port is active' pairs --nodes a,b --launch "$agents" --transport verbs
+expect 0 'even' ecmp --nodes a,b --launch "$agents" --seconds 50ms --flows 2 --rolls 1 --max-rate 0.01
+expect 0 'all_reduce +4092 ' collectives --transport threads --ranks 3 --from 4KiB --to 4KiB --what all_reduce
+
+exit $((failures > 0))
