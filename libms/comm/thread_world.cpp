@@ -18,6 +18,7 @@
 #include "comm/first_cause.h"
 #include "comm/inquiry.h"
 #include "comm/issue_counts.h"
+#include "comm/lonely_communicator.h"
 #include "comm/process.h"
 #include "comm/thread_meeting.h"
 #include "comm/wake_timer.h"
@@ -367,6 +368,7 @@ class ThreadWorld final : public World {
   std::string node(int) const override { return this_process().host; }
   Store& store() override { return store_; }
   std::unique_ptr<Communicator> open(const Group& group, tensor::Stream& stream) override {
+    if (group.size() == 1) return std::make_unique<LonelyCommunicator>(group, rank_, stream);
     auto* cpu_stream = dynamic_cast<tensor::CpuStream*>(&stream);
     MS_ASSERT(cpu_stream, "group {} opened on stream {}, which is not of a CPU device", group.name, stream.name());
     return std::make_unique<ThreadCommunicator>(hub_, group, rank_, *cpu_stream);

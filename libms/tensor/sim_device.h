@@ -20,7 +20,7 @@ class SimDevice final : public Device {
   std::unique_ptr<Memory> allocate(std::size_t bytes, const std::string& what) override;
   std::unique_ptr<Memory> allocate_host(std::size_t bytes, const std::string& what) override;
   // None: the solver knows.
-  std::vector<double> op_seconds() const override { return std::vector<double>(kOpClasses, 0.0); }
+  std::vector<double> op_seconds() override { return std::vector<double>(kOpClasses, 0.0); }
 
   // Empties the program; streams and events stay as they are. What was recorded before is then long done.
   SimProgram take_program();

@@ -123,7 +123,7 @@ class Device {
   // The same, of memory that the host reads and writes, too.
   virtual std::unique_ptr<Memory> allocate_host(std::size_t bytes, const std::string& what) = 0;
   // Seconds spent in ops so far, by class; for timing tables. Call between steps.
-  virtual std::vector<double> op_seconds() const = 0;
+  virtual std::vector<double> op_seconds() = 0;
 
   // Fault injection: from now on every op takes so many times as long as it needs.
   void slow_down(double factor) { slowness_.store(factor, std::memory_order_relaxed); }

@@ -144,6 +144,7 @@ inline constexpr Field<CheckpointConfig> kCheckpointFields[] = {
 
 struct RunConfig {
   std::string dir = "runs/default";
+  std::string device = "cpu";
   double comm_timeout_s = 600;
   double peak_tflops = 0;
   std::int64_t sample_tokens = 0;
@@ -156,6 +157,10 @@ inline constexpr Field<RunConfig> kRunFields[] = {
      .doc = "Where the run writes config.toml, metrics.jsonl (that of the run before is kept as "
             "metrics.jsonl.previous) and verdict.json; a file 'stop' that is put here ends it after a step. Relative "
             "to the current directory, as all paths are."},
+    {.key = "device",
+     .member = &RunConfig::device,
+     .doc = "What computes. cuda: the first GPU that this process sees, in bf16, for a run of one rank.",
+     .choices = {"cpu", "cuda"}},
     {.key = "comm_timeout",
      .member = &RunConfig::comm_timeout_s,
      .doc = "How long an operation may wait for its peers before the run stops and names them.",

@@ -16,6 +16,7 @@
 #include "comm/mpi_world.h"
 #include "comm/thread_world.h"
 #include "tensor/cpu_device.h"
+#include "tensor/cuda_door.h"
 #include "train/start_up.h"
 #include "train/tracing.h"
 #include "watch/fault.h"
@@ -127,6 +128,12 @@ Outcome run_rank(const Plan& plan, comm::World& world, StartUp& start_up, tensor
   }
 }
 
+std::unique_ptr<tensor::Device> make_device(const Settings& settings, tensor::CpuPool& pool,
+                                            tensor::MatmulCache& matmuls) {
+  if (settings.run.device == "cuda") return tensor::make_cuda_device(0);
+  return std::make_unique<tensor::CpuDevice>(pool, matmuls);
+}
+
 }  // namespace
 
 Launched run_threads(const Loaded& loaded, const LaunchOptions& options) {
@@ -146,7 +153,8 @@ Launched run_threads(const Loaded& loaded, const LaunchOptions& options) {
   });
   directory.prepare();
   const auto size = tensor::CpuPool::size_for(tensor::CpuPool::usable_cores(), ranks, ranks);
-  log::info("train", "{} ranks as threads, {} workers, {} threads an op", ranks, size.workers, size.threads_per_op);
+  if (settings.run.device == "cpu")
+    log::info("train", "{} ranks as threads, {} workers, {} threads an op", ranks, size.workers, size.threads_per_op);
   say_armed(faults);
 
   trace::Flusher flusher(settings.trace.flush_s);
@@ -164,10 +172,10 @@ Launched run_threads(const Loaded& loaded, const LaunchOptions& options) {
         const auto index = static_cast<std::size_t>(rank);
         try {
           const std::unique_ptr<comm::World> world = hub.world(rank);
-          tensor::CpuDevice device(pool, matmuls);
+          const std::unique_ptr<tensor::Device> device = make_device(settings, pool, matmuls);
           StartUp start_up(*world, loaded.resolved, deadline_of(settings));
           outcomes[index] =
-              run_rank(plan, *world, start_up, device, flusher, faults,
+              run_rank(plan, *world, start_up, *device, flusher, faults,
                        {.resolved = loaded.resolved, .fresh = options.fresh, .stop = &stop}, steps[index]);
         } catch (const Error&) {
           failed = true;  // run_rank() told the hub, which knows the first cause

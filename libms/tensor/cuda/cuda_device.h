@@ -18,9 +18,11 @@ class CudaDevice final : public Device {
   std::unique_ptr<Stream> make_stream(std::string name, StreamKind kind) override;
   std::unique_ptr<Memory> allocate(std::size_t bytes, const std::string& what) override;
   std::unique_ptr<Memory> allocate_host(std::size_t bytes, const std::string& what) override;
-  std::vector<double> op_seconds() const override { return seconds_; }
-  // Call between steps: what has ended since is in op_seconds() and in the trace.
-  void collect_times() { collect(false); }
+  // Of what is over by now, which is then in the trace, too.
+  std::vector<double> op_seconds() override {
+    collect(false);
+    return seconds_;
+  }
 
   int gpu() const { return gpu_; }
   CudaOps& ops() { return ops_; }
