@@ -29,6 +29,7 @@ expect 3 'not run: nccl' collectives --transport nccl
 expect 3 'standard input' agent
 
 # Who does not come is a finding, with what the launcher said of it.
+# shellcheck disable=SC2016 # for the script that is written
 printf '#!/bin/sh\necho "no such node $1" >&2\nexit 1\n' >dead && chmod +x dead
 expect 2 'critical net.silent n2: did not take part: no such node n2' locate --nodes n1,n2 --wait 2s --launch './dead {node} {agent}'
 
