@@ -159,7 +159,9 @@ inline constexpr Field<RunConfig> kRunFields[] = {
             "to the current directory, as all paths are."},
     {.key = "device",
      .member = &RunConfig::device,
-     .doc = "What computes. cuda: the first GPU that this process sees, in bf16, for a run of one rank.",
+     .doc =
+         "What computes. cuda, which no GPU has seen yet: the first GPU that this process sees, in bf16, for a run of "
+         "one rank.",
      .choices = {"cpu", "cuda"}},
     {.key = "comm_timeout",
      .member = &RunConfig::comm_timeout_s,

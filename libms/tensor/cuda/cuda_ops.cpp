@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <optional>
 #include <type_traits>
 
 #include "kernels/launch.h"
@@ -55,12 +54,7 @@ class CudaAttention {
 
   void run(const AttentionFwd& op, cudaStream_t stream, CudaScratch& scratch) {
     const AttentionKey key = key_of(op);
-    auto& known = forward_[key];
-    if (!known) {
-      known.emplace(AttentionForward(key), std::optional<CudnnPlan>());
-      known->second.emplace(handle_.get(), known->first.graph.finish(handle_.get()));
-    }
-    const auto& [names, plan] = *known;
+    const auto& [names, plan] = forward_.try_emplace(key, key, handle_.get()).first->second;
     Scalars scalars(op.scale, op.window);
     std::vector<std::pair<CudnnGraph::Id, void*>> tensors{{names.q, op.q.data},
                                                           {names.k, op.k.data},
@@ -71,22 +65,17 @@ class CudaAttention {
                                                           {names.minus_infinity, &scalars.minus_infinity}};
     if (op.window > 0) tensors.emplace_back(names.window, &scalars.window);
     check(cudnnSetStream(handle_.get(), stream), "taking a stream");
-    plan->run(handle_.get(), tensors, scratch.take(static_cast<std::size_t>(plan->workspace_bytes())));
+    plan.run(handle_.get(), tensors, scratch.take(static_cast<std::size_t>(plan.workspace_bytes())));
   }
 
   void run(const AttentionBwd& op, cudaStream_t stream, CudaScratch& scratch) {
     AttentionKey key = key_of(op);
     key.dq_ld = op.dq.ld, key.dk_ld = op.dk.ld, key.dv_ld = op.dv.ld, key.dout_ld = op.dout.ld;
-    auto& known = backward_[key];
-    if (!known) {
-      known.emplace(AttentionBackward(key), std::optional<CudnnPlan>());
-      known->second.emplace(handle_.get(), known->first.graph.finish(handle_.get()));
-    }
-    const auto& [names, plan] = *known;
+    const auto& [names, plan] = backward_.try_emplace(key, key, handle_.get()).first->second;
     Scalars scalars(op.scale, op.window);
     const std::size_t sum_bytes =
         names.dq_sum == 0 ? 0 : static_cast<std::size_t>(op.batch * op.heads * op.seq * op.head_dim) * sizeof(float);
-    const auto workspace_bytes = static_cast<std::size_t>((plan->workspace_bytes() + 255) / 256 * 256);
+    const auto workspace_bytes = static_cast<std::size_t>((plan.workspace_bytes() + 255) / 256 * 256);
     auto* workspace = static_cast<std::byte*>(scratch.take(workspace_bytes + sum_bytes));
     std::vector<std::pair<CudnnGraph::Id, void*>> tensors{{names.q, op.q.data},
                                                           {names.k, op.k.data},
@@ -107,7 +96,7 @@ class CudaAttention {
       check(cudaMemsetAsync(workspace + workspace_bytes, 0, sum_bytes, stream), "clearing a gradient");
     }
     check(cudnnSetStream(handle_.get(), stream), "taking a stream");
-    plan->run(handle_.get(), tensors, workspace);
+    plan.run(handle_.get(), tensors, workspace);
   }
 
  private:
@@ -129,13 +118,19 @@ class CudaAttention {
             .v_ld = op.v.ld,
             .o_ld = op.o.ld};
   }
+  template <class Graph>
+  struct Planned {
+    Planned(const AttentionKey& key, cudnnHandle_t handle) : names(key), plan(handle, names.graph.finish(handle)) {}
+    Graph names;
+    CudnnPlan plan;
+  };
   struct Close {
     void operator()(cudnnHandle_t handle) const { cudnnDestroy(handle); }
   };
 
   std::unique_ptr<std::remove_pointer_t<cudnnHandle_t>, Close> handle_;
-  std::map<AttentionKey, std::optional<std::pair<AttentionForward, std::optional<CudnnPlan>>>> forward_;
-  std::map<AttentionKey, std::optional<std::pair<AttentionBackward, std::optional<CudnnPlan>>>> backward_;
+  std::map<AttentionKey, Planned<AttentionForward>> forward_;
+  std::map<AttentionKey, Planned<AttentionBackward>> backward_;
 };
 
 // Of ops that fill parameters and tables before the first step: the CPU's, bit by bit.

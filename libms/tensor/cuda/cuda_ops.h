@@ -21,7 +21,6 @@ class CudaScratch {
 
   void belong_to(cudaStream_t stream) { stream_ = stream; }
   void* take(std::size_t bytes);
-  std::size_t size_bytes() const { return size_; }
 
  private:
   cudaStream_t stream_;

@@ -40,12 +40,6 @@ class CudaStream final : public Stream {
   ~CudaStream() override;  // waits until it is drained
 
   cudaStream_t handle() const { return stream_; }
-  // Something that is not in the op list: runs `launch` unless the stream is poisoned; what it throws poisons it.
-  template <class F>
-  void issue(F&& launch);
-  // For communicators: fails everything that is issued from now on with this cause.
-  void poison(const Error& cause);
-  const std::shared_ptr<const Error>& poisoned() const { return poison_; }
 
  protected:
   void do_submit(const Op& op) override;
@@ -55,6 +49,11 @@ class CudaStream final : public Stream {
   void do_section(trace::Ticket ticket, bool begins) override;
 
  private:
+  // Runs `launch` unless the stream is poisoned; what it throws poisons it: all that is issued later is skipped.
+  template <class F>
+  void issue(F&& launch);
+  void poison(const Error& cause);
+
   CudaDevice& cuda_;
   cudaStream_t stream_ = nullptr;
   CudaScratch scratch_;
