@@ -115,8 +115,8 @@ std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 void embedding_fwd(Stream stream, Matrix y, Matrix table, const std::int32_t* tokens, std::int64_t first) {
   by_type(y.type, [&]<class T>(T) {
     by_lanes<T>(is_aligned(y) && is_aligned(table), [&]<int kL>() {
-      lookup<T, kL><<<blocks_for(y.rows * y.cols / kL, kThreads), kThreads, 0, stream>>>(
-          as<T>(y), y.ld, as<T>(table), table.ld, table.rows, tokens, first, y.rows, y.cols);
+      launch(lookup<T, kL>, blocks_for(y.rows * y.cols / kL, kThreads), kThreads, stream, as<T>(y), y.ld, as<T>(table),
+             table.ld, table.rows, tokens, first, y.rows, y.cols);
     });
   });
 }
@@ -124,8 +124,8 @@ void embedding_fwd(Stream stream, Matrix y, Matrix table, const std::int32_t* to
 void position_fwd(Stream stream, Matrix y, Matrix table, std::int64_t offset) {
   by_type(y.type, [&]<class T>(T) {
     by_lanes<T>(is_aligned(y) && is_aligned(table), [&]<int kL>() {
-      add_positions<T, kL><<<blocks_for(y.rows * y.cols / kL, kThreads), kThreads, 0, stream>>>(
-          as<T>(y), y.ld, as<T>(table), table.ld, table.rows, offset, y.rows, y.cols);
+      launch(add_positions<T, kL>, blocks_for(y.rows * y.cols / kL, kThreads), kThreads, stream, as<T>(y), y.ld,
+             as<T>(table), table.ld, table.rows, offset, y.rows, y.cols);
     });
   });
 }
@@ -133,8 +133,8 @@ void position_fwd(Stream stream, Matrix y, Matrix table, std::int64_t offset) {
 void position_bwd(Stream stream, Matrix dtable, Matrix dy, std::int64_t offset) {
   by_type(dy.type, [&]<class T>(T) {
     by_lanes<T>(is_aligned(dtable) && is_aligned(dy), [&]<int kL>() {
-      sum_positions<T, kL><<<blocks_for(dtable.rows * dtable.cols / kL, kThreads), kThreads, 0, stream>>>(
-          as<float>(dtable), dtable.ld, as<T>(dy), dy.ld, dtable.rows, offset, dy.rows, dy.cols);
+      launch(sum_positions<T, kL>, blocks_for(dtable.rows * dtable.cols / kL, kThreads), kThreads, stream,
+             as<float>(dtable), dtable.ld, as<T>(dy), dy.ld, dtable.rows, offset, dy.rows, dy.cols);
     });
   });
 }
@@ -150,14 +150,14 @@ void embedding_bwd(Stream stream, Matrix dtable, Matrix dy, const std::int32_t* 
   auto* memory = static_cast<std::byte*>(scratch);
   auto *numbers = reinterpret_cast<std::int32_t*>(memory), *sorted = reinterpret_cast<std::int32_t*>(memory + each),
        *at = reinterpret_cast<std::int32_t*>(memory + 2 * each);
-  number<<<blocks_for(n, kThreads), kThreads, 0, stream>>>(numbers, n);
+  launch(number, blocks_for(n, kThreads), kThreads, stream, numbers, n);
   std::size_t bytes = sort_bytes(n);
   cub::DeviceRadixSort::SortPairs(memory + 3 * each, bytes, tokens, sorted, numbers, at, static_cast<int>(n), 0, 32,
                                   stream);
   by_type(dy.type, [&]<class T>(T) {
     by_lanes<T>(is_aligned(dtable) && is_aligned(dy), [&]<int kL>() {
-      sum_runs<T, kL><<<static_cast<unsigned>(n), kThreads, 0, stream>>>(
-          as<float>(dtable), dtable.ld, dtable.rows, as<T>(dy), dy.ld, sorted, at, first, n, dy.cols);
+      launch(sum_runs<T, kL>, static_cast<unsigned>(n), kThreads, stream, as<float>(dtable), dtable.ld, dtable.rows,
+             as<T>(dy), dy.ld, sorted, at, first, n, dy.cols);
     });
   });
 }

@@ -46,7 +46,7 @@ void gelu_fwd(Stream stream, Matrix y, Matrix x);
 void gelu_bwd(Stream stream, Matrix dx, Matrix dy, Matrix x);
 void swiglu_fwd(Stream stream, Matrix y, Matrix x);
 void swiglu_bwd(Stream stream, Matrix dx, Matrix dy, Matrix x);
-void rotary(Stream stream, Matrix x, const float* table, std::int64_t seq, std::int64_t head_dim, bool inverse);
+void rotary(Stream stream, Matrix x, Matrix table, std::int64_t seq, std::int64_t head_dim, bool inverse);
 void add(Stream stream, Matrix y, Matrix a, Matrix b, Matrix bias);
 void convert(Stream stream, Matrix dst, Matrix src);  // between types, or between leading dimensions
 void fill(Stream stream, Matrix x, float value);
@@ -60,11 +60,10 @@ std::size_t embedding_bwd_bytes(std::int64_t tokens);
 void embedding_bwd(Stream stream, Matrix dtable, Matrix dy, const std::int32_t* tokens, std::int64_t first,
                    void* scratch);
 
-// loss.cu. stats and gathered are f32 of `rows` columns.
-void loss_stats(Stream stream, float* stats, Matrix logits, const std::int32_t* targets, std::int64_t first,
+// loss.cu. stats and gathered have a column for each row of logits.
+void loss_stats(Stream stream, Matrix stats, Matrix logits, const std::int32_t* targets, std::int64_t first,
                 std::int64_t valid);
-void loss_combine(Stream stream, float* loss, float* lse, const float* gathered, std::int64_t shards,
-                  std::int64_t tokens);
+void loss_combine(Stream stream, float* loss, float* lse, Matrix gathered);
 void loss_backward(Stream stream, Matrix logits, const float* lse, const std::int32_t* targets, std::int64_t first,
                    std::int64_t valid, float scale);
 
@@ -84,5 +83,10 @@ void lamb_moments(Stream stream, double* norms, float* m, float* v, Matrix w, Ma
                   AdamWScalars scalars, void* scratch);  // total_bytes()
 void lamb_apply(Stream stream, Matrix param, float* master, const float* m, const float* v, const double* norms,
                 const float* factor, AdamWScalars scalars);
+
+// reduce.cu. out = inputs[0] + inputs[1] + ... (or the maximum) of n elements, bf16 added in f32. out may be one of the
+// inputs.
+constexpr int kMostInputs = 128;
+void reduce(Stream stream, bool maximum, Type type, void* out, const void* const* inputs, int count, std::int64_t n);
 
 }  // namespace ms::kernels

@@ -38,8 +38,8 @@ __device__ Peak warp_peak(Peak p) {
 
 template <class T, int kL>
 __global__ void __launch_bounds__(kThreads)
-    stats_kernel(float* stats, const T* logits, std::int64_t ld, const std::int32_t* targets, std::int64_t first,
-                 std::int64_t valid, std::int64_t rows) {
+    stats_kernel(float* stats, std::int64_t stats_ld, const T* logits, std::int64_t ld, const std::int32_t* targets,
+                 std::int64_t first, std::int64_t valid) {
   __shared__ float maxima[kWarp], sums[kWarp];
   const std::int64_t row = blockIdx.x;
   const T* x = logits + row * ld;
@@ -70,20 +70,20 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x != 0) return;
   const std::int64_t target = targets[row] - first;
   stats[row] = peak.max;
-  stats[rows + row] = peak.sum;
-  stats[2 * rows + row] = target >= 0 && target < valid ? to_float(x[target]) : 0;
+  stats[stats_ld + row] = peak.sum;
+  stats[2 * stats_ld + row] = target >= 0 && target < valid ? to_float(x[target]) : 0;
 }
 
-__global__ void combine_kernel(float* loss, float* lse, const float* gathered, std::int64_t shards,
+__global__ void combine_kernel(float* loss, float* lse, const float* gathered, std::int64_t ld, std::int64_t shards,
                                std::int64_t tokens) {
   const std::int64_t t = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (t >= tokens) return;
   Peak peak;
   float target = 0;
   for (std::int64_t s = 0; s < shards; ++s) {
-    const float* stats = gathered + 3 * s * tokens;
-    peak.add(Peak{stats[t], stats[tokens + t]});
-    target += stats[2 * tokens + t];
+    const float* stats = gathered + 3 * s * ld;
+    peak.add(Peak{stats[t], stats[ld + t]});
+    target += stats[2 * ld + t];
   }
   lse[t] = peak.max + logf(peak.sum);
   loss[t] = lse[t] - target;
@@ -111,24 +111,24 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void loss_stats(Stream stream, float* stats, Matrix logits, const std::int32_t* targets, std::int64_t first,
+void loss_stats(Stream stream, Matrix stats, Matrix logits, const std::int32_t* targets, std::int64_t first,
                 std::int64_t valid) {
   by_type(logits.type, [&]<class T>(T) {
     const auto blocks = static_cast<unsigned>(logits.rows);
     if (is_aligned(logits)) {
-      stats_kernel<T, kLanes<T, true>>
-          <<<blocks, kThreads, 0, stream>>>(stats, as<T>(logits), logits.ld, targets, first, valid, logits.rows);
+      launch(stats_kernel<T, kLanes<T, true>>, blocks, kThreads, stream, as<float>(stats), stats.ld, as<T>(logits),
+             logits.ld, targets, first, valid);
     } else {
-      stats_kernel<T, 1>
-          <<<blocks, kThreads, 0, stream>>>(stats, as<T>(logits), logits.ld, targets, first, valid, logits.rows);
+      launch(stats_kernel<T, 1>, blocks, kThreads, stream, as<float>(stats), stats.ld, as<T>(logits), logits.ld,
+             targets, first, valid);
     }
   });
 }
 
-void loss_combine(Stream stream, float* loss, float* lse, const float* gathered, std::int64_t shards,
-                  std::int64_t tokens) {
+void loss_combine(Stream stream, float* loss, float* lse, Matrix gathered) {
   constexpr int kTokens = 256;
-  combine_kernel<<<blocks_for(tokens, kTokens), kTokens, 0, stream>>>(loss, lse, gathered, shards, tokens);
+  launch(combine_kernel, blocks_for(gathered.cols, kTokens), kTokens, stream, loss, lse, as<float>(gathered),
+         gathered.ld, gathered.rows / 3, gathered.cols);
 }
 
 void loss_backward(Stream stream, Matrix logits, const float* lse, const std::int32_t* targets, std::int64_t first,
@@ -136,11 +136,11 @@ void loss_backward(Stream stream, Matrix logits, const float* lse, const std::in
   by_type(logits.type, [&]<class T>(T) {
     const auto blocks = static_cast<unsigned>(logits.rows);
     if (is_aligned(logits)) {
-      backward_kernel<T, kLanes<T, true>>
-          <<<blocks, kThreads, 0, stream>>>(as<T>(logits), logits.ld, lse, targets, first, valid, logits.cols, scale);
+      launch(backward_kernel<T, kLanes<T, true>>, blocks, kThreads, stream, as<T>(logits), logits.ld, lse, targets,
+             first, valid, logits.cols, scale);
     } else {
-      backward_kernel<T, 1>
-          <<<blocks, kThreads, 0, stream>>>(as<T>(logits), logits.ld, lse, targets, first, valid, logits.cols, scale);
+      launch(backward_kernel<T, 1>, blocks, kThreads, stream, as<T>(logits), logits.ld, lse, targets, first, valid,
+             logits.cols, scale);
     }
   });
 }

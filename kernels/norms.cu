@@ -153,8 +153,8 @@ void forward(Stream stream, Matrix y, float* mean, float* rstd, Matrix x, Matrix
   by_type(x.type, [&]<class T>(T) {
     const bool aligned = is_aligned(x) && is_aligned(y) && is_aligned(gain) && is_aligned(bias);
     by_row<T>(aligned, x.cols, 4, [&]<int kL, int kPacks>(int threads) {
-      norm_fwd<T, kL, kPacks, kCentred><<<static_cast<unsigned>(x.rows), threads, 0, stream>>>(
-          as<T>(y), y.ld, mean, rstd, as<T>(x), x.ld, as<T>(gain), as<T>(bias), static_cast<int>(x.cols), eps);
+      launch(norm_fwd<T, kL, kPacks, kCentred>, static_cast<unsigned>(x.rows), threads, stream, as<T>(y), y.ld, mean,
+             rstd, as<T>(x), x.ld, as<T>(gain), as<T>(bias), static_cast<int>(x.cols), eps);
     });
   });
 }
@@ -167,9 +167,9 @@ void backward(Stream stream, Matrix dx, float* dgain, float* dbias, Matrix dy, M
   by_type(x.type, [&]<class T>(T) {
     const bool aligned = is_aligned(x) && is_aligned(dy) && is_aligned(dx) && is_aligned(gain);
     by_row<T>(aligned, x.cols, 2, [&]<int kL, int kPacks>(int threads) {
-      norm_bwd<T, kL, kPacks, kCentred><<<static_cast<unsigned>(blocks), threads, 0, stream>>>(
-          as<T>(dx), dx.ld, partials, as<T>(dy), dy.ld, as<T>(x), x.ld, mean, rstd, as<T>(gain), x.rows,
-          static_cast<int>(x.cols), accumulate);
+      launch(norm_bwd<T, kL, kPacks, kCentred>, static_cast<unsigned>(blocks), threads, stream, as<T>(dx), dx.ld,
+             partials, as<T>(dy), dy.ld, as<T>(x), x.ld, mean, rstd, as<T>(gain), x.rows, static_cast<int>(x.cols),
+             accumulate);
     });
   });
   const std::int64_t stride = (kCentred ? 2 : 1) * x.cols;

@@ -146,8 +146,8 @@ void adamw(Stream stream, Matrix param, float* master, float* m, float* v, Matri
   by_type(param.type, [&]<class P>(P) {
     by_type(grad.type, [&]<class G>(G) {
       by_count(in_fours(n, param.data, master, m, v, grad.data), [&]<int kCount>() {
-        adamw_kernel<P, G, kCount><<<blocks_for(n / kCount, kThreads), kThreads, 0, stream>>>(
-            as<P>(param), master, m, v, as<G>(grad), factor, scalars, n);
+        launch(adamw_kernel<P, G, kCount>, blocks_for(n / kCount, kThreads), kThreads, stream, as<P>(param), master, m,
+               v, as<G>(grad), factor, scalars, n);
       });
     });
   });
@@ -161,12 +161,12 @@ void lamb_moments(Stream stream, double* norms, float* m, float* v, Matrix w, Ma
   by_type(w.type, [&]<class W>(W) {
     by_type(grad.type, [&]<class G>(G) {
       by_count(in_fours(n, w.data, m, v, grad.data), [&]<int kCount>() {
-        lamb_moments_kernel<W, G, kCount>
-            <<<blocks, kThreads, 0, stream>>>(partials, m, v, as<W>(w), as<G>(grad), factor, scalars, n);
+        launch(lamb_moments_kernel<W, G, kCount>, blocks, kThreads, stream, partials, m, v, as<W>(w), as<G>(grad),
+               factor, scalars, n);
       });
     });
   });
-  if (norms != nullptr) add_norms<<<1, kPartials, 0, stream>>>(norms, partials, static_cast<int>(blocks));
+  if (norms != nullptr) launch(add_norms, 1, kPartials, stream, norms, partials, static_cast<int>(blocks));
 }
 
 void lamb_apply(Stream stream, Matrix param, float* master, const float* m, const float* v, const double* norms,
@@ -174,8 +174,8 @@ void lamb_apply(Stream stream, Matrix param, float* master, const float* m, cons
   const std::int64_t n = param.rows * param.cols;
   by_type(param.type, [&]<class P>(P) {
     by_count(in_fours(n, param.data, master, m, v), [&]<int kCount>() {
-      lamb_apply_kernel<P, kCount><<<blocks_for(n / kCount, kThreads), kThreads, 0, stream>>>(
-          as<P>(param), master, m, v, norms, factor, scalars, n);
+      launch(lamb_apply_kernel<P, kCount>, blocks_for(n / kCount, kThreads), kThreads, stream, as<P>(param), master, m,
+             v, norms, factor, scalars, n);
     });
   });
 }

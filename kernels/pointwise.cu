@@ -25,8 +25,8 @@ __global__ void __launch_bounds__(kThreads) each_piece(std::int64_t rows, std::i
   }
 }
 template <int kL, class Body>
-void launch(Stream stream, std::int64_t rows, std::int64_t cols, Body body) {
-  each_piece<kL><<<blocks_for(rows * cols / kL, kThreads), kThreads, 0, stream>>>(rows, cols, body);
+void launch_pieces(Stream stream, std::int64_t rows, std::int64_t cols, Body body) {
+  launch(each_piece<kL, Body>, blocks_for(rows * cols / kL, kThreads), kThreads, stream, rows, cols, body);
 }
 
 template <class T>
@@ -43,9 +43,9 @@ void run(Stream stream, Type type, bool aligned, std::int64_t rows, std::int64_t
   by_type(type, [&]<class T>(T) {
     if (aligned) {
       constexpr int kL = kLanes<T, true>;
-      launch<kL>(stream, rows, cols, Body<T, kL>{argument<T>(arguments)...});
+      launch_pieces<kL>(stream, rows, cols, Body<T, kL>{argument<T>(arguments)...});
     } else {
-      launch<1>(stream, rows, cols, Body<T, 1>{argument<T>(arguments)...});
+      launch_pieces<1>(stream, rows, cols, Body<T, 1>{argument<T>(arguments)...});
     }
   });
 }
@@ -59,12 +59,14 @@ void flatten(Matrix& first, M&... others) {
 
 constexpr float kGeluA = 0.7978845608028654F, kGeluB = 0.044715F;  // sqrt(2 / pi)
 
-__device__ float gelu(float x) { return 0.5F * x * (1 + tanhf(kGeluA * (x + kGeluB * x * x * x))); }
-__device__ float gelu_slope(float x) {
-  const float t = tanhf(kGeluA * (x + kGeluB * x * x * x));
-  return 0.5F * (1 + t) + 0.5F * x * (1 - t * t) * kGeluA * (1 + 3 * kGeluB * x * x);
-}
 __device__ float sigmoid(float x) { return 1 / (1 + expf(-x)); }
+// 1 + tanh(u) = 2 sigmoid(2u), which loses nothing where tanh is near -1.
+__device__ float gelu(float x) { return x * sigmoid(2 * kGeluA * x * (1 + kGeluB * x * x)); }
+__device__ float gelu_slope(float x) {
+  const float s = sigmoid(2 * kGeluA * x * (1 + kGeluB * x * x)), bend = s * (1 - s);
+  // Far out the bend is 0 while its factor may have overflowed.
+  return bend == 0 ? s : s + bend * 2 * kGeluA * x * (1 + 3 * kGeluB * x * x);
+}
 
 template <class T, int kL>
 struct GeluFwd {
@@ -129,12 +131,12 @@ struct SwigluBwd {
 template <class T, int kL>
 struct Rotary {
   Rows<T> x;
-  const float* table;
+  Rows<const float> table;
   std::int64_t seq, half;
   float sign;
   __device__ void operator()(std::int64_t row, std::int64_t col) const {
     const std::int64_t head = col / half, i0 = col - head * half;
-    const float* turn = table + row % seq * 2 * half + i0;
+    const float* turn = table.at(row % seq, i0);
     T* at = x.at(row, head * 2 * half + i0);
     float c[kL], s[kL];
     load_floats(c, turn);
@@ -231,10 +233,11 @@ void swiglu_bwd(Stream stream, Matrix dx, Matrix dy, Matrix x) {
   run<SwigluBwd>(stream, x.type, is_aligned(x) && is_aligned(dy) && is_aligned(dx), dy.rows, dy.cols, dx, dy, x,
                  dy.cols);
 }
-void rotary(Stream stream, Matrix x, const float* table, std::int64_t seq, std::int64_t head_dim, bool inverse) {
+void rotary(Stream stream, Matrix x, Matrix table, std::int64_t seq, std::int64_t head_dim, bool inverse) {
   const std::int64_t half = head_dim / 2;
-  const bool aligned = is_aligned(x) && half % 8 == 0 && reinterpret_cast<std::uintptr_t>(table) % 16 == 0;
-  run<Rotary>(stream, x.type, aligned, x.rows, x.cols / 2, x, table, seq, half, inverse ? -1.0F : 1.0F);
+  const bool aligned = is_aligned(x) && is_aligned(table) && half % 8 == 0;
+  run<Rotary>(stream, x.type, aligned, x.rows, x.cols / 2, x, Rows<const float>{as<float>(table), table.ld}, seq, half,
+              inverse ? -1.0F : 1.0F);
 }
 void add(Stream stream, Matrix y, Matrix a, Matrix b, Matrix bias) {
   if (bias.data == nullptr) flatten(y, a, b);
@@ -244,23 +247,23 @@ void add(Stream stream, Matrix y, Matrix a, Matrix b, Matrix bias) {
 
 void fill(Stream stream, Matrix x, float value) {
   flatten(x);
-  if (x.type == Type::f64) return launch<1>(stream, x.rows, x.cols, FillOne<double>{argument<double>(x), value});
+  if (x.type == Type::f64) return launch_pieces<1>(stream, x.rows, x.cols, FillOne<double>{argument<double>(x), value});
   if (x.type == Type::i32)
-    return launch<1>(stream, x.rows, x.cols, FillOne<std::int32_t>{argument<std::int32_t>(x), value});
+    return launch_pieces<1>(stream, x.rows, x.cols, FillOne<std::int32_t>{argument<std::int32_t>(x), value});
   run<Fill>(stream, x.type, is_aligned(x), x.rows, x.cols, x, value);
 }
 
 void convert(Stream stream, Matrix dst, Matrix src) {
   flatten(dst, src);
   constexpr int kL = 8;
-  by_type(dst.type, [&]<class To>(To) {
-    by_type(src.type, [&]<class From>(From) {
+  by_type_or_f64(dst.type, [&]<class To>(To) {
+    by_type_or_f64(src.type, [&]<class From>(From) {
       const Rows<To> to = argument<To>(dst);
       const Rows<From> from = argument<From>(src);
       if (is_aligned(dst) && is_aligned(src) && dst.cols % kL == 0) {
-        launch<kL>(stream, dst.rows, dst.cols, Convert<To, From, kL>{to, from});
+        launch_pieces<kL>(stream, dst.rows, dst.cols, Convert<To, From, kL>{to, from});
       } else {
-        launch<1>(stream, dst.rows, dst.cols, Convert<To, From, 1>{to, from});
+        launch_pieces<1>(stream, dst.rows, dst.cols, Convert<To, From, 1>{to, from});
       }
     });
   });

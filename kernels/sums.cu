@@ -91,15 +91,6 @@ __global__ void __launch_bounds__(kPartials) add_totals(double* out, const doubl
   if (threadIdx.x == 0) *out += scale * sum[0];
 }
 
-template <class F>
-void by_type_or_f64(Type type, F&& f) {
-  if (type == Type::f64) {
-    f(double());
-  } else {
-    by_type(type, f);
-  }
-}
-
 __global__ void clip_factor_kernel(float* factor, float* norm, const double* sum_squares, float max_norm) {
   const auto n = static_cast<float>(sqrt(*sum_squares));
   *norm = n;
@@ -111,8 +102,8 @@ __global__ void clip_factor_kernel(float* factor, float* norm, const double* sum
 void add_partials(Stream stream, float* out, const float* partials, int blocks, std::int64_t stride,
                   std::int64_t cols) {
   const dim3 threads(kColumns, kParts);
-  add_partials_kernel<<<static_cast<unsigned>((cols + kColumns - 1) / kColumns), threads, 0, stream>>>(
-      out, partials, blocks, stride, cols);
+  launch(add_partials_kernel, static_cast<unsigned>((cols + kColumns - 1) / kColumns), threads, stream, out, partials,
+         blocks, stride, cols);
 }
 
 void column_sum(Stream stream, float* out, Matrix x, void* scratch) {
@@ -121,9 +112,8 @@ void column_sum(Stream stream, float* out, Matrix x, void* scratch) {
   by_type(x.type, [&]<class T>(T) {
     const auto run = [&]<int kL>(std::integral_constant<int, kL>) {
       const std::int64_t strips = (x.cols + kThreads * kL - 1) / (kThreads * kL);
-      column_partials<T, kL>
-          <<<dim3(static_cast<unsigned>(strips), static_cast<unsigned>(blocks)), kThreads, 0, stream>>>(
-              partials, as<T>(x), x.rows, x.cols, x.ld);
+      launch(column_partials<T, kL>, dim3(static_cast<unsigned>(strips), static_cast<unsigned>(blocks)), kThreads,
+             stream, partials, as<T>(x), x.rows, x.cols, x.ld);
     };
     if (is_aligned(x)) {
       run(std::integral_constant<int, kLanes<T, true>>());
@@ -139,9 +129,9 @@ void sum_into(Stream stream, double* out, Matrix x, double scale, void* scratch)
   const auto blocks =
       static_cast<unsigned>(std::min<std::int64_t>(kPartials, (x.rows * x.cols + kThreads - 1) / kThreads));
   by_type_or_f64(x.type, [&]<class T>(T) {
-    total_partials<T, false><<<blocks, kThreads, 0, stream>>>(partials, as<T>(x), x.rows, x.cols, x.ld);
+    launch(total_partials<T, false>, blocks, kThreads, stream, partials, as<T>(x), x.rows, x.cols, x.ld);
   });
-  add_totals<<<1, kPartials, 0, stream>>>(out, partials, static_cast<int>(blocks), scale);
+  launch(add_totals, 1, kPartials, stream, out, partials, static_cast<int>(blocks), scale);
 }
 
 void sum_squares(Stream stream, double* out, Matrix x, void* scratch) {
@@ -149,17 +139,18 @@ void sum_squares(Stream stream, double* out, Matrix x, void* scratch) {
   const std::int64_t all = x.rows * x.cols;
   const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(kPartials, (all + kThreads - 1) / kThreads));
   if (x.type != Type::f64 && is_flat(x) && is_aligned(x)) {
-    by_type(x.type, [&]<class T>(T) { squares_partials<T><<<blocks, kThreads, 0, stream>>>(partials, as<T>(x), all); });
+    by_type(x.type,
+            [&]<class T>(T) { launch(squares_partials<T>, blocks, kThreads, stream, partials, as<T>(x), all); });
   } else {
     by_type_or_f64(x.type, [&]<class T>(T) {
-      total_partials<T, true><<<blocks, kThreads, 0, stream>>>(partials, as<T>(x), x.rows, x.cols, x.ld);
+      launch(total_partials<T, true>, blocks, kThreads, stream, partials, as<T>(x), x.rows, x.cols, x.ld);
     });
   }
-  add_totals<<<1, kPartials, 0, stream>>>(out, partials, static_cast<int>(blocks), 1.0);
+  launch(add_totals, 1, kPartials, stream, out, partials, static_cast<int>(blocks), 1.0);
 }
 
 void clip_factor(Stream stream, float* factor, float* norm, const double* sum_squares, float max_norm) {
-  clip_factor_kernel<<<1, 1, 0, stream>>>(factor, norm, sum_squares, max_norm);
+  launch(clip_factor_kernel, 1, 1, stream, factor, norm, sum_squares, max_norm);
 }
 
 }  // namespace ms::kernels

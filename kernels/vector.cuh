@@ -4,6 +4,8 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
+#include <utility>
+
 #include "launch.h"
 
 namespace ms::kernels {
@@ -12,6 +14,7 @@ constexpr int kWarp = 32;
 
 __device__ inline float to_float(float x) { return x; }
 __device__ inline float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ inline float to_float(double x) { return static_cast<float>(x); }
 template <class T>
 __device__ T from_float(float x);
 template <>
@@ -21,6 +24,10 @@ __device__ inline float from_float<float>(float x) {
 template <>
 __device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
+}
+template <>
+__device__ inline double from_float<double>(float x) {
+  return x;
 }
 
 // kLanes elements of T are one access: 16 bytes, or one element where memory is not aligned for that.
@@ -126,6 +133,27 @@ void by_type(Type type, F&& f) {
   } else {
     f(float());
   }
+}
+
+template <class F>
+void by_type_or_f64(Type type, F&& f) {
+  if (type == Type::f64) {
+    f(double());
+  } else {
+    by_type(type, f);
+  }
+}
+
+// A launch without dynamic shared memory; arguments become what the kernel takes. Of no blocks, where there are no
+// rows, nothing is done.
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, Stream stream, Arguments&&... arguments) {
+  if (blocks.x == 0 || blocks.y == 0) return;
+  cudaLaunchConfig_t config{};
+  config.gridDim = blocks;
+  config.blockDim = threads;
+  config.stream = stream;
+  cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);  // who calls looks for errors
 }
 
 // Blocks for `work` threads of `threads` each, capped: kernels stride over what is left.

@@ -1,7 +1,5 @@
 #include "comm/thread_meeting.h"
 
-#include <cstring>
-
 namespace ms::comm {
 
 int phases_of(OpKind kind) {
@@ -21,7 +19,7 @@ std::byte* element(const Tensor& tensor, std::int64_t index) {
 }
 }  // namespace
 
-void do_share(const Meeting& meeting, int me, int phase) {
+void do_share(const Meeting& meeting, int me, int phase, tensor::PeerMemory& memory) {
   const std::vector<Request>& all = meeting.requests;
   const Request& mine = all[static_cast<std::size_t>(me)];
   const auto size = static_cast<std::int64_t>(all.size());
@@ -29,7 +27,7 @@ void do_share(const Meeting& meeting, int me, int phase) {
     std::vector<const void*> inputs;
     inputs.reserve(all.size());
     for (const Request& other : all) inputs.push_back(element(other.in, begin));
-    tensor::cpu_kernels().reduce(mine.reduce, mine.in.dtype, out, inputs.data(), static_cast<int>(size), count);
+    memory.reduce(mine.reduce, mine.in.dtype, out, inputs.data(), static_cast<int>(size), count);
   };
   const auto slice_begin = [&](std::int64_t member) { return mine.out.numel() * member / size; };
   switch (mine.kind) {
@@ -43,8 +41,7 @@ void do_share(const Meeting& meeting, int me, int phase) {
         const std::int64_t begin = slice_begin(k);
         const std::int64_t bytes = (slice_begin(k + 1) - begin) * tensor::size_of(mine.out.dtype);
         if (k == me || bytes == 0) continue;
-        std::memcpy(element(mine.out, begin), element(all[static_cast<std::size_t>(k)].out, begin),
-                    static_cast<std::size_t>(bytes));
+        memory.copy(element(mine.out, begin), element(all[static_cast<std::size_t>(k)].out, begin), bytes);
       }
       break;
     case OpKind::reduce_scatter:
@@ -53,18 +50,16 @@ void do_share(const Meeting& meeting, int me, int phase) {
     case OpKind::all_gather:
       for (std::size_t k = 0; k < all.size(); ++k) {
         std::byte* to = element(mine.out, static_cast<std::int64_t>(k) * mine.in.numel());
-        if (to != all[k].in.data) std::memcpy(to, all[k].in.data, static_cast<std::size_t>(mine.in.size_bytes()));
+        if (to != all[k].in.data) memory.copy(to, all[k].in.data, mine.in.size_bytes());
       }
       break;
     case OpKind::broadcast:
       if (me != mine.root) {
-        std::memcpy(mine.out.data, all[static_cast<std::size_t>(mine.root)].in.data,
-                    static_cast<std::size_t>(mine.out.size_bytes()));
+        memory.copy(mine.out.data, all[static_cast<std::size_t>(mine.root)].in.data, mine.out.size_bytes());
       }
       break;
     case OpKind::recv:
-      std::memcpy(mine.out.data, all[static_cast<std::size_t>(1 - me)].in.data,
-                  static_cast<std::size_t>(mine.out.size_bytes()));
+      memory.copy(mine.out.data, all[static_cast<std::size_t>(1 - me)].in.data, mine.out.size_bytes());
       break;
     case OpKind::send:
     case OpKind::barrier:

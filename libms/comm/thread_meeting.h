@@ -12,17 +12,21 @@
 
 #include "comm/communicator.h"
 #include "comm/inquiry.h"
-#include "tensor/cpu_stream.h"
+#include "tensor/task_stream.h"
 
 namespace ms::comm {
 
 // One operation, from the first member's arrival to the last one's leaving. Guarded by the lock of its group.
 struct Meeting {
-  explicit Meeting(std::size_t size) : requests(size), wakers(size) {}
+  explicit Meeting(std::size_t size) : requests(size), wakers(size), ready(size) {}
   bool full() const { return arrived == static_cast<int>(requests.size()); }
 
   std::vector<Request> requests;  // by member; not changed once full
   std::vector<std::optional<tensor::CpuWaker>> wakers;
+  // Of members whose work a GPU does: where each came to the operation; and where all work is done, known once it is
+  // issued.
+  std::vector<std::shared_ptr<tensor::EventState>> ready;
+  std::shared_ptr<tensor::EventState> done;
   std::uint64_t sequence = 0;
   int arrived = 0;
   int first = -1;  // member who came first
@@ -58,7 +62,7 @@ struct GroupState {
 // Rounds of work after all have arrived; between two of them everybody waits for everybody.
 int phases_of(OpKind kind);
 // What member `me` does in a phase. It writes only its own memory, and there only what nobody reads in this phase.
-void do_share(const Meeting& meeting, int me, int phase);
+void do_share(const Meeting& meeting, int me, int phase, tensor::PeerMemory& memory);
 // Whether nobody reads the memory of this member, so that it may leave as soon as its own share is done.
 bool only_reads_others(const Request& mine, int me);
 // Whether two members issued the same operation, or the two ends of one.

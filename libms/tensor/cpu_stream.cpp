@@ -331,7 +331,7 @@ CpuPool::CpuPool(Size size) : size_(size), impl_(std::make_unique<Impl>(size)) {
 CpuPool::~CpuPool() = default;
 
 CpuStream::CpuStream(Device& device, CpuPool& pool, MatmulCache& matmuls, std::string name, int index, StreamKind kind)
-    : Stream(device, std::move(name), index), core_(std::make_shared<CpuStreamCore>(device, pool, matmuls, kind)) {}
+    : TaskStream(device, std::move(name), index), core_(std::make_shared<CpuStreamCore>(device, pool, matmuls, kind)) {}
 CpuStream::~CpuStream() { core_->drain(); }
 
 void CpuStream::submit_async(std::shared_ptr<AsyncTask> task) {

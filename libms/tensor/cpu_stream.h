@@ -2,37 +2,16 @@
 // never is. The pool is shared by all ranks that are threads of this process.
 #pragma once
 
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "tensor/cpu_matmul.h"
-#include "tensor/stream.h"
+#include "tensor/task_stream.h"
 
 namespace ms::tensor {
-
-class CpuStreamCore;  // the queue; shared with those who may wake it
-
-// Tells a stream that the task at its head may have progressed. A value: it may outlive the stream.
-class CpuWaker {
- public:
-  explicit CpuWaker(std::shared_ptr<CpuStreamCore> core) : core_(std::move(core)) {}
-  void wake() const;  // from any thread
-
- private:
-  std::shared_ptr<CpuStreamCore> core_;
-};
-
-// An operation that completes later: a communicator's. step() is called by a worker when everything before it on the
-// stream is done, and again after each wake of the stream; it may be called more often than needed. It must be short or
-// do this rank's share of the work, and never block: it runs on a worker. A throw poisons the stream.
-class AsyncTask {
- public:
-  virtual ~AsyncTask() = default;
-  virtual bool step(const CpuWaker& waker) = 0;          // true when complete
-  virtual void cancel(const Error& cause) noexcept = 0;  // will never run, the stream is poisoned: tell the peers
-};
 
 // The threads. `workers` run streams; each lets an op use `threads_per_op` threads (OpenMP, oneDNN's included).
 // Outlives its streams.
@@ -61,12 +40,13 @@ class CpuPool {
   std::unique_ptr<Impl> impl_;
 };
 
-class CpuStream final : public Stream {
+class CpuStream final : public TaskStream, PeerMemory {
  public:
   CpuStream(Device& device, CpuPool& pool, MatmulCache& matmuls, std::string name, int index, StreamKind kind);
   ~CpuStream() override;  // waits until the stream is drained
 
-  void submit_async(std::shared_ptr<AsyncTask> task);
+  void submit_async(std::shared_ptr<AsyncTask> task) override;
+  PeerMemory& peer_memory() override { return *this; }
   // Runs `function` on a worker, in order.
   void call(std::function<void()> function);
   // Adds the seconds spent in ops so far, by class.
@@ -80,6 +60,17 @@ class CpuStream final : public Stream {
   void do_section(trace::Ticket ticket, bool begins) override;
 
  private:
+  // Memory of this process: whatever is asked is done at once.
+  void copy(std::byte* to, const std::byte* from, std::int64_t bytes) override {
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
+  void reduce(ReduceKind kind, DType dtype, std::byte* out, const void* const* in, int count, std::int64_t n) override {
+    cpu_kernels().reduce(kind, dtype, out, in, count, n);
+  }
+  bool is_immediate() const override { return true; }
+  std::shared_ptr<EventState> mark() override { return nullptr; }
+  void come_after(const EventState&) override {}
+
   std::shared_ptr<CpuStreamCore> core_;
   trace::Ticket next_ = trace::kNoTicket;  // of what is submitted next
 };

@@ -30,12 +30,14 @@ const CudaDoor& open_door() {
         fmt::format("{} is of another build of ms ({}) than libms.so ({})", path, door()->version, kVersion));
   return *door();
 }
+const CudaDoor& door() {
+  static const CudaDoor& opened = open_door();  // for the life of the process
+  return opened;
+}
 
 }  // namespace
 
-std::unique_ptr<Device> make_cuda_device(int gpu) {
-  static const CudaDoor& door = open_door();  // for the life of the process
-  return door.device(gpu);
-}
+std::unique_ptr<Device> make_cuda_device(int gpu) { return door().device(gpu); }
+std::unique_ptr<Device> make_shared_cuda_device(int gpu, CpuPool& pool) { return door().shared_device(gpu, pool); }
 
 }  // namespace ms::tensor

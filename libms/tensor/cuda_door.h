@@ -5,7 +5,7 @@
 #include <memory>
 #include <string_view>
 
-#include "tensor/stream.h"
+#include "tensor/cpu_stream.h"
 
 namespace ms::tensor {
 
@@ -14,10 +14,13 @@ struct CudaDoor {
   std::size_t op_size;       // of the op list, as it was compiled there
   // Throws Error("cuda.*"), see tensor/cuda/cuda_check.h.
   std::unique_ptr<Device> (*device)(int gpu);
+  std::unique_ptr<Device> (*shared_device)(int gpu, CpuPool& pool);
 };
 
 // The rank's view of a GPU, by number among those that the process sees. Throws Error("cuda.plugin", node) where there
 // is no libms_cuda.so, where what it needs is not there, or where it is of another build; and what the device throws.
 std::unique_ptr<Device> make_cuda_device(int gpu);
+// The same where several ranks of this process share the GPU; the pool issues what they do, and outlives the device.
+std::unique_ptr<Device> make_shared_cuda_device(int gpu, CpuPool& pool);
 
 }  // namespace ms::tensor

@@ -75,7 +75,6 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
                                          data::ByteTokenizer::kVocabSize, settings.model.vocab));
   }
   if (settings.run.device == "cuda") {
-    if (ranks > 1) add("run.device", fmt::format("{} ranks: on GPUs one is possible so far", ranks));
     if (train.dtype != "bf16") add("run.device", "attention on a GPU is in bf16: train.dtype = \"bf16\"");
     constexpr std::int64_t kHeadPiece = 8;
     if (const std::int64_t head_dim = settings.model.hidden / settings.model.heads; head_dim % kHeadPiece != 0)

@@ -128,9 +128,10 @@ Outcome run_rank(const Plan& plan, comm::World& world, StartUp& start_up, tensor
   }
 }
 
-std::unique_ptr<tensor::Device> make_device(const Settings& settings, tensor::CpuPool& pool,
+std::unique_ptr<tensor::Device> make_device(const Settings& settings, int ranks, tensor::CpuPool& pool,
                                             tensor::MatmulCache& matmuls) {
-  if (settings.run.device == "cuda") return tensor::make_cuda_device(0);
+  if (settings.run.device == "cuda")
+    return ranks == 1 ? tensor::make_cuda_device(0) : tensor::make_shared_cuda_device(0, pool);
   return std::make_unique<tensor::CpuDevice>(pool, matmuls);
 }
 
@@ -170,15 +171,16 @@ Launched run_threads(const Loaded& loaded, const LaunchOptions& options) {
       threads.emplace_back([&, rank] {
         const log::RankScope label(rank);
         const auto index = static_cast<std::size_t>(rank);
+        const std::unique_ptr<comm::World> world = hub.world(rank);
         try {
-          const std::unique_ptr<comm::World> world = hub.world(rank);
-          const std::unique_ptr<tensor::Device> device = make_device(settings, pool, matmuls);
+          const std::unique_ptr<tensor::Device> device = make_device(settings, ranks, pool, matmuls);
           StartUp start_up(*world, loaded.resolved, deadline_of(settings));
           outcomes[index] =
               run_rank(plan, *world, start_up, *device, flusher, faults,
                        {.resolved = loaded.resolved, .fresh = options.fresh, .stop = &stop}, steps[index]);
-        } catch (const Error&) {
-          failed = true;  // run_rank() told the hub, which knows the first cause
+        } catch (const Error& error) {
+          world->abort(error);  // the hub keeps the first cause, which run_rank() has told where it came so far
+          failed = true;
         }
       });
     }

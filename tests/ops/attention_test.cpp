@@ -31,8 +31,12 @@ Heads cut(const Tensor& qkv, const Case& c) {
   const std::int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
   return {qkv.slice_cols(0, q), qkv.slice_cols(q, kv), qkv.slice_cols(q + kv, kv)};
 }
+// Elements between rows. GPUs take heads, and distances of rows, in multiples of eight.
+bool in_eights(const Case& c) { return c.head_dim % 8 == 0; }
+std::int64_t gap(const Case& c) { return in_eights(c) ? 8 : 3; }
+
 Tensor make_qkv(Memory& m, DType dtype, const Case& c) {
-  return m.tensor(dtype, c.batch * c.seq, (c.heads + 2 * c.kv_heads) * c.head_dim, 3);
+  return m.tensor(dtype, c.batch * c.seq, (c.heads + 2 * c.kv_heads) * c.head_dim, gap(c));
 }
 
 bool sees(const Case& c, std::int64_t query, std::int64_t key) {
@@ -120,8 +124,8 @@ AttentionFwd forward_op(Memory& m, DType dtype, const Case& c) {
   Mat q = read(in.q);
   for (double& x : q.values) x *= c.spread;
   write(in.q, q);
-  return {.o = m.tensor(dtype, c.batch * c.seq, c.heads * c.head_dim, 2),
-          .lse = m.tensor(DType::f32, c.batch * c.heads, c.seq, 1),
+  return {.o = m.tensor(dtype, c.batch * c.seq, c.heads * c.head_dim, 2 * gap(c)),
+          .lse = m.tensor(DType::f32, c.batch * c.heads, c.seq, in_eights(c) ? 0 : 1),
           .q = in.q,
           .k = in.k,
           .v = in.v,
@@ -143,7 +147,7 @@ AttentionBwd backward_op(Memory& m, DType dtype, const Case& c) {
   return {.dq = grads.q,
           .dk = grads.k,
           .dv = grads.v,
-          .dout = m.tensor(dtype, c.batch * c.seq, c.heads * c.head_dim, 1),
+          .dout = m.tensor(dtype, c.batch * c.seq, c.heads * c.head_dim, 3 * gap(c)),
           .o = fwd.o,
           .lse = fwd.lse,
           .q = fwd.q,

@@ -41,12 +41,20 @@ void scatter(const nn::SpanSpec& spec, const mesh::Range& own, const float* flat
   }
 }
 
+// Where a device reads and writes floats of the host's.
+struct HostFloats {
+  HostFloats(tensor::Stream& stream, std::int64_t n)
+      : memory(stream.device().allocate_host(static_cast<std::size_t>(n) * sizeof(float), "floats of a test")),
+        tensor{memory->data(), 1, n, n, tensor::DType::f32} {}
+  std::unique_ptr<tensor::Memory> memory;
+  tensor::Tensor tensor;
+};
+
 std::vector<float> as_floats(tensor::Stream& stream, const tensor::Tensor& x) {
-  std::vector<float> values(static_cast<std::size_t>(x.numel()));
-  const tensor::Tensor host{reinterpret_cast<std::byte*>(values.data()), 1, x.numel(), x.numel(), tensor::DType::f32};
-  stream.submit(tensor::Copy{host, x.flat()});
+  const HostFloats host(stream, x.numel());
+  stream.submit(tensor::Copy{host.tensor, x.flat()});
   stream.synchronize();
-  return values;
+  return {host.tensor.as<float>(), host.tensor.as<float>() + x.numel()};
 }
 
 std::mutex outcome_mutex;  // ranks are threads here
@@ -119,22 +127,20 @@ void collect_parameters(train::Engine& engine, Matrices& into) {
 void load_parameters(train::Engine& engine, const Matrices& from) {
   for (const train::ChunkTensors& chunk : engine.chunks()) {
     for (std::size_t i = 0; i < chunk.specs.size(); ++i) {
-      std::vector<float> flat(static_cast<std::size_t>(chunk.specs[i].numel));
+      const HostFloats host(engine.compute(), chunk.specs[i].numel);
+      float* flat = host.tensor.as<float>();
       for (const nn::ParamSpec& param : chunk.specs[i].params) {
         const mesh::ShardSpec& shard = param.shard;
         const Matrix& matrix = from.at(shard.name);
         for (std::int64_t e = 0; e < shard.logical_rows() * shard.cols; ++e) {
           const std::int64_t row = shard.row0 + e / shard.cols, col = shard.col0 + e % shard.cols;
-          flat[static_cast<std::size_t>(param.offset + e)] =
-              matrix.values[static_cast<std::size_t>(row * matrix.cols + col)];
+          flat[param.offset + e] = matrix.values[static_cast<std::size_t>(row * matrix.cols + col)];
         }
       }
-      const auto n = static_cast<std::int64_t>(flat.size());
-      const tensor::Tensor host{reinterpret_cast<std::byte*>(flat.data()), 1, n, n, tensor::DType::f32};
       const optim::SpanMemory& span = chunk.spans[i];
-      engine.compute().submit(tensor::Copy{span.values, host});
+      engine.compute().submit(tensor::Copy{span.values, host.tensor});
       if (span.master)
-        engine.compute().submit(tensor::Copy{span.master, host.slice_cols(span.own.begin, span.own.size())});
+        engine.compute().submit(tensor::Copy{span.master, host.tensor.slice_cols(span.own.begin, span.own.size())});
       engine.compute().synchronize();
     }
   }
@@ -188,7 +194,7 @@ void run_rank(const train::Plan& plan, comm::World& world, tensor::Device& devic
   outcome.valid_loss = valid;
 }
 
-void on_threads(const train::Settings& settings, const Body& body) {
+void on_threads(const train::Settings& settings, const Body& body, const Devices& devices) {
   const int ranks = static_cast<int>(settings.mesh.dp * settings.mesh.pp * settings.mesh.tp);
   const train::Plan plan = train::make_plan(settings, ranks);
   tensor::MatmulCache matmuls;
@@ -198,9 +204,10 @@ void on_threads(const train::Settings& settings, const Body& body) {
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
       const std::unique_ptr<comm::World> world = hub.world(rank);
-      tensor::CpuDevice device(pool, matmuls);
       try {
-        body(plan, *world, device);
+        const std::unique_ptr<tensor::Device> device =
+            devices ? devices(pool) : std::make_unique<tensor::CpuDevice>(pool, matmuls);
+        body(plan, *world, *device);
         world->close();
       } catch (const Error& error) {
         world->abort(error);
@@ -210,11 +217,14 @@ void on_threads(const train::Settings& settings, const Body& body) {
   }
 }
 
-Outcome run_threads(const train::Settings& settings, int steps) {
+Outcome run_threads(const train::Settings& settings, int steps, const Devices& devices) {
   Outcome outcome;
-  on_threads(settings, [&](const train::Plan& plan, comm::World& world, tensor::Device& device) {
-    run_rank(plan, world, device, steps, outcome);
-  });
+  on_threads(
+      settings,
+      [&](const train::Plan& plan, comm::World& world, tensor::Device& device) {
+        run_rank(plan, world, device, steps, outcome);
+      },
+      devices);
   return outcome;
 }
 

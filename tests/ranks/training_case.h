@@ -54,10 +54,12 @@ void load_parameters(train::Engine& engine, const Matrices& from);
 // One rank's part of a run of `steps` steps; what it owns is added to `outcome` (losses on every rank).
 void run_rank(const train::Plan& plan, comm::World& world, tensor::Device& device, int steps, Outcome& outcome);
 
-// Runs `body` on every rank of the settings' mesh, ranks being threads; what a rank throws fails the test.
+// Runs `body` on every rank of the settings' mesh, ranks being threads; what a rank throws fails the test. Each has a
+// device of the CPU, or what `devices` makes.
 using Body = std::function<void(const train::Plan&, comm::World&, tensor::Device&)>;
-void on_threads(const train::Settings& settings, const Body& body);
-Outcome run_threads(const train::Settings& settings, int steps);
+using Devices = std::function<std::unique_ptr<tensor::Device>(tensor::CpuPool&)>;
+void on_threads(const train::Settings& settings, const Body& body, const Devices& devices = {});
+Outcome run_threads(const train::Settings& settings, int steps, const Devices& devices = {});
 
 // Largest relative L2 distance over the matrices, and where; keys whose true gradient is zero are left out.
 struct Distance {

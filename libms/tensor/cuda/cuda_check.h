@@ -18,6 +18,6 @@ inline void check(cudaError_t code, std::string_view what) {
   if (code != cudaSuccess) throw cuda_error(code, what);
 }
 // Of the launch of a kernel. What it does wrong later is met by whoever waits for it.
-inline void check_launch(std::string_view what) { check(cudaPeekAtLastError(), what); }
+inline void check_launch(std::string_view what) { check(cudaGetLastError(), what); }
 
 }  // namespace ms::tensor

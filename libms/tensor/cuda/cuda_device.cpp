@@ -21,6 +21,7 @@ class CudaMemory final : public Memory {
                             what, format_size(static_cast<double>(free)), format_size(static_cast<double>(total))));
     }
     check(cudaMemset(data_, 0, size_), "clearing memory");
+    check(cudaStreamSynchronize(nullptr), "clearing memory");  // our streams do not wait for that one
   }
   ~CudaMemory() override { cudaFree(data_); }
   CudaMemory(const CudaMemory&) = delete;

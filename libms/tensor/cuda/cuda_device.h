@@ -20,13 +20,16 @@ class CudaDevice final : public Device {
   std::unique_ptr<Memory> allocate_host(std::size_t bytes, const std::string& what) override;
   // Of what is over by now, which is then in the trace, too.
   std::vector<double> op_seconds() override {
+    const std::lock_guard lock(mutex_);
     collect(false);
     return seconds_;
   }
 
   int gpu() const { return gpu_; }
   CudaOps& ops() { return ops_; }
-  CudaEventPool& events() { return events_; }
+  const std::shared_ptr<CudaEventPool>& events() { return events_; }
+  // Held while something is issued: streams of a device may be driven by several threads.
+  std::mutex& mutex() { return mutex_; }
 
   // Seconds and traces: two timed events around something, read when both have passed. Whether ops are timed one by one
   // is a switch, since it costs two records an op.
@@ -51,7 +54,9 @@ class CudaDevice final : public Device {
 
   int gpu_;
   CudaOps ops_;
-  CudaEventPool events_{false}, timed_{true};
+  std::mutex mutex_;
+  std::shared_ptr<CudaEventPool> events_ = std::make_shared<CudaEventPool>(false);
+  CudaEventPool timed_{true};
   bool times_ops_ = true;
   std::deque<Span> spans_;        // in the order of issue
   std::map<int, Span> sections_;  // by stream: begun, not ended

@@ -10,6 +10,13 @@ cudaDataType_t type_of(DType dtype) {
   return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
+// Of its first element; all that algorithms ask for.
+std::uint32_t alignment_of(const Tensor& t) {
+  constexpr std::uintptr_t kMost = 256;
+  const auto at = reinterpret_cast<std::uintptr_t>(t.data) | kMost;
+  return static_cast<std::uint32_t>(at & (~at + 1));
+}
+
 }  // namespace
 
 void check(cublasStatus_t status, const char* what) {
@@ -67,6 +74,14 @@ const CudaMatmul::Plan& CudaMatmul::plan(const Matmul& op, const Key& key) {
   check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &kWorkspace,
                                              sizeof kWorkspace),
         "asking for algorithms");
+  // Told of what the pointers are multiples of: unless told, it takes 256 bytes for granted.
+  for (const auto& [name, alignment] : {std::pair{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.alignment_b},
+                                        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.alignment_a},
+                                        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.alignment_c},
+                                        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.alignment_c}}) {
+    check(cublasLtMatmulPreferenceSetAttribute(preference, name, &alignment, sizeof alignment),
+          "asking for algorithms");
+  }
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(handle_.get(), plan->operation, plan->left, plan->right, plan->result,
                                      plan->result, preference, 1, &found, &count);
@@ -82,12 +97,16 @@ const CudaMatmul::Plan& CudaMatmul::plan(const Matmul& op, const Key& key) {
 }
 
 void CudaMatmul::run(const Matmul& op, cudaStream_t stream, void* workspace) {
+  if (op.c.numel() == 0) return;
   const Key key{.m = op.c.rows,
                 .n = op.c.cols,
                 .k = op.transpose_a ? op.a.rows : op.a.cols,
                 .ld_a = op.a.ld,
                 .ld_b = op.b.ld,
                 .ld_c = op.c.ld,
+                .alignment_a = alignment_of(op.a),
+                .alignment_b = alignment_of(op.b),
+                .alignment_c = alignment_of(op.c),
                 .in = op.a.dtype,
                 .out = op.c.dtype,
                 .transpose_a = op.transpose_a,

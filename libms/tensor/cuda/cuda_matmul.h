@@ -30,6 +30,7 @@ class CudaMatmul {
   // What decides for an algorithm.
   struct Key {
     std::int64_t m, n, k, ld_a, ld_b, ld_c;
+    std::uint32_t alignment_a, alignment_b, alignment_c;  // in bytes
     DType in, out;
     bool transpose_a, transpose_b, accumulate, bias;
     auto operator<=>(const Key&) const = default;

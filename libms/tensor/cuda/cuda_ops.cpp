@@ -5,16 +5,13 @@
 #include <map>
 #include <type_traits>
 
-#include "kernels/launch.h"
 #include "tensor/cpu_kernels.h"
 #include "tensor/cuda/attention_graph.h"
 #include "tensor/cuda/cuda_check.h"
 #include "tensor/cuda/cuda_matmul.h"
 
 namespace ms::tensor {
-namespace {
-
-kernels::Type type_of(DType dtype) {
+kernels::Type kernel_type(DType dtype) {
   switch (dtype) {
     case DType::f32:
       return kernels::Type::f32;
@@ -27,7 +24,10 @@ kernels::Type type_of(DType dtype) {
   }
   return kernels::Type::f32;
 }
-kernels::Matrix matrix(const Tensor& t) { return {t.data, t.rows, t.cols, t.ld, type_of(t.dtype)}; }
+
+namespace {
+
+kernels::Matrix matrix(const Tensor& t) { return {t.data, t.rows, t.cols, t.ld, kernel_type(t.dtype)}; }
 
 template <class Op>
 kernels::AdamWScalars scalars_of(const Op& op) {
@@ -63,7 +63,7 @@ class CudaAttention {
                                                           {names.lse, op.lse.data},
                                                           {names.scale, &scalars.scale},
                                                           {names.minus_infinity, &scalars.minus_infinity}};
-    if (op.window > 0) tensors.emplace_back(names.window, &scalars.window);
+    if (key.window > 0) tensors.emplace_back(names.window, &scalars.window);
     check(cudnnSetStream(handle_.get(), stream), "taking a stream");
     plan.run(handle_.get(), tensors, scratch.take(static_cast<std::size_t>(plan.workspace_bytes())));
   }
@@ -90,7 +90,7 @@ class CudaAttention {
                                                           {names.scale, &scalars.scale},
                                                           {names.one, &scalars.one},
                                                           {names.minus_infinity, &scalars.minus_infinity}};
-    if (op.window > 0) tensors.emplace_back(names.window, &scalars.window);
+    if (key.window > 0) tensors.emplace_back(names.window, &scalars.window);
     if (names.dq_sum != 0) {
       tensors.emplace_back(names.dq_sum, workspace + workspace_bytes);
       check(cudaMemsetAsync(workspace + workspace_bytes, 0, sum_bytes, stream), "clearing a gradient");
@@ -106,7 +106,12 @@ class CudaAttention {
   };
   template <class Attention>
   static AttentionKey key_of(const Attention& op) {
-    MS_ASSERT(op.q.dtype == DType::bf16, "attention of {} on a GPU", to_string(op.q.dtype));
+    op.each([](Access, const Tensor& t) {
+      if (t.dtype == DType::f32) return MS_ASSERT(t.contiguous(), "sums of attention with gaps");
+      MS_ASSERT(t.dtype == DType::bf16, "attention of {} on a GPU", to_string(t.dtype));
+      MS_ASSERT(t.ld % 8 == 0 && reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0,
+                "attention in rows that are not pieces of 16 bytes");
+    });
     return {.batch = op.batch,
             .seq = op.seq,
             .heads = op.heads,
@@ -137,11 +142,15 @@ class CudaAttention {
 template <class Init>
 void run_on_host(Init op, Tensor Init::*member, cudaStream_t stream) {
   const Tensor there = op.*member;
-  MS_ASSERT(there.contiguous(), "an initial value with gaps");
-  std::vector<std::byte> here(static_cast<std::size_t>(there.size_bytes()));
+  const auto size = static_cast<std::size_t>(size_of(there.dtype));
+  const std::size_t width = static_cast<std::size_t>(there.cols) * size;
+  std::vector<std::byte> here(static_cast<std::size_t>(there.rows) * width);
   (op.*member).data = here.data();
+  (op.*member).ld = there.cols;
   cpu_kernels().run(op);
-  check(cudaMemcpyAsync(there.data, here.data(), here.size(), cudaMemcpyHostToDevice, stream), "copying to the GPU");
+  check(cudaMemcpy2DAsync(there.data, static_cast<std::size_t>(there.ld) * size, here.data(), width, width,
+                          static_cast<std::size_t>(there.rows), cudaMemcpyHostToDevice, stream),
+        "copying to the GPU");
   check(cudaStreamSynchronize(stream), "copying to the GPU");  // `here` goes
 }
 
@@ -200,7 +209,7 @@ class CudaOps::Impl {
   }
   void run(const RotaryTable& op, S stream, CudaScratch&) { run_on_host(op, &RotaryTable::table, stream); }
   void run(const Rotary& op, S stream, CudaScratch&) {
-    kernels::rotary(stream, matrix(op.x), op.table.as<float>(), op.seq, op.head_dim, op.inverse);
+    kernels::rotary(stream, matrix(op.x), matrix(op.table), op.seq, op.head_dim, op.inverse);
   }
   void run(const EmbeddingFwd& op, S stream, CudaScratch&) {
     kernels::embedding_fwd(stream, matrix(op.y), matrix(op.table), op.tokens.as<std::int32_t>(), op.first);
@@ -216,12 +225,10 @@ class CudaOps::Impl {
     kernels::position_bwd(stream, matrix(op.dtable), matrix(op.dy), op.offset);
   }
   void run(const LossStats& op, S stream, CudaScratch&) {
-    kernels::loss_stats(stream, op.stats.as<float>(), matrix(op.logits), op.targets.as<std::int32_t>(), op.first,
-                        op.valid);
+    kernels::loss_stats(stream, matrix(op.stats), matrix(op.logits), op.targets.as<std::int32_t>(), op.first, op.valid);
   }
   void run(const LossCombine& op, S stream, CudaScratch&) {
-    kernels::loss_combine(stream, op.loss.as<float>(), op.lse.as<float>(), op.gathered.as<float>(),
-                          op.gathered.rows / 3, op.gathered.cols);
+    kernels::loss_combine(stream, op.loss.as<float>(), op.lse.as<float>(), matrix(op.gathered));
   }
   void run(const LossBackward& op, S stream, CudaScratch&) {
     kernels::loss_backward(stream, matrix(op.logits), op.lse.as<float>(), op.targets.as<std::int32_t>(), op.first,

@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "kernels/launch.h"
 #include "tensor/ops.h"
 
 namespace ms::tensor {
@@ -27,6 +28,8 @@ class CudaScratch {
   void* data_ = nullptr;
   std::size_t size_ = 0;
 };
+
+kernels::Type kernel_type(DType dtype);
 
 class CudaOps {
  public:

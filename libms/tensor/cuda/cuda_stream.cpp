@@ -9,9 +9,9 @@ namespace {
 
 class CudaEvent final : public EventState {
  public:
-  CudaEvent(CudaEventPool& pool, cudaEvent_t event, std::shared_ptr<const Error> poison)
-      : pool_(pool), event_(event), poison_(std::move(poison)) {}
-  ~CudaEvent() override { pool_.give_back(event_); }
+  CudaEvent(std::shared_ptr<CudaEventPool> pool, cudaEvent_t event, std::shared_ptr<const Error> poison)
+      : pool_(std::move(pool)), event_(event), poison_(std::move(poison)) {}
+  ~CudaEvent() override { pool_->give_back(event_); }
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
 
@@ -25,7 +25,7 @@ class CudaEvent final : public EventState {
   const std::shared_ptr<const Error>& poison() const { return poison_; }
 
  private:
-  CudaEventPool& pool_;
+  std::shared_ptr<CudaEventPool> pool_;  // an event may outlive its device
   cudaEvent_t event_;
   std::shared_ptr<const Error> poison_;
 };
@@ -72,6 +72,7 @@ void CudaStream::poison(const Error& cause) {
 template <class F>
 void CudaStream::issue(F&& launch) {
   if (poison_) return;
+  const std::lock_guard lock(cuda_.mutex());
   try {
     launch();
   } catch (const Error& error) { poison(error); }
@@ -93,16 +94,30 @@ void CudaStream::do_submit(const Op& op) {
 }
 
 std::shared_ptr<EventState> CudaStream::do_record() {
-  const cudaEvent_t event = cuda_.events().take();
+  const cudaEvent_t event = cuda_.events()->take();
   issue([&] { check(cudaEventRecord(event, stream_), "recording an event"); });
   return std::make_shared<CudaEvent>(cuda_.events(), event, poison_);
 }
 
-void CudaStream::do_wait(const Event& event) {
-  const auto state = std::dynamic_pointer_cast<CudaEvent>(event.state());
+void CudaStream::do_wait(const Event& event) { come_after(*event.state()); }
+
+void CudaStream::come_after(const EventState& event) {
+  const auto* state = dynamic_cast<const CudaEvent*>(&event);
   MS_ASSERT(state, "stream {} waits for an event of another device", name());
   if (state->poison()) return poison(*state->poison());
   issue([&] { check(cudaStreamWaitEvent(stream_, state->handle(), 0), "waiting for an event"); });
+}
+
+cudaEvent_t CudaStream::mark_time() {
+  cudaEvent_t event = nullptr;
+  issue([&] { event = cuda_.mark(stream_); });
+  return event;
+}
+void CudaStream::finished(cudaEvent_t begin, trace::Ticket ticket) {
+  issue([&] { cuda_.finished({.begin = begin, .end = cuda_.mark(stream_), .stream = index(), .ticket = ticket}); });
+}
+void CudaStream::throw_if_poisoned() const {
+  if (poison_) throw *poison_;
 }
 
 void CudaStream::do_section(trace::Ticket ticket, bool begins) {

@@ -40,8 +40,13 @@ class CudaStream final : public Stream {
   ~CudaStream() override;  // waits until it is drained
 
   cudaStream_t handle() const { return stream_; }
+  // What is issued later comes after an event of any stream of CUDA's. Unlike wait() it is not seen by the race check.
+  void come_after(const EventState& event);
+  cudaEvent_t mark_time();                                 // for finished(); nullptr where the stream is poisoned
+  void finished(cudaEvent_t begin, trace::Ticket ticket);  // an event of the recorder that ends here
+  void throw_if_poisoned() const;
 
- protected:
+  // Public for those who put what they issue in an order of their own.
   void do_submit(const Op& op) override;
   std::shared_ptr<EventState> do_record() override;
   void do_wait(const Event& event) override;
@@ -49,7 +54,8 @@ class CudaStream final : public Stream {
   void do_section(trace::Ticket ticket, bool begins) override;
 
  private:
-  // Runs `launch` unless the stream is poisoned; what it throws poisons it: all that is issued later is skipped.
+  // Runs `launch`, alone on its device, unless the stream is poisoned; what it throws poisons it: all that is issued
+  // later is skipped.
   template <class F>
   void issue(F&& launch);
   void poison(const Error& cause);

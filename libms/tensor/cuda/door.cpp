@@ -1,12 +1,15 @@
 #include "base/version.h"
-#include "tensor/cuda/cuda_device.h"
+#include "tensor/cuda/shared_gpu.h"
 #include "tensor/cuda_door.h"
 
 extern "C" __attribute__((visibility("default"))) const ms::tensor::CudaDoor* ms_cuda_door() {
   using namespace ms::tensor;
   static constexpr CudaDoor kDoor{
-      .version = ms::kVersion, .op_size = sizeof(Op), .device = [](int gpu) -> std::unique_ptr<Device> {
-        return std::make_unique<CudaDevice>(gpu);
+      .version = ms::kVersion,
+      .op_size = sizeof(Op),
+      .device = [](int gpu) -> std::unique_ptr<Device> { return std::make_unique<CudaDevice>(gpu); },
+      .shared_device = [](int gpu, CpuPool& pool) -> std::unique_ptr<Device> {
+        return std::make_unique<SharedGpu>(gpu, pool);
       }};
   return &kDoor;
 }

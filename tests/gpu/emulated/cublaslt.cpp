@@ -1,0 +1,215 @@
+// cuBLASLt of the emulated GPU: matrices are column-major and transposed as they are told, sums are in f32. It takes
+// what our products ask for and refuses the rest, and memory too short for a layout.
+#include <cublasLt.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "stream.h"
+
+namespace {
+
+float from_bf16(std::uint16_t bits) {
+  const std::uint32_t wide = std::uint32_t{bits} << 16;
+  float value;
+  std::memcpy(&value, &wide, sizeof value);
+  return value;
+}
+std::uint16_t to_bf16(float value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  if (value != value) return 0x7fff;  // not a number
+  return static_cast<std::uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+// A matrix in column-major order.
+struct Layout {
+  cudaDataType type;
+  std::uint64_t rows, cols;
+  std::int64_t ld;
+};
+float get(const Layout& layout, const void* data, std::uint64_t row, std::uint64_t col) {
+  const std::uint64_t at = col * static_cast<std::uint64_t>(layout.ld) + row;
+  if (layout.type == CUDA_R_16BF) return from_bf16(static_cast<const std::uint16_t*>(data)[at]);
+  return static_cast<const float*>(data)[at];
+}
+void put(const Layout& layout, void* data, std::uint64_t row, std::uint64_t col, float value) {
+  const std::uint64_t at = col * static_cast<std::uint64_t>(layout.ld) + row;
+  if (layout.type == CUDA_R_16BF) {
+    static_cast<std::uint16_t*>(data)[at] = to_bf16(value);
+  } else {
+    static_cast<float*>(data)[at] = value;
+  }
+}
+
+struct Description {
+  std::map<int, std::vector<std::byte>> attributes;
+
+  template <class T>
+  T of(cublasLtMatmulDescAttributes_t name, T otherwise) const {
+    const auto at = attributes.find(name);
+    if (at == attributes.end()) return otherwise;
+    std::memcpy(&otherwise, at->second.data(), sizeof otherwise);
+    return otherwise;
+  }
+};
+
+Layout& layout_of(cublasLtMatrixLayout_t layout) { return *reinterpret_cast<Layout*>(layout); }
+const Description& description_of(cublasLtMatmulDesc_t description) {
+  return *reinterpret_cast<const Description*>(description);
+}
+
+// op(a) is m x k, op(b) is k x n, c and d are m x n.
+struct Sizes {
+  std::uint64_t m = 0, n = 0, k = 0;
+  bool fit = false;
+};
+Sizes sizes_of(const Description& description, const Layout& a, const Layout& b, const Layout& c, const Layout& d) {
+  const bool turn_a = description.of(CUBLASLT_MATMUL_DESC_TRANSA, std::int32_t{CUBLAS_OP_N}) == CUBLAS_OP_T;
+  const bool turn_b = description.of(CUBLASLT_MATMUL_DESC_TRANSB, std::int32_t{CUBLAS_OP_N}) == CUBLAS_OP_T;
+  Sizes sizes{turn_a ? a.cols : a.rows, turn_b ? b.rows : b.cols, turn_a ? a.rows : a.cols};
+  sizes.fit = sizes.k == (turn_b ? b.cols : b.rows) && d.rows == sizes.m && d.cols == sizes.n && c.rows == d.rows &&
+              c.cols == d.cols && a.type == b.type && c.type == d.type;
+  for (const Layout* layout : {&a, &b, &c, &d}) {
+    sizes.fit = sizes.fit && layout->ld >= static_cast<std::int64_t>(layout->rows) && layout->rows > 0 &&
+                layout->cols > 0 && (layout->type == CUDA_R_16BF || layout->type == CUDA_R_32F);
+  }
+  return sizes;
+}
+
+// In sixteen sums, which the compiler keeps in a vector.
+float dot(const float* a, const float* b, std::uint64_t n) {
+  constexpr std::uint64_t kSums = 16;
+  float sums[kSums] = {};
+  std::uint64_t p = 0;
+  for (; p + kSums <= n; p += kSums) {
+    for (std::uint64_t i = 0; i < kSums; ++i) sums[i] += a[p + i] * b[p + i];
+  }
+  for (; p < n; ++p) sums[p % kSums] += a[p] * b[p];
+  float all = 0;
+  for (const float sum : sums) all += sum;
+  return all;
+}
+
+constexpr std::uint64_t kAlgorithms = 4;  // that a heuristic offers; all compute the same
+
+}  // namespace
+
+extern "C" {
+
+const char* cublasLtGetStatusString(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_SUCCESS ? "success" : "an error of the emulated cuBLASLt";
+}
+const char* cublasGetStatusString(cublasStatus_t status) { return cublasLtGetStatusString(status); }
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  *handle = reinterpret_cast<cublasLtHandle_t>(new int);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  delete reinterpret_cast<int*>(handle);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* description, cublasComputeType_t compute,
+                                        cudaDataType_t scale) {
+  if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+  *description = reinterpret_cast<cublasLtMatmulDesc_t>(new Description);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t description) {
+  delete reinterpret_cast<Description*>(description);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description, cublasLtMatmulDescAttributes_t name,
+                                              const void* value, std::size_t size) {
+  const bool is_pointer = name == CUBLASLT_MATMUL_DESC_BIAS_POINTER;
+  if (size != (is_pointer ? sizeof(void*) : sizeof(std::int32_t))) return CUBLAS_STATUS_INVALID_VALUE;
+  const auto* bytes = static_cast<const std::byte*>(value);
+  reinterpret_cast<Description*>(description)->attributes[name] = {bytes, bytes + size};
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type, std::uint64_t rows,
+                                          std::uint64_t cols, std::int64_t ld) {
+  *layout = reinterpret_cast<cublasLtMatrixLayout_t>(new Layout{type, rows, cols, ld});
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
+  delete reinterpret_cast<Layout*>(layout);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
+  *preference = reinterpret_cast<cublasLtMatmulPreference_t>(new int);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+  delete reinterpret_cast<int*>(preference);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t,
+                                                    const void*, std::size_t) {
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t description,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t, int most,
+                                              cublasLtMatmulHeuristicResult_t results[], int* count) {
+  *count = 0;
+  if (!sizes_of(description_of(description), layout_of(a), layout_of(b), layout_of(c), layout_of(d)).fit)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  for (std::uint64_t i = 0; i < kAlgorithms && *count < most; ++i, ++*count) {
+    results[i] = {};
+    results[i].algo.data[0] = i + 1;
+    results[i].state = CUBLAS_STATUS_SUCCESS;
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, const void* alpha_at, const void* a,
+                              cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
+                              const void* beta_at, const void* c, cublasLtMatrixLayout_t c_layout, void* d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algorithm, void* workspace,
+                              std::size_t workspace_size, cudaStream_t stream) {
+  const Description& description = description_of(matmul);
+  const Layout la = layout_of(a_layout), lb = layout_of(b_layout), lc = layout_of(c_layout), ld = layout_of(d_layout);
+  const Sizes sizes = sizes_of(description, la, lb, lc, ld);
+  if (!sizes.fit || algorithm == nullptr || algorithm->data[0] == 0 || algorithm->data[0] > kAlgorithms)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  const bool turn_a = description.of(CUBLASLT_MATMUL_DESC_TRANSA, std::int32_t{CUBLAS_OP_N}) == CUBLAS_OP_T;
+  const bool turn_b = description.of(CUBLASLT_MATMUL_DESC_TRANSB, std::int32_t{CUBLAS_OP_N}) == CUBLAS_OP_T;
+  const auto epilogue = description.of(CUBLASLT_MATMUL_DESC_EPILOGUE, std::int32_t{CUBLASLT_EPILOGUE_DEFAULT});
+  if (epilogue != CUBLASLT_EPILOGUE_DEFAULT && epilogue != CUBLASLT_EPILOGUE_BIAS) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const void* bias = nullptr;  // of d's rows
+  Layout bias_layout{CUDA_R_16BF, sizes.m, 1, static_cast<std::int64_t>(sizes.m)};
+  if (epilogue == CUBLASLT_EPILOGUE_BIAS) {
+    bias = description.of(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    bias_layout.type = static_cast<cudaDataType>(
+        description.of(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(ld.type)));
+    if (bias == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  const float alpha = *static_cast<const float*>(alpha_at), beta = *static_cast<const float*>(beta_at);
+  ms::emulated::on_stream(stream, [=] {
+    if (workspace != nullptr) std::memset(workspace, 0xff, std::min<std::size_t>(workspace_size, 4096));
+    std::vector<float> left(sizes.m * sizes.k), right(sizes.k * sizes.n);  // rows of op(a), columns of op(b)
+    for (std::uint64_t i = 0; i < sizes.m; ++i) {
+      for (std::uint64_t p = 0; p < sizes.k; ++p) left[i * sizes.k + p] = turn_a ? get(la, a, p, i) : get(la, a, i, p);
+    }
+    for (std::uint64_t j = 0; j < sizes.n; ++j) {
+      for (std::uint64_t p = 0; p < sizes.k; ++p) right[j * sizes.k + p] = turn_b ? get(lb, b, j, p) : get(lb, b, p, j);
+    }
+    for (std::uint64_t j = 0; j < sizes.n; ++j) {
+      for (std::uint64_t i = 0; i < sizes.m; ++i) {
+        float sum = alpha * dot(&left[i * sizes.k], &right[j * sizes.k], sizes.k);
+        if (beta != 0) sum += beta * get(lc, c, i, j);
+        if (bias != nullptr) sum += get(bias_layout, bias, i, 0);
+        put(ld, d, i, j, sum);
+      }
+    }
+  });
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,51 @@
+// In place of the toolkit's header of this name, where kernels and the CUDA device are compiled for the emulated GPU:
+// the toolkit's types and functions, and CUDA's C++ for g++.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <vector_functions.h>
+
+#include <cmath>
+#include <utility>
+
+#include "block.h"
+#include "stream.h"
+
+#undef __global__
+#undef __device__
+#undef __host__
+#undef __shared__
+#undef __launch_bounds__
+#define __global__
+#define __device__
+#define __host__
+#define __shared__ static thread_local  // a stream's thread runs one block at a time
+#define __launch_bounds__(...)
+
+inline void __syncthreads() { ms::emulated::block_barrier(); }
+template <class T>
+T __shfl_xor_sync(unsigned, T value, int mask) {
+  return ms::emulated::shuffle_xor(value, mask);
+}
+using std::isfinite;
+inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
+template <class T>
+T min(T a, T b) {
+  return b < a ? b : a;
+}
+
+namespace ms::emulated {
+// What a launch is refused for; counts it.
+cudaError_t begin_launch(const cudaLaunchConfig_t& config);
+}  // namespace ms::emulated
+
+template <class... Parameters, class... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                               Arguments&&... arguments) {
+  if (const cudaError_t code = ms::emulated::begin_launch(*config); code != cudaSuccess) return code;
+  ms::emulated::on_stream(config->stream, [grid = config->gridDim, block = config->blockDim, kernel,
+                                           ... values = static_cast<Parameters>(std::forward<Arguments>(arguments))] {
+    ms::emulated::run_grid(grid, block, [&] { kernel(values...); });
+  });
+  return cudaSuccess;
+}

@@ -1,0 +1,349 @@
+// The CUDA runtime of the emulated GPU: memory is the host's, full of ones (NaNs) when it is new; a stream is a thread
+// with a queue. Nothing waits for the host or for another stream unless it is told to, as on a GPU, so that what is
+// not ordered may be met in any order.
+//
+// MS_EMULATED_GPU_COUNT      GPUs there are, 1 unless told
+// MS_EMULATED_GPU_MEMORY     bytes there are, 1 GiB unless told
+// MS_EMULATED_GPU_JITTER_US  every piece of work waits up to so long before it begins
+// MS_EMULATED_GPU_FAULT      ecc@N: the memory breaks with the launch of this number, from 1; image: no kernel for it
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cuda_runtime.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::int64_t setting(const char* name, std::int64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::atoll(text);
+}
+
+// A point of a stream: passed or not.
+class Moment {
+ public:
+  void pass() {
+    const std::lock_guard lock(mutex_);
+    at_ = Clock::now();
+    passed_ = true;
+    changed_.notify_all();
+  }
+  bool passed() const {
+    const std::lock_guard lock(mutex_);
+    return passed_;
+  }
+  Clock::time_point wait() const {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return passed_; });
+    return at_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  bool passed_ = false;
+  Clock::time_point at_;
+};
+
+// What is wrong with the GPU from now on; and each thread's last error.
+std::atomic<cudaError_t> broken = cudaSuccess;
+thread_local cudaError_t last_error = cudaSuccess;
+
+cudaError_t say(cudaError_t code) {
+  if (const cudaError_t all = broken; all != cudaSuccess) code = all;
+  if (code != cudaSuccess) last_error = code;
+  return code;
+}
+
+}  // namespace
+
+struct CUstream_st {
+ public:
+  CUstream_st() : thread_([this] { work(); }) {}
+  ~CUstream_st() {
+    {
+      const std::lock_guard lock(mutex_);
+      ends_ = true;
+      changed_.notify_all();
+    }
+    thread_.join();
+  }
+  CUstream_st(const CUstream_st&) = delete;
+  CUstream_st& operator=(const CUstream_st&) = delete;
+
+  void push(std::function<void()> work) {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(work));
+    changed_.notify_all();
+  }
+  std::shared_ptr<Moment> record() {
+    auto moment = std::make_shared<Moment>();
+    push([moment] { moment->pass(); });
+    return moment;
+  }
+
+ private:
+  void work() {
+    const std::int64_t jitter_us = setting("MS_EMULATED_GPU_JITTER_US", 0);
+    std::uint64_t random = 88172645463325252ULL ^ reinterpret_cast<std::uintptr_t>(this);
+    while (true) {
+      std::function<void()> next;
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return ends_ || !queue_.empty(); });
+        if (queue_.empty()) return;
+        next = std::move(queue_.front());
+        queue_.pop_front();
+      }
+      if (jitter_us > 0) {
+        random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+        std::this_thread::sleep_for(std::chrono::microseconds(random % static_cast<std::uint64_t>(jitter_us)));
+      }
+      next();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> queue_;
+  bool ends_ = false;
+  std::thread thread_;
+};
+
+struct CUevent_st {
+  std::mutex mutex;
+  std::shared_ptr<Moment> moment;  // of the last record
+
+  std::shared_ptr<Moment> last() {
+    const std::lock_guard lock(mutex);
+    return moment;
+  }
+};
+
+namespace {
+
+struct Gpu {
+  std::mutex mutex;
+  std::vector<CUstream_st*> streams;
+  std::map<void*, std::size_t> memory;
+  std::size_t used = 0;
+  std::atomic<std::int64_t> launches = 0;
+  CUstream_st legacy;
+
+  static Gpu& get() {
+    static auto* gpu = new Gpu;  // streams' threads may outlive main()
+    return *gpu;
+  }
+  static std::size_t size() {
+    return static_cast<std::size_t>(setting("MS_EMULATED_GPU_MEMORY", std::int64_t{1} << 30));
+  }
+};
+
+CUstream_st& stream_of(cudaStream_t stream) { return stream == nullptr ? Gpu::get().legacy : *stream; }
+
+cudaError_t make_stream(cudaStream_t* stream) {
+  auto made = std::make_unique<CUstream_st>();
+  Gpu& gpu = Gpu::get();
+  const std::lock_guard lock(gpu.mutex);
+  *stream = made.release();
+  gpu.streams.push_back(*stream);
+  return say(cudaSuccess);
+}
+
+}  // namespace
+
+namespace ms::emulated {
+
+void on_stream(cudaStream_t stream, std::function<void()> work) { stream_of(stream).push(std::move(work)); }
+
+cudaError_t begin_launch(const cudaLaunchConfig_t& config) {
+  const dim3 grid = config.gridDim, block = config.blockDim;
+  const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7fffffffU || grid.y > 65535 || grid.z > 65535 ||
+      threads == 0 || threads > 1024 || block.z > 64) {
+    return say(cudaErrorInvalidConfiguration);
+  }
+  if (const char* fault = std::getenv("MS_EMULATED_GPU_FAULT")) {
+    const std::int64_t number = ++Gpu::get().launches;
+    if (std::strcmp(fault, "image") == 0) return say(cudaErrorNoKernelImageForDevice);
+    if (std::strncmp(fault, "ecc@", 4) == 0 && number >= std::atoll(fault + 4)) broken = cudaErrorECCUncorrectable;
+  }
+  return say(cudaSuccess);
+}
+
+}  // namespace ms::emulated
+
+extern "C" {
+
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorNoDevice:
+      return "no CUDA-capable device is detected";
+    case cudaErrorNoKernelImageForDevice:
+      return "no kernel image is available for execution on the device";
+    case cudaErrorECCUncorrectable:
+      return "uncorrectable ECC error encountered";
+    default:
+      return "an error of the emulated GPU";
+  }
+}
+cudaError_t cudaPeekAtLastError() { return last_error; }
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = static_cast<int>(setting("MS_EMULATED_GPU_COUNT", 1));
+  return say(*count == 0 ? cudaErrorNoDevice : cudaSuccess);
+}
+cudaError_t cudaSetDevice(int gpu) {
+  return say(gpu < setting("MS_EMULATED_GPU_COUNT", 1) ? cudaSuccess : cudaErrorInvalidDevice);
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {};
+  std::strncpy(properties->name, "emulated GPU", sizeof properties->name - 1);
+  properties->totalGlobalMem = Gpu::size();
+  properties->multiProcessorCount = 4;
+  properties->major = 9;
+  return say(cudaSuccess);
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* most) {
+  *least = 0, *most = -5;
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaMalloc(void** data, std::size_t size) {
+  Gpu& gpu = Gpu::get();
+  const std::lock_guard lock(gpu.mutex);
+  if (gpu.used + size > Gpu::size()) return say(cudaErrorMemoryAllocation);
+  *data = std::aligned_alloc(256, (size + 255) / 256 * 256);
+  if (*data == nullptr) return say(cudaErrorMemoryAllocation);
+  std::memset(*data, 0xff, size);
+  gpu.memory[*data] = size;
+  gpu.used += size;
+  return say(cudaSuccess);
+}
+cudaError_t cudaDeviceSynchronize() {
+  Gpu& gpu = Gpu::get();
+  std::vector<std::shared_ptr<Moment>> all{gpu.legacy.record()};
+  {
+    const std::lock_guard lock(gpu.mutex);
+    for (CUstream_st* stream : gpu.streams) all.push_back(stream->record());
+  }
+  for (const auto& moment : all) moment->wait();
+  return say(cudaSuccess);
+}
+cudaError_t cudaFree(void* data) {
+  if (data == nullptr) return say(cudaSuccess);
+  cudaDeviceSynchronize();
+  Gpu& gpu = Gpu::get();
+  const std::lock_guard lock(gpu.mutex);
+  const auto at = gpu.memory.find(data);
+  if (at == gpu.memory.end()) return say(cudaErrorInvalidValue);
+  gpu.used -= at->second;
+  gpu.memory.erase(at);
+  std::free(data);
+  return say(cudaSuccess);
+}
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  Gpu& gpu = Gpu::get();
+  const std::lock_guard lock(gpu.mutex);
+  *total = Gpu::size();
+  *free = *total - gpu.used;
+  return say(cudaSuccess);
+}
+cudaError_t cudaHostAlloc(void** data, std::size_t size, unsigned) {
+  *data = std::aligned_alloc(256, (size + 255) / 256 * 256);
+  return say(*data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
+}
+cudaError_t cudaFreeHost(void* data) {
+  std::free(data);
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaMemsetAsync(void* data, int value, std::size_t size, cudaStream_t stream) {
+  stream_of(stream).push([=] { std::memset(data, value, size); });
+  return say(cudaSuccess);
+}
+cudaError_t cudaMemset(void* data, int value, std::size_t size) { return cudaMemsetAsync(data, value, size, nullptr); }
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t size, cudaMemcpyKind, cudaStream_t stream) {
+  stream_of(stream).push([=] { std::memcpy(to, from, size); });
+  return say(cudaSuccess);
+}
+cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                              std::size_t width, std::size_t height, cudaMemcpyKind, cudaStream_t stream) {
+  if (width > to_pitch || width > from_pitch) return say(cudaErrorInvalidPitchValue);
+  stream_of(stream).push([=] {
+    for (std::size_t row = 0; row < height; ++row) {
+      std::memcpy(static_cast<std::byte*>(to) + row * to_pitch, static_cast<const std::byte*>(from) + row * from_pitch,
+                  width);
+    }
+  });
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return make_stream(stream); }
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) { return make_stream(stream); }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  stream_of(stream).record()->wait();
+  return say(cudaSuccess);
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  Gpu& gpu = Gpu::get();
+  {
+    const std::lock_guard lock(gpu.mutex);
+    std::erase(gpu.streams, stream);
+  }
+  delete stream;  // when all its work is done
+  return say(cudaSuccess);
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  // Of an event that was never recorded nobody waits: so it is on a GPU, too.
+  if (auto moment = event->last()) stream_of(stream).push([moment] { moment->wait(); });
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = new CUevent_st;
+  return say(cudaSuccess);
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return say(cudaSuccess);
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  auto moment = stream_of(stream).record();
+  const std::lock_guard lock(event->mutex);
+  event->moment = std::move(moment);
+  return say(cudaSuccess);
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const auto moment = event->last();
+  if (moment && !moment->passed()) return cudaErrorNotReady;
+  return say(cudaSuccess);
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (const auto moment = event->last()) moment->wait();
+  return say(cudaSuccess);
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
+  const auto first = begin->last(), second = end->last();
+  if (!first || !second) return say(cudaErrorInvalidResourceHandle);
+  if (!first->passed() || !second->passed()) return say(cudaErrorNotReady);
+  *ms = std::chrono::duration<float, std::milli>(second->wait() - first->wait()).count();
+  return say(cudaSuccess);
+}
+
+}  // extern "C"

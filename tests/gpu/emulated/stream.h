@@ -1,0 +1,13 @@
+// What the emulated GPU's parts share: work of a stream, done by the stream's own thread in order.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+
+namespace ms::emulated {
+
+// nullptr is the legacy stream, which here, as for streams that do not block, waits for nobody.
+void on_stream(cudaStream_t stream, std::function<void()> work);
+
+}  // namespace ms::emulated

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# What a user reads when a GPU fails: no driver, no GPU, kernels for another one, memory that is full or breaks. On the
+# GPU that the CPU plays, which can be told to.
+# usage: tests/gpu/faults_test.sh MS_TRAIN EMULATED_LIB_DIRECTORY
+set -uo pipefail
+ms_train=$1 emulated=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+"${ms_train%train}data" encode --tokenizer byte --output "$work/text" /usr/share/common-licenses/GPL-3 >/dev/null || exit 1
+cat >"$work/gpu.toml" <<END
+[model]
+layers = 2
+hidden = 64
+heads = 8
+vocab = 257
+seq = 32
+[mesh]
+dp = 2
+[train]
+steps = 3
+global_batch = 4
+microbatch = 1
+dtype = "bf16"
+eval_every = 0
+eval_samples = 4
+[data]
+train = ["$work/text"]
+[run]
+device = "cuda"
+dir = "$work/run"
+sample_tokens = 0
+comm_timeout = "20s"
+END
+
+# expect NAME CODE TEXT [VARIABLE=VALUE...] [-- MS_TRAIN_OPTION...]: the exit code, and what is said on standard error.
+expect() {
+  local name=$1 code=$2 text=$3 variables=() got
+  shift 3
+  while (($# > 0)) && [[ $1 != -- ]]; do variables+=("$1") && shift; done
+  shift
+  rm -rf "$work/run"
+  timeout 60 env "${variables[@]}" "$ms_train" run "$work/gpu.toml" --fresh "$@" >"$work/out" 2>"$work/err"
+  got=$?
+  if ((got != code)) || ! grep -qF "$text" "$work/err"; then
+    echo "FAILED: $name: exit code $got, not $code, or not said: $text"
+    tail -n 5 "$work/err"
+    failed=1
+  fi
+  if ((code != 0)) && [[ -d $work/run ]] && ! grep -q "\"code\": *$code" "$work/run/verdict.json"; then
+    echo "FAILED: $name: the verdict is not of code $code" && cat "$work/run/verdict.json"
+    failed=1
+  fi
+}
+here=LD_LIBRARY_PATH=$emulated:${LD_LIBRARY_PATH:-}
+expect "a healthy GPU" 0 "" "$here" --
+expect "four ranks" 0 "" "$here" -- --set mesh.tp=2
+expect "no GPU" 69 "no CUDA-capable device" "$here" MS_EMULATED_GPU_COUNT=0 --
+expect "kernels for another GPU" 69 "no kernel image" "$here" MS_EMULATED_GPU_FAULT=image --
+expect "memory that is too small" 2 "out of memory" "$here" MS_EMULATED_GPU_MEMORY=1000000 --
+expect "memory that breaks" 69 "uncorrectable ECC error" "$here" MS_EMULATED_GPU_FAULT=ecc@500 --
+expect "attention in f32" 2 "train.dtype" "$here" -- --set train.dtype=fp32
+expect "heads that are no multiple of eight" 2 "multiples of 8" "$here" -- --set model.heads=16
+exit $failed
