@@ -4,6 +4,9 @@ find_program(MS_NVCC nvcc HINTS ENV CUDA_HOME PATH_SUFFIXES bin PATHS /usr/local
 if(MS_NVCC AND NOT MS_CUDA STREQUAL "OFF")
   find_package(CUDAToolkit QUIET)
   find_path(MS_CUDNN_INCLUDE cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  # Without NCCL one process alone can train on GPUs.
+  find_path(MS_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  find_library(MS_NCCL nccl NAMES nccl libnccl.so.2 HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT}/lib)
   find_library(MS_CUDNN cudnn NAMES cudnn libcudnn.so.9 HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT}/lib)
 endif()
 if(CUDAToolkit_FOUND AND MS_CUDNN_INCLUDE AND MS_CUDNN)

@@ -15,6 +15,9 @@ class ExchangeService {
   virtual int rank() const = 0;
   // From any thread. When it fails, cause() says why.
   virtual void post(std::shared_ptr<Exchange> exchange) = 0;
+  // From any thread: of an exchange that others carry and settle, when it begins. Its deadline is this service's, and
+  // when that passes, ranks are asked as they are about any other.
+  virtual void watch(std::shared_ptr<Exchange> exchange) = 0;
   virtual void abort(const Error& error) noexcept = 0;
   virtual const FirstCause& cause() const = 0;
   virtual IssueCounts& issue_counts() = 0;

@@ -38,7 +38,7 @@ class Service final : public MpiService {
       : deadline_(deadline),
         start_deadline_(std::max<std::chrono::milliseconds>(deadline, kStartDeadline)),
         board_(cause_),
-        overdue_(deadline, mpi_->active(), issue_counts_, [this](int peer, const Question& question) {
+        overdue_(deadline, mpi_->active(), watched_, issue_counts_, [this](int peer, const Question& question) {
           mpi_->send(peer, std::make_shared<const std::string>(question_message(question)));
         }) {}
 
@@ -50,6 +50,10 @@ class Service final : public MpiService {
   const FirstCause& cause() const override { return cause_; }
   IssueCounts& issue_counts() override { return issue_counts_; }
   void post(std::shared_ptr<Exchange> exchange) override;
+  void watch(std::shared_ptr<Exchange> exchange) override {
+    const std::lock_guard lock(mutex_);
+    watched_soon_.push_back(std::move(exchange));
+  }
   void abort(const Error& error) noexcept override { stop_because(rank_, error); }
   void wait_until_told() noexcept override;
   void publish(BoardStore::Values values) override;
@@ -83,6 +87,7 @@ class Service final : public MpiService {
   std::condition_variable has_told_;  // of who aborted
   std::deque<std::shared_ptr<Exchange>> posted_;
   std::deque<std::string> outgoing_;
+  Exchanges watched_soon_;
   bool leave_ = false, finalize_ = false;
   bool told_ = false;   // the others know that we stop, as far as they can be told
   bool ended_ = false;  // nobody takes what is posted
@@ -91,6 +96,7 @@ class Service final : public MpiService {
   int rank_ = -1, size_ = 0;
   std::deque<std::shared_ptr<Exchange>> incoming_;  // taken, not begun
   const std::unique_ptr<MpiTransport> mpi_ = MpiTransport::make();
+  Exchanges watched_;  // that others carry
   Overdue overdue_;
   PeerWatch peers_;
   bool mpi_stopped_ = false;
@@ -149,6 +155,7 @@ void Service::loop() {
         if (progress) last_progress_ = now;
         if (now - last_deadline_check_ > kDeadlineCheckPeriod) {
           last_deadline_check_ = now;
+          std::erase_if(watched_, [](const auto& one) { return one->state != Exchange::State::pending; });
           overdue_.check(rank_, now);
         }
         if (now - last_peer_check_ > kPeerCheckPeriod) {
@@ -173,6 +180,8 @@ bool Service::take_posted() {
     incoming_.insert(incoming_.end(), posted_.begin(), posted_.end());
     posted_.clear();
     outgoing.swap(outgoing_);
+    watched_.insert(watched_.end(), watched_soon_.begin(), watched_soon_.end());
+    watched_soon_.clear();
     leave = leave_;
     ended_ = leave_ || finalize_;
   }

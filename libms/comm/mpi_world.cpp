@@ -3,7 +3,9 @@
 
 #include "base/log.h"
 #include "comm/launch.h"
+#include "comm/lonely_communicator.h"
 #include "comm/mpi_service.h"
+#include "comm/nccl_door.h"
 #include "comm/store_pmix.h"
 
 namespace ms::comm {
@@ -11,14 +13,18 @@ namespace {
 
 class MpiWorld final : public World {
  public:
-  MpiWorld(std::shared_ptr<MpiService> service, StoreChoice choice)
-      : service_(std::move(service)), messages_(service_->rank(), service_->board(), [this](BoardStore::Values values) {
-          service_->publish(std::move(values));
-        }) {
+  MpiWorld(std::shared_ptr<MpiService> service, std::chrono::milliseconds deadline, StoreChoice choice)
+      : service_(std::move(service)),
+        deadline_(deadline),
+        messages_(service_->rank(), service_->board(),
+                  [this](BoardStore::Values values) { service_->publish(std::move(values)); }) {
     if (choice == StoreChoice::automatic) pmix_ = open_pmix_store(service_->rank(), service_->cause());
     log::debug("comm", "rendezvous store: {}", pmix_ ? "PMIx" : "messages");
   }
-  ~MpiWorld() override { service_->leave(); }
+  ~MpiWorld() override {
+    nccl_.reset();
+    service_->leave();
+  }
 
   std::string_view kind() const override { return "mpi"; }
   int rank() const override { return service_->rank(); }
@@ -27,7 +33,10 @@ class MpiWorld final : public World {
   std::string node(int rank) const override { return service_->node(rank); }
   Store& store() override { return pmix_ ? static_cast<Store&>(*pmix_) : messages_; }
   std::unique_ptr<Communicator> open(const Group& group, tensor::Stream& stream) override {
-    return make_exchange_communicator(service_, group, stream);
+    if (group.size() == 1) return std::make_unique<LonelyCommunicator>(group, rank(), stream);
+    if (stream.device().kind() != "cuda") return make_exchange_communicator(service_, group, stream);
+    if (!nccl_) nccl_ = make_nccl(service_, store(), deadline_);
+    return nccl_->open(group, stream);
   }
   void abort(const Error& cause) noexcept override {
     service_->abort(cause);
@@ -36,13 +45,16 @@ class MpiWorld final : public World {
   std::optional<Cause> cause() const override { return service_->cause().get(); }
   void close() override {
     service_->close();
+    nccl_.reset();              // everybody has been met: nothing is under way
     if (pmix_) pmix_->close();  // everybody has been met: nobody asks for a value any more
   }
 
  private:
   std::shared_ptr<MpiService> service_;
+  std::chrono::milliseconds deadline_;
   BoardStore messages_;
   std::unique_ptr<PmixStore> pmix_;  // null: messages
+  std::unique_ptr<Nccl> nccl_;       // null: no group of GPUs has been opened
 };
 
 }  // namespace
@@ -57,7 +69,7 @@ std::unique_ptr<World> make_mpi_world(std::chrono::milliseconds deadline, StoreC
         fmt::format("{} started {} processes without PMIx: they cannot find each other", launch.launcher, launch.size),
         "srun needs --mpi=pmix, or MpiDefault=pmix in slurm.conf");
   }
-  return std::make_unique<MpiWorld>(MpiService::start(deadline), store);
+  return std::make_unique<MpiWorld>(MpiService::start(deadline), deadline, store);
 }
 
 }  // namespace ms::comm

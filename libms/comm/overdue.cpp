@@ -10,8 +10,9 @@ constexpr std::chrono::seconds kAnswersWithin(2);
 
 }  // namespace
 
-Overdue::Overdue(std::chrono::milliseconds deadline, const Exchanges& active, const IssueCounts& issued, Ask ask)
-    : deadline_(deadline), active_(active), issued_(issued), ask_(std::move(ask)) {}
+Overdue::Overdue(std::chrono::milliseconds deadline, const Exchanges& active, const Exchanges& watched,
+                 const IssueCounts& issued, Ask ask)
+    : deadline_(deadline), active_(active), watched_(watched), issued_(issued), ask_(std::move(ask)) {}
 
 void Overdue::check(int rank, Time now) {
   if (exchange_ && exchange_->state.load(std::memory_order_relaxed) != Exchange::State::pending) {
@@ -19,10 +20,10 @@ void Overdue::check(int rank, Time now) {
     inquiry_.reset();
   }
   if (!exchange_) {
-    const auto found =
-        std::ranges::find_if(active_, [&](const auto& exchange) { return now - exchange->posted >= deadline_; });
-    if (found == active_.end()) return;
-    exchange_ = *found;
+    each([&](const auto& exchange) {
+      if (!exchange_ && now - exchange->posted >= deadline_) exchange_ = exchange;
+    });
+    if (!exchange_) return;
     inquiry_.emplace(rank, now - exchange_->posted, exchange_->awaited(), exchange_->as_wait());
     answers_until_ = now + kAnswersWithin;
   }
@@ -48,13 +49,13 @@ Account Overdue::account_of(const Question& question, Time now) const {
   account.issued = question.group == kNoGroup ? std::ranges::any_of(active_, closes)
                                               : issued_.has_issued(question.group, question.sequence);
   std::vector<AgedWait> waits;
-  for (const auto& exchange : active_) {
-    if (now - exchange->posted < deadline_ / 2) continue;
+  each([&](const auto& exchange) {
+    if (now - exchange->posted < deadline_ / 2) return;
     for (const int peer : exchange->awaited()) {
       waits.push_back({exchange->posted, exchange->as_wait()});
       waits.back().wait.peer = peer;
     }
-  }
+  });
   account.waits = oldest(std::move(waits));
   return account;
 }

@@ -147,6 +147,8 @@ struct RunConfig {
   std::string device = "cpu";
   double comm_timeout_s = 600;
   double peak_tflops = 0;
+  bool deterministic = true;
+  bool time_ops = true;
   std::int64_t sample_tokens = 0;
   double sample_temperature = 0.8;
 };
@@ -159,10 +161,16 @@ inline constexpr Field<RunConfig> kRunFields[] = {
             "to the current directory, as all paths are."},
     {.key = "device",
      .member = &RunConfig::device,
-     .doc =
-         "What computes. cuda, which no GPU has seen yet: the first GPU that this process sees, in bf16, for a run of "
-         "one rank.",
+     .doc = "What computes. cuda, tried on an emulated GPU only so far: in bf16; under mpirun or srun a GPU for each "
+            "process, by its number on the node, and NCCL between them; ranks that are threads share the first GPU.",
      .choices = {"cpu", "cuda"}},
+    {.key = "deterministic",
+     .member = &RunConfig::deterministic,
+     .doc = "The same bits from every run. false, on GPUs: gradients of attention are added up in whatever order they "
+            "come, which takes less time and memory."},
+    {.key = "time_ops",
+     .member = &RunConfig::time_ops,
+     .doc = "Seconds by class of operation, in metrics.jsonl and traces; on GPUs they take two events an operation."},
     {.key = "comm_timeout",
      .member = &RunConfig::comm_timeout_s,
      .doc = "How long an operation may wait for its peers before the run stops and names them.",

@@ -25,7 +25,7 @@
 namespace ms::train {
 namespace {
 
-constexpr int kMaxThreadRanks = 1024;
+constexpr int kMaxThreadRanks = 1024, kMaxRanksOfGpu = 128;
 
 std::chrono::milliseconds deadline_of(const Settings& settings) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(settings.run.comm_timeout_s * 1e3));
@@ -128,11 +128,39 @@ Outcome run_rank(const Plan& plan, comm::World& world, StartUp& start_up, tensor
   }
 }
 
+tensor::CudaOptions cuda_options(const Settings& settings) {
+  return {.deterministic = settings.run.deterministic, .time_ops = settings.run.time_ops};
+}
+
 std::unique_ptr<tensor::Device> make_device(const Settings& settings, int ranks, tensor::CpuPool& pool,
                                             tensor::MatmulCache& matmuls) {
   if (settings.run.device == "cuda")
-    return ranks == 1 ? tensor::make_cuda_device(0) : tensor::make_shared_cuda_device(0, pool);
+    return ranks == 1 ? tensor::make_cuda_device(0, cuda_options(settings))
+                      : tensor::make_shared_cuda_device(0, pool, cuda_options(settings));
   return std::make_unique<tensor::CpuDevice>(pool, matmuls);
+}
+
+// GPUs are given out by rank on the node. A launcher that shows each process its own shows one.
+int gpu_of(const comm::World& world) {
+  const int gpus = tensor::cuda_device_count();
+  int before = 0;
+  for (int rank = 0; rank < world.rank(); ++rank) before += world.node(rank) == world.node(world.rank()) ? 1 : 0;
+  if (gpus > 1 && world.ranks_on_node() > gpus) {
+    throw Error(
+        "cuda.none", Blame::user,
+        fmt::format("{} ranks on node {}, which has {} GPUs", world.ranks_on_node(), world.node(world.rank()), gpus),
+        "start as many ranks on a node as it has GPUs");
+  }
+  return gpus > 1 ? before : 0;
+}
+
+// Ranks that are threads share the first GPU: good for seeing whether a layout computes what it should.
+void say_shared(int ranks) {
+  if (ranks == 1) return;
+  log::info("train", "{} ranks as threads share one GPU", ranks);
+  if (const int gpus = tensor::cuda_device_count(); gpus > 1)
+    log::warn("train", "{} GPUs have nothing to do: start one process for each with mpirun or srun --mpi=pmix",
+              gpus - 1);
 }
 
 }  // namespace
@@ -145,6 +173,9 @@ Launched run_threads(const Loaded& loaded, const LaunchOptions& options) {
     throw user_error("mesh.size", fmt::format("{} ranks as threads of one process, at most {}", ranks, kMaxThreadRanks),
                      "start processes with mpirun or srun --mpi=pmix");
   }
+  if (settings.run.device == "cuda" && ranks > kMaxRanksOfGpu)
+    throw user_error("mesh.size", fmt::format("{} ranks share a GPU, at most {} can", ranks, kMaxRanksOfGpu),
+                     "start one process for each GPU with mpirun or srun --mpi=pmix");
   RunDirectory directory(loaded);
   std::vector<watch::Fault> faults;
   const Plan plan = directory.check([&] {
@@ -174,6 +205,7 @@ Launched run_threads(const Loaded& loaded, const LaunchOptions& options) {
         const std::unique_ptr<comm::World> world = hub.world(rank);
         try {
           const std::unique_ptr<tensor::Device> device = make_device(settings, ranks, pool, matmuls);
+          if (settings.run.device == "cuda" && rank == 0) say_shared(ranks);
           StartUp start_up(*world, loaded.resolved, deadline_of(settings));
           outcomes[index] =
               run_rank(plan, *world, start_up, *device, flusher, faults,
@@ -238,9 +270,12 @@ Launched run_mpi(const Loaded& loaded, const LaunchOptions& options) {
     trace::Flusher flusher(settings.trace.flush_s);
     tensor::MatmulCache matmuls;
     tensor::CpuPool pool(size);
-    tensor::CpuDevice device(pool, matmuls);
-    const Outcome outcome = run_rank(*plan, *world, start_up, device, flusher, faults,
-                                     {.resolved = loaded.resolved, .fresh = options.fresh, .stop = &stop}, step);
+    tensor::CpuDevice host(pool, matmuls);
+    const std::unique_ptr<tensor::Device> gpu =
+        settings.run.device == "cuda" ? tensor::make_cuda_device(gpu_of(*world), cuda_options(settings)) : nullptr;
+    const Outcome outcome =
+        run_rank(*plan, *world, start_up, gpu ? *gpu : host, flusher, faults,
+                 {.resolved = loaded.resolved, .fresh = options.fresh, .stop = &stop, .host = &host}, step);
     const watch::Verdict verdict = verdict_of(outcome);
     if (rank == 0) watch::write_verdict(settings.run.dir, verdict);
     return {outcome, rank, verdict.code};

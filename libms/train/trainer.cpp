@@ -120,7 +120,7 @@ class Trainer {
     }
     if (recorder_ != nullptr && settings_.trace.probe_every_s > 0) {
       const mesh::Groups groups(plan_.mesh, plan_.chunks, settings_.model.tied_embeddings);
-      probe_.emplace(world_, engine_.device(), groups.count());
+      probe_.emplace(world_, options_.host != nullptr ? *options_.host : engine_.device(), groups.count());
       probe_clocks();
     }
     if (options_.stop != nullptr) options_.stop->arm();

@@ -19,6 +19,7 @@ struct TrainerOptions {
   std::string resolved = {};           // the configuration, for checkpoints
   bool fresh = false;                  // checkpoints that are there are set aside
   watch::StopRequest* stop = nullptr;  // of this process
+  tensor::Device* host = nullptr;      // for messages of the host's, where the ranks' device is not; nullptr: it is
   // Tells all others of an error (World::abort); must be there. Called before the engine goes: its streams drain, and
   // what they wait for may never come.
   std::function<void(const Error&)> failed = {};

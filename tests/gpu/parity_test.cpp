@@ -58,6 +58,8 @@ TEST_F(GpuParity, OneRankComputesWhatTheCpuComputes) {
     expect_alike(run_threads(settings, kSteps), on_gpu);
     // A device of one's own and one that could be shared issue the same.
     expect_same_bits(on_gpu, run_threads(settings, kSteps, gpu()));
+    const Devices atomics = [](tensor::CpuPool&) { return tensor::make_cuda_device(0, {.deterministic = false}); };
+    expect_alike(on_gpu, run_threads(settings, kSteps, atomics));
   }
 }
 

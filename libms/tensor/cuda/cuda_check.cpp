@@ -3,6 +3,7 @@
 namespace ms::tensor {
 
 Error cuda_error(cudaError_t code, std::string_view what) {
+  cudaGetLastError();  // told here; the next launch shall not be blamed for it
   const std::string text = fmt::format("{}: {} ({})", what, cudaGetErrorString(code), static_cast<int>(code));
   switch (code) {
     case cudaErrorStubLibrary:

@@ -56,8 +56,7 @@ class HostMemory final : public Memory {
 };
 
 int chosen(int gpu) {
-  int count = 0;
-  check(cudaGetDeviceCount(&count), "looking for GPUs");
+  const int count = CudaDevice::count();
   if (gpu >= count)
     throw Error("cuda.none", Blame::node, fmt::format("GPU {} of {}: there is no such one", gpu, count));
   check(cudaSetDevice(gpu), "taking the GPU");
@@ -66,7 +65,13 @@ int chosen(int gpu) {
 
 }  // namespace
 
-CudaDevice::CudaDevice(int gpu) : gpu_(chosen(gpu)), seconds_(kOpClasses, 0.0) {
+int CudaDevice::count() {
+  int count = 0;
+  check(cudaGetDeviceCount(&count), "looking for GPUs");
+  return count;
+}
+CudaDevice::CudaDevice(int gpu, const CudaOptions& options)
+    : gpu_(chosen(gpu)), ops_(options.deterministic), times_ops_(options.time_ops), seconds_(kOpClasses, 0.0) {
   check(cudaStreamCreateWithFlags(&anchor_stream_, cudaStreamNonBlocking), "making a stream");
 }
 CudaDevice::~CudaDevice() { cudaStreamDestroy(anchor_stream_); }
@@ -91,7 +96,7 @@ void CudaDevice::finished(const Span& span) {
   if (spans_.size() >= kMostSpans) collect(false);
 }
 void CudaDevice::begin_section(int stream, trace::Ticket ticket, cudaEvent_t begin) {
-  sections_[stream] = {.begin = begin, .stream = stream, .ticket = ticket};
+  sections_[stream] = {.begin = begin, .stream = stream, .is_section = true, .ticket = ticket};
 }
 void CudaDevice::end_section(int stream, trace::Ticket ticket, cudaEvent_t end) {
   Span span = sections_.at(stream);
@@ -133,7 +138,7 @@ void CudaDevice::collect(bool all) {
     if (span.ticket != trace::kNoTicket && recorder() != nullptr) {
       const std::int64_t begin_ns = host_ns(span.begin), end_ns = host_ns(span.end);
       recorder()->begin(span.ticket, begin_ns);
-      if (span.op_class >= 0) {
+      if (!span.is_section) {
         recorder()->end(span.ticket, end_ns);
       } else {
         const double busy_s = std::exchange(busy_s_[span.stream], 0.0);

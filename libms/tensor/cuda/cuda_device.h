@@ -5,13 +5,15 @@
 #include <map>
 
 #include "tensor/cuda/cuda_stream.h"
+#include "tensor/cuda_door.h"
 
 namespace ms::tensor {
 
 class CudaDevice final : public Device {
  public:
+  static int count();  // of GPUs that the process sees; throws Error("cuda.none")
   // The GPU with this number among those that the process sees. Throws Error("cuda.*").
-  explicit CudaDevice(int gpu);
+  CudaDevice(int gpu, const CudaOptions& options);
   ~CudaDevice() override;
 
   std::string_view kind() const override { return "cuda"; }
@@ -28,17 +30,17 @@ class CudaDevice final : public Device {
   int gpu() const { return gpu_; }
   CudaOps& ops() { return ops_; }
   const std::shared_ptr<CudaEventPool>& events() { return events_; }
+  const std::shared_ptr<DeviceFailure>& failure() const { return failure_; }
   // Held while something is issued: streams of a device may be driven by several threads.
   std::mutex& mutex() { return mutex_; }
 
-  // Seconds and traces: two timed events around something, read when both have passed. Whether ops are timed one by one
-  // is a switch, since it costs two records an op.
-  void time_ops(bool on) { times_ops_ = on; }
+  // Seconds and traces: two timed events around something, read when both have passed.
   bool times_ops() const { return times_ops_; }
   struct Span {
     cudaEvent_t begin = nullptr, end = nullptr;
-    int stream = 0;                           // its index
-    int op_class = -1;                        // of the table of seconds; negative: a section
+    int stream = 0;     // its index
+    int op_class = -1;  // of the table of seconds; negative: no op
+    bool is_section = false;
     trace::Ticket ticket = trace::kNoTicket;  // of the recorder's, if it is one of its events
   };
   cudaEvent_t mark(cudaStream_t stream);  // a timed event, recorded now
@@ -57,7 +59,8 @@ class CudaDevice final : public Device {
   std::mutex mutex_;
   std::shared_ptr<CudaEventPool> events_ = std::make_shared<CudaEventPool>(false);
   CudaEventPool timed_{true};
-  bool times_ops_ = true;
+  std::shared_ptr<DeviceFailure> failure_ = std::make_shared<DeviceFailure>();
+  bool times_ops_;
   std::deque<Span> spans_;        // in the order of issue
   std::map<int, Span> sections_;  // by stream: begun, not ended
   std::map<int, double> busy_s_;  // by stream: in ops since its last section ended

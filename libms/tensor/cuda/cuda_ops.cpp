@@ -46,7 +46,7 @@ kernels::AdamWScalars scalars_of(const Op& op) {
 // cuDNN, and the plans of attention by shape.
 class CudaAttention {
  public:
-  CudaAttention() {
+  explicit CudaAttention(bool deterministic) : deterministic_(deterministic) {
     cudnnHandle_t handle = nullptr;
     check(cudnnCreate(&handle), "starting");
     handle_.reset(handle);
@@ -70,6 +70,7 @@ class CudaAttention {
 
   void run(const AttentionBwd& op, cudaStream_t stream, CudaScratch& scratch) {
     AttentionKey key = key_of(op);
+    key.deterministic = deterministic_;
     key.dq_ld = op.dq.ld, key.dk_ld = op.dk.ld, key.dv_ld = op.dv.ld, key.dout_ld = op.dout.ld;
     const auto& [names, plan] = backward_.try_emplace(key, key, handle_.get()).first->second;
     Scalars scalars(op.scale, op.window);
@@ -133,6 +134,7 @@ class CudaAttention {
     void operator()(cudnnHandle_t handle) const { cudnnDestroy(handle); }
   };
 
+  bool deterministic_;
   std::unique_ptr<std::remove_pointer_t<cudnnHandle_t>, Close> handle_;
   std::map<AttentionKey, Planned<AttentionForward>> forward_;
   std::map<AttentionKey, Planned<AttentionBackward>> backward_;
@@ -170,6 +172,7 @@ void* CudaScratch::take(std::size_t bytes) {
 
 class CudaOps::Impl {
  public:
+  explicit Impl(bool deterministic) : attention_(deterministic) {}
   void run(const Op& op, cudaStream_t stream, CudaScratch& scratch) {
     std::visit([&](const auto& row) { run(row, stream, scratch); }, op);
     check_launch(op_name(op));
@@ -243,6 +246,11 @@ class CudaOps::Impl {
   }
   void run(const Copy& op, S stream, CudaScratch&) {
     if (op.dst.dtype != op.src.dtype) return kernels::convert(stream, matrix(op.dst), matrix(op.src));
+    if (op.dst.contiguous() && op.src.contiguous()) {  // any size; a pitch has a limit
+      return check(cudaMemcpyAsync(op.dst.data, op.src.data, static_cast<std::size_t>(op.dst.size_bytes()),
+                                   cudaMemcpyDefault, stream),
+                   "copying");
+    }
     const auto size = static_cast<std::size_t>(size_of(op.dst.dtype));
     const auto pitch = [&](const Tensor& t) { return static_cast<std::size_t>(t.rows == 1 ? t.cols : t.ld) * size; };
     check(cudaMemcpy2DAsync(op.dst.data, pitch(op.dst), op.src.data, pitch(op.src),
@@ -278,7 +286,7 @@ class CudaOps::Impl {
   CudaAttention attention_;
 };
 
-CudaOps::CudaOps() : impl_(std::make_unique<Impl>()) {}
+CudaOps::CudaOps(bool deterministic) : impl_(std::make_unique<Impl>(deterministic)) {}
 CudaOps::~CudaOps() = default;
 void CudaOps::run(const Op& op, cudaStream_t stream, CudaScratch& scratch) { impl_->run(op, stream, scratch); }
 

@@ -34,7 +34,7 @@ kernels::Type kernel_type(DType dtype);
 class CudaOps {
  public:
   // Throws Error("cuda.*") where cuBLASLt or cuDNN cannot be had.
-  CudaOps();
+  explicit CudaOps(bool deterministic);
   ~CudaOps();
   // Issues it. Throws Error("cuda.*"), also for what an earlier op of any stream did wrong.
   void run(const Op& op, cudaStream_t stream, CudaScratch& scratch);

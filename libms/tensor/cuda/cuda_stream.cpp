@@ -9,8 +9,9 @@ namespace {
 
 class CudaEvent final : public EventState {
  public:
-  CudaEvent(std::shared_ptr<CudaEventPool> pool, cudaEvent_t event, std::shared_ptr<const Error> poison)
-      : pool_(std::move(pool)), event_(event), poison_(std::move(poison)) {}
+  CudaEvent(std::shared_ptr<CudaEventPool> pool, cudaEvent_t event, std::shared_ptr<DeviceFailure> failure,
+            std::shared_ptr<const Error> poison)
+      : pool_(std::move(pool)), event_(event), failure_(std::move(failure)), poison_(std::move(poison)) {}
   ~CudaEvent() override { pool_->give_back(event_); }
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
@@ -18,6 +19,7 @@ class CudaEvent final : public EventState {
   bool ready() const override { return cudaEventQuery(event_) != cudaErrorNotReady; }
   void synchronize() override {
     const cudaError_t code = cudaEventSynchronize(event_);
+    if (const auto cause = failure_->get()) throw *cause;
     if (poison_) throw *poison_;
     check(code, "waiting for the GPU");
   }
@@ -27,6 +29,7 @@ class CudaEvent final : public EventState {
  private:
   std::shared_ptr<CudaEventPool> pool_;  // an event may outlive its device
   cudaEvent_t event_;
+  std::shared_ptr<DeviceFailure> failure_;
   std::shared_ptr<const Error> poison_;
 };
 
@@ -72,6 +75,7 @@ void CudaStream::poison(const Error& cause) {
 template <class F>
 void CudaStream::issue(F&& launch) {
   if (poison_) return;
+  if (const auto cause = cuda_.failure()->get()) return poison(*cause);
   const std::lock_guard lock(cuda_.mutex());
   try {
     launch();
@@ -96,7 +100,7 @@ void CudaStream::do_submit(const Op& op) {
 std::shared_ptr<EventState> CudaStream::do_record() {
   const cudaEvent_t event = cuda_.events()->take();
   issue([&] { check(cudaEventRecord(event, stream_), "recording an event"); });
-  return std::make_shared<CudaEvent>(cuda_.events(), event, poison_);
+  return std::make_shared<CudaEvent>(cuda_.events(), event, cuda_.failure(), poison_);
 }
 
 void CudaStream::do_wait(const Event& event) { come_after(*event.state()); }
@@ -115,6 +119,18 @@ cudaEvent_t CudaStream::mark_time() {
 }
 void CudaStream::finished(cudaEvent_t begin, trace::Ticket ticket) {
   issue([&] { cuda_.finished({.begin = begin, .end = cuda_.mark(stream_), .stream = index(), .ticket = ticket}); });
+}
+int CudaStream::gpu() const { return cuda_.gpu(); }
+const std::shared_ptr<DeviceFailure>& CudaStream::failure() const { return cuda_.failure(); }
+
+void CudaStream::launch(const std::function<void(cudaStream_t)>& launch) {
+  const trace::Ticket ticket = std::exchange(next_, trace::kNoTicket);
+  issue([&] {
+    if (ticket == trace::kNoTicket) return launch(stream_);
+    const cudaEvent_t begin = cuda_.mark(stream_);
+    launch(stream_);
+    cuda_.finished({.begin = begin, .end = cuda_.mark(stream_), .stream = index(), .ticket = ticket});
+  });
 }
 void CudaStream::throw_if_poisoned() const {
   if (poison_) throw *poison_;

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -16,6 +17,24 @@
 namespace ms::tensor {
 
 class CudaDevice;
+
+// Why everything on a device has failed, from outside of it: the world stopped, and streams that waited for a peer were
+// cut loose. The first cause stays. Thread-safe.
+class DeviceFailure {
+ public:
+  void set(const Error& cause) {
+    const std::lock_guard lock(mutex_);
+    if (!cause_) cause_ = std::make_shared<const Error>(cause);
+  }
+  std::shared_ptr<const Error> get() const {
+    const std::lock_guard lock(mutex_);
+    return cause_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<const Error> cause_;
+};
 
 // CUDA events that are used again and again: making one costs more than recording it.
 class CudaEventPool {
@@ -40,6 +59,12 @@ class CudaStream final : public Stream {
   ~CudaStream() override;  // waits until it is drained
 
   cudaStream_t handle() const { return stream_; }
+  int gpu() const;
+  const std::shared_ptr<DeviceFailure>& failure() const;
+  // `issue` puts something on CUDA's stream; with trace_next() it is that event.
+  void launch(const std::function<void(cudaStream_t)>& issue);
+  // A point of this stream, for those who ask for it without ordering anything by it: unseen by the race check.
+  Event point() { return Event(do_record(), {}); }
   // What is issued later comes after an event of any stream of CUDA's. Unlike wait() it is not seen by the race check.
   void come_after(const EventState& event);
   cudaEvent_t mark_time();                                 // for finished(); nullptr where the stream is poisoned

@@ -6,10 +6,14 @@ extern "C" __attribute__((visibility("default"))) const ms::tensor::CudaDoor* ms
   using namespace ms::tensor;
   static constexpr CudaDoor kDoor{
       .version = ms::kVersion,
+      .door_size = sizeof(CudaDoor),
       .op_size = sizeof(Op),
-      .device = [](int gpu) -> std::unique_ptr<Device> { return std::make_unique<CudaDevice>(gpu); },
-      .shared_device = [](int gpu, CpuPool& pool) -> std::unique_ptr<Device> {
-        return std::make_unique<SharedGpu>(gpu, pool);
-      }};
+      .device = [](int gpu, const CudaOptions& options) -> std::unique_ptr<Device> {
+        return std::make_unique<CudaDevice>(gpu, options);
+      },
+      .shared_device = [](int gpu, CpuPool& pool, const CudaOptions& options) -> std::unique_ptr<Device> {
+        return std::make_unique<SharedGpu>(gpu, pool, options);
+      },
+      .device_count = &CudaDevice::count};
   return &kDoor;
 }

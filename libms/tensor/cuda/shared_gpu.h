@@ -12,7 +12,7 @@ namespace ms::tensor {
 class SharedGpu final : public Device {
  public:
   // The pool issues; it outlives the device. Throws Error("cuda.*").
-  SharedGpu(int gpu, CpuPool& pool) : gpu_(gpu), host_(pool, matmuls_) {}
+  SharedGpu(int gpu, CpuPool& pool, const CudaOptions& options) : gpu_(gpu, options), host_(pool, matmuls_) {}
 
   std::string_view kind() const override { return "cuda"; }
   std::unique_ptr<Stream> make_stream(std::string name, StreamKind kind) override;

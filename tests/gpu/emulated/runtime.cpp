@@ -284,7 +284,9 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t size, cudaMe
 }
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                               std::size_t width, std::size_t height, cudaMemcpyKind, cudaStream_t stream) {
-  if (width > to_pitch || width > from_pitch) return say(cudaErrorInvalidPitchValue);
+  constexpr std::size_t kMostPitch = 0x7fffffff;
+  if (width > to_pitch || width > from_pitch || to_pitch > kMostPitch || from_pitch > kMostPitch)
+    return say(cudaErrorInvalidPitchValue);
   stream_of(stream).push([=] {
     for (std::size_t row = 0; row < height; ++row) {
       std::memcpy(static_cast<std::byte*>(to) + row * to_pitch, static_cast<const std::byte*>(from) + row * from_pitch,

@@ -29,10 +29,10 @@ std::shared_ptr<Exchange> awaits(const std::vector<int>& peers, Overdue::Time po
 
 class OverdueTest : public ::testing::Test {
  protected:
-  Exchanges active_;
+  Exchanges active_, watched_;
   IssueCounts issued_;
   std::vector<int> asked_;
-  Overdue overdue_{10s, active_, issued_, [this](int peer, const Question&) { asked_.push_back(peer); }};
+  Overdue overdue_{10s, active_, watched_, issued_, [this](int peer, const Question&) { asked_.push_back(peer); }};
 };
 
 TEST_F(OverdueTest, NobodyIsAskedBeforeTheDeadline) {

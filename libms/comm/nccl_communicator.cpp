@@ -1,0 +1,293 @@
+// NCCL's communicators: a translation without decisions. Compiled into libms_cuda.so.
+#include <nccl.h>
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "comm/nccl_door.h"
+#include "tensor/cuda/cuda_device.h"
+
+namespace ms::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr auto kLookPeriod = 5ms;  // at what is under way; well below any deadline
+// NCCL knows that a peer went, not which. The service sees processes of this node die, and hears of others: it has so
+// long to name the rank. mpirun ends survivors 1 s after a rank's death.
+constexpr auto kNamedWithin = 800ms;
+
+ncclDataType_t type_of(tensor::DType dtype) {
+  switch (dtype) {
+    case tensor::DType::f32:
+      return ncclFloat32;
+    case tensor::DType::bf16:
+      return ncclBfloat16;
+    case tensor::DType::f64:
+      return ncclFloat64;
+    case tensor::DType::i32:
+      return ncclInt32;
+  }
+  return ncclFloat32;
+}
+
+// One operation on its way: NCCL begins when `begin` has passed and is done when `end` has.
+struct UnderWay {
+  tensor::Event begin, end;
+  std::shared_ptr<Exchange> exchange;  // told to the service once it has begun
+  bool begun = false;
+};
+
+// A communicator of NCCL's, as those who issue to it and the thread that looks after it see it.
+struct Open {
+  std::shared_ptr<const Group> group;
+  int member = 0;
+  int gpu = 0;
+  std::shared_ptr<tensor::DeviceFailure> failure;  // of the device that its stream is of
+  std::mutex mutex;                                // guards what follows
+  ncclComm_t comm = nullptr;                       // null: aborted
+  std::deque<UnderWay> under_way;
+  std::optional<Clock::time_point> lost_since;  // when NCCL said that a peer is gone
+};
+
+bool is_of_peers(ncclResult_t code) { return code == ncclRemoteError || code == ncclSystemError; }
+
+Error nccl_error(ncclResult_t code, const Open& open, const std::string& what) {
+  const char* last = open.comm == nullptr ? nullptr : ncclGetLastError(open.comm);
+  std::string text = fmt::format("{}: NCCL: {}", what, ncclGetErrorString(code));
+  if (last != nullptr && *last != '\0') text += fmt::format(" ({})", last);
+  Error error("comm.nccl",
+              code == ncclInvalidUsage || code == ncclInvalidArgument ? Blame::bug
+              : is_of_peers(code)                                     ? Blame::peer
+                                                                      : Blame::gpu,
+              text, "NCCL_DEBUG=WARN says more");
+  if (is_of_peers(code) && open.group->size() == 2)
+    error = error.with_rank(open.group->ranks[static_cast<std::size_t>(1 - open.member)]);
+  return error;
+}
+
+class NcclProcess final : public Nccl {
+ public:
+  NcclProcess(std::shared_ptr<ExchangeService> service, Store& store, std::chrono::milliseconds deadline)
+      : service_(std::move(service)), store_(store), deadline_(deadline) {
+    thread_ = std::jthread([this](const std::stop_token& stop) { look(stop); });
+  }
+  ~NcclProcess() override {
+    thread_.request_stop();
+    thread_.join();
+    for (const auto& open : all_) abort(*open);
+  }
+
+  std::unique_ptr<Communicator> open(const Group& group, tensor::Stream& stream) override;
+  ExchangeService& service() { return *service_; }
+  // Waits until NCCL has taken a call that does not block.
+  void settle(ncclResult_t code, Open& open, const std::string& what);
+
+ private:
+  void join(Open& open);
+  void look(const std::stop_token& stop);
+  void look_at(Open& open);
+  static void abort(Open& open) {
+    const std::lock_guard lock(open.mutex);
+    if (open.comm != nullptr) ncclCommAbort(std::exchange(open.comm, nullptr));
+  }
+
+  const std::shared_ptr<ExchangeService> service_;
+  Store& store_;
+  const std::chrono::milliseconds deadline_;
+  std::mutex mutex_;  // guards all_
+  std::condition_variable_any wake_;
+  std::vector<std::shared_ptr<Open>> all_;
+  std::jthread thread_;
+};
+
+class NcclCommunicator final : public Communicator {
+ public:
+  NcclCommunicator(NcclProcess& process, std::shared_ptr<Open> open, int global_rank, tensor::CudaStream& stream,
+                   std::unique_ptr<tensor::Memory> word)
+      : Communicator(*open->group, global_rank, stream),
+        process_(process),
+        open_(std::move(open)),
+        issued_(process.service().issue_counts().counter(group().id)),
+        stream_(stream),
+        word_(std::move(word)) {}
+
+ protected:
+  void do_issue(const Request& request) override {
+    issued_->store(request.sequence + 1, std::memory_order_relaxed);
+    const std::lock_guard lock(open_->mutex);
+    if (open_->comm == nullptr) return;  // the world has stopped, and the device with it
+    UnderWay one{.begin = stream_.point(), .end = {}, .exchange = exchange_of(request)};
+    stream_.launch([&](cudaStream_t stream) { process_.settle(call(request, stream), *open_, "issuing"); });
+    one.end = stream_.point();
+    open_->under_way.push_back(std::move(one));
+  }
+
+ private:
+  ncclResult_t call(const Request& request, cudaStream_t stream) const {
+    const Tensor &in = request.in, &out = request.out;
+    const auto n = static_cast<std::size_t>(in ? in.numel() : out.numel());
+    const ncclDataType_t type = type_of(in ? in.dtype : out.dtype);
+    const ncclRedOp_t op = request.reduce == ReduceKind::max ? ncclMax : ncclSum;
+    const ncclComm_t comm = open_->comm;
+    switch (request.kind) {
+      case OpKind::all_reduce:
+        return ncclAllReduce(in.data, out.data, n, type, op, comm, stream);
+      case OpKind::reduce_scatter:
+        return ncclReduceScatter(in.data, out.data, static_cast<std::size_t>(out.numel()), type, op, comm, stream);
+      case OpKind::all_gather:
+        return ncclAllGather(in.data, out.data, n, type, comm, stream);
+      case OpKind::broadcast:
+        return ncclBroadcast(in.data, out.data, n, type, request.root, comm, stream);
+      case OpKind::send:
+        return ncclSend(in.data, n, type, 1 - rank(), comm, stream);
+      case OpKind::recv:
+        return ncclRecv(out.data, n, type, 1 - rank(), comm, stream);
+      case OpKind::barrier:
+        return ncclAllReduce(word_->data(), word_->data(), 1, ncclFloat32, ncclSum, comm, stream);
+    }
+    return ncclInternalError;
+  }
+  // An exchange with everybody else that others complete: what the service has to know of it.
+  std::shared_ptr<Exchange> exchange_of(const Request& request) const {
+    auto exchange = std::make_shared<Exchange>();
+    exchange->request = request;
+    exchange->group = open_->group;
+    for (const int peer : group().ranks) {
+      if (peer != service_rank()) exchange->messages.push_back({Way::recv, peer, nullptr, 0});
+    }
+    exchange->done.assign(exchange->messages.size(), false);
+    exchange->notify = [] {};
+    return exchange;
+  }
+  int service_rank() const { return process_.service().rank(); }
+
+  NcclProcess& process_;
+  std::shared_ptr<Open> open_;
+  std::shared_ptr<IssueCounts::Counter> issued_;
+  tensor::CudaStream& stream_;
+  std::unique_ptr<tensor::Memory> word_;  // that a barrier adds up
+};
+
+std::unique_ptr<Communicator> NcclProcess::open(const Group& group, tensor::Stream& stream) {
+  auto* cuda = dynamic_cast<tensor::CudaStream*>(&stream);
+  MS_ASSERT(cuda, "group {} opened on stream {}, which is not of a GPU of its own", group.name, stream.name());
+  auto open = std::make_shared<Open>();
+  open->group = std::make_shared<const Group>(group);
+  open->member = group.index_of(service_->rank());
+  open->gpu = cuda->gpu();
+  open->failure = cuda->failure();
+  join(*open);
+  {
+    const std::lock_guard lock(mutex_);
+    all_.push_back(open);
+  }
+  return std::make_unique<NcclCommunicator>(*this, open, service_->rank(), *cuda,
+                                            stream.device().allocate(sizeof(float), "a barrier"));
+}
+
+void NcclProcess::join(Open& open) {
+  const std::string key = fmt::format("nccl {}", open.group->id);
+  const std::string what = fmt::format("joining group {}", open.group->name);
+  ncclUniqueId id{};
+  if (open.member == 0) {
+    if (const ncclResult_t code = ncclGetUniqueId(&id); code != ncclSuccess) throw nccl_error(code, open, what);
+    store_.put(key, {id.internal, sizeof id.internal});
+    store_.commit();
+  } else {
+    const std::string value = store_.get(open.group->ranks.front(), key, deadline_);
+    MS_ASSERT(value.size() == sizeof id.internal, "NCCL's id of {} bytes", value.size());
+    std::copy(value.begin(), value.end(), id.internal);
+  }
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  settle(ncclCommInitRankConfig(&open.comm, open.group->size(), id, open.member, &config), open, what);
+}
+
+void NcclProcess::settle(ncclResult_t code, Open& open, const std::string& what) {
+  const Clock::time_point begin = Clock::now();
+  while (code == ncclInProgress) {
+    if (service_->cause().stopped() || Clock::now() - begin > deadline_) {
+      ncclCommAbort(std::exchange(open.comm, nullptr));
+      if (service_->cause().stopped()) throw service_->cause().error_for(service_->rank());
+      std::vector<int> others = open.group->ranks;
+      std::erase(others, service_->rank());
+      throw deadline_error(service_->rank(), deadline_, others, what);
+    }
+    std::this_thread::sleep_for(50us);
+    if (const ncclResult_t asked = ncclCommGetAsyncError(open.comm, &code); asked != ncclSuccess) code = asked;
+  }
+  for (const auto end = Clock::now() + kNamedWithin; is_of_peers(code) && Clock::now() < end;) {
+    if (service_->cause().stopped()) throw service_->cause().error_for(service_->rank());
+    std::this_thread::sleep_for(kLookPeriod);
+  }
+  if (code != ncclSuccess) throw nccl_error(code, open, what);
+}
+
+// The thread that looks after all of it.
+
+void NcclProcess::look(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    std::vector<std::shared_ptr<Open>> all;
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait_for(lock, stop, kLookPeriod, [] { return false; });
+      all = all_;
+    }
+    for (const auto& open : all) {
+      if (service_->cause().stopped()) {
+        open->failure->set(service_->cause().error_for(service_->rank()));
+        abort(*open);
+      } else {
+        look_at(*open);
+      }
+    }
+  }
+}
+
+void NcclProcess::look_at(Open& open) {
+  const std::lock_guard lock(open.mutex);
+  if (open.comm == nullptr) return;
+  cudaSetDevice(open.gpu);  // where it fails, so does whoever uses the GPU
+  ncclResult_t state = ncclSuccess;
+  if (const ncclResult_t asked = ncclCommGetAsyncError(open.comm, &state); asked != ncclSuccess) state = asked;
+  if (state != ncclSuccess && state != ncclInProgress) {
+    if (is_of_peers(state)) {
+      if (!open.lost_since) open.lost_since = Clock::now();
+      if (Clock::now() - *open.lost_since < kNamedWithin) return;
+    }
+    const std::string what = open.under_way.empty() ? "group " + open.group->name
+                                                    : describe(open.under_way.front().exchange->request, *open.group);
+    service_->abort(nccl_error(state, open, what));
+    return;
+  }
+  while (!open.under_way.empty()) {
+    UnderWay& first = open.under_way.front();
+    if (!first.begun) {
+      if (!first.begin.ready()) return;
+      first.begun = true;
+      first.exchange->posted = Clock::now();
+      if (!first.end.ready()) service_->watch(first.exchange);
+    }
+    if (!first.end.ready()) return;
+    first.exchange->settle(Exchange::State::complete);
+    open.under_way.pop_front();
+  }
+}
+
+}  // namespace
+}  // namespace ms::comm
+
+extern "C" __attribute__((visibility("default"))) const ms::comm::NcclDoor* ms_nccl_door() {
+  using namespace ms::comm;
+  static constexpr NcclDoor kDoor{.make = [](std::shared_ptr<ExchangeService> service, Store& store,
+                                             std::chrono::milliseconds deadline) -> std::unique_ptr<Nccl> {
+    return std::make_unique<NcclProcess>(std::move(service), store, deadline);
+  }};
+  return &kDoor;
+}

@@ -1,0 +1,88 @@
+// What gpu_bench's parts share: tensors with numbers in them, and a measurement of one operation of the list.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tensor/op_cost.h"
+#include "tensor/stream.h"
+
+namespace ms::tensor::bench {
+
+// Random numbers, drawn once on the host: everything larger is copies of them.
+struct Source {
+  explicit Source(Device& device);
+  const Tensor& of(DType dtype) const { return dtype == DType::bf16 ? bf16 : f32; }
+  std::unique_ptr<Memory> memory;
+  Tensor f32, bf16;
+};
+
+// Tensors of one case, and the stream that its operations are on. All goes with it.
+class Tensors {
+ public:
+  Tensors(Device& device, const Source& source)
+      : device_(device), source_(source), stream_(device.make_stream("bench", StreamKind::compute)) {}
+
+  Tensor zeros(DType dtype, std::int64_t rows, std::int64_t cols);
+  Tensor normal(DType dtype, std::int64_t rows, std::int64_t cols);  // standard normal, f32 or bf16
+  Tensor filled(DType dtype, std::int64_t rows, std::int64_t cols, float value);
+  Tensor numbers(const std::vector<std::int32_t>& values);  // i32 [1,n]
+  Stream& stream() { return *stream_; }
+
+ private:
+  Device& device_;
+  const Source& source_;
+  std::vector<std::unique_ptr<Memory>> memory_;
+  std::unique_ptr<Stream> stream_;  // goes first, when it is drained
+};
+
+// An operation to be measured. `make` may submit what its inputs come from.
+struct Case {
+  std::string shape, remark = {};
+  std::function<Op(Tensors&)> make;
+  double bytes = 0;  // that cannot be avoided, where cost_of() does not know them
+};
+
+struct Row {
+  std::string section, op, shape, unit, mark;
+  double us = 0, amount = 0, rate = 0, share = 0;  // amount: bytes or FLOPs; rate: GB/s or TFLOP/s
+};
+
+class Bench {
+ public:
+  Bench(Device& device, bool is_small) : small(is_small), device_(device), source_(device) {}
+
+  const bool small;  // only to see that everything runs
+  // A size of a shape, much less of it where small.
+  std::int64_t size(std::int64_t full) const { return small ? std::max<std::int64_t>(8, full / 64 / 8 * 8) : full; }
+
+  // What the rest is compared with: the best of a section is its ceiling.
+  double copy_gbs = 0, matmul_tflops = 0;
+
+  void section(std::string name, std::string title);
+  // The rate, in GB/s against the copy's, or in TFLOP/s against the best product's; against `peak` where it is given.
+  double moves(const Case& measured, double peak = 0) { return measure(measured, true, peak > 0 ? peak : copy_gbs); }
+  double computes(const Case& measured, double peak = 0) {
+    return measure(measured, false, peak > 0 ? peak : matmul_tflops);
+  }
+
+  const std::vector<Row>& rows() const { return rows_; }
+  int failed() const { return failed_; }
+
+ private:
+  double measure(const Case& measured, bool memory, double ceiling);
+
+  Device& device_;
+  Source source_;
+  std::string section_;
+  std::vector<Row> rows_;
+  int failed_ = 0;
+};
+
+void measure_memory(Bench& bench);    // bench_memory.cpp: every op that is limited by memory
+void measure_products(Bench& bench);  // bench_products.cpp: matmuls and attention
+
+}  // namespace ms::tensor::bench

@@ -1,0 +1,178 @@
+// NCCL of the emulated GPU, for members that are processes of one host or threads of one process. Rank 0 is the hub:
+// the process that makes the unique id listens at the address in it, all others connect, and what rank 0 does on its
+// stream is the work of the operation. Each operation begins with a header from every member, so where NCCL would hang
+// or corrupt because they disagree, all of them get ncclInvalidUsage. Who fails stays in its operation until it aborts,
+// as NCCL's kernels do. There is send and recv only between two ranks, matched in order, and groups are but counted.
+//
+// MS_EMULATED_NCCL_HANG  the operation of this number, from 1 over all communicators of the process, never begins
+#include <nccl.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "nccl_member.h"
+#include "nccl_reduce.h"
+#include "stream.h"
+
+namespace {
+
+using namespace ms::emulated::nccl;
+
+// Why a call was refused, for those that have no communicator to ask.
+thread_local const char* last_refusal = "";
+ncclResult_t refuse(ncclResult_t code, const char* why) {
+  last_refusal = why;
+  return code;
+}
+
+thread_local int group_depth = 0;
+
+}  // namespace
+
+struct ncclComm {
+  std::shared_ptr<ms::emulated::nccl::Member> member;  // pieces of work on streams may outlive the communicator
+};
+
+namespace {
+
+ncclResult_t issue(ncclComm_t comm, cudaStream_t stream, Header header, const void* in, void* out) {
+  if (comm == nullptr) return refuse(ncclInvalidArgument, "no communicator");
+  const auto member = comm->member;
+  if (size_of(header.type) == 0 || (header.reduce != ncclSum && header.reduce != ncclMax))
+    return refuse(ncclInvalidArgument, "a type or a reduction that is not emulated");
+  if (header.root < 0 || header.root >= member->size()) return refuse(ncclInvalidArgument, "no such rank");
+  const bool is_root = header.root == member->rank(), sends = header.kind == Kind::transfer && is_root;
+  if ((in == nullptr && (!header.has_root() || is_root)) || (out == nullptr && !sends))
+    return refuse(ncclInvalidArgument, "no buffer");
+  const ncclResult_t state = member->state();
+  if (state == ncclInProgress) return refuse(ncclInvalidArgument, "the communicator is not ready");
+  if (state != ncclSuccess || header.count == 0) return state;
+  static std::atomic<std::int64_t> operations = 0;
+  const char* hangs = std::getenv("MS_EMULATED_NCCL_HANG");
+  header.sequence = member->begin();
+  const Operation operation{header, in, out, ++operations == (hangs == nullptr ? 0 : std::atoll(hangs))};
+  ms::emulated::on_stream(stream, [member, operation] { member->run(operation); });
+  return ncclSuccess;
+}
+ncclResult_t transfer(ncclComm_t comm, cudaStream_t stream, std::size_t count, ncclDataType_t type, int peer,
+                      const void* in, void* out) {
+  if (comm == nullptr) return refuse(ncclInvalidArgument, "no communicator");
+  if (comm->member->size() != 2) return refuse(ncclInvalidUsage, "send and recv are emulated between two ranks only");
+  if (peer != 1 - comm->member->rank()) return refuse(ncclInvalidArgument, "no such peer");
+  return issue(comm, stream, {0, count, Kind::transfer, type, ncclSum, in == nullptr ? peer : 1 - peer}, in, out);
+}
+
+}  // namespace
+
+extern "C" {
+
+ncclResult_t ncclGetVersion(int* version) {
+  *version = NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
+const char* ncclGetErrorString(ncclResult_t result) {
+  constexpr const char* kTexts[] = {"no error",
+                                    "unhandled cuda error",
+                                    "unhandled system error",
+                                    "internal error",
+                                    "invalid argument",
+                                    "invalid usage",
+                                    "remote process exited or there was a network error",
+                                    "operation in progress"};
+  return result >= 0 && result < ncclNumResults ? kTexts[result] : "unknown result code";
+}
+const char* ncclGetLastError(ncclComm_t comm) {
+  const char* text = comm == nullptr ? nullptr : comm->member->error_text();
+  return text == nullptr ? last_refusal : text;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  const std::string name = ms::emulated::nccl::listen();
+  if (name.empty()) return refuse(ncclSystemError, "no socket to listen at");
+  *id = {};
+  std::memcpy(id->internal, name.data(), name.size());
+  return ncclSuccess;
+}
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  *comm = nullptr;
+  const ncclConfig_t usual = NCCL_CONFIG_INITIALIZER;
+  if (size < 1 || rank < 0 || rank >= size) return refuse(ncclInvalidArgument, "no such rank");
+  if (config != nullptr && (config->magic != usual.magic || config->size != usual.size))
+    return refuse(ncclInvalidArgument, "a configuration that was not initialized");
+  const std::string name(id.internal, ::strnlen(id.internal, 100));
+  if (name.empty()) return refuse(ncclInvalidArgument, "not a unique id");
+  const bool blocks = config == nullptr || config->blocking != 0;
+  auto made = std::make_unique<ncclComm>(std::make_shared<Member>(rank, size, blocks));
+  if (!blocks) {
+    made->member->join_in_background(name);
+    *comm = made.release();
+    return ncclInProgress;
+  }
+  made->member->join(name);
+  const ncclResult_t code = made->member->state();
+  if (code != ncclSuccess) return refuse(code, "the members did not come together");
+  *comm = made.release();
+  return code;
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
+  if (comm == nullptr || error == nullptr) return refuse(ncclInvalidArgument, "no communicator");
+  *error = comm->member->state();
+  return ncclSuccess;
+}
+// Asks a non-blocking communicator's owner to wait until its state is no longer ncclInProgress.
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  if (comm == nullptr) return refuse(ncclInvalidArgument, "no communicator");
+  if (comm->member->state() != ncclSuccess) return refuse(ncclInvalidUsage, "the communicator is not ready");
+  comm->member->finalize();
+  return comm->member->state();
+}
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  if (comm != nullptr) comm->member->leave();
+  delete comm;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  if (comm != nullptr) comm->member->abort();
+  delete comm;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclAllReduce(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclRedOp_t reduce,
+                           ncclComm_t comm, cudaStream_t stream) {
+  return issue(comm, stream, {0, count, Kind::all_reduce, type, reduce, 0}, in, out);
+}
+ncclResult_t ncclReduceScatter(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclRedOp_t reduce,
+                               ncclComm_t comm, cudaStream_t stream) {
+  return issue(comm, stream, {0, count, Kind::reduce_scatter, type, reduce, 0}, in, out);
+}
+ncclResult_t ncclAllGather(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream) {
+  return issue(comm, stream, {0, count, Kind::all_gather, type, ncclSum, 0}, in, out);
+}
+ncclResult_t ncclBroadcast(const void* in, void* out, std::size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+                           cudaStream_t stream) {
+  return issue(comm, stream, {0, count, Kind::broadcast, type, ncclSum, root}, in, out);
+}
+ncclResult_t ncclSend(const void* in, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return transfer(comm, stream, count, type, peer, in, nullptr);
+}
+ncclResult_t ncclRecv(void* out, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return transfer(comm, stream, count, type, peer, nullptr, out);
+}
+
+ncclResult_t ncclGroupStart() {
+  ++group_depth;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() {
+  if (group_depth == 0) return refuse(ncclInvalidUsage, "no group has begun");
+  --group_depth;
+  return ncclSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Ranks as processes, each with a GPU, over NCCL: what threads that share a GPU compute; a lost rank, one that hangs, and
+# NCCL that stands still are named by the survivors. On the GPU that the CPU plays: its NCCL is a stand-in, too.
+# usage: tests/gpu/nccl_test.sh MPIEXEC MS_TRAIN EMULATED_LIB_DIRECTORY
+set -uo pipefail
+mpiexec=$1 ms_train=$2 emulated=$3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export LD_LIBRARY_PATH=$emulated:${LD_LIBRARY_PATH:-}
+failed=0
+"${ms_train%train}data" encode --tokenizer byte --output "$work/text" /usr/share/common-licenses/GPL-3 >/dev/null || exit 1
+cat >"$work/gpu.toml" <<END
+[model]
+layers = 4
+hidden = 64
+heads = 8
+vocab = 257
+seq = 32
+[mesh]
+dp = 2
+tp = 2
+pp = 2
+[train]
+steps = 4
+global_batch = 8
+microbatch = 1
+dtype = "bf16"
+eval_every = 0
+eval_samples = 4
+[checkpoint]
+dir = "$work/checkpoints"
+[data]
+train = ["$work/text"]
+[run]
+device = "cuda"
+sample_tokens = 0
+comm_timeout = "4s"
+END
+fail() {
+  echo "FAILED: $*"
+  failed=1
+}
+losses() { sed 's/.*"loss":\([^,]*\),.*/\1/' "$work/$1/metrics.jsonl"; }
+# ranks NAME [VARIABLE=VALUE...]: a run of eight processes; its exit code.
+ranks() {
+  local name=$1
+  shift
+  timeout 90 "$mpiexec" --oversubscribe --bind-to none -np 8 env "$@" "$ms_train" run "$work/gpu.toml" --fresh \
+    --set run.dir="$work/$name" >"$work/$name.log" 2>&1
+}
+# verdict NAME KIND RANK TEXT: the kind and the text are patterns
+verdict() {
+  local file=$work/$1/verdict.json
+  if ! grep -qE "\"kind\": \"$2\"" "$file" || ! grep -q "\"rank\": $3" "$file" || ! grep -qE "$4" "$file"; then
+    fail "$1: the verdict is not $2 of rank $3, '$4':"
+    cat "$file"
+    tail -n 5 "$work/$1.log"
+  fi
+}
+
+"$ms_train" run "$work/gpu.toml" --fresh --set run.dir="$work/threads" >"$work/threads.log" 2>&1 || fail "threads: $?"
+ranks processes MS_NOTHING=1 || fail "processes: $(tail -n 3 "$work/processes.log")"
+# The stand-in adds up in the order of the ranks, as threads do: the same bits.
+diff <(losses threads) <(losses processes) || fail "processes compute something else than threads"
+
+ranks killed MS_FAULT='step=2 rank=3 kill' && fail "killed: no error"
+# The service sees it die; or NCCL was first, in a group of two.
+verdict killed 'comm.(peer_lost|nccl)' 3 "rank 3|remote process"
+ranks hung MS_FAULT='step=2 rank=5 hang' && fail "hung: no error"
+verdict hung comm.deadline 5 "rank 5"
+exit $failed
