@@ -170,7 +170,8 @@ inline constexpr Field<RunConfig> kRunFields[] = {
             "come, which takes less time and memory."},
     {.key = "time_ops",
      .member = &RunConfig::time_ops,
-     .doc = "Seconds by class of operation, in metrics.jsonl and traces; on GPUs they take two events an operation."},
+     .doc =
+         "false, on GPUs: no seconds by class of operation in metrics.jsonl and traces, which take two events each."},
     {.key = "comm_timeout",
      .member = &RunConfig::comm_timeout_s,
      .doc = "How long an operation may wait for its peers before the run stops and names them.",

@@ -158,14 +158,17 @@ void run_on_host(Init op, Tensor Init::*member, cudaStream_t stream) {
 
 }  // namespace
 
-CudaScratch::~CudaScratch() { cudaFree(data_); }
+void CudaScratch::give_back() noexcept {
+  if (data_ != nullptr) cudaFreeAsync(std::exchange(data_, nullptr), stream_);
+  size_ = 0;
+}
 
 void* CudaScratch::take(std::size_t bytes) {
   if (bytes <= size_) return data_;
-  check(cudaStreamSynchronize(stream_), "waiting for what uses scratch memory");
-  check(cudaFree(std::exchange(data_, nullptr)), "giving scratch memory back");
+  // In the stream's order: cudaFree() would wait for the whole GPU, and so for peers that may wait for this rank.
+  if (data_ != nullptr) check(cudaFreeAsync(std::exchange(data_, nullptr), stream_), "giving scratch memory back");
   size_ = 0;
-  check(cudaMalloc(&data_, bytes), fmt::format("{} bytes of scratch memory", bytes));
+  check(cudaMallocAsync(&data_, bytes, stream_), fmt::format("{} bytes of scratch memory", bytes));
   size_ = bytes;
   return data_;
 }

@@ -11,17 +11,17 @@
 
 namespace ms::tensor {
 
-// Memory that kernels of one stream use between two of their launches. Grows when an op first asks for more, which
-// waits for the stream; a step that was run once asks for no more than the next.
+// Memory that kernels of one stream use between two of their launches. Grows, in the stream's order, when an op first
+// asks for more; a step that was run once asks for no more than the next.
 class CudaScratch {
  public:
   explicit CudaScratch(cudaStream_t stream = nullptr) : stream_(stream) {}
-  ~CudaScratch();
   CudaScratch(const CudaScratch&) = delete;
   CudaScratch& operator=(const CudaScratch&) = delete;
 
   void belong_to(cudaStream_t stream) { stream_ = stream; }
   void* take(std::size_t bytes);
+  void give_back() noexcept;  // before the stream goes
 
  private:
   cudaStream_t stream_;

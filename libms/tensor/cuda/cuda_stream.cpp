@@ -64,6 +64,7 @@ CudaStream::CudaStream(CudaDevice& device, std::string name, int index, StreamKi
   scratch_.belong_to(stream_);
 }
 CudaStream::~CudaStream() {
+  scratch_.give_back();
   cudaStreamSynchronize(stream_);  // what went wrong was told to whoever waited
   cudaStreamDestroy(stream_);
 }

@@ -162,6 +162,17 @@ cudaError_t make_stream(cudaStream_t* stream) {
   return say(cudaSuccess);
 }
 
+bool release(void* data) {
+  Gpu& gpu = Gpu::get();
+  const std::lock_guard lock(gpu.mutex);
+  const auto at = gpu.memory.find(data);
+  if (at == gpu.memory.end()) return false;
+  gpu.used -= at->second;
+  gpu.memory.erase(at);
+  std::free(data);
+  return true;
+}
+
 }  // namespace
 
 namespace ms::emulated {
@@ -248,13 +259,11 @@ cudaError_t cudaDeviceSynchronize() {
 cudaError_t cudaFree(void* data) {
   if (data == nullptr) return say(cudaSuccess);
   cudaDeviceSynchronize();
-  Gpu& gpu = Gpu::get();
-  const std::lock_guard lock(gpu.mutex);
-  const auto at = gpu.memory.find(data);
-  if (at == gpu.memory.end()) return say(cudaErrorInvalidValue);
-  gpu.used -= at->second;
-  gpu.memory.erase(at);
-  std::free(data);
+  return say(release(data) ? cudaSuccess : cudaErrorInvalidValue);
+}
+cudaError_t cudaMallocAsync(void** data, std::size_t size, cudaStream_t) { return cudaMalloc(data, size); }
+cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
+  stream_of(stream).push([data] { release(data); });
   return say(cudaSuccess);
 }
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
