@@ -22,6 +22,8 @@ class MpiWorld final : public World {
     log::debug("comm", "rendezvous store: {}", pmix_ ? "PMIx" : "messages");
   }
   ~MpiWorld() override {
+    // The process ends, and what NCCL waits for may never come.
+    if (service_->cause().stopped()) static_cast<void>(nccl_.release());
     nccl_.reset();
     service_->leave();
   }

@@ -17,7 +17,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto kLookPeriod = 5ms;  // at what is under way; well below any deadline
+constexpr auto kLookPeriod = 5ms;                  // at what is under way; well below any deadline
+constexpr auto kPolledFor = 300us, kRest = 100us;  // for NCCL to take a call
 // NCCL knows that a peer went, not which. The service sees processes of this node die, and hears of others: it has so
 // long to name the rank. mpirun ends survivors 1 s after a rank's death.
 constexpr auto kNamedWithin = 800ms;
@@ -80,7 +81,7 @@ class NcclProcess final : public Nccl {
   ~NcclProcess() override {
     thread_.request_stop();
     thread_.join();
-    for (const auto& open : all_) abort(*open);
+    abort_all(all_);
   }
 
   std::unique_ptr<Communicator> open(const Group& group, tensor::Stream& stream) override;
@@ -92,9 +93,16 @@ class NcclProcess final : public Nccl {
   void join(Open& open);
   void look(const std::stop_token& stop);
   void look_at(Open& open);
-  static void abort(Open& open) {
-    const std::lock_guard lock(open.mutex);
-    if (open.comm != nullptr) ncclCommAbort(std::exchange(open.comm, nullptr));
+  // All at once: an abort may wait for the whole GPU, and so for the kernel of another that still waits for its peers.
+  static void abort_all(const std::vector<std::shared_ptr<Open>>& all) {
+    std::vector<std::jthread> threads;
+    for (const auto& open : all) {
+      threads.emplace_back([open] {
+        cudaSetDevice(open->gpu);
+        const std::lock_guard lock(open->mutex);
+        if (open->comm != nullptr) ncclCommAbort(std::exchange(open->comm, nullptr));
+      });
+    }
   }
 
   const std::shared_ptr<ExchangeService> service_;
@@ -182,10 +190,13 @@ std::unique_ptr<Communicator> NcclProcess::open(const Group& group, tensor::Stre
   open->member = group.index_of(service_->rank());
   open->gpu = cuda->gpu();
   open->failure = cuda->failure();
-  join(*open);
   {
     const std::lock_guard lock(mutex_);
     all_.push_back(open);
+  }
+  {
+    const std::lock_guard lock(open->mutex);  // nobody aborts what is not there yet
+    join(*open);
   }
   return std::make_unique<NcclCommunicator>(*this, open, service_->rank(), *cuda,
                                             stream.device().allocate(sizeof(float), "a barrier"));
@@ -212,14 +223,18 @@ void NcclProcess::join(Open& open) {
 void NcclProcess::settle(ncclResult_t code, Open& open, const std::string& what) {
   const Clock::time_point begin = Clock::now();
   while (code == ncclInProgress) {
-    if (service_->cause().stopped() || Clock::now() - begin > deadline_) {
-      ncclCommAbort(std::exchange(open.comm, nullptr));
-      if (service_->cause().stopped()) throw service_->cause().error_for(service_->rank());
+    if (service_->cause().stopped()) throw service_->cause().error_for(service_->rank());
+    if (Clock::now() - begin > deadline_) {
       std::vector<int> others = open.group->ranks;
       std::erase(others, service_->rank());
       throw deadline_error(service_->rank(), deadline_, others, what);
     }
-    std::this_thread::sleep_for(50us);
+    // It is a matter of microseconds, unless peers are to come.
+    if (Clock::now() - begin < kPolledFor) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(kRest);
+    }
     if (const ncclResult_t asked = ncclCommGetAsyncError(open.comm, &code); asked != ncclSuccess) code = asked;
   }
   for (const auto end = Clock::now() + kNamedWithin; is_of_peers(code) && Clock::now() < end;) {
@@ -239,13 +254,11 @@ void NcclProcess::look(const std::stop_token& stop) {
       wake_.wait_for(lock, stop, kLookPeriod, [] { return false; });
       all = all_;
     }
-    for (const auto& open : all) {
-      if (service_->cause().stopped()) {
-        open->failure->set(service_->cause().error_for(service_->rank()));
-        abort(*open);
-      } else {
-        look_at(*open);
-      }
+    if (service_->cause().stopped()) {
+      for (const auto& open : all) open->failure->set(service_->cause().error_for(service_->rank()));
+      abort_all(all);
+    } else {
+      for (const auto& open : all) look_at(*open);
     }
   }
 }

@@ -163,6 +163,17 @@ void say_shared(int ranks) {
               gpus - 1);
 }
 
+// What CUDA and NCCL read before their first call; what the user says of it stands.
+void prepare_cuda(const Settings& settings) {
+  // A kernel that is loaded when it is first launched waits for all that runs, messages included, whose peers may wait
+  // for this rank: everything is loaded at the start.
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  // Streams that share a queue of the hardware wait for each other: a queue for every stream of a rank.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  // Switches that add up do so in an order of their own.
+  if (settings.run.deterministic) setenv("NCCL_NVLS_ENABLE", "0", 0);
+}
+
 }  // namespace
 
 Launched run_threads(const Loaded& loaded, const LaunchOptions& options) {
@@ -271,6 +282,7 @@ Launched run_mpi(const Loaded& loaded, const LaunchOptions& options) {
     tensor::MatmulCache matmuls;
     tensor::CpuPool pool(size);
     tensor::CpuDevice host(pool, matmuls);
+    if (settings.run.device == "cuda" && world->size() > 1) prepare_cuda(settings);
     const std::unique_ptr<tensor::Device> gpu =
         settings.run.device == "cuda" ? tensor::make_cuda_device(gpu_of(*world), cuda_options(settings)) : nullptr;
     const Outcome outcome =

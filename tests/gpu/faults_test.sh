@@ -61,4 +61,5 @@ expect "memory that is too small" 2 "out of memory" "$here" MS_EMULATED_GPU_MEMO
 expect "memory that breaks" 69 "uncorrectable ECC error" "$here" MS_EMULATED_GPU_FAULT=ecc@500 --
 expect "attention in f32" 2 "train.dtype" "$here" -- --set train.dtype=fp32
 expect "heads that are no multiple of eight" 2 "multiples of 8" "$here" -- --set model.heads=16
+expect "checkpoints" 2 "cannot be saved yet" "$here" -- --set checkpoint.dir="$work/checkpoints"
 exit $failed

@@ -28,8 +28,6 @@ microbatch = 1
 dtype = "bf16"
 eval_every = 0
 eval_samples = 4
-[checkpoint]
-dir = "$work/checkpoints"
 [data]
 train = ["$work/text"]
 [run]

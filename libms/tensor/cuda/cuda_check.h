@@ -17,6 +17,13 @@ Error cuda_error(cudaError_t code, std::string_view what);
 inline void check(cudaError_t code, std::string_view what) {
   if (code != cudaSuccess) throw cuda_error(code, what);
 }
+// Whether an event has passed, or failed. That it has not is an error to CUDA, which would be taken for the next
+// launch's.
+inline bool has_passed(cudaEvent_t event) {
+  if (cudaEventQuery(event) != cudaErrorNotReady) return true;
+  cudaGetLastError();
+  return false;
+}
 // Of the launch of a kernel. What it does wrong later is met by whoever waits for it.
 inline void check_launch(std::string_view what) { check(cudaGetLastError(), what); }
 

@@ -80,9 +80,11 @@ std::unique_ptr<Stream> CudaDevice::make_stream(std::string name, StreamKind kin
   return std::make_unique<CudaStream>(*this, std::move(name), next_stream_index(), kind);
 }
 std::unique_ptr<Memory> CudaDevice::allocate(std::size_t bytes, const std::string& what) {
+  check(cudaSetDevice(gpu_), "taking the GPU");
   return std::make_unique<CudaMemory>(bytes, what);
 }
 std::unique_ptr<Memory> CudaDevice::allocate_host(std::size_t bytes, const std::string& what) {
+  check(cudaSetDevice(gpu_), "taking the GPU");
   return std::make_unique<HostMemory>(bytes, what);
 }
 
@@ -126,7 +128,7 @@ void CudaDevice::drop_anchor() {
 void CudaDevice::collect(bool all) {
   while (!spans_.empty()) {
     const Span span = spans_.front();
-    if (!all && cudaEventQuery(span.end) == cudaErrorNotReady) return;
+    if (!all && !has_passed(span.end)) return;
     check(cudaEventSynchronize(span.end), "waiting for the GPU");
     spans_.pop_front();
     float ms = 0;

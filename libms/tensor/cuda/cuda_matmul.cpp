@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "tensor/cuda/cuda_ops.h"
+
 namespace ms::tensor {
 namespace {
 
@@ -55,7 +57,7 @@ const CudaMatmul::Plan& CudaMatmul::plan(const Matmul& op, const Key& key) {
   set(CUBLASLT_MATMUL_DESC_TRANSB, turned(key.transpose_a));
   if (key.bias) {
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(type_of(key.in)));
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(type_of(key.out)));
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, op.bias.data);
   }
   const auto layout = [](cublasLtMatrixLayout_t& to, const Tensor& t) {
@@ -96,8 +98,13 @@ const CudaMatmul::Plan& CudaMatmul::plan(const Matmul& op, const Key& key) {
   return *known;
 }
 
-void CudaMatmul::run(const Matmul& op, cudaStream_t stream, void* workspace) {
+void CudaMatmul::run(Matmul op, cudaStream_t stream, void* workspace) {
   if (op.c.numel() == 0) return;
+  if (converts_bias(op)) {  // cuBLASLt takes a bias of the result's type alone
+    const Tensor converted{static_cast<std::byte*>(workspace) + kWorkspace, 1, op.c.cols, op.c.cols, op.c.dtype};
+    kernels::convert(stream, kernel_matrix(converted), kernel_matrix(op.bias));
+    op.bias = converted;
+  }
   const Key key{.m = op.c.rows,
                 .n = op.c.cols,
                 .k = op.transpose_a ? op.a.rows : op.a.cols,
@@ -107,6 +114,7 @@ void CudaMatmul::run(const Matmul& op, cudaStream_t stream, void* workspace) {
                 .alignment_a = alignment_of(op.a),
                 .alignment_b = alignment_of(op.b),
                 .alignment_c = alignment_of(op.c),
+                .alignment_bias = op.bias ? alignment_of(op.bias) : 0,
                 .in = op.a.dtype,
                 .out = op.c.dtype,
                 .transpose_a = op.transpose_a,

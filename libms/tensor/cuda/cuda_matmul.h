@@ -21,16 +21,21 @@ class CudaMatmul {
  public:
   // Scratch that every product may use: what Hopper's algorithms were made for.
   static constexpr std::size_t kWorkspace = std::size_t{32} << 20;
+  // What run() is given of it: a bias of another type than the result is converted behind it.
+  static std::size_t scratch_bytes(const Matmul& op) {
+    return kWorkspace + (converts_bias(op) ? static_cast<std::size_t>(op.c.cols * size_of(op.c.dtype)) : 0);
+  }
 
   CudaMatmul();
   // bf16 products with sums in f32; f32 products in f32 (no TF32), as on the CPU. Throws Error("cuda.cublas").
-  void run(const Matmul& op, cudaStream_t stream, void* workspace);
+  void run(Matmul op, cudaStream_t stream, void* workspace);
 
  private:
+  static bool converts_bias(const Matmul& op) { return op.bias && op.bias.dtype != op.c.dtype; }
   // What decides for an algorithm.
   struct Key {
     std::int64_t m, n, k, ld_a, ld_b, ld_c;
-    std::uint32_t alignment_a, alignment_b, alignment_c;  // in bytes
+    std::uint32_t alignment_a, alignment_b, alignment_c, alignment_bias;  // in bytes
     DType in, out;
     bool transpose_a, transpose_b, accumulate, bias;
     auto operator<=>(const Key&) const = default;

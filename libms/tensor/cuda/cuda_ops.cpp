@@ -25,9 +25,11 @@ kernels::Type kernel_type(DType dtype) {
   return kernels::Type::f32;
 }
 
+kernels::Matrix kernel_matrix(const Tensor& t) { return {t.data, t.rows, t.cols, t.ld, kernel_type(t.dtype)}; }
+
 namespace {
 
-kernels::Matrix matrix(const Tensor& t) { return {t.data, t.rows, t.cols, t.ld, kernel_type(t.dtype)}; }
+kernels::Matrix matrix(const Tensor& t) { return kernel_matrix(t); }
 
 template <class Op>
 kernels::AdamWScalars scalars_of(const Op& op) {
@@ -185,7 +187,7 @@ class CudaOps::Impl {
   using S = cudaStream_t;
 
   void run(const Matmul& op, S stream, CudaScratch& scratch) {
-    matmul_.run(op, stream, scratch.take(CudaMatmul::kWorkspace));
+    matmul_.run(op, stream, scratch.take(CudaMatmul::scratch_bytes(op)));
   }
   void run(const AttentionFwd& op, S stream, CudaScratch& scratch) { attention_.run(op, stream, scratch); }
   void run(const AttentionBwd& op, S stream, CudaScratch& scratch) { attention_.run(op, stream, scratch); }

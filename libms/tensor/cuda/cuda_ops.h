@@ -30,6 +30,7 @@ class CudaScratch {
 };
 
 kernels::Type kernel_type(DType dtype);
+kernels::Matrix kernel_matrix(const Tensor& t);
 
 class CudaOps {
  public:

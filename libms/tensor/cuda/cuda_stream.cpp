@@ -16,7 +16,7 @@ class CudaEvent final : public EventState {
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
 
-  bool ready() const override { return cudaEventQuery(event_) != cudaErrorNotReady; }
+  bool ready() const override { return has_passed(event_); }
   void synchronize() override {
     const cudaError_t code = cudaEventSynchronize(event_);
     if (const auto cause = failure_->get()) throw *cause;
@@ -79,6 +79,7 @@ void CudaStream::issue(F&& launch) {
   if (const auto cause = cuda_.failure()->get()) return poison(*cause);
   const std::lock_guard lock(cuda_.mutex());
   try {
+    check(cudaSetDevice(cuda_.gpu()), "taking the GPU");  // whatever thread this is
     launch();
   } catch (const Error& error) { poison(error); }
 }

@@ -117,7 +117,7 @@ class QueuedStream final : public TaskStream, PeerMemory {
   // Called by workers: on this rank's GPU; what poisons CUDA's stream poisons the queue.
   template <class F>
   void issue(F&& function) {
-    check(cudaSetDevice(gpu_.gpu()), "taking the GPU");
+    check(cudaSetDevice(gpu_.gpu()), "taking the GPU");  // for what does not go through the target
     function();
     target_.throw_if_poisoned();
   }

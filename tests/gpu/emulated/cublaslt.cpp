@@ -188,7 +188,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
     bias = description.of(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
     bias_layout.type = static_cast<cudaDataType>(
         description.of(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(ld.type)));
-    if (bias == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+    if (bias == nullptr || bias_layout.type != ld.type) return CUBLAS_STATUS_INVALID_VALUE;
   }
   const float alpha = *static_cast<const float*>(alpha_at), beta = *static_cast<const float*>(beta_at);
   ms::emulated::on_stream(stream, [=] {

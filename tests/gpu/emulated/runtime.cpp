@@ -342,7 +342,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const auto moment = event->last();
-  if (moment && !moment->passed()) return cudaErrorNotReady;
+  if (moment && !moment->passed()) return last_error = cudaErrorNotReady;  // as on a GPU
   return say(cudaSuccess);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
