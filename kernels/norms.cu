@@ -13,10 +13,11 @@ int threads_for(std::int64_t cols, int lanes, int packs) {
   const std::int64_t each = std::int64_t{lanes} * packs;
   return static_cast<int>(((cols + each - 1) / each + kWarp - 1) / kWarp * kWarp);
 }
-// Enough packs that a block is not much larger than 192 threads, or more where rows are very long.
-int packs_for(std::int64_t cols, int lanes, int most) {
+// Enough packs that a block is not much larger than 192 threads, or `most` of them, then more where it would be larger
+// than `threads`.
+int packs_for(std::int64_t cols, int lanes, int most, int threads) {
   int packs = 1;
-  while (packs < 8 && cols > (packs < most ? 192 : kMostThreads) * std::int64_t{lanes} * packs) packs *= 2;
+  while (packs < 8 && cols > (packs < most ? 192 : threads) * std::int64_t{lanes} * packs) packs *= 2;
   return packs;
 }
 
@@ -74,33 +75,35 @@ __global__ void __launch_bounds__(kMostThreads)
   }
 }
 
+// What registers allow: the column sums of four pieces are as many as 512 threads can have.
+constexpr int most_threads_bwd(int lanes, int packs) { return lanes > 1 && packs > 1 ? 512 : kMostThreads; }
+
 // With h = (x - mean) rstd and e = dy gain: dx = rstd (e - mean(e) - h mean(e h)), RMSNorm without the middle term.
 template <class T, int kL, int kPacks, bool kCentred>
-__global__ void __launch_bounds__(kMostThreads)
+__global__ void __launch_bounds__(most_threads_bwd(kL, kPacks))
     norm_bwd(T* dx, std::int64_t dx_ld, float* partials, const T* dy, std::int64_t dy_ld, const T* x, std::int64_t x_ld,
              const float* mean_in, const float* rstd_in, const T* gain, std::int64_t rows, int cols, bool accumulate) {
   __shared__ float shared[2 * kWarp];
   float dgain[kPacks][kL] = {}, dbias[kPacks][kL] = {};
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     const float mean = kCentred ? mean_in[row] : 0, rstd = rstd_in[row];
-    Lanes<T, kL> h[kPacks], e[kPacks];
+    Packed<T, kL> xs[kPacks], dys[kPacks];
     float sums[2] = {0, 0};  // of e, of e h
 #pragma unroll
     for (int p = 0; p < kPacks; ++p) {
       const int col = (p * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kL;
       if (col >= cols) continue;
-      Lanes<T, kL> g;
-      h[p].load(x + row * x_ld + col);
-      e[p].load(dy + row * dy_ld + col);
+      Packed<T, kL> g;
+      xs[p].load(x + row * x_ld + col);
+      dys[p].load(dy + row * dy_ld + col);
       g.load(gain + col);
 #pragma unroll
       for (int i = 0; i < kL; ++i) {
-        h[p].v[i] = (h[p].v[i] - mean) * rstd;
-        dgain[p][i] += e[p].v[i] * h[p].v[i];
-        if constexpr (kCentred) dbias[p][i] += e[p].v[i];
-        e[p].v[i] *= g.v[i];
-        sums[0] += e[p].v[i];
-        sums[1] += e[p].v[i] * h[p].v[i];
+        const float h = (xs[p][i] - mean) * rstd, e = dys[p][i] * g[i];
+        dgain[p][i] += dys[p][i] * h;
+        if constexpr (kCentred) dbias[p][i] += dys[p][i];
+        sums[0] += e;
+        sums[1] += e * h;
       }
     }
     block_sum(sums, shared);
@@ -111,14 +114,16 @@ __global__ void __launch_bounds__(kMostThreads)
       const int col = (p * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kL;
       if (col >= cols) continue;
       T* to = dx + row * dx_ld + col;
-      Lanes<T, kL> before;
-      if (accumulate) before.load(to);
+      Packed<T, kL> g;
+      g.load(gain + col);
+      Lanes<T, kL> out;
+      if (accumulate) out.load(to);
 #pragma unroll
       for (int i = 0; i < kL; ++i) {
-        e[p].v[i] = rstd * (e[p].v[i] - mean_e - h[p].v[i] * mean_eh);
-        if (accumulate) e[p].v[i] += before.v[i];
+        const float h = (xs[p][i] - mean) * rstd, e = dys[p][i] * g[i];
+        out.v[i] = (accumulate ? out.v[i] : 0) + rstd * (e - mean_e - h * mean_eh);
       }
-      e[p].store(to);
+      out.store(to);
     }
   }
   float* mine = partials + static_cast<std::int64_t>(blockIdx.x) * (kCentred ? 2 : 1) * cols;
@@ -133,10 +138,10 @@ __global__ void __launch_bounds__(kMostThreads)
 
 // Calls f.template operator()<kL, kPacks>(threads) with what fits the row.
 template <class T, class F>
-void by_row(bool aligned, std::int64_t cols, int most_packs, F&& f) {
+void by_row(bool aligned, std::int64_t cols, int most_packs, int most_threads, F&& f) {
   if (!aligned) return f.template operator()<1, 32>(threads_for(cols, 1, 32));
   constexpr int kL = kLanes<T, true>;
-  switch (packs_for(cols, kL, most_packs)) {
+  switch (packs_for(cols, kL, most_packs, most_threads)) {
     case 1:
       return f.template operator()<kL, 1>(threads_for(cols, kL, 1));
     case 2:
@@ -152,7 +157,7 @@ template <bool kCentred>
 void forward(Stream stream, Matrix y, float* mean, float* rstd, Matrix x, Matrix gain, Matrix bias, float eps) {
   by_type(x.type, [&]<class T>(T) {
     const bool aligned = is_aligned(x) && is_aligned(y) && is_aligned(gain) && is_aligned(bias);
-    by_row<T>(aligned, x.cols, 4, [&]<int kL, int kPacks>(int threads) {
+    by_row<T>(aligned, x.cols, 4, kMostThreads, [&]<int kL, int kPacks>(int threads) {
       launch(norm_fwd<T, kL, kPacks, kCentred>, static_cast<unsigned>(x.rows), threads, stream, as<T>(y), y.ld, mean,
              rstd, as<T>(x), x.ld, as<T>(gain), as<T>(bias), static_cast<int>(x.cols), eps);
     });
@@ -166,7 +171,7 @@ void backward(Stream stream, Matrix dx, float* dgain, float* dbias, Matrix dy, M
   const int blocks = static_cast<int>(x.rows < kPartials ? x.rows : kPartials);
   by_type(x.type, [&]<class T>(T) {
     const bool aligned = is_aligned(x) && is_aligned(dy) && is_aligned(dx) && is_aligned(gain);
-    by_row<T>(aligned, x.cols, 2, [&]<int kL, int kPacks>(int threads) {
+    by_row<T>(aligned, x.cols, 2, most_threads_bwd(kLanes<T, true>, 2), [&]<int kL, int kPacks>(int threads) {
       launch(norm_bwd<T, kL, kPacks, kCentred>, static_cast<unsigned>(blocks), threads, stream, as<T>(dx), dx.ld,
              partials, as<T>(dy), dy.ld, as<T>(x), x.ld, mean, rstd, as<T>(gain), x.rows, static_cast<int>(x.cols),
              accumulate);

@@ -16,8 +16,9 @@ struct Moments {
   __device__ void load(const float* m_at, const float* v_at, const G* grad, float factor) {
     load_floats(m, m_at);
     load_floats(v, v_at);
+    load_floats(g, grad);
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) g[i] = factor * to_float(grad[i]);
+    for (int i = 0; i < kCount; ++i) g[i] *= factor;
   }
   __device__ void move(const AdamWScalars& a) {
 #pragma unroll
@@ -35,16 +36,14 @@ __device__ float direction(float m, float v, const AdamWScalars& a) {
 template <class P, int kCount>
 __device__ void store_param(P* param, float* master, const float (&w)[kCount]) {
   if (master != nullptr) store_floats(master, w);
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) param[i] = from_float<P>(w[i]);
+  store_floats(param, w);
 }
 template <class P, int kCount>
 __device__ void load_master(float (&w)[kCount], const P* param, const float* master) {
   if (master != nullptr) {
     load_floats(w, master);
   } else {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) w[i] = to_float(param[i]);
+    load_floats(w, param);
   }
 }
 
@@ -95,12 +94,15 @@ __global__ void __launch_bounds__(kThreads)
   partials[2 * blockIdx.x] = sums[0];
   partials[2 * blockIdx.x + 1] = sums[1];
 }
-__global__ void __launch_bounds__(kPartials) add_norms(double* norms, const double* partials, int blocks) {
+__global__ void __launch_bounds__(kThreads) add_norms(double* norms, const double* partials, int blocks) {
   __shared__ double shared[2 * kWarp];
-  const int b = static_cast<int>(threadIdx.x);
-  double sums[2] = {b < blocks ? partials[2 * b] : 0.0, b < blocks ? partials[2 * b + 1] : 0.0};
+  double sums[2] = {0, 0};
+  for (int b = static_cast<int>(threadIdx.x); b < blocks; b += kThreads) {
+    sums[0] += partials[2 * b];
+    sums[1] += partials[2 * b + 1];
+  }
   block_sum(sums, shared);
-  if (b != 0) return;
+  if (threadIdx.x != 0) return;
   norms[0] += sums[0];
   norms[1] += sums[1];
 }
@@ -157,7 +159,7 @@ void lamb_moments(Stream stream, double* norms, float* m, float* v, Matrix w, Ma
                   AdamWScalars scalars, void* scratch) {
   const std::int64_t n = w.rows * w.cols;
   auto* partials = static_cast<double*>(scratch);
-  const unsigned blocks = min(blocks_for(n / kL, kThreads), static_cast<unsigned>(kPartials));
+  const unsigned blocks = min(blocks_for(n / kL, kThreads), static_cast<unsigned>(kTotals));
   by_type(w.type, [&]<class W>(W) {
     by_type(grad.type, [&]<class G>(G) {
       by_count(in_fours(n, w.data, m, v, grad.data), [&]<int kCount>() {
@@ -166,7 +168,7 @@ void lamb_moments(Stream stream, double* norms, float* m, float* v, Matrix w, Ma
       });
     });
   });
-  if (norms != nullptr) launch(add_norms, 1, kPartials, stream, norms, partials, static_cast<int>(blocks));
+  if (norms != nullptr) launch(add_norms, 1, kThreads, stream, norms, partials, static_cast<int>(blocks));
 }
 
 void lamb_apply(Stream stream, Matrix param, float* master, const float* m, const float* v, const double* norms,

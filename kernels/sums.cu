@@ -84,9 +84,10 @@ __global__ void __launch_bounds__(kThreads) squares_partials(double* partials, c
   if (threadIdx.x == 0) partials[blockIdx.x] = sum[0];
 }
 
-__global__ void __launch_bounds__(kPartials) add_totals(double* out, const double* partials, int blocks, double scale) {
+__global__ void __launch_bounds__(kThreads) add_totals(double* out, const double* partials, int blocks, double scale) {
   __shared__ double shared[kWarp];
-  double sum[1] = {static_cast<int>(threadIdx.x) < blocks ? partials[threadIdx.x] : 0.0};
+  double sum[1] = {0};
+  for (int b = static_cast<int>(threadIdx.x); b < blocks; b += kThreads) sum[0] += partials[b];
   block_sum(sum, shared);
   if (threadIdx.x == 0) *out += scale * sum[0];
 }
@@ -127,17 +128,17 @@ void column_sum(Stream stream, float* out, Matrix x, void* scratch) {
 void sum_into(Stream stream, double* out, Matrix x, double scale, void* scratch) {
   auto* partials = static_cast<double*>(scratch);
   const auto blocks =
-      static_cast<unsigned>(std::min<std::int64_t>(kPartials, (x.rows * x.cols + kThreads - 1) / kThreads));
+      static_cast<unsigned>(std::min<std::int64_t>(kTotals, (x.rows * x.cols + kThreads - 1) / kThreads));
   by_type_or_f64(x.type, [&]<class T>(T) {
     launch(total_partials<T, false>, blocks, kThreads, stream, partials, as<T>(x), x.rows, x.cols, x.ld);
   });
-  launch(add_totals, 1, kPartials, stream, out, partials, static_cast<int>(blocks), scale);
+  launch(add_totals, 1, kThreads, stream, out, partials, static_cast<int>(blocks), scale);
 }
 
 void sum_squares(Stream stream, double* out, Matrix x, void* scratch) {
   auto* partials = static_cast<double*>(scratch);
   const std::int64_t all = x.rows * x.cols;
-  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(kPartials, (all + kThreads - 1) / kThreads));
+  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(kTotals, (all + kThreads - 1) / kThreads));
   if (x.type != Type::f64 && is_flat(x) && is_aligned(x)) {
     by_type(x.type,
             [&]<class T>(T) { launch(squares_partials<T>, blocks, kThreads, stream, partials, as<T>(x), all); });
@@ -146,7 +147,7 @@ void sum_squares(Stream stream, double* out, Matrix x, void* scratch) {
       launch(total_partials<T, true>, blocks, kThreads, stream, partials, as<T>(x), x.rows, x.cols, x.ld);
     });
   }
-  launch(add_totals, 1, kPartials, stream, out, partials, static_cast<int>(blocks), 1.0);
+  launch(add_totals, 1, kThreads, stream, out, partials, static_cast<int>(blocks), 1.0);
 }
 
 void clip_factor(Stream stream, float* factor, float* norm, const double* sum_squares, float max_norm) {

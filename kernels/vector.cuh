@@ -60,6 +60,19 @@ struct Lanes {
     }
   }
 };
+// The same as it lies in memory: in half the registers where elements are bf16.
+template <class T, int kCount>
+struct Packed {
+  T v;
+  __device__ void load(const T* from) { v = *from; }
+  __device__ float operator[](int) const { return to_float(v); }
+};
+template <class T, int kCount>
+requires(kCount > 1) struct Packed<T, kCount> {
+  uint4 bits;
+  __device__ void load(const T* from) { bits = *reinterpret_cast<const uint4*>(from); }
+  __device__ float operator[](int i) const { return to_float(reinterpret_cast<const T*>(&bits)[i]); }
+};
 // As many floats as there are lanes, of memory that is f32 whatever T is.
 template <int kCount>
 __device__ void load_floats(float (&v)[kCount], const float* from) {
@@ -83,6 +96,33 @@ __device__ void store_floats(float* to, const float (&v)[kCount]) {
   } else {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) to[i] = v[i];
+  }
+}
+
+// Four bf16 at a time, where there are four.
+template <int kCount>
+__device__ void load_floats(float (&v)[kCount], const __nv_bfloat16* from) {
+  if constexpr (kCount == 4) {
+    const uint2 bits = *reinterpret_cast<const uint2*>(from);
+    const auto* elements = reinterpret_cast<const __nv_bfloat16*>(&bits);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) v[i] = to_float(elements[i]);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) v[i] = to_float(from[i]);
+  }
+}
+template <int kCount>
+__device__ void store_floats(__nv_bfloat16* to, const float (&v)[kCount]) {
+  if constexpr (kCount == 4) {
+    uint2 bits;
+    auto* elements = reinterpret_cast<__nv_bfloat16*>(&bits);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) elements[i] = from_float<__nv_bfloat16>(v[i]);
+    *reinterpret_cast<uint2*>(to) = bits;
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) to[i] = from_float<__nv_bfloat16>(v[i]);
   }
 }
 
