@@ -54,6 +54,7 @@ expect() {
 }
 here=LD_LIBRARY_PATH=$emulated:${LD_LIBRARY_PATH:-}
 expect "a healthy GPU" 0 "" "$here" --
+expect "a GPU whose memory the host keeps its hands off" 0 "" "$here" MS_EMULATED_GPU_GUARD=1 -- --set mesh.dp=1 --set train.steps=2
 expect "four ranks" 0 "" "$here" -- --set mesh.tp=2
 expect "no GPU" 69 "no CUDA-capable device" "$here" MS_EMULATED_GPU_COUNT=0 --
 expect "kernels for another GPU" 69 "no kernel image" "$here" MS_EMULATED_GPU_FAULT=image --

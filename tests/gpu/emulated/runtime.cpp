@@ -5,6 +5,7 @@
 // MS_EMULATED_GPU_COUNT      GPUs there are, 1 unless told
 // MS_EMULATED_GPU_MEMORY     bytes there are, 1 GiB unless told
 // MS_EMULATED_GPU_JITTER_US  every piece of work waits up to so long before it begins
+// MS_EMULATED_GPU_GUARD=1    the host cannot touch the GPU's memory while the GPU does nothing
 // MS_EMULATED_GPU_FAULT      ecc@N: the memory breaks with the launch of this number, from 1; image: no kernel for it
 #include <algorithm>
 #include <atomic>
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "cuda_runtime.h"
+#include "guard.h"
 
 namespace {
 
@@ -135,6 +137,7 @@ struct CUevent_st {
 namespace {
 
 struct Gpu {
+  ms::emulated::Guard guard{setting("MS_EMULATED_GPU_GUARD", 0) != 0};
   std::mutex mutex;
   std::vector<CUstream_st*> streams;
   std::map<void*, std::size_t> memory;
@@ -150,6 +153,15 @@ struct Gpu {
     return static_cast<std::size_t>(setting("MS_EMULATED_GPU_MEMORY", std::int64_t{1} << 30));
   }
 };
+
+// Work that touches the GPU's memory.
+std::function<void()> guarded(std::function<void()> work) {
+  return [work = std::move(work)] {
+    Gpu::get().guard.enter();
+    work();
+    Gpu::get().guard.leave();
+  };
+}
 
 CUstream_st& stream_of(cudaStream_t stream) { return stream == nullptr ? Gpu::get().legacy : *stream; }
 
@@ -169,7 +181,7 @@ bool release(void* data) {
   if (at == gpu.memory.end()) return false;
   gpu.used -= at->second;
   gpu.memory.erase(at);
-  std::free(data);
+  gpu.guard.give_back(data);
   return true;
 }
 
@@ -177,7 +189,7 @@ bool release(void* data) {
 
 namespace ms::emulated {
 
-void on_stream(cudaStream_t stream, std::function<void()> work) { stream_of(stream).push(std::move(work)); }
+void on_stream(cudaStream_t stream, std::function<void()> work) { stream_of(stream).push(guarded(std::move(work))); }
 
 cudaError_t begin_launch(const cudaLaunchConfig_t& config) {
   const dim3 grid = config.gridDim, block = config.blockDim;
@@ -239,9 +251,8 @@ cudaError_t cudaMalloc(void** data, std::size_t size) {
   Gpu& gpu = Gpu::get();
   const std::lock_guard lock(gpu.mutex);
   if (gpu.used + size > Gpu::size()) return say(cudaErrorMemoryAllocation);
-  *data = std::aligned_alloc(256, (size + 255) / 256 * 256);
+  *data = gpu.guard.take(std::max<std::size_t>(size, 1));
   if (*data == nullptr) return say(cudaErrorMemoryAllocation);
-  std::memset(*data, 0xff, size);
   gpu.memory[*data] = size;
   gpu.used += size;
   return say(cudaSuccess);
@@ -283,12 +294,12 @@ cudaError_t cudaFreeHost(void* data) {
 }
 
 cudaError_t cudaMemsetAsync(void* data, int value, std::size_t size, cudaStream_t stream) {
-  stream_of(stream).push([=] { std::memset(data, value, size); });
+  ms::emulated::on_stream(stream, [=] { std::memset(data, value, size); });
   return say(cudaSuccess);
 }
 cudaError_t cudaMemset(void* data, int value, std::size_t size) { return cudaMemsetAsync(data, value, size, nullptr); }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t size, cudaMemcpyKind, cudaStream_t stream) {
-  stream_of(stream).push([=] { std::memcpy(to, from, size); });
+  ms::emulated::on_stream(stream, [=] { std::memcpy(to, from, size); });
   return say(cudaSuccess);
 }
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
@@ -296,7 +307,7 @@ cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, 
   constexpr std::size_t kMostPitch = 0x7fffffff;
   if (width > to_pitch || width > from_pitch || to_pitch > kMostPitch || from_pitch > kMostPitch)
     return say(cudaErrorInvalidPitchValue);
-  stream_of(stream).push([=] {
+  ms::emulated::on_stream(stream, [=] {
     for (std::size_t row = 0; row < height; ++row) {
       std::memcpy(static_cast<std::byte*>(to) + row * to_pitch, static_cast<const std::byte*>(from) + row * from_pitch,
                   width);
