@@ -48,7 +48,7 @@ comm::Group everybody(const comm::World& world, int id) {
 
 struct Saver::Impl {
   Impl(const SaverOptions& options_in, std::vector<Held> held_in, comm::World& world, tensor::Device& device,
-       std::unique_ptr<MemoryTier> copies_in);
+       tensor::Device& host, std::unique_ptr<MemoryTier> copies_in);
 
   std::optional<tensor::Event> begin(const Manifest& of_manifest, const tensor::Event& updated, std::int64_t at);
   SaveVotes votes() const;
@@ -79,9 +79,10 @@ struct Saver::Impl {
 
   // What the stream uses comes before it, what uses the stream after it: the last goes first.
   std::unique_ptr<tensor::Memory> memory;
-  std::vector<std::byte> slot, slots;  // this rank's entry; everybody's
-  std::array<double, 3> numbers{};     // a sum over all, where there is no step to carry it
-  std::unique_ptr<tensor::Stream> stream;
+  std::vector<std::byte> slot, slots;        // this rank's entry; everybody's
+  std::array<double, 3> numbers{};           // a sum over all, where there is no step to carry it
+  std::unique_ptr<tensor::Stream> stream;    // for copies, of the device that has the state
+  std::unique_ptr<tensor::Stream> messages;  // of the host
   std::unique_ptr<comm::Communicator> everyone;
   tensor::Event gathered;
   SaveWriter writer;
@@ -89,17 +90,18 @@ struct Saver::Impl {
 };
 
 Saver::Impl::Impl(const SaverOptions& options_in, std::vector<Held> held_in, comm::World& world, tensor::Device& device,
-                  std::unique_ptr<MemoryTier> copies_in)
+                  tensor::Device& host, std::unique_ptr<MemoryTier> copies_in)
     : options(options_in),
       held(std::move(held_in)),
       rank(world.rank()),
       ranks(world.size()),
       memory(held.empty() ? nullptr
-                          : device.allocate(static_cast<std::size_t>(host_bytes(pieces_of(held))),
-                                            "the checkpoint's copy of the rank's state")),
+                          : device.allocate_host(static_cast<std::size_t>(host_bytes(pieces_of(held))),
+                                                 "the checkpoint's copy of the rank's state")),
       // Before communication and computation where both could run: the next update waits for the copy.
       stream(device.make_stream("checkpoint", tensor::StreamKind::comm)),
-      everyone(world.open(everybody(world, options.group_id), *stream)),
+      messages(host.make_stream("save messages", tensor::StreamKind::comm)),
+      everyone(world.open(everybody(world, options.group_id), *messages)),
       writer({options.dir, rank, options.keep_last, options.keep_every, options.resumed_from}, pieces_of(held),
              aligned_image(memory.get())),
       copies(std::move(copies_in)) {
@@ -118,7 +120,7 @@ void Saver::Impl::size_slots() {
   numbers[0] = static_cast<double>(bound);
   everyone->all_reduce(flat_tensor(std::as_writable_bytes(std::span(numbers).first(1)), DType::f64),
                        comm::ReduceKind::max);
-  stream->synchronize();
+  messages->synchronize();
   constexpr std::size_t kUnit = sizeof(std::int64_t);
   const std::size_t size = sizeof(SlotHead) + (static_cast<std::size_t>(numbers[0]) + kUnit - 1) / kUnit * kUnit;
   slot.resize(size);
@@ -181,7 +183,7 @@ void Saver::Impl::advance(const SaveVotes& sum) {
 void Saver::Impl::issue_gather() {
   pack(writer.result().entry, slot);
   everyone->all_gather(flat_tensor(slots, DType::i32), flat_tensor(slot, DType::i32));
-  gathered = stream->record();
+  gathered = messages->record();
   if (leads()) writer.commit(std::move(manifest), [this] { return entries(); });
 }
 
@@ -235,7 +237,7 @@ void Saver::Impl::finish() {
     const SaveVotes mine = votes();
     numbers = {mine.writing, mine.committing, mine.failed};
     everyone->all_reduce(sums);
-    stream->synchronize();
+    messages->synchronize();
     advance({numbers[0], numbers[1], numbers[2]});
   }
 }
@@ -248,8 +250,8 @@ std::optional<SaveOutcome> Saver::Impl::take_outcome() {
 }
 
 Saver::Saver(const SaverOptions& options, std::vector<Held> held, comm::World& world, tensor::Device& device,
-             std::unique_ptr<MemoryTier> memory)
-    : impl_(std::make_unique<Impl>(options, std::move(held), world, device, std::move(memory))) {}
+             tensor::Device& host, std::unique_ptr<MemoryTier> memory)
+    : impl_(std::make_unique<Impl>(options, std::move(held), world, device, host, std::move(memory))) {}
 Saver::~Saver() = default;
 
 std::int64_t Saver::host_bytes(const std::vector<Piece>& pieces) {

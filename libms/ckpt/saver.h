@@ -57,10 +57,11 @@ struct SaveOutcome {
 class Saver {
  public:
   // Collective over the world. Allocates the host copy, on which a first save would otherwise wait, and makes the
-  // file's skeleton in the background. The pieces' memory, the world and the device outlive it.
-  // `memory`, where given on all ranks: keeps copies of what is saved.
+  // file's skeleton in the background. The pieces' memory, the world and the devices outlive it: `device` has the
+  // state, `host` sends messages of host memory, and may be the same. `memory`, where given on all ranks: keeps copies
+  // of what is saved.
   Saver(const SaverOptions& options, std::vector<Held> held, comm::World& world, tensor::Device& device,
-        std::unique_ptr<MemoryTier> memory = nullptr);
+        tensor::Device& host, std::unique_ptr<MemoryTier> memory = nullptr);
   // Stops writing at the next block and leaves what is uncommitted to be cleaned up.
   ~Saver();
 

@@ -55,6 +55,7 @@ struct Checkpoints::Impl {
   std::string resolved;
   comm::World& world;
   Engine& engine;
+  tensor::Device& host;  // for messages
   Agreement agreement;
   std::optional<ckpt::DirectoryLock> lock = {};  // on rank 0
   std::string run = {}, data = {};
@@ -156,13 +157,15 @@ struct Checkpoints::Impl {
   double last_total_s = 0;  // from a boundary to the commit
 };
 
-Checkpoints::Checkpoints(const Plan& plan, const std::string& resolved, comm::World& world, Engine& engine, bool fresh)
+Checkpoints::Checkpoints(const Plan& plan, const std::string& resolved, comm::World& world, Engine& engine,
+                         tensor::Device& host, bool fresh)
     : impl_(new Impl{.plan = plan,
                      .config = plan.settings.checkpoint,
                      .resolved = resolved,
                      .world = world,
                      .engine = engine,
-                     .agreement = Agreement(world, engine.device(), groups_of(plan).count())}) {
+                     .host = host,
+                     .agreement = Agreement(world, host, groups_of(plan).count())}) {
   if (!impl_->leads()) return;
   const std::string& dir = impl_->config.dir;
   refuse_wrong_place(dir);
@@ -191,7 +194,7 @@ Origin Checkpoints::resume(const std::string& data_fingerprint) {
                                       .resumed_from = origin.restored ? origin.step : -1,
                                       .wait_when_busy = my.config.when_busy == "wait",
                                       .group_id = groups_of(my.plan).count() + 1},
-                   my.engine.state(), my.world, my.engine.device(), std::move(resumed.memory));
+                   my.engine.state(), my.world, my.engine.device(), my.host, std::move(resumed.memory));
   return origin;
 }
 

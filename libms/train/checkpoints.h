@@ -19,8 +19,9 @@ namespace ms::train {
 class Checkpoints {
  public:
   // Takes the directory's lock and clears what killed saves have left. `fresh`: checkpoints that are there are set
-  // aside. The plan, the world and the engine outlive it.
-  Checkpoints(const Plan& plan, const std::string& resolved, comm::World& world, Engine& engine, bool fresh);
+  // aside. The plan, the world, the engine and the host's device outlive it.
+  Checkpoints(const Plan& plan, const std::string& resolved, comm::World& world, Engine& engine, tensor::Device& host,
+              bool fresh);
   ~Checkpoints();
 
   // Loads the newest checkpoint that can be loaded; each that cannot is named, with why, and passed over.

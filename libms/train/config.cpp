@@ -76,8 +76,8 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
   }
   if (settings.run.device == "cuda") {
     if (train.dtype != "bf16") add("run.device", "attention on a GPU is in bf16: train.dtype = \"bf16\"");
-    if (!settings.checkpoint.dir.empty())
-      add("checkpoint.dir", "what a GPU holds cannot be saved yet: leave checkpoint.dir out, or train on CPUs");
+    if (!settings.checkpoint.memory_dir.empty())
+      add("checkpoint.memory_dir", "nodes keep no copies of what a GPU holds yet: leave it out");
     constexpr std::int64_t kHeadPiece = 8;
     if (const std::int64_t head_dim = settings.model.hidden / settings.model.heads; head_dim % kHeadPiece != 0)
       add("run.device", fmt::format("heads of {}: attention on a GPU takes multiples of {}", head_dim, kHeadPiece));

@@ -200,6 +200,7 @@ Launched run_threads(const Loaded& loaded, const LaunchOptions& options) {
     log::info("train", "{} ranks as threads, {} workers, {} threads an op", ranks, size.workers, size.threads_per_op);
   say_armed(faults);
 
+  const bool on_gpu = settings.run.device == "cuda";
   trace::Flusher flusher(settings.trace.flush_s);
   tensor::MatmulCache matmuls;
   tensor::CpuPool pool(size);
@@ -215,12 +216,14 @@ Launched run_threads(const Loaded& loaded, const LaunchOptions& options) {
         const auto index = static_cast<std::size_t>(rank);
         const std::unique_ptr<comm::World> world = hub.world(rank);
         try {
+          tensor::CpuDevice host(pool, matmuls);
           const std::unique_ptr<tensor::Device> device = make_device(settings, ranks, pool, matmuls);
-          if (settings.run.device == "cuda" && rank == 0) say_shared(ranks);
+          if (on_gpu && rank == 0) say_shared(ranks);
           StartUp start_up(*world, loaded.resolved, deadline_of(settings));
-          outcomes[index] =
-              run_rank(plan, *world, start_up, *device, flusher, faults,
-                       {.resolved = loaded.resolved, .fresh = options.fresh, .stop = &stop}, steps[index]);
+          outcomes[index] = run_rank(
+              plan, *world, start_up, *device, flusher, faults,
+              {.resolved = loaded.resolved, .fresh = options.fresh, .stop = &stop, .host = on_gpu ? &host : nullptr},
+              steps[index]);
         } catch (const Error& error) {
           world->abort(error);  // the hub keeps the first cause, which run_rank() has told where it came so far
           failed = true;
@@ -282,12 +285,13 @@ Launched run_mpi(const Loaded& loaded, const LaunchOptions& options) {
     tensor::MatmulCache matmuls;
     tensor::CpuPool pool(size);
     tensor::CpuDevice host(pool, matmuls);
-    if (settings.run.device == "cuda" && world->size() > 1) prepare_cuda(settings);
+    const bool on_gpu = settings.run.device == "cuda";
+    if (on_gpu && world->size() > 1) prepare_cuda(settings);
     const std::unique_ptr<tensor::Device> gpu =
-        settings.run.device == "cuda" ? tensor::make_cuda_device(gpu_of(*world), cuda_options(settings)) : nullptr;
-    const Outcome outcome =
-        run_rank(*plan, *world, start_up, gpu ? *gpu : host, flusher, faults,
-                 {.resolved = loaded.resolved, .fresh = options.fresh, .stop = &stop, .host = &host}, step);
+        on_gpu ? tensor::make_cuda_device(gpu_of(*world), cuda_options(settings)) : nullptr;
+    const Outcome outcome = run_rank(
+        *plan, *world, start_up, gpu ? *gpu : host, flusher, faults,
+        {.resolved = loaded.resolved, .fresh = options.fresh, .stop = &stop, .host = on_gpu ? &host : nullptr}, step);
     const watch::Verdict verdict = verdict_of(outcome);
     if (rank == 0) watch::write_verdict(settings.run.dir, verdict);
     return {outcome, rank, verdict.code};

@@ -105,14 +105,16 @@ Origin origin_of(const ckpt::Piece& piece, const ckpt::PieceIndex& index) {
 ckpt::LoadReport restore(Engine& engine, const ckpt::Manifest& manifest, const std::string& path, int threads) {
   const ckpt::PieceIndex index(manifest);
   std::vector<ckpt::Want> wants;
-  struct Converted {
+  // What cannot be read to where it belongs: it is of another type, or a GPU has it.
+  struct Staged {
     Tensor to;
-    std::vector<std::byte> bytes;
+    std::unique_ptr<tensor::Memory> bytes;
     DType dtype;
   };
-  std::vector<Converted> converted;
+  std::vector<Staged> staged;
+  tensor::Device& device = engine.device();
   const std::vector<ckpt::Held> held = engine.state();
-  converted.reserve(held.size());
+  staged.reserve(held.size());
   for (const ckpt::Held& target : held) {
     ckpt::Piece piece = target.piece;
     if (!manifest.has_optimizer && (piece.state == State::exp_avg || piece.state == State::exp_avg_sq)) {
@@ -122,17 +124,17 @@ ckpt::LoadReport restore(Engine& engine, const ckpt::Manifest& manifest, const s
     const Origin origin = origin_of(piece, index);
     piece.state = origin.state;
     piece.dtype = origin.dtype;
-    std::byte* to = target.tensor.data;  // of the CPU device: host memory
-    if (origin.dtype != target.piece.dtype) {
-      converted.push_back(
-          {target.tensor, std::vector<std::byte>(static_cast<std::size_t>(piece.size_bytes())), origin.dtype});
-      to = converted.back().bytes.data();
+    std::byte* to = target.tensor.data;
+    if (origin.dtype != target.piece.dtype || device.kind() != "cpu") {
+      const auto bytes = static_cast<std::size_t>(piece.size_bytes());
+      staged.push_back({target.tensor, device.allocate_host(bytes, "what is read of a checkpoint"), origin.dtype});
+      to = staged.back().bytes->data();
     }
     wants.push_back({piece, to});
   }
   const ckpt::LoadReport report = ckpt::load(path, index, wants, {.threads = threads, .progress = {}});
-  for (Converted& each : converted) {
-    const Tensor from{each.bytes.data(), 1, each.to.cols, each.to.cols, each.dtype};
+  for (const Staged& each : staged) {
+    const Tensor from{each.bytes->data(), 1, each.to.cols, each.to.cols, each.dtype};
     engine.compute().submit(tensor::Copy{each.to, from});
   }
   engine.compute().synchronize();

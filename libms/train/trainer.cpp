@@ -98,10 +98,11 @@ class Trainer {
   }
 
  private:
+  tensor::Device& host() { return options_.host != nullptr ? *options_.host : engine_.device(); }
   // From the newest checkpoint, or from the beginning.
   void begin() {
     if (!settings_.checkpoint.dir.empty()) {
-      checkpoints_.emplace(plan_, options_.resolved, world_, engine_, options_.fresh);
+      checkpoints_.emplace(plan_, options_.resolved, world_, engine_, host(), options_.fresh);
       origin_ = checkpoints_->resume(loader_.fingerprint());
     }
     if (!origin_.restored) engine_.initialize(static_cast<std::uint64_t>(settings_.train.seed));
@@ -120,7 +121,7 @@ class Trainer {
     }
     if (recorder_ != nullptr && settings_.trace.probe_every_s > 0) {
       const mesh::Groups groups(plan_.mesh, plan_.chunks, settings_.model.tied_embeddings);
-      probe_.emplace(world_, options_.host != nullptr ? *options_.host : engine_.device(), groups.count());
+      probe_.emplace(world_, host(), groups.count());
       probe_clocks();
     }
     if (options_.stop != nullptr) options_.stop->arm();

@@ -142,7 +142,7 @@ std::vector<Save> train_and_save(const std::string& dir, std::int64_t layers, in
     engine.initialize(1);
     const std::vector<ckpt::Held> held = engine.state();
     const mesh::Groups groups(plan.mesh, plan.chunks, plan.settings.model.tied_embeddings);
-    ckpt::Saver saver({.dir = dir, .keep_last = 1, .group_id = groups.count()}, held, world, device);
+    ckpt::Saver saver({.dir = dir, .keep_last = 1, .group_id = groups.count()}, held, world, device, device);
     threads = tensor::CpuPool::size_for(tensor::CpuPool::usable_cores(), 1, 1).threads_per_op;
     PlainCopy copy(held, device);
     bytes = copy.bytes();
@@ -209,7 +209,7 @@ std::string save_once(const std::string& dir, std::int64_t layers, std::int64_t 
     train::Engine engine(plan, world, device);
     engine.initialize(1);
     const mesh::Groups groups(plan.mesh, plan.chunks, plan.settings.model.tied_embeddings);
-    ckpt::Saver saver({.dir = dir, .group_id = groups.count()}, engine.state(), world, device);
+    ckpt::Saver saver({.dir = dir, .group_id = groups.count()}, engine.state(), world, device, device);
     saver.begin(example_manifest(), engine.state_ready(), -1);
     const std::optional<ckpt::SaveOutcome> outcome = saver.finish();
     if (!outcome->committed) throw Error("bench.save", Blame::storage, outcome->problem);
@@ -274,7 +274,7 @@ int serve(const std::string& dir, std::int64_t layers) {
     fmt::print("\n");
     std::fflush(stdout);
     const mesh::Groups groups(plan.mesh, plan.chunks, plan.settings.model.tied_embeddings);
-    ckpt::Saver saver({.dir = dir, .keep_last = 1, .group_id = groups.count()}, held, world, device);
+    ckpt::Saver saver({.dir = dir, .keep_last = 1, .group_id = groups.count()}, held, world, device, device);
     ckpt::Manifest manifest = example_manifest();
     for (std::string line; std::getline(std::cin, line);) {
       ++manifest.step;

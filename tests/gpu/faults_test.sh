@@ -6,7 +6,7 @@ set -uo pipefail
 ms_train=$1 emulated=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-failed=0
+failed=0 fresh=(--fresh)
 "${ms_train%train}data" encode --tokenizer byte --output "$work/text" /usr/share/common-licenses/GPL-3 >/dev/null || exit 1
 cat >"$work/gpu.toml" <<END
 [model]
@@ -40,7 +40,7 @@ expect() {
   while (($# > 0)) && [[ $1 != -- ]]; do variables+=("$1") && shift; done
   shift
   rm -rf "$work/run"
-  timeout 60 env "${variables[@]}" "$ms_train" run "$work/gpu.toml" --fresh "$@" >"$work/out" 2>"$work/err"
+  timeout 60 env "${variables[@]}" "$ms_train" run "$work/gpu.toml" "${fresh[@]+"${fresh[@]}"}" "$@" >"$work/out" 2>"$work/err"
   got=$?
   if ((got != code)) || ! grep -qF "$text" "$work/err"; then
     echo "FAILED: $name: exit code $got, not $code, or not said: $text"
@@ -62,5 +62,18 @@ expect "memory that is too small" 2 "out of memory" "$here" MS_EMULATED_GPU_MEMO
 expect "memory that breaks" 69 "uncorrectable ECC error" "$here" MS_EMULATED_GPU_FAULT=ecc@500 --
 expect "attention in f32" 2 "train.dtype" "$here" -- --set train.dtype=fp32
 expect "heads that are no multiple of eight" 2 "multiples of 8" "$here" -- --set model.heads=16
-expect "checkpoints" 2 "cannot be saved yet" "$here" -- --set checkpoint.dir="$work/checkpoints"
+# A run that is saved after two steps and goes on computes what one that was not does; the host reads no memory of the GPU.
+losses() { sed -n 's/^{"step":[0-9]*,"loss":\([^,]*\),.*/\1/p' "$work/run/metrics.jsonl"; }
+expect "four steps" 0 "" "$here" -- --set train.steps=4 --set mesh.dp=1 --set optim.warmup_steps=0 --set optim.schedule=constant
+losses >"$work/whole"
+saved=(--set mesh.dp=1 --set optim.warmup_steps=0 --set optim.schedule=constant --set checkpoint.dir="$work/checkpoints")
+expect "two steps, saved" 0 "" "$here" MS_EMULATED_GPU_GUARD=1 -- "${saved[@]}" --set train.steps=2
+losses >"$work/parts"
+fresh=()
+expect "two more" 0 "" "$here" MS_EMULATED_GPU_GUARD=1 -- "${saved[@]}" --set train.steps=4
+losses >>"$work/parts"
+[[ $(wc -l <"$work/whole") == 4 ]] || { echo "FAILED: four steps have not four losses" && failed=1; }
+diff "$work/whole" "$work/parts" || { echo "FAILED: a run that was saved computes something else" && failed=1; }
+fresh=(--fresh)
+expect "copies on nodes" 2 "keep no copies" "$here" -- --set checkpoint.memory_dir="$work/memory" "${saved[@]}"
 exit $failed

@@ -28,6 +28,8 @@ microbatch = 1
 dtype = "bf16"
 eval_every = 0
 eval_samples = 4
+[checkpoint]
+dir = "$work/checkpoints"
 [data]
 train = ["$work/text"]
 [run]
@@ -39,7 +41,7 @@ fail() {
   echo "FAILED: $*"
   failed=1
 }
-losses() { sed 's/.*"loss":\([^,]*\),.*/\1/' "$work/$1/metrics.jsonl"; }
+losses() { sed -n 's/^{"step":[0-9]*,"loss":\([^,]*\),.*/\1/p' "$work/$1/metrics.jsonl"; }
 # ranks NAME [VARIABLE=VALUE...]: a run of eight processes; its exit code.
 ranks() {
   local name=$1
@@ -60,6 +62,7 @@ verdict() {
 "$ms_train" run "$work/gpu.toml" --fresh --set run.dir="$work/threads" >"$work/threads.log" 2>&1 || fail "threads: $?"
 ranks processes MS_NOTHING=1 || fail "processes: $(tail -n 3 "$work/processes.log")"
 # The stand-in adds up in the order of the ranks, as threads do: the same bits.
+[[ $(losses threads | wc -l) == 4 ]] || fail "threads: losses of $(losses threads | wc -l) steps, not 4"
 diff <(losses threads) <(losses processes) || fail "processes compute something else than threads"
 
 ranks killed MS_FAULT='step=2 rank=3 kill' && fail "killed: no error"

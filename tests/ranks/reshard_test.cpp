@@ -70,7 +70,7 @@ Training train_run(const train::Settings& settings) {
   on_threads(settings, [&](const train::Plan& plan, comm::World& world, tensor::Device& device) {
     train::Engine engine(plan, world, device);
     std::optional<train::Checkpoints> checkpoints;
-    checkpoints.emplace(plan, "", world, engine, false);
+    checkpoints.emplace(plan, "", world, engine, device, false);
     const train::Origin origin = checkpoints->resume("tokens");
     if (!origin.restored) engine.initialize(static_cast<std::uint64_t>(settings.train.seed));
     std::vector<std::int32_t> tokens, targets;

@@ -89,7 +89,7 @@ Rank::Rank(comm::World& world, tensor::Device& device, const std::vector<Paramet
 
 std::unique_ptr<Saver> Rank::open(SaverOptions options, std::unique_ptr<MemoryTier> memory) {
   options.group_id = next_group_++;
-  return std::make_unique<Saver>(options, held_, world_, device_, std::move(memory));
+  return std::make_unique<Saver>(options, held_, world_, device_, device_, std::move(memory));
 }
 
 void Rank::barrier() {
