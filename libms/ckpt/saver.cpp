@@ -79,10 +79,11 @@ struct Saver::Impl {
 
   // What the stream uses comes before it, what uses the stream after it: the last goes first.
   std::unique_ptr<tensor::Memory> memory;
-  std::vector<std::byte> slot, slots;        // this rank's entry; everybody's
-  std::array<double, 3> numbers{};           // a sum over all, where there is no step to carry it
-  std::unique_ptr<tensor::Stream> stream;    // for copies, of the device that has the state
-  std::unique_ptr<tensor::Stream> messages;  // of the host
+  std::vector<std::byte> slot, slots;       // this rank's entry; everybody's
+  std::array<double, 3> numbers{};          // a sum over all, where there is no step to carry it
+  std::unique_ptr<tensor::Stream> stream;   // for copies, of the device that has the state
+  std::unique_ptr<tensor::Stream> of_host;  // for messages, where another device has the host's memory
+  tensor::Stream& messages() const { return of_host ? *of_host : *stream; }
   std::unique_ptr<comm::Communicator> everyone;
   tensor::Event gathered;
   SaveWriter writer;
@@ -100,8 +101,8 @@ Saver::Impl::Impl(const SaverOptions& options_in, std::vector<Held> held_in, com
                                                  "the checkpoint's copy of the rank's state")),
       // Before communication and computation where both could run: the next update waits for the copy.
       stream(device.make_stream("checkpoint", tensor::StreamKind::comm)),
-      messages(host.make_stream("save messages", tensor::StreamKind::comm)),
-      everyone(world.open(everybody(world, options.group_id), *messages)),
+      of_host(&host == &device ? nullptr : host.make_stream("save messages", tensor::StreamKind::comm)),
+      everyone(world.open(everybody(world, options.group_id), messages())),
       writer({options.dir, rank, options.keep_last, options.keep_every, options.resumed_from}, pieces_of(held),
              aligned_image(memory.get())),
       copies(std::move(copies_in)) {
@@ -120,7 +121,7 @@ void Saver::Impl::size_slots() {
   numbers[0] = static_cast<double>(bound);
   everyone->all_reduce(flat_tensor(std::as_writable_bytes(std::span(numbers).first(1)), DType::f64),
                        comm::ReduceKind::max);
-  messages->synchronize();
+  messages().synchronize();
   constexpr std::size_t kUnit = sizeof(std::int64_t);
   const std::size_t size = sizeof(SlotHead) + (static_cast<std::size_t>(numbers[0]) + kUnit - 1) / kUnit * kUnit;
   slot.resize(size);
@@ -183,7 +184,7 @@ void Saver::Impl::advance(const SaveVotes& sum) {
 void Saver::Impl::issue_gather() {
   pack(writer.result().entry, slot);
   everyone->all_gather(flat_tensor(slots, DType::i32), flat_tensor(slot, DType::i32));
-  gathered = messages->record();
+  gathered = messages().record();
   if (leads()) writer.commit(std::move(manifest), [this] { return entries(); });
 }
 
@@ -237,7 +238,7 @@ void Saver::Impl::finish() {
     const SaveVotes mine = votes();
     numbers = {mine.writing, mine.committing, mine.failed};
     everyone->all_reduce(sums);
-    messages->synchronize();
+    messages().synchronize();
     advance({numbers[0], numbers[1], numbers[2]});
   }
 }
