@@ -21,8 +21,9 @@ class World {
   virtual std::string node(int rank) const = 0;  // the host that a rank runs on
   virtual Store& store() = 0;
 
-  // Local: no message is sent. Every member must open the group with the same id before any operation of it can
-  // complete. The stream must be a stream of this rank's CPU device and outlive the communicator.
+  // Local on the CPU and between threads: no message is sent, and every member must open the group with the same id
+  // before any operation of it can complete. Between processes with GPUs (NCCL) collective over the group, in one order
+  // of groups on all ranks. The stream is of this rank's device and outlives the communicator.
   virtual std::unique_ptr<Communicator> open(const Group& group, tensor::Stream& stream) = 0;
 
   // Fails every pending and later operation of all ranks with this cause; the first call wins. From any thread

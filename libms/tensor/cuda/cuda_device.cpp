@@ -95,7 +95,7 @@ cudaEvent_t CudaDevice::mark(cudaStream_t stream) {
 }
 void CudaDevice::finished(const Span& span) {
   spans_.push_back(span);
-  if (spans_.size() >= kMostSpans) collect(false);
+  if (spans_.size() >= kMostSpans) collect();
 }
 void CudaDevice::begin_section(int stream, trace::Ticket ticket, cudaEvent_t begin) {
   sections_[stream] = {.begin = begin, .stream = stream, .is_section = true, .ticket = ticket};
@@ -125,10 +125,10 @@ void CudaDevice::drop_anchor() {
   if (anchor_ != nullptr) timed_.give_back(std::exchange(anchor_, nullptr));
 }
 
-void CudaDevice::collect(bool all) {
+void CudaDevice::collect() {
   while (!spans_.empty()) {
     const Span span = spans_.front();
-    if (!all && !has_passed(span.end)) return;
+    if (!has_passed(span.end)) return;
     check(cudaEventSynchronize(span.end), "waiting for the GPU");
     spans_.pop_front();
     float ms = 0;

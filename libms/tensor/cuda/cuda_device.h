@@ -23,7 +23,7 @@ class CudaDevice final : public Device {
   // Of what is over by now, which is then in the trace, too.
   std::vector<double> op_seconds() override {
     const std::lock_guard lock(mutex_);
-    collect(false);
+    collect();
     return seconds_;
   }
 
@@ -49,8 +49,8 @@ class CudaDevice final : public Device {
   void end_section(int stream, trace::Ticket ticket, cudaEvent_t end);
 
  private:
-  // Of spans that are over: counts their seconds and tells the recorder. `all`: waits for those under way.
-  void collect(bool all);
+  // Of spans that are over: counts their seconds and tells the recorder.
+  void collect();
   std::int64_t host_ns(cudaEvent_t event);
   void drop_anchor();
 
