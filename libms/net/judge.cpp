@@ -1,6 +1,8 @@
 #include "net/judge.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 namespace ms::net {
 namespace {
@@ -16,24 +18,37 @@ double quantile(std::vector<double> values, double q) {
 
 struct Values {
   std::vector<double> gbps, latency_us;
+  Normal normal() const { return {.gbps = quantile(gbps, 0.75), .latency_us = quantile(latency_us, 0.25)}; }
+};
+
+// All that was measured of a pair of nodes.
+struct Measured {
+  std::vector<double> there, back, latency_us;
   void add(const PairResult& result) {
-    for (const Way* way : {&result.there, &result.back})
-      if (way->gbps >= 0) gbps.push_back(way->gbps);
+    if (result.there.gbps >= 0) there.push_back(result.there.gbps);
+    if (result.back.gbps >= 0) back.push_back(result.back.gbps);
     if (result.least_us >= 0) latency_us.push_back(result.least_us);
   }
-  Normal normal() const { return {.gbps = quantile(gbps, 0.75), .latency_us = quantile(latency_us, 0.25)}; }
+  // Each way once, however often it was measured: what looks bad is measured again and again.
+  void add_to(Values& values) const {
+    for (const std::vector<double>& way : {there, back})
+      if (!way.empty()) values.gbps.push_back(quantile(way, 0.5));
+    if (!latency_us.empty()) values.latency_us.push_back(quantile(latency_us, 0.5));
+  }
 };
 
 }  // namespace
 
 std::vector<Normal> normal_of(std::span<const PairResult> results, const std::function<int(int, int)>& distance) {
+  std::map<std::pair<int, int>, Measured> pairs;
+  for (const PairResult& result : results) pairs[{result.a, result.b}].add(result);
   Values all;
   std::vector<Values> apart;
-  for (const PairResult& result : results) {
-    const auto d = static_cast<std::size_t>(distance(result.a, result.b));
+  for (const auto& [pair, measured] : pairs) {
+    const auto d = static_cast<std::size_t>(distance(pair.first, pair.second));
     if (d >= apart.size()) apart.resize(d + 1);
-    apart[d].add(result);
-    all.add(result);
+    measured.add_to(apart[d]);
+    measured.add_to(all);
   }
   std::vector<Normal> normal;
   for (const Values& values : apart) normal.push_back((values.gbps.size() < kEnough ? all : values).normal());

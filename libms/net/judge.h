@@ -28,10 +28,10 @@ struct Thresholds {
   int lost_least = 2;             // and so many of them
 };
 
-// What is normal here. Three quarters of the measurements may be worse: a bad switch of few is in many pairs.
+// What is normal here. Three quarters of the ways may be worse: a bad switch of few is in many pairs.
 struct Normal {
-  double gbps = -1;        // the upper quartile of what ways carry
-  double latency_us = -1;  // the lower quartile of the pairs' least latencies
+  double gbps = -1;        // the upper quartile of what ways carry, each in the middle of its measurements
+  double latency_us = -1;  // the lower quartile of the pairs' least latencies, likewise
 };
 // Of each distance (0: below the same switch); `distance` counts from 0. Where a distance has less than eight ways,
 // all distances together.

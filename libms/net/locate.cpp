@@ -101,6 +101,9 @@ Locator::Doubts Locator::doubtful() {
   const std::set<int> lost = gone();
   std::set<int> in_doubt, bad_nodes, accused;
   for (const Of& of : judged) {
+    // Two or three peers are too few to outvote a bad moment: what they say is measured again, but for silence, which
+    // takes too long.
+    const bool voted = n_ > kPartners || &of == &judged[static_cast<std::size_t>(Symptom::silent)];
     for (int a = 0; a < n_; ++a) {
       for (int b = 0; b < n_; ++b) {
         if (a == b || of.ways.at(a, b).bad == 0) continue;
@@ -108,10 +111,11 @@ Locator::Doubts Locator::doubtful() {
         bad_nodes.insert(b);
         const bool explained = std::ranges::any_of(
             of.culprits, [&](const Culprit& culprit) { return explains(culprit, a, b, options_.layout); });
-        if (explained) continue;
+        if (explained && voted) continue;
         // Tests that measured nothing do not decide, but they end.
         const bool decided = of.ways.at(a, b).is_decided() || tests(a, b) >= Ways::Cell::kMeasurements;
         if (!decided && !lost.contains(a) && !lost.contains(b)) again.emplace(std::min(a, b), std::max(a, b));
+        if (explained) continue;
         in_doubt.insert(a);
         in_doubt.insert(b);
       }

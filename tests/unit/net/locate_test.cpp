@@ -176,6 +176,31 @@ TEST(Locate, ABadMomentIsMeasuredAgainAndForgiven) {
   EXPECT_EQ(measured, 5);  // three of five decide
 }
 
+TEST(Locate, ABadMomentOfANodeOfFewIsForgivenToo) {
+  FakeFabric fabric(4, 1);
+  int measured = 0;
+  fabric.pair_fault = [&](PairResult& result) {
+    if (result.a == 1 && measured++ < 3) result.least_us = 300;
+  };
+  EXPECT_THAT(culprits(fabric.locate()), IsEmpty());
+}
+
+// A slow node among four is in half of the pairs, and the pairs that are measured again are its own.
+TEST(Locate, WhatIsMeasuredAgainDoesNotBecomeNormal) {
+  FakeFabric fabric(4, 1);
+  fabric.pair_fault = [](PairResult& result) {
+    if (result.b == 3) result.there.gbps = result.back.gbps = 30, result.least_us = 300;
+  };
+  std::vector<PairResult> results;
+  for (const int times : {1, 4})
+    for (int a = 0; a < 3; ++a)
+      for (int b = times == 1 ? a + 1 : 3; b < 4; ++b)
+        results.insert(results.end(), times, fabric.measure(a, b, false));
+  const Normal normal = normal_of(results, [](int, int) { return 0; }).front();
+  EXPECT_NEAR(normal.gbps, 100, 20);
+  EXPECT_NEAR(normal.latency_us, 10, 5);
+}
+
 // The acknowledgements of what a node sends have to come in by its slow side.
 TEST(Locate, ASlowReceiverIsToldFromASlowNodeByOneDirectionAtATime) {
   for (unsigned seed = 0; seed < 20; ++seed) {
