@@ -91,6 +91,7 @@ std::string to_json(const Manifest& m, const std::vector<std::string>& entries) 
                           json_text(m.data.source)));
   add("rng", json_text(m.rng));
   add("has_optimizer", m.has_optimizer ? "true" : "false");
+  if (!m.matmul_choices.empty()) add("matmul_choices", json_text(m.matmul_choices));
   add("config", json_text(m.config));
   text += "  \"files\": [";
   for (std::size_t i = 0; i < entries.size(); ++i) text += (i == 0 ? "\n    " : ",\n    ") + entries[i];

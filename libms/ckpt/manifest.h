@@ -40,6 +40,7 @@ struct Manifest {
   DataPosition data;
   std::string rng = "philox4x32-10";  // the generator; its key is the seed of `data`
   bool has_optimizer = true;          // false of imported weights
+  std::string matmul_choices;         // tensor::MatmulChoices of the run, as text; empty: none
   std::vector<FileEntry> files;
 
   std::int64_t size_bytes() const;  // of all data files

@@ -178,6 +178,13 @@ std::string show_text(const Found& found, bool parameters) {
   text += line("data", fmt::format("{} samples trained on, seed {}, source {}", m.data.samples, m.data.seed,
                                    m.data.source.empty() ? "not known" : plain(m.data.source)));
   text += line("generator", plain(m.rng));
+  if (!m.matmul_choices.empty()) {  // a line says for what GPU, each other one is a form
+    const std::string_view is = " = ";
+    const std::string first = m.matmul_choices.substr(0, m.matmul_choices.find('\n'));
+    text +=
+        line("products", fmt::format("algorithms of {} forms, for {}", std::ranges::count(m.matmul_choices, '\n') - 1,
+                                     plain(first.substr(first.find(is) + is.size()))));
+  }
   text += line("files", fmt::format("{}, {}", m.files.size(), size_text(m.size_bytes())));
   if (parameters) text += "\n" + parameter_table(index);
   return text;

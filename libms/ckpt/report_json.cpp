@@ -92,6 +92,7 @@ std::string show_json(const Found& found) {
   json["has_optimizer"] = m.has_optimizer;
   json["data"] = {{"samples", m.data.samples}, {"seed", m.data.seed}, {"source", text_or_null(m.data.source)}};
   json["rng"] = m.rng;
+  json["matmul_choices"] = text_or_null(m.matmul_choices);
   json["config"] = m.config;
   json["files"] = Json::array();
   for (const FileEntry& file : m.files) {

@@ -105,6 +105,7 @@ void SimStream::message(std::uint32_t index) {
 
 void SimStream::do_submit(const Op& op) {
   add({SimItem::Kind::op, sim_.op_index(op), std::exchange(next_ticket_, trace::kNoTicket)});
+  if (device().observer() != nullptr) device().observer()->ran(op, 0);
 }
 
 std::shared_ptr<EventState> SimStream::do_record() {

@@ -10,9 +10,11 @@
 
 #include <atomic>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "tensor/matmul_choices.h"
 #include "tensor/ops.h"
 #include "tensor/race.h"
 #include "tensor/tensor.h"
@@ -112,6 +114,12 @@ class OpObserver {
   virtual void ran(const Op& op, double seconds) = 0;
 };
 
+// What prepare() found.
+struct Readiness {
+  std::int64_t scratch_bytes = 0;  // of the device's memory that operations take while they run, beside their tensors
+  std::int64_t free_bytes = -1;    // of the device, now; negative: nobody counts them
+};
+
 // One rank's device.
 class Device {
  public:
@@ -122,6 +130,10 @@ class Device {
   virtual std::unique_ptr<Memory> allocate(std::size_t bytes, const std::string& what) = 0;
   // The same, of memory that the host reads and writes, too.
   virtual std::unique_ptr<Memory> allocate_host(std::size_t bytes, const std::string& what) = 0;
+  // Makes ready what operations like these need to run at once: once messages are under way, peers would wait for it.
+  // Their tensors are not touched. Products are multiplied as `choices` says from now on; where `timed`, the fastest
+  // algorithm of every other product is found and added, and else its library decides. Blocks; nothing is in flight.
+  virtual Readiness prepare(std::span<const Op> /*ops*/, MatmulChoices& /*choices*/, bool /*timed*/) { return {}; }
   // Seconds spent in ops so far, by class; for timing tables. Call between steps.
   virtual std::vector<double> op_seconds() = 0;
 

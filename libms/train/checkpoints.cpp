@@ -58,7 +58,7 @@ struct Checkpoints::Impl {
   tensor::Device& host;  // for messages
   Agreement agreement;
   std::optional<ckpt::DirectoryLock> lock = {};  // on rank 0
-  std::string run = {}, data = {};
+  std::string run = {}, data = {}, matmul_choices = {};
   std::optional<ckpt::Saver> saver = {};
 
   std::int64_t begun = -1, committed = -1;  // steps done, of the newest save
@@ -85,6 +85,7 @@ struct Checkpoints::Impl {
     made.chunks = plan.chunks;
     made.zero = static_cast<int>(plan.settings.optim.zero);
     made.dtype = plan.settings.train.dtype;
+    made.matmul_choices = matmul_choices;
     made.data = {samples, static_cast<std::uint64_t>(plan.settings.train.seed), data};
     return made;
   }
@@ -197,6 +198,8 @@ Origin Checkpoints::resume(const std::string& data_fingerprint) {
                    my.engine.state(), my.world, my.engine.device(), my.host, std::move(resumed.memory));
   return origin;
 }
+
+void Checkpoints::set_matmul_choices(std::string choices) { impl_->matmul_choices = std::move(choices); }
 
 void Checkpoints::cast(Votes& votes) {
   votes.saving = impl_->saver->votes();

@@ -29,6 +29,9 @@ class Checkpoints {
   // another model. "ckpt.data", user: it was trained on other data (checkpoint.data = "restart" allows that).
   Origin resume(const std::string& data_fingerprint);
 
+  // What checkpoints say of them from now on. Local.
+  void set_matmul_choices(std::string choices);
+
   // This rank's votes for the step that is about to be issued; and what all ranks voted in a step. Local.
   void cast(Votes& votes);
   // Returns a save that has ended, once, as this rank saw it.

@@ -148,6 +148,7 @@ struct RunConfig {
   double comm_timeout_s = 600;
   double peak_tflops = 0;
   bool deterministic = true;
+  std::string matmul_choices;
   bool time_ops = true;
   std::int64_t sample_tokens = 0;
   double sample_temperature = 0.8;
@@ -168,6 +169,11 @@ inline constexpr Field<RunConfig> kRunFields[] = {
      .member = &RunConfig::deterministic,
      .doc = "The same bits from every run. false, on GPUs: gradients of attention are added up in whatever order they "
             "come, which takes less time and memory."},
+    {.key = "matmul_choices",
+     .member = &RunConfig::matmul_choices,
+     .doc = "On GPUs, a file with the algorithm of every form of product: those that it lacks are timed before the "
+            "first step, and added by rank 0. Runs with the same file, the same layout and the same GPUs compute the "
+            "same bits, and so do runs that go on: checkpoints keep the choices. Empty: cuBLASLt's own first choice."},
     {.key = "time_ops",
      .member = &RunConfig::time_ops,
      .doc =

@@ -220,10 +220,13 @@ Launched run_threads(const Loaded& loaded, const LaunchOptions& options) {
           const std::unique_ptr<tensor::Device> device = make_device(settings, ranks, pool, matmuls);
           if (on_gpu && rank == 0) say_shared(ranks);
           StartUp start_up(*world, loaded.resolved, deadline_of(settings));
-          outcomes[index] = run_rank(
-              plan, *world, start_up, *device, flusher, faults,
-              {.resolved = loaded.resolved, .fresh = options.fresh, .stop = &stop, .host = on_gpu ? &host : nullptr},
-              steps[index]);
+          outcomes[index] = run_rank(plan, *world, start_up, *device, flusher, faults,
+                                     {.resolved = loaded.resolved,
+                                      .fresh = options.fresh,
+                                      .stop = &stop,
+                                      .deadline = deadline_of(settings),
+                                      .host = on_gpu ? &host : nullptr},
+                                     steps[index]);
         } catch (const Error& error) {
           world->abort(error);  // the hub keeps the first cause, which run_rank() has told where it came so far
           failed = true;
@@ -289,9 +292,13 @@ Launched run_mpi(const Loaded& loaded, const LaunchOptions& options) {
     if (on_gpu && world->size() > 1) prepare_cuda(settings);
     const std::unique_ptr<tensor::Device> gpu =
         on_gpu ? tensor::make_cuda_device(gpu_of(*world), cuda_options(settings)) : nullptr;
-    const Outcome outcome = run_rank(
-        *plan, *world, start_up, gpu ? *gpu : host, flusher, faults,
-        {.resolved = loaded.resolved, .fresh = options.fresh, .stop = &stop, .host = on_gpu ? &host : nullptr}, step);
+    const Outcome outcome = run_rank(*plan, *world, start_up, gpu ? *gpu : host, flusher, faults,
+                                     {.resolved = loaded.resolved,
+                                      .fresh = options.fresh,
+                                      .stop = &stop,
+                                      .deadline = deadline_of(settings),
+                                      .host = on_gpu ? &host : nullptr},
+                                     step);
     const watch::Verdict verdict = verdict_of(outcome);
     if (rank == 0) watch::write_verdict(settings.run.dir, verdict);
     return {outcome, rank, verdict.code};

@@ -198,7 +198,8 @@ Resumed Resuming::run() {
                 .restored = true,
                 .bytes = manifest.size_bytes(),
                 .bytes_read = static_cast<std::int64_t>(tally[1]),
-                .seconds = now_s() - start};
+                .seconds = now_s() - start,
+                .matmul_choices = manifest.matmul_choices};
       run_id = manifest.run;
       if (agreement.leads()) {
         log::info("train", "going on from {}: step {}, {}{} of {} read in {:.2f} s", path, manifest.step,

@@ -19,6 +19,7 @@ struct Origin {
   bool restored = false;                   // the engine has its state
   std::int64_t bytes = 0, bytes_read = 0;  // of the checkpoint; from storage, by all ranks
   double seconds = 0;                      // that loading took
+  std::string matmul_choices;              // of the checkpoint
 };
 
 struct Resumed {

@@ -9,6 +9,7 @@
 #include "data/loader.h"
 #include "data/tokenizer.h"
 #include "train/checkpoints.h"
+#include "train/preparation.h"
 #include "train/reporter.h"
 #include "watch/verdict.h"
 
@@ -43,6 +44,7 @@ class Trainer {
         settings_(plan.settings),
         world_(world),
         loader_(open_data(plan.settings)),
+        preparation_(plan, world, device, options.deadline),
         engine_(plan, world, device),
         recorder_(device.recorder()),
         options_(options),
@@ -104,6 +106,8 @@ class Trainer {
     if (!settings_.checkpoint.dir.empty()) {
       checkpoints_.emplace(plan_, options_.resolved, world_, engine_, host(), options_.fresh);
       origin_ = checkpoints_->resume(loader_.fingerprint());
+      preparation_.take(origin_.matmul_choices);
+      checkpoints_->set_matmul_choices(preparation_.choices());
     }
     if (!origin_.restored) engine_.initialize(static_cast<std::uint64_t>(settings_.train.seed));
     start_ = origin_.step;
@@ -271,6 +275,7 @@ class Trainer {
   const Settings& settings_;
   comm::World& world_;
   data::Loader loader_;
+  Preparation preparation_;
   Engine engine_;
   trace::Recorder* recorder_;  // nullptr: nothing is traced
   TrainerOptions options_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <string>
 
@@ -14,12 +15,13 @@
 namespace ms::train {
 
 struct TrainerOptions {
-  double peak_flops = 0;               // of one rank's device, for MFU; 0: MFU is not printed
-  watch::Faults faults = {};           // of this rank
-  std::string resolved = {};           // the configuration, for checkpoints
-  bool fresh = false;                  // checkpoints that are there are set aside
-  watch::StopRequest* stop = nullptr;  // of this process
-  tensor::Device* host = nullptr;      // for messages of the host's, where the ranks' device is not; nullptr: it is
+  double peak_flops = 0;                    // of one rank's device, for MFU; 0: MFU is not printed
+  watch::Faults faults = {};                // of this rank
+  std::string resolved = {};                // the configuration, for checkpoints
+  bool fresh = false;                       // checkpoints that are there are set aside
+  watch::StopRequest* stop = nullptr;       // of this process
+  std::chrono::milliseconds deadline = {};  // for peers
+  tensor::Device* host = nullptr;  // for messages of the host's, where the ranks' device is not; nullptr: it is
   // Tells all others of an error (World::abort); must be there. Called before the engine goes: its streams drain, and
   // what they wait for may never come.
   std::function<void(const Error&)> failed = {};

@@ -74,6 +74,26 @@ expect "two more" 0 "" "$here" MS_EMULATED_GPU_GUARD=1 -- "${saved[@]}" --set tr
 losses >>"$work/parts"
 [[ $(wc -l <"$work/whole") == 4 ]] || { echo "FAILED: four steps have not four losses" && failed=1; }
 diff "$work/whole" "$work/parts" || { echo "FAILED: a run that was saved computes something else" && failed=1; }
+# With algorithms that were timed, too: those of a file, and those of the checkpoint where there is no file any more.
+slow_first=MS_EMULATED_SLOW_FIRST=1 fresh=(--fresh)
+chosen=("${saved[@]}" --set run.matmul_choices="$work/choices")
+expect "four steps, timed" 0 "forms of products timed" "$here" "$slow_first" -- "${chosen[@]}" --set train.steps=4
+losses >"$work/whole"
+cmp -s "$work/whole" "$work/parts" && echo "FAILED: other algorithms, same losses: this tests nothing" && failed=1
+expect "two steps, saved" 0 "" "$here" "$slow_first" -- "${chosen[@]}" --set train.steps=2
+losses >"$work/parts"
+grep -qF "products timed" "$work/err" && echo "FAILED: what is in the file was timed once more" && failed=1
+rm "$work/choices"
+fresh=()
+expect "two more" 0 "" "$here" -- "${saved[@]}" --set train.steps=4
+losses >>"$work/parts"
+diff "$work/whole" "$work/parts" || { echo "FAILED: a run with chosen algorithms computes something else" && failed=1; }
 fresh=(--fresh)
+expect "a pipeline's stages" 0 "forms of products timed" "$here" "$slow_first" -- --set mesh.pp=2 --set mesh.dp=1 --set run.matmul_choices="$work/choices"
+cp "$work/choices" "$work/before"
+expect "a pipeline's stages again" 0 "" "$here" "$slow_first" -- --set mesh.pp=2 --set mesh.dp=1 --set run.matmul_choices="$work/choices"
+cmp "$work/choices" "$work/before" || { echo "FAILED: choices that were made were made again" && failed=1; }
+echo "library" >"$work/choices"
+expect "a file of something else" 2 "holds no choices of algorithms" "$here" -- --set run.matmul_choices="$work/choices"
 expect "copies on nodes" 2 "keep no copies" "$here" -- --set checkpoint.memory_dir="$work/memory" "${saved[@]}"
 exit $failed

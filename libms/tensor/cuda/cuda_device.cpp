@@ -88,6 +88,15 @@ std::unique_ptr<Memory> CudaDevice::allocate_host(std::size_t bytes, const std::
   return std::make_unique<HostMemory>(bytes, what);
 }
 
+Readiness CudaDevice::prepare(std::span<const Op> ops, MatmulChoices& choices, bool timed) {
+  const std::lock_guard lock(mutex_);
+  check(cudaSetDevice(gpu_), "taking the GPU");
+  const std::size_t scratch = ops_.prepare(ops, choices, timed);
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "asking for free memory");
+  return {.scratch_bytes = static_cast<std::int64_t>(scratch), .free_bytes = static_cast<std::int64_t>(free)};
+}
+
 cudaEvent_t CudaDevice::mark(cudaStream_t stream) {
   const cudaEvent_t event = timed_.take();
   check(cudaEventRecord(event, stream), "recording a time");

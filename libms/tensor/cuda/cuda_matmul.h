@@ -9,7 +9,10 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "tensor/matmul_choices.h"
 #include "tensor/ops.h"
 
 namespace ms::tensor {
@@ -27,28 +30,44 @@ class CudaMatmul {
   }
 
   CudaMatmul();
+  // From now on these are multiplied as they say, if they are of this GPU and this cuBLASLt; else they are emptied.
+  void take(MatmulChoices& choices);
+  // Chooses the algorithm for products of this form, which are not run. Where it is not among the choices: the
+  // library's own first one, or where `timed` the fastest, which is added to them.
+  void prepare(const Matmul& op, MatmulChoices& choices, bool timed);
   // bf16 products with sums in f32; f32 products in f32 (no TF32), as on the CPU. Throws Error("cuda.cublas").
   void run(Matmul op, cudaStream_t stream, void* workspace);
 
  private:
   static bool converts_bias(const Matmul& op) { return op.bias && op.bias.dtype != op.c.dtype; }
-  // What decides for an algorithm.
+  // What decides for an algorithm: the form of a product.
   struct Key {
     std::int64_t m, n, k, ld_a, ld_b, ld_c;
     std::uint32_t alignment_a, alignment_b, alignment_c, alignment_bias;  // in bytes
     DType in, out;
     bool transpose_a, transpose_b, accumulate, bias;
     auto operator<=>(const Key&) const = default;
+    std::string text() const;
   };
   struct Plan;
   struct Close {
     void operator()(cublasLtHandle_t handle) const { cublasLtDestroy(handle); }
     void operator()(Plan* plan) const;
   };
+  static Key key_of(const Matmul& op);
+  // What cuBLASLt is told, without an algorithm.
+  static std::unique_ptr<Plan, Close> describe(const Matmul& op, const Key& key);
+  // The plan of this form, made where it is not known.
   const Plan& plan(const Matmul& op, const Key& key);
+  // At most so many, the library's favourite first; at least one.
+  std::vector<cublasLtMatmulAlgo_t> algorithms(const Plan& plan, const Key& key, int most) const;
+  cublasLtMatmulAlgo_t fastest_algorithm(const Matmul& op, const Key& key) const;
+  cublasStatus_t multiply(const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const Matmul& op, void* workspace,
+                          cudaStream_t stream) const;
 
   std::unique_ptr<std::remove_pointer_t<cublasLtHandle_t>, Close> handle_;
   std::map<Key, std::unique_ptr<Plan, Close>> plans_;
+  std::map<std::string, std::string> chosen_;  // as in MatmulChoices
 };
 
 }  // namespace ms::tensor

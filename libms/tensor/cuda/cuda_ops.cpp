@@ -54,9 +54,15 @@ class CudaAttention {
     handle_.reset(handle);
   }
 
+  // Makes the plan; returns the scratch memory that it takes.
+  template <class Attention>
+  std::size_t prepare(const Attention& op) {
+    return scratch_bytes(op, planned(op));
+  }
+
   void run(const AttentionFwd& op, cudaStream_t stream, CudaScratch& scratch) {
-    const AttentionKey key = key_of(op);
-    const auto& [names, plan] = forward_.try_emplace(key, key, handle_.get()).first->second;
+    const Planned<AttentionForward>& of = planned(op);
+    const auto& [names, plan] = of;
     Scalars scalars(op.scale, op.window);
     std::vector<std::pair<CudnnGraph::Id, void*>> tensors{{names.q, op.q.data},
                                                           {names.k, op.k.data},
@@ -65,21 +71,16 @@ class CudaAttention {
                                                           {names.lse, op.lse.data},
                                                           {names.scale, &scalars.scale},
                                                           {names.minus_infinity, &scalars.minus_infinity}};
-    if (key.window > 0) tensors.emplace_back(names.window, &scalars.window);
+    if (names.window != 0) tensors.emplace_back(names.window, &scalars.window);
     check(cudnnSetStream(handle_.get(), stream), "taking a stream");
-    plan.run(handle_.get(), tensors, scratch.take(static_cast<std::size_t>(plan.workspace_bytes())));
+    plan.run(handle_.get(), tensors, scratch.take(scratch_bytes(op, of)));
   }
 
   void run(const AttentionBwd& op, cudaStream_t stream, CudaScratch& scratch) {
-    AttentionKey key = key_of(op);
-    key.deterministic = deterministic_;
-    key.dq_ld = op.dq.ld, key.dk_ld = op.dk.ld, key.dv_ld = op.dv.ld, key.dout_ld = op.dout.ld;
-    const auto& [names, plan] = backward_.try_emplace(key, key, handle_.get()).first->second;
+    const Planned<AttentionBackward>& of = planned(op);
+    const auto& [names, plan] = of;
     Scalars scalars(op.scale, op.window);
-    const std::size_t sum_bytes =
-        names.dq_sum == 0 ? 0 : static_cast<std::size_t>(op.batch * op.heads * op.seq * op.head_dim) * sizeof(float);
-    const auto workspace_bytes = static_cast<std::size_t>((plan.workspace_bytes() + 255) / 256 * 256);
-    auto* workspace = static_cast<std::byte*>(scratch.take(workspace_bytes + sum_bytes));
+    auto* workspace = static_cast<std::byte*>(scratch.take(scratch_bytes(op, of)));
     std::vector<std::pair<CudnnGraph::Id, void*>> tensors{{names.q, op.q.data},
                                                           {names.k, op.k.data},
                                                           {names.v, op.v.data},
@@ -93,10 +94,11 @@ class CudaAttention {
                                                           {names.scale, &scalars.scale},
                                                           {names.one, &scalars.one},
                                                           {names.minus_infinity, &scalars.minus_infinity}};
-    if (key.window > 0) tensors.emplace_back(names.window, &scalars.window);
+    if (names.window != 0) tensors.emplace_back(names.window, &scalars.window);
     if (names.dq_sum != 0) {
-      tensors.emplace_back(names.dq_sum, workspace + workspace_bytes);
-      check(cudaMemsetAsync(workspace + workspace_bytes, 0, sum_bytes, stream), "clearing a gradient");
+      std::byte* sum = workspace + workspace_bytes(plan);
+      tensors.emplace_back(names.dq_sum, sum);
+      check(cudaMemsetAsync(sum, 0, sum_bytes(op, names), stream), "clearing a gradient");
     }
     check(cudnnSetStream(handle_.get(), stream), "taking a stream");
     plan.run(handle_.get(), tensors, workspace);
@@ -132,6 +134,30 @@ class CudaAttention {
     Graph names;
     CudnnPlan plan;
   };
+  const Planned<AttentionForward>& planned(const AttentionFwd& op) {
+    const AttentionKey key = key_of(op);
+    return forward_.try_emplace(key, key, handle_.get()).first->second;
+  }
+  const Planned<AttentionBackward>& planned(const AttentionBwd& op) {
+    AttentionKey key = key_of(op);
+    key.deterministic = deterministic_;
+    key.dq_ld = op.dq.ld, key.dk_ld = op.dk.ld, key.dv_ld = op.dv.ld, key.dout_ld = op.dout.ld;
+    return backward_.try_emplace(key, key, handle_.get()).first->second;
+  }
+  static std::size_t workspace_bytes(const CudnnPlan& plan) {
+    return static_cast<std::size_t>((plan.workspace_bytes() + 255) / 256 * 256);
+  }
+  // Of dq in f32, where it is added up in no order.
+  static std::size_t sum_bytes(const AttentionBwd& op, const AttentionBackward& names) {
+    if (names.dq_sum == 0) return 0;
+    return static_cast<std::size_t>(op.batch * op.heads * op.seq * op.head_dim) * sizeof(float);
+  }
+  static std::size_t scratch_bytes(const AttentionFwd&, const Planned<AttentionForward>& of) {
+    return workspace_bytes(of.plan);
+  }
+  static std::size_t scratch_bytes(const AttentionBwd& op, const Planned<AttentionBackward>& of) {
+    return workspace_bytes(of.plan) + sum_bytes(op, of.names);
+  }
   struct Close {
     void operator()(cudnnHandle_t handle) const { cudnnDestroy(handle); }
   };
@@ -178,6 +204,21 @@ void* CudaScratch::take(std::size_t bytes) {
 class CudaOps::Impl {
  public:
   explicit Impl(bool deterministic) : attention_(deterministic) {}
+  std::size_t prepare(std::span<const Op> ops, MatmulChoices& choices, bool timed) {
+    matmul_.take(choices);
+    std::size_t most = 0;
+    for (const Op& op : ops) {
+      if (const auto* product = std::get_if<Matmul>(&op)) {
+        matmul_.prepare(*product, choices, timed);
+        most = std::max(most, CudaMatmul::scratch_bytes(*product));
+      } else if (const auto* forward = std::get_if<AttentionFwd>(&op)) {
+        most = std::max(most, attention_.prepare(*forward));
+      } else if (const auto* backward = std::get_if<AttentionBwd>(&op)) {
+        most = std::max(most, attention_.prepare(*backward));
+      }
+    }
+    return most;
+  }
   void run(const Op& op, cudaStream_t stream, CudaScratch& scratch) {
     std::visit([&](const auto& row) { run(row, stream, scratch); }, op);
     check_launch(op_name(op));
@@ -293,6 +334,9 @@ class CudaOps::Impl {
 
 CudaOps::CudaOps(bool deterministic) : impl_(std::make_unique<Impl>(deterministic)) {}
 CudaOps::~CudaOps() = default;
+std::size_t CudaOps::prepare(std::span<const Op> ops, MatmulChoices& choices, bool timed) {
+  return impl_->prepare(ops, choices, timed);
+}
 void CudaOps::run(const Op& op, cudaStream_t stream, CudaScratch& scratch) { impl_->run(op, stream, scratch); }
 
 }  // namespace ms::tensor

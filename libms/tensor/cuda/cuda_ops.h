@@ -5,8 +5,10 @@
 #include <cuda_runtime.h>
 
 #include <memory>
+#include <span>
 
 #include "kernels/launch.h"
+#include "tensor/matmul_choices.h"
 #include "tensor/ops.h"
 
 namespace ms::tensor {
@@ -37,6 +39,8 @@ class CudaOps {
   // Throws Error("cuda.*") where cuBLASLt or cuDNN cannot be had.
   explicit CudaOps(bool deterministic);
   ~CudaOps();
+  // Device::prepare(); returns the most scratch memory that one of them takes.
+  std::size_t prepare(std::span<const Op> ops, MatmulChoices& choices, bool timed);
   // Issues it. Throws Error("cuda.*"), also for what an earlier op of any stream did wrong.
   void run(const Op& op, cudaStream_t stream, CudaScratch& scratch);
 

@@ -61,6 +61,7 @@ class Moment {
 
 // What is wrong with the GPU from now on; and each thread's last error.
 std::atomic<cudaError_t> broken = cudaSuccess;
+thread_local int this_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 
 cudaError_t say(cudaError_t code) {
@@ -232,7 +233,13 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return say(*count == 0 ? cudaErrorNoDevice : cudaSuccess);
 }
 cudaError_t cudaSetDevice(int gpu) {
-  return say(gpu < setting("MS_EMULATED_GPU_COUNT", 1) ? cudaSuccess : cudaErrorInvalidDevice);
+  if (gpu >= setting("MS_EMULATED_GPU_COUNT", 1)) return say(cudaErrorInvalidDevice);
+  this_device = gpu;
+  return say(cudaSuccess);
+}
+cudaError_t cudaGetDevice(int* gpu) {
+  *gpu = this_device;
+  return say(cudaSuccess);
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};

@@ -37,6 +37,7 @@ void expect_same(const Manifest& a, const Manifest& b) {
   EXPECT_EQ(a.data.source, b.data.source);
   EXPECT_EQ(a.rng, b.rng);
   EXPECT_EQ(a.has_optimizer, b.has_optimizer);
+  EXPECT_EQ(a.matmul_choices, b.matmul_choices);
   ASSERT_EQ(a.files.size(), b.files.size());
   for (std::size_t i = 0; i < a.files.size(); ++i) expect_same(a.files[i], b.files[i]);
 }
@@ -58,6 +59,7 @@ TEST(Manifest, RoundTrips) {
   Manifest manifest = some_manifest();
   expect_same(parse_manifest(to_json(manifest), "m"), manifest);
   manifest.has_optimizer = false;
+  manifest.matmul_choices = "library = some GPU\n8x8x8 = 1.2\n";
   manifest.files.clear();
   manifest.config = std::string("a\0\x1f\"\\\n\xc3\xa4", 8);
   manifest.zero = 0;

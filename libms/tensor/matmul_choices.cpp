@@ -1,0 +1,43 @@
+#include "tensor/matmul_choices.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace ms::tensor {
+namespace {
+
+constexpr std::string_view kLibrary = "library", kIs = " = ";
+
+}  // namespace
+
+std::string MatmulChoices::to_text() const {
+  if (algorithms.empty()) return "";
+  std::string text = fmt::format("{}{}{}\n", kLibrary, kIs, library);
+  for (const auto& [form, algorithm] : algorithms) text += fmt::format("{}{}{}\n", form, kIs, algorithm);
+  return text;
+}
+
+MatmulChoices MatmulChoices::parse(std::string_view text, std::string_view from) {
+  MatmulChoices choices;
+  for (const std::string& line : split(text, '\n')) {
+    if (line.empty()) continue;
+    const std::size_t is = line.find(kIs);
+    const std::string name = line.substr(0, is);
+    if (is == std::string::npos || (name == kLibrary) != choices.library.empty()) {
+      throw user_error("tensor.choices",
+                       fmt::format("{} holds no choices of algorithms for products: '{}'", from, line.substr(0, 60)),
+                       "remove it, and they are made anew");
+    }
+    const std::string value = line.substr(is + kIs.size());
+    if (choices.library.empty()) {
+      choices.library = value;
+    } else {
+      choices.algorithms[name] = value;
+    }
+  }
+  return choices;
+}
+
+}  // namespace ms::tensor

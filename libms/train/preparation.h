@@ -1,0 +1,40 @@
+// What a rank's GPU makes ready before the first message of a run: plans and algorithms for all that a step computes.
+// Ranks that compute the same must do it in the same way, and so must a run that goes on: choices of algorithms made by
+// timing are handed from rank to rank, kept in a file for the next run, and saved with checkpoints.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "comm/world.h"
+#include "train/plan.h"
+
+namespace ms::train {
+
+// What a rank issues in a training step, of every form one operation, on tensors that are nowhere.
+std::vector<tensor::Op> operations_of_step(const Plan& plan, int ranks_on_node, int rank);
+
+class Preparation {
+ public:
+  // Collective over the world where run.matmul_choices names a file; before the engine has its memory: products are
+  // timed in what is free. A CPU needs none of this. Throws Error("tensor.memory", user) where the GPU has no room for
+  // the run's tensors and what operations take beside them.
+  Preparation(const Plan& plan, comm::World& world, tensor::Device& device, std::chrono::milliseconds deadline);
+
+  // Of the checkpoint that the run goes on from, which are obeyed from now on; what they do not have stays. Local,
+  // while nothing is in flight.
+  void take(const std::string& choices);
+  // As text, for checkpoints; empty: there are none.
+  std::string choices() const { return choices_.to_text(); }
+
+ private:
+  void choose(const Plan& plan, comm::World& world, std::chrono::milliseconds deadline);
+  void check_memory(const Plan& plan, comm::World& world, const tensor::Readiness& readiness) const;
+
+  tensor::Device& device_;
+  std::vector<tensor::Op> ops_;
+  tensor::MatmulChoices choices_;
+};
+
+}  // namespace ms::train

@@ -1,0 +1,126 @@
+// Algorithms of products: chosen once by timing, obeyed by every device that is told of them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tensor/cuda_door.h"
+
+namespace ms::tensor {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::Pair;
+
+constexpr std::int64_t kM = 48, kN = 40, kK = 1000;
+
+// A product of numbers on one device, with its memory.
+struct Product {
+  std::unique_ptr<Device> device = make_cuda_device(0);
+  std::unique_ptr<Stream> stream = device->make_stream("test", StreamKind::compute);
+  std::unique_ptr<Memory> memory = device->allocate(1 << 20, "test"), host = device->allocate_host(1 << 20, "test");
+
+  static Matmul at(std::byte* data) {
+    const auto next = [&](DType dtype, std::int64_t rows, std::int64_t cols) {
+      const Tensor t{data, rows, cols, cols, dtype};
+      data += (t.size_bytes() + 255) / 256 * 256;
+      return t;
+    };
+    return {.c = next(DType::f32, kM, kN), .a = next(DType::bf16, kM, kK), .b = next(DType::bf16, kK, kN), .bias = {}};
+  }
+  std::vector<float> run() {
+    const Matmul here = at(host->data()), there = at(memory->data());
+    std::uint32_t state = 7;
+    for (const Tensor& t : {here.a, here.b}) {
+      for (std::int64_t i = 0; i < t.numel(); ++i) {
+        state = state * 1664525 + 1013904223;
+        t.as<std::uint16_t>()[i] = static_cast<std::uint16_t>(0x3f00 | ((state >> 16) & 0x80ff));
+      }
+    }
+    stream->submit(Copy{.dst = there.a, .src = here.a});
+    stream->submit(Copy{.dst = there.b, .src = here.b});
+    stream->submit(there);
+    stream->submit(Copy{.dst = here.c, .src = there.c});
+    stream->synchronize();
+    return {here.c.as<float>(), here.c.as<float>() + here.c.numel()};
+  }
+};
+
+class Choices : public testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      make_cuda_device(0);
+    } catch (const Error& error) {
+      if (error.kind() != "cuda.none") throw;
+      GTEST_SKIP() << "there is no GPU here: " << error.message();
+    }
+  }
+};
+
+TEST_F(Choices, AreMadeOnceAndObeyed) {
+  setenv("MS_EMULATED_SLOW_FIRST", "1", 1);  // where the CPU plays the GPU, its first algorithm is not the fastest
+  Product timed;
+  const std::vector<Op> ops{Product::at(timed.memory->data()), Fill{}};
+  MatmulChoices choices;
+  const Readiness ready = timed.device->prepare(ops, choices, true);
+  unsetenv("MS_EMULATED_SLOW_FIRST");
+  EXPECT_GE(ready.scratch_bytes, 32 << 20);
+  EXPECT_GT(ready.free_bytes, 0);
+  ASSERT_EQ(choices.algorithms.size(), 1U);
+  EXPECT_THAT(choices.algorithms.begin()->first, HasSubstr("48x40x1000 NN bf16 to f32"));
+  if (choices.library.starts_with("emulated")) {
+    EXPECT_THAT(choices.algorithms.begin()->second, Not(HasSubstr("1.0.")));
+  }
+
+  Product told;
+  MatmulChoices again = MatmulChoices::parse(choices.to_text(), "a test");
+  told.device->prepare(ops, again, true);
+  EXPECT_EQ(again, choices);  // nothing was left to be timed
+  EXPECT_EQ(told.run(), timed.run());
+}
+
+TEST_F(Choices, OfAnotherLibraryOrOfNothingAreNotTaken) {
+  Product product;
+  const std::vector<Op> ops{Product::at(product.memory->data())};
+  const std::vector<float> first = product.run();
+  MatmulChoices choices;
+  product.device->prepare(ops, choices, true);
+  const std::string form = choices.algorithms.begin()->first;
+
+  MatmulChoices damaged{.library = choices.library, .algorithms = {{form, "77.no algorithm"}}};
+  product.device->prepare(ops, damaged, false);
+  EXPECT_EQ(product.run(), first);
+  MatmulChoices unknown{.library = choices.library, .algorithms = {{form, "ffff.0.0.0.0.0.0.0"}}};
+  product.device->prepare(ops, unknown, false);
+  EXPECT_EQ(product.run(), first);
+  MatmulChoices others{.library = "an abacus", .algorithms = {{form, "1.0.0.0.0.0.0.0"}}};
+  product.device->prepare(ops, others, false);
+  EXPECT_TRUE(others.algorithms.empty());
+  EXPECT_EQ(product.run(), first);
+}
+
+TEST(MatmulChoices, AreTextAndBack) {
+  const MatmulChoices choices{.library = "a GPU, cuBLASLt 1",
+                              .algorithms = {{"1x2x3", "a.b"}, {"4x5x6 with bias", "c"}}};
+  EXPECT_EQ(choices.to_text(), "library = a GPU, cuBLASLt 1\n1x2x3 = a.b\n4x5x6 with bias = c\n");
+  EXPECT_EQ(MatmulChoices::parse(choices.to_text(), "a test"), choices);
+  EXPECT_EQ(MatmulChoices{}.to_text(), "");
+  EXPECT_EQ(MatmulChoices::parse("", "a test"), MatmulChoices{});
+  for (const char* text : {"1x2x3 = a\n", "library\n", "library = x\nlibrary = y\n", "library = x\n1x2x3\n",
+                           "\x7f"
+                           "ELF"}) {
+    try {
+      MatmulChoices::parse(text, "some file");
+      FAIL() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.blame(), Blame::user);
+      EXPECT_THAT(error.message(), HasSubstr("some file"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ms::tensor
