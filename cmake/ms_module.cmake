@@ -101,7 +101,7 @@ function(ms_test name)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)  # compiling tests takes longer than running them
   add_test(NAME ${name} COMMAND ${name})
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
+    set(ARG_TIMEOUT 300)  # under sanitizers, beside another test
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77)
 endfunction()

@@ -85,6 +85,16 @@ void lamb_moments(Stream stream, double* norms, float* m, float* v, Matrix w, Ma
 void lamb_apply(Stream stream, Matrix param, float* master, const float* m, const float* v, const double* norms,
                 const float* factor, AdamWScalars scalars);
 
+// fp8.cu, of bf16: what products of eight bits are made of. `largest`, one word, zeroed before: the bits of the largest
+// magnitude as a float.
+void largest_magnitude(Stream stream, unsigned* largest, Matrix x);
+// to[rows, cols], or to[cols, rows] transposed, in eight bits each and without gaps; *back: what they are to be
+// multiplied by. x in pieces of 16 bytes, and what becomes the columns of `to` a multiple of 16.
+void fp8_quantize(Stream stream, void* to, float* back, Matrix x, const unsigned* largest, bool is_e5m2,
+                  bool transposed);
+// to[rows, cols] of bf16, without gaps: the same numbers, multiplied back.
+void fp8_round(Stream stream, void* to, Matrix x, const unsigned* largest, bool is_e5m2);
+
 // reduce.cu. out = inputs[0] + inputs[1] + ... (or the maximum) of n elements, bf16 added in f32. out may be one of the
 // inputs.
 constexpr int kMostInputs = 128;

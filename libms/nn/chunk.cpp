@@ -10,6 +10,13 @@ mesh::ShardSpec vocab_shard(const Shape& shape) {
   return mesh::shard_rows_padded("", shape.model->vocab, shape.model->hidden, shape.tp, shape.tp_rank);
 }
 
+// The head's products are of what it is given: few bits of a logit are too few to tell tokens apart.
+TensorParallel of_head(const TensorParallel& on) {
+  TensorParallel head = on;
+  head.fp8 = false;
+  return head;
+}
+
 }  // namespace
 
 ChunkSlot carve_slot(Arena& arena, const Shape& shape, const ChunkPart& part, const LayerScratch& scratch) {
@@ -131,8 +138,9 @@ void Chunk::forward(const TensorParallel& on, ChunkSlot& slot, const Microbatch&
   }
 }
 
-void Chunk::head_logits(const TensorParallel& on, const ChunkSlot& slot, LayerScratch& scratch,
+void Chunk::head_logits(const TensorParallel& layers_on, const ChunkSlot& slot, LayerScratch& scratch,
                         HeadScratch& head) const {
+  const TensorParallel on = of_head(layers_on);
   norm_forward(on.compute, *shape_.model, final_norm_, slot.out, head.normed, head.mean, head.rstd);
   on.gather_product(head.logits, head.normed, scratch.gathered, head_.value, {}, true);
 }
@@ -158,7 +166,8 @@ void Chunk::run_backward(const TensorParallel& on, ChunkSlot& slot, const Microb
                                    static_cast<float>(loss_scale)});
     // The all-gathered norm output is still in scratch.gathered.
     const Tensor normed = shape_.sequence_parallel && shape_.tp > 1 ? scratch.gathered : head.normed;
-    const Arriving dnormed = on.product_reduce(scratch.partial, scratch.reduced, head.logits, head_.value, false);
+    const Arriving dnormed =
+        of_head(on).product_reduce(scratch.partial, scratch.reduced, head.logits, head_.value, false);
     on.compute.submit(
         Matmul{.c = head_.grad, .a = head.logits, .b = normed, .bias = {}, .transpose_a = true, .accumulate = true});
     norm_backward(on.compute, *shape_.model, final_norm_, dx, on.arrived(dnormed), slot.out, head.mean, head.rstd,

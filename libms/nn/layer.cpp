@@ -97,8 +97,13 @@ void activation_backward(const Layer& layer) {
 }
 
 void weight_gradient(const Layer& layer, const Weight& weight, const Tensor& dy, const Tensor& x) {
-  layer.on.compute.submit(
-      Matmul{.c = weight.grad, .a = dy, .b = x, .bias = {}, .transpose_a = true, .accumulate = true});
+  layer.on.compute.submit(Matmul{.c = weight.grad,
+                                 .a = dy,
+                                 .b = x,
+                                 .bias = {},
+                                 .transpose_a = true,
+                                 .accumulate = true,
+                                 .factors = layer.on.factors(true)});
 }
 
 void bias_gradient(const Layer& layer, const Weight& bias, const Tensor& dy) {

@@ -21,8 +21,12 @@ void input_products(const Layer& layer) {
   }
   const Tensor n =
       on.gather_product(acts.qkv, acts.n1, scratch.gathered, weights.qkv.value, weights.qkv_bias.value, true);
-  on.compute.submit(
-      Matmul{.c = acts.up, .a = n, .b = weights.up.value, .bias = weights.up_bias.value, .transpose_b = true});
+  on.compute.submit(Matmul{.c = acts.up,
+                           .a = n,
+                           .b = weights.up.value,
+                           .bias = weights.up_bias.value,
+                           .transpose_b = true,
+                           .factors = on.factors(false)});
 }
 
 // The gradient of n from grads.din.
@@ -32,7 +36,8 @@ Arriving input_gradient(const Layer& layer) {
   if (on.shape.model->fused) {
     return on.product_reduce(scratch.partial, scratch.reduced, grads.din, weights.in.value, false);
   }
-  on.compute.submit(Matmul{.c = scratch.partial, .a = grads.dup, .b = weights.up.value, .bias = {}});
+  on.compute.submit(
+      Matmul{.c = scratch.partial, .a = grads.dup, .b = weights.up.value, .bias = {}, .factors = on.factors(true)});
   return on.product_reduce(scratch.partial, scratch.reduced, grads.dqkv, weights.qkv.value, false, true);
 }
 
@@ -82,7 +87,12 @@ void weight_gradients(const Layer& layer, const Tensor& dout, const Arriving& ga
 void parallel_forward(const Layer& layer, const Tensor& out) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
   branches(layer);
-  on.compute.submit(Matmul{.c = scratch.partial, .a = acts.o, .b = weights.out.value, .bias = {}, .transpose_b = true});
+  on.compute.submit(Matmul{.c = scratch.partial,
+                           .a = acts.o,
+                           .b = weights.out.value,
+                           .bias = {},
+                           .transpose_b = true,
+                           .factors = on.factors(false)});
   const Arriving sum = on.product_reduce(scratch.partial, scratch.reduced, acts.act, weights.down.value, true, true);
   if (scratch.out_biases) {
     on.compute.submit(Add{scratch.out_biases, weights.out_bias.value, weights.down_bias.value, {}});
@@ -97,7 +107,8 @@ void parallel_backward(const Layer& layer, const Tensor& dx, WeightGradients whe
   const Tensor dout = on.gather_product(scratch.dact, dx, acts.grads.dout, weights.down.value, {}, false);
   // n is gathered once more under all that makes its gradient, which is reduced under the gradients of the weights.
   const Arriving n = now ? on.gather(acts.n1, scratch.gathered) : Arriving{};
-  on.compute.submit(Matmul{.c = scratch.dattn, .a = dout, .b = weights.out.value, .bias = {}});
+  on.compute.submit(
+      Matmul{.c = scratch.dattn, .a = dout, .b = weights.out.value, .bias = {}, .factors = on.factors(true)});
   attention_backward(layer);
   activation_backward(layer);
   const Arriving dn = input_gradient(layer);

@@ -33,6 +33,7 @@ struct Shape {
   DType dtype = DType::f32;
   Recompute recompute = Recompute::none;
   bool split_backward = false;  // slots also keep what the gradients of the weights are made from
+  bool fp8 = false;             // the factors of layers' products are rounded to eight bits
 
   std::int64_t tokens() const { return batch * model->seq; }
   std::int64_t shard_tokens() const { return sequence_parallel ? tokens() / tp : tokens(); }

@@ -32,7 +32,7 @@ Arriving TensorParallel::reduce(const Tensor& partial, const Tensor& reduced) co
 
 Tensor TensorParallel::gather_product(const Tensor& c, const Tensor& x, const Tensor& into, const Tensor& b,
                                       const Tensor& bias, bool transpose_b) const {
-  Matmul product{.c = c, .a = into, .b = b, .bias = bias, .transpose_b = transpose_b};
+  Matmul product{.c = c, .a = into, .b = b, .bias = bias, .transpose_b = transpose_b, .factors = factors(!transpose_b)};
   if (ring_used(shape, overlap)) {
     ring->gather_product(compute, product, x);
     return into;
@@ -44,7 +44,13 @@ Tensor TensorParallel::gather_product(const Tensor& c, const Tensor& x, const Te
 
 Arriving TensorParallel::product_reduce(const Tensor& partial, const Tensor& reduced, const Tensor& a, const Tensor& b,
                                         bool transpose_b, bool accumulate) const {
-  const Matmul product{.c = partial, .a = a, .b = b, .bias = {}, .transpose_b = transpose_b, .accumulate = accumulate};
+  const Matmul product{.c = partial,
+                       .a = a,
+                       .b = b,
+                       .bias = {},
+                       .transpose_b = transpose_b,
+                       .accumulate = accumulate,
+                       .factors = factors(!transpose_b)};
   if (ring_used(shape, overlap)) return {reduced, ring->product_reduce(compute, product, reduced)};
   if (overlap && shape.tp > 1) return product_all_reduce(product);
   compute.submit(product);

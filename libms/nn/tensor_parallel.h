@@ -30,20 +30,30 @@ struct TensorParallel {
   // Overlap messages with compute. Off: compute waits for each message where it is issued.
   bool overlap = false;
   const Ring* ring = nullptr;  // there where ring_used()
+  // Round the factors of products to eight bits, which layers may want and the head does not. A tensor has one scale
+  // for each product that it is in: where a product is cut into rows, the bits are others.
+  bool fp8 = false;
 
   // All of these are collective over the tp group and issue only. What they write, named `into`, `partial`, `reduced`
   // and `c`, is the caller's until it is used.
 
   // x[Ts,n] of every rank -> [T,n], in `into`; x itself where there is nothing to gather.
   Arriving gather(const Tensor& x, const Tensor& into) const;
+  // Of products whose first factor is an activation, or the gradient of one.
+  tensor::Factors factors(bool is_gradient) const {
+    if (!fp8) return tensor::Factors::as_given;
+    return is_gradient ? tensor::Factors::fp8_gradient : tensor::Factors::fp8;
+  }
+
   // Partial sums [T,n] -> their sum over tp, [Ts,n]: in place, or in `reduced` under sequence parallelism.
   Arriving reduce(const Tensor& partial, const Tensor& reduced) const;
-  // c[T,N] = gather(x)[T,K] op(b) (+ bias): a column-parallel product's forward, a row-parallel one's input gradient.
-  // Returns gather(x); c and it are complete for compute.
+  // c[T,N] = gather(x)[T,K] op(b) (+ bias): a column-parallel product's forward, b transposed, or a row-parallel one's
+  // input gradient, where x is a gradient. Returns gather(x); c and it are complete for compute.
   Tensor gather_product(const Tensor& c, const Tensor& x, const Tensor& into, const Tensor& b, const Tensor& bias,
                         bool transpose_b) const;
-  // reduce(a[T,K] op(b)): a row-parallel product's forward, a column-parallel one's input gradient. `accumulate` adds
-  // the product to what `partial` holds: another product that shares the reduction.
+  // reduce(a[T,K] op(b)): a row-parallel product's forward, b transposed, or a column-parallel one's input gradient,
+  // where a is a gradient. `accumulate` adds the product to what `partial` holds: another product that shares the
+  // reduction.
   Arriving product_reduce(const Tensor& partial, const Tensor& reduced, const Tensor& a, const Tensor& b,
                           bool transpose_b, bool accumulate = false) const;
   // Compute waits for it.

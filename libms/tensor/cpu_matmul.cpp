@@ -21,6 +21,7 @@
 
 #include "base/log.h"
 #include "tensor/cpu/kernels.h"
+#include "tensor/fp8.h"
 #include "tensor/op_checks.h"
 
 namespace ms::tensor {
@@ -166,6 +167,7 @@ struct Worker {
   Buffer scratchpad;
   Buffer packed;              // a block of a transposed a
   std::array<Buffer, 4> f32;  // a, b, c and bias where bf16 is computed in f32
+  std::array<Buffer, 2> fp8;  // a and b where they are rounded
 };
 
 // x in f32, in memory of the worker.
@@ -175,6 +177,14 @@ Tensor in_f32(const Tensor& x, Buffer& buffer, bool with_values) {
   wide.data = static_cast<std::byte*>(buffer.at_least(static_cast<std::size_t>(wide.size_bytes())));
   if (with_values) cpu_kernels().run(Copy{.dst = wide, .src = x});
   return wide;
+}
+
+// x rounded, in memory of the worker, still bf16.
+Tensor rounded(const Tensor& x, Fp8 format, Buffer& buffer) {
+  Tensor result{nullptr, x.rows, x.cols, x.cols, x.dtype};
+  result.data = static_cast<std::byte*>(buffer.at_least(static_cast<std::size_t>(result.size_bytes())));
+  round_tensor_to_fp8(result, x, format);
+  return result;
 }
 
 }  // namespace
@@ -187,6 +197,15 @@ class MatmulCache::Impl {
         native_bf16_(bf16 == Bf16::as_the_cpu_has_it && cpu_is_at_least(dnnl::cpu_isa::avx512_core_bf16)) {}
 
   void run(const Matmul& op) {
+    if (op.factors == Factors::as_given) return run_as_given(op);
+    const Lease worker(*this);
+    Matmul plain = op;
+    plain.a = rounded(op.a, fp8_of_a(op.factors), (*worker).fp8[0]);
+    plain.b = rounded(op.b, kFp8OfB, (*worker).fp8[1]);
+    plain.factors = Factors::as_given;
+    run_as_given(plain);
+  }
+  void run_as_given(const Matmul& op) {
     try {
       if (op.a.dtype == DType::bf16 && !native_bf16_) {
         run_in_f32(op);

@@ -61,6 +61,7 @@ void check(const Rule& rule, const Matmul& op) {
   rule.tensor("b", op.b, op.transpose_b ? op.c.cols : k, op.transpose_b ? k : op.c.cols, op.a.dtype);
   rule.shape("c", op.c, op.c.rows, op.c.cols);
   if (op.bias) rule.tensor("bias", op.bias, 1, op.c.cols, op.a.dtype);
+  if (op.factors != Factors::as_given) rule.type("a, to be rounded,", op.a, {DType::bf16});
 }
 void check(const Rule& rule, const AttentionFwd& op) { check_attention(rule, op); }
 void check(const Rule& rule, const AttentionBwd& op) {

@@ -27,12 +27,18 @@ enum class Access : std::uint8_t { read, write };  // write includes read-modify
   static constexpr std::string_view kName = (op_name); \
   static constexpr OpClass kClass = OpClass::op_class;
 
+// What the factors of a product, of bf16, are rounded to before it is made, each as a whole (tensor/fp8.h): e4m3, or
+// e5m2 the first one where it is a gradient, which needs more range. A factor that is not finite everywhere makes the
+// product no numbers.
+enum class Factors : std::uint8_t { as_given, fp8, fp8_gradient };
+
 // c[M,N] (+)= op(a) op(b) (+ bias[1,N]); op transposes. With transpose_a, a is [K,M]; with transpose_b, b is [N,K].
 // a and b have the same type; c is f32 or that type; sums in f32. `accumulate` adds into c. bias has a's type.
 struct Matmul {
   MS_OP("matmul", matmul)
   Tensor c, a, b, bias;
   bool transpose_a = false, transpose_b = false, accumulate = false;
+  Factors factors = Factors::as_given;
   void each(auto&& f) const { f(Access::read, a), f(Access::read, b), f(Access::read, bias), f(Access::write, c); }
 };
 

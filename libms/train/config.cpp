@@ -74,6 +74,8 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
                                          "{}, but model.vocab = {}; set run.sample_tokens = 0",
                                          data::ByteTokenizer::kVocabSize, settings.model.vocab));
   }
+  if (train.fp8 && train.dtype != "bf16")
+    add("train.fp8", "products in eight bits are of bf16: train.dtype = \"bf16\"");
   if (settings.run.device == "cuda") {
     if (train.dtype != "bf16") add("run.device", "attention on a GPU is in bf16: train.dtype = \"bf16\"");
     if (!settings.checkpoint.memory_dir.empty())

@@ -21,6 +21,7 @@ struct TrainConfig {
   std::int64_t microbatch = 1;
   std::int64_t seed = 1234;
   std::string dtype = "bf16";
+  bool fp8 = false;
   std::string recompute = "none";
   std::int64_t eval_every = 100;
   std::int64_t eval_samples = 64;
@@ -48,6 +49,11 @@ inline constexpr Field<TrainConfig> kTrainFields[] = {
      .member = &TrainConfig::dtype,
      .doc = "Type of parameters and activations; sums, norms, gradients and optimizer state are fp32 or better.",
      .choices = {"fp32", "bf16"}},
+    {.key = "fp8",
+     .member = &TrainConfig::fp8,
+     .doc = "true: the products of the layers, not of the head, round their factors to eight bits, each tensor with a "
+            "scale of its own: e4m3, and e5m2 what is a gradient. Faster on GPUs that multiply those (H100 and later); "
+            "others and the CPU compute the same, slower. Only with dtype = \"bf16\"."},
     {.key = "recompute",
      .member = &TrainConfig::recompute,
      .doc = "What the backward computes again instead of keeping it: none; selective: outputs of norms and of the "

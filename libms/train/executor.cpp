@@ -111,7 +111,8 @@ nn::TensorParallel Executor::tensor_parallel() const {
           .tp = groups_.tp,
           .shape = shape_,
           .overlap = plan_.settings.overlap.tp,
-          .ring = groups_.ring ? &*groups_.ring : nullptr};
+          .ring = groups_.ring ? &*groups_.ring : nullptr,
+          .fp8 = shape_.fp8};
 }
 
 std::size_t Executor::first_span(int chunk) const {

@@ -54,7 +54,8 @@ nn::Shape Plan::shape(int tp_rank) const {
           .sequence_parallel = settings.mesh.sequence_parallel,
           .dtype = dtype,
           .recompute = nn::recompute_from(settings.train.recompute),
-          .split_backward = splits_backward(training)};
+          .split_backward = splits_backward(training),
+          .fp8 = settings.train.fp8};
 }
 
 nn::ChunkPart Plan::part(int pp_rank, int chunk) const {

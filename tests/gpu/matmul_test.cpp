@@ -1,4 +1,6 @@
 // Matrix products on a GPU: all transposes, types, strides and edge shapes against f64.
+#include <limits>
+
 #include "../ops/matmul_case.h"
 
 namespace ms::tensor::test {
@@ -17,6 +19,56 @@ TEST(Matmul, EveryFormAndShape) {
         everywhere(memory, op, [&] { EXPECT_TRUE(close(op.c, want, tolerance_of(f.c_type, kF32))); });
       }
     }
+  }
+}
+
+// Sums of products of eight bits are made in fewer bits than f32 has by the GPUs that multiply those.
+TEST(Matmul, FactorsOfEightBits) {
+  constexpr double kEightBits = 2e-3;
+  for (const Form& f : forms()) {
+    if (f.type != DType::bf16) continue;
+    for (const Factors factors : {Factors::fp8, Factors::fp8_gradient}) {
+      for (const Shape& s : kFp8Shapes) {
+        for (const std::int64_t gap : {0, 3, 8}) {
+          SCOPED_TRACE(testing::Message() << to_string(f.c_type) << " " << s.m << "x" << s.n << "x" << s.k
+                                          << (f.transpose_a ? " a'" : "") << (f.transpose_b ? " b'" : "")
+                                          << (f.accumulate ? " +=" : "") << (f.bias ? " bias" : "") << " gap " << gap);
+          Memory memory;
+          Matmul op = make(memory, s, f, gap);
+          op.factors = factors;
+          const Mat want = product(op, s);
+          everywhere(memory, op,
+                     [&] { EXPECT_TRUE(close(op.c, want, std::max(tolerance_of(f.c_type, 0), kEightBits))); });
+        }
+      }
+    }
+  }
+}
+
+// Of any size, down to those that bf16 has few bits for.
+TEST(Matmul, FactorsOfEightBitsOfAnySize) {
+  constexpr Shape kShape{32, 48, 64};
+  for (const double size : {1e-37, 1e-30, 1e-3, 1e5, 1e30}) {
+    SCOPED_TRACE(size);
+    Memory memory;
+    const Matmul op{.c = memory.tensor(DType::f32, kShape.m, kShape.n),
+                    .a = memory.tensor(DType::bf16, kShape.m, kShape.k, 0, size),
+                    .b = memory.tensor(DType::bf16, kShape.k, kShape.n),
+                    .bias = {},
+                    .factors = Factors::fp8_gradient};
+    const Mat want = product(op, kShape);
+    everywhere(memory, op, [&] { EXPECT_TRUE(close(op.c, want, 2e-3)); });
+  }
+}
+TEST(Matmul, FactorsOfEightBitsThatAreNotFinite) {
+  for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    Memory memory;
+    Matmul op = make(memory, {32, 48, 64}, {DType::bf16, DType::f32, false, true, false, false}, 0);
+    op.factors = Factors::fp8;
+    put(op.b, 2, 3, bad);
+    everywhere(memory, op, [&] {
+      for (const double value : read(op.c).values) ASSERT_TRUE(std::isnan(value));
+    });
   }
 }
 

@@ -63,6 +63,27 @@ TEST_F(GpuParity, OneRankComputesWhatTheCpuComputes) {
   }
 }
 
+TEST_F(GpuParity, ProductsOfEightBits) {
+  train::Settings settings = settings_of("llama");
+  settings.train.fp8 = true;
+  const Outcome one = run_threads(settings, kSteps, gpu());
+  // Where a number lies near the middle of two of eight bits, the least difference before it decides between them: of
+  // gradients a part in four.
+  constexpr double kGradients = 0.25, kLosses = 0.04;
+  const auto expect_near = [&](const Outcome& want) {
+    for (std::size_t i = 0; i < want.losses.size(); ++i) EXPECT_NEAR(want.losses[i], one.losses[i], kLosses) << i;
+    const Distance gradients = distance(want.gradients, one.gradients);
+    EXPECT_LE(gradients.value, kGradients) << gradients.name;
+  };
+  expect_near(run_threads(settings, kSteps));
+  expect_near(run_threads(with(settings, {2, 2, 2, 1, true, 1}), kSteps, gpu()));
+  expect_same_bits(one, run_threads(settings, kSteps, gpu()));
+  settings.train.fp8 = false;
+  const Outcome given = run_threads(settings, kSteps, gpu());
+  EXPECT_NE(given.losses, one.losses);
+  for (std::size_t i = 0; i < given.losses.size(); ++i) EXPECT_NEAR(given.losses[i], one.losses[i], kLosses) << i;
+}
+
 // Interleaved where there are stages to interleave, sequences cut or not, every ZeRO stage.
 std::vector<std::tuple<std::string, Layout>> factorisations_of_eight() {
   std::vector<std::tuple<std::string, Layout>> all;

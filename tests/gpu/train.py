@@ -69,6 +69,10 @@ class Bench:
         return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
+VARIANTS = {"deterministic": {}, "fp8": {"train.fp8": True}, "timed products": {},
+            "fast attention": {"run.deterministic": False}, "untimed": {"run.time_ops": False}, "deterministic again": {}}
+
+
 def speed(rows, plan, peak):
     """Medians over the steps that count."""
     rows = rows[FIRST if len(rows) > 2 * FIRST else 1:]
@@ -84,10 +88,10 @@ def measure(bench, name, peak, peer):
     config, fewer = MODELS[name]
     result = {"model": name}
     # In turns, so that what changes meanwhile changes for all.
-    variants = {"deterministic": {}, "fast attention": {"run.deterministic": False},
-                "untimed": {"run.time_ops": False}, "deterministic again": {}}
     plan = bench.plan(config, {})
-    for variant, changes in variants.items():
+    for variant, changes in VARIANTS.items():
+        if variant == "timed products":
+            changes = changes | {"run.matmul_choices": bench.work / f"{name}.choices"}
         rows = bench.run(config, changes)
         result[variant] = {"failed": rows} if isinstance(rows, str) else speed(rows, plan, peak)
     less = bench.run(config, fewer)
@@ -128,7 +132,7 @@ def losses(bench):
 def report(results, of_losses):
     print(f"{'model':22} {'variant':20} {'tokens/s':>9} {'gemm':>6} {'causal':>6} {'full':>6} {'reported':>8}")
     for result in results:
-        for variant in ("deterministic", "fast attention", "untimed", "deterministic again"):
+        for variant in VARIANTS:
             row = result[variant]
             if "failed" in row:
                 print(f"{result['model']:22} {variant:20} failed: {row['failed']}")
@@ -140,6 +144,9 @@ def report(results, of_losses):
             mfu = result["mfu_of_layers"]
             print(f"{result['model']:22} {'of a layer alone':20} {'':9} {mfu['gemm']:6.1%} {mfu['causal']:6.1%} "
                   f"{mfu['full']:6.1%} {mfu['reported']:8.1%}")
+        if "tokens_per_s" in result["fp8"] and "tokens_per_s" in result["deterministic"]:
+            times = result["fp8"]["tokens_per_s"] / result["deterministic"]["tokens_per_s"]
+            print(f"{result['model']:22} {'fp8 over bf16':20} {times:9.2f}")
         if "pytorch" in result:
             print(f"{result['model']:22} {'PyTorch':20} {json.dumps(result['pytorch'])[:160]}")
         if "share_of_step" in result["deterministic"]:

@@ -1,10 +1,13 @@
 // Products to be tested, and what they are in f64.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
 #include "support.h"
+#include "tensor/fp8.h"
 
 namespace ms::tensor::test {
 
@@ -33,6 +36,9 @@ inline std::vector<Form> forms() {
   return all;
 }
 
+// Of which some are multiplied in eight bits by a GPU, and some are not.
+inline constexpr Shape kFp8Shapes[] = {{1, 1, 1}, {17, 5, 129}, {48, 32, 64}, {80, 96, 144}, {16, 128, 16}};
+
 inline Matmul make(Memory& memory, const Shape& s, const Form& f, std::int64_t gap) {
   return {.c = memory.tensor(f.c_type, s.m, s.n, gap),
           .a = f.transpose_a ? memory.tensor(f.type, s.k, s.m, gap) : memory.tensor(f.type, s.m, s.k, gap),
@@ -43,8 +49,43 @@ inline Matmul make(Memory& memory, const Shape& s, const Form& f, std::int64_t g
           .accumulate = f.accumulate};
 }
 
+// All magnitudes of a format, in order: two of even place lie beside each one of odd place, so ties are known.
+inline std::vector<double> fp8_magnitudes(Fp8 format) {
+  const int mantissa_bits = format == Fp8::e4m3 ? 3 : 2, bias = format == Fp8::e4m3 ? 7 : 15;
+  const double largest = format == Fp8::e4m3 ? 448 : 57344;
+  std::vector<double> all;
+  for (int bits = 0; bits < 128; ++bits) {
+    const int exponent = bits >> mantissa_bits, mantissa = bits & ((1 << mantissa_bits) - 1);
+    const int whole = exponent == 0 ? mantissa : mantissa + (1 << mantissa_bits);
+    all.push_back(std::ldexp(whole, std::max(exponent, 1) - bias - mantissa_bits));
+    if (all.back() == largest) break;
+  }
+  return all;
+}
+inline double nearest_fp8(double x, const std::vector<double>& magnitudes) {
+  const auto above = std::ranges::lower_bound(magnitudes, std::abs(x));
+  if (above == magnitudes.begin()) return x;
+  const auto below = above - 1;
+  const double up = *above - std::abs(x), down = std::abs(x) - *below;
+  const bool is_even = (below - magnitudes.begin()) % 2 == 0;
+  return std::copysign(down < up || (down == up && is_even) ? *below : *above, x);
+}
+// What a factor is rounded to, in f64.
+inline Mat rounded(Mat x, Fp8 format) {
+  const std::vector<double> magnitudes = fp8_magnitudes(format);
+  double largest = 0;
+  for (const double value : x.values) largest = std::max(largest, std::abs(value));
+  if (largest == 0) return x;
+  double scale = std::ldexp(1, 110);
+  while (largest * scale > magnitudes.back()) scale /= 2;
+  for (double& value : x.values) value = nearest_fp8(value * scale, magnitudes) / scale;
+  return x;
+}
+
 inline Mat product(const Matmul& op, const Shape& s) {
-  const Mat a = read(op.a), b = read(op.b);
+  const bool rounds = op.factors != Factors::as_given;
+  const Mat a = rounds ? rounded(read(op.a), fp8_of_a(op.factors)) : read(op.a);
+  const Mat b = rounds ? rounded(read(op.b), kFp8OfB) : read(op.b);
   Mat c = op.accumulate ? read(op.c) : Mat(s.m, s.n);
   for (std::int64_t i = 0; i < s.m; ++i) {
     for (std::int64_t j = 0; j < s.n; ++j) {

@@ -11,10 +11,12 @@
 #include "tensor/cuda/cuda_check.h"
 #include "tensor/cuda/cuda_ops.h"
 #include "tensor/cuda/fastest.h"
+#include "tensor/fp8.h"
 
 namespace ms::tensor {
 namespace {
 
+cudaDataType_t type_of(Fp8 format) { return format == Fp8::e5m2 ? CUDA_R_8F_E5M2 : CUDA_R_8F_E4M3; }
 cudaDataType_t type_of(DType dtype) {
   MS_ASSERT(dtype == DType::bf16 || dtype == DType::f32, "a product of {}", to_string(dtype));
   return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
@@ -26,6 +28,14 @@ std::uint32_t alignment_of(const Tensor& t) {
   constexpr std::uintptr_t kMost = 256;
   const auto at = reinterpret_cast<std::uintptr_t>(t.data) | kMost;
   return static_cast<std::uint32_t>(at & (~at + 1));
+}
+
+cudaDeviceProp this_gpu() {
+  int gpu = 0;
+  check(cudaGetDevice(&gpu), "asking which GPU this is");
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, gpu), "asking which GPU this is");
+  return properties;
 }
 
 // An algorithm as text: it is eight words that say nothing to others, good for one version of the library.
@@ -66,7 +76,7 @@ class TrialMemory {
     std::uint32_t state = 1;
     for (std::uint16_t& value : block) {  // bf16 of either sign between 1/2 and 1
       state = state * 1664525 + 1013904223;
-      value = static_cast<std::uint16_t>(0x3f00 | ((state >> 16) & 0x807f));
+      value = static_cast<std::uint16_t>(0x3f00 | ((state >> 16) & 0x8077));  // and two numbers of either fp8
     }
     std::size_t filled = block.size() * 2;
     check(cudaMemcpyAsync(data_, block.data(), filled, cudaMemcpyHostToDevice, stream), "filling memory");
@@ -105,37 +115,44 @@ struct CudaMatmul::Plan {
 void CudaMatmul::Close::operator()(Plan* plan) const { delete plan; }
 
 CudaMatmul::CudaMatmul() {
+  const cudaDeviceProp gpu = this_gpu();
+  has_fp8_ = gpu.major * 10 + gpu.minor >= 89;
   cublasLtHandle_t handle = nullptr;
   check(cublasLtCreate(&handle), "starting");
   handle_.reset(handle);
 }
 
 std::string CudaMatmul::Key::text() const {
+  const std::string_view type = factors == Factors::as_given ? to_string(in)
+                                : factors == Factors::fp8    ? "e4m3"
+                                                             : "e5m2";
   return fmt::format("{}x{}x{} {}{} {} to {}{}{} ld {},{},{} aligned {},{},{},{}", m, n, k, transpose_a ? "T" : "N",
-                     transpose_b ? "T" : "N", to_string(in), to_string(out), accumulate ? " added" : "",
+                     transpose_b ? "T" : "N", type, to_string(out), accumulate ? " added" : "",
                      bias ? " with bias" : "", ld_a, ld_b, ld_c, alignment_a, alignment_b, alignment_c, alignment_bias);
 }
 
-CudaMatmul::Key CudaMatmul::key_of(const Matmul& op) {
-  return {.m = op.c.rows,
-          .n = op.c.cols,
-          .k = op.transpose_a ? op.a.rows : op.a.cols,
-          .ld_a = op.a.ld,
-          .ld_b = op.b.ld,
-          .ld_c = op.c.ld,
-          .alignment_a = alignment_of(op.a),
-          .alignment_b = alignment_of(op.b),
-          .alignment_c = alignment_of(op.c),
-          .alignment_bias = alignment_of(op.bias),
-          .in = op.a.dtype,
-          .out = op.c.dtype,
-          .transpose_a = op.transpose_a,
-          .transpose_b = op.transpose_b,
-          .accumulate = op.accumulate,
-          .bias = static_cast<bool>(op.bias)};
+CudaMatmul::Key CudaMatmul::key_of(const Matmul& made) {
+  return {.m = made.c.rows,
+          .n = made.c.cols,
+          .k = made.transpose_a ? made.a.rows : made.a.cols,
+          .ld_a = made.a.ld,
+          .ld_b = made.b.ld,
+          .ld_c = made.c.ld,
+          .alignment_a = alignment_of(made.a),
+          .alignment_b = alignment_of(made.b),
+          .alignment_c = alignment_of(made.c),
+          .alignment_bias = alignment_of(made.bias),
+          .in = made.a.dtype,
+          .out = made.c.dtype,
+          .factors = made.factors,
+          .transpose_a = made.transpose_a,
+          .transpose_b = made.transpose_b,
+          .accumulate = made.accumulate,
+          .bias = static_cast<bool>(made.bias)};
 }
 
-std::unique_ptr<CudaMatmul::Plan, CudaMatmul::Close> CudaMatmul::describe(const Matmul& op, const Key& key) {
+std::unique_ptr<CudaMatmul::Plan, CudaMatmul::Close> CudaMatmul::describe(const Matmul& made, const Key& key,
+                                                                          const float* scales) {
   std::unique_ptr<Plan, Close> plan(new Plan);
   check(cublasLtMatmulDescCreate(&plan->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a product");
   const auto set = [&](cublasLtMatmulDescAttributes_t name, const auto& value) {
@@ -147,17 +164,99 @@ std::unique_ptr<CudaMatmul::Plan, CudaMatmul::Close> CudaMatmul::describe(const 
   if (key.bias) {
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(type_of(key.out)));
-    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, op.bias.data);
   }
-  const auto layout = [](cublasLtMatrixLayout_t& to, const Tensor& t) {
-    check(cublasLtMatrixLayoutCreate(&to, type_of(t.dtype), static_cast<std::uint64_t>(t.cols),
-                                     static_cast<std::uint64_t>(t.rows), t.ld),
+  const bool is_fp8 = key.factors != Factors::as_given;
+  // Sums of fewer bits, which are faster, are good enough forward.
+  if (is_fp8) set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<std::int8_t>(key.factors == Factors::fp8));
+  set_pointers(*plan, made, scales);
+  const auto layout = [](cublasLtMatrixLayout_t& to, const Tensor& t, cudaDataType_t type) {
+    check(cublasLtMatrixLayoutCreate(&to, type, static_cast<std::uint64_t>(t.cols), static_cast<std::uint64_t>(t.rows),
+                                     t.ld),
           "describing a matrix");
   };
-  layout(plan->left, op.b);
-  layout(plan->right, op.a);
-  layout(plan->result, op.c);
+  layout(plan->left, made.b, is_fp8 ? type_of(kFp8OfB) : type_of(key.in));
+  layout(plan->right, made.a, is_fp8 ? type_of(fp8_of_a(key.factors)) : type_of(key.in));
+  layout(plan->result, made.c, type_of(key.out));
   return plan;
+}
+
+void CudaMatmul::set_pointers(const Plan& plan, const Matmul& made, const float* scales) {
+  const auto set = [&](cublasLtMatmulDescAttributes_t name, const void* pointer) {
+    check(cublasLtMatmulDescSetAttribute(plan.operation, name, &pointer, sizeof pointer), "telling where things are");
+  };
+  if (made.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, made.bias.data);
+  if (made.factors == Factors::as_given) return;
+  set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scales + 1);  // its first factor is our second
+  set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scales);
+}
+
+CudaMatmul::Places CudaMatmul::places_of(const Matmul& op) const {
+  std::size_t used = kWorkspace;
+  const auto take = [&used](std::int64_t bytes) {
+    const std::size_t at = used;
+    used += (static_cast<std::size_t>(bytes) + 255) / 256 * 256;
+    return at;
+  };
+  Places places{};
+  places.bias = take(converts_bias(op) ? op.c.cols * size_of(op.c.dtype) : 0);
+  const bool rounds = op.factors != Factors::as_given;
+  const std::int64_t bytes = in_eight_bits(op) ? 1 : 2;
+  places.scales = take(rounds ? 256 : 0);
+  places.a = take(rounds ? op.a.numel() * bytes : 0);
+  places.b = take(rounds ? op.b.numel() * bytes : 0);
+  places.end = used;
+  return places;
+}
+
+bool CudaMatmul::in_eight_bits(const Matmul& op) const {
+  constexpr std::int64_t kPiece = 16;
+  if (op.factors == Factors::as_given || !has_fp8_ || converts_bias(op)) return false;
+  const auto in_pieces = [](const Tensor& t) {
+    return reinterpret_cast<std::uintptr_t>(t.data) % kPiece == 0 && t.ld * size_of(t.dtype) % kPiece == 0 &&
+           t.cols * size_of(t.dtype) % kPiece == 0;
+  };
+  const std::int64_t k = op.transpose_a ? op.a.rows : op.a.cols;
+  return in_pieces(op.a) && in_pieces(op.b) && in_pieces(op.c) && k % kPiece == 0 && op.c.cols % kPiece == 0;
+}
+
+Matmul CudaMatmul::as_multiplied(const Matmul& op, std::byte* scratch) const {
+  const Places places = places_of(op);
+  Matmul made = op;
+  // cuBLASLt takes a bias of the result's type alone.
+  if (converts_bias(op)) made.bias = {scratch + places.bias, 1, op.c.cols, op.c.cols, op.c.dtype};
+  if (op.factors == Factors::as_given) return made;
+  if (in_eight_bits(op)) {  // of these, the type says nothing
+    const std::int64_t k = op.transpose_a ? op.a.rows : op.a.cols;
+    made.a = {scratch + places.a, op.c.rows, k, k, op.a.dtype};
+    made.b = {scratch + places.b, op.c.cols, k, k, op.b.dtype};
+    made.transpose_a = false;
+    made.transpose_b = true;
+  } else {
+    made.a = {scratch + places.a, op.a.rows, op.a.cols, op.a.cols, op.a.dtype};
+    made.b = {scratch + places.b, op.b.rows, op.b.cols, op.b.cols, op.b.dtype};
+    made.factors = Factors::as_given;
+  }
+  return made;
+}
+
+void CudaMatmul::make_factors(const Matmul& op, const Matmul& made, cudaStream_t stream, std::byte* scratch) const {
+  if (converts_bias(op)) kernels::convert(stream, kernel_matrix(made.bias), kernel_matrix(op.bias));
+  if (op.factors == Factors::as_given) return;
+  // Two scales, and behind them two magnitudes.
+  auto* scales = reinterpret_cast<float*>(scratch + places_of(op).scales);
+  auto* largest = reinterpret_cast<unsigned*>(scales + 2);
+  check(cudaMemsetAsync(largest, 0, 2 * sizeof *largest, stream), "clearing a word");
+  const auto make = [&](int i, const Tensor& from, const Tensor& to, Fp8 format, bool transposed) {
+    const bool is_e5m2 = format == Fp8::e5m2;
+    kernels::largest_magnitude(stream, largest + i, kernel_matrix(from));
+    if (made.factors == Factors::as_given) {
+      kernels::fp8_round(stream, to.data, kernel_matrix(from), largest + i, is_e5m2);
+    } else {
+      kernels::fp8_quantize(stream, to.data, scales + i, kernel_matrix(from), largest + i, is_e5m2, transposed);
+    }
+  };
+  make(0, op.a, made.a, fp8_of_a(op.factors), op.transpose_a);
+  make(1, op.b, made.b, kFp8OfB, !op.transpose_b);
 }
 
 std::vector<cublasLtMatmulAlgo_t> CudaMatmul::algorithms(const Plan& plan, const Key& key, int most) const {
@@ -191,10 +290,10 @@ std::vector<cublasLtMatmulAlgo_t> CudaMatmul::algorithms(const Plan& plan, const
   return algorithms;
 }
 
-const CudaMatmul::Plan& CudaMatmul::plan(const Matmul& op, const Key& key) {
+const CudaMatmul::Plan& CudaMatmul::plan(const Matmul& made, const Key& key, const float* scales) {
   auto& known = plans_[key];
   if (known) return *known;
-  std::unique_ptr<Plan, Close> plan = describe(op, key);
+  std::unique_ptr<Plan, Close> plan = describe(made, key, scales);
   std::optional<cublasLtMatmulAlgo_t> chosen;
   if (const auto at = chosen_.find(key.text()); at != chosen_.end()) {
     chosen = algorithm_of(at->second);
@@ -211,19 +310,15 @@ const CudaMatmul::Plan& CudaMatmul::plan(const Matmul& op, const Key& key) {
   return *known;
 }
 
-cublasStatus_t CudaMatmul::multiply(const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const Matmul& op,
+cublasStatus_t CudaMatmul::multiply(const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const Matmul& made,
                                     void* workspace, cudaStream_t stream) const {
-  const float one = 1, beta = op.accumulate ? 1.0F : 0.0F;
-  return cublasLtMatmul(handle_.get(), plan.operation, &one, op.b.data, plan.left, op.a.data, plan.right, &beta,
-                        op.c.data, plan.result, op.c.data, plan.result, &algorithm, workspace, kWorkspace, stream);
+  const float one = 1, beta = made.accumulate ? 1.0F : 0.0F;
+  return cublasLtMatmul(handle_.get(), plan.operation, &one, made.b.data, plan.left, made.a.data, plan.right, &beta,
+                        made.c.data, plan.result, made.c.data, plan.result, &algorithm, workspace, kWorkspace, stream);
 }
 
 void CudaMatmul::take(MatmulChoices& choices) {
-  int gpu = 0;
-  check(cudaGetDevice(&gpu), "asking which GPU this is");
-  cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, gpu), "asking which GPU this is");
-  const std::string library = fmt::format("{}, cuBLASLt {}", properties.name, cublasLtGetVersion());
+  const std::string library = fmt::format("{}, cuBLASLt {}", this_gpu().name, cublasLtGetVersion());
   if (!choices.library.empty() && choices.library != library) {
     log::warn("tensor", "algorithms for products were chosen for {}, and this is {}: they are not taken",
               choices.library, library);
@@ -236,21 +331,18 @@ void CudaMatmul::take(MatmulChoices& choices) {
 
 void CudaMatmul::prepare(const Matmul& op, MatmulChoices& choices, bool timed) {
   if (op.c.numel() == 0) return;
-  Matmul form = op;
-  if (converts_bias(op)) {  // as run() has it
-    form.bias.data = reinterpret_cast<std::byte*>(std::uintptr_t{256});
-    form.bias.dtype = op.c.dtype;
-  }
-  const Key key = key_of(form);
+  auto* nowhere = reinterpret_cast<std::byte*>(std::uintptr_t{256});  // aligned as scratch is
+  const Matmul made = as_multiplied(op, nowhere);
+  const Key key = key_of(made);
   if (plans_.contains(key)) return;
   if (timed && !chosen_.contains(key.text())) {
     std::string& chosen = chosen_[key.text()];
-    chosen = choices.algorithms[key.text()] = text_of(fastest_algorithm(form, key));
+    chosen = choices.algorithms[key.text()] = text_of(fastest_algorithm(made, key));
   }
-  plan(form, key);
+  plan(made, key, reinterpret_cast<const float*>(nowhere));
 }
 
-cublasLtMatmulAlgo_t CudaMatmul::fastest_algorithm(const Matmul& op, const Key& key) const {
+cublasLtMatmulAlgo_t CudaMatmul::fastest_algorithm(const Matmul& made, const Key& key) const {
   constexpr int kMost = 16;
   // Each tensor begins at a multiple of 256 bytes, or as far behind one as it does in the run.
   std::size_t used = kWorkspace;
@@ -259,15 +351,16 @@ cublasLtMatmulAlgo_t CudaMatmul::fastest_algorithm(const Matmul& op, const Key& 
     used = at + static_cast<std::size_t>(t.extent_bytes());
     return at;
   };
-  const std::size_t a = place(op.a), b = place(op.b), c = place(op.c), bias = place(op.bias);
+  const std::size_t a = place(made.a), b = place(made.b), c = place(made.c), bias = place(made.bias);
   const TrialStream stream;
   const TrialMemory memory(used, stream);
-  Matmul trial = op;
+  Matmul trial = made;
   trial.a.data = memory.data() + a;
   trial.b.data = memory.data() + b;
   trial.c.data = memory.data() + c;
-  if (op.bias) trial.bias.data = memory.data() + bias;
-  const std::unique_ptr<Plan, Close> plan = describe(trial, key);
+  if (made.bias) trial.bias.data = memory.data() + bias;
+  const auto* scales = reinterpret_cast<const float*>(memory.data() + a);  // any will do
+  const std::unique_ptr<Plan, Close> plan = describe(trial, key, scales);
   const std::vector<cublasLtMatmulAlgo_t> ways = algorithms(*plan, key, kMost);
   const int best = fastest(static_cast<int>(ways.size()), stream, [&](int i) {
     return multiply(*plan, ways[static_cast<std::size_t>(i)], trial, memory.data(), stream) == CUBLAS_STATUS_SUCCESS;
@@ -276,21 +369,15 @@ cublasLtMatmulAlgo_t CudaMatmul::fastest_algorithm(const Matmul& op, const Key& 
   return ways[static_cast<std::size_t>(std::max(best, 0))];
 }
 
-void CudaMatmul::run(Matmul op, cudaStream_t stream, void* workspace) {
+void CudaMatmul::run(const Matmul& op, cudaStream_t stream, void* scratch) {
   if (op.c.numel() == 0) return;
-  if (converts_bias(op)) {  // cuBLASLt takes a bias of the result's type alone
-    const Tensor converted{static_cast<std::byte*>(workspace) + kWorkspace, 1, op.c.cols, op.c.cols, op.c.dtype};
-    kernels::convert(stream, kernel_matrix(converted), kernel_matrix(op.bias));
-    op.bias = converted;
-  }
-  const Key key = key_of(op);
-  const Plan& plan = this->plan(op, key);
-  if (key.bias) {
-    check(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &op.bias.data,
-                                         sizeof op.bias.data),
-          "telling the bias");
-  }
-  check(multiply(plan, plan.algorithm, op, workspace, stream), "multiplying");
+  auto* at = static_cast<std::byte*>(scratch);
+  const auto* scales = reinterpret_cast<const float*>(at + places_of(op).scales);
+  const Matmul made = as_multiplied(op, at);
+  make_factors(op, made, stream, at);
+  const Plan& plan = this->plan(made, key_of(made), scales);
+  set_pointers(plan, made, scales);
+  check(multiply(plan, plan.algorithm, made, scratch, stream), "multiplying");
 }
 
 }  // namespace ms::tensor

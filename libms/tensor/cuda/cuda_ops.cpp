@@ -210,7 +210,7 @@ class CudaOps::Impl {
     for (const Op& op : ops) {
       if (const auto* product = std::get_if<Matmul>(&op)) {
         matmul_.prepare(*product, choices, timed);
-        most = std::max(most, CudaMatmul::scratch_bytes(*product));
+        most = std::max(most, matmul_.scratch_bytes(*product));
       } else if (const auto* forward = std::get_if<AttentionFwd>(&op)) {
         most = std::max(most, attention_.prepare(*forward));
       } else if (const auto* backward = std::get_if<AttentionBwd>(&op)) {
@@ -228,7 +228,7 @@ class CudaOps::Impl {
   using S = cudaStream_t;
 
   void run(const Matmul& op, S stream, CudaScratch& scratch) {
-    matmul_.run(op, stream, scratch.take(CudaMatmul::scratch_bytes(op)));
+    matmul_.run(op, stream, scratch.take(matmul_.scratch_bytes(op)));
   }
   void run(const AttentionFwd& op, S stream, CudaScratch& scratch) { attention_.run(op, stream, scratch); }
   void run(const AttentionBwd& op, S stream, CudaScratch& scratch) { attention_.run(op, stream, scratch); }

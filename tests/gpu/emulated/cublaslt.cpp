@@ -4,8 +4,10 @@
 
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <memory>
 #include <thread>
@@ -28,6 +30,18 @@ std::uint16_t to_bf16(float value) {
   return static_cast<std::uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
+bool is_fp8(cudaDataType type) { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
+float from_fp8(std::uint8_t bits, cudaDataType type) {
+  const int mantissa_bits = type == CUDA_R_8F_E4M3 ? 3 : 2, bias = type == CUDA_R_8F_E4M3 ? 7 : 15;
+  const int exponent = (bits & 0x7f) >> mantissa_bits, mantissa = bits & ((1 << mantissa_bits) - 1);
+  const int all = (1 << (7 - mantissa_bits)) - 1;
+  const bool is_nan = type == CUDA_R_8F_E4M3 ? (bits & 0x7f) == 0x7f : exponent == all;
+  if (is_nan) return std::numeric_limits<float>::quiet_NaN();
+  const int whole = exponent == 0 ? mantissa : mantissa + (1 << mantissa_bits);
+  const float magnitude = std::ldexp(static_cast<float>(whole), std::max(exponent, 1) - bias - mantissa_bits);
+  return (bits & 0x80) != 0 ? -magnitude : magnitude;
+}
+
 // A matrix in column-major order.
 struct Layout {
   cudaDataType type;
@@ -37,6 +51,7 @@ struct Layout {
 float get(const Layout& layout, const void* data, std::uint64_t row, std::uint64_t col) {
   const std::uint64_t at = col * static_cast<std::uint64_t>(layout.ld) + row;
   if (layout.type == CUDA_R_16BF) return from_bf16(static_cast<const std::uint16_t*>(data)[at]);
+  if (is_fp8(layout.type)) return from_fp8(static_cast<const std::uint8_t*>(data)[at], layout.type);
   return static_cast<const float*>(data)[at];
 }
 void put(const Layout& layout, void* data, std::uint64_t row, std::uint64_t col, float value) {
@@ -75,10 +90,19 @@ Sizes sizes_of(const Description& description, const Layout& a, const Layout& b,
   const bool turn_b = description.of(CUBLASLT_MATMUL_DESC_TRANSB, std::int32_t{CUBLAS_OP_N}) == CUBLAS_OP_T;
   Sizes sizes{turn_a ? a.cols : a.rows, turn_b ? b.rows : b.cols, turn_a ? a.rows : a.cols};
   sizes.fit = sizes.k == (turn_b ? b.cols : b.rows) && d.rows == sizes.m && d.cols == sizes.n && c.rows == d.rows &&
-              c.cols == d.cols && a.type == b.type && c.type == d.type;
+              c.cols == d.cols && c.type == d.type;
+  // Products of eight bits: one layout, one format at the least e4m3, everything in pieces of 16 bytes.
+  if (is_fp8(a.type)) {
+    sizes.fit = sizes.fit && is_fp8(b.type) && (a.type == CUDA_R_8F_E4M3 || b.type == CUDA_R_8F_E4M3) && turn_a &&
+                !turn_b && sizes.k % 16 == 0 && sizes.m % 16 == 0 && a.ld % 16 == 0 && b.ld % 16 == 0 && d.ld % 8 == 0;
+  } else {
+    sizes.fit = sizes.fit && a.type == b.type;
+  }
   for (const Layout* layout : {&a, &b, &c, &d}) {
     sizes.fit = sizes.fit && layout->ld >= static_cast<std::int64_t>(layout->rows) && layout->rows > 0 &&
-                layout->cols > 0 && (layout->type == CUDA_R_16BF || layout->type == CUDA_R_32F);
+                layout->cols > 0 &&
+                (layout->type == CUDA_R_16BF || layout->type == CUDA_R_32F ||
+                 (is_fp8(layout->type) && layout != &c && layout != &d));
   }
   return sizes;
 }
@@ -130,8 +154,10 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t description) {
 }
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description, cublasLtMatmulDescAttributes_t name,
                                               const void* value, std::size_t size) {
-  const bool is_pointer = name == CUBLASLT_MATMUL_DESC_BIAS_POINTER;
-  if (size != (is_pointer ? sizeof(void*) : sizeof(std::int32_t))) return CUBLAS_STATUS_INVALID_VALUE;
+  const bool is_pointer = name == CUBLASLT_MATMUL_DESC_BIAS_POINTER || name == CUBLASLT_MATMUL_DESC_A_SCALE_POINTER ||
+                          name == CUBLASLT_MATMUL_DESC_B_SCALE_POINTER;
+  const std::size_t plain = name == CUBLASLT_MATMUL_DESC_FAST_ACCUM ? 1 : sizeof(std::int32_t);
+  if (size != (is_pointer ? sizeof(void*) : plain)) return CUBLAS_STATUS_INVALID_VALUE;
   const auto* bytes = static_cast<const std::byte*>(value);
   reinterpret_cast<Description*>(description)->attributes[name] = {bytes, bytes + size};
   return CUBLAS_STATUS_SUCCESS;
@@ -205,6 +231,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
         description.of(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(ld.type)));
     if (bias == nullptr || bias_layout.type != ld.type) return CUBLAS_STATUS_INVALID_VALUE;
   }
+  const float* no_scale = nullptr;
+  const float* scale_a = description.of(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, no_scale);
+  const float* scale_b = description.of(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, no_scale);
+  if (is_fp8(la.type) != (scale_a != nullptr && scale_b != nullptr)) return CUBLAS_STATUS_INVALID_VALUE;
   const float alpha = *static_cast<const float*>(alpha_at), beta = *static_cast<const float*>(beta_at);
   constexpr std::array kOrders{dot<16>, dot<8>, dot<32>, dot<4>};
   static_assert(kOrders.size() == kAlgorithms);
@@ -213,6 +243,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
   const bool waits = algorithm->data[0] == 1 && std::getenv("MS_EMULATED_SLOW_FIRST") != nullptr;
   ms::emulated::on_stream(stream, [=] {
     if (waits) std::this_thread::sleep_for(kFirstTakes);
+    const float scale = scale_a != nullptr ? *scale_a * *scale_b : 1.0F;
     if (workspace != nullptr) std::memset(workspace, 0xff, std::min<std::size_t>(workspace_size, 4096));
     std::vector<float> left(sizes.m * sizes.k), right(sizes.k * sizes.n);  // rows of op(a), columns of op(b)
     for (std::uint64_t i = 0; i < sizes.m; ++i) {
@@ -223,7 +254,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
     }
     for (std::uint64_t j = 0; j < sizes.n; ++j) {
       for (std::uint64_t i = 0; i < sizes.m; ++i) {
-        float sum = alpha * product(&left[i * sizes.k], &right[j * sizes.k], sizes.k);
+        float sum = alpha * scale * product(&left[i * sizes.k], &right[j * sizes.k], sizes.k);
         if (beta != 0) sum += beta * get(lc, c, i, j);
         if (bias != nullptr) sum += get(bias_layout, bias, i, 0);
         put(ld, d, i, j, sum);

@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 #include <vector_functions.h>
 
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -27,11 +28,20 @@ template <class T>
 T __shfl_xor_sync(unsigned, T value, int mask) {
   return ms::emulated::shuffle_xor(value, mask);
 }
+inline unsigned atomicMax(unsigned* at, unsigned value) {  // blocks of a grid run one after the other
+  return std::exchange(*at, *at < value ? value : *at);
+}
+inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
+inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
 using std::isfinite;
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 template <class T>
 T min(T a, T b) {
   return b < a ? b : a;
+}
+template <class T>
+T max(T a, T b) {
+  return a < b ? b : a;
 }
 
 namespace ms::emulated {

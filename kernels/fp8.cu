@@ -1,0 +1,169 @@
+// Factors of products in eight bits: the largest magnitude of a tensor, then the tensor by a power of two in e4m3 or
+// e5m2, as it lies or transposed; or rounded to those numbers and left in bf16, where there is no product of eight
+// bits.
+#include <cuda_fp8.h>
+
+#include "vector.cuh"
+
+namespace ms::kernels {
+namespace {
+
+constexpr int kThreads = 256;
+
+// Of a bf16 as the bits of a float without its sign: they are in the order of magnitudes, and what is not finite is
+// above all else.
+__device__ unsigned magnitude(float x) { return __float_as_uint(x) & 0x7fffffffU; }
+constexpr unsigned kInfinite = 0x7f800000U;
+
+template <int kL>
+__global__ void __launch_bounds__(kThreads)
+    largest_kernel(unsigned* out, const __nv_bfloat16* x, std::int64_t rows, std::int64_t cols, std::int64_t ld) {
+  __shared__ unsigned shared[kThreads];
+  const std::int64_t pieces = rows * (cols / kL), step = std::int64_t{gridDim.x} * kThreads;
+  unsigned largest = 0;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < pieces; i += step) {
+    const std::int64_t row = i / (cols / kL), col = i % (cols / kL) * kL;
+    Lanes<__nv_bfloat16, kL> v;
+    v.load(x + row * ld + col);
+#pragma unroll
+    for (int j = 0; j < kL; ++j) largest = max(largest, magnitude(v.v[j]));
+  }
+  shared[threadIdx.x] = largest;
+  __syncthreads();
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    if (static_cast<int>(threadIdx.x) < half)
+      shared[threadIdx.x] = max(shared[threadIdx.x], shared[threadIdx.x + static_cast<unsigned>(half)]);
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) atomicMax(out, shared[0]);  // a maximum is the same in any order
+}
+
+struct Scale {
+  float forth, back;  // 2^k and 2^-k; `back` is not a number where the tensor is not finite
+};
+__device__ float power_of_two(int k) { return __uint_as_float(static_cast<unsigned>(k + 127) << 23); }
+// fp8_shift() of tensor/fp8.h, on bits: of bf16 below the normal ones the exponent comes by counting.
+__device__ Scale scale_of(unsigned largest, bool is_e5m2) {
+  constexpr int kLeast = -126, kMost = 110;
+  if (largest == 0) return {1, 1};
+  if (largest >= kInfinite) return {1, __uint_as_float(0x7fffffffU)};
+  float value = __uint_as_float(largest);
+  int more = 0;
+  if (largest < 0x00800000U) value *= power_of_two(64), more = 64;
+  const unsigned bits = magnitude(value);
+  const int exponent = static_cast<int>(bits >> 23) - 127 - more;  // value is 1.m 2^exponent
+  const bool above = (bits & 0x007fffffU) > 0x00600000U;           // 448 and 57344 are 1.75 times a power of two
+  const int shift = (is_e5m2 ? 15 : 8) - exponent - (above ? 1 : 0);
+  const int k = min(max(shift, kLeast), kMost);
+  return {power_of_two(k), power_of_two(-k)};
+}
+
+template <bool kE5m2>
+__device__ unsigned char to_fp8(float x) {
+  return __nv_cvt_float_to_fp8(x, __NV_SATFINITE, kE5m2 ? __NV_E5M2 : __NV_E4M3);
+}
+
+constexpr int kPiece = 16;  // numbers of eight bits in 16 bytes
+
+template <bool kE5m2>
+__global__ void __launch_bounds__(kThreads)
+    quantize_rows(unsigned char* to, float* back, const __nv_bfloat16* x, std::int64_t rows, std::int64_t cols,
+                  std::int64_t ld, const unsigned* largest) {
+  const Scale scale = scale_of(*largest, kE5m2);
+  if (blockIdx.x == 0 && threadIdx.x == 0) *back = scale.back;
+  const std::int64_t across = cols / kPiece, step = std::int64_t{gridDim.x} * kThreads;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < rows * across; i += step) {
+    const std::int64_t row = i / across, col = i % across * kPiece;
+    uint4 bits;
+    auto* numbers = reinterpret_cast<unsigned char*>(&bits);
+#pragma unroll
+    for (int part = 0; part < kPiece; part += 8) {
+      Lanes<__nv_bfloat16, 8> v;
+      v.load(x + row * ld + col + part);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) numbers[part + j] = to_fp8<kE5m2>(v.v[j] * scale.forth);
+    }
+    *reinterpret_cast<uint4*>(to + row * cols + col) = bits;
+  }
+}
+
+// Tiles of kTile x kTile, read along the rows and written along the columns. Rows of `shared` are apart so that the
+// bytes which a warp writes at once lie in different banks.
+constexpr int kTile = 64, kApart = kTile + 4;
+
+template <bool kE5m2>
+__global__ void __launch_bounds__(kThreads)
+    quantize_columns(unsigned char* to, float* back, const __nv_bfloat16* x, std::int64_t rows, std::int64_t cols,
+                     std::int64_t ld, const unsigned* largest) {
+  __shared__ unsigned words[kTile * kApart / 4];
+  auto* tile = reinterpret_cast<unsigned char*>(words);  // [column][row]
+  const Scale scale = scale_of(*largest, kE5m2);
+  if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) *back = scale.back;
+  const std::int64_t row0 = std::int64_t{blockIdx.y} * kTile, col0 = std::int64_t{blockIdx.x} * kTile;
+  for (int i = static_cast<int>(threadIdx.x); i < kTile * kTile / 8; i += kThreads) {
+    const int row = i / (kTile / 8), col = i % (kTile / 8) * 8;
+    if (row0 + row >= rows || col0 + col >= cols) continue;  // cols is a multiple of 8
+    Lanes<__nv_bfloat16, 8> v;
+    v.load(x + (row0 + row) * ld + col0 + col);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) tile[(col + j) * kApart + row] = to_fp8<kE5m2>(v.v[j] * scale.forth);
+  }
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < kTile * kTile / kPiece; i += kThreads) {
+    const int col = i / (kTile / kPiece), row = i % (kTile / kPiece) * kPiece;
+    if (row0 + row >= rows || col0 + col >= cols) continue;  // rows is a multiple of 16
+    const unsigned* from = words + (col * kApart + row) / 4;
+    *reinterpret_cast<uint4*>(to + (col0 + col) * rows + row0 + row) = make_uint4(from[0], from[1], from[2], from[3]);
+  }
+}
+
+// Rounded and back in bf16, which has all these numbers.
+template <bool kE5m2>
+__device__ float from_fp8(unsigned char x) {
+  return __half2float(__half(__nv_cvt_fp8_to_halfraw(x, kE5m2 ? __NV_E5M2 : __NV_E4M3)));
+}
+template <bool kE5m2>
+__global__ void __launch_bounds__(kThreads) round_kernel(__nv_bfloat16* to, const __nv_bfloat16* x, std::int64_t rows,
+                                                         std::int64_t cols, std::int64_t ld, const unsigned* largest) {
+  const Scale scale = scale_of(*largest, kE5m2);
+  const std::int64_t step = std::int64_t{gridDim.x} * kThreads;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < rows * cols; i += step) {
+    const float scaled = to_float(x[i / cols * ld + i % cols]) * scale.forth;
+    to[i] = from_float<__nv_bfloat16>(from_fp8<kE5m2>(to_fp8<kE5m2>(scaled)) * scale.back);
+  }
+}
+
+}  // namespace
+
+void largest_magnitude(Stream stream, unsigned* out, Matrix x) {
+  const auto* from = as<__nv_bfloat16>(x);
+  if (is_aligned(x)) {
+    launch(largest_kernel<8>, blocks_for(x.rows * x.cols / 8, kThreads * 4), kThreads, stream, out, from, x.rows,
+           x.cols, x.ld);
+  } else {
+    launch(largest_kernel<1>, blocks_for(x.rows * x.cols, kThreads * 4), kThreads, stream, out, from, x.rows, x.cols,
+           x.ld);
+  }
+}
+
+void fp8_quantize(Stream stream, void* to, float* back, Matrix x, const unsigned* largest, bool is_e5m2,
+                  bool transposed) {
+  auto* numbers = static_cast<unsigned char*>(to);
+  const auto* from = as<__nv_bfloat16>(x);
+  if (transposed) {
+    const dim3 tiles(static_cast<unsigned>((x.cols + kTile - 1) / kTile),
+                     static_cast<unsigned>((x.rows + kTile - 1) / kTile));
+    launch(is_e5m2 ? quantize_columns<true> : quantize_columns<false>, tiles, kThreads, stream, numbers, back, from,
+           x.rows, x.cols, x.ld, largest);
+  } else {
+    launch(is_e5m2 ? quantize_rows<true> : quantize_rows<false>, blocks_for(x.rows * x.cols / kPiece, kThreads),
+           kThreads, stream, numbers, back, from, x.rows, x.cols, x.ld, largest);
+  }
+}
+
+void fp8_round(Stream stream, void* to, Matrix x, const unsigned* largest, bool is_e5m2) {
+  launch(is_e5m2 ? round_kernel<true> : round_kernel<false>, blocks_for(x.rows * x.cols, kThreads), kThreads, stream,
+         static_cast<__nv_bfloat16*>(to), as<__nv_bfloat16>(x), x.rows, x.cols, x.ld, largest);
+}
+
+}  // namespace ms::kernels

@@ -1,0 +1,73 @@
+#include "tensor/fp8.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+namespace ms::tensor {
+namespace {
+
+struct Format {
+  int mantissa_bits;
+  float least_normal, largest;
+  float unit;  // between numbers below the normal ones
+};
+constexpr Format kE4m3{.mantissa_bits = 3, .least_normal = 0x1p-6F, .largest = 448, .unit = 0x1p-9F};
+constexpr Format kE5m2{.mantissa_bits = 2, .least_normal = 0x1p-14F, .largest = 57344, .unit = 0x1p-16F};
+constexpr const Format& format_of(Fp8 format) { return format == Fp8::e4m3 ? kE4m3 : kE5m2; }
+
+float to_float(bfloat16 x) { return std::bit_cast<float>(std::uint32_t{x.bits} << 16); }
+
+}  // namespace
+
+int fp8_shift(float largest, Fp8 format) {
+  constexpr int kLeast = -126, kMost = 110;
+  if (largest == 0) return 0;
+  int exponent = 0, most = 0;
+  const float mantissa = std::frexp(largest, &exponent), of_most = std::frexp(format_of(format).largest, &most);
+  return std::clamp(most - exponent - (mantissa > of_most ? 1 : 0), kLeast, kMost);
+}
+
+float round_to_fp8(float x, Fp8 format) {
+  const auto& [mantissa_bits, least_normal, largest, unit] = format_of(format);
+  if (std::isnan(x)) return x;
+  if (std::abs(x) < least_normal) {
+    // Adding this much leaves no bits below a unit, and rounds to even.
+    const float much = unit * 0x1.8p23F;
+    return std::copysign((x + much) - much, x);
+  }
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  const int dropped = 23 - mantissa_bits;
+  const std::uint32_t odd = (bits >> dropped) & 1, half = (1U << (dropped - 1)) - 1;
+  const std::uint32_t kept = (std::min(bits & 0x7fffffffU, 0x7f000000U) + odd + half) >> dropped << dropped;
+  return std::copysign(std::min(std::bit_cast<float>(kept), largest), x);
+}
+
+void round_tensor_to_fp8(const Tensor& dst, const Tensor& src, Fp8 format) {
+  float largest = 0;
+  bool is_finite = true;
+#pragma omp parallel for reduction(max : largest) reduction(&& : is_finite)
+  for (std::int64_t row = 0; row < src.rows; ++row) {
+    const auto* from = src.as<const bfloat16>() + row * src.ld;
+    for (std::int64_t col = 0; col < src.cols; ++col) {
+      const float x = std::abs(to_float(from[col]));
+      is_finite = is_finite && std::isfinite(x);
+      largest = std::max(largest, x);
+    }
+  }
+  const int shift = is_finite ? fp8_shift(largest, format) : 0;
+  const float scale = std::ldexp(1.0F, shift), back = std::ldexp(1.0F, -shift);
+#pragma omp parallel for
+  for (std::int64_t row = 0; row < src.rows; ++row) {
+    const auto* from = src.as<const bfloat16>() + row * src.ld;
+    auto* to = dst.as<bfloat16>() + row * dst.ld;
+    for (std::int64_t col = 0; col < src.cols; ++col) {
+      const float x = is_finite ? round_to_fp8(to_float(from[col]) * scale, format) * back
+                                : std::numeric_limits<float>::quiet_NaN();
+      to[col] = {static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16)};  // it is one
+    }
+  }
+}
+
+}  // namespace ms::tensor
