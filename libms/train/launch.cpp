@@ -17,6 +17,7 @@
 #include "comm/thread_world.h"
 #include "tensor/cpu_device.h"
 #include "tensor/cuda_door.h"
+#include "train/leaving.h"
 #include "train/start_up.h"
 #include "train/tracing.h"
 #include "watch/fault.h"
@@ -97,7 +98,7 @@ watch::Verdict verdict_of(const Outcome& outcome) {
 }
 
 // Runs one rank to its end; what it throws stops all others first.
-Outcome run_rank(const Plan& plan, comm::World& world, StartUp& start_up, tensor::Device& device,
+Outcome run_rank(const Plan& plan, comm::World& world, StartUp& start_up, tensor::Device& device, tensor::Device& host,
                  trace::Flusher& flusher, const std::vector<watch::Fault>& armed, TrainerOptions options,
                  std::atomic<std::int64_t>& step) {
   std::optional<Tracing> tracing;
@@ -114,7 +115,7 @@ Outcome run_rank(const Plan& plan, comm::World& world, StartUp& start_up, tensor
     tracing.emplace(plan, options.resolved, world, device, flusher);
     options.peak_flops = plan.settings.run.peak_tflops * 1e12;
     options.faults = faults;
-    Outcome outcome = train(plan, world, device, options, step);
+    Outcome outcome = train(plan, world, device, host, options, step);
     world.close();
     tracing->done();
     return outcome;
@@ -132,12 +133,10 @@ tensor::CudaOptions cuda_options(const Settings& settings) {
   return {.deterministic = settings.run.deterministic, .time_ops = settings.run.time_ops};
 }
 
-std::unique_ptr<tensor::Device> make_device(const Settings& settings, int ranks, tensor::CpuPool& pool,
-                                            tensor::MatmulCache& matmuls) {
-  if (settings.run.device == "cuda")
-    return ranks == 1 ? tensor::make_cuda_device(0, cuda_options(settings))
-                      : tensor::make_shared_cuda_device(0, pool, cuda_options(settings));
-  return std::make_unique<tensor::CpuDevice>(pool, matmuls);
+// For a rank that is a thread.
+std::unique_ptr<tensor::Device> make_gpu(const Settings& settings, int ranks, tensor::CpuPool& pool) {
+  return ranks == 1 ? tensor::make_cuda_device(0, cuda_options(settings))
+                    : tensor::make_shared_cuda_device(0, pool, cuda_options(settings));
 }
 
 // GPUs are given out by rank on the node. A launcher that shows each process its own shows one.
@@ -172,6 +171,14 @@ void prepare_cuda(const Settings& settings) {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   // Switches that add up do so in an order of their own.
   if (settings.run.deterministic) setenv("NCCL_NVLS_ENABLE", "0", 0);
+}
+
+// The cause's own code, so that srun and mpirun, which report one of many, report what happened. But only the node
+// where it happened is at fault.
+[[noreturn]] void leave(const comm::World::Cause& cause, int rank) {
+  std::fflush(nullptr);
+  const ExitCode code = exit_code(cause.error.blame());
+  _exit(static_cast<int>(code == ExitCode::node_fault && cause.rank != rank ? ExitCode::peer_lost : code));
 }
 
 }  // namespace
@@ -217,16 +224,13 @@ Launched run_threads(const Loaded& loaded, const LaunchOptions& options) {
         const std::unique_ptr<comm::World> world = hub.world(rank);
         try {
           tensor::CpuDevice host(pool, matmuls);
-          const std::unique_ptr<tensor::Device> device = make_device(settings, ranks, pool, matmuls);
+          const std::unique_ptr<tensor::Device> gpu = on_gpu ? make_gpu(settings, ranks, pool) : nullptr;
           if (on_gpu && rank == 0) say_shared(ranks);
           StartUp start_up(*world, loaded.resolved, deadline_of(settings));
-          outcomes[index] = run_rank(plan, *world, start_up, *device, flusher, faults,
-                                     {.resolved = loaded.resolved,
-                                      .fresh = options.fresh,
-                                      .stop = &stop,
-                                      .deadline = deadline_of(settings),
-                                      .host = on_gpu ? &host : nullptr},
-                                     steps[index]);
+          outcomes[index] = run_rank(
+              plan, *world, start_up, gpu ? *gpu : host, host, flusher, faults,
+              {.resolved = loaded.resolved, .fresh = options.fresh, .stop = &stop, .deadline = deadline_of(settings)},
+              steps[index]);
         } catch (const Error& error) {
           world->abort(error);  // the hub keeps the first cause, which run_rank() has told where it came so far
           failed = true;
@@ -255,6 +259,22 @@ Launched run_mpi(const Loaded& loaded, const LaunchOptions& options) {
   std::optional<RunDirectory> directory;  // on rank 0
   std::string dir = settings.run.dir;     // rank 0's
   bool prepared = false;                  // there is a run directory, without the verdict of the run before
+  std::atomic<bool> told = false;
+  const auto tell = [&](const comm::World::Cause& cause) {
+    watch::begin_ending();
+    if (told.exchange(true)) return;
+    // Said once: by who wrote the verdict, or where there can be none, by who caused it.
+    const bool first = prepared && write_failure(dir, *world, cause, step);
+    if (first || (cause.rank == rank && !(prepared && watch::has_verdict(dir)))) {
+      std::fprintf(stderr, "ms-train: error: rank %d: %s\n", cause.rank, cause.error.what());
+      if (!cause.error.hint().empty()) std::fprintf(stderr, "hint: %s\n", cause.error.hint().c_str());
+    }
+  };
+  Leaving leaving(*world, deadline_of(settings), tell, [rank](const comm::World::Cause& cause) {
+    const log::RankScope label_of_thread(rank);
+    log::error("train", "the run has failed, and this process does not come to its end: it is ended");
+    leave(cause, rank);
+  });
   try {
     std::vector<watch::Fault> faults;
     const auto planning = [&] {
@@ -292,32 +312,19 @@ Launched run_mpi(const Loaded& loaded, const LaunchOptions& options) {
     if (on_gpu && world->size() > 1) prepare_cuda(settings);
     const std::unique_ptr<tensor::Device> gpu =
         on_gpu ? tensor::make_cuda_device(gpu_of(*world), cuda_options(settings)) : nullptr;
-    const Outcome outcome = run_rank(*plan, *world, start_up, gpu ? *gpu : host, flusher, faults,
-                                     {.resolved = loaded.resolved,
-                                      .fresh = options.fresh,
-                                      .stop = &stop,
-                                      .deadline = deadline_of(settings),
-                                      .host = on_gpu ? &host : nullptr},
-                                     step);
+    const Outcome outcome = run_rank(
+        *plan, *world, start_up, gpu ? *gpu : host, host, flusher, faults,
+        {.resolved = loaded.resolved, .fresh = options.fresh, .stop = &stop, .deadline = deadline_of(settings)}, step);
     const watch::Verdict verdict = verdict_of(outcome);
     if (rank == 0) watch::write_verdict(settings.run.dir, verdict);
     return {outcome, rank, verdict.code};
   } catch (const Error& error) {
-    watch::begin_ending();
     const comm::World::Cause cause = world->cause().value_or(comm::World::Cause{rank, error});
-    // Said once: by who wrote the verdict, or where there can be none, by who caused it.
-    const bool first = prepared && write_failure(dir, *world, cause, step);
-    if (first || (cause.rank == rank && !(prepared && watch::has_verdict(dir)))) {
-      std::fprintf(stderr, "ms-train: error: rank %d: %s\n", cause.rank, cause.error.what());
-      if (!cause.error.hint().empty()) std::fprintf(stderr, "hint: %s\n", cause.error.hint().c_str());
-    }
+    leaving.begin(cause);
+    tell(cause);
     world->abort(error);  // after the verdict: telling the peers takes its time, and a launcher may be impatient
     world.reset();        // gives the news to the peers a moment to leave
-    std::fflush(nullptr);
-    // The cause's own code, so that srun and mpirun, which report one of many, report what happened. But only the node
-    // where it happened is at fault.
-    const ExitCode code = exit_code(cause.error.blame());
-    _exit(static_cast<int>(code == ExitCode::node_fault && cause.rank != rank ? ExitCode::peer_lost : code));
+    leave(cause, rank);
   }
 }
 

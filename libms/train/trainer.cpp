@@ -38,8 +38,8 @@ constexpr int kMaxSkippedInARow = 10;
 
 class Trainer {
  public:
-  Trainer(const Plan& plan, comm::World& world, tensor::Device& device, const TrainerOptions& options,
-          std::atomic<std::int64_t>& step)
+  Trainer(const Plan& plan, comm::World& world, tensor::Device& device, tensor::Device& host,
+          const TrainerOptions& options, std::atomic<std::int64_t>& step)
       : plan_(plan),
         settings_(plan.settings),
         world_(world),
@@ -47,6 +47,7 @@ class Trainer {
         preparation_(plan, world, device, options.deadline),
         engine_(plan, world, device),
         recorder_(device.recorder()),
+        host_(host),
         options_(options),
         step_(step),
         rows_(settings_.train.global_batch / plan.mesh.dp),
@@ -100,11 +101,10 @@ class Trainer {
   }
 
  private:
-  tensor::Device& host() { return options_.host != nullptr ? *options_.host : engine_.device(); }
   // From the newest checkpoint, or from the beginning.
   void begin() {
     if (!settings_.checkpoint.dir.empty()) {
-      checkpoints_.emplace(plan_, options_.resolved, world_, engine_, host(), options_.fresh);
+      checkpoints_.emplace(plan_, options_.resolved, world_, engine_, host_, options_.fresh);
       origin_ = checkpoints_->resume(loader_.fingerprint());
       preparation_.take(origin_.matmul_choices);
       checkpoints_->set_matmul_choices(preparation_.choices());
@@ -125,7 +125,7 @@ class Trainer {
     }
     if (recorder_ != nullptr && settings_.trace.probe_every_s > 0) {
       const mesh::Groups groups(plan_.mesh, plan_.chunks, settings_.model.tied_embeddings);
-      probe_.emplace(world_, host(), groups.count());
+      probe_.emplace(world_, host_, groups.count());
       probe_clocks();
     }
     if (options_.stop != nullptr) options_.stop->arm();
@@ -278,6 +278,7 @@ class Trainer {
   Preparation preparation_;
   Engine engine_;
   trace::Recorder* recorder_;  // nullptr: nothing is traced
+  tensor::Device& host_;       // for messages of the host's memory
   TrainerOptions options_;
   std::atomic<std::int64_t>& step_;
   std::int64_t rows_, first_row_;  // of the global batch: this dp rank's
@@ -301,9 +302,9 @@ class Trainer {
 
 void check_data(const Settings& settings) { open_data(settings); }
 
-Outcome train(const Plan& plan, comm::World& world, tensor::Device& device, const TrainerOptions& options,
-              std::atomic<std::int64_t>& step) {
-  Trainer trainer(plan, world, device, options, step);
+Outcome train(const Plan& plan, comm::World& world, tensor::Device& device, tensor::Device& host,
+              const TrainerOptions& options, std::atomic<std::int64_t>& step) {
+  Trainer trainer(plan, world, device, host, options, step);
   try {
     return trainer.run();
   } catch (const Error& error) {

@@ -21,7 +21,6 @@ struct TrainerOptions {
   bool fresh = false;                       // checkpoints that are there are set aside
   watch::StopRequest* stop = nullptr;       // of this process
   std::chrono::milliseconds deadline = {};  // for peers
-  tensor::Device* host = nullptr;  // for messages of the host's, where the ranks' device is not; nullptr: it is
   // Tells all others of an error (World::abort); must be there. Called before the engine goes: its streams drain, and
   // what they wait for may never come.
   std::function<void(const Error&)> failed = {};
@@ -42,7 +41,8 @@ struct Outcome {
 void check_data(const Settings& settings);
 
 // `step` follows the loop, for whoever has to say where the run was when it ended.
-Outcome train(const Plan& plan, comm::World& world, tensor::Device& device, const TrainerOptions& options,
-              std::atomic<std::int64_t>& step);
+// `host` sends messages of the host's memory; it may be the device.
+Outcome train(const Plan& plan, comm::World& world, tensor::Device& device, tensor::Device& host,
+              const TrainerOptions& options, std::atomic<std::int64_t>& step);
 
 }  // namespace ms::train

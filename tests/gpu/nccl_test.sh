@@ -70,4 +70,9 @@ ranks killed MS_FAULT='step=2 rank=3 kill' && fail "killed: no error"
 verdict killed 'comm.(peer_lost|nccl)' 3 "rank 3|remote process"
 ranks hung MS_FAULT='step=2 rank=5 hang' && fail "hung: no error"
 verdict hung comm.deadline 5 "rank 5"
+# Survivors whose NCCL does not even let go come to their end all the same.
+ranks stuck MS_FAULT='step=2 rank=3 kill' MS_EMULATED_NCCL_ABORT_HANGS=1
+code=$?
+((code != 0 && code != 124)) || fail "stuck: ended with $code"
+verdict stuck 'comm.(peer_lost|nccl)' 3 "rank 3|remote process"
 exit $failed

@@ -4,8 +4,10 @@
 // or corrupt because they disagree, all of them get ncclInvalidUsage. Who fails stays in its operation until it aborts,
 // as NCCL's kernels do. There is send and recv only between two ranks, matched in order, and groups are but counted.
 //
+// MS_EMULATED_NCCL_ABORT_HANGS  aborting a communicator never ends
 // MS_EMULATED_NCCL_HANG  the operation of this number, from 1 over all communicators of the process, never begins
 #include <nccl.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -135,6 +137,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  if (std::getenv("MS_EMULATED_NCCL_ABORT_HANGS") != nullptr) pause();
   if (comm != nullptr) comm->member->abort();
   delete comm;
   return ncclSuccess;
