@@ -87,8 +87,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Tiles of kTile x kTile, read along the rows and written along the columns. Rows of `shared` are apart so that the
-// bytes which a warp writes at once lie in different banks.
+// Tiles of kTile x kTile, read along the rows and written along the columns. Rows of `shared` are apart so that
+// of the bytes which a warp writes at once, two at the most share a bank.
 constexpr int kTile = 64, kApart = kTile + 4;
 
 template <bool kE5m2>

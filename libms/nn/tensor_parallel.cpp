@@ -57,7 +57,8 @@ Arriving TensorParallel::product_reduce(const Tensor& partial, const Tensor& red
   return reduce(partial, reduced);
 }
 
-// Each piece is summed while the next is multiplied. The sum of an element is the same in a piece as in the whole.
+// Each piece is summed while the next is multiplied. The sum of an element is the same in a piece as in the whole, but
+// that of factors in eight bits, whose scale is a piece's own.
 Arriving TensorParallel::product_all_reduce(const Matmul& product) const {
   // What is left of the message behind the product is one piece of it. More pieces leave less, but small products are
   // slower.

@@ -19,25 +19,24 @@ std::string MatmulChoices::to_text() const {
   return text;
 }
 
-MatmulChoices MatmulChoices::parse(std::string_view text, std::string_view from) {
-  MatmulChoices choices;
+std::vector<MatmulChoices> MatmulChoices::parse(std::string_view text, std::string_view from) {
+  std::vector<MatmulChoices> all;
   for (const std::string& line : split(text, '\n')) {
     if (line.empty()) continue;
     const std::size_t is = line.find(kIs);
     const std::string name = line.substr(0, is);
-    if (is == std::string::npos || (name == kLibrary) != choices.library.empty()) {
+    if (is == std::string::npos || (all.empty() && name != kLibrary)) {
       throw user_error("tensor.choices",
-                       fmt::format("{} holds no choices of algorithms for products: '{}'", from, line.substr(0, 60)),
-                       "remove it, and they are made anew");
+                       fmt::format("{} holds no choices of algorithms for products: '{}'", from, line.substr(0, 60)));
     }
     const std::string value = line.substr(is + kIs.size());
-    if (choices.library.empty()) {
-      choices.library = value;
+    if (name == kLibrary) {
+      all.push_back({.library = value, .algorithms = {}});
     } else {
-      choices.algorithms[name] = value;
+      all.back().algorithms[name] = value;
     }
   }
-  return choices;
+  return all;
 }
 
 }  // namespace ms::tensor

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ms::tensor {
 
@@ -16,8 +17,8 @@ struct MatmulChoices {
   bool operator==(const MatmulChoices&) const = default;
   // Lines of "form = algorithm" below "library = ..."; empty where nothing is chosen.
   std::string to_text() const;
-  // Throws Error("tensor.choices", user) where it is none; `from` is for the message.
-  static MatmulChoices parse(std::string_view text, std::string_view from);
+  // Of each library in such a text. Throws Error("tensor.choices", user) where it is none; `from` is for the message.
+  static std::vector<MatmulChoices> parse(std::string_view text, std::string_view from);
 };
 
 }  // namespace ms::tensor

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -27,7 +28,8 @@ class Collector final : public tensor::OpObserver {
       form.insert(form.end(), {t.rows, t.cols, t.ld, static_cast<std::int64_t>(t.dtype), offset});
     });
     if (const auto* product = std::get_if<tensor::Matmul>(&op))
-      form.insert(form.end(), {product->transpose_a, product->transpose_b, product->accumulate});
+      form.insert(form.end(), {product->transpose_a, product->transpose_b, product->accumulate,
+                               static_cast<std::int64_t>(product->factors)});
     if (known_.insert(std::move(form)).second) ops.push_back(op);
   }
   std::vector<tensor::Op> ops;
@@ -36,9 +38,38 @@ class Collector final : public tensor::OpObserver {
   std::set<std::vector<std::int64_t>> known_;
 };
 
-tensor::MatmulChoices choices_in(const std::string& path) {
+using tensor::MatmulChoices;
+
+// Those of a library; without algorithms where there are none.
+MatmulChoices of_library(const std::vector<MatmulChoices>& all, const std::string& library) {
+  const auto at = std::ranges::find(all, library, &MatmulChoices::library);
+  return at == all.end() ? MatmulChoices{.library = library, .algorithms = {}} : *at;
+}
+std::vector<MatmulChoices> choices_in(const std::string& path) {
   if (access(path.c_str(), F_OK) != 0) return {};
-  return tensor::MatmulChoices::parse(read_file(path), path);
+  return MatmulChoices::parse(read_file(path), path);
+}
+// Puts choices in place of those of the same library.
+void add_to(const std::string& path, const MatmulChoices& choices) {
+  std::string text = choices.to_text();
+  for (const MatmulChoices& other : choices_in(path))
+    if (other.library != choices.library) text += other.to_text();
+  write_file_atomic(path, text);
+}
+
+// A value of the store has a limit, and a file grows with every layout.
+void publish(comm::Store& store, const std::string& text) {
+  constexpr std::size_t kPart = comm::kMaxStoreValueBytes / 2;
+  const std::size_t parts = (text.size() + kPart - 1) / kPart;
+  store.put(kKey, std::to_string(parts));
+  for (std::size_t i = 0; i < parts; ++i) store.put(fmt::format("{} {}", kKey, i), text.substr(i * kPart, kPart));
+  store.commit();
+}
+std::string published(comm::Store& store, int rank, std::chrono::milliseconds deadline) {
+  std::string text;
+  const auto parts = std::stoul(store.get(rank, kKey, deadline));
+  for (std::size_t i = 0; i < parts; ++i) text += store.get(rank, fmt::format("{} {}", kKey, i), deadline);
+  return text;
 }
 
 }  // namespace
@@ -64,24 +95,25 @@ Preparation::Preparation(const Plan& plan, comm::World& world, tensor::Device& d
 // not; all take what the last one knows.
 void Preparation::choose(const Plan& plan, comm::World& world, std::chrono::milliseconds deadline) {
   const std::string& path = plan.settings.run.matmul_choices;
+  device_.prepare({}, choices_, false);  // says what library it is
+  const std::string library = choices_.library;
   const auto leader = [&](int stage) { return plan.mesh.rank({.dp = 0, .pp = stage, .tp = 0}); };
   const auto told_by = [&](int stage) {  // each stage has its time
-    const std::string text = world.store().get(leader(stage), kKey, deadline * (stage + 1));
-    return tensor::MatmulChoices::parse(text, "another rank's message");
+    const std::string text = published(world.store(), leader(stage), deadline * (stage + 1));
+    return of_library(MatmulChoices::parse(text, "another rank's message"), library);
   };
   const int stage = plan.mesh.coord(world.rank()).pp, last = plan.mesh.pp - 1;
-  tensor::MatmulChoices known;
+  MatmulChoices known;
   if (world.rank() == leader(stage)) {
-    choices_ = known = stage == 0 ? choices_in(path) : told_by(stage - 1);
+    choices_ = known = stage == 0 ? of_library(choices_in(path), library) : told_by(stage - 1);
     device_.prepare(ops_, choices_, true);
     if (choices_ != known) {
       log::info("train", "{} of products timed", plural(choices_.algorithms.size() - known.algorithms.size(), "form"));
     }
-    world.store().put(kKey, choices_.to_text());
-    world.store().commit();
+    publish(world.store(), choices_.to_text());
   }
   choices_ = told_by(last);
-  if (world.rank() == 0 && choices_ != known) write_file_atomic(path, choices_.to_text());
+  if (world.rank() == 0 && choices_ != known) add_to(path, choices_);
 }
 
 void Preparation::check_memory(const Plan& plan, comm::World& world, const tensor::Readiness& readiness) const {
@@ -103,14 +135,14 @@ void Preparation::check_memory(const Plan& plan, comm::World& world, const tenso
 
 void Preparation::take(const std::string& choices) {
   if (ops_.empty() || choices.empty()) return;
-  tensor::MatmulChoices saved = tensor::MatmulChoices::parse(choices, "the checkpoint");
-  if (saved.library == choices_.library)
-    saved.algorithms.insert(choices_.algorithms.begin(), choices_.algorithms.end());
-  const tensor::MatmulChoices own = choices_;
-  choices_ = saved;
-  device_.prepare(ops_, choices_, false);
-  if (!choices_.algorithms.empty() || own.algorithms.empty()) return;
-  choices_ = own;  // those of the checkpoint were of another GPU
+  std::vector<MatmulChoices> saved = MatmulChoices::parse(choices, "the checkpoint");
+  if (saved.empty() || saved.front().library != choices_.library) {
+    log::warn("train", "the checkpoint's algorithms for products are of {}, and this is {}: they are not taken",
+              saved.empty() ? "nothing" : saved.front().library, choices_.library);
+    return;
+  }
+  saved.front().algorithms.insert(choices_.algorithms.begin(), choices_.algorithms.end());
+  choices_ = saved.front();
   device_.prepare(ops_, choices_, false);
 }
 

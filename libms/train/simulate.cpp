@@ -137,9 +137,14 @@ std::vector<Slow> parse_slow(const std::vector<std::string>& texts, const mesh::
   return slow;
 }
 
+void refuse_unknown(const Settings& settings) {
+  if (settings.train.fp8)
+    throw user_error("train.fp8", "cluster files do not say how long products in eight bits take",
+                     "--set train.fp8=false says how long those of bf16 do");
+}
+
 Simulation simulate(const Plan& plan, const Cluster& cluster, const SimulateOptions& options) {
-  if (plan.settings.train.fp8)
-    throw user_error("train.fp8", "cluster files do not say how long products in eight bits take", "simulate without");
+  refuse_unknown(plan.settings);
   require_memory(plan, cluster);
   const mesh::Mesh& mesh = plan.mesh;
   const auto per_node = static_cast<int>(cluster.node.ranks);

@@ -28,6 +28,9 @@ struct Slow {
 std::vector<Slow> parse_slow(const std::vector<std::string>& texts, const mesh::Mesh& mesh,
                              const cost::Cluster& cluster);
 
+// Throws Error("train.fp8", user): settings of which nobody knows how long they take.
+void refuse_unknown(const Settings& settings);
+
 struct SimulateOptions {
   std::vector<Slow> slow = {};
   bool parts = true;           // also says where the time goes, which takes four times as long again

@@ -179,6 +179,7 @@ class Search {
 }  // namespace
 
 Tuning tune(const Settings& settings, const cost::Cluster& cluster, std::int64_t world, const TuneOptions& options) {
+  refuse_unknown(settings);
   return Search(settings, cluster, world, options).run();
 }
 

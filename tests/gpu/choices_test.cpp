@@ -12,7 +12,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
-using testing::Pair;
 
 constexpr std::int64_t kM = 48, kN = 40, kK = 1000;
 
@@ -76,7 +75,7 @@ TEST_F(Choices, AreMadeOnceAndObeyed) {
   }
 
   Product told;
-  MatmulChoices again = MatmulChoices::parse(choices.to_text(), "a test");
+  MatmulChoices again = MatmulChoices::parse(choices.to_text(), "a test").at(0);
   told.device->prepare(ops, again, true);
   EXPECT_EQ(again, choices);  // nothing was left to be timed
   EXPECT_EQ(told.run(), timed.run());
@@ -106,10 +105,11 @@ TEST(MatmulChoices, AreTextAndBack) {
   const MatmulChoices choices{.library = "a GPU, cuBLASLt 1",
                               .algorithms = {{"1x2x3", "a.b"}, {"4x5x6 with bias", "c"}}};
   EXPECT_EQ(choices.to_text(), "library = a GPU, cuBLASLt 1\n1x2x3 = a.b\n4x5x6 with bias = c\n");
-  EXPECT_EQ(MatmulChoices::parse(choices.to_text(), "a test"), choices);
+  const MatmulChoices other{.library = "another", .algorithms = {{"1x2x3", "d"}}};
+  EXPECT_THAT(MatmulChoices::parse(choices.to_text() + other.to_text(), "a test"), ElementsAre(choices, other));
   EXPECT_EQ(MatmulChoices{}.to_text(), "");
-  EXPECT_EQ(MatmulChoices::parse("", "a test"), MatmulChoices{});
-  for (const char* text : {"1x2x3 = a\n", "library\n", "library = x\nlibrary = y\n", "library = x\n1x2x3\n",
+  EXPECT_THAT(MatmulChoices::parse("", "a test"), testing::IsEmpty());
+  for (const char* text : {"1x2x3 = a\n", "library\n", "library = x\n1x2x3\n",
                            "\x7f"
                            "ELF"}) {
     try {

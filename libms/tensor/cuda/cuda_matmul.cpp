@@ -116,7 +116,7 @@ void CudaMatmul::Close::operator()(Plan* plan) const { delete plan; }
 
 CudaMatmul::CudaMatmul() {
   const cudaDeviceProp gpu = this_gpu();
-  has_fp8_ = gpu.major * 10 + gpu.minor >= 89;
+  has_fp8_ = gpu.major >= 9;  // those of 8.9 would convert in software: kernels are not built for them
   cublasLtHandle_t handle = nullptr;
   check(cublasLtCreate(&handle), "starting");
   handle_.reset(handle);
@@ -265,6 +265,11 @@ std::vector<cublasLtMatmulAlgo_t> CudaMatmul::algorithms(const Plan& plan, const
   check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &kWorkspace,
                                              sizeof kWorkspace),
         "asking for algorithms");
+  // Where a sum is cut into parts, they are added up in f32, whatever the result's type.
+  constexpr std::uint32_t kInF32 = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &kInF32,
+                                             sizeof kInF32),
+        "asking for algorithms");
   // Told of what the pointers are multiples of: unless told, it takes 256 bytes for granted.
   for (const auto& [name, alignment] : {std::pair{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.alignment_b},
                                         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.alignment_a},
@@ -279,7 +284,7 @@ std::vector<cublasLtMatmulAlgo_t> CudaMatmul::algorithms(const Plan& plan, const
       cublasLtMatmulAlgoGetHeuristic(handle_.get(), plan.operation, plan.left, plan.right, plan.result, plan.result,
                                      preference, most, found.data(), &count);
   cublasLtMatmulPreferenceDestroy(preference);
-  check(status, "asking for algorithms");
+  if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, "asking for algorithms");
   std::vector<cublasLtMatmulAlgo_t> algorithms;
   for (int i = 0; i < count; ++i) {
     const cublasLtMatmulHeuristicResult_t& result = found[static_cast<std::size_t>(i)];
@@ -298,11 +303,14 @@ const CudaMatmul::Plan& CudaMatmul::plan(const Matmul& made, const Key& key, con
   if (const auto at = chosen_.find(key.text()); at != chosen_.end()) {
     chosen = algorithm_of(at->second);
     cublasLtMatmulHeuristicResult_t result{};
-    if (!chosen || cublasLtMatmulAlgoCheck(handle_.get(), plan->operation, plan->left, plan->right, plan->result,
-                                           plan->result, &*chosen, &result) != CUBLAS_STATUS_SUCCESS) {
+    if (!chosen ||
+        cublasLtMatmulAlgoCheck(handle_.get(), plan->operation, plan->left, plan->right, plan->result, plan->result,
+                                &*chosen, &result) != CUBLAS_STATUS_SUCCESS ||
+        result.workspaceSize > kWorkspace) {
       log::warn("tensor", "the algorithm that was chosen for {} is none here: cuBLASLt's first one is taken",
                 key.text());
       chosen.reset();
+      chosen_.erase(at);
     }
   }
   plan->algorithm = chosen ? *chosen : algorithms(*plan, key, 1).front();
@@ -366,7 +374,8 @@ cublasLtMatmulAlgo_t CudaMatmul::fastest_algorithm(const Matmul& made, const Key
     return multiply(*plan, ways[static_cast<std::size_t>(i)], trial, memory.data(), stream) == CUBLAS_STATUS_SUCCESS;
   });
   check(cudaStreamSynchronize(stream), "timing products");
-  return ways[static_cast<std::size_t>(std::max(best, 0))];
+  if (best < 0) throw Error("cuda.cublas", Blame::bug, fmt::format("no algorithm multiplies {}", key.text()));
+  return ways[static_cast<std::size_t>(best)];
 }
 
 void CudaMatmul::run(const Matmul& op, cudaStream_t stream, void* scratch) {

@@ -206,7 +206,7 @@ class CudaOps::Impl {
   explicit Impl(bool deterministic) : attention_(deterministic) {}
   std::size_t prepare(std::span<const Op> ops, MatmulChoices& choices, bool timed) {
     matmul_.take(choices);
-    std::size_t most = 0;
+    std::size_t& most = most_prepared_;
     for (const Op& op : ops) {
       if (const auto* product = std::get_if<Matmul>(&op)) {
         matmul_.prepare(*product, choices, timed);
@@ -228,10 +228,17 @@ class CudaOps::Impl {
   using S = cudaStream_t;
 
   void run(const Matmul& op, S stream, CudaScratch& scratch) {
+    scratch.take(most_prepared_);
     matmul_.run(op, stream, scratch.take(matmul_.scratch_bytes(op)));
   }
-  void run(const AttentionFwd& op, S stream, CudaScratch& scratch) { attention_.run(op, stream, scratch); }
-  void run(const AttentionBwd& op, S stream, CudaScratch& scratch) { attention_.run(op, stream, scratch); }
+  void run(const AttentionFwd& op, S stream, CudaScratch& scratch) {
+    scratch.take(most_prepared_);
+    attention_.run(op, stream, scratch);
+  }
+  void run(const AttentionBwd& op, S stream, CudaScratch& scratch) {
+    scratch.take(most_prepared_);
+    attention_.run(op, stream, scratch);
+  }
   void run(const LayerNormFwd& op, S stream, CudaScratch&) {
     kernels::layernorm_fwd(stream, matrix(op.y), op.mean.as<float>(), op.rstd.as<float>(), matrix(op.x),
                            matrix(op.gain), matrix(op.bias), op.eps);
@@ -330,6 +337,8 @@ class CudaOps::Impl {
 
   CudaMatmul matmul_;
   CudaAttention attention_;
+  // What a stream of such ops takes at once: growing step by step, it would hold for a while what it has given back.
+  std::size_t most_prepared_ = 0;
 };
 
 CudaOps::CudaOps(bool deterministic) : impl_(std::make_unique<Impl>(deterministic)) {}
