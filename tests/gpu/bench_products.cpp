@@ -17,12 +17,14 @@ constexpr Model kModels[] = {{"llama-8b", 8192, 4096, 1024, 14336, 128256, false
                              {"gpt-xl", 8192, 1600, 1600, 6400, 50304, true},
                              {"gpt-175b", 2048, 12288, 12288, 49152, 51200, true}};
 
-// y = x w', dx = dy w, dw += dy' x.
+// y = x w', dx = dy w, dw += dy' x. Rounding the factors to eight bits is a part of the product.
 void measure_layer(Bench& bench, const std::string& name, std::int64_t tokens, std::int64_t in, std::int64_t out,
-                   bool bias) {
+                   bool bias, bool fp8) {
+  const Factors forward = fp8 ? Factors::fp8 : Factors::as_given;
+  const Factors gradient = fp8 ? Factors::fp8_gradient : Factors::as_given;
   const auto product = [&](const std::string& which, std::function<Op(Tensors&)> make) {
     bench.computes({.shape = fmt::format("{}x{}x{}", tokens, out, in),
-                    .remark = fmt::format("{} {}", name, which),
+                    .remark = fmt::format("{} {}{}", name, which, fp8 ? " fp8" : ""),
                     .make = std::move(make)});
   };
   const auto x = [=](Tensors& make, std::int64_t cols) { return make.normal(kBf16, tokens, cols); };
@@ -32,31 +34,37 @@ void measure_layer(Bench& bench, const std::string& name, std::int64_t tokens, s
                   .a = x(t, in),
                   .b = weight(t),
                   .bias = bias ? t.normal(kBf16, 1, out) : Tensor{},
-                  .transpose_b = true};
+                  .transpose_b = true,
+                  .factors = forward};
   });
-  product("dx", [=](Tensors& t) -> Op { return Matmul{.c = x(t, in), .a = x(t, out), .b = weight(t), .bias = {}}; });
+  product("dx", [=](Tensors& t) -> Op {
+    return Matmul{.c = x(t, in), .a = x(t, out), .b = weight(t), .bias = {}, .factors = gradient};
+  });
   product("dw", [=](Tensors& t) -> Op {
     return Matmul{.c = t.zeros(kF32, out, in),
                   .a = x(t, out),
                   .b = x(t, in),
                   .bias = {},
                   .transpose_a = true,
-                  .accumulate = true};
+                  .accumulate = true,
+                  .factors = gradient};
   });
 }
 
 void measure_model(Bench& bench, const Model& model) {
   const std::int64_t tokens = bench.size(model.tokens), hidden = bench.size(model.hidden), kv = bench.size(model.kv),
                      ffn = bench.size(model.ffn), vocabulary = bench.size(model.vocabulary);
-  const auto layer = [&](const char* part, std::int64_t in, std::int64_t out, bool bias) {
-    measure_layer(bench, fmt::format("{} {}", model.name, part), tokens, in, out, bias);
+  const auto layer = [&](const char* part, std::int64_t in, std::int64_t out, bool bias, bool is_head = false) {
+    const std::string name = fmt::format("{} {}", model.name, part);
+    measure_layer(bench, name, tokens, in, out, bias, false);
+    if (!is_head) measure_layer(bench, name, tokens, in, out, bias, true);
   };
   // Biases of the second products are added behind the sum over ranks.
   layer("qkv", hidden, hidden + 2 * kv, model.gpt);
   layer("out", hidden, hidden, false);
   layer("up", hidden, model.gpt ? ffn : 2 * ffn, model.gpt);
   layer("down", ffn, hidden, false);
-  layer("head", hidden, vocabulary, false);
+  layer("head", hidden, vocabulary, false, true);
 }
 
 struct Attention {
