@@ -97,13 +97,15 @@ watch::Verdict verdict_of(const Outcome& outcome) {
   return watch::verdict_stopped(outcome.steps, outcome.stop_cause, outcome.checkpoint);
 }
 
-// Runs one rank to its end; what it throws stops all others first.
+// Runs one rank to its end; what it throws stops all others first, but for what `tell`, where given, has to say.
 Outcome run_rank(const Plan& plan, comm::World& world, StartUp& start_up, tensor::Device& device, tensor::Device& host,
                  trace::Flusher& flusher, const std::vector<watch::Fault>& armed, TrainerOptions options,
-                 std::atomic<std::int64_t>& step) {
+                 std::atomic<std::int64_t>& step, const Leaving::Words& tell) {
   std::optional<Tracing> tracing;
   options.failed = [&](const Error& error) {
-    if (tracing) tracing->failed(error);  // first: once others know, the launcher may end this process
+    // First: once others know and leave, the launcher may end this process, or hear it no more.
+    if (tracing) tracing->failed(error);
+    if (tell) tell(world.cause().value_or(comm::World::Cause{world.rank(), error.with_step(step)}));
     world.abort(error.with_step(step));
   };
   try {
@@ -230,7 +232,7 @@ Launched run_threads(const Loaded& loaded, const LaunchOptions& options) {
           outcomes[index] = run_rank(
               plan, *world, start_up, gpu ? *gpu : host, host, flusher, faults,
               {.resolved = loaded.resolved, .fresh = options.fresh, .stop = &stop, .deadline = deadline_of(settings)},
-              steps[index]);
+              steps[index], {});
         } catch (const Error& error) {
           world->abort(error);  // the hub keeps the first cause, which run_rank() has told where it came so far
           failed = true;
@@ -314,7 +316,8 @@ Launched run_mpi(const Loaded& loaded, const LaunchOptions& options) {
         on_gpu ? tensor::make_cuda_device(gpu_of(*world), cuda_options(settings)) : nullptr;
     const Outcome outcome = run_rank(
         *plan, *world, start_up, gpu ? *gpu : host, host, flusher, faults,
-        {.resolved = loaded.resolved, .fresh = options.fresh, .stop = &stop, .deadline = deadline_of(settings)}, step);
+        {.resolved = loaded.resolved, .fresh = options.fresh, .stop = &stop, .deadline = deadline_of(settings)}, step,
+        tell);
     const watch::Verdict verdict = verdict_of(outcome);
     if (rank == 0) watch::write_verdict(settings.run.dir, verdict);
     return {outcome, rank, verdict.code};
