@@ -51,9 +51,11 @@ inline constexpr Field<TrainConfig> kTrainFields[] = {
      .choices = {"fp32", "bf16"}},
     {.key = "fp8",
      .member = &TrainConfig::fp8,
-     .doc = "true: the products of the layers, not of the head, round their factors to eight bits, each tensor with a "
-            "scale of its own: e4m3, and e5m2 what is a gradient. Faster on GPUs that multiply those (H100 and later); "
-            "others and the CPU compute the same, slower. Only with dtype = \"bf16\"."},
+     .doc =
+         "true: the products of the layers, not of the head, round their factors to eight bits, each tensor with a "
+         "scale of its own: e4m3, and e5m2 what is a gradient. GPUs from H100 on multiply such numbers; others and the "
+         "CPU compute the same products in bf16, slower than without. No GPU has shown yet what it gains; with "
+         "[overlap] tp, every piece of a product rounds its weight again. Only with dtype = \"bf16\"."},
     {.key = "recompute",
      .member = &TrainConfig::recompute,
      .doc = "What the backward computes again instead of keeping it: none; selective: outputs of norms and of the "
@@ -174,7 +176,7 @@ inline constexpr Field<RunConfig> kRunFields[] = {
     {.key = "deterministic",
      .member = &RunConfig::deterministic,
      .doc = "The same bits from every run. false, on GPUs: gradients of attention are added up in whatever order they "
-            "come, which takes less time and memory."},
+            "come, which takes less memory, and should take less time."},
     {.key = "matmul_choices",
      .member = &RunConfig::matmul_choices,
      .doc = "On GPUs, a file with the algorithm of every form of product: those that it lacks are timed before the "
