@@ -33,9 +33,14 @@ inline std::size_t column_sums_bytes(std::int64_t cols, int sums) {
 constexpr int kTotals = 1024;  // blocks that add everything up
 inline std::size_t total_bytes() { return kTotals * 2 * sizeof(double); }
 
-// norms.cu. y, x, gain, bias of one type; gain, bias of one row. Bytes moved forward: x read, y written.
-void layernorm_fwd(Stream stream, Matrix y, float* mean, float* rstd, Matrix x, Matrix gain, Matrix bias, float eps);
-void rmsnorm_fwd(Stream stream, Matrix y, float* rstd, Matrix x, Matrix gain, float eps);
+// norms.cu. y, x, gain, bias of one type; gain, bias of one row. Bytes moved forward: x read, y written; where x is
+// made first, of a + b (+ bias): a and b read, x and y written.
+struct Addends {
+  Matrix a, b, bias;  // no a: x is there
+};
+void layernorm_fwd(Stream stream, Matrix y, float* mean, float* rstd, Matrix x, Matrix gain, Matrix bias, float eps,
+                   const Addends& addends);
+void rmsnorm_fwd(Stream stream, Matrix y, float* rstd, Matrix x, Matrix gain, float eps, const Addends& addends);
 // Backward: x and dy read, dx written (read, too, if it accumulates). `scratch`: column_sums_bytes(cols, 2).
 void layernorm_bwd(Stream stream, Matrix dx, float* dgain, float* dbias, Matrix dy, Matrix x, const float* mean,
                    const float* rstd, Matrix gain, bool accumulate, void* scratch);

@@ -21,10 +21,34 @@ int packs_for(std::int64_t cols, int lanes, int most, int threads) {
   return packs;
 }
 
+// Where there is no a, x is there.
+template <class T>
+struct Sum {
+  const T *a, *b, *bias;
+  std::int64_t a_ld, b_ld;
+};
+
+// kL elements of x, as x has them; they are made first, where there is what to add.
+template <class T, int kL>
+__device__ void load_sum(Lanes<T, kL>& v, T* x, std::int64_t x_ld, const Sum<T>& sum, std::int64_t row, int col) {
+  if (sum.a == nullptr) return v.load(x + row * x_ld + col);
+  Lanes<T, kL> b, bias;
+  v.load(sum.a + row * sum.a_ld + col);
+  b.load(sum.b + row * sum.b_ld + col);
+  if (sum.bias != nullptr) bias.load(sum.bias + col);
+#pragma unroll
+  for (int i = 0; i < kL; ++i) {
+    v.v[i] += b.v[i];
+    if (sum.bias != nullptr) v.v[i] += bias.v[i];
+    v.v[i] = to_float(from_float<T>(v.v[i]));
+  }
+  v.store(x + row * x_ld + col);
+}
+
 template <class T, int kL, int kPacks, bool kCentred>
 __global__ void __launch_bounds__(kMostThreads)
-    norm_fwd(T* y, std::int64_t y_ld, float* mean_out, float* rstd_out, const T* x, std::int64_t x_ld, const T* gain,
-             const T* bias, int cols, float eps) {
+    norm_fwd(T* y, std::int64_t y_ld, float* mean_out, float* rstd_out, T* x, std::int64_t x_ld, const T* gain,
+             const T* bias, int cols, float eps, Sum<T> addends) {
   __shared__ float shared[kWarp];
   const std::int64_t row = blockIdx.x;
   Lanes<T, kL> v[kPacks];
@@ -33,7 +57,7 @@ __global__ void __launch_bounds__(kMostThreads)
   for (int p = 0; p < kPacks; ++p) {
     const int col = (p * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kL;
     if (col < cols) {
-      v[p].load(x + row * x_ld + col);
+      load_sum(v[p], x, x_ld, addends, row, col);
 #pragma unroll
       for (int i = 0; i < kL; ++i) sum[0] += v[p].v[i];
     }
@@ -154,12 +178,16 @@ void by_row(bool aligned, std::int64_t cols, int most_packs, int most_threads, F
 }
 
 template <bool kCentred>
-void forward(Stream stream, Matrix y, float* mean, float* rstd, Matrix x, Matrix gain, Matrix bias, float eps) {
+void forward(Stream stream, Matrix y, float* mean, float* rstd, Matrix x, Matrix gain, Matrix bias, float eps,
+             const Addends& addends) {
+  const auto& [a, b, added_bias] = addends;
   by_type(x.type, [&]<class T>(T) {
-    const bool aligned = is_aligned(x) && is_aligned(y) && is_aligned(gain) && is_aligned(bias);
+    const bool aligned = is_aligned(x) && is_aligned(y) && is_aligned(gain) && is_aligned(bias) && is_aligned(a) &&
+                         is_aligned(b) && is_aligned(added_bias);
+    const Sum<T> sum{as<T>(a), as<T>(b), as<T>(added_bias), a.ld, b.ld};
     by_row<T>(aligned, x.cols, 4, kMostThreads, [&]<int kL, int kPacks>(int threads) {
       launch(norm_fwd<T, kL, kPacks, kCentred>, static_cast<unsigned>(x.rows), threads, stream, as<T>(y), y.ld, mean,
-             rstd, as<T>(x), x.ld, as<T>(gain), as<T>(bias), static_cast<int>(x.cols), eps);
+             rstd, as<T>(x), x.ld, as<T>(gain), as<T>(bias), static_cast<int>(x.cols), eps, sum);
     });
   });
 }
@@ -184,11 +212,12 @@ void backward(Stream stream, Matrix dx, float* dgain, float* dbias, Matrix dy, M
 
 }  // namespace
 
-void layernorm_fwd(Stream stream, Matrix y, float* mean, float* rstd, Matrix x, Matrix gain, Matrix bias, float eps) {
-  forward<true>(stream, y, mean, rstd, x, gain, bias, eps);
+void layernorm_fwd(Stream stream, Matrix y, float* mean, float* rstd, Matrix x, Matrix gain, Matrix bias, float eps,
+                   const Addends& addends) {
+  forward<true>(stream, y, mean, rstd, x, gain, bias, eps, addends);
 }
-void rmsnorm_fwd(Stream stream, Matrix y, float* rstd, Matrix x, Matrix gain, float eps) {
-  forward<false>(stream, y, nullptr, rstd, x, gain, {}, eps);
+void rmsnorm_fwd(Stream stream, Matrix y, float* rstd, Matrix x, Matrix gain, float eps, const Addends& addends) {
+  forward<false>(stream, y, nullptr, rstd, x, gain, {}, eps, addends);
 }
 void layernorm_bwd(Stream stream, Matrix dx, float* dgain, float* dbias, Matrix dy, Matrix x, const float* mean,
                    const float* rstd, Matrix gain, bool accumulate, void* scratch) {

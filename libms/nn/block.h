@@ -10,9 +10,11 @@ namespace ms::nn {
 void attention_forward(const Layer& layer);
 // scratch.dattn -> grads.dqkv.
 void attention_backward(const Layer& layer);
-// acts.up -> acts.act, and scratch.dact -> grads.dup.
+// acts.up -> acts.act.
 void activation_forward(const Layer& layer);
-void activation_backward(const Layer& layer);
+// The gradient of the layer's output, dx, by the last product's weight and the activation -> grads.dup. What it gathers
+// of dx goes `into`; it returns that, or dx where nothing is gathered.
+Tensor activation_backward(const Layer& layer, const Tensor& dx, const Tensor& into);
 
 // grad += dy^T x, and the sum of dy's rows; nothing where there is no bias.
 void weight_gradient(const Layer& layer, const Weight& weight, const Tensor& dy, const Tensor& x);
@@ -25,10 +27,10 @@ Tensor own_rows(const Layer& layer, const Tensor& gathered);
 void keep_gradient(const Layer& layer, const Tensor& into, const Tensor& gathered);
 
 // As the functions of layer.h that start with "layer".
-void serial_forward(const Layer& layer, const Tensor& out);
+Addends serial_forward(const Layer& layer, const Addends& addends);
 void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when);
 void serial_weight_gradients(const Layer& layer);
-void parallel_forward(const Layer& layer, const Tensor& out);
+Addends parallel_forward(const Layer& layer, const Addends& addends);
 void parallel_backward(const Layer& layer, const Tensor& dx, WeightGradients when);
 void parallel_weight_gradients(const Layer& layer);
 

@@ -130,19 +130,20 @@ void Chunk::embed(const TensorParallel& on, const ChunkSlot& slot, const Tensor&
 
 void Chunk::forward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
                     const Pass& before) const {
+  Addends sum;  // of what a layer has left to be added up
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (before) before(static_cast<std::int64_t>(i));
     if (i == 0 && part_.first) embed(on, slot, input.tokens, scratch);
-    const Tensor& out = i + 1 < layers_.size() ? slot.layers[i + 1].x : slot.out;
-    layer_forward({on, layers_[i], slot.layers[i], rotary_, scratch}, out);
+    sum = layer_forward({on, layers_[i], slot.layers[i], rotary_, scratch}, sum);
   }
+  on.compute.submit(Add{slot.out, sum.a, sum.b, sum.bias});
 }
 
 void Chunk::head_logits(const TensorParallel& layers_on, const ChunkSlot& slot, LayerScratch& scratch,
                         HeadScratch& head) const {
   const TensorParallel on = of_head(layers_on);
   norm_forward(on.compute, *shape_.model, final_norm_, slot.out, head.normed, head.mean, head.rstd);
-  on.gather_product(head.logits, head.normed, scratch.gathered, head_.value, {}, true);
+  on.gather_product({.c = head.logits, .b = head_.value, .transpose_b = true}, head.normed, scratch.gathered);
 }
 
 void Chunk::head_loss(const TensorParallel& on, const ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,

@@ -9,12 +9,16 @@ namespace ms::nn {
 using namespace tensor;  // NOLINT: the op list is this file's vocabulary
 
 void norm_forward(Stream& stream, const ModelConfig& model, const NormWeights& weights, const Tensor& x,
-                  const Tensor& y, const Tensor& mean, const Tensor& rstd) {
+                  const Tensor& y, const Tensor& mean, const Tensor& rstd, const Addends& addends) {
+  if (addends && !model.fused) {
+    stream.submit(Add{x, addends.a, addends.b, addends.bias});
+    return norm_forward(stream, model, weights, x, y, mean, rstd);
+  }
   const auto eps = static_cast<float>(model.norm_eps);
   if (model.is_gpt()) {
-    stream.submit(LayerNormFwd{y, mean, rstd, x, weights.gain.value, weights.bias.value, eps});
+    stream.submit(LayerNormFwd{y, mean, rstd, x, weights.gain.value, weights.bias.value, eps, addends});
   } else {
-    stream.submit(RmsNormFwd{y, rstd, x, weights.gain.value, eps});
+    stream.submit(RmsNormFwd{y, rstd, x, weights.gain.value, eps, addends});
   }
 }
 
@@ -87,13 +91,19 @@ void activation_forward(const Layer& layer) {
   }
 }
 
-void activation_backward(const Layer& layer) {
-  const Tensor &dup = layer.acts.grads.dup, &dact = layer.scratch.dact;
-  if (layer.on.shape.model->gated()) {
-    layer.on.compute.submit(SwigluBwd{dup, dact, layer.acts.up});
-  } else {
-    layer.on.compute.submit(GeluBwd{dup, dact, layer.acts.up});
+Tensor activation_backward(const Layer& layer, const Tensor& dx, const Tensor& into) {
+  const auto& [on, weights, acts, rotary, scratch] = layer;
+  const ModelConfig& model = *on.shape.model;
+  if (!model.gated() && model.fused) {
+    return on.gather_product({.c = acts.grads.dup, .b = weights.down.value, .gelu_x = acts.up}, dx, into);
   }
+  const Tensor dout = on.gather_product({.c = scratch.dact, .b = weights.down.value}, dx, into);
+  if (model.gated()) {
+    on.compute.submit(SwigluBwd{acts.grads.dup, scratch.dact, acts.up});
+  } else {
+    on.compute.submit(GeluBwd{acts.grads.dup, scratch.dact, acts.up});
+  }
+  return dout;
 }
 
 void weight_gradient(const Layer& layer, const Weight& weight, const Tensor& dy, const Tensor& x) {
@@ -120,8 +130,8 @@ void keep_gradient(const Layer& layer, const Tensor& into, const Tensor& gathere
   if (gathered.data != into.data) layer.on.compute.submit(Copy{into, gathered});
 }
 
-void layer_forward(const Layer& layer, const Tensor& out) {
-  return layer.on.shape.model->parallel_block ? parallel_forward(layer, out) : serial_forward(layer, out);
+Addends layer_forward(const Layer& layer, const Addends& addends) {
+  return layer.on.shape.model->parallel_block ? parallel_forward(layer, addends) : serial_forward(layer, addends);
 }
 
 void layer_backward(const Layer& layer, const Tensor& dx, WeightGradients when) {

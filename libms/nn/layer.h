@@ -61,7 +61,7 @@ struct LayerScratch {
   Tensor partial;     // [T,H] output of a row-parallel product before the sum over tp
   Tensor reduced;     // [Ts,H] that sum (sequence parallel only)
   Tensor dout;        // [T,H] all-gathered gradient (sequence parallel only)
-  Tensor dact;        // [T,F]
+  Tensor dact;        // [T,F]; unused where the product goes on to the gradient of `up`
   Tensor dattn;       // [T,A]
   Tensor delta;       // [batch*heads, seq]
   Tensor out_biases;  // [1,H] sum of the two that a parallel block adds
@@ -71,8 +71,9 @@ struct LayerScratch {
 LayerScratch carve_scratch(Arena& arena, const Shape& shape);
 LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratch);
 
+// Where there are addends, x is made of them first.
 void norm_forward(tensor::Stream& stream, const ModelConfig& model, const NormWeights& weights, const Tensor& x,
-                  const Tensor& y, const Tensor& mean, const Tensor& rstd);
+                  const Tensor& y, const Tensor& mean, const Tensor& rstd, const Addends& addends = {});
 void norm_backward(tensor::Stream& stream, const ModelConfig& model, const NormWeights& weights, const Tensor& dx,
                    const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& rstd, bool accumulate);
 
@@ -85,8 +86,9 @@ struct Layer {
   const LayerScratch& scratch;
 };
 
-// acts.x -> out[Ts,H].
-void layer_forward(const Layer& layer, const Tensor& out);
+// acts.x -> what the layer's output is the sum of, in scratch and in acts: the next norm adds it up, or who calls.
+// Likewise acts.x is made of the addends first, where there are some.
+Addends layer_forward(const Layer& layer, const Addends& addends);
 // When the gradients of the weights of the products are made; those of the norms are always made at once.
 enum class WeightGradients : std::uint8_t { now, later };
 // dx[Ts,H]: the gradient of out on entry, of acts.x on return. `later` only where shape.split_backward.

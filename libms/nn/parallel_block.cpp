@@ -16,11 +16,13 @@ namespace {
 void input_products(const Layer& layer) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
   if (on.shape.model->fused) {
-    on.gather_product(acts.in, acts.n1, scratch.gathered, weights.in.value, weights.in_bias.value, true);
+    on.gather_product({.c = acts.in, .b = weights.in.value, .bias = weights.in_bias.value, .transpose_b = true},
+                      acts.n1, scratch.gathered);
     return;
   }
   const Tensor n =
-      on.gather_product(acts.qkv, acts.n1, scratch.gathered, weights.qkv.value, weights.qkv_bias.value, true);
+      on.gather_product({.c = acts.qkv, .b = weights.qkv.value, .bias = weights.qkv_bias.value, .transpose_b = true},
+                        acts.n1, scratch.gathered);
   on.compute.submit(Matmul{.c = acts.up,
                            .a = n,
                            .b = weights.up.value,
@@ -41,14 +43,15 @@ Arriving input_gradient(const Layer& layer) {
   return on.product_reduce(scratch.partial, scratch.reduced, grads.dqkv, weights.qkv.value, false, true);
 }
 
-void normed(const Layer& layer) {
+void normed(const Layer& layer, const Addends& addends) {
   const LayerActs& acts = layer.acts;
-  norm_forward(layer.on.compute, *layer.on.shape.model, layer.weights.norm1, acts.x, acts.n1, acts.mean1, acts.rstd1);
+  norm_forward(layer.on.compute, *layer.on.shape.model, layer.weights.norm1, acts.x, acts.n1, acts.mean1, acts.rstd1,
+               addends);
 }
 
-// acts.x -> acts.o and acts.act: up to the products that end the branches.
-void branches(const Layer& layer) {
-  normed(layer);
+// acts.x, of addends where there are some -> acts.o and acts.act: up to the products that end the branches.
+void branches(const Layer& layer, const Addends& addends) {
+  normed(layer, addends);
   input_products(layer);
   attention_forward(layer);
   activation_forward(layer);
@@ -58,9 +61,9 @@ void branches(const Layer& layer) {
 void recompute(const Layer& layer) {
   const Recompute policy = layer.on.shape.recompute;
   if (policy == Recompute::full) {
-    branches(layer);
+    branches(layer, {});
   } else if (policy == Recompute::selective) {
-    normed(layer);
+    normed(layer, {});
     activation_forward(layer);
   }
 }
@@ -84,9 +87,9 @@ void weight_gradients(const Layer& layer, const Tensor& dout, const Arriving& ga
 
 }  // namespace
 
-void parallel_forward(const Layer& layer, const Tensor& out) {
+Addends parallel_forward(const Layer& layer, const Addends& addends) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
-  branches(layer);
+  branches(layer, addends);
   on.compute.submit(Matmul{.c = scratch.partial,
                            .a = acts.o,
                            .b = weights.out.value,
@@ -97,20 +100,19 @@ void parallel_forward(const Layer& layer, const Tensor& out) {
   if (scratch.out_biases) {
     on.compute.submit(Add{scratch.out_biases, weights.out_bias.value, weights.down_bias.value, {}});
   }
-  on.compute.submit(Add{out, acts.x, on.arrived(sum), scratch.out_biases});
+  return {acts.x, on.arrived(sum), scratch.out_biases};
 }
 
 void parallel_backward(const Layer& layer, const Tensor& dx, WeightGradients when) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
   const bool now = when == WeightGradients::now;
   recompute(layer);
-  const Tensor dout = on.gather_product(scratch.dact, dx, acts.grads.dout, weights.down.value, {}, false);
   // n is gathered once more under all that makes its gradient, which is reduced under the gradients of the weights.
+  const Tensor dout = activation_backward(layer, dx, acts.grads.dout);
   const Arriving n = now ? on.gather(acts.n1, scratch.gathered) : Arriving{};
   on.compute.submit(
       Matmul{.c = scratch.dattn, .a = dout, .b = weights.out.value, .bias = {}, .factors = on.factors(true)});
   attention_backward(layer);
-  activation_backward(layer);
   const Arriving dn = input_gradient(layer);
   if (now) {
     weight_gradients(layer, dout, n);

@@ -16,6 +16,8 @@ Matmul rows_of(const Matmul& product, int block, int blocks) {
   Matmul part = product;
   part.c = rows_of(product.c, block, blocks);
   part.a = rows_of(product.a, block, blocks);
+  if (part.gelu_y) part.gelu_y = rows_of(product.gelu_y, block, blocks);
+  if (part.gelu_x) part.gelu_x = rows_of(product.gelu_x, block, blocks);
   return part;
 }
 

@@ -8,32 +8,38 @@ using namespace tensor;  // NOLINT: the op list is this file's vocabulary
 
 namespace {
 
-void norm1(const Layer& layer) {
+void norm1(const Layer& layer, const Addends& addends) {
   const LayerActs& acts = layer.acts;
-  norm_forward(layer.on.compute, *layer.on.shape.model, layer.weights.norm1, acts.x, acts.n1, acts.mean1, acts.rstd1);
+  norm_forward(layer.on.compute, *layer.on.shape.model, layer.weights.norm1, acts.x, acts.n1, acts.mean1, acts.rstd1,
+               addends);
 }
-void norm2(const Layer& layer) {
+void norm2(const Layer& layer, const Addends& addends) {
   const LayerActs& acts = layer.acts;
-  norm_forward(layer.on.compute, *layer.on.shape.model, layer.weights.norm2, acts.mid, acts.n2, acts.mean2, acts.rstd2);
+  norm_forward(layer.on.compute, *layer.on.shape.model, layer.weights.norm2, acts.mid, acts.n2, acts.mean2, acts.rstd2,
+               addends);
 }
 
-// acts.x -> acts.mid.
-void attention_half(const Layer& layer) {
+// acts.x, of addends where there are some -> what acts.mid is the sum of.
+Addends attention_half(const Layer& layer, const Addends& addends) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
-  norm1(layer);
-  on.gather_product(acts.qkv, acts.n1, scratch.gathered, weights.qkv.value, weights.qkv_bias.value, true);
+  norm1(layer, addends);
+  on.gather_product({.c = acts.qkv, .b = weights.qkv.value, .bias = weights.qkv_bias.value, .transpose_b = true},
+                    acts.n1, scratch.gathered);
   attention_forward(layer);
   const Tensor reduced =
       on.arrived(on.product_reduce(scratch.partial, scratch.reduced, acts.o, weights.out.value, true));
-  on.compute.submit(Add{acts.mid, acts.x, reduced, weights.out_bias.value});
+  return {acts.x, reduced, weights.out_bias.value};
 }
 
-// acts.mid -> acts.act: the MLP up to its second product.
-void mlp_half(const Layer& layer) {
+// acts.mid, of its addends -> acts.act: the MLP up to its second product.
+void mlp_half(const Layer& layer, const Addends& addends) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
-  norm2(layer);
-  on.gather_product(acts.up, acts.n2, scratch.gathered, weights.up.value, weights.up_bias.value, true);
-  activation_forward(layer);
+  norm2(layer, addends);
+  Matmul product{.c = acts.up, .b = weights.up.value, .bias = weights.up_bias.value, .transpose_b = true};
+  const bool makes_gelu = !on.shape.model->gated() && on.shape.model->fused;
+  if (makes_gelu) product.gelu_y = acts.act;
+  on.gather_product(product, acts.n2, scratch.gathered);
+  if (!makes_gelu) activation_forward(layer);
 }
 
 // What the policy did not keep and the MLP's backward needs; the layer's output it does not. What attention needs
@@ -41,15 +47,14 @@ void mlp_half(const Layer& layer) {
 void recompute_mlp(const Layer& layer) {
   const Recompute policy = layer.on.shape.recompute;
   if (policy == Recompute::full) {
-    attention_half(layer);
-    mlp_half(layer);
+    mlp_half(layer, attention_half(layer, {}));
   } else if (policy == Recompute::selective) {
-    norm2(layer);
+    norm2(layer, {});
     activation_forward(layer);
   }
 }
 void recompute_norm1(const Layer& layer) {
-  if (layer.on.shape.recompute == Recompute::selective) norm1(layer);
+  if (layer.on.shape.recompute == Recompute::selective) norm1(layer, {});
 }
 
 // The input's gather, n1 or n2, may be under way still.
@@ -68,13 +73,12 @@ void attention_weight_gradients(const Layer& layer, const Tensor& dmid, const Ar
 
 }  // namespace
 
-void serial_forward(const Layer& layer, const Tensor& out) {
+Addends serial_forward(const Layer& layer, const Addends& addends) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
-  attention_half(layer);
-  mlp_half(layer);
+  mlp_half(layer, attention_half(layer, addends));
   const Tensor reduced =
       on.arrived(on.product_reduce(scratch.partial, scratch.reduced, acts.act, weights.down.value, true));
-  on.compute.submit(Add{out, acts.mid, reduced, weights.down_bias.value});
+  return {acts.mid, reduced, weights.down_bias.value};
 }
 
 // The input of a product is gathered once more under the product that makes its gradient, and that gradient is reduced
@@ -86,8 +90,7 @@ void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when)
   const bool now = when == WeightGradients::now;
   recompute_mlp(layer);
 
-  const Tensor dout = on.gather_product(scratch.dact, dx, grads.dout, weights.down.value, {}, false);
-  activation_backward(layer);
+  const Tensor dout = activation_backward(layer, dx, grads.dout);
   const Arriving n2 = now ? on.gather(acts.n2, scratch.gathered) : Arriving{};
   const Arriving dn2 = on.product_reduce(scratch.partial, scratch.reduced, grads.dup, weights.up.value, false);
   if (now) {
@@ -98,7 +101,7 @@ void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when)
   norm_backward(on.compute, model, weights.norm2, dx, on.arrived(dn2), acts.mid, acts.mean2, acts.rstd2, true);
 
   recompute_norm1(layer);
-  const Tensor dmid = on.gather_product(scratch.dattn, dx, grads.dmid, weights.out.value, {}, false);
+  const Tensor dmid = on.gather_product({.c = scratch.dattn, .b = weights.out.value}, dx, grads.dmid);
   attention_backward(layer);
   const Arriving n1 = now ? on.gather(acts.n1, scratch.gathered) : Arriving{};
   const Arriving dn1 = on.product_reduce(scratch.partial, scratch.reduced, grads.dqkv, weights.qkv.value, false);

@@ -10,6 +10,7 @@
 
 namespace ms::nn {
 
+using tensor::Addends;
 using tensor::Arena;
 using tensor::DType;
 using tensor::Tensor;

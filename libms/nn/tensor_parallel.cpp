@@ -30,9 +30,9 @@ Arriving TensorParallel::reduce(const Tensor& partial, const Tensor& reduced) co
   return issued(reduced);
 }
 
-Tensor TensorParallel::gather_product(const Tensor& c, const Tensor& x, const Tensor& into, const Tensor& b,
-                                      const Tensor& bias, bool transpose_b) const {
-  Matmul product{.c = c, .a = into, .b = b, .bias = bias, .transpose_b = transpose_b, .factors = factors(!transpose_b)};
+Tensor TensorParallel::gather_product(Matmul product, const Tensor& x, const Tensor& into) const {
+  product.a = into;
+  product.factors = factors(!product.transpose_b);
   if (ring_used(shape, overlap)) {
     ring->gather_product(compute, product, x);
     return into;

@@ -47,10 +47,9 @@ struct TensorParallel {
 
   // Partial sums [T,n] -> their sum over tp, [Ts,n]: in place, or in `reduced` under sequence parallelism.
   Arriving reduce(const Tensor& partial, const Tensor& reduced) const;
-  // c[T,N] = gather(x)[T,K] op(b) (+ bias): a column-parallel product's forward, b transposed, or a row-parallel one's
-  // input gradient, where x is a gradient. Returns gather(x); c and it are complete for compute.
-  Tensor gather_product(const Tensor& c, const Tensor& x, const Tensor& into, const Tensor& b, const Tensor& bias,
-                        bool transpose_b) const;
+  // The product, whose a is gather(x)[T,K]: a column-parallel product's forward, b transposed, or a row-parallel one's
+  // input gradient, where x is a gradient. Returns gather(x); what the product makes and it are complete for compute.
+  Tensor gather_product(tensor::Matmul product, const Tensor& x, const Tensor& into) const;
   // reduce(a[T,K] op(b)): a row-parallel product's forward, b transposed, or a column-parallel one's input gradient,
   // where a is a gradient. `accumulate` adds the product to what `partial` holds: another product that shares the
   // reduction.

@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "tensor/cpu/kernels.h"
 #include "tensor/fp8.h"
+#include "tensor/matmul_blocks.h"
 #include "tensor/op_checks.h"
 
 namespace ms::tensor {
@@ -79,47 +80,10 @@ class OneThread {
   int before_;
 };
 
-// The blocks that the output is cut into.
-struct Blocks {
-  std::int64_t rows, cols;
-};
-
 // Below this many multiplications a team costs more than it brings: about 10 microseconds.
 constexpr double kSharedTerms = 1e6;
-// Blocks are whole multiples of this: register tiles are 16 to 64 wide.
-constexpr std::int64_t kBlockUnit = 64;
-
-std::int64_t block_of(std::int64_t n, std::int64_t parts) {
-  return std::max<std::int64_t>(1, (n + parts * kBlockUnit - 1) / (parts * kBlockUnit)) * kBlockUnit;
-}
-
 // A transposed a is packed block by block; this bounds the memory for that (the head's has 50,000 columns).
 constexpr std::int64_t kPackedRows = 2048;
-
-// Ways to cut the output into one block a thread, the squarest first: what a block reads is proportional to its rows +
-// columns.
-std::vector<Blocks> cuts(std::int64_t m, std::int64_t n, int threads) {
-  std::vector<Blocks> found;
-  for (std::int64_t parts_m = 1; parts_m <= threads; ++parts_m) {
-    if (threads % parts_m == 0) {
-      found.push_back({std::min(m, block_of(m, parts_m)), std::min(n, block_of(n, threads / parts_m))});
-    }
-  }
-  const auto cost = [](const Blocks& blocks) { return blocks.rows * blocks.cols + 16 * (blocks.rows + blocks.cols); };
-  std::stable_sort(found.begin(), found.end(), [&](const Blocks& a, const Blocks& b) { return cost(a) < cost(b); });
-  return found;
-}
-
-Matmul block_at(const Matmul& op, std::int64_t row, std::int64_t col, const Blocks& blocks) {
-  const std::int64_t rows = std::min(blocks.rows, op.c.rows - row), cols = std::min(blocks.cols, op.c.cols - col);
-  Matmul part = op;
-  part.c = op.c.slice_rows(row, rows).slice_cols(col, cols);
-  part.a = op.transpose_a ? op.a.slice_cols(row, rows) : op.a.slice_rows(row, rows);
-  if (op.transpose_a) part.a.ld = rows;  // as packed() leaves it
-  part.b = op.transpose_b ? op.b.slice_rows(col, cols) : op.b.slice_cols(col, cols);
-  if (op.bias) part.bias = op.bias.slice_cols(col, cols);
-  return part;
-}
 
 // The block's a without gaps: oneDNN's kernels that sum in order take a transposed a only like that. The copy is 1/cols
 // of the product's work.
@@ -298,6 +262,12 @@ class MatmulCache::Impl {
     return whole;
   }
 
+  // What is made of c, while it is in the nearest cache.
+  static void apply_gelu(const Matmul& op) {
+    if (op.gelu_y) cpu_kernels().run(GeluFwd{.y = op.gelu_y, .x = op.c});
+    if (op.gelu_x) cpu_kernels().run(GeluBwd{.dx = op.c, .dy = op.c, .x = op.gelu_x});
+  }
+
   void share(const Matmul& op) {
     const int threads = omp_get_max_threads();
     Blocks blocks = blocks_of(op, threads);
@@ -306,7 +276,8 @@ class MatmulCache::Impl {
     const std::int64_t count = (op.c.rows + blocks.rows - 1) / blocks.rows * across;
     if (count == 1) {
       const Lease worker(*this);
-      return execute(op, *worker);
+      execute(op, *worker);
+      return apply_gelu(op);
     }
     std::exception_ptr failure;
 #pragma omp parallel for schedule(static) num_threads(threads)
@@ -318,6 +289,7 @@ class MatmulCache::Impl {
           part.a = packed(op, part, (*worker).packed.at_least(static_cast<std::size_t>(part.a.size_bytes())));
         }
         execute(part, *worker);
+        apply_gelu(part);
       } catch (...) {  // must not leave the team; rethrown below
 #pragma omp critical(ms_matmul_failure)
         failure = std::current_exception();
@@ -374,8 +346,10 @@ class MatmulCache::Impl {
     wide.b = in_f32(op.b, (*worker).f32[1], true);
     wide.c = in_f32(op.c, (*worker).f32[2], op.accumulate);
     wide.bias = in_f32(op.bias, (*worker).f32[3], true);
+    wide.gelu_y = wide.gelu_x = {};
     share(wide);
     if (op.c.dtype == DType::bf16) cpu_kernels().run(Copy{.dst = op.c, .src = wide.c});
+    apply_gelu(op);
   }
 
   dnnl::engine engine_;

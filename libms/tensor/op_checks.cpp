@@ -29,6 +29,13 @@ struct Rule {
   }
 };
 
+void check_addends(const Rule& rule, const Addends& addends, const Tensor& x) {
+  if (!addends) return;
+  rule.like("addends.a", addends.a, x);
+  rule.like("addends.b", addends.b, x);
+  if (addends.bias) rule.tensor("addends.bias", addends.bias, 1, x.cols, x.dtype);
+}
+
 // Vectors over rows or columns.
 void check_norm(const Rule& rule, const Tensor& x, const Tensor& y, const Tensor& rstd, const Tensor& gain) {
   rule.activation("x", x);
@@ -62,6 +69,9 @@ void check(const Rule& rule, const Matmul& op) {
   rule.shape("c", op.c, op.c.rows, op.c.cols);
   if (op.bias) rule.tensor("bias", op.bias, 1, op.c.cols, op.a.dtype);
   if (op.factors != Factors::as_given) rule.type("a, to be rounded,", op.a, {DType::bf16});
+  MS_ASSERT(!(op.gelu_y && op.gelu_x) && !((op.gelu_y || op.gelu_x) && op.accumulate), "{}: a GELU too many", rule.op);
+  if (op.gelu_y) rule.like("gelu_y", op.gelu_y, op.c);
+  if (op.gelu_x) rule.like("gelu_x", op.gelu_x, op.c);
 }
 void check(const Rule& rule, const AttentionFwd& op) { check_attention(rule, op); }
 void check(const Rule& rule, const AttentionBwd& op) {
@@ -76,6 +86,7 @@ void check(const Rule& rule, const LayerNormFwd& op) {
   check_norm(rule, op.x, op.y, op.rstd, op.gain);
   rule.like("mean", op.mean, op.rstd);
   rule.like("bias", op.bias, op.gain);
+  check_addends(rule, op.addends, op.x);
 }
 void check(const Rule& rule, const LayerNormBwd& op) {
   check_norm(rule, op.x, op.dx, op.rstd, op.gain);
@@ -84,7 +95,10 @@ void check(const Rule& rule, const LayerNormBwd& op) {
   rule.tensor("dgain", op.dgain, 1, op.x.cols, DType::f32);
   rule.tensor("dbias", op.dbias, 1, op.x.cols, DType::f32);
 }
-void check(const Rule& rule, const RmsNormFwd& op) { check_norm(rule, op.x, op.y, op.rstd, op.gain); }
+void check(const Rule& rule, const RmsNormFwd& op) {
+  check_norm(rule, op.x, op.y, op.rstd, op.gain);
+  check_addends(rule, op.addends, op.x);
+}
 void check(const Rule& rule, const RmsNormBwd& op) {
   check_norm(rule, op.x, op.dx, op.rstd, op.gain);
   rule.like("dy", op.dy, op.x);

@@ -34,12 +34,18 @@ enum class Factors : std::uint8_t { as_given, fp8, fp8_gradient };
 
 // c[M,N] (+)= op(a) op(b) (+ bias[1,N]); op transposes. With transpose_a, a is [K,M]; with transpose_b, b is [N,K].
 // a and b have the same type; c is f32 or that type; sums in f32. `accumulate` adds into c. bias has a's type.
+// Where there is a gelu_y, like c: it becomes what GeluFwd makes of c, too. Where there is a gelu_x, like c: c becomes
+// what GeluBwd makes of it and of gelu_x. Either may be made of c before it is rounded; neither with `accumulate`.
 struct Matmul {
   MS_OP("matmul", matmul)
-  Tensor c, a, b, bias;
+  Tensor c, a = {}, b, bias = {};
   bool transpose_a = false, transpose_b = false, accumulate = false;
   Factors factors = Factors::as_given;
-  void each(auto&& f) const { f(Access::read, a), f(Access::read, b), f(Access::read, bias), f(Access::write, c); }
+  Tensor gelu_y = {}, gelu_x = {};
+  void each(auto&& f) const {
+    f(Access::read, a), f(Access::read, b), f(Access::read, bias), f(Access::read, gelu_x);
+    f(Access::write, c), f(Access::write, gelu_y);
+  }
 };
 
 // Causal attention without the s x s matrix. q[T, heads*head_dim], k, v[T, kv_heads*head_dim] (views with their own
@@ -69,13 +75,22 @@ struct AttentionBwd {
   }
 };
 
-// y = (x - mean) * rstd * gain + bias by row; mean, rstd f32 [1,T] are outputs. gain, bias have x's type.
+// What is to be added up: a + b (+ bias[1,C] by row). Nothing where there is no a.
+struct Addends {
+  Tensor a, b, bias;
+  explicit operator bool() const { return static_cast<bool>(a); }
+};
+
+// y = (x - mean) * rstd * gain + bias by row; mean, rstd f32 [1,T] are outputs. gain, bias have x's type. Where there
+// are addends, x is an output, too, and becomes first what Add makes of them; it may be one of them.
 struct LayerNormFwd {
   MS_OP("layernorm_fwd", norm)
   Tensor y, mean, rstd, x, gain, bias;
   float eps = 1e-5F;
+  Addends addends = {};
   void each(auto&& f) const {
-    f(Access::read, x), f(Access::read, gain), f(Access::read, bias);
+    f(Access::read, addends.a), f(Access::read, addends.b), f(Access::read, addends.bias);
+    f(addends ? Access::write : Access::read, x), f(Access::read, gain), f(Access::read, bias);
     f(Access::write, y), f(Access::write, mean), f(Access::write, rstd);
   }
 };
@@ -90,12 +105,17 @@ struct LayerNormBwd {
   }
 };
 
-// y = x * rstd * gain, rstd = 1 / sqrt(mean(x^2) + eps), f32 [1,T].
+// y = x * rstd * gain, rstd = 1 / sqrt(mean(x^2) + eps), f32 [1,T]. Addends as of LayerNormFwd.
 struct RmsNormFwd {
   MS_OP("rmsnorm_fwd", norm)
   Tensor y, rstd, x, gain;
   float eps = 1e-5F;
-  void each(auto&& f) const { f(Access::read, x), f(Access::read, gain), f(Access::write, y), f(Access::write, rstd); }
+  Addends addends = {};
+  void each(auto&& f) const {
+    f(Access::read, addends.a), f(Access::read, addends.b), f(Access::read, addends.bias);
+    f(addends ? Access::write : Access::read, x), f(Access::read, gain);
+    f(Access::write, y), f(Access::write, rstd);
+  }
 };
 struct RmsNormBwd {
   MS_OP("rmsnorm_bwd", norm)

@@ -28,9 +28,15 @@ void measure_norms(Bench& bench, std::int64_t rows, std::int64_t cols) {
   const auto by_col = [=](Tensors& make) { return make.normal(kBf16, 1, cols); };
   const auto sum = [=](Tensors& make) { return make.zeros(kF32, 1, cols); };
   const auto by_row = [=](Tensors& make, float value) { return make.filled(kF32, 1, rows, value); };
-  bench.moves(at(shape, [=](Tensors& t) -> Op {
-    return RmsNormFwd{.y = x(t), .rstd = by_row(t, 1), .x = x(t), .gain = by_col(t)};
-  }));
+  for (const bool of_sum : {false, true}) {
+    bench.moves(at(
+        shape,
+        [=](Tensors& t) -> Op {
+          const Addends addends = of_sum ? Addends{x(t), x(t), {}} : Addends{};
+          return RmsNormFwd{.y = x(t), .rstd = by_row(t, 1), .x = x(t), .gain = by_col(t), .addends = addends};
+        },
+        of_sum ? "of a sum" : ""));
+  }
   for (const bool accumulate : {false, true}) {
     bench.moves(at(
         shape,
@@ -45,10 +51,20 @@ void measure_norms(Bench& bench, std::int64_t rows, std::int64_t cols) {
         },
         accumulate ? "+=" : ""));
   }
-  bench.moves(at(shape, [=](Tensors& t) -> Op {
-    return LayerNormFwd{
-        .y = x(t), .mean = by_row(t, 0), .rstd = by_row(t, 1), .x = x(t), .gain = by_col(t), .bias = by_col(t)};
-  }));
+  for (const bool of_sum : {false, true}) {
+    bench.moves(at(
+        shape,
+        [=](Tensors& t) -> Op {
+          return LayerNormFwd{.y = x(t),
+                              .mean = by_row(t, 0),
+                              .rstd = by_row(t, 1),
+                              .x = x(t),
+                              .gain = by_col(t),
+                              .bias = by_col(t),
+                              .addends = of_sum ? Addends{x(t), x(t), by_col(t)} : Addends{}};
+        },
+        of_sum ? "of a sum" : ""));
+  }
   for (const bool accumulate : {false, true}) {
     bench.moves(at(
         shape,

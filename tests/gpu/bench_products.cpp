@@ -17,9 +17,13 @@ constexpr Model kModels[] = {{"llama-8b", 8192, 4096, 1024, 14336, 128256, false
                              {"gpt-xl", 8192, 1600, 1600, 6400, 50304, true},
                              {"gpt-175b", 2048, 12288, 12288, 49152, 51200, true}};
 
-// y = x w', dx = dy w, dw += dy' x. Rounding the factors to eight bits is a part of the product.
+// Of a layer's matrix: what its products go on to, as the engine has it.
+enum class Gelu : std::uint8_t { none, of_y, of_dx };
+
+// y = x w', dx = dy w, dw += dy' x. Rounding the factors to eight bits is a part of the product. A product that goes on
+// to a GELU is measured without it, too.
 void measure_layer(Bench& bench, const std::string& name, std::int64_t tokens, std::int64_t in, std::int64_t out,
-                   bool bias, bool fp8) {
+                   bool bias, bool fp8, Gelu gelu) {
   const Factors forward = fp8 ? Factors::fp8 : Factors::as_given;
   const Factors gradient = fp8 ? Factors::fp8_gradient : Factors::as_given;
   const auto product = [&](const std::string& which, std::function<Op(Tensors&)> make) {
@@ -40,6 +44,21 @@ void measure_layer(Bench& bench, const std::string& name, std::int64_t tokens, s
   product("dx", [=](Tensors& t) -> Op {
     return Matmul{.c = x(t, in), .a = x(t, out), .b = weight(t), .bias = {}, .factors = gradient};
   });
+  if (gelu == Gelu::of_y) {
+    product("y bias gelu", [=](Tensors& t) -> Op {
+      return Matmul{.c = x(t, out),
+                    .a = x(t, in),
+                    .b = weight(t),
+                    .bias = t.normal(kBf16, 1, out),
+                    .transpose_b = true,
+                    .factors = forward,
+                    .gelu_y = x(t, out)};
+    });
+  } else if (gelu == Gelu::of_dx) {
+    product("dx gelu'", [=](Tensors& t) -> Op {
+      return Matmul{.c = x(t, in), .a = x(t, out), .b = weight(t), .factors = gradient, .gelu_x = x(t, in)};
+    });
+  }
   product("dw", [=](Tensors& t) -> Op {
     return Matmul{.c = t.zeros(kF32, out, in),
                   .a = x(t, out),
@@ -54,17 +73,18 @@ void measure_layer(Bench& bench, const std::string& name, std::int64_t tokens, s
 void measure_model(Bench& bench, const Model& model) {
   const std::int64_t tokens = bench.size(model.tokens), hidden = bench.size(model.hidden), kv = bench.size(model.kv),
                      ffn = bench.size(model.ffn), vocabulary = bench.size(model.vocabulary);
-  const auto layer = [&](const char* part, std::int64_t in, std::int64_t out, bool bias, bool is_head = false) {
+  const auto layer = [&](std::string_view part, std::int64_t in, std::int64_t out, bool bias) {
     const std::string name = fmt::format("{} {}", model.name, part);
-    measure_layer(bench, name, tokens, in, out, bias, false);
-    if (!is_head) measure_layer(bench, name, tokens, in, out, bias, true);
+    const Gelu gelu = !model.gpt ? Gelu::none : part == "up" ? Gelu::of_y : part == "down" ? Gelu::of_dx : Gelu::none;
+    measure_layer(bench, name, tokens, in, out, bias, false, gelu);
+    if (part != "head") measure_layer(bench, name, tokens, in, out, bias, true, gelu);
   };
   // Biases of the second products are added behind the sum over ranks.
   layer("qkv", hidden, hidden + 2 * kv, model.gpt);
   layer("out", hidden, hidden, false);
   layer("up", hidden, model.gpt ? ffn : 2 * ffn, model.gpt);
   layer("down", ffn, hidden, false);
-  layer("head", hidden, vocabulary, false, true);
+  layer("head", hidden, vocabulary, false);
 }
 
 struct Attention {

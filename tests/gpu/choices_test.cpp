@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "tensor/cuda_door.h"
@@ -79,6 +80,40 @@ TEST_F(Choices, AreMadeOnceAndObeyed) {
   told.device->prepare(ops, again, true);
   EXPECT_EQ(again, choices);  // nothing was left to be timed
   EXPECT_EQ(told.run(), timed.run());
+}
+
+// A GELU that is faster for itself is a choice, too.
+TEST_F(Choices, AGeluMayBeApart) {
+  const Product product;
+  std::byte* at = product.memory->data();
+  const auto next = [&at](std::int64_t rows, std::int64_t cols) {
+    const Tensor t{at, rows, cols, cols, DType::bf16};
+    at += (t.size_bytes() + 255) / 256 * 256;
+    return t;
+  };
+  const Matmul op{.c = next(kM, kN), .a = next(kM, kK), .b = next(kK, kN), .gelu_y = next(kM, kN)};
+  MatmulChoices choices;
+  product.device->prepare(std::vector<Op>{op}, choices, true);
+  ASSERT_FALSE(choices.algorithms.empty());
+  const auto gelu_bits = [&] {
+    const Tensor there = op.gelu_y, here{product.host->data(), kM, kN, kN, DType::bf16};
+    product.stream->submit(Fill{.x = op.a, .value = 0.01F});
+    product.stream->submit(Fill{.x = op.b, .value = 0.5F});
+    product.stream->submit(op);
+    product.stream->submit(Copy{.dst = here, .src = there});
+    product.stream->synchronize();
+    return std::vector<std::uint16_t>(here.as<std::uint16_t>(), here.as<std::uint16_t>() + here.numel());
+  };
+  const std::vector<std::uint16_t> chosen = gelu_bits();
+  const auto joined = std::ranges::find_if(
+      choices.algorithms, [](const auto& choice) { return choice.first.find("gelu") != std::string::npos; });
+  ASSERT_NE(joined, choices.algorithms.end());
+  joined->second = "apart";
+  product.device->prepare(std::vector<Op>{op}, choices, true);
+  EXPECT_EQ(joined->second, "apart");
+  EXPECT_EQ(choices.algorithms.size(), 2U);  // now that of the product alone is needed
+  // All terms are equal: so are the sums in any order, and a GELU of 5 is 5 to a bf16.
+  EXPECT_EQ(gelu_bits(), chosen);
 }
 
 TEST_F(Choices, OfAnotherLibraryOrOfNothingAreNotTaken) {

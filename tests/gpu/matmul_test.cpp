@@ -22,6 +22,37 @@ TEST(Matmul, EveryFormAndShape) {
   }
 }
 
+TEST(Matmul, GoesOnToAGelu) {
+  for_each_gelu([](Memory& memory, const GeluCase& made) {
+    const double tolerance = gelu_tolerance(made.op.c.dtype);
+    everywhere(memory, made.op, [&] {
+      EXPECT_TRUE(close(made.op.c, made.c, tolerance));
+      if (made.op.gelu_y) { EXPECT_TRUE(close(made.op.gelu_y, made.y, tolerance)); }
+    });
+  });
+}
+TEST(Matmul, FactorsOfEightBitsGoOnToAGelu) {
+  for (const bool forward : {true, false}) {
+    for (const bool bias : {true, false}) {
+      const Shape s{80, 96, 144};
+      Memory memory;
+      GeluCase made = gelu_case(memory, s, {DType::bf16, DType::bf16, false, forward, false, bias}, 0, forward);
+      made.op.factors = forward ? Factors::fp8 : Factors::fp8_gradient;
+      made.c = product(made.op, s);
+      for (std::int64_t i = 0; i < s.m; ++i) {
+        for (std::int64_t j = 0; j < s.n; ++j) {
+          if (forward) made.y(i, j) = gelu(made.c(i, j));
+          if (!forward) made.c(i, j) *= gelu_slope(get(made.op.gelu_x, i, j));
+        }
+      }
+      everywhere(memory, made.op, [&] {
+        EXPECT_TRUE(close(made.op.c, made.c, 2 * kBf16Tolerance));
+        if (forward) { EXPECT_TRUE(close(made.op.gelu_y, made.y, 2 * kBf16Tolerance)); }
+      });
+    }
+  }
+}
+
 // Sums of products of eight bits are made in fewer bits than f32 has by the GPUs that multiply those.
 TEST(Matmul, FactorsOfEightBits) {
   constexpr double kEightBits = 2e-3;

@@ -98,4 +98,42 @@ inline Mat product(const Matmul& op, const Shape& s) {
   return c;
 }
 
+// A product that goes on to a GELU, forward or backward, and what becomes of it.
+struct GeluCase {
+  Matmul op;
+  Mat c, y;  // y: of gelu_y, where there is one
+};
+inline GeluCase gelu_case(Memory& memory, const Shape& s, const Form& f, std::int64_t gap, bool forward) {
+  GeluCase made{.op = make(memory, s, f, gap), .c = {}, .y = {}};
+  (forward ? made.op.gelu_y : made.op.gelu_x) = memory.tensor(f.c_type, s.m, s.n, gap);
+  made.c = product(made.op, s);
+  if (forward) made.y = made.c;
+  for (double& value : made.y.values) value = gelu(value);
+  for (std::int64_t i = 0; !forward && i < s.m; ++i) {
+    for (std::int64_t j = 0; j < s.n; ++j) made.c(i, j) *= gelu_slope(get(made.op.gelu_x, i, j));
+  }
+  return made;
+}
+// f(op, form, shape, gap) for each of them.
+inline void for_each_gelu(auto&& f) {
+  for (const Form& form : forms()) {
+    if (form.accumulate || (form.transpose_a && form.transpose_b)) continue;
+    for (const Shape& s : {Shape{1, 1, 1}, {17, 5, 129}, {48, 32, 64}, {80, 96, 144}}) {
+      for (const std::int64_t gap : {0, 3, 8}) {
+        for (const bool forward : {true, false}) {
+          SCOPED_TRACE(testing::Message()
+                       << to_string(form.type) << "->" << to_string(form.c_type) << " " << s.m << "x" << s.n << "x"
+                       << s.k << (form.transpose_a ? " a'" : "") << (form.transpose_b ? " b'" : "")
+                       << (form.bias ? " bias" : "") << " gap " << gap << (forward ? " gelu" : " gelu'"));
+          Memory memory;
+          const GeluCase made = gelu_case(memory, s, form, gap, forward);
+          f(memory, made);
+        }
+      }
+    }
+  }
+}
+// c may be rounded once more on its way.
+inline double gelu_tolerance(DType dtype) { return dtype == DType::bf16 ? 2 * kBf16Tolerance : 2 * kF32; }
+
 }  // namespace ms::tensor::test

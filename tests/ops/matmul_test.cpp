@@ -117,6 +117,51 @@ TEST(Matmul, BitsDoNotDependOnThreadsNorOnOtherRows) {
   }
 }
 
+// Joined to a product, it is what the op of its own makes of it, bit by bit.
+TEST(Matmul, GoesOnToAGelu) {
+  for (const MatmulCache::Bf16 bf16 : {MatmulCache::Bf16::as_the_cpu_has_it, MatmulCache::Bf16::in_f32}) {
+    MatmulCache cache(bf16);
+    for_each_gelu([&](Memory& memory, const GeluCase& made) {
+      const Memory::Image before = memory.save();
+      const double tolerance = gelu_tolerance(made.op.c.dtype);
+      omp_set_num_threads(2);
+      cache.run(made.op);
+      EXPECT_TRUE(close(made.op.c, made.c, tolerance));
+      if (made.op.gelu_y) { EXPECT_TRUE(close(made.op.gelu_y, made.y, tolerance)); }
+      EXPECT_TRUE(memory.guards_intact());
+      EXPECT_TRUE(memory.inputs_as_in(before, made.op));
+      const Memory::Image joined = memory.save();
+      memory.restore(before);
+      Matmul alone = made.op;
+      alone.gelu_y = alone.gelu_x = {};
+      cache.run(alone);
+      if (made.op.gelu_y) cpu_kernels().run(GeluFwd{.y = made.op.gelu_y, .x = alone.c});
+      if (made.op.gelu_x) cpu_kernels().run(GeluBwd{.dx = alone.c, .dy = alone.c, .x = made.op.gelu_x});
+      EXPECT_TRUE(memory.save() == joined);
+    });
+  }
+}
+
+TEST(Matmul, GoesOnToAGeluInBlocks) {
+  MatmulCache cache;
+  const Shape shape{512, 384, 256};
+  for (const DType type : activation_types()) {
+    Memory memory;
+    const GeluCase made = gelu_case(memory, shape, {type, type, false, true, false, true}, 0, true);
+    const Memory::Image before = memory.save();
+    omp_set_num_threads(1);
+    cache.run(made.op);
+    EXPECT_TRUE(close(made.op.gelu_y, made.y, gelu_tolerance(type)));
+    const Memory::Image one = memory.save();
+    for (const int threads : {2, 3}) {
+      memory.restore(before);
+      omp_set_num_threads(threads);
+      cache.run(made.op);
+      EXPECT_TRUE(memory.save() == one) << threads << " threads";
+    }
+  }
+}
+
 TEST(Matmul, NothingToDo) {
   MatmulCache cache;
   Memory memory;

@@ -1,7 +1,6 @@
 // Activations, rotary, sums of tensors, copies and the embedding's rows.
 #include <cmath>
 #include <limits>
-#include <numbers>
 
 #include "base/rng.h"
 #include "support.h"
@@ -36,13 +35,6 @@ Mat zip(Mat a, const Mat& b, const std::function<double(double, double)>& f) {
   return a;
 }
 
-double gelu(double x) {
-  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
-}
-double gelu_slope(double x) {
-  const double a = std::sqrt(2 / std::numbers::pi), t = std::tanh(a * (x + 0.044715 * x * x * x));
-  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * a * (1 + 3 * 0.044715 * x * x);
-}
 double silu(double x) { return x / (1 + std::exp(-x)); }
 double silu_slope(double x) {
   const double s = 1 / (1 + std::exp(-x));

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <numbers>
 
 #include "base/rng.h"
 
@@ -23,6 +24,14 @@ double round_to_bf16(double x) {
   const std::uint32_t low = bits & 0xFFFFU, odd = (bits >> 16) & 1U;
   const bool up = low > 0x8000U || (low == 0x8000U && odd == 1);
   return static_cast<double>(std::bit_cast<float>((bits & 0xFFFF0000U) + (up ? 0x10000U : 0U)));
+}
+
+double gelu(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+}
+double gelu_slope(double x) {
+  const double a = std::sqrt(2 / std::numbers::pi), t = std::tanh(a * (x + 0.044715 * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * a * (1 + 3 * 0.044715 * x * x);
 }
 
 double get(const Tensor& x, std::int64_t i, std::int64_t j) {

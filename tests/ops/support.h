@@ -25,6 +25,8 @@ struct Mat {
 };
 
 double round_to_bf16(double x);
+double gelu(double x);  // the tanh form, and its derivative
+double gelu_slope(double x);
 double get(const Tensor& x, std::int64_t i, std::int64_t j);
 void put(const Tensor& x, std::int64_t i, std::int64_t j, double value);  // rounded to the tensor's type
 Mat read(const Tensor& x);

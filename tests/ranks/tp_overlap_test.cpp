@@ -156,7 +156,8 @@ TEST(TpOverlap, GatheringUnderAProductChangesNothing) {
           const Tensor x = rank.random(rank.own(), c.k), bias = rank.random(1, c.n);
           const Tensor b = transposed ? rank.random(c.n, c.k) : rank.random(c.k, c.n);
           const auto once = [&](bool overlap) {
-            const Tensor all = rank.on(overlap).gather_product(product, x, into, b, bias, transposed);
+            const Tensor all = rank.on(overlap).gather_product(
+                {.c = product, .b = b, .bias = bias, .transpose_b = transposed}, x, into);
             return std::pair{kept(all), kept(product)};
           };
           const auto plain = once(false), ring = once(true);

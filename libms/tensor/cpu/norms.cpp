@@ -53,11 +53,27 @@ void write_gradient(T* dx, const T* dy, const T* x, const T* gain, Index cols, f
   });
 }
 
+// A row of x, added up first where there is what to add.
+template <class T>
+T* row_of_sum(const Tensor& x, const Addends& addends, Index row) {
+  T* out = row_of<T>(x, row);
+  if (!addends) return out;
+  const T* a = row_of<T>(addends.a, row);
+  const T* b = row_of<T>(addends.b, row);
+  const T* bias = addends.bias ? row_of<T>(addends.bias, 0) : nullptr;
+  each_vector(x.cols, [&](Index i, auto lanes) {
+    Vf sum = load(a + i, lanes) + load(b + i, lanes);
+    if (bias != nullptr) sum += load(bias + i, lanes);
+    store(out + i, sum, lanes);
+  });
+  return out;
+}
+
 template <class T>
 void layernorm_fwd(const LayerNormFwd& op) {
   const Index cols = op.x.cols;
   each_piece(op.x.rows, op.x.numel(), [&](Index row) {
-    const T* x = row_of<T>(op.x, row);
+    const T* x = row_of_sum<T>(op.x, op.addends, row);
     const T* gain = row_of<T>(op.gain, 0);
     const T* bias = row_of<T>(op.bias, 0);
     T* y = row_of<T>(op.y, row);
@@ -102,7 +118,7 @@ template <class T>
 void rmsnorm_fwd(const RmsNormFwd& op) {
   const Index cols = op.x.cols;
   each_piece(op.x.rows, op.x.numel(), [&](Index row) {
-    const T* x = row_of<T>(op.x, row);
+    const T* x = row_of_sum<T>(op.x, op.addends, row);
     const T* gain = row_of<T>(op.gain, 0);
     T* y = row_of<T>(op.y, row);
     const float rstd = reciprocal_root(row_squares(x, cols, 0.0F) / static_cast<float>(cols), op.eps);

@@ -119,7 +119,8 @@ void share(const Matmul& op, Pair* packed_b, float* memory) {
 }  // namespace
 
 bool weight_gradient(const Matmul& op) {
-  if (!op.transpose_a || op.transpose_b || op.bias || op.a.dtype != DType::bf16 || op.c.dtype != DType::f32) {
+  if (!op.transpose_a || op.transpose_b || op.bias || op.a.dtype != DType::bf16 || op.c.dtype != DType::f32 ||
+      op.gelu_y || op.gelu_x) {
     return false;
   }
   // As few columns of b at a time as keep the team busy: what is packed is then still in the caches when it is read.

@@ -30,6 +30,7 @@ kernels::Matrix kernel_matrix(const Tensor& t) { return {t.data, t.rows, t.cols,
 namespace {
 
 kernels::Matrix matrix(const Tensor& t) { return kernel_matrix(t); }
+kernels::Addends matrices(const Addends& of) { return {matrix(of.a), matrix(of.b), matrix(of.bias)}; }
 
 template <class Op>
 kernels::AdamWScalars scalars_of(const Op& op) {
@@ -209,8 +210,7 @@ class CudaOps::Impl {
     std::size_t& most = most_prepared_;
     for (const Op& op : ops) {
       if (const auto* product = std::get_if<Matmul>(&op)) {
-        matmul_.prepare(*product, choices, timed);
-        most = std::max(most, matmul_.scratch_bytes(*product));
+        most = std::max(most, matmul_.prepare(*product, choices, timed));
       } else if (const auto* forward = std::get_if<AttentionFwd>(&op)) {
         most = std::max(most, attention_.prepare(*forward));
       } else if (const auto* backward = std::get_if<AttentionBwd>(&op)) {
@@ -220,6 +220,7 @@ class CudaOps::Impl {
     return most;
   }
   void run(const Op& op, cudaStream_t stream, CudaScratch& scratch) {
+    if (op_class(op) == OpClass::matmul || op_class(op) == OpClass::attention) scratch.take(most_prepared_);
     std::visit([&](const auto& row) { run(row, stream, scratch); }, op);
     check_launch(op_name(op));
   }
@@ -227,21 +228,12 @@ class CudaOps::Impl {
  private:
   using S = cudaStream_t;
 
-  void run(const Matmul& op, S stream, CudaScratch& scratch) {
-    scratch.take(most_prepared_);
-    matmul_.run(op, stream, scratch.take(matmul_.scratch_bytes(op)));
-  }
-  void run(const AttentionFwd& op, S stream, CudaScratch& scratch) {
-    scratch.take(most_prepared_);
-    attention_.run(op, stream, scratch);
-  }
-  void run(const AttentionBwd& op, S stream, CudaScratch& scratch) {
-    scratch.take(most_prepared_);
-    attention_.run(op, stream, scratch);
-  }
+  void run(const Matmul& op, S stream, CudaScratch& scratch) { matmul_.run(op, stream, scratch); }
+  void run(const AttentionFwd& op, S stream, CudaScratch& scratch) { attention_.run(op, stream, scratch); }
+  void run(const AttentionBwd& op, S stream, CudaScratch& scratch) { attention_.run(op, stream, scratch); }
   void run(const LayerNormFwd& op, S stream, CudaScratch&) {
     kernels::layernorm_fwd(stream, matrix(op.y), op.mean.as<float>(), op.rstd.as<float>(), matrix(op.x),
-                           matrix(op.gain), matrix(op.bias), op.eps);
+                           matrix(op.gain), matrix(op.bias), op.eps, matrices(op.addends));
   }
   void run(const LayerNormBwd& op, S stream, CudaScratch& scratch) {
     kernels::layernorm_bwd(stream, matrix(op.dx), op.dgain.as<float>(), op.dbias.as<float>(), matrix(op.dy),
@@ -249,7 +241,8 @@ class CudaOps::Impl {
                            scratch.take(kernels::column_sums_bytes(op.x.cols, 2)));
   }
   void run(const RmsNormFwd& op, S stream, CudaScratch&) {
-    kernels::rmsnorm_fwd(stream, matrix(op.y), op.rstd.as<float>(), matrix(op.x), matrix(op.gain), op.eps);
+    kernels::rmsnorm_fwd(stream, matrix(op.y), op.rstd.as<float>(), matrix(op.x), matrix(op.gain), op.eps,
+                         matrices(op.addends));
   }
   void run(const RmsNormBwd& op, S stream, CudaScratch& scratch) {
     kernels::rmsnorm_bwd(stream, matrix(op.dx), op.dgain.as<float>(), matrix(op.dy), matrix(op.x), op.rstd.as<float>(),

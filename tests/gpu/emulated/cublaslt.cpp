@@ -107,6 +107,35 @@ Sizes sizes_of(const Description& description, const Layout& a, const Layout& b,
   return sizes;
 }
 
+// What is made of a product: nothing, or a GELU, whose input is written, or whose input is read and derived by.
+struct Epilogue {
+  explicit Epilogue(const Description& description)
+      : kind(description.of(CUBLASLT_MATMUL_DESC_EPILOGUE, std::uint32_t{CUBLASLT_EPILOGUE_DEFAULT})),
+        bias((kind & CUBLASLT_EPILOGUE_BIAS) != 0),
+        gelu((kind & CUBLASLT_EPILOGUE_GELU_AUX) == CUBLASLT_EPILOGUE_GELU_AUX),
+        slope(kind == CUBLASLT_EPILOGUE_DGELU),
+        aux_ld(description.of(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, std::int64_t{0})) {}
+  // Of eight bits there are some products fewer.
+  bool is_known(const Layout& a, const Layout& b, const Layout& d) const {
+    if (kind != CUBLASLT_EPILOGUE_DEFAULT && kind != CUBLASLT_EPILOGUE_BIAS && kind != CUBLASLT_EPILOGUE_GELU_AUX &&
+        kind != CUBLASLT_EPILOGUE_GELU_AUX_BIAS && kind != CUBLASLT_EPILOGUE_DGELU)
+      return false;
+    if ((gelu || slope) &&
+        (d.type != CUDA_R_16BF || aux_ld % 8 != 0 || aux_ld < static_cast<std::int64_t>(d.rows) || d.ld % 8 != 0))
+      return false;
+    if (slope && is_fp8(a.type)) return false;
+    return !(bias && (a.type == CUDA_R_8F_E5M2 || b.type == CUDA_R_8F_E5M2));
+  }
+  std::uint32_t kind;
+  bool bias, gelu, slope;
+  std::int64_t aux_ld;
+};
+float gelu_of(float x) { return 0.5F * x * (1 + std::tanh(std::sqrt(2 / 3.14159265F) * (x + 0.044715F * x * x * x))); }
+float gelu_slope(float x) {
+  const float root = std::sqrt(2 / 3.14159265F), t = std::tanh(root * (x + 0.044715F * x * x * x));
+  return 0.5F * (1 + t) + 0.5F * x * (1 - t * t) * root * (1 + 3 * 0.044715F * x * x);
+}
+
 // In so many sums, which the compiler keeps in a vector.
 template <std::uint64_t kSums>
 float dot(const float* a, const float* b, std::uint64_t n) {
@@ -155,8 +184,11 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t description) {
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description, cublasLtMatmulDescAttributes_t name,
                                               const void* value, std::size_t size) {
   const bool is_pointer = name == CUBLASLT_MATMUL_DESC_BIAS_POINTER || name == CUBLASLT_MATMUL_DESC_A_SCALE_POINTER ||
-                          name == CUBLASLT_MATMUL_DESC_B_SCALE_POINTER;
-  const std::size_t plain = name == CUBLASLT_MATMUL_DESC_FAST_ACCUM ? 1 : sizeof(std::int32_t);
+                          name == CUBLASLT_MATMUL_DESC_B_SCALE_POINTER ||
+                          name == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER;
+  const std::size_t plain = name == CUBLASLT_MATMUL_DESC_FAST_ACCUM        ? 1
+                            : name == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD ? sizeof(std::int64_t)
+                                                                           : sizeof(std::int32_t);
   if (size != (is_pointer ? sizeof(void*) : plain)) return CUBLAS_STATUS_INVALID_VALUE;
   const auto* bytes = static_cast<const std::byte*>(value);
   reinterpret_cast<Description*>(description)->attributes[name] = {bytes, bytes + size};
@@ -190,7 +222,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatmulPreference_t, int most,
                                               cublasLtMatmulHeuristicResult_t results[], int* count) {
   *count = 0;
-  if (!sizes_of(description_of(description), layout_of(a), layout_of(b), layout_of(c), layout_of(d)).fit)
+  if (!sizes_of(description_of(description), layout_of(a), layout_of(b), layout_of(c), layout_of(d)).fit ||
+      !Epilogue(description_of(description)).is_known(layout_of(a), layout_of(b), layout_of(d)))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   for (std::uint64_t i = 0; i < kAlgorithms && *count < most; ++i, ++*count) {
     results[i] = {};
@@ -221,11 +254,15 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
     return CUBLAS_STATUS_INVALID_VALUE;
   const bool turn_a = description.of(CUBLASLT_MATMUL_DESC_TRANSA, std::int32_t{CUBLAS_OP_N}) == CUBLAS_OP_T;
   const bool turn_b = description.of(CUBLASLT_MATMUL_DESC_TRANSB, std::int32_t{CUBLAS_OP_N}) == CUBLAS_OP_T;
-  const auto epilogue = description.of(CUBLASLT_MATMUL_DESC_EPILOGUE, std::int32_t{CUBLASLT_EPILOGUE_DEFAULT});
-  if (epilogue != CUBLASLT_EPILOGUE_DEFAULT && epilogue != CUBLASLT_EPILOGUE_BIAS) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const Epilogue epilogue(description);
+  if (!epilogue.is_known(la, lb, ld)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  void* aux = description.of(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, static_cast<void*>(nullptr));
+  const Layout aux_layout{ld.type, sizes.m, sizes.n, epilogue.aux_ld};
+  if ((epilogue.gelu || epilogue.slope) && (aux == nullptr || reinterpret_cast<std::uintptr_t>(aux) % 16 != 0))
+    return CUBLAS_STATUS_INVALID_VALUE;
   const void* bias = nullptr;  // of d's rows
   Layout bias_layout{CUDA_R_16BF, sizes.m, 1, static_cast<std::int64_t>(sizes.m)};
-  if (epilogue == CUBLASLT_EPILOGUE_BIAS) {
+  if (epilogue.bias) {
     bias = description.of(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
     bias_layout.type = static_cast<cudaDataType>(
         description.of(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(ld.type)));
@@ -257,6 +294,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
         float sum = alpha * scale * product(&left[i * sizes.k], &right[j * sizes.k], sizes.k);
         if (beta != 0) sum += beta * get(lc, c, i, j);
         if (bias != nullptr) sum += get(bias_layout, bias, i, 0);
+        if (epilogue.gelu) put(aux_layout, aux, i, j, sum);
+        if (epilogue.gelu) sum = gelu_of(sum);
+        if (epilogue.slope) sum *= gelu_slope(get(aux_layout, aux, i, j));
         put(ld, d, i, j, sum);
       }
     }

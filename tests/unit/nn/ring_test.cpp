@@ -106,7 +106,9 @@ double time_of(const Setting& setting, const std::function<void(Rank&, int)>& is
   return comm::solve(setup).seconds;
 }
 
-void gather(Rank& rank, int) { rank.on().gather_product(rank.c, rank.x, rank.into, rank.weight, {}, true); }
+void gather(Rank& rank, int) {
+  rank.on().gather_product({.c = rank.c, .b = rank.weight, .transpose_b = true}, rank.x, rank.into);
+}
 void reduce(Rank& rank, int) {
   const TensorParallel on = rank.on();
   on.arrived(on.product_reduce(rank.partial, rank.reduced, rank.c, rank.weight, true));
@@ -140,11 +142,12 @@ TEST_P(Ranks, ReductionLiesUnderTheProduct) {
 // the weight.
 void backward(Rank& rank, int) {
   const TensorParallel on = rank.on();
-  on.gather_product(rank.c, rank.x, rank.into, rank.weight, {}, false);
+  on.gather_product({.c = rank.c, .b = rank.weight}, rank.x, rank.into);
   const Arriving again = on.gather(rank.x, rank.again);
   const Arriving dx = on.product_reduce(rank.partial, rank.reduced, rank.c, rank.weight, false);
   const auto weight_gradient = [&](const Tensor& input) {
-    on.compute.submit(tensor::Matmul{rank.gradient, rank.c, input, {}, true, false, true});
+    on.compute.submit(
+        tensor::Matmul{.c = rank.gradient, .a = rank.c, .b = input, .transpose_a = true, .accumulate = true});
   };
   weight_gradient(rank.into);
   weight_gradient(on.arrived(again));

@@ -55,6 +55,8 @@ TEST(OpCosts, Products) {
       {"16 bits into 32",
        Matmul{.c = f32(3, 5), .a = bf16(7, 3), .b = bf16(7, 5), .bias = none, .transpose_a = true, .accumulate = true},
        product(true, flops, 2 * (a + b) + 4 * 2 * c)},
+      {"with a GELU", Matmul{.c = bf16(3, 5), .a = bf16(3, 7), .b = bf16(7, 5), .gelu_y = bf16(3, 5)},
+       product(true, flops, 2 * (a + b + 2 * c))},
   });
 }
 

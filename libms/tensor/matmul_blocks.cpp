@@ -1,0 +1,43 @@
+#include "tensor/matmul_blocks.h"
+
+#include <algorithm>
+
+namespace ms::tensor {
+namespace {
+
+// Blocks are whole multiples of this: register tiles are 16 to 64 wide.
+constexpr std::int64_t kBlockUnit = 64;
+
+std::int64_t block_of(std::int64_t n, std::int64_t parts) {
+  return std::max<std::int64_t>(1, (n + parts * kBlockUnit - 1) / (parts * kBlockUnit)) * kBlockUnit;
+}
+
+}  // namespace
+
+std::vector<Blocks> cuts(std::int64_t m, std::int64_t n, int threads) {
+  std::vector<Blocks> found;
+  for (std::int64_t parts_m = 1; parts_m <= threads; ++parts_m) {
+    if (threads % parts_m == 0) {
+      found.push_back({std::min(m, block_of(m, parts_m)), std::min(n, block_of(n, threads / parts_m))});
+    }
+  }
+  const auto cost = [](const Blocks& blocks) { return blocks.rows * blocks.cols + 16 * (blocks.rows + blocks.cols); };
+  std::stable_sort(found.begin(), found.end(), [&](const Blocks& a, const Blocks& b) { return cost(a) < cost(b); });
+  return found;
+}
+
+Matmul block_at(const Matmul& op, std::int64_t row, std::int64_t col, const Blocks& blocks) {
+  const std::int64_t rows = std::min(blocks.rows, op.c.rows - row), cols = std::min(blocks.cols, op.c.cols - col);
+  Matmul part = op;
+  part.c = op.c.slice_rows(row, rows).slice_cols(col, cols);
+  part.a = op.transpose_a ? op.a.slice_cols(row, rows) : op.a.slice_rows(row, rows);
+  if (op.transpose_a) part.a.ld = rows;  // packed
+  part.b = op.transpose_b ? op.b.slice_rows(col, cols) : op.b.slice_cols(col, cols);
+  if (op.bias) part.bias = op.bias.slice_cols(col, cols);
+  for (Tensor* like_c : {&part.gelu_y, &part.gelu_x}) {
+    if (*like_c) *like_c = like_c->slice_rows(row, rows).slice_cols(col, cols);
+  }
+  return part;
+}
+
+}  // namespace ms::tensor
