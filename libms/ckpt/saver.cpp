@@ -140,7 +140,8 @@ std::optional<tensor::Event> Saver::Impl::begin(const Manifest& of_manifest, con
   began = Clock::now();
   if (leads()) manifest = of_manifest;
   stream->wait(updated);
-  if (copies && copies->sent()) stream->wait(copies->sent());  // the copy before, from the same memory
+  // The copy before, from the same memory. Nothing is busy, so that it is through, and a GPU need not be told.
+  if (copies && copies->sent() && !of_host) stream->wait(copies->sent());
   const FileWriter* file = writer.file();
   const std::int64_t size_bytes = file == nullptr ? 0 : file->layout().size_bytes;
   if (file != nullptr) {

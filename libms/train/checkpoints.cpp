@@ -185,7 +185,7 @@ Checkpoints::~Checkpoints() = default;
 Origin Checkpoints::resume(const std::string& data_fingerprint) {
   Impl& my = *impl_;
   my.data = data_fingerprint;
-  Resumed resumed = train::resume(my.plan, my.resolved, my.data, my.world, my.engine, my.agreement);
+  Resumed resumed = train::resume(my.plan, my.resolved, my.data, my.world, my.engine, my.host, my.agreement);
   const Origin& origin = resumed.origin;
   my.run = resumed.run;
   my.begun = my.committed = origin.restored ? origin.step : -1;

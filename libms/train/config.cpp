@@ -78,8 +78,6 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
     add("train.fp8", "products in eight bits are of bf16: train.dtype = \"bf16\"");
   if (settings.run.device == "cuda") {
     if (train.dtype != "bf16") add("run.device", "attention on a GPU is in bf16: train.dtype = \"bf16\"");
-    if (!settings.checkpoint.memory_dir.empty())
-      add("checkpoint.memory_dir", "nodes keep no copies of what a GPU holds yet: leave it out");
     constexpr std::int64_t kHeadPiece = 8;
     if (const std::int64_t head_dim = settings.model.hidden / settings.model.heads; head_dim % kHeadPiece != 0)
       add("run.device", fmt::format("heads of {}: attention on a GPU takes multiples of {}", head_dim, kHeadPiece));

@@ -41,6 +41,7 @@ struct Resuming {
   const std::string& data;
   comm::World& world;
   Engine& engine;
+  tensor::Device& host;
   Agreement& agreement;
   std::unique_ptr<ckpt::MemoryTier> memory = {};
   std::string damage = {};  // that this rank has found, in words
@@ -150,7 +151,7 @@ struct Resuming {
         std::make_unique<ckpt::MemoryTier>(ckpt::MemoryOptions{.root = ckpt::memory_root(config.memory_dir, config.dir),
                                                                .mesh = plan.mesh,
                                                                .first_group_id = groups.count() + 2},
-                                           pieces, world, engine.device());
+                                           pieces, world, engine.device(), host);
   }
 
   // Loads the copies that the nodes keep of this checkpoint; false where they cannot be used. Collective.
@@ -228,13 +229,14 @@ Resumed Resuming::run() {
 }  // namespace
 
 Resumed resume(const Plan& plan, const std::string& resolved, const std::string& data_fingerprint, comm::World& world,
-               Engine& engine, Agreement& agreement) {
+               Engine& engine, tensor::Device& host, Agreement& agreement) {
   Resuming resuming{.plan = plan,
                     .config = plan.settings.checkpoint,
                     .resolved = resolved,
                     .data = data_fingerprint,
                     .world = world,
                     .engine = engine,
+                    .host = host,
                     .agreement = agreement};
   return resuming.run();
 }

@@ -34,6 +34,6 @@ struct Resumed {
 // damage that rank 0 does not; "ckpt.mismatch", user: the newest is of another model; "ckpt.data", user: it was trained
 // on other data (checkpoint.data = "restart" allows that).
 Resumed resume(const Plan& plan, const std::string& resolved, const std::string& data_fingerprint, comm::World& world,
-               Engine& engine, Agreement& agreement);
+               Engine& engine, tensor::Device& host, Agreement& agreement);
 
 }  // namespace ms::train

@@ -98,5 +98,23 @@ expect "a pipeline's stages again" 0 "" "$here" "$slow_first" -- --set mesh.pp=2
 cmp "$work/choices" "$work/before" || { echo "FAILED: choices that were made were made again" && failed=1; }
 echo "library" >"$work/choices"
 expect "a file of something else" 2 "holds no choices of algorithms" "$here" -- --set run.matmul_choices="$work/choices"
-expect "copies on nodes" 2 "keep no copies" "$here" -- --set checkpoint.memory_dir="$work/memory" "${saved[@]}"
+# From the copy in a node's memory, too, of a run that did not come to its end.
+longer=("${saved[@]}" --set train.steps=16)
+copied=("${longer[@]}" --set checkpoint.memory_dir="$work/memory" --set checkpoint.every_steps=2 --set checkpoint.when_busy=wait)
+rm -rf "$work/checkpoints" "$work/run"
+env "$here" MS_EMULATED_GPU_GUARD=1 MS_FAULT="step=9 rank=0 hang" "$ms_train" run "$work/gpu.toml" --fresh "${copied[@]}" >"$work/out" 2>&1 &
+for _ in $(seq 300); do
+  [[ $(echo "$work"/memory/*/step-*/mark) == */step-00000006/mark ]] && break
+  sleep 0.1
+done
+kill -KILL $!
+wait $! 2>/dev/null
+fresh=()
+expect "the rest, from memory" 0 "from memory, 0 B of" "$here" MS_EMULATED_GPU_GUARD=1 -- "${copied[@]}"
+losses >"$work/parts"
+rest=$(wc -l <"$work/parts")
+((rest == 10)) || { echo "FAILED: after memory came $rest steps" && failed=1; }
+fresh=(--fresh)
+expect "all of it" 0 "" "$here" -- "${longer[@]}"
+losses | tail -n "$rest" | diff - "$work/parts" || { echo "FAILED: a run that goes on from memory computes something else" && failed=1; }
 exit $failed

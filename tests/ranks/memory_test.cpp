@@ -54,6 +54,7 @@ class Placed final : public comm::World {
 // Nodes with memory, and storage.
 struct Machine {
   Directory storage, memory;
+  bool host_apart = false;
 
   std::string node(const std::string& name) const { return memory.path() + "/" + name; }
   std::string root(const std::string& name) const { return node(name) + "/id"; }
@@ -72,15 +73,16 @@ struct Machine {
   void on(const std::vector<int>& nodes, const std::vector<Parameter>& parameters,
           const std::function<void(Rank&, std::unique_ptr<MemoryTier>)>& body) const {
     const Setup setup{
-        .ranks = kMesh.size(), .parameters = parameters, .rotate = 0, .wrap = [&](std::unique_ptr<comm::World> world) {
-          return std::make_unique<Placed>(std::move(world), nodes);
-        }};
+        .ranks = kMesh.size(),
+        .parameters = parameters,
+        .host_apart = host_apart,
+        .wrap = [&](std::unique_ptr<comm::World> world) { return std::make_unique<Placed>(std::move(world), nodes); }};
     on_ranks(setup, [&](Rank& rank) {
       std::vector<Piece> pieces;
       for (const Held& held : rank.held()) pieces.push_back(held.piece);
       body(rank, std::make_unique<MemoryTier>(
                      MemoryOptions{.root = root(rank.world().node(rank.rank())), .mesh = kMesh, .first_group_id = 1000},
-                     pieces, rank.world(), rank.device()));
+                     pieces, rank.world(), rank.device(), rank.host()));
     });
   }
 
@@ -111,7 +113,7 @@ struct Machine {
     on(nodes, parameters, [&](Rank& rank, std::unique_ptr<MemoryTier> tier) {
       comm::Group group{"all", 50, std::vector<int>(8)};
       std::iota(group.ranks.begin(), group.ranks.end(), 0);
-      const auto stream = rank.device().make_stream("all", tensor::StreamKind::comm);
+      const auto stream = rank.host().make_stream("all", tensor::StreamKind::comm);
       const auto everyone = rank.world().open(group, *stream);
       const MemoryTier::Fetched fetched = tier->fetch(manifest, *everyone);
       {
@@ -251,6 +253,16 @@ TEST(Memory, OneNodeWithMoreThanHalfOfTheRanks) {
   machine.lose(1);
   machine.lose(2);
   EXPECT_EQ(machine.fetch({0, 0, 0, 0, 0, 7, 7, 8}, 1), "");
+}
+
+// As where a GPU has the state: its events open gates for the host's streams.
+TEST(Memory, OfStateOnAnotherDevice) {
+  Machine machine;
+  machine.host_apart = true;
+  for (const SaveOutcome& outcome : machine.save(kPairs, {1, 2, 3})) EXPECT_TRUE(outcome.committed) << outcome.step;
+  EXPECT_EQ(problem_with(machine.checkpoint(3), kOdd, 3), "");
+  machine.lose(1);
+  EXPECT_EQ(machine.fetch({0, 0, 7, 7, 2, 2, 3, 3}, 3), "");
 }
 
 TEST(Memory, ARunThatIsDoneLeavesNothing) {

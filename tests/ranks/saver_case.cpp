@@ -61,8 +61,9 @@ std::vector<std::string> Directory::names(const std::string& below) const {
   return found;
 }
 
-Rank::Rank(comm::World& world, tensor::Device& device, const std::vector<Parameter>& parameters, int rotate)
-    : world_(world), device_(device) {
+Rank::Rank(comm::World& world, tensor::Device& device, tensor::Device& host, const std::vector<Parameter>& parameters,
+           int rotate)
+    : world_(world), device_(device), host_(host) {
   std::vector<std::int64_t> sizes;
   for (const Parameter& parameter : parameters) sizes.push_back(parameter.rows * parameter.cols);
   const std::int64_t total = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
@@ -89,7 +90,7 @@ Rank::Rank(comm::World& world, tensor::Device& device, const std::vector<Paramet
 
 std::unique_ptr<Saver> Rank::open(SaverOptions options, std::unique_ptr<MemoryTier> memory) {
   options.group_id = next_group_++;
-  return std::make_unique<Saver>(options, held_, world_, device_, device_, std::move(memory));
+  return std::make_unique<Saver>(options, held_, world_, device_, host_, std::move(memory));
 }
 
 void Rank::barrier() {
@@ -152,9 +153,10 @@ void on_ranks(const Setup& setup, const std::function<void(Rank&)>& body) {
     threads.emplace_back([&, r] {
       std::unique_ptr<comm::World> world = hub.world(r);
       if (setup.wrap) world = setup.wrap(std::move(world));
-      tensor::CpuDevice device(pool, matmuls);
+      tensor::CpuDevice device(pool, matmuls), host(pool, matmuls);
       device.races().enable(true);
-      Rank rank(*world, device, setup.parameters, setup.rotate);
+      host.races().enable(true);
+      Rank rank(*world, device, setup.host_apart ? host : device, setup.parameters, setup.rotate);
       try {
         body(rank);
       } catch (const Error& error) {

@@ -46,13 +46,15 @@ inline const std::vector<Parameter> kTiny{{"gain", 1, 5}, {"weight", 7, 3}};
 class Rank {
  public:
   // Rank r holds part (r + rotate) mod size of the parameters, cut as ZeRO cuts: parts may be empty.
-  Rank(comm::World& world, tensor::Device& device, const std::vector<Parameter>& parameters, int rotate);
+  Rank(comm::World& world, tensor::Device& device, tensor::Device& host, const std::vector<Parameter>& parameters,
+       int rotate);
 
   int rank() const { return world_.rank(); }
   comm::World& world() const { return world_; }
   tensor::CpuStream& compute() const { return dynamic_cast<tensor::CpuStream&>(*compute_); }
   const std::vector<Held>& held() const { return held_; }
   tensor::Device& device() const { return device_; }
+  tensor::Device& host() const { return host_; }
   std::unique_ptr<Saver> open(SaverOptions options, std::unique_ptr<MemoryTier> memory = nullptr);
   void barrier();
 
@@ -73,7 +75,7 @@ class Rank {
     tensor::Event done;
   };
   comm::World& world_;
-  tensor::Device& device_;
+  tensor::Device &device_, &host_;
   std::unique_ptr<tensor::Memory> memory_;
   std::vector<Held> held_;
   std::array<Sum, 2> sums_;
@@ -89,6 +91,7 @@ struct Setup {
   int ranks = 4;
   std::vector<Parameter> parameters;
   int rotate = 0;
+  bool host_apart = false;  // another device, as where the state is on a GPU
   std::function<std::unique_ptr<comm::World>(std::unique_ptr<comm::World>)> wrap = {};  // what ranks see of the world
 };
 void on_ranks(const Setup& setup, const std::function<void(Rank&)>& body);
