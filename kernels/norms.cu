@@ -28,21 +28,36 @@ struct Sum {
   std::int64_t a_ld, b_ld;
 };
 
-// kL elements of x, as x has them; they are made first, where there is what to add.
-template <class T, int kL>
-__device__ void load_sum(Lanes<T, kL>& v, T* x, std::int64_t x_ld, const Sum<T>& sum, std::int64_t row, int col) {
-  if (sum.a == nullptr) return v.load(x + row * x_ld + col);
-  Lanes<T, kL> b, bias;
-  v.load(sum.a + row * sum.a_ld + col);
-  b.load(sum.b + row * sum.b_ld + col);
-  if (sum.bias != nullptr) bias.load(sum.bias + col);
+// Calls f(p, column) for what this thread has of a row.
+template <int kL, int kPacks, class F>
+__device__ void each_pack(int cols, F&& f) {
 #pragma unroll
-  for (int i = 0; i < kL; ++i) {
-    v.v[i] += b.v[i];
-    if (sum.bias != nullptr) v.v[i] += bias.v[i];
-    v.v[i] = to_float(from_float<T>(v.v[i]));
+  for (int p = 0; p < kPacks; ++p) {
+    const int col = (p * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kL;
+    if (col < cols) f(p, col);
   }
-  v.store(x + row * x_ld + col);
+}
+
+// What this thread has of a row of x, as x has it; x is made first, where there is what to add. All is read before
+// anything is written: no read waits for a write.
+template <class T, int kL, int kPacks>
+__device__ void load_row(Lanes<T, kL> (&v)[kPacks], T* x, const Sum<T>& sum, std::int64_t row, int cols) {
+  const T* from = sum.a != nullptr ? sum.a + row * sum.a_ld : x;
+  each_pack<kL, kPacks>(cols, [&](int p, int col) { v[p].load(from + col); });
+  if (sum.a == nullptr) return;
+  Packed<T, kL> b[kPacks];
+  each_pack<kL, kPacks>(cols, [&](int p, int col) { b[p].load(sum.b + row * sum.b_ld + col); });
+  each_pack<kL, kPacks>(cols, [&](int p, int col) {
+    Packed<T, kL> bias;
+    if (sum.bias != nullptr) bias.load(sum.bias + col);
+#pragma unroll
+    for (int i = 0; i < kL; ++i) {
+      v[p].v[i] += b[p][i];
+      if (sum.bias != nullptr) v[p].v[i] += bias[i];
+      v[p].v[i] = to_float(from_float<T>(v[p].v[i]));
+    }
+  });
+  each_pack<kL, kPacks>(cols, [&](int p, int col) { v[p].store(x + col); });
 }
 
 template <class T, int kL, int kPacks, bool kCentred>
@@ -52,51 +67,39 @@ __global__ void __launch_bounds__(kMostThreads)
   __shared__ float shared[kWarp];
   const std::int64_t row = blockIdx.x;
   Lanes<T, kL> v[kPacks];
+  load_row(v, x + row * x_ld, addends, row, cols);
   float sum[1] = {0};
+  each_pack<kL, kPacks>(cols, [&](int p, int) {
 #pragma unroll
-  for (int p = 0; p < kPacks; ++p) {
-    const int col = (p * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kL;
-    if (col < cols) {
-      load_sum(v[p], x, x_ld, addends, row, col);
-#pragma unroll
-      for (int i = 0; i < kL; ++i) sum[0] += v[p].v[i];
-    }
-  }
+    for (int i = 0; i < kL; ++i) sum[0] += v[p].v[i];
+  });
   float mean = 0;
   if constexpr (kCentred) {
     block_sum(sum, shared);
     mean = sum[0] / static_cast<float>(cols);
   }
   float squares[1] = {0};
+  each_pack<kL, kPacks>(cols, [&](int p, int) {
 #pragma unroll
-  for (int p = 0; p < kPacks; ++p) {
-    const int col = (p * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kL;
-    if (col < cols) {
-#pragma unroll
-      for (int i = 0; i < kL; ++i) squares[0] += (v[p].v[i] - mean) * (v[p].v[i] - mean);
-    }
-  }
+    for (int i = 0; i < kL; ++i) squares[0] += (v[p].v[i] - mean) * (v[p].v[i] - mean);
+  });
   block_sum(squares, shared);
   const float rstd = rsqrtf(squares[0] / static_cast<float>(cols) + eps);
   if (threadIdx.x == 0) {
     if constexpr (kCentred) mean_out[row] = mean;
     rstd_out[row] = rstd;
   }
+  each_pack<kL, kPacks>(cols, [&](int p, int col) {
+    Lanes<T, kL> g, b;
+    g.load(gain + col);
+    if constexpr (kCentred) b.load(bias + col);
 #pragma unroll
-  for (int p = 0; p < kPacks; ++p) {
-    const int col = (p * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kL;
-    if (col < cols) {
-      Lanes<T, kL> g, b;
-      g.load(gain + col);
-      if constexpr (kCentred) b.load(bias + col);
-#pragma unroll
-      for (int i = 0; i < kL; ++i) {
-        v[p].v[i] = (v[p].v[i] - mean) * rstd * g.v[i];
-        if constexpr (kCentred) v[p].v[i] += b.v[i];
-      }
-      v[p].store(y + row * y_ld + col);
+    for (int i = 0; i < kL; ++i) {
+      v[p].v[i] = (v[p].v[i] - mean) * rstd * g.v[i];
+      if constexpr (kCentred) v[p].v[i] += b.v[i];
     }
-  }
+    v[p].store(y + row * y_ld + col);
+  });
 }
 
 // What registers allow: the column sums of four pieces are as many as 512 threads can have.

@@ -13,7 +13,6 @@
 #include "ckpt/file_writer.h"
 #include "ckpt/job_thread.h"
 #include "ckpt/memory_files.h"
-#include "tensor/event_gate.h"
 
 namespace ms::ckpt {
 namespace {
@@ -86,8 +85,7 @@ std::vector<int> node_mates(const comm::World& world) {
 }  // namespace
 
 struct MemoryTier::Impl {
-  Impl(const MemoryOptions& options_in, const std::vector<Piece>& pieces, comm::World& world_in, tensor::Device& device,
-       tensor::Device& host);
+  Impl(const MemoryOptions& options_in, const std::vector<Piece>& pieces, comm::World& world_in, tensor::Device& host);
 
   bool leads_node() const { return mates.front() == rank; }
   std::unique_ptr<comm::Communicator> open(int from, int to, int id, tensor::Stream& stream) const;
@@ -105,7 +103,6 @@ struct MemoryTier::Impl {
   const std::vector<int> mates;      // ranks of this node
   std::optional<int> keeper, owner;  // who has this rank's copy; whose copy this rank has
   const std::int64_t own_bytes;      // of an image, as large as it can be
-  const bool of_another_device;      // are the events for which the streams wait
   std::int64_t owner_bytes = 0;
   bool warned = false;  // the thread's
 
@@ -118,14 +115,13 @@ struct MemoryTier::Impl {
 };
 
 MemoryTier::Impl::Impl(const MemoryOptions& options_in, const std::vector<Piece>& pieces, comm::World& world_in,
-                       tensor::Device& device, tensor::Device& host)
+                       tensor::Device& host)
     : options(options_in),
       world(world_in),
       rank(world.rank()),
       ranks(world.size()),
       mates(node_mates(world)),
       own_bytes(buffer_bytes(pieces)),
-      of_another_device(&device != &host),
       // After communication of the training where both could run.
       outgoing(host.make_stream("memory out", tensor::StreamKind::compute)),
       incoming(host.make_stream("memory in", tensor::StreamKind::compute)),
@@ -259,13 +255,8 @@ void MemoryTier::Impl::begin(std::int64_t step, std::span<std::byte> image, std:
                              const tensor::Event& copied) {
   const auto number = [](std::int64_t& value) { return words(std::as_writable_bytes(std::span(&value, 1))); };
   tensor::Event arrived;
-  const auto gate = of_another_device ? std::make_shared<tensor::EventGate>() : nullptr;
-  const auto wait = [&](tensor::Stream& stream) {
-    if (!gate) return stream.wait(copied);
-    dynamic_cast<tensor::TaskStream&>(stream).submit_async(gate);
-  };
   if (to_keeper) {
-    wait(*outgoing);
+    outgoing->wait(copied);
     sent_size = size_bytes;
     to_keeper->send(number(sent_size));
     in_slices(image.first(static_cast<std::size_t>(own_bytes)),
@@ -273,7 +264,7 @@ void MemoryTier::Impl::begin(std::int64_t step, std::span<std::byte> image, std:
     sent = outgoing->record();
   }
   if (from_owner) {
-    wait(*incoming);  // a deadline runs from here, and the owner is at the same step
+    incoming->wait(copied);  // a deadline runs from here, and the owner is at the same step
     from_owner->recv(number(received_size));
     if (received) {
       in_slices({received->data(), received->size_bytes()},
@@ -281,9 +272,9 @@ void MemoryTier::Impl::begin(std::int64_t step, std::span<std::byte> image, std:
     }
     arrived = incoming->record();
   }
-  thread.post([this, step, own = image.first(static_cast<std::size_t>(size_bytes)), copied, gate, arrived,
+  thread.post([this, step, own = image.first(static_cast<std::size_t>(size_bytes)), copied, arrived,
                gone = sent](const std::stop_token& stop) {
-    gate ? gate->open_after(copied) : copied.synchronize();
+    copied.synchronize();
     if (!own.empty()) copy(step, rank, own, stop);
     if (arrived) {
       arrived.synchronize();
@@ -295,8 +286,8 @@ void MemoryTier::Impl::begin(std::int64_t step, std::span<std::byte> image, std:
 }
 
 MemoryTier::MemoryTier(const MemoryOptions& options, const std::vector<Piece>& pieces, comm::World& world,
-                       tensor::Device& device, tensor::Device& host)
-    : impl_(std::make_unique<Impl>(options, pieces, world, device, host)) {}
+                       tensor::Device& host)
+    : impl_(std::make_unique<Impl>(options, pieces, world, host)) {}
 MemoryTier::~MemoryTier() = default;
 
 std::int64_t MemoryTier::buffer_bytes(const std::vector<Piece>& pieces) {

@@ -28,10 +28,8 @@ struct MemoryOptions {
 
 class MemoryTier {
  public:
-  // Collective over the world. `pieces` are this rank's, on `device`; `host` is of the host's memory, the same or
-  // another. They and the world outlive it.
-  MemoryTier(const MemoryOptions& options, const std::vector<Piece>& pieces, comm::World& world, tensor::Device& device,
-             tensor::Device& host);
+  // Collective over the world. `pieces` are this rank's; the world and the device, of the host's memory, outlive it.
+  MemoryTier(const MemoryOptions& options, const std::vector<Piece>& pieces, comm::World& world, tensor::Device& host);
   // Stops writing; what is committed is still marked.
   ~MemoryTier();
 
@@ -51,10 +49,11 @@ class MemoryTier {
   void settle(const Manifest* loaded);
 
   // ---- saving: Saver calls these, at the same step on every rank
-  // Copies the first size_bytes of `image`, 0: there is nothing, once `copied` is reached; not while busy. The image is
-  // as long as an image of these pieces can be, and stays as it is until sent() is reached and nothing is busy.
+  // Copies the first size_bytes of `image`, 0: there is nothing, once `copied`, of the host, is reached; not while
+  // busy. The image is as long as an image of these pieces can be, and stays as it is until sent() is reached and
+  // nothing is busy.
   void begin(std::int64_t step, std::span<std::byte> image, std::int64_t size_bytes, const tensor::Event& copied);
-  const tensor::Event& sent() const;  // of the host's device
+  const tensor::Event& sent() const;
   bool busy() const;
   void wait_for(std::chrono::milliseconds at_most) const;
   // How the save that was begun has ended. The entries of all ranks' files, by rank, are asked for by a thread.

@@ -119,10 +119,10 @@ void SaveWriter::fail(const Error& error) {
   result_.problem = error.hint().empty() ? error.message() : fmt::format("{}; {}", error.message(), error.hint());
 }
 
-void SaveWriter::write(std::int64_t step, tensor::Event copied) {
-  post([this, step, copied = std::move(copied)](const std::stop_token& stop) {
+void SaveWriter::write(std::int64_t step, std::function<void()> await_copied) {
+  post([this, step, await_copied = std::move(await_copied)](const std::stop_token& stop) {
     result_ = {};
-    if (const auto error = failure_of([&] { copied.synchronize(); })) return fail(*error);
+    if (const auto error = failure_of(await_copied)) return fail(*error);
     if (const auto error = failure_of([&] { write_file(step, stop); })) fail(*error);
   });
 }

@@ -17,7 +17,6 @@
 
 #include "ckpt/file_writer.h"
 #include "ckpt/rank_entry.h"
-#include "tensor/stream.h"
 
 namespace ms::ckpt {
 
@@ -47,9 +46,10 @@ class SaveWriter {
   // again, and then so does the next write().
   const FileWriter* file();
 
-  // The jobs of a save: waits for the event and writes this rank's file; then, on rank 0, one of the other two. A
-  // stream that was poisoned is a problem like any other; nobody will ask for it, because the run has failed.
-  void write(std::int64_t step, tensor::Event copied);
+  // The jobs of a save: waits until all is copied and writes this rank's file; then, on rank 0, one of the other two.
+  // What the wait throws, of a stream that was poisoned, is a problem like any other; nobody will ask for it, because
+  // the run has failed.
+  void write(std::int64_t step, std::function<void()> await_copied);
   void commit(Manifest manifest, std::function<std::vector<RankEntry>()> entries);  // which may wait for a stream
   void abandon(std::int64_t step);
 

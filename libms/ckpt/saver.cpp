@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "ckpt/save_writer.h"
+#include "tensor/event_gate.h"
 
 namespace ms::ckpt {
 namespace {
@@ -49,6 +50,12 @@ comm::Group everybody(const comm::World& world, int id) {
 struct Saver::Impl {
   Impl(const SaverOptions& options_in, std::vector<Held> held_in, comm::World& world, tensor::Device& device,
        tensor::Device& host, std::unique_ptr<MemoryTier> copies_in);
+  // The streams of the host are not left standing at a gate.
+  ~Impl() {
+    if (gate) gate->give_up();
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   std::optional<tensor::Event> begin(const Manifest& of_manifest, const tensor::Event& updated, std::int64_t at);
   SaveVotes votes() const;
@@ -79,10 +86,12 @@ struct Saver::Impl {
 
   // What the stream uses comes before it, what uses the stream after it: the last goes first.
   std::unique_ptr<tensor::Memory> memory;
-  std::vector<std::byte> slot, slots;       // this rank's entry; everybody's
-  std::array<double, 3> numbers{};          // a sum over all, where there is no step to carry it
-  std::unique_ptr<tensor::Stream> stream;   // for copies, of the device that has the state
-  std::unique_ptr<tensor::Stream> of_host;  // for messages, where another device has the host's memory
+  std::vector<std::byte> slot, slots;      // this rank's entry; everybody's
+  std::array<double, 3> numbers{};         // a sum over all, where there is no step to carry it
+  std::unique_ptr<tensor::Stream> stream;  // for copies, of the device that has the state
+  // Where another device has the host's memory: for messages, and for those who wait there for what is copied here.
+  std::unique_ptr<tensor::Stream> of_host, behind_gate;
+  std::shared_ptr<tensor::EventGate> gate;  // of the save
   tensor::Stream& messages() const { return of_host ? *of_host : *stream; }
   std::unique_ptr<comm::Communicator> everyone;
   tensor::Event gathered;
@@ -102,6 +111,7 @@ Saver::Impl::Impl(const SaverOptions& options_in, std::vector<Held> held_in, com
       // Before communication and computation where both could run: the next update waits for the copy.
       stream(device.make_stream("checkpoint", tensor::StreamKind::comm)),
       of_host(&host == &device ? nullptr : host.make_stream("save messages", tensor::StreamKind::comm)),
+      behind_gate(of_host ? host.make_stream("copied", tensor::StreamKind::compute) : nullptr),
       everyone(world.open(everybody(world, options.group_id), messages())),
       writer({options.dir, rank, options.keep_last, options.keep_every, options.resumed_from}, pieces_of(held),
              aligned_image(memory.get())),
@@ -150,8 +160,14 @@ std::optional<tensor::Event> Saver::Impl::begin(const Manifest& of_manifest, con
     }
   }
   tensor::Event copied = stream->record();
-  writer.write(step, copied);
-  if (copies) copies->begin(step, aligned_image(memory.get()), size_bytes, copied);
+  tensor::Event seen = copied;  // by the host's streams
+  if (copies && behind_gate) {
+    gate = std::make_shared<tensor::EventGate>();
+    dynamic_cast<tensor::TaskStream&>(*behind_gate).submit_async(gate);
+    seen = behind_gate->record();
+  }
+  writer.write(step, [copied, opens = gate] { opens ? opens->open_after(copied) : copied.synchronize(); });
+  if (copies) copies->begin(step, aligned_image(memory.get()), size_bytes, seen);
   return copied;
 }
 

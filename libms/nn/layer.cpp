@@ -93,12 +93,11 @@ void activation_forward(const Layer& layer) {
 
 Tensor activation_backward(const Layer& layer, const Tensor& dx, const Tensor& into) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
-  const ModelConfig& model = *on.shape.model;
-  if (!model.gated() && model.fused) {
+  if (on.shape.joins_gelu()) {
     return on.gather_product({.c = acts.grads.dup, .b = weights.down.value, .gelu_x = acts.up}, dx, into);
   }
   const Tensor dout = on.gather_product({.c = scratch.dact, .b = weights.down.value}, dx, into);
-  if (model.gated()) {
+  if (on.shape.model->gated()) {
     on.compute.submit(SwigluBwd{acts.grads.dup, scratch.dact, acts.up});
   } else {
     on.compute.submit(GeluBwd{acts.grads.dup, scratch.dact, acts.up});

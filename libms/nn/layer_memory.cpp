@@ -13,11 +13,8 @@ InputProduct take_input_product(Arena& arena, const Shape& shape) {
   return {both, both.slice_cols(0, shape.qkv_cols()), both.slice_cols(shape.qkv_cols(), shape.up_cols())};
 }
 
-// Whether the gradient of the activation's output is made, rather than only that of its input.
-bool needs_dact(const Shape& shape) { return shape.model->gated() || !shape.model->fused; }
-
-// Where nothing waits, all layers share them: `dout` takes both gathered gradients, one after the other, and GELU's
-// gradient is made in place of `dact`.
+// Where nothing waits, all layers share them: `dout` takes both gathered gradients, one after the other, and a GELU's
+// gradient, if it is an op of its own, is made in place of `dact`.
 LayerGrads carve_grads(Arena& arena, const Shape& shape, const Tensor& dact, const Tensor& dout) {
   const bool waits = shape.split_backward;
   LayerGrads grads;
@@ -28,7 +25,7 @@ LayerGrads carve_grads(Arena& arena, const Shape& shape, const Tensor& dact, con
     return grads;
   }
   grads.dmid = waits ? arena.take(shape.dtype, shape.tokens(), shape.model->hidden) : dout;
-  const bool in_place = !shape.model->gated() && needs_dact(shape) && !waits;
+  const bool in_place = !shape.model->gated() && !shape.joins_gelu() && !waits;
   grads.dup = in_place ? dact : arena.take(shape.dtype, shape.tokens(), shape.up_cols());
   grads.dqkv = arena.take(shape.dtype, shape.tokens(), shape.qkv_cols());
   return grads;
@@ -58,7 +55,7 @@ LayerScratch carve_scratch(Arena& arena, const Shape& shape) {
     scratch.dout = arena.take(dtype, tokens, hidden);
   }
   scratch.partial = arena.take(dtype, tokens, hidden);
-  if (needs_dact(shape)) scratch.dact = arena.take(dtype, tokens, shape.ffn_cols());
+  if (!shape.joins_gelu()) scratch.dact = arena.take(dtype, tokens, shape.ffn_cols());
   scratch.dattn = arena.take(dtype, tokens, shape.attn_cols());
   if (!shape.split_backward) scratch.grads = carve_grads(arena, shape, scratch.dact, scratch.dout);
   scratch.delta = arena.take(DType::f32, shape.batch * shape.heads(), shape.model->seq);

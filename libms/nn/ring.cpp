@@ -1,6 +1,8 @@
 // The pictures in ring.h, as ops and events. Where a stream waits for no event, what it touches is its own.
 #include "nn/ring.h"
 
+#include "tensor/matmul_blocks.h"
+
 namespace ms::nn {
 
 using namespace tensor;  // NOLINT: the op list is this file's vocabulary
@@ -13,12 +15,8 @@ Tensor rows_of(const Tensor& x, int block, int blocks) {
 }
 
 Matmul rows_of(const Matmul& product, int block, int blocks) {
-  Matmul part = product;
-  part.c = rows_of(product.c, block, blocks);
-  part.a = rows_of(product.a, block, blocks);
-  if (part.gelu_y) part.gelu_y = rows_of(product.gelu_y, block, blocks);
-  if (part.gelu_x) part.gelu_x = rows_of(product.gelu_x, block, blocks);
-  return part;
+  const std::int64_t rows = product.c.rows / blocks;
+  return matmul_block(product, block * rows, 0, {rows, product.c.cols});
 }
 
 }  // namespace

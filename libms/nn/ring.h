@@ -29,8 +29,8 @@ struct Ring {
   tensor::Tensor received;  // [Ts,H] of the ring's own
   int rank, size;           // in the tp group
 
-  // product.c = into op(b) (+ bias), product.a being `into`, which is to hold x[Ts,n] of every rank. On return compute
-  // has all of it, and x and `into` are free again.
+  // The product, its a being `into`, which is to hold x[Ts,n] of every rank. On return compute has all of it, and x and
+  // `into` are free again.
   void gather_product(tensor::Stream& compute, const tensor::Matmul& product, const tensor::Tensor& x) const;
   // `reduced`[Ts,H] = this rank's block of the sum over tp of the products; product.c is lost. Reached when reduced is
   // there and both are free again: all but the products runs on the ring's streams.

@@ -36,7 +36,8 @@ void mlp_half(const Layer& layer, const Addends& addends) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
   norm2(layer, addends);
   Matmul product{.c = acts.up, .b = weights.up.value, .bias = weights.up_bias.value, .transpose_b = true};
-  const bool makes_gelu = !on.shape.model->gated() && on.shape.model->fused;
+  // Where the activation alone is computed once more, it has to come to the same bits.
+  const bool makes_gelu = on.shape.joins_gelu() && on.shape.recompute != Recompute::selective;
   if (makes_gelu) product.gelu_y = acts.act;
   on.gather_product(product, acts.n2, scratch.gathered);
   if (!makes_gelu) activation_forward(layer);

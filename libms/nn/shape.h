@@ -43,6 +43,9 @@ struct Shape {
   std::int64_t qkv_cols() const { return (heads() + 2 * kv_heads()) * model->head_dim(); }
   std::int64_t attn_cols() const { return heads() * model->head_dim(); }
   std::int64_t ffn_cols() const { return model->ffn() / tp; }
+  // Whether products go on to the GELU behind them. Not where overlap.tp cuts them into pieces: a GELU by pieces is
+  // slower wherever it is not free.
+  bool joins_gelu() const { return !model->gated() && model->fused && !(sequence_parallel && tp > 1); }
   std::int64_t up_cols() const { return model->gated() ? 2 * ffn_cols() : ffn_cols(); }
 };
 

@@ -1,5 +1,7 @@
 #include "nn/tensor_parallel.h"
 
+#include "tensor/matmul_blocks.h"
+
 namespace ms::nn {
 
 using namespace tensor;  // NOLINT: the op list is this file's vocabulary
@@ -66,9 +68,7 @@ Arriving TensorParallel::product_all_reduce(const Matmul& product) const {
   for (std::int64_t i = 0; i < kPieces; ++i) {
     const std::int64_t begin = product.c.rows * i / kPieces, rows = product.c.rows * (i + 1) / kPieces - begin;
     if (rows == 0) continue;
-    Matmul piece = product;
-    piece.c = product.c.slice_rows(begin, rows);
-    piece.a = product.a.slice_rows(begin, rows);
+    const Matmul piece = matmul_block(product, begin, 0, {rows, product.c.cols});
     compute.submit(piece);
     reduce(piece.c, {});
   }

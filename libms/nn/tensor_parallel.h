@@ -34,8 +34,8 @@ struct TensorParallel {
   // for each product that it is in: where a product is cut into rows, the bits are others.
   bool fp8 = false;
 
-  // All of these are collective over the tp group and issue only. What they write, named `into`, `partial`, `reduced`
-  // and `c`, is the caller's until it is used.
+  // All of these are collective over the tp group and issue only. What they write, named `into`, `partial` and
+  // `reduced`, or what a product makes, is the caller's until it is used.
 
   // x[Ts,n] of every rank -> [T,n], in `into`; x itself where there is nothing to gather.
   Arriving gather(const Tensor& x, const Tensor& into) const;

@@ -244,19 +244,19 @@ class MatmulCache::Impl {
 
   // oneDNN's older kernels, for transposed narrow outputs and for processors without AVX-512, cut a sum by the whole
   // shape: there the blocks are the same for every number of threads.
-  Blocks blocks_of(const Matmul& op, int threads) {
+  MatmulBlock blocks_of(const Matmul& op, int threads) {
     constexpr std::int64_t kFixed = 256;
-    const Blocks whole{op.c.rows, op.c.cols};
+    const MatmulBlock whole{op.c.rows, op.c.cols};
     const Key key = key_of(op);
     const auto terms = static_cast<double>(key.m) * static_cast<double>(key.n) * static_cast<double>(key.k);
     if (terms < kSharedTerms) return whole;
     if (!made_for(op, key).in_order) return {std::min(whole.rows, kFixed), std::min(whole.cols, kFixed)};
     if (threads == 1) return whole;
     // Not every cut has a kernel that sums in order: some need an output without gaps between its rows.
-    for (const Blocks& blocks : cuts(whole.rows, whole.cols, threads)) {
-      const Matmul block = block_at(op, 0, 0, blocks);
-      const Matmul last = block_at(op, (whole.rows - 1) / blocks.rows * blocks.rows,
-                                   (whole.cols - 1) / blocks.cols * blocks.cols, blocks);
+    for (const MatmulBlock& blocks : matmul_cuts(whole.rows, whole.cols, threads)) {
+      const Matmul block = matmul_block(op, 0, 0, blocks);
+      const Matmul last = matmul_block(op, (whole.rows - 1) / blocks.rows * blocks.rows,
+                                       (whole.cols - 1) / blocks.cols * blocks.cols, blocks);
       if (made_for(block, key_of(block)).in_order && made_for(last, key_of(last)).in_order) return blocks;
     }
     return whole;
@@ -270,7 +270,7 @@ class MatmulCache::Impl {
 
   void share(const Matmul& op) {
     const int threads = omp_get_max_threads();
-    Blocks blocks = blocks_of(op, threads);
+    MatmulBlock blocks = blocks_of(op, threads);
     if (op.transpose_a && blocks.rows < op.c.rows) blocks.rows = std::min(blocks.rows, kPackedRows);
     const std::int64_t across = (op.c.cols + blocks.cols - 1) / blocks.cols;
     const std::int64_t count = (op.c.rows + blocks.rows - 1) / blocks.rows * across;
@@ -284,7 +284,7 @@ class MatmulCache::Impl {
     for (std::int64_t i = 0; i < count; ++i) {
       try {
         const Lease worker(*this);
-        Matmul part = block_at(op, i / across * blocks.rows, i % across * blocks.cols, blocks);
+        Matmul part = matmul_block(op, i / across * blocks.rows, i % across * blocks.cols, blocks);
         if (op.transpose_a) {
           part.a = packed(op, part, (*worker).packed.at_least(static_cast<std::size_t>(part.a.size_bytes())));
         }

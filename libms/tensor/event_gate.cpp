@@ -14,21 +14,26 @@ void EventGate::open_after(const Event& event) {
   open(nullptr);
 }
 
+void EventGate::give_up() {
+  open(std::make_shared<const Error>("tensor.gate", Blame::bug, "nobody waits any more for what a stream waits for"));
+}
+
 void EventGate::open(std::shared_ptr<const Error> cause) {
-  std::vector<CpuWaker> waiting;
+  std::optional<CpuWaker> waiting;
   {
     const std::lock_guard lock(mutex_);
+    if (is_open_) return;
     is_open_ = true;
     cause_ = std::move(cause);
     waiting.swap(waiting_);
   }
-  for (const CpuWaker& waker : waiting) waker.wake();
+  if (waiting) waiting->wake();
 }
 
 bool EventGate::step(const CpuWaker& waker) {
   const std::lock_guard lock(mutex_);
   if (cause_) throw Error(*cause_);
-  if (!is_open_) waiting_.push_back(waker);
+  if (!is_open_) waiting_ = waker;
   return is_open_;
 }
 

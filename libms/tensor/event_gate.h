@@ -3,7 +3,7 @@
 #pragma once
 
 #include <mutex>
-#include <vector>
+#include <optional>
 
 #include "tensor/task_stream.h"
 
@@ -11,9 +11,10 @@ namespace ms::tensor {
 
 class EventGate final : public AsyncTask {
  public:
-  // Once `event` is reached, streams that have come to the gate go on; what it throws poisons them, and is thrown here,
-  // too. Blocks. Once, or they stand for ever.
+  // Once `event` is reached, the stream that has come to the gate goes on; what it throws poisons the stream, and is
+  // thrown here, too. Blocks. Somebody has to do this or that: a stream that stands does not end.
   void open_after(const Event& event);
+  void give_up();  // poisons the stream, if the gate is still shut
 
   bool step(const CpuWaker& waker) override;
   void cancel(const Error&) noexcept override {}
@@ -24,7 +25,7 @@ class EventGate final : public AsyncTask {
   std::mutex mutex_;  // guards what follows
   bool is_open_ = false;
   std::shared_ptr<const Error> cause_;
-  std::vector<CpuWaker> waiting_;
+  std::optional<CpuWaker> waiting_;
 };
 
 }  // namespace ms::tensor

@@ -5,7 +5,7 @@
 namespace ms::tensor {
 namespace {
 
-// Blocks are whole multiples of this: register tiles are 16 to 64 wide.
+// MatmulBlock are whole multiples of this: register tiles are 16 to 64 wide.
 constexpr std::int64_t kBlockUnit = 64;
 
 std::int64_t block_of(std::int64_t n, std::int64_t parts) {
@@ -14,20 +14,23 @@ std::int64_t block_of(std::int64_t n, std::int64_t parts) {
 
 }  // namespace
 
-std::vector<Blocks> cuts(std::int64_t m, std::int64_t n, int threads) {
-  std::vector<Blocks> found;
+std::vector<MatmulBlock> matmul_cuts(std::int64_t m, std::int64_t n, int threads) {
+  std::vector<MatmulBlock> found;
   for (std::int64_t parts_m = 1; parts_m <= threads; ++parts_m) {
     if (threads % parts_m == 0) {
       found.push_back({std::min(m, block_of(m, parts_m)), std::min(n, block_of(n, threads / parts_m))});
     }
   }
-  const auto cost = [](const Blocks& blocks) { return blocks.rows * blocks.cols + 16 * (blocks.rows + blocks.cols); };
-  std::stable_sort(found.begin(), found.end(), [&](const Blocks& a, const Blocks& b) { return cost(a) < cost(b); });
+  const auto cost = [](const MatmulBlock& blocks) {
+    return blocks.rows * blocks.cols + 16 * (blocks.rows + blocks.cols);
+  };
+  std::stable_sort(found.begin(), found.end(),
+                   [&](const MatmulBlock& a, const MatmulBlock& b) { return cost(a) < cost(b); });
   return found;
 }
 
-Matmul block_at(const Matmul& op, std::int64_t row, std::int64_t col, const Blocks& blocks) {
-  const std::int64_t rows = std::min(blocks.rows, op.c.rows - row), cols = std::min(blocks.cols, op.c.cols - col);
+Matmul matmul_block(const Matmul& op, std::int64_t row, std::int64_t col, const MatmulBlock& block) {
+  const std::int64_t rows = std::min(block.rows, op.c.rows - row), cols = std::min(block.cols, op.c.cols - col);
   Matmul part = op;
   part.c = op.c.slice_rows(row, rows).slice_cols(col, cols);
   part.a = op.transpose_a ? op.a.slice_cols(row, rows) : op.a.slice_rows(row, rows);

@@ -8,15 +8,16 @@
 
 namespace ms::tensor {
 
-struct Blocks {
+struct MatmulBlock {
   std::int64_t rows, cols;
 };
 
 // Ways to cut the output into one block a thread, the squarest first: what a block reads is proportional to its rows +
 // columns.
-std::vector<Blocks> cuts(std::int64_t m, std::int64_t n, int threads);
+std::vector<MatmulBlock> matmul_cuts(std::int64_t m, std::int64_t n, int threads);
 
-// The part of the product at this row and column of its output. A transposed a of part counts as packed, without gaps.
-Matmul block_at(const Matmul& op, std::int64_t row, std::int64_t col, const Blocks& blocks);
+// The block of the product at this row and column of its output, or what is left of it there. Its a, if transposed,
+// counts as packed, without gaps.
+Matmul matmul_block(const Matmul& op, std::int64_t row, std::int64_t col, const MatmulBlock& block);
 
 }  // namespace ms::tensor

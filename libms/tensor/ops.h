@@ -82,7 +82,7 @@ struct Addends {
 };
 
 // y = (x - mean) * rstd * gain + bias by row; mean, rstd f32 [1,T] are outputs. gain, bias have x's type. Where there
-// are addends, x is an output, too, and becomes first what Add makes of them; it may be one of them.
+// are addends, x is an output, too, and becomes first what Add makes of them.
 struct LayerNormFwd {
   MS_OP("layernorm_fwd", norm)
   Tensor y, mean, rstd, x, gain, bias;

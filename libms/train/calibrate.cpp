@@ -57,7 +57,8 @@ std::vector<Settings> models(std::string_view dtype, std::size_t sizes, int rank
                  .heads = size.heads,
                  .vocab = size.vocab,
                  .seq = size.seq,
-                 .tied_embeddings = false};
+                 .tied_embeddings = false,
+                 .fused = false};  // each class by itself
       s.mesh = {.dp = ranks / tp, .tp = tp};
       s.train.dtype = std::string(dtype);
       s.train.microbatch = size.microbatch;

@@ -29,7 +29,8 @@ class Collector final : public tensor::OpObserver {
     });
     if (const auto* product = std::get_if<tensor::Matmul>(&op))
       form.insert(form.end(), {product->transpose_a, product->transpose_b, product->accumulate,
-                               static_cast<bool>(product->gelu_y), static_cast<std::int64_t>(product->factors)});
+                               static_cast<bool>(product->bias), static_cast<bool>(product->gelu_y),
+                               static_cast<bool>(product->gelu_x), static_cast<std::int64_t>(product->factors)});
     if (known_.insert(std::move(form)).second) ops.push_back(op);
   }
   std::vector<tensor::Op> ops;

@@ -151,7 +151,7 @@ struct Resuming {
         std::make_unique<ckpt::MemoryTier>(ckpt::MemoryOptions{.root = ckpt::memory_root(config.memory_dir, config.dir),
                                                                .mesh = plan.mesh,
                                                                .first_group_id = groups.count() + 2},
-                                           pieces, world, engine.device(), host);
+                                           pieces, world, host);
   }
 
   // Loads the copies that the nodes keep of this checkpoint; false where they cannot be used. Collective.

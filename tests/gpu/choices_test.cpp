@@ -107,6 +107,8 @@ TEST_F(Choices, AGeluMayBeApart) {
   const std::vector<std::uint16_t> chosen = gelu_bits();
   const auto joined = std::ranges::find_if(
       choices.algorithms, [](const auto& choice) { return choice.first.find("gelu") != std::string::npos; });
+  if (joined == choices.algorithms.end() && !choices.library.starts_with("emulated"))
+    GTEST_SKIP() << "this GPU has no products that go on to a GELU";
   ASSERT_NE(joined, choices.algorithms.end());
   joined->second = "apart";
   product.device->prepare(std::vector<Op>{op}, choices, true);

@@ -63,6 +63,23 @@ TEST_F(GpuParity, OneRankComputesWhatTheCpuComputes) {
   }
 }
 
+// What is computed once more is what it was, also where a product has gone on to a GELU.
+TEST_F(GpuParity, RecomputationChangesNothing) {
+  train::Settings settings = settings_of("gpt");
+  constexpr int kFew = 2;
+  const Outcome kept = run_threads(settings, kFew, gpu());
+  for (const char* recompute : {"selective", "full"}) {
+    SCOPED_TRACE(recompute);
+    settings.train.recompute = recompute;
+    Outcome again = run_threads(settings, kFew, gpu());
+    if (std::string_view(recompute) == "full") {
+      expect_same_bits(kept, again);
+    } else {  // the activation, which is computed by itself once more, is then so in the forward, too
+      expect_alike(kept, again);
+    }
+  }
+}
+
 TEST_F(GpuParity, ProductsOfEightBits) {
   train::Settings settings = settings_of("llama");
   settings.train.fp8 = true;

@@ -82,7 +82,7 @@ struct Machine {
       for (const Held& held : rank.held()) pieces.push_back(held.piece);
       body(rank, std::make_unique<MemoryTier>(
                      MemoryOptions{.root = root(rank.world().node(rank.rank())), .mesh = kMesh, .first_group_id = 1000},
-                     pieces, rank.world(), rank.device(), rank.host()));
+                     pieces, rank.world(), rank.host()));
     });
   }
 

@@ -164,7 +164,9 @@ std::vector<cublasLtMatmulAlgo_t> CudaMatmul::algorithms(const Plan& plan, const
       cublasLtMatmulAlgoGetHeuristic(handle_.get(), plan.operation, plan.left, plan.right, plan.result, plan.result,
                                      preference, most, found.data(), &count);
   cublasLtMatmulPreferenceDestroy(preference);
-  if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, "asking for algorithms");
+  // Either is said of forms that there are none for.
+  if (status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_INVALID_VALUE)
+    check(status, "asking for algorithms");
   std::vector<cublasLtMatmulAlgo_t> algorithms;
   for (int i = 0; i < count; ++i) {
     const cublasLtMatmulHeuristicResult_t& result = found[static_cast<std::size_t>(i)];
@@ -174,10 +176,11 @@ std::vector<cublasLtMatmulAlgo_t> CudaMatmul::algorithms(const Plan& plan, const
 }
 
 const CudaMatmul::Plan* CudaMatmul::plan(const MadeMatmul& made, const Key& key) {
-  const auto [known, is_new] = plans_.try_emplace(key);
-  if (!is_new) return known->second.get();
+  const auto known = plans_.find(key);
+  if (known != plans_.end()) return known->second.get();
+  const auto keep = [&](std::unique_ptr<Plan> plan) { return (plans_[key] = std::move(plan)).get(); };
   const auto at = chosen_.find(key.text());
-  if (key.gelu != Gelu::none && at != chosen_.end() && at->second == kApart) return nullptr;
+  if (key.gelu != Gelu::none && at != chosen_.end() && at->second == kApart) return keep(nullptr);
   std::unique_ptr<Plan> plan = describe(made.product(), key, made.scales());
   std::optional<cublasLtMatmulAlgo_t> chosen;
   if (at != chosen_.end()) {
@@ -198,13 +201,12 @@ const CudaMatmul::Plan* CudaMatmul::plan(const MadeMatmul& made, const Key& key)
     if (found.empty()) {
       if (key.factors != Factors::as_given && key.gelu == Gelu::none)
         log::warn("tensor", "cuBLASLt does not multiply {} in eight bits: bf16 is taken", key.text());
-      return nullptr;
+      return keep(nullptr);
     }
     chosen = found.front();
   }
   plan->algorithm = *chosen;
-  known->second = std::move(plan);
-  return known->second.get();
+  return keep(std::move(plan));
 }
 
 cublasStatus_t CudaMatmul::multiply(const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const Matmul& product,

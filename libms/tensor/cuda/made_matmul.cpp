@@ -24,7 +24,8 @@ bool has_eight_bits(const Matmul& op, int major) {
   return op.factors != Factors::as_given && major >= 9 && !converts_bias(op) && in_pieces(op.a) && in_pieces(op.b) &&
          in_pieces(op.c) && terms_of(op) % kPiece == 0 && op.c.cols % kPiece == 0;
 }
-// Before Hopper a product that goes on to a GELU takes longer than both apart. A bias goes with gelu_y alone.
+// On GPUs before Hopper others have found a product of bf16 that goes on to a GELU slower than both apart (llm.c, pull
+// request 338). A bias goes with gelu_y alone.
 bool has_gelu(const Matmul& op, int major) {
   const Tensor& gelu = op.gelu_y ? op.gelu_y : op.gelu_x;
   return gelu && major >= 9 && !(op.gelu_x && op.bias) && op.c.dtype == DType::bf16 && in_pieces(op.c) &&

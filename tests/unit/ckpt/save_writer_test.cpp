@@ -4,8 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <memory>
-
 #include "directory_fixture.h"
 
 namespace ms::ckpt {
@@ -15,16 +13,11 @@ using namespace directory_fixture;
 using format_fixture::TempDir;
 using ::testing::ElementsAre;
 
-struct Reached : tensor::EventState {
-  bool ready() const override { return true; }
-  void synchronize() override {}
-};
-
 void save_with(SaveWriter& writer, std::int64_t step) {
   const auto wait = [&] {
     while (writer.busy()) writer.wait_for(std::chrono::seconds(1));
   };
-  writer.write(step, tensor::Event(std::make_shared<Reached>(), {}));
+  writer.write(step, [] {});
   wait();
   Manifest manifest = format_fixture::some_manifest();
   manifest.step = step;
