@@ -57,6 +57,10 @@ class Communicator {
   int size() const { return group_.size(); }
   tensor::Stream& stream() const { return stream_; }
 
+  // Local, once, before the first operation, by all members or by none: what is sent and received lies in this memory,
+  // which outlives the communicator. Who can then sends it without a copy on the way.
+  virtual void register_memory(const tensor::Memory& /*memory*/) {}
+
   // In place: x becomes the sum (maximum) over the members.
   void all_reduce(const Tensor& x, ReduceKind kind = ReduceKind::sum);
   // in is size() equal parts of out's size; out becomes the sum over members of part rank(). out may be that part.

@@ -124,6 +124,17 @@ class NcclCommunicator final : public Communicator {
         issued_(process.service().issue_counts().counter(group().id)),
         stream_(stream),
         word_(std::move(word)) {}
+  ~NcclCommunicator() override {
+    const std::lock_guard lock(open_->mutex);
+    if (registered_ != nullptr && open_->comm != nullptr) ncclCommDeregister(open_->comm, registered_);
+  }
+
+  void register_memory(const tensor::Memory& memory) override {
+    const std::lock_guard lock(open_->mutex);
+    if (open_->comm == nullptr) return;  // the world has stopped
+    process_.settle(ncclCommRegister(open_->comm, memory.data(), memory.size_bytes(), &registered_), *open_,
+                    "registering memory for group " + group().name);
+  }
 
  protected:
   void do_issue(const Request& request) override {
@@ -180,6 +191,7 @@ class NcclCommunicator final : public Communicator {
   std::shared_ptr<IssueCounts::Counter> issued_;
   tensor::CudaStream& stream_;
   std::unique_ptr<tensor::Memory> word_;  // that a barrier adds up
+  void* registered_ = nullptr;            // NCCL's handle of memory; may be none where it can do nothing with it
 };
 
 std::unique_ptr<Communicator> NcclProcess::open(const Group& group, tensor::Stream& stream) {

@@ -158,6 +158,7 @@ struct RunConfig {
   bool deterministic = true;
   std::string matmul_choices;
   bool time_ops = true;
+  bool nccl_register = false;
   std::int64_t sample_tokens = 0;
   double sample_temperature = 0.8;
 };
@@ -186,6 +187,11 @@ inline constexpr Field<RunConfig> kRunFields[] = {
      .member = &RunConfig::time_ops,
      .doc =
          "false, on GPUs: no seconds by class of operation in metrics.jsonl and traces, which take two events each."},
+    {.key = "nccl_register",
+     .member = &RunConfig::nccl_register,
+     .doc =
+         "true, between GPUs: NCCL is told of the memory that messages are in, and needs no copies of its own on the "
+         "way where the network allows that (its user buffer registration)."},
     {.key = "comm_timeout",
      .member = &RunConfig::comm_timeout_s,
      .doc = "How long an operation may wait for its peers before the run stops and names them.",

@@ -23,9 +23,23 @@ void carve_pending(Arena& arena, const Plan& plan, std::vector<Tensor>& out) {
 
 Engine::~Engine() = default;
 
-std::unique_ptr<comm::Communicator> Engine::open(const mesh::GroupSpec& group) {
-  comm_streams_.push_back(device_.make_stream(group.name, StreamKind::comm));
-  return world_.open({group.name, group.id, group.ranks}, *comm_streams_.back());
+// In the one order that all ranks have: where opening waits for the other members, any other order may wait for ever.
+Engine::Opened Engine::open_all(const mesh::Groups& groups) {
+  std::vector<mesh::GroupSpec> mine = groups.of(world_.rank());
+  const auto ring = groups.tp_ring(world_.rank());
+  const bool has_ring = static_cast<bool>(tensors_.ring_received);
+  const int pipeline = groups.along(mesh::Axis::pp, world_.rank()).id;  // its channels are enough
+  std::erase_if(mine, [&](const mesh::GroupSpec& group) {
+    return group.id == pipeline || (!has_ring && ring && (group.id == ring->in.id || group.id == ring->out.id));
+  });
+  Opened opened;
+  for (const mesh::GroupSpec& group : mine) {
+    comm_streams_.push_back(device_.make_stream(group.name, StreamKind::comm));
+    auto& communicator = opened[group.id];
+    communicator = world_.open({group.name, group.id, group.ranks}, *comm_streams_.back());
+    if (plan_.settings.run.nccl_register) communicator->register_memory(*memory_);
+  }
+  return opened;
 }
 
 Engine::Engine(const Plan& plan, comm::World& world, Device& device)
@@ -49,22 +63,24 @@ Engine::Engine(const Plan& plan, comm::World& world, Device& device)
     pending_.push_back({-1, parts[0], parts[1], parts[2], parts[3], parts[4], parts[5], {}});
   }
 
+  compute_ = device.make_stream("compute", StreamKind::compute);
   const int rank = world.rank();
   const mesh::Groups groups(plan.mesh, plan.chunks, plan.settings.model.tied_embeddings);
-  compute_ = device.make_stream("compute", StreamKind::compute);
-  everyone_ = open(groups.world());
-  tp_ = open(groups.along(mesh::Axis::tp, rank));
-  dp_ = open(groups.along(mesh::Axis::dp, rank));
+  Opened opened = open_all(groups);
+  const auto take = [&](const mesh::GroupSpec& group) { return std::move(opened.at(group.id)); };
+  everyone_ = take(groups.world());
+  tp_ = take(groups.along(mesh::Axis::tp, rank));
+  dp_ = take(groups.along(mesh::Axis::dp, rank));
   row_groups_.emplace(RowGroups{.tp = *tp_, .channels = {}, .ring_out = {}, .ring_in = {}, .ring = {}});
   for (int c = 0; c < mesh::kChannels; ++c) {
     const auto group = groups.channel(static_cast<mesh::Channel>(c), rank);
-    row_groups_->channels.push_back(group ? open(*group) : nullptr);
+    row_groups_->channels.push_back(group ? take(*group) : nullptr);
   }
-  if (const auto group = groups.embedding(rank)) pair_ = open(*group);
+  if (const auto group = groups.embedding(rank)) pair_ = take(*group);
   if (tensors_.ring_received) {
     const mesh::Groups::Ring ring = groups.tp_ring(rank).value();
-    row_groups_->ring_out = open(ring.out);
-    row_groups_->ring_in = open(ring.in);
+    row_groups_->ring_out = take(ring.out);
+    row_groups_->ring_in = take(ring.in);
     row_groups_->ring.emplace(
         nn::Ring{*row_groups_->ring_out, *row_groups_->ring_in, tensors_.ring_received, at_.tp, plan.mesh.tp});
   }

@@ -2,6 +2,7 @@
 // step waits on the host. Every method is collective over the world and called by the rank's one host thread.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -84,7 +85,8 @@ class Engine {
     tensor::Event done;
   };
 
-  std::unique_ptr<comm::Communicator> open(const mesh::GroupSpec& group);
+  using Opened = std::map<int, std::unique_ptr<comm::Communicator>>;  // by id
+  Opened open_all(const mesh::Groups& groups);
   void upload(std::int64_t step, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets);
 
   const Plan& plan_;

@@ -42,12 +42,13 @@ fail() {
   failed=1
 }
 losses() { sed -n 's/^{"step":[0-9]*,"loss":\([^,]*\),.*/\1/p' "$work/$1/metrics.jsonl"; }
+settings=()
 # ranks NAME [VARIABLE=VALUE...]: a run of eight processes; its exit code.
 ranks() {
   local name=$1
   shift
   timeout 90 "$mpiexec" --oversubscribe --bind-to none -np 8 env "$@" "$ms_train" run "$work/gpu.toml" --fresh \
-    --set run.dir="$work/$name" >"$work/$name.log" 2>&1
+    --set run.dir="$work/$name" "${settings[@]+"${settings[@]}"}" >"$work/$name.log" 2>&1
 }
 # verdict NAME KIND RANK TEXT: the kind and the text are patterns
 verdict() {
@@ -64,6 +65,18 @@ ranks processes MS_NOTHING=1 || fail "processes: $(tail -n 3 "$work/processes.lo
 # The stand-in adds up in the order of the ranks, as threads do: the same bits.
 [[ $(losses threads | wc -l) == 4 ]] || fail "threads: losses of $(losses threads | wc -l) steps, not 4"
 diff <(losses threads) <(losses processes) || fail "processes compute something else than threads"
+
+# With every kind of group that there is: rings of tp, pipelines that close to a ring, pairs that share an embedding. In
+# memory that is registered, by all or by nobody.
+settings=(--set mesh.chunks=2 --set overlap.tp=true --set overlap.dp=true --set overlap.pp=true)
+"$ms_train" run "$work/gpu.toml" --fresh --set run.dir="$work/rings" "${settings[@]}" >"$work/rings.log" 2>&1 || fail "rings: $?"
+settings+=(--set run.nccl_register=true)
+ranks registered MS_NOTHING=1 || fail "registered: $(tail -n 3 "$work/registered.log")"
+[[ $(losses rings | wc -l) == 4 ]] || fail "rings: losses of $(losses rings | wc -l) steps, not 4"
+diff <(losses rings) <(losses registered) || fail "registered: other losses than threads have"
+ranks refused MS_EMULATED_NCCL_REGISTERS_NOTHING=1 && fail "refused: no error"
+verdict refused comm.nccl '[0-7]' "registering memory.*cannot be registered"
+settings=()
 
 ranks killed MS_FAULT='step=2 rank=3 kill' && fail "killed: no error"
 # The service sees it die; or NCCL was first, in a group of two.

@@ -4,6 +4,7 @@
 // or corrupt because they disagree, all of them get ncclInvalidUsage. Who fails stays in its operation until it aborts,
 // as NCCL's kernels do. There is send and recv only between two ranks, matched in order, and groups are but counted.
 //
+// MS_EMULATED_NCCL_REGISTERS_NOTHING  no memory can be registered
 // MS_EMULATED_NCCL_ABORT_HANGS  aborting a communicator never ends
 // MS_EMULATED_NCCL_HANG  the operation of this number, from 1 over all communicators of the process, never begins
 #include <nccl.h>
@@ -12,6 +13,8 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -36,6 +39,13 @@ thread_local int group_depth = 0;
 
 struct ncclComm {
   std::shared_ptr<ms::emulated::nccl::Member> member;  // pieces of work on streams may outlive the communicator
+  std::map<const std::byte*, std::size_t> registered = {};
+
+  bool has_registered(const void* data) const {
+    const auto* at = static_cast<const std::byte*>(data);
+    const auto above = registered.upper_bound(at);
+    return above != registered.begin() && at < std::prev(above)->first + std::prev(above)->second;
+  }
 };
 
 namespace {
@@ -49,6 +59,10 @@ ncclResult_t issue(ncclComm_t comm, cudaStream_t stream, Header header, const vo
   const bool is_root = header.root == member->rank(), sends = header.kind == Kind::transfer && is_root;
   if ((in == nullptr && (!header.has_root() || is_root)) || (out == nullptr && !sends))
     return refuse(ncclInvalidArgument, "no buffer");
+  // NCCL says that all members have to have registered what they pass, or none, and does not look.
+  header.registered = comm->has_registered(in == nullptr ? out : in) ? 1 : 0;
+  if (in != nullptr && out != nullptr && comm->has_registered(in) != comm->has_registered(out))
+    return refuse(ncclInvalidUsage, "one buffer is registered, the other is not");
   const ncclResult_t state = member->state();
   if (state == ncclInProgress) return refuse(ncclInvalidArgument, "the communicator is not ready");
   if (state != ncclSuccess || header.count == 0) return state;
@@ -140,6 +154,20 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (std::getenv("MS_EMULATED_NCCL_ABORT_HANGS") != nullptr) pause();
   if (comm != nullptr) comm->member->abort();
   delete comm;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void* data, std::size_t size, void** handle) {
+  if (comm == nullptr || data == nullptr || size == 0) return refuse(ncclInvalidArgument, "nothing to register");
+  if (std::getenv("MS_EMULATED_NCCL_REGISTERS_NOTHING") != nullptr)
+    return refuse(ncclInvalidUsage, "memory that cannot be registered");
+  comm->registered[static_cast<const std::byte*>(data)] = size;
+  *handle = data;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle) {
+  if (comm == nullptr || comm->registered.erase(static_cast<const std::byte*>(handle)) == 0)
+    return refuse(ncclInvalidArgument, "what was not registered");
   return ncclSuccess;
 }
 

@@ -27,6 +27,7 @@ struct Header {
   ncclDataType_t type = ncclInt8;
   ncclRedOp_t reduce = ncclSum;
   std::int32_t root = 0;  // of a transfer the sender
+  std::int32_t registered = 0;
 
   bool operator==(const Header&) const = default;
   bool has_root() const { return kind == Kind::broadcast || kind == Kind::transfer; }
