@@ -60,6 +60,9 @@ class Communicator {
   // Local, once, before the first operation, by all members or by none: what is sent and received lies in this memory,
   // which outlives the communicator. Who can then sends it without a copy on the way.
   virtual void register_memory(const tensor::Memory& /*memory*/) {}
+  // Collective over a group of two that sends and receives, before its first operation: what the host of one end would
+  // wait for the other's in the first message is done now. Blocks.
+  virtual void connect() {}
 
   // In place: x becomes the sum (maximum) over the members.
   void all_reduce(const Tensor& x, ReduceKind kind = ReduceKind::sum);

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/text.h"
 #include "comm/nccl_door.h"
 #include "tensor/cuda/cuda_device.h"
 
@@ -62,6 +63,15 @@ Error nccl_error(ncclResult_t code, const Open& open, const std::string& what) {
   const char* last = open.comm == nullptr ? nullptr : ncclGetLastError(open.comm);
   std::string text = fmt::format("{}: NCCL: {}", what, ncclGetErrorString(code));
   if (last != nullptr && *last != '\0') text += fmt::format(" ({})", last);
+  // NCCL takes its buffers when a group first needs them, and says no more of it than that a call of CUDA's failed.
+  constexpr std::size_t kBuffers = std::size_t{512} << 20;
+  std::size_t free = 0, total = 0;
+  if (code == ncclUnhandledCudaError && cudaMemGetInfo(&free, &total) == cudaSuccess && free < kBuffers) {
+    return user_error("tensor.memory",
+                      fmt::format("{}; out of memory, as it seems: {} of the GPU are free", text,
+                                  format_size(static_cast<double>(free))),
+                      "a smaller train.microbatch or train.recompute leave more to NCCL");
+  }
   Error error("comm.nccl",
               code == ncclInvalidUsage || code == ncclInvalidArgument ? Blame::bug
               : is_of_peers(code)                                     ? Blame::peer
@@ -135,12 +145,19 @@ class NcclCommunicator final : public Communicator {
     process_.settle(ncclCommRegister(open_->comm, memory.data(), memory.size_bytes(), &registered_), *open_,
                     "registering memory for group " + group().name);
   }
+  // NCCL connects two ranks in their first message, and its call waits until both have come to it: the hosts of a ring,
+  // each of which sends before it receives, would wait for each other.
+  void connect() override {
+    const Tensor word{word_->data(), 1, 1, 1, tensor::DType::f32};
+    rank() == 0 ? send(word) : recv(word);
+    stream().synchronize();
+  }
 
  protected:
   void do_issue(const Request& request) override {
     issued_->store(request.sequence + 1, std::memory_order_relaxed);
     const std::lock_guard lock(open_->mutex);
-    if (open_->comm == nullptr) return;  // the world has stopped, and the device with it
+    if (open_->comm == nullptr || process_.service().cause().stopped()) return;  // and the device with the world
     UnderWay one{.begin = stream_.point(), .end = {}, .exchange = exchange_of(request)};
     stream_.launch([&](cudaStream_t stream) { process_.settle(call(request, stream), *open_, "issuing"); });
     one.end = stream_.point();
@@ -276,8 +293,9 @@ void NcclProcess::look(const std::stop_token& stop) {
 }
 
 void NcclProcess::look_at(Open& open) {
-  const std::lock_guard lock(open.mutex);
-  if (open.comm == nullptr) return;
+  // Held where a call waits for NCCL, which has a deadline of its own: the others are not to wait for that.
+  const std::unique_lock lock(open.mutex, std::try_to_lock);
+  if (!lock || open.comm == nullptr) return;
   cudaSetDevice(open.gpu);  // where it fails, so does whoever uses the GPU
   ncclResult_t state = ncclSuccess;
   if (const ncclResult_t asked = ncclCommGetAsyncError(open.comm, &state); asked != ncclSuccess) state = asked;

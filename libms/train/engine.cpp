@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <set>
 
 #include "base/rng.h"
 
@@ -32,12 +33,16 @@ Engine::Opened Engine::open_all(const mesh::Groups& groups) {
   std::erase_if(mine, [&](const mesh::GroupSpec& group) {
     return group.id == pipeline || (!has_ring && ring && (group.id == ring->in.id || group.id == ring->out.id));
   });
+  std::set<int> collective{groups.world().id, groups.along(mesh::Axis::tp, world_.rank()).id,
+                           groups.along(mesh::Axis::dp, world_.rank()).id};
+  if (const auto pair = groups.embedding(world_.rank())) collective.insert(pair->id);
   Opened opened;
   for (const mesh::GroupSpec& group : mine) {
     comm_streams_.push_back(device_.make_stream(group.name, StreamKind::comm));
     auto& communicator = opened[group.id];
     communicator = world_.open({group.name, group.id, group.ranks}, *comm_streams_.back());
     if (plan_.settings.run.nccl_register) communicator->register_memory(*memory_);
+    if (!collective.contains(group.id)) communicator->connect();
   }
   return opened;
 }

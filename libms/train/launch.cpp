@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/handle.h"
 #include "base/log.h"
+#include "comm/launch.h"
 #include "comm/mpi_world.h"
 #include "comm/thread_world.h"
 #include "tensor/cpu_device.h"
@@ -171,6 +172,8 @@ void prepare_cuda(const Settings& settings) {
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   // Streams that share a queue of the hardware wait for each other: a queue for every stream of a rank.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  // Groups connect when they are opened, in one order, rather than in the middle of a step.
+  setenv("NCCL_RUNTIME_CONNECT", "0", 0);
   // Switches that add up do so in an order of their own.
   if (settings.run.deterministic) setenv("NCCL_NVLS_ENABLE", "0", 0);
 }
@@ -254,6 +257,8 @@ Launched run_threads(const Loaded& loaded, const LaunchOptions& options) {
 Launched run_mpi(const Loaded& loaded, const LaunchOptions& options) {
   watch::StopRequest stop;
   const Settings& settings = loaded.settings;
+  // Before MPI, which may start CUDA.
+  if (settings.run.device == "cuda" && comm::this_launch().size > 1) prepare_cuda(settings);
   std::unique_ptr<comm::World> world = comm::make_mpi_world(deadline_of(settings));
   const int rank = world->rank();
   const log::RankScope label(rank);
@@ -311,7 +316,6 @@ Launched run_mpi(const Loaded& loaded, const LaunchOptions& options) {
     tensor::CpuPool pool(size);
     tensor::CpuDevice host(pool, matmuls);
     const bool on_gpu = settings.run.device == "cuda";
-    if (on_gpu && world->size() > 1) prepare_cuda(settings);
     const std::unique_ptr<tensor::Device> gpu =
         on_gpu ? tensor::make_cuda_device(gpu_of(*world), cuda_options(settings)) : nullptr;
     const Outcome outcome = run_rank(

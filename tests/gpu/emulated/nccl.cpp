@@ -70,7 +70,14 @@ ncclResult_t issue(ncclComm_t comm, cudaStream_t stream, Header header, const vo
   const char* hangs = std::getenv("MS_EMULATED_NCCL_HANG");
   header.sequence = member->begin();
   const Operation operation{header, in, out, ++operations == (hangs == nullptr ? 0 : std::atoll(hangs))};
-  ms::emulated::on_stream(stream, [member, operation] { member->run(operation); });
+  const auto run = [member, operation, stream] {
+    ms::emulated::on_stream(stream, [member, operation] { member->run(operation); });
+  };
+  if (header.kind == Kind::transfer && member->connects()) {
+    member->connect_in_background(run);
+    return ncclInProgress;
+  }
+  run();
   return ncclSuccess;
 }
 ncclResult_t transfer(ncclComm_t comm, cudaStream_t stream, std::size_t count, ncclDataType_t type, int peer,

@@ -108,6 +108,25 @@ void Member::join(const std::string& name) {
 void Member::join_in_background(const std::string& name) {
   joiner_ = std::thread([this, name] { join(name); });
 }
+bool Member::connects() { return !blocks_ && !std::exchange(connected_, true); }
+void Member::connect_in_background(const std::function<void()>& then) {
+  if (joiner_.joinable()) joiner_.join();
+  {
+    const std::lock_guard lock(mutex_);
+    joined_ = false;
+  }
+  joiner_ = std::thread([this, then] {
+    try {
+      const int peer = 1 - rank_, socket = rank_ == 0 ? sockets_[1] : sockets_[0];
+      char word = 0;
+      send(socket, peer, &word, 1);
+      receive(socket, peer, &word, 1);
+      then();
+      const std::lock_guard lock(mutex_);
+      joined_ = true;
+    } catch (const Failure& failure) { fail(failure); }
+  });
+}
 std::uint64_t Member::begin() {
   const std::lock_guard lock(mutex_);
   ++pending_;

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -61,6 +62,10 @@ class Member {
   void join(const std::string& name);
   void join_in_background(const std::string& name);
 
+  // Two members connect in their first transfer: a call is in progress until both have come. `then` is done after that.
+  bool connects();
+  void connect_in_background(const std::function<void()>& then);
+
   std::uint64_t begin();
   void run(const Operation& operation);
 
@@ -106,7 +111,7 @@ class Member {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  bool joined_ = false, finalizes_ = false;
+  bool joined_ = false, finalizes_ = false, connected_ = false;
   std::uint64_t sequence_ = 0, pending_ = 0;
   ncclResult_t error_ = ncclSuccess;
   std::string error_text_;
