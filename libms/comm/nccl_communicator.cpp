@@ -157,7 +157,11 @@ class NcclCommunicator final : public Communicator {
   void do_issue(const Request& request) override {
     issued_->store(request.sequence + 1, std::memory_order_relaxed);
     const std::lock_guard lock(open_->mutex);
-    if (open_->comm == nullptr || process_.service().cause().stopped()) return;  // and the device with the world
+    if (process_.service().cause().stopped()) {  // what is not issued must not look as if it were done
+      open_->failure->set(process_.service().cause().error_for(service_rank()));
+      return;
+    }
+    if (open_->comm == nullptr) return;  // the device has failed with it
     UnderWay one{.begin = stream_.point(), .end = {}, .exchange = exchange_of(request)};
     stream_.launch([&](cudaStream_t stream) { process_.settle(call(request, stream), *open_, "issuing"); });
     one.end = stream_.point();

@@ -189,9 +189,10 @@ inline constexpr Field<RunConfig> kRunFields[] = {
          "false, on GPUs: no seconds by class of operation in metrics.jsonl and traces, which take two events each."},
     {.key = "nccl_register",
      .member = &RunConfig::nccl_register,
-     .doc =
-         "true, between GPUs: NCCL is told of the memory that messages are in, and needs no copies of its own on the "
-         "way where the network allows that (its user buffer registration)."},
+     .doc = "true, between GPUs of different nodes: NCCL is told of the memory that messages are in, and needs no "
+            "copies of "
+            "its own on the way where the network allows that (its user buffer registration). Not tried on a network "
+            "yet."},
     {.key = "comm_timeout",
      .member = &RunConfig::comm_timeout_s,
      .doc = "How long an operation may wait for its peers before the run stops and names them.",
