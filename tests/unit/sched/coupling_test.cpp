@@ -32,6 +32,19 @@ TEST(Coupling, AnExchangeNeedsItsReceiveFirst) {
   EXPECT_TRUE(check(good, {}, Coupling::coupled).ok) << check(good, {}, Coupling::coupled).problem;
 }
 
+// A send that the peer needs first, below the computation that needs the peer.
+TEST(Coupling, ARowMayBeIssuedLate) {
+  const Shape shape{.pp = 2, .chunks = 1, .microbatches = 2};
+  constexpr std::string_view kLast = "G0,RF0.0,RF0.1,F0.0,B0.0,SB0.0,F0.1,B0.1,SB0.1,D0\n";
+  const auto with = [&](const char* first) { return check(parse_csv(first + std::string(kLast), "test", shape)); };
+  const Report good = with("G0,F0.0,SF0.0,F0.1,SF0.1,RB0.0,B0.0,RB0.1,B0.1,D0\n");
+  EXPECT_TRUE(good.ok) << good.problem;
+  const Report bad = with("G0,F0.0,F0.1,RB0.0,B0.0,SF0.0,SF0.1,RB0.1,B0.1,D0\n");
+  EXPECT_FALSE(bad.ok);
+  EXPECT_THAT(bad.problem, HasSubstr("deadlock: rank 0 row 4 (B0.0)"));
+  EXPECT_THAT(bad.problem, HasSubstr("may have to wait for the computations above"));
+}
+
 TEST(Coupling, EarlyReceivesAreNotForCoupledExecutors) {
   for (const Schedule& schedule : {gpipe(3, 4), one_f_one_b(3, 4), zero_bubble_h1(3, 4), interleaved(2, 2, 4)}) {
     const Report report = check(schedule, {}, Coupling::coupled);
