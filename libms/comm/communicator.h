@@ -57,8 +57,8 @@ class Communicator {
   int size() const { return group_.size(); }
   tensor::Stream& stream() const { return stream_; }
 
-  // Local, once, before the first operation, by all members or by none: what is sent and received lies in this memory,
-  // which outlives the communicator. Who can then sends it without a copy on the way.
+  // Local, once, by all members or by none: what is sent and received from now on lies in this memory, which outlives
+  // the communicator. Who can then sends it without a copy on the way.
   virtual void register_memory(const tensor::Memory& /*memory*/) {}
   // Collective over a group of two that sends and receives, before its first operation: what the host of one end would
   // wait for the other's in the first message is done now. Blocks.

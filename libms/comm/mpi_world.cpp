@@ -47,8 +47,9 @@ class MpiWorld final : public World {
   std::optional<Cause> cause() const override { return service_->cause().get(); }
   void close() override {
     service_->close();
-    nccl_.reset();              // everybody has been met: nothing is under way
-    if (pmix_) pmix_->close();  // everybody has been met: nobody asks for a value any more
+    // Everybody has been met: nothing is under way, and nobody asks for a value any more.
+    if (nccl_) nccl_->close();
+    if (pmix_) pmix_->close();
   }
 
  private:

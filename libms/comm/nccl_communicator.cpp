@@ -89,12 +89,15 @@ class NcclProcess final : public Nccl {
     thread_ = std::jthread([this](const std::stop_token& stop) { look(stop); });
   }
   ~NcclProcess() override {
-    thread_.request_stop();
-    thread_.join();
+    close();
     abort_all(all_);
   }
 
   std::unique_ptr<Communicator> open(const Group& group, tensor::Stream& stream) override;
+  void close() override {
+    thread_.request_stop();
+    if (thread_.joinable()) thread_.join();
+  }
   ExchangeService& service() { return *service_; }
   // Waits until NCCL has taken a call that does not block.
   void settle(ncclResult_t code, Open& open, const std::string& what);
@@ -163,7 +166,15 @@ class NcclCommunicator final : public Communicator {
     }
     if (open_->comm == nullptr) return;  // the device has failed with it
     UnderWay one{.begin = stream_.point(), .end = {}, .exchange = exchange_of(request)};
-    stream_.launch([&](cudaStream_t stream) { process_.settle(call(request, stream), *open_, "issuing"); });
+    stream_.launch([&](cudaStream_t stream) {
+      try {
+        process_.settle(call(request, stream), *open_, "issuing");
+      } catch (const Error& error) {
+        // At once, so that nothing else is issued: NCCL keeps what is left of a failed call for its thread's next one.
+        process_.service().abort(error);
+        throw;
+      }
+    });
     one.end = stream_.point();
     open_->under_way.push_back(std::move(one));
   }
@@ -250,6 +261,7 @@ void NcclProcess::join(Open& open) {
   }
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
+  if (open.group->width > 0) config.maxCTAs = open.group->width;  // NCCL_MAX_CTAS rules over it
   settle(ncclCommInitRankConfig(&open.comm, open.group->size(), id, open.member, &config), open, what);
 }
 

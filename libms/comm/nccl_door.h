@@ -16,10 +16,13 @@ namespace ms::comm {
 // their device failed.
 class Nccl {
  public:
-  virtual ~Nccl() = default;  // aborts what is open: everybody has been met by then, or the world has stopped
+  // Aborts what is open: it has been closed, or the world has stopped. A driver that hangs does not let it return.
+  virtual ~Nccl() = default;
   // Collective over the group: returns when all members have come. Groups are opened in one order by all ranks. Throws
   // Error("comm.nccl"), or Error("comm.deadline") when the others do not come.
   virtual std::unique_ptr<Communicator> open(const Group& group, tensor::Stream& stream) = 0;
+  // Everybody has been met, and what a peer does from now on concerns nobody: nothing is looked after any more.
+  virtual void close() = 0;
 };
 
 struct NcclDoor {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <set>
 
 #include "base/rng.h"
 
@@ -24,35 +23,15 @@ void carve_pending(Arena& arena, const Plan& plan, std::vector<Tensor>& out) {
 
 Engine::~Engine() = default;
 
-// In the one order that all ranks have: where opening waits for the other members, any other order may wait for ever.
-Engine::Opened Engine::open_all(const mesh::Groups& groups) {
-  std::vector<mesh::GroupSpec> mine = groups.of(world_.rank());
-  const auto ring = groups.tp_ring(world_.rank());
-  const bool has_ring = static_cast<bool>(tensors_.ring_received);
-  const int pipeline = groups.along(mesh::Axis::pp, world_.rank()).id;  // its channels are enough
-  std::erase_if(mine, [&](const mesh::GroupSpec& group) {
-    return group.id == pipeline || (!has_ring && ring && (group.id == ring->in.id || group.id == ring->out.id));
-  });
-  std::set<int> collective{groups.world().id, groups.along(mesh::Axis::tp, world_.rank()).id,
-                           groups.along(mesh::Axis::dp, world_.rank()).id};
-  if (const auto pair = groups.embedding(world_.rank())) collective.insert(pair->id);
-  Opened opened;
-  for (const mesh::GroupSpec& group : mine) {
-    comm_streams_.push_back(device_.make_stream(group.name, StreamKind::comm));
-    auto& communicator = opened[group.id];
-    communicator = world_.open({group.name, group.id, group.ranks}, *comm_streams_.back());
-    if (plan_.settings.run.nccl_register) communicator->register_memory(*memory_);
-    if (!collective.contains(group.id)) communicator->connect();
-  }
-  return opened;
-}
-
 Engine::Engine(const Plan& plan, comm::World& world, Device& device)
+    : Engine(plan, device, RankGroups(plan, world, device)) {}
+
+Engine::Engine(const Plan& plan, Device& device, RankGroups groups)
     : plan_(plan),
-      world_(world),
       device_(device),
-      at_(plan.mesh.coord(world.rank())),
-      needs_input_(at_.pp == 0 || at_.pp == plan.mesh.pp - 1) {
+      at_(plan.mesh.coord(groups.world->rank())),
+      needs_input_(at_.pp == 0 || at_.pp == plan.mesh.pp - 1),
+      groups_(std::move(groups)) {
   memory_ = device.allocate(static_cast<std::size_t>(rank_memory(plan, at_).total_bytes), "the rank's tensors");
   Arena arena(*memory_);
   tensors_ = carve_rank(arena, plan, at_, nullptr);
@@ -68,27 +47,7 @@ Engine::Engine(const Plan& plan, comm::World& world, Device& device)
     pending_.push_back({-1, parts[0], parts[1], parts[2], parts[3], parts[4], parts[5], {}});
   }
 
-  compute_ = device.make_stream("compute", StreamKind::compute);
-  const int rank = world.rank();
-  const mesh::Groups groups(plan.mesh, plan.chunks, plan.settings.model.tied_embeddings);
-  Opened opened = open_all(groups);
-  const auto take = [&](const mesh::GroupSpec& group) { return std::move(opened.at(group.id)); };
-  everyone_ = take(groups.world());
-  tp_ = take(groups.along(mesh::Axis::tp, rank));
-  dp_ = take(groups.along(mesh::Axis::dp, rank));
-  row_groups_.emplace(RowGroups{.tp = *tp_, .channels = {}, .ring_out = {}, .ring_in = {}, .ring = {}});
-  for (int c = 0; c < mesh::kChannels; ++c) {
-    const auto group = groups.channel(static_cast<mesh::Channel>(c), rank);
-    row_groups_->channels.push_back(group ? take(*group) : nullptr);
-  }
-  if (const auto group = groups.embedding(rank)) pair_ = take(*group);
-  if (tensors_.ring_received) {
-    const mesh::Groups::Ring ring = groups.tp_ring(rank).value();
-    row_groups_->ring_out = take(ring.out);
-    row_groups_->ring_in = take(ring.in);
-    row_groups_->ring.emplace(
-        nn::Ring{*row_groups_->ring_out, *row_groups_->ring_in, tensors_.ring_received, at_.tp, plan.mesh.tp});
-  }
+  if (plan.settings.run.nccl_register) groups_.register_memory(*memory_);
 
   std::vector<optim::SpanLayout> layouts;
   std::vector<optim::SpanMemory> spans;
@@ -98,12 +57,12 @@ Engine::Engine(const Plan& plan, comm::World& world, Device& device)
       spans.push_back(chunk.spans[i]);
     }
   }
-  optimizer_.emplace(plan.settings.optim, std::move(layouts), std::move(spans), *compute_,
-                     optim::Groups{*dp_, *tp_, *everyone_, pair_.get()}, tensors_.scalars,
+  optimizer_.emplace(plan.settings.optim, std::move(layouts), std::move(spans), compute(),
+                     optim::Groups{*groups_.dp, *groups_.tp, *groups_.world, groups_.embedding.get()}, tensors_.scalars,
                      plan.settings.mesh.sequence_parallel && plan.mesh.tp > 1);
-  executor_.emplace(plan, at_, tensors_, *compute_, *row_groups_, *optimizer_);
+  executor_.emplace(plan, at_, tensors_, compute(), groups_, *optimizer_);
   if (tensors_.rotary) {
-    compute_->submit(RotaryTable{tensors_.rotary, static_cast<float>(plan.settings.model.rotary_base)});
+    compute().submit(RotaryTable{tensors_.rotary, static_cast<float>(plan.settings.model.rotary_base)});
   }
 }
 
@@ -113,18 +72,18 @@ void Engine::initialize(std::uint64_t seed) {
       const nn::SpanSpec& spec = chunk.specs[i];
       const optim::SpanMemory& span = chunk.spans[i];
       // The f32 gradient buffer is free: values are made there, exact, then rounded into the parameters.
-      compute_->submit(Fill{span.grads});
+      compute().submit(Fill{span.grads});
       for (const nn::ParamSpec& param : spec.params) {
         const mesh::ShardSpec& shard = param.shard;
         const Tensor x = span.grads.slice_cols(param.offset, param.numel()).reshape(shard.rows, shard.cols);
-        if (param.init == nn::Init::ones) compute_->submit(Fill{x, 1.0F});
+        if (param.init == nn::Init::ones) compute().submit(Fill{x, 1.0F});
         if (param.init != nn::Init::normal) continue;
-        compute_->submit(InitNormal{x, seed, rng_key("init " + shard.name), shard.row0, shard.col0, shard.global_cols,
+        compute().submit(InitNormal{x, seed, rng_key("init " + shard.name), shard.row0, shard.col0, shard.global_cols,
                                     shard.global_rows, param.init_std});
       }
-      compute_->submit(Copy{span.values, span.grads});
-      if (span.master) compute_->submit(Copy{span.master, span.grads.slice_cols(span.own.begin, span.own.size())});
-      compute_->submit(Fill{span.grads});
+      compute().submit(Copy{span.values, span.grads});
+      if (span.master) compute().submit(Copy{span.master, span.grads.slice_cols(span.own.begin, span.own.size())});
+      compute().submit(Fill{span.grads});
     }
   }
 }
@@ -138,8 +97,8 @@ void Engine::upload(std::int64_t step, std::span<const std::int32_t> tokens, std
   std::memcpy(pending.targets.data, targets.data(), targets.size_bytes());
   std::int64_t offset = 0;
   for (const nn::Microbatch& input : tensors_.input) {
-    compute_->submit(Copy{input.tokens, pending.tokens.slice_cols(offset, input.tokens.cols)});
-    compute_->submit(Copy{input.targets, pending.targets.slice_cols(offset, input.targets.cols)});
+    compute().submit(Copy{input.tokens, pending.tokens.slice_cols(offset, input.tokens.cols)});
+    compute().submit(Copy{input.targets, pending.targets.slice_cols(offset, input.targets.cols)});
     offset += input.tokens.cols;
   }
 }
@@ -153,14 +112,14 @@ void Engine::issue_step(std::int64_t step, double lr, std::span<const std::int32
   const std::array<double, optim::StepScalars::kVotes> cast{
       votes.stop, votes.save, votes.saving.writing, votes.saving.committing, votes.saving.failed, votes.probe};
   std::copy(cast.begin(), cast.end(), pending.votes.as<double>());
-  compute_->submit(Copy{tensors_.scalars.votes(), pending.votes});
+  compute().submit(Copy{tensors_.scalars.votes(), pending.votes});
   executor_->run(plan_.training, Mode::train, 1.0 / static_cast<double>(plan_.tokens_per_step()));
   optimizer_->finish_step(step, lr);
-  compute_->submit(Copy{pending.sums, tensors_.scalars.sums});
-  compute_->submit(Copy{pending.norm, tensors_.scalars.norm});
-  compute_->submit(Copy{pending.factor, tensors_.scalars.factor});
+  compute().submit(Copy{pending.sums, tensors_.scalars.sums});
+  compute().submit(Copy{pending.norm, tensors_.scalars.norm});
+  compute().submit(Copy{pending.factor, tensors_.scalars.factor});
   pending.step = step;
-  pending.done = compute_->record();
+  pending.done = compute().record();
 }
 
 StepResult Engine::finish_step(std::int64_t step) {
@@ -179,13 +138,13 @@ double Engine::evaluate(std::span<const std::int32_t> tokens, std::span<const st
   Pending& pending = pending_[0];
   MS_ASSERT(pending.step < 0 && pending_[1].step < 0, "evaluation while a step is in flight");
   upload(0, tokens, targets);
-  compute_->submit(Fill{tensors_.scalars.sums});
+  compute().submit(Fill{tensors_.scalars.sums});
   executor_->run(plan_.evaluation, Mode::evaluate, 1.0 / total_tokens);
-  everyone_->stream().wait(compute_->record());
-  everyone_->all_reduce(tensors_.scalars.sums);
-  compute_->wait(everyone_->stream().record());
-  compute_->submit(Copy{pending.sums, tensors_.scalars.sums});
-  compute_->synchronize();
+  groups_.world->stream().wait(compute().record());
+  groups_.world->all_reduce(tensors_.scalars.sums);
+  compute().wait(groups_.world->stream().record());
+  compute().submit(Copy{pending.sums, tensors_.scalars.sums});
+  compute().synchronize();
   return pending.sums.as<double>()[1];
 }
 
@@ -202,9 +161,9 @@ void Engine::share_state() {
   const mesh::Mesh& mesh = plan_.mesh;
   // Operations of one group after the other: each waits for what the one before has brought.
   const auto then = [this](comm::Communicator& group, auto&& issue) {
-    group.stream().wait(compute_->record());
+    group.stream().wait(compute().record());
     issue(group);
-    compute_->wait(group.stream().record());
+    compute().wait(group.stream().record());
   };
   for (const ChunkTensors& chunk : tensors_.chunks) {
     for (std::size_t s = 0; s < chunk.specs.size(); ++s) {
@@ -217,22 +176,22 @@ void Engine::share_state() {
         const std::int64_t first = all.cols == spec.numel ? 0 : span.own.begin;
         const Tensor mine = all.slice_cols(share.begin - first, share.size());
         if (replicated > 0 && mesh.tp > 1) {
-          then(*tp_, [&](comm::Communicator& tp) { tp.broadcast(mine.slice_cols(0, replicated), 0); });
+          then(*groups_.tp, [&](comm::Communicator& tp) { tp.broadcast(mine.slice_cols(0, replicated), 0); });
         }
-        if (spec.shared) then(*pair_, [&](comm::Communicator& pair) { pair.broadcast(mine, 0); });
+        if (spec.shared) then(*groups_.embedding, [&](comm::Communicator& pair) { pair.broadcast(mine, 0); });
         // Parameters always; the rest where every dp rank holds all of it.
         if (mesh.dp > 1 && all.cols == spec.numel) {
-          then(*dp_, [&](comm::Communicator& dp) { dp.all_gather(all, mine); });
+          then(*groups_.dp, [&](comm::Communicator& dp) { dp.all_gather(all, mine); });
         }
       }
     }
   }
-  compute_->synchronize();
+  compute().synchronize();
 }
 
 void Engine::synchronize() {
-  compute_->synchronize();
-  for (const auto& stream : comm_streams_) stream->synchronize();
+  compute().synchronize();
+  for (const auto& stream : groups_.streams) stream->synchronize();
 }
 
 }  // namespace ms::train

@@ -2,7 +2,6 @@
 // step waits on the host. Every method is collective over the world and called by the rank's one host thread.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,7 +30,9 @@ struct StepResult {
 
 class Engine {
  public:
-  // Opens the groups and allocates everything the run needs. The plan, the world and the device outlive it.
+  // Allocates everything that the run needs. The plan, the device and the groups' world outlive it.
+  Engine(const Plan& plan, tensor::Device& device, RankGroups groups);
+  // Opens the groups first.
   Engine(const Plan& plan, comm::World& world, tensor::Device& device);
   ~Engine();
 
@@ -66,12 +67,12 @@ class Engine {
   // What this rank answers for in a checkpoint, and the tensors that hold it. After a step's issue_step() the state is
   // that step's once state_ready() is reached, and stays so until the event given to update_after() is.
   std::vector<ckpt::Held> state() const { return held_state(plan_, at_, tensors_); }
-  tensor::Event state_ready() { return compute_->record(); }
+  tensor::Event state_ready() { return compute().record(); }
   void update_after(tensor::Event event) { optimizer_->update_after(std::move(event)); }
   // Every rank has filled what it answers for: brings it to those that hold copies. Waits.
   void share_state();
 
-  tensor::Stream& compute() { return *compute_; }
+  tensor::Stream& compute() { return *groups_.compute; }
   tensor::Device& device() { return device_; }
   // Waits until nothing is in flight on this rank.
   void synchronize();
@@ -85,22 +86,16 @@ class Engine {
     tensor::Event done;
   };
 
-  using Opened = std::map<int, std::unique_ptr<comm::Communicator>>;  // by id
-  Opened open_all(const mesh::Groups& groups);
   void upload(std::int64_t step, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets);
 
   const Plan& plan_;
-  comm::World& world_;
   tensor::Device& device_;
   mesh::Coord at_;
   bool needs_input_;
-  // Streams before communicators before what issues on them; memory first of all: it goes last.
+  // Streams before what issues on them; memory before all of it: it goes last.
   std::unique_ptr<tensor::Memory> memory_, host_memory_;
   RankTensors tensors_;
-  std::vector<std::unique_ptr<tensor::Stream>> comm_streams_;
-  std::unique_ptr<tensor::Stream> compute_;
-  std::unique_ptr<comm::Communicator> tp_, dp_, everyone_, pair_;
-  std::optional<RowGroups> row_groups_;
+  RankGroups groups_;
   std::optional<optim::ShardedOptimizer> optimizer_;
   std::optional<Executor> executor_;
   std::vector<Pending> pending_;  // two: a step in flight and the one before

@@ -34,31 +34,31 @@ std::int32_t Engine::next_token(std::span<const std::int32_t> tokens, std::int64
     const Tensor& input = tensors_.input.front().tokens;
     std::memset(pending.tokens.data, 0, static_cast<std::size_t>(input.size_bytes()));
     std::memcpy(pending.tokens.data, tokens.data(), tokens.size_bytes());
-    compute_->submit(Copy{input, pending.tokens.slice_cols(0, input.cols)});
+    compute().submit(Copy{input, pending.tokens.slice_cols(0, input.cols)});
   }
   executor_->run(plan_.single, Mode::logits, 0);
   const int root = plan_.mesh.rank({.dp = 0, .pp = plan_.mesh.pp - 1, .tp = 0});
   if (plan_.holds_head(at_.pp)) {
-    compute_->submit(Copy{tensors_.logits_row, tensors_.head.logits.slice_rows(position, 1)});
-    tp_->stream().wait(compute_->record());
-    tp_->all_gather(tensors_.logits_all, tensors_.logits_row);
-    compute_->wait(tp_->stream().record());
+    compute().submit(Copy{tensors_.logits_row, tensors_.head.logits.slice_rows(position, 1)});
+    groups_.tp->stream().wait(compute().record());
+    groups_.tp->all_gather(tensors_.logits_all, tensors_.logits_row);
+    compute().wait(groups_.tp->stream().record());
   }
-  if (world_.rank() == root) {
+  if (plan_.mesh.rank(at_) == root) {
     std::vector<float> logits(static_cast<std::size_t>(tensors_.logits_all.numel()));
     const Tensor host{reinterpret_cast<std::byte*>(logits.data()), tensors_.logits_all.rows, tensors_.logits_all.cols,
                       tensors_.logits_all.cols, DType::f32};
-    compute_->submit(Copy{host, tensors_.logits_all});
-    compute_->synchronize();
+    compute().submit(Copy{host, tensors_.logits_all});
+    compute().synchronize();
     logits.resize(static_cast<std::size_t>(plan_.settings.model.vocab));
     pending.tokens.as<std::int32_t>()[0] = choose(logits, temperature, uniform_draw);
-    compute_->submit(Copy{tensors_.token, pending.tokens.slice_cols(0, 1)});
+    compute().submit(Copy{tensors_.token, pending.tokens.slice_cols(0, 1)});
   }
-  everyone_->stream().wait(compute_->record());
-  everyone_->broadcast(tensors_.token, root);
-  compute_->wait(everyone_->stream().record());
-  compute_->submit(Copy{pending.tokens.slice_cols(0, 1), tensors_.token});
-  compute_->synchronize();
+  groups_.world->stream().wait(compute().record());
+  groups_.world->broadcast(tensors_.token, root);
+  compute().wait(groups_.world->stream().record());
+  compute().submit(Copy{pending.tokens.slice_cols(0, 1), tensors_.token});
+  compute().synchronize();
   return pending.tokens.as<std::int32_t>()[0];
 }
 

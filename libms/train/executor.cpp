@@ -59,7 +59,7 @@ trace::Kind kind_of(What what) {
 }  // namespace
 
 Executor::Executor(const Plan& plan, const mesh::Coord& at, RankTensors& tensors, Stream& compute,
-                   const RowGroups& groups, optim::ShardedOptimizer& optimizer)
+                   const RankGroups& groups, optim::ShardedOptimizer& optimizer)
     : plan_(plan),
       at_(at),
       shape_(plan.shape(at.tp)),
@@ -67,6 +67,8 @@ Executor::Executor(const Plan& plan, const mesh::Coord& at, RankTensors& tensors
       compute_(compute),
       groups_(groups),
       optimizer_(optimizer) {
+  if (groups.ring_out)
+    ring_.emplace(nn::Ring{*groups.ring_out, *groups.ring_in, tensors.ring_received, at.tp, plan.mesh.tp});
   for (int c = 0; c < plan.chunks; ++c) {
     const ChunkTensors& chunk = at_index(tensors_.chunks, c);
     std::vector<nn::SpanTensors> spans;
@@ -108,10 +110,10 @@ comm::Communicator& Executor::channel(const Row& row) const {
 
 nn::TensorParallel Executor::tensor_parallel() const {
   return {.compute = compute_,
-          .tp = groups_.tp,
+          .tp = *groups_.tp,
           .shape = shape_,
           .overlap = plan_.settings.overlap.tp,
-          .ring = groups_.ring ? &*groups_.ring : nullptr,
+          .ring = ring_ ? &*ring_ : nullptr,
           .fp8 = shape_.fp8};
 }
 

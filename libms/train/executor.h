@@ -11,19 +11,10 @@
 #include <optional>
 #include <vector>
 
-#include "comm/communicator.h"
+#include "train/rank_groups.h"
 #include "train/rank_tensors.h"
 
 namespace ms::train {
-
-// The communicators of a rank that rows use; channels by mesh::Channel, absent at the pipeline's ends.
-struct RowGroups {
-  comm::Communicator& tp;
-  std::vector<std::unique_ptr<comm::Communicator>> channels;
-  // Of the tp group, where its ring is used.
-  std::unique_ptr<comm::Communicator> ring_out, ring_in;
-  std::optional<nn::Ring> ring;
-};
 
 class Executor {
  public:
@@ -31,7 +22,7 @@ class Executor {
 
   // All of these outlive it.
   Executor(const Plan& plan, const mesh::Coord& at, RankTensors& tensors, tensor::Stream& compute,
-           const RowGroups& groups, optim::ShardedOptimizer& optimizer);
+           const RankGroups& groups, optim::ShardedOptimizer& optimizer);
   ~Executor();
 
   // Losses are multiplied by `loss_scale`.
@@ -65,7 +56,8 @@ class Executor {
   nn::Shape shape_;
   RankTensors& tensors_;
   tensor::Stream& compute_;
-  const RowGroups& groups_;
+  const RankGroups& groups_;
+  std::optional<nn::Ring> ring_;  // of the tp group, where it is used
   optim::ShardedOptimizer& optimizer_;
   std::vector<nn::Chunk> model_;
   std::vector<ChunkState> state_;

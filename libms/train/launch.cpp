@@ -7,8 +7,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "base/file.h"
 #include "base/handle.h"
@@ -266,10 +268,13 @@ Launched run_mpi(const Loaded& loaded, const LaunchOptions& options) {
   std::optional<RunDirectory> directory;  // on rank 0
   std::string dir = settings.run.dir;     // rank 0's
   bool prepared = false;                  // there is a run directory, without the verdict of the run before
-  std::atomic<bool> told = false;
+  bool told = false;
+  std::timed_mutex telling;
   const auto tell = [&](const comm::World::Cause& cause) {
     watch::begin_ending();
-    if (told.exchange(true)) return;
+    // Who comes second must not end the process in the middle of it; nor wait for ever, where storage hangs.
+    const std::unique_lock lock(telling, deadline_of(settings));
+    if (!lock || std::exchange(told, true)) return;
     // Said once: by who wrote the verdict, or where there can be none, by who caused it.
     const bool first = prepared && write_failure(dir, *world, cause, step);
     if (first || (cause.rank == rank && !(prepared && watch::has_verdict(dir)))) {
@@ -324,6 +329,13 @@ Launched run_mpi(const Loaded& loaded, const LaunchOptions& options) {
         tell);
     const watch::Verdict verdict = verdict_of(outcome);
     if (rank == 0) watch::write_verdict(settings.run.dir, verdict);
+    leaving.begin([rank, code = verdict.code] {
+      const log::RankScope label_of_thread(rank);
+      log::warn("train", "the run is done, and this process does not come to its end: it is ended");
+      std::fflush(nullptr);
+      _exit(static_cast<int>(code));
+    });
+    world.reset();
     return {outcome, rank, verdict.code};
   } catch (const Error& error) {
     const comm::World::Cause cause = world->cause().value_or(comm::World::Cause{rank, error});

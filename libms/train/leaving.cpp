@@ -21,15 +21,24 @@ void Leaving::begin(const comm::World::Cause& cause) {
   if (!cause_) cause_ = cause;
 }
 
+void Leaving::begin(std::function<void()> end) {
+  const std::lock_guard lock(mutex_);
+  done_ = std::move(end);
+}
+
 void Leaving::watch(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   const auto pause = [&](std::chrono::milliseconds time) {
     wake_.wait_for(lock, stop, time, [] { return false; });
     return !stop.stop_requested();
   };
-  while (!cause_) {
+  while (!cause_ && !done_) {
     if (!pause(kLook)) return;
-    if (!cause_) cause_ = world_.cause();
+    if (!cause_ && !done_) cause_ = world_.cause();
+  }
+  if (done_) {
+    if (pause(limit_)) done_();
+    return;
   }
   const comm::World::Cause cause = *cause_;
   if (!pause(kMoment)) return;

@@ -1,5 +1,5 @@
 // A process whose world has failed says so and comes to its end, even where the thread that runs the rank does not:
-// what it waits for, a driver or a GPU that a peer has left alone, may never come.
+// what it waits for, a driver or a GPU that a peer has left alone, may never come. One whose run is done ends, too.
 #pragma once
 
 #include <chrono>
@@ -25,6 +25,8 @@ class Leaving {
 
   // The rank is leaving by itself: the world, which may go now, is not looked at any more, and the time runs.
   void begin(const comm::World::Cause& cause);
+  // The run is done: the same, with an end of its own.
+  void begin(std::function<void()> end);
 
  private:
   void watch(const std::stop_token& stop);
@@ -32,9 +34,10 @@ class Leaving {
   const comm::World& world_;
   const std::chrono::milliseconds limit_;
   const Words tell_, end_;
-  std::mutex mutex_;  // guards cause_, and the world while it is looked at
+  std::mutex mutex_;  // guards what follows, and the world while it is looked at
   std::condition_variable_any wake_;
   std::optional<comm::World::Cause> cause_;
+  std::function<void()> done_;  // how a run that is done ends
   std::jthread thread_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <optional>
+#include <utility>
 
 #include "base/log.h"
 #include "base/rng.h"
@@ -38,14 +39,14 @@ constexpr int kMaxSkippedInARow = 10;
 
 class Trainer {
  public:
-  Trainer(const Plan& plan, comm::World& world, tensor::Device& device, tensor::Device& host,
+  Trainer(const Plan& plan, comm::World& world, tensor::Device& device, tensor::Device& host, RankGroups groups,
           const TrainerOptions& options, std::atomic<std::int64_t>& step)
       : plan_(plan),
         settings_(plan.settings),
         world_(world),
         loader_(open_data(plan.settings)),
         preparation_(plan, world, device, options.deadline),
-        engine_(plan, world, device),
+        engine_(plan, device, std::move(groups)),
         recorder_(device.recorder()),
         host_(host),
         options_(options),
@@ -304,7 +305,8 @@ void check_data(const Settings& settings) { open_data(settings); }
 
 Outcome train(const Plan& plan, comm::World& world, tensor::Device& device, tensor::Device& host,
               const TrainerOptions& options, std::atomic<std::int64_t>& step) {
-  Trainer trainer(plan, world, device, host, options, step);
+  // Groups before all else: what they take of a GPU is not free then.
+  Trainer trainer(plan, world, device, host, RankGroups(plan, world, device), options, step);
   try {
     return trainer.run();
   } catch (const Error& error) {

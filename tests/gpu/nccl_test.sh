@@ -88,4 +88,16 @@ ranks stuck MS_FAULT='step=2 rank=3 kill' MS_EMULATED_NCCL_ABORT_HANGS=1
 code=$?
 ((code != 0 && code != 124)) || fail "stuck: ended with $code"
 verdict stuck 'comm.(peer_lost|nccl)' 3 "rank 3|remote process"
+# One whose run is done, too.
+settings=(--set train.steps=1)
+ranks done MS_EMULATED_NCCL_ABORT_HANGS=1 || fail "done: $? $(tail -n 5 "$work/done.log")"
+grep -q '"code": 0' "$work/done/verdict.json" || fail "done: $(cat "$work/done/verdict.json")"
+grep -q "the run is done, and this process does not come to its end" "$work/done.log" || fail "done: nothing is said of it"
+# A call that NCCL refuses is the last one that it gets.
+settings=()
+ranks refused_call MS_EMULATED_NCCL_REFUSES=60 && fail "refused call: no error"
+verdict refused_call comm.nccl '[0-7]' "issuing: NCCL: internal error .it was to be refused"
+# There would be room for a rank's tensors and its operations, were it not for NCCL's buffers.
+ranks crowded MS_EMULATED_GPU_MEMORY=37000000 && fail "crowded: no error"
+verdict crowded tensor.memory '[0-7]' "out of memory: the GPU has"
 exit $failed

@@ -3,9 +3,13 @@
 // stream is the work of the operation. Each operation begins with a header from every member, so where NCCL would hang
 // or corrupt because they disagree, all of them get ncclInvalidUsage. Who fails stays in its operation until it aborts,
 // as NCCL's kernels do. There is send and recv only between two ranks, matched in order, and groups are but counted.
+// Buffers, 64 KiB a channel, are taken from the GPU when members come together, and once more when two connect.
 //
 // MS_EMULATED_NCCL_REGISTERS_NOTHING  no memory can be registered
 // MS_EMULATED_NCCL_ABORT_HANGS  aborting a communicator never ends
+// MS_EMULATED_NCCL_REFUSES  the operation of this number, counted in the same way, is refused; the next call of its
+// thread
+//     ends the process, for what it meets of the one before
 // MS_EMULATED_NCCL_HANG  the operation of this number, from 1 over all communicators of the process, never begins
 #include <nccl.h>
 #include <unistd.h>
@@ -17,6 +21,8 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "nccl_member.h"
 #include "nccl_reduce.h"
@@ -34,13 +40,35 @@ ncclResult_t refuse(ncclResult_t code, const char* why) {
 }
 
 thread_local int group_depth = 0;
+thread_local bool call_failed = false;
+
+std::int64_t number_in(const char* variable) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? 0 : std::atoll(text);
+}
 
 }  // namespace
 
 struct ncclComm {
   std::shared_ptr<ms::emulated::nccl::Member> member;  // pieces of work on streams may outlive the communicator
+  int channels = 0;
   std::map<const std::byte*, std::size_t> registered = {};
+  std::vector<void*> buffers = {};
 
+  ncclComm(std::shared_ptr<ms::emulated::nccl::Member> of, int with_channels)
+      : member(std::move(of)), channels(with_channels) {}
+  ncclComm(const ncclComm&) = delete;
+  ncclComm& operator=(const ncclComm&) = delete;
+  ~ncclComm() {
+    for (void* buffer : buffers) cudaFreeAsync(buffer, nullptr);
+  }
+  bool take_buffers() {
+    constexpr std::size_t kChannel = 64 << 10;
+    void* buffer = nullptr;
+    if (cudaMalloc(&buffer, kChannel * static_cast<std::size_t>(channels)) != cudaSuccess) return false;
+    buffers.push_back(buffer);
+    return true;
+  }
   bool has_registered(const void* data) const {
     const auto* at = static_cast<const std::byte*>(data);
     const auto above = registered.upper_bound(at);
@@ -51,6 +79,7 @@ struct ncclComm {
 namespace {
 
 ncclResult_t issue(ncclComm_t comm, cudaStream_t stream, Header header, const void* in, void* out) {
+  if (call_failed) std::abort();
   if (comm == nullptr) return refuse(ncclInvalidArgument, "no communicator");
   const auto member = comm->member;
   if (size_of(header.type) == 0 || (header.reduce != ncclSum && header.reduce != ncclMax))
@@ -67,13 +96,18 @@ ncclResult_t issue(ncclComm_t comm, cudaStream_t stream, Header header, const vo
   if (state == ncclInProgress) return refuse(ncclInvalidArgument, "the communicator is not ready");
   if (state != ncclSuccess || header.count == 0) return state;
   static std::atomic<std::int64_t> operations = 0;
-  const char* hangs = std::getenv("MS_EMULATED_NCCL_HANG");
+  const std::int64_t number = ++operations;
+  if (number == number_in("MS_EMULATED_NCCL_REFUSES")) {
+    call_failed = true;
+    return refuse(ncclInternalError, "it was to be refused");
+  }
   header.sequence = member->begin();
-  const Operation operation{header, in, out, ++operations == (hangs == nullptr ? 0 : std::atoll(hangs))};
+  const Operation operation{header, in, out, number == number_in("MS_EMULATED_NCCL_HANG")};
   const auto run = [member, operation, stream] {
     ms::emulated::on_stream(stream, [member, operation] { member->run(operation); });
   };
   if (header.kind == Kind::transfer && member->connects()) {
+    if (!comm->take_buffers()) return refuse(ncclUnhandledCudaError, "no memory for buffers");
     member->connect_in_background(run);
     return ncclInProgress;
   }
@@ -128,7 +162,11 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
   const std::string name(id.internal, ::strnlen(id.internal, 100));
   if (name.empty()) return refuse(ncclInvalidArgument, "not a unique id");
   const bool blocks = config == nullptr || config->blocking != 0;
-  auto made = std::make_unique<ncclComm>(std::make_shared<Member>(rank, size, blocks));
+  constexpr int kUsualChannels = 32;
+  const int most = config == nullptr || config->maxCTAs == NCCL_CONFIG_UNDEF_INT ? kUsualChannels : config->maxCTAs;
+  if (most < 1) return refuse(ncclInvalidArgument, "a limit of no channels");
+  auto made = std::make_unique<ncclComm>(std::make_shared<Member>(rank, size, blocks), most);
+  if (!made->take_buffers()) return refuse(ncclUnhandledCudaError, "no memory for buffers");
   if (!blocks) {
     made->member->join_in_background(name);
     *comm = made.release();

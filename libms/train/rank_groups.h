@@ -1,0 +1,31 @@
+// The streams of a rank and the groups that it is in. Opened before anything else of a run: between GPUs a group takes
+// buffers of its own, and what is free for a run's tensors is what is left then.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "comm/world.h"
+#include "train/plan.h"
+
+namespace ms::train {
+
+struct RankGroups {
+  // Collective over the world; connected when it returns. The world and the device outlive it.
+  RankGroups(const Plan& plan, comm::World& world, tensor::Device& device);
+
+  // What they send and receive from now on lies in this memory, which outlives them; local.
+  void register_memory(const tensor::Memory& memory);
+
+  // Streams before the communicators that issue on them.
+  std::unique_ptr<tensor::Stream> compute;
+  std::vector<std::unique_ptr<tensor::Stream>> streams;  // of the communicators, in the order of their groups' ids
+  std::unique_ptr<comm::Communicator> world, tp, dp;
+  std::unique_ptr<comm::Communicator> embedding;  // where first and last stage share it
+  // By mesh::Channel, absent at the pipeline's ends.
+  std::array<std::unique_ptr<comm::Communicator>, mesh::kChannels> channels;
+  std::unique_ptr<comm::Communicator> ring_out, ring_in;  // of the tp group, where its ring is used
+};
+
+}  // namespace ms::train
