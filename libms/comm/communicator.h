@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -57,8 +58,13 @@ class Communicator {
   int size() const { return group_.size(); }
   tensor::Stream& stream() const { return stream_; }
 
+  // Cleared memory of the stream's device, for register_memory() of any group. Local.
+  virtual std::unique_ptr<tensor::Memory> allocate(std::size_t bytes, const std::string& what) {
+    return stream_.device().allocate(bytes, what);
+  }
   // Local, once, by all members or by none: what is sent and received from now on lies in this memory, which outlives
-  // the communicator. Who can then sends it without a copy on the way.
+  // the communicator; in operations of more than two ranks at the same place on all members. Who can then sends it
+  // without a copy on the way.
   virtual void register_memory(const tensor::Memory& /*memory*/) {}
   // Collective over a group of two that sends and receives, before its first operation: what the host of one end would
   // wait for the other's in the first message is done now. Blocks.

@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "comm/nccl_door.h"
+#include "tensor/cuda/cuda_check.h"
 #include "tensor/cuda/cuda_device.h"
 
 namespace ms::comm {
@@ -127,6 +128,32 @@ class NcclProcess final : public Nccl {
   std::jthread thread_;
 };
 
+// NCCL's own, which GPUs of a node can reach, too. Of the thread's GPU.
+class NcclMemory final : public tensor::Memory {
+ public:
+  NcclMemory(std::size_t bytes, const std::string& what) : size_(bytes) {
+    std::size_t free = 0, total = 0;
+    cudaMemGetInfo(&free, &total);
+    if (ncclMemAlloc(&data_, size_) != ncclSuccess) {
+      throw tensor::cuda_error(
+          size_ > free ? cudaErrorMemoryAllocation : cudaErrorUnknown,
+          fmt::format("{} of NCCL's memory for {}, where {} are free", format_size(static_cast<double>(size_)), what,
+                      format_size(static_cast<double>(free))));
+    }
+    tensor::check(cudaMemset(data_, 0, size_), "clearing memory");
+    tensor::check(cudaStreamSynchronize(nullptr), "clearing memory");
+  }
+  ~NcclMemory() override { ncclMemFree(data_); }
+  NcclMemory(const NcclMemory&) = delete;
+  NcclMemory& operator=(const NcclMemory&) = delete;
+  std::byte* data() const override { return static_cast<std::byte*>(data_); }
+  std::size_t size_bytes() const override { return size_; }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t size_;
+};
+
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(NcclProcess& process, std::shared_ptr<Open> open, int global_rank, tensor::CudaStream& stream,
@@ -142,6 +169,9 @@ class NcclCommunicator final : public Communicator {
     if (registered_ != nullptr && open_->comm != nullptr) ncclCommDeregister(open_->comm, registered_);
   }
 
+  std::unique_ptr<tensor::Memory> allocate(std::size_t bytes, const std::string& what) override {
+    return std::make_unique<NcclMemory>(bytes, what);
+  }
   void register_memory(const tensor::Memory& memory) override {
     const std::lock_guard lock(open_->mutex);
     if (open_->comm == nullptr) return;  // the world has stopped

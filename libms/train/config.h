@@ -189,10 +189,9 @@ inline constexpr Field<RunConfig> kRunFields[] = {
          "false, on GPUs: no seconds by class of operation in metrics.jsonl and traces, which take two events each."},
     {.key = "nccl_register",
      .member = &RunConfig::nccl_register,
-     .doc = "true, between GPUs of different nodes: NCCL is told of the memory that messages are in, and needs no "
-            "copies of "
-            "its own on the way where the network allows that (its user buffer registration). Not tried on a network "
-            "yet."},
+     .doc = "true, between GPUs: tensors are in memory of NCCL's, which is told what messages are in, and needs no "
+            "copies of its own on the way where the switches or the network allow that (its user buffer "
+            "registration). Not tried on real GPUs yet."},
     {.key = "comm_timeout",
      .member = &RunConfig::comm_timeout_s,
      .doc = "How long an operation may wait for its peers before the run stops and names them.",

@@ -32,7 +32,11 @@ Engine::Engine(const Plan& plan, Device& device, RankGroups groups)
       at_(plan.mesh.coord(groups.world->rank())),
       needs_input_(at_.pp == 0 || at_.pp == plan.mesh.pp - 1),
       groups_(std::move(groups)) {
-  memory_ = device.allocate(static_cast<std::size_t>(rank_memory(plan, at_).total_bytes), "the rank's tensors");
+  const bool registered = plan.settings.run.nccl_register;
+  const auto bytes = static_cast<std::size_t>(rank_memory(plan, at_).total_bytes);
+  constexpr const char* kWhat = "the rank's tensors";
+  memory_ = registered ? groups_.world->allocate(bytes, kWhat) : device.allocate(bytes, kWhat);
+  if (registered) groups_.register_memory(*memory_);
   Arena arena(*memory_);
   tensors_ = carve_rank(arena, plan, at_, nullptr);
 
@@ -46,8 +50,6 @@ Engine::Engine(const Plan& plan, Device& device, RankGroups groups)
     carve_pending(host, plan, parts);
     pending_.push_back({-1, parts[0], parts[1], parts[2], parts[3], parts[4], parts[5], {}});
   }
-
-  if (plan.settings.run.nccl_register) groups_.register_memory(*memory_);
 
   std::vector<optim::SpanLayout> layouts;
   std::vector<optim::SpanMemory> spans;

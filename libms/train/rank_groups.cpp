@@ -52,8 +52,8 @@ RankGroups::RankGroups(const Plan& plan, comm::World& of, tensor::Device& device
 }
 
 void RankGroups::register_memory(const tensor::Memory& memory) {
-  for (comm::Communicator* one : {world.get(), tp.get(), dp.get(), embedding.get(), ring_out.get(), ring_in.get()})
-    if (one != nullptr) one->register_memory(memory);
+  for (const auto* one : {&tp, &dp, &ring_out, &ring_in})
+    if (*one) (*one)->register_memory(memory);
   for (const auto& channel : channels)
     if (channel) channel->register_memory(memory);
 }

@@ -15,7 +15,8 @@ struct RankGroups {
   // Collective over the world; connected when it returns. The world and the device outlive it.
   RankGroups(const Plan& plan, comm::World& world, tensor::Device& device);
 
-  // What they send and receive from now on lies in this memory, which outlives them; local.
+  // What travels from now on lies in this memory, which outlives the groups; local. Not for what is added up across
+  // stages, which have their tensors at other places of it: the world's numbers and a shared embedding.
   void register_memory(const tensor::Memory& memory);
 
   // Streams before the communicators that issue on them.

@@ -20,6 +20,8 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,6 +40,27 @@ ncclResult_t refuse(ncclResult_t code, const char* why) {
   last_refusal = why;
   return code;
 }
+
+// What ncclMemAlloc() gave out.
+class Allocated {
+ public:
+  void insert(void* data) {
+    const std::lock_guard lock(mutex_);
+    all_.insert(data);
+  }
+  std::size_t erase(void* data) {
+    const std::lock_guard lock(mutex_);
+    return all_.erase(data);
+  }
+  std::size_t count(void* data) {
+    const std::lock_guard lock(mutex_);
+    return all_.count(data);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<void*> all_;
+} allocated;
 
 thread_local int group_depth = 0;
 thread_local bool call_failed = false;
@@ -202,9 +225,20 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   return ncclSuccess;
 }
 
+ncclResult_t ncclMemAlloc(void** data, std::size_t size) {
+  if (cudaMalloc(data, size) != cudaSuccess) return refuse(ncclUnhandledCudaError, "no memory");
+  allocated.insert(*data);
+  return ncclSuccess;
+}
+ncclResult_t ncclMemFree(void* data) {
+  if (data == nullptr) return ncclSuccess;
+  if (allocated.erase(data) == 0) return refuse(ncclInvalidArgument, "not NCCL's memory");
+  return cudaFree(data) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void* data, std::size_t size, void** handle) {
   if (comm == nullptr || data == nullptr || size == 0) return refuse(ncclInvalidArgument, "nothing to register");
-  if (std::getenv("MS_EMULATED_NCCL_REGISTERS_NOTHING") != nullptr)
+  // Other memory NCCL registers where there is a network, and else makes nothing of, without a word.
+  if (allocated.count(data) == 0 || std::getenv("MS_EMULATED_NCCL_REGISTERS_NOTHING") != nullptr)
     return refuse(ncclInvalidUsage, "memory that cannot be registered");
   comm->registered[static_cast<const std::byte*>(data)] = size;
   *handle = data;
