@@ -30,6 +30,19 @@ const Option kJson{.name = "json", .doc = "One JSON document instead of tables."
 
 train::Loaded load(const Args& args) { return train::load(args.get("CONFIG"), args.list("set")); }
 
+void print_outcome(const train::Loaded& loaded, const train::Outcome& outcome) {
+  if (!outcome.sample.empty()) fmt::print("The model writes:\n\n{}\n\n", outcome.sample);
+  fmt::print("steps         {}{}\n", outcome.steps, outcome.stopped ? ", stopped on purpose" : "");
+  if (outcome.steps > outcome.start) {
+    fmt::print("loss          {:.4f}\n", outcome.loss);
+    if (outcome.valid_loss >= 0) fmt::print("valid_loss    {:.4f}\n", outcome.valid_loss);
+    fmt::print("tokens_per_s  {:.0f}\n", outcome.tokens_per_s);
+  }
+  if (!outcome.checkpoint.empty()) fmt::print("checkpoint    {}\n", outcome.checkpoint);
+  fmt::print("metrics       {}/metrics.jsonl\n", loaded.settings.run.dir);
+  std::fflush(stdout);
+}
+
 int run(const Args& args) {
   const train::Loaded loaded = load(args);
   const mesh::MeshConfig& mesh = loaded.settings.mesh;
@@ -47,21 +60,9 @@ int run(const Args& args) {
         fmt::format("--ranks runs threads of one process, but {} started {} processes", launch.launcher, launch.size),
         "start one process, or leave --ranks out");
   }
-  const train::LaunchOptions options{.fresh = args.has("fresh")};
-  const train::Launched launched =
-      launch.size > 1 ? train::run_mpi(loaded, options) : train::run_threads(loaded, options);
-  if (launched.rank != 0) return static_cast<int>(launched.code);
-  const train::Outcome& outcome = launched.outcome;
-  if (!outcome.sample.empty()) fmt::print("The model writes:\n\n{}\n\n", outcome.sample);
-  fmt::print("steps         {}{}\n", outcome.steps, outcome.stopped ? ", stopped on purpose" : "");
-  if (outcome.steps > outcome.start) {
-    fmt::print("loss          {:.4f}\n", outcome.loss);
-    if (outcome.valid_loss >= 0) fmt::print("valid_loss    {:.4f}\n", outcome.valid_loss);
-    fmt::print("tokens_per_s  {:.0f}\n", outcome.tokens_per_s);
-  }
-  if (!outcome.checkpoint.empty()) fmt::print("checkpoint    {}\n", outcome.checkpoint);
-  fmt::print("metrics       {}/metrics.jsonl\n", loaded.settings.run.dir);
-  return static_cast<int>(launched.code);
+  const auto tell = [&loaded](const train::Outcome& outcome) { print_outcome(loaded, outcome); };
+  const train::LaunchOptions options{.fresh = args.has("fresh"), .tell = tell};
+  return static_cast<int>(launch.size > 1 ? train::run_mpi(loaded, options) : train::run_threads(loaded, options));
 }
 
 int place(const Args& args, const train::Plan& made) {

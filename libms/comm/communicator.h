@@ -63,8 +63,8 @@ class Communicator {
     return stream_.device().allocate(bytes, what);
   }
   // Local, once, by all members or by none: what is sent and received from now on lies in this memory, which outlives
-  // the communicator; in operations of more than two ranks at the same place on all members. Who can then sends it
-  // without a copy on the way.
+  // the communicator; sums and gathers at the same place on all members. Who can then sends it without a copy on the
+  // way.
   virtual void register_memory(const tensor::Memory& /*memory*/) {}
   // Collective over a group of two that sends and receives, before its first operation: what the host of one end would
   // wait for the other's in the first message is done now. Blocks.

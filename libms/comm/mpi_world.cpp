@@ -46,10 +46,9 @@ class MpiWorld final : public World {
   }
   std::optional<Cause> cause() const override { return service_->cause().get(); }
   void close() override {
+    if (nccl_) nccl_->close();  // whoever is out first aborts its NCCL
     service_->close();
-    // Everybody has been met: nothing is under way, and nobody asks for a value any more.
-    if (nccl_) nccl_->close();
-    if (pmix_) pmix_->close();
+    if (pmix_) pmix_->close();  // everybody has been met: nobody asks for a value any more
   }
 
  private:

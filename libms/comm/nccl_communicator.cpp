@@ -54,9 +54,16 @@ struct Open {
   std::shared_ptr<tensor::DeviceFailure> failure;  // of the device that its stream is of
   std::mutex mutex;                                // guards what follows
   ncclComm_t comm = nullptr;                       // null: aborted
+  void* registered = nullptr;  // NCCL's handle of memory; may be none where it can do nothing with it
   std::deque<UnderWay> under_way;
   std::optional<Clock::time_point> lost_since;  // when NCCL said that a peer is gone
 };
+
+// With its mutex held.
+void forget_memory(Open& open) {
+  if (open.comm != nullptr && open.registered != nullptr)
+    ncclCommDeregister(open.comm, std::exchange(open.registered, nullptr));
+}
 
 bool is_of_peers(ncclResult_t code) { return code == ncclRemoteError || code == ncclSystemError; }
 
@@ -64,14 +71,14 @@ Error nccl_error(ncclResult_t code, const Open& open, const std::string& what) {
   const char* last = open.comm == nullptr ? nullptr : ncclGetLastError(open.comm);
   std::string text = fmt::format("{}: NCCL: {}", what, ncclGetErrorString(code));
   if (last != nullptr && *last != '\0') text += fmt::format(" ({})", last);
-  // NCCL takes its buffers when a group first needs them, and says no more of it than that a call of CUDA's failed.
+  // NCCL says no more of buffers that it did not get than that a call of CUDA's failed.
   constexpr std::size_t kBuffers = std::size_t{512} << 20;
   std::size_t free = 0, total = 0;
   if (code == ncclUnhandledCudaError && cudaMemGetInfo(&free, &total) == cudaSuccess && free < kBuffers) {
     return user_error("tensor.memory",
                       fmt::format("{}; out of memory, as it seems: {} of the GPU are free", text,
                                   format_size(static_cast<double>(free))),
-                      "a smaller train.microbatch or train.recompute leave more to NCCL");
+                      "NCCL takes it before a run's tensors are there: nvidia-smi says what else is on the GPU");
   }
   Error error("comm.nccl",
               code == ncclInvalidUsage || code == ncclInvalidArgument ? Blame::bug
@@ -114,7 +121,9 @@ class NcclProcess final : public Nccl {
       threads.emplace_back([open] {
         cudaSetDevice(open->gpu);
         const std::lock_guard lock(open->mutex);
-        if (open->comm != nullptr) ncclCommAbort(std::exchange(open->comm, nullptr));
+        if (open->comm == nullptr) return;
+        forget_memory(*open);  // an abort would do it, of what it has freed before
+        ncclCommAbort(std::exchange(open->comm, nullptr));
       });
     }
   }
@@ -128,17 +137,21 @@ class NcclProcess final : public Nccl {
   std::jthread thread_;
 };
 
-// NCCL's own, which GPUs of a node can reach, too. Of the thread's GPU.
+// NCCL's own, which GPUs of a node can reach, too.
 class NcclMemory final : public tensor::Memory {
  public:
-  NcclMemory(std::size_t bytes, const std::string& what) : size_(bytes) {
-    std::size_t free = 0, total = 0;
-    cudaMemGetInfo(&free, &total);
-    if (ncclMemAlloc(&data_, size_) != ncclSuccess) {
-      throw tensor::cuda_error(
-          size_ > free ? cudaErrorMemoryAllocation : cudaErrorUnknown,
+  NcclMemory(int gpu, std::size_t bytes, const std::string& what) : size_(bytes) {
+    tensor::check(cudaSetDevice(gpu), "taking the GPU");
+    if (const ncclResult_t code = ncclMemAlloc(&data_, size_); code != ncclSuccess) {
+      constexpr std::size_t kPage = std::size_t{2} << 20;
+      std::size_t free = 0, total = 0;
+      cudaMemGetInfo(&free, &total);
+      const std::string text =
           fmt::format("{} of NCCL's memory for {}, where {} are free", format_size(static_cast<double>(size_)), what,
-                      format_size(static_cast<double>(free))));
+                      format_size(static_cast<double>(free)));
+      if (size_ + kPage > free) throw tensor::cuda_error(cudaErrorMemoryAllocation, text);
+      throw Error("comm.nccl", Blame::gpu, fmt::format("{}: {}", text, ncclGetErrorString(code)),
+                  "NCCL_DEBUG=WARN says more; run.nccl_register = false does without");
     }
     tensor::check(cudaMemset(data_, 0, size_), "clearing memory");
     tensor::check(cudaStreamSynchronize(nullptr), "clearing memory");
@@ -166,16 +179,16 @@ class NcclCommunicator final : public Communicator {
         word_(std::move(word)) {}
   ~NcclCommunicator() override {
     const std::lock_guard lock(open_->mutex);
-    if (registered_ != nullptr && open_->comm != nullptr) ncclCommDeregister(open_->comm, registered_);
+    if (!process_.service().cause().stopped()) forget_memory(*open_);  // nothing is under way
   }
 
   std::unique_ptr<tensor::Memory> allocate(std::size_t bytes, const std::string& what) override {
-    return std::make_unique<NcclMemory>(bytes, what);
+    return std::make_unique<NcclMemory>(open_->gpu, bytes, what);
   }
   void register_memory(const tensor::Memory& memory) override {
     const std::lock_guard lock(open_->mutex);
     if (open_->comm == nullptr) return;  // the world has stopped
-    process_.settle(ncclCommRegister(open_->comm, memory.data(), memory.size_bytes(), &registered_), *open_,
+    process_.settle(ncclCommRegister(open_->comm, memory.data(), memory.size_bytes(), &open_->registered), *open_,
                     "registering memory for group " + group().name);
   }
   // NCCL connects two ranks in their first message, and its call waits until both have come to it: the hosts of a ring,
@@ -198,10 +211,9 @@ class NcclCommunicator final : public Communicator {
     UnderWay one{.begin = stream_.point(), .end = {}, .exchange = exchange_of(request)};
     stream_.launch([&](cudaStream_t stream) {
       try {
-        process_.settle(call(request, stream), *open_, "issuing");
+        process_.settle(call(request, stream), *open_, describe(request, group()));
       } catch (const Error& error) {
-        // At once, so that nothing else is issued: NCCL keeps what is left of a failed call for its thread's next one.
-        process_.service().abort(error);
+        process_.service().abort(error);  // at once: this thread does not hear of it yet, and would issue more
         throw;
       }
     });
@@ -253,7 +265,6 @@ class NcclCommunicator final : public Communicator {
   std::shared_ptr<IssueCounts::Counter> issued_;
   tensor::CudaStream& stream_;
   std::unique_ptr<tensor::Memory> word_;  // that a barrier adds up
-  void* registered_ = nullptr;            // NCCL's handle of memory; may be none where it can do nothing with it
 };
 
 std::unique_ptr<Communicator> NcclProcess::open(const Group& group, tensor::Stream& stream) {

@@ -21,7 +21,7 @@ class Nccl {
   // Collective over the group: returns when all members have come. Groups are opened in one order by all ranks. Throws
   // Error("comm.nccl"), or Error("comm.deadline") when the others do not come.
   virtual std::unique_ptr<Communicator> open(const Group& group, tensor::Stream& stream) = 0;
-  // Everybody has been met, and what a peer does from now on concerns nobody: nothing is looked after any more.
+  // Every operation of this rank has completed: nothing is looked after any more.
   virtual void close() = 0;
 };
 

@@ -39,18 +39,6 @@ void note_launches(const std::vector<Row>& rows, const std::vector<double>& end,
   }
 }
 
-// By a host that is late: no row before the computations above it are over.
-Waits issued_late(const Schedule& schedule, Waits waits) {
-  for (std::size_t rank = 0; rank < waits.size(); ++rank) {
-    int computation = -1;
-    for (std::size_t i = 0; i < waits[rank].size(); ++i) {
-      if (computation >= 0) waits[rank][i].push_back(computation);
-      if (schedule.rows[rank][i].is_compute()) computation = static_cast<int>(i);
-    }
-  }
-  return waits;
-}
-
 }  // namespace
 
 Report check(const Schedule& schedule, const Times& times, Coupling coupling) {
@@ -69,9 +57,11 @@ Report check(const Schedule& schedule, const Times& times, Coupling coupling) {
   const VirtualRun run = run_in_virtual_time(schedule, waits, times);
   report.problem = run.problem;
   if (!report.problem.empty()) return report;
-  report.problem = run_in_virtual_time(schedule, issued_late(schedule, std::move(waits)), times).problem;
+  report.problem = deadlock_when_late(schedule, std::move(waits));
   if (!report.problem.empty()) {
-    report.problem += "; whoever issues rows may have to wait for the computations above them";
+    report.problem +=
+        "; no row may be issued before the computations above it are over: a send belongs right below the computation "
+        "that it sends, above any that may wait for the peer";
     return report;
   }
   for (std::size_t rank = 0; rank < report.ranks.size(); ++rank) {

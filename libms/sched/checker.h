@@ -10,8 +10,8 @@
 //   the first row that uses a slot, and recv_backward: all rows of the (chunk, microbatch) that had the slot before
 //   recv_backward, on the last stage backward and I: those that had the gradient buffer before (gradient_buffers)
 // A row may wait only for rows above it on its rank, so that whoever issues rows never waits for an event that comes
-// later. And it must do no harm if a row is issued no sooner than the computations above it are over: a GPU has room
-// for some thousand launches, then the host waits.
+// later. And it must do no harm if no row is issued before the computations above it are over: a GPU has room for some
+// thousand launches, then the host waits.
 #pragma once
 
 #include <string>
@@ -69,8 +69,8 @@ struct Report {
 // the transfers its virtual stage needs and no others; parameters gathered once before, gradients reduced once after;
 // every row after those it waits for; of a chunk, backwards (I), weight gradients (W), received and sent gradients each
 // in order of microbatch; slots within their count, one per (chunk, microbatch), never shared while in use; sends and
-// receives of each channel in the same order; no deadlock, however late rows are issued, by running to completion.
-// Never throws on a bad schedule.
+// receives of each channel in the same order; no deadlock, however long rows wait for the computations above them, by
+// running to completion. Never throws on a bad schedule.
 Report check(const Schedule& schedule, const Times& times = {}, Coupling coupling = Coupling::decoupled);
 
 // For schedules that must be sound to go on: Error("sched.invalid", user) with the problem.

@@ -222,6 +222,17 @@ class Run {
 
 }  // namespace
 
+std::string deadlock_when_late(const Schedule& schedule, Waits waits) {
+  for (std::size_t rank = 0; rank < waits.size(); ++rank) {
+    int computation = -1;
+    for (std::size_t i = 0; i < waits[rank].size(); ++i) {
+      if (computation >= 0) waits[rank][i].push_back(computation);
+      if (schedule.rows[rank][i].is_compute()) computation = static_cast<int>(i);
+    }
+  }
+  return Run(schedule, waits, {}).to_completion();
+}
+
 VirtualRun run_in_virtual_time(const Schedule& schedule, const Waits& waits, const Times& times) {
   VirtualRun result;
   Run run(schedule, waits, times);

@@ -19,6 +19,10 @@ struct VirtualRun {
   std::vector<std::vector<double>> end;  // [rank][row]; below 0 of gathers and reductions, which take no part
 };
 
+// Whether it runs to completion where no row is issued before the computations above it are over: the deadlock, or
+// empty.
+std::string deadlock_when_late(const Schedule& schedule, Waits waits);
+
 VirtualRun run_in_virtual_time(const Schedule& schedule, const Waits& waits, const Times& times);
 
 }  // namespace ms::sched

@@ -190,7 +190,7 @@ inline constexpr Field<RunConfig> kRunFields[] = {
     {.key = "nccl_register",
      .member = &RunConfig::nccl_register,
      .doc = "true, between GPUs: tensors are in memory of NCCL's, which is told what messages are in, and needs no "
-            "copies of its own on the way where the switches or the network allow that (its user buffer "
+            "copies of its own on the way where the GPUs of a node or the network allow that (its user buffer "
             "registration). Not tried on real GPUs yet."},
     {.key = "comm_timeout",
      .member = &RunConfig::comm_timeout_s,

@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -30,6 +31,7 @@ namespace ms::train {
 namespace {
 
 constexpr int kMaxThreadRanks = 1024, kMaxRanksOfGpu = 128;
+constexpr std::chrono::milliseconds kDoneWithin{30'000};  // for a process whose run is done to be gone
 
 std::chrono::milliseconds deadline_of(const Settings& settings) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(settings.run.comm_timeout_s * 1e3));
@@ -176,8 +178,9 @@ void prepare_cuda(const Settings& settings) {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   // Groups connect when they are opened, in one order, rather than in the middle of a step.
   setenv("NCCL_RUNTIME_CONNECT", "0", 0);
-  // Switches that add up do so in an order of their own.
-  if (settings.run.deterministic) setenv("NCCL_NVLS_ENABLE", "0", 0);
+  // Switches that add up do so in an order of their own; and with registered memory every operation of theirs waits for
+  // all hosts of the node.
+  if (settings.run.deterministic || settings.run.nccl_register) setenv("NCCL_NVLS_ENABLE", "0", 0);
 }
 
 // The cause's own code, so that srun and mpirun, which report one of many, report what happened. But only the node
@@ -190,7 +193,7 @@ void prepare_cuda(const Settings& settings) {
 
 }  // namespace
 
-Launched run_threads(const Loaded& loaded, const LaunchOptions& options) {
+ExitCode run_threads(const Loaded& loaded, const LaunchOptions& options) {
   watch::StopRequest stop;
   const Settings& settings = loaded.settings;
   const int ranks = static_cast<int>(settings.mesh.dp * settings.mesh.pp * settings.mesh.tp);
@@ -253,10 +256,11 @@ Launched run_threads(const Loaded& loaded, const LaunchOptions& options) {
   }
   const watch::Verdict verdict = verdict_of(outcomes.front());
   watch::write_verdict(settings.run.dir, verdict);
-  return {outcomes.front(), 0, verdict.code};
+  options.tell(outcomes.front());
+  return verdict.code;
 }
 
-Launched run_mpi(const Loaded& loaded, const LaunchOptions& options) {
+ExitCode run_mpi(const Loaded& loaded, const LaunchOptions& options) {
   watch::StopRequest stop;
   const Settings& settings = loaded.settings;
   // Before MPI, which may start CUDA.
@@ -328,15 +332,18 @@ Launched run_mpi(const Loaded& loaded, const LaunchOptions& options) {
         {.resolved = loaded.resolved, .fresh = options.fresh, .stop = &stop, .deadline = deadline_of(settings)}, step,
         tell);
     const watch::Verdict verdict = verdict_of(outcome);
-    if (rank == 0) watch::write_verdict(settings.run.dir, verdict);
-    leaving.begin([rank, code = verdict.code] {
+    if (rank == 0) {
+      watch::write_verdict(settings.run.dir, verdict);
+      options.tell(outcome);
+    }
+    leaving.begin(std::min(deadline_of(settings), kDoneWithin), [rank, code = verdict.code] {
       const log::RankScope label_of_thread(rank);
       log::warn("train", "the run is done, and this process does not come to its end: it is ended");
       std::fflush(nullptr);
       _exit(static_cast<int>(code));
     });
     world.reset();
-    return {outcome, rank, verdict.code};
+    return verdict.code;
   } catch (const Error& error) {
     const comm::World::Cause cause = world->cause().value_or(comm::World::Cause{rank, error});
     leaving.begin(cause);

@@ -21,8 +21,9 @@ void Leaving::begin(const comm::World::Cause& cause) {
   if (!cause_) cause_ = cause;
 }
 
-void Leaving::begin(std::function<void()> end) {
+void Leaving::begin(std::chrono::milliseconds limit, std::function<void()> end) {
   const std::lock_guard lock(mutex_);
+  done_limit_ = limit;
   done_ = std::move(end);
 }
 
@@ -36,12 +37,12 @@ void Leaving::watch(const std::stop_token& stop) {
     if (!pause(kLook)) return;
     if (!cause_ && !done_) cause_ = world_.cause();
   }
+  if (!done_ && !pause(kMoment)) return;
   if (done_) {
-    if (pause(limit_)) done_();
+    if (pause(done_limit_)) done_();
     return;
   }
   const comm::World::Cause cause = *cause_;
-  if (!pause(kMoment)) return;
   lock.unlock();
   tell_(cause);
   lock.lock();

@@ -25,8 +25,8 @@ class Leaving {
 
   // The rank is leaving by itself: the world, which may go now, is not looked at any more, and the time runs.
   void begin(const comm::World::Cause& cause);
-  // The run is done: the same, with an end of its own.
-  void begin(std::function<void()> end);
+  // The run is done, and the world may go: after `limit` this calls `end`.
+  void begin(std::chrono::milliseconds limit, std::function<void()> end);
 
  private:
   void watch(const std::stop_token& stop);
@@ -37,6 +37,7 @@ class Leaving {
   std::mutex mutex_;  // guards what follows, and the world while it is looked at
   std::condition_variable_any wake_;
   std::optional<comm::World::Cause> cause_;
+  std::chrono::milliseconds done_limit_{};
   std::function<void()> done_;  // how a run that is done ends
   std::jthread thread_;
 };

@@ -1,4 +1,4 @@
-// What a rank's GPU makes ready before the first message of a run: plans and algorithms for all that a step computes.
+// What a rank's GPU makes ready before the first step of a run: plans and algorithms for all that a step computes.
 // Ranks that compute the same must do it in the same way, and so must a run that goes on: choices of algorithms made by
 // timing are handed from rank to rank, kept in a file for the next run, and saved with checkpoints.
 #pragma once

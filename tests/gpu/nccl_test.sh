@@ -71,16 +71,16 @@ diff <(losses threads) <(losses processes) || fail "processes compute something 
 settings=(--set mesh.chunks=2 --set overlap.tp=true --set overlap.dp=true --set overlap.pp=true)
 "$ms_train" run "$work/gpu.toml" --fresh --set run.dir="$work/rings" "${settings[@]}" >"$work/rings.log" 2>&1 || fail "rings: $?"
 settings+=(--set run.nccl_register=true)
-ranks registered MS_NOTHING=1 || fail "registered: $(tail -n 3 "$work/registered.log")"
+ranks registered MS_EMULATED_NCCL_ONLY_REGISTERED=1 || fail "registered: $(tail -n 3 "$work/registered.log")"
 [[ $(losses rings | wc -l) == 4 ]] || fail "rings: losses of $(losses rings | wc -l) steps, not 4"
 diff <(losses rings) <(losses registered) || fail "registered: other losses than threads have"
 ranks refused MS_EMULATED_NCCL_REGISTERS_NOTHING=1 && fail "refused: no error"
 verdict refused comm.nccl '[0-7]' "registering memory.*cannot be registered"
-settings=()
-
 ranks killed MS_FAULT='step=2 rank=3 kill' && fail "killed: no error"
 # The service sees it die; or NCCL was first, in a group of two.
 verdict killed 'comm.(peer_lost|nccl)' 3 "rank 3|remote process"
+settings=()
+
 ranks hung MS_FAULT='step=2 rank=5 hang' && fail "hung: no error"
 verdict hung comm.deadline 5 "rank 5"
 # Survivors whose NCCL does not even let go come to their end all the same.
@@ -90,14 +90,16 @@ code=$?
 verdict stuck 'comm.(peer_lost|nccl)' 3 "rank 3|remote process"
 # One whose run is done, too.
 settings=(--set train.steps=1)
-ranks done MS_EMULATED_NCCL_ABORT_HANGS=1 || fail "done: $? $(tail -n 5 "$work/done.log")"
-grep -q '"code": 0' "$work/done/verdict.json" || fail "done: $(cat "$work/done/verdict.json")"
-grep -q "the run is done, and this process does not come to its end" "$work/done.log" || fail "done: nothing is said of it"
+ranks completed MS_EMULATED_NCCL_ABORT_HANGS=1 || fail "completed: $? $(tail -n 5 "$work/completed.log")"
+grep -q "^steps  *1$" "$work/completed.log" || fail "completed: it does not say what came of it"
+grep -q '"code": 0' "$work/completed/verdict.json" || fail "completed: $(cat "$work/completed/verdict.json")"
+grep -q "the run is done, and this process does not come to its end" "$work/completed.log" || fail "completed: nothing is said of it"
 # A call that NCCL refuses is the last one that it gets.
 settings=()
-ranks refused_call MS_EMULATED_NCCL_REFUSES=60 && fail "refused call: no error"
-verdict refused_call comm.nccl '[0-7]' "issuing: NCCL: internal error .it was to be refused"
+ranks refused_call MS_EMULATED_NCCL_REFUSES=60@5 && fail "refused call: no error"
+verdict refused_call comm.nccl 5 "operation [0-9]* of group .*: NCCL: internal error .it was to be refused"
 # There would be room for a rank's tensors and its operations, were it not for NCCL's buffers.
+ranks room MS_EMULATED_GPU_MEMORY=42000000 || fail "room: $(tail -n 3 "$work/room.log")"
 ranks crowded MS_EMULATED_GPU_MEMORY=37000000 && fail "crowded: no error"
 verdict crowded tensor.memory '[0-7]' "out of memory: the GPU has"
 exit $failed

@@ -6,11 +6,12 @@
 // Buffers, 64 KiB a channel, are taken from the GPU when members come together, and once more when two connect.
 //
 // MS_EMULATED_NCCL_REGISTERS_NOTHING  no memory can be registered
+// MS_EMULATED_NCCL_ONLY_REGISTERED  in groups of more than 4 channels what is not in registered memory is refused, but
+//     for single numbers
 // MS_EMULATED_NCCL_ABORT_HANGS  aborting a communicator never ends
-// MS_EMULATED_NCCL_REFUSES  the operation of this number, counted in the same way, is refused; the next call of its
-// thread
-//     ends the process, for what it meets of the one before
 // MS_EMULATED_NCCL_HANG  the operation of this number, from 1 over all communicators of the process, never begins
+// MS_EMULATED_NCCL_REFUSES  N@RANK: operation N, counted like that, of this rank of mpirun's is refused, and should the
+//     thread issue another one, the process ends
 #include <nccl.h>
 #include <unistd.h>
 
@@ -69,6 +70,11 @@ std::int64_t number_in(const char* variable) {
   const char* text = std::getenv(variable);
   return text == nullptr ? 0 : std::atoll(text);
 }
+bool refuses(std::int64_t number) {
+  const char* text = std::getenv("MS_EMULATED_NCCL_REFUSES");
+  const char* at = text == nullptr ? nullptr : std::strchr(text, '@');
+  return at != nullptr && std::atoll(text) == number && std::atoll(at + 1) == number_in("OMPI_COMM_WORLD_RANK");
+}
 
 }  // namespace
 
@@ -115,12 +121,16 @@ ncclResult_t issue(ncclComm_t comm, cudaStream_t stream, Header header, const vo
   header.registered = comm->has_registered(in == nullptr ? out : in) ? 1 : 0;
   if (in != nullptr && out != nullptr && comm->has_registered(in) != comm->has_registered(out))
     return refuse(ncclInvalidUsage, "one buffer is registered, the other is not");
+  constexpr int kNarrow = 4;
+  if (header.registered == 0 && header.count > 1 && comm->channels > kNarrow &&
+      std::getenv("MS_EMULATED_NCCL_ONLY_REGISTERED") != nullptr)
+    return refuse(ncclInvalidUsage, "memory that is not registered");
   const ncclResult_t state = member->state();
   if (state == ncclInProgress) return refuse(ncclInvalidArgument, "the communicator is not ready");
   if (state != ncclSuccess || header.count == 0) return state;
   static std::atomic<std::int64_t> operations = 0;
   const std::int64_t number = ++operations;
-  if (number == number_in("MS_EMULATED_NCCL_REFUSES")) {
+  if (refuses(number)) {
     call_failed = true;
     return refuse(ncclInternalError, "it was to be refused");
   }
@@ -220,6 +230,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (std::getenv("MS_EMULATED_NCCL_ABORT_HANGS") != nullptr) pause();
+  if (comm != nullptr && !comm->registered.empty()) std::abort();  // NCCL forgets memory with what it has freed by then
   if (comm != nullptr) comm->member->abort();
   delete comm;
   return ncclSuccess;

@@ -42,7 +42,7 @@ TEST(Coupling, ARowMayBeIssuedLate) {
   const Report bad = with("G0,F0.0,F0.1,RB0.0,B0.0,SF0.0,SF0.1,RB0.1,B0.1,D0\n");
   EXPECT_FALSE(bad.ok);
   EXPECT_THAT(bad.problem, HasSubstr("deadlock: rank 0 row 4 (B0.0)"));
-  EXPECT_THAT(bad.problem, HasSubstr("may have to wait for the computations above"));
+  EXPECT_THAT(bad.problem, HasSubstr("a send belongs right below"));
 }
 
 TEST(Coupling, EarlyReceivesAreNotForCoupledExecutors) {
