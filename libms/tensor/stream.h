@@ -118,6 +118,7 @@ class OpObserver {
 struct Readiness {
   std::int64_t scratch_bytes = 0;  // of the device's memory that operations take while they run, beside their tensors
   std::int64_t free_bytes = -1;    // of the device, now; negative: nobody counts them
+  std::int64_t total_bytes = -1;
 };
 
 // One rank's device.

@@ -94,7 +94,9 @@ Readiness CudaDevice::prepare(std::span<const Op> ops, MatmulChoices& choices, b
   const std::size_t scratch = ops_.prepare(ops, choices, timed);
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total), "asking for free memory");
-  return {.scratch_bytes = static_cast<std::int64_t>(scratch), .free_bytes = static_cast<std::int64_t>(free)};
+  return {.scratch_bytes = static_cast<std::int64_t>(scratch),
+          .free_bytes = static_cast<std::int64_t>(free),
+          .total_bytes = static_cast<std::int64_t>(total)};
 }
 
 cudaEvent_t CudaDevice::mark(cudaStream_t stream) {

@@ -70,7 +70,7 @@ std::string CudaMatmul::Key::text() const {
 }
 
 CudaMatmul::Key CudaMatmul::key_of(const Matmul& product) {
-  const Results to(product);
+  const ResultAndAux to(product);
   return {.m = product.c.rows,
           .n = product.c.cols,
           .k = product.transpose_a ? product.a.rows : product.a.cols,
@@ -124,7 +124,7 @@ std::unique_ptr<CudaMatmul::Plan> CudaMatmul::describe(const Matmul& product, co
   };
   layout(plan->left, product.b, is_fp8 ? type_of(kFp8OfB) : type_of(key.in));
   layout(plan->right, product.a, is_fp8 ? type_of(fp8_of_a(key.factors)) : type_of(key.in));
-  layout(plan->result, Results(product).result, type_of(key.out));
+  layout(plan->result, ResultAndAux(product).result, type_of(key.out));
   return plan;
 }
 
@@ -133,7 +133,7 @@ void CudaMatmul::set_pointers(const Plan& plan, const Matmul& product, const flo
     check(cublasLtMatmulDescSetAttribute(plan.operation, name, &pointer, sizeof pointer), "telling where things are");
   };
   if (product.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias.data);
-  if (const Tensor aux = Results(product).aux) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux.data);
+  if (const Tensor aux = ResultAndAux(product).aux) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux.data);
   if (product.factors == Factors::as_given) return;
   set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scales + 1);  // its first factor is our second
   set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scales);
@@ -212,7 +212,7 @@ const CudaMatmul::Plan* CudaMatmul::plan(const MadeMatmul& made, const Key& key)
 cublasStatus_t CudaMatmul::multiply(const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const Matmul& product,
                                     void* workspace, cudaStream_t stream) const {
   const float one = 1, beta = product.accumulate ? 1.0F : 0.0F;
-  void* result = Results(product).result.data;
+  void* result = ResultAndAux(product).result.data;
   return cublasLtMatmul(handle_.get(), plan.operation, &one, product.b.data, plan.left, product.a.data, plan.right,
                         &beta, result, plan.result, result, plan.result, &algorithm, workspace, MadeMatmul::kWorkspace,
                         stream);

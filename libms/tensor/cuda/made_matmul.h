@@ -28,8 +28,8 @@ void apply_gelu(const Matmul& op, cudaStream_t stream);
 std::uint32_t alignment_of(const Tensor& t);
 
 // cuBLASLt's result, and the other matrix beside it that it writes or reads: gelu_y and c, or c and gelu_x.
-struct Results {
-  explicit Results(const Matmul& product)
+struct ResultAndAux {
+  explicit ResultAndAux(const Matmul& product)
       : result(product.gelu_y ? product.gelu_y : product.c), aux(product.gelu_y ? product.c : product.gelu_x) {}
   Tensor result, aux;
 };
