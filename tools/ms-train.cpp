@@ -9,6 +9,7 @@
 #include "base/progress.h"
 #include "comm/launch.h"
 #include "train/calibrate.h"
+#include "train/gpu_environment.h"
 #include "train/launch.h"
 #include "train/place.h"
 #include "train/show_plan.h"
@@ -301,7 +302,8 @@ const Tool kTool{
           .options = {kSet, {.name = "dump", .doc = "Prints the resolved configuration, every key with who set it."}},
           .run = check,
           .description = "Reads no data and starts nothing. All problems are reported at once."}},
-    .description = "Trains GPT and Llama models with tensor, sequence, pipeline and data parallelism on the CPU.",
+    .description =
+        "Trains GPT and Llama models with tensor, sequence, pipeline and data parallelism, on CPUs and NVIDIA GPUs.",
     .examples = {{.command = "ms-train run configs/tiny-3d.toml", .doc = "Train with eight ranks as threads:"},
                  {.command = "mpirun -np 8 ms-train run configs/tiny-3d.toml", .doc = "The same with eight processes:"},
                  {.command = "ms-train plan configs/gpt-175b.toml",
@@ -309,7 +311,7 @@ const Tool kTool{
                  {.command = "ms-train plan run.toml --hostfile slurm --order order",
                   .doc = "In a job, place ranks by the switches that Slurm knows:"}},
     .see_also = {"ms-data(1)", "ms.toml(5)", "ms-cluster(5)"},
-    .environment = {{"MS_FAULT", watch::fault_manual()}},
+    .environment = {{"MS_FAULT", watch::fault_manual()}, {"CUDA_*, NCCL_*", train::gpu_environment_manual()}},
     .extra_pages = {{.option = "--man-config", .text = config_manual},
                     {.option = "--man-cluster", .text = cluster_manual}},
     .before_error = comm::let_rank_0_speak};

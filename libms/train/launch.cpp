@@ -21,6 +21,7 @@
 #include "comm/thread_world.h"
 #include "tensor/cpu_device.h"
 #include "tensor/cuda_door.h"
+#include "train/gpu_environment.h"
 #include "train/leaving.h"
 #include "train/start_up.h"
 #include "train/tracing.h"
@@ -169,20 +170,6 @@ void say_shared(int ranks) {
               gpus - 1);
 }
 
-// What CUDA and NCCL read before their first call; what the user says of it stands.
-void prepare_cuda(const Settings& settings) {
-  // A kernel that is loaded when it is first launched waits for all that runs, messages included, whose peers may wait
-  // for this rank: everything is loaded at the start.
-  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-  // Streams that share a queue of the hardware wait for each other: a queue for every stream of a rank.
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-  // Groups connect when they are opened, in one order, rather than in the middle of a step.
-  setenv("NCCL_RUNTIME_CONNECT", "0", 0);
-  // Switches that add up do so in an order of their own; and with registered memory every operation of theirs waits for
-  // all hosts of the node.
-  if (settings.run.deterministic || settings.run.nccl_register) setenv("NCCL_NVLS_ENABLE", "0", 0);
-}
-
 // The cause's own code, so that srun and mpirun, which report one of many, report what happened. But only the node
 // where it happened is at fault.
 [[noreturn]] void leave(const comm::World::Cause& cause, int rank) {
@@ -261,10 +248,9 @@ ExitCode run_threads(const Loaded& loaded, const LaunchOptions& options) {
 }
 
 ExitCode run_mpi(const Loaded& loaded, const LaunchOptions& options) {
-  watch::StopRequest stop;
   const Settings& settings = loaded.settings;
-  // Before MPI, which may start CUDA.
-  if (settings.run.device == "cuda" && comm::this_launch().size > 1) prepare_cuda(settings);
+  if (settings.run.device == "cuda" && comm::this_launch().size > 1) set_gpu_environment(settings.run);
+  watch::StopRequest stop;
   std::unique_ptr<comm::World> world = comm::make_mpi_world(deadline_of(settings));
   const int rank = world->rank();
   const log::RankScope label(rank);
