@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Trains on a GPU and says how fast: tokens/s, MFU by every convention, where the time goes, a layer's own share, with
 attention deterministic and not, with operations timed and not, beside PyTorch; and whether losses are the CPU's, and
-the same twice. Prints a table and writes JSON.
+the same twice. What matters most comes first, and JSON is written after each result: what the time did not suffice for
+is missing, not all. Prints a table last.
 
-usage: tests/gpu/train.py BUILD OUT.json [--small] [--no-peer] [--budget SECONDS]
+usage: tests/gpu/train.py BUILD OUT.json [--small] [--no-peer] [--budget SECONDS] [--library-path PATH]
 """
 
 import argparse
 import json
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -26,6 +28,9 @@ MODELS = {
 SMALL = {"model.layers": 2, "model.hidden": 64, "model.heads": 8, "model.seq": 32, "model.vocab": 300,
          "train.steps": 4, "train.global_batch": 4, "train.microbatch": 1}
 FIRST = 3  # steps that are not counted: plans are made, memory grows
+STEPS = 8
+MOST_S = 120  # of a run: one that hangs must not take the time of all others
+TOLERANCE = 0.02  # of a loss on the GPU against the CPU's
 
 
 def text_of(value):
@@ -33,14 +38,17 @@ def text_of(value):
 
 
 class Bench:
-    def __init__(self, build, work, small, budget_s):
-        self.build, self.work, self.small = build, work, small
-        self.until = time.monotonic() + budget_s
+    def __init__(self, work, arguments):
+        self.build, self.work, self.small, self.out = arguments.build, work, arguments.small, arguments.out.parent
+        self.environment = dict(os.environ)  # of our programs: PyTorch brings libraries of its own
+        if arguments.library_path:
+            self.environment["LD_LIBRARY_PATH"] = arguments.library_path
+        self.until = time.monotonic() + arguments.budget
         self.tokens = str(work / "text")
         noise = work / "noise"
         noise.write_bytes(os.urandom(2_000_000).hex().encode())
         subprocess.run([build / "bin/ms-data", "encode", "--tokenizer", "byte", "--output", self.tokens, noise],
-                       check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                       check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.environment)
 
     def options(self, changes):
         changes = changes | {"run.dir": str(self.work / "run"), "data.train": [self.tokens]}
@@ -50,27 +58,48 @@ class Bench:
         return [word for key, value in changes.items()
                 for word in ("--set", f"{key}={json.dumps(value) if isinstance(value, list) else text_of(value)}")]
 
-    def run(self, config, changes):
-        """Rows of metrics.jsonl, or why there are none."""
-        left_s = self.until - time.monotonic()
-        if left_s < 10:
+    def left_s(self):
+        return self.until - time.monotonic()
+
+    def call(self, command, name, environment=None):
+        """None, or why it failed. What it said to standard error is kept beside the JSON."""
+        if self.left_s() < 15:
             return "no time was left"
-        command = [self.build / "bin/ms-train", "run", ROOT / config, "--fresh", *self.options(changes)]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=left_s)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=min(self.left_s(), MOST_S),
+                                  env=environment)
         except subprocess.TimeoutExpired:
             return "it took too long"
+        said = done.stderr.strip().splitlines() or ["it said nothing"]
+        (self.out / (re.sub("[^a-z0-9]+", "-", name) + ".log")).write_text(done.stderr)
         if done.returncode != 0:
-            return (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        return [json.loads(line) for line in open(self.work / "run/metrics.jsonl")]
+            return next((line for line in said if "error:" in line), said[-1])
+        return None
+
+    def run(self, config, changes, name):
+        """Rows of metrics.jsonl, or why there are none."""
+        command = [self.build / "bin/ms-train", "run", ROOT / config, "--fresh", *self.options(changes)]
+        failed = self.call(command, name, self.environment)
+        return failed or [json.loads(line) for line in open(self.work / "run/metrics.jsonl")]
+
+    def peer(self, config):
+        """PyTorch's line of JSON, or why there is none."""
+        out = self.work / "peer.json"
+        command = [sys.executable, ROOT / "tests/gpu/peer_pytorch.py", "--config", ROOT / config, "--json", out,
+                   "--steps", str(STEPS), "--budget", str(max(10, min(75, self.left_s() - 20)))]
+        failed = self.call(command, f"peer {pathlib.Path(config).stem}")
+        return {"failed": failed} if failed else json.loads(out.read_text())
 
     def plan(self, config, changes):
         command = [self.build / "bin/ms-train", "plan", ROOT / config, "--json", *self.options(changes)]
-        return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        return json.loads(subprocess.run(command, capture_output=True, text=True, check=True, env=self.environment).stdout)
 
 
-VARIANTS = {"deterministic": {}, "fp8": {"train.fp8": True}, "timed products": {},
-            "fast attention": {"run.deterministic": False}, "untimed": {"run.time_ops": False}, "deterministic again": {}}
+# In the order of what they are worth. The last two are a pair with the two before them: in turns, so that what changes
+# meanwhile changes for both.
+VARIANTS = {"deterministic": {}, "peer": None, "fewer layers": None, "fp8": {"train.fp8": True},
+            "fast attention": {"run.deterministic": False}, "timed products": {}, "untimed": {"run.time_ops": False},
+            "deterministic again": {}, "untimed again": {"run.time_ops": False}}
 
 
 def speed(rows, plan, peak):
@@ -84,34 +113,31 @@ def speed(rows, plan, peak):
             "share_of_step": classes | {"between operations": 1 - sum(classes.values())}}
 
 
-def measure(bench, name, peak, peer):
+def layers_alone(whole, fewer, plans, peak):
+    """MFU of what is between the two: layers, without what a slice of a model has too much of."""
+    plan, fewer_plan = plans
+    seconds = whole["step_s"] - fewer["step_s"]
+    rate = plan["batch"]["tokens_per_step"] / seconds / peak
+    return {key: (plan["flops_per_token"][key] - fewer_plan["flops_per_token"][key]) * rate
+            for key in plan["flops_per_token"]}
+
+
+def measure(bench, name, variant, result, peak):
     config, fewer = MODELS[name]
-    result = {"model": name}
-    # In turns, so that what changes meanwhile changes for all.
-    plan = bench.plan(config, {})
-    for variant, changes in VARIANTS.items():
-        if variant == "timed products":
-            changes = changes | {"run.matmul_choices": bench.work / f"{name}.choices"}
-        rows = bench.run(config, changes)
-        result[variant] = {"failed": rows} if isinstance(rows, str) else speed(rows, plan, peak)
-    less = bench.run(config, fewer)
-    if not isinstance(less, str) and "step_s" in result["deterministic"]:
-        small_plan = bench.plan(config, fewer)
-        few = speed(less, small_plan, peak)
-        flops = {key: plan["flops_per_token"][key] - small_plan["flops_per_token"][key] for key in plan["flops_per_token"]}
-        seconds = result["deterministic"]["step_s"] - few["step_s"]
-        tokens = plan["batch"]["tokens_per_step"]
-        result["mfu_of_layers"] = {key: value * tokens / seconds / peak for key, value in flops.items()}
-    if peer:
-        command = [sys.executable, ROOT / "tests/gpu/peer_pytorch.py", "--config", ROOT / config, "--json",
-                   bench.work / "peer.json"]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=max(1, bench.until - time.monotonic()))
-            said = (bench.work / "peer.json").read_text() if done.returncode == 0 else None
-            result["pytorch"] = json.loads(said) if said else {"failed": done.stderr.strip().splitlines()[-1:]}
-        except subprocess.TimeoutExpired:
-            result["pytorch"] = {"failed": "no time was left"}
-    return result
+    changes = {"train.steps": STEPS} | (VARIANTS[variant] or {})
+    if variant == "peer":
+        result[variant] = bench.peer(config)
+        return
+    if variant == "fewer layers":
+        changes |= fewer
+    if variant == "timed products":
+        changes |= {"run.matmul_choices": bench.work / f"{name}.choices"}
+    plan = bench.plan(config, changes)
+    rows = bench.run(config, changes, f"{name} {variant}")
+    result[variant] = {"failed": rows} if isinstance(rows, str) else speed(rows, plan, peak)
+    whole, part = result["deterministic"], result[variant]
+    if variant == "fewer layers" and "step_s" in whole and "step_s" in part:
+        result["mfu_of_layers"] = layers_alone(whole, part, (bench.plan(config, {}), plan), peak)
 
 
 def losses(bench):
@@ -120,36 +146,46 @@ def losses(bench):
                "train.steps": 6 if bench.small else 100, "train.global_batch": 8, "train.microbatch": 4}
     runs = {}
     for name, device in (("gpu", "cuda"), ("gpu again", "cuda"), ("cpu", "cpu")):
-        rows = bench.run("configs/gpu/gpt2-xl.toml", changes | {"run.device": device})
+        rows = bench.run("configs/gpu/gpt2-xl.toml", changes | {"run.device": device}, f"losses {name}")
         if isinstance(rows, str):
             return {"failed": f"{name}: {rows}"}
         runs[name] = [row["loss"] for row in rows]
     return {"steps": len(runs["gpu"]), "same_bits": runs["gpu"] == runs["gpu again"],
             "largest_difference_to_cpu": max(abs(a - b) for a, b in zip(runs["gpu"], runs["cpu"])),
+            "tolerance": TOLERANCE,
             "first": runs["gpu"][0], "last": runs["gpu"][-1]}
+
+
+def line(model, what, rate, mfu):
+    shares = f"{mfu['gemm']:6.1%} {mfu['causal']:6.1%} {mfu['full']:6.1%} {mfu['reported']:8.1%}" if mfu else ""
+    return f"{model:22} {what:20} {rate:>9} {shares}"
+
+
+def ratio(result, what, of):
+    """The rate of one over that of another; None where one of them is missing."""
+    rates = [statistics.mean(row["tokens_per_s"] for row in rows) for rows in
+             ([result[name] for name in names if "tokens_per_s" in result.get(name, {})] for names in (what, of)) if rows]
+    return rates[0] / rates[1] if len(rates) == 2 else None
 
 
 def report(results, of_losses):
     print(f"{'model':22} {'variant':20} {'tokens/s':>9} {'gemm':>6} {'causal':>6} {'full':>6} {'reported':>8}")
     for result in results:
+        model = result["model"]
         for variant in VARIANTS:
-            row = result[variant]
-            if "failed" in row:
-                print(f"{result['model']:22} {variant:20} failed: {row['failed']}")
-                continue
-            mfu = row["mfu"]
-            print(f"{result['model']:22} {variant:20} {row['tokens_per_s']:9.0f} {mfu['gemm']:6.1%} {mfu['causal']:6.1%} "
-                  f"{mfu['full']:6.1%} {mfu['reported']:8.1%}")
+            row = result.get(variant, {"failed": "not come to"})
+            what = "PyTorch" if variant == "peer" else variant
+            failed = f"failed: {row['failed']}" if "failed" in row else None
+            print(f"{model:22} {what:20} {failed}" if failed else line(model, what, f"{row['tokens_per_s']:.0f}", row["mfu"]))
         if "mfu_of_layers" in result:
-            mfu = result["mfu_of_layers"]
-            print(f"{result['model']:22} {'of a layer alone':20} {'':9} {mfu['gemm']:6.1%} {mfu['causal']:6.1%} "
-                  f"{mfu['full']:6.1%} {mfu['reported']:8.1%}")
-        if "tokens_per_s" in result["fp8"] and "tokens_per_s" in result["deterministic"]:
-            times = result["fp8"]["tokens_per_s"] / result["deterministic"]["tokens_per_s"]
-            print(f"{result['model']:22} {'fp8 over bf16':20} {times:9.2f}")
-        if "pytorch" in result:
-            print(f"{result['model']:22} {'PyTorch':20} {json.dumps(result['pytorch'])[:160]}")
-        if "share_of_step" in result["deterministic"]:
+            print(line(model, "a layer alone", "", result["mfu_of_layers"]))
+        timed, untimed = ("deterministic", "deterministic again"), ("untimed", "untimed again")
+        for name, what, of in (("over PyTorch", ("deterministic",), ("peer",)), ("fp8 over bf16", ("fp8",), timed),
+                               ("timers on over off", timed, untimed)):
+            times = ratio(result, what, of)
+            if times:
+                print(line(model, name, f"{times:.3f}", None))
+        if "share_of_step" in result.get("deterministic", {}):
             shares = sorted(result["deterministic"]["share_of_step"].items(), key=lambda item: -item[1])
             print("  of a step: " + ", ".join(f"{name} {share:.1%}" for name, share in shares if share > 0.001))
     print(f"losses: {json.dumps(of_losses)}")
@@ -162,15 +198,28 @@ def main():
     parser.add_argument("--small", action="store_true", help="whether it runs, where it is slow: an emulated GPU")
     parser.add_argument("--no-peer", action="store_true")
     parser.add_argument("--budget", type=float, default=540, help="seconds in all")
+    parser.add_argument("--library-path", help="LD_LIBRARY_PATH of our programs")
     parser.add_argument("--peak", type=float, default=989, help="TFLOP/s")
     arguments = parser.parse_args()
+    results = [{"model": name} for name in MODELS]
+    of_losses = {"failed": "not come to"}
+
+    def save():
+        arguments.out.write_text(json.dumps({"losses": of_losses, "models": results}, indent=1))
+
     with tempfile.TemporaryDirectory() as work:
-        bench = Bench(arguments.build, pathlib.Path(work), arguments.small, arguments.budget)
+        bench = Bench(pathlib.Path(work), arguments)
         of_losses = losses(bench)
-        results = [measure(bench, name, arguments.peak * 1e12, not arguments.no_peer) for name in MODELS]
+        save()
+        for variant in VARIANTS:
+            for result in results:
+                if variant == "peer" and arguments.no_peer:
+                    continue
+                measure(bench, result["model"], variant, result, arguments.peak * 1e12)
+                save()
     report(results, of_losses)
-    arguments.out.write_text(json.dumps({"losses": of_losses, "models": results}, indent=1))
-    failed = "failed" in of_losses or not of_losses["same_bits"] or any("failed" in r["deterministic"] for r in results)
+    failed = ("failed" in of_losses or not of_losses["same_bits"] or of_losses["largest_difference_to_cpu"] > TOLERANCE or
+              any("failed" in result["deterministic"] for result in results))
     return 1 if failed else 0
 
 
