@@ -82,9 +82,11 @@ __global__ void __launch_bounds__(kThreads)
     at.move(a);
     store_floats(m + i, at.m);
     store_floats(v + i, at.v);
+    float values[kCount];
+    load_floats(values, w + i);
 #pragma unroll
     for (int j = 0; j < kCount; ++j) {
-      const float x = to_float(w[i + j]), u = direction(at.m[j], at.v[j], a) + a.weight_decay * x;
+      const float x = values[j], u = direction(at.m[j], at.v[j], a) + a.weight_decay * x;
       sums[0] += static_cast<double>(x) * static_cast<double>(x);
       sums[1] += static_cast<double>(u) * static_cast<double>(u);
     }

@@ -13,8 +13,7 @@ Error cuda_error(cudaError_t code, std::string_view what) {
     case cudaErrorNoKernelImageForDevice:
     case cudaErrorUnsupportedPtxVersion:
     case cudaErrorInvalidKernelImage:
-      return Error("cuda.architecture", Blame::node, text,
-                   "build with -DMS_CUDA_ARCHS for this GPU; 'ms-train --version' says what it was built for");
+      return Error("cuda.architecture", Blame::node, text, "build with -DMS_CUDA_ARCHS for this GPU");
     case cudaErrorMemoryAllocation:
       return Error("tensor.memory", Blame::user, text, "'ms-train plan' prints what every rank needs");
     case cudaErrorECCUncorrectable:
