@@ -291,7 +291,7 @@ void measure_memory(Bench& bench) {
   struct Width {
     std::int64_t hidden, ffn, kv;
   };
-  for (const Width& full : {Width{4096, 14336, 1024}, Width{12288, 49152, 12288}}) {
+  for (const Width& full : {Width{1600, 6400, 1600}, Width{4096, 14336, 1024}, Width{12288, 49152, 12288}}) {
     const auto whole_heads = [&](std::int64_t cols) { return (bench.size(cols) + kHeadDim - 1) / kHeadDim * kHeadDim; };
     const std::int64_t hidden = whole_heads(full.hidden);
     measure_norms(bench, rows, hidden);

@@ -67,8 +67,12 @@ TEST(Plans, EveryShapeOfTheModelsHasAnEngine) {
   EXPECT_GT(forward(key_of(8192, 32, 8, 128), kH200), 0);
   EXPECT_GT(backward(key_of(8192, 32, 8, 128), kH200), 0);
   EXPECT_GT(backward(key_of(8192, 32, 8, 128, 0, false), kH200), 0);
-  EXPECT_GT(forward(key_of(1000, 8, 8, 256), kH200), 0);
-  EXPECT_GT(backward(key_of(1000, 8, 8, 256), kH200), 0);
+  for (const std::int64_t kv_heads : {8, 2}) {
+    for (const std::int64_t window : {0, 256}) {
+      EXPECT_GT(forward(key_of(1000, 8, kv_heads, 256, window), kH200), 0) << kv_heads << " " << window;
+      EXPECT_GT(backward(key_of(1000, 8, kv_heads, 256, window), kH200), 0) << kv_heads << " " << window;
+    }
+  }
 }
 
 TEST(Plans, HeadsThatAreNoMultipleOfEightHaveNone) { EXPECT_EQ(forward(key_of(1024, 8, 8, 100), kH200), 0); }
