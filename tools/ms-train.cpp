@@ -303,7 +303,8 @@ const Tool kTool{
           .run = check,
           .description = "Reads no data and starts nothing. All problems are reported at once."}},
     .description =
-        "Trains GPT and Llama models with tensor, sequence, pipeline and data parallelism, on CPUs and NVIDIA GPUs.",
+        "Trains GPT and Llama models with tensor, sequence, pipeline and data parallelism, on CPUs; on NVIDIA GPUs it "
+        "is not tried yet.",
     .examples = {{.command = "ms-train run configs/tiny-3d.toml", .doc = "Train with eight ranks as threads:"},
                  {.command = "mpirun -np 8 ms-train run configs/tiny-3d.toml", .doc = "The same with eight processes:"},
                  {.command = "ms-train plan configs/gpt-175b.toml",
