@@ -3,41 +3,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "train/rank_tensors.h"
-#include "train/sim_issuer.h"
+#include "train/step_operations.h"
 
 namespace ms::train {
 namespace {
 
 constexpr std::string_view kKey = "matmul choices";
-
-// Each form once: a step has millions of operations, and few forms.
-class Collector final : public tensor::OpObserver {
- public:
-  void ran(const tensor::Op& op, double) override {
-    constexpr std::uintptr_t kAligned = 256;
-    std::vector<std::int64_t> form{static_cast<std::int64_t>(op.index())};
-    each_access(op, [&](tensor::Access, const tensor::Tensor& t) {
-      const auto offset = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(t.data) % kAligned);
-      form.insert(form.end(), {t.rows, t.cols, t.ld, static_cast<std::int64_t>(t.dtype), offset});
-    });
-    if (const auto* product = std::get_if<tensor::Matmul>(&op))
-      form.insert(form.end(), {product->transpose_a, product->transpose_b, product->accumulate,
-                               static_cast<bool>(product->bias), static_cast<bool>(product->gelu_y),
-                               static_cast<bool>(product->gelu_x), static_cast<std::int64_t>(product->factors)});
-    if (known_.insert(std::move(form)).second) ops.push_back(op);
-  }
-  std::vector<tensor::Op> ops;
-
- private:
-  std::set<std::vector<std::int64_t>> known_;
-};
 
 using tensor::MatmulChoices;
 
@@ -74,14 +51,6 @@ std::string published(comm::Store& store, int rank, std::chrono::milliseconds de
 }
 
 }  // namespace
-
-std::vector<tensor::Op> operations_of_step(const Plan& plan, int ranks_on_node, int rank) {
-  Collector collector;
-  SimIssuer issuer(plan, ranks_on_node, rank);
-  issuer.set_observer(&collector);
-  issuer.step(0);
-  return std::move(collector.ops);
-}
 
 Preparation::Preparation(const Plan& plan, comm::World& world, tensor::Device& device,
                          std::chrono::milliseconds deadline)

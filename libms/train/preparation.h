@@ -12,9 +12,6 @@
 
 namespace ms::train {
 
-// What a rank issues in a training step, of every form one operation, on tensors that are nowhere.
-std::vector<tensor::Op> operations_of_step(const Plan& plan, int ranks_on_node, int rank);
-
 class Preparation {
  public:
   // Collective over the world where run.matmul_choices names a file; before the engine has its memory: products are

@@ -8,6 +8,7 @@
 #include "sched/checker.h"
 #include "sched/csv.h"
 #include "train/state.h"
+#include "train/step_operations.h"
 
 namespace ms::train {
 namespace {
@@ -26,6 +27,10 @@ std::string layers_text(const Plan& plan, int pp_rank) {
 // The first rank of a stage stands for it: the ranks of a stage differ in the vocabulary's padding at most.
 RankMemory stage_memory(const Plan& plan, int pp_rank) { return rank_memory(plan, {.dp = 0, .pp = pp_rank, .tp = 0}); }
 
+StepWork stage_work(const Plan& plan, int pp_rank) {
+  return work_of_step(plan, plan.mesh.rank({.dp = 0, .pp = pp_rank, .tp = 0}));
+}
+
 // Host memory of a rank of a stage that a save is copied into.
 std::int64_t copy_bytes(const Plan& plan, int pp_rank) {
   return ckpt::Saver::host_bytes(saved_pieces(plan, {.dp = 0, .pp = pp_rank, .tp = 0}));
@@ -33,6 +38,13 @@ std::int64_t copy_bytes(const Plan& plan, int pp_rank) {
 std::int64_t checkpoint_bytes(const Plan& plan) {
   const std::int64_t adam = plan.dtype == tensor::DType::f32 ? 12 : 14;  // weight, master, two moments
   return adam * nn::parameter_count(plan.settings.model);
+}
+
+// Only what a class does much of is a number to think about.
+std::string work_text(const Work& work) {
+  if (work.bytes == 0) return "-";
+  const std::string bytes = format_size(work.bytes);
+  return work.flops == 0 ? bytes : fmt::format("{:.4g} TFLOP, {}", work.flops * 1e-12, bytes);
 }
 
 // In the way it is executed.
@@ -112,11 +124,13 @@ std::string plan_text(const Plan& plan) {
   out += stages.str() + "\n";
   std::vector<Column> columns{{"memory of a rank"}};
   std::vector<RankMemory> memory;
+  std::vector<StepWork> work;
   const int shown = std::min(plan.mesh.pp, 2);  // the first and the last stage differ most
   for (int i = 0; i < shown; ++i) {
     const int p = i == 0 ? 0 : plan.mesh.pp - 1;
     columns.push_back({fmt::format("stage {}", p), Align::right});
     memory.push_back(stage_memory(plan, p));
+    work.push_back(stage_work(plan, p));
   }
   TextTable table(columns);
   for (const MemoryRow& row : memory.back().rows) {
@@ -128,7 +142,16 @@ std::string plan_text(const Plan& plan) {
     }
     table.row(cells);
   }
-  out += table.str();
+  out += table.str() + "\n";
+  columns.front() = {"work of a rank's step"};
+  TextTable works(columns);
+  for (std::size_t c = 0; c < cost::kOpClasses; ++c) {
+    std::vector<std::string> cells{std::string(cost::kOpClassNames[c])};
+    for (const StepWork& rank : work) cells.push_back(work_text(rank[c]));
+    if (std::any_of(work.begin(), work.end(), [&](const StepWork& rank) { return rank[c].bytes > 0; }))
+      works.row(cells);
+  }
+  out += works.str();
   if (!plan.settings.checkpoint.dir.empty()) {
     out += fmt::format("\nsaving takes {} of host memory a rank besides, and {} of storage a checkpoint\n",
                        format_size(static_cast<double>(copy_bytes(plan, 0))),
@@ -181,6 +204,12 @@ std::string plan_json(const Plan& plan) {
     const RankMemory memory = stage_memory(plan, p);
     for (const MemoryRow& row : memory.rows) stage["memory_bytes"][row.what] = row.bytes;
     stage["memory_bytes"]["total"] = memory.total_bytes;
+    const StepWork work = stage_work(plan, p);
+    for (std::size_t i = 0; i < work.size(); ++i) {
+      if (work[i].bytes > 0)
+        stage["work_of_step"][std::string(cost::kOpClassNames[i])] = {{"flops", work[i].flops},
+                                                                      {"bytes", work[i].bytes}};
+    }
     if (!s.checkpoint.dir.empty()) stage["checkpoint_copy_bytes"] = copy_bytes(plan, p);
     stages.push_back(std::move(stage));
   }

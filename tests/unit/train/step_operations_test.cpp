@@ -1,5 +1,5 @@
-// What a rank is to make ready is what it issues.
-#include "train/preparation.h"
+// What a rank computes in a step, without computing it.
+#include "train/step_operations.h"
 
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ std::set<std::tuple<std::int64_t, std::int64_t, std::int64_t>> products_of(const
   return products;
 }
 
-TEST(Preparation, HasEveryFormOfAStepOnce) {
+TEST(StepOperations, HasEveryFormOfAStepOnce) {
   const std::vector<tensor::Op> ops = operations_of_step(plan_of(1, 2), 1, 0);
   // Forward, gradient of the input, gradient of the weights: of queries, keys and values; of attention's output; of the
   // block's two; of the head.
@@ -52,10 +52,34 @@ TEST(Preparation, HasEveryFormOfAStepOnce) {
   EXPECT_EQ(products_of(operations_of_step(plan_of(1, 6), 1, 0)), products_of(ops));
 }
 
-TEST(Preparation, OnlyTheLastStageHasTheHead) {
+TEST(StepOperations, OnlyTheLastStageHasTheHead) {
   const Plan plan = plan_of(2, 4);
   EXPECT_FALSE(products_of(operations_of_step(plan, 2, 0)).contains({32, 257, 64}));
   EXPECT_TRUE(products_of(operations_of_step(plan, 2, 1)).contains({32, 257, 64}));
+}
+
+TEST(StepOperations, WorkIsWhatTheModelTakes) {
+  const Plan plan = plan_of(1, 4);
+  const StepWork work = work_of_step(plan, 0);
+  const auto of = [&](cost::OpClass op_class) { return work[static_cast<std::size_t>(op_class)]; };
+  const cost::FlopsPerToken flops = cost::flops_per_token(plan.model_shape());
+  const auto tokens = static_cast<double>(plan.tokens_per_step());
+  EXPECT_NEAR(of(cost::OpClass::matmul).flops / (flops.gemm * tokens), 1, 1e-6);
+  // Forward two products of scores, backward five, of which the model's count has four.
+  EXPECT_NEAR(of(cost::OpClass::attention).flops / ((flops.causal - flops.gemm) * tokens), 7.0 / 6, 1e-6);
+  // A parameter's master and moments are read and written, its gradient read, itself written.
+  const auto parameters = static_cast<double>(cost::count_parameters(plan.model_shape()).total);
+  EXPECT_NEAR(of(cost::OpClass::optimizer).bytes / parameters, 24 + 4 + 2, 4.5);
+  EXPECT_EQ(of(cost::OpClass::init).bytes, 0);
+}
+
+TEST(StepOperations, StagesShareTheWork) {
+  const StepWork whole = work_of_step(plan_of(1, 4), 0);
+  const Plan plan = plan_of(2, 4);
+  const StepWork first = work_of_step(plan, 0), last = work_of_step(plan, 1);
+  constexpr auto kMatmul = static_cast<std::size_t>(cost::OpClass::matmul);
+  EXPECT_DOUBLE_EQ(first[kMatmul].flops + last[kMatmul].flops, whole[kMatmul].flops);
+  EXPECT_LT(first[kMatmul].flops, last[kMatmul].flops);  // the head
 }
 
 }  // namespace
