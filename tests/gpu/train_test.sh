@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# The trainings of tests/gpu/run bench, small, on a GPU that the CPU plays, with PyTorch on the CPU. Nightly.
+# usage: train_test.sh BUILD
+# PYTHON is one that has PyTorch 2; where it is not set, a virtual environment is made in build/peer (pip install torch).
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+build=$(realpath "$1")
+peer=$(realpath "$here/../..")/build/peer
+python=${PYTHON:-$peer/bin/python}
+if [[ ! -x $python ]]; then
+  python3 -m venv "$peer"
+  "$peer/bin/pip" install --quiet torch numpy || {
+    rm -rf "$peer"
+    echo "skipped: PyTorch cannot be had here"
+    exit 77
+  }
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+LD_LIBRARY_PATH=$build/emulated/lib "$build/bin/gpu_bench" --small --json "$work/ops.json" >"$work/bench.log"
+"$python" -B "$here/train.py" "$build" "$work/train.json" --small --peer-device cpu --ceilings "$work/ops.json" \
+  --budget 1100 --library-path "$build/emulated/lib"
