@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <string>
 #include <string_view>
 
 #include "base/error.h"
@@ -13,6 +14,10 @@ namespace ms::tensor {
 // ("cuda.architecture", node): this build has no kernels for the GPU; ("tensor.memory", user): its memory is full;
 // ("cuda.hardware", gpu): the GPU reports that it is broken; else ("cuda.error", gpu).
 Error cuda_error(cudaError_t code, std::string_view what);
+
+// Of a library's that works on the GPU, of this kind and saying this, unless the GPU tells what the cause is: that its
+// memory is full, as the library may have noticed itself, or that it is broken, which is as cuda_error() has it.
+Error library_error(std::string_view kind, const std::string& text, bool memory_is_full);
 
 inline void check(cudaError_t code, std::string_view what) {
   if (code != cudaSuccess) throw cuda_error(code, what);

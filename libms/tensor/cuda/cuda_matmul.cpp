@@ -42,7 +42,8 @@ std::optional<cublasLtMatmulAlgo_t> algorithm_of(const std::string& text) {
 
 void check(cublasStatus_t status, const char* what) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw Error("cuda.cublas", Blame::gpu, fmt::format("cuBLASLt, {}: {}", what, cublasLtGetStatusString(status)));
+  throw library_error("cuda.cublas", fmt::format("cuBLASLt, {}: {}", what, cublasLtGetStatusString(status)),
+                      status == CUBLAS_STATUS_ALLOC_FAILED);
 }
 
 CudaMatmul::Plan::~Plan() {

@@ -20,7 +20,7 @@
 
 namespace ms::tensor {
 
-// Throws Error("cuda.cublas", gpu).
+// Throws library_error("cuda.cublas") unless it is CUBLAS_STATUS_SUCCESS.
 void check(cublasStatus_t status, const char* what);
 
 class CudaMatmul {

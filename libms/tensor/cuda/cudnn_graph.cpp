@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "base/error.h"
+#include "tensor/cuda/cuda_check.h"
 
 namespace ms::tensor {
 namespace {
@@ -37,7 +37,8 @@ void check(cudnnStatus_t status, const char* what) {
   if (status == CUDNN_STATUS_SUCCESS) return;
   char words[512] = {};
   cudnnGetLastErrorString(words, sizeof words);
-  throw Error("cuda.cudnn", Blame::gpu, fmt::format("cuDNN, {}: {} {}", what, cudnnGetErrorString(status), words));
+  throw library_error("cuda.cudnn", fmt::format("cuDNN, {}: {} {}", what, cudnnGetErrorString(status), words),
+                      status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED);
 }
 
 CudnnDescriptor::CudnnDescriptor(cudnnBackendDescriptorType_t type) {

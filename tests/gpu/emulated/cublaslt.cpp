@@ -247,6 +247,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
                               const void* beta_at, const void* c, cublasLtMatrixLayout_t c_layout, void* d,
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algorithm, void* workspace,
                               std::size_t workspace_size, cudaStream_t stream) {
+  if (const cudaError_t gpu = ms::emulated::begin_call("product"); gpu != cudaSuccess)
+    return gpu == cudaErrorMemoryAllocation ? CUBLAS_STATUS_ALLOC_FAILED : CUBLAS_STATUS_EXECUTION_FAILED;
   const Description& description = description_of(matmul);
   const Layout la = layout_of(a_layout), lb = layout_of(b_layout), lc = layout_of(c_layout), ld = layout_of(d_layout);
   const Sizes sizes = sizes_of(description, la, lb, lc, ld);

@@ -209,6 +209,9 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor, cudn
 
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack) {
   return answer(__func__, [&] {
+    const cudaError_t gpu = begin_call("attention");
+    require(gpu != cudaErrorMemoryAllocation, "the GPU is full", CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED);
+    require(gpu == cudaSuccess, "the GPU is broken", CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER);
     execute(*handles.at(handle, "a handle"), *finished(plan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR),
             *finished(pack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
   });

@@ -6,9 +6,11 @@
 // MS_EMULATED_GPU_MEMORY     bytes there are, 1 GiB unless told
 // MS_EMULATED_GPU_JITTER_US  every piece of work waits up to so long before it begins
 // MS_EMULATED_GPU_GUARD=1    the host cannot touch the GPU's memory while the GPU does nothing
-// MS_EMULATED_GPU_FAULT      ecc@N: the memory breaks with the launch of this number, from 1; image: no kernel for it
+// MS_EMULATED_GPU_FAULT      ecc@N: the memory breaks with the launch of this number, from 1; image: no kernel for it;
+//                            ecc@NAME, full@NAME: it breaks, or is full, in a library's call (stream.h)
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
@@ -202,9 +204,17 @@ cudaError_t begin_launch(const cudaLaunchConfig_t& config) {
   if (const char* fault = std::getenv("MS_EMULATED_GPU_FAULT")) {
     const std::int64_t number = ++Gpu::get().launches;
     if (std::strcmp(fault, "image") == 0) return say(cudaErrorNoKernelImageForDevice);
-    if (std::strncmp(fault, "ecc@", 4) == 0 && number >= std::atoll(fault + 4)) broken = cudaErrorECCUncorrectable;
+    if (std::strncmp(fault, "ecc@", 4) == 0 && std::isdigit(fault[4]) != 0 && number >= std::atoll(fault + 4))
+      broken = cudaErrorECCUncorrectable;
   }
   return say(cudaSuccess);
+}
+
+cudaError_t begin_call(const char* name) {
+  const char* told = std::getenv("MS_EMULATED_GPU_FAULT");
+  const std::string fault = told == nullptr ? "" : told;
+  if (fault == std::string("ecc@") + name) broken = cudaErrorECCUncorrectable;
+  return fault == std::string("full@") + name ? cudaErrorMemoryAllocation : broken.load();
 }
 
 }  // namespace ms::emulated
@@ -336,6 +346,10 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     std::erase(gpu.streams, stream);
   }
   delete stream;  // when all its work is done
+  return say(cudaSuccess);
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  if (broken == cudaSuccess && !stream_of(stream).record()->passed()) return last_error = cudaErrorNotReady;
   return say(cudaSuccess);
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
