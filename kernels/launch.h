@@ -57,29 +57,36 @@ void add(Stream stream, Matrix y, Matrix a, Matrix b, Matrix bias);
 void convert(Stream stream, Matrix dst, Matrix src);  // between types, or between leading dimensions
 void fill(Stream stream, Matrix x, float value);
 
-// embedding.cu
+// embedding.cu. Bytes moved: y written, a row of the table read for each of its rows; y read and written, the table's
+// rows once; dy read, dtable read and written, both ways round.
 void embedding_fwd(Stream stream, Matrix y, Matrix table, const std::int32_t* tokens, std::int64_t first);
 void position_fwd(Stream stream, Matrix y, Matrix table, std::int64_t offset);
 void position_bwd(Stream stream, Matrix dtable, Matrix dy, std::int64_t offset);
-// Tokens are sorted, stably, so that each row of dtable is added up by one block, in order of t.
+// Tokens are sorted, stably, so that each row of dtable is added up by one block, in order of t. Bytes moved: dy read,
+// the rows of dtable that tokens name read and written; the sort takes some hundred bytes a token.
 std::size_t embedding_bwd_bytes(std::int64_t tokens);
 void embedding_bwd(Stream stream, Matrix dtable, Matrix dy, const std::int32_t* tokens, std::int64_t first,
                    void* scratch);
 
-// loss.cu. stats and gathered have a column for each row of logits.
+// loss.cu. stats and gathered have a column for each row of logits. Bytes moved: logits read; backward read and
+// written.
 void loss_stats(Stream stream, Matrix stats, Matrix logits, const std::int32_t* targets, std::int64_t first,
                 std::int64_t valid);
 void loss_combine(Stream stream, float* loss, float* lse, Matrix gathered);
 void loss_backward(Stream stream, Matrix logits, const float* lse, const std::int32_t* targets, std::int64_t first,
                    std::int64_t valid, float scale);
 
-// sums.cu. `scratch`: column_sums_bytes(cols, 1) or total_bytes().
+// sums.cu. `scratch`: column_sums_bytes(cols, 1) or total_bytes(). Bytes moved: x read, and partial sums, kPartials
+// rows of f32 at the most. What sum_into() adds is a number for each token, and few.
 void column_sum(Stream stream, float* out, Matrix x, void* scratch);
 void sum_into(Stream stream, double* out, Matrix x, double scale, void* scratch);
 void sum_squares(Stream stream, double* out, Matrix x, void* scratch);
 void clip_factor(Stream stream, float* factor, float* norm, const double* sum_squares, float max_norm);
 
 // optimizer.cu. All flat, of n elements; the gradient f32 or bf16; an absent master means that param is f32 and is it.
+// Bytes moved an element, with a gradient of f32 and parameters of bf16: adamw 30 (m, v, master read and written, the
+// gradient read, the parameter written), lamb_moments 24, lamb_apply 18. AdamW takes whatever lies side by side at
+// once; LAMB has norms for each matrix, and three launches, which is little beside what a matrix takes.
 struct AdamWScalars {
   float lr, beta1, beta2, eps, weight_decay, correction1, correction2;
 };
@@ -90,18 +97,24 @@ void lamb_moments(Stream stream, double* norms, float* m, float* v, Matrix w, Ma
 void lamb_apply(Stream stream, Matrix param, float* master, const float* m, const float* v, const double* norms,
                 const float* factor, AdamWScalars scalars);
 
+// init.cu. Element (i, j) is `std` times normal number first + i * global_cols + j of (seed, key); rows from `valid` on
+// are 0. Bytes moved: x written.
+void init_normal(Stream stream, Matrix x, std::int64_t valid, std::uint64_t seed, std::uint64_t key, std::int64_t first,
+                 std::int64_t global_cols, float std);
+
 // fp8.cu, of bf16: what products of eight bits are made of. `largest`, one word, zeroed before: the bits of the largest
-// magnitude as a float.
+// magnitude as a float. Bytes moved a number: 2, and 3 where it is quantized.
 void largest_magnitude(Stream stream, unsigned* largest, Matrix x);
 // to[rows, cols], or to[cols, rows] transposed, in eight bits each and without gaps; *back: what they are to be
 // multiplied by. x in pieces of 16 bytes, and what becomes the columns of `to` a multiple of 16.
 void fp8_quantize(Stream stream, void* to, float* back, Matrix x, const unsigned* largest, bool is_e5m2,
                   bool transposed);
-// to[rows, cols] of bf16, without gaps: the same numbers, multiplied back.
+// to[rows, cols] of bf16, without gaps: the same numbers, multiplied back. For GPUs and forms without products of eight
+// bits, where nobody asks for speed: element by element.
 void fp8_round(Stream stream, void* to, Matrix x, const unsigned* largest, bool is_e5m2);
 
 // reduce.cu. out = inputs[0] + inputs[1] + ... (or the maximum) of n elements, bf16 added in f32. out may be one of the
-// inputs.
+// inputs. Bytes moved: every input read, out written.
 constexpr int kMostInputs = 128;
 void reduce(Stream stream, bool maximum, Type type, void* out, const void* const* inputs, int count, std::int64_t n);
 

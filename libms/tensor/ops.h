@@ -307,7 +307,8 @@ struct LambApply {
 };
 
 // x = std * N(0,1), element (i, j) being number (row0 + i) * global_cols + col0 + j of the logical parameter `key`
-// (base/rng.h, normal()): independent of how the parameter is cut. Rows with row0 + i at or beyond valid_rows are 0
+// (base/rng.h, normal()): independent of how the parameter is cut, and of the device but for the last place of f32.
+// Rows with row0 + i at or beyond valid_rows are 0
 // (padding).
 struct InitNormal {
   MS_OP("init_normal", init)

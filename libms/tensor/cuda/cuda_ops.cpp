@@ -169,15 +169,14 @@ class CudaAttention {
   std::map<AttentionKey, Planned<AttentionBackward>> backward_;
 };
 
-// Of ops that fill parameters and tables before the first step: the CPU's, bit by bit.
-template <class Init>
-void run_on_host(Init op, Tensor Init::*member, cudaStream_t stream) {
-  const Tensor there = op.*member;
+// The CPU's table, bit by bit: it is small, and made once.
+void make_on_host(RotaryTable op, cudaStream_t stream) {
+  const Tensor there = op.table;
   const auto size = static_cast<std::size_t>(size_of(there.dtype));
   const std::size_t width = static_cast<std::size_t>(there.cols) * size;
   std::vector<std::byte> here(static_cast<std::size_t>(there.rows) * width);
-  (op.*member).data = here.data();
-  (op.*member).ld = there.cols;
+  op.table.data = here.data();
+  op.table.ld = there.cols;
   cpu_kernels().run(op);
   check(cudaMemcpy2DAsync(there.data, static_cast<std::size_t>(there.ld) * size, here.data(), width, width,
                           static_cast<std::size_t>(there.rows), cudaMemcpyHostToDevice, stream),
@@ -256,7 +255,7 @@ class CudaOps::Impl {
   void run(const SwigluBwd& op, S stream, CudaScratch&) {
     kernels::swiglu_bwd(stream, matrix(op.dx), matrix(op.dy), matrix(op.x));
   }
-  void run(const RotaryTable& op, S stream, CudaScratch&) { run_on_host(op, &RotaryTable::table, stream); }
+  void run(const RotaryTable& op, S stream, CudaScratch&) { make_on_host(op, stream); }
   void run(const Rotary& op, S stream, CudaScratch&) {
     kernels::rotary(stream, matrix(op.x), matrix(op.table), op.seq, op.head_dim, op.inverse);
   }
@@ -326,7 +325,10 @@ class CudaOps::Impl {
     kernels::lamb_apply(stream, matrix(op.param), op.master.as<float>(), op.m.as<float>(), op.v.as<float>(),
                         op.norms.as<double>(), op.factor.as<float>(), scalars_of(op));
   }
-  void run(const InitNormal& op, S stream, CudaScratch&) { run_on_host(op, &InitNormal::x, stream); }
+  void run(const InitNormal& op, S stream, CudaScratch&) {
+    kernels::init_normal(stream, matrix(op.x), op.valid_rows - op.row0, op.seed, op.key,
+                         op.row0 * op.global_cols + op.col0, op.global_cols, op.std);
+  }
 
   CudaMatmul matmul_;
   CudaAttention attention_;
