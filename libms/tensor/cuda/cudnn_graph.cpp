@@ -205,7 +205,7 @@ void CudnnPlan::run(cudnnHandle_t handle, const std::vector<std::pair<CudnnGraph
   check(cudnnBackendExecute(handle, plan_.get(), pack.get()), "running attention");
 }
 
-int engines_for(const CudnnDescriptor& graph, const std::string& device_json) {
+CudnnOffer offer_for(const CudnnDescriptor& graph, const std::string& device_json) {
   CudnnDescriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
   device
       .set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, static_cast<std::int64_t>(device_json.size()),
@@ -213,8 +213,13 @@ int engines_for(const CudnnDescriptor& graph, const std::string& device_json) {
       .finish();
   CudnnDescriptor asked = heuristic(graph);
   asked.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, device);
-  if (cudnnBackendFinalize(asked.get()) != CUDNN_STATUS_SUCCESS) return 0;
-  return static_cast<int>(offers(asked).size());
+  if (cudnnBackendFinalize(asked.get()) != CUDNN_STATUS_SUCCESS) return {};
+  const std::vector<CudnnDescriptor> configs = offers(asked);
+  if (configs.empty()) return {};
+  CudnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configs.front());
+  plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device);
+  return {.engines = static_cast<int>(configs.size()), .planned = cudnnBackendFinalize(plan.get())};
 }
 
 }  // namespace ms::tensor

@@ -13,7 +13,7 @@
 
 namespace ms::tensor {
 
-// Throws Error("cuda.cudnn", gpu) unless it is CUDNN_STATUS_SUCCESS.
+// Throws library_error("cuda.cudnn") unless it is CUDNN_STATUS_SUCCESS.
 void check(cudnnStatus_t status, const char* what);
 
 // A backend descriptor: attributes, then finished.
@@ -100,7 +100,13 @@ class CudnnPlan {
   std::int64_t workspace_bytes_ = 0;
 };
 
-// How many engines cuDNN's heuristic offers for a graph on a GPU that need not be here: `device_json` describes it.
-int engines_for(const CudnnDescriptor& graph, const std::string& device_json);
+// What cuDNN makes of a graph for a GPU that need not be here: `device_json` describes it. How many engines its
+// heuristic offers, and what came of making a plan of the first: CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER, where
+// kernels were compiled and there was no driver to load them into.
+struct CudnnOffer {
+  int engines = 0;
+  cudnnStatus_t planned = CUDNN_STATUS_NOT_INITIALIZED;
+};
+CudnnOffer offer_for(const CudnnDescriptor& graph, const std::string& device_json);
 
 }  // namespace ms::tensor
