@@ -33,26 +33,6 @@ constexpr int kMostSets = 8;
 constexpr std::int64_t kSource = 1 << 22;      // elements
 constexpr std::int64_t kMostCopied = 1 << 28;  // elements: rows of 2 GiB are more than CUDA's copies take
 
-double seconds_of(Stream& stream, const std::vector<Op>& sets, int repetitions) {
-  const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < repetitions; ++i) stream.submit(sets[static_cast<std::size_t>(i) % sets.size()]);
-  stream.synchronize();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-// Seconds of one repetition, the median of all measurements.
-double median_s(Stream& stream, const std::vector<Op>& sets, bool small) {
-  const int warm_up = std::max(small ? 1 : kWarmUp, static_cast<int>(sets.size()));
-  seconds_of(stream, sets, warm_up);  // makes plans and scratch memory
-  if (small) return seconds_of(stream, sets, 1);
-  const double about_s = seconds_of(stream, sets, warm_up) / warm_up;
-  const int repetitions = std::max(1, static_cast<int>(std::ceil(kMeasured_s / about_s)));
-  std::vector<double> all_s;
-  for (int i = 0; i < kMeasurements; ++i) all_s.push_back(seconds_of(stream, sets, repetitions) / repetitions);
-  std::nth_element(all_s.begin(), all_s.begin() + kMeasurements / 2, all_s.end());
-  return all_s[kMeasurements / 2];
-}
-
 void print(const Row& row) {
   fmt::print("{:<34} {:<34} {:>10.1f} {:>8.1f} {:<8} {:>6.1f} %  {}\n", row.op, row.shape, row.us, row.rate, row.unit,
              100 * row.share, row.mark);
@@ -141,6 +121,7 @@ int run(int gpu, bool small, const std::string& json) {
   measure_ceilings(bench);
   measure_memory(bench);
   measure_products(bench);
+  measure_kernels(bench);
   const auto below =
       std::count_if(bench.rows().begin(), bench.rows().end(), [](const Row& row) { return row.mark == "below"; });
   fmt::print("\ncopy {:.0f} GB/s, best product {:.0f} TFLOP/s; of {} rows {} below {:.0f} % of the copy, {} failed\n",
@@ -196,19 +177,38 @@ void Bench::section(std::string name, std::string title) {
              "share");
 }
 
+double Bench::seconds_of(Stream& stream, const std::vector<Ready>& sets, int repetitions) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < repetitions; ++i) sets[static_cast<std::size_t>(i) % sets.size()].issue();
+  stream.synchronize();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// Seconds of one repetition, the median of all measurements.
+double Bench::median_s(Stream& stream, const std::vector<Ready>& sets, bool small) {
+  const int warm_up = std::max(small ? 1 : kWarmUp, static_cast<int>(sets.size()));
+  seconds_of(stream, sets, warm_up);  // makes plans and scratch memory
+  if (small) return seconds_of(stream, sets, 1);
+  const double about_s = seconds_of(stream, sets, warm_up) / warm_up;
+  const int repetitions = std::max(1, static_cast<int>(std::ceil(kMeasured_s / about_s)));
+  std::vector<double> all_s;
+  for (int i = 0; i < kMeasurements; ++i) all_s.push_back(seconds_of(stream, sets, repetitions) / repetitions);
+  std::nth_element(all_s.begin(), all_s.begin() + kMeasurements / 2, all_s.end());
+  return all_s[kMeasurements / 2];
+}
+
 // A stream of its own: what fails is one row, and the next begins anew.
-double Bench::measure(const Case& measured, bool memory, double ceiling) {
-  Row row;
-  row.section = section_, row.op = measured.remark, row.shape = measured.shape, row.unit = memory ? "GB/s" : "TFLOP/s";
+double Bench::measure(Row row, const Make& make, double ceiling) {
+  const bool memory = row.unit == "GB/s";
+  row.section = section_;
   try {
     Tensors tensors(device_, source_);
-    std::vector<Op> sets{measured.make(tensors)};
-    const OpCost cost = cost_of(sets[0]);
-    row.op = fmt::format("{}{}{}", op_name(sets[0]), measured.remark.empty() ? "" : " ", measured.remark);
-    const double bytes = measured.bytes > 0 ? measured.bytes : cost.bytes;
-    row.amount = memory ? bytes : cost.flops;
+    std::vector<Ready> sets{make(tensors)};
+    const double bytes = sets[0].bytes;
+    row.op = sets[0].op;
+    row.amount = memory ? bytes : sets[0].flops;
     const double wanted = std::min(std::ceil(kRotated_bytes / bytes), static_cast<double>(small ? 2 : kMostSets));
-    while (memory && static_cast<double>(sets.size()) < wanted) sets.push_back(measured.make(tensors));
+    while (memory && static_cast<double>(sets.size()) < wanted) sets.push_back(make(tensors));
     const double seconds = median_s(tensors.stream(), sets, small);
     row.us = 1e6 * seconds;
     row.rate = row.amount / seconds * (memory ? 1e-9 : 1e-12);
@@ -225,6 +225,29 @@ double Bench::measure(const Case& measured, bool memory, double ceiling) {
   print(row);
   rows_.push_back(row);
   return row.rate;
+}
+
+double Bench::measure(const Case& measured, bool memory, double ceiling) {
+  const auto make = [&](Tensors& tensors) -> Ready {
+    const Op op = measured.make(tensors);
+    const OpCost cost = cost_of(op);
+    return {.op = fmt::format("{}{}{}", op_name(op), measured.remark.empty() ? "" : " ", measured.remark),
+            .issue = [op, &stream = tensors.stream()] { stream.submit(op); },
+            .bytes = measured.bytes > 0 ? measured.bytes : cost.bytes,
+            .flops = cost.flops};
+  };
+  Row row;
+  row.op = measured.remark, row.shape = measured.shape, row.unit = memory ? "GB/s" : "TFLOP/s";
+  return measure(row, make, ceiling);
+}
+
+double Bench::moves(const KernelCase& measured) {
+  const auto make = [&](Tensors& tensors) -> Ready {
+    return {.op = measured.kernel, .issue = measured.make(tensors), .bytes = measured.bytes};
+  };
+  Row row;
+  row.op = measured.kernel, row.shape = measured.shape, row.unit = "GB/s";
+  return measure(row, make, copy_gbs);
 }
 
 }  // namespace ms::tensor::bench

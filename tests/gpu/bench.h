@@ -46,6 +46,14 @@ struct Case {
   double bytes = 0;  // that cannot be avoided, where cost_of() does not know them
 };
 
+// A kernel that is no operation by itself.
+struct KernelCase {
+  std::string kernel, shape;
+  // Of tensors that it makes, what issues the kernel on their stream.
+  std::function<std::function<void()>(Tensors&)> make;
+  double bytes = 0;
+};
+
 struct Row {
   std::string section, op, shape, unit, mark;
   double us = 0, amount = 0, rate = 0, share = 0;  // amount: bytes or FLOPs; rate: GB/s or TFLOP/s
@@ -69,11 +77,23 @@ class Bench {
     return measure(measured, false, peak > 0 ? peak : matmul_tflops);
   }
 
+  double moves(const KernelCase& measured);
+
   const std::vector<Row>& rows() const { return rows_; }
   int failed() const { return failed_; }
 
  private:
+  // Something that can be issued again and again.
+  struct Ready {
+    std::string op;
+    std::function<void()> issue;
+    double bytes = 0, flops = 0;
+  };
+  using Make = std::function<Ready(Tensors&)>;
+  static double seconds_of(Stream& stream, const std::vector<Ready>& sets, int repetitions);
+  static double median_s(Stream& stream, const std::vector<Ready>& sets, bool small);
   double measure(const Case& measured, bool memory, double ceiling);
+  double measure(Row row, const Make& make, double ceiling);
 
   Device& device_;
   Source source_;
@@ -84,5 +104,6 @@ class Bench {
 
 void measure_memory(Bench& bench);    // bench_memory.cpp: every op that is limited by memory
 void measure_products(Bench& bench);  // bench_products.cpp: matmuls and attention
+void measure_kernels(Bench& bench);   // bench_kernels.cpp: what operations and messages are made of
 
 }  // namespace ms::tensor::bench

@@ -1,0 +1,83 @@
+// gpu_bench: kernels that are parts of operations and of messages: what products of eight bits are made of, and sums
+// over the ranks that share a GPU. They are launched as the library launches them, without the op list.
+#include "bench.h"
+#include "kernels/launch.h"
+#include "tensor/cuda/cuda_stream.h"
+
+namespace ms::tensor::bench {
+namespace {
+
+constexpr auto kBf16 = DType::bf16;
+
+// What issues a kernel on the stream of `tensors`.
+template <class Launch>
+std::function<void()> on(Tensors& tensors, Launch launch) {
+  auto& stream = dynamic_cast<CudaStream&>(tensors.stream());
+  return [&stream, launch] { stream.launch(launch); };
+}
+
+kernels::Matrix matrix_of(const Tensor& x) { return {x.data, x.rows, x.cols, x.ld, kernels::Type::bf16}; }
+
+// Factors as llama-8b's products have them, e4m3 and e5m2 being alike.
+void measure_eight_bits(Bench& bench) {
+  const std::int64_t rows = bench.size(8192), cols = bench.size(14336);
+  const std::string shape = fmt::format("bf16 {}x{}", rows, cols);
+  const auto numbers = static_cast<double>(rows * cols);
+  struct Part {
+    Tensor x, to, largest, back;
+  };
+  const auto part = [=](Tensors& t) -> Part {
+    return {t.normal(kBf16, rows, cols), t.zeros(kBf16, rows, cols), t.zeros(DType::i32, 1, 1),
+            t.zeros(DType::f32, 1, 1)};
+  };
+  bench.moves({.kernel = "fp8: largest magnitude",
+               .shape = shape,
+               .make =
+                   [=](Tensors& t) {
+                     return on(t, [at = part(t)](kernels::Stream stream) {
+                       kernels::largest_magnitude(stream, at.largest.as<unsigned>(), matrix_of(at.x));
+                     });
+                   },
+               .bytes = 2 * numbers});
+  for (const bool transposed : {false, true}) {
+    bench.moves({.kernel = transposed ? "fp8: to columns" : "fp8: to rows",
+                 .shape = shape,
+                 .make =
+                     [=](Tensors& t) {
+                       return on(t, [transposed, at = part(t)](kernels::Stream stream) {
+                         kernels::fp8_quantize(stream, at.to.data, at.back.as<float>(), matrix_of(at.x),
+                                               at.largest.as<unsigned>(), false, transposed);
+                       });
+                     },
+                 .bytes = 3 * numbers});
+  }
+}
+
+void measure_reduce(Bench& bench, int ranks, kernels::Type type) {
+  const DType dtype = type == kernels::Type::bf16 ? kBf16 : DType::f32;
+  const std::int64_t n = bench.size(64) * bench.size(16384);
+  bench.moves({.kernel = fmt::format("sum over {} ranks", ranks),
+               .shape = fmt::format("{} {}", to_string(dtype), n),
+               .make =
+                   [=](Tensors& t) {
+                     std::vector<const void*> inputs;
+                     for (int i = 0; i < ranks; ++i) inputs.push_back(t.normal(dtype, 1, n).data);
+                     const Tensor out = t.zeros(dtype, 1, n);
+                     return on(t, [=](kernels::Stream stream) {
+                       kernels::reduce(stream, false, type, out.data, inputs.data(), ranks, n);
+                     });
+                   },
+               .bytes = static_cast<double>((ranks + 1) * n * size_of(dtype))});
+}
+
+}  // namespace
+
+void measure_kernels(Bench& bench) {
+  bench.section("kernels", "parts of operations; shares of the copy's bandwidth");
+  measure_eight_bits(bench);
+  for (const int ranks : {2, 8}) {
+    for (const auto type : {kernels::Type::bf16, kernels::Type::f32}) measure_reduce(bench, ranks, type);
+  }
+}
+
+}  // namespace ms::tensor::bench
