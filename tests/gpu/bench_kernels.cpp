@@ -55,7 +55,7 @@ void measure_eight_bits(Bench& bench) {
 
 void measure_reduce(Bench& bench, int ranks, kernels::Type type) {
   const DType dtype = type == kernels::Type::bf16 ? kBf16 : DType::f32;
-  const std::int64_t n = bench.size(64) * bench.size(16384);
+  const std::int64_t n = bench.size(1024) * bench.size(16384);
   bench.moves({.kernel = fmt::format("sum over {} ranks", ranks),
                .shape = fmt::format("{} {}", to_string(dtype), n),
                .make =
