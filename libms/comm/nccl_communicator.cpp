@@ -12,6 +12,7 @@
 #include "comm/nccl_door.h"
 #include "tensor/cuda/cuda_check.h"
 #include "tensor/cuda/cuda_device.h"
+#include "tensor/cuda/owned_memory.h"
 
 namespace ms::comm {
 namespace {
@@ -137,35 +138,23 @@ class NcclProcess final : public Nccl {
   std::jthread thread_;
 };
 
-// NCCL's own, which GPUs of a node can reach, too.
-class NcclMemory final : public tensor::Memory {
- public:
-  NcclMemory(int gpu, std::size_t bytes, const std::string& what) : size_(bytes) {
-    tensor::check(cudaSetDevice(gpu), "taking the GPU");
-    if (const ncclResult_t code = ncclMemAlloc(&data_, size_); code != ncclSuccess) {
-      constexpr std::size_t kPage = std::size_t{2} << 20;
-      std::size_t free = 0, total = 0;
-      cudaMemGetInfo(&free, &total);
-      const std::string text =
-          fmt::format("{} of NCCL's memory for {}, where {} are free", format_size(static_cast<double>(size_)), what,
-                      format_size(static_cast<double>(free)));
-      if (size_ + kPage > free) throw tensor::cuda_error(cudaErrorMemoryAllocation, text);
-      throw Error("comm.nccl", Blame::gpu, fmt::format("{}: {}", text, ncclGetErrorString(code)),
-                  "NCCL_DEBUG=WARN says more; run.nccl_register = false does without");
-    }
-    tensor::check(cudaMemset(data_, 0, size_), "clearing memory");
-    tensor::check(cudaStreamSynchronize(nullptr), "clearing memory");
+// Of NCCL's own, which GPUs of a node can reach, too.
+std::unique_ptr<tensor::Memory> nccl_memory(int gpu, std::size_t bytes, const std::string& what) {
+  tensor::check(cudaSetDevice(gpu), "taking the GPU");
+  void* data = nullptr;
+  if (const ncclResult_t code = ncclMemAlloc(&data, bytes); code != ncclSuccess) {
+    constexpr std::size_t kPage = std::size_t{2} << 20;
+    std::size_t free = 0, total = 0;
+    cudaMemGetInfo(&free, &total);
+    const std::string text =
+        fmt::format("{} of NCCL's memory for {}, where {} are free", format_size(static_cast<double>(bytes)), what,
+                    format_size(static_cast<double>(free)));
+    if (bytes + kPage > free) throw tensor::cuda_error(cudaErrorMemoryAllocation, text);
+    throw Error("comm.nccl", Blame::gpu, fmt::format("{}: {}", text, ncclGetErrorString(code)),
+                "NCCL_DEBUG=WARN says more; run.nccl_register = false does without");
   }
-  ~NcclMemory() override { ncclMemFree(data_); }
-  NcclMemory(const NcclMemory&) = delete;
-  NcclMemory& operator=(const NcclMemory&) = delete;
-  std::byte* data() const override { return static_cast<std::byte*>(data_); }
-  std::size_t size_bytes() const override { return size_; }
-
- private:
-  void* data_ = nullptr;
-  std::size_t size_;
-};
+  return tensor::cleared(std::make_unique<tensor::OwnedMemory>(data, bytes, [](void* at) { ncclMemFree(at); }));
+}
 
 class NcclCommunicator final : public Communicator {
  public:
@@ -183,7 +172,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   std::unique_ptr<tensor::Memory> allocate(std::size_t bytes, const std::string& what) override {
-    return std::make_unique<NcclMemory>(open_->gpu, bytes, what);
+    return nccl_memory(open_->gpu, bytes, what);
   }
   void register_memory(const tensor::Memory& memory) override {
     const std::lock_guard lock(open_->mutex);

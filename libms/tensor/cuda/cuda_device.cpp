@@ -2,58 +2,13 @@
 
 #include "base/text.h"
 #include "tensor/cuda/cuda_check.h"
+#include "tensor/cuda/owned_memory.h"
 
 namespace ms::tensor {
 namespace {
 
 constexpr std::size_t kMostSpans = 1 << 14;              // under way before the host looks which are over
 constexpr std::int64_t kAnchorHolds_ns = 1'000'000'000;  // then a float of milliseconds is exact to 0.1 us
-
-class CudaMemory final : public Memory {
- public:
-  CudaMemory(std::size_t bytes, const std::string& what) : size_(bytes) {
-    if (size_ == 0) return;
-    if (const cudaError_t code = cudaMalloc(&data_, size_); code != cudaSuccess) {
-      std::size_t free = 0, total = 0;
-      cudaMemGetInfo(&free, &total);
-      throw cuda_error(
-          code, fmt::format("{} for {}, where {} of the GPU's {} are free", format_size(static_cast<double>(size_)),
-                            what, format_size(static_cast<double>(free)), format_size(static_cast<double>(total))));
-    }
-    check(cudaMemset(data_, 0, size_), "clearing memory");
-    check(cudaStreamSynchronize(nullptr), "clearing memory");  // our streams do not wait for that one
-  }
-  ~CudaMemory() override { cudaFree(data_); }
-  CudaMemory(const CudaMemory&) = delete;
-  CudaMemory& operator=(const CudaMemory&) = delete;
-  std::byte* data() const override { return static_cast<std::byte*>(data_); }
-  std::size_t size_bytes() const override { return size_; }
-
- private:
-  void* data_ = nullptr;
-  std::size_t size_;
-};
-
-// Pinned, so that copies overlap with everything else, and kernels may read it.
-class HostMemory final : public Memory {
- public:
-  HostMemory(std::size_t bytes, const std::string& what) : size_(bytes) {
-    if (size_ == 0) return;
-    check(cudaHostAlloc(&data_, size_, cudaHostAllocPortable), fmt::format("{} bytes of the host for {}", size_, what));
-    std::fill_n(static_cast<std::byte*>(data_), size_, std::byte{0});
-  }
-  ~HostMemory() override {
-    if (data_ != nullptr) cudaFreeHost(data_);
-  }
-  HostMemory(const HostMemory&) = delete;
-  HostMemory& operator=(const HostMemory&) = delete;
-  std::byte* data() const override { return static_cast<std::byte*>(data_); }
-  std::size_t size_bytes() const override { return size_; }
-
- private:
-  void* data_ = nullptr;
-  std::size_t size_;
-};
 
 int chosen(int gpu) {
   const int count = CudaDevice::count();
@@ -81,11 +36,25 @@ std::unique_ptr<Stream> CudaDevice::make_stream(std::string name, StreamKind kin
 }
 std::unique_ptr<Memory> CudaDevice::allocate(std::size_t bytes, const std::string& what) {
   check(cudaSetDevice(gpu_), "taking the GPU");
-  return std::make_unique<CudaMemory>(bytes, what);
+  if (bytes == 0) return std::make_unique<OwnedMemory>(nullptr, 0, [](void*) {});
+  void* data = nullptr;
+  if (const cudaError_t code = cudaMalloc(&data, bytes); code != cudaSuccess) {
+    std::size_t free = 0, total = 0;
+    cudaMemGetInfo(&free, &total);
+    const auto size = [](std::size_t count) { return format_size(static_cast<double>(count)); };
+    throw cuda_error(
+        code, fmt::format("{} for {}, where {} of the GPU's {} are free", size(bytes), what, size(free), size(total)));
+  }
+  return cleared(std::make_unique<OwnedMemory>(data, bytes, [](void* at) { cudaFree(at); }));
 }
+// Pinned, so that copies overlap with everything else, and kernels may read it.
 std::unique_ptr<Memory> CudaDevice::allocate_host(std::size_t bytes, const std::string& what) {
   check(cudaSetDevice(gpu_), "taking the GPU");
-  return std::make_unique<HostMemory>(bytes, what);
+  if (bytes == 0) return std::make_unique<OwnedMemory>(nullptr, 0, [](void*) {});
+  void* data = nullptr;
+  check(cudaHostAlloc(&data, bytes, cudaHostAllocPortable), fmt::format("{} bytes of the host for {}", bytes, what));
+  std::fill_n(static_cast<std::byte*>(data), bytes, std::byte{0});
+  return std::make_unique<OwnedMemory>(data, bytes, [](void* at) { cudaFreeHost(at); });
 }
 
 Readiness CudaDevice::prepare(std::span<const Op> ops, MatmulChoices& choices, bool timed) {
