@@ -15,8 +15,8 @@ struct Group {
   std::string name;        // "tp", "dp", "pp.fwd 0>1"
   int id = 0;              // the same number on every member, different for every group of the run
   std::vector<int> ranks;  // global ranks; the position is the rank in the group
-  // What an operation of the group may take of a GPU at once, in channels of NCCL's, a block of threads each; the same
-  // on all members; 0: as NCCL likes.
+  // What an operation of the group may take at once of a GPU that has 100 multiprocessors or more, in channels of
+  // NCCL's, a block of threads each; of a smaller one its share. The same on all members; 0: as NCCL likes.
   int width = 0;
 
   int size() const { return static_cast<int>(ranks.size()); }

@@ -1,6 +1,7 @@
 // NCCL's communicators: a translation without decisions. Compiled into libms_cuda.so.
 #include <nccl.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -137,6 +138,13 @@ class NcclProcess final : public Nccl {
   std::vector<std::shared_ptr<Open>> all_;
   std::jthread thread_;
 };
+
+int channels_on(int gpu, int width) {
+  constexpr int kMeantFor = 100;
+  int processors = 0;
+  tensor::check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, gpu), "asking what the GPU has");
+  return std::max(1, width * std::min(processors, kMeantFor) / kMeantFor);
+}
 
 // Of NCCL's own, which GPUs of a node can reach, too.
 std::unique_ptr<tensor::Memory> nccl_memory(int gpu, std::size_t bytes, const std::string& what) {
@@ -291,7 +299,7 @@ void NcclProcess::join(Open& open) {
   }
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  if (open.group->width > 0) config.maxCTAs = open.group->width;  // NCCL_MAX_CTAS rules over it
+  if (open.group->width > 0) config.maxCTAs = channels_on(open.gpu, open.group->width);  // NCCL_MAX_CTAS rules over it
   settle(ncclCommInitRankConfig(&open.comm, open.group->size(), id, open.member, &config), open, what);
 }
 

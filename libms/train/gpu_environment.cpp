@@ -46,7 +46,8 @@ std::string gpu_environment_manual() {
   }
   return text +
          "NCCL_MAX_CTAS rules over how much of a GPU a group's messages may take: 16 blocks in tp and dp groups, 8 "
-         "between two ranks, else 4, at most 88 in all, so that all fit. All others are NCCL's own; NCCL_DEBUG=WARN "
+         "between two ranks, else 4, at most 88 in all, so that all fit, and less where a GPU has fewer than 100 "
+         "multiprocessors. All others are NCCL's own; NCCL_DEBUG=WARN "
          "says more where it fails.";
 }
 

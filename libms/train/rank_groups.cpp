@@ -7,8 +7,8 @@ namespace {
 
 // What a group's operations may take of a GPU at once, in NCCL's channels: one block of threads and some MiB of buffers
 // each. Blocks that wait for a peer keep what they have, and the peer may wait for a group whose blocks found no room:
-// all groups of a rank together come to 88, of the 108 multiprocessors of an A100 or the 132 of an H100. By NVLink a
-// channel moves some 20 GB/s, as others say, and the network is slower.
+// all groups of a rank together come to 88, of the 108 multiprocessors of an A100 or the 132 of an H100; smaller GPUs
+// give each its share (comm::Group). By NVLink a channel moves some 20 GB/s, as others say, and the network is slower.
 constexpr int kWide = 16;   // tp, dp: gradients and parameters, most of what is moved
 constexpr int kPair = 8;    // activations from rank to rank
 constexpr int kNarrow = 4;  // the world's few numbers, a shared embedding once a step

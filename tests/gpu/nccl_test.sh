@@ -79,6 +79,9 @@ verdict refused comm.nccl '[0-7]' "registering memory.*cannot be registered"
 ranks killed MS_FAULT='step=2 rank=3 kill' && fail "killed: no error"
 # The service sees it die; or NCCL was first, in a group of two.
 verdict killed 'comm.(peer_lost|nccl)' 3 "rank 3|remote process"
+# Groups fit on a smaller GPU, too, where the stand-in refuses channels for which there is no multiprocessor.
+settings+=(--set train.steps=1)
+ranks small MS_EMULATED_GPU_PROCESSORS=40 || fail "small: $(tail -n 3 "$work/small.log")"
 settings=()
 
 ranks hung MS_FAULT='step=2 rank=5 hang' && fail "hung: no error"

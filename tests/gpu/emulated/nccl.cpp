@@ -79,17 +79,27 @@ bool refuses(std::int64_t number) {
 }  // namespace
 
 struct ncclComm {
+  static inline std::atomic<int> all_channels = 0;     // of the process
   std::shared_ptr<ms::emulated::nccl::Member> member;  // pieces of work on streams may outlive the communicator
   int channels = 0;
   std::map<const std::byte*, std::size_t> registered = {};
   std::vector<void*> buffers = {};
 
   ncclComm(std::shared_ptr<ms::emulated::nccl::Member> of, int with_channels)
-      : member(std::move(of)), channels(with_channels) {}
+      : member(std::move(of)), channels(with_channels) {
+    all_channels += channels;
+  }
   ncclComm(const ncclComm&) = delete;
   ncclComm& operator=(const ncclComm&) = delete;
   ~ncclComm() {
     for (void* buffer : buffers) cudaFreeAsync(buffer, nullptr);
+    all_channels -= channels;
+  }
+  // Blocks that wait for peers keep their multiprocessor.
+  static bool all_fit() {
+    int processors = 0;
+    cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0);
+    return all_channels <= processors;
   }
   bool take_buffers() {
     constexpr std::size_t kChannel = 64 << 10;
@@ -199,6 +209,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
   const int most = config == nullptr || config->maxCTAs == NCCL_CONFIG_UNDEF_INT ? kUsualChannels : config->maxCTAs;
   if (most < 1) return refuse(ncclInvalidArgument, "a limit of no channels");
   auto made = std::make_unique<ncclComm>(std::make_shared<Member>(rank, size, blocks), most);
+  if (!ncclComm::all_fit()) return refuse(ncclInvalidUsage, "more channels than multiprocessors");
   if (!made->take_buffers()) return refuse(ncclUnhandledCudaError, "no memory for buffers");
   if (!blocks) {
     made->member->join_in_background(name);

@@ -3,6 +3,7 @@
 // not ordered may be met in any order.
 //
 // MS_EMULATED_GPU_COUNT      GPUs there are, 1 unless told
+// MS_EMULATED_GPU_PROCESSORS multiprocessors there are, 132 unless told
 // MS_EMULATED_GPU_MEMORY     bytes there are, 1 GiB unless told
 // MS_EMULATED_GPU_JITTER_US  every piece of work waits up to so long before it begins
 // MS_EMULATED_GPU_GUARD=1    the host cannot touch the GPU's memory while the GPU does nothing
@@ -251,11 +252,16 @@ cudaError_t cudaGetDevice(int* gpu) {
   *gpu = this_device;
   return say(cudaSuccess);
 }
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  if (attribute != cudaDevAttrMultiProcessorCount) return say(cudaErrorNotSupported);
+  *value = static_cast<int>(setting("MS_EMULATED_GPU_PROCESSORS", 132));
+  return say(cudaSuccess);
+}
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};
   std::strncpy(properties->name, "emulated GPU", sizeof properties->name - 1);
   properties->totalGlobalMem = Gpu::size();
-  properties->multiProcessorCount = 4;
+  cudaDeviceGetAttribute(&properties->multiProcessorCount, cudaDevAttrMultiProcessorCount, 0);
   properties->major = 9;
   return say(cudaSuccess);
 }
