@@ -118,15 +118,14 @@ int run(int gpu, bool small, const std::string& json) {
   const std::string name = name_of(gpu);
   fmt::print("GPU {}: {}{}\n", gpu, name, small ? ", small shapes: rates mean nothing" : "");
   Bench bench(*device, small);
-  measure_ceilings(bench);
-  measure_memory(bench);
-  measure_products(bench);
-  measure_kernels(bench);
+  for (const auto& measure : {measure_ceilings, measure_memory, measure_products, measure_kernels}) {
+    measure(bench);
+    if (!json.empty()) write_file_atomic(json, as_json(bench, name));  // what comes may be cut off
+  }
   const auto below =
       std::count_if(bench.rows().begin(), bench.rows().end(), [](const Row& row) { return row.mark == "below"; });
   fmt::print("\ncopy {:.0f} GB/s, best product {:.0f} TFLOP/s; of {} rows {} below {:.0f} % of the copy, {} failed\n",
              bench.copy_gbs, bench.matmul_tflops, bench.rows().size(), below, 100 * kAim, bench.failed());
-  if (!json.empty()) write_file_atomic(json, as_json(bench, name));
   return bench.failed() == 0 ? 0 : 1;
 }
 

@@ -12,7 +12,7 @@
 
 namespace ms::tensor::bench {
 
-// Random numbers, drawn once on the host: everything larger is copies of them.
+// Random numbers, drawn once: everything larger is copies of them.
 struct Source {
   explicit Source(Device& device);
   const Tensor& of(DType dtype) const { return dtype == DType::bf16 ? bf16 : f32; }

@@ -2,6 +2,7 @@
 // over the ranks that share a GPU. They are launched as the library launches them, without the op list.
 #include "bench.h"
 #include "kernels/launch.h"
+#include "tensor/cuda/cuda_check.h"
 #include "tensor/cuda/cuda_stream.h"
 
 namespace ms::tensor::bench {
@@ -13,7 +14,12 @@ constexpr auto kBf16 = DType::bf16;
 template <class Launch>
 std::function<void()> on(Tensors& tensors, Launch launch) {
   auto& stream = dynamic_cast<CudaStream&>(tensors.stream());
-  return [&stream, launch] { stream.launch(launch); };
+  return [&stream, launch] {
+    stream.launch([&launch](kernels::Stream on) {
+      launch(on);
+      check_launch("a kernel");
+    });
+  };
 }
 
 kernels::Matrix matrix_of(const Tensor& x) { return {x.data, x.rows, x.cols, x.ld, kernels::Type::bf16}; }

@@ -60,7 +60,7 @@ expect "no GPU" 69 "no CUDA-capable device" "$here" MS_EMULATED_GPU_COUNT=0 --
 expect "kernels for another GPU" 69 "no kernel image" "$here" MS_EMULATED_GPU_FAULT=image --
 expect "memory that is too small" 2 "out of memory" "$here" MS_EMULATED_GPU_MEMORY=1000000 --
 expect "memory that breaks" 69 "uncorrectable ECC error" "$here" MS_EMULATED_GPU_FAULT=ecc@500 --
-for part in product attention; do
+for part in product plan attention; do
   expect "memory that breaks in a library's $part" 69 "uncorrectable ECC error" "$here" MS_EMULATED_GPU_FAULT=ecc@$part --
   expect "memory that is full in a library's $part" 2 "out of memory" "$here" MS_EMULATED_GPU_FAULT=full@$part --
 done

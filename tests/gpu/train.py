@@ -5,7 +5,7 @@ CPU's and PyTorch's from the same weights and batches, and the same twice. What 
 written after each result: what the time did not suffice for is missing, not all. Prints a table last.
 
 usage: tests/gpu/train.py BUILD OUT.json [--small] [--no-peer] [--peer-device cpu] [--budget SECONDS]
-                          [--ceilings OPS.json] [--library-path PATH]
+                          [--ceilings OPS.json] [--logs DIRECTORY] [--library-path PATH]
 """
 
 import argparse
@@ -56,7 +56,7 @@ def write_tokens(prefix, ids):
 
 class Bench:
     def __init__(self, work, arguments):
-        self.build, self.work, self.small, self.out = arguments.build, work, arguments.small, arguments.out.parent
+        self.build, self.work, self.small, self.logs = arguments.build, work, arguments.small, arguments.logs
         self.environment = dict(os.environ)  # of our programs: PyTorch brings libraries of its own
         if arguments.library_path:
             self.environment["LD_LIBRARY_PATH"] = arguments.library_path
@@ -94,19 +94,21 @@ class Bench:
         return self.until - time.monotonic()
 
     def call(self, command, name, environment=None):
-        """None, or why it failed. What it said to standard error is kept beside the JSON."""
+        """None, or why it failed. What it said to standard error is kept."""
         if self.left_s() < 15:
             return "no time was left"
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=min(self.left_s(), MOST_S),
                                   env=environment)
-        except subprocess.TimeoutExpired:
-            return "it took too long"
-        said = done.stderr.strip().splitlines() or ["it said nothing"]
-        (self.out / (re.sub("[^a-z0-9]+", "-", name) + ".log")).write_text(done.stderr)
-        if done.returncode != 0:
-            return next((line for line in said if "error:" in line), said[-1])
-        return None
+            said, code = done.stderr, done.returncode
+        except subprocess.TimeoutExpired as late:
+            said, code = (late.stderr or b"").decode(errors="replace"), None
+        if self.logs:
+            (self.logs / (re.sub("[^a-z0-9]+", "-", name) + ".log")).write_text(said)
+        if code == 0:
+            return None
+        lines = said.strip().splitlines() or ["it said nothing"]
+        return "it took too long" if code is None else next((line for line in lines if "error:" in line), lines[-1])
 
     def run(self, config, changes, name):
         """Rows of metrics.jsonl, or why there are none."""
@@ -141,7 +143,8 @@ class Bench:
 
     def plan(self, config, changes):
         command = [self.build / "bin/ms-train", "plan", ROOT / config, "--json", *self.options(config, changes)]
-        return json.loads(subprocess.run(command, capture_output=True, text=True, check=True, env=self.environment).stdout)
+        return json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=MOST_S,
+                                         env=self.environment).stdout)
 
 
 # In the order of what they are worth. The last two are a pair with the two before them: in turns, so that what changes
@@ -156,7 +159,9 @@ def speed(rows, plan, peak):
     rows = rows[FIRST if len(rows) > 2 * FIRST else 1:]
     step_s = statistics.median(row["step_s"] for row in rows)
     tokens_per_s = plan["batch"]["tokens_per_step"] / step_s
-    classes = {name: statistics.median(row["seconds"][name] for row in rows) / step_s for name in rows[0]["seconds"]}
+    # Waiting for data is the host's, and may lie under operations of the step before.
+    classes = {name: statistics.median(row["seconds"][name] for row in rows) / step_s for name in rows[0]["seconds"]
+               if name != "data_wait"}
     return {"step_s": step_s, "tokens_per_s": tokens_per_s,
             "mfu": {name: flops * tokens_per_s / peak for name, flops in plan["flops_per_token"].items()},
             "share_of_step": classes | {"between operations": 1 - sum(classes.values())}}
@@ -185,52 +190,58 @@ def measure(bench, name, variant, result, peak, ceilings):
     rows = bench.run(config, changes, f"{name} {variant}")
     result[variant] = {"failed": rows} if isinstance(rows, str) else speed(rows, plan, peak)
     whole, part = result["deterministic"], result[variant]
-    if ceilings and "step_s" in part:
+    if ceilings and variant == "deterministic" and "step_s" in part:
         part["where"] = where_time_goes(part, plan, peak, ceilings)
     if variant == "fewer layers" and "step_s" in whole and "step_s" in part:
         result["mfu_of_layers"] = layers_alone(whole, part, (bench.plan(config, {}), plan), peak)
 
 
-def losses(bench, with_peer):
-    """A small model for 100 steps on the GPU, twice, on the CPU, and in PyTorch."""
+def losses(bench, with_peer, keep):
+    """A small model for 100 steps on the GPU, twice, on the CPU, and in PyTorch. `keep` is given what there is, each
+    time that there is more."""
     config = "configs/gpu/gpt2-xl.toml"
     changes = {"model.layers": 4, "model.hidden": 256, "model.heads": 4, "model.seq": 256, "model.vocab": 300,
                "train.steps": 100, "train.global_batch": 8, "train.microbatch": 4, "optim.lr": 1e-3,
                "data.train": [bench.text()]}
-    runs = {}
+    runs, result = {}, {"tolerance": TOLERANCE, "difference_to": {}, "failed": {}}
     for name, device in (("gpu", "cuda"), ("gpu again", "cuda"), ("cpu", "cpu"), ("pytorch", None)):
         if name == "pytorch" and not with_peer:
             continue
         rows = (bench.run(config, changes | {"run.device": device}, f"losses {name}") if device else
                 bench.peer_losses(config, changes))
         if isinstance(rows, str):
-            return {"failed": f"{name}: {rows}"}
-        runs[name] = [row["loss"] for row in rows]
-
-    def difference(name):
-        differences = [a - b for a, b in zip(runs["gpu"], runs[name], strict=True)]
-        return {"largest": max(map(abs, differences)), "mean": abs(statistics.mean(differences))}
-
-    return {"steps": len(runs["gpu"]), "first": runs["gpu"][0], "last": runs["gpu"][-1],
-            "same_bits": runs["gpu"] == runs["gpu again"], "tolerance": TOLERANCE,
-            "difference_to": {name: difference(name) for name in runs if not name.startswith("gpu")}}
+            result["failed"][name] = rows
+            keep(result)
+            continue
+        run = runs[name] = [row["loss"] for row in rows]
+        if name == "gpu":
+            result |= {"steps": len(run), "first": run[0], "last": run[-1]}
+        elif name == "gpu again":
+            result["same_bits"] = run == runs.get("gpu")
+        elif "gpu" in runs:
+            differences = [a - b for a, b in zip(runs["gpu"], run)]
+            result["difference_to"][name] = {"largest": max(map(abs, differences)),
+                                             "mean": abs(statistics.mean(differences))}
+        keep(result)
 
 
 def losses_agree(of_losses):
-    return ("failed" not in of_losses and of_losses["same_bits"] and
+    return (not of_losses["failed"] and of_losses.get("same_bits", False) and
             all(row[kind] <= most for row in of_losses["difference_to"].values() for kind, most in TOLERANCE.items()))
 
 
 def where_time_goes(result, plan, peak, ceilings):
     """By class of operation: its share of a step; what it would be were everything done at the ceilings that were
-    measured (a product's rate, a copy's bandwidth); and what of MFU is lost there: the part of its time in which the
-    GPU could have done other work at its peak. The sum of what is lost, and of what the operations achieve, is all."""
-    step_s, work = result["step_s"], plan["stages"][0]["work_of_step"]
+    measured (a product's rate, a copy's bandwidth); and what of MFU is lost there: of its time, the part in which the
+    GPU could have done at its peak what the model asks for. All that is lost and MFU ("causal") are 100 %."""
+    step_s, work, model = result["step_s"], plan["stages"][0]["work_of_step"], plan["flops_per_token"]
+    counted = {"matmul": model["gemm"], "attention": model["causal"] - model["gemm"]}  # of a token; no recomputation
     table = {}
     for name, share in result["share_of_step"].items():
         flops, size = (work.get(name, {}).get(key, 0.0) for key in ("flops", "bytes"))
         least_s = max(flops / ceilings["matmul_tflops"] * 1e-12, size / ceilings["copy_gbs"] * 1e-9)
-        table[name] = {"share": share, "at_ceiling": least_s / step_s, "lost": share - flops / peak / step_s}
+        table[name] = {"share": share, "at_ceiling": least_s / step_s,
+                       "lost": share - counted.get(name, 0.0) * result["tokens_per_s"] / peak}
     return table
 
 
@@ -249,7 +260,7 @@ def ratio(result, what, of):
 def report_where(model, table):
     print(f"\n{model + ', a step':34} {'share':>7} {'at ceilings':>12} {'MFU lost':>9}")
     for name, row in sorted(table.items(), key=lambda item: -item[1]["lost"]):
-        if row["share"] > 0.0005:
+        if abs(row["share"]) > 0.0005:
             print(f"  {name:32} {row['share']:7.1%} {row['at_ceiling']:12.1%} {row['lost']:9.1%}")
 
 
@@ -276,6 +287,14 @@ def report(results, of_losses):
     print(f"losses: {json.dumps(of_losses)}")
 
 
+def ceilings_of(arguments):
+    """None where they were not measured."""
+    if not arguments.ceilings or not arguments.ceilings.exists():
+        return None
+    ceilings = json.loads(arguments.ceilings.read_text())
+    return ceilings if min(ceilings["matmul_tflops"], ceilings["copy_gbs"]) > 0 else None
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
@@ -285,27 +304,32 @@ def main():
     parser.add_argument("--budget", type=float, default=540, help="seconds in all")
     parser.add_argument("--peer-device", default="cuda", choices=["cuda", "cpu"], help="where PyTorch computes: a CPU to try it out")
     parser.add_argument("--ceilings", type=pathlib.Path, help="what gpu_bench --json wrote")
+    parser.add_argument("--logs", type=pathlib.Path, help="a directory for what all runs have said")
     parser.add_argument("--library-path", help="LD_LIBRARY_PATH of our programs")
     parser.add_argument("--peak", type=float, default=989, help="TFLOP/s")
     arguments = parser.parse_args()
     results = [{"model": name} for name in MODELS]
-    of_losses = {"failed": "not come to"}
+    of_losses = {"failed": {"all": "not come to"}}
 
     def save():
         arguments.out.write_text(json.dumps({"losses": of_losses, "models": results}, indent=1))
 
-    ceilings = None
-    if arguments.ceilings and arguments.ceilings.exists():
-        ceilings = json.loads(arguments.ceilings.read_text())
+    def keep_losses(result):
+        of_losses.clear()
+        of_losses.update(result)
+        save()
+
     with tempfile.TemporaryDirectory() as work:
         bench = Bench(pathlib.Path(work), arguments)
-        of_losses = losses(bench, not arguments.no_peer)
-        save()
+        losses(bench, not arguments.no_peer, keep_losses)
         for variant in VARIANTS:
             for result in results:
                 if variant == "peer" and arguments.no_peer:
                     continue
-                measure(bench, result["model"], variant, result, arguments.peak * 1e12, ceilings)
+                try:
+                    measure(bench, result["model"], variant, result, arguments.peak * 1e12, ceilings_of(arguments))
+                except (KeyError, ValueError, OSError, subprocess.SubprocessError) as error:  # the others are measured
+                    result[variant] = {"failed": f"{type(error).__name__}: {error}"}
                 save()
     report(results, of_losses)
     failed = not losses_agree(of_losses) or any("failed" in result["deterministic"] for result in results)

@@ -26,14 +26,16 @@ Error cuda_error(cudaError_t code, std::string_view what) {
   }
 }
 
+void check_launch(std::string_view what) { check(cudaGetLastError(), what); }
+
 Error library_error(std::string_view kind, const std::string& text, bool memory_is_full) {
-  if (memory_is_full) return cuda_error(cudaErrorMemoryAllocation, text);
   // Libraries that call the driver leave nothing in the runtime's last error; a GPU that is broken answers all calls
   // so.
   cudaError_t code = cudaGetLastError();
-  if (code == cudaSuccess) code = cudaStreamQuery(nullptr);
+  if (code == cudaSuccess || code == cudaErrorNotReady) code = cudaStreamQuery(nullptr);
   if (code != cudaSuccess && code != cudaErrorNotReady) return cuda_error(code, text);
   cudaGetLastError();
+  if (memory_is_full) return cuda_error(cudaErrorMemoryAllocation, text);
   return Error(std::string(kind), Blame::gpu, text);
 }
 

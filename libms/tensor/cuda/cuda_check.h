@@ -15,8 +15,8 @@ namespace ms::tensor {
 // ("cuda.hardware", gpu): the GPU reports that it is broken; else ("cuda.error", gpu).
 Error cuda_error(cudaError_t code, std::string_view what);
 
-// Of a library's that works on the GPU, of this kind and saying this, unless the GPU tells what the cause is: that its
-// memory is full, as the library may have noticed itself, or that it is broken, which is as cuda_error() has it.
+// Of a library's that works on the GPU, of this kind and saying this, unless its cause is known: that the GPU is
+// broken, which it tells whoever asks, or that memory is full, as the library says. Then it is as cuda_error() has it.
 Error library_error(std::string_view kind, const std::string& text, bool memory_is_full);
 
 inline void check(cudaError_t code, std::string_view what) {
@@ -30,6 +30,6 @@ inline bool has_passed(cudaEvent_t event) {
   return false;
 }
 // Of the launch of a kernel. What it does wrong later is met by whoever waits for it.
-inline void check_launch(std::string_view what) { check(cudaGetLastError(), what); }
+void check_launch(std::string_view what);
 
 }  // namespace ms::tensor

@@ -33,7 +33,8 @@ class CudaMatmul {
   // library's own first one, or where `timed` the fastest, which is added to them. Returns the scratch memory that
   // they take.
   std::size_t prepare(const Matmul& op, MatmulChoices& choices, bool timed);
-  // bf16 products with sums in f32; f32 products in f32 (no TF32), as on the CPU. Throws Error("cuda.cublas").
+  // bf16 products with sums in f32; f32 products in f32 (no TF32), as on the CPU. Throws
+  // library_error("cuda.cublas").
   void run(const Matmul& op, cudaStream_t stream, CudaScratch& scratch);
 
  private:

@@ -173,11 +173,16 @@ CudnnPlan::CudnnPlan(cudnnHandle_t handle, CudnnDescriptor graph)
   CudnnDescriptor asked = heuristic(graph_);
   asked.finish();
   configs_ = offers(asked);
+  cudnnStatus_t failed = CUDNN_STATUS_NOT_SUPPORTED;
   for (const CudnnDescriptor& config : configs_) {
     CudnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
-    if (cudnnBackendFinalize(plan.get()) != CUDNN_STATUS_SUCCESS) continue;
+    if (const cudnnStatus_t status = cudnnBackendFinalize(plan.get()); status != CUDNN_STATUS_SUCCESS) {
+      // That an engine does not take it is no more than that. Kernels are compiled and loaded here, too.
+      if (CUDNN_STATUS_CATEGORY(status) >= CUDNN_STATUS_INTERNAL_ERROR) failed = status;
+      continue;
+    }
     std::int64_t count = 0;
     check(cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
                                    &workspace_bytes_),
@@ -185,6 +190,7 @@ CudnnPlan::CudnnPlan(cudnnHandle_t handle, CudnnDescriptor graph)
     plan_ = std::move(plan);
     return;
   }
+  if (failed != CUDNN_STATUS_NOT_SUPPORTED) check(failed, "making a plan for attention");
   throw Error("cuda.cudnn", Blame::bug,
               fmt::format("none of {} engines of cuDNN takes this attention", configs_.size()));
 }

@@ -87,7 +87,8 @@ class CudnnGraph {
 // Something to be executed, again and again.
 class CudnnPlan {
  public:
-  // The first of the heuristic's engines that takes the graph; throws Error("cuda.cudnn", bug) where none does.
+  // The first of the heuristic's engines that takes the graph; throws Error("cuda.cudnn", bug) where none does, and
+  // library_error("cuda.cudnn") where making a plan has failed.
   CudnnPlan(cudnnHandle_t handle, CudnnDescriptor graph);
 
   std::int64_t workspace_bytes() const { return workspace_bytes_; }

@@ -61,6 +61,12 @@ void get_engines(const Descriptor& heuristic, std::int64_t most, std::int64_t* c
   config->finished = true;
 }
 
+void require_gpu(const char* call) {
+  const cudaError_t gpu = begin_call(call);
+  require(gpu != cudaErrorMemoryAllocation, "the GPU is full", CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED);
+  require(gpu == cudaSuccess, "the GPU is broken", CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER);
+}
+
 void execute(const cudnnContext& handle, const Descriptor& plan, const Descriptor& pack) {
   const auto ids = pack.all<std::int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   const auto pointers = pack.all<std::byte*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
@@ -159,7 +165,11 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor)
 }
 
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
-  return answer(__func__, [&] { finish(*living.at(descriptor, "a descriptor")); });
+  return answer(__func__, [&] {
+    const auto finished = living.at(descriptor, "a descriptor");
+    if (finished->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) require_gpu("plan");
+    finish(*finished);
+  });
 }
 
 cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
@@ -209,9 +219,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor, cudn
 
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack) {
   return answer(__func__, [&] {
-    const cudaError_t gpu = begin_call("attention");
-    require(gpu != cudaErrorMemoryAllocation, "the GPU is full", CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED);
-    require(gpu == cudaSuccess, "the GPU is broken", CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER);
+    require_gpu("attention");
     execute(*handles.at(handle, "a handle"), *finished(plan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR),
             *finished(pack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
   });
