@@ -39,6 +39,7 @@ MOST_S = 120  # of a run: one that hangs must not take the time of all others
 # CPU, differs by up to 0.02 at a step.
 TOLERANCE = {"largest": 0.05, "mean": 0.01}
 NOISE = 2_000_000  # tokens
+ERRORS = (LookupError, ValueError, OSError, subprocess.SubprocessError)  # of one measurement: the others are made
 
 
 def text_of(value):
@@ -61,6 +62,7 @@ class Bench:
         if arguments.library_path:
             self.environment["LD_LIBRARY_PATH"] = arguments.library_path
         self.peer_device, self.steps = arguments.peer_device, 4 if arguments.small else STEPS
+        self.most_s = 3 * MOST_S if arguments.small else MOST_S
         self.until = time.monotonic() + arguments.budget
 
     def noise(self, vocab):
@@ -98,7 +100,7 @@ class Bench:
         if self.left_s() < 15:
             return "no time was left"
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=min(self.left_s(), MOST_S),
+            done = subprocess.run(command, capture_output=True, text=True, timeout=min(self.left_s(), self.most_s),
                                   env=environment)
             said, code = done.stderr, done.returncode
         except subprocess.TimeoutExpired as late:
@@ -292,7 +294,7 @@ def ceilings_of(arguments):
     if not arguments.ceilings or not arguments.ceilings.exists():
         return None
     ceilings = json.loads(arguments.ceilings.read_text())
-    return ceilings if min(ceilings["matmul_tflops"], ceilings["copy_gbs"]) > 0 else None
+    return ceilings if ceilings["matmul_tflops"] and ceilings["copy_gbs"] else None
 
 
 def main():
@@ -321,14 +323,17 @@ def main():
 
     with tempfile.TemporaryDirectory() as work:
         bench = Bench(pathlib.Path(work), arguments)
-        losses(bench, not arguments.no_peer, keep_losses)
+        try:
+            losses(bench, not arguments.no_peer, keep_losses)
+        except ERRORS as error:
+            of_losses["failed"]["all"] = f"{type(error).__name__}: {error}"
         for variant in VARIANTS:
             for result in results:
                 if variant == "peer" and arguments.no_peer:
                     continue
                 try:
                     measure(bench, result["model"], variant, result, arguments.peak * 1e12, ceilings_of(arguments))
-                except (KeyError, ValueError, OSError, subprocess.SubprocessError) as error:  # the others are measured
+                except ERRORS as error:
                     result[variant] = {"failed": f"{type(error).__name__}: {error}"}
                 save()
     report(results, of_losses)
