@@ -57,16 +57,17 @@ Preparation::Preparation(const Plan& plan, comm::World& world, tensor::Device& d
     : device_(device) {
   if (device.kind() != "cuda") return;
   ops_ = operations_of_step(plan, world.ranks_on_node(), world.rank());
-  if (!plan.settings.run.matmul_choices.empty()) choose(plan, world, deadline);
-  check_memory(plan, world, device_.prepare(ops_, choices_, false));
+  check_memory(plan, world, device_.prepare(ops_, choices_, false));  // before anybody waits for what is timed
+  if (plan.settings.run.matmul_choices.empty()) return;
+  choose(plan, world, deadline);
+  device_.prepare(ops_, choices_, false);
 }
 
 // Ranks of a pipeline stage compute the same forms. The first rank of each times what those of the stages before have
 // not; all take what the last one knows.
 void Preparation::choose(const Plan& plan, comm::World& world, std::chrono::milliseconds deadline) {
   const std::string& path = plan.settings.run.matmul_choices;
-  device_.prepare({}, choices_, false);  // says what library it is
-  const std::string library = choices_.library;
+  const std::string library = choices_.library;  // as the device has said
   const auto leader = [&](int stage) { return plan.mesh.rank({.dp = 0, .pp = stage, .tp = 0}); };
   const auto told_by = [&](int stage) {  // each stage has its time
     const std::string text = published(world.store(), leader(stage), deadline * (stage + 1));

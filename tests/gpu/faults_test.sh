@@ -59,6 +59,8 @@ expect "four ranks" 0 "" "$here" -- --set mesh.tp=2
 expect "no GPU" 69 "no CUDA-capable device" "$here" MS_EMULATED_GPU_COUNT=0 --
 expect "kernels for another GPU" 69 "no kernel image" "$here" MS_EMULATED_GPU_FAULT=image --
 expect "memory that is too small" 2 "out of memory" "$here" MS_EMULATED_GPU_MEMORY=1000000 --
+expect "memory that is too small, before products are timed" 2 "this rank takes" "$here" MS_EMULATED_GPU_MEMORY=30000000 -- --set run.matmul_choices="$work/none" --set mesh.dp=1
+[[ ! -e $work/none ]] || { echo "FAILED: products were timed for a run that has no room" && failed=1; }
 expect "memory that breaks" 69 "uncorrectable ECC error" "$here" MS_EMULATED_GPU_FAULT=ecc@500 --
 for part in product plan attention; do
   expect "memory that breaks in a library's $part" 69 "uncorrectable ECC error" "$here" MS_EMULATED_GPU_FAULT=ecc@$part --
