@@ -151,6 +151,13 @@ std::string plan_text(const Plan& plan) {
     if (std::any_of(work.begin(), work.end(), [&](const StepWork& rank) { return rank[c].bytes > 0; }))
       works.row(cells);
   }
+  std::vector<std::string> operations{"operations"};
+  for (const StepWork& rank : work) {
+    std::int64_t all = 0;
+    for (const Work& of_class : rank) all += of_class.operations;
+    operations.push_back(std::to_string(all));
+  }
+  works.row(operations);
   out += works.str();
   if (!plan.settings.checkpoint.dir.empty()) {
     out += fmt::format("\nsaving takes {} of host memory a rank besides, and {} of storage a checkpoint\n",
@@ -207,8 +214,8 @@ std::string plan_json(const Plan& plan) {
     const StepWork work = stage_work(plan, p);
     for (std::size_t i = 0; i < work.size(); ++i) {
       if (work[i].bytes > 0)
-        stage["work_of_step"][std::string(cost::kOpClassNames[i])] = {{"flops", work[i].flops},
-                                                                      {"bytes", work[i].bytes}};
+        stage["work_of_step"][std::string(cost::kOpClassNames[i])] = {
+            {"operations", work[i].operations}, {"flops", work[i].flops}, {"bytes", work[i].bytes}};
     }
     if (!s.checkpoint.dir.empty()) stage["checkpoint_copy_bytes"] = copy_bytes(plan, p);
     stages.push_back(std::move(stage));

@@ -36,6 +36,7 @@ class Counter final : public tensor::OpObserver {
   void ran(const tensor::Op& op, double) override {
     const tensor::OpCost op_cost = tensor::cost_of(op);
     Work& sum = work[static_cast<std::size_t>(op_cost.op_class)];
+    ++sum.operations;
     sum.flops += op_cost.flops;
     sum.bytes += op_cost.bytes;
   }

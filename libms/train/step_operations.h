@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <vector>
 
 #include "cost/op_class.h"
@@ -14,9 +15,10 @@ namespace ms::train {
 // Of every form one operation: what a device makes plans and algorithms for.
 std::vector<tensor::Op> operations_of_step(const Plan& plan, int ranks_on_node, int rank);
 
-// Floating-point operations, and bytes of memory that cannot be avoided (tensor::cost_of), of all operations of a
-// class.
+// All operations of a class: how many, and what they take (tensor::cost_of) of floating-point operations, and of bytes
+// of memory that cannot be avoided.
 struct Work {
+  std::int64_t operations = 0;
   double flops = 0, bytes = 0;
 };
 using StepWork = std::array<Work, cost::kOpClasses>;  // by cost::OpClass

@@ -71,6 +71,7 @@ TEST(StepOperations, WorkIsWhatTheModelTakes) {
   const auto parameters = static_cast<double>(cost::count_parameters(plan.model_shape()).total);
   EXPECT_NEAR(of(cost::OpClass::optimizer).bytes / parameters, 24 + 4 + 2, 4.5);
   EXPECT_EQ(of(cost::OpClass::init).bytes, 0);
+  EXPECT_EQ(of(cost::OpClass::attention).operations, 2 * 4 * plan.microbatches);
 }
 
 TEST(StepOperations, StagesShareTheWork) {
