@@ -24,10 +24,12 @@ struct Matrix {
   Type type = Type::f32;
 };
 
+// Blocks that add rows up, each its own: two on each of an H200's 132 multiprocessors, or four where rows are short and
+// two have too few bytes under way.
+inline int partials_of(std::int64_t cols) { return cols <= 2048 ? 512 : 256; }
 // What kernels that sum over rows need besides: so many bytes, which the next launch of the same stream may reuse.
-constexpr int kPartials = 256;  // blocks that add rows up, each its own
 inline std::size_t column_sums_bytes(std::int64_t cols, int sums) {
-  return static_cast<std::size_t>(kPartials) * static_cast<std::size_t>(cols) * static_cast<std::size_t>(sums) *
+  return static_cast<std::size_t>(partials_of(cols)) * static_cast<std::size_t>(cols) * static_cast<std::size_t>(sums) *
          sizeof(float);
 }
 constexpr int kTotals = 1024;  // blocks that add everything up
@@ -76,8 +78,8 @@ void loss_combine(Stream stream, float* loss, float* lse, Matrix gathered);
 void loss_backward(Stream stream, Matrix logits, const float* lse, const std::int32_t* targets, std::int64_t first,
                    std::int64_t valid, float scale);
 
-// sums.cu. `scratch`: column_sums_bytes(cols, 1) or total_bytes(). Bytes moved: x read, and partial sums, kPartials
-// rows of f32 at the most. What sum_into() adds is a number for each token, and few.
+// sums.cu. `scratch`: column_sums_bytes(cols, 1) or total_bytes(). Bytes moved: x read, and partial sums, 512 rows
+// of f32 at the most. What sum_into() adds is a number for each token, and few.
 void column_sum(Stream stream, float* out, Matrix x, void* scratch);
 void sum_into(Stream stream, double* out, Matrix x, double scale, void* scratch);
 void sum_squares(Stream stream, double* out, Matrix x, void* scratch);

@@ -1,5 +1,7 @@
 // LayerNorm and RMSNorm. A block has a row in its registers, so that memory is read once. Backward, blocks walk over
 // rows and keep the column sums of what they saw; a second launch adds those up, in order of block.
+#include <algorithm>
+
 #include "column_sums.cuh"
 #include "vector.cuh"
 
@@ -105,6 +107,18 @@ __global__ void __launch_bounds__(kMostThreads)
 // What registers allow: the column sums of four pieces are as many as 512 threads can have.
 constexpr int most_threads_bwd(int lanes, int packs) { return lanes > 1 && packs > 1 ? 512 : kMostThreads; }
 
+// What a thread has of a row of x and of dy, as it lies in memory.
+template <class T, int kL, int kPacks>
+struct Pieces {
+  Packed<T, kL> x[kPacks], dy[kPacks];
+  __device__ void load(const T* x_row, const T* dy_row, int cols) {
+    each_pack<kL, kPacks>(cols, [&](int p, int col) {
+      x[p].load(x_row + col);
+      dy[p].load(dy_row + col);
+    });
+  }
+};
+
 // With h = (x - mean) rstd and e = dy gain: dx = rstd (e - mean(e) - h mean(e h)), RMSNorm without the middle term.
 template <class T, int kL, int kPacks, bool kCentred>
 __global__ void __launch_bounds__(most_threads_bwd(kL, kPacks))
@@ -112,17 +126,27 @@ __global__ void __launch_bounds__(most_threads_bwd(kL, kPacks))
              const float* mean_in, const float* rstd_in, const T* gain, std::int64_t rows, int cols, bool accumulate) {
   __shared__ float shared[2 * kWarp];
   float dgain[kPacks][kL] = {}, dbias[kPacks][kL] = {};
+  // Rows of up to two pieces a thread are read while the one before is worked on: a block has too little of them under
+  // way otherwise, with two or four blocks on a multiprocessor. For more there are no registers, and no need.
+  constexpr bool kAhead = kPacks <= 2;
+  Pieces<T, kL, kPacks> at, next;
+  if (kAhead && blockIdx.x < rows) next.load(x + blockIdx.x * x_ld, dy + blockIdx.x * dy_ld, cols);
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     const float mean = kCentred ? mean_in[row] : 0, rstd = rstd_in[row];
-    Packed<T, kL> xs[kPacks], dys[kPacks];
+    if constexpr (kAhead) {
+      at = next;
+      const std::int64_t after = row + gridDim.x;
+      if (after < rows) next.load(x + after * x_ld, dy + after * dy_ld, cols);
+    } else {
+      at.load(x + row * x_ld, dy + row * dy_ld, cols);
+    }
+    const auto& [xs, dys] = at;
     float sums[2] = {0, 0};  // of e, of e h
 #pragma unroll
     for (int p = 0; p < kPacks; ++p) {
       const int col = (p * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kL;
       if (col >= cols) continue;
       Packed<T, kL> g;
-      xs[p].load(x + row * x_ld + col);
-      dys[p].load(dy + row * dy_ld + col);
       g.load(gain + col);
 #pragma unroll
       for (int i = 0; i < kL; ++i) {
@@ -199,7 +223,7 @@ template <bool kCentred>
 void backward(Stream stream, Matrix dx, float* dgain, float* dbias, Matrix dy, Matrix x, const float* mean,
               const float* rstd, Matrix gain, bool accumulate, void* scratch) {
   auto* partials = static_cast<float*>(scratch);
-  const int blocks = static_cast<int>(x.rows < kPartials ? x.rows : kPartials);
+  const int blocks = static_cast<int>(std::min<std::int64_t>(x.rows, partials_of(x.cols)));
   by_type(x.type, [&]<class T>(T) {
     const bool aligned = is_aligned(x) && is_aligned(dy) && is_aligned(dx) && is_aligned(gain);
     by_row<T>(aligned, x.cols, 2, most_threads_bwd(kLanes<T, true>, 2), [&]<int kL, int kPacks>(int threads) {

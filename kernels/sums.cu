@@ -109,7 +109,7 @@ void add_partials(Stream stream, float* out, const float* partials, int blocks, 
 
 void column_sum(Stream stream, float* out, Matrix x, void* scratch) {
   auto* partials = static_cast<float*>(scratch);
-  const int blocks = static_cast<int>(x.rows < kPartials ? x.rows : kPartials);
+  const int blocks = static_cast<int>(std::min<std::int64_t>(x.rows, partials_of(x.cols)));
   by_type(x.type, [&]<class T>(T) {
     const auto run = [&]<int kL>(std::integral_constant<int, kL>) {
       const std::int64_t strips = (x.cols + kThreads * kL - 1) / (kThreads * kL);
