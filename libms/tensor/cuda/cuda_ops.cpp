@@ -108,7 +108,12 @@ class CudaAttention {
  private:
   struct Scalars {  // told by value: cuDNN reads them when the plan is run
     Scalars(float scale_of, std::int64_t window_of) : scale(scale_of), window(static_cast<float>(window_of)) {}
-    float scale, window, one = 1, minus_infinity = -std::numeric_limits<float>::infinity();
+    float scale, window, one = 1, minus_infinity = masked();
+    // cuDNN before 9.10 would subtract infinities from each other where a tile is masked as a whole.
+    static float masked() {
+      using Limits = std::numeric_limits<float>;
+      return cudnnGetVersion() < 91000 ? Limits::lowest() : -Limits::infinity();
+    }
   };
   template <class Attention>
   static AttentionKey key_of(const Attention& op) {

@@ -9,15 +9,20 @@ namespace {
 
 class CudaEvent final : public EventState {
  public:
-  CudaEvent(std::shared_ptr<CudaEventPool> pool, cudaEvent_t event, std::shared_ptr<DeviceFailure> failure,
+  CudaEvent(int gpu, std::shared_ptr<CudaEventPool> pool, cudaEvent_t event, std::shared_ptr<DeviceFailure> failure,
             std::shared_ptr<const Error> poison)
-      : pool_(std::move(pool)), event_(event), failure_(std::move(failure)), poison_(std::move(poison)) {}
+      : gpu_(gpu), pool_(std::move(pool)), event_(event), failure_(std::move(failure)), poison_(std::move(poison)) {}
   ~CudaEvent() override { pool_->give_back(event_); }
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
 
-  bool ready() const override { return has_passed(event_); }
+  // From any thread: one that has taken no GPU would begin to use the node's first one, some hundred MB of it.
+  bool ready() const override {
+    cudaSetDevice(gpu_);
+    return has_passed(event_);
+  }
   void synchronize() override {
+    cudaSetDevice(gpu_);
     const cudaError_t code = cudaEventSynchronize(event_);
     if (const auto cause = failure_->get()) throw *cause;
     if (poison_) throw *poison_;
@@ -27,6 +32,7 @@ class CudaEvent final : public EventState {
   const std::shared_ptr<const Error>& poison() const { return poison_; }
 
  private:
+  int gpu_;
   std::shared_ptr<CudaEventPool> pool_;  // an event may outlive its device
   cudaEvent_t event_;
   std::shared_ptr<DeviceFailure> failure_;
@@ -100,9 +106,10 @@ void CudaStream::do_submit(const Op& op) {
 }
 
 std::shared_ptr<EventState> CudaStream::do_record() {
+  check(cudaSetDevice(cuda_.gpu()), "taking the GPU");  // an event is of the GPU that is current when it is made
   const cudaEvent_t event = cuda_.events()->take();
   issue([&] { check(cudaEventRecord(event, stream_), "recording an event"); });
-  return std::make_shared<CudaEvent>(cuda_.events(), event, cuda_.failure(), poison_);
+  return std::make_shared<CudaEvent>(cuda_.gpu(), cuda_.events(), event, cuda_.failure(), poison_);
 }
 
 void CudaStream::do_wait(const Event& event) { come_after(*event.state()); }

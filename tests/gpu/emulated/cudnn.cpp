@@ -119,6 +119,7 @@ std::shared_ptr<Descriptor> finished(cudnnBackendDescriptor_t pointer, cudnnBack
 
 extern "C" {
 
+std::size_t cudnnGetVersion() { return CUDNN_VERSION; }
 const char* cudnnGetErrorString(cudnnStatus_t status) {
   switch (CUDNN_STATUS_CATEGORY(status)) {
     case CUDNN_STATUS_SUCCESS:
