@@ -6,7 +6,8 @@
 
 namespace ms::kernels {
 
-// out[c] += the sum over b < blocks of partials[b * stride + c].
-void add_partials(Stream stream, float* out, const float* partials, int blocks, std::int64_t stride, std::int64_t cols);
+// out[c] += the sum over b < blocks of partials[b][c]; where there is a second one, partials are of 2 cols columns, its
+// own behind.
+void add_partials(Stream stream, float* out, float* second_out, const float* partials, int blocks, std::int64_t cols);
 
 }  // namespace ms::kernels

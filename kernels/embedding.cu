@@ -67,7 +67,9 @@ __global__ void __launch_bounds__(kThreads) number(std::int32_t* at, std::int64_
   if (i < n) at[i] = static_cast<std::int32_t>(i);
 }
 
-// Sorted place i begins a run of one token: its block adds up the whole run. Other blocks have nothing to do.
+// Sorted place i begins a run of one token: its blocks, each with a strip of columns, add up the whole run, in order.
+// Other blocks have nothing to do. A frequent token has hundreds of places: several rows are read at once.
+constexpr int kAtOnce = 16;
 template <class T, int kL>
 __global__ void __launch_bounds__(kThreads)
     sum_runs(float* dtable, std::int64_t table_ld, std::int64_t table_rows, const T* dy, std::int64_t dy_ld,
@@ -78,18 +80,29 @@ __global__ void __launch_bounds__(kThreads)
   if (begin > 0 && sorted[begin - 1] == token) return;
   const std::int64_t row = token - first;
   if (row < 0 || row >= table_rows) return;
-  for (std::int64_t col = std::int64_t{threadIdx.x} * kL; col < cols; col += std::int64_t{kThreads} * kL) {
-    float* to = dtable + row * table_ld + col;
-    float sum[kL];
-    load_floats(sum, to);
-    for (std::int64_t i = begin; i < n && sorted[i] == token; ++i) {
-      Lanes<T, kL> v;
-      v.load(dy + at[i] * dy_ld + col);
+  const std::int64_t col = (std::int64_t{blockIdx.y} * kThreads + threadIdx.x) * kL;
+  if (col >= cols) return;
+  float* to = dtable + row * table_ld + col;
+  float sum[kL];
+  load_floats(sum, to);
+  int count = kAtOnce;  // of a run's places from i on
+  for (std::int64_t i = begin; count == kAtOnce; i += kAtOnce) {
+    Packed<T, kL> v[kAtOnce];
+    count = 0;
 #pragma unroll
-      for (int j = 0; j < kL; ++j) sum[j] += v.v[j];
+    for (int k = 0; k < kAtOnce; ++k) count += i + k < n && sorted[i + k] == token ? 1 : 0;
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      if (k < count) v[k].load(dy + at[i + k] * dy_ld + col);
     }
-    store_floats(to, sum);
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      if (k >= count) continue;
+#pragma unroll
+      for (int j = 0; j < kL; ++j) sum[j] += v[k][j];
+    }
   }
+  store_floats(to, sum);
 }
 
 template <class T, class F>
@@ -156,8 +169,10 @@ void embedding_bwd(Stream stream, Matrix dtable, Matrix dy, const std::int32_t* 
                                   stream);
   by_type(dy.type, [&]<class T>(T) {
     by_lanes<T>(is_aligned(dtable) && is_aligned(dy), [&]<int kL>() {
-      launch(sum_runs<T, kL>, static_cast<unsigned>(n), kThreads, stream, as<float>(dtable), dtable.ld, dtable.rows,
-             as<T>(dy), dy.ld, sorted, at, first, n, dy.cols);
+      const dim3 blocks(static_cast<unsigned>(n),
+                        static_cast<unsigned>((dy.cols + kThreads * kL - 1) / (kThreads * kL)));
+      launch(sum_runs<T, kL>, blocks, kThreads, stream, as<float>(dtable), dtable.ld, dtable.rows, as<T>(dy), dy.ld,
+             sorted, at, first, n, dy.cols);
     });
   });
 }

@@ -27,13 +27,26 @@ struct Peak {
   }
 };
 __device__ Peak warp_peak(Peak p) {
+  float top = p.max;
 #pragma unroll
-  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
-    const Peak other{__shfl_xor_sync(~0U, p.max, offset), __shfl_xor_sync(~0U, p.sum, offset)};
-    // The same order on both sides: sums of two do not depend on which is first.
-    p.add(other);
+  for (int offset = kWarp / 2; offset > 0; offset /= 2) top = fmaxf(top, __shfl_xor_sync(~0U, top, offset));
+  return {top, warp_sum(top == -INFINITY ? 0 : p.sum * expf(p.max - top))};
+}
+
+// Adds exp(x - max) of all of a piece. Of bf16 as powers of two, one instruction instead of four: reading it would not
+// be what takes the time otherwise.
+template <class T, int kL>
+__device__ void add_piece(Peak& peak, const float (&x)[kL]) {
+  constexpr float kLog2e = 1.4426950408889634F;
+  const float shift = peak.max * kLog2e;
+#pragma unroll
+  for (int i = 0; i < kL; ++i) {
+    if constexpr (sizeof(T) == 2) {
+      peak.sum += exp2f(fmaf(x[i], kLog2e, -shift));
+    } else {
+      peak.sum += expf(x[i] - peak.max);
+    }
   }
-  return p;
 }
 
 template <class T, int kL>
@@ -55,8 +68,7 @@ __global__ void __launch_bounds__(kThreads)
       peak.sum *= expf(peak.max - top);
       peak.max = top;
     }
-#pragma unroll
-    for (int i = 0; i < kL; ++i) peak.sum += expf(v.v[i] - peak.max);
+    add_piece<T>(peak, v.v);
   }
   if (const std::int64_t col = whole + threadIdx.x; col < valid) peak.add(to_float(x[col]));
   peak = warp_peak(peak);

@@ -62,8 +62,11 @@ __device__ void load_row(Lanes<T, kL> (&v)[kPacks], T* x, const Sum<T>& sum, std
   each_pack<kL, kPacks>(cols, [&](int p, int col) { v[p].store(x + col); });
 }
 
+// What registers allow: four pieces of a row and of gains.
+constexpr int most_threads_fwd(int lanes, int packs) { return lanes > 1 && packs == 4 ? 640 : kMostThreads; }
+
 template <class T, int kL, int kPacks, bool kCentred>
-__global__ void __launch_bounds__(kMostThreads)
+__global__ void __launch_bounds__(most_threads_fwd(kL, kPacks))
     norm_fwd(T* y, std::int64_t y_ld, float* mean_out, float* rstd_out, T* x, std::int64_t x_ld, const T* gain,
              const T* bias, int cols, float eps, Sum<T> addends) {
   __shared__ float shared[kWarp];
@@ -85,6 +88,8 @@ __global__ void __launch_bounds__(kMostThreads)
 #pragma unroll
     for (int i = 0; i < kL; ++i) squares[0] += (v[p].v[i] - mean) * (v[p].v[i] - mean);
   });
+  Packed<T, kL> gains[kPacks];  // read while others come to the meeting
+  each_pack<kL, kPacks>(cols, [&](int p, int col) { gains[p].load(gain + col); });
   block_sum(squares, shared);
   const float rstd = rsqrtf(squares[0] / static_cast<float>(cols) + eps);
   if (threadIdx.x == 0) {
@@ -92,20 +97,22 @@ __global__ void __launch_bounds__(kMostThreads)
     rstd_out[row] = rstd;
   }
   each_pack<kL, kPacks>(cols, [&](int p, int col) {
-    Lanes<T, kL> g, b;
-    g.load(gain + col);
+    Packed<T, kL> b;
     if constexpr (kCentred) b.load(bias + col);
 #pragma unroll
     for (int i = 0; i < kL; ++i) {
-      v[p].v[i] = (v[p].v[i] - mean) * rstd * g.v[i];
-      if constexpr (kCentred) v[p].v[i] += b.v[i];
+      v[p].v[i] = (v[p].v[i] - mean) * rstd * gains[p][i];
+      if constexpr (kCentred) v[p].v[i] += b[i];
     }
     v[p].store(y + row * y_ld + col);
   });
 }
 
-// What registers allow: the column sums of four pieces are as many as 512 threads can have.
-constexpr int most_threads_bwd(int lanes, int packs) { return lanes > 1 && packs > 1 ? 512 : kMostThreads; }
+// What registers allow: column sums of four pieces, and all that is read at once, are as many as 384 threads can have.
+constexpr int most_threads_bwd(int lanes, int packs) {
+  if (lanes == 1) return kMostThreads;
+  return packs == 1 ? 256 : packs == 8 ? 512 : 384;  // of one piece there are 192 at the most: packs_for()
+}
 
 // What a thread has of a row of x and of dy, as it lies in memory.
 template <class T, int kL, int kPacks>
@@ -126,13 +133,16 @@ __global__ void __launch_bounds__(most_threads_bwd(kL, kPacks))
              const float* mean_in, const float* rstd_in, const T* gain, std::int64_t rows, int cols, bool accumulate) {
   __shared__ float shared[2 * kWarp];
   float dgain[kPacks][kL] = {}, dbias[kPacks][kL] = {};
-  // Rows of up to two pieces a thread are read while the one before is worked on: a block has too little of them under
-  // way otherwise, with two or four blocks on a multiprocessor. For more there are no registers, and no need.
+  // All that a row takes is read before anything is used: bytes under way are what a multiprocessor has too little of.
+  // Rows of up to two pieces a thread are read while the one before is worked on; for more there are no registers.
   constexpr bool kAhead = kPacks <= 2;
   Pieces<T, kL, kPacks> at, next;
+  Packed<T, kL> gains[kPacks];
+  each_pack<kL, kPacks>(cols, [&](int p, int col) { gains[p].load(gain + col); });
   if (kAhead && blockIdx.x < rows) next.load(x + blockIdx.x * x_ld, dy + blockIdx.x * dy_ld, cols);
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     const float mean = kCentred ? mean_in[row] : 0, rstd = rstd_in[row];
+    Packed<T, kL> old[kPacks];
     if constexpr (kAhead) {
       at = next;
       const std::int64_t after = row + gridDim.x;
@@ -140,42 +150,30 @@ __global__ void __launch_bounds__(most_threads_bwd(kL, kPacks))
     } else {
       at.load(x + row * x_ld, dy + row * dy_ld, cols);
     }
-    const auto& [xs, dys] = at;
+    if (accumulate) each_pack<kL, kPacks>(cols, [&](int p, int col) { old[p].load(dx + row * dx_ld + col); });
     float sums[2] = {0, 0};  // of e, of e h
-#pragma unroll
-    for (int p = 0; p < kPacks; ++p) {
-      const int col = (p * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kL;
-      if (col >= cols) continue;
-      Packed<T, kL> g;
-      g.load(gain + col);
+    each_pack<kL, kPacks>(cols, [&](int p, int) {
 #pragma unroll
       for (int i = 0; i < kL; ++i) {
-        const float h = (xs[p][i] - mean) * rstd, e = dys[p][i] * g[i];
-        dgain[p][i] += dys[p][i] * h;
-        if constexpr (kCentred) dbias[p][i] += dys[p][i];
+        const float h = (at.x[p][i] - mean) * rstd, e = at.dy[p][i] * gains[p][i];
+        dgain[p][i] += at.dy[p][i] * h;
+        if constexpr (kCentred) dbias[p][i] += at.dy[p][i];
         sums[0] += e;
         sums[1] += e * h;
       }
-    }
+    });
     block_sum(sums, shared);
     const float mean_e = kCentred ? sums[0] / static_cast<float>(cols) : 0;
     const float mean_eh = sums[1] / static_cast<float>(cols);
-#pragma unroll
-    for (int p = 0; p < kPacks; ++p) {
-      const int col = (p * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kL;
-      if (col >= cols) continue;
-      T* to = dx + row * dx_ld + col;
-      Packed<T, kL> g;
-      g.load(gain + col);
+    each_pack<kL, kPacks>(cols, [&](int p, int col) {
       Lanes<T, kL> out;
-      if (accumulate) out.load(to);
 #pragma unroll
       for (int i = 0; i < kL; ++i) {
-        const float h = (xs[p][i] - mean) * rstd, e = dys[p][i] * g[i];
-        out.v[i] = (accumulate ? out.v[i] : 0) + rstd * (e - mean_e - h * mean_eh);
+        const float h = (at.x[p][i] - mean) * rstd, e = at.dy[p][i] * gains[p][i];
+        out.v[i] = (accumulate ? old[p][i] : 0) + rstd * (e - mean_e - h * mean_eh);
       }
-      out.store(to);
-    }
+      out.store(dx + row * dx_ld + col);
+    });
   }
   float* mine = partials + static_cast<std::int64_t>(blockIdx.x) * (kCentred ? 2 : 1) * cols;
 #pragma unroll
@@ -212,7 +210,7 @@ void forward(Stream stream, Matrix y, float* mean, float* rstd, Matrix x, Matrix
     const bool aligned = is_aligned(x) && is_aligned(y) && is_aligned(gain) && is_aligned(bias) && is_aligned(a) &&
                          is_aligned(b) && is_aligned(added_bias);
     const Sum<T> sum{as<T>(a), as<T>(b), as<T>(added_bias), a.ld, b.ld};
-    by_row<T>(aligned, x.cols, 4, kMostThreads, [&]<int kL, int kPacks>(int threads) {
+    by_row<T>(aligned, x.cols, 4, most_threads_fwd(kLanes<T, true>, 4), [&]<int kL, int kPacks>(int threads) {
       launch(norm_fwd<T, kL, kPacks, kCentred>, static_cast<unsigned>(x.rows), threads, stream, as<T>(y), y.ld, mean,
              rstd, as<T>(x), x.ld, as<T>(gain), as<T>(bias), static_cast<int>(x.cols), eps, sum);
     });
@@ -232,9 +230,7 @@ void backward(Stream stream, Matrix dx, float* dgain, float* dbias, Matrix dy, M
              accumulate);
     });
   });
-  const std::int64_t stride = (kCentred ? 2 : 1) * x.cols;
-  add_partials(stream, dgain, partials, blocks, stride, x.cols);
-  if (kCentred) add_partials(stream, dbias, partials + x.cols, blocks, stride, x.cols);
+  add_partials(stream, dgain, dbias, partials, blocks, x.cols);
 }
 
 }  // namespace

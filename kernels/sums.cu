@@ -8,15 +8,18 @@
 namespace ms::kernels {
 namespace {
 
-constexpr int kColumns = 32, kParts = 8;  // of a block that adds partial sums up
+constexpr int kColumns = 32, kParts = 32;  // of a block that adds partial sums up
 constexpr int kThreads = 256;
 
 // Part p of a column's partials is added by one thread, in order; then the parts are, in order.
 __global__ void __launch_bounds__(kColumns* kParts)
-    add_partials_kernel(float* out, const float* partials, int blocks, std::int64_t stride, std::int64_t cols) {
+    add_partials_kernel(float* first_out, float* second_out, const float* partials, int blocks, std::int64_t stride,
+                        std::int64_t cols) {
   __shared__ float parts[kParts][kColumns + 1];
   const std::int64_t col = std::int64_t{blockIdx.x} * kColumns + threadIdx.x;
   const int each = (blocks + kParts - 1) / kParts, first = static_cast<int>(threadIdx.y) * each;
+  float* out = blockIdx.y == 0 ? first_out : second_out;
+  partials += blockIdx.y * cols;
   float sum = 0;
   if (col < cols) {
     for (int b = first; b < min(first + each, blocks); ++b) sum += partials[b * stride + col];
@@ -28,18 +31,31 @@ __global__ void __launch_bounds__(kColumns* kParts)
   out[col] += sum;
 }
 
-// Rows b, b + gridDim.y, ... of a strip of columns.
+// Rows b, b + gridDim.y, ... of a strip of columns; several are read at once, and added in order.
+constexpr int kAtOnce = 4;
 template <class T, int kL>
 __global__ void __launch_bounds__(kThreads)
     column_partials(float* partials, const T* x, std::int64_t rows, std::int64_t cols, std::int64_t ld) {
   const std::int64_t col = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * kL;
   if (col >= cols) return;
   float sums[kL] = {};
-  for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
-    Lanes<T, kL> v;
-    v.load(x + row * ld + col);
+  const std::int64_t step = gridDim.y;
+  std::int64_t row = blockIdx.y;
+  const auto add = [&](const Packed<T, kL>& v) {
 #pragma unroll
-    for (int i = 0; i < kL; ++i) sums[i] += v.v[i];
+    for (int i = 0; i < kL; ++i) sums[i] += v[i];
+  };
+  for (; row + (kAtOnce - 1) * step < rows; row += kAtOnce * step) {
+    Packed<T, kL> v[kAtOnce];
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) v[k].load(x + (row + k * step) * ld + col);
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) add(v[k]);
+  }
+  for (; row < rows; row += step) {
+    Packed<T, kL> v;
+    v.load(x + row * ld + col);
+    add(v);
   }
   store_floats(partials + blockIdx.y * cols + col, sums);
 }
@@ -100,11 +116,10 @@ __global__ void clip_factor_kernel(float* factor, float* norm, const double* sum
 
 }  // namespace
 
-void add_partials(Stream stream, float* out, const float* partials, int blocks, std::int64_t stride,
-                  std::int64_t cols) {
-  const dim3 threads(kColumns, kParts);
-  launch(add_partials_kernel, static_cast<unsigned>((cols + kColumns - 1) / kColumns), threads, stream, out, partials,
-         blocks, stride, cols);
+void add_partials(Stream stream, float* out, float* second_out, const float* partials, int blocks, std::int64_t cols) {
+  const unsigned sums = second_out != nullptr ? 2 : 1;
+  const dim3 grid(static_cast<unsigned>((cols + kColumns - 1) / kColumns), sums), threads(kColumns, kParts);
+  launch(add_partials_kernel, grid, threads, stream, out, second_out, partials, blocks, sums * cols, cols);
 }
 
 void column_sum(Stream stream, float* out, Matrix x, void* scratch) {
@@ -122,7 +137,7 @@ void column_sum(Stream stream, float* out, Matrix x, void* scratch) {
       run(std::integral_constant<int, 1>());
     }
   });
-  add_partials(stream, out, partials, blocks, x.cols, x.cols);
+  add_partials(stream, out, nullptr, partials, blocks, x.cols);
 }
 
 void sum_into(Stream stream, double* out, Matrix x, double scale, void* scratch) {

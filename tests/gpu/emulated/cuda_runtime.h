@@ -35,6 +35,8 @@ inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits);
 inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
 using std::isfinite;
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
+inline float __expf(float x) { return std::exp(x); }
+inline float __fdividef(float x, float y) { return x / y; }
 template <class T>
 T min(T a, T b) {
   return b < a ? b : a;
