@@ -34,8 +34,9 @@ constexpr std::int64_t kSource = 1 << 22;      // elements
 constexpr std::int64_t kMostCopied = 1 << 28;  // elements: rows of 2 GiB are more than CUDA's copies take
 
 void print(const Row& row) {
-  fmt::print("{:<34} {:<34} {:>10.1f} {:>8.1f} {:<8} {:>6.1f} %  {}\n", row.op, row.shape, row.us, row.rate, row.unit,
-             100 * row.share, row.mark);
+  fmt::print("{:<34} {:<34} {:>10.1f} {:>8.1f} {:<8} {:>6.1f} %  {}{}\n", row.op, row.shape, row.us, row.rate, row.unit,
+             100 * row.share, row.mark,
+             row.scratch_bytes > 0 ? fmt::format("takes {} besides", format_size(row.scratch_bytes)) : "");
   std::fflush(stdout);
 }
 
@@ -57,10 +58,10 @@ std::string as_json(const Bench& bench, const std::string& gpu) {
   for (const Row& row : bench.rows()) {
     text += fmt::format(
         "{}\n  {{\"section\": {}, \"op\": {}, \"shape\": {}, \"us\": {}, \"{}\": {}, \"{}\": {}, \"share\": {}, "
-        "\"mark\": {}}}",
+        "\"scratch_bytes\": {}, \"mark\": {}}}",
         comma, quoted(row.section), quoted(row.op), quoted(row.shape), number(row.us),
         row.unit == "GB/s" ? "bytes" : "flops", number(row.amount), row.unit == "GB/s" ? "gbs" : "tflops",
-        number(row.rate), number(row.share), quoted(row.mark));
+        number(row.rate), number(row.share), number(row.scratch_bytes), quoted(row.mark));
     comma = ",";
   }
   return text + "\n]}\n";
@@ -107,9 +108,10 @@ void measure_ceilings(Bench& bench) {
 }
 
 int run(int gpu, bool small, const std::string& json) {
-  std::unique_ptr<Device> device;
+  std::unique_ptr<Device> device, unordered;
   try {
     device = make_cuda_device(gpu, {.time_ops = false});
+    unordered = make_cuda_device(gpu, {.deterministic = false, .time_ops = false});
   } catch (const Error& error) {
     if (error.kind() != "cuda.none") throw;
     fmt::print(stderr, "gpu_bench: {}\n", error.message());
@@ -118,7 +120,8 @@ int run(int gpu, bool small, const std::string& json) {
   const std::string name = name_of(gpu);
   fmt::print("GPU {}: {}{}\n", gpu, name, small ? ", small shapes: rates mean nothing" : "");
   Bench bench(*device, small);
-  for (const auto& measure : {measure_ceilings, measure_memory, measure_products, measure_kernels}) {
+  for (const auto& measure : {measure_ceilings, measure_memory, measure_products, measure_kernels, measure_unordered}) {
+    if (measure == measure_unordered) bench.use(*unordered);
     measure(bench);
     if (!json.empty()) write_file_atomic(json, as_json(bench, name));  // what comes may be cut off
   }
@@ -201,11 +204,12 @@ double Bench::measure(Row row, const Make& make, double ceiling) {
   const bool memory = row.unit == "GB/s";
   row.section = section_;
   try {
-    Tensors tensors(device_, source_);
+    Tensors tensors(*device_, source_);
     std::vector<Ready> sets{make(tensors)};
     const double bytes = sets[0].bytes;
     row.op = sets[0].op;
     row.amount = memory ? bytes : sets[0].flops;
+    row.scratch_bytes = sets[0].scratch_bytes;
     const double wanted = std::min(std::ceil(kRotated_bytes / bytes), static_cast<double>(small ? 2 : kMostSets));
     while (memory && static_cast<double>(sets.size()) < wanted) sets.push_back(make(tensors));
     const double seconds = median_s(tensors.stream(), sets, small);
@@ -230,10 +234,14 @@ double Bench::measure(const Case& measured, bool memory, double ceiling) {
   const auto make = [&](Tensors& tensors) -> Ready {
     const Op op = measured.make(tensors);
     const OpCost cost = cost_of(op);
-    return {.op = fmt::format("{}{}{}", op_name(op), measured.remark.empty() ? "" : " ", measured.remark),
-            .issue = [op, &stream = tensors.stream()] { stream.submit(op); },
-            .bytes = measured.bytes > 0 ? measured.bytes : cost.bytes,
-            .flops = cost.flops};
+    MatmulChoices none;
+    const bool attends = op_class(op) == OpClass::attention;
+    return {
+        .op = fmt::format("{}{}{}", op_name(op), measured.remark.empty() ? "" : " ", measured.remark),
+        .issue = [op, &stream = tensors.stream()] { stream.submit(op); },
+        .bytes = measured.bytes > 0 ? measured.bytes : cost.bytes,
+        .flops = cost.flops,
+        .scratch_bytes = attends ? static_cast<double>(device_->prepare({&op, 1}, none, false).scratch_bytes) : 0.0};
   };
   Row row;
   row.op = measured.remark, row.shape = measured.shape, row.unit = memory ? "GB/s" : "TFLOP/s";

@@ -57,11 +57,12 @@ struct KernelCase {
 struct Row {
   std::string section, op, shape, unit, mark;
   double us = 0, amount = 0, rate = 0, share = 0;  // amount: bytes or FLOPs; rate: GB/s or TFLOP/s
+  double scratch_bytes = 0;                        // of attention: the GPU's memory that it takes while it runs
 };
 
 class Bench {
  public:
-  Bench(Device& device, bool is_small) : small(is_small), device_(device), source_(device) {}
+  Bench(Device& device, bool is_small) : small(is_small), device_(&device), source_(device) {}
 
   const bool small;  // only to see that everything runs
   // A size of a shape, much less of it where small.
@@ -71,6 +72,8 @@ class Bench {
   double copy_gbs = 0, matmul_tflops = 0;
 
   void section(std::string name, std::string title);
+  // From now on this one, of the same GPU.
+  void use(Device& device) { device_ = &device; }
   // The rate, in GB/s against the copy's, or in TFLOP/s against the best product's; against `peak` where it is given.
   double moves(const Case& measured, double peak = 0) { return measure(measured, true, peak > 0 ? peak : copy_gbs); }
   double computes(const Case& measured, double peak = 0) {
@@ -87,7 +90,7 @@ class Bench {
   struct Ready {
     std::string op;
     std::function<void()> issue;
-    double bytes = 0, flops = 0;
+    double bytes = 0, flops = 0, scratch_bytes = 0;
   };
   using Make = std::function<Ready(Tensors&)>;
   static double seconds_of(Stream& stream, const std::vector<Ready>& sets, int repetitions);
@@ -95,15 +98,16 @@ class Bench {
   double measure(const Case& measured, bool memory, double ceiling);
   double measure(Row row, const Make& make, double ceiling);
 
-  Device& device_;
+  Device* device_;
   Source source_;
   std::string section_;
   std::vector<Row> rows_;
   int failed_ = 0;
 };
 
-void measure_memory(Bench& bench);    // bench_memory.cpp: every op that is limited by memory
-void measure_products(Bench& bench);  // bench_products.cpp: matmuls and attention
-void measure_kernels(Bench& bench);   // bench_kernels.cpp: what operations and messages are made of
+void measure_memory(Bench& bench);     // bench_memory.cpp: every op that is limited by memory
+void measure_products(Bench& bench);   // bench_products.cpp: matmuls and attention
+void measure_unordered(Bench& bench);  // the same: attention's gradients added up in whatever order they come
+void measure_kernels(Bench& bench);    // bench_kernels.cpp: what operations and messages are made of
 
 }  // namespace ms::tensor::bench

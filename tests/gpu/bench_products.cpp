@@ -120,7 +120,7 @@ Op backward_of(Tensors& t, const Attention& a, std::int64_t window) {
   return op;
 }
 
-void measure_attention(Bench& bench, Attention a) {
+void measure_attention(Bench& bench, Attention a, bool forward = true) {
   const std::int64_t window = bench.size(1024);
   if (bench.small) {
     const std::int64_t sharing = a.heads / a.kv_heads;
@@ -131,9 +131,11 @@ void measure_attention(Bench& bench, Attention a) {
     if (w >= a.seq) continue;  // the same as none
     const std::string shape = fmt::format("{}x{} heads {}/{} of {}", a.batch, a.seq, a.heads, a.kv_heads, a.head_dim);
     const std::string remark = w > 0 ? fmt::format("window {}", w) : "";
-    bench.computes({.shape = shape, .remark = remark, .make = [=](Tensors& t) -> Op {
-                      return attention_of<AttentionFwd>(t, a, w);
-                    }});
+    if (forward) {
+      bench.computes({.shape = shape, .remark = remark, .make = [=](Tensors& t) -> Op {
+                        return attention_of<AttentionFwd>(t, a, w);
+                      }});
+    }
     bench.computes({.shape = shape, .remark = remark, .make = [=](Tensors& t) -> Op { return backward_of(t, a, w); }});
   }
 }
@@ -145,6 +147,11 @@ void measure_products(Bench& bench) {
   for (const Model& model : kModels) measure_model(bench, model);
   bench.section("attention", "shares of the best product's rate; of the pairs that the mask leaves");
   for (const Attention& attention : kAttentions) measure_attention(bench, attention);
+}
+
+void measure_unordered(Bench& bench) {
+  bench.section("attention, unordered", "run.deterministic = false; shares as above");
+  for (const Attention& attention : kAttentions) measure_attention(bench, attention, false);
 }
 
 }  // namespace ms::tensor::bench
