@@ -114,16 +114,11 @@ constexpr int most_threads_bwd(int lanes, int packs) {
   return packs == 1 ? 256 : packs == 8 ? 512 : 384;  // of one piece there are 192 at the most: packs_for()
 }
 
-// What a thread has of a row of x and of dy, as it lies in memory.
+// What a thread has of a row of x and of dy, as it lies in memory, and the row's mean, where it is centred, and scale.
 template <class T, int kL, int kPacks>
 struct Pieces {
   Packed<T, kL> x[kPacks], dy[kPacks];
-  __device__ void load(const T* x_row, const T* dy_row, int cols) {
-    each_pack<kL, kPacks>(cols, [&](int p, int col) {
-      x[p].load(x_row + col);
-      dy[p].load(dy_row + col);
-    });
-  }
+  float mean, rstd;
 };
 
 // With h = (x - mean) rstd and e = dy gain: dx = rstd (e - mean(e) - h mean(e h)), RMSNorm without the middle term.
@@ -139,17 +134,25 @@ __global__ void __launch_bounds__(most_threads_bwd(kL, kPacks))
   Pieces<T, kL, kPacks> at, next;
   Packed<T, kL> gains[kPacks];
   each_pack<kL, kPacks>(cols, [&](int p, int col) { gains[p].load(gain + col); });
-  if (kAhead && blockIdx.x < rows) next.load(x + blockIdx.x * x_ld, dy + blockIdx.x * dy_ld, cols);
+  const auto read = [&](Pieces<T, kL, kPacks>& of, std::int64_t row) {
+    if (row >= rows) return;
+    of.mean = kCentred ? mean_in[row] : 0;
+    of.rstd = rstd_in[row];
+    each_pack<kL, kPacks>(cols, [&](int p, int col) {
+      of.x[p].load(x + row * x_ld + col);
+      of.dy[p].load(dy + row * dy_ld + col);
+    });
+  };
+  if constexpr (kAhead) read(next, blockIdx.x);
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-    const float mean = kCentred ? mean_in[row] : 0, rstd = rstd_in[row];
-    Packed<T, kL> old[kPacks];
     if constexpr (kAhead) {
       at = next;
-      const std::int64_t after = row + gridDim.x;
-      if (after < rows) next.load(x + after * x_ld, dy + after * dy_ld, cols);
+      read(next, row + gridDim.x);
     } else {
-      at.load(x + row * x_ld, dy + row * dy_ld, cols);
+      read(at, row);
     }
+    const float mean = at.mean, rstd = at.rstd;
+    Packed<T, kL> old[kPacks];
     if (accumulate) each_pack<kL, kPacks>(cols, [&](int p, int col) { old[p].load(dx + row * dx_ld + col); });
     float sums[2] = {0, 0};  // of e, of e h
     each_pack<kL, kPacks>(cols, [&](int p, int) {
