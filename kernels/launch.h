@@ -64,8 +64,8 @@ void fill(Stream stream, Matrix x, float value);
 void embedding_fwd(Stream stream, Matrix y, Matrix table, const std::int32_t* tokens, std::int64_t first);
 void position_fwd(Stream stream, Matrix y, Matrix table, std::int64_t offset);
 void position_bwd(Stream stream, Matrix dtable, Matrix dy, std::int64_t offset);
-// Tokens are sorted, stably, so that each row of dtable is added up by one block, in order of t. Bytes moved: dy read,
-// the rows of dtable that tokens name read and written; the sort takes some hundred bytes a token.
+// Tokens are sorted, stably, so that each element of dtable is added up by one thread, in order of t. Bytes moved: dy
+// read, the rows of dtable that tokens name read and written; the sort takes some hundred bytes a token.
 std::size_t embedding_bwd_bytes(std::int64_t tokens);
 void embedding_bwd(Stream stream, Matrix dtable, Matrix dy, const std::int32_t* tokens, std::int64_t first,
                    void* scratch);

@@ -33,8 +33,8 @@ __device__ Peak warp_peak(Peak p) {
   return {top, warp_sum(top == -INFINITY ? 0 : p.sum * expf(p.max - top))};
 }
 
-// Adds exp(x - max) of all of a piece. Of bf16 as powers of two, one instruction instead of four: reading it would not
-// be what takes the time otherwise.
+// Adds exp(x - max) of all of a piece. Of bf16 as powers of two, in fewer instructions: counting them, not reading the
+// piece would be what takes the time otherwise.
 template <class T, int kL>
 __device__ void add_piece(Peak& peak, const float (&x)[kL]) {
   constexpr float kLog2e = 1.4426950408889634F;

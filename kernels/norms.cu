@@ -128,8 +128,9 @@ __global__ void __launch_bounds__(most_threads_bwd(kL, kPacks))
              const float* mean_in, const float* rstd_in, const T* gain, std::int64_t rows, int cols, bool accumulate) {
   __shared__ float shared[2 * kWarp];
   float dgain[kPacks][kL] = {}, dbias[kPacks][kL] = {};
-  // All that a row takes is read before anything is used: bytes under way are what a multiprocessor has too little of.
-  // Rows of up to two pieces a thread are read while the one before is worked on; for more there are no registers.
+  // All that a row takes is read before anything is used: counting bytes under way, a multiprocessor has too few of
+  // them. Rows of up to two pieces a thread are read while the one before is worked on; for more there are no
+  // registers.
   constexpr bool kAhead = kPacks <= 2;
   Pieces<T, kL, kPacks> at, next;
   Packed<T, kL> gains[kPacks];

@@ -66,7 +66,7 @@ void flatten(Matrix& first, M&... others) {
 
 constexpr float kGeluA = 0.7978845608028654F, kGeluB = 0.044715F;  // sqrt(2 / pi)
 
-// Of bf16 by the fast instructions, exact to some 2^-20: with the others memory would wait for them.
+// Of bf16 by the fast instructions, exact to some 2^-20: counting them, memory would wait for the others.
 template <class T>
 __device__ float sigmoid(float x) {
   if constexpr (sizeof(T) == 2) return __fdividef(1, 1 + __expf(-x));

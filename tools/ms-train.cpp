@@ -214,7 +214,7 @@ const Tool kTool{
               "checkpoint and exit status 75, or 93 where nothing is saved; SIGTERM or SIGINT for the second "
               "time end it at once."},
          {.name = "plan",
-          .summary = "show mesh, layers per stage, schedule, memory and FLOPs; or where ranks should run",
+          .summary = "show mesh, layers per stage, schedule, memory and work; or where ranks should run",
           .positionals = {kConfig},
           .options = {kSet,
                       {.name = "world", .value = "N", .doc = "Number of ranks; dp x pp x tp must be that."},
@@ -232,7 +232,9 @@ const Tool kTool{
                        .doc = "Writes the host of every rank there, as SLURM_HOSTFILE wants it."}},
           .run = plan,
           .description =
-              "Needs no cluster: everything is computed from the configuration.\n\n"
+              "Needs no cluster: everything is computed from the configuration. The work of a rank's step is what "
+              "its operations compute, recomputation included, and the bytes of memory that they cannot do "
+              "without.\n\n"
               "With --hostfile it says which ranks should run on which host: a tensor parallel group inside a "
               "node, a data parallel group under the fewest and lowest switches, the pipeline over what is "
               "left, and how that differs from the hosts as they are listed. Where Slurm tells no switches, "
