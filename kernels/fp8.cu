@@ -3,6 +3,8 @@
 // bits.
 #include <cuda_fp8.h>
 
+#include <algorithm>
+
 #include "vector.cuh"
 
 namespace ms::kernels {
@@ -15,18 +17,47 @@ constexpr int kThreads = 256;
 __device__ unsigned magnitude(float x) { return __float_as_uint(x) & 0x7fffffffU; }
 constexpr unsigned kInfinite = 0x7f800000U;
 
+// The pieces of a matrix that a thread of a grid works on, row by row: every one of so many, without a division each.
+struct Walk {
+  std::int64_t row, col;  // in pieces
+  std::int64_t across, rows_on, cols_on;
+
+  __device__ explicit Walk(std::int64_t pieces_across) : across(pieces_across) {
+    const std::int64_t first = std::int64_t{blockIdx.x} * kThreads + threadIdx.x,
+                       step = std::int64_t{gridDim.x} * kThreads;
+    row = first / across, col = first % across;
+    rows_on = step / across, cols_on = step % across;
+  }
+  __device__ void next() {
+    row += rows_on, col += cols_on;
+    if (col >= across) col -= across, ++row;
+  }
+};
+
+__global__ void clear_kernel(unsigned* word) { *word = 0; }
+
+constexpr int kAtOnce = 4;  // pieces of a thread under way
+
 template <int kL>
 __global__ void __launch_bounds__(kThreads)
     largest_kernel(unsigned* out, const __nv_bfloat16* x, std::int64_t rows, std::int64_t cols, std::int64_t ld) {
   __shared__ unsigned shared[kThreads];
-  const std::int64_t pieces = rows * (cols / kL), step = std::int64_t{gridDim.x} * kThreads;
   unsigned largest = 0;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < pieces; i += step) {
-    const std::int64_t row = i / (cols / kL), col = i % (cols / kL) * kL;
-    Lanes<__nv_bfloat16, kL> v;
-    v.load(x + row * ld + col);
+  for (Walk at(cols / kL); at.row < rows;) {
+    Packed<__nv_bfloat16, kL> pieces[kAtOnce];
+    pieces[0].load(x + at.row * ld + at.col * kL);
 #pragma unroll
-    for (int j = 0; j < kL; ++j) largest = max(largest, magnitude(v.v[j]));
+    for (int i = 1; i < kAtOnce; ++i) {
+      pieces[i] = pieces[0];
+      at.next();
+      if (at.row < rows) pieces[i].load(x + at.row * ld + at.col * kL);
+    }
+    at.next();
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+#pragma unroll
+      for (int j = 0; j < kL; ++j) largest = max(largest, magnitude(pieces[i][j]));
+    }
   }
   shared[threadIdx.x] = largest;
   __syncthreads();
@@ -43,8 +74,9 @@ struct Scale {
 };
 __device__ float power_of_two(int k) { return __uint_as_float(static_cast<unsigned>(k + 127) << 23); }
 // fp8_shift() of tensor/fp8.h, on bits: of bf16 below the normal ones the exponent comes by counting.
-__device__ Scale scale_of(unsigned largest, bool is_e5m2) {
+__device__ Scale scale_of(float largest_magnitude, bool is_e5m2) {
   constexpr int kLeast = -126, kMost = 110;
+  const unsigned largest = magnitude(largest_magnitude);
   if (largest == 0) return {1, 1};
   if (largest >= kInfinite) return {1, __uint_as_float(0x7fffffffU)};
   float value = __uint_as_float(largest);
@@ -68,22 +100,21 @@ constexpr int kPiece = 16;  // numbers of eight bits in 16 bytes
 template <bool kE5m2>
 __global__ void __launch_bounds__(kThreads)
     quantize_rows(unsigned char* to, float* back, const __nv_bfloat16* x, std::int64_t rows, std::int64_t cols,
-                  std::int64_t ld, const unsigned* largest) {
+                  std::int64_t ld, const float* largest) {
   const Scale scale = scale_of(*largest, kE5m2);
   if (blockIdx.x == 0 && threadIdx.x == 0) *back = scale.back;
-  const std::int64_t across = cols / kPiece, step = std::int64_t{gridDim.x} * kThreads;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < rows * across; i += step) {
-    const std::int64_t row = i / across, col = i % across * kPiece;
+  for (Walk at(cols / kPiece); at.row < rows; at.next()) {
+    const std::int64_t col = at.col * kPiece;
     uint4 bits;
     auto* numbers = reinterpret_cast<unsigned char*>(&bits);
 #pragma unroll
     for (int part = 0; part < kPiece; part += 8) {
       Lanes<__nv_bfloat16, 8> v;
-      v.load(x + row * ld + col + part);
+      v.load(x + at.row * ld + col + part);
 #pragma unroll
       for (int j = 0; j < 8; ++j) numbers[part + j] = to_fp8<kE5m2>(v.v[j] * scale.forth);
     }
-    *reinterpret_cast<uint4*>(to + row * cols + col) = bits;
+    *reinterpret_cast<uint4*>(to + at.row * cols + col) = bits;
   }
 }
 
@@ -94,7 +125,7 @@ constexpr int kTile = 64, kApart = kTile + 4;
 template <bool kE5m2>
 __global__ void __launch_bounds__(kThreads)
     quantize_columns(unsigned char* to, float* back, const __nv_bfloat16* x, std::int64_t rows, std::int64_t cols,
-                     std::int64_t ld, const unsigned* largest) {
+                     std::int64_t ld, const float* largest) {
   __shared__ unsigned words[kTile * kApart / 4];
   auto* tile = reinterpret_cast<unsigned char*>(words);  // [column][row]
   const Scale scale = scale_of(*largest, kE5m2);
@@ -124,7 +155,7 @@ __device__ float from_fp8(unsigned char x) {
 }
 template <bool kE5m2>
 __global__ void __launch_bounds__(kThreads) round_kernel(__nv_bfloat16* to, const __nv_bfloat16* x, std::int64_t rows,
-                                                         std::int64_t cols, std::int64_t ld, const unsigned* largest) {
+                                                         std::int64_t cols, std::int64_t ld, const float* largest) {
   const Scale scale = scale_of(*largest, kE5m2);
   const std::int64_t step = std::int64_t{gridDim.x} * kThreads;
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < rows * cols; i += step) {
@@ -135,19 +166,26 @@ __global__ void __launch_bounds__(kThreads) round_kernel(__nv_bfloat16* to, cons
 
 }  // namespace
 
-void largest_magnitude(Stream stream, unsigned* out, Matrix x) {
+void largest_magnitude(Stream stream, float* largest, Matrix x) {
+  // Floats that are not negative are in the order of their bits.
+  auto* out = reinterpret_cast<unsigned*>(largest);
   const auto* from = as<__nv_bfloat16>(x);
-  if (is_aligned(x)) {
-    launch(largest_kernel<8>, blocks_for(x.rows * x.cols / 8, kThreads * 4), kThreads, stream, out, from, x.rows,
+  launch(clear_kernel, 1, 1, stream, out);
+  const auto start = [&](auto* kernel, std::int64_t pieces) {
+    if (pieces == 0) return;
+    // Blocks enough to fill any GPU, and few that meet at one word.
+    constexpr unsigned kMostBlocks = 4096;
+    launch(kernel, std::min(blocks_for(pieces, kThreads * kAtOnce), kMostBlocks), kThreads, stream, out, from, x.rows,
            x.cols, x.ld);
+  };
+  if (is_aligned(x)) {
+    start(largest_kernel<8>, x.rows * x.cols / 8);
   } else {
-    launch(largest_kernel<1>, blocks_for(x.rows * x.cols, kThreads * 4), kThreads, stream, out, from, x.rows, x.cols,
-           x.ld);
+    start(largest_kernel<1>, x.rows * x.cols);
   }
 }
 
-void fp8_quantize(Stream stream, void* to, float* back, Matrix x, const unsigned* largest, bool is_e5m2,
-                  bool transposed) {
+void fp8_quantize(Stream stream, void* to, float* back, Matrix x, const float* largest, bool is_e5m2, bool transposed) {
   auto* numbers = static_cast<unsigned char*>(to);
   const auto* from = as<__nv_bfloat16>(x);
   if (transposed) {
@@ -161,7 +199,7 @@ void fp8_quantize(Stream stream, void* to, float* back, Matrix x, const unsigned
   }
 }
 
-void fp8_round(Stream stream, void* to, Matrix x, const unsigned* largest, bool is_e5m2) {
+void fp8_round(Stream stream, void* to, Matrix x, const float* largest, bool is_e5m2) {
   launch(is_e5m2 ? round_kernel<true> : round_kernel<false>, blocks_for(x.rows * x.cols, kThreads), kThreads, stream,
          static_cast<__nv_bfloat16*>(to), as<__nv_bfloat16>(x), x.rows, x.cols, x.ld, largest);
 }

@@ -104,16 +104,15 @@ void lamb_apply(Stream stream, Matrix param, float* master, const float* m, cons
 void init_normal(Stream stream, Matrix x, std::int64_t valid, std::uint64_t seed, std::uint64_t key, std::int64_t first,
                  std::int64_t global_cols, float std);
 
-// fp8.cu, of bf16: what products of eight bits are made of. `largest`, one word, zeroed before: the bits of the largest
-// magnitude as a float. Bytes moved a number: 2, and 3 where it is quantized.
-void largest_magnitude(Stream stream, unsigned* largest, Matrix x);
+// fp8.cu, of bf16: what products of eight bits are made of. `largest`: the largest magnitude in x, not finite where x
+// is not. Bytes moved a number: 2, and 3 where it is quantized.
+void largest_magnitude(Stream stream, float* largest, Matrix x);
 // to[rows, cols], or to[cols, rows] transposed, in eight bits each and without gaps; *back: what they are to be
 // multiplied by. x in pieces of 16 bytes, and what becomes the columns of `to` a multiple of 16.
-void fp8_quantize(Stream stream, void* to, float* back, Matrix x, const unsigned* largest, bool is_e5m2,
-                  bool transposed);
+void fp8_quantize(Stream stream, void* to, float* back, Matrix x, const float* largest, bool is_e5m2, bool transposed);
 // to[rows, cols] of bf16, without gaps: the same numbers, multiplied back. For GPUs and forms without products of eight
 // bits, where nobody asks for speed: element by element.
-void fp8_round(Stream stream, void* to, Matrix x, const unsigned* largest, bool is_e5m2);
+void fp8_round(Stream stream, void* to, Matrix x, const float* largest, bool is_e5m2);
 
 // reduce.cu. out = inputs[0] + inputs[1] + ... (or the maximum) of n elements, bf16 added in f32. out may be one of the
 // inputs. Bytes moved: every input read, out written.

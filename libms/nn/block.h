@@ -16,8 +16,12 @@ void activation_forward(const Layer& layer);
 // of dx goes `into`; it returns that, or dx where nothing is gathered.
 Tensor activation_backward(const Layer& layer, const Tensor& dx, const Tensor& into);
 
+// Of a product, with its largest magnitude where that is known.
+struct Factor {
+  Tensor value, largest;
+};
 // grad += dy^T x, and the sum of dy's rows; nothing where there is no bias.
-void weight_gradient(const Layer& layer, const Weight& weight, const Tensor& dy, const Tensor& x);
+void weight_gradient(const Layer& layer, const Weight& weight, const Factor& dy, const Factor& x);
 void bias_gradient(const Layer& layer, const Weight& bias, const Tensor& dy);
 
 // This rank's rows of a gathered [T,n]: [Ts,n].

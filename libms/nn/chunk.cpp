@@ -19,6 +19,15 @@ TensorParallel of_head(const TensorParallel& on) {
 
 }  // namespace
 
+std::vector<WeightMagnitudes> carve_weight_magnitudes(Arena& arena, const Shape& shape, const ChunkPart& part) {
+  std::vector<WeightMagnitudes> layers;
+  if (!shape.fp8) return layers;
+  for (std::int64_t i = part.layer_begin; i < part.layer_end; ++i) {
+    layers.push_back(carve_weight_magnitudes(arena, shape));
+  }
+  return layers;
+}
+
 ChunkSlot carve_slot(Arena& arena, const Shape& shape, const ChunkPart& part, const LayerScratch& scratch) {
   ChunkSlot slot;
   for (std::int64_t i = part.layer_begin; i < part.layer_end; ++i) {
@@ -84,7 +93,8 @@ class Binder {
 
 }  // namespace
 
-Chunk::Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTensors>& spans, const Tensor& rotary)
+Chunk::Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTensors>& spans, const Tensor& rotary,
+             const std::vector<WeightMagnitudes>& magnitudes)
     : shape_(shape), part_(part), vocab_(vocab_shard(shape)), rotary_(rotary) {
   const Binder bind(spans);
   for (std::int64_t i = part.layer_begin; i < part.layer_end; ++i) {
@@ -104,6 +114,7 @@ Chunk::Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTe
       layer.in = bind.weight(p + "attn.q.weight", p + "mlp.up.weight");
       layer.in_bias = bind.optional(p + "attn.q.bias", p + "mlp.up.bias");
     }
+    if (!magnitudes.empty()) layer.largest = magnitudes[layers_.size()];
     layers_.push_back(layer);
   }
   if (part.first) {
@@ -126,6 +137,10 @@ void Chunk::embed(const TensorParallel& on, const ChunkSlot& slot, const Tensor&
     const std::int64_t offset = scatter ? shape_.tp_rank * shape_.shard_tokens() : 0;
     on.compute.submit(PositionFwd{x, positions_.value, offset});
   }
+}
+
+void Chunk::find_weight_magnitudes(Stream& stream, std::int64_t place) const {
+  if (place < std::ssize(layers_)) nn::find_weight_magnitudes(stream, layers_[static_cast<std::size_t>(place)]);
 }
 
 void Chunk::forward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
@@ -168,7 +183,7 @@ void Chunk::run_backward(const TensorParallel& on, ChunkSlot& slot, const Microb
     // The all-gathered norm output is still in scratch.gathered.
     const Tensor normed = shape_.sequence_parallel && shape_.tp > 1 ? scratch.gathered : head.normed;
     const Arriving dnormed =
-        of_head(on).product_reduce(scratch.partial, scratch.reduced, head.logits, head_.value, false);
+        of_head(on).product_reduce({.c = scratch.partial, .a = head.logits, .b = head_.value}, scratch.reduced);
     on.compute.submit(
         Matmul{.c = head_.grad, .a = head.logits, .b = normed, .bias = {}, .transpose_a = true, .accumulate = true});
     norm_backward(on.compute, *shape_.model, final_norm_, dx, on.arrived(dnormed), slot.out, head.mean, head.rstd,

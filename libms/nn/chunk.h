@@ -34,6 +34,8 @@ struct HeadScratch {
 };
 
 // Real or measuring arenas.
+// Of each layer; none unless shape.fp8.
+std::vector<WeightMagnitudes> carve_weight_magnitudes(Arena& arena, const Shape& shape, const ChunkPart& part);
 ChunkSlot carve_slot(Arena& arena, const Shape& shape, const ChunkPart& part, const LayerScratch& scratch);
 HeadScratch carve_head(Arena& arena, const Shape& shape);
 Tensor carve_rotary(Arena& arena, const Shape& shape);  // absent where the model has none
@@ -45,7 +47,8 @@ struct Microbatch {
 
 class Chunk {
  public:
-  Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTensors>& spans, const Tensor& rotary);
+  Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTensors>& spans, const Tensor& rotary,
+        const std::vector<WeightMagnitudes>& magnitudes = {});
 
   const ChunkPart& part() const { return part_; }
 
@@ -54,6 +57,8 @@ class Chunk {
   // others); a backward, from the last to the first, when all is issued that adds to the gradients there.
   using Pass = std::function<void(std::int64_t place)>;
 
+  // Where products round their factors: after the weights have changed, before the next forward reads those at a place.
+  void find_weight_magnitudes(tensor::Stream& stream, std::int64_t place) const;
   // slot.in() (or the tokens, in the first chunk) -> slot.out.
   void forward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
                const Pass& before = {}) const;

@@ -93,10 +93,13 @@ void activation_forward(const Layer& layer) {
 
 Tensor activation_backward(const Layer& layer, const Tensor& dx, const Tensor& into) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
+  Matmul product{
+      .c = scratch.dact, .b = weights.down.value, .a_largest = acts.largest.dout, .b_largest = weights.largest.down};
   if (on.shape.joins_gelu()) {
-    return on.gather_product({.c = acts.grads.dup, .b = weights.down.value, .gelu_x = acts.up}, dx, into);
+    product.c = acts.grads.dup, product.gelu_x = acts.up;
+    return on.gather_product(product, dx, into);
   }
-  const Tensor dout = on.gather_product({.c = scratch.dact, .b = weights.down.value}, dx, into);
+  const Tensor dout = on.gather_product(product, dx, into);
   if (on.shape.model->gated()) {
     on.compute.submit(SwigluBwd{acts.grads.dup, scratch.dact, acts.up});
   } else {
@@ -105,14 +108,15 @@ Tensor activation_backward(const Layer& layer, const Tensor& dx, const Tensor& i
   return dout;
 }
 
-void weight_gradient(const Layer& layer, const Weight& weight, const Tensor& dy, const Tensor& x) {
+void weight_gradient(const Layer& layer, const Weight& weight, const Factor& dy, const Factor& x) {
   layer.on.compute.submit(Matmul{.c = weight.grad,
-                                 .a = dy,
-                                 .b = x,
-                                 .bias = {},
+                                 .a = dy.value,
+                                 .b = x.value,
                                  .transpose_a = true,
                                  .accumulate = true,
-                                 .factors = layer.on.factors(true)});
+                                 .factors = layer.on.factors(true),
+                                 .a_largest = dy.largest,
+                                 .b_largest = x.largest});
 }
 
 void bias_gradient(const Layer& layer, const Weight& bias, const Tensor& dy) {
@@ -127,6 +131,17 @@ Tensor own_rows(const Layer& layer, const Tensor& gathered) {
 
 void keep_gradient(const Layer& layer, const Tensor& into, const Tensor& gathered) {
   if (gathered.data != into.data) layer.on.compute.submit(Copy{into, gathered});
+}
+
+void find_weight_magnitudes(Stream& stream, const LayerWeights& weights) {
+  const WeightMagnitudes& largest = weights.largest;
+  for (const auto& [found, weight] : {std::pair{largest.qkv, weights.qkv},
+                                      {largest.out, weights.out},
+                                      {largest.up, weights.up},
+                                      {largest.down, weights.down},
+                                      {largest.in, weights.in}}) {
+    if (found) stream.submit(Largest{found, weight.value});
+  }
 }
 
 Addends layer_forward(const Layer& layer, const Addends& addends) {

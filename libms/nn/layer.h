@@ -22,10 +22,20 @@ struct Weight {
 struct NormWeights {
   Weight gain, bias;  // no bias in RMSNorm
 };
+// Where products round their factors to eight bits (shape.fp8; absent otherwise), each f32 [1,1]: the largest magnitude
+// of a weight, found when it has changed, and of what it is multiplied by, found once for all products that it is in.
+struct WeightMagnitudes {
+  Tensor qkv, out, up, down, in;
+};
+struct ActMagnitudes {
+  Tensor n1, o, n2, act;
+  Tensor dout, dmid, dup, dqkv, din;
+};
 struct LayerWeights {
   NormWeights norm1, norm2;  // no norm2 in a parallel block
   // qkv and gate/up are blocks of touching parameters; in a parallel block `in` is both of them as one.
   Weight qkv, qkv_bias, out, out_bias, up, up_bias, down, down_bias, in, in_bias;
+  WeightMagnitudes largest;
 };
 
 // The gradients that those of the weights are made from, beside what the forward kept. Scratch, or, where the backward
@@ -51,6 +61,7 @@ struct LayerActs {
   Tensor in;  // [T,Q+U], qkv and up side by side
 
   LayerGrads grads;
+  ActMagnitudes largest;  // always the layer's own
 };
 
 // Temporary tensors of the compute stream, shared by the layers and the head of a rank.
@@ -67,7 +78,8 @@ struct LayerScratch {
   Tensor out_biases;  // [1,H] sum of the two that a parallel block adds
 };
 
-// Both carve from arenas, real or measuring.
+// All carve from arenas, real or measuring.
+WeightMagnitudes carve_weight_magnitudes(Arena& arena, const Shape& shape);  // where shape.fp8
 LayerScratch carve_scratch(Arena& arena, const Shape& shape);
 LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratch);
 
@@ -86,6 +98,8 @@ struct Layer {
   const LayerScratch& scratch;
 };
 
+// Issues what finds weights.largest.
+void find_weight_magnitudes(tensor::Stream& stream, const LayerWeights& weights);
 // acts.x -> what the layer's output is the sum of, in scratch and in acts: the next norm adds it up, or who calls.
 // Likewise acts.x is made of the addends first, where there are some.
 Addends layer_forward(const Layer& layer, const Addends& addends);

@@ -31,7 +31,33 @@ LayerGrads carve_grads(Arena& arena, const Shape& shape, const Tensor& dact, con
   return grads;
 }
 
+ActMagnitudes carve_act_magnitudes(Arena& arena, const Shape& shape) {
+  ActMagnitudes largest;
+  if (!shape.fp8) return largest;
+  const auto take = [&](auto&... all) { ((all = arena.take(DType::f32, 1, 1)), ...); };
+  take(largest.n1, largest.o, largest.act, largest.dout);
+  if (shape.model->parallel_block && shape.model->fused) {
+    take(largest.din);
+  } else {
+    take(largest.dup, largest.dqkv);
+  }
+  if (!shape.model->parallel_block) take(largest.n2, largest.dmid);
+  return largest;
+}
+
 }  // namespace
+
+WeightMagnitudes carve_weight_magnitudes(Arena& arena, const Shape& shape) {
+  WeightMagnitudes largest;
+  const auto take = [&](auto&... all) { ((all = arena.take(DType::f32, 1, 1)), ...); };
+  take(largest.out, largest.down);
+  if (shape.model->parallel_block && shape.model->fused) {
+    take(largest.in);
+  } else {
+    take(largest.qkv, largest.up);
+  }
+  return largest;
+}
 
 LayerScratch carve_scratch(Arena& arena, const Shape& shape) {
   const std::int64_t tokens = shape.tokens(), rows = shape.shard_tokens(), hidden = shape.model->hidden;
@@ -42,7 +68,7 @@ LayerScratch carve_scratch(Arena& arena, const Shape& shape) {
     // What a policy does not keep: taken with the same shapes as the kept ones.
     Shape keep_all = shape;
     keep_all.recompute = Recompute::none;
-    keep_all.split_backward = false;
+    keep_all.split_backward = keep_all.fp8 = false;
     scratch.acts = carve_acts(arena, keep_all, scratch);
   } else if (shape.recompute == Recompute::selective) {
     scratch.acts.n1 = arena.take(dtype, rows, hidden);
@@ -68,6 +94,7 @@ LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratc
   const DType dtype = shape.dtype;
   LayerActs acts = scratch.acts;  // what is not taken below
   acts.grads = shape.split_backward ? carve_grads(slot, shape, {}, {}) : scratch.grads;
+  acts.largest = carve_act_magnitudes(slot, shape);
   acts.x = slot.take(dtype, rows, hidden);
   if (shape.recompute == Recompute::full) return acts;
 

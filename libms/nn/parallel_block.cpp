@@ -16,19 +16,30 @@ namespace {
 void input_products(const Layer& layer) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
   if (on.shape.model->fused) {
-    on.gather_product({.c = acts.in, .b = weights.in.value, .bias = weights.in_bias.value, .transpose_b = true},
+    on.gather_product({.c = acts.in,
+                       .b = weights.in.value,
+                       .bias = weights.in_bias.value,
+                       .transpose_b = true,
+                       .a_largest = acts.largest.n1,
+                       .b_largest = weights.largest.in},
                       acts.n1, scratch.gathered);
     return;
   }
-  const Tensor n =
-      on.gather_product({.c = acts.qkv, .b = weights.qkv.value, .bias = weights.qkv_bias.value, .transpose_b = true},
-                        acts.n1, scratch.gathered);
+  const Tensor n = on.gather_product({.c = acts.qkv,
+                                      .b = weights.qkv.value,
+                                      .bias = weights.qkv_bias.value,
+                                      .transpose_b = true,
+                                      .a_largest = acts.largest.n1,
+                                      .b_largest = weights.largest.qkv},
+                                     acts.n1, scratch.gathered);
   on.compute.submit(Matmul{.c = acts.up,
                            .a = n,
                            .b = weights.up.value,
                            .bias = weights.up_bias.value,
                            .transpose_b = true,
-                           .factors = on.factors(false)});
+                           .factors = on.factors(false),
+                           .a_largest = acts.largest.n1,
+                           .b_largest = weights.largest.up});
 }
 
 // The gradient of n from grads.din.
@@ -36,11 +47,28 @@ Arriving input_gradient(const Layer& layer) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
   const LayerGrads& grads = acts.grads;
   if (on.shape.model->fused) {
-    return on.product_reduce(scratch.partial, scratch.reduced, grads.din, weights.in.value, false);
+    return on.product_reduce({.c = scratch.partial,
+                              .a = grads.din,
+                              .b = weights.in.value,
+                              .a_largest = acts.largest.din,
+                              .b_largest = weights.largest.in},
+                             scratch.reduced);
   }
-  on.compute.submit(
-      Matmul{.c = scratch.partial, .a = grads.dup, .b = weights.up.value, .bias = {}, .factors = on.factors(true)});
-  return on.product_reduce(scratch.partial, scratch.reduced, grads.dqkv, weights.qkv.value, false, true);
+  const Matmul of_up{.c = scratch.partial,
+                     .a = grads.dup,
+                     .b = weights.up.value,
+                     .factors = on.factors(true),
+                     .a_largest = acts.largest.dup,
+                     .b_largest = weights.largest.up};
+  on.find_largest(of_up);
+  on.compute.submit(of_up);
+  return on.product_reduce({.c = scratch.partial,
+                            .a = grads.dqkv,
+                            .b = weights.qkv.value,
+                            .accumulate = true,
+                            .a_largest = acts.largest.dqkv,
+                            .b_largest = weights.largest.qkv},
+                           scratch.reduced);
 }
 
 void normed(const Layer& layer, const Addends& addends) {
@@ -73,14 +101,15 @@ void weight_gradients(const Layer& layer, const Tensor& dout, const Arriving& ga
   const auto& [on, weights, acts, rotary, scratch] = layer;
   bias_gradient(layer, weights.down_bias, own_rows(layer, dout));
   bias_gradient(layer, weights.out_bias, own_rows(layer, dout));
-  weight_gradient(layer, weights.down, dout, acts.act);
-  weight_gradient(layer, weights.out, dout, acts.o);
-  const Tensor n = on.arrived(gathered);
+  const ActMagnitudes& largest = acts.largest;
+  weight_gradient(layer, weights.down, {dout, largest.dout}, {acts.act, largest.act});
+  weight_gradient(layer, weights.out, {dout, largest.dout}, {acts.o, largest.o});
+  const Factor n{on.arrived(gathered), largest.n1};
   if (on.shape.model->fused) {
-    weight_gradient(layer, weights.in, acts.grads.din, n);
+    weight_gradient(layer, weights.in, {acts.grads.din, largest.din}, n);
   } else {
-    weight_gradient(layer, weights.qkv, acts.grads.dqkv, n);
-    weight_gradient(layer, weights.up, acts.grads.dup, n);
+    weight_gradient(layer, weights.qkv, {acts.grads.dqkv, largest.dqkv}, n);
+    weight_gradient(layer, weights.up, {acts.grads.dup, largest.dup}, n);
   }
   bias_gradient(layer, weights.in_bias, acts.grads.din);
 }
@@ -90,13 +119,23 @@ void weight_gradients(const Layer& layer, const Tensor& dout, const Arriving& ga
 Addends parallel_forward(const Layer& layer, const Addends& addends) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
   branches(layer, addends);
-  on.compute.submit(Matmul{.c = scratch.partial,
-                           .a = acts.o,
-                           .b = weights.out.value,
-                           .bias = {},
-                           .transpose_b = true,
-                           .factors = on.factors(false)});
-  const Arriving sum = on.product_reduce(scratch.partial, scratch.reduced, acts.act, weights.down.value, true, true);
+  const Matmul of_attention{.c = scratch.partial,
+                            .a = acts.o,
+                            .b = weights.out.value,
+                            .transpose_b = true,
+                            .factors = on.factors(false),
+                            .a_largest = acts.largest.o,
+                            .b_largest = weights.largest.out};
+  on.find_largest(of_attention);
+  on.compute.submit(of_attention);
+  const Arriving sum = on.product_reduce({.c = scratch.partial,
+                                          .a = acts.act,
+                                          .b = weights.down.value,
+                                          .transpose_b = true,
+                                          .accumulate = true,
+                                          .a_largest = acts.largest.act,
+                                          .b_largest = weights.largest.down},
+                                         scratch.reduced);
   if (scratch.out_biases) {
     on.compute.submit(Add{scratch.out_biases, weights.out_bias.value, weights.down_bias.value, {}});
   }
@@ -110,8 +149,12 @@ void parallel_backward(const Layer& layer, const Tensor& dx, WeightGradients whe
   // n is gathered once more under all that makes its gradient, which is reduced under the gradients of the weights.
   const Tensor dout = activation_backward(layer, dx, acts.grads.dout);
   const Arriving n = now ? on.gather(acts.n1, scratch.gathered) : Arriving{};
-  on.compute.submit(
-      Matmul{.c = scratch.dattn, .a = dout, .b = weights.out.value, .bias = {}, .factors = on.factors(true)});
+  on.compute.submit(Matmul{.c = scratch.dattn,
+                           .a = dout,
+                           .b = weights.out.value,
+                           .factors = on.factors(true),
+                           .a_largest = acts.largest.dout,
+                           .b_largest = weights.largest.out});
   attention_backward(layer);
   const Arriving dn = input_gradient(layer);
   if (now) {

@@ -23,11 +23,21 @@ void norm2(const Layer& layer, const Addends& addends) {
 Addends attention_half(const Layer& layer, const Addends& addends) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
   norm1(layer, addends);
-  on.gather_product({.c = acts.qkv, .b = weights.qkv.value, .bias = weights.qkv_bias.value, .transpose_b = true},
+  on.gather_product({.c = acts.qkv,
+                     .b = weights.qkv.value,
+                     .bias = weights.qkv_bias.value,
+                     .transpose_b = true,
+                     .a_largest = acts.largest.n1,
+                     .b_largest = weights.largest.qkv},
                     acts.n1, scratch.gathered);
   attention_forward(layer);
-  const Tensor reduced =
-      on.arrived(on.product_reduce(scratch.partial, scratch.reduced, acts.o, weights.out.value, true));
+  const Tensor reduced = on.arrived(on.product_reduce({.c = scratch.partial,
+                                                       .a = acts.o,
+                                                       .b = weights.out.value,
+                                                       .transpose_b = true,
+                                                       .a_largest = acts.largest.o,
+                                                       .b_largest = weights.largest.out},
+                                                      scratch.reduced));
   return {acts.x, reduced, weights.out_bias.value};
 }
 
@@ -35,7 +45,12 @@ Addends attention_half(const Layer& layer, const Addends& addends) {
 void mlp_half(const Layer& layer, const Addends& addends) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
   norm2(layer, addends);
-  Matmul product{.c = acts.up, .b = weights.up.value, .bias = weights.up_bias.value, .transpose_b = true};
+  Matmul product{.c = acts.up,
+                 .b = weights.up.value,
+                 .bias = weights.up_bias.value,
+                 .transpose_b = true,
+                 .a_largest = acts.largest.n2,
+                 .b_largest = weights.largest.up};
   // Where the activation alone is computed once more, it has to come to the same bits.
   const bool makes_gelu = on.shape.joins_gelu() && on.shape.recompute != Recompute::selective;
   if (makes_gelu) product.gelu_y = acts.act;
@@ -60,16 +75,19 @@ void recompute_norm1(const Layer& layer) {
 
 // The input's gather, n1 or n2, may be under way still.
 void mlp_weight_gradients(const Layer& layer, const Tensor& dout, const Arriving& n2) {
+  const LayerActs& acts = layer.acts;
   bias_gradient(layer, layer.weights.down_bias, own_rows(layer, dout));
-  weight_gradient(layer, layer.weights.down, dout, layer.acts.act);
-  weight_gradient(layer, layer.weights.up, layer.acts.grads.dup, layer.on.arrived(n2));
-  bias_gradient(layer, layer.weights.up_bias, layer.acts.grads.dup);
+  weight_gradient(layer, layer.weights.down, {dout, acts.largest.dout}, {acts.act, acts.largest.act});
+  weight_gradient(layer, layer.weights.up, {acts.grads.dup, acts.largest.dup}, {layer.on.arrived(n2), acts.largest.n2});
+  bias_gradient(layer, layer.weights.up_bias, acts.grads.dup);
 }
 void attention_weight_gradients(const Layer& layer, const Tensor& dmid, const Arriving& n1) {
+  const LayerActs& acts = layer.acts;
   bias_gradient(layer, layer.weights.out_bias, own_rows(layer, dmid));
-  weight_gradient(layer, layer.weights.out, dmid, layer.acts.o);
-  weight_gradient(layer, layer.weights.qkv, layer.acts.grads.dqkv, layer.on.arrived(n1));
-  bias_gradient(layer, layer.weights.qkv_bias, layer.acts.grads.dqkv);
+  weight_gradient(layer, layer.weights.out, {dmid, acts.largest.dmid}, {acts.o, acts.largest.o});
+  weight_gradient(layer, layer.weights.qkv, {acts.grads.dqkv, acts.largest.dqkv},
+                  {layer.on.arrived(n1), acts.largest.n1});
+  bias_gradient(layer, layer.weights.qkv_bias, acts.grads.dqkv);
 }
 
 }  // namespace
@@ -77,8 +95,13 @@ void attention_weight_gradients(const Layer& layer, const Tensor& dmid, const Ar
 Addends serial_forward(const Layer& layer, const Addends& addends) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
   mlp_half(layer, attention_half(layer, addends));
-  const Tensor reduced =
-      on.arrived(on.product_reduce(scratch.partial, scratch.reduced, acts.act, weights.down.value, true));
+  const Tensor reduced = on.arrived(on.product_reduce({.c = scratch.partial,
+                                                       .a = acts.act,
+                                                       .b = weights.down.value,
+                                                       .transpose_b = true,
+                                                       .a_largest = acts.largest.act,
+                                                       .b_largest = weights.largest.down},
+                                                      scratch.reduced));
   return {acts.mid, reduced, weights.down_bias.value};
 }
 
@@ -93,7 +116,12 @@ void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when)
 
   const Tensor dout = activation_backward(layer, dx, grads.dout);
   const Arriving n2 = now ? on.gather(acts.n2, scratch.gathered) : Arriving{};
-  const Arriving dn2 = on.product_reduce(scratch.partial, scratch.reduced, grads.dup, weights.up.value, false);
+  const Arriving dn2 = on.product_reduce({.c = scratch.partial,
+                                          .a = grads.dup,
+                                          .b = weights.up.value,
+                                          .a_largest = acts.largest.dup,
+                                          .b_largest = weights.largest.up},
+                                         scratch.reduced);
   if (now) {
     mlp_weight_gradients(layer, dout, n2);
   } else {
@@ -102,10 +130,17 @@ void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when)
   norm_backward(on.compute, model, weights.norm2, dx, on.arrived(dn2), acts.mid, acts.mean2, acts.rstd2, true);
 
   recompute_norm1(layer);
-  const Tensor dmid = on.gather_product({.c = scratch.dattn, .b = weights.out.value}, dx, grads.dmid);
+  const Tensor dmid = on.gather_product(
+      {.c = scratch.dattn, .b = weights.out.value, .a_largest = acts.largest.dmid, .b_largest = weights.largest.out},
+      dx, grads.dmid);
   attention_backward(layer);
   const Arriving n1 = now ? on.gather(acts.n1, scratch.gathered) : Arriving{};
-  const Arriving dn1 = on.product_reduce(scratch.partial, scratch.reduced, grads.dqkv, weights.qkv.value, false);
+  const Arriving dn1 = on.product_reduce({.c = scratch.partial,
+                                          .a = grads.dqkv,
+                                          .b = weights.qkv.value,
+                                          .a_largest = acts.largest.dqkv,
+                                          .b_largest = weights.largest.qkv},
+                                         scratch.reduced);
   if (now) {
     attention_weight_gradients(layer, dmid, n1);
   } else {

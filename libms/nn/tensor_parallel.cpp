@@ -32,35 +32,36 @@ Arriving TensorParallel::reduce(const Tensor& partial, const Tensor& reduced) co
   return issued(reduced);
 }
 
+void TensorParallel::find_largest(const Matmul& product) const {
+  if (product.a_largest) compute.submit(Largest{product.a_largest, product.a});
+}
+
 Tensor TensorParallel::gather_product(Matmul product, const Tensor& x, const Tensor& into) const {
   product.a = into;
   product.factors = factors(!product.transpose_b);
   if (ring_used(shape, overlap)) {
-    ring->gather_product(compute, product, x);
+    Matmul in_pieces = product;
+    in_pieces.a_largest = {};
+    ring->gather_product(compute, in_pieces, x);
+    find_largest(product);
     return into;
   }
   product.a = arrived(gather(x, into));
+  find_largest(product);
   compute.submit(product);
   return product.a;
 }
 
-Arriving TensorParallel::product_reduce(const Tensor& partial, const Tensor& reduced, const Tensor& a, const Tensor& b,
-                                        bool transpose_b, bool accumulate) const {
-  const Matmul product{.c = partial,
-                       .a = a,
-                       .b = b,
-                       .bias = {},
-                       .transpose_b = transpose_b,
-                       .accumulate = accumulate,
-                       .factors = factors(!transpose_b)};
+Arriving TensorParallel::product_reduce(Matmul product, const Tensor& reduced) const {
+  product.factors = factors(!product.transpose_b);
+  find_largest(product);
   if (ring_used(shape, overlap)) return {reduced, ring->product_reduce(compute, product, reduced)};
   if (overlap && shape.tp > 1) return product_all_reduce(product);
   compute.submit(product);
-  return reduce(partial, reduced);
+  return reduce(product.c, reduced);
 }
 
-// Each piece is summed while the next is multiplied. The sum of an element is the same in a piece as in the whole, but
-// that of factors in eight bits, whose scale is a piece's own.
+// Each piece is summed while the next is multiplied. The sum of an element is the same in a piece as in the whole.
 Arriving TensorParallel::product_all_reduce(const Matmul& product) const {
   // What is left of the message behind the product is one piece of it. More pieces leave less, but small products are
   // slower.

@@ -30,8 +30,8 @@ struct TensorParallel {
   // Overlap messages with compute. Off: compute waits for each message where it is issued.
   bool overlap = false;
   const Ring* ring = nullptr;  // there where ring_used()
-  // Round the factors of products to eight bits, which layers may want and the head does not. A tensor has one scale
-  // for each product that it is in: where a product is cut into rows, the bits are others.
+  // Round the factors of products to eight bits, which layers may want and the head does not. The pieces of a factor
+  // that a ring gathers are multiplied as they come, each with a scale of its own: the bits are others.
   bool fp8 = false;
 
   // All of these are collective over the tp group and issue only. What they write, named `into`, `partial` and
@@ -47,14 +47,16 @@ struct TensorParallel {
 
   // Partial sums [T,n] -> their sum over tp, [Ts,n]: in place, or in `reduced` under sequence parallelism.
   Arriving reduce(const Tensor& partial, const Tensor& reduced) const;
+  // product.a_largest, where it is there, becomes the largest magnitude of product.a, for this product and others.
+  void find_largest(const tensor::Matmul& product) const;
   // The product, whose a is gather(x)[T,K]: a column-parallel product's forward, b transposed, or a row-parallel one's
-  // input gradient, where x is a gradient. Returns gather(x); what the product makes and it are complete for compute.
+  // input gradient, where x is a gradient. Returns gather(x); what the product makes and it are complete for compute,
+  // and so is product.a_largest, as of find_largest().
   Tensor gather_product(tensor::Matmul product, const Tensor& x, const Tensor& into) const;
-  // reduce(a[T,K] op(b)): a row-parallel product's forward, b transposed, or a column-parallel one's input gradient,
-  // where a is a gradient. `accumulate` adds the product to what `partial` holds: another product that shares the
-  // reduction.
-  Arriving product_reduce(const Tensor& partial, const Tensor& reduced, const Tensor& a, const Tensor& b,
-                          bool transpose_b, bool accumulate = false) const;
+  // reduce(product), of an a[T,K]: a row-parallel product's forward, b transposed, or a column-parallel one's input
+  // gradient, where a is a gradient. The product's c is the partial sum; where it accumulates, another product shares
+  // the reduction. find_largest() comes first.
+  Arriving product_reduce(tensor::Matmul product, const Tensor& reduced) const;
   // Compute waits for it.
   Tensor arrived(const Arriving& arriving) const;
   // small[1,n] of all tp ranks -> all[tp,n].

@@ -11,6 +11,7 @@
 
 #include "base/rng.h"
 #include "tensor/cpu/kernels.h"
+#include "tensor/fp8.h"
 #include "tensor/op_checks.h"
 
 namespace ms::tensor {
@@ -80,6 +81,8 @@ void compute(const LossCombine& op) {
     op.loss.as<float>()[t] = lse - target;
   }
 }
+
+void compute(const Largest& op) { *op.out.as<float>() = largest_magnitude(op.x); }
 
 void compute(const ClipFactor& op) {
   const double norm = std::sqrt(*op.sum_squares.as<double>());

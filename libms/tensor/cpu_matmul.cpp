@@ -143,11 +143,11 @@ Tensor in_f32(const Tensor& x, Buffer& buffer, bool with_values) {
   return wide;
 }
 
-// x rounded, in memory of the worker, still bf16.
-Tensor rounded(const Tensor& x, Fp8 format, Buffer& buffer) {
+// x rounded, in memory of the worker, still bf16. `largest`: as a product of the op list has it, or absent.
+Tensor rounded(const Tensor& x, const Tensor& largest, Fp8 format, Buffer& buffer) {
   Tensor result{nullptr, x.rows, x.cols, x.cols, x.dtype};
   result.data = static_cast<std::byte*>(buffer.at_least(static_cast<std::size_t>(result.size_bytes())));
-  round_tensor_to_fp8(result, x, format);
+  round_tensor_to_fp8(result, x, largest ? *largest.as<float>() : largest_magnitude(x), format);
   return result;
 }
 
@@ -164,8 +164,8 @@ class MatmulCache::Impl {
     if (op.factors == Factors::as_given) return run_as_given(op);
     const Lease worker(*this);
     Matmul plain = op;
-    plain.a = rounded(op.a, fp8_of_a(op.factors), (*worker).fp8[0]);
-    plain.b = rounded(op.b, kFp8OfB, (*worker).fp8[1]);
+    plain.a = rounded(op.a, op.a_largest, fp8_of_a(op.factors), (*worker).fp8[0]);
+    plain.b = rounded(op.b, op.b_largest, kFp8OfB, (*worker).fp8[1]);
     plain.factors = Factors::as_given;
     run_as_given(plain);
   }

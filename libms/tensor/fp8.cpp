@@ -44,18 +44,19 @@ float round_to_fp8(float x, Fp8 format) {
   return std::copysign(std::min(std::bit_cast<float>(kept), largest), x);
 }
 
-void round_tensor_to_fp8(const Tensor& dst, const Tensor& src, Fp8 format) {
-  float largest = 0;
-  bool is_finite = true;
-#pragma omp parallel for reduction(max : largest) reduction(&& : is_finite)
-  for (std::int64_t row = 0; row < src.rows; ++row) {
-    const auto* from = src.as<const bfloat16>() + row * src.ld;
-    for (std::int64_t col = 0; col < src.cols; ++col) {
-      const float x = std::abs(to_float(from[col]));
-      is_finite = is_finite && std::isfinite(x);
-      largest = std::max(largest, x);
-    }
+float largest_magnitude(const Tensor& x) {
+  // Without the sign, bits are in the order of magnitudes, and what is not finite is above all else.
+  std::uint32_t largest = 0;
+#pragma omp parallel for reduction(max : largest)
+  for (std::int64_t row = 0; row < x.rows; ++row) {
+    const auto* from = x.as<const bfloat16>() + row * x.ld;
+    for (std::int64_t col = 0; col < x.cols; ++col) largest = std::max(largest, from[col].bits & 0x7fffU);
   }
+  return std::bit_cast<float>(largest << 16);
+}
+
+void round_tensor_to_fp8(const Tensor& dst, const Tensor& src, float largest, Fp8 format) {
+  const bool is_finite = std::isfinite(largest);
   const int shift = is_finite ? fp8_shift(largest, format) : 0;
   const float scale = std::ldexp(1.0F, shift), back = std::ldexp(1.0F, -shift);
 #pragma omp parallel for

@@ -19,8 +19,10 @@ inline constexpr Fp8 kFp8OfB = Fp8::e4m3;
 int fp8_shift(float largest, Fp8 format);
 // The nearest number of the format, ties to even; magnitudes above its largest become that.
 float round_to_fp8(float x, Fp8 format);
-// dst = src, both bf16 and of the same shape, rounded as the factor of a product is: round(x 2^k) 2^-k; not numbers
-// where src has one that is not finite.
-void round_tensor_to_fp8(const Tensor& dst, const Tensor& src, Fp8 format);
+// Of bf16. Not finite where x has what is not.
+float largest_magnitude(const Tensor& x);
+// dst = src, both bf16 and of the same shape, rounded as the factor of a product is: round(x 2^k) 2^-k, k that of
+// `largest`; not numbers where that is not finite.
+void round_tensor_to_fp8(const Tensor& dst, const Tensor& src, float largest, Fp8 format);
 
 }  // namespace ms::tensor

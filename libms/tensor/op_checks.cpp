@@ -69,9 +69,15 @@ void check(const Rule& rule, const Matmul& op) {
   rule.shape("c", op.c, op.c.rows, op.c.cols);
   if (op.bias) rule.tensor("bias", op.bias, 1, op.c.cols, op.a.dtype);
   if (op.factors != Factors::as_given) rule.type("a, to be rounded,", op.a, {DType::bf16});
+  if (op.a_largest) rule.tensor("a_largest", op.a_largest, 1, 1, DType::f32);
+  if (op.b_largest) rule.tensor("b_largest", op.b_largest, 1, 1, DType::f32);
   MS_ASSERT(!(op.gelu_y && op.gelu_x) && !((op.gelu_y || op.gelu_x) && op.accumulate), "{}: a GELU too many", rule.op);
   if (op.gelu_y) rule.like("gelu_y", op.gelu_y, op.c);
   if (op.gelu_x) rule.like("gelu_x", op.gelu_x, op.c);
+}
+void check(const Rule& rule, const Largest& op) {
+  rule.tensor("out", op.out, 1, 1, DType::f32);
+  rule.type("x", op.x, {DType::bf16});
 }
 void check(const Rule& rule, const AttentionFwd& op) { check_attention(rule, op); }
 void check(const Rule& rule, const AttentionBwd& op) {

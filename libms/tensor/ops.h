@@ -27,9 +27,10 @@ enum class Access : std::uint8_t { read, write };  // write includes read-modify
   static constexpr std::string_view kName = (op_name); \
   static constexpr OpClass kClass = OpClass::op_class;
 
-// What the factors of a product, of bf16, are rounded to before it is made, each as a whole (tensor/fp8.h): e4m3, or
-// e5m2 the first one where it is a gradient, which needs more range. A factor that is not finite everywhere makes the
-// product no numbers.
+// What the factors of a product, of bf16, are rounded to before it is made (tensor/fp8.h): e4m3, or e5m2 the first one
+// where it is a gradient, which needs more range. Each has the scale that its largest magnitude asks for: its own, or
+// that of a larger tensor which it is a part of, where Largest has found it before (a_largest, b_largest; unread where
+// factors are as given). One that is not finite everywhere makes the product no numbers.
 enum class Factors : std::uint8_t { as_given, fp8, fp8_gradient };
 
 // c[M,N] (+)= op(a) op(b) (+ bias[1,N]); op transposes. With transpose_a, a is [K,M]; with transpose_b, b is [N,K].
@@ -42,10 +43,19 @@ struct Matmul {
   bool transpose_a = false, transpose_b = false, accumulate = false;
   Factors factors = Factors::as_given;
   Tensor gelu_y = {}, gelu_x = {};
+  Tensor a_largest = {}, b_largest = {};  // f32 [1,1]
   void each(auto&& f) const {
     f(Access::read, a), f(Access::read, b), f(Access::read, bias), f(Access::read, gelu_x);
+    f(Access::read, a_largest), f(Access::read, b_largest);
     f(Access::write, c), f(Access::write, gelu_y);
   }
+};
+
+// out f32 [1,1] = the largest magnitude in x, bf16; not finite where x is not.
+struct Largest {
+  MS_OP("largest", elementwise)
+  Tensor out, x;
+  void each(auto&& f) const { f(Access::read, x), f(Access::write, out); }
 };
 
 // Causal attention without the s x s matrix. q[T, heads*head_dim], k, v[T, kv_heads*head_dim] (views with their own
@@ -321,10 +331,10 @@ struct InitNormal {
 
 #undef MS_OP
 
-using Op = std::variant<Matmul, AttentionFwd, AttentionBwd, LayerNormFwd, LayerNormBwd, RmsNormFwd, RmsNormBwd, GeluFwd,
-                        GeluBwd, SwigluFwd, SwigluBwd, RotaryTable, Rotary, EmbeddingFwd, EmbeddingBwd, PositionFwd,
-                        PositionBwd, LossStats, LossCombine, LossBackward, Add, ColumnSum, Copy, Fill, SumInto,
-                        SumSquares, ClipFactor, AdamW, LambMoments, LambApply, InitNormal>;
+using Op = std::variant<Matmul, Largest, AttentionFwd, AttentionBwd, LayerNormFwd, LayerNormBwd, RmsNormFwd, RmsNormBwd,
+                        GeluFwd, GeluBwd, SwigluFwd, SwigluBwd, RotaryTable, Rotary, EmbeddingFwd, EmbeddingBwd,
+                        PositionFwd, PositionBwd, LossStats, LossCombine, LossBackward, Add, ColumnSum, Copy, Fill,
+                        SumInto, SumSquares, ClipFactor, AdamW, LambMoments, LambApply, InitNormal>;
 
 inline std::string_view op_name(const Op& op) {
   return std::visit([](const auto& row) { return row.kName; }, op);

@@ -23,6 +23,7 @@ struct Executor::ChunkState {
   std::vector<Slot> slots;
   std::vector<Gradient> ring;
   std::vector<Event> complete;  // by span: the last that adds to its gradients
+  bool has_magnitudes = false;  // of the weights that this schedule's microbatches have
   std::size_t next_received = 0, next_computed = 0, next_sent = 0;
 };
 
@@ -75,7 +76,7 @@ Executor::Executor(const Plan& plan, const mesh::Coord& at, RankTensors& tensors
     for (std::size_t i = 0; i < chunk.specs.size(); ++i) {
       spans.push_back({chunk.specs[i], chunk.spans[i].values, chunk.spans[i].grads});
     }
-    model_.emplace_back(shape_, plan.part(at_.pp, c), spans, tensors_.rotary);
+    model_.emplace_back(shape_, plan.part(at_.pp, c), spans, tensors_.rotary, chunk.magnitudes);
     ChunkState state;
     state.slots.resize(chunk.slots.size());
     state.ring.resize(chunk.gradients.size());
@@ -91,6 +92,7 @@ const std::vector<Row>& Executor::rows(const sched::Schedule& schedule) const {
 }
 
 void Executor::run(const sched::Schedule& schedule, Mode mode, double loss_scale) {
+  for (ChunkState& state : state_) state.has_magnitudes = false;
   for (const Row& row : rows(schedule)) obey(row, mode, loss_scale);
 }
 
@@ -194,7 +196,8 @@ void Executor::transfer(const Row& row) {
 }
 
 void Executor::forward(const Row& row, Mode mode, double loss_scale) {
-  Slot& slot = at_index(at_index(state_, row.chunk).slots, row.slot);
+  ChunkState& state = at_index(state_, row.chunk);
+  Slot& slot = at_index(state.slots, row.slot);
   nn::ChunkSlot& acts = at_index(at_index(tensors_.chunks, row.chunk).slots, row.slot);
   const nn::Chunk& chunk = at_index(model_, row.chunk);
   const nn::Microbatch& input = at_index(tensors_.input, row.microbatch);
@@ -205,6 +208,7 @@ void Executor::forward(const Row& row, Mode mode, double loss_scale) {
     for (std::size_t i = 0; i < spans.size(); ++i) {
       if (spans[i].place == place) optimizer_.before_use(first + i);
     }
+    if (!state.has_magnitudes) chunk.find_weight_magnitudes(compute_, place);
   };
   if (!chunk.part().first) compute_.wait(slot.received);
   wait_if(compute_, slot.sent);  // the output's memory
@@ -218,6 +222,7 @@ void Executor::forward(const Row& row, Mode mode, double loss_scale) {
       chunk.head_logits(on, acts, tensors_.scratch, tensors_.head);
     }
   }
+  state.has_magnitudes = true;
   slot.done = compute_.record();
 }
 

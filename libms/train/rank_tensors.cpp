@@ -103,6 +103,7 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
   for (int c = 0; c < plan.chunks; ++c) {
     ChunkTensors& chunk = rank.chunks[static_cast<std::size_t>(c)];
     const nn::ChunkPart part = plan.part(at.pp, c);
+    chunk.magnitudes = nn::carve_weight_magnitudes(arena, shape, part);
     const int slots = slots_needed(plan, at.pp, c);
     for (int s = 0; s < slots; ++s) chunk.slots.push_back(nn::carve_slot(arena, shape, part, rank.scratch));
     kept_bytes += slots * split_bytes(shape, part);

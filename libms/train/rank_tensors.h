@@ -11,6 +11,7 @@ namespace ms::train {
 struct ChunkTensors {
   std::vector<nn::SpanSpec> specs;
   std::vector<optim::SpanMemory> spans;
+  std::vector<nn::WeightMagnitudes> magnitudes;  // of its layers
   std::vector<nn::ChunkSlot> slots;
   // [Ts,H]: gradients of activations between stages, received, turned into that of the input, sent. A ring, because the
   // next one arrives while the last one leaves.

@@ -33,7 +33,7 @@ void measure_eight_bits(Bench& bench) {
     Tensor x, to, largest, back;
   };
   const auto part = [=](Tensors& t) -> Part {
-    return {t.normal(kBf16, rows, cols), t.zeros(kBf16, rows, cols), t.zeros(DType::i32, 1, 1),
+    return {t.normal(kBf16, rows, cols), t.zeros(kBf16, rows, cols), t.zeros(DType::f32, 1, 1),
             t.zeros(DType::f32, 1, 1)};
   };
   bench.moves({.kernel = "fp8: largest magnitude",
@@ -41,7 +41,7 @@ void measure_eight_bits(Bench& bench) {
                .make =
                    [=](Tensors& t) {
                      return on(t, [at = part(t)](kernels::Stream stream) {
-                       kernels::largest_magnitude(stream, at.largest.as<unsigned>(), matrix_of(at.x));
+                       kernels::largest_magnitude(stream, at.largest.as<float>(), matrix_of(at.x));
                      });
                    },
                .bytes = 2 * numbers});
@@ -52,7 +52,7 @@ void measure_eight_bits(Bench& bench) {
                      [=](Tensors& t) {
                        return on(t, [transposed, at = part(t)](kernels::Stream stream) {
                          kernels::fp8_quantize(stream, at.to.data, at.back.as<float>(), matrix_of(at.x),
-                                               at.largest.as<unsigned>(), false, transposed);
+                                               at.largest.as<float>(), false, transposed);
                        });
                      },
                  .bytes = 3 * numbers});

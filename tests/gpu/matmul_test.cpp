@@ -61,12 +61,14 @@ TEST(Matmul, FactorsOfEightBits) {
     for (const Factors factors : {Factors::fp8, Factors::fp8_gradient}) {
       for (const Shape& s : kFp8Shapes) {
         for (const std::int64_t gap : {0, 3, 8}) {
+          const bool is_part = gap == 8;
           SCOPED_TRACE(testing::Message() << to_string(f.c_type) << " " << s.m << "x" << s.n << "x" << s.k
                                           << (f.transpose_a ? " a'" : "") << (f.transpose_b ? " b'" : "")
                                           << (f.accumulate ? " +=" : "") << (f.bias ? " bias" : "") << " gap " << gap);
           Memory memory;
           Matmul op = make(memory, s, f, gap);
           op.factors = factors;
+          if (is_part) know_magnitudes(memory, op);
           const Mat want = product(op, s);
           everywhere(memory, op,
                      [&] { EXPECT_TRUE(close(op.c, want, std::max(tolerance_of(f.c_type, 0), kEightBits))); });
@@ -97,9 +99,15 @@ TEST(Matmul, FactorsOfEightBitsThatAreNotFinite) {
     Matmul op = make(memory, {32, 48, 64}, {DType::bf16, DType::f32, false, true, false, false}, 0);
     op.factors = Factors::fp8;
     put(op.b, 2, 3, bad);
-    everywhere(memory, op, [&] {
+    const auto has_no_numbers = [&] {
       for (const double value : read(op.c).values) ASSERT_TRUE(std::isnan(value));
-    });
+    };
+    everywhere(memory, op, has_no_numbers);
+    // A part with nothing but numbers, of what has others.
+    put(op.b, 2, 3, 1);
+    know_magnitudes(memory, op);
+    put(op.b_largest, 0, 0, bad);
+    everywhere(memory, op, has_no_numbers);
   }
 }
 

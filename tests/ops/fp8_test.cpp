@@ -45,7 +45,7 @@ TEST(Fp8, TensorsOfAnySizeBecomeBf16OfTheFormat) {
       Memory memory;
       const Tensor x = memory.tensor(DType::bf16, 7, 33, 3, size), y = memory.tensor(DType::bf16, 7, 33, 5);
       const Mat want = rounded(read(x), format);
-      round_tensor_to_fp8(y, x, format);
+      round_tensor_to_fp8(y, x, largest_magnitude(x), format);
       EXPECT_EQ(read(y).values, want.values);
       EXPECT_TRUE(memory.guards_intact());
     }
@@ -70,16 +70,19 @@ TEST(Fp8, ProductsOfRoundedFactors) {
     if (f.type != DType::bf16) continue;
     for (const Factors factors : {Factors::fp8, Factors::fp8_gradient}) {
       for (const Shape& s : kFp8Shapes) {
-        SCOPED_TRACE(Message() << to_string(f.c_type) << " " << s.m << "x" << s.n << "x" << s.k
-                               << (f.transpose_a ? " a'" : "") << (f.transpose_b ? " b'" : "")
-                               << (f.accumulate ? " +=" : "") << (f.bias ? " bias" : ""));
-        Memory memory;
-        Matmul op = make(memory, s, f, 3);
-        op.factors = factors;
-        const Mat want = product(op, s);
-        cache.run(op);
-        EXPECT_TRUE(close(op.c, want, tolerance_of(f.c_type, kF32)));
-        EXPECT_TRUE(memory.guards_intact());
+        for (const bool is_part : {false, true}) {
+          SCOPED_TRACE(Message() << to_string(f.c_type) << " " << s.m << "x" << s.n << "x" << s.k
+                                 << (f.transpose_a ? " a'" : "") << (f.transpose_b ? " b'" : "")
+                                 << (f.accumulate ? " +=" : "") << (f.bias ? " bias" : "") << (is_part ? " part" : ""));
+          Memory memory;
+          Matmul op = make(memory, s, f, 3);
+          op.factors = factors;
+          if (is_part) know_magnitudes(memory, op);
+          const Mat want = product(op, s);
+          cache.run(op);
+          EXPECT_TRUE(close(op.c, want, tolerance_of(f.c_type, kF32)));
+          EXPECT_TRUE(memory.guards_intact());
+        }
       }
     }
   }

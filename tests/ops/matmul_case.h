@@ -49,6 +49,12 @@ inline Matmul make(Memory& memory, const Shape& s, const Form& f, std::int64_t g
           .accumulate = f.accumulate};
 }
 
+// Factors that are parts of larger tensors, whose magnitudes are known.
+inline void know_magnitudes(Memory& memory, Matmul& op) {
+  op.a_largest = memory.tensor(DType::f32, 1, 1), op.b_largest = memory.tensor(DType::f32, 1, 1);
+  put(op.a_largest, 0, 0, 37), put(op.b_largest, 0, 0, 1000);
+}
+
 // All magnitudes of a format, in order: two of even place lie beside each one of odd place, so ties are known.
 inline std::vector<double> fp8_magnitudes(Fp8 format) {
   const int mantissa_bits = format == Fp8::e4m3 ? 3 : 2, bias = format == Fp8::e4m3 ? 7 : 15;
@@ -70,10 +76,9 @@ inline double nearest_fp8(double x, const std::vector<double>& magnitudes) {
   const bool is_even = (below - magnitudes.begin()) % 2 == 0;
   return std::copysign(down < up || (down == up && is_even) ? *below : *above, x);
 }
-// What a factor is rounded to, in f64.
-inline Mat rounded(Mat x, Fp8 format) {
+// What a factor is rounded to, in f64, where its own largest magnitude is not the one that counts.
+inline Mat rounded(Mat x, Fp8 format, double largest = 0) {
   const std::vector<double> magnitudes = fp8_magnitudes(format);
-  double largest = 0;
   for (const double value : x.values) largest = std::max(largest, std::abs(value));
   if (largest == 0) return x;
   double scale = std::ldexp(1, 110);
@@ -84,8 +89,9 @@ inline Mat rounded(Mat x, Fp8 format) {
 
 inline Mat product(const Matmul& op, const Shape& s) {
   const bool rounds = op.factors != Factors::as_given;
-  const Mat a = rounds ? rounded(read(op.a), fp8_of_a(op.factors)) : read(op.a);
-  const Mat b = rounds ? rounded(read(op.b), kFp8OfB) : read(op.b);
+  const auto known = [](const Tensor& largest) { return largest ? get(largest, 0, 0) : 0; };
+  const Mat a = rounds ? rounded(read(op.a), fp8_of_a(op.factors), known(op.a_largest)) : read(op.a);
+  const Mat b = rounds ? rounded(read(op.b), kFp8OfB, known(op.b_largest)) : read(op.b);
   Mat c = op.accumulate ? read(op.c) : Mat(s.m, s.n);
   for (std::int64_t i = 0; i < s.m; ++i) {
     for (std::int64_t j = 0; j < s.n; ++j) {

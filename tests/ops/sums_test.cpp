@@ -173,6 +173,29 @@ TEST(Sums, SquaresBeyondTheRangeOfF32) {
   everywhere(m, op, [&] { EXPECT_NEAR(get(op.out, 0, 0) / 1e62, 1.0, 1e-6); });
 }
 
+TEST(Sums, LargestMagnitude) {
+  struct Row {
+    std::int64_t rows, cols, gap;
+    double size;
+  };
+  for (const Row& c : {Row{1, 1, 0, 1}, Row{1, 1000, 0, 1e30}, Row{7, 33, 2, 1e-40}, Row{300, 800, 8, 1},
+                       Row{3, 50001, 0, 1}, Row{5, 8, 0, 0}, Row{0, 8, 0, 1}}) {
+    SCOPED_TRACE(label(DType::bf16, c.rows, c.cols));
+    Memory m;
+    const Largest op{.out = m.tensor(DType::f32, 1, 1), .x = m.tensor(DType::bf16, c.rows, c.cols, c.gap, c.size)};
+    double want = 0;
+    for (const double value : read(op.x).values) want = std::max(want, std::abs(value));
+    everywhere(m, op, [&] { EXPECT_EQ(get(op.out, 0, 0), want); });
+    if (c.rows == 0) continue;
+    put(op.x, c.rows - 1, c.cols - 1, -3e38);  // wherever it is, and below zero
+    everywhere(m, op, [&] { EXPECT_EQ(get(op.out, 0, 0), -get(op.x, c.rows - 1, c.cols - 1)); });
+    for (const double bad : {static_cast<double>(NAN), -kInfinity}) {
+      put(op.x, c.rows / 2, 0, bad);
+      everywhere(m, op, [&] { EXPECT_FALSE(std::isfinite(get(op.out, 0, 0))); });
+    }
+  }
+}
+
 TEST(Optimizer, ClipFactor) {
   struct Row {
     double sum_squares;

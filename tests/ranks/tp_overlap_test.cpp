@@ -209,7 +209,8 @@ TEST(TpOverlap, ReducingUnderAProductSumsInTheOrderOfTheRing) {
           rank.compute().submit(Copy{partial, first});
           const nn::TensorParallel on = rank.on(overlap);
           const Tensor copy = rank.take(rank.own(), c.n);
-          rank.compute().submit(Copy{copy, on.arrived(on.product_reduce(partial, reduced, a, b, false, accumulate))});
+          rank.compute().submit(Copy{
+              copy, on.arrived(on.product_reduce({.c = partial, .a = a, .b = b, .accumulate = accumulate}, reduced))});
           return copy;
         };
         const Tensor plain = once(false), ring = once(true), whole = rank.take(rank.all(), c.n);
@@ -233,9 +234,10 @@ TEST(TpOverlap, ReducingToEverybodyUnderAProductChangesNothing) {
     on_ranks(c, false, [&](Rank& rank) {
       const Tensor plain = rank.take(rank.all(), c.n), pieces = rank.take(rank.all(), c.n);
       const Tensor a = rank.random(rank.all(), c.k), b = rank.random(c.n, c.k);
-      rank.on(false).product_reduce(plain, {}, a, b, true);
+      rank.on(false).product_reduce({.c = plain, .a = a, .b = b, .transpose_b = true}, {});
       const nn::TensorParallel on = rank.on(true);
-      EXPECT_EQ(on.arrived(on.product_reduce(pieces, {}, a, b, true)).data, pieces.data);
+      EXPECT_EQ(on.arrived(on.product_reduce({.c = pieces, .a = a, .b = b, .transpose_b = true}, {})).data,
+                pieces.data);
       rank.compute().synchronize();
       EXPECT_TRUE(rows_stand_alone() ? same(plain, pieces) : near(plain, pieces, 100 * rounding_of(c.dtype)))
           << "rank " << rank.rank();

@@ -233,6 +233,9 @@ class CudaOps::Impl {
   using S = cudaStream_t;
 
   void run(const Matmul& op, S stream, CudaScratch& scratch) { matmul_.run(op, stream, scratch); }
+  void run(const Largest& op, S stream, CudaScratch&) {
+    kernels::largest_magnitude(stream, op.out.as<float>(), matrix(op.x));
+  }
   void run(const AttentionFwd& op, S stream, CudaScratch& scratch) { attention_.run(op, stream, scratch); }
   void run(const AttentionBwd& op, S stream, CudaScratch& scratch) { attention_.run(op, stream, scratch); }
   void run(const LayerNormFwd& op, S stream, CudaScratch&) {

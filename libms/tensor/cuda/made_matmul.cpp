@@ -88,19 +88,18 @@ std::byte* MadeMatmul::take(std::int64_t bytes) {
 void MadeMatmul::before(cudaStream_t stream) const {
   if (converts_bias(op_)) kernels::convert(stream, kernel_matrix(product_.bias), kernel_matrix(op_.bias));
   if (op_.factors == Factors::as_given) return;
-  auto* largest = reinterpret_cast<unsigned*>(scales_ + 2);
-  check(cudaMemsetAsync(largest, 0, 2 * sizeof *largest, stream), "clearing a word");
-  const auto make = [&](int i, const Tensor& from, const Tensor& to, Fp8 format, bool transposed) {
+  const auto make = [&](int i, const Tensor& from, const Tensor& known, const Tensor& to, Fp8 format, bool transposed) {
     const bool is_e5m2 = format == Fp8::e5m2;
-    kernels::largest_magnitude(stream, largest + i, kernel_matrix(from));
+    float* largest = known ? known.as<float>() : scales_ + 2 + i;
+    if (!known) kernels::largest_magnitude(stream, largest, kernel_matrix(from));
     if (product_.factors == Factors::as_given) {
-      kernels::fp8_round(stream, to.data, kernel_matrix(from), largest + i, is_e5m2);
+      kernels::fp8_round(stream, to.data, kernel_matrix(from), largest, is_e5m2);
     } else {
-      kernels::fp8_quantize(stream, to.data, scales_ + i, kernel_matrix(from), largest + i, is_e5m2, transposed);
+      kernels::fp8_quantize(stream, to.data, scales_ + i, kernel_matrix(from), largest, is_e5m2, transposed);
     }
   };
-  make(0, op_.a, product_.a, fp8_of_a(op_.factors), op_.transpose_a);
-  make(1, op_.b, product_.b, kFp8OfB, !op_.transpose_b);
+  make(0, op_.a, op_.a_largest, product_.a, fp8_of_a(op_.factors), op_.transpose_a);
+  make(1, op_.b, op_.b_largest, product_.b, kFp8OfB, !op_.transpose_b);
 }
 
 void MadeMatmul::after(cudaStream_t stream) const {

@@ -111,7 +111,7 @@ void gather(Rank& rank, int) {
 }
 void reduce(Rank& rank, int) {
   const TensorParallel on = rank.on();
-  on.arrived(on.product_reduce(rank.partial, rank.reduced, rank.c, rank.weight, true));
+  on.arrived(on.product_reduce({.c = rank.partial, .a = rank.c, .b = rank.weight, .transpose_b = true}, rank.reduced));
 }
 
 constexpr double kRounding = 1e-9;
@@ -144,7 +144,7 @@ void backward(Rank& rank, int) {
   const TensorParallel on = rank.on();
   on.gather_product({.c = rank.c, .b = rank.weight}, rank.x, rank.into);
   const Arriving again = on.gather(rank.x, rank.again);
-  const Arriving dx = on.product_reduce(rank.partial, rank.reduced, rank.c, rank.weight, false);
+  const Arriving dx = on.product_reduce({.c = rank.partial, .a = rank.c, .b = rank.weight}, rank.reduced);
   const auto weight_gradient = [&](const Tensor& input) {
     on.compute.submit(
         tensor::Matmul{.c = rank.gradient, .a = rank.c, .b = input, .transpose_a = true, .accumulate = true});

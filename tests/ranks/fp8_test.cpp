@@ -1,0 +1,121 @@
+// Products of factors in eight bits, in whole trainings: the largest magnitudes that products are told are those of
+// their factors, whatever is kept, computed once more, cut or put off; and bits depend on none of that.
+#include <gtest/gtest.h>
+
+#include "tensor/cpu_matmul.h"
+#include "tensor/fp8.h"
+#include "training_case.h"
+
+namespace ms::testing_case {
+namespace {
+
+using tensor::Factors;
+using tensor::Matmul;
+using tensor::Tensor;
+
+train::Settings fp8_settings(const std::string& family, const Layout& layout = {}) {
+  train::Settings settings = with(tiny_settings(family), layout);
+  settings.train.dtype = "bf16";
+  settings.train.fp8 = true;
+  return settings;
+}
+
+// Compares what a product was told with the memory that it has read.
+class Check final : public tensor::OpObserver {
+ public:
+  void ran(const tensor::Op& op, double) override {
+    const auto* product = std::get_if<Matmul>(&op);
+    if (product == nullptr || product->factors == Factors::as_given) return;
+    ++products;
+    for (const auto& [factor, known] : {std::pair{product->a, product->a_largest}, {product->b, product->b_largest}}) {
+      ASSERT_TRUE(known);
+      EXPECT_EQ(*known.as<float>(), tensor::largest_magnitude(factor))
+          << factor.rows << "x" << factor.cols << " in a product " << products;
+    }
+  }
+  int products = 0;
+};
+
+void expect_true_magnitudes(const train::Settings& settings) {
+  on_threads(settings, [](const train::Plan& plan, comm::World& world, tensor::Device& device) {
+    Check check;
+    device.set_observer(&check);
+    Outcome outcome;
+    constexpr int kSteps = 2;  // weights change between them
+    run_rank(plan, world, device, kSteps, outcome);
+    device.set_observer(nullptr);
+    EXPECT_GT(check.products, 0);
+  });
+}
+
+TEST(Fp8Magnitudes, AreThoseOfTheFactors) {
+  for (const std::string family : {"gpt", "llama"}) {
+    for (const bool parallel_block : {false, true}) {
+      for (const bool fused : {true, false}) {
+        for (const char* recompute : {"none", "selective", "full"}) {
+          SCOPED_TRACE(testing::Message()
+                       << family << (parallel_block ? " parallel" : "") << (fused ? " fused " : " ") << recompute);
+          train::Settings settings = fp8_settings(family);
+          settings.model.layers = 2;
+          settings.model.parallel_block = parallel_block;
+          settings.model.fused = fused;
+          settings.train.recompute = recompute;
+          expect_true_magnitudes(settings);
+        }
+      }
+    }
+  }
+}
+
+TEST(Fp8Magnitudes, AreThoseOfTheFactorsOnManyRanks) {
+  for (const Layout& layout : {Layout{2, 2, 2, 2, true, 2}, Layout{1, 2, 2, 1, false, 1}}) {
+    SCOPED_TRACE(layout.name());
+    expect_true_magnitudes(fp8_settings("llama", layout));
+  }
+  for (const bool parallel_block : {false, true}) {
+    train::Settings halves = fp8_settings("gpt", {1, 2, 2, 1, true, 1});
+    halves.mesh.schedule = "zb-h1";
+    halves.model.parallel_block = parallel_block;
+    expect_true_magnitudes(halves);
+  }
+}
+
+void expect_same(const train::Settings& a, const train::Settings& b) {
+  constexpr int kSteps = 2;
+  const Outcome one = run_threads(a, kSteps), other = run_threads(b, kSteps);
+  EXPECT_EQ(one.losses, other.losses);
+  EXPECT_TRUE(same_bits(one.gradients, other.gradients));
+  EXPECT_TRUE(same_bits(one.parameters, other.parameters));
+}
+
+TEST(Fp8Bits, DoNotDependOnWhatIsComputedOnceMoreOrPutOff) {
+  const train::Settings plain = fp8_settings("gpt", {1, 1, 2, 1, true, 1});
+  train::Settings again = plain, halves = plain;
+  again.train.recompute = "full";
+  expect_same(plain, again);
+  halves.mesh.schedule = "zb-h1";
+  expect_same(plain, halves);
+}
+
+// Pieces of a product that a rank has whole are rounded as the whole is.
+TEST(Fp8Bits, DoNotDependOnPiecesThatMessagesHideUnder) {
+  const train::Settings plain = fp8_settings("llama", {1, 2, 1, 1, false, 1});
+  if (!tensor::MatmulCache().rows_stand_alone()) GTEST_SKIP() << "this CPU's products differ when they are cut";
+  train::Settings overlapped = plain;
+  overlapped.overlap.tp = true;
+  expect_same(plain, overlapped);
+}
+
+// Around a ring pieces are rounded as they come, which is another rounding of the same numbers.
+TEST(Fp8Bits, OfARingAreNearThose) {
+  const train::Settings plain = fp8_settings("llama", {1, 2, 1, 1, true, 1});
+  train::Settings ring = plain;
+  ring.overlap.tp = true;
+  constexpr int kSteps = 2;
+  const Outcome one = run_threads(plain, kSteps), other = run_threads(ring, kSteps);
+  for (std::size_t i = 0; i < one.losses.size(); ++i) EXPECT_NEAR(one.losses[i], other.losses[i], 0.04);
+  EXPECT_LE(distance(one.gradients, other.gradients).value, 0.25);
+}
+
+}  // namespace
+}  // namespace ms::testing_case
