@@ -18,8 +18,16 @@ OpCost plain(const Row& op) {
   return op_cost;
 }
 
+// A factor of eight bits is written once more in half its bytes and read so; before that it is read for its largest
+// magnitude, where nobody has found that.
+double rounding_bytes(const Tensor& factor, const Tensor& largest) {
+  return bytes_of(factor) * (largest ? 1.0 : 2.0) - bytes_of(largest);
+}
+
 OpCost count(const Matmul& op) {
   OpCost op_cost = plain(op);
+  if (op.factors != Factors::as_given)
+    op_cost.bytes += rounding_bytes(op.a, op.a_largest) + rounding_bytes(op.b, op.b_largest);
   op_cost.half = op.a.dtype == DType::bf16;
   op_cost.flops = 2.0 * static_cast<double>(op.c.numel()) * static_cast<double>(op.transpose_a ? op.a.rows : op.a.cols);
   if (op.accumulate) op_cost.bytes += bytes_of(op.c);

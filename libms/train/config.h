@@ -53,9 +53,10 @@ inline constexpr Field<TrainConfig> kTrainFields[] = {
      .member = &TrainConfig::fp8,
      .doc =
          "true: the products of the layers, not of the head, round their factors to eight bits, each tensor with a "
-         "scale of its own: e4m3, and e5m2 what is a gradient. GPUs from H100 on multiply such numbers; others and the "
-         "CPU compute the same products in bf16, slower than without. No GPU has shown yet what it gains; with "
-         "[overlap] tp, every piece of a product rounds its weight again. Only with dtype = \"bf16\"."},
+         "scale of its own, from its largest magnitude at that moment: e4m3, and e5m2 what is a gradient. GPUs from "
+         "H100 on multiply such numbers; others and the CPU compute the same products in bf16, slower than without. No "
+         "GPU has shown yet what it gains; with [overlap] tp, every piece of a product rounds its weight again. Only "
+         "with dtype = \"bf16\"."},
     {.key = "recompute",
      .member = &TrainConfig::recompute,
      .doc = "What the backward computes again instead of keeping it: none; selective: outputs of norms and of the "

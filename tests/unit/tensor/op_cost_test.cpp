@@ -55,6 +55,18 @@ TEST(OpCosts, Products) {
       {"16 bits into 32",
        Matmul{.c = f32(3, 5), .a = bf16(7, 3), .b = bf16(7, 5), .bias = none, .transpose_a = true, .accumulate = true},
        product(true, flops, 2 * (a + b) + 4 * 2 * c)},
+      // Each factor is read once more for its largest magnitude; read, written and read again in eight bits.
+      {"rounded", Matmul{.c = bf16(3, 5), .a = bf16(3, 7), .b = bf16(7, 5), .factors = Factors::fp8},
+       product(true, flops, 2 * c + (2 + 2 + 1 + 1) * (a + b))},
+      {"rounded, magnitudes known",
+       Matmul{.c = bf16(3, 5),
+              .a = bf16(3, 7),
+              .b = bf16(7, 5),
+              .factors = Factors::fp8_gradient,
+              .a_largest = f32(1, 1),
+              .b_largest = f32(1, 1)},
+       product(true, flops, 2 * c + (2 + 1 + 1) * (a + b))},
+      {"what finds them", Largest{.out = f32(1, 1), .x = bf16(3, 7)}, moved(OpClass::elementwise, 2 * a + 4)},
       {"with a GELU", Matmul{.c = bf16(3, 5), .a = bf16(3, 7), .b = bf16(7, 5), .gelu_y = bf16(3, 5)},
        product(true, flops, 2 * (a + b + 2 * c))},
   });
