@@ -23,10 +23,11 @@ struct Walk {
   std::int64_t across, rows_on, cols_on;
 
   __device__ explicit Walk(std::int64_t pieces_across) : across(pieces_across) {
-    const std::int64_t first = std::int64_t{blockIdx.x} * kThreads + threadIdx.x,
-                       step = std::int64_t{gridDim.x} * kThreads;
-    row = first / across, col = first % across;
-    rows_on = step / across, cols_on = step % across;
+    // 32 bits hold all of these, and are divided in a fraction of the time.
+    const unsigned first = blockIdx.x * kThreads + threadIdx.x, step = gridDim.x * kThreads,
+                   each = static_cast<unsigned>(across);
+    row = first / each, col = first % each;
+    rows_on = step / each, cols_on = step % each;
   }
   __device__ void next() {
     row += rows_on, col += cols_on;
@@ -36,7 +37,7 @@ struct Walk {
 
 __global__ void clear_kernel(unsigned* word) { *word = 0; }
 
-constexpr int kAtOnce = 4;  // pieces of a thread under way
+constexpr int kAtOnce = 4;  // pieces of a thread, at least where there are many
 
 template <int kL>
 __global__ void __launch_bounds__(kThreads)
@@ -44,15 +45,12 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ unsigned shared[kThreads];
   unsigned largest = 0;
   for (Walk at(cols / kL); at.row < rows;) {
-    Packed<__nv_bfloat16, kL> pieces[kAtOnce];
-    pieces[0].load(x + at.row * ld + at.col * kL);
+    Packed<__nv_bfloat16, kL> pieces[kAtOnce] = {};
 #pragma unroll
-    for (int i = 1; i < kAtOnce; ++i) {
-      pieces[i] = pieces[0];
-      at.next();
+    for (int i = 0; i < kAtOnce; ++i) {
       if (at.row < rows) pieces[i].load(x + at.row * ld + at.col * kL);
+      at.next();
     }
-    at.next();
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
 #pragma unroll
@@ -174,7 +172,7 @@ void largest_magnitude(Stream stream, float* largest, Matrix x) {
   const auto start = [&](auto* kernel, std::int64_t pieces) {
     if (pieces == 0) return;
     // Blocks enough to fill any GPU, and few that meet at one word.
-    constexpr unsigned kMostBlocks = 4096;
+    constexpr unsigned kMostBlocks = 2048;
     launch(kernel, std::min(blocks_for(pieces, kThreads * kAtOnce), kMostBlocks), kThreads, stream, out, from, x.rows,
            x.cols, x.ld);
   };
@@ -194,8 +192,9 @@ void fp8_quantize(Stream stream, void* to, float* back, Matrix x, const float* l
     launch(is_e5m2 ? quantize_columns<true> : quantize_columns<false>, tiles, kThreads, stream, numbers, back, from,
            x.rows, x.cols, x.ld, largest);
   } else {
-    launch(is_e5m2 ? quantize_rows<true> : quantize_rows<false>, blocks_for(x.rows * x.cols / kPiece, kThreads),
-           kThreads, stream, numbers, back, from, x.rows, x.cols, x.ld, largest);
+    launch(is_e5m2 ? quantize_rows<true> : quantize_rows<false>,
+           blocks_for(x.rows * x.cols / kPiece, kThreads * kAtOnce), kThreads, stream, numbers, back, from, x.rows,
+           x.cols, x.ld, largest);
   }
 }
 
