@@ -172,9 +172,10 @@ void largest_magnitude(Stream stream, float* largest, Matrix x) {
   const auto start = [&](auto* kernel, std::int64_t pieces) {
     if (pieces == 0) return;
     // Blocks enough to fill any GPU, and few that meet at one word.
+    constexpr int kTurns = 2;
     constexpr unsigned kMostBlocks = 2048;
-    launch(kernel, std::min(blocks_for(pieces, kThreads * kAtOnce), kMostBlocks), kThreads, stream, out, from, x.rows,
-           x.cols, x.ld);
+    launch(kernel, std::min(blocks_for(pieces, kThreads * kAtOnce * kTurns), kMostBlocks), kThreads, stream, out, from,
+           x.rows, x.cols, x.ld);
   };
   if (is_aligned(x)) {
     start(largest_kernel<8>, x.rows * x.cols / 8);

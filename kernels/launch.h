@@ -35,7 +35,8 @@ inline std::size_t column_sums_bytes(std::int64_t cols, int sums) {
 constexpr int kTotals = 1024;  // blocks that add everything up
 inline std::size_t total_bytes() { return kTotals * 2 * sizeof(double); }
 
-// norms.cu. y, x, gain, bias of one type; gain, bias of one row. Bytes moved forward: x read, y written; where x is
+// norms.cu. y, x, gain, bias of one type; gain, bias of one row, of kMostNormColumns (norm_rows.h) at most. Bytes moved
+// forward: x read, y written; where x is
 // made first, of a + b (+ bias): a and b read, x and y written.
 struct Addends {
   Matrix a, b, bias;  // no a: x is there

@@ -3,25 +3,11 @@
 #include <algorithm>
 
 #include "column_sums.cuh"
+#include "norm_rows.h"
 #include "vector.cuh"
 
 namespace ms::kernels {
 namespace {
-
-constexpr int kMostThreads = 1024;
-
-// How many threads have a row, each kPacks times kL elements of it.
-int threads_for(std::int64_t cols, int lanes, int packs) {
-  const std::int64_t each = std::int64_t{lanes} * packs;
-  return static_cast<int>(((cols + each - 1) / each + kWarp - 1) / kWarp * kWarp);
-}
-// Enough packs that a block is not much larger than 192 threads, or `most` of them, then more where it would be larger
-// than `threads`.
-int packs_for(std::int64_t cols, int lanes, int most, int threads) {
-  int packs = 1;
-  while (packs < 8 && cols > (packs < most ? 192 : threads) * std::int64_t{lanes} * packs) packs *= 2;
-  return packs;
-}
 
 // Where there is no a, x is there.
 template <class T>
@@ -62,11 +48,8 @@ __device__ void load_row(Lanes<T, kL> (&v)[kPacks], T* x, const Sum<T>& sum, std
   each_pack<kL, kPacks>(cols, [&](int p, int col) { v[p].store(x + col); });
 }
 
-// What registers allow: four pieces of a row and of gains.
-constexpr int most_threads_fwd(int lanes, int packs) { return lanes > 1 && packs == 4 ? 640 : kMostThreads; }
-
 template <class T, int kL, int kPacks, bool kCentred>
-__global__ void __launch_bounds__(most_threads_fwd(kL, kPacks))
+__global__ void __launch_bounds__(most_norm_threads(false, kL, kPacks))
     norm_fwd(T* y, std::int64_t y_ld, float* mean_out, float* rstd_out, T* x, std::int64_t x_ld, const T* gain,
              const T* bias, int cols, float eps, Sum<T> addends) {
   __shared__ float shared[kWarp];
@@ -108,12 +91,6 @@ __global__ void __launch_bounds__(most_threads_fwd(kL, kPacks))
   });
 }
 
-// What registers allow: column sums of four pieces, and all that is read at once, are as many as 384 threads can have.
-constexpr int most_threads_bwd(int lanes, int packs) {
-  if (lanes == 1) return kMostThreads;
-  return packs == 1 ? 256 : packs == 8 ? 512 : 384;  // of one piece there are 192 at the most: packs_for()
-}
-
 // What a thread has of a row of x and of dy, as it lies in memory, and the row's mean, where it is centred, and scale.
 template <class T, int kL, int kPacks>
 struct Pieces {
@@ -123,7 +100,7 @@ struct Pieces {
 
 // With h = (x - mean) rstd and e = dy gain: dx = rstd (e - mean(e) - h mean(e h)), RMSNorm without the middle term.
 template <class T, int kL, int kPacks, bool kCentred>
-__global__ void __launch_bounds__(most_threads_bwd(kL, kPacks))
+__global__ void __launch_bounds__(most_norm_threads(true, kL, kPacks))
     norm_bwd(T* dx, std::int64_t dx_ld, float* partials, const T* dy, std::int64_t dy_ld, const T* x, std::int64_t x_ld,
              const float* mean_in, const float* rstd_in, const T* gain, std::int64_t rows, int cols, bool accumulate) {
   __shared__ float shared[2 * kWarp];
@@ -191,18 +168,20 @@ __global__ void __launch_bounds__(most_threads_bwd(kL, kPacks))
 
 // Calls f.template operator()<kL, kPacks>(threads) with what fits the row.
 template <class T, class F>
-void by_row(bool aligned, std::int64_t cols, int most_packs, int most_threads, F&& f) {
-  if (!aligned) return f.template operator()<1, 32>(threads_for(cols, 1, 32));
+void by_row(bool backward, bool aligned, std::int64_t cols, F&& f) {
   constexpr int kL = kLanes<T, true>;
-  switch (packs_for(cols, kL, most_packs, most_threads)) {
+  const auto [packs, threads] = share_of_row(backward, cols, aligned ? kL : 1);
+  switch (packs) {
     case 1:
-      return f.template operator()<kL, 1>(threads_for(cols, kL, 1));
+      return f.template operator()<kL, 1>(threads);
     case 2:
-      return f.template operator()<kL, 2>(threads_for(cols, kL, 2));
+      return f.template operator()<kL, 2>(threads);
     case 4:
-      return f.template operator()<kL, 4>(threads_for(cols, kL, 4));
+      return f.template operator()<kL, 4>(threads);
+    case kMostPacks:
+      return f.template operator()<kL, kMostPacks>(threads);
     default:
-      return f.template operator()<kL, 8>(threads_for(cols, kL, 8));
+      return f.template operator()<1, kPacksUnaligned>(threads);
   }
 }
 
@@ -214,7 +193,7 @@ void forward(Stream stream, Matrix y, float* mean, float* rstd, Matrix x, Matrix
     const bool aligned = is_aligned(x) && is_aligned(y) && is_aligned(gain) && is_aligned(bias) && is_aligned(a) &&
                          is_aligned(b) && is_aligned(added_bias);
     const Sum<T> sum{as<T>(a), as<T>(b), as<T>(added_bias), a.ld, b.ld};
-    by_row<T>(aligned, x.cols, 4, most_threads_fwd(kLanes<T, true>, 4), [&]<int kL, int kPacks>(int threads) {
+    by_row<T>(false, aligned, x.cols, [&]<int kL, int kPacks>(int threads) {
       launch(norm_fwd<T, kL, kPacks, kCentred>, static_cast<unsigned>(x.rows), threads, stream, as<T>(y), y.ld, mean,
              rstd, as<T>(x), x.ld, as<T>(gain), as<T>(bias), static_cast<int>(x.cols), eps, sum);
     });
@@ -228,7 +207,7 @@ void backward(Stream stream, Matrix dx, float* dgain, float* dbias, Matrix dy, M
   const int blocks = static_cast<int>(std::min<std::int64_t>(x.rows, partials_of(x.cols)));
   by_type(x.type, [&]<class T>(T) {
     const bool aligned = is_aligned(x) && is_aligned(dy) && is_aligned(dx) && is_aligned(gain);
-    by_row<T>(aligned, x.cols, 2, most_threads_bwd(kLanes<T, true>, 2), [&]<int kL, int kPacks>(int threads) {
+    by_row<T>(true, aligned, x.cols, [&]<int kL, int kPacks>(int threads) {
       launch(norm_bwd<T, kL, kPacks, kCentred>, static_cast<unsigned>(blocks), threads, stream, as<T>(dx), dx.ld,
              partials, as<T>(dy), dy.ld, as<T>(x), x.ld, mean, rstd, as<T>(gain), x.rows, static_cast<int>(x.cols),
              accumulate);

@@ -81,6 +81,10 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
     constexpr std::int64_t kHeadPiece = 8;
     if (const std::int64_t head_dim = settings.model.hidden / settings.model.heads; head_dim % kHeadPiece != 0)
       add("run.device", fmt::format("heads of {}: attention on a GPU takes multiples of {}", head_dim, kHeadPiece));
+    constexpr std::int64_t kWidest = 32768;  // kernels/norm_rows.h
+    if (settings.model.hidden > kWidest)
+      add("run.device",
+          fmt::format("model.hidden = {}: norms on a GPU have {} columns at most", settings.model.hidden, kWidest));
   }
   if (settings.run.dir.empty()) add("run.dir", "the run needs a directory");
   return problems;

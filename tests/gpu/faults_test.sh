@@ -70,6 +70,7 @@ expect "attention in f32" 2 "train.dtype" "$here" -- --set train.dtype=fp32
 expect "products of eight bits, cut into pieces" 0 "" "$here" -- --set train.fp8=true --set mesh.tp=2 --set overlap.tp=true --set train.recompute=full
 expect "products of eight bits, backward in halves" 0 "" "$here" -- --set train.fp8=true --set mesh.dp=1 --set mesh.pp=2 --set mesh.schedule=zb-h1
 expect "products of eight bits in f32" 2 "train.fp8" "$here" -- --set train.fp8=true --set train.dtype=fp32
+expect "rows wider than the norms" 2 "32768 columns at most" "$here" -- --set model.hidden=65536
 expect "heads that are no multiple of eight" 2 "multiples of 8" "$here" -- --set model.heads=16
 # A run that is saved after two steps and goes on computes what one that was not does; the host reads no memory of the GPU.
 losses() { sed -n 's/^{"step":[0-9]*,"loss":\([^,]*\),.*/\1/p' "$work/run/metrics.jsonl"; }
