@@ -71,7 +71,10 @@ TEST(Plans, EveryShapeOfTheModelsCompiles) {
     }
   }
   expect_both(key_of(8192, 32, 8, 128), kH200);
-  EXPECT_TRUE(compiles<AttentionBackward>(key_of(8192, 32, 8, 128, 0, false), kH200));
+  for (const AttentionKey& in_any_order :
+       {key_of(8192, 32, 8, 128, 0, false), key_of(1024, 25, 25, 64, 0, false), key_of(2048, 96, 96, 128, 0, false)}) {
+    EXPECT_TRUE(compiles<AttentionBackward>(in_any_order, kH200));
+  }
   for (const std::int64_t kv_heads : {8, 2}) {
     for (const std::int64_t window : {0, 256}) expect_both(key_of(1000, 8, kv_heads, 256, window), kH200);
   }
@@ -90,6 +93,9 @@ TEST(Plans, ShapesOfTestsCompile) {
   for (const AttentionKey& key :
        {key_of(16, 8, 8, 8), key_of(16, 8, 4, 8), key_of(16, 1, 1, 8), key_of(32, 8, 8, 8), key_of(256, 4, 4, 64)}) {
     expect_both(key, kH200);
+  }
+  for (const AttentionKey& in_any_order : {key_of(16, 8, 8, 8, 0, false), key_of(16, 8, 4, 8, 0, false)}) {
+    EXPECT_TRUE(compiles<AttentionBackward>(in_any_order, kH200));
   }
 }
 

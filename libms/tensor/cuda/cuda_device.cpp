@@ -32,6 +32,7 @@ CudaDevice::CudaDevice(int gpu, const CudaOptions& options)
 CudaDevice::~CudaDevice() { cudaStreamDestroy(anchor_stream_); }
 
 std::unique_ptr<Stream> CudaDevice::make_stream(std::string name, StreamKind kind) {
+  check(cudaSetDevice(gpu_), "taking the GPU");
   return std::make_unique<CudaStream>(*this, std::move(name), next_stream_index(), kind);
 }
 std::unique_ptr<Memory> CudaDevice::allocate(std::size_t bytes, const std::string& what) {

@@ -198,7 +198,8 @@ const CudaMatmul::Plan* CudaMatmul::plan(const MadeMatmul& made, const Key& key)
     }
   }
   if (!chosen) {
-    const std::vector<cublasLtMatmulAlgo_t> found = algorithms(*plan, key, 1);
+    constexpr int kFew = 4;  // it may name some that it cannot take then
+    const std::vector<cublasLtMatmulAlgo_t> found = algorithms(*plan, key, kFew);
     if (found.empty()) {
       if (key.factors != Factors::as_given && key.gelu == Gelu::none)
         log::warn("tensor", "cuBLASLt does not multiply {} in eight bits: bf16 is taken", key.text());
