@@ -1,6 +1,7 @@
 #include "nn/layer.h"
 
 #include <cmath>
+#include <utility>
 
 #include "nn/block.h"
 

@@ -23,7 +23,8 @@ struct NormWeights {
   Weight gain, bias;  // no bias in RMSNorm
 };
 // Where products round their factors to eight bits (shape.fp8; absent otherwise), each f32 [1,1]: the largest magnitude
-// of a weight, found when it has changed, and of what it is multiplied by, found once for all products that it is in.
+// of a weight, found before the first forward that may see it changed, and of every other factor, found before the
+// first product that it is in.
 struct WeightMagnitudes {
   Tensor qkv, out, up, down, in;
 };

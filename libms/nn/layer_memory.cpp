@@ -31,17 +31,18 @@ LayerGrads carve_grads(Arena& arena, const Shape& shape, const Tensor& dact, con
   return grads;
 }
 
+void take_magnitudes(Arena& arena, auto&... all) { ((all = arena.take(DType::f32, 1, 1)), ...); }
+
 ActMagnitudes carve_act_magnitudes(Arena& arena, const Shape& shape) {
   ActMagnitudes largest;
   if (!shape.fp8) return largest;
-  const auto take = [&](auto&... all) { ((all = arena.take(DType::f32, 1, 1)), ...); };
-  take(largest.n1, largest.o, largest.act, largest.dout);
+  take_magnitudes(arena, largest.n1, largest.o, largest.act, largest.dout);
   if (shape.model->parallel_block && shape.model->fused) {
-    take(largest.din);
+    take_magnitudes(arena, largest.din);
   } else {
-    take(largest.dup, largest.dqkv);
+    take_magnitudes(arena, largest.dup, largest.dqkv);
   }
-  if (!shape.model->parallel_block) take(largest.n2, largest.dmid);
+  if (!shape.model->parallel_block) take_magnitudes(arena, largest.n2, largest.dmid);
   return largest;
 }
 
@@ -49,12 +50,11 @@ ActMagnitudes carve_act_magnitudes(Arena& arena, const Shape& shape) {
 
 WeightMagnitudes carve_weight_magnitudes(Arena& arena, const Shape& shape) {
   WeightMagnitudes largest;
-  const auto take = [&](auto&... all) { ((all = arena.take(DType::f32, 1, 1)), ...); };
-  take(largest.out, largest.down);
+  take_magnitudes(arena, largest.out, largest.down);
   if (shape.model->parallel_block && shape.model->fused) {
-    take(largest.in);
+    take_magnitudes(arena, largest.in);
   } else {
-    take(largest.qkv, largest.up);
+    take_magnitudes(arena, largest.qkv, largest.up);
   }
   return largest;
 }

@@ -54,14 +54,11 @@ Arriving input_gradient(const Layer& layer) {
                               .b_largest = weights.largest.in},
                              scratch.reduced);
   }
-  const Matmul of_up{.c = scratch.partial,
-                     .a = grads.dup,
-                     .b = weights.up.value,
-                     .factors = on.factors(true),
-                     .a_largest = acts.largest.dup,
-                     .b_largest = weights.largest.up};
-  on.find_largest(of_up);
-  on.compute.submit(of_up);
+  on.product({.c = scratch.partial,
+              .a = grads.dup,
+              .b = weights.up.value,
+              .a_largest = acts.largest.dup,
+              .b_largest = weights.largest.up});
   return on.product_reduce({.c = scratch.partial,
                             .a = grads.dqkv,
                             .b = weights.qkv.value,
@@ -119,15 +116,12 @@ void weight_gradients(const Layer& layer, const Tensor& dout, const Arriving& ga
 Addends parallel_forward(const Layer& layer, const Addends& addends) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
   branches(layer, addends);
-  const Matmul of_attention{.c = scratch.partial,
-                            .a = acts.o,
-                            .b = weights.out.value,
-                            .transpose_b = true,
-                            .factors = on.factors(false),
-                            .a_largest = acts.largest.o,
-                            .b_largest = weights.largest.out};
-  on.find_largest(of_attention);
-  on.compute.submit(of_attention);
+  on.product({.c = scratch.partial,
+              .a = acts.o,
+              .b = weights.out.value,
+              .transpose_b = true,
+              .a_largest = acts.largest.o,
+              .b_largest = weights.largest.out});
   const Arriving sum = on.product_reduce({.c = scratch.partial,
                                           .a = acts.act,
                                           .b = weights.down.value,

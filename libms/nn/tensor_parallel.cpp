@@ -36,10 +36,16 @@ void TensorParallel::find_largest(const Matmul& product) const {
   if (product.a_largest) compute.submit(Largest{product.a_largest, product.a});
 }
 
-Tensor TensorParallel::gather_product(Matmul product, const Tensor& x, const Tensor& into) const {
-  product.a = into;
+void TensorParallel::product(Matmul product) const {
   product.factors = factors(!product.transpose_b);
+  find_largest(product);
+  compute.submit(product);
+}
+
+Tensor TensorParallel::gather_product(Matmul product, const Tensor& x, const Tensor& into) const {
   if (ring_used(shape, overlap)) {
+    product.a = into;
+    product.factors = factors(!product.transpose_b);
     Matmul in_pieces = product;
     in_pieces.a_largest = {};
     ring->gather_product(compute, in_pieces, x);
@@ -47,8 +53,7 @@ Tensor TensorParallel::gather_product(Matmul product, const Tensor& x, const Ten
     return into;
   }
   product.a = arrived(gather(x, into));
-  find_largest(product);
-  compute.submit(product);
+  this->product(product);
   return product.a;
 }
 

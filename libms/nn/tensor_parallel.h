@@ -6,8 +6,8 @@
 // everywhere.
 //
 // Bits: overlap changes those of product_reduce() under sequence parallelism, where the sum over tp is then made in the
-// order of the ring (ring.h, also for how bf16 is rounded). Everything else keeps them, given that rows of a product
-// stand alone (tensor/cpu_matmul.h).
+// order of the ring (ring.h, also for how bf16 is rounded), and there with fp8 those of gather_product(). Everything
+// else keeps them, given that rows of a product stand alone (tensor/cpu_matmul.h).
 #pragma once
 
 #include "comm/communicator.h"
@@ -31,7 +31,7 @@ struct TensorParallel {
   bool overlap = false;
   const Ring* ring = nullptr;  // there where ring_used()
   // Round the factors of products to eight bits, which layers may want and the head does not. The pieces of a factor
-  // that a ring gathers are multiplied as they come, each with a scale of its own: the bits are others.
+  // that a ring gathers are multiplied as they come, each with a scale of its own.
   bool fp8 = false;
 
   // All of these are collective over the tp group and issue only. What they write, named `into`, `partial` and
@@ -47,15 +47,15 @@ struct TensorParallel {
 
   // Partial sums [T,n] -> their sum over tp, [Ts,n]: in place, or in `reduced` under sequence parallelism.
   Arriving reduce(const Tensor& partial, const Tensor& reduced) const;
-  // product.a_largest, where it is there, becomes the largest magnitude of product.a, for this product and others.
-  void find_largest(const tensor::Matmul& product) const;
+  // The product, of nobody else's rows. First product.a_largest, where it is there, becomes the largest magnitude of
+  // product.a, for this product and others; so it does in the two that follow.
+  void product(tensor::Matmul product) const;
   // The product, whose a is gather(x)[T,K]: a column-parallel product's forward, b transposed, or a row-parallel one's
-  // input gradient, where x is a gradient. Returns gather(x); what the product makes and it are complete for compute,
-  // and so is product.a_largest, as of find_largest().
+  // input gradient, where x is a gradient. Returns gather(x); what the product makes and it are complete for compute.
   Tensor gather_product(tensor::Matmul product, const Tensor& x, const Tensor& into) const;
   // reduce(product), of an a[T,K]: a row-parallel product's forward, b transposed, or a column-parallel one's input
   // gradient, where a is a gradient. The product's c is the partial sum; where it accumulates, another product shares
-  // the reduction. find_largest() comes first.
+  // the reduction.
   Arriving product_reduce(tensor::Matmul product, const Tensor& reduced) const;
   // Compute waits for it.
   Tensor arrived(const Arriving& arriving) const;
@@ -65,6 +65,7 @@ struct TensorParallel {
   static bool ring_used(const Shape& shape, bool overlap) { return overlap && shape.sequence_parallel && shape.tp > 1; }
 
  private:
+  void find_largest(const tensor::Matmul& product) const;
   bool scatters() const { return shape.sequence_parallel && shape.tp > 1; }
   Arriving issued(const Tensor& result) const;
   Arriving product_all_reduce(const tensor::Matmul& product) const;

@@ -20,9 +20,7 @@ OpCost plain(const Row& op) {
 
 // A factor of eight bits is written once more in half its bytes and read so; before that it is read for its largest
 // magnitude, where nobody has found that.
-double rounding_bytes(const Tensor& factor, const Tensor& largest) {
-  return bytes_of(factor) * (largest ? 1.0 : 2.0) - bytes_of(largest);
-}
+double rounding_bytes(const Tensor& factor, const Tensor& largest) { return bytes_of(factor) * (largest ? 1 : 2); }
 
 OpCost count(const Matmul& op) {
   OpCost op_cost = plain(op);

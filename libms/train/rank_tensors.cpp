@@ -92,6 +92,10 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
       chunk.spans.push_back(optim::carve_span(arena, layout_of(spec), plan.dtype, zero, plan.mesh.dp, at.dp, grads));
     }
   }
+  for (int c = 0; c < plan.chunks; ++c) {
+    rank.chunks[static_cast<std::size_t>(c)].magnitudes =
+        nn::carve_weight_magnitudes(arena, shape, plan.part(at.pp, c));
+  }
   tally.add("parameters, gradients, optimizer");
 
   rank.scratch = nn::carve_scratch(arena, shape);
@@ -103,7 +107,6 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
   for (int c = 0; c < plan.chunks; ++c) {
     ChunkTensors& chunk = rank.chunks[static_cast<std::size_t>(c)];
     const nn::ChunkPart part = plan.part(at.pp, c);
-    chunk.magnitudes = nn::carve_weight_magnitudes(arena, shape, part);
     const int slots = slots_needed(plan, at.pp, c);
     for (int s = 0; s < slots; ++s) chunk.slots.push_back(nn::carve_slot(arena, shape, part, rank.scratch));
     kept_bytes += slots * split_bytes(shape, part);

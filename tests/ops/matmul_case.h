@@ -49,10 +49,11 @@ inline Matmul make(Memory& memory, const Shape& s, const Form& f, std::int64_t g
           .accumulate = f.accumulate};
 }
 
-// Factors that are parts of larger tensors, whose magnitudes are known.
+// Factors (op.factors says of which kind) that are parts of tensors with magnitudes so much larger that few bits are
+// left to them: scales are powers of two, and numbers with all their bits do not show which one it was.
 inline void know_magnitudes(Memory& memory, Matmul& op) {
   op.a_largest = memory.tensor(DType::f32, 1, 1), op.b_largest = memory.tensor(DType::f32, 1, 1);
-  put(op.a_largest, 0, 0, 37), put(op.b_largest, 0, 0, 1000);
+  put(op.a_largest, 0, 0, op.factors == Factors::fp8_gradient ? 1e9 : 3e4), put(op.b_largest, 0, 0, 2e4);
 }
 
 // All magnitudes of a format, in order: two of even place lie beside each one of odd place, so ties are known.
@@ -76,7 +77,7 @@ inline double nearest_fp8(double x, const std::vector<double>& magnitudes) {
   const bool is_even = (below - magnitudes.begin()) % 2 == 0;
   return std::copysign(down < up || (down == up && is_even) ? *below : *above, x);
 }
-// What a factor is rounded to, in f64, where its own largest magnitude is not the one that counts.
+// What a factor is rounded to, in f64. `largest`: of what it is a part of, where that is not all.
 inline Mat rounded(Mat x, Fp8 format, double largest = 0) {
   const std::vector<double> magnitudes = fp8_magnitudes(format);
   for (const double value : x.values) largest = std::max(largest, std::abs(value));

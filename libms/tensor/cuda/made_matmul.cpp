@@ -1,6 +1,5 @@
 #include "tensor/cuda/made_matmul.h"
 
-#include "tensor/cuda/cuda_check.h"
 #include "tensor/cuda/cuda_ops.h"
 #include "tensor/fp8.h"
 

@@ -65,7 +65,7 @@ TEST(OpCosts, Products) {
               .factors = Factors::fp8_gradient,
               .a_largest = f32(1, 1),
               .b_largest = f32(1, 1)},
-       product(true, flops, 2 * c + (2 + 1 + 1) * (a + b))},
+       product(true, flops, 2 * c + (2 + 1 + 1) * (a + b) + 8)},
       {"what finds them", Largest{.out = f32(1, 1), .x = bf16(3, 7)}, moved(OpClass::elementwise, 2 * a + 4)},
       {"with a GELU", Matmul{.c = bf16(3, 5), .a = bf16(3, 7), .b = bf16(7, 5), .gelu_y = bf16(3, 5)},
        product(true, flops, 2 * (a + b + 2 * c))},
