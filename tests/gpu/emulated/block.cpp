@@ -4,6 +4,10 @@
 #include <ucontext.h>
 #include <csetjmp>
 
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -41,19 +45,30 @@ struct Fiber {
   std::abort();
 }
 
+// Which end comes first. A GPU knows no order between barriers: one that changes shows what depends on it.
+bool backward() {
+  static std::atomic<std::uint64_t> asked = 0;
+  return std::popcount(++asked * 0x9E3779B97F4A7C15U) % 2 == 1;
+}
+
 class Block {
  public:
   void run(dim3 grid, uint3 block, dim3 block_dim, const std::function<void()>& kernel) {
     kernel_ = &kernel;
-    next_ = 0, used_ = 0;
-    threads_ = static_cast<int>(block_dim.x * block_dim.y * block_dim.z);
+    used_ = 0;
+    const int threads = static_cast<int>(block_dim.x * block_dim.y * block_dim.z);
     gridDim = grid, blockIdx = block, blockDim = block_dim;
-    slots_.assign(static_cast<std::size_t>((threads_ + kWarpSize - 1) / kWarpSize * kWarpSize) * 2, ~0ULL);
-    while (next_ < threads_) start();
+    const int warps = (threads + kWarpSize - 1) / kWarpSize;
+    slots_.assign(static_cast<std::size_t>(warps * kWarpSize) * 2, ~0ULL);
+    warps_.clear();
+    const bool turned = backward();
+    for (int i = 0; i < warps; ++i) {
+      const int first = (turned ? warps - 1 - i : i) * kWarpSize;
+      start_warp(first, std::min(first + kWarpSize, threads));
+    }
     while (release()) {
-      for (std::size_t i = 0; i < used_; ++i) {
-        if (fibers_[i]->state == State::ready) resume(*fibers_[i]);
-      }
+      const bool last_first = backward();
+      for (std::size_t i = 0; i < warps_.size(); ++i) go_on(warps_[last_first ? warps_.size() - 1 - i : i]);
     }
   }
   Here& here() {
@@ -75,14 +90,41 @@ class Block {
   }
   void run_threads() {
     Fiber& me = *current_;
-    while (next_ < threads_) {
-      const auto index = static_cast<unsigned>(next_++);
+    while (next_ != end_) {
+      const auto index = static_cast<unsigned>(next_);
+      next_ += step_;
       me.here = {.index = static_cast<int>(index)};
       me.thread = threadIdx = {index % blockDim.x, index / blockDim.x % blockDim.y, index / blockDim.x / blockDim.y};
       (*kernel_)();
     }
     me.state = State::done;
     _longjmp(scheduler_, 1);
+  }
+  // The fibers of a warp.
+  struct Warp {
+    std::size_t begin, end;
+  };
+  void start_warp(int first, int end) {
+    const bool last_first = backward();
+    next_ = last_first ? end - 1 : first, end_ = last_first ? first - 1 : end, step_ = last_first ? -1 : 1;
+    const std::size_t begin = used_;
+    while (next_ != end_) start();
+    warps_.push_back({begin, used_});
+    go_on(warps_.back());
+  }
+  // A warp goes on until its threads wait for the block, or for lanes that do not come; others stay where they are.
+  void go_on(const Warp& warp) {
+    for (bool together = true; together;) {
+      const bool last_first = backward();
+      int waiting = 0;
+      for (std::size_t i = warp.begin; i < warp.end; ++i) {
+        Fiber& fiber = *fibers_[last_first ? warp.end - 1 - (i - warp.begin) : i];
+        if (fiber.state == State::ready) resume(fiber);
+        if (fiber.state == State::at_warp_barrier) ++waiting;
+      }
+      together = waiting == kWarpSize;
+      for (std::size_t i = warp.begin; together && i < warp.end; ++i) fibers_[i]->state = State::ready;
+    }
   }
   void start() {
     if (used_ == fibers_.size()) fibers_.push_back(std::make_unique<Fiber>());
@@ -106,35 +148,18 @@ class Block {
     }
     current_ = nullptr;
   }
-  // Lets those go on whose barrier is complete. False when all threads have ended.
+  // Lets all go on that are at the block's barrier. False when all threads have ended.
   bool release() {
-    std::size_t at_block = 0, waiting = 0;
+    bool any = false;
     for (std::size_t i = 0; i < used_; ++i) {
-      if (fibers_[i]->state == State::done) continue;
-      ++waiting;
-      if (fibers_[i]->state == State::at_block_barrier) ++at_block;
+      Fiber& fiber = *fibers_[i];
+      if (fiber.state == State::done) continue;
+      if (fiber.state != State::at_block_barrier)
+        fail("threads wait at a barrier that others of their block or warp do not come to");
+      fiber.state = State::ready;
+      any = true;
     }
-    if (waiting == 0) return false;
-    bool any = at_block == waiting;
-    if (any) {
-      for (std::size_t i = 0; i < used_; ++i) {
-        if (fibers_[i]->state == State::at_block_barrier) fibers_[i]->state = State::ready;
-      }
-    } else {
-      std::vector<int> lanes(static_cast<std::size_t>(threads_ / kWarpSize + 1), 0);
-      const auto warp = [](const Fiber& fiber) { return static_cast<std::size_t>(fiber.here.index / kWarpSize); };
-      for (std::size_t i = 0; i < used_; ++i) {
-        if (fibers_[i]->state == State::at_warp_barrier) ++lanes[warp(*fibers_[i])];
-      }
-      for (std::size_t i = 0; i < used_; ++i) {
-        if (fibers_[i]->state == State::at_warp_barrier && lanes[warp(*fibers_[i])] == kWarpSize) {
-          fibers_[i]->state = State::ready;
-          any = true;
-        }
-      }
-    }
-    if (!any) fail("threads wait at a barrier that others of their block or warp do not come to");
-    return true;
+    return any;
   }
 
   jmp_buf scheduler_{};
@@ -142,7 +167,8 @@ class Block {
   std::size_t used_ = 0;
   Fiber* current_ = nullptr;
   const std::function<void()>* kernel_ = nullptr;
-  int next_ = 0, threads_ = 0;
+  std::vector<Warp> warps_;
+  int next_ = 0, end_ = 0, step_ = 1;  // the threads of a warp that have not begun
   std::vector<unsigned long long> slots_;
 };
 
@@ -160,10 +186,13 @@ void* warp_slot(int lane, unsigned turn) { return block_of_this_thread().slot(la
 
 void run_grid(dim3 grid, dim3 block, const std::function<void()>& kernel) {
   Block& here = block_of_this_thread();
-  for (unsigned z = 0; z < grid.z; ++z) {
-    for (unsigned y = 0; y < grid.y; ++y) {
-      for (unsigned x = 0; x < grid.x; ++x) here.run(grid, {x, y, z}, block, kernel);
-    }
+  const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z;
+  const bool turned = backward();
+  for (std::uint64_t i = 0; i < blocks; ++i) {
+    const std::uint64_t at = turned ? blocks - 1 - i : i;
+    const auto x = static_cast<unsigned>(at % grid.x), y = static_cast<unsigned>(at / grid.x % grid.y),
+               z = static_cast<unsigned>(at / grid.x / grid.y);
+    here.run(grid, {x, y, z}, block, kernel);
   }
 }
 

@@ -1,5 +1,6 @@
 // A block of threads on the CPU: each thread of the kernel is a fiber, all of them on the thread that runs the stream.
-// Threads go on until they end or meet at a barrier, so a kernel without barriers needs one fiber.
+// Threads go on until they end or meet at a barrier, so a kernel without barriers needs one fiber. A warp
+// runs ahead of the others as far as barriers let it; which one, and which lane is first, changes all the time.
 #pragma once
 
 #include <cuda_runtime_api.h>
