@@ -20,6 +20,9 @@ Tensor activation_backward(const Layer& layer, const Tensor& dx, const Tensor& i
 struct Factor {
   Tensor value, largest;
 };
+// c = x W^T (+ bias), and the gradient of x, c = dy W: to be issued by layer.on, which may bring the factor's value.
+tensor::Matmul forward_product(const Tensor& c, const Factor& x, const Weight& weight, const Weight& bias = {});
+tensor::Matmul gradient_product(const Tensor& c, const Factor& dy, const Weight& weight);
 // grad += dy^T x, and the sum of dy's rows; nothing where there is no bias.
 void weight_gradient(const Layer& layer, const Weight& weight, const Factor& dy, const Factor& x);
 void bias_gradient(const Layer& layer, const Weight& bias, const Tensor& dy);

@@ -114,7 +114,11 @@ Chunk::Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTe
       layer.in = bind.weight(p + "attn.q.weight", p + "mlp.up.weight");
       layer.in_bias = bind.optional(p + "attn.q.bias", p + "mlp.up.bias");
     }
-    if (!magnitudes.empty()) layer.largest = magnitudes[layers_.size()];
+    if (!magnitudes.empty()) {
+      const WeightMagnitudes& largest = magnitudes[layers_.size()];
+      layer.qkv.largest = largest.qkv, layer.out.largest = largest.out, layer.up.largest = largest.up;
+      layer.down.largest = largest.down, layer.in.largest = largest.in;
+    }
     layers_.push_back(layer);
   }
   if (part.first) {

@@ -1,7 +1,6 @@
 #include "nn/layer.h"
 
 #include <cmath>
-#include <utility>
 
 #include "nn/block.h"
 
@@ -94,8 +93,7 @@ void activation_forward(const Layer& layer) {
 
 Tensor activation_backward(const Layer& layer, const Tensor& dx, const Tensor& into) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
-  Matmul product{
-      .c = scratch.dact, .b = weights.down.value, .a_largest = acts.largest.dout, .b_largest = weights.largest.down};
+  Matmul product = gradient_product(scratch.dact, {{}, acts.largest.dout}, weights.down);
   if (on.shape.joins_gelu()) {
     product.c = acts.grads.dup, product.gelu_x = acts.up;
     return on.gather_product(product, dx, into);
@@ -107,6 +105,20 @@ Tensor activation_backward(const Layer& layer, const Tensor& dx, const Tensor& i
     on.compute.submit(GeluBwd{acts.grads.dup, scratch.dact, acts.up});
   }
   return dout;
+}
+
+Matmul forward_product(const Tensor& c, const Factor& x, const Weight& weight, const Weight& bias) {
+  return {.c = c,
+          .a = x.value,
+          .b = weight.value,
+          .bias = bias.value,
+          .transpose_b = true,
+          .a_largest = x.largest,
+          .b_largest = weight.largest};
+}
+
+Matmul gradient_product(const Tensor& c, const Factor& dy, const Weight& weight) {
+  return {.c = c, .a = dy.value, .b = weight.value, .a_largest = dy.largest, .b_largest = weight.largest};
 }
 
 void weight_gradient(const Layer& layer, const Weight& weight, const Factor& dy, const Factor& x) {
@@ -135,13 +147,8 @@ void keep_gradient(const Layer& layer, const Tensor& into, const Tensor& gathere
 }
 
 void find_weight_magnitudes(Stream& stream, const LayerWeights& weights) {
-  const WeightMagnitudes& largest = weights.largest;
-  for (const auto& [found, weight] : {std::pair{largest.qkv, weights.qkv},
-                                      {largest.out, weights.out},
-                                      {largest.up, weights.up},
-                                      {largest.down, weights.down},
-                                      {largest.in, weights.in}}) {
-    if (found) stream.submit(Largest{found, weight.value});
+  for (const Weight& weight : {weights.qkv, weights.out, weights.up, weights.down, weights.in}) {
+    if (weight.largest) stream.submit(Largest{weight.largest, weight.value});
   }
 }
 

@@ -15,16 +15,16 @@
 
 namespace ms::nn {
 
-// A parameter block and the f32 gradient that its backward adds to.
+// A parameter block and the f32 gradient that its backward adds to. Of a matrix whose products round their factors
+// (shape.fp8; absent otherwise): its largest magnitude, found before the first forward that may see it changed.
 struct Weight {
-  Tensor value, grad;
+  Tensor value, grad, largest = {};
 };
 struct NormWeights {
   Weight gain, bias;  // no bias in RMSNorm
 };
-// Where products round their factors to eight bits (shape.fp8; absent otherwise), each f32 [1,1]: the largest magnitude
-// of a weight, found before the first forward that may see it changed, and of every other factor, found before the
-// first product that it is in.
+// f32 [1,1] each, where shape.fp8: Weight::largest of a layer's matrices, and the largest magnitude of every other
+// factor, found before the first product that it is in.
 struct WeightMagnitudes {
   Tensor qkv, out, up, down, in;
 };
@@ -36,7 +36,6 @@ struct LayerWeights {
   NormWeights norm1, norm2;  // no norm2 in a parallel block
   // qkv and gate/up are blocks of touching parameters; in a parallel block `in` is both of them as one.
   Weight qkv, qkv_bias, out, out_bias, up, up_bias, down, down_bias, in, in_bias;
-  WeightMagnitudes largest;
 };
 
 // The gradients that those of the weights are made from, beside what the forward kept. Scratch, or, where the backward
@@ -99,7 +98,7 @@ struct Layer {
   const LayerScratch& scratch;
 };
 
-// Issues what finds weights.largest.
+// Issues what finds Weight::largest of all that have one.
 void find_weight_magnitudes(tensor::Stream& stream, const LayerWeights& weights);
 // acts.x -> what the layer's output is the sum of, in scratch and in acts: the next norm adds it up, or who calls.
 // Likewise acts.x is made of the addends first, where there are some.

@@ -16,30 +16,15 @@ namespace {
 void input_products(const Layer& layer) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
   if (on.shape.model->fused) {
-    on.gather_product({.c = acts.in,
-                       .b = weights.in.value,
-                       .bias = weights.in_bias.value,
-                       .transpose_b = true,
-                       .a_largest = acts.largest.n1,
-                       .b_largest = weights.largest.in},
-                      acts.n1, scratch.gathered);
+    on.gather_product(forward_product(acts.in, {{}, acts.largest.n1}, weights.in, weights.in_bias), acts.n1,
+                      scratch.gathered);
     return;
   }
-  const Tensor n = on.gather_product({.c = acts.qkv,
-                                      .b = weights.qkv.value,
-                                      .bias = weights.qkv_bias.value,
-                                      .transpose_b = true,
-                                      .a_largest = acts.largest.n1,
-                                      .b_largest = weights.largest.qkv},
+  const Tensor n = on.gather_product(forward_product(acts.qkv, {{}, acts.largest.n1}, weights.qkv, weights.qkv_bias),
                                      acts.n1, scratch.gathered);
-  on.compute.submit(Matmul{.c = acts.up,
-                           .a = n,
-                           .b = weights.up.value,
-                           .bias = weights.up_bias.value,
-                           .transpose_b = true,
-                           .factors = on.factors(false),
-                           .a_largest = acts.largest.n1,
-                           .b_largest = weights.largest.up});
+  Matmul of_up = forward_product(acts.up, {n, acts.largest.n1}, weights.up, weights.up_bias);
+  of_up.factors = on.factors(false);
+  on.compute.submit(of_up);
 }
 
 // The gradient of n from grads.din.
@@ -47,25 +32,13 @@ Arriving input_gradient(const Layer& layer) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
   const LayerGrads& grads = acts.grads;
   if (on.shape.model->fused) {
-    return on.product_reduce({.c = scratch.partial,
-                              .a = grads.din,
-                              .b = weights.in.value,
-                              .a_largest = acts.largest.din,
-                              .b_largest = weights.largest.in},
+    return on.product_reduce(gradient_product(scratch.partial, {grads.din, acts.largest.din}, weights.in),
                              scratch.reduced);
   }
-  on.product({.c = scratch.partial,
-              .a = grads.dup,
-              .b = weights.up.value,
-              .a_largest = acts.largest.dup,
-              .b_largest = weights.largest.up});
-  return on.product_reduce({.c = scratch.partial,
-                            .a = grads.dqkv,
-                            .b = weights.qkv.value,
-                            .accumulate = true,
-                            .a_largest = acts.largest.dqkv,
-                            .b_largest = weights.largest.qkv},
-                           scratch.reduced);
+  on.product(gradient_product(scratch.partial, {grads.dup, acts.largest.dup}, weights.up));
+  Matmul of_qkv = gradient_product(scratch.partial, {grads.dqkv, acts.largest.dqkv}, weights.qkv);
+  of_qkv.accumulate = true;
+  return on.product_reduce(of_qkv, scratch.reduced);
 }
 
 void normed(const Layer& layer, const Addends& addends) {
@@ -116,20 +89,10 @@ void weight_gradients(const Layer& layer, const Tensor& dout, const Arriving& ga
 Addends parallel_forward(const Layer& layer, const Addends& addends) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
   branches(layer, addends);
-  on.product({.c = scratch.partial,
-              .a = acts.o,
-              .b = weights.out.value,
-              .transpose_b = true,
-              .a_largest = acts.largest.o,
-              .b_largest = weights.largest.out});
-  const Arriving sum = on.product_reduce({.c = scratch.partial,
-                                          .a = acts.act,
-                                          .b = weights.down.value,
-                                          .transpose_b = true,
-                                          .accumulate = true,
-                                          .a_largest = acts.largest.act,
-                                          .b_largest = weights.largest.down},
-                                         scratch.reduced);
+  on.product(forward_product(scratch.partial, {acts.o, acts.largest.o}, weights.out));
+  Matmul of_mlp = forward_product(scratch.partial, {acts.act, acts.largest.act}, weights.down);
+  of_mlp.accumulate = true;
+  const Arriving sum = on.product_reduce(of_mlp, scratch.reduced);
   if (scratch.out_biases) {
     on.compute.submit(Add{scratch.out_biases, weights.out_bias.value, weights.down_bias.value, {}});
   }
@@ -143,12 +106,9 @@ void parallel_backward(const Layer& layer, const Tensor& dx, WeightGradients whe
   // n is gathered once more under all that makes its gradient, which is reduced under the gradients of the weights.
   const Tensor dout = activation_backward(layer, dx, acts.grads.dout);
   const Arriving n = now ? on.gather(acts.n1, scratch.gathered) : Arriving{};
-  on.compute.submit(Matmul{.c = scratch.dattn,
-                           .a = dout,
-                           .b = weights.out.value,
-                           .factors = on.factors(true),
-                           .a_largest = acts.largest.dout,
-                           .b_largest = weights.largest.out});
+  Matmul of_attention = gradient_product(scratch.dattn, {dout, acts.largest.dout}, weights.out);
+  of_attention.factors = on.factors(true);
+  on.compute.submit(of_attention);
   attention_backward(layer);
   const Arriving dn = input_gradient(layer);
   if (now) {

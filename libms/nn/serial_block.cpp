@@ -23,21 +23,11 @@ void norm2(const Layer& layer, const Addends& addends) {
 Addends attention_half(const Layer& layer, const Addends& addends) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
   norm1(layer, addends);
-  on.gather_product({.c = acts.qkv,
-                     .b = weights.qkv.value,
-                     .bias = weights.qkv_bias.value,
-                     .transpose_b = true,
-                     .a_largest = acts.largest.n1,
-                     .b_largest = weights.largest.qkv},
-                    acts.n1, scratch.gathered);
+  on.gather_product(forward_product(acts.qkv, {{}, acts.largest.n1}, weights.qkv, weights.qkv_bias), acts.n1,
+                    scratch.gathered);
   attention_forward(layer);
-  const Tensor reduced = on.arrived(on.product_reduce({.c = scratch.partial,
-                                                       .a = acts.o,
-                                                       .b = weights.out.value,
-                                                       .transpose_b = true,
-                                                       .a_largest = acts.largest.o,
-                                                       .b_largest = weights.largest.out},
-                                                      scratch.reduced));
+  const Tensor reduced = on.arrived(
+      on.product_reduce(forward_product(scratch.partial, {acts.o, acts.largest.o}, weights.out), scratch.reduced));
   return {acts.x, reduced, weights.out_bias.value};
 }
 
@@ -45,12 +35,7 @@ Addends attention_half(const Layer& layer, const Addends& addends) {
 void mlp_half(const Layer& layer, const Addends& addends) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
   norm2(layer, addends);
-  Matmul product{.c = acts.up,
-                 .b = weights.up.value,
-                 .bias = weights.up_bias.value,
-                 .transpose_b = true,
-                 .a_largest = acts.largest.n2,
-                 .b_largest = weights.largest.up};
+  Matmul product = forward_product(acts.up, {{}, acts.largest.n2}, weights.up, weights.up_bias);
   // Where the activation alone is computed once more, it has to come to the same bits.
   const bool makes_gelu = on.shape.joins_gelu() && on.shape.recompute != Recompute::selective;
   if (makes_gelu) product.gelu_y = acts.act;
@@ -95,13 +80,8 @@ void attention_weight_gradients(const Layer& layer, const Tensor& dmid, const Ar
 Addends serial_forward(const Layer& layer, const Addends& addends) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
   mlp_half(layer, attention_half(layer, addends));
-  const Tensor reduced = on.arrived(on.product_reduce({.c = scratch.partial,
-                                                       .a = acts.act,
-                                                       .b = weights.down.value,
-                                                       .transpose_b = true,
-                                                       .a_largest = acts.largest.act,
-                                                       .b_largest = weights.largest.down},
-                                                      scratch.reduced));
+  const Tensor reduced = on.arrived(
+      on.product_reduce(forward_product(scratch.partial, {acts.act, acts.largest.act}, weights.down), scratch.reduced));
   return {acts.mid, reduced, weights.down_bias.value};
 }
 
@@ -116,12 +96,8 @@ void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when)
 
   const Tensor dout = activation_backward(layer, dx, grads.dout);
   const Arriving n2 = now ? on.gather(acts.n2, scratch.gathered) : Arriving{};
-  const Arriving dn2 = on.product_reduce({.c = scratch.partial,
-                                          .a = grads.dup,
-                                          .b = weights.up.value,
-                                          .a_largest = acts.largest.dup,
-                                          .b_largest = weights.largest.up},
-                                         scratch.reduced);
+  const Arriving dn2 =
+      on.product_reduce(gradient_product(scratch.partial, {grads.dup, acts.largest.dup}, weights.up), scratch.reduced);
   if (now) {
     mlp_weight_gradients(layer, dout, n2);
   } else {
@@ -130,17 +106,12 @@ void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when)
   norm_backward(on.compute, model, weights.norm2, dx, on.arrived(dn2), acts.mid, acts.mean2, acts.rstd2, true);
 
   recompute_norm1(layer);
-  const Tensor dmid = on.gather_product(
-      {.c = scratch.dattn, .b = weights.out.value, .a_largest = acts.largest.dmid, .b_largest = weights.largest.out},
-      dx, grads.dmid);
+  const Tensor dmid =
+      on.gather_product(gradient_product(scratch.dattn, {{}, acts.largest.dmid}, weights.out), dx, grads.dmid);
   attention_backward(layer);
   const Arriving n1 = now ? on.gather(acts.n1, scratch.gathered) : Arriving{};
-  const Arriving dn1 = on.product_reduce({.c = scratch.partial,
-                                          .a = grads.dqkv,
-                                          .b = weights.qkv.value,
-                                          .a_largest = acts.largest.dqkv,
-                                          .b_largest = weights.largest.qkv},
-                                         scratch.reduced);
+  const Arriving dn1 = on.product_reduce(
+      gradient_product(scratch.partial, {grads.dqkv, acts.largest.dqkv}, weights.qkv), scratch.reduced);
   if (now) {
     attention_weight_gradients(layer, dmid, n1);
   } else {
