@@ -3,6 +3,7 @@
 find_program(MS_MANDOC mandoc)
 if(NOT TARGET man)
   add_custom_target(man ALL)
+  add_dependencies(installed man)
 endif()
 
 # ms_man_page(ms-data.1 COMMAND ms-data --man): the page is what the command prints. A command that is a target is a

@@ -1,18 +1,50 @@
-# Rooms, tools and tests. A room may depend only on rooms declared before it, so the order of the
+# Modules, tools and tests. A module may depend only on modules declared before it, so the order of the
 # ms_module() lines in libms/CMakeLists.txt is the architecture, and CMake is who enforces it.
 
-# ms_module(NAME DEPENDS room... [LIBRARIES target...]): a static, position-independent library of libms/NAME/*.cpp.
-# A source that needs an option that is off, or is the door of a library of its own, is taken out by name (EXCLUDE
-# file...). A room that is APART is not gathered into libms.so.
+# ms_install(TARGET [install() arguments...]): the target is installed, and built by the target `installed`, which is what
+# ./bootstrap build builds.
+add_custom_target(installed)
+function(ms_install target)
+  install(TARGETS ${target} ${ARGN})
+  add_dependencies(installed ${target})
+endfunction()
+
+# Headers of the standard library and of fmt are compiled once for each set of flags: ms_precompiled(TARGET) lets a target
+# that is compiled as ms_pch (-O2) or ms_pch_small (-O1) use what was compiled for those.
+function(ms_precompiled target with)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_precompile_headers(${target} REUSE_FROM ${with})
+  endif()
+endfunction()
+
+# ms_precompile(NAME OPTIMISATION): such a set of flags, for static libraries.
+function(ms_precompile name optimisation)
+  add_library(${name} OBJECT EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/cmake/pch.cpp)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:${optimisation}>)
+  target_link_libraries(${name} PRIVATE ms_flags)
+  target_precompile_headers(${name} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/pch.h)
+endfunction()
+ms_precompile(ms_pch -O2)
+ms_precompile(ms_pch_small -O1)
+
+# ms_module(NAME DEPENDS module... [FOLDERS folder...] [LIBRARIES target...]): a static, position-independent library of
+# libms/NAME/*.cpp and libms/NAME/FOLDER/*.cpp. A folder may include the files beside the folders and the folders listed
+# before it; the include lint checks that. EXCLUDE file... names sources that need an option that is off, or that belong to
+# a library of their own. A module that is APART is not gathered into libms.so. One that is SMALL reads a few files a run or
+# writes a page: it is compiled at -O1, the others at -O2.
 function(ms_module name)
-  cmake_parse_arguments(ARG "APART" "" "DEPENDS;LIBRARIES;EXCLUDE" ${ARGN})
-  get_property(declared GLOBAL PROPERTY MS_ROOMS)
+  cmake_parse_arguments(ARG "APART;SMALL" "" "DEPENDS;FOLDERS;LIBRARIES;EXCLUDE" ${ARGN})
+  get_property(declared GLOBAL PROPERTY MS_MODULES)
   foreach(dep IN LISTS ARG_DEPENDS)
     if(NOT dep IN_LIST declared)
-      message(FATAL_ERROR "room ${name} depends on ${dep}, which is not declared above it")
+      message(FATAL_ERROR "module ${name} depends on ${dep}, which is not declared above it")
     endif()
   endforeach()
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
+  set(globs ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
+  foreach(folder IN LISTS ARG_FOLDERS)
+    list(APPEND globs ${CMAKE_CURRENT_SOURCE_DIR}/${name}/${folder}/*.cpp)
+  endforeach()
+  file(GLOB sources CONFIGURE_DEPENDS ${globs})
   foreach(file IN LISTS ARG_EXCLUDE)
     list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${name}/${file})
   endforeach()
@@ -21,22 +53,35 @@ function(ms_module name)
     add_library(ms_${name} STATIC ${sources})
     target_include_directories(ms_${name} PUBLIC ${PROJECT_SOURCE_DIR}/libms)
     target_link_libraries(ms_${name} PUBLIC ${deps} PRIVATE ms_flags ${ARG_LIBRARIES})
-  else()  # a room of headers only
+    set(pch ms_pch)
+    set(optimisation -O2)
+    if(ARG_SMALL)
+      set(pch ms_pch_small)
+      set(optimisation -O1)
+    endif()
+    target_compile_options(ms_${name} PRIVATE $<$<CONFIG:Release>:${optimisation}>)
+    if(NOT "OpenMP::OpenMP_CXX" IN_LIST ARG_LIBRARIES)  # the standard library's headers ask for OpenMP's macro
+      ms_precompiled(ms_${name} ${pch})
+    endif()
+  else()  # a module of headers only
     add_library(ms_${name} INTERFACE)
     target_include_directories(ms_${name} INTERFACE ${PROJECT_SOURCE_DIR}/libms)
     target_link_libraries(ms_${name} INTERFACE ${deps})
   endif()
-  set_property(GLOBAL APPEND PROPERTY MS_ROOMS ${name})
+  set_property(GLOBAL APPEND PROPERTY MS_MODULES ${name})
   if(NOT ARG_APART)
     set_property(GLOBAL APPEND PROPERTY MS_GATHERED ${name})
   endif()
 endfunction()
 
-# ms_isa_sources(NAME FOLDER [LIBRARIES target...]): FOLDER/*.cpp compiled once for every instruction set into the room NAME, in
+# ms_isa_sources(NAME FOLDER [LIBRARIES target...]): FOLDER/*.cpp compiled once for every instruction set into the module NAME, in
 # the namespace MS_ISA. Always optimised: a plain op without optimisation is of no use to anybody.
 function(ms_isa_sources name folder)
   cmake_parse_arguments(ARG "" "" "LIBRARIES" ${ARGN})
-  if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  if(MS_SANITIZE)
+    set(isas generic)  # one is enough to find what sanitizers find
+    target_compile_definitions(ms_${name} PRIVATE MS_ONE_ISA)
+  elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
     set(isas x86-64-v2 x86-64-v3 x86-64-v4 x86-64-v4-bf16)
   else()
     set(isas generic)
@@ -75,30 +120,36 @@ endfunction()
 function(ms_tool name)
   add_executable(${name} ${CMAKE_CURRENT_SOURCE_DIR}/${name}.cpp)
   target_link_libraries(${name} PRIVATE ms ms_flags)
-  install(TARGETS ${name})
+  ms_install(${name})
 endfunction()
 
-# ms_bare_tool(NAME ROOMS room...): tools/NAME.cpp with these rooms in it, and no library but libc and libstdc++.
+# ms_bare_tool(NAME MODULES module...): tools/NAME.cpp with these modules in it, and no library but libc and libstdc++.
 function(ms_bare_tool name)
-  cmake_parse_arguments(ARG "" "" "ROOMS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "MODULES" ${ARGN})
   add_executable(${name} ${CMAKE_CURRENT_SOURCE_DIR}/${name}.cpp)
-  list(TRANSFORM ARG_ROOMS PREPEND ms_ OUTPUT_VARIABLE rooms)
-  target_link_libraries(${name} PRIVATE ${rooms} ms_flags ${CMAKE_DL_LIBS})
-  target_compile_definitions(${name} PRIVATE ${MS_FMT_INSIDE})
+  list(TRANSFORM ARG_MODULES PREPEND ms_ OUTPUT_VARIABLE modules)
+  target_link_libraries(${name} PRIVATE ${modules} ms_flags ${CMAKE_DL_LIBS})
   target_link_options(${name} PRIVATE -Wl,--as-needed)
-  # No search path for libraries at all, not even the room that CMake leaves for one: root runs it anywhere.
+  # No search path for libraries at all, not even the space that CMake leaves for one: root runs it anywhere.
   set_target_properties(${name} PROPERTIES INSTALL_RPATH "" BUILD_WITH_INSTALL_RPATH ON)
-  install(TARGETS ${name})
+  ms_install(${name})
 endfunction()
 
-# ms_test(NAME SOURCES file... ROOMS room... LABELS label... [LIBRARIES target...]): one GoogleTest program, one ctest.
+# ms_test(NAME SOURCES file... MODULES module... LABELS label... [LIBRARIES target...]): one GoogleTest program, one ctest.
 function(ms_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;ROOMS;LABELS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;MODULES;LABELS;LIBRARIES" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
-  list(TRANSFORM ARG_ROOMS PREPEND ms_ OUTPUT_VARIABLE rooms)
-  target_link_libraries(${name} PRIVATE ${rooms} GTest::gmock GTest::gtest_main ms_flags ${ARG_LIBRARIES})
+  list(TRANSFORM ARG_MODULES PREPEND ms_ OUTPUT_VARIABLE modules)
+  target_link_libraries(${name} PRIVATE ${modules} GTest::gmock GTest::gtest_main ms_flags ${ARG_LIBRARIES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)  # support/
   target_compile_definitions(${name} PRIVATE MS_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)  # compiling tests takes longer than running them
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    target_compile_options(${name} PRIVATE -Wno-array-bounds -Wno-stringop-overflow)  # false alarms on std::string, too
+  endif()
+  if(NOT "OpenMP::OpenMP_CXX" IN_LIST ARG_LIBRARIES)
+    ms_precompiled(${name} ms_test_pch)
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)  # under sanitizers, beside another test

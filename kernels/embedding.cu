@@ -1,5 +1,5 @@
-// Embeddings: rows looked up, and gradients added to the rows that were. Tokens are sorted so that each row has one
-// owner, who adds in order of t.
+// Embeddings: row lookup, and its gradient. Tokens are sorted so that each row of the table has one owner, which adds
+// in the order of t.
 #include <algorithm>
 #include <cub/device/device_radix_sort.cuh>
 
@@ -14,9 +14,9 @@ template <class T, int kL>
 __global__ void __launch_bounds__(kThreads)
     lookup(T* y, std::int64_t y_ld, const T* table, std::int64_t table_ld, std::int64_t table_rows,
            const std::int32_t* tokens, std::int64_t first, std::int64_t rows, std::int64_t cols) {
-  const std::int64_t pieces = cols / kL, all = rows * pieces, step = std::int64_t{gridDim.x} * kThreads;
+  const std::int64_t vectors = cols / kL, all = rows * vectors, step = std::int64_t{gridDim.x} * kThreads;
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < all; i += step) {
-    const std::int64_t t = i / pieces, col = (i - t * pieces) * kL, row = tokens[t] - first;
+    const std::int64_t t = i / vectors, col = (i - t * vectors) * kL, row = tokens[t] - first;
     Lanes<T, kL> v = {};
     if (row >= 0 && row < table_rows) v.load(table + row * table_ld + col);
     v.store(y + t * y_ld + col);
@@ -27,9 +27,9 @@ template <class T, int kL>
 __global__ void __launch_bounds__(kThreads)
     add_positions(T* y, std::int64_t y_ld, const T* table, std::int64_t table_ld, std::int64_t seq, std::int64_t offset,
                   std::int64_t rows, std::int64_t cols) {
-  const std::int64_t pieces = cols / kL, all = rows * pieces, step = std::int64_t{gridDim.x} * kThreads;
+  const std::int64_t vectors = cols / kL, all = rows * vectors, step = std::int64_t{gridDim.x} * kThreads;
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < all; i += step) {
-    const std::int64_t t = i / pieces, col = (i - t * pieces) * kL;
+    const std::int64_t t = i / vectors, col = (i - t * vectors) * kL;
     Lanes<T, kL> v, p;
     v.load(y + t * y_ld + col);
     p.load(table + (offset + t) % seq * table_ld + col);
@@ -39,14 +39,14 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Row p of the table gets the rows t with (offset + t) mod seq = p, in order.
+// Row p of the table receives the rows t with (offset + t) mod seq = p, in order.
 template <class T, int kL>
 __global__ void __launch_bounds__(kThreads)
     sum_positions(float* dtable, std::int64_t table_ld, const T* dy, std::int64_t dy_ld, std::int64_t seq,
                   std::int64_t offset, std::int64_t rows, std::int64_t cols) {
-  const std::int64_t pieces = cols / kL, all = seq * pieces, step = std::int64_t{gridDim.x} * kThreads;
+  const std::int64_t vectors = cols / kL, all = seq * vectors, step = std::int64_t{gridDim.x} * kThreads;
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < all; i += step) {
-    const std::int64_t p = i / pieces, col = (i - p * pieces) * kL;
+    const std::int64_t p = i / vectors, col = (i - p * vectors) * kL;
     std::int64_t t = ((p - offset) % seq + seq) % seq;
     if (t >= rows) continue;
     float* to = dtable + p * table_ld + col;
@@ -67,8 +67,8 @@ __global__ void __launch_bounds__(kThreads) number(std::int32_t* at, std::int64_
   if (i < n) at[i] = static_cast<std::int32_t>(i);
 }
 
-// Sorted place i begins a run of one token: its blocks, each with a strip of columns, add up the whole run, in order.
-// Other blocks have nothing to do. A frequent token has hundreds of places: several rows are read at once.
+// If sorted position i begins a run of one token, its blocks, each with a strip of columns, sum the whole run, in
+// order. Other blocks do nothing. A frequent token has hundreds of positions: several rows are read at once.
 constexpr int kAtOnce = 16;
 template <class T, int kL>
 __global__ void __launch_bounds__(kThreads)
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kThreads)
   float* to = dtable + row * table_ld + col;
   float sum[kL];
   load_floats(sum, to);
-  int count = kAtOnce;  // of a run's places from i on
+  int count = kAtOnce;  // positions of the run from i on
   for (std::int64_t i = begin; count == kAtOnce; i += kAtOnce) {
     Packed<T, kL> v[kAtOnce];
     count = 0;

@@ -1,6 +1,5 @@
-// Factors of products in eight bits: the largest magnitude of a tensor, then the tensor by a power of two in e4m3 or
-// e5m2, as it lies or transposed; or rounded to those numbers and left in bf16, where there is no product of eight
-// bits.
+// fp8 operands of matmuls: the amax of a tensor, then the tensor times a power of two in e4m3 or e5m2, as it lies in
+// memory or transposed; or rounded to those numbers and stored as bf16, for GPUs and shapes without an fp8 GEMM.
 #include <cuda_fp8.h>
 
 #include <algorithm>
@@ -12,18 +11,17 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Of a bf16 as the bits of a float without its sign: they are in the order of magnitudes, and what is not finite is
-// above all else.
+// Returns |x| as bits, which sort like magnitudes; infinities and NaN are above all else.
 __device__ unsigned magnitude(float x) { return __float_as_uint(x) & 0x7fffffffU; }
 constexpr unsigned kInfinite = 0x7f800000U;
 
-// The pieces of a matrix that a thread of a grid works on, row by row: every one of so many, without a division each.
+// Iterates over the vectors of a matrix, row by row, in strides of the grid, without a division per step.
 struct Walk {
-  std::int64_t row, col;  // in pieces
+  std::int64_t row, col;  // in vectors
   std::int64_t across, rows_on, cols_on;
 
-  __device__ explicit Walk(std::int64_t pieces_across) : across(pieces_across) {
-    // 32 bits hold all of these, and are divided in a fraction of the time.
+  __device__ explicit Walk(std::int64_t vectors_across) : across(vectors_across) {
+    // 32 bits hold all of these; a 32-bit division takes a fraction of the time.
     const unsigned first = blockIdx.x * kThreads + threadIdx.x, step = gridDim.x * kThreads,
                    each = static_cast<unsigned>(across);
     row = first / each, col = first % each;
@@ -37,27 +35,27 @@ struct Walk {
 
 __global__ void clear_kernel(unsigned* word) { *word = 0; }
 
-constexpr int kAtOnce = 4;  // pieces of a thread, at least where there are many
+constexpr int kAtOnce = 4;  // vectors that a thread loads together
 
 template <int kL>
 __global__ void __launch_bounds__(kThreads)
-    largest_kernel(unsigned* out, const __nv_bfloat16* x, std::int64_t rows, std::int64_t cols, std::int64_t ld) {
+    amax_kernel(unsigned* out, const __nv_bfloat16* x, std::int64_t rows, std::int64_t cols, std::int64_t ld) {
   __shared__ unsigned shared[kThreads];
-  unsigned largest = 0;
+  unsigned amax = 0;
   for (Walk at(cols / kL); at.row < rows;) {
-    Packed<__nv_bfloat16, kL> pieces[kAtOnce] = {};
+    Packed<__nv_bfloat16, kL> vectors[kAtOnce] = {};
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      if (at.row < rows) pieces[i].load(x + at.row * ld + at.col * kL);
+      if (at.row < rows) vectors[i].load(x + at.row * ld + at.col * kL);
       at.next();
     }
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
 #pragma unroll
-      for (int j = 0; j < kL; ++j) largest = max(largest, magnitude(pieces[i][j]));
+      for (int j = 0; j < kL; ++j) amax = max(amax, magnitude(vectors[i][j]));
     }
   }
-  shared[threadIdx.x] = largest;
+  shared[threadIdx.x] = amax;
   __syncthreads();
   for (int half = kThreads / 2; half > 0; half /= 2) {
     if (static_cast<int>(threadIdx.x) < half)
@@ -68,18 +66,18 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 struct Scale {
-  float forth, back;  // 2^k and 2^-k; `back` is not a number where the tensor is not finite
+  float forth, back;  // 2^k and 2^-k; `back` is NaN if the tensor is not finite
 };
 __device__ float power_of_two(int k) { return __uint_as_float(static_cast<unsigned>(k + 127) << 23); }
-// fp8_shift() of tensor/fp8.h, on bits: of bf16 below the normal ones the exponent comes by counting.
-__device__ Scale scale_of(float largest_magnitude, bool is_e5m2) {
+// fp8_shift() of tensor/fp8.h, on bits; a subnormal bf16 is normalized first.
+__device__ Scale scale_of(float tensor_amax, bool is_e5m2) {
   constexpr int kLeast = -126, kMost = 110;
-  const unsigned largest = magnitude(largest_magnitude);
-  if (largest == 0) return {1, 1};
-  if (largest >= kInfinite) return {1, __uint_as_float(0x7fffffffU)};
-  float value = __uint_as_float(largest);
+  const unsigned amax = magnitude(tensor_amax);
+  if (amax == 0) return {1, 1};
+  if (amax >= kInfinite) return {1, __uint_as_float(0x7fffffffU)};
+  float value = __uint_as_float(amax);
   int more = 0;
-  if (largest < 0x00800000U) value *= power_of_two(64), more = 64;
+  if (amax < 0x00800000U) value *= power_of_two(64), more = 64;
   const unsigned bits = magnitude(value);
   const int exponent = static_cast<int>(bits >> 23) - 127 - more;  // value is 1.m 2^exponent
   const bool above = (bits & 0x007fffffU) > 0x00600000U;           // 448 and 57344 are 1.75 times a power of two
@@ -93,20 +91,20 @@ __device__ unsigned char to_fp8(float x) {
   return __nv_cvt_float_to_fp8(x, __NV_SATFINITE, kE5m2 ? __NV_E5M2 : __NV_E4M3);
 }
 
-constexpr int kPiece = 16;  // numbers of eight bits in 16 bytes
+constexpr int kPerVector = 16;  // fp8 numbers in 16 bytes
 
 template <bool kE5m2>
 __global__ void __launch_bounds__(kThreads)
     quantize_rows(unsigned char* to, float* back, const __nv_bfloat16* x, std::int64_t rows, std::int64_t cols,
-                  std::int64_t ld, const float* largest) {
-  const Scale scale = scale_of(*largest, kE5m2);
+                  std::int64_t ld, const float* amax) {
+  const Scale scale = scale_of(*amax, kE5m2);
   if (blockIdx.x == 0 && threadIdx.x == 0) *back = scale.back;
-  for (Walk at(cols / kPiece); at.row < rows; at.next()) {
-    const std::int64_t col = at.col * kPiece;
+  for (Walk at(cols / kPerVector); at.row < rows; at.next()) {
+    const std::int64_t col = at.col * kPerVector;
     uint4 bits;
     auto* numbers = reinterpret_cast<unsigned char*>(&bits);
 #pragma unroll
-    for (int part = 0; part < kPiece; part += 8) {
+    for (int part = 0; part < kPerVector; part += 8) {
       Lanes<__nv_bfloat16, 8> v;
       v.load(x + at.row * ld + col + part);
 #pragma unroll
@@ -116,17 +114,17 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Tiles of kTile x kTile, read along the rows and written along the columns. Rows of `shared` are apart so that
-// of the bytes which a warp writes at once, two at the most share a bank.
-constexpr int kTile = 64, kApart = kTile + 4;
+// Tiles of kTile x kTile, read along the rows and written along the columns. The pitch of `shared` lets at most two of
+// the bytes that a warp writes at once share a bank.
+constexpr int kTile = 64, kPitch = kTile + 4;
 
 template <bool kE5m2>
 __global__ void __launch_bounds__(kThreads)
     quantize_columns(unsigned char* to, float* back, const __nv_bfloat16* x, std::int64_t rows, std::int64_t cols,
-                     std::int64_t ld, const float* largest) {
-  __shared__ unsigned words[kTile * kApart / 4];
+                     std::int64_t ld, const float* amax) {
+  __shared__ unsigned words[kTile * kPitch / 4];
   auto* tile = reinterpret_cast<unsigned char*>(words);  // [column][row]
-  const Scale scale = scale_of(*largest, kE5m2);
+  const Scale scale = scale_of(*amax, kE5m2);
   if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) *back = scale.back;
   const std::int64_t row0 = std::int64_t{blockIdx.y} * kTile, col0 = std::int64_t{blockIdx.x} * kTile;
   for (int i = static_cast<int>(threadIdx.x); i < kTile * kTile / 8; i += kThreads) {
@@ -135,26 +133,26 @@ __global__ void __launch_bounds__(kThreads)
     Lanes<__nv_bfloat16, 8> v;
     v.load(x + (row0 + row) * ld + col0 + col);
 #pragma unroll
-    for (int j = 0; j < 8; ++j) tile[(col + j) * kApart + row] = to_fp8<kE5m2>(v.v[j] * scale.forth);
+    for (int j = 0; j < 8; ++j) tile[(col + j) * kPitch + row] = to_fp8<kE5m2>(v.v[j] * scale.forth);
   }
   __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x); i < kTile * kTile / kPiece; i += kThreads) {
-    const int col = i / (kTile / kPiece), row = i % (kTile / kPiece) * kPiece;
+  for (int i = static_cast<int>(threadIdx.x); i < kTile * kTile / kPerVector; i += kThreads) {
+    const int col = i / (kTile / kPerVector), row = i % (kTile / kPerVector) * kPerVector;
     if (row0 + row >= rows || col0 + col >= cols) continue;  // rows is a multiple of 16
-    const unsigned* from = words + (col * kApart + row) / 4;
+    const unsigned* from = words + (col * kPitch + row) / 4;
     *reinterpret_cast<uint4*>(to + (col0 + col) * rows + row0 + row) = make_uint4(from[0], from[1], from[2], from[3]);
   }
 }
 
-// Rounded and back in bf16, which has all these numbers.
+// Returns an fp8 number in float; bf16 represents all of them.
 template <bool kE5m2>
 __device__ float from_fp8(unsigned char x) {
   return __half2float(__half(__nv_cvt_fp8_to_halfraw(x, kE5m2 ? __NV_E5M2 : __NV_E4M3)));
 }
 template <bool kE5m2>
 __global__ void __launch_bounds__(kThreads) round_kernel(__nv_bfloat16* to, const __nv_bfloat16* x, std::int64_t rows,
-                                                         std::int64_t cols, std::int64_t ld, const float* largest) {
-  const Scale scale = scale_of(*largest, kE5m2);
+                                                         std::int64_t cols, std::int64_t ld, const float* amax) {
+  const Scale scale = scale_of(*amax, kE5m2);
   const std::int64_t step = std::int64_t{gridDim.x} * kThreads;
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < rows * cols; i += step) {
     const float scaled = to_float(x[i / cols * ld + i % cols]) * scale.forth;
@@ -164,44 +162,44 @@ __global__ void __launch_bounds__(kThreads) round_kernel(__nv_bfloat16* to, cons
 
 }  // namespace
 
-void largest_magnitude(Stream stream, float* largest, Matrix x) {
-  // Floats that are not negative are in the order of their bits.
-  auto* out = reinterpret_cast<unsigned*>(largest);
+void compute_amax(Stream stream, float* amax, Matrix x) {
+  // Non-negative floats sort like their bits.
+  auto* out = reinterpret_cast<unsigned*>(amax);
   const auto* from = as<__nv_bfloat16>(x);
   launch(clear_kernel, 1, 1, stream, out);
-  const auto start = [&](auto* kernel, std::int64_t pieces) {
-    if (pieces == 0) return;
-    // Blocks enough to fill any GPU, and few that meet at one word.
+  const auto start = [&](auto* kernel, std::int64_t vectors) {
+    if (vectors == 0) return;
+    // Enough blocks to fill any GPU, and few that contend for one word.
     constexpr int kTurns = 2;
     constexpr unsigned kMostBlocks = 2048;
-    launch(kernel, std::min(blocks_for(pieces, kThreads * kAtOnce * kTurns), kMostBlocks), kThreads, stream, out, from,
+    launch(kernel, std::min(blocks_for(vectors, kThreads * kAtOnce * kTurns), kMostBlocks), kThreads, stream, out, from,
            x.rows, x.cols, x.ld);
   };
   if (is_aligned(x)) {
-    start(largest_kernel<8>, x.rows * x.cols / 8);
+    start(amax_kernel<8>, x.rows * x.cols / 8);
   } else {
-    start(largest_kernel<1>, x.rows * x.cols);
+    start(amax_kernel<1>, x.rows * x.cols);
   }
 }
 
-void fp8_quantize(Stream stream, void* to, float* back, Matrix x, const float* largest, bool is_e5m2, bool transposed) {
+void fp8_quantize(Stream stream, void* to, float* back, Matrix x, const float* amax, bool is_e5m2, bool transposed) {
   auto* numbers = static_cast<unsigned char*>(to);
   const auto* from = as<__nv_bfloat16>(x);
   if (transposed) {
     const dim3 tiles(static_cast<unsigned>((x.cols + kTile - 1) / kTile),
                      static_cast<unsigned>((x.rows + kTile - 1) / kTile));
     launch(is_e5m2 ? quantize_columns<true> : quantize_columns<false>, tiles, kThreads, stream, numbers, back, from,
-           x.rows, x.cols, x.ld, largest);
+           x.rows, x.cols, x.ld, amax);
   } else {
     launch(is_e5m2 ? quantize_rows<true> : quantize_rows<false>,
-           blocks_for(x.rows * x.cols / kPiece, kThreads * kAtOnce), kThreads, stream, numbers, back, from, x.rows,
-           x.cols, x.ld, largest);
+           blocks_for(x.rows * x.cols / kPerVector, kThreads * kAtOnce), kThreads, stream, numbers, back, from, x.rows,
+           x.cols, x.ld, amax);
   }
 }
 
-void fp8_round(Stream stream, void* to, Matrix x, const float* largest, bool is_e5m2) {
+void fp8_round(Stream stream, void* to, Matrix x, const float* amax, bool is_e5m2) {
   launch(is_e5m2 ? round_kernel<true> : round_kernel<false>, blocks_for(x.rows * x.cols, kThreads), kThreads, stream,
-         static_cast<__nv_bfloat16*>(to), as<__nv_bfloat16>(x), x.rows, x.cols, x.ld, largest);
+         static_cast<__nv_bfloat16*>(to), as<__nv_bfloat16>(x), x.rows, x.cols, x.ld, amax);
 }
 
 }  // namespace ms::kernels

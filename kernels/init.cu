@@ -1,4 +1,4 @@
-// Initial values: normal numbers, each a function of its place in the logical parameter.
+// Initial values: normal numbers, each a function of its position in the logical parameter.
 #include <numbers>
 
 #include "base/rng.h"
@@ -8,10 +8,10 @@ namespace ms::kernels {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kBlock = 4;  // numbers that are drawn at once
+constexpr int kBlock = 4;  // numbers drawn at once
 
-// normal_block() of base/rng.h. Logarithm, sine and cosine go by double precision: what is rounded from there differs
-// from a good library's floats by one unit in the last place, and rarely.
+// normal_block() of base/rng.h. Logarithm, sine and cosine use double precision: rounded to float, they rarely differ
+// from a good library's floats, and then by one unit in the last place.
 __device__ void draw(float (&numbers)[kBlock], std::uint64_t seed, std::uint64_t key, std::uint64_t block) {
   const PhiloxBlock bits = random_block(seed, key, block);
 #pragma unroll
@@ -25,8 +25,8 @@ __device__ void draw(float (&numbers)[kBlock], std::uint64_t seed, std::uint64_t
   }
 }
 
-// A row's elements are numbers first + row * global_cols, one after the other; a thread draws one of the blocks that
-// they lie in, of which there are `blocks` at the most.
+// A row's elements are the numbers first + row * global_cols and following. A thread draws one of their blocks, of
+// which there are at most `blocks`.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     normal_kernel(T* x, std::int64_t rows, std::int64_t cols, std::int64_t ld, std::int64_t valid, std::uint64_t seed,

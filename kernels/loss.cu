@@ -1,5 +1,5 @@
-// Cross entropy of a vocabulary's shard. A block has a row: the maximum and the sum of exponentials in one pass over
-// the logits, kept up to date as the maximum rises; then the gradient in place in a second.
+// Cross entropy of a vocabulary shard. A block owns a row: one pass over the logits computes the maximum and the sum of
+// exponentials, rescaled as the maximum rises; a second computes the gradient in place.
 #include "vector.cuh"
 
 namespace ms::kernels {
@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kThreads = 512;
 
-// A maximum and the sum of exp(x - maximum) of what was seen.
+// A running maximum and the sum of exp(x - maximum).
 struct Peak {
   float max = -INFINITY, sum = 0;
 
@@ -33,10 +33,10 @@ __device__ Peak warp_peak(Peak p) {
   return {top, warp_sum(top == -INFINITY ? 0 : p.sum * expf(p.max - top))};
 }
 
-// Adds exp(x - max) of all of a piece. Of bf16 as powers of two, in fewer instructions: counting them, not reading the
-// piece would be what takes the time otherwise.
+// Adds exp(x - max) of a vector. For bf16 it uses powers of two, which take fewer instructions: otherwise instructions,
+// not memory, would limit the kernel.
 template <class T, int kL>
-__device__ void add_piece(Peak& peak, const float (&x)[kL]) {
+__device__ void add_vector(Peak& peak, const float (&x)[kL]) {
   constexpr float kLog2e = 1.4426950408889634F;
   const float shift = peak.max * kLog2e;
 #pragma unroll
@@ -64,11 +64,11 @@ __global__ void __launch_bounds__(kThreads)
     float top = v.v[0];
 #pragma unroll
     for (int i = 1; i < kL; ++i) top = fmaxf(top, v.v[i]);
-    if (top > peak.max) {  // one rescaling for all of a piece
+    if (top > peak.max) {  // one rescaling per vector
       peak.sum *= expf(peak.max - top);
       peak.max = top;
     }
-    add_piece<T>(peak, v.v);
+    add_vector<T>(peak, v.v);
   }
   if (const std::int64_t col = whole + threadIdx.x; col < valid) peak.add(to_float(x[col]));
   peak = warp_peak(peak);

@@ -1,5 +1,5 @@
-// How the threads of a block share a row of a norm: each has so many packs of so many elements that lie side by side.
-// Pure, and so tested without a GPU.
+// How the threads of a block share a row of a norm: each has `packs` packs of `lanes` adjacent elements. Pure, so that
+// it is tested without a GPU.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,10 @@ namespace ms::kernels {
 constexpr std::int64_t kMostNormColumns = 32768;  // in registers, of any type, aligned or not
 constexpr int kMostNormThreads = 1024, kMostPacks = 8, kPacksUnaligned = 32;
 
-// What registers allow, forward and backward: the kernels' launch bounds. Forward, four packs of a row and of gains;
-// backward, column sums of four packs, and all that is read at once, are as many as 384 threads can have. Of one pack
-// there are 192 at the most: share_of_row(). Rows of eight packs are wider than those of models, and may spill.
+// Returns the most threads that registers allow, forward and backward: the kernels' launch bounds. Forward, a thread
+// holds four packs of a row and of gains; backward, column sums of four packs and everything that is read at once fit
+// 384 threads. Rows of one pack have at most 192 threads: see share_of_row(). Rows of eight packs are wider than those
+// of models and may spill.
 constexpr int most_norm_threads(bool backward, int lanes, int packs) {
   if (lanes == 1) return kMostNormThreads;
   if (!backward) return packs == 4 ? 640 : kMostNormThreads;
@@ -29,7 +30,8 @@ constexpr RowShare share_of_row(bool backward, std::int64_t cols, int lanes) {
     return static_cast<int>(((cols + each - 1) / each + kWhole - 1) / kWhole * kWhole);
   };
   if (lanes == 1) return {kPacksUnaligned, threads(kPacksUnaligned)};
-  // So many that a block is not much larger than 192 threads, or `enough`, then more where it would be too large.
+  // As many packs as keep a block near 192 threads, up to `enough`; more only if the block would otherwise be too
+  // large.
   const int enough = backward ? 2 : 4;
   int packs = 1;
   while (packs < kMostPacks && threads(packs) > (packs < enough ? 192 : most_norm_threads(backward, lanes, packs)))

@@ -1,5 +1,5 @@
-// LayerNorm and RMSNorm. A block has a row in its registers, so that memory is read once. Backward, blocks walk over
-// rows and keep the column sums of what they saw; a second launch adds those up, in order of block.
+// LayerNorm and RMSNorm. A block holds a row in registers, so that memory is read once. In the backward, blocks stride
+// over rows and keep column sums of theirs; a second launch adds those up, in block order.
 #include <algorithm>
 
 #include "column_sums.cuh"
@@ -9,14 +9,14 @@
 namespace ms::kernels {
 namespace {
 
-// Where there is no a, x is there.
+// An absent a means that x is an input.
 template <class T>
 struct Sum {
   const T *a, *b, *bias;
   std::int64_t a_ld, b_ld;
 };
 
-// Calls f(p, column) for what this thread has of a row.
+// Calls f(p, column) for this thread's packs of a row.
 template <int kL, int kPacks, class F>
 __device__ void each_pack(int cols, F&& f) {
 #pragma unroll
@@ -26,8 +26,8 @@ __device__ void each_pack(int cols, F&& f) {
   }
 }
 
-// What this thread has of a row of x, as x has it; x is made first, where there is what to add. All is read before
-// anything is written: no read waits for a write.
+// Loads this thread's part of a row of x, after summing and storing it if there is a residual. Everything is read
+// before anything is written, so that no read waits for a write.
 template <class T, int kL, int kPacks>
 __device__ void load_row(Lanes<T, kL> (&v)[kPacks], T* x, const Sum<T>& sum, std::int64_t row, int cols) {
   const T* from = sum.a != nullptr ? sum.a + row * sum.a_ld : x;
@@ -51,11 +51,11 @@ __device__ void load_row(Lanes<T, kL> (&v)[kPacks], T* x, const Sum<T>& sum, std
 template <class T, int kL, int kPacks, bool kCentred>
 __global__ void __launch_bounds__(most_norm_threads(false, kL, kPacks))
     norm_fwd(T* y, std::int64_t y_ld, float* mean_out, float* rstd_out, T* x, std::int64_t x_ld, const T* gain,
-             const T* bias, int cols, float eps, Sum<T> addends) {
+             const T* bias, int cols, float eps, Sum<T> residual) {
   __shared__ float shared[kWarp];
   const std::int64_t row = blockIdx.x;
   Lanes<T, kL> v[kPacks];
-  load_row(v, x + row * x_ld, addends, row, cols);
+  load_row(v, x + row * x_ld, residual, row, cols);
   float sum[1] = {0};
   each_pack<kL, kPacks>(cols, [&](int p, int) {
 #pragma unroll
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(most_norm_threads(false, kL, kPacks))
 #pragma unroll
     for (int i = 0; i < kL; ++i) squares[0] += (v[p].v[i] - mean) * (v[p].v[i] - mean);
   });
-  Packed<T, kL> gains[kPacks];  // read while others come to the meeting
+  Packed<T, kL> gains[kPacks];  // loaded while other threads reach the barrier
   each_pack<kL, kPacks>(cols, [&](int p, int col) { gains[p].load(gain + col); });
   block_sum(squares, shared);
   const float rstd = rsqrtf(squares[0] / static_cast<float>(cols) + eps);
@@ -91,9 +91,9 @@ __global__ void __launch_bounds__(most_norm_threads(false, kL, kPacks))
   });
 }
 
-// What a thread has of a row of x and of dy, as it lies in memory, and the row's mean, where it is centred, and scale.
+// A thread's part of a row of x and dy, as stored in memory, with the row's mean (if centred) and rstd.
 template <class T, int kL, int kPacks>
-struct Pieces {
+struct RowParts {
   Packed<T, kL> x[kPacks], dy[kPacks];
   float mean, rstd;
 };
@@ -105,14 +105,14 @@ __global__ void __launch_bounds__(most_norm_threads(true, kL, kPacks))
              const float* mean_in, const float* rstd_in, const T* gain, std::int64_t rows, int cols, bool accumulate) {
   __shared__ float shared[2 * kWarp];
   float dgain[kPacks][kL] = {}, dbias[kPacks][kL] = {};
-  // All that a row takes is read before anything is used: counting bytes under way, a multiprocessor has too few of
-  // them. Rows of up to two pieces a thread are read while the one before is worked on; for more there are no
+  // Everything that a row needs is read before anything is used: otherwise a multiprocessor has too few bytes in
+  // flight. Rows of up to two packs a thread are prefetched while the previous row is processed; for more there are no
   // registers.
   constexpr bool kAhead = kPacks <= 2;
-  Pieces<T, kL, kPacks> at, next;
+  RowParts<T, kL, kPacks> at, next;
   Packed<T, kL> gains[kPacks];
   each_pack<kL, kPacks>(cols, [&](int p, int col) { gains[p].load(gain + col); });
-  const auto read = [&](Pieces<T, kL, kPacks>& of, std::int64_t row) {
+  const auto read = [&](RowParts<T, kL, kPacks>& of, std::int64_t row) {
     if (row >= rows) return;
     of.mean = kCentred ? mean_in[row] : 0;
     of.rstd = rstd_in[row];
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(most_norm_threads(true, kL, kPacks))
   }
 }
 
-// Calls f.template operator()<kL, kPacks>(threads) with what fits the row.
+// Calls f.template operator()<kL, kPacks>(threads) with the values that fit the row.
 template <class T, class F>
 void by_row(bool backward, bool aligned, std::int64_t cols, F&& f) {
   constexpr int kL = kLanes<T, true>;
@@ -187,8 +187,8 @@ void by_row(bool backward, bool aligned, std::int64_t cols, F&& f) {
 
 template <bool kCentred>
 void forward(Stream stream, Matrix y, float* mean, float* rstd, Matrix x, Matrix gain, Matrix bias, float eps,
-             const Addends& addends) {
-  const auto& [a, b, added_bias] = addends;
+             const Residual& residual) {
+  const auto& [a, b, added_bias] = residual;
   by_type(x.type, [&]<class T>(T) {
     const bool aligned = is_aligned(x) && is_aligned(y) && is_aligned(gain) && is_aligned(bias) && is_aligned(a) &&
                          is_aligned(b) && is_aligned(added_bias);
@@ -219,11 +219,11 @@ void backward(Stream stream, Matrix dx, float* dgain, float* dbias, Matrix dy, M
 }  // namespace
 
 void layernorm_fwd(Stream stream, Matrix y, float* mean, float* rstd, Matrix x, Matrix gain, Matrix bias, float eps,
-                   const Addends& addends) {
-  forward<true>(stream, y, mean, rstd, x, gain, bias, eps, addends);
+                   const Residual& residual) {
+  forward<true>(stream, y, mean, rstd, x, gain, bias, eps, residual);
 }
-void rmsnorm_fwd(Stream stream, Matrix y, float* rstd, Matrix x, Matrix gain, float eps, const Addends& addends) {
-  forward<false>(stream, y, nullptr, rstd, x, gain, {}, eps, addends);
+void rmsnorm_fwd(Stream stream, Matrix y, float* rstd, Matrix x, Matrix gain, float eps, const Residual& residual) {
+  forward<false>(stream, y, nullptr, rstd, x, gain, {}, eps, residual);
 }
 void layernorm_bwd(Stream stream, Matrix dx, float* dgain, float* dbias, Matrix dy, Matrix x, const float* mean,
                    const float* rstd, Matrix gain, bool accumulate, void* scratch) {

@@ -7,7 +7,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kL = 4;  // elements at a time: 16 bytes of f32
 
-// What is read and written of four elements, or of one where memory is not aligned.
+// The state of four elements, or of one if memory is not aligned.
 template <int kCount>
 struct Moments {
   float m[kCount], v[kCount], g[kCount];

@@ -1,5 +1,5 @@
-// Element by element: activations, rotary positions, additions, conversions. Each thread has one piece of 16 bytes of a
-// row at a time and goes on at a grid's distance.
+// Pointwise kernels: activations, rotary positions, additions, conversions. A thread processes one vector of 16 bytes
+// of a row at a time and strides by the grid.
 #include "vector.cuh"
 
 namespace ms::kernels {
@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// A matrix as a kernel sees it.
+// A matrix as kernels see it.
 template <class T>
 struct Rows {
   T* data;
@@ -15,25 +15,25 @@ struct Rows {
   __device__ T* at(std::int64_t row, std::int64_t col) const { return data + row * ld + col; }
 };
 
-// i / pieces: what is flat has one row, and a division of 64 bits takes as long as all else that is done to a piece.
-__device__ std::int64_t row_of(std::int64_t i, std::int64_t pieces) {
-  if (i < pieces) return 0;
-  if ((i | pieces) >> 32 == 0) return static_cast<std::uint32_t>(i) / static_cast<std::uint32_t>(pieces);
-  return i / pieces;
+// Returns i / vectors. Flat memory has one row, and a 64-bit division takes as long as all other work on a vector.
+__device__ std::int64_t row_of(std::int64_t i, std::int64_t vectors) {
+  if (i < vectors) return 0;
+  if ((i | vectors) >> 32 == 0) return static_cast<std::uint32_t>(i) / static_cast<std::uint32_t>(vectors);
+  return i / vectors;
 }
 
-// body(row, col) for every piece of kL elements of rows x cols.
+// Calls body(row, col) for every vector of kL elements of rows x cols.
 template <int kL, class Body>
-__global__ void __launch_bounds__(kThreads) each_piece(std::int64_t rows, std::int64_t cols, Body body) {
-  const std::int64_t pieces = cols / kL, all = rows * pieces, step = std::int64_t{gridDim.x} * kThreads;
+__global__ void __launch_bounds__(kThreads) each_vector(std::int64_t rows, std::int64_t cols, Body body) {
+  const std::int64_t vectors = cols / kL, all = rows * vectors, step = std::int64_t{gridDim.x} * kThreads;
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < all; i += step) {
-    const std::int64_t row = row_of(i, pieces);
-    body(row, (i - row * pieces) * kL);
+    const std::int64_t row = row_of(i, vectors);
+    body(row, (i - row * vectors) * kL);
   }
 }
 template <int kL, class Body>
-void launch_pieces(Stream stream, std::int64_t rows, std::int64_t cols, Body body) {
-  launch(each_piece<kL, Body>, blocks_for(rows * cols / kL, kThreads), kThreads, stream, rows, cols, body);
+void launch_vectors(Stream stream, std::int64_t rows, std::int64_t cols, Body body) {
+  launch(each_vector<kL, Body>, blocks_for(rows * cols / kL, kThreads), kThreads, stream, rows, cols, body);
 }
 
 template <class T>
@@ -50,14 +50,14 @@ void run(Stream stream, Type type, bool aligned, std::int64_t rows, std::int64_t
   by_type(type, [&]<class T>(T) {
     if (aligned) {
       constexpr int kL = kLanes<T, true>;
-      launch_pieces<kL>(stream, rows, cols, Body<T, kL>{argument<T>(arguments)...});
+      launch_vectors<kL>(stream, rows, cols, Body<T, kL>{argument<T>(arguments)...});
     } else {
-      launch_pieces<1>(stream, rows, cols, Body<T, 1>{argument<T>(arguments)...});
+      launch_vectors<1>(stream, rows, cols, Body<T, 1>{argument<T>(arguments)...});
     }
   });
 }
 
-// The same elements as one row, where they lie that way.
+// Returns the same elements as one row, if they are contiguous.
 template <class... M>
 void flatten(Matrix& first, M&... others) {
   if (!is_flat(first) || !(is_flat(others) && ...)) return;
@@ -66,13 +66,13 @@ void flatten(Matrix& first, M&... others) {
 
 constexpr float kGeluA = 0.7978845608028654F, kGeluB = 0.044715F;  // sqrt(2 / pi)
 
-// Of bf16 by the fast instructions, exact to some 2^-20: counting them, memory would wait for the others.
+// bf16 uses the fast instructions, exact to about 2^-20: with the others, instructions, not memory, limit the kernel.
 template <class T>
 __device__ float sigmoid(float x) {
   if constexpr (sizeof(T) == 2) return __fdividef(1, 1 + __expf(-x));
   return 1 / (1 + expf(-x));
 }
-// 1 + tanh(u) = 2 sigmoid(2u), which loses nothing where tanh is near -1.
+// 1 + tanh(u) = 2 sigmoid(2u), without cancellation when tanh is near -1.
 template <class T>
 __device__ float gelu(float x) {
   return x * sigmoid<T>(2 * kGeluA * x * (1 + kGeluB * x * x));
@@ -80,7 +80,7 @@ __device__ float gelu(float x) {
 template <class T>
 __device__ float gelu_slope(float x) {
   const float s = sigmoid<T>(2 * kGeluA * x * (1 + kGeluB * x * x)), bend = s * (1 - s);
-  // Far out the bend is 0 while its factor may have overflowed.
+  // For large |x| the bend is 0 while its factor may have overflowed.
   return bend == 0 ? s : s + bend * 2 * kGeluA * x * (1 + 3 * kGeluB * x * x);
 }
 
@@ -143,7 +143,7 @@ struct SwigluBwd {
   }
 };
 
-// A piece of the first half of a head, and the one of the second half that it turns with.
+// A vector of the first half of a head, and the vector of the second half that it rotates with.
 template <class T, int kL>
 struct Rotary {
   Rows<T> x;
@@ -207,7 +207,7 @@ struct FillOne {
   __device__ void operator()(std::int64_t row, std::int64_t col) const { *x.at(row, col) = static_cast<T>(value); }
 };
 
-// kL elements are one piece of the narrower type.
+// kL elements are one vector of the narrower type.
 template <class To, class From, int kL>
 struct Convert {
   Rows<To> dst;
@@ -263,9 +263,10 @@ void add(Stream stream, Matrix y, Matrix a, Matrix b, Matrix bias) {
 
 void fill(Stream stream, Matrix x, float value) {
   flatten(x);
-  if (x.type == Type::f64) return launch_pieces<1>(stream, x.rows, x.cols, FillOne<double>{argument<double>(x), value});
+  if (x.type == Type::f64)
+    return launch_vectors<1>(stream, x.rows, x.cols, FillOne<double>{argument<double>(x), value});
   if (x.type == Type::i32)
-    return launch_pieces<1>(stream, x.rows, x.cols, FillOne<std::int32_t>{argument<std::int32_t>(x), value});
+    return launch_vectors<1>(stream, x.rows, x.cols, FillOne<std::int32_t>{argument<std::int32_t>(x), value});
   run<Fill>(stream, x.type, is_aligned(x), x.rows, x.cols, x, value);
 }
 
@@ -277,9 +278,9 @@ void convert(Stream stream, Matrix dst, Matrix src) {
       const Rows<To> to = argument<To>(dst);
       const Rows<From> from = argument<From>(src);
       if (is_aligned(dst) && is_aligned(src) && dst.cols % kL == 0) {
-        launch_pieces<kL>(stream, dst.rows, dst.cols, Convert<To, From, kL>{to, from});
+        launch_vectors<kL>(stream, dst.rows, dst.cols, Convert<To, From, kL>{to, from});
       } else {
-        launch_pieces<1>(stream, dst.rows, dst.cols, Convert<To, From, 1>{to, from});
+        launch_vectors<1>(stream, dst.rows, dst.cols, Convert<To, From, 1>{to, from});
       }
     });
   });

@@ -1,4 +1,4 @@
-// Sums and maxima over the ranks that share a GPU: each piece of every input is read once, in the order of the ranks.
+// Sums and maxima over the ranks that share a GPU: each vector of every input is read once, in rank order.
 #include "vector.cuh"
 
 namespace ms::kernels {
@@ -13,14 +13,14 @@ struct Inputs {
 template <bool kMaximum, class T>
 __device__ T combined(T a, T b) {
   if constexpr (kMaximum) {
-    return b > a || b != b ? b : a;  // what is not a number is the maximum
+    return b > a || b != b ? b : a;  // NaN is the maximum
   } else {
     return a + b;
   }
 }
 
 template <bool kMaximum, class T, int kL>
-__global__ void __launch_bounds__(kThreads) reduce_pieces(T* out, Inputs in, int count, std::int64_t n) {
+__global__ void __launch_bounds__(kThreads) reduce_vectors(T* out, Inputs in, int count, std::int64_t n) {
   const std::int64_t step = std::int64_t{gridDim.x} * kThreads * kL;
   for (std::int64_t i = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * kL; i < n; i += step) {
     Lanes<T, kL> all, next;
@@ -56,10 +56,10 @@ void reduce_as(Stream stream, Type type, void* out, const Inputs& in, int count,
     bool aligned = n % kL == 0 && reinterpret_cast<std::uintptr_t>(out) % 16 == 0;
     for (int k = 0; k < count; ++k) aligned = aligned && reinterpret_cast<std::uintptr_t>(in.at[k]) % 16 == 0;
     if (aligned) {
-      launch(reduce_pieces<kMaximum, T, kL>, blocks_for(n / kL, kThreads), kThreads, stream, static_cast<T*>(out), in,
+      launch(reduce_vectors<kMaximum, T, kL>, blocks_for(n / kL, kThreads), kThreads, stream, static_cast<T*>(out), in,
              count, n);
     } else {
-      launch(reduce_pieces<kMaximum, T, 1>, blocks_for(n, kThreads), kThreads, stream, static_cast<T*>(out), in, count,
+      launch(reduce_vectors<kMaximum, T, 1>, blocks_for(n, kThreads), kThreads, stream, static_cast<T*>(out), in, count,
              n);
     }
   });

@@ -1,4 +1,4 @@
-// Sums of columns and of everything, each in an order that depends on sizes only.
+// Sums over rows and over whole tensors, each in an order that depends on sizes only.
 #include <algorithm>
 #include <type_traits>
 
@@ -8,10 +8,10 @@
 namespace ms::kernels {
 namespace {
 
-constexpr int kColumns = 32, kParts = 32;  // of a block that adds partial sums up
+constexpr int kColumns = 32, kParts = 32;  // of a block that adds up partial sums
 constexpr int kThreads = 256;
 
-// Part p of a column's partials is added by one thread, in order; then the parts are, in order.
+// One thread adds part p of a column's partials, in order; then the parts are added, in order.
 __global__ void __launch_bounds__(kColumns* kParts)
     add_partials_kernel(float* first_out, float* second_out, const float* partials, int blocks, std::int64_t stride,
                         std::int64_t cols) {
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kColumns* kParts)
   out[col] += sum;
 }
 
-// Rows b, b + gridDim.y, ... of a strip of columns; several are read at once, and added in order.
+// Sums rows b, b + gridDim.y, ... of a strip of columns; several are read at once and added in order.
 constexpr int kAtOnce = 4;
 template <class T, int kL>
 __global__ void __launch_bounds__(kThreads)
@@ -69,7 +69,7 @@ __device__ double value(T x) {
   }
 }
 
-// Every thread adds up elements that are gridDim * blockDim apart, in order.
+// Each thread sums elements that are gridDim * blockDim apart, in order.
 template <class T, bool kSquares>
 __global__ void __launch_bounds__(kThreads)
     total_partials(double* partials, const T* x, std::int64_t rows, std::int64_t cols, std::int64_t ld) {
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kThreads)
   block_sum(sum, shared);
   if (threadIdx.x == 0) partials[blockIdx.x] = sum[0];
 }
-// The same in pieces of 16 bytes, of flat memory.
+// Likewise, in vectors of 16 bytes of flat memory.
 template <class T>
 __global__ void __launch_bounds__(kThreads) squares_partials(double* partials, const T* x, std::int64_t all) {
   constexpr int kL = kLanes<T, true>;

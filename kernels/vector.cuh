@@ -1,4 +1,4 @@
-// What the kernels share: 16 bytes at a time as floats, sums over a block in a fixed order, and how a launch is cut.
+// Shared by the kernels: vectors of 16 bytes as floats, block-wide sums in a fixed order, and launches.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -30,7 +30,7 @@ __device__ inline double from_float<double>(float x) {
   return x;
 }
 
-// kLanes elements of T are one access: 16 bytes, or one element where memory is not aligned for that.
+// kLanes elements of T are one access: 16 bytes, or one element if memory is not aligned.
 template <class T, bool kAligned>
 constexpr int kLanes = kAligned ? 16 / static_cast<int>(sizeof(T)) : 1;
 
@@ -60,7 +60,7 @@ struct Lanes {
     }
   }
 };
-// The same as it lies in memory: in half the registers where elements are bf16.
+// The same as stored in memory: half the registers if elements are bf16.
 template <class T, int kCount>
 struct Packed {
   T v;
@@ -73,7 +73,7 @@ requires(kCount > 1) struct Packed<T, kCount> {
   __device__ void load(const T* from) { bits = *reinterpret_cast<const uint4*>(from); }
   __device__ float operator[](int i) const { return to_float(reinterpret_cast<const T*>(&bits)[i]); }
 };
-// As many floats as there are lanes, of memory that is f32 whatever T is.
+// As many floats as there are lanes, from memory that is f32 whatever T is.
 template <int kCount>
 __device__ void load_floats(float (&v)[kCount], const float* from) {
   if constexpr (kCount % 4 == 0) {
@@ -99,7 +99,7 @@ __device__ void store_floats(float* to, const float (&v)[kCount]) {
   }
 }
 
-// Four bf16 at a time, where there are four.
+// Four bf16 at a time, if there are four.
 template <int kCount>
 __device__ void load_floats(float (&v)[kCount], const __nv_bfloat16* from) {
   if constexpr (kCount == 4) {
@@ -133,8 +133,9 @@ __device__ T warp_sum(T x) {
   return x;
 }
 
-// The sums of all threads' values, on all threads; every thread of the block calls it. kCount sums at a time share one
-// meeting. `shared` is of kCount * 32 values and may be used again when all threads have passed the next meeting.
+// Returns the sums of all threads' values, on all threads. Every thread of the block must call it. kCount sums at a
+// time share one barrier. `shared` has kCount * 32 values and may be reused once all threads have passed the next
+// barrier.
 template <int kCount, class T>
 __device__ void block_sum(T (&x)[kCount], T* shared) {
   const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -184,8 +185,8 @@ void by_type_or_f64(Type type, F&& f) {
   }
 }
 
-// A launch without dynamic shared memory; arguments become what the kernel takes. Of no blocks, where there are no
-// rows, nothing is done.
+// Launches without dynamic shared memory; arguments are converted to the kernel's parameter types. With no blocks,
+// because there are no rows, it does nothing.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, Stream stream, Arguments&&... arguments) {
   if (blocks.x == 0 || blocks.y == 0) return;
@@ -193,10 +194,10 @@ void launch(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, Stream str
   config.gridDim = blocks;
   config.blockDim = threads;
   config.stream = stream;
-  cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);  // who calls looks for errors
+  cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);  // the caller checks for errors
 }
 
-// Blocks for `work` threads of `threads` each, capped: kernels stride over what is left.
+// Returns the blocks for `work` threads of `threads` each, capped: kernels stride over the rest.
 inline unsigned blocks_for(std::int64_t work, int threads) {
   constexpr std::int64_t kMost = 1 << 16;
   const std::int64_t blocks = (work + threads - 1) / threads;

@@ -7,8 +7,8 @@
 
 namespace ms::spank {
 
-// Longer than ms-diag takes with the policy's defaults (health/prolog_time.h), shorter than Slurm's own time-outs, of
-// which the shortest, BatchStartTimeout, comes as 10 s.
+// Longer than ms-diag takes with the policy's defaults (health/act/prolog_time.h), shorter than Slurm's own time-outs,
+// of which the shortest, BatchStartTimeout, comes as 10 s.
 inline constexpr int kDeadlineS = 9;
 inline constexpr int kLongestDeadlineS = 600;
 inline constexpr char kPolicy[] = "/etc/ms/ms-diag.toml";

@@ -16,16 +16,18 @@
 #include "base/file.h"
 #include "base/progress.h"
 #include "base/text.h"
-#include "net/agent.h"
-#include "net/agent_crew.h"
-#include "net/check.h"
-#include "net/commands.h"
-#include "net/counters.h"
-#include "net/fabric_config.h"
-#include "net/flows_report.h"
-#include "net/own_launch.h"
-#include "net/rank_crew.h"
-#include "net/scope.h"
+#include "net/agents/agent.h"
+#include "net/agents/agent_workers.h"
+#include "net/commands/check.h"
+#include "net/commands/commands.h"
+#include "net/judge/scope.h"
+#include "net/measure/counters.h"
+#include "net/measure/fabric_config.h"
+#include "net/ranks/own_launch.h"
+#include "net/ranks/rank_workers.h"
+#include "net/report/flows_report.h"
+#include "net/report/report_html.h"
+#include "net/report/report_json.h"
 #include "train/config.h"
 
 namespace {
@@ -91,8 +93,8 @@ net::CheckOptions check_options(const Args& args) {
   return options;
 }
 
-net::AgentCrewOptions crew_options(const Args& args) {
-  net::AgentCrewOptions options = net::agents_of(args);
+net::AgentWorkersOptions workers_options(const Args& args) {
+  net::AgentWorkersOptions options = net::agents_of(args);
   options.interface = args.get("interface");
   return options;
 }
@@ -111,7 +113,7 @@ int report(const Args& args, const net::Checked& checked) {
 }
 
 // Nothing where this process is a rank that only serves the one that reports.
-using Check = net::Checked (*)(net::Crew&, const net::CheckOptions&);
+using Check = net::Checked (*)(net::Workers&, const net::CheckOptions&);
 std::optional<net::Checked> by_transport(const Args& args, Check check, net::CheckOptions& options, bool by_groups) {
   const std::string transport = args.get("transport");
   if (by_groups && transport != "mpi")
@@ -128,19 +130,20 @@ std::optional<net::Checked> by_transport(const Args& args, Check check, net::Che
       throw user_error("cli.value", "--nodes: outside of a Slurm job, the nodes are those of the launch",
                        "mpirun --host NODES");
     }
-    return net::check_ranks(
-        {.transport = transport, .ranks = 0, .deadline_s = 60 + 4 * options.spec.seconds}, [&](net::RankCrew& crew) {
-          if (!by_groups) return check(crew, options);
-          return net::locate_by_groups(crew, options, [&](const auto& groups) { return crew.time_groups(groups); });
-        });
+    return net::check_ranks({.transport = transport, .ranks = 0, .deadline_s = 60 + 4 * options.spec.seconds},
+                            [&](net::RankWorkers& workers) {
+                              if (!by_groups) return check(workers, options);
+                              return net::locate_by_groups(
+                                  workers, options, [&](const auto& groups) { return workers.time_groups(groups); });
+                            });
   }
   if (transport != "tcp" && transport != "verbs")
     throw user_error("cli.value", fmt::format("--transport {}: tcp, mpi, verbs or nccl", transport));
-  net::AgentCrewOptions agents = crew_options(args);
+  net::AgentWorkersOptions agents = workers_options(args);
   agents.rdma = options.spec.rdma = transport == "verbs";
   agents.hcas = args.get("hcas");
-  net::AgentCrew crew(agents);
-  return check(crew, options);
+  net::AgentWorkers workers(agents);
+  return check(workers, options);
 }
 
 int run_check(const Args& args, Check check, const std::function<void(net::CheckOptions&)>& set,
@@ -200,8 +203,8 @@ int ecmp(const Args& args) {
   const net::FlowOptions flows{.flows = static_cast<int>(args.get_int("flows", 2, 64)),
                                .rolls = static_cast<int>(args.get_int("rolls", 1, 100)),
                                .repeats = 2};
-  net::AgentCrew crew(crew_options(args));
-  const net::FlowsChecked checked = net::check_flows(crew, options, flows);
+  net::AgentWorkers workers(workers_options(args));
+  const net::FlowsChecked checked = net::check_flows(workers, options, flows);
   fmt::print("{}", args.has("json") ? net::as_json(checked) : net::as_text(checked));
   return net::worst_status(net::findings(checked));
 }

@@ -42,8 +42,9 @@ class Choices {
   static constexpr std::size_t kMax = 16;
   constexpr Choices() = default;
   constexpr Choices(std::initializer_list<std::string_view> words) {  // NOLINT: implicit on purpose, for tables
-    for (const std::string_view word : words) words_.at(size_++) = word;
+    for (const std::string_view word : words) add(word);
   }
+  constexpr void add(std::string_view word) { words_.at(size_++) = word; }
   constexpr const std::string_view* begin() const { return words_.data(); }
   constexpr const std::string_view* end() const { return words_.data() + size_; }
 

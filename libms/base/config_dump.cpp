@@ -1,3 +1,4 @@
+// Implements a part of config.h.
 // The way out of the configuration: values as TOML that reads back to exactly the same, dumps, rows for documentation.
 #include <array>
 #include <cmath>

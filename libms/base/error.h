@@ -3,7 +3,7 @@
 // caller asked about is a value. Blame says who is hurt, and selects the exit code that job scripts obey.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdint>
 #include <exception>

@@ -1,5 +1,7 @@
 #include "base/hash.h"
 
+// Compiled in, so that nothing needs libxxhash.so.
+#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include <new>

@@ -6,7 +6,7 @@
 // selects them. Results do not belong here: they go to standard output.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <atomic>
 #include <optional>

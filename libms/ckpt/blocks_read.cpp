@@ -1,3 +1,4 @@
+// Implements the readers of blocks.h.
 // Reading a data file block by block. Threads take blocks in order; each block is read in chunks that are hashed and
 // moved on while they are in the processor's cache. A chunk that one row of one transfer covers is read to where it is
 // wanted; any other into the thread's own memory, and scattered from there.

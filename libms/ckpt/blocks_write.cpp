@@ -1,3 +1,4 @@
+// Implements the writer of blocks.h.
 // Writing a data file from its image. One thread writes, in order, with direct I/O: the disk reads the image itself,
 // and the processor is free. A second thread hashes the image meanwhile, so that a hash costs no time of the disk's.
 // Invariant: what is returned has been hashed from the same memory that was written, and is durable.

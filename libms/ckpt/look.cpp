@@ -1,3 +1,4 @@
+// Implements the part of directory.h that only looks.
 // Looking for checkpoints: what names, manifests and sizes say. Nothing is changed here, nothing needs the lock: names
 // may vanish while they are looked at, because a run commits, prunes or sets aside at the same time.
 

@@ -3,11 +3,11 @@
 #include "ckpt/manifest.h"
 
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <unordered_map>
 #include <utility>
 
 #include "base/hash.h"
+#include "base/json.h"
 #include "ckpt/blocks.h"
 #include "ckpt/manifest_tail.h"
 
@@ -16,9 +16,7 @@ namespace ms::ckpt {
 namespace {
 
 // A JSON string, quotes included.
-std::string json_text(std::string_view text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
+std::string json_text(std::string_view text) { return Json(text).dump(); }
 
 std::string slice_json(const Slice& s) {
   return fmt::format("[{},{},{},{},{},{},{},{},{}]", json_text(s.name), s.global_rows, s.global_cols, s.row0, s.rows,

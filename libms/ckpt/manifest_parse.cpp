@@ -1,15 +1,16 @@
-// Reading manifests, strictly: whoever has one may trust every number in it. The hash comes first, so that damage is
-// called damage; what follows refuses documents that a wrong program wrote. Entries of files are turned into ours as
-// the parser passes them, so that the JSON of a large checkpoint never stands in memory as a whole.
+// Implements the reader of manifest.h.
+// Reading manifests, strictly: every number of a parsed manifest may be trusted. The hash is checked first, so that
+// damage is reported as damage; the other checks refuse documents that another program wrote wrongly. Entries of files
+// are converted as the parser passes them, so that the JSON of a large checkpoint is never in memory as a whole.
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "base/json_depth.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "ckpt/blocks.h"
 #include "ckpt/manifest.h"
@@ -18,8 +19,6 @@
 namespace ms::ckpt {
 
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr std::int64_t kInt64Max = std::numeric_limits<std::int64_t>::max();
 constexpr int kIntMax = std::numeric_limits<int>::max();
@@ -74,14 +73,14 @@ class Reader {
   }
   const std::string& text(const Json& value, std::string_view what) const {
     expect(value.is_string(), "{} is not a text", what);
-    return value.get_ref<const std::string&>();
+    return value.text();
   }
   // The same of a member of an object.
   const Json& member(const Json& object, const char* key) const {
     expect(object.is_object(), "{} is missing", key);
-    const auto found = object.find(key);
-    expect(found != object.end(), "{} is missing", key);
-    return *found;
+    const Json* value = object.find(key);
+    expect(value != nullptr, "{} is missing", key);
+    return *value;
   }
   std::int64_t integer_of(const Json& object, const char* key, std::int64_t min, std::int64_t max) const {
     return integer(member(object, key), key, min, max);
@@ -168,57 +167,27 @@ FileEntry read_entry(const Reader& document, const Json& json) {
   return entry;
 }
 
-// What the parser is told of as it goes: refuses a key that an object has twice, and another format before anything of
-// it is looked at; takes the entries out of "files".
-class Passing {
- public:
-  Passing(const Reader& reader, Manifest& manifest) : reader_(reader), manifest_(manifest) {}
-
-  // Whether the value stays in the document.
-  bool operator()(int depth, Json::parse_event_t event, const Json& value) {
-    switch (event) {
-      case Json::parse_event_t::object_start:
-        keys_.emplace_back();
-        break;
-      case Json::parse_event_t::key:
-        key(depth, value.get_ref<const std::string&>());
-        break;
-      case Json::parse_event_t::value:
-        if (depth == 1 && top_key_ == "format_version") {
-          reader_.expect_known_version(reader_.integer(value, "format_version", 1, kInt64Max));
-        }
-        break;
-      case Json::parse_event_t::object_end:
-        keys_.pop_back();
-        if (depth != kEntryDepth || top_key_ != "files") return true;
-        take(value);
-        return false;
-      case Json::parse_event_t::array_start:
-      case Json::parse_event_t::array_end:
-        break;
-    }
-    return true;
-  }
-
- private:
-  static constexpr int kEntryDepth = 2;
-
-  void key(int depth, const std::string& name) {
-    reader_.expect(keys_.back().insert(name).second, "the key '{}' is there twice", plain_text(name, kMaxShown));
-    if (depth == 1) top_key_ = name;
-  }
-  void take(const Json& value) {
-    manifest_.files.push_back(read_entry(reader_, value));
-    const std::string& name = manifest_.files.back().name;
-    reader_.expect(names_.insert(name).second, "the file {} is there twice", name);
-  }
-
-  const Reader& reader_;
-  Manifest& manifest_;
-  std::string top_key_;
-  std::vector<std::set<std::string>> keys_;  // of the objects that are open
-  std::set<std::string> names_;
-};
+// Refuses a key that an object has twice, and another format before any of its other values is looked at. Takes the
+// entries out of "files" as the parser passes them.
+JsonOptions options_for(const Reader& r, Manifest& manifest, std::set<std::string>& names) {
+  constexpr std::size_t kEntryDepth = 2;
+  return {.max_depth = kMaxDepth,
+          .on_duplicate =
+              [&r](std::size_t, const std::string& key) {
+                r.expect(false, "the key '{}' is there twice", plain_text(key, kMaxShown));
+              },
+          .keep =
+              [&r, &manifest, &names](std::size_t depth, const std::string& top_key, const Json& value) {
+                if (depth == 1 && top_key == "format_version") {
+                  r.expect_known_version(r.integer(value, "format_version", 1, kInt64Max));
+                }
+                if (depth != kEntryDepth || top_key != "files" || !value.is_object()) return true;
+                manifest.files.push_back(read_entry(r, value));
+                const std::string& name = manifest.files.back().name;
+                r.expect(names.insert(name).second, "the file {} is there twice", name);
+                return false;
+              }};
+}
 
 void read_frame(const Reader& r, const Json& json, Manifest& m) {
   r.expect(r.text_of(json, "format") == kFormatName, "format is not that of a checkpoint");
@@ -265,13 +234,13 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
   const std::string_view body = text.substr(0, text.size() - tail);
   reader.expect(text.substr(body.size()) == manifest_tail(xxh64(body)), "its hash is wrong: it is damaged or cut off");
 
-  reader.expect(!json_deeper_than(text, kMaxDepth), "nests more than {} deep", kMaxDepth);
   Manifest manifest;
-  Passing passing(reader, manifest);
-  const Json json = Json::parse(
-      text, [&](int depth, Json::parse_event_t event, Json& value) { return passing(depth, event, value); }, false);
-  reader.expect(json.is_object(), "is not a JSON object");
-  read_frame(reader, json, manifest);
+  std::set<std::string> names;
+  std::string problem;
+  const std::optional<Json> json = Json::try_parse(text, options_for(reader, manifest, names), &problem);
+  reader.expect(json.has_value(), "{}", problem);
+  reader.expect(json->is_object(), "is not a JSON object");
+  read_frame(reader, *json, manifest);
   return manifest;
 }
 

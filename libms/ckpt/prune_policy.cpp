@@ -1,4 +1,5 @@
-// Which checkpoints a policy deletes. Pure: who asks deletes, with remove_checkpoint().
+// Implements the part of directory.h on which checkpoints a policy deletes. Pure: the caller deletes them, with
+// remove_checkpoint().
 
 #include <algorithm>
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,10 +13,6 @@
 #include "ckpt/repair.h"
 
 namespace ms::ckpt {
-
-// "2026-01-31T12:00:00Z" and seconds since 1970; nothing where it is no such text.
-std::string utc_text(double wall_s);
-std::optional<double> utc_seconds(const std::string& text);
 
 // ls: the checkpoints of a directory as list() gives them, and what a run would resume from.
 const Found* resume_point(const std::vector<Found>& found);

@@ -1,6 +1,7 @@
+// Implements the JSON documents of report.h.
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "ckpt/report.h"
 #include "ckpt/reshard.h"
@@ -8,11 +9,10 @@
 namespace ms::ckpt {
 namespace {
 
-using Json = nlohmann::ordered_json;
 constexpr int kSchema = 1;
 
 // Paths and configurations may hold bytes that are no UTF-8: those are replaced.
-std::string dump(const Json& json) { return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"; }
+std::string dump(const Json& json) { return json.dump(2) + "\n"; }
 
 Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 Json finite_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }

@@ -1,5 +1,6 @@
-// Verification: everything about a checkpoint that can be wrong is looked for and told, file by file. A file's HDF5
-// structure is looked at only once its bytes are known to be what was written: HDF5 is no reader for damaged files.
+// Implements the verification of load.h.
+// Looks for everything about a checkpoint that can be wrong, file by file. The HDF5 structure of a file is read only
+// once its bytes are known to be those that were written, because HDF5 cannot read damaged files safely.
 #include <algorithm>
 #include <atomic>
 #include <filesystem>

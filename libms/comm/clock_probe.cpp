@@ -9,8 +9,8 @@
 namespace ms::comm {
 namespace {
 
-// The rank that speaks for each node: its first. Nodes are in order of those.
-std::vector<int> speakers(const World& world) {
+// Returns the first rank of each node, in ascending order.
+std::vector<int> leader_ranks(const World& world) {
   std::map<std::string, int> known;
   std::vector<int> ranks;
   for (int r = 0; r < world.size(); ++r) {
@@ -19,7 +19,7 @@ std::vector<int> speakers(const World& world) {
   return ranks;
 }
 
-// What is opened meanwhile is not traced.
+// Detaches the device's recorder for its lifetime, so that communicators opened meanwhile are not traced.
 class Untraced {
  public:
   explicit Untraced(tensor::Device& device) : device_(device), recorder_(device.recorder()) {
@@ -36,7 +36,7 @@ class Untraced {
 
 void call(tensor::Stream& stream, std::function<void()> function) {
   auto* cpu_stream = dynamic_cast<tensor::CpuStream*>(&stream);
-  MS_ASSERT(cpu_stream, "clocks are asked on stream {}, which is not of a CPU device", stream.name());
+  MS_ASSERT(cpu_stream, "clocks are read on stream {}, which does not belong to a CPU device", stream.name());
   cpu_stream->call(std::move(function));
 }
 
@@ -50,11 +50,11 @@ ClockProbe::Clock ClockProbe::trace_clock() {
   return [] { return trace::now_ns(); };
 }
 
-int ClockProbe::group_count(const World& world) { return 2 * (static_cast<int>(speakers(world).size()) - 1); }
+int ClockProbe::group_count(const World& world) { return 2 * (static_cast<int>(leader_ranks(world).size()) - 1); }
 
 ClockProbe::ClockProbe(World& world, tensor::Device& device, int first_group_id, Clock clock)
     : clock_(std::move(clock)) {
-  const std::vector<int> nodes = speakers(world);
+  const std::vector<int> nodes = leader_ranks(world);
   const auto me = std::ranges::find(nodes, world.rank());
   if (nodes.size() == 1 || me == nodes.end()) return;
   memory_ = device.allocate(4 * sizeof(double), "times of clock probes");
@@ -93,7 +93,8 @@ ClockProbe::~ClockProbe() {
   questions_.reset();
 }
 
-// Every node first asks, then answers one after the other: who is asked late only waits longer for its first answer.
+// Every node first asks its parent, then answers its children one after the other: a child that is served late only
+// waits longer for its first answer.
 void ClockProbe::round(int round, int samples) {
   for (Edge& edge : edges_) {
     for (int k = 0; k < samples; ++k) {
@@ -113,7 +114,7 @@ void ClockProbe::ask(Edge& edge, int round) {
     edge.now.asked_ns = clock_();
   });
   edge.questions->send(question_);
-  edge.answers->recv(answer_);  // waits for it before the question is asked
+  edge.answers->recv(answer_);  // posted before the question is sent
   call(*answers_, [this, &edge] {
     edge.now.answered_ns = clock_();
     const auto* times = answer_.as<std::int64_t>();
@@ -141,7 +142,7 @@ void ClockProbe::keep(Edge& edge) {
     std::ranges::sort(edge.samples, {}, round_trip_ns);
     edge.samples.resize(std::min(edge.samples.size(), kKept));
     const std::lock_guard lock(mutex_);
-    learned_.insert(learned_.end(), edge.samples.begin(), edge.samples.end());
+    completed_.insert(completed_.end(), edge.samples.begin(), edge.samples.end());
     edge.samples.clear();
   });
 }
@@ -153,7 +154,7 @@ void ClockProbe::wait() {
 
 std::vector<trace::format::Probe> ClockProbe::take() {
   const std::lock_guard lock(mutex_);
-  return std::exchange(learned_, {});
+  return std::exchange(completed_, {});
 }
 
 }  // namespace ms::comm

@@ -1,6 +1,5 @@
-// The half of every communicator that is the same: checks, the race check's notes, the numbers of operations, and
-// groups of one rank. A wrong call is our bug, so it is an assert; a peer that disagrees is the implementation's to
-// notice.
+// The half that all communicators share: argument checks, notes for the race check, sequence numbers, and groups of one
+// rank. A wrong call is our bug and therefore an assert; the implementation detects a peer that disagrees.
 #include "comm/communicator.h"
 
 namespace ms::comm {
@@ -48,7 +47,7 @@ void check_parts(const Tensor& whole, const Tensor& part, OpKind kind, const Gro
             "{} of group {}: {} elements of {} are not {} parts of {} of {}", to_string(kind), group.name,
             whole.numel(), tensor::to_string(whole.dtype), group.size(), part.numel(), tensor::to_string(part.dtype));
 }
-// Whether `part` is member `rank`'s part of `whole`.
+// Returns whether `part` is the part of `whole` that belongs to member `rank`.
 bool is_part(const Tensor& whole, const Tensor& part, int rank) {
   return whole.data + part.size_bytes() * rank == part.data;
 }
@@ -95,7 +94,7 @@ void Communicator::barrier() { issue({.kind = OpKind::barrier, .out = {}, .in = 
 
 Communicator::Communicator(Group group, int global_rank, tensor::Stream& stream)
     : group_(std::move(group)), rank_(group_.index_of(global_rank)), stream_(stream) {
-  MS_ASSERT(rank_ >= 0, "rank {} opens group {} without being a member", global_rank, group_.name);
+  MS_ASSERT(rank_ >= 0, "rank {} opens group {} but is not a member of it", global_rank, group_.name);
   trace::Recorder* recorder = stream.device().recorder();
   if (recorder != nullptr && size() > 1) traced_group_ = recorder->group(group_.name, group_.id, group_.ranks);
 }
@@ -119,10 +118,10 @@ trace::Kind traced_kind(OpKind kind) {
     case OpKind::barrier:
       return trace::Kind::barrier;
   }
-  return trace::Kind::other_message;
+  return trace::Kind::other_comm;
 }
 
-// What the members must agree on besides kind and size.
+// Returns what the members must agree on besides kind and size, for the trace.
 std::string_view traced_type(const Request& request) {
   const Tensor& tensor = request.in ? request.in : request.out;
   if (!tensor) return {};
@@ -146,12 +145,12 @@ std::string_view traced_type(const Request& request) {
 trace::Ticket Communicator::trace(const Request& request) const {
   trace::Recorder* recorder = stream_.device().recorder();
   if (recorder == nullptr || traced_group_ < 0) return trace::kNoTicket;
-  return recorder->message({.kind = traced_kind(request.kind),
-                            .group = traced_group_,
-                            .type = traced_type(request),
-                            .root = request.kind == OpKind::broadcast ? request.root : -1,
-                            .size_bytes = request.size_bytes(),
-                            .sequence = request.sequence});
+  return recorder->issue_comm({.kind = traced_kind(request.kind),
+                               .group = traced_group_,
+                               .type = traced_type(request),
+                               .root = request.kind == OpKind::broadcast ? request.root : -1,
+                               .size_bytes = request.size_bytes(),
+                               .sequence = request.sequence});
 }
 
 void Communicator::issue(Request request) {
@@ -165,7 +164,7 @@ void Communicator::issue(Request request) {
   if (request.in) stream_.note(tensor::Access::read, request.in);
   const bool only_reads = request.kind == OpKind::broadcast && request.root == rank_;
   if (request.kind == OpKind::all_gather && is_part(request.out, request.in, rank_)) {
-    // In place, what this member gives is not written: others may read it meanwhile.
+    // An in-place all-gather does not write this member's part: others may read it meanwhile.
     const std::int64_t begin = request.in.numel() * rank_, end = begin + request.in.numel();
     if (begin > 0) stream_.note(tensor::Access::write, request.out.slice_cols(0, begin));
     const std::int64_t rest = request.out.numel() - end;

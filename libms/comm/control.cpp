@@ -7,10 +7,10 @@
 namespace ms::comm {
 namespace {
 
-// A message is a letter, then fields that end with a zero byte; the last one is the rest.
+// A control message is a letter, then fields that end with a zero byte; the last field is the rest.
 constexpr char kStop = 'A', kValue = 'S', kQuestion = 'Q', kAnswer = 'R';
 constexpr std::size_t kMaxTextBytes = 8 << 10;  // of each text of an error
-constexpr std::size_t kMaxWhatBytes = 1 << 10;  // of what a wait is for
+constexpr std::size_t kMaxWhatBytes = 1 << 10;  // of the description of a wait
 static_assert(kMaxStoreKeyBytes + kMaxStoreValueBytes + 2 <= kMaxControlBytes);
 
 std::optional<std::string> next_field(std::string_view& rest) {
@@ -78,12 +78,12 @@ std::optional<Answer> parse_answer(std::string_view rest) {
     std::optional<std::string> what = next_field(rest);
     if (!what) return std::nullopt;
     wait.what = *std::move(what);
-    answer.account.waits.push_back(std::move(wait));
+    answer.report.waits.push_back(std::move(wait));
   }
   return answer;
 }
 
-// Appends a field: without what follows a zero byte in it, and cut.
+// Appends a field, truncated at its first zero byte and at `most` bytes.
 void add_field(std::string& text, std::string_view field, std::size_t most = kMaxTextBytes) {
   field = field.substr(0, most);
   text.append(field.substr(0, field.find('\0'))).push_back('\0');
@@ -110,8 +110,8 @@ std::string answer_message(const Answer& answer) {
   std::string text(1, kAnswer);
   add_field(text, std::to_string(answer.question.group));
   add_field(text, std::to_string(answer.question.sequence));
-  add_field(text, answer.account.issued ? "1" : "0");
-  for (const Wait& wait : answer.account.waits) {
+  add_field(text, answer.report.issued ? "1" : "0");
+  for (const Wait& wait : answer.report.waits) {
     add_field(text, std::to_string(wait.peer));
     add_field(text, std::to_string(wait.group));
     add_field(text, std::to_string(wait.sequence));

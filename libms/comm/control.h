@@ -1,5 +1,5 @@
-// What ranks of an MPI world tell each other beside their data: that one stops, and why; whom they wait for, when one
-// is about to stop; the values of the store where there is no PMIx. Pure: texts to values and back.
+// Control messages between the ranks of an MPI world: that a rank stops and why, which ranks it waits for (asked when a
+// deadline has passed), and the key-value store's values where there is no PMIx. Pure: encodes and decodes.
 #pragma once
 
 #include <optional>
@@ -14,17 +14,17 @@ namespace ms::comm {
 
 inline constexpr std::size_t kMaxControlBytes = 64 << 10;
 
-// An error with all that it knows; its texts are cut so that the message stays below the limit.
+// Encodes an error with all its fields; texts are truncated to keep the message below kMaxControlBytes.
 std::string stop_message(const Error& error);
 
 struct PublishedValue {
   std::string key;
   std::string value;
 };
-// Within the limits of the store.
+// Encodes a value within the limits of Store.
 std::string value_message(const std::string& key, const std::string& value);
 
-// "You are waited for": in which operation.
+// Asks a rank about the operation that others wait for it in.
 struct Question {
   int group = kNoGroup;
   std::uint64_t sequence = 0;
@@ -33,13 +33,13 @@ std::string question_message(const Question& question);
 
 struct Answer {
   Question question;
-  Account account;
+  WaitReport report;
 };
-// Texts are cut, so that it stays below the limit for Inquiry::kMostWaits waits.
+// Encodes an answer; texts are truncated so that Inquiry::kMostWaits waits fit in kMaxControlBytes.
 std::string answer_message(const Answer& answer);
 
 using ControlMessage = std::variant<Error, PublishedValue, Question, Answer>;
-// Nothing where it is none of them.
+// Decodes a control message; nullopt if it is malformed.
 std::optional<ControlMessage> parse_control(std::string_view text);
 
 }  // namespace ms::comm

@@ -8,8 +8,8 @@ std::string Exchange::what() const { return closes_world ? "the closing of the w
 
 std::vector<int> Exchange::awaited() const {
   std::vector<int> peers;
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    if (!done[i]) peers.push_back(messages[i].peer);
+  for (std::size_t i = 0; i < transfers.size(); ++i) {
+    if (!done[i]) peers.push_back(transfers[i].peer);
   }
   std::sort(peers.begin(), peers.end());
   peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
@@ -21,10 +21,11 @@ Wait Exchange::as_wait() const {
 }
 
 void Exchange::settle(State end) {
-  // Taken first: who sees the state may drop the exchange's owner. The caller's pointer still holds the exchange.
-  const std::function<void()> tell = std::move(notify);
+  // Moved out first: a thread that sees the state may destroy the exchange's owner. The caller's pointer keeps the
+  // exchange.
+  const std::function<void()> notify_owner = std::move(notify);
   state.store(end, std::memory_order_release);
-  tell();
+  notify_owner();
 }
 
 }  // namespace ms::comm

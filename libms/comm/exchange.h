@@ -1,4 +1,4 @@
-// A set of messages to and from peers, all of them posted together, with one notice when all are done. No MPI type
+// A set of point-to-point transfers that are posted together, with one notification when all are done. No MPI type
 // appears here.
 #pragma once
 
@@ -15,14 +15,14 @@
 
 namespace ms::comm {
 
-enum class Way : std::uint8_t {
-  send,          // done when the data may be changed
-  matched_send,  // done when the peer has begun to receive it
+enum class TransferKind : std::uint8_t {
+  send,          // done when the buffer may be reused
+  matched_send,  // done when the peer has begun to receive
   recv
 };
 
-struct Message {
-  Way way;
+struct Transfer {
+  TransferKind kind;
   int peer;  // global rank
   std::byte* data;
   std::int64_t size_bytes;
@@ -31,25 +31,25 @@ struct Message {
 struct Exchange {
   enum class State { pending, complete, failed };
 
-  // What it is for, for messages.
+  // The operation that the exchange belongs to, for error messages.
   Request request;
   std::shared_ptr<const Group> group;
-  bool closes_world = false;  // the last exchange of all: waits until published values have left
+  bool closes_world = false;  // the last exchange; begins after published values have been sent
 
-  std::vector<Message> messages;  // between two ranks: in the same order on both
-  std::function<void()> notify;   // called once, by the service thread, after state has changed
+  std::vector<Transfer> transfers;  // between two ranks in the same order on both
+  std::function<void()> notify;     // called once, by the service thread, after state has changed
   std::atomic<State> state = State::pending;
 
-  // The service thread's.
-  std::vector<bool> done;  // by message
+  // Used by the service thread only.
+  std::vector<bool> done;  // by transfer
   std::size_t left = 0;
   std::chrono::steady_clock::time_point posted;
 
-  std::string what() const;  // the operation, for messages
-  // The peers of messages that are not done, each once, in ascending order.
+  std::string what() const;  // describes the operation, for error messages
+  // Returns the peers of unfinished transfers, each once, in ascending order.
   std::vector<int> awaited() const;
-  Wait as_wait() const;  // for whomever
-  // The end. May destroy the exchange's owner.
+  Wait as_wait() const;  // leaves `peer` unset
+  // Sets the final state and notifies. May destroy the exchange's owner.
   void settle(State end);
 };
 

@@ -1,6 +1,6 @@
 // The algorithms of the MPI communicator. Every element is summed by one rank, in the order of the group, from the
-// members' own values: the same bits as ranks that are threads. Copying and adding happen on the stream's worker, never
-// on the thread that owns MPI.
+// members' own values: the same bits as with ranks as threads. Copies and sums run on the stream's worker, not on the
+// thread that owns MPI.
 #include "comm/exchange_communicator.h"
 
 #include <cstring>
@@ -12,11 +12,12 @@ namespace {
 
 using tensor::CpuWaker;
 
-// Up to this size everybody sends everything and sums alone: one round instead of two, for (size - 1) times the bytes.
+// Up to this size every member sends all its data and reduces alone: one round instead of two, for (size - 1) times the
+// bytes.
 constexpr std::int64_t kOneRoundBytes = 64 << 10;
 
-// Received parts of reductions. One operation of a communicator runs at a time, so one buffer serves all; it grows to
-// the largest and outlives the communicator while an operation is under way.
+// The buffer for received parts of reductions. One operation of a communicator runs at a time, so one buffer serves
+// all; it grows to the largest size and is shared with operations in progress, which may outlive the communicator.
 class Staging {
  public:
   std::byte* at_least(std::int64_t bytes) {
@@ -68,7 +69,7 @@ class ExchangeTask final : public tensor::AsyncTask {
   bool one_round() const { return request_.out.size_bytes() <= kOneRoundBytes; }
   int rounds() const { return request_.kind == OpKind::all_reduce && !one_round() ? 2 : 1; }
   std::int64_t slice_begin(std::int64_t member) const { return request_.out.numel() * member / size_; }
-  // Elements [begin, end) of a tensor.
+  // Returns elements [begin, end) of a tensor.
   static Tensor range(const Tensor& tensor, std::int64_t begin, std::int64_t end) {
     return tensor.slice_cols(begin, end - begin);
   }
@@ -77,22 +78,23 @@ class ExchangeTask final : public tensor::AsyncTask {
     const std::int64_t n = whole.numel() / size_;
     return range(whole, member * n, (member + 1) * n);
   }
-  // The place for what a member sends to be reduced into something of this size.
+  // Returns the staging buffer for the part that `member` sends, of `bytes` bytes like every other part.
   std::byte* staged(int member, std::int64_t bytes) const {
     return shared_->staging.at_least(bytes * size_) + member * bytes;
   }
 
-  void add(Way way, int member, std::byte* data, std::int64_t size_bytes) const {
-    exchange_->messages.push_back({way, shared_->group->ranks[static_cast<std::size_t>(member)], data, size_bytes});
+  void add(TransferKind kind, int member, std::byte* data, std::int64_t size_bytes) const {
+    exchange_->transfers.push_back({kind, shared_->group->ranks[static_cast<std::size_t>(member)], data, size_bytes});
   }
-  // f(member) for all others, beginning behind this one, so that not everybody talks to the same member first.
+  // Calls f(member) for all other members, beginning with the next one, so that the members do not all send to the same
+  // one first.
   template <class F>
   void each_other(F&& f) const {
     for (int k = 1; k < size_; ++k) f((me_ + k) % size_);
   }
   void add_swap(int member, const Tensor& to_them, std::byte* from_them, std::int64_t from_bytes) const {
-    if (from_bytes > 0) add(Way::recv, member, from_them, from_bytes);
-    if (to_them.numel() > 0) add(Way::send, member, to_them.data, to_them.size_bytes());
+    if (from_bytes > 0) add(TransferKind::recv, member, from_them, from_bytes);
+    if (to_them.numel() > 0) add(TransferKind::send, member, to_them.data, to_them.size_bytes());
   }
 
   void plan_round() const {
@@ -117,27 +119,27 @@ class ExchangeTask final : public tensor::AsyncTask {
         break;
       case OpKind::broadcast:
         if (me_ != request_.root) {
-          add(Way::recv, request_.root, out.data, out.size_bytes());
+          add(TransferKind::recv, request_.root, out.data, out.size_bytes());
         } else {
-          each_other([&](int k) { add(Way::send, k, in.data, in.size_bytes()); });
+          each_other([&](int k) { add(TransferKind::send, k, in.data, in.size_bytes()); });
         }
         break;
       case OpKind::send:
-        add(Way::matched_send, 1 - me_, in.data, in.size_bytes());
+        add(TransferKind::matched_send, 1 - me_, in.data, in.size_bytes());
         break;
       case OpKind::recv:
-        add(Way::recv, 1 - me_, out.data, out.size_bytes());
+        add(TransferKind::recv, 1 - me_, out.data, out.size_bytes());
         break;
       case OpKind::barrier:
         each_other([&](int k) {
-          add(Way::recv, k, nullptr, 0);
-          add(Way::matched_send, k, nullptr, 0);
+          add(TransferKind::recv, k, nullptr, 0);
+          add(TransferKind::matched_send, k, nullptr, 0);
         });
         break;
     }
   }
 
-  // mine + what was staged, in the order of the group, into out.
+  // Reduces `mine` and the staged parts into `out`, in the order of the group.
   void reduce(const Tensor& out, const Tensor& mine) const {
     if (out.numel() == 0) return;
     std::vector<const void*> inputs;
@@ -202,7 +204,8 @@ class ExchangeCommunicator final : public Communicator {
 std::unique_ptr<Communicator> make_exchange_communicator(std::shared_ptr<ExchangeService> service, const Group& group,
                                                          tensor::Stream& stream) {
   auto* cpu_stream = dynamic_cast<tensor::CpuStream*>(&stream);
-  MS_ASSERT(cpu_stream, "group {} opened on stream {}, which is not of a CPU device", group.name, stream.name());
+  MS_ASSERT(cpu_stream, "group {} opened on stream {}, which does not belong to a CPU device", group.name,
+            stream.name());
   return std::make_unique<ExchangeCommunicator>(std::move(service), group, *cpu_stream);
 }
 

@@ -1,4 +1,4 @@
-// The communicator over MPI, and what it asks of the thread that owns MPI. No MPI type appears here.
+// The communicator over MPI, and the interface of the service thread that it uses. No MPI type appears here.
 #pragma once
 
 #include <memory>
@@ -13,17 +13,18 @@ class ExchangeService {
  public:
   virtual ~ExchangeService() = default;
   virtual int rank() const = 0;
-  // From any thread. When it fails, cause() says why.
+  // Starts an exchange. From any thread. When the exchange fails, cause() has the reason.
   virtual void post(std::shared_ptr<Exchange> exchange) = 0;
-  // From any thread: of an exchange that others carry and settle, when it begins. Its deadline is this service's, and
-  // when that passes, ranks are asked as they are about any other.
+  // Monitors the deadline of an exchange that another backend carries and settles; called when the exchange begins.
+  // From any thread. When the deadline passes, ranks are asked as about any other exchange.
   virtual void watch(std::shared_ptr<Exchange> exchange) = 0;
   virtual void abort(const Error& error) noexcept = 0;
   virtual const FirstCause& cause() const = 0;
   virtual IssueCounts& issue_counts() = 0;
 };
 
-// Communicator by direct exchange: every sum is made by one rank, in the order of the group.
+// Creates a communicator that exchanges data directly between members: each element is reduced by one rank, in the
+// order of the group.
 std::unique_ptr<Communicator> make_exchange_communicator(std::shared_ptr<ExchangeService> service, const Group& group,
                                                          tensor::Stream& stream);
 

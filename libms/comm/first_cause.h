@@ -1,4 +1,4 @@
-// Why a world stopped: the first cause wins, later ones are consequences. Shared by the worlds; thread-safe.
+// The reason why a world stopped: the first cause wins, later ones are consequences. Used by all worlds; thread-safe.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@ namespace ms::comm {
 
 class FirstCause {
  public:
-  // True for the first.
+  // Returns true for the first cause.
   bool set(int rank, const Error& error) {
     std::lock_guard lock(mutex_);
     if (cause_) return false;
@@ -22,14 +22,15 @@ class FirstCause {
     stopped_.store(true, std::memory_order_release);
     return true;
   }
-  // Cheap: asked by every operation.
+  // Cheap: every operation calls it.
   bool stopped() const { return stopped_.load(std::memory_order_acquire); }
   std::optional<World::Cause> get() const {
     std::lock_guard lock(mutex_);
     return cause_;
   }
-  // What an operation of `rank` fails with: the cause itself where it happened; elsewhere a lost peer, with the cause's
-  // operation, and the rank that it blames or else comes from.
+  // Returns the error that operations of `rank` fail with: the cause itself on the rank where it happened; on other
+  // ranks "comm.peer_lost" with the cause's operation and the rank that the cause blames, or else the one that it came
+  // from.
   Error error_for(int rank) const {
     const std::optional<World::Cause> cause = get();
     MS_ASSERT(cause, "an operation fails although nothing was aborted");
@@ -46,9 +47,9 @@ class FirstCause {
   std::atomic<bool> stopped_ = false;
 };
 
-// "rank 3", "ranks 1, 3": who, for messages; a long list is cut.
+// Returns "rank 3" or "ranks 1, 3" for error messages; a long list is truncated.
 std::string rank_list(const std::vector<int>& ranks);
-// "rank 0 waited 30.0 s for ranks 1, 3 in <what>"; blames the missing rank where it is one.
+// Returns the error "rank 0 waited 30.0 s for ranks 1, 3 in <what>"; blames the missing rank if there is exactly one.
 Error deadline_error(int rank, std::chrono::nanoseconds waited, const std::vector<int>& missing,
                      const std::string& what);
 

@@ -5,7 +5,7 @@
 namespace ms::comm {
 namespace {
 
-// A value is the hash of the configuration, the hash of the group, and the id.
+// A published value is the hash of the configuration, the hash of the group, and the id.
 constexpr std::size_t kHashDigits = 16;
 constexpr std::size_t kFingerprintDigits = 2 * kHashDigits;
 
@@ -26,7 +26,7 @@ void GroupIds::create(const std::vector<Group>& groups) {
     if (group.ranks.front() != rank_ || ids_.contains(group.id)) continue;
     std::string id = options_.make_id ? options_.make_id() : std::string();
     MS_ASSERT(id.size() <= kMaxGroupIdBytes, "the id of group {} has {} bytes", group.name, id.size());
-    if (group.size() > 1) {  // else nobody asks
+    if (group.size() > 1) {  // no other member fetches it otherwise
       store_.put(key_of(group), fingerprint(group) + id);
       any = true;
     }
@@ -37,8 +37,8 @@ void GroupIds::create(const std::vector<Group>& groups) {
 
 const std::string& GroupIds::of(const Group& group) {
   if (const auto known = ids_.find(group.id); known != ids_.end()) return known->second;
-  MS_ASSERT(group.index_of(rank_) > 0, "rank {} asks for the id of group {}, which it {}", rank_, group.name,
-            group.index_of(rank_) == 0 ? "has not made" : "is no member of");
+  MS_ASSERT(group.index_of(rank_) > 0, "rank {} fetches the id of group {}, which it {}", rank_, group.name,
+            group.index_of(rank_) == 0 ? "has not created" : "is not a member of");
   const int maker = group.ranks.front();
   const std::string value = store_.get(maker, key_of(group), options_.deadline);
   const std::string mine = fingerprint(group);
@@ -51,8 +51,8 @@ const std::string& GroupIds::of(const Group& group) {
   }
   if (value.compare(0, kFingerprintDigits, mine) != 0) {
     throw user_error("comm.configuration",
-                     fmt::format("rank {} knows group {} otherwise than rank {}, with the same configuration", rank_,
-                                 group.name, maker),
+                     fmt::format("rank {} and rank {} define group {} differently with the same configuration", rank_,
+                                 maker, group.name),
                      "all ranks of a run need the same version of this program");
   }
   return ids_.emplace(group.id, value.substr(kFingerprintDigits)).first->second;

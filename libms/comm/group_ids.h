@@ -1,10 +1,10 @@
-// How the groups of a run come to be: the first member of each publishes an id in the store, the others fetch it when
-// they need it. Every group costs one value and one question of each other member, so that all groups of a mesh take
-// O(ranks) messages, and nobody meets anybody: what torch.distributed pays most for, a barrier of all ranks after each
-// group, has nothing to wait for where all ranks know all groups beforehand, in one order.
+// Creation of a run's groups: the first member of each group publishes an id in the store, and the other members fetch
+// it when they need it. Each group costs one value and one lookup per other member, O(ranks) store operations for all
+// groups of a mesh, and no barrier: all ranks know all groups beforehand and in one order, so the barrier after each
+// group that torch.distributed needs is unnecessary.
 //
-// A published value also says what its maker was started with, so that ranks that do not belong together find out
-// before their first operation, by name.
+// A published value also contains hashes of the first member's configuration and group, so that ranks started with
+// different settings are detected, by name, before their first operation.
 #pragma once
 
 #include <chrono>
@@ -18,16 +18,16 @@
 
 namespace ms::comm {
 
-inline constexpr std::size_t kMaxGroupIdBytes = 128;  // NCCL's has as many
+inline constexpr std::size_t kMaxGroupIdBytes = 128;  // the size of ncclUniqueId
 
 struct StoreCounts {
   std::int64_t puts = 0, commits = 0, gets = 0;
-  std::int64_t barriers = 0;  // of all ranks; none here, counted for whoever compares
+  std::int64_t barriers = 0;  // over all ranks; not used here, counted by benchmarks that compare
 
   std::int64_t operations() const { return puts + commits + gets; }
 };
 
-// Passes everything on, and counts it.
+// Forwards to another store and counts the operations.
 class CountedStore final : public Store {
  public:
   explicit CountedStore(Store& store) : store_(store) {}
@@ -55,20 +55,22 @@ class CountedStore final : public Store {
 class GroupIds {
  public:
   struct Options {
-    std::uint64_t configuration = 0;     // the same on ranks that belong together
+    std::uint64_t configuration = 0;     // hash; the same on all ranks of a run
     std::chrono::milliseconds deadline;  // for each id that is fetched
-    // Makes what a communicator library wants to be told of a new group, on one rank; absent: nothing.
+    // Creates the id that a communicator library needs for a new group, on one rank; absent: empty ids.
     std::function<std::string()> make_id = {};
-    // In what this rank's configuration differs from that of another rank, for the refusal; may be empty or absent.
+    // Describes how this rank's configuration differs from that of another rank, for the error message; may return ""
+    // or be absent.
     std::function<std::string(int)> difference = {};
   };
   GroupIds(Store& store, int rank, Options options) : store_(store), rank_(rank), options_(std::move(options)) {}
 
-  // Publishes the ids of those of `groups` that begin with this rank; waits for nobody. Every rank calls it for all its
-  // groups, in any portions; more groups, of whatever ranks, do no harm.
+  // Publishes the ids of those of `groups` whose first member is this rank; does not wait. Every rank calls it for all
+  // its groups, in any number of calls; groups of other ranks are ignored.
   void create(const std::vector<Group>& groups);
-  // The id of a group that this rank is a member of. The first time it is fetched, which waits until it is published.
-  // Throws Error("comm.configuration", user) where the first member has another configuration or another such group.
+  // Returns the id of a group that this rank is a member of. The first call fetches it and waits until it is published.
+  // Throws Error("comm.configuration", user) if the first member has a different configuration or defines the group
+  // differently.
   const std::string& of(const Group& group);
 
  private:

@@ -31,14 +31,14 @@ std::optional<Wait> Inquiry::next_question() {
   return questions_[asked_++].wait;
 }
 
-void Inquiry::hear(int from, int group, std::uint64_t sequence, Account account) {
+void Inquiry::add_answer(int from, int group, std::uint64_t sequence, WaitReport report) {
   for (std::size_t i = 0; i < asked_; ++i) {
     const Wait& wait = questions_[i].wait;
-    if (questions_[i].account || wait.peer != from || wait.group != group || wait.sequence != sequence) continue;
+    if (questions_[i].report || wait.peer != from || wait.group != group || wait.sequence != sequence) continue;
     const bool first = std::ranges::none_of(
-        questions_, [&](const Question& question) { return question.wait.peer == from && question.account; });
-    questions_[i].account = account;
-    if (first) add(from, i, account.waits);  // may move the questions
+        questions_, [&](const Question& question) { return question.wait.peer == from && question.report; });
+    questions_[i].report = report;
+    if (first) add(from, i, report.waits);  // may move the questions
   }
 }
 
@@ -47,12 +47,12 @@ void Inquiry::add(int from, std::size_t before, const std::vector<Wait>& waits) 
     questions_.push_back({from, before, waits[k], std::nullopt});
 }
 
-bool Inquiry::all_heard() const {
+bool Inquiry::all_answered() const {
   return asked_ == questions_.size() &&
-         std::ranges::all_of(questions_, [](const Question& question) { return question.account.has_value(); });
+         std::ranges::all_of(questions_, [](const Question& question) { return question.report.has_value(); });
 }
 
-// The questions that led to those at fault, one for each of them.
+// Returns the indices of the questions that lead to the ranks at fault, one for each of them.
 std::vector<std::size_t> Inquiry::at_fault(std::string& why) const {
   const auto chosen = [&](const auto& is_at_fault) {
     std::vector<std::size_t> found;
@@ -63,31 +63,32 @@ std::vector<std::size_t> Inquiry::at_fault(std::string& why) const {
   };
   const auto answered = [&](int rank) {
     return std::ranges::any_of(questions_,
-                               [&](const Question& other) { return other.wait.peer == rank && other.account; });
+                               [&](const Question& other) { return other.wait.peer == rank && other.report; });
   };
   std::vector<std::size_t> found =
-      chosen([&](const Question& question) { return !question.account && !answered(question.wait.peer); });
+      chosen([&](const Question& question) { return !question.report && !answered(question.wait.peer); });
   if (!found.empty()) {
     why = found.size() == 1 ? "does not answer" : "do not answer";
     return found;
   }
-  found = chosen([](const Question& question) { return question.account && question.account->waits.empty(); });
+  found = chosen([](const Question& question) { return question.report && question.report->waits.empty(); });
   if (!found.empty()) {
-    const bool issued = std::ranges::all_of(found, [&](std::size_t i) { return questions_[i].account->issued; });
-    why = fmt::format("{} for nobody and {}", found.size() == 1 ? "waits" : "wait",
-                      issued ? "still did what comes before it" : "had not issued it");
+    const bool issued = std::ranges::all_of(found, [&](std::size_t i) { return questions_[i].report->issued; });
+    why = fmt::format("{} for no other rank and {}", found.size() == 1 ? "waits" : "wait",
+                      issued ? "had not finished earlier operations" : "had not issued the operation");
     return found;
   }
-  // All wait: in a circle. Programs run ahead of their streams, so the one that stands still has issued least.
+  // All wait in a cycle. Hosts run ahead of their streams, so the rank that stalled has issued least.
   for (std::size_t i = questions_.size(); i-- > 0;) {
-    if (!questions_[i].account || questions_[i].account->issued) continue;
-    why = "had not issued it";
+    if (!questions_[i].report || questions_[i].report->issued) continue;
+    why = "had not issued the operation";
     return {i};
   }
   return {};
 }
 
-// "; rank 2 waits for rank 3 in <operation>" for each rank between the first wait and this one; of many, the last ones.
+// Returns "; rank 2 waits for rank 3 in <operation>" for each rank between the first wait and this one; only the last
+// ones of a long chain.
 std::string Inquiry::path_to(std::size_t question) const {
   constexpr std::size_t kShown = 3;
   std::vector<std::string> path;
@@ -104,11 +105,12 @@ std::string Inquiry::path_to(std::size_t question) const {
   return text;
 }
 
-Error Inquiry::verdict() const {
+Error Inquiry::error() const {
   std::string why;
   const std::vector<std::size_t> found = at_fault(why);
   const Error waited = deadline_error(rank_, waited_, peers_, questions_.front().wait.what);
-  if (found.empty()) {  // a message is stuck on its way, or they disagree about the order: none more than another
+  if (found.empty()) {  // a transfer is stuck, or the ranks disagree about the order: no rank is more at fault than
+                        // another
     return Error(waited.kind(), waited.blame(), waited.message() + "; all ranks asked wait for each other")
         .with_operation(waited.operation());
   }

@@ -1,7 +1,7 @@
-// Who is at fault when a deadline passes. The rank that was waited for may itself wait, for another, and whose deadline
-// passes first is chance: so before an operation fails, the ranks along the waits are asked what they wait for, until
-// one is found that does not answer, waits for nobody, or has not issued what it is waited for. Pure: the worlds carry
-// questions and answers, and say when nobody can be expected to answer any more.
+// Finds the rank at fault when a deadline passes. The rank that was waited for may itself wait for another, and it is
+// chance whose deadline passes first. So before an operation fails, the ranks along the chain of waits are asked what
+// they wait for, until one is found that does not answer, does not wait, or has not issued the operation it is waited
+// for in. Pure: the worlds carry questions and answers, and decide when no more answers can be expected.
 #pragma once
 
 #include <chrono>
@@ -14,14 +14,14 @@
 
 namespace ms::comm {
 
-inline constexpr int kNoGroup = -1;  // the closing of the world
+inline constexpr int kNoGroup = -1;  // closing the world
 
-// A wait for one rank, in one operation.
+// One rank's wait for another rank in one operation.
 struct Wait {
   int peer = -1;
   int group = kNoGroup;
   std::uint64_t sequence = 0;
-  std::string what;  // for messages
+  std::string what;  // for error messages
 };
 
 struct AgedWait {
@@ -29,39 +29,40 @@ struct AgedWait {
   Wait wait;
 };
 
-// What a rank answers to "you are waited for in operation `sequence` of `group`".
-struct Account {
-  bool issued = false;      // by its program, whether or not its stream has come to it
-  std::vector<Wait> waits;  // those that are no younger than half the deadline; different peers, the oldest first
+// A rank's answer to "other ranks wait for you in operation `sequence` of `group`".
+struct WaitReport {
+  bool issued = false;      // by its host, whether or not its stream has reached it
+  std::vector<Wait> waits;  // at least half the deadline old; one per peer, oldest first
 };
 
-// The oldest of the waits for each peer, as many as an account has.
+// Returns the oldest wait for each peer, at most Inquiry::kMostWaits, oldest first.
 std::vector<Wait> oldest(std::vector<AgedWait> waits);
 
 class Inquiry {
  public:
-  // Waits that are followed, of each rank and in all: a handful leads to the one that all wait for.
+  // Limits on the waits that are followed, per rank and in total: a handful leads to the rank that all wait for.
   static constexpr std::size_t kMostWaits = 8, kMostQuestions = 64;
 
-  // `rank` has waited for all of `peers` in an operation: the wait's peer is not used.
+  // `rank` has waited for all of `peers` in the operation of `wait`, whose peer is ignored.
   Inquiry(int rank, std::chrono::nanoseconds waited, const std::vector<int>& peers, const Wait& wait);
 
-  // The next rank to ask; it may be the one that asks. Nothing: all that are known of have been asked.
+  // Returns the next rank to ask, which may be the asking rank itself; nullopt when all known waits have been asked
+  // about.
   std::optional<Wait> next_question();
-  // An answer, in any order; one to what was not asked is ignored.
-  void hear(int from, int group, std::uint64_t sequence, Account account);
-  bool all_heard() const;
+  // Adds an answer, in any order; an answer to a question that was not asked is ignored.
+  void add_answer(int from, int group, std::uint64_t sequence, WaitReport report);
+  bool all_answered() const;
 
-  // "rank 0 waited 30.0 s for rank 2 in <operation>; rank 2 waits for rank 3 in <operation>; rank 3 does not answer".
-  // Blames the rank at fault where it is one.
-  Error verdict() const;
+  // Returns "rank 0 waited 30.0 s for rank 2 in <operation>; rank 2 waits for rank 3 in <operation>; rank 3 does not
+  // answer". Blames the rank at fault if there is exactly one.
+  Error error() const;
 
  private:
   struct Question {
-    int from;            // who waits
-    std::size_t before;  // the question by which this wait became known; its own number where it is the first
+    int from;            // the rank that waits
+    std::size_t before;  // index of the question whose answer named this wait; its own index for the initial ones
     Wait wait;
-    std::optional<Account> account;
+    std::optional<WaitReport> report;
   };
 
   void add(int from, std::size_t before, const std::vector<Wait>& waits);

@@ -1,5 +1,5 @@
-// How many operations the program of one rank has issued in each group, whether or not its streams have come to them.
-// Thread-safe: programs count, and who looks for the rank at fault reads.
+// The number of operations that the host of one rank has issued in each group, whether or not its streams have reached
+// them. Thread-safe: communicators count, and the search for a rank at fault reads.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@ class IssueCounts {
  public:
   using Counter = std::atomic<std::uint64_t>;
 
-  // Of a group; a communicator keeps it and stores how many it has issued.
+  // Returns the counter of a group; its communicator stores there how many operations it has issued.
   std::shared_ptr<Counter> counter(int group) {
     std::lock_guard lock(mutex_);
     std::shared_ptr<Counter>& counter = counters_[group];

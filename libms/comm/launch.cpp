@@ -11,20 +11,21 @@
 namespace ms::comm {
 namespace {
 
-constexpr std::chrono::seconds kFirstWord{2};  // mpirun and srun -K end a job within one
+constexpr std::chrono::seconds kReportDelay{2};  // mpirun and srun -K end a job within 1 s
 
 struct Launcher {
   const char* name;
   const char* size;
   const char* rank;
 };
-// OpenMPI's mpirun may run inside a step of srun, not the other way round.
+// OpenMPI's mpirun may run inside an srun step, not the other way round.
 constexpr Launcher kLaunchers[] = {{"mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
                                    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
 
 using Variable = std::function<const char*(const char*)>;
 
-// SLURM_STEP_TASKS_PER_NODE, "2(x3),1": how many tasks node `index` of the step has; 1 where that is not understood.
+// Returns how many tasks of the step run on node `index`, from SLURM_STEP_TASKS_PER_NODE such as "2(x3),1"; 1 if
+// malformed.
 int tasks_on_node(const char* text, int index) {
   for (const std::string& part : split(text, ',')) {
     const std::size_t bracket = part.find("(x");
@@ -65,8 +66,8 @@ Launch this_launch() {
   return launch_in([](const char* name) { return std::getenv(name); });
 }
 
-void let_rank_0_speak() {
-  if (this_launch().rank > 0) std::this_thread::sleep_for(kFirstWord);
+void let_rank_0_report_first() {
+  if (this_launch().rank > 0) std::this_thread::sleep_for(kReportDelay);
 }
 
 }  // namespace ms::comm

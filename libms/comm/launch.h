@@ -1,4 +1,4 @@
-// How this process was started, read from what launchers leave in its environment. Knows nothing of MPI.
+// How this process was started, from the environment variables that launchers set. Independent of MPI.
 #pragma once
 
 #include <functional>
@@ -7,18 +7,19 @@
 namespace ms::comm {
 
 struct Launch {
-  std::string_view launcher;           // "mpirun", "srun"; empty where there was none
-  int rank = 0, size = 1;              // among the processes that were started together
-  bool pmix = false;                   // the launcher gave this process a PMIx server: it can find the others
-  int local_rank = 0, local_size = 1;  // among those of them that run on this node
+  std::string_view launcher;           // "mpirun", "srun"; empty: started without a launcher
+  int rank = 0, size = 1;              // among the processes started together
+  bool pmix = false;                   // the launcher provides a PMIx server, through which processes find each other
+  int local_rank = 0, local_size = 1;  // among those on this node
 };
 
-// `variable` is getenv, or a test's.
+// Returns the launch that the environment describes. `variable` is getenv, or a test's.
 Launch launch_in(const std::function<const char*(const char*)>& variable);
 Launch this_launch();
 
-// Before an error that every process of a launch finds alike is printed: rank 0 returns at once, the others some
-// seconds later, when rank 0's exit has had the launcher end them. Who is still there has something of its own to say.
-void let_rank_0_speak();
+// Called before printing an error that every process of a launch finds alike: returns at once on rank 0, and elsewhere
+// after some seconds, when rank 0's exit has made the launcher end the other processes. A process that is still alive
+// then has an error of its own.
+void let_rank_0_report_first();
 
 }  // namespace ms::comm

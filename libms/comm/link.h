@@ -1,4 +1,4 @@
-// How long a message takes, for experiments with ranks that are threads: arithmetic only; thread_world.cpp waits.
+// The time that an operation takes, for experiments with ranks as threads: arithmetic only; thread_hub.cpp waits.
 #pragma once
 
 #include <chrono>
@@ -8,17 +8,17 @@
 
 namespace ms::comm {
 
-// An operation is over no earlier than `latency_s` after the last member has come to it, plus the time that the bytes
-// one member sends take at `bytes_per_s`. Waiting costs no processor time; what members do with memory, they do at
-// once. Each group's link is its own. A rate of 0: no limit.
+// An operation ends no earlier than `latency_s` after the last member has reached it, plus the time that the bytes sent
+// by one member take at `bytes_per_s`. Waiting costs no processor time; the members' work on memory takes its real
+// time. Each group has a link of its own. A rate of 0: no limit.
 struct Link {
   double latency_s = 0, bytes_per_s = 0;
 
   bool delays() const { return latency_s > 0 || bytes_per_s > 0; }
 };
 
-// What one of `members` sends of an operation on `size_bytes` (the whole, where members have parts) in a ring, the way
-// that needs least: each part passes every link but one, twice where it is summed first.
+// Returns the bytes that one of `members` sends in a ring algorithm for an operation on `size_bytes` (of the whole,
+// where members have parts): each part passes every link but one, twice for an all-reduce.
 inline double bytes_sent(OpKind kind, std::int64_t size_bytes, int members) {
   const double others = static_cast<double>(size_bytes) * (members - 1) / members;
   switch (kind) {

@@ -1,4 +1,4 @@
-// A build without MPI.
+// The implementation of mpi_world.h in a build without MPI (MS_MPI=OFF); mpi_world.cpp is the other one.
 #include "comm/launch.h"
 #include "comm/mpi_world.h"
 

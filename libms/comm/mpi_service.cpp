@@ -1,5 +1,6 @@
-// What the parts are, in the order of the file: starting, one turn of the loop (take what was posted, test requests,
-// hear control messages, look for deadlines and dead peers, rest), stopping, and what other threads call.
+// The service thread that owns MPI. In the order of this file: starting; one iteration of the loop (take posted
+// exchanges, test requests, receive control messages, check deadlines and peers, rest); stopping; methods that other
+// threads call.
 #include "comm/mpi_service.h"
 
 #include <pthread.h>
@@ -11,8 +12,8 @@
 #include <future>
 #include <thread>
 
+#include "comm/deadline_monitor.h"
 #include "comm/mpi_transport.h"
-#include "comm/overdue.h"
 #include "comm/peer_watch.h"
 
 namespace ms::comm {
@@ -21,14 +22,14 @@ namespace {
 using std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto kStartDeadline = 60s;  // at least: the launcher may still be starting the others
-constexpr auto kFarewell = 300ms;     // for telling the others why we stop; a dead one must not hold us up
-// How often peers on this node are looked at. mpirun ends the survivors of a rank that died 1 s after it, and by then
-// the verdict must be written.
+constexpr auto kStartDeadline = 60s;      // minimum: the launcher may still be starting other processes
+constexpr auto kStopNoticeLimit = 300ms;  // for sending the cause of a stop; a dead peer must not delay the exit
+// How often the processes of this node are checked. mpirun ends the survivors 1 s after a rank died, and by then the
+// verdict must be written.
 constexpr auto kPeerCheckPeriod = 200ms;
 constexpr auto kDeadlineCheckPeriod = 10ms;
-constexpr auto kIdleRest = 3ms;   // nothing under way: how late a control message may be heard
-constexpr auto kYieldFor = 50us;  // after progress, before resting
+constexpr auto kIdleRest = 3ms;   // when idle: the most by which a control message is late
+constexpr auto kYieldFor = 50us;  // after progress, before sleeping
 constexpr auto kShortestRest = 20us;
 constexpr auto kLongestRest = 500us;
 
@@ -37,8 +38,8 @@ class Service final : public MpiService {
   explicit Service(std::chrono::milliseconds deadline)
       : deadline_(deadline),
         start_deadline_(std::max<std::chrono::milliseconds>(deadline, kStartDeadline)),
-        board_(cause_),
-        overdue_(deadline, mpi_->active(), watched_, issue_counts_, [this](int peer, const Question& question) {
+        table_(cause_),
+        deadlines_(deadline, mpi_->active(), watched_, issue_counts_, [this](int peer, const Question& question) {
           mpi_->send(peer, std::make_shared<const std::string>(question_message(question)));
         }) {}
 
@@ -46,7 +47,7 @@ class Service final : public MpiService {
   int size() const override { return size_; }
   int ranks_on_node() const override { return peers_.ranks_on_node(); }
   std::string node(int rank) const override { return peers_.node(rank); }
-  Board& board() override { return board_; }
+  KeyValueTable& table() override { return table_; }
   const FirstCause& cause() const override { return cause_; }
   IssueCounts& issue_counts() override { return issue_counts_; }
   void post(std::shared_ptr<Exchange> exchange) override;
@@ -55,10 +56,10 @@ class Service final : public MpiService {
     watched_soon_.push_back(std::move(exchange));
   }
   void abort(const Error& error) noexcept override { stop_because(rank_, error); }
-  void wait_until_told() noexcept override;
-  void publish(BoardStore::Values values) override;
+  void wait_until_notified() noexcept override;
+  void publish(MemoryStore::Values values) override;
   void close() override;
-  void leave() noexcept override;
+  void shutdown() noexcept override;
 
   void launch(std::shared_ptr<Service> self);
 
@@ -68,7 +69,7 @@ class Service final : public MpiService {
   bool take_posted();
   bool test_control();
   void hear(int from, std::string_view text);
-  bool hear_the_last();
+  bool drain_control();
   void rest(bool progress);
   void stop_because(int rank, const Error& error) noexcept;
   void stop_mpi();
@@ -77,27 +78,27 @@ class Service final : public MpiService {
   const std::chrono::milliseconds deadline_, start_deadline_;
   FirstCause cause_;
   IssueCounts issue_counts_;
-  Board board_;
+  KeyValueTable table_;
   std::thread thread_;
   std::promise<void> started_, thread_ended_;
   std::future<void> has_ended_ = thread_ended_.get_future();
 
-  std::mutex mutex_;                  // guards what follows
-  std::condition_variable wake_;      // of the service thread
-  std::condition_variable has_told_;  // of who aborted
+  std::mutex mutex_;                      // guards what follows
+  std::condition_variable wake_;          // of the service thread
+  std::condition_variable notification_;  // wakes threads that called abort()
   std::deque<std::shared_ptr<Exchange>> posted_;
   std::deque<std::string> outgoing_;
   Exchanges watched_soon_;
-  bool leave_ = false, finalize_ = false;
-  bool told_ = false;   // the others know that we stop, as far as they can be told
-  bool ended_ = false;  // nobody takes what is posted
+  bool shutdown_ = false, finalize_ = false;
+  bool notified_ = false;  // the stop message was sent to all peers that can be reached
+  bool ended_ = false;     // the thread takes no more posts
 
-  // The service thread's; ranks and what is constant of peers are read by others once it has started.
+  // Used by the service thread; other threads read the ranks and the constant part of peers_ once it has started.
   int rank_ = -1, size_ = 0;
-  std::deque<std::shared_ptr<Exchange>> incoming_;  // taken, not begun
+  std::deque<std::shared_ptr<Exchange>> incoming_;  // taken, not yet begun
   const std::unique_ptr<MpiTransport> mpi_ = MpiTransport::make();
-  Exchanges watched_;  // that others carry
-  Overdue overdue_;
+  Exchanges watched_;  // carried by another backend
+  DeadlineMonitor deadlines_;
   PeerWatch peers_;
   bool mpi_stopped_ = false;
   steady_clock::time_point last_progress_, last_deadline_check_, last_peer_check_;
@@ -109,7 +110,7 @@ void Service::launch(std::shared_ptr<Service> self) {
   std::future<void> started = started_.get_future();
   thread_ = std::thread([self = std::move(self)] {
     pthread_setname_np(pthread_self(), "ms-mpi");
-    prctl(PR_SET_TIMERSLACK, 1000UL);  // ns: the rests are short
+    prctl(PR_SET_TIMERSLACK, 1000UL);  // ns, because the sleeps are short
     try {
       self->init();
       self->started_.set_value();
@@ -136,7 +137,7 @@ void Service::init() {
   peers_.start(rank_, std::move(started.processes));
 }
 
-// One turn.
+// One iteration.
 
 void Service::loop() {
   last_progress_ = steady_clock::now();
@@ -156,11 +157,11 @@ void Service::loop() {
         if (now - last_deadline_check_ > kDeadlineCheckPeriod) {
           last_deadline_check_ = now;
           std::erase_if(watched_, [](const auto& one) { return one->state != Exchange::State::pending; });
-          overdue_.check(rank_, now);
+          deadlines_.check(rank_, now);
         }
         if (now - last_peer_check_ > kPeerCheckPeriod) {
           last_peer_check_ = now;
-          peers_.check(now, mpi_->active(), [this] { return hear_the_last(); });
+          peers_.check(now, mpi_->active(), [this] { return drain_control(); });
         }
       }
     } catch (const Error& error) {
@@ -171,10 +172,10 @@ void Service::loop() {
   }
 }
 
-// False when the thread shall end.
+// Takes what other threads posted. Returns false when the thread must end.
 bool Service::take_posted() {
   std::deque<std::string> outgoing;
-  bool leave = false;
+  bool shutdown = false;
   {
     std::lock_guard lock(mutex_);
     incoming_.insert(incoming_.end(), posted_.begin(), posted_.end());
@@ -182,15 +183,15 @@ bool Service::take_posted() {
     outgoing.swap(outgoing_);
     watched_.insert(watched_.end(), watched_soon_.begin(), watched_soon_.end());
     watched_soon_.clear();
-    leave = leave_;
-    ended_ = leave_ || finalize_;
+    shutdown = shutdown_;
+    ended_ = shutdown_ || finalize_;
   }
   if (ended_) {
     if (cause_.stopped()) stop_mpi();
-    if (!leave && !mpi_stopped_) mpi_->finalize();
+    if (!shutdown && !mpi_stopped_) mpi_->finalize();
     mpi_stopped_ = true;
     if (!incoming_.empty() || !mpi_->active().empty()) {
-      stop_because(rank_, Error("comm.closed", Blame::bug, "the world was left while an operation was under way"));
+      stop_because(rank_, Error("comm.closed", Blame::bug, "the world was shut down with operations in progress"));
     }
     fail_all();
     return false;
@@ -219,29 +220,29 @@ void Service::hear(int from, std::string_view text) {
   auto message = parse_control(text);
   if (!message) {
     throw Error("comm.mpi", Blame::bug,
-                fmt::format("rank {} got a control message from rank {} that nobody knows", rank_, from));
+                fmt::format("rank {} received a malformed control message from rank {}", rank_, from));
   }
   if (const Error* error = std::get_if<Error>(&*message)) {
     stop_because(from, *error);
   } else if (auto* published = std::get_if<PublishedValue>(&*message)) {
-    board_.post(from, std::move(published->key), std::move(published->value));
+    table_.post(from, std::move(published->key), std::move(published->value));
   } else if (const Question* question = std::get_if<Question>(&*message)) {
-    const Answer answer{*question, overdue_.account_of(*question, steady_clock::now())};
+    const Answer answer{*question, deadlines_.report_for(*question, steady_clock::now())};
     mpi_->send(from, std::make_shared<const std::string>(answer_message(answer)));
   } else {
-    overdue_.hear(from, std::get<Answer>(std::move(*message)));
+    deadlines_.add_answer(from, std::get<Answer>(std::move(*message)));
   }
 }
 
-// What a dead peer sent still arrives. False where the world has ended.
-bool Service::hear_the_last() {
+// Receives what a dead peer sent before it died. Returns false if the world has ended.
+bool Service::drain_control() {
   while (test_control()) {}
   mpi_->test();
   return !mpi_->world_closed() && !cause_.stopped();
 }
 
-// A core may be shared by many ranks: yield at first, then rest for a sixteenth of the time that was already waited, so
-// that resting makes no wait more than some 6% longer.
+// A core may be shared by many ranks: yields at first, then sleeps for a sixteenth of the time already waited, so that
+// sleeping makes a wait at most about 6% longer.
 void Service::rest(bool progress) {
   const bool busy = !mpi_stopped_ && (!mpi_->active().empty() || mpi_->sends());
   const auto waited = steady_clock::now() - last_progress_;
@@ -252,7 +253,7 @@ void Service::rest(bool progress) {
   const auto pause = busy ? std::clamp<std::chrono::nanoseconds>(waited / 16, kShortestRest, kLongestRest) : kIdleRest;
   std::unique_lock lock(mutex_);
   wake_.wait_for(lock, pause, [&] {
-    return leave_ || finalize_ || !outgoing_.empty() || !posted_.empty() || (cause_.stopped() && !mpi_stopped_);
+    return shutdown_ || finalize_ || !outgoing_.empty() || !posted_.empty() || (cause_.stopped() && !mpi_stopped_);
   });
 }
 
@@ -266,13 +267,13 @@ void Service::fail_all() {
 
 void Service::stop_because(int rank, const Error& error) noexcept {
   if (!cause_.set(rank, error)) return;
-  board_.stop();
+  table_.stop();
   std::lock_guard lock(mutex_);
   wake_.notify_all();
 }
 
-// Makes the last calls of MPI. Receives are cancelled before anybody hears of the failure and frees the memory, and
-// after this nothing moves data any more.
+// Makes the last calls of MPI. Receives are cancelled before the failure is published and the memory freed; after this
+// nothing writes to that memory.
 void Service::stop_mpi() {
   if (mpi_stopped_) return;
   mpi_stopped_ = true;
@@ -281,17 +282,17 @@ void Service::stop_mpi() {
   if (cause.rank == rank_) {
     try {
       mpi_->send_to_others(stop_message(cause.error));
-      for (const auto end = steady_clock::now() + kFarewell; mpi_->sends() && steady_clock::now() < end;) {
+      for (const auto end = steady_clock::now() + kStopNoticeLimit; mpi_->sends() && steady_clock::now() < end;) {
         if (!mpi_->drop_finished_sends()) std::this_thread::sleep_for(kShortestRest);
       }
     } catch (const Error&) {
-      // MPI itself is what failed: the others will see us go.
+      // MPI itself failed: the others will see this process exit.
     }
   }
   fail_all();
   std::lock_guard lock(mutex_);
-  told_ = true;
-  has_told_.notify_all();
+  notified_ = true;
+  notification_.notify_all();
 }
 
 // From other threads.
@@ -305,19 +306,19 @@ void Service::post(std::shared_ptr<Exchange> exchange) {
       return;
     }
   }
-  stop_because(rank_, Error("comm.closed", Blame::bug, exchange->what() + " began after the world was closed"));
+  stop_because(rank_, Error("comm.closed", Blame::bug, exchange->what() + " was issued after the world was closed"));
   exchange->settle(Exchange::State::failed);
 }
 
-void Service::wait_until_told() noexcept {
+void Service::wait_until_notified() noexcept {
   std::unique_lock lock(mutex_);
-  has_told_.wait_for(lock, 2 * kFarewell, [&] { return told_ || ended_; });
+  notification_.wait_for(lock, 2 * kStopNoticeLimit, [&] { return notified_ || ended_; });
 }
 
-void Service::publish(BoardStore::Values values) {
+void Service::publish(MemoryStore::Values values) {
   for (auto& [key, value] : values) {
     std::string text = value_message(key, value);
-    board_.post(rank_, std::move(key), std::move(value));
+    table_.post(rank_, std::move(key), std::move(value));
     std::lock_guard lock(mutex_);
     outgoing_.push_back(std::move(text));
     wake_.notify_one();
@@ -330,13 +331,13 @@ void Service::close() {
   exchange->group = std::make_shared<const Group>();
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
-    exchange->messages.push_back({Way::recv, peer, nullptr, 0});
-    exchange->messages.push_back({Way::matched_send, peer, nullptr, 0});
+    exchange->transfers.push_back({TransferKind::recv, peer, nullptr, 0});
+    exchange->transfers.push_back({TransferKind::matched_send, peer, nullptr, 0});
   }
   const auto met = std::make_shared<std::promise<void>>();
   exchange->notify = [met] { met->set_value(); };
   post(exchange);
-  met->get_future().wait();  // the service has the deadline
+  met->get_future().wait();  // the service enforces the deadline
   if (exchange->state == Exchange::State::failed) throw cause_.error_for(rank_);
   {
     std::lock_guard lock(mutex_);
@@ -352,14 +353,14 @@ void Service::close() {
   if (cause_.stopped()) throw cause_.error_for(rank_);
 }
 
-void Service::leave() noexcept {
+void Service::shutdown() noexcept {
   if (!thread_.joinable()) return;
   {
     std::lock_guard lock(mutex_);
-    leave_ = true;
+    shutdown_ = true;
     wake_.notify_one();
   }
-  // MPI_Init and MPI_Finalize may hang for ever. The thread keeps this object alive, and the process is about to end.
+  // MPI_Init and MPI_Finalize may hang. The thread keeps this object alive, and the process is about to exit.
   if (has_ended_.wait_for(1s) == std::future_status::ready) {
     thread_.join();
   } else {
@@ -374,7 +375,7 @@ std::shared_ptr<MpiService> MpiService::start(std::chrono::milliseconds deadline
   try {
     service->launch(service);
   } catch (...) {
-    service->leave();
+    service->shutdown();
     throw;
   }
   return service;

@@ -1,32 +1,33 @@
-// The thread that owns MPI. It alone calls the library, with non-blocking calls only once it has started, so that every
-// wait has a deadline and a lost peer is noticed. Others hand it exchanges and are told when they are done.
+// The thread that owns MPI. Only this thread calls MPI, and only non-blocking functions once it has started, so that
+// every wait has a deadline and a lost peer is noticed. Other threads post exchanges and are notified when they
+// complete.
 #pragma once
 
 #include <chrono>
 #include <memory>
 
-#include "comm/board.h"
 #include "comm/exchange_communicator.h"
+#include "comm/store_memory.h"
 
 namespace ms::comm {
 
 class MpiService : public ExchangeService {
  public:
-  // Starts the thread and MPI. Throws Error("comm.mpi"), or Error("comm.deadline") when the others do not come.
+  // Starts the thread and MPI. Throws Error("comm.mpi"), or Error("comm.deadline") if other ranks do not join in time.
   static std::shared_ptr<MpiService> start(std::chrono::milliseconds deadline);
 
   virtual int size() const = 0;
   virtual int ranks_on_node() const = 0;
   virtual std::string node(int rank) const = 0;
-  virtual Board& board() = 0;
-  // After abort(): returns when the others have been told, or soon if they cannot be.
-  virtual void wait_until_told() noexcept = 0;
-  // Sends this rank's values to everybody.
-  virtual void publish(BoardStore::Values values) = 0;
+  virtual KeyValueTable& table() = 0;
+  // After abort(): returns when the stop message has been sent, or soon if peers cannot be reached.
+  virtual void wait_until_notified() noexcept = 0;
+  // Sends this rank's values to all ranks.
+  virtual void publish(MemoryStore::Values values) = 0;
   // Collective: waits for everybody, then finalises MPI and ends the thread.
   virtual void close() = 0;
   // Ends the thread, tells nobody. Returns at once; where MPI itself hangs, the thread is left behind.
-  virtual void leave() noexcept = 0;
+  virtual void shutdown() noexcept = 0;
 };
 
 }  // namespace ms::comm

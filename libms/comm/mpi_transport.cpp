@@ -1,9 +1,9 @@
-// The only source that knows MPI.
+// The only source that includes mpi.h.
 //
-// Tags: one for control messages, one for the closing of the world, then one for each group and kind of operation.
-// Sequence numbers need no place in them: members issue the operations of a group in one order, and MPI keeps the order
-// of messages of one tag between two ranks. The kind is there so that a mismatch waits for its deadline and is not
-// taken for data.
+// Tags: one for control messages, one for closing the world, then one for each group and kind of operation. Tags need
+// no sequence number: members issue the operations of a group in one order, and MPI keeps the order of messages with
+// one tag between two ranks. The kind is part of the tag so that mismatched operations run into their deadline rather
+// than exchange data.
 #include "comm/mpi_transport.h"
 
 #include <mpi.h>
@@ -22,7 +22,7 @@ using std::chrono::steady_clock;
 
 constexpr int kControlTag = 0, kCloseTag = 1;
 constexpr int kTagsPerGroup = 8;
-constexpr std::int64_t kMaxMessageBytes = std::int64_t{1} << 30;  // MPI counts in int
+constexpr std::int64_t kMaxTransferBytes = std::int64_t{1} << 30;  // MPI counts in int
 
 void mpi_check(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
@@ -35,19 +35,20 @@ void mpi_check(int code, const char* call) {
 
 int tag_of(const Exchange& exchange) {
   if (exchange.closes_world) return kCloseTag;
-  const OpKind kind = exchange.request.kind == OpKind::recv ? OpKind::send : exchange.request.kind;  // they meet
+  const OpKind kind =
+      exchange.request.kind == OpKind::recv ? OpKind::send : exchange.request.kind;  // a recv matches a send
   return (exchange.group->id + 1) * kTagsPerGroup + static_cast<int>(kind);
 }
 
-// Into what MPI can count.
-std::vector<Message> cut(const std::vector<Message>& messages) {
-  std::vector<Message> parts;
-  for (Message message : messages) {
-    for (; message.size_bytes > kMaxMessageBytes;
-         message.data += kMaxMessageBytes, message.size_bytes -= kMaxMessageBytes) {
-      parts.push_back({message.way, message.peer, message.data, kMaxMessageBytes});
+// Splits transfers so that MPI can count their bytes in an int.
+std::vector<Transfer> split_transfers(const std::vector<Transfer>& transfers) {
+  std::vector<Transfer> parts;
+  for (Transfer transfer : transfers) {
+    for (; transfer.size_bytes > kMaxTransferBytes;
+         transfer.data += kMaxTransferBytes, transfer.size_bytes -= kMaxTransferBytes) {
+      parts.push_back({transfer.kind, transfer.peer, transfer.data, kMaxTransferBytes});
     }
-    parts.push_back(message);
+    parts.push_back(transfer);
   }
   return parts;
 }
@@ -71,9 +72,9 @@ class Transport final : public MpiTransport {
   std::optional<Control> receive() override;
 
  private:
-  struct Slot {  // what requests_ of the same index belongs to
+  struct Slot {  // the transfer of requests_[same index]
     std::shared_ptr<Exchange> exchange;
-    std::size_t message;
+    std::size_t transfer;
   };
   struct Send {
     std::shared_ptr<const std::string> text;
@@ -122,8 +123,8 @@ MpiTransport::Started Transport::start(std::chrono::milliseconds deadline) {
   if (provided < MPI_THREAD_FUNNELED) {
     throw Error("comm.mpi", Blame::user, "this MPI cannot be used by a program with threads");
   }
-  // Open MPI 4.1 crashes where a message comes from another node while it still starts, and under srun the barrier at
-  // the end of MPI_Init is none: one of fourteen starts failed on busy nodes.
+  // Open MPI 4.1 crashes if a message arrives from another node while it still starts, and under srun MPI_Init does not
+  // end with a barrier: one of fourteen starts failed on busy nodes.
   pmix_barrier(deadline);
   mpi_check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   mpi_check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
@@ -135,7 +136,7 @@ MpiTransport::Started Transport::start(std::chrono::milliseconds deadline) {
   int* limit = nullptr;
   int found = 0;
   mpi_check(MPI_Comm_get_attr(comm_, MPI_TAG_UB, &limit, &found), "MPI_Comm_get_attr");
-  tag_limit_ = found != 0 ? *limit : 32767;  // what the standard guarantees
+  tag_limit_ = found != 0 ? *limit : 32767;  // the standard's minimum
 
   const ProcessId own = this_process();
   Started started{rank_, std::vector<ProcessId>(static_cast<std::size_t>(size_))};
@@ -148,7 +149,7 @@ MpiTransport::Started Transport::start(std::chrono::milliseconds deadline) {
 
 void Transport::finalize() {
   mpi_check(MPI_Cancel(&receive_), "MPI_Cancel");
-  mpi_check(MPI_Wait(&receive_, MPI_STATUS_IGNORE), "MPI_Wait");  // local: it has been cancelled
+  mpi_check(MPI_Wait(&receive_, MPI_STATUS_IGNORE), "MPI_Wait");  // returns at once: the request was cancelled
   mpi_check(MPI_Finalize(), "MPI_Finalize");
 }
 
@@ -158,28 +159,28 @@ void Transport::begin(const std::shared_ptr<Exchange>& exchange) {
   const int tag = tag_of(*exchange);
   MS_ASSERT(exchange->closes_world || (exchange->group->id >= 0 && tag <= tag_limit_),
             "group {} with id {} has no message tag below {}", exchange->what(), exchange->group->id, tag_limit_);
-  exchange->messages = cut(exchange->messages);
-  exchange->done.assign(exchange->messages.size(), false);
-  exchange->left = exchange->messages.size();
+  exchange->transfers = split_transfers(exchange->transfers);
+  exchange->done.assign(exchange->transfers.size(), false);
+  exchange->left = exchange->transfers.size();
   exchange->posted = steady_clock::now();
   if (exchange->left == 0) {  // a world of one
     exchange->settle(Exchange::State::complete);
     return;
   }
   active_.push_back(exchange);
-  for (std::size_t i = 0; i < exchange->messages.size(); ++i) {
-    const Message& message = exchange->messages[i];
-    const int count = static_cast<int>(message.size_bytes);
+  for (std::size_t i = 0; i < exchange->transfers.size(); ++i) {
+    const Transfer& transfer = exchange->transfers[i];
+    const int count = static_cast<int>(transfer.size_bytes);
     MPI_Request request = MPI_REQUEST_NULL;
-    switch (message.way) {
-      case Way::recv:
-        mpi_check(MPI_Irecv(message.data, count, MPI_BYTE, message.peer, tag, comm_, &request), "MPI_Irecv");
+    switch (transfer.kind) {
+      case TransferKind::recv:
+        mpi_check(MPI_Irecv(transfer.data, count, MPI_BYTE, transfer.peer, tag, comm_, &request), "MPI_Irecv");
         break;
-      case Way::send:
-        mpi_check(MPI_Isend(message.data, count, MPI_BYTE, message.peer, tag, comm_, &request), "MPI_Isend");
+      case TransferKind::send:
+        mpi_check(MPI_Isend(transfer.data, count, MPI_BYTE, transfer.peer, tag, comm_, &request), "MPI_Isend");
         break;
-      case Way::matched_send:
-        mpi_check(MPI_Issend(message.data, count, MPI_BYTE, message.peer, tag, comm_, &request), "MPI_Issend");
+      case TransferKind::matched_send:
+        mpi_check(MPI_Issend(transfer.data, count, MPI_BYTE, transfer.peer, tag, comm_, &request), "MPI_Issend");
         break;
     }
     requests_.push_back(request);
@@ -200,7 +201,7 @@ bool Transport::test() {
     const auto at = static_cast<std::size_t>(i);
     complete_request(finished_[at], statuses_[at], code == MPI_ERR_IN_STATUS);
   }
-  // Only now, with all of them marked, because removing moves others to their places.
+  // Removes the finished requests after all are marked, because removing moves others to their places.
   for (std::size_t i = 0; i < requests_.size();) {
     if (requests_[i] != MPI_REQUEST_NULL) {
       ++i;
@@ -217,23 +218,23 @@ bool Transport::test() {
 void Transport::complete_request(int index, const MPI_Status& status, bool failed) {
   const Slot& slot = slots_[static_cast<std::size_t>(index)];
   Exchange& exchange = *slot.exchange;
-  const Message& message = exchange.messages[slot.message];
+  const Transfer& transfer = exchange.transfers[slot.transfer];
   int received = 0;
   if (failed && status.MPI_ERROR != MPI_SUCCESS && status.MPI_ERROR != MPI_ERR_PENDING) {
     int error_class = 0;
     MPI_Error_class(status.MPI_ERROR, &error_class);
     if (error_class != MPI_ERR_TRUNCATE) mpi_check(status.MPI_ERROR, exchange.what().c_str());
     received = -1;
-  } else if (message.way == Way::recv) {
+  } else if (transfer.kind == TransferKind::recv) {
     mpi_check(MPI_Get_count(&status, MPI_BYTE, &received), "MPI_Get_count");
   }
-  if (message.way == Way::recv && received != message.size_bytes) {
+  if (transfer.kind == TransferKind::recv && received != transfer.size_bytes) {
     throw Error("comm.mismatch", Blame::bug,
-                fmt::format("rank {} awaited {} bytes from rank {} in {}, and got {}", rank_, message.size_bytes,
-                            message.peer, exchange.what(), received < 0 ? "more" : std::to_string(received)))
+                fmt::format("rank {} expected {} bytes from rank {} in {} and received {}", rank_, transfer.size_bytes,
+                            transfer.peer, exchange.what(), received < 0 ? "more" : std::to_string(received)))
         .with_operation(exchange.what());
   }
-  exchange.done[slot.message] = true;
+  exchange.done[slot.transfer] = true;
   if (--exchange.left > 0) return;
   active_.erase(std::find(active_.begin(), active_.end(), slot.exchange));
   world_closed_ = exchange.closes_world;
@@ -242,7 +243,7 @@ void Transport::complete_request(int index, const MPI_Status& status, bool faile
 
 void Transport::cancel_receives() {
   for (std::size_t i = 0; i < requests_.size(); ++i) {
-    const bool receives = slots_[i].exchange->messages[slots_[i].message].way == Way::recv;
+    const bool receives = slots_[i].exchange->transfers[slots_[i].transfer].kind == TransferKind::recv;
     if (receives && requests_[i] != MPI_REQUEST_NULL) MPI_Cancel(&requests_[i]);
   }
 }

@@ -1,6 +1,6 @@
-// All that is asked of MPI: the start, exchanges as sets of requests, control messages, the end. One thread makes all
-// calls, and none of them waits for others but start() and finalize(). All may throw Error("comm.mpi"). No MPI type
-// appears here.
+// The interface to MPI: start, exchanges as sets of requests, control messages, finalize. One thread makes all calls,
+// and only start() and finalize() wait for other ranks. All methods may throw Error("comm.mpi"). No MPI type appears
+// here.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,8 @@ class MpiTransport {
     int rank;
     std::vector<ProcessId> processes;  // by rank
   };
-  // Collective. Throws Error("comm.deadline") when the others do not come within `deadline`; MPI_Init itself has none.
+  // Collective. Throws Error("comm.deadline") if other ranks do not join within `deadline`, which does not cover
+  // MPI_Init.
   virtual Started start(std::chrono::milliseconds deadline) = 0;
   // Collective.
   virtual void finalize() = 0;
@@ -31,19 +32,19 @@ class MpiTransport {
   // -- Exchanges.
 
   virtual void begin(const std::shared_ptr<Exchange>& exchange) = 0;
-  // Settles those that are complete; true where a message is done. Throws Error("comm.mismatch") where what came is not
-  // what was awaited.
+  // Settles complete exchanges; returns true if any transfer finished. Throws Error("comm.mismatch") if the received
+  // size is not the expected one.
   virtual bool test() = 0;
   virtual const Exchanges& active() const = 0;  // begun, not settled
-  // Everybody has been met at the closing of the world.
+  // Returns whether all ranks have closed the world.
   virtual bool world_closed() const = 0;
-  // Before the memory that they write to is freed. What cannot be cancelled leaks, on purpose: waiting for it could
-  // last for ever.
+  // Cancels all receives; called before the memory that they write to is freed. Receives that cannot be cancelled leak
+  // on purpose: waiting for them could last forever.
   virtual void cancel_receives() = 0;
-  // All that are active have failed.
+  // Marks all active exchanges as failed.
   virtual void fail() = 0;
 
-  // -- Control messages: of at most kMaxControlBytes, without an order, from whoever sends them.
+  // -- Control messages: at most kMaxControlBytes each, unordered between different senders.
 
   struct Control {
     int from;
@@ -51,9 +52,9 @@ class MpiTransport {
   };
   virtual void send(int peer, std::shared_ptr<const std::string> text) = 0;
   virtual void send_to_others(const std::string& text) = 0;
-  virtual bool drop_finished_sends() = 0;  // true where one has left
+  virtual bool drop_finished_sends() = 0;  // true if any was sent
   virtual bool sends() const = 0;
-  // The next one, if it has come. Lets MPI work, where nothing else is asked of it.
+  // Returns the next received message, if any. Also lets MPI make progress when nothing else calls it.
   virtual std::optional<Control> receive() = 0;
 };
 

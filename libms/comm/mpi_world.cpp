@@ -1,11 +1,11 @@
-// Ranks as processes: the service thread that owns MPI, seen as a World.
+// A World whose ranks are processes, over the service thread that owns MPI.
 #include "comm/mpi_world.h"
 
 #include "base/log.h"
 #include "comm/launch.h"
-#include "comm/lonely_communicator.h"
 #include "comm/mpi_service.h"
-#include "comm/nccl_door.h"
+#include "comm/nccl_plugin.h"
+#include "comm/self_communicator.h"
 #include "comm/store_pmix.h"
 
 namespace ms::comm {
@@ -16,16 +16,16 @@ class MpiWorld final : public World {
   MpiWorld(std::shared_ptr<MpiService> service, std::chrono::milliseconds deadline, StoreChoice choice)
       : service_(std::move(service)),
         deadline_(deadline),
-        messages_(service_->rank(), service_->board(),
-                  [this](BoardStore::Values values) { service_->publish(std::move(values)); }) {
+        memory_store_(service_->rank(), service_->table(),
+                      [this](MemoryStore::Values values) { service_->publish(std::move(values)); }) {
     if (choice == StoreChoice::automatic) pmix_ = open_pmix_store(service_->rank(), service_->cause());
-    log::debug("comm", "rendezvous store: {}", pmix_ ? "PMIx" : "messages");
+    log::debug("comm", "key-value store: {}", pmix_ ? "PMIx" : "MPI messages");
   }
   ~MpiWorld() override {
-    // The process ends, and what NCCL waits for may never come.
+    // The process is about to exit, and NCCL may wait forever for lost peers: it is leaked.
     if (service_->cause().stopped()) static_cast<void>(nccl_.release());
     nccl_.reset();
-    service_->leave();
+    service_->shutdown();
   }
 
   std::string_view kind() const override { return "mpi"; }
@@ -33,30 +33,30 @@ class MpiWorld final : public World {
   int size() const override { return service_->size(); }
   int ranks_on_node() const override { return service_->ranks_on_node(); }
   std::string node(int rank) const override { return service_->node(rank); }
-  Store& store() override { return pmix_ ? static_cast<Store&>(*pmix_) : messages_; }
+  Store& store() override { return pmix_ ? static_cast<Store&>(*pmix_) : memory_store_; }
   std::unique_ptr<Communicator> open(const Group& group, tensor::Stream& stream) override {
-    if (group.size() == 1) return std::make_unique<LonelyCommunicator>(group, rank(), stream);
+    if (group.size() == 1) return std::make_unique<SelfCommunicator>(group, rank(), stream);
     if (stream.device().kind() != "cuda") return make_exchange_communicator(service_, group, stream);
     if (!nccl_) nccl_ = make_nccl(service_, store(), deadline_);
     return nccl_->open(group, stream);
   }
   void abort(const Error& cause) noexcept override {
     service_->abort(cause);
-    service_->wait_until_told();
+    service_->wait_until_notified();
   }
   std::optional<Cause> cause() const override { return service_->cause().get(); }
   void close() override {
-    if (nccl_) nccl_->close();  // whoever is out first aborts its NCCL
+    if (nccl_) nccl_->close();  // before other ranks abort their NCCL
     service_->close();
-    if (pmix_) pmix_->close();  // everybody has been met: nobody asks for a value any more
+    if (pmix_) pmix_->close();  // all ranks have closed: none reads the store any more
   }
 
  private:
   std::shared_ptr<MpiService> service_;
   std::chrono::milliseconds deadline_;
-  BoardStore messages_;
-  std::unique_ptr<PmixStore> pmix_;  // null: messages
-  std::unique_ptr<Nccl> nccl_;       // null: no group of GPUs has been opened
+  MemoryStore memory_store_;
+  std::unique_ptr<PmixStore> pmix_;  // null: the store is memory_store_
+  std::unique_ptr<Nccl> nccl_;       // null: no GPU group was opened
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// NCCL's communicators: a translation without decisions. Compiled into libms_cuda.so.
+// Communicators over NCCL: translates operations into NCCL calls and watches those in progress. Implements
+// nccl_plugin.h's Nccl; compiled into libms_cuda.so.
 #include <nccl.h>
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "comm/nccl_door.h"
+#include "comm/nccl_plugin.h"
 #include "tensor/cuda/cuda_check.h"
 #include "tensor/cuda/cuda_device.h"
 #include "tensor/cuda/owned_memory.h"
@@ -21,11 +22,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto kLookPeriod = 5ms;                  // at what is under way; well below any deadline
-constexpr auto kPolledFor = 300us, kRest = 100us;  // for NCCL to take a call
-// NCCL knows that a peer went, not which. The service sees processes of this node die, and hears of others: it has so
-// long to name the rank. mpirun ends survivors 1 s after a rank's death.
-constexpr auto kNamedWithin = 800ms;
+constexpr auto kLookPeriod = 5ms;                  // between checks of operations in progress; well below any deadline
+constexpr auto kPolledFor = 300us, kRest = 100us;  // polling for NCCL to accept a call
+// NCCL reports that a peer is lost, not which. The service detects dead processes of this node and receives stop
+// messages from others: it has this long to name the rank. mpirun ends survivors 1 s after a rank's death.
+constexpr auto kBlameGrace = 800ms;
 
 ncclDataType_t type_of(tensor::DType dtype) {
   switch (dtype) {
@@ -41,46 +42,46 @@ ncclDataType_t type_of(tensor::DType dtype) {
   return ncclFloat32;
 }
 
-// One operation on its way: NCCL begins when `begin` has passed and is done when `end` has.
-struct UnderWay {
+// One operation in progress: it begins when the stream passes `begin` and is done when it passes `end`.
+struct InFlight {
   tensor::Event begin, end;
-  std::shared_ptr<Exchange> exchange;  // told to the service once it has begun
+  std::shared_ptr<Exchange> exchange;  // passed to the service once begun
   bool begun = false;
 };
 
-// A communicator of NCCL's, as those who issue to it and the thread that looks after it see it.
-struct Open {
+// An NCCL communicator, shared by the threads that issue to it and the thread that monitors it.
+struct OpenComm {
   std::shared_ptr<const Group> group;
   int member = 0;
   int gpu = 0;
-  std::shared_ptr<tensor::DeviceFailure> failure;  // of the device that its stream is of
+  std::shared_ptr<tensor::DeviceFailure> failure;  // of its stream's device
   std::mutex mutex;                                // guards what follows
   ncclComm_t comm = nullptr;                       // null: aborted
-  void* registered = nullptr;  // NCCL's handle of memory; may be none where it can do nothing with it
-  std::deque<UnderWay> under_way;
-  std::optional<Clock::time_point> lost_since;  // when NCCL said that a peer is gone
+  void* registered = nullptr;  // NCCL's handle of the registered buffer; may stay null if NCCL cannot use it
+  std::deque<InFlight> in_flight;
+  std::optional<Clock::time_point> lost_since;  // when NCCL reported a lost peer
 };
 
-// With its mutex held.
-void forget_memory(Open& open) {
+// The caller holds the mutex.
+void deregister_memory(OpenComm& open) {
   if (open.comm != nullptr && open.registered != nullptr)
     ncclCommDeregister(open.comm, std::exchange(open.registered, nullptr));
 }
 
 bool is_of_peers(ncclResult_t code) { return code == ncclRemoteError || code == ncclSystemError; }
 
-Error nccl_error(ncclResult_t code, const Open& open, const std::string& what) {
+Error nccl_error(ncclResult_t code, const OpenComm& open, const std::string& what) {
   const char* last = open.comm == nullptr ? nullptr : ncclGetLastError(open.comm);
   std::string text = fmt::format("{}: NCCL: {}", what, ncclGetErrorString(code));
   if (last != nullptr && *last != '\0') text += fmt::format(" ({})", last);
-  // NCCL says no more of buffers that it did not get than that a call of CUDA's failed.
+  // If NCCL could not allocate buffers, it reports only that a CUDA call failed.
   constexpr std::size_t kBuffers = std::size_t{512} << 20;
   std::size_t free = 0, total = 0;
   if (code == ncclUnhandledCudaError && cudaMemGetInfo(&free, &total) == cudaSuccess && free < kBuffers) {
-    return user_error("tensor.memory",
-                      fmt::format("{}; out of memory, as it seems: {} of the GPU are free", text,
-                                  format_size(static_cast<double>(free))),
-                      "NCCL takes it before a run's tensors are there: nvidia-smi says what else is on the GPU");
+    return user_error(
+        "tensor.memory",
+        fmt::format("{}; probably out of memory: {} of the GPU are free", text, format_size(static_cast<double>(free))),
+        "NCCL allocates before the run's tensors: nvidia-smi shows what else uses the GPU");
   }
   Error error("comm.nccl",
               code == ncclInvalidUsage || code == ncclInvalidArgument ? Blame::bug
@@ -96,7 +97,7 @@ class NcclProcess final : public Nccl {
  public:
   NcclProcess(std::shared_ptr<ExchangeService> service, Store& store, std::chrono::milliseconds deadline)
       : service_(std::move(service)), store_(store), deadline_(deadline) {
-    thread_ = std::jthread([this](const std::stop_token& stop) { look(stop); });
+    thread_ = std::jthread([this](const std::stop_token& stop) { monitor(stop); });
   }
   ~NcclProcess() override {
     close();
@@ -109,22 +110,23 @@ class NcclProcess final : public Nccl {
     if (thread_.joinable()) thread_.join();
   }
   ExchangeService& service() { return *service_; }
-  // Waits until NCCL has taken a call that does not block.
-  void settle(ncclResult_t code, Open& open, const std::string& what);
+  // Waits until NCCL has accepted a non-blocking call.
+  void settle(ncclResult_t code, OpenComm& open, const std::string& what);
 
  private:
-  void join(Open& open);
-  void look(const std::stop_token& stop);
-  void look_at(Open& open);
-  // All at once: an abort may wait for the whole GPU, and so for the kernel of another that still waits for its peers.
-  static void abort_all(const std::vector<std::shared_ptr<Open>>& all) {
+  void join(OpenComm& open);
+  void monitor(const std::stop_token& stop);
+  void check(OpenComm& open);
+  // Aborts all at the same time: an abort may wait for the whole GPU, and so for the kernel of another communicator
+  // that still waits for its peers.
+  static void abort_all(const std::vector<std::shared_ptr<OpenComm>>& all) {
     std::vector<std::jthread> threads;
     for (const auto& open : all) {
       threads.emplace_back([open] {
         cudaSetDevice(open->gpu);
         const std::lock_guard lock(open->mutex);
         if (open->comm == nullptr) return;
-        forget_memory(*open);  // an abort would do it, of what it has freed before
+        deregister_memory(*open);  // ncclCommAbort() would deregister after freeing
         ncclCommAbort(std::exchange(open->comm, nullptr));
       });
     }
@@ -135,7 +137,7 @@ class NcclProcess final : public Nccl {
   const std::chrono::milliseconds deadline_;
   std::mutex mutex_;  // guards all_
   std::condition_variable_any wake_;
-  std::vector<std::shared_ptr<Open>> all_;
+  std::vector<std::shared_ptr<OpenComm>> all_;
   std::jthread thread_;
 };
 
@@ -146,7 +148,7 @@ int channels_on(int gpu, int width) {
   return std::max(1, width * std::min(processors, kMeantFor) / kMeantFor);
 }
 
-// Of NCCL's own, which GPUs of a node can reach, too.
+// Allocates memory from NCCL, which the other GPUs of the node can access.
 std::unique_ptr<tensor::Memory> nccl_memory(int gpu, std::size_t bytes, const std::string& what) {
   tensor::check(cudaSetDevice(gpu), "taking the GPU");
   void* data = nullptr;
@@ -166,7 +168,7 @@ std::unique_ptr<tensor::Memory> nccl_memory(int gpu, std::size_t bytes, const st
 
 class NcclCommunicator final : public Communicator {
  public:
-  NcclCommunicator(NcclProcess& process, std::shared_ptr<Open> open, int global_rank, tensor::CudaStream& stream,
+  NcclCommunicator(NcclProcess& process, std::shared_ptr<OpenComm> open, int global_rank, tensor::CudaStream& stream,
                    std::unique_ptr<tensor::Memory> word)
       : Communicator(*open->group, global_rank, stream),
         process_(process),
@@ -176,7 +178,7 @@ class NcclCommunicator final : public Communicator {
         word_(std::move(word)) {}
   ~NcclCommunicator() override {
     const std::lock_guard lock(open_->mutex);
-    if (!process_.service().cause().stopped()) forget_memory(*open_);  // nothing is under way
+    if (!process_.service().cause().stopped()) deregister_memory(*open_);  // no operation is in progress
   }
 
   std::unique_ptr<tensor::Memory> allocate(std::size_t bytes, const std::string& what) override {
@@ -184,11 +186,11 @@ class NcclCommunicator final : public Communicator {
   }
   void register_memory(const tensor::Memory& memory) override {
     const std::lock_guard lock(open_->mutex);
-    if (open_->comm == nullptr) return;  // the world has stopped
+    if (open_->comm == nullptr) return;  // aborted: the world has stopped
     process_.settle(ncclCommRegister(open_->comm, memory.data(), memory.size_bytes(), &open_->registered), *open_,
                     "registering memory for group " + group().name);
   }
-  // NCCL connects two ranks in their first message, and its call waits until both have come to it: the hosts of a ring,
+  // NCCL connects two ranks in their first transfer, and the call waits until both have issued it: the hosts of a ring,
   // each of which sends before it receives, would wait for each other.
   void connect() override {
     const Tensor word{word_->data(), 1, 1, 1, tensor::DType::f32};
@@ -200,22 +202,22 @@ class NcclCommunicator final : public Communicator {
   void do_issue(const Request& request) override {
     issued_->store(request.sequence + 1, std::memory_order_relaxed);
     const std::lock_guard lock(open_->mutex);
-    if (process_.service().cause().stopped()) {  // what is not issued must not look as if it were done
+    if (process_.service().cause().stopped()) {  // an operation that is not issued must not look complete
       open_->failure->set(process_.service().cause().error_for(service_rank()));
       return;
     }
-    if (open_->comm == nullptr) return;  // the device has failed with it
-    UnderWay one{.begin = stream_.point(), .end = {}, .exchange = exchange_of(request)};
+    if (open_->comm == nullptr) return;  // aborted: the device has failed
+    InFlight one{.begin = stream_.point(), .end = {}, .exchange = exchange_of(request)};
     stream_.launch([&](cudaStream_t stream) {
       try {
         process_.settle(call(request, stream), *open_, describe(request, group()));
       } catch (const Error& error) {
-        process_.service().abort(error);  // at once: this thread does not hear of it yet, and would issue more
+        process_.service().abort(error);  // at once, before this thread issues more
         throw;
       }
     });
     one.end = stream_.point();
-    open_->under_way.push_back(std::move(one));
+    open_->in_flight.push_back(std::move(one));
   }
 
  private:
@@ -243,31 +245,31 @@ class NcclCommunicator final : public Communicator {
     }
     return ncclInternalError;
   }
-  // An exchange with everybody else that others complete: what the service has to know of it.
+  // Returns an exchange with all other members, for the service's deadline monitor.
   std::shared_ptr<Exchange> exchange_of(const Request& request) const {
     auto exchange = std::make_shared<Exchange>();
     exchange->request = request;
     exchange->group = open_->group;
     for (const int peer : group().ranks) {
-      if (peer != service_rank()) exchange->messages.push_back({Way::recv, peer, nullptr, 0});
+      if (peer != service_rank()) exchange->transfers.push_back({TransferKind::recv, peer, nullptr, 0});
     }
-    exchange->done.assign(exchange->messages.size(), false);
+    exchange->done.assign(exchange->transfers.size(), false);
     exchange->notify = [] {};
     return exchange;
   }
   int service_rank() const { return process_.service().rank(); }
 
   NcclProcess& process_;
-  std::shared_ptr<Open> open_;
+  std::shared_ptr<OpenComm> open_;
   std::shared_ptr<IssueCounts::Counter> issued_;
   tensor::CudaStream& stream_;
-  std::unique_ptr<tensor::Memory> word_;  // that a barrier adds up
+  std::unique_ptr<tensor::Memory> word_;  // the operand of barriers
 };
 
 std::unique_ptr<Communicator> NcclProcess::open(const Group& group, tensor::Stream& stream) {
   auto* cuda = dynamic_cast<tensor::CudaStream*>(&stream);
   MS_ASSERT(cuda, "group {} opened on stream {}, which is not of a GPU of its own", group.name, stream.name());
-  auto open = std::make_shared<Open>();
+  auto open = std::make_shared<OpenComm>();
   open->group = std::make_shared<const Group>(group);
   open->member = group.index_of(service_->rank());
   open->gpu = cuda->gpu();
@@ -277,14 +279,14 @@ std::unique_ptr<Communicator> NcclProcess::open(const Group& group, tensor::Stre
     all_.push_back(open);
   }
   {
-    const std::lock_guard lock(open->mutex);  // nobody aborts what is not there yet
+    const std::lock_guard lock(open->mutex);  // keeps abort_all() away until the communicator exists
     join(*open);
   }
   return std::make_unique<NcclCommunicator>(*this, open, service_->rank(), *cuda,
                                             stream.device().allocate(sizeof(float), "a barrier"));
 }
 
-void NcclProcess::join(Open& open) {
+void NcclProcess::join(OpenComm& open) {
   const std::string key = fmt::format("nccl {}", open.group->id);
   const std::string what = fmt::format("joining group {}", open.group->name);
   ncclUniqueId id{};
@@ -299,11 +301,11 @@ void NcclProcess::join(Open& open) {
   }
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  if (open.group->width > 0) config.maxCTAs = channels_on(open.gpu, open.group->width);  // NCCL_MAX_CTAS rules over it
+  if (open.group->width > 0) config.maxCTAs = channels_on(open.gpu, open.group->width);  // NCCL_MAX_CTAS overrides it
   settle(ncclCommInitRankConfig(&open.comm, open.group->size(), id, open.member, &config), open, what);
 }
 
-void NcclProcess::settle(ncclResult_t code, Open& open, const std::string& what) {
+void NcclProcess::settle(ncclResult_t code, OpenComm& open, const std::string& what) {
   const Clock::time_point begin = Clock::now();
   while (code == ncclInProgress) {
     if (service_->cause().stopped()) throw service_->cause().error_for(service_->rank());
@@ -312,7 +314,7 @@ void NcclProcess::settle(ncclResult_t code, Open& open, const std::string& what)
       std::erase(others, service_->rank());
       throw deadline_error(service_->rank(), deadline_, others, what);
     }
-    // It is a matter of microseconds, unless peers are to come.
+    // Takes microseconds unless peers are missing.
     if (Clock::now() - begin < kPolledFor) {
       std::this_thread::yield();
     } else {
@@ -320,18 +322,18 @@ void NcclProcess::settle(ncclResult_t code, Open& open, const std::string& what)
     }
     if (const ncclResult_t asked = ncclCommGetAsyncError(open.comm, &code); asked != ncclSuccess) code = asked;
   }
-  for (const auto end = Clock::now() + kNamedWithin; is_of_peers(code) && Clock::now() < end;) {
+  for (const auto end = Clock::now() + kBlameGrace; is_of_peers(code) && Clock::now() < end;) {
     if (service_->cause().stopped()) throw service_->cause().error_for(service_->rank());
     std::this_thread::sleep_for(kLookPeriod);
   }
   if (code != ncclSuccess) throw nccl_error(code, open, what);
 }
 
-// The thread that looks after all of it.
+// The monitoring thread.
 
-void NcclProcess::look(const std::stop_token& stop) {
+void NcclProcess::monitor(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
-    std::vector<std::shared_ptr<Open>> all;
+    std::vector<std::shared_ptr<OpenComm>> all;
     {
       std::unique_lock lock(mutex_);
       wake_.wait_for(lock, stop, kLookPeriod, [] { return false; });
@@ -341,30 +343,30 @@ void NcclProcess::look(const std::stop_token& stop) {
       for (const auto& open : all) open->failure->set(service_->cause().error_for(service_->rank()));
       abort_all(all);
     } else {
-      for (const auto& open : all) look_at(*open);
+      for (const auto& open : all) check(*open);
     }
   }
 }
 
-void NcclProcess::look_at(Open& open) {
-  // Held where a call waits for NCCL, which has a deadline of its own: the others are not to wait for that.
+void NcclProcess::check(OpenComm& open) {
+  // Locked while a call waits for NCCL, which has its own deadline: the other communicators must not wait for that.
   const std::unique_lock lock(open.mutex, std::try_to_lock);
   if (!lock || open.comm == nullptr) return;
-  cudaSetDevice(open.gpu);  // where it fails, so does whoever uses the GPU
+  cudaSetDevice(open.gpu);  // if it fails, so do the users of the GPU
   ncclResult_t state = ncclSuccess;
   if (const ncclResult_t asked = ncclCommGetAsyncError(open.comm, &state); asked != ncclSuccess) state = asked;
   if (state != ncclSuccess && state != ncclInProgress) {
     if (is_of_peers(state)) {
       if (!open.lost_since) open.lost_since = Clock::now();
-      if (Clock::now() - *open.lost_since < kNamedWithin) return;
+      if (Clock::now() - *open.lost_since < kBlameGrace) return;
     }
-    const std::string what = open.under_way.empty() ? "group " + open.group->name
-                                                    : describe(open.under_way.front().exchange->request, *open.group);
+    const std::string what = open.in_flight.empty() ? "group " + open.group->name
+                                                    : describe(open.in_flight.front().exchange->request, *open.group);
     service_->abort(nccl_error(state, open, what));
     return;
   }
-  while (!open.under_way.empty()) {
-    UnderWay& first = open.under_way.front();
+  while (!open.in_flight.empty()) {
+    InFlight& first = open.in_flight.front();
     if (!first.begun) {
       if (!first.begin.ready()) return;
       first.begun = true;
@@ -373,18 +375,18 @@ void NcclProcess::look_at(Open& open) {
     }
     if (!first.end.ready()) return;
     first.exchange->settle(Exchange::State::complete);
-    open.under_way.pop_front();
+    open.in_flight.pop_front();
   }
 }
 
 }  // namespace
 }  // namespace ms::comm
 
-extern "C" __attribute__((visibility("default"))) const ms::comm::NcclDoor* ms_nccl_door() {
+extern "C" __attribute__((visibility("default"))) const ms::comm::NcclPlugin* ms_nccl_plugin() {
   using namespace ms::comm;
-  static constexpr NcclDoor kDoor{.make = [](std::shared_ptr<ExchangeService> service, Store& store,
-                                             std::chrono::milliseconds deadline) -> std::unique_ptr<Nccl> {
+  static constexpr NcclPlugin kPlugin{.make = [](std::shared_ptr<ExchangeService> service, Store& store,
+                                                 std::chrono::milliseconds deadline) -> std::unique_ptr<Nccl> {
     return std::make_unique<NcclProcess>(std::move(service), store, deadline);
   }};
-  return &kDoor;
+  return &kPlugin;
 }

@@ -5,7 +5,8 @@
 namespace ms::comm {
 namespace {
 
-// A dead peer that this rank does not wait for: time for another to say in which operation it misses it.
+// A dead peer that this rank does not wait for: leaves another rank time to report in which operation it misses the
+// peer.
 constexpr std::chrono::milliseconds kUnawaitedGrace(300);
 
 }  // namespace
@@ -19,15 +20,15 @@ void PeerWatch::start(int rank, std::vector<ProcessId> processes) {
   }
 }
 
-void PeerWatch::check(Time now, const Exchanges& active, const std::function<bool()>& hear_the_last) {
+void PeerWatch::check(Time now, const Exchanges& active, const std::function<bool()>& drain_control) {
   for (const int peer : on_node_) {
     const ProcessId& process = processes_[static_cast<std::size_t>(peer)];
     if (!has_died(process, processes_[static_cast<std::size_t>(rank_)])) continue;
-    if (!hear_the_last()) return;
+    if (!drain_control()) return;
     const auto waits_for_it = std::ranges::find_if(
         active, [&](const auto& exchange) { return std::ranges::binary_search(exchange->awaited(), peer); });
     if (waits_for_it == active.end()) {
-      // Closing: it was there, and went ahead.
+      // While closing: the peer has closed the world and exited first.
       if (std::ranges::any_of(active, [](const auto& exchange) { return exchange->closes_world; })) continue;
       if (unawaited_.emplace(peer, now).first->second + kUnawaitedGrace > now) continue;
     }

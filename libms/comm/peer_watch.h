@@ -1,5 +1,5 @@
-// Whether peers on this node still live: one that ends before the world is closed is lost, whether or not anybody waits
-// for it yet. Those on other nodes are missed by deadlines.
+// Checks whether peers on this node are alive: a peer that exits before the world is closed is lost, whether or not
+// this rank waits for it. Deadlines detect lost peers on other nodes.
 #pragma once
 
 #include <chrono>
@@ -16,20 +16,21 @@ class PeerWatch {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // The processes of all ranks, by rank.
+  // `processes`: of all ranks, by rank.
   void start(int rank, std::vector<ProcessId> processes);
   int ranks_on_node() const { return 1 + static_cast<int>(on_node_.size()); }
   std::string node(int rank) const { return processes_[static_cast<std::size_t>(rank)].host; }
 
-  // Throws Error("comm.peer_lost") when a peer has died. `hear_the_last` takes what it sent before it went, why it
-  // stops or that it has closed the world, and says whether the world still stands. `active`: the exchanges under way.
-  void check(Time now, const Exchanges& active, const std::function<bool()>& hear_the_last);
+  // Throws Error("comm.peer_lost") when a peer has died. `drain_control` receives the control messages that the peer
+  // sent before it died (a stop message or that it closed the world) and returns whether the world is still running.
+  // `active`: the exchanges in progress.
+  void check(Time now, const Exchanges& active, const std::function<bool()>& drain_control);
 
  private:
   int rank_ = -1;
   std::vector<ProcessId> processes_;
   std::vector<int> on_node_;
-  std::map<int, Time> unawaited_;  // the dead that nobody here waited for, since when
+  std::map<int, Time> unawaited_;  // dead peers that this rank did not wait for, by the time they were noticed
 };
 
 }  // namespace ms::comm

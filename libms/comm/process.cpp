@@ -19,7 +19,7 @@ struct ProcStat {
   std::uint64_t start_ticks;
 };
 
-// Fields 3 and 22 of PID/stat; the name in field 2 may hold spaces and parentheses, so count from the last ')'.
+// Reads fields 3 and 22 of PID/stat; the name in field 2 may hold spaces and parentheses, so counts from the last ')'.
 std::optional<ProcStat> read_stat(const std::string& proc, std::int64_t pid) {
   std::ifstream file(fmt::format("{}/{}/stat", proc, pid));
   std::string line;
@@ -41,7 +41,7 @@ std::optional<ProcStat> read_stat(const std::string& proc, std::int64_t pid) {
 ProcessId this_process() {
   ProcessId id{};
   if (gethostname(id.host, sizeof id.host - 1) != 0) {
-    throw Error("comm.host", Blame::node, fmt::format("the name of this host: {}", errno_text(errno)));
+    throw Error("comm.host", Blame::node, fmt::format("cannot read this host's name: {}", errno_text(errno)));
   }
   id.pid = getpid();
   struct stat ns {};
@@ -56,7 +56,7 @@ bool has_died(const ProcessId& other, const ProcessId& self, const std::string& 
   if (!same_host(other, self) || other.pid_namespace != self.pid_namespace || other.start_ticks == 0) return false;
   if (access(fmt::format("{}/{}/stat", proc, other.pid).c_str(), F_OK) != 0) return errno == ENOENT;
   const std::optional<ProcStat> stat = read_stat(proc, other.pid);
-  // Gone between the two looks, ended but not yet waited for, or another process by the same number.
+  // Exited between the two checks, a zombie, or another process with the same number.
   return !stat || stat->state == 'Z' || stat->state == 'X' || stat->start_ticks != other.start_ticks;
 }
 

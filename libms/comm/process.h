@@ -1,5 +1,5 @@
-// Which process a rank is, and whether it still runs: ranks on one host can see each other die long before a deadline
-// passes. A process identifier alone is not enough, since identifiers are used again; the start time makes it unique.
+// The process of a rank, and whether it still runs: ranks on one host can detect each other's death long before a
+// deadline passes. Process identifiers are reused; together with the start time they are unique.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace ms::comm {
 
-// Plain bytes: exchanged between the ranks at start.
+// Plain bytes, exchanged between the ranks at start.
 struct ProcessId {
   char host[64];                // zero-terminated
   std::uint64_t pid_namespace;  // containers of one host do not see each other's processes
@@ -19,7 +19,8 @@ static_assert(std::is_trivially_copyable_v<ProcessId>);
 
 ProcessId this_process();
 bool same_host(const ProcessId& a, const ProcessId& b);
-// Whether `other` has ended, as far as `self` can see: false where it is on another host. `proc` is where procfs is.
+// Returns whether `other` has ended, as far as `self` can see: false if it is on another host. `proc` is where procfs
+// is mounted.
 bool has_died(const ProcessId& other, const ProcessId& self, const std::string& proc = "/proc");
 
 }  // namespace ms::comm

@@ -7,11 +7,11 @@ namespace ms::comm {
 SimGroups::SimGroups(const SimSetup& setup) : setup_(setup) {
   for (std::size_t r = 0; r < setup.ranks.size(); ++r) {
     const SimRecording& recording = *setup.ranks[r].recording;
-    // Groups that nothing is issued to do not matter.
+    // Ignores groups without operations.
     std::vector<char> used(recording.groups.size()), is_channel(recording.groups.size());
-    for (const SimMessage& message : recording.messages) {
-      used[message.group] = 1;
-      is_channel[message.group] = message.kind == OpKind::send || message.kind == OpKind::recv ? 1 : 0;
+    for (const SimCommOp& op : recording.comm_ops) {
+      used[op.group] = 1;
+      is_channel[op.group] = op.kind == OpKind::send || op.kind == OpKind::recv ? 1 : 0;
     }
     std::vector<std::size_t>& index = index_.emplace_back(recording.groups.size());
     for (std::uint32_t g = 0; g < recording.groups.size(); ++g)
@@ -25,8 +25,8 @@ std::size_t SimGroups::find(std::size_t rank, std::uint32_t recorded_group, bool
   Group group = recorded;
   if (setup_.moved)
     for (int& member : group.ranks) member = setup_.moved(here.recording->rank, here.rank, member);
-  // "tp[dp 0 pp 1]" and "tp[dp 1 pp 1]" are of one kind; groups of a kind are disjoint, and channels differ by their
-  // ends. Who stands for both ends of a channel stands for a ring of such channels.
+  // "tp[dp 0 pp 1]" and "tp[dp 1 pp 1]" have the same kind, "tp"; groups of a kind are disjoint, and channels differ by
+  // their ends. A rank that represents both ends of a channel represents a ring of such channels.
   const std::string kind = group.name.substr(0, group.name.find('['));
   const auto ends = [&](int member) { return static_cast<int>(setup_.stands_for(member)); };
   const Key key = is_channel ? Key{kind, ends(group.ranks.front()), ends(group.ranks.back())}
@@ -37,7 +37,7 @@ std::size_t SimGroups::find(std::size_t rank, std::uint32_t recorded_group, bool
   made.path = cost::path_of(*setup_.cluster, group.ranks, "group " + group.name);
   made.size = group.size();
   made.is_free = setup_.is_free && setup_.is_free(group);
-  std::vector<std::size_t> members;  // who stands for them
+  std::vector<std::size_t> members;  // the ranks that represent them
   for (const int member : group.ranks) members.push_back(setup_.stands_for(member));
   if (is_channel) {
     made.links = {link_of(members.front(), made.path.meet, true), link_of(members.back(), made.path.meet, false)};

@@ -1,5 +1,5 @@
-// The groups of a simulation: which operation of which group an operation of a rank is, and when it has all it waits
-// for. sim_solve.cpp's.
+// The groups of a simulation: match the operations of ranks by group and number, and determine when an operation can
+// begin. Private to sim_solve.cpp.
 #pragma once
 
 #include <deque>
@@ -14,9 +14,9 @@ struct SimGroup {
   cost::Path path;
   int size = 0;
   bool is_free = false;
-  std::size_t arrivals = 0;  // that an operation waits for
-  // What its operations share with others: of a channel the sender's link out and the receiver's in, otherwise both of
-  // every member's.
+  std::size_t arrivals = 0;  // number of ranks that an operation waits for
+  // The links that its operations share with those of other groups: the sender's outgoing and the receiver's incoming
+  // link for a channel, otherwise both links of every member.
   std::vector<std::uint32_t> links;
   struct Arrival {
     std::uint32_t rank = 0, stream = 0;
@@ -28,11 +28,11 @@ struct SimGroup {
     std::int64_t size_bytes = 0;
     std::vector<Arrival> arrived;
   };
-  std::deque<Operation> pending;  // that not all have come to, by number
+  std::deque<Operation> pending;  // not all ranks have arrived; by number
   std::uint64_t first = 0;        // the number of pending.front()
 };
 
-// The links of the simulated ranks, numbered: in a node and beyond it, out and in.
+// The links of each simulated rank: within the node and beyond it, outgoing and incoming.
 inline constexpr std::size_t kLinksOfRank = 4;
 constexpr std::uint32_t link_of(std::size_t rank, cost::Meet meet, bool sends) {
   return static_cast<std::uint32_t>(kLinksOfRank * rank + (meet == cost::Meet::node ? 0 : 2) + (sends ? 0 : 1));
@@ -46,7 +46,7 @@ class SimGroups {
  private:
   std::size_t find(std::size_t rank, std::uint32_t recorded_group, bool is_channel);
 
-  using Key = std::tuple<std::string, int, int>;  // what groups of the run differ by: name of the kind, members
+  using Key = std::tuple<std::string, int, int>;  // identifies a group of the run: name of its kind, members
   const SimSetup& setup_;
   std::map<Key, std::size_t> known_;
   std::vector<SimGroup> groups_;

@@ -1,6 +1,6 @@
-// Streams run ahead as far as nothing holds them: an operation's end is known when it begins. What is held waits for an
-// event of its own rank or for a message. Messages begin and end in order of time, because how fast they go depends on
-// which others are under way; whoever goes on at a time never issues anything earlier.
+// The discrete-event loop. A stream advances until it must wait for an event of its own rank or for a communication
+// operation. Communication operations begin and end in order of time, because their rate depends on the others in
+// progress; a stream that resumes at a time never issues anything earlier than that.
 #include "comm/sim_solve.h"
 
 #include <algorithm>
@@ -38,9 +38,9 @@ cost::Collective collective_of(OpKind kind) {
   return cost::Collective::barrier;
 }
 
-// What a flow is: a message, or an operation of a rank where ranks share processors.
-struct UnderWay {
-  SimGroup::Operation message;
+// The owner of a flow: a communication operation, or an operation of a rank where ranks share processors.
+struct InFlight {
+  SimGroup::Operation operation;
   std::uint32_t rank = kNothing, stream = 0;
 };
 
@@ -48,13 +48,13 @@ struct StreamState {
   std::size_t next = 0;  // item
   double now_s = 0;
   std::uint32_t waits_for = kNothing;  // event
-  bool is_held = false;                // by a message or a shared operation
+  bool is_held = false;                // by a communication operation or an operation on shared processors
   double section_busy_s = 0;
 };
 
 struct RankState {
   std::vector<StreamState> streams;
-  std::vector<double> events;                    // when reached; kNever
+  std::vector<double> events;                    // time of completion; kNever: not yet
   std::vector<std::uint64_t> issued;             // operations, by recorded group
   const std::vector<double>* seconds = nullptr;  // by op, at average speed
   std::uint32_t processors = 0;                  // of its node, as a resource
@@ -91,16 +91,16 @@ class Solver {
 
   SimResult run() {
     for (std::uint32_t r = 0; r < ranks_.size(); ++r)
-      for (std::uint32_t s = 0; s < ranks_[r].streams.size(); ++s) go_on(r, s);
-    go_on_all();
+      for (std::uint32_t s = 0; s < ranks_[r].streams.size(); ++s) make_ready(r, s);
+    advance_ready();
     while (const auto done = flows_.next()) {
-      UnderWay& flow = under_way_[done->flow];
+      InFlight& flow = in_flight_[done->flow];
       if (flow.rank != kNothing) {
         end_op(flow, done->at_s);
       } else {
-        end_message(flow, done->at_s);
+        end_comm_op(flow, done->at_s);
       }
-      go_on_all();
+      advance_ready();
     }
     check_done();
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
@@ -112,7 +112,7 @@ class Solver {
   }
 
  private:
-  // Resources: the links of the ranks, then the processors of each node.
+  // Returns the capacities of the resources: the links of the ranks, then the processors of each node.
   static std::vector<double> capacities(const SimSetup& setup) {
     std::vector<double> capacity;
     for (const SimRank& rank : setup.ranks) capacity.insert(capacity.end(), kLinksOfRank, 1 / rank.link_slowness);
@@ -124,8 +124,8 @@ class Solver {
 
   std::int64_t clock(double time_s) const { return setup_.begin_ns + std::llround(time_s * 1e9); }
 
-  void go_on(std::uint32_t rank, std::uint32_t stream) { ready_.push_back({rank, stream}); }
-  void go_on_all() {
+  void make_ready(std::uint32_t rank, std::uint32_t stream) { ready_.push_back({rank, stream}); }
+  void advance_ready() {
     while (!ready_.empty()) {
       const auto [rank, stream] = ready_.back();
       ready_.pop_back();
@@ -150,7 +150,7 @@ class Solver {
             if (rank.streams[other].waits_for != item.index) continue;
             rank.streams[other].waits_for = kNothing;
             rank.streams[other].now_s = std::max(rank.streams[other].now_s, stream.now_s);
-            go_on(r, other);
+            make_ready(r, other);
           }
           break;
         case SimItem::Kind::wait:
@@ -160,7 +160,7 @@ class Solver {
           }
           stream.now_s = std::max(stream.now_s, rank.events[item.index]);
           break;
-        case SimItem::Kind::message:
+        case SimItem::Kind::comm_op:
           stream.is_held = true;
           arrive(r, s, item);
           return;
@@ -176,7 +176,7 @@ class Solver {
     }
   }
 
-  // Whether the stream is held.
+  // Starts an operation; returns whether the stream waits for it.
   bool run_op(std::uint32_t r, std::uint32_t s, const SimItem& item) {
     const SimRank& who = setup_.ranks[r];
     const double seconds = (*ranks_[r].seconds)[item.index] * who.slowness;
@@ -188,10 +188,10 @@ class Solver {
       start(stream.now_s, seconds, std::span(&ranks_[r].processors, 1), {{}, r, s});
       return true;
     }
-    did_op(r, s, item, seconds);
+    finish_op(r, s, item, seconds);
     return false;
   }
-  void did_op(std::uint32_t r, std::uint32_t s, const SimItem& item, double seconds) {
+  void finish_op(std::uint32_t r, std::uint32_t s, const SimItem& item, double seconds) {
     const SimRank& who = setup_.ranks[r];
     StreamState& stream = ranks_[r].streams[s];
     stream.now_s += seconds;
@@ -202,12 +202,12 @@ class Solver {
     if (who.recorder != nullptr && item.ticket != trace::kNoTicket) who.recorder->end(item.ticket, clock(stream.now_s));
   }
 
-  // -- Messages.
+  // -- Communication operations.
 
   void arrive(std::uint32_t r, std::uint32_t s, const SimItem& item) {
-    const SimMessage& message = setup_.ranks[r].recording->messages[item.index];
-    SimGroup& group = groups_.of(r, message.group);
-    const std::uint64_t number = ranks_[r].issued[message.group]++;
+    const SimCommOp& op = setup_.ranks[r].recording->comm_ops[item.index];
+    SimGroup& group = groups_.of(r, op.group);
+    const std::uint64_t number = ranks_[r].issued[op.group]++;
     const StreamState& stream = ranks_[r].streams[s];
     const auto at = static_cast<std::size_t>(number - group.first);
     if (group.pending.size() <= at) group.pending.resize(at + 1);
@@ -216,19 +216,19 @@ class Solver {
       operation.arrived = std::move(spare_.back());
       spare_.pop_back();
     }
-    MS_ASSERT(operation.arrived.empty() || operation.size_bytes == message.size_bytes,
+    MS_ASSERT(operation.arrived.empty() || operation.size_bytes == op.size_bytes,
               "operation {} of a group of {} has {} bytes on one rank and {} on another", number, group.size,
-              operation.size_bytes, message.size_bytes);
-    operation.kind = message.kind;
-    operation.size_bytes = message.size_bytes;
+              operation.size_bytes, op.size_bytes);
+    operation.kind = op.kind;
+    operation.size_bytes = op.size_bytes;
     operation.arrived.push_back({r, s, stream.now_s, item.ticket});
     if (operation.arrived.size() < group.arrivals) return;
-    // All members come to operations in order: the first one that is pending is complete first.
+    // All members reach operations in order, so the first pending one completes first.
     MS_ASSERT(at == 0, "operation {} of a group is complete before the one before it", number);
     SimGroup::Operation complete = std::move(operation);
     group.pending.pop_front();
     ++group.first;
-    ++result_.messages;
+    ++result_.comm_ops;
     send(group, std::move(complete));
   }
 
@@ -247,31 +247,31 @@ class Solver {
           {std::move(operation), kNothing, 0});
   }
 
-  void start(double begin_s, double seconds, std::span<const std::uint32_t> resources, UnderWay what) {
+  void start(double begin_s, double seconds, std::span<const std::uint32_t> resources, InFlight what) {
     const std::uint32_t flow = flows_.start(begin_s, seconds, resources);
-    if (under_way_.size() <= flow) under_way_.resize(flow + 1);
-    under_way_[flow] = std::move(what);
+    if (in_flight_.size() <= flow) in_flight_.resize(flow + 1);
+    in_flight_[flow] = std::move(what);
   }
 
-  void end_op(const UnderWay& flow, double now_s) {
+  void end_op(const InFlight& flow, double now_s) {
     StreamState& stream = ranks_[flow.rank].streams[flow.stream];
     const SimItem& item = setup_.ranks[flow.rank].recording->program.streams[flow.stream].items[stream.next - 1];
     stream.is_held = false;
-    did_op(flow.rank, flow.stream, item, now_s - stream.now_s);
-    go_on(flow.rank, flow.stream);
+    finish_op(flow.rank, flow.stream, item, now_s - stream.now_s);
+    make_ready(flow.rank, flow.stream);
   }
 
-  void end_message(UnderWay& flow, double now_s) {
-    for (const SimGroup::Arrival& arrival : flow.message.arrived) {
+  void end_comm_op(InFlight& flow, double now_s) {
+    for (const SimGroup::Arrival& arrival : flow.operation.arrived) {
       StreamState& stream = ranks_[arrival.rank].streams[arrival.stream];
       stream.now_s = now_s;
       stream.is_held = false;
       if (trace::Recorder* recorder = setup_.ranks[arrival.rank].recorder; recorder != nullptr)
         recorder->end(arrival.ticket, clock(now_s));
-      go_on(arrival.rank, arrival.stream);
+      make_ready(arrival.rank, arrival.stream);
     }
-    flow.message.arrived.clear();
-    spare_.push_back(std::move(flow.message.arrived));
+    flow.operation.arrived.clear();
+    spare_.push_back(std::move(flow.operation.arrived));
   }
 
   void check_done() const {
@@ -280,9 +280,9 @@ class Solver {
         const StreamState& stream = ranks_[r].streams[s];
         if (!stream.is_held && stream.waits_for == kNothing) continue;
         throw Error("sim.deadlock", Blame::bug,
-                    fmt::format("rank {} does not come to its end: its stream {} waits for {} at {} s",
-                                setup_.ranks[r].rank, setup_.ranks[r].recording->program.streams[s].name,
-                                stream.is_held ? "a message" : "another stream", stream.now_s));
+                    fmt::format("rank {} does not finish: its stream {} waits for {} at {} s", setup_.ranks[r].rank,
+                                setup_.ranks[r].recording->program.streams[s].name,
+                                stream.is_held ? "a communication operation" : "another stream", stream.now_s));
       }
     }
   }
@@ -295,8 +295,8 @@ class Solver {
   std::vector<RankState> ranks_;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> ready_;
   cost::Flows flows_;
-  std::vector<UnderWay> under_way_;                    // [flow]
-  std::vector<std::vector<SimGroup::Arrival>> spare_;  // empty, with memory
+  std::vector<InFlight> in_flight_;                    // [flow]
+  std::vector<std::vector<SimGroup::Arrival>> spare_;  // empty vectors with capacity, for reuse
   SimResult result_;
 };
 
@@ -305,7 +305,7 @@ class Solver {
 double SimRankResult::busy_s() const { return std::accumulate(class_seconds.begin(), class_seconds.end(), 0.0); }
 
 SimResult solve(const SimSetup& setup) {
-  MS_ASSERT(setup.cluster != nullptr && !setup.ranks.empty(), "a simulation of nothing");
+  MS_ASSERT(setup.cluster != nullptr && !setup.ranks.empty(), "a simulation without cluster or ranks");
   return Solver(setup).run();
 }
 

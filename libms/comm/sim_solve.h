@@ -1,10 +1,10 @@
-// Solves what ranks have issued (tensor/sim_program.h) in virtual time: streams run side by side, events order them,
-// messages wait for all who must come, and share the links that they pass. One loop over the events, in order of time;
-// deterministic. Pure, but for the recorders that are given to it.
+// Solves the recorded programs of ranks (tensor/sim_program.h) in virtual time: streams run side by side, events order
+// them, and communication operations wait for all members and share links. One event loop, in order of time;
+// deterministic. Pure, except for the recorders that it writes to.
 //
-// Law of links: a message takes its latency, then its bytes go at the rate of its path; where several use one rank's
-// link in one direction at a time, each gets an equal part of it (so does a rank's computation, of the processors of a
-// node whose ranks share them).
+// Link model: an operation takes its latency, then its bytes are transferred at the rate of its path; operations that
+// use one rank's link in one direction at the same time get equal shares of it (and so do computations of ranks that
+// share the processors of a node).
 #pragma once
 
 #include <cstdint>
@@ -18,52 +18,52 @@
 
 namespace ms::comm {
 
-// What a rank that was recorded issues.
+// The recorded program of one rank.
 struct SimRecording {
-  int rank = 0;  // that it was recorded as
+  int rank = 0;  // the rank it was recorded as
   tensor::SimProgram program;
-  std::vector<Group> groups;         // of SimWorld
-  std::vector<SimMessage> messages;  // of SimWorld
+  std::vector<Group> groups;        // of SimWorld
+  std::vector<SimCommOp> comm_ops;  // of SimWorld
 };
 
-// A rank that is simulated. What it points to outlives the solving.
+// A simulated rank. Its recording and recorder must outlive solve().
 struct SimRank {
   int rank = 0;
   const SimRecording* recording = nullptr;
-  double slowness = 1;       // how many times as long its operations take
-  double link_slowness = 1;  // how many times as long what its links carry does
+  double slowness = 1;       // factor on the time of its operations
+  double link_slowness = 1;  // factor on the time of transfers over its links
   trace::Recorder* recorder = nullptr;
 };
 
 struct SimSetup {
   const cost::Cluster* cluster = nullptr;
   std::vector<SimRank> ranks;
-  // Which member a member of a recorded group is where the recording runs as another rank: (recording's rank, rank,
+  // Maps a member of a recorded group to a rank when the recording runs as another rank: (recording's rank, rank,
   // member) -> member. Absent: every rank runs its own recording.
   std::function<int(int, int, int)> moved;
-  // Index in `ranks` of who stands for a rank of the world.
+  // Returns the index in `ranks` of the rank that represents a rank of the world.
   std::function<std::size_t(int)> stands_for;
-  // Messages of groups for which this holds take no time. Absent: none.
+  // Groups whose operations take no time. Absent: none.
   std::function<bool(const Group&)> is_free;
-  // Seconds of an operation; absent: what cost/roofline.h says.
+  // Returns the seconds of an operation. Absent: the roofline of cost/roofline.h.
   std::function<double(const tensor::OpCost&)> seconds;
   std::int64_t begin_ns = 0;  // on the recorders' clocks
 };
 
 struct SimRankResult {
-  double end_s = 0;                   // when its last stream was done
+  double end_s = 0;                   // when its last stream finished
   std::vector<double> class_seconds;  // in operations of compute streams, by tensor::OpClass
-  double busy_s() const;              // all of them
+  double busy_s() const;              // their sum
 };
 
 struct SimResult {
-  double seconds = 0;  // from the first begin to the last end
+  double seconds = 0;  // until the last rank finished
   std::vector<SimRankResult> ranks;
-  std::uint64_t messages = 0;  // operations of groups, each once
+  std::uint64_t comm_ops = 0;  // communication operations, each counted once per group
 };
 
-// Throws Error("cluster.link", user) where the cluster lacks a link, Error("sim.deadlock", bug) where ranks wait for
-// each other.
+// Throws Error("cluster.link", user) if the cluster file lacks a link, Error("sim.deadlock", bug) if ranks wait for
+// each other forever.
 SimResult solve(const SimSetup& setup);
 
 }  // namespace ms::comm

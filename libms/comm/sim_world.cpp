@@ -8,26 +8,26 @@ namespace {
 class SimCommunicator final : public Communicator {
  public:
   SimCommunicator(const Group& group, int rank, tensor::SimStream& stream, std::uint32_t index,
-                  std::vector<SimMessage>& messages)
-      : Communicator(group, rank, stream), stream_(stream), index_(index), messages_(messages) {}
+                  std::vector<SimCommOp>& comm_ops)
+      : Communicator(group, rank, stream), stream_(stream), index_(index), comm_ops_(comm_ops) {}
 
  protected:
   void do_issue(const Request& request) override {
-    const SimMessage message{index_, request.kind, request.size_bytes()};
-    // A group has few sizes, and mostly the last one again.
-    auto known = std::ranges::find(known_, message, [&](std::uint32_t i) { return messages_[i]; });
+    const SimCommOp op{index_, request.kind, request.size_bytes()};
+    // A group uses few sizes, mostly the last one again.
+    auto known = std::ranges::find(known_, op, [&](std::uint32_t i) { return comm_ops_[i]; });
     if (known == known_.end()) {
-      known = known_.insert(known_.end(), static_cast<std::uint32_t>(messages_.size()));
-      messages_.push_back(message);
+      known = known_.insert(known_.end(), static_cast<std::uint32_t>(comm_ops_.size()));
+      comm_ops_.push_back(op);
     }
-    stream_.message(*known);
+    stream_.comm_op(*known);
   }
 
  private:
   tensor::SimStream& stream_;
   std::uint32_t index_;
-  std::vector<SimMessage>& messages_;  // the world's
-  std::vector<std::uint32_t> known_;   // of them, this group's
+  std::vector<SimCommOp>& comm_ops_;  // the world's
+  std::vector<std::uint32_t> known_;  // indices of this group's entries
 };
 
 }  // namespace
@@ -44,7 +44,7 @@ std::unique_ptr<Communicator> SimWorld::open(const Group& group, tensor::Stream&
             stream.device().kind());
   const auto index = static_cast<std::uint32_t>(groups_.size());
   groups_.push_back(group);
-  return std::make_unique<SimCommunicator>(group, rank_, *sim, index, messages_);
+  return std::make_unique<SimCommunicator>(group, rank_, *sim, index, comm_ops_);
 }
 
 }  // namespace ms::comm

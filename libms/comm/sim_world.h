@@ -1,6 +1,5 @@
-// A rank of a simulated world, alone: its communicators write down what it sends and receives, for sim_solve.h, and no
-// other rank needs to be there. The ranks of a mesh that differ only in whom they talk to issue the same program, so
-// one is recorded and stands for them all.
+// One rank of a simulated world: its communicators record the operations for sim_solve.h, and no other rank needs to
+// exist. Ranks of a mesh that differ only in their peers issue the same program, so one recording represents them all.
 #pragma once
 
 #include <vector>
@@ -10,12 +9,12 @@
 
 namespace ms::comm {
 
-// An operation of a group, as its communicator's requests say; equal ones are one entry.
-struct SimMessage {
+// A communication operation of a group; equal operations are one entry.
+struct SimCommOp {
   std::uint32_t group = 0;  // of SimWorld::groups(): the recording rank's
   OpKind kind = OpKind::barrier;
   std::int64_t size_bytes = 0;  // of the whole, where members have parts
-  bool operator==(const SimMessage&) const = default;
+  bool operator==(const SimCommOp&) const = default;
 };
 
 class SimWorld final : public World {
@@ -27,21 +26,21 @@ class SimWorld final : public World {
   int size() const override { return size_; }
   int ranks_on_node() const override { return ranks_on_node_; }
   std::string node(int rank) const override;
-  Store& store() override;  // a bug: nobody is there
-  // The stream is one of a SimDevice.
+  Store& store() override;  // asserts: a simulated world has none
+  // `stream` must belong to a SimDevice.
   std::unique_ptr<Communicator> open(const Group& group, tensor::Stream& stream) override;
   void abort(const Error&) noexcept override {}
   std::optional<Cause> cause() const override { return std::nullopt; }
   void close() override {}
 
-  // Those that were opened, in order, and what the messages of the programs are.
+  // Returns the opened groups, in order, and the communication operations that the recorded programs refer to.
   const std::vector<Group>& groups() const { return groups_; }
-  const std::vector<SimMessage>& messages() const { return messages_; }
+  const std::vector<SimCommOp>& comm_ops() const { return comm_ops_; }
 
  private:
   int rank_, size_, ranks_on_node_;
   std::vector<Group> groups_;
-  std::vector<SimMessage> messages_;
+  std::vector<SimCommOp> comm_ops_;
 };
 
 // "sim0017", the host of a simulated node.

@@ -9,7 +9,7 @@ void check_publishable(std::string_view key, std::string_view value) {
   }
   throw Error(
       "comm.store", Blame::bug,
-      fmt::format("the value '{}' of {} bytes cannot be published: a name has 1 to {} bytes and no zero, a value "
+      fmt::format("the value '{}' of {} bytes cannot be published: a key has 1 to {} bytes and no zero byte, a value "
                   "at most {} bytes",
                   key, value.size(), kMaxStoreKeyBytes, kMaxStoreValueBytes));
 }

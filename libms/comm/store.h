@@ -1,6 +1,6 @@
-// The rendezvous store: small values by name, put by one rank and read by others. PMIx under mpirun and srun, messages
-// where there is MPI and no PMIx, memory for ranks that are threads. A name is published once by a rank and then stays:
-// a second value under the same name may or may not be seen.
+// The key-value store through which ranks find each other: small values that one rank puts and others get. Kept by PMIx
+// under mpirun and srun, sent by MPI messages where there is MPI and no PMIx, and kept in memory for ranks as threads.
+// A rank publishes a key once: readers may or may not see a second value of the same key.
 #pragma once
 
 #include <chrono>
@@ -18,16 +18,17 @@ inline constexpr std::size_t kMaxStoreValueBytes = 32 << 10;
 class Store {
  public:
   virtual ~Store() = default;
-  // Publishes a value of this rank, any bytes, under a name without a zero byte. Visible to others, and to this rank,
-  // after commit(). Larger than the limits above: Error("comm.store", bug).
+  // Puts a value of this rank, of any bytes, under a key without a zero byte. Visible to all ranks, this one included,
+  // after commit(). Throws Error("comm.store", bug) above the limits.
   virtual void put(std::string_view key, std::string_view value) = 0;
   virtual void commit() = 0;
-  // The value that `rank` published, or will: waits until the deadline, then Error("comm.store", peer) names the rank
-  // and the key. Where the world stops meanwhile, throws what its operations fail with.
+  // Returns the value that `rank` publishes under `key`; waits for it until the deadline, then throws
+  // Error("comm.store", peer), which names the rank and the key. If the world stops meanwhile, throws the error that
+  // its operations fail with.
   virtual std::string get(int rank, std::string_view key, std::chrono::milliseconds deadline) = 0;
 };
 
-// What every store refuses alike, and says alike.
+// The checks and the error that all implementations share.
 void check_publishable(std::string_view key, std::string_view value);
 Error store_deadline_error(int reader, int rank, std::string_view key, std::chrono::milliseconds deadline);
 

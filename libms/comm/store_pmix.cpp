@@ -1,4 +1,4 @@
-// The only source that knows PMIx. What its servers do, and why get() is written as it is, stands in the header.
+// The only source that includes pmix.h. The header explains what PMIx servers do and why get() polls.
 #include "comm/store_pmix.h"
 
 #include <pmix.h>
@@ -18,11 +18,11 @@ namespace {
 using std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr std::string_view kKeyPrefix = "ms.";  // MPI publishes under names of its own
+constexpr std::string_view kKeyPrefix = "ms.";  // MPI publishes under keys of its own
 static_assert(kKeyPrefix.size() + kMaxStoreKeyBytes <= PMIX_MAX_KEYLEN);
-constexpr auto kLookPeriod = 10ms;  // how late an abort may be heard by who waits for a value
-// Between two questions for a value that is not there yet: an eighth of the time already waited, so that many ranks
-// that wait long do not flood the server of the one they wait for.
+constexpr auto kLookPeriod = 10ms;  // how late a waiting get() may notice an abort
+// The pause between two requests for a missing value: an eighth of the time already waited, so that many ranks that
+// wait long do not flood one server.
 constexpr std::chrono::nanoseconds kShortestPause = 1ms;
 constexpr std::chrono::nanoseconds kLongestPause = 250ms;
 
@@ -33,8 +33,8 @@ void pmix_check(pmix_status_t status, const std::string& call) {
   if (status != PMIX_SUCCESS) throw pmix_error(status, call);
 }
 
-// A question and what PMIx's own thread answers to it. Shared with that thread, which reads the question where it is,
-// and may answer long after the reader has gone.
+// A request and the answer of PMIx's own thread. Shared with that thread, which reads the request in place and may
+// answer long after the reader has gone.
 struct Question {
   std::string key;
   pmix_proc_t owner{};
@@ -71,7 +71,7 @@ class Client final : public PmixStore {
     pending_.emplace_back(key, value);
   }
 
-  // PMIx shows a rank its own values as soon as they are put, so nothing is put before.
+  // PMIx shows a rank its own values as soon as they are put, so put() only collects them.
   void commit() override {
     for (auto& [key, bytes] : std::exchange(pending_, {})) {
       pmix_value_t value{};
@@ -122,15 +122,15 @@ class Client final : public PmixStore {
     auto question = std::make_shared<Question>();
     question->key = name_of(key);
     PMIX_LOAD_PROCID(&question->owner, self_.nspace, static_cast<pmix_rank_t>(rank));
-    // So that the server does not keep the question for ever; nobody relies on it being punctual.
+    // The server drops the request after this time; nothing relies on it being punctual.
     question->timeout_s = static_cast<int>(std::chrono::ceil<std::chrono::seconds>(deadline).count());
     PMIX_INFO_LOAD(&question->timeout, PMIX_TIMEOUT, &question->timeout_s, PMIX_INT);
     auto holder = std::make_unique<std::shared_ptr<Question>>(question);
     const pmix_status_t asked =
         PMIx_Get_nb(&question->owner, question->key.c_str(), &question->timeout, 1, take_answer, holder.get());
     if (asked == PMIX_SUCCESS) {
-      holder.release();  // take_answer() has it
-    } else {             // it will not be called
+      holder.release();  // take_answer() owns it
+    } else {             // take_answer() will not be called
       question->status = asked;
       question->here = true;
     }
@@ -151,7 +151,7 @@ void pmix_barrier(std::chrono::milliseconds deadline) {
   pmix_proc_t self{}, all{};
   pmix_check(PMIx_Init(&self, nullptr, 0), "PMIx_Init");
   PMIX_LOAD_PROCID(&all, self.nspace, PMIX_RANK_WILDCARD);
-  // Without data to collect, Slurm's is no barrier. Both live on where the others never come.
+  // Slurm's fence is no barrier unless it collects data. Both objects outlive this call if other processes never join.
   struct Fence {
     pmix_info_t collect{};
     std::promise<pmix_status_t> met;
@@ -161,16 +161,16 @@ void pmix_barrier(std::chrono::milliseconds deadline) {
   PMIX_INFO_LOAD(&fence->collect, PMIX_COLLECT_DATA, &yes, PMIX_BOOL);
   std::future<pmix_status_t> met = fence->met.get_future();
   auto holder = std::make_unique<std::shared_ptr<Fence>>(fence);
-  const auto tell = [](pmix_status_t status, void* data) {
+  const auto on_fence = [](pmix_status_t status, void* data) {
     const std::unique_ptr<std::shared_ptr<Fence>> of(static_cast<std::shared_ptr<Fence>*>(data));
     (*of)->met.set_value(status);
   };
-  pmix_check(PMIx_Fence_nb(&all, 1, &fence->collect, 1, tell, holder.get()), "PMIx_Fence");
-  holder.release();  // `tell` has it
+  pmix_check(PMIx_Fence_nb(&all, 1, &fence->collect, 1, on_fence, holder.get()), "PMIx_Fence");
+  holder.release();  // `on_fence` owns it
   if (met.wait_for(deadline) != std::future_status::ready) {
-    throw Error(
-        "comm.deadline", Blame::peer,
-        fmt::format("not all processes have started after {:.1f} s", std::chrono::duration<double>(deadline).count()));
+    throw Error("comm.deadline", Blame::peer,
+                fmt::format("not all processes of the launch joined PMIx within {:.1f} s",
+                            std::chrono::duration<double>(deadline).count()));
   }
   pmix_check(met.get(), "PMIx_Fence");
   pmix_check(PMIx_Finalize(nullptr, 0), "PMIx_Finalize");
@@ -181,7 +181,7 @@ std::unique_ptr<PmixStore> open_pmix_store(int rank, const FirstCause& cause) {
   pmix_proc_t self{};
   pmix_check(PMIx_Init(&self, nullptr, 0), "PMIx_Init");
   if (self.rank != static_cast<pmix_rank_t>(rank)) {
-    throw Error("comm.store", Blame::fabric, fmt::format("rank {} of MPI is rank {} of PMIx", rank, self.rank));
+    throw Error("comm.store", Blame::fabric, fmt::format("MPI rank {} is PMIx rank {}", rank, self.rank));
   }
   return std::make_unique<Client>(self, cause);
 }

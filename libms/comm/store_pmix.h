@@ -1,12 +1,10 @@
-// The rendezvous store over PMIx: the launcher's own server (mpirun's daemon, Slurm's mpi/pmix plugin) keeps the
-// values, so nothing here needs MPI. Found out with OpenPMIx 4.2, OpenMPI 4.1 and Slurm 22.05:
-//  - On one node the server holds a PMIx_Get back until the value is committed or PMIX_TIMEOUT passes. A value of a
-//  rank
-//    on another node is fetched anew by every PMIx_Get: before that rank's first commit the request waits there, and
-//    PMIX_TIMEOUT is not obeyed; afterwards it returns at once, found or not. So get() asks without blocking, keeps the
-//    deadline itself, and asks again, ever more slowly, until the value is there.
-//  - PMIX_IMMEDIATE never leaves the node, and Slurm's PMIx_Fence is no barrier unless it collects data: neither is
-//  used.
+// The key-value store over PMIx: the launcher's own server (mpirun's daemon, Slurm's mpi/pmix plugin) keeps the values,
+// so this needs no MPI. Observed with OpenPMIx 4.2, OpenMPI 4.1 and Slurm 22.05:
+//  - On one node the server delays a PMIx_Get until the value is committed or PMIX_TIMEOUT passes. A value of a rank on
+//    another node is fetched by every PMIx_Get anew: before that rank's first commit the request waits there and
+//    PMIX_TIMEOUT is ignored; afterwards it returns at once, found or not. So get() uses the non-blocking call,
+//    enforces the deadline itself, and asks again at growing intervals until the value exists.
+//  - PMIX_IMMEDIATE never queries another node, and Slurm's PMIx_Fence is no barrier unless it collects data.
 #pragma once
 
 #include <chrono>
@@ -19,17 +17,18 @@ namespace ms::comm {
 
 class PmixStore : public Store {
  public:
-  // Success path only, when no rank will ask this one any more: leaves the server. The destructor tells nobody.
+  // Leaves the server. Success path only, when no rank will read this one's values any more. The destructor does not
+  // leave.
   virtual void close() = 0;
 };
 
-// Joins the launcher's PMIx server as `rank`; thread-safe beside MPI, which counts its own use of PMIx. Null where PMIx
-// is not built in or the launcher gave this process no server, which is the same for all ranks of a launch. Throws
-// Error("comm.store") where a server is there but cannot be joined. `cause` must outlive the store.
+// Joins the launcher's PMIx server as `rank`; thread-safe beside MPI, which counts its own use of PMIx. Returns null if
+// PMIx is not built in or the launcher runs no server, which is the same for all ranks of a launch. Throws
+// Error("comm.store") if a server exists but cannot be joined. `cause` must outlive the store.
 std::unique_ptr<PmixStore> open_pmix_store(int rank, const FirstCause& cause);
 
-// Collective over the launch: returns when all of its processes have called it. Nothing where there is no PMIx. Throws
-// Error("comm.store"), or Error("comm.deadline") when others do not come.
+// Collective over the launch: returns when all of its processes have called it, at once without PMIx. Throws
+// Error("comm.store"), or Error("comm.deadline") if other processes do not join.
 void pmix_barrier(std::chrono::milliseconds deadline);
 
 }  // namespace ms::comm

@@ -1,4 +1,4 @@
-// A build without PMIx.
+// The implementation of store_pmix.h in a build without PMIx (MS_PMIX=OFF); store_pmix.cpp is the other one.
 #include "comm/store_pmix.h"
 
 namespace ms::comm {

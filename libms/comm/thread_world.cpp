@@ -1,8 +1,9 @@
-// What a rank that is a thread has of the hub (thread_hub.cpp): its world, its communicators, and their tasks.
+// One rank's view of the hub (thread_hub.cpp): its world, its communicators, and their tasks. Also implements
+// ThreadHub, which hides the hub's implementation.
 #include "comm/thread_world.h"
 
-#include "comm/lonely_communicator.h"
 #include "comm/process.h"
+#include "comm/self_communicator.h"
 #include "comm/thread_hub.h"
 
 namespace ms::comm {
@@ -15,9 +16,9 @@ class ThreadTask final : public tensor::AsyncTask {
       : hub_(std::move(hub)), state_(std::move(state)), member_(member), request_(request), memory_(memory) {}
 
   bool step(const tensor::CpuWaker& waker) override {
-    if (!meeting_) meeting_ = hub_->arrive(*state_, member_, request_, waker, memory_);
-    if (!worked_) worked_ = hub_->proceed(*state_, *meeting_, member_, finished_, memory_);
-    return worked_ && hub_->delivered(*meeting_, waker);
+    if (!rendezvous_) rendezvous_ = hub_->arrive(*state_, member_, request_, waker, memory_);
+    if (!worked_) worked_ = hub_->proceed(*state_, *rendezvous_, member_, finished_, memory_);
+    return worked_ && hub_->delivered(*rendezvous_, waker);
   }
   void cancel(const Error& cause) noexcept override {
     hub_->abort(state_->group.ranks[static_cast<std::size_t>(member_)], cause);
@@ -28,8 +29,8 @@ class ThreadTask final : public tensor::AsyncTask {
   std::shared_ptr<GroupState> state_;
   int member_;
   Request request_;
-  tensor::PeerMemory& memory_;  // of the stream that has this task
-  std::shared_ptr<Meeting> meeting_;
+  tensor::PeerMemory& memory_;  // of the stream that runs this task
+  std::shared_ptr<Rendezvous> rendezvous_;
   int finished_ = 0;  // phases
   bool worked_ = false;
 };
@@ -60,8 +61,8 @@ class ThreadCommunicator final : public Communicator {
 class ThreadWorld final : public World {
  public:
   ThreadWorld(std::shared_ptr<ThreadHub::Impl> hub, int rank)
-      : hub_(std::move(hub)), rank_(rank), store_(rank, hub_->board(), [this](BoardStore::Values values) {
-          for (auto& [key, value] : values) hub_->board().post(rank_, std::move(key), std::move(value));
+      : hub_(std::move(hub)), rank_(rank), store_(rank, hub_->table(), [this](MemoryStore::Values values) {
+          for (auto& [key, value] : values) hub_->table().post(rank_, std::move(key), std::move(value));
         }) {}
 
   std::string_view kind() const override { return "threads"; }
@@ -71,9 +72,9 @@ class ThreadWorld final : public World {
   std::string node(int) const override { return this_process().host; }
   Store& store() override { return store_; }
   std::unique_ptr<Communicator> open(const Group& group, tensor::Stream& stream) override {
-    if (group.size() == 1) return std::make_unique<LonelyCommunicator>(group, rank_, stream);
+    if (group.size() == 1) return std::make_unique<SelfCommunicator>(group, rank_, stream);
     auto* tasks = dynamic_cast<tensor::TaskStream*>(&stream);
-    MS_ASSERT(tasks, "group {} opened on stream {}, which takes no tasks of the host", group.name, stream.name());
+    MS_ASSERT(tasks, "group {} opened on stream {}, which does not run host tasks", group.name, stream.name());
     return std::make_unique<ThreadCommunicator>(hub_, group, rank_, *tasks);
   }
   void abort(const Error& cause) noexcept override { hub_->abort(rank_, cause); }
@@ -83,7 +84,7 @@ class ThreadWorld final : public World {
  private:
   std::shared_ptr<ThreadHub::Impl> hub_;
   int rank_;
-  BoardStore store_;
+  MemoryStore store_;
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Ranks as threads of one process: a rank is a host thread with its own device; communication is copying.
+// Ranks as threads of one process: a rank is a host thread with its own device, and communication is copying.
 #pragma once
 
 #include <chrono>
@@ -9,10 +9,10 @@
 
 namespace ms::comm {
 
-// What the ranks share. Outlives their worlds.
+// The state that the ranks share. Must outlive their worlds.
 class ThreadHub {
  public:
-  // `deadline`: how long an operation may wait for its peers. `link`: how long messages take, for experiments.
+  // `deadline`: how long an operation may wait for its peers. `link`: simulated transfer time, for experiments.
   ThreadHub(int size, std::chrono::milliseconds deadline, Link link = {});
   ~ThreadHub();
   std::unique_ptr<World> world(int rank);

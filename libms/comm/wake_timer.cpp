@@ -7,7 +7,7 @@
 namespace ms::comm {
 namespace {
 
-constexpr unsigned long kTimerSlackNs = 1000;  // the kernel's own choice is to be up to 50 us late
+constexpr unsigned long kTimerSlackNs = 1000;  // the kernel's default is 50 us
 
 }  // namespace
 
@@ -32,7 +32,7 @@ void WakeTimer::release() {
 }
 
 void WakeTimer::run(const std::stop_token& stop) {
-  prctl(PR_SET_TIMERSLACK, kTimerSlackNs);  // where it is refused, waking is that much less sharp
+  prctl(PR_SET_TIMERSLACK, kTimerSlackNs);  // if refused, wake-ups are less precise
   std::vector<tensor::CpuWaker> due;
   std::unique_lock lock(mutex_);
   while (!stop.stop_requested()) {
@@ -44,16 +44,16 @@ void WakeTimer::run(const std::stop_token& stop) {
       for (const tensor::CpuWaker& waker : due) waker.wake();
       due.clear();
       lock.lock();
-      continue;  // somebody may have come meanwhile
+      continue;  // more sleepers may have been added meanwhile
     }
-    // The first sleeper only changes where this thread is told so.
-    const auto something_new = [this, first = sleepers_.empty() ? Clock::time_point::max() : sleepers_.begin()->first] {
+    // Only wake_at() with an earlier time changes the first sleeper, and it notifies this thread.
+    const auto has_changed = [this, first = sleepers_.empty() ? Clock::time_point::max() : sleepers_.begin()->first] {
       return released_ ? !sleepers_.empty() : !sleepers_.empty() && sleepers_.begin()->first < first;
     };
     if (sleepers_.empty()) {
-      changed_.wait(lock, stop, something_new);
+      changed_.wait(lock, stop, has_changed);
     } else {
-      changed_.wait_until(lock, stop, sleepers_.begin()->first, something_new);
+      changed_.wait_until(lock, stop, sleepers_.begin()->first, has_changed);
     }
   }
 }

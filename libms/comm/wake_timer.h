@@ -1,5 +1,5 @@
-// Wakes streams at given times, for operations that take longer than the work they do. One thread, which sleeps in
-// between; the streams are parked meanwhile, so that waiting costs no processor time.
+// Wakes parked streams at given times, for operations with a simulated duration. One thread, which sleeps in between,
+// so that waiting costs no processor time.
 #pragma once
 
 #include <chrono>
@@ -18,9 +18,9 @@ class WakeTimer {
   using Clock = std::chrono::steady_clock;
 
   WakeTimer();
-  // Not before `due`, and some ten microseconds later if the machine is not busy.
+  // Wakes the stream at `due` or some ten microseconds later if the machine is not busy; never earlier.
   void wake_at(Clock::time_point due, const tensor::CpuWaker& waker);
-  // Everybody at once, also who comes later: the world stops.
+  // Wakes all sleepers now and later ones at once: the world stops.
   void release();
 
  private:

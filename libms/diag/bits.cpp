@@ -7,8 +7,7 @@
 #include <future>
 
 #include "base/hash.h"
-#include "diag/checks.h"
-#include "diag/products.h"
+#include "diag/gemm.h"
 #include "diag/share.h"
 #include "tensor/cpu_device.h"
 
@@ -17,9 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kSeconds = 4;
-constexpr int kLeastRounds = 8;      // however slow: what is right is a matter of majority
-constexpr std::int64_t kSide = 384;  // a product takes a millisecond or two
+constexpr int kLeastRounds = 8;  // however slow: what is right is a matter of majority
 // A core that never gives the same twice must not fill the memory.
 constexpr std::size_t kMaxKinds = 16;
 constexpr std::uint64_t kOtherKinds = 0;
@@ -28,7 +25,7 @@ std::vector<CoreBits> on_core(int cpu, double seconds, const HashFunction& hash,
                               tensor::Device& device) {
   const OnCpus bound({cpu});
   omp_set_num_threads(1);  // this thread's teams
-  const Product products[] = {{device, tensor::DType::f32, kSide}, {device, tensor::DType::bf16, kSide}};
+  const Gemm products[] = {{device, tensor::DType::f32, kBitsSide}, {device, tensor::DType::bf16, kBitsSide}};
   std::vector<CoreBits> bits{{cpu, "fp32", {}}, {cpu, "bf16", {}}};
   const Clock::time_point end =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -93,18 +90,6 @@ std::vector<Finding> judge_bits(const std::vector<CoreBits>& cores) {
                         .unit = "products"});
   }
   return findings;
-}
-
-health::Result check_bits(health::Evidence&) {
-  const Share share = this_share();
-  const std::vector<CoreBits> bits = compute_bits(share.cpus, kSeconds, plain_hash());
-  std::size_t num_products = 0;
-  for (const CoreBits& core : bits) {
-    for (const auto& [hash, count] : core.products) num_products += count;
-  }
-  health::Result result = health::judged(judge_bits(bits));
-  result.note = fmt::format("{} products of {} x {} compared ({})", num_products, kSide, kSide, share.str());
-  return result;
 }
 
 }  // namespace ms::diag

@@ -13,6 +13,8 @@
 
 namespace ms::diag {
 
+inline constexpr std::int64_t kBitsSide = 384;  // of the matrices: one GEMM takes a millisecond or two
+
 using HashFunction = std::function<std::uint64_t(int cpu, std::span<const std::byte> product)>;
 
 // Of one core and one type of numbers: how often it computed which bits.

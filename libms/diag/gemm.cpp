@@ -1,54 +1,42 @@
-// perf.gemm: square products through the same matrix product that trains, in fp32 and bf16.
-#include <chrono>
-#include <memory>
+#include "diag/gemm.h"
 
-#include "diag/checks.h"
-#include "diag/products.h"
-#include "diag/rates.h"
-#include "tensor/cpu_device.h"
+#include <bit>
+
+#include "base/rng.h"
 
 namespace ms::diag {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-using tensor::DType;
-
-constexpr double kMeasure_s = 1.5;  // of each type
-
-// Large enough that all cores have work, small enough that one product takes no second on an old core.
-std::int64_t side_for(std::size_t cores) { return cores <= 4 ? 1024 : cores <= 32 ? 2048 : 4096; }
-
-double gflops(tensor::Device& device, DType dtype, std::int64_t side) {
-  const Product product(device, dtype, side);
-  const std::unique_ptr<tensor::Stream> stream = device.make_stream("gemm", tensor::StreamKind::compute);
-  stream->submit(product.op());  // the first one makes the kernel
-  stream->synchronize();
-  const Clock::time_point start = Clock::now();
-  double elapsed_s = 0;
-  int count = 0;
-  for (; elapsed_s < kMeasure_s; ++count) {
-    stream->submit(product.op());
-    stream->synchronize();
-    elapsed_s = std::chrono::duration<double>(Clock::now() - start).count();
+// Every number has all its bits in use: a stuck bit shows only where it is not what it should be anyway.
+void fill(const tensor::Tensor& x, std::uint64_t key) {
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    const PhiloxBlock random = random_block(0, key, static_cast<std::uint64_t>(i));
+    const float value = static_cast<float>(static_cast<std::int32_t>(random[0])) * 0x1p-31F;  // [-1, 1)
+    if (x.dtype == tensor::DType::bf16) {
+      x.as<tensor::bfloat16>()[i].bits = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);
+    } else {
+      x.as<float>()[i] = value;
+    }
   }
-  return count * product.flops() / elapsed_s / 1e9;
 }
 
 }  // namespace
 
-health::Result check_gemm(health::Evidence& evidence) {
-  const Share share = this_share();
-  const OnCpus bound(share.cpus);
-  tensor::MatmulCache matmuls;
-  tensor::CpuPool pool({.workers = 1, .threads_per_op = static_cast<int>(share.cpus.size())});
-  tensor::CpuDevice device(pool, matmuls);
-  const std::int64_t side = side_for(share.cpus.size());
-  const health::ActiveConfig& expect = evidence.policy().active;
-  return judge_rates({{"fp32", gflops(device, DType::f32, side), expect.gemm_gflops_fp32, "GFLOP/s"},
-                      {"bf16", gflops(device, DType::bf16, side), expect.gemm_gflops_bf16, "GFLOP/s"}},
-                     expect.min_fraction, share, Scope::cores,
-                     fmt::format("{}, {} x {}{}", share.str(), side, side,
-                                 matmuls.native_bf16() ? "" : ", bf16 computed in fp32: no such instructions here"));
+Gemm::Gemm(tensor::Device& device, tensor::DType dtype, std::int64_t side)
+    : memory_(device.allocate(
+          static_cast<std::size_t>(3 * (side * side * tensor::size_of(dtype) + tensor::Arena::kAlignment)),
+          "a product")) {
+  tensor::Arena arena(*memory_);
+  a_ = arena.take(dtype, side, side);
+  b_ = arena.take(dtype, side, side);
+  c_ = arena.take(dtype, side, side);
+  fill(a_, 1);
+  fill(b_, 2);
+}
+
+double Gemm::flops() const {
+  const auto side = static_cast<double>(c_.rows);
+  return 2 * side * side * side;
 }
 
 }  // namespace ms::diag

@@ -29,7 +29,7 @@ bool all_digits(const std::string& text) {
 }
 
 // What is left below the limit of a control group directory; the files are named differently in versions 1 and 2.
-std::int64_t left_in(const health::Sysroot& root, const std::string& directory) {
+std::int64_t left_in(const Sysroot& root, const std::string& directory) {
   for (const auto& [limit_name, usage_name] :
        {std::pair{"/memory.max", "/memory.current"}, std::pair{"/memory.limit_in_bytes", "/memory.usage_in_bytes"}}) {
     const auto limit = root.read_int(directory + limit_name), usage = root.read_int(directory + usage_name);
@@ -40,7 +40,7 @@ std::int64_t left_in(const health::Sysroot& root, const std::string& directory) 
 
 }  // namespace
 
-std::int64_t last_level_cache_bytes(const health::Sysroot& root) {
+std::int64_t last_level_cache_bytes(const Sysroot& root) {
   const std::string cpus = "/sys/devices/system/cpu";
   std::map<std::string, std::int64_t> sizes;  // by the cpus that share it
   for (const std::string& cpu : root.list(cpus)) {
@@ -62,7 +62,7 @@ std::int64_t last_level_cache_bytes(const health::Sysroot& root) {
   return total;
 }
 
-std::int64_t free_memory_bytes(const health::Sysroot& root) {
+std::int64_t free_memory_bytes(const Sysroot& root) {
   std::int64_t free_bytes = 0;
   for (const std::string& line : split(root.read("/proc/meminfo").value_or(""), '\n')) {
     if (line.starts_with("MemAvailable:")) free_bytes = std::strtoll(line.c_str() + 13, nullptr, 10) << 10;

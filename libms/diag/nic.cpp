@@ -1,5 +1,5 @@
-// perf.nic: one TCP connection from the node to itself for each network interface's own address. Everything that waits
-// has a time-out; nobody else's connection is accepted.
+#include "diag/nic.h"
+
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -14,18 +14,16 @@
 #include <future>
 #include <memory>
 
+#include "base/error.h"
 #include "base/handle.h"
-#include "diag/checks.h"
-#include "diag/nic.h"
-#include "diag/rates.h"
+#include "base/text.h"
 
 namespace ms::diag {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kAll_s = 6, kEach_s = 1;  // of sending: all interfaces together, one of them at most
-constexpr int kPatience_ms = 1000;         // of every wait for the other end
+constexpr int kPatience_ms = 1000;  // of every wait for the other end
 constexpr std::size_t kMostInterfaces = 16;
 constexpr std::size_t kBlock = 256 << 10;
 
@@ -118,7 +116,7 @@ std::uint64_t receive_all(int socket) {
 
 }  // namespace
 
-std::vector<NicAddress> nic_addresses(const health::Sysroot& root) {
+std::vector<NicAddress> nic_addresses(const Sysroot& root) {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) throw network_error("getifaddrs");
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
@@ -158,20 +156,6 @@ double self_gbps(const NicAddress& nic, double seconds) {
   const std::uint64_t sent = sender.get();
   if (sent != received) { throw Error("diag.nic", Blame::node, fmt::format("{} of {} bytes arrived", received, sent)); }
   return static_cast<double>(received) * 8 / elapsed_s / 1e9;
-}
-
-health::Result check_nic(health::Evidence& evidence) {
-  const Share share = this_share();
-  if (share.index > 0) return health::skipped("another process of this node does it");
-  const std::vector<NicAddress> nics = nic_addresses(evidence.root());
-  if (nics.empty()) return health::skipped("no network interface has an address");
-  const health::ActiveConfig& expect = evidence.policy().active;
-  const double seconds = std::min(kEach_s, kAll_s / static_cast<double>(nics.size()));
-  std::vector<Rate> rates;
-  for (const NicAddress& nic : nics) {
-    rates.push_back({nic.interface, self_gbps(nic, seconds), expect.nic_gbps, "Gbit/s"});
-  }
-  return judge_rates(rates, expect.min_fraction, share, Scope::whole, "the node's own TCP stack, not the wire");
 }
 
 }  // namespace ms::diag

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "health/sysroot.h"
+#include "base/sysroot.h"
 
 namespace ms::diag {
 
@@ -17,7 +17,7 @@ struct NicAddress {
 };
 
 // One address of each interface that is up and running and not the loopback, IPv4 before IPv6.
-std::vector<NicAddress> nic_addresses(const health::Sysroot& root);
+std::vector<NicAddress> nic_addresses(const Sysroot& root);
 
 // Gbit/s of one connection to this address; throws Error("diag.nic", node) where there is none, or it stops.
 double self_gbps(const NicAddress& nic, double seconds);

@@ -1,5 +1,7 @@
 #include "diag/rates.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 namespace ms::diag {

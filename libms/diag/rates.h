@@ -2,12 +2,17 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "diag/share.h"
-#include "health/check.h"
+#include "health/checks/check.h"
 
 namespace ms::diag {
+
+inline constexpr std::string_view kLooksSlow =
+    "Run it again while nothing else runs on the node; if it stays slow, compare the BIOS's power and memory settings "
+    "and the installed memory with those of a node that is not.";  // Check::remedy
 
 struct Rate {
   std::string entity;    // "memory", "eth0", "fp32 products"

@@ -91,12 +91,6 @@ struct Policy {
 
 void bind(ConfigSchema& schema, Policy& policy);
 
-// Reads and checks it; all problems come at once, as Error("config.invalid", user).
-Policy load_policy(const std::string& path);
-// The same for what runs as root: also refuses, as Error("policy.owner", user), a file that is not root's, that others
-// may write, or that lies in a directory that others may write (a sticky one passes).
-Policy load_policy_as_root(const std::string& path);
-
 // How many nodes of a cluster of this size may be drained by us at once.
 std::int64_t drain_cap(const ActConfig& act, std::int64_t num_nodes);
 

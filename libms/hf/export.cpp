@@ -1,4 +1,4 @@
-// Our checkpoint to a Hugging Face directory.
+// Implements the exporter of convert.h: from a checkpoint of ours to a Hugging Face directory.
 #include <unistd.h>
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// A Hugging Face directory to a checkpoint of ours.
+// Implements the importer of convert.h: from a Hugging Face directory to a checkpoint of ours.
 #include <fmt/format.h>
 
 #include <algorithm>

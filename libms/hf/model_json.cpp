@@ -1,7 +1,6 @@
 #include "hf/model_json.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/text.h"
@@ -11,14 +10,11 @@
 namespace ms::hf {
 namespace {
 
-using nlohmann::json;
-using nlohmann::ordered_json;
-
 // What a config.json may say about behaviour, and what we compute. Keys that are not here, and not read below, have no
 // meaning for the logits of these two classes of transformers: they read no others.
 struct Required {
   std::string_view key;
-  std::vector<json> values;  // any of these; absent and null are always fine
+  std::vector<Json> values;  // any of these; absent and null are always fine
 };
 const std::vector<Required>& required_of(bool gpt) {
   static const std::vector<Required> kGpt2 = {
@@ -27,7 +23,7 @@ const std::vector<Required>& required_of(bool gpt) {
       {"scale_attn_by_inverse_layer_idx", {false}},
       {"add_cross_attention", {false}},
       {"is_encoder_decoder", {false}},
-      {"pruned_heads", {json::object()}},
+      {"pruned_heads", {Json::object()}},
       {"quantization_config", {}},
       {"auto_map", {}},
   };
@@ -39,7 +35,7 @@ const std::vector<Required>& required_of(bool gpt) {
       {"rope_scaling", {}},
       {"partial_rotary_factor", {1.0}},
       {"is_encoder_decoder", {false}},
-      {"pruned_heads", {json::object()}},
+      {"pruned_heads", {Json::object()}},
       {"quantization_config", {}},
       {"auto_map", {}},
   };
@@ -49,26 +45,26 @@ const std::vector<Required>& required_of(bool gpt) {
 // Reads keys of an object; what is wrong with them is collected.
 class Reader {
  public:
-  Reader(const json& object, Problems& problems) : object_(object), problems_(problems) {}
+  Reader(const Json& object, Problems& problems) : object_(object), problems_(problems) {}
 
   std::int64_t integer(std::string_view key, std::optional<std::int64_t> fallback = {}) {
     return get<std::int64_t>(key, fallback, "a whole number",
-                             [](const json& value) { return value.is_number_integer(); });
+                             [](const Json& value) { return value.is_number_integer(); });
   }
   double number(std::string_view key, double fallback) {
-    return get<double>(key, fallback, "a number", [](const json& value) { return value.is_number(); });
+    return get<double>(key, fallback, "a number", [](const Json& value) { return value.is_number(); });
   }
   bool boolean(std::string_view key, bool fallback) {
-    return get<bool>(key, fallback, "true or false", [](const json& value) { return value.is_boolean(); });
+    return get<bool>(key, fallback, "true or false", [](const Json& value) { return value.is_boolean(); });
   }
   // null where it is absent.
-  const json& at(std::string_view key) const {
-    static const json kNull;
-    const auto it = object_.find(key);
-    return it == object_.end() ? kNull : *it;
+  const Json& at(std::string_view key) const {
+    static const Json kNull;
+    const Json* value = object_.find(key);
+    return value == nullptr ? kNull : *value;
   }
   void require(const Required& rule) {
-    const json& value = at(rule.key);
+    const Json& value = at(rule.key);
     if (value.is_null() || std::find(rule.values.begin(), rule.values.end(), value) != rule.values.end()) return;
     problems_.add(fmt::format("{} = {} is not what we compute", rule.key, shown(value, 120)));
   }
@@ -76,13 +72,13 @@ class Reader {
  private:
   template <class T, class Is>
   T get(std::string_view key, std::optional<T> fallback, std::string_view what, Is is) {
-    const json& value = at(key);
+    const Json& value = at(key);
     if (!value.is_null() && is(value)) return value.get<T>();
     if (!value.is_null()) problems_.add(fmt::format("{} = {} is not {}", key, shown(value, 120), what));
     if (value.is_null() && !fallback) problems_.add(fmt::format("{} is missing", key));
     return fallback.value_or(T{1});
   }
-  const json& object_;
+  const Json& object_;
   Problems& problems_;
 };
 
@@ -121,7 +117,7 @@ nn::ModelConfig llama(Reader& read, Problems& problems) {
                              model.hidden / model.heads));
   }
   // Since version 5 of transformers an object says all about rotary positions.
-  const json& rope = read.at("rope_parameters");
+  const Json& rope = read.at("rope_parameters");
   if (rope.is_object()) {
     Reader parameters(rope, problems);
     parameters.require({"rope_type", {"default"}});
@@ -152,14 +148,13 @@ void check_ranges(const nn::ModelConfig& model, Problems& problems) {
 }  // namespace
 
 nn::ModelConfig parse_config(std::string_view text, const std::string& path) {
-  if (json_deeper_than(text, kMaxDepth)) {
-    throw user_error("hf.config", fmt::format("'{}' nests more than {} deep", path, kMaxDepth));
-  }
-  const json object = json::parse(text, nullptr, false);
-  if (!object.is_object()) throw user_error("hf.config", fmt::format("'{}' is not a JSON object", path));
+  std::string refusal;
+  const std::optional<Json> object = Json::try_parse(text, {.max_depth = kMaxDepth}, &refusal);
+  if (!object) throw user_error("hf.config", fmt::format("'{}' {}", path, refusal));
+  if (!object->is_object()) throw user_error("hf.config", fmt::format("'{}' is not a JSON object", path));
   Problems problems("hf.config", fmt::format("cannot take the model of '{}'", path));
-  Reader read(object, problems);
-  const json& type = read.at("model_type");
+  Reader read(*object, problems);
+  const Json& type = read.at("model_type");
   if (type != "gpt2" && type != "llama") {
     problems.add(fmt::format("model_type = {}, we have gpt2 and llama", shown(type, 80)));
     problems.throw_if_any();
@@ -190,7 +185,7 @@ std::string config_json(const nn::ModelConfig& model, tensor::DType dtype) {
     throw user_error("hf.export", fmt::format("{} attends to all tokens before, and this model has model.window = {}",
                                               model.is_gpt() ? "GPT-2" : "Llama", model.window));
   }
-  ordered_json config;
+  Json config;
   config["architectures"] = {model.is_gpt() ? "GPT2LMHeadModel" : "LlamaForCausalLM"};
   config["model_type"] = model.is_gpt() ? "gpt2" : "llama";
   config["vocab_size"] = model.vocab;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
@@ -14,8 +13,6 @@
 
 namespace ms::hf {
 namespace {
-
-using nlohmann::json;
 
 constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference implementation
@@ -37,7 +34,7 @@ class HeaderReader {
   HeaderReader(const std::string& path, std::span<const std::byte> file) : path_(path), file_(file) {}
 
   std::map<std::string, TensorView> read() {
-    const json header = parse();
+    const Json header = parse();
     std::map<std::string, TensorView> tensors;
     for (const auto& [name, entry] : header.items()) {
       if (name == "__metadata__") {
@@ -55,7 +52,7 @@ class HeaderReader {
     throw user_error("hf.safetensors", fmt::format("'{}' is not a sound safetensors file: {}", path_, why));
   }
 
-  json parse() {
+  Json parse() {
     if (file_.size() < kLengthBytes) refuse(fmt::format("it has {}", plural(file_.size(), "byte")));
     std::uint64_t length = 0;
     std::memcpy(&length, file_.data(), sizeof length);
@@ -65,29 +62,27 @@ class HeaderReader {
     }
     const std::string_view text(reinterpret_cast<const char*>(file_.data()) + kLengthBytes, length);
     if (!text.starts_with('{')) refuse("its header does not begin with '{'");
-    if (json_deeper_than(text, kMaxDepth)) refuse(fmt::format("its header nests more than {} deep", kMaxDepth));
     data_ = file_.subspan(kLengthBytes + length);
-    std::set<std::string> names;
     std::optional<std::string> twice;
-    const auto watch = [&](int depth, json::parse_event_t event, json& value) {
-      if (depth == 1 && event == json::parse_event_t::key && !names.insert(value.get<std::string>()).second) {
-        twice = value.get<std::string>();
-      }
-      return true;
-    };
-    json header = json::parse(text, watch, false);
-    if (header.is_discarded() || !header.is_object()) refuse("its header is not a JSON object");
+    const JsonOptions options{.max_depth = kMaxDepth, .on_duplicate = [&](std::size_t depth, const std::string& key) {
+                                if (depth == 1) twice = key;
+                              }};
+    std::string problem;
+    std::optional<Json> header = Json::try_parse(text, options, &problem);
+    if (!header) refuse("its header " + problem);
+    if (!header->is_object()) refuse("its header is not a JSON object");
     if (twice) refuse(fmt::format("'{}' is there twice", plain_text(*twice, 200)));
-    return header;
+    return std::move(*header);
   }
 
-  void check_metadata(const json& metadata) const {
-    const bool sound = metadata.is_object() && std::all_of(metadata.begin(), metadata.end(),
-                                                           [](const json& value) { return value.is_string(); });
+  void check_metadata(const Json& metadata) const {
+    const bool sound =
+        metadata.is_object() && std::all_of(metadata.items().begin(), metadata.items().end(),
+                                            [](const Json::Member& member) { return member.value.is_string(); });
     if (!sound) refuse("__metadata__ is not an object of strings");
   }
 
-  TensorView tensor(const std::string& name, const json& entry) const {
+  TensorView tensor(const std::string& name, const Json& entry) const {
     const auto refuse_tensor = [&](std::string_view why) {
       refuse(fmt::format("tensor '{}': {}", plain_text(name, 200), why));
     };
@@ -95,7 +90,7 @@ class HeaderReader {
         !entry.contains("data_offsets")) {
       refuse_tensor("not an object of dtype, shape and data_offsets");
     }
-    const json &dtype = entry["dtype"], &shape = entry["shape"], &offsets = entry["data_offsets"];
+    const Json &dtype = entry.at("dtype"), &shape = entry.at("shape"), &offsets = entry.at("data_offsets");
     const auto row = dtype.is_string() ? std::find_if(std::begin(kDtypes), std::end(kDtypes),
                                                       [&](const DtypeRow& r) { return dtype == r.name; })
                                        : std::end(kDtypes);
@@ -104,7 +99,7 @@ class HeaderReader {
 
     std::int64_t bytes = row->size_bytes;
     if (!shape.is_array()) refuse_tensor("the shape is not a list");
-    for (const json& dim : shape) {
+    for (const Json& dim : shape) {
       if (!dim.is_number_unsigned() || dim.get<std::uint64_t>() > INT64_MAX) {
         refuse_tensor(fmt::format("{} in the shape", shown(dim, 40)));
       }
@@ -158,14 +153,16 @@ bool exists(const std::string& path) {
 std::map<std::string, std::string> read_index(const std::string& path) {
   Problems problems("hf.index", fmt::format("'{}' is not a sound index", path));
   const std::string content = read_file(path, Blame::user);
-  if (json_deeper_than(content, kMaxDepth)) problems.add(fmt::format("it nests more than {} deep", kMaxDepth));
+  std::string problem;
+  const std::optional<Json> index = Json::try_parse(content, {.max_depth = kMaxDepth}, &problem);
+  if (!index) problems.add("it " + problem);
   problems.throw_if_any();
-  const json index = json::parse(content, nullptr, false);
   std::map<std::string, std::string> result;
-  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
+  const Json* weight_map = index->find("weight_map");
+  if (weight_map == nullptr || !weight_map->is_object()) {
     problems.add("weight_map is not there, or not an object");
   } else {
-    for (const auto& [name, file] : index["weight_map"].items()) {
+    for (const auto& [name, file] : weight_map->items()) {
       // A plain name: an index must not send us about the file system.
       const std::string text = file.is_string() ? file.get<std::string>() : "";
       if (text.empty() || text.front() == '.' || text.find('/') != std::string::npos ||

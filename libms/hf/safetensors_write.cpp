@@ -1,22 +1,20 @@
-// The writer, and how tensors are spread over files.
+// Implements the writer of safetensors.h, and how tensors are spread over files.
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "hf/safetensors.h"
 
 namespace ms::hf {
 namespace {
 
-using nlohmann::ordered_json;
-
 constexpr std::size_t kAlignment = 8;  // of the data behind the header, as the reference implementation has it
 
 std::string header_of(const std::vector<TensorInfo>& tensors) {
-  ordered_json header;
+  Json header;
   header["__metadata__"] = {{"format", "pt"}};  // transformers refuses files without it
   std::int64_t offset = 0;
   for (const TensorInfo& tensor : tensors) {
@@ -93,7 +91,7 @@ ShardPlan plan_shards(const std::vector<TensorInfo>& tensors, std::int64_t max_b
     plan.files.front().name = kModelFile;
     return plan;
   }
-  ordered_json index;
+  Json index;
   index["metadata"]["total_size"] = plan.total_bytes;
   for (std::size_t i = 0; i < plan.files.size(); ++i) {
     plan.files[i].name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, plan.files.size());

@@ -37,9 +37,7 @@ inline constexpr Field<MeshConfig> kMeshFields[] = {
      .doc = "Split what lies between the tensor-parallel products along the sequence; without effect where tp is 1."},
     {.key = "schedule",
      .member = &MeshConfig::schedule,
-     .doc = "Pipeline schedule: 1f1b; zb-h1, whose backward is split so that the weights' half fills the bubble; "
-            "gpipe; or "
-            "the path of a schedule as CSV, ending in .csv."},
+     .doc = "Pipeline schedule: the name of one, or the path of a schedule as CSV, ending in .csv."},
 };
 
 }  // namespace ms::mesh

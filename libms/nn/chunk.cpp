@@ -10,7 +10,7 @@ mesh::ShardSpec vocab_shard(const Shape& shape) {
   return mesh::shard_rows_padded("", shape.model->vocab, shape.model->hidden, shape.tp, shape.tp_rank);
 }
 
-// The head's products are of what it is given: few bits of a logit are too few to tell tokens apart.
+// The head's matmuls do not round their operands: fp8 logits have too few bits to tell tokens apart.
 TensorParallel of_head(const TensorParallel& on) {
   TensorParallel head = on;
   head.fp8 = false;
@@ -19,11 +19,11 @@ TensorParallel of_head(const TensorParallel& on) {
 
 }  // namespace
 
-std::vector<WeightMagnitudes> carve_weight_magnitudes(Arena& arena, const Shape& shape, const ChunkPart& part) {
-  std::vector<WeightMagnitudes> layers;
+std::vector<WeightAmaxes> carve_weight_amaxes(Arena& arena, const Shape& shape, const ChunkPart& part) {
+  std::vector<WeightAmaxes> layers;
   if (!shape.fp8) return layers;
   for (std::int64_t i = part.layer_begin; i < part.layer_end; ++i) {
-    layers.push_back(carve_weight_magnitudes(arena, shape));
+    layers.push_back(carve_weight_amaxes(arena, shape));
   }
   return layers;
 }
@@ -63,7 +63,7 @@ class Binder {
   explicit Binder(const std::vector<SpanTensors>& spans) : spans_(spans) {}
 
   bool has(const std::string& name) const { return locate(name).second != nullptr; }
-  // One parameter, or several that touch each other (named first and last), as one matrix or one row.
+  // Returns one parameter, or several adjacent ones (named first and last), as one matrix or one row.
   Weight weight(const std::string& first, const std::string& last) const {
     const auto [span, begin] = locate(first);
     const auto [last_span, end] = locate(last);
@@ -94,7 +94,7 @@ class Binder {
 }  // namespace
 
 Chunk::Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTensors>& spans, const Tensor& rotary,
-             const std::vector<WeightMagnitudes>& magnitudes)
+             const std::vector<WeightAmaxes>& amaxes)
     : shape_(shape), part_(part), vocab_(vocab_shard(shape)), rotary_(rotary) {
   const Binder bind(spans);
   for (std::int64_t i = part.layer_begin; i < part.layer_end; ++i) {
@@ -114,10 +114,10 @@ Chunk::Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTe
       layer.in = bind.weight(p + "attn.q.weight", p + "mlp.up.weight");
       layer.in_bias = bind.optional(p + "attn.q.bias", p + "mlp.up.bias");
     }
-    if (!magnitudes.empty()) {
-      const WeightMagnitudes& largest = magnitudes[layers_.size()];
-      layer.qkv.largest = largest.qkv, layer.out.largest = largest.out, layer.up.largest = largest.up;
-      layer.down.largest = largest.down, layer.in.largest = largest.in;
+    if (!amaxes.empty()) {
+      const WeightAmaxes& amax = amaxes[layers_.size()];
+      layer.qkv.amax = amax.qkv, layer.out.amax = amax.out, layer.up.amax = amax.up;
+      layer.down.amax = amax.down, layer.in.amax = amax.in;
     }
     layers_.push_back(layer);
   }
@@ -143,13 +143,13 @@ void Chunk::embed(const TensorParallel& on, const ChunkSlot& slot, const Tensor&
   }
 }
 
-void Chunk::find_weight_magnitudes(Stream& stream, std::int64_t place) const {
-  if (place < std::ssize(layers_)) nn::find_weight_magnitudes(stream, layers_[static_cast<std::size_t>(place)]);
+void Chunk::compute_weight_amaxes(Stream& stream, std::int64_t place) const {
+  if (place < std::ssize(layers_)) nn::compute_weight_amaxes(stream, layers_[static_cast<std::size_t>(place)]);
 }
 
 void Chunk::forward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
                     const Pass& before) const {
-  Addends sum;  // of what a layer has left to be added up
+  Residual sum;  // the last layer's output, unsummed
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (before) before(static_cast<std::int64_t>(i));
     if (i == 0 && part_.first) embed(on, slot, input.tokens, scratch);
@@ -162,7 +162,7 @@ void Chunk::head_logits(const TensorParallel& layers_on, const ChunkSlot& slot, 
                         HeadScratch& head) const {
   const TensorParallel on = of_head(layers_on);
   norm_forward(on.compute, *shape_.model, final_norm_, slot.out, head.normed, head.mean, head.rstd);
-  on.gather_product({.c = head.logits, .b = head_.value, .transpose_b = true}, head.normed, scratch.gathered);
+  on.gather_matmul({.c = head.logits, .b = head_.value, .transpose_b = true}, head.normed, scratch.gathered);
 }
 
 void Chunk::head_loss(const TensorParallel& on, const ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
@@ -187,7 +187,7 @@ void Chunk::run_backward(const TensorParallel& on, ChunkSlot& slot, const Microb
     // The all-gathered norm output is still in scratch.gathered.
     const Tensor normed = shape_.sequence_parallel && shape_.tp > 1 ? scratch.gathered : head.normed;
     const Arriving dnormed =
-        of_head(on).product_reduce({.c = scratch.partial, .a = head.logits, .b = head_.value}, scratch.reduced);
+        of_head(on).matmul_reduce({.c = scratch.partial, .a = head.logits, .b = head_.value}, scratch.reduced);
     on.compute.submit(
         Matmul{.c = head_.grad, .a = head.logits, .b = normed, .bias = {}, .transpose_a = true, .accumulate = true});
     norm_backward(on.compute, *shape_.model, final_norm_, dx, on.arrived(dnormed), slot.out, head.mean, head.rstd,

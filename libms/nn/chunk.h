@@ -1,8 +1,9 @@
-// A model chunk: the layers [begin, end) on one rank, with the embedding in front of the first and the head behind the
-// last one. It binds the parameters in its spans to layers and issues forward and backward of one microbatch.
+// A model chunk: the layers [begin, end) on one rank, with the embedding before the first layer of the model and the
+// head after the last. It binds the parameters in its spans to layers and issues the forward and backward of one
+// microbatch.
 //
-// The head runs in the backward: logits are computed when their gradient is due, so that there is one buffer for them,
-// whatever the schedule keeps in flight. Evaluation calls head_loss() after the forward.
+// The head runs in the backward: logits are computed when their gradient is due, so that one buffer suffices, whatever
+// the schedule keeps in flight. Evaluation calls head_loss() after the forward.
 #pragma once
 
 #include <functional>
@@ -18,14 +19,14 @@ struct SpanTensors {
   Tensor values, grads;  // [1,numel]
 };
 
-// What a microbatch keeps in a chunk between forward and backward.
+// The activations that a microbatch keeps in a chunk between forward and backward.
 struct ChunkSlot {
   std::vector<LayerActs> layers;
   Tensor out;                                            // [Ts,H]: the chunk's output
   const Tensor& in() const { return layers.front().x; }  // the chunk's input: received here
 };
 
-// Temporary tensors of the head, one set a rank that holds it.
+// Temporary tensors of the head, one set per rank that holds it.
 struct HeadScratch {
   Tensor normed, mean, rstd;  // [Ts,H], [1,Ts]
   Tensor logits;              // [T, padded vocabulary / tp]
@@ -33,14 +34,15 @@ struct HeadScratch {
   Tensor loss, lse;           // [1,T]
 };
 
-// Real or measuring arenas.
-// Of each layer; none unless shape.fp8.
-std::vector<WeightMagnitudes> carve_weight_magnitudes(Arena& arena, const Shape& shape, const ChunkPart& part);
+// All carve from arenas, real or measuring. carve_weight_amaxes() returns one element a layer, or none unless
+// shape.fp8.
+std::vector<WeightAmaxes> carve_weight_amaxes(Arena& arena, const Shape& shape, const ChunkPart& part);
 ChunkSlot carve_slot(Arena& arena, const Shape& shape, const ChunkPart& part, const LayerScratch& scratch);
 HeadScratch carve_head(Arena& arena, const Shape& shape);
-Tensor carve_rotary(Arena& arena, const Shape& shape);  // absent where the model has none
+Tensor carve_rotary(Arena& arena, const Shape& shape);  // absent if the model has none
 
-// One microbatch's input: token ids and the ids that follow them, i32 [1,T]; each needed on one end of the model only.
+// One microbatch's input: token ids and the ids that follow them, i32 [1,T]. Tokens are needed on the first stage,
+// targets on the last.
 struct Microbatch {
   Tensor tokens, targets;
 };
@@ -48,39 +50,41 @@ struct Microbatch {
 class Chunk {
  public:
   Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTensors>& spans, const Tensor& rotary,
-        const std::vector<WeightMagnitudes>& magnitudes = {});
+        const std::vector<WeightAmaxes>& amaxes = {});
 
   const ChunkPart& part() const { return part_; }
 
-  // Called with the places of the chunk as they are passed: 0, ..., layers - 1 the layers, `layers` the head; the
-  // embedding is at 0. A forward calls it before it issues what reads the parameters at a place (the head's are read by
-  // others); a backward, from the last to the first, when all is issued that adds to the gradients there.
+  // Called with the places of the chunk as they are passed: 0, ..., layers - 1 are the layers, `layers` is the head,
+  // and the embedding is at 0. A forward calls it before it issues ops that read the parameters at a place (not for the
+  // head, which runs later). A backward calls it from the last place to the first, after it has issued everything that
+  // adds to the gradients there.
   using Pass = std::function<void(std::int64_t place)>;
 
-  // Where products round their factors: after the weights have changed, before the next forward reads those at a place.
-  void find_weight_magnitudes(tensor::Stream& stream, std::int64_t place) const;
+  // Issues the amaxes of the weights at a place, if matmuls round their operands: after the weights have changed and
+  // before the next forward reads them.
+  void compute_weight_amaxes(tensor::Stream& stream, std::int64_t place) const;
   // slot.in() (or the tokens, in the first chunk) -> slot.out.
   void forward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
                const Pass& before = {}) const;
-  // dx: the gradient of slot.out on entry (of no meaning in the last chunk), of slot.in() on return.
-  // In the last chunk the head runs first: loss_sum f64 [1,1] += loss_scale * sum of token losses, and the gradient is
-  // that of loss_scale * sum of token losses.
+  // dx is the gradient of slot.out on entry (ignored in the last chunk) and of slot.in() on return. In the last chunk
+  // the head runs first: loss_sum f64 [1,1] += loss_scale * sum of token losses, and the gradient is that of loss_scale
+  // * sum of token losses.
   void backward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
                 HeadScratch& head, const Tensor& dx, const Tensor& loss_sum, double loss_scale,
                 const Pass& after = {}) const;
-  // The same in two halves, for schedules that let the second wait; the bits are those of backward(). backward_input is
-  // what brings dx, and leaves the gradients of the layers' weights to backward_weight, which reads what the slot
-  // keeps. Of a chunk's microbatches, the second halves run in the order of the first. Only where shape.split_backward.
+  // The same in two halves, for schedules that delay the second, with the bits of backward(). backward_input() computes
+  // dx and leaves the gradients of the layers' weights to backward_weight(), which reads what the slot keeps. The
+  // second halves of a chunk's microbatches run in the order of the first halves. Only if shape.split_backward.
   //
-  // The head's weight has its gradient in the first half: there is one buffer for logits. So has the embedding: nobody
-  // waits for the first chunk's dx, and where the two are one matrix its sum has the order that it has unsplit.
+  // The first half computes the gradient of the head's weight, as there is one buffer for logits. It computes that of
+  // the embedding too: no stage needs the first chunk's dx, and with tied embeddings the sum keeps its unsplit order.
   void backward_input(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
                       HeadScratch& head, const Tensor& dx, const Tensor& loss_sum, double loss_scale) const;
   void backward_weight(const TensorParallel& on, ChunkSlot& slot, LayerScratch& scratch, const Pass& after = {}) const;
-  // The last chunk's logits and loss, no gradient.
+  // Computes the last chunk's logits and loss, without gradients.
   void head_loss(const TensorParallel& on, const ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
                  HeadScratch& head, const Tensor& loss_sum, double loss_scale) const;
-  // The last chunk's logits only, into head.logits.
+  // Computes the last chunk's logits only, into head.logits.
   void head_logits(const TensorParallel& on, const ChunkSlot& slot, LayerScratch& scratch, HeadScratch& head) const;
 
  private:

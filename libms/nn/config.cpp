@@ -21,7 +21,7 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
   divides("model.ffn_hidden", model.ffn(), mesh.tp, "mesh.tp");
   if (mesh.sequence_parallel && microbatch * model.seq % mesh.tp != 0) {
     refuse("model.seq",
-           fmt::format("sequence_parallel cuts train.microbatch x model.seq = {} x {} tokens over mesh.tp = {},"
+           fmt::format("sequence_parallel splits train.microbatch x model.seq = {} x {} tokens over mesh.tp = {},"
                        " which does not divide; or set mesh.sequence_parallel = false",
                        microbatch, model.seq, mesh.tp));
   }
@@ -41,7 +41,7 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
     refuse("model.layers", fmt::format("{} layers for {} pipeline stages x {} chunks: every one needs a layer",
                                        model.layers, mesh.pp, mesh.chunks));
   }
-  // Far beyond any machine, and below what 64-bit arithmetic of sizes overflows at.
+  // Far beyond any machine, and below sizes whose 64-bit arithmetic overflows.
   const double widest = static_cast<double>(std::max({model.hidden, model.ffn(), model.vocab}));
   const double weights = static_cast<double>(model.layers) * static_cast<double>(model.hidden) * 8.0 * widest;
   const double activations = static_cast<double>(microbatch) * static_cast<double>(model.seq) * widest * 64.0;

@@ -1,4 +1,4 @@
-// [model]: what is trained.
+// [model]: the model to train.
 #pragma once
 
 #include <cstdint>
@@ -74,7 +74,7 @@ inline constexpr Field<ModelConfig> kModelFields[] = {
     {.key = "parallel_block",
      .member = &ModelConfig::parallel_block,
      .doc = "y = x + attention(norm(x)) + mlp(norm(x)) with one norm, in place of one after the other: another model, "
-            "with half the messages of tensor parallelism."},
+            "with half the collectives of tensor parallelism."},
     {.key = "window",
      .member = &ModelConfig::window,
      .doc = "Each token attends to this many tokens, itself among them; 0 means to all before it.",
@@ -82,8 +82,8 @@ inline constexpr Field<ModelConfig> kModelFields[] = {
      .max = 1e8},
     {.key = "fused",
      .member = &ModelConfig::fused,
-     .doc = "Element-wise work joins the product or the norm beside it, and a parallel block's products of the same "
-            "input are one; off, for comparison, each is an operation of its own."},
+     .doc = "Element-wise work is fused into the matmul or the norm beside it, and a parallel block's matmuls of the "
+            "same input into one; off, for comparison, each is an operation of its own."},
     {.key = "init_std",
      .member = &ModelConfig::init_std,
      .doc = "Standard deviation of initial weights; outputs into the residual stream get it / sqrt(2 layers).",
@@ -91,7 +91,7 @@ inline constexpr Field<ModelConfig> kModelFields[] = {
      .max = 10},
 };
 
-// Rules between fields; `tokens` is what a microbatch holds. Key and message of each that is broken.
+// Checks rules between fields; `microbatch` is in sequences. Returns the key and message of every rule that is broken.
 struct ModelProblem {
   std::string key, message;
 };

@@ -9,16 +9,16 @@ namespace ms::nn {
 using namespace tensor;  // NOLINT: the op list is this file's vocabulary
 
 void norm_forward(Stream& stream, const ModelConfig& model, const NormWeights& weights, const Tensor& x,
-                  const Tensor& y, const Tensor& mean, const Tensor& rstd, const Addends& addends) {
-  if (addends && !model.fused) {
-    stream.submit(Add{x, addends.a, addends.b, addends.bias});
+                  const Tensor& y, const Tensor& mean, const Tensor& rstd, const Residual& residual) {
+  if (residual && !model.fused) {
+    stream.submit(Add{x, residual.a, residual.b, residual.bias});
     return norm_forward(stream, model, weights, x, y, mean, rstd);
   }
   const auto eps = static_cast<float>(model.norm_eps);
   if (model.is_gpt()) {
-    stream.submit(LayerNormFwd{y, mean, rstd, x, weights.gain.value, weights.bias.value, eps, addends});
+    stream.submit(LayerNormFwd{y, mean, rstd, x, weights.gain.value, weights.bias.value, eps, residual});
   } else {
-    stream.submit(RmsNormFwd{y, rstd, x, weights.gain.value, eps, addends});
+    stream.submit(RmsNormFwd{y, rstd, x, weights.gain.value, eps, residual});
   }
 }
 
@@ -51,7 +51,7 @@ void rotate(const Layer& layer, const Heads& heads, bool inverse) {
   }
 }
 
-// What AttentionFwd and AttentionBwd have in common.
+// Returns the fields that AttentionFwd and AttentionBwd share.
 template <class Attention>
 Attention attention_of(const Layer& layer, const Heads& heads) {
   const Shape& shape = layer.on.shape;
@@ -93,12 +93,12 @@ void activation_forward(const Layer& layer) {
 
 Tensor activation_backward(const Layer& layer, const Tensor& dx, const Tensor& into) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
-  Matmul product = gradient_product(scratch.dact, {{}, acts.largest.dout}, weights.down);
+  Matmul matmul = gradient_matmul(scratch.dact, {{}, acts.amax.dout}, weights.down);
   if (on.shape.joins_gelu()) {
-    product.c = acts.grads.dup, product.gelu_x = acts.up;
-    return on.gather_product(product, dx, into);
+    matmul.c = acts.grads.dup, matmul.gelu_x = acts.up;
+    return on.gather_matmul(matmul, dx, into);
   }
-  const Tensor dout = on.gather_product(product, dx, into);
+  const Tensor dout = on.gather_matmul(matmul, dx, into);
   if (on.shape.model->gated()) {
     on.compute.submit(SwigluBwd{acts.grads.dup, scratch.dact, acts.up});
   } else {
@@ -107,29 +107,29 @@ Tensor activation_backward(const Layer& layer, const Tensor& dx, const Tensor& i
   return dout;
 }
 
-Matmul forward_product(const Tensor& c, const Factor& x, const Weight& weight, const Weight& bias) {
+Matmul forward_matmul(const Tensor& c, const Operand& x, const Weight& weight, const Weight& bias) {
   return {.c = c,
           .a = x.value,
           .b = weight.value,
           .bias = bias.value,
           .transpose_b = true,
-          .a_largest = x.largest,
-          .b_largest = weight.largest};
+          .a_amax = x.amax,
+          .b_amax = weight.amax};
 }
 
-Matmul gradient_product(const Tensor& c, const Factor& dy, const Weight& weight) {
-  return {.c = c, .a = dy.value, .b = weight.value, .a_largest = dy.largest, .b_largest = weight.largest};
+Matmul gradient_matmul(const Tensor& c, const Operand& dy, const Weight& weight) {
+  return {.c = c, .a = dy.value, .b = weight.value, .a_amax = dy.amax, .b_amax = weight.amax};
 }
 
-void weight_gradient(const Layer& layer, const Weight& weight, const Factor& dy, const Factor& x) {
+void weight_gradient(const Layer& layer, const Weight& weight, const Operand& dy, const Operand& x) {
   layer.on.compute.submit(Matmul{.c = weight.grad,
                                  .a = dy.value,
                                  .b = x.value,
                                  .transpose_a = true,
                                  .accumulate = true,
-                                 .factors = layer.on.factors(true),
-                                 .a_largest = dy.largest,
-                                 .b_largest = x.largest});
+                                 .operands = layer.on.operands(true),
+                                 .a_amax = dy.amax,
+                                 .b_amax = x.amax});
 }
 
 void bias_gradient(const Layer& layer, const Weight& bias, const Tensor& dy) {
@@ -146,14 +146,14 @@ void keep_gradient(const Layer& layer, const Tensor& into, const Tensor& gathere
   if (gathered.data != into.data) layer.on.compute.submit(Copy{into, gathered});
 }
 
-void find_weight_magnitudes(Stream& stream, const LayerWeights& weights) {
+void compute_weight_amaxes(Stream& stream, const LayerWeights& weights) {
   for (const Weight& weight : {weights.qkv, weights.out, weights.up, weights.down, weights.in}) {
-    if (weight.largest) stream.submit(Largest{weight.largest, weight.value});
+    if (weight.amax) stream.submit(Amax{weight.amax, weight.value});
   }
 }
 
-Addends layer_forward(const Layer& layer, const Addends& addends) {
-  return layer.on.shape.model->parallel_block ? parallel_forward(layer, addends) : serial_forward(layer, addends);
+Residual layer_forward(const Layer& layer, const Residual& residual) {
+  return layer.on.shape.model->parallel_block ? parallel_forward(layer, residual) : serial_forward(layer, residual);
 }
 
 void layer_backward(const Layer& layer, const Tensor& dx, WeightGradients when) {

@@ -1,62 +1,62 @@
-// What a layer keeps and what all layers share, carved from arenas.
+// Carves a layer's activations and the layers' shared scratch from arenas.
 #include "nn/layer.h"
 
 namespace ms::nn {
 namespace {
 
-// Q and U columns of a parallel block side by side, as one product makes them.
-struct InputProduct {
+// Q and U columns of a parallel block side by side, as one matmul computes them.
+struct FusedInput {
   Tensor both, qkv, up;
 };
-InputProduct take_input_product(Arena& arena, const Shape& shape) {
+FusedInput take_fused_input(Arena& arena, const Shape& shape) {
   const Tensor both = arena.take(shape.dtype, shape.tokens(), shape.qkv_cols() + shape.up_cols());
   return {both, both.slice_cols(0, shape.qkv_cols()), both.slice_cols(shape.qkv_cols(), shape.up_cols())};
 }
 
-// Where nothing waits, all layers share them: `dout` takes both gathered gradients, one after the other, and a GELU's
-// gradient, if it is an op of its own, is made in place of `dact`.
+// Unless the backward is split, all layers share them: `dout` takes both gathered gradients, one after the other, and
+// the gradient of a GELU that is an op of its own is computed in place of `dact`.
 LayerGrads carve_grads(Arena& arena, const Shape& shape, const Tensor& dact, const Tensor& dout) {
-  const bool waits = shape.split_backward;
+  const bool splits = shape.split_backward;
   LayerGrads grads;
-  grads.dout = waits ? arena.take(shape.dtype, shape.tokens(), shape.model->hidden) : dout;
+  grads.dout = splits ? arena.take(shape.dtype, shape.tokens(), shape.model->hidden) : dout;
   if (shape.model->parallel_block) {
-    const InputProduct product = take_input_product(arena, shape);
-    grads.din = product.both, grads.dqkv = product.qkv, grads.dup = product.up;
+    const FusedInput input = take_fused_input(arena, shape);
+    grads.din = input.both, grads.dqkv = input.qkv, grads.dup = input.up;
     return grads;
   }
-  grads.dmid = waits ? arena.take(shape.dtype, shape.tokens(), shape.model->hidden) : dout;
-  const bool in_place = !shape.model->gated() && !shape.joins_gelu() && !waits;
+  grads.dmid = splits ? arena.take(shape.dtype, shape.tokens(), shape.model->hidden) : dout;
+  const bool in_place = !shape.model->gated() && !shape.joins_gelu() && !splits;
   grads.dup = in_place ? dact : arena.take(shape.dtype, shape.tokens(), shape.up_cols());
   grads.dqkv = arena.take(shape.dtype, shape.tokens(), shape.qkv_cols());
   return grads;
 }
 
-void take_magnitudes(Arena& arena, auto&... all) { ((all = arena.take(DType::f32, 1, 1)), ...); }
+void take_amaxes(Arena& arena, auto&... all) { ((all = arena.take(DType::f32, 1, 1)), ...); }
 
-ActMagnitudes carve_act_magnitudes(Arena& arena, const Shape& shape) {
-  ActMagnitudes largest;
-  if (!shape.fp8) return largest;
-  take_magnitudes(arena, largest.n1, largest.o, largest.act, largest.dout);
+ActAmaxes carve_act_amaxes(Arena& arena, const Shape& shape) {
+  ActAmaxes amax;
+  if (!shape.fp8) return amax;
+  take_amaxes(arena, amax.n1, amax.o, amax.act, amax.dout);
   if (shape.model->parallel_block && shape.model->fused) {
-    take_magnitudes(arena, largest.din);
+    take_amaxes(arena, amax.din);
   } else {
-    take_magnitudes(arena, largest.dup, largest.dqkv);
+    take_amaxes(arena, amax.dup, amax.dqkv);
   }
-  if (!shape.model->parallel_block) take_magnitudes(arena, largest.n2, largest.dmid);
-  return largest;
+  if (!shape.model->parallel_block) take_amaxes(arena, amax.n2, amax.dmid);
+  return amax;
 }
 
 }  // namespace
 
-WeightMagnitudes carve_weight_magnitudes(Arena& arena, const Shape& shape) {
-  WeightMagnitudes largest;
-  take_magnitudes(arena, largest.out, largest.down);
+WeightAmaxes carve_weight_amaxes(Arena& arena, const Shape& shape) {
+  WeightAmaxes amax;
+  take_amaxes(arena, amax.out, amax.down);
   if (shape.model->parallel_block && shape.model->fused) {
-    take_magnitudes(arena, largest.in);
+    take_amaxes(arena, amax.in);
   } else {
-    take_magnitudes(arena, largest.qkv, largest.up);
+    take_amaxes(arena, amax.qkv, amax.up);
   }
-  return largest;
+  return amax;
 }
 
 LayerScratch carve_scratch(Arena& arena, const Shape& shape) {
@@ -65,7 +65,7 @@ LayerScratch carve_scratch(Arena& arena, const Shape& shape) {
   const bool parallel = shape.model->parallel_block;
   LayerScratch scratch;
   if (shape.recompute == Recompute::full) {
-    // What a policy does not keep: taken with the same shapes as the kept ones.
+    // Activations that a policy does not keep have the shapes of kept ones.
     Shape keep_all = shape;
     keep_all.recompute = Recompute::none;
     keep_all.split_backward = keep_all.fp8 = false;
@@ -92,9 +92,9 @@ LayerScratch carve_scratch(Arena& arena, const Shape& shape) {
 LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratch) {
   const std::int64_t tokens = shape.tokens(), rows = shape.shard_tokens(), hidden = shape.model->hidden;
   const DType dtype = shape.dtype;
-  LayerActs acts = scratch.acts;  // what is not taken below
+  LayerActs acts = scratch.acts;  // except what is taken below
   acts.grads = shape.split_backward ? carve_grads(slot, shape, {}, {}) : scratch.grads;
-  acts.largest = carve_act_magnitudes(slot, shape);
+  acts.amax = carve_act_amaxes(slot, shape);
   acts.x = slot.take(dtype, rows, hidden);
   if (shape.recompute == Recompute::full) return acts;
 
@@ -109,8 +109,8 @@ LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratc
   acts.o = slot.take(dtype, tokens, shape.attn_cols());
   acts.lse = slot.take(DType::f32, shape.batch * shape.heads(), shape.model->seq);
   if (shape.model->parallel_block) {
-    const InputProduct product = take_input_product(slot, shape);
-    acts.in = product.both, acts.qkv = product.qkv, acts.up = product.up;
+    const FusedInput input = take_fused_input(slot, shape);
+    acts.in = input.both, acts.qkv = input.qkv, acts.up = input.up;
     return acts;
   }
   acts.qkv = slot.take(dtype, tokens, shape.qkv_cols());

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kAlignment = 64;  // elements; blocks start on cache lines in every type
 
-// Collects parameters; a block is what one matrix product reads, so its members touch each other.
+// Collects parameters. A block is the operand of one matmul, so its members are adjacent.
 class SpanBuilder {
  public:
   SpanBuilder(std::string name, int tp, int tp_rank, float std) : tp_(tp), tp_rank_(tp_rank), std_(std) {
@@ -58,7 +58,7 @@ class SpanBuilder {
   }
 
  private:
-  // check_model() has refused what does not divide.
+  // check_model() has refused sizes that do not divide.
   mesh::ShardSpec cut(std::optional<mesh::ShardSpec> shard, const std::string& name) const {
     MS_ASSERT(shard, "{} does not divide over tp {}", name, tp_);
     return *std::move(shard);
@@ -88,7 +88,7 @@ void layer(SpanBuilder& span, const ModelConfig& model, std::int64_t index) {
   const auto residual_std = static_cast<float>(model.init_std / std::sqrt(2.0 * static_cast<double>(model.layers)));
   const bool biases = model.is_gpt();
 
-  // In a parallel block one product reads the matrices that lead in, of both branches.
+  // In a parallel block one matmul reads the input matrices of both branches.
   const bool parallel = model.parallel_block;
   const auto mlp_in = [&] {
     if (model.gated()) span.matrix_by_rows(prefix + "mlp.gate.weight", model.ffn(), hidden);
@@ -142,7 +142,7 @@ ChunkPart chunk_part(const ModelConfig& model, const mesh::Mesh& mesh, int pp_ra
 }
 
 std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& mesh, int tp_rank, const ChunkPart& part,
-                                  int chunk, std::int64_t message) {
+                                  int chunk, std::int64_t min_span) {
   const auto std = static_cast<float>(model.init_std);
   const std::string name = "chunk " + std::to_string(chunk);
   const std::int64_t layers = part.layer_end - part.layer_begin;
@@ -165,28 +165,28 @@ std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& me
   SpanBuilder one_layer("", mesh.tp, tp_rank, std);
   layer(one_layer, model, part.layer_begin);
   const std::int64_t layer_elements = one_layer.finish(1).numel;
-  const std::int64_t layers_of_a_message = (message - 1) / layer_elements + 1;
-  const std::int64_t pieces = std::max<std::int64_t>(layers / layers_of_a_message, 1);
-  const bool long_vocabulary = model.vocab * model.hidden / mesh.tp >= message;
+  const std::int64_t layers_per_span = (min_span - 1) / layer_elements + 1;
+  const std::int64_t layer_spans = std::max<std::int64_t>(layers / layers_per_span, 1);
+  const bool long_vocabulary = model.vocab * model.hidden / mesh.tp >= min_span;
 
   if (part.first && model.tied_embeddings) add_tied(0);
   if (part.first && !model.tied_embeddings && long_vocabulary) {
     SpanBuilder embedding = vocabulary(name + " embedding", "embed.tokens.weight");
     add(embedding, 0);
   }
-  for (std::int64_t piece = 0; piece < pieces; ++piece) {
-    const std::int64_t begin = layers * piece / pieces, end = layers * (piece + 1) / pieces;
+  for (std::int64_t index = 0; index < layer_spans; ++index) {
+    const std::int64_t begin = layers * index / layer_spans, end = layers * (index + 1) / layer_spans;
     const std::string range =
         " layers " + std::to_string(part.layer_begin + begin) + "-" + std::to_string(part.layer_begin + end - 1);
-    SpanBuilder own(pieces == 1 ? name : name + range, mesh.tp, tp_rank, std);
-    if (part.first && piece == 0) {
+    SpanBuilder own(layer_spans == 1 ? name : name + range, mesh.tp, tp_rank, std);
+    if (part.first && index == 0) {
       if (!model.tied_embeddings && !long_vocabulary) own.vocabulary("embed.tokens.weight", model.vocab, model.hidden);
       own.end_block();
       if (model.is_gpt()) own.replicated_matrix("embed.positions.weight", model.seq, model.hidden);
       own.end_block();
     }
     for (std::int64_t i = begin; i < end; ++i) layer(own, model, part.layer_begin + i);
-    if (part.last && piece + 1 == pieces) {
+    if (part.last && index + 1 == layer_spans) {
       norm(own, model, "final_norm");
       if (!model.tied_embeddings && !long_vocabulary) own.vocabulary("head.weight", model.vocab, model.hidden);
       own.end_block();

@@ -1,4 +1,4 @@
-// The pictures in ring.h, as ops and events. Where a stream waits for no event, what it touches is its own.
+// Implements the diagrams in ring.h with ops and events. A stream that waits for no event accesses only its own data.
 #include "nn/ring.h"
 
 #include "tensor/matmul_blocks.h"
@@ -14,21 +14,21 @@ Tensor rows_of(const Tensor& x, int block, int blocks) {
   return x.slice_rows(block * rows, rows);
 }
 
-Matmul rows_of(const Matmul& product, int block, int blocks) {
-  const std::int64_t rows = product.c.rows / blocks;
-  return matmul_block(product, block * rows, 0, {rows, product.c.cols});
+Matmul rows_of(const Matmul& matmul, int block, int blocks) {
+  const std::int64_t rows = matmul.c.rows / blocks;
+  return matmul_block(matmul, block * rows, 0, {rows, matmul.c.cols});
 }
 
 }  // namespace
 
-void Ring::gather_product(Stream& compute, const Matmul& product, const Tensor& x) const {
-  const Tensor& into = product.a;
-  const Event ready = compute.record();  // x is there, and nobody needs what `into` held
+void Ring::gather_matmul(Stream& compute, const Matmul& matmul, const Tensor& x) const {
+  const Tensor& into = matmul.a;
+  const Event ready = compute.record();  // x is complete, and `into` may be overwritten
   out.stream().wait(ready);
   in.stream().wait(ready);
 
-  // x is multiplied and sent from where it is.
-  Matmul own = rows_of(product, rank, size);
+  // x is multiplied and sent in place, without a copy into `into` first.
+  Matmul own = rows_of(matmul, rank, size);
   own.a = x;
   compute.submit(own);
   out.send(x);
@@ -38,8 +38,8 @@ void Ring::gather_product(Stream& compute, const Matmul& product, const Tensor& 
     in.recv(arriving);
     const Event arrived = in.stream().record();
     compute.wait(arrived);
-    compute.submit(rows_of(product, block, size));
-    if (step == size - 1) break;  // the next rank has it already: its own
+    compute.submit(rows_of(matmul, block, size));
+    if (step == size - 1) break;  // the next rank has this block: its own
     out.stream().wait(arrived);
     out.send(arriving);
   }
@@ -47,16 +47,16 @@ void Ring::gather_product(Stream& compute, const Matmul& product, const Tensor& 
   compute.wait(out.stream().record());
 }
 
-Event Ring::product_reduce(Stream& compute, const Matmul& product, const Tensor& reduced) const {
+Event Ring::matmul_reduce(Stream& compute, const Matmul& matmul, const Tensor& reduced) const {
   for (int step = 0; step < size; ++step) {
     const int block = before(step + 1);
-    compute.submit(rows_of(product, block, size));
+    compute.submit(rows_of(matmul, block, size));
     const Event multiplied = compute.record();
-    const Tensor sum = rows_of(product.c, block, size);
+    const Tensor sum = rows_of(matmul.c, block, size);
     if (step == 0) {
       out.stream().wait(multiplied);
     } else {
-      in.recv(received);  // under the product
+      in.recv(received);  // overlaps the matmul
       in.stream().wait(multiplied);
       in.stream().submit(Add{.y = step == size - 1 ? reduced : sum, .a = received, .b = sum, .bias = {}});
       if (step == size - 1) break;

@@ -1,21 +1,21 @@
-// The ring of a tp group under sequence parallelism: an all-gather pipelined with the product that follows it, and a
-// reduce-scatter with the product before it, row block by row block. Called by TensorParallel. What one step sends
-// travels while the next block is multiplied; compute issues products back to back.
+// The ring of a tp group under sequence parallelism: an all-gather pipelined with the matmul that follows it, and a
+// reduce-scatter with the matmul before it, row block by row block. Called by TensorParallel. The transfer of one step
+// overlaps the matmul of the next block; compute issues matmuls back to back.
 //
-// Block b is the rows [b Ts, (b+1) Ts) of a [T,n]: those that belong to tp rank b. In one step every rank sends one
-// block to the next rank and receives one from the previous, so that all links are busy all the time. For tp 3, on
-// rank 0, time running to the right (g: this rank's partial sums of a block; G: those of ranks before it, too):
+// Block b is the rows [b Ts, (b+1) Ts) of a [T,n]: those of tp rank b. In one step every rank sends one block to the
+// next rank and receives one from the previous, so that all links are always busy. For tp 3, on rank 0, time running to
+// the right (g: this rank's partial sums of a block; G: those of all ranks so far):
 //
-//   gather_product   out      send 0  send 2         copy 0
+//   gather_matmul    out      send 0  send 2         copy 0
 //                    in       recv 2  recv 1
 //                    compute  x0 b    x2 b    x1 b
-//   product_reduce   compute  g2      g1      g0
+//   matmul_reduce    compute  g2      g1      g0
 //                    in               recv 1  G1+g1  recv 0  G0+g0 (the sum, at its owner)
 //                    out              send 2         send 1
 //
-// Why it cannot stop although a send completes only when it is matched: each way has a stream of its own, and what a
-// rank's k-th receive needs is its neighbour's k-th send, which needs that rank's products (they wait for nothing that
-// comes later) and its receive k - 1: by induction over k all are reached, for any number of ranks.
+// Why this cannot deadlock although a send completes only when it is matched: each direction has its own stream. A
+// rank's k-th receive needs its neighbour's k-th send, which needs that rank's matmuls (they wait for nothing later)
+// and its receive k - 1. By induction over k all are reached, for any number of ranks.
 #pragma once
 
 #include "comm/communicator.h"
@@ -26,21 +26,21 @@ namespace ms::nn {
 struct Ring {
   comm::Communicator& out;  // to the next tp rank
   comm::Communicator& in;   // from the previous one, on another stream than `out`
-  tensor::Tensor received;  // [Ts,H] of the ring's own
+  tensor::Tensor received;  // [Ts,H], owned by the ring
   int rank, size;           // in the tp group
 
-  // The product, its a being `into`, which is to hold x[Ts,n] of every rank. On return compute has all of it, and x and
-  // `into` are free again.
-  void gather_product(tensor::Stream& compute, const tensor::Matmul& product, const tensor::Tensor& x) const;
-  // `reduced`[Ts,H] = this rank's block of the sum over tp of the products; product.c is lost. Reached when reduced is
-  // there and both are free again: all but the products runs on the ring's streams.
-  // Block b is summed in the order of ranks b+1, b+2, .., b; in bf16 every product and every sum of two is rounded
-  // (size + size - 1 times a value, against size + 1 where the sum is made at once in f32).
-  tensor::Event product_reduce(tensor::Stream& compute, const tensor::Matmul& product,
-                               const tensor::Tensor& reduced) const;
+  // Issues the matmul with a = `into`, which receives x[Ts,n] of every rank. On return, work issued to compute
+  // afterwards may use the result and may overwrite x and `into`.
+  void gather_matmul(tensor::Stream& compute, const tensor::Matmul& matmul, const tensor::Tensor& x) const;
+  // Issues `reduced`[Ts,H] = this rank's block of the sum of the matmuls over tp; matmul.c is overwritten. The event is
+  // reached when `reduced` is complete and the operands and c may be overwritten: all but the matmuls runs on the
+  // ring's streams. Block b is summed in the order of ranks b+1, b+2, .., b. In bf16 every matmul and every sum of two
+  // is rounded (size + size - 1 times a value, against size + 1 if the sum is computed at once in f32).
+  tensor::Event matmul_reduce(tensor::Stream& compute, const tensor::Matmul& matmul,
+                              const tensor::Tensor& reduced) const;
 
  private:
-  // The block `steps` ranks before this rank's own.
+  // Returns the block `steps` ranks before this rank's own.
   int before(int steps) const { return (rank + size - steps) % size; }
 };
 

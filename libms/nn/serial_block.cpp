@@ -1,5 +1,5 @@
-// mid = x + attention(norm1(x)); out = mid + mlp(norm2(mid)). Of messages over tp, a gather and a reduction for each
-// half, forward and backward.
+// mid = x + attention(norm1(x)); out = mid + mlp(norm2(mid)). Over tp there is a gather and a reduction for each half,
+// forward and backward.
 #include "nn/block.h"
 
 namespace ms::nn {
@@ -8,43 +8,43 @@ using namespace tensor;  // NOLINT: the op list is this file's vocabulary
 
 namespace {
 
-void norm1(const Layer& layer, const Addends& addends) {
+void norm1(const Layer& layer, const Residual& residual) {
   const LayerActs& acts = layer.acts;
   norm_forward(layer.on.compute, *layer.on.shape.model, layer.weights.norm1, acts.x, acts.n1, acts.mean1, acts.rstd1,
-               addends);
+               residual);
 }
-void norm2(const Layer& layer, const Addends& addends) {
+void norm2(const Layer& layer, const Residual& residual) {
   const LayerActs& acts = layer.acts;
   norm_forward(layer.on.compute, *layer.on.shape.model, layer.weights.norm2, acts.mid, acts.n2, acts.mean2, acts.rstd2,
-               addends);
+               residual);
 }
 
-// acts.x, of addends where there are some -> what acts.mid is the sum of.
-Addends attention_half(const Layer& layer, const Addends& addends) {
+// acts.x, summed from `residual` unless that is empty -> the residual terms of acts.mid.
+Residual attention_half(const Layer& layer, const Residual& residual) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
-  norm1(layer, addends);
-  on.gather_product(forward_product(acts.qkv, {{}, acts.largest.n1}, weights.qkv, weights.qkv_bias), acts.n1,
-                    scratch.gathered);
+  norm1(layer, residual);
+  on.gather_matmul(forward_matmul(acts.qkv, {{}, acts.amax.n1}, weights.qkv, weights.qkv_bias), acts.n1,
+                   scratch.gathered);
   attention_forward(layer);
   const Tensor reduced = on.arrived(
-      on.product_reduce(forward_product(scratch.partial, {acts.o, acts.largest.o}, weights.out), scratch.reduced));
+      on.matmul_reduce(forward_matmul(scratch.partial, {acts.o, acts.amax.o}, weights.out), scratch.reduced));
   return {acts.x, reduced, weights.out_bias.value};
 }
 
-// acts.mid, of its addends -> acts.act: the MLP up to its second product.
-void mlp_half(const Layer& layer, const Addends& addends) {
+// acts.mid, summed from `residual` unless that is empty -> acts.act: the MLP up to its second matmul.
+void mlp_half(const Layer& layer, const Residual& residual) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
-  norm2(layer, addends);
-  Matmul product = forward_product(acts.up, {{}, acts.largest.n2}, weights.up, weights.up_bias);
-  // Where the activation alone is computed once more, it has to come to the same bits.
+  norm2(layer, residual);
+  Matmul matmul = forward_matmul(acts.up, {{}, acts.amax.n2}, weights.up, weights.up_bias);
+  // A recomputed activation must give the same bits.
   const bool makes_gelu = on.shape.joins_gelu() && on.shape.recompute != Recompute::selective;
-  if (makes_gelu) product.gelu_y = acts.act;
-  on.gather_product(product, acts.n2, scratch.gathered);
+  if (makes_gelu) matmul.gelu_y = acts.act;
+  on.gather_matmul(matmul, acts.n2, scratch.gathered);
   if (!makes_gelu) activation_forward(layer);
 }
 
-// What the policy did not keep and the MLP's backward needs; the layer's output it does not. What attention needs
-// besides comes with it under `full`, and is recompute_norm1()'s under `selective`, where n1 and n2 share their memory.
+// Recomputes what the policy did not keep and the MLP's backward needs, which excludes the layer's output. Under `full`
+// that includes what attention needs; under `selective` recompute_norm1() does that, as n1 and n2 share memory.
 void recompute_mlp(const Layer& layer) {
   const Recompute policy = layer.on.shape.recompute;
   if (policy == Recompute::full) {
@@ -58,35 +58,34 @@ void recompute_norm1(const Layer& layer) {
   if (layer.on.shape.recompute == Recompute::selective) norm1(layer, {});
 }
 
-// The input's gather, n1 or n2, may be under way still.
+// The input's gather, n1 or n2, may still be in flight.
 void mlp_weight_gradients(const Layer& layer, const Tensor& dout, const Arriving& n2) {
   const LayerActs& acts = layer.acts;
   bias_gradient(layer, layer.weights.down_bias, own_rows(layer, dout));
-  weight_gradient(layer, layer.weights.down, {dout, acts.largest.dout}, {acts.act, acts.largest.act});
-  weight_gradient(layer, layer.weights.up, {acts.grads.dup, acts.largest.dup}, {layer.on.arrived(n2), acts.largest.n2});
+  weight_gradient(layer, layer.weights.down, {dout, acts.amax.dout}, {acts.act, acts.amax.act});
+  weight_gradient(layer, layer.weights.up, {acts.grads.dup, acts.amax.dup}, {layer.on.arrived(n2), acts.amax.n2});
   bias_gradient(layer, layer.weights.up_bias, acts.grads.dup);
 }
 void attention_weight_gradients(const Layer& layer, const Tensor& dmid, const Arriving& n1) {
   const LayerActs& acts = layer.acts;
   bias_gradient(layer, layer.weights.out_bias, own_rows(layer, dmid));
-  weight_gradient(layer, layer.weights.out, {dmid, acts.largest.dmid}, {acts.o, acts.largest.o});
-  weight_gradient(layer, layer.weights.qkv, {acts.grads.dqkv, acts.largest.dqkv},
-                  {layer.on.arrived(n1), acts.largest.n1});
+  weight_gradient(layer, layer.weights.out, {dmid, acts.amax.dmid}, {acts.o, acts.amax.o});
+  weight_gradient(layer, layer.weights.qkv, {acts.grads.dqkv, acts.amax.dqkv}, {layer.on.arrived(n1), acts.amax.n1});
   bias_gradient(layer, layer.weights.qkv_bias, acts.grads.dqkv);
 }
 
 }  // namespace
 
-Addends serial_forward(const Layer& layer, const Addends& addends) {
+Residual serial_forward(const Layer& layer, const Residual& residual) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
-  mlp_half(layer, attention_half(layer, addends));
+  mlp_half(layer, attention_half(layer, residual));
   const Tensor reduced = on.arrived(
-      on.product_reduce(forward_product(scratch.partial, {acts.act, acts.largest.act}, weights.down), scratch.reduced));
+      on.matmul_reduce(forward_matmul(scratch.partial, {acts.act, acts.amax.act}, weights.down), scratch.reduced));
   return {acts.mid, reduced, weights.down_bias.value};
 }
 
-// The input of a product is gathered once more under the product that makes its gradient, and that gradient is reduced
-// under the gradients of the weights.
+// Gathers the input of a matmul again while its gradient is computed, and reduces that gradient while those of the
+// weights are computed.
 void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when) {
   const auto& [on, weights, acts, rotary, scratch] = layer;
   const LayerGrads& grads = acts.grads;
@@ -97,7 +96,7 @@ void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when)
   const Tensor dout = activation_backward(layer, dx, grads.dout);
   const Arriving n2 = now ? on.gather(acts.n2, scratch.gathered) : Arriving{};
   const Arriving dn2 =
-      on.product_reduce(gradient_product(scratch.partial, {grads.dup, acts.largest.dup}, weights.up), scratch.reduced);
+      on.matmul_reduce(gradient_matmul(scratch.partial, {grads.dup, acts.amax.dup}, weights.up), scratch.reduced);
   if (now) {
     mlp_weight_gradients(layer, dout, n2);
   } else {
@@ -107,11 +106,11 @@ void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when)
 
   recompute_norm1(layer);
   const Tensor dmid =
-      on.gather_product(gradient_product(scratch.dattn, {{}, acts.largest.dmid}, weights.out), dx, grads.dmid);
+      on.gather_matmul(gradient_matmul(scratch.dattn, {{}, acts.amax.dmid}, weights.out), dx, grads.dmid);
   attention_backward(layer);
   const Arriving n1 = now ? on.gather(acts.n1, scratch.gathered) : Arriving{};
-  const Arriving dn1 = on.product_reduce(
-      gradient_product(scratch.partial, {grads.dqkv, acts.largest.dqkv}, weights.qkv), scratch.reduced);
+  const Arriving dn1 =
+      on.matmul_reduce(gradient_matmul(scratch.partial, {grads.dqkv, acts.amax.dqkv}, weights.qkv), scratch.reduced);
   if (now) {
     attention_weight_gradients(layer, dmid, n1);
   } else {

@@ -1,4 +1,4 @@
-// Sizes of a layer on a rank: what follows from the model, the mesh and the microbatch. Pure.
+// Sizes of a layer on a rank, which follow from the model, the mesh and the microbatch. Pure.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace ms::nn {
 
-using tensor::Addends;
 using tensor::Arena;
 using tensor::DType;
+using tensor::Residual;
 using tensor::Tensor;
 
 enum class Recompute : std::uint8_t {
-  none,       // keep all that the backward reads
+  none,       // keep everything that the backward reads
   selective,  // recompute what is cheap: norms' and the activation's outputs
   full,       // keep a layer's input only, run its forward again
 };
@@ -33,8 +33,8 @@ struct Shape {
   bool sequence_parallel = false;
   DType dtype = DType::f32;
   Recompute recompute = Recompute::none;
-  bool split_backward = false;  // slots also keep what the gradients of the weights are made from
-  bool fp8 = false;             // the factors of layers' products are rounded to eight bits
+  bool split_backward = false;  // slots also keep the inputs of the weights' gradients
+  bool fp8 = false;             // layers' matmuls round their operands to fp8
 
   std::int64_t tokens() const { return batch * model->seq; }
   std::int64_t shard_tokens() const { return sequence_parallel ? tokens() / tp : tokens(); }
@@ -43,8 +43,8 @@ struct Shape {
   std::int64_t qkv_cols() const { return (heads() + 2 * kv_heads()) * model->head_dim(); }
   std::int64_t attn_cols() const { return heads() * model->head_dim(); }
   std::int64_t ffn_cols() const { return model->ffn() / tp; }
-  // Whether products go on to the GELU behind them. Not where overlap.tp cuts them into pieces: a GELU by pieces is
-  // slower wherever it is not free.
+  // Tells whether matmuls fuse the GELU that follows. They do not if overlap.tp splits them: fused into chunks, a GELU
+  // is slower unless it is free.
   bool joins_gelu() const { return !model->gated() && model->fused && !(sequence_parallel && tp > 1); }
   std::int64_t up_cols() const { return model->gated() ? 2 * ffn_cols() : ffn_cols(); }
 };

@@ -6,7 +6,7 @@ namespace ms::nn {
 
 using namespace tensor;  // NOLINT: the op list is this file's vocabulary
 
-// What the tp stream has been given last brings `result`.
+// Returns `result`, which everything issued to the tp stream so far produces.
 Arriving TensorParallel::issued(const Tensor& result) const {
   const Event event = tp.stream().record();
   if (overlap) return {result, event};
@@ -32,53 +32,53 @@ Arriving TensorParallel::reduce(const Tensor& partial, const Tensor& reduced) co
   return issued(reduced);
 }
 
-void TensorParallel::find_largest(const Matmul& product) const {
-  if (product.a_largest) compute.submit(Largest{product.a_largest, product.a});
+void TensorParallel::compute_amax(const Matmul& matmul) const {
+  if (matmul.a_amax) compute.submit(Amax{matmul.a_amax, matmul.a});
 }
 
-void TensorParallel::product(Matmul product) const {
-  product.factors = factors(!product.transpose_b);
-  find_largest(product);
-  compute.submit(product);
+void TensorParallel::local_matmul(Matmul matmul) const {
+  matmul.operands = operands(!matmul.transpose_b);
+  compute_amax(matmul);
+  compute.submit(matmul);
 }
 
-Tensor TensorParallel::gather_product(Matmul product, const Tensor& x, const Tensor& into) const {
+Tensor TensorParallel::gather_matmul(Matmul matmul, const Tensor& x, const Tensor& into) const {
   if (ring_used(shape, overlap)) {
-    product.a = into;
-    product.factors = factors(!product.transpose_b);
-    Matmul in_pieces = product;
-    in_pieces.a_largest = {};
-    ring->gather_product(compute, in_pieces, x);
-    find_largest(product);
+    matmul.a = into;
+    matmul.operands = operands(!matmul.transpose_b);
+    Matmul blockwise = matmul;
+    blockwise.a_amax = {};
+    ring->gather_matmul(compute, blockwise, x);
+    compute_amax(matmul);
     return into;
   }
-  product.a = arrived(gather(x, into));
-  this->product(product);
-  return product.a;
+  matmul.a = arrived(gather(x, into));
+  local_matmul(matmul);
+  return matmul.a;
 }
 
-Arriving TensorParallel::product_reduce(Matmul product, const Tensor& reduced) const {
-  product.factors = factors(!product.transpose_b);
-  find_largest(product);
-  if (ring_used(shape, overlap)) return {reduced, ring->product_reduce(compute, product, reduced)};
-  if (overlap && shape.tp > 1) return product_all_reduce(product);
-  compute.submit(product);
-  return reduce(product.c, reduced);
+Arriving TensorParallel::matmul_reduce(Matmul matmul, const Tensor& reduced) const {
+  matmul.operands = operands(!matmul.transpose_b);
+  compute_amax(matmul);
+  if (ring_used(shape, overlap)) return {reduced, ring->matmul_reduce(compute, matmul, reduced)};
+  if (overlap && shape.tp > 1) return matmul_all_reduce(matmul);
+  compute.submit(matmul);
+  return reduce(matmul.c, reduced);
 }
 
-// Each piece is summed while the next is multiplied. The sum of an element is the same in a piece as in the whole.
-Arriving TensorParallel::product_all_reduce(const Matmul& product) const {
-  // What is left of the message behind the product is one piece of it. More pieces leave less, but small products are
+// All-reduces each chunk while the next is multiplied. An element's sum is the same in a chunk as in the whole.
+Arriving TensorParallel::matmul_all_reduce(const Matmul& matmul) const {
+  // Only the last chunk's all-reduce is exposed after the matmul. More chunks expose less, but small matmuls are
   // slower.
-  constexpr std::int64_t kPieces = 4;
-  for (std::int64_t i = 0; i < kPieces; ++i) {
-    const std::int64_t begin = product.c.rows * i / kPieces, rows = product.c.rows * (i + 1) / kPieces - begin;
+  constexpr std::int64_t kChunks = 4;
+  for (std::int64_t i = 0; i < kChunks; ++i) {
+    const std::int64_t begin = matmul.c.rows * i / kChunks, rows = matmul.c.rows * (i + 1) / kChunks - begin;
     if (rows == 0) continue;
-    const Matmul piece = matmul_block(product, begin, 0, {rows, product.c.cols});
-    compute.submit(piece);
-    reduce(piece.c, {});
+    const Matmul chunk = matmul_block(matmul, begin, 0, {rows, matmul.c.cols});
+    compute.submit(chunk);
+    reduce(chunk.c, {});
   }
-  return issued(product.c);
+  return issued(matmul.c);
 }
 
 Tensor TensorParallel::arrived(const Arriving& arriving) const {

@@ -1,13 +1,12 @@
-// Tensor and sequence parallelism: the messages between the tp ranks that stand around the products of a layer, on the
-// group's own streams, and how much of them lies under compute. Layers say what they need and when they need it;
-// whether a message is split and overlapped is decided here alone.
+// Tensor and sequence parallelism: the collectives over tp around a layer's matmuls, on the group's own streams, and
+// how much of them overlaps compute. Layers say what they need and when; whether a collective is split and overlapped
+// is decided here alone.
 //
-// Legend as in layer.h. Without sequence parallelism Ts = T: a gather is nothing, a reduction leaves the sum
-// everywhere.
+// Legend as in layer.h. Without sequence parallelism Ts = T: a gather is a no-op, and a reduction is an all-reduce.
 //
-// Bits: overlap changes those of product_reduce() under sequence parallelism, where the sum over tp is then made in the
-// order of the ring (ring.h, also for how bf16 is rounded), and there with fp8 those of gather_product(). Everything
-// else keeps them, given that rows of a product stand alone (tensor/cpu_matmul.h).
+// Bits: overlap changes the bits of matmul_reduce() under sequence parallelism, which then sums over tp in ring order
+// (ring.h, which also tells how bf16 is rounded), and with fp8 also those of gather_matmul() there. Everything else
+// keeps its bits, given that rows of a matmul stand alone (tensor/cpu_matmul.h).
 #pragma once
 
 #include "comm/communicator.h"
@@ -17,58 +16,59 @@
 
 namespace ms::nn {
 
-// A tensor that is on its way: compute may use it after TensorParallel::arrived().
+// A tensor that is still being produced: compute may use it after TensorParallel::arrived().
 struct Arriving {
   Tensor tensor;
-  tensor::Event event;  // absent: it is there
+  tensor::Event event;  // absent if the tensor is ready
 };
 
 struct TensorParallel {
   tensor::Stream& compute;
   comm::Communicator& tp;
   const Shape& shape;
-  // Overlap messages with compute. Off: compute waits for each message where it is issued.
+  // Overlaps collectives with compute. If off, compute waits for each collective where it is issued.
   bool overlap = false;
-  const Ring* ring = nullptr;  // there where ring_used()
-  // Round the factors of products to eight bits, which layers may want and the head does not. The pieces of a factor
-  // that a ring gathers are multiplied as they come, each with a scale of its own.
+  const Ring* ring = nullptr;  // set if ring_used()
+  // Rounds the operands of matmuls to fp8: layers may want this, the head does not. A ring multiplies the blocks of an
+  // operand as they arrive, each with its own scale.
   bool fp8 = false;
 
-  // All of these are collective over the tp group and issue only. What they write, named `into`, `partial` and
-  // `reduced`, or what a product makes, is the caller's until it is used.
+  // All of these are collective over the tp group and only issue work. The memory that they write, named `into`,
+  // `partial` or `reduced`, or c of a matmul, must not be reused by the caller before the result has been used.
 
-  // x[Ts,n] of every rank -> [T,n], in `into`; x itself where there is nothing to gather.
+  // All-gathers x[Ts,n] of every rank into `into`[T,n]. Returns x itself if there is nothing to gather.
   Arriving gather(const Tensor& x, const Tensor& into) const;
-  // Of products whose first factor is an activation, or the gradient of one.
-  tensor::Factors factors(bool is_gradient) const {
-    if (!fp8) return tensor::Factors::as_given;
-    return is_gradient ? tensor::Factors::fp8_gradient : tensor::Factors::fp8;
+  // Returns how matmuls round their operands if the first operand is an activation, or the gradient of one.
+  tensor::Operands operands(bool is_gradient) const {
+    if (!fp8) return tensor::Operands::as_given;
+    return is_gradient ? tensor::Operands::fp8_gradient : tensor::Operands::fp8;
   }
 
-  // Partial sums [T,n] -> their sum over tp, [Ts,n]: in place, or in `reduced` under sequence parallelism.
+  // Reduces partial sums [T,n] over tp to [Ts,n]: in place, or into `reduced` under sequence parallelism.
   Arriving reduce(const Tensor& partial, const Tensor& reduced) const;
-  // The product, of nobody else's rows. First product.a_largest, where it is there, becomes the largest magnitude of
-  // product.a, for this product and others; so it does in the two that follow.
-  void product(tensor::Matmul product) const;
-  // The product, whose a is gather(x)[T,K]: a column-parallel product's forward, b transposed, or a row-parallel one's
-  // input gradient, where x is a gradient. Returns gather(x); what the product makes and it are complete for compute.
-  Tensor gather_product(tensor::Matmul product, const Tensor& x, const Tensor& into) const;
-  // reduce(product), of an a[T,K]: a row-parallel product's forward, b transposed, or a column-parallel one's input
-  // gradient, where a is a gradient. The product's c is the partial sum; where it accumulates, another product shares
-  // the reduction.
-  Arriving product_reduce(tensor::Matmul product, const Tensor& reduced) const;
-  // Compute waits for it.
+  // Issues a matmul without communication. If matmul.a_amax is set, it first receives the amax of matmul.a, for this
+  // matmul and others. The next two functions do so too.
+  void local_matmul(tensor::Matmul matmul) const;
+  // Issues a matmul whose a is gather(x)[T,K]: the forward of a column-parallel matmul, b transposed, or the input
+  // gradient of a row-parallel one, where x is a gradient. Returns gather(x). Compute may use it and the result at
+  // once.
+  Tensor gather_matmul(tensor::Matmul matmul, const Tensor& x, const Tensor& into) const;
+  // Issues reduce(matmul) with a[T,K]: the forward of a row-parallel matmul, b transposed, or the input gradient of a
+  // column-parallel one, where a is a gradient. matmul.c is the partial sum; if the matmul accumulates, an earlier one
+  // shares the reduction.
+  Arriving matmul_reduce(tensor::Matmul matmul, const Tensor& reduced) const;
+  // Makes compute wait for the tensor and returns it.
   Tensor arrived(const Arriving& arriving) const;
-  // small[1,n] of all tp ranks -> all[tp,n].
+  // All-gathers small[1,n] of all tp ranks into all[tp,n].
   void gather_small(const Tensor& small, const Tensor& all) const;
 
   static bool ring_used(const Shape& shape, bool overlap) { return overlap && shape.sequence_parallel && shape.tp > 1; }
 
  private:
-  void find_largest(const tensor::Matmul& product) const;
+  void compute_amax(const tensor::Matmul& matmul) const;
   bool scatters() const { return shape.sequence_parallel && shape.tp > 1; }
   Arriving issued(const Tensor& result) const;
-  Arriving product_all_reduce(const tensor::Matmul& product) const;
+  Arriving matmul_all_reduce(const tensor::Matmul& matmul) const;
 };
 
 }  // namespace ms::nn

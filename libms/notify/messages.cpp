@@ -5,6 +5,8 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "health/checks/registry.h"
+
 namespace ms::notify {
 namespace {
 
@@ -83,7 +85,8 @@ std::string alertmanager_body(std::span<const Alert> alerts) {
     if (event.job_id != 0) labels["job"] = std::to_string(event.job_id);
     Json annotations{{"summary", bounded(summary_of(event))}, {"description", bounded(event.message)}};
     if (event.strikes > 0) annotations["strikes"] = std::to_string(event.strikes);
-    if (const health::Check* check = health::find_check(event.code)) annotations["remedy"] = check->remedy;
+    if (const health::Check* check = health::find_check(health::passive_checks(), event.code))
+      annotations["remedy"] = check->remedy;
     body.push_back({{"labels", labels},
                     {"annotations", annotations},
                     {"startsAt", rfc3339(event.wall_s)},

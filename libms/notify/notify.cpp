@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/handle.h"
 #include "base/log.h"
-#include "health/state.h"
+#include "health/act/spool.h"
 #include "notify/notifier.h"
 
 namespace ms::notify {

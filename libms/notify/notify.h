@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "health/extension.h"
+#include "health/commands/extension.h"
 
 namespace ms::notify {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "health/state.h"
+#include "health/act/spool.h"
 
 namespace ms::notify {
 

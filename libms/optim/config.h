@@ -1,4 +1,4 @@
-// [optim]: the optimizer, its learning-rate schedule and how its state is cut over dp.
+// [optim]: the optimizer, its learning-rate schedule and how its state is sharded over dp.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,7 @@ struct OptimConfig {
 };
 
 inline constexpr Field<OptimConfig> kOptimFields[] = {
-    {.key = "name",
-     .member = &OptimConfig::name,
-     .doc = "The optimizer. lamb is adamw whose update of each matrix is scaled to the matrix's own size, for "
-            "large batches.",
-     .choices = {"adamw", "lamb"}},
+    {.key = "name", .member = &OptimConfig::name, .doc = "The optimizer."},  // the choices are the rows of optimizer.h
     {.key = "lr", .member = &OptimConfig::lr, .doc = "Peak learning rate.", .min = 0, .max = 1e3},
     {.key = "min_lr_ratio",
      .member = &OptimConfig::min_lr_ratio,
@@ -65,8 +61,9 @@ inline constexpr Field<OptimConfig> kOptimFields[] = {
      .max = 1e12},
     {.key = "zero",
      .member = &OptimConfig::zero,
-     .doc = "What is cut over dp: 0 nothing; 1 the optimizer's state, gradients reduced once a step; 2 the gradients "
-            "too, reduced after every microbatch.",
+     .doc =
+         "What is sharded over dp: 0 nothing; 1 the optimizer's state, gradients reduced once a step; 2 the gradients "
+         "too, reduced after every microbatch.",
      .min = 0,
      .max = 2},
 };

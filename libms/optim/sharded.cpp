@@ -1,7 +1,6 @@
 #include "optim/sharded.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "tensor/section.h"
@@ -17,29 +16,17 @@ mesh::Range intersect(const mesh::Range& a, const mesh::Range& b) {
   return begin < end ? mesh::Range{begin, end} : mesh::Range{begin, begin};
 }
 
-// The tensors of `mine`, elements of a span that this rank updates.
-struct State {
-  State(const SpanMemory& span, const mesh::Range& mine) : param(span.values.slice_cols(mine.begin, mine.size())) {
-    const std::int64_t begin = mine.begin - span.own.begin, count = mine.size();
-    if (span.master) master = span.master.slice_cols(begin, count);
-    m = span.m.slice_cols(begin, count);
-    v = span.v.slice_cols(begin, count);
-    grad = span.grad_shard.slice_cols(begin, count);
-  }
-  Tensor param, master, m, v, grad;
-};
-
 }  // namespace
 
-SpanMemory carve_span(Arena& arena, const SpanLayout& layout, DType dtype, int zero, int dp, int dp_rank,
-                      const Tensor& shared_grads) {
+SpanMemory carve_span(Arena& arena, const OptimConfig& config, const SpanLayout& layout, DType dtype, int dp,
+                      int dp_rank, const Tensor& shared_grads) {
   SpanMemory span;
   MS_ASSERT(layout.numel % dp == 0, "a span of {} elements over dp {}", layout.numel, dp);
   const std::int64_t part = layout.numel / dp;
-  span.own = zero == 0 ? mesh::Range{0, layout.numel} : mesh::Range{part * dp_rank, part * (dp_rank + 1)};
+  span.own = config.zero == 0 ? mesh::Range{0, layout.numel} : mesh::Range{part * dp_rank, part * (dp_rank + 1)};
   const std::int64_t own = span.own.size();
   span.values = arena.take(dtype, 1, layout.numel);
-  if (zero == 2) {
+  if (config.zero == 2) {
     span.grads = shared_grads;
     span.grad_shard = arena.take(DType::f32, 1, own);
   } else {
@@ -47,25 +34,26 @@ SpanMemory carve_span(Arena& arena, const SpanLayout& layout, DType dtype, int z
     span.grad_shard = span.grads.slice_cols(span.own.begin, own);
   }
   if (dtype != DType::f32) span.master = arena.take(DType::f32, 1, own);
-  span.m = arena.take(DType::f32, 1, own);
-  span.v = arena.take(DType::f32, 1, own);
+  for (std::size_t i = 0; i < optimizer_kind(config.name).states.size(); ++i) {
+    span.states.push_back(arena.take(DType::f32, 1, own));
+  }
   return span;
 }
 
-std::int64_t scaled_parameters(const OptimConfig& config, const SpanLayout& layout) {
-  if (config.name != "lamb") return 0;
-  return std::count_if(layout.pieces.begin(), layout.pieces.end(), [](const Piece& piece) { return piece.decay; });
+std::int64_t parameter_sums(const OptimConfig& config, const SpanLayout& layout) {
+  return optimizer_kind(config.name).sums * std::ranges::count_if(layout.params, &ParamRange::decay);
 }
 
-StepScalars carve_scalars(Arena& arena, std::int64_t scaled) {
+StepScalars carve_scalars(Arena& arena, std::int64_t parameter_sums) {
   return {arena.take(DType::f64, 1, 2 + StepScalars::kVotes), arena.take(DType::f32, 1, 1),
-          arena.take(DType::f32, 1, 1), scaled > 0 ? arena.take(DType::f64, 1, 2 * scaled) : Tensor{}};
+          arena.take(DType::f32, 1, 1), parameter_sums > 0 ? arena.take(DType::f64, 1, parameter_sums) : Tensor{}};
 }
 
 ShardedOptimizer::ShardedOptimizer(const OptimConfig& config, std::vector<SpanLayout> layouts,
                                    std::vector<SpanMemory> memory, Stream& compute, const Groups& groups,
                                    const StepScalars& scalars, bool partial_replicated)
     : config_(config),
+      kind_(optimizer_kind(config.name)),
       layouts_(std::move(layouts)),
       memory_(std::move(memory)),
       compute_(compute),
@@ -103,22 +91,15 @@ void ShardedOptimizer::reduce(std::size_t index, const Event& complete) {
     if (config_.zero == 2) {
       stream.submit(Add{span.grad_shard, span.grad_shard, part, {}});
       stream.submit(Fill{span.grads});
-      // Chunks share the buffer: whoever comes next waits for this.
+      // Chunks share the buffer: the next backward that adds to it waits for this.
       std::fill(buffer_free_.begin(), buffer_free_.end(), stream.record());
     }
   }
 }
 
-// The numbers that the update ops of a step have in common.
-struct ShardedOptimizer::Rates {
-  Rates(const OptimConfig& config, std::int64_t step, double rate)
-      : lr(static_cast<float>(rate)),
-        correction1(static_cast<float>(1.0 - std::pow(config.beta1, static_cast<double>(step + 1)))),
-        correction2(static_cast<float>(1.0 - std::pow(config.beta2, static_cast<double>(step + 1)))) {}
-  float lr, correction1, correction2;
-};
-
 void ShardedOptimizer::finish_step(std::int64_t step, double lr) {
+  step_ = step;
+  lr_ = lr;
   settle();
   trace::Recorder* recorder = compute_.device().recorder();
   {
@@ -139,13 +120,9 @@ void ShardedOptimizer::finish_step(std::int64_t step, double lr) {
   const tensor::Section section(compute_, trace::Kind::optimizer);
   compute_.submit(ClipFactor{scalars_.factor, scalars_.norm, scalars_.sum_squares(), static_cast<float>(config_.clip)});
   if (update_after_) compute_.wait(std::exchange(update_after_, {}));
-  const Rates rates(config_, step, lr);
-  if (scalars_.lamb_norms) find_lamb_norms(rates);
-  std::int64_t scaled = 0;
-  for (std::size_t i = 0; i < memory_.size(); ++i) {
-    update(i, scaled, rates);
-    scaled += scaled_parameters(config_, layouts_[i]);
-  }
+  if (scalars_.parameter_sums) find_parameter_sums();
+  std::int64_t first_sum = 0;
+  for (std::size_t i = 0; i < memory_.size(); ++i) first_sum = update(i, first_sum);
 }
 
 void ShardedOptimizer::add_shared_gradients(std::size_t index) {
@@ -180,84 +157,70 @@ void ShardedOptimizer::count_norm(std::size_t index) {
       SumSquares{scalars_.sum_squares(), span.grad_shard.slice_cols(counted.begin - span.own.begin, counted.size())});
 }
 
-void ShardedOptimizer::find_lamb_norms(const Rates& rates) {
-  compute_.submit(Fill{scalars_.lamb_norms});
-  LambMoments op;
-  op.factor = scalars_.factor;
-  op.beta1 = static_cast<float>(config_.beta1);
-  op.beta2 = static_cast<float>(config_.beta2);
-  op.eps = static_cast<float>(config_.eps);
-  op.weight_decay = static_cast<float>(config_.weight_decay);
-  op.correction1 = rates.correction1;
-  op.correction2 = rates.correction2;
-  std::int64_t scaled = 0;
+// `elements`: of the span, within those that this rank updates.
+Update ShardedOptimizer::update_of(std::size_t index, const mesh::Range& elements, bool decay) const {
+  const SpanMemory& span = memory_[index];
+  const auto own = [&](const Tensor& all) { return all.slice_cols(elements.begin - span.own.begin, elements.size()); };
+  Update update{.config = config_,
+                .step = step_,
+                .lr = static_cast<float>(lr_),
+                .weight_decay = static_cast<float>(decay ? config_.weight_decay : 0.0),
+                .param = span.values.slice_cols(elements.begin, elements.size()),
+                .master = span.master ? own(span.master) : Tensor{},
+                .grad = own(span.grad_shard),
+                .factor = scalars_.factor,
+                .states = {},
+                .sums = {}};
+  for (const Tensor& state : span.states) update.states.push_back(own(state));
+  return update;
+}
+
+void ShardedOptimizer::find_parameter_sums() {
+  compute_.submit(Fill{scalars_.parameter_sums});
+  std::int64_t first_sum = 0;
   for (std::size_t i = 0; i < memory_.size(); ++i) {
-    for (const Piece& piece : layouts_[i].pieces) {
-      if (!piece.decay) continue;
-      const Tensor norms = scalars_.lamb_norms.slice_cols(2 * scaled++, 2);
-      const mesh::Range mine = intersect(memory_[i].own, {piece.begin, piece.end});
+    for (const ParamRange& param : layouts_[i].params) {
+      if (!param.decay) continue;
+      const Tensor sums = scalars_.parameter_sums.slice_cols(first_sum, kind_.sums);
+      first_sum += kind_.sums;
+      const mesh::Range mine = intersect(memory_[i].own, {param.begin, param.end});
       if (mine.empty()) continue;
-      const State state(memory_[i], mine);
-      const bool replicated = piece.end <= layouts_[i].replicated;
-      op.norms = replicated && groups_.tp.rank() != 0 ? Tensor{} : norms;
-      op.w = state.master ? state.master : state.param;
-      op.m = state.m;
-      op.v = state.v;
-      op.grad = state.grad;
-      compute_.submit(op);
+      Update update = update_of(i, mine, true);
+      const bool replicated = param.end <= layouts_[i].replicated;
+      if (!replicated || groups_.tp.rank() == 0) update.sums = sums;
+      kind_.issue_sums(compute_, update);
     }
   }
   auto sum_over = [&](comm::Communicator& group) {
     if (group.size() == 1) return;
     group.stream().wait(compute_.record());
-    group.all_reduce(scalars_.lamb_norms);
+    group.all_reduce(scalars_.parameter_sums);
     compute_.wait(group.stream().record());
   };
   if (config_.zero != 0) sum_over(groups_.dp);  // under zero 0 each dp rank has summed all of it
   sum_over(groups_.tp);
 }
 
-// `first_scaled`: the place of the span's first scaled parameter among the rank's.
-void ShardedOptimizer::update(std::size_t index, std::int64_t first_scaled, const Rates& rates) {
-  const SpanLayout& layout = layouts_[index];
-  const SpanMemory& span = memory_[index];
-  const bool lamb = config_.name == "lamb";
-  auto submit = [&](auto op, const mesh::Range& mine, double weight_decay) {
-    const State state(span, mine);
-    op.param = state.param;
-    op.master = state.master;
-    op.m = state.m;
-    op.v = state.v;
-    op.factor = scalars_.factor;
-    op.lr = rates.lr;
-    op.eps = static_cast<float>(config_.eps);
-    op.weight_decay = static_cast<float>(weight_decay);
-    op.correction1 = rates.correction1;
-    op.correction2 = rates.correction2;
-    if constexpr (requires { op.grad; }) {
-      op.grad = state.grad;
-      op.beta1 = static_cast<float>(config_.beta1);
-      op.beta2 = static_cast<float>(config_.beta2);
-    }
-    compute_.submit(op);
-  };
-  // One op for each run of neighbours with the same decay (gaps between parameters are zeros and stay zeros), but for
-  // each parameter that is scaled by its own norms.
-  for (std::size_t first = 0; first < layout.pieces.size();) {
-    const bool decay = layout.pieces[first].decay, scaled = lamb && decay;
+// `first_sum`: the place of the span's first sum among the rank's; returns that of the next span.
+std::int64_t ShardedOptimizer::update(std::size_t index, std::int64_t first_sum) {
+  const std::vector<ParamRange>& params = layouts_[index].params;
+  // One op for each run of neighbours with the same decay (gaps between parameters are zeros and stay zeros), and one
+  // for each parameter that needs its own sums.
+  for (std::size_t first = 0; first < params.size();) {
+    const bool decay = params[first].decay, alone = decay && kind_.sums > 0;
     std::size_t last = first;
-    while (!scaled && last + 1 < layout.pieces.size() && layout.pieces[last + 1].decay == decay) ++last;
-    const mesh::Range mine = intersect(span.own, {layout.pieces[first].begin, layout.pieces[last].end});
-    if (scaled) {
-      LambApply op;
-      op.norms = scalars_.lamb_norms.slice_cols(2 * first_scaled++, 2);
-      if (!mine.empty()) submit(op, mine, config_.weight_decay);
-    } else if (!mine.empty()) {
-      submit(AdamW{}, mine, decay ? config_.weight_decay : 0.0);
+    while (!alone && last + 1 < params.size() && params[last + 1].decay == decay) ++last;
+    const mesh::Range mine = intersect(memory_[index].own, {params[first].begin, params[last].end});
+    if (!mine.empty()) {
+      Update update = update_of(index, mine, decay);
+      if (alone) update.sums = scalars_.parameter_sums.slice_cols(first_sum, kind_.sums);
+      kind_.issue_update(compute_, update);
     }
+    if (alone) first_sum += kind_.sums;
     first = last + 1;
   }
   if (config_.zero != 0 && groups_.dp.size() > 1) updated_[index] = compute_.record();
+  return first_sum;
 }
 
 void ShardedOptimizer::gather(std::size_t index) {

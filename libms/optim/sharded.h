@@ -1,14 +1,12 @@
-// The optimizer over spans: where gradients are summed over dp, which part of a span this dp rank updates, and the
-// update. It knows spans of parameters, not layers.
+// ZeRO: an optimizer (optimizer.h) whose state is sharded over dp. Decides where gradients are reduced over dp and
+// which part of a span this dp rank updates. It knows spans of parameters, not layers.
 //
-// Bytes per parameter (bf16 parameters, d = dp): zero 0: 2 + 4 + 12; zero 1: 6 + 12/d; zero 2: 2 + 16/d and one chunk's
-// gradient buffer that all chunks of the rank share. In f32 the parameter is its own master copy.
+// Bytes per parameter (bf16 parameters, Adam, d = dp): zero 0: 2 + 4 + 12; zero 1: 6 + 12/d; zero 2: 2 + 16/d and one
+// chunk's gradient buffer that all chunks of the rank share. In f32 the parameter is its own master copy.
 //
-// LAMB keeps the same state as AdamW. It scales the update of a parameter by a quotient of two norms of the whole
-// logical parameter: each rank sums its slices' squares (what tp ranks hold whole, tp rank 0 does; padding is zeros),
-// one small message over dp and one over tp add them for all parameters of the rank. The ends of a shared span hold the
-// same bits, sum in the same order and come to the same quotient. As in the authors' code, parameters without weight
-// decay (norms, biases) are not scaled: for them LAMB is AdamW.
+// Sums over whole parameters (OptimizerKind::sums): each rank sums its slices (tp rank 0 those that all tp ranks hold
+// whole; padding is zeros), then one small all-reduce over dp and one over tp add them for all parameters of the rank.
+// The two ends of a shared span hold the same bits and sum in the same order, so they get the same sums.
 //
 // A step: for every span, once its gradients are complete (zero 2: after each microbatch), reduce(); then finish_step()
 // once; before the first use of a span in a later step or an evaluation, gather() and before_use(). All but the before_
@@ -19,7 +17,7 @@
 
 #include "comm/communicator.h"
 #include "mesh/range.h"
-#include "optim/config.h"
+#include "optim/optimizer.h"
 #include "tensor/stream.h"
 
 namespace ms::optim {
@@ -29,32 +27,33 @@ using tensor::DType;
 using tensor::Event;
 using tensor::Tensor;
 
-// What the optimizer needs to know of a span, whoever made it.
-struct Piece {  // one parameter's elements in the span
+// One parameter's elements in a span.
+struct ParamRange {
   std::string name;
   std::int64_t begin = 0, end = 0;
   bool decay = false;
 };
 struct SpanLayout {
-  std::vector<Piece> pieces;    // by begin
-  std::int64_t numel = 0;       // a multiple of dp * 64
-  std::int64_t replicated = 0;  // [0, replicated): held whole by every tp rank
-  bool shared = false;          // also on another pipeline stage; gradients are summed over that pair
+  std::vector<ParamRange> params;  // by begin
+  std::int64_t numel = 0;          // a multiple of dp * 64
+  std::int64_t replicated = 0;     // [0, replicated): held whole by every tp rank
+  bool shared = false;             // also on another pipeline stage; gradients are summed over that pair
   bool counts_in_norm = true;
 };
 
 // A span's tensors on this rank.
 struct SpanMemory {
-  Tensor values;        // [1,numel] in the compute type
-  Tensor grads;         // [1,numel] f32; zero 2: a view of the buffer that the rank's chunks share
-  Tensor grad_shard;    // the part this rank updates, f32; a view of grads unless zero is 2
-  Tensor master, m, v;  // that part's state; no master in f32
-  mesh::Range own;      // that part
+  Tensor values;               // [1,numel] in the compute type
+  Tensor grads;                // [1,numel] f32; zero 2: a view of the buffer that the rank's chunks share
+  Tensor grad_shard;           // the part this rank updates, f32; a view of grads unless zero is 2
+  Tensor master;               // of that part, f32; absent where the compute type is f32
+  std::vector<Tensor> states;  // of that part, f32, as OptimizerKind::states
+  mesh::Range own;             // that part
 };
 
-// Elements of the gradient buffer that chunks share under zero 2.
-SpanMemory carve_span(Arena& arena, const SpanLayout& layout, DType dtype, int zero, int dp, int dp_rank,
-                      const Tensor& shared_grads);
+// `shared_grads`: elements of the gradient buffer that chunks share under zero 2.
+SpanMemory carve_span(Arena& arena, const OptimConfig& config, const SpanLayout& layout, DType dtype, int dp,
+                      int dp_rank, const Tensor& shared_grads);
 
 // The groups of one rank. `pair` exists on the two ends of a shared span.
 struct Groups {
@@ -64,22 +63,22 @@ struct Groups {
   comm::Communicator* pair;
 };
 
-// Parameters of a span that the optimizer scales by their norms: none but under lamb.
-std::int64_t scaled_parameters(const OptimConfig& config, const SpanLayout& layout);
+// Returns how many f64 sums over whole parameters the optimizer needs for a span.
+std::int64_t parameter_sums(const OptimConfig& config, const SpanLayout& layout);
 
 // Scalars of a step: sums over the world, then what they decide.
 struct StepScalars {
-  Tensor sums;          // f64 [1,2+kVotes]: sum of squared gradients, loss, votes
-  Tensor factor, norm;  // f32 [1,1]
-  Tensor lamb_norms;    // f64 [1,2n]: squared norms of each scaled parameter and of its update; absent where n is 0
+  Tensor sums;            // f64 [1,2+kVotes]: sum of squared gradients, loss, votes
+  Tensor factor, norm;    // f32 [1,1]
+  Tensor parameter_sums;  // f64 [1,n], by parameter; absent where n is 0
   Tensor sum_squares() const { return sums.slice_cols(0, 1); }
   Tensor loss() const { return sums.slice_cols(1, 1); }
-  // Of whoever wants the ranks to agree on something: added up with the rest, at no cost.
+  // Votes of the ranks on what they must agree about, all-reduced together with the sums at no cost.
   Tensor votes() const { return sums.slice_cols(2, kVotes); }
   static constexpr std::int64_t kVotes = 6;
 };
-// `scaled`: of all spans of the rank.
-StepScalars carve_scalars(Arena& arena, std::int64_t scaled);
+// `parameter_sums`: of all spans of the rank.
+StepScalars carve_scalars(Arena& arena, std::int64_t parameter_sums);
 
 class ShardedOptimizer {
  public:
@@ -90,15 +89,16 @@ class ShardedOptimizer {
   std::size_t spans() const { return layouts_.size(); }
   const SpanMemory& memory(std::size_t span) const { return memory_[span]; }
 
-  // All that adds to this span's gradients (of this microbatch, under zero 2) is issued, and done at `complete`.
+  // Reduces the span's gradients over dp. All ops that add to them (of this microbatch, under zero 2) are issued, and
+  // done at `complete`.
   void reduce(std::size_t span, const Event& complete);
   // The compute stream may add to the span's gradients again after this (zero 2 reuses the buffer).
   void before_backward(std::size_t span);
   // Clears the gradients of all spans and the scalars: a step begins.
   void begin_step();
-  // The next updates wait for this: until then somebody reads the state.
+  // The next updates wait for `event`: until then a save reads the state.
   void update_after(Event event) { update_after_ = std::move(event); }
-  // Norm, clipping, update. `step` from 0 counts for Adam's bias correction; `lr` is its learning rate.
+  // Norm, clipping, update. `step` counts from 0.
   void finish_step(std::int64_t step, double lr);
   // All-gathers the span's parameters if an update made them stale. Issues only.
   void gather(std::size_t span);
@@ -108,24 +108,27 @@ class ShardedOptimizer {
   void settle() { compute_.wait(groups_.dp.stream().record()); }
 
  private:
-  struct Rates;
+  Update update_of(std::size_t span, const mesh::Range& elements, bool decay) const;
   void add_shared_gradients(std::size_t span);
   void count_norm(std::size_t span);
-  void find_lamb_norms(const Rates& rates);
-  void update(std::size_t span, std::int64_t first_scaled, const Rates& rates);
+  void find_parameter_sums();
+  std::int64_t update(std::size_t span, std::int64_t first_sum);
 
   OptimConfig config_;
+  const OptimizerKind& kind_;
   std::vector<SpanLayout> layouts_;
   std::vector<SpanMemory> memory_;
   tensor::Stream& compute_;
   Groups groups_;
   StepScalars scalars_;
   bool partial_replicated_;
-  // By span. The update that made the other ranks' parts stale, which is all that their gathering waits for; absent:
-  // they are not. And that gathering; absent: nothing is on its way.
+  // By span. The update that made the other ranks' parts stale, which is all that their gather waits for; absent: they
+  // are not stale. And that gather; absent: none is under way.
   std::vector<Event> updated_, gathered_;
   std::vector<Event> buffer_free_;  // by span; zero 2
   Event update_after_;
+  std::int64_t step_ = 0;  // the step and learning rate of finish_step()
+  double lr_ = 0;
 };
 
 }  // namespace ms::optim

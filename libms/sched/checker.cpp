@@ -34,8 +34,8 @@ void note_launches(const std::vector<Row>& rows, const std::vector<double>& end,
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto chunk = static_cast<std::size_t>(rows[i].chunk);
     if (rows[i].is_compute()) now = end[i];
-    if (rows[i].what == What::gather_params) report.gathers[chunk] = now;
-    if (rows[i].what == What::reduce_grads) report.reductions[chunk] = now;
+    if (rows[i].action == Action::gather_params) report.gathers[chunk] = now;
+    if (rows[i].action == Action::reduce_grads) report.reductions[chunk] = now;
   }
 }
 

@@ -21,14 +21,6 @@
 
 namespace ms::sched {
 
-// Computations of a full stage, all its chunks together; a chunk takes 1/chunks of it. A transfer takes its time
-// whatever the chunks. Gathers and reductions take none.
-struct Times {
-  double forward = 1.0, backward = 2.0;
-  double weight_share = 0.5;  // of backward: what backward_weight takes; backward_input takes the rest
-  double transfer = 0.0;      // from when both sides have been reached
-};
-
 enum class Coupling {
   decoupled,  // transfers travel under compute, as said above
   // Nothing overlaps: besides, every computation waits for all transfers above it, and a receive begins only when the

@@ -11,21 +11,21 @@ namespace {
 
 struct Code {
   std::string_view letters;
-  What what;
+  Action action;
   bool has_microbatch;
 };
 // Longer codes first: "RF" must not be read as an unknown "R".
 constexpr std::array<Code, 10> kCodes{{
-    {"RF", What::recv_forward, true},
-    {"SF", What::send_forward, true},
-    {"RB", What::recv_backward, true},
-    {"SB", What::send_backward, true},
-    {"F", What::forward, true},
-    {"B", What::backward, true},
-    {"I", What::backward_input, true},
-    {"W", What::backward_weight, true},
-    {"G", What::gather_params, false},
-    {"D", What::reduce_grads, false},
+    {"RF", Action::recv_forward, true},
+    {"SF", Action::send_forward, true},
+    {"RB", Action::recv_backward, true},
+    {"SB", Action::send_backward, true},
+    {"F", Action::forward, true},
+    {"B", Action::backward, true},
+    {"I", Action::backward_input, true},
+    {"W", Action::backward_weight, true},
+    {"G", Action::gather_params, false},
+    {"D", Action::reduce_grads, false},
 }};
 
 std::string_view trim(std::string_view text) {
@@ -57,7 +57,7 @@ std::optional<Row> parse_cell(std::string_view text) {
   for (const Code& code : kCodes) {
     if (!text.starts_with(code.letters)) continue;
     text.remove_prefix(code.letters.size());
-    Row row{.what = code.what};
+    Row row{.action = code.action};
     const auto chunk = number(text);
     if (!chunk) return std::nullopt;
     row.chunk = *chunk;

@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kKinds = 8;       // the kinds of rows that name a microbatch come first in What
 using RowOf = std::array<int, kKinds>;  // by What: the row, kNone if not yet
 constexpr RowOf kNoRows{kNone, kNone, kNone, kNone, kNone, kNone, kNone, kNone};
-static_assert(static_cast<std::size_t>(What::gather_params) == kKinds);
+static_assert(static_cast<std::size_t>(Action::gather_params) == kKinds);
 
 // What one rank has seen of one (chunk, microbatch).
 struct Progress {
@@ -22,10 +22,10 @@ struct Progress {
   int first_row = kNone, last_row = kNone;
   int slot = kNone;
 
-  int& at(What what) { return row_of[static_cast<std::size_t>(what)]; }
-  int at(What what) const { return row_of[static_cast<std::size_t>(what)]; }
-  bool has(What what) const { return at(what) != kNone; }
-  What gradient() const { return has(What::backward_input) ? What::backward_input : What::backward; }
+  int& at(Action action) { return row_of[static_cast<std::size_t>(action)]; }
+  int at(Action action) const { return row_of[static_cast<std::size_t>(action)]; }
+  bool has(Action action) const { return at(action) != kNone; }
+  Action gradient() const { return has(Action::backward_input) ? Action::backward_input : Action::backward; }
 };
 
 struct Holder {  // of a slot
@@ -94,38 +94,38 @@ class Walk {
   }
 
   // May a virtual stage have rows of this kind at all?
-  bool belongs(What what, int chunk) const {
-    switch (what) {
-      case What::forward:
-      case What::gather_params:
+  bool belongs(Action action, int chunk) const {
+    switch (action) {
+      case Action::forward:
+      case Action::gather_params:
         return true;
-      case What::recv_forward:
+      case Action::recv_forward:
         return !is_first(chunk);
-      case What::send_forward:
+      case Action::send_forward:
         return !is_last(chunk);
-      case What::backward:
-      case What::backward_input:
-      case What::backward_weight:
-      case What::reduce_grads:
+      case Action::backward:
+      case Action::backward_input:
+      case Action::backward_weight:
+      case Action::reduce_grads:
         return shape_.training;
-      case What::recv_backward:
+      case Action::recv_backward:
         return shape_.training && !is_last(chunk);
-      case What::send_backward:
+      case Action::send_backward:
         return shape_.training && !is_first(chunk);
     }
     return false;
   }
 
   std::string check_fields(const Row& row) const {
-    const bool parameters = row.what == What::gather_params || row.what == What::reduce_grads;
+    const bool parameters = row.action == Action::gather_params || row.action == Action::reduce_grads;
     if (row.chunk < 0 || row.chunk >= shape_.chunks)
       return fmt::format("names chunk {} of {}", row.chunk, shape_.chunks);
-    if (!belongs(row.what, row.chunk)) {
-      return fmt::format("is a {}, which virtual stage {} of {} does not do{}", to_string(row.what), stage(row.chunk),
+    if (!belongs(row.action, row.chunk)) {
+      return fmt::format("is a {}, which virtual stage {} of {} does not do{}", to_string(row.action), stage(row.chunk),
                          shape_.stages(), shape_.training ? "" : " in a forward-only schedule");
     }
-    if (row.channel != channel_of(row.what)) {
-      return fmt::format("names channel {} and not {}", row.channel, channel_of(row.what));
+    if (row.channel != channel_of(row.action)) {
+      return fmt::format("names channel {} and not {}", row.channel, channel_of(row.action));
     }
     if (parameters) {
       return row.microbatch == kNone && row.slot == kNone ? "" : "names a microbatch or a slot, which it does not have";
@@ -140,7 +140,7 @@ class Walk {
 
   std::string visit_parameters(const Row& row) {
     Counts& chunk = counts(row.chunk);
-    const bool gather = row.what == What::gather_params;
+    const bool gather = row.action == Action::gather_params;
     if (std::exchange(gather ? chunk.gathered : chunk.reduced, true)) return "is there twice";
     if (!gather && chunk.weights != shape_.microbatches) {
       return fmt::format("comes after {} of {} backwards of its chunk", chunk.weights, shape_.microbatches);
@@ -149,21 +149,21 @@ class Walk {
   }
 
   // What must have come before, on this rank, for the same (chunk, microbatch).
-  std::vector<What> prerequisites(const Row& row, const Progress& progress) const {
-    switch (row.what) {
-      case What::forward:
-        return is_first(row.chunk) ? std::vector<What>{} : std::vector<What>{What::recv_forward};
-      case What::send_forward:
-        return {What::forward};
-      case What::recv_backward:
-        return {What::forward};  // in order of issue only: it does not wait for it
-      case What::backward:
-      case What::backward_input:
-        return is_last(row.chunk) ? std::vector<What>{What::forward}
-                                  : std::vector<What>{What::forward, What::recv_backward};
-      case What::backward_weight:
-        return {What::backward_input};
-      case What::send_backward:
+  std::vector<Action> prerequisites(const Row& row, const Progress& progress) const {
+    switch (row.action) {
+      case Action::forward:
+        return is_first(row.chunk) ? std::vector<Action>{} : std::vector<Action>{Action::recv_forward};
+      case Action::send_forward:
+        return {Action::forward};
+      case Action::recv_backward:
+        return {Action::forward};  // in order of issue only: it does not wait for it
+      case Action::backward:
+      case Action::backward_input:
+        return is_last(row.chunk) ? std::vector<Action>{Action::forward}
+                                  : std::vector<Action>{Action::forward, Action::recv_backward};
+      case Action::backward_weight:
+        return {Action::backward_input};
+      case Action::send_backward:
         return {progress.gradient()};
       default:
         return {};
@@ -173,23 +173,23 @@ class Walk {
   std::string visit(int i) {
     const Row& current = row(i);
     Progress& progress = of(current);
-    if (progress.has(current.what)) return fmt::format("was already done in row {}", progress.at(current.what));
-    if (const int other = other_kind(current.what, progress); other != kNone) {
+    if (progress.has(current.action)) return fmt::format("was already done in row {}", progress.at(current.action));
+    if (const int other = other_kind(current.action, progress); other != kNone) {
       return fmt::format("does not go with row {} ({}): a backward is whole or in two halves", other, cell(row(other)));
     }
-    for (const What before : prerequisites(current, progress)) {
+    for (const Action before : prerequisites(current, progress)) {
       if (!progress.has(before)) return fmt::format("comes before its {}", to_string(before));
-      if (current.what != What::recv_backward) waits(i).push_back(progress.at(before));
+      if (current.action != Action::recv_backward) waits(i).push_back(progress.at(before));
     }
-    progress.at(current.what) = i;
+    progress.at(current.action) = i;
     if (std::string why = visit_slot(i, progress); !why.empty()) return why;
     return count(current);
   }
 
   // The row that has done, of the same backward, what this kind does too.
-  static int other_kind(What what, const Progress& progress) {
-    if (what == What::backward) return progress.at(What::backward_input);
-    if (what == What::backward_input || what == What::backward_weight) return progress.at(What::backward);
+  static int other_kind(Action action, const Progress& progress) {
+    if (action == Action::backward) return progress.at(Action::backward_input);
+    if (action == Action::backward_input || action == Action::backward_weight) return progress.at(Action::backward);
     return kNone;
   }
 
@@ -203,25 +203,25 @@ class Walk {
       return fmt::format("is out of order: the next {} of chunk {} is that of microbatch {}", name, current.chunk,
                          done);
     };
-    switch (current.what) {
-      case What::forward:
+    switch (current.action) {
+      case Action::forward:
         if (!chunk.gathered) return "comes before the parameters of its chunk are gathered";
         ++live_;
         ++forwards_;
         report_.peak_chunks = std::max(report_.peak_chunks, live_);
         report_.peak_stages = static_cast<double>(report_.peak_chunks) / shape_.chunks;
         return {};
-      case What::recv_backward:
+      case Action::recv_backward:
         return in_order(chunk.received, "received gradient");
-      case What::send_backward:
+      case Action::send_backward:
         return in_order(chunk.sent, "sent gradient");
-      case What::backward_input:
+      case Action::backward_input:
         note_warm_up();
         return in_order(chunk.inputs, "backward");
-      case What::backward_weight:
+      case Action::backward_weight:
         --live_;
         return in_order(chunk.weights, "backward_weight");
-      case What::backward: {
+      case Action::backward: {
         note_warm_up();
         --live_;
         std::string why = in_order(chunk.inputs, "backward");
@@ -254,7 +254,7 @@ class Walk {
     if (current.slot != progress.slot) {
       return fmt::format("names slot {}, but its microbatch has slot {}", current.slot, progress.slot);
     }
-    if (progress.first_row == i || current.what == What::recv_backward) {
+    if (progress.first_row == i || current.action == Action::recv_backward) {
       for (const int previous : progress.row_of_previous) {
         if (previous != kNone) waits(i).push_back(previous);
       }
@@ -265,7 +265,7 @@ class Walk {
   // A coupled executor's compute stream waits for every transfer above, and receives begin where it stands.
   void couple(int i) {
     const Row& current = row(i);
-    if (current.is_compute() || current.what == What::recv_forward || current.what == What::recv_backward) {
+    if (current.is_compute() || current.action == Action::recv_forward || current.action == Action::recv_backward) {
       waits(i).insert(waits(i).end(), awaited_.begin(), awaited_.end());
     }
     if (current.is_compute()) awaited_ = {i};
@@ -277,11 +277,12 @@ class Walk {
       for (int microbatch = 0; microbatch < shape_.microbatches; ++microbatch) {
         const Progress& progress = of(chunk, microbatch);
         for (std::size_t kind = 0; kind < kKinds; ++kind) {
-          const auto what = static_cast<What>(kind);
-          const bool halves = progress.has(What::backward_input);
-          if (what == What::backward_input || what == (halves ? What::backward : What::backward_weight)) continue;
-          if (belongs(what, chunk) && !progress.has(what)) {
-            return fmt::format("rank {} has no {} of chunk {}, microbatch {}", rank_, to_string(what), chunk,
+          const auto action = static_cast<Action>(kind);
+          const bool halves = progress.has(Action::backward_input);
+          if (action == Action::backward_input || action == (halves ? Action::backward : Action::backward_weight))
+            continue;
+          if (belongs(action, chunk) && !progress.has(action)) {
+            return fmt::format("rank {} has no {} of chunk {}, microbatch {}", rank_, to_string(action), chunk,
                                microbatch);
           }
         }
@@ -301,11 +302,11 @@ class Walk {
     for (int chunk = 0; chunk < shape_.chunks; ++chunk) {
       const auto first = [&](int m) {
         const Progress& p = of(chunk, m);
-        return p.at(is_last(chunk) ? p.gradient() : What::recv_backward);
+        return p.at(is_last(chunk) ? p.gradient() : Action::recv_backward);
       };
       const auto last = [&](int m) {
         const Progress& p = of(chunk, m);
-        return p.at(is_first(chunk) ? p.gradient() : What::send_backward);
+        return p.at(is_first(chunk) ? p.gradient() : Action::send_backward);
       };
       int ring = is_first(chunk) ? 1 : std::min(2, shape_.microbatches), oldest = 0;
       for (int m = 0; m < shape_.microbatches; ++m) {

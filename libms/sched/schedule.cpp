@@ -8,68 +8,68 @@
 
 namespace ms::sched {
 
-int channel_of(What what) {
-  switch (what) {
-    case What::recv_forward:
+int channel_of(Action action) {
+  switch (action) {
+    case Action::recv_forward:
       return static_cast<int>(Channel::forward_in);
-    case What::send_forward:
+    case Action::send_forward:
       return static_cast<int>(Channel::forward_out);
-    case What::recv_backward:
+    case Action::recv_backward:
       return static_cast<int>(Channel::backward_in);
-    case What::send_backward:
+    case Action::send_backward:
       return static_cast<int>(Channel::backward_out);
     default:
       return kNone;
   }
 }
 
-std::string_view to_string(What what) {
-  switch (what) {
-    case What::recv_forward:
+std::string_view to_string(Action action) {
+  switch (action) {
+    case Action::recv_forward:
       return "recv_forward";
-    case What::forward:
+    case Action::forward:
       return "forward";
-    case What::send_forward:
+    case Action::send_forward:
       return "send_forward";
-    case What::recv_backward:
+    case Action::recv_backward:
       return "recv_backward";
-    case What::backward:
+    case Action::backward:
       return "backward";
-    case What::backward_input:
+    case Action::backward_input:
       return "backward_input";
-    case What::backward_weight:
+    case Action::backward_weight:
       return "backward_weight";
-    case What::send_backward:
+    case Action::send_backward:
       return "send_backward";
-    case What::gather_params:
+    case Action::gather_params:
       return "gather_params";
-    case What::reduce_grads:
+    case Action::reduce_grads:
       return "reduce_grads";
   }
   return "?";
 }
 
 std::string cell(const Row& row) {
-  switch (row.what) {
-    case What::recv_forward:
+  switch (row.action) {
+    case Action::recv_forward:
       return fmt::format("RF{}.{}", row.chunk, row.microbatch);
-    case What::forward:
+    case Action::forward:
       return fmt::format("F{}.{}", row.chunk, row.microbatch);
-    case What::send_forward:
+    case Action::send_forward:
       return fmt::format("SF{}.{}", row.chunk, row.microbatch);
-    case What::recv_backward:
+    case Action::recv_backward:
       return fmt::format("RB{}.{}", row.chunk, row.microbatch);
-    case What::backward:
+    case Action::backward:
       return fmt::format("B{}.{}", row.chunk, row.microbatch);
-    case What::backward_input:
+    case Action::backward_input:
       return fmt::format("I{}.{}", row.chunk, row.microbatch);
-    case What::backward_weight:
+    case Action::backward_weight:
       return fmt::format("W{}.{}", row.chunk, row.microbatch);
-    case What::send_backward:
+    case Action::send_backward:
       return fmt::format("SB{}.{}", row.chunk, row.microbatch);
-    case What::gather_params:
+    case Action::gather_params:
       return fmt::format("G{}", row.chunk);
-    case What::reduce_grads:
+    case Action::reduce_grads:
       return fmt::format("D{}", row.chunk);
   }
   return "?";
@@ -87,7 +87,7 @@ void assign_slots(Schedule& schedule) {
     std::vector<std::vector<bool>> taken(static_cast<std::size_t>(schedule.shape.chunks));
     for (std::size_t i = 0; i < rows.size(); ++i) {
       Row& row = rows[i];
-      row.channel = channel_of(row.what);
+      row.channel = channel_of(row.action);
       row.slot = kNone;
       if (row.microbatch == kNone) continue;
       std::vector<bool>& slots = taken[static_cast<std::size_t>(row.chunk)];

@@ -19,7 +19,7 @@ using mesh::Channel;
 
 inline constexpr int kNone = -1;  // of a field that the row's kind does not have
 
-enum class What : std::uint8_t {
+enum class Action : std::uint8_t {
   recv_forward,     // activations of (chunk, microbatch) from the previous virtual stage, into its slot
   forward,          // compute
   send_forward,     // the result to the next virtual stage
@@ -31,12 +31,12 @@ enum class What : std::uint8_t {
   gather_params,    // parameters of the chunk are all-gathered over dp
   reduce_grads,     // gradients of the chunk are reduce-scattered over dp
 };
-std::string_view to_string(What what);
+std::string_view to_string(Action action);
 // The mesh::Channel of a send or receive; kNone of the other kinds.
-int channel_of(What what);
+int channel_of(Action action);
 
 struct Row {
-  What what = What::forward;
+  Action action = Action::forward;
   int chunk = 0;
   int microbatch = kNone;  // not of gather_params, reduce_grads
   // Where (chunk, microbatch) keeps its activations on this rank: the same on all its rows. Slots are numbered per
@@ -47,8 +47,8 @@ struct Row {
   int channel = kNone;
 
   bool is_compute() const {
-    return what == What::forward || what == What::backward || what == What::backward_input ||
-           what == What::backward_weight;
+    return action == Action::forward || action == Action::backward || action == Action::backward_input ||
+           action == Action::backward_weight;
   }
   bool is_transfer() const { return channel != kNone; }
   bool operator==(const Row&) const = default;
@@ -63,6 +63,14 @@ struct Shape {
 
   int stages() const { return pp * chunks; }
   bool operator==(const Shape&) const = default;
+};
+
+// Durations of a full stage, all its chunks together; a chunk takes 1/chunks of it. A transfer takes its time
+// whatever the chunks. Gathers and reductions take none.
+struct Times {
+  double forward = 1.0, backward = 2.0;
+  double weight_share = 0.5;  // of backward: what backward_weight takes; backward_input takes the rest
+  double transfer = 0.0;      // from when both sides have been reached
 };
 
 struct Schedule {

@@ -39,7 +39,7 @@ struct Rank {
 bool carries(const Row& send, const Row& receive, int from, int to, int pp) {
   const int stage_from = send.chunk * pp + from;
   const int stage_to = receive.chunk * pp + to;
-  const int step = send.what == What::send_forward ? 1 : -1;
+  const int step = send.action == Action::send_forward ? 1 : -1;
   return stage_to == stage_from + step && send.microbatch == receive.microbatch;
 }
 
@@ -167,17 +167,17 @@ class Run {
     ++stream.done;
   }
 
-  double duration(What what) const {
-    if (what == What::forward) return times_.forward;
-    if (what == What::backward) return times_.backward;
-    return times_.backward * (what == What::backward_weight ? times_.weight_share : 1.0 - times_.weight_share);
+  double duration(Action action) const {
+    if (action == Action::forward) return times_.forward;
+    if (action == Action::backward) return times_.backward;
+    return times_.backward * (action == Action::backward_weight ? times_.weight_share : 1.0 - times_.weight_share);
   }
 
   bool compute(std::size_t r) {
     Stream& stream = ranks_[r].streams[kCompute];
     const auto start = ready(r, stream);
     if (!start) return false;
-    finish(r, stream, *start, *start + duration(row(r, stream.head()).what) / schedule_.shape.chunks);
+    finish(r, stream, *start, *start + duration(row(r, stream.head()).action) / schedule_.shape.chunks);
     return true;
   }
 

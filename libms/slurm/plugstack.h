@@ -1,5 +1,5 @@
 // plugstack.conf, read as Slurm reads it: what loads which SPANK plugin, and our own plugin's line in it. Pure
-// functions over text: health/site_check.h reads the files and follows the includes, site.h judges.
+// functions over text: health/act/site_check.h reads the files and follows the includes, site.h judges.
 #pragma once
 
 #include <optional>

@@ -126,7 +126,7 @@ void check_plugin(const SiteFacts& facts, Findings& findings) {
   if (has_plugin || has_prolog) return;
   if (programs.empty()) {
     add(findings, "none", Severity::critical, "plugstack.conf", "neither the plugin nor ms-prolog runs before jobs",
-        "write 'optional /usr/lib/ms_spank.so config=/etc/ms/ms-diag.toml' with the path of ms_spank.so in "
+        "write 'optional /usr/local/lib/ms_spank.so config=/etc/ms/ms-diag.toml' with the path of ms_spank.so in "
         "plugstack.conf, or Prolog= with the path of ms-prolog in slurm.conf");
   } else {
     add(findings, "none", Severity::warning, "Prolog",

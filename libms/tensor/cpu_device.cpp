@@ -7,7 +7,7 @@
 namespace ms::tensor {
 namespace {
 
-// Anonymous mapping: zeroed by the kernel, given back as a whole; huge pages where they are to be had.
+// An anonymous mapping: zeroed by the kernel, freed as a whole, with huge pages if available.
 class CpuMemory final : public Memory {
  public:
   CpuMemory(std::size_t bytes, const std::string& what) : size_(bytes) {
@@ -17,7 +17,7 @@ class CpuMemory final : public Memory {
       throw Error("tensor.memory", Blame::user, fmt::format("{} bytes for {}: {}", size_, what, errno_text(errno)),
                   "'ms-train plan' prints what every rank needs");
     }
-    if (size_ >= (std::size_t{2} << 20)) madvise(address, size_, MADV_HUGEPAGE);  // a wish; failure costs only speed
+    if (size_ >= (std::size_t{2} << 20)) madvise(address, size_, MADV_HUGEPAGE);  // a hint; failure costs only speed
     data_ = static_cast<std::byte*>(address);
   }
   ~CpuMemory() override {

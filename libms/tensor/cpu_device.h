@@ -1,4 +1,4 @@
-// The CPU device: memory is the process's, streams are queues of a CpuPool, ops are the plain ops and oneDNN.
+// The CPU device: host memory, streams of a CpuPool, and the CPU kernels with oneDNN's matmul.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@ namespace ms::tensor {
 
 class CpuDevice final : public Device {
  public:
-  // Both outlive the device and may be shared by many.
+  // Both outlive the device and may be shared by several devices.
   CpuDevice(CpuPool& pool, MatmulCache& matmuls) : pool_(pool), matmuls_(matmuls) {}
 
   std::string_view kind() const override { return "cpu"; }
@@ -23,7 +23,7 @@ class CpuDevice final : public Device {
  private:
   CpuPool& pool_;
   MatmulCache& matmuls_;
-  std::vector<const CpuStream*> streams_;  // made here; they live as long as the device is asked for its seconds
+  std::vector<const CpuStream*> streams_;  // alive whenever op_seconds() is called
 };
 
 }  // namespace ms::tensor

@@ -1,6 +1,5 @@
-// Which implementation of the plain ops runs: the sources of libms/tensor/cpu/ are here once per instruction set. The
-// ops that draw or tabulate numbers with the C library are computed here, compiled once, and so have the same bits
-// everywhere.
+// Chooses the CPU kernels: the sources of libms/tensor/cpu/ are linked once per instruction set. The ops here use the C
+// library to draw or tabulate numbers; they are compiled once, so that they have the same bits everywhere.
 #include "tensor/cpu_kernels.h"
 
 #include <algorithm>
@@ -16,7 +15,7 @@
 
 namespace ms::tensor {
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(MS_ONE_ISA)
 namespace x86_64_v2 {
 const KernelTable& kernel_table();
 }
@@ -40,7 +39,7 @@ void* scratch_allocate(std::size_t bytes) {
   void* memory = std::aligned_alloc(kLine, (bytes + kLine) / kLine * kLine);  // never of size 0
   if (memory == nullptr) {
     throw Error("tensor.memory", Blame::user,
-                fmt::format("{} bytes of working memory for an op are not to be had", bytes));
+                fmt::format("cannot allocate {} bytes of working memory for an op", bytes));
   }
   return memory;
 }
@@ -72,7 +71,7 @@ void compute(const LossCombine& op) {
     float top = value(0, 0, t), total = 0, target = 0;
     for (std::int64_t shard = 1; shard < shards; ++shard) top = std::max(top, value(shard, 0, t));
     for (std::int64_t shard = 0; shard < shards; ++shard) {
-      if (value(shard, 1, t) == 0.0F) continue;  // it has no columns, and its maximum is -inf
+      if (value(shard, 1, t) == 0.0F) continue;  // a shard without columns: its maximum is -inf
       total += value(shard, 1, t) * std::exp(value(shard, 0, t) - top);
       target += value(shard, 2, t);
     }
@@ -82,7 +81,7 @@ void compute(const LossCombine& op) {
   }
 }
 
-void compute(const Largest& op) { *op.out.as<float>() = largest_magnitude(op.x); }
+void compute(const Amax& op) { *op.out.as<float>() = amax_of(op.x); }
 
 void compute(const ClipFactor& op) {
   const double norm = std::sqrt(*op.sum_squares.as<double>());
@@ -96,7 +95,7 @@ void compute(const ClipFactor& op) {
   *op.factor.as<float>() = factor;
 }
 
-// One row after the other, a block of four numbers at a time.
+// Fills one row, a block of four numbers at a time.
 void init_rows(const InitNormal& op, float* row, std::int64_t i) {
   const std::uint64_t first = static_cast<std::uint64_t>((op.row0 + i) * op.global_cols + op.col0);
   std::array<float, 4> block{};
@@ -141,7 +140,9 @@ void run_op(const Op& op) {
         } else if constexpr (requires { compute(row); }) {
           compute(row);
         } else {
-          MS_ASSERT(false, "a {} is not a plain op", row.kName);
+          static_assert(std::is_same_v<std::remove_cvref_t<decltype(row)>, Matmul>,
+                        "an op of the list has no CPU kernel");
+          MS_ASSERT(false, "a {} runs in MatmulCache", row.kName);
         }
       },
       op);
@@ -161,7 +162,7 @@ struct Variants {
 const Variants& variants() {
   static const Variants kVariants = [] {
     Variants found;
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(MS_ONE_ISA)
     found.add(kernels_of<x86_64_v2::kernel_table>("x86-64-v2"));
     if (__builtin_cpu_supports("x86-64-v3")) found.add(kernels_of<x86_64_v3::kernel_table>("x86-64-v3"));
     if (__builtin_cpu_supports("x86-64-v4")) {

@@ -1,10 +1,10 @@
-// oneDNN's matmul behind the op list. Its primitives are made and run for one thread only: left to itself it shares a
-// long sum among the threads when there are few outputs, and the bits would depend on their number. The team shares
-// blocks of the output instead, each with whole sums.
+// oneDNN's matmul for the op list. Its primitives are created and run for one thread only: with more, oneDNN splits a
+// long sum among the threads when there are few outputs, and the bits would depend on their number. Instead the team
+// shares blocks of the output, each with whole sums.
 //
-// A block takes a worker from a small pool: the worker owns a stream, working memory and, for every shape it has met, a
-// primitive with its memory objects, so that a call only sets pointers. Primitives are made once a shape for all
-// workers. A worker is used by one thread at a time; there are as many as blocks were ever under way at once.
+// A block takes a worker from a small pool. The worker owns a stream, working memory and, for every shape it has met, a
+// primitive with its memory objects, so that a call only sets pointers. Primitives are created once per shape for all
+// workers. A worker is used by one thread at a time; there are as many as blocks were ever in flight at once.
 #include "tensor/cpu_matmul.h"
 
 #include <omp.h>
@@ -30,7 +30,7 @@ namespace {
 
 using dnnl::memory;
 
-// What a primitive depends on.
+// Everything that a primitive depends on.
 struct Key {
   std::int64_t m, n, k, lda, ldb, ldc;
   std::int64_t flags;  // types, transposes, bias, accumulate
@@ -47,7 +47,7 @@ struct KeyHash {
   }
 };
 
-// The gap between rows of a matrix of one row means nothing: one key for all.
+// Returns the leading dimension. A matrix of one row has none that matters: all share one key.
 std::int64_t stride_of(const Tensor& x) { return x.rows == 1 ? x.cols : x.ld; }
 
 Key key_of(const Matmul& op) {
@@ -68,7 +68,7 @@ memory::desc describe(const Tensor& x, bool transposed) {
                     : memory::desc({x.rows, x.cols}, type_of(x.dtype), memory::dims{ld, 1});
 }
 
-// oneDNN sees one thread while this lives.
+// While this lives, oneDNN sees one thread.
 class OneThread {
  public:
   OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
@@ -80,13 +80,13 @@ class OneThread {
   int before_;
 };
 
-// Below this many multiplications a team costs more than it brings: about 10 microseconds.
+// Below this many multiply-adds a team costs more than it saves: about 10 microseconds.
 constexpr double kSharedTerms = 1e6;
-// A transposed a is packed block by block; this bounds the memory for that (the head's has 50,000 columns).
+// A transposed a is packed block by block; this bounds the memory for it (the head's has 50,000 columns).
 constexpr std::int64_t kPackedRows = 2048;
 
-// The block's a without gaps: oneDNN's kernels that sum in order take a transposed a only like that. The copy is 1/cols
-// of the product's work.
+// Copies the block's a without gaps: oneDNN's kernels that sum in order accept a transposed a only in that layout. The
+// copy is 1/cols of the matmul's work.
 Tensor packed(const Matmul& op, const Matmul& part, void* memory) {
   const Tensor dense{static_cast<std::byte*>(memory), part.a.rows, part.a.cols, part.a.cols, part.a.dtype};
   Tensor gaps = part.a;
@@ -95,7 +95,7 @@ Tensor packed(const Matmul& op, const Matmul& part, void* memory) {
   return dense;
 }
 
-// A primitive with what it reads and writes.
+// A primitive with its memory objects.
 struct Bound {
   dnnl::matmul primitive;
   memory c, a, b, bias, scratchpad;
@@ -103,7 +103,7 @@ struct Bound {
   std::size_t scratchpad_bytes = 0;
 };
 
-// Memory that only grows.
+// A buffer that only grows.
 class Buffer {
  public:
   Buffer() = default;
@@ -134,7 +134,7 @@ struct Worker {
   std::array<Buffer, 2> fp8;  // a and b where they are rounded
 };
 
-// x in f32, in memory of the worker.
+// Returns x in f32, in the worker's memory.
 Tensor in_f32(const Tensor& x, Buffer& buffer, bool with_values) {
   if (!x || x.dtype == DType::f32) return x;
   Tensor wide{nullptr, x.rows, x.cols, x.cols, DType::f32};
@@ -143,11 +143,11 @@ Tensor in_f32(const Tensor& x, Buffer& buffer, bool with_values) {
   return wide;
 }
 
-// x rounded, in memory of the worker, still bf16. `largest`: as a product of the op list has it, or absent.
-Tensor rounded(const Tensor& x, const Tensor& largest, Fp8 format, Buffer& buffer) {
+// Returns x rounded to fp8, still stored as bf16, in the worker's memory. `amax` as in Matmul, or absent.
+Tensor rounded(const Tensor& x, const Tensor& amax, Fp8 format, Buffer& buffer) {
   Tensor result{nullptr, x.rows, x.cols, x.cols, x.dtype};
   result.data = static_cast<std::byte*>(buffer.at_least(static_cast<std::size_t>(result.size_bytes())));
-  round_tensor_to_fp8(result, x, largest ? *largest.as<float>() : largest_magnitude(x), format);
+  round_tensor_to_fp8(result, x, amax ? *amax.as<float>() : amax_of(x), format);
   return result;
 }
 
@@ -157,16 +157,16 @@ class MatmulCache::Impl {
  public:
   explicit Impl(Bf16 bf16)
       : engine_(dnnl::engine::kind::cpu, 0),
-        // Anything less has no bf16 in oneDNN, or one that is slower than f32.
+        // Older processors have no bf16 in oneDNN, or one that is slower than f32.
         native_bf16_(bf16 == Bf16::as_the_cpu_has_it && cpu_is_at_least(dnnl::cpu_isa::avx512_core_bf16)) {}
 
   void run(const Matmul& op) {
-    if (op.factors == Factors::as_given) return run_as_given(op);
+    if (op.operands == Operands::as_given) return run_as_given(op);
     const Lease worker(*this);
     Matmul plain = op;
-    plain.a = rounded(op.a, op.a_largest, fp8_of_a(op.factors), (*worker).fp8[0]);
-    plain.b = rounded(op.b, op.b_largest, kFp8OfB, (*worker).fp8[1]);
-    plain.factors = Factors::as_given;
+    plain.a = rounded(op.a, op.a_amax, fp8_of_a(op.operands), (*worker).fp8[0]);
+    plain.b = rounded(op.b, op.b_amax, kFp8OfB, (*worker).fp8[1]);
+    plain.operands = Operands::as_given;
     run_as_given(plain);
   }
   void run_as_given(const Matmul& op) {
@@ -178,8 +178,8 @@ class MatmulCache::Impl {
       }
     } catch (const dnnl::error& error) {
       throw Error("tensor.matmul", Blame::node,
-                  fmt::format("a product [{},{}] = [{},{}] [{},{}] of {}: oneDNN says: {}", op.c.rows, op.c.cols,
-                              op.a.rows, op.a.cols, op.b.rows, op.b.cols, to_string(op.a.dtype), error.what()));
+                  fmt::format("matmul [{},{}] = [{},{}] [{},{}] of {}: oneDNN: {}", op.c.rows, op.c.cols, op.a.rows,
+                              op.a.cols, op.b.rows, op.b.cols, to_string(op.a.dtype), error.what()));
     }
   }
 
@@ -190,7 +190,7 @@ class MatmulCache::Impl {
   }
 
  private:
-  // A worker for as long as this lives.
+  // Holds a worker for the lifetime of this object.
   class Lease {
    public:
     explicit Lease(Impl& pool) : pool_(pool) {
@@ -216,16 +216,16 @@ class MatmulCache::Impl {
     std::unique_ptr<Worker> worker_;
   };
 
-  // A primitive, and whether it is one whose sums run over k in order, whatever the shape is cut into.
-  struct Made {
+  // A primitive, and whether its sums run over k in order, however the shape is split.
+  struct Primitive {
     dnnl::matmul primitive;
     bool in_order = false;
   };
 
-  Made made_for(const Matmul& op, const Key& key) {
-    const std::lock_guard lock(made_mutex_);
-    const auto found = made_.find(key);
-    if (found != made_.end()) return found->second;
+  Primitive primitive_for(const Matmul& op, const Key& key) {
+    const std::lock_guard lock(primitives_mutex_);
+    const auto found = primitives_.find(key);
+    if (found != primitives_.end()) return found->second;
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     if (op.accumulate) {
@@ -239,30 +239,30 @@ class MatmulCache::Impl {
     const OneThread one_thread;
     const dnnl::matmul::primitive_desc primitive_desc(desc, attributes, engine_);
     const bool in_order = std::string_view(primitive_desc.impl_info_str()).starts_with("brg:");
-    return made_.emplace(key, Made{dnnl::matmul(primitive_desc), in_order}).first->second;
+    return primitives_.emplace(key, Primitive{dnnl::matmul(primitive_desc), in_order}).first->second;
   }
 
-  // oneDNN's older kernels, for transposed narrow outputs and for processors without AVX-512, cut a sum by the whole
-  // shape: there the blocks are the same for every number of threads.
+  // oneDNN's older kernels, for transposed narrow outputs and for processors without AVX-512, split a sum depending on
+  // the whole shape: there the blocks are the same for every number of threads.
   MatmulBlock blocks_of(const Matmul& op, int threads) {
     constexpr std::int64_t kFixed = 256;
     const MatmulBlock whole{op.c.rows, op.c.cols};
     const Key key = key_of(op);
     const auto terms = static_cast<double>(key.m) * static_cast<double>(key.n) * static_cast<double>(key.k);
     if (terms < kSharedTerms) return whole;
-    if (!made_for(op, key).in_order) return {std::min(whole.rows, kFixed), std::min(whole.cols, kFixed)};
+    if (!primitive_for(op, key).in_order) return {std::min(whole.rows, kFixed), std::min(whole.cols, kFixed)};
     if (threads == 1) return whole;
-    // Not every cut has a kernel that sums in order: some need an output without gaps between its rows.
+    // Not every split has a kernel that sums in order: some need an output without gaps between its rows.
     for (const MatmulBlock& blocks : matmul_cuts(whole.rows, whole.cols, threads)) {
       const Matmul block = matmul_block(op, 0, 0, blocks);
       const Matmul last = matmul_block(op, (whole.rows - 1) / blocks.rows * blocks.rows,
                                        (whole.cols - 1) / blocks.cols * blocks.cols, blocks);
-      if (made_for(block, key_of(block)).in_order && made_for(last, key_of(last)).in_order) return blocks;
+      if (primitive_for(block, key_of(block)).in_order && primitive_for(last, key_of(last)).in_order) return blocks;
     }
     return whole;
   }
 
-  // What is made of c, while it is in the nearest cache.
+  // Applies the fused GELU while c is in the nearest cache.
   static void apply_gelu(const Matmul& op) {
     if (op.gelu_y) cpu_kernels().run(GeluFwd{.y = op.gelu_y, .x = op.c});
     if (op.gelu_x) cpu_kernels().run(GeluBwd{.dx = op.c, .dy = op.c, .x = op.gelu_x});
@@ -300,7 +300,7 @@ class MatmulCache::Impl {
 
   Bound bind(const Matmul& op, const Key& key) {
     Bound bound;
-    bound.primitive = made_for(op, key).primitive;
+    bound.primitive = primitive_for(op, key).primitive;
     const auto add = [&](int argument, memory& object, const memory::desc& desc) {
       object = memory(desc, engine_, nullptr);
       bound.arguments.push_back({argument, object.get()});
@@ -338,7 +338,7 @@ class MatmulCache::Impl {
 
   void run_in_f32(const Matmul& op) {
     if (!said_.exchange(true, std::memory_order_relaxed)) {
-      log::warn("tensor", "this processor has no bf16 products: they are computed in f32, slower");
+      log::warn("tensor", "this processor has no bf16 matmul: it is computed in f32, slower");
     }
     const Lease worker(*this);
     Matmul wide = op;
@@ -357,8 +357,8 @@ class MatmulCache::Impl {
   std::atomic<bool> said_ = false;
   std::mutex workers_mutex_;  // guards workers_
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::mutex made_mutex_;  // guards made_
-  std::unordered_map<Key, Made, KeyHash> made_;
+  std::mutex primitives_mutex_;  // guards primitives_
+  std::unordered_map<Key, Primitive, KeyHash> primitives_;
 };
 
 MatmulCache::MatmulCache(Bf16 bf16) : impl_(std::make_unique<Impl>(bf16)) {}

@@ -1,5 +1,5 @@
-// Matrix products on the CPU: oneDNN. It has no fast bf16 on processors without AVX512_BF16: there a product of bf16
-// tensors is computed in f32, which is slower and said once in the log.
+// Matmuls on the CPU, by oneDNN. It has no fast bf16 on processors without AVX512_BF16: there a bf16 matmul is computed
+// in f32, which is slower and logged once.
 #pragma once
 
 #include <memory>
@@ -8,18 +8,18 @@
 
 namespace ms::tensor {
 
-// Compiled primitives by shape. Shared by the streams of a process; thread-safe. Uses the OpenMP team that the calling
-// thread is allowed; the result has the same bits for every size of it.
+// A cache of compiled primitives, by shape. Shared by the streams of a process; thread-safe. Uses the OpenMP team that
+// the calling thread is allowed; the result has the same bits for every team size.
 class MatmulCache {
  public:
   enum class Bf16 { as_the_cpu_has_it, in_f32 };
 
   explicit MatmulCache(Bf16 bf16 = Bf16::as_the_cpu_has_it);
   ~MatmulCache();
-  // Throws Error("tensor.matmul") with oneDNN's own words.
+  // Throws Error("tensor.matmul") with oneDNN's message.
   void run(const Matmul& op);
   bool native_bf16() const;
-  // Whether rows of a product (a not transposed) have the same bits when they are computed alone: on AVX-512
+  // Tells whether rows of the result (a not transposed) have the same bits when computed alone: true on AVX-512
   // processors.
   bool rows_stand_alone() const;
 

@@ -1,5 +1,5 @@
 // The scheduler of the CPU device. A stream is idle (empty), ready (in the pool's queue), running (a worker drains it)
-// or parked (its head waits for an event or a peer). One worker at a time runs a stream, so ops of a stream are in
+// or parked (its head waits for an event or a peer). At most one worker runs a stream at a time, so that its ops run in
 // order.
 #include "tensor/cpu_stream.h"
 
@@ -46,7 +46,7 @@ class CpuEvent final : public EventState {
     }
     for (const CpuWaker& waiter : waiters) waiter.wake();
   }
-  // True when reached; otherwise the waker is kept.
+  // Returns true if reached; otherwise keeps the waker.
   bool reached_or_keep(const CpuWaker& waker, Poison& poison) {
     std::lock_guard lock(mutex_);
     if (reached_) {
@@ -77,7 +77,7 @@ struct SectionItem {
   bool begins;
 };
 using Item = std::variant<Op, RecordItem, WaitItem, SectionItem, std::shared_ptr<AsyncTask>, std::function<void()>>;
-// An item that is an event of a recorder says when it begins and ends.
+// An item of the queue. If it has a recorder's ticket, it records when it begins and ends.
 struct Entry {
   Item item;
   trace::Recorder* recorder = nullptr;
@@ -160,13 +160,13 @@ class CpuStreamCore : public std::enable_shared_from_this<CpuStreamCore> {
   CpuPool::Impl& pool_;
   MatmulCache& matmuls_;
   StreamKind kind_;
-  std::mutex mutex_;  // guards items_' ends, state_, wake_pending_
+  std::mutex mutex_;  // guards both ends of items_, state_, wake_pending_
   std::condition_variable drained_;
   std::deque<Entry> items_;
   State state_ = State::idle;
   bool wake_pending_ = false;
-  Poison poison_;      // touched by the running worker only
-  double busy_s_ = 0;  // of it too: in ops since the last section began
+  Poison poison_;      // accessed by the running worker only
+  double busy_s_ = 0;  // likewise: seconds in ops since the last section began
   std::array<std::atomic<double>, kOpClasses> op_seconds_{};
 };
 
@@ -226,7 +226,7 @@ void CpuStreamCore::run() {
   drained_.notify_all();
 }
 
-// Runs the function unless the stream is poisoned; what it throws poisons the stream.
+// Runs the function unless the stream is poisoned. An exception poisons the stream.
 template <class F>
 bool CpuStreamCore::guarded(F&& function) {
   if (poison_) return true;
@@ -246,7 +246,7 @@ void CpuStreamCore::compute(const Op& op) {
     cpu_kernels().run(op);
   }
   double seconds = now_s() - start;
-  if (const double slowness = device_.slowness(); slowness > 1) {  // a fault is injected: compute on, for nothing
+  if (const double slowness = device_.slowness(); slowness > 1) {  // an injected fault: spin
     const double enough = seconds * slowness;
     while (seconds < enough) seconds = now_s() - start;
   }
@@ -265,7 +265,7 @@ void CpuStreamCore::mark(const SectionItem& section) {
   }
 }
 
-// What a poisoned stream skips has never begun, and what poisons it never ends.
+// Items that a poisoned stream skips record no begin; an item that poisons it records no end.
 bool CpuStreamCore::process(Entry& entry) {
   if (entry.recorder == nullptr) return process(entry.item);
   if (!entry.begun && !poison_) {

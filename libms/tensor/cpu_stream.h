@@ -1,5 +1,5 @@
 // CPU streams: queues drained by one fixed pool of threads per process. A stream that must wait is parked; a thread
-// never is. The pool is shared by all ranks that are threads of this process.
+// never is. All ranks that are threads of this process share the pool.
 #pragma once
 
 #include <cstring>
@@ -13,7 +13,7 @@
 
 namespace ms::tensor {
 
-// The threads. `workers` run streams; each lets an op use `threads_per_op` threads (OpenMP, oneDNN's included).
+// The worker threads. `workers` run streams; each lets an op use `threads_per_op` threads (OpenMP, including oneDNN's).
 // Outlives its streams.
 class CpuPool {
  public:
@@ -21,9 +21,9 @@ class CpuPool {
     int workers;
     int threads_per_op;
   };
-  // For `ranks_here` ranks in this process, of `ranks_on_node` on a node where `cores` cores may be used.
+  // Returns the size for `ranks_here` ranks in this process, of `ranks_on_node` on a node with `cores` usable cores.
   static Size size_for(int cores, int ranks_here, int ranks_on_node);
-  // Cores that this process may run on (its affinity mask).
+  // Returns the number of cores in this process's affinity mask.
   static int usable_cores();
 
   explicit CpuPool(Size size);
@@ -60,7 +60,7 @@ class CpuStream final : public TaskStream, PeerMemory {
   void do_section(trace::Ticket ticket, bool begins) override;
 
  private:
-  // Memory of this process: whatever is asked is done at once.
+  // This process's memory: operations complete at once.
   void copy(std::byte* to, const std::byte* from, std::int64_t bytes) override {
     std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
@@ -72,7 +72,7 @@ class CpuStream final : public TaskStream, PeerMemory {
   void come_after(const EventState&) override {}
 
   std::shared_ptr<CpuStreamCore> core_;
-  trace::Ticket next_ = trace::kNoTicket;  // of what is submitted next
+  trace::Ticket next_ = trace::kNoTicket;  // of the next item submitted
 };
 
 }  // namespace ms::tensor

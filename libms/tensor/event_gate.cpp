@@ -15,7 +15,8 @@ void EventGate::open_after(const Event& event) {
 }
 
 void EventGate::give_up() {
-  open(std::make_shared<const Error>("tensor.gate", Blame::bug, "nobody waits any more for what a stream waits for"));
+  open(
+      std::make_shared<const Error>("tensor.gate", Blame::bug, "the wait for an event of another device was given up"));
 }
 
 void EventGate::open(std::shared_ptr<const Error> cause) {

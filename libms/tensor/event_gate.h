@@ -1,5 +1,5 @@
-// A host's stream cannot wait for an event of another device. A thread can: it waits for the event and opens a gate,
-// which is a task of the stream.
+// A stream of the host cannot wait for an event of another device. A thread can: it waits for the event and then opens
+// a gate, which is a task on the stream.
 #pragma once
 
 #include <mutex>
@@ -11,10 +11,11 @@ namespace ms::tensor {
 
 class EventGate final : public AsyncTask {
  public:
-  // Once `event` is reached, the stream that has come to the gate goes on; what it throws poisons the stream, and is
-  // thrown here, too. Blocks. Somebody has to do this or that: a stream that stands does not end.
+  // Waits for `event`, then lets the stream continue past the gate. If the event throws, the exception poisons the
+  // stream and is rethrown here. Blocks. Exactly one of open_after() and give_up() must be called: a stream at a closed
+  // gate never finishes.
   void open_after(const Event& event);
-  void give_up();  // poisons the stream, if the gate is still shut
+  void give_up();  // poisons the stream if the gate is still closed
 
   bool step(const CpuWaker& waker) override;
   void cancel(const Error&) noexcept override {}

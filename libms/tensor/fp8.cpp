@@ -10,30 +10,30 @@ namespace {
 
 struct Format {
   int mantissa_bits;
-  float least_normal, largest;
-  float unit;  // between numbers below the normal ones
+  float least_normal, greatest;
+  float unit;  // spacing of the subnormal numbers
 };
-constexpr Format kE4m3{.mantissa_bits = 3, .least_normal = 0x1p-6F, .largest = 448, .unit = 0x1p-9F};
-constexpr Format kE5m2{.mantissa_bits = 2, .least_normal = 0x1p-14F, .largest = 57344, .unit = 0x1p-16F};
+constexpr Format kE4m3{.mantissa_bits = 3, .least_normal = 0x1p-6F, .greatest = 448, .unit = 0x1p-9F};
+constexpr Format kE5m2{.mantissa_bits = 2, .least_normal = 0x1p-14F, .greatest = 57344, .unit = 0x1p-16F};
 constexpr const Format& format_of(Fp8 format) { return format == Fp8::e4m3 ? kE4m3 : kE5m2; }
 
 float to_float(bfloat16 x) { return std::bit_cast<float>(std::uint32_t{x.bits} << 16); }
 
 }  // namespace
 
-int fp8_shift(float largest, Fp8 format) {
+int fp8_shift(float amax, Fp8 format) {
   constexpr int kLeast = -126, kMost = 110;
-  if (largest == 0) return 0;
+  if (amax == 0) return 0;
   int exponent = 0, most = 0;
-  const float mantissa = std::frexp(largest, &exponent), of_most = std::frexp(format_of(format).largest, &most);
+  const float mantissa = std::frexp(amax, &exponent), of_most = std::frexp(format_of(format).greatest, &most);
   return std::clamp(most - exponent - (mantissa > of_most ? 1 : 0), kLeast, kMost);
 }
 
 float round_to_fp8(float x, Fp8 format) {
-  const auto& [mantissa_bits, least_normal, largest, unit] = format_of(format);
+  const auto& [mantissa_bits, least_normal, greatest, unit] = format_of(format);
   if (std::isnan(x)) return x;
   if (std::abs(x) < least_normal) {
-    // Adding this much leaves no bits below a unit, and rounds to even.
+    // Adding `much` drops all bits below a unit and rounds to even.
     const float much = unit * 0x1.8p23F;
     return std::copysign((x + much) - much, x);
   }
@@ -41,23 +41,23 @@ float round_to_fp8(float x, Fp8 format) {
   const int dropped = 23 - mantissa_bits;
   const std::uint32_t odd = (bits >> dropped) & 1, half = (1U << (dropped - 1)) - 1;
   const std::uint32_t kept = (std::min(bits & 0x7fffffffU, 0x7f000000U) + odd + half) >> dropped << dropped;
-  return std::copysign(std::min(std::bit_cast<float>(kept), largest), x);
+  return std::copysign(std::min(std::bit_cast<float>(kept), greatest), x);
 }
 
-float largest_magnitude(const Tensor& x) {
-  // Without the sign, bits are in the order of magnitudes, and what is not finite is above all else.
-  std::uint32_t largest = 0;
-#pragma omp parallel for reduction(max : largest)
+float amax_of(const Tensor& x) {
+  // Without the sign bit, bit patterns sort like magnitudes, and infinities and NaN are above all else.
+  std::uint32_t amax = 0;
+#pragma omp parallel for reduction(max : amax)
   for (std::int64_t row = 0; row < x.rows; ++row) {
     const auto* from = x.as<const bfloat16>() + row * x.ld;
-    for (std::int64_t col = 0; col < x.cols; ++col) largest = std::max(largest, from[col].bits & 0x7fffU);
+    for (std::int64_t col = 0; col < x.cols; ++col) amax = std::max(amax, from[col].bits & 0x7fffU);
   }
-  return std::bit_cast<float>(largest << 16);
+  return std::bit_cast<float>(amax << 16);
 }
 
-void round_tensor_to_fp8(const Tensor& dst, const Tensor& src, float largest, Fp8 format) {
-  const bool is_finite = std::isfinite(largest);
-  const int shift = is_finite ? fp8_shift(largest, format) : 0;
+void round_tensor_to_fp8(const Tensor& dst, const Tensor& src, float amax, Fp8 format) {
+  const bool is_finite = std::isfinite(amax);
+  const int shift = is_finite ? fp8_shift(amax, format) : 0;
   const float scale = std::ldexp(1.0F, shift), back = std::ldexp(1.0F, -shift);
 #pragma omp parallel for
   for (std::int64_t row = 0; row < src.rows; ++row) {
@@ -66,7 +66,7 @@ void round_tensor_to_fp8(const Tensor& dst, const Tensor& src, float largest, Fp
     for (std::int64_t col = 0; col < src.cols; ++col) {
       const float x = is_finite ? round_to_fp8(to_float(from[col]) * scale, format) * back
                                 : std::numeric_limits<float>::quiet_NaN();
-      to[col] = {static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16)};  // it is one
+      to[col] = {static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16)};  // exact: the value is a bf16
     }
   }
 }

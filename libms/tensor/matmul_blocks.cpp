@@ -5,7 +5,7 @@
 namespace ms::tensor {
 namespace {
 
-// MatmulBlock are whole multiples of this: register tiles are 16 to 64 wide.
+// Blocks are multiples of this: register tiles are 16 to 64 wide.
 constexpr std::int64_t kBlockUnit = 64;
 
 std::int64_t block_of(std::int64_t n, std::int64_t parts) {

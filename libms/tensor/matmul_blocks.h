@@ -1,4 +1,5 @@
-// How a product is cut into blocks of its output, each with whole sums: the bits do not depend on the cut.
+// Splits a matmul into blocks of its output. Each block computes whole sums, so that the bits do not depend on the
+// split.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +13,12 @@ struct MatmulBlock {
   std::int64_t rows, cols;
 };
 
-// Ways to cut the output into one block a thread, the squarest first: what a block reads is proportional to its rows +
-// columns.
+// Returns the ways to split the output into one block a thread, the squarest first: what a block reads is proportional
+// to its rows + columns.
 std::vector<MatmulBlock> matmul_cuts(std::int64_t m, std::int64_t n, int threads);
 
-// The block of the product at this row and column of its output, or what is left of it there. Its a, if transposed,
-// counts as packed, without gaps.
+// Returns the block of the matmul at this row and column of its output, clipped at the edges. A transposed a counts as
+// packed, without gaps between rows.
 Matmul matmul_block(const Matmul& op, std::int64_t row, std::int64_t col, const MatmulBlock& block);
 
 }  // namespace ms::tensor

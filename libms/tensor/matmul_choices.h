@@ -1,6 +1,6 @@
-// Which algorithm multiplies matrices of a form, where a device's library has several. They are chosen by timing, which
-// never comes out twice the same, and add up in orders of their own: ranks, and runs that go on, compute the same bits
-// only with the same algorithms, so choices are handed on.
+// The autotuned matmul algorithms of a device whose library offers several. Timing does not choose the same algorithm
+// twice, and algorithms sum in different orders. Ranks and resumed runs compute the same bits only with the same
+// algorithms, so the choices are broadcast and saved with checkpoints.
 #pragma once
 
 #include <map>
@@ -11,13 +11,14 @@
 namespace ms::tensor {
 
 struct MatmulChoices {
-  std::string library;                            // the device and library that they are of; empty: nothing is chosen
-  std::map<std::string, std::string> algorithms;  // by form, as the library writes them
+  std::string library;                            // device and library that they apply to; empty: none
+  std::map<std::string, std::string> algorithms;  // by matmul form, serialized as the library does
 
   bool operator==(const MatmulChoices&) const = default;
-  // Lines of "form = algorithm" below "library = ..."; empty where nothing is chosen.
+  // Returns lines of "form = algorithm" below "library = ..."; empty if there are no choices.
   std::string to_text() const;
-  // Of each library in such a text. Throws Error("tensor.choices", user) where it is none; `from` is for the message.
+  // Returns the choices of each library in such a text. Throws Error("tensor.choices", user) if the text is malformed;
+  // `from` names its origin in the message.
   static std::vector<MatmulChoices> parse(std::string_view text, std::string_view from);
 };
 

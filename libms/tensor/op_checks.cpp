@@ -19,7 +19,7 @@ struct Rule {
               to_string(x.dtype));
   }
   void activation(const char* name, const Tensor& x) const { type(name, x, {DType::f32, DType::bf16}); }
-  // A tensor of a known shape and type.
+  // Checks a tensor of a known shape and type.
   void tensor(const char* name, const Tensor& x, std::int64_t rows, std::int64_t cols, DType dtype) const {
     shape(name, x, rows, cols);
     type(name, x, {dtype});
@@ -29,14 +29,14 @@ struct Rule {
   }
 };
 
-void check_addends(const Rule& rule, const Addends& addends, const Tensor& x) {
-  if (!addends) return;
-  rule.like("addends.a", addends.a, x);
-  rule.like("addends.b", addends.b, x);
-  if (addends.bias) rule.tensor("addends.bias", addends.bias, 1, x.cols, x.dtype);
+void check_residual(const Rule& rule, const Residual& residual, const Tensor& x) {
+  if (!residual) return;
+  rule.like("residual.a", residual.a, x);
+  rule.like("residual.b", residual.b, x);
+  if (residual.bias) rule.tensor("residual.bias", residual.bias, 1, x.cols, x.dtype);
 }
 
-// Vectors over rows or columns.
+// Checks a norm; its vectors run over rows or columns.
 void check_norm(const Rule& rule, const Tensor& x, const Tensor& y, const Tensor& rstd, const Tensor& gain) {
   rule.activation("x", x);
   rule.like("y", y, x);
@@ -61,21 +61,22 @@ void check_attention(const Rule& rule, const Attention& op) {
 
 void check(const Rule& rule, const Matmul& op) {
   const std::int64_t k = op.transpose_a ? op.a.rows : op.a.cols;
-  MS_ASSERT(k > 0, "{}: a sum over nothing", rule.op);
+  MS_ASSERT(k > 0, "{}: K is 0", rule.op);
   rule.activation("a", op.a);
   rule.type("c", op.c, {DType::f32, op.a.dtype});
   rule.shape("a", op.a, op.transpose_a ? k : op.c.rows, op.transpose_a ? op.c.rows : k);
   rule.tensor("b", op.b, op.transpose_b ? op.c.cols : k, op.transpose_b ? k : op.c.cols, op.a.dtype);
   rule.shape("c", op.c, op.c.rows, op.c.cols);
   if (op.bias) rule.tensor("bias", op.bias, 1, op.c.cols, op.a.dtype);
-  if (op.factors != Factors::as_given) rule.type("a, to be rounded,", op.a, {DType::bf16});
-  if (op.a_largest) rule.tensor("a_largest", op.a_largest, 1, 1, DType::f32);
-  if (op.b_largest) rule.tensor("b_largest", op.b_largest, 1, 1, DType::f32);
-  MS_ASSERT(!(op.gelu_y && op.gelu_x) && !((op.gelu_y || op.gelu_x) && op.accumulate), "{}: a GELU too many", rule.op);
+  if (op.operands != Operands::as_given) rule.type("a, to be rounded,", op.a, {DType::bf16});
+  if (op.a_amax) rule.tensor("a_amax", op.a_amax, 1, 1, DType::f32);
+  if (op.b_amax) rule.tensor("b_amax", op.b_amax, 1, 1, DType::f32);
+  MS_ASSERT(!(op.gelu_y && op.gelu_x) && !((op.gelu_y || op.gelu_x) && op.accumulate),
+            "{}: gelu_y and gelu_x exclude each other and accumulate", rule.op);
   if (op.gelu_y) rule.like("gelu_y", op.gelu_y, op.c);
   if (op.gelu_x) rule.like("gelu_x", op.gelu_x, op.c);
 }
-void check(const Rule& rule, const Largest& op) {
+void check(const Rule& rule, const Amax& op) {
   rule.tensor("out", op.out, 1, 1, DType::f32);
   rule.type("x", op.x, {DType::bf16});
 }
@@ -92,7 +93,7 @@ void check(const Rule& rule, const LayerNormFwd& op) {
   check_norm(rule, op.x, op.y, op.rstd, op.gain);
   rule.like("mean", op.mean, op.rstd);
   rule.like("bias", op.bias, op.gain);
-  check_addends(rule, op.addends, op.x);
+  check_residual(rule, op.residual, op.x);
 }
 void check(const Rule& rule, const LayerNormBwd& op) {
   check_norm(rule, op.x, op.dx, op.rstd, op.gain);
@@ -103,7 +104,7 @@ void check(const Rule& rule, const LayerNormBwd& op) {
 }
 void check(const Rule& rule, const RmsNormFwd& op) {
   check_norm(rule, op.x, op.y, op.rstd, op.gain);
-  check_addends(rule, op.addends, op.x);
+  check_residual(rule, op.residual, op.x);
 }
 void check(const Rule& rule, const RmsNormBwd& op) {
   check_norm(rule, op.x, op.dx, op.rstd, op.gain);
@@ -208,7 +209,7 @@ void check(const Rule& rule, const ClipFactor& op) {
   rule.tensor("norm", op.norm, 1, 1, DType::f32);
   rule.tensor("sum_squares", op.sum_squares, 1, 1, DType::f64);
 }
-// Parameters in their own type, with a master copy where that is not f32.
+// Parameters in their own type, with a master copy if that is not f32.
 template <class Update>
 void check_update(const Rule& rule, const Update& op) {
   const std::int64_t n = op.param.cols;

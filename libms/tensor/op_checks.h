@@ -1,5 +1,5 @@
-// The shapes and types that the op list promises (ops.h), checked. What an engine issues is a function of its
-// configuration, so a violation is a bug of ours: MS_ASSERT. Called by a device before it computes.
+// Checks the shapes and types that the op list requires (ops.h). What an engine issues is a function of its
+// configuration, so a violation is a bug of ours: MS_ASSERT. Every device calls this before it computes.
 #pragma once
 
 #include "tensor/ops.h"

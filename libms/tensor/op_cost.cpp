@@ -10,7 +10,7 @@ double rows_bytes(std::int64_t rows, const Tensor& like) {
   return static_cast<double>(rows * like.cols * size_of(like.dtype));
 }
 
-// Everything once.
+// Counts every tensor once.
 template <class Row>
 OpCost plain(const Row& op) {
   OpCost op_cost{.op_class = Row::kClass};
@@ -18,27 +18,27 @@ OpCost plain(const Row& op) {
   return op_cost;
 }
 
-// A factor of eight bits is written once more in half its bytes and read so; before that it is read for its largest
-// magnitude, where nobody has found that.
-double rounding_bytes(const Tensor& factor, const Tensor& largest) { return bytes_of(factor) * (largest ? 1 : 2); }
+// Rounding reads an operand to find its amax, unless that is known, and then writes and reads an fp8 copy at half the
+// bytes.
+double rounding_bytes(const Tensor& operand, const Tensor& amax) { return bytes_of(operand) * (amax ? 1 : 2); }
 
 OpCost count(const Matmul& op) {
   OpCost op_cost = plain(op);
-  if (op.factors != Factors::as_given)
-    op_cost.bytes += rounding_bytes(op.a, op.a_largest) + rounding_bytes(op.b, op.b_largest);
+  if (op.operands != Operands::as_given)
+    op_cost.bytes += rounding_bytes(op.a, op.a_amax) + rounding_bytes(op.b, op.b_amax);
   op_cost.half = op.a.dtype == DType::bf16;
   op_cost.flops = 2.0 * static_cast<double>(op.c.numel()) * static_cast<double>(op.transpose_a ? op.a.rows : op.a.cols);
   if (op.accumulate) op_cost.bytes += bytes_of(op.c);
   return op_cost;
 }
 
-// `products` of s x s x head_dim: two forward; backward computes the scores again and has four of its own.
+// Counts `matmuls` of s x s x head_dim: two forward; the backward recomputes the scores and has four of its own.
 template <class Row>
-OpCost attention(const Row& op, double products) {
+OpCost attention(const Row& op, double matmuls) {
   OpCost op_cost = plain(op);
   op_cost.half = op.q.dtype == DType::bf16;
   const auto pairs = static_cast<double>(cost::causal_pairs(op.seq, op.window) * op.batch * op.heads);
-  op_cost.flops = products * 2.0 * pairs * static_cast<double>(op.head_dim);
+  op_cost.flops = matmuls * 2.0 * pairs * static_cast<double>(op.head_dim);
   return op_cost;
 }
 OpCost count(const AttentionFwd& op) { return attention(op, 2); }
@@ -61,7 +61,7 @@ OpCost count(const Rotary& op) {
   return op_cost;
 }
 
-// Of a table only the rows that tokens name.
+// Tables count only the rows that tokens select.
 OpCost count(const EmbeddingFwd& op) {
   return {.op_class = EmbeddingFwd::kClass, .bytes = bytes_of(op.y) + rows_bytes(op.y.rows, op.table)};
 }

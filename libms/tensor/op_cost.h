@@ -1,5 +1,5 @@
-// What an operation of the list costs, apart from any device: floating-point operations and bytes of memory that cannot
-// be avoided; of factors in eight bits, those of their rounding too. room cost turns them into seconds. Pure.
+// The cost of an op, independent of any device: floating-point operations and the bytes of memory that cannot be
+// avoided, including those of rounding operands to fp8. The module cost turns them into seconds. Pure.
 #pragma once
 
 #include "cost/roofline.h"

@@ -1,11 +1,11 @@
-// The op list: everything a device can compute, one struct a row. A struct names its tensors and scalars, says which
-// tensors it reads and writes (for the race check and the cost model), and its comment is the contract that the CPU
-// implementation fulfils literally and every other device is tested against.
+// The op list: everything that a device can compute, one struct an op. A struct names its tensors and scalars and says
+// which tensors it reads and writes (for the race check and the cost model). Its comment is the contract: the CPU
+// implementation is the reference, and every other device is tested against it.
 //
-// Legend. T tokens of a microbatch (batch x seq, batch-major); H hidden; C any columns; V the vocabulary shard.
-// "x" is f32 or bf16 unless a type is given; arithmetic is in f32, sums of many terms in f32 with a fixed order or f64
-// where it says so. "+=" accumulates. An optional tensor is absent when its data is null. Results never depend on the
-// number of threads.
+// Legend. T tokens of a microbatch (batch x seq, batch-major); H hidden; C any columns; V the vocabulary shard. "x" is
+// f32 or bf16 unless a type is given. Arithmetic is in f32. Sums of many terms are in f32 with a fixed order, or in f64
+// where the op says so. "+=" accumulates. An optional tensor is absent when its data is null. Results never depend on
+// the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 namespace ms::tensor {
 
 using cost::kOpClasses;
-using cost::OpClass;  // for timing tables: where the time of a step goes
+using cost::OpClass;  // groups ops in timing tables
 
 enum class Access : std::uint8_t { read, write };  // write includes read-modify-write
 
@@ -27,42 +27,43 @@ enum class Access : std::uint8_t { read, write };  // write includes read-modify
   static constexpr std::string_view kName = (op_name); \
   static constexpr OpClass kClass = OpClass::op_class;
 
-// What the factors of a product, of bf16, are rounded to before it is made (tensor/fp8.h): e4m3, or e5m2 the first one
-// where it is a gradient, which needs more range. Each has the scale that its largest magnitude asks for: its own, or
-// that of a larger tensor which it is a part of, where Largest has found it before (a_largest, b_largest; unread where
-// factors are as given). One that is not finite everywhere makes the product no numbers.
-enum class Factors : std::uint8_t { as_given, fp8, fp8_gradient };
+// Tells whether a bf16 matmul rounds its operands to fp8 (tensor/fp8.h): b to e4m3, and a to e4m3, or to e5m2 if it is
+// a gradient, which needs more range. Each operand is scaled by its amax, or by the amax of a larger tensor that
+// contains it if the caller passes one that an Amax op has computed (a_amax, b_amax; ignored for as_given). An operand
+// with an infinity or a NaN makes the whole result NaN.
+enum class Operands : std::uint8_t { as_given, fp8, fp8_gradient };
 
-// c[M,N] (+)= op(a) op(b) (+ bias[1,N]); op transposes. With transpose_a, a is [K,M]; with transpose_b, b is [N,K].
-// a and b have the same type; c is f32 or that type; sums in f32. `accumulate` adds into c. bias has a's type.
-// Where there is a gelu_y, like c: it becomes what GeluFwd makes of c, too. Where there is a gelu_x, like c: c becomes
-// what GeluBwd makes of it and of gelu_x. Either may be made of c before it is rounded; neither with `accumulate`.
+// c[M,N] (+)= op(a) op(b) (+ bias[1,N]); op transposes. With transpose_a, a is [K,M]; with transpose_b, b is [N,K]. a
+// and b have the same type; c is f32 or that type; sums are in f32. `accumulate` adds into c. bias has a's type. If
+// gelu_y is present, like c, it receives what GeluFwd computes from c. If gelu_x is present, like c, then c becomes
+// what GeluBwd computes from c and gelu_x. Both may be computed before c is rounded. Neither is allowed with
+// `accumulate`.
 struct Matmul {
   MS_OP("matmul", matmul)
   Tensor c, a = {}, b, bias = {};
   bool transpose_a = false, transpose_b = false, accumulate = false;
-  Factors factors = Factors::as_given;
+  Operands operands = Operands::as_given;
   Tensor gelu_y = {}, gelu_x = {};
-  Tensor a_largest = {}, b_largest = {};  // f32 [1,1]
+  Tensor a_amax = {}, b_amax = {};  // f32 [1,1]
   void each(auto&& f) const {
     f(Access::read, a), f(Access::read, b), f(Access::read, bias), f(Access::read, gelu_x);
-    f(Access::read, a_largest), f(Access::read, b_largest);
+    f(Access::read, a_amax), f(Access::read, b_amax);
     f(Access::write, c), f(Access::write, gelu_y);
   }
 };
 
-// out f32 [1,1] = the largest magnitude in x, bf16; not finite where x is not.
-struct Largest {
-  MS_OP("largest", elementwise)
+// out f32 [1,1] = amax of x, the largest |element|, x in bf16. Not finite if an element of x is not.
+struct Amax {
+  MS_OP("amax", elementwise)
   Tensor out, x;
   void each(auto&& f) const { f(Access::read, x), f(Access::write, out); }
 };
 
 // Causal attention without the s x s matrix. q[T, heads*head_dim], k, v[T, kv_heads*head_dim] (views with their own
-// ld), o like q. Query i of a sequence sees keys j with j <= i and, where window > 0, j > i - window. Query head h
-// reads key/value head h / (heads / kv_heads). lse f32 [batch*heads, seq]: log of the sum of exp(scale * q.k). Of bf16
-// tensors, probabilities may be rounded to bf16 where they are factors of a product, and so may the gradients of
-// scores.
+// ld), o like q. Query i of a sequence sees keys j with j <= i and, if window > 0, j > i - window. Query head h reads
+// key/value head h / (heads / kv_heads). lse f32 [batch*heads, seq]: log of the sum of exp(scale * q.k). For bf16
+// tensors an implementation may round probabilities and gradients of scores to bf16 where they are operands of a
+// matmul.
 struct AttentionFwd {
   MS_OP("attention_fwd", attention)
   Tensor o, lse, q, k, v;
@@ -85,26 +86,26 @@ struct AttentionBwd {
   }
 };
 
-// What is to be added up: a + b (+ bias[1,C] by row). Nothing where there is no a.
-struct Addends {
+// The residual terms a + b (+ bias[1,C] by row), not yet summed: the next norm adds them. Empty if a is absent.
+struct Residual {
   Tensor a, b, bias;
   explicit operator bool() const { return static_cast<bool>(a); }
 };
 
-// y = (x - mean) * rstd * gain + bias by row; mean, rstd f32 [1,T] are outputs. gain, bias have x's type. Where there
-// are addends, x is an output, too, and becomes first what Add makes of them.
+// y = (x - mean) * rstd * gain + bias by row; mean, rstd f32 [1,T] are outputs. gain, bias have x's type. If `residual`
+// is not empty, x is an output too: it first becomes the sum of the residual terms, as Add computes it.
 struct LayerNormFwd {
   MS_OP("layernorm_fwd", norm)
   Tensor y, mean, rstd, x, gain, bias;
   float eps = 1e-5F;
-  Addends addends = {};
+  Residual residual = {};
   void each(auto&& f) const {
-    f(Access::read, addends.a), f(Access::read, addends.b), f(Access::read, addends.bias);
-    f(addends ? Access::write : Access::read, x), f(Access::read, gain), f(Access::read, bias);
+    f(Access::read, residual.a), f(Access::read, residual.b), f(Access::read, residual.bias);
+    f(residual ? Access::write : Access::read, x), f(Access::read, gain), f(Access::read, bias);
     f(Access::write, y), f(Access::write, mean), f(Access::write, rstd);
   }
 };
-// dx (+)= gradient through the norm (`accumulate` adds to dx); dgain, dbias f32 [1,C] += (rows added in order of row).
+// dx (+)= gradient through the norm (`accumulate` adds to dx); dgain, dbias f32 [1,C] += (rows added in row order).
 struct LayerNormBwd {
   MS_OP("layernorm_bwd", norm)
   Tensor dx, dgain, dbias, dy, x, mean, rstd, gain;
@@ -115,15 +116,15 @@ struct LayerNormBwd {
   }
 };
 
-// y = x * rstd * gain, rstd = 1 / sqrt(mean(x^2) + eps), f32 [1,T]. Addends as of LayerNormFwd.
+// y = x * rstd * gain, rstd = 1 / sqrt(mean(x^2) + eps), f32 [1,T]. `residual` as in LayerNormFwd.
 struct RmsNormFwd {
   MS_OP("rmsnorm_fwd", norm)
   Tensor y, rstd, x, gain;
   float eps = 1e-5F;
-  Addends addends = {};
+  Residual residual = {};
   void each(auto&& f) const {
-    f(Access::read, addends.a), f(Access::read, addends.b), f(Access::read, addends.bias);
-    f(addends ? Access::write : Access::read, x), f(Access::read, gain);
+    f(Access::read, residual.a), f(Access::read, residual.b), f(Access::read, residual.bias);
+    f(residual ? Access::write : Access::read, x), f(Access::read, gain);
     f(Access::write, y), f(Access::write, rstd);
   }
 };
@@ -168,8 +169,8 @@ struct RotaryTable {
   float base = 10000.0F;
   void each(auto&& f) const { f(Access::write, table); }
 };
-// In place on x[T, heads*head_dim]: (a, b) = (x[i], x[i + head_dim/2]) -> (a cos - b sin, b cos + a sin), the position
-// being row mod seq. `inverse` turns the other way: the gradient.
+// In place on x[T, heads*head_dim]: (a, b) = (x[i], x[i + head_dim/2]) -> (a cos - b sin, b cos + a sin). The position
+// is row mod seq. `inverse` rotates back, which is the gradient.
 struct Rotary {
   MS_OP("rotary", elementwise)
   Tensor x, table;
@@ -178,27 +179,27 @@ struct Rotary {
   void each(auto&& f) const { f(Access::read, table), f(Access::write, x); }
 };
 
-// y[t] = table[tokens[t] - first] where that row exists, else 0: a vocabulary shard's part of the embedding.
+// y[t] = table[tokens[t] - first] if that row exists, else 0: a vocabulary shard's part of the embedding.
 struct EmbeddingFwd {
   MS_OP("embedding_fwd", embedding)
   Tensor y, table, tokens;  // tokens i32 [1,T]
   std::int64_t first = 0;
   void each(auto&& f) const { f(Access::read, table), f(Access::read, tokens), f(Access::write, y); }
 };
-struct EmbeddingBwd {  // dtable f32 [V,H] +=, tokens added in order of t
+struct EmbeddingBwd {  // dtable f32 [V,H] +=, tokens added in the order of t
   MS_OP("embedding_bwd", embedding)
   Tensor dtable, dy, tokens;
   std::int64_t first = 0;
   void each(auto&& f) const { f(Access::read, dy), f(Access::read, tokens), f(Access::write, dtable); }
 };
-// y[t] += table[(offset + t) mod seq]; `offset` is the first row's place in the microbatch.
+// y[t] += table[(offset + t) mod seq]; `offset` is the first row's position in the microbatch.
 struct PositionFwd {
   MS_OP("position_fwd", embedding)
   Tensor y, table;
   std::int64_t offset = 0;
   void each(auto&& f) const { f(Access::read, table), f(Access::write, y); }
 };
-struct PositionBwd {  // dtable f32 [seq,H] +=, rows added in order of t
+struct PositionBwd {  // dtable f32 [seq,H] +=, rows added in the order of t
   MS_OP("position_bwd", embedding)
   Tensor dtable, dy;
   std::int64_t offset = 0;
@@ -206,7 +207,7 @@ struct PositionBwd {  // dtable f32 [seq,H] +=, rows added in order of t
 };
 
 // Vocabulary-parallel cross entropy, part one, over this shard's columns [0, valid) of logits[T,V] (the rest is
-// padding): stats f32 [3,T] = row maximum, sum of exp(logit - maximum), logit of the target (0 if it is not in this
+// padding). stats f32 [3,T] = row maximum, sum of exp(logit - maximum), logit of the target (0 if it is not in this
 // shard). A shard with valid = 0 gives (-inf, 0, 0).
 struct LossStats {
   MS_OP("loss_stats", loss)
@@ -214,7 +215,8 @@ struct LossStats {
   std::int64_t first = 0, valid = 0;
   void each(auto&& f) const { f(Access::read, logits), f(Access::read, targets), f(Access::write, stats); }
 };
-// Part two: the stats of all shards, gathered [3*shards, T], give lse and loss, f32 [1,T], shards combined in order.
+// Part two: the stats of all shards, gathered [3*shards, T], give lse and loss, f32 [1,T]. Shards are combined in
+// order.
 struct LossCombine {
   MS_OP("loss_combine", loss)
   Tensor loss, lse, gathered;
@@ -241,7 +243,7 @@ struct ColumnSum {
   Tensor out, x;
   void each(auto&& f) const { f(Access::read, x), f(Access::write, out); }
 };
-// dst = src with conversion of type; shapes equal, any ld; either side may be host memory.
+// dst = src, converted to dst's type; shapes equal, any ld; either side may be host memory.
 struct Copy {
   MS_OP("copy", elementwise)
   Tensor dst, src;
@@ -253,21 +255,21 @@ struct Fill {  // every element = value
   float value = 0.0F;
   void each(auto&& f) const { f(Access::write, x); }
 };
-// out f64 [1,1] += scale * sum of x (f32 or f64), added in f64.
+// out f64 [1,1] += scale * sum of x (f32 or f64), summed in f64.
 struct SumInto {
   MS_OP("sum_into", elementwise)
   Tensor out, x;
   double scale = 1.0;
   void each(auto&& f) const { f(Access::read, x), f(Access::write, out); }
 };
-// out f64 [1,1] += sum of x^2, added in f64.
+// out f64 [1,1] += sum of x^2, summed in f64.
 struct SumSquares {
   MS_OP("sum_squares", optimizer)
   Tensor out, x;
   void each(auto&& f) const { f(Access::read, x), f(Access::write, out); }
 };
 // norm f32 [1,1] = sqrt(sum_squares f64 [1,1]); factor f32 [1,1] = min(1, max_norm / norm), exactly 1 when inactive
-// (max_norm <= 0 switches clipping off). A norm that is not finite makes the factor 0: the optimizer skips the step.
+// (max_norm <= 0 switches clipping off). If the norm is not finite, the factor is 0 and the optimizer skips the step.
 struct ClipFactor {
   MS_OP("clip_factor", optimizer)
   Tensor factor, norm, sum_squares;
@@ -277,8 +279,8 @@ struct ClipFactor {
 // Decoupled weight decay (Loshchilov & Hutter). With g = factor * grad:
 //   m = beta1 m + (1-beta1) g;  v = beta2 v + (1-beta2) g^2;
 //   w = w - lr (weight_decay w + (m / correction1) / (sqrt(v / correction2) + eps))
-// on w = master (f32), param = w in its type; an absent master means param is f32 and is w itself. All are flat [1,n].
-// factor 0 leaves everything as it is.
+// on w = master (f32); param = w in its type. An absent master means that param is f32 and is w itself. All are flat
+// [1,n]. factor 0 leaves everything unchanged.
 struct AdamW {
   MS_OP("adamw", optimizer)
   Tensor param, master, m, v, grad, factor;
@@ -289,12 +291,12 @@ struct AdamW {
   }
 };
 
-// LAMB (You et al. 2020, arXiv 1904.00962) of one parameter, or of a slice of it, in two halves with a sum over the
-// ranks between them. With g = factor * grad and w in f32:
+// LAMB (You et al. 2020, arXiv 1904.00962) of one parameter, or of a slice of it, in two halves with an all-reduce of
+// the norms between them. With g = factor * grad and w in f32:
 //   m = beta1 m + (1-beta1) g;  v = beta2 v + (1-beta2) g^2;
 //   u = (m / correction1) / (sqrt(v / correction2) + eps) + weight_decay w
-//   norms f64 [1,2] += {sum of w^2, sum of u^2}, added in f64; absent where another rank counts this slice
-// factor 0 leaves everything as it is.
+//   norms f64 [1,2] += {sum of w^2, sum of u^2}, summed in f64; absent if another rank counts this slice
+// factor 0 leaves everything unchanged.
 struct LambMoments {
   MS_OP("lamb_moments", optimizer)
   Tensor norms, m, v, w, grad, factor;
@@ -304,8 +306,9 @@ struct LambMoments {
     f(Access::write, m), f(Access::write, v), f(Access::write, norms);
   }
 };
-// The second half, with the norms of the whole parameter: w = w - lr (sqrt(norms[0]) / sqrt(norms[1])) u, the quotient
-// being 1 where either is 0, and u as above, once more. param and master as AdamW has them. factor 0 leaves everything.
+// The second half, with the norms of the whole parameter: w = w - lr (sqrt(norms[0]) / sqrt(norms[1])) u, with u as
+// above, computed again. The quotient is 1 if either norm is 0. param and master as in AdamW. factor 0 leaves
+// everything unchanged.
 struct LambApply {
   MS_OP("lamb_apply", optimizer)
   Tensor param, master, m, v, norms, factor;
@@ -316,10 +319,9 @@ struct LambApply {
   }
 };
 
-// x = std * N(0,1), element (i, j) being number (row0 + i) * global_cols + col0 + j of the logical parameter `key`
-// (base/rng.h, normal()): independent of how the parameter is cut, and of the device but for the last place of f32.
-// Rows with row0 + i at or beyond valid_rows are 0
-// (padding).
+// x = std * N(0,1). Element (i, j) is number (row0 + i) * global_cols + col0 + j of the logical parameter `key`
+// (base/rng.h, normal()), so that values depend neither on how the parameter is sharded nor, except for the last place
+// of f32, on the device. Rows with row0 + i >= valid_rows are padding and become 0.
 struct InitNormal {
   MS_OP("init_normal", init)
   Tensor x;
@@ -331,7 +333,7 @@ struct InitNormal {
 
 #undef MS_OP
 
-using Op = std::variant<Matmul, Largest, AttentionFwd, AttentionBwd, LayerNormFwd, LayerNormBwd, RmsNormFwd, RmsNormBwd,
+using Op = std::variant<Matmul, Amax, AttentionFwd, AttentionBwd, LayerNormFwd, LayerNormBwd, RmsNormFwd, RmsNormBwd,
                         GeluFwd, GeluBwd, SwigluFwd, SwigluBwd, RotaryTable, Rotary, EmbeddingFwd, EmbeddingBwd,
                         PositionFwd, PositionBwd, LossStats, LossCombine, LossBackward, Add, ColumnSum, Copy, Fill,
                         SumInto, SumSquares, ClipFactor, AdamW, LambMoments, LambApply, InitNormal>;
@@ -342,7 +344,7 @@ inline std::string_view op_name(const Op& op) {
 inline OpClass op_class(const Op& op) {
   return std::visit([](const auto& row) { return row.kClass; }, op);
 }
-// f(Access, const Tensor&) for every tensor that is present.
+// Calls f(Access, const Tensor&) for every tensor that is present.
 template <class F>
 void each_access(const Op& op, F&& f) {
   std::visit(

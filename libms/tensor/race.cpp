@@ -53,7 +53,7 @@ void RaceChecker::access(int stream, Access access, const Tensor& tensor, std::s
   auto range = ranges_.lower_bound(begin);
   if (access == Access::read) {
     for (std::uintptr_t cursor = begin; cursor < end;) {
-      if (range == ranges_.end() || range->first > cursor) {  // bytes nobody has touched yet
+      if (range == ranges_.end() || range->first > cursor) {  // bytes without accesses so far
         const std::uintptr_t stop = range == ranges_.end() ? end : std::min(end, range->first);
         range = ranges_.emplace_hint(range, cursor, Range{stop, {}, {}});
       }

@@ -1,6 +1,6 @@
-// The race check: vector clocks per stream, kept while ops are issued. What a rank issues does not depend on data, so
-// the check needs no device and finds races that no thread sanitizer can see: two accesses to the same bytes, one of
-// them a write, that no chain of events orders. On in debug builds, or by enable().
+// The race check: vector clocks per stream, updated while ops are issued. What a rank issues does not depend on data,
+// so the check needs no device. It finds races that no thread sanitizer can see: two accesses to the same bytes, at
+// least one a write, that no chain of events orders. On in debug builds, or by enable().
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace ms::tensor {
 
-// How far each stream (by index) is known to have come. Index of the host: none; it issues, it does not access.
+// The progress known of each stream, by index. The host has no index: it issues and does not access.
 using StreamClock = std::vector<std::uint64_t>;
 
 class RaceChecker {
@@ -30,7 +30,8 @@ class RaceChecker {
   void access(int stream, Access access, const Tensor& tensor, std::string_view who);
   StreamClock record(int stream);
   void wait(int stream, const StreamClock& clock);
-  // The host saw this clock reached: every stream's later work comes after it, because the host issues it later.
+  // The host has seen this clock reached. All later work of every stream comes after it, because the host issues it
+  // later.
   void host_sync(const StreamClock& clock);
 
  private:

@@ -1,5 +1,5 @@
-// A section of a stream, as traces show it: what is issued to the stream while this lives is one event of its rank.
-// Sections do not nest.
+// A section of a stream in traces: everything issued to the stream during this object's lifetime is one event of its
+// rank. Sections do not nest.
 #pragma once
 
 #include "tensor/stream.h"

@@ -16,7 +16,7 @@ class SimEvent final : public EventState {
   const std::uint32_t index;
 };
 
-// Address space without memory: what touches it crashes.
+// Address space without memory: an access crashes.
 class SimMemory final : public Memory {
  public:
   SimMemory(std::size_t bytes, const std::string& what) : size_(bytes) {
@@ -99,22 +99,22 @@ void SimStream::add(const SimItem& item) {
   sim_.program_.streams[static_cast<std::size_t>(index())].items.push_back(item);
 }
 
-void SimStream::message(std::uint32_t index) {
-  add({SimItem::Kind::message, index, std::exchange(next_ticket_, trace::kNoTicket)});
+void SimStream::comm_op(std::uint32_t index) {
+  add({SimItem::Kind::comm_op, index, std::exchange(next_ticket_, trace::kNoTicket)});
 }
 
 void SimStream::do_submit(const Op& op) {
   const auto add_op = [this](const Op& one) {
     add({SimItem::Kind::op, sim_.op_index(one), std::exchange(next_ticket_, trace::kNoTicket)});
   };
-  // What a product goes on to is counted apart: it is free on the newest GPUs at the most.
-  const auto* product = std::get_if<Matmul>(&op);
-  if (product != nullptr && (product->gelu_y || product->gelu_x)) {
-    Matmul alone = *product;
+  // The fused GELU is counted as an op of its own: fusion makes it free on the newest GPUs at most.
+  const auto* matmul = std::get_if<Matmul>(&op);
+  if (matmul != nullptr && (matmul->gelu_y || matmul->gelu_x)) {
+    Matmul alone = *matmul;
     alone.gelu_y = alone.gelu_x = {};
     add_op(alone);
-    if (product->gelu_y) add_op(GeluFwd{.y = product->gelu_y, .x = product->c});
-    if (product->gelu_x) add_op(GeluBwd{.dx = product->c, .dy = product->c, .x = product->gelu_x});
+    if (matmul->gelu_y) add_op(GeluFwd{.y = matmul->gelu_y, .x = matmul->c});
+    if (matmul->gelu_x) add_op(GeluBwd{.dx = matmul->c, .dy = matmul->c, .x = matmul->gelu_x});
   } else {
     add_op(op);
   }
@@ -130,7 +130,7 @@ std::shared_ptr<EventState> SimStream::do_record() {
 void SimStream::do_wait(const Event& event) {
   const auto* state = dynamic_cast<const SimEvent*>(event.state().get());
   MS_ASSERT(state != nullptr, "stream {} of a simulation waits for an event of another device", name());
-  if (state->index < sim_.first_event_) return;  // of a program that was taken
+  if (state->index < sim_.first_event_) return;  // recorded in a program that was taken
   add({SimItem::Kind::wait, state->index - sim_.first_event_, trace::kNoTicket});
 }
 

@@ -1,5 +1,5 @@
-// The simulated device: computes nothing. What is submitted becomes a SimProgram, events are always ready, and memory
-// is addresses that nobody may touch (host memory is real: the engine writes its input there, and reads zeros).
+// The simulated device computes nothing. What is submitted becomes a SimProgram, events are always ready, and memory is
+// addresses that must not be accessed (host memory is real: the engine writes its input there, and reads zeros).
 #pragma once
 
 #include <map>
@@ -19,10 +19,11 @@ class SimDevice final : public Device {
   std::unique_ptr<Stream> make_stream(std::string name, StreamKind kind) override;
   std::unique_ptr<Memory> allocate(std::size_t bytes, const std::string& what) override;
   std::unique_ptr<Memory> allocate_host(std::size_t bytes, const std::string& what) override;
-  // None: the solver knows.
+  // Zeros: the solver computes times.
   std::vector<double> op_seconds() override { return std::vector<double>(kOpClasses, 0.0); }
 
-  // Empties the program; streams and events stay as they are. What was recorded before is then long done.
+  // Takes the program and leaves an empty one; streams and events remain valid. Events recorded before count as
+  // reached.
   SimProgram take_program();
 
  private:
@@ -41,8 +42,8 @@ class SimDevice final : public Device {
 class SimStream final : public Stream {
  public:
   SimStream(SimDevice& device, std::string name, int index);
-  // For communicators: message number `index`, as they count, is next.
-  void message(std::uint32_t index);
+  // Appends communication operation `index`, as the communicators of this rank number them. For communicators only.
+  void comm_op(std::uint32_t index);
 
  protected:
   void do_submit(const Op& op) override;

@@ -1,5 +1,5 @@
-// What one rank issues in a simulation: per stream, a list of things that happen one after the other. Written by
-// SimDevice and the simulated communicators, solved in virtual time by comm/sim_solve.h.
+// What one rank issues in a simulation: per stream, a list of items that run one after the other. Written by SimDevice
+// and the simulated communicators, solved in virtual time by comm/sim_solve.h.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,10 @@
 namespace ms::tensor {
 
 struct SimItem {
-  enum class Kind : std::uint8_t { op, message, record, wait, begin_section, end_section };
+  enum class Kind : std::uint8_t { op, comm_op, record, wait, begin_section, end_section };
   Kind kind = Kind::op;
-  std::uint32_t index = 0;  // of the op in SimProgram::ops; of the message, as its communicator counts; of the event
+  std::uint32_t index =
+      0;  // of the op in SimProgram::ops; of the communication operation, as SimWorld numbers them; of the event
   trace::Ticket ticket = trace::kNoTicket;
 };
 

@@ -7,7 +7,7 @@ Stream::Stream(Device& device, std::string name, int index) : device_(device), n
 void Stream::submit(const Op& op) {
   RaceChecker& races = device_.races();
   if (races.enabled()) {
-    // Reads first: an op in place reads what it then writes.
+    // Reads come first: an in-place op reads what it then writes.
     for (const Access kind : {Access::read, Access::write}) {
       each_access(op, [&](Access access, const Tensor& tensor) {
         if (access == kind) races.access(index_, access, tensor, op_name(op));

@@ -1,11 +1,11 @@
-// The first of the two seams: devices, streams, events and device memory.
+// Devices, streams, events and device memory: the interface that the cpu, cuda and sim devices implement.
 //
-// A stream runs what is submitted to it in order; streams run side by side; events order them. Nothing here waits on
-// the host except Event::synchronize(). All methods of one rank's device and streams are called from that rank's one
-// issuing thread; an event, once recorded, may be asked and awaited by any.
+// A stream runs what is submitted to it in order; streams run concurrently; events order them. Only
+// Event::synchronize() blocks the host. All methods of one rank's device and streams are called from that rank's one
+// issuing thread. Once recorded, an event may be queried and waited for by any thread.
 //
-// Errors. A failed op poisons its stream: what follows on it is skipped, its events carry the first cause, streams that
-// wait for such an event are poisoned by it, and synchronize() throws it.
+// Errors. A failed op poisons its stream: later work on it is skipped, its events carry the first cause, streams that
+// wait for such an event are poisoned too, and synchronize() throws the cause.
 #pragma once
 
 #include <atomic>
@@ -22,12 +22,12 @@
 
 namespace ms::tensor {
 
-// What a device keeps behind an event.
+// The device's part of an event.
 class EventState {
  public:
   virtual ~EventState() = default;
   virtual bool ready() const = 0;
-  virtual void synchronize() = 0;  // returns when reached; throws the cause when poisoned
+  virtual void synchronize() = 0;  // returns once the event is reached; throws the cause if poisoned
 };
 
 // A point in a stream. Single-use; waiting on one that was never recorded is a bug.
@@ -67,21 +67,21 @@ class Stream {
   void submit(const Op& op);
   Event record();
   void wait(const Event& event);
-  // Runs everything submitted so far: record().synchronize(), and tells the race check so.
+  // Blocks until everything submitted so far has run: record().synchronize(), which the race check takes into account.
   void synchronize();
-  // Telemetry; kNoTicket is nothing. What is submitted next, to the list of ops or by a communicator, is this event of
-  // the device's recorder: it begins when all before it is done.
+  // Telemetry: the next op, or the next operation of a communicator, becomes this event of the device's recorder. It
+  // begins when all earlier work is done. kNoTicket is ignored.
   void trace_next(trace::Ticket ticket) {
     if (ticket != trace::kNoTicket) do_trace_next(ticket);
   }
-  // What is issued between the two is this event; see section.h.
+  // Everything issued between the two calls becomes this event; see section.h.
   void begin_section(trace::Ticket ticket) {
     if (ticket != trace::kNoTicket) do_section(ticket, true);
   }
   void end_section(trace::Ticket ticket) {
     if (ticket != trace::kNoTicket) do_section(ticket, false);
   }
-  // For communicators, whose operations are not in the op list: the race check sees these accesses.
+  // For communicators, whose operations are not in the op list: reports an access to the race check.
   void note(Access access, const Tensor& tensor);
 
  protected:
@@ -97,7 +97,7 @@ class Stream {
   int index_;
 };
 
-// Memory of a device, zeroed. Freed when the handle goes; nothing may be in flight then.
+// Zeroed memory of a device, freed with this object. Nothing that uses it may be in flight then.
 class Memory {
  public:
   virtual ~Memory() = default;
@@ -105,19 +105,19 @@ class Memory {
   virtual std::size_t size_bytes() const = 0;
 };
 
-enum class StreamKind { compute, comm };  // comm streams go first when both could run
+enum class StreamKind { compute, comm };  // comm streams are scheduled first
 
-// Told of every operation once it has run, by whichever thread ran it.
+// Receives every operation after it has run, on the thread that ran it.
 class OpObserver {
  public:
   virtual ~OpObserver() = default;
   virtual void ran(const Op& op, double seconds) = 0;
 };
 
-// What prepare() found.
+// The result of prepare().
 struct Readiness {
-  std::int64_t scratch_bytes = 0;  // of the device's memory that operations take while they run, beside their tensors
-  std::int64_t free_bytes = -1;    // of the device, now; negative: nobody counts them
+  std::int64_t scratch_bytes = 0;  // device memory that ops need while they run, beside their tensors
+  std::int64_t free_bytes = -1;    // free device memory; negative if unknown
   std::int64_t total_bytes = -1;
 };
 
@@ -127,26 +127,26 @@ class Device {
   virtual ~Device() = default;
   virtual std::string_view kind() const = 0;  // "cpu", "cuda", "sim"
   virtual std::unique_ptr<Stream> make_stream(std::string name, StreamKind kind) = 0;
-  // Throws Error("tensor.memory") where there is not enough.
+  // Throws Error("tensor.memory") if there is not enough.
   virtual std::unique_ptr<Memory> allocate(std::size_t bytes, const std::string& what) = 0;
-  // The same, of memory that the host reads and writes, too.
+  // Likewise, memory that the host can access too.
   virtual std::unique_ptr<Memory> allocate_host(std::size_t bytes, const std::string& what) = 0;
-  // Makes ready what operations like these need to run at once: once messages are under way, peers would wait for it.
-  // Their tensors are not touched. Products are multiplied as `choices` says from now on; where `timed`, the fastest
-  // algorithm of every other product is found and added, and else its library decides. Blocks; nothing is in flight.
+  // Prepares everything that ops like these need to start without delay: in a step, a delay would stall peers. Does not
+  // touch their tensors. From now on, matmuls use the algorithms in `choices`. If `timed`, every other matmul is
+  // autotuned and its algorithm is added to `choices`; otherwise the library chooses. Blocks; nothing may be in flight.
   virtual Readiness prepare(std::span<const Op> /*ops*/, MatmulChoices& /*choices*/, bool /*timed*/) { return {}; }
-  // Seconds spent in ops so far, by class; for timing tables. Call between steps.
+  // Returns the seconds spent in ops so far, by class, for timing tables. Call between steps.
   virtual std::vector<double> op_seconds() = 0;
 
-  // Fault injection: from now on every op takes so many times as long as it needs.
+  // Fault injection: from now on every op takes `factor` times as long as it needs.
   void slow_down(double factor) { slowness_.store(factor, std::memory_order_relaxed); }
   double slowness() const { return slowness_.load(std::memory_order_relaxed); }
 
   RaceChecker& races() { return races_; }
-  // Where this rank's events are written down; nullptr: nowhere. Set before streams are made; it outlives them.
+  // The recorder of this rank's trace, or nullptr. Set it before making streams; it must outlive them.
   trace::Recorder* recorder() const { return recorder_; }
   void set_recorder(trace::Recorder* recorder) { recorder_ = recorder; }
-  // Who is told of operations; nullptr: nobody. Set while no operation is in flight; it outlives the device.
+  // The observer of ops, or nullptr. Set it while no op is in flight; it must outlive the device.
   OpObserver* observer() const { return observer_; }
   void set_observer(OpObserver* observer) { observer_ = observer; }
 
@@ -161,8 +161,8 @@ class Device {
   std::atomic<double> slowness_ = 1;
 };
 
-// Cuts tensors from memory, one after the other, each aligned. A measuring arena has no memory: it hands out addresses
-// that must not be touched and counts bytes, so that a plan and a run carve with the same code.
+// Allocates tensors from a block of memory, one after the other, each aligned. A measuring arena has no memory: it
+// returns addresses that must not be accessed and counts bytes, so that a plan and a run allocate with the same code.
 class Arena {
  public:
   static constexpr std::int64_t kAlignment = 256;
@@ -171,11 +171,11 @@ class Arena {
   static Arena measuring() { return Arena(); }
 
   Tensor take(DType dtype, std::int64_t rows, std::int64_t cols);
-  // Memory for something that another arena cuts up.
+  // Takes a block for an inner arena.
   Arena take_arena(std::int64_t bytes);
   std::int64_t used_bytes() const { return used_; }
   bool is_measuring() const { return measuring_; }
-  // Forgets everything taken: the slot is used anew. Who calls this has ordered the streams.
+  // Makes all of the memory available again. The caller must have ordered the streams that used it.
   void reset() { used_ = 0; }
 
  private:

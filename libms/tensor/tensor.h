@@ -1,5 +1,5 @@
 // Tensors. Every tensor of the engine is a matrix view: rows x cols of one type with a leading dimension, in memory
-// that an arena owns. What the rows and columns mean (tokens, heads, vocabulary) is said by the op that reads them.
+// that an arena owns. The op that reads it defines what rows and columns mean (tokens, heads, vocabulary).
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ constexpr std::int64_t size_of(DType dtype) {
 }
 std::string_view to_string(DType dtype);
 
-// The top half of an IEEE float. Arithmetic happens in float; conversion rounds to nearest even.
+// The top half of an IEEE float. Arithmetic is in float; conversion rounds to nearest even.
 struct bfloat16 {
   std::uint16_t bits;
 };
@@ -42,7 +42,7 @@ struct Tensor {
   std::int64_t numel() const { return rows * cols; }
   bool contiguous() const { return ld == cols || rows == 1; }
   std::int64_t size_bytes() const { return numel() * size_of(dtype); }
-  // Bytes from the first element to behind the last one, gaps between rows included.
+  // Bytes from the first element to the end of the last one, including gaps between rows.
   std::int64_t extent_bytes() const { return rows == 0 ? 0 : ((rows - 1) * ld + cols) * size_of(dtype); }
 
   template <class T>
@@ -64,7 +64,7 @@ struct Tensor {
     view.cols = count;
     return view;
   }
-  // The same contiguous memory as another shape of the same number of elements.
+  // Returns the same contiguous memory as another shape with the same number of elements.
   Tensor reshape(std::int64_t new_rows, std::int64_t new_cols) const {
     MS_ASSERT(contiguous() && new_rows * new_cols == numel(), "reshape {}x{} to {}x{}", rows, cols, new_rows, new_cols);
     return {data, new_rows, new_cols, new_cols, dtype};

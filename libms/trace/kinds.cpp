@@ -26,7 +26,7 @@ constexpr std::array<std::pair<Kind, std::string_view>, 28> kKindNames{{
     {Kind::recv, "recv"},
     {Kind::barrier, "barrier"},
     {Kind::all_to_all, "all_to_all"},
-    {Kind::other_message, "other_message"},
+    {Kind::other_comm, "other_message"},
     {Kind::matmul, "matmul"},
     {Kind::attention, "attention"},
     {Kind::norm, "norm"},

@@ -18,7 +18,7 @@ namespace {
   throw Error("file.write", Blame::storage, fmt::format("{} {}: {}", what, path, errno_text(errno)));
 }
 
-// The step of a line that this file has written, nothing for any other.
+// Returns the step of a line that write() wrote, nullopt for any other text.
 std::optional<std::int64_t> step_of(std::string_view line) {
   constexpr std::string_view kStart = R"({"step":)";
   if (!line.starts_with(kStart) || !line.ends_with("}")) return std::nullopt;
@@ -28,7 +28,7 @@ std::optional<std::int64_t> step_of(std::string_view line) {
   return step;
 }
 
-// The lines of steps up to `last_step`, each step once; a line that was cut off is none.
+// Returns the lines of steps up to `last_step`, each step once; drops an incomplete line.
 std::string lines_up_to(std::int64_t last_step, std::string_view text) {
   std::string kept;
   std::int64_t last = 0;
@@ -46,7 +46,7 @@ std::string lines_up_to(std::int64_t last_step, std::string_view text) {
 MetricsFile::MetricsFile(const std::string& path, std::int64_t resumed) : path_(path) {
   const std::string previous = path + ".previous";
   if (resumed > 0 && access(path.c_str(), F_OK) == 0) {
-    // In an order in which a kill at any moment leaves all lines in one of the two files.
+    // In this order, a kill at any moment leaves all lines in one of the two files.
     const std::string kept = lines_up_to(resumed, read_file(path));
     unlink(previous.c_str());
     if (link(path.c_str(), previous.c_str()) != 0) fail(path, "cannot keep a copy of");

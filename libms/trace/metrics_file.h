@@ -1,5 +1,5 @@
-// metrics.jsonl: one JSON object a step, for people, plots and the tests. Written by rank 0 only; each line is handed
-// to the system whole, so that a reader, or a run that is killed, never sees half of one but perhaps the last.
+// metrics.jsonl: one JSON object per step, for people, plots and tests. Written by rank 0 only; each line is one write,
+// so that a reader of a running or killed run sees at most its last line incomplete.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace ms::trace {
 
 class MetricsFile {
  public:
-  // A file of an earlier run of the same name is kept as `path`.previous. A run that goes on from step `resumed` begins
-  // with that file's lines up to there, so that the metrics of a run are one file, each step once.
-  // Throws Error("file.*", storage).
+  // Keeps a file of an earlier run as `path`.previous. A run that resumes from step `resumed` begins with that file's
+  // lines up to that step, so that the metrics of a run are one file with each step once. Throws Error("file.*",
+  // storage).
   explicit MetricsFile(const std::string& path, std::int64_t resumed = 0);
   void write(std::string_view line);  // without the newline
-  // Checks that everything reached the file system.
+  // Syncs the file and checks that everything was written.
   void close();
   const std::string& path() const { return path_; }
 

@@ -15,7 +15,7 @@ using format::kNone32;
 using format::kRecordsAPage;
 using format::SumOf;
 
-// The column that an event counts in; busy and stalled are counted apart.
+// Returns the column of an event's duration; busy and stalled are computed separately.
 SumOf sum_of(Kind kind, Purpose purpose, GroupAxis axis) {
   switch (kind) {
     case Kind::forward:
@@ -39,11 +39,11 @@ SumOf sum_of(Kind kind, Purpose purpose, GroupAxis axis) {
   if (purpose == Purpose::grads) return SumOf::grads;
   if (axis == GroupAxis::pp && purpose == Purpose::forward) return SumOf::pp_forward;
   if (axis == GroupAxis::pp && purpose == Purpose::backward) return SumOf::pp_backward;
-  return SumOf::other_messages;
+  return SumOf::other_comm;
 }
 
-// The first of all whats, so that it is known by its place.
-constexpr format::What kStepWhat{.kind = static_cast<std::uint8_t>(Kind::step)};
+// The first descriptor of every file, so that index 0 identifies step events.
+constexpr format::EventDescriptor kStepDescriptor{.kind = static_cast<std::uint8_t>(Kind::step)};
 
 }  // namespace
 
@@ -51,12 +51,12 @@ Level level_of(std::string_view name) {
   return name == "sections" ? Level::sections : name == "ops" ? Level::ops : Level::messages;
 }
 
-std::size_t Recorder::WhatHash::operator()(const format::What& what) const {
-  const auto words = std::bit_cast<std::array<std::uint64_t, 3>>(what);
+std::size_t Recorder::DescriptorHash::operator()(const format::EventDescriptor& descriptor) const {
+  const auto words = std::bit_cast<std::array<std::uint64_t, 3>>(descriptor);
   std::uint64_t hash = words[0] * 0x9e3779b97f4a7c15 ^ words[1] * 0xc2b2ae3d27d4eb4f ^ words[2] * 0x165667b19e3779f9;
   return hash ^ hash >> 32;
 }
-bool Recorder::WhatEqual::operator()(const format::What& a, const format::What& b) const {
+bool Recorder::DescriptorEqual::operator()(const format::EventDescriptor& a, const format::EventDescriptor& b) const {
   using Words = std::array<std::uint64_t, 3>;
   return std::bit_cast<Words>(a) == std::bit_cast<Words>(b);
 }
@@ -65,7 +65,7 @@ Recorder::Recorder(const std::string& dir, const Identity& identity, std::int64_
                    std::size_t slots)
     : level_(level), slots_(slots), file_(dir, identity, max_bytes) {
   MS_ASSERT(std::has_single_bit(slots) && slots >= 4 * kRecordsAPage, "a ring of {} events", slots);
-  what_id(kStepWhat);
+  descriptor_id(kStepDescriptor);
 }
 
 std::uint16_t Recorder::string_id(std::string_view text) {
@@ -76,7 +76,7 @@ std::uint16_t Recorder::string_id(std::string_view text) {
   return strings_.emplace(text, file_.add_string(text)).first->second;
 }
 
-// Of few types each is asked for again and again.
+// A linear search by address: few types, each used often.
 std::uint16_t Recorder::type_id(std::string_view type) {
   for (const auto& [address, id] : types_) {
     if (address == type.data()) return id;
@@ -96,50 +96,50 @@ int Recorder::group(std::string_view name, int id, std::span<const int> ranks) {
   return index;
 }
 
-Ticket Recorder::message(const Message& message) {
-  const bool known = message.group >= 0 && static_cast<std::size_t>(message.group) < group_axes_.size();
-  const GroupAxis axis = known ? group_axes_[static_cast<std::size_t>(message.group)] : GroupAxis::other;
+Ticket Recorder::issue_comm(const CommOp& op) {
+  const bool known = op.group >= 0 && static_cast<std::size_t>(op.group) < group_axes_.size();
+  const GroupAxis axis = known ? group_axes_[static_cast<std::size_t>(op.group)] : GroupAxis::other;
   if (level_ == Level::sections && axis == GroupAxis::tp) return kNoTicket;
-  format::What what;
-  what.kind = static_cast<std::uint8_t>(message.kind);
-  what.purpose = static_cast<std::uint8_t>(context_.purpose);
-  what.chunk = static_cast<std::int16_t>(context_.chunk);
-  what.group = known ? static_cast<std::uint16_t>(message.group) : kNone16;
-  what.type = type_id(message.type);
-  what.root = message.root < 0 ? kNone16 : static_cast<std::uint16_t>(message.root);
-  what.size_bytes = message.size_bytes;
-  return issue(what, static_cast<std::uint32_t>(message.sequence));
+  format::EventDescriptor descriptor;
+  descriptor.kind = static_cast<std::uint8_t>(op.kind);
+  descriptor.purpose = static_cast<std::uint8_t>(context_.purpose);
+  descriptor.chunk = static_cast<std::int16_t>(context_.chunk);
+  descriptor.group = known ? static_cast<std::uint16_t>(op.group) : kNone16;
+  descriptor.type = type_id(op.type);
+  descriptor.root = op.root < 0 ? kNone16 : static_cast<std::uint16_t>(op.root);
+  descriptor.size_bytes = op.size_bytes;
+  return issue(descriptor, static_cast<std::uint32_t>(op.sequence));
 }
 
 Ticket Recorder::issue(Kind kind, std::string_view name) {
-  format::What what;
-  what.kind = static_cast<std::uint8_t>(kind);
-  what.purpose = static_cast<std::uint8_t>(context_.purpose);
-  what.chunk = static_cast<std::int16_t>(context_.chunk);
-  what.name = string_id(name);
-  return issue(what, is_section(kind) ? kNone32 : 0);
+  format::EventDescriptor descriptor;
+  descriptor.kind = static_cast<std::uint8_t>(kind);
+  descriptor.purpose = static_cast<std::uint8_t>(context_.purpose);
+  descriptor.chunk = static_cast<std::int16_t>(context_.chunk);
+  descriptor.name = string_id(name);
+  return issue(descriptor, is_section(kind) ? kNone32 : 0);
 }
 
-std::uint16_t Recorder::what_id(const format::What& what) {
-  const auto found = whats_.find(what);
-  if (found != whats_.end()) return found->second;
+std::uint16_t Recorder::descriptor_id(const format::EventDescriptor& descriptor) {
+  const auto found = descriptors_.find(descriptor);
+  if (found != descriptors_.end()) return found->second;
   const std::lock_guard lock(mutex_);
-  const std::uint16_t id = file_.add_what(what);
-  whats_.emplace(what, id);
+  const std::uint16_t id = file_.add_descriptor(descriptor);
+  descriptors_.emplace(descriptor, id);
   if (id == kNone16) return id;
-  const Kind kind = static_cast<Kind>(what.kind);
-  const GroupAxis axis = what.group < group_axes_.size() ? group_axes_[what.group] : GroupAxis::other;
-  counted_.push_back({kind, sum_of(kind, static_cast<Purpose>(what.purpose), axis)});
+  const Kind kind = static_cast<Kind>(descriptor.kind);
+  const GroupAxis axis = descriptor.group < group_axes_.size() ? group_axes_[descriptor.group] : GroupAxis::other;
+  counted_.push_back({kind, sum_of(kind, static_cast<Purpose>(descriptor.purpose), axis)});
   return id;
 }
 
-Ticket Recorder::issue(const format::What& what, std::uint32_t detail) {
-  const std::uint16_t id = what_id(what);
+Ticket Recorder::issue(const format::EventDescriptor& descriptor, std::uint32_t detail) {
+  const std::uint16_t id = descriptor_id(descriptor);
   const Ticket ticket = head_.load(std::memory_order_relaxed);
   const auto is_full = [&] { return ticket - written_.load(std::memory_order_acquire) >= slots_.size(); };
-  // More than is usual between two flushes; where that does not help, not again at once.
+  // Flushes here if the ring is full; if that does not help, not again for every event.
   if (is_full() && dropped() % kRecordsAPage == 0) {
-    const std::unique_lock lock(mutex_, std::try_to_lock);  // who holds it may wait for a disk
+    const std::unique_lock lock(mutex_, std::try_to_lock);  // its holder may wait for a disk
     if (lock && !closed_) flush_locked();
   }
   if (id == kNone16 || is_full()) {
@@ -147,7 +147,7 @@ Ticket Recorder::issue(const format::What& what, std::uint32_t detail) {
     return kNoTicket;
   }
   Slot& place = slot(ticket);
-  place.what = id;
+  place.descriptor = id;
   place.microbatch = context_.microbatch < 0 ? kNone16 : static_cast<std::uint16_t>(context_.microbatch);
   place.detail.store(detail, std::memory_order_relaxed);
   place.begin_ns.store(0, std::memory_order_relaxed);
@@ -170,7 +170,7 @@ void Recorder::end_section(Ticket ticket, std::int64_t time_ns, std::int64_t bus
 }
 
 void Recorder::begin_step(std::int64_t step, std::int64_t time_ns) {
-  const Ticket ticket = issue(kStepWhat, static_cast<std::uint32_t>(step));
+  const Ticket ticket = issue(kStepDescriptor, static_cast<std::uint32_t>(step));
   begin(ticket, time_ns);
   if (ticket != kNoTicket) marks_.push_back({step, ticket});
 }
@@ -190,7 +190,7 @@ void Recorder::end_step(std::int64_t step, std::int64_t time_ns, std::span<const
   };
   for (Ticket ticket = first + 1; ticket < last; ++ticket) {
     const Slot& event = slot(ticket);
-    const auto [kind, column] = counted_[event.what];
+    const auto [kind, column] = counted_[event.descriptor];
     if (is_op(kind)) continue;
     ++sum.events;
     const std::int64_t begin_ns = event.begin_ns.load(std::memory_order_relaxed);
@@ -222,7 +222,7 @@ void Recorder::probe(const format::Probe& probe) {
   probes_.push_back(probe);
 }
 
-// Times count from the first one of the page, in the finest unit in which the last one has room.
+// Encodes a page: times are relative to its first one, in the finest unit in which the last one fits.
 std::int64_t Recorder::encode(std::uint64_t number, std::uint64_t head, format::Page& page) {
   const Ticket first = number * kRecordsAPage;
   const auto count = static_cast<std::uint32_t>(std::min<std::uint64_t>(head - first, kRecordsAPage));
@@ -232,7 +232,7 @@ std::int64_t Recorder::encode(std::uint64_t number, std::uint64_t head, format::
   std::int64_t base = 0, last = 0;
   for (std::uint32_t i = 0; i < count; ++i) {
     const Slot& event = slot(first + i);
-    // The end first: one that has ended has begun.
+    // Reads the end first: an event that has ended has begun.
     ends[i] = event.end_ns.load(std::memory_order_acquire);
     begins[i] = event.begin_ns.load(std::memory_order_acquire);
     if (begins[i] != 0 && (base == 0 || begins[i] < base)) base = begins[i];
@@ -243,8 +243,9 @@ std::int64_t Recorder::encode(std::uint64_t number, std::uint64_t head, format::
   for (std::uint32_t i = 0; i < count; ++i) {
     const Slot& event = slot(first + i);
     format::Record& record = page.records[i];
-    record = {
-        .what = event.what, .microbatch = event.microbatch, .detail = event.detail.load(std::memory_order_relaxed)};
+    record = {.descriptor = event.descriptor,
+              .microbatch = event.microbatch,
+              .detail = event.detail.load(std::memory_order_relaxed)};
     if (begins[i] == 0) continue;
     record.begin = static_cast<std::uint32_t>((begins[i] - base) >> page.header.shift);
     if (ends[i] == 0) continue;
@@ -274,14 +275,14 @@ void Recorder::flush_locked() {
   const std::uint64_t end = (head + kRecordsAPage - 1) / kRecordsAPage;
   pages_.resize(end - first);
   std::int64_t step = step_at_written_, newest_ns = 0;
-  bool complete = true;  // so far, every event has ended
+  bool complete = true;  // every event so far has ended
   for (std::uint64_t number = first; number < end; ++number) {
     format::Page& page = pages_[number - first];
     newest_ns = std::max(newest_ns, encode(number, head, page));
     page.header.step = step;
     for (std::uint32_t i = 0; i < page.header.count; ++i) {
       const format::Record& record = page.records[i];
-      if (record.what == 0) step = record.detail;
+      if (record.descriptor == 0) step = record.detail;
       complete = complete && record.duration != kNone32;
     }
     complete = complete && page.header.count == kRecordsAPage;
@@ -293,14 +294,14 @@ void Recorder::flush_locked() {
       written_.store((number + 1) * kRecordsAPage, std::memory_order_release);
     }
   }
-  // A ring in the file that is smaller than what is under way keeps the newest.
+  // If the ring in the file is smaller than the events in progress, keeps the newest.
   const std::size_t room = std::min<std::size_t>(pages_.size(), file_.page_capacity());
   file_.write_pages(std::span(pages_).last(room));
   file_.commit(dropped(), newest_ns);
 }
 
 void Recorder::close(format::Ending ending, std::string_view text, int blamed_rank) {
-  constexpr std::chrono::seconds kPatience(5);  // with a disk that does not answer: a run ends without its trace
+  constexpr std::chrono::seconds kPatience(5);  // for a disk that hangs: then the run ends without its trace
   const std::unique_lock lock(mutex_, kPatience);
   if (!lock || closed_) return;
   file_.end(ending, text, blamed_rank);

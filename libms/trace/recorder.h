@@ -1,7 +1,7 @@
-// What one rank does, written down as it happens. The rank's host thread issues events in the order of its program;
-// whoever runs them says when they begin and end: a worker of the device, or later, when a GPU's clock is known. They
-// stand in a ring until they have ended and are in the file. Nothing here waits for the file, but where something is
-// met for the first time, and nothing here fails: an event that finds no room is counted.
+// Records the events of one rank. The rank's host thread issues events in program order; the thread that executes them
+// (a device worker, or later, once a GPU's timestamps are known) reports when they begin and end. Events stay in a ring
+// until they have ended and are written to the file. Nothing here waits for the file, except when a string, group or
+// descriptor is used for the first time, and nothing here fails: events that do not fit are counted as dropped.
 #pragma once
 
 #include <atomic>
@@ -22,13 +22,13 @@
 namespace ms::trace {
 
 enum class Level : std::uint8_t { sections, messages, ops };
-Level level_of(std::string_view name);  // one of TraceConfig's choices
+Level level_of(std::string_view name);  // `name` is one of TraceConfig's choices
 
-// The place of an event, for begin() and end().
+// Identifies an event, for begin() and end().
 using Ticket = std::uint64_t;
 inline constexpr Ticket kNoTicket = ~Ticket{0};
 
-// What the events that are issued now belong to.
+// The part of the step that events issued now belong to.
 struct Context {
   Purpose purpose = Purpose::none;
   int chunk = -1;
@@ -42,8 +42,7 @@ inline std::int64_t now_ns() {
 
 class Recorder {
  public:
-  // Throws what TraceFile throws. `slots`: events that are under way or not yet in the file, 24 bytes each; a power of
-  // two.
+  // Throws like TraceFile. `slots`: the most events in progress or not yet in the file, 24 bytes each; a power of two.
   Recorder(const std::string& dir, const Identity& identity, std::int64_t max_bytes, Level level, std::size_t slots);
   Recorder(const std::string& dir, const Identity& identity, std::int64_t max_bytes, Level level)
       : Recorder(dir, identity, max_bytes, level, level == Level::ops ? 1 << 18 : 1 << 14) {}
@@ -52,38 +51,38 @@ class Recorder {
 
   Level level() const { return level_; }
 
-  // -- The host thread.
+  // -- Called by the host thread.
 
-  // Events belong to this from now on; returns what they belonged to before.
+  // Sets the context of events issued from now on; returns the previous one.
   Context enter(const Context& context) { return std::exchange(context_, context); }
-  // By id; a group that is known keeps its place.
+  // Registers a group by id and returns its index; a known group keeps its index.
   int group(std::string_view name, int id, std::span<const int> ranks);
-  struct Message {
-    Kind kind = Kind::other_message;
-    int group = -1;         // of group()
-    std::string_view type;  // of a constant: what all members must agree on besides kind and size: "f32 sum"
+  struct CommOp {
+    Kind kind = Kind::other_comm;
+    int group = -1;         // index from group()
+    std::string_view type;  // a string literal: what members must agree on besides kind and size: "f32 sum"
     int root = -1;
     std::int64_t size_bytes = 0;
     std::uint64_t sequence = 0;
   };
-  Ticket message(const Message& message);
-  // A section of a stream, an op, something that the host does. `name` where the kind does not say it.
+  Ticket issue_comm(const CommOp& op);
+  // Issues a section of a stream, an op, or a host event. `name`: only if the kind is not descriptive.
   Ticket issue(Kind kind, std::string_view name = {});
-  // Events from here on belong to this step. Two may be under way.
+  // Events issued from now on belong to this step. Two steps may be in progress.
   void begin_step(std::int64_t step, std::int64_t time_ns);
-  // Its result is there. op_seconds: of the device so far, by class in the order of Kind::matmul and on.
+  // The step's result is available. op_seconds: device time so far in the run, by class in the order from Kind::matmul.
   void end_step(std::int64_t step, std::int64_t time_ns, std::span<const double> op_seconds);
   void probe(const format::Probe& probe);
 
-  // -- Whoever runs it. kNoTicket is no event.
+  // -- Called by the thread that executes the event. kNoTicket is ignored.
   void begin(Ticket ticket, std::int64_t time_ns);
   void end(Ticket ticket, std::int64_t time_ns);
   void end_section(Ticket ticket, std::int64_t time_ns, std::int64_t busy_ns);
 
-  // -- Any thread.
+  // -- Called by any thread.
   void flush();
-  // The last word: the error, and the rank that it blames, or -1. Events may still begin and end, but nothing is
-  // written any more.
+  // Writes how the run ended, the error and the rank that it blames (-1: none). Later events are accepted but not
+  // written.
   void close(format::Ending ending, std::string_view text = {}, int blamed_rank = -1);
   std::uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
 
@@ -91,59 +90,60 @@ class Recorder {
   struct Slot {
     std::atomic<std::int64_t> begin_ns = 0, end_ns = 0;  // 0: not yet
     std::atomic<std::uint32_t> detail = 0;
-    std::uint16_t what = 0, microbatch = 0;
+    std::uint16_t descriptor = 0, microbatch = 0;
   };
-  struct WhatHash {
-    std::size_t operator()(const format::What& what) const;
+  struct DescriptorHash {
+    std::size_t operator()(const format::EventDescriptor& descriptor) const;
   };
-  struct WhatEqual {
-    bool operator()(const format::What& a, const format::What& b) const;
+  struct DescriptorEqual {
+    bool operator()(const format::EventDescriptor& a, const format::EventDescriptor& b) const;
   };
   struct StepMark {
     std::int64_t step;
     Ticket first;
   };
 
-  Ticket issue(const format::What& what, std::uint32_t detail);
-  std::uint16_t what_id(const format::What& what);
+  Ticket issue(const format::EventDescriptor& descriptor, std::uint32_t detail);
+  std::uint16_t descriptor_id(const format::EventDescriptor& descriptor);
   std::uint16_t string_id(std::string_view text);
   std::uint16_t type_id(std::string_view type);
   Slot& slot(Ticket ticket) { return slots_[ticket & (slots_.size() - 1)]; }
-  std::int64_t encode(std::uint64_t number, std::uint64_t head, format::Page& page);  // the newest time in it
+  std::int64_t encode(std::uint64_t number, std::uint64_t head, format::Page& page);  // returns the newest time in it
   void flush_locked();
 
   const Level level_;
   std::vector<Slot> slots_;
-  std::atomic<std::uint64_t> head_ = 0;     // next ticket
-  std::atomic<std::uint64_t> written_ = 0;  // all before it have ended and are in the file; begins a page
+  std::atomic<std::uint64_t> head_ = 0;  // next ticket
+  std::atomic<std::uint64_t> written_ =
+      0;  // all earlier tickets have ended and are in the file; a multiple of the page size
   std::atomic<std::uint64_t> dropped_ = 0;
-  // Of the host thread.
+  // Used by the host thread only.
   Context context_;
-  std::unordered_map<format::What, std::uint16_t, WhatHash, WhatEqual> whats_;
+  std::unordered_map<format::EventDescriptor, std::uint16_t, DescriptorHash, DescriptorEqual> descriptors_;
   struct Counted {
     Kind kind;
-    format::SumOf column;  // of the step's sums
+    format::SumOf column;  // in the step's sums
   };
-  std::vector<Counted> counted_;  // [what]
+  std::vector<Counted> counted_;  // [descriptor]
   std::map<int, int> groups_;     // by id
   std::vector<GroupAxis> group_axes_;
   std::map<std::string, std::uint16_t, std::less<>> strings_;
-  std::vector<std::pair<const char*, std::uint16_t>> types_;  // those that were met, by address
+  std::vector<std::pair<const char*, std::uint16_t>> types_;  // known types, by address of the literal
   std::deque<StepMark> marks_;
   std::vector<double> op_seconds_;
 
-  std::mutex queue_mutex_;  // guards what the next flush writes; never held while something is written
+  std::mutex queue_mutex_;  // guards sums_ and probes_ of the next flush; never held during a write
   std::vector<format::Sum> sums_;
   std::vector<format::Probe> probes_;
 
   std::timed_mutex mutex_;  // guards the file and what follows
   TraceFile file_;
-  std::int64_t step_at_written_ = -1;  // that the slot at written_ belongs to
+  std::int64_t step_at_written_ = -1;  // step of the slot at written_
   std::vector<format::Page> pages_;
   bool closed_ = false;
 };
 
-// Events that are issued while it lives belong to `context`. No recorder: nothing.
+// Sets the recorder's context for its lifetime. Does nothing if there is no recorder.
 class Scope {
  public:
   Scope(Recorder* recorder, const Context& context) : recorder_(recorder) {
@@ -160,7 +160,7 @@ class Scope {
   Context before_;
 };
 
-// The host does something while it lives.
+// Records a host event from construction to destruction.
 class HostEvent {
  public:
   HostEvent(Recorder* recorder, Kind kind) : recorder_(recorder) {

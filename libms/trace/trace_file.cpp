@@ -19,7 +19,7 @@ namespace {
 using namespace format;  // NOLINT: this file's vocabulary
 
 constexpr std::uint64_t kStringBytes = 64 << 10;
-constexpr std::uint64_t kWhats = 4096;
+constexpr std::uint64_t kDescriptors = 4096;
 constexpr std::uint64_t kGroups = 512;
 constexpr std::uint64_t kProbes = 4096;
 
@@ -27,7 +27,7 @@ std::int64_t now_ns(auto clock) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(decltype(clock)::now().time_since_epoch()).count();
 }
 
-// Area after area, each on a page of its own; what is not used is a hole in the file.
+// Places the areas one after the other, each beginning on a page; unused parts are holes in the file.
 std::uint64_t lay_out(Header& header, std::uint64_t max_bytes) {
   std::uint64_t offset = std::uint64_t{2} * kPageBytes;
   const auto place = [&](Area& area, std::uint64_t capacity, std::uint64_t entry_bytes) {
@@ -35,8 +35,8 @@ std::uint64_t lay_out(Header& header, std::uint64_t max_bytes) {
     offset += (capacity * entry_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   };
   place(header.strings, kStringBytes, 1);
-  place(header.whats, kWhats, sizeof(What));
-  place(header.groups, kGroups, sizeof(Group));
+  place(header.descriptors, kDescriptors, sizeof(EventDescriptor));
+  place(header.groups, kGroups, sizeof(GroupEntry));
   place(header.probes, kProbes, sizeof(Probe));
   place(header.sums, max_bytes / 8 / sizeof(Sum), sizeof(Sum));
   place(header.pages, (max_bytes - offset) / kPageBytes, kPageBytes);
@@ -50,7 +50,7 @@ std::string trace_file_name(int rank) { return fmt::format("rank-{:05}.mst", ran
 std::string ranks_text(std::span<const int> ranks) {
   std::string text;
   for (std::size_t i = 0; i < ranks.size();) {
-    // A run of equal steps, where it is worth writing as one.
+    // Finds a run with a constant stride; runs of three or more are written as a range.
     std::size_t end = i + 1;
     const int step = end < ranks.size() ? ranks[end] - ranks[i] : 0;
     while (step > 0 && end < ranks.size() && ranks[end] - ranks[end - 1] == step) ++end;
@@ -100,7 +100,7 @@ void TraceFile::write(const void* data, std::size_t size, std::uint64_t offset) 
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) {
       failed_ = true;
-      log::warn("trace", "cannot write to {}: {}; this rank's trace ends here, the run goes on", path_,
+      log::warn("trace", "cannot write to {}: {}; this rank's trace ends here, the run continues", path_,
                 errno_text(errno));
       return;
     }
@@ -121,13 +121,13 @@ std::uint16_t TraceFile::add_string(std::string_view text) {
   return static_cast<std::uint16_t>(strings_++);
 }
 
-std::uint16_t TraceFile::add_what(const What& what) {
-  if (header_.whats.used == header_.whats.capacity) return kNone16;
-  write(&what, sizeof what, header_.whats.offset + header_.whats.used * sizeof what);
-  return static_cast<std::uint16_t>(header_.whats.used++);
+std::uint16_t TraceFile::add_descriptor(const EventDescriptor& descriptor) {
+  if (header_.descriptors.used == header_.descriptors.capacity) return kNone16;
+  write(&descriptor, sizeof descriptor, header_.descriptors.offset + header_.descriptors.used * sizeof descriptor);
+  return static_cast<std::uint16_t>(header_.descriptors.used++);
 }
 
-std::uint16_t TraceFile::add_group(const Group& group) {
+std::uint16_t TraceFile::add_group(const GroupEntry& group) {
   if (header_.groups.used == header_.groups.capacity) return kNone16;
   write(&group, sizeof group, header_.groups.offset + header_.groups.used * sizeof group);
   return static_cast<std::uint16_t>(header_.groups.used++);

@@ -1,5 +1,5 @@
-// The file of one rank's trace, as format.h lays it out. Used by Recorder, which says what goes where; here it is only
-// moved to the disk. A trace must never stop a run: a write that fails ends the file, and says so once.
+// The file of one rank's trace in the format of format.h. Recorder decides what is written; this class writes it. A
+// trace must never stop a run: a failed write ends the file and is logged once.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace ms::trace {
 
-// Who writes, and about which run.
+// Identifies the rank and the run.
 struct Identity {
   int rank = 0, world = 1;
   int dp = 1, pp = 1, tp = 1;
   int ranks_on_node = 1;
   std::string host, run, device;
-  // Two clocks at one moment; 0, 0: now. For runs that never were.
+  // The two clocks at one moment; 0, 0: now. Simulated runs set them.
   std::int64_t clock_ns = 0, realtime_ns = 0;
   int microbatches = 0, chunks = 0;
   double flops_per_step = 0, peak_flops = 0;
@@ -26,41 +26,41 @@ struct Identity {
 
 class TraceFile {
  public:
-  // The file of this rank in `dir`, which is there. One of an earlier run is kept as .previous. Throws
+  // Creates the file of this rank in `dir`, which must exist. Keeps a file of an earlier run as .previous. Throws
   // Error("file.*", storage).
   TraceFile(const std::string& dir, const Identity& identity, std::int64_t max_bytes);
 
   std::uint64_t page_capacity() const { return header_.pages.capacity; }
 
-  // Appends; the number of the new entry, or kNone16 where the table is full.
+  // Appends an entry; returns its index, or kNone16 if the table is full.
   std::uint16_t add_string(std::string_view text);
-  std::uint16_t add_what(const format::What& what);
-  std::uint16_t add_group(const format::Group& group);
+  std::uint16_t add_descriptor(const format::EventDescriptor& descriptor);
+  std::uint16_t add_group(const format::GroupEntry& group);
   void add_probe(const format::Probe& probe);
   void add_sum(const format::Sum& sum);
-  // Pages that follow each other by number; ones that are there already are replaced.
+  // Writes pages with consecutive numbers; existing pages with these numbers are replaced.
   void write_pages(std::span<const format::Page> pages);
-  // What was added becomes visible to readers. newest_ns: of the events that were written; the time of the flush where
-  // the run never was.
+  // Makes the additions visible to readers. newest_ns: the newest time of the events written, which is the time of the
+  // flush in a simulated run.
   void commit(std::uint64_t dropped, std::int64_t newest_ns);
   void end(format::Ending ending, std::string_view text, int blamed_rank);
 
  private:
   void write(const void* data, std::size_t size, std::uint64_t offset);
   template <class T>
-  void append(format::Area& area, const T& entry);  // to a ring
+  void append(format::Area& area, const T& entry);  // appends to a ring
 
   std::string path_;
   UniqueFd file_;
   format::Header header_;
-  bool real_;                  // times are those of this machine's clock
-  std::uint64_t strings_ = 0;  // how many
+  bool real_;                  // times are from this machine's clock; false in a simulated run
+  std::uint64_t strings_ = 0;  // number of strings
   bool failed_ = false;
 };
 
 // "rank-00017.mst"
 std::string trace_file_name(int rank);
-// Members of a group in few letters: "5", "0,3", "0-63:8", "0-3,8".
+// Returns the members of a group in compact form: "5", "0,3", "0-63:8", "0-3,8".
 std::string ranks_text(std::span<const int> ranks);
 
 }  // namespace ms::trace

@@ -67,12 +67,12 @@ struct Counter {
 
 class Matcher {
  public:
-  explicit Matcher(const RunTrace& trace) : trace_(trace), memberships_(trace), group_of_(trace.whats.size(), kNotOne) {
-    for (std::size_t w = 0; w < trace.whats.size(); ++w) {
-      const What& what = trace.whats[w];
-      if (!trace::is_message(what.kind)) continue;
-      const bool known = what.group >= 0 && static_cast<std::size_t>(what.group) < trace.groups.size();
-      group_of_[w] = known ? what.group : kNoGroup;
+  explicit Matcher(const RunTrace& trace) : trace_(trace), memberships_(trace), group_of_(trace.infos.size(), kNotOne) {
+    for (std::size_t w = 0; w < trace.infos.size(); ++w) {
+      const EventInfo& info = trace.infos[w];
+      if (!trace::is_comm(info.kind)) continue;
+      const bool known = info.group >= 0 && static_cast<std::size_t>(info.group) < trace.groups.size();
+      group_of_[w] = known ? info.group : kNoGroup;
     }
     first_event_.push_back(0);
     for (const RankTrace& rank : trace.ranks) first_event_.push_back(first_event_.back() + rank.events.size());
@@ -107,7 +107,7 @@ class Matcher {
     half(0);
   }
   std::int32_t group_of(const Event& event) const {
-    return event.what < group_of_.size() ? group_of_[event.what] : kNotOne;
+    return event.info < group_of_.size() ? group_of_[event.info] : kNotOne;
   }
 
   void count_numbers() {
@@ -253,6 +253,6 @@ std::uint32_t Matches::find(std::int32_t group, std::uint32_t sequence) const {
   return found != end && found->sequence == sequence ? static_cast<std::uint32_t>(found - operations.begin()) : kNone;
 }
 
-Matches match_messages(const RunTrace& trace) { return Matcher(trace).run(); }
+Matches match_operations(const RunTrace& trace) { return Matcher(trace).run(); }
 
 }  // namespace ms::tracepp

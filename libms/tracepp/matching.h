@@ -1,8 +1,8 @@
-// Which events are one operation: the members' sides of a collective, the two ends of a send. Who aligns clocks, splits
-// waits or looks for a hang begins here. Flat arrays, two passes over the events, no map of events.
+// Joins events to operations: the members' sides of a collective, the two ends of a send. Clock alignment,
+// communication analysis and hang analysis use it. Flat arrays, two passes over the events, no map of events.
 //
-// An operation is (group, number in the group), whatever state its members reached and whatever kind they took it for:
-// members that do not agree are for the analyses to judge. Who is missing is simply not there. Pure.
+// An operation is (group, number in the group), whatever state its members reached and whatever kind each of them
+// called: the analyses judge disagreements. Members without an event are absent. Pure.
 #pragma once
 
 #include <cstdint>
@@ -31,14 +31,14 @@ struct Matches {
   std::vector<Operation> operations;              // by group, then sequence
   std::vector<Member> members;                    // by operation, then rank; a rank is there once
   std::vector<std::uint32_t> first_of;            // of each group, and one more: its operations lie in [g], [g + 1)
-  std::map<std::string, std::uint64_t> problems;  // messages that could not be matched, by what is wrong with them
+  std::map<std::string, std::uint64_t> problems;  // events that could not be matched, by problem
 
   std::span<const Member> members_of(std::size_t operation) const {
     const std::size_t first = operations[operation].first;
     const std::size_t end = operation + 1 < operations.size() ? operations[operation + 1].first : members.size();
     return std::span(members).subspan(first, end - first);
   }
-  // The operations of a group, as indices: [first, end).
+  // The indices of a group's operations: [first, end).
   struct Range {
     std::uint32_t first = 0, end = 0;
   };
@@ -47,7 +47,7 @@ struct Matches {
     return {first_of[g], first_of[g + 1]};
   }
   static constexpr std::uint32_t kNone = 0xffffffff;
-  // Index of an operation, kNone where there is none.
+  // Returns the index of an operation; kNone: there is none.
   std::uint32_t find(std::int32_t group, std::uint32_t sequence) const;
 };
 
@@ -55,6 +55,6 @@ inline const Event& event_of(const RunTrace& trace, const Member& member) {
   return trace.ranks[member.rank].events[member.event];
 }
 
-Matches match_messages(const RunTrace& trace);
+Matches match_operations(const RunTrace& trace);
 
 }  // namespace ms::tracepp

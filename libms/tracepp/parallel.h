@@ -1,4 +1,4 @@
-// Ranks are analysed side by side: a few threads, each with a block of neighbours. For the analyses of this room.
+// Analyses ranks in parallel: a few threads, each with a block of neighbouring ranks.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace ms::tracepp {
 
-// Calls body(begin, end) for blocks that together are [0, count), on up to as many threads as the machine has cores.
-// What a body throws is thrown here once all are done. Bodies write to places of their own.
+// Calls body(begin, end) for blocks that together are [0, count), on up to as many threads as the machine has cores. An
+// exception of a body is rethrown here once all are done. Bodies must write to separate places.
 template <typename Body>
 void in_blocks(std::size_t count, const Body& body) {
   constexpr std::size_t kBlocksAThread = 8;  // blocks are not equally long, nor cores equally fast

@@ -1,4 +1,4 @@
-// Statistics that a few wild values do not move. For the analyses of this room.
+// Statistics that a few extreme values do not change. For the analyses of this module.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace ms::tracepp {
 
-// The value that a part `q` of all lies below, by the nearest rank; reorders them. 0 of none.
+// Returns the quantile `q` by the nearest rank; reorders the values. 0 for an empty list.
 template <typename T>
 T quantile(std::vector<T>& values, double q) {
   if (values.empty()) return {};
@@ -18,7 +18,7 @@ T quantile(std::vector<T>& values, double q) {
   return *at;
 }
 
-// The middle value; of an even number the mean of the two. Reorders them. 0 of none.
+// Returns the median; of an even number of values the mean of the middle two. Reorders the values. 0 for an empty list.
 template <typename T>
 double median(std::vector<T>& values) {
   if (values.empty()) return 0;

@@ -41,36 +41,36 @@ const RankTrace* RunTrace::rank(int number) const {
   return found != ranks.end() && found->rank == number ? &*found : nullptr;
 }
 
-std::size_t Tables::WhatHash::operator()(const What& what) const {
+std::size_t Tables::InfoHash::operator()(const EventInfo& info) const {
   std::uint64_t hash = 0;
   const auto mix = [&](std::uint64_t value) {
     hash = (hash ^ value) * 0x9e3779b97f4a7c15;
     hash ^= hash >> 29;
   };
-  mix(static_cast<std::uint64_t>(what.kind) << 32 | static_cast<std::uint64_t>(what.purpose) << 16 |
-      static_cast<std::uint16_t>(what.chunk));
-  mix(static_cast<std::uint64_t>(what.name) << 32 | what.type);
-  mix(static_cast<std::uint64_t>(static_cast<std::uint32_t>(what.group)) << 32 | static_cast<std::uint32_t>(what.root));
-  mix(static_cast<std::uint64_t>(what.size_bytes));
+  mix(static_cast<std::uint64_t>(info.kind) << 32 | static_cast<std::uint64_t>(info.purpose) << 16 |
+      static_cast<std::uint16_t>(info.chunk));
+  mix(static_cast<std::uint64_t>(info.name) << 32 | info.type);
+  mix(static_cast<std::uint64_t>(static_cast<std::uint32_t>(info.group)) << 32 | static_cast<std::uint32_t>(info.root));
+  mix(static_cast<std::uint64_t>(info.size_bytes));
   return hash;
 }
 
 Tables::Tables(RunTrace& trace) : trace_(trace) {
-  for (std::size_t i = 0; i < trace.whats.size(); ++i)
-    whats_.try_emplace(trace.whats[i], static_cast<std::uint32_t>(i));
+  for (std::size_t i = 0; i < trace.infos.size(); ++i)
+    infos_.try_emplace(trace.infos[i], static_cast<std::uint32_t>(i));
   for (std::size_t i = 0; i < trace.groups.size(); ++i) {
     groups_.try_emplace({trace.groups[i].name, trace.groups[i].ranks}, static_cast<std::int32_t>(i));
     members_ += trace.groups[i].ranks.size();
   }
 }
 
-std::uint32_t Tables::what(const What& what) {
-  const auto [place, is_new] = whats_.try_emplace(what, static_cast<std::uint32_t>(trace_.whats.size()));
-  if (is_new) trace_.whats.push_back(what);
+std::uint32_t Tables::info(const EventInfo& info) {
+  const auto [place, is_new] = infos_.try_emplace(info, static_cast<std::uint32_t>(trace_.infos.size()));
+  if (is_new) trace_.infos.push_back(info);
   return place->second;
 }
 
-std::int32_t Tables::group(const Group& group) {
+std::int32_t Tables::group(const ProcessGroup& group) {
   const auto next = static_cast<std::int32_t>(trace_.groups.size());
   std::pair key(group.name, group.ranks);
   if (members_ + group.ranks.size() > kMostMembers) {

@@ -1,5 +1,5 @@
-// The traces of a run in memory, whatever they were read from: readers make it, align.h puts its times on one clock,
-// analyses read it. 32 bytes an event. Strings are data: whoever prints or exports them escapes them.
+// The traces of a run in memory, in one form for all file formats: readers make it, align.h puts its times on one
+// clock, analyses read it. 32 bytes per event. Strings are untrusted: code that prints or exports them escapes them.
 #pragma once
 
 #include <cstdint>
@@ -26,23 +26,23 @@ inline constexpr std::uint16_t kNoMicrobatch = 0xffff;
 inline constexpr std::int32_t kNoStep = -1;
 
 struct Event {
-  std::int64_t begin_ns = 0;     // on the rank's clock; on the run's once aligned; of no meaning while only issued
+  std::int64_t begin_ns = 0;     // on the rank's clock, on the run's once aligned; meaningless while only issued
   std::int64_t duration_ns = 0;  // 0 unless ended
-  // Of messages: the number of the operation in its group. Of sections: microseconds in which the device computed,
-  // kNoDetail where that is not known.
+  // Communication: the number of the operation in its group. Sections: microseconds in which the device computed;
+  // kNoDetail: not known.
   std::uint32_t detail = 0;
-  std::uint32_t what = 0;  // in RunTrace::whats
+  std::uint32_t info = 0;  // in RunTrace::infos
   std::int32_t step = kNoStep;
   std::uint16_t microbatch = kNoMicrobatch;
   State state = State::ended;
-  std::uint8_t lane = 0;  // of foreign traces: which of the rank's timelines; 0 elsewhere
+  std::uint8_t lane = 0;  // traces of other programs: which of the rank's timelines; else 0
 
   std::int64_t end_ns() const { return begin_ns + duration_ns; }
 };
 static_assert(sizeof(Event) == 32);
 inline constexpr std::uint32_t kNoDetail = 0xffffffff;
 
-// Strings, each once. An id is stable; 0 is the empty string.
+// A table of distinct strings. An id is stable; 0 is the empty string.
 class Strings {
  public:
   Strings() { id(""); }
@@ -62,22 +62,23 @@ class Strings {
   std::vector<const std::string*> texts_;  // keys of ids_: they do not move
 };
 
-// What many events have in common.
-struct What {
+// The attributes that many events share.
+struct EventInfo {
   Kind kind = Kind::other;
   Purpose purpose = Purpose::none;
   std::int16_t chunk = -1;       // -1: none
   std::int32_t group = -1;       // in RunTrace::groups; -1: none, or not known
   std::uint32_t name = 0;        // string: as recorded; empty: the kind says it
-  std::uint32_t type = 0;        // string: what all members must agree on besides kind and size: "f32 sum"
+  std::uint32_t type = 0;        // string: must agree among all members besides kind and size: "f32 sum"
   std::int32_t root = -1;        // member that a broadcast comes from
-  std::int64_t size_bytes = -1;  // of messages; -1: not known
-  bool operator==(const What&) const = default;
+  std::int64_t size_bytes = -1;  // of communication; -1: not known
+  bool operator==(const EventInfo&) const = default;
 };
 
-struct Group {
-  std::string name;        // "dp[pp 0 tp 1]"
-  std::vector<int> ranks;  // global, in the group's order; of a pipeline channel: sender, receiver. Empty: not known
+struct ProcessGroup {
+  std::string name;  // "dp[pp 0 tp 1]"
+  // Global ranks in the group's order; of a pipeline channel: sender, receiver. Empty: not known.
+  std::vector<int> ranks;
   GroupAxis axis = GroupAxis::other;
 };
 
@@ -94,7 +95,7 @@ struct StepSum {
   std::vector<float> seconds;  // by trace::format::SumOf
 };
 
-// See trace/format.h. Others than our own writer tell at most that a rank failed.
+// See trace/format.h. Other formats report at most that a rank failed.
 enum class Ending : std::uint8_t { unknown, running, done, failed, timed_out, stopped };
 std::string_view to_string(Ending ending);
 inline bool has_error(Ending ending) {
@@ -109,57 +110,57 @@ struct RankTrace {
   std::string file;    // that it was read from
   std::string device;  // "cpu"; empty: not known
   int pid = 0;
-  // Two clocks at one moment: the one that times are read from, and the wall's, since 1970; both 0 where not known.
+  // Two clocks at one moment: the one of all times, and the wall clock, since 1970; both 0: not known.
   std::int64_t clock_ns = 0, realtime_ns = 0;
   Ending ending = Ending::unknown;
   std::string ending_text;           // the error
-  int ending_rank = -1;              // that the error blames; -1: none
-  std::vector<Event> events;         // in order of issue; of foreign traces, of begin
+  int ending_rank = -1;              // rank that the error blames; -1: none
+  std::vector<Event> events;         // in order of issue; in traces of other programs, of begin
   std::vector<Probe> probes;         // asked by this rank
   std::vector<StepSum> sums;         // of every step that is kept, rising
-  std::uint64_t dropped = 0;         // events that the writer had no room for
-  std::vector<std::uint32_t> lanes;  // strings: of foreign traces, the names of Event::lane
-  std::int64_t last_flush_ns = 0;    // newest time that anything here shows; until then the rank was alive
+  std::uint64_t dropped = 0;         // events that the writer dropped because its buffer was full
+  std::vector<std::uint32_t> lanes;  // strings: the names of Event::lane in traces of other programs
+  std::int64_t last_flush_ns = 0;    // newest time in the file; until then the rank was alive
 };
 
 struct RunTrace {
-  std::string run;     // what tells this run from others; may be empty
+  std::string run;     // identifies the run; may be empty
   std::string source;  // "ms-trace", "kineto", "chrome", "ndtimeline", "flight recorder", "straggler analysis"
   mesh::Mesh mesh;     // of the whole run, also where not every rank was traced; all 1 where not known
   bool has_mesh = false;
   int microbatches = 0, chunks = 0;
   double flops_per_step = 0, peak_flops = 0;  // of the run by the causal convention; of one rank's device; 0: not known
   std::vector<RankTrace> ranks;               // rising by rank; a rank is there once
-  std::vector<What> whats;
-  std::vector<Group> groups;
+  std::vector<EventInfo> infos;
+  std::vector<ProcessGroup> groups;
   Strings strings;
-  // What readers could not use, by kind of problem: "record cut off" -> 3. Never an error by itself.
+  // Records that readers could not use, by kind of problem: "record cut off" -> 3. Not an error by itself.
   std::map<std::string, std::uint64_t> problems;
 
-  const What& what(const Event& event) const { return whats[event.what]; }
+  const EventInfo& info(const Event& event) const { return infos[event.info]; }
   std::size_t event_count() const;
-  // The one with this number; nullptr: it was not traced.
+  // Returns the rank with this number; nullptr: it was not traced.
   const RankTrace* rank(int number) const;
 };
 
-// Makes one of many, as readers of single files meet the same things again and again. Keeps a RunTrace's tables without
-// duplicates.
+// Adds to a RunTrace's tables without duplicates: readers of single files find the same attributes and groups again and
+// again.
 class Tables {
  public:
-  // Of all groups together; a run of a million ranks has fewer. A group beyond is kept without its members, and
-  // counted: a few bytes of a file may say a million ranks, again and again.
+  // Limit for the members of all groups together; a run of a million ranks has fewer. A group beyond is kept without
+  // its members, and counted: a few bytes of a file may claim a million ranks, again and again.
   static constexpr std::size_t kMostMembers = 1 << 24;
-  explicit Tables(RunTrace& trace);                             // of what it has already, too
-  std::uint32_t what(const What& what);                         // its index in trace.whats
-  std::int32_t group(const Group& group);                       // by name and ranks; its index in trace.groups
+  explicit Tables(RunTrace& trace);                             // takes over the entries that are there already
+  std::uint32_t info(const EventInfo& info);                    // its index in trace.infos
+  std::int32_t group(const ProcessGroup& group);                // by name and ranks; its index in trace.groups
   std::size_t room() const { return kMostMembers - members_; }  // for members of further groups
 
  private:
-  struct WhatHash {
-    std::size_t operator()(const What& what) const;
+  struct InfoHash {
+    std::size_t operator()(const EventInfo& info) const;
   };
   RunTrace& trace_;
-  std::unordered_map<What, std::uint32_t, WhatHash> whats_;
+  std::unordered_map<EventInfo, std::uint32_t, InfoHash> infos_;
   std::map<std::pair<std::string, std::vector<int>>, std::int32_t> groups_;
   std::size_t members_ = 0;
 };

@@ -1,18 +1,50 @@
 #include "train/config.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "data/tokenizer.h"
+#include "optim/optimizer.h"
+#include "sched/registry.h"
 
 namespace ms::train {
 
+namespace {
+
+// The table of a section in which one field names a row of a registry: the documentation of the rows is added to that
+// of the field.
+template <class T>
+class RegistryFields {
+ public:
+  RegistryFields(std::span<const Field<T>> table, std::string_view key, const std::string& docs, Choices choices = {})
+      : fields_(table.begin(), table.end()) {
+    Field<T>& field = *std::ranges::find(fields_, key, &Field<T>::key);
+    doc_ = fmt::format("{} {}.", field.doc, docs);
+    field.doc = doc_;
+    field.choices = choices;
+  }
+  std::span<const Field<T>> fields() const { return fields_; }
+
+ private:
+  std::vector<Field<T>> fields_;
+  std::string doc_;
+};
+
+}  // namespace
+
 void bind(ConfigSchema& schema, Settings& settings) {
+  const RegistryFields<mesh::MeshConfig> mesh_table(mesh::kMeshFields, "schedule", sched::schedule_docs());
+  Choices optimizers;
+  for (const optim::OptimizerKind* kind : optim::optimizer_kinds()) optimizers.add(kind->name);
+  const RegistryFields<optim::OptimConfig> optim_table(optim::kOptimFields, "name", optim::optimizer_docs(),
+                                                       optimizers);
   schema.section("model", "The model.", settings.model, nn::kModelFields);
   schema.section("mesh", "How the ranks are arranged: dp x pp x tp of them, tp fastest.", settings.mesh,
-                 mesh::kMeshFields);
+                 mesh_table.fields());
   schema.section("overlap", "Which messages travel under compute. The results are the same, but for tp.",
                  settings.overlap, kOverlapFields);
   schema.section("train", "The training loop.", settings.train, kTrainFields);
-  schema.section("optim", "The optimizer.", settings.optim, optim::kOptimFields);
+  schema.section("optim", "The optimizer.", settings.optim, optim_table.fields());
   schema.section("data", "Token files, as 'ms-data encode' writes them.", settings.data, data::kDataFields);
   schema.section("checkpoint", "Saving the state of training, and going on from it.", settings.checkpoint,
                  kCheckpointFields);
@@ -40,10 +72,12 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
     add(problem.key, problem.message);
   }
   const std::int64_t unit = mesh.dp * train.microbatch;
+  const sched::ScheduleKind* const kind = sched::find_kind(mesh.schedule, static_cast<int>(mesh.chunks));
+  const bool whole_groups = kind != nullptr ? kind->whole_groups : mesh.chunks > 1;
   if (train.global_batch % unit != 0) {
     add("train.global_batch", fmt::format("train.global_batch = {} is not divisible by mesh.dp x train.microbatch = {}",
                                           train.global_batch, unit));
-  } else if (mesh.chunks > 1 && mesh.pp > 1 && (train.global_batch / unit) % mesh.pp != 0) {
+  } else if (whole_groups && mesh.pp > 1 && (train.global_batch / unit) % mesh.pp != 0) {
     add("train.global_batch",
         fmt::format("{} microbatches per step; the interleaved schedule needs a multiple of mesh.pp = {}",
                     train.global_batch / unit, mesh.pp));
@@ -61,13 +95,13 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
     add("train.global_batch",
         fmt::format("{} microbatches in a step, at most {} are possible", train.global_batch / unit, kMaxMicrobatches));
   }
-  const bool one_chunk_only = mesh.schedule == "gpipe" || mesh.schedule == "zb-h1";
-  if (!mesh.schedule.ends_with(".csv") && mesh.schedule != "1f1b" && !one_chunk_only) {
+  if (const bool known = sched::is_schedule(mesh.schedule); !known && !mesh.schedule.ends_with(".csv")) {
     add("mesh.schedule",
-        fmt::format("no schedule is called '{}': 1f1b, zb-h1, gpipe, or a file ending in .csv", mesh.schedule));
-  }
-  if (one_chunk_only && mesh.chunks > 1) {
-    add("mesh.schedule", fmt::format("{} has no interleaved form: mesh.chunks must be 1", mesh.schedule));
+        fmt::format("no schedule is called '{}': {}, or a file ending in .csv", mesh.schedule, sched::schedule_keys()));
+  } else if (known && kind == nullptr) {
+    add("mesh.schedule", mesh.chunks > 1
+                             ? fmt::format("{} has no interleaved form: mesh.chunks must be 1", mesh.schedule)
+                             : fmt::format("{} is interleaved: mesh.chunks must be above 1", mesh.schedule));
   }
   if (settings.run.sample_tokens > 0 && settings.model.vocab != data::ByteTokenizer::kVocabSize) {
     add("run.sample_tokens", fmt::format("text is generated with the byte tokenizer, whose vocabulary is "

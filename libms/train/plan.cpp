@@ -39,7 +39,7 @@ sched::Report prove(const sched::Schedule& schedule, const Settings& settings) {
 bool splits_backward(const sched::Schedule& schedule) {
   const auto splits = [](const std::vector<sched::Row>& rows) {
     return std::any_of(rows.begin(), rows.end(),
-                       [](const sched::Row& row) { return row.what == sched::What::backward_weight; });
+                       [](const sched::Row& row) { return row.action == sched::Action::backward_weight; });
   };
   return std::any_of(schedule.rows.begin(), schedule.rows.end(), splits);
 }

@@ -1,5 +1,6 @@
 #include "watch/fault.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,11 +33,11 @@ constexpr Row<FaultKind> kKinds[] = {
     {FaultKind::node_bad, "node-bad", "the rank declares its own node at fault"},
     {FaultKind::gpu_bad, "gpu-bad", "the rank declares its own GPU at fault"},
     {FaultKind::storage, "storage", "the rank reports that storage failed"},
-    {FaultKind::exit, "exit", "the process exits with status 1 without a word"},
+    {FaultKind::exit, "exit", "the process exits with status 1 without an error message"},
     {FaultKind::kill, "kill", "the process kills itself with SIGKILL"},
-    {FaultKind::hang, "hang", "the rank does nothing any more"},
-    {FaultKind::pause, "pause=SECONDS", "the rank's host does nothing for so long"},
-    {FaultKind::slow, "slow=FACTOR", "from that step on the rank's operations take so many times as long"},
+    {FaultKind::hang, "hang", "the rank stops making progress"},
+    {FaultKind::pause, "pause=SECONDS", "the rank's host thread sleeps for this time"},
+    {FaultKind::slow, "slow=FACTOR", "from that step on, the rank's operations take FACTOR times as long"},
 };
 
 [[noreturn]] void refuse(std::string_view fault, const std::string& why, std::string hint = {}) {
@@ -131,10 +132,10 @@ Fault parse_fault(std::string_view text) {
     }
   }
   const auto has = [&](std::string_view what) { return std::find(seen.begin(), seen.end(), what) != seen.end(); };
-  if (!has("point")) refuse(text, "it does not say when", "start, or step=N");
-  if (!has("fault")) refuse(text, "it does not say what happens", "one of " + words_of(", "));
+  if (!has("point")) refuse(text, "it does not say when", "add start or step=N");
+  if (!has("fault")) refuse(text, "it does not say what happens", "add one of " + words_of(", "));
   if (fault.kind == FaultKind::slow && fault.point != FaultPoint::step) {
-    refuse(text, "a rank gets slow with a step", "step=N");
+    refuse(text, "slow begins at a step", "use step=N");
   }
   return fault;
 }
@@ -163,7 +164,7 @@ std::vector<Fault> armed_faults(const std::function<const char*(const char*)>& v
       throw user_error("fault.never", fmt::format("MS_FAULT '{}': the run has {} steps", fault.text, steps));
     }
   }
-  const char* restarts = variable("SLURM_RESTART_COUNT");  // absent in the first start
+  const char* restarts = variable("SLURM_RESTART_COUNT");  // unset in the first start
   const std::int64_t restart =
       restarts == nullptr ? 0 : parse_count(restarts, std::numeric_limits<int>::max()).value_or(0);
   std::erase_if(faults, [&](const Fault& fault) { return fault.restart && *fault.restart != restart; });
@@ -171,16 +172,18 @@ std::vector<Fault> armed_faults(const std::function<const char*(const char*)>& v
 }
 
 std::string fault_manual() {
-  std::string text = "Breaks the run on purpose, to test what happens then, as in \"step=5 rank=3 node-bad\". When: ";
+  std::string text = "Injects faults into the run, for tests, as in \"step=5 rank=3 node-bad\". When: ";
   for (const auto& row : kPoints)
     text += fmt::format("{} ({}){}", row.word, row.doc, &row == std::end(kPoints) - 1 ? ". " : " or ");
   text +=
-      "Who: rank=N, or node=NAME with the short name of a host, or else every rank. With restart=K only in that start "
-      "of a job, as SLURM_RESTART_COUNT counts them, the first being 0. What: ";
+      "Where: rank=N, or node=NAME with the short name of a host, or else every rank. With restart=K only in that "
+      "start "
+      "of a job, as counted by SLURM_RESTART_COUNT from 0. Fault: ";
   for (const auto& row : kKinds) {
     text += fmt::format("{} ({}){}", row.word, row.doc, &row == std::end(kKinds) - 1 ? ". " : ", ");
   }
-  return text + "Semicolons separate several faults. What is not understood, or could never strike, is refused.";
+  return text +
+         "Semicolons separate several faults. Invalid faults, and faults that can never occur in the run, are refused.";
 }
 
 Faults::Faults(const std::vector<Fault>& armed, int rank, std::string_view node, std::function<bool()> released)
@@ -218,7 +221,7 @@ void Faults::strike(FaultPoint point, std::int64_t step) const {
         std::this_thread::sleep_for(std::chrono::duration<double>(fault.amount));
         break;
       case FaultKind::slow:
-        break;  // slowness() says how much
+        break;  // see slowness()
     }
   }
 }

@@ -1,7 +1,7 @@
-// Fault injection: a run breaks on purpose, so that tests see what happens then. MS_FAULT names the faults:
+// Fault injection for tests. MS_FAULT names the faults:
 //   MS_FAULT="step=5 rank=3 node-bad; start node=n12 restart=1 exit"
-// The launcher reads it once, before anything starts; ranks ask at their points, which costs one branch where nothing
-// is armed. What a word means stands in the tables of fault.cpp, from which fault_manual() is made.
+// The launcher parses it once, before the run starts; ranks call Faults::at() at their injection points, which costs
+// one branch if no fault is armed. The tables of fault.cpp define the words, and fault_manual() documents them.
 #pragma once
 
 #include <cstdint>
@@ -18,38 +18,39 @@ enum class FaultKind { node_bad, gpu_bad, storage, exit, kill, hang, pause, slow
 
 struct Fault {
   FaultPoint point = FaultPoint::start;
-  std::int64_t step = 0;  // counted from 0, of FaultPoint::step and data
+  std::int64_t step = 0;  // from 0; for FaultPoint::step and data
   FaultKind kind = FaultKind::exit;
-  double amount = 0;                // of a pause, seconds; of slow, how many times as long an operation takes
+  double amount = 0;                // pause: seconds; slow: factor on the time of operations
   std::optional<int> rank = {};     // nullopt: every rank
-  std::string node = {};            // short name of a host, empty: every node
-  std::optional<int> restart = {};  // the start of the job, as SLURM_RESTART_COUNT counts; nullopt: every start
-  std::string text = {};            // as it was asked for
+  std::string node = {};            // short name of a host; empty: every node
+  std::optional<int> restart = {};  // SLURM_RESTART_COUNT of the start; nullopt: every start
+  std::string text = {};            // as given in MS_FAULT
 };
 
-// Strict: throws Error("fault.syntax", user) with what is wrong.
+// Parses MS_FAULT. Throws Error("fault.syntax", user) on anything it does not know.
 std::vector<Fault> parse_faults(std::string_view text);
 
-// What the environment arms in this start of a run of so many ranks and steps. A fault that could never strike is
-// refused, Error("fault.never", user): a test with it would test nothing. `variable` is getenv, or a test's.
+// Returns the faults that the environment arms in this start of a run with this many ranks and steps. A fault that can
+// never occur is refused with Error("fault.never", user), because a test with it would test nothing. `variable` is
+// getenv, or a test's.
 std::vector<Fault> armed_faults(const std::function<const char*(const char*)>& variable, int ranks, std::int64_t steps);
 
-// For ENVIRONMENT in the manual.
+// Returns the text on MS_FAULT for the manual's ENVIRONMENT section.
 std::string fault_manual();
 
 // The faults of one rank.
 class Faults {
  public:
   Faults() = default;
-  // `released` ends a hang, by an error: where ranks are threads, the process of the others could not end without. It
-  // outlives this.
+  // `released` ends an injected hang, by an error: ranks as threads share a process, which could not exit otherwise. It
+  // must outlive this object.
   Faults(const std::vector<Fault>& armed, int rank, std::string_view node, std::function<bool()> released);
 
-  // The rank is at this point: returns, unless a fault strikes here.
+  // Called by the rank at an injection point; returns unless a fault is armed for it.
   void at(FaultPoint point, std::int64_t step = 0) const {
     if (!faults_.empty()) strike(point, step);
   }
-  // How many times as long the rank's operations take in this step; 1: no longer than they should.
+  // Returns the factor on the time of the rank's operations in this step; 1: no slowdown.
   double slowness(std::int64_t step) const;
 
  private:

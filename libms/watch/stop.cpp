@@ -72,11 +72,11 @@ void StopRequest::listen() {
     if (read(signals_.get(), &info, sizeof info) != sizeof info) continue;
     const int signal = static_cast<int>(info.ssi_signo);
     if (armed_ && signal_.exchange(signal) == 0) {
-      log::info("watch", "{} came: the run stops after a step", name_of(signal));
+      log::info("watch", "received {}: the run stops at the end of a step", name_of(signal));
       continue;
     }
     if (armed_ && signal == SIGUSR2) continue;  // a launcher may repeat it
-    // What the system does by default, or nothing where it is ignored by now (begin_ending).
+    // Applies the default action, or none if the signal is ignored by now (begin_ending).
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, signal);
@@ -100,13 +100,13 @@ bool StopFile::asked() {
   if (asked_ || now_ms() < next_look_ms_) return asked_;
   next_look_ms_ = now_ms() + kLookEvery_ms;
   asked_ = access(path_.c_str(), F_OK) == 0;
-  if (asked_) log::info("watch", "{} is there: the run stops after a step", path_);
+  if (asked_) log::info("watch", "found {}: the run stops at the end of a step", path_);
   return asked_;
 }
 
 void StopFile::remove() {
   if (unlink(path_.c_str()) != 0 && errno != ENOENT) {
-    log::warn("watch", "cannot remove {}, the next start would stop too: {}", path_, errno_text(errno));
+    log::warn("watch", "cannot remove {}, so the next start will stop too: {}", path_, errno_text(errno));
   }
 }
 

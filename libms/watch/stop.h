@@ -1,7 +1,7 @@
-// Stopping on purpose: SIGTERM, SIGINT, SIGHUP, SIGUSR2 (SIGUSR1 is NCCL's) or a file `stop` in the run's directory. A
-// signal is heard by a thread, never in a handler, and nothing happens then: ranks ask at a step's boundary and agree
-// on one step. All but SIGUSR2 for the second time, and every signal before there are steps, end the process as if
-// nobody had listened.
+// Requests to stop a run: SIGTERM, SIGINT, SIGHUP, SIGUSR2 (NCCL uses SIGUSR1) or a file `stop` in the run's directory.
+// A thread receives the signals, not a handler, and only sets a flag: ranks read it at the end of a step and agree on
+// the step to stop after. A second signal other than SIGUSR2, and every signal before the first step, have their
+// default action.
 #pragma once
 
 #include <atomic>
@@ -16,15 +16,16 @@ namespace ms::watch {
 
 class StopRequest {
  public:
-  // Before any other thread is started: threads inherit that they do not take these signals. One of a process.
+  // Must be constructed before any other thread is started, because threads inherit the blocked signal mask. One per
+  // process.
   StopRequest();
   ~StopRequest();
   StopRequest(const StopRequest&) = delete;
   StopRequest& operator=(const StopRequest&) = delete;
 
-  // From now on somebody asks: steps begin.
+  // Called when the first step begins: from now on signals set the flag.
   void arm() { armed_ = true; }
-  // The signal's name, once one has come; from any thread.
+  // Returns the signal's name once one was received; from any thread.
   std::optional<std::string> asked() const;
 
  private:
@@ -36,14 +37,14 @@ class StopRequest {
   std::thread thread_;
 };
 
-// The other way to ask; looked at by one rank. A file that an earlier run left is no wish for this one.
+// The stop file; checked by one rank. A file left by an earlier run is removed at construction.
 class StopFile {
  public:
   explicit StopFile(const std::string& run_dir);
   const std::string& path() const { return path_; }
-  // Asks the file system at most five times a second.
+  // Returns whether the file exists; accesses the file system at most five times a second.
   bool asked();
-  // The wish was met: the next start is to run.
+  // Removes the file once the run has stopped, so that the next start runs.
   void remove();
 
  private:

@@ -4,10 +4,10 @@
 
 #include <cerrno>
 #include <csignal>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 
 namespace ms::watch {
@@ -59,7 +59,7 @@ void clear_verdict(const std::string& run_dir) {
 
 bool write_verdict(const std::string& run_dir, const Verdict& verdict) noexcept {
   try {
-    nlohmann::ordered_json json{{"schema", 1}, {"code", static_cast<int>(verdict.code)}};
+    Json json{{"schema", 1}, {"code", static_cast<int>(verdict.code)}};
     if (verdict.code != ExitCode::done) {
       json["kind"] = verdict.kind;
       json["blame"] = verdict.blame;
@@ -69,11 +69,11 @@ bool write_verdict(const std::string& run_dir, const Verdict& verdict) noexcept 
       if (!verdict.operation.empty()) json["operation"] = verdict.operation;
     }
     json["step"] = verdict.step;
-    // Messages may quote a peer's or a file's bytes; what is not UTF-8 is replaced.
-    const std::string text = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    // Messages may quote bytes from a peer or a file; invalid UTF-8 is replaced.
+    const std::string text = json.dump(2) + "\n";
     return create_exclusive(path_in(run_dir), text);
   } catch (const std::exception& error) {
-    log::error("watch", "no verdict written: {}", error.what());
+    log::error("watch", "cannot write the verdict: {}", error.what());
     return false;
   }
 }

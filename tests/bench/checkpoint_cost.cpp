@@ -1,9 +1,9 @@
-// What checkpoints cost a run, on CPU, in ratios of one run: the step that waits for a snapshot against copying the
-// same bytes with the same threads, writing in the background against dd, training meanwhile, and loading against dd.
+// The cost of checkpoints on CPU, as ratios within one run: the step that waits for a snapshot against copying the same
+// bytes with the same threads, writing in the background against dd, training meanwhile, and loading against dd.
 //
-// checkpoint_cost DIR [LAYERS [SAVES]]: DIR is on the disk that is measured; 16 layers are 2.1 GB of state.
-// checkpoint_cost --serve DIR LAYERS: for a peer to be compared with. Says type and elements of every piece; then, for
-// every line on standard input, saves once with nothing else going on, and says the stall and the total time.
+// checkpoint_cost DIR [LAYERS [SAVES]]: DIR is on the disk to measure; 16 layers are 2.1 GB of state.
+// checkpoint_cost --serve DIR LAYERS: for comparison with another program. Prints type and elements of every piece;
+// then, for every line on standard input, saves once without other load and prints the stall and the total time.
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 #include <omp.h>
@@ -22,7 +22,7 @@
 #include "ckpt/saver.h"
 #include "tensor/cpu_device.h"
 #include "tensor/cpu_stream.h"
-#include "train/restore.h"
+#include "train/checkpoint/restore.h"
 
 namespace ms::bench {
 namespace {
@@ -87,7 +87,7 @@ void print_row(const std::string& item, const std::string& aim, const std::strin
   fmt::print("{:<62} {:>10} {:>12}\n", item, aim, measured);
 }
 
-// What was seen of a save.
+// Measurements of a save.
 struct Save {
   std::vector<double> quiet;   // seconds of the steps around it
   std::vector<double> during;  // of those from its boundary to when all know that it has ended
@@ -98,7 +98,7 @@ struct Save {
   double typical_s() const { return median(quiet); }
   // The step that was in flight at the boundary, and the one whose update waits for the snapshot.
   double waited_s() const { return beyond(0, 2); }
-  // Of the steps after those, while the save went on: a share of a step.
+  // The slowdown of the later steps, while the save continued, as a share of a step.
   double slowed(double own_s) const {
     if (during.size() < 3) return 0;
     return (beyond(2, during.size()) - own_s) / (static_cast<double>(during.size() - 2) * typical_s());

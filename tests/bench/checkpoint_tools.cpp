@@ -41,7 +41,7 @@ void on_ranks(const train::Settings& settings, const Body& body) {
         world->close();
       } catch (const Error& error) {
         fmt::print(stderr, "rank {}: {}\n", rank, error.what());
-        std::_Exit(1);  // the peers wait for what will never come
+        std::_Exit(1);  // the other ranks would wait forever
       }
     });
   }

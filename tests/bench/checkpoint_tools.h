@@ -1,4 +1,4 @@
-// What benchmarks of checkpoints share: clocks, ranks as threads, and the yardsticks of the system.
+// Helpers of the checkpoint benchmarks: clocks, ranks as threads, and reference measurements of the system.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace ms::bench {
 
 double now_s();
 double time_of(const std::function<void()>& work);
-double median(std::vector<double> values);  // 0 where there are none
+double median(std::vector<double> values);  // 0 if empty
 
-// Runs body on every rank of the settings' mesh, ranks being threads of this process on all its cores. What a rank
-// throws ends the program.
+// Runs body on every rank of the settings' mesh, ranks as threads of this process on all its cores. An exception ends
+// the program.
 using Body = std::function<void(const train::Plan&, comm::World&, tensor::Device&)>;
 void on_ranks(const train::Settings& settings, const Body& body);
 

@@ -20,7 +20,7 @@ double us(std::int64_t ns) { return static_cast<double>(ns) * 1e-3; }
 void show(const char* name, const ClockRunOptions& options) {
   ClockRun run(options);
   const std::uint64_t recorded = run.violated();
-  const Alignment alignment = align(run.trace, match_messages(run.trace));
+  const Alignment alignment = align(run.trace, match_operations(run.trace));
   const ClockRun::Error error = run.error();
   fmt::print("{:<44} {:>5} {:>8} {:>8.1f} {:>8.1f} {:>8.1f} {:>9} {:>7} {:>7} {:>8.1f}\n", name, options.hosts,
              run.trace.event_count(), us(error.p50_ns), us(error.p99_ns), us(error.max_ns), recorded,
@@ -55,7 +55,7 @@ void speed() {
   fmt::print("{:.1f} M events of {} ranks on 1250 hosts\n", static_cast<double>(run.trace.event_count()) * 1e-6,
              run.trace.ranks.size());
   Time::time_point begin = Time::now();
-  const Matches matches = match_messages(run.trace);
+  const Matches matches = match_operations(run.trace);
   fmt::print("match {:.2f} s: {:.1f} M messages in {:.1f} M operations\n", seconds_since(begin),
              static_cast<double>(matches.members.size()) * 1e-6, static_cast<double>(matches.operations.size()) * 1e-6);
   begin = Time::now();

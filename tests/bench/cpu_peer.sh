@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # PyTorch on the CPU (eager and torch.compile) and ours, training the gpt-124m shape (batch 4 x 512) in turns, in one go
-# and with the same threads: tokens/s, CPU seconds a step (which other load disturbs less), the share of what the matrix
-# products reach alone, where our time goes, start-up and memory.
+# and with the same threads: tokens/s, CPU seconds a step (which other load disturbs less), the share of what the GEMMs
+# reach alone, where our time goes, start-up and memory.
 # usage: tests/bench/cpu_peer.sh [STEPS [ROUNDS [THREADS [DTYPES]]]]: 4 steps a turn, 3 rounds, 2 threads, "bf16 fp32".
 # PYTHON is one that has torch; where it is not set, a virtual environment is made in build/peer (pip install torch).
 set -euo pipefail
@@ -67,7 +67,7 @@ class Model(nn.Module):
         return F.cross_entropy(self.head(self.norm(x)).view(-1, VOCAB), targets.view(-1))
 
 
-def products():
+def gemms():
     """The best of three of every product of a step: seconds and CPU seconds by name."""
     rows, found = BATCH * SEQ, {}
     shapes = {"qkv": (3 * HIDDEN, HIDDEN), "out": (HIDDEN, HIDDEN), "up": (4 * HIDDEN, HIDDEN),
@@ -86,8 +86,8 @@ def products():
     return found
 
 
-if mode == "products":
-    print(json.dumps(products()))
+if mode == "gemms":
+    print(json.dumps(gemms()))
     sys.exit()
 model = Model()
 optimizer = torch.optim.AdamW(model.parameters(), lr=6e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
@@ -183,8 +183,8 @@ class Peer:
         self.process.wait()
 
 
-def products(dtype):
-    """Seconds of all products of a step, alone: ours, PyTorch's, and the better of each."""
+def gemms(dtype):
+    """Seconds of all GEMMs of a step, alone: ours, PyTorch's, and the better of each."""
     kind = {"bf16": 1, "fp32": 0}[dtype]
     listing = subprocess.run(
         [f"{bin}/ops_bench", f"--benchmark_filter=product/.*bf16:{kind}/threads:{threads}/", "--benchmark_format=json",
@@ -195,9 +195,9 @@ def products(dtype):
             times = (row["real_time"] * 1e-9, row["cpu_time"] * 1e-9)
             name = row["name"].split("/")[1]
             mine[name] = [min(pair) for pair in zip(mine.get(name, times), times)]
-    theirs = json.loads(subprocess.run([python, f"{work}/peer.py", dtype, "products", threads], check=True,
+    theirs = json.loads(subprocess.run([python, f"{work}/peer.py", dtype, "gemms", threads], check=True,
                                        capture_output=True).stdout)
-    assert mine.keys() == theirs.keys(), "not the same products"
+    assert mine.keys() == theirs.keys(), "not the same gemms"
 
     def total(choose):
         return [sum((1 if name.startswith("head") else 12) * choose(name)[i] for name in mine) for i in (0, 1)]
@@ -215,7 +215,7 @@ for dtype in dtypes.split():
             seen[name].append(turn())
     for peer in peers.values():
         peer.end()
-    alone = products(dtype)
+    alone = gemms(dtype)
 
     def median(name, what):
         return statistics.median(turn[what] for turn in seen[name])
@@ -229,7 +229,7 @@ for dtype in dtypes.split():
         print(f"{name:<18}{tokens / median(name, 'wall'):>10.0f}{median(name, 'cpu'):>12.2f}{ratios[0]:>13.2f}x"
               f"{ratios[1]:>8.2f}x{seen[name][0]['first']:>10.1f} s{median(name, 'peak') / 1e9:>7.2f} GB")
     for name, (wall, cpu) in alone.items():
-        print(f"products alone, {name}: {tokens / wall:.0f} tokens/s, {cpu:.2f} CPU s; ms reaches "
+        print(f"GEMMs alone, {name}: {tokens / wall:.0f} tokens/s, {cpu:.2f} CPU s; ms reaches "
               f"{100 * wall / median('ms', 'wall'):.0f} %, by CPU {100 * cpu / median('ms', 'cpu'):.0f} %")
     step = median("ms", "wall")
     classes = {name: statistics.median(turn["classes"][name] for turn in seen["ms"]) for name in seen["ms"][0]["classes"]}

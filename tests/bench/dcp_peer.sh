@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # PyTorch's distributed checkpoint (DCP, async_save) and ours on the same tensors, in turns on the same idle machine and
-# disk: how long training would stand still, and how long it takes until the checkpoint is on the disk.
+# disk: how long training would stall, and how long it takes until the checkpoint is on the disk.
 # usage: tests/bench/dcp_peer.sh [DIR [LAYERS [ROUNDS]]]: DIR is on the disk to measure; 16 layers are 2.1 GB of state.
 # PYTHON is one that has torch; where it is not set, a virtual environment is made in build/dcp (pip install torch).
 set -euo pipefail

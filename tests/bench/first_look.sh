@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The gpt-124m shape (batch 4 x 512) on this machine: tokens/s in bf16 and fp32, the share of time in matrix products and
+# The gpt-124m shape (batch 4 x 512) on this machine: tokens/s in bf16 and fp32, the share of time in GEMMs and
 # a table of the rest, start-up time, and memory against the plan.  usage: tests/bench/first_look.sh [STEPS]
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -1,9 +1,9 @@
-// What it takes to start all groups of a mesh: ours (comm/group_ids.h) and the way of torch.distributed, each group in
-// order with a barrier of all ranks after it. Under mpirun it measures both, on the launcher's own store, and prints a
-// row; with --counts it only counts, with the same code on a store that is a map. group_start.sh calls it.
+// The cost of starting all groups of a mesh: ours (comm/group_ids.h) and that of torch.distributed, each group in order
+// with a barrier of all ranks after it. Under mpirun it measures both, on the launcher's own store, and prints a row;
+// with --counts it only counts, with the same code on a store that is a map. group_start.sh calls it.
 //
-// The barrier is the cheapest that one machine has, a futex in shared memory, and counts as no operation of the store:
-// what the other way loses, it loses to waiting for everybody, not to a slow barrier.
+// The barrier is the cheapest on one machine, a futex in shared memory, and does not count as an operation of the
+// store: torch.distributed's way is slower because it waits for all ranks, not because of a slow barrier.
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -82,7 +82,7 @@ class MapStore final : public Store {
   }
 
  private:
-  int& rank_;  // who is at work
+  int& rank_;  // the rank at work
   std::map<std::string, std::string> values_;
 };
 
@@ -100,7 +100,7 @@ void count(int ranks) {
     for (const Group& group : named(groups.of(at_work), 0)) ids[static_cast<std::size_t>(at_work)].of(group);
   }
   for (const Group& group : named(groups.all(), 0)) {
-    for (const int rank : group.ranks) {  // the others do nothing but meet at the barrier
+    for (const int rank : group.ranks) {  // the others only wait at the barrier
       at_work = rank;
       new_group(ordered, rank, group);
     }
@@ -152,10 +152,10 @@ struct Party {
   SharedBarrier& barrier;
 };
 
-// Runs `way` on all ranks from one moment on; what it took until the last was through. On rank 0.
+// Runs `way` on all ranks from one moment on; returns the time until the last rank was done, on rank 0.
 Measured measure(const Party& party, const std::string& name, const std::function<void(CountedStore&)>& way) {
   party.barrier.wait();
-  if (party.rank == 0) {  // all sleep until a moment that all hear of in time
+  if (party.rank == 0) {  // all ranks sleep until a common moment
     const Clock::time_point begin = Clock::now() + std::chrono::milliseconds(200 + 3 * party.ranks);
     party.store.put(name + " begin", fmt::format("{}", begin.time_since_epoch().count()));
     party.store.commit();
@@ -178,7 +178,7 @@ Measured measure(const Party& party, const std::string& name, const std::functio
     measured.counts.puts += number(fields.at(1));
     measured.counts.commits += number(fields.at(2));
     measured.counts.gets += number(fields.at(3));
-    measured.counts.barriers = number(fields.at(4));  // everybody is in each
+    measured.counts.barriers = number(fields.at(4));  // every rank is in each
   }
   measured.seconds = std::chrono::duration<double>(Clock::duration(last) - begin.time_since_epoch()).count();
   return measured;

@@ -30,7 +30,7 @@ header seconds
 for processes in "$@"; do
   mpirun --oversubscribe --bind-to none -np "$processes" "$program" "$work/barrier.$processes" 3 | tee -a "$work/rows" | rows
 done
-if (($# > 1)); then # least squares of the logarithms; small sizes are mostly what one message costs, so also the upper half
+if (($# > 1)); then # least squares of the logarithms; small sizes are mostly the latency of one message, so also the upper half
   awk '{ ranks[NR] = $1; ours[NR] = $7; ordered[NR] = $12 }
     function exponent(seconds, first,    i, n, x, y, sx, sy, sxx, sxy) {
       for (i = first; i <= NR; i++) {

@@ -1,5 +1,5 @@
-// How fast the CPU ops are at the shapes of a GPT of 124 million parameters: 2048 tokens, hidden 768, 12 heads of 64,
-// 50304 words. Arguments: type (0 f32, 1 bf16) and threads. Rates: operations of the mathematics (a causal pair counts,
+// The speed of the CPU ops at the shapes of a GPT of 124 million parameters: 2048 tokens, hidden 768, 12 heads of 64,
+// 50304 words. Arguments: type (0 f32, 1 bf16) and threads. Rates count mathematical operations (a causal pair counts,
 // a masked one does not), or bytes that must be read and written at least once.
 #include <benchmark/benchmark.h>
 #include <omp.h>
@@ -244,11 +244,11 @@ void sum_squares(benchmark::State& state) {
   repeat_op(state, wide, "GB/s", bytes({op.x}));
 }
 
-// What a call costs beside its work.
+// The overhead of a call.
 void matmul_overhead(benchmark::State& state) { matmul(state, 1, 16, 16, 1); }
 
-// Every product of the model: y = x w', dx = dy w, dw += dy' x. cpu_peer.sh adds them up.
-void register_products() {
+// Every matmul of the model: y = x w', dx = dy w, dw += dy' x. cpu_peer.sh adds them up.
+void register_gemms() {
   struct Layer {
     const char* name;
     std::int64_t out, in;
@@ -310,7 +310,7 @@ BENCHMARK(sum_squares)->Apply(arguments);
 }  // namespace ms::tensor
 
 int main(int argc, char** argv) {
-  ms::tensor::register_products();
+  ms::tensor::register_gemms();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();

@@ -1,10 +1,10 @@
-// How much of communication is exposed, with [overlap] off and on, axis by axis. Ranks are threads; messages of the
-// axis take time (comm::Link) that costs no processor. Exposed is a step's time minus that of the same step with links
-// that take none: everything else, the copying of bytes too, is in both. Four runs of a case go in turn, in one
-// process, and medians of the differences are shown.
+// Exposed communication with [overlap] off and on, for each axis. Ranks are threads; communication over the axis takes
+// time (comm::Link) but no processor time. Exposed communication is a step's time minus that of the same step with
+// links that take no time: everything else, including copying the bytes, is in both. Four runs of a case alternate in
+// one process, and medians of the differences are printed.
 //
-// The rate of a case's links is found first, so that without overlap the messages of the axis cost a stated share of
-// the step: there is compute to hide them, and enough of them to be seen. Run by overlap.sh.
+// The rate of a case's links is determined first, so that without overlap the communication over the axis takes a
+// stated share of the step: there is compute to hide it, and enough of it to measure. Run by overlap.sh.
 // usage: overlap_bench [--rounds N] [CASE...]
 #include <algorithm>
 #include <array>
@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "comm/thread_world.h"
 #include "tensor/cpu_device.h"
-#include "train/engine.h"
+#include "train/engine/engine.h"
 
 namespace ms::bench {
 namespace {
@@ -28,13 +28,14 @@ constexpr double kLatencyS = 20e-6;
 
 struct Case {
   const char* name;
-  std::array<double, kAxes> share;  // of the step without delay, that messages cost without overlap
+  std::array<double, kAxes> share;  // communication without overlap, as a share of the step without delay
   int dp, tp, pp, chunks;
   bool parallel_block;
   std::int64_t layers, hidden, vocab, seq, microbatch, microbatches;
 };
-// Parameters travel once a step and activations with each microbatch: dp has few tokens, tp and pp many. Of dp the
-// first gather and the last reduction have nothing to lie under, but the loader and the bubble: it wants many messages.
+// Parameters are communicated once per step and activations with each microbatch: dp has few tokens, tp and pp many.
+// Over dp, only the loader and the bubble overlap the first all-gather and the last reduce-scatter, so it needs many
+// collectives.
 constexpr Case kCases[] = {
     {"tp2", {0.3, 0, 0}, 1, 2, 1, 1, false, 6, 512, 1024, 256, 2, 1},
     {"tp2-ptb", {0.3, 0, 0}, 1, 2, 1, 1, true, 6, 512, 1024, 256, 2, 1},
@@ -74,7 +75,7 @@ train::Settings settings_of(const Case& c, bool overlap) {
   return settings;
 }
 
-// A world whose groups have the links of their axis.
+// A world whose groups use the links of their axis.
 class LinkedWorld final : public comm::World {
  public:
   LinkedWorld(const std::vector<std::unique_ptr<comm::ThreadHub>>& hubs, int rank) {
@@ -104,7 +105,7 @@ class LinkedWorld final : public comm::World {
   std::vector<std::unique_ptr<comm::World>> worlds_;  // by axis, then of the other groups
 };
 
-// A run that can go on for a few steps whenever it is asked to. An error ends the program.
+// A run that continues for a few steps on request. An error ends the program.
 class Training {
  public:
   Training(const train::Settings& settings, const Links& links)
@@ -175,8 +176,8 @@ class Training {
 
 constexpr int kSteps = 3;  // of a turn
 
-// The rate at which messages of the axis cost that share of a step when nothing overlaps, found in a few trials: time
-// is bytes over rate.
+// Returns the rate at which communication over the axis takes that share of a step without overlap, found in a few
+// trials: time is bytes over rate.
 double rate_for(const Case& c, Axis axis, double share) {
   constexpr int kTrials = 4, kTurns = 3;
   Training free(settings_of(c, false), {});
@@ -190,7 +191,7 @@ double rate_for(const Case& c, Axis axis, double share) {
       const double step_s = free.seconds_a_step(kSteps);
       shares.push_back(delayed.seconds_a_step(kSteps) / step_s - 1);
     }
-    std::fprintf(stderr, "%s: at %.1f MB/s messages of %s cost %.0f %% of a step\n", c.name, rate * 1e-6,
+    std::fprintf(stderr, "%s: at %.1f MB/s communication over %s takes %.0f %% of a step\n", c.name, rate * 1e-6,
                  kAxisNames[axis], 100 * median(shares));
     rate *= std::clamp(median(shares) / share, 0.25, 2.0);
   }

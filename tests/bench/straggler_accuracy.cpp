@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "tracepp/suspects.h"
+#include "tracepp/findings/suspects.h"
 #include "tracepp/synthetic.h"
 
 namespace ms::tracepp {
@@ -19,7 +19,7 @@ namespace {
 struct Case {
   const char* name;
   Fault fault;
-  const char* code;  // of the finding
+  FindingCode code;  // of the finding
   double noise = 0.01;
   bool has_detail = true;
 };
@@ -27,23 +27,25 @@ struct Case {
 using Is = Fault::Kind;
 const std::vector<Case>& cases() {
   static const std::vector<Case> all{
-      {"slow rank, 5 %", {.kind = Is::slow_rank, .factor = 1.05}, "slow_rank"},
-      {"slow rank, 10 %", {.kind = Is::slow_rank, .factor = 1.10}, "slow_rank"},
-      {"slow rank, 20 %", {.kind = Is::slow_rank, .factor = 1.20}, "slow_rank"},
-      {"slow rank, 10 % from step 5", {.kind = Is::slow_rank, .from_step = 5, .factor = 1.10}, "slow_rank"},
-      {"slow rank, 5 %, noise 2 %", {.kind = Is::slow_rank, .factor = 1.05}, "slow_rank", 0.02},
-      {"slow rank, 5 %, noise 4 %", {.kind = Is::slow_rank, .factor = 1.05}, "slow_rank", 0.04},
-      {"slow rank, 3 %, noise 2 %", {.kind = Is::slow_rank, .factor = 1.03}, "slow_rank", 0.02},
-      {"slow rank, 5 %, no device time", {.kind = Is::slow_rank, .factor = 1.05}, "slow_rank", 0.01, false},
-      {"slow edge, 3 times", {.kind = Is::slow_link, .factor = 3}, "slow_link"},
-      {"slow NIC, 3 times", {.kind = Is::slow_nic, .factor = 3}, "slow_link"},
-      {"slow NIC, 1.5 times", {.kind = Is::slow_nic, .factor = 1.5}, "slow_link"},
-      {"pause of 0.3 s", {.kind = Is::pause, .from_step = 5, .seconds = 0.3}, "pause"},
-      {"stall of 0.3 s in an op", {.kind = Is::stall, .from_step = 6, .seconds = 0.3}, "pause"},
-      {"data stall from step 3", {.kind = Is::data_stall, .from_step = 3, .seconds = 1.0}, "data_stall"},
-      {"last stage, 10 % more work", {.kind = Is::last_stage, .factor = 1.10}, "last_stage"},
-      {"uneven sequences, 10 %", {.kind = Is::uneven_samples, .factor = 0.10}, "uneven_sequences"},
-      {"launch pauses, 2 % of steps", {.kind = Is::launch_pauses, .seconds = 0.05, .rate = 0.02}, "launch_delay"},
+      {"slow rank, 5 %", {.kind = Is::slow_rank, .factor = 1.05}, FindingCode::slow_rank},
+      {"slow rank, 10 %", {.kind = Is::slow_rank, .factor = 1.10}, FindingCode::slow_rank},
+      {"slow rank, 20 %", {.kind = Is::slow_rank, .factor = 1.20}, FindingCode::slow_rank},
+      {"slow rank, 10 % from step 5", {.kind = Is::slow_rank, .from_step = 5, .factor = 1.10}, FindingCode::slow_rank},
+      {"slow rank, 5 %, noise 2 %", {.kind = Is::slow_rank, .factor = 1.05}, FindingCode::slow_rank, 0.02},
+      {"slow rank, 5 %, noise 4 %", {.kind = Is::slow_rank, .factor = 1.05}, FindingCode::slow_rank, 0.04},
+      {"slow rank, 3 %, noise 2 %", {.kind = Is::slow_rank, .factor = 1.03}, FindingCode::slow_rank, 0.02},
+      {"slow rank, 5 %, no device time", {.kind = Is::slow_rank, .factor = 1.05}, FindingCode::slow_rank, 0.01, false},
+      {"slow edge, 3 times", {.kind = Is::slow_link, .factor = 3}, FindingCode::slow_link},
+      {"slow NIC, 3 times", {.kind = Is::slow_nic, .factor = 3}, FindingCode::slow_link},
+      {"slow NIC, 1.5 times", {.kind = Is::slow_nic, .factor = 1.5}, FindingCode::slow_link},
+      {"pause of 0.3 s", {.kind = Is::pause, .from_step = 5, .seconds = 0.3}, FindingCode::pause},
+      {"stall of 0.3 s in an op", {.kind = Is::stall, .from_step = 6, .seconds = 0.3}, FindingCode::pause},
+      {"data stall from step 3", {.kind = Is::data_stall, .from_step = 3, .seconds = 1.0}, FindingCode::data_stall},
+      {"last stage, 10 % more work", {.kind = Is::last_stage, .factor = 1.10}, FindingCode::last_stage},
+      {"uneven sequences, 10 %", {.kind = Is::uneven_samples, .factor = 0.10}, FindingCode::uneven_sequences},
+      {"launch pauses, 2 % of steps",
+       {.kind = Is::launch_pauses, .seconds = 0.05, .rate = 0.02},
+       FindingCode::launch_delay},
   };
   return all;
 }
@@ -76,14 +78,14 @@ bool is_right(const Case& of, const mesh::Mesh& mesh, const Fault& fault, const 
 }
 
 struct Analysed {
-  Verdict verdict;
+  Diagnosis diagnosis;
   double seconds;
 };
 Analysed analyse(const SyntheticRun& run) {
   const RunTrace trace = make_run(run);
   const auto begin = std::chrono::steady_clock::now();
-  Verdict verdict = find_suspects(trace);
-  return {std::move(verdict), std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
+  Diagnosis diagnosis = find_suspects(trace);
+  return {std::move(diagnosis), std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
 }
 
 void bench(int ranks, int seeds, int healthy_seeds) {
@@ -99,13 +101,13 @@ void bench(int ranks, int seeds, int healthy_seeds) {
       const int last = fault.kind == Is::slow_link ? ranks - ranks / run.mesh.pp : ranks;  // the last stage has no next
       fault.rank = static_cast<int>(uniform_below(seed, rng_key(of.name), 0, static_cast<std::uint64_t>(last)));
       run.faults = {fault};
-      const auto [verdict, spent_s] = analyse(run);
+      const auto [diagnosis, spent_s] = analyse(run);
       const auto right = [&](std::size_t k) {
-        return k < verdict.findings.size() && is_right(of, run.mesh, fault, verdict.findings[k]);
+        return k < diagnosis.findings.size() && is_right(of, run.mesh, fault, diagnosis.findings[k]);
       };
       first += right(0) ? 1 : 0;
       second += right(0) || right(1) ? 1 : 0;
-      for (std::size_t k = 0; k < verdict.findings.size(); ++k) others += right(k) ? 0 : 1;
+      for (std::size_t k = 0; k < diagnosis.findings.size(); ++k) others += right(k) ? 0 : 1;
       seconds += spent_s;
     }
     fmt::print("{:<32} {:>6} {:>8} {:>8} {:>8} {:>10.3f}\n", of.name, ranks, fmt::format("{}/{}", first, seeds),
@@ -117,8 +119,8 @@ void bench(int ranks, int seeds, int healthy_seeds) {
     for (int i = 0; i < healthy_seeds; ++i) {
       SyntheticRun run = healthy(ranks, static_cast<std::uint64_t>(1000 + i));
       run.noise = noise;
-      const auto [verdict, spent_s] = analyse(run);
-      alarms += static_cast<int>(verdict.findings.size());
+      const auto [diagnosis, spent_s] = analyse(run);
+      alarms += static_cast<int>(diagnosis.findings.size());
       seconds += spent_s;
     }
     fmt::print("{:<32} {:>6} {:>8} {:>8} {:>8} {:>10.3f}\n",

@@ -13,8 +13,8 @@
 #include "comm/thread_world.h"
 #include "tensor/cpu_device.h"
 #include "trace/flusher.h"
-#include "tracepp/trace_reader.h"
-#include "train/engine.h"
+#include "tracepp/read/trace_reader.h"
+#include "train/engine/engine.h"
 
 namespace ms::bench {
 namespace {
@@ -56,7 +56,7 @@ train::Settings settings_of(const Case& c) {
   return settings;
 }
 
-// A run whose recorders can be taken away and given back between steps.
+// A run whose recorders can be detached and attached between steps.
 class Training {
  public:
   Training(const Case& c, const std::string& dir)

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "tracepp/read.h"
+#include "tracepp/read/read.h"
 
 namespace {
 

@@ -9,8 +9,8 @@
 #include <filesystem>
 
 #include "base/text.h"
-#include "tracepp/read.h"
-#include "tracepp/report.h"
+#include "tracepp/read/read.h"
+#include "tracepp/report/report.h"
 #include "tracepp/synthetic.h"
 #include "tracepp/write_run.h"
 
@@ -34,7 +34,7 @@ int write(const std::string& dir, int ranks, int steps) {
   run.mesh = {.dp = std::max(1, ranks / (kPp * kTp)), .pp = kPp, .tp = kTp};
   run.microbatches = 8;
   run.steps = steps;
-  run.tp_messages = 6;
+  run.tp_collectives = 6;
   run.clock_offset_s = 0.05;
   run.faults = {{.kind = Fault::Kind::slow_rank, .rank = kSlow % run.mesh.size(), .from_step = 0, .factor = 1.2}};
   const RunTrace trace = make_run(run);
@@ -56,9 +56,9 @@ int read(const std::string& dir) {
   RunTrace trace = read_run({dir});
   const double read_s = now_s() - start, read_bytes = peak_bytes();
   took("read");
-  const Matches matches = match_messages(trace);
-  took("match messages");
-  const Verdict verdict = find_suspects(trace);
+  const Matches matches = match_operations(trace);
+  took("match communication");
+  const Diagnosis diagnosis = find_suspects(trace);
   took("stragglers");
   const Hang hang = find_hang(trace);
   took("hang");
@@ -66,8 +66,8 @@ int read(const std::string& dir) {
   took("align clocks");
   const Breakdown breakdown = break_down(trace);
   took("breakdown");
-  const MessageReport messages = measure_messages(trace, matches);
-  took("messages");
+  const CommReport comms = measure_communication(trace, matches);
+  took("communication");
   const CriticalPaths paths = critical_paths(trace, matches, breakdown);
   took("critical path");
   const ChangePoints changes = find_change_points(trace, breakdown);
@@ -79,9 +79,9 @@ int read(const std::string& dir) {
       "\n%zu ranks on %zu hosts, %.1f M events; read %.1f M events/s, %.0f bytes of memory an event after reading\n",
       trace.ranks.size(), clocks.hosts.size(), events * 1e-6, events * 1e-6 / read_s, read_bytes / events);
   std::printf("peak memory %s; first suspect rank %d, score %.3f\n", format_size(peak_bytes()).c_str(),
-              verdict.suspects.empty() ? -1 : verdict.suspects[0].rank,
-              verdict.suspects.empty() ? 1 : verdict.suspects[0].score);
-  return hang.state == RunState::hang || paths.steps.empty() || changes.steps.empty() || messages.rows.empty() ? 1 : 0;
+              diagnosis.suspects.empty() ? -1 : diagnosis.suspects[0].rank,
+              diagnosis.suspects.empty() ? 1 : diagnosis.suspects[0].score);
+  return hang.state == RunState::hang || paths.steps.empty() || changes.steps.empty() || comms.rows.empty() ? 1 : 0;
 }
 
 int run(int argc, char** argv) {

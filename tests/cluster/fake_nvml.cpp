@@ -25,7 +25,7 @@
 #include <string>
 #include <vector>
 
-#include "health/nvml.h"
+#include "health/evidence/nvml.h"
 
 namespace ms::health::nvml {
 

@@ -1,8 +1,8 @@
 // What ms-diag finds where libms.so or libms_notify.so of another release was left behind.
-#include "health/extension.h"
+#include "health/commands/extension.h"
 
 extern "C" const ms::health::Extension* ms_diag_extension() {
-  static const ms::health::Extension kExtension{.version = "0.0.1", .find_active = nullptr};
+  static const ms::health::Extension kExtension{.version = "0.0.1", .checks = nullptr};
   return &kExtension;
 }
 

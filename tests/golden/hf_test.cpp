@@ -3,13 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "hf/convert.h"
 #include "hf_logits.h"
+#include "support/files.h"
 
 namespace ms::hf {
 namespace {
@@ -19,12 +18,6 @@ constexpr double kTolerance = 1e-5;
 
 class Golden : public testing::TestWithParam<const char*> {
  protected:
-  void SetUp() override {
-    std::string pattern = (std::filesystem::temp_directory_path() / "ms-golden-hf-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    scratch = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(scratch); }
   static ckpt::Manifest manifest() {
     ckpt::Manifest manifest;
     manifest.run = "0123456789abcdef";
@@ -32,7 +25,7 @@ class Golden : public testing::TestWithParam<const char*> {
     manifest.version = "1";
     return manifest;
   }
-  std::string scratch;
+  test::TempDir scratch;
 };
 
 void expect_logits(const std::vector<float>& ours, const std::vector<double>& theirs) {
@@ -55,13 +48,13 @@ TEST_P(Golden, LogitsAreThoseOfTransformers) {
   const auto theirs = golden["logits"].get<std::vector<double>>();
 
   const nn::ModelConfig model = read_model(hf_dir);
-  const ckpt::Parameters imported(import_model(hf_dir, model, manifest(), scratch + "/a"));
+  const ckpt::Parameters imported(import_model(hf_dir, model, manifest(), scratch / "a"));
   const std::vector<float> ours = logits_of(imported, model, tokens);
   expect_logits(ours, theirs);
 
-  const std::string again = scratch + "/again";
+  const std::string again = scratch / "again";
   export_model(imported, model, again, {});
-  const ckpt::Parameters back(import_model(again, read_model(again), manifest(), scratch + "/b"));
+  const ckpt::Parameters back(import_model(again, read_model(again), manifest(), scratch / "b"));
   EXPECT_EQ(logits_of(back, read_model(again), tokens), ours);
 }
 

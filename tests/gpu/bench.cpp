@@ -1,10 +1,9 @@
-// What the CUDA device achieves, op by op, as shares of what the same GPU can do in the same run: of the bandwidth of a
-// plain copy, and of the rate of the best large bf16 product.
-// usage: gpu_bench [--json FILE] [--small] [--gpu N]        77: there is no GPU here
+// Measures the CUDA device, op by op, relative to what the same GPU achieves in the same run: the bandwidth of a plain
+// copy, and the rate of the best large bf16 GEMM. usage: gpu_bench [--json FILE] [--small] [--gpu N]        77: no GPU
 //
-// The op list has no clock of its own, so that an operation is submitted again and again until the host's clock is
-// exact enough. Where issuing it may be most of its time, the row is marked "issue"; "below" are those that reach less
-// than 85 % of the copy's bandwidth.
+// The op list has no clock of its own, so an op is submitted repeatedly until the host's clock is exact enough. If
+// issuing may be most of its time, the row is marked "issue". "below" lists those that reach less than 85 % of the
+// copy's bandwidth.
 #include "bench.h"
 
 #include <algorithm>
@@ -18,20 +17,20 @@
 #include "base/file.h"
 #include "base/subprocess.h"
 #include "base/text.h"
-#include "tensor/cuda_door.h"
+#include "tensor/cuda_plugin.h"
 
 namespace ms::tensor::bench {
 namespace {
 
-constexpr double kPeakTflops = 989, kPeakGbs = 4800;  // of an H200's data sheet: dense bf16, memory
+constexpr double kPeakTflops = 989, kPeakGbs = 4800;  // H200 data sheet: dense bf16, memory
 constexpr double kAim = 0.85;                         // of the copy's bandwidth
-constexpr double kIssued_us = 15;                     // shorter operations may wait for the host
-constexpr double kMeasured_s = 0.02;                  // of one measurement, at least
+constexpr double kIssued_us = 15;                     // shorter ops may be limited by the host
+constexpr double kMeasured_s = 0.02;                  // at least, per measurement
 constexpr int kWarmUp = 3, kMeasurements = 7;
-constexpr double kRotated_bytes = 400e6;  // the least that is between two uses of the same memory: L2 has 50 MB
+constexpr double kRotated_bytes = 400e6;  // at least, between two uses of the same memory: L2 has 50 MB
 constexpr int kMostSets = 8;
 constexpr std::int64_t kSource = 1 << 22;      // elements
-constexpr std::int64_t kMostCopied = 1 << 28;  // elements: rows of 2 GiB are more than CUDA's copies take
+constexpr std::int64_t kMostCopied = 1 << 28;  // elements: CUDA's copies refuse rows of 2 GiB
 
 void print(const Row& row) {
   fmt::print("{:<34} {:<34} {:>10.1f} {:>8.1f} {:<8} {:>6.1f} %  {}{}\n", row.op, row.shape, row.us, row.rate, row.unit,
@@ -67,7 +66,7 @@ std::string as_json(const Bench& bench, const std::string& gpu) {
   return text + "\n]}\n";
 }
 
-// Devices do not tell their names.
+// Returns the GPU's name, which Device does not.
 std::string name_of(int gpu) {
   try {
     const SubprocessResult asked = run_subprocess(
@@ -79,11 +78,11 @@ std::string name_of(int gpu) {
 
 void measure_ceilings(Bench& bench) {
   bench.section("ceilings", fmt::format("shares of the H200's data sheet: {} GB/s, {} TFLOP/s", kPeakGbs, kPeakTflops));
-  // Products first: a GPU that was idle takes a while to raise its clocks.
-  struct Product {
+  // GEMMs first: an idle GPU takes a while to raise its clocks.
+  struct Size {
     std::int64_t m, n, k;
   };
-  for (const Product& p : {Product{8192, 8192, 8192}, Product{16384, 8192, 8192}, Product{16384, 16384, 8192}}) {
+  for (const Size& p : {Size{8192, 8192, 8192}, Size{16384, 8192, 8192}, Size{16384, 16384, 8192}}) {
     const std::int64_t m = bench.size(p.m), n = bench.size(p.n), k = bench.size(p.k);
     const Case product{.shape = fmt::format("bf16 {}x{}x{}", m, n, k), .make = [=](Tensors& make) -> Op {
                          return Matmul{.c = make.zeros(DType::bf16, m, n),
@@ -120,10 +119,10 @@ int run(int gpu, bool small, const std::string& json) {
   const std::string name = name_of(gpu);
   fmt::print("GPU {}: {}{}\n", gpu, name, small ? ", small shapes: rates mean nothing" : "");
   Bench bench(*device, small);
-  for (const auto& measure : {measure_ceilings, measure_memory, measure_products, measure_kernels, measure_unordered}) {
+  for (const auto& measure : {measure_ceilings, measure_memory, measure_gemms, measure_kernels, measure_unordered}) {
     if (measure == measure_unordered) bench.use(*unordered);
     measure(bench);
-    if (!json.empty()) write_file_atomic(json, as_json(bench, name));  // what comes may be cut off
+    if (!json.empty()) write_file_atomic(json, as_json(bench, name));  // later sections may be killed
   }
   const auto below =
       std::count_if(bench.rows().begin(), bench.rows().end(), [](const Row& row) { return row.mark == "below"; });
@@ -186,10 +185,10 @@ double Bench::seconds_of(Stream& stream, const std::vector<Ready>& sets, int rep
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// Seconds of one repetition, the median of all measurements.
+// Returns the seconds of one repetition, the median of all measurements.
 double Bench::median_s(Stream& stream, const std::vector<Ready>& sets, bool small) {
   const int warm_up = std::max(small ? 1 : kWarmUp, static_cast<int>(sets.size()));
-  seconds_of(stream, sets, warm_up);  // makes plans and scratch memory
+  seconds_of(stream, sets, warm_up);  // creates plans and scratch memory
   if (small) return seconds_of(stream, sets, 1);
   const double about_s = seconds_of(stream, sets, warm_up) / warm_up;
   const int repetitions = std::max(1, static_cast<int>(std::ceil(kMeasured_s / about_s)));
@@ -199,7 +198,7 @@ double Bench::median_s(Stream& stream, const std::vector<Ready>& sets, bool smal
   return all_s[kMeasurements / 2];
 }
 
-// A stream of its own: what fails is one row, and the next begins anew.
+// Each row has its own stream: a failure affects one row only.
 double Bench::measure(Row row, const Make& make, double ceiling) {
   const bool memory = row.unit == "GB/s";
   row.section = section_;

@@ -1,4 +1,4 @@
-// What gpu_bench's parts share: tensors with numbers in them, and a measurement of one operation of the list.
+// Shared by gpu_bench's parts: tensors with data, and the measurement of one op.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace ms::tensor::bench {
 
-// Random numbers, drawn once: everything larger is copies of them.
+// Random numbers, drawn once: larger tensors are copies of them.
 struct Source {
   explicit Source(Device& device);
   const Tensor& of(DType dtype) const { return dtype == DType::bf16 ? bf16 : f32; }
@@ -20,7 +20,7 @@ struct Source {
   Tensor f32, bf16;
 };
 
-// Tensors of one case, and the stream that its operations are on. All goes with it.
+// The tensors of one case and their stream, freed together.
 class Tensors {
  public:
   Tensors(Device& device, const Source& source)
@@ -36,20 +36,20 @@ class Tensors {
   Device& device_;
   const Source& source_;
   std::vector<std::unique_ptr<Memory>> memory_;
-  std::unique_ptr<Stream> stream_;  // goes first, when it is drained
+  std::unique_ptr<Stream> stream_;  // destroyed first, once drained
 };
 
-// An operation to be measured. `make` may submit what its inputs come from.
+// An op to measure. `make` may submit ops that compute its inputs.
 struct Case {
   std::string shape, remark = {};
   std::function<Op(Tensors&)> make;
-  double bytes = 0;  // that cannot be avoided, where cost_of() does not know them
+  double bytes = 0;  // unavoidable bytes, if cost_of() does not count them
 };
 
-// A kernel that is no operation by itself.
+// A kernel that is not an op by itself.
 struct KernelCase {
   std::string kernel, shape;
-  // Of tensors that it makes, what issues the kernel on their stream.
+  // Creates tensors and returns a function that issues the kernel on their stream.
   std::function<std::function<void()>(Tensors&)> make;
   double bytes = 0;
 };
@@ -57,24 +57,25 @@ struct KernelCase {
 struct Row {
   std::string section, op, shape, unit, mark;
   double us = 0, amount = 0, rate = 0, share = 0;  // amount: bytes or FLOPs; rate: GB/s or TFLOP/s
-  double scratch_bytes = 0;                        // of attention: the GPU's memory that it takes while it runs
+  double scratch_bytes = 0;                        // attention: GPU memory while it runs
 };
 
 class Bench {
  public:
   Bench(Device& device, bool is_small) : small(is_small), device_(&device), source_(device) {}
 
-  const bool small;  // only to see that everything runs
-  // A size of a shape, much less of it where small.
+  const bool small;  // a smoke test: tiny sizes
+  // Returns a size, scaled down if `small`.
   std::int64_t size(std::int64_t full) const { return small ? std::max<std::int64_t>(8, full / 64 / 8 * 8) : full; }
 
-  // What the rest is compared with: the best of a section is its ceiling.
+  // The ceilings for everything else: the best of their sections.
   double copy_gbs = 0, matmul_tflops = 0;
 
   void section(std::string name, std::string title);
-  // From now on this one, of the same GPU.
+  // Measures on this device of the same GPU from now on.
   void use(Device& device) { device_ = &device; }
-  // The rate, in GB/s against the copy's, or in TFLOP/s against the best product's; against `peak` where it is given.
+  // Measures the rate: in GB/s relative to the copy, or in TFLOP/s relative to the best GEMM; relative to `peak` if
+  // given.
   double moves(const Case& measured, double peak = 0) { return measure(measured, true, peak > 0 ? peak : copy_gbs); }
   double computes(const Case& measured, double peak = 0) {
     return measure(measured, false, peak > 0 ? peak : matmul_tflops);
@@ -86,7 +87,7 @@ class Bench {
   int failed() const { return failed_; }
 
  private:
-  // Something that can be issued again and again.
+  // A measurement that can be repeated.
   struct Ready {
     std::string op;
     std::function<void()> issue;
@@ -106,8 +107,8 @@ class Bench {
 };
 
 void measure_memory(Bench& bench);     // bench_memory.cpp: every op that is limited by memory
-void measure_products(Bench& bench);   // bench_products.cpp: matmuls and attention
-void measure_unordered(Bench& bench);  // the same: attention's gradients added up in whatever order they come
-void measure_kernels(Bench& bench);    // bench_kernels.cpp: what operations and messages are made of
+void measure_gemms(Bench& bench);      // bench_gemm.cpp: matmuls and attention
+void measure_unordered(Bench& bench);  // likewise: attention's gradients summed by atomics
+void measure_kernels(Bench& bench);    // bench_kernels.cpp: kernels inside ops and collectives
 
 }  // namespace ms::tensor::bench

@@ -1,5 +1,5 @@
-// gpu_bench: kernels that are parts of operations and of messages: what products of eight bits are made of, and sums
-// over the ranks that share a GPU. They are launched as the library launches them, without the op list.
+// gpu_bench: kernels that are parts of ops and collectives: fp8 quantization, and sums over the ranks that share a GPU.
+// Launched directly, without the op list.
 #include "bench.h"
 #include "kernels/launch.h"
 #include "tensor/cuda/cuda_check.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr auto kBf16 = DType::bf16;
 
-// What issues a kernel on the stream of `tensors`.
+// Returns a function that issues a kernel on the stream of `tensors`.
 template <class Launch>
 std::function<void()> on(Tensors& tensors, Launch launch) {
   auto& stream = dynamic_cast<CudaStream&>(tensors.stream());
@@ -24,24 +24,24 @@ std::function<void()> on(Tensors& tensors, Launch launch) {
 
 kernels::Matrix matrix_of(const Tensor& x) { return {x.data, x.rows, x.cols, x.ld, kernels::Type::bf16}; }
 
-// Factors as llama-8b's products have them, e4m3 and e5m2 being alike.
-void measure_eight_bits(Bench& bench) {
+// Operands of llama-8b's matmuls; e4m3 and e5m2 cost the same.
+void measure_fp8(Bench& bench) {
   const std::int64_t rows = bench.size(8192), cols = bench.size(14336);
   const std::string shape = fmt::format("bf16 {}x{}", rows, cols);
   const auto numbers = static_cast<double>(rows * cols);
   struct Part {
-    Tensor x, to, largest, back;
+    Tensor x, to, amax, back;
   };
   const auto part = [=](Tensors& t) -> Part {
     return {t.normal(kBf16, rows, cols), t.zeros(kBf16, rows, cols), t.zeros(DType::f32, 1, 1),
             t.zeros(DType::f32, 1, 1)};
   };
-  bench.moves({.kernel = "fp8: largest magnitude",
+  bench.moves({.kernel = "fp8: amax",
                .shape = shape,
                .make =
                    [=](Tensors& t) {
                      return on(t, [at = part(t)](kernels::Stream stream) {
-                       kernels::largest_magnitude(stream, at.largest.as<float>(), matrix_of(at.x));
+                       kernels::compute_amax(stream, at.amax.as<float>(), matrix_of(at.x));
                      });
                    },
                .bytes = 2 * numbers});
@@ -52,7 +52,7 @@ void measure_eight_bits(Bench& bench) {
                      [=](Tensors& t) {
                        return on(t, [transposed, at = part(t)](kernels::Stream stream) {
                          kernels::fp8_quantize(stream, at.to.data, at.back.as<float>(), matrix_of(at.x),
-                                               at.largest.as<float>(), false, transposed);
+                                               at.amax.as<float>(), false, transposed);
                        });
                      },
                  .bytes = 3 * numbers});
@@ -80,7 +80,7 @@ void measure_reduce(Bench& bench, int ranks, kernels::Type type) {
 
 void measure_kernels(Bench& bench) {
   bench.section("kernels", "parts of operations; shares of the copy's bandwidth");
-  measure_eight_bits(bench);
+  measure_fp8(bench);
   for (const int ranks : {2, 8}) {
     for (const auto type : {kernels::Type::bf16, kernels::Type::f32}) measure_reduce(bench, ranks, type);
   }

@@ -1,5 +1,5 @@
-// gpu_bench: operations that are limited by memory, at the shapes of training. Bytes are those that cannot be avoided:
-// each input read once, each output written once, what is added into both.
+// gpu_bench: ops that are limited by memory, at the shapes of training. Bytes are those that cannot be avoided: each
+// input read once, each output written once, accumulated outputs both.
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -16,7 +16,7 @@ std::string shape_of(std::int64_t rows, std::int64_t cols, DType dtype = kBf16) 
   return fmt::format("{} {}x{}", to_string(dtype), rows, cols);
 }
 
-// `op` with its shape and bytes; Make is Op(Tensors&).
+// Returns `op` with its shape and bytes; Make is Op(Tensors&).
 template <class Make>
 Case at(std::string shape, Make make, std::string remark = {}, double bytes = 0) {
   return {.shape = std::move(shape), .remark = std::move(remark), .make = std::move(make), .bytes = bytes};
@@ -32,8 +32,8 @@ void measure_norms(Bench& bench, std::int64_t rows, std::int64_t cols) {
     bench.moves(at(
         shape,
         [=](Tensors& t) -> Op {
-          const Addends addends = of_sum ? Addends{x(t), x(t), {}} : Addends{};
-          return RmsNormFwd{.y = x(t), .rstd = by_row(t, 1), .x = x(t), .gain = by_col(t), .addends = addends};
+          const Residual residual = of_sum ? Residual{x(t), x(t), {}} : Residual{};
+          return RmsNormFwd{.y = x(t), .rstd = by_row(t, 1), .x = x(t), .gain = by_col(t), .residual = residual};
         },
         of_sum ? "of a sum" : ""));
   }
@@ -61,7 +61,7 @@ void measure_norms(Bench& bench, std::int64_t rows, std::int64_t cols) {
                               .x = x(t),
                               .gain = by_col(t),
                               .bias = by_col(t),
-                              .addends = of_sum ? Addends{x(t), x(t), by_col(t)} : Addends{}};
+                              .residual = of_sum ? Residual{x(t), x(t), by_col(t)} : Residual{}};
         },
         of_sum ? "of a sum" : ""));
   }
@@ -96,7 +96,7 @@ void measure_activations(Bench& bench, std::int64_t rows, std::int64_t ffn) {
 void measure_elementwise(Bench& bench, std::int64_t rows, std::int64_t cols, std::int64_t kv) {
   const std::string shape = shape_of(rows, cols);
   const auto x = [=](Tensors& make) { return make.normal(kBf16, rows, cols); };
-  // Queries, and keys, where they lie: between each other's columns.
+  // Queries and keys in place: between each other's columns.
   const std::int64_t seq = bench.size(kSequence);
   for (const bool keys : {false, true}) {
     for (const bool inverse : {false, true}) {
@@ -126,7 +126,7 @@ void measure_elementwise(Bench& bench, std::int64_t rows, std::int64_t cols, std
   bench.moves(at(shape, [=](Tensors& t) -> Op { return ColumnSum{.out = t.zeros(kF32, 1, cols), .x = x(t)}; }));
 }
 
-// Rows of a vocabulary: all different, or as often as words are (the r-th at 1/r of the first's rate).
+// Draws rows of a vocabulary: all different, or with word frequencies (the r-th at 1/r of the first's rate).
 std::vector<std::int32_t> draw_tokens(std::int64_t count, std::int64_t vocabulary, bool zipf) {
   std::mt19937_64 random(1);
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(count)), words(static_cast<std::size_t>(vocabulary));
@@ -144,7 +144,8 @@ std::int64_t distinct(std::vector<std::int32_t> tokens) {
   return std::unique(tokens.begin(), tokens.end()) - tokens.begin();
 }
 
-// Of a table each row that is named counts once, however often it is: cost_of() takes every token for a row of its own.
+// Counts each selected row of a table once, however often it occurs: cost_of() assumes that every token selects its
+// own.
 void measure_embeddings(Bench& bench, std::int64_t rows, std::int64_t cols) {
   const auto bytes = [=](std::int64_t times, std::int64_t table_rows, std::int64_t table_bytes) {
     return static_cast<double>(times * rows * cols * 2 + table_rows * cols * table_bytes);
@@ -193,7 +194,7 @@ void measure_loss(Bench& bench, std::int64_t rows, std::int64_t cols, std::int64
     return LossStats{.stats = t.zeros(kF32, 3, rows), .logits = logits(t), .targets = targets(t), .valid = valid};
   }));
   bench.moves(at(shape, [=](Tensors& t) -> Op {
-    const float lse = std::log(static_cast<float>(valid)) + 0.5F;  // of normal logits
+    const float lse = std::log(static_cast<float>(valid)) + 0.5F;  // for normal logits
     return LossBackward{
         .logits = logits(t), .lse = t.filled(kF32, 1, rows, lse), .targets = targets(t), .valid = valid, .scale = 1};
   }));
@@ -231,7 +232,7 @@ void measure_flat(Bench& bench, std::int64_t n) {
   }));
 }
 
-// Rates that change next to nothing however often the step is repeated.
+// Learning rates that change almost nothing, however often the step is repeated.
 template <class Update>
 Update update_of(Tensors& t, std::int64_t n, bool master) {
   Update op;
@@ -301,7 +302,7 @@ void measure_memory(Bench& bench) {
   }
   const std::int64_t vocabulary = bench.size(kVocabulary), padded = bench.size(50304);
   measure_loss(bench, rows, vocabulary, vocabulary);
-  measure_loss(bench, rows, padded, bench.small ? padded - 3 : 50257);  // GPT-2's, with padding
+  measure_loss(bench, rows, padded, bench.small ? padded - 3 : 50257);  // GPT-2's vocabulary, with padding
   measure_combining(bench, rows);
   const std::int64_t n = bench.small ? 1 << 18 : 1 << 28;
   measure_flat(bench, n);

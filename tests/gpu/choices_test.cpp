@@ -1,11 +1,11 @@
-// Algorithms of products: chosen once by timing, obeyed by every device that is told of them.
+// Autotuned matmul algorithms: chosen once, then used by every device that receives them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
 
-#include "tensor/cuda_door.h"
+#include "tensor/cuda_plugin.h"
 
 namespace ms::tensor {
 namespace {
@@ -16,8 +16,8 @@ using testing::Not;
 
 constexpr std::int64_t kM = 48, kN = 40, kK = 1000;
 
-// A product of numbers on one device, with its memory.
-struct Product {
+// A matmul on one device, with its memory.
+struct OneMatmul {
   std::unique_ptr<Device> device = make_cuda_device(0);
   std::unique_ptr<Stream> stream = device->make_stream("test", StreamKind::compute);
   std::unique_ptr<Memory> memory = device->allocate(1 << 20, "test"), host = device->allocate_host(1 << 20, "test");
@@ -60,10 +60,10 @@ class Choices : public testing::Test {
   }
 };
 
-TEST_F(Choices, AreMadeOnceAndObeyed) {
-  setenv("MS_EMULATED_SLOW_FIRST", "1", 1);  // where the CPU plays the GPU, its first algorithm is not the fastest
-  Product timed;
-  const std::vector<Op> ops{Product::at(timed.memory->data()), Fill{}};
+TEST_F(Choices, AreTunedOnceAndReused) {
+  setenv("MS_EMULATED_SLOW_FIRST", "1", 1);  // on the emulated GPU the first algorithm is not the fastest
+  OneMatmul timed;
+  const std::vector<Op> ops{OneMatmul::at(timed.memory->data()), Fill{}};
   MatmulChoices choices;
   const Readiness ready = timed.device->prepare(ops, choices, true);
   unsetenv("MS_EMULATED_SLOW_FIRST");
@@ -75,17 +75,17 @@ TEST_F(Choices, AreMadeOnceAndObeyed) {
     EXPECT_THAT(choices.algorithms.begin()->second, Not(HasSubstr("1.0.")));
   }
 
-  Product told;
+  OneMatmul given;
   MatmulChoices again = MatmulChoices::parse(choices.to_text(), "a test").at(0);
-  told.device->prepare(ops, again, true);
-  EXPECT_EQ(again, choices);  // nothing was left to be timed
-  EXPECT_EQ(told.run(), timed.run());
+  given.device->prepare(ops, again, true);
+  EXPECT_EQ(again, choices);  // nothing was left to tune
+  EXPECT_EQ(given.run(), timed.run());
 }
 
-// A GELU that is faster for itself is a choice, too.
-TEST_F(Choices, AGeluMayBeApart) {
-  const Product product;
-  std::byte* at = product.memory->data();
+// A separate GELU is a choice too, if it is faster.
+TEST_F(Choices, GeluMayBeSeparate) {
+  const OneMatmul matmul;
+  std::byte* at = matmul.memory->data();
   const auto next = [&at](std::int64_t rows, std::int64_t cols) {
     const Tensor t{at, rows, cols, cols, DType::bf16};
     at += (t.size_bytes() + 255) / 256 * 256;
@@ -93,52 +93,52 @@ TEST_F(Choices, AGeluMayBeApart) {
   };
   const Matmul op{.c = next(kM, kN), .a = next(kM, kK), .b = next(kK, kN), .gelu_y = next(kM, kN)};
   MatmulChoices choices;
-  product.device->prepare(std::vector<Op>{op}, choices, true);
+  matmul.device->prepare(std::vector<Op>{op}, choices, true);
   ASSERT_FALSE(choices.algorithms.empty());
   const auto gelu_bits = [&] {
-    const Tensor there = op.gelu_y, here{product.host->data(), kM, kN, kN, DType::bf16};
-    product.stream->submit(Fill{.x = op.a, .value = 0.01F});
-    product.stream->submit(Fill{.x = op.b, .value = 0.5F});
-    product.stream->submit(op);
-    product.stream->submit(Copy{.dst = here, .src = there});
-    product.stream->synchronize();
+    const Tensor there = op.gelu_y, here{matmul.host->data(), kM, kN, kN, DType::bf16};
+    matmul.stream->submit(Fill{.x = op.a, .value = 0.01F});
+    matmul.stream->submit(Fill{.x = op.b, .value = 0.5F});
+    matmul.stream->submit(op);
+    matmul.stream->submit(Copy{.dst = here, .src = there});
+    matmul.stream->synchronize();
     return std::vector<std::uint16_t>(here.as<std::uint16_t>(), here.as<std::uint16_t>() + here.numel());
   };
   const std::vector<std::uint16_t> chosen = gelu_bits();
   const auto joined = std::ranges::find_if(
       choices.algorithms, [](const auto& choice) { return choice.first.find("gelu") != std::string::npos; });
   if (joined == choices.algorithms.end() && !choices.library.starts_with("emulated"))
-    GTEST_SKIP() << "this GPU has no products that go on to a GELU";
+    GTEST_SKIP() << "this GPU has no matmul with a fused GELU";
   ASSERT_NE(joined, choices.algorithms.end());
   joined->second = "apart";
-  product.device->prepare(std::vector<Op>{op}, choices, true);
+  matmul.device->prepare(std::vector<Op>{op}, choices, true);
   EXPECT_EQ(joined->second, "apart");
-  EXPECT_EQ(choices.algorithms.size(), 2U);  // now that of the product alone is needed
-  // All terms are equal: so are the sums in any order, and a GELU of 5 is 5 to a bf16.
+  EXPECT_EQ(choices.algorithms.size(), 2U);  // the separate matmul needs an algorithm too
+  // All terms are equal, and so are their sums in any order; GELU(5) is 5 in bf16.
   EXPECT_EQ(gelu_bits(), chosen);
 }
 
-TEST_F(Choices, OfAnotherLibraryOrOfNothingAreNotTaken) {
-  Product product;
-  const std::vector<Op> ops{Product::at(product.memory->data())};
-  const std::vector<float> first = product.run();
+TEST_F(Choices, IgnoresThoseOfAnotherLibrary) {
+  OneMatmul matmul;
+  const std::vector<Op> ops{OneMatmul::at(matmul.memory->data())};
+  const std::vector<float> first = matmul.run();
   MatmulChoices choices;
-  product.device->prepare(ops, choices, true);
+  matmul.device->prepare(ops, choices, true);
   const std::string form = choices.algorithms.begin()->first;
 
   MatmulChoices damaged{.library = choices.library, .algorithms = {{form, "77.no algorithm"}}};
-  product.device->prepare(ops, damaged, false);
-  EXPECT_EQ(product.run(), first);
+  matmul.device->prepare(ops, damaged, false);
+  EXPECT_EQ(matmul.run(), first);
   MatmulChoices unknown{.library = choices.library, .algorithms = {{form, "ffff.0.0.0.0.0.0.0"}}};
-  product.device->prepare(ops, unknown, false);
-  EXPECT_EQ(product.run(), first);
+  matmul.device->prepare(ops, unknown, false);
+  EXPECT_EQ(matmul.run(), first);
   MatmulChoices others{.library = "an abacus", .algorithms = {{form, "1.0.0.0.0.0.0.0"}}};
-  product.device->prepare(ops, others, false);
+  matmul.device->prepare(ops, others, false);
   EXPECT_TRUE(others.algorithms.empty());
-  EXPECT_EQ(product.run(), first);
+  EXPECT_EQ(matmul.run(), first);
 }
 
-TEST(MatmulChoices, AreTextAndBack) {
+TEST(MatmulChoices, RoundTripsThroughText) {
   const MatmulChoices choices{.library = "a GPU, cuBLASLt 1",
                               .algorithms = {{"1x2x3", "a.b"}, {"4x5x6 with bias", "c"}}};
   EXPECT_EQ(choices.to_text(), "library = a GPU, cuBLASLt 1\n1x2x3 = a.b\n4x5x6 with bias = c\n");

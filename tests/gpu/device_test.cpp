@@ -1,12 +1,12 @@
-// The CUDA device as a run opens it: where there is no GPU, the error says so and what to do.
+// The CUDA device as a run opens it: without a GPU, the error says so and what to do.
 #include <gtest/gtest.h>
 
-#include "tensor/cuda_door.h"
+#include "tensor/cuda_plugin.h"
 
 namespace ms::tensor {
 namespace {
 
-TEST(CudaDevice, ComputesOrSaysWhyNot) {
+TEST(CudaDevice, ComputesOrExplainsWhyNot) {
   try {
     const std::unique_ptr<Device> device = make_cuda_device(0);
     const auto stream = device->make_stream("test", StreamKind::compute);

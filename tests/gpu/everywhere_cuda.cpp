@@ -1,16 +1,16 @@
-// The op list's tests (tests/ops) on a GPU: tensors are taken there between their guards, once so that pieces of 16
-// bytes can be read, and once so that they cannot.
+// everywhere() on a GPU, for the tests in tests/ops: tensors are copied there with their guards, once aligned to 16
+// bytes and once not.
 #include <gtest/gtest.h>
 
 #include "../ops/support.h"
-#include "tensor/cuda_door.h"
+#include "tensor/cuda_plugin.h"
 
 namespace ms::tensor::test {
 namespace {
 
-constexpr std::size_t kPiece = 16, kMost = std::size_t{64} << 20;
+constexpr std::size_t kVectorBytes = 16, kMost = std::size_t{64} << 20;
 
-// One device for all tests, made when the first one runs.
+// One device for all tests, created when the first one runs.
 struct Gpu {
   std::unique_ptr<Device> device;
   std::unique_ptr<Stream> stream;
@@ -34,26 +34,26 @@ struct Gpu {
   }
 };
 
-Tensor bytes(std::byte* data, std::size_t size) {  // of i32, which Copy takes
+Tensor bytes(std::byte* data, std::size_t size) {  // as i32, which Copy accepts
   const auto words = static_cast<std::int64_t>(size / 4);
   return {data, 1, words, words, DType::i32};
 }
 
-// Where each tensor with its guards goes: its elements at a piece's begin, or one element behind.
+// Returns where each tensor with its guards goes: elements begin at a multiple of 16 bytes, or one element after.
 std::vector<std::size_t> places(const std::vector<Memory::Span>& spans, bool aligned, std::size_t& used) {
   std::vector<std::size_t> places;
   used = 0;
   for (const Memory::Span& span : spans) {
-    std::size_t elements = (used + span.begin + kPiece - 1) / kPiece * kPiece;
-    if (!aligned) elements += reinterpret_cast<std::uintptr_t>(span.data + span.begin) % kPiece;
+    std::size_t elements = (used + span.begin + kVectorBytes - 1) / kVectorBytes * kVectorBytes;
+    if (!aligned) elements += reinterpret_cast<std::uintptr_t>(span.data + span.begin) % kVectorBytes;
     places.push_back(elements - span.begin);
     used = places.back() + span.size;
   }
-  used = (used + kPiece - 1) / kPiece * kPiece;
+  used = (used + kVectorBytes - 1) / kVectorBytes * kVectorBytes;
   return places;
 }
 
-// Attention takes bf16 alone, in pieces of 16 bytes.
+// Attention accepts only bf16 aligned to 16 bytes.
 bool is_there(const Op& op, bool aligned) {
   const auto takes = [&](const auto* attention) {
     return attention == nullptr || (aligned && attention->q.dtype == DType::bf16 && attention->head_dim % 8 == 0);
@@ -86,7 +86,7 @@ void run_there(Gpu& gpu, Memory& memory, const Op& op, bool aligned) {
   gpu.stream->synchronize();
   for (std::size_t i = 0; i < spans.size(); ++i) std::copy_n(gpu.host->data() + at[i], spans[i].size, spans[i].data);
 }
-// What fails leaves nothing to the tests behind it: a stream takes nothing more after an error.
+// A failure must not affect later tests: a stream accepts nothing after an error.
 void run(Gpu& gpu, Memory& memory, const Op& op, bool aligned) {
   try {
     run_there(gpu, memory, op, aligned);
@@ -104,7 +104,7 @@ void everywhere(Memory& memory, const Op& op, const std::function<void()>& check
   const Memory::Image before = memory.save();
   for (const bool aligned : {true, false}) {
     if (!is_there(op, aligned)) continue;
-    SCOPED_TRACE(std::string(op_name(op)) + (aligned ? " in pieces of 16 bytes" : " element by element"));
+    SCOPED_TRACE(std::string(op_name(op)) + (aligned ? " in vectors of 16 bytes" : " element by element"));
     memory.restore(before);
     run(gpu, memory, op, aligned);
     EXPECT_TRUE(memory.guards_intact());

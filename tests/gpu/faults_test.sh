@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# What a user reads when a GPU fails: no driver, no GPU, kernels for another one, memory that is full or breaks. On the
-# GPU that the CPU plays, which can be told to.
-# usage: tests/gpu/faults_test.sh MS_TRAIN EMULATED_LIB_DIRECTORY
+# What a user reads when a GPU fails: no driver, no GPU, kernels for another one, memory that is full or breaks. Runs on
+# the emulated GPU, which can inject these. usage: tests/gpu/faults_test.sh MS_TRAIN EMULATED_LIB_DIRECTORY
 set -uo pipefail
 ms_train=$1 emulated=$2
 work=$(mktemp -d)
@@ -33,7 +32,8 @@ sample_tokens = 0
 comm_timeout = "20s"
 END
 
-# expect NAME CODE TEXT [VARIABLE=VALUE...] [-- MS_TRAIN_OPTION...]: the exit code, and what is said on standard error.
+# expect NAME CODE TEXT [VARIABLE=VALUE...] [-- MS_TRAIN_OPTION...]: checks the exit code and the text on standard
+# error.
 expect() {
   local name=$1 code=$2 text=$3 variables=() got
   shift 3
@@ -54,25 +54,25 @@ expect() {
 }
 here=LD_LIBRARY_PATH=$emulated:${LD_LIBRARY_PATH:-}
 expect "a healthy GPU" 0 "" "$here" --
-expect "a GPU whose memory the host keeps its hands off" 0 "" "$here" MS_EMULATED_GPU_GUARD=1 -- --set mesh.dp=1 --set train.steps=2
+expect "GPU memory that the host must not access" 0 "" "$here" MS_EMULATED_GPU_GUARD=1 -- --set mesh.dp=1 --set train.steps=2
 expect "four ranks" 0 "" "$here" -- --set mesh.tp=2
 expect "no GPU" 69 "no CUDA-capable device" "$here" MS_EMULATED_GPU_COUNT=0 --
 expect "kernels for another GPU" 69 "no kernel image" "$here" MS_EMULATED_GPU_FAULT=image --
 expect "memory that is too small" 2 "out of memory" "$here" MS_EMULATED_GPU_MEMORY=1000000 --
-expect "memory that is too small, before products are timed" 2 "this rank takes" "$here" MS_EMULATED_GPU_MEMORY=30000000 -- --set run.matmul_choices="$work/none" --set mesh.dp=1
-[[ ! -e $work/none ]] || { echo "FAILED: products were timed for a run that has no room" && failed=1; }
+expect "memory that is too small, before matmuls are autotuned" 2 "this rank takes" "$here" MS_EMULATED_GPU_MEMORY=30000000 -- --set run.matmul_choices="$work/none" --set mesh.dp=1
+[[ ! -e $work/none ]] || { echo "FAILED: matmuls were autotuned for a run that does not fit" && failed=1; }
 expect "memory that breaks" 69 "uncorrectable ECC error" "$here" MS_EMULATED_GPU_FAULT=ecc@500 --
-for part in product plan attention; do
+for part in matmul plan attention; do
   expect "memory that breaks in a library's $part" 69 "uncorrectable ECC error" "$here" MS_EMULATED_GPU_FAULT=ecc@$part --
   expect "memory that is full in a library's $part" 2 "out of memory" "$here" MS_EMULATED_GPU_FAULT=full@$part --
 done
 expect "attention in f32" 2 "train.dtype" "$here" -- --set train.dtype=fp32
-expect "products of eight bits, cut into pieces" 0 "" "$here" -- --set train.fp8=true --set mesh.tp=2 --set overlap.tp=true --set train.recompute=full
-expect "products of eight bits, backward in halves" 0 "" "$here" -- --set train.fp8=true --set mesh.dp=1 --set mesh.pp=2 --set mesh.schedule=zb-h1
-expect "products of eight bits in f32" 2 "train.fp8" "$here" -- --set train.fp8=true --set train.dtype=fp32
+expect "fp8 matmuls, split for overlap" 0 "" "$here" -- --set train.fp8=true --set mesh.tp=2 --set overlap.tp=true --set train.recompute=full
+expect "fp8 matmuls, split backward" 0 "" "$here" -- --set train.fp8=true --set mesh.dp=1 --set mesh.pp=2 --set mesh.schedule=zb-h1
+expect "fp8 matmuls in f32" 2 "train.fp8" "$here" -- --set train.fp8=true --set train.dtype=fp32
 expect "rows wider than the norms" 2 "32768 columns at most" "$here" -- --set model.hidden=65536
 expect "heads that are no multiple of eight" 2 "multiples of 8" "$here" -- --set model.heads=16
-# A run that is saved after two steps and goes on computes what one that was not does; the host reads no memory of the GPU.
+# A run saved after two steps and resumed computes what an uninterrupted one does; the host reads no GPU memory.
 losses() { sed -n 's/^{"step":[0-9]*,"loss":\([^,]*\),.*/\1/p' "$work/run/metrics.jsonl"; }
 expect "four steps" 0 "" "$here" -- --set train.steps=4 --set mesh.dp=1 --set optim.warmup_steps=0 --set optim.schedule=constant
 losses >"$work/whole"
@@ -84,7 +84,7 @@ expect "two more" 0 "" "$here" MS_EMULATED_GPU_GUARD=1 -- "${saved[@]}" --set tr
 losses >>"$work/parts"
 [[ $(wc -l <"$work/whole") == 4 ]] || { echo "FAILED: four steps have not four losses" && failed=1; }
 diff "$work/whole" "$work/parts" || { echo "FAILED: a run that was saved computes something else" && failed=1; }
-# With algorithms that were timed, too: those of a file, and those of the checkpoint where there is no file any more.
+# Likewise with autotuned algorithms: from a file, and from the checkpoint once the file is gone.
 slow_first=MS_EMULATED_SLOW_FIRST=1 fresh=(--fresh)
 chosen=("${saved[@]}" --set run.matmul_choices="$work/choices")
 expect "four steps, timed" 0 "forms of products timed" "$here" "$slow_first" -- "${chosen[@]}" --set train.steps=4
@@ -92,7 +92,7 @@ losses >"$work/whole"
 cmp -s "$work/whole" "$work/parts" && echo "FAILED: other algorithms, same losses: this tests nothing" && failed=1
 expect "two steps, saved" 0 "" "$here" "$slow_first" -- "${chosen[@]}" --set train.steps=2
 losses >"$work/parts"
-grep -qF "products timed" "$work/err" && echo "FAILED: what is in the file was timed once more" && failed=1
+grep -qF "products timed" "$work/err" && echo "FAILED: algorithms in the file were autotuned again" && failed=1
 rm "$work/choices"
 fresh=()
 expect "two more" 0 "" "$here" -- "${saved[@]}" --set train.steps=4
@@ -104,8 +104,8 @@ cp "$work/choices" "$work/before"
 expect "a pipeline's stages again" 0 "" "$here" "$slow_first" -- --set mesh.pp=2 --set mesh.dp=1 --set run.matmul_choices="$work/choices"
 cmp "$work/choices" "$work/before" || { echo "FAILED: choices that were made were made again" && failed=1; }
 echo "library" >"$work/choices"
-expect "a file of something else" 2 "holds no choices of algorithms" "$here" -- --set run.matmul_choices="$work/choices"
-# From the copy in a node's memory, too, of a run that did not come to its end.
+expect "a file of something else" 2 "holds no matmul algorithms" "$here" -- --set run.matmul_choices="$work/choices"
+# Likewise from the copy in a node's memory, of a run that was killed.
 longer=("${saved[@]}" --set train.steps=16)
 copied=("${longer[@]}" --set checkpoint.memory_dir="$work/memory" --set checkpoint.every_steps=2 --set checkpoint.when_busy=wait)
 rm -rf "$work/checkpoints" "$work/run"
@@ -123,5 +123,5 @@ rest=$(wc -l <"$work/parts")
 ((rest == 10)) || { echo "FAILED: after memory came $rest steps" && failed=1; }
 fresh=(--fresh)
 expect "all of it" 0 "" "$here" -- "${longer[@]}"
-losses | tail -n "$rest" | diff - "$work/parts" || { echo "FAILED: a run that goes on from memory computes something else" && failed=1; }
+losses | tail -n "$rest" | diff - "$work/parts" || { echo "FAILED: a run resumed from memory computes something else" && failed=1; }
 exit $failed

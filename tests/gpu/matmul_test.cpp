@@ -1,4 +1,4 @@
-// Matrix products on a GPU: all transposes, types, strides and edge shapes against f64.
+// Matmuls on a GPU: all transposes, types, strides and edge shapes against f64.
 #include <limits>
 
 #include "../ops/matmul_case.h"
@@ -15,14 +15,14 @@ TEST(Matmul, EveryFormAndShape) {
                                         << (f.accumulate ? " +=" : "") << (f.bias ? " bias" : "") << " gap " << gap);
         Memory memory;
         const Matmul op = make(memory, s, f, gap);
-        const Mat want = product(op, s);
+        const Mat want = matmul_reference(op, s);
         everywhere(memory, op, [&] { EXPECT_TRUE(close(op.c, want, tolerance_of(f.c_type, kF32))); });
       }
     }
   }
 }
 
-TEST(Matmul, GoesOnToAGelu) {
+TEST(Matmul, FusesGelu) {
   for_each_gelu([](Memory& memory, const GeluCase& made) {
     const double tolerance = gelu_tolerance(made.op.c.dtype);
     everywhere(memory, made.op, [&] {
@@ -31,14 +31,14 @@ TEST(Matmul, GoesOnToAGelu) {
     });
   });
 }
-TEST(Matmul, FactorsOfEightBitsGoOnToAGelu) {
+TEST(Matmul, Fp8FusesGelu) {
   for (const bool forward : {true, false}) {
     for (const bool bias : {true, false}) {
       const Shape s{80, 96, 144};
       Memory memory;
       GeluCase made = gelu_case(memory, s, {DType::bf16, DType::bf16, false, forward, false, bias}, 0, forward);
-      made.op.factors = forward ? Factors::fp8 : Factors::fp8_gradient;
-      made.c = product(made.op, s);
+      made.op.operands = forward ? Operands::fp8 : Operands::fp8_gradient;
+      made.c = matmul_reference(made.op, s);
       for (std::int64_t i = 0; i < s.m; ++i) {
         for (std::int64_t j = 0; j < s.n; ++j) {
           if (forward) made.y(i, j) = gelu(made.c(i, j));
@@ -53,12 +53,12 @@ TEST(Matmul, FactorsOfEightBitsGoOnToAGelu) {
   }
 }
 
-// Sums of products of eight bits are made in fewer bits than f32 has by the GPUs that multiply those.
-TEST(Matmul, FactorsOfEightBits) {
+// GPUs sum fp8 GEMMs in fewer bits than f32 has.
+TEST(Matmul, Fp8) {
   constexpr double kEightBits = 2e-3;
   for (const Form& f : forms()) {
     if (f.type != DType::bf16) continue;
-    for (const Factors factors : {Factors::fp8, Factors::fp8_gradient}) {
+    for (const Operands operands : {Operands::fp8, Operands::fp8_gradient}) {
       for (const Shape& s : kFp8Shapes) {
         for (const std::int64_t gap : {0, 3, 8}) {
           const bool is_part = gap == 8;
@@ -67,9 +67,9 @@ TEST(Matmul, FactorsOfEightBits) {
                                           << (f.accumulate ? " +=" : "") << (f.bias ? " bias" : "") << " gap " << gap);
           Memory memory;
           Matmul op = make(memory, s, f, gap);
-          op.factors = factors;
-          if (is_part) know_magnitudes(memory, op);
-          const Mat want = product(op, s);
+          op.operands = operands;
+          if (is_part) set_known_amaxes(memory, op);
+          const Mat want = matmul_reference(op, s);
           everywhere(memory, op,
                      [&] { EXPECT_TRUE(close(op.c, want, std::max(tolerance_of(f.c_type, 0), kEightBits))); });
         }
@@ -78,8 +78,8 @@ TEST(Matmul, FactorsOfEightBits) {
   }
 }
 
-// Of any size, down to those that bf16 has few bits for.
-TEST(Matmul, FactorsOfEightBitsOfAnySize) {
+// Operands of any magnitude, down to subnormal bf16.
+TEST(Matmul, Fp8OfAnyMagnitude) {
   constexpr Shape kShape{32, 48, 64};
   for (const double size : {1e-37, 1e-30, 1e-3, 1e5, 1e30}) {
     SCOPED_TRACE(size);
@@ -88,34 +88,34 @@ TEST(Matmul, FactorsOfEightBitsOfAnySize) {
                     .a = memory.tensor(DType::bf16, kShape.m, kShape.k, 0, size),
                     .b = memory.tensor(DType::bf16, kShape.k, kShape.n),
                     .bias = {},
-                    .factors = Factors::fp8_gradient};
-    const Mat want = product(op, kShape);
+                    .operands = Operands::fp8_gradient};
+    const Mat want = matmul_reference(op, kShape);
     everywhere(memory, op, [&] { EXPECT_TRUE(close(op.c, want, 2e-3)); });
   }
 }
-TEST(Matmul, FactorsOfEightBitsThatAreNotFinite) {
+TEST(Matmul, Fp8OfInfinityAndNan) {
   for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     Memory memory;
     Matmul op = make(memory, {32, 48, 64}, {DType::bf16, DType::f32, false, true, false, false}, 0);
-    op.factors = Factors::fp8;
+    op.operands = Operands::fp8;
     put(op.b, 2, 3, bad);
     const auto has_no_numbers = [&] {
       for (const double value : read(op.c).values) ASSERT_TRUE(std::isnan(value));
     };
     everywhere(memory, op, has_no_numbers);
-    // A part with nothing but numbers, of what has others.
+    // A finite part of a tensor that is not finite.
     put(op.b, 2, 3, 1);
-    know_magnitudes(memory, op);
-    for (const Tensor& largest : {op.a_largest, op.b_largest}) {
-      const double good = get(largest, 0, 0);
-      put(largest, 0, 0, bad);
+    set_known_amaxes(memory, op);
+    for (const Tensor& amax : {op.a_amax, op.b_amax}) {
+      const double good = get(amax, 0, 0);
+      put(amax, 0, 0, bad);
       everywhere(memory, op, has_no_numbers);
-      put(largest, 0, 0, good);
+      put(amax, 0, 0, good);
     }
   }
 }
 
-TEST(Matmul, NothingToDo) {
+TEST(Matmul, AcceptsEmptyOutputs) {
   for (const Shape& s : {Shape{0, 5, 3}, {5, 0, 3}}) {
     Memory memory;
     everywhere(memory, make(memory, s, {DType::bf16, DType::bf16, false, false, false, false}, 0), [] {});

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Ranks as processes, each with a GPU, over NCCL: what threads that share a GPU compute; a lost rank, one that hangs, and
-# NCCL that stands still are named by the survivors. On the GPU that the CPU plays: its NCCL is a stand-in, too.
-# usage: tests/gpu/nccl_test.sh MPIEXEC MS_TRAIN EMULATED_LIB_DIRECTORY
+# Ranks as processes, each with a GPU, over NCCL: they compute what threads that share a GPU compute, and the survivors
+# name a lost rank, one that hangs, and a stalled NCCL. Runs on the emulated GPU with an emulated NCCL. usage:
+# tests/gpu/nccl_test.sh MPIEXEC MS_TRAIN EMULATED_LIB_DIRECTORY
 set -uo pipefail
 mpiexec=$1 ms_train=$2 emulated=$3
 work=$(mktemp -d)
@@ -43,14 +43,14 @@ fail() {
 }
 losses() { sed -n 's/^{"step":[0-9]*,"loss":\([^,]*\),.*/\1/p' "$work/$1/metrics.jsonl"; }
 settings=()
-# ranks NAME [VARIABLE=VALUE...]: a run of eight processes; its exit code.
+# ranks NAME [VARIABLE=VALUE...]: runs eight processes; returns their exit code.
 ranks() {
   local name=$1
   shift
   timeout 90 "$mpiexec" --oversubscribe --bind-to none -np 8 env "$@" "$ms_train" run "$work/gpu.toml" --fresh \
     --set run.dir="$work/$name" "${settings[@]+"${settings[@]}"}" >"$work/$name.log" 2>&1
 }
-# verdict NAME KIND RANK TEXT: the kind and the text are patterns
+# verdict NAME KIND RANK TEXT: checks the verdict; KIND and TEXT are patterns
 verdict() {
   local file=$work/$1/verdict.json
   if ! grep -qE "\"kind\": \"$2\"" "$file" || ! grep -q "\"rank\": $3" "$file" || ! grep -qE "$4" "$file"; then
@@ -62,12 +62,12 @@ verdict() {
 
 "$ms_train" run "$work/gpu.toml" --fresh --set run.dir="$work/threads" >"$work/threads.log" 2>&1 || fail "threads: $?"
 ranks processes MS_NOTHING=1 || fail "processes: $(tail -n 3 "$work/processes.log")"
-# The stand-in adds up in the order of the ranks, as threads do: the same bits.
+# The emulated NCCL sums in rank order, as threads do: the same bits.
 [[ $(losses threads | wc -l) == 4 ]] || fail "threads: losses of $(losses threads | wc -l) steps, not 4"
 diff <(losses threads) <(losses processes) || fail "processes compute something else than threads"
 
-# With every kind of group that there is: rings of tp, pipelines that close to a ring, pairs that share an embedding. In
-# memory that is registered, by all or by nobody.
+# With every kind of group: rings of tp, pipelines that close to a ring, pairs that share an embedding. In memory that
+# all members register, or none.
 settings=(--set mesh.chunks=2 --set overlap.tp=true --set overlap.dp=true --set overlap.pp=true)
 "$ms_train" run "$work/gpu.toml" --fresh --set run.dir="$work/rings" "${settings[@]}" >"$work/rings.log" 2>&1 || fail "rings: $?"
 settings+=(--set run.nccl_register=true)
@@ -77,31 +77,31 @@ diff <(losses rings) <(losses registered) || fail "registered: other losses than
 ranks refused MS_EMULATED_NCCL_REGISTERS_NOTHING=1 && fail "refused: no error"
 verdict refused comm.nccl '[0-7]' "registering memory.*cannot be registered"
 ranks killed MS_FAULT='step=2 rank=3 kill' && fail "killed: no error"
-# The service sees it die; or NCCL was first, in a group of two.
+# Either the service notices the death, or NCCL does first, in a group of two.
 verdict killed 'comm.(peer_lost|nccl)' 3 "rank 3|remote process"
-# Groups fit on a smaller GPU, too, where the stand-in refuses channels for which there is no multiprocessor.
+# Groups fit on a smaller GPU too: the emulated NCCL refuses channels without a multiprocessor.
 settings+=(--set train.steps=1)
 ranks small MS_EMULATED_GPU_PROCESSORS=40 || fail "small: $(tail -n 3 "$work/small.log")"
 settings=()
 
 ranks hung MS_FAULT='step=2 rank=5 hang' && fail "hung: no error"
 verdict hung comm.deadline 5 "rank 5"
-# Survivors whose NCCL does not even let go come to their end all the same.
+# Survivors end even if aborting NCCL hangs.
 ranks stuck MS_FAULT='step=2 rank=3 kill' MS_EMULATED_NCCL_ABORT_HANGS=1
 code=$?
 ((code != 0 && code != 124)) || fail "stuck: ended with $code"
 verdict stuck 'comm.(peer_lost|nccl)' 3 "rank 3|remote process"
-# One whose run is done, too.
+# Likewise one that has finished its run.
 settings=(--set train.steps=1)
 ranks completed MS_EMULATED_NCCL_ABORT_HANGS=1 || fail "completed: $? $(tail -n 5 "$work/completed.log")"
 grep -q "^steps  *1$" "$work/completed.log" || fail "completed: it does not say what came of it"
 grep -q '"code": 0' "$work/completed/verdict.json" || fail "completed: $(cat "$work/completed/verdict.json")"
 grep -q "the run is done, and this process does not come to its end" "$work/completed.log" || fail "completed: nothing is said of it"
-# A call that NCCL refuses is the last one that it gets.
+# After NCCL refuses a call, nothing calls it again.
 settings=()
 ranks refused_call MS_EMULATED_NCCL_REFUSES=60@5 && fail "refused call: no error"
 verdict refused_call comm.nccl 5 "operation [0-9]* of group .*: NCCL: internal error .it was to be refused"
-# There would be room for a rank's tensors and its operations, were it not for NCCL's buffers.
+# A rank's tensors and ops would fit, were it not for NCCL's buffers.
 ranks room MS_EMULATED_GPU_MEMORY=42000000 || fail "room: $(tail -n 3 "$work/room.log")"
 ranks crowded MS_EMULATED_GPU_MEMORY=37000000 && fail "crowded: no error"
 verdict crowded tensor.memory '[0-7]' "out of memory: .* of the GPU's .* are free, and this rank takes"

@@ -1,4 +1,4 @@
-// Rows of norms of any width: whole, and never of more threads than their kernel was compiled for, which a GPU refuses.
+// Row shares of norms of any width: they cover the row, within the threads of the kernels' launch bounds.
 #include "kernels/norm_rows.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 namespace ms::kernels {
 namespace {
 
-TEST(NormRows, AreWholeWithinTheKernelsBounds) {
+TEST(NormRows, CoverRowsWithinLaunchBounds) {
   for (const bool backward : {false, true}) {
     for (const int lanes : {1, 4, 8}) {  // element by element, f32, bf16
       for (std::int64_t cols = lanes; cols <= kMostNormColumns; cols += lanes) {

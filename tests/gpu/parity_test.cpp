@@ -1,15 +1,15 @@
-// Parity on one GPU: every factorisation of 8 into dp x tp x pp, its ranks being threads that share the GPU, computes
+// Parity on one GPU: every factorization of 8 into dp x tp x pp, its ranks being threads that share the GPU, computes
 // what one rank computes, and what the CPU computes, in bf16.
 #include <gtest/gtest.h>
 
 #include "../ranks/training_case.h"
-#include "tensor/cuda_door.h"
+#include "tensor/cuda_plugin.h"
 
 namespace ms::testing_case {
 namespace {
 
 constexpr int kSteps = 2;
-// bf16 keeps 8 bits: a part in 256 for every value that is rounded on the way, differently where products are cut.
+// bf16 keeps 8 bits: 1/256 for every value that is rounded, which happens elsewhere when matmuls are split.
 constexpr double kGradientTolerance = 0.03, kLossTolerance = 0.02;
 
 const Devices& gpu() {
@@ -17,7 +17,7 @@ const Devices& gpu() {
   return kShared;
 }
 
-// Heads of 8, the smallest that a GPU's attention takes.
+// Heads of 8, the smallest that attention on a GPU accepts.
 train::Settings settings_of(const std::string& family) {
   train::Settings settings = tiny_settings(family);
   settings.model.heads = 8;
@@ -56,14 +56,14 @@ TEST_F(GpuParity, OneRankComputesWhatTheCpuComputes) {
     const Devices alone = [](tensor::CpuPool&) { return tensor::make_cuda_device(0); };
     const Outcome on_gpu = run_threads(settings, kSteps, alone);
     expect_alike(run_threads(settings, kSteps), on_gpu);
-    // A device of one's own and one that could be shared issue the same.
+    // A device of its own and a shared device issue the same ops.
     expect_same_bits(on_gpu, run_threads(settings, kSteps, gpu()));
     const Devices atomics = [](tensor::CpuPool&) { return tensor::make_cuda_device(0, {.deterministic = false}); };
     expect_alike(on_gpu, run_threads(settings, kSteps, atomics));
   }
 }
 
-// What is computed once more is what it was, also where a product has gone on to a GELU.
+// Recomputed values are the same, also with a fused GELU.
 TEST_F(GpuParity, RecomputationChangesNothing) {
   train::Settings settings = settings_of("gpt");
   const Outcome kept = run_threads(settings, kSteps, gpu());
@@ -73,18 +73,17 @@ TEST_F(GpuParity, RecomputationChangesNothing) {
     Outcome again = run_threads(settings, kSteps, gpu());
     if (std::string_view(recompute) == "full") {
       expect_same_bits(kept, again);
-    } else {  // the activation, which is computed by itself once more, is then so in the forward, too
+    } else {  // the recomputed activation is a separate op, and then in the forward too
       expect_alike(kept, again);
     }
   }
 }
 
-TEST_F(GpuParity, ProductsOfEightBits) {
+TEST_F(GpuParity, Fp8MatchesTheCpu) {
   train::Settings settings = settings_of("llama");
   settings.train.fp8 = true;
   const Outcome one = run_threads(settings, kSteps, gpu());
-  // Where a number lies near the middle of two of eight bits, the least difference before it decides between them: of
-  // gradients a part in four.
+  // Near the middle of two fp8 numbers the least difference decides between them: for gradients a quarter.
   constexpr double kGradients = 0.25, kLosses = 0.04;
   const auto expect_near = [&](const Outcome& want) {
     for (std::size_t i = 0; i < want.losses.size(); ++i) EXPECT_NEAR(want.losses[i], one.losses[i], kLosses) << i;
@@ -100,13 +99,13 @@ TEST_F(GpuParity, ProductsOfEightBits) {
   for (std::size_t i = 0; i < given.losses.size(); ++i) EXPECT_NEAR(given.losses[i], one.losses[i], kLosses) << i;
 }
 
-// Interleaved where there are stages to interleave, sequences cut or not, every ZeRO stage.
-std::vector<std::tuple<std::string, Layout>> factorisations_of_eight() {
+// Interleaved if there are stages to interleave, with and without sequence parallelism, every ZeRO stage.
+std::vector<std::tuple<std::string, Layout>> factorizations_of_eight() {
   std::vector<std::tuple<std::string, Layout>> all;
   for (const std::string family : {"gpt", "llama"}) {
     for (int dp = 1; dp <= 8; dp *= 2) {
       for (int tp = 1; dp * tp <= 8; tp *= 2) {
-        if (family == "llama" && tp == 8) continue;  // four heads of keys and values
+        if (family == "llama" && tp == 8) continue;  // four key/value heads
         const int pp = 8 / dp / tp;
         all.push_back({family, {dp, tp, pp, pp == 2 || pp == 4 ? 2 : 1, tp != 4, dp == 4 ? 2 : dp == 8 ? 0 : 1}});
       }
@@ -115,9 +114,9 @@ std::vector<std::tuple<std::string, Layout>> factorisations_of_eight() {
   return all;
 }
 
-class Factorisations : public GpuParity, public testing::WithParamInterface<std::tuple<std::string, Layout>> {};
+class Factorizations : public GpuParity, public testing::WithParamInterface<std::tuple<std::string, Layout>> {};
 
-TEST_P(Factorisations, ComputeWhatOneRankComputes) {
+TEST_P(Factorizations, ComputeWhatOneRankComputes) {
   const auto& [family, layout] = GetParam();
   const train::Settings settings = settings_of(family);
   static std::map<std::string, Outcome> references;
@@ -125,7 +124,7 @@ TEST_P(Factorisations, ComputeWhatOneRankComputes) {
   if (one.losses.empty()) one = run_threads(settings, kSteps, gpu());
   expect_alike(one, run_threads(with(settings, layout), kSteps, gpu()));
 }
-INSTANTIATE_TEST_SUITE_P(OfEight, Factorisations, testing::ValuesIn(factorisations_of_eight()), [](const auto& made) {
+INSTANTIATE_TEST_SUITE_P(OfEight, Factorizations, testing::ValuesIn(factorizations_of_eight()), [](const auto& made) {
   return std::get<0>(made.param) + "_" + std::get<1>(made.param).name();
 });
 

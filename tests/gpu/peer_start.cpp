@@ -1,7 +1,7 @@
-// What a run begins with, for peer_pytorch.py: initial parameters as Hugging Face names and lays them, and the batches
-// of all its steps.   usage: peer_start make CONFIG DIRECTORY [--set KEY=VALUE]...
-// Writes DIRECTORY/model.safetensors, f32, and DIRECTORY/tokens, raw int32 [steps, global_batch, seq + 1]. Made on the
-// CPU: initial values are a function of the seed, the same on every device but for the last place.
+// Writes the initial state of a run for peer_pytorch.py: parameters with Hugging Face's names and layout, and the
+// batches of all its steps.   usage: peer_start make CONFIG DIRECTORY [--set KEY=VALUE]... Writes
+// DIRECTORY/model.safetensors, f32, and DIRECTORY/tokens, raw int32 [steps, global_batch, seq + 1]. Runs on the CPU:
+// initial values are a function of the seed, equal on every device except for the last place.
 #include <chrono>
 #include <filesystem>
 #include <map>
@@ -15,7 +15,7 @@
 #include "hf/names.h"
 #include "hf/safetensors.h"
 #include "tensor/cpu_device.h"
-#include "train/engine.h"
+#include "train/engine/engine.h"
 
 namespace ms {
 namespace {

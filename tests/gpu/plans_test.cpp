@@ -1,4 +1,4 @@
-// The graphs of attention are such as cuDNN has engines for, on GPUs that need not be here: it is told what they are.
+// cuDNN has engines for the attention graphs, on GPUs that need not be present: the test passes their descriptions.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ std::string json_of(const Gpu& gpu) {
       gpu.name, gpu.version, gpu.l2_bytes, gpu.shared_bytes, gpu.shared_optin_bytes, gpu.processors);
 }
 
-// q, k and v side by side in one matrix, as the engine's product gives them.
+// q, k and v side by side in one matrix, as the engine's matmul writes them.
 AttentionKey key_of(std::int64_t seq, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim,
                     std::int64_t window = 0, bool deterministic = true) {
   const std::int64_t ld = (heads + 2 * kv_heads) * head_dim, out = heads * head_dim;
@@ -48,7 +48,7 @@ template <class Graph>
 CudnnOffer offer(const AttentionKey& key, const Gpu& gpu) {
   return offer_for(Graph(key).graph.finish(nullptr), json_of(gpu));
 }
-// cuDNN has an engine, and has compiled its kernels: all that is missing, at most, is a driver.
+// Succeeds if cuDNN has an engine and has compiled its kernels; only a driver may be missing.
 template <class Graph>
 testing::AssertionResult compiles(const AttentionKey& key, const Gpu& gpu) {
   const CudnnOffer made = offer<Graph>(key, gpu);
@@ -80,8 +80,8 @@ TEST(Plans, EveryShapeOfTheModelsCompiles) {
   }
 }
 
-// Of tests that run where there is a GPU: those of tests/ops/attention_test.cpp, with gaps between rows; gpu_parity's
-// models, whole and on a rank of eight; train.py's small ones.
+// Shapes of tests that run on a GPU: tests/ops/attention_test.cpp, with gaps between rows; gpu_parity's models, whole
+// and on one of eight ranks; train.py's small ones.
 TEST(Plans, ShapesOfTestsCompile) {
   for (AttentionKey key : {key_of(64, 2, 2, 64), key_of(65, 1, 1, 64), key_of(200, 2, 1, 32, 17),
                            key_of(129, 2, 2, 128, 64), key_of(70, 1, 1, 256, 1), key_of(96, 3, 1, 96)}) {
@@ -99,7 +99,7 @@ TEST(Plans, ShapesOfTestsCompile) {
   }
 }
 
-TEST(Plans, HeadsThatAreNoMultipleOfEightHaveNone) {
+TEST(Plans, RefusesHeadsThatAreNotMultiplesOfEight) {
   EXPECT_EQ(offer<AttentionForward>(key_of(1024, 8, 8, 100), kH200).engines, 0);
 }
 

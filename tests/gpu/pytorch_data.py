@@ -87,7 +87,7 @@ def load_weights(m, params, path):
     for ours, theirs in hf_names(m).items():
         tensors = [source.get(name) for name in theirs]
         target = params.master_views[ours]
-        # GPT-2's products are Conv1D, which keeps [in, out].
+        # GPT-2's linear layers are Conv1D, which keeps [in, out].
         conv = m.gpt and ours.split(".")[-2:-1] in (["qkv"], ["out"], ["up"], ["down"]) and target.dim() == 2
         value = torch.cat([tensor.t() if conv else tensor for tensor in tensors])
         if value.shape != target.shape:

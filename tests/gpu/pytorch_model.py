@@ -9,18 +9,18 @@ ALIGNMENT = 64  # elements; parameters start on cache lines in every type
 
 
 def layer_parameters(m):
-    """Name -> shape and initial value ("normal", "residual", 0 or 1) of a block. Products of one input are
+    """Name -> shape and initial value ("normal", "residual", 0 or 1) of a block. Matmuls of one input are
     one matrix, as in libms: q, k, v; gate, up; all of them in a parallel block."""
     qkv, up = (m.heads + 2 * m.kv) * m.head_dim, m.ffn if m.gpt else 2 * m.ffn
-    products = {"out": (m.hidden, m.hidden), "down": (m.hidden, m.ffn)}
+    weights = {"out": (m.hidden, m.hidden), "down": (m.hidden, m.ffn)}
     if m.parallel_block:
-        products["in"] = (qkv + up, m.hidden)
+        weights["in"] = (qkv + up, m.hidden)
     else:
-        products.update({"qkv": (qkv, m.hidden), "up": (up, m.hidden)})
+        weights.update({"qkv": (qkv, m.hidden), "up": (up, m.hidden)})
     table = {}
     for norm in ("norm1",) if m.parallel_block else ("norm1", "norm2"):
         table.update(norm_parameters(m, norm))
-    for name, shape in products.items():
+    for name, shape in weights.items():
         table[f"{name}.weight"] = (shape, "residual" if name in ("out", "down") else "normal")
         if m.gpt:
             table[f"{name}.bias"] = (shape[:1], 0)

@@ -113,11 +113,11 @@ class Trainer:
         self.loss = torch.zeros((), device=device)
         self.graph, self.history = None, []
         self.optimizer = torch.optim.AdamW(
-            [{"params": self.optimizer_pieces(decay), "weight_decay": optim.weight_decay if decay else 0.0}
+            [{"params": self.optimizer_params(decay), "weight_decay": optim.weight_decay if decay else 0.0}
              for decay in (True, False)],
             lr=optim.lr, betas=(optim.beta1, optim.beta2), eps=optim.eps, fused=True)
 
-    def optimizer_pieces(self, decay):
+    def optimizer_params(self, decay):
         pieces, params = [], self.params
         for master, grad in zip(params.masters[decay].split(PIECE), params.grads[decay].split(PIECE)):
             pieces.append(torch.nn.Parameter(master))

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Whether the kernels' registers suffice: what a thread has no register for goes through memory, and nothing says so but
-# the compiler. Rows longer than those of any model (8 pieces a thread) and rows that are not aligned (element by
-# element) may. Nightly; needs nvcc and no GPU.
-# usage: tests/gpu/registers.sh [ARCH]      as 90, which it is unless told
+# Checks that kernels do not spill registers to memory, which only the compiler reports. Rows longer than those of any
+# model (8 packs a thread) and rows that are not aligned (element by element) may spill. Nightly; needs nvcc, but no
+# GPU. usage: tests/gpu/registers.sh [ARCH]      default: 90
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 arch=${1:-90}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The trainings of tests/gpu/run bench, small, on a GPU that the CPU plays, with PyTorch on the CPU. Nightly.
-# usage: train_test.sh BUILD
-# PYTHON is one that has PyTorch 2; where it is not set, a virtual environment is made in build/peer (pip install torch).
+# The trainings of tests/gpu/run bench, small, on the emulated GPU, with PyTorch on the CPU. Nightly. usage:
+# train_test.sh BUILD PYTHON is one that has PyTorch 2; if unset, a virtual environment is created in build/peer (pip
+# install torch).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 build=$(realpath "$1")

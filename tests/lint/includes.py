@@ -1,5 +1,6 @@
-"""Who may include whom: a room includes itself and the rooms that libms/CMakeLists.txt says it depends on; nothing includes
-tools; the product includes no tests."""
+"""Who may include whom: a module includes itself and the modules that libms/CMakeLists.txt says it depends on; a folder of a
+module includes the module's own files, itself and the folders listed before it; nothing includes tools; the product includes
+no tests."""
 
 import re
 
@@ -8,44 +9,62 @@ import lint
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 
 
-def rooms(tree):
-    """room -> the rooms it may include."""
+def modules(tree):
+    """The modules that each module may include, and the folders of each module in their order."""
     text = re.sub(r"#[^\n]*", "", tree.text("libms/CMakeLists.txt"))
-    allowed = {}
+    allowed, folders = {}, {}
     for call in re.finditer(r"ms_module\(\s*(\w+)([^)]*)\)", text):
         depends = re.search(r"DEPENDS((?:\s+[a-z]\w*)*)", call.group(2))
         allowed[call.group(1)] = {call.group(1), *(depends.group(1).split() if depends else [])}
-    return allowed
+        listed = re.search(r"FOLDERS((?:\s+[a-z]\w*)*)", call.group(2))
+        folders[call.group(1)] = ["", *(listed.group(1).split() if listed else [])]
+    return allowed, folders
+
+
+def folder_of(path, order):
+    """The position of a path (MODULE/FOLDER/FILE or MODULE/FILE) among its module's folders; None: it is in none of them."""
+    parts = path.split("/")
+    folder = parts[1] if len(parts) > 2 else ""
+    return order.index(folder) if folder in order else None
 
 
 def check(tree, _):
-    allowed = rooms(tree)
+    allowed, folders = modules(tree)
+    used = {module: set() for module in allowed}
     for path in tree.cxx():
         parts = path.split("/")
         product = path.startswith(lint.PRODUCT)
-        room = parts[1] if parts[0] == "libms" and len(parts) > 2 else None
-        if room is not None and room not in allowed:
-            yield f"{path}:1: libms/{room} is not a room of libms/CMakeLists.txt"
+        module = parts[1] if parts[0] == "libms" and len(parts) > 2 else None
+        if module is not None and module not in allowed:
+            yield f"{path}:1: libms/{module} is not a module of libms/CMakeLists.txt"
             continue
+        here = folder_of(path.removeprefix("libms/"), folders[module]) if module is not None else None
         for number, line in enumerate(lint.blank_comments(tree.text(path)).splitlines(), 1):
             match = INCLUDE.match(line)
             if match is None:
                 continue
             quote, target = match.groups()
             first = target.split("/")[0]
+            if module is not None:
+                used[module].add(first)
             where = f"{path}:{number}"
             if "tools/" in target:
                 yield f"{where}: includes {target}: nothing includes tools"
             elif product and (first in ("tests", "gtest", "gmock") or "tests/" in target):
                 yield f"{where}: includes {target}: the product includes no tests"
             elif parts[0] == "libms" and quote == '"' and (first == ".." or "/" not in target):
-                yield f"{where}: includes \"{target}\": name it from libms, as \"room/file.h\""
-            elif target == "net/if.h":  # the system's, not our room net's
+                yield f"{where}: includes \"{target}\": name it from libms, as \"module/file.h\""
+            elif target == "net/if.h":  # the system's, not our module net's
                 continue
-            elif room is not None and first in allowed and quote == "<":
+            elif module == first and here is not None and (folder_of(target, folders[module]) or 0) > here:
+                yield f"{where}: includes {target}, whose folder comes later in libms/CMakeLists.txt"
+            elif module is not None and first in allowed and quote == "<":
                 yield f"{where}: includes <{target}>: our own headers are in quotes"
-            elif room is not None and first in allowed and first not in allowed[room]:
-                yield f"{where}: room {room} includes {target}, but does not depend on {first}"
+            elif module is not None and first in allowed and first not in allowed[module]:
+                yield f"{where}: module {module} includes {target}, but does not depend on {first}"
+    for module, known in sorted(allowed.items()):
+        for unused in sorted(known - used[module] - {module}):
+            yield f"libms/CMakeLists.txt:1: module {module} depends on {unused}, but includes nothing of it"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""What no text file of the tree holds: postponed work, paths of one machine, bytes that are not ASCII."""
+"""What no text file of the tree holds: postponed work, paths of one machine, bytes that are not ASCII. And what the product and
+its documentation do not say: words of our own where the field has one."""
 
 import re
 
@@ -10,8 +11,33 @@ FORBIDDEN = [
     (re.compile(r"[^\x00-\x7f]"), "not ASCII"),
 ]
 
+# In the product's sources, the README and the manuals, names included. A word that is right elsewhere is refused only where it
+# stands for the field's: a dot product, a factor of two and a protocol's message are fine.
+SPOKEN = ("libms/", "kernels/", "tools/", "spank/", "man/", "README.md", "CONTRIBUTING.md")
+TERMS = [
+    (r"(?<!dot )(?<!dot_)(?<!outer )\bproducts?\b(?! of)", "GEMM or matmul"),
+    (r"\bfactors? of (a|the|its) (product|matmul|GEMM)", "operand"),
+    (r"\b(in|of) eight bits\b|eight_bits", "FP8"),
+    (r"\baddends?\b", "residual"),
+    (r"largest magnitude|\b[Ll]argest\b(?=\))", "amax"),
+    (r"\blonely\b", "self communicator"),
+    (r"\b(crew|fleet)s?\b", "workers, agents"),
+    (r"\b(cuda|nccl)_door\b|\bdoors?\b", "plugin entry point"),
+    (r"\b(stands?|stood|standing) still\b", "stalled"),
+    (r"\b(plays?|played|playing) again\b", "replayed"),
+    (r"\bplayed by the CPU\b", "emulated"),
+    (r"\b[Tt]he rooms?\b|\brooms? of libms\b", "module"),
+    (r"\bnumbers that are none\b", "NaN"),
+    (r"\bgiven back\b", "freed"),
+    (r"\bmessages? (of an axis|travels?|under compute)\b", "communication overlaps compute"),
+    (r"\b(he|she|it|they) (is|are|was|were) told\b", "is passed, receives"),
+    (r"^\s*// (What|Of|Where there) ", "a comment names its subject first"),
+]
+TERMS = [(re.compile(pattern), word) for pattern, word in TERMS]
+
 
 def check(tree, _):
+    ours = []
     for path in tree.files:
         if path == "LICENSE" or not tree.is_text(path):
             continue
@@ -20,6 +46,17 @@ def check(tree, _):
                 found = pattern.search(line)
                 if found:
                     yield f"{path}:{number}: {why}: {found.group()!a}"
+            for pattern, word in TERMS if path.startswith(SPOKEN) else []:
+                found = pattern.search(line)
+                if found:
+                    ours.append(f"{path}:{number}: {found.group().strip()!a}: {word}")
+    # A ratchet until the last of them is gone.
+    table = "tests/lint/ratchets.txt"
+    allowed = {name: int(number) for name, number in lint.read_table(tree.root / table, 2)}.get("words_of_our_own", 0)
+    if len(ours) > allowed:
+        yield from ours
+    elif len(ours) < allowed:
+        yield f"{table}:1: {len(ours)} words of our own, lower words_of_our_own from {allowed}"
 
 
 if __name__ == "__main__":

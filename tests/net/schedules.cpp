@@ -6,7 +6,7 @@
 #include <set>
 
 #include "../unit/net/fake_fabric.h"
-#include "net/fleet.h"
+#include "net/agents/agent_pool.h"
 
 namespace {
 
@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
     };
     const Locator locator = fabric.locate();
     std::set<int> found;
-    for (const Verdict& verdict : locator.verdicts()) found.insert(verdict.culprit.b < 0 ? verdict.culprit.a : -1);
+    for (const Fault& fault : locator.faults()) found.insert(fault.culprit.b < 0 ? fault.culprit.a : -1);
     const std::int64_t cover = std::int64_t{kCover} * (n / 2);
     fmt::print("{:>3} {:>7} {:>5} {:>4} {:>9.1f} s  {}\n", k, cover, fabric.probes - cover, fabric.rounds,
                fabric.rounds * most_seconds({}), found == bad ? "yes" : "no");

@@ -17,7 +17,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "health/state.h"
+#include "health/act/spool.h"
 #include "http_server.h"
 #include "notify/notify.h"
 

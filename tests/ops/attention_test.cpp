@@ -8,13 +8,13 @@
 namespace ms::tensor::test {
 namespace {
 
-// Scores are sums of d products and probabilities are 2^score: an error of a few units in the last place of the largest
+// A score sums d products, and a probability is 2^score: the error is a few units in the last place of the largest
 // score.
 constexpr double kF32 = 1e-5;
 
 struct Case {
   std::int64_t batch, seq, heads, kv_heads, head_dim, window;
-  double spread = 1.0;  // deviation of q: large ones give probabilities that are nearly 0 or 1
+  double spread = 1.0;  // deviation of q: large values give probabilities near 0 or 1
 };
 constexpr Case kCases[] = {
     {1, 1, 1, 1, 2, 0},      {1, 7, 2, 1, 12, 0},    {2, 64, 2, 2, 64, 0},     {1, 65, 1, 1, 64, 0},
@@ -23,7 +23,7 @@ constexpr Case kCases[] = {
     {1, 150, 1, 1, 254, 65},
 };
 
-// q, k and v are columns of one tensor, as the projection leaves them.
+// q, k and v are columns of one tensor, as the projection writes them.
 struct Heads {
   Tensor q, k, v;
 };
@@ -31,7 +31,7 @@ Heads cut(const Tensor& qkv, const Case& c) {
   const std::int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
   return {qkv.slice_cols(0, q), qkv.slice_cols(q, kv), qkv.slice_cols(q + kv, kv)};
 }
-// Elements between rows. GPUs take heads, and distances of rows, in multiples of eight.
+// Elements between rows. GPUs require head sizes and row pitches in multiples of eight.
 bool in_eights(const Case& c) { return c.head_dim % 8 == 0; }
 std::int64_t gap(const Case& c) { return in_eights(c) ? 8 : 3; }
 
@@ -43,7 +43,7 @@ bool sees(const Case& c, std::int64_t query, std::int64_t key) {
   return key <= query && (c.window == 0 || key > query - c.window);
 }
 
-// f(b, h, kv head's first column, q's first column) for every head.
+// Calls f(b, h, kv head's first column, q's first column) for every head.
 template <class Body>
 void for_each_head(const Case& c, Body&& body) {
   for (std::int64_t b = 0; b < c.batch; ++b) {
@@ -52,7 +52,7 @@ void for_each_head(const Case& c, Body&& body) {
 }
 
 struct Forward {
-  Mat o, lse, o_mass;  // a mass is the sum of the sizes of what is added up
+  Mat o, lse, o_mass;  // a mass is the sum of the terms' magnitudes
 };
 Forward attention(const Case& c, double scale, const Mat& q, const Mat& k, const Mat& v) {
   Forward out{Mat(q.rows, q.cols), Mat(c.batch * c.heads, c.seq), Mat(q.rows, q.cols)};
@@ -85,7 +85,7 @@ Forward attention(const Case& c, double scale, const Mat& q, const Mat& k, const
 struct Gradient {
   Mat dq, dk, dv, delta, dq_mass, dk_mass, dv_mass;
 };
-// From the o and lse that the op is given, as the op does.
+// Computes the gradient from the given o and lse, as the op does.
 Gradient attention_gradient(const Case& c, double scale, const Mat& q, const Mat& k, const Mat& v, const Mat& o,
                             const Mat& lse, const Mat& dout) {
   Gradient out{Mat(q.rows, q.cols), Mat(k.rows, k.cols), Mat(k.rows, k.cols), Mat(lse.rows, lse.cols),
@@ -138,7 +138,7 @@ AttentionFwd forward_op(Memory& m, DType dtype, const Case& c) {
           .scale = scale_of(c)};
 }
 
-// With o and lse of the reference.
+// Returns the op with o and lse of the reference.
 AttentionBwd backward_op(Memory& m, DType dtype, const Case& c) {
   const AttentionFwd fwd = forward_op(m, dtype, c);
   const Forward want = attention(c, static_cast<double>(fwd.scale), read(fwd.q), read(fwd.k), read(fwd.v));
@@ -163,14 +163,14 @@ AttentionBwd backward_op(Memory& m, DType dtype, const Case& c) {
           .scale = fwd.scale};
 }
 
-// In bf16 probabilities and gradients of scores may have been rounded before they were multiplied, by half a unit in
-// the last place, 2^-9, each. `mass` is the sum of the products' sizes: where they cancel it is larger than the result.
+// In bf16, probabilities and gradients of scores may be rounded before they are multiplied, each by half a unit in the
+// last place, 2^-9. `mass` sums the terms' magnitudes: where terms cancel it exceeds the result.
 testing::AssertionResult close_to(const Tensor& got, const Mat& want, const Mat& mass, double f32) {
   if (got.dtype == DType::f32) return close(got, want, f32);
   Mat rest = read(got);
   for (std::size_t i = 0; i < rest.values.size(); ++i) {
     const double error = rest.values[i] - want.values[i];
-    const double over = std::abs(error) - mass.values[i] / 512;  // NaN where the result is
+    const double over = std::abs(error) - mass.values[i] / 512;  // NaN if the result is
     rest.values[i] = over <= 0 ? want.values[i] : want.values[i] + std::copysign(over, error);
   }
   return close(rest, want, kBf16Tolerance);
@@ -183,7 +183,7 @@ void for_each_case(Body&& body) {
       SCOPED_TRACE(testing::Message() << to_string(dtype) << " batch " << c.batch << " seq " << c.seq << " heads "
                                       << c.heads << "/" << c.kv_heads << " of " << c.head_dim << " window "
                                       << c.window);
-      // A score's error is absolute: so many units in the last place of the largest score.
+      // A score's error is absolute: some units in the last place of the largest score.
       body(dtype, c, kF32 * std::max(1.0, c.spread));
     }
   }
@@ -210,7 +210,7 @@ TEST(Attention, Backward) {
     everywhere(m, op, [&] {
       EXPECT_TRUE(close_to(op.dv, want.dv, want.dv_mass, f32));
       EXPECT_TRUE(close(op.delta, want.delta, f32));
-      // One key: its probability is 1 and does not depend on the scores; what is left of dq and dk is rounding.
+      // With one key the probability is 1, whatever the scores: dq and dk are only rounding.
       if (c.seq == 1 || c.window == 1) return;
       EXPECT_TRUE(close_to(op.dq, want.dq, want.dq_mass, 2 * f32));
       EXPECT_TRUE(close_to(op.dk, want.dk, want.dk_mass, 2 * f32));
@@ -248,13 +248,13 @@ TEST(Attention, BackwardAgreesWithFiniteDifferences) {
   }
 }
 
-TEST(Attention, NotANumberIsNotHidden) {
+TEST(Attention, PropagatesNan) {
   const Case c{1, 70, 1, 1, 16, 0};
   Memory m;
   const AttentionFwd op = forward_op(m, DType::f32, c);
   put(op.k, 30, 2, NAN);
   everywhere(m, op, [&] {
-    EXPECT_FALSE(std::isnan(get(op.o, 29, 0)));  // it does not see key 30
+    EXPECT_FALSE(std::isnan(get(op.o, 29, 0)));  // query 29 does not see key 30
     EXPECT_TRUE(std::isnan(get(op.o, 30, 0)));
     EXPECT_TRUE(std::isnan(get(op.o, 69, 15)));
     EXPECT_TRUE(std::isnan(get(op.lse, 0, 69)));

@@ -1,5 +1,5 @@
-// What must come out to the last bit: sums whose order is promised, products on any number of threads and by any
-// instruction set's copies, values that only pass through.
+// Results that are exact to the last bit: sums with a defined order, matmuls with any number of threads and on any
+// instruction set, values that only pass through.
 #include <omp.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 float as_float(double x) { return static_cast<float>(x); }
 
-// Tokens are added in order of t, in f32, to what is there.
+// Tokens are added in the order of t, in f32, to the existing values.
 TEST(Bits, TableGradientsAddInOrder) {
   for (const DType dtype : activation_types()) {
     for (const std::int64_t cols : {1, 7, 16, 33, 257}) {
@@ -44,7 +44,8 @@ TEST(Bits, TableGradientsAddInOrder) {
   }
 }
 
-// Sizes of the inputs differ, so that another order of the sum gives other bits; the result may replace any of them.
+// The inputs differ in magnitude, so that another order of summation gives other bits. The result may replace any of
+// them.
 TEST(Bits, ReduceAddsInOrderWhereverItWrites) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
     for (int count = 1; count <= 8; ++count) {
@@ -81,9 +82,9 @@ TEST(Bits, ReduceAddsInOrderWhereverItWrites) {
   }
 }
 
-// oneDNN shares long sums among threads when the product is small; here no sum may be shared. Odd sizes and strides
-// take other ways through it than round ones.
-TEST(Bits, ProductsOnAnyNumberOfThreads) {
+// oneDNN splits long sums among threads for small matmuls; here no sum may be split. Odd sizes and strides take other
+// code paths than round ones.
+TEST(Bits, MatmulsOnAnyNumberOfThreads) {
   struct Shape {
     std::int64_t m, n, k;
   };
@@ -130,7 +131,7 @@ TEST(Bits, ProductsOnAnyNumberOfThreads) {
   }
 }
 
-// A shard's statistics: the maximum and the target's logit are copied, not computed.
+// A shard's maximum and target logit are copied, not computed.
 TEST(Bits, LossStatisticsOfOneShard) {
   for (const DType dtype : activation_types()) {
     for (const std::int64_t valid : {1, 7, 16, 33, 257, 5000}) {
@@ -144,7 +145,7 @@ TEST(Bits, LossStatisticsOfOneShard) {
                          .valid = valid};
       Mat top(1, rows), total(1, rows), target(1, rows);
       for (std::int64_t t = 0; t < rows; ++t) {
-        // Below, at the first and last columns, at padding and above.
+        // Ids below the shard, at its first and last columns, in its padding, and above.
         const std::int64_t ids[] = {first - 1, first, first + valid - 1, first + valid, first + padded};
         put(op.targets, 0, t, static_cast<double>(ids[t % 5]));
         for (std::int64_t j = valid; j < padded; ++j) put(op.logits, t, j, NAN);  // must not be read
@@ -164,7 +165,7 @@ TEST(Bits, LossStatisticsOfOneShard) {
 
 TEST(Bits, CopyKeepsSpecialNumbers) {
   const std::uint32_t nans[] = {0x7F800001U, 0xFF800001U,
-                                0x7FFFFFFFU};  // the first two say so in the half that is cut off
+                                0x7FFFFFFFU};  // the first two are NaN only by bits that bf16 drops
   const double numbers[] = {-0.0, 0x1p-133, 0x1.fep127, -INFINITY};
   for (const std::int64_t n : {7, 40}) {
     Memory m;
@@ -181,8 +182,8 @@ TEST(Bits, CopyKeepsSpecialNumbers) {
   }
 }
 
-// Far out an angle in f32 would be off by more than its cosine may be.
-TEST(Bits, RotaryTableIsExactFarOut) {
+// At large positions an angle in f32 would have a larger error than its cosine may have.
+TEST(Bits, RotaryTableIsExactAtLargePositions) {
   const std::int64_t seq = 5000;
   for (const std::int64_t head_dim : {2, 12, 64}) {
     Memory m;

@@ -1,4 +1,4 @@
-// Every instruction set of this machine.
+// everywhere(): runs on every instruction set of this machine.
 #include <omp.h>
 
 #include "support.h"

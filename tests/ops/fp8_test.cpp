@@ -1,4 +1,4 @@
-// Factors of eight bits: every number of both formats, every bf16 rounded to them, scales of any size, and products.
+// fp8 operands: every number of both formats, every bf16 rounded to them, scales of any size, and matmuls.
 #include <bit>
 #include <limits>
 
@@ -10,7 +10,7 @@ namespace {
 
 using testing::Message;
 
-TEST(Fp8, EveryBf16IsRoundedToTheNearest) {
+TEST(Fp8, RoundsEveryBf16ToTheNearest) {
   for (const Fp8 format : {Fp8::e4m3, Fp8::e5m2}) {
     const std::vector<double> magnitudes = fp8_magnitudes(format);
     for (std::uint32_t bits = 0; bits < 1U << 16; ++bits) {
@@ -25,7 +25,7 @@ TEST(Fp8, EveryBf16IsRoundedToTheNearest) {
   }
 }
 
-TEST(Fp8, ThePowerOfTwoIsTheLargestThatFits) {
+TEST(Fp8, ScaleIsTheLargestPowerOfTwoThatFits) {
   for (const Fp8 format : {Fp8::e4m3, Fp8::e5m2}) {
     const double most = fp8_magnitudes(format).back();
     for (std::uint32_t bits = 1; bits < 0x7f80; ++bits) {
@@ -38,25 +38,25 @@ TEST(Fp8, ThePowerOfTwoIsTheLargestThatFits) {
   }
 }
 
-TEST(Fp8, TensorsOfAnySizeBecomeBf16OfTheFormat) {
+TEST(Fp8, RoundsTensorsOfAnyMagnitude) {
   for (const Fp8 format : {Fp8::e4m3, Fp8::e5m2}) {
     for (const double size : {1e-37, 1e-30, 1e-3, 1.0, 1e5, 1e30}) {
       SCOPED_TRACE(size);
       Memory memory;
       const Tensor x = memory.tensor(DType::bf16, 7, 33, 3, size), y = memory.tensor(DType::bf16, 7, 33, 5);
       const Mat want = rounded(read(x), format);
-      round_tensor_to_fp8(y, x, largest_magnitude(x), format);
+      round_tensor_to_fp8(y, x, amax_of(x), format);
       EXPECT_EQ(read(y).values, want.values);
       EXPECT_TRUE(memory.guards_intact());
     }
   }
 }
 
-TEST(Fp8, WhatIsNotFiniteMakesNoNumbers) {
+TEST(Fp8, InfinityAndNanGiveNan) {
   for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     Memory memory;
     Matmul op = make(memory, {4, 5, 6}, {DType::bf16, DType::f32, false, false, false, false}, 0);
-    op.factors = Factors::fp8;
+    op.operands = Operands::fp8;
     put(op.a, 2, 3, bad);
     MatmulCache cache;
     cache.run(op);
@@ -64,11 +64,11 @@ TEST(Fp8, WhatIsNotFiniteMakesNoNumbers) {
   }
 }
 
-TEST(Fp8, ProductsOfRoundedFactors) {
+TEST(Fp8, MatmulsOfRoundedOperands) {
   MatmulCache cache;
   for (const Form& f : forms()) {
     if (f.type != DType::bf16) continue;
-    for (const Factors factors : {Factors::fp8, Factors::fp8_gradient}) {
+    for (const Operands operands : {Operands::fp8, Operands::fp8_gradient}) {
       for (const Shape& s : kFp8Shapes) {
         for (const bool is_part : {false, true}) {
           SCOPED_TRACE(Message() << to_string(f.c_type) << " " << s.m << "x" << s.n << "x" << s.k
@@ -76,9 +76,9 @@ TEST(Fp8, ProductsOfRoundedFactors) {
                                  << (f.accumulate ? " +=" : "") << (f.bias ? " bias" : "") << (is_part ? " part" : ""));
           Memory memory;
           Matmul op = make(memory, s, f, 3);
-          op.factors = factors;
-          if (is_part) know_magnitudes(memory, op);
-          const Mat want = product(op, s);
+          op.operands = operands;
+          if (is_part) set_known_amaxes(memory, op);
+          const Mat want = matmul_reference(op, s);
           cache.run(op);
           EXPECT_TRUE(close(op.c, want, tolerance_of(f.c_type, kF32)));
           EXPECT_TRUE(memory.guards_intact());

@@ -1,5 +1,5 @@
 // Gradients that are another op or a chain of ops, against finite differences of the forward in f64: rotary, tables,
-// bias, products, the loss over shards. Ops with a backward formula of their own are checked beside it.
+// bias, matmuls, the loss over shards. Ops with a backward of their own are checked beside their forward.
 #include <algorithm>
 #include <cmath>
 
@@ -10,9 +10,9 @@
 namespace ms::tensor::test {
 namespace {
 
-constexpr double kF32 = 2e-6;  // some ten roundings; the differences themselves are good to 1e-9
+constexpr double kF32 = 2e-6;  // about ten roundings; the differences themselves are exact to 1e-9
 
-TEST(Gradient, OfARotationIsTheInverseRotation) {
+TEST(Gradient, RotationIsTheInverseRotation) {
   const std::int64_t seq = 5, head_dim = 6, half = head_dim / 2;
   Memory m;
   const Tensor x = m.tensor(DType::f32, 2 * seq, 2 * head_dim), dy = m.tensor(DType::f32, 2 * seq, 2 * head_dim);
@@ -35,8 +35,8 @@ TEST(Gradient, OfARotationIsTheInverseRotation) {
              [&] { EXPECT_TRUE(close(dy, want, kF32)); });
 }
 
-// y[t] = table[row_of(t)], 0 where there is no such row: embeddings and positions differ in row_of alone.
-TEST(Gradient, OfTables) {
+// y[t] = table[row_of(t)], 0 if there is no such row. Embeddings and positions differ only in row_of.
+TEST(Gradient, Tables) {
   const std::int64_t rows = 23, cols = 9, held = 6, first = 2, offset = 4;
   Memory m;
   const Tensor dy = m.tensor(DType::f32, rows, cols, 1), tokens = m.tensor(DType::i32, 1, rows);
@@ -74,8 +74,8 @@ Mat times(const Mat& a, const Mat& b) {  // a b^T
   return c;
 }
 
-// y = x w^T + bias, as the layers have it: dx = dy w, dw += dy^T x, dbias += column sums of dy.
-TEST(Gradient, OfAProjection) {
+// y = x w^T + bias, as in the layers: dx = dy w, dw += dy^T x, dbias += column sums of dy.
+TEST(Gradient, Projection) {
   const std::int64_t tokens = 6, in = 11, out = 9;
   Memory m;
   const Tensor x = m.tensor(DType::f32, tokens, in), w = m.tensor(DType::f32, out, in),
@@ -101,8 +101,8 @@ TEST(Gradient, OfAProjection) {
   EXPECT_TRUE(close(dw, want_dw, kF32));
 }
 
-// The whole chain, each op reading what the one before it computed; the shards are columns of one tensor.
-TEST(Gradient, OfTheLossOverShards) {
+// The whole chain: each op reads what the previous one computed. The shards are columns of one tensor.
+TEST(Gradient, LossOverShards) {
   const std::int64_t rows = 4, vocabulary = 13, padded = 16;
   const double scale = 0.25;
   for (const std::int64_t shards : {1, 2, 4, 8}) {  // the last of eight is all padding

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Sources compiled for one instruction set must define nothing that another source may define too: of two copies of an inline
-# function the linker keeps one for everybody, and an older processor would run into the newer one's instructions.
+# Sources compiled for one instruction set must define nothing that another source may define too: the linker keeps one
+# copy of an inline function for the whole program, and an older processor would run into the newer one's instructions.
 # usage: isa_symbols.sh NAMESPACE OBJECT...
 namespace=$1
 shift

@@ -27,7 +27,7 @@ LambMoments moments_of(Memory& m, std::int64_t n) {
   return op;
 }
 
-// u of one element, from moments that are already updated.
+// Returns u of one element, from updated moments.
 template <class Lamb>
 double step_of(const Lamb& op, double m, double v, double w) {
   return m / double{op.correction1} / (std::sqrt(v / double{op.correction2}) + double{op.eps}) +
@@ -145,7 +145,7 @@ TEST(Lamb, Apply) {
   }
 }
 
-TEST(Lamb, AWrongShapeIsABug) {
+TEST(Lamb, RefusesWrongShapes) {
   Memory m;
   LambMoments moments = moments_of(m, 8);
   moments.norms = m.tensor(DType::f64, 1, 1);

@@ -1,4 +1,4 @@
-// Products to be tested, and what they are in f64.
+// Matmuls to test, and their results in f64.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace ms::tensor::test {
 
-// Products of K terms in f32: the error relative to the rms of the result stays at a few units in the last place times
-// the root of K.
+// Sums of K terms in f32: the error relative to the rms of the result stays at a few units in the last place times the
+// square root of K.
 inline constexpr double kF32 = 5e-6;
 
 struct Shape {
@@ -21,7 +21,7 @@ struct Shape {
 inline constexpr Shape kShapes[] = {{1, 1, 1},  {1, 64, 64}, {64, 1, 64},  {64, 64, 1},   {2, 3, 4},     {17, 5, 129},
                                     {1, 7, 33}, {65, 1, 7},  {64, 64, 64}, {100, 70, 50}, {33, 257, 100}};
 
-// Of the factors' type and the result's.
+// A form of matmul: types of the operands and of the result, transposes, options.
 struct Form {
   DType type, c_type;
   bool transpose_a, transpose_b, accumulate, bias;
@@ -36,7 +36,7 @@ inline std::vector<Form> forms() {
   return all;
 }
 
-// Of which some are multiplied in eight bits by a GPU, and some are not.
+// Shapes for fp8; GPUs run an fp8 GEMM for some of them only.
 inline constexpr Shape kFp8Shapes[] = {{1, 1, 1}, {17, 5, 129}, {48, 32, 64}, {80, 96, 144}, {16, 128, 16}};
 
 inline Matmul make(Memory& memory, const Shape& s, const Form& f, std::int64_t gap) {
@@ -49,23 +49,24 @@ inline Matmul make(Memory& memory, const Shape& s, const Form& f, std::int64_t g
           .accumulate = f.accumulate};
 }
 
-// Factors (op.factors says of which kind) that are parts of tensors with magnitudes so much larger that few bits are
-// left to them: scales are powers of two, and numbers with all their bits do not show which one it was.
-inline void know_magnitudes(Memory& memory, Matmul& op) {
-  op.a_largest = memory.tensor(DType::f32, 1, 1), op.b_largest = memory.tensor(DType::f32, 1, 1);
-  put(op.a_largest, 0, 0, op.factors == Factors::fp8_gradient ? 1e9 : 3e4), put(op.b_largest, 0, 0, 2e4);
+// Sets amaxes of larger tensors that contain the operands, so large that the operands keep few bits: scales are powers
+// of two, and operands with all their bits would not show which one was used.
+inline void set_known_amaxes(Memory& memory, Matmul& op) {
+  op.a_amax = memory.tensor(DType::f32, 1, 1), op.b_amax = memory.tensor(DType::f32, 1, 1);
+  put(op.a_amax, 0, 0, op.operands == Operands::fp8_gradient ? 1e9 : 3e4), put(op.b_amax, 0, 0, 2e4);
 }
 
-// All magnitudes of a format, in order: two of even place lie beside each one of odd place, so ties are known.
+// Returns all magnitudes of a format, in order: each at an odd index lies between two at even indices, so ties are
+// known.
 inline std::vector<double> fp8_magnitudes(Fp8 format) {
   const int mantissa_bits = format == Fp8::e4m3 ? 3 : 2, bias = format == Fp8::e4m3 ? 7 : 15;
-  const double largest = format == Fp8::e4m3 ? 448 : 57344;
+  const double greatest = format == Fp8::e4m3 ? 448 : 57344;
   std::vector<double> all;
   for (int bits = 0; bits < 128; ++bits) {
     const int exponent = bits >> mantissa_bits, mantissa = bits & ((1 << mantissa_bits) - 1);
     const int whole = exponent == 0 ? mantissa : mantissa + (1 << mantissa_bits);
     all.push_back(std::ldexp(whole, std::max(exponent, 1) - bias - mantissa_bits));
-    if (all.back() == largest) break;
+    if (all.back() == greatest) break;
   }
   return all;
 }
@@ -77,22 +78,22 @@ inline double nearest_fp8(double x, const std::vector<double>& magnitudes) {
   const bool is_even = (below - magnitudes.begin()) % 2 == 0;
   return std::copysign(down < up || (down == up && is_even) ? *below : *above, x);
 }
-// What a factor is rounded to, in f64. `largest`: of what it is a part of, where that is not all.
-inline Mat rounded(Mat x, Fp8 format, double largest = 0) {
+// Returns an operand as a matmul rounds it, in f64. `amax` is that of a containing tensor, if given.
+inline Mat rounded(Mat x, Fp8 format, double amax = 0) {
   const std::vector<double> magnitudes = fp8_magnitudes(format);
-  for (const double value : x.values) largest = std::max(largest, std::abs(value));
-  if (largest == 0) return x;
+  for (const double value : x.values) amax = std::max(amax, std::abs(value));
+  if (amax == 0) return x;
   double scale = std::ldexp(1, 110);
-  while (largest * scale > magnitudes.back()) scale /= 2;
+  while (amax * scale > magnitudes.back()) scale /= 2;
   for (double& value : x.values) value = nearest_fp8(value * scale, magnitudes) / scale;
   return x;
 }
 
-inline Mat product(const Matmul& op, const Shape& s) {
-  const bool rounds = op.factors != Factors::as_given;
-  const auto known = [](const Tensor& largest) { return largest ? get(largest, 0, 0) : 0; };
-  const Mat a = rounds ? rounded(read(op.a), fp8_of_a(op.factors), known(op.a_largest)) : read(op.a);
-  const Mat b = rounds ? rounded(read(op.b), kFp8OfB, known(op.b_largest)) : read(op.b);
+inline Mat matmul_reference(const Matmul& op, const Shape& s) {
+  const bool rounds = op.operands != Operands::as_given;
+  const auto known = [](const Tensor& amax) { return amax ? get(amax, 0, 0) : 0; };
+  const Mat a = rounds ? rounded(read(op.a), fp8_of_a(op.operands), known(op.a_amax)) : read(op.a);
+  const Mat b = rounds ? rounded(read(op.b), kFp8OfB, known(op.b_amax)) : read(op.b);
   Mat c = op.accumulate ? read(op.c) : Mat(s.m, s.n);
   for (std::int64_t i = 0; i < s.m; ++i) {
     for (std::int64_t j = 0; j < s.n; ++j) {
@@ -105,15 +106,15 @@ inline Mat product(const Matmul& op, const Shape& s) {
   return c;
 }
 
-// A product that goes on to a GELU, forward or backward, and what becomes of it.
+// A matmul with a fused GELU, forward or backward, and its expected results.
 struct GeluCase {
   Matmul op;
-  Mat c, y;  // y: of gelu_y, where there is one
+  Mat c, y;  // y: gelu_y, if present
 };
 inline GeluCase gelu_case(Memory& memory, const Shape& s, const Form& f, std::int64_t gap, bool forward) {
   GeluCase made{.op = make(memory, s, f, gap), .c = {}, .y = {}};
   (forward ? made.op.gelu_y : made.op.gelu_x) = memory.tensor(f.c_type, s.m, s.n, gap);
-  made.c = product(made.op, s);
+  made.c = matmul_reference(made.op, s);
   if (forward) made.y = made.c;
   for (double& value : made.y.values) value = gelu(value);
   for (std::int64_t i = 0; !forward && i < s.m; ++i) {
@@ -121,7 +122,7 @@ inline GeluCase gelu_case(Memory& memory, const Shape& s, const Form& f, std::in
   }
   return made;
 }
-// f(op, form, shape, gap) for each of them.
+// Calls f(op, form, shape, gap) for each of them.
 inline void for_each_gelu(auto&& f) {
   for (const Form& form : forms()) {
     if (form.accumulate || (form.transpose_a && form.transpose_b)) continue;
@@ -140,7 +141,7 @@ inline void for_each_gelu(auto&& f) {
     }
   }
 }
-// c may be rounded once more on its way.
+// c may be rounded an additional time.
 inline double gelu_tolerance(DType dtype) { return dtype == DType::bf16 ? 2 * kBf16Tolerance : 2 * kF32; }
 
 }  // namespace ms::tensor::test

@@ -1,5 +1,5 @@
-// Matrix products: all transposes, types, strides and edge shapes against f64; the same bits for any number of threads
-// and for rows computed alone; several threads at once.
+// Matmuls: all transposes, types, strides and edge shapes against f64; the same bits for any number of threads and for
+// rows computed alone; several threads at once.
 #include <omp.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ TEST(Matmul, EveryFormAndShape) {
                        << (f.bias ? " bias" : "") << " gap " << gap << (cache.native_bf16() ? "" : " in f32"));
           Memory memory;
           const Matmul op = make(memory, s, f, gap);
-          const Mat want = product(op, s);
+          const Mat want = matmul_reference(op, s);
           omp_set_num_threads(1);
           cache.run(op);
           EXPECT_TRUE(close(op.c, want, tolerance_of(f.c_type, kF32)));
@@ -37,7 +37,8 @@ TEST(Matmul, EveryFormAndShape) {
   }
 }
 
-// Over the edges of the blocks, panels and slices that a weight's gradient is made in, odd sums included.
+// Crosses the edges of the blocks, panels and slices in which a weight's gradient is computed, with odd numbers of
+// terms.
 TEST(Matmul, WeightGradientAcrossBlocks) {
   MatmulCache cache;
   for (const Shape& s : {Shape{100, 800, 530}, {40, 1601, 70}, {200, 50, 1025}}) {
@@ -46,7 +47,7 @@ TEST(Matmul, WeightGradientAcrossBlocks) {
       Memory memory;
       const Matmul op = make(memory, s, {DType::bf16, DType::f32, true, false, accumulate, false}, 3);
       const Memory::Image before = memory.save();
-      const Mat want = product(op, s);
+      const Mat want = matmul_reference(op, s);
       omp_set_num_threads(1);
       cache.run(op);
       EXPECT_TRUE(close(op.c, want, kF32));
@@ -63,7 +64,7 @@ TEST(Matmul, WeightGradientAcrossBlocks) {
   }
 }
 
-// Shapes of training: a projection, its input's gradient, its weight's gradient (few rows and columns, many terms).
+// Shapes of training: a projection, its input gradient, its weight gradient (few rows and columns, many terms).
 struct Step {
   Shape shape;
   Form form;
@@ -98,8 +99,8 @@ TEST(Matmul, BitsDoNotDependOnThreadsNorOnOtherRows) {
       omp_set_num_threads(2);
       cache.run(op);
       EXPECT_TRUE(memory.save() == one) << "two threads";
-      // Rows of a alone, as sequence parallelism and micro-batches cut them. (Nobody cuts a weight's gradient, and
-      // narrow ones are made by a kernel that groups its sums.)
+      // Rows of a alone, as sequence parallelism and microbatches split them. (A weight's gradient is never split, and
+      // narrow outputs use a kernel that groups its sums.)
       if (f.transpose_a || !cache.rows_stand_alone()) continue;
       const Mat whole = read(op.c);
       for (const auto& [row, rows] :
@@ -117,8 +118,8 @@ TEST(Matmul, BitsDoNotDependOnThreadsNorOnOtherRows) {
   }
 }
 
-// Joined to a product, it is what the op of its own makes of it, bit by bit.
-TEST(Matmul, GoesOnToAGelu) {
+// A fused GELU gives the bits of the separate op.
+TEST(Matmul, FusesGelu) {
   for (const MatmulCache::Bf16 bf16 : {MatmulCache::Bf16::as_the_cpu_has_it, MatmulCache::Bf16::in_f32}) {
     MatmulCache cache(bf16);
     for_each_gelu([&](Memory& memory, const GeluCase& made) {
@@ -142,7 +143,7 @@ TEST(Matmul, GoesOnToAGelu) {
   }
 }
 
-TEST(Matmul, GoesOnToAGeluInBlocks) {
+TEST(Matmul, FusesGeluInBlocks) {
   MatmulCache cache;
   const Shape shape{512, 384, 256};
   for (const DType type : activation_types()) {
@@ -162,14 +163,13 @@ TEST(Matmul, GoesOnToAGeluInBlocks) {
   }
 }
 
-TEST(Matmul, NothingToDo) {
+TEST(Matmul, AcceptsEmptyOutputs) {
   MatmulCache cache;
   Memory memory;
   cache.run(make(memory, {0, 5, 3}, {DType::f32, DType::f32, false, false, false, false}, 0));
   cache.run(make(memory, {5, 0, 3}, {DType::f32, DType::f32, false, false, false, false}, 0));
   EXPECT_TRUE(memory.guards_intact());
-  EXPECT_DEATH(cache.run(make(memory, {5, 5, 0}, {DType::f32, DType::f32, false, false, false, false}, 0)),
-               "over nothing");
+  EXPECT_DEATH(cache.run(make(memory, {5, 5, 0}, {DType::f32, DType::f32, false, false, false, false}, 0)), "K is 0");
 }
 
 TEST(Matmul, ManyThreadsShareOneCache) {

@@ -31,7 +31,7 @@ void for_each_case(Body&& body) {
 struct Norm {
   Mat y, mean, rstd;
 };
-// With `centred` LayerNorm, else RMSNorm.
+// LayerNorm if `centred`, else RMSNorm.
 Norm norm(const Mat& x, const Mat& gain, const Mat* bias, double eps, bool centred) {
   Norm out{Mat(x.rows, x.cols), Mat(1, x.rows), Mat(1, x.rows)};
   for (std::int64_t i = 0; i < x.rows; ++i) {
@@ -95,7 +95,7 @@ TEST(Norms, LayerNormForward) {
   });
 }
 
-TEST(Norms, LayerNormOfALargeOffsetKeepsItsDigits) {  // sums of squares minus the square of the sum would not
+TEST(Norms, LayerNormKeepsDigitsUnderLargeOffsets) {  // E[x^2] - E[x]^2 would lose them
   Memory m;
   const std::int64_t cols = 512;
   const LayerNormFwd op{.y = m.tensor(DType::f32, 1, cols),
@@ -107,7 +107,7 @@ TEST(Norms, LayerNormOfALargeOffsetKeepsItsDigits) {  // sums of squares minus t
   for (std::int64_t j = 0; j < cols; ++j) put(op.x, 0, j, 4096.0 + get(op.x, 0, j));
   const Mat bias = read(op.bias);
   const Norm want = norm(read(op.x), read(op.gain), &bias, 1e-5, true);
-  // The mean of numbers near 4096 is good to 4096 * 2^-24, about 2.4e-4 of a deviation; and some roundings.
+  // The mean of numbers near 4096 is exact to 4096 * 2^-24, about 2.4e-4 of a deviation; plus some roundings.
   everywhere(m, op, [&] { EXPECT_TRUE(close(op.y, want.y, 2e-3)); });
 }
 
@@ -127,15 +127,15 @@ TEST(Norms, RmsNormForward) {
   });
 }
 
-// What is normed is added up first: x is an output.
-TEST(Norms, OfASum) {
+// With a residual, x is an output: the sum, which is then normed.
+TEST(Norms, WithResidual) {
   for_each_case([](DType dtype, const Case& c) {
     for (const bool with_bias : {true, false}) {
       Memory m;
       const auto matrix = [&] { return m.tensor(dtype, c.rows, c.cols, c.gap); };
       const auto row = [&] { return m.tensor(dtype, 1, c.cols); };
       const Tensor x = matrix();
-      const Addends addends{matrix(), matrix(), with_bias ? row() : Tensor{}};
+      const Residual residual{matrix(), matrix(), with_bias ? row() : Tensor{}};
       const LayerNormFwd layer{.y = matrix(),
                                .mean = m.tensor(DType::f32, 1, c.rows),
                                .rstd = m.tensor(DType::f32, 1, c.rows),
@@ -143,15 +143,15 @@ TEST(Norms, OfASum) {
                                .gain = row(),
                                .bias = row(),
                                .eps = 1e-5F,
-                               .addends = addends};
+                               .residual = residual};
       const RmsNormFwd rms{
-          .y = layer.y, .rstd = layer.rstd, .x = x, .gain = layer.gain, .eps = 1e-5F, .addends = addends};
+          .y = layer.y, .rstd = layer.rstd, .x = x, .gain = layer.gain, .eps = 1e-5F, .residual = residual};
       const Memory::Image before = m.save();
-      Mat sum = plus(read(addends.a), read(addends.b));
+      Mat sum = plus(read(residual.a), read(residual.b));
       for (std::int64_t i = 0; with_bias && i < c.rows; ++i) {
-        for (std::int64_t j = 0; j < c.cols; ++j) sum(i, j) += get(addends.bias, 0, j);
+        for (std::int64_t j = 0; j < c.cols; ++j) sum(i, j) += get(residual.bias, 0, j);
       }
-      // Normed as it was rounded.
+      // The norm reads the rounded sum.
       const auto check = [&](bool centred) {
         const Mat bias = read(layer.bias);
         const Norm want = norm(read(x), read(layer.gain), centred ? &bias : nullptr, 1e-5, centred);
@@ -202,8 +202,8 @@ TEST(Norms, Backward) {
         NormGradient want = norm_gradient(read(op.dy), read(op.x), read(op.mean), read(op.rstd), read(op.gain), true);
         if (accumulate) want.dx = plus(want.dx, read(op.dx));
         const Mat dgain = plus(want.dgain, read(op.dgain)), dbias = plus(want.dbias, read(op.dbias));
-        // One column: x is its own mean, and 1/sqrt(eps) multiplies what the subtraction leaves of it. The gradient is
-        // the difference of two equal numbers.
+        // With one column x is its own mean, and 1/sqrt(eps) multiplies the remainder of the subtraction. The gradient
+        // is the difference of two equal numbers.
         const double f32 = c.cols == 1 ? 1e-3 : 2 * kF32;
         everywhere(m, op, [&] {
           if (c.cols > 1 || accumulate) { EXPECT_TRUE(close(op.dx, want.dx, tolerance_of(dtype, f32))); }
@@ -217,7 +217,7 @@ TEST(Norms, Backward) {
       NormGradient want = norm_gradient(read(op.dy), read(op.x), zero, read(op.rstd), read(op.gain), false);
       if (accumulate) want.dx = plus(want.dx, read(op.dx));
       const Mat dgain = plus(want.dgain, read(op.dgain));
-      // With one column the gradient is what eps leaves: the difference of two equal numbers.
+      // With one column the gradient depends on eps only: it is the difference of two equal numbers.
       everywhere(m, op, [&] {
         if (c.cols > 1 || accumulate) { EXPECT_TRUE(close(op.dx, want.dx, tolerance_of(dtype, 2 * kF32))); }
         EXPECT_TRUE(close(op.dgain, dgain, 2 * kF32));
@@ -269,7 +269,7 @@ TEST(Norms, ColumnSum) {
   });
 }
 
-TEST(Norms, NothingIsDoneToNoRows) {
+TEST(Norms, AcceptsZeroRows) {
   Memory m;
   const ColumnSum op{.out = m.tensor(DType::f32, 1, 9), .x = m.tensor(DType::f32, 0, 9)};
   const Mat before = read(op.out);

@@ -8,7 +8,7 @@
 namespace ms::tensor::test {
 namespace {
 
-// An exponential good to about 1e-7, whose argument of up to some tens was itself rounded, and a handful of roundings.
+// An exponential exact to about 1e-7, whose argument of up to some tens was itself rounded, and a handful of roundings.
 constexpr double kF32 = 2e-6;
 
 struct Case {
@@ -55,7 +55,7 @@ TEST(Pointwise, Gelu) {
   });
 }
 
-TEST(Pointwise, GeluFarOutIsTheLineOrNothing) {
+TEST(Pointwise, GeluOfLargeInputsIsIdentityOrZero) {
   Memory m;
   const Mat far = [] {
     Mat x(1, 6);
@@ -113,7 +113,7 @@ TEST(Pointwise, ActivationGradientsAgreeWithFiniteDifferences) {
   everywhere(m, s, [&] { EXPECT_TRUE(close(s.dx, swiglu_want, kF32)); });
 }
 
-TEST(Pointwise, RotaryTurnsPairsAndBack) {
+TEST(Pointwise, RotaryRotatesPairsAndBack) {
   struct Row {
     std::int64_t batch, seq, heads, head_dim;
   };
@@ -145,7 +145,7 @@ TEST(Pointwise, RotaryTurnsPairsAndBack) {
       everywhere(m, table, [&] { EXPECT_TRUE(close(table.table, angles, kF32)); });
       variants().back()->run(table);
       everywhere(m, op, [&] { EXPECT_TRUE(close(op.x, want, tolerance_of(dtype, kF32))); });
-      op.inverse = true;  // memory now holds the turned x
+      op.inverse = true;  // memory now holds the rotated x
       everywhere(m, op, [&] { EXPECT_TRUE(close(op.x, x, 2 * tolerance_of(dtype, kF32))); });
     }
   }
@@ -192,8 +192,8 @@ TEST(Pointwise, CopyConvertsAndKeepsGaps) {
   }
 }
 
-// Large enough for stores past the caches, whose lines begin and end elsewhere than the tensor does.
-TEST(Pointwise, CopyOfManyBytes) {
+// Large enough for streaming stores, with ends that are not aligned to cache lines.
+TEST(Pointwise, CopiesManyBytes) {
   using enum DType;
   for (const DType dtype : {f32, bf16}) {
     for (const bool rows : {false, true}) {
@@ -208,14 +208,14 @@ TEST(Pointwise, CopyOfManyBytes) {
   }
 }
 
-TEST(Pointwise, RoundingToBf16IsToNearestEven) {
+TEST(Pointwise, RoundsToBf16ToNearestEven) {
   // 1 + 2^-8 lies between 1 and 1 + 2^-7: to even, down; 1 + 3 * 2^-8: to even, up.
   constexpr double kMax = std::numeric_limits<float>::max(), kInfinity = std::numeric_limits<double>::infinity();
   const std::vector<std::pair<double, double>> rows{
       {1.00390625, 1.0}, {1.01171875, 1.015625},       {1.003906369, 1.0078125}, {-1.00390625, -1.0},
       {kMax, kInfinity}, {-kMax, -kInfinity},          {kInfinity, kInfinity},   {0.0, 0.0},
       {1e-45, 0.0},      {1e-40, round_to_bf16(1e-40)}};
-  for (const std::int64_t copies : {1, 9}) {  // as the rest of a vector and as a whole one
+  for (const std::int64_t copies : {1, 9}) {  // as part of a vector and as a whole one
     Memory m;
     const auto n = static_cast<std::int64_t>(rows.size());
     const Copy op{.dst = m.tensor(DType::bf16, 1, copies * n + 1), .src = m.tensor(DType::f32, 1, copies * n + 1)};
@@ -241,7 +241,7 @@ TEST(Pointwise, Fill) {
   }
 }
 
-TEST(Pointwise, EmbeddingOfAShard) {
+TEST(Pointwise, EmbeddingShard) {
   for (const DType dtype : activation_types()) {
     for (const std::int64_t tokens : {1, 37, 400}) {
       const std::int64_t vocabulary = 11, hidden = 131, first = 20;
@@ -256,7 +256,7 @@ TEST(Pointwise, EmbeddingOfAShard) {
                                   .tokens = forward.tokens,
                                   .first = first};
       Mat y(tokens, hidden), dtable = read(backward.dtable);
-      for (std::int64_t t = 0; t < tokens; ++t) {  // some below the shard, some above, many twice
+      for (std::int64_t t = 0; t < tokens; ++t) {  // some below the shard, some above, many repeated
         const auto token = static_cast<std::int64_t>(uniform_below(3, 3, static_cast<std::uint64_t>(t), 20)) + 15;
         put(forward.tokens, 0, t, static_cast<double>(token));
         if (token < first || token >= first + vocabulary) continue;

@@ -33,12 +33,12 @@ Loss cross_entropy(const Mat& logits, const std::vector<std::int64_t>& targets, 
   return out;
 }
 
-TEST(Loss, OverAnyNumberOfShardsIsPlainCrossEntropy) {
+TEST(Loss, OverShardsIsPlainCrossEntropy) {
   struct Row {
     std::int64_t tokens, vocabulary, shards;
     double spread;
   };
-  // Five shards of 61 for 200 words: one shard has padding, the last has nothing but padding.
+  // Five shards of 61 for 200 words: one shard has padding, the last is all padding.
   for (const Row& c : {Row{1, 3, 1, 1}, Row{9, 200, 1, 3}, Row{9, 200, 2, 3}, Row{9, 200, 4, 3}, Row{9, 200, 5, 30},
                        Row{40, 5000, 2, 3}}) {
     for (const DType dtype : activation_types()) {
@@ -124,7 +124,7 @@ TEST(Loss, BackwardAgreesWithFiniteDifferences) {
   everywhere(m, op, [&] { EXPECT_TRUE(close(op.logits, want, kF32)); });
 }
 
-TEST(Loss, NotANumberIsNotHidden) {
+TEST(Loss, PropagatesNan) {
   for (const double bad : {static_cast<double>(NAN), kInfinity}) {
     Memory m;
     const LossStats op{.stats = m.tensor(DType::f32, 3, 1),
@@ -173,7 +173,7 @@ TEST(Sums, SquaresBeyondTheRangeOfF32) {
   everywhere(m, op, [&] { EXPECT_NEAR(get(op.out, 0, 0) / 1e62, 1.0, 1e-6); });
 }
 
-TEST(Sums, LargestMagnitude) {
+TEST(Sums, Amax) {
   struct Row {
     std::int64_t rows, cols, gap;
     double size;
@@ -182,12 +182,12 @@ TEST(Sums, LargestMagnitude) {
                        Row{3, 50001, 0, 1}, Row{5, 8, 0, 0}, Row{0, 8, 0, 1}}) {
     SCOPED_TRACE(label(DType::bf16, c.rows, c.cols));
     Memory m;
-    const Largest op{.out = m.tensor(DType::f32, 1, 1), .x = m.tensor(DType::bf16, c.rows, c.cols, c.gap, c.size)};
+    const Amax op{.out = m.tensor(DType::f32, 1, 1), .x = m.tensor(DType::bf16, c.rows, c.cols, c.gap, c.size)};
     double want = 0;
     for (const double value : read(op.x).values) want = std::max(want, std::abs(value));
     everywhere(m, op, [&] { EXPECT_EQ(get(op.out, 0, 0), want); });
     if (c.rows == 0) continue;
-    put(op.x, c.rows - 1, c.cols - 1, -3e38);  // wherever it is, and below zero
+    put(op.x, c.rows - 1, c.cols - 1, -3e38);  // anywhere, and negative
     everywhere(m, op, [&] { EXPECT_EQ(get(op.out, 0, 0), -get(op.x, c.rows - 1, c.cols - 1)); });
     for (const double bad : {static_cast<double>(NAN), -kInfinity}) {
       put(op.x, c.rows / 2, 0, bad);
@@ -273,7 +273,7 @@ TEST(Optimizer, AdamW) {
   }
 }
 
-TEST(Init, NormalDoesNotDependOnTheCut) {
+TEST(Init, NormalDoesNotDependOnTheSharding) {
   const std::int64_t rows = 70, cols = 90;
   for (const DType dtype : activation_types()) {
     Memory m;
@@ -344,10 +344,10 @@ TEST(Reduce, SumsInOrderIntoAnyOfItsInputs) {
             if (dtype == bf16) {
               for (double& x : want.values) x = round_to_bf16(x);
             }
-            const Tensor out = inputs.back();  // the last to be read: the order must hold while it is overwritten
+            const Tensor out = inputs.back();  // read last: the order must hold while it is overwritten
             omp_set_num_threads(n > 1000 ? 2 : 1);
             kernels->reduce(kind, dtype, out.data, pointers.data(), count, n);
-            EXPECT_TRUE(close(out, want, 0));  // the same bits: f32 adds one by one in the order given
+            EXPECT_TRUE(close(out, want, 0));  // the same bits: f32 is summed in the order given
             EXPECT_TRUE(m.guards_intact());
           }
         }
@@ -356,7 +356,7 @@ TEST(Reduce, SumsInOrderIntoAnyOfItsInputs) {
   }
 }
 
-TEST(Reduce, NotANumberIsTheMaximum) {
+TEST(Reduce, NanIsTheMaximum) {
   for (const CpuKernels* kernels : variants()) {
     for (const DType dtype : {DType::f32, DType::f64}) {
       Memory m;
@@ -370,7 +370,7 @@ TEST(Reduce, NotANumberIsTheMaximum) {
   }
 }
 
-TEST(Kernels, AWrongShapeIsABug) {
+TEST(Kernels, RefusesWrongShapes) {
   Memory m;
   const Tensor x = m.tensor(DType::f32, 2, 8), y = m.tensor(DType::f32, 2, 7), half = m.tensor(DType::bf16, 2, 8);
   EXPECT_DEATH(cpu_kernels().run(GeluFwd{.y = y, .x = x}), "gelu_fwd: y is 2x7");

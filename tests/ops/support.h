@@ -1,5 +1,5 @@
-// What the tests of the op list share: tensors between guard zones, matrices in f64 for the references, comparison, and
-// a run of an op by every instruction set of this machine with one and two threads.
+// Shared by the tests of the op list: tensors between guard zones, matrices in f64 for references, comparison, and
+// everywhere(), which runs an op on every instruction set of this machine, or on a GPU.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 namespace ms::tensor::test {
 
-// A matrix in f64: what a tensor holds, or what a reference expects.
+// A matrix in f64: the values of a tensor, or of a reference.
 struct Mat {
   std::int64_t rows = 0, cols = 0;
   std::vector<double> values;
@@ -32,15 +32,16 @@ void put(const Tensor& x, std::int64_t i, std::int64_t j, double value);  // rou
 Mat read(const Tensor& x);
 void write(const Tensor& x, const Mat& values);
 
-// Tensors of a test. Every one lies between guard zones, is aligned to its element and no better, and has canaries in
-// the gaps between its rows. As numbers the canaries are NaNs: what is read outside of a tensor shows in the result.
+// The tensors of a test. Each lies between guard zones, is aligned to its element and no better, and has canaries in
+// the gaps between its rows. Read as numbers the canaries are NaN, so that reads outside of a tensor show in the
+// result.
 class Memory {
  public:
-  // `gap` elements between rows. Filled with std * N(0,1) (i32: with 0), different for every tensor.
+  // `gap` elements lie between rows. Filled with std * N(0,1) (i32: with 0), different for every tensor.
   Tensor tensor(DType dtype, std::int64_t rows, std::int64_t cols, std::int64_t gap = 0, double std = 1.0);
   Tensor of(DType dtype, const Mat& values, std::int64_t gap = 0);
 
-  // Each tensor with its guards, and where its elements begin.
+  // A tensor with its guards, and where its elements begin.
   struct Span {
     std::byte* data;
     std::size_t size, begin;
@@ -50,9 +51,9 @@ class Memory {
   using Image = std::vector<std::vector<std::byte>>;
   Image save() const;
   void restore(const Image& image);
-  // True when nothing but elements of tensors has been written.
+  // Succeeds if nothing but elements of tensors has been written.
   testing::AssertionResult guards_intact() const;
-  // True when tensors that the op only reads are as they were.
+  // Succeeds if tensors that the op only reads are unchanged.
   testing::AssertionResult inputs_as_in(const Image& before, const Op& op) const;
 
  private:
@@ -64,7 +65,7 @@ class Memory {
   std::vector<Block> blocks_;
 };
 
-// |got - want| <= tolerance * (|want| + rms of want) everywhere, NaN nowhere.
+// Succeeds if |got - want| <= tolerance * (|want| + rms of want) everywhere and nothing is NaN.
 testing::AssertionResult close(const Mat& got, const Mat& want, double tolerance);
 testing::AssertionResult close(const Tensor& got, const Mat& want, double tolerance);
 
@@ -73,15 +74,15 @@ testing::AssertionResult close(const Tensor& got, const Mat& want, double tolera
 inline constexpr double kBf16Tolerance = 1.0 / 256;
 inline double tolerance_of(DType dtype, double f32) { return dtype == DType::bf16 ? kBf16Tolerance : f32; }
 
-// Runs the op on what this program tests, from the same memory: every instruction set with 1, 2 and 3 threads
-// (everywhere_cpu.cpp), or a GPU (tests/gpu/everywhere_cuda.cpp). `check` sees the result; the bits of a second run, or
-// of other threads, must be the same, guards intact, and tensors that the op only reads unchanged.
+// Runs the op on the device under test, each time from the same memory: every instruction set with 1, 2 and 3 threads
+// (everywhere_cpu.cpp), or a GPU (tests/gpu/everywhere_cuda.cpp). `check` inspects the result. The bits of a second
+// run, or of other thread counts, must be the same, guards intact, and tensors that the op only reads unchanged.
 void everywhere(Memory& memory, const Op& op, const std::function<void()>& check);
 std::vector<const CpuKernels*> variants();
 
-// d loss / d x by central differences.
+// Returns d loss / d x by central differences.
 Mat numeric_gradient(const std::function<double(const Mat&)>& loss, Mat x);
-// sum of weights * y: its gradient with respect to y is `weights`.
+// Returns the sum of weights * y, whose gradient with respect to y is `weights`.
 double weighted_sum(const Mat& y, const Mat& weights);
 
 inline const std::vector<DType>& activation_types() {

@@ -23,10 +23,10 @@ void probe_and_check(Rank& rank, int ranks_a_node) {
     ClockProbe probe(world, rank.device(), rank.next_group(), clock_ahead(offset_of(rank.rank())));
     rank.start_groups_at(rank.next_group() + ClockProbe::group_count(world));
     for (int round = 0; round < kRounds; ++round) probe.round(round, kSamples);
-    // A barrier over a group of the others' making is what tells that all is over: the probe itself waits for nobody.
+    // A barrier over a separate group shows that all ranks are done: the probe itself does not wait.
     const auto stream = rank.stream("end");
-    const auto everybody = rank.world().open(rank.everybody("end"), *stream);
-    everybody->barrier();
+    const auto all = rank.world().open(rank.all_ranks_group("end"), *stream);
+    all->barrier();
     stream->synchronize();
     const bool asks = rank.rank() % ranks_a_node == 0 && rank.rank() > 0;
     const std::size_t expected = asks ? kRounds * ClockProbe::kKept : 0;
@@ -37,7 +37,7 @@ void probe_and_check(Rank& rank, int ranks_a_node) {
     }
     EXPECT_EQ(probes.size(), expected) << "rank " << rank.rank();
     EXPECT_TRUE(probe.take().empty());
-    everybody->barrier();  // nobody leaves while another's questions are open
+    all->barrier();  // no rank leaves while another one's questions are pending
     stream->synchronize();
   }
   for (std::size_t i = 0; i < probes.size(); ++i) {

@@ -1,5 +1,5 @@
-// Probes between ranks that pretend to be on nodes of their own, with clocks that differ: what they learn must be true.
-// The same over threads and over MPI.
+// Clock probes between ranks on simulated nodes, with clocks that differ: the measured offsets must be correct. Runs
+// over threads and over MPI.
 #pragma once
 
 #include "comm/clock_probe.h"
@@ -7,7 +7,7 @@
 
 namespace ms::comm::testing {
 
-// The clock of a node that is `offset_ns` ahead of the machine's.
+// Returns the clock of a node that is `offset_ns` ahead of the machine's.
 ClockProbe::Clock clock_ahead(std::int64_t offset_ns);
 std::int64_t offset_of(int rank);
 
@@ -33,7 +33,7 @@ class PretendedNodes final : public World {
   int ranks_a_node_;
 };
 
-// Three rounds; what each rank learns is what it must, and right within half a round trip.
+// Runs three rounds and checks that each rank gets the expected probes, correct within half a round trip.
 void probe_and_check(Rank& rank, int ranks_a_node);
 
 }  // namespace ms::comm::testing

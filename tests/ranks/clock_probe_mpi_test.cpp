@@ -14,13 +14,13 @@ World*& the_world() {
   return world;
 }
 
-TEST(ClockProbe, Processes) {
+TEST(ClockProbe, MeasuresOffsetsBetweenProcesses) {
   World& world = *the_world();
   tensor::CpuPool pool(tensor::CpuPool::size_for(tensor::CpuPool::usable_cores(), 1, world.ranks_on_node()));
   tensor::MatmulCache matmuls;
   int next_group = 0;
   for (const int ranks_a_node : {1, 2}) {
-    // A device each: the race check does not know that memory of the first probe is given back.
+    // A separate device for each probe: the race check does not know that the first probe's memory was freed.
     tensor::CpuDevice device(pool, matmuls);
     Rank rank(world, device);
     if (next_group > 0) rank.start_groups_at(next_group);

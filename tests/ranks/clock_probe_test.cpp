@@ -39,7 +39,7 @@ TEST(ClockProbe, NodesOfTwoRanks) {
 TEST(ClockProbe, TreeOfThreeLevels) {
   run_ranks(40, [](Rank& rank) { probe_and_check(rank, 1); });
 }
-TEST(ClockProbe, OneNodeAsksNobody) {
+TEST(ClockProbe, SkipsSingleNodeRuns) {
   run_ranks(4, [](Rank& rank) {
     EXPECT_EQ(ClockProbe::group_count(rank.world()), 0);
     ClockProbe probe(rank.world(), rank.device(), 1);
@@ -48,8 +48,8 @@ TEST(ClockProbe, OneNodeAsksNobody) {
   });
 }
 
-// To begin a round is to issue it: a node whose peer comes late goes on with other things.
-TEST(ClockProbe, NobodyWaitsForARound) {
+// round() only issues: a node whose peer is late continues.
+TEST(ClockProbe, RoundDoesNotWait) {
   run_ranks(2, [](Rank& rank) {
     PretendedNodes world(rank.world(), 1);
     const auto stream = rank.stream("meet");
@@ -57,7 +57,7 @@ TEST(ClockProbe, NobodyWaitsForARound) {
     {
       ClockProbe probe(world, rank.device(), 1);
       if (rank.rank() == 1) probe.round(0, 3);
-      EXPECT_TRUE(probe.take().empty());  // rank 0 begins its round behind the barrier
+      EXPECT_TRUE(probe.take().empty());  // rank 0 begins its round after the barrier
       both->barrier();
       stream->synchronize();
       if (rank.rank() == 0) probe.round(0, 3);

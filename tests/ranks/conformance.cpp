@@ -20,7 +20,7 @@ using tensor::DType;
 using tensor::Stream;
 
 constexpr std::int64_t kSizes[] = {1, 2, 3, 7, 64, 1000, 2503};
-constexpr std::int64_t kLarge = 17011;  // for f32: beyond what an implementation does in one round
+constexpr std::int64_t kLarge = 17011;  // for f32: beyond the one-round limit of all implementations
 constexpr DType kSummed[] = {DType::f32, DType::bf16, DType::f64};
 
 float from_bf16(tensor::bfloat16 x) { return std::bit_cast<float>(std::uint32_t{x.bits} << 16); }
@@ -59,9 +59,10 @@ void store(const Tensor& x, std::int64_t i, double value) {
   }
 }
 
-// Element i of what `rank` brings to operation `op`: numbers whose sum depends on the order, as the type holds them.
+// Returns element i of rank `rank`'s input of operation `op`: numbers whose sum depends on the order, as the type
+// stores them.
 double value_of(DType dtype, std::uint64_t op, int rank, std::int64_t i) {
-  // A cheap mix of the three: these tests make millions of numbers.
+  // A cheap hash of the three: these tests generate millions of numbers.
   std::uint64_t bits =
       (op * 64 + static_cast<std::uint64_t>(rank) + 1) * 0x9E3779B97F4A7C15U + static_cast<std::uint64_t>(i);
   bits = (bits ^ (bits >> 31)) * 0xBF58476D1CE4E5B9U;
@@ -79,11 +80,11 @@ double value_of(DType dtype, std::uint64_t op, int rank, std::int64_t i) {
   }
   return 0;
 }
-void bring(const Tensor& x, std::uint64_t op, int rank, std::int64_t first = 0) {
+void fill(const Tensor& x, std::uint64_t op, int rank, std::int64_t first = 0) {
   for (std::int64_t i = 0; i < x.numel(); ++i) store(x, i, value_of(x.dtype, op, rank, first + i));
 }
 
-// The sum or maximum over the members in their order, with the roundings the contract names.
+// Returns the sum or maximum over the members in their order, with the roundings that the contract names.
 double reduced(DType dtype, std::uint64_t op, const std::vector<int>& ranks, std::int64_t i,
                ReduceKind kind = ReduceKind::sum) {
   double wide = value_of(dtype, op, ranks[0], i);
@@ -97,7 +98,7 @@ double reduced(DType dtype, std::uint64_t op, const std::vector<int>& ranks, std
   return double{dtype == DType::bf16 ? from_bf16(to_bf16(narrow)) : narrow};
 }
 
-// Compares all elements, reports the first that differs.
+// Compares all elements and reports the first that differs.
 template <class Expected>
 void expect_elements(const Tensor& x, const std::string& what, Expected&& expected) {
   for (std::int64_t i = 0; i < x.numel(); ++i) {
@@ -109,8 +110,8 @@ void expect_elements(const Tensor& x, const std::string& what, Expected&& expect
   }
 }
 
-// Now and then this rank is late.
-void dawdle(const Rank& rank, std::uint64_t op) {
+// Delays this rank at random.
+void delay_at_random(const Rank& rank, std::uint64_t op) {
   const std::uint64_t dice = random_u64(5, static_cast<std::uint64_t>(rank.rank()), op);
   if (dice % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(dice % 300));
 }
@@ -121,9 +122,9 @@ std::vector<int> all_ranks(int size) {
   return ranks;
 }
 
-// Every reduction in one flight: all_reduce, reduce_scatter to elsewhere and in place.
+// Every reduction at once: all_reduce; reduce_scatter out of place and in place.
 void reductions(Rank& rank) {
-  const Group group = rank.everybody("world");
+  const Group group = rank.all_ranks_group("world");
   const auto stream = rank.stream("reductions");
   const auto comm = rank.world().open(group, *stream);
   struct Case {
@@ -140,10 +141,10 @@ void reductions(Rank& rank) {
            rank.tensor(dtype, size * rank.size()),
            ++op,
            kind};
-    bring(c.reduced, op, rank.rank());
-    bring(c.whole, op, rank.rank());
-    bring(c.whole_in_place, op, rank.rank());
-    dawdle(rank, op);
+    fill(c.reduced, op, rank.rank());
+    fill(c.whole, op, rank.rank());
+    fill(c.whole_in_place, op, rank.rank());
+    delay_at_random(rank, op);
     comm->all_reduce(c.reduced, kind);
     if (kind == ReduceKind::sum) {
       comm->reduce_scatter(c.part, c.whole);
@@ -171,10 +172,10 @@ void reductions(Rank& rank) {
   }
 }
 
-// Every copying collective in one flight: all_gather to elsewhere and in place, broadcast from every root.
+// Every copying collective at once: all_gather out of place and in place; broadcast from every root.
 void copies(Rank& rank) {
   const auto stream = rank.stream("copies");
-  const auto comm = rank.world().open(rank.everybody("world"), *stream);
+  const auto comm = rank.world().open(rank.all_ranks_group("world"), *stream);
   struct Case {
     Tensor part, gathered, in_place, broadcast;
     std::uint64_t op;
@@ -191,10 +192,10 @@ void copies(Rank& rank) {
              ++op,
              static_cast<int>(op % static_cast<std::uint64_t>(rank.size()))};
       const Tensor own_part = c.in_place.slice_cols(rank.rank() * size, size);
-      bring(c.part, op, rank.rank());
-      bring(own_part, op, rank.rank());
-      bring(c.broadcast, op, rank.rank());
-      dawdle(rank, op);
+      fill(c.part, op, rank.rank());
+      fill(own_part, op, rank.rank());
+      fill(c.broadcast, op, rank.rank());
+      delay_at_random(rank, op);
       comm->all_gather(c.gathered, c.part);
       comm->all_gather(c.in_place, own_part);
       comm->broadcast(c.broadcast, c.root);
@@ -213,7 +214,7 @@ void copies(Rank& rank) {
   }
 }
 
-// Overlapping groups, each on its own stream, many operations in flight on all of them.
+// Overlapping groups, each on its own stream, with many operations in progress on all of them.
 void groups_at_once(Rank& rank) {
   std::vector<std::vector<int>> members{all_ranks(rank.size())};
   for (int half = 0; half < 2; ++half) {  // even and odd ranks; lower and upper half, in descending order
@@ -246,12 +247,12 @@ void groups_at_once(Rank& rank) {
       m.sums.push_back(rank.tensor(DType::f32, size));
       m.parts.push_back(rank.tensor(DType::bf16, size));
       m.wholes.push_back(rank.tensor(DType::bf16, size * m.comm->size()));
-      bring(m.sums.back(), round, rank.rank());
-      bring(m.parts.back(), round, rank.rank());
+      fill(m.sums.back(), round, rank.rank());
+      fill(m.parts.back(), round, rank.rank());
       m.comm->all_reduce(m.sums.back());
       m.comm->all_gather(m.wholes.back(), m.parts.back());
     }
-    dawdle(rank, round);
+    delay_at_random(rank, round);
   }
   for (Member& m : mine) {
     m.stream->synchronize();
@@ -268,7 +269,7 @@ void groups_at_once(Rank& rank) {
 }
 
 // A ring of two-rank channels, one for each direction: receives posted first cannot block the sends the other way, and
-// messages arrive in order.
+// transfers arrive in order.
 void channels(Rank& rank) {
   if (rank.size() == 1) return;
   struct End {
@@ -294,8 +295,8 @@ void channels(Rank& rank) {
       const auto size = static_cast<std::int64_t>(1 + uniform_below(4, 8, k, k % 8 == 0 ? 40000 : 300));
       end.messages.push_back(rank.tensor(DType::f32, size));
       if (end.sends) {
-        bring(end.messages.back(), k, rank.rank());
-        dawdle(rank, k);
+        fill(end.messages.back(), k, rank.rank());
+        delay_at_random(rank, k);
         end.comm->send(end.messages.back());
       } else {
         end.comm->recv(end.messages.back());
@@ -310,7 +311,7 @@ void channels(Rank& rank) {
   for (End& end : ends) {
     end.stream->synchronize();
     for (std::uint64_t k = 0; k < kMessages; ++k) {
-      expect_elements(end.messages[k], fmt::format("message {} of {}", k, end.comm->group().name),
+      expect_elements(end.messages[k], fmt::format("transfer {} of {}", k, end.comm->group().name),
                       [&](std::int64_t i) { return value_of(DType::f32, k, end.from, i); });
     }
   }
@@ -320,7 +321,7 @@ void channels(Rank& rank) {
 void events(Rank& rank) {
   const auto stream = rank.stream("comm");
   const auto compute = rank.device().make_stream("compute", tensor::StreamKind::compute);
-  const auto comm = rank.world().open(rank.everybody("world"), *stream);
+  const auto comm = rank.world().open(rank.all_ranks_group("world"), *stream);
   const Tensor x = rank.tensor(DType::f32, 5000), total = rank.tensor(DType::f32, 5000);
   constexpr int kRounds = 20;
   for (int round = 1; round <= kRounds; ++round) {
@@ -335,27 +336,28 @@ void events(Rank& rank) {
   expect_elements(total, "total", [&](std::int64_t) { return want; });
 }
 
-// Barriers end, alone and in a row. That nobody passes one early shows only where ranks share memory: threads_test.cpp.
+// Barriers complete, alone and in sequence. Only threads_test.cpp checks that no rank passes one early, which needs
+// shared memory.
 void barriers(Rank& rank) {
   const auto stream = rank.stream("barriers");
-  const auto comm = rank.world().open(rank.everybody("world"), *stream);
+  const auto comm = rank.world().open(rank.all_ranks_group("world"), *stream);
   for (std::uint64_t round = 0; round < 30; ++round) {
-    dawdle(rank, round);
+    delay_at_random(rank, round);
     comm->barrier();
     if (round % 10 == 9) stream->synchronize();
   }
   stream->synchronize();
 }
 
-// Operations on no elements and of a group of one meet nobody.
-void trifles(Rank& rank) {
-  const auto stream = rank.stream("trifles");
-  const auto comm = rank.world().open(rank.everybody("world"), *stream);
+// Operations on no elements and in a group of one involve no other rank.
+void empty_operations(Rank& rank) {
+  const auto stream = rank.stream("empty operations");
+  const auto comm = rank.world().open(rank.all_ranks_group("world"), *stream);
   std::vector<Group> alone;
   for (int r = 0; r < rank.size(); ++r) alone.push_back(rank.group("alone", {r}));
   const auto own = rank.world().open(alone[static_cast<std::size_t>(rank.rank())], *stream);
   const Tensor a = rank.tensor(DType::f32, 10), b = rank.tensor(DType::f32, 10), c = rank.tensor(DType::f32, 10);
-  bring(a, 1, rank.rank());
+  fill(a, 1, rank.rank());
   comm->all_reduce(a.slice_cols(0, 0).reshape(1, 0));
   own->barrier();
   own->all_reduce(a);
@@ -367,7 +369,7 @@ void trifles(Rank& rank) {
   expect_elements(c, "a copy of a copy", [&](std::int64_t i) { return value_of(DType::f32, 1, rank.rank(), i); });
 }
 
-// What a rank publishes reaches the others, with any bytes in it, of any size from nothing to the limit.
+// Published values reach the other ranks, with any bytes, of any size from zero to the limit.
 void store_values(Rank& rank) {
   Store& values = rank.world().store();
   const auto value = [](int of, std::size_t size_bytes) {
@@ -391,13 +393,13 @@ void store_values(Rank& rank) {
   }
 }
 
-// Who asks first waits, also for what a rank publishes after something else, again and again.
+// A reader waits for values that are not published yet, also after others of the same rank.
 void store_waits(Rank& rank) {
   Store& values = rank.world().store();
   const int before = (rank.rank() + rank.size() - 1) % rank.size();
   for (int round = 0; round < 5; ++round) {
     const std::string key = fmt::format("round {}", round);
-    // A token goes around: each rank waits for the one before it, which publishes a little later.
+    // A token travels around the ranks: each waits for the previous one, which publishes a little later.
     if (rank.rank() != 0) values.get(before, key, std::chrono::seconds(20));
     std::this_thread::sleep_for(std::chrono::milliseconds(round == 0 ? 50 : 5));
     values.put(key, fmt::format("{} of rank {}", key, rank.rank()));
@@ -408,7 +410,7 @@ void store_waits(Rank& rank) {
   }
 }
 
-// The ids of all groups of a mesh: every member gets what the first one made, and nobody needs to meet anybody.
+// The ids of all groups of a mesh: every member gets the id that the first member created, without a barrier.
 void store_group_ids(Rank& rank) {
   const int tp = rank.size() % 2 == 0 ? 2 : 1, pp = rank.size() / tp % 2 == 0 ? 2 : 1;
   const mesh::Groups groups(mesh::make_mesh(rank.size() / (tp * pp), pp, tp, rank.size()), pp, true);
@@ -430,7 +432,7 @@ void store_group_ids(Rank& rank) {
   rank.start_groups_at(first_id + groups.count());
 }
 
-// What nobody publishes is a refusal with names, at the deadline and not much later.
+// A value that is never published fails at the deadline, not much later, with the rank and the key.
 void store_deadline(Rank& rank) {
   Store& values = rank.world().store();
   values.put("not committed", "a secret");
@@ -450,14 +452,14 @@ void store_deadline(Rank& rank) {
     EXPECT_GE(waited.count(), 0.08);
     EXPECT_LT(waited.count(), 3.0);
   }
-  // Published after all, now that somebody has asked in vain.
+  // Published after a reader has timed out.
   values.commit();
   for (int r = 0; r < rank.size(); ++r) EXPECT_EQ(values.get(r, "not committed", std::chrono::seconds(20)), "a secret");
 }
 
 }  // namespace
 
-Group Rank::everybody(std::string name) { return group(std::move(name), all_ranks(size())); }
+Group Rank::all_ranks_group(std::string name) { return group(std::move(name), all_ranks(size())); }
 
 Tensor Rank::tensor(DType dtype, std::int64_t numel) {
   memory_.push_back(device_.allocate(static_cast<std::size_t>(numel * tensor::size_of(dtype)), "a test"));
@@ -471,12 +473,29 @@ const std::vector<Body>& conformance_bodies() {
                                         {"channels", channels},
                                         {"events", events},
                                         {"barriers", barriers},
-                                        {"trifles", trifles},
+                                        {"empty_operations", empty_operations},
                                         {"store_values", store_values},
                                         {"store_waits", store_waits},
                                         {"store_group_ids", store_group_ids},
                                         {"store_deadline", store_deadline}};
   return bodies;
+}
+
+std::optional<Error> failure_of(tensor::Stream& stream) {
+  try {
+    stream.synchronize();
+  } catch (const Error& error) { return error; }
+  return std::nullopt;
+}
+
+void expect_error(const std::optional<Error>& error, std::string_view kind, std::string_view text) {
+  if (!error) {
+    ADD_FAILURE() << "no error; expected " << kind << " '" << text << "'";
+    return;
+  }
+  const bool matches = kind.ends_with('.') ? error->kind().starts_with(kind) : error->kind() == kind;
+  EXPECT_TRUE(matches) << error->kind() << ", not " << kind << ": " << error->message();
+  EXPECT_NE(error->message().find(text), std::string::npos) << error->message();
 }
 
 }  // namespace ms::comm::testing

@@ -1,5 +1,5 @@
-// Products of factors in eight bits, in whole trainings: the largest magnitudes that products are told are those of
-// their factors, whatever is kept, computed once more, cut or put off; and bits depend on none of that.
+// FP8 GEMMs in whole training runs: the amaxes passed to them are those of their operands, whatever is kept,
+// recomputed, split or deferred; and bits depend on none of these.
 #include <gtest/gtest.h>
 
 #include "tensor/cpu_matmul.h"
@@ -9,8 +9,8 @@
 namespace ms::testing_case {
 namespace {
 
-using tensor::Factors;
 using tensor::Matmul;
+using tensor::Operands;
 using tensor::Tensor;
 
 train::Settings fp8_settings(const std::string& family, const Layout& layout = {}) {
@@ -20,29 +20,29 @@ train::Settings fp8_settings(const std::string& family, const Layout& layout = {
   return settings;
 }
 
-// Compares what a product was told with the memory that it has read. `in_pieces`: messages hide under pieces of
-// products, whose first factors are parts, or of a ring, which find their own.
+// Compares the amaxes passed to a GEMM with the memory that it read. `in_pieces`: communication overlaps parts of
+// GEMMs, whose first operands are slices, or of a ring, which compute their own amaxes.
 class Check final : public tensor::OpObserver {
  public:
   explicit Check(bool in_pieces) : in_pieces_(in_pieces) {}
   void ran(const tensor::Op& op, double) override {
     const auto* product = std::get_if<Matmul>(&op);
-    if (product == nullptr || product->factors == Factors::as_given) return;
+    if (product == nullptr || product->operands == Operands::as_given) return;
     ++products;
-    const Tensor &a = product->a, &known = product->a_largest;
+    const Tensor &a = product->a, &known = product->a_amax;
     if (in_pieces_ && !product->transpose_a) {
-      if (known) { EXPECT_GE(*known.as<float>(), tensor::largest_magnitude(a)); }
+      if (known) { EXPECT_GE(*known.as<float>(), tensor::amax_of(a)); }
     } else {
       expect_known(a, known);
     }
-    expect_known(product->b, product->b_largest);
+    expect_known(product->b, product->b_amax);
   }
   int products = 0;
 
  private:
   void expect_known(const Tensor& factor, const Tensor& known) const {
     ASSERT_TRUE(known);
-    EXPECT_EQ(*known.as<float>(), tensor::largest_magnitude(factor))
+    EXPECT_EQ(*known.as<float>(), tensor::amax_of(factor))
         << factor.rows << "x" << factor.cols << " in product " << products;
   }
   bool in_pieces_;
@@ -60,7 +60,7 @@ void expect_true_magnitudes(const train::Settings& settings) {
   });
 }
 
-TEST(Fp8Magnitudes, AreThoseOfTheFactors) {
+TEST(Fp8Amax, EqualsThatOfTheOperands) {
   for (const std::string family : {"gpt", "llama"}) {
     for (const bool parallel_block : {false, true}) {
       for (const bool fused : {true, false}) {
@@ -79,7 +79,7 @@ TEST(Fp8Magnitudes, AreThoseOfTheFactors) {
   }
 }
 
-TEST(Fp8Magnitudes, AreThoseOfTheFactorsOnManyRanks) {
+TEST(Fp8Amax, EqualsThatOfTheOperandsOnManyRanks) {
   for (const Layout& layout : {Layout{2, 2, 2, 2, true, 2}, Layout{1, 2, 2, 1, false, 1}}) {
     SCOPED_TRACE(layout.name());
     train::Settings settings = fp8_settings("llama", layout);
@@ -104,7 +104,7 @@ void expect_same(const train::Settings& a, const train::Settings& b) {
   EXPECT_TRUE(same_bits(one.parameters, other.parameters));
 }
 
-TEST(Fp8Bits, DoNotDependOnWhatIsComputedOnceMoreOrPutOff) {
+TEST(Fp8Bits, DoNotDependOnRecomputationOrSplitBackward) {
   const train::Settings plain = fp8_settings("gpt", {1, 1, 2, 1, true, 1});
   train::Settings again = plain, halves = plain;
   again.train.recompute = "full";
@@ -113,17 +113,17 @@ TEST(Fp8Bits, DoNotDependOnWhatIsComputedOnceMoreOrPutOff) {
   expect_same(plain, halves);
 }
 
-// Pieces of a product that a rank has whole are rounded as the whole is.
-TEST(Fp8Bits, DoNotDependOnPiecesThatMessagesHideUnder) {
+// Parts of a GEMM whose operand the rank holds completely are quantised like the whole.
+TEST(Fp8Bits, DoNotDependOnSplittingForOverlap) {
   const train::Settings plain = fp8_settings("llama", {1, 2, 1, 1, false, 1});
-  if (!tensor::MatmulCache().rows_stand_alone()) GTEST_SKIP() << "this CPU's products differ when they are cut";
+  if (!tensor::MatmulCache().rows_stand_alone()) GTEST_SKIP() << "this CPU's GEMMs give other bits when they are split";
   train::Settings overlapped = plain;
   overlapped.overlap.tp = true;
   expect_same(plain, overlapped);
 }
 
-// Around a ring pieces are rounded as they come, which is another rounding of the same numbers.
-TEST(Fp8Bits, OfARingAreNearThose) {
+// Around a ring, parts are quantised as they arrive, which is another rounding of the same numbers.
+TEST(Fp8Bits, RingIsCloseToTheUnsplitGemm) {
   const train::Settings plain = fp8_settings("llama", {1, 2, 1, 1, true, 1});
   train::Settings ring = plain;
   ring.overlap.tp = true;

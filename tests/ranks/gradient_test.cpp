@@ -1,6 +1,6 @@
 // Gradients of the whole model, parameter by parameter, against finite differences of its loss: every layer's backward,
-// the embedding and the head, for both families, in f32. Two directions each: along the gradient (is it as long as the
-// loss says?) and a random one (does it miss a part?).
+// the embedding and the head, for both families, in f32. Two directions each: along the gradient (checks its length)
+// and a random one (checks that no part is missing).
 #include <gtest/gtest.h>
 
 #include <cmath>

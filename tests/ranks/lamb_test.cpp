@@ -1,5 +1,5 @@
-// LAMB in every layout: the update of each logical parameter is that of the formula in f64 on the whole parameter, the
-// losses are those of one rank, and each element counts once in the norms.
+// LAMB in every layout: the update of each logical parameter equals the formula in f64 on the whole parameter, the
+// losses equal those of one rank, and each element counts once in the norms.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -36,14 +36,14 @@ train::Settings settings_of(const Family& family, const Layout& layout) {
   return settings;
 }
 
-// A matrix of the model decays and is scaled; norms and biases are vectors.
+// Matrices have weight decay and a trust ratio; norms and biases, which are vectors, have neither.
 bool is_scaled(const std::string& name) { return name.ends_with(".weight") && name.find("norm") == std::string::npos; }
 
-// What the paper does to one whole parameter, in f64.
+// The paper's update of one whole parameter, in f64.
 class Reference {
  public:
   Reference(const optim::OptimConfig& config, std::size_t size) : config_(config), m_(size), v_(size) {}
-  // What the step subtracts from w.
+  // Returns what the step subtracts from w.
   std::vector<double> step(const Matrix& w, const Matrix& gradient, double factor, int step, bool scaled) {
     std::vector<double> u(w.values.size());
     double w_squares = 0, u_squares = 0;
@@ -136,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(All, Lamb,
                                           testing::ValuesIn(kLayouts)),
                          case_name);
 
-// Where dp does not cut a parameter, its sums are made in one order, whatever the pipeline.
+// If dp does not shard a parameter, its sums are in one order, whatever the pipeline.
 TEST(LambBits, DoNotDependOnThePipeline) {
   const auto run = [](const Layout& layout) {
     train::Settings settings = settings_of({"gpt", false}, layout);
@@ -148,8 +148,9 @@ TEST(LambBits, DoNotDependOnThePipeline) {
   EXPECT_TRUE(same_bits(one.parameters, other.parameters));
 }
 
-// The optimizer alone, on a span with a replicated matrix, a vector without decay, and a matrix that tp cuts: the norms
-// themselves. A parameter that counts twice has the same quotient of norms, so no result of training would show it.
+// The optimizer alone, on a span with a replicated matrix, a vector without decay, and a matrix sharded over tp: checks
+// the norms themselves. A parameter that counted twice would have the same ratio of norms, so no training result would
+// show it.
 class LambNorms : public testing::TestWithParam<Layout> {};
 
 TEST_P(LambNorms, EveryElementCountsOnce) {
@@ -170,7 +171,7 @@ TEST_P(LambNorms, EveryElementCountsOnce) {
                dp = open(groups.along(mesh::Axis::dp, world.rank()));
     const std::unique_ptr<tensor::Stream> compute = device.make_stream("compute", tensor::StreamKind::compute);
     optim::SpanLayout span;
-    span.pieces = {{"replicated", 0, kReplicated, true},
+    span.params = {{"replicated", 0, kReplicated, true},
                    {"vector", kReplicated, kReplicated + kVector, false},
                    {"cut", kReplicated + kVector, kReplicated + kVector + kCut, true}};
     span.numel = kNumel;
@@ -179,15 +180,15 @@ TEST_P(LambNorms, EveryElementCountsOnce) {
     tensor::Arena arena(*memory);
     const tensor::Tensor shared = layout.zero == 2 ? arena.take(tensor::DType::f32, 1, kNumel) : tensor::Tensor{};
     const optim::SpanMemory held =
-        optim::carve_span(arena, span, tensor::DType::f32, layout.zero, layout.dp, at.dp, shared);
-    ASSERT_EQ(optim::scaled_parameters(settings.optim, span), 2);
-    const optim::StepScalars scalars = optim::carve_scalars(arena, 2);
-    // Of dp * tp ranks, each element has one value wherever it is held; gradients add up over dp to 1.
+        optim::carve_span(arena, settings.optim, span, tensor::DType::f32, layout.dp, at.dp, shared);
+    ASSERT_EQ(optim::parameter_sums(settings.optim, span), 4);
+    const optim::StepScalars scalars = optim::carve_scalars(arena, 4);
+    // On all dp * tp ranks each element has the same value; gradients add up over dp to 1.
     const auto value = [&](std::int64_t i) {
       const std::int64_t place = i < span.replicated ? i : i + at.tp * 1000;
       return static_cast<float>(1 + place % 7);
     };
-    const std::int64_t end = span.pieces.back().end;
+    const std::int64_t end = span.params.back().end;
     for (std::int64_t i = 0; i < end; ++i) held.values.as<float>()[i] = value(i);
     optim::ShardedOptimizer optimizer(settings.optim, {span}, {held}, *compute, {*dp, *tp, *everyone, nullptr}, scalars,
                                       false);
@@ -197,7 +198,7 @@ TEST_P(LambNorms, EveryElementCountsOnce) {
     optimizer.finish_step(0, 0.0);
     compute->synchronize();
 
-    // At the first step the update of an element is 1 + weight_decay * w, but for eps.
+    // In the first step the update of an element is 1 + weight_decay * w, up to eps.
     const auto expect = [&](std::int64_t begin, std::int64_t stop, int ranks, const double* norms) {
       double w_squares = 0, u_squares = 0;
       for (int r = 0; r < ranks; ++r) {
@@ -212,8 +213,8 @@ TEST_P(LambNorms, EveryElementCountsOnce) {
     };
     const std::lock_guard lock(mutex);
     SCOPED_TRACE(testing::Message() << "rank " << world.rank());
-    expect(0, kReplicated, 1, scalars.lamb_norms.as<double>());
-    expect(kReplicated + kVector, end, layout.tp, scalars.lamb_norms.as<double>() + 2);
+    expect(0, kReplicated, 1, scalars.parameter_sums.as<double>());
+    expect(kReplicated + kVector, end, layout.tp, scalars.parameter_sums.as<double>() + 2);
     ++checked;
     for (const auto& stream : streams) stream->synchronize();
   });

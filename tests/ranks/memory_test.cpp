@@ -1,4 +1,4 @@
-// Copies in the memory of nodes: ranks are threads, and nodes are names and directories of their own.
+// In-memory checkpoint copies on nodes. Ranks are threads; nodes are names with directories of their own.
 #include "ckpt/memory_tier.h"
 
 #include <gmock/gmock.h>
@@ -24,10 +24,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 const std::vector<Parameter> kOdd{{"embed.weight", 61, 37}, {"norm.gain", 1, 37}, {"mlp.weight", 13, 101}, {"x", 1, 1}};
-const std::vector<Parameter> kTiny{{"gain", 1, 5}, {"weight", 7, 3}};  // rank 0 has it all
+const std::vector<Parameter> kTiny{{"gain", 1, 5}, {"weight", 7, 3}};  // rank 0 owns all
 constexpr mesh::Mesh kMesh{.dp = 2, .pp = 2, .tp = 2};
 
-// A world whose ranks are on the nodes that it is told.
+// A world whose ranks run on the given nodes.
 class Placed final : public comm::World {
  public:
   Placed(std::unique_ptr<comm::World> world, const std::vector<int>& nodes) : world_(std::move(world)), nodes_(nodes) {}
@@ -51,7 +51,7 @@ class Placed final : public comm::World {
   std::vector<int> nodes_;
 };
 
-// Nodes with memory, and storage.
+// Simulated nodes with memory, and shared storage.
 struct Machine {
   Directory storage, memory;
   bool host_apart = false;
@@ -69,7 +69,7 @@ struct Machine {
   }
   std::string checkpoint(std::int64_t step) const { return storage.path() + "/" + step_name(step); }
 
-  // What runs on 8 ranks, `nodes` by rank.
+  // Runs a body on 8 ranks; `nodes` by rank.
   void on(const std::vector<int>& nodes, const std::vector<Parameter>& parameters,
           const std::function<void(Rank&, std::unique_ptr<MemoryTier>)>& body) const {
     const Setup setup{
@@ -86,7 +86,7 @@ struct Machine {
     });
   }
 
-  // Saves these steps, one after the other, with their number as version; what became of them, as rank 0 saw it.
+  // Saves these steps one after the other, each with its number as version; returns the outcomes as seen by rank 0.
   std::vector<SaveOutcome> save(const std::vector<int>& nodes, const std::vector<std::int64_t>& steps,
                                 const std::vector<Parameter>& parameters = kOdd) const {
     std::vector<SaveOutcome> outcomes;
@@ -104,7 +104,7 @@ struct Machine {
     return outcomes;
   }
 
-  // Fetches and settles, and compares what was brought with storage; the problem, empty where it was brought.
+  // Fetches and settles, and compares the result with storage; returns the problem, empty on success.
   std::string fetch(const std::vector<int>& nodes, std::int64_t step,
                     const std::vector<Parameter>& parameters = kOdd) const {
     std::mutex mutex;
@@ -138,14 +138,14 @@ struct Machine {
 
 const std::vector<int> kPairs{0, 0, 1, 1, 2, 2, 3, 3};
 
-TEST(Memory, EveryNodeHasItsRanksFilesAndAsManyOthers) {
+TEST(Memory, EveryNodeHoldsItsRanksFilesAndAsManyCopies) {
   const Machine machine;
   for (const SaveOutcome& outcome : machine.save(kPairs, {1, 2, 3})) EXPECT_TRUE(outcome.committed) << outcome.problem;
   std::map<std::string, int> copies;
   for (int number = 0; number < 4; ++number) {
     EXPECT_THAT(machine.names(number), ElementsAre("step-00000003")) << "older ones go";
     const std::vector<std::string> names = machine.names(number, "step-00000003");
-    EXPECT_EQ(names.size(), 5U) << number;  // with the mark
+    EXPECT_EQ(names.size(), 5U) << number;  // including the mark
     for (const std::string& name : names) {
       ++copies[name];
       if (name == "mark") continue;
@@ -157,7 +157,7 @@ TEST(Memory, EveryNodeHasItsRanksFilesAndAsManyOthers) {
   for (const auto& [name, count] : copies) EXPECT_EQ(count, name == "mark" ? 4 : 2) << name;
 }
 
-TEST(Memory, ALostNodesRanksGetTheirsFromTheirKeepers) {
+TEST(Memory, RanksOfALostNodeFetchFromTheNodesThatHoldCopies) {
   for (int lost = 0; lost < 4; ++lost) {
     const Machine machine;
     machine.save(kPairs, {1});
@@ -170,7 +170,7 @@ TEST(Memory, ALostNodesRanksGetTheirsFromTheirKeepers) {
   }
 }
 
-TEST(Memory, RanksMayAllBeElsewhere) {
+TEST(Memory, RanksMayMoveToOtherNodes) {
   const Machine machine;
   machine.save(kPairs, {1});
   EXPECT_EQ(machine.fetch({3, 2, 1, 0, 0, 1, 2, 3}, 1), "");
@@ -179,10 +179,10 @@ TEST(Memory, RanksMayAllBeElsewhere) {
   EXPECT_EQ(machine.fetch({1, 1, 3, 3, 0, 0, 7, 7}, 1), "");
 }
 
-TEST(Memory, WhenBothCopiesAreGoneItSaysSo) {
+TEST(Memory, ReportsThatBothCopiesAreLost) {
   const Machine machine;
   machine.save(kPairs, {1});
-  // The ranks of node 0 have their copies on node 3, as those of node 3 on node 0: pp, dp and tp differ.
+  // The ranks of node 0 have their copies on node 3 and vice versa: pp, dp and tp differ.
   machine.lose(0);
   machine.lose(3);
   EXPECT_EQ(machine.fetch({8, 8, 1, 1, 2, 2, 9, 9}, 1), "4 of 8 files are in no node's memory");
@@ -198,17 +198,17 @@ TEST(Memory, RanksWithoutPieces) {
   EXPECT_THAT(machine.names(9, "step-00000001"), ElementsAre("mark", "rank-00000.h5"));
 }
 
-TEST(Memory, ANodeThatCannotHaveCopiesFailsNoSave) {
+TEST(Memory, SavesWhenANodeCannotHoldCopies) {
   const Machine machine;
   std::ofstream(machine.node("node1")) << "a file where the directory should be";
   for (const SaveOutcome& outcome : machine.save(kPairs, {1, 2})) EXPECT_TRUE(outcome.committed) << outcome.problem;
   EXPECT_EQ(problem_with(machine.checkpoint(2), kOdd, 2), "");
-  // What it would have kept is with its own ranks, what its ranks have with their keepers.
+  // The files it would have copied are with their own ranks, and its ranks' files are copied elsewhere.
   EXPECT_EQ(machine.fetch({0, 0, 7, 7, 2, 2, 3, 3}, 2), "");
   EXPECT_THAT(machine.fetch(kPairs, 2), HasSubstr("no room"));
 }
 
-TEST(Memory, ASaveThatFailsLeavesTheCopiesOfTheOneBefore) {
+TEST(Memory, FailedSaveKeepsThePreviousCopies) {
   const Machine machine;
   machine.save(kPairs, {1});
   fs::create_directories(machine.storage.path() + "/saving-step-00000002/rank-00005.h5");
@@ -219,18 +219,18 @@ TEST(Memory, ASaveThatFailsLeavesTheCopiesOfTheOneBefore) {
   EXPECT_THAT(machine.fetch(kPairs, 2), HasSubstr("8 of 8 files"));
 }
 
-TEST(Memory, CopiesOfTheSameStepOfAnotherTimeLineAreNone) {
+TEST(Memory, IgnoresCopiesOfTheSameStepOfAnotherTimeLine) {
   const Machine machine;
   machine.save(kPairs, {1});
   fs::rename(machine.node("node0"), machine.node("before"));
   machine.save(kPairs, {1}, {{"other", 61, 37}});
   machine.lose(0);
   fs::rename(machine.node("before"), machine.node("node0"));
-  // Node 0 has step 1 of the first time line; what is taken for its ranks comes from their keepers.
+  // Node 0 holds step 1 of the first time line; its ranks fetch their files from other nodes.
   EXPECT_EQ(machine.fetch(kPairs, 1, {{"other", 61, 37}}), "");
 }
 
-TEST(Memory, DamageIsFoundWhenItIsLoaded) {
+TEST(Memory, DetectsDamageWhenLoading) {
   const Machine machine;
   machine.save(kPairs, {1});
   const std::string copy = machine.root("node0") + "/step-00000001/rank-00000.h5";
@@ -255,8 +255,8 @@ TEST(Memory, OneNodeWithMoreThanHalfOfTheRanks) {
   EXPECT_EQ(machine.fetch({0, 0, 0, 0, 0, 7, 7, 8}, 1), "");
 }
 
-// As where a GPU has the state: its events open gates for the host's streams.
-TEST(Memory, OfStateOnAnotherDevice) {
+// As with state on a GPU: its events gate the host's streams.
+TEST(Memory, CopiesStateOfAnotherDevice) {
   Machine machine;
   machine.host_apart = true;
   for (const SaveOutcome& outcome : machine.save(kPairs, {1, 2, 3})) EXPECT_TRUE(outcome.committed) << outcome.step;
@@ -265,7 +265,7 @@ TEST(Memory, OfStateOnAnotherDevice) {
   EXPECT_EQ(machine.fetch({0, 0, 7, 7, 2, 2, 3, 3}, 3), "");
 }
 
-TEST(Memory, ARunThatIsDoneLeavesNothing) {
+TEST(Memory, FinishedRunRemovesItsCopies) {
   const Machine machine;
   machine.on(kPairs, kOdd, [&](Rank& rank, std::unique_ptr<MemoryTier> tier) {
     const auto saver = rank.open({.dir = machine.storage.path()}, std::move(tier));

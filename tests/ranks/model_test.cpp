@@ -1,5 +1,5 @@
-// The models beside the plain one, parallel blocks and windows: every layout computes what one rank computes, whatever
-// is recomputed, fused or overlapped. What they compute is golden's to say.
+// Model variants, parallel blocks and sliding windows: every layout computes what one rank computes, whatever is
+// recomputed, fused or overlapped. The golden tests check the values themselves.
 #include <gtest/gtest.h>
 
 #include "training_case.h"
@@ -98,7 +98,7 @@ void expect_same_bits(const Outcome& a, const Outcome& b, const std::string& wha
   EXPECT_TRUE(same_bits(a.parameters, b.parameters)) << what;
 }
 
-TEST(ModelBits, AWindowOfTheWholeSequenceIsNone) {
+TEST(ModelBits, WindowOfTheWholeSequenceChangesNothing) {
   for (const Model& model : kModels) {
     if (model.window > 0) continue;
     for (const char* dtype : {"fp32", "bf16"}) {
@@ -137,8 +137,8 @@ TEST(ModelBits, DoNotDependOnThePipeline) {
   }
 }
 
-// A parallel block has fewer parameters, and its answers are its own.
-TEST(ModelBits, AParallelBlockIsAnotherModel) {
+// A parallel block has fewer parameters and different results.
+TEST(ModelBits, ParallelBlockDiffersFromSequentialBlock) {
   for (const std::string family : {"gpt", "llama"}) {
     const Outcome serial = run_threads(tiny_settings(family), 1);
     const Outcome parallel = run_threads(settings_of({family.c_str(), true, 0}), 1);

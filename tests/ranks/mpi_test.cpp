@@ -1,6 +1,6 @@
-// The conformance bodies over MPI, and what happens there when a rank is late, disagrees, stops, leaves or is killed.
-// The program runs under mpirun; MPI starts once in a process and a failed world stays failed, so each Fault is its own
-// run (tests/ranks/CMakeLists.txt).
+// The conformance bodies over MPI, and failures there: a rank is late, disagrees, aborts, exits or is killed. Runs
+// under mpirun; MPI starts once per process and a failed world stays failed, so each Fault test is a run of its own
+// (tests/ranks/CMakeLists.txt).
 #include <unistd.h>
 
 #include <csignal>
@@ -19,9 +19,9 @@ using namespace std::chrono_literals;
 using tensor::DType;
 
 constexpr auto kDeadline = 20s;
-constexpr auto kShortDeadline = 2s;  // of the test that waits for it
+constexpr auto kShortDeadline = 2s;  // for tests that reach it
 
-// What all tests of this process share.
+// The state that all tests of this process share.
 struct Session {
   std::unique_ptr<World> world;
   std::unique_ptr<tensor::CpuPool> pool;
@@ -47,30 +47,14 @@ void run_body(const std::function<void(Rank&)>& body) {
   shared.next_group = rank.next_group();
 }
 
-std::optional<Error> failure_of(tensor::Stream& stream) {
-  try {
-    stream.synchronize();
-  } catch (const Error& error) { return error; }
-  return std::nullopt;
-}
-
-void expect_error(const std::optional<Error>& error, std::string_view kind, std::string_view text) {
-  if (!error) {
-    ADD_FAILURE() << "no error, where " << kind << " '" << text << "' was due";
-    return;
-  }
-  EXPECT_EQ(error->kind(), kind) << error->message();
-  EXPECT_NE(error->message().find(text), std::string::npos) << error->message();
-}
-
-// Whom an error blames and in which operation it was noticed: the same on the rank that noticed and on those it told.
+// Checks which rank an error blames and in which operation: the same on the rank that noticed and on those it notified.
 void expect_blamed(const std::optional<Error>& error, std::optional<int> rank, std::string_view operation) {
   ASSERT_TRUE(error);
   EXPECT_EQ(error->rank(), rank) << error->message();
   EXPECT_EQ(error->operation(), operation) << error->message();
 }
 
-// Some operations that work, so that the failure comes in the middle.
+// Runs some operations that succeed, so that the failure comes in the middle.
 void warm_up(Communicator& comm, const Tensor& x) {
   for (int k = 0; k < 3; ++k) comm.all_reduce(x);
 }
@@ -94,13 +78,13 @@ TEST(World, Describes) {
 TEST(Fault, Deadline) {
   run_body([](Rank& rank) {
     const auto stream = rank.stream("comm");
-    const auto comm = rank.world().open(rank.everybody("tp[dp 0 pp 1]"), *stream);
+    const auto comm = rank.world().open(rank.all_ranks_group("tp[dp 0 pp 1]"), *stream);
     const Tensor x = rank.tensor(DType::f32, 1024);
     warm_up(*comm, x);
     const int last = rank.size() - 1;
     if (rank.rank() != last) comm->all_reduce(x);
     if (rank.rank() == 0) {
-      const std::optional<Error> error = failure_of(*stream);  // its own, or that of a rank that was quicker
+      const std::optional<Error> error = failure_of(*stream);  // its own, or that of a rank whose deadline passed first
       ASSERT_TRUE(error);
       EXPECT_NE(error->message().find(fmt::format(
                     " s for rank {} in all_reduce of 4096 bytes, operation 3 of group tp[dp 0 pp 1]", last)),
@@ -118,13 +102,13 @@ TEST(Fault, Deadline) {
   });
 }
 
-// Rank 0 begins to wait first, for rank 1, which waits for rank 2: that is the one that stands still, and its program
-// or the whole process may.
+// Rank 0 begins to wait first, for rank 1, which waits for rank 2, the rank at fault: either only its host or its whole
+// process stalls.
 void blames_the_end_of_the_waits(bool whole_process) {
   run_body([&](Rank& rank) {
     const auto stream = rank.stream("comm");
     const Group a = rank.group("a", {0, 1}), b = rank.group("b", {1, 2});
-    const auto all = rank.world().open(rank.everybody("all"), *stream);
+    const auto all = rank.world().open(rank.all_ranks_group("all"), *stream);
     const auto first = rank.rank() < 2 ? rank.world().open(a, *stream) : nullptr;
     const auto second = rank.rank() == 1 || rank.rank() == 2 ? rank.world().open(b, *stream) : nullptr;
     pid_t stands_still = 0;
@@ -148,7 +132,8 @@ void blames_the_end_of_the_waits(bool whole_process) {
     expect_error(error, "comm.deadline",
                  " s for rank 1 in barrier, operation 0 of group a; rank 1 waits for rank 2 in ");
     expect_error(error, "comm.deadline",
-                 whole_process ? "; rank 2 does not answer" : "; rank 2 waits for nobody and had not issued it");
+                 whole_process ? "; rank 2 does not answer"
+                               : "; rank 2 waits for no other rank and had not issued the operation");
     if (stands_still != 0 && whole_process) kill(stands_still, SIGKILL);
   });
 }
@@ -158,7 +143,7 @@ TEST(Fault, DeadlineOfAStopped) { blames_the_end_of_the_waits(true); }
 TEST(Fault, Mismatch) {
   run_body([](Rank& rank) {
     const auto stream = rank.stream("comm");
-    const auto comm = rank.world().open(rank.everybody("dp"), *stream);
+    const auto comm = rank.world().open(rank.all_ranks_group("dp"), *stream);
     const bool odd = rank.rank() == 1;
     comm->all_reduce(rank.tensor(DType::f32, odd ? 8 : 4));
     const std::optional<Error> error = failure_of(*stream);
@@ -175,7 +160,7 @@ TEST(Fault, Mismatch) {
 TEST(Fault, Abort) {
   run_body([](Rank& rank) {
     const auto stream = rank.stream("comm");
-    const auto comm = rank.world().open(rank.everybody("dp"), *stream);
+    const auto comm = rank.world().open(rank.all_ranks_group("dp"), *stream);
     const Tensor x = rank.tensor(DType::f32, 100000);
     warm_up(*comm, x);
     const bool causer = rank.rank() == rank.size() - 1;
@@ -197,7 +182,7 @@ TEST(Fault, Abort) {
       EXPECT_EQ(rank.world().cause()->error.blame(), Blame::storage);
     }
     const auto later = rank.stream("later");
-    rank.world().open(rank.everybody("tp"), *later)->barrier();
+    rank.world().open(rank.all_ranks_group("tp"), *later)->barrier();
     expect_error(failure_of(*later), causer ? "storage.write" : "comm.peer_lost", "disk full");
     EXPECT_THROW(rank.world().store().get(0, "nothing", 60s), Error);
     EXPECT_THROW(rank.world().close(), Error);
@@ -207,7 +192,7 @@ TEST(Fault, Abort) {
 TEST(Fault, PoisonedStream) {
   run_body([](Rank& rank) {
     const auto stream = rank.stream("comm");
-    const auto comm = rank.world().open(rank.everybody("dp"), *stream);
+    const auto comm = rank.world().open(rank.all_ranks_group("dp"), *stream);
     const Tensor x = rank.tensor(DType::f32, 10);
     warm_up(*comm, x);
     if (rank.rank() == 0) {
@@ -224,11 +209,11 @@ TEST(Fault, PoisonedStream) {
   });
 }
 
-// A rank that is killed is missed in about a second, long before the deadline; the others leave with the code for it.
+// A killed rank is detected in about a second, long before the deadline; the others exit with the code for it.
 TEST(Fault, Killed) {
   run_body([](Rank& rank) {
     const auto stream = rank.stream("comm");
-    const auto comm = rank.world().open(rank.everybody("dp"), *stream);
+    const auto comm = rank.world().open(rank.all_ranks_group("dp"), *stream);
     const Tensor x = rank.tensor(DType::f32, 100000);
     warm_up(*comm, x);
     stream->synchronize();
@@ -244,11 +229,11 @@ TEST(Fault, Killed) {
   });
 }
 
-// A rank that dies while nobody waits for it is missed as well.
+// A rank that dies while no other rank waits for it is detected as well.
 TEST(Fault, KilledUnawaited) {
   run_body([](Rank& rank) {
     const auto stream = rank.stream("comm");
-    const auto comm = rank.world().open(rank.everybody("dp"), *stream);
+    const auto comm = rank.world().open(rank.all_ranks_group("dp"), *stream);
     const Tensor x = rank.tensor(DType::f32, 100);
     warm_up(*comm, x);
     stream->synchronize();
@@ -264,7 +249,7 @@ TEST(Fault, KilledUnawaited) {
   });
 }
 
-// Who waits for a value hears at once that the world has stopped.
+// A reader of the store fails at once when the world stops.
 TEST(Fault, StoreAbort) {
   run_body([](Rank& rank) {
     const auto begin = std::chrono::steady_clock::now();
@@ -284,7 +269,7 @@ TEST(Fault, StoreAbort) {
   });
 }
 
-// A rank that goes without a word, as after a failure that it could not tell.
+// A rank that exits without closing the world or reporting an error.
 TEST(Fault, Left) {
   run_body([](Rank& rank) {
     if (rank.rank() == 1) {
@@ -292,12 +277,12 @@ TEST(Fault, Left) {
       std::_Exit(static_cast<int>(ExitCode::node_fault));
     }
     const auto stream = rank.stream("comm");
-    rank.world().open(rank.everybody("dp"), *stream)->barrier();
+    rank.world().open(rank.all_ranks_group("dp"), *stream)->barrier();
     expect_error(failure_of(*stream), "comm.peer_lost", ") died during barrier, operation 0 of group dp");
   });
 }
 
-// Other ranks than 0 speak only when something is wrong.
+// Ranks other than 0 print only failures.
 class FailuresOnly final : public ::testing::EmptyTestEventListener {
   void OnTestPartResult(const ::testing::TestPartResult& result) override {
     if (!result.failed()) return;
@@ -321,9 +306,9 @@ int run(bool short_deadline, StoreChoice store) {
     world.close();
     return result;
   }
-  // The world failed, as it should have: leave the way a program does, with the code for what happened here.
+  // The world failed as intended: exit the way a program does, with the exit code for what happened on this rank.
   const World::Cause cause = *world.cause();
-  world.abort(cause.error);  // the first one stays; returns when the others know
+  world.abort(cause.error);  // the first cause stays; returns when the others are notified
   std::fflush(nullptr);
   const ExitCode code = cause.rank == world.rank() ? exit_code(cause.error.blame()) : ExitCode::peer_lost;
   std::quick_exit(result != 0 ? result : static_cast<int>(code));
@@ -332,7 +317,7 @@ int run(bool short_deadline, StoreChoice store) {
 }  // namespace
 }  // namespace ms::comm::testing
 
-// --messages: the store by messages, also where there is PMIx.
+// --messages: the key-value store over MPI messages, also where there is PMIx.
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   const bool messages = argc > 1 && std::string_view(argv[1]) == "--messages";

@@ -1,6 +1,6 @@
-// Overlap and split backwards change when things happen, and nothing that is computed: every combination of the
-// switches against all of them off, bit by bit. The techniques that do compute something else, and all of them
-// together, against one rank with the same model and optimizer. And that with overlap compute really does not wait.
+// Overlap and split backwards change only the timing, not the results: every combination of the switches against all of
+// them off, bit by bit. The techniques that do change the results, and all of them together, against one rank with the
+// same model and optimizer. Also checks that with overlap computation does not wait.
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -25,7 +25,7 @@ struct Case {
   Layout layout;
   const char* dtype;
   bool tied;
-  std::int64_t dp_message;  // bytes; 1: a message for each layer, for the embedding and the head
+  std::int64_t dp_message;  // bytes; 1: a collective for each layer, the embedding and the head
 };
 constexpr std::int64_t kLong = 1 << 30;
 const Case kCases[] = {{{4, 1, 1, 1, true, 1}, "bf16", false, 1},     {{2, 1, 2, 1, true, 0}, "fp32", true, 1},
@@ -49,7 +49,7 @@ TEST_P(Switches, ChangeNoBit) {
     if (schedule == "zb-h1" && (run.layout.chunks > 1 || run.layout.pp == 1)) continue;
     settings.mesh.schedule = schedule;
     for (const auto& [pp, dp] : {std::pair{false, false}, {true, false}, {false, true}, {true, true}}) {
-      if (schedule == "1f1b" && !pp && !dp) continue;  // what it is compared with
+      if (schedule == "1f1b" && !pp && !dp) continue;  // the reference
       if (run.layout.pp == 1 && pp != dp) continue;
       if (run.layout.dp == 1 && dp != pp) continue;
       settings.overlap.pp = pp;
@@ -75,7 +75,7 @@ TEST(SplitBackward, RecomputesToTheSameBits) {
   }
 }
 
-// What each technique sets. Those that are part of the model or of the optimizer are set for the one rank too.
+// The settings of each technique. Those of the model or the optimizer are also set for the one rank.
 struct Technique {
   const char* name;
   bool tp, parallel_block, window, zero_bubble, lamb;
@@ -123,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(Parity, Techniques,
                                   std::get<2>(run.param).name();
                          });
 
-// Holds a stream until it is opened.
+// Blocks a stream until it is opened.
 class Gate final : public tensor::AsyncTask {
  public:
   bool step(const tensor::CpuWaker& waker) override {
@@ -148,7 +148,7 @@ class Gate final : public tensor::AsyncTask {
   std::optional<tensor::CpuWaker> waker_;
 };
 
-// A world in which nothing of the groups whose name begins with `held` can happen before the gate opens.
+// A world that blocks all operations of groups whose name begins with `held` until the gate opens.
 class Held final : public comm::World {
  public:
   Held(std::unique_ptr<comm::World> world, std::string held, std::shared_ptr<Gate> gate)
@@ -177,9 +177,9 @@ class Held final : public comm::World {
   std::map<std::string, tensor::Stream*> streams_;  // by group
 };
 
-// No gradient can be reduced, on any rank. With overlap the backwards that come after a chunk's reduction run all the
-// same, so that the last gradient of activations reaches the first stage; without, they wait.
-TEST(Overlap, BackwardsGoOnWhileGradientsAreReduced) {
+// Blocks gradient reductions on all ranks. With overlap, the backwards after a chunk's reduction still run, so that the
+// last activation gradient reaches the first stage; without overlap they wait.
+TEST(Overlap, BackwardsContinueDuringGradientReduction) {
   for (const bool overlap : {true, false}) {
     train::Settings settings = with(tiny_settings("gpt"), {2, 1, 2, 2, true, 1});
     settings.overlap.dp = overlap;

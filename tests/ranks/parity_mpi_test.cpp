@@ -1,6 +1,6 @@
-// The layouts of parity_test.cpp over eight MPI processes: the same bits as eight threads. Each process keeps what its
-// rank owns; rank 0 runs the eight threads as well and leaves their outcome in a file, which every process compares
-// with.
+// The layouts of parity_test.cpp over eight MPI processes: the same bits as over eight threads. Each process keeps the
+// elements that its rank owns; rank 0 also runs the eight threads and writes their outcome to a file, which every
+// process compares with.
 #include <unistd.h>
 
 #include <cstdio>
@@ -79,7 +79,7 @@ Outcome restore(const std::string& path) {
   return outcome;
 }
 
-// A process holds some parameters and, of each, some elements; the rest are zero. Every one it holds must be equal.
+// A process holds some elements of some parameters; the rest are zero. Every element it holds must be equal.
 bool contained(const Matrices& part, const Matrices& whole) {
   for (const auto& [name, x] : part) {
     const auto it = whole.find(name);

@@ -1,9 +1,10 @@
-// Parity: what a layout computes is what one rank computes. Every factorisation of 4 and of 8 into dp x tp x pp, one
-// and two chunks, sequence parallelism on and off, every ZeRO stage, for GPT and Llama, in f32.
+// Parity: every layout computes what one rank computes. Every factorisation of 4 and of 8 into dp x tp x pp, one and
+// two chunks, sequence parallelism on and off, every ZeRO stage, for GPT and Llama, in f32.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "pairwise.h"
 #include "training_case.h"
 
 namespace ms::testing_case {
@@ -22,9 +23,9 @@ std::vector<Layout> layouts(int world) {
       for (const int chunks : {1, 2}) {
         if (chunks == 2 && (pp == 1 || pp == 8)) continue;  // one rank has no chunks to interleave; 8 layers
         for (const bool sequence_parallel : {true, false}) {
-          if (tp == 1 && !sequence_parallel) continue;  // the same thing
+          if (tp == 1 && !sequence_parallel) continue;  // no difference without tp
           for (const int zero : {0, 1, 2}) {
-            if (dp == 1 && zero == 0) continue;  // nothing is cut: the same as 1
+            if (dp == 1 && zero == 0) continue;  // nothing is sharded: the same as stage 1
             all.push_back({dp, tp, pp, chunks, sequence_parallel, zero});
           }
         }
@@ -34,7 +35,7 @@ std::vector<Layout> layouts(int world) {
   return all;
 }
 
-// Parameters travel in a message for each layer, or in one for each chunk where there are several.
+// Parameters are gathered in one collective per layer, or one per chunk if there are several.
 train::Settings cut(const train::Settings& settings, const Layout& layout) {
   train::Settings parts = with(settings, layout);
   if (layout.chunks == 1) parts.overlap.dp_message = 1;
@@ -47,7 +48,7 @@ double norm_of(const Matrix& matrix) {
   return std::sqrt(sum);
 }
 
-// What distance() leaves out: the gradient of a key's bias is zero but for rounding, beside that of the query's.
+// Checks what distance() ignores: the gradient of a key's bias is zero up to rounding, relative to the query's.
 void expect_key_biases_zero(const Matrices& gradients) {
   for (const auto& [name, gradient] : gradients) {
     if (!name.ends_with("attn.k.bias")) continue;
@@ -86,14 +87,27 @@ std::string parity_name(const testing::TestParamInfo<Parity::ParamType>& info) {
   return std::get<0>(info.param) + (std::get<1>(info.param) ? "_tied_" : "_") + std::get<2>(info.param).name();
 }
 
-INSTANTIATE_TEST_SUITE_P(World4, Parity,
-                         testing::Combine(testing::Values("gpt", "llama"), testing::Values(false),
-                                          testing::ValuesIn(layouts(4))),
-                         parity_name);
-INSTANTIATE_TEST_SUITE_P(World8, Parity,
-                         testing::Combine(testing::Values("gpt", "llama"), testing::Values(false),
-                                          testing::ValuesIn(layouts(8))),
-                         parity_name);
+std::vector<Parity::ParamType> combinations() {
+  std::vector<Parity::ParamType> all;
+  for (const char* family : {"gpt", "llama"}) {
+    for (const int world : {4, 8}) {
+      for (const Layout& layout : layouts(world)) all.emplace_back(family, false, layout);
+    }
+  }
+  return all;
+}
+
+std::vector<std::string> dimensions(const Parity::ParamType& row) {
+  const Layout& layout = std::get<2>(row);
+  std::vector<std::string> values = {std::get<0>(row)};
+  for (const int value : {layout.dp, layout.tp, layout.pp, layout.chunks, int{layout.sequence_parallel}, layout.zero}) {
+    values.push_back(std::to_string(value));
+  }
+  return values;
+}
+
+INSTANTIATE_TEST_SUITE_P(Pairs, Parity, testing::ValuesIn(pairwise(combinations(), dimensions)), parity_name);
+INSTANTIATE_TEST_SUITE_P(All, Parity, testing::ValuesIn(combinations()), parity_name);  // nightly (CMakeLists.txt)
 // The shared embedding is summed over the ends of the pipeline, cut over dp and tp like everything else.
 INSTANTIATE_TEST_SUITE_P(Tied, Parity,
                          testing::Combine(testing::Values("gpt", "llama"), testing::Values(true),
@@ -102,7 +116,7 @@ INSTANTIATE_TEST_SUITE_P(Tied, Parity,
                                                           Layout{2, 2, 2, 1, false, 2}, Layout{4, 2, 1, 1, true, 1})),
                          parity_name);
 
-// Bits: another pp, another number of chunks, another schedule change nothing at all (untied, no clipping).
+// Bits: another pp, number of chunks or schedule changes no bit (untied, no clipping).
 TEST(Bits, DoNotDependOnThePipeline) {
   for (const std::string family : {"gpt", "llama"}) {
     train::Settings settings = tiny_settings(family);

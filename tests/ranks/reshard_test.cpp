@@ -1,6 +1,6 @@
-// Resharding: a run that saves in one layout goes on in any other. What is loaded is what was saved, bit by bit, the
-// optimizer's moments included; the losses after it are those of the run that saved, within the parity tolerance, and
-// bit by bit where the layout is the same.
+// Resharding: a run that saves in one layout resumes in any other. The loaded state equals the saved one bit by bit,
+// the optimizer's moments included; the losses after it equal those of the run that saved, within the parity tolerance,
+// and bit by bit in the same layout.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -11,7 +11,8 @@
 #include <thread>
 
 #include "comm/thread_world.h"
-#include "train/checkpoints.h"
+#include "support/files.h"
+#include "train/checkpoint/checkpoints.h"
 #include "training_case.h"
 
 namespace ms::testing_case {
@@ -47,7 +48,7 @@ train::Settings settings_of(const Family& family, const Layout& layout, const st
   settings.model.tied_embeddings = family.tied;
   settings.train.global_batch = 12;
   settings.train.dtype = family.dtype;
-  if (layout.tp == 1) settings.overlap.dp_message = 1;  // flat arrays of a layer each, where the others have a chunk
+  if (layout.tp == 1) settings.overlap.dp_message = 1;  // flat arrays per layer, where the others have one per chunk
   settings.checkpoint.dir = dir;
   settings.checkpoint.every_s = 0;
   return settings;
@@ -58,12 +59,12 @@ struct State {
 };
 struct Training {
   std::int64_t resumed_from = -1;  // -1: from the beginning
-  State at_save;                   // after the step that is saved, or loaded
+  State at_save;                   // after the step that was saved or loaded
   Matrices parameters;             // at the end
-  std::vector<double> losses;      // of the steps after that
+  std::vector<double> losses;      // of the steps after it
 };
 
-// Trains from what is in the directory, or from the beginning, to kSteps; saves step kSaved where it comes by it.
+// Trains to kSteps, from the checkpoint in the directory if there is one; saves step kSaved when it passes it.
 Training train_run(const train::Settings& settings) {
   Training run;
   std::mutex mutex;  // ranks are threads
@@ -97,20 +98,6 @@ Training train_run(const train::Settings& settings) {
   return run;
 }
 
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "reshard-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary directory");
-    path_ = pattern;
-  }
-  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
-  std::string path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 void expect_same_state(const State& saved, const State& loaded) {
   EXPECT_TRUE(same_bits(saved.parameters, loaded.parameters)) << "parameters";
   EXPECT_TRUE(same_bits(saved.first_moments, loaded.first_moments)) << "first moments";
@@ -132,9 +119,9 @@ void expect_goes_on(const Training& saved, const Training& loaded, bool same_lay
 class Reshard : public testing::TestWithParam<std::tuple<Family, Layout>> {};
 
 // One layout saves, every one loads.
-TEST_P(Reshard, GoesOnInEveryLayout) {
+TEST_P(Reshard, ResumesInEveryLayout) {
   const auto& [family, from] = GetParam();
-  const TemporaryDirectory dir;
+  const test::TempDir dir;
   const Training saved = train_run(settings_of(family, from, dir.path()));
   ASSERT_EQ(saved.resumed_from, -1);
   ASSERT_EQ(saved.losses.size(), std::size_t{kSteps - kSaved});
@@ -156,17 +143,17 @@ std::string reshard_name(const testing::TestParamInfo<Reshard::ParamType>& info)
 INSTANTIATE_TEST_SUITE_P(All, Reshard,
                          testing::Combine(testing::Values(Family{"gpt", true, "fp32"}), testing::ValuesIn(kLayouts)),
                          reshard_name);
-// Masters, no biases, one head of keys and values for two, an output layer of its own.
+// Master weights, no biases, grouped-query attention with half as many key-value heads, an untied output layer.
 INSTANTIATE_TEST_SUITE_P(Other, Reshard,
                          testing::Combine(testing::Values(Family{"llama", false, "bf16"}),
                                           testing::Values(Layout{2, 3, 1, 1, true, 1}, Layout{1, 2, 3, 1, true, 1})),
                          reshard_name);
 
-// The compute type may change, too: what is exact in it stays exact.
-TEST(ReshardType, GoesOnInTheOtherType) {
+// The compute type may change, too: values that are exact in it stay exact.
+TEST(ReshardType, ResumesInAnotherType) {
   for (const auto& [from, to] : {std::pair<std::string, std::string>{"bf16", "fp32"}, {"fp32", "bf16"}}) {
     SCOPED_TRACE(from + " to " + to);
-    const TemporaryDirectory dir;
+    const test::TempDir dir;
     const Training saved = train_run(settings_of({"gpt", true, from}, {2, 2, 1, 1, true, 1}, dir.path()));
     const Training loaded = train_run(settings_of({"gpt", true, to}, {3, 1, 2, 1, true, 1}, dir.path()));
     ASSERT_EQ(loaded.resumed_from, kSaved);
@@ -177,11 +164,11 @@ TEST(ReshardType, GoesOnInTheOtherType) {
   }
 }
 
-// LAMB keeps what AdamW keeps, and the norms of a parameter are found again in any layout.
-TEST(ReshardLamb, GoesOn) {
+// LAMB has the same state as AdamW, and recomputes a parameter's norms in any layout.
+TEST(ReshardLamb, Resumes) {
   const Family family{"gpt", true, "fp32"};
   const Layout from{2, 2, 2, 2, true, 1};
-  const TemporaryDirectory dir;
+  const test::TempDir dir;
   const auto with_lamb = [&](const Layout& layout) {
     train::Settings settings = settings_of(family, layout, dir.path());
     settings.optim.name = "lamb";
@@ -194,9 +181,9 @@ TEST(ReshardLamb, GoesOn) {
   }
 }
 
-// The update of a step waits for whoever is still copying the state before it, however long that takes.
+// The update of a step waits for a copy of the previous state that is still in progress, however long it takes.
 TEST(Engine, UpdateWaitsForTheCopy) {
-  const TemporaryDirectory dir;
+  const test::TempDir dir;
   const train::Settings settings = settings_of({"gpt", true, "bf16"}, {1, 1, 1, 1, true, 1}, dir.path());
   const train::Plan plan = train::make_plan(settings, 1);
   tensor::MatmulCache matmuls;
@@ -218,7 +205,7 @@ TEST(Engine, UpdateWaitsForTheCopy) {
   std::vector<std::byte> copied;
   const std::unique_ptr<tensor::Stream> stream = device.make_stream("copy", tensor::StreamKind::comm);
   stream->wait(engine.state_ready());
-  // Longer than a step takes: an update that does not wait is seen.
+  // Longer than a step takes, so that an update that does not wait is detected.
   dynamic_cast<tensor::CpuStream&>(*stream).call([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     copied = content();

@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "ckpt/directory.h"
 #include "ckpt/load.h"
+#include "support/files.h"
 
 namespace ms::ckpt::testing {
 
@@ -27,7 +28,7 @@ constexpr std::array<std::pair<State, DType>, 4> kHeld{{{State::weight, DType::b
                                                         {State::exp_avg, DType::f32},
                                                         {State::exp_avg_sq, DType::f32}}};
 
-// Bits of one element, different for every version, state, parameter and index; any pattern, NaNs included.
+// Returns the bits of one element, different for every version, state, parameter and index; any pattern, NaNs included.
 std::uint32_t bits(std::uint64_t version, State state, std::uint64_t name, std::int64_t element) {
   std::uint64_t x = name + version * 0x9E3779B97F4A7C15 + static_cast<std::uint64_t>(state) * 0xD1B54A32D192ED03 +
                     static_cast<std::uint64_t>(element) * 0x8CB92BA72F3D8DD7;
@@ -45,20 +46,10 @@ void fill(const Piece& piece, std::uint64_t version, std::byte* to) {
 
 }  // namespace
 
-Directory::Directory() {
-  std::string pattern = (fs::temp_directory_path() / "ms-saver-XXXXXX").string();
-  if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary directory");
-  path_ = pattern;
-}
-Directory::~Directory() { fs::remove_all(path_); }
-
 std::vector<std::string> Directory::names(const std::string& below) const {
-  std::vector<std::string> found;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path_ + "/" + below)) {
-    if (entry.path().filename() != "pin.lock") found.push_back(entry.path().filename().string());
-  }
-  std::sort(found.begin(), found.end());
-  return found;
+  std::vector<std::string> names = test::names_in(temporary_ / below);
+  std::erase(names, "pin.lock");
+  return names;
 }
 
 Rank::Rank(comm::World& world, tensor::Device& device, tensor::Device& host, const std::vector<Parameter>& parameters,

@@ -1,5 +1,5 @@
-// Ranks that save, as threads: each holds a share of some parameters, takes steps that change it and carry votes, and
-// what lies on disk is compared with what the memory held when a save began.
+// Ranks that save, as threads: each holds a share of some parameters and takes steps that change it and carry votes.
+// The files are compared with the memory at the beginning of the save.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,22 +15,19 @@
 
 #include "ckpt/saver.h"
 #include "comm/thread_world.h"
+#include "support/files.h"
 #include "tensor/cpu_device.h"
 
 namespace ms::ckpt::testing {
 
-// A directory of its own, deleted at the end.
+// A temporary directory, deleted at the end.
 class Directory {
  public:
-  Directory();
-  ~Directory();
-  Directory(const Directory&) = delete;
-  Directory& operator=(const Directory&) = delete;
-  const std::string& path() const { return path_; }
-  std::vector<std::string> names(const std::string& below = {}) const;  // sorted, but for pin.lock
+  const std::string& path() const { return temporary_.path(); }
+  std::vector<std::string> names(const std::string& below = {}) const;  // sorted, without pin.lock
 
  private:
-  std::string path_;
+  test::TempDir temporary_;
 };
 
 struct Parameter {
@@ -40,12 +37,12 @@ struct Parameter {
 // Odd shapes, a vector, one element; the shares of 4 and of 8 ranks begin and end in the middle of rows.
 inline const std::vector<Parameter> kOdd{
     {"embed.weight", 61, 37}, {"norm.gain", 1, 37}, {"mlp.weight", 13, 101}, {"x", 1, 1}};
-// One share of 64 elements has it all.
+// One share of 64 elements holds all of it.
 inline const std::vector<Parameter> kTiny{{"gain", 1, 5}, {"weight", 7, 3}};
 
 class Rank {
  public:
-  // Rank r holds part (r + rotate) mod size of the parameters, cut as ZeRO cuts: parts may be empty.
+  // Rank r holds part (r + rotate) mod size of the parameters, sharded as ZeRO does: parts may be empty.
   Rank(comm::World& world, tensor::Device& device, tensor::Device& host, const std::vector<Parameter>& parameters,
        int rotate);
 
@@ -58,14 +55,14 @@ class Rank {
   std::unique_ptr<Saver> open(SaverOptions options, std::unique_ptr<MemoryTier> memory = nullptr);
   void barrier();
 
-  // Gives every element the bits of that version, after whoever still reads the ones before.
+  // Sets every element to the bits of that version, after readers of the previous version are done.
   void update(std::uint64_t version);
-  // begin() at this boundary; remembers what the next update waits for.
+  // Calls begin() at this step boundary; stores the event that the next update waits for.
   bool begin(Saver& saver, std::int64_t step);
-  // One step's sum over the world: casts votes, then hears the sum of the step before, as a trainer does that issues
+  // One step's sum over the world: casts votes, then passes on the sum of the previous step, like a trainer that issues
   // one step ahead.
   std::optional<SaveOutcome> step(Saver& saver);
-  // Steps until an outcome is there; fails the test where none comes.
+  // Takes steps until there is an outcome; fails the test if there is none.
   SaveOutcome outcome(Saver& saver);
   std::int64_t steps() const { return steps_; }
 
@@ -86,17 +83,17 @@ class Rank {
   int next_group_ = 100;
 };
 
-// Runs the body on every rank; what it throws fails the test and stops the others.
+// Runs the body on every rank; an exception fails the test and stops the others.
 struct Setup {
   int ranks = 4;
   std::vector<Parameter> parameters;
   int rotate = 0;
-  bool host_apart = false;  // another device, as where the state is on a GPU
-  std::function<std::unique_ptr<comm::World>(std::unique_ptr<comm::World>)> wrap = {};  // what ranks see of the world
+  bool host_apart = false;  // a separate device, as with state on a GPU
+  std::function<std::unique_ptr<comm::World>(std::unique_ptr<comm::World>)> wrap = {};  // wraps each rank's world
 };
 void on_ranks(const Setup& setup, const std::function<void(Rank&)>& body);
 
-// What the ranks saw, by rank.
+// The outcomes that the ranks saw, by rank.
 class Outcomes {
  public:
   explicit Outcomes(int ranks) : seen_(static_cast<std::size_t>(ranks)), at_(seen_.size()) {}
@@ -105,7 +102,7 @@ class Outcomes {
     seen_[static_cast<std::size_t>(rank.rank())].push_back(outcome);
     at_[static_cast<std::size_t>(rank.rank())].push_back(rank.steps());
   }
-  // Of the nth save; that it ended at the same step everywhere, the same way, is checked.
+  // Returns the outcome of the nth save; checks that it ended at the same step and the same way on all ranks.
   const SaveOutcome& of(std::size_t n, int rank = 0) const {
     for (std::size_t r = 0; r < seen_.size(); ++r) {
       EXPECT_EQ(at_[r].at(n), at_[0].at(n)) << "rank " << r;
@@ -121,7 +118,8 @@ class Outcomes {
   std::vector<std::vector<std::int64_t>> at_;
 };
 
-// "" where the checkpoint is complete, sound, and holds these parameters with the bits of that version; else why not.
+// Returns "" if the checkpoint is complete, valid, and holds these parameters with the bits of that version, else the
+// reason.
 std::string problem_with(const std::string& checkpoint, const std::vector<Parameter>& parameters,
                          std::uint64_t version);
 

@@ -1,4 +1,4 @@
-// Saves that fail: all ranks agree that they did, nothing is taken for a checkpoint, and the next one succeeds.
+// Saves that fail: all ranks agree on the failure, no checkpoint is committed, and the next save succeeds.
 #include "ckpt/saver.h"
 
 #include <gmock/gmock.h>
@@ -19,27 +19,27 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A save of step 1 that fails for what `before` or `written` has done to the directory; then, after `mend`, one of step
-// 2 that must succeed.
-struct Spoiling {
+// A save of step 1 that fails because `before` or `written` changed the directory; then, after `mend`, a save of step 2
+// that must succeed.
+struct FailedSaveCase {
   const char* name;
-  void (*before)(const std::string& dir);   // on rank 0, nobody has begun
-  void (*written)(const std::string& dir);  // on rank 0, all have written
-  void (*mend)(const std::string& dir);     // on rank 0, the save has ended
-  std::vector<std::string> problems;        // by rank: what it contains; "": it is empty
+  void (*before)(const std::string& dir);   // on rank 0, before any rank begins
+  void (*written)(const std::string& dir);  // on rank 0, when all have written
+  void (*mend)(const std::string& dir);     // on rank 0, when the save has ended
+  std::vector<std::string> problems;        // by rank: substring of the problem; "": no problem
 };
 void nothing(const std::string&) {}
 
-class Spoiled : public ::testing::TestWithParam<Spoiling> {};
+class FailedSave : public ::testing::TestWithParam<FailedSaveCase> {};
 
-TEST_P(Spoiled, AllAgreeAndTheNextSucceeds) {
+TEST_P(FailedSave, AllRanksAgreeAndTheNextSaveSucceeds) {
   const Directory root;
   const std::string dir = root.path() + "/checkpoints";
   fs::create_directory(dir);
   Outcomes outcomes(4);
   on_ranks({.parameters = kOdd}, [&](Rank& rank) {
     const auto saver = rank.open({.dir = dir});
-    EXPECT_TRUE(rank.begin(*saver, 9));  // all is well so far
+    EXPECT_TRUE(rank.begin(*saver, 9));  // no failure yet
     EXPECT_TRUE(saver->finish()->committed);
     rank.update(1);
     if (rank.rank() == 0) {
@@ -79,52 +79,55 @@ TEST_P(Spoiled, AllAgreeAndTheNextSucceeds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Saver, Spoiled,
+    Saver, FailedSave,
     ::testing::Values(
-        // In the way of rank 2's file.
-        Spoiling{"OneFile",
-                 [](const std::string& dir) { fs::create_directories(dir + "/saving-step-00000001/rank-00002.h5/x"); },
-                 nothing,
-                 nothing,
-                 {"1 of 4 ranks could not write", "", "cannot create", ""}},
-        Spoiling{"TwoFilesOneOfThemRank0s",
-                 [](const std::string& dir) {
-                   fs::create_directories(dir + "/saving-step-00000001/rank-00000.h5/x");
-                   fs::create_directories(dir + "/saving-step-00000001/rank-00003.h5/x");
-                 },
-                 nothing,
-                 nothing,
-                 {"rank-00000.h5", "", "", "rank-00003.h5"}},
-        Spoiling{"TheWholeDirectory",
-                 [](const std::string& dir) { fs::rename(dir, dir + "-gone"); },
-                 nothing,
-                 [](const std::string& dir) { fs::rename(dir + "-gone", dir); },
-                 {"cannot make", "cannot make", "cannot make", "cannot make"}},
-        // As on a node that has a directory of that name for itself.
-        Spoiling{"AFileThatRank0DoesNotSee",
-                 nothing,
-                 [](const std::string& dir) { fs::remove(dir + "/saving-step-00000001/rank-00001.h5"); },
-                 nothing,
-                 {"all nodes share", "", "", ""}},
-        Spoiling{"AFileThatIsShort",
-                 nothing,
-                 [](const std::string& dir) { fs::resize_file(dir + "/saving-step-00000001/rank-00003.h5", 100); },
-                 nothing,
-                 {"rank-00003.h5 has 100 of ", "", "", ""}},
-        // Commit itself: no room for the manifest's name.
-        Spoiling{"TheManifest",
-                 nothing,
-                 [](const std::string& dir) { fs::create_directories(dir + "/saving-step-00000001/manifest.json/x"); },
-                 nothing,
-                 {"manifest.json", "", "", ""}}),
+        // A directory with the name of rank 2's file.
+        FailedSaveCase{
+            "OneFile",
+            [](const std::string& dir) { fs::create_directories(dir + "/saving-step-00000001/rank-00002.h5/x"); },
+            nothing,
+            nothing,
+            {"1 of 4 ranks could not write", "", "cannot create", ""}},
+        FailedSaveCase{"TwoFilesOneOfThemRank0s",
+                       [](const std::string& dir) {
+                         fs::create_directories(dir + "/saving-step-00000001/rank-00000.h5/x");
+                         fs::create_directories(dir + "/saving-step-00000001/rank-00003.h5/x");
+                       },
+                       nothing,
+                       nothing,
+                       {"rank-00000.h5", "", "", "rank-00003.h5"}},
+        FailedSaveCase{"TheWholeDirectory",
+                       [](const std::string& dir) { fs::rename(dir, dir + "-gone"); },
+                       nothing,
+                       [](const std::string& dir) { fs::rename(dir + "-gone", dir); },
+                       {"cannot make", "cannot make", "cannot make", "cannot make"}},
+        // As on a node that mounts another directory of that name.
+        FailedSaveCase{"AFileThatRank0DoesNotSee",
+                       nothing,
+                       [](const std::string& dir) { fs::remove(dir + "/saving-step-00000001/rank-00001.h5"); },
+                       nothing,
+                       {"all nodes share", "", "", ""}},
+        FailedSaveCase{
+            "AFileThatIsShort",
+            nothing,
+            [](const std::string& dir) { fs::resize_file(dir + "/saving-step-00000001/rank-00003.h5", 100); },
+            nothing,
+            {"rank-00003.h5 has 100 of ", "", "", ""}},
+        // The commit itself: the manifest's name is taken.
+        FailedSaveCase{
+            "TheManifest",
+            nothing,
+            [](const std::string& dir) { fs::create_directories(dir + "/saving-step-00000001/manifest.json/x"); },
+            nothing,
+            {"manifest.json", "", "", ""}}),
     [](const auto& row) { return row.param.name; });
 
-TEST(Saver, ADirectoryThatComesLater) {
+TEST(Saver, DirectoryMayAppearLater) {
   const Directory root;
   const std::string dir = root.path() + "/later";
   Outcomes outcomes(4);
   on_ranks({.parameters = kOdd}, [&](Rank& rank) {
-    const auto saver = rank.open({.dir = dir});  // there is no place for its file's skeleton
+    const auto saver = rank.open({.dir = dir});  // no directory for its file's skeleton yet
     for (std::uint64_t version = 1; version <= 2; ++version) {
       rank.update(version);
       EXPECT_TRUE(rank.begin(*saver, 1));
@@ -139,7 +142,7 @@ TEST(Saver, ADirectoryThatComesLater) {
   EXPECT_EQ(problem_with(dir + "/step-00000001", kOdd, 2), "");
 }
 
-TEST(Saver, WhoLeavesInTheMiddleLeavesNoCheckpoint) {
+TEST(Saver, RankThatExitsDuringASaveLeavesNoCheckpoint) {
   for (const auto delay : {0us, 300us, 3000us}) {
     const Directory dir;
     on_ranks({.parameters = kOdd}, [&](Rank& rank) {
@@ -165,7 +168,7 @@ TEST(Saver, WhoLeavesInTheMiddleLeavesNoCheckpoint) {
   }
 }
 
-TEST(Saver, ARunThatFailsSavesNothing) {
+TEST(Saver, FailedRunSavesNothing) {
   const Directory dir;
   on_ranks({.parameters = kOdd}, [&](Rank& rank) {
     const auto saver = rank.open({.dir = dir.path()});

@@ -1,4 +1,4 @@
-// Saving while training goes on: what is saved, and what ends a save.
+// Saving while training continues: what is saved, and what ends a save.
 #include "ckpt/saver.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ using ::testing::IsEmpty;
 class Sizes : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Saver, Sizes, ::testing::Values(1, 2, 4, 8));
 
-TEST_P(Sizes, TwoInARowHoldWhatWasThereWhenTheyBegan) {
+TEST_P(Sizes, ConsecutiveSavesHoldTheStateAtTheirBegin) {
   const Directory dir;
   Outcomes outcomes(GetParam());
   on_ranks({.ranks = GetParam(), .parameters = kOdd}, [&](Rank& rank) {
@@ -47,8 +47,8 @@ TEST_P(Sizes, TwoInARowHoldWhatWasThereWhenTheyBegan) {
   }
 }
 
-TEST(Saver, ARankWithNothingWritesNothing) {
-  for (const int rotate : {0, 1}) {  // rank 0 has it all, or nothing
+TEST(Saver, RankWithoutStateWritesNothing) {
+  for (const int rotate : {0, 1}) {  // rank 0 owns all, or nothing
     const Directory dir;
     Outcomes outcomes(4);
     on_ranks({.ranks = 4, .parameters = kTiny, .rotate = rotate}, [&](Rank& rank) {
@@ -66,7 +66,7 @@ TEST(Saver, ARankWithNothingWritesNothing) {
   }
 }
 
-TEST(Saver, TooEarlyIsSkipped) {
+TEST(Saver, SkipsASaveDuringAnother) {
   const Directory dir;
   Outcomes outcomes(4);
   on_ranks({.parameters = kOdd}, [&](Rank& rank) {
@@ -83,14 +83,14 @@ TEST(Saver, TooEarlyIsSkipped) {
   EXPECT_EQ(problem_with(dir.path() + "/step-00000001", kOdd, 1), "");
 }
 
-TEST(Saver, TooEarlyWaits) {
+TEST(Saver, WaitsForTheSaveBefore) {
   const Directory dir;
   Outcomes outcomes(4);
   on_ranks({.parameters = kOdd}, [&](Rank& rank) {
     const auto saver = rank.open({.dir = dir.path(), .wait_when_busy = true});
     int heard = 0;
     for (std::uint64_t version = 1; version <= 3; ++version) {
-      // In flight when the save begins: it says nothing about it.
+      // In flight when the save begins, so it carries no vote on it.
       if (const auto outcome = rank.step(*saver)) outcomes.add(rank, *outcome), ++heard;
       rank.update(version);
       EXPECT_TRUE(rank.begin(*saver, static_cast<std::int64_t>(version)));
@@ -127,7 +127,7 @@ TEST(Saver, FinishEndsASaveWithoutSteps) {
   EXPECT_EQ(problem_with(dir.path() + "/step-00000004", kOdd, 1), "");
 }
 
-TEST(Saver, SumsThatWereCastBeforeItSayNothing) {
+TEST(Saver, IgnoresVotesCastBeforeTheSave) {
   const Directory dir;
   on_ranks({.ranks = 1, .parameters = kTiny}, [&](Rank& rank) {
     const auto saver = rank.open({.dir = dir.path()});
@@ -173,7 +173,7 @@ TEST(Saver, KeepsTheNewestAndThePinned) {
   EXPECT_THAT(outcomes.of(4, 1).pruned, IsEmpty()) << "rank 0 prunes";
 }
 
-TEST(Saver, KeepsEverySoMany) {
+TEST(Saver, KeepsEveryNthCheckpoint) {
   const Directory dir;
   on_ranks({.ranks = 2, .parameters = kTiny}, [&](Rank& rank) {
     const auto saver = rank.open({.dir = dir.path(), .keep_last = 1, .keep_every = 20});
@@ -187,7 +187,7 @@ TEST(Saver, KeepsEverySoMany) {
   EXPECT_THAT(dir.names(), ElementsAre("step-00000020", "step-00000040", "step-00000050"));
 }
 
-TEST(Saver, AnotherTimeLineIsSetAside) {
+TEST(Saver, SetsAsideAnotherTimeLine) {
   const Directory dir;
   Outcomes outcomes(2);
   on_ranks({.ranks = 2, .parameters = kTiny}, [&](Rank& rank) {

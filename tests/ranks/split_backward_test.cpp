@@ -1,5 +1,5 @@
-// A backward in two halves leaves, bit by bit, what the whole one leaves: the gradient of every parameter, the gradient
-// that the previous stage waits for, and the loss. On a chunk that is a whole model, two microbatches in flight.
+// A backward split in two halves gives the same bits as the whole one: the gradient of every parameter, the gradient
+// that the previous stage waits for, and the loss. On a chunk that is a whole model, with two microbatches in flight.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -18,7 +18,7 @@ using tensor::Tensor;
 
 constexpr int kMicrobatches = 2;
 
-// In what order the halves of two microbatches come; `whole` is backward().
+// The order of the halves of two microbatches; `whole` is backward().
 enum class Order { whole, halves_in_turn, second_halves_last, mixed };
 
 struct Rank {
@@ -83,7 +83,7 @@ void add_bytes(tensor::Stream& stream, const Tensor& x, std::vector<std::byte>& 
   into.insert(into.end(), bytes.begin(), bytes.end());
 }
 
-// What the rank has in the end: gradients, the dx of every microbatch, the loss.
+// The results of a rank: gradients, the dx of every microbatch, the loss.
 std::vector<std::byte> run_rank(const train::Plan& plan, comm::World& world, tensor::Device& device, bool split,
                                 Order order) {
   nn::Shape shape = plan.shape(world.rank());
@@ -145,7 +145,7 @@ TEST_P(SplitBackward, HasTheBitsOfTheWhole) {
   const auto& [family, parallel_block, recompute] = GetParam();
   train::Settings settings = tiny_settings(family);
   settings.model.layers = 2;
-  settings.model.tied_embeddings = true;  // head and embedding add to one gradient
+  settings.model.tied_embeddings = true;  // head and embedding accumulate into one gradient
   settings.model.parallel_block = parallel_block;
   settings.model.window = 6;
   settings.train.recompute = recompute;
@@ -176,8 +176,8 @@ INSTANTIATE_TEST_SUITE_P(Models, SplitBackward,
                                           testing::Values("none", "selective", "full")),
                          split_name);
 
-// The first half alone leaves nothing in the gradients of a layer's products, and both halves do.
-TEST(SplitBackwardHalves, TheFirstLeavesTheLayersWeightsAlone) {
+// The first half alone does not touch the gradients of a layer's matmul weights; both halves do.
+TEST(SplitBackwardHalves, FirstHalfDoesNotTouchWeightGradients) {
   train::Settings settings = tiny_settings("gpt");
   settings.model.layers = 1;
   settings.train.global_batch = 1;

@@ -1,4 +1,4 @@
-// The conformance bodies over threads, and what happens there when a rank is late, disagrees, stops or is poisoned.
+// The conformance bodies over threads, and failures there: a rank is late, disagrees, aborts or has a poisoned stream.
 #include <atomic>
 #include <ctime>
 #include <functional>
@@ -14,7 +14,8 @@ namespace {
 using namespace std::chrono_literals;
 using tensor::DType;
 
-// Runs body on `size` threads, each a rank with its own device. What a rank throws fails the test and stops the rest.
+// Runs the body on `size` threads, each a rank with its own device. An exception fails the test and stops the other
+// ranks.
 void run_ranks(int size, std::chrono::milliseconds deadline, const std::function<void(Rank&)>& body, Link link = {}) {
   tensor::CpuPool pool(tensor::CpuPool::size_for(tensor::CpuPool::usable_cores(), size, size));
   tensor::MatmulCache matmuls;
@@ -35,23 +36,6 @@ void run_ranks(int size, std::chrono::milliseconds deadline, const std::function
   }
 }
 
-// What the stream failed with.
-std::optional<Error> failure_of(tensor::Stream& stream) {
-  try {
-    stream.synchronize();
-  } catch (const Error& error) { return error; }
-  return std::nullopt;
-}
-
-void expect_error(const std::optional<Error>& error, std::string_view kind, std::string_view text) {
-  if (!error) {
-    ADD_FAILURE() << "no error, where " << kind << " '" << text << "' was due";
-    return;
-  }
-  EXPECT_TRUE(error->kind().starts_with(kind)) << error->kind() << ", not " << kind << ": " << error->message();
-  EXPECT_NE(error->message().find(text), std::string::npos) << error->message();
-}
-
 class Conformance : public ::testing::TestWithParam<std::tuple<Body, int>> {};
 
 TEST_P(Conformance, Threads) {
@@ -68,7 +52,7 @@ INSTANTIATE_TEST_SUITE_P(All, Conformance,
                            return fmt::format("{}_{}", std::get<0>(row.param).name, std::get<1>(row.param));
                          });
 
-// Messages that take their time change nothing else.
+// Transfers that take time change no result.
 TEST_P(Conformance, SlowLink) {
   const auto& [body, size] = GetParam();
   run_ranks(size, 60s,
@@ -79,11 +63,11 @@ TEST_P(Conformance, SlowLink) {
             {.latency_s = 50e-6, .bytes_per_s = 1e9});
 }
 
-TEST(Threads, NobodyPassesABarrierEarly) {
+TEST(Threads, NoRankPassesABarrierEarly) {
   std::atomic<int> arrived = 0;
   run_ranks(4, 60s, [&](Rank& rank) {
     const auto stream = rank.stream("barrier");
-    const auto comm = rank.world().open(rank.everybody("world"), *stream);
+    const auto comm = rank.world().open(rank.all_ranks_group("world"), *stream);
     auto& cpu_stream = dynamic_cast<tensor::CpuStream&>(*stream);
     for (int round = 1; round <= 50; ++round) {
       cpu_stream.call([&] { ++arrived; });
@@ -94,10 +78,10 @@ TEST(Threads, NobodyPassesABarrierEarly) {
   });
 }
 
-TEST(Threads, DeadlineNamesWhoWasWaitedFor) {
+TEST(Threads, DeadlineNamesTheMissingRanks) {
   run_ranks(4, 150ms, [](Rank& rank) {
     const auto stream = rank.stream("comm");
-    const auto comm = rank.world().open(rank.everybody("tp[dp 0 pp 1]"), *stream);
+    const auto comm = rank.world().open(rank.all_ranks_group("tp[dp 0 pp 1]"), *stream);
     const Tensor x = rank.tensor(DType::f32, 1024);
     comm->all_reduce(x);
     comm->barrier();
@@ -119,8 +103,8 @@ TEST(Threads, DeadlineNamesWhoWasWaitedFor) {
   });
 }
 
-// Rank 0 begins to wait first, for rank 1, which waits for rank 2: that is the one that stands still.
-TEST(Threads, DeadlineBlamesTheEndOfTheWaits) {
+// Rank 0 begins to wait first, for rank 1, which waits for rank 2, the rank at fault.
+TEST(Threads, DeadlineBlamesTheEndOfTheChainOfWaits) {
   run_ranks(3, 400ms, [](Rank& rank) {
     const auto stream = rank.stream("comm");
     const Group a = rank.group("a", {0, 1}), b = rank.group("b", {1, 2});
@@ -137,7 +121,7 @@ TEST(Threads, DeadlineBlamesTheEndOfTheWaits) {
     EXPECT_EQ(error.operation(), "barrier, operation 0 of group b");
     expect_error(error, "comm.deadline",
                  " s for rank 1 in barrier, operation 0 of group a; rank 1 waits for rank 2 in barrier, operation 0 of "
-                 "group b; rank 2 waits for nobody and had not issued it");
+                 "group b; rank 2 waits for no other rank and had not issued the operation");
     EXPECT_EQ(failure_of(*stream).has_value(), rank.rank() < 2);
   });
 }
@@ -150,10 +134,10 @@ struct Mismatch {
 };
 class Mismatches : public ::testing::TestWithParam<Mismatch> {};
 
-TEST_P(Mismatches, NamesBoth) {
+TEST_P(Mismatches, NamesBothOperations) {
   run_ranks(2, 20s, [](Rank& rank) {
     const auto stream = rank.stream("comm");
-    const auto comm = rank.world().open(rank.everybody("dp"), *stream);
+    const auto comm = rank.world().open(rank.all_ranks_group("dp"), *stream);
     comm->barrier();
     GetParam().issue(*comm, rank, rank.rank() == 1);
     const std::optional<Error> error = failure_of(*stream);
@@ -200,14 +184,14 @@ INSTANTIATE_TEST_SUITE_P(
                                "send of 16 bytes (f32)", "send of 16 bytes (i32)"}),
     [](const auto& row) { return row.param.name; });
 
-TEST(Threads, AbortReachesEverybodyAndTheFirstCauseStays) {
+TEST(Threads, AbortStopsAllRanksWithTheFirstCause) {
   run_ranks(4, 60s, [](Rank& rank) {
     const auto stream = rank.stream("comm"), other = rank.stream("other");
-    const auto comm = rank.world().open(rank.everybody("dp"), *stream);
-    const auto later = rank.world().open(rank.everybody("tp"), *other);
+    const auto comm = rank.world().open(rank.all_ranks_group("dp"), *stream);
+    const auto later = rank.world().open(rank.all_ranks_group("tp"), *other);
     const Tensor x = rank.tensor(DType::f32, 100000);
     for (int k = 0; k < 3; ++k) comm->all_reduce(x);
-    if (rank.rank() == 3) {  // from a thread that has nothing to do with the streams
+    if (rank.rank() == 3) {  // from a thread unrelated to the streams
       std::jthread([&] {
         rank.world().abort(Error("storage.write", Blame::storage, "disk full", "make room"));
       }).join();
@@ -235,11 +219,11 @@ TEST(Threads, AbortReachesEverybodyAndTheFirstCauseStays) {
   });
 }
 
-TEST(Threads, APoisonedStreamStopsEverybody) {
+TEST(Threads, PoisonedStreamStopsAllRanks) {
   run_ranks(4, 60s, [](Rank& rank) {
     const auto stream = rank.stream("comm");
     const auto compute = rank.device().make_stream("compute", tensor::StreamKind::compute);
-    const auto comm = rank.world().open(rank.everybody("dp"), *stream);
+    const auto comm = rank.world().open(rank.all_ranks_group("dp"), *stream);
     if (rank.rank() == 2) {
       dynamic_cast<tensor::CpuStream&>(*compute).call(
           [] { throw Error("tensor.op", Blame::node, "the multiplier is broken"); });
@@ -256,12 +240,12 @@ TEST(Threads, APoisonedStreamStopsEverybody) {
   });
 }
 
-// Aborts that come while large operations are under way: nothing hangs, nobody touches memory that has gone.
+// Aborts during large operations: nothing hangs, and no rank touches freed memory.
 TEST(Threads, AbortAtAnyMoment) {
   for (int round = 0; round < 30; ++round) {
     run_ranks(4, 60s, [round](Rank& rank) {
       const auto stream = rank.stream("comm");
-      const auto comm = rank.world().open(rank.everybody("dp"), *stream);
+      const auto comm = rank.world().open(rank.all_ranks_group("dp"), *stream);
       {
         Rank memory(rank.world(), rank.device());
         const Tensor x = memory.tensor(DType::f32, 50000), y = memory.tensor(DType::f32, 200000);
@@ -274,7 +258,7 @@ TEST(Threads, AbortAtAnyMoment) {
           std::this_thread::sleep_for(std::chrono::microseconds(100 * round));
           rank.world().abort(Error("test", Blame::user, "enough"));
         }
-        failure_of(*stream);  // an error or none, by chance
+        failure_of(*stream);  // an error or none, depending on timing
       }
       comm->barrier();
       expect_error(failure_of(*stream), rank.rank() == round % 4 ? "test" : "comm.peer_lost", "enough");
@@ -282,7 +266,7 @@ TEST(Threads, AbortAtAnyMoment) {
   }
 }
 
-TEST(Threads, ClosingWaitsForAllAndNamesWhoIsMissing) {
+TEST(Threads, ClosingWaitsForAllAndNamesMissingRanks) {
   run_ranks(3, 100ms, [](Rank& rank) {
     if (rank.rank() == 1) return;
     try {
@@ -302,15 +286,14 @@ double processor_s() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// Operations of one communicator take the sum of their times, the way of a large and of a small one alike, and use next
-// to no processor.
-TEST(SlowLink, OperationsOfAGroupTakeTheirTimesOneAfterTheOther) {
+// Operations of one communicator take the sum of their times, large and small ones alike, and almost no processor time.
+TEST(SlowLink, OperationsOfAGroupRunOneAfterTheOther) {
   const auto begin = std::chrono::steady_clock::now();
   const double processor_before_s = processor_s();
   run_ranks(2, 60s,
             [](Rank& rank) {
               const auto stream = rank.stream("dp");
-              const auto comm = rank.world().open(rank.everybody("dp"), *stream);
+              const auto comm = rank.world().open(rank.all_ranks_group("dp"), *stream);
               const Tensor small = rank.tensor(DType::f32, 10), large = rank.tensor(DType::f32, 100'000);
               comm->barrier();                                                              // 0.1 s
               comm->all_reduce(large);                                                      // 0.1 + 0.4 s
@@ -326,15 +309,15 @@ TEST(SlowLink, OperationsOfAGroupTakeTheirTimesOneAfterTheOther) {
   EXPECT_LT(processor_s() - processor_before_s, 0.5 * seconds) << "waiting burns processor time";
 }
 
-// A group does not wait for another one, whichever was issued first.
+// Groups do not wait for each other, whichever was issued first.
 TEST(SlowLink, GroupsAreIndependent) {
   std::mutex mutex;
   std::vector<std::string> order;
   run_ranks(2, 60s,
             [&](Rank& rank) {
               const auto far = rank.stream("far"), near = rank.stream("near");
-              const auto slow = rank.world().open(rank.everybody("slow"), *far);
-              const auto fast = rank.world().open(rank.everybody("fast"), *near);
+              const auto slow = rank.world().open(rank.all_ranks_group("slow"), *far);
+              const auto fast = rank.world().open(rank.all_ranks_group("fast"), *near);
               const auto note = [&](tensor::Stream& stream, const char* what) {
                 dynamic_cast<tensor::CpuStream&>(stream).call([&, what] {
                   std::lock_guard lock(mutex);
@@ -352,13 +335,13 @@ TEST(SlowLink, GroupsAreIndependent) {
   EXPECT_EQ(order, (std::vector<std::string>{"fast", "fast", "slow", "slow"}));
 }
 
-// Who stops does not wait until what is under way would have come.
-TEST(SlowLink, AbortDoesNotWaitForMessages) {
+// Stopping does not wait for transfers in progress.
+TEST(SlowLink, AbortDoesNotWaitForTransfers) {
   run_ranks(2, 60s,
             [](Rank& rank) {
               const auto stream = rank.stream("comm");
-              const auto comm = rank.world().open(rank.everybody("dp"), *stream);
-              comm->barrier();  // for ever
+              const auto comm = rank.world().open(rank.all_ranks_group("dp"), *stream);
+              comm->barrier();  // without end
               comm->barrier();
               if (rank.rank() == 1) rank.world().abort(Error("test", Blame::user, "enough"));
               expect_error(failure_of(*stream), rank.rank() == 1 ? "test" : "comm.peer_lost", "enough");

@@ -1,5 +1,5 @@
-// Tensor parallelism with its messages under the products: the same numbers as without, where no sum over tp is cut,
-// and sums in the order of the ring where one is. First the products alone, on odd sizes, then whole training runs.
+// Tensor parallelism with communication overlapping GEMMs: the same bits as without overlap if no sum over tp is split,
+// and sums in ring order otherwise. First the GEMMs alone, on odd sizes, then whole training runs.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -26,7 +26,7 @@ using tensor::Tensor;
 struct Case {
   int tp;
   DType dtype;
-  std::int64_t rows, k, n;  // of a block; columns of an input and of a product
+  std::int64_t rows, k, n;  // of a block; columns of an input and of an output
 };
 constexpr std::array kCases = {
     Case{2, DType::f32, 7, 33, 17},   Case{2, DType::bf16, 64, 96, 130}, Case{3, DType::f32, 5, 20, 31},
@@ -55,7 +55,7 @@ bool near(const Tensor& a, const Tensor& b, double tolerance) {
   return squares > 0 && worst <= tolerance * std::sqrt(squares / static_cast<double>(a.numel()));
 }
 
-// One tp rank: its streams, its communicators, and tensors to compute with.
+// One tp rank: its streams, communicators and tensors.
 class Rank {
  public:
   Rank(const Case& c, bool sequence_parallel, comm::World& world, tensor::Device& device)
@@ -78,7 +78,7 @@ class Rank {
   }
 
   Tensor take(std::int64_t rows, std::int64_t cols) { return arena_->take(c_.dtype, rows, cols); }
-  // N(0,1), another on every rank.
+  // Returns N(0,1) numbers, different on every rank.
   Tensor random(std::int64_t rows, std::int64_t cols) {
     const Tensor x = take(rows, cols);
     const auto key = static_cast<std::uint64_t>(100 * ++randoms_ + rank_);
@@ -118,7 +118,7 @@ void on_ranks(const Case& c, bool sequence_parallel, const std::function<void(Ra
   SCOPED_TRACE(fmt::format("tp {} {} blocks of {} x {} x {}", c.tp, to_string(c.dtype), c.rows, c.k, c.n));
   tensor::MatmulCache matmuls;
   tensor::CpuPool pool(tensor::CpuPool::size_for(2, c.tp, c.tp));
-  // Messages take a moment, so that streams run apart.
+  // Transfers take a moment, so that streams drift apart.
   comm::ThreadHub hub(c.tp, std::chrono::seconds(60), {.latency_s = 1e-4, .bytes_per_s = 0});
   std::vector<std::jthread> threads;
   for (int r = 0; r < c.tp; ++r) {
@@ -140,8 +140,8 @@ void on_ranks(const Case& c, bool sequence_parallel, const std::function<void(Ra
 bool rows_stand_alone() { return tensor::MatmulCache().rows_stand_alone(); }
 double rounding_of(DType dtype) { return dtype == DType::f32 ? 0x1p-23 : 0x1p-8; }
 
-// Three rounds in the same memory, one behind the other: what a round leaves behind must not disturb the next.
-TEST(TpOverlap, GatheringUnderAProductChangesNothing) {
+// Three consecutive rounds in the same memory: a round must not disturb the next.
+TEST(TpOverlap, AllGatherOverlapChangesNoBit) {
   for (const Case& c : kCases) {
     for (const bool sequence_parallel : {true, false}) {
       on_ranks(c, sequence_parallel, [&](Rank& rank) {
@@ -156,12 +156,12 @@ TEST(TpOverlap, GatheringUnderAProductChangesNothing) {
           const Tensor x = rank.random(rank.own(), c.k), bias = rank.random(1, c.n);
           const Tensor b = transposed ? rank.random(c.n, c.k) : rank.random(c.k, c.n);
           const auto once = [&](bool overlap) {
-            const Tensor all = rank.on(overlap).gather_product(
+            const Tensor all = rank.on(overlap).gather_matmul(
                 {.c = product, .b = b, .bias = bias, .transpose_b = transposed}, x, into);
             return std::pair{kept(all), kept(product)};
           };
           const auto plain = once(false), ring = once(true);
-          rank.compute().submit(tensor::Fill{x});  // it is the caller's again
+          rank.compute().submit(tensor::Fill{x});  // the caller may overwrite it
           gathered.emplace_back(plain.first, ring.first);
           products.emplace_back(plain.second, ring.second);
         }
@@ -177,7 +177,7 @@ TEST(TpOverlap, GatheringUnderAProductChangesNothing) {
   }
 }
 
-// The sum of this rank's block in the order of the ring, from everybody's products.
+// Returns the sum of this rank's block over all ranks' GEMM outputs, in ring order.
 Tensor in_ring_order(Rank& rank, const Case& c, const Tensor& partial) {
   const Tensor everybody = rank.take(c.tp * rank.all(), c.n), sum = rank.take(rank.own(), c.n);
   rank.tp().stream().wait(rank.compute().record());
@@ -195,7 +195,7 @@ Tensor in_ring_order(Rank& rank, const Case& c, const Tensor& partial) {
   return sum;
 }
 
-TEST(TpOverlap, ReducingUnderAProductSumsInTheOrderOfTheRing) {
+TEST(TpOverlap, ReduceScatterOverlapSumsInRingOrder) {
   for (const Case& c : kCases) {
     on_ranks(c, true, [&](Rank& rank) {
       const Tensor partial = rank.take(rank.all(), c.n), reduced = rank.take(rank.own(), c.n);
@@ -210,7 +210,7 @@ TEST(TpOverlap, ReducingUnderAProductSumsInTheOrderOfTheRing) {
           const nn::TensorParallel on = rank.on(overlap);
           const Tensor copy = rank.take(rank.own(), c.n);
           rank.compute().submit(Copy{
-              copy, on.arrived(on.product_reduce({.c = partial, .a = a, .b = b, .accumulate = accumulate}, reduced))});
+              copy, on.arrived(on.matmul_reduce({.c = partial, .a = a, .b = b, .accumulate = accumulate}, reduced))});
           return copy;
         };
         const Tensor plain = once(false), ring = once(true), whole = rank.take(rank.all(), c.n);
@@ -229,15 +229,14 @@ TEST(TpOverlap, ReducingUnderAProductSumsInTheOrderOfTheRing) {
   }
 }
 
-TEST(TpOverlap, ReducingToEverybodyUnderAProductChangesNothing) {
+TEST(TpOverlap, AllReduceOverlapChangesNoBit) {
   for (const Case& c : kCases) {
     on_ranks(c, false, [&](Rank& rank) {
       const Tensor plain = rank.take(rank.all(), c.n), pieces = rank.take(rank.all(), c.n);
       const Tensor a = rank.random(rank.all(), c.k), b = rank.random(c.n, c.k);
-      rank.on(false).product_reduce({.c = plain, .a = a, .b = b, .transpose_b = true}, {});
+      rank.on(false).matmul_reduce({.c = plain, .a = a, .b = b, .transpose_b = true}, {});
       const nn::TensorParallel on = rank.on(true);
-      EXPECT_EQ(on.arrived(on.product_reduce({.c = pieces, .a = a, .b = b, .transpose_b = true}, {})).data,
-                pieces.data);
+      EXPECT_EQ(on.arrived(on.matmul_reduce({.c = pieces, .a = a, .b = b, .transpose_b = true}, {})).data, pieces.data);
       rank.compute().synchronize();
       EXPECT_TRUE(rows_stand_alone() ? same(plain, pieces) : near(plain, pieces, 100 * rounding_of(c.dtype)))
           << "rank " << rank.rank();
@@ -245,7 +244,7 @@ TEST(TpOverlap, ReducingToEverybodyUnderAProductChangesNothing) {
   }
 }
 
-// What follows is the engine's.
+// Whole training runs.
 
 struct Run {
   Layout layout;
@@ -256,7 +255,7 @@ void PrintTo(const Run& run, std::ostream* out) { *out << run.name(); }
 
 train::Settings settings_of(const std::string& family, const Run& run, bool overlap) {
   train::Settings settings = with(tiny_settings(family), run.layout);
-  if (run.layout.tp == 3) {  // sizes that three divides
+  if (run.layout.tp == 3) {  // sizes divisible by three
     settings.model.hidden = 48;
     settings.model.heads = 12;
     settings.model.kv_heads = family == "llama" ? 6 : 0;
@@ -288,7 +287,7 @@ TEST_P(TpOverlapRun, ComputesWhatOneRankComputes) {
   const auto& [family, run] = GetParam();
   constexpr int kSteps = 4;
   const Outcome outcome = run_threads(settings_of(family, run, true), kSteps);
-  // Where no sum over tp is cut, the messages change no bit; where one is, the bits are the same every time.
+  // Without a split sum over tp, overlap changes no bit; with one, the bits are the same every time.
   const bool same_sums = !run.layout.sequence_parallel && rows_stand_alone();
   const Outcome other = run_threads(settings_of(family, run, !same_sums), kSteps);
   EXPECT_EQ(outcome.losses, other.losses);
@@ -303,7 +302,7 @@ TEST_P(TpOverlapRun, ComputesWhatOneRankComputes) {
   static std::map<std::string, Outcome> references;
   Outcome& one = references[fmt::format("{} {} {}", family, run.layout.tp == 3, run.dtype)];
   if (one.losses.empty()) one = run_threads(settings, kSteps);
-  // f32: sums of the same numbers in another order, as between any two layouts. bf16: a part in 256 per rounded value,
+  // f32: sums of the same numbers in another order, as between any two layouts. bf16: relative 2^-8 per rounded value,
   // averaged over many.
   const bool exact = settings.train.dtype == std::string("fp32");
   const Distance gradients = distance(one.gradients, outcome.gradients);

@@ -1,4 +1,4 @@
-// A training run writes down what it did: every rank, every row of the schedule, every operation of every group with
+// A training run records its execution: every rank, every row of the schedule, and every operation of every group with
 // its number, in each step; and tracing changes no bit of the results.
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 
 #include "trace/flusher.h"
 #include "tracepp/matching.h"
-#include "tracepp/trace_reader.h"
-#include "train/tracing.h"
+#include "tracepp/read/trace_reader.h"
+#include "train/run/tracing.h"
 #include "training_case.h"
 
 namespace ms::testing_case {
@@ -31,7 +31,7 @@ class TracedRun : public ::testing::Test {
   }
   ~TracedRun() override { std::filesystem::remove_all(dir_); }
 
-  // Ranks run as run_rank() does, but between begin_step and end_step.
+  // Runs the ranks like run_rank(), with begin_step and end_step.
   RunTrace traced(train::Settings settings) const {
     settings.trace.dir = dir_;
     trace::Flusher flusher(0.01);
@@ -68,7 +68,7 @@ class TracedRun : public ::testing::Test {
   std::string dir_;
 };
 
-TEST_F(TracedRun, TellsEveryRowAndEveryMessage) {
+TEST_F(TracedRun, RecordsEveryRowAndEveryCommunication) {
   train::Settings settings = with(tiny_settings("gpt"), {.dp = 2, .tp = 2, .pp = 2, .chunks = 2});
   settings.train.microbatch = 1;
   settings.train.global_batch = 8;
@@ -84,28 +84,28 @@ TEST_F(TracedRun, TellsEveryRowAndEveryMessage) {
     EXPECT_EQ(rank.dropped, 0U);
     EXPECT_EQ(rank.ending, tracepp::Ending::done);
     ASSERT_EQ(rank.sums.size(), static_cast<std::size_t>(kSteps));
-    std::map<std::pair<int, Kind>, int> counts;               // of a step and kind
+    std::map<std::pair<int, Kind>, int> counts;               // by step and kind
     std::set<std::tuple<int, int, int>> forwards, backwards;  // step, chunk, microbatch
     for (const Event& event : rank.events) {
-      const tracepp::What& what = run.what(event);
+      const tracepp::EventInfo& info = run.info(event);
       EXPECT_EQ(event.state, tracepp::State::ended);
       EXPECT_GE(event.duration_ns, 0);
-      ++counts[{event.step, what.kind}];
-      if (what.kind == Kind::forward) forwards.insert({event.step, what.chunk, event.microbatch});
-      if (what.kind == Kind::backward) backwards.insert({event.step, what.chunk, event.microbatch});
-      if (trace::is_section(what.kind)) {
+      ++counts[{event.step, info.kind}];
+      if (info.kind == Kind::forward) forwards.insert({event.step, info.chunk, event.microbatch});
+      if (info.kind == Kind::backward) backwards.insert({event.step, info.chunk, event.microbatch});
+      if (trace::is_section(info.kind)) {
         EXPECT_NE(event.detail, tracepp::kNoDetail);
         EXPECT_LE(event.detail, event.duration_ns / 1000 + 1);
       }
-      if (trace::is_message(what.kind)) {
-        ASSERT_GE(what.group, 0);
-        EXPECT_GT(what.size_bytes, 0);
-        const GroupAxis axis = run.groups[static_cast<std::size_t>(what.group)].axis;
+      if (trace::is_comm(info.kind)) {
+        ASSERT_GE(info.group, 0);
+        EXPECT_GT(info.size_bytes, 0);
+        const GroupAxis axis = run.groups[static_cast<std::size_t>(info.group)].axis;
         EXPECT_NE(axis, GroupAxis::other);
-        if (axis == GroupAxis::dp) { EXPECT_TRUE(what.purpose == Purpose::params || what.purpose == Purpose::grads); }
-        if (axis == GroupAxis::world) { EXPECT_EQ(what.purpose, Purpose::clip); }
-        if (what.kind == Kind::send || what.kind == Kind::recv) {
-          EXPECT_TRUE(what.purpose == Purpose::forward || what.purpose == Purpose::backward);
+        if (axis == GroupAxis::dp) { EXPECT_TRUE(info.purpose == Purpose::params || info.purpose == Purpose::grads); }
+        if (axis == GroupAxis::world) { EXPECT_EQ(info.purpose, Purpose::clip); }
+        if (info.kind == Kind::send || info.kind == Kind::recv) {
+          EXPECT_TRUE(info.purpose == Purpose::forward || info.purpose == Purpose::backward);
           EXPECT_GE(event.microbatch, 0);
           EXPECT_LT(event.microbatch, microbatches);
         }
@@ -116,7 +116,7 @@ TEST_F(TracedRun, TellsEveryRowAndEveryMessage) {
     for (int step = 0; step < kSteps; ++step) {
       EXPECT_EQ((counts[{step, Kind::step}]), 1);
       EXPECT_EQ((counts[{step, Kind::optimizer}]), 1);
-      // Three boundaries between virtual stages touch a rank from either side, one of the last has no next.
+      // Three boundaries between virtual stages touch a rank from either side; the last stage has no successor.
       const int sends = counts[{step, Kind::send}], receives = counts[{step, Kind::recv}];
       EXPECT_EQ(sends, receives);
       EXPECT_EQ(sends, 3 * microbatches);
@@ -127,13 +127,13 @@ TEST_F(TracedRun, TellsEveryRowAndEveryMessage) {
     EXPECT_GT(sum(trace::format::SumOf::matmul), 0);
     EXPECT_EQ(rank.sums.back().unfinished, 0U);
   }
-  // Every operation has all its members, who agree on it.
-  const tracepp::Matches matches = tracepp::match_messages(run);
+  // Every operation has all its members, with equal properties.
+  const tracepp::Matches matches = tracepp::match_operations(run);
   EXPECT_TRUE(matches.problems.empty());
   ASSERT_GT(matches.operations.size(), 100U);
   std::set<GroupAxis> axes;
   for (std::size_t i = 0; i < matches.operations.size(); ++i) {
-    const tracepp::Group& group = run.groups[static_cast<std::size_t>(matches.operations[i].group)];
+    const tracepp::ProcessGroup& group = run.groups[static_cast<std::size_t>(matches.operations[i].group)];
     const auto members = matches.members_of(i);
     axes.insert(group.axis);
     ASSERT_EQ(members.size(), group.ranks.size()) << group.name << " " << matches.operations[i].sequence;
@@ -143,28 +143,29 @@ TEST_F(TracedRun, TellsEveryRowAndEveryMessage) {
     }
     for (const tracepp::Member& member : members) {
       const Event& event = tracepp::event_of(run, member);
-      EXPECT_EQ(run.what(event).size_bytes, run.what(tracepp::event_of(run, members[0])).size_bytes);
-      EXPECT_EQ(run.what(event).type, run.what(tracepp::event_of(run, members[0])).type);
-      // One clock: nobody is done before the last one came. (Whoever gives only, may be told so a moment earlier.)
+      EXPECT_EQ(run.info(event).size_bytes, run.info(tracepp::event_of(run, members[0])).size_bytes);
+      EXPECT_EQ(run.info(event).type, run.info(tracepp::event_of(run, members[0])).type);
+      // All ranks share one clock: no operation ends before its last member arrived. (A member that only sends may end
+      // a moment earlier.)
       EXPECT_GE(event.end_ns(), last_begin);
     }
   }
   EXPECT_EQ(axes, (std::set{GroupAxis::tp, GroupAxis::dp, GroupAxis::pp, GroupAxis::world}));
 }
 
-TEST_F(TracedRun, OpsAreTold) {
+TEST_F(TracedRun, RecordsOps) {
   train::Settings settings = with(tiny_settings("llama"), {.dp = 1, .tp = 1, .pp = 1});
   settings.trace.level = "ops";
   const RunTrace run = traced(settings);
   std::map<Kind, int> counts;
-  for (const Event& event : run.ranks.front().events) ++counts[run.what(event).kind];
+  for (const Event& event : run.ranks.front().events) ++counts[run.info(event).kind];
   EXPECT_GT(counts[Kind::matmul], counts[Kind::attention]);
   EXPECT_GT(counts[Kind::attention], 0);
   EXPECT_GT(counts[Kind::loss], 0);
   EXPECT_EQ(run.ranks.front().dropped, 0U);
 }
 
-TEST_F(TracedRun, OffIsOff) {
+TEST_F(TracedRun, WritesNothingWhenDisabled) {
   train::Settings settings = with(tiny_settings("gpt"), {.dp = 2, .tp = 1, .pp = 1});
   settings.trace.enabled = false;
   traced(settings);

@@ -24,7 +24,8 @@ std::int32_t token_at(std::int64_t vocab, std::int64_t step, std::int64_t row, s
   return static_cast<std::int32_t>(static_cast<std::int64_t>(value) % vocab);
 }
 
-// The part of `flat` (elements `own` of a span) that belongs to each parameter, put where it is in the logical one.
+// Copies the part of `flat` (elements `own` of a span) that belongs to each parameter to its place in the logical
+// parameter.
 void scatter(const nn::SpanSpec& spec, const mesh::Range& own, const float* flat, Matrices& into) {
   for (const nn::ParamSpec& param : spec.params) {
     const mesh::ShardSpec& shard = param.shard;
@@ -41,7 +42,7 @@ void scatter(const nn::SpanSpec& spec, const mesh::Range& own, const float* flat
   }
 }
 
-// Where a device reads and writes floats of the host's.
+// Host memory that a device can read and write.
 struct HostFloats {
   HostFloats(tensor::Stream& stream, std::int64_t n)
       : memory(stream.device().allocate_host(static_cast<std::size_t>(n) * sizeof(float), "floats of a test")),
@@ -104,7 +105,8 @@ void collect_moments(train::Engine& engine, Matrices& first, Matrices& second) {
   for (const train::ChunkTensors& chunk : engine.chunks()) {
     for (std::size_t i = 0; i < chunk.specs.size(); ++i) {
       const optim::SpanMemory& span = chunk.spans[i];
-      const std::vector<float> m = as_floats(engine.compute(), span.m), v = as_floats(engine.compute(), span.v);
+      const std::vector<float> m = as_floats(engine.compute(), span.states[0]);
+      const std::vector<float> v = as_floats(engine.compute(), span.states[1]);
       const std::lock_guard lock(outcome_mutex);
       scatter(chunk.specs[i], span.own, m.data(), first);
       scatter(chunk.specs[i], span.own, v.data(), second);

@@ -1,5 +1,5 @@
-// A tiny training run in any layout, and what came out of it in terms that do not know the layout: losses, and
-// gradients and parameters by logical name. The parity tests compare such outcomes between layouts and between worlds.
+// A tiny training run in any layout, and its results independent of the layout: losses, and gradients and parameters by
+// logical name. The parity tests compare them between layouts and between worlds.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 #include "comm/world.h"
 #include "tensor/cpu_device.h"
-#include "train/engine.h"
+#include "train/engine/engine.h"
 
 namespace ms::testing_case {
 
@@ -23,14 +23,15 @@ using Matrices = std::map<std::string, Matrix>;
 struct Outcome {
   std::vector<double> losses, norms;
   Matrices gradients;   // of the first step, before clipping
-  Matrices parameters;  // at the end
+  Matrices parameters;  // after the last step
   double valid_loss = 0;
 };
 
-// Two families at a size where every factorisation of 8 fits: 8 layers, 16 heads (8 of keys and values), vocabulary 61.
+// Two model families at a size where every factorisation of 8 fits: 8 layers, 16 heads (8 key-value heads), vocabulary
+// 61.
 train::Settings tiny_settings(const std::string& family);
 
-// How a run is cut over ranks.
+// The layout of a run over ranks.
 struct Layout {
   int dp = 1, tp = 1, pp = 1, chunks = 1;
   bool sequence_parallel = true;
@@ -40,28 +41,28 @@ struct Layout {
 void PrintTo(const Layout& layout, std::ostream* out);
 train::Settings with(train::Settings settings, const Layout& layout);
 
-// This dp rank's rows of a step's batch: noisy but learnable tokens, a pure function of step and row.
+// Returns this dp rank's rows of a step's batch: noisy but learnable tokens, a pure function of step and row.
 void fill_batch(const train::Plan& plan, std::int64_t step, int dp_rank, std::vector<std::int32_t>& tokens,
                 std::vector<std::int32_t>& targets);
 
-// What a rank owns, added to what others have added; safe from several threads. Gradients are those of the last step.
+// Adds the elements that a rank owns to the outcome; thread-safe. Gradients are those of the last step.
 void collect_gradients(train::Engine& engine, Matrices& into);
 void collect_parameters(train::Engine& engine, Matrices& into);
 void collect_moments(train::Engine& engine, Matrices& first, Matrices& second);
 // Replaces the initial parameters (and the optimizer's master copy) by these.
 void load_parameters(train::Engine& engine, const Matrices& from);
 
-// One rank's part of a run of `steps` steps; what it owns is added to `outcome` (losses on every rank).
+// Runs one rank for `steps` steps and adds the elements it owns to `outcome` (losses on every rank).
 void run_rank(const train::Plan& plan, comm::World& world, tensor::Device& device, int steps, Outcome& outcome);
 
-// Runs `body` on every rank of the settings' mesh, ranks being threads; what a rank throws fails the test. Each has a
-// device of the CPU, or what `devices` makes.
+// Runs `body` on every rank of the settings' mesh, with ranks as threads; an exception fails the test. Each rank has a
+// CPU device, or the one that `devices` creates.
 using Body = std::function<void(const train::Plan&, comm::World&, tensor::Device&)>;
 using Devices = std::function<std::unique_ptr<tensor::Device>(tensor::CpuPool&)>;
 void on_threads(const train::Settings& settings, const Body& body, const Devices& devices = {});
 Outcome run_threads(const train::Settings& settings, int steps, const Devices& devices = {});
 
-// Largest relative L2 distance over the matrices, and where; keys whose true gradient is zero are left out.
+// Returns the largest relative L2 distance over the matrices, and where; ignores keys whose true gradient is zero.
 struct Distance {
   double value = 0;
   std::string name;

@@ -145,16 +145,16 @@ class Simulation {
   }
 
   double work_s(const SyntheticRow& node, std::size_t rank, int step) const {
-    using sched::What;
+    using sched::Action;
     double seconds = 0;
-    switch (node.row.what) {
-      case What::forward:
+    switch (node.row.action) {
+      case Action::forward:
         seconds = run_.forward_s;
         break;
-      case What::backward:
+      case Action::backward:
         seconds = run_.backward_s;
         break;
-      case What::backward_input:
+      case Action::backward_input:
         seconds = run_.backward_s * (1 - run_.weight_share);
         break;
       default:
@@ -178,12 +178,12 @@ class Simulation {
     return seconds;
   }
 
-  // How long the rank stands still before the row, or within it.
+  // Returns how long the rank stalls before the row, or within it.
   double pause_s(const SyntheticRow& node, std::size_t rank, int step, bool within) const {
     double seconds = 0;
     for (const Fault& fault : run_.faults) {
       const auto turn = [&](std::uint64_t key) {  // one of the rank's forwards
-        return node.row.what == sched::What::forward && node.row.chunk == 0 &&
+        return node.row.action == sched::Action::forward && node.row.chunk == 0 &&
                uniform_below(run_.seed, key, draw(rank, step, 0), static_cast<std::uint64_t>(run_.microbatches)) ==
                    static_cast<std::uint64_t>(node.row.microbatch);
       };
@@ -248,7 +248,7 @@ class Simulation {
   template <class Ready>
   void section(const SyntheticRow& node, int step, int dp, const Ready& ready, double* ends) {
     const auto tp = static_cast<std::size_t>(run_.mesh.tp);
-    const int messages = tp_messages_of(run_), phases = messages > 0 ? messages : kPhases;
+    const int collectives = tp_collectives_of(run_), phases = collectives > 0 ? collectives : kPhases;
     std::vector<double> begin(tp), now(tp), work(tp), stall(tp), part(tp), own(tp, 0.0);
     std::vector<std::array<float, 4>> noise(tp);
     for (std::size_t t = 0; t < tp; ++t) {
@@ -273,12 +273,12 @@ class Simulation {
         part[t] = now[t] += seconds + (phase == 1 ? stall[t] : 0);
         latest = std::max(latest, now[t]);
       }
-      if (messages > 0)
+      if (collectives > 0)
         latest +=
             noisy(run_.tp_transfer_s, rank_of(dp, node.pp, 0), step, node.event + 1 + static_cast<std::size_t>(phase));
       for (std::size_t t = 0; t < tp; ++t) {
         const std::size_t rank = rank_of(dp, node.pp, static_cast<int>(t));
-        if (messages > 0) {
+        if (collectives > 0) {
           put(rank, step, node.event + 1 + static_cast<std::size_t>(phase), part[t], latest);
           now[t] = latest;
         }

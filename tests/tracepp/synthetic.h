@@ -1,7 +1,7 @@
-// Traces of runs that never were, as our engine would write them, with a known culprit: for tests and benches of the
+// Makes traces of synthetic runs with a known fault, as ms-train would write them: for tests and benches of the
 // analyses. A step is simulated in virtual time: sections of the compute stream, the four channels, the dp stream, tp
-// messages inside sections, the host one step ahead. Messages are rendezvous: they move data once all members are
-// there. Everything drawn is a pure function of the seed.
+// collectives inside sections, the host one step ahead. Communication is a rendezvous: it moves data once all members
+// are ready. All random values are a pure function of the seed.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct Fault {
     slow_link,       // the pipeline edge from `rank` to the next stage, in both directions: `factor`
     slow_nic,        // everything that `rank` sends or receives over dp and pp: `factor`
     pause,           // in one step `rank` begins nothing for `seconds`
-    stall,           // in one step `rank` stands still for `seconds` within an operation
+    stall,           // in one step `rank` stalls for `seconds` within an operation
     data_stall,      // a batch of the dp rank of `rank` takes `seconds` to load, the next begins when it is there
     last_stage,      // computations of the last stage take `factor` as long
     uneven_samples,  // computations of a microbatch take 1 + factor * a random number of its own, in all stages
@@ -39,8 +39,8 @@ struct SyntheticRun {
   // Of a whole stage and a microbatch.
   double forward_s = 0.010, backward_s = 0.020, weight_share = 0.5;
   double optimizer_s = 0.004;
-  int spans = 2;        // gathers and reductions of a chunk
-  int tp_messages = 4;  // of a section, where tp > 1
+  int spans = 2;           // gathers and reductions of a chunk
+  int tp_collectives = 4;  // of a section, where tp > 1
   double transfer_s = 0.001, gather_s = 0.002, reduce_s = 0.003, tp_transfer_s = 0.0001, clip_s = 0.0002;
 
   double noise = 0.01;          // standard deviation of a section

@@ -13,10 +13,10 @@
 namespace ms::tracepp {
 namespace {
 
-using sched::What;
+using sched::Action;
 
 bool ends_weights(const sched::Row& row) {
-  return row.what == sched::What::backward || row.what == sched::What::backward_weight;
+  return row.action == sched::Action::backward || row.action == sched::Action::backward_weight;
 }
 
 std::size_t place(int number) { return static_cast<std::size_t>(number); }
@@ -43,40 +43,40 @@ class Stage {
   void add(const sched::Row& row) {
     const int index = static_cast<int>(plan_.nodes.size());
     SyntheticRow node{.row = row, .pp = pp_, .event = next_event_};
-    next_event_ += 1 + (row.is_compute() ? place(tp_messages_of(run_)) : 0);
-    const auto wait = [&](What what) {
-      const auto found = done_.find({what, row.chunk, row.microbatch});
+    next_event_ += 1 + (row.is_compute() ? place(tp_collectives_of(run_)) : 0);
+    const auto wait = [&](Action action) {
+      const auto found = done_.find({action, row.chunk, row.microbatch});
       if (found != done_.end()) node.waits.push_back(found->second);
     };
     std::vector<int>& stream = row.is_compute() ? computed_ : on_channel_[place(row.channel)];
     if (!stream.empty()) node.waits.push_back(stream.back());
     stream.push_back(index);
-    if (row.what == sched::What::forward) {
-      wait(What::recv_forward);
+    if (row.action == sched::Action::forward) {
+      wait(Action::recv_forward);
       node.first_forward = !begun_[place(row.chunk)];
       begun_[place(row.chunk)] = true;
-    } else if (row.what == sched::What::backward || row.what == sched::What::backward_input) {
-      wait(What::recv_backward);
-    } else if (row.what == sched::What::send_forward) {
-      wait(What::forward);
-    } else if (row.what == sched::What::send_backward) {
-      wait(What::backward);
-      wait(What::backward_input);
-    } else if (row.what == sched::What::recv_forward && slots_.contains({row.chunk, row.slot})) {
+    } else if (row.action == sched::Action::backward || row.action == sched::Action::backward_input) {
+      wait(Action::recv_backward);
+    } else if (row.action == sched::Action::send_forward) {
+      wait(Action::forward);
+    } else if (row.action == sched::Action::send_backward) {
+      wait(Action::backward);
+      wait(Action::backward_input);
+    } else if (row.action == sched::Action::recv_forward && slots_.contains({row.chunk, row.slot})) {
       node.waits.push_back(slots_[{row.chunk, row.slot}]);
     }
     if (row.is_compute()) slots_[{row.chunk, row.slot}] = index;
     if (ends_weights(row)) last_backward_[place(row.chunk)] = index;
-    done_[{row.what, row.chunk, row.microbatch}] = index;
+    done_[{row.action, row.chunk, row.microbatch}] = index;
     plan_.nodes.push_back(std::move(node));
   }
 
   const SyntheticRun& run_;
   int pp_;
   SyntheticPlan& plan_;
-  std::size_t next_event_ = 2;                      // behind step and data_wait
-  std::map<std::tuple<What, int, int>, int> done_;  // by what, chunk, microbatch
-  std::map<std::pair<int, int>, int> slots_;        // by chunk and slot: the last computation that used it
+  std::size_t next_event_ = 2;                        // behind step and data_wait
+  std::map<std::tuple<Action, int, int>, int> done_;  // by action, chunk, microbatch
+  std::map<std::pair<int, int>, int> slots_;          // by chunk and slot: the last computation that used it
   std::vector<bool> begun_;
   std::vector<int> last_backward_;
   std::vector<int> computed_;
@@ -108,16 +108,16 @@ void find_order(SyntheticPlan& plan) {
   MS_ASSERT(ready.size() == count, "the schedule does not come to its end");
 }
 
-Kind kind_of(What what) {
-  return what == sched::What::forward          ? Kind::forward
-         : what == sched::What::backward       ? Kind::backward
-         : what == sched::What::backward_input ? Kind::backward_input
-                                               : Kind::backward_weight;
+Kind kind_of(Action action) {
+  return action == sched::Action::forward          ? Kind::forward
+         : action == sched::Action::backward       ? Kind::backward
+         : action == sched::Action::backward_input ? Kind::backward_input
+                                                   : Kind::backward_weight;
 }
 
 }  // namespace
 
-int tp_messages_of(const SyntheticRun& run) { return run.mesh.tp > 1 ? run.tp_messages : 0; }
+int tp_collectives_of(const SyntheticRun& run) { return run.mesh.tp > 1 ? run.tp_collectives : 0; }
 
 std::vector<int> reduction_order(const SyntheticRun& run) {
   std::vector<int> chunks;
@@ -177,13 +177,13 @@ RunTrace describe_run(const SyntheticRun& run, const SyntheticPlan& plan) {
     std::map<int, std::uint32_t> used;  // messages a step, by group
     const auto set = [&](std::size_t event, Kind kind, Purpose purpose, int chunk = -1, int microbatch = -1,
                          int group = -1, std::int64_t size_bytes = -1) {
-      tracepp::What what;
-      what.kind = kind;
-      what.purpose = purpose;
-      what.chunk = static_cast<std::int16_t>(chunk);
-      what.group = group;
-      what.size_bytes = size_bytes;
-      step[event].what = tables.what(what);
+      tracepp::EventInfo info;
+      info.kind = kind;
+      info.purpose = purpose;
+      info.chunk = static_cast<std::int16_t>(chunk);
+      info.group = group;
+      info.size_bytes = size_bytes;
+      step[event].info = tables.info(info);
       step[event].detail = group >= 0 ? used[group]++ : kNoDetail;
       step[event].microbatch = microbatch < 0 ? kNoMicrobatch : static_cast<std::uint16_t>(microbatch);
     };
@@ -197,17 +197,17 @@ RunTrace describe_run(const SyntheticRun& run, const SyntheticPlan& plan) {
     for (const SyntheticRow& node : plan.nodes) {
       if (node.pp != out.at.pp) continue;
       const sched::Row& row = node.row;
-      const bool forward = row.what == sched::What::forward || row.what == sched::What::recv_forward ||
-                           row.what == sched::What::send_forward;
+      const bool forward = row.action == sched::Action::forward || row.action == sched::Action::recv_forward ||
+                           row.action == sched::Action::send_forward;
       const Purpose purpose = forward ? Purpose::forward : Purpose::backward;
       if (row.is_transfer()) {
-        const bool sends = row.what == sched::What::send_forward || row.what == sched::What::send_backward;
+        const bool sends = row.action == sched::Action::send_forward || row.action == sched::Action::send_backward;
         set(node.event, sends ? Kind::send : Kind::recv, purpose, row.chunk, row.microbatch,
             groups.channel(static_cast<mesh::Channel>(row.channel), rank)->id, kActivationBytes);
         continue;
       }
-      set(node.event, kind_of(row.what), purpose, row.chunk, row.microbatch);
-      for (int i = 0; i < tp_messages_of(run); ++i) {
+      set(node.event, kind_of(row.action), purpose, row.chunk, row.microbatch);
+      for (int i = 0; i < tp_collectives_of(run); ++i) {
         set(node.event + 1 + place(i), i % 2 == 0 ? Kind::all_gather : Kind::reduce_scatter, purpose, row.chunk,
             row.microbatch, tp, kActivationBytes);
       }
@@ -221,7 +221,7 @@ RunTrace describe_run(const SyntheticRun& run, const SyntheticPlan& plan) {
     for (int k = 0; k < run.steps; ++k) {
       for (Event event : step) {
         event.step = k;
-        const int group = trace.what(event).group;
+        const int group = trace.info(event).group;
         if (group >= 0) event.detail += static_cast<std::uint32_t>(k) * used[group];
         out.events.push_back(event);
       }

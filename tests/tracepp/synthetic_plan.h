@@ -1,4 +1,4 @@
-// What all steps of a synthetic run have in common: in which order the rows of a pipeline can be done, and which events
+// The plan that all steps of a synthetic run share: the order in which the rows of a pipeline run, and the events that
 // they leave. For synthetic.cpp. Pure.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace ms::tracepp {
 
-// A row of the schedule, with what it waits for, and where its events lie in the step of a rank.
+// A row of the schedule, its dependencies, and the places of its events in the step of a rank.
 struct SyntheticRow {
   sched::Row row;
   int pp = 0;
@@ -32,7 +32,7 @@ SyntheticPlan make_synthetic_plan(const SyntheticRun& run);
 // All ranks and events, without times.
 RunTrace describe_run(const SyntheticRun& run, const SyntheticPlan& plan);
 
-int tp_messages_of(const SyntheticRun& run);  // of a section
+int tp_collectives_of(const SyntheticRun& run);  // of a section
 // Chunks in the order in which their gradients are complete.
 std::vector<int> reduction_order(const SyntheticRun& run);
 

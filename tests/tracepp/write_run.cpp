@@ -9,22 +9,22 @@ using trace::Recorder;
 using trace::Ticket;
 
 Ticket issue(Recorder& recorder, const RunTrace& run, const Event& event) {
-  const What& what = run.what(event);
-  const trace::Scope scope(&recorder, {.purpose = what.purpose,
-                                       .chunk = what.chunk,
+  const EventInfo& info = run.info(event);
+  const trace::Scope scope(&recorder, {.purpose = info.purpose,
+                                       .chunk = info.chunk,
                                        .microbatch = event.microbatch == kNoMicrobatch ? -1 : event.microbatch});
-  if (!trace::is_message(what.kind)) return recorder.issue(what.kind, run.strings.text(what.name));
+  if (!trace::is_comm(info.kind)) return recorder.issue(info.kind, run.strings.text(info.name));
   int group = -1;
-  if (what.group >= 0) {
-    const Group& one = run.groups[static_cast<std::size_t>(what.group)];
-    group = recorder.group(one.name, what.group, one.ranks);
+  if (info.group >= 0) {
+    const ProcessGroup& one = run.groups[static_cast<std::size_t>(info.group)];
+    group = recorder.group(one.name, info.group, one.ranks);
   }
-  return recorder.message({.kind = what.kind,
-                           .group = group,
-                           .type = run.strings.text(what.type),
-                           .root = what.root,
-                           .size_bytes = what.size_bytes,
-                           .sequence = event.detail});
+  return recorder.issue_comm({.kind = info.kind,
+                              .group = group,
+                              .type = run.strings.text(info.type),
+                              .root = info.root,
+                              .size_bytes = info.size_bytes,
+                              .sequence = event.detail});
 }
 
 void write_rank(const RunTrace& run, const RankTrace& rank, const std::string& dir, std::int64_t max_bytes) {
@@ -50,7 +50,7 @@ void write_rank(const RunTrace& run, const RankTrace& rank, const std::string& d
     if (open != nullptr && open->state == State::ended) recorder.end_step(open->step, open->end_ns(), {});
   };
   for (const Event& event : rank.events) {
-    if (run.what(event).kind == Kind::step) {
+    if (run.info(event).kind == Kind::step) {
       end_step();
       open = &event;
       recorder.begin_step(event.step, event.begin_ns);
@@ -60,7 +60,7 @@ void write_rank(const RunTrace& run, const RankTrace& rank, const std::string& d
     if (event.state == State::issued) continue;
     recorder.begin(ticket, event.begin_ns);
     if (event.state != State::ended) continue;
-    if (trace::is_section(run.what(event).kind) && event.detail != kNoDetail) {
+    if (trace::is_section(run.info(event).kind) && event.detail != kNoDetail) {
       recorder.end_section(ticket, event.end_ns(), std::int64_t{event.detail} * 1000);
     } else {
       recorder.end(ticket, event.end_ns());

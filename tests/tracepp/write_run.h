@@ -1,4 +1,4 @@
-// Writes a run's traces to files, as its ranks would have: for tests and benches of everything from the files on.
+// Writes a run's traces to the files that its ranks would have written: for tests and benches that begin with files.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace ms::tracepp {
 
-// One file a rank in `dir`, which is there. Lanes and problems are not written.
+// Writes one file per rank to `dir`, which must exist. Lanes and problems are not written.
 void write_run(const RunTrace& run, const std::string& dir, std::int64_t max_bytes = 16 << 20);
 
 }  // namespace ms::tracepp

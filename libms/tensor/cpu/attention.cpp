@@ -1,12 +1,12 @@
-// Causal attention without the s x s matrix. Both directions walk over tiles of kQueries x kKeys scores and keep the
-// scores transposed, keys down and queries across: the softmax then runs down the columns, whole vectors of queries at
-// a time, keys and values are used as they lie in memory, and only the query side is transposed, once a tile of
+// Causal attention without the s x s matrix. Both directions iterate over tiles of kQueries x kKeys scores and keep the
+// scores transposed, keys down and queries across. The softmax then runs down the columns, whole vectors of queries at
+// a time; keys and values are read in their own layout, and only the query side is transposed, once per tile of
 // queries.
 //
 // Legend. q0, c0: first query, first key of a tile; br queries, bc keys, d the head's size; *_t is transposed,
 // [d][kQueries]. Scores are kept times log2(e), so that a probability is a power of two.
 #include "tensor/cpu/attention.h"
-#include "tensor/cpu/product.h"
+#include "tensor/cpu/gemm.h"
 
 namespace ms::tensor::MS_ISA {
 namespace {
@@ -19,7 +19,7 @@ void copy_rows(float* out, Index ldo, const T* x, Index ldx, Index rows, Index d
   }
 }
 
-// out[d][kQueries] = scale * x[rows][d] transposed; columns from `rows` to the next whole vector become 0. `out` has
+// out[d][kQueries] = scale * x[rows][d] transposed. Columns from `rows` to the next whole vector become 0. `out` has
 // rows for whole vectors of d.
 template <class T>
 void load_transposed(float* out, const T* x, Index ldx, Index rows, Index d, float scale) {
@@ -49,8 +49,8 @@ void store_transposed(T* x, Index ldx, const float* in, const float* factor, Ind
   }
 }
 
-// One tile's scores (times log2 e) become exp(score - maximum); top and total are brought up to date, and `rescale` is
-// what the sums made with the old maximum are to be multiplied with.
+// Turns one tile's scores (times log2 e) into exp(score - maximum) and updates top and total. `rescale` is the factor
+// that corrects sums made with the old maximum.
 template <bool kMasked>
 void softmax_tile(float* scores_t, Index bc, Index columns, float* top, float* total, float* rescale, Mask mask,
                   Index key_minus_query) {
@@ -67,7 +67,7 @@ void softmax_tile(float* scores_t, Index bc, Index columns, float* top, float* t
       }
       after = max(s, after);
     }
-    // Where no key has been seen yet the maximum is -inf, and any finite number does.
+    // Before the first key the maximum is -inf, and any finite shift does.
     const Vf shift = after == -__builtin_inff() ? Vf{} : after;
     const Vf scale = exp2_nonpositive(before - shift);
     Vf sums{};
@@ -102,17 +102,17 @@ void forward_tile(const AttentionFwd& op, const AttentionShape& shape, Index b, 
     const Index bc = least(kKeys, end - c0);
     copy_rows(keys, shape.d_padded, head_rows<T>(op.k, row0 + c0, kv_head, d), op.k.ld, bc, d);
     copy_rows(values, shape.d_padded, head_rows<T>(op.v, row0 + c0, kv_head, d), op.v.ld, bc, d);
-    product<ProductKind::set>({keys, shape.d_padded}, {q_t, kQueries}, scores_t, kQueries, bc, columns, d);
+    gemm<GemmKind::set>({keys, shape.d_padded}, {q_t, kQueries}, scores_t, kQueries, bc, columns, d);
     if (shape.mask.cuts(q0, br, c0, bc)) {
       softmax_tile<true>(scores_t, bc, columns, top, total, rescale, shape.mask, c0 - q0);
     } else {
       softmax_tile<false>(scores_t, bc, columns, top, total, rescale, shape.mask, c0 - q0);
     }
-    const Factor v{values, shape.d_padded}, p{scores_t, kQueries};
+    const Operand v{values, shape.d_padded}, p{scores_t, kQueries};
     if (c0 == first) {
-      product<ProductKind::set, true>(v, p, o_t, kQueries, d, columns, bc);
+      gemm<GemmKind::set, true>(v, p, o_t, kQueries, d, columns, bc);
     } else {
-      product<ProductKind::scale_add, true>(v, p, o_t, kQueries, d, columns, bc, rescale);
+      gemm<GemmKind::scale_add, true>(v, p, o_t, kQueries, d, columns, bc, rescale);
     }
   }
 
@@ -128,7 +128,7 @@ void forward(const AttentionFwd& op) {
   const Index floats = (2 * kQueries + 2 * kKeys) * shape.d_padded + kKeys * kQueries;
   const Index tasks = shape.batch * shape.heads * shape.query_tiles;
   const Scratch scratch(floats * omp_get_max_threads());
-  // The longest rows first; any thread may take any task, for tasks share nothing.
+  // The longest rows first. Any thread may take any task: tasks share nothing.
 #pragma omp parallel for schedule(dynamic, 1) if (shape.work() >= kParallelElements && tasks > 1)
   for (Index task = 0; task < tasks; ++task) {
     const Index tile = shape.query_tiles - 1 - task % shape.query_tiles, head = task / shape.query_tiles;
@@ -139,7 +139,7 @@ void forward(const AttentionFwd& op) {
 
 // ---- backward: a task is a key/value head, whose gradients it owns, with the query heads that read it ----
 
-// What a task works in, cut from one piece of memory.
+// The working memory of a task, carved from one block.
 struct BackwardMemory {
   BackwardMemory(float* memory, const AttentionShape& shape) {
     const auto take = [&memory](Index floats) {
@@ -162,7 +162,8 @@ struct BackwardMemory {
   float *p_t, *ds_t;                       // one tile of scores
 };
 
-// p_t: scores become probabilities. ds_t: gradients of probabilities become gradients of scores (without the scale).
+// Turns the scores in p_t into probabilities, and the gradients of probabilities in ds_t into gradients of scores
+// (without the scale).
 template <bool kMasked>
 void softmax_gradient_tile(float* p_t, float* ds_t, Index bc, Index columns, const float* lse, const float* delta,
                            Mask mask, Index key_minus_query) {
@@ -193,7 +194,7 @@ void backward_tile(const AttentionBwd& op, const AttentionShape& shape, Index b,
 
   alignas(64) float lse[kQueries], delta[kQueries], scale[kQueries];
   for (Index r = 0; r < columns; ++r) {
-    // A query that does not exist has no probability anywhere.
+    // A query beyond the end gets probability 0 everywhere.
     lse[r] = r < br ? row_of<float>(op.lse, statistics)[q0 + r] * kLog2e : __builtin_inff();
     delta[r] = 0;
     scale[r] = op.scale;
@@ -210,21 +211,21 @@ void backward_tile(const AttentionBwd& op, const AttentionShape& shape, Index b,
   const Index first = shape.mask.first_key(q0), end = q0 + br;
   for (Index c0 = first; c0 < end; c0 += kKeys) {
     const Index bc = least(kKeys, end - c0);
-    const Factor keys{at.keys + c0 * dp, dp}, values{at.values + c0 * dp, dp};
-    const Factor p{at.p_t, kQueries}, ds{at.ds_t, kQueries};
-    product<ProductKind::set>(keys, {at.q_t, kQueries}, at.p_t, kQueries, bc, columns, d);
-    product<ProductKind::set>(values, {at.dout_t, kQueries}, at.ds_t, kQueries, bc, columns, d);
+    const Operand keys{at.keys + c0 * dp, dp}, values{at.values + c0 * dp, dp};
+    const Operand p{at.p_t, kQueries}, ds{at.ds_t, kQueries};
+    gemm<GemmKind::set>(keys, {at.q_t, kQueries}, at.p_t, kQueries, bc, columns, d);
+    gemm<GemmKind::set>(values, {at.dout_t, kQueries}, at.ds_t, kQueries, bc, columns, d);
     if (shape.mask.cuts(q0, br, c0, bc)) {
       softmax_gradient_tile<true>(at.p_t, at.ds_t, bc, columns, lse, delta, shape.mask, c0 - q0);
     } else {
       softmax_gradient_tile<false>(at.p_t, at.ds_t, bc, columns, lse, delta, shape.mask, c0 - q0);
     }
-    product<ProductKind::add>(p, {at.dout, dp}, at.dvalues + c0 * dp, dp, bc, dp, br);
-    product<ProductKind::add>(ds, {at.q, dp}, at.dkeys + c0 * dp, dp, bc, dp, br);
+    gemm<GemmKind::add>(p, {at.dout, dp}, at.dvalues + c0 * dp, dp, bc, dp, br);
+    gemm<GemmKind::add>(ds, {at.q, dp}, at.dkeys + c0 * dp, dp, bc, dp, br);
     if (c0 == first) {
-      product<ProductKind::set, true>(keys, ds, at.dq_t, kQueries, d, columns, bc);
+      gemm<GemmKind::set, true>(keys, ds, at.dq_t, kQueries, d, columns, bc);
     } else {
-      product<ProductKind::add, true>(keys, ds, at.dq_t, kQueries, d, columns, bc);
+      gemm<GemmKind::add, true>(keys, ds, at.dq_t, kQueries, d, columns, bc);
     }
   }
   store_transposed(const_cast<T*>(head_rows<T>(op.dq, row, head, d)), op.dq.ld, at.dq_t, scale, br, d);

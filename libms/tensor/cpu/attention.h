@@ -1,5 +1,5 @@
-// What the two implementations of attention share: attention.cpp works in f32, attention_pairs.cpp on pairs of bf16
-// where the processor multiplies those. Both walk over tiles of kQueries x kKeys scores.
+// Shared by the two implementations of attention: attention.cpp computes in f32, attention_pairs.cpp on pairs of bf16
+// on processors with AVX512_BF16. Both iterate over tiles of kQueries x kKeys scores.
 #pragma once
 
 #include "tensor/cpu/parallel.h"
@@ -11,15 +11,15 @@ inline constexpr float kLog2e = 1.44269504F, kLn2 = 0.69314718F;
 
 MS_INLINE constexpr Index whole_vectors(Index n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
-// Which keys a tile of queries sees.
+// The keys that a tile of queries sees.
 struct Mask {
   Index window;
   Index first_key(Index q0) const { return window > 0 ? most(0, q0 - window + 1) : 0; }
-  // Whether some query of [q0, q0 + br) does not see some key of [c0, c0 + bc).
+  // Tells whether some query of [q0, q0 + br) does not see some key of [c0, c0 + bc).
   bool cuts(Index q0, Index br, Index c0, Index bc) const {
     return c0 + bc - 1 > q0 || (window > 0 && c0 <= q0 + br - 1 - window);
   }
-  // For one key: the lanes of queries q, q+1, ... that see it. `offset` is key - q.
+  // Returns, for one key, the lanes of queries q, q+1, ... that see it. `offset` is key - q.
   MS_INLINE Vi sees(Vi lane, Index offset) const {
     Vi seen = lane >= static_cast<std::int32_t>(offset);
     if (window > 0) seen &= lane < static_cast<std::int32_t>(offset + window);
@@ -36,7 +36,7 @@ struct AttentionShape {
         kv_heads(op.kv_heads),
         d(op.head_dim),
         d_padded(whole_vectors(d)),
-        query_tiles(pieces_of(seq, kQueries)),
+        query_tiles(ceil_div(seq, kQueries)),
         mask{op.window},
         score_scale(op.scale * kLog2e) {}
   Index work() const { return batch * heads * seq * most(1, least(seq, mask.window > 0 ? mask.window : seq) / 2) * d; }

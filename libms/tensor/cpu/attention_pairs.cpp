@@ -1,11 +1,11 @@
-// Causal attention of bf16 where the processor multiplies pairs of bf16 (pairs.h): the tiles of attention.cpp, with
-// products of twice its speed. Scores, sums and maxima are f32; probabilities and gradients of scores are rounded to
-// bf16 where they are factors of a product. Called by attention.cpp.
+// Causal attention of bf16 on processors with AVX512_BF16 (pairs.h): the tiles of attention.cpp, with GEMMs of twice
+// the speed. Scores, sums and maxima are f32; probabilities and gradients of scores are rounded to bf16 where they are
+// operands of a GEMM. Called by attention.cpp.
 //
 // Legend. q0, c0: first query, first key of a tile; br queries, bc keys, d the head's size padded to whole vectors of
 // bf16. *_t is transposed: [d/2][kQueries] pairs along d. *_p pairs two rows: [rows/2][d]. Scores are kept with keys
-// down and queries across, so that the softmax runs down the columns. On the diagonal tiles have few keys, and columns
-// of queries that see none of them are left out: `skip` is the first that is not.
+// down and queries across, so that the softmax runs down the columns. Tiles on the diagonal have few keys. Columns of
+// queries that see none of them are left out: `skip` is the first column that is computed.
 #include "tensor/cpu/attention.h"
 #include "tensor/cpu/pairs.h"
 
@@ -24,7 +24,7 @@ struct Tile {
   Index c0, bc, skip;
 };
 
-// body(Tile, is it the first) for a tile of queries.
+// Calls body(Tile, whether it is the first) for the tiles of keys that a tile of queries sees.
 template <class Body>
 MS_INLINE void each_key_tile(const AttentionShape& shape, Index q0, Index br, Body&& body) {
   const Index first = shape.mask.first_key(q0) / 2 * 2, end = q0 + br;
@@ -35,7 +35,7 @@ MS_INLINE void each_key_tile(const AttentionShape& shape, Index q0, Index br, Bo
   }
 }
 
-// Rows of a head without gaps, padded with zeros.
+// Copies rows of a head without gaps, padded with zeros.
 void copy_rows(bfloat16* out, Index ldo, const bfloat16* x, Index ldx, Index rows, Index d) {
   for (Index i = 0; i < rows; ++i) {
     __builtin_memcpy(out + i * ldo, x + i * ldx, static_cast<std::size_t>(d) * 2);
@@ -43,7 +43,7 @@ void copy_rows(bfloat16* out, Index ldo, const bfloat16* x, Index ldx, Index row
   }
 }
 
-// out[d/2][kQueries]: x[rows][d] transposed pair by pair; columns from `rows` to the next whole vector become 0.
+// out[d/2][kQueries] = x[rows][d] transposed pair by pair. Columns from `rows` to the next whole vector become 0.
 void pair_columns(Pair* out, const bfloat16* x, Index rows, Index d) {
   for (Index r = 0; r < rows; r += kLanes) {
     for (Index k = 0; k < d; k += kVectorPairs) {
@@ -57,9 +57,9 @@ void pair_columns(Pair* out, const bfloat16* x, Index rows, Index d) {
   }
 }
 
-PairFactor rows_of(const bfloat16* x, Index ld) { return {reinterpret_cast<const Pair*>(x), ld / 2}; }
+PairOperand rows_of(const bfloat16* x, Index ld) { return {reinterpret_cast<const Pair*>(x), ld / 2}; }
 
-// Cuts pieces from one piece of memory.
+// Carves arrays from one block of memory.
 class Cutter {
  public:
   explicit Cutter(float* memory) : at_(memory) {}
@@ -97,8 +97,8 @@ struct RowSums {
   alignas(64) float top[kQueries], total[kQueries], rescale[kQueries];
 };
 
-// One tile's scores become probabilities exp(score - maximum), in pairs of keys; top and total are brought up to date,
-// and `rescale` is what the sums made with the old maximum are to be multiplied with.
+// Turns one tile's scores into probabilities exp(score - maximum), in pairs of keys, and updates top and total.
+// `rescale` is the factor that corrects sums made with the old maximum.
 template <bool kMasked>
 void softmax_tile(float* scores, Pair* p, Index bc, Index skip, Index columns, float scale, RowSums& sums, Mask mask,
                   Index key_minus_query) {
@@ -113,7 +113,7 @@ void softmax_tile(float* scores, Pair* p, Index bc, Index skip, Index columns, f
       store(column + c * kQueries, s);
       after = max(s, after);
     }
-    // Where no key has been seen yet the maximum is -inf, and any finite number does.
+    // Before the first key the maximum is -inf, and any finite shift does.
     const Vf shift = after == -__builtin_inff() ? Vf{} : after;
     const Vf factor = exp2_nonpositive(before - shift);
     Vf even{}, odd{};
@@ -143,19 +143,19 @@ void forward_tile(const AttentionFwd& op, const AttentionShape& shape, Index b, 
     copy_rows(at.rows, d, head_rows<bfloat16>(op.v, row0 + c0, kv_head, shape.d), op.v.ld, bc, shape.d);
     pair_rows(at.values_p, d, at.rows, d, bc, d);
     copy_rows(at.rows, d, head_rows<bfloat16>(op.k, row0 + c0, kv_head, shape.d), op.k.ld, bc, shape.d);
-    dot_product<ProductKind::set>(rows_of(at.rows, d), {at.q_t + skip, kQueries}, at.scores + skip, kQueries, bc,
-                                  columns - skip, d / 2);
+    dot_gemm<GemmKind::set>(rows_of(at.rows, d), {at.q_t + skip, kQueries}, at.scores + skip, kQueries, bc,
+                            columns - skip, d / 2);
     if (shape.mask.cuts(q0 + skip, br - skip, c0, bc)) {
       softmax_tile<true>(at.scores, at.p, bc, skip, columns, shape.score_scale, sums, shape.mask, c0 - q0);
     } else {
       softmax_tile<false>(at.scores, at.p, bc, skip, columns, shape.score_scale, sums, shape.mask, c0 - q0);
     }
-    const PairFactor p{at.p + skip, kQueries}, v{at.values_p, d};
+    const PairOperand p{at.p + skip, kQueries}, v{at.values_p, d};
     const Index rows = br - skip, pairs = (bc + 1) / 2;
     if (first) {
-      dot_product<ProductKind::set, true>(p, v, at.o, d, rows, d, pairs);
+      dot_gemm<GemmKind::set, true>(p, v, at.o, d, rows, d, pairs);
     } else {
-      dot_product<ProductKind::scale_add, true>(p, v, at.o + skip * d, d, rows, d, pairs, sums.rescale + skip);
+      dot_gemm<GemmKind::scale_add, true>(p, v, at.o + skip * d, d, rows, d, pairs, sums.rescale + skip);
     }
   });
 
@@ -199,7 +199,7 @@ struct BackwardMemory {
   Pair* ds_p;          // the latter in pairs of keys
 };
 
-// What a query brings to its column of a tile.
+// Per-query constants of a column of a tile.
 struct RowConstants {
   alignas(64) float lse[kQueries], delta[kQueries];
 };
@@ -248,7 +248,7 @@ void backward_tile(const AttentionBwd& op, const AttentionShape& shape, Index b,
   RowConstants constants;
   const bfloat16* o = head_rows<bfloat16>(op.o, row, head, shape.d);
   for (Index r = 0; r < columns; ++r) {
-    // A query that does not exist has no probability anywhere.
+    // A query beyond the end gets probability 0 everywhere.
     constants.lse[r] = r < br ? row_of<float>(op.lse, statistics)[q0 + r] * kLog2e : __builtin_inff();
     constants.delta[r] = 0;
   }
@@ -264,25 +264,25 @@ void backward_tile(const AttentionBwd& op, const AttentionShape& shape, Index b,
   each_key_tile(shape, q0, br, [&](const Tile& tile, bool first) {
     const auto& [c0, bc, skip] = tile;
     const Index across = columns - skip;
-    dot_product<ProductKind::set>(rows_of(at.keys + c0 * d, d), {at.q_t + skip, kQueries}, at.scores + skip, kQueries,
-                                  bc, across, d / 2);
-    dot_product<ProductKind::set>(rows_of(at.values + c0 * d, d), {at.dout_t + skip, kQueries}, at.dp + skip, kQueries,
-                                  bc, across, d / 2);
+    dot_gemm<GemmKind::set>(rows_of(at.keys + c0 * d, d), {at.q_t + skip, kQueries}, at.scores + skip, kQueries, bc,
+                            across, d / 2);
+    dot_gemm<GemmKind::set>(rows_of(at.values + c0 * d, d), {at.dout_t + skip, kQueries}, at.dp + skip, kQueries, bc,
+                            across, d / 2);
     if (shape.mask.cuts(q0 + skip, br - skip, c0, bc)) {
       softmax_gradient_tile<true>(at, tile, columns, shape.score_scale, constants, shape.mask, q0);
     } else {
       softmax_gradient_tile<false>(at, tile, columns, shape.score_scale, constants, shape.mask, q0);
     }
     const Index rows = br - skip, pairs = (rows + 1) / 2;
-    dot_product<ProductKind::add>(rows_of(at.p + skip, kQueries), {at.dout_p + skip / 2 * d, d}, at.dvalues + c0 * d, d,
-                                  bc, d, pairs);
-    dot_product<ProductKind::add>(rows_of(at.ds + skip, kQueries), {at.q_p + skip / 2 * d, d}, at.dkeys + c0 * d, d, bc,
-                                  d, pairs);
-    const PairFactor ds{at.ds_p + skip, kQueries}, keys{at.keys_p + c0 / 2 * d, d};
+    dot_gemm<GemmKind::add>(rows_of(at.p + skip, kQueries), {at.dout_p + skip / 2 * d, d}, at.dvalues + c0 * d, d, bc,
+                            d, pairs);
+    dot_gemm<GemmKind::add>(rows_of(at.ds + skip, kQueries), {at.q_p + skip / 2 * d, d}, at.dkeys + c0 * d, d, bc, d,
+                            pairs);
+    const PairOperand ds{at.ds_p + skip, kQueries}, keys{at.keys_p + c0 / 2 * d, d};
     if (first) {
-      dot_product<ProductKind::set, true>(ds, keys, at.dq, d, rows, d, (bc + 1) / 2);
+      dot_gemm<GemmKind::set, true>(ds, keys, at.dq, d, rows, d, (bc + 1) / 2);
     } else {
-      dot_product<ProductKind::add, true>(ds, keys, at.dq + skip * d, d, rows, d, (bc + 1) / 2);
+      dot_gemm<GemmKind::add, true>(ds, keys, at.dq + skip * d, d, rows, d, (bc + 1) / 2);
     }
   });
   for (Index r = 0; r < br; ++r) {
@@ -320,7 +320,7 @@ void forward_in_pairs(const AttentionFwd& op) {
   const Index d = padded(shape.d), floats = ForwardMemory::floats(d);
   const Index tasks = shape.batch * shape.heads * shape.query_tiles;
   const Scratch scratch(floats * omp_get_max_threads());
-  // The longest rows first; any thread may take any task, for tasks share nothing.
+  // The longest rows first. Any thread may take any task: tasks share nothing.
 #pragma omp parallel for schedule(dynamic, 1) if (shape.work() >= kParallelElements && tasks > 1)
   for (Index task = 0; task < tasks; ++task) {
     const Index tile = shape.query_tiles - 1 - task % shape.query_tiles, head = task / shape.query_tiles;

@@ -1,5 +1,5 @@
-// What libms/tensor/cpu/ offers to cpu_kernels.cpp: one function an op and instruction set, as a table. Shapes and
-// types have been checked. Included by sources of every instruction set: declarations only.
+// The interface of libms/tensor/cpu/ to cpu_kernels.cpp: a table with one function per op and instruction set. Shapes
+// and types have been checked. Included by sources of every instruction set: declarations only.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ struct KernelTable {
 };
 #undef MS_KERNEL
 
-// Working memory for a call, aligned to a cache line; throws Error("tensor.memory").
+// Returns working memory for a call, aligned to a cache line; throws Error("tensor.memory").
 void* scratch_allocate(std::size_t bytes);
 void scratch_free(void* memory) noexcept;
 

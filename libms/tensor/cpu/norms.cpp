@@ -14,7 +14,7 @@ float row_sum(const T* x, Index cols) {
   return sum(total);
 }
 
-// The sum of (x - mean)^2.
+// Returns the sum of (x - mean)^2.
 template <class T>
 float row_squares(const T* x, Index cols, float mean) {
   Vf total{};
@@ -25,12 +25,12 @@ float row_squares(const T* x, Index cols, float mean) {
   return sum(total);
 }
 
-// Blocks of rows in parallel, each with its own [sums][cols] partial sums, which are then added to out[sum].
+// Runs blocks of rows in parallel, each with its own [sums][cols] partial sums, which are then added to out[sum].
 template <int kSums, class Body>
 void over_row_blocks(Index rows, Index cols, float* const (&out)[kSums], Body&& body) {
   const RowBlocks blocks(rows);
   const Scratch partials(blocks.count * kSums * cols);
-  each_piece(blocks.count, rows * cols, [&](Index block) {
+  each_chunk(blocks.count, rows * cols, [&](Index block) {
     float* sums[kSums];
     for (int k = 0; k < kSums; ++k) {
       sums[k] = partials.data() + (k * blocks.count + block) * cols;
@@ -53,14 +53,14 @@ void write_gradient(T* dx, const T* dy, const T* x, const T* gain, Index cols, f
   });
 }
 
-// A row of x, added up first where there is what to add.
+// Returns a row of x, after adding up the residual terms if there are any.
 template <class T>
-T* row_of_sum(const Tensor& x, const Addends& addends, Index row) {
+T* row_of_sum(const Tensor& x, const Residual& residual, Index row) {
   T* out = row_of<T>(x, row);
-  if (!addends) return out;
-  const T* a = row_of<T>(addends.a, row);
-  const T* b = row_of<T>(addends.b, row);
-  const T* bias = addends.bias ? row_of<T>(addends.bias, 0) : nullptr;
+  if (!residual) return out;
+  const T* a = row_of<T>(residual.a, row);
+  const T* b = row_of<T>(residual.b, row);
+  const T* bias = residual.bias ? row_of<T>(residual.bias, 0) : nullptr;
   each_vector(x.cols, [&](Index i, auto lanes) {
     Vf sum = load(a + i, lanes) + load(b + i, lanes);
     if (bias != nullptr) sum += load(bias + i, lanes);
@@ -72,8 +72,8 @@ T* row_of_sum(const Tensor& x, const Addends& addends, Index row) {
 template <class T>
 void layernorm_fwd(const LayerNormFwd& op) {
   const Index cols = op.x.cols;
-  each_piece(op.x.rows, op.x.numel(), [&](Index row) {
-    const T* x = row_of_sum<T>(op.x, op.addends, row);
+  each_chunk(op.x.rows, op.x.numel(), [&](Index row) {
+    const T* x = row_of_sum<T>(op.x, op.residual, row);
     const T* gain = row_of<T>(op.gain, 0);
     const T* bias = row_of<T>(op.bias, 0);
     T* y = row_of<T>(op.y, row);
@@ -117,8 +117,8 @@ void layernorm_bwd(const LayerNormBwd& op) {
 template <class T>
 void rmsnorm_fwd(const RmsNormFwd& op) {
   const Index cols = op.x.cols;
-  each_piece(op.x.rows, op.x.numel(), [&](Index row) {
-    const T* x = row_of_sum<T>(op.x, op.addends, row);
+  each_chunk(op.x.rows, op.x.numel(), [&](Index row) {
+    const T* x = row_of_sum<T>(op.x, op.residual, row);
     const T* gain = row_of<T>(op.gain, 0);
     T* y = row_of<T>(op.y, row);
     const float rstd = reciprocal_root(row_squares(x, cols, 0.0F) / static_cast<float>(cols), op.eps);

@@ -28,7 +28,7 @@ void adamw(const AdamW& op, float factor) {
   });
 }
 
-// What LAMB would subtract from w but for the learning rate and the parameter's trust ratio.
+// The update that LAMB subtracts from w, before the learning rate and the parameter's trust ratio.
 struct LambStep {
   template <class Lamb>
   MS_INLINE explicit LambStep(const Lamb& op)
@@ -42,7 +42,7 @@ struct SquaredNorms {
   MS_INLINE void operator+=(const SquaredNorms& other) { w += other.w, u += other.u; }
 };
 
-// Updates the moments of n elements; u, where wanted, receives the steps.
+// Updates the moments of n elements; u, unless null, receives the updates.
 MS_INLINE void lamb_moments(const LambMoments& op, float factor, Index begin, Index n, float* u) {
   const float fresh1 = 1.0F - op.beta1, fresh2 = 1.0F - op.beta2;
   const LambStep step(op);
@@ -61,7 +61,7 @@ MS_INLINE void lamb_moments(const LambMoments& op, float factor, Index begin, In
 }
 
 SquaredNorms lamb_moments_and_norms(const LambMoments& op, float factor) {
-  constexpr Index kBlock = 1024;  // steps that wait in the nearest cache to be squared in f64
+  constexpr Index kBlock = 1024;  // updates kept in the nearest cache to be squared in f64
   return sum_flat(op.w.cols, [&](Index begin, Index n) {
     SquaredNorms total;
     for (Index first = begin; first < begin + n; first += kBlock) {

@@ -1,9 +1,9 @@
-// Products of bf16 where the processor has them (AVX512_BF16): a lane of 32 bits holds a pair of neighbouring terms,
-// and an instruction adds both products of two pairs to a sum in f32. Sources include this for every instruction set;
-// what is in it exists only for that one.
+// bf16 GEMMs for processors with AVX512_BF16: a lane of 32 bits holds a pair of neighbouring terms, and one instruction
+// adds the dot product of two pairs to a sum in f32. Sources of every instruction set include this; it defines
+// something only for that one.
 #pragma once
 
-#include "tensor/cpu/product.h"
+#include "tensor/cpu/gemm.h"
 
 #if defined(__AVX512BF16__)
 
@@ -39,8 +39,8 @@ MS_INLINE Vu pair_up(Vw x) {
   return reinterpret_cast<Vu>(detail::pair_up(x, std::make_integer_sequence<int, 2 * kLanes>{}));
 }
 
-// out[ceil(rows / 2)][cols] pairs row 2i with row 2i + 1 of x[rows][cols], the last one perhaps with zeros; cols are
-// whole vectors.
+// Pairs row 2i with row 2i + 1 of x[rows][cols] into out[ceil(rows / 2)][cols]; an odd last row is paired with zeros.
+// cols are whole vectors.
 MS_INLINE void pair_rows(Pair* out, Index ldo, const bfloat16* x, Index ldx, Index rows, Index cols) {
   const auto bits = [&](Index row, Index col) {
     Vh half;
@@ -55,29 +55,29 @@ MS_INLINE void pair_rows(Pair* out, Index ldo, const bfloat16* x, Index ldx, Ind
   }
 }
 
-// Pair (i, k) of a is at a[i * lda + k], or at a[k * lda + i] when it is read transposed.
-struct PairFactor {
+// Pair (i, k) of a is at a[i * lda + k], or at a[k * lda + i] if a is read transposed.
+struct PairOperand {
   const Pair* data;
   Index ld;
 };
 
-template <ProductKind kKind, bool kTransposed, int kRows, int kVectors>
-MS_INLINE void dot_tile(PairFactor a, PairFactor b, float* c, Index ldc, Index pairs, const float* scale) {
+template <GemmKind kKind, bool kTransposed, int kRows, int kVectors>
+MS_INLINE void dot_tile(PairOperand a, PairOperand b, float* c, Index ldc, Index pairs, const float* scale) {
   Vf sums[kRows][kVectors];
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 8
     for (int j = 0; j < kVectors; ++j) {
-      if constexpr (kKind == ProductKind::set) {
+      if constexpr (kKind == GemmKind::set) {
         sums[i][j] = Vf{};
       } else {
         sums[i][j] = load(c + i * ldc + j * kLanes);
-        if constexpr (kKind == ProductKind::scale_add) sums[i][j] *= scale[i];
+        if constexpr (kKind == GemmKind::scale_add) sums[i][j] *= scale[i];
       }
     }
   }
   Index k = 0;
-  do {  // there is always one: a loop that may not run costs copies of all sums
+  do {  // at least one: a loop that might not run would cost copies of all sums
     Vu right[kVectors];
 #pragma GCC unroll 8
     for (int j = 0; j < kVectors; ++j) right[j] = load_pairs(b.data + k * b.ld + j * kLanes);
@@ -95,13 +95,13 @@ MS_INLINE void dot_tile(PairFactor a, PairFactor b, float* c, Index ldc, Index p
   }
 }
 
-template <ProductKind kKind, bool kTransposed, int kVectors>
-inline void dot_panel(PairFactor a, PairFactor b, float* c, Index ldc, Index rows, Index pairs, const float* scale) {
+template <GemmKind kKind, bool kTransposed, int kVectors>
+inline void dot_panel(PairOperand a, PairOperand b, float* c, Index ldc, Index rows, Index pairs, const float* scale) {
   const Index step = kTransposed ? 1 : a.ld;
   Index i = 0;
   const auto tile = [&]<int kRows>(std::integral_constant<int, kRows>) {
     dot_tile<kKind, kTransposed, kRows, kVectors>({a.data + i * step, a.ld}, b, c + i * ldc, ldc, pairs,
-                                                  kKind == ProductKind::scale_add ? scale + i : nullptr);
+                                                  kKind == GemmKind::scale_add ? scale + i : nullptr);
     i += kRows;
   };
   while (i + kTileRows <= rows) tile(std::integral_constant<int, kTileRows>{});
@@ -110,9 +110,9 @@ inline void dot_panel(PairFactor a, PairFactor b, float* c, Index ldc, Index row
 }
 
 // c[rows][cols] (+)= a[rows][pairs] b[pairs][cols]; cols is a multiple of kLanes. Here scale_add means c[i] * scale[i].
-template <ProductKind kKind, bool kTransposed = false>
-inline void dot_product(PairFactor a, PairFactor b, float* c, Index ldc, Index rows, Index cols, Index pairs,
-                        const float* scale = nullptr) {
+template <GemmKind kKind, bool kTransposed = false>
+inline void dot_gemm(PairOperand a, PairOperand b, float* c, Index ldc, Index rows, Index cols, Index pairs,
+                     const float* scale = nullptr) {
   Index j = 0;
   for (; j + 4 * kLanes <= cols; j += 4 * kLanes) {
     dot_panel<kKind, kTransposed, 4>(a, {b.data + j, b.ld}, c + j, ldc, rows, pairs, scale);

@@ -1,10 +1,10 @@
-// Ops that look at one element, or one pair of elements, at a time: activations, rotary, sums of tensors, copies, the
+// Pointwise ops, on one element or one pair of elements at a time: activations, rotary, sums of tensors, copies, the
 // embedding's rows. All are bound by memory: one pass, whole vectors.
 #include "tensor/cpu/parallel.h"
 
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #include <emmintrin.h>
-#define MS_STREAMS  // has stores past the caches; the sanitizers cannot see them
+#define MS_STREAMS  // has streaming stores, which the sanitizers cannot see
 #endif
 
 namespace ms::tensor::MS_ISA {
@@ -18,7 +18,7 @@ MS_INLINE Vf gelu(Vf x) { return x * sigmoid(2.0F * x * (kGeluLinear + kGeluCubi
 MS_INLINE Vf gelu_slope(Vf x) {
   const Vf s = sigmoid(2.0F * x * (kGeluLinear + kGeluCubic * x * x));
   const Vf slope = 2.0F * x * (kGeluLinear + 3.0F * kGeluCubic * x * x);
-  // Far out s (1 - s) is 0 while the slope may have overflowed.
+  // For large |x|, s (1 - s) is 0 while the slope may have overflowed.
   const Vf bend = s * (1.0F - s);
   return s + (bend == 0.0F ? Vf{} : bend * slope);
 }
@@ -79,7 +79,7 @@ void swiglu_bwd(const SwigluBwd& op) {
 template <class T>
 void rotary(const Rotary& op) {
   const Index half = op.head_dim / 2;
-  each_piece(op.x.rows, op.x.numel(), [&](Index row) {
+  each_chunk(op.x.rows, op.x.numel(), [&](Index row) {
     const float* cosine = row_of<float>(op.table, row % op.seq);
     const float* sine = cosine + half;
     const float turn = op.inverse ? -1.0F : 1.0F;
@@ -132,8 +132,8 @@ void convert(const Copy& op) {
   });
 }
 
-// A copy larger than this will have left the caches before anybody reads it. To read what is about to be overwritten,
-// as a store into a cache does, is a third of its traffic.
+// A copy larger than this leaves the caches before it is read. A store into a cache first reads what it overwrites,
+// which is a third of the traffic.
 constexpr std::size_t kStreamedBytes = std::size_t{4} << 20;
 
 MS_INLINE void copy_bytes(std::byte* dst, const std::byte* src, std::size_t n, [[maybe_unused]] bool streamed) {
@@ -148,7 +148,7 @@ MS_INLINE void copy_bytes(std::byte* dst, const std::byte* src, std::size_t n, [
       __builtin_memcpy(part, src, kLine);
       for (std::size_t i = 0; i < kLine / kStore; ++i) _mm_stream_si128(reinterpret_cast<__m128i*>(dst) + i, part[i]);
     }
-    _mm_sfence();  // the copy is there for whoever learns that the op is done
+    _mm_sfence();  // the copy is visible before the op is reported done
   }
 #endif
   __builtin_memcpy(dst, src, n);
@@ -176,7 +176,7 @@ void fill(const Fill& op, T value) {
 template <class T>
 void embedding_fwd(const EmbeddingFwd& op) {
   const Index cols = op.y.cols;
-  each_piece(op.y.rows, op.y.numel(), [&](Index row) {
+  each_chunk(op.y.rows, op.y.numel(), [&](Index row) {
     const Index token = row_of<std::int32_t>(op.tokens, 0)[row] - op.first;
     T* y = row_of<T>(op.y, row);
     const std::size_t bytes = static_cast<std::size_t>(cols) * sizeof(T);
@@ -188,12 +188,12 @@ void embedding_fwd(const EmbeddingFwd& op) {
   });
 }
 
-// Tokens in order; the team shares the columns.
+// Goes through tokens in order; the team shares the columns.
 template <class T>
 void embedding_bwd(const EmbeddingBwd& op) {
   constexpr Index kCols = 128;
-  each_piece(pieces_of(op.dy.cols, kCols), op.dy.numel(), [&](Index piece) {
-    const Index begin = piece * kCols;
+  each_chunk(ceil_div(op.dy.cols, kCols), op.dy.numel(), [&](Index chunk) {
+    const Index begin = chunk * kCols;
     const Index n = least(kCols, op.dy.cols - begin);
     for (Index row = 0; row < op.dy.rows; ++row) {
       const Index token = row_of<std::int32_t>(op.tokens, 0)[row] - op.first;
@@ -207,7 +207,7 @@ void embedding_bwd(const EmbeddingBwd& op) {
 
 template <class T>
 void position_fwd(const PositionFwd& op) {
-  each_piece(op.y.rows, op.y.numel(), [&](Index row) {
+  each_chunk(op.y.rows, op.y.numel(), [&](Index row) {
     const T* add_row = row_of<T>(op.table, (op.offset + row) % op.table.rows);
     T* y = row_of<T>(op.y, row);
     each_vector(op.y.cols,
@@ -215,11 +215,11 @@ void position_fwd(const PositionFwd& op) {
   });
 }
 
-// A row of the table has one owner, which adds what belongs to it in order.
+// Each row of the table has one owner, which adds its tokens in order.
 template <class T>
 void position_bwd(const PositionBwd& op) {
   const Index seq = op.dtable.rows;
-  each_piece(seq, op.dy.numel(), [&](Index position) {
+  each_chunk(seq, op.dy.numel(), [&](Index position) {
     float* sums = row_of<float>(op.dtable, position);
     for (Index row = (position - op.offset % seq + seq) % seq; row < op.dy.rows; row += seq) {
       const T* dy = row_of<T>(op.dy, row);

@@ -1,6 +1,6 @@
 // Vectors of the instruction set that this translation unit is compiled for: f32 lanes, bf16 loads and stores, exp.
 // Every source in this folder is compiled once per instruction set into its own namespace, MS_ISA, and everything here
-// is inlined into it: nothing that the linker could mistake for the same function of another instruction set.
+// is inlined into it, so that the linker cannot mistake a function for the same one of another instruction set.
 #pragma once
 
 #include <cstdint>
@@ -46,10 +46,10 @@ MS_INLINE Vi lane_index() {
 MS_INLINE Vf widen(Vh bits) { return reinterpret_cast<Vf>(__builtin_convertvector(bits, Vu) << 16); }
 MS_INLINE float widen(std::uint16_t bits) { return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16); }
 
-// To nearest, ties to even; a NaN stays one.
+// Rounds to nearest, ties to even; NaN stays NaN.
 MS_INLINE Vh narrow(Vf x) {
 #if defined(__AVX512BF16__)
-  // The processor's own conversion takes numbers below the normal ones for 0.
+  // The processor's own conversion flushes subnormal numbers to 0.
   constexpr int kDenormal = 0x20;
   const auto lanes = reinterpret_cast<__m512>(x);
   if (__builtin_expect(_mm512_fpclass_ps_mask(lanes, kDenormal) == 0, 1)) {
@@ -110,12 +110,12 @@ MS_INLINE void store(bfloat16* p, Vf x, Part part) {
   for (int i = 0; i < part.n; ++i) p[i].bits = narrow(x[i]);
 }
 
-// `other` in the lanes that are not in memory.
+// Returns x with `other` in the lanes that are not in memory.
 MS_INLINE Vf keep(Vf x, Full, Vf) { return x; }
 MS_INLINE Vf keep(Vf x, Part part, Vf other) { return lane_index() < part.n ? x : other; }
 MS_INLINE Vf keep(Vf x, auto lanes) { return keep(x, lanes, Vf{}); }
 
-// body(i, Full or Part) for the vectors of [0, n).
+// Calls body(i, Full or Part) for the vectors of [0, n).
 template <class Body>
 MS_INLINE void each_vector(std::int64_t n, Body&& body) {
   std::int64_t i = 0;
@@ -144,7 +144,7 @@ MS_INLINE float max(Vf x) {
 MS_INLINE Vf max(Vf x, Vf y) { return x > y ? x : y; }
 
 namespace detail {
-// 2^(n + f) for n = what `shifted` holds in its low bits, |f| <= 1/2: relative error below 1e-7, 2^0 exactly 1.
+// Returns 2^(n + f), n in the low bits of `shifted`, |f| <= 1/2: relative error below 1e-7, 2^0 exactly 1.
 MS_INLINE Vf exp2_reduced(Vf f, Vf shifted) {
   Vf p = splat(1.54531629e-4F);
   p = p * f + 1.339086336e-3F;
@@ -158,14 +158,14 @@ MS_INLINE Vf exp2_reduced(Vf f, Vf shifted) {
 inline constexpr float kRoundShift = 12582912.0F;  // 1.5 * 2^23: adding it leaves the integer part in the low bits
 }  // namespace detail
 
-// 2^x for x <= 0 or so (below 128), where the caller subtracted a maximum: 0 below -126, NaN stays NaN.
+// Returns 2^x for x <= 0 or so (below 128), after the caller subtracted a maximum: 0 below -126; NaN stays NaN.
 MS_INLINE Vf exp2_nonpositive(Vf x) {
   const Vf shifted = x + detail::kRoundShift;
   const Vf y = detail::exp2_reduced(x - (shifted - detail::kRoundShift), shifted);
   return x < -126.0F ? Vf{} : y;
 }
 
-// e^x: 0 below -87.3, infinity above 88.72, NaN stays NaN.
+// Returns e^x: 0 below -87.3, infinity above 88.72; NaN stays NaN.
 MS_INLINE Vf exp(Vf x) {
   const Vf shifted = x * 1.44269504F + detail::kRoundShift;
   const Vf n = shifted - detail::kRoundShift;
@@ -196,8 +196,8 @@ MS_INLINE Vf interleave_high(Vf x, Vf y, std::integer_sequence<int, I...>) {
 }
 }  // namespace detail
 
-// A square of kLanes rows. Each round is a perfect shuffle of the whole, which rotates the bits of (row, column) by
-// one.
+// Transposes a square of kLanes rows. Each round is a perfect shuffle of the whole, which rotates the bits of (row,
+// column) by one.
 MS_INLINE void transpose(Vf (&rows)[kLanes]) {
   using Lanes = std::make_integer_sequence<int, kLanes>;
 #pragma GCC unroll 4

@@ -1,27 +1,26 @@
-// Ops that sum or decide over many elements: the vocabulary-parallel loss, sums in f64, reductions of what several
-// ranks hold.
+// Ops that reduce over many elements: the vocabulary-parallel loss, sums in f64, reductions over ranks of this process.
 #include "tensor/cpu/wide_sums.h"
 
 namespace ms::tensor::MS_ISA {
 namespace {
 
-constexpr Index kLossPiece = 2048;  // logits that are read twice, the second time from the nearest cache
+constexpr Index kLossChunk = 2048;  // logits that are read twice, the second time from the nearest cache
 
-// A row is read from memory once: piece by piece, the sum so far being rescaled when the maximum moves.
+// A row is read from memory once, chunk by chunk; the sum so far is rescaled when the maximum changes.
 template <class T>
 void loss_stats(const LossStats& op) {
-  each_piece(op.logits.rows, op.logits.rows * op.valid, [&](Index row) {
+  each_chunk(op.logits.rows, op.logits.rows * op.valid, [&](Index row) {
     const T* logits = row_of<T>(op.logits, row);
     float top = -__builtin_inff(), total = 0;
-    for (Index begin = 0; begin < op.valid; begin += kLossPiece) {
-      const T* piece = logits + begin;
-      const Index n = least(kLossPiece, op.valid - begin);
+    for (Index begin = 0; begin < op.valid; begin += kLossChunk) {
+      const T* chunk = logits + begin;
+      const Index n = least(kLossChunk, op.valid - begin);
       Vf tops = splat(top);
-      each_vector(n, [&](Index i, auto lanes) { tops = max(keep(load(piece + i, lanes), lanes, tops), tops); });
+      each_vector(n, [&](Index i, auto lanes) { tops = max(keep(load(chunk + i, lanes), lanes, tops), tops); });
       const float before = top;
       top = max(tops);
       Vf sums{};
-      each_vector(n, [&](Index i, auto lanes) { sums += keep(exp(load(piece + i, lanes) - top), lanes); });
+      each_vector(n, [&](Index i, auto lanes) { sums += keep(exp(load(chunk + i, lanes) - top), lanes); });
       const Vf rescale = exp(splat(before - top));
       total = total * rescale[0] + sum(sums);
     }
@@ -34,7 +33,7 @@ void loss_stats(const LossStats& op) {
 
 template <class T>
 void loss_backward(const LossBackward& op) {
-  each_piece(op.logits.rows, op.logits.numel(), [&](Index row) {
+  each_chunk(op.logits.rows, op.logits.numel(), [&](Index row) {
     T* logits = row_of<T>(op.logits, row);
     const float lse = row_of<float>(op.lse, 0)[row];
     const Index target = row_of<std::int32_t>(op.targets, 0)[row] - op.first;

@@ -1,4 +1,4 @@
-// The table of this instruction set.
+// The kernel table of this instruction set.
 #include "tensor/cpu/kernels.h"
 
 namespace ms::tensor::MS_ISA {

@@ -1,8 +1,8 @@
-// The product that makes a weight's gradient, c[M,N] (+)= a[K,M]' b[K,N] of bf16 into f32, where the processor
-// multiplies pairs of bf16 (pairs.h). Both factors lie so that neighbouring terms are one row apart: packing pairs
-// them, and nothing is transposed, which is what a general product loses its time with. MatmulCache asks for it first.
+// The matmul of a weight's gradient, c[M,N] (+)= a[K,M]' b[K,N] of bf16 into f32, for processors with AVX512_BF16
+// (pairs.h). In both operands neighbouring terms are one row apart: packing pairs them, and nothing is transposed,
+// which is where a general matmul loses its time. MatmulCache tries this first.
 //
-// b is packed in panels of kCols columns. A task is a block of c whose sums stay in the second cache while the
+// b is packed in panels of kCols columns. A task is a block of c whose sums stay in the second-level cache while the
 // terms pass in slices of kPairs pairs; the slice of a is packed in panels of kRows rows of c. The order of an
 // element's sum depends on nothing but K.
 #include "tensor/cpu/pairs.h"
@@ -19,7 +19,7 @@ constexpr Index kPairs = 256;  // longer slices bring little, shorter ones read 
 constexpr Index kBlockRows = 12 * kRows, kBlockCols = 16 * kCols;
 constexpr Index kPackedPairs = 16;  // of b at a time: the rows that they come from stay in the caches
 
-// The first n of up to kLanes elements.
+// Loads the first n of up to kLanes elements.
 MS_INLINE Vu bits(const bfloat16* x, Index n) {
   Vh half{};
   if (n >= kLanes) {
@@ -29,13 +29,13 @@ MS_INLINE Vu bits(const bfloat16* x, Index n) {
   }
   return __builtin_convertvector(half, Vu);
 }
-// Rows 2k and 2k + 1 of x[rows][..] from column j on, n columns of them.
+// Returns rows 2k and 2k + 1 of x[rows][..] from column j on, n columns of them, as pairs.
 MS_INLINE Vu paired(const bfloat16* x, Index ld, Index rows, Index k, Index j, Index n) {
   const Vu odd = 2 * k + 1 < rows ? bits(x + (2 * k + 1) * ld + j, n) : Vu{};
   return bits(x + 2 * k * ld + j, n) | odd << 16;
 }
 
-// out[panel][pairs][kCols]: pairs [first, end) of b, read row by row.
+// Packs pairs [first, end) of b, read row by row, into out[panel][pairs][kCols].
 void pack_right(Pair* out, const Tensor& b, Index pairs, Index first, Index end) {
   const auto* x = row_of<bfloat16>(b, 0);
   for (Index j = 0; j < b.cols; j += kCols) {
@@ -48,7 +48,8 @@ void pack_right(Pair* out, const Tensor& b, Index pairs, Index first, Index end)
   }
 }
 
-// out[panel][pairs][kRows]: rows [i0, i0 + rows) of c are columns of a; pairs [first, first + pairs).
+// Packs pairs [first, first + pairs) of a's columns [i0, i0 + rows), which are rows of c, into
+// out[panel][pairs][kRows].
 void pack_left(Pair* out, const Tensor& a, Index i0, Index rows, Index first, Index pairs) {
   static_assert(kLanes == 2 * kRows && kBlockRows % kLanes == 0);
   const auto* x = row_of<bfloat16>(a, 0);
@@ -63,8 +64,8 @@ void pack_left(Pair* out, const Tensor& a, Index i0, Index rows, Index first, In
   }
 }
 
-// What a thread works in: a slice of a, packed, and the sums of a block of c without gaps. (In c itself the rows of a
-// tile may be whole pages apart, and then all of them want the same few lines of the nearest cache.)
+// A thread's working memory: a packed slice of a, and the sums of a block of c without gaps. (In c itself the rows of a
+// tile may be whole pages apart, so that they compete for the same few lines of the nearest cache.)
 struct Workspace {
   explicit Workspace(float* memory) : left(reinterpret_cast<Pair*>(memory)), sums(memory + kBlockRows * kPairs) {}
   static constexpr Index kFloats = kBlockRows * (kPairs + kBlockCols);
@@ -79,14 +80,14 @@ void block(const Matmul& op, const Pair* right, const Workspace& at, Index i0, I
     const Index slice = least(kPairs, pairs - first);
     pack_left(at.left, op.a, i0, rows, first, slice);
     for (Index j = 0; j < cols; j += kCols) {
-      const PairFactor b{right + (j0 + j) * pairs + first * kCols, kCols};
+      const PairOperand b{right + (j0 + j) * pairs + first * kCols, kCols};
       for (Index i = 0; i < rows; i += kRows) {
-        const PairFactor a{at.left + i * slice, kRows};
+        const PairOperand a{at.left + i * slice, kRows};
         float* sums = at.sums + i * kBlockCols + j;
         if (first == 0) {
-          dot_tile<ProductKind::set, true, kRows, kVectors>(a, b, sums, kBlockCols, slice, nullptr);
+          dot_tile<GemmKind::set, true, kRows, kVectors>(a, b, sums, kBlockCols, slice, nullptr);
         } else {
-          dot_tile<ProductKind::add, true, kRows, kVectors>(a, b, sums, kBlockCols, slice, nullptr);
+          dot_tile<GemmKind::add, true, kRows, kVectors>(a, b, sums, kBlockCols, slice, nullptr);
         }
       }
     }
@@ -100,13 +101,13 @@ void block(const Matmul& op, const Pair* right, const Workspace& at, Index i0, I
   }
 }
 
-// All blocks of c. Any thread may take any of them, for they share nothing; those that read the same part of b follow
-// each other.
+// Computes all blocks of c. Any thread may take any of them, as they share nothing. Blocks that read the same part of b
+// follow each other.
 void share(const Matmul& op, Pair* packed_b, float* memory) {
   const Index pairs = (op.a.rows + 1) / 2;
-  const Index down = pieces_of(op.c.rows, kBlockRows), tasks = down * pieces_of(op.c.cols, kBlockCols);
-  each_piece(pieces_of(pairs, kPackedPairs), op.b.numel(), [&](Index piece) {
-    const Index first = piece * kPackedPairs;
+  const Index down = ceil_div(op.c.rows, kBlockRows), tasks = down * ceil_div(op.c.cols, kBlockCols);
+  each_chunk(ceil_div(pairs, kPackedPairs), op.b.numel(), [&](Index chunk) {
+    const Index first = chunk * kPackedPairs;
     pack_right(packed_b, op.b, pairs, first, least(pairs, first + kPackedPairs));
   });
 #pragma omp parallel for schedule(dynamic, 1) if (op.c.numel() * pairs >= kParallelElements && tasks > 1)
@@ -123,9 +124,9 @@ bool weight_gradient(const Matmul& op) {
       op.gelu_y || op.gelu_x) {
     return false;
   }
-  // As few columns of b at a time as keep the team busy: what is packed is then still in the caches when it is read.
-  const Index threads = omp_get_max_threads(), wanted = pieces_of(4 * threads, pieces_of(op.c.rows, kBlockRows));
-  const Index together = least(wanted * kBlockCols, pieces_of(op.c.cols, kCols) * kCols);
+  // Packs as few columns of b at a time as keep the team busy: they are then still in the caches when they are read.
+  const Index threads = omp_get_max_threads(), wanted = ceil_div(4 * threads, ceil_div(op.c.rows, kBlockRows));
+  const Index together = least(wanted * kBlockCols, ceil_div(op.c.cols, kCols) * kCols);
   const Scratch packed_b(together * ((op.a.rows + 1) / 2)), memory(Workspace::kFloats * threads);
   for (Index j = 0; j < op.c.cols; j += together) {
     Matmul part = op;

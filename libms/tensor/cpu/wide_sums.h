@@ -1,11 +1,11 @@
-// Sums in f64 by pieces of memory whose bounds depend on the size alone.
+// Sums in f64 by chunks of memory whose bounds depend on the size alone.
 #pragma once
 
 #include "tensor/cpu/parallel.h"
 
 namespace ms::tensor::MS_ISA {
 
-inline constexpr Index kSumPieces = 256, kSumPieceElements = 1 << 14;
+inline constexpr Index kSumChunks = 256, kSumChunkElements = 1 << 14;
 
 template <bool kSquare>
 inline double sum_f32(const float* x, Index n) {
@@ -30,14 +30,14 @@ inline double sum_f64(const double* x, Index n) {
   return total;
 }
 
-// The sum of piece_sum(first element, elements), in order of the pieces; a double, or what adds up like one.
-template <class PieceSum>
-inline auto sum_flat(Index n, PieceSum&& piece_sum) {
-  using Sum = decltype(piece_sum(Index{0}, n));
-  Sum partials[kSumPieces];
-  const Index size = most(kSumPieceElements, pieces_of(n, kSumPieces));
-  const Index count = pieces_of(n, size);
-  each_piece(count, n, [&](Index i) { partials[i] = piece_sum(i * size, least(size, n - i * size)); });
+// Returns the sum of chunk_sum(first element, elements) in chunk order; its type is double or sums like one.
+template <class ChunkSum>
+inline auto sum_flat(Index n, ChunkSum&& chunk_sum) {
+  using Sum = decltype(chunk_sum(Index{0}, n));
+  Sum partials[kSumChunks];
+  const Index size = most(kSumChunkElements, ceil_div(n, kSumChunks));
+  const Index count = ceil_div(n, size);
+  each_chunk(count, n, [&](Index i) { partials[i] = chunk_sum(i * size, least(size, n - i * size)); });
   Sum total{};
   for (Index i = 0; i < count; ++i) total += partials[i];
   return total;

@@ -5,7 +5,7 @@ namespace {
 
 using Id = CudnnGraph::Id;
 
-// Heads of rows that lie batch by batch, position by position.
+// Returns the shape of heads in rows that are ordered by batch, then position.
 CudnnShape heads_of(const AttentionKey& key, std::int64_t heads, std::int64_t ld) {
   return {.dims = {key.batch, heads, key.seq, key.head_dim}, .strides = {key.seq * ld, key.head_dim, ld, 1}};
 }
@@ -17,7 +17,7 @@ CudnnShape transposed(CudnnShape shape) {
 CudnnShape scores_of(const AttentionKey& key) { return contiguous({key.batch, key.heads, key.seq, key.seq}); }
 CudnnShape rows_of(const AttentionKey& key) { return contiguous({key.batch, key.heads, key.seq, 1}); }
 
-// Scores of keys behind the query, or before its window, become minus infinity.
+// Sets scores of keys after the query, or before its window, to minus infinity.
 Id masked(CudnnGraph& graph, const AttentionKey& key, Id scores, Id minus_infinity, Id window) {
   const CudnnShape shape = scores_of(key);
   const Id row = graph.between(shape, CUDNN_DATA_INT32), col = graph.between(shape, CUDNN_DATA_INT32);
@@ -49,9 +49,9 @@ AttentionForward::AttentionForward(const AttentionKey& key) {
   minus_infinity = graph.scalar();
   if (key.window > 0) window = graph.scalar();
 
-  const Id product = graph.between(scores, CUDNN_DATA_FLOAT), scaled = graph.between(scores, CUDNN_DATA_FLOAT);
-  graph.matmul(q, k, product);
-  graph.pointwise(CUDNN_POINTWISE_MUL, product, scale, scaled);
+  const Id qk = graph.between(scores, CUDNN_DATA_FLOAT), scaled = graph.between(scores, CUDNN_DATA_FLOAT);
+  graph.matmul(q, k, qk);
+  graph.pointwise(CUDNN_POINTWISE_MUL, qk, scale, scaled);
   const Id seen = masked(graph, key, scaled, minus_infinity, window);
   const Id peak = graph.between(rows, CUDNN_DATA_FLOAT), below = graph.between(scores, CUDNN_DATA_FLOAT),
            weight = graph.between(scores, CUDNN_DATA_FLOAT), sum = graph.between(rows, CUDNN_DATA_FLOAT),
@@ -94,13 +94,13 @@ AttentionBackward::AttentionBackward(const AttentionKey& key) {
   graph.pointwise(CUDNN_POINTWISE_MUL, sums, one, delta);
 
   // p = exp(scale q k - lse)
-  const Id product = score(), scaled = score(), below = score(), p = score();
-  graph.matmul(q, k, product);
-  graph.pointwise(CUDNN_POINTWISE_MUL, product, scale, scaled);
+  const Id qk = score(), scaled = score(), below = score(), p = score();
+  graph.matmul(q, k, qk);
+  graph.pointwise(CUDNN_POINTWISE_MUL, qk, scale, scaled);
   graph.pointwise(CUDNN_POINTWISE_SUB, scaled, lse, below);
   graph.pointwise(CUDNN_POINTWISE_EXP, masked(graph, key, below, minus_infinity, window), p);
 
-  // A gradient of keys or values: of every query head first, where several share one.
+  // The gradient of keys or values: first per query head, if several share one.
   const bool shared = key.heads != key.kv_heads;
   const auto of_shared = [&](Id left, Id right, Id result) {
     if (!shared) return graph.matmul(left, right, result);

@@ -1,5 +1,5 @@
-// The graphs of causal attention that cuDNN takes as one kernel each (cuDNN 9 has no attribute for a causal mask in its
-// attention operation, but recognises this order of plain ones).
+// The cuDNN graphs of causal attention, one kernel each. (cuDNN 9's attention operation has no attribute for a causal
+// mask, but cuDNN recognises this sequence of plain operations.)
 #pragma once
 
 #include <compare>
@@ -9,7 +9,7 @@
 
 namespace ms::tensor {
 
-// What a plan is made for. Rows of q, k, v, o and of their gradients are so many elements apart.
+// The key of a plan. Rows of q, k, v, o and of their gradients are the given numbers of elements apart.
 struct AttentionKey {
   std::int64_t batch = 1, seq = 0, heads = 0, kv_heads = 0, head_dim = 0, window = 0;
   std::int64_t q_ld = 0, k_ld = 0, v_ld = 0, o_ld = 0;
@@ -22,7 +22,7 @@ struct AttentionForward {
   explicit AttentionForward(const AttentionKey& key);
   CudnnGraph graph;
   CudnnGraph::Id q, k, v, o, lse, scale, minus_infinity;
-  CudnnGraph::Id window = 0;  // by value, f32; 0: there is none
+  CudnnGraph::Id window = 0;  // by value, f32; 0 if absent
 };
 
 struct AttentionBackward {
@@ -30,7 +30,7 @@ struct AttentionBackward {
   CudnnGraph graph;
   CudnnGraph::Id q, k, v, o, dout, lse, delta, dq, dk, dv, scale, one, minus_infinity;
   CudnnGraph::Id window = 0;
-  CudnnGraph::Id dq_sum = 0;  // f32 [batch, heads, seq, head_dim], zeroed before; 0: deterministic, there is none
+  CudnnGraph::Id dq_sum = 0;  // f32 [batch, heads, seq, head_dim], zeroed before; 0 if deterministic
 };
 
 }  // namespace ms::tensor

@@ -3,7 +3,7 @@
 namespace ms::tensor {
 
 Error cuda_error(cudaError_t code, std::string_view what) {
-  cudaGetLastError();  // told here; the next launch shall not be blamed for it
+  cudaGetLastError();  // reported here; the next launch must not report it again
   const std::string text = fmt::format("{}: {} ({})", what, cudaGetErrorString(code), static_cast<int>(code));
   switch (code) {
     case cudaErrorStubLibrary:
@@ -29,8 +29,7 @@ Error cuda_error(cudaError_t code, std::string_view what) {
 void check_launch(std::string_view what) { check(cudaGetLastError(), what); }
 
 Error library_error(std::string_view kind, const std::string& text, bool memory_is_full) {
-  // Libraries that call the driver leave nothing in the runtime's last error; a GPU that is broken answers all calls
-  // so.
+  // Libraries that call the driver leave nothing in the runtime's last error; a broken GPU fails all calls.
   cudaError_t code = cudaGetLastError();
   if (code == cudaSuccess || code == cudaErrorNotReady) code = cudaStreamQuery(nullptr);
   if (code != cudaSuccess && code != cudaErrorNotReady) return cuda_error(code, text);

@@ -7,8 +7,8 @@
 namespace ms::tensor {
 namespace {
 
-constexpr std::size_t kMostSpans = 1 << 14;              // under way before the host looks which are over
-constexpr std::int64_t kAnchorHolds_ns = 1'000'000'000;  // then a float of milliseconds is exact to 0.1 us
+constexpr std::size_t kMostSpans = 1 << 14;              // in flight before the host collects completed ones
+constexpr std::int64_t kAnchorHolds_ns = 1'000'000'000;  // a float of milliseconds is then exact to 0.1 us
 
 int chosen(int gpu) {
   const int count = CudaDevice::count();
@@ -48,7 +48,7 @@ std::unique_ptr<Memory> CudaDevice::allocate(std::size_t bytes, const std::strin
   }
   return cleared(std::make_unique<OwnedMemory>(data, bytes, [](void* at) { cudaFree(at); }));
 }
-// Pinned, so that copies overlap with everything else, and kernels may read it.
+// Pinned, so that copies overlap with everything else and kernels can read it.
 std::unique_ptr<Memory> CudaDevice::allocate_host(std::size_t bytes, const std::string& what) {
   check(cudaSetDevice(gpu_), "taking the GPU");
   if (bytes == 0) return std::make_unique<OwnedMemory>(nullptr, 0, [](void*) {});
@@ -89,8 +89,7 @@ void CudaDevice::end_section(int stream, trace::Ticket ticket, cudaEvent_t end) 
   finished(span);
 }
 
-// The anchor is a moment when the anchor's own stream, which has nothing to do, passes an event: the host's clock is
-// read right after.
+// The anchor is an event on a stream of its own without other work; the host reads its clock right after it passes.
 std::int64_t CudaDevice::host_ns(cudaEvent_t event) {
   if (anchor_ == nullptr || trace::now_ns() - anchor_ns_ > kAnchorHolds_ns) {
     drop_anchor();
@@ -98,12 +97,12 @@ std::int64_t CudaDevice::host_ns(cudaEvent_t event) {
     check(cudaEventSynchronize(anchor_), "comparing clocks");
     anchor_ns_ = trace::now_ns();
   }
-  float ms = 0;  // negative where the event was before the anchor
+  float ms = 0;  // negative if the event was before the anchor
   check(cudaEventElapsedTime(&ms, anchor_, event), "reading a time");
   return anchor_ns_ + static_cast<std::int64_t>(static_cast<double>(ms) * 1e6);
 }
 void CudaDevice::drop_anchor() {
-  if (anchor_ != nullptr) timed_.give_back(std::exchange(anchor_, nullptr));
+  if (anchor_ != nullptr) timed_.release(std::exchange(anchor_, nullptr));
 }
 
 void CudaDevice::collect() {
@@ -128,8 +127,8 @@ void CudaDevice::collect() {
         recorder()->end_section(span.ticket, end_ns, static_cast<std::int64_t>(busy_s * 1e9));
       }
     }
-    timed_.give_back(span.begin);
-    timed_.give_back(span.end);
+    timed_.release(span.begin);
+    timed_.release(span.end);
   }
 }
 

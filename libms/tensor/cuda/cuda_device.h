@@ -5,14 +5,14 @@
 #include <map>
 
 #include "tensor/cuda/cuda_stream.h"
-#include "tensor/cuda_door.h"
+#include "tensor/cuda_plugin.h"
 
 namespace ms::tensor {
 
 class CudaDevice final : public Device {
  public:
-  static int count();  // of GPUs that the process sees; throws Error("cuda.none")
-  // The GPU with this number among those that the process sees. Throws Error("cuda.*").
+  static int count();  // GPUs that the process sees; throws Error("cuda.none")
+  // `gpu` counts the GPUs that the process sees. Throws Error("cuda.*").
   CudaDevice(int gpu, const CudaOptions& options);
   ~CudaDevice() override;
 
@@ -21,7 +21,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<Memory> allocate(std::size_t bytes, const std::string& what) override;
   std::unique_ptr<Memory> allocate_host(std::size_t bytes, const std::string& what) override;
   Readiness prepare(std::span<const Op> ops, MatmulChoices& choices, bool timed) override;
-  // Of what is over by now, which is then in the trace, too.
+  // Returns the seconds of ops that have completed, which are then in the trace too.
   std::vector<double> op_seconds() override {
     const std::lock_guard lock(mutex_);
     collect();
@@ -32,25 +32,25 @@ class CudaDevice final : public Device {
   CudaOps& ops() { return ops_; }
   const std::shared_ptr<CudaEventPool>& events() { return events_; }
   const std::shared_ptr<DeviceFailure>& failure() const { return failure_; }
-  // Held while something is issued: streams of a device may be driven by several threads.
+  // Held while work is issued: several threads may drive the streams of a device.
   std::mutex& mutex() { return mutex_; }
 
-  // Seconds and traces: two timed events around something, read when both have passed.
+  // Op seconds and traces: two timed events around a span of work, read when both have passed.
   bool times_ops() const { return times_ops_; }
   struct Span {
     cudaEvent_t begin = nullptr, end = nullptr;
     int stream = 0;     // its index
-    int op_class = -1;  // of the table of seconds; negative: no op
+    int op_class = -1;  // for op_seconds(); negative if not an op
     bool is_section = false;
-    trace::Ticket ticket = trace::kNoTicket;  // of the recorder's, if it is one of its events
+    trace::Ticket ticket = trace::kNoTicket;  // if the span is an event of the recorder
   };
-  cudaEvent_t mark(cudaStream_t stream);  // a timed event, recorded now
-  void finished(const Span& span);        // both events are recorded
+  cudaEvent_t mark(cudaStream_t stream);  // records a timed event
+  void finished(const Span& span);        // both events have been recorded
   void begin_section(int stream, trace::Ticket ticket, cudaEvent_t begin);
   void end_section(int stream, trace::Ticket ticket, cudaEvent_t end);
 
  private:
-  // Of spans that are over: counts their seconds and tells the recorder.
+  // Counts the seconds of completed spans and passes them to the recorder.
   void collect();
   std::int64_t host_ns(cudaEvent_t event);
   void drop_anchor();
@@ -63,10 +63,10 @@ class CudaDevice final : public Device {
   std::shared_ptr<DeviceFailure> failure_ = std::make_shared<DeviceFailure>();
   bool times_ops_;
   std::deque<Span> spans_;        // in the order of issue
-  std::map<int, Span> sections_;  // by stream: begun, not ended
-  std::map<int, double> busy_s_;  // by stream: in ops since its last section ended
+  std::map<int, Span> sections_;  // by stream: open sections
+  std::map<int, double> busy_s_;  // by stream: seconds in ops since its last section ended
   std::vector<double> seconds_;
-  // One moment on the GPU's clock and the host's. Renewed, since an elapsed time is a float of milliseconds.
+  // One moment on the GPU's clock and on the host's. Renewed, since an elapsed time is a float of milliseconds.
   cudaStream_t anchor_stream_ = nullptr;
   cudaEvent_t anchor_ = nullptr;
   std::int64_t anchor_ns_ = 0;

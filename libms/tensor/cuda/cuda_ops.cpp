@@ -30,7 +30,7 @@ kernels::Matrix kernel_matrix(const Tensor& t) { return {t.data, t.rows, t.cols,
 namespace {
 
 kernels::Matrix matrix(const Tensor& t) { return kernel_matrix(t); }
-kernels::Addends matrices(const Addends& of) { return {matrix(of.a), matrix(of.b), matrix(of.bias)}; }
+kernels::Residual matrices(const Residual& of) { return {matrix(of.a), matrix(of.b), matrix(of.bias)}; }
 
 template <class Op>
 kernels::AdamWScalars scalars_of(const Op& op) {
@@ -46,7 +46,7 @@ kernels::AdamWScalars scalars_of(const Op& op) {
   return scalars;
 }
 
-// cuDNN, and the plans of attention by shape.
+// Attention: cuDNN plans by shape.
 class CudaAttention {
  public:
   explicit CudaAttention(bool deterministic) : deterministic_(deterministic) {
@@ -55,7 +55,7 @@ class CudaAttention {
     handle_.reset(handle);
   }
 
-  // Makes the plan; returns the scratch memory that it takes.
+  // Creates the plan and returns the scratch memory that it needs.
   template <class Attention>
   std::size_t prepare(const Attention& op) {
     return scratch_bytes(op, planned(op));
@@ -106,10 +106,10 @@ class CudaAttention {
   }
 
  private:
-  struct Scalars {  // told by value: cuDNN reads them when the plan is run
+  struct Scalars {  // passed by value: cuDNN reads them when the plan runs
     Scalars(float scale_of, std::int64_t window_of) : scale(scale_of), window(static_cast<float>(window_of)) {}
     float scale, window, one = 1, minus_infinity = masked();
-    // cuDNN before 9.10 would subtract infinities from each other where a tile is masked as a whole.
+    // Before 9.10 cuDNN subtracts infinities from each other in a fully masked tile.
     static float masked() {
       using Limits = std::numeric_limits<float>;
       return cudnnGetVersion() < 91000 ? Limits::lowest() : -Limits::infinity();
@@ -121,7 +121,7 @@ class CudaAttention {
       if (t.dtype == DType::f32) return MS_ASSERT(t.contiguous(), "sums of attention with gaps");
       MS_ASSERT(t.dtype == DType::bf16, "attention of {} on a GPU", to_string(t.dtype));
       MS_ASSERT(t.ld % 8 == 0 && reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0,
-                "attention in rows that are not pieces of 16 bytes");
+                "attention in rows that are not aligned to 16 bytes");
     });
     return {.batch = op.batch,
             .seq = op.seq,
@@ -153,7 +153,7 @@ class CudaAttention {
   static std::size_t workspace_bytes(const CudnnPlan& plan) {
     return static_cast<std::size_t>((plan.workspace_bytes() + 255) / 256 * 256);
   }
-  // Of dq in f32, where it is added up in no order.
+  // The bytes of dq in f32, into which non-deterministic plans add with atomics.
   static std::size_t sum_bytes(const AttentionBwd& op, const AttentionBackward& names) {
     if (names.dq_sum == 0) return 0;
     return static_cast<std::size_t>(op.batch * op.heads * op.seq * op.head_dim) * sizeof(float);
@@ -174,7 +174,7 @@ class CudaAttention {
   std::map<AttentionKey, Planned<AttentionBackward>> backward_;
 };
 
-// The CPU's table, bit by bit: it is small, and made once.
+// Copies the CPU's table, with the same bits: it is small and computed once.
 void make_on_host(RotaryTable op, cudaStream_t stream) {
   const Tensor there = op.table;
   const auto size = static_cast<std::size_t>(size_of(there.dtype));
@@ -186,20 +186,20 @@ void make_on_host(RotaryTable op, cudaStream_t stream) {
   check(cudaMemcpy2DAsync(there.data, static_cast<std::size_t>(there.ld) * size, here.data(), width, width,
                           static_cast<std::size_t>(there.rows), cudaMemcpyHostToDevice, stream),
         "copying to the GPU");
-  check(cudaStreamSynchronize(stream), "copying to the GPU");  // `here` goes
+  check(cudaStreamSynchronize(stream), "copying to the GPU");  // before `here` is destroyed
 }
 
 }  // namespace
 
-void CudaScratch::give_back() noexcept {
+void CudaScratch::free() noexcept {
   if (data_ != nullptr) cudaFreeAsync(std::exchange(data_, nullptr), stream_);
   size_ = 0;
 }
 
 void* CudaScratch::take(std::size_t bytes) {
   if (bytes <= size_) return data_;
-  // In the stream's order: cudaFree() would wait for the whole GPU, and so for peers that may wait for this rank.
-  if (data_ != nullptr) check(cudaFreeAsync(std::exchange(data_, nullptr), stream_), "giving scratch memory back");
+  // Freed in stream order: cudaFree() would wait for the whole GPU, and so for peers that may wait for this rank.
+  if (data_ != nullptr) check(cudaFreeAsync(std::exchange(data_, nullptr), stream_), "freeing scratch memory");
   size_ = 0;
   check(cudaMallocAsync(&data_, bytes, stream_), fmt::format("{} bytes of scratch memory", bytes));
   size_ = bytes;
@@ -213,8 +213,8 @@ class CudaOps::Impl {
     matmul_.take(choices);
     std::size_t& most = most_prepared_;
     for (const Op& op : ops) {
-      if (const auto* product = std::get_if<Matmul>(&op)) {
-        most = std::max(most, matmul_.prepare(*product, choices, timed));
+      if (const auto* matmul = std::get_if<Matmul>(&op)) {
+        most = std::max(most, matmul_.prepare(*matmul, choices, timed));
       } else if (const auto* forward = std::get_if<AttentionFwd>(&op)) {
         most = std::max(most, attention_.prepare(*forward));
       } else if (const auto* backward = std::get_if<AttentionBwd>(&op)) {
@@ -232,15 +232,16 @@ class CudaOps::Impl {
  private:
   using S = cudaStream_t;
 
+  // An op without an overload fails to compile, instead of converting to Op and recursing.
+  template <class Row>
+  void run(const Row& op, S stream, CudaScratch& scratch) = delete;
   void run(const Matmul& op, S stream, CudaScratch& scratch) { matmul_.run(op, stream, scratch); }
-  void run(const Largest& op, S stream, CudaScratch&) {
-    kernels::largest_magnitude(stream, op.out.as<float>(), matrix(op.x));
-  }
+  void run(const Amax& op, S stream, CudaScratch&) { kernels::compute_amax(stream, op.out.as<float>(), matrix(op.x)); }
   void run(const AttentionFwd& op, S stream, CudaScratch& scratch) { attention_.run(op, stream, scratch); }
   void run(const AttentionBwd& op, S stream, CudaScratch& scratch) { attention_.run(op, stream, scratch); }
   void run(const LayerNormFwd& op, S stream, CudaScratch&) {
     kernels::layernorm_fwd(stream, matrix(op.y), op.mean.as<float>(), op.rstd.as<float>(), matrix(op.x),
-                           matrix(op.gain), matrix(op.bias), op.eps, matrices(op.addends));
+                           matrix(op.gain), matrix(op.bias), op.eps, matrices(op.residual));
   }
   void run(const LayerNormBwd& op, S stream, CudaScratch& scratch) {
     kernels::layernorm_bwd(stream, matrix(op.dx), op.dgain.as<float>(), op.dbias.as<float>(), matrix(op.dy),
@@ -249,7 +250,7 @@ class CudaOps::Impl {
   }
   void run(const RmsNormFwd& op, S stream, CudaScratch&) {
     kernels::rmsnorm_fwd(stream, matrix(op.y), op.rstd.as<float>(), matrix(op.x), matrix(op.gain), op.eps,
-                         matrices(op.addends));
+                         matrices(op.residual));
   }
   void run(const RmsNormBwd& op, S stream, CudaScratch& scratch) {
     kernels::rmsnorm_bwd(stream, matrix(op.dx), op.dgain.as<float>(), matrix(op.dy), matrix(op.x), op.rstd.as<float>(),
@@ -299,7 +300,7 @@ class CudaOps::Impl {
   }
   void run(const Copy& op, S stream, CudaScratch&) {
     if (op.dst.dtype != op.src.dtype) return kernels::convert(stream, matrix(op.dst), matrix(op.src));
-    if (op.dst.contiguous() && op.src.contiguous()) {  // any size; a pitch has a limit
+    if (op.dst.contiguous() && op.src.contiguous()) {  // of any size, while a pitch has a limit
       return check(cudaMemcpyAsync(op.dst.data, op.src.data, static_cast<std::size_t>(op.dst.size_bytes()),
                                    cudaMemcpyDefault, stream),
                    "copying");
@@ -340,7 +341,7 @@ class CudaOps::Impl {
 
   CudaMatmul matmul_;
   CudaAttention attention_;
-  // What a stream of such ops takes at once: growing step by step, it would hold for a while what it has given back.
+  // The scratch memory that a stream allocates at once: growing step by step, it would hold freed blocks for a while.
   std::size_t most_prepared_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// The op list on CUDA: which kernel, product or plan an op is. One of these belongs to a rank; scratch memory belongs
-// to a stream.
+// The op list on CUDA: maps each op to a kernel, a cuBLASLt matmul or a cuDNN plan. An object belongs to a rank;
+// scratch memory belongs to a stream.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,8 +13,8 @@
 
 namespace ms::tensor {
 
-// Memory that kernels of one stream use between two of their launches. Grows, in the stream's order, when an op first
-// asks for more; a step that was run once asks for no more than the next.
+// Memory that kernels of one stream use between two of their launches. It grows, in stream order, when an op first
+// needs more; after one step it no longer grows.
 class CudaScratch {
  public:
   explicit CudaScratch(cudaStream_t stream = nullptr) : stream_(stream) {}
@@ -23,7 +23,7 @@ class CudaScratch {
 
   void belong_to(cudaStream_t stream) { stream_ = stream; }
   void* take(std::size_t bytes);
-  void give_back() noexcept;  // before the stream goes
+  void free() noexcept;  // before the stream is destroyed
 
  private:
   cudaStream_t stream_;
@@ -36,12 +36,12 @@ kernels::Matrix kernel_matrix(const Tensor& t);
 
 class CudaOps {
  public:
-  // Throws Error("cuda.*") where cuBLASLt or cuDNN cannot be had.
+  // Throws Error("cuda.*") if cuBLASLt or cuDNN cannot be used.
   explicit CudaOps(bool deterministic);
   ~CudaOps();
-  // Device::prepare(); returns the most scratch memory that one of them takes.
+  // Implements Device::prepare(); returns the most scratch memory that one of the ops needs.
   std::size_t prepare(std::span<const Op> ops, MatmulChoices& choices, bool timed);
-  // Issues it. Throws Error("cuda.*"), also for what an earlier op of any stream did wrong.
+  // Issues the op. Throws Error("cuda.*"), also for errors of earlier ops on any stream.
   void run(const Op& op, cudaStream_t stream, CudaScratch& scratch);
 
  private:

@@ -12,11 +12,12 @@ class CudaEvent final : public EventState {
   CudaEvent(int gpu, std::shared_ptr<CudaEventPool> pool, cudaEvent_t event, std::shared_ptr<DeviceFailure> failure,
             std::shared_ptr<const Error> poison)
       : gpu_(gpu), pool_(std::move(pool)), event_(event), failure_(std::move(failure)), poison_(std::move(poison)) {}
-  ~CudaEvent() override { pool_->give_back(event_); }
+  ~CudaEvent() override { pool_->release(event_); }
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
 
-  // From any thread: one that has taken no GPU would begin to use the node's first one, some hundred MB of it.
+  // Called from any thread. A thread without a current GPU would create a context on the node's first one, some hundred
+  // MB.
   bool ready() const override {
     cudaSetDevice(gpu_);
     return has_passed(event_);
@@ -56,7 +57,7 @@ cudaEvent_t CudaEventPool::take() {
   free_.pop_back();
   return event;
 }
-void CudaEventPool::give_back(cudaEvent_t event) {
+void CudaEventPool::release(cudaEvent_t event) {
   const std::lock_guard lock(mutex_);
   free_.push_back(event);
 }
@@ -70,8 +71,8 @@ CudaStream::CudaStream(CudaDevice& device, std::string name, int index, StreamKi
   scratch_.belong_to(stream_);
 }
 CudaStream::~CudaStream() {
-  scratch_.give_back();
-  cudaStreamSynchronize(stream_);  // what went wrong was told to whoever waited
+  scratch_.free();
+  cudaStreamSynchronize(stream_);  // errors were reported to those who waited
   cudaStreamDestroy(stream_);
 }
 
@@ -85,7 +86,7 @@ void CudaStream::issue(F&& launch) {
   if (const auto cause = cuda_.failure()->get()) return poison(*cause);
   const std::lock_guard lock(cuda_.mutex());
   try {
-    check(cudaSetDevice(cuda_.gpu()), "taking the GPU");  // whatever thread this is
+    check(cudaSetDevice(cuda_.gpu()), "selecting the GPU");  // of the calling thread
     launch();
   } catch (const Error& error) { poison(error); }
 }
@@ -106,7 +107,8 @@ void CudaStream::do_submit(const Op& op) {
 }
 
 std::shared_ptr<EventState> CudaStream::do_record() {
-  check(cudaSetDevice(cuda_.gpu()), "taking the GPU");  // an event is of the GPU that is current when it is made
+  check(cudaSetDevice(cuda_.gpu()),
+        "selecting the GPU");  // an event belongs to the GPU that is current when it is created
   const cudaEvent_t event = cuda_.events()->take();
   issue([&] { check(cudaEventRecord(event, stream_), "recording an event"); });
   return std::make_shared<CudaEvent>(cuda_.gpu(), cuda_.events(), event, cuda_.failure(), poison_);

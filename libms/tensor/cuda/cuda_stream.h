@@ -1,5 +1,5 @@
-// CUDA streams behind the seam. Events are CUDA events without timing, except those that a recorder or the table of
-// seconds wants. The host meets no stream but in Event::synchronize().
+// CUDA streams. Events are CUDA events without timing, except those that a recorder or the table of op seconds needs.
+// The host blocks on a stream only in Event::synchronize().
 #pragma once
 
 #include <cuda_runtime.h>
@@ -18,8 +18,8 @@ namespace ms::tensor {
 
 class CudaDevice;
 
-// Why everything on a device has failed, from outside of it: the world stopped, and streams that waited for a peer were
-// cut loose. The first cause stays. Thread-safe.
+// The cause of a failure of the whole device that came from outside: the world stopped, and streams that waited for a
+// peer were aborted. The first cause stays. Thread-safe.
 class DeviceFailure {
  public:
   void set(const Error& cause) {
@@ -36,7 +36,7 @@ class DeviceFailure {
   std::shared_ptr<const Error> cause_;
 };
 
-// CUDA events that are used again and again: making one costs more than recording it.
+// A pool of CUDA events: creating one costs more than recording it.
 class CudaEventPool {
  public:
   explicit CudaEventPool(bool timed) : timed_(timed) {}
@@ -45,7 +45,7 @@ class CudaEventPool {
   CudaEventPool& operator=(const CudaEventPool&) = delete;
 
   cudaEvent_t take();
-  void give_back(cudaEvent_t event);
+  void release(cudaEvent_t event);
 
  private:
   bool timed_;
@@ -61,17 +61,17 @@ class CudaStream final : public Stream {
   cudaStream_t handle() const { return stream_; }
   int gpu() const;
   const std::shared_ptr<DeviceFailure>& failure() const;
-  // `issue` puts something on CUDA's stream; with trace_next() it is that event.
+  // `issue` issues work to the CUDA stream; after trace_next() that work is the traced event.
   void launch(const std::function<void(cudaStream_t)>& issue);
-  // A point of this stream, for those who ask for it without ordering anything by it: unseen by the race check.
+  // Records an event that orders nothing: the race check does not see it.
   Event point() { return Event(do_record(), {}); }
-  // What is issued later comes after an event of any stream of CUDA's. Unlike wait() it is not seen by the race check.
+  // Makes later work wait for an event of any CUDA stream. Unlike wait(), the race check does not see it.
   void come_after(const EventState& event);
-  cudaEvent_t mark_time();                                 // for finished(); nullptr where the stream is poisoned
-  void finished(cudaEvent_t begin, trace::Ticket ticket);  // an event of the recorder that ends here
+  cudaEvent_t mark_time();                                 // for finished(); nullptr if the stream is poisoned
+  void finished(cudaEvent_t begin, trace::Ticket ticket);  // ends an event of the recorder here
   void throw_if_poisoned() const;
 
-  // Public for those who put what they issue in an order of their own.
+  // Public for callers that queue what they issue themselves.
   void do_submit(const Op& op) override;
   std::shared_ptr<EventState> do_record() override;
   void do_wait(const Event& event) override;
@@ -79,8 +79,8 @@ class CudaStream final : public Stream {
   void do_section(trace::Ticket ticket, bool begins) override;
 
  private:
-  // Runs `launch`, alone on its device, unless the stream is poisoned; what it throws poisons it: all that is issued
-  // later is skipped.
+  // Runs `launch`, holding the device's mutex, unless the stream is poisoned. An exception poisons the stream, which
+  // skips all later work.
   template <class F>
   void issue(F&& launch);
   void poison(const Error& cause);

@@ -17,7 +17,7 @@ CudnnDescriptor heuristic(const CudnnDescriptor& graph) {
   return heuristic;
 }
 
-// What a finished heuristic offers, best first.
+// Returns the engines of a finished heuristic, best first.
 std::vector<CudnnDescriptor> offers(const CudnnDescriptor& heuristic) {
   std::vector<CudnnDescriptor> configs;
   std::vector<cudnnBackendDescriptor_t> raw;
@@ -179,7 +179,7 @@ CudnnPlan::CudnnPlan(cudnnHandle_t handle, CudnnDescriptor graph)
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
     if (const cudnnStatus_t status = cudnnBackendFinalize(plan.get()); status != CUDNN_STATUS_SUCCESS) {
-      // That an engine does not take it is no more than that. Kernels are compiled and loaded here, too.
+      // An engine may simply not support the graph. Finalizing also compiles and loads kernels.
       if (CUDNN_STATUS_CATEGORY(status) >= CUDNN_STATUS_INTERNAL_ERROR) failed = status;
       continue;
     }

@@ -1,5 +1,5 @@
-// cuDNN's graph interface, as much of it as attention takes: tensors, operations between them, and a plan that runs
-// them as one kernel. Its plain C interface, since its C++ one is not part of the toolkit.
+// The part of cuDNN's graph interface that attention needs: tensors, operations between them, and a plan that runs them
+// as one kernel. Uses the plain C interface, since the C++ one is not part of the toolkit.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -13,10 +13,10 @@
 
 namespace ms::tensor {
 
-// Throws library_error("cuda.cudnn") unless it is CUDNN_STATUS_SUCCESS.
+// Throws library_error("cuda.cudnn") unless `status` is CUDNN_STATUS_SUCCESS.
 void check(cudnnStatus_t status, const char* what);
 
-// A backend descriptor: attributes, then finished.
+// A backend descriptor: set attributes, then finish.
 class CudnnDescriptor {
  public:
   explicit CudnnDescriptor(cudnnBackendDescriptorType_t type);
@@ -54,25 +54,25 @@ struct CudnnShape {
 };
 CudnnShape contiguous(std::vector<std::int64_t> dims);
 
-// A graph under construction. Tensors are named by numbers; those that the caller has memory for get it at execution,
-// the others exist in registers only.
+// A graph under construction. Tensors are identified by numbers. The caller passes memory for some at execution; the
+// others exist in registers only.
 class CudnnGraph {
  public:
   using Id = std::int64_t;
 
   Id tensor(const CudnnShape& shape, cudnnDataType_t type);   // in memory
-  Id between(const CudnnShape& shape, cudnnDataType_t type);  // of the graph itself
-  Id scalar();                                                // f32, told by value at execution
+  Id between(const CudnnShape& shape, cudnnDataType_t type);  // virtual: inside the graph
+  Id scalar();                                                // f32, passed by value at execution
 
   void matmul(Id a, Id b, Id c);
   void pointwise(cudnnPointwiseMode_t mode, Id x, Id y);
   void pointwise(cudnnPointwiseMode_t mode, Id x, Id b, Id y);
-  void index(Id like, std::int64_t axis, Id y);  // the place along an axis
+  void index(Id like, std::int64_t axis, Id y);  // the index along an axis
   void select(Id if_true, Id if_false, Id condition, Id y);
   void reduce(cudnnReduceTensorOp_t op, Id x, Id y);
   void reshape(Id x, Id y);
 
-  // The operation graph, finished. `handle` may be null where nothing is to be executed.
+  // Returns the finished operation graph. `handle` may be null if nothing will be executed.
   CudnnDescriptor finish(cudnnHandle_t handle) const;
 
  private:
@@ -84,11 +84,11 @@ class CudnnGraph {
   std::vector<CudnnDescriptor> tensors_, parts_, operations_;
 };
 
-// Something to be executed, again and again.
+// An executable plan.
 class CudnnPlan {
  public:
-  // The first of the heuristic's engines that takes the graph; throws Error("cuda.cudnn", bug) where none does, and
-  // library_error("cuda.cudnn") where making a plan has failed.
+  // Uses the first of the heuristic's engines that supports the graph. Throws Error("cuda.cudnn", bug) if none does,
+  // and library_error("cuda.cudnn") if building a plan failed.
   CudnnPlan(cudnnHandle_t handle, CudnnDescriptor graph);
 
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
@@ -101,9 +101,9 @@ class CudnnPlan {
   std::int64_t workspace_bytes_ = 0;
 };
 
-// What cuDNN makes of a graph for a GPU that need not be here: `device_json` describes it. How many engines its
-// heuristic offers, and what came of making a plan of the first: CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER, where
-// kernels were compiled and there was no driver to load them into.
+// What cuDNN offers for a graph on a GPU that need not be present: `device_json` describes it. The number of engines
+// that its heuristic returns, and the status of building a plan with the first:
+// CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER means that kernels were compiled and there was no driver to load them into.
 struct CudnnOffer {
   int engines = 0;
   cudnnStatus_t planned = CUDNN_STATUS_NOT_INITIALIZED;

@@ -8,23 +8,23 @@
 namespace ms::tensor {
 namespace {
 
-// Recorded when the host has issued it, passed when the GPU has.
+// An event that is issued when the host has issued it and passed when the GPU has reached it.
 class QueuedEvent final : public EventState {
  public:
   bool ready() const override { return issued_.ready() && (!inner_ || inner_->ready()); }
   void synchronize() override {
-    issued_.synchronize();  // throws what poisoned the stream
+    issued_.synchronize();  // throws the cause if the stream is poisoned
     inner_->synchronize();
   }
   void set_issued(Event event) { issued_ = std::move(event); }
   void set(std::shared_ptr<EventState> inner) { inner_ = std::move(inner); }
   const Event& issued() const { return issued_; }
-  // Once issued.
+  // Call only once issued.
   const EventState& inner() const { return *inner_; }
 
  private:
   Event issued_;
-  std::shared_ptr<EventState> inner_;  // none where the stream was poisoned
+  std::shared_ptr<EventState> inner_;  // null if the stream was poisoned
 };
 
 class QueuedStream final : public TaskStream, PeerMemory {
@@ -94,7 +94,7 @@ class QueuedStream final : public TaskStream, PeerMemory {
   }
 
  private:
-  // A task that is an event of a recorder: from where the GPU comes to it to where the GPU is done with it.
+  // A traced task: its event runs from where the GPU reaches it to where the GPU has completed it.
   class Timed final : public AsyncTask {
    public:
     Timed(QueuedStream& stream, std::shared_ptr<AsyncTask> task, trace::Ticket ticket)
@@ -114,10 +114,10 @@ class QueuedStream final : public TaskStream, PeerMemory {
     cudaEvent_t begin_ = nullptr;
   };
 
-  // Called by workers: on this rank's GPU; what poisons CUDA's stream poisons the queue.
+  // Called by workers, on this rank's GPU. Errors that poison the CUDA stream poison the queue.
   template <class F>
   void issue(F&& function) {
-    check(cudaSetDevice(gpu_.gpu()), "taking the GPU");  // for what does not go through the target
+    check(cudaSetDevice(gpu_.gpu()), "selecting the GPU");  // for calls that bypass the target
     function();
     target_.throw_if_poisoned();
   }

@@ -1,7 +1,7 @@
-// A GPU that several ranks of one process share, each by a device of its own: what a rank issues is put in order by the
-// host, in queues like the CPU's, and goes to CUDA's streams from there. An event of another stream is waited for by
-// the host until it has been issued, and by the GPU until it has passed: so no CUDA stream waits for what is not yet on
-// the way, however many streams share the hardware's queues.
+// A GPU shared by several ranks of one process, each with its own device. The host queues what a rank issues, as on the
+// CPU, and issues it to CUDA streams from there. To wait for an event of another stream, the host waits until it has
+// been issued, and the GPU until it has passed. So no CUDA stream waits for work that is not yet issued, however many
+// streams share the hardware's queues.
 #pragma once
 
 #include "tensor/cpu_device.h"
@@ -11,7 +11,7 @@ namespace ms::tensor {
 
 class SharedGpu final : public Device {
  public:
-  // The pool issues; it outlives the device. Throws Error("cuda.*").
+  // The pool issues work; it outlives the device. Throws Error("cuda.*").
   SharedGpu(int gpu, CpuPool& pool, const CudaOptions& options) : gpu_(gpu, options), host_(pool, matmuls_) {}
 
   std::string_view kind() const override { return "cuda"; }
@@ -29,7 +29,7 @@ class SharedGpu final : public Device {
 
  private:
   CudaDevice gpu_;
-  MatmulCache matmuls_;  // of no use: nothing is computed on the host
+  MatmulCache matmuls_;  // unused: nothing is computed on the host
   CpuDevice host_;
 };
 

@@ -32,10 +32,10 @@ struct Fiber {
   Fiber& operator=(const Fiber&) = delete;
 
   void* stack;
-  ucontext_t context{};  // to begin with; then jumps, which leave the kernel alone
+  ucontext_t context{};  // to start with; later switches are jumps without system calls
   jmp_buf place{};
   Here here;
-  uint3 thread{};  // that it runs
+  uint3 thread{};  // the kernel thread that it runs
   State state = State::done;
   bool begun = false;
 };
@@ -45,7 +45,8 @@ struct Fiber {
   std::abort();
 }
 
-// Which end comes first. A GPU knows no order between barriers: one that changes shows what depends on it.
+// Tells whether to run from the last thread to the first. A GPU defines no order between barriers: a changing order
+// exposes code that depends on it.
 bool backward() {
   static std::atomic<std::uint64_t> asked = 0;
   return std::popcount(++asked * 0x9E3779B97F4A7C15U) % 2 == 1;
@@ -68,7 +69,7 @@ class Block {
     }
     while (release()) {
       const bool last_first = backward();
-      for (std::size_t i = 0; i < warps_.size(); ++i) go_on(warps_[last_first ? warps_.size() - 1 - i : i]);
+      for (std::size_t i = 0; i < warps_.size(); ++i) resume(warps_[last_first ? warps_.size() - 1 - i : i]);
     }
   }
   Here& here() {
@@ -110,10 +111,11 @@ class Block {
     const std::size_t begin = used_;
     while (next_ != end_) start();
     warps_.push_back({begin, used_});
-    go_on(warps_.back());
+    resume(warps_.back());
   }
-  // A warp goes on until its threads wait for the block, or for lanes that do not come; others stay where they are.
-  void go_on(const Warp& warp) {
+  // Runs a warp until its threads wait for the block, or for lanes that have not arrived; other warps stay where they
+  // are.
+  void resume(const Warp& warp) {
     for (bool together = true; together;) {
       const bool last_first = backward();
       int waiting = 0;
@@ -148,7 +150,7 @@ class Block {
     }
     current_ = nullptr;
   }
-  // Lets all go on that are at the block's barrier. False when all threads have ended.
+  // Resumes everything at the block's barrier. Returns false when all threads have ended.
   bool release() {
     bool any = false;
     for (std::size_t i = 0; i < used_; ++i) {
@@ -168,7 +170,7 @@ class Block {
   Fiber* current_ = nullptr;
   const std::function<void()>* kernel_ = nullptr;
   std::vector<Warp> warps_;
-  int next_ = 0, end_ = 0, step_ = 1;  // the threads of a warp that have not begun
+  int next_ = 0, end_ = 0, step_ = 1;  // threads of a warp that have not started
   std::vector<unsigned long long> slots_;
 };
 

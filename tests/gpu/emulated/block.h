@@ -1,6 +1,6 @@
-// A block of threads on the CPU: each thread of the kernel is a fiber, all of them on the thread that runs the stream.
-// Threads go on until they end or meet at a barrier, so a kernel without barriers needs one fiber. A warp
-// runs ahead of the others as far as barriers let it; which one, and which lane is first, changes all the time.
+// A block of threads on the CPU: each thread of the kernel is a fiber, and all fibers run on the stream's thread. A
+// fiber runs until it ends or reaches a barrier, so a kernel without barriers needs only one. A warp runs ahead of the
+// others as far as barriers allow; which warp and which lane come first changes all the time.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <functional>
 
-// As kernels know them; kept by whoever runs the block.
+// CUDA's built-in variables, set by the code that runs the block.
 inline thread_local uint3 threadIdx, blockIdx;
 inline thread_local dim3 blockDim, gridDim;
 
@@ -16,18 +16,19 @@ namespace ms::emulated {
 
 constexpr int kWarpSize = 32;
 
-// Of the thread that is running: its number in the block, and how many shuffles it has been in.
+// State of the running thread: its number in the block, and how many shuffles it has executed.
 struct Here {
   int index = 0;
   unsigned shuffles = 0;
 };
-Here& here();  // a bug outside of a kernel
+Here& here();  // call inside a kernel only
 
-// Meets all threads of the block that have not ended.
+// Waits for all threads of the block that have not ended.
 void block_barrier();
-// Meets the warp's lanes; all 32 must be there.
+// Waits for the warp's lanes; all 32 must arrive.
 void warp_barrier();
-// Where lanes leave what others read: two turns, since one barrier parts a write from the next but one.
+// Slots through which lanes exchange values. There are two turns, since one barrier separates a write from the next but
+// one.
 void* warp_slot(int lane, unsigned turn);  // 8 bytes
 
 template <class T>
@@ -42,7 +43,7 @@ T shuffle_xor(T value, int mask) {
   return value;
 }
 
-// Runs `kernel` once for every thread of every block. A barrier that not all come to ends the program.
+// Runs `kernel` once for every thread of every block. A barrier that not all threads reach ends the program.
 void run_grid(dim3 grid, dim3 block, const std::function<void()>& kernel);
 
 }  // namespace ms::emulated

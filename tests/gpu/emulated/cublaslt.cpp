@@ -1,5 +1,5 @@
-// cuBLASLt of the emulated GPU: matrices are column-major and transposed as they are told, sums are in f32. It takes
-// what our products ask for and refuses the rest, and memory too short for a layout.
+// The emulated GPU's cuBLASLt: matrices are column-major and transposed as requested, sums are in f32. It accepts what
+// our matmuls request and refuses everything else, and memory too short for a layout.
 #include <cublasLt.h>
 
 #include <array>
@@ -26,7 +26,7 @@ float from_bf16(std::uint16_t bits) {
 std::uint16_t to_bf16(float value) {
   std::uint32_t bits;
   std::memcpy(&bits, &value, sizeof bits);
-  if (value != value) return 0x7fff;  // not a number
+  if (value != value) return 0x7fff;  // NaN
   return static_cast<std::uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
@@ -91,7 +91,7 @@ Sizes sizes_of(const Description& description, const Layout& a, const Layout& b,
   Sizes sizes{turn_a ? a.cols : a.rows, turn_b ? b.rows : b.cols, turn_a ? a.rows : a.cols};
   sizes.fit = sizes.k == (turn_b ? b.cols : b.rows) && d.rows == sizes.m && d.cols == sizes.n && c.rows == d.rows &&
               c.cols == d.cols && c.type == d.type;
-  // Products of eight bits: one layout, one format at the least e4m3, everything in pieces of 16 bytes.
+  // fp8 GEMMs: one layout, at most one operand in e5m2, everything aligned to 16 bytes.
   if (is_fp8(a.type)) {
     sizes.fit = sizes.fit && is_fp8(b.type) && (a.type == CUDA_R_8F_E4M3 || b.type == CUDA_R_8F_E4M3) && turn_a &&
                 !turn_b && sizes.k % 16 == 0 && sizes.m % 16 == 0 && a.ld % 16 == 0 && b.ld % 16 == 0 && d.ld % 8 == 0;
@@ -107,7 +107,7 @@ Sizes sizes_of(const Description& description, const Layout& a, const Layout& b,
   return sizes;
 }
 
-// What is made of a product: nothing, or a GELU, whose input is written, or whose input is read and derived by.
+// The epilogue: nothing, or a GELU whose input is written, or the derivative of a GELU whose input is read.
 struct Epilogue {
   explicit Epilogue(const Description& description)
       : kind(description.of(CUBLASLT_MATMUL_DESC_EPILOGUE, std::uint32_t{CUBLASLT_EPILOGUE_DEFAULT})),
@@ -115,7 +115,7 @@ struct Epilogue {
         gelu((kind & CUBLASLT_EPILOGUE_GELU_AUX) == CUBLASLT_EPILOGUE_GELU_AUX),
         slope(kind == CUBLASLT_EPILOGUE_DGELU),
         aux_ld(description.of(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, std::int64_t{0})) {}
-  // Of eight bits there are some products fewer.
+  // fp8 has fewer combinations.
   bool is_known(const Layout& a, const Layout& b, const Layout& d) const {
     if (kind != CUBLASLT_EPILOGUE_DEFAULT && kind != CUBLASLT_EPILOGUE_BIAS && kind != CUBLASLT_EPILOGUE_GELU_AUX &&
         kind != CUBLASLT_EPILOGUE_GELU_AUX_BIAS && kind != CUBLASLT_EPILOGUE_DGELU)
@@ -136,7 +136,7 @@ float gelu_slope(float x) {
   return 0.5F * (1 + t) + 0.5F * x * (1 - t * t) * root * (1 + 3 * 0.044715F * x * x);
 }
 
-// In so many sums, which the compiler keeps in a vector.
+// Sums a dot product in kSums partial sums, which the compiler keeps in a vector.
 template <std::uint64_t kSums>
 float dot(const float* a, const float* b, std::uint64_t n) {
   float sums[kSums] = {};
@@ -150,7 +150,8 @@ float dot(const float* a, const float* b, std::uint64_t n) {
   return all;
 }
 
-// That a heuristic offers: each adds up in its own order. The first takes its time, so that another is always faster.
+// The algorithms that the heuristic offers: each sums in its own order. The first is slow on request, so that another
+// is always faster.
 constexpr std::uint64_t kAlgorithms = 4;
 constexpr auto kFirstTakes = std::chrono::microseconds(300);
 
@@ -247,7 +248,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
                               const void* beta_at, const void* c, cublasLtMatrixLayout_t c_layout, void* d,
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algorithm, void* workspace,
                               std::size_t workspace_size, cudaStream_t stream) {
-  if (const cudaError_t gpu = ms::emulated::begin_call("product"); gpu != cudaSuccess)
+  if (const cudaError_t gpu = ms::emulated::begin_call("matmul"); gpu != cudaSuccess)
     return gpu == cudaErrorMemoryAllocation ? CUBLAS_STATUS_ALLOC_FAILED : CUBLAS_STATUS_EXECUTION_FAILED;
   const Description& description = description_of(matmul);
   const Layout la = layout_of(a_layout), lb = layout_of(b_layout), lc = layout_of(c_layout), ld = layout_of(d_layout);
@@ -262,7 +263,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
   const Layout aux_layout{ld.type, sizes.m, sizes.n, epilogue.aux_ld};
   if ((epilogue.gelu || epilogue.slope) && (aux == nullptr || reinterpret_cast<std::uintptr_t>(aux) % 16 != 0))
     return CUBLAS_STATUS_INVALID_VALUE;
-  const void* bias = nullptr;  // of d's rows
+  const void* bias = nullptr;  // one per row of d
   Layout bias_layout{CUDA_R_16BF, sizes.m, 1, static_cast<std::int64_t>(sizes.m)};
   if (epilogue.bias) {
     bias = description.of(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
@@ -277,8 +278,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
   const float alpha = *static_cast<const float*>(alpha_at), beta = *static_cast<const float*>(beta_at);
   constexpr std::array kOrders{dot<16>, dot<8>, dot<32>, dot<4>};
   static_assert(kOrders.size() == kAlgorithms);
-  const auto product = kOrders[algorithm->data[0] - 1];
-  // Only where somebody compares: it would make everything slow.
+  const auto ordered_dot = kOrders[algorithm->data[0] - 1];
+  // Only for tests of autotuning: it would slow everything down.
   const bool waits = algorithm->data[0] == 1 && std::getenv("MS_EMULATED_SLOW_FIRST") != nullptr;
   ms::emulated::on_stream(stream, [=] {
     if (waits) std::this_thread::sleep_for(kFirstTakes);
@@ -293,7 +294,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
     }
     for (std::uint64_t j = 0; j < sizes.n; ++j) {
       for (std::uint64_t i = 0; i < sizes.m; ++i) {
-        float sum = alpha * scale * product(&left[i * sizes.k], &right[j * sizes.k], sizes.k);
+        float sum = alpha * scale * ordered_dot(&left[i * sizes.k], &right[j * sizes.k], sizes.k);
         if (beta != 0) sum += beta * get(lc, c, i, j);
         if (bias != nullptr) sum += get(bias_layout, bias, i, 0);
         if (epilogue.gelu) put(aux_layout, aux, i, j, sum);

@@ -1,5 +1,5 @@
-// In place of the toolkit's header of this name, where kernels and the CUDA device are compiled for the emulated GPU:
-// the toolkit's types and functions, and CUDA's C++ for g++.
+// Replaces the toolkit's header of this name where kernels and the CUDA device are compiled for the emulated GPU: the
+// toolkit's types and functions, and CUDA's C++ extensions for g++.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -47,7 +47,7 @@ T max(T a, T b) {
 }
 
 namespace ms::emulated {
-// What a launch is refused for; counts it.
+// Counts a launch; returns the error if it must be refused.
 cudaError_t begin_launch(const cudaLaunchConfig_t& config);
 }  // namespace ms::emulated
 

@@ -1,5 +1,5 @@
-// The emulated GPU's cuDNN: takes the operation graphs of the backend interface (cudnn_descriptor.cpp) and interprets
-// them operation by operation (cudnn_program.cpp), knowing nothing of what they are for.
+// The emulated GPU's cuDNN: accepts operation graphs of the backend interface (cudnn_descriptor.cpp) and interprets
+// them operation by operation (cudnn_program.cpp), without knowing what they are for.
 #include <cudnn_graph.h>
 #include <fmt/format.h>
 
@@ -21,7 +21,7 @@ using namespace ms::emulated;
 constexpr std::uintptr_t kWorkspaceAlignment = 16;
 
 thread_local std::string last_error;
-Living<Descriptor>& living = *new Living<Descriptor>;  // never destroyed, as handles are not
+Living<Descriptor>& living = *new Living<Descriptor>;  // never destroyed, like handles
 
 template <class Body>
 cudnnStatus_t answer(const char* function, Body&& body) {
@@ -50,7 +50,7 @@ std::size_t size_of(cudnnBackendAttributeType_t type) {
   }
 }
 
-// The one engine there is, put into the first of the caller's descriptors.
+// Returns the only engine, in the first of the caller's descriptors.
 void get_engines(const Descriptor& heuristic, std::int64_t most, std::int64_t* count, void* into) {
   if (count != nullptr) *count = 1;
   if (most == 0) return;

@@ -1,4 +1,4 @@
-// What a descriptor may be told, attribute by attribute, and whether what it was told is in full and fits together.
+// The attributes that descriptors accept, and the checks that a finished descriptor is complete and consistent.
 #include "cudnn_descriptor.h"
 
 #include <algorithm>
@@ -56,7 +56,7 @@ constexpr Rule kRules[] = {
 };
 #undef RULE
 
-// Strides and dimensions from the densest on, dimensions that continue each other put together.
+// Returns strides and dimensions, the densest first, with dimensions that continue each other merged.
 std::vector<std::pair<std::int64_t, std::int64_t>> layout_of(const Tensor& tensor) {
   std::vector<std::pair<std::int64_t, std::int64_t>> all, layout;
   for (std::size_t i = 0; i < tensor.dims.size(); ++i)
@@ -113,7 +113,7 @@ std::string words(const Operation& op) {
                      words(op.y->dims));
 }
 
-// One of its dimensions is the other's, or divides it: heads that are shared by groups of heads.
+// Tells whether each dimension equals the other's or divides it, as for heads that groups of heads share.
 bool divides(const Dims& small, const Dims& large, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i)
     if (large[i] % small[i] != 0) return false;
@@ -225,7 +225,7 @@ void finish_operation(Descriptor& d) {
   d.operation = std::make_shared<const Operation>(std::move(op));
 }
 
-// Operations run in the order in which they are told, so whatever one reads has to be there.
+// Operations run in the order in which they were added, so everything that one reads must already exist.
 void finish_graph(Descriptor& d) {
   Program program;
   std::set<std::int64_t> read;

@@ -1,4 +1,4 @@
-// Descriptors of the emulated GPU's cuDNN: what they may be told, and what they are found to be when they are finished.
+// Descriptors of the emulated GPU's cuDNN: the attributes that they accept, and what they are once finished.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -28,7 +28,7 @@ inline void require(bool holds, std::string why, cudnnStatus_t status = CUDNN_ST
   if (!holds) throw Refusal{status, std::move(why)};
 }
 
-// What was made and not destroyed.
+// The objects that were created and not destroyed.
 template <class Thing>
 class Living {
  public:
@@ -52,7 +52,7 @@ class Living {
   std::map<void*, std::shared_ptr<Thing>> things_;
 };
 
-// Never destroyed: others may give back what they have after this library's own end.
+// Never destroyed: callers may free theirs after this library has ended.
 inline Living<cudnnContext>& handles = *new Living<cudnnContext>;
 
 struct Rule {
@@ -63,7 +63,7 @@ struct Rule {
   bool needed;
   const char* words;
 };
-// nullptr: descriptors of this type have no such attribute here.
+// Returns nullptr if descriptors of this type have no such attribute here.
 const Rule* rule_for(cudnnBackendDescriptorType_t of, cudnnBackendAttributeName_t name);
 
 struct Descriptor {
@@ -76,7 +76,7 @@ struct Descriptor {
   cudnnBackendDescriptorType_t type;
   bool finished = false;
   std::map<cudnnBackendAttributeName_t, Attribute> attributes;
-  // What it is found to be when it is finished: a tensor, an operation; a graph, an engine's configuration or a plan.
+  // What the finished descriptor is: a tensor, an operation, a graph, an engine's configuration or a plan.
   TensorPtr tensor;
   std::shared_ptr<const Operation> operation;
   std::shared_ptr<const Program> program;

@@ -1,4 +1,4 @@
-// Interprets graphs of cuDNN operations: matrix products, reductions, views and what is done element by element.
+// Interprets graphs of cuDNN operations: matmuls, reductions, views and pointwise operations.
 #include "cudnn_program.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ void load(const Tensor& tensor, const std::byte* data, std::int64_t at, std::int
   }
 }
 
-std::uint16_t to_bf16(float value) {  // to nearest, ties to even
+std::uint16_t to_bf16(float value) {  // rounds to nearest, ties to even
   const auto bits = std::bit_cast<std::uint32_t>(value);
   if (std::isnan(value)) return static_cast<std::uint16_t>(bits >> 16 | 0x40);
   return static_cast<std::uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
@@ -55,7 +55,7 @@ void store(const Tensor& tensor, std::byte* data, std::int64_t at, std::int64_t 
   }
 }
 
-// Every index of dimensions but the last `inner` ones, which stay 0.
+// Calls the body for every index of all dimensions but the last `inner` ones, which stay 0.
 template <class Body>
 void each_index(const Dims& dims, std::size_t inner, Body&& body) {
   Dims index(dims.size(), 0);
@@ -172,7 +172,7 @@ void reduce(const Operation& op, const Places& places) {
   });
 }
 
-// The same memory under other dimensions.
+// The same memory with other dimensions.
 void reshape(const Operation& op, const Places& places) {
   std::vector<float> row(static_cast<std::size_t>(op.y->dims.back()));
   each_index(op.y->dims, 1, [&](const Dims& index) {
@@ -205,7 +205,7 @@ void run(const Program& program, Places places, std::map<std::int64_t, float> by
     }
     for (const std::int64_t id : op.last_of) between.erase(id);
   }
-  std::fill_n(workspace, kWorkspaceBytes, kNothing);  // over what was written there as well
+  std::fill_n(workspace, kWorkspaceBytes, kNothing);  // also over what was written there
 }
 
 }  // namespace ms::emulated

@@ -1,4 +1,4 @@
-// A graph of cuDNN operations as the emulated GPU runs it: told in full and checked by cudnn_descriptor.cpp.
+// A graph of cuDNN operations as the emulated GPU runs it; cudnn_descriptor.cpp has checked that it is complete.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -24,12 +24,12 @@ struct Tensor {
   std::size_t element() const {
     return type == CUDNN_DATA_BFLOAT16 ? 2 : type == CUDNN_DATA_BOOLEAN ? 1 : sizeof(float);
   }
-  std::size_t extent() const {  // bytes from the first to behind the last element
+  std::size_t extent() const {  // bytes from the first element to the end of the last
     std::int64_t last = 0;
     for (std::size_t i = 0; i < dims.size(); ++i) last += (dims[i] - 1) * strides[i];
     return static_cast<std::size_t>(last + 1) * element();
   }
-  // Where it has the place `index` of a tensor of dimensions `full`, of which its own are divisors.
+  // Returns the offset of `index` of a tensor of dimensions `full`, which this tensor's dimensions divide.
   std::int64_t at(const Dims& index, const Dims& full) const {
     std::int64_t offset = 0;
     for (std::size_t i = 0; i < index.size(); ++i) offset += index[i] * dims[i] / full[i] * strides[i];
@@ -44,7 +44,7 @@ struct Operation {
   cudnnPointwiseMode_t mode{};
   cudnnReduceTensorOp_t reduction{};
   std::size_t axis = 0;
-  std::vector<std::int64_t> last_of;  // virtual tensors that nobody reads later
+  std::vector<std::int64_t> last_of;  // virtual tensors that no later operation reads
 
   std::vector<TensorPtr> inputs() const {
     std::vector<TensorPtr> tensors{x, b, t};
@@ -61,8 +61,7 @@ struct Program {
 
 using Places = std::map<std::int64_t, std::byte*>;
 
-// Operation by operation, in the order in which they were told; `places` and `by_value` are of all tensors that are not
-// virtual.
+// Runs the operations in order. `places` and `by_value` hold all tensors that are not virtual.
 void run(const Program& program, Places places, std::map<std::int64_t, float> by_value, std::byte* workspace);
 
 }  // namespace ms::emulated

@@ -1,5 +1,5 @@
-// The memory of the emulated GPU, which the host shall not touch: where the guard is on, whoever does so while the GPU
-// does nothing is ended by a signal.
+// Guards the memory of the emulated GPU against the host: if enabled, an access while the GPU is idle ends the program
+// by a signal.
 #pragma once
 
 #include <sys/mman.h>
@@ -10,7 +10,7 @@
 
 namespace ms::emulated {
 
-// Lets it be touched while something of the GPU is at work.
+// Allows accesses while work of the GPU is running.
 class Guard {
  public:
   explicit Guard(bool on) : on_(on) {}
@@ -33,7 +33,7 @@ class Guard {
     if (on_ && at_work_ == 0) mprotect(data, size, PROT_NONE);
     return data;
   }
-  void give_back(void* data) {
+  void free(void* data) {
     const std::lock_guard lock(mutex_);
     const auto at = all_.find(data);
     munmap(data, at->second);

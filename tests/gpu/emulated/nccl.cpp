@@ -1,17 +1,17 @@
 // NCCL of the emulated GPU, for members that are processes of one host or threads of one process. Rank 0 is the hub:
-// the process that makes the unique id listens at the address in it, all others connect, and what rank 0 does on its
-// stream is the work of the operation. Each operation begins with a header from every member, so where NCCL would hang
-// or corrupt because they disagree, all of them get ncclInvalidUsage. Who fails stays in its operation until it aborts,
-// as NCCL's kernels do. There is send and recv only between two ranks, matched in order, and groups are but counted.
-// Buffers, 64 KiB a channel, are taken from the GPU when members come together, and once more when two connect.
+// the process that creates the unique id listens at the address in it, all others connect, and the work of an operation
+// runs on rank 0's stream. Each operation begins with a header from every member: if members disagree, where NCCL would
+// hang or corrupt data, all of them get ncclInvalidUsage. A failed member stays in its operation until it aborts, as in
+// NCCL's kernels. send and recv exist only between two ranks, matched in order, and groups are only counted. Buffers,
+// 64 KiB a channel, are allocated on the GPU when members come together, and again when two connect.
 //
 // MS_EMULATED_NCCL_REGISTERS_NOTHING  no memory can be registered
-// MS_EMULATED_NCCL_ONLY_REGISTERED  in groups of more than 4 channels what is not in registered memory is refused, but
-//     for single numbers
+// MS_EMULATED_NCCL_ONLY_REGISTERED  groups of more than 4 channels refuse memory that is not registered, except for
+//     single numbers
 // MS_EMULATED_NCCL_ABORT_HANGS  aborting a communicator never ends
 // MS_EMULATED_NCCL_HANG  the operation of this number, from 1 over all communicators of the process, never begins
-// MS_EMULATED_NCCL_REFUSES  N@RANK: operation N, counted like that, of this rank of mpirun's is refused, and should the
-//     thread issue another one, the process ends
+// MS_EMULATED_NCCL_REFUSES  N@RANK: operation N, counted like that, of this rank of mpirun's is refused; if the thread
+//     issues another one, the process ends
 #include <nccl.h>
 #include <unistd.h>
 
@@ -35,14 +35,14 @@ namespace {
 
 using namespace ms::emulated::nccl;
 
-// Why a call was refused, for those that have no communicator to ask.
+// The reason of the last refusal, for callers without a communicator.
 thread_local const char* last_refusal = "";
 ncclResult_t refuse(ncclResult_t code, const char* why) {
   last_refusal = why;
   return code;
 }
 
-// What ncclMemAlloc() gave out.
+// Memory of ncclMemAlloc().
 class Allocated {
  public:
   void insert(void* data) {
@@ -80,7 +80,7 @@ bool refuses(std::int64_t number) {
 
 struct ncclComm {
   static inline std::atomic<int> all_channels = 0;     // of the process
-  std::shared_ptr<ms::emulated::nccl::Member> member;  // pieces of work on streams may outlive the communicator
+  std::shared_ptr<ms::emulated::nccl::Member> member;  // work on streams may outlive the communicator
   int channels = 0;
   std::map<const std::byte*, std::size_t> registered = {};
   std::vector<void*> buffers = {};
@@ -95,7 +95,7 @@ struct ncclComm {
     for (void* buffer : buffers) cudaFreeAsync(buffer, nullptr);
     all_channels -= channels;
   }
-  // Blocks that wait for peers keep their multiprocessor.
+  // Blocks that wait for peers occupy their multiprocessor.
   static bool all_fit() {
     int processors = 0;
     cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0);
@@ -127,7 +127,7 @@ ncclResult_t issue(ncclComm_t comm, cudaStream_t stream, Header header, const vo
   const bool is_root = header.root == member->rank(), sends = header.kind == Kind::transfer && is_root;
   if ((in == nullptr && (!header.has_root() || is_root)) || (out == nullptr && !sends))
     return refuse(ncclInvalidArgument, "no buffer");
-  // NCCL says that all members have to have registered what they pass, or none, and does not look.
+  // NCCL requires that all members pass registered memory, or none, and does not check.
   header.registered = comm->has_registered(in == nullptr ? out : in) ? 1 : 0;
   if (in != nullptr && out != nullptr && comm->has_registered(in) != comm->has_registered(out))
     return refuse(ncclInvalidUsage, "one buffer is registered, the other is not");
@@ -227,7 +227,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   *error = comm->member->state();
   return ncclSuccess;
 }
-// Asks a non-blocking communicator's owner to wait until its state is no longer ncclInProgress.
+// Asks the owner of a non-blocking communicator to wait until its state is no longer ncclInProgress.
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   if (comm == nullptr) return refuse(ncclInvalidArgument, "no communicator");
   if (comm->member->state() != ncclSuccess) return refuse(ncclInvalidUsage, "the communicator is not ready");
@@ -241,7 +241,8 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (std::getenv("MS_EMULATED_NCCL_ABORT_HANGS") != nullptr) pause();
-  if (comm != nullptr && !comm->registered.empty()) std::abort();  // NCCL forgets memory with what it has freed by then
+  if (comm != nullptr && !comm->registered.empty())
+    std::abort();  // NCCL would use registrations that it has already freed
   if (comm != nullptr) comm->member->abort();
   delete comm;
   return ncclSuccess;
@@ -259,7 +260,7 @@ ncclResult_t ncclMemFree(void* data) {
 }
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void* data, std::size_t size, void** handle) {
   if (comm == nullptr || data == nullptr || size == 0) return refuse(ncclInvalidArgument, "nothing to register");
-  // Other memory NCCL registers where there is a network, and else makes nothing of, without a word.
+  // NCCL registers other memory only if there is a network, and otherwise ignores it silently.
   if (allocated.count(data) == 0 || std::getenv("MS_EMULATED_NCCL_REGISTERS_NOTHING") != nullptr)
     return refuse(ncclInvalidUsage, "memory that cannot be registered");
   comm->registered[static_cast<const std::byte*>(data)] = size;

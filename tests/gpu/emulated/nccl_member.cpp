@@ -24,7 +24,7 @@ struct Hello {
 
 Failure lost(int rank) { return {ncclRemoteError, "rank " + std::to_string(rank) + " closed its connection"}; }
 
-sockaddr_un address_of(const std::string& name, socklen_t* size) {  // an abstract one, so no file is left behind
+sockaddr_un address_of(const std::string& name, socklen_t* size) {  // an abstract address: it leaves no file behind
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path + 1, name.data(), name.size());
@@ -32,7 +32,7 @@ sockaddr_un address_of(const std::string& name, socklen_t* size) {  // an abstra
   return address;
 }
 
-// Those of unique ids this process made, until their rank 0 takes them.
+// Listeners of the unique ids that this process created, until their rank 0 takes them.
 struct Listeners {
   std::mutex mutex;
   std::map<std::string, int> sockets;
@@ -171,7 +171,7 @@ void Member::abort() {
   aborted_ = true;
   ::eventfd_write(abort_event_, 1);  // stays readable
   if (joiner_.joinable()) joiner_.join();
-  const std::lock_guard lock(operation_);  // nobody writes to memory any more
+  const std::lock_guard lock(operation_);  // no operation writes to memory any more
   if (listener_ >= 0) ::close(std::exchange(listener_, -1));
   shut();
 }
@@ -180,7 +180,7 @@ void Member::await_members(const std::string& name) {
   if (listener_ < 0) throw Failure{ncclInvalidUsage, "the unique id was made by another process, or used before"};
   for (int missing = size() - 1; missing > 0; --missing) {
     std::vector<pollfd> some{{listener_, POLLIN, 0}};
-    for (const int socket : sockets_) some.push_back({socket, 0, 0});  // poll() passes over those below 0
+    for (const int socket : sockets_) some.push_back({socket, 0, 0});  // poll() ignores negative ones
     poll_on(some);
     for (int rank = 0; rank < size(); ++rank) {
       if (some[static_cast<std::size_t>(rank) + 1].revents != 0) throw lost(rank);
@@ -340,7 +340,7 @@ void Member::fail(const Failure& failure) {
     if (error_ == ncclSuccess) error_text_ = failure.text, error_ = failure.code;
     changed_.notify_all();
   }
-  if (rank_ == 0 && failure.code != ncclInvalidUsage) shut();  // others know of each other only through rank 0
+  if (rank_ == 0 && failure.code != ncclInvalidUsage) shut();  // the others learn of each other only through rank 0
 }
 void Member::shut() {
   for (const int socket : sockets_) {

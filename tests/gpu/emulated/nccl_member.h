@@ -1,4 +1,4 @@
-// A member of a communicator of the emulated NCCL: its connections, and how it takes part in operations.
+// A member of a communicator of the emulated NCCL: its connections, and its part in operations.
 #pragma once
 
 #include <nccl.h>
@@ -16,18 +16,18 @@
 
 namespace ms::emulated::nccl {
 
-// A listener of this process, at an address of its own, until rank 0 takes it. Empty where there are no sockets.
+// Creates a listener with its own address, which rank 0 takes later. Returns an empty string if there are no sockets.
 std::string listen();
 
 enum class Kind : std::int32_t { all_reduce, reduce_scatter, all_gather, broadcast, transfer };
 
-// Members agree on an operation when their headers are the same.
+// The header of an operation: members agree if theirs are equal.
 struct Header {
   std::uint64_t sequence = 0, count = 0;
   Kind kind = Kind::all_reduce;
   ncclDataType_t type = ncclInt8;
   ncclRedOp_t reduce = ncclSum;
-  std::int32_t root = 0;  // of a transfer the sender
+  std::int32_t root = 0;  // for a transfer the sender
   std::int32_t registered = 0;
 
   bool operator==(const Header&) const = default;
@@ -40,7 +40,7 @@ struct Operation {
   void* out;
   bool hangs;
 };
-// Ends what a member does, with what its asynchronous error becomes.
+// Thrown to end a member's operation; carries its asynchronous error.
 struct Failure {
   ncclResult_t code;
   std::string text;
@@ -57,12 +57,13 @@ class Member {
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(sockets_.size()); }
   ncclResult_t state() const;
-  const char* error_text() const;  // which, once there is one, stays
+  const char* error_text() const;  // the first error stays
 
   void join(const std::string& name);
   void join_in_background(const std::string& name);
 
-  // Two members connect in their first transfer: a call is in progress until both have come. `then` is done after that.
+  // Tells whether this is the first transfer of two members, in which they connect: the call stays in progress until
+  // both have arrived. `then` runs after that.
   bool connects();
   void connect_in_background(const std::function<void()>& then);
 
@@ -74,13 +75,13 @@ class Member {
   void abort();
 
  private:
-  // For rank 0 to learn who has come, and for them that all have.
+  // Waits until rank 0 knows all members, and they know that it does.
   void await_members(const std::string& name);
   void join_hub(const std::string& name);
 
   void lead(const Operation& operation);
   void follow(const Operation& operation);
-  // Nothing moves before all have come. The first who disagrees is enough for rank 0 to tell all.
+  // Exchanges headers: no data moves before all members have arrived. Rank 0 reports the first disagreement to all.
   void meet(const Header& mine);
   void tell(Verdict verdict);
   void obey(const std::string& otherwise);
@@ -101,13 +102,13 @@ class Member {
   int socket_of(int rank) const { return sockets_[static_cast<std::size_t>(rank)]; }
 
   const int rank_;
-  const bool blocks_;         // calls wait until they are done
-  std::vector<int> sockets_;  // of rank 0 to each other rank; of the others the first, to rank 0
+  const bool blocks_;         // calls block until done
+  std::vector<int> sockets_;  // rank 0: one to each other rank; others: only the first, to rank 0
   int listener_ = -1, newcomer_ = -1;
   const int abort_event_;
   std::atomic<bool> aborted_ = false;
   std::thread joiner_;
-  std::mutex operation_;  // held by the one that is under way
+  std::mutex operation_;  // held by the running operation
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -1,4 +1,4 @@
-// Sums and maxima of the emulated NCCL, in the order of the ranks: bf16 in f32, rounded once.
+// Sums and maxima of the emulated NCCL, in rank order: bf16 in f32, rounded once.
 #pragma once
 
 #include <nccl.h>
@@ -81,7 +81,7 @@ inline Bytes reduce(const std::vector<Bytes>& inputs, ncclDataType_t type, ncclR
       return reduce_as<Bf16>(inputs, how);
   }
 }
-inline std::size_t size_of(ncclDataType_t type) {  // 0 for those that are not emulated
+inline std::size_t size_of(ncclDataType_t type) {  // 0 for types that are not emulated
   switch (type) {
     case ncclInt8:
     case ncclUint8:

@@ -1,13 +1,13 @@
-// The CUDA runtime of the emulated GPU: memory is the host's, full of ones (NaNs) when it is new; a stream is a thread
-// with a queue. Nothing waits for the host or for another stream unless it is told to, as on a GPU, so that what is
-// not ordered may be met in any order.
+// The CUDA runtime of the emulated GPU: device memory is host memory, filled with ones (NaN) when allocated; a stream
+// is a thread with a queue. As on a GPU, nothing waits for the host or for another stream unless told to, so that
+// unordered work runs in any order.
 //
-// MS_EMULATED_GPU_COUNT      GPUs there are, 1 unless told
-// MS_EMULATED_GPU_PROCESSORS multiprocessors there are, 132 unless told
-// MS_EMULATED_GPU_MEMORY     bytes there are, 1 GiB unless told
-// MS_EMULATED_GPU_JITTER_US  every piece of work waits up to so long before it begins
-// MS_EMULATED_GPU_GUARD=1    the host cannot touch the GPU's memory while the GPU does nothing
-// MS_EMULATED_GPU_FAULT      ecc@N: the memory breaks with the launch of this number, from 1; image: no kernel for it;
+// MS_EMULATED_GPU_COUNT      number of GPUs, default 1
+// MS_EMULATED_GPU_PROCESSORS number of multiprocessors, default 132
+// MS_EMULATED_GPU_MEMORY     bytes of memory, default 1 GiB
+// MS_EMULATED_GPU_JITTER_US  every work item waits up to this long before it begins
+// MS_EMULATED_GPU_GUARD=1    the host must not access GPU memory while the GPU is idle
+// MS_EMULATED_GPU_FAULT      ecc@N: memory breaks at the launch of this number, from 1; image: no kernel for this GPU;
 //                            ecc@NAME, full@NAME: it breaks, or is full, in a library's call (stream.h)
 #include <algorithm>
 #include <atomic>
@@ -62,7 +62,7 @@ class Moment {
   Clock::time_point at_;
 };
 
-// What is wrong with the GPU from now on; and each thread's last error.
+// The sticky error of a broken GPU; and each thread's last error.
 std::atomic<cudaError_t> broken = cudaSuccess;
 thread_local int this_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
@@ -130,7 +130,7 @@ struct CUstream_st {
 
 struct CUevent_st {
   std::mutex mutex;
-  std::shared_ptr<Moment> moment;  // of the last record
+  std::shared_ptr<Moment> moment;  // of the last cudaEventRecord()
 
   std::shared_ptr<Moment> last() {
     const std::lock_guard lock(mutex);
@@ -158,7 +158,7 @@ struct Gpu {
   }
 };
 
-// Work that touches the GPU's memory.
+// Returns work that may access GPU memory.
 std::function<void()> guarded(std::function<void()> work) {
   return [work = std::move(work)] {
     Gpu::get().guard.enter();
@@ -185,7 +185,7 @@ bool release(void* data) {
   if (at == gpu.memory.end()) return false;
   gpu.used -= at->second;
   gpu.memory.erase(at);
-  gpu.guard.give_back(data);
+  gpu.guard.free(data);
   return true;
 }
 
@@ -351,7 +351,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     const std::lock_guard lock(gpu.mutex);
     std::erase(gpu.streams, stream);
   }
-  delete stream;  // when all its work is done
+  delete stream;  // once all its work is done
   return say(cudaSuccess);
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
@@ -359,7 +359,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return say(cudaSuccess);
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  // Of an event that was never recorded nobody waits: so it is on a GPU, too.
+  // As on a GPU, waiting for an event that was never recorded is a no-op.
   if (auto moment = event->last()) stream_of(stream).push([moment] { moment->wait(); });
   return say(cudaSuccess);
 }

@@ -1,4 +1,4 @@
-// What the emulated GPU's parts share: work of a stream, done by the stream's own thread in order.
+// Shared by the emulated GPU's parts: work of a stream, run in order by the stream's own thread.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,11 +7,11 @@
 
 namespace ms::emulated {
 
-// nullptr is the legacy stream, which here, as for streams that do not block, waits for nobody.
+// nullptr is the legacy stream, which here waits for no other stream, as if all streams were non-blocking.
 void on_stream(cudaStream_t stream, std::function<void()> work);
 
-// What the GPU says to a call of a library's, "product", "plan" or "attention": that it is broken or full
-// (MS_EMULATED_GPU_FAULT). As with a driver's calls, it is not the thread's last error.
+// Returns the GPU's status for a call of a library, "matmul", "plan" or "attention": that it is broken or full
+// (MS_EMULATED_GPU_FAULT). As with driver calls, it does not become the thread's last error.
 cudaError_t begin_call(const char* name);
 
 }  // namespace ms::emulated

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/hash.h"
+#include "support/files.h"
 
 namespace ms {
 namespace {
@@ -20,19 +21,14 @@ using ::testing::HasSubstr;
 
 class File : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "ms_file_XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    dir_ = pattern;
-  }
-  void TearDown() override { fs::remove_all(dir_); }
   std::string path(const std::string& name) const { return dir_ + "/" + name; }
   std::set<std::string> names() const {
     std::set<std::string> result;
     for (const auto& entry : fs::directory_iterator(dir_)) result.insert(entry.path().filename());
     return result;
   }
-  std::string dir_;
+  const test::TempDir temporary_;
+  const std::string& dir_ = temporary_.path();
 };
 
 template <class Action>

@@ -9,6 +9,7 @@
 #include "ckpt/batch.h"
 #include "ckpt/directory.h"
 #include "sample.h"
+#include "support/files.h"
 
 namespace ms::ckpt {
 namespace {
@@ -72,7 +73,7 @@ TEST(DiffValues, TypesMayDiffer) {
 }
 
 TEST(Diff, LayoutsDoNotMatter) {
-  const sample::TemporaryDirectory dir;
+  const test::TempDir dir;
   const Parameters a(sample::write(dir / "a", 7)), b(sample::write(dir / "b", 7, {.files = 3}));
   std::int64_t last = 0;
   const Diff found = diff(a, b, 2, [&](std::int64_t bytes) { last = bytes; });
@@ -85,7 +86,7 @@ TEST(Diff, LayoutsDoNotMatter) {
 }
 
 TEST(Diff, OneElementIsFound) {
-  const sample::TemporaryDirectory dir;
+  const test::TempDir dir;
   const Parameters a(sample::write(dir / "a", 7, {.files = 2}));
   const Parameters b(sample::write(dir / "b", 7, {.files = 5, .weight_of_b_3 = 0.5F}));
   const Diff found = diff(a, b, 1, {});
@@ -98,7 +99,7 @@ TEST(Diff, OneElementIsFound) {
 }
 
 TEST(Diff, PositionStatesAndShapesCount) {
-  const sample::TemporaryDirectory dir;
+  const test::TempDir dir;
   const Parameters a(sample::write(dir / "a", 7)), later(sample::write(dir / "b", 8));
   EXPECT_EQ(diff(a, later, 1, {}).position, (std::vector<KeyDiff>{{"step", "7", "8"}, {"data.samples", "56", "64"}}));
   EXPECT_FALSE(diff(a, later, 1, {}).equal());
@@ -118,7 +119,7 @@ TEST(Diff, PositionStatesAndShapesCount) {
 
 // With a hash that is right, but of files that hold 24 and 10 elements.
 TEST(Diff, AShapeThatTheFilesDoNotHoldIsRefusedBeforeMemoryIsAskedFor) {
-  const sample::TemporaryDirectory dir;
+  const test::TempDir dir;
   const std::string path = sample::write(dir / "a", 7);
   Manifest manifest = *look(path).manifest;
   for (PlacedPiece& placed : manifest.files[0].pieces) {
@@ -140,7 +141,7 @@ TEST(Diff, AShapeThatTheFilesDoNotHoldIsRefusedBeforeMemoryIsAskedFor) {
 }
 
 TEST(BatchReader, GivesPiecesInTheirOrderWhateverTheBudget) {
-  const sample::TemporaryDirectory dir;
+  const test::TempDir dir;
   const std::string path = sample::write(dir / "a", 7, {.files = 4});
   const Manifest manifest = *look(path).manifest;
   const std::vector<Piece> pieces{{.state = State::exp_avg, .dtype = DType::f32, .slice = whole("b", 1, 10)},

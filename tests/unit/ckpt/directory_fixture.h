@@ -2,7 +2,6 @@
 // protocol makes them, of small files whose bytes nobody reads.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -10,6 +9,7 @@
 
 #include "ckpt/directory.h"
 #include "format_fixture.h"
+#include "support/files.h"
 
 namespace ms::ckpt::directory_fixture {
 
@@ -35,11 +35,8 @@ inline std::vector<std::string> save(const std::string& dir, std::int64_t step) 
 
 // What lies there, but for the lock that stays once something was pinned or removed.
 inline std::vector<std::string> names(const std::string& dir) {
-  std::vector<std::string> result;
-  for (const auto& entry : fs::directory_iterator(dir)) {
-    if (entry.path().filename() != "pin.lock") result.push_back(entry.path().filename());
-  }
-  std::sort(result.begin(), result.end());
+  std::vector<std::string> result = test::names_in(dir);
+  std::erase(result, "pin.lock");
   return result;
 }
 

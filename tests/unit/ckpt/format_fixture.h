@@ -1,67 +1,33 @@
-// What the tests of the checkpoint's format share: a directory of their own, pieces and a manifest to begin with, and
-// the error that something must throw.
+// Pieces and a manifest for tests of the checkpoint format.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "ckpt/manifest.h"
+#include "support/errors.h"
+#include "support/files.h"
 
 namespace ms::ckpt::format_fixture {
 
-class TempDir {
- public:
-  TempDir() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "ms-ckpt-test-XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~TempDir() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TempDir(const TempDir&) = delete;
-  TempDir& operator=(const TempDir&) = delete;
-  const std::string& path() const { return path_; }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
-
-inline std::string slurp(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-inline void spill(const std::string& path, const std::string& content) {
-  std::ofstream(path, std::ios::binary) << content;
-}
+using test::slurp;
+using test::spill;
+using test::TempDir;
+using test::thrown_by;
 
 // File descriptors that this process has open.
 inline std::ptrdiff_t open_files() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
 }
 
-// "" where nothing was thrown.
-template <class Body>
-Error thrown_by(Body&& body) {
-  try {
-    body();
-  } catch (const Error& error) { return error; }
-  return Error("", Blame::bug, "nothing was thrown");
-}
-
 // True, and the test is to be skipped, in a build without HDF5.
 inline bool without_hdf5() {
   const TempDir dir;
-  const Error error = thrown_by([&] { make_skeleton(dir / "probe.h5", {}); });
-  return error.kind() == "ckpt.hdf5" && error.blame() == Blame::user;
+  const std::optional<Error> error = test::error_from([&] { make_skeleton(dir / "probe.h5", {}); });
+  return error && error->kind() == "ckpt.hdf5" && error->blame() == Blame::user;
 }
 
 inline Piece piece(State state, tensor::DType dtype, Slice slice) {

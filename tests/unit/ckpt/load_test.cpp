@@ -10,14 +10,15 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "ckpt/file_pool.h"
+#include "support/files.h"
 #include "written.h"
 
 namespace ms::ckpt {
 namespace {
 
-using layouts::Folder;
 using layouts::thrown_by;
 using tensor::DType;
+using test::TempDir;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -86,7 +87,7 @@ class LargeFile : public testing::Test {
   }
 
   const Slice all_ = whole("w", 2200, 4096);
-  Folder folder_;
+  TempDir folder_;
   Manifest manifest_;
   std::string file_;
 };
@@ -135,7 +136,7 @@ TEST_F(LargeFile, IsReadOnceWhateverIsWanted) {
 }
 
 TEST_F(LargeFile, DamageIsFoundWhereItIsTouched) {
-  layouts::flip(file_, kBlockBytes + 12345);
+  test::flip_bit(file_, kBlockBytes + 12345);
   Memory beside({{State::master, DType::f32, rows(all_, 0, 1000)}});
   EXPECT_EQ(load_from(beside).bytes_read, kBlockBytes);
   EXPECT_TRUE(beside.right());
@@ -164,7 +165,7 @@ TEST_F(LargeFile, WhatDoesNotMatchIsRefusedBeforeAnythingIsRead) {
 }
 
 TEST(Load, ManyFilesWithFewThreads) {
-  const Folder folder;
+  const TempDir folder;
   const std::vector<layouts::Param> model = layouts::small_model();
   Manifest manifest;
   std::vector<Piece> wanted;
@@ -193,7 +194,7 @@ TEST(Load, ManyFilesWithFewThreads) {
     EXPECT_TRUE(std::is_sorted(progress.begin(), progress.end()));
     EXPECT_EQ(progress.back(), manifest.size_bytes());
   }
-  layouts::flip(folder / "file-7", 100);
+  test::flip_bit(folder / "file-7", 100);
   for (const int threads : {1, 3}) {
     Memory memory(wanted);
     const Error error = thrown_by([&] { load(folder / "", index, memory.wants, {.threads = threads}); });

@@ -5,16 +5,17 @@
 #include <gtest/gtest.h>
 
 #include "ckpt/directory.h"
+#include "support/files.h"
 #include "written.h"
 
 namespace ms::ckpt {
 namespace {
 
 namespace fs = std::filesystem;
-using layouts::Folder;
 using layouts::slurp;
 using layouts::spill;
 using layouts::thrown_by;
+using test::TempDir;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -64,7 +65,7 @@ TEST(MemoryFiles, TheMarkIsTheSameFromTextsAndFromTheManifest) {
 }
 
 TEST(MemoryFiles, WhatIsWrittenIsFound) {
-  const Folder folder;
+  const TempDir folder;
   const std::string root = folder / "deep/id";
   const Manifest manifest = two_files(3);
   write_both(root, manifest);
@@ -105,7 +106,7 @@ TEST(MemoryFiles, WhatIsNotWholeOrNotOfThisCheckpointIsNone) {
       {"all is gone", [](const std::string& step) { fs::remove_all(step); }, {}},
   };
   for (const Row& row : rows) {
-    const Folder folder;
+    const TempDir folder;
     const Manifest manifest = two_files(3);
     write_both(folder / "id", manifest);
     row.change(folder / "id/step-00000003");
@@ -114,7 +115,7 @@ TEST(MemoryFiles, WhatIsNotWholeOrNotOfThisCheckpointIsNone) {
 }
 
 TEST(MemoryFiles, AnotherTimeLineOfTheSameStepIsNotMixedUp) {
-  const Folder folder;
+  const TempDir folder;
   const Manifest manifest = two_files(3);
   write_both(folder / "id", manifest);
   Manifest again = manifest;
@@ -123,7 +124,7 @@ TEST(MemoryFiles, AnotherTimeLineOfTheSameStepIsNotMixedUp) {
 }
 
 TEST(MemoryFiles, WhatStopsOrFailsLeavesNoFile) {
-  const Folder folder;
+  const TempDir folder;
   std::stop_source stop;
   stop.request_stop();
   EXPECT_FALSE(write_copy(folder / "id", 3, "rank-00000.h5", bytes_of("12345"), stop.get_token()));
@@ -145,7 +146,7 @@ TEST(MemoryFiles, WhatStopsOrFailsLeavesNoFile) {
 }
 
 TEST(MemoryFiles, OthersGo) {
-  const Folder folder;
+  const TempDir folder;
   const std::string root = folder / "id";
   const auto names = [&] {
     std::vector<std::string> result;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "ckpt/directory.h"
+#include "support/files.h"
 #include "written.h"
 
 namespace ms::ckpt {
@@ -13,11 +14,11 @@ namespace {
 
 using layouts::Cut;
 using layouts::files_of;
-using layouts::Folder;
 using layouts::manifest_at;
 using layouts::small_model;
 using layouts::thrown_by;
 using tensor::DType;
+using test::TempDir;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -45,7 +46,7 @@ void expect_model(const Parameters& parameters) {
 TEST(Offline, WhatAnyLayoutWroteIsReadWhole) {
   for (const auto& [tp, dp] : {std::pair{1, 1}, {2, 3}, {3, 2}, {4, 1}, {1, 7}}) {
     SCOPED_TRACE(fmt::format("tp {} dp {}", tp, dp));
-    const Folder folder;
+    const TempDir folder;
     const std::string path = write_checkpoint(folder / "runs", manifest_at(12), files_of(small_model(), tp, dp));
     EXPECT_EQ(path, folder / "runs/step-00000012");
     EXPECT_EQ(look(path).condition, Condition::complete);
@@ -60,7 +61,7 @@ TEST(Offline, WhatAnyLayoutWroteIsReadWhole) {
 }
 
 TEST(Offline, ACheckpointMadeOfAnotherIsTheSame) {
-  const Folder folder;
+  const TempDir folder;
   const Parameters source(write_checkpoint(folder / "a", manifest_at(3), files_of(small_model(), 2, 3)));
   std::vector<OfflineFile> files = files_of(small_model(), 3, 2);
   for (OfflineFile& file : files) {
@@ -72,7 +73,7 @@ TEST(Offline, ACheckpointMadeOfAnotherIsTheSame) {
 }
 
 TEST(Offline, FloatsComeFromTheMasterOrAreWidened) {
-  const Folder folder;
+  const TempDir folder;
   const std::vector<Piece> pieces = {{State::weight, DType::bf16, whole("both", 3, 5)},
                                      {State::master, DType::f32, whole("both", 3, 5)},
                                      {State::weight, DType::bf16, whole("half", 2, 5)},
@@ -95,7 +96,7 @@ TEST(Offline, FloatsComeFromTheMasterOrAreWidened) {
 }
 
 TEST(Offline, RefusesWhatIsNoCompleteCheckpoint) {
-  const Folder folder;
+  const TempDir folder;
   EXPECT_EQ(thrown_by([&] { const Parameters p(folder / "none"); }).kind(), "ckpt.path");
   const std::string path = write_checkpoint(folder / "runs", manifest_at(12), files_of(small_model(), 2, 1));
   const std::string manifest = layouts::slurp(path + "/manifest.json");
@@ -110,15 +111,15 @@ TEST(Offline, RefusesWhatIsNoCompleteCheckpoint) {
 }
 
 TEST(Offline, DamageIsFoundAsItIsRead) {
-  const Folder folder;
+  const TempDir folder;
   const std::string path = write_checkpoint(folder / "runs", manifest_at(12), files_of(small_model(), 1, 1));
   const Parameters parameters(path);
-  layouts::flip(path + "/rank-00000.h5", parameters.manifest().files[0].pieces[0].offset);
+  test::flip_bit(path + "/rank-00000.h5", parameters.manifest().files[0].pieces[0].offset);
   EXPECT_EQ(thrown_by([&] { parameters.read_f32("embed"); }).kind(), "ckpt.damaged");
 }
 
 TEST(Offline, NeverTakesThePlaceOfAnother) {
-  const Folder folder;
+  const TempDir folder;
   const std::vector<OfflineFile> files = files_of(small_model(), 1, 1);
   const auto write = [&](std::int64_t step) { return write_checkpoint(folder / "runs", manifest_at(step), files); };
   const std::string path = write(5);
@@ -138,7 +139,7 @@ TEST(Offline, NeverTakesThePlaceOfAnother) {
 }
 
 TEST(Offline, AFailureLeavesNoCheckpoint) {
-  const Folder folder;
+  const TempDir folder;
   std::vector<OfflineFile> files = files_of(small_model(), 2, 2);
   std::vector<std::int64_t> progress;
   const auto write = [&] {

@@ -10,12 +10,13 @@
 #include "ckpt/manifest_tail.h"
 #include "ckpt/prune.h"
 #include "sample.h"
+#include "support/files.h"
 
 namespace ms::ckpt {
 namespace {
 
 namespace fs = std::filesystem;
-using sample::TemporaryDirectory;
+using test::TempDir;
 
 std::vector<std::string> names_in(const std::string& dir) {
   std::vector<std::string> names;
@@ -31,7 +32,7 @@ std::string kind_of(const std::function<void()>& work) {
 }
 
 // Two sound ones, a newer one that was cut short, and what a killed save and a killed deletion leave.
-std::string make_mess(const TemporaryDirectory& dir) {
+std::string make_mess(const TempDir& dir) {
   const std::string ck = dir / "ck";
   sample::write(ck, 10);
   sample::write(ck, 20, {.files = 2});
@@ -42,7 +43,7 @@ std::string make_mess(const TemporaryDirectory& dir) {
 }
 
 TEST(Repair, ADryRunTouchesNothing) {
-  const TemporaryDirectory dir;
+  const TempDir dir;
   const std::string ck = make_mess(dir);
   const std::vector<std::string> before = names_in(ck);
   const RepairReport report = repair(ck, {.dry_run = true});
@@ -53,7 +54,7 @@ TEST(Repair, ADryRunTouchesNothing) {
 }
 
 TEST(Repair, LeftoversGoAndTheDamagedIsKeptUnderItsName) {
-  const TemporaryDirectory dir;
+  const TempDir dir;
   const std::string ck = make_mess(dir);
   const RepairReport report = repair(ck, {});
   ASSERT_EQ(report.repairs.size(), 3U);
@@ -73,11 +74,11 @@ TEST(Repair, LeftoversGoAndTheDamagedIsKeptUnderItsName) {
 }
 
 TEST(Repair, OnlyVerificationFindsAFlippedBit) {
-  const TemporaryDirectory dir;
+  const TempDir dir;
   const std::string ck = dir / "ck";
   sample::write(ck, 10);
   const std::string file = sample::write(ck, 20) + "/rank-00000.h5";
-  sample::flip(file, static_cast<std::int64_t>(fs::file_size(file)) - 5);
+  test::flip_bit(file, static_cast<std::int64_t>(fs::file_size(file)) - 5);
   EXPECT_TRUE(repair(ck, {}).repairs.empty());
   std::int64_t most = 0;
   const RepairReport report =
@@ -93,7 +94,7 @@ TEST(Repair, OnlyVerificationFindsAFlippedBit) {
 TEST(Repair, WhatCannotBeReadIsLeftAloneAndTheRestIsDone) {
   for (const std::string file : {"manifest.json", "rank-00000.h5"}) {
     SCOPED_TRACE(file);
-    const TemporaryDirectory dir;
+    const TempDir dir;
     const std::string ck = make_mess(dir), at = ck + "/step-00000020/" + file;
     fs::remove(at);
     fs::create_symlink(file, at);
@@ -109,7 +110,7 @@ TEST(Repair, WhatCannotBeReadIsLeftAloneAndTheRestIsDone) {
 }
 
 TEST(Repair, AFinishedSaveIsCommitted) {
-  const TemporaryDirectory dir;
+  const TempDir dir;
   const std::string ck = make_mess(dir);
   fs::rename(ck + "/step-00000020", ck + "/saving-step-00000020");
   const RepairReport would = repair(ck, {.dry_run = true});
@@ -127,7 +128,7 @@ TEST(Repair, AFinishedSaveIsCommitted) {
 }
 
 TEST(Repair, NotWhileARunIsAtWork) {
-  const TemporaryDirectory dir;
+  const TempDir dir;
   const std::string ck = make_mess(dir);
   const std::vector<std::string> before = names_in(ck);
   const DirectoryLock lock(ck);
@@ -137,7 +138,7 @@ TEST(Repair, NotWhileARunIsAtWork) {
 }
 
 TEST(Repair, WhatANewerProgramWroteIsNotDamaged) {
-  const TemporaryDirectory dir;
+  const TempDir dir;
   const std::string ck = make_mess(dir);
   const std::string path = ck + "/step-00000020/manifest.json";
   const std::string version = fmt::format("\"format_version\": {}", kFormatVersion);
@@ -152,7 +153,7 @@ TEST(Repair, WhatANewerProgramWroteIsNotDamaged) {
 }
 
 TEST(Examine, JudgesByNameSizesAndData) {
-  const TemporaryDirectory dir;
+  const TempDir dir;
   const std::string ck = make_mess(dir);
   for (const Found& found : list(ck)) {
     const bool sound = found.step == 10 || found.step == 20;
@@ -164,7 +165,7 @@ TEST(Examine, JudgesByNameSizesAndData) {
 }
 
 TEST(Prune, TakesWhatThePolicySays) {
-  const TemporaryDirectory dir;
+  const TempDir dir;
   const std::string ck = dir / "ck";
   for (const std::int64_t step : {10, 20, 30, 40}) sample::write(ck, step);
   pin(ck, 10);
@@ -178,18 +179,18 @@ TEST(Prune, TakesWhatThePolicySays) {
 }
 
 TEST(Prune, VerifiesTheNewestUnlessAskedNotTo) {
-  const TemporaryDirectory dir;
+  const TempDir dir;
   const std::string ck = dir / "ck";
   sample::write(ck, 10);
   const std::string file = sample::write(ck, 20) + "/rank-00000.h5";
-  sample::flip(file, static_cast<std::int64_t>(fs::file_size(file)) - 5);
+  test::flip_bit(file, static_cast<std::int64_t>(fs::file_size(file)) - 5);
   EXPECT_EQ(kind_of([&] { prune(ck, {.policy = {.keep_last = 1}}); }), "ckpt.damaged");
   EXPECT_EQ(names_in(ck).size(), 2U);
   EXPECT_EQ(prune(ck, {.policy = {.keep_last = 1}, .verify = false}).gone.size(), 1U);
 }
 
 TEST(Choose, ACheckpointOrTheNewestOfADirectory) {
-  const TemporaryDirectory dir;
+  const TempDir dir;
   const std::string ck = make_mess(dir), older = ck + "/step-00000010";
   EXPECT_EQ(choose(older).step, 10);
   EXPECT_EQ(choose(older + "/").path, older);
@@ -208,7 +209,7 @@ TEST(Choose, ACheckpointOrTheNewestOfADirectory) {
 }
 
 TEST(Choose, APlaceToPin) {
-  const TemporaryDirectory dir;
+  const TempDir dir;
   const std::string ck = make_mess(dir);
   EXPECT_EQ(place_of(ck + "/step-00000020/").step, 20);
   EXPECT_EQ(place_of(ck + "/step-00000020/").dir, ck);

@@ -39,16 +39,6 @@ std::vector<Found> three() {
           found_of(30, Condition::saving, "manifest.json is missing")};
 }
 
-TEST(Report, TimesAreUtcAndStrict) {
-  EXPECT_EQ(utc_text(kNoon), "2026-01-31T12:00:00Z");
-  EXPECT_EQ(utc_seconds("2026-01-31T12:00:00Z"), kNoon);
-  EXPECT_EQ(utc_seconds("1970-01-01T00:00:00Z"), 0);
-  for (const char* bad : {"", "2026-01-31", "2026-01-31T12:00:00", "2026-02-30T12:00:00Z", "2026-01-31T24:00:00Z",
-                          "2026-01-31T12:00:00Zx", "yesterday"}) {
-    EXPECT_EQ(utc_seconds(bad), std::nullopt) << bad;
-  }
-}
-
 TEST(Report, AListSaysWhatARunResumesFrom) {
   const std::vector<Found> found = three();
   ASSERT_NE(resume_point(found), nullptr);

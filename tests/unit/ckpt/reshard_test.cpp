@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "layouts.h"
+#include "support/errors.h"
 
 namespace ms::ckpt {
 namespace {
@@ -19,6 +20,7 @@ using layouts::Cut;
 using layouts::Dice;
 using layouts::Param;
 using tensor::DType;
+using test::thrown_by;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -34,14 +36,6 @@ Slice block(std::int64_t rows, std::int64_t cols, std::int64_t row0, std::int64_
           .col0 = col0,
           .cols = block_cols,
           .elements = elements};
-}
-
-Error thrown_by(const auto& body) {
-  try {
-    body();
-  } catch (const Error& error) { return error; }
-  ADD_FAILURE() << "no error was thrown";
-  return {"none", Blame::bug, "none"};
 }
 
 // A checkpoint in memory: a manifest, and the bytes of its files, every element its number plus a tag of its file.

@@ -2,32 +2,14 @@
 // any number of files, each element a number that follows from where it belongs.
 #pragma once
 
-#include <stdlib.h>
-
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "ckpt/offline.h"
+#include "support/files.h"
 
 namespace ms::ckpt::sample {
-
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() : path_("/tmp/ms-ckpt-test-XXXXXX") {
-    if (::mkdtemp(path_.data()) == nullptr) throw std::runtime_error("mkdtemp");
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 struct Options {
   int files = 1;
@@ -83,15 +65,6 @@ inline std::string write(const std::string& dir, std::int64_t step, const Option
   std::vector<OfflineFile> files;
   for (int i = 0; i < options.files; ++i) files.push_back(file_of(options, i));
   return write_checkpoint(dir, manifest_of(step, options), files);
-}
-
-// Turns one bit of a file.
-inline void flip(const std::string& path, std::int64_t offset) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekg(offset);
-  const auto byte = static_cast<char>(file.get() ^ 4);
-  file.seekp(offset);
-  file.put(byte);
 }
 
 }  // namespace ms::ckpt::sample

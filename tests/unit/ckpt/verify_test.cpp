@@ -5,17 +5,18 @@
 #include "base/error.h"
 #include "ckpt/directory.h"
 #include "ckpt/load.h"
+#include "support/files.h"
 #include "written.h"
 
 namespace ms::ckpt {
 namespace {
 
 namespace fs = std::filesystem;
-using layouts::Folder;
 using layouts::manifest_at;
 using layouts::small_model;
 using layouts::thrown_by;
 using tensor::DType;
+using test::TempDir;
 using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
@@ -33,7 +34,7 @@ class Verify : public testing::Test {
     change(manifest);
     layouts::spill(path_ + "/manifest.json", to_json(manifest));
   }
-  Folder folder_;
+  TempDir folder_;
   std::string path_;
 };
 
@@ -53,10 +54,10 @@ TEST_F(Verify, FindsAFlippedBitAnywhere) {
     const std::string file = entry.path().string();
     const auto size = static_cast<std::int64_t>(fs::file_size(file));
     for (std::int64_t at = 0; at < size; at += at < 32 || at > size - 32 ? 7 : 701) {
-      layouts::flip(file, at);
+      test::flip_bit(file, at);
       const auto problems = verify(path, 1);
       EXPECT_EQ(problems.size(), 1U) << file << " at " << at;
-      layouts::flip(file, at);
+      test::flip_bit(file, at);
       ++flipped;
     }
   }
@@ -65,7 +66,7 @@ TEST_F(Verify, FindsAFlippedBitAnywhere) {
 }
 
 TEST_F(Verify, TellsAllProblemsOfAllFiles) {
-  layouts::flip(path_ + "/rank-00000.h5", 5000);
+  test::flip_bit(path_ + "/rank-00000.h5", 5000);
   fs::remove(path_ + "/rank-00001.h5");
   fs::resize_file(path_ + "/rank-00002.h5", 4000);
   layouts::spill(path_ + "/rank-00003.h5", layouts::slurp(path_ + "/rank-00003.h5") + "x");
@@ -84,7 +85,7 @@ TEST_F(Verify, TellsWhatCannotBeReadFromDamage) {
   bool unreadable = true;
   EXPECT_THAT(verify(path_, 1, {}, &unreadable), IsEmpty());
   EXPECT_FALSE(unreadable);
-  layouts::flip(path_ + "/rank-00000.h5", 5000);
+  test::flip_bit(path_ + "/rank-00000.h5", 5000);
   EXPECT_EQ(verify(path_, 1, {}, &unreadable).size(), 1U);
   EXPECT_FALSE(unreadable);
   fs::remove(path_ + "/rank-00001.h5");
@@ -99,9 +100,9 @@ TEST_F(Verify, TellsEveryDamagedBlock) {
                          [](std::size_t, std::span<std::byte> to) { std::fill(to.begin(), to.end(), std::byte{7}); }};
   const std::string path = write_checkpoint(folder_ / "large", manifest_at(1), {file});
   EXPECT_THAT(verify(path, 2), IsEmpty());
-  layouts::flip(path + "/rank-00000.h5", kBlockBytes + 1);
-  layouts::flip(path + "/rank-00000.h5", 3 * kBlockBytes + 2);
-  layouts::flip(path + "/rank-00000.h5", 4 * kBlockBytes - 1);
+  test::flip_bit(path + "/rank-00000.h5", kBlockBytes + 1);
+  test::flip_bit(path + "/rank-00000.h5", 3 * kBlockBytes + 2);
+  test::flip_bit(path + "/rank-00000.h5", 4 * kBlockBytes - 1);
   EXPECT_THAT(verify(path, 2), ElementsAre(HasSubstr("block 1 "), HasSubstr("block 3 ")));
 }
 

@@ -1,65 +1,21 @@
 // Checkpoints on disk for tests: a small model written as ranks of some layout would, every element its number.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "ckpt/offline.h"
 #include "layouts.h"
+#include "support/errors.h"
+#include "support/files.h"
 
 namespace ms::ckpt::layouts {
 
-class Folder {
- public:
-  Folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "ms-ckpt-test-XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
-
-inline std::string slurp(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-inline void spill(const std::string& path, const std::string& content) {
-  std::ofstream(path, std::ios::binary) << content;
-}
-// Turns one bit over.
-inline void flip(const std::string& path, std::int64_t at) {
-  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
-  char byte = 0;
-  file.seekg(at).get(byte);
-  file.seekp(at).put(static_cast<char>(byte ^ 0x10));
-  ASSERT_TRUE(file.good()) << path << " at " << at;
-}
-
-// The error that `body` must throw.
-template <class Body>
-Error thrown_by(Body&& body) {
-  try {
-    body();
-  } catch (const Error& error) { return error; }
-  ADD_FAILURE() << "no error was thrown";
-  return {"none", Blame::bug, "none"};
-}
+using test::slurp;
+using test::spill;
+using test::TempDir;
+using test::thrown_by;
 
 // A float that is exact in bf16 too, from an element's number.
 inline float value_of(std::int64_t number) { return static_cast<float>(number % 256); }

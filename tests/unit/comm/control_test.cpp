@@ -7,7 +7,7 @@ namespace {
 
 Error heard(const Error& error) { return std::get<Error>(parse_control(stop_message(error)).value()); }
 
-TEST(Control, AnErrorArrivesWhole) {
+TEST(Control, RoundTripsErrors) {
   const Error plain("storage.write", Blame::storage, "cannot write x:\nno space left", "make room");
   const Error full =
       plain.with_operation("barrier, operation 3 of group dp[pp 0 tp 1]").with_rank(12287).with_step(1LL << 40);
@@ -23,7 +23,7 @@ TEST(Control, AnErrorArrivesWhole) {
   }
 }
 
-TEST(Control, LongTextsAreCut) {
+TEST(Control, TruncatesLongTexts) {
   const std::string text(100 << 10, 'x');
   const Error error = Error("a", Blame::peer, text, text).with_operation(text);
   EXPECT_LE(stop_message(error).size(), kMaxControlBytes);
@@ -31,14 +31,14 @@ TEST(Control, LongTextsAreCut) {
   EXPECT_EQ(heard(Error("a", Blame::peer, "message", std::string("hi\0nt", 5))).message(), "message");
 }
 
-TEST(Control, AValueArrivesWhole) {
+TEST(Control, RoundTripsValues) {
   const std::string bytes("\0A\0\n", 4);
   const auto got = std::get<PublishedValue>(parse_control(value_message("a key", bytes)).value());
   EXPECT_EQ(got.key, "a key");
   EXPECT_EQ(got.value, bytes);
 }
 
-TEST(Control, AQuestionAndItsAnswerArriveWhole) {
+TEST(Control, RoundTripsQuestionsAndAnswers) {
   const auto question = std::get<Question>(parse_control(question_message({kNoGroup, ~0ULL})).value());
   EXPECT_EQ(question.group, kNoGroup);
   EXPECT_EQ(question.sequence, ~0ULL);
@@ -47,21 +47,21 @@ TEST(Control, AQuestionAndItsAnswerArriveWhole) {
     const auto got = std::get<Answer>(parse_control(answer_message(answer)).value());
     EXPECT_EQ(got.question.group, 12);
     EXPECT_EQ(got.question.sequence, 1ULL << 40);
-    EXPECT_EQ(got.account.issued, answer.account.issued);
-    ASSERT_EQ(got.account.waits.size(), answer.account.waits.size());
-    for (std::size_t k = 0; k < got.account.waits.size(); ++k) {
-      EXPECT_EQ(got.account.waits[k].peer, 12287);
-      EXPECT_EQ(got.account.waits[k].group, 3);
-      EXPECT_EQ(got.account.waits[k].sequence, k);
-      EXPECT_EQ(got.account.waits[k].what, k == 0 ? "barrier" : "");
+    EXPECT_EQ(got.report.issued, answer.report.issued);
+    ASSERT_EQ(got.report.waits.size(), answer.report.waits.size());
+    for (std::size_t k = 0; k < got.report.waits.size(); ++k) {
+      EXPECT_EQ(got.report.waits[k].peer, 12287);
+      EXPECT_EQ(got.report.waits[k].group, 3);
+      EXPECT_EQ(got.report.waits[k].sequence, k);
+      EXPECT_EQ(got.report.waits[k].what, k == 0 ? "barrier" : "");
     }
-    answer.account = {.issued = false, .waits = {{12287, 3, 0, "barrier"}, {12287, 3, 1, ""}}};
+    answer.report = {.issued = false, .waits = {{12287, 3, 0, "barrier"}, {12287, 3, 1, ""}}};
   }
-  answer.account.waits.assign(Inquiry::kMostWaits, {1, 2, 3, std::string(100 << 10, 'x')});
+  answer.report.waits.assign(Inquiry::kMostWaits, {1, 2, 3, std::string(100 << 10, 'x')});
   EXPECT_LE(answer_message(answer).size(), kMaxControlBytes);
 }
 
-TEST(Control, AnythingElseIsRefused) {
+TEST(Control, RefusesMalformedMessages) {
   using namespace std::string_literals;
   for (const std::string& text :
        {""s, "x"s, "A"s, "Akind\0"s, "Akind\0007\0\0\0"s, "Akind\0x\0\0\0\0\0text"s, "Akind\00099\0\0\0\0\0text"s,

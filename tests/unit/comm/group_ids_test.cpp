@@ -1,4 +1,4 @@
-// Group ids over a store that is a map: who publishes, who asks, how often, and who is refused.
+// Group ids over a store that is a map: who publishes, who fetches, how often, and which configurations are refused.
 #include "comm/group_ids.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What a rank's store does with no world behind it. A question for what is not there is a failure, never a wait.
+// A store without a world. Getting a missing value fails at once rather than waits.
 class MapStore final : public Store {
  public:
   using Values = std::map<std::pair<int, std::string>, std::string>;
@@ -53,9 +53,9 @@ struct Member {
 
 class Meshes : public ::testing::TestWithParam<mesh::Mesh> {};
 
-// All members hold the maker's id, different for every group; as many values as groups, one question of every other
-// member, at most one commit a rank, no barrier.
-TEST_P(Meshes, EveryMemberHasTheSameIdOfEveryGroup) {
+// All members get the first member's id, different for every group; one value per group, one get per other member, at
+// most one commit per rank, no barrier.
+TEST_P(Meshes, AllMembersGetTheSameId) {
   const mesh::Mesh& mesh = GetParam();
   const mesh::Groups groups(mesh, mesh.pp > 1 ? 2 : 1, true);
   MapStore::Values values;
@@ -105,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(All, Meshes,
                            return fmt::format("dp{}_pp{}_tp{}", row.param.dp, row.param.pp, row.param.tp);
                          });
 
-TEST(GroupIds, FetchedOnlyWhenAskedFor) {
+TEST(GroupIds, FetchesOnDemand) {
   MapStore::Values values;
   Member first(2, values, 7), second(5, values, 7);
   const Group group{"dp", 4, {2, 5}}, elsewhere{"dp", 5, {3, 4}}, alone{"tp", 6, {5}};
@@ -147,12 +147,12 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"ranks",
                 7,
                 {"dp", 4, {2, 4, 5}},
-                "rank 5 knows group dp otherwise than rank 2, with the same configuration"},
+                "rank 5 and rank 2 define group dp differently with the same configuration"},
         Refusal{
-            "name", 7, {"pp", 4, {2, 5}}, "rank 5 knows group pp otherwise than rank 2, with the same configuration"}),
+            "name", 7, {"pp", 4, {2, 5}}, "rank 5 and rank 2 define group pp differently with the same configuration"}),
     [](const auto& row) { return row.param.name; });
 
-TEST(GroupIds, RefusalsSayTheDifferenceWhereItIsKnown) {
+TEST(GroupIds, RefusalsDescribeTheDifference) {
   MapStore::Values values;
   Member(3, values, 7).ids.create({{"dp", 4, {3, 5}}});
   try {
@@ -163,20 +163,20 @@ TEST(GroupIds, RefusalsSayTheDifferenceWhereItIsKnown) {
   }
 }
 
-TEST(GroupIds, WhatIsNoIdIsRefused) {
+TEST(GroupIds, RefusesMalformedValues) {
   MapStore::Values values{{{2, "group 4"}, "rubbish"}};
   EXPECT_THROW(Member(5, values, 7).ids.of({"dp", 4, {2, 5}}), Error);
 }
 
-TEST(GroupIds, WhatNobodyPublishesIsMissed) {
+TEST(GroupIds, FailsIfNoRankPublishes) {
   MapStore::Values values;
   EXPECT_THROW(Member(5, values, 7).ids.of({"dp", 4, {2, 5}}), Error);
 }
 
-TEST(GroupIds, OnlyMembersAsk) {
+TEST(GroupIds, OnlyMembersMayFetch) {
   MapStore::Values values;
-  EXPECT_DEATH(Member(6, values, 7).ids.of({"dp", 4, {2, 5}}), "is no member of");
-  EXPECT_DEATH(Member(2, values, 7).ids.of({"dp", 4, {2, 5}}), "has not made");
+  EXPECT_DEATH(Member(6, values, 7).ids.of({"dp", 4, {2, 5}}), "is not a member of");
+  EXPECT_DEATH(Member(2, values, 7).ids.of({"dp", 4, {2, 5}}), "has not created");
 }
 
 }  // namespace

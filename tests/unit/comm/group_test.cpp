@@ -1,4 +1,4 @@
-// Groups are arithmetic: every rank computes the same split.
+// Splitting groups: every rank computes the same result.
 #include "comm/group.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 namespace ms::comm {
 namespace {
 
-TEST(Split, OneGroupAColorInOrder) {
+TEST(Split, MakesOneGroupPerColorInOrder) {
   const Group parent{"world", 0, {4, 5, 6, 7, 9}};
   const std::vector<Group> groups = split(parent, {1, 0, 1, -3, 0}, 10);
   ASSERT_EQ(groups.size(), 3U);
@@ -21,12 +21,12 @@ TEST(Split, OneGroupAColorInOrder) {
   EXPECT_EQ(groups[2].index_of(5), -1);
 }
 
-TEST(Split, OneColorIsTheParent) {
+TEST(Split, OneColorKeepsTheParent) {
   const Group parent{"dp", 3, {2, 1, 0}};
   EXPECT_EQ(split(parent, {0, 0, 0}, 7).front().ranks, parent.ranks);
 }
 
-TEST(Split, AColorForEveryMember) { EXPECT_DEATH(split({"dp", 3, {2, 1}}, {0}, 7), "1 colors for the 2 members"); }
+TEST(Split, NeedsAColorForEveryMember) { EXPECT_DEATH(split({"dp", 3, {2, 1}}, {0}, 7), "1 colors for the 2 members"); }
 
 }  // namespace
 }  // namespace ms::comm

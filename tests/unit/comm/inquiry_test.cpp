@@ -15,21 +15,21 @@ Wait wait_for(int peer, std::uint64_t sequence = 1) {
   return {peer, kGroup, sequence, fmt::format("operation {} of group x", sequence)};
 }
 
-// Rank 0 has waited 30 s for `peers`. Ranks answer as `accounts` says; who is not in it does not.
-Error verdict(const std::vector<int>& peers, const std::map<int, Account>& accounts, std::size_t* asked = nullptr) {
+// Rank 0 has waited 30 s for `peers`. Ranks in `reports` answer with their report; others do not answer.
+Error verdict(const std::vector<int>& peers, const std::map<int, WaitReport>& reports, std::size_t* asked = nullptr) {
   Inquiry inquiry(0, 30s, peers, wait_for(-1));
   std::size_t count = 0;
   while (const std::optional<Wait> question = inquiry.next_question()) {
     ++count;
-    EXPECT_FALSE(inquiry.all_heard());
-    if (const auto found = accounts.find(question->peer); found != accounts.end())
-      inquiry.hear(question->peer, question->group, question->sequence, found->second);
+    EXPECT_FALSE(inquiry.all_answered());
+    if (const auto found = reports.find(question->peer); found != reports.end())
+      inquiry.add_answer(question->peer, question->group, question->sequence, found->second);
   }
   if (asked != nullptr) *asked = count;
-  return inquiry.verdict();
+  return inquiry.error();
 }
 
-TEST(Inquiry, TheOneThatDoesNotAnswer) {
+TEST(Inquiry, BlamesTheRankThatDoesNotAnswer) {
   const Error direct = verdict({3}, {});
   EXPECT_EQ(direct.message(), "rank 0 waited 30.0 s for rank 3 in operation 1 of group x; rank 3 does not answer");
   EXPECT_EQ(direct.rank(), 3);
@@ -43,7 +43,7 @@ TEST(Inquiry, TheOneThatDoesNotAnswer) {
   EXPECT_EQ(far.operation(), "operation 5 of group x");
 }
 
-TEST(Inquiry, SilenceWeighsMoreThanWork) {
+TEST(Inquiry, BlamesSilentRanksBeforeBusyOnes) {
   const Error error = verdict({1, 2}, {{1, {.issued = false, .waits = {}}}});
   EXPECT_EQ(error.rank(), 2);
   const Error both = verdict({1, 2}, {});
@@ -51,57 +51,59 @@ TEST(Inquiry, SilenceWeighsMoreThanWork) {
   EXPECT_EQ(both.message(), "rank 0 waited 30.0 s for ranks 1, 2 in operation 1 of group x; ranks 1, 2 do not answer");
 }
 
-TEST(Inquiry, TheOneThatWaitsForNobody) {
-  const std::map<int, Account> hangs = {{1, {.issued = true, .waits = {wait_for(2)}}},
-                                        {2, {.issued = false, .waits = {}}}};
+TEST(Inquiry, BlamesTheRankThatDoesNotWait) {
+  const std::map<int, WaitReport> hangs = {{1, {.issued = true, .waits = {wait_for(2)}}},
+                                           {2, {.issued = false, .waits = {}}}};
   EXPECT_EQ(verdict({1}, hangs).rank(), 2);
-  EXPECT_TRUE(verdict({1}, hangs).message().ends_with("; rank 2 waits for nobody and had not issued it"));
-  const std::map<int, Account> computes = {{1, {.issued = true, .waits = {}}}};
   EXPECT_TRUE(
-      verdict({1}, computes).message().ends_with("; rank 1 waits for nobody and still did what comes before it"));
+      verdict({1}, hangs).message().ends_with("; rank 2 waits for no other rank and had not issued the operation"));
+  const std::map<int, WaitReport> computes = {{1, {.issued = true, .waits = {}}}};
+  EXPECT_TRUE(verdict({1}, computes)
+                  .message()
+                  .ends_with("; rank 1 waits for no other rank and had not finished earlier operations"));
 }
 
-// Streams run ahead of each other: a rank that hangs may have receives under way.
-TEST(Inquiry, InACircleTheOneThatHasNotIssued) {
-  const std::map<int, Account> circle = {{1, {.issued = true, .waits = {wait_for(2, 4)}}},
-                                         {2, {.issued = false, .waits = {wait_for(1, 9)}}}};
+// Streams run ahead of each other: a hung rank may have receives in progress.
+TEST(Inquiry, InACycleBlamesTheRankThatHasNotIssued) {
+  const std::map<int, WaitReport> circle = {{1, {.issued = true, .waits = {wait_for(2, 4)}}},
+                                            {2, {.issued = false, .waits = {wait_for(1, 9)}}}};
   EXPECT_EQ(verdict({1}, circle).rank(), 2);
-  // It may be the one that asks.
+  // That may be the asking rank.
   Inquiry inquiry(0, 30s, {1}, wait_for(-1));
   inquiry.next_question();
-  inquiry.hear(1, kGroup, 1, {.issued = true, .waits = {wait_for(0, 4)}});
+  inquiry.add_answer(1, kGroup, 1, {.issued = true, .waits = {wait_for(0, 4)}});
   const std::optional<Wait> own = inquiry.next_question();
   ASSERT_TRUE(own);
   EXPECT_EQ(own->peer, 0);
   EXPECT_EQ(own->sequence, 4U);
-  inquiry.hear(0, kGroup, 4, {.issued = false, .waits = {wait_for(1)}});
+  inquiry.add_answer(0, kGroup, 4, {.issued = false, .waits = {wait_for(1)}});
   while (const std::optional<Wait> question = inquiry.next_question())
-    inquiry.hear(question->peer, kGroup, question->sequence, {.issued = true, .waits = {wait_for(0, 4)}});
-  EXPECT_TRUE(inquiry.all_heard());
-  EXPECT_EQ(inquiry.verdict().rank(), 0);
+    inquiry.add_answer(question->peer, kGroup, question->sequence, {.issued = true, .waits = {wait_for(0, 4)}});
+  EXPECT_TRUE(inquiry.all_answered());
+  EXPECT_EQ(inquiry.error().rank(), 0);
 }
 
-TEST(Inquiry, NobodyIsBlamedWhereAllHaveIssued) {
-  const std::map<int, Account> circle = {{1, {.issued = true, .waits = {wait_for(2, 4)}}},
-                                         {2, {.issued = true, .waits = {wait_for(1, 9)}}}};
+TEST(Inquiry, BlamesNoRankIfAllHaveIssued) {
+  const std::map<int, WaitReport> circle = {{1, {.issued = true, .waits = {wait_for(2, 4)}}},
+                                            {2, {.issued = true, .waits = {wait_for(1, 9)}}}};
   const Error error = verdict({1}, circle);
   EXPECT_EQ(error.message(),
             "rank 0 waited 30.0 s for rank 1 in operation 1 of group x; all ranks asked wait for each other");
   EXPECT_FALSE(error.rank());
 }
 
-TEST(Inquiry, AsksABoundedNumber) {
-  std::map<int, Account> accounts;
+TEST(Inquiry, AsksABoundedNumberOfQuestions) {
+  std::map<int, WaitReport> reports;
   std::vector<int> all;
   for (int rank = 1; rank < 2000; ++rank) {
     all.push_back(rank);
-    for (int k = 1; k < 100; ++k) accounts[rank].waits.push_back(wait_for((rank * 31 + k) % 2000));
+    for (int k = 1; k < 100; ++k) reports[rank].waits.push_back(wait_for((rank * 31 + k) % 2000));
   }
   std::size_t asked = 0;
-  verdict(all, accounts, &asked);
+  verdict(all, reports, &asked);
   EXPECT_EQ(asked, Inquiry::kMostQuestions);
   const Error chain = verdict({1}, [] {
-    std::map<int, Account> ring;
+    std::map<int, WaitReport> ring;
     for (int rank = 1; rank < 20; ++rank) ring[rank] = {.issued = true, .waits = {wait_for(rank + 1)}};
     return ring;
   }());
@@ -109,31 +111,31 @@ TEST(Inquiry, AsksABoundedNumber) {
   EXPECT_LT(chain.message().size(), 400U);
 }
 
-// It answered once, and died before it was asked again.
-TEST(Inquiry, AnswersMayStayAway) {
+// A rank may answer once and die before the next question.
+TEST(Inquiry, EndsWithoutSomeAnswers) {
   Inquiry inquiry(0, 30s, {1, 2}, wait_for(-1));
   inquiry.next_question();
   inquiry.next_question();
-  inquiry.hear(1, kGroup, 1, {.issued = true, .waits = {wait_for(2, 4)}});
-  inquiry.hear(2, kGroup, 1, {.issued = true, .waits = {wait_for(1, 4)}});
+  inquiry.add_answer(1, kGroup, 1, {.issued = true, .waits = {wait_for(2, 4)}});
+  inquiry.add_answer(2, kGroup, 1, {.issued = true, .waits = {wait_for(1, 4)}});
   while (inquiry.next_question()) {}
-  EXPECT_FALSE(inquiry.all_heard());
-  EXPECT_FALSE(inquiry.verdict().rank());
+  EXPECT_FALSE(inquiry.all_answered());
+  EXPECT_FALSE(inquiry.error().rank());
 }
 
-TEST(Inquiry, AnswersToNothingAreIgnored) {
+TEST(Inquiry, IgnoresUnrequestedAnswers) {
   Inquiry inquiry(0, 30s, {1}, wait_for(-1));
-  inquiry.hear(1, kGroup, 1, {});  // not asked yet
+  inquiry.add_answer(1, kGroup, 1, {});  // not asked yet
   inquiry.next_question();
-  inquiry.hear(2, kGroup, 1, {});
-  inquiry.hear(1, kGroup, 2, {});
-  inquiry.hear(1, kGroup + 1, 1, {});
-  EXPECT_FALSE(inquiry.all_heard());
-  inquiry.hear(1, kGroup, 1, {});
-  EXPECT_TRUE(inquiry.all_heard());
+  inquiry.add_answer(2, kGroup, 1, {});
+  inquiry.add_answer(1, kGroup, 2, {});
+  inquiry.add_answer(1, kGroup + 1, 1, {});
+  EXPECT_FALSE(inquiry.all_answered());
+  inquiry.add_answer(1, kGroup, 1, {});
+  EXPECT_TRUE(inquiry.all_answered());
 }
 
-TEST(Inquiry, OldestWaitOfEachPeer) {
+TEST(Inquiry, KeepsTheOldestWaitOfEachPeer) {
   const std::chrono::steady_clock::time_point start{};
   std::vector<AgedWait> waits = {
       {start + 3s, wait_for(1, 3)}, {start + 1s, wait_for(2, 1)}, {start + 2s, wait_for(1, 2)}};

@@ -1,4 +1,4 @@
-// What a link makes of an operation: arithmetic.
+// The simulated duration of operations.
 #include "comm/link.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Who has died, from a made-up /proc.
+// Detection of dead processes, with a made-up /proc.
 #include "comm/process.h"
 
 #include <gtest/gtest.h>
@@ -65,13 +65,13 @@ TEST(ThisProcess, Lives) {
   EXPECT_FALSE(has_died(own, own));
 }
 
-TEST(RankList, IsCut) {
+TEST(RankList, IsTruncated) {
   EXPECT_EQ(rank_list({3}), "rank 3");
   EXPECT_EQ(rank_list({1, 3}), "ranks 1, 3");
   EXPECT_EQ(rank_list(std::vector<int>(18, 5)), "ranks 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5 and 2 more");
 }
 
-TEST(FirstCause, Stays) {
+TEST(FirstCause, IsKept) {
   FirstCause cause;
   EXPECT_FALSE(cause.stopped());
   EXPECT_TRUE(cause.set(2, Error("a", Blame::storage, "disk full", "make room")));
@@ -86,7 +86,7 @@ TEST(FirstCause, Stays) {
   EXPECT_EQ(elsewhere.operation(), "");
 }
 
-TEST(FirstCause, KeepsWhomItBlamesAndInWhichOperation) {
+TEST(FirstCause, KeepsBlamedRankAndOperation) {
   FirstCause cause;
   cause.set(2, deadline_error(2, std::chrono::seconds(3), {5}, "barrier, operation 1 of group dp"));
   for (const int rank : {2, 0}) {

@@ -33,7 +33,7 @@ class SimHost {
   void work(tensor::Stream& stream, int seconds) {
     if (seconds > 0) stream.submit(tensor::Fill{.x = floats(seconds)});
   }
-  SimRecording record() { return {world_.rank(), device_.take_program(), world_.groups(), world_.messages()}; }
+  SimRecording record() { return {world_.rank(), device_.take_program(), world_.groups(), world_.comm_ops()}; }
 
  private:
   tensor::Arena arena_ = tensor::Arena::measuring();
@@ -51,7 +51,7 @@ inline cost::Cluster small_cluster() {
   return cluster;
 }
 
-// Every rank runs its own recording, unless a test changes the setup.
+// Every rank runs its own recording unless a test changes the setup.
 struct Simulation {
   explicit Simulation(std::vector<SimRecording> recorded) : recordings(std::move(recorded)) {
     setup.cluster = &cluster;

@@ -1,4 +1,5 @@
-// Who meets whom where one rank stands for many, and ranks that share what a node has, in virtual time by hand.
+// Rendezvous if one rank represents many, and ranks that share a node's processors, checked against virtual times
+// computed by hand.
 #include "comm/sim_solve.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +11,7 @@ namespace {
 
 using tensor::Stream;
 
-TEST(SimRanks, OneThatStandsForAllMeetsNobody) {
+TEST(SimRanks, RankThatRepresentsAllDoesNotWait) {
   SimHost rank(0);
   Stream& stream = rank.stream();
   rank.work(stream, 2);
@@ -18,11 +19,11 @@ TEST(SimRanks, OneThatStandsForAllMeetsNobody) {
   rank.open("dp[tp 0]", {0, 1, 4, 5}, stream).all_gather(rank.floats(4), rank.floats(1));
   Simulation simulation({rank.record()});
   simulation.setup.stands_for = [](int) { return std::size_t{0}; };
-  // The gather carries 3 floats at half a float a second, out of a node where two bring their cards.
+  // The all-gather moves 3 floats at half a float per second, out of a node in which two ranks share the network cards.
   simulation.expect_ends({2 + 6 + 3 * 2 / 2.0});
 }
 
-TEST(SimRanks, ARingOfChannelsOfOneThatStandsForAll) {
+TEST(SimRanks, RankThatRepresentsAllHasARingOfChannels) {
   for (const bool on_one_stream : {false, true}) {
     SimHost rank(0);
     Stream &sends = rank.stream(), &receives = on_one_stream ? sends : rank.stream();
@@ -34,15 +35,15 @@ TEST(SimRanks, ARingOfChannelsOfOneThatStandsForAll) {
     Simulation simulation({rank.record()});
     simulation.setup.stands_for = [](int) { return std::size_t{0}; };
     if (on_one_stream) {
-      // Each would send before it receives, and nobody ever receives.
+      // Every rank would send before it receives, so no receive would ever be issued.
       EXPECT_THROW(solve(simulation.setup), Error);
     } else {
-      EXPECT_EQ(simulation.expect_ends({9}).messages, 3U);
+      EXPECT_EQ(simulation.expect_ends({9}).comm_ops, 3U);
     }
   }
 }
 
-TEST(SimRanks, ARecordingThatRunsAsAnotherRank) {
+TEST(SimRanks, RecordingRunsAsAnotherRank) {
   // Two stages of two: tp groups {0, 1} and {2, 3}, channels 0>2 and 1>3. One of each stage is recorded.
   SimHost first(0), last(2);
   Stream &one = first.stream(), &two = last.stream();
@@ -61,7 +62,7 @@ TEST(SimRanks, ARecordingThatRunsAsAnotherRank) {
   simulation.setup.moved = [](int recorded, int rank, int member) {
     return member / 2 * 2 + (member + rank - recorded) % 2;
   };
-  EXPECT_EQ(simulation.expect_ends({3, 3, 7, 7}).messages, 4U);
+  EXPECT_EQ(simulation.expect_ends({3, 3, 7, 7}).comm_ops, 4U);
 }
 
 TEST(SimRanks, RanksThatShareProcessors) {
@@ -93,7 +94,7 @@ TEST(SimRanks, RanksThatShareProcessors) {
   }
 }
 
-TEST(SimRanks, WhoWaitsForAMessageNeedsNoProcessor) {
+TEST(SimRanks, WaitingForCommunicationNeedsNoProcessor) {
   SimHost a(0), b(1);
   Stream& stream = a.stream();
   a.work(stream, 3), a.channel(0, 1, stream).send(a.floats(1));

@@ -1,4 +1,4 @@
-// Streams, events, messages and the links that they share, in virtual time by hand.
+// Streams, events, communication and shared links, checked against virtual times computed by hand.
 #include "comm/sim_solve.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ using tensor::Stream;
 using tensor::StreamKind;
 using ::testing::HasSubstr;
 
-TEST(SimSolve, OpsOfAStreamAddUp) {
+TEST(SimSolve, OpsOfAStreamRunOneAfterTheOther) {
   SimHost rank(0);
   Stream &compute = rank.stream(), &comm = rank.stream(StreamKind::comm);
   rank.work(compute, 2), rank.work(compute, 3), rank.work(compute, 2);
@@ -25,7 +25,7 @@ TEST(SimSolve, OpsOfAStreamAddUp) {
   const SimResult result = simulation.expect_ends({7});
   EXPECT_DOUBLE_EQ(result.ranks[0].busy_s(), 7) << "what a comm stream does is not computing";
   EXPECT_DOUBLE_EQ(result.ranks[0].class_seconds[static_cast<std::size_t>(tensor::OpClass::elementwise)], 7);
-  EXPECT_EQ(result.messages, 0U);
+  EXPECT_EQ(result.comm_ops, 0U);
 }
 
 TEST(SimSolve, StreamsOverlapAndEventsOrderThem) {
@@ -34,7 +34,7 @@ TEST(SimSolve, StreamsOverlapAndEventsOrderThem) {
     int before_s;  // what the one that waits does until then
     double end_s;
   };
-  // One works 3 s, the other 4 s at last: beside it, or behind it.
+  // One stream works 3 s, the other 4 s at the end: concurrently or after it.
   for (const Case& c :
        {Case{false, false, 0, 4}, {true, false, 0, 7}, {true, true, 0, 7}, {true, true, 5, 9}, {true, false, 5, 9}}) {
     SimHost rank(0);
@@ -50,7 +50,7 @@ TEST(SimSolve, StreamsOverlapAndEventsOrderThem) {
   }
 }
 
-TEST(SimSolve, WhatWasTakenIsLongDone) {
+TEST(SimSolve, EventsOfAnEarlierProgramAreDone) {
   SimHost rank(0);
   Stream &one = rank.stream(), &two = rank.stream();
   rank.work(one, 9);
@@ -63,7 +63,7 @@ TEST(SimSolve, WhatWasTakenIsLongDone) {
   Simulation({rank.record()}).expect_ends({5});
 }
 
-TEST(SimSolve, SecondsOfTheRooflineAndOfASlowRank) {
+TEST(SimSolve, UsesTheRooflineAndRankSlowness) {
   SimHost rank(0);
   rank.work(rank.stream(), 3);
   Simulation simulation({rank.record()});
@@ -75,7 +75,7 @@ TEST(SimSolve, SecondsOfTheRooflineAndOfASlowRank) {
   simulation.expect_ends({1.5 * (3 + 1)});
 }
 
-TEST(SimSolve, ASendCompletesOnlyWhenMatched) {
+TEST(SimSolve, SendCompletesOnlyWhenMatched) {
   SimHost a(0), b(1);
   Stream &sends = a.stream(), &receives = b.stream();
   Communicator &out = a.channel(0, 1, sends), &in = b.channel(0, 1, receives);
@@ -84,10 +84,10 @@ TEST(SimSolve, ASendCompletesOnlyWhenMatched) {
   b.work(receives, 5), in.recv(b.floats(1));  // 5 to 6
   b.work(receives, 4), in.recv(b.floats(2));  // 10 to 12
   b.work(receives, 1);
-  EXPECT_EQ(Simulation({a.record(), b.record()}).expect_ends({12, 13}).messages, 2U);
+  EXPECT_EQ(Simulation({a.record(), b.record()}).expect_ends({12, 13}).comm_ops, 2U);
 }
 
-TEST(SimSolve, AnAllReduceWaitsForTheLast) {
+TEST(SimSolve, AllReduceWaitsForTheLastMember) {
   std::vector<SimRecording> recordings;
   for (int r = 0; r < 4; ++r) {
     SimHost rank(r);
@@ -96,15 +96,15 @@ TEST(SimSolve, AnAllReduceWaitsForTheLast) {
     rank.open("tp[dp 0]", {0, 1, 2, 3}, stream).all_reduce(rank.floats(4));  // 2 x 3 parts of one float
     recordings.push_back(rank.record());
   }
-  EXPECT_EQ(Simulation(recordings).expect_ends({13, 13, 13, 13}).messages, 1U);
+  EXPECT_EQ(Simulation(recordings).expect_ends({13, 13, 13, 13}).comm_ops, 1U);
 }
 
-TEST(SimSolve, LatencyAndRateOfThePath) {
+TEST(SimSolve, UsesLatencyAndRateOfThePath) {
   struct Case {
     int peer;
     double send_s, all_reduce_s;
   };
-  // Of 4 floats; an all-reduce of two carries each half twice, in two hops.
+  // On 4 floats; an all-reduce of two ranks transfers each half twice, in two hops.
   for (const Case& c : {Case{1, 0.5 + 4, 1 + 4}, {4, 1 + 8, 2 + 8}, {8, 2 + 16, 4 + 16}}) {
     for (const bool sends : {true, false}) {
       SimHost a(0), b(c.peer);
@@ -124,7 +124,7 @@ TEST(SimSolve, LatencyAndRateOfThePath) {
   }
 }
 
-TEST(SimSolve, MessagesShareTheLinksOfARank) {
+TEST(SimSolve, OperationsShareTheLinksOfARank) {
   struct Sent {
     int from, to, floats, after_s;
   };
@@ -140,7 +140,7 @@ TEST(SimSolve, MessagesShareTheLinksOfARank) {
       {"both directions", {{0, 1, 4, 0}, {1, 0, 4, 0}}, {{0, 4}, {1, 4}}},
       {"two pairs", {{0, 1, 4, 0}, {2, 3, 4, 0}}, {{0, 4}, {1, 4}, {2, 4}, {3, 4}}},
       {"node and network", {{0, 1, 4, 0}, {0, 4, 4, 0}}, {{0, 8}, {1, 4}, {4, 8}}},
-      // 2 and 4 s alone: half as fast until the first has ended, whatever switches they pass.
+      // 2 and 4 s alone: half as fast until the first has ended, whichever switches they pass.
       {"leaf and spine are one card", {{0, 4, 1, 0}, {0, 8, 1, 0}}, {{0, 6}, {4, 4}, {8, 6}}},
   };
   for (const Case& c : cases) {
@@ -173,8 +173,8 @@ TEST(SimSolve, SlowLinks) {
   }
 }
 
-TEST(SimSolve, DeadlocksAreFound) {
-  // What rank 1 issues beside rank 0, which receives from it and goes on.
+TEST(SimSolve, DetectsDeadlocks) {
+  // What rank 1 issues besides rank 0, which receives from it and continues.
   struct Case {
     const char* what;
     void (*issue)(SimHost& rank, Stream& stream);
@@ -182,14 +182,14 @@ TEST(SimSolve, DeadlocksAreFound) {
   };
   const Case cases[] = {
       {"nobody sends", [](SimHost&, Stream&) {}, "rank 0"},
-      {"a message too few", [](SimHost& rank, Stream& s) { rank.channel(1, 0, s).send(rank.floats(1)); }, "rank 0"},
+      {"a receive too few", [](SimHost& rank, Stream& s) { rank.channel(1, 0, s).send(rank.floats(1)); }, "rank 0"},
       {"both wait for the other",
        [](SimHost& rank, Stream& s) {
          rank.channel(0, 1, s).recv(rank.floats(1));
          Communicator& out = rank.channel(1, 0, s);
          out.send(rank.floats(1)), out.send(rank.floats(1));
        },
-       "a message"},
+       "a communication operation"},
   };
   for (const Case& c : cases) {
     SimHost a(0), b(1);
@@ -210,7 +210,7 @@ TEST(SimSolve, DeadlocksAreFound) {
   }
 }
 
-TEST(SimSolve, FreeGroupsStillMeet) {
+TEST(SimSolve, FreeGroupsStillSynchronise) {
   std::vector<SimRecording> recordings;
   for (int r = 0; r < 2; ++r) {
     SimHost rank(r);
@@ -227,7 +227,7 @@ TEST(SimSolve, FreeGroupsStillMeet) {
   simulation.expect_ends({5 + 2.5, 5 + 2.5});
 }
 
-TEST(SimSolve, ALinkThatTheClusterLacks) {
+TEST(SimSolve, RefusesMissingLinks) {
   for (const bool issues : {true, false}) {
     SimHost a(0), b(4);
     Communicator &here = a.channel(0, 4, a.stream()), &there = b.channel(0, 4, b.stream());

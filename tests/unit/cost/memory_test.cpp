@@ -15,34 +15,16 @@ TEST(Zero, BytesPerParameter) {
     double whole, shared;  // whole + shared / d
   };
   const Case cases[] = {
-      {"zero paper, none", kStateZeroPaper, 0, 16, 0},
-      {"zero paper, 1", kStateZeroPaper, 1, 4, 12},
-      {"zero paper, 2", kStateZeroPaper, 2, 2, 14},
-      {"zero paper, 3", kStateZeroPaper, 3, 0, 16},
-      {"megatron bf16", kStateBf16, 0, 18, 0},
-      {"megatron bf16, 1", kStateBf16, 1, 6, 12},
-      {"megatron fp16", kStateMegatronFp16, 0, 20, 0},
-      {"megatron fp16, 1", kStateMegatronFp16, 1, 4, 16},
-      {"fp32", kStateFp32, 0, 16, 0},
-      {"fp32, 1", kStateFp32, 1, 8, 8},
-      {"ms bf16, 2", state_bytes(StateType::bf16), 2, 2, 16},
-      {"ms fp32, 2", state_bytes(StateType::fp32), 2, 4, 12},
-      {"ms bf16, 1", state_bytes(StateType::bf16), 1, 6, 12},
-      {"ms fp32, 1", state_bytes(StateType::fp32), 1, 8, 8},
+      {"bf16, Adam, 0", state_bytes(true, 2), 0, 18, 0},     {"bf16, Adam, 1", state_bytes(true, 2), 1, 6, 12},
+      {"bf16, Adam, 2", state_bytes(true, 2), 2, 2, 16},     {"fp32, Adam, 0", state_bytes(false, 2), 0, 16, 0},
+      {"fp32, Adam, 1", state_bytes(false, 2), 1, 8, 8},     {"fp32, Adam, 2", state_bytes(false, 2), 2, 4, 12},
+      {"bf16, one state, 1", state_bytes(true, 1), 1, 6, 8},
   };
   for (const Case& c : cases) {
     for (const int d : {1, 2, 8, 64, 1536}) {
       EXPECT_DOUBLE_EQ(zero_bytes_per_parameter(c.state, c.zero, d), c.whole + c.shared / d) << c.name << ", d " << d;
     }
   }
-}
-
-TEST(Zero, Traffic) {
-  EXPECT_EQ(zero_traffic_per_parameter(0, 1), 2);
-  EXPECT_EQ(zero_traffic_per_parameter(1, 1), 2);
-  EXPECT_EQ(zero_traffic_per_parameter(2, 1), 2);
-  EXPECT_EQ(zero_traffic_per_parameter(3, 1), 3);
-  EXPECT_EQ(zero_traffic_per_parameter(2, 16), 17) << "reduced after every microbatch";
 }
 
 TEST(Activation, Korthikanti) {

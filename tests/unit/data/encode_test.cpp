@@ -6,7 +6,7 @@
 #include <zlib.h>
 
 #include "data/describe.h"
-#include "temp_dir.h"
+#include "token_files.h"
 
 namespace ms::data {
 namespace {

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "data/config.h"
-#include "temp_dir.h"
+#include "token_files.h"
 
 namespace ms::data {
 namespace {

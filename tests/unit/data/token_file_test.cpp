@@ -9,7 +9,7 @@
 
 #include "base/rng.h"
 #include "data/token_writer.h"
-#include "temp_dir.h"
+#include "token_files.h"
 
 namespace ms::data {
 namespace {

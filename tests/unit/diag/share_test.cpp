@@ -9,6 +9,7 @@
 #include "diag/memory_size.h"
 #include "diag/rates.h"
 #include "diag/share.h"
+#include "support/files.h"
 
 namespace ms::diag {
 namespace {
@@ -113,11 +114,6 @@ TEST(Rates, TheWorstOfSeveralCounts) {
 
 class FakeFiles : public ::testing::Test {
  protected:
-  FakeFiles() {
-    std::string pattern = ::testing::TempDir() + "diag.XXXXXX";
-    directory_ = ::mkdtemp(pattern.data());
-  }
-  ~FakeFiles() override { std::filesystem::remove_all(directory_); }
   void write(const std::string& path, const std::string& text) const {
     std::filesystem::create_directories(std::filesystem::path(directory_ + path).parent_path());
     std::ofstream(directory_ + path) << text << "\n";
@@ -128,9 +124,10 @@ class FakeFiles : public ::testing::Test {
     write(at + "/size", size);
     write(at + "/shared_cpu_list", shared);
   }
-  health::Sysroot root() const { return health::Sysroot(directory_); }
+  Sysroot root() const { return Sysroot(directory_); }
 
-  std::string directory_;
+  const test::TempDir temporary_;
+  const std::string& directory_ = temporary_.path();
 };
 
 using MemorySize = FakeFiles;

@@ -1,7 +1,7 @@
 // Many nodes that drain themselves at once: every node is a thread, but only one runs at a time, and who runs next is
 // drawn from a seed at every call of Slurm and every pause. So each order of draining, counting and withdrawing can be
 // had again.
-#include "health/cap.h"
+#include "health/act/cap.h"
 
 #include <gtest/gtest.h>
 
@@ -12,8 +12,8 @@
 
 #include "base/rng.h"
 #include "fake_world.h"
-#include "health/decide.h"
-#include "health/prolog_time.h"
+#include "health/act/decide.h"
+#include "health/act/prolog_time.h"
 
 namespace ms::health {
 namespace {

@@ -1,6 +1,6 @@
 // disk.errors, and whose disk a name is.
 #include "fake_node.h"
-#include "health/disk_names.h"
+#include "health/evidence/disk_names.h"
 
 namespace ms::health {
 namespace {
@@ -110,7 +110,7 @@ TEST_F(DiskErrors, JudgesLines) {
       {"BTRFS error (device sda1): level verify failed", Outcome::warn, "sda1"},
   };
   for (const Row& row : rows) {
-    const Result result = run_on_line(check_disk_errors, row.line);
+    const Result result = run_on_line("disk.errors", row.line);
     EXPECT_OUTCOME(result, row.outcome) << row.line;
     ASSERT_EQ(result.findings.size(), 1U) << row.line;
     EXPECT_EQ(result.findings[0].entity, row.entity) << row.line;
@@ -144,13 +144,13 @@ TEST_F(DiskErrors, HarmlessUsersAndForgedLinesAreNothing) {
       "XFS (sda1): Met[4711]: segfault",
       "I/O error, dev ../sda, sector 9",
   };
-  for (const std::string& line : rows) EXPECT_OUTCOME(run_on_line(check_disk_errors, line), Outcome::pass) << line;
+  for (const std::string& line : rows) EXPECT_OUTCOME(run_on_line("disk.errors", line), Outcome::pass) << line;
 }
 
 TEST_F(DiskErrors, CountsAndSkips) {
-  EXPECT_OUTCOME(run(check_disk_errors), Outcome::skip);
+  EXPECT_OUTCOME(run("disk.errors"), Outcome::skip);
   log({"I/O error, dev sda, sector 1 op 0x0:(READ)", "I/O error, dev sda, sector 2 op 0x0:(READ)"});
-  const Result result = run(check_disk_errors);
+  const Result result = run("disk.errors");
   ASSERT_EQ(result.findings.size(), 1U);
   EXPECT_EQ(result.findings[0].measured, 2.0);
   EXPECT_THAT(result.findings[0].message, HasSubstr("2 times"));

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "gpu_node.h"
-#include "health/checks.h"
+#include "health/checks/registry.h"
 
 namespace ms::health {
 namespace {
@@ -23,10 +23,16 @@ std::vector<std::string> entities(const Result& result) {
 
 // ---- all of them
 
+std::vector<Check> gpu_checks() {
+  std::vector<Check> checks = passive_checks();
+  std::erase_if(checks, [](const Check& check) { return !check.code.starts_with("gpu."); });
+  return checks;
+}
+
 TEST(GpuChecks, AllPassOnAHealthyNode) {
   const GpuNode node;
   for (const Check& check : gpu_checks()) {
-    const Result result = node.run(check.run);
+    const Result result = node.run(check.code);
     EXPECT_EQ(result.outcome, Outcome::pass) << check.code << ": " << result.note;
     EXPECT_THAT(result.findings, IsEmpty()) << check.code;
   }
@@ -36,7 +42,7 @@ TEST(GpuChecks, AllAreSkippedWithoutGpus) {
   GpuNode node(0);
   node.no_driver("there is no /usr/lib/libnvidia-ml.so.1", false);
   for (const Check& check : gpu_checks()) {
-    const Result result = node.run(check.run);
+    const Result result = node.run(check.code);
     EXPECT_EQ(result.outcome, Outcome::skip) << check.code;
     EXPECT_THAT(result.note, HasSubstr("no NVIDIA GPU")) << check.code;
   }
@@ -45,30 +51,15 @@ TEST(GpuChecks, AllAreSkippedWithoutGpus) {
 TEST(GpuChecks, SilentGpusAreNotJudged) {
   GpuNode node;
   for (int index = 0; index < 8; ++index) node.snapshot.gpus[static_cast<std::size_t>(index)] = silent_gpu(index);
-  for (const Check& check : gpu_checks()) { EXPECT_THAT(node.run(check.run).findings, IsEmpty()) << check.code; }
-  EXPECT_EQ(node.run(check_gpu_ecc).outcome, Outcome::skip);
-  EXPECT_EQ(node.run(check_gpu_ecc).note, "no GPU tells its ECC errors");
-}
-
-TEST(GpuChecks, RowsAreComplete) {
-  std::set<std::string_view> codes;
-  for (const Check& check : gpu_checks()) {
-    EXPECT_TRUE(codes.insert(check.code).second) << check.code;
-    EXPECT_LE(check.code.size(), 12u) << check.code;
-    EXPECT_TRUE(check.code.starts_with("gpu.")) << check.code;
-    EXPECT_EQ(check.level, 1);
-    EXPECT_NE(check.run, nullptr) << check.code;
-    EXPECT_FALSE(check.summary.empty() || check.needs.empty() || check.remedy.empty()) << check.code;
-    EXPECT_GT(check.explain.size(), 150u) << check.code;
-    EXPECT_GT(check.deadline_s, 0) << check.code;
-  }
-  EXPECT_EQ(codes.size(), 11u);
+  for (const Check& check : gpu_checks()) { EXPECT_THAT(node.run(check.code).findings, IsEmpty()) << check.code; }
+  EXPECT_EQ(node.run("gpu.ecc").outcome, Outcome::skip);
+  EXPECT_EQ(node.run("gpu.ecc").note, "no GPU tells its ECC errors");
 }
 
 // Findings of single GPUs: what is changed on GPU 3 of a healthy node, and what comes out.
 struct Injection {
   const char* what;
-  Result (*check)(Evidence&);
+  std::string_view code;
   void (*change)(Gpu&);
   Outcome outcome;
   const char* message;
@@ -79,48 +70,46 @@ struct Injection {
 TEST(GpuChecks, OneBadGpu) {
   using enum Outcome;
   const Injection rows[] = {
-      {"lost", check_gpu_lost, [](Gpu& g) { g = silent_gpu(3), g.lost = true; }, critical, "fallen off the bus"},
-      {"no power", check_gpu_lost, [](Gpu& g) { g = silent_gpu(3), g.error = "Insufficient External Power"; }, critical,
+      {"lost", "gpu.lost", [](Gpu& g) { g = silent_gpu(3), g.lost = true; }, critical, "fallen off the bus"},
+      {"no power", "gpu.lost", [](Gpu& g) { g = silent_gpu(3), g.error = "Insufficient External Power"; }, critical,
        "does not answer: Insufficient External Power"},
-      {"one uncorrectable", check_gpu_ecc, [](Gpu& g) { g.ecc_uncorrectable = 1; }, critical,
+      {"one uncorrectable", "gpu.ecc", [](Gpu& g) { g.ecc_uncorrectable = 1; }, critical,
        "1 uncorrectable memory error since", 1, 0},
-      {"corrected above the limit", check_gpu_ecc, [](Gpu& g) { g.ecc_correctable = 10001; }, warn,
+      {"corrected above the limit", "gpu.ecc", [](Gpu& g) { g.ecc_correctable = 10001; }, warn,
        "10001 corrected memory errors", 10001, 10000},
-      {"corrected at the limit", check_gpu_ecc, [](Gpu& g) { g.ecc_correctable = 10000; }, pass, ""},
-      {"remap failed", check_gpu_remap, [](Gpu& g) { g.remap_failed = true; }, critical, "could not be remapped"},
-      {"remap pending", check_gpu_remap, [](Gpu& g) { g.remap_pending = true; }, warn, "waits to be remapped"},
-      {"rows remapped long ago", check_gpu_remap, [](Gpu& g) { g.remapped_uncorrectable = 5; }, pass, ""},
-      {"page pending", check_gpu_remap, [](Gpu& g) { g.retired_pages_pending = 1; }, warn, "waits to be retired"},
-      {"reset", check_gpu_recovery, [](Gpu& g) { g.recovery_action = RecoveryAction::gpu_reset; }, critical,
+      {"corrected at the limit", "gpu.ecc", [](Gpu& g) { g.ecc_correctable = 10000; }, pass, ""},
+      {"remap failed", "gpu.remap", [](Gpu& g) { g.remap_failed = true; }, critical, "could not be remapped"},
+      {"remap pending", "gpu.remap", [](Gpu& g) { g.remap_pending = true; }, warn, "waits to be remapped"},
+      {"rows remapped long ago", "gpu.remap", [](Gpu& g) { g.remapped_uncorrectable = 5; }, pass, ""},
+      {"page pending", "gpu.remap", [](Gpu& g) { g.retired_pages_pending = 1; }, warn, "waits to be retired"},
+      {"reset", "gpu.recovery", [](Gpu& g) { g.recovery_action = RecoveryAction::gpu_reset; }, critical,
        "a reset of the GPU"},
-      {"reboot", check_gpu_recovery, [](Gpu& g) { g.recovery_action = RecoveryAction::node_reboot; }, critical,
-       "a reboot"},
-      {"drain and reset", check_gpu_recovery, [](Gpu& g) { g.recovery_action = RecoveryAction::drain_and_reset; },
-       critical, "then a reset"},
-      {"drain p2p", check_gpu_recovery, [](Gpu& g) { g.recovery_action = RecoveryAction::drain_p2p; }, warn,
+      {"reboot", "gpu.recovery", [](Gpu& g) { g.recovery_action = RecoveryAction::node_reboot; }, critical, "a reboot"},
+      {"drain and reset", "gpu.recovery", [](Gpu& g) { g.recovery_action = RecoveryAction::drain_and_reset; }, critical,
+       "then a reset"},
+      {"drain p2p", "gpu.recovery", [](Gpu& g) { g.recovery_action = RecoveryAction::drain_p2p; }, warn,
        "peer-to-peer"},
-      {"unknown action", check_gpu_recovery, [](Gpu& g) { g.recovery_action = static_cast<RecoveryAction>(5); }, warn,
+      {"unknown action", "gpu.recovery", [](Gpu& g) { g.recovery_action = static_cast<RecoveryAction>(5); }, warn,
        "not known"},
-      {"half the lanes", check_gpu_pcie, [](Gpu& g) { g.pcie_width = 8; }, critical, "8 of 16 lanes", 8, 16},
-      {"more than half", check_gpu_pcie, [](Gpu& g) { g.pcie_width = 12; }, warn, "12 of 16 lanes", 12, 16},
-      {"a small slot", check_gpu_pcie, [](Gpu& g) { g.pcie_width = g.pcie_width_max = 8; }, pass, ""},
-      {"an NVLink down", check_gpu_nvlink, [](Gpu& g) { g.nvlinks_active = 17; }, critical, "17 of 18 NVLinks", 17, 18},
-      {"all NVLinks down", check_gpu_nvlink, [](Gpu& g) { g.nvlinks_active = 0; }, critical, "0 of 18 NVLinks", 0, 18},
-      {"hot", check_gpu_thermal, [](Gpu& g) { g.clocks_event_reasons = 0x48, g.temperature_c = 95; }, warn,
+      {"half the lanes", "gpu.pcie", [](Gpu& g) { g.pcie_width = 8; }, critical, "8 of 16 lanes", 8, 16},
+      {"more than half", "gpu.pcie", [](Gpu& g) { g.pcie_width = 12; }, warn, "12 of 16 lanes", 12, 16},
+      {"a small slot", "gpu.pcie", [](Gpu& g) { g.pcie_width = g.pcie_width_max = 8; }, pass, ""},
+      {"an NVLink down", "gpu.nvlink", [](Gpu& g) { g.nvlinks_active = 17; }, critical, "17 of 18 NVLinks", 17, 18},
+      {"all NVLinks down", "gpu.nvlink", [](Gpu& g) { g.nvlinks_active = 0; }, critical, "0 of 18 NVLinks", 0, 18},
+      {"hot", "gpu.thermal", [](Gpu& g) { g.clocks_event_reasons = 0x48, g.temperature_c = 95; }, warn,
        "slowed down: it is too hot", 95},
-      {"power brake", check_gpu_thermal, [](Gpu& g) { g.clocks_event_reasons = 0x88; }, warn, "power brake", 34},
-      {"slowdown alone", check_gpu_thermal, [](Gpu& g) { g.clocks_event_reasons = 0x8; }, warn, "protects itself", 34},
-      {"power cap, set clocks", check_gpu_thermal, [](Gpu& g) { g.clocks_event_reasons = 0x1 | 0x2 | 0x4 | 0x20; },
-       pass, ""},
-      {"memory in use", check_gpu_busy, [](Gpu& g) { g.memory_used_bytes = (std::uint64_t{1} << 30) + (1 << 20); },
-       warn, "1025 MiB", 1025, 1024},
-      {"a little memory in use", check_gpu_busy, [](Gpu& g) { g.memory_used_bytes = std::uint64_t{1} << 30; }, pass,
+      {"power brake", "gpu.thermal", [](Gpu& g) { g.clocks_event_reasons = 0x88; }, warn, "power brake", 34},
+      {"slowdown alone", "gpu.thermal", [](Gpu& g) { g.clocks_event_reasons = 0x8; }, warn, "protects itself", 34},
+      {"power cap, set clocks", "gpu.thermal", [](Gpu& g) { g.clocks_event_reasons = 0x1 | 0x2 | 0x4 | 0x20; }, pass,
        ""},
+      {"memory in use", "gpu.busy", [](Gpu& g) { g.memory_used_bytes = (std::uint64_t{1} << 30) + (1 << 20); }, warn,
+       "1025 MiB", 1025, 1024},
+      {"a little memory in use", "gpu.busy", [](Gpu& g) { g.memory_used_bytes = std::uint64_t{1} << 30; }, pass, ""},
   };
   for (const Injection& row : rows) {
     GpuNode node;
     row.change(node.snapshot.gpus[3]);
-    const Result result = node.run(row.check);
+    const Result result = node.run(row.code);
     EXPECT_EQ(result.outcome, row.outcome) << row.what;
     if (row.outcome == pass) {
       EXPECT_THAT(result.findings, IsEmpty()) << row.what;
@@ -138,7 +127,7 @@ TEST(GpuChecks, TheWorstOfSeveralCounts) {
   GpuNode node;
   node.snapshot.gpus[1].ecc_correctable = 20000;
   node.snapshot.gpus[2].ecc_uncorrectable = 4;
-  const Result result = node.run(check_gpu_ecc);
+  const Result result = node.run("gpu.ecc");
   EXPECT_EQ(result.outcome, Outcome::critical);
   EXPECT_THAT(entities(result), ElementsAre("gpu 1", "gpu 2"));
 }
@@ -148,7 +137,7 @@ TEST(GpuLost, ADeniedOneIsNotLost) {
   node.snapshot.gpus[3] = silent_gpu(3);
   node.snapshot.gpus[3].error = "Insufficient Permissions";
   node.snapshot.gpus[3].denied = true;
-  EXPECT_EQ(node.run(check_gpu_lost).outcome, Outcome::pass);
+  EXPECT_EQ(node.run("gpu.lost").outcome, Outcome::pass);
 }
 
 // ---- gpu.driver and gpu.count
@@ -156,33 +145,33 @@ TEST(GpuLost, ADeniedOneIsNotLost) {
 TEST(GpuDriver, NoAnswerAlthoughThereAreGpus) {
   GpuNode node;
   node.no_driver("nvmlInit_v2: Driver Not Loaded (error 9)");
-  const Result result = node.run(check_gpu_driver);
+  const Result result = node.run("gpu.driver");
   EXPECT_EQ(result.outcome, Outcome::critical);
   ASSERT_THAT(entities(result), ElementsAre("driver"));
   EXPECT_EQ(result.findings[0].message, "no answer about 8 GPUs: nvmlInit_v2: Driver Not Loaded (error 9)");
   node.policy.expect.gpus = 0;
-  EXPECT_EQ(node.run(check_gpu_driver).outcome, Outcome::skip) << "the site does not use them";
+  EXPECT_EQ(node.run("gpu.driver").outcome, Outcome::skip) << "the site does not use them";
 }
 
 TEST(GpuDriver, NoLibrary) {
   GpuNode node;
   node.no_driver("there is no /lib/x.so", false);
-  EXPECT_EQ(node.run(check_gpu_driver).outcome, Outcome::critical);
-  EXPECT_EQ(node.run(check_gpu_count).outcome, Outcome::skip) << "a wrong path in the policy must drain nothing";
+  EXPECT_EQ(node.run("gpu.driver").outcome, Outcome::critical);
+  EXPECT_EQ(node.run("gpu.count").outcome, Outcome::skip) << "a wrong path in the policy must drain nothing";
   GpuNode bare(0);  // made-up devices in gres.conf, as on a test cluster
   bare.no_driver("there is no /lib/x.so", false);
   bare.fake.write("/etc/slurm/gres.conf", "Name=gpu File=/dev/nvidia[0-7]\n");
-  EXPECT_EQ(bare.run(check_gpu_driver).outcome, Outcome::skip);
-  EXPECT_EQ(bare.run(check_gpu_count).outcome, Outcome::skip);
+  EXPECT_EQ(bare.run("gpu.driver").outcome, Outcome::skip);
+  EXPECT_EQ(bare.run("gpu.count").outcome, Outcome::skip);
 }
 
 TEST(GpuDriver, ExpectedGpusWithoutADriver) {
   GpuNode node(0);
   node.no_driver("nvmlInit_v2: Driver Not Loaded (error 9)");
   node.policy.expect.gpus = 4;
-  EXPECT_EQ(node.run(check_gpu_driver).outcome, Outcome::critical);
-  EXPECT_EQ(node.run(check_gpu_lost).outcome, Outcome::skip);
-  EXPECT_THAT(node.run(check_gpu_lost).note, HasSubstr("gpu.driver"));
+  EXPECT_EQ(node.run("gpu.driver").outcome, Outcome::critical);
+  EXPECT_EQ(node.run("gpu.lost").outcome, Outcome::skip);
+  EXPECT_THAT(node.run("gpu.lost").note, HasSubstr("gpu.driver"));
 }
 
 TEST(GpuCount, OneIsMissing) {
@@ -234,7 +223,7 @@ TEST(GpuCount, OneIsMissing) {
   for (const Row& row : rows) {
     GpuNode node;
     row.change(node);
-    const Result result = node.run(check_gpu_count);
+    const Result result = node.run("gpu.count");
     ASSERT_EQ(result.outcome, row.outcome) << row.what << ": " << result.note;
     if (row.outcome != critical) continue;
     EXPECT_THAT(result.findings[0].message, HasSubstr(row.message)) << row.what;
@@ -249,9 +238,9 @@ TEST(GpuCount, OnlyTheDriversOwnDisplayControllers) {
   node.plug("0000:a3:00.0", "0x040300\n", "snd_hda_intel");    // the sound of a graphics card
   node.plug("0000:a4:00.0", "0x030200\n", "nvidia");           // a virtual function
   node.fake.link("/sys/bus/pci/devices/0000:a4:00.0/physfn", "../0000:10:00.0");
-  EXPECT_EQ(node.run(check_gpu_count).outcome, Outcome::pass);
+  EXPECT_EQ(node.run("gpu.count").outcome, Outcome::pass);
   node.plug("0000:a5:00.0", "0x030000\n", "");  // the driver did not take it
-  EXPECT_EQ(node.run(check_gpu_count).outcome, Outcome::critical);
+  EXPECT_EQ(node.run("gpu.count").outcome, Outcome::critical);
 }
 
 // ---- gpu.nvlink beyond one GPU
@@ -259,17 +248,17 @@ TEST(GpuCount, OnlyTheDriversOwnDisplayControllers) {
 TEST(GpuNvlink, BoardsWithoutOrWithSomeLinks) {
   GpuNode node;
   for (Gpu& gpu : node.snapshot.gpus) gpu.nvlinks_active = 0;
-  EXPECT_EQ(node.run(check_gpu_nvlink).outcome, Outcome::skip) << "perhaps there is no bridge";
+  EXPECT_EQ(node.run("gpu.nvlink").outcome, Outcome::skip) << "perhaps there is no bridge";
   node.policy.expect.nvlinks_per_gpu = 18;
-  EXPECT_EQ(node.run(check_gpu_nvlink).outcome, Outcome::critical);
-  EXPECT_EQ(node.run(check_gpu_nvlink).findings.size(), 8u);
+  EXPECT_EQ(node.run("gpu.nvlink").outcome, Outcome::critical);
+  EXPECT_EQ(node.run("gpu.nvlink").findings.size(), 8u);
   for (Gpu& gpu : node.snapshot.gpus) gpu.nvlinks_active = 12;
   node.policy.expect.nvlinks_per_gpu = 12;
-  EXPECT_EQ(node.run(check_gpu_nvlink).outcome, Outcome::pass);
+  EXPECT_EQ(node.run("gpu.nvlink").outcome, Outcome::pass);
   node.policy.expect.nvlinks_per_gpu = -1;
-  EXPECT_EQ(node.run(check_gpu_nvlink).outcome, Outcome::warn) << "all alike";
+  EXPECT_EQ(node.run("gpu.nvlink").outcome, Outcome::warn) << "all alike";
   node.snapshot.gpus[5].nvlinks_active = 8;
-  EXPECT_EQ(node.run(check_gpu_nvlink).outcome, Outcome::critical) << "fewer than the others";
+  EXPECT_EQ(node.run("gpu.nvlink").outcome, Outcome::critical) << "fewer than the others";
 }
 
 // ---- gpu.xid
@@ -322,7 +311,7 @@ TEST(GpuXid, WhatSpeaksAgainstAGpu) {
   for (const Row& row : rows) {
     GpuNode node;
     node.log(row.lines);
-    const Result result = node.run(check_gpu_xid);
+    const Result result = node.run("gpu.xid");
     EXPECT_EQ(result.outcome, row.outcome) << row.what;
     ASSERT_EQ(entities(result), row.entities) << row.what;
     if (row.entities.empty()) continue;
@@ -333,14 +322,14 @@ TEST(GpuXid, WhatSpeaksAgainstAGpu) {
 TEST(GpuXid, ProgramsCannotWriteThem) {
   GpuNode node;
   node.fake.write("/dev/kmsg", "11,1,1000000,-;NVRM: Xid (PCI:0000:13:00): 79, GPU has fallen off the bus.\n");
-  EXPECT_EQ(node.run(check_gpu_xid).outcome, Outcome::pass);
+  EXPECT_EQ(node.run("gpu.xid").outcome, Outcome::pass);
 }
 
 TEST(GpuXid, IsSkippedWithoutTheLog) {
   GpuNode node;
   std::filesystem::remove(node.fake.directory() + "/dev/kmsg");
-  EXPECT_EQ(node.run(check_gpu_xid).outcome, Outcome::skip);
-  EXPECT_THAT(node.run(check_gpu_xid).note, HasSubstr("kmsg"));
+  EXPECT_EQ(node.run("gpu.xid").outcome, Outcome::skip);
+  EXPECT_THAT(node.run("gpu.xid").note, HasSubstr("kmsg"));
 }
 
 }  // namespace

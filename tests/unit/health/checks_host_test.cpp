@@ -24,7 +24,7 @@ class HostClock : public FakeNode {
  protected:
   Result with(const std::string& numbers) {
     put("/run/fake/adjtimex", numbers);
-    return run(check_host_clock);
+    return run("host.clock");
   }
 };
 class HostSpace : public FakeNode {};
@@ -38,9 +38,9 @@ TEST_F(HostMemory, ComparesWithTheExpectation) {
   };
   for (const auto& [mib, outcome] : rows) {
     memory(mib);
-    EXPECT_OUTCOME(run(check_host_memory), outcome) << mib;
+    EXPECT_OUTCOME(run("host.memory"), outcome) << mib;
   }
-  const Finding finding = run(check_host_memory).findings.at(0);
+  const Finding finding = run("host.memory").findings.at(0);
   EXPECT_EQ(finding.measured, 50000.0);
   EXPECT_EQ(finding.limit, 100000.0);
   EXPECT_EQ(finding.unit, "MiB");
@@ -48,27 +48,27 @@ TEST_F(HostMemory, ComparesWithTheExpectation) {
 
 TEST_F(HostMemory, WithoutAnExpectationWhatIsPluggedInCounts) {
   memory(60000);
-  EXPECT_OUTCOME(run(check_host_memory), Outcome::skip);
+  EXPECT_OUTCOME(run("host.memory"), Outcome::skip);
   put("/sys/devices/system/edac/mc/mc0/size_mb", "32768");
   put("/sys/devices/system/edac/mc/mc1/size_mb", "32768");
-  EXPECT_OUTCOME(run(check_host_memory), Outcome::warn);  // 60000 of 65536, 8.4% less
+  EXPECT_OUTCOME(run("host.memory"), Outcome::warn);  // 60000 of 65536, 8.4% less
   memory(64000);
-  EXPECT_OUTCOME(run(check_host_memory), Outcome::pass);
+  EXPECT_OUTCOME(run("host.memory"), Outcome::pass);
 }
 
 TEST_F(HostMemory, PoisonedPagesWarn) {
   policy.expect.memory_mib = 1000;
   memory(1000, "8");
-  const Result result = run(check_host_memory);
+  const Result result = run("host.memory");
   EXPECT_OUTCOME(result, Outcome::warn);
   EXPECT_THAT(result.findings.at(0).message, HasSubstr("8 KiB"));
 }
 
 TEST_F(HostMemory, SkipsWhatItCannotRead) {
   policy.expect.memory_mib = 1000;
-  EXPECT_OUTCOME(run(check_host_memory), Outcome::skip);
+  EXPECT_OUTCOME(run("host.memory"), Outcome::skip);
   put("/proc/meminfo", "MemTotal: many kB");
-  EXPECT_OUTCOME(run(check_host_memory), Outcome::skip);
+  EXPECT_OUTCOME(run("host.memory"), Outcome::skip);
 }
 
 TEST_F(HostCpus, JudgesNumbers) {
@@ -94,11 +94,11 @@ TEST_F(HostCpus, JudgesNumbers) {
     policy.expect.cpus = row.expected;
     cpus(row.present, row.online);
     put("/sys/devices/system/cpu/smt/control", row.smt);
-    EXPECT_OUTCOME(run(check_host_cpus), row.outcome) << row.present << " " << row.online << " " << row.smt;
+    EXPECT_OUTCOME(run("host.cpus"), row.outcome) << row.present << " " << row.online << " " << row.smt;
   }
 }
 
-TEST_F(HostCpus, SkipsWithoutSysfs) { EXPECT_OUTCOME(run(check_host_cpus), Outcome::skip); }
+TEST_F(HostCpus, SkipsWithoutSysfs) { EXPECT_OUTCOME(run("host.cpus"), Outcome::skip); }
 
 TEST_F(HostClock, JudgesNumbers) {
   policy.limits.clock_error_s = 1;
@@ -115,22 +115,22 @@ TEST_F(HostClock, JudgesNumbers) {
   EXPECT_THAT(estimated.message, HasSubstr("estimated"));
 }
 
-TEST_F(HostClock, SkipsWithoutNumbers) { EXPECT_OUTCOME(run(check_host_clock), Outcome::skip); }
+TEST_F(HostClock, SkipsWithoutNumbers) { EXPECT_OUTCOME(run("host.clock"), Outcome::skip); }
 
 TEST_F(HostClock, AsksTheRealKernel) {
   policy.paths.sysroot = "/";
   policy.limits.clock_error_s = 1e9;
-  const Result result = run(check_host_clock);
+  const Result result = run("host.clock");
   EXPECT_THAT(result.outcome, ::testing::AnyOf(Outcome::pass, Outcome::warn, Outcome::skip)) << describe(result);
 }
 
 TEST_F(HostSpace, TheLimitDecides) {
-  EXPECT_OUTCOME(run(check_host_space), Outcome::pass);  // an empty root: "/" itself is there
+  EXPECT_OUTCOME(run("host.space"), Outcome::pass);  // an empty root: "/" itself is there
   make_directory("/tmp");
   policy.limits.space_free_percent = 0;
-  EXPECT_OUTCOME(run(check_host_space), Outcome::pass);
+  EXPECT_OUTCOME(run("host.space"), Outcome::pass);
   policy.limits.space_free_percent = 100.5;
-  const Result full = run(check_host_space);
+  const Result full = run("host.space");
   EXPECT_OUTCOME(full, Outcome::warn);
   for (const Finding& finding : full.findings) EXPECT_EQ(finding.entity, "/tmp");  // one file system, told once
 }
@@ -141,15 +141,15 @@ TEST_F(HostSpace, SeesAFullFileSystem) {
     GTEST_SKIP() << "may not mount a tmpfs";
   }
   policy.limits.space_free_percent = 5;
-  const Result empty = run(check_host_space);
+  const Result empty = run("host.space");
   std::ofstream(path("/dev/shm/full")) << std::string(1 << 20, 'x');
-  const Result bytes = run(check_host_space);
+  const Result bytes = run("host.space");
   ::mount(nullptr, path("/dev/shm").c_str(), nullptr, MS_REMOUNT | MS_RDONLY, "");
-  const Result image = run(check_host_space);  // images are full by nature
+  const Result image = run("host.space");  // images are full by nature
   ::mount(nullptr, path("/dev/shm").c_str(), nullptr, MS_REMOUNT, "");
   remove("/dev/shm/full");
   for (int i = 0; i < 100; ++i) std::ofstream(path("/dev/shm/" + std::to_string(i)));
-  const Result inodes = run(check_host_space);
+  const Result inodes = run("host.space");
   ::umount(path("/dev/shm").c_str());
 
   const auto of_shm = [](const Result& result) {
@@ -165,7 +165,7 @@ TEST_F(HostSpace, SeesAFullFileSystem) {
 
 TEST_F(HostSpace, SkipsWhereNothingIsThere) {
   remove("");
-  EXPECT_OUTCOME(run(check_host_space), Outcome::skip);
+  EXPECT_OUTCOME(run("host.space"), Outcome::skip);
 }
 
 }  // namespace

@@ -12,7 +12,8 @@
 
 #include "base/handle.h"
 #include "fake_node.h"
-#include "health/mount_probe.h"
+#include "health/evidence/mount_probe.h"
+#include "health/evidence/mounts.h"
 
 namespace ms::health {
 namespace {
@@ -119,7 +120,7 @@ TEST_F(DiskMounts, ThoseThatAnswerPass) {
   make_directory("/scratch");
   mounts({{"/", "ext4", "/dev/sda1"}, {"/home", "nfs4", "server:/home"}, {"/scratch", "lustre", "mgs:/scratch"}});
   policy.expect.mounts = {"/home", "/scratch/"};
-  const Result result = run(check_disk_mounts);
+  const Result result = run("disk.mounts");
   EXPECT_OUTCOME(result, Outcome::pass);
   EXPECT_EQ(result.note, "3 mounts answered");
 }
@@ -128,25 +129,25 @@ TEST_F(DiskMounts, OneThatIsExpectedAndMissingIsCritical) {
   make_directory("/home");
   mounts({{"/", "ext4", "/dev/sda1"}});
   policy.expect.mounts = {"/home"};
-  const Result result = run(check_disk_mounts);
+  const Result result = run("disk.mounts");
   EXPECT_OUTCOME(result, Outcome::critical);
   EXPECT_THAT(entities(result), ElementsAre("/home"));
 }
 
 TEST_F(DiskMounts, OneThatIsHiddenIsNotComplainedOfUnlessExpected) {
   mounts({{"/gone", "nfs4", "server:/gone"}});
-  EXPECT_OUTCOME(run(check_disk_mounts), Outcome::pass);
+  EXPECT_OUTCOME(run("disk.mounts"), Outcome::pass);
   policy.expect.mounts = {"/gone"};
-  EXPECT_OUTCOME(run(check_disk_mounts), Outcome::critical);
+  EXPECT_OUTCOME(run("disk.mounts"), Outcome::critical);
 }
 
 TEST_F(DiskMounts, SkipsWhereThereIsNothingToAsk) {
-  EXPECT_OUTCOME(run(check_disk_mounts), Outcome::skip);
+  EXPECT_OUTCOME(run("disk.mounts"), Outcome::skip);
   mounts({{"/tmp", "tmpfs", "tmpfs"},
           {"/dev/fuse", "fuse.sshfs", "u@h:"},
           {"/img", "ext4", "/dev/loop0"},
           {"/auto", "autofs", "systemd-1"}});
-  EXPECT_OUTCOME(run(check_disk_mounts), Outcome::skip);
+  EXPECT_OUTCOME(run("disk.mounts"), Outcome::skip);
 }
 
 struct UsersRow {
@@ -180,10 +181,10 @@ TEST_F(DiskMounts, OnlyWhatIsExpectedIsCriticalAndWhatUsersHaveMountedIsNotAsked
     put("/etc/fstab", row.fstab);
     put("/run/mount/utab", row.utab);
     policy.expect.mounts.clear();
-    const Result result = run(check_disk_mounts, hangs);
+    const Result result = run("disk.mounts", hangs);
     EXPECT_OUTCOME(result, row.outcome) << row.fstab << row.utab;
     policy.expect.mounts = {"/home"};
-    EXPECT_OUTCOME(run(check_disk_mounts, hangs), Outcome::critical) << row.fstab << row.utab;
+    EXPECT_OUTCOME(run("disk.mounts", hangs), Outcome::critical) << row.fstab << row.utab;
   }
   ::kill(waits, SIGKILL);
   ::waitpid(waits, nullptr, 0);
@@ -191,9 +192,9 @@ TEST_F(DiskMounts, OnlyWhatIsExpectedIsCriticalAndWhatUsersHaveMountedIsNotAsked
 
 TEST_F(DiskMounts, WhatLiesBelowAutofsIsNotAsked) {
   mounts({{"/net", "autofs", "-hosts"}, {"/net/evil/x", "nfs4", "evil:/x"}});
-  EXPECT_OUTCOME(run(check_disk_mounts), Outcome::skip);
+  EXPECT_OUTCOME(run("disk.mounts"), Outcome::skip);
   policy.expect.mounts = {"/net/evil/x"};
-  EXPECT_OUTCOME(run(check_disk_mounts), Outcome::critical);  // not there, though expected
+  EXPECT_OUTCOME(run("disk.mounts"), Outcome::critical);  // not there, though expected
 }
 
 TEST_F(DiskMounts, WhatAnEarlierRunLeftBehindIsNotAskedAgain) {
@@ -206,10 +207,10 @@ TEST_F(DiskMounts, WhatAnEarlierRunLeftBehindIsNotAskedAgain) {
   }
   const Counters before = {{"disk.mounts waits /home", {static_cast<double>(waits), 1}}};
   while (!still_waits(waits)) ::usleep(1000);
-  const Result hung = run(check_disk_mounts, before);
+  const Result hung = run("disk.mounts", before);
   ::kill(waits, SIGKILL);
   ::waitpid(waits, nullptr, 0);
-  const Result back = run(check_disk_mounts, before);
+  const Result back = run("disk.mounts", before);
   EXPECT_OUTCOME(hung, Outcome::warn);  // not expected
   EXPECT_THAT(hung.findings.at(0).message, HasSubstr("since an earlier run"));
   EXPECT_EQ(hung.counters.count("disk.mounts waits /home"), 1U);
@@ -229,10 +230,10 @@ TEST_F(DiskMounts, AMountThatHangsIsFoundWithinTheDeadline) {
     GTEST_SKIP() << "may not mount a FUSE file system";
   }
   mounts({{"/scratch", "fuse", "hung"}, {"/home", "nfs4", "server:/home"}});
-  const Result unexpected = run(check_disk_mounts);  // a user's, for all we know
+  const Result unexpected = run("disk.mounts");  // a user's, for all we know
   policy.expect.mounts = {"/scratch", "/home"};
   const auto began = std::chrono::steady_clock::now();
-  const Result result = run(check_disk_mounts);
+  const Result result = run("disk.mounts");
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
   ::umount2(path("/scratch").c_str(), MNT_DETACH);
 
@@ -253,10 +254,10 @@ TEST_F(DiskMounts, AServerThatDiedIsCriticalWhereItIsExpected) {
   server.reset();
   mounts({{"/scratch", "fuse", "dead"}});
   policy.expect.mounts = {"/scratch"};
-  const Result result = run(check_disk_mounts);
+  const Result result = run("disk.mounts");
   mounts({{"/scratch", "nfs4", "dead"}});
   policy.expect.mounts.clear();
-  const Result unexpected = run(check_disk_mounts);
+  const Result unexpected = run("disk.mounts");
   ::umount2(path("/scratch").c_str(), MNT_DETACH);
   EXPECT_OUTCOME(unexpected, Outcome::warn);
   EXPECT_THAT(unexpected.findings.at(0).message, HasSubstr("not connected"));
@@ -289,7 +290,7 @@ TEST_F(DiskReadonly, JudgesMounts) {
   for (const Row& row : rows) {
     mounts({row.mount});
     put("/etc/fstab", row.fstab);
-    const Result result = run(check_disk_readonly);
+    const Result result = run("disk.ro");
     EXPECT_OUTCOME(result, row.outcome) << row.mount[0] << " " << row.fstab;
     const std::vector<std::string> found(row.outcome == Outcome::critical ? 1 : 0, row.mount[0]);
     EXPECT_EQ(entities(result), found);
@@ -303,19 +304,19 @@ TEST_F(DiskReadonly, WhatTheKernelSaidCountsWhileItIsSo) {
   const std::string said = "EXT4-fs (sda3): Remounting filesystem read-only";
   log({said});
   mounts({{"/local", "ext4", "/dev/sda3", "ro", "ro"}});
-  EXPECT_OUTCOME(run(check_disk_readonly), Outcome::critical);
+  EXPECT_OUTCOME(run("disk.ro"), Outcome::critical);
   mounts({{"/local", "ext4", "/dev/sda3", "rw", "rw"}});  // mended
-  EXPECT_OUTCOME(run(check_disk_readonly), Outcome::pass);
+  EXPECT_OUTCOME(run("disk.ro"), Outcome::pass);
   mounts({{"/local", "ext4", "/dev/sda4", "ro", "ro"}});  // another
-  EXPECT_OUTCOME(run(check_disk_readonly), Outcome::pass);
+  EXPECT_OUTCOME(run("disk.ro"), Outcome::pass);
   mounts({{"/local", "ext4", "/dev/sda3", "ro", "ro"}, {"/local", "ext4", "/dev/sda5"}});  // hidden by another
-  EXPECT_OUTCOME(run(check_disk_readonly), Outcome::pass);
+  EXPECT_OUTCOME(run("disk.ro"), Outcome::pass);
   log({"EXT4-fs (loop0): Remounting filesystem read-only"});  // an image of a user's
   mounts({{"/image", "ext4", "/dev/loop0", "ro", "ro"}});
-  EXPECT_OUTCOME(run(check_disk_readonly), Outcome::pass);
+  EXPECT_OUTCOME(run("disk.ro"), Outcome::pass);
   log({"EXT4-fs (sda3)[4711]: segfault at 0 in ): Remounting filesystem read-only"});
   mounts({{"/local", "ext4", "/dev/sda3", "ro", "ro"}});
-  EXPECT_OUTCOME(run(check_disk_readonly), Outcome::pass);
+  EXPECT_OUTCOME(run("disk.ro"), Outcome::pass);
 }
 
 TEST_F(DiskReadonly, DevicesAreFoundByNumberToo) {
@@ -323,18 +324,18 @@ TEST_F(DiskReadonly, DevicesAreFoundByNumberToo) {
   link("/sys/dev/block/8:20", "../../devices/virtual/block/dm-0");
   log({"BTRFS info (device dm-0: state E): forced readonly"});
   mounts({{"/local", "btrfs", "/dev/mapper/vg-local", "rw", "ro"}});
-  EXPECT_OUTCOME(run(check_disk_readonly), Outcome::critical);
+  EXPECT_OUTCOME(run("disk.ro"), Outcome::critical);
 }
 
 TEST_F(DiskReadonly, TheMountAboveTheSpoolIsWatched) {
   policy.paths.spool = "/data/spool/ms";
   mounts({{"/", "ext4", "/dev/sda1"}, {"/data", "xfs", "/dev/sda2", "rw", "ro"}});
-  EXPECT_THAT(entities(run(check_disk_readonly)), ElementsAre("/data"));
+  EXPECT_THAT(entities(run("disk.ro")), ElementsAre("/data"));
   mounts({{"/", "ext4", "/dev/sda1"}, {"/data", "xfs", "/dev/sda2", "rw", "ro"}, {"/data", "xfs", "/dev/sda3"}});
-  EXPECT_OUTCOME(run(check_disk_readonly), Outcome::pass);  // another mount is on top
+  EXPECT_OUTCOME(run("disk.ro"), Outcome::pass);  // another mount is on top
 }
 
-TEST_F(DiskReadonly, SkipsWithoutMountinfo) { EXPECT_OUTCOME(run(check_disk_readonly), Outcome::skip); }
+TEST_F(DiskReadonly, SkipsWithoutMountinfo) { EXPECT_OUTCOME(run("disk.ro"), Outcome::skip); }
 
 }  // namespace
 }  // namespace ms::health

@@ -1,6 +1,6 @@
 // net.link, net.flaps, net.errors, net.pcie, and how growth is counted across runs.
 #include "fake_node.h"
-#include "health/growth.h"
+#include "health/evidence/growth.h"
 
 namespace ms::health {
 namespace {
@@ -72,7 +72,7 @@ TEST_F(NetLink, ExpectedInterfaces) {
   for (const Row& row : rows) {
     interface("eth0", row.carrier, row.operstate, row.speed);
     policy.expect.link_gbps = row.gbps;
-    const Result result = run(check_net_link);
+    const Result result = run("net.link");
     EXPECT_OUTCOME(result, row.outcome) << row.operstate << " " << row.speed;
     if (row.outcome == Outcome::pass) continue;
     EXPECT_EQ(result.findings.at(0).entity, "eth0");
@@ -83,17 +83,17 @@ TEST_F(NetLink, ExpectedInterfaces) {
 TEST_F(NetLink, ExpectedPorts) {
   policy.expect.links = {"mlx5_0/1"};
   policy.expect.link_gbps = 400;
-  EXPECT_OUTCOME(run(check_net_link), Outcome::critical);  // not there
+  EXPECT_OUTCOME(run("net.link"), Outcome::critical);  // not there
   port("4: ACTIVE", "5: LinkUp");
-  EXPECT_OUTCOME(run(check_net_link), Outcome::pass);
+  EXPECT_OUTCOME(run("net.link"), Outcome::pass);
   port("4: ACTIVE", "5: LinkUp", "200 Gb/sec (2X NDR)");
-  EXPECT_EQ(run(check_net_link).findings.at(0).measured, 200.0);
+  EXPECT_EQ(run("net.link").findings.at(0).measured, 200.0);
   port("4: ACTIVE", "5: LinkUp", "2.5 Gb/sec (1X SDR)");
-  EXPECT_EQ(run(check_net_link).findings.at(0).measured, 2.5);
+  EXPECT_EQ(run("net.link").findings.at(0).measured, 2.5);
   port("1: DOWN", "2: Polling");
-  EXPECT_THAT(run(check_net_link).findings.at(0).message, HasSubstr("2: Polling"));
+  EXPECT_THAT(run("net.link").findings.at(0).message, HasSubstr("2: Polling"));
   port("2: INIT", "5: LinkUp");
-  EXPECT_OUTCOME(run(check_net_link), Outcome::critical);
+  EXPECT_OUTCOME(run("net.link"), Outcome::critical);
 }
 
 TEST_F(NetLink, AnExpectationThatIsNoNameIsNotThere) {
@@ -102,14 +102,14 @@ TEST_F(NetLink, AnExpectationThatIsNoNameIsNotThere) {
   put("/etc/operstate", "up");
   for (const std::string name : {"../../../etc", "..", "", "eth0/..", "mlx5_0/x", "/etc"}) {
     policy.expect.links = {name};
-    const Result result = run(check_net_link);
+    const Result result = run("net.link");
     EXPECT_OUTCOME(result, Outcome::critical) << name;
     EXPECT_EQ(result.findings.at(0).message, "is not there") << name;
   }
 }
 
 TEST_F(NetLink, WithoutExpectationsOnlyWhatIsMeantToBeUsedWarns) {
-  EXPECT_OUTCOME(run(check_net_link), Outcome::skip);
+  EXPECT_OUTCOME(run("net.link"), Outcome::skip);
   const std::tuple<std::string, std::string, Outcome> rows[] = {
       {"4: ACTIVE", "5: LinkUp", Outcome::pass},
       {"1: DOWN", "2: Polling", Outcome::pass},
@@ -121,7 +121,7 @@ TEST_F(NetLink, WithoutExpectationsOnlyWhatIsMeantToBeUsedWarns) {
   };
   for (const auto& [state, physical, outcome] : rows) {
     port(state, physical);
-    EXPECT_OUTCOME(run(check_net_link), outcome) << state << physical;
+    EXPECT_OUTCOME(run("net.link"), outcome) << state << physical;
   }
 }
 
@@ -129,60 +129,60 @@ TEST_F(NetLink, ALinkThatWasUpWarnsForADay) {
   port("4: ACTIVE", "5: LinkUp");
   interface("eth0", "1", "up");
   interface("veth0", "1", "up", "10000", false);
-  const Result up = run(check_net_link);
+  const Result up = run("net.link");
   EXPECT_OUTCOME(up, Outcome::pass);
   EXPECT_EQ(up.counters.size(), 2U);
   EXPECT_EQ(up.note, "2 of 2 links up");
 
   port("1: DOWN", "2: Polling");
   interface("eth0", "0", "down", "-1");
-  const Result down = run(check_net_link, up.counters, kNow_s + 3600);
+  const Result down = run("net.link", up.counters, kNow_s + 3600);
   EXPECT_OUTCOME(down, Outcome::warn);
   EXPECT_EQ(down.findings.size(), 2U);
   EXPECT_EQ(down.counters.at("net.link up eth0").wall_s, kNow_s);  // kept as it was
-  EXPECT_OUTCOME(run(check_net_link, down.counters, kNow_s + 90000), Outcome::pass);
+  EXPECT_OUTCOME(run("net.link", down.counters, kNow_s + 90000), Outcome::pass);
   interface("eth0", "", "down", "-1");  // an administrator did it
   port("1: DOWN", "3: Disabled");
-  EXPECT_OUTCOME(run(check_net_link, up.counters, kNow_s + 60), Outcome::pass);
+  EXPECT_OUTCOME(run("net.link", up.counters, kNow_s + 60), Outcome::pass);
 }
 
 TEST_F(NetFlaps, CountsOverADay) {
-  EXPECT_OUTCOME(run(check_net_flaps), Outcome::skip);
+  EXPECT_OUTCOME(run("net.flaps"), Outcome::skip);
   policy.limits.link_flaps_per_day = 5;
   interface("eth0", "1", "up");
   put("/sys/class/net/eth0/carrier_down_count", "3");
   port("4: ACTIVE", "5: LinkUp");
   put("/sys/class/infiniband/mlx5_0/ports/1/counters/link_downed", "0x10");
-  const Result first = run(check_net_flaps);
+  const Result first = run("net.flaps");
   EXPECT_OUTCOME(first, Outcome::pass);
   EXPECT_EQ(first.counters.at("net.flaps mlx5_0/1").value, 16);
 
   put("/sys/class/net/eth0/carrier_down_count", "8");
-  EXPECT_OUTCOME(run(check_net_flaps, first.counters, kNow_s + 60), Outcome::pass);  // exactly the limit
+  EXPECT_OUTCOME(run("net.flaps", first.counters, kNow_s + 60), Outcome::pass);  // exactly the limit
   put("/sys/class/net/eth0/carrier_down_count", "9");
-  const Result flaps = run(check_net_flaps, first.counters, kNow_s + 60);
+  const Result flaps = run("net.flaps", first.counters, kNow_s + 60);
   EXPECT_OUTCOME(flaps, Outcome::warn);
   EXPECT_EQ(flaps.findings.at(0).entity, "eth0");
   EXPECT_EQ(flaps.findings[0].measured, 6.0);
   put("/sys/class/infiniband/mlx5_0/ports/1/counters/link_downed", "40");
-  EXPECT_EQ(run(check_net_flaps, first.counters, kNow_s + 60).findings.size(), 2U);
+  EXPECT_EQ(run("net.flaps", first.counters, kNow_s + 60).findings.size(), 2U);
   put("/sys/class/net/eth0/carrier_down_count", "0");  // the driver was loaded again
   put("/sys/class/infiniband/mlx5_0/ports/1/counters/link_downed", "0");
-  EXPECT_OUTCOME(run(check_net_flaps, first.counters, kNow_s + 60), Outcome::pass);
+  EXPECT_OUTCOME(run("net.flaps", first.counters, kNow_s + 60), Outcome::pass);
 }
 
 TEST_F(NetFlaps, VirtualLinksOnlyWhereExpected) {
   interface("veth0", "1", "up", "10000", false);
   put("/sys/class/net/veth0/carrier_down_count", "0");
-  EXPECT_OUTCOME(run(check_net_flaps), Outcome::skip);
+  EXPECT_OUTCOME(run("net.flaps"), Outcome::skip);
   policy.expect.links = {"veth0"};
-  const Result first = run(check_net_flaps);
+  const Result first = run("net.flaps");
   put("/sys/class/net/veth0/carrier_down_count", "100");
-  EXPECT_OUTCOME(run(check_net_flaps, first.counters, kNow_s + 1), Outcome::warn);
+  EXPECT_OUTCOME(run("net.flaps", first.counters, kNow_s + 1), Outcome::warn);
 }
 
 TEST_F(NetErrors, CountsOverAnHour) {
-  EXPECT_OUTCOME(run(check_net_errors), Outcome::skip);
+  EXPECT_OUTCOME(run("net.errors"), Outcome::skip);
   policy.limits.link_errors_per_hour = 100;
   const std::string counters = "/sys/class/infiniband/mlx5_0/ports/1/counters/";
   const std::string statistics = "/sys/class/net/eth0/statistics/";
@@ -198,19 +198,19 @@ TEST_F(NetErrors, CountsOverAnHour) {
                                statistics + "tx_errors"};
   for (const std::string& file : files) put(file, "7");
   put(counters + "port_xmit_wait", "7");
-  const Result first = run(check_net_errors);
+  const Result first = run("net.errors");
   EXPECT_OUTCOME(first, Outcome::pass);
   EXPECT_EQ(first.counters.size(), std::size(files));
   put(counters + "port_xmit_wait", "1000000");  // load, no error
-  EXPECT_OUTCOME(run(check_net_errors, first.counters, kNow_s + 60), Outcome::pass);
+  EXPECT_OUTCOME(run("net.errors", first.counters, kNow_s + 60), Outcome::pass);
   for (const std::string& file : files) {
     put(file, "107");
-    EXPECT_OUTCOME(run(check_net_errors, first.counters, kNow_s + 60), Outcome::pass) << file;
+    EXPECT_OUTCOME(run("net.errors", first.counters, kNow_s + 60), Outcome::pass) << file;
     put(file, "108");
-    const Result many = run(check_net_errors, first.counters, kNow_s + 60);
+    const Result many = run("net.errors", first.counters, kNow_s + 60);
     EXPECT_OUTCOME(many, Outcome::warn) << file;
     EXPECT_EQ(many.findings.size(), 1U) << file;
-    EXPECT_OUTCOME(run(check_net_errors, first.counters, kNow_s + 2 * 3600), Outcome::pass) << file;
+    EXPECT_OUTCOME(run("net.errors", first.counters, kNow_s + 2 * 3600), Outcome::pass) << file;
     put(file, "7");
   }
 }
@@ -220,7 +220,7 @@ TEST_F(NetErrors, UnreadableCountersArePassedOver) {
   make_directory("/sys/class/net/eth0/statistics/rx_crc_errors");  // reading it fails
   put("/sys/class/net/eth0/statistics/rx_errors", "none");
   put("/sys/class/net/eth0/statistics/tx_errors", "1");
-  const Result result = run(check_net_errors);
+  const Result result = run("net.errors");
   EXPECT_OUTCOME(result, Outcome::pass);
   EXPECT_EQ(result.counters.size(), 1U);
 }
@@ -264,7 +264,7 @@ TEST_F(NetPcie, JudgesWidthAndSpeed) {
   for (const Row& row : rows) {
     device(row.kind, "dev0", "0000:17:00.0", row.lanes, row.most, row.bridge, row.speed + " GT/s PCIe",
            "32.0 GT/s PCIe", row.bridge_speed + " GT/s PCIe");
-    const Result result = run(check_net_pcie);
+    const Result result = run("net.pcie");
     EXPECT_OUTCOME(result, row.outcome) << row.kind << " " << row.lanes << " of " << row.most << " at " << row.speed;
     for (const Finding& finding : result.findings) EXPECT_EQ(finding.entity, "dev0 0000:17:00.0");
   }
@@ -273,10 +273,10 @@ TEST_F(NetPcie, JudgesWidthAndSpeed) {
 TEST_F(NetPcie, OneAdapterIsOneDevice) {
   device("net", "eth0", "0000:17:00.0", "8", "16", "16");
   link("/sys/class/infiniband/mlx5_0/device", "../../../devices/pci0000:00/0000:00:01.0/0000:17:00.0");
-  EXPECT_EQ(run(check_net_pcie).findings.size(), 1U);
+  EXPECT_EQ(run("net.pcie").findings.size(), 1U);
 }
 
-TEST_F(NetPcie, SkipsWithoutDevices) { EXPECT_OUTCOME(run(check_net_pcie), Outcome::skip); }
+TEST_F(NetPcie, SkipsWithoutDevices) { EXPECT_OUTCOME(run("net.pcie"), Outcome::skip); }
 
 }  // namespace
 }  // namespace ms::health

@@ -18,7 +18,7 @@ class SlurmGres : public FakeNode {
   }
   Result with(const std::string& text) {
     put(policy.paths.gres_conf, text);
-    return run(check_slurm_gres);
+    return run("slurm.gres");
   }
 };
 
@@ -54,12 +54,12 @@ TEST_F(SlurmGres, OnTheRealRootOnlyDevicesCount) {
   policy.paths.sysroot = "/";
   policy.paths.gres_conf = conf;
   std::ofstream(conf) << "Name=gpu File=/dev/null\n";
-  EXPECT_OUTCOME(run(check_slurm_gres), Outcome::pass);
+  EXPECT_OUTCOME(run("slurm.gres"), Outcome::pass);
   std::ofstream(conf) << "Name=gpu File=" << conf << "\n";  // a regular file is no device
-  EXPECT_OUTCOME(run(check_slurm_gres), Outcome::critical);
+  EXPECT_OUTCOME(run("slurm.gres"), Outcome::critical);
 }
 
-TEST_F(SlurmGres, SkipsWithoutGresConf) { EXPECT_OUTCOME(run(check_slurm_gres), Outcome::skip); }
+TEST_F(SlurmGres, SkipsWithoutGresConf) { EXPECT_OUTCOME(run("slurm.gres"), Outcome::skip); }
 
 }  // namespace
 }  // namespace ms::health

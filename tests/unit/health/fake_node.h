@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "fake_root.h"
-#include "health/checks.h"
+#include "../base/fake_root.h"
+#include "health/checks/registry.h"
 
 namespace ms::health {
 
@@ -37,14 +37,14 @@ class FakeNode : public ::testing::Test {
     put("/dev/kmsg", records);
   }
 
-  Result run(Result (*check)(Evidence&), const Counters& before = {}, double now_s = kNow_s) {
+  Result run(std::string_view code, const Counters& before = {}, double now_s = kNow_s) {
     Evidence evidence(policy, now_s, 0, before);
-    return check(evidence);
+    return find_check(passive_checks(), code)->run(evidence);
   }
   // What a log of one line leads to.
-  Result run_on_line(Result (*check)(Evidence&), const std::string& line) {
+  Result run_on_line(std::string_view code, const std::string& line) {
     log({line});
-    return run(check);
+    return run(code);
   }
 
   Policy policy;

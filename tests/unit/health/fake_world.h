@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "health/world.h"
+#include "health/act/world.h"
 #include "test_files.h"
 
 namespace ms::health {

@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "fake_world.h"
-#include "health/flow.h"
-#include "health/notes.h"
-#include "health/state.h"
+#include "health/act/flow.h"
+#include "health/act/notes.h"
+#include "health/act/spool.h"
+#include "health/act/state.h"
+#include "support/files.h"
 #include "test_files.h"
 
 namespace ms::health {
@@ -76,7 +78,7 @@ class FlowTest : public testing::Test {
   std::string note() const { return read(directory_ / "notes/job-7"); }
   using Words = std::vector<std::string>;
 
-  TemporaryDirectory directory_;
+  test::TempDir directory_;
   Policy policy_;
   slurm::JobEnv job_;
   FakeClock clock_;

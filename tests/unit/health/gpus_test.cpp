@@ -1,6 +1,6 @@
 // What is made of NVML's answers: the fake library (tests/cluster/fake_nvml.cpp) is really opened, a copy of it in a
 // directory with its own description.
-#include "health/gpus.h"
+#include "health/evidence/gpus.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 #include <csignal>
 #include <filesystem>
 
-#include "fake_root.h"
-#include "health/check.h"
+#include "../base/fake_root.h"
+#include "health/checks/registry.h"
 
 namespace ms::health {
 namespace {
@@ -182,7 +182,7 @@ TEST(ReadGpus, WithoutAPathTheFirstOfThePlacesThatHasIt) {
 }
 
 TEST(ReadGpus, TheTextsNameEveryPlaceThatIsLookedAt) {
-  const Check* check = find_check("gpu.driver");
+  const Check* check = find_check(passive_checks(), "gpu.driver");
   ASSERT_NE(check, nullptr);
   Policy policy;
   ConfigSchema schema;

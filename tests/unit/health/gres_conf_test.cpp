@@ -1,10 +1,10 @@
 // gres.conf as far as it is read: the lines for this node, brackets, and lines that are left out.
-#include "health/gres_conf.h"
+#include "health/evidence/gres_conf.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fake_root.h"
+#include "../base/fake_root.h"
 
 namespace ms::health {
 namespace {

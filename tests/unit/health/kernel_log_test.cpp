@@ -1,11 +1,11 @@
 // Records of /dev/kmsg: what the kernel wrote counts, what programs wrote does not.
-#include "health/kernel_log.h"
+#include "health/evidence/kernel_log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fake_root.h"
-#include "health/check.h"
+#include "../base/fake_root.h"
+#include "health/checks/check.h"
 
 namespace ms::health {
 namespace {

@@ -1,5 +1,5 @@
 // The policy: what is refused, all at once, and whose file root believes.
-#include "health/policy.h"
+#include "health/act/load_policy.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -8,8 +8,10 @@
 #include <fstream>
 
 #include "fake_world.h"
-#include "health/check.h"
-#include "health/safe_file.h"
+#include "health/act/safe_file.h"
+#include "health/checks/check.h"
+#include "health/checks/registry.h"
+#include "support/files.h"
 
 namespace ms::health {
 namespace {
@@ -35,7 +37,7 @@ class PolicyTest : public testing::Test {
     const std::string path = write(text);
     return refusal([&] { load_policy(path); }, "config.invalid");
   }
-  TemporaryDirectory directory_;
+  test::TempDir directory_;
 };
 
 TEST_F(PolicyTest, DefaultsAreValidAndOnlyObserve) {
@@ -43,7 +45,7 @@ TEST_F(PolicyTest, DefaultsAreValidAndOnlyObserve) {
   EXPECT_FALSE(policy.may_act());
   EXPECT_EQ(policy.act.allow.size(), 12);
   for (const std::string& code : policy.act.allow) {
-    const Check* check = find_check(code);
+    const Check* check = find_check(passive_checks(), code);
     ASSERT_NE(check, nullptr) << code;
     EXPECT_TRUE(check->blame == Blame::node || check->blame == Blame::gpu) << code << " could never drain";
   }
@@ -91,7 +93,7 @@ TEST_F(PolicyTest, RefusesWhatCannotBe) {
       {"[act]\nallow = [\"gpu.ecc\", \"gpu.ecc\"]", "twice"},
       {"[act]\nallow = [\"gpu.busy\"]", "a job's user can cause it"},
       {"[act]\nallow = [\"host.space\"]", "a job's user can cause it"},
-      {"[act]\nallow = [\"perf.memory\"]", "level 2"},
+      {"[act]\nallow = [\"perf.memory\"]", "of level 1"},
       {"[act]\nkill_switch = \"off\"", "act.kill_switch: must be an absolute path"},
       {"[act]\nkill_switch = \"\"", "act.kill_switch: must be an absolute path"},
       {"[act]\nmax_drained_percent = 101", "0 to 100"},
@@ -122,9 +124,8 @@ TEST_F(PolicyTest, RefusesWhatCannotBe) {
 TEST_F(PolicyTest, RefusesMoreCodesThanMayDrain) {
   std::string list;
   int count = 0;
-  for (const Check& check : all_checks()) {
-    if (!check.user_can_cause && check.level == 1)
-      list += fmt::format("{}\"{}\"", count++ == 0 ? "" : ", ", check.code);
+  for (const Check& check : passive_checks()) {
+    if (!check.user_can_cause) list += fmt::format("{}\"{}\"", count++ == 0 ? "" : ", ", check.code);
   }
   ASSERT_GT(count, static_cast<int>(kMaxAllowed));
   EXPECT_NE(invalid("[act]\nallow = [" + list + "]").find("at most 16 codes"), std::string::npos);
@@ -153,14 +154,14 @@ TEST_F(PolicyTest, RootBelievesOnlyItsOwnFile) {
   ASSERT_EQ(::chown(path.c_str(), 0, 0), 0);
   EXPECT_TRUE(load_policy_as_root(path).may_act());
 
-  ::chmod(directory_.str().c_str(), 0777);
+  ::chmod(directory_.path().c_str(), 0777);
   EXPECT_NE(refused(path).find("may be written by others"), std::string::npos);
-  ::chmod(directory_.str().c_str(), 01777);
+  ::chmod(directory_.path().c_str(), 01777);
   EXPECT_TRUE(load_policy_as_root(path).may_act());
-  ::chmod(directory_.str().c_str(), 0755);
-  ASSERT_EQ(::chown(directory_.str().c_str(), 65534, 65534), 0);
+  ::chmod(directory_.path().c_str(), 0755);
+  ASSERT_EQ(::chown(directory_.path().c_str(), 65534, 65534), 0);
   EXPECT_NE(refused(path).find("belongs to user 65534"), std::string::npos);
-  ASSERT_EQ(::chown(directory_.str().c_str(), 0, 0), 0);
+  ASSERT_EQ(::chown(directory_.path().c_str(), 0, 0), 0);
 }
 
 TEST_F(PolicyTest, RootFollowsNoLinkOfSomebodyElse) {
@@ -171,7 +172,7 @@ TEST_F(PolicyTest, RootFollowsNoLinkOfSomebodyElse) {
   ASSERT_EQ(::symlink(path.c_str(), (directory_ / "link").c_str()), 0);
   EXPECT_NE(refused(directory_ / "link").find("cannot open"), std::string::npos);
   // A link on the way is root's own, and leads through trusted directories.
-  ASSERT_EQ(::symlink(directory_.str().c_str(), (directory_ / "there").c_str()), 0);
+  ASSERT_EQ(::symlink(directory_.path().c_str(), (directory_ / "there").c_str()), 0);
   EXPECT_NO_THROW(load_policy_as_root(directory_ / "there/ms-diag.toml"));
   ASSERT_EQ(::symlink("./..//./there", (directory_ / "relative").c_str()), 0);
   EXPECT_NE(refused(directory_ / "relative/ms-diag.toml").find("cannot open"), std::string::npos);
@@ -191,7 +192,7 @@ TEST_F(PolicyTest, RootReadsNothingThatIsNoFile) {
   if (::geteuid() != 0) GTEST_SKIP() << "the refusals before it differ";
   const auto refused = [&](const std::string& of) { return refusal([&] { load_policy_as_root(of); }, "policy.owner"); };
   EXPECT_NE(refused(directory_ / "none.toml").find("No such file"), std::string::npos);
-  EXPECT_NE(refused(directory_.str()).find("not a regular file"), std::string::npos);
+  EXPECT_NE(refused(directory_.path()).find("not a regular file"), std::string::npos);
   EXPECT_NE(refused(directory_ / "a/b").find("No such file"), std::string::npos);
   EXPECT_NE(refused("ms-diag.toml").find("not an absolute path"), std::string::npos);
   EXPECT_NE(refused("/").find("names nothing"), std::string::npos);

@@ -1,5 +1,5 @@
 // The flow around a job, with a Slurm, checks and a clock that are made up, and real directories.
-#include "health/prolog.h"
+#include "health/act/prolog.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "flow_fixture.h"
+#include "support/files.h"
 
 namespace ms::health {
 namespace {
@@ -356,7 +357,7 @@ TEST_F(FlowTest, TwoNodesThatAppendAtOnceBothGetIntoTheComment) {
 
 // The whole, with the real world behind it: nothing of it may leave as an exception or a code but 0.
 TEST(RunProlog, WithoutAPolicyThatRootMayBelieveNothingIsDone) {
-  const TemporaryDirectory directory;
+  const test::TempDir directory;
   slurm::JobEnv job;
   job.job_id = 7;
   job.node = "node02";

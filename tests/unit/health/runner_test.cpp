@@ -1,5 +1,5 @@
 // Real processes, because that is what the runner is for: checks that hang, crash, flood or leave children behind.
-#include "health/runner.h"
+#include "health/run/runner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "health/result_wire.h"
+#include "health/run/result_wire.h"
 
 namespace ms::health {
 namespace {

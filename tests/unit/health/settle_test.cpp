@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "flow_fixture.h"
-#include "health/cap.h"
+#include "health/act/cap.h"
 
 namespace ms::health {
 namespace {

@@ -6,9 +6,10 @@
 #include <fstream>
 #include <thread>
 
-#include "health/notes.h"
-#include "health/safe_file.h"
-#include "health/state.h"
+#include "health/act/notes.h"
+#include "health/act/safe_file.h"
+#include "health/act/spool.h"
+#include "support/files.h"
 #include "test_files.h"
 
 namespace ms::health {
@@ -27,7 +28,7 @@ class SpoolTest : public testing::Test {
     for (const auto& [name, event] : spooled_events(path())) result.push_back(event.message);
     return result;
   }
-  TemporaryDirectory directory_;
+  test::TempDir directory_;
 };
 
 TEST_F(SpoolTest, OthersMayReadAndNotWrite) {
@@ -106,7 +107,7 @@ TEST_F(SpoolTest, RefusesWhatOthersMayWriteInto) {
 
 class NotesTest : public testing::Test {
  protected:
-  TemporaryDirectory directory_;
+  test::TempDir directory_;
 };
 
 TEST_F(NotesTest, AreForOthersToReadBoundedAndPrintable) {

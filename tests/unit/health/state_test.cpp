@@ -1,6 +1,5 @@
 // What a node remembers, on disks that are full, damaged or prepared by an attacker.
-#include "health/state.h"
-
+#include "health/act/state.h"
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -10,12 +9,15 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "health/act/spool.h"
 
 #include <fstream>
 #include <thread>
 
-#include "health/safe_file.h"
-#include "health/state_json.h"
+#include "health/act/safe_file.h"
+#include "health/act/state_json.h"
+#include "health/commands/history.h"
+#include "support/files.h"
 #include "test_files.h"
 
 namespace ms::health {
@@ -39,7 +41,7 @@ void save(const StateDirectory& directory, const State& wanted) {
 class StateTest : public testing::Test {
  protected:
   std::string path() const { return directory_ / "state"; }
-  TemporaryDirectory directory_;
+  test::TempDir directory_;
 };
 
 TEST_F(StateTest, IsMadeForItsOwnerAloneAndKeepsWhatItIsGiven) {
@@ -259,7 +261,7 @@ TEST_F(StateTest, AFullDiskLeavesWhatWasThere) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can mount a small disk";
   const int status = in_child([&] {
     if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-        ::mount("tmpfs", directory_.str().c_str(), "tmpfs", 0, "size=256k,mode=755") != 0) {
+        ::mount("tmpfs", directory_.path().c_str(), "tmpfs", 0, "size=256k,mode=755") != 0) {
       return 77;
     }
     const StateDirectory directory(path());

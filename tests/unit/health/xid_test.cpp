@@ -1,5 +1,5 @@
 // Xids: the table's promises, and that no user's text makes a line count.
-#include "health/xid.h"
+#include "health/evidence/xid.h"
 
 #include <gtest/gtest.h>
 

@@ -191,7 +191,7 @@ TEST_F(Export, TakesAnEmptyDirectoryAndRefusesAnother) {
   const Parameters from(make_checkpoint(model, DType::f32, dir / "a"));
   std::filesystem::create_directory(dir / "empty");
   export_model(from, model, dir / "empty/", {});
-  EXPECT_THAT(list(dir / "empty"), ElementsAre("config.json", "model.safetensors"));
+  EXPECT_THAT(names_in(dir / "empty"), ElementsAre("config.json", "model.safetensors"));
   const auto refused = [&](const std::string& out) {
     const Error error = thrown_by([&] { export_model(from, model, out, {}); });
     EXPECT_EQ(error.kind(), "hf.export");
@@ -203,7 +203,7 @@ TEST_F(Export, TakesAnEmptyDirectoryAndRefusesAnother) {
   EXPECT_THAT(refused(dir / "file"), HasSubstr("is not a directory"));
   EXPECT_THAT(refused(dir / "no/such"), HasSubstr("No such file or directory"));
   EXPECT_THAT(refused(""), HasSubstr("cannot write to ''"));
-  EXPECT_THAT(list(dir.path()), ElementsAre("a", "empty", "file"));
+  EXPECT_THAT(names_in(dir.path()), ElementsAre("a", "empty", "file"));
 }
 
 TEST_F(Export, LeavesNothingBehindWhereItFails) {
@@ -217,7 +217,7 @@ TEST_F(Export, LeavesNothingBehindWhereItFails) {
     if (++calls == 5) throw Error("test", Blame::storage, "the disk is full");
   };
   EXPECT_EQ(thrown_by([&] { export_model(from, model, dir / "out", options); }).kind(), "test");
-  EXPECT_THAT(list(dir.path()), ElementsAre("a"));
+  EXPECT_THAT(names_in(dir.path()), ElementsAre("a"));
 }
 
 TEST_F(Export, RefusesACheckpointOfAnotherModelWithAllProblems) {
@@ -231,7 +231,7 @@ TEST_F(Export, RefusesACheckpointOfAnotherModelWithAllProblems) {
   EXPECT_THAT(error.message(), HasSubstr("layers.2.attn.q.weight is missing"));
   EXPECT_THAT(error.message(), HasSubstr("embed.tokens.weight is 11 x 16, expected 12 x 16"));
   EXPECT_THAT(error.message(), HasSubstr("head.weight is not part of the model"));
-  EXPECT_THAT(list(dir.path()), ElementsAre("a"));
+  EXPECT_THAT(names_in(dir.path()), ElementsAre("a"));
 }
 
 // A model's directory that a case changes: tensors are taken by name from a sound export.

@@ -1,11 +1,12 @@
 // Collectives of ranks that are threads: every kind, odd sizes and odd numbers of ranks, in the groups of a mesh.
-#include "net/collectives.h"
+#include "net/ranks/collectives.h"
 
 #include <gmock/gmock.h>
 
 #include <thread>
 
 #include "comm/thread_world.h"
+#include "net/report/collectives_report.h"
 #include "tensor/cpu_device.h"
 
 namespace ms::net {

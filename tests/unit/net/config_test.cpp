@@ -1,7 +1,8 @@
 #include <gmock/gmock.h>
 
 #include "fake_node.h"
-#include "net/fabric_config.h"
+#include "net/measure/fabric_config.h"
+#include "net/measure/facts_json.h"
 
 namespace ms::net {
 namespace {
@@ -113,7 +114,7 @@ TEST(Config, NodesThatDifferAreNamedTogether) {
 }
 
 TEST(Config, ANodeWithoutAnyFabricSaysNothing) {
-  EXPECT_THAT(judged(gather_facts(health::Sysroot("/nowhere"), nullptr)), IsEmpty());
+  EXPECT_THAT(judged(gather_facts(Sysroot("/nowhere"), nullptr)), IsEmpty());
 }
 
 }  // namespace

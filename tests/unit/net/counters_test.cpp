@@ -1,10 +1,11 @@
 // A whole node of eight adapters, made of files.
-#include "net/counters.h"
+#include "net/measure/counters.h"
 
 #include <gmock/gmock.h>
 
 #include "base/file.h"
 #include "fake_node.h"
+#include "net/measure/facts_json.h"
 
 namespace ms::net {
 namespace {
@@ -105,7 +106,7 @@ TEST(Counters, WhatGivesNoNumberIsRememberedAndNotJudged) {
 TEST(Counters, NoAdaptersAndNoFilesAtAll) {
   FakeNode node(0);
   EXPECT_EQ(CounterReader{node.root()}.read(0).ports.size(), 1U);
-  EXPECT_THAT(CounterReader{health::Sysroot("/nowhere")}.read(0).ports, IsEmpty());
+  EXPECT_THAT(CounterReader{Sysroot("/nowhere")}.read(0).ports, IsEmpty());
 }
 
 TEST(Flaps, AreTimedBetweenLooks) {

@@ -1,4 +1,4 @@
-#include "net/ecmp.h"
+#include "net/judge/ecmp.h"
 
 #include <gmock/gmock.h>
 

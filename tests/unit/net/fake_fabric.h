@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "net/locate.h"
+#include "net/judge/locate.h"
 
 namespace ms::net::test {
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "health/sysroot.h"
+#include "base/sysroot.h"
 
 namespace ms::net::test {
 
@@ -52,7 +52,7 @@ class FakeNode {
   FakeNode(const FakeNode&) = delete;
   FakeNode& operator=(const FakeNode&) = delete;
 
-  health::Sysroot root() const { return health::Sysroot(root_.string()); }
+  Sysroot root() const { return Sysroot(root_.string()); }
   std::string path() const { return root_.string(); }
   void write(const std::string& path, std::string_view text) {
     const std::filesystem::path whole = root_ / path;

@@ -1,5 +1,5 @@
 // Slow nodes and pairs among many, found by tests of groups that are as slow as their slowest member.
-#include "net/group_search.h"
+#include "net/judge/group_search.h"
 
 #include <gmock/gmock.h>
 
@@ -13,15 +13,15 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-using Group = GroupSearch::Group;
+using Nodes = GroupSearch::Nodes;
 
 struct Fabric {
   explicit Fabric(unsigned seed) : random(seed) {}
   std::set<int> slow;
   std::set<std::pair<int, int>> slow_together;
-  std::function<double(const Group&)> also = [](const Group&) { return 1.0; };
+  std::function<double(const Nodes&)> also = [](const Nodes&) { return 1.0; };
 
-  double seconds(const Group& group) {
+  double seconds(const Nodes& group) {
     const std::set<int> in(group.begin(), group.end());
     EXPECT_EQ(in.size(), group.size());
     double times = 1;
@@ -34,11 +34,11 @@ struct Fabric {
   GroupSearch search(int nodes) {
     GroupSearch search(nodes, 1.43);
     while (true) {
-      const std::vector<Group>& groups = search.next();
+      const std::vector<Nodes>& groups = search.next();
       if (groups.empty()) return search;
       std::set<int> busy;
       std::vector<double> times;
-      for (const Group& group : groups) {
+      for (const Nodes& group : groups) {
         for (const int node : group) EXPECT_TRUE(busy.insert(node).second) << "in two groups of a round";
         times.push_back(seconds(group));
       }
@@ -48,8 +48,8 @@ struct Fabric {
   std::mt19937 random;
 };
 
-std::vector<Group> groups_of(const GroupSearch& search) {
-  std::vector<Group> groups;
+std::vector<Nodes> groups_of(const GroupSearch& search) {
+  std::vector<Nodes> groups;
   for (const GroupSearch::Slow& slow : search.found()) groups.push_back(slow.nodes);
   std::ranges::sort(groups);
   return groups;
@@ -64,7 +64,7 @@ TEST(GroupSearch, FindsKSlowNodesInTestsThatGrowWithKAndTheLogarithm) {
         while (static_cast<int>(fabric.slow.size()) < k)
           fabric.slow.insert(std::uniform_int_distribution<int>(0, nodes - 1)(fabric.random));
         const GroupSearch search = fabric.search(nodes);
-        std::vector<Group> expected;
+        std::vector<Nodes> expected;
         for (const int node : fabric.slow) expected.push_back({node});
         ASSERT_EQ(groups_of(search), expected) << nodes << " nodes, seed " << seed;
         // 8 references, the whole, two halves a level for each, and up to 5 tests of every node of the last pairs.
@@ -78,25 +78,25 @@ TEST(GroupSearch, FindsKSlowNodesInTestsThatGrowWithKAndTheLogarithm) {
 TEST(GroupSearch, TwoThatAreSlowTogetherOnlyAreAPair) {
   Fabric fabric(1);
   fabric.slow_together = {{4, 5}};
-  EXPECT_THAT(groups_of(fabric.search(16)), ElementsAre(Group{4, 5}));
+  EXPECT_THAT(groups_of(fabric.search(16)), ElementsAre(Nodes{4, 5}));
 }
 
 TEST(GroupSearch, WhatIsSlowOnlyAsAWholeIsToldAsAWhole) {
   Fabric fabric(1);
-  fabric.also = [](const Group& group) { return group.size() > 4 ? 3.0 : 1.0; };  // a limit that eight nodes share
-  EXPECT_THAT(groups_of(fabric.search(8)), ElementsAre(Group{0, 1, 2, 3, 4, 5, 6, 7}));
+  fabric.also = [](const Nodes& group) { return group.size() > 4 ? 3.0 : 1.0; };  // a limit that eight nodes share
+  EXPECT_THAT(groups_of(fabric.search(8)), ElementsAre(Nodes{0, 1, 2, 3, 4, 5, 6, 7}));
 }
 
 TEST(GroupSearch, ABadMomentIsForgiven) {
   Fabric fabric(1);
   int calls = 0;
-  fabric.also = [&](const Group& group) { return group.size() == 64 && calls++ == 0 ? 5.0 : 1.0; };
+  fabric.also = [&](const Nodes& group) { return group.size() == 64 && calls++ == 0 ? 5.0 : 1.0; };
   EXPECT_THAT(groups_of(fabric.search(64)), IsEmpty());
 }
 
 TEST(GroupSearch, WhereNobodyIsGoodAllAreTold) {
   Fabric fabric(1);
-  fabric.also = [tests = 0](const Group&) mutable { return ++tests <= 1 ? 1.0 : 3.0; };  // only the first pair was
+  fabric.also = [tests = 0](const Nodes&) mutable { return ++tests <= 1 ? 1.0 : 3.0; };  // only the first pair was
   const GroupSearch search = fabric.search(4);
   EXPECT_FALSE(search.found().empty());
 }

@@ -1,5 +1,5 @@
 // Faults that are put into a fabric of numbers are named, and nothing else is.
-#include "net/locate.h"
+#include "net/judge/locate.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ using testing::IsEmpty;
 
 struct Case {
   std::string name;
-  // Puts a fault in, and says what the verdict should be.
+  // Puts a fault in, and says what the fault should be.
   std::function<std::vector<Culprit>(FakeFabric&, int nodes)> inject;
   Symptom symptom = Symptom::bandwidth;
   bool grouped = false;
@@ -27,7 +27,7 @@ Culprit plain(Culprit culprit) {
 }
 std::vector<Culprit> culprits(const Locator& locator) {
   std::vector<Culprit> found;
-  for (const Verdict& verdict : locator.verdicts()) found.push_back(plain(verdict.culprit));
+  for (const Fault& fault : locator.faults()) found.push_back(plain(fault.culprit));
   return found;
 }
 // So many nodes below each leaf switch, and all of those below one that is not known.
@@ -148,8 +148,8 @@ TEST(Locate, NamesEveryKindOfFaultWhereverItIs) {
       std::vector<Culprit> injected = of.inject(fabric, kNodes);
       const Locator locator = fabric.locate({.layout = of.grouped ? leaves_of(kNodes, 2) : Layout{}});
       ASSERT_EQ(culprits(locator), injected);
-      ASSERT_THAT(locator.verdicts()[0].symptoms, ElementsAre(of.symptom));
-      ASSERT_GT(locator.verdicts()[0].confidence, 0.5);
+      ASSERT_THAT(locator.faults()[0].symptoms, ElementsAre(of.symptom));
+      ASSERT_GT(locator.faults()[0].confidence, 0.5);
       ASSERT_EQ(locator.healthy().size(), of.grouped ? kNodes - 2U : injected[0].b >= 0 ? kNodes - 2U : kNodes - 1U);
     }
   }
@@ -283,9 +283,9 @@ TEST(Locate, AFlapExplainsWhatItDisturbed) {
       }
     };
     const Locator locator = fabric.locate();
-    ASSERT_EQ(locator.verdicts().size(), 1U) << seed;
-    EXPECT_EQ(plain(locator.verdicts()[0].culprit), (Culprit{.kind = Kind::node, .a = 3}));
-    EXPECT_THAT(locator.verdicts()[0].symptoms, ElementsAre(Symptom::flap));
+    ASSERT_EQ(locator.faults().size(), 1U) << seed;
+    EXPECT_EQ(plain(locator.faults()[0].culprit), (Culprit{.kind = Kind::node, .a = 3}));
+    EXPECT_THAT(locator.faults()[0].symptoms, ElementsAre(Symptom::flap));
   }
 }
 
@@ -360,9 +360,9 @@ TEST(Locate, TestsAfterTheCoverGrowWithTheFaultsAndNotWithTheFabric) {
         };
         const Locator locator = fabric.locate();
         std::set<int> found;
-        for (const Verdict& verdict : locator.verdicts()) {
-          ASSERT_EQ(verdict.culprit.kind, Kind::node);
-          found.insert(verdict.culprit.a);
+        for (const Fault& fault : locator.faults()) {
+          ASSERT_EQ(fault.culprit.kind, Kind::node);
+          found.insert(fault.culprit.a);
         }
         ASSERT_EQ(found, bad) << nodes << " nodes, seed " << seed;
         const std::int64_t cover = kCover * nodes / 2;

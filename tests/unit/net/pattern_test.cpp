@@ -1,5 +1,5 @@
 // What ranks send each other: what is wrong is found, to the last word.
-#include "net/pattern.h"
+#include "net/measure/pattern.h"
 
 #include <gtest/gtest.h>
 

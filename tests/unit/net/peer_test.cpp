@@ -1,5 +1,5 @@
 // Agents on the loopback of this machine: what they measure, whom they turn away, and what becomes of one that dies.
-#include "net/peer.h"
+#include "net/agents/peer.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -8,8 +8,9 @@
 #include <mutex>
 #include <thread>
 
-#include "net/agent.h"
-#include "net/fleet.h"
+#include "net/agents/agent.h"
+#include "net/agents/agent_pool.h"
+#include "net/transport/secret.h"
 
 namespace ms::net {
 namespace {
@@ -19,7 +20,7 @@ Address loopback() { return *parse_address("127.0.0.1:0"); }
 PairSpec quick() { return {.pings = 20, .seconds = 0.05, .datagrams = 200, .datagrams_s = 0.05}; }
 
 struct Server {
-  explicit Server(std::string secret) : self{std::move(secret), loopback(), "lo", health::Sysroot("/")} {
+  explicit Server(std::string secret) : self{std::move(secret), loopback(), "lo", Sysroot("/")} {
     thread = std::jthread([this](const std::stop_token& stop) {
       std::vector<std::jthread> serving;
       while (!stop.stop_requested()) {
@@ -120,22 +121,22 @@ TEST(Peer, NobodyAtTheOtherEndIsSaid) {
 }
 
 struct Agent {
-  Agent(const Fleet& fleet, const std::string& name) {
-    Invitation invitation = fleet.invitation("lo");
+  Agent(const AgentPool& pool, const std::string& name) {
+    Invitation invitation = pool.invitation("lo");
     invitation.node = name;
     thread = std::jthread([invitation] { run_agent({.invitation = invitation}); });
   }
   std::jthread thread;
 };
 
-TEST(Fleet, TestsRoundsAndMissesWhoIsNotThere) {
+TEST(AgentPool, TestsRoundsAndMissesWhoIsNotThere) {
   std::list<Agent> agents;
   {
-    Fleet fleet({"n1", "n2", "n3", "n4"});
-    for (const char* name : {"n1", "n2", "n3"}) agents.emplace_back(fleet, name);
-    fleet.gather(1.5);
-    EXPECT_EQ(fleet.missing(), std::vector<int>{3});
-    const std::vector<PairResult> results = fleet.test({{0, 1}, {2, 3}}, quick());
+    AgentPool pool({"n1", "n2", "n3", "n4"});
+    for (const char* name : {"n1", "n2", "n3"}) agents.emplace_back(pool, name);
+    pool.gather(1.5);
+    EXPECT_EQ(pool.missing(), std::vector<int>{3});
+    const std::vector<PairResult> results = pool.test({{0, 1}, {2, 3}}, quick());
     ASSERT_EQ(results.size(), 2U);
     EXPECT_EQ(results[0].error, "");
     EXPECT_GT(results[0].there.gbps, 0);
@@ -144,23 +145,23 @@ TEST(Fleet, TestsRoundsAndMissesWhoIsNotThere) {
   }  // the agents see that the coordinator is gone
 }
 
-TEST(Fleet, AnAgentThatDiesIsAtFaultAtOnce) {
-  std::list<Agent> agents;  // end after the fleet does
-  Fleet fleet({"n1", "n2"});
-  agents.emplace_back(fleet, "n1");
+TEST(AgentPool, AnAgentThatDiesIsAtFaultAtOnce) {
+  std::list<Agent> agents;  // end after the pool does
+  AgentPool pool({"n1", "n2"});
+  agents.emplace_back(pool, "n1");
   std::jthread dying([&] {
-    const Invitation invitation = fleet.invitation("lo");
+    const Invitation invitation = pool.invitation("lo");
     Channel channel = Channel::connect(*parse_address(invitation.addresses.at(0)), "coordinator", in_seconds(2));
     greet(channel, invitation.secret,
           to_json(Member{.node = "n2", .address = loopback().with_port(1), .interface = "lo"}), in_seconds(2));
     channel.receive_line(in_seconds(10));  // an order
   });
-  fleet.gather(3);
-  ASSERT_TRUE(fleet.missing().empty());
-  const std::vector<PairResult> results = fleet.test({{1, 0}}, quick());
+  pool.gather(3);
+  ASSERT_TRUE(pool.missing().empty());
+  const std::vector<PairResult> results = pool.test({{1, 0}}, quick());
   EXPECT_EQ(results[0].at_fault, 1);
   EXPECT_NE(results[0].error, "");
-  EXPECT_EQ(fleet.missing(), std::vector<int>{1});
+  EXPECT_EQ(pool.missing(), std::vector<int>{1});
 }
 
 }  // namespace

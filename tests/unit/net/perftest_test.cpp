@@ -1,5 +1,5 @@
 // RDMA by perftest: what the programs print, and two agents that run stand-ins of them.
-#include "net/perftest.h"
+#include "net/measure/perftest.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "fake_node.h"
-#include "net/peer.h"
+#include "net/agents/peer.h"
 
 namespace ms::net {
 namespace {
@@ -91,7 +91,7 @@ class Programs : public testing::Test {
   PairResult test_one_pair(bool with_adapters = true) {
     test::FakeNode node(with_adapters ? 1 : 0);
     const Address loopback = *parse_address("127.0.0.1:0");
-    Self self{"secret", loopback, "lo", health::Sysroot("/"), rdma_port(gather_facts(node.root(), nullptr), "")};
+    Self self{"secret", loopback, "lo", Sysroot("/"), rdma_port(gather_facts(node.root(), nullptr), "")};
     Listener listener(loopback);
     std::jthread other([&] {
       try {

@@ -1,4 +1,4 @@
-#include "net/schedule.h"
+#include "net/measure/schedule.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "net/scope.h"
+#include "net/judge/scope.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-// check_model: each rule refuses by itself, with the key that is to blame, and says why.
+// check_model(): each rule refuses on its own, with the offending key and the reason.
 #include "nn/config.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ struct Input {
   std::int64_t microbatch = 1;
 };
 
-TEST(CheckModel, AcceptsWhatFits) {
+TEST(CheckModel, AcceptsValidModels) {
   struct Case {
     const char* what;
     std::function<void(Input&)> change;
@@ -47,7 +47,7 @@ TEST(CheckModel, AcceptsWhatFits) {
   }
 }
 
-TEST(CheckModel, RefusesEachForItsReason) {
+TEST(CheckModel, RefusesEachBrokenRule) {
   struct Case {
     std::function<void(Input&)> change;
     const char* key;
@@ -65,7 +65,7 @@ TEST(CheckModel, RefusesEachForItsReason) {
       {[](Input& in) { in.model.ffn_hidden = 98; }, "model.ffn_hidden",
        "model.ffn_hidden = 98 is not divisible by mesh.tp = 4"},
       {[](Input& in) { in.model.seq = 33; }, "model.seq",
-       "cuts train.microbatch x model.seq = 1 x 33 tokens over mesh.tp = 4"},
+       "splits train.microbatch x model.seq = 1 x 33 tokens over mesh.tp = 4"},
       {[](Input& in) { in.model.family = "llama", in.model.hidden = 8 * 7; }, "model.heads",
        "rotary positions need an even head size, hidden / heads = 7"},
       {[](Input& in) { in.model.hidden = 8 * 257; }, "model.heads", "hidden / heads = 257"},

@@ -1,5 +1,5 @@
-// What a layer's tensors take, by the formulas of cost/activation.h: those are for 16 bits, an MLP of four times hidden
-// and a mask of a byte for each of two dropouts, which we do not have.
+// The memory of a layer's tensors against the formulas of cost/activation.h, which assume 16 bits, an MLP of four times
+// hidden, and a byte mask for each of two dropouts, which we do not have.
 #include <gtest/gtest.h>
 
 #include "cost/activation.h"
@@ -8,9 +8,9 @@
 namespace ms::nn {
 namespace {
 
-// Multiples of the arena's alignment in every tensor that is counted.
+// Every counted tensor is a multiple of the arena's alignment.
 constexpr std::int64_t kBatch = 2, kSeq = 128, kHidden = 256, kHeads = 8;
-constexpr double kTokenBytes = kBatch * kSeq * kHidden;  // of one byte each
+constexpr double kTokenBytes = kBatch * kSeq * kHidden;  // at one byte an element
 
 struct Case {
   bool parallel_block;
@@ -20,7 +20,7 @@ struct Case {
 const std::vector<Case> kCases{{false, 1, false}, {true, 1, false}, {false, 4, false},
                                {true, 4, false},  {false, 4, true}, {true, 4, true}};
 
-// Bytes that a slot holds of a layer.
+// Returns the bytes of a layer in a slot.
 double kept(const Case& c, Recompute recompute, bool split_backward) {
   const ModelConfig model{
       .hidden = kHidden, .heads = kHeads, .seq = kSeq, .parallel_block = c.parallel_block, .window = 16};
@@ -38,7 +38,7 @@ double kept(const Case& c, Recompute recompute, bool split_backward) {
   return static_cast<double>(slot.used_bytes());
 }
 
-// The norms' mean and rstd, and the log of the sum of every softmax.
+// Returns the bytes of the norms' mean and rstd, and of the log-sum-exp of every softmax.
 double statistics(const Case& c) {
   const std::int64_t norms = c.parallel_block ? 1 : 2, rows = kBatch * kSeq / (c.sequence_parallel ? c.tp : 1);
   return static_cast<double>(4 * (norms * 2 * rows + kBatch * kHeads * kSeq / c.tp));
@@ -55,7 +55,7 @@ TEST(LayerMemory, FollowsTheFormulas) {
                                       .window = 16};
     const std::string what = fmt::format("parallel {} tp {} sp {}", c.parallel_block, c.tp, c.sequence_parallel);
     const double share = c.sequence_parallel ? c.tp : 1;
-    // Theirs is called selective where the scores are not kept: ours never are.
+    // The formulas call it selective not to keep the scores: ours are never kept.
     const double masks = 2 * kTokenBytes / share;
     const double all = cost::activation_bytes_per_layer(shape, c.tp, c.sequence_parallel, cost::Recompute::selective) -
                        masks + statistics(c);

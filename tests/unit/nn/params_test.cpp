@@ -1,5 +1,5 @@
-// The parameter lists of all ranks together are the model: every element once, whatever the mesh; and spans are laid
-// out as the products and the collectives need them.
+// The parameter lists of all ranks together are the model: every element once, whatever the mesh. Spans have the layout
+// that matmuls and collectives need.
 #include "nn/params.h"
 
 #include <fmt/format.h>
@@ -32,11 +32,11 @@ struct Case {
   ModelConfig model;
   mesh::Mesh mesh;
   int chunks;
-  std::int64_t message = kOneMessage;
+  std::int64_t min_span = kOneSpan;
   std::string name() const {
-    return fmt::format("{} {}{} dp {} pp {} tp {} chunks {} message {}", model.family,
+    return fmt::format("{} {}{} dp {} pp {} tp {} chunks {} min_span {}", model.family,
                        model.tied_embeddings ? "tied" : "untied", model.parallel_block ? " parallel" : "", mesh.dp,
-                       mesh.pp, mesh.tp, chunks, message);
+                       mesh.pp, mesh.tp, chunks, min_span);
   }
 };
 
@@ -50,9 +50,9 @@ std::vector<Case> cases() {
                                          {mesh::Mesh{1, 2, 2}, 2},
                                          {mesh::Mesh{7, 5, 1}, 1}}) {
         for (const bool parallel : {false, true}) {
-          // A span for each layer, for two of them or so, for a chunk.
-          for (const std::int64_t message : {std::int64_t{1}, std::int64_t{20000}, kOneMessage}) {
-            cases.push_back({model_of(family, tied, parallel), mesh, chunks, message});
+          // A span for each layer, for about two layers, for a chunk.
+          for (const std::int64_t min_span : {std::int64_t{1}, std::int64_t{20000}, kOneSpan}) {
+            cases.push_back({model_of(family, tied, parallel), mesh, chunks, min_span});
           }
         }
       }
@@ -63,10 +63,10 @@ std::vector<Case> cases() {
 
 std::vector<SpanSpec> spans_of(const Case& c, int pp_rank, int tp_rank, int chunk) {
   const ChunkPart part = chunk_part(c.model, c.mesh, pp_rank, chunk, c.chunks);
-  return chunk_spans(c.model, c.mesh, tp_rank, part, chunk, c.message);
+  return chunk_spans(c.model, c.mesh, tp_rank, part, chunk, c.min_span);
 }
 
-// visit(span, pp rank, tp rank, chunk) for every span of every rank of one dp replica.
+// Calls visit(span, pp rank, tp rank, chunk) for every span of every rank of one dp replica.
 template <class Visit>
 void for_each_span(const Case& c, Visit visit) {
   for (int p = 0; p < c.mesh.pp; ++p) {
@@ -78,8 +78,8 @@ void for_each_span(const Case& c, Visit visit) {
   }
 }
 
-// How often each element of each parameter is held; of replicated ones tp rank 0 counts, of shared spans the first
-// stage.
+// Returns how often each element of each parameter is held. Replicated ones count on tp rank 0, shared spans on the
+// first stage.
 std::map<std::string, std::vector<int>> holders(const Case& c) {
   std::map<std::string, std::vector<int>> held;
   for_each_span(c, [&](const SpanSpec& span, int, int t) {
@@ -147,7 +147,7 @@ TEST(Params, Names) {
   }
 }
 
-TEST(Params, SpansAreLaidOutForProductsAndCollectives) {
+TEST(Params, SpansHaveTheLayoutOfMatmulsAndCollectives) {
   for (const Case& c : cases()) {
     for_each_span(c, [&](const SpanSpec& span, int p, int t) {
       const std::string where = fmt::format("{}, {} of pp {} tp {}", c.name(), span.name, p, t);
@@ -168,7 +168,7 @@ TEST(Params, SpansAreLaidOutForProductsAndCollectives) {
   }
 }
 
-TEST(Params, WhatOneProductReadsTouches) {
+TEST(Params, OperandsOfOneMatmulAreAdjacent) {
   const std::vector<std::vector<std::string>> serial{{"attn.q.weight", "attn.k.weight", "attn.v.weight"},
                                                      {"attn.q.bias", "attn.k.bias", "attn.v.bias"},
                                                      {"mlp.gate.weight", "mlp.up.weight"}};
@@ -196,7 +196,7 @@ TEST(Params, WhatOneProductReadsTouches) {
         }
       }
     });
-    // Serial gpt: both of attention; llama has no biases.
+    // Serial gpt has both of attention; llama has no biases.
     const int of_a_layer = c.model.parallel_block && !c.model.is_gpt() ? 1 : 2;
     EXPECT_EQ(blocks_found, of_a_layer * c.model.layers * c.mesh.tp) << c.name();
   }
@@ -204,7 +204,7 @@ TEST(Params, WhatOneProductReadsTouches) {
 
 TEST(Params, RanksOfAGroupAgree) {
   for (const Case& c : cases()) {
-    // tp ranks reduce and gather spans of one length together, and the replicated part of each.
+    // tp ranks reduce and gather spans of equal length together, and the replicated part of each.
     for (int p = 0; p < c.mesh.pp; ++p) {
       for (int chunk = 0; chunk < c.chunks; ++chunk) {
         const std::vector<SpanSpec> first = spans_of(c, p, 0, chunk);
@@ -218,7 +218,7 @@ TEST(Params, RanksOfAGroupAgree) {
         }
       }
     }
-    // The tied embedding is a span of its own, alike on the first and the last stage, and counted by the first.
+    // The tied embedding is a span of its own, equal on the first and the last stage, and counted by the first.
     std::vector<SpanSpec> tied;
     for_each_span(c, [&](const SpanSpec& span, int, int t) {
       if (span.name == "tied embedding" && t == 0) tied.push_back(span);
@@ -234,17 +234,17 @@ TEST(Params, RanksOfAGroupAgree) {
   }
 }
 
-TEST(Params, MessagesAreCutBetweenLayers) {
+TEST(Params, SpansSplitBetweenLayers) {
   const ModelConfig model = model_of("gpt", false, false);
-  const auto names = [&](std::int64_t message, const ChunkPart& part) {
+  const auto names = [&](std::int64_t min_span, const ChunkPart& part) {
     std::string all;
-    for (const SpanSpec& span : chunk_spans(model, {2, 1, 2}, 0, part, 0, message)) {
+    for (const SpanSpec& span : chunk_spans(model, {2, 1, 2}, 0, part, 0, min_span)) {
       all += fmt::format("{}{} at {}", all.empty() ? "" : ", ", span.name, span.place);
     }
     return all;
   };
   const ChunkPart whole{0, 5, true, true}, middle{2, 4, false, false};
-  EXPECT_EQ(names(kOneMessage, whole), "chunk 0 at 0");
+  EXPECT_EQ(names(kOneSpan, whole), "chunk 0 at 0");
   // A layer has some 6,500 elements on a tp rank, the embedding and the head 832.
   EXPECT_EQ(names(13000, whole), "chunk 0 layers 0-1 at 0, chunk 0 layers 2-4 at 2");
   EXPECT_EQ(names(1000, whole),
@@ -256,7 +256,7 @@ TEST(Params, MessagesAreCutBetweenLayers) {
 
   for (const Case& c : cases()) {
     for_each_span(c, [&](const SpanSpec& span, int, int t) {
-      if (span.name.find("layers") != std::string::npos) { EXPECT_GE(span.numel, c.message) << c.name() << ", " << t; }
+      if (span.name.find("layers") != std::string::npos) { EXPECT_GE(span.numel, c.min_span) << c.name() << ", " << t; }
     });
     for (int chunk = 0; chunk < c.chunks; ++chunk) {
       const std::vector<SpanSpec> spans = spans_of(c, 0, 0, chunk);

@@ -1,6 +1,6 @@
-// What tensor parallelism issues, solved in virtual time on every rank at once: that the rings end for every number of
-// ranks although a send completes only when it is matched, that messages lie under products, and, by the race check,
-// that events order all that touches the same memory.
+// Tensor parallelism, solved in virtual time on all ranks at once. Tests that the rings finish for every number of
+// ranks although a send completes only when it is matched, that communication overlaps matmuls, and, by the race check,
+// that events order all accesses to the same memory.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -16,13 +16,13 @@ namespace {
 
 using tensor::StreamKind;
 
-// Time of a product of one row block, of adding and of copying it, and of a rank that is late.
-constexpr double kProduct = 1, kAdd = 0.125, kCopy = 0.125, kLate = 7.5;
+// The time of a matmul of one row block, of adding and of copying it, and the delay of a late rank.
+constexpr double kMatmul = 1, kAdd = 0.125, kCopy = 0.125, kLate = 7.5;
 constexpr std::int64_t kRows = 4, kColumns = 8;  // of a block
 constexpr double kBlockBytes = kRows * kColumns * 4;
 
 double seconds_of(const tensor::OpCost& op) {
-  if (op.op_class == tensor::OpClass::matmul) return kProduct * op.flops / (2 * kRows * kColumns * kColumns);
+  if (op.op_class == tensor::OpClass::matmul) return kMatmul * op.flops / (2 * kRows * kColumns * kColumns);
   return op.bytes == 3 * kBlockBytes ? kAdd : op.bytes == 2 * kBlockBytes ? kCopy : kLate;
 }
 
@@ -32,7 +32,7 @@ struct Setting {
   double block_s;
 };
 
-// A tp rank with what a layer's products need.
+// A tp rank with the tensors of a layer's matmuls.
 class Rank {
  public:
   Rank(const Setting& setting, int rank)
@@ -62,7 +62,7 @@ class Rank {
   Rank& operator=(const Rank&) = delete;
 
   TensorParallel on() { return {*compute_, *tp_, shape_, setting_.overlap, &*ring_}; }
-  comm::SimRecording record() { return {world_.rank(), device_.take_program(), world_.groups(), world_.messages()}; }
+  comm::SimRecording record() { return {world_.rank(), device_.take_program(), world_.groups(), world_.comm_ops()}; }
 
   Tensor x, into, again, c, partial, reduced, weight, gradient;
 
@@ -85,7 +85,7 @@ class Rank {
   std::optional<Ring> ring_;
 };
 
-// Issues on every rank and solves: when the last is through. Streams that never go on are an error.
+// Issues on every rank and solves; returns when the last rank ends. Streams that never finish are an error.
 double time_of(const Setting& setting, const std::function<void(Rank&, int)>& issue) {
   std::vector<comm::SimRecording> recordings;
   for (int r = 0; r < setting.tp; ++r) {
@@ -107,11 +107,11 @@ double time_of(const Setting& setting, const std::function<void(Rank&, int)>& is
 }
 
 void gather(Rank& rank, int) {
-  rank.on().gather_product({.c = rank.c, .b = rank.weight, .transpose_b = true}, rank.x, rank.into);
+  rank.on().gather_matmul({.c = rank.c, .b = rank.weight, .transpose_b = true}, rank.x, rank.into);
 }
 void reduce(Rank& rank, int) {
   const TensorParallel on = rank.on();
-  on.arrived(on.product_reduce({.c = rank.partial, .a = rank.c, .b = rank.weight, .transpose_b = true}, rank.reduced));
+  on.arrived(on.matmul_reduce({.c = rank.partial, .a = rank.c, .b = rank.weight, .transpose_b = true}, rank.reduced));
 }
 
 constexpr double kRounding = 1e-9;
@@ -119,32 +119,32 @@ constexpr double kRounding = 1e-9;
 class Ranks : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Tp, Ranks, testing::Values(2, 3, 4, 8));
 
-TEST_P(Ranks, GatherLiesUnderTheProduct) {
+TEST_P(Ranks, GatherOverlapsTheMatmul) {
   const int tp = GetParam();
-  EXPECT_NEAR(time_of({tp, true, false, 0.5}, gather), (tp - 1) * 0.5 + tp * kProduct, kRounding);
-  EXPECT_NEAR(time_of({tp, true, true, 0.5}, gather), tp * kProduct, kRounding);
-  // Where messages take longer, the products lie under them.
-  EXPECT_NEAR(time_of({tp, true, true, 3}, gather), (tp - 1) * 3 + kProduct, kRounding);
+  EXPECT_NEAR(time_of({tp, true, false, 0.5}, gather), (tp - 1) * 0.5 + tp * kMatmul, kRounding);
+  EXPECT_NEAR(time_of({tp, true, true, 0.5}, gather), tp * kMatmul, kRounding);
+  // If transfers take longer, the matmuls are hidden behind them.
+  EXPECT_NEAR(time_of({tp, true, true, 3}, gather), (tp - 1) * 3 + kMatmul, kRounding);
 }
 
-TEST_P(Ranks, ReductionLiesUnderTheProduct) {
+TEST_P(Ranks, ReductionOverlapsTheMatmul) {
   const int tp = GetParam();
-  EXPECT_NEAR(time_of({tp, true, false, 0.5}, reduce), tp * kProduct + (tp - 1) * 0.5, kRounding);
-  EXPECT_NEAR(time_of({tp, true, true, 0.5}, reduce), tp * kProduct + kAdd, kRounding);
-  EXPECT_NEAR(time_of({tp, true, true, 3}, reduce), kProduct + (tp - 1) * (3 + kAdd), kRounding);
-  // Without sequence parallelism a quarter of the message is left.
-  const double message = 2 * (tp - 1) * 0.25;
-  EXPECT_NEAR(time_of({tp, false, false, 0.25}, reduce), tp * kProduct + message, kRounding);
-  EXPECT_NEAR(time_of({tp, false, true, 0.25}, reduce), tp * kProduct + message / 4, kRounding);
+  EXPECT_NEAR(time_of({tp, true, false, 0.5}, reduce), tp * kMatmul + (tp - 1) * 0.5, kRounding);
+  EXPECT_NEAR(time_of({tp, true, true, 0.5}, reduce), tp * kMatmul + kAdd, kRounding);
+  EXPECT_NEAR(time_of({tp, true, true, 3}, reduce), kMatmul + (tp - 1) * (3 + kAdd), kRounding);
+  // Without sequence parallelism a quarter of the all-reduce is exposed.
+  const double all_reduce = 2 * (tp - 1) * 0.25;
+  EXPECT_NEAR(time_of({tp, false, false, 0.25}, reduce), tp * kMatmul + all_reduce, kRounding);
+  EXPECT_NEAR(time_of({tp, false, true, 0.25}, reduce), tp * kMatmul + all_reduce / 4, kRounding);
 }
 
-// A layer's backward: the input gathered again under the product, the product's result reduced under the gradient of
-// the weight.
+// A layer's backward: the input is gathered again during the matmul, and its result is reduced during the matmul of the
+// weight's gradient.
 void backward(Rank& rank, int) {
   const TensorParallel on = rank.on();
-  on.gather_product({.c = rank.c, .b = rank.weight}, rank.x, rank.into);
+  on.gather_matmul({.c = rank.c, .b = rank.weight}, rank.x, rank.into);
   const Arriving again = on.gather(rank.x, rank.again);
-  const Arriving dx = on.product_reduce({.c = rank.partial, .a = rank.c, .b = rank.weight}, rank.reduced);
+  const Arriving dx = on.matmul_reduce({.c = rank.partial, .a = rank.c, .b = rank.weight}, rank.reduced);
   const auto weight_gradient = [&](const Tensor& input) {
     on.compute.submit(
         tensor::Matmul{.c = rank.gradient, .a = rank.c, .b = input, .transpose_a = true, .accumulate = true});
@@ -155,15 +155,15 @@ void backward(Rank& rank, int) {
   on.compute.submit(tensor::Add{rank.x, rank.x, sum, {}});
 }
 
-TEST_P(Ranks, BackwardHasNothingToWaitFor) {
+TEST_P(Ranks, BackwardExposesNoCommunication) {
   const int tp = GetParam();
-  const double compute = 2 * tp * kProduct + 2 * tp * kProduct + kAdd;
+  const double compute = 2 * tp * kMatmul + 2 * tp * kMatmul + kAdd;
   EXPECT_NEAR(time_of({tp, true, true, 0.5}, backward), compute, kRounding);
   EXPECT_NEAR(time_of({tp, true, false, 0.5}, backward), compute + 3 * (tp - 1) * 0.5, kRounding);
 }
 
-// Layer after layer in the same memory, ranks late by different times, every combination: all end, nothing races.
-TEST_P(Ranks, LateRanksStopNobody) {
+// Layer after layer in the same memory, ranks late by different times, every combination: all finish, nothing races.
+TEST_P(Ranks, LateRanksDoNotDeadlock) {
   for (const bool sequence_parallel : {true, false}) {
     for (const bool overlap : {true, false}) {
       for (const double block_s : {0.0, 0.5, 3.0}) {

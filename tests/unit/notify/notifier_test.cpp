@@ -7,6 +7,8 @@
 #include <deque>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
+
 namespace ms::notify {
 namespace {
 

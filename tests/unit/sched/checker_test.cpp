@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "edit.h"
 #include "sched/csv.h"
-#include "sched/generate.h"
 
 namespace ms::sched {
 namespace {
@@ -54,10 +53,10 @@ const Damage kDamages[] = {
      },
      "before its forward"},
     {"foreign receive",
-     [](Schedule& s) { s.rows[0].push_back({.what = What::recv_forward, .chunk = 0, .microbatch = 0}); },
+     [](Schedule& s) { s.rows[0].push_back({.action = Action::recv_forward, .chunk = 0, .microbatch = 0}); },
      "which virtual stage 0 of 3 does not do"},
     {"foreign send",
-     [](Schedule& s) { s.rows[2].push_back({.what = What::send_forward, .chunk = 0, .microbatch = 0}); },
+     [](Schedule& s) { s.rows[2].push_back({.action = Action::send_forward, .chunk = 0, .microbatch = 0}); },
      "which virtual stage 2 of 3 does not do"},
     {"chunk out of range", [](Schedule& s) { at(s, 0, "F0.0").chunk = 1; }, "rank 0 row 1 (F1.0) names chunk 1 of 1"},
     {"negative chunk", [](Schedule& s) { at(s, 0, "F0.0").chunk = -1; }, "names chunk -1"},
@@ -161,7 +160,7 @@ TEST(Checker, GradientBuffers) {
     EXPECT_LE(buffers(one_f_one_b(4, 8, options), coupling), 2);
     EXPECT_LE(buffers(zero_bubble_h1(4, 8, options), coupling), 2);
     EXPECT_LE(buffers(gpipe(4, 8, options), coupling), 2);
-    EXPECT_LE(buffers(interleaved(4, 2, 8, {}, options), coupling), 3);
+    EXPECT_LE(buffers(interleaved(4, 2, 8, options), coupling), 3);
     EXPECT_EQ(buffers(forward_only(4, 2, 8, options), coupling), 0);
   }
   // Two that wait to be used, and one that waits to be sent while the next is made.

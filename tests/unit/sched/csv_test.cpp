@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "sched/generate.h"
+#include "edit.h"
 
 namespace ms::sched {
 namespace {

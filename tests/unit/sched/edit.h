@@ -1,4 +1,4 @@
-// To look at schedules by their cells, and to damage them.
+// Makes schedules, shows their cells and damages them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,9 +8,22 @@
 #include <string_view>
 #include <utility>
 
-#include "sched/schedule.h"
+#include "sched/generate.h"
 
 namespace ms::sched {
+
+inline Schedule gpipe(int pp, int microbatches, const Options& options = {}) {
+  return make_schedule("gpipe", pp, 1, microbatches, options);
+}
+inline Schedule one_f_one_b(int pp, int microbatches, const Options& options = {}) {
+  return make_schedule("1f1b", pp, 1, microbatches, options);
+}
+inline Schedule zero_bubble_h1(int pp, int microbatches, const Options& options = {}) {
+  return make_schedule("zb-h1", pp, 1, microbatches, options);
+}
+inline Schedule interleaved(int pp, int chunks, int microbatches, const Options& options = {}) {
+  return make_schedule("1f1b", pp, chunks, microbatches, options);
+}
 
 // The computations of one rank, as "F0.0 F0.1 B0.0".
 inline std::string computations(const Schedule& schedule, std::size_t rank) {

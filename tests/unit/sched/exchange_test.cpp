@@ -4,9 +4,8 @@
 
 #include <algorithm>
 
-#include "cost/pipeline.h"
+#include "edit.h"
 #include "sched/checker.h"
-#include "sched/generate.h"
 
 namespace ms::sched {
 namespace {
@@ -19,13 +18,12 @@ TEST(Exchange, CoupledInterleavedHasTheClosedFormulasBubble) {
       for (const int rounds : {1, 2, 5}) {
         const int m = pp * rounds;
         for (const double backward : {1.0, 2.0, 2.5}) {
-          const Report report =
-              check(interleaved(pp, chunks, m, {}, kCoupled), {.backward = backward}, Coupling::coupled);
+          const Report report = check(interleaved(pp, chunks, m, kCoupled), {.backward = backward}, Coupling::coupled);
           ASSERT_TRUE(report.ok) << report.problem;
           // Where there is one group of microbatches only, a rank that does all its forwards first has no pair to
           // exchange with that of the next rank.
           const double more = rounds == 1 ? 1.0 / chunks : 0;
-          const double formula = cost::pipeline_makespan(pp, m, chunks, 1, backward);
+          const double formula = m * (1 + backward) + (pp - 1) * (1 + backward) / chunks;
           EXPECT_GE(report.makespan, formula - 1e-9);
           EXPECT_LE(report.makespan, formula + more + 1e-9)
               << "pp " << pp << " chunks " << chunks << " m " << m << " backward " << backward;
@@ -36,19 +34,19 @@ TEST(Exchange, CoupledInterleavedHasTheClosedFormulasBubble) {
 }
 
 TEST(Exchange, SendsOfAPairStandTogetherBehindTheReceives) {
-  const Schedule schedule = interleaved(4, 2, 8, {}, kCoupled);
+  const Schedule schedule = interleaved(4, 2, 8, kCoupled);
   for (const std::vector<Row>& rows : schedule.rows) {
     for (std::size_t i = 0; i + 1 < rows.size(); ++i) {
       // Between a forward and the backward of its pair nothing is exchanged.
-      const bool pair = rows[i].what == What::forward && rows[i + 1].what == What::backward;
+      const bool pair = rows[i].action == Action::forward && rows[i + 1].action == Action::backward;
       const bool last = std::find_if(rows.begin() + static_cast<std::ptrdiff_t>(i) + 1, rows.end(),
-                                     [](const Row& row) { return row.what == What::forward; }) == rows.end();
+                                     [](const Row& row) { return row.action == Action::forward; }) == rows.end();
       const auto before = std::count_if(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(i),
-                                        [](const Row& row) { return row.what == What::backward; });
-      if (rows[i].what == What::forward && before > 0 && !last) { EXPECT_TRUE(pair) << cell(rows[i]); }
+                                        [](const Row& row) { return row.action == Action::backward; });
+      if (rows[i].action == Action::forward && before > 0 && !last) { EXPECT_TRUE(pair) << cell(rows[i]); }
       if (rows[i].is_transfer() && rows[i + 1].is_transfer()) {
         const auto sends = [](const Row& row) {
-          return row.what == What::send_forward || row.what == What::send_backward;
+          return row.action == Action::send_forward || row.action == Action::send_backward;
         };
         EXPECT_FALSE(sends(rows[i]) && !sends(rows[i + 1])) << cell(rows[i]) << " before " << cell(rows[i + 1]);
       }
@@ -57,8 +55,10 @@ TEST(Exchange, SendsOfAPairStandTogetherBehindTheReceives) {
 }
 
 TEST(Exchange, ParametersThatAreWaitedForMoveAtTheEnds) {
-  for (const std::vector<Row>& rows : interleaved(4, 2, 8, {}, kCoupled).rows) {
-    const auto is_dp = [](const Row& row) { return row.what == What::gather_params || row.what == What::reduce_grads; };
+  for (const std::vector<Row>& rows : interleaved(4, 2, 8, kCoupled).rows) {
+    const auto is_dp = [](const Row& row) {
+      return row.action == Action::gather_params || row.action == Action::reduce_grads;
+    };
     const auto first = std::find_if_not(rows.begin(), rows.end(), is_dp);
     const auto last = std::find_if_not(rows.rbegin(), rows.rend(), is_dp).base();
     EXPECT_EQ(std::count_if(rows.begin(), first, is_dp), 2);

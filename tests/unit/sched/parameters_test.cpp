@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "edit.h"
 #include "sched/checker.h"
-#include "sched/generate.h"
 
 namespace ms::sched {
 namespace {
@@ -20,9 +20,9 @@ std::vector<std::string> places(const Schedule& schedule, std::size_t rank) {
   std::vector<std::string> found;
   for (auto row = rows.begin(); row != rows.end(); ++row) {
     const auto is_compute = [](const Row& other) { return other.is_compute(); };
-    if (row->what == What::gather_params) {
+    if (row->action == Action::gather_params) {
       found.push_back(cell(*row) + ">" + cell(*std::find_if(row, rows.end(), is_compute)));
-    } else if (row->what == What::reduce_grads) {
+    } else if (row->action == Action::reduce_grads) {
       found.push_back(cell(*std::find_if(std::make_reverse_iterator(row), rows.rend(), is_compute)) + ">" + cell(*row));
     }
   }
@@ -37,7 +37,7 @@ TEST(Parameters, SpreadAreSkewedByRank) {
 }
 
 TEST(Parameters, PlainAreGatheredAtTheStartAndReducedAtTheEnd) {
-  const Schedule schedule = interleaved(2, 3, 2, {}, kPlain);
+  const Schedule schedule = interleaved(2, 3, 2, kPlain);
   for (const std::size_t rank : {0U, 1U}) {
     EXPECT_THAT(places(schedule, rank), ElementsAre("G0>F0.0", "G1>F0.0", "G2>F0.0", "B0.1>D2", "B0.1>D1", "B0.1>D0"));
   }
@@ -63,10 +63,10 @@ TEST(Parameters, OrderOnTheWireIsOrderOfNeed) {
     for (const std::vector<Row>& rows : schedule.rows) {
       std::vector<int> gathers, reductions, needed, done;
       for (const Row& row : rows) {
-        if (row.what == What::gather_params) gathers.push_back(row.chunk);
-        if (row.what == What::reduce_grads) reductions.push_back(row.chunk);
-        if (row.what == What::forward && row.microbatch == 0) needed.push_back(row.chunk);
-        if (row.what == What::backward && row.microbatch == m - 1) done.push_back(row.chunk);
+        if (row.action == Action::gather_params) gathers.push_back(row.chunk);
+        if (row.action == Action::reduce_grads) reductions.push_back(row.chunk);
+        if (row.action == Action::forward && row.microbatch == 0) needed.push_back(row.chunk);
+        if (row.action == Action::backward && row.microbatch == m - 1) done.push_back(row.chunk);
       }
       EXPECT_EQ(gathers, needed);
       EXPECT_EQ(reductions, done);
@@ -87,7 +87,7 @@ double apart(const Report& report, std::vector<double> RankReport::*launches, in
 TEST(Parameters, AllRanksLaunchTogether) {
   for (const auto& [p, v, m] : {std::array{2, 3, 4}, {4, 4, 8}, {4, 3, 4}, {8, 4, 16}}) {
     const Times times{.forward = 1.0 * v, .backward = 2.0 * v};  // of a chunk: 1 and 2
-    const Report skewed = check(interleaved(p, v, m), times), plain = check(interleaved(p, v, m, {}, kPlain), times);
+    const Report skewed = check(interleaved(p, v, m), times), plain = check(interleaved(p, v, m, kPlain), times);
     ASSERT_TRUE(skewed.ok && plain.ok) << skewed.problem << plain.problem;
     EXPECT_EQ(skewed.makespan, plain.makespan);
     for (int chunk = 0; chunk < v; ++chunk) {

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "support/files.h"
 
 namespace ms::slurm {
 namespace {
@@ -18,12 +19,9 @@ namespace fs = std::filesystem;
 class CommandsTest : public testing::Test {
  protected:
   CommandsTest() {
-    std::string name = (fs::temp_directory_path() / "ms-slurm-XXXXXX").string();
-    dir_ = ::mkdtemp(name.data());
     write("scontrol", "");
     write("squeue", "");
   }
-  ~CommandsTest() override { fs::remove_all(dir_); }
 
   // A script that notes its arguments, one a line, and its environment, and does what `body` says.
   void write(const std::string& program, const std::string& body) {
@@ -34,11 +32,7 @@ class CommandsTest : public testing::Test {
                         << body << "\n";
     fs::permissions(path, fs::perms::owner_all);
   }
-  std::string read(const std::string& name) const {
-    std::ostringstream text;
-    text << std::ifstream(dir_ / name).rdbuf();
-    return text.str();
-  }
+  std::string read(const std::string& name) const { return test::slurp(dir_ / name); }
   CommandOptions options() const { return {.scontrol = (dir_ / "scontrol").string(), .conf = "", .deadline_s = 5}; }
   // What squeue answers of one job.
   void write_job(const std::string& array, const std::string& task) {
@@ -62,7 +56,8 @@ class CommandsTest : public testing::Test {
     return "no error";
   }
 
-  fs::path dir_;
+  const test::TempDir temporary_;
+  const fs::path dir_ = temporary_.path();
 };
 
 TEST_F(CommandsTest, ArgumentsAreWordsAndReachScontrolWhole) {

@@ -1,4 +1,4 @@
-// A stream of one device behind an event of another.
+// A stream of one device that waits for an event of another.
 #include "tensor/event_gate.h"
 
 #include <gtest/gtest.h>
@@ -41,13 +41,13 @@ TEST_F(Gate, HoldsTheStreamUntilTheEventIsReached) {
   EXPECT_TRUE(passed);
 }
 
-TEST_F(Gate, MayBeOpenBeforeTheStreamComes) {
+TEST_F(Gate, MayOpenBeforeTheStreamArrives) {
   gate->open_after(source->record());
   on(behind).submit_async(gate);
   behind->synchronize();
 }
 
-TEST_F(Gate, PassesOnWhatPoisonedTheEvent) {
+TEST_F(Gate, PropagatesTheCauseOfAPoisonedEvent) {
   on(source).call([] { throw Error("test.cause", Blame::gpu, "it broke"); });
   on(behind).submit_async(gate);
   const auto kind_of = [](const std::function<void()>& call) {

@@ -1,4 +1,4 @@
-// FLOPs and bytes of operations, by hand.
+// FLOPs and bytes of ops, counted by hand.
 #include "tensor/op_cost.h"
 
 #include <gtest/gtest.h>
@@ -31,52 +31,53 @@ void expect_costs(const std::vector<Row>& rows) {
   }
 }
 
-OpCost product(bool half, double flops, double bytes) { return {OpClass::matmul, half, flops, bytes}; }
+OpCost matmul_cost(bool half, double flops, double bytes) { return {OpClass::matmul, half, flops, bytes}; }
 OpCost moved(OpClass op_class, double bytes) { return {op_class, false, 0, bytes}; }
 
-TEST(OpCosts, Products) {
+TEST(OpCosts, Matmuls) {
   // M 3, N 5, K 7.
   const double flops = 2 * 3 * 5 * 7, a = 3 * 7, b = 7 * 5, c = 3 * 5;
   const Tensor none;
   expect_costs({
-      {"plain", Matmul{f32(3, 5), f32(3, 7), f32(7, 5), none}, product(false, flops, 4 * (a + b + c))},
+      {"plain", Matmul{f32(3, 5), f32(3, 7), f32(7, 5), none}, matmul_cost(false, flops, 4 * (a + b + c))},
       {"a transposed", Matmul{.c = f32(3, 5), .a = f32(7, 3), .b = f32(7, 5), .bias = none, .transpose_a = true},
-       product(false, flops, 4 * (a + b + c))},
+       matmul_cost(false, flops, 4 * (a + b + c))},
       {"b transposed", Matmul{.c = f32(3, 5), .a = f32(3, 7), .b = f32(5, 7), .bias = none, .transpose_b = true},
-       product(false, flops, 4 * (a + b + c))},
+       matmul_cost(false, flops, 4 * (a + b + c))},
       {"both transposed",
        Matmul{.c = f32(3, 5), .a = f32(7, 3), .b = f32(5, 7), .bias = none, .transpose_a = true, .transpose_b = true},
-       product(false, flops, 4 * (a + b + c))},
-      {"with a bias", Matmul{f32(3, 5), f32(3, 7), f32(7, 5), f32(1, 5)}, product(false, flops, 4 * (a + b + c + 5))},
+       matmul_cost(false, flops, 4 * (a + b + c))},
+      {"with a bias", Matmul{f32(3, 5), f32(3, 7), f32(7, 5), f32(1, 5)},
+       matmul_cost(false, flops, 4 * (a + b + c + 5))},
       {"added into c", Matmul{.c = f32(3, 5), .a = f32(3, 7), .b = f32(7, 5), .bias = none, .accumulate = true},
-       product(false, flops, 4 * (a + b + 2 * c))},
-      {"16 bits", Matmul{bf16(3, 5), bf16(3, 7), bf16(7, 5), none}, product(true, flops, 2 * (a + b + c))},
-      // A gradient of weights: half by its factors, whatever it is added into.
+       matmul_cost(false, flops, 4 * (a + b + 2 * c))},
+      {"16 bits", Matmul{bf16(3, 5), bf16(3, 7), bf16(7, 5), none}, matmul_cost(true, flops, 2 * (a + b + c))},
+      // A weight's gradient counts as half precision by its operands, whatever type it accumulates in.
       {"16 bits into 32",
        Matmul{.c = f32(3, 5), .a = bf16(7, 3), .b = bf16(7, 5), .bias = none, .transpose_a = true, .accumulate = true},
-       product(true, flops, 2 * (a + b) + 4 * 2 * c)},
-      // Each factor is read once more for its largest magnitude; read, written and read again in eight bits.
-      {"rounded", Matmul{.c = bf16(3, 5), .a = bf16(3, 7), .b = bf16(7, 5), .factors = Factors::fp8},
-       product(true, flops, 2 * c + (2 + 2 + 1 + 1) * (a + b))},
-      {"rounded, magnitudes known",
+       matmul_cost(true, flops, 2 * (a + b) + 4 * 2 * c)},
+      // Each operand is read once more for its amax; the rounded copy is written and read at one byte an element.
+      {"rounded", Matmul{.c = bf16(3, 5), .a = bf16(3, 7), .b = bf16(7, 5), .operands = Operands::fp8},
+       matmul_cost(true, flops, 2 * c + (2 + 2 + 1 + 1) * (a + b))},
+      {"rounded, amaxes known",
        Matmul{.c = bf16(3, 5),
               .a = bf16(3, 7),
               .b = bf16(7, 5),
-              .factors = Factors::fp8_gradient,
-              .a_largest = f32(1, 1),
-              .b_largest = f32(1, 1)},
-       product(true, flops, 2 * c + (2 + 1 + 1) * (a + b) + 8)},
-      {"what finds them", Largest{.out = f32(1, 1), .x = bf16(3, 7)}, moved(OpClass::elementwise, 2 * a + 4)},
+              .operands = Operands::fp8_gradient,
+              .a_amax = f32(1, 1),
+              .b_amax = f32(1, 1)},
+       matmul_cost(true, flops, 2 * c + (2 + 1 + 1) * (a + b) + 8)},
+      {"what finds them", Amax{.out = f32(1, 1), .x = bf16(3, 7)}, moved(OpClass::elementwise, 2 * a + 4)},
       {"with a GELU", Matmul{.c = bf16(3, 5), .a = bf16(3, 7), .b = bf16(7, 5), .gelu_y = bf16(3, 5)},
-       product(true, flops, 2 * (a + b + 2 * c))},
+       matmul_cost(true, flops, 2 * (a + b + 2 * c))},
   });
 }
 
-TEST(OpCosts, PartsOfAMatrixCountAsWhatIsRead) {
-  // Views of a fused matrix have gaps between their rows, which nobody reads.
+TEST(OpCosts, ViewsCountOnlyTheirElements) {
+  // Views of a fused matrix have gaps between their rows, which are not read.
   const Tensor fused = bf16(4, 30);
   expect_costs({{"a view", Matmul{bf16(4, 6), fused.slice_cols(10, 10), bf16(10, 6), {}},
-                 product(true, 2 * 4 * 6 * 10, 2 * (4 * 6 + 4 * 10 + 10 * 6))}});
+                 matmul_cost(true, 2 * 4 * 6 * 10, 2 * (4 * 6 + 4 * 10 + 10 * 6))}});
 }
 
 TEST(OpCosts, Attention) {
@@ -85,7 +86,7 @@ TEST(OpCosts, Attention) {
     std::int64_t window;
     double pairs;  // of one head of one sequence
   };
-  // A query sees itself and what is before it: 1 + 2 + 3 + 4 + 5; with a window of two 1 + 2 + 2 + 2 + 2.
+  // A query sees itself and all before it: 1 + 2 + 3 + 4 + 5; with a window of two 1 + 2 + 2 + 2 + 2.
   for (const Case& c : {Case{0, 15}, {2, 9}, {1, 5}, {5, 15}, {100, 15}}) {
     AttentionFwd forward{.o = bf16(kTokens, kHeads * kDim),
                          .lse = f32(kBatch * kHeads, kSeq),
@@ -100,7 +101,7 @@ TEST(OpCosts, Attention) {
                          .window = c.window};
     const double wide = 2 * kTokens * kHeads * kDim, narrow = 2 * kTokens * kKvHeads * kDim;
     const double rows = 4 * kBatch * kHeads * kSeq;
-    const double product_flops = 2 * c.pairs * kBatch * kHeads * kDim;
+    const double matmul_flops = 2 * c.pairs * kBatch * kHeads * kDim;
     AttentionBwd backward{.dq = bf16(kTokens, kHeads * kDim),
                           .dk = bf16(kTokens, kKvHeads * kDim),
                           .dv = bf16(kTokens, kKvHeads * kDim),
@@ -122,9 +123,9 @@ TEST(OpCosts, Attention) {
     };
     expect_costs({
         // q k and p v; q, o are wide, k, v narrow.
-        {"forward", forward, attention(true, 2 * product_flops, 2 * wide + 2 * narrow + rows)},
-        // The scores anew, dv, dp, dq, dk; dq, dout, o, q are wide.
-        {"backward", backward, attention(true, 5 * product_flops, 4 * wide + 4 * narrow + 2 * rows)},
+        {"forward", forward, attention(true, 2 * matmul_flops, 2 * wide + 2 * narrow + rows)},
+        // The scores again, dv, dp, dq, dk; dq, dout, o, q are wide.
+        {"backward", backward, attention(true, 5 * matmul_flops, 4 * wide + 4 * narrow + 2 * rows)},
     });
     forward.q = f32(kTokens, kHeads * kDim);
     EXPECT_FALSE(cost_of(forward).half);
@@ -152,14 +153,14 @@ TEST(OpCosts, Optimizers) {
   });
 }
 
-TEST(OpCosts, EmbeddingsTouchOnlyRows) {
-  // 6 tokens of 10. What the tokens themselves take, 4 bytes each, is below what anyone would notice.
+TEST(OpCosts, EmbeddingsCountOnlySelectedRows) {
+  // 6 tokens of width 10. The tokens themselves, 4 bytes each, are negligible.
   const double row = 2 * 10, tokens = 4 * 6;
   for (const std::int64_t vocab : {8, 50'000}) {
     const double forward = cost_of(EmbeddingFwd{bf16(6, 10), bf16(vocab, 10), i32(1, 6)}).bytes;
     EXPECT_GE(forward, 6 * row + 6 * row) << vocab;
     EXPECT_LE(forward, 6 * row + 6 * row + tokens) << vocab;
-    // The gradient's table is of 32 bits, and its rows are read and written.
+    // The gradient's table is f32, and its rows are read and written.
     const double backward = cost_of(EmbeddingBwd{f32(vocab, 10), bf16(6, 10), i32(1, 6)}).bytes;
     EXPECT_GE(backward, 6 * row + 2 * 6 * 2 * row) << vocab;
     EXPECT_LE(backward, 6 * row + 2 * 6 * 2 * row + tokens) << vocab;
@@ -173,7 +174,7 @@ TEST(OpCosts, EmbeddingsTouchOnlyRows) {
   EXPECT_EQ(cost_of(EmbeddingBwd{f32(8, 10), bf16(6, 10), i32(1, 6)}).op_class, OpClass::embedding);
 }
 
-TEST(OpCosts, WhatIsDoneInPlaceIsReadAndWritten) {
+TEST(OpCosts, InPlaceOpsReadAndWrite) {
   const double x = 2 * 6 * 16;
   expect_costs({
       {"rotary", Rotary{.x = bf16(6, 16), .table = f32(3, 8), .seq = 3, .head_dim = 8},
@@ -186,7 +187,7 @@ TEST(OpCosts, WhatIsDoneInPlaceIsReadAndWritten) {
       {"loss", LossBackward{.logits = bf16(6, 16), .lse = f32(1, 6), .targets = i32(1, 6)},
        moved(OpClass::loss, 2 * x + 2 * 4 * 6)},
   });
-  // A norm's gradient that is added to the residual's reads it besides.
+  // A norm's gradient that accumulates reads the residual's gradient too.
   LayerNormBwd layer{.dx = bf16(6, 16),
                      .dgain = f32(1, 16),
                      .dbias = f32(1, 16),
@@ -204,8 +205,8 @@ TEST(OpCosts, WhatIsDoneInPlaceIsReadAndWritten) {
   EXPECT_DOUBLE_EQ(layer_bytes - rms_bytes, 4 * 16 + 4 * 6) << "dbias and the means";
 }
 
-TEST(OpCosts, EqualOnesAreEqual) {
-  // What a simulation keeps once.
+TEST(OpCosts, EqualOpsHaveEqualCosts) {
+  // A simulation keeps equal costs once.
   const Op one = Fill{.x = f32(6, 16)}, alike = Fill{.x = f32(16, 6), .value = 3}, other = Fill{.x = f32(6, 17)};
   EXPECT_EQ(cost_of(one), cost_of(alike));
   EXPECT_NE(cost_of(one), cost_of(other));

@@ -1,4 +1,4 @@
-// The race check is pure: clocks and addresses. Each row is a little history that must pass or must be refused.
+// The race check is pure: clocks and addresses. Each test is a short history that must pass or must be refused.
 #include "tensor/race.h"
 
 #include <gtest/gtest.h>
@@ -23,35 +23,35 @@ TEST_F(Race, OneStreamNeedsNoEvents) {
   races.access(0, Access::write, x, "c");
 }
 
-TEST_F(Race, ReadersMayShare) {
+TEST_F(Race, AcceptsConcurrentReads) {
   races.access(0, Access::read, x, "a");
   races.access(1, Access::read, x, "b");
 }
 
-TEST_F(Race, UnorderedReadAfterWriteIsRefused) {
+TEST_F(Race, RefusesUnorderedReadAfterWrite) {
   races.access(0, Access::write, x, "writer");
   EXPECT_DEATH(races.access(1, Access::read, x, "reader"), "race: reader reads bytes that writer");
 }
 
-TEST_F(Race, UnorderedWriteAfterReadIsRefused) {
+TEST_F(Race, RefusesUnorderedWriteAfterRead) {
   races.access(0, Access::read, x, "reader");
   EXPECT_DEATH(races.access(1, Access::write, x, "writer"), "race: writer writes bytes that reader");
 }
 
-TEST_F(Race, AnEventOrders) {
+TEST_F(Race, AcceptsAccessesOrderedByAnEvent) {
   races.access(0, Access::write, x, "a");
   races.wait(1, races.record(0));
   races.access(1, Access::write, x, "b");
 }
 
-TEST_F(Race, AnEventRecordedTooEarlyDoesNot) {
+TEST_F(Race, RefusesAnEventRecordedTooEarly) {
   const StreamClock early = races.record(0);
   races.access(0, Access::write, x, "a");
   races.wait(1, early);
   EXPECT_DEATH(races.access(1, Access::read, x, "b"), "race");
 }
 
-TEST_F(Race, OrderPassesThroughAThirdStream) {
+TEST_F(Race, OrderIsTransitive) {
   races.access(0, Access::write, x, "a");
   races.wait(1, races.record(0));
   races.wait(2, races.record(1));
@@ -65,7 +65,7 @@ TEST_F(Race, OrderAgainstTheNewestReaderIsNotEnough) {
   EXPECT_DEATH(races.access(2, Access::write, x, "w"), "old");
 }
 
-TEST_F(Race, PartsOfABufferAreTheirOwn) {
+TEST_F(Race, PartsOfABufferAreIndependent) {
   races.access(0, Access::write, at(0x1000, 32), "left");
   races.access(1, Access::write, at(0x1000 + 128, 32), "right");
   races.wait(0, races.record(1));

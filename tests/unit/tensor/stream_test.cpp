@@ -37,7 +37,7 @@ TEST_F(Streams, OpsOfAStreamRunInOrder) {
 }
 
 TEST_F(Streams, ManyStreamsWaitWithoutHoldingThreads) {
-  // Far more waiting streams than workers; the one that everything waits for is issued last.
+  // Far more waiting streams than workers; the stream that all of them wait for is issued last.
   std::atomic<int> order = 0;
   CpuStream& last = make("last");
   auto gate = std::make_shared<std::atomic<bool>>(false);
@@ -79,7 +79,7 @@ TEST_F(Streams, AChainOfEventsThroughManyStreams) {
   EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end()));
 }
 
-TEST_F(Streams, AFailurePoisonsTheStreamAndWhoWaitsForIt) {
+TEST_F(Streams, AFailurePoisonsTheStreamAndItsWaiters) {
   CpuStream& a = make("a");
   CpuStream& b = make("b");
   bool ran = false;
@@ -106,7 +106,7 @@ TEST_F(Streams, AFailurePoisonsTheStreamAndWhoWaitsForIt) {
   EXPECT_THROW(a.synchronize(), Error);
 }
 
-TEST_F(Streams, WaitingOnNothingIsABug) {
+TEST_F(Streams, RefusesToWaitForAnUnrecordedEvent) {
   CpuStream& s = make("s");
   EXPECT_DEATH(s.wait(Event()), "never recorded");
 }
@@ -151,7 +151,7 @@ TEST(Pool, SizeFollowsCoresAndRanks) {
   }
 }
 
-TEST(ArenaTest, MeasuringAndCarvingAgree) {
+TEST(ArenaTest, MeasuringAndRealArenasAgree) {
   CpuPool pool({1, 1});
   MatmulCache matmuls;
   CpuDevice device(pool, matmuls);

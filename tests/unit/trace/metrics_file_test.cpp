@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "support/files.h"
 
 namespace ms::trace {
 namespace {
@@ -17,24 +18,14 @@ namespace fs = std::filesystem;
 
 class Metrics : public ::testing::Test {
  protected:
-  Metrics() {
-    std::string pattern = (fs::temp_directory_path() / "ms-trace-test-XXXXXX").string();
-    dir_ = ::mkdtemp(pattern.data());
-    path_ = dir_ + "/metrics.jsonl";
-  }
-  ~Metrics() override {
-    std::error_code ignored;
-    fs::remove_all(dir_, ignored);
-  }
-  static std::string content(const std::string& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  static std::string content(const std::string& path) { return test::slurp(path); }
 
-  std::string dir_, path_;
+  const test::TempDir temporary_;
+  const std::string& dir_ = temporary_.path();
+  const std::string path_ = dir_ + "/metrics.jsonl";
 };
 
-TEST_F(Metrics, EveryLineIsWholeAsSoonAsItIsWritten) {
+TEST_F(Metrics, WritesWholeLinesImmediately) {
   MetricsFile file(path_);
   EXPECT_EQ(file.path(), path_);
   EXPECT_EQ(content(path_), "");
@@ -49,7 +40,7 @@ TEST_F(Metrics, EveryLineIsWholeAsSoonAsItIsWritten) {
   EXPECT_EQ(content(path_), expected);
 }
 
-TEST_F(Metrics, TheRunBeforeIsKept) {
+TEST_F(Metrics, KeepsTheFileOfThePreviousRun) {
   for (const char* line : {"first", "second", "third"}) {
     MetricsFile file(path_);
     file.write(line);
@@ -59,12 +50,12 @@ TEST_F(Metrics, TheRunBeforeIsKept) {
   EXPECT_EQ(content(path_ + ".previous"), "second\n");
 }
 
-TEST_F(Metrics, ARunThatDiedLeavesItsLines) {
+TEST_F(Metrics, KilledRunLeavesItsLines) {
   { MetricsFile(path_).write("not closed"); }
   EXPECT_EQ(content(path_), "not closed\n");
 }
 
-TEST_F(Metrics, WhatCannotBeCreatedIsStorage) {
+TEST_F(Metrics, FailureToCreateBlamesStorage) {
   fs::create_directories(dir_ + "/taken.jsonl.previous/full");
   std::ofstream(dir_ + "/taken.jsonl") << "old\n";
   for (const std::string& path : {dir_ + "/absent/metrics.jsonl", dir_ + "/taken.jsonl"}) {
@@ -79,7 +70,7 @@ TEST_F(Metrics, WhatCannotBeCreatedIsStorage) {
   EXPECT_EQ(content(dir_ + "/taken.jsonl"), "old\n") << "what was there is untouched";
 }
 
-// A file system with room for ten bytes.
+// A file system with ten bytes free.
 [[noreturn]] void write_too_much(const std::string& path) {
   std::signal(SIGXFSZ, SIG_IGN);
   const rlimit limit{10, 10};
@@ -95,11 +86,9 @@ TEST_F(Metrics, WhatCannotBeCreatedIsStorage) {
   std::exit(0);
 }
 
-TEST_F(Metrics, ALineThatCannotBeWrittenIsStorage) {
-  EXPECT_EXIT(write_too_much(path_), ::testing::ExitedWithCode(3), "");
-}
+TEST_F(Metrics, FailureToWriteBlamesStorage) { EXPECT_EXIT(write_too_much(path_), ::testing::ExitedWithCode(3), ""); }
 
-TEST_F(Metrics, ARunThatGoesOnHasEveryStepOnce) {
+TEST_F(Metrics, ResumedRunHasEveryStepOnce) {
   const std::string before =
       "{\"step\":1,\"loss\":5}\n{\"step\":2,\"loss\":4}\n{\"step\":3,\"loss\":3}\n"
       "{\"step\":2,\"loss\":9}\nnonsense\n{\"step\":x}\n{\"step\":4,\"lo";

@@ -1,5 +1,5 @@
 // Alignment against runs whose true times are known.
-#include "tracepp/align.h"
+#include "tracepp/clock/align.h"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using testing::ClockRunOptions;
 
 constexpr std::int64_t kGoalNs = 20'000;
 
-Alignment align(RunTrace& trace) { return tracepp::align(trace, match_messages(trace)); }
+Alignment align(RunTrace& trace) { return tracepp::align(trace, match_operations(trace)); }
 
 struct Copy {
   std::vector<std::vector<Event>> events;
@@ -85,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"clock_set_many_steps", {.hosts = 20, .steps = 1500, .set_host = 9}}),
     [](const auto& row) { return row.param.name; });
 
-TEST(Align, OneHostIsLeftAsItIs) {
+TEST(Align, LeavesOneHostUnchanged) {
   ClockRun run({.hosts = 1, .ranks_per_host = 5});
   run.trace.ranks[2].sums.push_back({.step = 3, .begin_ns = 17, .end_ns = 19, .seconds = {}});
   const Copy before(run.trace);
@@ -103,7 +103,7 @@ TEST(Align, OneHostIsLeftAsItIs) {
   EXPECT_TRUE(alignment.trusted);
 }
 
-TEST(Align, NothingAndOneRank) {
+TEST(Align, HandlesNoRankAndOneRank) {
   RunTrace nothing;
   EXPECT_TRUE(align(nothing).hosts.empty());
   RunTrace bare;
@@ -114,7 +114,7 @@ TEST(Align, NothingAndOneRank) {
   EXPECT_EQ(alone.error().max_ns, 0);
 }
 
-TEST(Align, AHostThatNoProbeReachesGoesByCollectives) {
+TEST(Align, UsesCollectivesForAHostWithoutProbes) {
   for (const int missing : {7, 1}) {  // a leaf; one over which others reach the root
     ClockRun run({.hosts = 60, .unprobed_host = missing});
     const Alignment alignment = align(run.trace);
@@ -127,7 +127,7 @@ TEST(Align, AHostThatNoProbeReachesGoesByCollectives) {
 }
 
 // Runs too short to tell a drift, on busy hosts: what is said of how exact the clocks are holds.
-TEST(Align, NoClockIsOffByMoreThanIsSaid) {
+TEST(Align, BoundsHold) {
   for (const double span_s : {0.2, 0.5, 2.0, 30.0}) {
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
       ClockRun run({.hosts = 6,
@@ -148,19 +148,19 @@ TEST(Align, NoClockIsOffByMoreThanIsSaid) {
 }
 
 // Drift that no line fits: between two probes it is interpolated.
-TEST(Align, DriftThatBends) {
+TEST(Align, FollowsChangingDrift) {
   ClockRun run({.hosts = 30, .wander_ppm = 0.5, .jitter_us = 5});
   align(run.trace);
   EXPECT_LE(run.error().p99_ns, kGoalNs);
   EXPECT_EQ(run.violated(), 0U);
 }
 
-TEST(Align, AllThatHasATimeIsMoved) {
+TEST(Align, MovesAllTimes) {
   ClockRun run({.hosts = 2});
   RankTrace& rank = run.trace.ranks[1];
   rank.sums.push_back(
       {.step = 0, .begin_ns = rank.events[0].begin_ns, .end_ns = rank.events[3].end_ns(), .seconds = {}});
-  rank.events.push_back({.begin_ns = 0, .what = rank.events[0].what, .state = State::issued});
+  rank.events.push_back({.begin_ns = 0, .info = rank.events[0].info, .state = State::issued});
   const std::int64_t clock_ns = rank.clock_ns;
   const Alignment alignment = align(run.trace);
   EXPECT_EQ(rank.sums[0].begin_ns, rank.events[0].begin_ns);
@@ -181,14 +181,14 @@ RunTrace two_hosts() {
     rank.host = r == 0 ? "a" : "b";
     rank.clock_ns = r == 0 ? 1000 : 5000;
     rank.realtime_ns = 1'000'000'000'000;
-    rank.events.push_back({.begin_ns = 10'000, .duration_ns = 10, .what = 0});
+    rank.events.push_back({.begin_ns = 10'000, .duration_ns = 10, .info = 0});
     trace.ranks.push_back(std::move(rank));
   }
-  trace.whats.push_back({.kind = Kind::forward});
+  trace.infos.push_back({.kind = Kind::forward});
   return trace;
 }
 
-TEST(Align, ByTheWallClockIsNotTrusted) {
+TEST(Align, DoesNotTrustTheWallClock) {
   RunTrace trace = two_hosts();
   const Alignment alignment = align(trace);
   EXPECT_EQ(alignment.hosts[1].source, ClockSource::wall);
@@ -197,7 +197,7 @@ TEST(Align, ByTheWallClockIsNotTrusted) {
   EXPECT_EQ(alignment.doubt, "only the wall clock ties 1 of 2 clocks to the first, among them b");
 }
 
-TEST(Align, ByNothingStaysAndIsNotTrusted) {
+TEST(Align, LeavesUnknownClocksAndDoesNotTrustThem) {
   RunTrace trace = two_hosts();
   trace.ranks[1].clock_ns = trace.ranks[1].realtime_ns = 0;
   const Alignment alignment = align(trace);
@@ -206,7 +206,7 @@ TEST(Align, ByNothingStaysAndIsNotTrusted) {
   EXPECT_EQ(alignment.doubt, "nothing ties 1 of 2 clocks to the first, among them b");
 }
 
-TEST(Align, ProbesThatCannotBeAreCounted) {
+TEST(Align, CountsContradictoryProbes) {
   ClockRun run({.hosts = 2});
   std::vector<Probe>& probes = run.trace.ranks[1].probes;
   const Probe good = probes[0];
@@ -227,7 +227,7 @@ TEST(Align, ProbesThatCannotBeAreCounted) {
 }
 
 // Probes round a circle, one link of which is late one way: the tree goes the other way.
-TEST(Align, CirclesOfProbes) {
+TEST(Align, HandlesCyclesOfProbes) {
   ClockRun run({.hosts = 3});
   const std::vector<Probe> there = run.trace.ranks[1].probes;  // of rank 0's clock
   for (const Probe& p : there) {
@@ -244,7 +244,7 @@ TEST(Align, CirclesOfProbes) {
   EXPECT_LE(run.error().p99_ns, kGoalNs);
 }
 
-TEST(Align, AHostThatWasBootedInBetweenHasTwoClocks) {
+TEST(Align, GivesARebootedHostTwoClocks) {
   RunTrace trace = two_hosts();
   trace.ranks[1].host = "a";
   EXPECT_EQ(clocks_of(trace).clocks.size(), 1U);  // 4 us apart: the wall clock was read a little later
@@ -257,15 +257,15 @@ TEST(Align, AHostThatWasBootedInBetweenHasTwoClocks) {
 }
 
 // Two operations that each rank saw in another order: nothing can put that right, and it ends all the same.
-TEST(Align, OrdersThatContradictEachOther) {
+TEST(Align, SurvivesContradictoryOrders) {
   RunTrace trace = two_hosts();
   Tables tables(trace);
-  const std::uint32_t what = tables.what({.kind = Kind::barrier, .group = tables.group({"g", {0, 1}, GroupAxis::dp})});
+  const std::uint32_t info = tables.info({.kind = Kind::barrier, .group = tables.group({"g", {0, 1}, GroupAxis::dp})});
   for (RankTrace& rank : trace.ranks) {
     rank.events.clear();
     for (const std::uint32_t i : {0U, 1U}) {
       const std::uint32_t number = rank.rank == 0 ? i : 1 - i;
-      rank.events.push_back({.begin_ns = 1'000'000 + 10'000 * i, .duration_ns = 1000, .detail = number, .what = what});
+      rank.events.push_back({.begin_ns = 1'000'000 + 10'000 * i, .duration_ns = 1000, .detail = number, .info = info});
     }
   }
   const Alignment alignment = align(trace);
@@ -287,10 +287,10 @@ struct Pair {
         {.begin_ns = begin,
          .duration_ns = end - begin,
          .detail = number,
-         .what = tables.what({.kind = kind, .group = trace::is_message(kind) ? group : -1}),
+         .info = tables.info({.kind = kind, .group = trace::is_comm(kind) ? group : -1}),
          .state = state});
   }
-  Repair repair() { return repair_orders(trace, match_messages(trace), {0, 1}); }
+  Repair repair() { return repair_orders(trace, match_operations(trace), {0, 1}); }
   const Event& event(int rank, std::size_t i) { return trace.ranks[static_cast<std::size_t>(rank)].events[i + 1]; }
 };
 
@@ -316,7 +316,7 @@ TEST(Repair, MovesTheEndAndFadesOut) {
 }
 
 // What is moved moves the begin of the next message, and so the end of that elsewhere.
-TEST(Repair, PassesOn) {
+TEST(Repair, PropagatesMoves) {
   Pair pair;
   pair.add(0, Kind::send, 0, 20'000, 30'000);
   pair.add(1, Kind::recv, 0, 18'000, 19'000);
@@ -329,7 +329,7 @@ TEST(Repair, PassesOn) {
   EXPECT_GE(pair.event(0, 1).end_ns(), 20'100);
 }
 
-TEST(Repair, AsksOnlyWhatHolds) {
+TEST(Repair, ChecksOnlyRealDependencies) {
   Pair pair;
   pair.add(0, Kind::send, 0, 50'000, 60'000);
   pair.add(1, Kind::recv, 0, 18'000, 18'000, State::begun);  // still waits
@@ -346,11 +346,11 @@ TEST(Repair, AsksOnlyWhatHolds) {
 TEST(Repair, ABroadcastWaitsForItsRoot) {
   Pair pair;
   for (const int root : {0, 1}) {
-    const std::uint32_t what = pair.tables.what({.kind = Kind::broadcast, .group = pair.group, .root = root});
+    const std::uint32_t info = pair.tables.info({.kind = Kind::broadcast, .group = pair.group, .root = root});
     const auto number = static_cast<std::uint32_t>(root);
     for (const std::size_t r : {0U, 1U}) {
       const std::int64_t begin = r == 0 ? 50'000 + 100'000 * root : 10'000 + 100'000 * root;
-      pair.trace.ranks[r].events.push_back({.begin_ns = begin, .duration_ns = 1000, .detail = number, .what = what});
+      pair.trace.ranks[r].events.push_back({.begin_ns = begin, .duration_ns = 1000, .detail = number, .info = info});
     }
   }
   const Repair repair = pair.repair();
@@ -361,7 +361,7 @@ TEST(Repair, ABroadcastWaitsForItsRoot) {
 
 // ---- maps
 
-TEST(ClockMap, OneAfterTheOther) {
+TEST(ClockMap, Composes) {
   std::mt19937_64 random(3);
   const auto some = [&](double most) { return std::uniform_real_distribution(-most, most)(random); };
   const auto make = [&](std::int64_t around) {
@@ -389,7 +389,7 @@ TEST(ClockMap, OneAfterTheOther) {
   EXPECT_TRUE(same.then(same).is_identity());
 }
 
-TEST(ClockMap, NeverTurnsBack) {
+TEST(ClockMap, IsMonotonic) {
   const ClockMap map(std::vector<ClockMap::Piece>{{}, {.from_ns = 1000, .at_ns = 1000, .shift_ns = -300}});
   EXPECT_EQ(map(999), 999);
   EXPECT_EQ(map(1200), 999);

@@ -1,12 +1,12 @@
 // Where the time of steps went: by hand on a few intervals, and as properties of random ones.
-#include "tracepp/breakdown.h"
+#include "tracepp/steps/breakdown.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
 #include "made_run.h"
-#include "tracepp/steps.h"
+#include "tracepp/steps/steps.h"
 
 namespace ms::tracepp {
 namespace {
@@ -35,22 +35,22 @@ void expect_sound(const StepTime& step) {
 }
 
 // Adds a message of a group that is named like this.
-void message(MadeRun& made, const std::string& group, Kind kind, Purpose purpose, std::int64_t begin_us,
-             std::int64_t end_us) {
-  made.add(0, made.what(kind, purpose, made.group(group, {0, 1})), {begin_us * kUs, end_us * kUs, 0, 0, State::ended});
+void comm(MadeRun& made, const std::string& group, Kind kind, Purpose purpose, std::int64_t begin_us,
+          std::int64_t end_us) {
+  made.add(0, made.info(kind, purpose, made.group(group, {0, 1})), {begin_us * kUs, end_us * kUs, 0, 0, State::ended});
 }
 
-TEST(Breakdown, EveryPartOfAStep) {
+TEST(Breakdown, SplitsAStepIntoItsParts) {
   MadeRun made({.dp = 2});
   made.step_event(0, 0, 1000 * kUs);
-  made.add(0, made.what(Kind::data_wait), {0, 90 * kUs, kNoDetail, kNoMicrobatch, State::ended});
+  made.add(0, made.info(Kind::data_wait), {0, 90 * kUs, kNoDetail, kNoMicrobatch, State::ended});
   made.section(0, Kind::forward, 100 * kUs, 400 * kUs, 300);
-  message(made, "dp[pp 0 tp 0]", Kind::reduce_scatter, Purpose::grads, 350, 480);
-  message(made, "pp.bwd[dp 0 tp 0] 1>0", Kind::recv, Purpose::backward, 450, 500);
+  comm(made, "dp[pp 0 tp 0]", Kind::reduce_scatter, Purpose::grads, 350, 480);
+  comm(made, "pp.bwd[dp 0 tp 0] 1>0", Kind::recv, Purpose::backward, 450, 500);
   made.section(0, Kind::backward, 500 * kUs, 800 * kUs, 200);
-  message(made, "tp[dp 0 pp 0]", Kind::all_reduce, Purpose::backward, 550, 600);
-  made.add(0, made.what(Kind::save), {800 * kUs, 900 * kUs, kNoDetail, kNoMicrobatch, State::ended});
-  message(made, "world", Kind::all_reduce, Purpose::clip, 880, 1000);
+  comm(made, "tp[dp 0 pp 0]", Kind::all_reduce, Purpose::backward, 550, 600);
+  made.add(0, made.info(Kind::save), {800 * kUs, 900 * kUs, kNoDetail, kNoMicrobatch, State::ended});
+  comm(made, "world", Kind::all_reduce, Purpose::clip, 880, 1000);
 
   const Breakdown breakdown = break_down(made.run);
   ASSERT_EQ(breakdown.of_rank(0).size(), 1U);
@@ -71,11 +71,11 @@ TEST(Breakdown, EveryPartOfAStep) {
   EXPECT_EQ(step.idle_ns, 10 * kUs);
 }
 
-TEST(Breakdown, WhatOverlapsIsNotCountedTwice) {
+TEST(Breakdown, CountsOverlappingEventsOnce) {
   MadeRun made({.dp = 2});
   made.step_event(0, 0, 100);
-  message(made, "dp[pp 0 tp 0]", Kind::all_gather, Purpose::params, 0, 0);  // of no length
-  const std::uint32_t gather = made.what(Kind::all_gather, Purpose::params, made.group("dp[pp 0 tp 0]", {0, 1}));
+  comm(made, "dp[pp 0 tp 0]", Kind::all_gather, Purpose::params, 0, 0);  // of no length
+  const std::uint32_t gather = made.info(Kind::all_gather, Purpose::params, made.group("dp[pp 0 tp 0]", {0, 1}));
   made.add(0, gather, {10, 60, 0, kNoMicrobatch, State::ended});
   made.add(0, gather, {20, 50, 1, kNoMicrobatch, State::ended});
   made.add(0, gather, {40, 80, 2, kNoMicrobatch, State::ended});
@@ -96,7 +96,7 @@ TEST(Breakdown, WhatOverlapsIsNotCountedTwice) {
   EXPECT_EQ(breakdown.kinds.size(), 2U);
 }
 
-TEST(Breakdown, AStepBeginsWhereTheOneBeforeItEnded) {
+TEST(Breakdown, BeginsAStepAtTheEndOfThePreviousOne) {
   MadeRun made({.dp = 1});
   made.step = 7;
   made.step_event(0, 0, 100);
@@ -119,7 +119,7 @@ TEST(Breakdown, AStepBeginsWhereTheOneBeforeItEnded) {
   EXPECT_EQ(told_ns(sum), sum.length_ns);
 }
 
-TEST(Steps, TheSumBeforeTheFirstOneTellsItsBegin) {
+TEST(Steps, TakesTheFirstBeginFromTheSumBefore) {
   MadeRun made({.dp = 1});
   made.step = 8;
   made.step_event(0, 50, 200);
@@ -127,12 +127,12 @@ TEST(Steps, TheSumBeforeTheFirstOneTellsItsBegin) {
   before.step = 7;
   before.end_ns = 90;
   made.run.ranks[0].sums.push_back(before);
-  const std::vector<StepSpan> spans = step_spans(made.run.ranks[0], made.run.whats);
+  const std::vector<StepSpan> spans = step_spans(made.run.ranks[0], made.run.infos);
   ASSERT_EQ(spans.size(), 1U);
   EXPECT_EQ(spans[0].begin_ns, 90);
 }
 
-TEST(Steps, DoneAgainCountsAsItWasLast) {
+TEST(Steps, CountsTheLastExecutionOfARepeatedStep) {
   MadeRun made({.dp = 1});
   std::int64_t now = 0;
   for (const int step : {4, 5, 6, 5, 6, 7}) {
@@ -140,36 +140,36 @@ TEST(Steps, DoneAgainCountsAsItWasLast) {
     made.step_event(0, now, now + 10);
     now += 10;
   }
-  const std::vector<StepSpan> spans = step_spans(made.run.ranks[0], made.run.whats);
+  const std::vector<StepSpan> spans = step_spans(made.run.ranks[0], made.run.infos);
   ASSERT_EQ(spans.size(), 4U);
   EXPECT_EQ(spans[1].step, 5);
   EXPECT_EQ(spans[1].end_ns, 40);
   EXPECT_EQ(spans[3].step, 7);
 }
 
-TEST(Steps, OfTracesWithoutStepEvents) {
+TEST(Steps, FindsStepsWithoutStepEvents) {
   MadeRun made({.dp = 1});
   made.step = 3;
   made.section(0, Kind::forward, 10, 30);
   made.section(0, Kind::backward, 40, 90);
   made.step = 4;
   made.section(0, Kind::forward, 95, 120);
-  std::vector<StepSpan> spans = step_spans(made.run.ranks[0], made.run.whats);
+  std::vector<StepSpan> spans = step_spans(made.run.ranks[0], made.run.infos);
   ASSERT_EQ(spans.size(), 2U);
   EXPECT_EQ(spans[0].begin_ns, 10);
   EXPECT_EQ(spans[1].begin_ns, 90);
   EXPECT_EQ(spans[1].end_ns, 120);
 
   for (Event& event : made.run.ranks[0].events) event.step = kNoStep;
-  spans = step_spans(made.run.ranks[0], made.run.whats);
+  spans = step_spans(made.run.ranks[0], made.run.infos);
   ASSERT_EQ(spans.size(), 1U);
   EXPECT_EQ(spans[0].step, kNoStep);
   EXPECT_EQ(spans[0].length_ns(), 110);
   made.run.ranks[0].events.clear();
-  EXPECT_TRUE(step_spans(made.run.ranks[0], made.run.whats).empty());
+  EXPECT_TRUE(step_spans(made.run.ranks[0], made.run.infos).empty());
 }
 
-TEST(Breakdown, AddsUpWhateverTheEvents) {
+TEST(Breakdown, PartsAddUpForRandomEvents) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);
     const auto any = [&](int below) { return static_cast<std::int64_t>(random() % static_cast<unsigned>(below)); };
@@ -189,9 +189,9 @@ TEST(Breakdown, AddsUpWhateverTheEvents) {
         if (seed % 5 != 0) made.step_event(rank, begin - any(50), end);
         for (int i = 0; i < 30; ++i) {
           const Kind kind = kinds[random() % kinds.size()];
-          const bool is_message = trace::is_message(kind);
+          const bool is_comm = trace::is_comm(kind);
           const std::int64_t from = begin + any(1200);
-          made.add(rank, made.what(kind, Purpose::none, is_message ? groups[random() % groups.size()] : -1),
+          made.add(rank, made.info(kind, Purpose::none, is_comm ? groups[random() % groups.size()] : -1),
                    {from, from + any(300), random() % 4 == 0 ? kNoDetail : static_cast<std::uint32_t>(any(2)), 0,
                     random() % 10 == 0 ? State::begun : State::ended});
         }
@@ -204,10 +204,10 @@ TEST(Breakdown, AddsUpWhateverTheEvents) {
   }
 }
 
-TEST(Breakdown, OfAPipeline) {
+TEST(Breakdown, SplitsThePipelinesSteps) {
   PipelineSpec spec;
   spec.mesh = {.dp = 2, .pp = 3, .tp = 2};
-  spec.tp_messages = 1;
+  spec.tp_collectives = 1;
   const RunTrace run = play_pipeline(spec);
   const Breakdown breakdown = break_down(run);
   ASSERT_EQ(breakdown.steps.size(), 12U * 3);

@@ -1,5 +1,5 @@
 // The pipeline's bubble of steps that were played: exactly the formula's where transfers take no time.
-#include "tracepp/bubble.h"
+#include "tracepp/steps/bubble.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 namespace ms::tracepp {
 namespace {
 
-Bubble bubble_of(const RunTrace& run) { return measure_bubble(run, match_messages(run), break_down(run)); }
+Bubble bubble_of(const RunTrace& run) { return measure_bubble(run, match_operations(run), break_down(run)); }
 
-TEST(Bubble, Of1F1BIsTheFormulas) {
+TEST(Bubble, Of1F1BMatchesTheFormula) {
   PipelineSpec spec;
   spec.mesh = {.dp = 2, .pp = 4, .tp = 2};
   spec.microbatches = 8;
@@ -18,7 +18,7 @@ TEST(Bubble, Of1F1BIsTheFormulas) {
   spec.dp_ns = 0;
   const Bubble bubble = bubble_of(play_pipeline(spec));
   ASSERT_EQ(bubble.unknown, "");
-  EXPECT_EQ(to_string(bubble.schedule), "1f1b");
+  EXPECT_EQ(bubble.schedule->name, "1f1b");
   EXPECT_EQ(bubble.microbatches, 8);
   EXPECT_NEAR(bubble.forward_s, 1e-3, 1e-9);
   EXPECT_NEAR(bubble.backward_s, 2e-3, 1e-9);
@@ -34,7 +34,7 @@ TEST(Bubble, Of1F1BIsTheFormulas) {
   }
 }
 
-TEST(Bubble, TransfersAreCommunicationAndWaitingIsNot) {
+TEST(Bubble, CountsTransfersButNotWaitingAsCommunication) {
   PipelineSpec spec;
   spec.mesh = {.dp = 1, .pp = 2, .tp = 1};
   spec.microbatches = 1;
@@ -52,7 +52,7 @@ TEST(Bubble, TransfersAreCommunicationAndWaitingIsNot) {
   EXPECT_NEAR(bubble.expected_s, 3e-3, 1e-9);
 }
 
-TEST(Bubble, ASlowStageMakesMoreThanTheFormula) {
+TEST(Bubble, ASlowStageExceedsTheFormula) {
   PipelineSpec spec;
   spec.mesh = {.dp = 1, .pp = 4, .tp = 1};
   spec.microbatches = 8;
@@ -62,7 +62,7 @@ TEST(Bubble, ASlowStageMakesMoreThanTheFormula) {
   EXPECT_LT(bubble.by_stage[3].bubble_s, bubble.by_stage[0].bubble_s);
 }
 
-TEST(Bubble, KnowsTheScheduleByItsSections) {
+TEST(Bubble, RecognisesTheScheduleByItsSections) {
   MadeRun made({.dp = 1, .pp = 2, .tp = 1});
   made.run.microbatches = 2;
   for (int r = 0; r < 2; ++r) {
@@ -76,7 +76,7 @@ TEST(Bubble, KnowsTheScheduleByItsSections) {
   }
   const Bubble bubble = bubble_of(made.run);
   ASSERT_EQ(bubble.unknown, "");
-  EXPECT_EQ(to_string(bubble.schedule), "zb-h1");
+  EXPECT_EQ(bubble.schedule->name, "zb-h1");
   EXPECT_NEAR(bubble.backward_s, 2e-3, 1e-9);
   EXPECT_NEAR(bubble.expected_s, 1e-3, 1e-9) << "(p - 1)(t_f + t_i) - (min(p, m) - 1) t_w";
   EXPECT_NEAR(bubble.measured_s, 1e-3, 1e-9);
@@ -87,8 +87,8 @@ TEST(Bubble, KnowsTheScheduleByItsSections) {
     chunked.step_event(r, 0, 20'000'000);
     for (int chunk = 0; chunk < 2; ++chunk) {
       const std::int64_t at = chunk * 8'000'000;
-      const std::uint32_t forward = chunked.what(Kind::forward, Purpose::none, -1, -1, chunk);
-      const std::uint32_t backward = chunked.what(Kind::backward, Purpose::none, -1, -1, chunk);
+      const std::uint32_t forward = chunked.info(Kind::forward, Purpose::none, -1, -1, chunk);
+      const std::uint32_t backward = chunked.info(Kind::backward, Purpose::none, -1, -1, chunk);
       for (int mb = 0; mb < 4; ++mb) {
         chunked.add(r, forward, {at + mb * 500'000, at + mb * 500'000 + 500'000, kNoDetail, 0, State::ended});
         chunked.add(r, backward,
@@ -97,13 +97,13 @@ TEST(Bubble, KnowsTheScheduleByItsSections) {
     }
   }
   const Bubble interleaved = bubble_of(chunked.run);
-  EXPECT_EQ(to_string(interleaved.schedule), "interleaved");
+  EXPECT_EQ(interleaved.schedule->name, "interleaved");
   EXPECT_EQ(interleaved.chunks, 2);
   EXPECT_NEAR(interleaved.forward_s, 1e-3, 1e-9) << "of a full stage";
   EXPECT_NEAR(interleaved.expected_s, 1.5e-3, 1e-9);
 }
 
-TEST(Bubble, SaysWhyThereIsNone) {
+TEST(Bubble, SaysWhyThereIsNoBubble) {
   PipelineSpec spec;
   spec.mesh = {.dp = 2, .pp = 1, .tp = 1};
   EXPECT_EQ(bubble_of(play_pipeline(spec)).unknown, "one stage");

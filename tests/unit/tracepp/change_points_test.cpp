@@ -1,5 +1,5 @@
 // Changes of the level: none in healthy noise, the ones that were put in where they were put in, and whose they are.
-#include "tracepp/change_points.h"
+#include "tracepp/findings/change_points.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "made_run.h"
 #include "trace/format.h"
-#include "tracepp/level_shift.h"
+#include "tracepp/findings/level_shift.h"
 
 namespace ms::tracepp {
 namespace {
@@ -22,7 +22,7 @@ std::vector<double> noisy(unsigned seed, std::size_t count, double sigma, std::s
   return values;
 }
 
-TEST(Levels, HealthyNoiseIsOne) {
+TEST(Levels, FindNoneInNoise) {
   for (const std::size_t count : {20U, 50U, 300U}) {
     int alarms = 0, pauses = 0;
     for (unsigned seed = 0; seed < 1000; ++seed) {
@@ -36,7 +36,7 @@ TEST(Levels, HealthyNoiseIsOne) {
   }
 }
 
-TEST(Levels, HeavyTailsAreNoChangesEither) {
+TEST(Levels, FindNoneInHeavyTails) {
   int alarms = 0;
   for (unsigned seed = 0; seed < 1000; ++seed) {
     std::mt19937 random(seed);
@@ -48,7 +48,7 @@ TEST(Levels, HeavyTailsAreNoChangesEither) {
   EXPECT_LE(alarms, 1000 * kFalseAlarms);
 }
 
-TEST(Levels, AShiftOfFivePercentIsFoundWhereItIs) {
+TEST(Levels, FindAShiftOfFivePercent) {
   for (const std::size_t at : {8U, 15U, 25U, 40U}) {
     int found = 0;
     for (unsigned seed = 0; seed < 200; ++seed) {
@@ -63,7 +63,7 @@ TEST(Levels, AShiftOfFivePercentIsFoundWhereItIs) {
   }
 }
 
-TEST(Levels, ThereAndBackAgain) {
+TEST(Levels, FindAShiftAndItsEnd) {
   std::vector<double> values = noisy(3, 200, 0.01, 200, 0);
   for (std::size_t i = 90; i < 120; ++i) values[i] *= 1.08;
   const std::vector<Level> levels = find_levels(values);
@@ -73,7 +73,7 @@ TEST(Levels, ThereAndBackAgain) {
   EXPECT_EQ(levels[2].end, 200U);
 }
 
-TEST(Levels, PausesAreNoLevels) {
+TEST(Levels, IgnorePauses) {
   std::vector<double> values = noisy(5, 60, 0.01, 30, 0.05);
   values[10] = 3;
   values[45] = 1.5;
@@ -83,7 +83,7 @@ TEST(Levels, PausesAreNoLevels) {
   EXPECT_EQ(find_pauses(values, levels), (std::vector<std::size_t>{10, 45}));
 }
 
-TEST(Levels, OfOddSeries) {
+TEST(Levels, HandleDegenerateSeries) {
   EXPECT_TRUE(find_levels({}).empty());
   EXPECT_EQ(find_levels(std::vector<double>{1.0}).size(), 1U);
   EXPECT_EQ(find_levels(std::vector<double>(100, 2.0)).size(), 1U) << "all equal";
@@ -129,7 +129,7 @@ TEST(ChangePoints, NameTheRankThatBecameSlow) {
   EXPECT_NEAR(found.rank_shifts[0].after - found.rank_shifts[0].before, 0.1, 0.03);
 }
 
-TEST(ChangePoints, OfAllRanksNameThePart) {
+TEST(ChangePoints, NameThePartThatChangedOnAllRanks) {
   std::mt19937 random(2);
   PipelineSpec spec = noisy_pipeline(random, 40);
   spec.slowness = [noise = spec.slowness](int rank, int step) { return noise(rank, step) + (step >= 20 ? 0.1 : 0); };
@@ -168,7 +168,7 @@ TEST(ChangePoints, HealthyRunsHaveNone) {
 }
 
 // Of steps whose events are gone.
-TEST(ChangePoints, SumsAreEnough) {
+TEST(ChangePoints, WorkOnSumsAlone) {
   MadeRun made({.dp = 3});
   for (RankTrace& rank : made.run.ranks) {
     std::int64_t end_ns = 0;

@@ -1,6 +1,6 @@
-// Chrome traces of Kineto and of anybody: exact times, messages, steps, lanes; and texts that are not what they should
-// be.
-#include "tracepp/chrome_reader.h"
+// Chrome traces of Kineto and of other programs: exact times, communication, steps, lanes; and damaged or hostile
+// files.
+#include "tracepp/read/chrome_reader.h"
 
 #include <gmock/gmock.h>
 
@@ -75,42 +75,42 @@ TEST(ChromeReader, ReadsKineto) {
   EXPECT_EQ(mm.begin_ns, 1727971194001050123);
   EXPECT_EQ(mm.duration_ns, 3456);
   EXPECT_EQ(mm.step, 5);  // by when it began; what its args say is not looked at
-  EXPECT_EQ(trace.what(mm).kind, Kind::other);
+  EXPECT_EQ(trace.info(mm).kind, Kind::other);
   const Event& gemm = event_named(trace, "ampere_bf16_s16816gemm_bf16_128x128");
   EXPECT_EQ(gemm.begin_ns, 1727971194000000000 + 9007199254740993);  // more than a double holds
-  EXPECT_EQ(trace.what(gemm).kind, Kind::matmul);
+  EXPECT_EQ(trace.info(gemm).kind, Kind::matmul);
   EXPECT_EQ(gemm.step, kNoStep);
   EXPECT_NE(gemm.lane, mm.lane);
   EXPECT_EQ(trace.strings.text(rank.lanes[gemm.lane]), "stream 7");
-  EXPECT_EQ(trace.what(event_named(trace, "void pytorch_flash::flash_fwd_kernel<bf16>(Params)")).kind, Kind::attention);
+  EXPECT_EQ(trace.info(event_named(trace, "void pytorch_flash::flash_fwd_kernel<bf16>(Params)")).kind, Kind::attention);
 
   const Event& gather = event_named(trace, "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)");
-  const What& what = trace.what(gather);
-  EXPECT_EQ(what.kind, Kind::all_gather);
-  EXPECT_EQ(what.size_bytes, 2048);
-  EXPECT_EQ(trace.strings.text(what.type), "BFloat16");
+  const EventInfo& info = trace.info(gather);
+  EXPECT_EQ(info.kind, Kind::all_gather);
+  EXPECT_EQ(info.size_bytes, 2048);
+  EXPECT_EQ(trace.strings.text(info.type), "BFloat16");
   EXPECT_EQ(gather.detail, 41U);
   EXPECT_EQ(gather.step, 6);
-  const Group& group = trace.groups.at(static_cast<std::size_t>(what.group));
+  const ProcessGroup& group = trace.groups.at(static_cast<std::size_t>(info.group));
   EXPECT_EQ(group.name, "default_pg 0");
   EXPECT_EQ(group.axis, GroupAxis::world);
   EXPECT_THAT(group.ranks, testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));  // pg_config knows those left out
 
-  const What& send = trace.what(event_named(trace, "ncclDevKernel_SendRecv(x)"));
+  const EventInfo& send = trace.info(event_named(trace, "ncclDevKernel_SendRecv(x)"));
   EXPECT_EQ(send.kind, Kind::send);
   EXPECT_THAT(trace.groups.at(static_cast<std::size_t>(send.group)).ranks, testing::ElementsAre(3, 7));
   EXPECT_EQ(trace.groups.at(static_cast<std::size_t>(send.group)).axis, GroupAxis::pp);
 
   int steps = 0;
   for (const Event& event : rank.events) {
-    if (trace.what(event).kind != Kind::step) continue;
+    if (trace.info(event).kind != Kind::step) continue;
     EXPECT_EQ(event.detail, static_cast<std::uint32_t>(5 + steps++));
   }
   EXPECT_EQ(steps, 2);
   EXPECT_EQ(problem(trace, "instants, counters and flow arrows that were skipped"), 3U);
 }
 
-TEST(ChromeReader, TakesTheHeaderWhereverItStands) {
+TEST(ChromeReader, AcceptsTheHeaderAnywhere) {
   const std::string events = x("a", "1.5", "2");
   const RunTrace trace = read("{\"traceEvents\":[" + events +
                               "],\"baseTimeNanoseconds\":1700000000000000000,\"distributedInfo\":{\"rank\":12}}");
@@ -158,7 +158,7 @@ TEST(ChromeReader, PairsBeginsAndEnds) {
   EXPECT_EQ(problem(trace, "end of an event that did not begin"), 1U);
 }
 
-TEST(ChromeReader, CountsWhatItCannotUse) {
+TEST(ChromeReader, CountsUnusableRecords) {
   const RunTrace trace =
       read("[" + x("good", "1", "2") + "," + x("nan", "NaN", "2") + "," + x("nodur", "3", "null") + "," +
            x("negative", "4", "-5") + "," + x("huge", "1e300", "1") + "," +
@@ -173,7 +173,7 @@ TEST(ChromeReader, CountsWhatItCannotUse) {
   EXPECT_EQ(problem(trace, "events of another phase that were skipped"), 2U);
 }
 
-TEST(ChromeReader, ReadsAroundWhatIsBroken) {
+TEST(ChromeReader, SkipsBrokenRecords) {
   const RunTrace trace = read("[" + x("a", "1", "1") + R"(,{"ph":"X" "name":"b"},)" + x("c", "2", "1") +
                               R"(,{"ph":]},)" + x("d", "3", "1") + x("e", "4", "1") + "," + x("f", "5", "1") + "]");
   for (const char* name : {"a", "c", "d", "e", "f"}) EXPECT_NO_THROW(event_named(trace, name)) << name;
@@ -202,7 +202,7 @@ TEST(ChromeReader, KeepsHostileStringsAsTheyAre) {
 }
 
 // Pieces are cut where something looks like the end of an event; here it does where it is not one.
-TEST(ChromeReader, SeesThroughWhatLooksLikeASeam) {
+TEST(ChromeReader, IgnoresStringsThatLookLikeObjectBoundaries) {
   std::string text = "{\"other\":[{\"a\":1},{\"b\":2}],\"traceEvents\":[";
   constexpr int kEvents = 20'000;
   for (int i = 0; i < kEvents; ++i) {
@@ -219,7 +219,7 @@ TEST(ChromeReader, SeesThroughWhatLooksLikeASeam) {
   EXPECT_EQ(trace.problems.size(), 1U);  // no rank is named
 }
 
-TEST(ChromeReader, GoesDeepWithoutFalling) {
+TEST(ChromeReader, SurvivesDeepNesting) {
   const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
   const RunTrace trace = read("[" + x("a", "1", "1", ",\"args\":{\"x\":" + deep + "}") + "," + x("b", "2", "1") + "]");
   EXPECT_EQ(trace.event_count(), 2U);
@@ -227,7 +227,7 @@ TEST(ChromeReader, GoesDeepWithoutFalling) {
   EXPECT_NO_THROW(read("[" + x("a", "1", "1") + "," + std::string(300'000, '{')));
 }
 
-TEST(ChromeReader, GivesWhatCameBeforeTheCut) {
+TEST(ChromeReader, KeepsTheEventsBeforeTheCut) {
   const std::string text = object(x("a", "1", "1") + "," + x("b", "2", "1") + "," + x("c", "3", "1"));
   const RunTrace trace = read(text.substr(0, text.size() - 20));
   EXPECT_EQ(trace.event_count(), 2U);
@@ -240,14 +240,14 @@ TEST(ChromeReader, GivesWhatCameBeforeTheCut) {
 }
 
 // Whatever is cut off or turned over: nothing falls, and nothing is thrown but that there is no trace in it.
-TEST(ChromeReader, StandsDamage) {
+TEST(ChromeReader, SurvivesDamage) {
   const ForeignFiles files;
   const auto survive = [&](std::string_view text) {
     try {
       const RunTrace trace = read_run({files.put("rank3.json", text)}, {.threads = 1});
       for (const RankTrace& rank : trace.ranks) {
         for (const Event& event : rank.events) {
-          ASSERT_LT(event.what, trace.whats.size());
+          ASSERT_LT(event.info, trace.infos.size());
           ASSERT_GE(event.duration_ns, 0);
         }
       }
@@ -271,7 +271,7 @@ TEST(ChromeReader, StandsDamage) {
   }
 }
 
-TEST(SortByBegin, PutsRunsTogetherInOrder) {
+TEST(SortByBegin, MergesSortedRuns) {
   std::mt19937 random(2);
   for (const std::size_t count : {0U, 1U, 2U, 7U, 1000U}) {
     for (const std::int64_t most : {std::int64_t{3}, std::int64_t{1'000'000}}) {

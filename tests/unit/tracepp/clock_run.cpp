@@ -90,10 +90,10 @@ class Maker {
     }
   }
 
-  void record(int rank, const What& what, double begin, double end, std::uint32_t detail, int step) {
+  void record(int rank, const EventInfo& info, double begin, double end, std::uint32_t detail, int step) {
     const auto r = static_cast<std::size_t>(rank);
     const HostTime& clock = clocks_[static_cast<std::size_t>(host(rank))];
-    Event event{.begin_ns = clock(begin), .detail = detail, .what = tables_.what(what), .step = step};
+    Event event{.begin_ns = clock(begin), .detail = detail, .info = tables_.info(info), .step = step};
     event.duration_ns = clock(end) - event.begin_ns;
     run_.trace.ranks[r].events.push_back(event);
     run_.truth[r].push_back({clocks_[0](begin), clocks_[0](end)});
@@ -188,8 +188,8 @@ std::uint64_t ClockRun::violated() const {
   std::map<std::pair<std::int32_t, std::uint32_t>, std::vector<std::pair<Kind, const Event*>>> operations;
   for (const RankTrace& rank : trace.ranks) {
     for (const Event& event : rank.events) {
-      const What& what = trace.what(event);
-      if (what.group >= 0) operations[{what.group, event.detail}].push_back({what.kind, &event});
+      const EventInfo& info = trace.info(event);
+      if (info.group >= 0) operations[{info.group, event.detail}].push_back({info.kind, &event});
     }
   }
   std::uint64_t count = 0;

@@ -1,12 +1,12 @@
 // A run whose true times are known, as its hosts' clocks would have recorded it: for tests of alignment and for
-// tests/bench/clock_accuracy.cpp, which measures how exact it is.
+// tests/bench/clock_accuracy.cpp, which measures the error of aligned times.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "tracepp/align.h"
+#include "tracepp/clock/align.h"
 
 namespace ms::tracepp::testing {
 

@@ -1,5 +1,5 @@
 // Critical paths of steps that were played, so that it is known what they consist of, and of events that make no sense.
-#include "tracepp/critical_path.h"
+#include "tracepp/steps/critical_path.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 namespace ms::tracepp {
 namespace {
 
-CriticalPaths paths_of(const RunTrace& run) { return critical_paths(run, match_messages(run), break_down(run)); }
+CriticalPaths paths_of(const RunTrace& run) { return critical_paths(run, match_operations(run), break_down(run)); }
 
 // Pieces lie end to end and fill the step.
 void expect_sound(const CriticalPaths& paths) {
@@ -62,7 +62,7 @@ TEST(CriticalPath, OfOneMicrobatchThroughTwoStages) {
   EXPECT_EQ(delay_of(paths), 0);
 }
 
-TEST(CriticalPath, LeadsOverTheSlowReplica) {
+TEST(CriticalPath, FollowsTheSlowReplica) {
   PipelineSpec spec;
   spec.mesh = {.dp = 4, .pp = 2, .tp = 1};
   spec.slowness = [](int rank, int) { return rank == 3 ? 0.3 : 0.0; };  // dp 3 of stage 0
@@ -79,7 +79,7 @@ TEST(CriticalPath, GoesThroughTensorParallelPeers) {
   PipelineSpec spec;
   spec.mesh = {.dp = 1, .pp = 1, .tp = 4};
   spec.microbatches = 2;
-  spec.tp_messages = 3;
+  spec.tp_collectives = 3;
   spec.slowness = [](int rank, int) { return rank == 2 ? 0.2 : 0.0; };
   const CriticalPaths paths = paths_of(play_pipeline(spec));
   expect_sound(paths);
@@ -89,9 +89,9 @@ TEST(CriticalPath, GoesThroughTensorParallelPeers) {
   EXPECT_EQ(delay_of(paths), 0);
 }
 
-TEST(CriticalPath, AHiddenMessageIsNotOnIt) {
+TEST(CriticalPath, ExcludesHiddenCommunication) {
   MadeRun made({.tp = 2});
-  const std::uint32_t reduce = made.what(Kind::all_reduce, Purpose::forward, made.group("tp[dp 0 pp 0]", {0, 1}), 64);
+  const std::uint32_t reduce = made.info(Kind::all_reduce, Purpose::forward, made.group("tp[dp 0 pp 0]", {0, 1}), 64);
   for (int r = 0; r < 2; ++r) {
     made.step_event(r, 0, 100'000);
     made.add(r, reduce, {20'000, 60'000, 0, 0, State::ended});
@@ -102,7 +102,7 @@ TEST(CriticalPath, AHiddenMessageIsNotOnIt) {
   EXPECT_EQ(time_of(paths, PieceOf::computing, Kind::forward), 100'000);
 }
 
-TEST(CriticalPath, WaitingForDataIsTold) {
+TEST(CriticalPath, ShowsWaitingForData) {
   PipelineSpec spec;
   spec.mesh = {.dp = 2, .pp = 2, .tp = 1};
   spec.data_wait_ns = [](int rank, int step) { return rank == 1 && step == 1 ? 5'000'000 : 0; };
@@ -112,7 +112,7 @@ TEST(CriticalPath, WaitingForDataIsTold) {
   EXPECT_EQ(delay_of(paths), 0);
 }
 
-TEST(CriticalPath, WhatNothingExplainsIsADelay) {
+TEST(CriticalPath, CallsUnexplainedTimeADelay) {
   MadeRun made({.dp = 1});
   made.step_event(0, 0, 100);
   made.section(0, Kind::forward, 10, 40);
@@ -132,7 +132,7 @@ TEST(CriticalPath, FillsRandomPipelines) {
     const auto any = [&](int most) { return 1 + static_cast<int>(random() % static_cast<unsigned>(most)); };
     spec.mesh = {.dp = any(3), .pp = any(4), .tp = any(3)};
     spec.microbatches = any(6);
-    spec.tp_messages = any(3);
+    spec.tp_collectives = any(3);
     spec.slowness = [&](int, int) { return noise(random); };
     const CriticalPaths paths = paths_of(play_pipeline(spec));
     expect_sound(paths);
@@ -157,11 +157,11 @@ TEST(CriticalPath, FillsStepsOfAnyEvents) {
         if (seed % 2 == 0) made.step_event(rank, step * 1000, step * 1000 + 1000 + any(100));
         for (int i = 0; i < 40; ++i) {
           const Kind kind = kinds[random() % kinds.size()];
-          const bool is_message = trace::is_message(kind);
+          const bool is_comm = trace::is_comm(kind);
           const std::int64_t begin = step * 1000 + any(1000);
           made.add(
               rank,
-              made.what(kind, purposes[random() % purposes.size()], is_message ? groups[random() % groups.size()] : -1),
+              made.info(kind, purposes[random() % purposes.size()], is_comm ? groups[random() % groups.size()] : -1),
               {begin, begin + any(4) * any(60), static_cast<std::uint32_t>(any(20)), 0, State::ended});
         }
       }

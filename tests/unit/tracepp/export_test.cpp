@@ -1,5 +1,5 @@
 // Exports: JSON that a parser takes and whose slices nest, lines of a table, and packets decoded by the protobuf rules.
-#include "tracepp/export.h"
+#include "tracepp/export/export.h"
 
 #include <gmock/gmock.h>
 
@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "foreign_files.h"
-#include "tracepp/read.h"
+#include "tracepp/read/read.h"
 
 namespace ms::tracepp {
 namespace {
@@ -32,9 +32,10 @@ RunTrace made() {
     of.rank = rank;
     of.at = trace.mesh.coord(rank);
     of.host = rank == 0 ? "node0" : kHostile;
-    const auto add = [&](const What& what, std::int64_t begin, std::int64_t duration, std::int32_t step) -> Event& {
+    const auto add = [&](const EventInfo& info, std::int64_t begin, std::int64_t duration,
+                         std::int32_t step) -> Event& {
       Event& event = of.events.emplace_back();
-      event.what = tables.what(what);
+      event.info = tables.info(info);
       event.begin_ns = kOrigin + begin;
       event.duration_ns = duration;
       event.step = step;
@@ -102,7 +103,7 @@ TEST(ExportChrome, HasTheWallClockAndIsNotReadBack) {
   } catch (const Error& error) { EXPECT_THAT(error.what(), testing::HasSubstr("made by ms-tracepp export")); }
 }
 
-TEST(ExportChrome, IsWhatAParserTakes) {
+TEST(ExportChrome, IsValidJson) {
   const ForeignFiles files;
   const RunTrace trace = made();
   export_chrome(trace, files / "x.json");
@@ -152,7 +153,7 @@ TEST(ExportChrome, IsWhatAParserTakes) {
 }
 
 // As a reader would take it who knows nothing of who wrote it.
-TEST(ExportChrome, IsWhatAReaderTakes) {
+TEST(ExportChrome, IsReadByChromeReaders) {
   const ForeignFiles files;
   const RunTrace trace = made();
   export_chrome(trace, files / "x.json.gz");
@@ -328,13 +329,13 @@ TEST(ExportPerfetto, TakesFewBytes) {
   const ForeignFiles files;
   RunTrace trace = made();
   Tables tables(trace);
-  const std::uint32_t forward = tables.what({.kind = Kind::forward, .chunk = 1});
+  const std::uint32_t forward = tables.info({.kind = Kind::forward, .chunk = 1});
   constexpr int kEvents = 20'000;
   for (RankTrace& rank : trace.ranks) {
     rank.events.clear();
     for (int i = 0; i < kEvents; ++i) {
       Event& event = rank.events.emplace_back();
-      event.what = forward;
+      event.info = forward;
       event.microbatch = static_cast<std::uint16_t>(i % 32);
       event.begin_ns = kOrigin + std::int64_t{1'250'000} * i;
       event.duration_ns = 900'000;
@@ -346,7 +347,7 @@ TEST(ExportPerfetto, TakesFewBytes) {
   EXPECT_EQ(decode_perfetto(text).slices.size(), 2U * kEvents);
 }
 
-TEST(Exports, TakeWhatIsChosen) {
+TEST(Exports, ContainOnlyTheSelection) {
   const ForeignFiles files;
   const RunTrace trace = made();
   const ExportOptions options{.ranks = {1}, .first_step = 1, .last_step = 1};
@@ -365,7 +366,7 @@ TEST(Exports, TakeWhatIsChosen) {
   EXPECT_TRUE(decode_perfetto(bytes_of(files / "x.perfetto")).open.empty());
 }
 
-TEST(Exports, LeaveNothingBehindWhereTheyFail) {
+TEST(Exports, LeaveNoFileOnFailure) {
   const ForeignFiles files;
   for (auto* const exporter : {&export_chrome, &export_csv, &export_perfetto}) {
     try {
@@ -383,7 +384,7 @@ TEST(Exports, LeaveNothingBehindWhereTheyFail) {
   }
 }
 
-TEST(Exports, StandEmptyTraces) {
+TEST(Exports, HandleEmptyTraces) {
   const ForeignFiles files;
   export_chrome({}, files / "x.json");
   EXPECT_TRUE(json::parse(bytes_of(files / "x.json"))["traceEvents"].empty());

@@ -1,5 +1,5 @@
 // Flight Recorder dumps: states, groups, sends, sizes.
-#include "tracepp/flight_recorder_reader.h"
+#include "tracepp/read/flight_recorder_reader.h"
 
 #include <gmock/gmock.h>
 
@@ -39,13 +39,13 @@ TEST(FlightRecorder, ReadsADump) {
   const auto& events = trace.ranks[0].events;
   ASSERT_EQ(events.size(), 4U);
   const auto group = [&](const Event& event) {
-    return trace.groups.at(static_cast<std::size_t>(trace.what(event).group));
+    return trace.groups.at(static_cast<std::size_t>(trace.info(event).group));
   };
 
-  EXPECT_EQ(trace.what(events[0]).kind, Kind::all_reduce);
-  EXPECT_EQ(trace.what(events[0]).size_bytes, 48);
-  EXPECT_EQ(trace.strings.text(trace.what(events[0]).type), "Float");
-  EXPECT_EQ(trace.strings.text(trace.what(events[0]).name), "nccl:all_reduce");
+  EXPECT_EQ(trace.info(events[0]).kind, Kind::all_reduce);
+  EXPECT_EQ(trace.info(events[0]).size_bytes, 48);
+  EXPECT_EQ(trace.strings.text(trace.info(events[0]).type), "Float");
+  EXPECT_EQ(trace.strings.text(trace.info(events[0]).name), "nccl:all_reduce");
   EXPECT_EQ(events[0].state, State::ended);
   EXPECT_EQ(events[0].detail, 1U);
   EXPECT_EQ(events[0].begin_ns, 1724779239936775200);
@@ -53,16 +53,16 @@ TEST(FlightRecorder, ReadsADump) {
   EXPECT_EQ(group(events[0]).name, "default_pg 0");
   EXPECT_THAT(group(events[0]).ranks, testing::ElementsAre(0, 1, 2, 3));
 
-  EXPECT_EQ(trace.what(events[1]).kind, Kind::send);
+  EXPECT_EQ(trace.info(events[1]).kind, Kind::send);
   EXPECT_EQ(events[1].state, State::begun);
-  EXPECT_EQ(trace.what(events[1]).size_bytes, 32);
+  EXPECT_EQ(trace.info(events[1]).size_bytes, 32);
   EXPECT_THAT(group(events[1]).ranks, testing::ElementsAre(1, 3));
   EXPECT_EQ(events[1].detail, 0U);
-  EXPECT_EQ(trace.what(events[2]).kind, Kind::recv);
+  EXPECT_EQ(trace.info(events[2]).kind, Kind::recv);
   EXPECT_EQ(events[2].state, State::issued);
-  EXPECT_EQ(trace.what(events[2]).size_bytes, 28);
+  EXPECT_EQ(trace.info(events[2]).size_bytes, 28);
   EXPECT_THAT(group(events[2]).ranks, testing::ElementsAre(3, 1));
-  EXPECT_EQ(trace.what(events[3]).kind, Kind::reduce_scatter);
+  EXPECT_EQ(trace.info(events[3]).kind, Kind::reduce_scatter);
   EXPECT_EQ(events[3].state, State::issued);
   EXPECT_EQ(events[3].detail, 2U);
   EXPECT_EQ(trace.ranks[0].last_flush_ns, 1724779239979000000);
@@ -70,7 +70,7 @@ TEST(FlightRecorder, ReadsADump) {
   EXPECT_EQ(problem(trace, "record that is no sound JSON object"), 1U);
 }
 
-TEST(FlightRecorder, BothEndsOfAChannelCountAlike) {
+TEST(FlightRecorder, NumbersBothEndsOfAChannelAlike) {
   const ForeignFiles files;
   const auto dump = [](const std::vector<std::string>& names) {
     std::string entries;
@@ -87,15 +87,15 @@ TEST(FlightRecorder, BothEndsOfAChannelCountAlike) {
   const RunTrace trace = read_run({files.path()});
   ASSERT_EQ(trace.ranks.size(), 2U);
   std::vector<std::pair<std::int32_t, std::uint32_t>> sent, received;
-  for (const Event& event : trace.ranks[0].events) sent.emplace_back(trace.what(event).group, event.detail);
+  for (const Event& event : trace.ranks[0].events) sent.emplace_back(trace.info(event).group, event.detail);
   for (const Event& event : trace.ranks[1].events) {
-    if (trace.what(event).kind == Kind::recv) received.emplace_back(trace.what(event).group, event.detail);
+    if (trace.info(event).kind == Kind::recv) received.emplace_back(trace.info(event).group, event.detail);
   }
   EXPECT_EQ(sent, received);
   EXPECT_EQ(trace.groups.at(static_cast<std::size_t>(sent.at(0).first)).ranks, (std::vector{4, 5}));
 }
 
-TEST(FlightRecorder, StandsDamage) {
+TEST(FlightRecorder, SurvivesDamage) {
   const ForeignFiles files;
   const auto survive = [&](std::string_view text) {
     try {
@@ -114,7 +114,7 @@ TEST(FlightRecorder, StandsDamage) {
   }
 }
 
-TEST(FlightRecorder, SizesThatCannotBeAreNotKnown) {
+TEST(FlightRecorder, TreatsImpossibleSizesAsUnknown) {
   const ForeignFiles files;
   const auto size = [&](const std::string& sizes, const std::string& type) {
     const std::string entry =
@@ -122,7 +122,7 @@ TEST(FlightRecorder, SizesThatCannotBeAreNotKnown) {
         sizes + R"(,"input_dtypes":)" + type + "}";
     const RunTrace trace =
         read_run({files.put("dump_0", R"({"pg_config":{},"pg_status":{},"entries":[)" + entry + "]}")});
-    return trace.whats.at(trace.ranks.at(0).events.at(0).what).size_bytes;
+    return trace.infos.at(trace.ranks.at(0).events.at(0).info).size_bytes;
   };
   EXPECT_EQ(size("[[2, 3], []]", R"(["Long"])"), 48);
   EXPECT_EQ(size("[[4294967296, 4294967296]]", R"(["Float"])"), -1);

@@ -1,4 +1,4 @@
-// Files of other programs, made for tests: a directory of their own, packed as they may be.
+// Writes files of other programs for tests: in a directory of their own, packed if needed.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "tracepp/read.h"
+#include "tracepp/read/read.h"
 
 namespace ms::tracepp {
 
@@ -71,8 +71,8 @@ inline std::string zstd_packed(std::string_view text) {
   return packed;
 }
 
-inline std::uint64_t problem(const RunTrace& trace, const std::string& what) {
-  const auto found = trace.problems.find(what);
+inline std::uint64_t problem(const RunTrace& trace, const std::string& name) {
+  const auto found = trace.problems.find(name);
   return found == trace.problems.end() ? 0 : found->second;
 }
 
@@ -80,7 +80,7 @@ inline std::uint64_t problem(const RunTrace& trace, const std::string& what) {
 inline const Event& event_named(const RunTrace& trace, std::string_view name) {
   for (const RankTrace& rank : trace.ranks) {
     for (const Event& event : rank.events) {
-      if (trace.strings.text(trace.what(event).name) == name) return event;
+      if (trace.strings.text(trace.info(event).name) == name) return event;
     }
   }
   throw std::runtime_error("no event " + std::string(name));

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "tracepp/hang.h"
+#include "tracepp/hang/hang.h"
 
 namespace ms::tracepp {
 namespace {
@@ -34,12 +34,12 @@ struct Pair {
   }
   void add(int rank, State state, double begin_s, double duration_s, std::uint32_t sequence,
            Kind kind = Kind::all_reduce, std::int64_t size_bytes = 64) {
-    const bool message = trace::is_message(kind);
+    const bool is_comm = trace::is_comm(kind);
     Event event{.begin_ns = static_cast<std::int64_t>(begin_s * 1e9)};
     event.duration_ns = static_cast<std::int64_t>(duration_s * 1e9);
     event.detail = sequence;
     event.state = state;
-    event.what = tables.what({.kind = kind, .group = message ? group : -1, .size_bytes = message ? size_bytes : -1});
+    event.info = tables.info({.kind = kind, .group = is_comm ? group : -1, .size_bytes = is_comm ? size_bytes : -1});
     RankTrace& it = trace.ranks[static_cast<std::size_t>(rank)];
     it.events.push_back(event);
     it.last_flush_ns = std::max(it.last_flush_ns, event.end_ns());
@@ -49,7 +49,7 @@ struct Pair {
   }
 };
 
-TEST(HangEvidence, ATransferThatDoesNotEndIsNobodysFault) {
+TEST(HangEvidence, BlamesNoRankForATransferThatDoesNotEnd) {
   Pair pair(3);
   for (int rank = 0; rank < 3; ++rank) {
     pair.add(rank, State::ended, 1, 0.01, 0);
@@ -64,7 +64,7 @@ TEST(HangEvidence, ATransferThatDoesNotEndIsNobodysFault) {
   EXPECT_THAT(hang.sentence, HasSubstr("all 3 members are in all_reduce 1 of group dp[pp 0 tp 0] for 298 s"));
 }
 
-TEST(HangEvidence, PatienceFollowsWhatWasSeenBefore) {
+TEST(HangEvidence, DeadlinesFollowThePastDurations) {
   struct Case {
     double usual_s, waited_s;
     bool hangs;
@@ -86,7 +86,7 @@ TEST(HangEvidence, PatienceFollowsWhatWasSeenBefore) {
   }
 }
 
-TEST(HangEvidence, ACheckpointMayTakeItsTime) {
+TEST(HangEvidence, AllowsALongCheckpoint) {
   for (const auto& [saved_s, hangs] : {std::pair(100.0, false), std::pair(700.0, true)}) {
     Pair pair;
     for (int rank = 0; rank < 2; ++rank) pair.add(rank, State::ended, 1, 0.01, 0);
@@ -99,7 +99,7 @@ TEST(HangEvidence, ACheckpointMayTakeItsTime) {
   }
 }
 
-TEST(HangEvidence, ARunThatFailsIsNamedByWhoFailedFirst) {
+TEST(HangEvidence, NamesTheRankThatFailedFirst) {
   Pair pair(4);
   for (int rank = 0; rank < 4; ++rank) {
     pair.add(rank, State::ended, 1, 0.01, 0);
@@ -119,7 +119,7 @@ TEST(HangEvidence, ARunThatFailsIsNamedByWhoFailedFirst) {
   EXPECT_THAT(hang.sentence, HasSubstr("rank 1 ended without a word"));
 }
 
-TEST(HangEvidence, WhoGivesUpAfterALongWaitOnlyWaited) {
+TEST(HangEvidence, ARankThatGivesUpAfterALongWaitIsAWaiter) {
   Pair pair(3);
   for (int rank = 0; rank < 3; ++rank) {
     pair.add(rank, State::ended, 1, 0.01, 0);
@@ -135,7 +135,7 @@ TEST(HangEvidence, WhoGivesUpAfterALongWaitOnlyWaited) {
 }
 
 // A deadline shorter than what would count as a hang by itself: whoever gave up, or was told to, only waited.
-TEST(HangEvidence, WhoGivesUpAtItsDeadlineOnlyWaited) {
+TEST(HangEvidence, ARankThatGivesUpAtItsDeadlineIsAWaiter) {
   Pair pair(4);
   for (int rank = 0; rank < 4; ++rank) {
     pair.add(rank, State::ended, 1, 0.01, 0);
@@ -154,7 +154,7 @@ TEST(HangEvidence, WhoGivesUpAtItsDeadlineOnlyWaited) {
 }
 
 // Those that were stopped by a death are witnesses, never suspects.
-TEST(HangEvidence, WhoIsStoppedByADeathIsAWitness) {
+TEST(HangEvidence, ARankStoppedByADeathIsAWitness) {
   for (const int killed : {1, 2}) {
     Pair pair(4);
     for (int rank = 0; rank < 4; ++rank) {
@@ -172,7 +172,7 @@ TEST(HangEvidence, WhoIsStoppedByADeathIsAWitness) {
 }
 
 // mpirun kills survivors before they can say anything.
-TEST(HangEvidence, OfTheSilentTheOneThatOthersMissed) {
+TEST(HangEvidence, PrefersTheSilentRankThatOthersWaitFor) {
   Pair pair(4);
   for (int rank = 0; rank < 4; ++rank) {
     pair.add(rank, State::ended, 1, 0.01, 0);
@@ -191,7 +191,7 @@ TEST(HangEvidence, OfTheSilentTheOneThatOthersMissed) {
   EXPECT_THAT(hang.sentence, HasSubstr("the same holds for 1 further rank of node n1"));
 }
 
-TEST(HangEvidence, ARunThatNobodyEndedIsKilled) {
+TEST(HangEvidence, ARunWithoutAnEndingIsKilled) {
   Pair pair;
   pair.trace.source = "ms-trace";
   for (int rank = 0; rank < 2; ++rank) {
@@ -211,7 +211,7 @@ TEST(HangEvidence, ARunThatNobodyEndedIsKilled) {
   EXPECT_EQ(find_hang(pair.trace, 1.8e9 + 60).state, RunState::ended);
 }
 
-TEST(HangEvidence, SaysWhatMayBecomeAHang) {
+TEST(HangEvidence, ReportsTheWaitNearestToItsDeadline) {
   Pair pair;
   for (int rank = 0; rank < 2; ++rank) pair.add(rank, State::ended, 1, 0.01, 0);
   pair.add(0, State::begun, 2, 0, 1);
@@ -222,7 +222,7 @@ TEST(HangEvidence, SaysWhatMayBecomeAHang) {
   EXPECT_THAT(hang.sentence, StartsWith("no hang yet: "));
 }
 
-TEST(HangEvidence, OneThatFailedOrLeftWhileOthersWait) {
+TEST(HangEvidence, BlamesARankThatFailedOrLeftWhileOthersWait) {
   for (const auto& [ending, reason] :
        {std::pair(Ending::failed, Reason::failed), std::pair(Ending::done, Reason::left)}) {
     Pair pair;
@@ -300,7 +300,7 @@ TEST(HangEvidence, FlightRecorderDumps) {
   }
 }
 
-TEST(HangEvidence, TellsTheSixStatesOfAMatch) {
+TEST(HangEvidence, DistinguishesTheSixMatchStates) {
   struct Case {
     State state;
     Kind kind;
@@ -317,11 +317,11 @@ TEST(HangEvidence, TellsTheSixStatesOfAMatch) {
     Pair pair;
     pair.add(0, State::begun, 2, 0, 0);
     pair.add(1, it.state, 2, 0, 0, it.kind, it.size_bytes);
-    pair.trace.whats[pair.trace.ranks[0].events[0].what].type = pair.trace.strings.id("f32");
+    pair.trace.infos[pair.trace.ranks[0].events[0].info].type = pair.trace.strings.id("f32");
     Event& theirs = pair.trace.ranks[1].events[0];
-    pair.trace.whats.push_back(pair.trace.what(theirs));
-    theirs.what = static_cast<std::uint32_t>(pair.trace.whats.size() - 1);
-    pair.trace.whats.back().type = pair.trace.strings.id(it.type);
+    pair.trace.infos.push_back(pair.trace.info(theirs));
+    theirs.info = static_cast<std::uint32_t>(pair.trace.infos.size() - 1);
+    pair.trace.infos.back().type = pair.trace.strings.id(it.type);
     pair.flush(100);
     const Hang hang = find_hang(pair.trace);
     ASSERT_FALSE(hang.ops.empty());
@@ -333,7 +333,7 @@ TEST(HangEvidence, TellsTheSixStatesOfAMatch) {
   EXPECT_EQ(find_hang(alone.trace).ops[0].match, Match::undecided);
 }
 
-TEST(HangEvidence, OneRankByItself) {
+TEST(HangEvidence, HandlesASingleRank) {
   Pair pair(1);
   pair.add(0, State::ended, 1, 0.1, kNoDetail, Kind::forward);
   pair.add(0, State::begun, 2, 0, kNoDetail, Kind::forward);
@@ -343,7 +343,7 @@ TEST(HangEvidence, OneRankByItself) {
   EXPECT_EQ(hang.sentence, "rank 0 is in forward for 98 s");
 }
 
-TEST(HangEvidence, NothingMakesNoHang) {
+TEST(HangEvidence, HandlesAnEmptyTrace) {
   const RunTrace trace;
   const Hang hang = find_hang(trace);
   EXPECT_EQ(hang.state, RunState::cut_off);

@@ -1,5 +1,5 @@
 // Faults of simulated runs are named, the rank at fault first; healthy runs raise no alarm wherever they are cut off.
-#include "tracepp/hang.h"
+#include "tracepp/hang/hang.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -117,7 +117,9 @@ int victim(const mesh::Mesh& mesh, const Row& row, unsigned seed) {
                     .tp = static_cast<int>(seed * 3 + 1) % mesh.tp});
 }
 
-Fault fault_of(const Row& row, int rank, int step = 3) { return {row.fault, rank, row.call, row.purpose, step}; }
+InjectedFault fault_of(const Row& row, int rank, int step = 3) {
+  return {row.fault, rank, row.call, row.purpose, step};
+}
 
 void expect_named(const Row& row, const SimulatedRun& run, int rank, const RunTrace& trace) {
   const Hang hang = find_hang(trace);
@@ -135,7 +137,7 @@ void expect_named(const Row& row, const SimulatedRun& run, int rank, const RunTr
   EXPECT_GT(hang.since_s, 200);
 }
 
-TEST(Hang, NamesTheRankAtFaultFirst) {
+TEST(Hang, NamesTheFaultyRankFirst) {
   for (const mesh::Mesh& mesh : {kSmall, kMiddle}) {
     for (const Row& row : rows()) {
       for (unsigned seed = 0; seed < 6; ++seed) {
@@ -148,7 +150,7 @@ TEST(Hang, NamesTheRankAtFaultFirst) {
   }
 }
 
-TEST(Hang, NamesTheRankAtFaultAmongThousands) {
+TEST(Hang, NamesTheFaultyRankAmongThousands) {
   for (const char* name : {"gradients left out", "order of dp and world", "stuck in forward"}) {
     const Row& row = *std::ranges::find(rows(), std::string_view(name), &Row::name);
     const int rank = victim(kLarge, row, 5);
@@ -161,7 +163,7 @@ TEST(Hang, NamesTheRankAtFaultAmongThousands) {
   }
 }
 
-TEST(Hang, RaisesNoAlarmWhereverAHealthyRunIsCutOff) {
+TEST(Hang, ReportsNoHangInCutOffHealthyRuns) {
   std::mt19937 random(7);
   for (const mesh::Mesh& mesh : {kSmall, kMiddle}) {
     Simulation simulation({.mesh = mesh, .steps = 100, .faults = {}});
@@ -175,7 +177,7 @@ TEST(Hang, RaisesNoAlarmWhereverAHealthyRunIsCutOff) {
   }
 }
 
-TEST(Hang, KnowsARunThatEndedWell) {
+TEST(Hang, RecognisesARunThatEndedWell) {
   Simulation simulation({});
   const RunTrace trace = simulation.traces_at_rest();
   const Hang hang = find_hang(trace);
@@ -186,12 +188,13 @@ TEST(Hang, KnowsARunThatEndedWell) {
 TEST(Hang, NamesBothOfTwoFaults) {
   // Neither keeps the other from being reached.
   const int one = kMiddle.rank({.dp = 0, .pp = 0, .tp = 1}), other = kMiddle.rank({.dp = 3, .pp = 0, .tp = 2});
-  const Fault second{FaultKind::never_ends, other, Kind::data_wait, Purpose::none, 3};
+  const InjectedFault second{FaultKind::never_ends, other, Kind::data_wait, Purpose::none, 3};
   for (const auto& [fault, reason] :
-       {std::pair(Fault{FaultKind::host_stops, one, Kind::all_gather, Purpose::params, 3}, Reason::not_issuing),
-        std::pair(Fault{FaultKind::dies, one, Kind::all_gather, Purpose::params, 3}, Reason::silent),
-        std::pair(Fault{FaultKind::wrong_dtype, one, Kind::all_gather, Purpose::params, 3}, Reason::wrong_dtype),
-        std::pair(Fault{FaultKind::never_ends, one, Kind::optimizer, Purpose::none, 2}, Reason::compute)}) {
+       {std::pair(InjectedFault{FaultKind::host_stops, one, Kind::all_gather, Purpose::params, 3}, Reason::not_issuing),
+        std::pair(InjectedFault{FaultKind::dies, one, Kind::all_gather, Purpose::params, 3}, Reason::silent),
+        std::pair(InjectedFault{FaultKind::wrong_dtype, one, Kind::all_gather, Purpose::params, 3},
+                  Reason::wrong_dtype),
+        std::pair(InjectedFault{FaultKind::never_ends, one, Kind::optimizer, Purpose::none, 2}, Reason::compute)}) {
     Simulation simulation({.mesh = kMiddle, .steps = 6, .faults = {fault, second}});
     const RunTrace trace = simulation.traces_at_rest();
     const Hang hang = find_hang(trace);
@@ -211,7 +214,7 @@ RunTrace without(RunTrace trace, int rank) {
   return trace;
 }
 
-TEST(Hang, NamesTheRankWithoutATraceOnlyWhereNothingElseExplainsIt) {
+TEST(Hang, NamesARankWithoutATraceOnlyAsTheLastExplanation) {
   for (const mesh::Mesh& mesh : {kSmall, kMiddle}) {
     for (const Row& row : rows()) {
       for (unsigned seed = 0; seed < 4; ++seed) {
@@ -234,7 +237,7 @@ TEST(Hang, NamesTheRankWithoutATraceOnlyWhereNothingElseExplainsIt) {
   }
 }
 
-TEST(Hang, SaysBothOfTwoWhereNothingTellsThemApart) {
+TEST(Hang, NamesBothRanksIfTheyCannotBeDistinguished) {
   Simulation simulation({.mesh = {.dp = 2, .pp = 1, .tp = 1},
                          .faults = {{FaultKind::wrong_size, 1, Kind::all_gather, Purpose::params, 2}}});
   const RunTrace trace = simulation.traces_at_rest();
@@ -246,7 +249,7 @@ TEST(Hang, SaysBothOfTwoWhereNothingTellsThemApart) {
   EXPECT_THAT(hang.sentence, testing::AllOf(HasSubstr("8576 bytes"), HasSubstr("4288 bytes")));
 }
 
-TEST(Hang, ClocksNeedNotAgree) {
+TEST(Hang, ToleratesClockOffsets) {
   const Row& row = *std::ranges::find(rows(), std::string_view("stuck in forward"), &Row::name);
   const SimulatedRun run{.mesh = kMiddle, .steps = 6, .faults = {fault_of(row, 21)}};
   Simulation simulation(run);

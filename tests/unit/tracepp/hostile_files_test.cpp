@@ -11,15 +11,15 @@
 #include "foreign_files.h"
 #include "made_run.h"
 #include "trace/recorder.h"
-#include "tracepp/breakdown.h"
-#include "tracepp/change_points.h"
-#include "tracepp/effective.h"
-#include "tracepp/export.h"
-#include "tracepp/hang.h"
-#include "tracepp/hang_scan.h"
-#include "tracepp/report.h"
-#include "tracepp/suspects.h"
-#include "tracepp/trace_reader.h"
+#include "tracepp/export/export.h"
+#include "tracepp/findings/change_points.h"
+#include "tracepp/findings/suspects.h"
+#include "tracepp/hang/hang.h"
+#include "tracepp/hang/scan.h"
+#include "tracepp/read/trace_reader.h"
+#include "tracepp/report/report.h"
+#include "tracepp/steps/breakdown.h"
+#include "tracepp/steps/effective.h"
 
 namespace ms::tracepp {
 namespace {
@@ -43,7 +43,7 @@ std::string repeated(const std::string& text, int count) {
 
 const char kEvent[] = R"({"ph":"X","name":"a","ts":1,"dur":2})";
 
-TEST(HostileFiles, WrongValuesCostNoMoreThanTheirSize) {
+TEST(HostileFiles, WrongValuesCostOnlyTheirSize) {
   for (const std::string wrong : {"\"\\\\\",", ":1", "7,"}) {
     constexpr int kCount = 1'000'000;
     const RunTrace trace = read_text("{\"traceEvents\":[" + repeated(wrong, kCount) + "," + kEvent + "]}");
@@ -67,7 +67,7 @@ TEST(HostileFiles, AFileOfHolesTakesNoMemory) {
   EXPECT_EQ(trace.event_count(), 5000U);
 }
 
-TEST(HostileFiles, TextThatIsPackedBeyondAllMeasureEnds) {
+TEST(HostileFiles, StopsAtDecompressionBombs) {
   const ForeignFiles files;
   const std::string events = "[" + repeated(std::string(kEvent) + ",", 5'000'000);  // 180 MB
   for (const auto& packed : {gzipped(events), zstd_packed(events)}) {
@@ -112,7 +112,7 @@ TEST(HostileFiles, GroupsHaveAllTheirMembersOrNone) {
   EXPECT_EQ(problem(trace, "group with more members than there is room for"), 3U);
 }
 
-TEST(HostileFiles, AMeshOfOneRankIsNoMillionGroups) {
+TEST(HostileFiles, MakesNoMillionGroupsForOneRank) {
   constexpr int kChunks = 20'000;
   std::string text = R"([{"ph":"M","name":"thread_name","pid":999999,"tid":0,"args":{"name":"rank[999999]"}})";
   for (int i = 0; i < kChunks; ++i) {
@@ -123,10 +123,10 @@ TEST(HostileFiles, AMeshOfOneRankIsNoMillionGroups) {
   const RunTrace trace = read_text(text + "]");
   EXPECT_EQ(trace.mesh.dp, 1'000'000);
   EXPECT_EQ(trace.groups.size(), 1U);
-  EXPECT_EQ(trace.whats.size(), static_cast<std::size_t>(kChunks));
+  EXPECT_EQ(trace.infos.size(), static_cast<std::size_t>(kChunks));
 }
 
-TEST(HostileFiles, OperationsAndStepsThatAllDifferAreNoTable) {
+TEST(HostileFiles, MakesNoTableOfAllDifferentOperationsAndSteps) {
   constexpr int kCount = 200'000;
   std::string text = R"([{"ph":"M","name":"thread_name","pid":0,"tid":0,"args":{"name":"PP rank 0 TP rank 0"}})";
   for (int i = 0; i < 2 * kCount; ++i) {
@@ -140,7 +140,7 @@ TEST(HostileFiles, OperationsAndStepsThatAllDifferAreNoTable) {
 TEST(HostileAnalyses, EventsMayReachOverAllSteps) {
   constexpr int kSteps = 100'000;
   MadeRun made({.dp = 1, .pp = 1, .tp = 1});
-  const std::uint32_t tp = made.what(Kind::all_gather, Purpose::forward, made.group("tp[dp 0 pp 0]", {0}));
+  const std::uint32_t tp = made.info(Kind::all_gather, Purpose::forward, made.group("tp[dp 0 pp 0]", {0}));
   for (made.step = 0; made.step < kSteps; ++made.step) made.step_event(0, 1000 * made.step, 1000 * (made.step + 1));
   for (int i = 0; i < kSteps; ++i) {
     made.add(0, tp, {.begin_ns = i % 1000, .end_ns = 1000LL * kSteps + i});
@@ -155,7 +155,7 @@ TEST(HostileAnalyses, EventsMayReachOverAllSteps) {
 TEST(HostileAnalyses, ASaveInEveryGapIsAddedUpOnce) {
   constexpr int kSteps = 200'000;
   MadeRun made({.dp = 1, .pp = 1, .tp = 1});
-  const std::uint32_t save = made.what(Kind::save), wait = made.what(Kind::data_wait);
+  const std::uint32_t save = made.info(Kind::save), wait = made.info(Kind::data_wait);
   for (made.step = 0; made.step < kSteps; ++made.step) {
     const std::int64_t begin_ns = 1000 * made.step;
     made.step_event(0, begin_ns, begin_ns + 500);
@@ -178,7 +178,7 @@ TEST(HostileAnalyses, AStepOfEachRanksOwnIsNoStepOfTheRun) {
   EXPECT_THAT(find_change_points(made.run, break_down(made.run)).steps, testing::ElementsAre(0, 1, 2));
 }
 
-TEST(HostileAnalyses, WhatARankDidLongAgoIsFound) {
+TEST(HostileAnalyses, FindsOldOperations) {
   constexpr int kGroups = 30'000;
   RunTrace trace;
   trace.source = "ms-trace";
@@ -186,8 +186,8 @@ TEST(HostileAnalyses, WhatARankDidLongAgoIsFound) {
   RankTrace& rank = trace.ranks.emplace_back();
   for (int i = 0; i < kGroups; ++i) {
     Event event{.duration_ns = 1, .detail = static_cast<std::uint32_t>(i)};
-    event.what =
-        tables.what({.kind = Kind::all_reduce, .group = tables.group({.name = std::to_string(i), .ranks = {0, 1}})});
+    event.info =
+        tables.info({.kind = Kind::all_reduce, .group = tables.group({.name = std::to_string(i), .ranks = {0, 1}})});
     rank.events.push_back(event);
     event.state = State::begun;
     ++event.detail;
@@ -199,9 +199,9 @@ TEST(HostileAnalyses, WhatARankDidLongAgoIsFound) {
     EXPECT_EQ(scan.progress(0, i, number), Progress::ended);
     EXPECT_EQ(scan.progress(0, i, number + 1), Progress::begun);
     EXPECT_EQ(scan.progress(0, i, number + 2), Progress::not_issued);
-    EXPECT_EQ(scan.message(0, i, number), 2 * number);
-    EXPECT_EQ(scan.message(0, i, number + 1), 2 * number + 1);
-    EXPECT_EQ(scan.message(0, i, number + 2), kNoEvent);
+    EXPECT_EQ(scan.find_event(0, i, number), 2 * number);
+    EXPECT_EQ(scan.find_event(0, i, number + 1), 2 * number + 1);
+    EXPECT_EQ(scan.find_event(0, i, number + 2), kNoEvent);
   }
 }
 
@@ -209,7 +209,7 @@ TEST(HostileAnalyses, TimesMayBeAnything) {
   constexpr std::int64_t kFar = std::int64_t{1} << 61;
   PipelineSpec spec;
   spec.mesh = {.dp = 2, .pp = 2, .tp = 2};
-  spec.tp_messages = spec.ranks_on_host = 2;
+  spec.tp_collectives = spec.ranks_on_host = 2;
   RunTrace trace = play_pipeline(spec);
   for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
     std::vector<Event>& events = trace.ranks[r].events;
@@ -250,7 +250,7 @@ class HostileTrace : public ::testing::Test {
     const int group = recorder.group("dp[pp 0 tp 0]", 5, pair);
     recorder.begin_step(1, 1000);
     for (std::uint64_t i = 0; i < 3; ++i) {
-      const trace::Ticket ticket = recorder.message(
+      const trace::Ticket ticket = recorder.issue_comm(
           {.kind = Kind::all_gather, .group = group, .type = "bf16", .size_bytes = 4096, .sequence = i});
       recorder.begin(ticket, 2000);
       recorder.end(ticket, 3000);
@@ -363,7 +363,7 @@ TEST_F(HostileTrace, SumsAndProbesThatCannotBeAreCounted) {
 TEST_F(HostileTrace, AreasOfATerabyteAreNotLoaded) {
   const RunTrace run = read([](Header& header) {
     for (trace::format::Area* const area :
-         {&header.strings, &header.whats, &header.groups, &header.probes, &header.sums, &header.pages})
+         {&header.strings, &header.descriptors, &header.groups, &header.probes, &header.sums, &header.pages})
       area->used = area->capacity = std::uint64_t{1} << 33;
   });
   EXPECT_GT(problem(run, "page of events cut off"), 0U);

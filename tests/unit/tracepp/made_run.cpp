@@ -25,22 +25,22 @@ std::int32_t MadeRun::group(const std::string& name, const std::vector<int>& ran
   return tables_.group({.name = name, .ranks = ranks, .axis = trace::axis_of(name)});
 }
 
-std::uint32_t MadeRun::what(Kind kind, Purpose purpose, std::int32_t group, std::int64_t size_bytes, int chunk) {
-  What what;
-  what.kind = kind;
-  what.purpose = purpose;
-  what.group = group;
-  what.size_bytes = size_bytes;
-  what.chunk = static_cast<std::int16_t>(chunk);
-  return tables_.what(what);
+std::uint32_t MadeRun::info(Kind kind, Purpose purpose, std::int32_t group, std::int64_t size_bytes, int chunk) {
+  EventInfo info;
+  info.kind = kind;
+  info.purpose = purpose;
+  info.group = group;
+  info.size_bytes = size_bytes;
+  info.chunk = static_cast<std::int16_t>(chunk);
+  return tables_.info(info);
 }
 
-void MadeRun::add(int rank, std::uint32_t what, const At& at) {
+void MadeRun::add(int rank, std::uint32_t info, const At& at) {
   Event event;
   event.begin_ns = at.begin_ns;
   event.duration_ns = at.end_ns - at.begin_ns;
   event.detail = at.detail;
-  event.what = what;
+  event.info = info;
   event.step = step;
   event.microbatch = at.microbatch;
   event.state = at.state;
@@ -49,11 +49,11 @@ void MadeRun::add(int rank, std::uint32_t what, const At& at) {
 
 void MadeRun::section(int rank, Kind kind, std::int64_t begin_ns, std::int64_t end_ns, std::uint32_t busy_us,
                       std::uint16_t microbatch) {
-  add(rank, what(kind), {begin_ns, end_ns, busy_us, microbatch, State::ended});
+  add(rank, info(kind), {begin_ns, end_ns, busy_us, microbatch, State::ended});
 }
 
 void MadeRun::step_event(int rank, std::int64_t begin_ns, std::int64_t end_ns) {
-  add(rank, what(Kind::step), {begin_ns, end_ns, static_cast<std::uint32_t>(step), kNoMicrobatch, State::ended});
+  add(rank, info(Kind::step), {begin_ns, end_ns, static_cast<std::uint32_t>(step), kNoMicrobatch, State::ended});
 }
 
 namespace {
@@ -70,27 +70,27 @@ class Player {
     made_.run.microbatches = spec.microbatches;
     lane_.resize(static_cast<std::size_t>(mesh_.size()));
     ready_ = lane_;
-    forward_ = made_.what(Kind::forward, Purpose::none, -1, -1, 0);
-    backward_ = made_.what(Kind::backward, Purpose::none, -1, -1, 0);
-    optimizer_ = made_.what(Kind::optimizer);
-    data_wait_ = made_.what(Kind::data_wait);
-    step_ = made_.what(Kind::step);
+    forward_ = made_.info(Kind::forward, Purpose::none, -1, -1, 0);
+    backward_ = made_.info(Kind::backward, Purpose::none, -1, -1, 0);
+    optimizer_ = made_.info(Kind::optimizer);
+    data_wait_ = made_.info(Kind::data_wait);
+    step_ = made_.info(Kind::step);
     std::vector<int> all;
     for (int r = 0; r < mesh_.size(); ++r) all.push_back(r);
     world_ = open("world", all);
-    clip_ = made_.what(Kind::all_reduce, Purpose::clip, world_.group, 64);
+    clip_ = made_.info(Kind::all_reduce, Purpose::clip, world_.group, 64);
     for (int pp = 0; pp < mesh_.pp; ++pp) {
       for (int dp = 0; dp < mesh_.dp; ++dp) {
         tp_.push_back(open(fmt::format("tp[dp {} pp {}]", dp, pp), mesh_.along(mesh::Axis::tp, at(dp, pp, 0))));
         for (int backward = 0; backward < 2; ++backward) {
-          tp_whats_.push_back(made_.what(Kind::all_reduce, backward != 0 ? Purpose::backward : Purpose::forward,
+          tp_whats_.push_back(made_.info(Kind::all_reduce, backward != 0 ? Purpose::backward : Purpose::forward,
                                          tp_.back().group, 1 << 20, 0));
         }
       }
       for (int tp = 0; tp < mesh_.tp; ++tp) {
         dp_.push_back(open(fmt::format("dp[pp {} tp {}]", pp, tp), mesh_.along(mesh::Axis::dp, at(0, pp, tp))));
-        params_.push_back(made_.what(Kind::all_gather, Purpose::params, dp_.back().group, 8 << 20, 0));
-        grads_.push_back(made_.what(Kind::reduce_scatter, Purpose::grads, dp_.back().group, 16 << 20, 0));
+        params_.push_back(made_.info(Kind::all_gather, Purpose::params, dp_.back().group, 8 << 20, 0));
+        grads_.push_back(made_.info(Kind::reduce_scatter, Purpose::grads, dp_.back().group, 16 << 20, 0));
       }
     }
     for (int pp = 0; pp + 1 < mesh_.pp; ++pp) {
@@ -124,8 +124,8 @@ class Player {
 
   void add_edge(const std::string& name, const std::vector<int>& ranks, Purpose purpose) {
     Edge edge{open(name, ranks), 0, 0, {}};
-    edge.send = made_.what(Kind::send, purpose, edge.channel.group, 4 << 20, 0);
-    edge.recv = made_.what(Kind::recv, purpose, edge.channel.group, 4 << 20, 0);
+    edge.send = made_.info(Kind::send, purpose, edge.channel.group, 4 << 20, 0);
+    edge.recv = made_.info(Kind::recv, purpose, edge.channel.group, 4 << 20, 0);
     edges_.push_back(std::move(edge));
   }
   // Of the boundary between stages pp and pp + 1.
@@ -134,13 +134,13 @@ class Player {
   }
 
   // All of `ranks` meet; they came at their ready_ times, which become the operation's end.
-  void meet(const std::vector<int>& ranks, Numbered& numbered, std::uint32_t what, std::int64_t transfer_ns,
+  void meet(const std::vector<int>& ranks, Numbered& numbered, std::uint32_t info, std::int64_t transfer_ns,
             std::uint16_t microbatch = kNoMicrobatch) {
     std::int64_t last = ready_[static_cast<std::size_t>(ranks[0])];
     for (const int r : ranks) last = std::max(last, ready_[static_cast<std::size_t>(r)]);
     for (const int r : ranks) {
       std::int64_t& ready = ready_[static_cast<std::size_t>(r)];
-      made_.add(r, what, {ready, last + transfer_ns, numbered.next, microbatch, State::ended});
+      made_.add(r, info, {ready, last + transfer_ns, numbered.next, microbatch, State::ended});
       ready = last + transfer_ns;
     }
     ++numbered.next;
@@ -155,7 +155,7 @@ class Player {
     if (receives && std::ssize(in_edge(0).sent_ns) <= microbatch) return false;
     const std::vector<int> group = mesh_.along(mesh::Axis::tp, at(dp, pp, 0));
     std::vector<std::int64_t> begins, busy;
-    const int parts = mesh_.tp > 1 ? spec_.tp_messages + 1 : 1;
+    const int parts = mesh_.tp > 1 ? spec_.tp_collectives + 1 : 1;
     for (int tp = 0; tp < mesh_.tp; ++tp) {
       const int r = at(dp, pp, tp);
       if (receives) receive(in_edge(tp), r, at(dp, backward ? pp + 1 : pp - 1, tp), mb);
@@ -250,11 +250,11 @@ class Player {
                              : play_section(dp, pp, in_pairs / 2, true);
   }
 
-  void over_dp(const std::vector<std::uint32_t>& whats) {
+  void over_dp(const std::vector<std::uint32_t>& infos) {
     for (int pp = 0; pp < mesh_.pp; ++pp) {
       for (int tp = 0; tp < mesh_.tp; ++tp) {
         const auto g = static_cast<std::size_t>(pp * mesh_.tp + tp);
-        meet(mesh_.along(mesh::Axis::dp, at(0, pp, tp)), dp_[g], whats[g], spec_.dp_ns);
+        meet(mesh_.along(mesh::Axis::dp, at(0, pp, tp)), dp_[g], infos[g], spec_.dp_ns);
       }
     }
   }

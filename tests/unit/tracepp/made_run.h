@@ -1,5 +1,5 @@
-// Runs for the tests of analyses: events added by hand, and whole steps of a pipeline played in virtual time, so that
-// what must come out is known.
+// Runs for the tests of analyses: events added by hand, and whole steps of a pipeline simulated in virtual time, so
+// that the correct result is known.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ class MadeRun {
   explicit MadeRun(mesh::Mesh mesh, int ranks_on_host = 1);
 
   std::int32_t group(const std::string& name, const std::vector<int>& ranks);
-  std::uint32_t what(Kind kind, Purpose purpose = Purpose::none, std::int32_t group = -1, std::int64_t size_bytes = -1,
+  std::uint32_t info(Kind kind, Purpose purpose = Purpose::none, std::int32_t group = -1, std::int64_t size_bytes = -1,
                      int chunk = -1);
 
   struct At {
@@ -27,7 +27,7 @@ class MadeRun {
     State state = State::ended;
   };
   // In `step`, which further events are of too.
-  void add(int rank, std::uint32_t what, const At& at);
+  void add(int rank, std::uint32_t info, const At& at);
   // A section that computed for `busy_us`; kNoDetail: not known.
   void section(int rank, Kind kind, std::int64_t begin_ns, std::int64_t end_ns, std::uint32_t busy_us = kNoDetail,
                std::uint16_t microbatch = 0);
@@ -44,7 +44,7 @@ class MadeRun {
 struct PipelineSpec {
   mesh::Mesh mesh;
   int microbatches = 4, steps = 3;
-  int tp_messages = 0;  // inside a section, after equal parts of it
+  int tp_collectives = 0;  // inside a section, after equal parts of it
   std::int64_t forward_ns = 1'000'000, backward_ns = 2'000'000, optimizer_ns = 500'000;
   std::int64_t tp_ns = 50'000, pp_ns = 100'000, dp_ns = 300'000, world_ns = 20'000;  // transfers
   // What a section of a rank takes longer, by rank and step; nothing where there is none.

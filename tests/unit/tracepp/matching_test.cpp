@@ -23,7 +23,7 @@ struct Made {
   }
   void add(int rank, Kind kind, std::int32_t group, std::uint32_t sequence, State state = State::ended) {
     Event event{.begin_ns = 1000, .detail = sequence, .state = state};
-    event.what = tables.what({.kind = kind, .group = group});
+    event.info = tables.info({.kind = kind, .group = group});
     trace.ranks[static_cast<std::size_t>(rank)].events.push_back(event);
   }
 };
@@ -35,14 +35,14 @@ std::vector<std::uint32_t> ranks_of(const Matches& matches, std::uint32_t operat
 }
 using Ranks = std::vector<std::uint32_t>;
 
-TEST(Matching, NothingOfNothing) {
-  const Matches matches = match_messages(RunTrace());
+TEST(Matching, HandlesAnEmptyTrace) {
+  const Matches matches = match_operations(RunTrace());
   EXPECT_TRUE(matches.operations.empty());
   EXPECT_TRUE(matches.problems.empty());
   EXPECT_EQ(matches.first_of.size(), 1U);
 }
 
-TEST(Matching, MembersMeetByNumber) {
+TEST(Matching, JoinsMembersByNumber) {
   Made run(3);
   const std::int32_t dp = run.tables.group({"dp", {0, 1, 2}, GroupAxis::dp});
   const std::int32_t idle = run.tables.group({"idle", {0, 1}, GroupAxis::other});
@@ -56,7 +56,7 @@ TEST(Matching, MembersMeetByNumber) {
   }
   run.add(2, Kind::recv, pp, 0);
   run.add(0, Kind::send, pp, 0);
-  const Matches matches = match_messages(run.trace);
+  const Matches matches = match_operations(run.trace);
   ASSERT_EQ(matches.operations.size(), 4U);
   EXPECT_EQ(ranks_of(matches, matches.find(dp, 7)), (Ranks{0, 1, 2}));
   EXPECT_EQ(ranks_of(matches, matches.find(dp, 9)), (Ranks{0, 2}));
@@ -67,19 +67,19 @@ TEST(Matching, MembersMeetByNumber) {
   EXPECT_EQ(matches.of_group(idle).first, matches.of_group(idle).end);
   EXPECT_EQ(matches.of_group(dp).end - matches.of_group(dp).first, 3U);
   const auto pair = matches.members_of(matches.find(pp, 0));
-  EXPECT_EQ(run.trace.what(event_of(run.trace, pair[0])).kind, Kind::send);
-  EXPECT_EQ(run.trace.what(event_of(run.trace, pair[1])).kind, Kind::recv);
+  EXPECT_EQ(run.trace.info(event_of(run.trace, pair[0])).kind, Kind::send);
+  EXPECT_EQ(run.trace.info(event_of(run.trace, pair[1])).kind, Kind::recv);
   EXPECT_TRUE(matches.problems.empty());
 }
 
 // Numbers far apart, as after a counter went round or in bad data, cost no memory.
-TEST(Matching, NumbersFarApart) {
+TEST(Matching, JoinsNumbersThatAreFarApart) {
   Made run(2);
   const std::int32_t group = run.tables.group({"dp", {}, GroupAxis::dp});
   const std::vector<std::uint32_t> numbers{0, 3, 0x40000000, 0xfffffffe};
   for (const std::uint32_t n : numbers) run.add(0, Kind::all_gather, group, n);
   for (const std::uint32_t n : {0xfffffffeU, 0U}) run.add(1, Kind::all_gather, group, n);
-  const Matches matches = match_messages(run.trace);
+  const Matches matches = match_operations(run.trace);
   ASSERT_EQ(matches.operations.size(), 4U);
   for (std::size_t o = 0; o < 4; ++o) EXPECT_EQ(matches.operations[o].sequence, numbers[o]);
   EXPECT_EQ(ranks_of(matches, matches.find(group, 0)), (Ranks{0, 1}));
@@ -87,7 +87,7 @@ TEST(Matching, NumbersFarApart) {
   EXPECT_EQ(ranks_of(matches, matches.find(group, 0xfffffffe)), (Ranks{0, 1}));
 }
 
-TEST(Matching, WhatDoesNotFitIsCounted) {
+TEST(Matching, CountsEventsThatDoNotFit) {
   Made run(3);
   const std::int32_t pair = run.tables.group({"pair", {0, 1}, GroupAxis::pp});
   run.add(0, Kind::send, pair, 4);
@@ -96,8 +96,8 @@ TEST(Matching, WhatDoesNotFitIsCounted) {
   run.add(1, Kind::recv, -1, 4);            // of no group
   run.add(1, Kind::recv, pair, kNoDetail);  // without a number
   run.add(1, Kind::recv, 99, 4);            // of a group that is not there
-  run.trace.ranks[1].events.push_back({.detail = 4, .what = 12345});
-  const Matches matches = match_messages(run.trace);
+  run.trace.ranks[1].events.push_back({.detail = 4, .info = 12345});
+  const Matches matches = match_operations(run.trace);
   ASSERT_EQ(matches.operations.size(), 1U);
   EXPECT_EQ(ranks_of(matches, 0), (Ranks{0}));
   EXPECT_EQ(matches.members_of(0)[0].event, 0U);
@@ -107,7 +107,7 @@ TEST(Matching, WhatDoesNotFitIsCounted) {
 }
 
 // Enough for two threads, in any order on a rank: as a map would match it.
-TEST(Matching, LikeAMap) {
+TEST(Matching, AgreesWithAMap) {
   constexpr int kRanks = 24, kGroups = 9;
   Made run(kRanks);
   std::mt19937 random(5);
@@ -124,9 +124,9 @@ TEST(Matching, LikeAMap) {
   }
   for (const RankTrace& rank : run.trace.ranks) {
     for (const Event& event : rank.events)
-      twice += !seen.insert({rank.rank, run.trace.what(event).group, event.detail}).second;
+      twice += !seen.insert({rank.rank, run.trace.info(event).group, event.detail}).second;
   }
-  const Matches matches = match_messages(run.trace);
+  const Matches matches = match_operations(run.trace);
   ASSERT_EQ(matches.operations.size(), truth.size());
   std::size_t o = 0;
   std::uint64_t members = 0;

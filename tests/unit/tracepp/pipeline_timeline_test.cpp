@@ -1,16 +1,16 @@
 // Timelines of many ranks: NDTimeline's and StragglerAnalysis's.
-#include "tracepp/pipeline_timeline.h"
+#include "tracepp/read/pipeline_timeline.h"
 
 #include <gmock/gmock.h>
 
 #include "foreign_files.h"
-#include "tracepp/straggler_timeline.h"
+#include "tracepp/steps/straggler_timeline.h"
 
 namespace ms::tracepp {
 namespace {
 
-std::string metadata(const std::string& what, int pid, int tid, const std::string& name) {
-  return fmt::format(R"({{"name":"{}","ph":"M","pid":{},"tid":{},"args":{{"name":"{}"}}}})", what, pid, tid, name);
+std::string metadata(const std::string& kind, int pid, int tid, const std::string& name) {
+  return fmt::format(R"({{"name":"{}","ph":"M","pid":{},"tid":{},"args":{{"name":"{}"}}}})", kind, pid, tid, name);
 }
 
 // Two stages and two dp ranks, of which every second tp rank was traced; `skip` leaves out one event.
@@ -61,11 +61,11 @@ RunTrace read(const std::string& text) {
   return read_run({files.put("timeline.json", text)});
 }
 
-const Group& group_of(const RunTrace& trace, const Event& event) {
-  return trace.groups.at(static_cast<std::size_t>(trace.what(event).group));
+const ProcessGroup& group_of(const RunTrace& trace, const Event& event) {
+  return trace.groups.at(static_cast<std::size_t>(trace.info(event).group));
 }
 
-TEST(PipelineTimeline, KnowsThePlacesOfRanks) {
+TEST(PipelineTimeline, FindsThePlacesOfRanks) {
   const RunTrace trace = read(timeline(2));
   EXPECT_EQ(trace.source, "straggler analysis");
   ASSERT_TRUE(trace.has_mesh);
@@ -75,14 +75,14 @@ TEST(PipelineTimeline, KnowsThePlacesOfRanks) {
   EXPECT_EQ(trace.ranks[3].at, (mesh::Coord{.dp = 1, .pp = 1, .tp = 0}));
   EXPECT_TRUE(trace.problems.empty());
   const Event& forward = event_named(trace, "forward-compute");
-  EXPECT_EQ(trace.what(forward).kind, Kind::forward);
-  EXPECT_EQ(trace.what(forward).chunk, 0);
+  EXPECT_EQ(trace.info(forward).kind, Kind::forward);
+  EXPECT_EQ(trace.info(forward).chunk, 0);
   EXPECT_EQ(forward.step, 40);
   EXPECT_EQ(forward.microbatch, 0);
   EXPECT_EQ(forward.detail, kNoDetail);
   EXPECT_EQ(forward.duration_ns, 10500);
   const Event& gather = event_named(trace, "params-all-gather");
-  EXPECT_EQ(trace.what(gather).purpose, Purpose::params);
+  EXPECT_EQ(trace.info(gather).purpose, Purpose::params);
   EXPECT_EQ(group_of(trace, gather).name, "dp[pp 0 tp 0]");
   EXPECT_THAT(group_of(trace, gather).ranks, testing::ElementsAre(0, 2));
   EXPECT_THAT(group_of(trace, event_named(trace, "forward-recv")).ranks, testing::ElementsAre(0, 4));
@@ -91,13 +91,13 @@ TEST(PipelineTimeline, KnowsThePlacesOfRanks) {
   EXPECT_THAT(group_of(trace, event_named(trace, "optimizer-clip-main-grad")).ranks, testing::ElementsAre(0, 4));
 }
 
-TEST(PipelineTimeline, MessagesMeetByGroupAndNumber) {
+TEST(PipelineTimeline, JoinsEventsByGroupAndNumber) {
   const RunTrace trace = read(timeline(3));
   std::map<std::pair<std::int32_t, std::uint32_t>, std::vector<int>> met;
   for (const RankTrace& rank : trace.ranks) {
     for (const Event& event : rank.events) {
-      const What& what = trace.what(event);
-      if (trace::is_message(what.kind)) met[{what.group, event.detail}].push_back(rank.rank);
+      const EventInfo& info = trace.info(event);
+      if (trace::is_comm(info.kind)) met[{info.group, event.detail}].push_back(rank.rank);
     }
   }
   EXPECT_EQ(met.size(), 3U * (2 * 2 + 2 * 2 * 2 + 2 + 2));  // two over dp a stage, p2p, embedding, clip
@@ -136,13 +136,13 @@ TEST(PipelineTimeline, ReadsNDTimelineOfSeveralHosts) {
   EXPECT_EQ(trace.ranks[1].events.back().step, 4);
   const Event& send = event_named(trace, "forward-send");
   const Event& recv = event_named(trace, "forward-recv");
-  EXPECT_EQ(trace.what(send).group, trace.what(recv).group);
+  EXPECT_EQ(trace.info(send).group, trace.info(recv).group);
   EXPECT_EQ(send.detail, recv.detail);
-  EXPECT_EQ(trace.what(send).purpose, Purpose::forward);
+  EXPECT_EQ(trace.info(send).purpose, Purpose::forward);
   EXPECT_TRUE(trace.problems.empty());
 }
 
-TEST(StragglerSteps, TakesWholeStepsOnly) {
+TEST(StragglerSteps, UsesCompleteStepsOnly) {
   const StepTrace whole = straggler_steps(read(timeline(3)));
   EXPECT_EQ(whole.dp, 2);
   EXPECT_EQ(whole.pp, 2);
@@ -162,7 +162,7 @@ TEST(StragglerSteps, TakesWholeStepsOnly) {
   EXPECT_EQ(cut.ops, whole.ops);
 }
 
-TEST(StragglerSteps, RefusesWhatHasNone) {
+TEST(StragglerSteps, RefusesTracesWithoutSteps) {
   const auto expect_refused = [](const RunTrace& trace, const char* message) {
     try {
       straggler_steps(trace);

@@ -1,5 +1,5 @@
 // Files of a run, found, told apart and put together.
-#include "tracepp/read.h"
+#include "tracepp/read/read.h"
 
 #include <gmock/gmock.h>
 
@@ -33,7 +33,7 @@ void expect_refused(const std::vector<std::string>& paths, const std::string& ki
   }
 }
 
-TEST(ReadRun, PutsManyFilesTogether) {
+TEST(ReadRun, CombinesManyFiles) {
   const ForeignFiles files;
   constexpr int kRanks = 13;
   for (int rank = 0; rank < kRanks; ++rank) {
@@ -61,13 +61,13 @@ TEST(ReadRun, PutsManyFilesTogether) {
     ASSERT_EQ(trace.ranks.size(), static_cast<std::size_t>(kRanks));
     EXPECT_EQ(trace.source, "kineto");
     EXPECT_TRUE(trace.problems.empty());
-    EXPECT_EQ(trace.whats.size(), 3U);  // of many files the same
+    EXPECT_EQ(trace.infos.size(), 3U);  // of many files the same
     for (int rank = 0; rank < kRanks; ++rank) {
       const RankTrace* const found = trace.rank(rank);
       ASSERT_NE(found, nullptr);
       ASSERT_EQ(found->events.size(), static_cast<std::size_t>(5 + rank));
       for (std::size_t i = 0; i < found->events.size(); ++i) {
-        EXPECT_EQ(trace.strings.text(trace.what(found->events[i]).name),
+        EXPECT_EQ(trace.strings.text(trace.info(found->events[i]).name),
                   "op" + std::to_string((static_cast<std::size_t>(rank) + i) % 3));
       }
     }
@@ -111,7 +111,7 @@ TEST(ReadRun, RefusesFilesOfDifferentRuns) {
   expect_refused({a, dump}, "trace.run", {"kineto", "flight recorder", dump});
 }
 
-TEST(ReadRun, SaysWhatItSawWhereNothingIsATrace) {
+TEST(ReadRun, ListsTheFilesIfNoneIsATrace) {
   const ForeignFiles files;
   expect_refused({files / "absent.json"}, "file.open", {"absent.json", "No such file"});
   expect_refused({files.path()}, "trace.none", {"no files in"});
@@ -127,7 +127,7 @@ TEST(ReadRun, SaysWhatItSawWhereNothingIsATrace) {
   expect_refused({files.path()}, "trace.none", {"and 9 more"});
 }
 
-TEST(ReadRun, GoesOnWithoutAFileThatCannotBeRead) {
+TEST(ReadRun, SkipsAFileThatCannotBeRead) {
   const ForeignFiles files;
   files.put("a.json", kineto(0, 2));
   files.put("b.mst", "MSTRACE\n but cut");
@@ -145,17 +145,17 @@ TEST(ReadRun, StopsAtTheLimit) {
   EXPECT_EQ(problem(trace, "file is larger than the limit"), 1U);
 }
 
-TEST(Merge, TellsEventsInTheOthersTables) {
+TEST(Merge, RemapsEventsToTheTargetsTables) {
   RunTrace a, b;
   const auto fill = [](RunTrace& trace, int rank, std::vector<std::string> names) {
     Tables tables(trace);
     RankTrace& of = trace.ranks.emplace_back();
     of.rank = rank;
     for (const std::string& name : names) {
-      What what{.kind = Kind::all_reduce, .name = trace.strings.id(name), .type = trace.strings.id("f32")};
-      what.group = tables.group({.name = name + " group", .ranks = {0, 1}});
+      EventInfo info{.kind = Kind::all_reduce, .name = trace.strings.id(name), .type = trace.strings.id("f32")};
+      info.group = tables.group({.name = name + " group", .ranks = {0, 1}});
       Event event;
-      event.what = tables.what(what);
+      event.info = tables.info(info);
       of.events.push_back(event);
     }
     of.lanes = {trace.strings.id("lane of " + names[0])};
@@ -165,15 +165,15 @@ TEST(Merge, TellsEventsInTheOthersTables) {
   fill(b, 1, {"three", "two", "one"});
   merge(a, std::move(b));
   ASSERT_EQ(a.ranks.size(), 2U);
-  EXPECT_EQ(a.whats.size(), 3U);
+  EXPECT_EQ(a.infos.size(), 3U);
   EXPECT_EQ(a.groups.size(), 3U);
   EXPECT_EQ(a.problems.at("x"), 4U);
   std::vector<std::string> names;
   for (const Event& event : a.ranks[1].events) {
-    const What& what = a.what(event);
-    names.emplace_back(a.strings.text(what.name));
-    EXPECT_EQ(a.groups.at(static_cast<std::size_t>(what.group)).name, names.back() + " group");
-    EXPECT_EQ(a.strings.text(what.type), "f32");
+    const EventInfo& info = a.info(event);
+    names.emplace_back(a.strings.text(info.name));
+    EXPECT_EQ(a.groups.at(static_cast<std::size_t>(info.group)).name, names.back() + " group");
+    EXPECT_EQ(a.strings.text(info.type), "f32");
   }
   EXPECT_THAT(names, testing::ElementsAre("three", "two", "one"));
   EXPECT_EQ(a.strings.text(a.ranks[1].lanes.at(0)), "lane of three");

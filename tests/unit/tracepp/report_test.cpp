@@ -1,5 +1,5 @@
 // What somebody is told to look at first, and the whole report, of synthetic runs with a known culprit.
-#include "tracepp/report.h"
+#include "tracepp/report/report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ struct Told {
   std::vector<Advice> first;
 };
 
-Told told(const SyntheticRun& run) {
+Told shown(const SyntheticRun& run) {
   Told result{.trace = make_run(run), .analysis = {}, .first = {}};
   result.analysis = analyse(result.trace);
   result.first = look_first(result.trace, result.analysis);
@@ -33,7 +33,7 @@ SyntheticRun usual() { return {.mesh = {.dp = 4, .pp = 4, .tp = 2}, .microbatche
 TEST(LookFirst, NamesTheCauseBeforeWhatFollowsFromIt) {
   SyntheticRun run = usual();
   run.faults = {{.kind = Fault::Kind::slow_rank, .rank = 13, .factor = 1.3}};
-  const Told result = told(run);
+  const Told result = shown(run);
   ASSERT_FALSE(result.first.empty());
   EXPECT_THAT(result.first[0].sentence, HasSubstr("rank 13 "));
   EXPECT_THAT(result.first[0].sentence, HasSubstr("costs"));
@@ -42,17 +42,17 @@ TEST(LookFirst, NamesTheCauseBeforeWhatFollowsFromIt) {
   EXPECT_LE(result.first.size(), 3U);
 }
 
-TEST(LookFirst, TellsAPauseAndAStallForTokens) {
+TEST(LookFirst, DistinguishesAPauseFromADataStall) {
   SyntheticRun run = usual();
   run.faults = {{.kind = Fault::Kind::pause, .rank = 5, .from_step = 6, .seconds = 1.0}};
-  EXPECT_THAT(told(run).first.at(0).sentence, HasSubstr("rank 5 "));
-  EXPECT_THAT(told(run).first.at(0).sentence, HasSubstr("s once, in step 6)"));
+  EXPECT_THAT(shown(run).first.at(0).sentence, HasSubstr("rank 5 "));
+  EXPECT_THAT(shown(run).first.at(0).sentence, HasSubstr("s once, in step 6)"));
   run.faults = {{.kind = Fault::Kind::data_stall, .rank = 8, .from_step = 3, .seconds = 0.9}};
-  EXPECT_THAT(told(run).first.at(0).sentence, HasSubstr("tokens"));
+  EXPECT_THAT(shown(run).first.at(0).sentence, HasSubstr("tokens"));
 }
 
 // As of PyTorch's profiler: ranks, groups and steps are known, axes are not.
-TEST(LookFirst, WithoutAMeshTellsWhoComesLast) {
+TEST(LookFirst, NamesTheLastRankWithoutAMesh) {
   for (const bool slow : {true, false}) {
     SyntheticRun run{.mesh = {.dp = 8}, .microbatches = 2, .steps = 12};
     if (slow) run.faults = {{.kind = Fault::Kind::slow_rank, .rank = 5, .factor = 1.3}};
@@ -60,22 +60,22 @@ TEST(LookFirst, WithoutAMeshTellsWhoComesLast) {
     result.trace.has_mesh = false;
     result.analysis = analyse(result.trace);
     result.first = look_first(result.trace, result.analysis);
-    EXPECT_FALSE(result.analysis.verdict);
+    EXPECT_FALSE(result.analysis.diagnosis);
     const auto faults = std::ranges::count(result.first, Advice::Is::fault, &Advice::is);
     EXPECT_EQ(faults, slow ? 1 : 0);
     if (slow) { EXPECT_THAT(result.first.at(0).sentence, StartsWith("rank 5 (n0000) comes last to ")); }
   }
 }
 
-TEST(LookFirst, OfAHealthyRunTellsTheBubbleAndNoCulprit) {
-  const Told result = told(usual());
+TEST(LookFirst, NamesOnlyTheBubbleOfAHealthyRun) {
+  const Told result = shown(usual());
   for (const Advice& advice : result.first) {
     EXPECT_THAT(advice.sentence, Not(HasSubstr("rank 1"))) << advice.sentence;
     EXPECT_GE(advice.cost_share, 0.01);
     EXPECT_NE(advice.is, Advice::Is::fault) << advice.sentence;
   }
   ASSERT_FALSE(result.first.empty());
-  EXPECT_THAT(result.first[0].sentence, HasSubstr("pipeline ranks stand still"));
+  EXPECT_THAT(result.first[0].sentence, HasSubstr("pipeline ranks are idle"));
   EXPECT_THAT(result.first[0].hint, HasSubstr("microbatches"));
   for (std::size_t i = 1; i < result.first.size(); ++i) {
     EXPECT_LE(result.first[i].cost_share, result.first[i - 1].cost_share);
@@ -83,9 +83,9 @@ TEST(LookFirst, OfAHealthyRunTellsTheBubbleAndNoCulprit) {
   EXPECT_THAT(report_text(result.trace, result.analysis), StartsWith("Nothing is wrong"));
 }
 
-// Timelines of operations alone do not tell what ranks stood still for.
-TEST(LookFirst, SaysNothingOfStandingStillWhereWaitingIsNotRecorded) {
-  Told result = told(usual());
+// Timelines of operations alone do not show why ranks were idle.
+TEST(LookFirst, OmitsIdleTimeIfWaitingIsNotRecorded) {
+  Told result = shown(usual());
   for (StepTime& step : result.analysis.breakdown.steps) step.idle_ns = step.length_ns / 2;
   const auto says_idle = [&] {
     return std::ranges::any_of(look_first(result.trace, result.analysis), [](const Advice& advice) {
@@ -99,7 +99,7 @@ TEST(LookFirst, SaysNothingOfStandingStillWhereWaitingIsNotRecorded) {
 
 TEST(LookFirst, AHangComesBeforeEverything) {
   RunTrace trace = make_run(usual());
-  // Rank 6 never began its last messages, and all ranks have written ever since.
+  // Rank 6 never began its last communication, and all ranks have written ever since.
   for (RankTrace& rank : trace.ranks) {
     rank.ending = Ending::running;
     std::int64_t last = 0;
@@ -108,7 +108,7 @@ TEST(LookFirst, AHangComesBeforeEverything) {
   }
   RankTrace& stuck = trace.ranks[6];
   std::size_t cut = stuck.events.size() * 3 / 4;
-  while (!trace::is_section(trace.what(stuck.events[cut]).kind)) ++cut;
+  while (!trace::is_section(trace.info(stuck.events[cut]).kind)) ++cut;
   stuck.events.resize(cut + 1);
   stuck.events.back().state = State::begun;
   stuck.events.back().duration_ns = 0;
@@ -128,10 +128,10 @@ TEST(LookFirst, AHangComesBeforeEverything) {
   EXPECT_EQ(first[0].sentence, analysis.hang.sentence);
 }
 
-TEST(Report, IsWholeInBothForms) {
+TEST(Report, IsCompleteAsTextAndJson) {
   SyntheticRun run = usual();
   run.faults = {{.kind = Fault::Kind::slow_rank, .rank = 13, .factor = 1.3}};
-  const Told result = told(run);
+  const Told result = shown(run);
   const std::string text = report_text(result.trace, result.analysis);
   for (const char* part : {"mesh          dp 4 x pp 4 x tp 2", "ranks         32 of 32", "part of a step",
                            "Look first at", "  1. rank 13 "}) {
@@ -149,7 +149,7 @@ TEST(Report, IsWholeInBothForms) {
   }
 }
 
-TEST(Report, InfoHasTheWallClockAndHowRanksEnded) {
+TEST(Report, InfoShowsTheWallClockAndEndings) {
   RunTrace trace = make_run(usual());
   for (RankTrace& rank : trace.ranks) {
     rank.ending = Ending::done;
@@ -175,16 +175,16 @@ TEST(Report, InfoHasTheWallClockAndHowRanksEnded) {
   EXPECT_TRUE(nlohmann::json::parse(info_json(trace)).at("began").is_null());
 }
 
-TEST(Report, OfTracesThatCannotBePlayedAgainSaysWhy) {
+TEST(Report, SaysWhyTracesCannotBeReplayed) {
   RunTrace trace;
   trace.source = "chrome";
   trace.strings.id("work");
-  trace.whats.push_back({.kind = Kind::other, .name = 1});
+  trace.infos.push_back({.kind = Kind::other, .name = 1});
   RankTrace& rank = trace.ranks.emplace_back();
   rank.events = {{.begin_ns = 5, .duration_ns = 10}, {.begin_ns = 20, .duration_ns = 4}};
   const Analysis analysis = analyse(trace);
-  EXPECT_FALSE(analysis.verdict);
-  EXPECT_FALSE(analysis.no_verdict.empty());
+  EXPECT_FALSE(analysis.diagnosis);
+  EXPECT_FALSE(analysis.no_diagnosis.empty());
   EXPECT_THAT(report_text(trace, analysis), HasSubstr("No search for slow ranks"));
 }
 

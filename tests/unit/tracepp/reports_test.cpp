@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "made_run.h"
-#include "tracepp/report_json.h"
-#include "tracepp/report_text.h"
+#include "tracepp/report/json.h"
+#include "tracepp/report/text.h"
 
 namespace ms::tracepp {
 namespace {
@@ -19,10 +19,10 @@ using testing::HasSubstr;
 struct LookedAt {
   explicit LookedAt(RunTrace of) : trace(std::move(of)) {}
   RunTrace trace;
-  Matches matches = match_messages(trace);
+  Matches matches = match_operations(trace);
   Breakdown breakdown = break_down(trace);
-  MessageReport messages = measure_messages(trace, matches);
-  Analysed analysed() const { return {trace, breakdown, messages}; }
+  CommReport comms = measure_communication(trace, matches);
+  Analysed analysed() const { return {trace, breakdown, comms}; }
 };
 
 PipelineSpec small() {
@@ -31,7 +31,7 @@ PipelineSpec small() {
   return spec;
 }
 
-TEST(Diff, OfARunWithItselfIsNothing) {
+TEST(Diff, IsEmptyForTheSameRun) {
   const LookedAt run(play_pipeline(small()));
   const Diff diff = compare(run.analysed(), run.analysed());
   EXPECT_TRUE(diff.not_comparable.empty());
@@ -41,7 +41,7 @@ TEST(Diff, OfARunWithItselfIsNothing) {
   for (const RankDiff& rank : diff.ranks) EXPECT_EQ(rank.ratio, 1);
 }
 
-TEST(Diff, PartsTellTheDifference) {
+TEST(Diff, PartsExplainTheDifference) {
   PipelineSpec spec = small();
   const LookedAt before(play_pipeline(spec));
   spec.slowness = [](int rank, int) { return rank == 3 ? 0.5 : 0.0; };
@@ -61,13 +61,13 @@ TEST(Diff, PartsTellTheDifference) {
   EXPECT_THAT(text, testing::Not(HasSubstr("+0.000"))) << "only what changed";
   EXPECT_THAT(text, testing::Not(HasSubstr("+0.0%")));
   EXPECT_THAT(diff_text(compare(after.analysed(), before.analysed())), HasSubstr(" ms faster a step "));
-  ASSERT_FALSE(diff.messages.empty());
-  EXPECT_EQ(diff.messages[0].of_class.axis, GroupAxis::dp);
-  EXPECT_NEAR(diff.messages[0].transfer_s.after / diff.messages[0].transfer_s.before, 2, 1e-6);
-  EXPECT_NEAR(diff.messages[0].bus_bandwidth.after / diff.messages[0].bus_bandwidth.before, 0.5, 1e-6);
+  ASSERT_FALSE(diff.comms.empty());
+  EXPECT_EQ(diff.comms[0].of_class.axis, GroupAxis::dp);
+  EXPECT_NEAR(diff.comms[0].transfer_s.after / diff.comms[0].transfer_s.before, 2, 1e-6);
+  EXPECT_NEAR(diff.comms[0].bus_bandwidth.after / diff.comms[0].bus_bandwidth.before, 0.5, 1e-6);
 }
 
-TEST(Diff, SaysWhatCannotBeCompared) {
+TEST(Diff, NamesObstaclesToAComparison) {
   PipelineSpec spec = small();
   const LookedAt before(play_pipeline(spec));
   spec.mesh = {.dp = 4, .pp = 1, .tp = 1};
@@ -84,7 +84,7 @@ TEST(Diff, SaysWhatCannotBeCompared) {
               testing::Contains("the second run has no finished step"));
 }
 
-TEST(Effective, GapsBetweenSteps) {
+TEST(Effective, SplitsGapsBetweenSteps) {
   MadeRun made({.dp = 2});
   made.run.flops_per_step = 8e12;
   made.run.peak_flops = 1e13;
@@ -92,8 +92,8 @@ TEST(Effective, GapsBetweenSteps) {
   made.step_event(0, 0, kS);
   made.step = 1;
   made.step_event(0, kS / 2, 2 * kS);  // issued while the first one ran
-  made.add(0, made.what(Kind::save), {2 * kS, 4 * kS, kNoDetail, kNoMicrobatch, State::ended});
-  made.add(0, made.what(Kind::data_wait), {4 * kS, 4 * kS + kS / 2, kNoDetail, kNoMicrobatch, State::ended});
+  made.add(0, made.info(Kind::save), {2 * kS, 4 * kS, kNoDetail, kNoMicrobatch, State::ended});
+  made.add(0, made.info(Kind::data_wait), {4 * kS, 4 * kS + kS / 2, kNoDetail, kNoMicrobatch, State::ended});
   made.step = 2;
   made.step_event(0, 5 * kS, 6 * kS);
   made.step = 6;
@@ -113,7 +113,7 @@ TEST(Effective, GapsBetweenSteps) {
   EXPECT_THAT(effective_text(e), HasSubstr("MFU 40.0% in the median step"));
 }
 
-TEST(Effective, OfNothing) {
+TEST(Effective, HandlesAnEmptyTrace) {
   const RunTrace run = std::move(MadeRun({.dp = 1}).run);
   const Effective e = measure_effective(run, break_down(run));
   EXPECT_EQ(e.steps, 0U);
@@ -121,16 +121,16 @@ TEST(Effective, OfNothing) {
   EXPECT_TRUE(effective_json(run, e)["told_by_rank"].is_null());
 }
 
-TEST(Texts, SayWhatIsInTheRun) {
+TEST(Texts, DescribeTheRun) {
   PipelineSpec spec = small();
   spec.slowness = [](int rank, int) { return rank == 1 ? 0.3 : 0.0; };
   const LookedAt run(play_pipeline(spec));
   const std::string breakdown = breakdown_text(run.trace, run.breakdown);
   EXPECT_THAT(breakdown, HasSubstr("waiting for pp"));
   EXPECT_THAT(breakdown, HasSubstr("reduce_scatter grads"));
-  EXPECT_THAT(messages_text(run.trace, run.messages), HasSubstr("dp all_gather params, one host"));
-  EXPECT_THAT(messages_text(run.trace, run.messages), HasSubstr("0>1"));
-  EXPECT_THAT(messages_text(run.trace, run.messages), HasSubstr("rank 1 (dp 1 pp 0 tp 0, n0)"));
+  EXPECT_THAT(communication_text(run.trace, run.comms), HasSubstr("dp all_gather params, one host"));
+  EXPECT_THAT(communication_text(run.trace, run.comms), HasSubstr("0>1"));
+  EXPECT_THAT(communication_text(run.trace, run.comms), HasSubstr("rank 1 (dp 1 pp 0 tp 0, n0)"));
   const CriticalPaths paths = critical_paths(run.trace, run.matches, run.breakdown);
   EXPECT_THAT(critical_path_text(run.trace, paths), HasSubstr("computing             backward"));
   EXPECT_THAT(bubble_text(measure_bubble(run.trace, run.matches, run.breakdown)),
@@ -141,13 +141,13 @@ TEST(Texts, SayWhatIsInTheRun) {
               testing::MatchesRegex("no difference: a step takes .* in both\n"));
 }
 
-TEST(Texts, OfManyKindsShowTheLongest) {
+TEST(Texts, ShowTheLongestKinds) {
   MadeRun made({.dp = 1});
   made.step_event(0, 0, 1'000'000);
   for (int k = 0; k < 10; ++k) {
     const auto kind = static_cast<Kind>(static_cast<int>(Kind::matmul) + k % 9);
     const std::int64_t begin = 1000 * k;
-    made.add(0, made.what(kind, k < 9 ? Purpose::none : Purpose::forward),
+    made.add(0, made.info(kind, k < 9 ? Purpose::none : Purpose::forward),
              {begin, begin + 100 + k, kNoDetail, kNoMicrobatch, State::ended});
   }
   const LookedAt run(std::move(made.run));
@@ -158,49 +158,50 @@ TEST(Texts, OfManyKindsShowTheLongest) {
 }
 
 // A profiler that saw no device: there is nothing to say of where its time went.
-TEST(Texts, OfOperatorsOfTheHostAlone) {
+TEST(Texts, ExplainTracesOfHostOperatorsOnly) {
   MadeRun made({.dp = 1});
   made.step_event(0, 0, 1000);
-  made.add(0, made.what(Kind::other), {100, 900, kNoDetail, kNoMicrobatch, State::ended});
+  made.add(0, made.info(Kind::other), {100, 900, kNoDetail, kNoMicrobatch, State::ended});
   made.run.source = "kineto";
   const LookedAt run(std::move(made.run));
   EXPECT_THAT(breakdown_text(run.trace, run.breakdown), HasSubstr("no device events: this trace holds CPU operators"));
 }
 
-TEST(Texts, OfAnEmptyRun) {
+TEST(Texts, HandleAnEmptyRun) {
   const LookedAt run(RunTrace{});
   EXPECT_EQ(breakdown_text(run.trace, run.breakdown), "no finished step\n");
-  EXPECT_EQ(messages_text(run.trace, run.messages), "no messages\n");
+  EXPECT_EQ(communication_text(run.trace, run.comms), "no communication\n");
   EXPECT_EQ(critical_path_text(run.trace, critical_paths(run.trace, run.matches, run.breakdown)), "no finished step\n");
   EXPECT_EQ(bubble_text(measure_bubble(run.trace, run.matches, run.breakdown)),
             "no pipeline bubble: the mesh is not known\n");
 }
 
-TEST(Texts, NamesFromTracesAreData) {
+TEST(Texts, EscapeNamesFromTraces) {
   MadeRun made({.dp = 3});
   for (int g = 0; g < 3; ++g) {
-    const std::uint32_t what =
-        made.what(Kind::all_reduce, Purpose::grads, made.group("dp\x1b[31m{}%s" + std::to_string(g), {0, 1, 2}), 8);
+    const std::uint32_t info =
+        made.info(Kind::all_reduce, Purpose::grads, made.group("dp\x1b[31m{}%s" + std::to_string(g), {0, 1, 2}), 8);
     for (std::uint32_t i = 0; i < 6; ++i)
       for (int r = 0; r < 3; ++r)
-        made.add(r, what, {i * 1000, i * 1000 + 100 + (g == 2 ? 300 : 0), i, 0, State::ended});
+        made.add(r, info, {i * 1000, i * 1000 + 100 + (g == 2 ? 300 : 0), i, 0, State::ended});
   }
   made.run.ranks[0].host = "n\x1b[0m\xff";
   const LookedAt run(std::move(made.run));
-  ASSERT_EQ(run.messages.suspects.size(), 1U);
-  EXPECT_THAT(messages_text(run.trace, run.messages), HasSubstr("dp?[31m{}%s2"));
+  ASSERT_EQ(run.comms.suspects.size(), 1U);
+  EXPECT_THAT(communication_text(run.trace, run.comms), HasSubstr("dp?[31m{}%s2"));
   EXPECT_EQ(rank_text(run.trace, 0), "rank 0 (dp 0 pp 0 tp 0, n?[0m?)");
   EXPECT_NO_THROW(ordered_json::parse(dump(rank_json(run.trace, 0))));
 }
 
 TEST(Json, HasStableKeys) {
   const LookedAt run(play_pipeline(small()));
+  const auto parsed = [](const Json& json) { return ordered_json::parse(dump(json)); };
   const auto keys = [](const ordered_json& json) {
     std::vector<std::string> names;
     for (const auto& [name, value] : json.items()) names.push_back(name);
     return names;
   };
-  const ordered_json breakdown = ordered_json::parse(dump(breakdown_json(run.trace, run.breakdown)));
+  const ordered_json breakdown = parsed(breakdown_json(run.trace, run.breakdown));
   EXPECT_THAT(keys(breakdown), ElementsAre("rank_steps", "mean", "ranks", "kinds"));
   const ordered_json& mean = breakdown["mean"];
   EXPECT_THAT(keys(mean), ElementsAre("step_s", "busy_s", "stalled_s", "stalled_other_s", "save_s", "data_wait_s",
@@ -211,24 +212,25 @@ TEST(Json, HasStableKeys) {
   EXPECT_EQ(breakdown["ranks"].size(), 4U);
   EXPECT_EQ(breakdown["ranks"][3]["pp"], 1);
 
-  const ordered_json messages = messages_json(run.trace, run.messages);
-  EXPECT_THAT(keys(messages), ElementsAre("classes", "edges", "groups", "suspects", "ranks"));
-  EXPECT_THAT(keys(messages["edges"][0]), ElementsAre("from_stage", "to_stage", "purpose", "channels", "complete",
-                                                      "transfer_p50_s", "transfer_p99_s", "bus_bytes_per_s", "ratio"));
-  const ordered_json path = critical_path_json(run.trace, critical_paths(run.trace, run.matches, run.breakdown));
+  const ordered_json comms = parsed(communication_json(run.trace, run.comms));
+  EXPECT_THAT(keys(comms), ElementsAre("classes", "edges", "groups", "suspects", "ranks"));
+  EXPECT_THAT(keys(comms["edges"][0]), ElementsAre("from_stage", "to_stage", "purpose", "channels", "complete",
+                                                   "transfer_p50_s", "transfer_p99_s", "bus_bytes_per_s", "ratio"));
+  const ordered_json path =
+      parsed(critical_path_json(run.trace, critical_paths(run.trace, run.matches, run.breakdown)));
   EXPECT_THAT(keys(path), ElementsAre("steps", "time_s", "by_kind", "by_rank"));
   double share = 0;
   for (const ordered_json& kind : path["by_kind"]) share += kind["share"].get<double>();
   EXPECT_NEAR(share, 1, 1e-12);
-  EXPECT_THAT(keys(change_points_json(run.trace, find_change_points(run.trace, run.breakdown))),
+  EXPECT_THAT(keys(parsed(change_points_json(run.trace, find_change_points(run.trace, run.breakdown)))),
               ElementsAre("steps", "long_enough", "points", "pauses", "rank_shifts"));
-  EXPECT_THAT(keys(diff_json(compare(run.analysed(), run.analysed()))),
+  EXPECT_THAT(keys(parsed(diff_json(compare(run.analysed(), run.analysed())))),
               ElementsAre("schema", "not_comparable", "median_step_s", "mean_step_s", "parts", "axes", "kinds",
                           "messages", "ranks"));
-  const ordered_json bubble = bubble_json(measure_bubble(run.trace, run.matches, run.breakdown));
+  const ordered_json bubble = parsed(bubble_json(measure_bubble(run.trace, run.matches, run.breakdown)));
   EXPECT_EQ(bubble["known"], true);
   EXPECT_EQ(bubble["by_stage"].size(), 2U);
-  EXPECT_TRUE(effective_json(run.trace, measure_effective(run.trace, run.breakdown))["mfu"].is_null());
+  EXPECT_TRUE(parsed(effective_json(run.trace, measure_effective(run.trace, run.breakdown)))["mfu"].is_null());
 }
 
 }  // namespace

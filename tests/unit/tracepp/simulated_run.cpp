@@ -19,8 +19,8 @@ struct Simulation::Program {
   Rank& rank;
   int step = 0;
 
-  std::uint32_t what(Kind kind, Purpose purpose, std::int32_t group, std::int64_t size_bytes, std::string_view type) {
-    return sim.tables_.what({.kind = kind,
+  std::uint32_t info(Kind kind, Purpose purpose, std::int32_t group, std::int64_t size_bytes, std::string_view type) {
+    return sim.tables_.info({.kind = kind,
                              .purpose = purpose,
                              .chunk = static_cast<std::int16_t>(purpose == Purpose::clip ? -1 : 0),
                              .group = group,
@@ -46,8 +46,8 @@ struct Simulation::Program {
     op.work_ns = work_ns;
     op.section = section;
     op.microbatch = microbatch < 0 ? kNoMicrobatch : static_cast<std::uint16_t>(microbatch);
-    op.what = what(kind, purpose, group, size_bytes, group < 0 ? "" : sums ? "f32 sum" : "f32");
-    for (Fault& fault : sim.run_.faults) {
+    op.info = info(kind, purpose, group, size_bytes, group < 0 ? "" : sums ? "f32 sum" : "f32");
+    for (InjectedFault& fault : sim.run_.faults) {
       if (fault.rank != number || fault.step != step || fault.call != kind || fault.purpose != purpose) continue;
       switch (fault.kind) {
         case FaultKind::missing_call:
@@ -61,18 +61,18 @@ struct Simulation::Program {
           break;
         case FaultKind::foreign_call: {
           Op foreign = op;
-          foreign.what = what(kind, purpose, group, 12345, "f32");
+          foreign.info = info(kind, purpose, group, 12345, "f32");
           put(foreign, after);
           break;
         }
         case FaultKind::wrong_size:
-          op.what = what(kind, purpose, group, size_bytes * 2, sums ? "f32 sum" : "f32");
+          op.info = info(kind, purpose, group, size_bytes * 2, sums ? "f32 sum" : "f32");
           break;
         case FaultKind::wrong_dtype:
-          op.what = what(kind, purpose, group, size_bytes, "bf16");
+          op.info = info(kind, purpose, group, size_bytes, "bf16");
           break;
         case FaultKind::wrong_kind:
-          op.what = what(Kind::broadcast, purpose, group, size_bytes, "f32");
+          op.info = info(Kind::broadcast, purpose, group, size_bytes, "f32");
           break;
         case FaultKind::never_ends:
           op.never_ends = true;
@@ -198,8 +198,8 @@ Simulation::Simulation(const SimulatedRun& run) : run_(run), random_(run.seed) {
   }
 }
 
-const Fault* Simulation::fault(int rank, int step, FaultKind kind) const {
-  for (const Fault& fault : run_.faults)
+const InjectedFault* Simulation::fault(int rank, int step, FaultKind kind) const {
+  for (const InjectedFault& fault : run_.faults)
     if (fault.rank == rank && fault.step == step && fault.kind == kind) return &fault;
   return nullptr;
 }
@@ -211,8 +211,8 @@ void Simulation::link(Rank& rank) {
   rank.then.resize(rank.ops.size());
   for (std::size_t i = 0; i < rank.ops.size(); ++i) {
     Op& op = rank.ops[i];
-    const What& what = shared_.whats[op.what];
-    if (what.group >= 0 && !op.is_left_out) op.sequence = numbers[static_cast<std::size_t>(what.group)]++;
+    const EventInfo& info = shared_.infos[op.info];
+    if (info.group >= 0 && !op.is_left_out) op.sequence = numbers[static_cast<std::size_t>(info.group)]++;
     if (op.stream >= 0 && !op.is_left_out) {
       int& before = newest[static_cast<std::size_t>(op.stream)];
       if (before >= 0) op.after.push_back(before);
@@ -254,8 +254,8 @@ void Simulation::release(int number, int index, std::int64_t now_ns) {
     rest_ns_ = std::max(rest_ns_, rank.died_ns);
     return;
   }
-  const What& what = shared_.whats[op.what];
-  if (op.is_left_out || what.group < 0) {
+  const EventInfo& info = shared_.infos[op.info];
+  if (op.is_left_out || info.group < 0) {
     if (op.inner >= 0) {
       release(number, op.inner, op.begin_ns);
     } else if (!op.never_ends) {
@@ -263,17 +263,17 @@ void Simulation::release(int number, int index, std::int64_t now_ns) {
     }
     return;
   }
-  auto& meetings = ready_[static_cast<std::size_t>(what.group)];
+  auto& meetings = ready_[static_cast<std::size_t>(info.group)];
   if (meetings.size() <= op.sequence) meetings.resize(op.sequence + std::size_t{1});
   auto& meeting = meetings[op.sequence];
   meeting.emplace_back(number, index);
-  if (meeting.size() < shared_.groups[static_cast<std::size_t>(what.group)].ranks.size()) return;
+  if (meeting.size() < shared_.groups[static_cast<std::size_t>(info.group)].ranks.size()) return;
   std::int64_t last_ns = 0;
   for (const auto& [member, i] : meeting) {
     const Op& theirs = ranks_[static_cast<std::size_t>(member)].ops[static_cast<std::size_t>(i)];
-    const What& call = shared_.whats[theirs.what];
-    const bool alike = trace::is_point_to_point(what.kind) || call.kind == what.kind;
-    if (!alike || call.size_bytes != what.size_bytes || call.type != what.type) return;
+    const EventInfo& call = shared_.infos[theirs.info];
+    const bool alike = trace::is_point_to_point(info.kind) || call.kind == info.kind;
+    if (!alike || call.size_bytes != info.size_bytes || call.type != info.type) return;
     last_ns = std::max(last_ns, theirs.begin_ns);
   }
   for (const auto& [member, i] : meeting) due_.push({last_ns + op.work_ns, member, i});
@@ -316,8 +316,8 @@ RankTrace Simulation::trace_of(int number, std::int64_t at_ns, std::mt19937& ran
   }
   for (const Op& op : rank.ops) {
     if (op.issued_ns > written_ns || op.is_left_out) continue;
-    Event event{.what = op.what, .step = op.step, .microbatch = op.microbatch};
-    event.detail = shared_.whats[op.what].group < 0 ? kNoDetail : op.sequence;
+    Event event{.info = op.info, .step = op.step, .microbatch = op.microbatch};
+    event.detail = shared_.infos[op.info].group < 0 ? kNoDetail : op.sequence;
     event.state = op.end_ns <= written_ns ? State::ended : op.begin_ns <= written_ns ? State::begun : State::issued;
     if (event.state != State::issued) event.begin_ns = op.begin_ns + offset_ns;
     if (event.state == State::ended) event.duration_ns = op.end_ns - op.begin_ns;
@@ -334,7 +334,7 @@ RunTrace Simulation::traces(double at_s) {
   trace.source = shared_.source;
   trace.mesh = shared_.mesh;
   trace.has_mesh = true;
-  trace.whats = shared_.whats;
+  trace.infos = shared_.infos;
   trace.groups = shared_.groups;
   for (std::uint32_t i = 1; i < shared_.strings.size(); ++i) trace.strings.id(shared_.strings.text(i));
   for (std::size_t i = 0; i < ranks_.size(); ++i) trace.ranks.push_back(trace_of(static_cast<int>(i), at_ns, random));

@@ -1,5 +1,6 @@
-// A run of a mesh in virtual time, and the traces it leaves: every rank does its program on streams, messages complete
-// once all members are ready and agree. Faults are put in by name. For the tests of the analysis of hangs.
+// Simulates a run of a mesh in virtual time, and the traces it leaves: every rank runs its program on streams,
+// communication completes once all members are ready and agree. Faults are injected by name. For the tests of the hang
+// analysis.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ enum class FaultKind {
   dies,          // when it begins: nothing of this rank happens or is written any more
 };
 
-struct Fault {
+struct InjectedFault {
   FaultKind kind = FaultKind::missing_call;
   int rank = 0;
   Kind call = Kind::all_gather;  // the first of this kind and purpose in that step
@@ -38,7 +39,7 @@ struct Fault {
 struct SimulatedRun {
   mesh::Mesh mesh{.dp = 2, .pp = 2, .tp = 2};
   int microbatches = 4, steps = 4;
-  std::vector<Fault> faults;
+  std::vector<InjectedFault> faults;
   unsigned seed = 1;
 };
 
@@ -55,7 +56,7 @@ class Simulation {
  private:
   static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
   struct Op {
-    std::uint32_t what = 0, sequence = 0;
+    std::uint32_t info = 0, sequence = 0;
     int step = 0, stream = 0;
     std::uint16_t microbatch = kNoMicrobatch;
     bool is_left_out = false, never_ends = false, host_stops = false, dies = false;
@@ -79,7 +80,7 @@ class Simulation {
   };
   struct Program;
 
-  const Fault* fault(int rank, int step, FaultKind kind) const;
+  const InjectedFault* fault(int rank, int step, FaultKind kind) const;
   void link(Rank& rank);
   void issue(int rank, std::int64_t now_ns);
   void release(int rank, int op, std::int64_t now_ns);

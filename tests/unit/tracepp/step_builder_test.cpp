@@ -1,5 +1,5 @@
 // From traces to steps: on synthetic runs, whose replay must take as long as they did.
-#include "tracepp/step_builder.h"
+#include "tracepp/steps/step_builder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "tracepp/stragglers.h"
+#include "tracepp/findings/stragglers.h"
 #include "tracepp/synthetic.h"
 
 namespace ms::tracepp {
@@ -31,7 +31,7 @@ class Quiet : public testing::TestWithParam<Shape> {};
 
 // Everything that a step does is in the replay, with all that overlaps: nothing is left unexplained, and nothing is
 // counted twice.
-TEST_P(Quiet, IsReplayedInTheTimeThatItTook) {
+TEST_P(Quiet, ReplaysInTheMeasuredTime) {
   SyntheticRun run = quiet();
   run.mesh = GetParam().mesh;
   run.schedule = GetParam().schedule;
@@ -56,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Quiet,
                                          Shape{"four_spans", {2, 4, 1}, "1f1b", 1, 4}),
                          [](const auto& shape) { return shape.param.name; });
 
-TEST(BuiltSteps, WaitingForATpPeerIsNobodysWork) {
+TEST(BuiltSteps, ExcludesWaitingForTpPeersFromWork) {
   for (const bool has_detail : {true, false}) {
     SyntheticRun run = quiet();
     run.has_detail = has_detail;
@@ -70,7 +70,7 @@ TEST(BuiltSteps, WaitingForATpPeerIsNobodysWork) {
   }
 }
 
-TEST(BuiltSteps, ClocksDoNotMatter) {
+TEST(BuiltSteps, IgnoresClockOffsets) {
   SyntheticRun run;
   run.ranks_on_host = 2;
   const Stragglers right = find_stragglers(build_steps(make_run(run)).steps);
@@ -83,7 +83,7 @@ TEST(BuiltSteps, ClocksDoNotMatter) {
 }
 
 // One dp rank alone as measured: as if each were played for itself.
-TEST(Replay, AloneIsThatDpRankAmongIdealOnes) {
+TEST(Replay, AloneKeepsOneDpRankAsMeasured) {
   for (const int dp : {1, 2, 5}) {
     SyntheticRun run;
     run.mesh = {dp, 4, 2};
@@ -109,11 +109,11 @@ TEST(Replay, AloneIsThatDpRankAmongIdealOnes) {
 
 Event& event_of(RunTrace& run, int rank, int step, Kind kind) {
   for (Event& event : run.ranks[static_cast<std::size_t>(rank)].events)
-    if (event.step == step && run.what(event).kind == kind) return event;
+    if (event.step == step && run.info(event).kind == kind) return event;
   throw std::out_of_range("no such event");
 }
 
-TEST(BuiltSteps, LeavesStepsOutThatAreNotWhole) {
+TEST(BuiltSteps, LeavesOutIncompleteSteps) {
   const auto left = [](auto&& damage) {
     RunTrace run = make_run(quiet());
     damage(run);
@@ -124,22 +124,22 @@ TEST(BuiltSteps, LeavesStepsOutThatAreNotWhole) {
   EXPECT_EQ(unfinished.steps_left_out, 1);
   const StepTrace lacking = left([](RunTrace& run) {
     auto& events = run.ranks[5].events;
-    std::erase_if(events, [&](const Event& event) { return event.step == 1 && run.what(event).kind == Kind::send; });
+    std::erase_if(events, [&](const Event& event) { return event.step == 1 && run.info(event).kind == Kind::send; });
   });
   EXPECT_THAT(lacking.steps, testing::ElementsAre(0, 2, 3));
   const StepTrace evaluating = left([](RunTrace& run) {
-    What what;
-    what.kind = Kind::forward;
-    what.purpose = Purpose::evaluation;
-    event_of(run, 0, 3, Kind::data_wait).what = Tables(run).what(what);
+    EventInfo info;
+    info.kind = Kind::forward;
+    info.purpose = Purpose::evaluation;
+    event_of(run, 0, 3, Kind::data_wait).info = Tables(run).info(info);
   });
   EXPECT_THAT(evaluating.steps, testing::ElementsAre(0, 1, 2));
   const auto saving = [&](std::int64_t ns) {
     return left([&](RunTrace& run) {
-      What what;
-      what.kind = Kind::save;
+      EventInfo info;
+      info.kind = Kind::save;
       Event& event = event_of(run, 0, 0, Kind::data_wait);
-      event.what = Tables(run).what(what);
+      event.info = Tables(run).info(info);
       event.duration_ns = ns;
     });
   };
@@ -147,7 +147,7 @@ TEST(BuiltSteps, LeavesStepsOutThatAreNotWhole) {
   EXPECT_THAT(saving(100'000).steps, testing::ElementsAre(0, 1, 2, 3));  // hardly held it up
 }
 
-TEST(BuiltSteps, TakesWhatWasTraced) {
+TEST(BuiltSteps, UsesTheTracedRanks) {
   RunTrace one_lost = make_run(quiet());
   one_lost.ranks.erase(one_lost.ranks.begin() + 3);  // its tp peer is there
   EXPECT_EQ(build_steps(one_lost).steps.dp, 2);
@@ -164,28 +164,28 @@ TEST(BuiltSteps, TakesWhatWasTraced) {
   RunTrace foreign = make_run(quiet());
   for (RankTrace& rank : foreign.ranks) {
     std::erase_if(rank.events, [&](const Event& event) {
-      const What& what = foreign.what(event);
-      return what.kind == Kind::optimizer || what.purpose == Purpose::clip || trace::is_host(what.kind);
+      const EventInfo& info = foreign.info(event);
+      return info.kind == Kind::optimizer || info.purpose == Purpose::clip || trace::is_host(info.kind);
     });
   }
   EXPECT_NEAR(find_stragglers(build_steps(foreign).steps).S, 1, 1e-3);
 }
 
 // Where dp ranks share the optimizer's state, only some of them keep a part of what is summed over tp or the ends.
-TEST(BuiltSteps, SumsOfSharedGradientsAreOnSomeRanksOnly) {
+TEST(BuiltSteps, AcceptsSharedGradientReductionsOnSomeRanksOnly) {
   RunTrace run = make_run(quiet());
   for (const Purpose purpose : {Purpose::layernorm, Purpose::embedding}) {
-    What what;
-    what.kind = Kind::all_reduce;
-    what.purpose = purpose;
-    const std::uint32_t index = Tables(run).what(what);
+    EventInfo info;
+    info.kind = Kind::all_reduce;
+    info.purpose = purpose;
+    const std::uint32_t index = Tables(run).info(info);
     for (RankTrace& rank : run.ranks) {
       if (rank.at.dp != 0) continue;
       std::vector<Event> events;
       for (const Event& event : rank.events) {
-        if (run.what(event).purpose == Purpose::clip) {
+        if (run.info(event).purpose == Purpose::clip) {
           Event sum = event;
-          sum.what = index;
+          sum.info = index;
           sum.duration_ns = 1000;
           events.push_back(sum);
         }
@@ -202,7 +202,7 @@ TEST(BuiltSteps, SumsOfSharedGradientsAreOnSomeRanksOnly) {
   EXPECT_NEAR(find_stragglers(steps).S, 1, 1e-3);
 }
 
-TEST(BuiltSteps, RefusesWhatHasNoSteps) {
+TEST(BuiltSteps, RefusesTracesWithoutSteps) {
   const auto expect_refused = [](const char* message, auto&& damage) {
     RunTrace run = make_run(quiet());
     damage(run);
@@ -248,7 +248,7 @@ TEST(BuiltSteps, SurvivesDamage) {
           event.begin_ns += static_cast<std::int64_t>(draw(2'000'000'000)) - 1'000'000'000;
           break;
         case 3:
-          event.what = static_cast<std::uint32_t>(draw(run.whats.size()));
+          event.info = static_cast<std::uint32_t>(draw(run.infos.size()));
           break;
         case 4:
           event.microbatch = static_cast<std::uint16_t>(draw(9));

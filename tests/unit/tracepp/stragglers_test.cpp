@@ -1,6 +1,6 @@
 // The what-if analysis: on steps whose answer can be worked out by hand, and on two real traces with published answers,
 // which are read from ../shared/data/stragglers (its README.md says whose they are).
-#include "tracepp/stragglers.h"
+#include "tracepp/findings/stragglers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "tracepp/read.h"
-#include "tracepp/straggler_timeline.h"
+#include "tracepp/read/read.h"
+#include "tracepp/steps/straggler_timeline.h"
 
 namespace ms::tracepp {
 namespace {
@@ -28,7 +28,7 @@ class Published : public testing::TestWithParam<std::string> {
   static json read(const std::string& name) { return json::parse(read_file(folder() / name, Blame::user)); }
 };
 
-TEST_P(Published, AnswersAreReproduced) {
+TEST_P(Published, ReproducesThePublishedResults) {
   if (!fs::exists(folder())) GTEST_SKIP() << "../shared/data/stragglers is not here";
   const StepTrace trace = straggler_steps(read_run({folder() / ("timeline-" + GetParam() + ".json.gz")}));
   const auto begin = std::chrono::steady_clock::now();
@@ -45,11 +45,11 @@ TEST_P(Published, AnswersAreReproduced) {
     const std::string step = std::to_string(trace.steps[i]);
     EXPECT_NEAR(found.step_slowdowns[i], result["blocking_step_slowdown"][step].get<double>(), 1e-5) << step;
   }
-  const auto published = [&](const std::string& what, int key) {
-    for (const auto& [name, value] : result["blocking_decompose_by_" + what].items()) {
+  const auto published = [&](const std::string& part, int key) {
+    for (const auto& [name, value] : result["blocking_decompose_by_" + part].items()) {
       if (std::stoi(name) == key) return value.get<double>();
     }
-    ADD_FAILURE() << what << " " << key;
+    ADD_FAILURE() << part << " " << key;
     return 0.0;
   };
   for (int dp = 0; dp < trace.dp; ++dp) {
@@ -136,7 +136,7 @@ TEST(Stragglers, AHeavyLastStageIsNamed) {
   EXPECT_NEAR(found.by_dp[0].slowdown, found.by_dp[1].slowdown, 1e-9);
 }
 
-TEST(StepGraph, RefusesWhatIsNoStep) {
+TEST(StepGraph, RefusesInvalidSteps) {
   const auto expect_refused = [](const char* message, auto&& damage) {
     StepTrace trace = two_stages();
     damage(trace);

@@ -1,5 +1,5 @@
 // Text of files, packed or not, and of files that are damaged.
-#include "tracepp/text_input.h"
+#include "tracepp/read/text_input.h"
 
 #include <gmock/gmock.h>
 
@@ -30,7 +30,7 @@ std::string words(int count) {
   return text;
 }
 
-TEST(TextInput, TellsPackingByTheFirstBytes) {
+TEST(TextInput, RecognisesPackingByTheFirstBytes) {
   const ForeignFiles files;
   const std::string text = words(50'000);
   for (const auto& [name, bytes] :
@@ -41,14 +41,14 @@ TEST(TextInput, TellsPackingByTheFirstBytes) {
   }
 }
 
-TEST(TextInput, ReadsMembersOneBehindTheOther) {
+TEST(TextInput, ReadsConcatenatedMembers) {
   const ForeignFiles files;
   const std::string a = words(1000), b = words(20);
   EXPECT_EQ(read_all(files.put("a", gzipped(a) + gzipped(b) + std::string(512, '\0'))).text, a + b);
   EXPECT_EQ(read_all(files.put("b", zstd_packed(a) + zstd_packed(b))).text, a + b);
 }
 
-TEST(TextInput, KeepsWhatCameBeforeTheDamage) {
+TEST(TextInput, KeepsTheTextBeforeTheDamage) {
   const ForeignFiles files;
   const std::string text = words(100'000);
   for (const std::string& packed : {gzipped(text), zstd_packed(text)}) {
@@ -71,7 +71,7 @@ TEST(TextInput, StopsAtTheLimit) {
   EXPECT_EQ(result.trouble, "file is larger than the limit");
 }
 
-TEST(TextInput, LetsOneLookAhead) {
+TEST(TextInput, PeeksAhead) {
   const ForeignFiles files;
   const std::string text = words(3000);
   for (const std::string& bytes : {text, gzipped(text)}) {
@@ -86,7 +86,7 @@ TEST(TextInput, LetsOneLookAhead) {
   EXPECT_EQ(small.peek(8), "ab");
 }
 
-TEST(TextInput, RefusesWhatIsNoFile) {
+TEST(TextInput, RefusesPathsThatAreNotFiles) {
   const ForeignFiles files;
   try {
     read_all(files / "absent");

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "trace/recorder.h"
-#include "tracepp/trace_reader.h"
+#include "tracepp/read/trace_reader.h"
 
 namespace ms::tracepp {
 namespace {
@@ -53,14 +53,14 @@ class TraceFileTest : public ::testing::Test {
     return run;
   }
   static Ticket message(Recorder& recorder, int group, std::uint64_t sequence) {
-    return recorder.message(
+    return recorder.issue_comm(
         {.kind = Kind::all_gather, .group = group, .type = "bf16", .size_bytes = 4096, .sequence = sequence});
   }
 
   std::string dir_;
 };
 
-TEST_F(TraceFileTest, TellsWhatHappened) {
+TEST_F(TraceFileTest, ReadsBackTheRecordedEvents) {
   const std::int64_t now = trace::now_ns();
   Recorder recorder(dir_, identity(), kMegabyte, Level::messages);
   const int group = recorder.group("dp[pp 0 tp 1]", 5, kPair);
@@ -100,21 +100,21 @@ TEST_F(TraceFileTest, TellsWhatHappened) {
   EXPECT_EQ(rank.ending_text, "comm.deadline: rank 1 is late");
   EXPECT_EQ(rank.ending_rank, 1);
   ASSERT_EQ(rank.events.size(), 5U);
-  EXPECT_EQ(run.what(rank.events[0]).kind, Kind::step);
+  EXPECT_EQ(run.info(rank.events[0]).kind, Kind::step);
   EXPECT_EQ(rank.events[0].state, State::ended);
   for (const Event& event : rank.events) EXPECT_EQ(event.step, 40);
   const Event& forward = rank.events[1];
-  EXPECT_EQ(run.what(forward), (What{.kind = Kind::forward, .purpose = Purpose::forward, .chunk = 1}));
+  EXPECT_EQ(run.info(forward), (EventInfo{.kind = Kind::forward, .purpose = Purpose::forward, .chunk = 1}));
   EXPECT_EQ(forward.microbatch, 2);
   EXPECT_EQ(forward.begin_ns, now);
   EXPECT_EQ(forward.duration_ns, 500'000);
   EXPECT_EQ(forward.detail, 300U);
-  const What& what = run.what(rank.events[2]);
-  EXPECT_EQ(what.kind, Kind::all_gather);
-  EXPECT_EQ(what.size_bytes, 4096);
-  EXPECT_EQ(run.strings.text(what.type), "bf16");
-  EXPECT_EQ(run.groups[static_cast<std::size_t>(what.group)].ranks, kPair);
-  EXPECT_EQ(run.groups[static_cast<std::size_t>(what.group)].axis, GroupAxis::dp);
+  const EventInfo& info = run.info(rank.events[2]);
+  EXPECT_EQ(info.kind, Kind::all_gather);
+  EXPECT_EQ(info.size_bytes, 4096);
+  EXPECT_EQ(run.strings.text(info.type), "bf16");
+  EXPECT_EQ(run.groups[static_cast<std::size_t>(info.group)].ranks, kPair);
+  EXPECT_EQ(run.groups[static_cast<std::size_t>(info.group)].axis, GroupAxis::dp);
   EXPECT_EQ(rank.events[2].detail, 17U);
   EXPECT_EQ(rank.events[2].duration_ns, 12'345);
   EXPECT_EQ(rank.events[3].state, State::begun);
@@ -128,13 +128,13 @@ TEST_F(TraceFileTest, TellsWhatHappened) {
   EXPECT_FLOAT_EQ(sum(SumOf::forward), 5e-4F);
   EXPECT_FLOAT_EQ(sum(SumOf::busy), 3e-4F);
   EXPECT_FLOAT_EQ(sum(SumOf::stalled), 2e-4F);
-  EXPECT_FLOAT_EQ(sum(SumOf::other_messages), 12'345e-9F);
+  EXPECT_FLOAT_EQ(sum(SumOf::other_comm), 12'345e-9F);
   EXPECT_FLOAT_EQ(sum(SumOf::matmul), 0.25F);
   EXPECT_FLOAT_EQ(sum(SumOf::attention), 0.5F);
   EXPECT_EQ(rank.sums[0].unfinished, 2U);
 }
 
-TEST_F(TraceFileTest, LevelSaysWhatIsWritten) {
+TEST_F(TraceFileTest, LevelSelectsTheEventsWritten) {
   Recorder recorder(dir_, identity(), kMegabyte, Level::sections);
   const int tp = recorder.group("tp[dp 0 pp 1]", 1, kPair), dp = recorder.group("dp[pp 0 tp 1]", 2, kPair);
   EXPECT_EQ(message(recorder, tp, 0), trace::kNoTicket);
@@ -142,7 +142,7 @@ TEST_F(TraceFileTest, LevelSaysWhatIsWritten) {
   EXPECT_EQ(recorder.dropped(), 0U);
 }
 
-TEST_F(TraceFileTest, TheNewestStepsStayWholeAndOlderOnesAsSums) {
+TEST_F(TraceFileTest, KeepsNewestStepsWholeAndOlderOnesAsSums) {
   Recorder recorder(dir_, identity(), kMegabyte, Level::messages);
   const int group = recorder.group("world", 0, kPair);
   constexpr std::int64_t kSteps = 3000;
@@ -179,7 +179,7 @@ TEST_F(TraceFileTest, TheNewestStepsStayWholeAndOlderOnesAsSums) {
   EXPECT_EQ(rank.events.back().duration_ns, 7'000);
 }
 
-TEST_F(TraceFileTest, HoursFitInAPage) {
+TEST_F(TraceFileTest, HoldsHoursOfSumsInAPage) {
   Recorder recorder(dir_, identity(), kMegabyte, Level::messages);
   const Ticket first = recorder.issue(Kind::save), last = recorder.issue(Kind::save);
   recorder.begin(first, kSecond);
@@ -194,7 +194,7 @@ TEST_F(TraceFileTest, HoursFitInAPage) {
   EXPECT_NEAR(static_cast<double>(events[1].end_ns()), 10'000e9, 8192);
 }
 
-TEST_F(TraceFileTest, WhatFindsNoRoomIsCountedAndTheRestStays) {
+TEST_F(TraceFileTest, CountsEventsDroppedByAFullBuffer) {
   Recorder recorder(dir_, identity(), kMegabyte, Level::messages, 1024);
   const Ticket stuck = recorder.issue(Kind::forward);
   recorder.begin(stuck, kSecond);
@@ -216,7 +216,7 @@ TEST_F(TraceFileTest, WhatFindsNoRoomIsCountedAndTheRestStays) {
   EXPECT_EQ(run.event_count(), 3001 - refused + 1);
 }
 
-TEST_F(TraceFileTest, TheRunBeforeIsKept) {
+TEST_F(TraceFileTest, KeepsThePreviousRun) {
   {
     Recorder recorder(dir_, identity(), kMegabyte, Level::messages);
     recorder.issue(Kind::save);
@@ -231,7 +231,7 @@ TEST_F(TraceFileTest, TheRunBeforeIsKept) {
 }
 
 // Whoever stamps, whoever flushes and whoever reads, at once: every event that is read is whole.
-TEST_F(TraceFileTest, IsReadWhileItIsWritten) {
+TEST_F(TraceFileTest, ReadsAFileThatIsBeingWritten) {
   Recorder recorder(dir_, identity(), kMegabyte, Level::messages);
   const int group = recorder.group("world", 0, kPair);
   std::atomic<std::uint64_t> issued = 0;
@@ -265,7 +265,7 @@ TEST_F(TraceFileTest, IsReadWhileItIsWritten) {
   stop = true;
 }
 
-TEST_F(TraceFileTest, DamageIsCountedAndNeverMore) {
+TEST_F(TraceFileTest, CountsDamageWithoutFailing) {
   {
     Recorder recorder(dir_, identity(), kMegabyte, Level::messages);
     const int group = recorder.group("world", 0, kPair);
@@ -314,7 +314,7 @@ TEST_F(TraceFileTest, DamageIsCountedAndNeverMore) {
   }
 }
 
-TEST_F(TraceFileTest, OtherFilesAreRefused) {
+TEST_F(TraceFileTest, RefusesOtherFiles) {
   const auto refusal = [&](const std::string& bytes) {
     std::ofstream(path(), std::ios::binary | std::ios::trunc) << bytes;
     RunTrace run;
@@ -341,7 +341,7 @@ TEST_F(TraceFileTest, OtherFilesAreRefused) {
   EXPECT_THROW(reader.read(dir_ + "/absent.mst"), Error);
 }
 
-TEST(RanksText, IsShortAndReadBack) {
+TEST(RanksText, RoundTripsRankLists) {
   const auto text = [](const std::vector<int>& ranks) { return trace::ranks_text(ranks); };
   EXPECT_EQ(text({5}), "5");
   EXPECT_EQ(text({0, 3}), "0,3");

@@ -1,5 +1,5 @@
 // Slow ranks among ranks that take cores away from each other: most of their times say nothing.
-#include "tracepp/undisturbed.h"
+#include "tracepp/findings/undisturbed.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ RankTable table_of(const Shared& run) {
 
 std::vector<Outlier> find(const Shared& run) { return find_undisturbed_outliers(table_of(run), kLeast); }
 
-TEST(Undisturbed, FivePercentAreSeenThoughMostTimesAreDisturbed) {
+TEST(Undisturbed, FindsFivePercentUnderDisturbance) {
   for (unsigned seed = 1; seed <= 10; ++seed) {
     for (const double disturbed : {0.3, 0.7}) {
       Shared run{.disturbed = disturbed, .seed = seed};
@@ -66,7 +66,7 @@ TEST(Undisturbed, FivePercentAreSeenThoughMostTimesAreDisturbed) {
   }
 }
 
-TEST(Undisturbed, WhoIsOnlyDisturbedIsNot) {
+TEST(Undisturbed, IgnoresDisturbedRanks) {
   for (unsigned seed = 1; seed <= 40; ++seed) {
     for (const double disturbed : {0.1, 0.5, 0.8, 0.95}) {
       Shared run{.disturbed = disturbed, .seed = seed};
@@ -81,7 +81,7 @@ TEST(Undisturbed, WhoIsOnlyDisturbedIsNot) {
   }
 }
 
-TEST(Undisturbed, StepsWithoutAShortTimeProveLittleWhereOthersHaveThemToo) {
+TEST(Undisturbed, IgnoresDisturbedStepsThatOtherRanksHaveToo) {
   for (unsigned seed = 1; seed <= 20; ++seed) {
     Shared run{.disturbed = 0.5, .seed = seed};
     std::mt19937 random(seed);
@@ -104,7 +104,7 @@ TEST(Undisturbed, StepsWithoutAShortTimeProveLittleWhereOthersHaveThemToo) {
   }
 }
 
-TEST(Undisturbed, TwoSlowRanksAreTwo) {
+TEST(Undisturbed, FindsTwoSlowRanks) {
   Shared run{.mesh = {.dp = 4, .pp = 2, .tp = 2}};
   run.work = [](int place, std::size_t) { return place == 1 ? 1.2 : place == 9 ? 1.06 : 1.0; };
   const std::vector<Outlier> found = find(run);
@@ -113,7 +113,7 @@ TEST(Undisturbed, TwoSlowRanksAreTwo) {
   EXPECT_EQ(found[1].unit, 9);
 }
 
-TEST(Undisturbed, WithoutPeersARankIsComparedWithWhatItWas) {
+TEST(Undisturbed, ComparesARankWithoutPeersWithItsPast) {
   Shared run{.mesh = {.dp = 1, .pp = 8, .tp = 1}};
   run.work = [](int place, std::size_t step) { return place == 5 && step >= 20 ? 1.1 : 1.0; };
   const std::vector<Outlier> found = find(run);
@@ -125,7 +125,7 @@ TEST(Undisturbed, WithoutPeersARankIsComparedWithWhatItWas) {
   EXPECT_TRUE(find(run).empty());
 }
 
-TEST(Undisturbed, TooLittleTellsNothing) {
+TEST(Undisturbed, FindsNothingInTooFewTimes) {
   const auto slow = [](int place, std::size_t) { return place == 0 ? 1.5 : 1.0; };
   Shared few{.mesh = {.dp = 3, .pp = 1, .tp = 1}};
   few.work = slow;
@@ -146,7 +146,7 @@ TEST(Undisturbed, TooLittleTellsNothing) {
   EXPECT_EQ(found[0].unit, 1);
 }
 
-TEST(RankTable, KnowsWhatARankComputed) {
+TEST(RankTable, ListsARanksComputations) {
   RankTable table({.dp = 1, .pp = 2, .tp = 1}, 2);
   table.set_works({{3, 1}, {2}});
   EXPECT_EQ(table.computations, 4U);

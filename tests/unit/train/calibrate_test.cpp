@@ -1,11 +1,11 @@
 // A calibration of the smallest models: what it writes is a cluster file, and a step can be simulated on it. How near
 // that comes to a run is measured by tests/bench/calibration.sh.
-#include "train/calibrate.h"
+#include "train/simulate/calibrate.h"
 
 #include <gtest/gtest.h>
 
 #include "cost/roofline.h"
-#include "train/simulate.h"
+#include "train/simulate/simulate.h"
 
 namespace ms::train {
 namespace {

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "support/files.h"
 #include "train/plan.h"
 
 namespace ms::train {
@@ -20,14 +21,6 @@ using ::testing::Not;
 
 class Config : public ::testing::Test {
  protected:
-  Config() {
-    std::string pattern = (fs::temp_directory_path() / "ms-train-test-XXXXXX").string();
-    dir_ = ::mkdtemp(pattern.data());
-  }
-  ~Config() override {
-    std::error_code ignored;
-    fs::remove_all(dir_, ignored);
-  }
   std::string file(const std::string& text) const {
     const std::string path = dir_ + "/run.toml";
     std::ofstream(path) << text;
@@ -41,7 +34,8 @@ class Config : public ::testing::Test {
     return Error("none", Blame::bug, "it was accepted");
   }
 
-  std::string dir_;
+  const test::TempDir temporary_;
+  const std::string& dir_ = temporary_.path();
 };
 
 constexpr const char* kSmall = R"(

@@ -1,5 +1,5 @@
 // ms-train plan --hostfile: hosts and switches joined, and what is said of the answer.
-#include "train/place.h"
+#include "train/commands/show_place.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -15,8 +15,8 @@
 #include "cost/zero.h"
 #include "sched/checker.h"
 #include "sched/csv.h"
-#include "train/rank_tensors.h"
-#include "train/show_plan.h"
+#include "train/commands/show_plan.h"
+#include "train/engine/rank_tensors.h"
 
 namespace ms::train {
 namespace {
@@ -99,7 +99,7 @@ TEST(Plan, SchedulesAreMadeForTheOverlap) {
   EXPECT_GT(row_of(without.training.rows[1], "RF0.1"), row_of(without.training.rows[1], "F0.0"));
   EXPECT_GT(row_of(without.evaluation.rows[1], "RF0.1"), row_of(without.evaluation.rows[1], "F0.0"));
   for (const std::vector<sched::Row>& rows : without.training.rows) {
-    for (std::size_t c = 0; c < 4; ++c) EXPECT_EQ(rows[c].what, sched::What::gather_params) << "all of them first";
+    for (std::size_t c = 0; c < 4; ++c) EXPECT_EQ(rows[c].action, sched::Action::gather_params) << "all of them first";
   }
   for (const sched::Schedule* schedule : {&without.training, &without.evaluation, &without.single}) {
     const sched::Report report = sched::check(*schedule, {}, sched::Coupling::coupled);
@@ -185,7 +185,7 @@ TEST(Memory, RowsAddUp) {
   }
 }
 
-TEST(Memory, StateIsWhatTheZeroFormulaSays) {
+TEST(Memory, StateAgreesWithTheZeroFormula) {
   for (const std::int64_t zero : {0, 1, 2}) {
     for (const char* dtype : {"fp32", "bf16"}) {
       for (const std::int64_t dp : {1, 2, 4}) {
@@ -193,8 +193,7 @@ TEST(Memory, StateIsWhatTheZeroFormulaSays) {
         settings.optim.zero = zero;
         settings.train.dtype = dtype;
         const Plan plan = plan_of(settings);
-        const cost::StateBytes& state =
-            cost::state_bytes(plan.dtype == tensor::DType::bf16 ? cost::StateType::bf16 : cost::StateType::fp32);
+        const cost::StateBytes state = cost::state_bytes(plan.dtype == tensor::DType::bf16, 2);
         for (int p = 0; p < 2; ++p) {
           // 64 bf16 elements are half a unit of the arena: the values of a span may end in the middle of one.
           std::int64_t padded = 0, largest = 0, aligning_bytes = 0;

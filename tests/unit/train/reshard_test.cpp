@@ -1,4 +1,4 @@
-#include "train/reshard.h"
+#include "train/checkpoint/reshard.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -8,7 +8,8 @@
 
 #include "base/error.h"
 #include "ckpt/diff.h"
-#include "train/state.h"
+#include "support/files.h"
+#include "train/engine/state.h"
 
 namespace ms::train {
 namespace {
@@ -25,20 +26,6 @@ seq = 12
 global_batch = 12
 dtype = "bf16"
 )";
-
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() : path_("/tmp/ms-reshard-test-XXXXXX") {
-    if (::mkdtemp(path_.data()) == nullptr) throw std::runtime_error("mkdtemp");
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 ckpt::Manifest manifest_for(const Loaded& loaded) {
   ckpt::Manifest manifest;
@@ -73,7 +60,7 @@ TEST(Reshard, AnyLayoutHoldsTheSameState) {
   struct Row {
     int dp, pp, tp, chunks, zero;
   };
-  const TemporaryDirectory dir;
+  const test::TempDir dir;
   const Loaded one = load_text(kConfig, "test", {});
   std::string last = write_source(dir / "one", one);
   const ckpt::Parameters source(last);
@@ -102,7 +89,7 @@ TEST(Reshard, AnyLayoutHoldsTheSameState) {
 }
 
 TEST(Reshard, AnotherModelOrTypeIsRefused) {
-  const TemporaryDirectory dir;
+  const test::TempDir dir;
   const std::string path = write_source(dir / "one", load_text(kConfig, "test", {}));
   const ckpt::Parameters from(path);
   for (const char* assignment : {"model.layers=4", "model.layers=8", "model.vocab=38", "train.dtype=fp32"}) {

@@ -1,10 +1,10 @@
 // A checkpoint of another model is refused on resume, by the key that is to blame.
-#include "train/restore.h"
+#include "train/checkpoint/restore.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "train/state.h"
+#include "train/engine/state.h"
 
 namespace ms::train {
 namespace {

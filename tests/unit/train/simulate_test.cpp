@@ -1,12 +1,13 @@
 // Simulated steps against closed formulas, against the plan, and against each other.
-#include "train/simulate.h"
+#include "train/simulate/simulate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "cost/pipeline.h"
-#include "train/rank_tensors.h"
+#include "sched/registry.h"
+#include "train/engine/rank_tensors.h"
+#include "train/simulate/memory.h"
 
 namespace ms::train {
 namespace {
@@ -65,10 +66,11 @@ TEST_P(Formulas, FreeMessagesGiveThePipelinesMakespan) {
     options.seconds = layers_alone(settings, 1, 2);
     const Simulation simulation = simulate(plan, free_cluster(), options);
     const double layers = 16.0 / pp;
-    EXPECT_NEAR(simulation.iteration_s, cost::pipeline_makespan(pp, microbatches, chunks, layers, 2 * layers), 1e-6)
-        << "overlap " << overlap;
-    EXPECT_NEAR(simulation.parts.bubble_s / simulation.parts.compute_s, cost::bubble_of_ideal(pp, microbatches, chunks),
-                1e-9);
+    const sched::Times times{.forward = layers, .backward = 2 * layers};
+    const double busy = microbatches * (times.forward + times.backward);
+    const double bubble = sched::find_kind(settings.mesh.schedule, chunks)->bubble(plan.training.shape, times);
+    EXPECT_NEAR(simulation.iteration_s, busy + bubble, 1e-6) << "overlap " << overlap;
+    EXPECT_NEAR(simulation.parts.bubble_s / simulation.parts.compute_s, bubble / busy, 1e-9);
     EXPECT_NEAR(simulation.parts.dp_s + simulation.parts.tp_s + simulation.parts.pp_s, 0, 1e-6);
   }
 }
@@ -86,7 +88,10 @@ TEST(Simulate, SplitBackwardHasTheBubbleOfZeroBubbleH1) {
   const auto attention = layers_alone(settings, 1, 1);
   options.seconds = [&](const tensor::OpCost& op) { return attention(op); };
   const Simulation simulation = simulate(plan, free_cluster(), options);
-  EXPECT_NEAR(simulation.parts.bubble_s, cost::bubble_zb_h1(4, 8, 4, 4, 0), 1e-6);
+  EXPECT_NEAR(
+      simulation.parts.bubble_s,
+      sched::find_kind("zb-h1", 1)->bubble(plan.training.shape, {.forward = 4, .backward = 4, .weight_share = 0}),
+      1e-6);
 }
 
 TEST(Simulate, MemoryIsThePlans) {
@@ -230,7 +235,7 @@ TEST(Simulate, SlowIsReadStrictly) {
   ASSERT_EQ(slow.size(), 3U);
   EXPECT_EQ(slow[1].first, 4);
   EXPECT_EQ(slow[1].last, 7);
-  EXPECT_EQ(slow[2].what, Slow::What::link);
+  EXPECT_EQ(slow[2].target, Slow::Target::link);
   for (const char* text : {"", "rank", "rank=1", "rank=:2", "rank=8:2", "rank=-1:2", "node=2:2", "rank=1:0", "rank=1:x",
                            "rank=1:2x", "host=1:2", "rank:1=2", "rank=1:nan"}) {
     EXPECT_THROW(parse_slow({text}, mesh, cluster), Error) << text;

@@ -1,5 +1,5 @@
 // What ranks make sure of before step 0: the same settings, the same groups. Worlds of threads; the rest are texts.
-#include "train/start_up.h"
+#include "train/run/start_up.h"
 
 #include <gtest/gtest.h>
 

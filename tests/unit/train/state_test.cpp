@@ -1,6 +1,6 @@
 // Which rank answers for what in a checkpoint: in every layout every element of every state is somebody's, and nobody
 // else's.
-#include "train/state.h"
+#include "train/engine/state.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What a rank computes in a step, without computing it.
-#include "train/step_operations.h"
+#include "train/simulate/step_operations.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
 // The search for a layout: what it finds against trying everything by hand, and what it says of the rest.
-#include "train/tune.h"
+#include "train/commands/show_tune.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "train/rank_tensors.h"
+#include "train/engine/rank_tensors.h"
 
 namespace ms::train {
 namespace {

@@ -22,7 +22,7 @@ std::function<const char*(const char*)> variables(std::map<std::string, std::str
   };
 }
 
-TEST(Fault, SaysWhenWhoAndWhat) {
+TEST(Fault, ParsesPointTargetAndKind) {
   const struct {
     const char* text;
     Fault expected;
@@ -54,7 +54,7 @@ TEST(Fault, SaysWhenWhoAndWhat) {
   EXPECT_EQ(two[1].text, "step=2 rank=1 kill");
 }
 
-TEST(Fault, RefusesWhatItDoesNotUnderstand) {
+TEST(Fault, RefusesInvalidSyntax) {
   const struct {
     const char* text;
     const char* why;
@@ -67,7 +67,7 @@ TEST(Fault, RefusesWhatItDoesNotUnderstand) {
       {"step=5 pause=1s", "got '1s'"},
       {"step=5 slow=1", "expected a number above 1"},
       {"step=5 slow=nan", "got 'nan'"},
-      {"data=5 slow=2", "a rank gets slow with a step"},
+      {"data=5 slow=2", "slow begins at a step"},
       {"step=5 data=5 pause=1", "more than one point"},
       {"step=5 kill kill", "more than one fault"},
       {"step=5 kill exit", "more than one fault"},
@@ -101,7 +101,7 @@ TEST(Fault, RefusesWhatItDoesNotUnderstand) {
   }
 }
 
-TEST(Fault, ArmedByTheEnvironmentInItsStartOfTheJob) {
+TEST(Fault, IsArmedInItsStartOfTheJob) {
   const struct {
     std::map<std::string, std::string> environment;
     std::size_t armed;
@@ -121,7 +121,7 @@ TEST(Fault, ArmedByTheEnvironmentInItsStartOfTheJob) {
   }
 }
 
-TEST(Fault, RefusesWhatCouldNeverStrike) {
+TEST(Fault, RefusesFaultsThatCanNeverOccur) {
   EXPECT_EQ(armed_faults(variables({{"MS_FAULT", "step=9 rank=7 kill"}}), 8, 10).size(), 1u);
   for (const char* text : {"step=9 rank=8 kill", "step=10 rank=7 kill", "start rank=8 exit"}) {
     try {
@@ -134,7 +134,7 @@ TEST(Fault, RefusesWhatCouldNeverStrike) {
   }
 }
 
-TEST(Fault, StrikesOnlyWhomItNames) {
+TEST(Fault, StrikesOnlyItsTarget) {
   const struct {
     const char* text;
     int rank;
@@ -167,7 +167,7 @@ TEST(Fault, StrikesOnlyWhomItNames) {
   EXPECT_NO_THROW(Faults().at(FaultPoint::step, 5)) << "nothing is armed";
 }
 
-TEST(Fault, DeclaresWithTheCodeThatJobScriptsObey) {
+TEST(Fault, ErrorHasTheExitCodeOfItsBlame) {
   const struct {
     const char* word;
     const char* kind;
@@ -196,14 +196,14 @@ TEST(FaultDeathTest, EndsTheProcess) {
   EXPECT_EXIT(kills.at(FaultPoint::start), ::testing::KilledBySignal(SIGKILL), "");
 }
 
-TEST(Fault, AHangLastsUntilItIsReleased) {
+TEST(Fault, HangLastsUntilReleased) {
   int asked = 0;
   const Faults hangs(parse_faults("start hang"), 0, "n1", [&] { return ++asked == 3; });
   EXPECT_THROW(hangs.at(FaultPoint::start), Error);  // nothing is done as if there had been no hang
   EXPECT_EQ(asked, 3);
 }
 
-TEST(Fault, TheManualNamesEveryWord) {
+TEST(Fault, ManualNamesEveryWord) {
   const std::string manual = fault_manual();
   for (const char* word : {"start", "step=N", "rank=N", "node=NAME", "restart=K", "node-bad", "gpu-bad", "storage",
                            "exit", "kill", "hang"}) {

@@ -1,4 +1,4 @@
-// What asks a run to stop. Signals are real ones, in a process of their own.
+// Requests to stop a run. Signals are real ones, in a process of their own.
 #include "watch/stop.h"
 
 #include <gtest/gtest.h>
@@ -10,12 +10,14 @@
 #include <filesystem>
 #include <fstream>
 
+#include "support/files.h"
+
 namespace ms::watch {
 namespace {
 
 using namespace std::chrono_literals;
 
-// Runs `body` in a child; its exit status, or 128 + the signal that ended it.
+// Runs `body` in a child; returns its exit status, or 128 + the signal that ended it.
 template <class F>
 int in_child(F&& body) {
   const pid_t child = ::fork();
@@ -25,7 +27,7 @@ int in_child(F&& body) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-// 0 when the signal is asked for within five seconds.
+// Returns 0 if asked() reports the signal within five seconds.
 int heard(const StopRequest& stop, const char* name) {
   for (int i = 0; i < 5000; ++i) {
     if (const auto asked = stop.asked()) return *asked == name ? 0 : 1;
@@ -34,7 +36,7 @@ int heard(const StopRequest& stop, const char* name) {
   return 2;
 }
 
-TEST(StopRequest, HearsEachSignalAndNothingElseHappens) {
+TEST(StopRequest, ReportsEachSignalWithoutOtherEffects) {
   for (const auto& [signal, name] :
        {std::pair{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGUSR2, "SIGUSR2"}, {SIGHUP, "SIGHUP"}}) {
     EXPECT_EQ(in_child([signal = signal, name = name] {
@@ -49,7 +51,7 @@ TEST(StopRequest, HearsEachSignalAndNothingElseHappens) {
   }
 }
 
-TEST(StopRequest, TheSecondTimeTheProcessEnds) {
+TEST(StopRequest, SecondSignalEndsTheProcess) {
   const auto twice = [](int second) {
     return in_child([second] {
       StopRequest stop;
@@ -66,7 +68,7 @@ TEST(StopRequest, TheSecondTimeTheProcessEnds) {
   EXPECT_EQ(twice(SIGUSR2), 7);  // a launcher may repeat it
 }
 
-TEST(StopRequest, BeforeThereAreStepsTheProcessEnds) {
+TEST(StopRequest, SignalBeforeTheFirstStepEndsTheProcess) {
   for (const int signal : {SIGTERM, SIGINT, SIGUSR2}) {
     EXPECT_EQ(in_child([signal] {
                 const StopRequest stop;
@@ -78,7 +80,7 @@ TEST(StopRequest, BeforeThereAreStepsTheProcessEnds) {
   }
 }
 
-TEST(StopRequest, WhoIgnoresASignalStillDoes) {
+TEST(StopRequest, IgnoredSignalsStayIgnored) {
   EXPECT_EQ(in_child([] {
               ::signal(SIGINT, SIG_IGN);
               StopRequest stop;
@@ -101,9 +103,9 @@ TEST(StopRequest, WhoIgnoresASignalStillDoes) {
             0);
 }
 
-TEST(StopFile, IsSeenWithinAMomentAndOneOfBeforeIsNot) {
-  std::string dir = (std::filesystem::temp_directory_path() / "ms-stop-test-XXXXXX").string();
-  ASSERT_NE(::mkdtemp(dir.data()), nullptr);
+TEST(StopFile, IsFoundSoonUnlessLeftByAnEarlierRun) {
+  const test::TempDir temporary;
+  const std::string& dir = temporary.path();
   std::ofstream(dir + "/stop").close();
   {
     StopFile file(dir);
@@ -116,7 +118,6 @@ TEST(StopFile, IsSeenWithinAMomentAndOneOfBeforeIsNot) {
     EXPECT_FALSE(std::filesystem::exists(dir + "/stop"));
     EXPECT_TRUE(file.asked());  // the wish stays
   }
-  std::filesystem::remove_all(dir);
 }
 
 }  // namespace

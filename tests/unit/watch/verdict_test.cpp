@@ -7,6 +7,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "support/files.h"
+
 namespace ms::watch {
 namespace {
 
@@ -15,23 +17,16 @@ using nlohmann::json;
 
 class VerdictFile : public ::testing::Test {
  protected:
-  VerdictFile() {
-    std::string pattern = (fs::temp_directory_path() / "ms-watch-test-XXXXXX").string();
-    dir_ = ::mkdtemp(pattern.data());
-  }
-  ~VerdictFile() override {
-    std::error_code ignored;
-    fs::remove_all(dir_, ignored);
-  }
   fs::path file() const { return fs::path(dir_) / "verdict.json"; }
   json content() const { return json::parse(std::ifstream(file())); }
 
-  std::string dir_;
+  const test::TempDir temporary_;
+  const std::string& dir_ = temporary_.path();
 };
 
 Error storage_error() { return Error("file.write", Blame::storage, "cannot write x: disk full", "make room"); }
 
-TEST_F(VerdictFile, OfARunThatIsDone) {
+TEST_F(VerdictFile, OfAFinishedRun) {
   EXPECT_TRUE(write_verdict(dir_, verdict_done(40)));
   EXPECT_EQ(content(), (json{{"schema", 1}, {"code", 0}, {"step", 40}}));
 }
@@ -74,15 +69,15 @@ TEST_F(VerdictFile, ClearedForTheNextRun) {
   EXPECT_EQ(content().at("code"), 0);
 }
 
-TEST_F(VerdictFile, BytesThatAreNotUtf8AreReplaced) {
+TEST_F(VerdictFile, ReplacesInvalidUtf8) {
   const Error error("data.text", Blame::user, "cannot read 'caf\xe9 \xff' \"quoted\"\n");
   EXPECT_TRUE(write_verdict(dir_, verdict_of(error, 0, "n12", 0)));
   EXPECT_EQ(content().at("message"), "cannot read 'caf\xef\xbf\xbd \xef\xbf\xbd' \"quoted\"\n");
 }
 
-TEST_F(VerdictFile, AFailureToWriteIsNoException) { EXPECT_FALSE(write_verdict(dir_ + "/absent", verdict_done(1))); }
+TEST_F(VerdictFile, FailureToWriteDoesNotThrow) { EXPECT_FALSE(write_verdict(dir_ + "/absent", verdict_done(1))); }
 
-TEST_F(VerdictFile, RefusesWhatItCannotClear) {
+TEST_F(VerdictFile, ClearingFailsIfTheFileCannotBeRemoved) {
   fs::create_directory(file());
   try {
     clear_verdict(dir_);

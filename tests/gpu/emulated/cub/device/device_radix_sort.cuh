@@ -1,4 +1,4 @@
-// In place of CUB's header of this name: the one sort that kernels ask for.
+// Replaces CUB's header of this name: the one sort that kernels use.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,7 +10,7 @@
 namespace cub {
 
 struct DeviceRadixSort {
-  // Stable, by key. Without memory it says how much it wants.
+  // Sorts stably by key. Without memory it returns the bytes that it needs.
   template <class Key, class Value>
   static cudaError_t SortPairs(void* memory, std::size_t& bytes, const Key* keys_in, Key* keys_out,
                                const Value* values_in, Value* values_out, int count, int = 0, int = 0,

@@ -1,0 +1,73 @@
+#include "ckpt/command_support.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace ms::ckpt {
+
+std::function<void(std::int64_t)> ByteProgress::update(std::int64_t base_bytes) {
+  return [this, base_bytes](std::int64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    most_ = std::max(most_, base_bytes + bytes);
+    progress_.update(most_);
+  };
+}
+
+void ByteProgress::finish() {
+  if (most_ > 0) progress_.finish();
+}
+
+int print_result(const Args& args, const std::string& json, const std::string& text) {
+  fmt::print("{}", args.has("json") ? json : text);
+  return kOk;
+}
+
+void say_choice(const std::string& path, const Found& found) {
+  if (!is_checkpoint(path)) fmt::print(stderr, "{}: the newest complete one is {}\n", path, found.path);
+}
+
+Found choose_complete_and_say(const std::string& path) {
+  Found found = choose_complete(path);
+  say_choice(path, found);
+  return found;
+}
+
+Option json_option() { return {.name = "json", .doc = "One JSON document instead of text."}; }
+Option dry_run_option() { return {.name = "dry-run", .doc = "Only says what would be done.", .letter = 'n'}; }
+Option threads_option() {
+  return {.name = "threads", .value = "N", .doc = "Blocks of 16 MiB that are read at a time.", .default_text = "2"};
+}
+int threads_of(const Args& args) { return static_cast<int>(args.get_int("threads", 1, 1024)); }
+
+Option output_option(std::string doc) {
+  return {.name = "output", .value = "DIR", .doc = std::move(doc), .letter = 'o'};
+}
+std::string output_of(const Args& args) {
+  if (!args.has("output")) throw user_error("ckpt.output", "--output DIR is missing");
+  return args.get("output");
+}
+
+Positional checkpoint_positional() {
+  return {.name = "PATH", .doc = "A checkpoint, or a directory of them: its newest complete one."};
+}
+Positional directory_positional() {
+  return {.name = "DIR", .doc = "A directory of checkpoints: checkpoint.dir of a run."};
+}
+std::string directory_of(const Args& args) {
+  require_directory(args.get("DIR"));
+  return args.get("DIR");
+}
+
+std::int64_t size_of_option(const Args& args, const std::string& option) {
+  const std::optional<std::int64_t> size_bytes = parse_size_bytes(args.get(option));
+  if (!size_bytes || *size_bytes < 1) {
+    throw user_error("cli.value", fmt::format("--{} '{}' is not a size, as 2GiB is", option, args.get(option)));
+  }
+  return *size_bytes;
+}
+
+}  // namespace ms::ckpt

@@ -1,0 +1,130 @@
+#include "ckpt/manage_commands.h"
+
+#include <optional>
+#include <string>
+
+#include "base/error.h"
+#include "ckpt/command_support.h"
+#include "ckpt/report.h"
+
+namespace ms::ckpt {
+namespace {
+
+Positional committed_positional() { return {.name = "PATH", .doc = "A committed checkpoint."}; }
+
+int run_prune(const Args& args) {
+  if (!args.has("keep-last") && !args.has("keep-every")) {
+    throw user_error("ckpt.rule", "there is no rule for what stays", "give --keep-last, or --keep-every, or both");
+  }
+  const std::string dir = directory_of(args);
+  PruneOptions options{.policy = {}, .dry_run = args.has("dry-run"), .verify = !args.has("no-verify")};
+  options.threads = threads_of(args);
+  if (args.has("keep-last")) options.policy.keep_last = args.get_int("keep-last", 1);
+  if (args.has("keep-every")) options.policy.keep_every = args.get_int("keep-every", 1);
+  std::optional<ByteProgress> progress;
+  if (options.verify) options.progress = progress.emplace("verify", 0).update();
+  const Pruned pruned = prune(dir, options);
+  if (progress) progress->finish();
+  return print_result(args, prune_json(pruned), prune_text(pruned));
+}
+
+int run_pin(const Args& args) {
+  const Place place = place_of(args.get("PATH"));
+  pin(place.dir, place.step);
+  fmt::print("step {} of {} is pinned\n", place.step, place.dir);
+  return kOk;
+}
+
+int run_unpin(const Args& args) {
+  const Place place = place_of(args.get("PATH"));
+  unpin(place.dir, place.step);
+  fmt::print("step {} of {} is not pinned\n", place.step, place.dir);
+  return kOk;
+}
+
+int run_repair(const Args& args) {
+  const std::string dir = directory_of(args);
+  RepairOptions options{.dry_run = args.has("dry-run"), .verify = args.has("verify"), .threads = threads_of(args)};
+  std::optional<ByteProgress> progress;
+  if (options.verify) {
+    std::int64_t total_bytes = 0;
+    for (const Found& one : list(dir)) {
+      if (one.condition == Condition::complete) total_bytes += one.manifest->size_bytes();
+    }
+    progress.emplace("verify", total_bytes);
+    options.progress = progress->update();
+  }
+  const RepairReport report = repair(dir, options);
+  if (progress) progress->finish();
+  const int code = print_result(args, repair_json(dir, report), repair_text(dir, report));
+  if (report.unreadable.empty()) return code;
+  throw Error(
+      "ckpt.unreadable", Blame::storage,
+      fmt::format("{} cannot be read: {}", report.unreadable.front().path, report.unreadable.front().reasons.front()),
+      "what cannot be read is not known to be damaged, and is left alone");
+}
+
+int run_bench(const Args& args) {
+  const std::string dir = directory_of(args);
+  BenchOptions options{.size_bytes = size_of_option(args, "size"), .threads = threads_of(args)};
+  ByteProgress progress("bench", bench_bytes(options));
+  options.progress = progress.update();
+  const BenchReport report = bench(dir, options);
+  progress.finish();
+  return print_result(args, bench_json(report), bench_text(report));
+}
+
+}  // namespace
+
+Command prune_command() {
+  return {.name = "prune",
+          .summary = "remove old checkpoints",
+          .positionals = {directory_positional()},
+          .options = {{.name = "keep-last", .value = "N", .doc = "The newest N complete ones stay."},
+                      {.name = "keep-every", .value = "N", .doc = "Those of steps that are multiples of N stay."},
+                      {.name = "no-verify", .doc = "Trusts sizes, reads nothing."},
+                      dry_run_option(),
+                      threads_option(),
+                      json_option()},
+          .run = run_prune,
+          .description =
+              "Pinned ones stay, and the newest complete one stays whatever the rules say. That one is read "
+              "first: if it is not sound, nothing is removed. Refused while a run writes there: "
+              "checkpoint.keep_last is for runs."};
+}
+
+Command pin_command() {
+  return {.name = "pin",
+          .summary = "keep a checkpoint whatever prune is asked",
+          .positionals = {committed_positional()},
+          .run = run_pin};
+}
+
+Command unpin_command() {
+  return {.name = "unpin", .summary = "undo pin", .positionals = {committed_positional()}, .run = run_unpin};
+}
+
+Command repair_command() {
+  return {.name = "repair",
+          .summary = "clear what killed saves left, and set damaged checkpoints aside",
+          .positionals = {directory_positional()},
+          .options = {{.name = "verify", .doc = "Reads all data; otherwise manifests and sizes are looked at."},
+                      dry_run_option(),
+                      threads_option(),
+                      json_option()},
+          .run = run_repair,
+          .description = "Refused while a run writes there. A run does the same by itself when it starts."};
+}
+
+Command bench_command() {
+  return {.name = "bench",
+          .summary = "measure saving and loading against plain writes and reads",
+          .positionals = {{.name = "DIR", .doc = "A directory of the file system to measure."}},
+          .options = {{.name = "size", .value = "SIZE", .doc = "Of the file.", .default_text = "2GiB"},
+                      threads_option(),
+                      json_option()},
+          .run = run_bench,
+          .description = "Takes twice the size in memory and once on the disk, and leaves nothing behind."};
+}
+
+}  // namespace ms::ckpt

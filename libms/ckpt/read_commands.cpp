@@ -1,0 +1,106 @@
+#include "ckpt/read_commands.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "ckpt/command_support.h"
+#include "ckpt/report.h"
+
+namespace ms::ckpt {
+namespace {
+
+int run_ls(const Args& args) {
+  const std::string dir = directory_of(args);
+  const std::vector<Found> found = list(dir);
+  return print_result(args, list_json(dir, found), list_text(dir, found, SystemClock().wall_s()));
+}
+
+int run_show(const Args& args) {
+  const Found found = choose(args.get("PATH"));
+  say_choice(args.get("PATH"), found);
+  if (!found.manifest) {
+    throw Error("ckpt.manifest", Blame::storage, fmt::format("{} is no checkpoint: {}", found.path, found.problem));
+  }
+  if (args.has("config")) return print_result(args, show_json(found), config_text(*found.manifest));
+  return print_result(args, show_json(found), show_text(found, args.has("params")));
+}
+
+int run_verify(const Args& args) {
+  const std::string path = args.get("PATH");
+  const std::vector<Found> chosen = args.has("newest") ? std::vector{choose(path)} : choose_all(path);
+  if (args.has("newest")) say_choice(path, chosen.front());
+  std::int64_t total_bytes = 0, done_bytes = 0;
+  for (const Found& one : chosen) total_bytes += one.manifest ? one.manifest->size_bytes() : 0;
+  ByteProgress progress("verify", total_bytes);
+  std::vector<Verified> verified;
+  bool sound = true;
+  for (const Found& one : chosen) {
+    verified.push_back(examine(one, threads_of(args), progress.update(done_bytes)));
+    done_bytes += verified.back().size_bytes;
+    sound = sound && verified.back().problems.empty();
+  }
+  progress.finish();
+  print_result(args, verify_json(verified), verify_text(verified));
+  return sound ? kOk : kCheckFailed;
+}
+
+int run_diff(const Args& args) {
+  const Parameters a(choose_complete_and_say(args.get("A")).path), b(choose_complete_and_say(args.get("B")).path);
+  ByteProgress progress("diff", std::min(a.manifest().size_bytes(), b.manifest().size_bytes()));
+  const Diff found = diff(a, b, threads_of(args), progress.update());
+  progress.finish();
+  print_result(args, diff_json(a.path(), b.path(), found), diff_text(a.path(), b.path(), found, args.has("all")));
+  return found.equal() ? kOk : kCheckFailed;
+}
+
+}  // namespace
+
+Command ls_command() {
+  return {.name = "ls",
+          .summary = "list the checkpoints of a directory, and what a run would resume from",
+          .positionals = {directory_positional()},
+          .options = {json_option()},
+          .run = run_ls,
+          .description =
+              "Oldest first. Shows what is being saved, or was left by a killed save, and what is damaged, "
+              "too, and why. Reads manifests and sizes, not the data."};
+}
+
+Command show_command() {
+  return {.name = "show",
+          .summary = "show what a checkpoint holds",
+          .positionals = {checkpoint_positional()},
+          .options = {{.name = "params", .doc = "Every parameter with its shape and the states that are stored."},
+                      {.name = "config", .doc = "The resolved configuration of the run that wrote it, as TOML."},
+                      json_option()},
+          .run = run_show};
+}
+
+Command verify_command() {
+  return {.name = "verify",
+          .summary = "read everything and check it against its hashes",
+          .positionals = {{.name = "PATH", .doc = "A checkpoint, or a directory: every committed one in it."}},
+          .options = {{.name = "newest", .doc = "Of a directory, only the newest complete one."},
+                      threads_option(),
+                      json_option()},
+          .run = run_verify,
+          .description = "Exits 0 where all of them are sound, 1 where one is not."};
+}
+
+Command diff_command() {
+  return {.name = "diff",
+          .summary = "compare two checkpoints, whatever layouts wrote them",
+          .positionals = {{.name = "A", .doc = "A checkpoint, or a directory: its newest complete one."},
+                          {.name = "B", .doc = "Another."}},
+          .options = {{.name = "all", .doc = "Also the states that are equal."}, threads_option(), json_option()},
+          .run = run_diff,
+          .description =
+              "Compares configuration, mesh, position, and every state of every parameter. Exits 0 where the training "
+              "state is the same bit by bit: step, data position, parameters and optimizer. The configuration and the "
+              "mesh may differ; what of them does is shown."};
+}
+
+}  // namespace ms::ckpt

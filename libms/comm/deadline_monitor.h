@@ -1,0 +1,48 @@
+// Detects exchanges past their deadline. Before one fails, asks the ranks along the chain of waits for their state
+// (inquiry.h), to name the rank at fault. Used by the thread that owns MPI; calls no MPI.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+
+#include "comm/control.h"
+#include "comm/exchange.h"
+#include "comm/issue_counts.h"
+
+namespace ms::comm {
+
+class DeadlineMonitor {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  using Ask = std::function<void(int peer, const Question& question)>;  // `peer` is never this rank
+
+  // `active`: exchanges that this service carries; `watched`: those that another backend carries. Both and `issued`
+  // must outlive the monitor.
+  DeadlineMonitor(std::chrono::milliseconds deadline, const Exchanges& active, const Exchanges& watched,
+                  const IssueCounts& issued, Ask ask);
+
+  // Throws Error("comm.deadline") once all ranks asked have answered or had the time to. `rank` is this rank.
+  void check(int rank, Time now);
+  void add_answer(int from, Answer answer);
+  // Returns this rank's answer to a question.
+  WaitReport report_for(const Question& question, Time now) const;
+
+ private:
+  template <class F>
+  void each(F&& f) const {  // calls f for every exchange in progress
+    for (const Exchanges* some : {&active_, &watched_}) {
+      for (const auto& exchange : *some) f(exchange);
+    }
+  }
+
+  const std::chrono::milliseconds deadline_;
+  const Exchanges &active_, &watched_;
+  const IssueCounts& issued_;
+  const Ask ask_;
+  std::shared_ptr<Exchange> exchange_;  // the exchange past its deadline, while the inquiry runs
+  std::optional<Inquiry> inquiry_;
+  Time answers_until_;
+};
+
+}  // namespace ms::comm

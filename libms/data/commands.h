@@ -1,0 +1,12 @@
+// The subcommands of ms-data.
+#pragma once
+
+#include "base/cli.h"
+
+namespace ms::data {
+
+Command encode_command();
+Command info_command();
+Command show_command();
+
+}  // namespace ms::data

@@ -1,0 +1,46 @@
+// perf.nic: one TCP connection from the node to itself for each network interface's own address.
+#include <algorithm>
+
+#include "diag/nic.h"
+#include "diag/rates.h"
+#include "health/checks/check.h"
+
+namespace ms::diag {
+namespace {
+
+constexpr double kAll_s = 6, kEach_s = 1;  // of sending: all interfaces together, one of them at most
+
+health::Result run(health::Evidence& evidence) {
+  const Share share = this_share();
+  if (share.index > 0) return health::skipped("another process of this node does it");
+  const std::vector<NicAddress> nics = nic_addresses(evidence.root());
+  if (nics.empty()) return health::skipped("no network interface has an address");
+  const health::ActiveConfig& expect = evidence.policy().active;
+  const double seconds = std::min(kEach_s, kAll_s / static_cast<double>(nics.size()));
+  std::vector<Rate> rates;
+  for (const NicAddress& nic : nics) {
+    rates.push_back({nic.interface, self_gbps(nic, seconds), expect.nic_gbps, "Gbit/s"});
+  }
+  return judge_rates(rates, expect.min_fraction, share, Scope::whole, "the node's own TCP stack, not the wire");
+}
+
+}  // namespace
+
+extern constinit const health::Check kPerfNic = {
+    .code = "perf.nic",
+    .level = 2,
+    .lane = health::Lane::active,
+    .summary = "the node's own TCP stack slower than expected with a network interface's address",
+    .needs = "a network interface with an address",
+    .deadline_s = 15,
+    .cost = health::Cost::seconds,
+    .explain =
+        "One TCP connection from the node to itself for each interface that has an address and is up, for at most "
+        "a second each.\n\nLinux knows its own addresses and never sends such data through the interface: this "
+        "measures the node's TCP stack, its firewall rules and its memory, not the wire. It finds a node whose "
+        "kernel is busy with something else, or whose rules drop its own traffic. The wire itself is measured "
+        "between nodes, by perf.reduce. Judged against active.nic_gbps.",
+    .remedy = "Compare firewall rules, kernel settings and load with a node that is not slow.",
+    .run = run};
+
+}  // namespace ms::diag

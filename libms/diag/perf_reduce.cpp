@@ -1,0 +1,149 @@
+// perf.reduce: all processes of one launch add up the same vector, over MPI. Sums are known exactly and verified in
+// every turn.
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <set>
+
+#include "base/text.h"
+#include "comm/launch.h"
+#include "comm/mpi_world.h"
+#include "diag/rates.h"
+#include "net/measure/pattern.h"
+#include "tensor/cpu_device.h"
+
+namespace ms::diag {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kDeadline{12000};  // until all others are at it, too
+constexpr double kMeasure_s = 3;
+constexpr std::int64_t kElements = 4 << 20;  // 16 MiB
+constexpr int kWarmTurns = 4;                // that are not counted
+
+struct Reduced {
+  double seconds = 0;
+  int turns = 0;
+  std::size_t num_wrong = 0;
+};
+
+class Reducer {
+ public:
+  explicit Reducer(comm::World& world, const Share& share)
+      : world_(world),
+        pool_({.workers = 1, .threads_per_op = static_cast<int>(share.cpus.size())}),
+        device_(pool_, matmuls_),
+        memory_(device_.allocate(kElements * sizeof(float) + tensor::Arena::kAlignment * 2, "the vector")),
+        stream_(device_.make_stream("reduce", tensor::StreamKind::comm)) {
+    std::vector<int> everybody;
+    for (int rank = 0; rank < world.size(); ++rank) everybody.push_back(rank);
+    all_ = world.open({"reduce", 0, everybody}, *stream_);
+    tensor::Arena arena(*memory_);
+    x_ = arena.take(tensor::DType::f32, 1, kElements);
+    elapsed_ = arena.take(tensor::DType::f32, 1, 1);
+  }
+
+  Reduced run() {
+    Reduced result;
+    turn(result);  // finds the memory and the connections
+    // The slowest decides how many turns fill the time, with filling and verifying, for all alike.
+    const Clock::time_point start = Clock::now();
+    for (int i = 1; i < kWarmTurns; ++i) turn(result);
+    elapsed_.as<float>()[0] =
+        std::chrono::duration<float>(Clock::now() - start).count() / static_cast<float>(kWarmTurns - 1);
+    all_->all_reduce(elapsed_, comm::ReduceKind::max);
+    stream_->synchronize();
+    result.turns = std::clamp(static_cast<int>(kMeasure_s / elapsed_.as<float>()[0]), 1, 1000);
+    for (int i = 0; i < result.turns; ++i) result.seconds += turn(result);
+    return result;
+  }
+
+ private:
+  double turn(Reduced& result) {
+    const std::span<float> values(x_.as<float>(), static_cast<std::size_t>(kElements));
+    net::fill_summand(values, world_.rank());
+    all_->barrier();
+    stream_->synchronize();
+    const Clock::time_point start = Clock::now();
+    all_->all_reduce(x_);
+    stream_->synchronize();
+    const double elapsed_s = std::chrono::duration<double>(Clock::now() - start).count();
+    result.num_wrong += net::count_wrong_sums(values, world_.size());
+    return elapsed_s;
+  }
+
+  comm::World& world_;
+  tensor::MatmulCache matmuls_;
+  tensor::CpuPool pool_;
+  tensor::CpuDevice device_;
+  std::unique_ptr<tensor::Memory> memory_;
+  std::unique_ptr<tensor::Stream> stream_;
+  std::unique_ptr<comm::Communicator> all_;
+  tensor::Tensor x_, elapsed_;
+};
+
+std::size_t count_nodes(const comm::World& world) {
+  std::set<std::string> nodes;
+  for (int rank = 0; rank < world.size(); ++rank) nodes.insert(world.node(rank));
+  return nodes.size();
+}
+
+health::Result judge(const Reduced& reduced, const comm::World& world, const Share& share,
+                     const health::ActiveConfig& expect) {
+  const std::string among = fmt::format("{} processes on {} nodes", world.size(), count_nodes(world));
+  if (reduced.num_wrong > 0) {
+    return health::judged({{.entity = among,
+                            .message = fmt::format("{} sums of {} vectors are not what they must be", reduced.num_wrong,
+                                                   reduced.turns + kWarmTurns),
+                            .measured = static_cast<double>(reduced.num_wrong),
+                            .limit = 0,
+                            .unit = "words"}});
+  }
+  const double size = world.size();
+  const double algorithm_gbps = static_cast<double>(kElements) * sizeof(float) * reduced.turns / reduced.seconds / 1e9;
+  return judge_rates({{"all-reduce", algorithm_gbps * 2 * (size - 1) / size, expect.reduce_gbps, "GB/s"}},
+                     expect.min_fraction, share, Scope::whole,
+                     fmt::format("CPU, {}, {}", among, format_size(static_cast<double>(kElements) * sizeof(float))));
+}
+
+health::Result run(health::Evidence& evidence) {
+  if (comm::this_launch().size <= 1) {
+    return health::skipped("one process: start it with srun over the nodes to compare");
+  }
+  if (!comm::mpi_built_in()) return health::skipped("this ms was built without MPI");
+  const Share share = this_share();
+  const OnCpus bound(share.cpus);
+  const std::unique_ptr<comm::World> world = comm::make_mpi_world(kDeadline);
+  try {
+    const Reduced reduced = Reducer(*world, share).run();
+    world->close();
+    return judge(reduced, *world, share, evidence.policy().active);
+  } catch (const Error& error) {
+    world->abort(error);  // the others need not wait for their deadline
+    throw;
+  }
+}
+
+}  // namespace
+
+extern constinit const health::Check kPerfReduce = {
+    .code = "perf.reduce",
+    .level = 2,
+    .lane = health::Lane::active,
+    .summary = "all-reduce with the neighbours slower than expected, or wrong",
+    .needs = "several processes, started by srun or mpirun",
+    .deadline_s = 30,
+    .blame = Blame::fabric,
+    .cost = health::Cost::seconds,
+    .explain =
+        "All processes that were started together, as in srun -N4 --ntasks-per-node=1 --mpi=pmix ms-diag run "
+        "--level 2, add up 16 MiB again and again for some seconds. The inputs are crafted so that the sum is known "
+        "exactly, and every element is verified.\n\nThe number is the bus bandwidth: bytes a second times 2 (n-1) / "
+        "n, which is what a link carries and so does not depend on the number n of processes. All see the same "
+        "number, so a slow one blames the fabric between them: repeat it with halves of the nodes to find whose it "
+        "is. Judged against active.reduce_gbps.",
+    .remedy = "Repeat it with halves of the nodes until one node is left that makes a pair slow.",
+    .run = run};
+
+}  // namespace ms::diag

@@ -1,0 +1,155 @@
+#include "health/act/decide.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "health/checks/registry.h"
+
+namespace ms::health {
+namespace {
+
+constexpr std::string_view kPieceSeparator = "; ";
+constexpr int kDefaultMaxRequeues = 5;
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_word(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+
+// The 3 of "gpu 3" or "gpu 3 (0000:17:00.0)"; a PCI address is no index. nullopt: the entity is not one numbered GPU.
+std::optional<int> gpu_index(std::string_view entity) {
+  constexpr std::string_view kWord = "gpu ";
+  for (std::size_t at = entity.find(kWord); at != std::string_view::npos; at = entity.find(kWord, at + 1)) {
+    if (at > 0 && is_word(entity[at - 1])) continue;
+    const std::string_view rest = entity.substr(at + kWord.size());
+    int index = 0;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), index);
+    if (error != std::errc() || !is_digit(rest.front())) continue;
+    const std::size_t length = static_cast<std::size_t>(end - rest.data());
+    if (length == rest.size() || (!is_word(rest[length]) && rest[length] != ':' && rest[length] != '.')) return index;
+    if (rest[length] == ':' && (length + 1 == rest.size() || rest[length + 1] == ' ')) return index;
+  }
+  return std::nullopt;
+}
+
+bool of_the_job(const Finding& finding, const slurm::JobEnv* job) {
+  if (job == nullptr || !job->gpus) return true;
+  if (!finding.entity.starts_with("gpu ")) return true;  // of the node, or of something all GPUs share
+  const std::optional<int> index = gpu_index(finding.entity);
+  // One without a number is off the bus: the node has lost a GPU, and whose it was cannot be told.
+  return !index || std::count(job->gpus->begin(), job->gpus->end(), *index) > 0;
+}
+
+bool may_drain(const Finding& finding, const slurm::JobEnv* job) {
+  if (finding.severity != Severity::critical) return false;
+  if (finding.blame != Blame::node && finding.blame != Blame::gpu) return false;
+  const Check* check = find_check(passive_checks(), finding.code);
+  return check != nullptr && !check->user_can_cause && of_the_job(finding, job);
+}
+
+// What scontrol, and scripts over it, could take for more than text.
+std::string reason_text(std::string_view text, std::size_t max) {
+  std::string plain = plain_text(text, std::string::npos);
+  for (char& c : plain) {
+    if (c == '=') c = ':';
+    if (c == '[' || c == '{') c = '(';
+    if (c == ']' || c == '}') c = ')';
+    if (c == '"' || c == '\'' || c == '`' || c == '\\' || c == '|' || c == '$') c = '?';
+  }
+  return plain_text(plain, max);
+}
+
+std::string_view without_prefix(std::string_view reason) {
+  if (reason.starts_with(kReasonPrefix)) reason.remove_prefix(kReasonPrefix.size());
+  return reason;
+}
+
+}  // namespace
+
+std::vector<Finding> draining(const std::vector<Finding>& findings, const Policy& policy, const slurm::JobEnv* job) {
+  std::vector<Finding> result;
+  for (const std::string& code : policy.act.allow) {
+    for (const Finding& finding : findings) {
+      if (finding.code == code && may_drain(finding, job)) result.push_back(finding);
+    }
+  }
+  return result;
+}
+
+std::string drain_reason(const std::vector<Finding>& findings) {
+  MS_ASSERT(!findings.empty(), "a drain has a reason");
+  // A list as long as the reason says nothing more: the first is whole, the others are named.
+  constexpr std::size_t kMaxOthers = 60;
+  const auto named = [](const Finding& finding) {
+    return finding.entity.empty() ? finding.code : fmt::format("{} {}", finding.code, finding.entity);
+  };
+  std::string others;
+  for (std::size_t i = 1; i < findings.size(); ++i) others += (i == 1 ? "; also " : ", ") + named(findings[i]);
+  others = others.empty() ? "" : "; " + reason_text(others.substr(2), kMaxOthers);
+  const std::string first = named(findings[0]) + (findings[0].message.empty() ? "" : ": " + findings[0].message);
+  return std::string(kReasonPrefix) + reason_text(first, kMaxReason - kReasonPrefix.size() - others.size()) + others;
+}
+
+bool is_ours(const slurm::Node& node) {
+  return node.is_drained_or_draining() && node.reason.starts_with(kReasonPrefix);
+}
+
+DrainStep drain_step(const slurm::Node& node) {
+  if (is_ours(node)) return DrainStep::stands_already;
+  const bool free = node.reason.empty() || node.reason.starts_with(kReasonPrefix);
+  return free && !node.is_drained_or_draining() ? DrainStep::drain : DrainStep::somebody_elses;
+}
+
+JobStep job_step(const slurm::Job& job, slurm::Preflight preflight, int max_requeues) {
+  const std::string why_not = !job.batch     ? "it is no batch job"
+                              : !job.requeue ? "it was submitted with --no-requeue"
+                              : job.restarts >= max_requeues
+                                  ? fmt::format("it was started again {} times and Slurm would hold it", job.restarts)
+                                  : "";
+  if (why_not.empty()) return {.fail = true, .why = "it starts again on other nodes"};
+  if (preflight == slurm::Preflight::require) {
+    return {.fail = true, .why = fmt::format("it insists on healthy nodes, though {}", why_not)};
+  }
+  return {.fail = false, .why = why_not};
+}
+
+int max_batch_requeues(const slurm::Config& config) {
+  const auto found = config.find("MaxBatchRequeue");
+  if (found == config.end()) return kDefaultMaxRequeues;
+  int value = 0;
+  const std::string& text = found->second;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? value : kDefaultMaxRequeues;
+}
+
+std::int64_t count_ours(const std::vector<slurm::Node>& nodes) {
+  return std::count_if(nodes.begin(), nodes.end(), is_ours);
+}
+
+std::string drain_note(const std::string& node, bool before_start, int restarts, std::string_view reason) {
+  return fmt::format("{}{} was drained {} start {}: {}", kCommentPrefix, node, before_start ? "before" : "after",
+                     restarts + 1, reason_text(without_prefix(reason), kMaxReason));
+}
+
+std::optional<std::string> appended_comment(const std::string& comment, const std::string& note) {
+  const std::vector<std::string> there = notes_in(comment);
+  if (std::find(there.begin(), there.end(), note) != there.end()) return std::nullopt;
+  std::string whole = comment.empty() ? note : comment + std::string(kPieceSeparator) + note;
+  if (whole.size() > kMaxComment) return std::nullopt;
+  return whole;
+}
+
+std::vector<std::string> notes_in(std::string_view comment) {
+  std::vector<std::string> notes;
+  const std::string between = std::string(kPieceSeparator) + std::string(kCommentPrefix);
+  std::size_t begin = comment.starts_with(kCommentPrefix) ? 0 : comment.find(between);
+  while (begin != std::string_view::npos && begin < comment.size()) {
+    if (comment.substr(begin).starts_with(kPieceSeparator)) begin += kPieceSeparator.size();
+    const std::size_t end = comment.find(between, begin);
+    notes.push_back(plain_text(comment.substr(begin, end == std::string_view::npos ? end : end - begin), kMaxComment));
+    begin = end;
+  }
+  return notes;
+}
+
+}  // namespace ms::health

@@ -1,0 +1,45 @@
+#include "health/act/notes.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/text.h"
+#include "health/act/safe_file.h"
+
+namespace ms::health {
+namespace {
+
+constexpr std::size_t kMaxLine = 500;
+constexpr const char* kLockName = "decision.lock";
+
+const Refusal& refusal() {
+  static const Refusal kRefusal{.kind = "notes", .blame = Blame::node};
+  return kRefusal;
+}
+
+std::string name_of(std::uint32_t job) { return fmt::format("job-{}", job); }
+
+}  // namespace
+
+Notes::Notes(const std::string& path) : directory_(open_own_directory(path, 0755, 0022, refusal())) {}
+
+void Notes::write(std::uint32_t job, const std::vector<std::string>& lines) const {
+  std::string text;
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    std::string plain = plain_text(*line, kMaxLine) + "\n";
+    if (text.size() + plain.size() > kMaxNoteBytes) break;
+    text.insert(0, plain);
+  }
+  write_at(directory_, name_of(job), text, 0644, refusal());
+}
+
+void Notes::remove(std::uint32_t job) const {
+  if (::unlinkat(directory_.get(), name_of(job).c_str(), 0) == 0 || errno == ENOENT) return;
+  throw Error(refusal().kind, refusal().blame,
+              fmt::format("cannot remove the note of job {}: {}", job, errno_text(errno)));
+}
+
+UniqueFd Notes::try_lock_decision() const { return try_lock_at(directory_, kLockName, refusal()); }
+
+}  // namespace ms::health

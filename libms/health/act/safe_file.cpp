@@ -1,0 +1,260 @@
+#include "health/act/safe_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <deque>
+
+#include "base/clock.h"
+#include "base/text.h"
+
+namespace ms::health {
+namespace {
+
+constexpr int kMaxLinks = 16;
+
+Error refuse(const Refusal& refusal, std::string message) {
+  return Error(refusal.kind, refusal.blame, std::move(message));
+}
+
+Error cannot(const Refusal& refusal, std::string_view doing, const std::string& path, int err) {
+  return refuse(refusal, fmt::format("cannot {} '{}': {}", doing, path, errno_text(err)));
+}
+
+UniqueFd open_at(int directory, const std::string& name, int flags, mode_t mode = 0) {
+  int fd = -1;
+  do { fd = ::openat(directory, name.c_str(), flags | O_CLOEXEC, mode); } while (fd < 0 && errno == EINTR);
+  return UniqueFd(fd);
+}
+
+struct stat status_of(const UniqueFd& fd, const std::string& path, const Refusal& refusal) {
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) throw cannot(refusal, "stat", path, errno);
+  return status;
+}
+
+bool trusted_owner(const struct stat& status, uid_t owner) { return status.st_uid == 0 || status.st_uid == owner; }
+
+void check_directory(const struct stat& status, const std::string& path, uid_t owner, const Refusal& refusal) {
+  if (!trusted_owner(status, owner)) {
+    throw refuse(refusal, fmt::format("'{}' belongs to user {}, who could put anything there", path, status.st_uid));
+  }
+  if ((status.st_mode & 022) != 0 && (status.st_mode & S_ISVTX) == 0) {
+    throw refuse(refusal, fmt::format("'{}' may be written by others (mode {:04o})", path, status.st_mode & 07777));
+  }
+}
+
+struct Place {
+  UniqueFd parent;  // O_PATH
+  std::string name;
+};
+
+// Walks to the directory that holds the last component. Links on the way are followed only if a trusted owner put them
+// there, and what they point to is walked in the same way.
+Place walk(const std::string& path, uid_t owner, const Refusal& refusal) {
+  if (!path.starts_with('/')) throw refuse(refusal, fmt::format("'{}' is not an absolute path", path));
+  std::deque<std::string> rest;
+  for (std::string& part : split(path, '/')) {
+    if (!part.empty() && part != ".") rest.push_back(std::move(part));
+  }
+  if (rest.empty() || rest.back() == "..") throw refuse(refusal, fmt::format("'{}' names nothing", path));
+  const auto root = [&] {
+    UniqueFd fd = open_at(AT_FDCWD, "/", O_PATH | O_DIRECTORY);
+    if (!fd) throw cannot(refusal, "open", "/", errno);
+    check_directory(status_of(fd, "/", refusal), "/", owner, refusal);
+    return fd;
+  };
+  UniqueFd at = root();
+  std::string at_path;  // for messages
+  int links = 0;
+  while (rest.size() > 1) {
+    const std::string name = std::move(rest.front());
+    rest.pop_front();
+    const std::string here = at_path + "/" + name;
+    UniqueFd fd = open_at(at.get(), name, O_PATH | O_NOFOLLOW);
+    if (!fd) throw cannot(refusal, "open", here, errno);
+    const struct stat status = status_of(fd, here, refusal);
+    if (S_ISDIR(status.st_mode)) {
+      check_directory(status, here, owner, refusal);
+      at = std::move(fd);
+      at_path = here;
+      continue;
+    }
+    if (!S_ISLNK(status.st_mode)) throw cannot(refusal, "open", here, ENOTDIR);
+    if (!trusted_owner(status, owner)) {
+      throw refuse(refusal, fmt::format("'{}' is a link that belongs to user {}", here, status.st_uid));
+    }
+    if (++links > kMaxLinks) throw cannot(refusal, "open", path, ELOOP);
+    std::array<char, PATH_MAX> target{};
+    const ssize_t size = ::readlinkat(fd.get(), "", target.data(), target.size());
+    if (size < 0) throw cannot(refusal, "read the link", here, errno);
+    const std::string_view text(target.data(), static_cast<std::size_t>(size));
+    const std::vector<std::string> parts = split(text, '/');
+    for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+      if (!part->empty() && *part != ".") rest.push_front(*part);
+    }
+    if (text.starts_with('/')) {
+      at = root();
+      at_path.clear();
+    }
+  }
+  return {std::move(at), rest.front()};
+}
+
+std::string read_all(const UniqueFd& fd, const std::string& path, std::size_t max_bytes, const Refusal& refusal) {
+  std::string text;
+  std::array<char, 16384> buffer;
+  while (true) {
+    const ssize_t n = ::read(fd.get(), buffer.data(), buffer.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw cannot(refusal, "read", path, errno);
+    if (n == 0) return text;
+    text.append(buffer.data(), static_cast<std::size_t>(n));
+    if (text.size() > max_bytes) {
+      throw refuse(refusal, fmt::format("'{}' is larger than {} bytes", path, max_bytes));
+    }
+  }
+}
+
+// How much of it was written; errno says why not more.
+std::size_t write_some(const UniqueFd& fd, std::string_view data) {
+  std::size_t done = 0;
+  while (done < data.size()) {
+    const ssize_t n = ::write(fd.get(), data.data() + done, data.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  return done;
+}
+
+// A file of the caller's own below an open directory, for writing or locking.
+UniqueFd open_own_file(const UniqueFd& directory, const std::string& name, int flags, const Refusal& refusal) {
+  UniqueFd fd = open_at(directory.get(), name, flags | O_NOFOLLOW | O_NONBLOCK, 0600);
+  if (!fd) throw cannot(refusal, "open", name, errno);
+  const struct stat status = status_of(fd, name, refusal);
+  if (!S_ISREG(status.st_mode) || status.st_uid != ::geteuid()) {
+    throw refuse(refusal, fmt::format("'{}' is not a regular file of our own", name));
+  }
+  return fd;
+}
+
+// The temporary name of write_at, unlinked unless it was renamed away.
+class TemporaryAt {
+ public:
+  TemporaryAt(const UniqueFd& directory, std::string name) : directory_(directory), name_(std::move(name)) {
+    ::unlinkat(directory_.get(), name_.c_str(), 0);  // of a writer that died
+  }
+  TemporaryAt(const TemporaryAt&) = delete;
+  TemporaryAt& operator=(const TemporaryAt&) = delete;
+  ~TemporaryAt() {
+    if (!renamed_) ::unlinkat(directory_.get(), name_.c_str(), 0);
+  }
+  const std::string& name() const { return name_; }
+  void renamed() { renamed_ = true; }
+
+ private:
+  const UniqueFd& directory_;
+  std::string name_;
+  bool renamed_ = false;
+};
+
+}  // namespace
+
+std::string read_trusted_file(const std::string& path, uid_t owner, std::size_t max_bytes, const Refusal& refusal) {
+  const Place place = walk(path, owner, refusal);
+  const UniqueFd fd = open_at(place.parent.get(), place.name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  if (!fd) throw cannot(refusal, "open", path, errno);
+  const struct stat status = status_of(fd, path, refusal);
+  if (!S_ISREG(status.st_mode)) throw refuse(refusal, fmt::format("'{}' is not a regular file", path));
+  if (!trusted_owner(status, owner)) {
+    throw refuse(refusal, fmt::format("'{}' belongs to user {}", path, status.st_uid));
+  }
+  if ((status.st_mode & 022) != 0) {
+    throw refuse(refusal, fmt::format("'{}' may be written by others (mode {:04o})", path, status.st_mode & 07777));
+  }
+  return read_all(fd, path, max_bytes, refusal);
+}
+
+UniqueFd open_own_directory(const std::string& path, mode_t mode, mode_t forbidden_mode, const Refusal& refusal) {
+  const Place place = walk(path, ::geteuid(), refusal);
+  const bool made = ::mkdirat(place.parent.get(), place.name.c_str(), mode) == 0;
+  if (!made && errno != EEXIST) throw cannot(refusal, "make the directory", path, errno);
+  UniqueFd fd = open_at(place.parent.get(), place.name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (!fd) throw cannot(refusal, "open the directory", path, errno);
+  if (made && ::fchmod(fd.get(), mode) != 0) throw cannot(refusal, "set the mode of", path, errno);  // umask took bits
+  const struct stat status = status_of(fd, path, refusal);
+  if (status.st_uid != ::geteuid()) {
+    throw refuse(refusal, fmt::format("'{}' belongs to user {}, not to us", path, status.st_uid));
+  }
+  if ((status.st_mode & forbidden_mode) != 0) {
+    throw refuse(refusal, fmt::format("'{}' has mode {:04o}, expected {:04o}", path, status.st_mode & 07777, mode));
+  }
+  return fd;
+}
+
+std::optional<std::string> read_at(const UniqueFd& directory, const std::string& name, std::size_t max_bytes,
+                                   const Refusal& refusal) {
+  const UniqueFd fd = open_at(directory.get(), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  if (!fd && errno == ENOENT) return std::nullopt;
+  if (!fd) throw cannot(refusal, "open", name, errno);
+  const struct stat status = status_of(fd, name, refusal);
+  if (!S_ISREG(status.st_mode) || !trusted_owner(status, ::geteuid())) {
+    throw refuse(refusal, fmt::format("'{}' is not a regular file of our own", name));
+  }
+  return read_all(fd, name, max_bytes, refusal);
+}
+
+void write_at(const UniqueFd& directory, const std::string& name, std::string_view data, mode_t mode,
+              const Refusal& refusal) {
+  TemporaryAt temporary(directory, fmt::format(".{}.tmp", name));
+  UniqueFd fd = open_own_file(directory, temporary.name(), O_WRONLY | O_CREAT | O_EXCL, refusal);
+  if (write_some(fd, data) != data.size()) throw cannot(refusal, "write", name, errno);
+  if (::fchmod(fd.get(), mode) != 0) throw cannot(refusal, "set the mode of", name, errno);
+  if (::fsync(fd.get()) != 0) throw cannot(refusal, "fsync", name, errno);
+  if (::close(fd.release()) != 0 && errno != EINTR) throw cannot(refusal, "close", name, errno);
+  if (::renameat(directory.get(), temporary.name().c_str(), directory.get(), name.c_str()) != 0) {
+    throw cannot(refusal, "rename a temporary file to", name, errno);
+  }
+  temporary.renamed();
+  if (::fsync(directory.get()) != 0) throw cannot(refusal, "fsync the directory of", name, errno);
+}
+
+void append_at(const UniqueFd& directory, const std::string& name, std::string_view data, const Refusal& refusal) {
+  const UniqueFd fd = open_own_file(directory, name, O_WRONLY | O_CREAT | O_APPEND, refusal);
+  const off_t before = status_of(fd, name, refusal).st_size;
+  if (write_some(fd, data) == data.size()) return;
+  const int err = errno;
+  if (::ftruncate(fd.get(), before) != 0) {
+    throw refuse(refusal, fmt::format("cannot write '{}' ({}), and cannot take back what was written: {}", name,
+                                      errno_text(err), errno_text(errno)));
+  }
+  throw cannot(refusal, "write", name, err);
+}
+
+UniqueFd try_lock_at(const UniqueFd& directory, const std::string& name, const Refusal& refusal) {
+  UniqueFd fd = open_own_file(directory, name, O_RDWR | O_CREAT, refusal);
+  while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) return UniqueFd();
+    if (errno != EINTR) throw cannot(refusal, "lock", name, errno);
+  }
+  return fd;
+}
+
+UniqueFd lock_at(const UniqueFd& directory, const std::string& name, double patience_s, const Refusal& refusal) {
+  constexpr double kTick_s = 0.01;
+  SystemClock clock;
+  const double end_s = clock.now_s() + patience_s;
+  while (true) {
+    if (UniqueFd fd = try_lock_at(directory, name, refusal)) return fd;
+    if (clock.now_s() >= end_s) throw refuse(refusal, fmt::format("'{}' is locked by another process", name));
+    clock.sleep_s(kTick_s);
+  }
+}
+
+}  // namespace ms::health

@@ -1,0 +1,72 @@
+#include "health/act/site_check.h"
+
+#include <glob.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "base/file.h"
+#include "base/sysroot.h"
+#include "base/version.h"
+#include "health/act/prolog_time.h"
+
+namespace ms::health {
+namespace {
+
+// spank/plugin.cpp keeps a text of this form in its file, because a plugin of another Slurm cannot be loaded to be
+// asked.
+constexpr std::string_view kMark = "ms_spank built for slurm ";
+constexpr std::size_t kMaxPlugstackBytes = 1 << 20;
+constexpr int kMaxIncludeDepth = 8;
+
+std::string read_or_empty(const std::string& path) {
+  const Sysroot root;
+  return root.read(path, kMaxPlugstackBytes).value_or("");
+}
+
+// plugstack.conf with what its "include" lines name, in their place.
+std::vector<slurm::PlugstackLine> plugstack_of(const std::string& path, int depth) {
+  std::vector<slurm::PlugstackLine> stack;
+  for (slurm::PlugstackLine& line : slurm::parse_plugstack(read_or_empty(path))) {
+    if (line.include.empty()) {
+      stack.push_back(std::move(line));
+      continue;
+    }
+    if (depth == kMaxIncludeDepth) continue;
+    const std::string pattern =
+        line.include.starts_with('/') ? line.include : parent_directory(path) + "/" + line.include;
+    glob_t found{};
+    if (::glob(pattern.c_str(), 0, nullptr, &found) == 0) {
+      for (std::size_t i = 0; i < found.gl_pathc; ++i) {
+        for (slurm::PlugstackLine& more : plugstack_of(found.gl_pathv[i], depth + 1)) stack.push_back(std::move(more));
+      }
+    }
+    ::globfree(&found);
+  }
+  return stack;
+}
+
+}  // namespace
+
+unsigned plugin_version_of(const std::string& path) {
+  const std::string bytes = Sysroot().read(path, std::size_t{16} << 20).value_or("");
+  const std::size_t mark = bytes.find(kMark);
+  if (mark == std::string::npos) return 0;
+  return static_cast<unsigned>(std::strtoul(bytes.c_str() + mark + kMark.size(), nullptr, 16));
+}
+
+slurm::SiteFacts site_facts(const Policy& policy, const slurm::Commands& commands) {
+  slurm::SiteFacts facts{.config = commands.config(),
+                         .checks_s = policy.prolog.deadline_s,
+                         .longest_prolog_s = longest_prolog_s(policy.prolog),
+                         .ms_version = kVersion};
+  const auto stack = facts.config.find("PlugStackConfig");
+  if (stack != facts.config.end()) facts.plugin = slurm::our_plugin(plugstack_of(stack->second, 0));
+  if (facts.plugin) {
+    facts.plugin_version = plugin_version_of(facts.plugin->path);
+    facts.has_program = facts.plugin->program.empty() || ::access(facts.plugin->program.c_str(), F_OK) == 0;
+  }
+  return facts;
+}
+
+}  // namespace ms::health

@@ -1,0 +1,54 @@
+// What a node remembers between jobs, in a local directory that is root's alone (0700), bounded in size and opened
+// without following links: counters of the last run, when the node was last undrained, strikes, when an epilog last
+// looked, and a history of what was decided. A state that cannot be read or written is an empty one: nothing fails
+// because of it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/handle.h"
+#include "health/evidence/evidence.h"
+
+namespace ms::health {
+
+struct State {
+  Counters counters;
+  double last_undrain_wall_s = 0;
+  double last_epilog_wall_s = 0;
+  int strikes = 0;  // drains since the node was new; a relapse after an undrain counts
+};
+
+struct HistoryEntry {
+  double wall_s = 0;
+  std::string event;  // "drain", "would-drain", "undrain", "withdrawn", "refused", "finding", ...
+  std::string code;
+  std::string message;
+  std::uint32_t job_id = 0;
+  int strikes = 0;
+};
+
+class StateDirectory {
+ public:
+  // Makes the directory if it is not there. Throws Error("state.directory", node) where it is not a directory of the
+  // caller's own that nobody else may enter.
+  explicit StateDirectory(const std::string& path);
+
+  // What is damaged counts as empty. A file that is not ours to read (a link, somebody else's) is refused, as
+  // Error("state.read", node).
+  State load() const;
+  std::vector<HistoryEntry> history() const;  // oldest first
+
+  // These throw Error("state.write", node), and leave what was there. Two processes never write at once; who writes
+  // back what was read before uses update(), so that nothing is lost in between.
+  void update(const std::function<void(State&)>& change) const;  // atomically, where it changes anything
+  void append_history(const HistoryEntry& entry) const;          // the oldest are dropped: the file stays under 1 MiB
+
+ private:
+  void write(const State& state) const;  // the lock is held
+  UniqueFd directory_;
+};
+
+}  // namespace ms::health

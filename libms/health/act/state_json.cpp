@@ -1,0 +1,116 @@
+#include "health/act/state_json.h"
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+namespace ms::health {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kSchema = 1;
+
+// Messages may quote a device's bytes: what is not UTF-8 is replaced.
+std::string dump(const Json& json) { return json.dump(-1, ' ', true, Json::error_handler_t::replace); }
+
+std::optional<Json> object(std::string_view text) {
+  Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object()) return std::nullopt;
+  return json;
+}
+
+double number(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_number()) return 0;
+  const double value = found->get<double>();
+  return std::isfinite(value) ? value : 0;
+}
+
+template <class T>
+T whole(const Json& json, const char* key) {
+  const double value = number(json, key);
+  const bool fits = value >= 0 && value <= static_cast<double>(std::numeric_limits<T>::max());
+  return fits ? static_cast<T>(value) : T{0};
+}
+
+std::string text(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+}  // namespace
+
+std::string state_to_json(const State& state) {
+  Json counters = Json::object();
+  for (const auto& [name, counter] : state.counters) {
+    counters[name] = {{"value", counter.value}, {"wall_s", counter.wall_s}};
+  }
+  return dump({{"schema", kSchema},
+               {"last_undrain_wall_s", state.last_undrain_wall_s},
+               {"last_epilog_wall_s", state.last_epilog_wall_s},
+               {"strikes", state.strikes},
+               {"counters", std::move(counters)}}) +
+         "\n";
+}
+
+State state_from_json(std::string_view data) {
+  State state;
+  const std::optional<Json> json = object(data);
+  if (!json || whole<int>(*json, "schema") != kSchema) return state;
+  state.last_undrain_wall_s = number(*json, "last_undrain_wall_s");
+  state.last_epilog_wall_s = number(*json, "last_epilog_wall_s");
+  state.strikes = whole<int>(*json, "strikes");
+  const auto counters = json->find("counters");
+  if (counters == json->end() || !counters->is_object()) return state;
+  for (const auto& [name, counter] : counters->items()) {
+    if (counter.is_object()) state.counters[name] = {number(counter, "value"), number(counter, "wall_s")};
+  }
+  return state;
+}
+
+std::string history_to_json(const HistoryEntry& entry) {
+  return dump({{"wall_s", entry.wall_s},
+               {"event", entry.event},
+               {"code", entry.code},
+               {"message", entry.message},
+               {"job_id", entry.job_id},
+               {"strikes", entry.strikes}});
+}
+
+std::optional<HistoryEntry> history_from_json(std::string_view line) {
+  const std::optional<Json> json = object(line);
+  if (!json || text(*json, "event").empty()) return std::nullopt;
+  return HistoryEntry{.wall_s = number(*json, "wall_s"),
+                      .event = text(*json, "event"),
+                      .code = text(*json, "code"),
+                      .message = text(*json, "message"),
+                      .job_id = whole<std::uint32_t>(*json, "job_id"),
+                      .strikes = whole<int>(*json, "strikes")};
+}
+
+std::string event_to_json(const Event& event) {
+  return dump({{"schema", kSchema},
+               {"wall_s", event.wall_s},
+               {"kind", event.kind},
+               {"node", event.node},
+               {"code", event.code},
+               {"message", event.message},
+               {"job_id", event.job_id},
+               {"strikes", event.strikes}}) +
+         "\n";
+}
+
+std::optional<Event> event_from_json(std::string_view data) {
+  const std::optional<Json> json = object(data);
+  if (!json || whole<int>(*json, "schema") != kSchema || text(*json, "kind").empty()) return std::nullopt;
+  return Event{.wall_s = number(*json, "wall_s"),
+               .kind = text(*json, "kind"),
+               .node = text(*json, "node"),
+               .code = text(*json, "code"),
+               .message = text(*json, "message"),
+               .job_id = whole<std::uint32_t>(*json, "job_id"),
+               .strikes = whole<int>(*json, "strikes")};
+}
+
+}  // namespace ms::health

@@ -1,0 +1,58 @@
+#include "health/checks/check.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace ms::health {
+
+std::string_view to_string(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::pass:
+      return "pass";
+    case Outcome::warn:
+      return "warn";
+    case Outcome::critical:
+      return "critical";
+    case Outcome::skip:
+      return "skip";
+    case Outcome::broken:
+      return "broken";
+  }
+  return "broken";
+}
+
+std::string_view to_string(Cost cost) {
+  switch (cost) {
+    case Cost::cheap:
+      return "cheap";
+    case Cost::seconds:
+      return "seconds";
+  }
+  return "seconds";
+}
+
+Result passed(std::string note) { return {.outcome = Outcome::pass, .note = std::move(note)}; }
+Result skipped(std::string why) { return {.outcome = Outcome::skip, .note = std::move(why)}; }
+Result broken(std::string why) { return {.outcome = Outcome::broken, .note = std::move(why)}; }
+
+Result judged(std::vector<Finding> findings, std::string note_if_none) {
+  if (findings.empty()) return passed(std::move(note_if_none));
+  Result result{.outcome = Outcome::pass, .findings = std::move(findings)};
+  for (const Finding& finding : result.findings) {
+    if (finding.severity == Severity::critical) result.outcome = Outcome::critical;
+    if (finding.severity == Severity::warning && result.outcome == Outcome::pass) result.outcome = Outcome::warn;
+  }
+  return result;
+}
+
+bool matches(std::string_view globs, std::string_view code) {
+  const std::vector<std::string> patterns = split(globs, ',');
+  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+    return fnmatch(pattern.c_str(), std::string(code).c_str(), 0) == 0;
+  });
+}
+
+}  // namespace ms::health

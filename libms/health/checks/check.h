@@ -1,0 +1,60 @@
+// What a check is: a row of the registry and a function from evidence to a result. Passive checks (level 1) are all in
+// this room: they are what the prolog runs as root. Active ones (level 2) have their rows here and their
+// functions in the room diag, which is loaded on demand (extension.h).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/finding.h"
+#include "health/evidence/evidence.h"
+
+namespace ms::health {
+
+// broken: the check itself failed. It is reported and never counted against the node.
+enum class Outcome { pass, warn, critical, skip, broken };
+std::string_view to_string(Outcome outcome);
+
+struct Result {
+  std::string code = {};
+  Outcome outcome = Outcome::pass;
+  std::string note = {};               // skip, broken: why; pass: what was seen, where that is worth a line
+  std::vector<Finding> findings = {};  // warn, critical: at least one
+  Counters counters = {};              // to be kept for the next run
+  double wall_s = 0;                   // how long it took
+};
+
+// Checks of one lane share a process and its evidence, and run one after the other; lanes run at the same time.
+enum class Lane { gpu, kernel, files, mounts, active };
+
+enum class Cost { cheap, seconds };
+std::string_view to_string(Cost cost);
+
+struct Check {
+  std::string_view code = {};  // at most 12 characters: a reason's first 20 show it behind "ms-diag:"
+  int level = 1;
+  Lane lane = Lane::files;
+  std::string_view summary = {};  // half a sentence, lower case, no full stop
+  std::string_view needs = {};    // "NVML", "/dev/kmsg": without it the check is skipped
+  double deadline_s = 2;
+  Blame blame = Blame::node;
+  Cost cost = Cost::cheap;
+  bool user_can_cause = false;           // then it never drains
+  Severity on_hang = Severity::warning;  // of the finding when it had to be cut
+  std::string_view explain = {};         // paragraphs for ms-checks(7): what is looked at, why, what is normal
+  std::string_view remedy = {};          // a sentence; goes into every finding that has no better one
+  Result (*run)(Evidence&) = nullptr;    // its findings need not repeat code, blame and remedy
+};
+
+// Helpers for the functions.
+Result passed(std::string note = {});
+Result skipped(std::string why);
+Result broken(std::string why);
+// warn or critical by the worst severity; pass where there are none.
+Result judged(std::vector<Finding> findings, std::string note_if_none = {});
+
+// "gpu.*", "disk.mounts", "*": shell patterns, several separated by commas.
+bool matches(std::string_view globs, std::string_view code);
+
+}  // namespace ms::health

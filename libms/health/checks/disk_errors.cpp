@@ -1,0 +1,161 @@
+// The check disk.errors (check.h): disks and file systems that the kernel reports as failing. Lines are read strictly
+// (scan.h), and only devices of this node count (disk_names.h): nothing that a user can plug in or mount.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+
+#include "health/checks/check.h"
+#include "health/evidence/disk_names.h"
+#include "health/evidence/scan.h"
+
+namespace ms::health {
+namespace {
+
+// block/blk-core.c, blk_errors[]. What is not here says nothing of the disk: reservations, full thin pools, resources.
+constexpr KnownLine kBlockErrors[] = {
+    {"I/O error, dev ", Severity::critical, "I/O error"},
+    {"critical medium error, dev ", Severity::critical, "medium error"},
+    {"critical target error, dev ", Severity::critical, "the disk refused a request"},
+    {"device offline error, dev ", Severity::critical, "the disk is offline"},
+    {"timeout error, dev ", Severity::warning, "a request timed out"},
+    {"recoverable transport error, dev ", Severity::warning, "the path to the disk failed"},
+    {"protection error, dev ", Severity::warning, "a checksum on the way to the disk was wrong"},
+};
+
+constexpr KnownLine kNvme[] = {
+    {"controller is down; will reset", Severity::critical, "the controller was down"},
+    {"Device not ready; aborting reset", Severity::critical, "the controller did not come back from a reset"},
+    {"Removing after probe failure status: ", Severity::critical, "the controller was removed"},
+    {"Disabling device after reset failure: ", Severity::critical, "the controller was removed after a failed reset"},
+};
+
+constexpr KnownLine kXfs[] = {
+    {"Metadata corruption detected at ", Severity::critical, "XFS found damaged metadata"},
+    {"Metadata CRC error detected at ", Severity::critical, "XFS found damaged metadata"},
+    {"Corruption of in-memory data", Severity::critical, "XFS shut down: damage in memory"},
+    {"Corruption of on-disk metadata", Severity::critical, "XFS shut down: damage on disk"},
+    {"Filesystem has been shut down due to ", Severity::critical, "XFS shut down"},
+    {"Log I/O ", Severity::critical, "XFS could not write its log"},
+    {"log I/O error", Severity::critical, "XFS could not write its log"},
+    {"metadata I/O error", Severity::critical, "XFS could not read or write metadata"},
+};
+
+const KnownLine* which(Scan& scan, std::span<const KnownLine> kinds) {
+  const auto found = std::find_if(kinds.begin(), kinds.end(), [&](const KnownLine& k) { return scan.literal(k.text); });
+  return found == kinds.end() ? nullptr : &*found;
+}
+
+struct DiskLine {
+  std::string_view device;
+  Severity severity = Severity::critical;
+  std::string_view message;
+};
+
+std::optional<DiskLine> read_block_error(Scan scan) {
+  scan.one_of({"blk_update_request: ", "print_req_error: "});
+  const KnownLine* kind = which(scan, kBlockErrors);
+  if (kind == nullptr) {
+    if (!scan.literal("Buffer I/O error on dev ")) return std::nullopt;
+    const std::string_view device = scan.device();
+    if (!scan.literal(", logical block ") || !scan.number()) return std::nullopt;
+    return DiskLine{device, Severity::critical, "I/O error of a cached block"};
+  }
+  const std::string_view device = scan.device();
+  if (!scan.literal(", sector ") || !scan.number()) return std::nullopt;
+  // Disks that promise to discard or zero blocks and then refuse it are common, and lose nothing.
+  for (const std::string_view harmless : {"(DISCARD)", "(WRITE_ZEROES)", "(SECURE_ERASE)"}) {
+    if (scan.rest().find(harmless) != std::string_view::npos) return std::nullopt;
+  }
+  return DiskLine{device, kind->severity, kind->message};
+}
+
+std::optional<DiskLine> read_controller_error(Scan scan) {
+  if (scan.literal("nvme ")) {
+    const std::string_view device = scan.device();
+    const KnownLine* kind = scan.literal(": ") ? which(scan, kNvme) : nullptr;
+    return kind == nullptr ? std::nullopt : std::optional(DiskLine{device, kind->severity, kind->message});
+  }
+  if (scan.literal("md/raid")) {
+    scan.one_of({"10", "1", ""});
+    if (!scan.literal(":")) return std::nullopt;
+    const std::string_view array = scan.device();
+    if (!scan.literal(": Disk failure on ") || scan.device().empty()) return std::nullopt;
+    return DiskLine{array, Severity::critical, "a disk of the array failed"};
+  }
+  return std::nullopt;
+}
+
+std::optional<DiskLine> read_filesystem_error(Scan scan) {
+  if (scan.one_of({"EXT4-fs error (device ", "EXT3-fs error (device ", "EXT2-fs error (device "})) {
+    const std::string_view device = scan.device();
+    if (!scan.literal("): ") && !scan.literal(") in ")) return std::nullopt;
+    return DiskLine{device, Severity::critical, "ext4 found damaged structures or failed to write"};
+  }
+  if (scan.literal("Aborting journal on device ")) {
+    std::string_view device = scan.device();  // "sda1-8": with the journal's inode
+    device = device.substr(0, device.rfind('-'));
+    return DiskLine{device, Severity::critical, "the file system's journal was aborted"};
+  }
+  if (scan.literal("XFS (")) {
+    const std::string_view device = scan.device();
+    const KnownLine* kind = scan.literal("): ") ? which(scan, kXfs) : nullptr;
+    return kind == nullptr ? std::nullopt : std::optional(DiskLine{device, kind->severity, kind->message});
+  }
+  const bool fatal = scan.one_of({"BTRFS critical (device ", "BTRFS: error (device "});
+  if (fatal || scan.literal("BTRFS error (device ")) {
+    const std::string_view device = scan.device();
+    if (scan.literal(": state ") && scan.device().empty()) return std::nullopt;
+    const bool counted = scan.literal("): bdev ");
+    if (!counted && !scan.literal("): ") && !scan.literal(") in ")) return std::nullopt;
+    return DiskLine{device, fatal || counted ? Severity::critical : Severity::warning, "Btrfs reported an error"};
+  }
+  return std::nullopt;
+}
+
+// "ata1.00: failed command: READ FPDMA QUEUED". Which disk that is, the block layer's own line tells, if it mattered.
+bool read_ata(Scan scan, LogTally& tally) {
+  if (!scan.literal("ata")) return false;
+  const auto port = scan.number();
+  if (!port || !scan.literal(".") || !scan.number() || !scan.literal(": failed command: ")) return false;
+  tally.add(Severity::warning, fmt::format("ata{}", *port), "a command to the disk failed");
+  return true;
+}
+
+Result run(Evidence& evidence) {
+  const KernelLog& log = evidence.kernel_log();
+  if (!log.error.empty()) return skipped("the kernel's log cannot be read: " + log.error);
+  LogTally tally;
+  for (const KernelLine& line : log.lines) {
+    const Scan scan(line.text);
+    std::optional<DiskLine> found = read_block_error(scan);
+    if (!found) found = read_controller_error(scan);
+    if (!found) found = read_filesystem_error(scan);
+    if (!found) {
+      read_ata(scan, tally);
+      continue;
+    }
+    const auto severity = disk_severity(evidence.root(), found->device);
+    if (!severity) continue;
+    tally.add(std::min(*severity, found->severity), std::string(found->device), std::string(found->message));
+  }
+  return judged(tally.findings());
+}
+
+}  // namespace
+
+extern constinit const Check kDiskErrors = {
+    .code = "disk.errors",
+    .lane = Lane::kernel,
+    .summary = "disks and file systems that the kernel complains of",
+    .needs = "/dev/kmsg",
+    .explain =
+        "Looks in the kernel's log for I/O and medium errors, NVMe controllers that went down or were removed, "
+        "failed "
+        "members of arrays, and errors of ext4, XFS and Btrfs. Only disks of this node count: loop devices, USB, "
+        "optical and removable drives are passed over, since a user may be behind them; disks across a network, and "
+        "ones that are no longer there, warn. Refused discards are no error.",
+    .remedy = "Ask the disk (smartctl -x, nvme smart-log); replace it, or check its file system and boot the node.",
+    .run = run};
+
+}  // namespace ms::health

@@ -1,0 +1,177 @@
+// The check disk.mounts (check.h): mounts that are gone or do not answer. Users can have network file systems mounted
+// (autofs, fstab's "user", udisks), also of servers of their own: a finding is critical only for the mounts that the
+// site expects.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <set>
+
+#include "base/text.h"
+#include "health/checks/check.h"
+#include "health/evidence/mount_probe.h"
+#include "health/evidence/mounts.h"
+#include "health/evidence/scan.h"
+
+namespace ms::health {
+namespace {
+
+// File systems that are asked also where they are not expected. Never fuse, whose servers are users' programs, nor
+// autofs, which mounts when asked.
+constexpr std::string_view kAskedFilesystems[] = {
+    "nfs",   "nfs4", "lustre", "gpfs",  "beegfs", "ceph", "wekafs", "cifs", "smb3",  "9p",  "afs",  "virtiofs",
+    "panfs", "gfs2", "ocfs2",  "pvfs2", "ext2",   "ext3", "ext4",   "xfs",  "btrfs", "zfs", "f2fs", "bcachefs"};
+// Errors that tell of a file system that no longer works, whoever asks.
+bool is_trouble(int error) {
+  constexpr int kTroubles[] = {ESTALE,    EIO,     EHOSTDOWN, EHOSTUNREACH, ENETUNREACH, ETIMEDOUT,    ENOTCONN,
+                               ESHUTDOWN, EUCLEAN, EREMOTEIO, ENODEV,       ENXIO,       ECONNREFUSED, ECONNRESET};
+  return std::find(std::begin(kTroubles), std::end(kTroubles), error) != std::end(kTroubles);
+}
+
+struct Asked {
+  std::string path;
+  bool expected = false;
+  std::string what;  // "nfs4 server:/export"
+};
+
+// Where users may mount by /etc/fstab, and what mount(8) noted down as mounted by a user or for one (udisks).
+std::set<std::string> mounted_by_users(const Sysroot& root) {
+  std::set<std::string> paths;
+  for (const FstabLine& line : read_fstab(root)) {
+    for (const std::string_view option : {"user", "users", "owner", "group"}) {
+      if (contains(line.options, option)) paths.insert(line.path);
+    }
+  }
+  const std::string notes = root.read("/run/mount/utab").value_or("");
+  for (const std::string& line : split(notes, '\n')) {
+    std::string path;
+    bool of_user = false;
+    for (const std::string& word : split(line, ' ')) {
+      if (word.starts_with("TARGET=")) path = word.substr(word.find('=') + 1);
+      if (!word.starts_with("OPTS=")) continue;
+      for (const std::string& option : split(word.substr(word.find('=') + 1), ',')) {
+        of_user = of_user || option.starts_with("user=") || option.starts_with("uhelper=");
+      }
+    }
+    if (of_user) paths.insert(path);
+  }
+  return paths;
+}
+
+// On or below a mount point of autofs: mounted because somebody, maybe a user, went there.
+bool is_automounted(const std::vector<Mount>& mounts, const std::string& path) {
+  return std::any_of(mounts.begin(), mounts.end(), [&](const Mount& mount) {
+    return mount.type == "autofs" && (path == mount.path || path.starts_with(mount.path + "/"));
+  });
+}
+
+// The expected ones first, then every other that users are not known to be behind, once a file system.
+std::vector<Asked> to_be_asked(const Sysroot& root, const std::vector<Mount>& mounts,
+                               const std::vector<std::string>& expected) {
+  const std::set<std::string> of_users = mounted_by_users(root);
+  std::vector<Asked> asked;
+  std::set<std::string> devices;
+  for (const std::string& path : expected) {
+    const Mount* mount = mounted_at(mounts, path);
+    if (mount == nullptr || (mount->type != "autofs" && !devices.insert(mount->device).second)) continue;
+    asked.push_back({path, true, fmt::format("{} {}", mount->type, printable(mount->source))});
+  }
+  for (const Mount& mount : mounts) {
+    if (!contains(kAskedFilesystems, mount.type) || mount.source.starts_with("/dev/loop")) continue;
+    if (of_users.contains(mount.path) || is_automounted(mounts, mount.path)) continue;
+    if (&mount != mounted_at(mounts, mount.path) || !devices.insert(mount.device).second) continue;
+    asked.push_back({mount.path, false, fmt::format("{} {}", mount.type, printable(mount.source))});
+  }
+  return asked;
+}
+
+Severity severity_of(const Asked& asked) { return asked.expected ? Severity::critical : Severity::warning; }
+
+Finding silent(const Asked& asked, double deadline_s, std::string_view since) {
+  return {.severity = severity_of(asked),
+          .entity = asked.path,
+          .message = fmt::format("{} did not answer {}", asked.what, since),
+          .measured = deadline_s,
+          .limit = deadline_s,
+          .unit = "s"};
+}
+
+Result run(Evidence& evidence) {
+  const Sysroot& root = evidence.root();
+  const std::vector<std::string> expected = expected_mounts(evidence);
+  const auto text = root.read("/proc/self/mountinfo");
+  if (!text) return skipped("/proc/self/mountinfo cannot be read");
+  const std::vector<Mount> mounts = parse_mountinfo(*text);
+  std::vector<Finding> findings;
+  for (const std::string& path : expected) {
+    if (mounted_at(mounts, path) != nullptr) continue;
+    findings.push_back({.severity = Severity::critical, .entity = path, .message = "is not mounted"});
+  }
+  const std::vector<Asked> asked = to_be_asked(root, mounts, expected);
+  if (asked.empty() && expected.empty())
+    return skipped("nothing is mounted here that could hang, and none is expected");
+
+  // What an earlier run asked and left behind still waits: asking again would leave another.
+  Counters keep;
+  const double deadline_s = evidence.policy().limits.mount_deadline_s;
+  std::vector<Asked> now;
+  std::vector<std::string> paths;
+  for (const Asked& mount : asked) {
+    const std::string name = "disk.mounts waits " + mount.path;
+    const auto earlier = evidence.before(name);
+    if (earlier && still_waits(static_cast<pid_t>(earlier->value))) {
+      keep[name] = *earlier;
+      findings.push_back(silent(mount, deadline_s, "since an earlier run"));
+    } else {
+      now.push_back(mount);
+      paths.push_back(root.path(mount.path));
+    }
+  }
+  const std::vector<Answer> answers = ask_paths(paths, deadline_s);
+  std::size_t not_asked = 0;
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    const Answer& answer = answers[i];
+    if (!answer.answered) {
+      findings.push_back(silent(now[i], deadline_s, fmt::format("within {}", format_duration(deadline_s))));
+      if (answer.left_behind > 0) {
+        keep["disk.mounts waits " + now[i].path] = {static_cast<double>(answer.left_behind), evidence.now_wall_s()};
+      }
+    } else if (is_trouble(answer.error) || (now[i].expected && (answer.error == ENOENT || answer.error == ENOTDIR))) {
+      findings.push_back({.severity = severity_of(now[i]),
+                          .entity = now[i].path,
+                          .message = fmt::format("{}: {}", now[i].what, errno_text(answer.error))});
+    } else if (answer.error == EAGAIN || answer.error == ENOMEM) {
+      ++not_asked;
+    }
+  }
+  Result result = judged(std::move(findings), fmt::format("{} answered{}", plural(now.size() - not_asked, "mount"),
+                                                          not_asked ? fmt::format(", {} not asked", not_asked) : ""));
+  result.counters = std::move(keep);
+  return result;
+}
+
+}  // namespace
+
+extern constinit const Check kDiskMounts = {
+    .code = "disk.mounts",
+    .lane = Lane::mounts,
+    .summary = "mounts that are missing or do not answer",
+    .needs = "/proc/self/mountinfo",
+    .deadline_s = 30,  // more than any sensible limits.mount_deadline, which is what cuts
+    .explain =
+        "Every path of expect.mounts must be a mount point and must answer within limits.mount_deadline: statfs, "
+        "stat, and the first names of its directory. Other mounts of network and disk file systems are asked the "
+        "same, but one that does not answer is only a warning, which never drains: users can be behind it, also "
+        "behind its server. Name in expect.mounts what jobs cannot do without.\n\n"
+        "Each mount is asked by a process of its own, all at once, so one dead server costs one deadline. A process "
+        "that "
+        "hangs cannot always be killed; it is left behind, and while it still waits later runs do not ask that "
+        "mount "
+        "again. What users mount or have mounted is only asked where it is expected: FUSE, all on and below "
+        "a mount point of autofs, mount points that /etc/fstab gives to users, and mounts of udisks.\n\n"
+        "A path of expect.mounts must be written as the kernel shows it in /proc/self/mountinfo, without symbolic "
+        "links. Permission denied counts as an answer.",
+    .remedy = "See whether the server is reachable from other nodes; if so, remount it or boot this node.",
+    .run = run};
+
+}  // namespace ms::health

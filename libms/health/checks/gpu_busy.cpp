@@ -1,0 +1,40 @@
+// The check gpu.busy (check.h): GPU memory that is in use.
+#include "health/checks/check.h"
+#include "health/checks/gpu_common.h"
+
+namespace ms::health {
+namespace {
+
+constexpr std::uint64_t kIdleMemoryBytes = std::uint64_t{1} << 30;
+constexpr double kMib = 1 << 20;
+
+Result run(Evidence& evidence) {
+  return each_gpu(
+      evidence, "memory in use", [](const Gpu& gpu) { return gpu.memory_used_bytes.has_value(); },
+      [](const Gpu& gpu, std::vector<Finding>& findings) {
+        const std::uint64_t used = *gpu.memory_used_bytes;
+        if (used <= kIdleMemoryBytes) return;
+        findings.push_back(about(gpu, Severity::warning,
+                                 fmt::format("{:.0f} MiB of its memory are in use", static_cast<double>(used) / kMib),
+                                 static_cast<double>(used) / kMib, static_cast<double>(kIdleMemoryBytes) / kMib,
+                                 "MiB"));
+      });
+}
+
+}  // namespace
+
+extern constinit const Check kGpuBusy = {
+    .code = "gpu.busy",
+    .lane = Lane::gpu,
+    .summary = "GPU memory that something still uses",
+    .needs = kNvml,
+    .blame = Blame::user,
+    .user_can_cause = true,
+    .explain =
+        "More than 1 GiB of a GPU's memory is in use. Before a job that has the node for itself this is a process "
+        "that an earlier job left behind, or memory that the driver did not get back. On nodes that jobs share, "
+        "or when it is run by hand beside a job, it is normal. A user can cause it, so it never drains.",
+    .remedy = "Find the process with nvidia-smi or fuser -v /dev/nvidia*, and end it.",
+    .run = run};
+
+}  // namespace ms::health

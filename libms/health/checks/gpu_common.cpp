@@ -1,0 +1,75 @@
+#include "health/checks/gpu_common.h"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+
+#include "health/evidence/gres_conf.h"
+#include "health/evidence/scan.h"
+
+namespace ms::health {
+namespace {
+
+constexpr std::int64_t kNvidia = 0x10de;
+constexpr std::int64_t kDisplayClass = 0x03;  // VGA (0x0300) and 3D (0x0302) controllers
+
+// "/dev/nvidia3", and not "/dev/nvidia-uvm" or another vendor's device.
+bool is_nvidia_device(std::string_view path) {
+  Scan scan(path.substr(path.rfind('/') + 1));
+  return scan.literal("nvidia") && scan.number() && scan.at_end();
+}
+
+std::size_t gpus_in_gres_conf(const Evidence& evidence) {
+  const std::string& path = evidence.policy().paths.gres_conf;
+  const std::optional<std::string> text = path.starts_with('/') ? evidence.root().read(path) : std::nullopt;
+  std::set<std::string> devices;
+  for (const GresLine& line : parse_gres_conf(text.value_or(""), node_name(evidence.root()))) {
+    if (line.name != "gpu") continue;
+    std::copy_if(line.files.begin(), line.files.end(), std::inserter(devices, devices.end()), is_nvidia_device);
+  }
+  return devices.size();
+}
+
+}  // namespace
+
+std::vector<std::string> gpus_on_bus(const Sysroot& root) {
+  const std::string devices = "/sys/bus/pci/devices";
+  std::vector<std::string> found;
+  for (const std::string& address : root.list(devices)) {
+    const std::string device = devices + "/" + address;
+    if (root.read_int(device + "/vendor") != kNvidia) continue;
+    if (root.read_int(device + "/class").value_or(0) >> 16 != kDisplayClass || root.exists(device + "/physfn"))
+      continue;
+    const std::string driver = root.link_name(device + "/driver");
+    if (driver.empty() || driver == "nvidia") found.push_back(address);
+  }
+  return found;
+}
+
+Expected expected_gpus(const Evidence& evidence) {
+  if (evidence.policy().expect.gpus >= 0) {
+    return {static_cast<std::size_t>(evidence.policy().expect.gpus), "expect.gpus"};
+  }
+  if (const std::size_t count = gpus_in_gres_conf(evidence); count > 0) return {count, "gres.conf"};
+  return {gpus_on_bus(evidence.root()).size(), "the PCI bus"};
+}
+
+std::optional<Result> nothing_to_ask(Evidence& evidence) {
+  if (!evidence.gpus().gpus.empty()) return std::nullopt;
+  if (expected_gpus(evidence).count == 0) return skipped("no NVIDIA GPU here and none is expected");
+  return skipped("the driver names no GPU: see gpu.driver and gpu.count");
+}
+
+Finding about(const Gpu& gpu, Severity severity, std::string message) {
+  return {.severity = severity, .entity = fmt::format("gpu {}", gpu.index), .message = std::move(message)};
+}
+
+Finding about(const Gpu& gpu, Severity severity, std::string message, double measured, double limit, std::string unit) {
+  Finding finding = about(gpu, severity, std::move(message));
+  finding.measured = measured;
+  finding.limit = limit;
+  finding.unit = std::move(unit);
+  return finding;
+}
+
+}  // namespace ms::health

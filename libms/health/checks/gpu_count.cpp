@@ -1,0 +1,42 @@
+// The check gpu.count (check.h): all GPUs are there.
+#include "health/checks/check.h"
+#include "health/checks/gpu_common.h"
+
+namespace ms::health {
+namespace {
+
+Result run(Evidence& evidence) {
+  const Expected expected = expected_gpus(evidence);
+  if (expected.count == 0) return skipped("no NVIDIA GPU is expected here");
+  const GpuSnapshot& gpus = evidence.gpus();
+  // Without the library nobody was asked: a wrong path in the policy must not look like a node without GPUs.
+  if (!gpus.library_found) return skipped(gpus.error);
+  const std::size_t count = gpus.gpus.size();
+  if (count >= expected.count)
+    return passed(fmt::format("{}, {} expected by {}", plural(count, "GPU"), expected.count, expected.by));
+  return judged({{.severity = Severity::critical,
+                  .entity = "node",
+                  .message = fmt::format("{} of {} (by {}) answer{}", count, plural(expected.count, "GPU"), expected.by,
+                                         gpus.error.empty() ? "" : ": " + gpus.error),
+                  .measured = static_cast<double>(count),
+                  .limit = static_cast<double>(expected.count),
+                  .unit = "GPUs"}});
+}
+
+}  // namespace
+
+extern constinit const Check kGpuCount = {
+    .code = "gpu.count",
+    .lane = Lane::gpu,
+    .summary = "GPUs that are missing",
+    .needs = kNvml,
+    .explain =
+        "Compares the number of GPUs that the driver names with expect.gpus of the policy; where that is not set, "
+        "with the /dev/nvidiaN devices that gres.conf gives this node; and without those with the NVIDIA display "
+        "controllers on the PCI bus. Fewer is critical: Slurm would give jobs a GPU that is not there. A GPU that "
+        "the driver lost while it ran is still counted here and found by gpu.lost. Without the library nothing "
+        "is compared; that is gpu.driver's finding.",
+    .remedy = "Look for the missing GPU with lspci and in the kernel's log; boot the node, then reseat the GPU.",
+    .run = run};
+
+}  // namespace ms::health

@@ -1,0 +1,50 @@
+// The check gpu.nvlink (check.h): the NVLinks of GPUs.
+#include <algorithm>
+
+#include "health/checks/check.h"
+#include "health/checks/gpu_common.h"
+
+namespace ms::health {
+namespace {
+
+Result run(Evidence& evidence) {
+  const std::int64_t wanted = evidence.policy().expect.nvlinks_per_gpu;
+  int best = 0;  // of this node's GPUs
+  for (const Gpu& gpu : evidence.gpus().gpus) best = std::max(best, gpu.nvlinks_active.value_or(0));
+  if (wanted < 0 && best == 0 && !nothing_to_ask(evidence)) {
+    return skipped("no NVLink is active on any GPU and expect.nvlinks_per_gpu does not ask for them");
+  }
+  return each_gpu(
+      evidence, "NVLinks", [&](const Gpu& gpu) { return gpu.nvlinks_active && gpu.nvlinks_total; },
+      [&](const Gpu& gpu, std::vector<Finding>& findings) {
+        const int active = *gpu.nvlinks_active, total = *gpu.nvlinks_total;
+        const std::int64_t limit = wanted >= 0 ? wanted : total;
+        if (active >= limit) return;
+        // Boards exist that use only some of their links, all alike: without an expectation that is worth a warning.
+        const bool alike = wanted < 0 && active == best;
+        findings.push_back(
+            about(gpu, alike ? Severity::warning : Severity::critical,
+                  fmt::format("{} of {} NVLinks are active{}", active, limit, alike ? ", as on the other GPUs" : ""),
+                  active, static_cast<double>(limit), "links"));
+        if (alike) findings.back().remedy = "If this board has no more, set expect.nvlinks_per_gpu.";
+      });
+}
+
+}  // namespace
+
+extern constinit const Check kGpuNvlink = {
+    .code = "gpu.nvlink",
+    .lane = Lane::gpu,
+    .summary = "NVLinks that are down",
+    .needs = kNvml,
+    .blame = Blame::gpu,
+    .explain =
+        "Counts the NVLinks of every GPU that are active. Fewer than expect.nvlinks_per_gpu is critical; where that "
+        "is not set, so is fewer than on the other GPUs of the node. If all are alike, some boards use only a part "
+        "of their links, so that is a warning; and where no link is active on any GPU there may be no bridge, and "
+        "the check is skipped. Set the expectation on machines with NVSwitch, where a fabric manager that does "
+        "not run leaves all links down.",
+    .remedy = "Check that nvidia-fabricmanager runs; then reset the GPUs, and look at nvidia-smi nvlink -e.",
+    .run = run};
+
+}  // namespace ms::health

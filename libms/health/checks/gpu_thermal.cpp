@@ -1,0 +1,41 @@
+// The check gpu.thermal (check.h): GPUs that the hardware slows down.
+#include "health/checks/check.h"
+#include "health/checks/gpu_common.h"
+#include "health/evidence/nvml.h"
+
+namespace ms::health {
+namespace {
+
+Result run(Evidence& evidence) {
+  return each_gpu(
+      evidence, "reasons for lower clocks", [](const Gpu& gpu) { return gpu.clocks_event_reasons.has_value(); },
+      [](const Gpu& gpu, std::vector<Finding>& findings) {
+        std::vector<std::string_view> reasons;
+        const std::uint64_t bits = *gpu.clocks_event_reasons;
+        if (bits & nvml::kHwThermalSlowdown) reasons.push_back("it is too hot");
+        if (bits & nvml::kHwPowerBrakeSlowdown) reasons.push_back("the power brake of the machine is asserted");
+        if (reasons.empty() && bits & nvml::kHwSlowdown) reasons.push_back("the hardware protects itself");
+        if (reasons.empty()) return;
+        findings.push_back(about(gpu, Severity::warning, fmt::format("slowed down: {}", fmt::join(reasons, ", "))));
+        findings.back().measured = gpu.temperature_c;
+        if (gpu.temperature_c) findings.back().unit = "C";
+      });
+}
+
+}  // namespace
+
+extern constinit const Check kGpuThermal = {
+    .code = "gpu.thermal",
+    .lane = Lane::gpu,
+    .summary = "a GPU that the hardware slows down",
+    .needs = kNvml,
+    .blame = Blame::gpu,
+    .explain =
+        "The GPU says why its clocks are low. Being idle, a power cap or set clocks are normal. A hardware slowdown "
+        "means that it is too hot, or that the machine's power supply pulled the brake: it then runs at half of "
+        "its clock or less, and the whole job with it. It is the state of this moment, so a job that has just "
+        "ended can be the reason; that is why it only warns.",
+    .remedy = "Check fans, air flow or coolant, and the power supplies.",
+    .run = run};
+
+}  // namespace ms::health

@@ -1,0 +1,67 @@
+// The check gpu.xid (check.h): Xids in the kernel's log.
+#include <algorithm>
+#include <map>
+
+#include "base/text.h"
+#include "health/checks/check.h"
+#include "health/checks/gpu_common.h"
+#include "health/evidence/scan.h"
+#include "health/evidence/xid.h"
+
+namespace ms::health {
+namespace {
+
+Result run(Evidence& evidence) {
+  const KernelLog& log = evidence.kernel_log();
+  if (!log.error.empty()) return skipped(log.error);
+  const std::vector<std::string> on_bus = gpus_on_bus(evidence.root());
+  const auto entity_at = [&](const std::string& pci) {
+    const auto found = std::find(on_bus.begin(), on_bus.end(), pci);
+    return found == on_bus.end() ? "gpu " + pci : fmt::format("gpu {} ({})", found - on_bus.begin(), pci);
+  };
+  LogTally tally;
+  std::map<std::string, XidLine> last_action;  // by PCI address: a later Xid 154 takes back an earlier one
+  std::size_t seen = 0;
+  for (const KernelLine& line : log.lines) {
+    const std::optional<XidLine> xid = parse_xid(line.text);
+    if (!xid) continue;
+    ++seen;
+    if (xid->number == 154) {
+      last_action[xid->pci] = *xid;
+      continue;
+    }
+    const XidRow* row = find_xid(xid->number);
+    if (row != nullptr && (row->user_can_cause || row->severity == Severity::note)) continue;
+    tally.add(row ? row->severity : Severity::warning, entity_at(xid->pci),
+              fmt::format("Xid {}: {}", xid->number, row ? row->meaning : "not known to us"));
+  }
+  for (const auto& [pci, xid] : last_action) {
+    if (xid.action == RecoveryAction::none) continue;
+    const RecoveryAdvice advice = xid.action ? advice_for(*xid.action) : RecoveryAdvice{Severity::warning, "something"};
+    tally.add(advice.severity, entity_at(pci), fmt::format("Xid 154: the driver asks for {}", advice.words));
+  }
+  std::vector<Finding> findings = tally.findings();
+  if (findings.empty() && seen == 0 && on_bus.empty()) return skipped("no NVIDIA GPU here, and no Xid in the log");
+  return judged(std::move(findings), seen == 0 ? "no Xid" : "nothing against a GPU in " + plural(seen, "Xid"));
+}
+
+}  // namespace
+
+extern constinit const Check kGpuXid = {
+    .code = "gpu.xid",
+    .lane = Lane::kernel,
+    .summary = "Xids in the kernel's log that speak against a GPU",
+    .needs = "/dev/kmsg",
+    .blame = Blame::gpu,
+    .explain =
+        "The driver writes an Xid into the kernel's log when something goes wrong on a GPU. Those that mean broken "
+        "hardware or a GPU that must be reset are critical (48, 54, 62, 64, 79, 95, 119, 120, 140, 143, 158), those "
+        "that need a person's look are warnings (46, 74, 94, 144 to 150 and others). Xid 154 is judged by the "
+        "action that its text asks for, and the last one of a GPU counts.\n\n"
+        "What a program can cause by itself never counts: 13, 31, 43, 45, 109 and the like. Only lines of the "
+        "kernel itself count, from their first character on, and none from before the node's boot or its last "
+        "undrain: after a reset of the GPU, undrain the node.",
+    .remedy = "Look the number up in NVIDIA's Xid catalog; reset the GPU, or boot the node after Xid 79.",
+    .run = run};
+
+}  // namespace ms::health

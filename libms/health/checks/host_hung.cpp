@@ -1,0 +1,102 @@
+// The check host.hung (check.h): what the kernel logged of stuck tasks, processors and of its own bugs. Lines are read
+// strictly (scan.h).
+#include <fmt/format.h>
+
+#include "health/checks/check.h"
+#include "health/evidence/growth.h"
+#include "health/evidence/scan.h"
+
+namespace ms::health {
+namespace {
+
+struct KernelTrouble {
+  std::vector<std::string_view> prefixes;
+  std::string_view must_follow;  // somewhere behind the prefix
+  std::string_view message;
+  bool passes;  // the kernel goes on unharmed afterwards: it counts for a day
+};
+
+const std::vector<KernelTrouble>& kernel_troubles() {
+  static const std::vector<KernelTrouble> kTroubles = {
+      {{"watchdog: BUG: soft lockup - CPU#", "NMI watchdog: BUG: soft lockup - CPU#"},
+       " stuck for ",
+       "a processor did not schedule for a long time (soft lockup)",
+       true},
+      {{"watchdog: Watchdog detected hard LOCKUP on cpu ", "NMI watchdog: Watchdog detected hard LOCKUP on cpu "},
+       "",
+       "a processor did not take interrupts for a long time (hard lockup)",
+       false},
+      {{"rcu: INFO: rcu_"}, "stall", "a processor held up the kernel's bookkeeping (RCU stall)", true},
+      {{"BUG: workqueue lockup - pool "}, "", "the kernel's own workers made no progress (workqueue lockup)", true},
+      {{"BUG: unable to handle ", "BUG: kernel NULL pointer dereference", "kernel BUG at ",
+        "Oops: ", "general protection fault", "Internal error: Oops"},
+       "",
+       "the kernel hit a bug of its own and killed what ran there",
+       false},
+      {{"BUG: Bad page state in process ", "BUG: Bad page map in process "},
+       "pfn:",
+       "the kernel found its page tables damaged",
+       false},
+  };
+  return kTroubles;
+}
+
+// "INFO: task python3:4711 blocked for more than 120 seconds."; the name is the user's, and may hold anything.
+bool read_blocked_task(Scan line, LogTally& tally) {
+  if (!line.literal("INFO: task ")) return false;
+  const std::size_t blocked = line.rest().rfind(" blocked for more than ");
+  if (blocked == std::string_view::npos) return false;
+  const std::string_view task = line.rest().substr(0, blocked);
+  Scan end(line.rest().substr(blocked));
+  end.literal(" blocked for more than ");
+  const auto seconds = end.number();
+  const std::size_t colon = task.rfind(':');
+  if (!seconds || !end.literal(" seconds.") || !end.at_end() || colon == std::string_view::npos) return false;
+  tally.add(Severity::warning, fmt::format("task {}", printable(task.substr(0, colon))),
+            fmt::format("was blocked in the kernel for more than {} s", *seconds));
+  return true;
+}
+
+Result run(Evidence& evidence) {
+  const KernelLog& log = evidence.kernel_log();
+  if (!log.error.empty()) return skipped("the kernel's log cannot be read: " + log.error);
+  double day_began_s = 0;
+  if (const auto uptime = evidence.root().read("/proc/uptime")) {
+    day_began_s = static_cast<double>(Scan(*uptime).number().value_or(0)) - kDay_s;
+  }
+  LogTally tally;
+  for (const KernelLine& line : log.lines) {
+    const bool today = line.since_boot_s >= day_began_s;
+    if (today && read_blocked_task(Scan(line.text), tally)) continue;
+    for (const KernelTrouble& trouble : kernel_troubles()) {
+      Scan scan(line.text);
+      if ((trouble.passes && !today) || !scan.one_of(trouble.prefixes)) continue;
+      if (scan.rest().find(trouble.must_follow) == std::string_view::npos) continue;
+      const auto cpu = line.text.find("LOCKUP on cpu ") != std::string::npos ||
+                               line.text.find("soft lockup - CPU#") != std::string::npos
+                           ? scan.number()
+                           : std::nullopt;
+      tally.add(Severity::warning, cpu ? fmt::format("cpu {}", *cpu) : "kernel", std::string(trouble.message));
+      break;
+    }
+  }
+  return judged(tally.findings());
+}
+
+}  // namespace
+
+extern constinit const Check kHostHung = {
+    .code = "host.hung",
+    .lane = Lane::kernel,
+    .summary = "tasks, processors or a kernel that got stuck",
+    .needs = "/dev/kmsg",
+    .user_can_cause = true,
+    .explain =
+        "Looks for blocked tasks, soft and hard lockups, RCU stalls, and bugs of the kernel itself (Oops) in its "
+        "log. Blocked tasks and stalls count for a day; they are often a job that waits for a slow file system, so "
+        "this only warns. A kernel that hit a bug of its own works on with damaged parts: it counts until the node "
+        "boots.",
+    .remedy = "Read the kernel's log around the line; a node whose kernel hit a bug should be booted.",
+    .run = run};
+
+}  // namespace ms::health

@@ -1,0 +1,189 @@
+// The check host.mce (check.h): machine checks and memory errors in the kernel's log, and the counters of the memory
+// controllers (EDAC), for what the log has forgotten. Lines are read strictly (scan.h).
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "health/checks/check.h"
+#include "health/evidence/growth.h"
+#include "health/evidence/scan.h"
+
+namespace ms::health {
+namespace {
+
+constexpr const char* kControllers = "/sys/devices/system/edac/mc";
+constexpr double kCorrectedPerHour = 100;  // a healthy DIMM corrects a few errors a year, a dying one thousands an hour
+constexpr std::uint64_t kStatusUncorrected = std::uint64_t{1} << 61;  // UC of IA32_MCi_STATUS, the same on AMD
+
+// "mce: [Hardware Error]: CPU 2: Machine Check: 0 Bank 5: be00000000800400": one bank of a machine check.
+bool read_bank(Scan line, LogTally& tally) {
+  if (!line.literal("mce: [Hardware Error]: CPU ")) return false;
+  const auto cpu = line.number();
+  if (!cpu || !line.literal(": Machine Check")) return false;
+  line.literal(" Exception");
+  if (!line.literal(": ") || !line.hex() || !line.literal(" Bank ")) return false;
+  const auto bank = line.number();
+  if (!bank || !line.literal(": ")) return false;
+  const auto status = line.hex();
+  if (!status || !line.at_end()) return false;
+  const bool uncorrected = (*status & kStatusUncorrected) != 0;
+  tally.add(uncorrected ? Severity::critical : Severity::warning, fmt::format("cpu {} bank {}", *cpu, *bank),
+            fmt::format("{} machine check, status {:#x}", uncorrected ? "uncorrected" : "corrected", *status));
+  return true;
+}
+
+// Whole lines, as the decoder for AMD (edac/mce_amd.c) and the machine check code itself write them.
+constexpr KnownLine kWholeLines[] = {
+    {"[Hardware Error]: System Fatal error.", Severity::critical, "fatal machine check"},
+    {"[Hardware Error]: Uncorrected, software restartable error.", Severity::critical, "uncorrected machine check"},
+    {"[Hardware Error]: Uncorrected, software containable error.", Severity::critical, "uncorrected machine check"},
+    {"[Hardware Error]: Deferred error, no action required.", Severity::warning,
+     "uncorrected error found before its data was used"},
+    {"[Hardware Error]: Corrected error, no action required.", Severity::warning, "corrected machine check"},
+    {"mce: [Hardware Error]: Machine check events logged", Severity::warning, "machine check events were logged"},
+};
+
+bool read_whole_line(std::string_view text, LogTally& tally) {
+  for (const KnownLine& line : kWholeLines) {
+    if (text != line.text) continue;
+    tally.add(line.severity, "machine check", std::string(line.message));
+    return true;
+  }
+  Scan scan(text);
+  if (scan.literal("mce: Uncorrected hardware memory error in user-access at ") && scan.hex() && scan.at_end()) {
+    tally.add(Severity::critical, "memory", "uncorrected memory error in a program's data");
+    return true;
+  }
+  return false;
+}
+
+// "EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#0_DIMM#0 (channel:0 slot:0 page:0x1ba8c25 ...)"
+bool read_edac(Scan line, LogTally& tally) {
+  if (!line.literal("EDAC MC")) return false;
+  const auto controller = line.number();
+  if (!controller || !line.literal(": ") || !line.number()) return false;
+  const bool uncorrected = line.literal(" UE ");
+  if (!uncorrected && !line.literal(" CE ")) return false;
+  const std::size_t on = line.rest().find(" on ");
+  const std::size_t place = line.rest().find(" (");
+  if (on == std::string_view::npos || place == std::string_view::npos || place < on || on == 0) return false;
+  // "memory read error": words only, so that a process name before "[12]: segfault" is no match.
+  if (line.rest().substr(0, on).find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ -") !=
+      std::string_view::npos) {
+    return false;
+  }
+  Scan dimm(line.rest().substr(on + 4));
+  tally.add(uncorrected ? Severity::critical : Severity::warning, fmt::format("memory controller {}", *controller),
+            fmt::format("{} memory error on {}", uncorrected ? "uncorrected" : "corrected", dimm.name()));
+  return true;
+}
+
+// Firmware (APEI) reports are several lines with one number: "{3}[Hardware Error]: event severity: recoverable", then
+// "{3}[Hardware Error]:   section_type: memory error". Those without a number tell of a boot that is over (BERT).
+struct FirmwareReport {
+  std::string_view severity;
+  bool memory_or_processor = false;
+};
+
+bool read_firmware(Scan line, std::map<std::uint64_t, FirmwareReport>& reports) {
+  if (!line.literal("{")) return false;
+  const auto number = line.number();
+  if (!number || !line.literal("}[Hardware Error]:")) return false;
+  line.blanks();
+  if (line.literal("event severity: ")) {
+    for (const std::string_view severity : {"fatal", "recoverable", "corrected"}) {
+      if (line.rest() == severity) reports[*number].severity = severity;
+    }
+  } else if (line.literal("section_type: ") && reports.contains(*number)) {
+    for (const std::string_view section :
+         {"memory error", "general processor error", "IA32/X64 processor error", "ARM processor error"}) {
+      if (line.rest() == section) reports[*number].memory_or_processor = true;
+    }
+  }
+  return true;
+}
+
+// A recoverable error of a PCIe device can be a driver's or a device's mishap; one of memory or processor is not.
+void tell_firmware(const std::map<std::uint64_t, FirmwareReport>& reports, LogTally& tally) {
+  for (const auto& [number, report] : reports) {
+    const bool critical =
+        report.severity == "fatal" || (report.severity == "recoverable" && report.memory_or_processor);
+    tally.add(critical ? Severity::critical : Severity::warning, "firmware",
+              fmt::format("{} hardware error{}", report.severity,
+                          report.memory_or_processor ? " of memory or processor" : ""));
+  }
+}
+
+// Since the driver was loaded, or somebody wrote reset_counters.
+std::size_t read_controllers(Evidence& evidence, std::vector<Finding>& findings, Counters& keep) {
+  std::size_t controllers = 0;
+  for (const std::string& name : evidence.root().list(kControllers)) {
+    if (!name.starts_with("mc")) continue;
+    const std::string directory = fmt::format("{}/{}", kControllers, name);
+    const auto uncorrected = evidence.root().read_int(directory + "/ue_count");
+    const auto corrected = evidence.root().read_int(directory + "/ce_count");
+    controllers += uncorrected || corrected ? 1u : 0u;
+    if (uncorrected && *uncorrected > 0) {
+      findings.push_back({.severity = Severity::critical,
+                          .entity = "memory controller " + name,
+                          .message = plural(static_cast<std::size_t>(*uncorrected), "uncorrected memory error"),
+                          .measured = static_cast<double>(*uncorrected),
+                          .limit = 0.0,
+                          .unit = "errors"});
+    }
+    if (!corrected) continue;
+    const auto rate =
+        growth_per_window(evidence, "host.mce corrected " + name, static_cast<double>(*corrected), kHour_s, keep);
+    if (rate && *rate > kCorrectedPerHour) {
+      findings.push_back({.severity = Severity::warning,
+                          .entity = "memory controller " + name,
+                          .message = fmt::format("{:.0f} corrected memory errors an hour", *rate),
+                          .measured = *rate,
+                          .limit = kCorrectedPerHour,
+                          .unit = "errors/h"});
+    }
+  }
+  return controllers;
+}
+
+Result run(Evidence& evidence) {
+  Counters keep;
+  std::vector<Finding> findings;
+  const KernelLog& log = evidence.kernel_log();
+  LogTally tally;
+  std::map<std::uint64_t, FirmwareReport> reports;
+  for (const KernelLine& line : log.lines) {
+    const Scan scan(line.text);
+    if (read_bank(scan, tally) || read_whole_line(line.text, tally) || read_edac(scan, tally)) continue;
+    read_firmware(scan, reports);
+  }
+  std::erase_if(reports, [](const auto& report) { return report.second.severity.empty(); });
+  tell_firmware(reports, tally);
+  findings = tally.findings();
+  const std::size_t controllers = read_controllers(evidence, findings, keep);
+  if (!log.error.empty() && controllers == 0) {
+    return skipped(fmt::format("neither the kernel's log ({}) nor memory controllers (EDAC) can be read", log.error));
+  }
+  Result result = judged(std::move(findings), plural(controllers, "memory controller"));
+  result.counters = std::move(keep);
+  return result;
+}
+
+}  // namespace
+
+extern constinit const Check kHostMce = {
+    .code = "host.mce",
+    .lane = Lane::kernel,
+    .summary = "machine checks and memory errors that the hardware reported",
+    .needs = "/dev/kmsg or EDAC",
+    .explain =
+        "Reads machine checks, EDAC lines and firmware (APEI) reports in the kernel's log, and ue_count and "
+        "ce_count "
+        "of every memory controller. An uncorrected error is critical: data was lost, and what failed once fails "
+        "again. Corrected errors are the memory doing its work; more than 100 an hour of one controller are a "
+        "warning, because DIMMs that die begin so.\n\n"
+        "Lines of the log from before the last undrain do not count, but ue_count stays until the node boots or "
+        "somebody writes to reset_counters beside it.",
+    .remedy = "Replace the DIMM or processor that is named; then boot the node, which also clears the counters.",
+    .run = run};
+
+}  // namespace ms::health

@@ -1,0 +1,89 @@
+// The check host.memory (check.h): memory of the node that is missing or was taken out of use.
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "health/checks/check.h"
+#include "health/evidence/scan.h"
+
+namespace ms::health {
+namespace {
+
+constexpr double kKiBPerMiB = 1024;
+// Without an expectation, installed memory is compared with usable memory: what the kernel keeps for itself (page
+// tables, a crash kernel) is no loss.
+constexpr double kKernelShare_percent = 5;
+
+// A value of /proc/meminfo in MiB.
+std::optional<double> meminfo_mib(std::string_view text, std::string_view key) {
+  for (const std::string& line : split(text, '\n')) {
+    Scan scan(line);
+    if (!scan.literal(key) || !scan.literal(":")) continue;
+    scan.blanks();
+    if (const auto kib = scan.number()) return static_cast<double>(*kib) / kKiBPerMiB;
+  }
+  return std::nullopt;
+}
+
+// What the memory controllers (EDAC) say is plugged in; 0: they do not say.
+double installed_mib(const Sysroot& root) {
+  double total = 0;
+  for (const std::string& name : root.list("/sys/devices/system/edac/mc")) {
+    const auto size = root.read_int(fmt::format("/sys/devices/system/edac/mc/{}/size_mb", name));
+    if (name.starts_with("mc") && size) total += static_cast<double>(*size);
+  }
+  return total;
+}
+
+Result run(Evidence& evidence) {
+  const auto text = evidence.root().read("/proc/meminfo");
+  const auto usable_mib = text ? meminfo_mib(*text, "MemTotal") : std::nullopt;
+  if (!usable_mib) return skipped("/proc/meminfo does not say how much memory there is");
+  std::vector<Finding> findings;
+  const auto poisoned_mib = meminfo_mib(*text, "HardwareCorrupted");
+  if (poisoned_mib && *poisoned_mib > 0) {
+    findings.push_back(
+        {.severity = Severity::warning,
+         .entity = "memory",
+         .message = fmt::format("{:.0f} KiB were taken out of use after memory errors", *poisoned_mib * kKiBPerMiB),
+         .measured = *poisoned_mib,
+         .limit = 0.0,
+         .unit = "MiB"});
+  }
+  const double limit_percent = evidence.policy().limits.memory_missing_percent;
+  const bool is_expected = evidence.policy().expect.memory_mib > 0;
+  const double wanted_mib = is_expected ? static_cast<double>(evidence.policy().expect.memory_mib)
+                                        : installed_mib(evidence.root()) * (1 - kKernelShare_percent / 100);
+  if (wanted_mib <= 0 && findings.empty()) {
+    return skipped("expect.memory_mib is not set, and the memory controllers do not say what is installed");
+  }
+  if (wanted_mib > 0 && *usable_mib < wanted_mib * (1 - limit_percent / 100)) {
+    findings.push_back({.severity = is_expected ? Severity::critical : Severity::warning,
+                        .entity = "memory",
+                        .message = fmt::format("{:.0f} MiB are usable of {:.0f} MiB that {}", *usable_mib, wanted_mib,
+                                               is_expected ? "are expected" : "should be, by what is installed"),
+                        .measured = *usable_mib,
+                        .limit = wanted_mib,
+                        .unit = "MiB"});
+  }
+  return judged(std::move(findings), fmt::format("{:.0f} MiB", *usable_mib));
+}
+
+}  // namespace
+
+extern constinit const Check kHostMemory = {
+    .code = "host.memory",
+    .lane = Lane::files,
+    .summary = "memory that is missing or was taken out of use",
+    .needs = "/proc/meminfo",
+    .explain =
+        "Compares MemTotal with expect.memory_mib of the policy; less than that by more than "
+        "limits.memory_missing_percent is critical: a DIMM is gone. Take the number from MemTotal of a "
+        "healthy node, "
+        "not from the data sheet. Without an expectation the memory controllers (EDAC) are asked what is "
+        "plugged in, "
+        "and too little is only a warning. Pages that the kernel took out of use after memory errors "
+        "(HardwareCorrupted) are a warning too.",
+    .remedy = "Look into the board's event log for a DIMM that was mapped out; reseat or replace it.",
+    .run = run};
+
+}  // namespace ms::health

@@ -1,0 +1,52 @@
+// The check net.flaps (check.h): links that keep going down.
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "health/checks/check.h"
+#include "health/evidence/growth.h"
+#include "health/evidence/links.h"
+
+namespace ms::health {
+namespace {
+
+Result run(Evidence& evidence) {
+  const double limit = static_cast<double>(evidence.policy().limits.link_flaps_per_day);
+  std::vector<Finding> findings;
+  Counters keep;
+  for (const Link& link : watched_links(evidence)) {
+    const auto downs =
+        evidence.root().read_int(link.directory + (link.is_port ? "/counters/link_downed" : "/carrier_down_count"));
+    if (!downs) continue;
+    const auto per_day =
+        growth_per_window(evidence, "net.flaps " + link.name, static_cast<double>(*downs), kDay_s, keep);
+    if (!per_day || *per_day <= limit) continue;
+    findings.push_back({.severity = Severity::warning,
+                        .entity = link.name,
+                        .message = fmt::format("went down {:.0f} times in a day", *per_day),
+                        .measured = *per_day,
+                        .limit = limit,
+                        .unit = "times/d"});
+  }
+  if (keep.empty()) return skipped("no link here counts how often it went down");
+  Result result = judged(std::move(findings), plural(keep.size(), "link"));
+  result.counters = std::move(keep);
+  return result;
+}
+
+}  // namespace
+
+extern constinit const Check kNetFlaps = {
+    .code = "net.flaps",
+    .lane = Lane::files,
+    .summary = "links that keep going down",
+    .needs = "carrier_down_count or link_downed",
+    .explain =
+        "Counts how often every physical interface and port went down since the value that an earlier run "
+        "kept, over "
+        "a day; more than limits.link_flaps_per_day is a warning. Collective communication stalls for "
+        "seconds at each "
+        "of them. Counters that went backwards (a driver was loaded again) start anew.",
+    .remedy = "Clean or replace cable and transceiver; if the other end flaps alike, suspect the switch port.",
+    .run = run};
+
+}  // namespace ms::health

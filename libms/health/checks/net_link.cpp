@@ -1,0 +1,151 @@
+// The check net.link (check.h): links that are down, missing or slow. Without expectations only links that are clearly
+// meant to be used are judged, and only warned about: a port without a cable looks like one whose cable is broken.
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "health/checks/check.h"
+#include "health/evidence/growth.h"
+#include "health/evidence/links.h"
+#include "health/evidence/scan.h"
+
+namespace ms::health {
+namespace {
+
+constexpr double kMbpsPerGbps = 1000;
+
+// "4: ACTIVE" -> 4; 0: it is not said.
+std::uint64_t state_number(const Sysroot& root, const std::string& file) {
+  const auto text = root.read(file, 256);
+  return text ? Scan(*text).number().value_or(0) : 0;
+}
+constexpr std::uint64_t kActive = 4;  // of state: 1 down, 2 initialising, 3 armed
+// Of phys_state: 1 sleep, 2 polling, and then 5 link up, 6 recovery, 7 test.
+constexpr std::uint64_t kPhysDisabled = 3;
+constexpr std::uint64_t kPhysTraining = 4;  // from here on there is a signal from the other end
+constexpr std::uint64_t kPhysLinkUp = 5;
+
+std::string text_of(const Sysroot& root, const std::string& file) {
+  const auto text = root.read(file, 256);
+  return text ? printable(trim(*text)) : "unknown";
+}
+
+struct LinkState {
+  bool up = false;
+  bool switched_off = false;  // by whoever administers it
+  std::string said;
+};
+
+LinkState state_of(const Sysroot& root, const Link& link) {
+  if (link.is_port) {
+    const std::uint64_t physical = state_number(root, link.directory + "/phys_state");
+    return {.up = state_number(root, link.directory + "/state") == kActive && physical == kPhysLinkUp,
+            .switched_off = physical == kPhysDisabled,
+            .said = fmt::format("state {}, physical state {}", text_of(root, link.directory + "/state"),
+                                text_of(root, link.directory + "/phys_state"))};
+  }
+  const auto carrier = root.read_int(link.directory + "/carrier");  // EINVAL while the interface is switched off
+  const std::string operstate = text_of(root, link.directory + "/operstate");
+  return {.up = carrier == 1 && (operstate == "up" || operstate == "unknown"),
+          .switched_off = !carrier,
+          .said = carrier ? fmt::format("operstate {}, carrier {}", operstate, *carrier) : "it is switched off"};
+}
+
+// Gb/s; nullopt: it is not said (a link that is down, a virtual one).
+std::optional<double> rate_of(const Sysroot& root, const Link& link) {
+  if (!link.is_port) {
+    const auto mbps = root.read_int(link.directory + "/speed");
+    return mbps && *mbps > 0 ? std::optional(static_cast<double>(*mbps) / kMbpsPerGbps) : std::nullopt;
+  }
+  const auto text = root.read(link.directory + "/rate", 256);  // "400 Gb/sec (4X NDR)", "2.5 Gb/sec (1X SDR)"
+  if (!text) return std::nullopt;
+  Scan scan(*text);
+  const auto gbps = scan.decimal();
+  return scan.literal(" Gb/sec") ? gbps : std::nullopt;
+}
+
+std::vector<Finding> judge_expected(const Evidence& evidence) {
+  const Sysroot& root = evidence.root();
+  const double least_gbps = evidence.policy().expect.link_gbps;
+  std::vector<Finding> findings;
+  for (const std::string& name : evidence.policy().expect.links) {
+    const Link link = link_named(name);
+    const auto add = [&](std::string message) -> Finding& {
+      findings.push_back({.severity = Severity::critical, .entity = name, .message = std::move(message)});
+      return findings.back();
+    };
+    if (!is_link_name(name) || !root.exists(link.directory)) {
+      add("is not there");
+      continue;
+    }
+    const LinkState state = state_of(root, link);
+    if (!state.up) {
+      add(fmt::format("is down: {}", state.said));
+      continue;
+    }
+    const auto gbps = rate_of(root, link);
+    if (least_gbps <= 0 || !gbps || *gbps >= least_gbps) continue;
+    Finding& slow = add(fmt::format("runs at {:g} of {:g} Gb/s", *gbps, least_gbps));
+    slow.measured = *gbps;
+    slow.limit = least_gbps;
+    slow.unit = "Gb/s";
+  }
+  return findings;
+}
+
+// A port whose cable carries a signal must be active; a link that was up within a day and is not was not unused.
+std::vector<Finding> judge_found(const Evidence& evidence, const std::vector<Link>& links, Counters& keep) {
+  const Sysroot& root = evidence.root();
+  std::vector<Finding> findings;
+  for (const Link& link : links) {
+    const LinkState state = state_of(root, link);
+    const std::string name = "net.link up " + link.name;
+    if (state.up) {
+      keep[name] = {1, evidence.now_wall_s()};
+      continue;
+    }
+    if (state.switched_off) continue;
+    const std::uint64_t physical = link.is_port ? state_number(root, link.directory + "/phys_state") : 0;
+    const auto before = evidence.before(name);
+    const bool was_up = before && evidence.now_wall_s() - before->wall_s < kDay_s;
+    if (was_up) keep[name] = *before;
+    if (physical < kPhysTraining && !was_up) continue;  // polling: without a cable, or with a broken one
+    findings.push_back(
+        {.severity = Severity::warning,
+         .entity = link.name,
+         .message = fmt::format("{}: {}", was_up ? "was up and is not" : "is connected but not active", state.said)});
+  }
+  return findings;
+}
+
+Result run(Evidence& evidence) {
+  if (!evidence.policy().expect.links.empty()) {
+    return judged(judge_expected(evidence), plural(evidence.policy().expect.links.size(), "link") + " up");
+  }
+  const std::vector<Link> links = watched_links(evidence);
+  if (links.empty()) return skipped("expect.links is empty, and there is no physical interface and no RDMA port here");
+  Counters keep;
+  std::vector<Finding> findings = judge_found(evidence, links, keep);
+  Result result = judged(std::move(findings), fmt::format("{} of {} up", keep.size(), plural(links.size(), "link")));
+  result.counters = std::move(keep);
+  return result;
+}
+
+}  // namespace
+
+extern constinit const Check kNetLink = {
+    .code = "net.link",
+    .lane = Lane::files,
+    .summary = "links that are down, missing or slow",
+    .needs = "/sys/class/net or /sys/class/infiniband",
+    .explain =
+        "Every link of expect.links, an interface (eth0) or a port of an adapter (mlx5_0/1), must be there, up and "
+        "at "
+        "least as fast as expect.link_gbps; else it is critical. Where nothing is expected, this only warns: of "
+        "ports "
+        "that have a signal and are not active, which mostly means that no subnet manager answers, and of links "
+        "that "
+        "were up within the last day. A port that polls without ever having been up may simply have no cable.",
+    .remedy = "Check cable, transceiver and switch port; compare with ibstat or ethtool on a healthy node.",
+    .run = run};
+
+}  // namespace ms::health

@@ -1,0 +1,66 @@
+// The check slurm.gres (check.h): devices that gres.conf gives to jobs and that are not there. slurmd reads gres.conf
+// only when it starts, so a device that went away later is still offered to jobs.
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include "health/checks/check.h"
+#include "health/evidence/gres_conf.h"
+#include "health/evidence/scan.h"
+
+namespace ms::health {
+namespace {
+
+// As slurmd asks it: a character or block device. A fake root cannot hold devices, there the name decides.
+bool is_device(const Sysroot& root, const std::string& path) {
+  if (!root.is_real()) return root.exists(path);
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && (S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode));
+}
+
+Result run(Evidence& evidence) {
+  const Sysroot& root = evidence.root();
+  const std::string& path = evidence.policy().paths.gres_conf;
+  const auto text = root.read(path);
+  if (!text) return skipped(fmt::format("there is no readable {}", path));
+  std::vector<Finding> findings;
+  std::size_t devices = 0;
+  for (const GresLine& line : parse_gres_conf(*text, node_name(root))) {
+    const std::string gres = line.type.empty() ? line.name : fmt::format("{}:{}", line.name, line.type);
+    devices += line.files.size();
+    for (const std::string& file : line.files) {
+      if (is_device(root, file)) continue;
+      findings.push_back(
+          {.severity = Severity::critical,
+           .entity = file,
+           .message = fmt::format("is no device, but {} gives it to jobs as {}", path, printable(gres))});
+    }
+    if (line.count && !line.files.empty() && static_cast<std::size_t>(*line.count) != line.files.size()) {
+      findings.push_back(
+          {.severity = Severity::critical,
+           .entity = printable(gres),
+           .message = fmt::format("Count={} in {}, but File= names {}", *line.count, path, line.files.size()),
+           .measured = static_cast<double>(line.files.size()),
+           .limit = static_cast<double>(*line.count),
+           .unit = "devices"});
+    }
+  }
+  if (devices == 0) return skipped(fmt::format("{} names no devices of this node", path));
+  return judged(std::move(findings), fmt::format("{} devices", devices));
+}
+
+}  // namespace
+
+extern constinit const Check kSlurmGres = {
+    .code = "slurm.gres",
+    .lane = Lane::files,
+    .summary = "devices that Slurm gives to jobs and that are not there",
+    .needs = "gres.conf",
+    .explain =
+        "Every File= of this node in gres.conf must be a device, and Count= must be how many there are. slurmd only "
+        "looks when it starts, so that a device that went away later is still given to jobs, which then fail at "
+        "their "
+        "start.",
+    .remedy = "Find out why the device is gone (the driver, lspci); then restart slurmd.",
+    .run = run};
+
+}  // namespace ms::health

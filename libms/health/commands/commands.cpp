@@ -1,0 +1,175 @@
+#include "health/commands/commands.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "health/act/prolog.h"
+#include "health/act/site_check.h"
+#include "health/checks/registry.h"
+#include "health/commands/examine.h"
+#include "health/commands/extension.h"
+#include "health/commands/history.h"
+#include "health/commands/manual.h"
+#include "health/commands/report.h"
+#include "slurm/hostlist.h"
+#include "slurm/requeue.h"
+
+namespace ms::health {
+namespace {
+
+constexpr int kOk = 0;
+
+Policy policy_of(const Args& args) { return policy_for(args.get("config")); }
+
+slurm::Commands slurm_of(const Policy& policy, double deadline_s) {
+  return slurm::Commands(
+      {.scontrol = policy.paths.scontrol, .conf = policy.paths.slurm_conf, .deadline_s = deadline_s});
+}
+
+constexpr double kPatience_s = 60, kPatienceActive_s = 150;  // the deadlines of the active checks add up to 115 s
+
+std::uint32_t job_number(const std::string& text) {
+  std::uint32_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number == 0) {
+    throw user_error("requeue.job", fmt::format("JOB: '{}' is not the number of a job", text));
+  }
+  return number;
+}
+
+// Root's, in a prolog or epilog. Whatever is wrong with how it was called, the job starts.
+int around_job(const Args& args, int (*act)(const std::string&, const slurm::JobEnv&) noexcept) {
+  const auto job = slurm::read_job_env([](const char* name) -> const char* { return std::getenv(name); });
+  if (!job) {
+    fmt::print(stderr, "ms-diag: warning: this is no prolog or epilog of Slurm: nothing is done\n");
+    return kOk;
+  }
+  return act(args.get("config"), *job);
+}
+
+}  // namespace
+
+int run_command(const Args& args) {
+  if (args.has("json") && args.has("nagios")) {
+    throw user_error("run.form", "--json and --nagios are two forms of one result: give one");
+  }
+  const auto level = static_cast<int>(args.get_int("level", 1, 2));
+  RunRequest request{.config = args.get("config"),
+                     .level = level,
+                     .only = args.get("only"),
+                     .deadline_s = args.has("deadline") ? args.get_seconds("deadline")
+                                   : level == 1         ? kPatience_s
+                                                        : kPatienceActive_s,
+                     .ssh_config = args.get("ssh-config")};
+  if (args.has("nodelist")) request.nodes = slurm::expand_hostlist_or_throw(args.get("nodelist"));
+  const std::vector<Report> reports = examine(request);
+  if (args.has("json")) {
+    fmt::print("{}", args.has("nodelist") ? as_json(reports) : as_json(reports.at(0)));
+  } else if (args.has("nagios")) {
+    fmt::print("{}", as_nagios(reports));
+  } else {
+    for (const Report& report : reports) fmt::print("{}", as_text(report, args.has("verbose")));
+  }
+  if (args.has("prometheus")) write_file_atomic(args.get("prometheus"), as_prometheus(reports));
+  return worst_status(reports);
+}
+
+int list_command(const Args& args) {
+  const std::vector<Check> checks = known_checks();
+  if (args.has("json")) {
+    fmt::print("{}", list_json(checks));
+    return kOk;
+  }
+  TextTable table({{"CODE"}, {"LEVEL", Align::right}, {"BLAME"}, {"COST"}, {"WHAT IT FINDS"}});
+  for (const Check& check : checks) {
+    table.row({std::string(check.code), std::to_string(check.level), std::string(to_string(check.blame)),
+               std::string(to_string(check.cost)), std::string(check.summary)});
+  }
+  fmt::print("{}", table.str());
+  return kOk;
+}
+
+int explain_command(const Args& args) {
+  const std::string code = args.get("CODE");
+  const bool passive = find_check(passive_checks(), code) != nullptr;
+  fmt::print("{}", explain(passive ? passive_checks() : known_checks(), code));
+  return kOk;
+}
+
+int history_command(const Args& args) {
+  const std::string state = policy_of(args).paths.state;
+  std::vector<HistoryEntry> entries;  // to look must not make the directory
+  if (::access(state.c_str(), F_OK) == 0) entries = StateDirectory(state).history();
+  if (args.has("json")) {
+    fmt::print("{}", history_json(entries));
+  } else {
+    fmt::print("{}", history_text(entries));
+  }
+  return kOk;
+}
+
+int check_site_command(const Args& args) {
+  const Policy policy = policy_of(args);
+  const std::vector<Finding> problems =
+      slurm::site_problems(site_facts(policy, slurm_of(policy, args.get_seconds("deadline"))));
+  Report report{.node = "site", .results = {judged(problems)}};
+  report.results[0].code = "site";
+  if (args.has("json")) {
+    fmt::print("{}", as_json(report));
+    return report.nagios_status();
+  }
+  for (const Finding& problem : problems) {
+    fmt::print("{}: {} {}\n  {}\n", to_string(problem.severity), problem.code, problem.entity + ": " + problem.message,
+               problem.remedy);
+  }
+  if (::access(policy.act.kill_switch.c_str(), F_OK) == 0) {
+    fmt::print("note: {} is there: until it is removed nothing is checked at the start of jobs\n",
+               policy.act.kill_switch);
+  }
+  fmt::print("{}\n", report.outcome() == "critical" ? "not ready: until this is mended, mode = \"act\" drains nothing"
+                     : problems.empty()             ? "ready: mode = \"act\" may be set"
+                                                    : "ready, with what is said above");
+  return report.nagios_status();
+}
+
+int undrain_command(const Args& args) {
+  return run_undrain(policy_of(args), args.has("node") ? args.get("node") : this_node(), args.has("verified"));
+}
+
+int requeue_command(const Args& args) {
+  const char* own = std::getenv("SLURM_JOB_ID");
+  const std::string named = args.get("JOB");
+  if (named.empty() && own == nullptr) throw user_error("requeue.job", "name a job: this is not run inside one");
+  const std::uint32_t job = job_number(named.empty() ? own : named);
+  if (args.has("now") && own != nullptr && own == std::to_string(job)) {
+    throw user_error("requeue.now", "--now cannot be had inside the job itself: its delay begins when it has ended");
+  }
+  const std::vector<std::string> nodes = slurm::expand_hostlist_or_throw(args.get("exclude"));
+  // Inside the job the requeue ends its script, and with it us, unless we stay for the last step.
+  std::signal(SIGTERM, SIG_IGN);
+  std::signal(SIGHUP, SIG_IGN);
+  SystemClock clock;
+  const auto done = slurm::requeue_excluding(slurm_of(policy_of(args), args.get_seconds("deadline")), job, nodes,
+                                             {.start_now = args.has("now")}, clock);
+  fmt::print("job {} is queued again{}{}\n", job,
+             nodes.empty() ? "" : ", and will not run on " + slurm::fold_hostlist(nodes),
+             args.has("now") && !done.start_advanced ? "; it waits for Slurm's own delay all the same" : "");
+  return kOk;
+}
+
+int notify_command(const Args& args) {
+  return load_notify_extension().notify({.config = args.get("config"), .once = args.has("once")});
+}
+
+int prolog_command(const Args& args) { return around_job(args, run_prolog); }
+int epilog_command(const Args& args) { return around_job(args, run_epilog); }
+
+}  // namespace ms::health

@@ -1,0 +1,78 @@
+#include "health/commands/examine.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "base/clock.h"
+#include "health/act/load_policy.h"
+#include "health/act/state.h"
+#include "health/checks/registry.h"
+#include "health/commands/extension.h"
+#include "health/commands/remote.h"
+#include "health/run/runner.h"
+
+namespace ms::health {
+namespace {
+
+// Level 1 loads no library.
+std::vector<Check> chosen(const RunRequest& request) {
+  std::vector<Check> checks = request.level == 1 ? passive_checks() : all_checks();
+  std::erase_if(checks, [&](const Check& check) { return !matches(request.only, check.code); });
+  if (checks.empty()) {
+    throw user_error(
+        "check.none", fmt::format("no check of level {} is called '{}'", request.level, request.only),
+        request.level == 1 ? "ms-diag list shows all; for those of level 2 give --level 2" : "ms-diag list shows all");
+  }
+  return checks;
+}
+
+Report examine_here(const RunRequest& request, const std::vector<Check>& checks) {
+  const Policy policy = policy_for(request.config);
+  RunOptions options{.deadline_s = request.deadline_s};
+  if (::geteuid() == 0 && ::access(policy.paths.state.c_str(), F_OK) == 0) {
+    const State state = StateDirectory(policy.paths.state).load();
+    options.before = state.counters;
+    options.not_before_wall_s = state.last_undrain_wall_s;
+  }
+  SystemClock clock;
+  const double before_s = clock.now_s();
+  Report report{.node = this_node(), .results = run_checks(checks, policy, options)};
+  report.wall_s = clock.now_s() - before_s;
+  return report;
+}
+
+std::string this_program() {
+  char path[4096] = {};
+  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path - 1);
+  return length > 0 ? std::string(path, static_cast<std::size_t>(length)) : "ms-diag";
+}
+
+}  // namespace
+
+Policy policy_for(const std::string& config) {
+  if (!config.empty()) return load_policy(config);
+  return ::access(kPolicyPath, F_OK) == 0 ? load_policy(kPolicyPath) : Policy{};
+}
+
+std::string this_node() {
+  if (const char* name = std::getenv("SLURMD_NODENAME")) return name;
+  char host[256] = {};
+  ::gethostname(host, sizeof host - 1);
+  const std::string name = host;
+  return name.substr(0, name.find('.'));
+}
+
+std::vector<Report> examine(const RunRequest& request) {
+  const std::vector<Check> checks = chosen(request);  // first: what makes no sense is refused here, not on every node
+  if (!request.nodes) return {examine_here(request, checks)};
+  if (request.nodes->empty()) throw user_error("check.nodes", "the list of nodes is empty");
+  return run_remote(*request.nodes, {.program = this_program(),
+                                     .ssh_config = request.ssh_config,
+                                     .config = request.config,
+                                     .level = request.level,
+                                     .only = request.only,
+                                     .deadline_s = request.deadline_s});
+}
+
+}  // namespace ms::health

@@ -1,0 +1,33 @@
+// ms-diag run: which checks, here or on other nodes, under which policy. The prolog has its own way (prolog.h), which
+// loads nothing and asks nobody.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "health/commands/report.h"
+
+namespace ms::health {
+
+struct RunRequest {
+  std::string config = {};  // the policy; empty: that of the site, if there is one
+  int level = 1;
+  std::string only = "*";
+  double deadline_s = 60;
+  std::optional<std::vector<std::string>> nodes = {};  // nullopt: this one
+  std::string ssh_config = {};
+};
+
+// The policy that a person's command runs under: the file that is named, else the site's, else the defaults.
+Policy policy_for(const std::string& config);
+
+// This node's name: as slurmd calls it where it tells, else the host's, without its domain.
+std::string this_node();
+
+// A report a node. Throws Error("check.none", user) where no check is meant, and what load_policy, load_extension and
+// run_remote throw.
+std::vector<Report> examine(const RunRequest& request);
+
+}  // namespace ms::health

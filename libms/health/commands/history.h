@@ -1,0 +1,14 @@
+// The history of what a node decided, for people and programs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "health/act/state.h"
+
+namespace ms::health {
+
+std::string history_text(const std::vector<HistoryEntry>& entries);  // a table
+std::string history_json(const std::vector<HistoryEntry>& entries);  // one object a line
+
+}  // namespace ms::health

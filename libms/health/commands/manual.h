@@ -1,0 +1,17 @@
+// Texts for people, from the checks and the policy's tables: ms-checks(7), ms-diag.toml(5), and ms-diag explain.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "health/checks/check.h"
+
+namespace ms::health {
+
+std::string checks_page(const std::vector<Check>& checks);
+std::string policy_page();
+// Throws Error("check.unknown", user) with the nearest name.
+std::string explain(const std::vector<Check>& checks, std::string_view code);
+
+}  // namespace ms::health

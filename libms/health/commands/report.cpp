@@ -1,0 +1,274 @@
+#include "health/commands/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+
+namespace ms::health {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Text may hold bytes of sysfs or of the kernel's log: what is no UTF-8 is replaced.
+std::string dump(const Json& json) { return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"; }
+
+Json number_or_null(const std::optional<double>& value) {
+  if (!value || !std::isfinite(*value)) return nullptr;
+  if (*value == std::floor(*value) && std::abs(*value) < 1e15) return static_cast<std::int64_t>(*value);
+  return *value;
+}
+
+Json finding_json(const Finding& finding) {
+  return {{"code", finding.code},
+          {"severity", to_string(finding.severity)},
+          {"blame", to_string(finding.blame)},
+          {"entity", finding.entity},
+          {"message", finding.message},
+          {"measured", number_or_null(finding.measured)},
+          {"limit", number_or_null(finding.limit)},
+          {"unit", finding.unit},
+          {"remedy", finding.remedy}};
+}
+
+template <class Enum>
+Enum parse_enum(std::string_view text, std::initializer_list<Enum> values) {
+  for (const Enum value : values) {
+    if (to_string(value) == text) return value;
+  }
+  throw nlohmann::json::other_error::create(501, fmt::format("unknown word '{}'", text),
+                                            static_cast<const nlohmann::json*>(nullptr));
+}
+
+Finding finding_of(const Json& json) {
+  Finding finding;
+  finding.code = json.at("code");
+  finding.severity =
+      parse_enum(json.at("severity").get<std::string>(), {Severity::note, Severity::warning, Severity::critical});
+  finding.blame = parse_enum(
+      json.at("blame").get<std::string>(),
+      {Blame::user, Blame::node, Blame::gpu, Blame::fabric, Blame::storage, Blame::slurm, Blame::peer, Blame::bug});
+  finding.entity = json.at("entity");
+  finding.message = json.at("message");
+  if (!json.at("measured").is_null()) finding.measured = json.at("measured").get<double>();
+  if (!json.at("limit").is_null()) finding.limit = json.at("limit").get<double>();
+  finding.unit = json.at("unit");
+  finding.remedy = json.at("remedy");
+  return finding;
+}
+
+// A value of a Prometheus label: printable ASCII, and nothing that ends it early.
+std::string label(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '\\' || c == '"') result += '\\';
+    result += c >= ' ' && c <= '~' ? c : '?';
+  }
+  return result;
+}
+
+std::string nagios_word(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '|' || c == '\n' || c == '\''; }, ' ');
+  return text;
+}
+
+std::size_t count(const Report& report, Outcome outcome) {
+  return static_cast<std::size_t>(std::count_if(report.results.begin(), report.results.end(),
+                                                [&](const Result& result) { return result.outcome == outcome; }));
+}
+
+// "21 checks passed, 4 skipped, 1 broken in 0.1s"
+std::string counts(const Report& report) {
+  std::string text = plural(count(report, Outcome::pass), "check") + " passed";
+  if (const std::size_t n = count(report, Outcome::warn)) text += fmt::format(", {} warned", n);
+  if (const std::size_t n = count(report, Outcome::critical)) text += fmt::format(", {} critical", n);
+  const auto needs_root = std::count_if(report.results.begin(), report.results.end(), [](const Result& result) {
+    return result.outcome == Outcome::skip && result.note.find("ermission denied") != std::string::npos;
+  });
+  if (const std::size_t n = count(report, Outcome::skip)) {
+    text += fmt::format(", {} skipped", n) + (needs_root > 0 ? fmt::format(" ({} for want of root)", needs_root) : "");
+  }
+  if (const std::size_t n = count(report, Outcome::broken)) text += fmt::format(", {} broken", n);
+  return text;
+}
+
+}  // namespace
+
+std::string Report::outcome() const {
+  if (count(*this, Outcome::critical) > 0) return "critical";
+  if (count(*this, Outcome::warn) > 0) return "warn";
+  return count(*this, Outcome::broken) > 0 || count(*this, Outcome::pass) == 0 ? "unknown" : "ok";
+}
+
+int Report::nagios_status() const {
+  const std::string word = outcome();
+  return word == "ok" ? 0 : word == "warn" ? 1 : word == "critical" ? 2 : 3;
+}
+
+int worst_status(const std::vector<Report>& reports) {
+  const auto rank = [](int status) { return status == 2 ? 4 : status; };
+  int worst = 0;
+  for (const Report& report : reports) {
+    if (rank(report.nagios_status()) > rank(worst)) worst = report.nagios_status();
+  }
+  return worst;
+}
+
+std::vector<Finding> Report::findings() const {
+  std::vector<Finding> all;
+  for (const Result& result : results) all.insert(all.end(), result.findings.begin(), result.findings.end());
+  std::stable_sort(all.begin(), all.end(), [](const Finding& a, const Finding& b) { return a.severity > b.severity; });
+  return all;
+}
+
+std::string as_text(const Report& report, bool verbose) {
+  const bool nothing_seen = report.outcome() == "unknown" && count(report, Outcome::broken) == 0;
+  std::string text;
+  for (const Finding& finding : report.findings()) {
+    text += fmt::format("{}: {:<8} {} {}: {}\n", report.node, to_string(finding.severity), finding.code, finding.entity,
+                        finding.message);
+    if (!finding.remedy.empty()) text += fmt::format("{}:          {}\n", report.node, finding.remedy);
+  }
+  for (const Result& result : report.results) {
+    const bool shown = result.outcome == Outcome::broken || ((verbose || nothing_seen) && result.findings.empty());
+    if (!shown) continue;
+    text += fmt::format("{}: {:<8} {}{}{}  {}\n", report.node, to_string(result.outcome), result.code,
+                        result.note.empty() ? "" : ": ", result.note, verbose ? format_duration(result.wall_s) : "");
+    text.erase(text.find_last_not_of(" \n") + 1);
+    text += '\n';
+  }
+  return text + fmt::format("{}: {}: {} in {}\n", report.node, report.outcome(), counts(report),
+                            format_duration(report.wall_s));
+}
+
+namespace {
+
+Json report_json(const Report& report) {
+  Json json{{"schema", 1}, {"node", report.node}, {"outcome", report.outcome()}, {"seconds", report.wall_s}};
+  json["findings"] = Json::array();
+  for (const Finding& finding : report.findings()) json["findings"].push_back(finding_json(finding));
+  json["checks"] = Json::array();
+  for (const Result& result : report.results) {
+    json["checks"].push_back({{"code", result.code},
+                              {"outcome", to_string(result.outcome)},
+                              {"note", result.note},
+                              {"seconds", result.wall_s}});
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string as_json(const Report& report) { return dump(report_json(report)); }
+
+std::string as_json(const std::vector<Report>& reports) {
+  Json all = Json::array();
+  for (const Report& report : reports) all.push_back(report_json(report));
+  return dump(all);
+}
+
+Report from_json(const std::string& text) {
+  try {
+    const Json json = Json::parse(text);
+    Report report{.node = json.at("node"), .results = {}, .wall_s = json.at("seconds")};
+    for (const Json& check : json.at("checks")) {
+      Result result{
+          .code = check.at("code"),
+          .outcome = parse_enum(check.at("outcome").get<std::string>(),
+                                {Outcome::pass, Outcome::warn, Outcome::critical, Outcome::skip, Outcome::broken}),
+          .note = check.at("note")};
+      result.wall_s = check.at("seconds");
+      for (const Json& finding : json.at("findings")) {
+        if (finding.at("code") == result.code) result.findings.push_back(finding_of(finding));
+      }
+      report.results.push_back(std::move(result));
+    }
+    return report;
+  } catch (const nlohmann::json::exception& error) {
+    throw Error("report.format", Blame::node, fmt::format("this is no report of ms-diag: {}", error.what()));
+  }
+}
+
+std::string as_nagios(const std::vector<Report>& reports) {
+  static constexpr const char* kWords[] = {"OK", "WARNING", "CRITICAL", "UNKNOWN"};
+  std::string text, numbers, passed;
+  double wall_s = 0;
+  for (const Report& report : reports) {
+    const std::string node = reports.size() > 1 ? report.node + " " : "";
+    const auto add = [&](const std::string& what) { text += (text.empty() ? "" : "; ") + node + what; };
+    for (const Finding& finding : report.findings()) {
+      add(fmt::format("{} {}: {}", finding.code, finding.entity, finding.message));
+      if (!finding.measured) continue;
+      numbers += fmt::format(" '{}'={}", nagios_word(node + finding.code + " " + finding.entity), *finding.measured);
+      if (finding.limit) numbers += fmt::format(";;{}", *finding.limit);
+    }
+    for (const Result& result : report.results) {
+      if (result.outcome == Outcome::broken) add(fmt::format("{} is broken: {}", result.code, result.note));
+    }
+    passed += (passed.empty() ? "" : "; ") + node + counts(report);
+    wall_s = std::max(wall_s, report.wall_s);
+  }
+  return fmt::format("{} - {} | 'seconds'={:.3f}s{}\n", kWords[worst_status(reports)],
+                     nagios_word(text.empty() ? passed : text), wall_s, numbers);
+}
+
+std::string as_prometheus(const std::vector<Report>& reports) {
+  struct Family {
+    std::string_view name, help;
+    std::map<std::string, double> series;  // by labels: a series may be there only once, so the worst counts
+    void add(const std::string& labels, double value) {
+      const auto [place, inserted] = series.emplace(labels, value);
+      if (!inserted) place->second = std::max(place->second, value);
+    }
+  };
+  Family checks{
+      "ms_diag_check_status", "Outcome of a check: 0 pass, 1 warn, 2 critical, 3 broken; skipped ones are absent.", {}};
+  Family findings{"ms_diag_finding", "What was measured where a check found something; 1 where it is no number.", {}};
+  Family status{"ms_diag_status", "Outcome of all: 0 ok, 1 warn, 2 critical, 3 unknown.", {}};
+  Family duration{"ms_diag_duration_seconds", "How long the checks took.", {}};
+  for (const Report& report : reports) {
+    const std::string node = fmt::format("node=\"{}\"", label(report.node));
+    for (const Result& result : report.results) {
+      if (result.outcome == Outcome::skip) continue;
+      checks.add(fmt::format("{},check=\"{}\"", node, label(result.code)),
+                 result.outcome == Outcome::broken ? 3 : static_cast<int>(result.outcome));
+    }
+    for (const Finding& finding : report.findings()) {
+      findings.add(fmt::format("{},check=\"{}\",device=\"{}\",severity=\"{}\"", node, label(finding.code),
+                               label(finding.entity), to_string(finding.severity)),
+                   finding.measured.value_or(1));
+    }
+    status.add(node, report.nagios_status());
+    duration.add(node, report.wall_s);
+  }
+  std::string text;
+  for (const Family* family : {&checks, &findings, &status, &duration}) {
+    text += fmt::format("# HELP {0} {1}\n# TYPE {0} gauge\n", family->name, family->help);
+    for (const auto& [labels, value] : family->series)
+      text += fmt::format("{}{{{}}} {}\n", family->name, labels, value);
+  }
+  return text;
+}
+
+std::string list_json(const std::vector<Check>& checks) {
+  std::string lines;
+  for (const Check& check : checks) {
+    const Json json{{"schema", 1},
+                    {"code", check.code},
+                    {"level", check.level},
+                    {"summary", check.summary},
+                    {"needs", check.needs},
+                    {"deadline_s", check.deadline_s},
+                    {"blame", to_string(check.blame)},
+                    {"cost", to_string(check.cost)},
+                    {"user_can_cause", check.user_can_cause},
+                    {"on_hang", to_string(check.on_hang)}};
+    lines += json.dump() + "\n";
+  }
+  return lines;
+}
+
+}  // namespace ms::health

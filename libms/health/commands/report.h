@@ -1,0 +1,39 @@
+// What was found, as people, monitors and programs read it. Pure functions of results.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "health/checks/check.h"
+
+namespace ms::health {
+
+struct Report {
+  std::string node = {};
+  std::vector<Result> results = {};
+  double wall_s = 0;
+
+  // The worst: ok, warn, critical; unknown where nothing worse than a broken check was met, or nothing was checked.
+  std::string outcome() const;
+  int nagios_status() const;  // 0 ok, 1 warn, 2 critical, 3 unknown
+  std::vector<Finding> findings() const;
+};
+
+// Findings first, then one line that sums up. What was skipped is shown where it is all there is, and if verbose.
+std::string as_text(const Report& report, bool verbose);
+// {"schema":1,"node":..,"outcome":"ok|warn|critical|unknown","findings":[{"code","severity","blame","entity","message",
+// "measured","limit","unit","remedy"}],"checks":[{"code","outcome","note","seconds"}]}
+std::string as_json(const Report& report);
+// The same for several nodes: an array.
+std::string as_json(const std::vector<Report>& reports);
+Report from_json(const std::string& text);  // Error("report.format", node) for what is none; for reports of other nodes
+// One line for all: "CRITICAL - gpu.ecc gpu 3: ... | 'label'=value;warn;crit". Of several, each node is named.
+std::string as_nagios(const std::vector<Report>& reports);
+// For the textfile collector: a gauge per check, and of findings; every series once.
+std::string as_prometheus(const std::vector<Report>& reports);
+std::string list_json(const std::vector<Check>& checks);  // one object a check
+
+// The worst of all, by Nagios' own order of badness: critical before unknown before warning.
+int worst_status(const std::vector<Report>& reports);
+
+}  // namespace ms::health

@@ -1,0 +1,47 @@
+#include "health/evidence/evidence.h"
+
+#include <time.h>
+
+#include <cstdlib>
+
+namespace ms::health {
+namespace {
+
+// The clock of the kernel log's time stamps: since boot, without the time asleep. A fake root may have its own.
+double uptime_s(const Sysroot& root) {
+  if (!root.is_real()) {
+    if (const std::optional<std::string> text = root.read("/proc/uptime")) return std::strtod(text->c_str(), nullptr);
+  }
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+}  // namespace
+
+Evidence::Evidence(const Policy& policy, double now_wall_s, double not_before_wall_s, Counters before)
+    : policy_(policy),
+      root_(policy.paths.sysroot),
+      now_wall_s_(now_wall_s),
+      not_before_wall_s_(not_before_wall_s),
+      before_(std::move(before)) {}
+
+const GpuSnapshot& Evidence::gpus() {
+  if (!gpus_) gpus_ = read_gpus(policy_.paths.nvml);
+  return *gpus_;
+}
+
+const KernelLog& Evidence::kernel_log() {
+  if (!kernel_log_) {
+    const double booted_wall_s = now_wall_s_ - uptime_s(root_);
+    kernel_log_ = read_kernel_log(root_, not_before_wall_s_ > 0 ? not_before_wall_s_ - booted_wall_s : 0);
+  }
+  return *kernel_log_;
+}
+
+std::optional<Counter> Evidence::before(std::string_view name) const {
+  const auto found = before_.find(name);
+  return found == before_.end() ? std::nullopt : std::optional(found->second);
+}
+
+}  // namespace ms::health

@@ -1,0 +1,50 @@
+// Evidence: what checks look at, read when it is first asked for and then kept for the lane.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/sysroot.h"
+#include "health/evidence/gpus.h"
+#include "health/evidence/kernel_log.h"
+#include "health/policy.h"
+
+namespace ms::health {
+
+// A number that only means something beside an earlier one ("net.flaps eth0" 17), with the time of the earlier one.
+struct Counter {
+  double value = 0;
+  double wall_s = 0;
+};
+using Counters = std::map<std::string, Counter, std::less<>>;
+
+// What checks look at. Made once per lane (see runner.h), in that lane's own process; expensive evidence is read when
+// it is first asked for.
+class Evidence {
+ public:
+  // now_wall_s: the time; not_before_wall_s: of the last undrain, or 0: what the log says of earlier times does not
+  // count; before: counters kept by the last run.
+  Evidence(const Policy& policy, double now_wall_s, double not_before_wall_s, Counters before);
+  // For tests: the GPUs are these, and no library is asked.
+  void set_gpus(GpuSnapshot gpus) { gpus_ = std::move(gpus); }
+
+  const Policy& policy() const { return policy_; }
+  const Sysroot& root() const { return root_; }
+  double now_wall_s() const { return now_wall_s_; }
+  const GpuSnapshot& gpus();
+  const KernelLog& kernel_log();  // since boot and not before not_before_wall_s
+  std::optional<Counter> before(std::string_view name) const;
+
+ private:
+  const Policy& policy_;
+  Sysroot root_;
+  double now_wall_s_;
+  double not_before_wall_s_;
+  Counters before_;
+  std::optional<GpuSnapshot> gpus_;
+  std::optional<KernelLog> kernel_log_;
+};
+
+}  // namespace ms::health

@@ -1,0 +1,28 @@
+// gres.conf as far as checks need it: which devices Slurm thinks that this node has. Pure but for the node's own name.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/sysroot.h"
+
+namespace ms::health {
+
+struct GresLine {
+  std::string name;  // "gpu"
+  std::string type;
+  std::vector<std::string> files;     // brackets expanded: "/dev/nvidia0", ...
+  std::optional<std::int64_t> count;  // Count=, where it is given
+};
+
+// The lines for `node`: those whose NodeName= names it, and those without one. A line that is not understood is left
+// out: what Slurm makes of it, slurmd says itself.
+std::vector<GresLine> parse_gres_conf(std::string_view text, std::string_view node);
+
+// The node's name up to the first dot.
+std::string node_name(const Sysroot& root);
+
+}  // namespace ms::health

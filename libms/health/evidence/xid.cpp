@@ -1,0 +1,166 @@
+// The table follows NVIDIA's Xid catalog (docs.nvidia.com/deploy/xid-errors, as of October 2025): what it answers with
+// "restart the application" a program can cause; "reset the GPU" or "restart the machine" without a doubt is critical;
+// what has to be looked at by a person is a warning. On drivers from 570 on, Xid 154 says itself what is to be done.
+#include "health/evidence/xid.h"
+
+#include <algorithm>
+
+#include "health/evidence/scan.h"
+
+namespace ms::health {
+namespace {
+
+constexpr bool kJob = true;
+constexpr bool kMachine = false;
+constexpr Severity kNote = Severity::note;
+constexpr Severity kWarning = Severity::warning;
+constexpr Severity kCritical = Severity::critical;
+
+constexpr std::string_view kActionChanged = "GPU recovery action changed from ";
+
+// "0x1 (GPU Reset Required)": the number.
+std::optional<int> take_action(Scan& scan) {
+  if (!scan.literal("0x")) return std::nullopt;
+  const std::optional<std::uint64_t> number = scan.hex();
+  if (!number || *number > 0xff || !scan.literal(" (")) return std::nullopt;
+  const std::size_t end = scan.rest().find(')');
+  if (end == std::string_view::npos) return std::nullopt;
+  scan.literal(scan.rest().substr(0, end + 1));
+  return static_cast<int>(*number);
+}
+
+// The end of an Xid 154's line is the driver's own text; what stands before it may hold the name of a process.
+std::optional<RecoveryAction> parse_action(std::string_view text) {
+  const std::size_t begin = text.rfind(kActionChanged);
+  if (begin == std::string_view::npos) return std::nullopt;
+  Scan scan(text.substr(begin + kActionChanged.size()));
+  if (!take_action(scan) || !scan.literal(" to ")) return std::nullopt;
+  const std::optional<int> action = take_action(scan);
+  scan.literal(".");
+  return action && scan.at_end() ? std::optional(static_cast<RecoveryAction>(*action)) : std::nullopt;
+}
+
+}  // namespace
+
+const std::vector<XidRow>& xid_rows() {
+  static const std::vector<XidRow> kRows = {
+      {8, 8, "GPU stopped processing", kWarning, kJob},
+      {11, 11, "invalid or corrupted push buffer stream", kWarning, kJob},
+      {13, 13, "graphics engine exception", kWarning, kJob},
+      {25, 25, "invalid or illegal push buffer stream", kWarning, kJob},
+      {31, 31, "GPU memory page fault", kWarning, kJob},
+      {32, 32, "invalid or corrupted push buffer stream", kWarning, kJob},
+      {37, 38, "driver firmware error", kWarning, kJob},
+      {39, 41, "copy engine exception", kWarning, kJob},
+      {43, 43, "GPU stopped processing", kWarning, kJob},
+      {44, 44, "graphics engine fault during a context switch", kWarning, kJob},
+      {45, 45, "preemptive cleanup, because of earlier errors", kWarning, kJob},
+      {46, 46, "GPU stopped processing, a reset is needed", kWarning, kMachine},
+      {48, 48, "double-bit ECC error", kCritical, kMachine},
+      {54, 54, "auxiliary power is not connected", kCritical, kMachine},
+      {57, 58, "unstable video memory", kWarning, kMachine},
+      {60, 60, "video processor exception", kWarning, kJob},
+      {61, 61, "internal micro-controller breakpoint", kWarning, kMachine},
+      {62, 62, "internal micro-controller halt", kCritical, kMachine},
+      {63, 63, "a row remapping or page retirement was recorded", kNote, kMachine},  // gpu.remap says what is pending
+      {64, 64, "a row remapping or page retirement could not be recorded", kCritical, kMachine},
+      {66, 67, "illegal access by the driver", kWarning, kJob},
+      {68, 68, "video decoder exception", kWarning, kJob},
+      {69, 69, "graphics engine class error", kWarning, kJob},
+      {70, 72, "copy engine error", kWarning, kJob},
+      {74, 74, "NVLink error", kWarning, kMachine},
+      {75, 77, "copy engine error", kWarning, kJob},
+      {78, 78, "virtual GPU start error", kWarning, kMachine},
+      {79, 79, "GPU has fallen off the bus", kCritical, kMachine},
+      {80, 80, "corrupted data sent to the GPU", kWarning, kJob},
+      {82, 84, "video decoder or JPEG error", kWarning, kJob},
+      {85, 85, "copy engine error", kWarning, kJob},
+      {86, 86, "optical flow accelerator exception", kWarning, kJob},
+      {88, 89, "video decoder error", kWarning, kJob},
+      {92, 92, "high rate of single-bit ECC errors", kWarning, kMachine},
+      {93, 93, "the InfoROM was written too often", kNote, kMachine},
+      {94, 94, "contained memory error", kWarning, kMachine},  // gpu.ecc and gpu.remap judge what it left behind
+      {95, 95, "uncontained memory error", kCritical, kMachine},
+      {96, 105, "video decoder or JPEG error", kWarning, kJob},
+      {106, 107, "test message", kNote, kMachine},
+      {109, 109, "context switch timeout", kWarning, kJob},
+      {110, 110, "security fault", kWarning, kMachine},
+      {119, 119, "the GPU's system processor did not answer", kCritical, kMachine},
+      {120, 120, "error of the GPU's system processor", kCritical, kMachine},
+      {121, 121, "corrected chip-to-chip link error", kNote, kMachine},
+      {122, 124, "SPI flash access failed", kWarning, kMachine},
+      {125, 125, "InfoROM file system error", kWarning, kMachine},
+      {126, 135, "copy engine error", kWarning, kJob},
+      {136, 136, "NVLink training failed", kWarning, kMachine},
+      {137, 137, "NVLink privilege error", kWarning, kJob},
+      {139, 139, "optical flow accelerator error", kWarning, kJob},
+      {140, 140, "unrecovered ECC error", kCritical, kMachine},
+      {141, 141, "CUDA fast path error", kWarning, kJob},
+      {142, 142, "video encoder error", kWarning, kJob},
+      {143, 143, "GPU initialisation failed", kCritical, kMachine},
+      {144, 150, "NVLink error", kWarning, kMachine},
+      {151, 151, "key rotation error", kWarning, kMachine},
+      {154, 154, "the driver asks for a recovery action", kCritical, kMachine},  // only if its text names one
+      {155, 155, "NVLink software error", kWarning, kMachine},
+      {156, 156, "resource retirement", kWarning, kMachine},
+      {157, 157, "resource retirement failed", kWarning, kMachine},
+      {158, 158, "fatal timeout of the GPU", kCritical, kMachine},
+      {159, 159, "coherent interface error", kWarning, kMachine},
+      {160, 161, "memory channel retirement", kWarning, kMachine},
+      {162, 163, "power smoothing switched", kNote, kMachine},
+      {164, 165, "power smoothing is worn out", kWarning, kMachine},
+      {166, 166, "NVLink encryption error", kWarning, kMachine},
+      {167, 167, "fatal PCIe timeout", kWarning, kMachine},
+      {168, 168, "reduced memory capacity", kWarning, kMachine},
+      {169, 169, "halt of the security processor", kWarning, kMachine},
+      {170, 170, "NVLink interrupt in confidential mode", kWarning, kMachine},
+      {171, 171, "uncorrectable DRAM error", kWarning, kMachine},  // comes with Xid 48, which is critical
+      {172, 172, "uncorrectable SRAM error", kWarning, kMachine},
+  };
+  return kRows;
+}
+
+const XidRow* find_xid(int number) {
+  const std::vector<XidRow>& rows = xid_rows();
+  const auto found = std::find_if(rows.begin(), rows.end(),
+                                  [&](const XidRow& row) { return row.first <= number && number <= row.last; });
+  return found == rows.end() ? nullptr : &*found;
+}
+
+RecoveryAdvice advice_for(RecoveryAction action) {
+  switch (action) {
+    case RecoveryAction::none:
+      return {Severity::note, "nothing"};
+    case RecoveryAction::gpu_reset:
+      return {Severity::critical, "a reset of the GPU"};
+    case RecoveryAction::node_reboot:
+      return {Severity::critical, "a reboot of the node"};
+    case RecoveryAction::drain_p2p:
+      return {Severity::warning, "an end of peer-to-peer traffic with it"};
+    case RecoveryAction::drain_and_reset:
+      return {Severity::critical, "an end of peer-to-peer traffic with it, then a reset"};
+  }
+  return {Severity::warning, "an action that is not known to us"};
+}
+
+std::optional<XidLine> parse_xid(std::string_view line) {
+  Scan scan(line);
+  if (!scan.literal("NVRM: Xid (PCI:")) return std::nullopt;
+  const std::optional<std::uint64_t> domain = scan.hex();
+  if (!domain || *domain > 0xffffffff || !scan.literal(":")) return std::nullopt;
+  const std::optional<std::uint64_t> bus = scan.hex();
+  if (!bus || *bus > 0xff || !scan.literal(":")) return std::nullopt;
+  const std::optional<std::uint64_t> device = scan.hex();
+  if (!device || *device > 0x1f) return std::nullopt;
+  if (scan.literal(" GPU-I:") && !scan.number()) return std::nullopt;  // the MIG instance
+  if (!scan.literal("): ")) return std::nullopt;
+  const std::optional<std::uint64_t> number = scan.number();
+  if (!number || *number > 9999 || !(scan.literal(", ") || scan.at_end())) return std::nullopt;
+  XidLine xid{.pci = fmt::format("{:04x}:{:02x}:{:02x}.0", *domain, *bus, *device),
+              .number = static_cast<int>(*number),
+              .action = {}};
+  if (xid.number == 154) xid.action = parse_action(scan.rest());
+  return xid;
+}
+
+}  // namespace ms::health

@@ -1,0 +1,228 @@
+#include "net/agents/agent_pool.h"
+
+#include <poll.h>
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "net/measure/interface.h"
+#include "net/transport/secret.h"
+
+namespace ms::net {
+namespace {
+
+constexpr double kAnswer_s = 3;
+// Agents give up on each other after three seconds of silence, some times in a row; they should be the ones who say so.
+constexpr double kSlack_s = 12;
+
+Address any_v4() { return *parse_address("0.0.0.0:0"); }
+
+}  // namespace
+
+AgentPool::AgentPool(std::vector<std::string> nodes)
+    : nodes_(std::move(nodes)), secret_(new_secret()), v4_(any_v4()), seats_(nodes_.size()) {
+  // A connection and a launching command's pipe for each node, and some.
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const rlim_t wanted = 2 * nodes_.size() + 64;
+  if (limit.rlim_cur < wanted) {
+    limit.rlim_cur = std::min(limit.rlim_max, wanted);
+    setrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_cur < wanted) {
+      throw user_error(
+          "net.nodes",
+          fmt::format("{} nodes take {} open files, and {} are allowed", nodes_.size(), wanted, limit.rlim_cur),
+          "ulimit -n");
+    }
+  }
+}
+
+Invitation AgentPool::invitation(const std::string& interface) const {
+  Invitation invitation{.addresses = {}, .secret = secret_, .interface = interface};
+  for (const Interface& i : interfaces(interface))
+    if (i.address.storage.ss_family == AF_INET) invitation.addresses.push_back(i.address.with_port(v4_.port()).str());
+  if (invitation.addresses.empty()) {
+    throw user_error("net.interface",
+                     fmt::format("this node has no IPv4 address on an interface {}* that is up", interface));
+  }
+  return invitation;
+}
+
+void AgentPool::gather(double seconds) {
+  const Deadline deadline = in_seconds(seconds);
+  // Each in a thread of its own: one that connects and says nothing holds up nobody.
+  constexpr std::size_t kAtATime = 64;
+  std::mutex mutex;  // guards the seats
+  std::atomic<std::size_t> greeting = 0;
+  std::list<std::jthread> threads;
+  const auto here = [&] {
+    const std::lock_guard lock(mutex);
+    return missing().empty();
+  };
+  while (!here() && seconds_until(deadline) > 0) {
+    if (greeting >= kAtATime) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      continue;
+    }
+    std::optional<Channel> accepted = v4_.accept(std::min(deadline, in_seconds(0.05)));
+    if (!accepted) continue;
+    ++greeting;
+    threads.emplace_back([&, channel = std::make_shared<Channel>(*std::move(accepted))] {
+      try {
+        Member member = read_member(welcome(*channel, secret_, std::min(deadline, in_seconds(kAnswer_s))));
+        const auto node = std::ranges::find(nodes_, member.node);
+        if (node == nodes_.end()) {
+          log::warn("net", "an agent calls itself {}, which is no node of this check", plain_text(member.node, 80));
+        } else {
+          channel->set_peer(member.node);
+          const std::lock_guard lock(mutex);
+          Seat& seat = seats_[static_cast<std::size_t>(node - nodes_.begin())];
+          seat.member = std::move(member);
+          seat.control = std::move(*channel);
+        }
+      } catch (const std::exception& error) { log::info("net", "{}", plain_text(error.what(), 200)); }
+      --greeting;
+    });
+  }
+  threads.clear();
+}
+
+const Member* AgentPool::member(int node) const {
+  const Seat& seat = seats_[static_cast<std::size_t>(node)];
+  return seat.control ? &seat.member : nullptr;
+}
+
+std::vector<int> AgentPool::missing() const {
+  std::vector<int> missing;
+  for (std::size_t node = 0; node < nodes_.size(); ++node)
+    if (!seats_[node].control) missing.push_back(static_cast<int>(node));
+  return missing;
+}
+
+void AgentPool::lose(int node) { seats_[static_cast<std::size_t>(node)].control.close_now(); }
+
+bool AgentPool::order(int node, const TestOrder& order) {
+  try {
+    seats_[static_cast<std::size_t>(node)].control.send_line(to_json(order), in_seconds(kAnswer_s));
+    return true;
+  } catch (const Error& error) {
+    log::info("net", "{}", error.message());
+    lose(node);
+    return false;
+  }
+}
+
+void AgentPool::answers(std::map<int, int> waiting, double seconds, const std::function<void(TestAnswer)>& take,
+                        const std::function<void(int node, const std::string& why)>& missed) {
+  const auto fail = [&](int node, const std::string& why) {
+    std::erase_if(waiting, [&](const auto& of) { return of.second == node; });
+    lose(node);
+    missed(node, why);
+  };
+  const Deadline deadline = in_seconds(seconds);
+  while (!waiting.empty()) {
+    std::vector<pollfd> polls;
+    std::vector<int> nodes;
+    for (const auto& [id, node] : waiting) {
+      if (std::ranges::find(nodes, node) != nodes.end()) continue;
+      nodes.push_back(node);
+      polls.push_back({.fd = seats_[static_cast<std::size_t>(node)].control.fd(), .events = POLLIN, .revents = 0});
+    }
+    if (seconds_until(deadline) == 0) {
+      for (const int node : nodes)
+        fail(node, fmt::format("{} did not answer in time", nodes_[static_cast<std::size_t>(node)]));
+      return;
+    }
+    poll(polls.data(), polls.size(), static_cast<int>(seconds_until(deadline) * 1e3) + 1);
+    for (std::size_t p = 0; p < polls.size(); ++p) {
+      if (polls[p].revents == 0) continue;
+      try {
+        while (const std::optional<std::string> line = seats_[static_cast<std::size_t>(nodes[p])].control.poll_line()) {
+          TestAnswer answer = read_answer(*line);
+          // One of an earlier round that was given up is nobody's.
+          const auto order = waiting.find(answer.id);
+          if (order == waiting.end() || order->second != nodes[p]) continue;
+          waiting.erase(order);
+          take(std::move(answer));
+        }
+      } catch (const Error& error) { fail(nodes[p], error.message()); }
+    }
+  }
+}
+
+std::vector<std::string> AgentPool::ask(const std::string& what) {
+  std::vector<std::string> texts(nodes_.size());
+  std::map<int, int> waiting;  // order -> node
+  for (int node = 0; node < static_cast<int>(nodes_.size()); ++node) {
+    const int id = next_id_++;
+    if (member(node) != nullptr && order(node, {.id = id, .ask = what})) waiting.emplace(id, node);
+  }
+  const std::map<int, int> asked = waiting;
+  answers(
+      std::move(waiting), kAnswer_s + kSlack_s,
+      [&](TestAnswer answer) { texts[static_cast<std::size_t>(asked.at(answer.id))] = std::move(answer.text); },
+      [](int, const std::string& why) { log::warn("net", "{}", why); });
+  return texts;
+}
+
+std::vector<PairResult> AgentPool::test(const Round& round, const PairSpec& spec, int source_port) {
+  std::vector<PairResult> results(round.size());
+  std::map<int, std::size_t> places;  // order -> its place
+  std::map<int, int> waiting;         // order -> who drives it
+  for (std::size_t i = 0; i < round.size(); ++i) {
+    const auto [a, b] = round[i];
+    PairResult& result = results[i];
+    result.a = a;
+    result.b = b;
+    result.at_once = spec.both_at_once && spec.back;
+    for (const int node : {a, b}) {
+      if (member(node) != nullptr || !result.error.empty()) continue;
+      result.error = fmt::format("{} is gone", nodes_[static_cast<std::size_t>(node)]);
+      result.at_fault = node;
+    }
+    if (!result.error.empty()) continue;
+    const int id = next_id_++;
+    if (order(a, {.id = id,
+                  .address = member(b)->address.str(),
+                  .node = nodes_[static_cast<std::size_t>(b)],
+                  .source_port = source_port,
+                  .spec = spec})) {
+      places.emplace(id, i);
+      waiting.emplace(id, a);
+    } else {
+      result.error = fmt::format("{} is gone", nodes_[static_cast<std::size_t>(a)]);
+      result.at_fault = a;
+    }
+  }
+  std::set<int> answered;
+  answers(
+      std::move(waiting), most_seconds(spec) + kSlack_s,
+      [&](TestAnswer answer) {
+        PairResult& result = results[places.at(answer.id)];
+        answer.result.a = result.a;
+        answer.result.b = result.b;
+        answer.result.at_once = result.at_once;
+        result = std::move(answer.result);
+        answered.insert(answer.id);
+      },
+      [&](int node, const std::string& why) {
+        for (const auto& [id, i] : places) {
+          if (results[i].a != node || answered.contains(id)) continue;
+          results[i].error = why;
+          results[i].at_fault = node;
+        }
+      });
+  return results;
+}
+
+}  // namespace ms::net

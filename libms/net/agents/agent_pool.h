@@ -1,0 +1,54 @@
+// The coordinator's side: waits for the agents, has them test pairs, and gives up on those that do not answer. A node
+// that never comes, or goes, is a value here, not an error.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "net/agents/wire.h"
+#include "net/measure/schedule.h"
+
+namespace ms::net {
+
+class AgentPool {
+ public:
+  // Listens, on all addresses. `nodes`: who is expected, by name. Raises the limit of open files as far as that takes;
+  // Error("net.nodes", user) where it may not.
+  explicit AgentPool(std::vector<std::string> nodes);
+
+  // For the agents. With an interface, that one's address only; Error("net.interface", user) where it has none.
+  Invitation invitation(const std::string& interface) const;
+  // Until all are here, or it has been long enough.
+  void gather(double seconds);
+  // Members in the order of the nodes; nullptr: it did not come, or is gone.
+  const Member* member(int node) const;
+  const std::vector<std::string>& nodes() const { return nodes_; }
+  std::vector<int> missing() const;
+
+  // All pairs of a round at the same time, each as `spec` says; the first of each pair drives. Results in the order of
+  // the pairs, with `a` and `b` set to its two nodes.
+  std::vector<PairResult> test(const Round& round, const PairSpec& spec, int source_port = 0);
+  // What each node tells of itself: "counters", "facts". Empty where it did not answer.
+  std::vector<std::string> ask(const std::string& what);
+
+ private:
+  struct Seat {
+    Member member;
+    Channel control;  // empty: nobody is there
+  };
+  void lose(int node);
+  // Sends an order, and takes answers until each has come or it is too late: then `missed` is told whose.
+  bool order(int node, const TestOrder& order);
+  void answers(std::map<int, int> waiting, double seconds, const std::function<void(TestAnswer)>& take,
+               const std::function<void(int node, const std::string& why)>& missed);
+
+  std::vector<std::string> nodes_;
+  std::string secret_;
+  Listener v4_;
+  std::vector<Seat> seats_;
+  int next_id_ = 1;
+};
+
+}  // namespace ms::net

@@ -1,0 +1,284 @@
+#include "net/agents/peer.h"
+
+#include <algorithm>
+#include <array>
+#include <random>
+#include <thread>
+
+#include "base/text.h"
+#include "net/agents/rdma_pair.h"
+#include "net/measure/interface.h"
+#include "net/transport/byte_stream.h"
+#include "net/transport/datagrams.h"
+#include "net/transport/fields.h"
+#include "net/transport/secret.h"
+
+namespace ms::net {
+namespace {
+
+using Time = std::chrono::steady_clock;
+
+constexpr double kAnswer_s = 3;    // for an answer that takes no time
+constexpr double kMost_s = 200;    // of anything that an agent may be asked for
+constexpr double kLinger_s = 0.1;  // for datagrams on their way
+constexpr std::size_t kPing = 16;  // bytes
+
+std::string flow_words(std::string_view way, const StreamLimits& limits) {
+  return fmt::format("flow {} {} {} {}", way, limits.seconds, limits.bytes, limits.max_gbps);
+}
+
+// One end of the two directions' question: which packets pass?
+void tell_sizes(Channel& channel, Datagrams& datagrams, int mtu) {
+  const bool passes = mtu > 0 && datagrams.passes(mtu);
+  channel.send_line(fmt::format("{} {}", mtu, passes ? 1 : 0), in_seconds(kAnswer_s));
+}
+void take_sizes(Channel& channel, Datagrams& datagrams, Way& way) {
+  datagrams.answer_sizes(channel, in_seconds(kAnswer_s));
+  Fields words(channel.receive_line(in_seconds(kAnswer_s)));
+  way.mtu = words.number(0, 1 << 20);
+  way.large_pass = words.number(0, 1) == 1 || way.mtu == 0;
+}
+
+class Session {
+ public:
+  Session(Channel& channel, const Self& self)
+      : channel_(channel), self_(self), before_(counts_of(self.root, self.interface)) {}
+
+  void serve() {
+    while (true) {
+      Fields words(channel_.receive_line(in_seconds(kMost_s)));
+      const std::string what = words.next();
+      if (what == "end") break;
+      if (what == "ping") {
+        echo(words.number(1, 1 << 20));
+      } else if (what == "datagrams") {
+        meet(words);
+        const int count = words.number(1, 1 << 24);
+        const double seconds = words.seconds();
+        const std::int64_t drops = backlog_drops(self_.root);
+        const DatagramCounts counts = datagrams_->exchange(count, seconds, kLinger_s, channel_);
+        channel_.send_line(
+            fmt::format("{} {} {}", counts.sent, counts.received, counts.dropped + backlog_drops(self_.root) - drops),
+            in_seconds(kAnswer_s));
+      } else if (what == "sizes") {
+        meet(words);
+        Way ignored;
+        take_sizes(channel_, *datagrams_, ignored);
+        tell_sizes(channel_, *datagrams_, mtu_of(self_.root, self_.interface));
+      } else if (what == "rdma") {
+        serve_rdma(channel_, self_, words);
+      } else {
+        throw Error("net.peer", Blame::fabric, fmt::format("{} asks for '{}'", channel_.peer(), printable(what, 40)));
+      }
+    }
+    const NodeCounts counts = counts_of(self_.root, self_.interface) - before_;
+    channel_.send_line(fmt::format("{} {} {} {} {}", counts.carrier_losses, counts.carrier_gains, counts.errors,
+                                   counts.retransmits, counts.segments),
+                       in_seconds(kAnswer_s));
+  }
+
+ private:
+  void echo(int pings) {
+    std::array<std::byte, kPing> ping;
+    const PromptReceive promptly(channel_);
+    for (int i = 0; i < pings; ++i) {
+      channel_.receive(ping, in_seconds(kMost_s));
+      channel_.send(ping, in_seconds(kAnswer_s));
+      if (ping[0] != std::byte{0}) return;  // the last one
+    }
+  }
+  void meet(Fields& words) {
+    const int port = words.number(1, 65535);
+    const auto exchange = words.number<std::uint64_t>(0, ~std::uint64_t{0});
+    datagrams_.emplace(local_address(channel_.fd()));
+    datagrams_->meet(peer_address(channel_.fd()).with_port(port), exchange);
+    channel_.send_line(std::to_string(datagrams_->port()), in_seconds(kAnswer_s));
+  }
+
+  Channel& channel_;
+  const Self& self_;
+  NodeCounts before_;
+  std::optional<Datagrams> datagrams_;
+};
+
+// Drives a session with the other agent.
+class Test {
+ public:
+  Test(const Self& self, const Address& other, const std::string& name, const PairSpec& spec, int source_port,
+       PairResult& result)
+      : self_(self), other_(other), name_(name), spec_(spec), source_port_(source_port), result_(result) {}
+
+  void run() {
+    session_ = open("session", 0);
+    if (spec_.rdma) {
+      measure_rdma(session_, self_, other_.host(), spec_, result_);
+    } else {
+      if (spec_.pings > 0) ping();
+      if (spec_.seconds > 0) stream();
+      if (spec_.datagrams > 0) count_lost();
+      if (spec_.sizes) try_sizes();
+    }
+    say("end");
+    Fields words(session_.receive_line(in_seconds(kAnswer_s)));
+    constexpr std::int64_t kAny = std::int64_t{1} << 62;
+    result_.counts_b = {.carrier_losses = words.number(-kAny, kAny),
+                        .carrier_gains = words.number(-kAny, kAny),
+                        .errors = words.number(-kAny, kAny),
+                        .retransmits = words.number(-kAny, kAny),
+                        .segments = words.number(-kAny, kAny)};
+  }
+
+ private:
+  Channel open(std::string_view greeting, int source_port) {
+    Channel channel =
+        Channel::connect(other_, name_, in_seconds(kAnswer_s), {.source_port = source_port, .from = self_.address});
+    greet(channel, self_.secret, greeting, in_seconds(kAnswer_s));
+    return channel;
+  }
+  void say(const std::string& line) { session_.send_line(line, in_seconds(kAnswer_s)); }
+
+  void ping() {
+    constexpr int kWarmUp = 5;
+    std::vector<double> us;
+    std::array<std::byte, kPing> ping{};
+    say(fmt::format("ping {}", spec_.pings + kWarmUp));
+    const PromptReceive promptly(session_);
+    const Deadline enough = in_seconds(spec_.ping_s);
+    for (int i = 0; i < spec_.pings + kWarmUp; ++i) {
+      const bool last = i + 1 == spec_.pings + kWarmUp || seconds_until(enough) == 0;
+      ping[0] = std::byte(last ? 1 : 0);
+      const Time::time_point begin = Time::now();
+      session_.send(ping, in_seconds(kAnswer_s));
+      session_.receive(ping, in_seconds(kAnswer_s));
+      if (i >= kWarmUp || last)
+        us.push_back(std::chrono::duration<double, std::micro>(Time::now() - begin).count() / 2);
+      if (last) break;
+    }
+    std::ranges::sort(us);
+    result_.least_us = us.front();
+    result_.p50_us = us[us.size() / 2];
+    result_.p99_us = us[us.size() * 99 / 100];
+  }
+
+  void stream_way(bool out, int first_port, Way& way) {
+    std::vector<double>& gbps = way.flow_gbps;
+    gbps.resize(static_cast<std::size_t>(spec_.flows));
+    std::vector<std::exception_ptr> errors(gbps.size());
+    const StreamLimits limits{
+        .seconds = spec_.seconds, .bytes = spec_.bytes / spec_.flows, .max_gbps = spec_.max_gbps / spec_.flows};
+    {
+      std::vector<std::jthread> threads;
+      for (std::size_t flow = 0; flow < gbps.size(); ++flow) {
+        threads.emplace_back([&, flow] {
+          try {
+            Channel channel =
+                open(flow_words(out ? "in" : "out", limits), first_port == 0 ? 0 : first_port + static_cast<int>(flow));
+            gbps[flow] = out ? send_stream(channel, limits, in_seconds(limits.seconds + 2 * kAnswer_s))
+                             : receive_stream(channel, limits);
+          } catch (...) { errors[flow] = std::current_exception(); }
+        });
+      }
+    }
+    for (const std::exception_ptr& error : errors)
+      if (error) std::rethrow_exception(error);
+    way.gbps = 0;
+    for (const double rate : gbps) way.gbps += rate;
+  }
+  void stream() {
+    if (!spec_.back || !spec_.both_at_once) {
+      stream_way(true, source_port_, result_.there);
+      if (spec_.back) stream_way(false, 0, result_.back);
+      return;
+    }
+    std::exception_ptr error;
+    {
+      std::jthread back([&] {
+        try {
+          stream_way(false, 0, result_.back);
+        } catch (...) { error = std::current_exception(); }
+      });
+      stream_way(true, source_port_, result_.there);
+    }
+    if (error) std::rethrow_exception(error);
+  }
+
+  void meet(Datagrams& datagrams, std::string_view what, std::string_view more) {
+    std::random_device random;
+    const std::uint64_t exchange = (std::uint64_t{random()} << 32) | random();
+    say(fmt::format("{} {} {}{}", what, datagrams.port(), exchange, more));
+    const int port = Fields(session_.receive_line(in_seconds(kAnswer_s))).number(1, 65535);
+    datagrams.meet(other_.with_port(port), exchange);
+  }
+  void count_lost() {
+    Datagrams datagrams(self_.address);
+    meet(datagrams, "datagrams", fmt::format(" {} {}", spec_.datagrams, spec_.datagrams_s));
+    const std::int64_t drops = backlog_drops(self_.root);
+    const DatagramCounts ours = datagrams.exchange(spec_.datagrams, spec_.datagrams_s, kLinger_s, session_);
+    const std::int64_t dropped = ours.dropped + backlog_drops(self_.root) - drops;
+    Fields words(session_.receive_line(in_seconds(10 * spec_.datagrams_s + kAnswer_s)));
+    constexpr std::int64_t kMost = 1 << 24;
+    const DatagramCounts theirs{.sent = words.number<std::int64_t>(0, kMost),
+                                .received = words.number<std::int64_t>(0, kMost),
+                                .dropped = words.number<std::int64_t>(0, std::int64_t{1} << 62)};
+    const auto fill = [](Way& way, std::int64_t sent, std::int64_t received, std::int64_t dropped_there) {
+      way.sent = sent;
+      way.dropped = std::min(dropped_there, std::max<std::int64_t>(0, sent - received));
+      way.lost = std::max<std::int64_t>(0, sent - received - way.dropped);
+    };
+    fill(result_.there, ours.sent, theirs.received, theirs.dropped);
+    fill(result_.back, theirs.sent, ours.received, dropped);
+  }
+  void try_sizes() {
+    Datagrams datagrams(self_.address);
+    meet(datagrams, "sizes", "");
+    result_.there.mtu = mtu_of(self_.root, self_.interface);
+    result_.there.large_pass = result_.there.mtu == 0 || datagrams.passes(result_.there.mtu);
+    say(fmt::format("{} {}", result_.there.mtu, result_.there.large_pass ? 1 : 0));
+    take_sizes(session_, datagrams, result_.back);
+  }
+
+  const Self& self_;
+  Address other_;
+  const std::string& name_;
+  const PairSpec& spec_;
+  int source_port_;
+  PairResult& result_;
+  Channel session_;
+};
+
+}  // namespace
+
+void serve_peer(Channel channel, const Self& self) {
+  const std::string greeting = welcome(channel, self.secret, in_seconds(kAnswer_s));
+  if (greeting == "session") return Session(channel, self).serve();
+  Fields words(greeting);
+  if (words.next() != "flow") throw Error("net.peer", Blame::fabric, "an unknown greeting");
+  const bool in = words.next() == "in";
+  const StreamLimits limits{.seconds = words.seconds(),
+                            .bytes = words.number<std::int64_t>(1, std::int64_t{1} << 50),
+                            .max_gbps = words.number<double>(0, 1e6)};
+  if (in) {
+    receive_stream(channel, limits);
+  } else {
+    send_stream(channel, limits, in_seconds(limits.seconds + 2 * kAnswer_s));
+  }
+}
+
+PairResult test_pair(const Self& self, const Address& other, const std::string& name, const PairSpec& spec,
+                     int source_port) {
+  PairResult result;
+  const Time::time_point begin = Time::now();
+  const NodeCounts before = counts_of(self.root, self.interface);
+  try {
+    Test(self, other, name, spec, source_port, result).run();
+  } catch (const Error& error) {
+    result.error = plain_text(error.message(), 300);
+  } catch (const std::exception& error) {
+    result.error = plain_text(error.what(), 300);  // this node has no thread or memory left
+  }
+  result.counts_a = counts_of(self.root, self.interface) - before;  // whatever became of it
+  result.seconds = std::chrono::duration<double>(Time::now() - begin).count();
+  return result;
+}
+
+}  // namespace ms::net

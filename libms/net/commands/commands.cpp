@@ -1,0 +1,264 @@
+#include "net/commands/commands.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+#include <map>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "net/agents/agent.h"
+#include "net/judge/scope.h"
+#include "net/measure/counters.h"
+#include "net/measure/fabric_config.h"
+#include "net/measure/facts_json.h"
+#include "net/ranks/collectives_run.h"
+#include "net/ranks/own_launch.h"
+#include "net/report/collectives_report.h"
+#include "net/report/report.h"
+#include "net/report/report_json.h"
+
+namespace ms::net {
+namespace {
+
+constexpr int kNothingMeasured = 3;  // exit status, as Nagios has it
+
+const Option kNodesOrHere{.name = "nodes", .value = "HOSTLIST", .doc = "Which nodes; without it this one."};
+
+const Option kFlap{
+    .name = "flap", .value = "SECONDS", .doc = "How long a link may be down and come back.", .default_text = "5s"};
+
+int print(const Args& args, const std::string& command, const std::vector<Finding>& found, const std::string& what,
+          const std::vector<std::string>& not_run) {
+  fmt::print("{}", args.has("json") ? findings_json(command, found, not_run) : findings_text(found, what, not_run));
+  return worst_status(found);
+}
+
+int collectives(const Args& args, const MeshOf& mesh_of) {
+  CollectivesRequest request{.ranks = {.transport = args.get("transport")}};
+  if (request.ranks.transport == "nccl") {
+    fmt::print("{}", not_run("collectives", "nccl: not built yet", args.has("json")));
+    return kNothingMeasured;
+  }
+  if (request.ranks.transport != "mpi" && request.ranks.transport != "threads")
+    throw user_error("cli.value", fmt::format("--transport {}: mpi or threads", request.ranks.transport));
+  if (args.has("ranks")) request.ranks.ranks = static_cast<int>(args.get_int("ranks", 1, 256));
+  for (const std::string& name : split(args.get("what"), ',')) request.options.what.push_back(parse_collective(name));
+  const auto size = [&](std::string_view option) {
+    const std::optional<std::int64_t> bytes = parse_size_bytes(args.get(option));
+    if (!bytes || *bytes < 4) throw user_error("cli.value", fmt::format("--{}: a size from 4 bytes on", option));
+    return *bytes;
+  };
+  request.options.least_bytes = size("from");
+  request.options.most_bytes = size("to");
+  if (request.options.most_bytes < request.options.least_bytes)
+    throw user_error("cli.value", "--to is less than --from");
+  request.options.iterations = static_cast<int>(args.get_int("iterations", 1, 100000));
+  request.mesh = mesh_of(args);
+  if (request.ranks.transport == "mpi")
+    become_launch(own_arguments(), args.has("nodes") ? nodes_of(args, "srun") : std::vector<std::string>{});
+  const std::optional<std::vector<CollectiveRow>> rows = check_collectives(request);
+  if (!rows) return 0;
+  const std::vector<Finding> found = judge_collectives(*rows, args.get_double("min-busbw"));
+  if (args.has("json")) {
+    fmt::print("{}", collectives_json(*rows, found, {}));
+  } else {
+    fmt::print("{}", collectives_text(*rows));
+    for (const Finding& finding : found) fmt::print("{}\n", finding.str());
+  }
+  return worst_status(found);
+}
+
+// What all nodes tell of themselves, again and again for a while. `look` is called with each answer.
+Checked ask_all(const Args& args, const std::string& what, double seconds, double interval_s,
+                const std::function<void(const std::string& node, const std::string& told)>& look) {
+  AgentWorkersOptions options = agents_of(args);
+  options.agent.insert(options.agent.end(), {"--root", args.get("root")});
+  AgentWorkers workers(options);
+  Checked checked;
+  checked.command = what;
+  checked.missing = workers.missing();
+  checked.why_missing = workers.why_missing();
+  SystemClock clock;
+  const double end_s = clock.now_s() + seconds;
+  while (true) {
+    const std::vector<std::string> told = workers.ask(what);
+    for (std::size_t node = 0; node < told.size(); ++node) {
+      const std::string& name = options.nodes[node];
+      if (!told[node].empty()) {
+        look(name, told[node]);
+      } else if (std::ranges::find(checked.missing, name) == checked.missing.end()) {
+        checked.missing.push_back(name);
+      }
+    }
+    if (clock.now_s() >= end_s) return checked;
+    clock.sleep_s(std::min(interval_s, end_s - clock.now_s()));
+  }
+}
+
+// Snapshots, by node: of all nodes of the job, or of this one where nobody says which.
+class Snapshots {
+ public:
+  explicit Snapshots(const Args& args) : args_(args), reader_(Sysroot(args.get("root"))) {}
+
+  // Calls `look` with each node's snapshot, once or for a while.
+  Checked run(double seconds, double interval_s,
+              const std::function<void(const std::string& node, const Snapshot& snapshot)>& look) {
+    if (!args_.has("nodes")) {
+      SystemClock clock;
+      const double end_s = clock.now_s() + seconds;
+      while (true) {
+        look(node_name(), reader_.read(clock.wall_s()));
+        if (clock.now_s() >= end_s) break;
+        clock.sleep_s(std::min(interval_s, end_s - clock.now_s()));
+      }
+      Checked checked;
+      checked.nodes = {node_name()};
+      return checked;
+    }
+    return ask_all(args_, "counters", seconds, interval_s,
+                   [&](const std::string& node, const std::string& told) { look(node, read_snapshot(told)); });
+  }
+
+ private:
+  const Args& args_;
+  CounterReader reader_;
+};
+
+int counters(const Args& args) {
+  const double watch_s = args.has("watch") ? args.get_seconds("watch") : 0;
+  const double interval_s = args.get_seconds("interval"), flap_s = args.get_seconds("flap");
+  if (interval_s < 0.05) throw user_error("cli.value", "--interval: at least 50ms");
+  CounterWatch watch(flap_s);
+  if (args.has("since")) watch.start(read_snapshots(read_file(args.get("since"), Blame::user)));
+  const Checked checked = Snapshots(args).run(
+      watch_s, interval_s, [&](const std::string& node, const Snapshot& snapshot) { watch.see(node, snapshot); });
+  if (args.has("save")) write_file_atomic(args.get("save"), to_json(watch.last()));
+  std::vector<Finding> found = findings(checked);
+  std::ranges::move(watch.findings(), std::back_inserter(found));
+  std::size_t ports = 0, restricted = 0;
+  for (const auto& [node, snapshot] : watch.last()) {
+    ports += snapshot.ports.size();
+    restricted += snapshot.restricted.size();
+  }
+  const std::string what = fmt::format("{} of {}", plural(ports, "port"), plural(watch.last().size(), "node"));
+  return print(args, "counters", found, what,
+               restricted > 0 ? std::vector{fmt::format("{} give no number here", plural(restricted, "counter"))}
+                              : std::vector<std::string>{});
+}
+
+int config(const Args& args) {
+  std::vector<NodeFacts> facts;
+  Checked checked;
+  if (args.has("nodes")) {
+    checked = ask_all(args, "facts", 0, 1, [&](const std::string& node, const std::string& told) {
+      facts.push_back({node, read_facts(told)});
+    });
+  } else {
+    facts.push_back({node_name(), gather_facts(Sysroot(args.get("root")), environ)});
+  }
+  std::vector<Finding> found = findings(checked);
+  std::ranges::move(judge_config(facts, args.get_seconds("flap")), std::back_inserter(found));
+  std::vector<std::string> not_run;
+  for (const NodeFacts& node : facts)
+    for (const std::string& what : node.facts.not_readable)
+      if (const std::string text = what + " cannot be read"; std::ranges::find(not_run, text) == not_run.end())
+        not_run.push_back(text);
+  return print(args, "config", found, plural(facts.size(), "node"), not_run);
+}
+
+}  // namespace
+
+std::vector<std::string> nodes_of(const Args& args, const std::string& launch) {
+  const char* job = std::getenv("SLURM_JOB_NODELIST");
+  return nodes_in_scope(args.get("nodes"), job == nullptr ? "" : job, launch);
+}
+
+AgentWorkersOptions agents_of(const Args& args) {
+  AgentWorkersOptions options{.nodes = {}, .launch = args.get("launch"), .agent = {own_path(), "agent"}};
+  if (options.launch.empty()) throw user_error("cli.value", "--launch: how? srun, or 'ssh {node} {agent}'");
+  options.nodes = nodes_of(args, options.launch);
+  options.wait_s = std::min(args.get_seconds("wait"), 86400.0);
+  return options;
+}
+
+Command collectives_command(MeshOf mesh) {
+  return {
+      .name = "collectives",
+      .summary = "collective operations of all ranks, and of the groups of a training run",
+      .options =
+          {{.name = "nodes", .value = "HOSTLIST", .doc = "Which nodes, one rank on each; without it all of the job."},
+           {.name = "transport",
+            .value = "WHAT",
+            .doc = "mpi, or threads; nccl counts as not run.",
+            .default_text = "mpi"},
+           {.name = "ranks", .value = "N", .doc = "Of threads."},
+           {.name = "what",
+            .value = "LIST",
+            .doc = "Which ones.",
+            .default_text = "all_reduce,all_gather,reduce_scatter,all_to_all,broadcast,send_recv"},
+           {.name = "from", .value = "SIZE", .doc = "The smallest size.", .default_text = "1KiB"},
+           {.name = "to",
+            .value = "SIZE",
+            .doc = "The largest; each is four times the one before.",
+            .default_text = "16MiB"},
+           {.name = "iterations",
+            .value = "N",
+            .doc = "Of each, at most; two seconds end them, too.",
+            .default_text = "20"},
+           {.name = "config", .value = "FILE", .doc = "A training configuration: its tp, dp and pp groups, too."},
+           {.name = "set", .value = "KEY=VALUE", .doc = "Sets a key over what that file says.", .many = true},
+           {.name = "min-busbw",
+            .value = "GBS",
+            .doc = "Fails below nine tenths of so many GB/s.",
+            .default_text = "0"},
+           kJson},
+      .run = [mesh = std::move(mesh)](const Args& args) { return collectives(args, mesh); },
+      .description =
+          "Inside a job it starts itself with srun, as many tasks as the job has; elsewhere start it with mpirun, "
+          "one process a rank. Times every iteration by its slowest rank, checks "
+          "every "
+          "element of every result, and prints algorithm and bus bandwidth as nccl-tests does. Groups of a mesh, "
+          "and "
+          "rails (ranks at the same place of their nodes), work side by side; one that takes more than twice as "
+          "long as the middle one is named."};
+}
+
+Command counters_command() {
+  return {.name = "counters",
+          .summary = "error counters of ports: growth, flaps",
+          .options = {kNodesOrHere,
+                      kLaunch,
+                      kWait,
+                      kJson,
+                      kRoot,
+                      {.name = "flap",
+                       .value = "SECONDS",
+                       .doc = "While watching: shorter downs are told only where the port counts them.",
+                       .default_text = "0s"},
+                      {.name = "watch", .value = "SECONDS", .doc = "Looks again and again for so long."},
+                      {.name = "interval", .value = "SECONDS", .doc = "How often.", .default_text = "500ms"},
+                      {.name = "save", .value = "FILE", .doc = "Writes what was counted, for --since."},
+                      {.name = "since", .value = "FILE", .doc = "Judges the growth since then."}},
+          .run = counters,
+          .description =
+              "Reads /sys/class/infiniband and /sys/class/net, here or on all nodes of --nodes, and judges "
+              "what grew: since a file of --save, or while it watches. Any loss of a link is told; other "
+              "counters have a limit an hour, see COUNTERS."};
+}
+
+Command config_command() {
+  return {.name = "config",
+          .summary = "do NCCL's environment and the fabric's settings fit together, on all nodes",
+          .options = {kNodesOrHere, kLaunch, kWait, kJson, kRoot, kFlap},
+          .run = config,
+          .description =
+              "Compares NCCL's variables with the interfaces and adapters that are there, and nodes with each "
+              "other: retries that end before a flap does, GIDs that are not RoCE v2, interfaces and adapters "
+              "that nothing selects, MTU, ECN, traffic classes."};
+}
+
+}  // namespace ms::net

@@ -1,0 +1,36 @@
+// The commands of ms-netcheck that look at nodes or ranks rather than at pairs, and what all its commands share.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/cli.h"
+#include "mesh/mesh.h"
+#include "net/agents/agent_workers.h"
+
+namespace ms::net {
+
+// Whom a command may load: --nodes within the job, else all of it; see scope.h.
+std::vector<std::string> nodes_of(const Args& args, const std::string& launch);
+// Agents on those nodes, as --launch and --wait say.
+AgentWorkersOptions agents_of(const Args& args);
+
+inline const Option kLaunch{
+    .name = "launch",
+    .value = "HOW",
+    .doc = "How agents are started: srun, or a command for each node with {node} and {agent} in it.",
+    .default_text = "srun"};
+inline const Option kWait{
+    .name = "wait", .value = "SECONDS", .doc = "How long agents may take to come.", .default_text = "30s"};
+inline const Option kJson{.name = "json", .doc = "One JSON document."};
+inline const Option kRoot{.name = "root", .value = "DIR", .doc = "Where /sys and /proc are.", .default_text = "/"};
+
+// The mesh of the training configuration that --config names.
+using MeshOf = std::function<std::optional<mesh::Mesh>(const Args&)>;
+Command collectives_command(MeshOf mesh);
+Command counters_command();
+Command config_command();
+
+}  // namespace ms::net

@@ -1,0 +1,278 @@
+#include "net/report/report.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "base/text.h"
+
+namespace ms::net {
+namespace {
+
+std::string rate_text(double gbps) {
+  if (gbps >= 1) return fmt::format("{:.3g} Gbit/s", gbps);
+  return gbps * 1e3 >= 1 ? fmt::format("{:.3g} Mbit/s", gbps * 1e3) : fmt::format("{:.3g} kbit/s", gbps * 1e6);
+}
+
+const std::string& name_of(const Checked& checked, int node) { return checked.nodes[static_cast<std::size_t>(node)]; }
+
+const std::string& switch_name(const Checked& checked, int number) {
+  return checked.layout.names[static_cast<std::size_t>(number)];
+}
+
+std::string code_of(Symptom symptom) {
+  switch (symptom) {
+    case Symptom::silent:
+      return "net.silent";
+    case Symptom::bandwidth:
+      return "net.slow";
+    case Symptom::loss:
+      return "net.loss";
+    case Symptom::size:
+      return "net.mtu";
+    case Symptom::latency:
+      return "net.latency";
+    case Symptom::flap:
+      return "net.flap";
+  }
+  return "net.slow";
+}
+
+std::string symptom_text(const Fault& fault, Symptom symptom) {
+  switch (symptom) {
+    case Symptom::silent:
+      return fault.words.empty() ? "no answer" : fault.words;
+    case Symptom::bandwidth:
+      if (fault.times > 0) return fmt::format("reductions with it take {:.1f} times as long as others", fault.times);
+      return fmt::format("{}, where {} is normal", rate_text(fault.gbps), rate_text(fault.normal.gbps));
+    case Symptom::loss:
+      return fmt::format("{:.2g} % of datagrams lost", 100 * fault.lost);
+    case Symptom::size:
+      return "packets as large as the sender's MTU do not arrive";
+    case Symptom::latency:
+      return fmt::format("{:.0f} us, where {:.0f} us is normal", fault.latency_us, fault.normal.latency_us);
+    case Symptom::flap:
+      return "its interface lost its carrier while it was tested";
+  }
+  return {};
+}
+
+}  // namespace
+
+const std::vector<Code>& codes() {
+  static const std::vector<Code> kCodes{
+      {"net.silent", "A node that did not come, or did not answer others."},
+      {"net.slow", "Less than the threshold of what other ways carry."},
+      {"net.loss", "Datagrams that were sent at a low rate did not arrive, and were not dropped by the receiver."},
+      {"net.mtu", "Packets as large as the sender's interface allows do not arrive."},
+      {"net.latency", "Even the shortest round trip is longer than those of others."},
+      {"net.flap", "A link or interface went down, for however short a time."},
+      {"net.down", "A link is down that was up."},
+      {"net.gone", "A port is no longer there."},
+      {"net.counter", "An error counter of a port grew faster than its rule allows."},
+      {"net.slow_path", "Flows of some source ports are slow even alone."},
+      {"net.wrong", "Results of a collective operation are not what they must be."},
+      {"net.collision", "Flows that are as fast as others alone are slow together: they share a path."},
+      {"net.shared", "A pair carries less while others send: they share a limit."},
+      {"net.retry", "The fabric's retries end before a flapping link is back, or cannot be set so."},
+      {"net.interface", "NCCL is told to use interfaces that are not there, or not up."},
+      {"net.hca", "An adapter is missing, not active, not used, or of another rate than on other nodes."},
+      {"net.gid", "The GID that would be used is none of RoCE v2 over IPv4."},
+      {"net.qos", "Traffic classes or ECN do not fit together."},
+      {"net.differs", "A setting is not the same on all nodes."}};
+  return kCodes;
+}
+
+std::string who(const Checked& checked, const Culprit& c) {
+  switch (c.kind) {
+    case Kind::node:
+      return name_of(checked, c.a);
+    case Kind::sending:
+      return name_of(checked, c.a) + " -> *";
+    case Kind::receiving:
+      return "* -> " + name_of(checked, c.a);
+    case Kind::group:
+      return c.other < 0 ? "switch " + switch_name(checked, c.a)
+                         : fmt::format("switch {} or {}", switch_name(checked, c.a), switch_name(checked, c.other));
+    case Kind::link:
+      return name_of(checked, c.a) + " - " + name_of(checked, c.b);
+    case Kind::direction:
+      return name_of(checked, c.a) + " -> " + name_of(checked, c.b);
+  }
+  return {};
+}
+
+std::string evidence(const Checked& checked, const Fault& fault) {
+  std::string text;
+  for (const Symptom symptom : fault.symptoms) text += (text.empty() ? "" : "; ") + symptom_text(fault, symptom);
+  if (fault.culprit.of > 1) text += fmt::format(" ({} of {} measurements)", fault.culprit.bad, fault.culprit.of);
+  if (checked.nodes.size() == 2 && fault.culprit.kind != Kind::node)
+    text += "; with two nodes a link cannot be told from its ends";
+  return text;
+}
+
+std::vector<Finding> findings(const Checked& checked) {
+  std::vector<Finding> found;
+  for (const std::string& node : checked.missing) {
+    found.push_back({.code = "net.silent",
+                     .severity = Severity::critical,
+                     .blame = Blame::node,
+                     .entity = node,
+                     .message = "did not take part" +
+                                (checked.why_missing.empty() ? "" : fmt::format(": {}", checked.why_missing))});
+  }
+  if (checked.command == "pairs") {  // nobody is judged, but what could not be measured is told
+    for (const PairResult& result : checked.results) {
+      if (result.error.empty()) continue;
+      found.push_back({.code = "net.silent",
+                       .severity = Severity::critical,
+                       .blame = Blame::fabric,
+                       .entity = name_of(checked, result.a) + " - " + name_of(checked, result.b),
+                       .message = result.error});
+    }
+  }
+  for (const Fault& fault : checked.faults) {
+    const bool only_flaps = fault.symptoms == std::vector{Symptom::flap};
+    found.push_back({.code = code_of(fault.symptoms.front()),
+                     .severity = only_flaps ? Severity::warning : Severity::critical,
+                     .blame = Blame::fabric,
+                     .entity = who(checked, fault.culprit),
+                     .message = evidence(checked, fault)});
+  }
+  return found;
+}
+
+int worst_status(const std::vector<Finding>& findings) {
+  int status = 0;
+  for (const Finding& finding : findings)
+    status = std::max(status, finding.severity == Severity::critical  ? 2
+                              : finding.severity == Severity::warning ? 1
+                                                                      : 0);
+  return status;
+}
+
+std::string findings_text(const std::vector<Finding>& findings, const std::string& what,
+                          const std::vector<std::string>& not_run) {
+  std::string text;
+  for (const Finding& finding : findings) text += finding.str() + "\n";
+  for (const std::string& missed : not_run) text += fmt::format("not run: {}\n", missed);
+  return text +
+         fmt::format("{}: {}\n", what, findings.empty() ? "nothing to object to" : plural(findings.size(), "finding"));
+}
+
+int nagios_status(const Checked& checked) {
+  if (const int status = worst_status(findings(checked)); status > 0) return status;
+  const bool measured = !checked.healthy.empty() || std::ranges::any_of(checked.results, [](const PairResult& result) {
+    return result.error.empty();
+  });
+  return measured ? 0 : 3;
+}
+
+std::string matrix_text(const Checked& checked) {
+  const std::size_t n = checked.nodes.size();
+  if (n == 0 || n > kMostInTable) return {};
+  std::vector<std::vector<std::string>> cells(n, std::vector<std::string>(n, "-"));
+  const auto put = [&](int from, int to, const Way& way) {
+    if (way.gbps >= 0)
+      cells[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)] = fmt::format("{:.3g}", way.gbps);
+  };
+  for (const PairResult& result : checked.results) {
+    put(result.a, result.b, result.there);
+    put(result.b, result.a, result.back);
+  }
+  std::vector<Column> columns{{"Gbit/s from"}};
+  for (const std::string& node : checked.nodes) columns.push_back({node, Align::right});
+  TextTable table(columns);
+  for (std::size_t i = 0; i < n; ++i) {
+    std::vector<std::string> row{checked.nodes[i]};
+    row.insert(row.end(), cells[i].begin(), cells[i].end());
+    table.row(std::move(row));
+  }
+  return table.str();
+}
+
+namespace {
+
+// What pairs of each distance carry, where it is known how far apart nodes are.
+std::string distances_text(const Checked& checked) {
+  struct Of {
+    std::vector<double> gbps, us;
+  };
+  std::map<int, Of> by_distance;
+  for (const PairResult& result : checked.results) {
+    Of& of = by_distance[checked.layout.distance(result.a, result.b)];
+    for (const Way* way : {&result.there, &result.back})
+      if (way->gbps >= 0) of.gbps.push_back(way->gbps);
+    if (result.least_us >= 0) of.us.push_back(result.least_us);
+  }
+  TextTable table({{"nodes"},
+                   {"ways", Align::right},
+                   {"least Gbit/s", Align::right},
+                   {"middle", Align::right},
+                   {"middle us", Align::right}});
+  for (auto& [distance, of] : by_distance) {
+    std::ranges::sort(of.gbps);
+    std::ranges::sort(of.us);
+    const auto number = [](const std::vector<double>& values, std::size_t at) {
+      return values.empty() ? std::string("-") : fmt::format("{:.3g}", values[at]);
+    };
+    table.row({distance_text(distance), std::to_string(of.gbps.size()), number(of.gbps, 0),
+               number(of.gbps, of.gbps.size() / 2), number(of.us, of.us.size() / 2)});
+  }
+  return table.str();
+}
+
+}  // namespace
+
+std::string as_text(const Checked& checked) {
+  std::string text;
+  const bool judges = checked.command != "pairs";
+  if (!judges && !checked.results.empty()) text += matrix_text(checked) + "\n";
+  if (!judges && !checked.results.empty() && checked.layout.known()) text += distances_text(checked) + "\n";
+  for (const Finding& finding : findings(checked)) text += finding.str() + "\n";
+  for (const std::string& what : checked.not_run) text += fmt::format("not run: {}\n", what);
+  for (const std::string& remark : checked.remarks) text += fmt::format("note: {}\n", remark);
+  if (checked.untested_pairs > 0) {
+    text += fmt::format("note: {} were not tested: a link between two of them may be bad all the same\n",
+                        plural(static_cast<std::size_t>(checked.untested_pairs), "pair"));
+  }
+  std::vector<std::string> good;
+  for (const int node : checked.healthy) good.push_back(name_of(checked, node));
+  if (checked.nodes.empty() && checked.missing.empty()) return text;
+  text += fmt::format("{} of {} {}, {} in {:.1f} s\n", good.size(),
+                      plural(checked.nodes.size() + checked.missing.size(), "node"),
+                      judges ? "without a finding" : "measured",
+                      plural(static_cast<std::size_t>(checked.rounds), "round"), checked.seconds);
+  return text;
+}
+
+std::string as_nagios(const Checked& checked) {
+  const int status = nagios_status(checked);
+  static constexpr std::array<std::string_view, 4> kWords{"OK", "WARNING", "CRITICAL", "UNKNOWN"};
+  std::string text;
+  for (const Finding& finding : findings(checked))
+    text += fmt::format("{}{} {}: {}", text.empty() ? "" : "; ", finding.code, finding.entity, finding.message);
+  if (text.empty()) text = fmt::format("{} without a finding", plural(checked.healthy.size(), "node"));
+  std::ranges::replace(text, '|', '/');
+  return fmt::format("{} - {} | findings={};;0 nodes={} seconds={:.1f}s\n", kWords[static_cast<std::size_t>(status)],
+                     text, findings(checked).size(), checked.nodes.size(), checked.seconds);
+}
+
+std::string as_prometheus(const Checked& checked) {
+  std::string text =
+      "# HELP ms_netcheck_findings Findings of the last check of the fabric.\n"
+      "# TYPE ms_netcheck_findings gauge\n";
+  text += fmt::format("ms_netcheck_findings {}\n", findings(checked).size());
+  text +=
+      "# HELP ms_netcheck_finding What the last check found at fault.\n"
+      "# TYPE ms_netcheck_finding gauge\n";
+  for (const Finding& finding : findings(checked))
+    text += fmt::format("ms_netcheck_finding{{code=\"{}\",who=\"{}\"}} 1\n", finding.code, finding.entity);
+  text +=
+      "# HELP ms_netcheck_nodes Nodes that took part in the last check.\n"
+      "# TYPE ms_netcheck_nodes gauge\n";
+  text += fmt::format("ms_netcheck_nodes {}\n", checked.nodes.size());
+  return text;
+}
+
+}  // namespace ms::net

@@ -1,0 +1,57 @@
+// What a check of the fabric found, for people, monitors and programs. Pure functions of results.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/finding.h"
+#include "net/judge/locate.h"
+
+namespace ms::net {
+
+struct Checked {
+  std::string command = {};               // "pairs", "locate"
+  std::vector<std::string> nodes = {};    // that took part; results and faults have their indices
+  Layout layout = {};                     // of the nodes
+  std::vector<std::string> missing = {};  // nodes that did not take part
+  std::string why_missing = {};           // what the launcher said of it
+  std::vector<PairResult> results = {};
+  std::vector<Fault> faults = {};
+  std::vector<int> healthy = {};
+  std::vector<std::string> not_run = {};  // what could not be tried here, and why
+  std::vector<std::string> remarks = {};  // what cannot be told
+  std::int64_t untested_pairs = 0;
+  int rounds = 0;
+  double seconds = 0;
+};
+
+// The codes of findings about the fabric; for the manual. Each is what a symptom is called.
+struct Code {
+  std::string_view code;
+  std::string_view summary;
+};
+const std::vector<Code>& codes();
+
+// "n3", "n3 -> *", "* -> n3", "switch s1", "n2 - n5", "n2 -> n5".
+std::string who(const Checked& checked, const Culprit& culprit);
+std::string evidence(const Checked& checked, const Fault& fault);
+std::vector<Finding> findings(const Checked& checked);
+
+// Nagios: 2 where a node, switch, link or direction is at fault, 1 where only flaps were seen, 3 where nothing could be
+// measured.
+int nagios_status(const Checked& checked);
+
+// 2 where one is critical, 1 where one is a warning, else 0.
+int worst_status(const std::vector<Finding>& findings);
+// Of commands that measure nothing between nodes; `what` was looked at.
+std::string findings_text(const std::vector<Finding>& findings, const std::string& what,
+                          const std::vector<std::string>& not_run);
+
+std::string as_text(const Checked& checked);
+std::string as_nagios(const Checked& checked);
+std::string as_prometheus(const Checked& checked);
+// Gbit/s from every node (rows) to every node; "-" where nothing was measured. Up to so many nodes, else empty.
+inline constexpr int kMostInTable = 32;
+std::string matrix_text(const Checked& checked);
+
+}  // namespace ms::net

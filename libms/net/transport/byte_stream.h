@@ -1,0 +1,20 @@
+// One connection's stream of bytes, timed by the end that receives it.
+#pragma once
+
+#include "net/transport/channel.h"
+
+namespace ms::net {
+
+struct StreamLimits {
+  double seconds = 0;      // the receiver ends it then
+  std::int64_t bytes = 0;  // or after so many
+  double max_gbps = 0;     // 0: as fast as it goes
+};
+
+// Sends until the other end has had enough; returns what it measured.
+double send_stream(Channel& channel, const StreamLimits& limits, Deadline deadline);
+// Receives until a limit is reached and tells the other end: Gbit/s of all but the first fifth of that time. A stream
+// that stops on its way counts for the time that it stood still.
+double receive_stream(Channel& channel, const StreamLimits& limits);
+
+}  // namespace ms::net

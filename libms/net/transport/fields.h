@@ -1,0 +1,40 @@
+// The words of a line that another agent said, read strictly: what is no such number is an error, not a guess.
+#pragma once
+
+#include <charconv>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace ms::net {
+
+// Throws Error("net.peer", fabric).
+class Fields {
+ public:
+  explicit Fields(std::string_view line) : words_(split(line, ' ')) {}
+  std::string next() {
+    if (at_ >= words_.size()) throw malformed();
+    return words_[at_++];
+  }
+  template <class T>
+  T number(T least, T most) {
+    const std::string word = next();
+    T value{};
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (error != std::errc() || end != word.data() + word.size() || !(value >= least && value <= most))
+      throw malformed();
+    return value;
+  }
+  // Of anything that an agent may be asked for.
+  double seconds() { return number<double>(0, 200); }
+
+ private:
+  static Error malformed() { return Error("net.peer", Blame::fabric, "the other agent says what is not understood"); }
+  std::vector<std::string> words_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace ms::net

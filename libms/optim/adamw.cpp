@@ -1,0 +1,10 @@
+#include "optim/adamw.h"
+
+namespace ms::optim {
+
+void issue_adamw(tensor::Stream& stream, const Update& update) { stream.submit(adam_op<tensor::AdamW>(update)); }
+
+extern const OptimizerKind kAdamW{
+    .name = "adamw", .doc = "Adam with decoupled weight decay", .states = kMoments, .issue_update = issue_adamw};
+
+}  // namespace ms::optim

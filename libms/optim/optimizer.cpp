@@ -1,0 +1,35 @@
+#include "optim/optimizer.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace ms::optim {
+
+// Each is defined in the file of its name.
+extern const OptimizerKind kAdamW;
+extern const OptimizerKind kLamb;
+
+namespace {
+
+constexpr const OptimizerKind* kKinds[] = {&kAdamW, &kLamb};
+
+}  // namespace
+
+std::span<const OptimizerKind* const> optimizer_kinds() { return kKinds; }
+
+const OptimizerKind& optimizer_kind(std::string_view name) {
+  const auto* const found = std::ranges::find(kKinds, name, &OptimizerKind::name);
+  MS_ASSERT(found != std::end(kKinds), "no optimizer is called {}", name);
+  return **found;
+}
+
+std::string optimizer_docs() {
+  std::string text;
+  for (const OptimizerKind* kind : kKinds) {
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", kind->name, kind->doc);
+  }
+  return text;
+}
+
+}  // namespace ms::optim

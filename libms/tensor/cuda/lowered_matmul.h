@@ -1,0 +1,67 @@
+// Lowers a matmul of the op list to one of cuBLASLt's: converts its bias and operands before, and its result
+// afterwards.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tensor/ops.h"
+
+namespace ms::tensor {
+
+// What cuBLASLt does itself, rather than kernels of ours before or after it.
+struct MatmulVariant {
+  bool fp8 = false;   // an fp8 GEMM; otherwise rounded operands are multiplied as bf16
+  bool gelu = false;  // fuses the GELU
+};
+// Returns the variants that this GPU and the matmul's shape allow, best first; the last one always works. `major` is
+// that of the GPU's compute capability.
+std::vector<MatmulVariant> variants_of(const Matmul& op, int major);
+
+// Issues the GELU on a result that cuBLASLt has left in c.
+void apply_gelu(const Matmul& op, cudaStream_t stream);
+
+// Returns the alignment of the first element in bytes, which is all that algorithms depend on; 0 if absent.
+std::uint32_t alignment_of(const Tensor& t);
+
+// cuBLASLt's result, and the second matrix that it writes or reads: gelu_y and c, or c and gelu_x.
+struct ResultAndAux {
+  explicit ResultAndAux(const Matmul& matmul)
+      : result(matmul.gelu_y ? matmul.gelu_y : matmul.c), aux(matmul.gelu_y ? matmul.c : matmul.gelu_x) {}
+  Tensor result, aux;
+};
+
+class LoweredMatmul {
+ public:
+  // cuBLASLt's workspace, of the size that Hopper's algorithms need.
+  static constexpr std::size_t kWorkspace = std::size_t{32} << 20;
+
+  // `scratch` begins with that workspace. The second constructor has no memory: it is for keys and sizes only.
+  LoweredMatmul(const Matmul& op, MatmulVariant variant, void* scratch);
+  LoweredMatmul(const Matmul& op, MatmulVariant variant);
+
+  // The matmul that replaces the op. The types of fp8 operands are meaningless.
+  const Matmul& matmul() const { return matmul_; }
+  // The scales of a and b, if they are fp8.
+  const float* scales() const { return scales_; }
+  void* workspace() const { return scratch_; }
+  std::size_t scratch_bytes() const { return used_; }
+  // Issue the kernels before and after the matmul.
+  void before(cudaStream_t stream) const;
+  void after(cudaStream_t stream) const;
+
+ private:
+  std::byte* take(std::int64_t bytes);
+
+  const Matmul& op_;
+  MatmulVariant variant_;
+  Matmul matmul_;
+  std::byte* scratch_;
+  std::size_t used_ = kWorkspace;
+  float* scales_ = nullptr;
+};
+
+}  // namespace ms::tensor

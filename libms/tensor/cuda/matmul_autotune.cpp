@@ -1,0 +1,132 @@
+// Autotunes a matmul: times the algorithms that cuBLASLt offers on the GPU. Implements a part of CudaMatmul.
+#include <fmt/ranges.h>
+
+#include <array>
+
+#include "tensor/cuda/autotune.h"
+#include "tensor/cuda/cuda_check.h"
+#include "tensor/cuda/cuda_matmul.h"
+
+namespace ms::tensor {
+namespace {
+
+// Returns an algorithm as text: eight opaque words, valid for one version of the library.
+std::string text_of(const cublasLtMatmulAlgo_t& algorithm) {
+  return fmt::format("{:x}", fmt::join(algorithm.data, "."));
+}
+
+class TrialStream {
+ public:
+  TrialStream() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream"); }
+  ~TrialStream() { cudaStreamDestroy(stream_); }
+  TrialStream(const TrialStream&) = delete;
+  TrialStream& operator=(const TrialStream&) = delete;
+  operator cudaStream_t() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+// Memory for matmuls that are only timed. GEMMs of zeros take less power, and so less time, than those of a run.
+class TrialMemory {
+ public:
+  TrialMemory(std::size_t bytes, cudaStream_t stream) {
+    check(cudaMalloc(&data_, bytes), fmt::format("{} bytes to autotune a matmul", bytes));
+    constexpr std::size_t kBlock = std::size_t{1} << 20;
+    std::vector<std::uint16_t> block(std::min(bytes, kBlock) / 2);
+    std::uint32_t state = 1;
+    for (std::uint16_t& value : block) {  // bf16 of either sign between 1/2 and 1
+      state = state * 1664525 + 1013904223;
+      value = static_cast<std::uint16_t>(0x3f00 | ((state >> 16) & 0x8077));  // and two numbers of either fp8 format
+    }
+    std::size_t filled = block.size() * 2;
+    check(cudaMemcpyAsync(data_, block.data(), filled, cudaMemcpyHostToDevice, stream), "filling memory");
+    for (; filled < bytes; filled *= 2) {
+      check(cudaMemcpyAsync(data() + filled, data_, std::min(filled, bytes - filled), cudaMemcpyDeviceToDevice, stream),
+            "filling memory");
+    }
+    check(cudaStreamSynchronize(stream), "filling memory");  // before the block is destroyed
+  }
+  ~TrialMemory() { cudaFree(data_); }
+  TrialMemory(const TrialMemory&) = delete;
+  TrialMemory& operator=(const TrialMemory&) = delete;
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+
+ private:
+  void* data_ = nullptr;
+};
+
+// A matmul in its own memory. Each tensor has the alignment, up to 256 bytes, that it has in the run.
+class Trial {
+ public:
+  explicit Trial(const Matmul& like) : matmul_(like), memory_(bytes_of(like), stream_) {
+    std::size_t used = LoweredMatmul::kWorkspace;
+    for (Tensor* t : {&matmul_.a, &matmul_.b, &matmul_.c, &matmul_.bias, &matmul_.gelu_y, &matmul_.gelu_x}) {
+      if (*t) t->data = memory_.data() + place(*t, used);
+    }
+  }
+  const Matmul& matmul() const { return matmul_; }
+  const float* scales() const { return reinterpret_cast<const float*>(matmul_.a.data); }  // any will do
+  void* workspace() const { return memory_.data(); }
+  cudaStream_t stream() const { return stream_; }
+
+ private:
+  static std::size_t place(const Tensor& t, std::size_t& used) {
+    const std::size_t at = (used + 255) / 256 * 256 + alignment_of(t) % 256;
+    used = at + static_cast<std::size_t>(t.extent_bytes());
+    return at;
+  }
+  static std::size_t bytes_of(const Matmul& matmul) {
+    std::size_t used = LoweredMatmul::kWorkspace;
+    for (const Tensor* t : {&matmul.a, &matmul.b, &matmul.c, &matmul.bias, &matmul.gelu_y, &matmul.gelu_x}) {
+      if (*t) place(*t, used);
+    }
+    return used;
+  }
+
+  Matmul matmul_;
+  TrialStream stream_;
+  TrialMemory memory_;
+};
+
+}  // namespace
+
+std::string CudaMatmul::autotuned(const Matmul& like) const {
+  constexpr int kMost = 16;
+  const Trial trial(like);
+  struct Timed {
+    std::unique_ptr<Plan> plan;
+    bool found = false;
+  };
+  const auto multiplies = [&](const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const Matmul& matmul) {
+    return multiply(plan, algorithm, matmul, trial.workspace(), trial.stream()) == CUBLAS_STATUS_SUCCESS;
+  };
+  const auto timed = [&](const Matmul& matmul) {
+    const Key key = key_of(matmul);
+    Timed best{.plan = describe(matmul, key, trial.scales())};
+    const std::vector<cublasLtMatmulAlgo_t> found = algorithms(*best.plan, key, kMost);
+    const int i = autotune(static_cast<int>(found.size()), trial.stream(), [&](int variant) {
+      return multiplies(*best.plan, found[static_cast<std::size_t>(variant)], matmul);
+    });
+    best.found = i >= 0;
+    if (best.found) best.plan->algorithm = found[static_cast<std::size_t>(i)];
+    return best;
+  };
+
+  const Matmul& matmul = trial.matmul();
+  const Timed whole = timed(matmul);
+  if (!whole.found) return {};
+  if (!matmul.gelu_y && !matmul.gelu_x) return text_of(whole.plan->algorithm);
+  Matmul alone = matmul;
+  alone.gelu_y = alone.gelu_x = {};
+  const Timed part = timed(alone);
+  const int faster = autotune(2, trial.stream(), [&](int variant) {
+    if (variant == 0) return multiplies(*whole.plan, whole.plan->algorithm, matmul);
+    if (!part.found || !multiplies(*part.plan, part.plan->algorithm, alone)) return false;
+    apply_gelu(matmul, trial.stream());
+    return true;
+  });
+  return faster == 1 ? std::string(kApart) : text_of(whole.plan->algorithm);
+}
+
+}  // namespace ms::tensor

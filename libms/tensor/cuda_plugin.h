@@ -1,0 +1,40 @@
+// Loads libms_cuda.so, the plugin with the CUDA device. It lies beside libms.so and is loaded when a run asks for a
+// GPU, so that the same programs start on machines without CUDA.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "tensor/cpu_stream.h"
+
+namespace ms::tensor {
+
+struct CudaOptions {
+  bool deterministic = true;  // every run gives the same bits; otherwise attention's backward may use atomics
+  bool time_ops = true;       // records two events per op, which op_seconds() needs
+};
+
+// The table that the plugin's entry point, the C function ms_cuda_plugin(), returns. Its first three fields tell
+// whether the plugin and libms.so are of the same build.
+struct CudaPlugin {
+  std::string_view version;  // of ms
+  std::size_t plugin_size;   // sizeof(CudaPlugin), as the plugin was compiled
+  std::size_t op_size;       // sizeof(Op), likewise
+  // Throws Error("cuda.*"), see tensor/cuda/cuda_check.h.
+  std::unique_ptr<Device> (*device)(int gpu, const CudaOptions& options);
+  std::unique_ptr<Device> (*shared_device)(int gpu, CpuPool& pool, const CudaOptions& options);
+  int (*device_count)();
+};
+
+// Returns a rank's device on a GPU; `gpu` counts those that the process sees. Throws Error("cuda.plugin", node) if
+// libms_cuda.so or a library that it needs is missing, or if it is of another build; and what the device throws.
+std::unique_ptr<Device> make_cuda_device(int gpu, const CudaOptions& options = {});
+// Likewise, where several ranks of this process share the GPU. The pool issues their ops and outlives the device.
+std::unique_ptr<Device> make_shared_cuda_device(int gpu, CpuPool& pool, const CudaOptions& options = {});
+
+// Returns the number of GPUs that the process sees. Throws as above, and Error("cuda.none", node) if there is none.
+int cuda_device_count();
+// Returns another function of libms_cuda.so by name, or nullptr if it exports no such function. Throws as above.
+void* cuda_symbol(const char* name);
+
+}  // namespace ms::tensor

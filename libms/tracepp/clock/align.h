@@ -1,0 +1,41 @@
+// Puts the times of a run on one clock, that of its first rank's host, so that events of different hosts can be
+// compared. Clocks are compared by the probes that ranks exchanged, without probes by the ends of operations, else by
+// the wall clock. Afterwards no operation ends before the begin of what it waited for. Callers align a trace once,
+// before any analysis across ranks. A run on one host is left exactly as it is. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tracepp/clock/ends.h"
+#include "tracepp/clock/fit.h"
+#include "tracepp/clock/repair.h"
+#include "tracepp/matching.h"
+
+namespace ms::tracepp {
+
+// A clock of the run.
+struct HostClock {
+  std::string host;  // empty: not known
+  int first_rank = 0;
+  std::size_t ranks = 0;
+  ClockSource source = ClockSource::none;
+  std::int64_t offset_ns = 0;    // added in the middle of the run
+  double drift_ppm = 0;          // added per million, there
+  std::int64_t bound_ns = 0;     // how far it may be off by the samples; 0: not known
+  std::int64_t expected_ns = 0;  // how far it is expected to be off, assuming symmetric round trips; 0: not known
+};
+
+struct Alignment {
+  std::vector<HostClock> hosts;  // ordered by first rank; all times are on the first one's clock now
+  EndSpread before, after;  // how far the ends of one operation lie apart: by the wall clocks; by the fit before repair
+  Repair repair;
+  std::uint64_t bad_probes = 0;  // contradictory ones, which were left out
+  bool trusted = true;           // times of different hosts may be compared
+  std::string doubt;             // why not
+};
+
+Alignment align(RunTrace& trace, const Matches& matches);
+
+}  // namespace ms::tracepp

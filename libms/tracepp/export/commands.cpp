@@ -1,0 +1,190 @@
+#include "tracepp/export/commands.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "tracepp/clock/align.h"
+#include "tracepp/export/export.h"
+#include "tracepp/read/command.h"
+#include "tracepp/report/report.h"
+
+namespace ms::tracepp {
+namespace {
+
+constexpr int kOk = 0;
+
+std::string output_of(const Args& args) {
+  if (!args.has("output")) throw user_error("cli.value", "--output FILE is missing");
+  const std::string path = args.get("output");
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw user_error("cli.value", fmt::format("--output {} is a directory", path), "name the file to write");
+  return path;
+}
+
+// A format that can be written. A file name says one by its ending, also before ".gz".
+struct ExportFormat {
+  std::string_view name;
+  std::vector<std::string_view> endings;
+  void (*write)(const RunTrace& trace, const std::string& path, const ExportOptions& options);
+  bool is_timeline;  // Perfetto opens it
+};
+const std::array<ExportFormat, 3> kFormats{{
+    {"chrome", {".json"}, export_chrome, true},
+    {"csv", {".csv"}, export_csv, false},
+    {"perfetto", {".perfetto", ".pftrace"}, export_perfetto, true},
+}};
+
+const ExportFormat& format_named(std::string_view name) {
+  const auto* const format = std::ranges::find(kFormats, name, &ExportFormat::name);
+  if (format != kFormats.end()) return *format;
+  throw user_error("cli.value", fmt::format("--format '{}' is not known: chrome, csv, perfetto", name));
+}
+
+// The format that a file's name says; nullptr: none.
+const ExportFormat* format_of(std::string_view file) {
+  if (file.ends_with(".gz")) file.remove_suffix(3);
+  for (const ExportFormat& format : kFormats)
+    if (std::ranges::any_of(format.endings, [&](std::string_view ending) { return file.ends_with(ending); }))
+      return &format;
+  return nullptr;
+}
+
+// "12" or "100-200".
+ExportOptions chosen(const Args& args) {
+  ExportOptions options;
+  const auto number = [](const std::string& option, const std::string& text, std::int64_t max) {
+    std::int64_t value = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > max) {
+      throw user_error("cli.value", fmt::format("--{} '{}' is not a number, or a range as 3-7 is", option, text));
+    }
+    return value;
+  };
+  const auto range = [&](const std::string& option, const std::string& text, std::int64_t max) {
+    const std::size_t dash = text.find('-');
+    const std::int64_t first = number(option, text.substr(0, dash), max);
+    const std::int64_t last = dash == std::string::npos ? first : number(option, text.substr(dash + 1), max);
+    if (last < first) throw user_error("cli.value", fmt::format("--{} '{}' ends before it begins", option, text));
+    return std::pair(first, last);
+  };
+  if (args.has("steps")) {
+    const auto [first, last] = range("steps", args.get("steps"), INT32_MAX);
+    options.first_step = static_cast<std::int32_t>(first);
+    options.last_step = static_cast<std::int32_t>(last);
+  }
+  if (args.has("ranks")) {
+    for (const std::string& part : split(args.get("ranks"), ',')) {
+      const auto [first, last] = range("ranks", part, 1 << 24);
+      for (std::int64_t rank = first; rank <= last; ++rank) options.ranks.push_back(static_cast<int>(rank));
+    }
+  }
+  return options;
+}
+
+// How many events are chosen. None is a mistake.
+std::size_t count_chosen(const Args& args, const RunTrace& trace, const ExportOptions& options) {
+  std::size_t chosen_events = 0, of_steps = 0;
+  std::int32_t first = INT32_MAX, last = kNoStep;
+  for (const RankTrace& rank : trace.ranks) {
+    const auto count = static_cast<std::size_t>(
+        std::ranges::count_if(rank.events, [&](const Event& event) { return options.has_step(event.step); }));
+    of_steps += count;
+    if (options.has_rank(rank.rank)) chosen_events += count;
+    for (const Event& event : rank.events) {
+      if (event.step == kNoStep) continue;
+      first = std::min(first, event.step);
+      last = std::max(last, event.step);
+    }
+  }
+  if (chosen_events > 0 || (!args.has("steps") && !args.has("ranks"))) return chosen_events;
+  if (of_steps == 0 && args.has("steps")) {
+    throw user_error("cli.value", fmt::format("no events in steps {}; the trace has {}", args.get("steps"),
+                                              last == kNoStep ? "none" : fmt::format("{}-{}", first, last)));
+  }
+  throw user_error("cli.value", fmt::format("no events of ranks {}; the trace has {}-{}", args.get("ranks"),
+                                            trace.ranks.front().rank, trace.ranks.back().rank));
+}
+
+// Puts the ranks on one clock, writes them, and prints how well the clocks could be compared.
+int write(const Args& args, const ExportFormat& format) {
+  const std::string path = output_of(args);
+  const ExportOptions options = chosen(args);
+  RunTrace trace = read_with_progress(args.list("PATH"));
+  const std::size_t events = count_chosen(args, trace, options);
+  const Alignment clocks = align(trace, match_operations(trace));
+  format.write(trace, path, options);
+  std::error_code ignored;
+  if (path == "-" || !std::filesystem::is_regular_file(path, ignored)) return kOk;  // or a pipe, or a device
+  fmt::print("{}wrote {}, {}, {}{}\n", clocks_text(clocks), path,
+             format_size(static_cast<double>(std::filesystem::file_size(path, ignored))), plural(events, "event"),
+             format.is_timeline ? ": open it at https://ui.perfetto.dev" : "");
+  return kOk;
+}
+
+int export_run(const Args& args) {
+  const ExportFormat* const by_name = format_of(output_of(args));
+  if (!args.has("format")) return write(args, by_name == nullptr ? format_named("chrome") : *by_name);
+  const std::string format = args.get("format");
+  if (by_name != nullptr && by_name->name != format) {
+    throw user_error("cli.value",
+                     fmt::format("--format {}, but the name {} says {}", format, args.get("output"), by_name->name),
+                     "leave --format out, or name the file otherwise");
+  }
+  return write(args, format_named(format));
+}
+
+int merge_run(const Args& args) {
+  const ExportFormat* const by_name = format_of(output_of(args));
+  return write(args, by_name == nullptr ? format_named("perfetto") : *by_name);
+}
+
+Option output_option() {
+  return {.name = "output",
+          .value = "FILE",
+          .doc =
+              "The file to write, - for standard output. Its name says the format: .json is Chrome's, "
+              ".csv a table, .perfetto or .pftrace Perfetto's own; with .gz behind it, gzip.",
+          .letter = 'o'};
+}
+Option steps_option() { return {.name = "steps", .value = "A-B", .doc = "Only these steps."}; }
+Option ranks_option() { return {.name = "ranks", .value = "LIST", .doc = "Only these ranks, as 0-7,16."}; }
+
+}  // namespace
+
+Command merge_command() {
+  return {.name = "merge",
+          .summary = "write all ranks on one time axis, for chrome://tracing or Perfetto",
+          .positionals = {paths_argument()},
+          .options = {output_option(), steps_option(), ranks_option()},
+          .run = merge_run,
+          .description =
+              "Where the name of the output does not say the format, it is Perfetto's own, which is the "
+              "smallest and opens fastest. Says how well the clocks of the hosts could be compared."};
+}
+
+Command export_command() {
+  return {.name = "export",
+          .summary = "the same in a format that is named",
+          .positionals = {paths_argument()},
+          .options = {output_option(),
+                      {.name = "format",
+                       .value = "FORMAT",
+                       .doc = "chrome, csv or perfetto. Without it the name of the file says it; where that "
+                              "does not, chrome."},
+                      steps_option(),
+                      ranks_option()},
+          .run = export_run};
+}
+
+}  // namespace ms::tracepp

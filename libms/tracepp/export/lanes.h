@@ -1,0 +1,49 @@
+// Places the events of a rank in a picture: on a lane, and on a track of it on which events only nest. Used by both
+// exports of timelines.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tracepp/export/export.h"
+#include "tracepp/run_trace.h"
+
+namespace ms::tracepp {
+
+// One event of a rank, in order of begin; of those that begin together the longer first.
+struct Placed {
+  const Event* event = nullptr;
+  std::uint32_t track = 0;  // in RankPicture::tracks
+};
+
+struct Track {
+  std::string name;  // "tp", "tp 2"; what the trace calls a foreign lane
+  int order = 0;     // tracks of a lane lie together
+};
+
+struct RankPicture {
+  std::vector<Placed> events;
+  std::vector<Track> tracks;
+};
+
+RankPicture picture_of(const RunTrace& trace, const RankTrace& rank, const ExportOptions& options);
+
+// Returns the name of a rank in a picture: "rank 5 (dp 1 pp 0 tp 1) node7".
+std::string title_of(const RunTrace& trace, const RankTrace& rank);
+// Returns the name of an event in a picture: its own or that of its kind, with chunk and microbatch.
+std::string name_of(const RunTrace& trace, const EventInfo& info, std::uint16_t microbatch);
+
+// Numbers the sends whose receives are in the trace, and the receives, for arrows between them.
+class Arrows {
+ public:
+  explicit Arrows(const RunTrace& trace);
+  // 0: none.
+  std::uint64_t of(const EventInfo& info, const Event& event) const;
+
+ private:
+  std::vector<std::uint64_t> matched_;  // sorted
+};
+
+}  // namespace ms::tracepp

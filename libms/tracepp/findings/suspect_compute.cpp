@@ -1,0 +1,198 @@
+// Implements the searches of suspect_search.h for long computations: of a rank, of a stage, of all stages for some
+// microbatches.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "tracepp/findings/suspect_search.h"
+#include "tracepp/robust.h"
+
+namespace ms::tracepp {
+namespace {
+
+constexpr std::size_t kMostFindings = 16;  // of slow ranks: each costs a replay
+constexpr double kLittle = 0.01;           // of a step
+constexpr double kLeastSlowStage = 0.05;
+// A part that microbatches share between forward and backward: its deviation, and its share of all that varies.
+constexpr double kLeastUneven = 0.02, kLeastShared = 0.5;
+
+bool is_computation(const StepOp& op) { return op.type == OpType::forward_compute || is_backward(op.type); }
+
+std::string place_text(const Evidence& evidence, int place) {
+  const mesh::Coord at = evidence.mesh().coord(place);
+  return fmt::format("rank {} (dp {} pp {} tp {})", evidence.rank(place), at.dp, at.pp, at.tp);
+}
+
+}  // namespace
+
+std::vector<Finding> find_slow_ranks(const Evidence& evidence, const std::vector<Outlier>& outliers,
+                                     Compared compared) {
+  // Of one host, and slow for the same time: one cause.
+  std::vector<std::vector<const Outlier*>> causes;
+  std::map<std::tuple<std::string, std::size_t, std::size_t>, std::size_t> by_host;
+  for (const Outlier& outlier : outliers) {
+    const std::string& host = evidence.table.hosts[static_cast<std::size_t>(outlier.unit)];
+    const auto [at, is_new] = by_host.try_emplace({host, outlier.first, outlier.last}, causes.size());
+    if (host.empty() || is_new) {
+      causes.push_back({&outlier});
+    } else {
+      causes[at->second].push_back(&outlier);
+    }
+  }
+  if (causes.size() > kMostFindings) causes.resize(kMostFindings);
+  std::vector<Finding> findings;
+  for (const auto& ranks : causes) {
+    std::map<std::pair<int, int>, double> slow;  // by stage and lane: the excess of the slowest there
+    for (const Outlier* of : ranks) {
+      const mesh::Coord at = evidence.mesh().coord(of->unit);
+      double& excess = slow[{at.pp, evidence.lane(at.dp)}];
+      excess = std::max(excess, of->excess);
+    }
+    std::set<int> stages;
+    for (const auto& [cell, excess] : slow) stages.insert(cell.first);
+    const Outlier& worst = *ranks.front();
+    const double without =
+        evidence.what_if.with_scaled([&](const StepOp& op) { return is_computation(op) && stages.contains(op.stage); },
+                                     [&](std::size_t op, std::size_t step, int lane) {
+                                       if (step < worst.first || step > worst.last) return 1.0;
+                                       const auto found = slow.find({evidence.steps().ops[op].stage, lane});
+                                       return found == slow.end() ? 1.0 : 1 / (1 + found->second);
+                                     });
+    Finding found =
+        evidence.finding(FindingCode::slow_rank, worst.first, worst.last, evidence.what_if.measured_s() - without,
+                         confidence_of(worst) / (ranks.size() > 1 ? 2 : 1));
+    for (const Outlier* of : ranks) found.ranks.push_back(evidence.rank(of->unit));
+    found.evidence =
+        fmt::format("{} computes {:.1f} % longer than ranks with the same work{}{}", place_text(evidence, worst.unit),
+                    100 * worst.excess, compared == Compared::undisturbed ? " where nothing disturbs them" : "",
+                    evidence.since(found));
+    if (ranks.size() > 1) {
+      const mesh::Coord at = evidence.mesh().coord(worst.unit);
+      const bool is_cell = slow.size() == 1 && ranks.size() == static_cast<std::size_t>(evidence.mesh().tp);
+      found.evidence +=
+          is_cell ? fmt::format(", and so do all tp ranks of dp {} pp {}: it may be any of them", at.dp, at.pp)
+                  : fmt::format(", and so do {} more of its host", ranks.size() - 1);
+    }
+    if (compared == Compared::undisturbed && found.cost_share < kLittle)
+      found.evidence += "; it costs little here, where ranks wait for cores that they share";
+    findings.push_back(std::move(found));
+  }
+  return findings;
+}
+
+std::vector<Finding> find_slow_stages(const Evidence& evidence) {
+  const mesh::Mesh& mesh = evidence.mesh();
+  std::vector<Finding> findings;
+  if (mesh.pp < 2) return findings;
+  const std::size_t steps = evidence.table.steps;
+  std::vector<float> stages;  // [stage][step]: the median of its ranks
+  for (int pp = 0; pp < mesh.pp; ++pp) {
+    for (std::size_t step = 0; step < steps; ++step) {
+      std::vector<float> of_stage;
+      for (int place = pp * mesh.dp * mesh.tp; place < (pp + 1) * mesh.dp * mesh.tp; ++place)
+        if (const float value = evidence.table.pace[evidence.table.at(place, step)]; value > 0)
+          of_stage.push_back(value);
+      stages.push_back(quantile(of_stage, 0.5));
+    }
+  }
+  const std::vector<int> peers(static_cast<std::size_t>(mesh.pp), 0);
+  for (const Outlier& outlier : find_outliers(stages, steps, peers, kLeastSlowStage)) {
+    const int pp = outlier.unit;
+    const double excess = outlier.excess;
+    // How work is divided does not change in a run: it is something else.
+    if (2 * (outlier.last - outlier.first + 1) < steps) continue;
+    const double without =
+        evidence.what_if.with_scaled([&](const StepOp& op) { return is_computation(op) && op.stage == pp; },
+                                     [&](std::size_t, std::size_t, int) { return 1 / (1 + excess); });
+    // Where a stage is one rank, a slow rank looks the same.
+    Finding found = evidence.finding(pp == mesh.pp - 1 ? FindingCode::last_stage : FindingCode::slow_stage, 0,
+                                     evidence.table.steps - 1, evidence.what_if.measured_s() - without,
+                                     confidence_of(outlier) / (mesh.dp * mesh.tp == 1 ? 2 : 1));
+    for (int place = 0; place < mesh.size(); ++place)
+      if (mesh.coord(place).pp == pp && evidence.rank(place) >= 0) found.ranks.push_back(evidence.rank(place));
+    found.evidence =
+        fmt::format("stage {}{} computes {:.1f} % longer than the others, on all its ranks: give it fewer layers", pp,
+                    pp == mesh.pp - 1 ? ", the last one," : "", 100 * excess);
+    findings.push_back(std::move(found));
+  }
+  return findings;
+}
+
+// A microbatch with more work takes longer forward and backward, in all stages, and the next one does not: what both
+// directions have in common, less what is common to a whole step of a dp rank, is the work of microbatches. Noise of
+// single operations has nothing in common, and slow ranks have it in all microbatches.
+std::vector<Finding> find_uneven_sequences(const Evidence& evidence) {
+  const StepTrace& steps = evidence.steps();
+  const std::size_t lanes = steps.lanes();
+  int count = 0;
+  std::map<std::tuple<bool, int, int>, int> next;  // operations by direction, stage, chunk
+  std::vector<int> microbatch(steps.ops.size(), -1);
+  for (std::size_t op = 0; op < steps.ops.size(); ++op) {
+    const StepOp& of = steps.ops[op];
+    if (!is_computation(of) || of.type == OpType::backward_weight) continue;
+    // All schedules go through a chunk in order of microbatch.
+    microbatch[op] = next[{of.type == OpType::forward_compute, of.stage, of.chunk}]++;
+    count = std::max(count, microbatch[op] + 1);
+  }
+  if (count < 2 || lanes * static_cast<std::size_t>(count) < 16) return {};
+  const auto samples = static_cast<std::size_t>(count);
+  std::vector<double> excess[2], number(samples, 0), some;  // [microbatch][lane]: backward, forward
+  for (int direction = 0; direction < 2; ++direction) {
+    excess[direction].assign(samples * lanes, 0);
+    std::ranges::fill(number, 0);
+    for (std::size_t op = 0; op < steps.ops.size(); ++op) {
+      if (microbatch[op] < 0 || (steps.ops[op].type == OpType::forward_compute) != (direction == 1)) continue;
+      const double* const row = evidence.what_if.measured().data() + op * lanes;
+      some.assign(row, row + lanes);
+      const double usual = quantile(some, 0.5);
+      if (!(usual > 0)) continue;
+      double* const to = excess[direction].data() + static_cast<std::size_t>(microbatch[op]) * lanes;
+      for (std::size_t lane = 0; lane < lanes; ++lane) to[lane] += row[lane] / usual - 1;
+      ++number[static_cast<std::size_t>(microbatch[op])];
+    }
+    for (std::size_t m = 0; m < samples; ++m) {
+      for (std::size_t lane = 0; lane < lanes; ++lane) excess[direction][m * lanes + lane] /= std::max(number[m], 1.0);
+    }
+  }
+  double common = 0, forward = 0, backward = 0;
+  std::vector<double> of_dp(static_cast<std::size_t>(steps.dp), 0);
+  for (std::size_t lane = 0; lane < lanes; ++lane) {
+    double mean[2] = {0, 0};
+    for (int direction = 0; direction < 2; ++direction) {
+      for (std::size_t m = 0; m < samples; ++m) mean[direction] += excess[direction][m * lanes + lane];
+      mean[direction] /= static_cast<double>(samples);
+    }
+    of_dp[lane % static_cast<std::size_t>(steps.dp)] += (mean[0] + mean[1]) / 2;
+    for (std::size_t m = 0; m < samples; ++m) {
+      const double b = excess[0][m * lanes + lane] - mean[0], f = excess[1][m * lanes + lane] - mean[1];
+      common += b * f;
+      backward += b * b;
+      forward += f * f;
+    }
+  }
+  const double degrees = static_cast<double>(lanes) * static_cast<double>(samples - 1);
+  const double uneven = std::sqrt(std::max(common, 0.0) / degrees);
+  const double shared = common / std::max(std::sqrt(forward * backward), 1e-30);
+  if (uneven < kLeastUneven || shared < kLeastShared) return {};
+  for (double& sum : of_dp) sum /= static_cast<double>(steps.steps.size());
+  const double without = evidence.what_if.with_scaled(is_computation, [&](std::size_t op, std::size_t step, int dp) {
+    const int m = microbatch[op];
+    if (m < 0) return 1.0;
+    const std::size_t at = static_cast<std::size_t>(m) * lanes + steps.at(0, step, dp);
+    const double work = (excess[0][at] + excess[1][at]) / 2 - of_dp[static_cast<std::size_t>(dp)];
+    return 1 / std::max(1 + work, 0.1);
+  });
+  Finding found = evidence.finding(FindingCode::uneven_sequences, 0, steps.steps.size() - 1,
+                                   evidence.what_if.measured_s() - without, shared * (1 - 0.5 * kLeastUneven / uneven));
+  found.evidence = fmt::format(
+      "microbatches differ by {:.1f} % in work, forward and backward alike and on no rank in particular: balance the "
+      "lengths of their sequences",
+      100 * uneven);
+  return {std::move(found)};
+}
+
+}  // namespace ms::tracepp

@@ -1,0 +1,227 @@
+#include "tracepp/findings/suspects.h"
+
+#include "tracepp/steps/straggler_timeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "tracepp/findings/suspect_search.h"
+#include "tracepp/findings/undisturbed.h"
+#include "tracepp/robust.h"
+
+namespace ms::tracepp {
+namespace {
+
+constexpr double kLeastSlowRank = 0.025;
+constexpr double kWorthTelling = 0.002;  // of a step
+// Where so much of a step is delays that no finding explains, or so many computations are much longer than others with
+// the same work, ranks share cores: then all times vary together with theirs. Only what costs so much of a step is
+// told, and who is slow in computations that nothing disturbed.
+constexpr double kContended = 0.25, kDisturbed = 0.1, kWorthTellingThere = 0.02;
+
+// Ranks with the same work: those of a stage.
+std::vector<int> peers_of(const mesh::Mesh& mesh) {
+  std::vector<int> peers;
+  for (int place = 0; place < mesh.size(); ++place) peers.push_back(mesh.coord(place).pp);
+  return peers;
+}
+
+std::vector<float> cells_of(const Evidence& evidence) {
+  const StepTrace& steps = evidence.steps();
+  std::vector<double> cells, some;
+  for (int dp = 0; dp < steps.dp; ++dp) {
+    for (int pp = 0; pp < steps.pp; ++pp) {
+      some.clear();
+      for (std::size_t step = 0; step < steps.steps.size(); ++step) {
+        double most = 0;
+        for (int tp = 0; tp < evidence.mesh().tp; ++tp) {
+          const int place = evidence.mesh().rank({.dp = steps.dp_rank(dp), .pp = pp, .tp = tp});
+          if (const float value = evidence.table.compute[evidence.table.at(place, step)]; value > 0)
+            most = std::max<double>(most, value);
+        }
+        some.push_back(most);
+      }
+      cells.push_back(median(some));
+    }
+  }
+  some = cells;
+  const double usual = median(some);
+  std::vector<float> shares;
+  for (const double cell : cells) shares.push_back(usual > 0 ? static_cast<float>(cell / usual) : 1);
+  return shares;
+}
+
+// Ranks of findings before all others. Among the tp ranks of a worker the replay cannot tell: there the one that
+// computes longest is as suspect as its worker, one that computes as usual is not.
+std::vector<Suspect> rank_suspects(const Evidence& evidence, const Stragglers& stragglers,
+                                   const std::vector<Finding>& findings) {
+  const RankTable& table = evidence.table;
+  const mesh::Mesh& mesh = evidence.mesh();
+  std::vector<Suspect> suspects;
+  std::map<int, int> place_of;  // by rank
+  for (int place = 0; place < mesh.size(); ++place)
+    if (evidence.rank(place) >= 0) place_of[evidence.rank(place)] = place;
+  std::vector<double> worker_scores(static_cast<std::size_t>(mesh.dp * mesh.pp), 1);
+  for (const Suspect& worker : stragglers.workers)
+    worker_scores[static_cast<std::size_t>(evidence.steps().dp_rank(worker.dp) * mesh.pp + worker.pp)] = worker.score;
+  std::set<int> named;
+  const double step_s = evidence.mean_step_s();
+  for (const Finding& finding : findings) {
+    if (finding.ranks.size() > static_cast<std::size_t>(mesh.size()) / 2) continue;
+    std::vector<int> ranks = finding.ranks;
+    // The ranks of a slow stage are all equally likely: they go by the replay.
+    if (finding.code == FindingCode::last_stage || finding.code == FindingCode::slow_stage) {
+      std::ranges::stable_sort(ranks, std::ranges::greater{}, [&](int rank) {
+        const auto place = place_of.find(rank);
+        const mesh::Coord at = mesh.coord(place == place_of.end() ? 0 : place->second);
+        return worker_scores[static_cast<std::size_t>(at.dp * mesh.pp + at.pp)];
+      });
+    }
+    for (const int rank : ranks) {
+      if (!place_of.contains(rank) || !named.insert(rank).second) continue;
+      const mesh::Coord at = mesh.coord(place_of[rank]);
+      const double left_s = std::max(step_s - finding.cost_s, step_s / 100);
+      const double of_worker = worker_scores[static_cast<std::size_t>(at.dp * mesh.pp + at.pp)];
+      suspects.push_back({rank, at.dp, at.pp, at.tp, std::max(step_s / left_s, of_worker)});
+    }
+  }
+  for (const Suspect& worker : stragglers.workers) {
+    if (suspects.size() >= kMostSuspects) break;
+    const int dp = evidence.steps().dp_rank(worker.dp);
+    std::vector<std::pair<double, int>> by_compute;  // of the worker's tp ranks: how long they compute
+    for (int tp = 0; tp < mesh.tp; ++tp) {
+      const int place = mesh.rank({.dp = dp, .pp = worker.pp, .tp = tp});
+      if (evidence.rank(place) < 0) continue;
+      double sum = 0;
+      for (std::size_t step = 0; step < table.steps; ++step) {
+        const float value = table.compute[table.at(place, step)];
+        sum += value > 0 ? static_cast<double>(value) : 0;
+      }
+      by_compute.emplace_back(sum, place);
+    }
+    if (by_compute.empty()) continue;
+    std::ranges::stable_sort(by_compute, std::ranges::greater{}, &std::pair<double, int>::first);
+    const auto [most, place] = by_compute.front();
+    if (named.contains(evidence.rank(place))) continue;
+    const mesh::Coord at = mesh.coord(place);
+    suspects.push_back({evidence.rank(place), at.dp, at.pp, at.tp, worker.score});
+  }
+  if (suspects.size() > kMostSuspects) suspects.resize(kMostSuspects);
+  return suspects;
+}
+
+Diagnosis judge(const StepTrace& steps, const RankTable& table, const WhatIf& what_if) {
+  const Evidence evidence{table, what_if};
+  Diagnosis diagnosis;
+  diagnosis.stragglers = find_stragglers(what_if);
+  const std::vector<int> peers = peers_of(table.mesh);
+  std::vector<Outlier> outliers = find_outliers(table.pace, table.steps, peers, kLeastSlowRank);
+  std::vector<bool> is_slow(static_cast<std::size_t>(table.mesh.size()), false);
+  for (const Outlier& outlier : outliers) is_slow[static_cast<std::size_t>(outlier.unit)] = true;
+  std::vector<Finding> delays = find_delays(evidence, is_slow);
+  double unexplained_s = evidence.mean_step_s() - what_if.measured_s();
+  for (const Finding& finding : delays) unexplained_s -= finding.cost_s;
+  const bool is_contended = unexplained_s > kContended * evidence.mean_step_s() || disturbed_share(table) > kDisturbed;
+
+  std::vector<Finding> surely_slow;
+  if (is_contended && can_find_undisturbed(table)) {
+    outliers.clear();
+    surely_slow = find_slow_ranks(evidence, find_undisturbed_outliers(table, kLeastSlowRank), Compared::undisturbed);
+  }
+  const auto add = [&](std::vector<Finding>&& found) {
+    diagnosis.findings.insert(diagnosis.findings.end(), std::make_move_iterator(found.begin()),
+                              std::make_move_iterator(found.end()));
+  };
+  add(find_slow_ranks(evidence, outliers, Compared::all));
+  add(find_slow_stages(evidence));
+  add(find_uneven_sequences(evidence));
+  add(find_slow_links(evidence));
+  add(std::move(delays));
+  if (is_contended)
+    std::erase_if(diagnosis.findings, [](const Finding& finding) { return finding.cost_share < kWorthTellingThere; });
+  add(std::move(surely_slow));
+  // For a short time and at no cost: by chance, or not worth a word.
+  std::erase_if(diagnosis.findings, [&](const Finding& finding) {
+    const auto lasted = static_cast<std::size_t>(std::ranges::count_if(
+        steps.steps, [&](std::int64_t step) { return step >= finding.first_step && step <= finding.last_step; }));
+    return 2 * lasted < steps.steps.size() && finding.cost_share < kWorthTelling;
+  });
+  std::ranges::stable_sort(diagnosis.findings, std::ranges::greater{}, [](const Finding& finding) {
+    return std::pair(std::round(finding.cost_share * 1e4),
+                     finding.confidence);  // what costs the same: the surest first
+  });
+  diagnosis.suspects = rank_suspects(evidence, diagnosis.stragglers, diagnosis.findings);
+  diagnosis.steps = steps.steps;
+  diagnosis.steps_left_out = steps.steps_left_out;
+  diagnosis.mesh = table.mesh;
+  for (int i = 0; i < steps.dp; ++i) diagnosis.dp_ranks.push_back(steps.dp_rank(i));
+  diagnosis.cells = cells_of(evidence);
+  const bool has_periods = std::ranges::any_of(table.periods, [](double period) { return !std::isnan(period); });
+  for (std::size_t step = 0; step < steps.steps.size(); ++step) {
+    diagnosis.step_s.push_back(!std::isnan(table.periods[step]) ? table.periods[step]
+                               : has_periods                    ? what_if.measured_steps()[step]
+                                                                : diagnosis.stragglers.step_spans_s[step]);
+    diagnosis.measured_s += diagnosis.step_s.back() / static_cast<double>(steps.steps.size());
+  }
+  for (Finding& finding : diagnosis.findings)
+    finding.cost_share = diagnosis.measured_s > 0 ? finding.cost_s / diagnosis.measured_s : 0;
+  return diagnosis;
+}
+
+}  // namespace
+
+double Evidence::step_s() const {
+  std::vector<double> known;
+  std::ranges::copy_if(table.periods, std::back_inserter(known), [](double period) { return period > 0; });
+  return known.empty() ? what_if.measured_s() : median(known);
+}
+
+double Evidence::mean_step_s() const {
+  double sum = 0;
+  for (std::size_t step = 0; step < table.steps; ++step)
+    sum += std::max(what_if.measured_steps()[step], table.periods[step] > 0 ? table.periods[step] : 0.0);
+  return std::max(sum / static_cast<double>(table.steps), std::numeric_limits<double>::min());
+}
+
+Finding Evidence::finding(FindingCode code, std::size_t first, std::size_t last, double cost_s,
+                          double confidence) const {
+  Finding found;
+  found.code = code;
+  found.first_step = step(first);
+  found.last_step = step(last);
+  found.cost_s = std::max(cost_s, 0.0);
+  found.cost_share = found.cost_s / mean_step_s();
+  found.confidence = std::clamp(confidence, 0.0, 1.0);
+  return found;
+}
+
+std::string Evidence::since(const Finding& found) const {
+  const bool from_begin = found.first_step == steps().steps.front(), to_end = found.last_step == steps().steps.back();
+  if (from_begin && to_end) return "";
+  if (to_end) return fmt::format(", since about step {}", found.first_step);
+  if (found.first_step == found.last_step) return fmt::format(", in step {}", found.first_step);
+  return fmt::format(", in steps {} to {}", found.first_step, found.last_step);
+}
+
+Diagnosis find_suspects(const RunTrace& trace) {
+  // Timelines whose operations have the names of the model already.
+  if (trace.source == "straggler analysis" || trace.source == "ndtimeline") {
+    return find_suspects(straggler_steps(trace));
+  }
+  const BuiltSteps built = build_steps(trace);
+  const WhatIf what_if(built.steps);
+  return judge(built.steps, built.ranks, what_if);
+}
+
+Diagnosis find_suspects(const StepTrace& trace) {
+  const WhatIf what_if(trace);
+  return judge(trace, table_of(trace, what_if.measured()), what_if);
+}
+
+}  // namespace ms::tracepp

@@ -1,0 +1,50 @@
+// The diagnosis of a run that is slower than it should be: which rank, link or pause it is, since when, and what it
+// costs. Pure.
+//
+// A finding needs evidence besides the replay: a rank that computes longer than those with the same work, communication
+// that moves data longer than others like it, a stall although all inputs were there. Only then the replay says how
+// long the run would have taken without it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tracepp/findings/finding.h"
+#include "tracepp/findings/stragglers.h"
+#include "tracepp/run_trace.h"
+
+namespace ms::tracepp {
+
+struct Diagnosis {
+  Stragglers stragglers;
+  double measured_s = 0;          // how long a step took, mean
+  std::vector<Finding> findings;  // the most expensive first
+  std::vector<Suspect> suspects;  // ranks of findings first, then by score; not more than kMostSuspects
+  std::vector<std::int64_t> steps;
+  std::int64_t steps_left_out = 0;
+  mesh::Mesh mesh;
+  std::vector<int> dp_ranks;  // that were analysed
+  // [index in dp_ranks][stage]: computing, over what the median cell computes. For a map.
+  std::vector<float> cells;
+  std::vector<double> step_s;  // [step]: measured
+};
+inline constexpr std::size_t kMostSuspects = 20;
+
+// Throws Error("trace.shape", user) where no step can be analysed.
+Diagnosis find_suspects(const RunTrace& trace);
+Diagnosis find_suspects(const StepTrace& trace);
+
+// For a terminal: what to look at first, at most three things, with what they cost and why.
+std::string suspects_text(const Diagnosis& diagnosis);
+// What a finding costs: "costs 0.0145 s of a step, 6.6 %", "cost 1.19 s once, in step 10".
+std::string cost_text(const Diagnosis& diagnosis, const Finding& finding);
+// What is lost though no finding says why: how much, and where the most of it is; empty where that is little.
+std::string lost_text(const Diagnosis& diagnosis);
+// Tables by step, dp rank, stage and kind of operation, and a map of the workers, dp by pp.
+std::string stragglers_text(const Diagnosis& diagnosis);
+// One document: {"schema":1,"slowdown":{"S":..,"M_W":..,"M_S":..},"suspects":[{"rank":..,"dp":..,"pp":..,"tp":..,
+// "score":..}],"findings":[..], ...}.
+std::string suspects_json(const Diagnosis& diagnosis);
+
+}  // namespace ms::tracepp

@@ -1,0 +1,31 @@
+// Judges a root of the graph: which of its ranks is at fault, and why. If the members of one operation disagree, the
+// majority is right; without a majority, the same groups elsewhere in the mesh decide. Called by hang.cpp.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tracepp/hang/graph.h"
+
+namespace ms::tracepp {
+
+struct Blame {
+  std::vector<HangSuspect> suspects;  // the likeliest first; all belong to the same root
+  std::string sentence;               // without the ranks that wait for it
+  int op = -1;                        // that others wait in
+  double own_s = -1;                  // how long it has been in what it does; -1: not known
+  bool is_seen = true;  // the traces show it, not only the lack of another explanation; and it is not usual
+  std::size_t behind = 0;
+};
+
+HangSuspect suspect_of(const HangScan& scan, int rank, Reason reason, double confidence);
+Blame blame(const HangRoot& root, const HangGraph& graph, const HangScan& scan);
+
+// Text that the sentences of hang.cpp share.
+std::string rank_label(const HangScan& scan, int rank);              // "rank 5 (dp 1 pp 0 tp 1, node n03)"
+std::string op_label(const RunTrace& trace, const StuckOp& op);      // "all_reduce 17 of group dp[pp 0 tp 1]"
+std::string seconds_label(double seconds);                           // "212 s"
+std::string event_label(const RunTrace& trace, const Event& event);  // "forward (chunk 0, microbatch 3, step 7)"
+std::string doing(const HangScan& scan, std::size_t at);             // the last thing it did and its current one
+
+}  // namespace ms::tracepp

@@ -1,0 +1,30 @@
+// The wait-for graph: ranks wait in operations, operations wait for the members that are not ready. All waits lead to
+// roots: a rank or an operation that waits for nothing, or ranks that wait for each other. Made by hang.cpp; blame.cpp
+// judges a root.
+#pragma once
+
+#include <vector>
+
+#include "tracepp/hang/scan.h"
+
+namespace ms::tracepp {
+
+struct HangRoot {
+  std::vector<std::size_t> ranks;  // indices in the scan
+  std::vector<int> absent;         // ranks without a trace
+  std::vector<int> ops;            // in HangGraph::ops
+  std::size_t behind = 0;          // ranks that wait for it, directly or not
+};
+
+struct HangGraph {
+  std::vector<StuckOp> ops;
+  std::vector<std::vector<int>> holds;  // by index in the scan: the operations that it waits in
+  std::vector<int> held;                // by operation: how many ranks wait in it
+  std::vector<HangRoot> roots;          // those with the most waiting ranks first
+};
+
+HangGraph make_hang_graph(const HangScan& scan);
+
+bool is_mismatch(Match match);
+
+}  // namespace ms::tracepp

@@ -1,0 +1,393 @@
+#include "tracepp/hang/hang.h"
+
+#include <fmt/chrono.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/text.h"
+#include "tracepp/hang/blame.h"
+
+namespace ms::tracepp {
+namespace {
+
+constexpr std::size_t kRoots = 16;  // looked into; a run has one or two faults at a time
+constexpr std::size_t kEvidence = 5;
+constexpr double kConfidentAtLeast = 0.4;
+
+bool is_flight_recorder(const RunTrace& trace) { return trace.source == "flight recorder"; }
+
+// Whether anything takes longer than it ever did.
+bool anything_late(const HangScan& scan) {
+  for (std::size_t at = 0; at < scan.count(); ++at) {
+    const RankScan& rank = scan.rank(at);
+    if (rank.life == Life::silent || rank.life == Life::failed) continue;
+    const auto late = [&](std::uint32_t event) { return event != kNoEvent && scan.is_late(at, event); };
+    if (late(rank.section) || late(rank.host) || std::ranges::any_of(rank.open, late)) return true;
+  }
+  return false;
+}
+
+std::vector<int> missing_ranks(const RunTrace& trace) {
+  constexpr int kMost = 1 << 22;  // no run is larger: beyond it the mesh is a mistake in the file
+  std::vector<int> missing;
+  if (trace.has_mesh && trace.mesh.size() <= kMost) {
+    for (int rank = 0; rank < trace.mesh.size(); ++rank)
+      if (trace.rank(rank) == nullptr) missing.push_back(rank);
+  }
+  for (const ProcessGroup& group : trace.groups) {
+    if (trace.has_mesh) break;
+    for (const int rank : group.ranks)
+      if (trace.rank(rank) == nullptr) missing.push_back(rank);
+  }
+  std::ranges::sort(missing);
+  missing.erase(std::ranges::unique(missing).begin(), missing.end());
+  return missing;
+}
+
+HangRoot root_of(std::size_t at) {
+  HangRoot root;
+  root.ranks.push_back(at);
+  return root;
+}
+
+// Where several failed by themselves, as far as is known: the first, and of foreign traces, which do not tell whether
+// it was told to, rather one that waits for nobody.
+std::optional<HangRoot> first_failure(const HangScan& scan) {
+  const auto waits = [&](std::size_t at) {
+    return std::ranges::any_of(scan.rank(at).open, [&](std::uint32_t event) { return scan.is_ready(at, event); });
+  };
+  std::optional<std::size_t> first;
+  const auto comes_before = [&](std::size_t a, std::size_t b) {
+    if (waits(a) != waits(b)) return waits(b);
+    return scan.wall_ns(a, scan.file(a).last_flush_ns) < scan.wall_ns(b, scan.file(b).last_flush_ns);
+  };
+  for (std::size_t at = 0; at < scan.count(); ++at)
+    if (scan.file(at).ending == Ending::failed && (!first || comes_before(at, *first))) first = at;
+  if (!first) return std::nullopt;
+  return root_of(*first);
+}
+
+// Those that ended without a word: a rank that is killed leaves none, and the others are stopped because it is gone.
+// Where none says that it was stopped, only a few of many.
+std::vector<std::size_t> without_a_word(const HangScan& scan, bool others_were_stopped) {
+  std::vector<std::size_t> found;
+  for (std::size_t at = 0; at < scan.count(); ++at)
+    if (scan.file(at).ending == Ending::running) found.push_back(at);
+  if (found.size() * 4 > scan.count() && !others_were_stopped) found.clear();
+  return found;
+}
+
+class Finder {
+ public:
+  Finder(const RunTrace& trace, double now_s) : trace_(trace), now_s_(now_s), scan_(trace) {}
+
+  Hang find() {
+    hang_.missing_ranks = missing_ranks(trace_);
+    const auto failed = std::ranges::count_if(trace_.ranks, has_error, &RankTrace::ending);
+    const bool late = scan_.deadline_s() > 0 || anything_late(scan_);
+    find_alive();
+    if (late || failed > 0 || is_flight_recorder(trace_)) {
+      graph_ = make_hang_graph(scan_);
+      for (std::size_t i = 0; i < std::min(graph_.roots.size(), kRoots); ++i)
+        blames_.push_back(blame(graph_.roots[i], graph_, scan_));
+      add_lone_sections();
+    }
+    weigh();
+    const bool stuck = late || (is_flight_recorder(trace_) && !blames_.empty());
+    if (stuck && !blames_.empty() && !only_saving()) {
+      hang_.state = RunState::hang;
+    } else if (failed > 0) {
+      hang_.state = RunState::failed;
+      blame_failure();
+    } else {
+      const bool ended = !trace_.ranks.empty() && std::ranges::all_of(trace_.ranks, [](const RankTrace& rank) {
+        return rank.ending == Ending::done;
+      });
+      hang_.state = ended ? RunState::ended : cut_off_s_ > 0 ? RunState::killed : RunState::cut_off;
+      say_well();
+      return std::move(hang_);
+    }
+    fill();
+    say();
+    return std::move(hang_);
+  }
+
+ private:
+  // A rank that nobody waits for, in a run of one or of ranks that have stopped talking: its device or host hangs.
+  void add_lone_sections() {
+    if (!blames_.empty()) return;
+    for (std::size_t at = 0; at < scan_.count() && blames_.size() < kRoots; ++at) {
+      const RankScan& rank = scan_.rank(at);
+      const auto late = [&](std::uint32_t event) { return event != kNoEvent && scan_.is_late(at, event); };
+      if (rank.life != Life::alive || !(late(rank.section) || late(rank.host))) continue;
+      blames_.push_back(blame(root_of(at), graph_, scan_));
+    }
+  }
+
+  // Writers say every second that they live.
+  void find_alive() {
+    constexpr double kGone_s = 15;
+    if (now_s_ <= 0 || trace_.source != "ms-trace") return;
+    double newest_s = 0;
+    for (std::size_t at = 0; at < scan_.count(); ++at) {
+      if (scan_.file(at).realtime_ns == 0) return;
+      if (scan_.file(at).ending != Ending::running) continue;
+      newest_s = std::max(newest_s, static_cast<double>(scan_.last_sign_ns(at)) * 1e-9);
+    }
+    if (newest_s <= 0) return;
+    hang_.is_alive = now_s_ - newest_s <= kGone_s;
+    if (!hang_.is_alive) cut_off_s_ = newest_s;
+  }
+
+  // Nobody had waited long, so that who waits for whom tells little.
+  void blame_failure() {
+    blames_.clear();
+    const bool stopped = std::ranges::any_of(
+        trace_.ranks, [](Ending ending) { return ending == Ending::stopped; }, &RankTrace::ending);
+    const std::optional<HangRoot> first = first_failure(scan_);
+    const std::vector<std::size_t> silent = without_a_word(scan_, stopped && !first);
+    // A launcher kills survivors, too, and so others without a word may be its work; others say whom they missed.
+    std::set<int> missed;
+    for (const RankTrace& other : trace_.ranks)
+      if (other.ending == Ending::stopped) missed.insert(other.ending_rank);
+    const auto is_missed = [&](std::size_t at) { return missed.contains(scan_.file(at).rank); };
+    const bool anyone_missed = std::ranges::any_of(silent, is_missed);
+    for (const std::size_t at : silent) {
+      if (blames_.size() == kRoots) break;
+      const double confidence = anyone_missed && !is_missed(at) ? 0.3 : first ? 0.6 : 0.9;
+      Blame it;
+      it.suspects.push_back(suspect_of(scan_, scan_.file(at).rank, Reason::silent, confidence));
+      it.sentence = fmt::format("{} ended without a word, while others {}", rank_label(scan_, scan_.file(at).rank),
+                                stopped ? "were stopped" : "failed");
+      blames_.push_back(std::move(it));
+    }
+    if (first) {
+      blames_.push_back(blame(*first, graph_, scan_));
+      if (blames_.size() > 1)
+        for (HangSuspect& suspect : blames_.back().suspects) suspect.confidence = 0.5;
+    }
+    likeliest_first();
+  }
+
+  void likeliest_first() {
+    std::erase_if(blames_, [](const Blame& it) { return it.suspects.empty(); });
+    std::ranges::stable_sort(blames_, [](const Blame& a, const Blame& b) {
+      const double ca = a.suspects.front().confidence, cb = b.suspects.front().confidence;
+      return ca != cb ? ca > cb : a.behind > b.behind;
+    });
+  }
+
+  // A checkpoint may take as long as it does: its patience is its own.
+  bool only_saving() const {
+    return std::ranges::all_of(blames_, [](const Blame& it) {
+      return !it.suspects.empty() && it.suspects.front().reason == Reason::save && !it.is_seen;
+    });
+  }
+
+  // What is seen at fault comes before what is merely not seen.
+  void weigh() {
+    if (std::ranges::any_of(blames_, &Blame::is_seen)) {
+      for (Blame& it : blames_) {
+        if (it.is_seen) continue;
+        for (HangSuspect& suspect : it.suspects) suspect.confidence = std::min(suspect.confidence, 0.2);
+      }
+    }
+    likeliest_first();
+  }
+
+  void fill() {
+    // The operations that suspects are named for first, then those that hold up most.
+    std::vector<int> order;
+    for (const Blame& it : blames_)
+      if (it.op >= 0 && std::ranges::count(order, it.op) == 0) order.push_back(it.op);
+    std::vector<int> others;
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i)
+      if (std::ranges::count(order, static_cast<int>(i)) == 0) others.push_back(static_cast<int>(i));
+    // Messages that travel under computation hold nobody up and come last.
+    std::ranges::stable_sort(others, std::ranges::greater{}, [&](int i) {
+      return std::pair(graph_.held[static_cast<std::size_t>(i)], graph_.ops[static_cast<std::size_t>(i)].since_s);
+    });
+    order.insert(order.end(), others.begin(), others.end());
+    std::vector<int> place(graph_.ops.size(), -1);
+    for (std::size_t i = 0; i < order.size(); ++i) place[static_cast<std::size_t>(order[i])] = static_cast<int>(i);
+    for (const int i : order) {
+      StuckOp& op = graph_.ops[static_cast<std::size_t>(i)];
+      hang_.since_s = std::max(hang_.since_s, op.since_s);
+      hang_.ops.push_back(std::move(op));
+    }
+    for (const Blame& it : blames_) {
+      for (HangSuspect suspect : it.suspects) {
+        if (suspect.op >= 0) suspect.op = place[static_cast<std::size_t>(suspect.op)];
+        hang_.suspects.push_back(std::move(suspect));
+      }
+      hang_.since_s = std::max(hang_.since_s, it.own_s);
+    }
+    std::ranges::stable_sort(hang_.suspects, std::ranges::greater{}, &HangSuspect::confidence);
+    for (std::size_t at = 0; at < graph_.holds.size(); ++at) {
+      for (const int op : graph_.holds[at])
+        hang_.waits.push_back({.rank = scan_.file(at).rank, .op = place[static_cast<std::size_t>(op)]});
+    }
+    fill_cells();
+  }
+
+  void fill_cells() {
+    if (!trace_.has_mesh || trace_.mesh.size() <= 0) return;
+    const auto known = static_cast<std::size_t>(trace_.mesh.size());
+    if (!hang_.missing_ranks.empty() && static_cast<std::size_t>(hang_.missing_ranks.back()) >= known) return;
+    hang_.cells.assign(known, Cell::fine);
+    const auto mark = [&](int rank, Cell cell) {
+      if (rank >= 0 && static_cast<std::size_t>(rank) < known) hang_.cells[static_cast<std::size_t>(rank)] = cell;
+    };
+    for (const Wait& wait : hang_.waits) mark(wait.rank, Cell::waiting);
+    for (const int rank : hang_.missing_ranks) mark(rank, Cell::no_trace);
+    for (const HangSuspect& suspect : hang_.suspects)
+      if (suspect.confidence >= kConfidentAtLeast || suspect.reason == Reason::transfer)
+        mark(suspect.rank, Cell::suspect);
+  }
+
+  // One sentence of the likeliest; faults beside it in short.
+  void say() {
+    if (blames_.empty()) {
+      hang_.sentence = hang_.state == RunState::failed ? "the run was stopped, and no trace is of the rank at fault"
+                                                       : "the run is stalled, and its traces do not show why";
+      add_errors();
+      return;
+    }
+    const Blame& first = blames_.front();
+    hang_.sentence = first.sentence;
+    const int direct = first.op < 0 || hang_.suspects.empty() ? 0 : hang_.ops.front().waiting;
+    if (static_cast<int>(first.behind) > direct && direct > 0)
+      hang_.sentence += further(first.behind - static_cast<std::size_t>(direct));
+    say_others();
+    if (is_flight_recorder(trace_) && hang_.since_s < 1)
+      hang_.evidence.emplace_back(
+          "flight recorder dumps do not show for how long; one of a healthy run may look like this");
+    add_errors();
+    for (std::size_t i = 0; i < std::min(hang_.ops.size(), kEvidence); ++i)
+      hang_.evidence.push_back(evidence(hang_.ops[i]));
+    for (std::size_t i = 0; i < std::min<std::size_t>(hang_.suspects.size(), 2); ++i) {
+      if (!hang_.suspects[i].doing.empty())
+        hang_.evidence.push_back(fmt::format("rank {}: {}", hang_.suspects[i].rank, hang_.suspects[i].doing));
+    }
+  }
+
+  // What ranks said when they gave up or were stopped, once each: the world's first cause is in all of them.
+  void add_errors() {
+    constexpr std::size_t kErrors = 2;
+    std::vector<std::string_view> shown;
+    for (const Ending ending : {Ending::timed_out, Ending::stopped}) {
+      for (const RankTrace& rank : trace_.ranks) {
+        if (rank.ending != ending || shown.size() == kErrors) continue;
+        if (std::ranges::any_of(shown, [&](std::string_view text) { return rank.ending_text.ends_with(text); }))
+          continue;
+        shown.push_back(rank.ending_text);
+        hang_.evidence.push_back(fmt::format("rank {} {}: \"{}\"", rank.rank,
+                                             ending == Ending::timed_out ? "gave up" : "was stopped",
+                                             plain_text(rank.ending_text, 200)));
+      }
+    }
+  }
+
+  static std::string further(std::size_t ranks) {
+    return fmt::format(", and {} {} behind them", plural(ranks, "further rank"), ranks == 1 ? "waits" : "wait");
+  }
+
+  void say_others() {
+    std::size_t alike = 0, unseen = 0;
+    std::string others;
+    const HangSuspect& lead = blames_.front().suspects.front();
+    for (std::size_t i = 1; i < blames_.size(); ++i) {
+      const HangSuspect& other = blames_[i].suspects.front();
+      if (other.reason == lead.reason && other.host == lead.host && !lead.host.empty()) {
+        ++alike;
+      } else if (other.confidence < kConfidentAtLeast) {
+        ++unseen;
+      } else if (others.size() < 200) {
+        others += "; besides, " + blames_[i].sentence;
+      }
+    }
+    if (alike > 0)
+      hang_.sentence +=
+          fmt::format("; the same holds for {} of node {}", plural(alike, "further rank"), plain_text(lead.host, 60));
+    hang_.sentence += others;
+    if (unseen > 0)
+      hang_.sentence += fmt::format("; {} left no trace or may only be slow", plural(unseen, "further rank"));
+  }
+
+  std::string evidence(const StuckOp& op) const {
+    std::string text = fmt::format("{}: {}, {} of {} ready for {}", op_label(trace_, op), to_string(op.match),
+                                   op.waiting, op.members.size(), seconds_label(op.since_s));
+    if (op.missing.empty()) return text;
+    text += ", missing";
+    for (std::size_t i = 0; i < std::min<std::size_t>(op.missing.size(), 4); ++i) {
+      const auto member = std::ranges::find(op.members, op.missing[i], &MemberView::rank);
+      text += fmt::format("{} {} ({})", i > 0 ? "," : "", op.missing[i], to_string(member->progress));
+    }
+    return op.missing.size() > 4 ? text + fmt::format(" and {} more", op.missing.size() - 4) : text;
+  }
+
+  void say_well() {
+    const std::string ranks = plural(trace_.ranks.size(), "rank");
+    if (hang_.state == RunState::ended) {
+      hang_.sentence = fmt::format("the run ended well on {}", ranks);
+    } else if (hang_.state == RunState::killed) {
+      hang_.sentence = fmt::format(
+          "the run did not end by itself: the traces of {} stop at {:%Y-%m-%d %H:%M:%S} UTC{} while no rank waits "
+          "longer "
+          "than usual; it was killed from outside, as by a time limit, scancel, lack of memory or the loss of its "
+          "nodes: see sacct and the kernel's log",
+          ranks, fmt::gmtime(static_cast<std::time_t>(cut_off_s_)), newest_step());
+    } else if (!blames_.empty()) {
+      hang_.sentence = "no hang: " + blames_.front().sentence;
+    } else {
+      const std::string wait = longest_wait();
+      hang_.sentence = fmt::format("no hang{}: the traces of {} end{}{}", wait.empty() ? "" : " yet", ranks,
+                                   newest_step(), wait.empty() ? " while no rank waits longer than usual" : wait);
+    }
+    if (!hang_.missing_ranks.empty())
+      hang_.sentence += fmt::format("; {} left no trace", plural(hang_.missing_ranks.size(), "further rank"));
+  }
+
+  std::string newest_step() const {
+    std::int64_t newest = -1;
+    for (const RankTrace& rank : trace_.ranks)
+      if (!rank.events.empty()) newest = std::max<std::int64_t>(newest, rank.events.back().step);
+    return newest < 0 ? "" : fmt::format(" in step {}", newest);
+  }
+
+  // The one nearest to being overdue, where it is near.
+  std::string longest_wait() const {
+    std::string text;
+    double nearest = 0.25;
+    for (std::size_t at = 0; at < scan_.count(); ++at) {
+      const RankScan& rank = scan_.rank(at);
+      std::vector<std::uint32_t> open = rank.open;
+      for (const std::uint32_t event : {rank.section, rank.host})
+        if (event != kNoEvent) open.push_back(event);
+      for (const std::uint32_t event : open) {
+        const double since_s = scan_.since_s(at, event), patience_s = scan_.patience_s(at, event);
+        if (since_s <= nearest * patience_s) continue;
+        nearest = since_s / patience_s;
+        text = fmt::format("; rank {} has been in {} for {}, and beyond {} it is a hang", scan_.file(at).rank,
+                           event_label(trace_, scan_.file(at).events[event]), seconds_label(since_s),
+                           seconds_label(patience_s));
+      }
+    }
+    return text;
+  }
+
+  const RunTrace& trace_;
+  const double now_s_;
+  double cut_off_s_ = 0;  // by the wall clock, where it was long ago
+  HangScan scan_;
+  HangGraph graph_;
+  std::vector<Blame> blames_;
+  Hang hang_;
+};
+
+}  // namespace
+
+Hang find_hang(const RunTrace& trace, double now_s) { return Finder(trace, now_s).find(); }
+
+}  // namespace ms::tracepp

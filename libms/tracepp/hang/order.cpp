@@ -1,0 +1,296 @@
+#include "tracepp/hang/order.h"
+
+#include <algorithm>
+#include <map>
+
+namespace ms::tracepp {
+namespace {
+
+constexpr std::size_t kAsked = 64;     // ranks that are asked what they did
+constexpr std::size_t kSiblings = 16;  // groups
+
+// What an operation was called for. Of messages between two ranks, kind is send where the first member of the group
+// sends, on both sides.
+struct Call {
+  Kind kind = Kind::other;
+  Purpose purpose = Purpose::none;
+  std::int16_t chunk = -1;
+  std::uint16_t microbatch = kNoMicrobatch;
+  std::int32_t step = kNoStep;
+  std::uint32_t type = 0;
+  std::int64_t size_bytes = -1;
+  bool operator==(const Call&) const = default;
+};
+
+Call call_of(const HangScan& scan, std::size_t at, std::uint32_t event) {
+  const Event& it = scan.file(at).events[event];
+  const EventInfo& info = scan.info(at, event);
+  Kind kind = info.kind;
+  if (trace::is_point_to_point(kind)) {
+    const std::vector<int>& ranks = scan.trace().groups[static_cast<std::size_t>(info.group)].ranks;
+    const bool first = !ranks.empty() && ranks.front() == scan.file(at).rank;
+    kind = (kind == Kind::send) == first ? Kind::send : Kind::recv;
+  }
+  return {kind, info.purpose, info.chunk, it.microbatch, it.step, info.type, info.size_bytes};
+}
+
+std::optional<Call> call_at(const HangScan& scan, int rank, std::int32_t group, std::uint32_t sequence) {
+  const std::optional<std::size_t> at = scan.find(rank);
+  const std::uint32_t event = at ? scan.find_event(*at, group, sequence) : kNoEvent;
+  return event == kNoEvent ? std::nullopt : std::optional(call_of(scan, *at, event));
+}
+
+std::vector<std::pair<std::uint32_t, Call>> calls_of(const HangScan& scan, std::int32_t group, int rank) {
+  std::vector<std::pair<std::uint32_t, Call>> calls;
+  const std::optional<std::size_t> at = scan.find(rank);
+  if (!at) return calls;
+  const std::vector<Event>& events = scan.file(*at).events;
+  for (std::uint32_t i = 0; i < events.size(); ++i) {
+    const EventInfo& info = scan.info(*at, i);
+    if (info.group == group && trace::is_comm(info.kind)) calls.emplace_back(events[i].detail, call_of(scan, *at, i));
+  }
+  return calls;
+}
+
+// The same groups elsewhere: of one axis and of the same stages.
+std::vector<std::int32_t> siblings(const RunTrace& trace, std::int32_t group) {
+  std::vector<std::int32_t> found;
+  if (!trace.has_mesh) return found;
+  const auto stem = [](const ProcessGroup& it) {
+    return std::string_view(it.name).substr(0, it.name.find_first_of("[ "));
+  };
+  const ProcessGroup& self = trace.groups[static_cast<std::size_t>(group)];
+  const auto stage = [&](int rank) { return rank < 0 || rank >= trace.mesh.size() ? -1 : trace.mesh.coord(rank).pp; };
+  for (std::size_t i = 0; i < trace.groups.size() && found.size() < kSiblings; ++i) {
+    const ProcessGroup& other = trace.groups[i];
+    if (static_cast<std::int32_t>(i) == group || other.axis != self.axis || stem(other) != stem(self)) continue;
+    if (std::ranges::equal(other.ranks, self.ranks, {}, stage, stage)) found.push_back(static_cast<std::int32_t>(i));
+  }
+  return found;
+}
+
+// What other ranks are asked for: an operation as they would have it in groups of their own.
+struct Sought {
+  GroupAxis axis = GroupAxis::other;
+  Call call;  // kind as the rank has it: send or recv
+  std::uint32_t sequence = 0;
+};
+
+class Orders {
+ public:
+  Orders(const HangScan& scan, const HangGraph& graph, const HangRoot& root)
+      : scan_(scan), graph_(graph), root_(root) {}
+
+  std::vector<OrderBreak> find() {
+    collect();
+    std::vector<OrderBreak> broken, all;
+    for (std::size_t i = 0; i < pairs_.size(); ++i) {
+      const OrderBreak& pair = pairs_[i];
+      if (all.empty() || all.back().rank != pair.rank) all.push_back(pair);
+      if (i >= kAsked * 4 || (!broken.empty() && broken.back().rank == pair.rank)) continue;
+      if (skipped_first(pair) > 0) {
+        broken.push_back(pair);
+        broken.back().reason = reason(pair);
+      }
+    }
+    if (broken.empty()) {  // perhaps one host has stopped, with messages under way
+      std::ranges::copy_if(all, std::back_inserter(broken), [&](const OrderBreak& it) { return !is_issued(it); });
+      if (broken.size() == all.size()) broken.clear();
+      for (OrderBreak& it : broken) it.reason = Reason::not_issuing;
+    }
+    for (OrderBreak& it : broken) it.decided = true;
+    return broken.empty() ? all : broken;
+  }
+
+ private:
+  const StuckOp& op(int i) const { return graph_.ops[static_cast<std::size_t>(i)]; }
+  std::uint32_t event(std::size_t at, int i) const { return scan_.find_event(at, op(i).group, op(i).sequence); }
+  bool is_issued(const OrderBreak& it) const { return event(it.rank, it.skipped) != kNoEvent; }
+
+  // Every rank of the circle with what it is in and what it is missed in; those that few are in first.
+  void collect() {
+    constexpr std::size_t kPairs = 4;  // of a rank
+    std::map<int, std::vector<int>> missed;
+    std::map<int, std::pair<int, int>> waiters;  // by operation: how many, and one of them
+    for (const int i : root_.ops)
+      for (const int rank : op(i).missing) missed[rank].push_back(i);
+    for (const std::size_t at : root_.ranks)
+      for (const int i : graph_.holds[at]) waiters[i] = {waiters[i].first + 1, scan_.file(at).rank};
+    for (const std::size_t at : root_.ranks) {
+      std::size_t pairs = 0;
+      for (const int in : graph_.holds[at]) {
+        for (const int skipped : missed[scan_.file(at).rank]) {
+          if (!waiters.contains(skipped) || !std::ranges::count(root_.ops, in) || ++pairs > kPairs) continue;
+          pairs_.push_back({.rank = at, .in = in, .skipped = skipped, .waiter = waiters[skipped].second});
+        }
+      }
+    }
+    std::ranges::stable_sort(pairs_, {}, [&](const OrderBreak& it) { return waiters[it.in].first; });
+  }
+
+  std::optional<Sought> sought(std::size_t at, int i, int rank) const {
+    const std::uint32_t found = event(at, i);
+    if (found == kNoEvent) return std::nullopt;
+    const Event& it = scan_.file(at).events[found];
+    const EventInfo& info = scan_.info(at, found);
+    Sought sought{
+        .axis = scan_.trace().groups[static_cast<std::size_t>(info.group)].axis, .call = {}, .sequence = it.detail};
+    sought.call = {info.kind, info.purpose, info.chunk, it.microbatch, it.step, 0, -1};
+    if (trace::is_point_to_point(info.kind) && scan_.file(at).rank != rank)
+      sought.call.kind = info.kind == Kind::send ? Kind::recv : Kind::send;
+    return sought;
+  }
+
+  // The place of such an event among those of a rank; -1: it has none. By number or, of another step, by that.
+  std::int64_t place(std::size_t at, const Sought& sought, std::int32_t steps_before) const {
+    const RunTrace& trace = scan_.trace();
+    const std::vector<Event>& events = scan_.file(at).events;
+    for (std::size_t i = events.size(); i-- > 0;) {
+      const Event& it = events[i];
+      const EventInfo& info = trace.infos[it.info];
+      if (info.kind != sought.call.kind || info.purpose != sought.call.purpose || info.chunk != sought.call.chunk ||
+          it.microbatch != sought.call.microbatch || info.group < 0 ||
+          trace.groups[static_cast<std::size_t>(info.group)].axis != sought.axis)
+        continue;
+      if (steps_before == 0 ? it.detail == sought.sequence : it.step == sought.call.step - steps_before)
+        return static_cast<std::int64_t>(i);
+    }
+    return -1;
+  }
+
+  // Above 0: what this rank skipped comes before what it is in; below 0: after; 0: nothing tells.
+  int skipped_first(const OrderBreak& pair) const {
+    const int rank = scan_.file(pair.rank).rank;
+    const std::optional<std::size_t> waiter = scan_.find(pair.waiter);
+    std::optional<Sought> skipped = sought(pair.rank, pair.skipped, rank);
+    if (!skipped && waiter) skipped = sought(*waiter, pair.skipped, rank);
+    const std::optional<Sought> in = sought(pair.rank, pair.in, rank);
+    if (!skipped || !in) return 0;
+    const auto vote = [&](std::size_t at, std::int32_t steps_before) {
+      const std::int64_t x = place(at, *skipped, steps_before), y = place(at, *in, steps_before);
+      if (x < 0 && y < 0) return 0;
+      return y < 0 || (x >= 0 && x < y) ? 1 : -1;
+    };
+    int outside = 0, inside = 0;
+    const RunTrace& trace = scan_.trace();
+    std::size_t asked = 0;
+    for (std::size_t at = 0; at < scan_.count() && asked < kAsked; ++at) {
+      if (at == pair.rank || (trace.has_mesh && scan_.file(at).at.pp != scan_.file(pair.rank).at.pp)) continue;
+      ++asked;
+      (std::ranges::count(root_.ranks, at) != 0 ? inside : outside) += vote(at, 0);
+    }
+    if (outside != 0) return outside;
+    // Without others of its kind: what it did itself a step before.
+    const bool knows = skipped->call.step > 0 && in->call.step > 0 && place(pair.rank, *skipped, 1) >= 0 &&
+                       place(pair.rank, *in, 1) >= 0;
+    return inside != 0 || !knows ? inside : vote(pair.rank, 1);
+  }
+
+  Reason reason(const OrderBreak& it) const {
+    if (is_issued(it)) return Reason::wrong_order;
+    const std::uint32_t in = event(it.rank, it.in);
+    const std::vector<Event>& events = scan_.file(it.rank).events;
+    for (std::size_t i = in + std::size_t{1}; i < events.size(); ++i)  // it has gone on without the call
+      if (trace::is_comm(scan_.trace().info(events[i]).kind)) return Reason::missing_call;
+    return Reason::wrong_order;
+  }
+
+  const HangScan& scan_;
+  const HangGraph& graph_;
+  const HangRoot& root_;
+  std::vector<OrderBreak> pairs_;
+};
+
+}  // namespace
+
+std::optional<Difference> first_difference(const HangScan& scan, std::int32_t group, int one, int other) {
+  const auto a = calls_of(scan, group, one), b = calls_of(scan, group, other);
+  for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    if (a[i].first < b[j].first) {
+      ++i;
+    } else if (b[j].first < a[i].first) {
+      ++j;
+    } else {
+      if (a[i].second != b[j].second) return Difference{a[i].first};
+      ++i;
+      ++j;
+    }
+  }
+  return std::nullopt;
+}
+
+OddOnes odd_ones(const HangScan& scan, const StuckOp& op, std::uint32_t sequence, const std::vector<int>& asked) {
+  std::vector<std::pair<Call, std::vector<int>>> calls;  // and who called so
+  const auto of = [&](const Call& call) {
+    return std::ranges::find(calls, call, &std::pair<Call, std::vector<int>>::first);
+  };
+  const auto add = [&](int rank) {
+    const std::optional<Call> call = call_at(scan, rank, op.group, sequence);
+    if (!call) return;
+    if (of(*call) == calls.end()) calls.push_back({*call, {}});
+    of(*call)->second.push_back(rank);
+  };
+  for (const int rank : asked) add(rank);
+  for (std::size_t i = 0; i < op.members.size() && (asked.empty() || i < kAsked); ++i)
+    if (std::ranges::count(asked, op.members[i].rank) == 0) add(op.members[i].rank);
+  OddOnes odd;
+  if (calls.size() < 2) return odd;
+  std::ranges::stable_sort(calls, std::ranges::greater{}, [](const auto& it) { return it.second.size(); });
+  std::size_t right = 0;
+  odd.decided = calls[0].second.size() > calls[1].second.size();
+  if (!odd.decided) {
+    std::vector<int> votes(calls.size(), 0);
+    for (const std::int32_t group : siblings(scan.trace(), op.group)) {
+      for (const int rank : scan.trace().groups[static_cast<std::size_t>(group)].ranks) {
+        const std::optional<Call> call = call_at(scan, rank, group, sequence);
+        const auto found = call ? of(*call) : calls.end();
+        if (found != calls.end()) ++votes[static_cast<std::size_t>(found - calls.begin())];
+      }
+    }
+    right = static_cast<std::size_t>(std::ranges::max_element(votes) - votes.begin());
+    odd.decided = std::ranges::count(votes, votes[right]) == 1;
+  }
+  odd.reference = odd.decided ? calls[right].second.front() : calls[1].second.front();
+  for (std::size_t i = 0; i < calls.size(); ++i)
+    if (i != right || !odd.decided) odd.odd.insert(odd.odd.end(), calls[i].second.begin(), calls[i].second.end());
+  return odd;
+}
+
+Reason reason_of(const HangScan& scan, std::int32_t group, std::uint32_t sequence, int odd, int reference) {
+  auto mine = calls_of(scan, group, odd), right = calls_of(scan, group, reference);
+  const auto is_before = [&](const auto& it) { return it.first < sequence; };
+  const std::vector<std::pair<std::uint32_t, Call>> history(right.begin(), std::ranges::find_if_not(right, is_before));
+  std::erase_if(mine, is_before);
+  std::erase_if(right, is_before);
+  if (mine.empty() || right.empty()) return Reason::not_issuing;
+  const Call &is = mine.front().second, &should_be = right.front().second;
+  // Which of three stories the calls that follow agree with, and how many of them do.
+  const auto agree = [&](std::size_t from_mine, std::size_t from_right) -> std::size_t {
+    std::size_t count = 0;
+    while (from_mine + count < mine.size() && from_right + count < right.size()) {
+      if (mine[from_mine + count].second != right[from_right + count].second) return 0;
+      ++count;
+    }
+    return count;
+  };
+  const std::size_t same = agree(1, 1), extra = agree(1, 0), missing = agree(0, 1);
+  if (missing > same && missing >= extra) return Reason::missing_call;
+  if (extra > same) return Reason::extra_call;
+  const auto is_like = [](Call a, const Call& b) {
+    a.step = b.step;
+    return a == b;
+  };
+  for (std::size_t i = 0; i + 1 < history.size() && same == 0; ++i)  // what usually comes next
+    if (is_like(history[i].second, should_be) && is_like(history[i + 1].second, is)) return Reason::missing_call;
+  if (is.kind != should_be.kind) return Reason::wrong_kind;
+  if (is.size_bytes != should_be.size_bytes) return Reason::wrong_size;
+  if (is.type != should_be.type) return Reason::wrong_dtype;
+  if (is.step != should_be.step) return is.step > should_be.step ? Reason::missing_call : Reason::extra_call;
+  return Reason::wrong_order;
+}
+
+std::vector<OrderBreak> order_breaks(const HangScan& scan, const HangGraph& graph, const HangRoot& root) {
+  return Orders(scan, graph, root).find();
+}
+
+}  // namespace ms::tracepp

@@ -1,0 +1,89 @@
+// Implements the texts of blame.h.
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "tracepp/hang/blame.h"
+
+namespace ms::tracepp {
+namespace {
+
+constexpr std::size_t kName = 60;  // limit for bytes of a name from a trace
+
+std::string in_brackets(const std::string& parts) { return parts.empty() ? "" : fmt::format(" ({})", parts); }
+
+std::string kind_label(const RunTrace& trace, const EventInfo& info) {
+  const std::string_view name = trace.strings.text(info.name);
+  return name.empty() ? std::string(trace::to_string(info.kind)) : plain_text(name, kName);
+}
+
+std::string group_label(const RunTrace& trace, std::int32_t group) {
+  if (group < 0 || static_cast<std::size_t>(group) >= trace.groups.size()) return "";
+  return plain_text(trace.groups[static_cast<std::size_t>(group)].name, kName);
+}
+
+}  // namespace
+
+std::string seconds_label(double seconds) {
+  if (seconds < 0) return "an unknown time";
+  return seconds < 10 ? fmt::format("{:.1f} s", seconds) : fmt::format("{:.0f} s", seconds);
+}
+
+std::string rank_label(const HangScan& scan, int rank) {
+  const RunTrace& trace = scan.trace();
+  const std::optional<std::size_t> at = scan.find(rank);
+  std::string parts;
+  const auto add = [&](std::string part) { parts += (parts.empty() ? "" : ", ") + std::move(part); };
+  if (trace.has_mesh && rank >= 0 && rank < trace.mesh.size()) {
+    const mesh::Coord coord = trace.mesh.coord(rank);
+    add(fmt::format("dp {} pp {} tp {}", coord.dp, coord.pp, coord.tp));
+  }
+  if (at && !scan.file(*at).host.empty()) add("node " + plain_text(scan.file(*at).host, kName));
+  return fmt::format("rank {}{}", rank, in_brackets(parts));
+}
+
+std::string op_label(const RunTrace& trace, const StuckOp& op) {
+  std::string name = "operation";
+  for (const MemberView& member : op.members) {
+    if (!member.has_info) continue;
+    const EventInfo& info = trace.infos[member.info];
+    name = kind_label(trace, info);
+    if (trace::is_point_to_point(info.kind)) name = "send/recv";
+    if (member.progress == Progress::begun) break;
+  }
+  return fmt::format("{} {} of group {}", name, op.sequence, group_label(trace, op.group));
+}
+
+std::string event_label(const RunTrace& trace, const Event& event) {
+  const EventInfo& info = trace.info(event);
+  std::string parts;
+  const auto add = [&](std::string part) { parts += (parts.empty() ? "" : ", ") + std::move(part); };
+  if (trace::is_comm(info.kind) && info.purpose != Purpose::none) add(std::string(trace::to_string(info.purpose)));
+  if (info.chunk >= 0) add(fmt::format("chunk {}", info.chunk));
+  if (event.microbatch != kNoMicrobatch) add(fmt::format("microbatch {}", event.microbatch));
+  if (event.step != kNoStep) add(fmt::format("step {}", event.step));
+  std::string label = kind_label(trace, info);
+  if (trace::is_comm(info.kind)) label += fmt::format(" {} of group {}", event.detail, group_label(trace, info.group));
+  return label + in_brackets(parts);
+}
+
+std::string doing(const HangScan& scan, std::size_t at) {
+  const RankScan& rank = scan.rank(at);
+  const std::vector<Event>& events = scan.file(at).events;
+  std::string text;
+  const auto add = [&](std::string_view how, std::uint32_t event) {
+    if (event == kNoEvent) return;
+    const double since_s = scan.since_s(at, event);
+    text += fmt::format("{}{} {}", text.empty() ? "" : "; ", how, event_label(scan.trace(), events[event]));
+    if (since_s >= 0 && event != rank.last) text += fmt::format(" for {}", seconds_label(since_s));
+  };
+  add("finished", rank.last);
+  add("in", rank.section);
+  add("in", rank.host);
+  for (const Seat& seat : rank.seats)
+    if (seat.open != kNoEvent && scan.is_ready(at, seat.open)) add("waits in", seat.open);
+  if (rank.section == kNoEvent && rank.host == kNoEvent && rank.open.empty() && rank.next_section == kNoEvent)
+    text += text.empty() ? "did nothing that is kept" : "; nothing issued since";
+  return text;
+}
+
+}  // namespace ms::tracepp

@@ -1,0 +1,339 @@
+#include "tracepp/read/chrome_events.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace ms::tracepp {
+namespace {
+
+std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15;
+  return hash ^ hash >> 32;
+}
+
+int small(std::optional<std::int64_t> value) {
+  return value && *value >= 0 && *value <= 1'000'000'000 ? static_cast<int>(*value) : -1;
+}
+
+// Of what Kineto writes, categories that have nothing in their args that we look for. Of kernels, NCCL's have.
+constexpr std::array<std::string_view, 10> kPlain{
+    "\"cpu_op\"",     "\"python_function\"", "\"cuda_runtime\"", "\"cuda_driver\"",         "\"gpu_memcpy\"",
+    "\"gpu_memset\"", "\"user_annotation\"", "\"overhead\"",     "\"gpu_user_annotation\"", "\"ac2g\""};
+
+}  // namespace
+
+// Of one event, as they are written.
+struct ChromeEvents::Fields {
+  std::string_view name = "\"\"", category = "\"\"", pid = "0", tid = "0", begin, duration;
+  char phase = 0;
+  const Args* args = nullptr;
+};
+
+struct ChromeEvents::Args {
+  std::string_view label;  // "name" of metadata
+  std::string_view collective, group, description, ranks, type, elements, source, target, sequence;
+  std::string_view step, rank, tp, pp, chunk, microbatch;
+};
+
+bool ChromeEvents::read(JsonText& text, std::int64_t bytes_left) {
+  JsonObjects objects(text, file_.problems);
+  constexpr std::size_t kProbe = 4096;
+  constexpr double kMostReserved = 1 << 26;  // a file may be a terabyte of holes
+  std::int64_t probed_bytes = 0;
+  const bool whole = objects.each([&](JsonObject& object) {
+    if (bytes_left > 0 && file_.events.size() < kProbe) {
+      // The first events tell how large one is, and so how many there will be: growing by and by takes twice the room.
+      std::string_view raw;
+      if (object.raw_json().get(raw) || object.reset().error()) return false;
+      probed_bytes += static_cast<std::int64_t>(raw.size()) + 1;
+      const bool taken = take(object);
+      if (file_.events.size() == kProbe) {
+        const double expected = 1.1 * static_cast<double>(bytes_left) / static_cast<double>(probed_bytes) * kProbe;
+        file_.events.reserve(static_cast<std::size_t>(std::min(expected, kMostReserved)));
+      }
+      return taken;
+    }
+    return take(object);
+  });
+  return whole;
+}
+
+bool ChromeEvents::take(JsonObject& object) {
+  Fields fields;
+  std::optional<Args> args;
+  for (auto result : object) {
+    simdjson::ondemand::field field;
+    if (std::move(result).get(field)) return false;
+    // A key's bytes up to its quote; escapes in it make it one that we do not know.
+    const char* const key = field.key().raw();
+    JsonValue& value = field.value();
+    const auto is = [&](std::string_view name) {
+      return std::memcmp(key, name.data(), name.size()) == 0 && key[name.size()] == '"';
+    };
+    switch (key[0]) {
+      case 'n':
+        if (is("name")) fields.name = token_of(value);
+        break;
+      case 'p':
+        if (is("ph")) {
+          const std::string_view token = token_of(value);
+          fields.phase = token.size() == 3 ? token[1] : '?';
+        } else if (is("pid")) {
+          fields.pid = token_of(value);
+        }
+        break;
+      case 'c':
+        if (is("cat")) fields.category = token_of(value);
+        break;
+      case 't':
+        if (is("ts")) {
+          fields.begin = token_of(value);
+        } else if (is("tid")) {
+          fields.tid = token_of(value);
+        }
+        break;
+      case 'd':
+        if (is("dur")) fields.duration = token_of(value);
+        break;
+      case 'a':
+        if (is("args") && !is_plain(fields)) {
+          JsonObject inner;
+          const std::string_view token = value.raw_json_token();
+          if (token.empty() || token[0] != '{') break;
+          if (value.get_object().get(inner) || !read_args(inner, args.emplace())) return false;
+          fields.args = &*args;
+        }
+        break;
+      default:
+        break;
+    }
+  }
+  switch (fields.phase) {
+    case 'X':
+    case 'B':
+      add(fields);
+      break;
+    case 'E':
+      end(fields);
+      break;
+    case 'M':
+      add_metadata(fields);
+      break;
+    case 'i':
+    case 'I':
+    case 'C':
+    case 's':
+    case 't':
+    case 'f':
+      ++file_.problems["instants, counters and flow arrows that were skipped"];
+      break;
+    default:
+      ++file_.problems["events of another phase that were skipped"];
+  }
+  return true;
+}
+
+bool ChromeEvents::read_args(JsonObject& object, Args& args) {
+  struct Known {
+    std::string_view key;
+    std::string_view Args::*field;
+  };
+  static constexpr std::array<Known, 17> kKnown{{{"Collective name", &Args::collective},
+                                                 {"Process Group Name", &Args::group},
+                                                 {"Process Group Description", &Args::description},
+                                                 {"Process Group Ranks", &Args::ranks},
+                                                 {"In msg nelems", &Args::elements},
+                                                 {"dtype", &Args::type},
+                                                 {"Seq", &Args::sequence},
+                                                 {"seq_id", &Args::sequence},
+                                                 {"Src Rank", &Args::source},
+                                                 {"Dst Rank", &Args::target},
+                                                 {"step", &Args::step},
+                                                 {"rank", &Args::rank},
+                                                 {"tp", &Args::tp},
+                                                 {"pp", &Args::pp},
+                                                 {"model_chunk", &Args::chunk},
+                                                 {"mb_id", &Args::microbatch},
+                                                 {"name", &Args::label}}};
+  // Most keys are not known, which mostly their first letter tells.
+  static constexpr auto kFirst = [] {
+    std::array<bool, 256> first{};
+    for (const Known& known : kKnown) first[static_cast<unsigned char>(known.key[0])] = true;
+    return first;
+  }();
+  for (auto result : object) {
+    simdjson::ondemand::field field;
+    if (std::move(result).get(field)) return false;
+    const char* const key = field.key().raw();
+    if (!kFirst[static_cast<unsigned char>(key[0])]) continue;
+    for (const Known& known : kKnown) {
+      if (key[0] != known.key[0] || std::memcmp(key, known.key.data(), known.key.size()) != 0 ||
+          key[known.key.size()] != '"') {
+        continue;
+      }
+      if (!text_of(field.value(), args.*known.field)) return false;
+      break;
+    }
+  }
+  return true;
+}
+
+std::uint32_t ChromeEvents::category(std::string_view token) {
+  if (last_category_ < categories_.size() && categories_[last_category_].token == token) return last_category_;
+  for (last_category_ = 0; last_category_ < categories_.size(); ++last_category_) {
+    if (categories_[last_category_].token == token) return last_category_;
+  }
+  if (categories_.size() == kCategories) return last_category_ = 0;  // more than anybody means
+  categories_.push_back({.token = std::string(token),
+                         .text = file_.texts.id(token),
+                         .is_plain = std::ranges::find(kPlain, token) != kPlain.end(),
+                         .is_kernel = token == "\"kernel\""});
+  return last_category_;
+}
+
+bool ChromeEvents::is_plain(const Fields& fields) {
+  const Category& of = categories_[category(fields.category)];
+  return of.is_plain || (of.is_kernel && !fields.name.starts_with("\"nccl"));
+}
+
+std::size_t ChromeEvents::InfoHash::operator()(const ChromeInfo& info) const {
+  // One after the other: names and threads that rise together must not cancel each other out.
+  std::uint64_t hash = mix(0, std::uint64_t{info.name} << 32 | info.category);
+  hash = mix(hash, std::uint64_t{info.thread} << 32 | static_cast<std::uint32_t>(info.comm));
+  return mix(hash, static_cast<std::uint16_t>(info.chunk));
+}
+
+std::size_t ChromeEvents::CommHash::operator()(const ChromeComm& comm) const {
+  std::uint64_t hash = mix(0, std::uint64_t{comm.collective} << 32 | comm.group);
+  hash = mix(hash, comm.description);
+  hash = mix(hash, std::uint64_t{comm.ranks} << 32 | comm.type);
+  hash = mix(hash, static_cast<std::uint64_t>(comm.elements));
+  return mix(hash,
+             std::uint64_t{static_cast<std::uint32_t>(comm.source)} << 32 | static_cast<std::uint32_t>(comm.target));
+}
+
+std::uint32_t ChromeEvents::thread(std::string_view pid, std::string_view tid) {
+  if (last_thread_ < file_.threads.size()) {  // mostly the same again
+    const ChromeThread& last = file_.threads[last_thread_];
+    if (last.tid == tid && last.pid == pid) return last_thread_;
+  }
+  std::string key(pid);
+  key += '\n';  // in neither of them
+  key += tid;
+  const auto [place, is_new] = threads_.try_emplace(std::move(key), static_cast<std::uint32_t>(file_.threads.size()));
+  if (is_new) {
+    ChromeThread& thread = file_.threads.emplace_back();
+    thread.pid = pid;
+    thread.tid = tid;
+    open_.emplace_back();
+  }
+  return last_thread_ = place->second;
+}
+
+std::int32_t ChromeEvents::comm(const Args& args) {
+  const auto text = [&](std::string_view token) { return token.empty() ? ChromeComm::kNone : file_.texts.id(token); };
+  const std::optional<std::int64_t> elements = parse_int(args.elements);
+  const ChromeComm comm{.collective = text(args.collective),
+                        .group = text(args.group),
+                        .description = text(args.description),
+                        .ranks = text(args.ranks),
+                        .type = text(args.type),
+                        .elements = elements && *elements >= 0 ? *elements : -1,
+                        .source = small(parse_int(args.source)),
+                        .target = small(parse_int(args.target))};
+  const auto [place, is_new] = comms_.try_emplace(comm, static_cast<std::int32_t>(file_.comms.size()));
+  if (is_new) file_.comms.push_back(comm);
+  return place->second;
+}
+
+void ChromeEvents::read_args(const Args& args, Event& event, ChromeInfo& info, ChromeThread& thread) {
+  const auto number = [](std::string_view token, std::int64_t most, std::int64_t otherwise) {
+    const auto value = parse_int(token);
+    return value && *value >= 0 && *value < most ? *value : otherwise;
+  };
+  event.detail = static_cast<std::uint32_t>(number(args.sequence, kNoDetail, kNoDetail));
+  event.step = static_cast<std::int32_t>(number(args.step, 0x7fffffff, kNoStep));
+  event.microbatch = static_cast<std::uint16_t>(number(args.microbatch, kNoMicrobatch, kNoMicrobatch));
+  info.chunk = static_cast<std::int16_t>(number(args.chunk, 0x7fff, -1));
+  if (!args.collective.empty() || !args.group.empty()) info.comm = comm(args);
+  if (!args.rank.empty()) thread.rank = small(parse_int(args.rank));
+  if (!args.tp.empty()) thread.tp = small(parse_int(args.tp));
+  if (!args.pp.empty()) thread.pp = small(parse_int(args.pp));
+}
+
+std::uint32_t ChromeEvents::index(const ChromeInfo& info) {
+  // Mostly what this name was last time.
+  if (info.name >= last_infos_.size()) last_infos_.resize(file_.texts.size());
+  std::uint32_t& last = last_infos_[info.name];
+  if (last < file_.infos.size() && file_.infos[last] == info) return last;
+  const auto [place, is_new] = infos_.try_emplace(info, static_cast<std::uint32_t>(file_.infos.size()));
+  if (is_new) file_.infos.push_back(info);
+  return last = place->second;
+}
+
+void ChromeEvents::add(const Fields& fields) {
+  Event event;
+  if (!parse_us(fields.begin, event.begin_ns)) {
+    ++file_.problems["time that is no number"];
+    return;
+  }
+  if (fields.phase == 'X') {
+    if (!fields.duration.empty() && !parse_us(fields.duration, event.duration_ns)) {
+      ++file_.problems["duration that is no number"];
+    }
+    if (event.duration_ns < 0) {
+      ++file_.problems["negative duration"];
+      event.duration_ns = 0;
+    }
+  } else {
+    event.state = State::begun;
+  }
+  event.detail = kNoDetail;
+  const std::uint32_t thread_index = thread(fields.pid, fields.tid);
+  ChromeInfo info{.name = file_.texts.id(fields.name),
+                  .category = categories_[category(fields.category)].text,
+                  .thread = thread_index};
+  if (fields.args != nullptr) read_args(*fields.args, event, info, file_.threads[thread_index]);
+  event.info = index(info);
+  if (event.state == State::begun) open_[thread_index].push_back(static_cast<std::uint32_t>(file_.events.size()));
+  file_.events.push_back(event);
+}
+
+void ChromeEvents::add_metadata(const Fields& fields) {
+  if (fields.args == nullptr || fields.args->label.empty()) return;
+  if (fields.name == "\"thread_name\"") {
+    file_.threads[thread(fields.pid, fields.tid)].name = unescaped(fields.args->label);
+  } else if (fields.name == "\"process_name\"") {
+    file_.processes[std::string(fields.pid)] = unescaped(fields.args->label);
+  }
+}
+
+void ChromeEvents::end(const Fields& fields) {
+  const std::uint32_t thread_index = thread(fields.pid, fields.tid);
+  std::int64_t end_ns = 0;
+  if (!parse_us(fields.begin, end_ns)) {
+    ++file_.problems["time that is no number"];
+    return;
+  }
+  if (open_[thread_index].empty()) {
+    ++file_.problems["end of an event that did not begin"];
+    return;
+  }
+  Event& event = file_.events[open_[thread_index].back()];
+  open_[thread_index].pop_back();
+  event.duration_ns = end_ns - event.begin_ns;
+  event.state = State::ended;
+  if (event.duration_ns < 0) {
+    ++file_.problems["negative duration"];
+    event.duration_ns = 0;
+  }
+}
+
+void ChromeEvents::finish() {
+  for (const auto& open : open_) {
+    if (!open.empty()) file_.problems["event that has no end"] += open.size();
+  }
+}
+
+}  // namespace ms::tracepp

@@ -1,0 +1,102 @@
+// What a Chrome trace file says, before anybody knows which program wrote it: events with the properties that many of
+// them share beside them. chrome_reader.cpp makes a run's trace of it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "tracepp/read/chrome_tokens.h"
+#include "tracepp/read/json_objects.h"
+#include "tracepp/run_trace.h"
+
+namespace ms::tracepp {
+
+// A (pid, tid), and what its metadata say.
+struct ChromeThread {
+  std::string pid, tid;  // as they are written
+  std::string name;
+  // Of args of its events; -1: none.
+  int rank = -1, tp = -1, pp = -1;
+};
+
+// Of a collective's args; texts as in ChromeFile::texts, kNone where absent.
+struct ChromeComm {
+  static constexpr std::uint32_t kNone = 0xffffffff;
+  std::uint32_t collective = kNone, group = kNone, description = kNone, ranks = kNone, type = kNone;
+  std::int64_t elements = -1;
+  int source = -1, target = -1;
+  bool operator==(const ChromeComm&) const = default;
+};
+
+// What many events of the file have in common. Event::what is an index of these until the reader is done.
+struct ChromeInfo {
+  std::uint32_t name = 0, category = 0;  // texts: tokens, with quotes and escapes
+  std::uint32_t thread = 0;
+  std::int32_t comm = -1;
+  std::int16_t chunk = -1;
+  bool operator==(const ChromeInfo&) const = default;
+};
+
+struct ChromeFile {
+  std::vector<Event> events;  // as they come; begin without the base
+  std::vector<ChromeInfo> infos;
+  std::vector<ChromeThread> threads;
+  std::vector<ChromeComm> comms;
+  std::map<std::string, std::string> processes;  // names by pid as it is written
+  TextIds texts;
+  Problems problems;
+};
+
+class ChromeEvents {
+ public:
+  explicit ChromeEvents(ChromeFile& file) : file_(file) {}
+
+  // Reads the array of events that begins here. False: the text ended inside it. `bytes_left` of text, where that is
+  // known, tells how many events may come.
+  bool read(JsonText& text, std::int64_t bytes_left);
+  // Closes what was begun and not ended.
+  void finish();
+
+ private:
+  struct Fields;
+  struct Args;
+  struct Category {
+    std::string token;
+    std::uint32_t text = 0;
+    bool is_plain = false, is_kernel = false;
+  };
+  static constexpr std::size_t kCategories = 256;
+  struct InfoHash {
+    std::size_t operator()(const ChromeInfo& info) const;
+  };
+  struct CommHash {
+    std::size_t operator()(const ChromeComm& comm) const;
+  };
+  bool take(JsonObject& object);
+  static bool read_args(JsonObject& object, Args& args);
+  void read_args(const Args& args, Event& event, ChromeInfo& info, ChromeThread& thread);
+  std::int32_t comm(const Args& args);
+  bool is_plain(const Fields& fields);
+  std::uint32_t category(std::string_view token);  // in categories_
+  std::uint32_t index(const ChromeInfo& info);
+  void add(const Fields& fields);
+  void add_metadata(const Fields& fields);
+  void end(const Fields& fields);
+  std::uint32_t thread(std::string_view pid, std::string_view tid);
+
+  ChromeFile& file_;
+  std::unordered_map<std::string, std::uint32_t> threads_;
+  std::uint32_t last_thread_ = 0;
+  std::vector<Category> categories_;
+  std::uint32_t last_category_ = 0;
+  std::unordered_map<ChromeInfo, std::uint32_t, InfoHash> infos_;
+  std::vector<std::uint32_t> last_infos_;  // [name]
+  std::unordered_map<ChromeComm, std::int32_t, CommHash> comms_;
+  std::vector<std::vector<std::uint32_t>> open_;  // [thread]: events that have begun
+};
+
+}  // namespace ms::tracepp

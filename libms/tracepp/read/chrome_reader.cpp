@@ -1,0 +1,330 @@
+#include "tracepp/read/chrome_reader.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "tracepp/read/pipeline_timeline.h"
+#include "tracepp/read/trace_names.h"
+
+namespace ms::tracepp {
+namespace {
+
+constexpr std::string_view kStepPrefix = "\"ProfilerStep#";
+constexpr std::size_t kLanes = 255;  // and one for all beyond
+
+bool is_device(std::string_view category) {
+  static constexpr std::array<std::string_view, 6> kDevice{"\"kernel\"",     "\"gpu_memcpy\"",
+                                                           "\"gpu_memset\"", "\"gpu_user_annotation\"",
+                                                           "\"Kernel\"",     "\"concurrent_kernel\""};
+  return std::ranges::find(kDevice, category) != kDevice.end();
+}
+
+bool is_nccl(std::string_view name) { return name.starts_with("\"nccl"); }
+
+// "rank 12 ..." -> 12: processes that are ranks.
+int rank_of_process(const std::string& name) {
+  return name.starts_with("rank ") ? rank_of_file(name.substr(0, name.find(' ', 5))).value_or(-1) : -1;
+}
+
+}  // namespace
+
+void sort_by_begin(std::vector<Event>& events) {
+  // Traces are mostly a few sorted runs, one behind the other: merge neighbours until there is one.
+  std::vector<std::size_t> runs{0};
+  for (std::size_t i = 1; i < events.size(); ++i) {
+    if (events[i].begin_ns < events[i - 1].begin_ns) runs.push_back(i);
+  }
+  if (runs.size() == 1) return;
+  runs.push_back(events.size());
+  std::vector<Event> other(events.size());
+  while (runs.size() > 2) {
+    std::vector<std::size_t> merged;
+    for (std::size_t i = 0; i + 1 < runs.size(); i += 2) {
+      const auto at = [&](std::size_t run) {
+        return events.begin() + static_cast<std::ptrdiff_t>(runs[std::min(run, runs.size() - 1)]);
+      };
+      merged.push_back(runs[i]);
+      std::ranges::merge(at(i), at(i + 1), at(i + 1), at(i + 2), other.begin() + (at(i) - events.begin()), {},
+                         &Event::begin_ns, &Event::begin_ns);
+    }
+    merged.push_back(events.size());
+    runs = std::move(merged);
+    events.swap(other);
+  }
+}
+
+// What an event of a ChromeInfo becomes.
+struct ChromeReader::Meaning {
+  std::uint32_t info = 0;
+  std::uint32_t rank = 0;  // index
+  std::uint8_t lane = 0;
+  bool on_device = false;
+  bool counted = false;         // its number is how many there were before it
+  std::int32_t step = kNoStep;  // it is that step itself
+};
+
+bool is_chrome_trace(std::string_view beginning, bool is_named) {
+  const auto has = [&](std::string_view part) { return beginning.find(part) != std::string_view::npos; };
+  return begins_json(beginning) &&
+         (is_named || has("\"traceEvents\"") || has("\"baseTimeNanoseconds\"") || has("\"distributedInfo\"") ||
+          has("\"deviceProperties\"") || (beginning[beginning.find_first_not_of(" \t\r\n")] == '[' && has("\"ph\"")));
+}
+
+std::int64_t ChromeReader::read(TextInput& input) {
+  JsonText text(input);
+  ChromeFile file;
+  ChromeEvents events(file);
+  Header header;
+  const auto cut_off = [&] {
+    const std::string why = !input.trouble().empty() ? input.trouble()
+                            : text.gave_up()         ? "value that is too large, the rest of the file was left out"
+                                                     : "file is cut off";
+    ++file.problems[why];
+  };
+  if (text.peek() == '[') {
+    text.take();
+    if (!events.read(text, input.is_packed() ? 0 : input.size_bytes())) cut_off();
+  } else if (text.peek() == '{') {
+    text.take();
+    if (!read_object(text, input, file, events, header)) cut_off();
+  } else {
+    cut_off();
+  }
+  events.finish();
+  for (const auto& [problem, count] : file.problems) {
+    if (count > 0) trace_.problems[problem] += count;
+  }
+  if (is_pipeline_timeline(file)) {
+    add_pipeline_timeline(file, trace_, tables_, input.path());
+  } else if (!file.events.empty()) {
+    add_ranks(file, header, input.path());
+  }
+  return header.world;
+}
+
+bool ChromeReader::read_object(JsonText& text, TextInput& input, ChromeFile& file, ChromeEvents& events,
+                               Header& header) {
+  while (text.peek() != '}') {
+    if (text.peek() == ',') {
+      text.take();
+      continue;
+    }
+    const auto token = text.key();
+    if (!token) {
+      if (text.peek() == '\0') return false;
+      ++file.problems["text that is no JSON"];
+      return true;
+    }
+    const std::string key(*token);
+    if (key == "\"traceEvents\"" && text.peek() == '[') {
+      text.take();
+      if (!events.read(text, input.is_packed() ? 0 : input.size_bytes())) return false;
+      continue;
+    }
+    const auto value = text.value();
+    if (!value) return false;
+    if (value->empty()) {
+      ++file.problems["text that is no JSON"];
+      return true;
+    }
+    if (key == "\"otherData\"" && value->find(kExportWriter) != std::string_view::npos) {
+      throw user_error("trace.export", "it was made by ms-tracepp export: read the traces that it was made of");
+    }
+    if (key == "\"schemaVersion\"" || key == "\"deviceProperties\"") header.is_kineto = true;
+    if (key == "\"baseTimeNanoseconds\"") {
+      header.is_kineto = true;
+      const auto base_ns = parse_int(*value);
+      if (base_ns && *base_ns >= 0 && *base_ns < std::int64_t{1} << 62) {
+        header.base_ns = *base_ns;
+      } else {
+        ++file.problems["time that is no number"];
+      }
+    }
+    if (key == "\"host_name\"" || key == "\"hostname\"") header.host = unescaped(*value);
+    if (key == "\"distributedInfo\"") {
+      header.is_kineto = true;
+      JsonObjects objects(text, file.problems);
+      const std::span<char> span(const_cast<char*>(value->data()), value->size());  // of text's own window
+      if (!objects.one(span, [&](JsonObject& object) { return read_distributed(object, header); })) {
+        ++file.problems["record that is no sound JSON object"];
+      }
+    }
+  }
+  return true;
+}
+
+bool ChromeReader::read_distributed(JsonObject& object, Header& header) {
+  const auto number = [](JsonValue& value) {
+    return static_cast<int>(std::clamp<std::int64_t>(parse_int(token_of(value)).value_or(-1), -1, 1'000'000'000));
+  };
+  const auto read_group = [&](JsonValue& group) {
+    std::string name, description;
+    std::vector<int> ranks;
+    const bool sound = each_field(group, [&](std::string_view key, JsonValue& value) {
+      std::string_view text;
+      if (!text_of(value, text)) return false;
+      if (key == "pg_name") name = unescaped(text);
+      if (key == "pg_desc") description = unescaped(text);
+      if (key == "ranks") ranks = parse_ranks(unescaped(text));
+      return true;
+    });
+    if (sound) header.groups.add(name, description, ranks);
+    return sound;
+  };
+  return each_field(object, [&](std::string_view key, JsonValue& value) {
+    if (key == "rank") header.rank = number(value);
+    if (key == "world_size") header.world = std::max(0, number(value));
+    return key != "pg_config" || each_value(value, read_group);
+  });
+}
+
+EventInfo ChromeReader::comm_of(const ChromeFile& file, const ChromeInfo& info, const Header& header, int rank,
+                                KnownGroups& groups) {
+  EventInfo made{.kind = comm_kind(unescaped(file.texts.text(info.name)))};
+  if (info.comm < 0) return made;
+  const ChromeComm& comm = file.comms[static_cast<std::size_t>(info.comm)];
+  const auto text = [&](std::uint32_t id) {
+    return id == ChromeComm::kNone ? std::string() : unescaped(file.texts.text(id));
+  };
+  if (comm.collective != ChromeComm::kNone) made.kind = comm_kind(text(comm.collective));
+  const std::string type = text(comm.type);
+  made.type = trace_.strings.id(type);
+  const int bytes = type_bytes(type);
+  if (comm.elements >= 0 && bytes > 0 && comm.elements < std::int64_t{1} << 59) {
+    made.size_bytes = comm.elements * bytes;
+  }
+  if (comm.group == ChromeComm::kNone) return made;
+  const std::vector<int> ranks = parse_ranks(text(comm.ranks));
+  const auto [place, is_new] = groups.try_emplace({comm.group, ranks.empty() ? ChromeComm::kNone : comm.ranks});
+  KnownGroup& known = place->second;
+  if (is_new) {
+    known.group = header.groups.group(text(comm.group), text(comm.description), ranks);
+    known.sorted = known.group.ranks;
+    std::ranges::sort(known.sorted);
+  }
+  const int number = made.kind == Kind::send ? comm.target : comm.source;
+  if (trace::is_point_to_point(made.kind) && number >= 0 && rank >= 0) {
+    const int peer = peer_of(known.group, known.sorted, number, rank);
+    made.group = tables_.group(made.kind == Kind::send ? ProcessGroups::channel(known.group, rank, peer)
+                                                       : ProcessGroups::channel(known.group, peer, rank));
+  } else if (!trace::is_point_to_point(made.kind)) {
+    if (known.index < 0) known.index = tables_.group(known.group);
+    made.group = known.index;
+  }
+  return made;
+}
+
+std::vector<ChromeReader::Meaning> ChromeReader::meanings(ChromeFile& file, const Header& header,
+                                                          std::vector<RankTrace>& ranks) {
+  // Every process a rank, or all of them one.
+  const bool many = !file.processes.empty() && std::ranges::all_of(file.processes, [](const auto& process) {
+    return rank_of_process(process.second) >= 0;
+  });
+  std::map<int, std::uint32_t> index_of;
+  std::vector<std::uint32_t> rank_of_thread, lane_of_thread;
+  for (const ChromeThread& thread : file.threads) {
+    const auto process = file.processes.find(thread.pid);
+    const int rank = many && process != file.processes.end() ? rank_of_process(process->second) : header.rank;
+    const auto [place, is_new] = index_of.try_emplace(rank, static_cast<std::uint32_t>(ranks.size()));
+    if (is_new) ranks.emplace_back().rank = rank;
+    rank_of_thread.push_back(place->second);
+    auto& lanes = ranks[place->second].lanes;
+    lane_of_thread.push_back(static_cast<std::uint32_t>(std::min(lanes.size(), kLanes)));
+    if (lanes.size() == kLanes + 1) {
+      ++trace_.problems["threads that share the last lane"];
+      continue;
+    }
+    lanes.push_back(
+        trace_.strings.id(thread.name.empty() ? unescaped(thread.pid) + " " + unescaped(thread.tid) : thread.name));
+  }
+  std::vector<Meaning> found;
+  KnownGroups groups;
+  for (const ChromeInfo& info : file.infos) {
+    const std::string& name = file.texts.text(info.name);
+    const std::string& category = file.texts.text(info.category);
+    Meaning& meaning = found.emplace_back();
+    meaning.rank = rank_of_thread[info.thread];
+    meaning.lane = static_cast<std::uint8_t>(lane_of_thread[info.thread]);
+    meaning.on_device = is_device(category);
+    const bool annotates = category == "\"gpu_user_annotation\"";
+    EventInfo made;
+    if (name.starts_with(kStepPrefix)) {
+      const auto step =
+          parse_int(std::string_view(name).substr(kStepPrefix.size(), name.size() - kStepPrefix.size() - 1));
+      if (step && *step >= 0 && *step < 0x7fffffff) meaning.step = static_cast<std::int32_t>(*step);
+      if (meaning.step != kNoStep && !annotates) made.kind = Kind::step;
+    } else if (meaning.on_device && !annotates) {
+      const bool comm = is_nccl(name) || info.comm >= 0;
+      made = comm ? comm_of(file, info, header, ranks[meaning.rank].rank, groups)
+                  : EventInfo{.kind = kernel_kind(unescaped(name))};
+    }
+    made.chunk = info.chunk;
+    if (made.kind != Kind::step) made.name = trace_.strings.id(unescaped(name));
+    meaning.counted = trace::is_point_to_point(made.kind);
+    meaning.info = tables_.info(made);
+  }
+  return found;
+}
+
+void ChromeReader::add_ranks(ChromeFile& file, const Header& header, const std::string& path) {
+  Header known = header;
+  if (known.rank < 0) known.rank = rank_of_file(path).value_or(kNoRank);
+  if (known.host.empty()) known.host = host_of_file(path);
+  std::vector<RankTrace> ranks;
+  const std::vector<Meaning> meanings_of = meanings(file, known, ranks);
+  const auto meaning = [&](const Event& event) -> const Meaning& { return meanings_of[event.info]; };
+  sort_by_begin(file.events);
+
+  // Steps, as the host and as the device saw them; what the device has nothing of, it does in the host's.
+  struct Marks {
+    std::vector<const Event*> host, device;
+    std::size_t at_host = 0, at_device = 0;
+  };
+  std::vector<Marks> marks(ranks.size());
+  for (const Event& event : file.events) {
+    const Meaning& of = meaning(event);
+    if (of.step != kNoStep) (of.on_device ? marks[of.rank].device : marks[of.rank].host).push_back(&event);
+  }
+  const auto step_at = [&](const std::vector<const Event*>& steps, std::size_t& at, std::int64_t time_ns) {
+    while (at + 1 < steps.size() && steps[at + 1]->begin_ns <= time_ns) ++at;
+    const bool inside = at < steps.size() && time_ns >= steps[at]->begin_ns && time_ns < steps[at]->end_ns();
+    return inside ? meaning(*steps[at]).step : kNoStep;
+  };
+  for (Event& event : file.events) {
+    const Meaning& of = meaning(event);
+    Marks& mark = marks[of.rank];
+    if (of.step != kNoStep) {
+      event.step = of.step;
+    } else if (event.step == kNoStep) {
+      const bool by_device = of.on_device && !mark.device.empty();
+      event.step = by_device ? step_at(mark.device, mark.at_device, event.begin_ns)
+                             : step_at(mark.host, mark.at_host, event.begin_ns);
+    }
+  }
+
+  std::vector<std::map<std::int32_t, std::uint32_t>> counts(ranks.size());  // by group
+  const bool one = ranks.size() == 1;
+  for (Event& event : file.events) {
+    const Meaning& of = meaning(event);
+    event.info = of.info;
+    event.lane = of.lane;
+    event.begin_ns += known.base_ns;
+    const EventInfo& info = trace_.infos[of.info];
+    if (info.kind == Kind::step) event.detail = static_cast<std::uint32_t>(event.step);
+    if (of.counted && info.group >= 0) event.detail = counts[of.rank][info.group]++;
+    if (!one) ranks[of.rank].events.push_back(event);
+  }
+  if (one) ranks[0].events = std::move(file.events);
+  for (RankTrace& rank : ranks) {
+    if (rank.events.empty()) continue;
+    rank.file = path;
+    rank.host = known.host;
+    if (known.base_ns != 0) rank.clock_ns = rank.realtime_ns = rank.events.front().begin_ns;
+    for (const Event& event : rank.events) rank.last_flush_ns = std::max(rank.last_flush_ns, event.end_ns());
+    trace_.ranks.push_back(std::move(rank));
+  }
+  trace_.source = known.is_kineto ? "kineto" : "chrome";
+}
+
+}  // namespace ms::tracepp

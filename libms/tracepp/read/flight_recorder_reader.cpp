@@ -1,0 +1,248 @@
+#include "tracepp/read/flight_recorder_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "tracepp/read/chrome_tokens.h"
+#include "tracepp/read/trace_names.h"
+
+namespace ms::tracepp {
+namespace {
+
+// "[[2, 3], [4]]" -> 2 * 3 + 4 elements; -1: it says nothing of the kind.
+std::int64_t elements_of(std::string_view sizes) {
+  std::int64_t sum = 0, product = 1;
+  bool any = false, in_tensor = false;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const char c = sizes[i];
+    if (c >= '0' && c <= '9') {
+      std::int64_t size = 0;
+      const auto [stop, error] = std::from_chars(sizes.data() + i, sizes.data() + sizes.size(), size);
+      if (error != std::errc{} || __builtin_mul_overflow(product, size, &product)) return -1;
+      i = static_cast<std::size_t>(stop - sizes.data()) - 1;
+      in_tensor = any = true;
+    } else if (c == ']' && in_tensor) {
+      if (__builtin_add_overflow(sum, product, &sum)) return -1;
+      product = 1;
+      in_tensor = false;
+    } else if (c == '-') {
+      return -1;
+    }
+  }
+  return any ? sum : -1;
+}
+
+// `["Float", "Float"]` -> "Float": types are told for every tensor. Different ones stay as they are.
+std::string one_type(std::string_view types) {
+  std::string first;
+  for (std::size_t at = types.find('"'); at != std::string_view::npos; at = types.find('"', at)) {
+    const std::size_t end = types.find('"', at + 1);
+    if (end == std::string_view::npos) break;
+    const std::string_view type = types.substr(at + 1, end - at - 1);
+    if (!first.empty() && first != type) return std::string(types);
+    first = type;
+    at = end + 1;
+  }
+  return first;
+}
+
+// "nccl:send 1->2" or "nccl:recv 3<-0": sender and receiver, as numbers in the group.
+struct Ends {
+  int from = -1, to = -1;
+};
+Ends ends_of(std::string_view operation) {
+  const std::size_t space = operation.rfind(' ');
+  if (space == std::string_view::npos) return {};
+  int self = -1, peer = -1;
+  const char* const end = operation.data() + operation.size();
+  const auto [arrow, error] = std::from_chars(operation.data() + space + 1, end, self);
+  if (error != std::errc{} || end - arrow < 3) return {};
+  const std::string_view way(arrow, 2);
+  if (std::from_chars(arrow + 2, end, peer).ec != std::errc{} || self < 0 || peer < 0) return {};
+  if (way == "->") return {.from = self, .to = peer};
+  if (way == "<-") return {.from = peer, .to = self};
+  return {};
+}
+
+std::int64_t time_of(std::string_view token) {
+  const auto time_ns = parse_int(token);  // null: not known
+  return time_ns && *time_ns > 0 && *time_ns < std::int64_t{1} << 62 ? *time_ns : 0;
+}
+
+}  // namespace
+
+bool is_flight_recorder(std::string_view beginning, bool) {
+  const auto has = [&](std::string_view part) { return beginning.find(part) != std::string_view::npos; };
+  return begins_json(beginning) && !has("\"traceEvents\"") &&
+         (has("\"profiling_name\"") || has("\"collective_seq_id\"") || has("\"last_enqueued_collective\"") ||
+          (has("\"pg_config\"") && has("\"pg_status\"")));
+}
+
+bool FlightRecorderReader::read_entry(JsonObject& object, Entry& entry) {
+  return each_field(object, [&](std::string_view key, JsonValue& value) {
+    if (key == "process_group") {
+      std::size_t place = 0;
+      return each_value(value, [&](JsonValue& name) {
+        if (place < 2) (place == 0 ? entry.group : entry.description) = unescaped(token_of(name));
+        ++place;
+        return true;
+      });
+    }
+    std::string* const texts = key == "input_sizes"     ? &entry.input_sizes
+                               : key == "output_sizes"  ? &entry.output_sizes
+                               : key == "input_dtypes"  ? &entry.input_types
+                               : key == "output_dtypes" ? &entry.output_types
+                                                        : nullptr;
+    if (texts != nullptr) {
+      std::string_view text;
+      if (!text_of(value, text)) return false;
+      *texts = text;
+    }
+    if (key == "profiling_name") entry.operation = unescaped(token_of(value));
+    if (key == "state") entry.state = unescaped(token_of(value));
+    if (key == "collective_seq_id" || key == "seq_id") entry.sequence = parse_int(token_of(value)).value_or(-1);
+    if (key == "time_created_ns") entry.created_ns = time_of(token_of(value));
+    if (key == "time_discovered_started_ns") entry.started_ns = time_of(token_of(value));
+    if (key == "time_discovered_completed_ns") entry.completed_ns = time_of(token_of(value));
+    return true;
+  });
+}
+
+void FlightRecorderReader::read_groups(std::string_view value, JsonObjects& objects) {
+  const std::span<char> span(const_cast<char*>(value.data()), value.size());  // of the reader's own window
+  const auto read = [&](JsonObject& object) {
+    return each_field(object, [&](std::string_view key, JsonValue& group) {
+      std::string name(key), description;
+      std::vector<int> ranks;
+      const bool sound = each_field(group, [&](std::string_view part, JsonValue& shown) {
+        std::string_view text;
+        if (!text_of(shown, text)) return false;
+        if (part == "name") name = unescaped(text);
+        if (part == "desc") description = unescaped(text);
+        if (part == "ranks") ranks = parse_ranks(unescaped(text));
+        return true;
+      });
+      if (sound) groups_.add(name, description, ranks);
+      return sound;
+    });
+  };
+  if (!objects.one(span, read)) ++trace_.problems["record that is no sound JSON object"];
+}
+
+std::int64_t FlightRecorderReader::read(TextInput& input) {
+  JsonText text(input);
+  Problems problems;
+  JsonObjects objects(text, problems);
+  groups_ = {};
+  known_.clear();
+  RankTrace rank;
+  rank.rank = -1;
+  rank.file = input.path();
+  std::vector<Entry> entries;
+  bool cut = text.peek() != '{';
+  if (!cut) text.take();
+  while (!cut && text.peek() != '}') {
+    if (text.peek() == ',') {
+      text.take();
+      continue;
+    }
+    const auto token = text.key();
+    if (!token) {
+      cut = true;
+      break;
+    }
+    const std::string key(*token);
+    if (key == "\"entries\"" && text.peek() == '[') {
+      text.take();
+      cut = !objects.each([&](JsonObject& object) {
+        Entry entry;
+        if (!read_entry(object, entry)) return false;
+        entries.push_back(std::move(entry));
+        return true;
+      });
+      continue;
+    }
+    const auto value = text.value();
+    if (!value || value->empty()) {
+      cut = true;
+      break;
+    }
+    if (key == "\"pg_config\"") read_groups(*value, objects);
+    if (key == "\"rank\"")
+      rank.rank = static_cast<int>(std::clamp<std::int64_t>(parse_int(*value).value_or(-1), -1, 1'000'000'000));
+    if (key == "\"host_name\"" || key == "\"hostname\"") rank.host = unescaped(*value);
+  }
+  if (cut) ++problems[input.trouble().empty() ? "file is cut off" : input.trouble()];
+  for (const auto& [problem, count] : problems) {
+    if (count > 0) trace_.problems[problem] += count;
+  }
+  if (rank.rank < 0) rank.rank = rank_of_file(input.path()).value_or(-1);
+  std::map<std::int32_t, std::uint32_t> counts;
+  for (const Entry& entry : entries) add(entry, rank, counts);
+  if (rank.events.empty() && groups_.largest() == 0) return 0;
+  rank.clock_ns = rank.realtime_ns = rank.last_flush_ns;
+  trace_.ranks.push_back(std::move(rank));
+  trace_.source = "flight recorder";
+  return static_cast<std::int64_t>(groups_.largest());
+}
+
+FlightRecorderReader::Known& FlightRecorderReader::known(const Entry& entry) {
+  const auto [place, is_new] = known_.try_emplace(entry.group);
+  if (is_new) place->second.group = groups_.group(entry.group, entry.description, {});
+  return place->second;
+}
+
+void FlightRecorderReader::add(const Entry& entry, RankTrace& rank, std::map<std::int32_t, std::uint32_t>& counts) {
+  Event event;
+  const std::int64_t begin_ns = entry.started_ns > 0 ? entry.started_ns : entry.created_ns;
+  event.begin_ns = begin_ns;
+  if (entry.state == "completed") {
+    event.state = State::ended;
+    event.duration_ns = std::max<std::int64_t>(0, entry.completed_ns - begin_ns);
+    if (entry.completed_ns == 0) ++trace_.problems["operation that was completed at no time"];
+  } else if (entry.state == "started") {
+    event.state = State::begun;
+  } else if (entry.state == "scheduled") {
+    event.state = State::issued;
+  } else {
+    ++trace_.problems["operation in no known state"];
+    return;
+  }
+
+  EventInfo info{.kind = comm_kind(entry.operation)};
+  Known& of = known(entry);
+  const ProcessGroup& group = of.group;
+  // What a receiver is sent comes out.
+  const bool receives = info.kind == Kind::recv;
+  const std::string type = one_type(receives ? entry.output_types : entry.input_types);
+  info.type = trace_.strings.id(type);
+  info.name = trace_.strings.id(entry.operation);
+  const std::int64_t elements = elements_of(receives ? entry.output_sizes : entry.input_sizes);
+  const int bytes = type_bytes(type);
+  if (elements >= 0 && bytes > 0 && elements < std::int64_t{1} << 59) info.size_bytes = elements * bytes;
+  std::int64_t number = entry.sequence;
+  if (trace::is_point_to_point(info.kind)) {
+    const Ends ends = ends_of(entry.operation);
+    info.name = 0;  // the channel says it
+    if (ends.from >= 0) {
+      const auto member = [&](int place) {
+        return static_cast<std::size_t>(place) < group.ranks.size() ? group.ranks[static_cast<std::size_t>(place)]
+                                                                    : place;
+      };
+      info.group = tables_.group(ProcessGroups::channel(group, member(ends.from), member(ends.to)));
+    }
+    // The dump numbers all that a rank sends and receives in the group, which the other end does not see alike.
+    number = info.group >= 0 ? counts[info.group]++ : -1;
+  } else {
+    if (of.index < 0) of.index = tables_.group(group);
+    info.group = of.index;
+  }
+  event.detail = number >= 0 && number < kNoDetail ? static_cast<std::uint32_t>(number) : kNoDetail;
+  event.info = tables_.info(info);
+  rank.last_flush_ns = std::max({rank.last_flush_ns, event.end_ns(), entry.created_ns});
+  rank.events.push_back(event);
+}
+
+}  // namespace ms::tracepp

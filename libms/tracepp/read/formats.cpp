@@ -1,0 +1,67 @@
+#include "tracepp/read/formats.h"
+
+#include <array>
+
+#include "tracepp/read/chrome_reader.h"
+#include "tracepp/read/flight_recorder_reader.h"
+#include "tracepp/read/trace_reader.h"
+
+namespace ms::tracepp {
+namespace {
+
+constexpr std::size_t kTextBytes = 1 << 16;
+
+template <class Reader>
+std::unique_ptr<TraceReader> make(RunTrace& trace) {
+  return std::make_unique<Reader>(trace);
+}
+
+bool is_pickle(std::string_view text, bool) {
+  return text.size() > 2 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5;
+}
+
+constexpr std::array<TraceFormat, 4> kFormats{{
+    {.doc = "ms-train",
+     .peek_bytes = 8,
+     .recognises = is_trace_file,
+     .make = make<TraceFileReader>,
+     .no_ranks = "not a trace"},
+    {.doc = "",
+     .peek_bytes = kTextBytes,
+     .recognises = is_pickle,
+     .make = nullptr,
+     .no_ranks = "a Python pickle, which only Python may read: dump the Flight Recorder as JSON"},
+    {.doc = "PyTorch flight recorder",
+     .peek_bytes = kTextBytes,
+     .recognises = is_flight_recorder,
+     .make = make<FlightRecorderReader>,
+     .no_ranks = "a Flight Recorder dump without operations"},
+    // The last one: a file that the user named is taken for a Chrome trace where it is JSON at all.
+    {.doc = "PyTorch profiler (also .gz, .zst), NDTimeline, StragglerAnalysis, or any Chrome trace",
+     .peek_bytes = kTextBytes,
+     .recognises = is_chrome_trace,
+     .make = make<ChromeReader>,
+     .no_ranks = "JSON without events"},
+}};
+
+}  // namespace
+
+std::span<const TraceFormat> trace_formats() { return kFormats; }
+
+const TraceFormat* recognise(TextInput& input, bool is_named) {
+  for (const TraceFormat& format : kFormats)
+    if (format.recognises(input.peek(format.peek_bytes), is_named)) return &format;
+  return nullptr;
+}
+
+std::string trace_formats_doc() {
+  std::string text;
+  for (const TraceFormat& format : kFormats) {
+    if (format.doc.empty()) continue;
+    text += text.empty() ? "" : ", ";
+    text += format.doc;
+  }
+  return text;
+}
+
+}  // namespace ms::tracepp

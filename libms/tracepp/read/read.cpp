@@ -1,0 +1,324 @@
+#include "tracepp/read/read.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <span>
+#include <thread>
+
+#include "base/error.h"
+#include "tracepp/read/chrome_reader.h"
+#include "tracepp/read/formats.h"
+#include "tracepp/read/pipeline_timeline.h"
+
+namespace ms::tracepp {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct File {
+  std::string path;
+  bool named = false;  // by the user, not found in a directory
+  std::int64_t size_bytes = 0;
+};
+
+// The facts of a file about its run.
+struct Facts {
+  std::string path, source, run;
+  mesh::Mesh mesh;
+  bool has_mesh = false;
+  std::int64_t world = 0;  // 0: not known
+};
+
+// The result of one thread's files.
+struct Part {
+  RunTrace trace;
+  std::vector<Facts> facts;           // of files with traces
+  std::vector<std::string> unusable;  // "x.txt: not a trace"
+};
+
+// Returns the share of the progress of a file by its size, limited because sparse files may claim any size.
+std::int64_t weight_of(const fs::path& file) {
+  constexpr std::uintmax_t kMost = std::uintmax_t{1} << 40;
+  std::error_code error;
+  const std::uintmax_t size_bytes = fs::file_size(file, error);
+  return error ? 0 : static_cast<std::int64_t>(std::min(size_bytes, kMost));
+}
+
+std::vector<File> list_files(const std::vector<std::string>& paths) {
+  std::vector<File> files;
+  std::error_code ignored;  // paths that vanished or cannot be examined are skipped
+  const auto add_directory = [&](const fs::path& directory, int depth, const auto& self) -> void {
+    std::vector<fs::path> entries;
+    for (fs::directory_iterator it(directory, ignored), end; it != end; it.increment(ignored)) entries.push_back(*it);
+    std::ranges::sort(entries);
+    for (const fs::path& entry : entries) {
+      const std::string name = entry.filename();
+      if (name.starts_with('.') || name.ends_with(".previous")) continue;  // hidden; of the run before
+      if (fs::is_regular_file(entry, ignored)) {
+        files.push_back({.path = entry, .size_bytes = weight_of(entry)});
+      } else if (depth > 0 && fs::is_directory(entry, ignored)) {
+        self(entry, depth - 1, self);
+      }
+    }
+  };
+  for (const std::string& path : paths) {
+    if (fs::is_directory(path, ignored)) {
+      add_directory(path, 1, add_directory);
+    } else {
+      const bool regular = fs::is_regular_file(path, ignored);
+      files.push_back({.path = path, .named = true, .size_bytes = regular ? weight_of(path) : 0});
+    }
+  }
+  return files;
+}
+
+// Reads files of any format into one part.
+class Reader {
+ public:
+  Reader(Part& part, const ReadOptions& options) : part_(part), options_(options), readers_(trace_formats().size()) {}
+
+  void read(const File& file) {
+    RunTrace& trace = part_.trace;
+    trace.source.clear();
+    const std::size_t had = trace.ranks.size();
+    Facts facts{.path = file.path, .source = {}, .run = {}, .mesh = {}};
+    std::string why = "not a trace";
+    try {
+      facts.world = dispatch(file, why);
+    } catch (const Error& error) {
+      if ((file.named && error.kind() == "file.open") || error.kind() == "trace.run") throw;
+      why = error.message();
+    }
+    if (trace.ranks.size() == had) {
+      part_.unusable.push_back(fmt::format("{}: {}", file.path, why));
+      // In a directory there may be anything.
+      if (file.named || why != "not a trace") ++trace.problems["file without a trace that could be read"];
+      return;
+    }
+    facts.source = trace.source.empty() ? "ms-trace" : trace.source;  // which says so of the first one only
+    facts.run = trace.run;
+    facts.mesh = trace.mesh;
+    facts.has_mesh = trace.has_mesh;
+    part_.facts.push_back(std::move(facts));
+  }
+
+ private:
+  // Returns the number of ranks of the run, 0 if it is not known. `why`: what is wrong if no rank comes of it.
+  std::int64_t dispatch(const File& file, std::string& why) {
+    TextInput input(file.path, options_.max_text_bytes);
+    const TraceFormat* const format = recognise(input, file.named);
+    if (format == nullptr) return 0;
+    why = format->no_ranks;
+    if (format->make == nullptr) return 0;
+    std::unique_ptr<TraceReader>& reader = readers_[static_cast<std::size_t>(format - trace_formats().data())];
+    if (!reader) reader = format->make(part_.trace);
+    return reader->read(input);
+  }
+
+  Part& part_;
+  const ReadOptions& options_;
+  std::vector<std::unique_ptr<TraceReader>> readers_;  // [format]; made when first needed
+};
+
+// Splits files into neighbours of about as many bytes.
+std::vector<std::span<const File>> split(const std::vector<File>& files, std::size_t parts) {
+  std::int64_t total = 0;
+  for (const File& file : files) total += file.size_bytes + 1;
+  std::vector<std::span<const File>> spans;
+  std::size_t from = 0;
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    bytes += files[i].size_bytes + 1;
+    const auto due = total * static_cast<std::int64_t>(spans.size() + 1) / static_cast<std::int64_t>(parts);
+    if (bytes < due && i + 1 < files.size()) continue;
+    spans.push_back(std::span(files).subspan(from, i + 1 - from));
+    from = i + 1;
+  }
+  return spans;
+}
+
+std::vector<Part> read_parts(const std::vector<File>& files, const ReadOptions& options) {
+  const unsigned processors = std::max(1U, std::thread::hardware_concurrency());
+  const std::size_t threads = options.threads > 0 ? static_cast<std::size_t>(options.threads) : processors;
+  const auto spans = split(files, std::min(threads, std::max<std::size_t>(1, files.size())));
+  std::vector<Part> parts(spans.size());
+  std::vector<std::exception_ptr> errors(spans.size());
+  std::mutex progress_mutex;
+  std::int64_t done_bytes = 0, total_bytes = 0;
+  for (const File& file : files) total_bytes += file.size_bytes;
+  std::atomic<bool> stop = false;
+  const auto work = [&](std::size_t i) {
+    try {
+      Reader reader(parts[i], options);
+      for (const File& file : spans[i]) {
+        if (stop) return;
+        reader.read(file);
+        const std::scoped_lock lock(progress_mutex);
+        done_bytes += file.size_bytes;
+        if (options.progress) options.progress(done_bytes, total_bytes);
+      }
+    } catch (...) {
+      errors[i] = std::current_exception();
+      stop = true;
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    for (std::size_t i = 1; i < spans.size(); ++i) others.emplace_back(work, i);
+    if (!spans.empty()) work(0);
+  }
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+  return parts;
+}
+
+void expect_one_run(const Facts& a, const Facts& b) {
+  const auto disagree = [&](const std::string& of_a, const std::string& of_b) {
+    throw user_error("trace.run", fmt::format("not of one run: {} {}, but {} {}", a.path, of_a, b.path, of_b),
+                     "name the files of one run only");
+  };
+  const auto size = [](const mesh::Mesh& mesh) {
+    return fmt::format("has dp {}, pp {}, tp {}", mesh.dp, mesh.pp, mesh.tp);
+  };
+  if (a.source != b.source) disagree("is of kind " + a.source, "of kind " + b.source);
+  if (!a.run.empty() && !b.run.empty() && a.run != b.run) disagree("is of run " + a.run, "of run " + b.run);
+  if (a.has_mesh && b.has_mesh && a.mesh != b.mesh) disagree(size(a.mesh), size(b.mesh));
+  if (a.world > 0 && b.world > 0 && a.world != b.world) {
+    disagree(fmt::format("is of {} ranks", a.world), fmt::format("of {}", b.world));
+  }
+}
+
+// Numbers the ranks without a number, sorts all, and keeps one of each.
+void order_ranks(RunTrace& trace) {
+  std::set<int> numbers;
+  for (const RankTrace& rank : trace.ranks) numbers.insert(rank.rank);
+  int next = 0;
+  for (RankTrace& rank : trace.ranks) {
+    if (rank.rank >= 0) continue;
+    while (numbers.contains(next)) ++next;
+    rank.rank = next++;
+    ++trace.problems["rank whose number nothing tells"];
+  }
+  std::ranges::stable_sort(trace.ranks, {}, &RankTrace::rank);
+  const auto newer = [](const RankTrace& a, const RankTrace& b) {
+    std::error_code ignored;
+    return fs::last_write_time(a.file, ignored) > fs::last_write_time(b.file, ignored);
+  };
+  std::vector<RankTrace> kept;
+  kept.reserve(trace.ranks.size());
+  for (RankTrace& rank : trace.ranks) {
+    if (kept.empty() || kept.back().rank != rank.rank) {
+      kept.push_back(std::move(rank));
+    } else if (trace.source == "ndtimeline") {
+      // One file after the other, each of some steps.
+      auto& events = kept.back().events;
+      events.insert(events.end(), rank.events.begin(), rank.events.end());
+      sort_by_begin(events);
+      kept.back().last_flush_ns = std::max(kept.back().last_flush_ns, rank.last_flush_ns);
+    } else {
+      ++trace.problems["second file of a rank, the older was left out"];
+      if (newer(rank, kept.back())) kept.back() = std::move(rank);
+    }
+  }
+  trace.ranks = std::move(kept);
+}
+
+// Returns a hint to the directory that the user may have meant.
+std::string where_traces_are(const std::vector<std::string>& paths) {
+  std::string first;
+  std::size_t others = 0;
+  bool has_entries = false;
+  std::error_code ignored;
+  for (const std::string& path : paths) {
+    has_entries = has_entries || !fs::is_directory(path, ignored);
+    for (fs::directory_iterator it(path, ignored), end; it != end; it.increment(ignored)) {
+      has_entries = true;
+      const fs::path trace = it->path() / "trace";
+      if (!fs::is_regular_file(trace / "rank-00000.mst", ignored)) continue;
+      others += first.empty() ? 0 : 1;
+      if (first.empty() || trace.string() < first) first = trace.string();
+    }
+  }
+  if (others > 0) return fmt::format("did you mean {}, or one of {} more like it?", first, others);
+  if (!first.empty()) return fmt::format("did you mean {}?", first);
+  return has_entries ? ""
+                     : "ms-train writes traces to trace.dir, or else to run.dir/trace, unless trace.enabled is false";
+}
+
+Error nothing_to_read(const std::vector<std::string>& paths, const std::vector<Part>& parts, std::size_t files) {
+  std::vector<std::string> seen;
+  for (const Part& part : parts) seen.insert(seen.end(), part.unusable.begin(), part.unusable.end());
+  const std::string where = fmt::format("{}", fmt::join(paths, ", "));
+  if (files == 0) return user_error("trace.none", fmt::format("no files in {}", where), where_traces_are(paths));
+  constexpr std::size_t kShown = 5;
+  std::string text = fmt::format(
+      "no traces in {}: {}", where,
+      fmt::join(seen.begin(), seen.begin() + static_cast<std::ptrdiff_t>(std::min(seen.size(), kShown)), "; "));
+  if (seen.size() > kShown) text += fmt::format("; and {} more", seen.size() - kShown);
+  return user_error("trace.none", text, where_traces_are(paths));
+}
+
+}  // namespace
+
+void merge(RunTrace& into, RunTrace&& part) {
+  std::vector<std::uint32_t> string_of, info_of;
+  for (std::uint32_t i = 0; i < part.strings.size(); ++i) string_of.push_back(into.strings.id(part.strings.text(i)));
+  Tables tables(into);
+  std::vector<std::int32_t> group_of;
+  for (const ProcessGroup& group : part.groups) group_of.push_back(tables.group(group));
+  for (EventInfo info : part.infos) {
+    info.name = string_of[info.name];
+    info.type = string_of[info.type];
+    if (info.group >= 0) info.group = group_of[static_cast<std::size_t>(info.group)];
+    info_of.push_back(tables.info(info));
+  }
+  for (RankTrace& rank : part.ranks) {
+    for (Event& event : rank.events) event.info = info_of[event.info];
+    for (std::uint32_t& lane : rank.lanes) lane = string_of[lane];
+    into.ranks.push_back(std::move(rank));
+  }
+  for (const auto& [problem, count] : part.problems) into.problems[problem] += count;
+}
+
+RunTrace read_run(const std::vector<std::string>& paths, const ReadOptions& options) {
+  const std::vector<File> files = list_files(paths);
+  std::vector<Part> parts = read_parts(files, options);
+  const Facts* first = nullptr;
+  const Facts* meshed = nullptr;
+  for (const Part& part : parts) {
+    for (const Facts& facts : part.facts) {
+      if (first != nullptr) expect_one_run(*first, facts);
+      if (meshed != nullptr) expect_one_run(*meshed, facts);
+      if (first == nullptr) first = &facts;
+      if (meshed == nullptr && (facts.has_mesh || facts.world > 0)) meshed = &facts;
+    }
+  }
+  if (first == nullptr) throw nothing_to_read(paths, parts, files.size());
+  RunTrace trace = std::move(parts[0].trace);
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    RunTrace& part = parts[i].trace;
+    trace.microbatches = std::max(trace.microbatches, part.microbatches);
+    trace.chunks = std::max(trace.chunks, part.chunks);
+    trace.flops_per_step = std::max(trace.flops_per_step, part.flops_per_step);
+    trace.peak_flops = std::max(trace.peak_flops, part.peak_flops);
+    merge(trace, std::move(part));
+  }
+  trace.source = first->source;
+  trace.run = first->run;
+  trace.has_mesh = meshed != nullptr && meshed->has_mesh;
+  trace.mesh = trace.has_mesh ? meshed->mesh : mesh::Mesh{};
+  order_ranks(trace);
+  if (trace.source == "ndtimeline" || trace.source == "straggler analysis") connect_pipeline(trace);
+  return trace;
+}
+
+}  // namespace ms::tracepp

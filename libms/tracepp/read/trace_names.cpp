@@ -1,0 +1,167 @@
+#include "tracepp/read/trace_names.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <utility>
+
+namespace ms::tracepp {
+namespace {
+
+constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// Small letters and digits only: "_allgather_base" and "AllGather" begin alike. Kernels' names go on for kilobytes, and
+// say nothing more.
+std::string plain(std::string_view name) {
+  std::string letters;
+  for (const char c : name.substr(0, 512)) {
+    if (c >= 'A' && c <= 'Z') letters += static_cast<char>(c - 'A' + 'a');
+    if ((c >= 'a' && c <= 'z') || is_digit(c)) letters += c;
+  }
+  return letters;
+}
+
+using Part = std::pair<std::string_view, Kind>;
+
+template <std::size_t count>
+Kind by_part(std::string_view name, const std::array<Part, count>& parts, Kind otherwise) {
+  const auto* const found =
+      std::ranges::find_if(parts, [&](const Part& part) { return name.find(part.first) != std::string_view::npos; });
+  return found == parts.end() ? otherwise : found->second;
+}
+
+std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+}  // namespace
+
+Kind comm_kind(std::string_view name) {
+  // In this order: "all_reduce_barrier", "reduce_scatter" and "sendrecv" have others in them.
+  static constexpr std::array<Part, 11> kParts{{{"barrier", Kind::barrier},
+                                                {"allreduce", Kind::all_reduce},
+                                                {"reducescatter", Kind::reduce_scatter},
+                                                {"allgather", Kind::all_gather},
+                                                {"alltoall", Kind::all_to_all},
+                                                {"broadcast", Kind::broadcast},
+                                                {"sendrecv", Kind::other_comm},
+                                                {"coalesced", Kind::other_comm},
+                                                {"send", Kind::send},
+                                                {"recv", Kind::recv},
+                                                {"", Kind::other_comm}}};
+  // What stands in brackets are a kernel's arguments.
+  return by_part(plain(name.substr(0, name.find('('))), kParts, Kind::other_comm);
+}
+
+Kind kernel_kind(std::string_view name) {
+  static constexpr std::array<Part, 23> kParts{{{"flash", Kind::attention},     {"fmha", Kind::attention},
+                                                {"attention", Kind::attention}, {"attn", Kind::attention},
+                                                {"gemm", Kind::matmul},         {"gemv", Kind::matmul},
+                                                {"cutlass", Kind::matmul},      {"cublas", Kind::matmul},
+                                                {"nvjet", Kind::matmul},        {"matmul", Kind::matmul},
+                                                {"layernorm", Kind::norm},      {"rmsnorm", Kind::norm},
+                                                {"adam", Kind::update},         {"multitensorapply", Kind::update},
+                                                {"embedding", Kind::embedding}, {"nllloss", Kind::loss},
+                                                {"crossentropy", Kind::loss},   {"gelu", Kind::activation},
+                                                {"silu", Kind::activation},     {"swiglu", Kind::activation},
+                                                {"relu", Kind::activation},     {"elementwise", Kind::elementwise},
+                                                {"triton", Kind::other_compute}}};
+  return by_part(plain(name), kParts, Kind::other_compute);
+}
+
+int type_bytes(std::string_view type) {
+  static constexpr std::array<std::pair<std::string_view, int>, 27> kTypes{
+      {{"float", 4},          {"float32", 4},      {"half", 2},         {"float16", 2},
+       {"bfloat16", 2},       {"double", 8},       {"float64", 8},      {"long", 8},
+       {"int64", 8},          {"int", 4},          {"int32", 4},        {"short", 2},
+       {"int16", 2},          {"char", 1},         {"int8", 1},         {"byte", 1},
+       {"uint8", 1},          {"bool", 1},         {"float8e4m3fn", 1}, {"float8e5m2", 1},
+       {"float8e4m3fnuz", 1}, {"complexfloat", 8}, {"uint16", 2},       {"uint32", 4},
+       {"uint64", 8},         {"f32", 4},          {"bf16", 2}}};
+  const std::string name = plain(type);
+  const auto* const found = std::ranges::find(kTypes, name, &std::pair<std::string_view, int>::first);
+  return found == kTypes.end() ? 0 : found->second;
+}
+
+GroupAxis axis_of_description(std::string_view description) {
+  const std::string name = plain(description);
+  const auto has = [&](std::string_view part) { return name.find(part) != std::string::npos; };
+  if (has("tensor") || name == "tp" || has("meshtp")) return GroupAxis::tp;
+  if (has("pipeline") || has("embedding") || name == "pp" || has("meshpp")) return GroupAxis::pp;
+  if (has("data") || name == "dp" || has("meshdp") || has("fsdp") || has("shard") || has("replicate")) {
+    return GroupAxis::dp;
+  }
+  return has("default") || name == "world" ? GroupAxis::world : GroupAxis::other;
+}
+
+std::vector<int> parse_ranks(std::string_view text) {
+  std::vector<int> ranks;
+  if (text.size() < 2 || text.front() != '[' || text.back() != ']') return ranks;
+  const char* at = text.data() + 1;
+  const char* const end = text.data() + text.size() - 1;
+  const auto skip = [&](std::string_view characters) {
+    while (at < end && characters.find(*at) != std::string_view::npos) ++at;
+  };
+  for (skip(" \n\t\r"); at < end; skip(", \n\t\r")) {
+    int rank = -1;
+    const auto [stop, error] = std::from_chars(at, end, rank);
+    if (error != std::errc{} || rank < 0) return {};
+    ranks.push_back(rank);
+    at = stop;
+  }
+  return ranks;
+}
+
+std::size_t utf8_bytes(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+  const auto follows = [&](std::size_t i) { return (byte(i) & 0xc0U) == 0x80U; };
+  const unsigned lead = byte(0);
+  if (lead < 0x80) return 1;
+  if (lead >= 0xc2 && lead < 0xe0) return follows(1) ? 2 : 0;
+  if (lead >= 0xe0 && lead < 0xf0) {
+    const unsigned least = lead == 0xe0 ? 0xa0 : 0x80, most = lead == 0xed ? 0x9f : 0xbf;  // no surrogates
+    return byte(1) >= least && byte(1) <= most && follows(2) ? 3 : 0;
+  }
+  if (lead >= 0xf0 && lead < 0xf5) {
+    const unsigned least = lead == 0xf0 ? 0x90 : 0x80, most = lead == 0xf4 ? 0x8f : 0xbf;
+    return byte(1) >= least && byte(1) <= most && follows(2) && follows(3) ? 4 : 0;
+  }
+  return 0;
+}
+
+std::optional<int> rank_of_file(std::string_view path) {
+  const std::string_view name = file_name(path);
+  const auto number = [&](std::size_t from) -> std::optional<int> {
+    int rank = -1;
+    const auto [stop, error] = std::from_chars(name.data() + from, name.data() + name.size(), rank);
+    return error == std::errc{} && rank >= 0 ? std::optional(rank) : std::nullopt;
+  };
+  std::size_t at = name.rfind("rank");
+  if (at != std::string_view::npos) {
+    at += 4;
+    while (at < name.size() && (name[at] == '_' || name[at] == '-' || name[at] == '.' || name[at] == '=')) ++at;
+    if (at < name.size() && is_digit(name[at])) return number(at);
+  }
+  std::string_view stem = name;
+  for (const std::string_view ending : {".gz", ".zst", ".json", ".trace", ".pt"}) {
+    if (stem.ends_with(ending)) stem.remove_suffix(ending.size());
+  }
+  at = stem.size();
+  while (at > 0 && is_digit(stem[at - 1])) --at;
+  return at < stem.size() ? number(at) : std::nullopt;
+}
+
+std::string host_of_file(std::string_view path) {
+  std::string_view name = file_name(path);
+  const std::size_t end = name.find(".pt.trace.json");
+  if (end == std::string_view::npos) return {};
+  name = name.substr(0, end);
+  const auto drop_digits_behind = [&](char mark) {
+    std::size_t at = name.size();
+    while (at > 0 && is_digit(name[at - 1])) --at;
+    if (at == name.size() || at == 0 || name[at - 1] != mark) return false;
+    name = name.substr(0, at - 1);
+    return true;
+  };
+  return drop_digits_behind('.') && drop_digits_behind('_') ? std::string(name) : std::string();
+}
+
+}  // namespace ms::tracepp

@@ -1,0 +1,38 @@
+// Interprets names in traces of other programs: collectives, kernels, data types, files. Pure; used by the readers of
+// those formats.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tracepp/run_trace.h"
+
+namespace ms::tracepp {
+
+// The name of ms-tracepp's own export, which is not read back because it lacks information.
+inline constexpr std::string_view kExportWriter = "ms-tracepp";
+
+// "allreduce", "nccl:_reduce_scatter_base", "ncclDevKernel_AllGather_RING_LL(...)"; other_message where it does not
+// say.
+Kind comm_kind(std::string_view name);
+// A kernel of a GPU: "flash_fwd_kernel" -> attention. other_compute where it does not say.
+Kind kernel_kind(std::string_view name);
+// Bytes of "BFloat16", "float32", "Long"; 0: not known.
+int type_bytes(std::string_view type);
+// By how frameworks call their process groups: "TENSOR_MODEL_PARALLEL_GROUP", "mesh_dp", "default_pg".
+GroupAxis axis_of_description(std::string_view description);
+// "[0, 1, 2]" -> 0, 1, 2. Nothing where it is anything else, or abbreviated.
+std::vector<int> parse_ranks(std::string_view text);
+
+// Bytes of the UTF-8 character that the text begins with; 0: it begins with none.
+std::size_t utf8_bytes(std::string_view text);
+
+// The rank a file is of, by its name: behind the last "rank", or at the end: "trace_rank3.json.gz", "dump_12".
+std::optional<int> rank_of_file(std::string_view path);
+// "node7_4711.1700000000000.pt.trace.json.gz" -> "node7": what torch.profiler makes of a host; empty: not so named.
+std::string host_of_file(std::string_view path);
+
+}  // namespace ms::tracepp

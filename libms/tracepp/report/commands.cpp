@@ -1,0 +1,144 @@
+#include "tracepp/report/commands.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/clock.h"
+#include "base/exit.h"
+#include "tracepp/clock/align.h"
+#include "tracepp/findings/diff.h"
+#include "tracepp/read/command.h"
+#include "tracepp/report/json.h"
+#include "tracepp/report/report.h"
+#include "tracepp/report/text.h"
+
+namespace ms::tracepp {
+namespace {
+
+constexpr int kOk = 0, kFound = static_cast<int>(ExitCode::check_failed);
+
+Option json_option() { return {.name = "json", .doc = "One JSON document instead of text."}; }
+
+int print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  return kOk;
+}
+
+int report(const Args& args) {
+  RunTrace trace = read_with_progress(args.list("PATH"));
+  const Analysis analysis = analyse(trace, SystemClock().wall_s());
+  return print(args.has("json") ? report_json(trace, analysis) : report_text(trace, analysis, args.has("all")));
+}
+
+int stragglers(const Args& args) {
+  const Diagnosis diagnosis = find_suspects(read_with_progress(args.list("PATH")));
+  print(args.has("json") ? suspects_json(diagnosis) : suspects_text(diagnosis) + "\n" + stragglers_text(diagnosis));
+  return args.has("check") && std::ranges::any_of(diagnosis.findings, is_fault) ? kFound : kOk;
+}
+
+int hang(const Args& args) {
+  const RunTrace trace = read_with_progress(args.list("PATH"));
+  const Hang found = find_hang(trace, SystemClock().wall_s());
+  print(args.has("json") ? hang_json(found, trace) : hang_text(found, trace));
+  const bool is_stuck =
+      found.state == RunState::hang || found.state == RunState::failed || found.state == RunState::killed;
+  return args.has("check") && is_stuck ? kFound : kOk;
+}
+
+int info(const Args& args) {
+  const RunTrace trace = read_with_progress(args.list("PATH"));
+  return print(args.has("json") ? info_json(trace) : info_text(trace));
+}
+
+// A run on one clock, and what diff compares of it.
+struct AnalysedRun {
+  explicit AnalysedRun(const std::string& path)
+      : trace(read_with_progress({path})),
+        matches(match_operations(trace)),
+        clocks(align(trace, matches)),
+        breakdown(break_down(trace)),
+        comms(measure_communication(trace, matches)) {}
+  Analysed analysed() const { return {trace, breakdown, comms}; }
+
+  RunTrace trace;
+  Matches matches;
+  Alignment clocks;
+  Breakdown breakdown;
+  CommReport comms;
+};
+
+int diff(const Args& args) {
+  const AnalysedRun before(args.get("BEFORE")), after(args.get("AFTER"));
+  const Diff found = compare(before.analysed(), after.analysed());
+  return print(args.has("json") ? dump(diff_json(found)) : diff_text(found));
+}
+
+}  // namespace
+
+Command report_command() {
+  return {.name = "report",
+          .summary = "where the time went, and the three things to look at first",
+          .positionals = {paths_argument()},
+          .options = {json_option(),
+                      {.name = "all",
+                       .doc = "All kinds of work, not only the longest; also the pipeline's bubble, communication by "
+                              "group, the critical path, and since when steps take longer."}},
+          .run = report,
+          .description =
+              "Puts all ranks on one clock, then does all analyses. The JSON document holds them whole: time "
+              "by rank, step and axis, exposed communication, the pipeline's bubble against its schedule, "
+              "communication by group with wait, transfer and bandwidth, the critical path, steps from which on "
+              "the run was slower."};
+}
+
+Command stragglers_command() {
+  return {.name = "stragglers",
+          .summary = "which rank, link or stage makes the others wait, and what it costs",
+          .positionals = {paths_argument()},
+          .options = {json_option(),
+                      {.name = "check",
+                       .doc = fmt::format("Exits with 1 where something broke: {}. How the run is laid out is no "
+                                          "fault: {}.",
+                                          finding_names(true), finding_names(false))}},
+          .run = stragglers,
+          .description =
+              "Costs are seconds of a measured step, the mean of all steps; the cost of a single event is in seconds "
+              "of the run. The step from which on something was slow is found to within a few steps.\n\nReplays every "
+              "step with each operation as fast as its kind usually is, and with parts of the run as they were. S is "
+              "how many times as long a step takes as it would if no rank or communication were slower than usual; "
+              "M_W is the part of that loss which is gone if the slowest 3 % of the workers are as fast as the "
+              "others, M_S if the last stage is (Lin et al., arXiv 2505.05713)."};
+}
+
+Command hang_command() {
+  return {.name = "hang",
+          .summary = "which ranks wait for which, and which do not wait: for a run that is stalled or died",
+          .positionals = {paths_argument()},
+          .options = {json_option(), {.name = "check", .doc = "Exits with 1 where the run hangs or failed."}},
+          .run = hang,
+          .description =
+              "Compares the newest operations of all ranks. Works on a run that still hangs: each rank "
+              "writes its file every second. Give all files there are; a rank whose file is missing is a "
+              "finding of its own."};
+}
+
+Command diff_command() {
+  return {.name = "diff",
+          .summary = "compare two runs: what got slower, and by how much",
+          .positionals = {{.name = "BEFORE", .doc = "File or directory of one run."},
+                          {.name = "AFTER", .doc = "Of the other one."}},
+          .options = {json_option()},
+          .run = diff};
+}
+
+Command info_command() {
+  return {.name = "info",
+          .summary = "what the files hold, and what could not be used of them",
+          .positionals = {paths_argument()},
+          .options = {json_option()},
+          .run = info};
+}
+
+}  // namespace ms::tracepp

@@ -1,0 +1,90 @@
+// Implements hang_json of hang.h. Keys are stable; new ones may come.
+#include <algorithm>
+
+#include "base/json.h"
+#include "tracepp/hang/hang.h"
+
+namespace ms::tracepp {
+namespace {
+
+constexpr int kSchema = 1;
+// Limits: in a large run thousands of operations are stalled behind the one that matters.
+constexpr std::size_t kOps = 256, kMembersInAll = 32768;
+
+Json seconds(double value) { return value < 0 ? Json(nullptr) : Json(value); }
+
+Json view_json(const MemberView& member, const RunTrace& trace) {
+  Json json{{"rank", member.rank}, {"progress", to_string(member.progress)}};
+  if (member.has_info) {
+    const EventInfo& info = trace.infos[member.info];
+    json["kind"] = trace::to_string(info.kind);
+    json["size_bytes"] = info.size_bytes < 0 ? Json(nullptr) : Json(info.size_bytes);
+    json["type"] = trace.strings.text(info.type);
+  }
+  json["since_s"] = seconds(member.since_s);
+  return json;
+}
+
+Json op_json(const StuckOp& op, const RunTrace& trace, std::size_t& members_left) {
+  const ProcessGroup& group = trace.groups[static_cast<std::size_t>(op.group)];
+  Json members = Json::array();
+  for (const MemberView& member : op.members) {
+    if (members_left == 0) break;
+    --members_left;
+    members.push_back(view_json(member, trace));
+  }
+  return {{"group", group.name},
+          {"axis", trace::to_string(group.axis)},
+          {"sequence", op.sequence},
+          {"match", to_string(op.match)},
+          {"since_s", seconds(op.since_s)},
+          {"num_members", op.members.size()},
+          {"num_waiting", op.waiting},
+          {"missing", op.missing},
+          {"members", std::move(members)}};
+}
+
+Json suspect_json(const HangSuspect& it) {
+  return {{"rank", it.rank},
+          {"dp", it.at.dp},
+          {"pp", it.at.pp},
+          {"tp", it.at.tp},
+          {"host", it.host},
+          {"pid", it.pid},
+          {"reason", to_string(it.reason)},
+          {"confidence", it.confidence},
+          {"group", it.op < 0 ? Json(nullptr) : Json(it.op)},
+          {"doing", it.doing}};
+}
+
+}  // namespace
+
+std::string hang_json(const Hang& hang, const RunTrace& trace) {
+  Json json{{"schema", kSchema},
+            {"state", to_string(hang.state)},
+            {"sentence", hang.sentence},
+            {"since_s", seconds(hang.since_s)},
+            {"is_alive", hang.is_alive},
+            {"evidence", hang.evidence},
+            {"suspects", Json::array()},
+            {"groups", Json::array()},
+            {"groups_left_out", hang.ops.size() - std::min(hang.ops.size(), kOps)},
+            {"missing_ranks", hang.missing_ranks},
+            {"waits", Json::array()}};
+  for (const HangSuspect& suspect : hang.suspects) json["suspects"].push_back(suspect_json(suspect));
+  std::size_t members_left = kMembersInAll;
+  for (std::size_t i = 0; i < std::min(hang.ops.size(), kOps); ++i)
+    json["groups"].push_back(op_json(hang.ops[i], trace, members_left));
+  // The operation that each rank waits in, as an index of "groups", which may be beyond its end because "groups" is
+  // cut.
+  for (const Wait& wait : hang.waits) {
+    const StuckOp& op = hang.ops[static_cast<std::size_t>(wait.op)];
+    json["waits"].push_back({{"rank", wait.rank},
+                             {"group", trace.groups[static_cast<std::size_t>(op.group)].name},
+                             {"sequence", op.sequence},
+                             {"index", wait.op}});
+  }
+  return json.dump(2) + "\n";
+}
+
+}  // namespace ms::tracepp

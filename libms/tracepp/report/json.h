@@ -1,0 +1,32 @@
+// Formats the analyses as JSON values with stable keys and units in their names. Ranks have their number, and their
+// place on the mesh if it is known. Numbers that are not finite become null.
+#pragma once
+
+#include <string>
+
+#include "base/json.h"
+#include "tracepp/findings/change_points.h"
+#include "tracepp/findings/diff.h"
+#include "tracepp/steps/breakdown.h"
+#include "tracepp/steps/bubble.h"
+#include "tracepp/steps/communication.h"
+#include "tracepp/steps/critical_path.h"
+#include "tracepp/steps/effective.h"
+
+namespace ms::tracepp {
+
+Json breakdown_json(const RunTrace& trace, const Breakdown& breakdown);
+Json bubble_json(const Bubble& bubble);
+Json effective_json(const RunTrace& trace, const Effective& effective);
+Json communication_json(const RunTrace& trace, const CommReport& report);
+Json critical_path_json(const RunTrace& trace, const CriticalPaths& paths);
+Json change_points_json(const RunTrace& trace, const ChangePoints& found);
+Json diff_json(const Diff& diff);
+
+// {"rank": 5, "dp": 1, "pp": 0, "tp": 1, "host": "n0003"} of the rank with this index; the place null where the mesh
+// is not known.
+Json rank_json(const RunTrace& trace, std::size_t rank);
+// Returns the text with a newline; bytes of names that are not UTF-8 are replaced.
+std::string dump(const Json& json);
+
+}  // namespace ms::tracepp

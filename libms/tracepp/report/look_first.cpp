@@ -1,0 +1,218 @@
+// Implements look_first of report.h: faults that were found, then other costs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+
+#include "base/text.h"
+#include "tracepp/report/report.h"
+#include "tracepp/report/text.h"
+
+namespace ms::tracepp {
+namespace {
+
+constexpr double kLeastShare = 0.01;
+constexpr std::size_t kMost = 3;
+constexpr double kAsScheduled = 1.25;  // times the bubble that the schedule explains
+
+double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
+std::string percent(double part) { return fmt::format("{:.{}f} %", 100 * part, part < 0.1 ? 1 : 0); }
+
+void add_hang(std::vector<Advice>& list, const Hang& hang) {
+  if (hang.state != RunState::hang && hang.state != RunState::failed && hang.state != RunState::killed) return;
+  list.push_back({.cost_share = 1,
+                  .sentence = hang.sentence,
+                  .hint = "ms-tracepp hang shows which ranks wait for which",
+                  .is = Advice::Is::fault});
+}
+
+void add_findings(std::vector<Advice>& list, const Diagnosis& diagnosis) {
+  for (const Finding& finding : diagnosis.findings) {
+    list.push_back({.cost_share = finding.cost_share,
+                    .sentence = fmt::format("{} ({})", finding.evidence, cost_text(diagnosis, finding)),
+                    .is = is_fault(finding) ? Advice::Is::fault : Advice::Is::design});
+  }
+}
+
+void add_lost(std::vector<Advice>& list, const Diagnosis& diagnosis) {
+  if (std::string lost = lost_text(diagnosis); !lost.empty()) {
+    list.push_back({.cost_share = share(diagnosis.stragglers.without_delays_s - diagnosis.stragglers.ideal_s,
+                                        diagnosis.measured_s),
+                    .sentence = std::move(lost),
+                    .hint = "ms-tracepp stragglers shows it by rank, stage and kind of operation"});
+  }
+}
+
+void add_changes(std::vector<Advice>& list, const RunTrace& trace, const ChangePoints& changes, bool explained) {
+  for (const ChangePoint& point : changes.points) {
+    if (point.after_s <= point.before_s) continue;
+    std::string who = ", on all ranks alike";
+    if (!point.ranks.empty()) {
+      who = fmt::format("; {} {} more there", rank_text(trace, point.ranks.front().rank),
+                        point.ranks.front().change.part == StepPart::busy ? "computes" : "waits");
+    } else if (explained) {
+      continue;
+    }
+    list.push_back(
+        {.cost_share = share(point.after_s - point.before_s, point.after_s),
+         .sentence = fmt::format("since about step {} a step takes {} longer ({:.4g} s, {:.4g} s before){}", point.step,
+                                 percent(point.after_s / point.before_s - 1), point.after_s, point.before_s, who),
+         .is = Advice::Is::fault});
+  }
+}
+
+void add_slow_groups(std::vector<Advice>& list, const RunTrace& trace, const Analysis& analysis) {
+  const double all_s = static_cast<double>(sum_of(analysis.breakdown.steps).length_ns) * 1e-9;
+  for (const std::uint32_t index : analysis.comms.suspects) {
+    const CommRow& row = analysis.comms.rows[index];
+    if (row.group < 0) continue;
+    const ProcessGroup& group = trace.groups[static_cast<std::size_t>(row.group)];
+    const CommClass& of = analysis.comms.classes[row.of_class];
+    const double lost_s = static_cast<double>(row.transfer_ns) * 1e-9 * (1 - 1 / row.ratio) *
+                          static_cast<double>(std::max(of.members, 1));
+    list.push_back(
+        {.cost_share = share(lost_s, all_s),
+         .sentence = fmt::format("communication of group {} takes {:.2g} times as long as that of others like it",
+                                 printable(group.name, 80), row.ratio),
+         .hint = "ms-netcheck pairs tells whether it is the link",
+         .is = Advice::Is::fault});
+  }
+}
+
+// For runs whose steps cannot be replayed, because their ranks lie on no known axes: the rank that causes most of the
+// waiting.
+void add_last_comer(std::vector<Advice>& list, const RunTrace& trace, const Analysis& analysis) {
+  constexpr std::uint64_t kLeastCollectives = 8;
+  const std::vector<Lateness>& by_rank = analysis.comms.by_rank;
+  const auto most = std::ranges::max_element(by_rank, {}, &Lateness::caused_ns);
+  if (most == by_rank.end() || most->collectives < kLeastCollectives) return;
+  double all_ns = 0;
+  for (const Lateness& rank : by_rank) all_ns += static_cast<double>(rank.caused_ns);
+  // Being last once is chance; it must be last again and again.
+  const double by_chance = 1.0 / static_cast<double>(by_rank.size());
+  const double caused = share(static_cast<double>(most->caused_ns), all_ns);
+  const double last = static_cast<double>(most->last) / static_cast<double>(most->collectives);
+  if (caused < std::clamp(3 * by_chance, 0.5, 0.9) || last < std::clamp(2 * by_chance, 0.25, 0.8)) return;
+  const StepTime sum = sum_of(analysis.breakdown.steps);
+  const double cost = share(static_cast<double>(most->caused_ns), static_cast<double>(sum.length_ns));
+  const auto rank = static_cast<std::size_t>(most - by_rank.begin());
+  list.push_back(
+      {.cost_share = cost,
+       .sentence = fmt::format("{} comes last to {} of {} collectives; others wait for it in {} of their "
+                               "time, {} of all they wait for each other",
+                               rank_text(trace, rank), most->last, most->collectives, percent(cost), percent(caused)),
+       .hint = "the table below tells whether it computes longer (busy) or begins later",
+       .is = Advice::Is::fault});
+}
+
+std::string axis_hint(GroupAxis axis) {
+  switch (axis) {
+    case GroupAxis::tp:
+      return "[overlap] tp, or fewer tp ranks";
+    case GroupAxis::dp:
+      return "[overlap] dp and dp_message, or more microbatches in a step";
+    case GroupAxis::pp:
+      return "[overlap] pp, or more chunks";
+    default:
+      return {};
+  }
+}
+
+void add_bubble(std::vector<Advice>& list, const Bubble& bubble, double measured, double expected) {
+  if (measured <= 0) return;
+  if (measured <= kAsScheduled * expected) {
+    list.push_back(
+        {.cost_share = measured,
+         .sentence = fmt::format("pipeline ranks are idle in {} of their time, no more than schedule {} "
+                                 "with {} microbatches makes them ({})",
+                                 percent(measured), bubble.schedule->name, bubble.microbatches, percent(expected)),
+         .hint = "more microbatches in a step, mesh.chunks, or mesh.schedule = \"zb-h1\"",
+         .is = Advice::Is::design});
+    return;
+  }
+  list.push_back(
+      {.cost_share = measured,
+       .sentence = fmt::format("pipeline ranks are idle in {} of their time; schedule {} with {} "
+                               "microbatches explains only {}: sections do not take equally long, or "
+                               "transfers are late",
+                               percent(measured), bubble.schedule->name, bubble.microbatches, percent(expected)),
+       .hint = "ms-tracepp stragglers shows whose sections are long"});
+}
+
+void add_symptoms(std::vector<Advice>& list, const RunTrace& trace, const Analysis& analysis) {
+  const StepTime sum = sum_of(analysis.breakdown.steps);
+  const auto part = [&](std::int64_t ns) { return share(static_cast<double>(ns), static_cast<double>(sum.length_ns)); };
+  const Bubble& bubble = analysis.bubble;
+  const double step_s = analysis.effective.median_step_s;
+  const double bubble_share = bubble.unknown.empty() ? share(bubble.measured_s, step_s) : 0.0;
+  double bubble_left = bubble_share;
+  for (const GroupAxis axis : kWaitOrder) {
+    const AxisTime& time = sum.axis(axis);
+    double cost = part(time.waiting_ns);
+    // The bubble as seen by a rank: waiting for transfers of the pipeline, and at its end for the reduction over all.
+    if (axis == GroupAxis::pp || axis == GroupAxis::world) {
+      const double of_bubble = std::min(cost, bubble_left);
+      cost -= of_bubble;
+      bubble_left -= of_bubble;
+    }
+    list.push_back({.cost_share = cost,
+                    .sentence = fmt::format("ranks wait for {} communication in {} of their time; {} of it is hidden "
+                                            "under computing",
+                                            to_string(axis), percent(cost), percent(time.overlap())),
+                    .hint = axis_hint(axis),
+                    .is = Advice::Is::design});
+  }
+  add_bubble(list, bubble, bubble_share, share(bubble.expected_s, step_s));
+  list.push_back({.cost_share = part(sum.data_wait_ns),
+                  .sentence = fmt::format("ranks wait for data in {} of their time", percent(part(sum.data_wait_ns))),
+                  .hint = "faster storage, or a longer [data] queue"});
+  list.push_back({.cost_share = part(sum.save_ns),
+                  .sentence = fmt::format("checkpoints hold ranks up in {} of their time", percent(part(sum.save_ns))),
+                  .hint = "checkpoint.every, or faster storage"});
+  // Idle time means nothing if waiting or computing is not recorded.
+  if (trace.source != "straggler analysis" && sum.busy_ns > 0) {
+    list.push_back({.cost_share = part(sum.idle_ns),
+                    .sentence = fmt::format("ranks are idle in {} of their time, and nothing in the trace says why",
+                                            percent(part(sum.idle_ns))),
+                    .hint = "too few cores for the host threads, or work that is not traced"});
+  }
+  const Effective& effective = analysis.effective;
+  list.push_back({.cost_share = effective.wall_s > 0 ? 1 - effective.effective : 0.0,
+                  .sentence = fmt::format("{} of the time from the first step to the last was not spent in steps",
+                                          percent(1 - effective.effective))});
+}
+
+}  // namespace
+
+std::string_view to_string(Advice::Is is) {
+  return is == Advice::Is::fault ? "fault" : is == Advice::Is::lost ? "lost" : "design";
+}
+
+std::vector<Advice> look_first(const RunTrace& trace, const Analysis& analysis) {
+  std::vector<Advice> found, list;
+  add_hang(found, analysis.hang);
+  if (analysis.diagnosis) add_findings(found, *analysis.diagnosis);
+  const bool explained = !found.empty();
+  add_changes(list, trace, analysis.changes, explained);
+  if (!explained) add_slow_groups(list, trace, analysis);
+  if (analysis.diagnosis) {
+    add_lost(list, *analysis.diagnosis);
+  } else {
+    add_last_comer(list, trace, analysis);
+  }
+  add_symptoms(list, trace, analysis);
+  // A fault is reported whatever it costs: it costs more where nothing hides it.
+  const auto costly = [](const Advice& advice) { return advice.cost_share >= kLeastShare; };
+  std::erase_if(list, std::not_fn(costly));
+  std::ranges::copy_if(found, std::back_inserter(list),
+                       [&](const Advice& advice) { return advice.is == Advice::Is::fault || costly(advice); });
+  std::ranges::stable_sort(list, [](const Advice& a, const Advice& b) {
+    const bool a_is = a.is == Advice::Is::fault, b_is = b.is == Advice::Is::fault;
+    return a_is != b_is ? a_is : a.cost_share > b.cost_share;
+  });
+  if (list.size() > kMost) list.resize(kMost);
+  return list;
+}
+
+}  // namespace ms::tracepp

@@ -1,0 +1,119 @@
+#include "tracepp/report/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "tracepp/report/json.h"
+#include "tracepp/report/text.h"
+
+namespace ms::tracepp {
+namespace {
+
+// Sets the what-if analysis of steps, or the reason why there is none: traces of other programs need not have such
+// steps.
+void find_diagnosis(const RunTrace& trace, Analysis& analysis) {
+  try {
+    analysis.diagnosis = find_suspects(trace);
+  } catch (const Error& error) {
+    if (error.kind() != "trace.shape") throw;
+    analysis.no_diagnosis = error.message();
+  }
+}
+
+// Returns whether something is wrong, and what to look at.
+std::string first_text(const Analysis& analysis, const std::vector<Advice>& list) {
+  constexpr double kMuch = 0.1;  // of the time, lost without a known cause: then something may be wrong
+  const bool has_fault = std::ranges::any_of(list, [](const Advice& a) { return a.is == Advice::Is::fault; });
+  const bool has_lost =
+      std::ranges::any_of(list, [](const Advice& a) { return a.is == Advice::Is::lost && a.cost_share >= kMuch; });
+  std::string text;
+  if (has_fault || !analysis.diagnosis) {
+    text = list.empty() ? "Nothing stands out.\n" : "Look first at\n";
+  } else if (has_lost) {
+    text = "No rank, link or pause is surely at fault. Look first at\n";
+  } else {
+    text = list.empty() ? "Nothing is wrong, and nothing costs a hundredth of the time.\n"
+                        : "Nothing is wrong: no rank, link or pause stands out. To be faster\n";
+  }
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const std::vector<std::string> lines = lines_of(list[i].sentence, 100);
+    for (std::size_t l = 0; l < lines.size(); ++l)
+      text += l == 0 ? fmt::format("  {}. {}\n", i + 1, lines[l]) : fmt::format("     {}\n", lines[l]);
+    if (!list[i].hint.empty()) text += fmt::format("     hint: {}\n", list[i].hint);
+  }
+  if (!analysis.no_diagnosis.empty())
+    text += fmt::format("No search for slow ranks by replaying steps: {}.\n", plain_text(analysis.no_diagnosis, 300));
+  return text;
+}
+
+Json clocks_json(const Alignment& clocks) {
+  Json hosts = Json::array();
+  for (const HostClock& clock : clocks.hosts) {
+    hosts.push_back({{"host", clock.host},
+                     {"first_rank", clock.first_rank},
+                     {"ranks", clock.ranks},
+                     {"source", to_string(clock.source)},
+                     {"offset_ns", clock.offset_ns},
+                     {"drift_ppm", clock.drift_ppm},
+                     {"expected_ns", clock.expected_ns},
+                     {"bound_ns", clock.bound_ns}});
+  }
+  const auto spread = [](const EndSpread& of) {
+    return Json{{"p50_ns", of.p50_ns}, {"p99_ns", of.p99_ns}, {"max_ns", of.max_ns}, {"ends", of.ends}};
+  };
+  return {{"trusted", clocks.trusted},       {"doubt", clocks.doubt},         {"bad_probes", clocks.bad_probes},
+          {"before", spread(clocks.before)}, {"after", spread(clocks.after)}, {"hosts", hosts}};
+}
+
+}  // namespace
+
+Analysis analyse(RunTrace& trace, double now_s) {
+  Analysis analysis;
+  analysis.matches = match_operations(trace);
+  // Reads each rank's own clock only.
+  analysis.hang = find_hang(trace, now_s);
+  find_diagnosis(trace, analysis);
+  analysis.clocks = align(trace, analysis.matches);
+  analysis.breakdown = break_down(trace);
+  analysis.comms = measure_communication(trace, analysis.matches);
+  analysis.bubble = measure_bubble(trace, analysis.matches, analysis.breakdown);
+  analysis.paths = critical_paths(trace, analysis.matches, analysis.breakdown);
+  analysis.changes = find_change_points(trace, analysis.breakdown);
+  analysis.effective = measure_effective(trace, analysis.breakdown);
+  return analysis;
+}
+
+std::string report_text(const RunTrace& trace, const Analysis& analysis, bool all) {
+  std::string text = first_text(analysis, look_first(trace, analysis)) + "\n";
+  text += info_text(trace) + clocks_text(analysis.clocks) + "\n";
+  text += effective_text(analysis.effective) + "\n";
+  text += breakdown_text(trace, analysis.breakdown, all);
+  if (!all) return text;
+  return text + "\n" + bubble_text(analysis.bubble) + "\n" + communication_text(trace, analysis.comms) + "\n" +
+         critical_path_text(trace, analysis.paths) + "\n" + change_points_text(trace, analysis.changes);
+}
+
+std::string report_json(const RunTrace& trace, const Analysis& analysis) {
+  Json json{{"schema", 1}, {"info", Json::parse(info_json(trace))}, {"clocks", clocks_json(analysis.clocks)}};
+  json["look_first"] = Json::array();
+  for (const Advice& advice : look_first(trace, analysis)) {
+    json["look_first"].push_back({{"cost_share", advice.cost_share},
+                                  {"is", to_string(advice.is)},
+                                  {"sentence", advice.sentence},
+                                  {"hint", advice.hint}});
+  }
+  json["effective"] = effective_json(trace, analysis.effective);
+  json["breakdown"] = breakdown_json(trace, analysis.breakdown);
+  json["bubble"] = bubble_json(analysis.bubble);
+  json["messages"] = communication_json(trace, analysis.comms);
+  json["critical_path"] = critical_path_json(trace, analysis.paths);
+  json["change_points"] = change_points_json(trace, analysis.changes);
+  json["hang"] = Json::parse(hang_json(analysis.hang, trace));
+  return dump(json);
+}
+
+}  // namespace ms::tracepp

@@ -1,0 +1,68 @@
+// Runs all analyses of a run, and picks what to look at first. ms-tracepp report calls it. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tracepp/clock/align.h"
+#include "tracepp/findings/change_points.h"
+#include "tracepp/findings/suspects.h"
+#include "tracepp/hang/hang.h"
+#include "tracepp/steps/breakdown.h"
+#include "tracepp/steps/bubble.h"
+#include "tracepp/steps/communication.h"
+#include "tracepp/steps/critical_path.h"
+#include "tracepp/steps/effective.h"
+
+namespace ms::tracepp {
+
+struct Analysis {
+  Matches matches;
+  Alignment clocks;
+  Breakdown breakdown;
+  CommReport comms;
+  Bubble bubble;
+  CriticalPaths paths;
+  ChangePoints changes;
+  Effective effective;
+  Hang hang;
+  std::optional<Diagnosis> diagnosis;  // absent if the steps cannot be replayed,
+  std::string no_diagnosis;            // and the reason
+};
+
+// Puts the trace's times on one clock and runs all analyses. `now_s`: see find_hang.
+Analysis analyse(RunTrace& trace, double now_s = 0);
+
+// A cost of time, with its cause or a hint.
+struct Advice {
+  enum class Is : std::uint8_t {
+    fault,   // something broke
+    lost,    // time without a known cause
+    design,  // a consequence of the run's layout: it could be faster, but nothing is wrong
+  };
+  double cost_share = 0;  // approximate part of the run's time
+  std::string sentence;
+  std::string hint = {};  // what to do; may be empty
+  Is is = Is::lost;
+};
+std::string_view to_string(Advice::Is is);
+// Returns at most three: faults first, each group with the most expensive first; nothing that costs less than a
+// hundredth.
+std::vector<Advice> look_first(const RunTrace& trace, const Analysis& analysis);
+
+// Returns the text for a terminal: what to look at first, what was read, then tables, with the longest kinds of work or
+// `all`.
+std::string report_text(const RunTrace& trace, const Analysis& analysis, bool all = false);
+// Returns one JSON document with a schema version.
+std::string report_json(const RunTrace& trace, const Analysis& analysis);
+
+// Return what was read: ranks, hosts, steps, events, endings, and unusable records.
+std::string info_text(const RunTrace& trace);
+std::string info_json(const RunTrace& trace);
+// Returns how the hosts' clocks relate.
+std::string clocks_text(const Alignment& clocks);
+
+}  // namespace ms::tracepp

@@ -1,0 +1,68 @@
+// Implements suspects_json of suspects.h. Keys are stable; new ones may come.
+#include <cmath>
+
+#include "base/json.h"
+#include "tracepp/findings/suspects.h"
+
+namespace ms::tracepp {
+namespace {
+
+constexpr int kSchema = 1;
+
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+Json parts_json(const std::vector<Contribution>& parts) {
+  Json json = Json::object();
+  for (const Contribution& part : parts) json[part.name] = number(part.slowdown);
+  return json;
+}
+
+}  // namespace
+
+std::string suspects_json(const Diagnosis& diagnosis) {
+  const Stragglers& found = diagnosis.stragglers;
+  Json json{{"schema", kSchema},
+            {"slowdown",
+             {{"S", number(found.S)},
+              {"M_W", number(found.M_W)},
+              {"M_S", number(found.M_S)},
+              {"launch", number(found.launch_slowdown)}}}};
+  json["suspects"] = Json::array();
+  for (const Suspect& suspect : diagnosis.suspects) {
+    json["suspects"].push_back({{"rank", suspect.rank},
+                                {"dp", suspect.dp},
+                                {"pp", suspect.pp},
+                                {"tp", suspect.tp},
+                                {"score", number(suspect.score)}});
+  }
+  json["findings"] = Json::array();
+  for (const Finding& finding : diagnosis.findings) {
+    json["findings"].push_back({{"code", to_string(finding.code)},
+                                {"ranks", finding.ranks},
+                                {"first_step", finding.first_step},
+                                {"last_step", finding.last_step},
+                                {"cost_s", number(finding.cost_s)},
+                                {"cost_share", number(finding.cost_share)},
+                                {"fault", is_fault(finding)},
+                                {"confidence", number(finding.confidence)},
+                                {"evidence", finding.evidence}});
+  }
+  json["mesh"] = {{"dp", diagnosis.mesh.dp}, {"pp", diagnosis.mesh.pp}, {"tp", diagnosis.mesh.tp}};
+  json["measured_s"] = number(diagnosis.measured_s);
+  json["replayed_s"] = number(found.without_delays_s);
+  json["ideal_s"] = number(found.ideal_s);
+  json["span_s"] = number(found.measured_s);
+  json["steps_left_out"] = diagnosis.steps_left_out;
+  json["steps"] = Json::array();
+  for (std::size_t i = 0; i < diagnosis.steps.size(); ++i) {
+    json["steps"].push_back({{"step", diagnosis.steps[i]},
+                             {"measured_s", number(diagnosis.step_s[i])},
+                             {"slowdown", number(found.step_slowdowns[i])}});
+  }
+  json["by_dp"] = parts_json(found.by_dp);
+  json["by_stage"] = parts_json(found.by_stage);
+  json["by_type"] = parts_json(found.by_type);
+  return json.dump(2) + "\n";
+}
+
+}  // namespace ms::tracepp

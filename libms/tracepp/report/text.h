@@ -1,0 +1,43 @@
+// Formats the analyses as text for a terminal: aligned tables, and sentences where they are clearer. Names from traces
+// are made printable. Every text ends with a newline.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tracepp/findings/change_points.h"
+#include "tracepp/findings/diff.h"
+#include "tracepp/steps/breakdown.h"
+#include "tracepp/steps/bubble.h"
+#include "tracepp/steps/communication.h"
+#include "tracepp/steps/critical_path.h"
+#include "tracepp/steps/effective.h"
+
+namespace ms::tracepp {
+
+// With the longest kinds of work, or `all`.
+std::string breakdown_text(const RunTrace& trace, const Breakdown& breakdown, bool all = false);
+std::string bubble_text(const Bubble& bubble);
+std::string effective_text(const Effective& effective);
+std::string communication_text(const RunTrace& trace, const CommReport& report);
+std::string critical_path_text(const RunTrace& trace, const CriticalPaths& paths);
+std::string change_points_text(const RunTrace& trace, const ChangePoints& found);
+// Returns a summary first, then only what changed.
+std::string diff_text(const Diff& diff);
+
+// Wraps like wrap() of base/text.h, but keeps a number together with the % behind it.
+std::vector<std::string> lines_of(std::string text, std::size_t width);
+// "rank 5 (dp 1 pp 0 tp 1, n0003)", of the rank with this index; the place only where the mesh is known.
+std::string rank_text(const RunTrace& trace, std::size_t rank);
+// "all_gather params", "forward".
+std::string work_text(const KindOfWork& work);
+// "dp all_gather params".
+std::string class_text(const CommClass& of);
+// "4.00 MiB", "?".
+std::string size_text(std::int64_t bytes);
+// Format cells whose unit is in the column's head: microseconds; GB/s, or "-" if not known. A change is "+1.2%".
+std::string us_text(double seconds);
+std::string gb_text(double bytes_per_s);
+std::string signed_percent(double part);
+
+}  // namespace ms::tracepp

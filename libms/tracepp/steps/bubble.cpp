@@ -1,0 +1,259 @@
+#include "tracepp/steps/bubble.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <mutex>
+
+#include "base/error.h"
+#include "tracepp/parallel.h"
+
+namespace ms::tracepp {
+namespace {
+
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::min();
+
+bool is_of_pipeline(const EventInfo& info) {
+  return info.kind >= Kind::forward && info.kind <= Kind::backward_weight && info.purpose != Purpose::evaluation;
+}
+
+struct Interval {
+  std::int64_t begin_ns = 0, end_ns = 0;
+};
+
+// What is told of a time in which nothing computed. Transfers over pp are communication, waiting for one is the bubble
+// whatever else is under way, and so is the time in which nothing is.
+enum Reason : std::size_t { kTransfer, kWaiting, kOther, kReasons };
+
+// One rank and step. Intervals by begin.
+struct RankStep {
+  std::vector<Interval> sections;
+  std::array<std::vector<Interval>, kReasons> comms;
+  std::array<std::int64_t, trace::kKinds> time_ns{};  // of sections, by kind
+};
+
+// Time of a union within a window.
+std::int64_t united(std::vector<Interval>& intervals, const Interval& window) {
+  std::ranges::sort(intervals, {}, &Interval::begin_ns);
+  std::int64_t until = window.begin_ns, sum = 0;
+  for (const Interval& interval : intervals) {
+    const std::int64_t begin = std::max(interval.begin_ns, until), end = std::min(interval.end_ns, window.end_ns);
+    if (begin >= end) continue;
+    sum += end - begin;
+    until = end;
+  }
+  return sum;
+}
+
+// All in whole nanoseconds, so that the order in which threads add up does not show.
+struct StageSums {
+  std::size_t rank_steps = 0;
+  std::int64_t window_ns = 0, computing_ns = 0, communication_ns = 0;
+  std::array<std::int64_t, trace::kKinds> time_ns{};
+
+  void add(const StageSums& other) {
+    rank_steps += other.rank_steps;
+    window_ns += other.window_ns;
+    computing_ns += other.computing_ns;
+    communication_ns += other.communication_ns;
+    for (std::size_t k = 0; k < time_ns.size(); ++k) time_ns[k] += other.time_ns[k];
+  }
+};
+
+class Pipelines {
+ public:
+  Pipelines(const RunTrace& trace, const Matches& matches, const Breakdown& breakdown)
+      : trace_(trace), matches_(matches), breakdown_(breakdown) {
+    for (const ProcessGroup& group : trace.groups) axes_.push_back(group.axis);
+  }
+
+  // The ranks (indices) of one dp and tp rank.
+  void measure(const std::vector<std::size_t>& column, std::vector<StageSums>& sums) const {
+    std::map<std::int32_t, std::vector<RankStep>> steps;  // that all of them finished
+    for (std::size_t i = 0; i < column.size(); ++i) {
+      for (const StepTime& step : breakdown_.of_rank(column[i])) {
+        std::vector<RankStep>& of_step = steps[step.step];
+        if (of_step.size() == i) of_step.emplace_back();
+      }
+    }
+    std::erase_if(steps, [&](const auto& step) { return step.second.size() != column.size(); });
+    for (std::size_t i = 0; i < column.size(); ++i) collect(column[i], i, steps);
+    for (auto& [number, ranks] : steps) {
+      Interval window{std::numeric_limits<std::int64_t>::max(), kNever};
+      for (const RankStep& rank : ranks) {
+        for (const Interval& section : rank.sections) {
+          window.begin_ns = std::min(window.begin_ns, section.begin_ns);
+          window.end_ns = std::max(window.end_ns, section.end_ns);
+        }
+      }
+      if (window.begin_ns >= window.end_ns) continue;
+      for (std::size_t i = 0; i < column.size(); ++i)
+        measure(ranks[i], window, sums[static_cast<std::size_t>(trace_.ranks[column[i]].at.pp)]);
+    }
+  }
+
+ private:
+  void collect(std::size_t rank, std::size_t place, std::map<std::int32_t, std::vector<RankStep>>& steps) const {
+    RankStep* now = nullptr;
+    std::int32_t step = kNoStep;
+    for (const Event& event : trace_.ranks[rank].events) {
+      if (event.state != State::ended) continue;
+      if (now == nullptr || event.step != step) {
+        const auto found = steps.find(event.step);
+        step = event.step;
+        now = found == steps.end() ? nullptr : &found->second[place];
+      }
+      if (now == nullptr) continue;
+      const EventInfo& info = trace_.info(event);
+      if (is_of_pipeline(info)) {
+        now->sections.push_back({event.begin_ns, event.end_ns()});
+        now->time_ns[static_cast<std::size_t>(info.kind)] += event.duration_ns;
+      } else if (trace::is_comm(info.kind) && info.group >= 0) {
+        add_comm(event, info, *now);
+      }
+    }
+  }
+
+  void add_comm(const Event& event, const EventInfo& info, RankStep& step) const {
+    const GroupAxis axis = axes_[static_cast<std::size_t>(info.group)];
+    const bool serves_section = info.purpose == Purpose::forward || info.purpose == Purpose::backward;
+    if (axis == GroupAxis::tp && serves_section) return;  // inside it
+    if (axis != GroupAxis::pp || !serves_section) {
+      step.comms[kOther].push_back({event.begin_ns, event.end_ns()});
+      return;
+    }
+    if (info.kind == Kind::send) return;  // nobody waits for his own sends
+    std::int64_t both_ns = event.begin_ns;
+    const std::uint32_t operation = matches_.find(info.group, event.detail);
+    if (operation != Matches::kNone) {
+      for (const Member& member : matches_.members_of(operation)) {
+        const Event& other = event_of(trace_, member);
+        if (other.state != State::issued) both_ns = std::max(both_ns, other.begin_ns);
+      }
+    }
+    both_ns = std::min(both_ns, event.end_ns());
+    step.comms[kTransfer].push_back({both_ns, event.end_ns()});
+    step.comms[kWaiting].push_back({event.begin_ns, both_ns});
+  }
+
+  static void measure(RankStep& rank, const Interval& window, StageSums& sums) {
+    // Before its first section and after its last one a rank waits for the pipeline, whatever else it gathers or
+    // reduces meanwhile.
+    Interval own{window.end_ns, window.begin_ns};
+    for (const Interval& section : rank.sections)
+      own = {std::min(own.begin_ns, section.begin_ns), std::max(own.end_ns, section.end_ns)};
+    for (Interval& other : rank.comms[kOther])
+      other = {std::max(other.begin_ns, own.begin_ns), std::min(other.end_ns, own.end_ns)};
+    // What sections and messages of the reasons so far cover together, less what the ones before did.
+    std::vector<Interval> covering = rank.sections;
+    const std::int64_t computing_ns = united(covering, window);
+    std::int64_t told_ns = computing_ns;
+    std::array<std::int64_t, kReasons> alone{};
+    for (std::size_t reason = 0; reason < kReasons; ++reason) {
+      covering.insert(covering.end(), rank.comms[reason].begin(), rank.comms[reason].end());
+      const std::int64_t together_ns = united(covering, window);
+      alone[reason] = together_ns - told_ns;
+      told_ns = together_ns;
+    }
+    ++sums.rank_steps;
+    sums.window_ns += window.end_ns - window.begin_ns;
+    sums.computing_ns += computing_ns;
+    sums.communication_ns += alone[kTransfer] + alone[kOther];
+    for (std::size_t k = 0; k < sums.time_ns.size(); ++k) sums.time_ns[k] += rank.time_ns[k];
+  }
+
+  const RunTrace& trace_;
+  const Matches& matches_;
+  const Breakdown& breakdown_;
+  std::vector<GroupAxis> axes_;  // of groups
+};
+
+// The first registered schedule that splits the backward or not as the trace does, if possible with so many chunks.
+const sched::ScheduleKind* schedule_of(int chunks, bool splits_backward) {
+  const sched::ScheduleKind* found = nullptr;
+  for (const sched::ScheduleKind* kind : sched::schedule_kinds()) {
+    if (kind->splits_backward != splits_backward) continue;
+    if (found == nullptr || (kind->takes(chunks) && !found->takes(chunks))) found = kind;
+  }
+  MS_ASSERT(found != nullptr, "no schedule is registered");
+  return found;
+}
+
+// What the formulas say of these sections.
+void expect(const std::array<std::int64_t, trace::kKinds>& time_ns, std::size_t rank_steps, Bubble& bubble) {
+  const double passes = 1e9 * static_cast<double>(rank_steps) * bubble.microbatches;
+  const auto mean_s = [&](Kind kind) { return static_cast<double>(time_ns[static_cast<std::size_t>(kind)]) / passes; };
+  bubble.forward_s = mean_s(Kind::forward);
+  bubble.backward_weight_s = mean_s(Kind::backward_weight);
+  bubble.backward_s = mean_s(Kind::backward) + mean_s(Kind::backward_input) + bubble.backward_weight_s;
+  const double both_s = bubble.forward_s + bubble.backward_s;
+  if (both_s > 0) {
+    const sched::Times times{.forward = bubble.forward_s,
+                             .backward = bubble.backward_s,
+                             .weight_share = bubble.backward_s > 0 ? bubble.backward_weight_s / bubble.backward_s : 0};
+    const sched::Shape shape{.pp = bubble.stages, .chunks = bubble.chunks, .microbatches = bubble.microbatches};
+    bubble.expected_s = std::max(0.0, bubble.schedule->bubble(shape, times));
+    bubble.expected_of_computing = bubble.expected_s / (bubble.microbatches * both_s);
+  }
+}
+
+}  // namespace
+
+Bubble measure_bubble(const RunTrace& trace, const Matches& matches, const Breakdown& breakdown) {
+  Bubble bubble;
+  const auto unknown = [&](const char* why) {
+    bubble.unknown = why;
+    return bubble;
+  };
+  if (!trace.has_mesh) return unknown("the mesh is not known");
+  if (trace.mesh.pp == 1) return unknown("one stage");
+  std::map<std::pair<int, int>, std::vector<std::size_t>> by_column;  // by dp and tp
+  for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
+    const mesh::Coord& at = trace.ranks[r].at;
+    if (at.pp >= 0 && at.pp < trace.mesh.pp) by_column[{at.dp, at.tp}].push_back(r);
+  }
+  std::vector<const std::vector<std::size_t>*> columns;
+  for (const auto& [where, column] : by_column)
+    if (std::ssize(column) == trace.mesh.pp) columns.push_back(&column);
+  if (columns.empty()) return unknown("of no pipeline all stages were traced");
+
+  const auto stages = static_cast<std::size_t>(trace.mesh.pp);
+  std::vector<StageSums> sums(stages);
+  const Pipelines pipelines(trace, matches, breakdown);
+  std::mutex mutex;  // guards sums
+  in_blocks(columns.size(), [&](std::size_t begin, std::size_t end) {
+    std::vector<StageSums> of_block(stages);
+    for (std::size_t c = begin; c < end; ++c) pipelines.measure(*columns[c], of_block);
+    const std::lock_guard lock(mutex);
+    for (std::size_t s = 0; s < stages; ++s) sums[s].add(of_block[s]);
+  });
+  StageSums all;
+  for (const StageSums& stage : sums) all.add(stage);
+  if (all.rank_steps == 0) return unknown("no finished step has forwards and backwards on all stages");
+
+  bubble.stages = trace.mesh.pp;
+  bubble.chunks = std::max(trace.chunks, 1);
+  bubble.microbatches = trace.microbatches;
+  for (const EventInfo& info : trace.infos)
+    if (is_of_pipeline(info)) bubble.chunks = std::max(bubble.chunks, info.chunk + 1);
+  if (bubble.microbatches <= 0) return unknown("the number of microbatches is not known");
+  bubble.schedule = schedule_of(bubble.chunks, all.time_ns[static_cast<std::size_t>(Kind::backward_weight)] > 0);
+  expect(all.time_ns, all.rank_steps, bubble);
+  const auto mean_s = [](std::int64_t sum_ns, const StageSums& of) {
+    return 1e-9 * static_cast<double>(sum_ns) / static_cast<double>(of.rank_steps);
+  };
+  for (std::size_t s = 0; s < stages; ++s) {
+    StageBubble stage{.stage = static_cast<int>(s), .rank_steps = sums[s].rank_steps};
+    stage.window_s = mean_s(sums[s].window_ns, sums[s]);
+    stage.computing_s = mean_s(sums[s].computing_ns, sums[s]);
+    stage.communication_s = mean_s(sums[s].communication_ns, sums[s]);
+    stage.bubble_s = mean_s(sums[s].window_ns - sums[s].computing_ns - sums[s].communication_ns, sums[s]);
+    bubble.by_stage.push_back(stage);
+  }
+  bubble.measured_s = mean_s(all.window_ns - all.computing_ns - all.communication_ns, all);
+  if (all.computing_ns > 0) bubble.measured_of_computing = bubble.measured_s / mean_s(all.computing_ns, all);
+  return bubble;
+}
+
+}  // namespace ms::tracepp

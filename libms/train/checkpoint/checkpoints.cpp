@@ -1,0 +1,244 @@
+#include "train/checkpoint/checkpoints.h"
+
+#include <algorithm>
+#include <deque>
+#include <filesystem>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "base/utc.h"
+#include "base/version.h"
+#include "ckpt/interval.h"
+#include "mesh/mesh.h"
+#include "train/checkpoint/resume.h"
+
+namespace ms::train {
+
+namespace {
+
+constexpr int kMaxFailedInARow = 3;
+constexpr std::size_t kTypicalSteps = 21;  // of which the median is a step without a save
+
+double now_s() { return SystemClock().now_s(); }
+
+mesh::Groups groups_of(const Plan& plan) { return {plan.mesh, plan.chunks, plan.settings.model.tied_embeddings}; }
+
+// A directory of checkpoints is a directory, and not one of the checkpoints in it.
+void refuse_wrong_place(const std::string& dir) {
+  std::error_code ignored;
+  if (std::filesystem::exists(dir, ignored) && !std::filesystem::is_directory(dir, ignored)) {
+    throw user_error("ckpt.dir", fmt::format("checkpoint.dir = '{}' is not a directory", dir));
+  }
+  if (std::filesystem::exists(dir + "/" + std::string(ckpt::kManifestName), ignored)) {
+    throw user_error("ckpt.dir",
+                     fmt::format("checkpoint.dir = '{}' is a checkpoint, and should be what it lies in", dir),
+                     fmt::format("did you mean '{}'?", parent_directory(dir)));
+  }
+}
+
+}  // namespace
+
+struct Checkpoints::Impl {
+  const Plan& plan;
+  const CheckpointConfig& config;
+  std::string resolved;
+  comm::World& world;
+  Engine& engine;
+  tensor::Device& host;  // for messages
+  Agreement agreement;
+  std::optional<ckpt::DirectoryLock> lock = {};  // on rank 0
+  std::string run = {}, data = {}, matmul_choices = {};
+  std::optional<ckpt::Saver> saver = {};
+
+  std::int64_t begun = -1, committed = -1;  // steps done, of the newest save
+  std::int64_t heard_up_to = -1;            // votes for a save that were cast up to this step have been answered
+  bool save_wanted = false;
+  int failed_in_a_row = 0;
+  double last_save_s = now_s();
+  std::deque<double> typical = {};    // seconds of steps without a save
+  double excess_s = 0;                // what steps took beyond that since the save began
+  std::optional<double> cost_s = {};  // of the last save
+
+  bool leads() const { return world.rank() == 0; }
+
+  ckpt::Manifest manifest(std::int64_t done, std::int64_t samples) const {
+    ckpt::Manifest made;
+    made.step = done;
+    made.run = run;
+    made.created = utc_text(SystemClock().wall_s());
+    made.version = kVersion;
+    made.config = resolved;
+    made.dp = plan.mesh.dp;
+    made.pp = plan.mesh.pp;
+    made.tp = plan.mesh.tp;
+    made.chunks = plan.chunks;
+    made.zero = static_cast<int>(plan.settings.optim.zero);
+    made.dtype = plan.settings.train.dtype;
+    made.matmul_choices = matmul_choices;
+    made.data = {samples, static_cast<std::uint64_t>(plan.settings.train.seed), data};
+    return made;
+  }
+
+  double interval_s() const {
+    if (config.mtbf_s > 0 && cost_s) {  // but not before the one before is written
+      return std::max(ckpt::daly_interval_s(std::max(*cost_s, 1e-3), config.mtbf_s), 2 * last_total_s);
+    }
+    return config.every_s;
+  }
+
+  // Starts a save; false where the policy is to skip it.
+  bool begin(std::int64_t done, std::int64_t samples) {
+    if (config.when_busy == "wait") await();
+    const tensor::Event ready = engine.state_ready();
+    const std::optional<tensor::Event> copied = saver->begin(manifest(done, samples), ready, done - 1);
+    heard_up_to = done - 1;
+    save_wanted = false;
+    last_save_s = now_s();
+    if (!copied) {
+      if (leads()) log::warn("train", "step {} is not saved: the save before is still being written", done);
+      return false;
+    }
+    engine.update_after(*copied);
+    begun = done;
+    excess_s = 0;
+    return true;
+  }
+
+  // Waits until nothing is being saved.
+  void await() {
+    while (const std::optional<ckpt::SaveOutcome> ended = saver->finish()) note(ended);
+  }
+
+  void note(const std::optional<ckpt::SaveOutcome>& outcome) {
+    if (!outcome) return;
+    if (outcome->committed) {
+      committed = outcome->step;
+      failed_in_a_row = 0;
+      cost_s = excess_s;
+      last_total_s = outcome->total_s;
+      if (!leads()) return;
+      for (const std::string& path : outcome->set_aside) log::warn("train", "an abandoned checkpoint is now {}", path);
+      log::info("train", "checkpoint of step {}: committed {:.1f} s after the step, {} a rank written in {:.1f} s",
+                outcome->step, outcome->total_s, format_size(static_cast<double>(outcome->bytes)), outcome->write_s);
+      for (const std::string& path : outcome->pruned) log::info("train", "{} is deleted", path);
+      return;
+    }
+    ++failed_in_a_row;
+    // All ranks come here together. One line for all of them, however many met a full disk: of the highest, since rank
+    // 0 may know only that others failed; and whichever is heard when the run ends must know the cause.
+    const int teller = static_cast<int>(agreement.highest(outcome->problem.empty() ? 0 : world.rank()));
+    last_problem = agreement.broadcast(outcome->problem, teller);
+    if (leads()) {
+      log::error("train", "the checkpoint of step {} failed{}{}", outcome->step, last_problem.empty() ? "" : ": ",
+                 last_problem);
+    }
+    if (failed_in_a_row >= kMaxFailedInARow) throw failure(outcome->step);
+  }
+
+  Error failure(std::int64_t step) const {
+    return {"ckpt.failed", Blame::storage,
+            fmt::format("the checkpoint of step {} could not be written to {}{}{}{}", step, config.dir,
+                        failed_in_a_row > 1 ? fmt::format(", the {} that failed on end", ordinal(failed_in_a_row)) : "",
+                        last_problem.empty() ? "" : ": ", last_problem)};
+  }
+  static std::string ordinal(int n) { return n == 2 ? "second" : n == 3 ? "third" : fmt::format("{}th", n); }
+
+  std::string last_problem = {};
+  double last_total_s = 0;  // from a boundary to the commit
+};
+
+Checkpoints::Checkpoints(const Plan& plan, const std::string& resolved, comm::World& world, Engine& engine,
+                         tensor::Device& host, bool fresh)
+    : impl_(new Impl{.plan = plan,
+                     .config = plan.settings.checkpoint,
+                     .resolved = resolved,
+                     .world = world,
+                     .engine = engine,
+                     .host = host,
+                     .agreement = Agreement(world, host, groups_of(plan).count())}) {
+  if (!impl_->leads()) return;
+  const std::string& dir = impl_->config.dir;
+  refuse_wrong_place(dir);
+  impl_->lock.emplace(dir);
+  if (const int cleaned = ckpt::clean_up(dir); cleaned > 0) {
+    log::info("train", "{} left by saves that did not end: deleted",
+              plural(static_cast<std::size_t>(cleaned), "thing"));
+  }
+  if (!fresh) return;
+  const std::string aside = ckpt::set_aside(dir);
+  if (!aside.empty()) log::warn("train", "the checkpoints that were in {} are now in {}", dir, aside);
+}
+
+Checkpoints::~Checkpoints() = default;
+
+Origin Checkpoints::resume(const std::string& data_fingerprint) {
+  Impl& my = *impl_;
+  my.data = data_fingerprint;
+  Resumed resumed = train::resume(my.plan, my.resolved, my.data, my.world, my.engine, my.host, my.agreement);
+  const Origin& origin = resumed.origin;
+  my.run = resumed.run;
+  my.begun = my.committed = origin.restored ? origin.step : -1;
+  my.saver.emplace(ckpt::SaverOptions{.dir = my.config.dir,
+                                      .keep_last = my.config.keep_last,
+                                      .keep_every = my.config.keep_every,
+                                      .resumed_from = origin.restored ? origin.step : -1,
+                                      .wait_when_busy = my.config.when_busy == "wait",
+                                      .group_id = groups_of(my.plan).count() + 1},
+                   my.engine.state(), my.world, my.engine.device(), my.host, std::move(resumed.memory));
+  return origin;
+}
+
+void Checkpoints::set_matmul_choices(std::string choices) { impl_->matmul_choices = std::move(choices); }
+
+void Checkpoints::cast(Votes& votes) {
+  votes.saving = impl_->saver->votes();
+  if (!impl_->leads() || impl_->config.every_steps > 0) return;
+  const double interval = impl_->interval_s();
+  if (interval > 0 && now_s() - impl_->last_save_s >= interval) votes.save = 1;
+}
+
+std::optional<ckpt::SaveOutcome> Checkpoints::heard(std::int64_t step, const Votes& sum) {
+  if (sum.save > 0 && step > impl_->heard_up_to) impl_->save_wanted = true;
+  const std::optional<ckpt::SaveOutcome> ended = impl_->saver->agreed(step, sum.saving);
+  impl_->note(ended);
+  return ended;
+}
+
+std::int64_t Checkpoints::begun() const { return impl_->begun; }
+bool Checkpoints::busy() const { return impl_->saver->busy(); }
+
+void Checkpoints::boundary(std::int64_t done, std::int64_t samples) {
+  Impl& my = *impl_;
+  const std::int64_t every = my.config.every_steps;
+  if (!(every > 0 && done % every == 0) && !my.save_wanted) return;
+  if (my.begin(done, samples) && !my.config.async) my.await();
+}
+
+void Checkpoints::step_took(double seconds) {
+  Impl& my = *impl_;
+  if (my.saver->busy()) {
+    if (my.typical.empty()) return;
+    std::vector<double> sorted(my.typical.begin(), my.typical.end());
+    std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2), sorted.end());
+    my.excess_s += std::max(0.0, seconds - sorted[sorted.size() / 2]);
+    return;
+  }
+  my.typical.push_back(seconds);
+  if (my.typical.size() > kTypicalSteps) my.typical.pop_front();
+}
+
+std::string Checkpoints::finish(std::int64_t done, std::int64_t samples) {
+  Impl& my = *impl_;
+  my.await();
+  if (my.committed != done) {
+    MS_ASSERT(my.begin(done, samples), "a saver that has finished is busy");
+    my.await();
+  }
+  if (my.committed != done) throw my.failure(done);
+  if (done >= my.plan.settings.train.steps) my.saver->drop_copies();  // nothing is left to go on with
+  return my.config.dir + "/" + ckpt::step_name(done);
+}
+
+}  // namespace ms::train

@@ -1,0 +1,58 @@
+// The checkpoints of a run, from the trainer's side: going on from the newest sound one, deciding when to save, saving
+// while training goes on, and saying what became of it. One of a rank; every method is collective over the world unless
+// it says otherwise, and every rank decides the same, because all decide on the same numbers.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ckpt/directory.h"
+#include "ckpt/saver.h"
+#include "train/checkpoint/resume.h"
+#include "train/engine/engine.h"
+
+namespace ms::train {
+
+class Checkpoints {
+ public:
+  // Takes the directory's lock and clears what killed saves have left. `fresh`: checkpoints that are there are set
+  // aside. The plan, the world, the engine and the host's device outlive it.
+  Checkpoints(const Plan& plan, const std::string& resolved, comm::World& world, Engine& engine, tensor::Device& host,
+              bool fresh);
+  ~Checkpoints();
+
+  // Loads the newest checkpoint that can be loaded; each that cannot is named, with why, and passed over.
+  // Error("ckpt.none", storage): there are checkpoints, and none can be loaded. "ckpt.mismatch", user: the newest is of
+  // another model. "ckpt.data", user: it was trained on other data (checkpoint.data = "restart" allows that).
+  Origin resume(const std::string& data_fingerprint);
+
+  // What checkpoints say of them from now on. Local.
+  void set_matmul_choices(std::string choices);
+
+  // This rank's votes for the step that is about to be issued; and what all ranks voted in a step. Local.
+  void cast(Votes& votes);
+  // Returns a save that has ended, once, as this rank saw it.
+  std::optional<ckpt::SaveOutcome> heard(std::int64_t step, const Votes& sum);
+  // The newest save that was begun, in steps done, -1: none; and whether it is still being written. Local.
+  std::int64_t begun() const;
+  bool busy() const;
+
+  // Every rank has issued the step that makes it `done` steps, and nothing of the next one. Saves if it is due. Throws
+  // Error("ckpt.failed", storage) when saving has failed for the third time on end.
+  void boundary(std::int64_t done, std::int64_t samples);
+  // How long a finished step took: what saves cost is measured by it. Local.
+  void step_took(double seconds);
+
+  // The run ends with this step: it is saved if it is not yet, and everything is committed when this returns.
+  // Error("ckpt.failed", storage) otherwise. The path of the checkpoint.
+  std::string finish(std::int64_t done, std::int64_t samples);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ms::train

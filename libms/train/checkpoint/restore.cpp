@@ -1,0 +1,146 @@
+#include "train/checkpoint/restore.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <vector>
+
+namespace ms::train {
+
+using ckpt::State;
+using tensor::DType;
+using tensor::Tensor;
+
+namespace {
+
+// What a model computes beyond the shapes of its parameters: key, and value as text. An init_std decides on nothing any
+// more, and a longer model.seq is another question.
+std::map<std::string, std::string> computed_by(const nn::ModelConfig& model) {
+  std::map<std::string, std::string> keys{{"model.family", model.family},
+                                          {"model.layers", fmt::format("{}", model.layers)},
+                                          {"model.hidden", fmt::format("{}", model.hidden)},
+                                          {"model.heads", fmt::format("{}", model.heads)},
+                                          {"model.kv_heads", fmt::format("{}", model.kv())},
+                                          {"model.ffn_hidden", fmt::format("{}", model.ffn())},
+                                          {"model.vocab", fmt::format("{}", model.vocab)},
+                                          {"model.tied_embeddings", fmt::format("{}", model.tied_embeddings)},
+                                          {"model.norm_eps", fmt::format("{}", model.norm_eps)},
+                                          {"model.parallel_block", fmt::format("{}", model.parallel_block)},
+                                          {"model.window", fmt::format("{}", model.window)}};
+  if (!model.is_gpt()) keys["model.rotary_base"] = fmt::format("{}", model.rotary_base);
+  return keys;
+}
+
+// Of the configuration that a checkpoint was saved with; nothing where this program does not understand it all.
+std::optional<nn::ModelConfig> model_of(const ckpt::Manifest& manifest) {
+  if (manifest.config.empty()) return std::nullopt;
+  Settings settings;
+  ConfigSchema schema;
+  bind(schema, settings);
+  schema.load_text(manifest.config, "the checkpoint's configuration");
+  if (!schema.problems().empty()) return std::nullopt;
+  return settings.model;
+}
+
+}  // namespace
+
+void check_model(const nn::ModelConfig& model, const ckpt::Manifest& manifest, const std::string& path) {
+  const ckpt::PieceIndex index(manifest);
+  std::vector<std::string> problems;
+  if (const auto saved = model_of(manifest)) {
+    const auto there = computed_by(*saved), here = computed_by(model);
+    for (const auto& [key, value] : here) {
+      const auto it = there.find(key);
+      if (it != there.end() && it->second != value) {
+        problems.push_back(fmt::format("{} is {} there, {} here", key, it->second, value));
+      }
+    }
+  }
+  std::map<std::string, bool> known;
+  for (const ckpt::Slice& wanted : model_parameters(model)) {
+    known[wanted.name] = true;
+    const ckpt::Piece* stored = index.find(State::weight, wanted.name);
+    if (stored == nullptr) {
+      problems.push_back(fmt::format("{} is not in it", wanted.name));
+    } else if (stored->slice.global_rows != wanted.global_rows || stored->slice.global_cols != wanted.global_cols) {
+      problems.push_back(fmt::format("{} is {} x {} there, {} x {} here", wanted.name, stored->slice.global_rows,
+                                     stored->slice.global_cols, wanted.global_rows, wanted.global_cols));
+    }
+  }
+  for (const std::string& name : index.parameters()) {
+    if (!known.contains(name)) problems.push_back(fmt::format("{} is not in this model", name));
+  }
+  if (problems.empty()) return;
+  constexpr std::size_t kListed = 5;
+  const std::size_t more = problems.size() - std::min(problems.size(), kListed);
+  problems.resize(problems.size() - more);
+  throw user_error("ckpt.mismatch",
+                   fmt::format("{} is of another model: {}{}", path, fmt::join(problems, "; "),
+                               more > 0 ? fmt::format("; and {} more", more) : std::string()),
+                   "[model] must be what it was");
+}
+
+namespace {
+
+// What a state is made from: the state of the same parameter that the checkpoint stores, and its type there.
+struct Origin {
+  State state;
+  DType dtype;
+};
+
+bool is_of_optimizer(State state) { return state != State::weight && state != State::master; }
+
+Origin origin_of(const ckpt::Piece& piece, const ckpt::PieceIndex& index) {
+  const auto stored = [&](State state) { return index.find(state, piece.slice.name); };
+  if (is_of_optimizer(piece.state)) return {piece.state, DType::f32};
+  // Of weight and master, the more exact one that is there; but a weight of the same type is taken as it is.
+  const ckpt::Piece* weight = stored(State::weight);
+  if (piece.state == State::weight && weight != nullptr && weight->dtype == piece.dtype) {
+    return {State::weight, weight->dtype};
+  }
+  if (stored(State::master) != nullptr) return {State::master, DType::f32};
+  return {State::weight, weight != nullptr ? weight->dtype : piece.dtype};
+}
+
+}  // namespace
+
+ckpt::LoadReport restore(Engine& engine, const ckpt::Manifest& manifest, const std::string& path, int threads) {
+  const ckpt::PieceIndex index(manifest);
+  std::vector<ckpt::Want> wants;
+  // What cannot be read to where it belongs: it is of another type, or a GPU has it.
+  struct Staged {
+    Tensor to;
+    std::unique_ptr<tensor::Memory> bytes;
+    DType dtype;
+  };
+  std::vector<Staged> staged;
+  tensor::Device& device = engine.device();
+  const std::vector<ckpt::Held> held = engine.state();
+  staged.reserve(held.size());
+  for (const ckpt::Held& target : held) {
+    ckpt::Piece piece = target.piece;
+    if (!manifest.has_optimizer && is_of_optimizer(piece.state)) {
+      engine.compute().submit(tensor::Fill{target.tensor});
+      continue;
+    }
+    const Origin origin = origin_of(piece, index);
+    piece.state = origin.state;
+    piece.dtype = origin.dtype;
+    std::byte* to = target.tensor.data;
+    if (origin.dtype != target.piece.dtype || device.kind() != "cpu") {
+      const auto bytes = static_cast<std::size_t>(piece.size_bytes());
+      staged.push_back({target.tensor, device.allocate_host(bytes, "what is read of a checkpoint"), origin.dtype});
+      to = staged.back().bytes->data();
+    }
+    wants.push_back({piece, to});
+  }
+  const ckpt::LoadReport report = ckpt::load(path, index, wants, {.threads = threads, .progress = {}});
+  for (const Staged& each : staged) {
+    const Tensor from{each.bytes->data(), 1, each.to.cols, each.to.cols, each.dtype};
+    engine.compute().submit(tensor::Copy{each.to, from});
+  }
+  engine.compute().synchronize();
+  return report;
+}
+
+}  // namespace ms::train

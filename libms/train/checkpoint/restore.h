@@ -1,0 +1,20 @@
+// The state of a run from a checkpoint that any layout, and either compute type, may have written.
+#pragma once
+
+#include <string>
+
+#include "ckpt/load.h"
+#include "train/engine/engine.h"
+
+namespace ms::train {
+
+// Refuses a checkpoint of another model, naming what differs, in the keys of [model] that decide on what it computes or
+// in the parameters: Error("ckpt.mismatch", user). Local.
+void check_model(const nn::ModelConfig& model, const ckpt::Manifest& manifest, const std::string& path);
+
+// Reads what this rank answers for, verified, into the engine's tensors; Engine::share_state() does the rest. Local.
+// Where the compute types differ, masters become weights or weights masters; without an optimizer in the checkpoint the
+// moments are zero. Errors of ckpt::load().
+ckpt::LoadReport restore(Engine& engine, const ckpt::Manifest& manifest, const std::string& path, int threads);
+
+}  // namespace ms::train

@@ -1,0 +1,244 @@
+#include "train/checkpoint/resume.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "ckpt/diff.h"
+#include "ckpt/directory.h"
+#include "ckpt/memory_files.h"
+#include "mesh/mesh.h"
+#include "train/checkpoint/restore.h"
+
+namespace ms::train {
+namespace {
+
+double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+std::string new_run_id() {
+  std::random_device random;
+  return hash_hex(std::uint64_t{random()} << 32 | random());
+}
+
+// What another checkpoint might be loaded in place of. Anything else is wrong with the run itself, or passes: storage
+// that cannot be read now is no reason to go back to an older state.
+bool is_of_the_checkpoint(const Error& error) {
+  const std::string& kind = error.kind();
+  return kind == "ckpt.damaged" || kind == "ckpt.incomplete" || kind == "ckpt.manifest";
+}
+
+// One call of resume().
+struct Resuming {
+  const Plan& plan;
+  const CheckpointConfig& config;
+  const std::string& resolved;
+  const std::string& data;
+  comm::World& world;
+  Engine& engine;
+  tensor::Device& host;
+  Agreement& agreement;
+  std::unique_ptr<ckpt::MemoryTier> memory = {};
+  std::string damage = {};  // that this rank has found, in words
+
+  // The manifest of the newest complete checkpoint below a step, as text; empty where there is none. Rank 0 only.
+  std::string newest(std::int64_t below) const {
+    std::vector<ckpt::Found> passed_over;
+    const std::optional<ckpt::Found> found = ckpt::newest_complete(config.dir, below, &passed_over);
+    for (const ckpt::Found& other : passed_over) {
+      log::warn("train", "{} cannot be used: {}", other.path, other.problem);
+    }
+    return found ? read_file(found->path + "/" + std::string(ckpt::kManifestName)) : std::string();
+  }
+
+  void refuse_to_forget() const {
+    for (const ckpt::Found& found : ckpt::list(config.dir)) {
+      if (found.condition == ckpt::Condition::saving || found.condition == ckpt::Condition::deleting) continue;
+      throw Error("ckpt.none", Blame::storage,
+                  fmt::format("there are checkpoints in {}, but none of them can be loaded", config.dir),
+                  "'ms-ckpt ls' says what is there; --fresh sets them aside and begins at step 0");
+    }
+  }
+
+  bool has_other_files(const ckpt::Manifest& manifest) const {
+    return !manifest.data.source.empty() && manifest.data.source != data;
+  }
+  // Whether the data of this run is that of the checkpoint.
+  bool goes_on(const ckpt::Manifest& manifest) const {
+    if (manifest.data.samples == 0) return true;
+    return !has_other_files(manifest) && manifest.data.seed == static_cast<std::uint64_t>(plan.settings.train.seed);
+  }
+
+  void check_data(const ckpt::Manifest& manifest, const std::string& path) const {
+    const bool other_files = has_other_files(manifest);
+    if (config.data == "restart" || goes_on(manifest)) return;
+    throw user_error("ckpt.data",
+                     fmt::format("{} was trained on {} samples of other data: {}", path, manifest.data.samples,
+                                 other_files ? "the token files, their weights or model.seq differ"
+                                             : fmt::format("train.seed was {}", manifest.data.seed)),
+                     "with --set checkpoint.data=restart the data of this configuration begins at its first sample");
+  }
+
+  int io_threads() const {
+    return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / world.ranks_on_node());
+  }
+
+  // What became of loading, summed over the world: ranks that found damage; bytes read.
+  std::array<double, 2> load_from(const std::string& directory, const ckpt::Manifest& manifest) {
+    std::array<double, 2> tally{};
+    damage.clear();
+    try {
+      tally[1] = static_cast<double>(restore(engine, manifest, directory, io_threads()).bytes_read);
+    } catch (const Error& error) {
+      if (!is_of_the_checkpoint(error)) throw;
+      log::warn("train", "{}", error.message());
+      damage = error.message();
+      tally[0] = 1;
+    }
+    return agreement.sum(tally);
+  }
+
+  // A rank has found damage in a checkpoint on storage. Rank 0 looks for itself: where it sees none, that rank's node
+  // is at fault, and nothing is wrong with the checkpoint. Otherwise it is set apart, so that nobody tries it again.
+  void confirm_damage(const ckpt::Manifest& manifest, const std::string& path) {
+    const int rank = static_cast<int>(-agreement.highest(damage.empty() ? -1e9 : -static_cast<double>(world.rank())));
+    damage = agreement.broadcast(damage, rank);
+    if (!agreement.leads()) return;
+    for (const ckpt::FileEntry& entry : manifest.files) {
+      const std::string file = path + "/" + entry.name;
+      if (damage.find("'" + file + "'") == std::string::npos) continue;
+      if (is_sound(file, entry)) {
+        throw Error(
+            "ckpt.node", Blame::node,
+            fmt::format("rank {} on {} finds damage where rank 0 finds none: {}", rank, world.node(rank), damage),
+            "memory, network or caches of that node may be at fault; the checkpoint is not")
+            .with_rank(rank);
+      }
+    }
+    log::warn("train", "{} cannot be loaded, trying the one before", path);
+    log::warn("train", "it is kept as {}", ckpt::mark_damaged(config.dir, manifest.step));
+  }
+  bool is_sound(const std::string& path, const ckpt::FileEntry& entry) const {
+    try {
+      ckpt::read_blocks({.path = path, .size_bytes = entry.size_bytes, .hashes = entry.hashes}, {}, true, io_threads());
+      return true;
+    } catch (const Error& error) {
+      if (error.kind() == "ckpt.damaged") return false;
+      throw;
+    }
+  }
+
+  // What is obeyed now and was not when the checkpoint was made.
+  void tell_changes(const ckpt::Manifest& manifest) const {
+    for (const ckpt::KeyDiff& row : ckpt::diff_config(manifest.config, resolved)) {
+      if (row.key.starts_with("run.") || row.key.starts_with("checkpoint.") || row.a.empty() || row.b.empty()) continue;
+      log::info("train", "since that checkpoint: {} was {}, is {}", row.key, row.a, row.b);
+    }
+    if (!goes_on(manifest)) log::warn("train", "the data begins at its first sample, as checkpoint.data says");
+  }
+
+  void open_memory() {
+    if (config.memory_dir.empty()) return;
+    const mesh::Groups groups(plan.mesh, plan.chunks, plan.settings.model.tied_embeddings);
+    std::vector<ckpt::Piece> pieces;
+    for (const ckpt::Held& held : engine.state()) pieces.push_back(held.piece);
+    memory =
+        std::make_unique<ckpt::MemoryTier>(ckpt::MemoryOptions{.root = ckpt::memory_root(config.memory_dir, config.dir),
+                                                               .mesh = plan.mesh,
+                                                               .first_group_id = groups.count() + 2},
+                                           pieces, world, host);
+  }
+
+  // Loads the copies that the nodes keep of this checkpoint; false where they cannot be used. Collective.
+  bool load_from_memory(const ckpt::Manifest& manifest) {
+    if (!memory) return false;
+    const mesh::Mesh& mesh = plan.mesh;
+    const bool same_layout = manifest.dp == mesh.dp && manifest.pp == mesh.pp && manifest.tp == mesh.tp &&
+                             manifest.chunks == plan.chunks && manifest.zero == plan.settings.optim.zero &&
+                             manifest.dtype == plan.settings.train.dtype;
+    ckpt::MemoryTier::Fetched copies{.path = {}, .problem = "it was saved in another layout"};
+    if (same_layout) copies = memory->fetch(manifest, agreement.everyone());
+    if (!copies.path.empty() && load_from(copies.path, manifest)[0] > 0) {
+      copies = {.path = {}, .problem = "a copy cannot be read, or is damaged"};
+    }
+    if (copies.path.empty() && agreement.leads()) {
+      log::warn("train", "step {} is not loaded from memory but from storage: {}", manifest.step, copies.problem);
+    }
+    return !copies.path.empty();
+  }
+
+  Resumed run();
+};
+
+Resumed Resuming::run() {
+  open_memory();
+  Origin origin;
+  std::string run_id;
+  bool copies_stay = false;
+  for (std::int64_t below = INT64_MAX;;) {
+    const std::string text = agreement.broadcast(agreement.leads() ? newest(below) : std::string());
+    if (text.empty()) break;
+    // Every rank names it alike: by the step that the manifest tells.
+    const ckpt::Manifest manifest = ckpt::parse_manifest(text, config.dir);
+    const std::string path = config.dir + "/" + ckpt::step_name(manifest.step);
+    check_model(plan.settings.model, manifest, path);
+    check_data(manifest, path);
+    const double start = now_s();
+    const bool in_memory = below == INT64_MAX && load_from_memory(manifest);
+    const std::array<double, 2> tally = in_memory ? std::array<double, 2>{} : load_from(path, manifest);
+    if (tally[0] == 0) {
+      engine.share_state();
+      origin = {.step = manifest.step,
+                .samples = goes_on(manifest) ? manifest.data.samples : 0,
+                .path = path,
+                .restored = true,
+                .bytes = manifest.size_bytes(),
+                .bytes_read = static_cast<std::int64_t>(tally[1]),
+                .seconds = now_s() - start,
+                .matmul_choices = manifest.matmul_choices};
+      run_id = manifest.run;
+      if (agreement.leads()) {
+        log::info("train", "going on from {}: step {}, {}{} of {} read in {:.2f} s", path, manifest.step,
+                  in_memory ? "from memory, " : "", format_size(tally[1]),
+                  format_size(static_cast<double>(origin.bytes)), origin.seconds);
+      }
+      if (agreement.leads()) tell_changes(manifest);
+      if (in_memory) memory->settle(&manifest);
+      copies_stay = in_memory;
+      break;
+    }
+    below = manifest.step;
+    confirm_damage(manifest, path);
+  }
+  if (agreement.leads()) {
+    if (!origin.restored) {
+      refuse_to_forget();
+      log::info("train", "{} holds no checkpoint: beginning at step 0", config.dir);
+    }
+    if (run_id.empty()) run_id = new_run_id();
+  }
+  if (memory && !copies_stay) memory->settle(nullptr);
+  return {origin, agreement.broadcast(run_id), std::move(memory)};
+}
+
+}  // namespace
+
+Resumed resume(const Plan& plan, const std::string& resolved, const std::string& data_fingerprint, comm::World& world,
+               Engine& engine, tensor::Device& host, Agreement& agreement) {
+  Resuming resuming{.plan = plan,
+                    .config = plan.settings.checkpoint,
+                    .resolved = resolved,
+                    .data = data_fingerprint,
+                    .world = world,
+                    .engine = engine,
+                    .host = host,
+                    .agreement = agreement};
+  return resuming.run();
+}
+
+}  // namespace ms::train

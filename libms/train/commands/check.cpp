@@ -1,0 +1,31 @@
+// One of the commands of train/commands/commands.h: checks a configuration.
+#include "train/commands/commands.h"
+#include "train/plan.h"
+
+namespace ms::train {
+namespace {
+
+int execute(const Args& args) {
+  const Loaded loaded = load(args);
+  make_plan(loaded.settings, static_cast<int>(ranks_of(loaded.settings)));
+  if (args.has("dump")) {
+    fmt::print("{}", loaded.resolved);
+  } else {
+    fmt::print("{}: ok, {} ranks\n", args.get("CONFIG"), ranks_of(loaded.settings));
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command check_command() {
+  return {.name = "check",
+          .summary = "check a configuration",
+          .positionals = {config_argument()},
+          .options = {set_option(),
+                      {.name = "dump", .doc = "Prints the resolved configuration, every key with who set it."}},
+          .run = execute,
+          .description = "Reads no data and starts nothing. All problems are reported at once."};
+}
+
+}  // namespace ms::train

@@ -1,0 +1,145 @@
+#include "train/commands/checkpoint_commands.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/utc.h"
+#include "base/version.h"
+#include "ckpt/command_support.h"
+#include "hf/convert.h"
+#include "hf/model_json.h"
+#include "train/checkpoint/reshard.h"
+#include "train/config.h"
+
+namespace ms::train {
+namespace {
+
+using namespace ckpt;  // NOLINT: all of a command's support
+
+void require_word(const Args& args, const std::string& option, std::initializer_list<std::string_view> words) {
+  if (std::find(words.begin(), words.end(), args.get(option)) != words.end()) return;
+  throw user_error("cli.value",
+                   fmt::format("--{} '{}' is not known: {}", option, args.get(option), fmt::join(words, ", ")));
+}
+
+Loaded config_of(const Found& found, const std::vector<std::string>& assignments) {
+  return load_text(found.manifest->config, fmt::format("the configuration in {}", found.path), assignments);
+}
+
+Option format_option() {
+  return {.name = "format", .value = "FORMAT", .doc = "Of the other side: hf.", .default_text = "hf"};
+}
+Option axis(std::string name, std::string doc) {
+  return {.name = std::move(name), .value = "N", .doc = std::move(doc)};
+}
+
+int run_reshard(const Args& args) {
+  const std::string output = output_of(args);
+  const Found found = choose_complete_and_say(args.get("PATH"));
+  std::vector<std::string> assignments{"train.dtype=" + found.manifest->dtype};
+  for (const std::string axis : {"dp", "pp", "tp", "chunks"}) {
+    if (args.has(axis)) assignments.push_back(fmt::format("mesh.{}={}", axis, args.get(axis)));
+  }
+  if (args.has("zero")) assignments.push_back("optim.zero=" + args.get("zero"));
+  for (const std::string& assignment : args.list("set")) assignments.push_back(assignment);
+  const Loaded target = config_of(found, assignments);
+  Resharded made = reshard(found.path, *found.manifest, target, threads_of(args));
+  made.manifest.created = utc_text(SystemClock().wall_s());
+  ByteProgress progress("reshard", found.manifest->size_bytes());
+  const std::string path = write_checkpoint(output, made.manifest, made.files, progress.update());
+  progress.finish();
+  fmt::print("{}\n", path);
+  return kOk;
+}
+
+int run_import(const Args& args) {
+  require_word(args, "format", {"hf"});
+  const std::string output = output_of(args), from = args.get("HF_DIR");
+  const nn::ModelConfig model = hf::read_model(from);
+  std::random_device random;
+  Manifest manifest;
+  manifest.run = hash_hex(std::uint64_t{random()} << 32U | random());
+  manifest.created = utc_text(SystemClock().wall_s());
+  manifest.version = kVersion;
+  manifest.config = load_text(hf::to_toml(model), from + "/config.json", {}).resolved;
+  ByteProgress progress("import", 0);
+  const std::string path = hf::import_model(from, model, manifest, output, progress.update());
+  progress.finish();
+  fmt::print("{}\n", path);
+  return kOk;
+}
+
+int run_export(const Args& args) {
+  require_word(args, "format", {"hf"});
+  if (args.has("dtype")) require_word(args, "dtype", {"fp32", "bf16"});
+  const std::string output = output_of(args);
+  const Found found = choose_complete_and_say(args.get("PATH"));
+  hf::ExportOptions options;
+  options.max_shard_bytes = size_of_option(args, "max-shard-size");
+  if (args.has("dtype")) options.dtype = args.get("dtype") == "bf16" ? tensor::DType::bf16 : tensor::DType::f32;
+  const nn::ModelConfig model = config_of(found, {}).settings.model;
+  const Parameters parameters(found.path);
+  ByteProgress progress("export", hf::export_bytes(parameters, options));
+  options.progress = progress.update();
+  hf::export_model(parameters, model, output, options);
+  progress.finish();
+  fmt::print("{}\n", output);
+  return kOk;
+}
+
+}  // namespace
+
+Command reshard_command() {
+  return {.name = "reshard",
+          .summary = "write a checkpoint anew for another layout",
+          .positionals = {checkpoint_positional()},
+          .options = {output_option("The directory of checkpoints to write into."),
+                      axis("dp", "Data-parallel replicas."),
+                      axis("pp", "Pipeline stages."),
+                      axis("tp", "Tensor-parallel ranks."),
+                      axis("chunks", "Virtual stages of a pipeline rank."),
+                      axis("zero", "ZeRO stage."),
+                      {.name = "set",
+                       .value = "KEY=VALUE",
+                       .doc = "Sets another key of the configuration that is stored.",
+                       .many = true},
+                      threads_option()},
+          .run = run_reshard,
+          .description =
+              "What is not given stays as it is. A run loads any layout by itself: this is for who wants "
+              "the files of one. Prints the path of the new checkpoint."};
+}
+
+Command import_command() {
+  return {.name = "import",
+          .summary = "make a checkpoint of a Hugging Face model",
+          .positionals = {{.name = "HF_DIR", .doc = "A directory with config.json and safetensors."}},
+          .options = {output_option("The directory of checkpoints to write into."), format_option()},
+          .run = run_import,
+          .description =
+              "The checkpoint is of step 0 and has no optimizer's state; ms-ckpt show --config prints the "
+              "[model] that it needs. Prints its path."};
+}
+
+Command export_command() {
+  return {.name = "export",
+          .summary = "write a checkpoint's weights as a Hugging Face model",
+          .positionals = {checkpoint_positional()},
+          .options = {output_option("The directory to write, absent or empty."),
+                      format_option(),
+                      {.name = "dtype", .value = "TYPE", .doc = "fp32 or bf16; otherwise as they are stored."},
+                      {.name = "max-shard-size",
+                       .value = "SIZE",
+                       .doc = "No file of weights becomes larger, unless a single tensor is.",
+                       .default_text = "5GB"}},
+          .run = run_export};
+}
+
+}  // namespace ms::train

@@ -1,0 +1,12 @@
+// The subcommands of ms-ckpt that need the configuration of the run beside its checkpoint.
+#pragma once
+
+#include "base/cli.h"
+
+namespace ms::train {
+
+Command reshard_command();
+Command import_command();
+Command export_command();
+
+}  // namespace ms::train

@@ -1,0 +1,34 @@
+#include "train/commands/commands.h"
+
+#include "base/error.h"
+
+namespace ms::train {
+
+Positional config_argument() {
+  return {.name = "CONFIG", .doc = "The configuration, TOML; ms.toml(5) lists the keys."};
+}
+Option set_option() {
+  return {.name = "set", .value = "KEY=VALUE", .doc = "Sets a key over what the file says.", .many = true};
+}
+Option json_option() { return {.name = "json", .doc = "One JSON document instead of tables."}; }
+Option cluster_option() {
+  return {.name = "cluster", .value = "FILE", .doc = "What the machines can do, ms-cluster(5)."};
+}
+Option set_cluster_option() {
+  return {
+      .name = "set-cluster", .value = "KEY=VALUE", .doc = "Sets a key over what the cluster file says.", .many = true};
+}
+
+Loaded load(const Args& args) { return load(args.get("CONFIG"), args.list("set")); }
+
+cost::Cluster load_cluster(const Args& args) {
+  if (!args.has("cluster")) {
+    throw user_error("cli.value", "a step takes as long as the machines need: --cluster FILE says what they can do",
+                     "ms-cluster(5) describes such files, and configs/clusters/ has some");
+  }
+  return cost::load_cluster(args.get("cluster"), args.list("set-cluster"));
+}
+
+std::int64_t ranks_of(const Settings& settings) { return settings.mesh.dp * settings.mesh.pp * settings.mesh.tp; }
+
+}  // namespace ms::train

@@ -1,0 +1,28 @@
+// The commands of ms-train: each function returns a row of the tool's table and is defined in the file of its command.
+#pragma once
+
+#include "base/cli.h"
+#include "cost/cluster.h"
+#include "train/config.h"
+
+namespace ms::train {
+
+Command run_command();
+Command plan_command();
+Command simulate_command();
+Command tune_command();
+Command calibrate_command();
+Command check_command();
+
+// Options that several commands have, and what they give.
+Positional config_argument();
+Option set_option();
+Option json_option();
+Option cluster_option();
+Option set_cluster_option();
+Loaded load(const Args& args);
+cost::Cluster load_cluster(const Args& args);
+// dp x pp x tp of the configuration.
+std::int64_t ranks_of(const Settings& settings);
+
+}  // namespace ms::train

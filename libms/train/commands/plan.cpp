@@ -1,0 +1,66 @@
+// One of the commands of train/commands/commands.h: shows what a run would need, or where its ranks should run.
+#include <cstdlib>
+
+#include "base/file.h"
+#include "train/commands/commands.h"
+#include "train/commands/show_place.h"
+#include "train/commands/show_plan.h"
+
+namespace ms::train {
+namespace {
+
+int place(const Args& args, const Plan& made) {
+  const slurm::Getenv getenv = [](const char* name) { return std::getenv(name); };
+  const HostsRead hosts = read_hosts(args.get("hostfile"), getenv);
+  const auto topology = args.has("topology") ? std::optional(args.get("topology")) : std::nullopt;
+  const Placed placed = place_ranks(made.mesh, made.chunks, hosts, read_switches(topology, getenv));
+  if (args.has("order")) write_file_atomic(args.get("order"), order_text(placed));
+  fmt::print("{}", args.has("json") ? placed_json(placed) : placed_text(placed, args.get("CONFIG"), args.get("order")));
+  return 0;
+}
+
+int execute(const Args& args) {
+  const Loaded loaded = load(args);
+  const std::int64_t world = args.has("world") ? args.get_int("world", 1, 1 << 24) : ranks_of(loaded.settings);
+  const Plan made = make_plan(loaded.settings, static_cast<int>(world));
+  if (args.has("hostfile")) return place(args, made);
+  for (const char* option : {"topology", "order"}) {
+    if (args.has(option)) throw user_error("cli.value", fmt::format("--{} says nothing without --hostfile", option));
+  }
+  fmt::print("{}", args.has("json") ? plan_json(made) : plan_text(made));
+  return 0;
+}
+
+}  // namespace
+
+Command plan_command() {
+  return {.name = "plan",
+          .summary = "show mesh, layers per stage, schedule, memory and work; or where ranks should run",
+          .positionals = {config_argument()},
+          .options = {set_option(),
+                      {.name = "world", .value = "N", .doc = "Number of ranks; dp x pp x tp must be that."},
+                      json_option(),
+                      {.name = "hostfile",
+                       .value = "FILE",
+                       .doc = "Shows where ranks should run instead: hosts, or hostlists as Slurm writes them, "
+                              "one a line, with slots=N; '-' is standard input, 'slurm' the job this runs in."},
+                      {.name = "topology",
+                       .value = "FILE",
+                       .doc = "The switches between the hosts: topology.conf, or the output of scontrol show "
+                              "topology; without it scontrol is asked."},
+                      {.name = "order",
+                       .value = "FILE",
+                       .doc = "Writes the host of every rank there, as SLURM_HOSTFILE wants it."}},
+          .run = execute,
+          .description =
+              "Needs no cluster: everything is computed from the configuration. The work of a rank's step is what "
+              "its operations compute, recomputation included, and the bytes of memory that they cannot do "
+              "without.\n\n"
+              "With --hostfile it says which ranks should run on which host: a tensor parallel group inside a "
+              "node, a data parallel group under the fewest and lowest switches, the pipeline over what is "
+              "left, and how that differs from the hosts as they are listed. Where Slurm tells no switches, "
+              "one flat network is assumed. Inside a job, srun obeys the order with --distribution=arbitrary, "
+              "and -N and -n as the output says: SLURM_HOSTFILE names the file."};
+}
+
+}  // namespace ms::train

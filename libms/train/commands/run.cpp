@@ -1,0 +1,67 @@
+// One of the commands of train/commands/commands.h: trains.
+#include <cstdio>
+
+#include "comm/launch.h"
+#include "train/commands/commands.h"
+#include "train/run/launch.h"
+
+namespace ms::train {
+namespace {
+
+void print_outcome(const Loaded& loaded, const Outcome& outcome) {
+  if (!outcome.sample.empty()) fmt::print("The model writes:\n\n{}\n\n", outcome.sample);
+  fmt::print("steps         {}{}\n", outcome.steps, outcome.stopped ? ", stopped on purpose" : "");
+  if (outcome.steps > outcome.start) {
+    fmt::print("loss          {:.4f}\n", outcome.loss);
+    if (outcome.valid_loss >= 0) fmt::print("valid_loss    {:.4f}\n", outcome.valid_loss);
+    fmt::print("tokens_per_s  {:.0f}\n", outcome.tokens_per_s);
+  }
+  if (!outcome.checkpoint.empty()) fmt::print("checkpoint    {}\n", outcome.checkpoint);
+  fmt::print("metrics       {}/metrics.jsonl\n", loaded.settings.run.dir);
+  std::fflush(stdout);
+}
+
+int execute(const Args& args) {
+  const Loaded loaded = load(args);
+  const mesh::MeshConfig& mesh = loaded.settings.mesh;
+  const std::int64_t ranks = ranks_of(loaded.settings);
+  if (args.has("ranks") && args.get_int("ranks", 1) != ranks) {
+    throw user_error("mesh.size",
+                     fmt::format("--ranks {}, but mesh.dp x mesh.pp x mesh.tp = {} x {} x {} = {}",
+                                 args.get_int("ranks"), mesh.dp, mesh.pp, mesh.tp, ranks),
+                     fmt::format("change [mesh], or use --ranks {}", ranks));
+  }
+  const comm::Launch started = comm::this_launch();
+  if (args.has("ranks") && started.size > 1) {
+    throw user_error(
+        "comm.launch",
+        fmt::format("--ranks runs threads of one process, but {} started {} processes", started.launcher, started.size),
+        "start one process, or leave --ranks out");
+  }
+  const auto report = [&loaded](const Outcome& outcome) { print_outcome(loaded, outcome); };
+  return static_cast<int>(launch(loaded, {.fresh = args.has("fresh"), .report = report}));
+}
+
+}  // namespace
+
+Command run_command() {
+  return {
+      .name = "run",
+      .summary = "train",
+      .positionals = {config_argument()},
+      .options = {set_option(),
+                  {.name = "ranks",
+                   .value = "N",
+                   .doc = "Runs N ranks as threads of this process; N must be dp x pp x tp."},
+                  {.name = "fresh", .doc = "Begins at step 0: checkpoints in checkpoint.dir are set aside, not used."}},
+      .run = execute,
+      .description =
+          "Under mpirun or srun --mpi=pmix each process is a rank; anywhere else the ranks are threads of "
+          "this process. The run writes config.toml, metrics.jsonl and verdict.json into run.dir. Where "
+          "checkpoint.dir is set it resumes from the newest complete checkpoint there. SIGTERM, SIGINT, "
+          "SIGHUP, SIGUSR2 or a file 'stop' in run.dir end it after a step that all ranks agree on, with a "
+          "checkpoint and exit status 75, or 93 where nothing is saved; SIGTERM or SIGINT for the second "
+          "time end it at once."};
+}
+
+}  // namespace ms::train

@@ -1,0 +1,233 @@
+#include "train/commands/show_plan.h"
+
+#include <algorithm>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "cost/zero.h"
+#include "sched/checker.h"
+#include "sched/csv.h"
+#include "sched/registry.h"
+#include "train/engine/state.h"
+#include "train/simulate/step_operations.h"
+
+namespace ms::train {
+namespace {
+
+// What one pipeline rank holds: the layers of its chunks.
+std::string layers_text(const Plan& plan, int pp_rank) {
+  std::string text;
+  for (int c = 0; c < plan.chunks; ++c) {
+    const nn::ChunkPart part = plan.part(pp_rank, c);
+    text += fmt::format("{}{}{}-{}{}", c == 0 ? "" : ", ", part.first ? "embedding, " : "", part.layer_begin,
+                        part.layer_end - 1, part.last ? ", head" : "");
+  }
+  return text;
+}
+
+// The first rank of a stage stands for it: the ranks of a stage differ in the vocabulary's padding at most.
+RankMemory stage_memory(const Plan& plan, int pp_rank) { return rank_memory(plan, {.dp = 0, .pp = pp_rank, .tp = 0}); }
+
+StepWork stage_work(const Plan& plan, int pp_rank) {
+  return work_of_step(plan, plan.mesh.rank({.dp = 0, .pp = pp_rank, .tp = 0}));
+}
+
+// Host memory of a rank of a stage that a save is copied into.
+std::int64_t copy_bytes(const Plan& plan, int pp_rank) {
+  return ckpt::Saver::host_bytes(saved_pieces(plan, {.dp = 0, .pp = pp_rank, .tp = 0}));
+}
+
+cost::StateBytes state_of(const Plan& plan) {
+  return cost::state_bytes(plan.dtype == tensor::DType::bf16,
+                           optim::optimizer_kind(plan.settings.optim.name).states.size());
+}
+
+// A checkpoint has the parameters, their master copies and the optimizer's state.
+std::int64_t checkpoint_bytes(const Plan& plan) {
+  const cost::StateBytes state = state_of(plan);
+  return static_cast<std::int64_t>(state.parameter + state.optimizer) * nn::parameter_count(plan.settings.model);
+}
+
+// Only what a class does much of is a number to think about.
+std::string work_text(const Work& work) {
+  if (work.bytes == 0) return "-";
+  const std::string bytes = format_size(work.bytes);
+  return work.flops == 0 ? bytes : fmt::format("{:.4g} TFLOP, {}", work.flops * 1e-12, bytes);
+}
+
+// In the way it is executed.
+sched::Report report_of(const Plan& plan) {
+  return sched::check(plan.training, {.forward = 1.0, .backward = 2.0},
+                      plan.settings.overlap.pp ? sched::Coupling::decoupled : sched::Coupling::coupled);
+}
+
+std::string schedule_text(const Plan& plan, const sched::Report& report) {
+  const sched::ScheduleKind* kind = sched::find_kind(plan.settings.mesh.schedule, plan.chunks);
+  return fmt::format(
+      "{}, bubble {:.1f} % at backward = 2 x forward{}", kind != nullptr ? kind->title() : plan.settings.mesh.schedule,
+      100 * report.bubble / (1 + report.bubble), plan.shape(0).split_backward ? ", split in halves" : "");
+}
+
+// Of the axes that have messages.
+std::string overlap_text(const Plan& plan) {
+  const OverlapConfig& overlap = plan.settings.overlap;
+  struct Axis {
+    std::string_view name;
+    int size;
+    bool on;
+  };
+  std::string under, waited;
+  for (const Axis& axis :
+       {Axis{"tp", plan.mesh.tp, overlap.tp}, {"pp", plan.mesh.pp, overlap.pp}, {"dp", plan.mesh.dp, overlap.dp}}) {
+    if (axis.size == 1) continue;
+    std::string& names = axis.on ? under : waited;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", axis.name);
+  }
+  if (under.empty() && waited.empty()) return "one rank has no messages";
+  return fmt::format("{}{}{}", under.empty() ? "" : fmt::format("messages of {} travel under compute", under),
+                     under.empty() || waited.empty() ? "" : "; ",
+                     waited.empty() ? "" : fmt::format("compute waits for those of {}", waited));
+}
+
+}  // namespace
+
+std::string plan_text(const Plan& plan) {
+  const Settings& s = plan.settings;
+  const cost::Parameters parameters = cost::count_parameters(plan.model_shape());
+  const cost::FlopsPerToken flops = cost::flops_per_token(plan.model_shape());
+  const sched::Report report = report_of(plan);
+  std::string out;
+  auto line = [&](std::string_view name, const std::string& value) { out += fmt::format("{:<18}{}\n", name, value); };
+  line("model", fmt::format("{}, {} layers, hidden {}, heads {}, kv heads {}, ffn {}, vocabulary {}, sequence {}{}{}",
+                            s.model.family, s.model.layers, s.model.hidden, s.model.heads, s.model.kv(), s.model.ffn(),
+                            s.model.vocab, s.model.seq, s.model.parallel_block ? ", parallel block" : "",
+                            s.model.window > 0 ? fmt::format(", window {}", s.model.window) : ""));
+  line("parameters", fmt::format("{} ({})", parameters.total, format_count(static_cast<double>(parameters.total))));
+  line("mesh", fmt::format("{} ranks: tp {} (fastest) x dp {} x pp {}, {} chunk{} a rank{}", plan.mesh.size(),
+                           plan.mesh.tp, plan.mesh.dp, plan.mesh.pp, plan.chunks, plan.chunks == 1 ? "" : "s",
+                           s.mesh.sequence_parallel && plan.mesh.tp > 1 ? ", sequence parallel" : ""));
+  line("batch",
+       fmt::format("{} sequences = {} microbatches of {} on each of {} dp ranks, {} tokens a step",
+                   s.train.global_batch, plan.microbatches, s.train.microbatch, plan.mesh.dp, plan.tokens_per_step()));
+  line("schedule", schedule_text(plan, report));
+  line("overlap", overlap_text(plan));
+  line("state",
+       fmt::format("{}, zero {}: {:.2f} bytes a parameter", s.train.dtype, s.optim.zero,
+                   cost::zero_bytes_per_parameter(state_of(plan), static_cast<int>(s.optim.zero), plan.mesh.dp)));
+  line("FLOPs a token", fmt::format("gemm {:.4e}, causal {:.4e}, full {:.4e}, reported {:.4e}", flops.gemm,
+                                    flops.causal, flops.full, flops.reported));
+  out += '\n';
+  TextTable stages({{"stage", Align::right},
+                    {"layers"},
+                    {"warm-up", Align::right},
+                    {"live chunks", Align::right},
+                    {"memory a rank", Align::right}});
+  for (int p = 0; p < plan.mesh.pp; ++p) {
+    const sched::RankReport& rank = report.ranks[static_cast<std::size_t>(p)];
+    stages.row({std::to_string(p), layers_text(plan, p), std::to_string(rank.warm_up), std::to_string(rank.peak_chunks),
+                format_size(static_cast<double>(stage_memory(plan, p).total_bytes))});
+  }
+  out += stages.str() + "\n";
+  std::vector<Column> columns{{"memory of a rank"}};
+  std::vector<RankMemory> memory;
+  std::vector<StepWork> work;
+  const int shown = std::min(plan.mesh.pp, 2);  // the first and the last stage differ most
+  for (int i = 0; i < shown; ++i) {
+    const int p = i == 0 ? 0 : plan.mesh.pp - 1;
+    columns.push_back({fmt::format("stage {}", p), Align::right});
+    memory.push_back(stage_memory(plan, p));
+    work.push_back(stage_work(plan, p));
+  }
+  TextTable table(columns);
+  for (const MemoryRow& row : memory.back().rows) {
+    std::vector<std::string> cells{row.what};
+    for (const RankMemory& rank : memory) {
+      const auto it =
+          std::find_if(rank.rows.begin(), rank.rows.end(), [&](const MemoryRow& r) { return r.what == row.what; });
+      cells.push_back(it == rank.rows.end() ? "-" : format_size(static_cast<double>(it->bytes)));
+    }
+    table.row(cells);
+  }
+  out += table.str() + "\n";
+  columns.front() = {"work of a rank's step"};
+  TextTable works(columns);
+  for (std::size_t c = 0; c < cost::kOpClasses; ++c) {
+    std::vector<std::string> cells{std::string(cost::kOpClassNames[c])};
+    for (const StepWork& rank : work) cells.push_back(work_text(rank[c]));
+    if (std::any_of(work.begin(), work.end(), [&](const StepWork& rank) { return rank[c].bytes > 0; }))
+      works.row(cells);
+  }
+  std::vector<std::string> operations{"operations"};
+  for (const StepWork& rank : work) {
+    std::int64_t all = 0;
+    for (const Work& of_class : rank) all += of_class.operations;
+    operations.push_back(std::to_string(all));
+  }
+  works.row(operations);
+  out += works.str();
+  if (!plan.settings.checkpoint.dir.empty()) {
+    out += fmt::format("\nsaving takes {} of host memory a rank besides, and {} of storage a checkpoint\n",
+                       format_size(static_cast<double>(copy_bytes(plan, 0))),
+                       format_size(static_cast<double>(checkpoint_bytes(plan))));
+    if (!s.checkpoint.memory_dir.empty()) {
+      const std::int64_t part = ckpt::MemoryTier::buffer_bytes(saved_pieces(plan, {}));
+      out += fmt::format("its copies in memory take {} a rank more, and up to {} a rank in {}\n",
+                         format_size(static_cast<double>(part)), format_size(4.0 * static_cast<double>(part)),
+                         s.checkpoint.memory_dir);
+    }
+  }
+  return out;
+}
+
+std::string plan_json(const Plan& plan) {
+  const Settings& s = plan.settings;
+  const cost::Parameters parameters = cost::count_parameters(plan.model_shape());
+  const cost::FlopsPerToken flops = cost::flops_per_token(plan.model_shape());
+  const sched::Report report = report_of(plan);
+  Json json{{"schema", 1},
+            {"parameters", parameters.total},
+            {"mesh",
+             {{"world", plan.mesh.size()},
+              {"dp", plan.mesh.dp},
+              {"pp", plan.mesh.pp},
+              {"tp", plan.mesh.tp},
+              {"chunks", plan.chunks},
+              {"sequence_parallel", s.mesh.sequence_parallel}}},
+            {"batch",
+             {{"global", s.train.global_batch},
+              {"microbatch", s.train.microbatch},
+              {"microbatches", plan.microbatches},
+              {"tokens_per_step", plan.tokens_per_step()}}},
+            {"flops_per_token",
+             {{"gemm", flops.gemm}, {"causal", flops.causal}, {"full", flops.full}, {"reported", flops.reported}}},
+            {"schedule", {{"name", s.mesh.schedule}, {"bubble", report.bubble}, {"csv", sched::to_csv(plan.training)}}},
+            {"overlap", {{"tp", s.overlap.tp}, {"pp", s.overlap.pp}, {"dp", s.overlap.dp}}}};
+  Json stages = Json::array();
+  for (int p = 0; p < plan.mesh.pp; ++p) {
+    Json stage{{"stage", p}, {"chunks", Json::array()}};
+    for (int c = 0; c < plan.chunks; ++c) {
+      const nn::ChunkPart part = plan.part(p, c);
+      stage["chunks"].push_back(
+          {{"layers", {part.layer_begin, part.layer_end}}, {"embedding", part.first}, {"head", part.last}});
+    }
+    const sched::RankReport& rank = report.ranks[static_cast<std::size_t>(p)];
+    stage["warm_up"] = rank.warm_up;
+    stage["peak_chunks"] = rank.peak_chunks;
+    const RankMemory memory = stage_memory(plan, p);
+    for (const MemoryRow& row : memory.rows) stage["memory_bytes"][row.what] = row.bytes;
+    stage["memory_bytes"]["total"] = memory.total_bytes;
+    const StepWork work = stage_work(plan, p);
+    for (std::size_t i = 0; i < work.size(); ++i) {
+      if (work[i].bytes > 0)
+        stage["work_of_step"][std::string(cost::kOpClassNames[i])] = {
+            {"operations", work[i].operations}, {"flops", work[i].flops}, {"bytes", work[i].bytes}};
+    }
+    if (!s.checkpoint.dir.empty()) stage["checkpoint_copy_bytes"] = copy_bytes(plan, p);
+    stages.push_back(std::move(stage));
+  }
+  if (!s.checkpoint.dir.empty()) json["checkpoint_bytes"] = checkpoint_bytes(plan);
+  json["stages"] = std::move(stages);
+  return json.dump(2) + "\n";
+}
+
+}  // namespace ms::train

@@ -1,0 +1,105 @@
+#include "train/commands/show_simulation.h"
+
+#include "base/json.h"
+#include "base/text.h"
+
+namespace ms::train {
+namespace {
+
+constexpr double kDay_s = 86'400;
+
+double days(const Simulation& simulation, double tokens) { return tokens / simulation.tokens_per_s / kDay_s; }
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+struct Part {
+  std::string_view name;
+  std::string_view json;
+  double seconds;
+  std::string_view meaning;
+};
+std::vector<Part> parts_of(const StepParts& parts) {
+  return {{"compute", "compute", parts.compute_s, "of the stage that computes longest"},
+          {"bubble", "bubble", parts.bubble_s, "filling and draining the pipeline, unequal stages and ranks"},
+          {"tp exposed", "tp", parts.tp_s, "messages of tensor parallelism that compute waits for"},
+          {"pp exposed", "pp", parts.pp_s, "transfers between stages that compute waits for"},
+          {"dp exposed", "dp", parts.dp_s, "gradients and parameters that compute waits for"},
+          {"exposed", "messages", parts.messages_s, "messages that compute waits for"},
+          {"world exposed", "world", parts.world_s, "the sum of loss and gradient norm"},
+          {"host", "host", parts.host_s, "between two steps"}};
+}
+
+}  // namespace
+
+std::string simulation_text(const Plan& plan, const cost::Cluster& cluster, const Simulation& simulation,
+                            double tokens) {
+  std::string out;
+  const auto line = [&](std::string_view name, const std::string& value) {
+    out += fmt::format("{:<12}{}\n", name, value);
+  };
+  line("cluster", fmt::format("{} x {}, {} on a node", plan.mesh.size(), cluster.device.name, cluster.node.ranks));
+  line("mesh", fmt::format("tp {} x dp {} x pp {}, {} chunks a rank, {} microbatches of {}", plan.mesh.tp, plan.mesh.dp,
+                           plan.mesh.pp, plan.chunks, plan.microbatches, plan.settings.train.microbatch));
+  line("iteration", fmt::format("{:.4g} s", simulation.iteration_s));
+  line("tokens/s", fmt::format("{:.0f}", simulation.tokens_per_s));
+  line("MFU", fmt::format("reported {}, causal {}, full {}, gemm {}, of {:.4g} TFLOP/s",
+                          percent(simulation.mfu.reported), percent(simulation.mfu.causal),
+                          percent(simulation.mfu.full), percent(simulation.mfu.gemm), simulation.peak_flops * 1e-12));
+  if (tokens > 0)
+    line("run", fmt::format("{} tokens take {:.1f} days without interruption", format_count(tokens),
+                            days(simulation, tokens)));
+  out += '\n';
+  TextTable parts({{"of a step"}, {"seconds", Align::right}, {"share", Align::right}, {"what"}});
+  for (const Part& part : parts_of(simulation.parts)) {
+    if (part.seconds == 0) continue;
+    parts.row({std::string(part.name), fmt::format("{:.4g}", part.seconds),
+               percent(part.seconds / simulation.iteration_s), std::string(part.meaning)});
+  }
+  out += parts.str() + '\n';
+  TextTable stages({{"stage", Align::right},
+                    {"memory a rank", Align::right},
+                    {"of the device", Align::right},
+                    {"computes", Align::right},
+                    {"products", Align::right},
+                    {"attention", Align::right},
+                    {"the rest", Align::right}});
+  for (std::size_t p = 0; p < simulation.stages.size(); ++p) {
+    const SimulatedStage& stage = simulation.stages[p];
+    const double products = stage.class_seconds[static_cast<std::size_t>(tensor::OpClass::matmul)];
+    const double attention = stage.class_seconds[static_cast<std::size_t>(tensor::OpClass::attention)];
+    const auto bytes = static_cast<double>(stage.memory_bytes);
+    stages.row({std::to_string(p), format_size(bytes),
+                percent(bytes / static_cast<double>(cluster.device.memory_bytes)),
+                fmt::format("{:.4g} s", stage.busy_s), percent(products / stage.busy_s),
+                percent(attention / stage.busy_s), percent((stage.busy_s - products - attention) / stage.busy_s)});
+  }
+  return out + stages.str();
+}
+
+std::string simulation_json(const Plan& plan, const cost::Cluster& cluster, const Simulation& simulation,
+                            double tokens) {
+  const cost::FlopsPerToken& mfu = simulation.mfu;
+  Json json{{"schema", 1},
+            {"world", plan.mesh.size()},
+            {"device", cluster.device.name},
+            {"iteration_s", simulation.iteration_s},
+            {"tokens_per_s", simulation.tokens_per_s},
+            {"mfu", {{"gemm", mfu.gemm}, {"causal", mfu.causal}, {"full", mfu.full}, {"reported", mfu.reported}}},
+            {"peak_tflops", simulation.peak_flops * 1e-12}};
+  for (const Part& part : parts_of(simulation.parts)) json["parts_s"][std::string(part.json)] = part.seconds;
+  json["bubble"] = simulation.parts.bubble_s / simulation.iteration_s;
+  json["ranks_simulated"] = simulation.ranks;
+  json["stages"] = Json::array();
+  for (const SimulatedStage& stage : simulation.stages) {
+    Json row{{"memory_bytes", stage.memory_bytes}, {"busy_s", stage.busy_s}};
+    for (std::size_t c = 0; c < stage.class_seconds.size(); ++c) {
+      const auto op_class = static_cast<tensor::OpClass>(c);
+      if (stage.class_seconds[c] > 0) row["seconds"][std::string(to_string(op_class))] = stage.class_seconds[c];
+    }
+    json["stages"].push_back(std::move(row));
+  }
+  if (tokens > 0) json["days"] = days(simulation, tokens);
+  return json.dump(2) + "\n";
+}
+
+}  // namespace ms::train

@@ -1,0 +1,45 @@
+// One of the commands of train/commands/commands.h: finds the layout that trains fastest.
+#include "base/file.h"
+#include "train/commands/commands.h"
+#include "train/commands/show_tune.h"
+
+namespace ms::train {
+namespace {
+
+int execute(const Args& args) {
+  const Loaded loaded = load(args);
+  const cost::Cluster cluster = load_cluster(args);
+  const std::int64_t world = args.has("world") ? args.get_int("world", 1, 1 << 20) : ranks_of(loaded.settings);
+  TuneOptions options;
+  options.patience_s = args.get_seconds("patience");
+  const Tuning tuning = tune(loaded.settings, cluster, world, options);
+  if (args.has("output")) write_file_atomic(args.get("output"), to_toml(tuning.best.front().settings));
+  fmt::print("{}", args.has("json") ? tuning_json(tuning) : tuning_text(tuning, cluster));
+  return 0;
+}
+
+}  // namespace
+
+Command tune_command() {
+  return {
+      .name = "tune",
+      .summary = "find the layout that trains fastest on a cluster",
+      .positionals = {config_argument()},
+      .options = {set_option(),
+                  cluster_option(),
+                  set_cluster_option(),
+                  {.name = "world", .value = "N", .doc = "Number of ranks; without it that of [mesh]."},
+                  {.name = "output", .value = "FILE", .doc = "Writes the fastest layout there, as a configuration."},
+                  {.name = "patience",
+                   .value = "TIME",
+                   .doc = "How long to simulate; what is less promising may not be reached then.",
+                   .default_text = "100s"},
+                  json_option()},
+      .run = execute,
+      .description =
+          "Tries every way to shard the model over the ranks that fits the devices' memory: tp within a node, "
+          "pp, chunks, schedule, microbatch, the overlap of tp, and the least recomputation. Each is "
+          "simulated, the most promising first. Prints the ten fastest, and what the others lose by."};
+}
+
+}  // namespace ms::train

@@ -1,0 +1,201 @@
+#include "train/engine/engine.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/rng.h"
+
+namespace ms::train {
+
+using namespace tensor;  // NOLINT: the op list is this file's vocabulary
+
+namespace {
+
+void carve_pending(Arena& arena, const Plan& plan, std::vector<Tensor>& out) {
+  const std::int64_t tokens = plan.microbatches * plan.settings.train.microbatch * plan.settings.model.seq;
+  constexpr std::int64_t kVotes = optim::StepScalars::kVotes;
+  out = {arena.take(DType::i32, 1, tokens),     arena.take(DType::i32, 1, tokens), arena.take(DType::f64, 1, kVotes),
+         arena.take(DType::f64, 1, 2 + kVotes), arena.take(DType::f32, 1, 1),      arena.take(DType::f32, 1, 1)};
+}
+
+}  // namespace
+
+Engine::~Engine() = default;
+
+Engine::Engine(const Plan& plan, comm::World& world, Device& device)
+    : Engine(plan, device, RankGroups(plan, world, device)) {}
+
+Engine::Engine(const Plan& plan, Device& device, RankGroups groups)
+    : plan_(plan),
+      device_(device),
+      at_(plan.mesh.coord(groups.world->rank())),
+      needs_input_(at_.pp == 0 || at_.pp == plan.mesh.pp - 1),
+      groups_(std::move(groups)) {
+  const bool registered = plan.settings.run.nccl_register;
+  const auto bytes = static_cast<std::size_t>(rank_memory(plan, at_).total_bytes);
+  constexpr const char* kWhat = "the rank's tensors";
+  memory_ = registered ? groups_.world->allocate(bytes, kWhat) : device.allocate(bytes, kWhat);
+  if (registered) groups_.register_memory(*memory_);
+  Arena arena(*memory_);
+  tensors_ = carve_rank(arena, plan, at_, nullptr);
+
+  std::vector<Tensor> parts;
+  Arena measured = Arena::measuring();
+  carve_pending(measured, plan, parts);
+  host_memory_ =
+      device.allocate_host(static_cast<std::size_t>(2 * measured.used_bytes()), "the step's input and results");
+  Arena host(*host_memory_);
+  for (int i = 0; i < 2; ++i) {
+    carve_pending(host, plan, parts);
+    pending_.push_back({-1, parts[0], parts[1], parts[2], parts[3], parts[4], parts[5], {}});
+  }
+
+  std::vector<optim::SpanLayout> layouts;
+  std::vector<optim::SpanMemory> spans;
+  for (const ChunkTensors& chunk : tensors_.chunks) {
+    for (std::size_t i = 0; i < chunk.specs.size(); ++i) {
+      layouts.push_back(layout_of(chunk.specs[i]));
+      spans.push_back(chunk.spans[i]);
+    }
+  }
+  optimizer_.emplace(plan.settings.optim, std::move(layouts), std::move(spans), compute(),
+                     optim::Groups{*groups_.dp, *groups_.tp, *groups_.world, groups_.embedding.get()}, tensors_.scalars,
+                     plan.settings.mesh.sequence_parallel && plan.mesh.tp > 1);
+  executor_.emplace(plan, at_, tensors_, compute(), groups_, *optimizer_);
+  if (tensors_.rotary) {
+    compute().submit(RotaryTable{tensors_.rotary, static_cast<float>(plan.settings.model.rotary_base)});
+  }
+}
+
+void Engine::initialize(std::uint64_t seed) {
+  for (const ChunkTensors& chunk : tensors_.chunks) {
+    for (std::size_t i = 0; i < chunk.specs.size(); ++i) {
+      const nn::SpanSpec& spec = chunk.specs[i];
+      const optim::SpanMemory& span = chunk.spans[i];
+      // The f32 gradient buffer is free: values are made there, exact, then rounded into the parameters.
+      compute().submit(Fill{span.grads});
+      for (const nn::ParamSpec& param : spec.params) {
+        const mesh::ShardSpec& shard = param.shard;
+        const Tensor x = span.grads.slice_cols(param.offset, param.numel()).reshape(shard.rows, shard.cols);
+        if (param.init == nn::Init::ones) compute().submit(Fill{x, 1.0F});
+        if (param.init != nn::Init::normal) continue;
+        compute().submit(InitNormal{x, seed, rng_key("init " + shard.name), shard.row0, shard.col0, shard.global_cols,
+                                    shard.global_rows, param.init_std});
+      }
+      compute().submit(Copy{span.values, span.grads});
+      if (span.master) compute().submit(Copy{span.master, span.grads.slice_cols(span.own.begin, span.own.size())});
+      compute().submit(Fill{span.grads});
+    }
+  }
+}
+
+void Engine::upload(std::int64_t step, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets) {
+  if (!needs_input_) return;
+  const Pending& pending = pending_[static_cast<std::size_t>(step % 2)];
+  MS_ASSERT(static_cast<std::int64_t>(tokens.size()) == pending.tokens.cols && tokens.size() == targets.size(),
+            "{} tokens and {} targets for a batch of {}", tokens.size(), targets.size(), pending.tokens.cols);
+  std::memcpy(pending.tokens.data, tokens.data(), tokens.size_bytes());
+  std::memcpy(pending.targets.data, targets.data(), targets.size_bytes());
+  std::int64_t offset = 0;
+  for (const nn::Microbatch& input : tensors_.input) {
+    compute().submit(Copy{input.tokens, pending.tokens.slice_cols(offset, input.tokens.cols)});
+    compute().submit(Copy{input.targets, pending.targets.slice_cols(offset, input.targets.cols)});
+    offset += input.tokens.cols;
+  }
+}
+
+void Engine::issue_step(std::int64_t step, double lr, std::span<const std::int32_t> tokens,
+                        std::span<const std::int32_t> targets, const Votes& votes) {
+  Pending& pending = pending_[static_cast<std::size_t>(step % 2)];
+  MS_ASSERT(pending.step < 0, "step {} is issued while step {} is in flight", step, pending.step);
+  upload(step, tokens, targets);
+  optimizer_->begin_step();
+  const std::array<double, optim::StepScalars::kVotes> cast{
+      votes.stop, votes.save, votes.saving.writing, votes.saving.committing, votes.saving.failed, votes.probe};
+  std::copy(cast.begin(), cast.end(), pending.votes.as<double>());
+  compute().submit(Copy{tensors_.scalars.votes(), pending.votes});
+  executor_->run(plan_.training, Mode::train, 1.0 / static_cast<double>(plan_.tokens_per_step()));
+  optimizer_->finish_step(step, lr);
+  compute().submit(Copy{pending.sums, tensors_.scalars.sums});
+  compute().submit(Copy{pending.norm, tensors_.scalars.norm});
+  compute().submit(Copy{pending.factor, tensors_.scalars.factor});
+  pending.step = step;
+  pending.done = compute().record();
+}
+
+StepResult Engine::finish_step(std::int64_t step) {
+  Pending& pending = pending_[static_cast<std::size_t>(step % 2)];
+  MS_ASSERT(pending.step == step, "step {} is awaited, but {} is in flight", step, pending.step);
+  pending.done.synchronize();
+  pending.step = -1;
+  const double* sums = pending.sums.as<double>();
+  return {sums[1], pending.norm.as<float>()[0], pending.factor.as<float>()[0] == 0.0F,
+          Votes{sums[2], sums[3], {sums[4], sums[5], sums[6]}, sums[7]}};
+}
+
+double Engine::evaluate(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
+                        double total_tokens) {
+  const trace::Scope scope(device_.recorder(), {.purpose = trace::Purpose::evaluation});
+  Pending& pending = pending_[0];
+  MS_ASSERT(pending.step < 0 && pending_[1].step < 0, "evaluation while a step is in flight");
+  upload(0, tokens, targets);
+  compute().submit(Fill{tensors_.scalars.sums});
+  executor_->run(plan_.evaluation, Mode::evaluate, 1.0 / total_tokens);
+  groups_.world->stream().wait(compute().record());
+  groups_.world->all_reduce(tensors_.scalars.sums);
+  compute().wait(groups_.world->stream().record());
+  compute().submit(Copy{pending.sums, tensors_.scalars.sums});
+  compute().synchronize();
+  return pending.sums.as<double>()[1];
+}
+
+void Engine::gather_parameters() {
+  const trace::Scope scope(device_.recorder(), {.purpose = trace::Purpose::params});
+  for (std::size_t i = 0; i < optimizer_->spans(); ++i) {
+    optimizer_->gather(i);
+    optimizer_->before_use(i);
+  }
+}
+
+void Engine::share_state() {
+  const trace::Scope scope(device_.recorder(), {.purpose = trace::Purpose::checkpoint});
+  const mesh::Mesh& mesh = plan_.mesh;
+  // Operations of one group after the other: each waits for what the one before has brought.
+  const auto then = [this](comm::Communicator& group, auto&& issue) {
+    group.stream().wait(compute().record());
+    issue(group);
+    compute().wait(group.stream().record());
+  };
+  for (const ChunkTensors& chunk : tensors_.chunks) {
+    for (std::size_t s = 0; s < chunk.specs.size(); ++s) {
+      const nn::SpanSpec& spec = chunk.specs[s];
+      const optim::SpanMemory& span = chunk.spans[s];
+      const mesh::Range share = share_of(spec.numel, plan_, at_);
+      const std::int64_t replicated = std::clamp<std::int64_t>(spec.replicated - share.begin, 0, share.size());
+      std::vector<Tensor> held{span.values, span.master};
+      held.insert(held.end(), span.states.begin(), span.states.end());
+      for (const Tensor& all : held) {
+        if (!all) continue;
+        const std::int64_t first = all.cols == spec.numel ? 0 : span.own.begin;
+        const Tensor mine = all.slice_cols(share.begin - first, share.size());
+        if (replicated > 0 && mesh.tp > 1) {
+          then(*groups_.tp, [&](comm::Communicator& tp) { tp.broadcast(mine.slice_cols(0, replicated), 0); });
+        }
+        if (spec.shared) then(*groups_.embedding, [&](comm::Communicator& pair) { pair.broadcast(mine, 0); });
+        // Parameters always; the rest where every dp rank holds all of it.
+        if (mesh.dp > 1 && all.cols == spec.numel) {
+          then(*groups_.dp, [&](comm::Communicator& dp) { dp.all_gather(all, mine); });
+        }
+      }
+    }
+  }
+  compute().synchronize();
+}
+
+void Engine::synchronize() {
+  compute().synchronize();
+  for (const auto& stream : groups_.streams) stream->synchronize();
+}
+
+}  // namespace ms::train

@@ -1,0 +1,104 @@
+// The engine: one rank of the run. It issues a step's ops by obeying the rows of a schedule (executor.h); nothing in a
+// step waits on the host. Every method is collective over the world and called by the rank's one host thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "comm/world.h"
+#include "train/engine/executor.h"
+#include "train/engine/state.h"
+
+namespace ms::train {
+
+// What a rank has to say at a step. They are summed over the world with the step's loss, so that all ranks come to the
+// same decision at the same step without a message of its own.
+struct Votes {
+  double stop = 0, save = 0;  // ranks that want the run to stop, or to save, after the next boundary
+  ckpt::SaveVotes saving;
+  double probe = 0;  // ranks that want clocks compared after this step
+};
+
+struct StepResult {
+  double loss = 0;
+  double grad_norm = 0;
+  bool skipped = false;  // the norm was not finite: parameters are as before
+  Votes votes;           // of all ranks
+};
+
+class Engine {
+ public:
+  // Allocates everything that the run needs. The plan, the device and the groups' world outlive it.
+  Engine(const Plan& plan, tensor::Device& device, RankGroups groups);
+  // Opens the groups first.
+  Engine(const Plan& plan, comm::World& world, tensor::Device& device);
+  ~Engine();
+
+  const mesh::Coord& at() const { return at_; }
+  bool needs_input() const { return needs_input_; }
+
+  // Initial parameters: a pure function of the seed and the parameters' names.
+  void initialize(std::uint64_t seed);
+
+  // Issues what the next step can begin with before its tokens are there: its first gathers of parameters, where
+  // [overlap] dp is on. For whoever may have to wait for tokens; issue_step() does what is left.
+  void prefetch() { executor_->prefetch(plan_.training); }
+
+  // Issues step `step` (from 0) and returns at once. tokens and targets hold this dp rank's rows of the step's batch;
+  // empty where needs_input() is false. At most two steps may be in flight.
+  void issue_step(std::int64_t step, double lr, std::span<const std::int32_t> tokens,
+                  std::span<const std::int32_t> targets, const Votes& votes = {});
+  // Waits for that step.
+  StepResult finish_step(std::int64_t step);
+
+  // Sum over the batch of loss / `total_tokens`, no gradients; one global batch. Waits.
+  double evaluate(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets, double total_tokens);
+
+  // The token that follows position `position` of `tokens` (one sequence), drawn with `uniform` in [0,1). Waits.
+  std::int32_t next_token(std::span<const std::int32_t> tokens, std::int64_t position, double temperature,
+                          double uniform);
+
+  // The rank's parameters and the gradients of the step before, for tests, checkpoints and exports; all-gathered first.
+  void gather_parameters();
+  const std::vector<ChunkTensors>& chunks() const { return tensors_.chunks; }
+
+  // What this rank answers for in a checkpoint, and the tensors that hold it. After a step's issue_step() the state is
+  // that step's once state_ready() is reached, and stays so until the event given to update_after() is.
+  std::vector<ckpt::Held> state() const { return held_state(plan_, at_, tensors_); }
+  tensor::Event state_ready() { return compute().record(); }
+  void update_after(tensor::Event event) { optimizer_->update_after(std::move(event)); }
+  // Every rank has filled what it answers for: brings it to those that hold copies. Waits.
+  void share_state();
+
+  tensor::Stream& compute() { return *groups_.compute; }
+  tensor::Device& device() { return device_; }
+  // Waits until nothing is in flight on this rank.
+  void synchronize();
+
+ private:
+  using Mode = Executor::Mode;
+  // Host memory that a step's input travels through and its results come back to.
+  struct Pending {
+    std::int64_t step = -1;
+    tensor::Tensor tokens, targets, votes, sums, norm, factor;
+    tensor::Event done;
+  };
+
+  void upload(std::int64_t step, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets);
+
+  const Plan& plan_;
+  tensor::Device& device_;
+  mesh::Coord at_;
+  bool needs_input_;
+  // Streams before what issues on them; memory before all of it: it goes last.
+  std::unique_ptr<tensor::Memory> memory_, host_memory_;
+  RankTensors tensors_;
+  RankGroups groups_;
+  std::optional<optim::ShardedOptimizer> optimizer_;
+  std::optional<Executor> executor_;
+  std::vector<Pending> pending_;  // two: a step in flight and the one before
+};
+
+}  // namespace ms::train

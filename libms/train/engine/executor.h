@@ -1,0 +1,66 @@
+// Obeys the rows of a schedule on one rank: which stream each row goes to, and which events order the streams around
+// the memory that rows share. The engine's; issues only, nothing here waits on the host.
+//
+// What overlaps is decided by where a stream waits. Transfers and the messages of dp are on streams of their own, and
+// compute waits for what it reads: its own receive, its own chunk's parameters. With [overlap] dp off it waits for each
+// gather and reduction where it is issued; with pp off for each transfer, and a receive waits for compute: what
+// sched/checker.h calls coupled. That changes no result: the same ops run in the same order.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "train/engine/rank_groups.h"
+#include "train/engine/rank_tensors.h"
+
+namespace ms::train {
+
+class Executor {
+ public:
+  enum class Mode { train, evaluate, logits };
+
+  // All of these outlive it.
+  Executor(const Plan& plan, const mesh::Coord& at, RankTensors& tensors, tensor::Stream& compute,
+           const RankGroups& groups, optim::ShardedOptimizer& optimizer);
+  ~Executor();
+
+  // Losses are multiplied by `loss_scale`.
+  void run(const sched::Schedule& schedule, Mode mode, double loss_scale);
+  // The gathers that the schedule begins with, issued ahead of it; run() then finds them done. Not without overlap:
+  // compute would wait for them.
+  void prefetch(const sched::Schedule& schedule);
+
+ private:
+  struct Slot;
+  struct Gradient;
+  struct ChunkState;
+
+  const std::vector<sched::Row>& rows(const sched::Schedule& schedule) const;
+  void obey(const sched::Row& row, Mode mode, double loss_scale);
+  void transfer(const sched::Row& row);
+  void forward(const sched::Row& row, Mode mode, double loss_scale);
+  void backward(const sched::Row& row, double loss_scale);
+  void gather(int chunk);
+  void reduce(int chunk);
+  comm::Communicator& channel(const sched::Row& row) const;
+  nn::TensorParallel tensor_parallel() const;
+  // The number that the optimizer knows the first of the chunk's spans by; the others follow it.
+  std::size_t first_span(int chunk) const;
+  // Notes, of the spans at this place of the chunk, that their gradients are complete.
+  void complete(int chunk, std::int64_t place);
+  tensor::Tensor loss_target() const;
+
+  const Plan& plan_;
+  mesh::Coord at_;
+  nn::Shape shape_;
+  RankTensors& tensors_;
+  tensor::Stream& compute_;
+  const RankGroups& groups_;
+  std::optional<nn::Ring> ring_;  // of the tp group, where it is used
+  optim::ShardedOptimizer& optimizer_;
+  std::vector<nn::Chunk> model_;
+  std::vector<ChunkState> state_;
+};
+
+}  // namespace ms::train

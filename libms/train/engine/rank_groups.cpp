@@ -1,0 +1,61 @@
+#include "train/engine/rank_groups.h"
+
+#include <algorithm>
+
+namespace ms::train {
+namespace {
+
+// What a group's operations may take of a GPU at once, in NCCL's channels: one block of threads and some MiB of buffers
+// each. Blocks that wait for a peer keep what they have, and the peer may wait for a group whose blocks found no room:
+// all groups of a rank together come to 88, of the 108 multiprocessors of an A100 or the 132 of an H100; smaller GPUs
+// give each its share (comm::Group). By NVLink a channel moves some 20 GB/s, as others say, and the network is slower.
+constexpr int kWide = 16;   // tp, dp: gradients and parameters, most of what is moved
+constexpr int kPair = 8;    // activations from rank to rank
+constexpr int kNarrow = 4;  // the world's few numbers, a shared embedding once a step
+
+}  // namespace
+
+RankGroups::RankGroups(const Plan& plan, comm::World& of, tensor::Device& device) {
+  const int rank = of.rank();
+  const mesh::Groups groups(plan.mesh, plan.chunks, plan.settings.model.tied_embeddings);
+  struct Opening {
+    mesh::GroupSpec spec;
+    int width;
+    bool sends;
+    std::unique_ptr<comm::Communicator>* communicator;
+  };
+  std::vector<Opening> all{{groups.world(), kNarrow, false, &world},
+                           {groups.along(mesh::Axis::tp, rank), kWide, false, &tp},
+                           {groups.along(mesh::Axis::dp, rank), kWide, false, &dp}};
+  for (int c = 0; c < mesh::kChannels; ++c) {
+    if (const auto spec = groups.channel(static_cast<mesh::Channel>(c), rank))
+      all.push_back({*spec, kPair, true, &channels[static_cast<std::size_t>(c)]});
+  }
+  if (const auto spec = groups.embedding(rank)) all.push_back({*spec, kNarrow, false, &embedding});
+  if (nn::TensorParallel::ring_used(plan.shape(plan.mesh.coord(rank).tp), plan.settings.overlap.tp)) {
+    const mesh::Groups::Ring ring = groups.tp_ring(rank).value();
+    all.push_back({ring.out, kPair, true, &ring_out});
+    all.push_back({ring.in, kPair, true, &ring_in});
+  }
+  // The one order of all ranks: where opening waits for the other members, any other one may wait for ever.
+  std::ranges::sort(all, {}, [](const Opening& opening) { return opening.spec.id; });
+
+  // All streams before the first group: GPUs give out the queues of their hardware in the order in which streams are
+  // made, NCCL makes some for each group, and streams that share a queue wait for each other.
+  compute = device.make_stream("compute", tensor::StreamKind::compute);
+  for (const Opening& opening : all) streams.push_back(device.make_stream(opening.spec.name, tensor::StreamKind::comm));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto& [spec, width, sends, communicator] = all[i];
+    *communicator = of.open({spec.name, spec.id, spec.ranks, width}, *streams[i]);
+    if (sends) (*communicator)->connect();
+  }
+}
+
+void RankGroups::register_memory(const tensor::Memory& memory) {
+  for (const auto* one : {&tp, &dp, &ring_out, &ring_in})
+    if (*one) (*one)->register_memory(memory);
+  for (const auto& channel : channels)
+    if (channel) channel->register_memory(memory);
+}
+
+}  // namespace ms::train

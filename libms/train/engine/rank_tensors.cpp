@@ -1,0 +1,147 @@
+#include "train/engine/rank_tensors.h"
+
+#include <algorithm>
+
+namespace ms::train {
+
+using tensor::Arena;
+using tensor::DType;
+using tensor::Tensor;
+
+optim::SpanLayout layout_of(const nn::SpanSpec& spec) {
+  optim::SpanLayout layout;
+  for (const nn::ParamSpec& param : spec.params) {
+    layout.params.push_back({param.shard.name, param.offset, param.offset + param.numel(), param.decay});
+  }
+  layout.numel = spec.numel;
+  layout.replicated = spec.replicated;
+  layout.shared = spec.shared;
+  layout.counts_in_norm = spec.counts_in_norm;
+  return layout;
+}
+
+namespace {
+
+class Tally {
+ public:
+  Tally(const Arena& arena, std::vector<MemoryRow>* rows) : arena_(arena), rows_(rows), last_(arena.used_bytes()) {}
+  void add(const std::string& what) { add(what, {}, 0); }
+  // `part_bytes` of it are for something that has a row of its own.
+  void add(const std::string& what, const std::string& part, std::int64_t part_bytes) {
+    const std::int64_t used = arena_.used_bytes();
+    if (rows_ != nullptr) rows_->push_back({what, used - last_ - part_bytes});
+    if (rows_ != nullptr && part_bytes > 0) rows_->push_back({part, part_bytes});
+    last_ = used;
+  }
+
+ private:
+  const Arena& arena_;
+  std::vector<MemoryRow>* rows_;
+  std::int64_t last_;
+};
+
+int slots_needed(const Plan& plan, int pp_rank, int chunk) {
+  const auto p = static_cast<std::size_t>(pp_rank), c = static_cast<std::size_t>(chunk);
+  return std::max({plan.training.slots[p][c], plan.evaluation.slots[p][c], plan.single.slots[p][c]});
+}
+
+std::int64_t slot_bytes(const nn::Shape& shape, const nn::ChunkPart& part) {
+  Arena arena = Arena::measuring();
+  const nn::LayerScratch scratch = nn::carve_scratch(arena, shape);
+  const std::int64_t before = arena.used_bytes();
+  nn::carve_slot(arena, shape, part, scratch);
+  return arena.used_bytes() - before;
+}
+
+// What a slot keeps between the halves of a split backward.
+std::int64_t split_bytes(const nn::Shape& shape, const nn::ChunkPart& part) {
+  if (!shape.split_backward) return 0;
+  nn::Shape whole = shape;
+  whole.split_backward = false;
+  return slot_bytes(shape, part) - slot_bytes(whole, part);
+}
+
+}  // namespace
+
+RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, std::vector<MemoryRow>* memory) {
+  const nn::Shape shape = plan.shape(at.tp);
+  const int zero = static_cast<int>(plan.settings.optim.zero);
+  Tally tally(arena, memory);
+  RankTensors rank;
+  rank.chunks.resize(static_cast<std::size_t>(plan.chunks));
+
+  // Under zero 2 the chunks share one gradient buffer: as large as the largest of them.
+  std::int64_t shared_elements = 0, parameter_sums = 0;
+  for (int c = 0; c < plan.chunks; ++c) {
+    ChunkTensors& chunk = rank.chunks[static_cast<std::size_t>(c)];
+    chunk.specs = plan.spans(at.pp, at.tp, c);
+    std::int64_t elements = 0;
+    for (const nn::SpanSpec& spec : chunk.specs) {
+      elements += spec.numel;
+      parameter_sums += optim::parameter_sums(plan.settings.optim, layout_of(spec));
+    }
+    shared_elements = std::max(shared_elements, elements);
+  }
+  const Tensor shared = zero == 2 ? arena.take(DType::f32, 1, shared_elements) : Tensor{};
+  if (zero == 2) tally.add("gradient buffer");
+  for (ChunkTensors& chunk : rank.chunks) {
+    std::int64_t offset = 0;
+    for (const nn::SpanSpec& spec : chunk.specs) {
+      const Tensor grads = zero == 2 ? shared.slice_cols(offset, spec.numel) : Tensor{};
+      offset += spec.numel;
+      chunk.spans.push_back(
+          optim::carve_span(arena, plan.settings.optim, layout_of(spec), plan.dtype, plan.mesh.dp, at.dp, grads));
+    }
+  }
+  for (int c = 0; c < plan.chunks; ++c) {
+    rank.chunks[static_cast<std::size_t>(c)].amaxes = nn::carve_weight_amaxes(arena, shape, plan.part(at.pp, c));
+  }
+  tally.add("parameters, gradients, optimizer");
+
+  rank.scratch = nn::carve_scratch(arena, shape);
+  if (nn::TensorParallel::ring_used(shape, plan.settings.overlap.tp)) {
+    rank.ring_received = arena.take(shape.dtype, shape.shard_tokens(), shape.model->hidden);
+  }
+  tally.add("layer scratch");
+  std::int64_t kept_bytes = 0;
+  for (int c = 0; c < plan.chunks; ++c) {
+    ChunkTensors& chunk = rank.chunks[static_cast<std::size_t>(c)];
+    const nn::ChunkPart part = plan.part(at.pp, c);
+    const int slots = slots_needed(plan, at.pp, c);
+    for (int s = 0; s < slots; ++s) chunk.slots.push_back(nn::carve_slot(arena, shape, part, rank.scratch));
+    kept_bytes += slots * split_bytes(shape, part);
+  }
+  tally.add("activations", "kept for weights' gradients", kept_bytes);
+  for (ChunkTensors& chunk : rank.chunks) {
+    for (int i = 0; i < plan.gradient_buffers[static_cast<std::size_t>(at.pp)]; ++i) {
+      chunk.gradients.push_back(arena.take(shape.dtype, shape.shard_tokens(), shape.model->hidden));
+    }
+  }
+  tally.add("activation gradients");
+  if (plan.holds_head(at.pp)) {
+    rank.head = nn::carve_head(arena, shape);
+    const std::int64_t columns = rank.head.logits.cols;
+    rank.logits_row = arena.take(shape.dtype, 1, columns);
+    rank.logits_all = arena.take(shape.dtype, shape.tp, columns);
+    tally.add("logits and loss");
+  }
+  rank.rotary = nn::carve_rotary(arena, shape);
+  for (int i = 0; i < plan.microbatches; ++i) {
+    rank.input.push_back({arena.take(DType::i32, 1, shape.tokens()), arena.take(DType::i32, 1, shape.tokens())});
+  }
+  rank.scalars = optim::carve_scalars(arena, parameter_sums);
+  rank.ignored_loss = arena.take(DType::f64, 1, 1);
+  rank.token = arena.take(DType::i32, 1, 1);
+  tally.add("tokens and tables");
+  return rank;
+}
+
+RankMemory rank_memory(const Plan& plan, const mesh::Coord& at) {
+  RankMemory memory;
+  Arena arena = Arena::measuring();
+  carve_rank(arena, plan, at, &memory.rows);
+  memory.total_bytes = arena.used_bytes();
+  return memory;
+}
+
+}  // namespace ms::train

@@ -1,0 +1,50 @@
+// All tensors of a rank, carved from one arena: the plan measures with the code that the run allocates with.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "train/plan.h"
+
+namespace ms::train {
+
+struct ChunkTensors {
+  std::vector<nn::SpanSpec> specs;
+  std::vector<optim::SpanMemory> spans;
+  std::vector<nn::WeightAmaxes> amaxes;  // of its layers
+  std::vector<nn::ChunkSlot> slots;
+  // [Ts,H]: gradients of activations between stages, received, turned into that of the input, sent. A ring, because the
+  // next one arrives while the last one leaves.
+  std::vector<tensor::Tensor> gradients;
+};
+
+struct RankTensors {
+  std::vector<ChunkTensors> chunks;
+  nn::LayerScratch scratch;
+  tensor::Tensor ring_received;       // [Ts,H] of the tp ring, where there is one
+  nn::HeadScratch head;               // on the last stage
+  tensor::Tensor rotary;              // of llama models
+  std::vector<nn::Microbatch> input;  // [microbatches]
+  optim::StepScalars scalars;
+  tensor::Tensor ignored_loss;                   // f64 [1,1]: where tp ranks other than 0 sum the loss
+  tensor::Tensor logits_row, logits_all, token;  // to generate: [1,V/tp], [tp,V/tp] on the last stage; i32 [1,1]
+};
+
+struct MemoryRow {
+  std::string what;
+  std::int64_t bytes;
+};
+
+// `memory`, where given, receives what was taken for what, in order.
+RankTensors carve_rank(tensor::Arena& arena, const Plan& plan, const mesh::Coord& at, std::vector<MemoryRow>* memory);
+
+// Bytes of a rank by purpose, and their sum.
+struct RankMemory {
+  std::vector<MemoryRow> rows;
+  std::int64_t total_bytes = 0;
+};
+RankMemory rank_memory(const Plan& plan, const mesh::Coord& at);
+
+optim::SpanLayout layout_of(const nn::SpanSpec& spec);
+
+}  // namespace ms::train

@@ -1,0 +1,217 @@
+#include "train/run/launch.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "base/log.h"
+#include "comm/launch.h"
+#include "comm/mpi_world.h"
+#include "comm/thread_world.h"
+#include "train/run/gpu_environment.h"
+#include "train/run/process.h"
+#include "train/run/run_directory.h"
+#include "train/run/shutdown.h"
+
+namespace ms::train {
+namespace {
+
+constexpr int kMaxThreadRanks = 1024, kMaxRanksOfGpu = 128;
+constexpr std::chrono::milliseconds kDoneWithin{30'000};  // for a process whose run is done to exit
+
+std::chrono::milliseconds deadline_of(const Settings& settings) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(settings.run.comm_timeout_s * 1e3));
+}
+
+// Writes the first cause of a failed run, with the rank that it blames, or else comes from. Returns false where another
+// rank's cause was first.
+bool write_failure(const std::string& dir, const comm::World& world, const comm::World::Cause& cause,
+                   std::int64_t step) {
+  const int rank = cause.error.rank().value_or(cause.rank);
+  return watch::write_verdict(
+      dir, watch::verdict_of(cause.error, rank, world.node(rank), cause.error.step().value_or(step)));
+}
+
+ExitCode exit_code_of(const Outcome& outcome) {
+  return outcome.stopped ? watch::verdict_stopped(outcome.steps, outcome.stop_cause, outcome.checkpoint).code
+                         : watch::verdict_done(outcome.steps).code;
+}
+
+// Writes the verdict of a run without failure. Rank 0 calls it.
+void conclude(const Outcome& outcome, const std::string& dir, const LaunchOptions& options) {
+  watch::write_verdict(dir, outcome.stopped
+                                ? watch::verdict_stopped(outcome.steps, outcome.stop_cause, outcome.checkpoint)
+                                : watch::verdict_done(outcome.steps));
+  options.report(outcome);
+}
+
+ExitCode run_threads(const Loaded& loaded, const LaunchOptions& options, const TrainerOptions& trainer) {
+  const Settings& settings = loaded.settings;
+  const int ranks = static_cast<int>(settings.mesh.dp * settings.mesh.pp * settings.mesh.tp);
+  if (ranks > kMaxThreadRanks) {
+    throw user_error("mesh.size", fmt::format("{} ranks as threads of one process, at most {}", ranks, kMaxThreadRanks),
+                     "start processes with mpirun or srun --mpi=pmix");
+  }
+  if (settings.run.device == "cuda" && ranks > kMaxRanksOfGpu)
+    throw user_error("mesh.size", fmt::format("{} ranks share a GPU, at most {} can", ranks, kMaxRanksOfGpu),
+                     "start one process for each GPU with mpirun or srun --mpi=pmix");
+  RunDirectory directory(loaded);
+  Checked checked = directory.check([&] { return check_run(settings, ranks, true); });
+  directory.prepare();
+  Process process(std::move(checked), trainer, ranks, ranks);
+  if (settings.run.device == "cpu")
+    log::info("train", "{} ranks as threads, {} workers, {} threads an op", ranks, process.pool_size().workers,
+              process.pool_size().threads_per_op);
+  process.log_faults();
+
+  comm::ThreadHub hub(ranks, trainer.deadline);
+  std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
+  std::vector<std::atomic<std::int64_t>> steps(static_cast<std::size_t>(ranks));
+  std::atomic<bool> failed = false;
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < ranks; ++rank) {
+      threads.emplace_back([&, rank] {
+        const log::RankScope label(rank);
+        const auto index = static_cast<std::size_t>(rank);
+        const std::unique_ptr<comm::World> world = hub.world(rank);
+        try {
+          Process::Devices devices = process.make_devices(*world);
+          StartUp start_up(*world, loaded.resolved, trainer.deadline);
+          outcomes[index] = process.run_rank(*world, devices, start_up, steps[index], {});
+        } catch (const Error& error) {
+          world->abort(error);  // the hub keeps the first cause, which run_rank() has passed on where it came so far
+          failed = true;
+        }
+      });
+    }
+  }
+  if (failed) {
+    const std::unique_ptr<comm::World> world = hub.world(0);
+    const comm::World::Cause cause = world->cause().value();
+    write_failure(settings.run.dir, *world, cause, steps[static_cast<std::size_t>(cause.rank)]);
+    throw cause.error.with_context(fmt::format("rank {}", cause.rank));
+  }
+  conclude(outcomes.front(), settings.run.dir, options);
+  return exit_code_of(outcomes.front());
+}
+
+// Reports the failure of an MPI run: writes the verdict and prints the cause, once for the whole run.
+class FailureReport {
+ public:
+  FailureReport(const comm::World& world, std::string dir, std::chrono::milliseconds deadline)
+      : world_(world), dir_(std::move(dir)), deadline_(deadline) {}
+
+  // The run directory exists, without the verdict of the run before. `dir` is rank 0's.
+  void prepared(std::string dir) {
+    dir_ = std::move(dir);
+    prepared_ = true;
+  }
+  std::atomic<std::int64_t>& step() { return step_; }
+
+  void operator()(const comm::World::Cause& cause) {
+    watch::begin_ending();
+    // A second caller must not end the process before the first is done, nor wait for ever where storage hangs.
+    const std::unique_lock lock(mutex_, deadline_);
+    if (!lock || std::exchange(reported_, true)) return;
+    // The rank that wrote the verdict prints; where there can be no verdict, the rank that failed.
+    const bool first = prepared_ && write_failure(dir_, world_, cause, step_);
+    if (first || (cause.rank == world_.rank() && !(prepared_ && watch::has_verdict(dir_)))) {
+      std::fprintf(stderr, "ms-train: error: rank %d: %s\n", cause.rank, cause.error.what());
+      if (!cause.error.hint().empty()) std::fprintf(stderr, "hint: %s\n", cause.error.hint().c_str());
+    }
+  }
+
+ private:
+  const comm::World& world_;
+  std::string dir_;
+  const std::chrono::milliseconds deadline_;
+  std::atomic<std::int64_t> step_ = 0;
+  std::timed_mutex mutex_;
+  bool prepared_ = false, reported_ = false;
+};
+
+// Exits with the cause's own code, so that srun and mpirun, which report one of many, report what happened. But only
+// the node where it happened is at fault.
+[[noreturn]] void exit_failed(const comm::World::Cause& cause, int rank) {
+  std::fflush(nullptr);
+  const ExitCode code = exit_code(cause.error.blame());
+  _exit(static_cast<int>(code == ExitCode::node_fault && cause.rank != rank ? ExitCode::peer_lost : code));
+}
+
+// Checks the run: rank 0 with its data, then the others against rank 0. Collective over the world; `directory` becomes
+// rank 0's.
+Checked check_together(const Loaded& loaded, comm::World& world, StartUp& start_up, FailureReport& report,
+                       std::optional<RunDirectory>& directory) {
+  const Settings& settings = loaded.settings;
+  if (world.rank() == 0) {
+    directory.emplace(loaded);
+    Checked checked = directory->check([&] { return check_run(settings, world.size(), true); });
+    directory->prepare();
+    world.store().put("run directory", settings.run.dir);
+    world.store().commit();
+    report.prepared(settings.run.dir);
+    return checked;
+  }
+  report.prepared(world.store().get(0, "run directory", deadline_of(settings)));
+  start_up.check_configuration();
+  return check_run(settings, world.size(), false);
+}
+
+ExitCode run_mpi(const Loaded& loaded, const LaunchOptions& options, const TrainerOptions& trainer) {
+  std::unique_ptr<comm::World> world = comm::make_mpi_world(trainer.deadline);
+  const int rank = world->rank();
+  const log::RankScope label(rank);
+  std::optional<RunDirectory> directory;  // on rank 0
+  FailureReport report(*world, loaded.settings.run.dir, trainer.deadline);
+  const auto report_cause = [&report](const comm::World::Cause& cause) { report(cause); };
+  ShutdownWatch shutdown(*world, trainer.deadline, report_cause, [rank](const comm::World::Cause& cause) {
+    const log::RankScope label_of_thread(rank);
+    log::error("train", "the run has failed, and this process does not come to its end: it is ended");
+    exit_failed(cause, rank);
+  });
+  try {
+    StartUp start_up(*world, loaded.resolved, trainer.deadline);
+    Process process(check_together(loaded, *world, start_up, report, directory), trainer, 1, world->ranks_on_node());
+    log::info("train", "{} ranks as {} processes, {} on this node, {} threads an op", world->size(), world->kind(),
+              world->ranks_on_node(), process.pool_size().threads_per_op);
+    if (rank == 0) process.log_faults();
+    Process::Devices devices = process.make_devices(*world);
+    const Outcome outcome = process.run_rank(*world, devices, start_up, report.step(), report_cause);
+    if (rank == 0) conclude(outcome, loaded.settings.run.dir, options);
+    const ExitCode code = exit_code_of(outcome);
+    shutdown.begin_done(std::min(trainer.deadline, kDoneWithin), [rank, code] {
+      const log::RankScope label_of_thread(rank);
+      log::warn("train", "the run is done, and this process does not come to its end: it is ended");
+      std::fflush(nullptr);
+      _exit(static_cast<int>(code));
+    });
+    world.reset();
+    return code;
+  } catch (const Error& error) {
+    const comm::World::Cause cause = world->cause().value_or(comm::World::Cause{rank, error});
+    shutdown.begin_failed(cause);
+    report(cause);
+    world->abort(error);  // after the verdict: telling the peers takes time, and the launcher may not wait for it
+    world.reset();        // gives the abort a moment to reach the peers
+    exit_failed(cause, rank);
+  }
+}
+
+}  // namespace
+
+ExitCode launch(const Loaded& loaded, const LaunchOptions& options) {
+  const bool processes = comm::this_launch().size > 1;
+  if (processes && loaded.settings.run.device == "cuda") set_gpu_environment(loaded.settings.run);
+  watch::StopRequest stop;  // before MPI starts threads
+  const TrainerOptions trainer{
+      .resolved = loaded.resolved, .fresh = options.fresh, .stop = &stop, .deadline = deadline_of(loaded.settings)};
+  return processes ? run_mpi(loaded, options, trainer) : run_threads(loaded, options, trainer);
+}
+
+}  // namespace ms::train

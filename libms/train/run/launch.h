@@ -1,0 +1,22 @@
+// From settings to a running world: ranks as threads of this process, or this process as one rank of an MPI world.
+#pragma once
+
+#include <functional>
+
+#include "train/run/trainer.h"
+
+namespace ms::train {
+
+struct LaunchOptions {
+  bool fresh = false;                          // begin at step 0, whatever checkpoints there are
+  std::function<void(const Outcome&)> report;  // called by rank 0 when a run ended without failure
+};
+
+// Runs the configuration: under mpirun or srun --mpi=pmix this process is one rank, otherwise its threads are all
+// ranks. Saves the resolved configuration with the run, writes the verdict, and returns the run's exit code.
+//
+// A failed run of threads throws the first cause. A failed MPI process exits by itself, since peers may be gone and MPI
+// cannot be ended alone: one rank says what the first cause was, and all exit with its code.
+ExitCode launch(const Loaded& loaded, const LaunchOptions& options);
+
+}  // namespace ms::train

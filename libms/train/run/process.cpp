@@ -1,0 +1,102 @@
+#include "train/run/process.h"
+
+#include <cstdlib>
+#include <optional>
+
+#include "base/log.h"
+#include "tensor/cuda_plugin.h"
+#include "train/run/tracing.h"
+
+namespace ms::train {
+namespace {
+
+tensor::CudaOptions cuda_options(const Settings& settings) {
+  return {.deterministic = settings.run.deterministic, .time_ops = settings.run.time_ops};
+}
+
+// GPUs are assigned by rank on the node. A launcher that shows each process its own shows one.
+int gpu_of(const comm::World& world) {
+  const int gpus = tensor::cuda_device_count();
+  int before = 0;
+  for (int rank = 0; rank < world.rank(); ++rank) before += world.node(rank) == world.node(world.rank()) ? 1 : 0;
+  if (gpus > 1 && world.ranks_on_node() > gpus) {
+    throw Error(
+        "cuda.none", Blame::user,
+        fmt::format("{} ranks on node {}, which has {} GPUs", world.ranks_on_node(), world.node(world.rank()), gpus),
+        "start as many ranks on a node as it has GPUs");
+  }
+  return gpus > 1 ? before : 0;
+}
+
+}  // namespace
+
+Checked check_run(const Settings& settings, int ranks, bool with_data) {
+  Checked checked{watch::armed_faults([](const char* name) { return std::getenv(name); }, ranks, settings.train.steps),
+                  make_plan(settings, ranks)};
+  if (with_data) check_data(settings);  // after the plan: a wrong mesh is the likelier mistake, and the cheaper to find
+  return checked;
+}
+
+Process::Process(Checked checked, TrainerOptions options, int ranks, int ranks_on_node)
+    : checked_(std::move(checked)),
+      options_(std::move(options)),
+      ranks_(ranks),
+      size_(tensor::CpuPool::size_for(tensor::CpuPool::usable_cores(), ranks, ranks_on_node)),
+      flusher_(checked_.plan.settings.trace.flush_s),
+      pool_(size_) {}
+
+void Process::log_faults() const {
+  for (const watch::Fault& fault : checked_.faults) log::warn("train", "a fault is armed, MS_FAULT '{}'", fault.text);
+}
+
+// Ranks that are threads share the first GPU: good for checking whether a layout computes the right results.
+std::unique_ptr<tensor::Device> Process::make_gpu(const comm::World& world) {
+  const tensor::CudaOptions options = cuda_options(checked_.plan.settings);
+  if (ranks_ == 1) return tensor::make_cuda_device(gpu_of(world), options);
+  if (world.rank() == 0) {
+    log::info("train", "{} ranks as threads share one GPU", ranks_);
+    if (const int gpus = tensor::cuda_device_count(); gpus > 1)
+      log::warn("train", "{} GPUs are idle: start one process for each with mpirun or srun --mpi=pmix", gpus - 1);
+  }
+  return tensor::make_shared_cuda_device(0, pool_, options);
+}
+
+Process::Devices Process::make_devices(const comm::World& world) {
+  return {tensor::CpuDevice(pool_, matmuls_), checked_.plan.settings.run.device == "cuda" ? make_gpu(world) : nullptr};
+}
+
+Outcome Process::run_rank(comm::World& world, Devices& devices, StartUp& start_up, std::atomic<std::int64_t>& step,
+                          const Report& report) {
+  const Plan& plan = checked_.plan;
+  tensor::Device& device = devices.gpu ? *devices.gpu : devices.host;
+  std::optional<Tracing> tracing;
+  TrainerOptions options = options_;
+  options.failed = [&](const Error& error) {
+    // In this order: once the others know and exit, the launcher may kill this process or stop reading its output.
+    if (tracing) tracing->failed(error);
+    if (report) report(world.cause().value_or(comm::World::Cause{world.rank(), error.with_step(step)}));
+    world.abort(error.with_step(step));
+  };
+  try {
+    const int rank = world.rank();
+    const auto released = [&world] { return world.kind() == "threads" && world.cause().has_value(); };
+    options.faults = watch::Faults(checked_.faults, rank, world.node(rank), released);
+    options.faults.at(watch::FaultPoint::start);
+    start_up.create_groups({plan.mesh, plan.chunks, plan.settings.model.tied_embeddings});
+    tracing.emplace(plan, options.resolved, world, device, flusher_);
+    options.peak_flops = plan.settings.run.peak_tflops * 1e12;
+    Outcome outcome = train(plan, world, device, devices.host, options, step);
+    world.close();
+    tracing->done();
+    return outcome;
+  } catch (const Error& error) {
+    options.failed(error);  // again where the trainer has called it: only the first counts
+    throw;
+  } catch (const std::exception& error) {
+    const Error bug("train.bug", Blame::bug, error.what());
+    options.failed(bug);
+    throw bug;
+  }
+}
+
+}  // namespace ms::train

@@ -1,0 +1,319 @@
+#include "train/run/trainer.h"
+
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "base/log.h"
+#include "base/rng.h"
+#include "comm/clock_probe.h"
+#include "data/loader.h"
+#include "data/tokenizer.h"
+#include "train/checkpoint/checkpoints.h"
+#include "train/run/preparation.h"
+#include "train/run/reporter.h"
+#include "watch/verdict.h"
+
+namespace ms::train {
+namespace {
+
+double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// A model that has not learned much writes any bytes; a terminal gets only those of plain text.
+std::string printable(std::string text) {
+  for (char& c : text) {
+    if ((c < ' ' && c != '\n' && c != '\t') || c > '~') c = '.';
+  }
+  return text;
+}
+
+data::Loader open_data(const Settings& settings) {
+  return {settings.data,
+          {.seq = settings.model.seq, .global_batch = settings.train.global_batch},
+          settings.model.vocab,
+          static_cast<std::uint64_t>(settings.train.seed)};
+}
+
+// A step whose gradients are not finite changes nothing; this many on end, and nothing ever will.
+constexpr int kMaxSkippedInARow = 10;
+
+class Trainer {
+ public:
+  Trainer(const Plan& plan, comm::World& world, tensor::Device& device, tensor::Device& host, RankGroups groups,
+          const TrainerOptions& options, std::atomic<std::int64_t>& step)
+      : plan_(plan),
+        settings_(plan.settings),
+        world_(world),
+        loader_(open_data(plan.settings)),
+        preparation_(plan, world, device, options.deadline),
+        engine_(plan, device, std::move(groups)),
+        recorder_(device.recorder()),
+        host_(host),
+        options_(options),
+        step_(step),
+        rows_(settings_.train.global_batch / plan.mesh.dp),
+        first_row_(rows_ * engine_.at().dp) {
+    if (settings_.train.eval_every > 0 && loader_.num_validation_samples() == 0) {
+      log::warn("train", "no validation data: data.valid is empty and data.valid_fraction holds out no whole sequence");
+    }
+  }
+
+  Outcome run() {
+    begin();
+    const std::int64_t steps = settings_.train.steps;
+    std::int64_t done = start_;
+    while (done < steps && !stop_agreed_) {
+      const std::int64_t step = done++;
+      step_.store(step, std::memory_order_relaxed);
+      options_.faults.at(watch::FaultPoint::step, step);
+      engine_.device().slow_down(options_.faults.slowness(step));
+      issue(step);
+      const bool evaluates = evaluation_due(step);
+      // One step ahead, unless something else has to happen between the two.
+      if (step > start_ && !evaluation_due(step - 1)) finish(step - 1);
+      if (evaluates) finish(step);
+      if (checkpoints_ && done < steps && !stop_agreed_) {
+        const trace::HostEvent event(recorder_, trace::Kind::save);
+        checkpoints_->boundary(done, samples(done));
+      }
+    }
+    if (done > start_ && !evaluation_due(done - 1)) finish(done - 1);
+    if (probe_) probe_clocks();
+    outcome_.start = start_;
+    outcome_.steps = done;
+    outcome_.stopped = done < steps;
+    if (options_.stop != nullptr) outcome_.stop_cause = options_.stop->asked().value_or("");
+    if (checkpoints_) outcome_.checkpoint = checkpoints_->finish(done, samples(done));
+    if (stop_file_ && stop_file_->asked()) {
+      outcome_.stop_cause = stop_file_->path();
+      stop_file_->remove();
+    }
+    if (settings_.run.sample_tokens > 0 && !outcome_.stopped && done > start_) outcome_.sample = sample();
+    if (reporter_) {
+      outcome_.tokens_per_s = reporter_->tokens_per_s();
+      reporter_->close();
+    }
+    engine_.synchronize();
+    if (probe_) {
+      probe_->wait();
+      note_probes();
+    }
+    return outcome_;
+  }
+
+ private:
+  // From the newest checkpoint, or from the beginning.
+  void begin() {
+    if (!settings_.checkpoint.dir.empty()) {
+      checkpoints_.emplace(plan_, options_.resolved, world_, engine_, host_, options_.fresh);
+      origin_ = checkpoints_->resume(loader_.fingerprint());
+      preparation_.take(origin_.matmul_choices);
+      checkpoints_->set_matmul_choices(preparation_.choices());
+    }
+    if (!origin_.restored) engine_.initialize(static_cast<std::uint64_t>(settings_.train.seed));
+    start_ = origin_.step;
+    loader_.start_at(origin_.step, origin_.samples);
+    if (start_ >= settings_.train.steps && world_.rank() == 0) {
+      log::info("train", "{} has {} steps, and train.steps is {}: nothing is left to do", origin_.path, start_,
+                settings_.train.steps);
+    }
+    if (world_.rank() == 0) {
+      reporter_.emplace(plan_, options_.peak_flops, start_);
+      stop_file_.emplace(settings_.run.dir);
+    }
+    if (engine_.needs_input()) {
+      prefetcher_.emplace(loader_, first_row_, rows_, start_, settings_.data.read_timeout_s);
+    }
+    if (recorder_ != nullptr && settings_.trace.probe_every_s > 0) {
+      const mesh::Groups groups(plan_.mesh, plan_.chunks, settings_.model.tied_embeddings);
+      probe_.emplace(world_, host_, groups.count());
+      probe_clocks();
+    }
+    if (options_.stop != nullptr) options_.stop->arm();
+    last_end_s_ = now_s();
+  }
+
+  std::int64_t samples(std::int64_t done) const { return loader_.shape().first_sample(done); }
+
+  Votes cast() {
+    Votes votes;
+    const bool asked = (options_.stop != nullptr && options_.stop->asked()) || (stop_file_ && stop_file_->asked());
+    votes.stop = asked ? 1 : 0;
+    if (checkpoints_) checkpoints_->cast(votes);
+    votes.probe = probe_ && world_.rank() == 0 && now_s() - last_probe_s_ >= probe_pause_s() ? 1 : 0;
+    return votes;
+  }
+
+  // All ranks at the same step: each round follows a vote, or begins or ends the run.
+  void probe_clocks() {
+    constexpr int kSamples = 16;
+    last_probe_s_ = now_s();
+    if (probe_rounds_ == 0) first_probe_s_ = last_probe_s_;
+    probe_->round(probe_rounds_++, kSamples);
+  }
+  // Rounds follow each other quickly at first: a drift is known as well as the rounds are far apart, and whenever a run
+  // ends, half of it at the least lies between two of them.
+  double probe_pause_s() const {
+    constexpr double kShortest_s = 2;
+    return std::min(std::max(last_probe_s_ - first_probe_s_, kShortest_s), settings_.trace.probe_every_s);
+  }
+  void note_probes() {
+    for (const trace::format::Probe& probe : probe_->take()) recorder_->probe(probe);
+  }
+
+  bool evaluation_due(std::int64_t step) const {
+    if (settings_.train.eval_every == 0 || loader_.num_validation_samples() == 0) return false;
+    return (step + 1) % settings_.train.eval_every == 0 || step + 1 == settings_.train.steps;
+  }
+  double lr(std::int64_t step) const { return optim::learning_rate(settings_.optim, step, settings_.train.steps); }
+
+  void issue(std::int64_t step) {
+    if (recorder_ != nullptr) recorder_->begin_step(step, trace::now_ns());
+    engine_.prefetch();  // its messages travel while tokens are waited for
+    const Votes votes = cast();
+    if (!prefetcher_) return engine_.issue_step(step, lr(step), {}, {}, votes);
+    const double start = now_s();
+    const data::Batch& batch = wait_for_data(step);
+    data_wait_s_ += now_s() - start;
+    engine_.issue_step(step, lr(step), batch.tokens, batch.targets, votes);
+  }
+
+  const data::Batch& wait_for_data(std::int64_t step) {
+    const trace::HostEvent event(recorder_, trace::Kind::data_wait);
+    options_.faults.at(watch::FaultPoint::data, step);
+    return prefetcher_->get(step);
+  }
+
+  void finish(std::int64_t step) {
+    StepReport report;
+    report.step = step + 1;
+    report.result = engine_.finish_step(step);
+    const double end = now_s();
+    report.op_seconds = engine_.device().op_seconds();
+    if (recorder_ != nullptr) recorder_->end_step(step, trace::now_ns(), report.op_seconds);
+    report.lr = lr(step);
+    report.seconds = end - last_end_s_;
+    report.tokens = samples(step + 1) * settings_.model.seq;
+    if (report.result.votes.stop > 0) stop_agreed_ = true;
+    if (probe_) {
+      note_probes();
+      if (report.result.votes.probe > 0) probe_clocks();
+    }
+    if (checkpoints_) {
+      checkpoints_->step_took(report.seconds);
+      report.saved = checkpoints_->heard(step, report.result.votes);
+      report.save_begun = checkpoints_->begun() == report.step;
+      report.saving = checkpoints_->busy();
+    }
+    if (origin_.restored && step == start_) report.resumed = origin_;
+    outcome_.loss = report.result.loss;
+    skipped_in_a_row_ = report.result.skipped ? skipped_in_a_row_ + 1 : 0;
+    if (skipped_in_a_row_ == kMaxSkippedInARow) {
+      throw user_error("train.diverged",
+                       fmt::format("the gradient norm was not finite in {} steps in a row, up to step {}: the run has "
+                                   "diverged",
+                                   kMaxSkippedInARow, step + 1),
+                       "a lower optim.lr, a longer warm-up or optim.clip = 1 may help");
+    }
+    if (evaluation_due(step)) report.valid_loss = outcome_.valid_loss = evaluate();
+    if (reporter_) {
+      report.data_wait_s = std::exchange(data_wait_s_, 0.0);
+      for (std::size_t i = 0; i < report.op_seconds.size(); ++i) {
+        if (op_seconds_.size() <= i) op_seconds_.push_back(0);
+        report.op_seconds[i] -= std::exchange(op_seconds_[i], report.op_seconds[i]);
+      }
+      reporter_->step(report);
+    }
+    last_end_s_ = now_s();  // evaluation and reporting are no part of the next step
+  }
+
+  double evaluate() {
+    const std::int64_t batch = settings_.train.global_batch;
+    const std::int64_t rounds = (settings_.train.eval_samples + batch - 1) / batch;
+    const std::int64_t total = rounds * batch;
+    std::vector<std::int32_t> tokens, targets;
+    if (engine_.needs_input()) tokens.resize(static_cast<std::size_t>(rows_ * settings_.model.seq));
+    targets.resize(tokens.size());
+    double loss = 0;
+    for (std::int64_t round = 0; round < rounds; ++round) {
+      if (engine_.needs_input()) {
+        loader_.fill_validation(round * batch + first_row_, rows_, total, tokens.data(), targets.data());
+      }
+      loss += engine_.evaluate(tokens, targets, static_cast<double>(total * settings_.model.seq));
+    }
+    return loss;
+  }
+
+  // Continues a few tokens of the data. Only byte tokens can be shown; the context slides when it is full.
+  std::string sample() {
+    const data::ByteTokenizer tokenizer;
+    const std::int64_t seq = settings_.model.seq;
+    std::vector<std::int32_t> context(static_cast<std::size_t>(seq)), targets(context.size()), text;
+    if (loader_.num_validation_samples() > 0) {
+      loader_.fill_validation(0, 1, 1, context.data(), targets.data());
+    } else {
+      loader_.fill(0, 0, 1, context.data(), targets.data());
+    }
+    std::int64_t length = std::min<std::int64_t>(std::max<std::int64_t>(1, seq / 4), 32);
+    for (std::int64_t i = 0; i < length; ++i) text.push_back(context[static_cast<std::size_t>(i)]);
+    for (std::int64_t i = 0; i < settings_.run.sample_tokens; ++i) {
+      if (length == seq && seq > 1) {
+        const std::int64_t keep = seq / 2;
+        std::copy(context.end() - keep, context.end(), context.begin());
+        length = keep;
+      }
+      const double draw =
+          uniform(static_cast<std::uint64_t>(settings_.train.seed), rng_key("sample"), static_cast<std::uint64_t>(i));
+      const std::int32_t token = engine_.next_token(context, length - 1, settings_.run.sample_temperature, draw);
+      if (length == seq) length = 0;  // a context of one token
+      context[static_cast<std::size_t>(length++)] = token;
+      text.push_back(token);
+    }
+    return printable(tokenizer.decode(text));
+  }
+
+  const Plan& plan_;
+  const Settings& settings_;
+  comm::World& world_;
+  data::Loader loader_;
+  Preparation preparation_;
+  Engine engine_;
+  trace::Recorder* recorder_;  // nullptr: nothing is traced
+  tensor::Device& host_;       // for messages of the host's memory
+  TrainerOptions options_;
+  std::atomic<std::int64_t>& step_;
+  std::int64_t rows_, first_row_;  // of the global batch: this dp rank's
+  std::optional<comm::ClockProbe> probe_;
+  int probe_rounds_ = 0;
+  double first_probe_s_ = 0, last_probe_s_ = 0;
+  std::optional<data::Prefetcher> prefetcher_;
+  std::optional<Reporter> reporter_;
+  std::optional<Checkpoints> checkpoints_;
+  std::optional<watch::StopFile> stop_file_;  // on rank 0
+  Origin origin_;
+  std::int64_t start_ = 0;  // steps done when this run began
+  bool stop_agreed_ = false;
+  Outcome outcome_;
+  double last_end_s_ = 0, data_wait_s_ = 0;
+  int skipped_in_a_row_ = 0;
+  std::vector<double> op_seconds_;
+};
+
+}  // namespace
+
+void check_data(const Settings& settings) { open_data(settings); }
+
+Outcome train(const Plan& plan, comm::World& world, tensor::Device& device, tensor::Device& host,
+              const TrainerOptions& options, std::atomic<std::int64_t>& step) {
+  // Groups before all else: what they take of a GPU is not free then.
+  Trainer trainer(plan, world, device, host, RankGroups(plan, world, device), options, step);
+  try {
+    return trainer.run();
+  } catch (const Error& error) {
+    watch::begin_ending();
+    options.failed(error);
+    throw;
+  }
+}
+
+}  // namespace ms::train

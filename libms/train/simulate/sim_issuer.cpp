@@ -1,0 +1,22 @@
+#include "train/simulate/sim_issuer.h"
+
+namespace ms::train {
+
+SimIssuer::SimIssuer(const Plan& plan, int ranks_on_node, int rank, trace::Recorder* recorder)
+    : plan_(plan), world_(rank, plan.mesh.size(), ranks_on_node) {
+  device_.set_recorder(recorder);
+  engine_ = std::make_unique<Engine>(plan, world_, device_);
+  if (engine_->needs_input()) {
+    tokens_.resize(
+        static_cast<std::size_t>(plan.microbatches * plan.settings.train.microbatch * plan.settings.model.seq));
+  }
+}
+
+comm::SimRecording SimIssuer::step(std::int64_t step) {
+  engine_->prefetch();
+  engine_->issue_step(step, plan_.settings.optim.lr, tokens_, tokens_);
+  engine_->finish_step(step);
+  return {world_.rank(), device_.take_program(), world_.groups(), world_.comm_ops()};
+}
+
+}  // namespace ms::train

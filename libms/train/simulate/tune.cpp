@@ -1,0 +1,226 @@
+#include "train/simulate/tune.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "base/text.h"
+#include "sched/registry.h"
+#include "train/engine/rank_tensors.h"
+#include "train/simulate/memory.h"
+
+namespace ms::train {
+namespace {
+
+using Time = std::chrono::steady_clock;
+
+std::vector<std::int64_t> divisors(std::int64_t n) {
+  std::vector<std::int64_t> result;
+  for (std::int64_t d = 1; d <= n; ++d)
+    if (n % d == 0) result.push_back(d);
+  return result;
+}
+
+struct Candidate {
+  Settings settings;
+  std::int64_t memory_bytes = 0;
+  double guess = 0;  // of its time, in times of what computing alone takes: only the order matters
+};
+
+// What is lost to the bubble, to recomputing, and to messages of tp, roughly.
+double guess_of(const Settings& s) {
+  const mesh::MeshConfig& mesh = s.mesh;
+  const sched::Shape shape{.pp = static_cast<int>(mesh.pp),
+                           .chunks = static_cast<int>(mesh.chunks),
+                           .microbatches = static_cast<int>(s.train.global_batch / (mesh.dp * s.train.microbatch))};
+  const sched::Times times;
+  const double bubble = sched::find_kind(mesh.schedule, shape.chunks)->bubble(shape, times) /
+                        (shape.microbatches * (times.forward + times.backward));
+  const double again = s.train.recompute == "full" ? 0.3 : s.train.recompute == "selective" ? 0.02 : 0;
+  const double messages = (s.overlap.tp ? 0.02 : 0.05) * std::log2(static_cast<double>(mesh.tp));
+  return (1 + bubble) * (1 + again + messages);
+}
+
+class Search {
+ public:
+  Search(const Settings& settings, const cost::Cluster& cluster, std::int64_t world, const TuneOptions& options)
+      : settings_(settings), cluster_(cluster), world_(world), options_(options) {}
+
+  Tuning run() {
+    const mesh::MeshConfig& mesh = settings_.mesh;
+    for (const std::int64_t tp : divisors(std::min(world_, cluster_.node.ranks))) {
+      if (world_ % tp != 0) continue;
+      for (const std::int64_t pp : divisors(world_ / tp))
+        if (pp <= settings_.model.layers) cut(tp, pp);
+    }
+    if (candidates_.empty()) {
+      throw user_error("tune.none",
+                       fmt::format("no layout over {} ranks fits a {} with {}: the smallest needs {}", world_,
+                                   cluster_.device.name, format_size(static_cast<double>(cluster_.device.memory_bytes)),
+                                   tuning_.least_bytes > 0 ? format_size(static_cast<double>(tuning_.least_bytes))
+                                                           : "another batch or another number of layers"),
+                       "more ranks, or a global batch that more of dp divides, leave less on each");
+    }
+    std::ranges::stable_sort(candidates_, {}, &Candidate::guess);
+    simulate_all();
+    std::ranges::stable_sort(tuning_.best, {}, [](const Layout& layout) { return layout.simulation.iteration_s; });
+    if (tuning_.best.size() > options_.keep) {
+      tuning_.slower = tuning_.best.size() - options_.keep;
+      tuning_.best.resize(options_.keep);
+    }
+    // Where the time goes, of those that are shown.
+    for (Layout& layout : tuning_.best) layout.simulation = simulated(layout.settings, true);
+    if (mesh.dp * mesh.pp * mesh.tp == world_ && problems_between(settings_).empty()) {
+      const Plan plan = make_plan(settings_, static_cast<int>(world_));
+      const std::int64_t bytes = largest_stage(plan).bytes;
+      if (bytes <= cluster_.device.memory_bytes) tuning_.given = Layout{settings_, simulated(settings_, true), bytes};
+    }
+    return std::move(tuning_);
+  }
+
+ private:
+  void cut(std::int64_t tp, std::int64_t pp) {
+    const std::int64_t dp = world_ / (tp * pp);
+    if (settings_.train.global_batch % dp != 0) return refuse("dp does not divide the global batch");
+    for (const std::int64_t microbatch : {1, 2, 4, 8}) {
+      if (settings_.train.global_batch / dp % microbatch != 0) continue;
+      for (const std::int64_t chunks : divisors(std::max<std::int64_t>(1, settings_.model.layers / pp))) {
+        if (pp == 1 && chunks > 1) continue;
+        for (const sched::ScheduleKind* kind : sched::schedule_kinds()) {
+          if (!kind->tuned || !kind->takes(static_cast<int>(chunks))) continue;
+          Settings s = settings_;
+          s.mesh.tp = tp;
+          s.mesh.pp = pp;
+          s.mesh.dp = dp;
+          s.mesh.chunks = chunks;
+          s.mesh.schedule = kind->key;
+          s.train.microbatch = microbatch;
+          consider(std::move(s));
+          if (pp == 1) break;  // one stage has no bubble: all schedules are alike
+        }
+      }
+    }
+  }
+
+  void refuse(const std::string& rule) {
+    ++tuning_.considered;
+    ++tuning_.impossible[rule];
+  }
+
+  // With the least recomputation that fits: more only costs time.
+  void consider(Settings s) {
+    s.overlap.pp = s.overlap.dp = true;
+    if (const auto problems = problems_between(s); !problems.empty()) return refuse("rules of " + problems.front().key);
+    std::int64_t bytes = 0;
+    for (const char* recompute : {"none", "selective", "full"}) {
+      s.train.recompute = recompute;
+      try {
+        bytes = largest_stage(make_plan(s, static_cast<int>(world_))).bytes;
+      } catch (const Error& error) { return refuse(error.kind()); }
+      if (bytes > cluster_.device.memory_bytes) continue;
+      for (const bool overlap_tp : {false, true}) {
+        if (overlap_tp && s.mesh.tp == 1) continue;
+        s.overlap.tp = overlap_tp;
+        ++tuning_.considered;
+        candidates_.push_back({s, bytes, guess_of(s)});
+      }
+      return;
+    }
+    ++tuning_.considered;
+    ++tuning_.too_large;
+    tuning_.least_bytes = tuning_.least_bytes == 0 ? bytes : std::min(tuning_.least_bytes, bytes);
+  }
+
+  Simulation simulated(const Settings& s, bool parts) const {
+    return simulate(make_plan(s, static_cast<int>(world_)), cluster_, {.parts = parts});
+  }
+
+  void simulate_all() {
+    const auto begin = Time::now();
+    std::atomic<std::size_t> next = 0;
+    std::mutex mutex;
+    std::vector<std::optional<Layout>> done(candidates_.size());
+    std::exception_ptr failed;
+    const auto work = [&] {
+      for (std::size_t i = next++; i < candidates_.size(); i = next++) {
+        if (i > 0 && std::chrono::duration<double>(Time::now() - begin).count() > options_.patience_s) break;
+        const Candidate& candidate = candidates_[i];
+        try {
+          done[i] = Layout{candidate.settings, simulated(candidate.settings, false), candidate.memory_bytes};
+        } catch (const Error&) {
+          const std::lock_guard lock(mutex);
+          failed = std::current_exception();
+          break;
+        }
+      }
+    };
+    {
+      const std::jthread other(work);
+      work();
+    }
+    if (failed) std::rethrow_exception(failed);
+    for (std::optional<Layout>& layout : done) {
+      if (layout) {
+        tuning_.best.push_back(std::move(*layout));
+      } else {
+        ++tuning_.not_reached;
+      }
+    }
+  }
+
+  const Settings& settings_;
+  const cost::Cluster& cluster_;
+  const std::int64_t world_;
+  const TuneOptions& options_;
+  std::vector<Candidate> candidates_;
+  Tuning tuning_;
+};
+
+}  // namespace
+
+Tuning tune(const Settings& settings, const cost::Cluster& cluster, std::int64_t world, const TuneOptions& options) {
+  refuse_unknown(settings);
+  return Search(settings, cluster, world, options).run();
+}
+
+std::string why_slower(const Layout& other, const Layout& best) {
+  const StepParts &a = other.simulation.parts, &b = best.simulation.parts;
+  const mesh::MeshConfig &mesh = other.settings.mesh, &than = best.settings.mesh;
+  const TrainConfig &train = other.settings.train, &its = best.settings.train;
+  struct Loss {
+    double seconds;
+    std::string reason;
+  };
+  const std::int64_t microbatches = train.global_batch / (mesh.dp * train.microbatch);
+  std::string computing = "other sizes of products";
+  if (train.recompute != its.recompute) {
+    computing = fmt::format("recompute = {}", train.recompute);
+  } else if (mesh.tp > than.tp) {
+    computing = fmt::format("smaller products of tp {}", mesh.tp);
+  } else if (train.microbatch < its.microbatch) {
+    computing = fmt::format("smaller products of microbatches of {}", train.microbatch);
+  } else if (other.settings.overlap.tp && !best.settings.overlap.tp) {
+    computing = "products cut for the overlap of tp";
+  } else if (mesh.pp > than.pp) {
+    computing = fmt::format("a last stage with the head and as many layers as the others (pp {})", mesh.pp);
+  }
+  std::vector<Loss> losses{
+      {a.compute_s - b.compute_s, "it computes longer: " + computing},
+      {a.bubble_s - b.bubble_s, fmt::format("its bubble is longer: {} microbatches through pp {} x {} chunks ({})",
+                                            microbatches, mesh.pp, mesh.chunks, mesh.schedule)},
+      {a.tp_s - b.tp_s, fmt::format("compute waits longer for messages of tp {}{}", mesh.tp,
+                                    other.settings.overlap.tp ? "" : ", which are not overlapped")},
+      {a.pp_s - b.pp_s,
+       fmt::format("compute waits longer for transfers between {} stages x {} chunks", mesh.pp, mesh.chunks)},
+      {a.dp_s - b.dp_s, fmt::format("compute waits longer for gradients and parameters over dp {}", mesh.dp)}};
+  const Loss& most = *std::ranges::max_element(losses, {}, &Loss::seconds);
+  const double slower = other.simulation.iteration_s - best.simulation.iteration_s;
+  if (slower <= 1e-4 * best.simulation.iteration_s) return "as fast";
+  return fmt::format("{:.1f} % slower; {}", 100 * slower / best.simulation.iteration_s, most.reason);
+}
+
+}  // namespace ms::train

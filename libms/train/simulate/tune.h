@@ -1,0 +1,41 @@
+// Looks for the layout that trains fastest: every way to cut the model over so many ranks that fits the devices'
+// memory, simulated (simulate.h), the most promising first. Deterministic unless time runs out.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/simulate/simulate.h"
+
+namespace ms::train {
+
+struct Layout {
+  Settings settings;
+  Simulation simulation;
+  std::int64_t memory_bytes = 0;  // of the largest stage
+};
+
+struct Tuning {
+  std::vector<Layout> best;     // the fastest first, at most TuneOptions::keep
+  std::optional<Layout> given;  // the configuration as it is, where it is for so many ranks and fits
+  // How many were looked at, and what became of those that are not in `best`.
+  std::size_t considered = 0, too_large = 0, slower = 0, not_reached = 0;
+  std::map<std::string, std::size_t> impossible;  // by the rule that they break
+  std::int64_t least_bytes = 0;                   // what the smallest of those that are too large needs
+};
+
+struct TuneOptions {
+  std::size_t keep = 10;
+  double patience_s = 100;  // for simulating; what is not reached is counted
+};
+
+// Searches [mesh] dp, pp, tp, chunks and schedule, train.microbatch, train.recompute and [overlap] tp; model, batch and
+// optimizer stay. Throws Error("tune.none", user) where no layout fits, with what the smallest would need.
+Tuning tune(const Settings& settings, const cost::Cluster& cluster, std::int64_t world, const TuneOptions& options);
+
+// Why `other` takes longer than `best`, in a sentence: what it loses most by.
+std::string why_slower(const Layout& other, const Layout& best);
+
+}  // namespace ms::train

@@ -1,0 +1,2 @@
+#include "cost/model.h"
+#include "cost/second/late.h"

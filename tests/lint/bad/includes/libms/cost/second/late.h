@@ -1,0 +1,2 @@
+#include "cost/first/early.h"
+#include "cost/model.h"

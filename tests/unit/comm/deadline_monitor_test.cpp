@@ -1,0 +1,139 @@
+// Passed deadlines and dead peers, with made-up exchanges and clocks.
+#include "comm/deadline_monitor.h"
+
+#include <gtest/gtest.h>
+
+#include "comm/peer_watch.h"
+
+namespace ms::comm {
+namespace {
+
+using namespace std::chrono_literals;
+
+const DeadlineMonitor::Time kStart = DeadlineMonitor::Time() + 1h;
+
+std::shared_ptr<Exchange> awaits(const std::vector<int>& peers, DeadlineMonitor::Time posted = kStart) {
+  auto exchange = std::make_shared<Exchange>();
+  exchange->request.kind = OpKind::barrier;
+  exchange->request.sequence = 5;
+  auto group = std::make_shared<Group>();
+  group->name = "dp";
+  group->id = 7;
+  exchange->group = std::move(group);
+  for (const int peer : peers) exchange->transfers.push_back({TransferKind::recv, peer, nullptr, 0});
+  exchange->done.assign(peers.size(), false);
+  exchange->notify = [] {};
+  exchange->posted = posted;
+  return exchange;
+}
+
+class DeadlineMonitorTest : public ::testing::Test {
+ protected:
+  Exchanges active_, watched_;
+  IssueCounts issued_;
+  std::vector<int> asked_;
+  DeadlineMonitor monitor_{10s, active_, watched_, issued_,
+                           [this](int peer, const Question&) { asked_.push_back(peer); }};
+};
+
+TEST_F(DeadlineMonitorTest, AsksNoRankBeforeTheDeadline) {
+  monitor_.check(0, kStart + 1h);
+  active_ = {awaits({1, 2})};
+  monitor_.check(0, kStart + 9s);
+  EXPECT_TRUE(asked_.empty());
+}
+
+TEST_F(DeadlineMonitorTest, FailsWhenAllHaveAnswered) {
+  active_ = {awaits({2, 1})};
+  monitor_.check(0, kStart + 10s);
+  EXPECT_EQ(asked_, (std::vector<int>{1, 2}));
+  monitor_.add_answer(2, {{7, 5}, {.issued = true, .waits = {{1, 7, 5, "a barrier"}}}});
+  monitor_.check(0, kStart + 11s);
+  monitor_.add_answer(1, {{7, 5}, {.issued = false, .waits = {}}});
+  try {
+    monitor_.check(0, kStart + 11s);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), "comm.deadline");
+    EXPECT_EQ(error.rank(), 1);
+  }
+}
+
+TEST_F(DeadlineMonitorTest, WaitsTwoSecondsForAnswers) {
+  active_ = {awaits({1})};
+  monitor_.check(0, kStart + 10s);
+  monitor_.check(0, kStart + 12s);
+  EXPECT_THROW(monitor_.check(0, kStart + 12s + 1ns), Error);
+}
+
+TEST_F(DeadlineMonitorTest, ForgetsExchangesThatCompleteLate) {
+  active_ = {awaits({1})};
+  monitor_.check(0, kStart + 10s);
+  active_.front()->settle(Exchange::State::complete);
+  active_.clear();
+  monitor_.check(0, kStart + 1h);
+  monitor_.add_answer(1, {{7, 5}, {}});  // late
+  active_ = {awaits({2}, kStart + 1h)};
+  monitor_.check(0, kStart + 1h + 10s);
+  EXPECT_EQ(asked_, (std::vector<int>{1, 2}));
+}
+
+TEST_F(DeadlineMonitorTest, ReportsItsOldWaits) {
+  active_ = {awaits({3}, kStart + 1s), awaits({1, 2}, kStart), awaits({4}, kStart + 8s)};
+  issued_.counter(7)->store(6);
+  const WaitReport report = monitor_.report_for({7, 5}, kStart + 10s);
+  EXPECT_TRUE(report.issued);
+  std::vector<int> peers;
+  for (const Wait& wait : report.waits) peers.push_back(wait.peer);
+  EXPECT_EQ(peers, (std::vector<int>{1, 2, 3}));
+  EXPECT_FALSE(monitor_.report_for({7, 6}, kStart).issued);
+  EXPECT_FALSE(monitor_.report_for({kNoGroup, 0}, kStart).issued);
+  active_.front()->closes_world = true;
+  EXPECT_TRUE(monitor_.report_for({kNoGroup, 0}, kStart).issued);
+}
+
+class PeerWatchTest : public ::testing::Test {
+ protected:
+  // Rank 1 has exited and another process has its identifier; rank 2 is on another host, which this rank cannot
+  // observe.
+  PeerWatchTest() {
+    ProcessId dead = this_process(), elsewhere = this_process();
+    dead.start_ticks += 1;
+    elsewhere.start_ticks += 1;
+    elsewhere.host[0] = '?';
+    watch_.start(0, {this_process(), dead, elsewhere});
+  }
+  bool loses_one(const Exchanges& active, DeadlineMonitor::Time now, bool world_stands = true) {
+    try {
+      watch_.check(now, active, [&] { return world_stands; });
+      return false;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), "comm.peer_lost");
+      EXPECT_EQ(error.rank(), 1);
+      return true;
+    }
+  }
+  PeerWatch watch_;
+};
+
+TEST_F(PeerWatchTest, ReportsAnAwaitedDeadPeerAtOnce) {
+  EXPECT_EQ(watch_.ranks_on_node(), 2);
+  EXPECT_FALSE(loses_one({awaits({1})}, kStart, false)) << "its last message ended the world";
+  EXPECT_TRUE(loses_one({awaits({2}), awaits({1})}, kStart));
+}
+
+TEST_F(PeerWatchTest, ReportsAnUnawaitedDeadPeerAfterAGracePeriod) {
+  EXPECT_FALSE(loses_one({awaits({2})}, kStart));
+  EXPECT_FALSE(loses_one({}, kStart + 299ms));
+  EXPECT_TRUE(loses_one({}, kStart + 300ms));
+}
+
+TEST_F(PeerWatchTest, IgnoresPeersThatHaveClosedTheWorld) {
+  const auto closing = awaits({2});
+  closing->closes_world = true;
+  EXPECT_FALSE(loses_one({closing}, kStart));
+  EXPECT_FALSE(loses_one({closing}, kStart + 1h));
+}
+
+}  // namespace
+}  // namespace ms::comm

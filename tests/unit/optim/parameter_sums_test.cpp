@@ -1,0 +1,51 @@
+// LAMB needs two sums over each parameter with weight decay, AdamW none.
+#include <gtest/gtest.h>
+
+#include "optim/sharded.h"
+
+namespace ms::optim {
+namespace {
+
+TEST(ParameterSums, AreThoseOfParametersWithDecayUnderLamb) {
+  const ParamRange matrix{"w", 0, 64, true}, vector{"b", 64, 128, false};
+  struct Row {
+    const char* optimizer;
+    std::vector<ParamRange> params;
+    std::int64_t sums;
+  };
+  for (const Row& c : {Row{"adamw", {matrix, vector}, 0}, Row{"lamb", {matrix, vector}, 2}, Row{"lamb", {vector}, 0},
+                       Row{"lamb", {matrix, vector, matrix, matrix}, 6}, Row{"lamb", {}, 0}}) {
+    SpanLayout layout;
+    layout.params = c.params;
+    OptimConfig config;
+    config.name = c.optimizer;
+    EXPECT_EQ(parameter_sums(config, layout), c.sums) << c.optimizer << " of " << c.params.size();
+  }
+}
+
+TEST(ParameterSums, TakeNoMemoryWhereThereAreNone) {
+  tensor::Arena measured = tensor::Arena::measuring();
+  EXPECT_FALSE(carve_scalars(measured, 0).parameter_sums);
+  EXPECT_EQ(carve_scalars(measured, 10).parameter_sums.cols, 10);
+}
+
+// Every registered optimizer, on one span with and without a master copy.
+TEST(Optimizers, CarveTheirStates) {
+  SpanLayout layout;
+  layout.numel = 128;
+  for (const OptimizerKind* kind : optimizer_kinds()) {
+    OptimConfig config;
+    config.name = kind->name;
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      tensor::Arena measured = tensor::Arena::measuring();
+      const SpanMemory span = carve_span(measured, config, layout, dtype, 2, 1, {});
+      EXPECT_EQ(span.master ? 1 : 0, dtype == DType::bf16) << kind->name;
+      ASSERT_EQ(span.states.size(), kind->states.size()) << kind->name;
+      for (const Tensor& state : span.states) EXPECT_EQ(state.cols, 64) << kind->name;
+    }
+    EXPECT_EQ(kind->sums > 0, kind->issue_sums != nullptr) << kind->name;
+  }
+}
+
+}  // namespace
+}  // namespace ms::optim
