@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Trains a small Llama and writes it as a Hugging Face model; reads that model back, and writes it again: the same bytes.
+# shellcheck source=examples/common.sh
+. "$(dirname "$0")/../common.sh"
+begin 05-export
+
+encode_text
+show ms-train run "$examples/tiny.toml" --set model.family=llama --set model.kv_heads=2 --set train.steps=20 \
+  --set checkpoint.dir=checkpoints
+show ms-ckpt export --format hf --output hf checkpoints
+show ls -l hf
+show cat hf/config.json
+show ms-ckpt import --format hf --output imported hf
+show ms-ckpt export --format hf --output again imported
+show cmp hf/model.safetensors again/model.safetensors

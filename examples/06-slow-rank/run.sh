@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Makes rank 5 compute twice as slowly from step 10 on, and finds it in the traces of the run.
+# shellcheck source=examples/common.sh
+. "$(dirname "$0")/../common.sh"
+begin 06-slow-rank
+
+encode_text
+show env MS_FAULT="step=10 rank=5 slow=2" ms-train run "$examples/tiny.toml"
+show ms-tracepp stragglers run/trace
+show ms-tracepp report run/trace
+show ms-tracepp merge --output run.json.gz --steps 20-22 run/trace # open it in ui.perfetto.dev or chrome://tracing
