@@ -27,6 +27,17 @@ endfunction()
 ms_precompile(ms_pch -O2)
 ms_precompile(ms_pch_small -O1)
 
+# ms_together(SOURCE...): what a build that compiles several sources at once (CMAKE_UNITY_BUILD, the presets but dev) has to
+# know: a source with a using-directive is compiled alone, since the names would be those of its neighbours too.
+function(ms_together)
+  foreach(source IN LISTS ARGN)
+    file(STRINGS ${source} directives REGEX "^using namespace" LIMIT_COUNT 1)
+    if(directives)
+      set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
+  endforeach()
+endfunction()
+
 # ms_module(NAME DEPENDS module... [FOLDERS folder...] [LIBRARIES target...]): a static, position-independent library of
 # libms/NAME/*.cpp and libms/NAME/FOLDER/*.cpp. A folder may include the files beside the folders and the folders listed
 # before it; the include lint checks that. EXCLUDE file... names sources that need an option that is off, or that belong to
@@ -50,6 +61,7 @@ function(ms_module name)
   endforeach()
   list(TRANSFORM ARG_DEPENDS PREPEND ms_ OUTPUT_VARIABLE deps)
   if(sources)
+    ms_together(${sources})
     add_library(ms_${name} STATIC ${sources})
     target_include_directories(ms_${name} PUBLIC ${PROJECT_SOURCE_DIR}/libms)
     target_link_libraries(ms_${name} PUBLIC ${deps} PRIVATE ms_flags ${ARG_LIBRARIES})
@@ -106,6 +118,7 @@ function(ms_isa_sources name folder)
     endif()
     set(objects ms_${name}_${id})
     add_library(${objects} OBJECT ${sources})
+    set_target_properties(${objects} PROPERTIES UNITY_BUILD OFF)  # inlined, and so rounded, the same in every build
     target_compile_definitions(${objects} PRIVATE MS_ISA=${id})
     target_include_directories(${objects} PRIVATE ${PROJECT_SOURCE_DIR}/libms)
     target_link_libraries(${objects} PRIVATE ms_flags ${ARG_LIBRARIES})
@@ -123,7 +136,8 @@ function(ms_tool name)
   ms_install(${name})
 endfunction()
 
-# ms_bare_tool(NAME MODULES module...): tools/NAME.cpp with these modules in it, and no library but libc and libstdc++.
+# ms_bare_tool(NAME MODULES module...): tools/NAME.cpp with these modules in it instead of libms.so: it starts at once, and
+# where neither MPI nor oneDNN is installed.
 function(ms_bare_tool name)
   cmake_parse_arguments(ARG "" "" "MODULES" ${ARGN})
   add_executable(${name} ${CMAKE_CURRENT_SOURCE_DIR}/${name}.cpp)
@@ -143,11 +157,13 @@ function(ms_test name)
   target_link_libraries(${name} PRIVATE ${modules} GTest::gmock GTest::gtest_main ms_flags ${ARG_LIBRARIES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)  # support/
   target_compile_definitions(${name} PRIVATE MS_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)  # compiling tests takes longer than running them
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     target_compile_options(${name} PRIVATE -Wno-array-bounds -Wno-stringop-overflow)  # false alarms on std::string, too
   endif()
-  if(NOT "OpenMP::OpenMP_CXX" IN_LIST ARG_LIBRARIES)
+  if("OpenMP::OpenMP_CXX" IN_LIST ARG_LIBRARIES)  # computes what it compares with
+    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  else()  # compiling these takes longer than running them
+    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O0>)
     ms_precompiled(${name} ms_test_pch)
   endif()
   add_test(NAME ${name} COMMAND ${name})

@@ -56,6 +56,9 @@ target_compile_options(ms_flags INTERFACE
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(ms_flags INTERFACE -Wno-restrict)  # false alarms on std::string at -O3 (GCC bug 105651)
 endif()
+if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(ms_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)  # sources look like headers there
+endif()
 if(MS_SANITIZE)
   target_compile_options(ms_flags INTERFACE -fsanitize=${MS_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(ms_flags INTERFACE -fsanitize=${MS_SANITIZE})

@@ -31,6 +31,9 @@ class SystemClock final : public Clock {
   }
 };
 
+// Returns seconds of the system's monotonic clock, for code that only measures how long something took.
+inline double monotonic_s() { return SystemClock().now_s(); }
+
 // For tests: time passes when told to, and while "sleeping". Safe to share between threads.
 class FakeClock final : public Clock {
  public:

@@ -26,7 +26,7 @@ constexpr std::int64_t kManifestMaxBytes = std::int64_t{1} << 30;
 
 std::string last_part(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
-bool exists(const std::string& path) {
+bool may_exist(const std::string& path) {
   struct stat status {};
   return ::lstat(path.c_str(), &status) == 0 || errno != ENOENT;  // what cannot be looked at has not vanished
 }
@@ -95,7 +95,7 @@ Found examine(const std::string& path, bool newer_throws) {
   while (found.path.size() > 1 && found.path.ends_with('/')) found.path.pop_back();
   found.name = last_part(found.path);
   const Name name = parse_name(found.name);
-  found.pinned = name.kind == NameKind::step && exists(found.path + ".pin");
+  found.pinned = name.kind == NameKind::step && may_exist(found.path + ".pin");
   try {
     read_manifest(found);
   } catch (const Error& error) {
@@ -157,7 +157,7 @@ std::vector<Found> list(const std::string& dir) {
     struct stat status {};
     if (::stat(path_in(dir, name).c_str(), &status) == 0 && !S_ISDIR(status.st_mode)) continue;  // not ours
     Found found = look(path_in(dir, name));
-    if (found.condition == Condition::complete || exists(found.path)) result.push_back(std::move(found));
+    if (found.condition == Condition::complete || may_exist(found.path)) result.push_back(std::move(found));
   }
   std::sort(result.begin(), result.end(),
             [](const Found& a, const Found& b) { return std::tie(a.step, a.name) < std::tie(b.step, b.name); });
@@ -193,7 +193,7 @@ std::optional<Found> newest_complete(const std::string& dir, std::int64_t below,
     for (const std::int64_t step : steps) {
       Found found = examine(path_in(dir, step_name(step)), true);
       if (found.condition == Condition::complete) return found;
-      if (!exists(found.path)) {
+      if (!may_exist(found.path)) {
         vanished = true;
       } else if (passed_over != nullptr) {
         passed_over->push_back(std::move(found));

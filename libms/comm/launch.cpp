@@ -27,7 +27,7 @@ using Variable = std::function<const char*(const char*)>;
 // Returns how many tasks of the step run on node `index`, from SLURM_STEP_TASKS_PER_NODE such as "2(x3),1"; 1 if
 // malformed.
 int tasks_on_node(const char* text, int index) {
-  for (const std::string& part : split(text, ',')) {
+  for (const std::string& part : ms::split(text, ',')) {
     const std::size_t bracket = part.find("(x");
     index -= bracket == std::string::npos ? 1 : std::max(1, std::atoi(part.c_str() + bracket + 2));
     if (index < 0) return std::max(1, std::atoi(part.c_str()));

@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kDeadline{8000};
-constexpr double kMeasure_s = 1;
+constexpr double kAllToAll_s = 1;
 constexpr int kMostRanks = 16;
 constexpr std::int64_t kBlockWords = 1 << 20;  // 4 MiB
 
@@ -56,7 +56,7 @@ class Rank {
     all_->all_reduce(elapsed_, comm::ReduceKind::max);
     stream_->synchronize();
     Exchanged result;
-    result.turns = std::clamp(static_cast<int>(kMeasure_s / elapsed_.as<float>()[0]), 1, 1000);
+    result.turns = std::clamp(static_cast<int>(kAllToAll_s / elapsed_.as<float>()[0]), 1, 1000);
     for (int i = 0; i < result.turns; ++i) result.seconds += turn(2);
     for (int other = 0; other < ranks_; ++other) {
       if (other == rank_) continue;
@@ -104,7 +104,7 @@ class Rank {
   tensor::Tensor elapsed_;
 };
 
-health::Result run(health::Evidence& evidence) {
+health::Result measure_a2a(health::Evidence& evidence) {
   const Share share = this_share();
   const OnCpus bound(share.cpus);
   const int ranks = std::clamp(static_cast<int>(share.cpus.size()) / 2 * 2, 2, kMostRanks);
@@ -151,6 +151,6 @@ extern constinit const health::Check kPerfA2a = {
         "ranks send together. Slow is what perf.memory is slow for, or cores that are busy; wrong is never normal. "
         "Judged against active.a2a_gbps.",
     .remedy = kLooksSlow,
-    .run = run};
+    .run = measure_a2a};
 
 }  // namespace ms::diag

@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kSeconds = 4;
 
-health::Result run(health::Evidence&) {
+health::Result measure_bits(health::Evidence&) {
   const Share share = this_share();
   const std::vector<CoreBits> bits = compute_bits(share.cpus, kSeconds, plain_hash());
   std::size_t num_products = 0;
@@ -36,6 +36,6 @@ extern constinit const health::Check kPerfBits = {
         "wrong and "
         "nothing is logged anywhere. There is no normal number of differences but zero, so one is critical.",
     .remedy = "Take the node out of service and have the processor of that core replaced.",
-    .run = run};
+    .run = measure_bits};
 
 }  // namespace ms::diag

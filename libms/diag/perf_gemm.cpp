@@ -12,7 +12,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using tensor::DType;
 
-constexpr double kMeasure_s = 1.5;  // of each type
+constexpr double kGemm_s = 1.5;  // of each type
 
 // Large enough that all cores have work, small enough that one product takes no second on an old core.
 std::int64_t side_for(std::size_t cores) { return cores <= 4 ? 1024 : cores <= 32 ? 2048 : 4096; }
@@ -25,7 +25,7 @@ double gflops(tensor::Device& device, DType dtype, std::int64_t side) {
   const Clock::time_point start = Clock::now();
   double elapsed_s = 0;
   int count = 0;
-  for (; elapsed_s < kMeasure_s; ++count) {
+  for (; elapsed_s < kGemm_s; ++count) {
     stream->submit(product.op());
     stream->synchronize();
     elapsed_s = std::chrono::duration<double>(Clock::now() - start).count();
@@ -33,7 +33,7 @@ double gflops(tensor::Device& device, DType dtype, std::int64_t side) {
   return count * product.flops() / elapsed_s / 1e9;
 }
 
-health::Result run(health::Evidence& evidence) {
+health::Result measure_gemm(health::Evidence& evidence) {
   const Share share = this_share();
   const OnCpus bound(share.cpus);
   tensor::MatmulCache matmuls;
@@ -63,6 +63,6 @@ extern constinit const health::Check kPerfGemm = {
         "note says so.\n\nCores that are throttled by heat or power, or capped by the BIOS, show here. Judged "
         "against active.gemm_gflops_fp32 and active.gemm_gflops_bf16. It loads the CPU, also on nodes with GPUs.",
     .remedy = "Look at temperatures, fans and power limits of the node, and at what else runs on it.",
-    .run = run};
+    .run = measure_gemm};
 
 }  // namespace ms::diag

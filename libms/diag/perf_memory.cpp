@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kMeasure_s = 1.5;
+constexpr double kMemory_s = 1.5;
 constexpr int kLeastPasses = 4;  // the first one is not counted
 constexpr double kScale = 3;
 constexpr double kBytesAnElement = 24;  // as STREAM counts: two reads and a write
@@ -57,7 +57,7 @@ Measured measure(const std::vector<int>& cpus, std::size_t num_elements) {
   const auto met = [&]() noexcept {
     times.push_back(Clock::now());
     const double elapsed_s = std::chrono::duration<double>(times.back() - times.front()).count();
-    more = static_cast<int>(times.size()) <= kLeastPasses || elapsed_s < kMeasure_s;
+    more = static_cast<int>(times.size()) <= kLeastPasses || elapsed_s < kMemory_s;
   };
   times.reserve(1 << 16);
   std::barrier meeting(static_cast<std::ptrdiff_t>(cpus.size()), met);
@@ -90,7 +90,7 @@ Measured measure(const std::vector<int>& cpus, std::size_t num_elements) {
   return measured;
 }
 
-health::Result run(health::Evidence& evidence) {
+health::Result measure_memory(health::Evidence& evidence) {
   const Share share = this_share();
   const std::int64_t cache_bytes = last_level_cache_bytes(evidence.root());
   const std::int64_t free_bytes = free_memory_bytes(evidence.root());
@@ -136,6 +136,6 @@ extern constinit const health::Check kPerfMemory = {
         "without that key it is only shown. Several processes on a node measure at the same time and share what is "
         "expected.",
     .remedy = kLooksSlow,
-    .run = run};
+    .run = measure_memory};
 
 }  // namespace ms::diag

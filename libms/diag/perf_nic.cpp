@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kAll_s = 6, kEach_s = 1;  // of sending: all interfaces together, one of them at most
 
-health::Result run(health::Evidence& evidence) {
+health::Result measure_nic(health::Evidence& evidence) {
   const Share share = this_share();
   if (share.index > 0) return health::skipped("another process of this node does it");
   const std::vector<NicAddress> nics = nic_addresses(evidence.root());
@@ -41,6 +41,6 @@ extern constinit const health::Check kPerfNic = {
         "kernel is busy with something else, or whose rules drop its own traffic. The wire itself is measured "
         "between nodes, by perf.reduce. Judged against active.nic_gbps.",
     .remedy = "Compare firewall rules, kernel settings and load with a node that is not slow.",
-    .run = run};
+    .run = measure_nic};
 
 }  // namespace ms::diag

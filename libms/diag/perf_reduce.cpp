@@ -18,7 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kDeadline{12000};  // until all others are at it, too
-constexpr double kMeasure_s = 3;
+constexpr double kReduce_s = 3;
 constexpr std::int64_t kElements = 4 << 20;  // 16 MiB
 constexpr int kWarmTurns = 4;                // that are not counted
 
@@ -54,7 +54,7 @@ class Reducer {
         std::chrono::duration<float>(Clock::now() - start).count() / static_cast<float>(kWarmTurns - 1);
     all_->all_reduce(elapsed_, comm::ReduceKind::max);
     stream_->synchronize();
-    result.turns = std::clamp(static_cast<int>(kMeasure_s / elapsed_.as<float>()[0]), 1, 1000);
+    result.turns = std::clamp(static_cast<int>(kReduce_s / elapsed_.as<float>()[0]), 1, 1000);
     for (int i = 0; i < result.turns; ++i) result.seconds += turn(result);
     return result;
   }
@@ -107,7 +107,7 @@ health::Result judge(const Reduced& reduced, const comm::World& world, const Sha
                      fmt::format("CPU, {}, {}", among, format_size(static_cast<double>(kElements) * sizeof(float))));
 }
 
-health::Result run(health::Evidence& evidence) {
+health::Result measure_reduce(health::Evidence& evidence) {
   if (comm::this_launch().size <= 1) {
     return health::skipped("one process: start it with srun over the nodes to compare");
   }
@@ -144,6 +144,6 @@ extern constinit const health::Check kPerfReduce = {
         "number, so a slow one blames the fabric between them: repeat it with halves of the nodes to find whose it "
         "is. Judged against active.reduce_gbps.",
     .remedy = "Repeat it with halves of the nodes until one node is left that makes a pair slow.",
-    .run = run};
+    .run = measure_reduce};
 
 }  // namespace ms::diag

@@ -12,8 +12,8 @@
 namespace ms::notify {
 namespace {
 
-constexpr std::size_t kKeptBytes = 4096;     // of a reply; for messages
-constexpr std::size_t kMostBytes = 1 << 20;  // of a reply; more is not listened to
+constexpr std::size_t kKeptBytes = 4096;          // of a reply; for messages
+constexpr std::size_t kMostReplyBytes = 1 << 20;  // of a reply; more is not listened to
 
 struct EasyTraits {
   using Type = CURL*;
@@ -41,7 +41,7 @@ std::size_t receive(char* data, std::size_t size, std::size_t count, void* user)
   auto& received = *static_cast<Received*>(user);
   const std::size_t bytes = size * count;
   received.total += bytes;
-  if (received.total > kMostBytes) return 0;  // ends the transfer
+  if (received.total > kMostReplyBytes) return 0;  // ends the transfer
   received.body.append(data, std::min(bytes, kKeptBytes - received.body.size()));
   return bytes;
 }
@@ -82,7 +82,7 @@ HttpReply http_post(const HttpRequest& request) {
   set(handle, CURLOPT_WRITEDATA, &received);
 
   const CURLcode code = curl_easy_perform(handle);
-  if (received.total > kMostBytes) return {.problem = "its reply does not end"};
+  if (received.total > kMostReplyBytes) return {.problem = "its reply does not end"};
   if (code != CURLE_OK) return {.problem = words[0] != '\0' ? words.data() : curl_easy_strerror(code)};
   long status = 0;
   curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);

@@ -6,7 +6,7 @@
 namespace ms::sched {
 namespace {
 
-std::vector<Row> order(const Shape& shape, int) {
+std::vector<Row> gpipe_order(const Shape& shape, int) {
   const std::vector<Entry> entries = order_table(shape);
   return alternate(entries, entries, shape.microbatches);
 }
@@ -17,7 +17,7 @@ extern const ScheduleKind kGpipe{.key = "gpipe",
                                  .name = "gpipe",
                                  .doc = "all forwards, then all backwards",
                                  .tuned = false,  // 1f1b is as fast with less memory
-                                 .order = order,
+                                 .order = gpipe_order,
                                  .bubble = fill_and_drain};
 
 }  // namespace ms::sched

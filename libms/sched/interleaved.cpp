@@ -7,7 +7,7 @@
 namespace ms::sched {
 namespace {
 
-std::vector<Row> order(const Shape& shape, int rank) {
+std::vector<Row> interleaved_order(const Shape& shape, int rank) {
   const std::vector<Entry> forwards = order_table(shape);
   std::vector<Entry> backwards = forwards;
   for (Entry& entry : backwards) entry.chunk = shape.chunks - 1 - entry.chunk;
@@ -22,7 +22,7 @@ extern const ScheduleKind kInterleaved{.key = "1f1b",
                                        .doc = "the same with mesh.chunks above 1, which shorten the bubble",
                                        .interleaves = true,
                                        .whole_groups = true,
-                                       .order = order,
+                                       .order = interleaved_order,
                                        .bubble = fill_and_drain};
 
 }  // namespace ms::sched

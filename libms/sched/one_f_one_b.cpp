@@ -6,14 +6,17 @@
 namespace ms::sched {
 namespace {
 
-std::vector<Row> order(const Shape& shape, int rank) {
+std::vector<Row> one_f_one_b_order(const Shape& shape, int rank) {
   const std::vector<Entry> entries = order_table(shape);
   return alternate(entries, entries, shape.pp - rank - 1);
 }
 
 }  // namespace
 
-extern const ScheduleKind kOneForwardOneBackward{
-    .key = "1f1b", .name = "1f1b", .doc = "one forward, one backward", .order = order, .bubble = fill_and_drain};
+extern const ScheduleKind kOneForwardOneBackward{.key = "1f1b",
+                                                 .name = "1f1b",
+                                                 .doc = "one forward, one backward",
+                                                 .order = one_f_one_b_order,
+                                                 .bubble = fill_and_drain};
 
 }  // namespace ms::sched

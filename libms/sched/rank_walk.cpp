@@ -10,10 +10,10 @@
 namespace ms::sched {
 namespace {
 
-constexpr std::size_t kKinds = 8;       // the kinds of rows that name a microbatch come first in What
-using RowOf = std::array<int, kKinds>;  // by What: the row, kNone if not yet
+constexpr std::size_t kRowKinds = 8;       // the kinds of rows that name a microbatch come first in What
+using RowOf = std::array<int, kRowKinds>;  // by What: the row, kNone if not yet
 constexpr RowOf kNoRows{kNone, kNone, kNone, kNone, kNone, kNone, kNone, kNone};
-static_assert(static_cast<std::size_t>(Action::gather_params) == kKinds);
+static_assert(static_cast<std::size_t>(Action::gather_params) == kRowKinds);
 
 // What one rank has seen of one (chunk, microbatch).
 struct Progress {
@@ -276,7 +276,7 @@ class Walk {
     for (int chunk = 0; chunk < shape_.chunks; ++chunk) {
       for (int microbatch = 0; microbatch < shape_.microbatches; ++microbatch) {
         const Progress& progress = of(chunk, microbatch);
-        for (std::size_t kind = 0; kind < kKinds; ++kind) {
+        for (std::size_t kind = 0; kind < kRowKinds; ++kind) {
           const auto action = static_cast<Action>(kind);
           const bool halves = progress.has(Action::backward_input);
           if (action == Action::backward_input || action == (halves ? Action::backward : Action::backward_weight))

@@ -9,7 +9,7 @@
 namespace ms::sched {
 namespace {
 
-std::vector<Row> order(const Shape& shape, int rank) {
+std::vector<Row> zero_bubble_order(const Shape& shape, int rank) {
   const int microbatches = shape.microbatches;
   std::vector<Row> order;
   const auto add = [&](Action action, int microbatch) { order.push_back(computation(action, {0, microbatch})); };
@@ -38,7 +38,7 @@ extern const ScheduleKind kZeroBubbleH1{.key = "zb-h1",
                                         .name = "zb-h1",
                                         .doc = "1f1b with a split backward, whose weight gradients fill the bubble",
                                         .splits_backward = true,
-                                        .order = order,
+                                        .order = zero_bubble_order,
                                         .bubble = bubble};
 
 }  // namespace ms::sched

@@ -21,7 +21,7 @@ std::optional<int> parse_number(std::string_view text, int most) {
   return value;
 }
 
-Error bad_line(std::string_view source, int line, std::string_view what, std::string hint = {}) {
+Error bad_hostfile(std::string_view source, int line, std::string_view what, std::string hint = {}) {
   return user_error("slurm.hostfile", fmt::format("{}:{}: {}", source, line, what), std::move(hint));
 }
 
@@ -62,12 +62,12 @@ std::vector<HostSlots> parse_hostfile(std::string_view text, std::string_view so
     std::string_view slots = blank == std::string_view::npos ? std::string_view{} : trim(words.substr(blank));
     const bool named = !slots.empty();
     if (named && !slots.starts_with(kSlots)) {
-      throw bad_line(source, line, fmt::format("'{}' is not understood", printable(slots, kMaxShown)),
-                     std::string(kForms));
+      throw bad_hostfile(source, line, fmt::format("'{}' is not understood", printable(slots, kMaxShown)),
+                         std::string(kForms));
     }
     if (named) slots.remove_prefix(kSlots.size());
     if (const std::size_t colon = names.find(':'); colon != std::string_view::npos) {
-      if (named) throw bad_line(source, line, "the slots stand there twice, as :N and as slots=N");
+      if (named) throw bad_hostfile(source, line, "the slots stand there twice, as :N and as slots=N");
       slots = names.substr(colon + 1);
       names = names.substr(0, colon);
       if (slots.empty()) slots = ":";  // no number either
@@ -75,23 +75,24 @@ std::vector<HostSlots> parse_hostfile(std::string_view text, std::string_view so
     const auto number =
         slots.empty() && !named ? std::optional<int>(HostSlots{}.slots) : parse_number(slots, kMaxSlots);
     if (!number) {
-      throw bad_line(source, line,
-                     fmt::format("'{}' is not a number of slots from 1 to {}", printable(slots, kMaxShown), kMaxSlots));
+      throw bad_hostfile(
+          source, line,
+          fmt::format("'{}' is not a number of slots from 1 to {}", printable(slots, kMaxShown), kMaxSlots));
     }
     const auto expanded = expand_hostlist(names);
     if (!expanded || expanded->empty()) {
-      throw bad_line(source, line, fmt::format("'{}' is no host and no hostlist", printable(names, kMaxShown)),
-                     std::string(kForms));
+      throw bad_hostfile(source, line, fmt::format("'{}' is no host and no hostlist", printable(names, kMaxShown)),
+                         std::string(kForms));
     }
     for (const std::string& name : *expanded) {
       const auto [first, is_new] = seen.emplace(name, line);
       if (!is_new) {
-        throw bad_line(source, line, fmt::format("host {} is there twice, first in line {}", name, first->second),
-                       "name a host once, with all its slots");
+        throw bad_hostfile(source, line, fmt::format("host {} is there twice, first in line {}", name, first->second),
+                           "name a host once, with all its slots");
       }
       hosts.push_back({.name = name, .slots = *number});
     }
-    if (hosts.size() > kMaxHosts) throw bad_line(source, line, fmt::format("more than {} hosts", kMaxHosts));
+    if (hosts.size() > kMaxHosts) throw bad_hostfile(source, line, fmt::format("more than {} hosts", kMaxHosts));
   }
   if (hosts.empty()) throw user_error("slurm.hostfile", fmt::format("{} names no host", source), std::string(kForms));
   return hosts;

@@ -14,10 +14,10 @@
 namespace ms::slurm {
 namespace {
 
-constexpr std::size_t kMaxShown = 80;      // of a word, in an error
+constexpr std::size_t kMaxWord = 80;       // of a word, in an error
 constexpr double kScontrolDeadline_s = 5;  // a busy controller answers within a second or two
 
-Error bad_line(std::string_view source, int line, std::string_view what) {
+Error bad_topology(std::string_view source, int line, std::string_view what) {
   return user_error("slurm.topology", fmt::format("{}:{}: {}", source, line, what),
                     "topology.conf and the output of scontrol show topology are understood");
 }
@@ -47,15 +47,16 @@ std::optional<Row> parse_row(std::string_view text, std::string_view source, int
     if (row.name.empty()) {
       if (key == "blocksizes" || key == "aggregatedblock") return std::nullopt;
       if ((key != "switchname" && key != "blockname") || value.empty()) {
-        throw bad_line(source, line, fmt::format("SwitchName=NAME was expected, not '{}'", printable(word, kMaxShown)));
+        throw bad_topology(source, line,
+                           fmt::format("SwitchName=NAME was expected, not '{}'", printable(word, kMaxWord)));
       }
       row.name = value;
     } else if (key == "nodes" || key == "switches") {
       const auto names = expand_hostlist(value);
-      if (!names) throw bad_line(source, line, fmt::format("'{}' is no hostlist", printable(value, kMaxShown)));
+      if (!names) throw bad_topology(source, line, fmt::format("'{}' is no hostlist", printable(value, kMaxWord)));
       (key == "nodes" ? row.nodes : row.switches) = *names;
     } else if (std::find(std::begin(kIgnored), std::end(kIgnored), key) == std::end(kIgnored)) {
-      throw bad_line(source, line, fmt::format("'{}' is not understood", printable(word, kMaxShown)));
+      throw bad_topology(source, line, fmt::format("'{}' is not understood", printable(word, kMaxWord)));
     }
   }
   return row;
@@ -88,18 +89,20 @@ void join_switches(const std::vector<Row>& rows, std::string_view source, Topolo
   for (const Row& row : rows) {
     const int next = static_cast<int>(topology.switches.size());
     if (!index.emplace(row.name, next).second) {
-      throw bad_line(source, row.line, fmt::format("switch {} is there twice", printable(row.name, kMaxShown)));
+      throw bad_topology(source, row.line, fmt::format("switch {} is there twice", printable(row.name, kMaxWord)));
     }
     topology.switches.push_back({.name = row.name});
   }
   for (std::size_t s = 0; s < rows.size(); ++s) {
     for (const std::string& name : rows[s].switches) {
       const auto child = index.find(name);
-      if (child == index.end()) throw bad_line(source, rows[s].line, fmt::format("switch {} is not described", name));
+      if (child == index.end())
+        throw bad_topology(source, rows[s].line, fmt::format("switch {} is not described", name));
       int& above = topology.switches[static_cast<std::size_t>(child->second)].above;
-      if (above != Topology::kNone) throw bad_line(source, rows[s].line, fmt::format("switch {} is under two", name));
+      if (above != Topology::kNone)
+        throw bad_topology(source, rows[s].line, fmt::format("switch {} is under two", name));
       if (is_above(topology, child->second, static_cast<int>(s))) {
-        throw bad_line(source, rows[s].line, fmt::format("switch {} is above and under {}", name, rows[s].name));
+        throw bad_topology(source, rows[s].line, fmt::format("switch {} is above and under {}", name, rows[s].name));
       }
       above = static_cast<int>(s);
     }
@@ -129,9 +132,9 @@ Topology parse_topology(std::string_view text, std::string_view source) {
       if (is_above(topology, leaf, here)) {
         leaf = here;
       } else if (!is_above(topology, here, leaf)) {
-        throw bad_line(source, rows[s].line,
-                       fmt::format("node {} is under {} and under {}", node,
-                                   topology.switches[static_cast<std::size_t>(leaf)].name, rows[s].name));
+        throw bad_topology(source, rows[s].line,
+                           fmt::format("node {} is under {} and under {}", node,
+                                       topology.switches[static_cast<std::size_t>(leaf)].name, rows[s].name));
       }
     }
   }
@@ -149,7 +152,7 @@ ToldTopology ask_topology(const Getenv& getenv) {
   if (result.timed_out) {
     return {.text = {}, .why_not = fmt::format("scontrol show topology: no answer within {} s", kScontrolDeadline_s)};
   }
-  const std::string words = plain_text(result.err, kMaxShown);
+  const std::string words = plain_text(result.err, kMaxWord);
   if (!result.ok()) {
     return {.text = {},
             .why_not = fmt::format("scontrol show topology: {}", words.empty() ? result.describe() : words)};

@@ -9,20 +9,18 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <thread>
 
+#include "base/clock.h"
 #include "tensor/cpu_kernels.h"
 
 namespace ms::tensor {
 namespace {
 
 using Poison = std::shared_ptr<const Error>;
-
-double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 class CpuEvent final : public EventState {
  public:
@@ -239,16 +237,16 @@ bool CpuStreamCore::guarded(F&& function) {
 }
 
 void CpuStreamCore::compute(const Op& op) {
-  const double start = now_s();
+  const double start = monotonic_s();
   if (const auto* matmul = std::get_if<Matmul>(&op)) {
     matmuls_.run(*matmul);
   } else {
     cpu_kernels().run(op);
   }
-  double seconds = now_s() - start;
+  double seconds = monotonic_s() - start;
   if (const double slowness = device_.slowness(); slowness > 1) {  // an injected fault: spin
     const double enough = seconds * slowness;
-    while (seconds < enough) seconds = now_s() - start;
+    while (seconds < enough) seconds = monotonic_s() - start;
   }
   busy_s_ += seconds;
   std::atomic<double>& sum = op_seconds_[static_cast<std::size_t>(op_class(op))];

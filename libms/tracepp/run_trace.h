@@ -25,6 +25,8 @@ enum class State : std::uint8_t { issued, begun, ended };
 inline constexpr std::uint16_t kNoMicrobatch = 0xffff;
 inline constexpr std::int32_t kNoStep = -1;
 
+inline double seconds(std::int64_t ns) { return 1e-9 * static_cast<double>(ns); }
+
 struct Event {
   std::int64_t begin_ns = 0;     // on the rank's clock, on the run's once aligned; meaningless while only issued
   std::int64_t duration_ns = 0;  // 0 unless ended

@@ -10,8 +10,8 @@
 namespace ms::tracepp {
 namespace {
 
-using testing::ClockRun;
-using testing::ClockRunOptions;
+using synthetic::ClockRun;
+using synthetic::ClockRunOptions;
 using Time = std::chrono::steady_clock;
 
 double seconds_since(Time::time_point begin) { return std::chrono::duration<double>(Time::now() - begin).count(); }

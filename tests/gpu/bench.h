@@ -12,6 +12,8 @@
 
 namespace ms::tensor::bench {
 
+inline constexpr auto kF32 = DType::f32, kBf16 = DType::bf16;
+
 // Random numbers, drawn once: larger tensors are copies of them.
 struct Source {
   explicit Source(Device& device);

@@ -6,8 +6,6 @@
 namespace ms::tensor::bench {
 namespace {
 
-constexpr auto kF32 = DType::f32, kBf16 = DType::bf16;
-
 struct Model {
   const char* name;
   std::int64_t tokens, hidden, kv, ffn, vocabulary;

@@ -8,8 +8,6 @@
 namespace ms::tensor::bench {
 namespace {
 
-constexpr auto kBf16 = DType::bf16;
-
 // Returns a function that issues a kernel on the stream of `tensors`.
 template <class Launch>
 std::function<void()> on(Tensors& tensors, Launch launch) {

@@ -9,7 +9,6 @@
 namespace ms::tensor::bench {
 namespace {
 
-constexpr auto kF32 = DType::f32, kBf16 = DType::bf16;
 constexpr std::int64_t kRows = 16384, kVocabulary = 128256, kHeadDim = 128, kSequence = 8192, kPositions = 2048;
 
 std::string shape_of(std::int64_t rows, std::int64_t cols, DType dtype = kBf16) {

@@ -73,7 +73,7 @@ class Alertmanager {
   Alertmanager& operator=(const Alertmanager&) = delete;
 
   bool is_ready() const {
-    return wait_for(30, [&] { return testing::http_get(port_, "/-/ready").starts_with("OK"); });
+    return wait_for(30, [&] { return support::http_get(port_, "/-/ready").starts_with("OK"); });
   }
   // The alerts that fire, "CODE NODE" each.
   std::set<std::string> firing() const {
@@ -83,7 +83,7 @@ class Alertmanager {
     }
     return names;
   }
-  Json alerts() const { return Json::parse(testing::http_get(port_, "/api/v2/alerts?active=true"), nullptr, false); }
+  Json alerts() const { return Json::parse(support::http_get(port_, "/api/v2/alerts?active=true"), nullptr, false); }
 
  private:
   int port_;
@@ -99,7 +99,7 @@ class Notify : public ::testing::Test {
     ::chmod(directory_.c_str(), 0755);
     std::filesystem::create_directory(directory_ + "/state");
     if (::getuid() == 0 && ::chown((directory_ + "/state").c_str(), kNobody, kNobody) != 0) ADD_FAILURE() << "chown";
-    port_ = testing::free_port();
+    port_ = support::free_port();
     std::ofstream(directory_ + "/notify.toml")
         << "[notify]\nspool = '" << directory_ << "/spool'\nstate = '" << directory_
         << "/state'\nalertmanager = 'http://127.0.0.1:" << port_ << "'\nslack = '" << slack_.url()
@@ -132,7 +132,7 @@ class Notify : public ::testing::Test {
 
   std::string directory_;
   int port_ = 0;
-  testing::HttpServer slack_;
+  support::HttpServer slack_;
 };
 
 TEST_F(Notify, TellsAlertmanagerAndSlack) {
@@ -177,7 +177,7 @@ TEST_F(Notify, TellsAlertmanagerAndSlack) {
 TEST_F(Notify, LosesNothingWhileNobodyAnswers) {
   if (::access(kProgram, X_OK) != 0) GTEST_SKIP() << kProgram << " is not installed";
   spool("drain", "node02", "gpu 3: gone");
-  slack_.answer_with(testing::http_answer(500));
+  slack_.answer_with(support::http_answer(500));
   EXPECT_EQ(notify_once(), 1);
   EXPECT_EQ(slack_.requests().size(), 2U);  // once repeated
   spool("drain", "node03", "gpu 4: gone");
@@ -185,7 +185,7 @@ TEST_F(Notify, LosesNothingWhileNobodyAnswers) {
   ASSERT_TRUE(alertmanager.is_ready());
   EXPECT_EQ(notify_once(), 1);  // Slack still does not
   EXPECT_EQ(alertmanager.firing(), (std::set<std::string>{"MsDiagDrained node02", "MsDiagDrained node03"}));
-  slack_.answer_with(testing::http_answer(200));
+  slack_.answer_with(support::http_answer(200));
   EXPECT_EQ(notify_once(), 0);
   EXPECT_THAT(slack_.requests().back(), HasSubstr("node03"));
   EXPECT_EQ(notify_once(), 0);

@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
-namespace ms::notify::testing {
+namespace ms::notify::support {
 namespace {
 
 constexpr int kTick_ms = 20;
@@ -135,4 +135,4 @@ std::string http_get(int port, const std::string& path) {
   return head == std::string::npos ? "" : reply.substr(head + 4);
 }
 
-}  // namespace ms::notify::testing
+}  // namespace ms::notify::support

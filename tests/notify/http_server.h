@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace ms::notify::testing {
+namespace ms::notify::support {
 
 struct Answer {
   std::string bytes;
@@ -46,4 +46,4 @@ int free_port();
 // The body that GET of this path gives; empty where nobody answers.
 std::string http_get(int port, const std::string& path);
 
-}  // namespace ms::notify::testing
+}  // namespace ms::notify::support

@@ -12,10 +12,10 @@
 namespace ms::notify {
 namespace {
 
-using testing::Answer;
+using support::Answer;
+using support::http_answer;
+using support::HttpServer;
 using ::testing::HasSubstr;
-using testing::http_answer;
-using testing::HttpServer;
 using ::testing::Not;
 
 class Http : public ::testing::Test {
@@ -92,7 +92,7 @@ TEST_F(Http, GarbageIsNoAnswer) {
 
 TEST_F(Http, NobodyThere) {
   const HttpReply reply =
-      http_post({.url = "http://127.0.0.1:" + std::to_string(testing::free_port()), .body = "", .timeout_s = 5});
+      http_post({.url = "http://127.0.0.1:" + std::to_string(support::free_port()), .body = "", .timeout_s = 5});
   EXPECT_EQ(reply.status, 0);
   EXPECT_THAT(reply.problem, HasSubstr("connect"));
 }
@@ -113,7 +113,7 @@ TEST_F(Http, WantsACertificate) {
 }
 
 TEST_F(Http, TheEnvironmentsProxyIsIgnored) {
-  const std::string nowhere = "http://127.0.0.1:" + std::to_string(testing::free_port());
+  const std::string nowhere = "http://127.0.0.1:" + std::to_string(support::free_port());
   for (const char* name : {"http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"}) setenv(name, nowhere.c_str(), 1);
   const HttpReply reply = post();
   for (const char* name : {"http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"}) unsetenv(name);

@@ -10,13 +10,13 @@ namespace {
 
 // A score sums d products, and a probability is 2^score: the error is a few units in the last place of the largest
 // score.
-constexpr double kF32 = 1e-5;
+constexpr double kAttentionF32 = 1e-5;
 
-struct Case {
+struct AttentionCase {
   std::int64_t batch, seq, heads, kv_heads, head_dim, window;
   double spread = 1.0;  // deviation of q: large values give probabilities near 0 or 1
 };
-constexpr Case kCases[] = {
+constexpr AttentionCase kAttentionCases[] = {
     {1, 1, 1, 1, 2, 0},      {1, 7, 2, 1, 12, 0},    {2, 64, 2, 2, 64, 0},     {1, 65, 1, 1, 64, 0},
     {1, 130, 4, 2, 20, 0},   {1, 200, 2, 1, 32, 17}, {1, 129, 2, 2, 128, 64},  {1, 70, 1, 1, 256, 1},
     {2, 100, 6, 2, 6, 33},   {1, 96, 3, 1, 96, 200}, {1, 80, 2, 2, 10, 0, 40}, {1, 20, 1, 1, 5, 0},
@@ -27,25 +27,25 @@ constexpr Case kCases[] = {
 struct Heads {
   Tensor q, k, v;
 };
-Heads cut(const Tensor& qkv, const Case& c) {
+Heads cut(const Tensor& qkv, const AttentionCase& c) {
   const std::int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
   return {qkv.slice_cols(0, q), qkv.slice_cols(q, kv), qkv.slice_cols(q + kv, kv)};
 }
 // Elements between rows. GPUs require head sizes and row pitches in multiples of eight.
-bool in_eights(const Case& c) { return c.head_dim % 8 == 0; }
-std::int64_t gap(const Case& c) { return in_eights(c) ? 8 : 3; }
+bool in_eights(const AttentionCase& c) { return c.head_dim % 8 == 0; }
+std::int64_t gap(const AttentionCase& c) { return in_eights(c) ? 8 : 3; }
 
-Tensor make_qkv(Memory& m, DType dtype, const Case& c) {
+Tensor make_qkv(Memory& m, DType dtype, const AttentionCase& c) {
   return m.tensor(dtype, c.batch * c.seq, (c.heads + 2 * c.kv_heads) * c.head_dim, gap(c));
 }
 
-bool sees(const Case& c, std::int64_t query, std::int64_t key) {
+bool sees(const AttentionCase& c, std::int64_t query, std::int64_t key) {
   return key <= query && (c.window == 0 || key > query - c.window);
 }
 
 // Calls f(b, h, kv head's first column, q's first column) for every head.
 template <class Body>
-void for_each_head(const Case& c, Body&& body) {
+void for_each_head(const AttentionCase& c, Body&& body) {
   for (std::int64_t b = 0; b < c.batch; ++b) {
     for (std::int64_t h = 0; h < c.heads; ++h) body(b, h, h / (c.heads / c.kv_heads) * c.head_dim, h * c.head_dim);
   }
@@ -54,7 +54,7 @@ void for_each_head(const Case& c, Body&& body) {
 struct Forward {
   Mat o, lse, o_mass;  // a mass is the sum of the terms' magnitudes
 };
-Forward attention(const Case& c, double scale, const Mat& q, const Mat& k, const Mat& v) {
+Forward attention(const AttentionCase& c, double scale, const Mat& q, const Mat& k, const Mat& v) {
   Forward out{Mat(q.rows, q.cols), Mat(c.batch * c.heads, c.seq), Mat(q.rows, q.cols)};
   for_each_head(c, [&](std::int64_t b, std::int64_t h, std::int64_t kv0, std::int64_t q0) {
     for (std::int64_t i = 0; i < c.seq; ++i) {
@@ -86,8 +86,8 @@ struct Gradient {
   Mat dq, dk, dv, delta, dq_mass, dk_mass, dv_mass;
 };
 // Computes the gradient from the given o and lse, as the op does.
-Gradient attention_gradient(const Case& c, double scale, const Mat& q, const Mat& k, const Mat& v, const Mat& o,
-                            const Mat& lse, const Mat& dout) {
+Gradient attention_gradient(const AttentionCase& c, double scale, const Mat& q, const Mat& k, const Mat& v,
+                            const Mat& o, const Mat& lse, const Mat& dout) {
   Gradient out{Mat(q.rows, q.cols), Mat(k.rows, k.cols), Mat(k.rows, k.cols), Mat(lse.rows, lse.cols),
                Mat(q.rows, q.cols), Mat(k.rows, k.cols), Mat(k.rows, k.cols)};
   const auto add = [](Mat& sums, Mat& mass, std::int64_t row_at, std::int64_t col, double term) {
@@ -117,9 +117,9 @@ Gradient attention_gradient(const Case& c, double scale, const Mat& q, const Mat
   return out;
 }
 
-float scale_of(const Case& c) { return 1.0F / std::sqrt(static_cast<float>(c.head_dim)); }
+float scale_of(const AttentionCase& c) { return 1.0F / std::sqrt(static_cast<float>(c.head_dim)); }
 
-AttentionFwd forward_op(Memory& m, DType dtype, const Case& c) {
+AttentionFwd forward_op(Memory& m, DType dtype, const AttentionCase& c) {
   const Heads in = cut(make_qkv(m, dtype, c), c);
   Mat q = read(in.q);
   for (double& x : q.values) x *= c.spread;
@@ -139,7 +139,7 @@ AttentionFwd forward_op(Memory& m, DType dtype, const Case& c) {
 }
 
 // Returns the op with o and lse of the reference.
-AttentionBwd backward_op(Memory& m, DType dtype, const Case& c) {
+AttentionBwd backward_op(Memory& m, DType dtype, const AttentionCase& c) {
   const AttentionFwd fwd = forward_op(m, dtype, c);
   const Forward want = attention(c, static_cast<double>(fwd.scale), read(fwd.q), read(fwd.k), read(fwd.v));
   write(fwd.o, want.o), write(fwd.lse, want.lse);
@@ -177,32 +177,32 @@ testing::AssertionResult close_to(const Tensor& got, const Mat& want, const Mat&
 }
 
 template <class Body>
-void for_each_case(Body&& body) {
+void for_each_attention(Body&& body) {
   for (const DType dtype : activation_types()) {
-    for (const Case& c : kCases) {
+    for (const AttentionCase& c : kAttentionCases) {
       SCOPED_TRACE(testing::Message() << to_string(dtype) << " batch " << c.batch << " seq " << c.seq << " heads "
                                       << c.heads << "/" << c.kv_heads << " of " << c.head_dim << " window "
                                       << c.window);
       // A score's error is absolute: some units in the last place of the largest score.
-      body(dtype, c, kF32 * std::max(1.0, c.spread));
+      body(dtype, c, kAttentionF32 * std::max(1.0, c.spread));
     }
   }
 }
 
 TEST(Attention, Forward) {
-  for_each_case([](DType dtype, const Case& c, double f32) {
+  for_each_attention([](DType dtype, const AttentionCase& c, double f32) {
     Memory m;
     const AttentionFwd op = forward_op(m, dtype, c);
     const Forward want = attention(c, static_cast<double>(op.scale), read(op.q), read(op.k), read(op.v));
     everywhere(m, op, [&] {
       EXPECT_TRUE(close_to(op.o, want.o, want.o_mass, f32));
-      EXPECT_TRUE(close(op.lse, want.lse, kF32));
+      EXPECT_TRUE(close(op.lse, want.lse, kAttentionF32));
     });
   });
 }
 
 TEST(Attention, Backward) {
-  for_each_case([](DType dtype, const Case& c, double f32) {
+  for_each_attention([](DType dtype, const AttentionCase& c, double f32) {
     Memory m;
     const AttentionBwd op = backward_op(m, dtype, c);
     const Gradient want = attention_gradient(c, static_cast<double>(op.scale), read(op.q), read(op.k), read(op.v),
@@ -219,7 +219,7 @@ TEST(Attention, Backward) {
 }
 
 TEST(Attention, OneKeyGivesItsValueAndNoGradientOfScores) {
-  const Case c{1, 40, 2, 1, 8, 1};
+  const AttentionCase c{1, 40, 2, 1, 8, 1};
   Memory m;
   const AttentionBwd op = backward_op(m, DType::f32, c);
   everywhere(m, op, [&] {
@@ -230,7 +230,7 @@ TEST(Attention, OneKeyGivesItsValueAndNoGradientOfScores) {
 }
 
 TEST(Attention, BackwardAgreesWithFiniteDifferences) {
-  for (const Case& c : {Case{1, 9, 2, 1, 4, 0}, Case{2, 11, 2, 2, 6, 4}}) {
+  for (const AttentionCase& c : {AttentionCase{1, 9, 2, 1, 4, 0}, AttentionCase{2, 11, 2, 2, 6, 4}}) {
     Memory m;
     const AttentionBwd op = backward_op(m, DType::f32, c);
     const Mat q = read(op.q), k = read(op.k), v = read(op.v), dout = read(op.dout);
@@ -241,15 +241,15 @@ TEST(Attention, BackwardAgreesWithFiniteDifferences) {
     const Mat dk = numeric_gradient([&](const Mat& at) { return loss(q, at, v); }, k);
     const Mat dv = numeric_gradient([&](const Mat& at) { return loss(q, k, at); }, v);
     everywhere(m, op, [&] {
-      EXPECT_TRUE(close(op.dq, dq, 2 * kF32));
-      EXPECT_TRUE(close(op.dk, dk, 2 * kF32));
-      EXPECT_TRUE(close(op.dv, dv, 2 * kF32));
+      EXPECT_TRUE(close(op.dq, dq, 2 * kAttentionF32));
+      EXPECT_TRUE(close(op.dk, dk, 2 * kAttentionF32));
+      EXPECT_TRUE(close(op.dv, dv, 2 * kAttentionF32));
     });
   }
 }
 
 TEST(Attention, PropagatesNan) {
-  const Case c{1, 70, 1, 1, 16, 0};
+  const AttentionCase c{1, 70, 1, 1, 16, 0};
   Memory m;
   const AttentionFwd op = forward_op(m, DType::f32, c);
   put(op.k, 30, 2, NAN);

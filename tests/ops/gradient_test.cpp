@@ -10,7 +10,7 @@
 namespace ms::tensor::test {
 namespace {
 
-constexpr double kF32 = 2e-6;  // about ten roundings; the differences themselves are exact to 1e-9
+constexpr double kGradientF32 = 2e-6;  // about ten roundings; the differences themselves are exact to 1e-9
 
 TEST(Gradient, RotationIsTheInverseRotation) {
   const std::int64_t seq = 5, head_dim = 6, half = head_dim / 2;
@@ -32,7 +32,7 @@ TEST(Gradient, RotationIsTheInverseRotation) {
   };
   const Mat want = numeric_gradient(loss, read(x));
   everywhere(m, Rotary{.x = dy, .table = table, .seq = seq, .head_dim = head_dim, .inverse = true},
-             [&] { EXPECT_TRUE(close(dy, want, kF32)); });
+             [&] { EXPECT_TRUE(close(dy, want, kGradientF32)); });
 }
 
 // y[t] = table[row_of(t)], 0 if there is no such row. Embeddings and positions differ only in row_of.
@@ -59,9 +59,9 @@ TEST(Gradient, Tables) {
   const Mat by_token = gradient([&](std::int64_t t) { return static_cast<std::int64_t>(ids(0, t)) - first; });
   const Mat by_place = gradient([&](std::int64_t t) { return (offset + t) % held; });
   everywhere(m, EmbeddingBwd{.dtable = embedding, .dy = dy, .tokens = tokens, .first = first},
-             [&] { EXPECT_TRUE(close(embedding, by_token, kF32)); });
+             [&] { EXPECT_TRUE(close(embedding, by_token, kGradientF32)); });
   everywhere(m, PositionBwd{.dtable = position, .dy = dy, .offset = offset},
-             [&] { EXPECT_TRUE(close(position, by_place, kF32)); });
+             [&] { EXPECT_TRUE(close(position, by_place, kGradientF32)); });
 }
 
 Mat times(const Mat& a, const Mat& b) {  // a b^T
@@ -93,12 +93,12 @@ TEST(Gradient, Projection) {
   const Mat want_dx = numeric_gradient([&](const Mat& at) { return loss(at, read(w), bias); }, read(x));
   const Mat want_dw = numeric_gradient([&](const Mat& at) { return loss(read(x), at, bias); }, read(w));
   const Mat want_dbias = numeric_gradient([&](const Mat& at) { return loss(read(x), read(w), at); }, bias);
-  everywhere(m, ColumnSum{.out = dbias, .x = dy}, [&] { EXPECT_TRUE(close(dbias, want_dbias, kF32)); });
+  everywhere(m, ColumnSum{.out = dbias, .x = dy}, [&] { EXPECT_TRUE(close(dbias, want_dbias, kGradientF32)); });
   MatmulCache cache;
   cache.run({.c = dx, .a = dy, .b = w, .bias = {}});
   cache.run({.c = dw, .a = dy, .b = x, .bias = {}, .transpose_a = true, .accumulate = true});
-  EXPECT_TRUE(close(dx, want_dx, kF32));
-  EXPECT_TRUE(close(dw, want_dw, kF32));
+  EXPECT_TRUE(close(dx, want_dx, kGradientF32));
+  EXPECT_TRUE(close(dw, want_dw, kGradientF32));
 }
 
 // The whole chain: each op reads what the previous one computed. The shards are columns of one tensor.
@@ -146,8 +146,8 @@ TEST(Gradient, LossOverShards) {
     }
     double total = 0;
     for (std::int64_t t = 0; t < rows; ++t) total += scale * get(loss, 0, t);
-    EXPECT_NEAR(total, total_loss(start), kF32 * total);
-    EXPECT_TRUE(close(logits.slice_cols(0, vocabulary), want, kF32));
+    EXPECT_NEAR(total, total_loss(start), kGradientF32 * total);
+    EXPECT_TRUE(close(logits.slice_cols(0, vocabulary), want, kGradientF32));
     EXPECT_EQ(read(logits.slice_cols(vocabulary, padded - vocabulary)).values, Mat(rows, padded - vocabulary).values);
     EXPECT_TRUE(m.guards_intact());
   }

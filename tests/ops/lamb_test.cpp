@@ -7,7 +7,7 @@
 namespace ms::tensor::test {
 namespace {
 
-constexpr double kF32 = 1e-6;  // a dozen roundings
+constexpr double kLambF32 = 1e-6;  // a dozen roundings
 
 LambMoments moments_of(Memory& m, std::int64_t n) {
   const LambMoments op{.norms = m.tensor(DType::f64, 1, 2),
@@ -61,10 +61,10 @@ TEST(Lamb, MomentsAndNorms) {
       const Tensor norms = op.norms;
       if (!counted) op.norms = {};
       everywhere(m, op, [&] {
-        EXPECT_TRUE(close(op.m, want.m, kF32));
-        EXPECT_TRUE(close(op.v, want.v, kF32));
+        EXPECT_TRUE(close(op.m, want.m, kLambF32));
+        EXPECT_TRUE(close(op.v, want.v, kLambF32));
         EXPECT_NEAR(get(norms, 0, 0), (counted ? want.norms : before)(0, 0), 1e-12 * std::abs(want.norms(0, 0)));
-        EXPECT_NEAR(get(norms, 0, 1), (counted ? want.norms : before)(0, 1), kF32 * std::abs(want.norms(0, 1)));
+        EXPECT_NEAR(get(norms, 0, 1), (counted ? want.norms : before)(0, 1), kLambF32 * std::abs(want.norms(0, 1)));
       });
       put(op.factor, 0, 0, 0.0);
       if (n > 0) put(op.grad, 0, 0, NAN);
@@ -88,7 +88,7 @@ TEST(Lamb, NormsOfSlicesAddUp) {
     variants().back()->run(op);
   }
   EXPECT_NEAR(get(op.norms, 0, 0), want.norms(0, 0), 1e-12 * want.norms(0, 0));
-  EXPECT_NEAR(get(op.norms, 0, 1), want.norms(0, 1), kF32 * want.norms(0, 1));
+  EXPECT_NEAR(get(op.norms, 0, 1), want.norms(0, 1), kLambF32 * want.norms(0, 1));
 }
 
 TEST(Lamb, NormsBeyondTheRangeOfF32) {
@@ -132,7 +132,7 @@ TEST(Lamb, Apply) {
           want(0, i) -= double{op.lr} * c.ratio * step_of(op, get(op.m, 0, i), get(op.v, 0, i), want(0, i));
         }
         everywhere(m, op, [&] {
-          EXPECT_TRUE(close(w, want, kF32));
+          EXPECT_TRUE(close(w, want, kLambF32));
           if (!has_master) return;
           for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(get(op.param, 0, i), round_to_bf16(get(op.master, 0, i)));
         });

@@ -8,20 +8,20 @@ namespace {
 
 // f32 arithmetic over rows of at most a thousand elements: a few units in the last place (6e-8) times the square root
 // of that many roundings.
-constexpr double kF32 = 4e-6;
+constexpr double kNormF32 = 4e-6;
 
-struct Case {
+struct NormCase {
   std::int64_t rows, cols, gap;
 };
 // One element, less than a vector, odd, whole vectors, more than one block of rows, large enough for a team; as wide as
 // models are.
-constexpr Case kCases[] = {{1, 1, 0},     {3, 5, 2},     {2, 16, 0},   {7, 64, 0},    {33, 96, 32},
-                           {100, 257, 1}, {131, 768, 0}, {3, 4096, 0}, {2, 12288, 0}, {1, 20000, 8}};
+constexpr NormCase kNormCases[] = {{1, 1, 0},     {3, 5, 2},     {2, 16, 0},   {7, 64, 0},    {33, 96, 32},
+                                   {100, 257, 1}, {131, 768, 0}, {3, 4096, 0}, {2, 12288, 0}, {1, 20000, 8}};
 
 template <class Body>
-void for_each_case(Body&& body) {
+void for_each_norm(Body&& body) {
   for (const DType dtype : activation_types()) {
-    for (const Case& c : kCases) {
+    for (const NormCase& c : kNormCases) {
       SCOPED_TRACE(label(dtype, c.rows, c.cols));
       body(dtype, c);
     }
@@ -76,7 +76,7 @@ Mat plus(Mat a, const Mat& b) {
 }
 
 TEST(Norms, LayerNormForward) {
-  for_each_case([](DType dtype, const Case& c) {
+  for_each_norm([](DType dtype, const NormCase& c) {
     Memory m;
     const LayerNormFwd op{.y = m.tensor(dtype, c.rows, c.cols, c.gap),
                           .mean = m.tensor(DType::f32, 1, c.rows),
@@ -88,9 +88,9 @@ TEST(Norms, LayerNormForward) {
     const Mat bias = read(op.bias);
     const Norm want = norm(read(op.x), read(op.gain), &bias, 1e-5, true);
     everywhere(m, op, [&] {
-      EXPECT_TRUE(close(op.y, want.y, tolerance_of(dtype, kF32)));
-      EXPECT_TRUE(close(op.mean, want.mean, kF32));
-      EXPECT_TRUE(close(op.rstd, want.rstd, kF32));
+      EXPECT_TRUE(close(op.y, want.y, tolerance_of(dtype, kNormF32)));
+      EXPECT_TRUE(close(op.mean, want.mean, kNormF32));
+      EXPECT_TRUE(close(op.rstd, want.rstd, kNormF32));
     });
   });
 }
@@ -112,7 +112,7 @@ TEST(Norms, LayerNormKeepsDigitsUnderLargeOffsets) {  // E[x^2] - E[x]^2 would l
 }
 
 TEST(Norms, RmsNormForward) {
-  for_each_case([](DType dtype, const Case& c) {
+  for_each_norm([](DType dtype, const NormCase& c) {
     Memory m;
     const RmsNormFwd op{.y = m.tensor(dtype, c.rows, c.cols, c.gap),
                         .rstd = m.tensor(DType::f32, 1, c.rows),
@@ -121,15 +121,15 @@ TEST(Norms, RmsNormForward) {
                         .eps = 1e-5F};
     const Norm want = norm(read(op.x), read(op.gain), nullptr, 1e-5, false);
     everywhere(m, op, [&] {
-      EXPECT_TRUE(close(op.y, want.y, tolerance_of(dtype, kF32)));
-      EXPECT_TRUE(close(op.rstd, want.rstd, kF32));
+      EXPECT_TRUE(close(op.y, want.y, tolerance_of(dtype, kNormF32)));
+      EXPECT_TRUE(close(op.rstd, want.rstd, kNormF32));
     });
   });
 }
 
 // With a residual, x is an output: the sum, which is then normed.
 TEST(Norms, WithResidual) {
-  for_each_case([](DType dtype, const Case& c) {
+  for_each_norm([](DType dtype, const NormCase& c) {
     for (const bool with_bias : {true, false}) {
       Memory m;
       const auto matrix = [&] { return m.tensor(dtype, c.rows, c.cols, c.gap); };
@@ -155,10 +155,10 @@ TEST(Norms, WithResidual) {
       const auto check = [&](bool centred) {
         const Mat bias = read(layer.bias);
         const Norm want = norm(read(x), read(layer.gain), centred ? &bias : nullptr, 1e-5, centred);
-        EXPECT_TRUE(close(x, sum, tolerance_of(dtype, kF32)));
-        EXPECT_TRUE(close(layer.y, want.y, tolerance_of(dtype, kF32)));
-        EXPECT_TRUE(close(layer.rstd, want.rstd, kF32));
-        if (centred) { EXPECT_TRUE(close(layer.mean, want.mean, kF32)); }
+        EXPECT_TRUE(close(x, sum, tolerance_of(dtype, kNormF32)));
+        EXPECT_TRUE(close(layer.y, want.y, tolerance_of(dtype, kNormF32)));
+        EXPECT_TRUE(close(layer.rstd, want.rstd, kNormF32));
+        if (centred) { EXPECT_TRUE(close(layer.mean, want.mean, kNormF32)); }
       };
       everywhere(m, layer, [&] { check(true); });
       m.restore(before);
@@ -167,7 +167,7 @@ TEST(Norms, WithResidual) {
   });
 }
 
-LayerNormBwd layernorm_bwd(Memory& m, DType dtype, const Case& c, bool accumulate) {
+LayerNormBwd layernorm_bwd(Memory& m, DType dtype, const NormCase& c, bool accumulate) {
   const LayerNormBwd op{.dx = m.tensor(dtype, c.rows, c.cols, c.gap),
                         .dgain = m.tensor(DType::f32, 1, c.cols),
                         .dbias = m.tensor(DType::f32, 1, c.cols),
@@ -181,7 +181,7 @@ LayerNormBwd layernorm_bwd(Memory& m, DType dtype, const Case& c, bool accumulat
   write(op.mean, forward.mean), write(op.rstd, forward.rstd);
   return op;
 }
-RmsNormBwd rmsnorm_bwd(Memory& m, DType dtype, const Case& c, bool accumulate) {
+RmsNormBwd rmsnorm_bwd(Memory& m, DType dtype, const NormCase& c, bool accumulate) {
   const RmsNormBwd op{.dx = m.tensor(dtype, c.rows, c.cols, c.gap),
                       .dgain = m.tensor(DType::f32, 1, c.cols),
                       .dy = m.tensor(dtype, c.rows, c.cols, c.gap),
@@ -194,7 +194,7 @@ RmsNormBwd rmsnorm_bwd(Memory& m, DType dtype, const Case& c, bool accumulate) {
 }
 
 TEST(Norms, Backward) {
-  for_each_case([](DType dtype, const Case& c) {
+  for_each_norm([](DType dtype, const NormCase& c) {
     for (const bool accumulate : {false, true}) {
       {
         Memory m;
@@ -204,11 +204,11 @@ TEST(Norms, Backward) {
         const Mat dgain = plus(want.dgain, read(op.dgain)), dbias = plus(want.dbias, read(op.dbias));
         // With one column x is its own mean, and 1/sqrt(eps) multiplies the remainder of the subtraction. The gradient
         // is the difference of two equal numbers.
-        const double f32 = c.cols == 1 ? 1e-3 : 2 * kF32;
+        const double f32 = c.cols == 1 ? 1e-3 : 2 * kNormF32;
         everywhere(m, op, [&] {
           if (c.cols > 1 || accumulate) { EXPECT_TRUE(close(op.dx, want.dx, tolerance_of(dtype, f32))); }
           EXPECT_TRUE(close(op.dgain, dgain, f32));
-          EXPECT_TRUE(close(op.dbias, dbias, 2 * kF32));
+          EXPECT_TRUE(close(op.dbias, dbias, 2 * kNormF32));
         });
       }
       Memory m;
@@ -219,15 +219,15 @@ TEST(Norms, Backward) {
       const Mat dgain = plus(want.dgain, read(op.dgain));
       // With one column the gradient depends on eps only: it is the difference of two equal numbers.
       everywhere(m, op, [&] {
-        if (c.cols > 1 || accumulate) { EXPECT_TRUE(close(op.dx, want.dx, tolerance_of(dtype, 2 * kF32))); }
-        EXPECT_TRUE(close(op.dgain, dgain, 2 * kF32));
+        if (c.cols > 1 || accumulate) { EXPECT_TRUE(close(op.dx, want.dx, tolerance_of(dtype, 2 * kNormF32))); }
+        EXPECT_TRUE(close(op.dgain, dgain, 2 * kNormF32));
       });
     }
   });
 }
 
 TEST(Norms, BackwardAgreesWithFiniteDifferences) {
-  const Case c{4, 19, 3};
+  const NormCase c{4, 19, 3};
   Memory m;
   const LayerNormBwd layer = layernorm_bwd(m, DType::f32, c, false);
   const RmsNormBwd rms = rmsnorm_bwd(m, DType::f32, c, false);
@@ -243,29 +243,29 @@ TEST(Norms, BackwardAgreesWithFiniteDifferences) {
     const Mat dgain = numeric_gradient([&](const Mat& at) { return loss(x, at, bias, dy, true); }, gain);
     const Mat dbias = numeric_gradient([&](const Mat& at) { return loss(x, gain, at, dy, true); }, bias);
     everywhere(m, layer, [&] {
-      EXPECT_TRUE(close(layer.dx, dx, 2 * kF32));
-      EXPECT_TRUE(close(layer.dgain, dgain, 2 * kF32));
-      EXPECT_TRUE(close(layer.dbias, dbias, 2 * kF32));
+      EXPECT_TRUE(close(layer.dx, dx, 2 * kNormF32));
+      EXPECT_TRUE(close(layer.dgain, dgain, 2 * kNormF32));
+      EXPECT_TRUE(close(layer.dbias, dbias, 2 * kNormF32));
     });
   }
   const Mat x = read(rms.x), gain = read(rms.gain), dy = read(rms.dy);
   const Mat dx = numeric_gradient([&](const Mat& at) { return loss(at, gain, bias, dy, false); }, x);
   const Mat dgain = numeric_gradient([&](const Mat& at) { return loss(x, at, bias, dy, false); }, gain);
   everywhere(m, rms, [&] {
-    EXPECT_TRUE(close(rms.dx, dx, 2 * kF32));
-    EXPECT_TRUE(close(rms.dgain, dgain, 2 * kF32));
+    EXPECT_TRUE(close(rms.dx, dx, 2 * kNormF32));
+    EXPECT_TRUE(close(rms.dgain, dgain, 2 * kNormF32));
   });
 }
 
 TEST(Norms, ColumnSum) {
-  for_each_case([](DType dtype, const Case& c) {
+  for_each_norm([](DType dtype, const NormCase& c) {
     Memory m;
     const ColumnSum op{.out = m.tensor(DType::f32, 1, c.cols), .x = m.tensor(dtype, c.rows, c.cols, c.gap)};
     Mat want = read(op.out);
     for (std::int64_t i = 0; i < c.rows; ++i) {
       for (std::int64_t j = 0; j < c.cols; ++j) want(0, j) += get(op.x, i, j);
     }
-    everywhere(m, op, [&] { EXPECT_TRUE(close(op.out, want, kF32)); });
+    everywhere(m, op, [&] { EXPECT_TRUE(close(op.out, want, kNormF32)); });
   });
 }
 

@@ -9,7 +9,7 @@ namespace ms::tensor::test {
 namespace {
 
 // An exponential exact to about 1e-7, whose argument of up to some tens was itself rounded, and a handful of roundings.
-constexpr double kF32 = 2e-6;
+constexpr double kPointwiseF32 = 2e-6;
 
 struct Case {
   std::int64_t rows, cols, gap;
@@ -47,11 +47,11 @@ TEST(Pointwise, Gelu) {
     const Tensor x = m.tensor(dtype, c.rows, c.cols, c.gap, 3.0), dy = m.tensor(dtype, c.rows, c.cols, c.gap);
     const GeluFwd forward{.y = m.tensor(dtype, c.rows, c.cols, c.gap), .x = x};
     const Mat y = map(read(x), gelu), dx = zip(read(dy), map(read(x), gelu_slope), std::multiplies<>());
-    everywhere(m, forward, [&] { EXPECT_TRUE(close(forward.y, y, tolerance_of(dtype, kF32))); });
+    everywhere(m, forward, [&] { EXPECT_TRUE(close(forward.y, y, tolerance_of(dtype, kPointwiseF32))); });
     const GeluBwd backward{.dx = forward.y, .dy = dy, .x = x};
-    everywhere(m, backward, [&] { EXPECT_TRUE(close(backward.dx, dx, tolerance_of(dtype, kF32))); });
+    everywhere(m, backward, [&] { EXPECT_TRUE(close(backward.dx, dx, tolerance_of(dtype, kPointwiseF32))); });
     const GeluBwd in_place{.dx = dy, .dy = dy, .x = x};
-    everywhere(m, in_place, [&] { EXPECT_TRUE(close(dy, dx, tolerance_of(dtype, kF32))); });
+    everywhere(m, in_place, [&] { EXPECT_TRUE(close(dy, dx, tolerance_of(dtype, kPointwiseF32))); });
   });
 }
 
@@ -86,10 +86,10 @@ TEST(Pointwise, Swiglu) {
     const Mat y = zip(map(gate, silu), up, std::multiplies<>());
     const Mat dgate = zip(zip(map(gate, silu_slope), up, std::multiplies<>()), dy, std::multiplies<>());
     const Mat dup = zip(map(gate, silu), dy, std::multiplies<>());
-    everywhere(m, forward, [&] { EXPECT_TRUE(close(forward.y, y, tolerance_of(dtype, kF32))); });
+    everywhere(m, forward, [&] { EXPECT_TRUE(close(forward.y, y, tolerance_of(dtype, kPointwiseF32))); });
     everywhere(m, backward, [&] {
-      EXPECT_TRUE(close(backward.dx.slice_cols(0, c.cols), dgate, tolerance_of(dtype, kF32)));
-      EXPECT_TRUE(close(backward.dx.slice_cols(c.cols, c.cols), dup, tolerance_of(dtype, kF32)));
+      EXPECT_TRUE(close(backward.dx.slice_cols(0, c.cols), dgate, tolerance_of(dtype, kPointwiseF32)));
+      EXPECT_TRUE(close(backward.dx.slice_cols(c.cols, c.cols), dup, tolerance_of(dtype, kPointwiseF32)));
     });
   });
 }
@@ -109,8 +109,8 @@ TEST(Pointwise, ActivationGradientsAgreeWithFiniteDifferences) {
         return total;
       },
       read(x));
-  everywhere(m, g, [&] { EXPECT_TRUE(close(g.dx, gelu_want, kF32)); });
-  everywhere(m, s, [&] { EXPECT_TRUE(close(s.dx, swiglu_want, kF32)); });
+  everywhere(m, g, [&] { EXPECT_TRUE(close(g.dx, gelu_want, kPointwiseF32)); });
+  everywhere(m, s, [&] { EXPECT_TRUE(close(s.dx, swiglu_want, kPointwiseF32)); });
 }
 
 TEST(Pointwise, RotaryRotatesPairsAndBack) {
@@ -142,11 +142,11 @@ TEST(Pointwise, RotaryRotatesPairsAndBack) {
           }
         }
       }
-      everywhere(m, table, [&] { EXPECT_TRUE(close(table.table, angles, kF32)); });
+      everywhere(m, table, [&] { EXPECT_TRUE(close(table.table, angles, kPointwiseF32)); });
       variants().back()->run(table);
-      everywhere(m, op, [&] { EXPECT_TRUE(close(op.x, want, tolerance_of(dtype, kF32))); });
+      everywhere(m, op, [&] { EXPECT_TRUE(close(op.x, want, tolerance_of(dtype, kPointwiseF32))); });
       op.inverse = true;  // memory now holds the rotated x
-      everywhere(m, op, [&] { EXPECT_TRUE(close(op.x, x, 2 * tolerance_of(dtype, kF32))); });
+      everywhere(m, op, [&] { EXPECT_TRUE(close(op.x, x, 2 * tolerance_of(dtype, kPointwiseF32))); });
     }
   }
 }
@@ -163,12 +163,12 @@ TEST(Pointwise, Add) {
     }
     const Tensor y = m.tensor(dtype, c.rows, c.cols, c.gap);
     everywhere(m, Add{.y = y, .a = a, .b = b, .bias = {}},
-               [&] { EXPECT_TRUE(close(y, sum, tolerance_of(dtype, kF32))); });
+               [&] { EXPECT_TRUE(close(y, sum, tolerance_of(dtype, kPointwiseF32))); });
     everywhere(m, Add{.y = y, .a = a, .b = b, .bias = bias},
-               [&] { EXPECT_TRUE(close(y, biased, tolerance_of(dtype, kF32))); });
+               [&] { EXPECT_TRUE(close(y, biased, tolerance_of(dtype, kPointwiseF32))); });
     const Mat twice = zip(read(a), read(a), std::plus<>());
     everywhere(m, Add{.y = a, .a = a, .b = a, .bias = {}},
-               [&] { EXPECT_TRUE(close(a, twice, tolerance_of(dtype, kF32))); });
+               [&] { EXPECT_TRUE(close(a, twice, tolerance_of(dtype, kPointwiseF32))); });
   });
 }
 
@@ -266,7 +266,7 @@ TEST(Pointwise, EmbeddingShard) {
         }
       }
       everywhere(m, forward, [&] { EXPECT_TRUE(close(forward.y, y, 0)); });
-      everywhere(m, backward, [&] { EXPECT_TRUE(close(backward.dtable, dtable, kF32)); });
+      everywhere(m, backward, [&] { EXPECT_TRUE(close(backward.dtable, dtable, kPointwiseF32)); });
     }
   }
 }
@@ -287,8 +287,8 @@ TEST(Pointwise, Positions) {
           dtable((offset + t) % seq, j) += get(backward.dy, t, j);
         }
       }
-      everywhere(m, forward, [&] { EXPECT_TRUE(close(forward.y, y, tolerance_of(dtype, kF32))); });
-      everywhere(m, backward, [&] { EXPECT_TRUE(close(backward.dtable, dtable, kF32)); });
+      everywhere(m, forward, [&] { EXPECT_TRUE(close(forward.y, y, tolerance_of(dtype, kPointwiseF32))); });
+      everywhere(m, backward, [&] { EXPECT_TRUE(close(backward.dtable, dtable, kPointwiseF32)); });
     }
   }
 }

@@ -9,7 +9,7 @@
 namespace ms::tensor::test {
 namespace {
 
-constexpr double kF32 = 2e-6;  // an exponential, a logarithm, sums of some hundred terms in f32
+constexpr double kSumsF32 = 2e-6;  // an exponential, a logarithm, sums of some hundred terms in f32
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -80,8 +80,8 @@ TEST(Loss, OverShardsIsPlainCrossEntropy) {
       const LossCombine combine{
           .loss = m.tensor(DType::f32, 1, c.tokens), .lse = m.tensor(DType::f32, 1, c.tokens), .gathered = gathered};
       everywhere(m, combine, [&] {
-        EXPECT_TRUE(close(combine.lse, want.lse, kF32));
-        EXPECT_TRUE(close(combine.loss, want.loss, kF32));
+        EXPECT_TRUE(close(combine.lse, want.lse, kSumsF32));
+        EXPECT_TRUE(close(combine.loss, want.loss, kSumsF32));
       });
       for (const LossStats& op : stats) {
         const LossBackward backward{.logits = op.logits,
@@ -96,7 +96,7 @@ TEST(Loss, OverShardsIsPlainCrossEntropy) {
         }
         // exp(logit - lse) turns the absolute error of lse, which grows with it, into a relative one.
         everywhere(m, backward, [&] {
-          EXPECT_TRUE(close(backward.logits, part, tolerance_of(dtype, 5 * kF32 * c.spread)));
+          EXPECT_TRUE(close(backward.logits, part, tolerance_of(dtype, 5 * kSumsF32 * c.spread)));
           for (std::int64_t j = op.valid; j < cols; ++j) EXPECT_EQ(get(op.logits, 0, j), 0.0);
         });
       }
@@ -121,7 +121,7 @@ TEST(Loss, BackwardAgreesWithFiniteDifferences) {
   };
   write(op.lse, cross_entropy(read(op.logits), targets, 7, 1).lse);
   const Mat want = numeric_gradient(loss, read(op.logits));
-  everywhere(m, op, [&] { EXPECT_TRUE(close(op.logits, want, kF32)); });
+  everywhere(m, op, [&] { EXPECT_TRUE(close(op.logits, want, kSumsF32)); });
 }
 
 TEST(Loss, PropagatesNan) {

@@ -5,7 +5,7 @@
 
 #include "trace/recorder.h"
 
-namespace ms::comm::testing {
+namespace ms::comm::cases {
 
 ClockProbe::Clock clock_ahead(std::int64_t offset_ns) {
   return [offset_ns] { return trace::now_ns() + offset_ns; };
@@ -55,4 +55,4 @@ void probe_and_check(Rank& rank, int ranks_a_node) {
   }
 }
 
-}  // namespace ms::comm::testing
+}  // namespace ms::comm::cases

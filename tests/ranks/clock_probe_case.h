@@ -5,7 +5,7 @@
 #include "comm/clock_probe.h"
 #include "conformance.h"
 
-namespace ms::comm::testing {
+namespace ms::comm::cases {
 
 // Returns the clock of a node that is `offset_ns` ahead of the machine's.
 ClockProbe::Clock clock_ahead(std::int64_t offset_ns);
@@ -36,4 +36,4 @@ class PretendedNodes final : public World {
 // Runs three rounds and checks that each rank gets the expected probes, correct within half a round trip.
 void probe_and_check(Rank& rank, int ranks_a_node);
 
-}  // namespace ms::comm::testing
+}  // namespace ms::comm::cases

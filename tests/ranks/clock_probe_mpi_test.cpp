@@ -6,7 +6,7 @@
 #include "clock_probe_case.h"
 #include "comm/mpi_world.h"
 
-namespace ms::comm::testing {
+namespace ms::comm::cases {
 namespace {
 
 World*& the_world() {
@@ -30,13 +30,13 @@ TEST(ClockProbe, MeasuresOffsetsBetweenProcesses) {
 }
 
 }  // namespace
-}  // namespace ms::comm::testing
+}  // namespace ms::comm::cases
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   try {
     const auto world = ms::comm::make_mpi_world(std::chrono::seconds(20));
-    ms::comm::testing::the_world() = world.get();
+    ms::comm::cases::the_world() = world.get();
     const int failed = RUN_ALL_TESTS();
     world->close();
     return failed;

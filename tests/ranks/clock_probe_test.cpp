@@ -4,7 +4,7 @@
 #include "clock_probe_case.h"
 #include "comm/thread_world.h"
 
-namespace ms::comm::testing {
+namespace ms::comm::cases {
 namespace {
 
 using namespace std::chrono_literals;
@@ -66,4 +66,4 @@ TEST(ClockProbe, RoundDoesNotWait) {
 }
 
 }  // namespace
-}  // namespace ms::comm::testing
+}  // namespace ms::comm::cases

@@ -12,7 +12,7 @@
 #include "comm/group_ids.h"
 #include "mesh/mesh.h"
 
-namespace ms::comm::testing {
+namespace ms::comm::cases {
 namespace {
 
 using namespace std::chrono_literals;
@@ -498,4 +498,4 @@ void expect_error(const std::optional<Error>& error, std::string_view kind, std:
   EXPECT_NE(error->message().find(text), std::string::npos) << error->message();
 }
 
-}  // namespace ms::comm::testing
+}  // namespace ms::comm::cases

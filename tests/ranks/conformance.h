@@ -13,7 +13,7 @@
 #include "comm/world.h"
 #include "tensor/cpu_device.h"
 
-namespace ms::comm::testing {
+namespace ms::comm::cases {
 
 // The rank that runs a body.
 class Rank {
@@ -54,4 +54,4 @@ std::optional<Error> failure_of(tensor::Stream& stream);
 // `text`.
 void expect_error(const std::optional<Error>& error, std::string_view kind, std::string_view text);
 
-}  // namespace ms::comm::testing
+}  // namespace ms::comm::cases

@@ -12,7 +12,7 @@
 #include "comm/mpi_world.h"
 #include "conformance.h"
 
-namespace ms::comm::testing {
+namespace ms::comm::cases {
 namespace {
 
 using namespace std::chrono_literals;
@@ -315,15 +315,15 @@ int run(bool short_deadline, StoreChoice store) {
 }
 
 }  // namespace
-}  // namespace ms::comm::testing
+}  // namespace ms::comm::cases
 
 // --messages: the key-value store over MPI messages, also where there is PMIx.
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   const bool messages = argc > 1 && std::string_view(argv[1]) == "--messages";
   try {
-    return ms::comm::testing::run(::testing::GTEST_FLAG(filter).starts_with("Fault.Deadline"),
-                                  messages ? ms::comm::StoreChoice::messages : ms::comm::StoreChoice::automatic);
+    return ms::comm::cases::run(::testing::GTEST_FLAG(filter).starts_with("Fault.Deadline"),
+                                messages ? ms::comm::StoreChoice::messages : ms::comm::StoreChoice::automatic);
   } catch (const ms::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     std::fflush(nullptr);

@@ -8,7 +8,7 @@
 #include "comm/thread_world.h"
 #include "conformance.h"
 
-namespace ms::comm::testing {
+namespace ms::comm::cases {
 namespace {
 
 using namespace std::chrono_literals;
@@ -350,4 +350,4 @@ TEST(SlowLink, AbortDoesNotWaitForTransfers) {
 }
 
 }  // namespace
-}  // namespace ms::comm::testing
+}  // namespace ms::comm::cases

@@ -10,8 +10,8 @@
 namespace ms::health {
 namespace {
 
-constexpr std::size_t kMaxLine = 500;
-constexpr const char* kLockName = "decision.lock";
+constexpr std::size_t kMaxNote = 500;
+constexpr const char* kDecisionLock = "decision.lock";
 
 const Refusal& refusal() {
   static const Refusal kRefusal{.kind = "notes", .blame = Blame::node};
@@ -27,7 +27,7 @@ Notes::Notes(const std::string& path) : directory_(open_own_directory(path, 0755
 void Notes::write(std::uint32_t job, const std::vector<std::string>& lines) const {
   std::string text;
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
-    std::string plain = plain_text(*line, kMaxLine) + "\n";
+    std::string plain = plain_text(*line, kMaxNote) + "\n";
     if (text.size() + plain.size() > kMaxNoteBytes) break;
     text.insert(0, plain);
   }
@@ -40,6 +40,6 @@ void Notes::remove(std::uint32_t job) const {
               fmt::format("cannot remove the note of job {}: {}", job, errno_text(errno)));
 }
 
-UniqueFd Notes::try_lock_decision() const { return try_lock_at(directory_, kLockName, refusal()); }
+UniqueFd Notes::try_lock_decision() const { return try_lock_at(directory_, kDecisionLock, refusal()); }
 
 }  // namespace ms::health

@@ -20,7 +20,7 @@
 namespace ms::health {
 namespace {
 
-constexpr std::size_t kMaxLine = 1000;  // a policy's problems come all at once
+constexpr std::size_t kMaxProblems = 1000;  // a policy's problems come all at once
 constexpr SlurmTime kOperatorsPatience{.total_s = 60, .call_s = 10};
 constexpr SlurmTime kAfterwardsPatience{.total_s = 180, .call_s = 10};
 
@@ -104,7 +104,7 @@ int guarded(const std::string& policy_path, int (*flow)(const Policy&, const Wor
     const SlurmTime time{.total_s = time_for_slurm_s(policy.prolog), .call_s = kSlurmCall_s};
     return flow(policy, real_world(policy, clock, time), job);
   } catch (const std::exception& error) {
-    to_syslog(log::Level::error, plain_text(fmt::format("nothing is done: {}", error.what()), kMaxLine));
+    to_syslog(log::Level::error, plain_text(fmt::format("nothing is done: {}", error.what()), kMaxProblems));
   } catch (...) { ::syslog(LOG_DAEMON | LOG_ERR, "nothing is done: unknown exception"); }
   return 0;
 }

@@ -22,18 +22,18 @@ namespace {
 constexpr std::size_t kMaxEvents = 1000;
 constexpr std::size_t kMaxEventBytes = std::size_t{16} << 10;
 constexpr std::size_t kMaxNames = 100'000;  // looked at; more are nobody's but a mistake's
-constexpr double kLockPatience_s = 1;
-constexpr const char* kLockName = ".lock";
+constexpr double kSpoolLock_s = 1;
+constexpr const char* kSpoolLock = ".lock";
 constexpr std::size_t kDigits = 20;
 constexpr double kLatest_wall_s = 1e10;  // the year 2286; a clock that says more is wrong, and has 20 digits no more
 constexpr std::string_view kSuffix = ".json";
 
-const Refusal& write_refusal() {
+const Refusal& spool_write_refusal() {
   static const Refusal kRefusal{.kind = "spool.write", .blame = Blame::node};
   return kRefusal;
 }
 
-const Refusal& read_refusal() {
+const Refusal& spool_read_refusal() {
   static const Refusal kRefusal{.kind = "spool.read", .blame = Blame::node};
   return kRefusal;
 }
@@ -89,9 +89,9 @@ void spool_event(const std::string& path, const Event& event) {
   if (text.size() > kMaxEventBytes) {
     throw Error("spool.write", Blame::node, fmt::format("an event takes {} bytes", text.size()));
   }
-  const UniqueFd directory = open_own_directory(path, 0755, 0022, write_refusal());
-  const UniqueFd lock = lock_at(directory, kLockName, kLockPatience_s, write_refusal());
-  std::vector<std::string> names = event_names(directory, write_refusal());
+  const UniqueFd directory = open_own_directory(path, 0755, 0022, spool_write_refusal());
+  const UniqueFd lock = lock_at(directory, kSpoolLock, kSpoolLock_s, spool_write_refusal());
+  std::vector<std::string> names = event_names(directory, spool_write_refusal());
   // Room is made first: the disk may be full.
   while (names.size() >= kMaxEvents) {
     ::unlinkat(directory.get(), names.front().c_str(), 0);
@@ -100,14 +100,14 @@ void spool_event(const std::string& path, const Event& event) {
   const double wall_s = std::isfinite(event.wall_s) ? std::clamp(event.wall_s, 0.0, kLatest_wall_s) : 0;
   const auto now = static_cast<std::uint64_t>(wall_s * 1e9);
   const std::uint64_t number = names.empty() ? now : std::max(now, number_of(names.back()) + 1);
-  write_at(directory, fmt::format("{:020}{}", number, kSuffix), text, 0644, write_refusal());
+  write_at(directory, fmt::format("{:020}{}", number, kSuffix), text, 0644, spool_write_refusal());
 }
 
 std::vector<std::pair<std::string, Event>> spooled_events(const std::string& path) {
   const UniqueFd directory = open_to_read(path);
   std::vector<std::pair<std::string, Event>> events;
-  for (const std::string& name : event_names(directory, read_refusal())) {
-    const std::optional<std::string> text = read_at(directory, name, kMaxEventBytes, read_refusal());
+  for (const std::string& name : event_names(directory, spool_read_refusal())) {
+    const std::optional<std::string> text = read_at(directory, name, kMaxEventBytes, spool_read_refusal());
     if (!text) continue;  // made room for a newer one just now
     if (auto event = event_from_json(*text)) events.emplace_back(name, std::move(*event));
   }

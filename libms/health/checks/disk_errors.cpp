@@ -122,7 +122,7 @@ bool read_ata(Scan scan, LogTally& tally) {
   return true;
 }
 
-Result run(Evidence& evidence) {
+Result check_disk_errors(Evidence& evidence) {
   const KernelLog& log = evidence.kernel_log();
   if (!log.error.empty()) return skipped("the kernel's log cannot be read: " + log.error);
   LogTally tally;
@@ -156,6 +156,6 @@ extern constinit const Check kDiskErrors = {
         "optical and removable drives are passed over, since a user may be behind them; disks across a network, and "
         "ones that are no longer there, warn. Refused discards are no error.",
     .remedy = "Ask the disk (smartctl -x, nvme smart-log); replace it, or check its file system and boot the node.",
-    .run = run};
+    .run = check_disk_errors};
 
 }  // namespace ms::health

@@ -96,7 +96,7 @@ Finding silent(const Asked& asked, double deadline_s, std::string_view since) {
           .unit = "s"};
 }
 
-Result run(Evidence& evidence) {
+Result check_disk_mounts(Evidence& evidence) {
   const Sysroot& root = evidence.root();
   const std::vector<std::string> expected = expected_mounts(evidence);
   const auto text = root.read("/proc/self/mountinfo");
@@ -172,6 +172,6 @@ extern constinit const Check kDiskMounts = {
         "A path of expect.mounts must be written as the kernel shows it in /proc/self/mountinfo, without symbolic "
         "links. Permission denied counts as an answer.",
     .remedy = "See whether the server is reachable from other nodes; if so, remount it or boot this node.",
-    .run = run};
+    .run = check_disk_mounts};
 
 }  // namespace ms::health

@@ -46,7 +46,7 @@ const Mount* mount_of(const std::vector<Mount>& mounts, std::string_view path) {
   }
 }
 
-Result run(Evidence& evidence) {
+Result check_disk_ro(Evidence& evidence) {
   const Sysroot& root = evidence.root();
   const Policy& policy = evidence.policy();
   const auto text = root.read("/proc/self/mountinfo");
@@ -109,6 +109,6 @@ extern constinit const Check kDiskRo = {
         "remounted read-only and still is, went so after an error. Mounts that are read-only on purpose, images and "
         "nodes without an /etc/fstab are not complained of.",
     .remedy = "Find the error that came before in the kernel's log; check the file system before remounting it.",
-    .run = run};
+    .run = check_disk_ro};
 
 }  // namespace ms::health

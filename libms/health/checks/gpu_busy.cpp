@@ -8,7 +8,7 @@ namespace {
 constexpr std::uint64_t kIdleMemoryBytes = std::uint64_t{1} << 30;
 constexpr double kMib = 1 << 20;
 
-Result run(Evidence& evidence) {
+Result check_gpu_busy(Evidence& evidence) {
   return each_gpu(
       evidence, "memory in use", [](const Gpu& gpu) { return gpu.memory_used_bytes.has_value(); },
       [](const Gpu& gpu, std::vector<Finding>& findings) {
@@ -35,6 +35,6 @@ extern constinit const Check kGpuBusy = {
         "that an earlier job left behind, or memory that the driver did not get back. On nodes that jobs share, "
         "or when it is run by hand beside a job, it is normal. A user can cause it, so it never drains.",
     .remedy = "Find the process with nvidia-smi or fuser -v /dev/nvidia*, and end it.",
-    .run = run};
+    .run = check_gpu_busy};
 
 }  // namespace ms::health

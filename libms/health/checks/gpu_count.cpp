@@ -5,7 +5,7 @@
 namespace ms::health {
 namespace {
 
-Result run(Evidence& evidence) {
+Result check_gpu_count(Evidence& evidence) {
   const Expected expected = expected_gpus(evidence);
   if (expected.count == 0) return skipped("no NVIDIA GPU is expected here");
   const GpuSnapshot& gpus = evidence.gpus();
@@ -37,6 +37,6 @@ extern constinit const Check kGpuCount = {
         "the driver lost while it ran is still counted here and found by gpu.lost. Without the library nothing "
         "is compared; that is gpu.driver's finding.",
     .remedy = "Look for the missing GPU with lspci and in the kernel's log; boot the node, then reseat the GPU.",
-    .run = run};
+    .run = check_gpu_count};
 
 }  // namespace ms::health

@@ -6,7 +6,7 @@
 namespace ms::health {
 namespace {
 
-Result run(Evidence& evidence) {
+Result check_gpu_driver(Evidence& evidence) {
   const std::size_t on_bus = gpus_on_bus(evidence.root()).size();
   const Expected expected = expected_gpus(evidence);
   if (evidence.policy().expect.gpus == 0) return skipped("expect.gpus is 0");
@@ -42,6 +42,6 @@ extern constinit const Check kGpuDriver = {
         "It is not on the default allow-list, because a library in another place, or a wrong paths.nvml, "
         "would look the same on every node. A driver that is there and refuses is also found by gpu.count.",
     .remedy = "Run nvidia-smi; load the module, reboot after an update of the driver, or set paths.nvml.",
-    .run = run};
+    .run = check_gpu_driver};
 
 }  // namespace ms::health

@@ -6,7 +6,7 @@
 namespace ms::health {
 namespace {
 
-Result run(Evidence& evidence) {
+Result check_gpu_ecc(Evidence& evidence) {
   const std::int64_t most = evidence.policy().limits.ecc_correctable;
   return each_gpu(
       evidence, "ECC errors", [](const Gpu& gpu) { return gpu.ecc_uncorrectable || gpu.ecc_correctable; },
@@ -39,6 +39,6 @@ extern constinit const Check kGpuEcc = {
         "is only replaced by a reset. Corrected errors are the memory doing its work; more than "
         "limits.ecc_correctable of them are a warning.",
     .remedy = "Reset the GPU (nvidia-smi --gpu-reset) or boot the node, which remaps the row and clears the counter.",
-    .run = run};
+    .run = check_gpu_ecc};
 
 }  // namespace ms::health

@@ -5,7 +5,7 @@
 namespace ms::health {
 namespace {
 
-Result run(Evidence& evidence) {
+Result check_gpu_lost(Evidence& evidence) {
   return each_gpu(
       evidence, "state", [](const Gpu& gpu) { return !gpu.denied; },
       [](const Gpu& gpu, std::vector<Finding>& findings) {
@@ -34,6 +34,6 @@ extern constinit const Check kGpuLost = {
         "gres.conf lists the devices in order: nvidia0 first, which is the lowest PCI address. A GPU that is off "
         "the bus has no number any more, and counts for every job.",
     .remedy = "Boot the node; if the GPU is lost again, check its seat, its power and its temperature.",
-    .run = run};
+    .run = check_gpu_lost};
 
 }  // namespace ms::health

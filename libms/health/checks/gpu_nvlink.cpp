@@ -7,7 +7,7 @@
 namespace ms::health {
 namespace {
 
-Result run(Evidence& evidence) {
+Result check_gpu_nvlink(Evidence& evidence) {
   const std::int64_t wanted = evidence.policy().expect.nvlinks_per_gpu;
   int best = 0;  // of this node's GPUs
   for (const Gpu& gpu : evidence.gpus().gpus) best = std::max(best, gpu.nvlinks_active.value_or(0));
@@ -45,6 +45,6 @@ extern constinit const Check kGpuNvlink = {
         "the check is skipped. Set the expectation on machines with NVSwitch, where a fabric manager that does "
         "not run leaves all links down.",
     .remedy = "Check that nvidia-fabricmanager runs; then reset the GPUs, and look at nvidia-smi nvlink -e.",
-    .run = run};
+    .run = check_gpu_nvlink};
 
 }  // namespace ms::health

@@ -5,7 +5,7 @@
 namespace ms::health {
 namespace {
 
-Result run(Evidence& evidence) {
+Result check_gpu_pcie(Evidence& evidence) {
   return each_gpu(
       evidence, "PCIe width", [](const Gpu& gpu) { return gpu.pcie_width && gpu.pcie_width_max; },
       [](const Gpu& gpu, std::vector<Finding>& findings) {
@@ -30,6 +30,6 @@ extern constinit const Check kGpuPcie = {
         "fewer is critical: copies to the GPU take twice as long, and every other GPU of a job waits. The link's "
         "speed is not looked at, because GPUs lower it when they are idle.",
     .remedy = "Reseat the GPU or its riser; if that does not help, try another slot to tell which of them is bad.",
-    .run = run};
+    .run = check_gpu_pcie};
 
 }  // namespace ms::health

@@ -6,7 +6,7 @@
 namespace ms::health {
 namespace {
 
-Result run(Evidence& evidence) {
+Result check_gpu_recovery(Evidence& evidence) {
   return each_gpu(
       evidence, "recovery action (drivers from 570 on do)",
       [](const Gpu& gpu) { return gpu.recovery_action.has_value(); },
@@ -30,6 +30,6 @@ extern constinit const Check kGpuRecovery = {
         "peer-to-peer traffic, or that and a reset. Everything but the end of peer-to-peer traffic alone, which is "
         "a warning, is critical. Older drivers do not say; the check is then skipped.",
     .remedy = "Do what the driver asks for when no job uses the GPU.",
-    .run = run};
+    .run = check_gpu_recovery};
 
 }  // namespace ms::health

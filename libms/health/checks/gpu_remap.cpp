@@ -5,7 +5,7 @@
 namespace ms::health {
 namespace {
 
-Result run(Evidence& evidence) {
+Result check_gpu_remap(Evidence& evidence) {
   return each_gpu(
       evidence, "remapped rows or retired pages",
       [](const Gpu& gpu) { return gpu.remap_failed || gpu.remap_pending || gpu.retired_pages_pending; },
@@ -38,6 +38,6 @@ extern constinit const Check kGpuRemap = {
         "but a part of the memory is missing until the reset. That no spare row is left is critical; NVIDIA takes "
         "the failure flag, confirmed by its field diagnostic, as a reason for replacement.",
     .remedy = "Reset the GPU when no job uses it.",
-    .run = run};
+    .run = check_gpu_remap};
 
 }  // namespace ms::health

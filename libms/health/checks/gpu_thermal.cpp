@@ -6,7 +6,7 @@
 namespace ms::health {
 namespace {
 
-Result run(Evidence& evidence) {
+Result check_gpu_thermal(Evidence& evidence) {
   return each_gpu(
       evidence, "reasons for lower clocks", [](const Gpu& gpu) { return gpu.clocks_event_reasons.has_value(); },
       [](const Gpu& gpu, std::vector<Finding>& findings) {
@@ -36,6 +36,6 @@ extern constinit const Check kGpuThermal = {
         "its clock or less, and the whole job with it. It is the state of this moment, so a job that has just "
         "ended can be the reason; that is why it only warns.",
     .remedy = "Check fans, air flow or coolant, and the power supplies.",
-    .run = run};
+    .run = check_gpu_thermal};
 
 }  // namespace ms::health

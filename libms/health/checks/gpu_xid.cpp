@@ -11,7 +11,7 @@
 namespace ms::health {
 namespace {
 
-Result run(Evidence& evidence) {
+Result check_gpu_xid(Evidence& evidence) {
   const KernelLog& log = evidence.kernel_log();
   if (!log.error.empty()) return skipped(log.error);
   const std::vector<std::string> on_bus = gpus_on_bus(evidence.root());
@@ -62,6 +62,6 @@ extern constinit const Check kGpuXid = {
         "kernel itself count, from their first character on, and none from before the node's boot or its last "
         "undrain: after a reset of the GPU, undrain the node.",
     .remedy = "Look the number up in NVIDIA's Xid catalog; reset the GPU, or boot the node after Xid 79.",
-    .run = run};
+    .run = check_gpu_xid};
 
 }  // namespace ms::health

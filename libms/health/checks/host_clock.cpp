@@ -64,7 +64,7 @@ std::vector<Finding> clock_findings(const ClockState& clock, double limit_s) {
            .unit = "s"}};
 }
 
-Result run(Evidence& evidence) {
+Result check_host_clock(Evidence& evidence) {
   std::string error;
   const auto clock = read_clock(evidence.root(), error);
   if (!clock) return skipped(error);
@@ -84,6 +84,6 @@ extern constinit const Check kHostClock = {
         "the estimated or the greatest possible error is above limits.clock_error. A clock that is off breaks "
         "MUNGE credentials, which live for five minutes, and makes traces of several nodes impossible to compare.",
     .remedy = "Start or repair the node's time service (chronyc tracking, timedatectl).",
-    .run = run};
+    .run = check_host_clock};
 
 }  // namespace ms::health

@@ -26,7 +26,7 @@ std::optional<std::int64_t> cpus(const Sysroot& root, std::string_view which) {
   return text ? count_cpus(trim(*text)) : std::nullopt;
 }
 
-Result run(Evidence& evidence) {
+Result check_host_cpus(Evidence& evidence) {
   const Sysroot& root = evidence.root();
   const auto online = cpus(root, "online");
   const auto present = cpus(root, "present");
@@ -67,6 +67,6 @@ extern constinit const Check kHostCpus = {
         "monitoring daemon may have taken them out; hyper-threads that are switched off by smt/control are not "
         "missed. Fewer present than expected is critical: the firmware hides them.",
     .remedy = "Bring them online by /sys/devices/system/cpu/cpuN/online, or look into the firmware's settings.",
-    .run = run};
+    .run = check_host_cpus};
 
 }  // namespace ms::health

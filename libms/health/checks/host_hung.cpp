@@ -57,7 +57,7 @@ bool read_blocked_task(Scan line, LogTally& tally) {
   return true;
 }
 
-Result run(Evidence& evidence) {
+Result check_host_hung(Evidence& evidence) {
   const KernelLog& log = evidence.kernel_log();
   if (!log.error.empty()) return skipped("the kernel's log cannot be read: " + log.error);
   double day_began_s = 0;
@@ -97,6 +97,6 @@ extern constinit const Check kHostHung = {
         "this only warns. A kernel that hit a bug of its own works on with damaged parts: it counts until the node "
         "boots.",
     .remedy = "Read the kernel's log around the line; a node whose kernel hit a bug should be booted.",
-    .run = run};
+    .run = check_host_hung};
 
 }  // namespace ms::health

@@ -145,7 +145,7 @@ std::size_t read_controllers(Evidence& evidence, std::vector<Finding>& findings,
   return controllers;
 }
 
-Result run(Evidence& evidence) {
+Result check_host_mce(Evidence& evidence) {
   Counters keep;
   std::vector<Finding> findings;
   const KernelLog& log = evidence.kernel_log();
@@ -184,6 +184,6 @@ extern constinit const Check kHostMce = {
         "Lines of the log from before the last undrain do not count, but ue_count stays until the node boots or "
         "somebody writes to reset_counters beside it.",
     .remedy = "Replace the DIMM or processor that is named; then boot the node, which also clears the counters.",
-    .run = run};
+    .run = check_host_mce};
 
 }  // namespace ms::health

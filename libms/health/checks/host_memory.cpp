@@ -34,7 +34,7 @@ double installed_mib(const Sysroot& root) {
   return total;
 }
 
-Result run(Evidence& evidence) {
+Result check_host_memory(Evidence& evidence) {
   const auto text = evidence.root().read("/proc/meminfo");
   const auto usable_mib = text ? meminfo_mib(*text, "MemTotal") : std::nullopt;
   if (!usable_mib) return skipped("/proc/meminfo does not say how much memory there is");
@@ -84,6 +84,6 @@ extern constinit const Check kHostMemory = {
         "and too little is only a warning. Pages that the kernel took out of use after memory errors "
         "(HardwareCorrupted) are a warning too.",
     .remedy = "Look into the board's event log for a DIMM that was mapped out; reseat or replace it.",
-    .run = run};
+    .run = check_host_memory};
 
 }  // namespace ms::health

@@ -24,7 +24,7 @@ void judge_share(std::vector<Finding>& findings, const std::string& path, std::s
                       .unit = "%"});
 }
 
-Result run(Evidence& evidence) {
+Result check_host_space(Evidence& evidence) {
   std::vector<Finding> findings;
   std::size_t asked = 0;
   const double limit_percent = evidence.policy().limits.space_free_percent;
@@ -58,6 +58,6 @@ extern constinit const Check kHostSpace = {
         "limits.space_free_percent is a warning. Several of these on one file system are one. Jobs fill these "
         "places, so this never drains a node; but the next job may fail because of it.",
     .remedy = "Find what was left behind (du -xm, lsof +L1) and clean up in the epilog.",
-    .run = run};
+    .run = check_host_space};
 
 }  // namespace ms::health

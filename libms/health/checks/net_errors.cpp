@@ -28,7 +28,7 @@ constexpr ErrorCounter kInterfaceErrors[] = {
     {"statistics/tx_errors", "frames that could not be sent"},
 };
 
-Result run(Evidence& evidence) {
+Result check_net_errors(Evidence& evidence) {
   const double limit = evidence.policy().limits.link_errors_per_hour;
   std::vector<Finding> findings;
   Counters keep;
@@ -74,6 +74,6 @@ extern constinit const Check kNetErrors = {
         "adapter may "
         "not read are passed over.",
     .remedy = "Clean or replace cable and transceiver, and look at the same counters of the switch port.",
-    .run = run};
+    .run = check_net_errors};
 
 }  // namespace ms::health

@@ -9,7 +9,7 @@
 namespace ms::health {
 namespace {
 
-Result run(Evidence& evidence) {
+Result check_net_flaps(Evidence& evidence) {
   const double limit = static_cast<double>(evidence.policy().limits.link_flaps_per_day);
   std::vector<Finding> findings;
   Counters keep;
@@ -47,6 +47,6 @@ extern constinit const Check kNetFlaps = {
         "seconds at each "
         "of them. Counters that went backwards (a driver was loaded again) start anew.",
     .remedy = "Clean or replace cable and transceiver; if the other end flaps alike, suspect the switch port.",
-    .run = run};
+    .run = check_net_flaps};
 
 }  // namespace ms::health

@@ -117,7 +117,7 @@ std::vector<Finding> judge_found(const Evidence& evidence, const std::vector<Lin
   return findings;
 }
 
-Result run(Evidence& evidence) {
+Result check_net_link(Evidence& evidence) {
   if (!evidence.policy().expect.links.empty()) {
     return judged(judge_expected(evidence), plural(evidence.policy().expect.links.size(), "link") + " up");
   }
@@ -146,6 +146,6 @@ extern constinit const Check kNetLink = {
         "that "
         "were up within the last day. A port that polls without ever having been up may simply have no cable.",
     .remedy = "Check cable, transceiver and switch port; compare with ibstat or ethtool on a healthy node.",
-    .run = run};
+    .run = check_net_link};
 
 }  // namespace ms::health

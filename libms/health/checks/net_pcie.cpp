@@ -50,7 +50,7 @@ std::optional<Number> best_of_both(std::optional<Number> device, std::optional<N
   return device && bridge ? std::optional(std::min(*device, *bridge)) : device;
 }
 
-Result run(Evidence& evidence) {
+Result check_net_pcie(Evidence& evidence) {
   const Sysroot& root = evidence.root();
   std::vector<Finding> findings;
   std::size_t judged_devices = 0;
@@ -98,6 +98,6 @@ extern constinit const Check kNetPcie = {
         "less "
         "of them critical: the device works, but every transfer is slow, and so is every node that waits for it.",
     .remedy = "Boot the node; if that does not help, reseat the card or its riser.",
-    .run = run};
+    .run = check_net_pcie};
 
 }  // namespace ms::health

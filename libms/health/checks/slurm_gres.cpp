@@ -17,7 +17,7 @@ bool is_device(const Sysroot& root, const std::string& path) {
   return ::stat(path.c_str(), &status) == 0 && (S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode));
 }
 
-Result run(Evidence& evidence) {
+Result check_slurm_gres(Evidence& evidence) {
   const Sysroot& root = evidence.root();
   const std::string& path = evidence.policy().paths.gres_conf;
   const auto text = root.read(path);
@@ -61,6 +61,6 @@ extern constinit const Check kSlurmGres = {
         "their "
         "start.",
     .remedy = "Find out why the device is gone (the driver, lspci); then restart slurmd.",
-    .run = run};
+    .run = check_slurm_gres};
 
 }  // namespace ms::health

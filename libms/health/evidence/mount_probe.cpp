@@ -20,6 +20,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/handle.h"
 #include "base/sysroot.h"
@@ -35,8 +36,6 @@ struct Message {  // one write of less than PIPE_BUF: never mixed with another's
   std::uint32_t index;
   std::int32_t error;
 };
-
-double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // In the child. Nothing of ours stays open in it: a reader of our pipes must not wait for it.
 [[noreturn]] void answer_and_exit(std::uint32_t index, const std::string& path, int pipe,
@@ -57,13 +56,13 @@ void end_processes(const std::vector<pid_t>& processes, std::vector<Answer>& ans
     if (processes[i] > 0 && !answers[i].answered) ::kill(processes[i], SIGKILL);
   }
   std::vector<bool> gone(processes.size(), false);
-  for (const double end_s = now_s() + kReapPatience_s;;) {
+  for (const double end_s = monotonic_s() + kReapPatience_s;;) {
     bool all = true;
     for (std::size_t i = 0; i < processes.size(); ++i) {
       if (!gone[i]) gone[i] = processes[i] <= 0 || ::waitpid(processes[i], nullptr, WNOHANG) != 0;
       all = all && gone[i];
     }
-    if (all || now_s() >= end_s) break;
+    if (all || monotonic_s() >= end_s) break;
     const timespec pause{0, 500'000};
     ::nanosleep(&pause, nullptr);
   }
@@ -97,7 +96,7 @@ std::vector<Answer> ask_paths(const std::vector<std::string>& paths, double dead
   }
   const UniqueFd reader(ends[0]);
   UniqueFd writer(ends[1]);
-  const double end_s = now_s() + deadline_s;
+  const double end_s = monotonic_s() + deadline_s;
   std::size_t awaited = 0;
   for (std::size_t i = 0; i < paths.size(); ++i) {
     processes[i] = i < kMaxAsked ? ::fork() : -1;
@@ -107,7 +106,7 @@ std::vector<Answer> ask_paths(const std::vector<std::string>& paths, double dead
   }
   writer.reset();
   while (awaited > 0) {
-    const double left_s = end_s - now_s();
+    const double left_s = end_s - monotonic_s();
     if (left_s <= 0) break;
     pollfd polled{reader.get(), POLLIN, 0};
     if (::poll(&polled, 1, static_cast<int>(std::ceil(left_s * 1000))) <= 0) continue;

@@ -16,6 +16,7 @@
 #include <ctime>
 #include <exception>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "health/run/result_wire.h"
 
@@ -25,12 +26,6 @@ namespace {
 constexpr std::uint32_t kMaxMessageBytes = 1 << 20;
 constexpr double kEndedGrace_s = 0.2;    // a process that closed its pipe may take so long to be gone
 constexpr double kKilledGrace_s = 0.02;  // and one that was killed, unless it sleeps uninterruptibly
-
-double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-double wall_now_s() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 // One lane: its checks, the process that runs them, and which one it is at.
 struct LaneRun {
@@ -55,7 +50,7 @@ void write_all(int fd, std::string_view bytes) {
 class Runner {
  public:
   Runner(const std::vector<Check>& checks, const Policy& policy, const RunOptions& options)
-      : checks_(checks), policy_(policy), options_(options), end_s_(now_s() + options.deadline_s) {
+      : checks_(checks), policy_(policy), options_(options), end_s_(monotonic_s() + options.deadline_s) {
     results_.resize(checks.size());
     for (std::size_t i = 0; i < checks.size(); ++i) {
       MS_ASSERT(checks[i].run != nullptr, "check {} has no function", checks[i].code);
@@ -85,7 +80,7 @@ class Runner {
   // From the check it is at, in a new process; if there is no time left for it, it and those behind it are skipped.
   void start(LaneRun& lane) {
     if (lane.finished()) return;
-    if (now_s() >= end_s_) {
+    if (monotonic_s() >= end_s_) {
       for (; !lane.finished(); ++lane.next) {
         deliver(lane, skipped(fmt::format("there was no time left of {}", format_duration(options_.deadline_s))));
       }
@@ -93,7 +88,7 @@ class Runner {
     }
     std::array<int, 2> ends{};
     lane.received.clear();
-    lane.started_s = now_s();
+    lane.started_s = monotonic_s();
     if (::pipe2(ends.data(), O_CLOEXEC) != 0) return give_up(lane, "pipe: " + errno_text(errno));
     const pid_t parent = ::getpid();
     const pid_t process = ::fork();
@@ -118,15 +113,15 @@ class Runner {
 
   // In the lane's process: every result is on its way before the next check begins.
   [[noreturn]] void run_lane(const LaneRun& lane, int fd) {
-    Evidence evidence(policy_, wall_now_s(), options_.not_before_wall_s, options_.before);
+    Evidence evidence(policy_, SystemClock().wall_s(), options_.not_before_wall_s, options_.before);
     for (std::size_t i = lane.next; i < lane.checks.size(); ++i) {
       const Check& check = checks_[lane.checks[i]];
-      const double before_s = now_s();
+      const double before_s = monotonic_s();
       Result result;
       try {
         result = check.run(evidence);
       } catch (const std::exception& error) { result = broken(error.what()); }
-      result.wall_s = now_s() - before_s;
+      result.wall_s = monotonic_s() - before_s;
       const std::string bytes = encode(result);
       const auto size = static_cast<std::uint32_t>(bytes.size());
       write_all(fd, std::string(reinterpret_cast<const char*>(&size), sizeof size) + bytes);
@@ -144,7 +139,7 @@ class Runner {
       of.push_back(&lane);
       next_end_s = std::min(next_end_s, lane.started_s + checks_[lane.checks[lane.next]].deadline_s);
     }
-    const double left_ms = std::max(0.0, (next_end_s - now_s()) * 1000);
+    const double left_ms = std::max(0.0, (next_end_s - monotonic_s()) * 1000);
     const int ready = ::poll(polled.data(), polled.size(), static_cast<int>(std::ceil(left_ms)));
     for (std::size_t i = 0; i < of.size(); ++i) {
       LaneRun& lane = *of[i];
@@ -177,13 +172,13 @@ class Runner {
     lane.received.erase(0, sizeof size + size);
     deliver(lane, result ? std::move(*result) : broken("its result could not be read"));
     ++lane.next;
-    lane.started_s = now_s();
+    lane.started_s = monotonic_s();
     return true;
   }
 
   void cut_if_late(LaneRun& lane) {
     const Check& check = checks_[lane.checks[lane.next]];
-    const double now = now_s();
+    const double now = monotonic_s();
     const bool hung = now >= lane.started_s + check.deadline_s;
     if (!hung && now < end_s_) return;
     end_process(lane);
@@ -231,10 +226,10 @@ class Runner {
 
   // Its wait status; nullopt: it is still there.
   static std::optional<int> reap(pid_t process, double patience_s) {
-    for (const double end_s = now_s() + patience_s;;) {
+    for (const double end_s = monotonic_s() + patience_s;;) {
       int status = 0;
       if (::waitpid(process, &status, WNOHANG) == process) return status;
-      if (now_s() >= end_s) return std::nullopt;
+      if (monotonic_s() >= end_s) return std::nullopt;
       const timespec pause{0, 200'000};
       ::nanosleep(&pause, nullptr);
     }

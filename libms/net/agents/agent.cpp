@@ -27,7 +27,7 @@
 namespace ms::net {
 namespace {
 
-constexpr double kAnswer_s = 5;
+constexpr double kWelcome_s = 5;
 constexpr double kForever_s = 1e8;       // a coordinator that is gone is found out by its connection
 constexpr std::size_t kMostPeers = 256;  // served at a time, strangers among them
 constexpr std::size_t kMostOrders = 64;  // at a time
@@ -43,7 +43,7 @@ Channel reach(const Invitation& invitation, double patience_s,
       if (!address) continue;
       try {
         Channel channel = Channel::connect(*address, "the coordinator", std::min(deadline, in_seconds(2)));
-        greet(channel, invitation.secret, introduce(channel), std::min(deadline, in_seconds(kAnswer_s)));
+        greet(channel, invitation.secret, introduce(channel), std::min(deadline, in_seconds(kWelcome_s)));
         return channel;
       } catch (const Error& error) {
         if (error.blame() == Blame::node) throw;
@@ -155,7 +155,7 @@ void run_agent(const AgentOptions& options) {
       answer.text = order.ask == "counters" ? to_json(counters.read(SystemClock().wall_s()))
                                             : to_json(gather_facts(self.root, environ));
       std::lock_guard lock(answering);
-      control.send_line(to_json(answer), in_seconds(kAnswer_s));
+      control.send_line(to_json(answer), in_seconds(kWelcome_s));
       continue;
     }
     const bool taken = orders.add([&, order] {
@@ -167,13 +167,13 @@ void run_agent(const AgentOptions& options) {
         answer.result.error = fmt::format("'{}' is no address", order.address);
       }
       std::lock_guard lock(answering);
-      control.send_line(to_json(answer), in_seconds(kAnswer_s));
+      control.send_line(to_json(answer), in_seconds(kWelcome_s));
     });
     if (!taken) {
       TestAnswer answer{.id = order.id};
       answer.result.error = fmt::format("{} has too much to do", node_name());
       std::lock_guard lock(answering);
-      control.send_line(to_json(answer), in_seconds(kAnswer_s));
+      control.send_line(to_json(answer), in_seconds(kWelcome_s));
     }
   }
 }

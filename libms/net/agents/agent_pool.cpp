@@ -21,7 +21,6 @@
 namespace ms::net {
 namespace {
 
-constexpr double kAnswer_s = 3;
 // Agents give up on each other after three seconds of silence, some times in a row; they should be the ones who say so.
 constexpr double kSlack_s = 12;
 

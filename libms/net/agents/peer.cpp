@@ -18,7 +18,6 @@ namespace {
 
 using Time = std::chrono::steady_clock;
 
-constexpr double kAnswer_s = 3;    // for an answer that takes no time
 constexpr double kMost_s = 200;    // of anything that an agent may be asked for
 constexpr double kLinger_s = 0.1;  // for datagrams on their way
 constexpr std::size_t kPing = 16;  // bytes

@@ -5,7 +5,6 @@
 namespace ms::net {
 namespace {
 
-constexpr double kAnswer_s = 3;
 constexpr double kProgram_s = 30;  // for a program to start, and to run: more than perftest.h gives it, and a stream
 
 Deadline program_deadline(const PairSpec& spec) { return in_seconds(kProgram_s + spec.seconds); }

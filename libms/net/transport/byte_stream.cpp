@@ -10,7 +10,6 @@ namespace {
 
 using Time = std::chrono::steady_clock;
 constexpr std::size_t kChunk = std::size_t{256} << 10;
-constexpr double kAnswer_s = 3;
 
 double seconds_since(Time::time_point begin) { return std::chrono::duration<double>(Time::now() - begin).count(); }
 

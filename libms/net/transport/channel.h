@@ -24,6 +24,7 @@ inline Deadline in_seconds(double seconds) {
          std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
 }
 double seconds_until(Deadline deadline);  // 0 where it has passed
+inline constexpr double kAnswer_s = 3;    // for an answer that takes no time
 
 // An IPv4 or IPv6 address with a port: "10.0.0.1:4000", "[fe80::1]:4000". Numbers only: no name is looked up.
 struct Address {

@@ -108,7 +108,6 @@ DatagramCounts Datagrams::exchange(int count, double seconds, double linger_s, C
     if (elapsed > kSlowest * seconds + 1) break;  // this node does not get round to it: fewer will do
     wait(counts.sent < due ? 1e-4 : std::min(1e-3, seconds / count));
   }
-  constexpr double kAnswer_s = 3;
   channel.send_line("sent", in_seconds(kAnswer_s));
   const Deadline patience = in_seconds(kSlowest * seconds + kAnswer_s);
   bool all_sent = false;  // by the other end

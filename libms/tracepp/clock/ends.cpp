@@ -14,8 +14,8 @@ namespace {
 constexpr std::size_t kMembers = 2'000'000;                          // that are looked at
 constexpr std::size_t kFewestOperations = 8, kMostOperations = 256;  // of a group
 constexpr std::size_t kStretches = 32;                               // of the run, for lines through a clock's ends
-constexpr double kFloorNs = 1000;  // below, ends say nothing: who notices first is chance
-constexpr int kMostSweeps = 4;     // a clock that moves moves the middles of its operations
+constexpr double kEndFloorNs = 1000;  // below, ends say nothing: who notices first is chance
+constexpr int kMostSweeps = 4;        // a clock that moves moves the middles of its operations
 
 bool ends_together(Kind kind) {
   switch (kind) {
@@ -33,7 +33,7 @@ bool ends_together(Kind kind) {
 }
 
 template <class T>
-T median(std::vector<T>& values) {
+T upper_median(std::vector<T>& values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::ranges::nth_element(values, middle);
   return *middle;
@@ -54,7 +54,7 @@ std::vector<Late> lateness(const SampledEnds& ends, const std::vector<FittedCloc
     times.clear();
     for (std::size_t i = first; i < end; ++i) times.push_back(clocks[ends.ends[i].clock].to_root(ends.ends[i].end_ns));
     std::vector<std::int64_t> sorted = times;
-    std::int64_t middle = median(sorted);
+    std::int64_t middle = upper_median(sorted);
     if (sorted.size() % 2 == 0) {
       const auto half = static_cast<std::ptrdiff_t>(sorted.size() / 2);
       const std::int64_t below = *std::max_element(sorted.begin(), sorted.begin() + half);
@@ -88,7 +88,7 @@ LateLine line_through(std::span<const Late> late) {  // by time
       values.push_back(static_cast<double>(late[i].late_ns));
       others.push_back(static_cast<double>(late[i].own_ns - zero));
     }
-    points.push_back({median(others), median(values)});
+    points.push_back({upper_median(others), upper_median(values)});
   }
   values.clear();
   for (std::size_t i = 0; i < points.size(); ++i) {
@@ -96,17 +96,17 @@ LateLine line_through(std::span<const Late> late) {  // by time
       if (points[k].x > points[i].x) values.push_back((points[k].y - points[i].y) / (points[k].x - points[i].x));
     }
   }
-  line.drift = values.empty() ? 0 : median(values);
+  line.drift = values.empty() ? 0 : upper_median(values);
   line.at = static_cast<double>(zero);
   values.clear();
   for (const Point& p : points) values.push_back(p.y - line.drift * p.x);
-  line.late = median(values);
+  line.late = upper_median(values);
   values.clear();
   for (const Late& l : late) {
     const double x = static_cast<double>(l.own_ns - zero);
     values.push_back(std::abs(static_cast<double>(l.late_ns) - line.late - line.drift * x));
   }
-  line.deviation = std::max(kFloorNs, 1.5 * median(values));
+  line.deviation = std::max(kEndFloorNs, 1.5 * upper_median(values));
   return line;
 }
 
@@ -263,9 +263,9 @@ EndSpread spread_of(const SampledEnds& ends, const std::vector<FittedClock>& clo
 }
 
 void refine(const RunTrace& trace, const RunClocks& of, const SampledEnds& ends, std::vector<FittedClock>& clocks) {
-  double moved_ns = kFloorNs;
+  double moved_ns = kEndFloorNs;
   std::vector<double> moved(clocks.size());  // in all
-  for (int sweep = 0; sweep < kMostSweeps && moved_ns >= kFloorNs; ++sweep) {
+  for (int sweep = 0; sweep < kMostSweeps && moved_ns >= kEndFloorNs; ++sweep) {
     moved_ns = 0;
     const LateOf late = lateness_by_clock(ends, clocks);
     const auto root_ends = late.of(0);

@@ -15,20 +15,20 @@ constexpr std::size_t kShortestInterval = 16;  // in shorter ones nothing is bey
 constexpr double kLeastSigmas = 0.5;           // of a level, that a shift is larger than
 constexpr double kPausePart = 0.1, kPauseSigmas = 10;
 
-struct Interval {
+struct Window {
   std::size_t begin = 0, end = 0;
   std::size_t length() const { return end - begin; }
 };
 
 struct Split {
-  Interval interval;
+  Window interval;
   std::size_t at = 0;   // first of the right part
   double surprise = 0;  // -ln of the probability that a rank sum is so far off, to either side
 };
 
 // The whole series, and from then on layers of shorter intervals that overlap by half.
-std::vector<Interval> seeded_intervals(std::size_t count) {
-  std::vector<Interval> intervals;
+std::vector<Window> seeded_intervals(std::size_t count) {
+  std::vector<Window> intervals;
   double length = static_cast<double>(count);
   while (length >= static_cast<double>(kShortestInterval)) {
     const auto number = static_cast<std::size_t>(2 * std::ceil(static_cast<double>(count) / length - 1e-9)) - 1;
@@ -57,7 +57,7 @@ double surprise_near_extreme(double missing, double log_arrangements) {
   return log_arrangements - log_partitions - std::numbers::ln2;
 }
 
-Split best_split(std::span<const double> values, const Interval& interval, std::vector<std::size_t>& order,
+Split best_split(std::span<const double> values, const Window& interval, std::vector<std::size_t>& order,
                  std::vector<double>& ranks) {
   const std::size_t n = interval.length();
   order.resize(n);
@@ -128,15 +128,15 @@ double most_unlikely_split(std::span<const double> values) {
 
 std::vector<Level> find_levels(std::span<const double> values, double false_alarms) {
   if (values.empty()) return {};
-  const std::vector<Interval> intervals = seeded_intervals(values.size());
+  const std::vector<Window> intervals = seeded_intervals(values.size());
   double tests = 0;
-  for (const Interval& interval : intervals) tests += static_cast<double>(interval.length() - 1);
+  for (const Window& interval : intervals) tests += static_cast<double>(interval.length() - 1);
   const double limit = surprise_limit(false_alarms, tests);
 
   std::vector<Split> splits;
   std::vector<std::size_t> order;
   std::vector<double> ranks;
-  for (const Interval& interval : intervals) {
+  for (const Window& interval : intervals) {
     const Split split = best_split(values, interval, order, ranks);
     if (split.surprise > limit) splits.push_back(split);
   }

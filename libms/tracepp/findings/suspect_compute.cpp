@@ -14,8 +14,8 @@
 namespace ms::tracepp {
 namespace {
 
-constexpr std::size_t kMostFindings = 16;  // of slow ranks: each costs a replay
-constexpr double kLittle = 0.01;           // of a step
+constexpr std::size_t kMostSlowRanks = 16;  // of slow ranks: each costs a replay
+constexpr double kLittle = 0.01;            // of a step
 constexpr double kLeastSlowStage = 0.05;
 // A part that microbatches share between forward and backward: its deviation, and its share of all that varies.
 constexpr double kLeastUneven = 0.02, kLeastShared = 0.5;
@@ -43,7 +43,7 @@ std::vector<Finding> find_slow_ranks(const Evidence& evidence, const std::vector
       causes[at->second].push_back(&outlier);
     }
   }
-  if (causes.size() > kMostFindings) causes.resize(kMostFindings);
+  if (causes.size() > kMostSlowRanks) causes.resize(kMostSlowRanks);
   std::vector<Finding> findings;
   for (const auto& ranks : causes) {
     std::map<std::pair<int, int>, double> slow;  // by stage and lane: the excess of the slowest there

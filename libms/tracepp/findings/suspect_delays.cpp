@@ -16,7 +16,7 @@ namespace {
 // A rank stood still if that was longer than this share of a step, and this many times what is longer than nine of ten.
 constexpr double kShareOfStep = 0.02, kTimesUsual = 5, kLeastS = 5e-3;
 // Computing in one step so many operations' time longer than in others: a pause that its recorder took for work.
-constexpr double kOperations = 2.5, kDeviations = 10;
+constexpr double kDelayOperations = 2.5, kDelayDeviations = 10;
 constexpr double kByData = 0.5;         // of being late, that waiting for tokens must explain
 constexpr std::size_t kMany = 5;        // ranks or hosts that paused: no single one of them is the cause
 constexpr double kAgainAndAgain = 0.3;  // of the steps
@@ -30,9 +30,9 @@ struct Delay {
   double seconds = 0;
 };
 
-class Search {
+class DelaySearch {
  public:
-  Search(const Evidence& evidence, const std::vector<bool>& is_slow)
+  DelaySearch(const Evidence& evidence, const std::vector<bool>& is_slow)
       : evidence_(evidence), table_(evidence.table), is_slow_(is_slow), step_s_(evidence.step_s()) {}
 
   std::vector<Finding> find() {
@@ -101,7 +101,7 @@ class Search {
       for (const double value : of_rank) varied.push_back(std::abs(value - middles[static_cast<std::size_t>(place)]));
     }
     const double deviation = 1.4826 * quantile(varied, 0.5);
-    const double most = std::max({least, kOperations * longest, kDeviations * deviation});
+    const double most = std::max({least, kDelayOperations * longest, kDelayDeviations * deviation});
     for (int place = 0; place < table_.mesh.size(); ++place) {
       if (is_slow_[static_cast<std::size_t>(place)]) continue;
       for (std::size_t step = 0; step < table_.steps; ++step) {
@@ -223,7 +223,7 @@ class Search {
 }  // namespace
 
 std::vector<Finding> find_delays(const Evidence& evidence, const std::vector<bool>& is_slow) {
-  return Search(evidence, is_slow).find();
+  return DelaySearch(evidence, is_slow).find();
 }
 
 }  // namespace ms::tracepp

@@ -15,7 +15,7 @@ namespace {
 constexpr double kLeastSlowEdge = 0.3;
 // Groups of different stages move different amounts: what a byte takes depends on that too.
 constexpr double kLeastSlowGroup = 0.3, kLeastSlowGroupOfStages = 1.0;
-constexpr std::size_t kMostFindings = 16;
+constexpr std::size_t kMostSlowLinks = 16;
 
 struct Edge {
   int from = 0, to = 0;  // places in the mesh
@@ -70,14 +70,14 @@ struct Cause {
   double certainty = 1;
 };
 
-class Search {
+class LinkSearch {
  public:
-  explicit Search(const Evidence& evidence)
+  explicit LinkSearch(const Evidence& evidence)
       : evidence_(evidence), edges_(slow_edges(evidence)), groups_(slow_groups(evidence)) {}
 
   std::vector<Finding> find() {
     std::vector<Finding> findings;
-    while ((!edges_.empty() || !groups_.empty()) && findings.size() < kMostFindings)
+    while ((!edges_.empty() || !groups_.empty()) && findings.size() < kMostSlowLinks)
       findings.push_back(finding_of(next_cause()));
     return findings;
   }
@@ -196,6 +196,6 @@ class Search {
 
 }  // namespace
 
-std::vector<Finding> find_slow_links(const Evidence& evidence) { return Search(evidence).find(); }
+std::vector<Finding> find_slow_links(const Evidence& evidence) { return LinkSearch(evidence).find(); }
 
 }  // namespace ms::tracepp

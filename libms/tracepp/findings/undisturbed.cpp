@@ -23,9 +23,9 @@ constexpr double kMeanOfLeast = 0.37;  // of squares of normal values, of the pa
 constexpr double kFalseAlarms = 1e-2;  // of a run
 constexpr double kMuchLonger = 1.5;    // times: by more than work differs
 
-class Search {
+class BaselineSearch {
  public:
-  Search(const RankTable& table, double least_excess)
+  BaselineSearch(const RankTable& table, double least_excess)
       : table_(table), least_excess_(least_excess), units_(static_cast<std::size_t>(table.mesh.size())) {
     for (int place = 0; place < table.mesh.size(); ++place) peers_.push_back(table.mesh.coord(place).pp);
   }
@@ -246,7 +246,7 @@ bool can_find_undisturbed(const RankTable& table) {
 
 std::vector<Outlier> find_undisturbed_outliers(const RankTable& table, double least_excess) {
   if (!can_find_undisturbed(table)) return {};
-  return Search(table, least_excess).find();
+  return BaselineSearch(table, least_excess).find();
 }
 
 double disturbed_share(const RankTable& table) {

@@ -40,9 +40,9 @@ Match match_of(const StuckOp& op, const RunTrace& trace) {
   return states ? Match::state_mismatch : Match::fully_matched;
 }
 
-class Builder {
+class WaitGraphBuilder {
  public:
-  explicit Builder(const HangScan& scan) : scan_(scan), trace_(scan.trace()), ops_of_(trace_.groups.size()) {}
+  explicit WaitGraphBuilder(const HangScan& scan) : scan_(scan), trace_(scan.trace()), ops_of_(trace_.groups.size()) {}
 
   HangGraph build() {
     find_ops();
@@ -337,6 +337,6 @@ bool is_mismatch(Match match) {
   return match == Match::type_mismatch || match == Match::size_mismatch || match == Match::dtype_mismatch;
 }
 
-HangGraph make_hang_graph(const HangScan& scan) { return Builder(scan).build(); }
+HangGraph make_hang_graph(const HangScan& scan) { return WaitGraphBuilder(scan).build(); }
 
 }  // namespace ms::tracepp

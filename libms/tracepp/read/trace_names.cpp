@@ -21,12 +21,12 @@ std::string plain(std::string_view name) {
   return letters;
 }
 
-using Part = std::pair<std::string_view, Kind>;
+using NamePart = std::pair<std::string_view, Kind>;
 
 template <std::size_t count>
-Kind by_part(std::string_view name, const std::array<Part, count>& parts, Kind otherwise) {
-  const auto* const found =
-      std::ranges::find_if(parts, [&](const Part& part) { return name.find(part.first) != std::string_view::npos; });
+Kind by_part(std::string_view name, const std::array<NamePart, count>& parts, Kind otherwise) {
+  const auto* const found = std::ranges::find_if(
+      parts, [&](const NamePart& part) { return name.find(part.first) != std::string_view::npos; });
   return found == parts.end() ? otherwise : found->second;
 }
 
@@ -36,34 +36,34 @@ std::string_view file_name(std::string_view path) { return path.substr(path.rfin
 
 Kind comm_kind(std::string_view name) {
   // In this order: "all_reduce_barrier", "reduce_scatter" and "sendrecv" have others in them.
-  static constexpr std::array<Part, 11> kParts{{{"barrier", Kind::barrier},
-                                                {"allreduce", Kind::all_reduce},
-                                                {"reducescatter", Kind::reduce_scatter},
-                                                {"allgather", Kind::all_gather},
-                                                {"alltoall", Kind::all_to_all},
-                                                {"broadcast", Kind::broadcast},
-                                                {"sendrecv", Kind::other_comm},
-                                                {"coalesced", Kind::other_comm},
-                                                {"send", Kind::send},
-                                                {"recv", Kind::recv},
-                                                {"", Kind::other_comm}}};
+  static constexpr std::array<NamePart, 11> kParts{{{"barrier", Kind::barrier},
+                                                    {"allreduce", Kind::all_reduce},
+                                                    {"reducescatter", Kind::reduce_scatter},
+                                                    {"allgather", Kind::all_gather},
+                                                    {"alltoall", Kind::all_to_all},
+                                                    {"broadcast", Kind::broadcast},
+                                                    {"sendrecv", Kind::other_comm},
+                                                    {"coalesced", Kind::other_comm},
+                                                    {"send", Kind::send},
+                                                    {"recv", Kind::recv},
+                                                    {"", Kind::other_comm}}};
   // What stands in brackets are a kernel's arguments.
   return by_part(plain(name.substr(0, name.find('('))), kParts, Kind::other_comm);
 }
 
 Kind kernel_kind(std::string_view name) {
-  static constexpr std::array<Part, 23> kParts{{{"flash", Kind::attention},     {"fmha", Kind::attention},
-                                                {"attention", Kind::attention}, {"attn", Kind::attention},
-                                                {"gemm", Kind::matmul},         {"gemv", Kind::matmul},
-                                                {"cutlass", Kind::matmul},      {"cublas", Kind::matmul},
-                                                {"nvjet", Kind::matmul},        {"matmul", Kind::matmul},
-                                                {"layernorm", Kind::norm},      {"rmsnorm", Kind::norm},
-                                                {"adam", Kind::update},         {"multitensorapply", Kind::update},
-                                                {"embedding", Kind::embedding}, {"nllloss", Kind::loss},
-                                                {"crossentropy", Kind::loss},   {"gelu", Kind::activation},
-                                                {"silu", Kind::activation},     {"swiglu", Kind::activation},
-                                                {"relu", Kind::activation},     {"elementwise", Kind::elementwise},
-                                                {"triton", Kind::other_compute}}};
+  static constexpr std::array<NamePart, 23> kParts{{{"flash", Kind::attention},     {"fmha", Kind::attention},
+                                                    {"attention", Kind::attention}, {"attn", Kind::attention},
+                                                    {"gemm", Kind::matmul},         {"gemv", Kind::matmul},
+                                                    {"cutlass", Kind::matmul},      {"cublas", Kind::matmul},
+                                                    {"nvjet", Kind::matmul},        {"matmul", Kind::matmul},
+                                                    {"layernorm", Kind::norm},      {"rmsnorm", Kind::norm},
+                                                    {"adam", Kind::update},         {"multitensorapply", Kind::update},
+                                                    {"embedding", Kind::embedding}, {"nllloss", Kind::loss},
+                                                    {"crossentropy", Kind::loss},   {"gelu", Kind::activation},
+                                                    {"silu", Kind::activation},     {"swiglu", Kind::activation},
+                                                    {"relu", Kind::activation},     {"elementwise", Kind::elementwise},
+                                                    {"triton", Kind::other_compute}}};
   return by_part(plain(name), kParts, Kind::other_compute);
 }
 

@@ -11,7 +11,7 @@
 namespace ms::tracepp {
 namespace {
 
-constexpr std::size_t kMostRows = 12;
+constexpr std::size_t kMostChanges = 12;
 
 double relative(double before, double after) { return before == 0 ? 0 : after / before - 1; }
 
@@ -28,13 +28,13 @@ std::string suspects_text(const RunTrace& trace, const CommReport& report) {
                    {"size", Align::right},
                    {"transfer us", Align::right},
                    {"times the usual", Align::right}});
-  for (std::size_t i = 0; i < std::min(report.suspects.size(), kMostRows); ++i) {
+  for (std::size_t i = 0; i < std::min(report.suspects.size(), kMostChanges); ++i) {
     const CommRow& row = report.rows[report.suspects[i]];
     const CommClass& c = report.classes[row.of_class];
     table.row({plain_text(trace.groups[static_cast<std::size_t>(row.group)].name, 64), work_text({c.kind, c.purpose}),
                size_text(c.size_bytes), us_text(row.transfer_p50_s), fmt::format("{:.2f}", row.ratio)});
   }
-  return table.str() + and_more(report.suspects.size(), kMostRows);
+  return table.str() + and_more(report.suspects.size(), kMostChanges);
 }
 
 std::string edges_text(const CommReport& report) {
@@ -126,21 +126,21 @@ std::string change_points_text(const RunTrace& trace, const ChangePoints& found)
       text += fmt::format("  {}: {}\n", rank_text(trace, rank.rank), change_text(rank.change));
     if (point.ranks.empty()) text += fmt::format("  on all ranks: {}\n", change_text(point.usual));
   }
-  for (std::size_t i = 0; i < std::min(found.pauses.size(), kMostRows); ++i) {
+  for (std::size_t i = 0; i < std::min(found.pauses.size(), kMostChanges); ++i) {
     const Pause& pause = found.pauses[i];
     text += fmt::format("step {} alone took {} instead of {}", step_text(pause.step), format_duration(pause.step_s),
                         format_duration(pause.usual_s));
     if (pause.has_rank) text += fmt::format(": {}: {}", rank_text(trace, pause.at.rank), change_text(pause.at.change));
     text += "\n";
   }
-  text += and_more(found.pauses.size(), kMostRows);
-  for (std::size_t i = 0; i < std::min(found.rank_shifts.size(), kMostRows); ++i) {
+  text += and_more(found.pauses.size(), kMostChanges);
+  for (std::size_t i = 0; i < std::min(found.rank_shifts.size(), kMostChanges); ++i) {
     const RankShift& shift = found.rank_shifts[i];
     text += fmt::format("{} computes {} longer than others of its stage from step {} on, {} before\n",
                         rank_text(trace, shift.rank), signed_percent(shift.after - 1), step_text(shift.step),
                         signed_percent(shift.before - 1));
   }
-  return text + and_more(found.rank_shifts.size(), kMostRows);
+  return text + and_more(found.rank_shifts.size(), kMostChanges);
 }
 
 }  // namespace ms::tracepp

@@ -7,11 +7,11 @@
 namespace ms::tracepp {
 namespace {
 
-constexpr int kSchema = 1;
+constexpr int kHangSchema = 1;
 // Limits: in a large run thousands of operations are stalled behind the one that matters.
 constexpr std::size_t kOps = 256, kMembersInAll = 32768;
 
-Json seconds(double value) { return value < 0 ? Json(nullptr) : Json(value); }
+Json known_seconds(double value) { return value < 0 ? Json(nullptr) : Json(value); }
 
 Json view_json(const MemberView& member, const RunTrace& trace) {
   Json json{{"rank", member.rank}, {"progress", to_string(member.progress)}};
@@ -21,7 +21,7 @@ Json view_json(const MemberView& member, const RunTrace& trace) {
     json["size_bytes"] = info.size_bytes < 0 ? Json(nullptr) : Json(info.size_bytes);
     json["type"] = trace.strings.text(info.type);
   }
-  json["since_s"] = seconds(member.since_s);
+  json["since_s"] = known_seconds(member.since_s);
   return json;
 }
 
@@ -37,7 +37,7 @@ Json op_json(const StuckOp& op, const RunTrace& trace, std::size_t& members_left
           {"axis", trace::to_string(group.axis)},
           {"sequence", op.sequence},
           {"match", to_string(op.match)},
-          {"since_s", seconds(op.since_s)},
+          {"since_s", known_seconds(op.since_s)},
           {"num_members", op.members.size()},
           {"num_waiting", op.waiting},
           {"missing", op.missing},
@@ -60,10 +60,10 @@ Json suspect_json(const HangSuspect& it) {
 }  // namespace
 
 std::string hang_json(const Hang& hang, const RunTrace& trace) {
-  Json json{{"schema", kSchema},
+  Json json{{"schema", kHangSchema},
             {"state", to_string(hang.state)},
             {"sentence", hang.sentence},
-            {"since_s", seconds(hang.since_s)},
+            {"since_s", known_seconds(hang.since_s)},
             {"is_alive", hang.is_alive},
             {"evidence", hang.evidence},
             {"suspects", Json::array()},

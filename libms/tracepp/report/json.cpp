@@ -5,7 +5,6 @@
 namespace ms::tracepp {
 namespace {
 
-double seconds(std::int64_t ns) { return 1e-9 * static_cast<double>(ns); }
 Json finite_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 Json known_or_null(double value) { return value > 0 ? finite_or_null(value) : Json(nullptr); }
 Json step_or_null(std::int32_t step) { return step == kNoStep ? Json(nullptr) : Json(step); }

@@ -17,7 +17,7 @@ constexpr std::size_t kMost = 3;
 constexpr double kAsScheduled = 1.25;  // times the bubble that the schedule explains
 
 double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
-std::string percent(double part) { return fmt::format("{:.{}f} %", 100 * part, part < 0.1 ? 1 : 0); }
+std::string rough_percent(double part) { return fmt::format("{:.{}f} %", 100 * part, part < 0.1 ? 1 : 0); }
 
 void add_hang(std::vector<Advice>& list, const Hang& hang) {
   if (hang.state != RunState::hang && hang.state != RunState::failed && hang.state != RunState::killed) return;
@@ -57,7 +57,7 @@ void add_changes(std::vector<Advice>& list, const RunTrace& trace, const ChangeP
     list.push_back(
         {.cost_share = share(point.after_s - point.before_s, point.after_s),
          .sentence = fmt::format("since about step {} a step takes {} longer ({:.4g} s, {:.4g} s before){}", point.step,
-                                 percent(point.after_s / point.before_s - 1), point.after_s, point.before_s, who),
+                                 rough_percent(point.after_s / point.before_s - 1), point.after_s, point.before_s, who),
          .is = Advice::Is::fault});
   }
 }
@@ -97,13 +97,13 @@ void add_last_comer(std::vector<Advice>& list, const RunTrace& trace, const Anal
   const StepTime sum = sum_of(analysis.breakdown.steps);
   const double cost = share(static_cast<double>(most->caused_ns), static_cast<double>(sum.length_ns));
   const auto rank = static_cast<std::size_t>(most - by_rank.begin());
-  list.push_back(
-      {.cost_share = cost,
-       .sentence = fmt::format("{} comes last to {} of {} collectives; others wait for it in {} of their "
-                               "time, {} of all they wait for each other",
-                               rank_text(trace, rank), most->last, most->collectives, percent(cost), percent(caused)),
-       .hint = "the table below tells whether it computes longer (busy) or begins later",
-       .is = Advice::Is::fault});
+  list.push_back({.cost_share = cost,
+                  .sentence = fmt::format("{} comes last to {} of {} collectives; others wait for it in {} of their "
+                                          "time, {} of all they wait for each other",
+                                          rank_text(trace, rank), most->last, most->collectives, rough_percent(cost),
+                                          rough_percent(caused)),
+                  .hint = "the table below tells whether it computes longer (busy) or begins later",
+                  .is = Advice::Is::fault});
 }
 
 std::string axis_hint(GroupAxis axis) {
@@ -122,22 +122,22 @@ std::string axis_hint(GroupAxis axis) {
 void add_bubble(std::vector<Advice>& list, const Bubble& bubble, double measured, double expected) {
   if (measured <= 0) return;
   if (measured <= kAsScheduled * expected) {
-    list.push_back(
-        {.cost_share = measured,
-         .sentence = fmt::format("pipeline ranks are idle in {} of their time, no more than schedule {} "
-                                 "with {} microbatches makes them ({})",
-                                 percent(measured), bubble.schedule->name, bubble.microbatches, percent(expected)),
-         .hint = "more microbatches in a step, mesh.chunks, or mesh.schedule = \"zb-h1\"",
-         .is = Advice::Is::design});
+    list.push_back({.cost_share = measured,
+                    .sentence = fmt::format("pipeline ranks are idle in {} of their time, no more than schedule {} "
+                                            "with {} microbatches makes them ({})",
+                                            rough_percent(measured), bubble.schedule->name, bubble.microbatches,
+                                            rough_percent(expected)),
+                    .hint = "more microbatches in a step, mesh.chunks, or mesh.schedule = \"zb-h1\"",
+                    .is = Advice::Is::design});
     return;
   }
-  list.push_back(
-      {.cost_share = measured,
-       .sentence = fmt::format("pipeline ranks are idle in {} of their time; schedule {} with {} "
-                               "microbatches explains only {}: sections do not take equally long, or "
-                               "transfers are late",
-                               percent(measured), bubble.schedule->name, bubble.microbatches, percent(expected)),
-       .hint = "ms-tracepp stragglers shows whose sections are long"});
+  list.push_back({.cost_share = measured,
+                  .sentence = fmt::format("pipeline ranks are idle in {} of their time; schedule {} with {} "
+                                          "microbatches explains only {}: sections do not take equally long, or "
+                                          "transfers are late",
+                                          rough_percent(measured), bubble.schedule->name, bubble.microbatches,
+                                          rough_percent(expected)),
+                  .hint = "ms-tracepp stragglers shows whose sections are long"});
 }
 
 void add_symptoms(std::vector<Advice>& list, const RunTrace& trace, const Analysis& analysis) {
@@ -159,28 +159,30 @@ void add_symptoms(std::vector<Advice>& list, const RunTrace& trace, const Analys
     list.push_back({.cost_share = cost,
                     .sentence = fmt::format("ranks wait for {} communication in {} of their time; {} of it is hidden "
                                             "under computing",
-                                            to_string(axis), percent(cost), percent(time.overlap())),
+                                            to_string(axis), rough_percent(cost), rough_percent(time.overlap())),
                     .hint = axis_hint(axis),
                     .is = Advice::Is::design});
   }
   add_bubble(list, bubble, bubble_share, share(bubble.expected_s, step_s));
-  list.push_back({.cost_share = part(sum.data_wait_ns),
-                  .sentence = fmt::format("ranks wait for data in {} of their time", percent(part(sum.data_wait_ns))),
-                  .hint = "faster storage, or a longer [data] queue"});
-  list.push_back({.cost_share = part(sum.save_ns),
-                  .sentence = fmt::format("checkpoints hold ranks up in {} of their time", percent(part(sum.save_ns))),
-                  .hint = "checkpoint.every, or faster storage"});
+  list.push_back(
+      {.cost_share = part(sum.data_wait_ns),
+       .sentence = fmt::format("ranks wait for data in {} of their time", rough_percent(part(sum.data_wait_ns))),
+       .hint = "faster storage, or a longer [data] queue"});
+  list.push_back(
+      {.cost_share = part(sum.save_ns),
+       .sentence = fmt::format("checkpoints hold ranks up in {} of their time", rough_percent(part(sum.save_ns))),
+       .hint = "checkpoint.every, or faster storage"});
   // Idle time means nothing if waiting or computing is not recorded.
   if (trace.source != "straggler analysis" && sum.busy_ns > 0) {
     list.push_back({.cost_share = part(sum.idle_ns),
                     .sentence = fmt::format("ranks are idle in {} of their time, and nothing in the trace says why",
-                                            percent(part(sum.idle_ns))),
+                                            rough_percent(part(sum.idle_ns))),
                     .hint = "too few cores for the host threads, or work that is not traced"});
   }
   const Effective& effective = analysis.effective;
   list.push_back({.cost_share = effective.wall_s > 0 ? 1 - effective.effective : 0.0,
                   .sentence = fmt::format("{} of the time from the first step to the last was not spent in steps",
-                                          percent(1 - effective.effective))});
+                                          rough_percent(1 - effective.effective))});
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace ms::tracepp {
 namespace {
 
-constexpr int kSchema = 1;
+constexpr int kSuspectsSchema = 1;
 
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
@@ -21,7 +21,7 @@ Json parts_json(const std::vector<Contribution>& parts) {
 
 std::string suspects_json(const Diagnosis& diagnosis) {
   const Stragglers& found = diagnosis.stragglers;
-  Json json{{"schema", kSchema},
+  Json json{{"schema", kSuspectsSchema},
             {"slowdown",
              {{"S", number(found.S)},
               {"M_W", number(found.M_W)},

@@ -19,13 +19,13 @@ constexpr double kWorthASum = 1e-3;  // of a step
 constexpr double kWorthTelling = 1.03;
 constexpr double kMuchLost = 1 - 1 / 1.1;  // of a step, without a cause that is sure: the S of a straggling job there
 constexpr double kReplayTolerance = 0.1;   // of a step: the largest difference between replay and measurement
-constexpr std::size_t kWidth = 110;
+constexpr std::size_t kSuspectsWidth = 110;
 constexpr std::size_t kLines = 12;  // of a table
 constexpr std::size_t kMapRows = 32, kMapColumns = 64;
 
 using Out = std::back_insert_iterator<std::string>;
 
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+std::string share_text(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 std::string ranks_text(const std::vector<int>& ranks) {
   if (ranks.empty()) return "no rank in particular";
@@ -63,7 +63,8 @@ std::string not_explained_text(const Diagnosis& diagnosis) {
 }
 
 void paragraph(std::string& text, const std::string& words, std::string_view indent) {
-  for (const std::string& line : lines_of(words, kWidth - indent.size())) text += fmt::format("{}{}\n", indent, line);
+  for (const std::string& line : lines_of(words, kSuspectsWidth - indent.size()))
+    text += fmt::format("{}{}\n", indent, line);
 }
 
 // Prints the worst parts, the worst first.
@@ -123,7 +124,7 @@ std::string cost_text(const Diagnosis& diagnosis, const Finding& finding) {
                        finding.first_step);
   }
   if (finding.cost_share < kWorthASum) return "costs next to nothing";
-  return fmt::format("costs {:.4f} s of a step, {}", finding.cost_s, percent(finding.cost_share));
+  return fmt::format("costs {:.4f} s of a step, {}", finding.cost_s, share_text(finding.cost_share));
 }
 
 std::string lost_text(const Diagnosis& diagnosis) {
@@ -133,7 +134,7 @@ std::string lost_text(const Diagnosis& diagnosis) {
     if (!is_delay(finding)) rest_s -= finding.cost_s;
   if (!(diagnosis.measured_s > 0) || rest_s < kMuchLost * diagnosis.measured_s) return "";
   std::string text = fmt::format("{:.4f} s of a step, {}, are lost as operations take longer than others of their kind",
-                                 rest_s, percent(rest_s / diagnosis.measured_s));
+                                 rest_s, share_text(rest_s / diagnosis.measured_s));
   if (!not_explained_text(diagnosis).empty()) return text;
   std::string where;
   const Contribution *dp = worst_of(found.by_dp), *stage = worst_of(found.by_stage), *type = worst_of(found.by_type);
@@ -181,7 +182,7 @@ std::string stragglers_text(const Diagnosis& diagnosis) {
   fmt::format_to(out, "\nreplayed without delays {:.4f} s a step, {:.4f} s if all were equally fast: S {:.4f}\n",
                  found.without_delays_s, found.ideal_s, found.S);
   if (found.S >= kWorthTelling) {
-    const auto part = [](double share) { return percent(std::clamp(share, 0.0, 1.0)); };
+    const auto part = [](double share) { return share_text(std::clamp(share, 0.0, 1.0)); };
     fmt::format_to(out, "gone of that loss if the slowest 3 % of the workers were as fast as others: {}",
                    part(found.M_W));
     if (diagnosis.mesh.pp > 1) fmt::format_to(out, ", if the last stage was: {}", part(found.M_S));

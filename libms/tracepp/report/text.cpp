@@ -14,7 +14,6 @@ constexpr std::size_t kMostKinds = 8, kMostRanks = 8;
 
 std::string ms(double seconds) { return fmt::format("{:.3f}", 1e3 * seconds); }
 std::string percent(double part) { return fmt::format("{:.1f}%", 100 * part); }
-double seconds(std::int64_t ns) { return 1e-9 * static_cast<double>(ns); }
 
 // The mean of a step over all ranks that have one, the least and the most.
 class Parts {

@@ -55,7 +55,7 @@ std::vector<Role> roles(const RunTrace& trace, std::vector<KindOfWork>& kinds) {
   return roles;
 }
 
-struct Interval {
+struct EventInterval {
   std::int64_t begin_ns, end_ns;
   std::uint32_t event;
 };
@@ -84,7 +84,7 @@ class Sweep {
     if (spans_.empty()) return;
     sort_events();
     lay_out_computing();
-    for (const Interval& interval : intervals_) {
+    for (const EventInterval& interval : intervals_) {
       while (first_span_ < spans_.size() && spans_[first_span_].end_ns <= interval.begin_ns) ++first_span_;
       if (first_span_ == spans_.size()) break;
       while (first_computing_ < computing_.size() && computing_[first_computing_].end_ns <= interval.begin_ns)
@@ -111,7 +111,7 @@ class Sweep {
       intervals_.push_back({event.begin_ns, event.end_ns(), static_cast<std::uint32_t>(i)});
     }
     // Of those that begin together the longest comes first: ops lie in sections.
-    const auto earlier = [](const Interval& a, const Interval& b) {
+    const auto earlier = [](const EventInterval& a, const EventInterval& b) {
       return a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns : a.end_ns > b.end_ns;
     };
     std::ranges::sort(intervals_, earlier);
@@ -139,7 +139,7 @@ class Sweep {
   void lay_out_computing() {
     std::int64_t until = kBefore, before = 0;
     std::size_t span = 0;
-    for (const Interval& interval : intervals_) {
+    for (const EventInterval& interval : intervals_) {
       const Event& event = rank_.events[interval.event];
       if (!roles_[event.info].computes || interval.end_ns <= until) continue;
       while (span < spans_.size() && spans_[span].end_ns <= interval.begin_ns) ++span;
@@ -178,7 +178,7 @@ class Sweep {
     return asked_.exposed_ns;
   }
 
-  void count_kind(const Interval& interval, const Role& role, std::span<KindTime> kinds) {
+  void count_kind(const EventInterval& interval, const Role& role, std::span<KindTime> kinds) {
     KindTime& time = kinds[role.kind];
     ++time.events;
     std::int64_t& until = kind_end_[role.kind];
@@ -190,7 +190,7 @@ class Sweep {
 
   // What reasons[0 .. n] explain together, less what reasons[0 .. n - 1] do, is what n explains alone. So a few unions
   // that grow tell every nanosecond once.
-  void count_waiting(const Interval& interval, const Role& role) {
+  void count_waiting(const EventInterval& interval, const Role& role) {
     if (role.is_comm) {
       const auto axis = static_cast<std::size_t>(role.axis);
       std::int64_t& until = axis_end_[axis];
@@ -255,7 +255,7 @@ class Sweep {
   const std::vector<EventInfo>& infos_;
   const std::vector<Role>& roles_;
   std::vector<StepSpan> spans_;
-  std::vector<Interval> intervals_;                   // by begin
+  std::vector<EventInterval> intervals_;              // by begin
   std::vector<Computing> computing_;                  // by begin, none overlapping another
   std::size_t first_span_ = 0, first_computing_ = 0;  // that end after the interval in hand begins
   std::vector<std::int64_t> kind_end_;                // until where a kind is united

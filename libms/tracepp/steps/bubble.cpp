@@ -18,26 +18,26 @@ bool is_of_pipeline(const EventInfo& info) {
   return info.kind >= Kind::forward && info.kind <= Kind::backward_weight && info.purpose != Purpose::evaluation;
 }
 
-struct Interval {
+struct IdleInterval {
   std::int64_t begin_ns = 0, end_ns = 0;
 };
 
 // What is told of a time in which nothing computed. Transfers over pp are communication, waiting for one is the bubble
 // whatever else is under way, and so is the time in which nothing is.
-enum Reason : std::size_t { kTransfer, kWaiting, kOther, kReasons };
+enum IdleReason : std::size_t { kTransfer, kWaiting, kOther, kIdleReasons };
 
 // One rank and step. Intervals by begin.
 struct RankStep {
-  std::vector<Interval> sections;
-  std::array<std::vector<Interval>, kReasons> comms;
+  std::vector<IdleInterval> sections;
+  std::array<std::vector<IdleInterval>, kIdleReasons> comms;
   std::array<std::int64_t, trace::kKinds> time_ns{};  // of sections, by kind
 };
 
 // Time of a union within a window.
-std::int64_t united(std::vector<Interval>& intervals, const Interval& window) {
-  std::ranges::sort(intervals, {}, &Interval::begin_ns);
+std::int64_t united(std::vector<IdleInterval>& intervals, const IdleInterval& window) {
+  std::ranges::sort(intervals, {}, &IdleInterval::begin_ns);
   std::int64_t until = window.begin_ns, sum = 0;
-  for (const Interval& interval : intervals) {
+  for (const IdleInterval& interval : intervals) {
     const std::int64_t begin = std::max(interval.begin_ns, until), end = std::min(interval.end_ns, window.end_ns);
     if (begin >= end) continue;
     sum += end - begin;
@@ -80,9 +80,9 @@ class Pipelines {
     std::erase_if(steps, [&](const auto& step) { return step.second.size() != column.size(); });
     for (std::size_t i = 0; i < column.size(); ++i) collect(column[i], i, steps);
     for (auto& [number, ranks] : steps) {
-      Interval window{std::numeric_limits<std::int64_t>::max(), kNever};
+      IdleInterval window{std::numeric_limits<std::int64_t>::max(), kNever};
       for (const RankStep& rank : ranks) {
-        for (const Interval& section : rank.sections) {
+        for (const IdleInterval& section : rank.sections) {
           window.begin_ns = std::min(window.begin_ns, section.begin_ns);
           window.end_ns = std::max(window.end_ns, section.end_ns);
         }
@@ -137,20 +137,20 @@ class Pipelines {
     step.comms[kWaiting].push_back({event.begin_ns, both_ns});
   }
 
-  static void measure(RankStep& rank, const Interval& window, StageSums& sums) {
+  static void measure(RankStep& rank, const IdleInterval& window, StageSums& sums) {
     // Before its first section and after its last one a rank waits for the pipeline, whatever else it gathers or
     // reduces meanwhile.
-    Interval own{window.end_ns, window.begin_ns};
-    for (const Interval& section : rank.sections)
+    IdleInterval own{window.end_ns, window.begin_ns};
+    for (const IdleInterval& section : rank.sections)
       own = {std::min(own.begin_ns, section.begin_ns), std::max(own.end_ns, section.end_ns)};
-    for (Interval& other : rank.comms[kOther])
+    for (IdleInterval& other : rank.comms[kOther])
       other = {std::max(other.begin_ns, own.begin_ns), std::min(other.end_ns, own.end_ns)};
     // What sections and messages of the reasons so far cover together, less what the ones before did.
-    std::vector<Interval> covering = rank.sections;
+    std::vector<IdleInterval> covering = rank.sections;
     const std::int64_t computing_ns = united(covering, window);
     std::int64_t told_ns = computing_ns;
-    std::array<std::int64_t, kReasons> alone{};
-    for (std::size_t reason = 0; reason < kReasons; ++reason) {
+    std::array<std::int64_t, kIdleReasons> alone{};
+    for (std::size_t reason = 0; reason < kIdleReasons; ++reason) {
       covering.insert(covering.end(), rank.comms[reason].begin(), rank.comms[reason].end());
       const std::int64_t together_ns = united(covering, window);
       alone[reason] = together_ns - told_ns;

@@ -50,8 +50,6 @@ class Waits {
   std::size_t next_ = 0;       // those before it ended before the gap that was asked for last
 };
 
-double seconds(std::int64_t ns) { return 1e-9 * static_cast<double>(ns); }
-
 }  // namespace
 
 Effective measure_effective(const RunTrace& trace, const Breakdown& breakdown) {

@@ -17,8 +17,6 @@ namespace {
 
 constexpr float kInfinite = std::numeric_limits<float>::infinity();
 
-double seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
-
 bool is_over_dp(OpType type) { return type == OpType::params_all_gather || type == OpType::grads_reduce_scatter; }
 // One operation of a step, however many messages it is made of.
 bool is_once(OpType type) { return type == OpType::optimizer_clip_main_grad || type == OpType::optimizer; }
@@ -31,9 +29,9 @@ struct DpCollectives {
   std::size_t before = 0;  // so many were over before that began: gradients that are reduced with every microbatch
 };
 
-class Builder {
+class StepBuilder {
  public:
-  explicit Builder(const RunTrace& trace)
+  explicit StepBuilder(const RunTrace& trace)
       : pattern_(find_pattern(trace)), mesh_(trace.mesh), step_count_(pattern_.steps.size()) {
     describe_steps();
     describe_table();
@@ -395,6 +393,6 @@ class Builder {
 
 }  // namespace
 
-BuiltSteps build_steps(const RunTrace& trace) { return Builder(trace).build(); }
+BuiltSteps build_steps(const RunTrace& trace) { return StepBuilder(trace).build(); }
 
 }  // namespace ms::tracepp

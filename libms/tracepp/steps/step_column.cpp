@@ -10,8 +10,6 @@ namespace {
 
 using As = Role::As;
 
-double seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
-
 float computed_s(const Event& event) {
   return event.detail == kNoDetail ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(event.detail * 1e-6);
 }

@@ -30,9 +30,9 @@ constexpr std::array<Transfer, 4> kTransfers{{
     {OpType::backward_recv, OpType::backward_send, OpType::backward_compute, 1, false},
 }};
 
-class Builder {
+class GraphBuilder {
  public:
-  explicit Builder(const StepTrace& trace) : trace_(trace), by_type_(static_cast<std::size_t>(trace.pp)) {
+  explicit GraphBuilder(const StepTrace& trace) : trace_(trace), by_type_(static_cast<std::size_t>(trace.pp)) {
     const std::size_t count = trace.ops.size();
     graph_.waits_for.resize(count);
     graph_.group_of.assign(count, -1);
@@ -292,7 +292,7 @@ class Builder {
 
 }  // namespace
 
-StepGraph make_step_graph(const StepTrace& trace) { return Builder(trace).build(); }
+StepGraph make_step_graph(const StepTrace& trace) { return GraphBuilder(trace).build(); }
 
 StepOrder order_of(const StepGraph& graph) {
   const std::size_t count = graph.waits_for.size();

@@ -21,8 +21,6 @@ namespace {
 constexpr int kMaxFailedInARow = 3;
 constexpr std::size_t kTypicalSteps = 21;  // of which the median is a step without a save
 
-double now_s() { return SystemClock().now_s(); }
-
 mesh::Groups groups_of(const Plan& plan) { return {plan.mesh, plan.chunks, plan.settings.model.tied_embeddings}; }
 
 // A directory of checkpoints is a directory, and not one of the checkpoints in it.
@@ -56,7 +54,7 @@ struct Checkpoints::Impl {
   std::int64_t heard_up_to = -1;            // votes for a save that were cast up to this step have been answered
   bool save_wanted = false;
   int failed_in_a_row = 0;
-  double last_save_s = now_s();
+  double last_save_s = monotonic_s();
   std::deque<double> typical = {};    // seconds of steps without a save
   double excess_s = 0;                // what steps took beyond that since the save began
   std::optional<double> cost_s = {};  // of the last save
@@ -95,7 +93,7 @@ struct Checkpoints::Impl {
     const std::optional<tensor::Event> copied = saver->begin(manifest(done, samples), ready, done - 1);
     heard_up_to = done - 1;
     save_wanted = false;
-    last_save_s = now_s();
+    last_save_s = monotonic_s();
     if (!copied) {
       if (leads()) log::warn("train", "step {} is not saved: the save before is still being written", done);
       return false;
@@ -196,7 +194,7 @@ void Checkpoints::cast(Votes& votes) {
   votes.saving = impl_->saver->votes();
   if (!impl_->leads() || impl_->config.every_steps > 0) return;
   const double interval = impl_->interval_s();
-  if (interval > 0 && now_s() - impl_->last_save_s >= interval) votes.save = 1;
+  if (interval > 0 && monotonic_s() - impl_->last_save_s >= interval) votes.save = 1;
 }
 
 std::optional<ckpt::SaveOutcome> Checkpoints::heard(std::int64_t step, const Votes& sum) {

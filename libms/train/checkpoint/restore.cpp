@@ -83,14 +83,14 @@ void check_model(const nn::ModelConfig& model, const ckpt::Manifest& manifest, c
 namespace {
 
 // What a state is made from: the state of the same parameter that the checkpoint stores, and its type there.
-struct Origin {
+struct PieceOrigin {
   State state;
   DType dtype;
 };
 
 bool is_of_optimizer(State state) { return state != State::weight && state != State::master; }
 
-Origin origin_of(const ckpt::Piece& piece, const ckpt::PieceIndex& index) {
+PieceOrigin origin_of(const ckpt::Piece& piece, const ckpt::PieceIndex& index) {
   const auto stored = [&](State state) { return index.find(state, piece.slice.name); };
   if (is_of_optimizer(piece.state)) return {piece.state, DType::f32};
   // Of weight and master, the more exact one that is there; but a weight of the same type is taken as it is.
@@ -123,7 +123,7 @@ ckpt::LoadReport restore(Engine& engine, const ckpt::Manifest& manifest, const s
       engine.compute().submit(tensor::Fill{target.tensor});
       continue;
     }
-    const Origin origin = origin_of(piece, index);
+    const PieceOrigin origin = origin_of(piece, index);
     piece.state = origin.state;
     piece.dtype = origin.dtype;
     std::byte* to = target.tensor.data;

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <random>
 #include <thread>
+#include "base/clock.h"
 
 #include "base/file.h"
 #include "base/hash.h"
@@ -18,8 +18,6 @@
 
 namespace ms::train {
 namespace {
-
-double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 std::string new_run_id() {
   std::random_device random;
@@ -188,7 +186,7 @@ Resumed Resuming::run() {
     const std::string path = config.dir + "/" + ckpt::step_name(manifest.step);
     check_model(plan.settings.model, manifest, path);
     check_data(manifest, path);
-    const double start = now_s();
+    const double start = monotonic_s();
     const bool in_memory = below == INT64_MAX && load_from_memory(manifest);
     const std::array<double, 2> tally = in_memory ? std::array<double, 2>{} : load_from(path, manifest);
     if (tally[0] == 0) {
@@ -199,7 +197,7 @@ Resumed Resuming::run() {
                 .restored = true,
                 .bytes = manifest.size_bytes(),
                 .bytes_read = static_cast<std::int64_t>(tally[1]),
-                .seconds = now_s() - start,
+                .seconds = monotonic_s() - start,
                 .matmul_choices = manifest.matmul_choices};
       run_id = manifest.run;
       if (agreement.leads()) {

@@ -7,7 +7,7 @@
 namespace ms::train {
 namespace {
 
-int execute(const Args& args) {
+int run_calibrate(const Args& args) {
   const std::string dtype = args.get("dtype");
   if (dtype != "bf16" && dtype != "fp32") throw user_error("cli.value", fmt::format("--dtype {}: bf16 or fp32", dtype));
   CalibrateOptions options;
@@ -42,7 +42,7 @@ Command calibrate_command() {
                        .value = "TYPE",
                        .doc = "Of GEMMs and activations, bf16 or fp32.",
                        .default_text = "bf16"}},
-          .run = execute,
+          .run = run_calibrate,
           .description =
               "Trains models of several sizes for some steps each, as threads of this process, and times every "
               "operation where it stands in a step; what communication costs is missing then. Takes half a minute "

@@ -5,7 +5,7 @@
 namespace ms::train {
 namespace {
 
-int execute(const Args& args) {
+int run_check(const Args& args) {
   const Loaded loaded = load(args);
   make_plan(loaded.settings, static_cast<int>(ranks_of(loaded.settings)));
   if (args.has("dump")) {
@@ -24,7 +24,7 @@ Command check_command() {
           .positionals = {config_argument()},
           .options = {set_option(),
                       {.name = "dump", .doc = "Prints the resolved configuration, every key with who set it."}},
-          .run = execute,
+          .run = run_check,
           .description = "Reads no data and starts nothing. All problems are reported at once."};
 }
 

@@ -19,7 +19,7 @@ int place(const Args& args, const Plan& made) {
   return 0;
 }
 
-int execute(const Args& args) {
+int run_plan(const Args& args) {
   const Loaded loaded = load(args);
   const std::int64_t world = args.has("world") ? args.get_int("world", 1, 1 << 24) : ranks_of(loaded.settings);
   const Plan made = make_plan(loaded.settings, static_cast<int>(world));
@@ -51,7 +51,7 @@ Command plan_command() {
                       {.name = "order",
                        .value = "FILE",
                        .doc = "Writes the host of every rank there, as SLURM_HOSTFILE wants it."}},
-          .run = execute,
+          .run = run_plan,
           .description =
               "Needs no cluster: everything is computed from the configuration. The work of a rank's step is what "
               "its operations compute, recomputation included, and the bytes of memory that they cannot do "

@@ -21,7 +21,7 @@ void print_outcome(const Loaded& loaded, const Outcome& outcome) {
   std::fflush(stdout);
 }
 
-int execute(const Args& args) {
+int run_run(const Args& args) {
   const Loaded loaded = load(args);
   const mesh::MeshConfig& mesh = loaded.settings.mesh;
   const std::int64_t ranks = ranks_of(loaded.settings);
@@ -54,7 +54,7 @@ Command run_command() {
                    .value = "N",
                    .doc = "Runs N ranks as threads of this process; N must be dp x pp x tp."},
                   {.name = "fresh", .doc = "Begins at step 0: checkpoints in checkpoint.dir are set aside, not used."}},
-      .run = execute,
+      .run = run_run,
       .description =
           "Under mpirun or srun --mpi=pmix each process is a rank; anywhere else the ranks are threads of "
           "this process. The run writes config.toml, metrics.jsonl and verdict.json into run.dir. Where "

@@ -41,17 +41,17 @@ std::vector<int> hosts_used(const Placed& placed) {  // in the order of their fi
 // ---- the table of hosts
 
 // Ranks in a row on one host, or on hosts in a row: whole tp groups of one stage, or a part of one tp group.
-struct Row {
+struct PlaceRow {
   int first = 0, last = 0;  // ranks
   std::vector<int> hosts;
 };
 
-bool whole_groups(const Row& row, int tp) { return row.first % tp == 0 && (row.last + 1) % tp == 0; }
+bool whole_groups(const PlaceRow& row, int tp) { return row.first % tp == 0 && (row.last + 1) % tp == 0; }
 
-std::vector<Row> host_rows(const Placed& placed) {
+std::vector<PlaceRow> host_rows(const Placed& placed) {
   const mesh::Mesh& mesh = placed.mesh;
   const mesh::Order& order = placed.placement.order;
-  std::vector<Row> rows;
+  std::vector<PlaceRow> rows;
   for (int rank = 0; rank < mesh.size(); rank += mesh.tp) {
     for (int r = rank; r < rank + mesh.tp; ++r) {
       const int host = order[static_cast<std::size_t>(r)];
@@ -59,8 +59,8 @@ std::vector<Row> host_rows(const Placed& placed) {
       rows.back().last = r;
     }
     if (rows.size() < 2) continue;
-    Row& before = rows[rows.size() - 2];
-    const Row& here = rows.back();
+    PlaceRow& before = rows[rows.size() - 2];
+    const PlaceRow& here = rows.back();
     if (whole_groups(here, mesh.tp) && whole_groups(before, mesh.tp) && before.hosts == here.hosts &&
         mesh.coord(before.last).pp == mesh.coord(here.first).pp) {
       before.last = here.last;
@@ -71,11 +71,11 @@ std::vector<Row> host_rows(const Placed& placed) {
 }
 
 // Joins hosts in a row that hold equally much of one stage under one switch.
-std::vector<Row> fold_rows(const Placed& placed, const std::vector<Row>& rows) {
-  std::vector<Row> folded;
-  for (const Row& row : rows) {
+std::vector<PlaceRow> fold_rows(const Placed& placed, const std::vector<PlaceRow>& rows) {
+  std::vector<PlaceRow> folded;
+  for (const PlaceRow& row : rows) {
     if (!folded.empty()) {
-      Row& last = folded.back();
+      PlaceRow& last = folded.back();
       const int each = (last.last - last.first + 1) / static_cast<int>(last.hosts.size());
       if (whole_groups(row, placed.mesh.tp) && whole_groups(last, placed.mesh.tp) && row.last - row.first + 1 == each &&
           placed.mesh.coord(row.first).pp == placed.mesh.coord(last.first).pp &&
@@ -95,11 +95,11 @@ std::string range(int first, int last) {
 }
 
 std::string hosts_table(const Placed& placed) {
-  std::vector<Row> rows = host_rows(placed);
+  std::vector<PlaceRow> rows = host_rows(placed);
   const bool folded = rows.size() > kMaxRows;
   if (folded) rows = fold_rows(placed, rows);
   TextTable table({{"ranks", Align::right}, {"host"}, {"switch"}, {"pp"}, {"dp"}, {"tp"}});
-  for (const Row& row : rows) {
+  for (const PlaceRow& row : rows) {
     const mesh::Coord first = placed.mesh.coord(row.first), last = placed.mesh.coord(row.last);
     std::vector<std::string> names;
     for (const int host : row.hosts) names.emplace_back(host_name(placed, host));

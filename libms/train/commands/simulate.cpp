@@ -5,7 +5,7 @@
 namespace ms::train {
 namespace {
 
-int execute(const Args& args) {
+int run_simulate(const Args& args) {
   const Loaded loaded = load(args);
   const cost::Cluster cluster = load_cluster(args);
   const Plan made = make_plan(loaded.settings, static_cast<int>(ranks_of(loaded.settings)));
@@ -43,7 +43,7 @@ Command simulate_command() {
                               "stage."},
                       {.name = "trace", .value = "DIR", .doc = "Every rank writes its trace there, for ms-tracepp(1)."},
                       {.name = "steps", .value = "N", .doc = "Steps in the traces.", .default_text = "3"}},
-          .run = execute,
+          .run = run_simulate,
           .description =
               "The engine issues a step as it would in a run; nothing is computed, and the step is solved in "
               "virtual time with what the cluster file says of the machines. One rank of each stage stands for "

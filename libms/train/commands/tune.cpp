@@ -6,7 +6,7 @@
 namespace ms::train {
 namespace {
 
-int execute(const Args& args) {
+int run_tune(const Args& args) {
   const Loaded loaded = load(args);
   const cost::Cluster cluster = load_cluster(args);
   const std::int64_t world = args.has("world") ? args.get_int("world", 1, 1 << 20) : ranks_of(loaded.settings);
@@ -35,7 +35,7 @@ Command tune_command() {
                    .doc = "How long to simulate; what is less promising may not be reached then.",
                    .default_text = "100s"},
                   json_option()},
-      .run = execute,
+      .run = run_tune,
       .description =
           "Tries every way to shard the model over the ranks that fits the devices' memory: tp within a node, "
           "pp, chunks, schedule, microbatch, the overlap of tp, and the least recomputation. Each is "

@@ -1,8 +1,8 @@
 #include "train/run/trainer.h"
 
-#include <chrono>
 #include <optional>
 #include <utility>
+#include "base/clock.h"
 
 #include "base/log.h"
 #include "base/rng.h"
@@ -16,8 +16,6 @@
 
 namespace ms::train {
 namespace {
-
-double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // A model that has not learned much writes any bytes; a terminal gets only those of plain text.
 std::string printable(std::string text) {
@@ -130,7 +128,7 @@ class Trainer {
       probe_clocks();
     }
     if (options_.stop != nullptr) options_.stop->arm();
-    last_end_s_ = now_s();
+    last_end_s_ = monotonic_s();
   }
 
   std::int64_t samples(std::int64_t done) const { return loader_.shape().first_sample(done); }
@@ -140,14 +138,14 @@ class Trainer {
     const bool asked = (options_.stop != nullptr && options_.stop->asked()) || (stop_file_ && stop_file_->asked());
     votes.stop = asked ? 1 : 0;
     if (checkpoints_) checkpoints_->cast(votes);
-    votes.probe = probe_ && world_.rank() == 0 && now_s() - last_probe_s_ >= probe_pause_s() ? 1 : 0;
+    votes.probe = probe_ && world_.rank() == 0 && monotonic_s() - last_probe_s_ >= probe_pause_s() ? 1 : 0;
     return votes;
   }
 
   // All ranks at the same step: each round follows a vote, or begins or ends the run.
   void probe_clocks() {
     constexpr int kSamples = 16;
-    last_probe_s_ = now_s();
+    last_probe_s_ = monotonic_s();
     if (probe_rounds_ == 0) first_probe_s_ = last_probe_s_;
     probe_->round(probe_rounds_++, kSamples);
   }
@@ -172,9 +170,9 @@ class Trainer {
     engine_.prefetch();  // its messages travel while tokens are waited for
     const Votes votes = cast();
     if (!prefetcher_) return engine_.issue_step(step, lr(step), {}, {}, votes);
-    const double start = now_s();
+    const double start = monotonic_s();
     const data::Batch& batch = wait_for_data(step);
-    data_wait_s_ += now_s() - start;
+    data_wait_s_ += monotonic_s() - start;
     engine_.issue_step(step, lr(step), batch.tokens, batch.targets, votes);
   }
 
@@ -188,7 +186,7 @@ class Trainer {
     StepReport report;
     report.step = step + 1;
     report.result = engine_.finish_step(step);
-    const double end = now_s();
+    const double end = monotonic_s();
     report.op_seconds = engine_.device().op_seconds();
     if (recorder_ != nullptr) recorder_->end_step(step, trace::now_ns(), report.op_seconds);
     report.lr = lr(step);
@@ -224,7 +222,7 @@ class Trainer {
       }
       reporter_->step(report);
     }
-    last_end_s_ = now_s();  // evaluation and reporting are no part of the next step
+    last_end_s_ = monotonic_s();  // evaluation and reporting are no part of the next step
   }
 
   double evaluate() {

@@ -6,17 +6,17 @@
 namespace ms::comm {
 namespace {
 
-struct Row {
+struct LinkRow {
   const char* name;
   OpKind kind;
   std::int64_t size_bytes;
   int members;
   double sent_bytes;
 };
-class Links : public ::testing::TestWithParam<Row> {};
+class Links : public ::testing::TestWithParam<LinkRow> {};
 
 TEST_P(Links, BytesOfOneMember) {
-  const Row& row = GetParam();
+  const LinkRow& row = GetParam();
   EXPECT_DOUBLE_EQ(bytes_sent(row.kind, row.size_bytes, row.members), row.sent_bytes);
   const Link link{.latency_s = 0.25, .bytes_per_s = 1000};
   const double seconds =
@@ -25,13 +25,13 @@ TEST_P(Links, BytesOfOneMember) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Links,
-                         ::testing::Values(Row{"all_reduce", OpKind::all_reduce, 4000, 4, 6000},
-                                           Row{"reduce_scatter", OpKind::reduce_scatter, 4000, 4, 3000},
-                                           Row{"all_gather", OpKind::all_gather, 4000, 8, 3500},
-                                           Row{"broadcast", OpKind::broadcast, 4000, 8, 4000},
-                                           Row{"send", OpKind::send, 123, 2, 123},
-                                           Row{"recv", OpKind::recv, 123, 2, 123},
-                                           Row{"barrier", OpKind::barrier, 0, 8, 0}),
+                         ::testing::Values(LinkRow{"all_reduce", OpKind::all_reduce, 4000, 4, 6000},
+                                           LinkRow{"reduce_scatter", OpKind::reduce_scatter, 4000, 4, 3000},
+                                           LinkRow{"all_gather", OpKind::all_gather, 4000, 8, 3500},
+                                           LinkRow{"broadcast", OpKind::broadcast, 4000, 8, 4000},
+                                           LinkRow{"send", OpKind::send, 123, 2, 123},
+                                           LinkRow{"recv", OpKind::recv, 123, 2, 123},
+                                           LinkRow{"barrier", OpKind::barrier, 0, 8, 0}),
                          [](const auto& row) { return row.param.name; });
 
 TEST(LinkSettings, NoRateIsNoLimit) {

@@ -22,20 +22,20 @@ ProcessId process(const char* host, std::uint64_t pid_namespace, std::int64_t pi
   return id;
 }
 
-struct Row {
+struct ProcessRow {
   const char* name;
   ProcessId other;
   const char* stat;  // of process 42; empty for none
   bool died;
 };
-class HasDied : public ::testing::TestWithParam<Row> {};
+class HasDied : public ::testing::TestWithParam<ProcessRow> {};
 
 const char* const kRunning =
     "42 (odd) name) S 1 42 42 0 -1 4194560 100 0 0 0 1 2 0 0 20 0 3 0 777 12345 678 18446744073709551615\n";
 const char* const kZombie = "42 (sh) Z 1 42 42 0 -1 4194560 100 0 0 0 1 2 0 0 20 0 1 0 777 0 0 0\n";
 
 TEST_P(HasDied, FromProc) {
-  const Row& row = GetParam();
+  const ProcessRow& row = GetParam();
   const std::filesystem::path proc =
       std::filesystem::temp_directory_path() / fmt::format("ms_process_test_{}_{}", getpid(), row.name);
   std::filesystem::create_directories(proc);
@@ -48,14 +48,14 @@ TEST_P(HasDied, FromProc) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, HasDied,
-                         ::testing::Values(Row{"runs", process("n1", 7, 42, 777), kRunning, false},
-                                           Row{"gone", process("n1", 7, 42, 777), "", true},
-                                           Row{"zombie", process("n1", 7, 42, 777), kZombie, true},
-                                           Row{"number_used_again", process("n1", 7, 42, 776), kRunning, true},
-                                           Row{"unreadable", process("n1", 7, 42, 777), "42 (cut", true},
-                                           Row{"other_host", process("n2", 7, 42, 777), "", false},
-                                           Row{"other_container", process("n1", 8, 42, 777), "", false},
-                                           Row{"without_start_time", process("n1", 7, 42, 0), "", false}),
+                         ::testing::Values(ProcessRow{"runs", process("n1", 7, 42, 777), kRunning, false},
+                                           ProcessRow{"gone", process("n1", 7, 42, 777), "", true},
+                                           ProcessRow{"zombie", process("n1", 7, 42, 777), kZombie, true},
+                                           ProcessRow{"number_used_again", process("n1", 7, 42, 776), kRunning, true},
+                                           ProcessRow{"unreadable", process("n1", 7, 42, 777), "42 (cut", true},
+                                           ProcessRow{"other_host", process("n2", 7, 42, 777), "", false},
+                                           ProcessRow{"other_container", process("n1", 8, 42, 777), "", false},
+                                           ProcessRow{"without_start_time", process("n1", 7, 42, 0), "", false}),
                          [](const auto& row) { return std::string(row.param.name); });
 
 TEST(ThisProcess, Lives) {

@@ -15,12 +15,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-std::vector<std::string> entities(const Result& result) {
-  std::vector<std::string> names;
-  for (const Finding& finding : result.findings) names.push_back(finding.entity);
-  return names;
-}
-
 // ---- all of them
 
 std::vector<Check> gpu_checks() {

@@ -21,12 +21,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::vector<std::string> entities(const Result& result) {
-  std::vector<std::string> names;
-  for (const Finding& finding : result.findings) names.push_back(finding.entity);
-  return names;
-}
-
 class Mounts : public FakeNode {
  protected:
   Mounts() { policy.limits.mount_deadline_s = 0.3; }

@@ -15,6 +15,13 @@
 
 namespace ms::health {
 
+// The entity of every finding.
+inline std::vector<std::string> entities(const Result& result) {
+  std::vector<std::string> names;
+  for (const Finding& finding : result.findings) names.push_back(finding.entity);
+  return names;
+}
+
 class FakeNode : public ::testing::Test {
  protected:
   static constexpr double kNow_s = 1.8e9;

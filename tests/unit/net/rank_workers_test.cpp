@@ -8,13 +8,13 @@
 namespace ms::net {
 namespace {
 
-PairSpec quick() { return {.pings = 20, .seconds = 0.02}; }
+PairSpec quickest() { return {.pings = 20, .seconds = 0.02}; }
 
 RanksRequest threads(int ranks) { return {.transport = "threads", .ranks = ranks, .deadline_s = 20}; }
 
 TEST(RankWorkers, MeasuresEveryPairBothWays) {
   for (const bool at_once : {true, false}) {
-    CheckOptions options{.spec = quick(), .cover = Cover::all};
+    CheckOptions options{.spec = quickest(), .cover = Cover::all};
     options.spec.both_at_once = at_once;
     const std::optional<Checked> checked =
         check_ranks(threads(4), [&](Workers& workers) { return check_pairs(workers, options); });
@@ -35,7 +35,7 @@ TEST(RankWorkers, MeasuresEveryPairBothWays) {
 }
 
 TEST(RankWorkers, InARingEverybodySendsToOneAndReceivesFromAnother) {
-  const CheckOptions options{.spec = quick(), .cover = Cover::ring};
+  const CheckOptions options{.spec = quickest(), .cover = Cover::ring};
   const std::optional<Checked> checked =
       check_ranks(threads(3), [&](Workers& workers) { return check_pairs(workers, options); });
   ASSERT_EQ(checked->results.size(), 6U);
@@ -78,7 +78,7 @@ TEST(RankWorkers, GroupsReduceSideBySide) {
 
 TEST(RankWorkers, ARankThatIsLostIsNamedAndNothingIsTestedAfterIt) {
   std::optional<Checked> checked;
-  const CheckOptions options{.spec = quick()};
+  const CheckOptions options{.spec = quickest()};
   try {
     run_ranks({.transport = "threads", .ranks = 3, .deadline_s = 1}, [&](comm::World& world, tensor::Device& device) {
       RankWorkers workers(world, device);

@@ -28,7 +28,7 @@ ModelConfig model_of(const char* family, bool tied, bool parallel_block = false)
   return model;
 }
 
-struct Case {
+struct ParamsCase {
   ModelConfig model;
   mesh::Mesh mesh;
   int chunks;
@@ -40,8 +40,8 @@ struct Case {
   }
 };
 
-std::vector<Case> cases() {
-  std::vector<Case> cases;
+std::vector<ParamsCase> cases() {
+  std::vector<ParamsCase> cases;
   for (const char* family : {"gpt", "llama"}) {
     for (const bool tied : {true, false}) {
       for (const auto& [mesh, chunks] : {std::pair{mesh::Mesh{1, 1, 1}, 1},
@@ -61,14 +61,14 @@ std::vector<Case> cases() {
   return cases;
 }
 
-std::vector<SpanSpec> spans_of(const Case& c, int pp_rank, int tp_rank, int chunk) {
+std::vector<SpanSpec> spans_of(const ParamsCase& c, int pp_rank, int tp_rank, int chunk) {
   const ChunkPart part = chunk_part(c.model, c.mesh, pp_rank, chunk, c.chunks);
   return chunk_spans(c.model, c.mesh, tp_rank, part, chunk, c.min_span);
 }
 
 // Calls visit(span, pp rank, tp rank, chunk) for every span of every rank of one dp replica.
 template <class Visit>
-void for_each_span(const Case& c, Visit visit) {
+void for_each_span(const ParamsCase& c, Visit visit) {
   for (int p = 0; p < c.mesh.pp; ++p) {
     for (int t = 0; t < c.mesh.tp; ++t) {
       for (int chunk = 0; chunk < c.chunks; ++chunk) {
@@ -80,7 +80,7 @@ void for_each_span(const Case& c, Visit visit) {
 
 // Returns how often each element of each parameter is held. Replicated ones count on tp rank 0, shared spans on the
 // first stage.
-std::map<std::string, std::vector<int>> holders(const Case& c) {
+std::map<std::string, std::vector<int>> holders(const ParamsCase& c) {
   std::map<std::string, std::vector<int>> held;
   for_each_span(c, [&](const SpanSpec& span, int, int t) {
     if (!span.counts_in_norm) return;
@@ -110,7 +110,7 @@ cost::ModelShape shape_of(const ModelConfig& model) {
 }
 
 TEST(Params, EveryElementIsHeldOnceAndAllAreCounted) {
-  for (const Case& c : cases()) {
+  for (const ParamsCase& c : cases()) {
     std::int64_t count = 0;
     for (const auto& [name, elements] : holders(c)) {
       EXPECT_EQ(std::set<int>(elements.begin(), elements.end()), std::set<int>{1}) << c.name() << ", " << name;
@@ -126,7 +126,7 @@ TEST(Params, Names) {
                                    "norm2.weight", "attn.out.weight", "mlp.up.weight", "mlp.down.weight"};
   const std::set<std::string> gpt{"norm1.bias",  "norm2.bias",    "attn.q.bias", "attn.k.bias",
                                   "attn.v.bias", "attn.out.bias", "mlp.up.bias", "mlp.down.bias"};
-  for (const Case& c : cases()) {
+  for (const ParamsCase& c : cases()) {
     std::set<std::string> expected{"embed.tokens.weight", "final_norm.weight"};
     if (!c.model.tied_embeddings) expected.insert("head.weight");
     if (c.model.is_gpt()) expected.insert({"embed.positions.weight", "final_norm.bias"});
@@ -148,7 +148,7 @@ TEST(Params, Names) {
 }
 
 TEST(Params, SpansHaveTheLayoutOfMatmulsAndCollectives) {
-  for (const Case& c : cases()) {
+  for (const ParamsCase& c : cases()) {
     for_each_span(c, [&](const SpanSpec& span, int p, int t) {
       const std::string where = fmt::format("{}, {} of pp {} tp {}", c.name(), span.name, p, t);
       std::int64_t end = 0;
@@ -177,7 +177,7 @@ TEST(Params, OperandsOfOneMatmulAreAdjacent) {
       {"attn.q.bias", "attn.k.bias", "attn.v.bias", "mlp.up.bias"}};
   const std::vector<std::vector<std::string>> parallel_llama{
       {"attn.q.weight", "attn.k.weight", "attn.v.weight", "mlp.gate.weight", "mlp.up.weight"}};
-  for (const Case& c : cases()) {
+  for (const ParamsCase& c : cases()) {
     const auto& blocks = !c.model.parallel_block ? serial : c.model.is_gpt() ? parallel_gpt : parallel_llama;
     int blocks_found = 0;
     for_each_span(c, [&](const SpanSpec& span, int, int) {
@@ -203,7 +203,7 @@ TEST(Params, OperandsOfOneMatmulAreAdjacent) {
 }
 
 TEST(Params, RanksOfAGroupAgree) {
-  for (const Case& c : cases()) {
+  for (const ParamsCase& c : cases()) {
     // tp ranks reduce and gather spans of equal length together, and the replicated part of each.
     for (int p = 0; p < c.mesh.pp; ++p) {
       for (int chunk = 0; chunk < c.chunks; ++chunk) {
@@ -254,7 +254,7 @@ TEST(Params, SpansSplitBetweenLayers) {
   EXPECT_EQ(names(1, middle), "chunk 0 layers 2-2 at 0, chunk 0 layers 3-3 at 1");
   EXPECT_EQ(names(500, {0, 1, true, true}), "chunk 0 embedding at 0, chunk 0 at 0, chunk 0 head at 1");
 
-  for (const Case& c : cases()) {
+  for (const ParamsCase& c : cases()) {
     for_each_span(c, [&](const SpanSpec& span, int, int t) {
       if (span.name.find("layers") != std::string::npos) { EXPECT_GE(span.numel, c.min_span) << c.name() << ", " << t; }
     });
@@ -266,7 +266,7 @@ TEST(Params, SpansSplitBetweenLayers) {
 }
 
 TEST(ChunkPart, CoversAllLayersInOrderOfTheStages) {
-  for (const Case& c : cases()) {
+  for (const ParamsCase& c : cases()) {
     std::int64_t next = 0;
     for (int chunk = 0; chunk < c.chunks; ++chunk) {
       for (int p = 0; p < c.mesh.pp; ++p) {
@@ -283,7 +283,7 @@ TEST(ChunkPart, CoversAllLayersInOrderOfTheStages) {
 }
 
 TEST(Params, InitialScaleOfResidualOutputs) {
-  const Case c{model_of("gpt", false), {1, 1, 1}, 1};
+  const ParamsCase c{model_of("gpt", false), {1, 1, 1}, 1};
   const std::vector<SpanSpec> spans = spans_of(c, 0, 0, 0);
   ASSERT_EQ(spans.size(), 1U);
   for (const ParamSpec& param : spans[0].params) {

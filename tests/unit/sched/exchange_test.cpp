@@ -10,7 +10,7 @@
 namespace ms::sched {
 namespace {
 
-constexpr Options kCoupled{.early_receives = false, .spread_parameters = false};
+constexpr Options kCoupledChunks{.early_receives = false, .spread_parameters = false};
 
 TEST(Exchange, CoupledInterleavedHasTheClosedFormulasBubble) {
   for (const int pp : {2, 3, 4, 8}) {
@@ -18,7 +18,8 @@ TEST(Exchange, CoupledInterleavedHasTheClosedFormulasBubble) {
       for (const int rounds : {1, 2, 5}) {
         const int m = pp * rounds;
         for (const double backward : {1.0, 2.0, 2.5}) {
-          const Report report = check(interleaved(pp, chunks, m, kCoupled), {.backward = backward}, Coupling::coupled);
+          const Report report =
+              check(interleaved(pp, chunks, m, kCoupledChunks), {.backward = backward}, Coupling::coupled);
           ASSERT_TRUE(report.ok) << report.problem;
           // Where there is one group of microbatches only, a rank that does all its forwards first has no pair to
           // exchange with that of the next rank.
@@ -34,7 +35,7 @@ TEST(Exchange, CoupledInterleavedHasTheClosedFormulasBubble) {
 }
 
 TEST(Exchange, SendsOfAPairStandTogetherBehindTheReceives) {
-  const Schedule schedule = interleaved(4, 2, 8, kCoupled);
+  const Schedule schedule = interleaved(4, 2, 8, kCoupledChunks);
   for (const std::vector<Row>& rows : schedule.rows) {
     for (std::size_t i = 0; i + 1 < rows.size(); ++i) {
       // Between a forward and the backward of its pair nothing is exchanged.
@@ -55,7 +56,7 @@ TEST(Exchange, SendsOfAPairStandTogetherBehindTheReceives) {
 }
 
 TEST(Exchange, ParametersThatAreWaitedForMoveAtTheEnds) {
-  for (const std::vector<Row>& rows : interleaved(4, 2, 8, kCoupled).rows) {
+  for (const std::vector<Row>& rows : interleaved(4, 2, 8, kCoupledChunks).rows) {
     const auto is_dp = [](const Row& row) {
       return row.action == Action::gather_params || row.action == Action::reduce_grads;
     };

@@ -100,13 +100,13 @@ TEST(ZeroBubble, LongWeightHalvesStayBetweenTheFormulaAndOneForwardOneBackward) 
   EXPECT_TRUE(longer) << "the formula would hold for every time";
 }
 
-struct Damage {
+struct HalfDamage {
   const char* name;
   std::function<void(Schedule&)> apply;  // to zb-h1, pp 2, 3 microbatches, coupled receives
   const char* problem;
 };
 
-const Damage kDamages[] = {
+const HalfDamage kHalfDamages[] = {
     {"weight half first", [](Schedule& s) { swap(s, 0, "I0.0", "W0.0"); }, "(W0.0) comes before its backward_input"},
     {"no weight half", [](Schedule& s) { drop(s, 0, "W0.2"); }, "(D0) comes after 2 of 3 backwards of its chunk"},
     {"no weight half and no reduction",
@@ -171,7 +171,7 @@ const Damage kDamages[] = {
 TEST(ZeroBubble, CheckerFindsDamage) {
   const Schedule sound = zero_bubble_h1(2, 3, {.early_receives = false});
   ASSERT_TRUE(check(sound).ok) << check(sound).problem;
-  for (const Damage& damage : kDamages) {
+  for (const HalfDamage& damage : kHalfDamages) {
     Schedule schedule = sound;
     damage.apply(schedule);
     const Report report = check(schedule);

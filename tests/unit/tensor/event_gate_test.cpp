@@ -11,7 +11,7 @@
 namespace ms::tensor {
 namespace {
 
-struct Gate : testing::Test {
+struct EventGates : testing::Test {
   CpuPool pool{{.workers = 2, .threads_per_op = 1}};
   MatmulCache matmuls;
   CpuDevice there{pool, matmuls}, here{pool, matmuls};
@@ -22,7 +22,7 @@ struct Gate : testing::Test {
   CpuStream& on(const std::unique_ptr<Stream>& stream) { return dynamic_cast<CpuStream&>(*stream); }
 };
 
-TEST_F(Gate, HoldsTheStreamUntilTheEventIsReached) {
+TEST_F(EventGates, HoldsTheStreamUntilTheEventIsReached) {
   std::promise<void> released;
   std::atomic<bool> done = false, passed = false;
   on(source).call([&, released = released.get_future().share()] {
@@ -41,13 +41,13 @@ TEST_F(Gate, HoldsTheStreamUntilTheEventIsReached) {
   EXPECT_TRUE(passed);
 }
 
-TEST_F(Gate, MayOpenBeforeTheStreamArrives) {
+TEST_F(EventGates, MayOpenBeforeTheStreamArrives) {
   gate->open_after(source->record());
   on(behind).submit_async(gate);
   behind->synchronize();
 }
 
-TEST_F(Gate, PropagatesTheCauseOfAPoisonedEvent) {
+TEST_F(EventGates, PropagatesTheCauseOfAPoisonedEvent) {
   on(source).call([] { throw Error("test.cause", Blame::gpu, "it broke"); });
   on(behind).submit_async(gate);
   const auto kind_of = [](const std::function<void()>& call) {
@@ -60,7 +60,7 @@ TEST_F(Gate, PropagatesTheCauseOfAPoisonedEvent) {
   EXPECT_EQ(kind_of([&] { behind->synchronize(); }), "test.cause");
 }
 
-TEST_F(Gate, MayBeGivenUpAndOpensOnce) {
+TEST_F(EventGates, MayBeGivenUpAndOpensOnce) {
   on(behind).submit_async(gate);
   gate->give_up();
   EXPECT_THROW(behind->synchronize(), Error);

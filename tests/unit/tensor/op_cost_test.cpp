@@ -16,13 +16,13 @@ Tensor f32(std::int64_t rows, std::int64_t cols) { return arena().take(DType::f3
 Tensor bf16(std::int64_t rows, std::int64_t cols) { return arena().take(DType::bf16, rows, cols); }
 Tensor i32(std::int64_t rows, std::int64_t cols) { return arena().take(DType::i32, rows, cols); }
 
-struct Row {
+struct CostRow {
   const char* what;
   Op op;
   OpCost cost;
 };
-void expect_costs(const std::vector<Row>& rows) {
-  for (const Row& row : rows) {
+void expect_costs(const std::vector<CostRow>& rows) {
+  for (const CostRow& row : rows) {
     const OpCost cost = cost_of(row.op);
     EXPECT_EQ(to_string(cost.op_class), to_string(row.cost.op_class)) << row.what;
     EXPECT_EQ(cost.half, row.cost.half) << row.what;

@@ -12,8 +12,8 @@
 namespace ms::tracepp {
 namespace {
 
-using testing::ClockRun;
-using testing::ClockRunOptions;
+using synthetic::ClockRun;
+using synthetic::ClockRunOptions;
 
 constexpr std::int64_t kGoalNs = 20'000;
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <random>
 
-namespace ms::tracepp::testing {
+namespace ms::tracepp::synthetic {
 namespace {
 
 // True times are seconds since the run began. The first host's clock is as imperfect as the others'.
@@ -202,4 +202,4 @@ std::uint64_t ClockRun::violated() const {
   return count;
 }
 
-}  // namespace ms::tracepp::testing
+}  // namespace ms::tracepp::synthetic

@@ -8,7 +8,7 @@
 
 #include "tracepp/clock/align.h"
 
-namespace ms::tracepp::testing {
+namespace ms::tracepp::synthetic {
 
 struct ClockRunOptions {
   int hosts = 4;
@@ -51,4 +51,4 @@ struct ClockRun {
   Error error_where(const std::string* host) const;
 };
 
-}  // namespace ms::tracepp::testing
+}  // namespace ms::tracepp::synthetic

@@ -10,8 +10,6 @@
 namespace ms::tracepp {
 namespace {
 
-constexpr std::int64_t kUs = 1000;
-
 CommReport report_of(const RunTrace& run) { return measure_communication(run, match_operations(run)); }
 
 TEST(BusFactor, IsAsPublished) {

@@ -10,6 +10,8 @@
 
 namespace ms::tracepp {
 
+inline constexpr std::int64_t kUs = 1000;
+
 // Adds events to a RunTrace one by one.
 class MadeRun {
  public:

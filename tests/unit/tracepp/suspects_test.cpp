@@ -197,24 +197,24 @@ TEST(Suspects, ArePrintedAsTextAndJson) {
   const std::string tables = stragglers_text(diagnosis);
   EXPECT_THAT(tables, testing::HasSubstr("10 steps of dp 8 pp 4 tp 2\n"));
   EXPECT_THAT(tables, testing::HasSubstr("        dp 2  .#..\n"));  // rank 21: dp 2, pp 1
-  const auto json = nlohmann::json::parse(suspects_json(diagnosis));
-  EXPECT_GT(json["slowdown"]["S"].get<double>(), 1.05);
-  EXPECT_TRUE(json["slowdown"].contains("M_W") && json["slowdown"].contains("M_S"));
-  const auto& suspect = json["suspects"][0];
+  const auto parsed = nlohmann::json::parse(suspects_json(diagnosis));
+  EXPECT_GT(parsed["slowdown"]["S"].get<double>(), 1.05);
+  EXPECT_TRUE(parsed["slowdown"].contains("M_W") && parsed["slowdown"].contains("M_S"));
+  const auto& suspect = parsed["suspects"][0];
   EXPECT_EQ(suspect["rank"], 21);
   EXPECT_EQ(suspect["dp"], 2);
   EXPECT_EQ(suspect["pp"], 1);
   EXPECT_EQ(suspect["tp"], 1);
   EXPECT_GT(suspect["score"].get<double>(), 1.05);
-  EXPECT_EQ(json["findings"][0]["code"], "slow_rank");
-  EXPECT_EQ(json["steps"].size(), 10U);
-  EXPECT_EQ(json["findings"][0]["fault"], true);
+  EXPECT_EQ(parsed["findings"][0]["code"], "slow_rank");
+  EXPECT_EQ(parsed["steps"].size(), 10U);
+  EXPECT_EQ(parsed["findings"][0]["fault"], true);
   // All seconds are of one step, the mean of those that were measured.
   double sum_s = 0;
-  for (const auto& step : json["steps"]) sum_s += step["measured_s"].get<double>();
-  EXPECT_NEAR(json["measured_s"].get<double>(), sum_s / 10, 1e-9);
-  EXPECT_NEAR(json["findings"][0]["cost_share"].get<double>() * json["measured_s"].get<double>(),
-              json["findings"][0]["cost_s"].get<double>(), 1e-9);
+  for (const auto& step : parsed["steps"]) sum_s += step["measured_s"].get<double>();
+  EXPECT_NEAR(parsed["measured_s"].get<double>(), sum_s / 10, 1e-9);
+  EXPECT_NEAR(parsed["findings"][0]["cost_share"].get<double>() * parsed["measured_s"].get<double>(),
+              parsed["findings"][0]["cost_s"].get<double>(), 1e-9);
   EXPECT_THAT(suspects_text(diagnosis),
               testing::StartsWith(fmt::format("a step takes {:.4f} s, the mean of 10 measured "
                                               "steps",

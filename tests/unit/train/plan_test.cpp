@@ -32,7 +32,7 @@ Settings settings_of(std::int64_t dp, std::int64_t pp, std::int64_t tp, std::int
   return settings;
 }
 
-Plan plan_of(const Settings& settings) {
+Plan plan_for(const Settings& settings) {
   return make_plan(settings, static_cast<int>(settings.mesh.dp * settings.mesh.pp * settings.mesh.tp));
 }
 
@@ -43,7 +43,7 @@ std::int64_t bytes_of(const RankMemory& memory, std::string_view what) {
 }
 
 TEST(Plan, FollowsFromTheSettings) {
-  const Plan plan = plan_of(settings_of(2, 2, 2, 2));
+  const Plan plan = plan_for(settings_of(2, 2, 2, 2));
   EXPECT_EQ(plan.mesh, (mesh::Mesh{2, 2, 2}));
   EXPECT_EQ(plan.chunks, 2);
   EXPECT_EQ(plan.microbatches, 4);
@@ -61,7 +61,7 @@ TEST(Plan, SchedulesAreSoundWithAsManySlotsAsLiveMicrobatches) {
     for (const char* name : {"1f1b", "gpipe", "zb-h1"}) {
       if (chunks > 1 && std::string_view(name) != "1f1b") continue;
       settings.mesh.schedule = name;
-      const Plan plan = plan_of(settings);
+      const Plan plan = plan_for(settings);
       const sched::Report report = sched::check(plan.training);
       ASSERT_TRUE(report.ok) << report.problem;
       EXPECT_TRUE(sched::check(plan.evaluation).ok);
@@ -89,13 +89,13 @@ TEST(Plan, SchedulesAreMadeForTheOverlap) {
            rows.begin();
   };
   Settings settings = settings_of(2, 2, 1, 4);
-  const Plan with = plan_of(settings);
+  const Plan with = plan_for(settings);
   EXPECT_LT(row_of(with.training.rows[1], "RF0.1"), row_of(with.training.rows[1], "F0.0")) << "received early";
   EXPECT_LT(row_of(with.training.rows[0], "G1"), row_of(with.training.rows[0], "F0.0")) << "prefetched";
   EXPECT_GT(row_of(with.training.rows[0], "G3"), row_of(with.training.rows[0], "F0.0")) << "not needed yet";
 
   settings.overlap = {.tp = false, .pp = false, .dp = false};
-  const Plan without = plan_of(settings);
+  const Plan without = plan_for(settings);
   EXPECT_GT(row_of(without.training.rows[1], "RF0.1"), row_of(without.training.rows[1], "F0.0"));
   EXPECT_GT(row_of(without.evaluation.rows[1], "RF0.1"), row_of(without.evaluation.rows[1], "F0.0"));
   for (const std::vector<sched::Row>& rows : without.training.rows) {
@@ -112,7 +112,7 @@ TEST(Plan, GradientBuffersAreWhatTheScheduleNeeds) {
        {std::tuple{1, 1, "1f1b"}, {2, 1, "1f1b"}, {4, 1, "zb-h1"}, {4, 2, "1f1b"}}) {
     Settings settings = settings_of(1, pp, 1, chunks);
     settings.mesh.schedule = schedule;
-    const Plan plan = plan_of(settings);
+    const Plan plan = plan_for(settings);
     const sched::Report report = sched::check(plan.training);
     const RankTensors tensors = [&] {
       tensor::Arena arena = tensor::Arena::measuring();
@@ -135,12 +135,12 @@ TEST(Plan, RefusesAScheduleThatCannotBeObeyedWithoutOverlap) {
   const std::string csv = path + ".csv";
   Settings settings = settings_of(1, 2, 1);
   settings.mesh.schedule = "1f1b";
-  std::ofstream(csv) << sched::to_csv(plan_of(settings).training);
+  std::ofstream(csv) << sched::to_csv(plan_for(settings).training);
   settings.mesh.schedule = csv;
-  EXPECT_NO_THROW(plan_of(settings));
+  EXPECT_NO_THROW(plan_for(settings));
   settings.overlap.pp = false;
   try {
-    plan_of(settings);
+    plan_for(settings);
     ADD_FAILURE() << "it was accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), "sched.invalid");
@@ -169,7 +169,7 @@ TEST(Memory, RowsAddUp) {
       Settings settings = settings_of(2, 2, 2, 2);
       settings.model.family = family;
       settings.optim.zero = zero;
-      const Plan plan = plan_of(settings);
+      const Plan plan = plan_for(settings);
       for (int rank = 0; rank < plan.mesh.size(); ++rank) {
         const RankMemory memory = rank_memory(plan, plan.mesh.coord(rank));
         std::int64_t sum = 0;
@@ -192,7 +192,7 @@ TEST(Memory, StateAgreesWithTheZeroFormula) {
         Settings settings = settings_of(dp, 2, 2, 2);
         settings.optim.zero = zero;
         settings.train.dtype = dtype;
-        const Plan plan = plan_of(settings);
+        const Plan plan = plan_for(settings);
         const cost::StateBytes state = cost::state_bytes(plan.dtype == tensor::DType::bf16, 2);
         for (int p = 0; p < 2; ++p) {
           // 64 bf16 elements are half a unit of the arena: the values of a span may end in the middle of one.
@@ -226,7 +226,7 @@ TEST(Memory, RecomputeKeepsLess) {
       Settings settings = settings_of(1, 2, 2);
       settings.model.family = family;
       settings.train.recompute = recompute;
-      activations.push_back(bytes_of(rank_memory(plan_of(settings), {}), "activations"));
+      activations.push_back(bytes_of(rank_memory(plan_for(settings), {}), "activations"));
     }
     EXPECT_GT(activations[0], activations[1]) << family;
     EXPECT_GT(activations[1], activations[2]) << family;
@@ -234,7 +234,7 @@ TEST(Memory, RecomputeKeepsLess) {
   // full: the input of every layer and the output of the chunk, for each slot, in the compute type.
   Settings settings = settings_of(1, 2, 2);
   settings.train.recompute = "full";
-  const Plan plan = plan_of(settings);
+  const Plan plan = plan_for(settings);
   const std::int64_t tensor_bytes = 2 * 32 / 2 * 64 * 2;  // microbatch x seq / tp x hidden x 2 bytes
   const int slots = std::max({plan.training.slots[0][0], plan.evaluation.slots[0][0], plan.single.slots[0][0]});
   EXPECT_EQ(bytes_of(rank_memory(plan, {}), "activations"), slots * (4 + 1) * tensor_bytes);
@@ -245,9 +245,9 @@ TEST(Memory, ASplitBackwardKeepsMore) {
   for (const char* family : {"gpt", "llama"}) {
     Settings settings = settings_of(1, 4, 2);
     settings.model.family = family;
-    const RankMemory whole = rank_memory(plan_of(settings), {});
+    const RankMemory whole = rank_memory(plan_for(settings), {});
     settings.mesh.schedule = "zb-h1";
-    const RankMemory split = rank_memory(plan_of(settings), {});
+    const RankMemory split = rank_memory(plan_for(settings), {});
     EXPECT_EQ(bytes_of(whole, kKept), 0);
     EXPECT_GT(bytes_of(split, kKept), 0);
     std::int64_t sum = 0;
@@ -276,18 +276,18 @@ TEST(ShowPlan, SaysWhatOverlapsAndHowLongTheBubbleIs) {
     settings.mesh.schedule = c.schedule;
     settings.overlap = c.overlap;
     settings.train.microbatch = 1;
-    const Plan plan = plan_of(settings);
+    const Plan plan = plan_for(settings);
     EXPECT_THAT(plan_text(plan), HasSubstr(c.schedule_text));
     EXPECT_THAT(plan_text(plan), HasSubstr(c.overlap_text));
     EXPECT_EQ(nlohmann::json::parse(plan_json(plan)).at("overlap"),
               (nlohmann::json{{"tp", c.overlap.tp}, {"pp", c.overlap.pp}, {"dp", c.overlap.dp}}));
   }
-  EXPECT_THAT(plan_text(plan_of(settings_of(1, 1, 1))), HasSubstr("one rank has no messages"));
+  EXPECT_THAT(plan_text(plan_for(settings_of(1, 1, 1))), HasSubstr("one rank has no messages"));
 }
 
 TEST(ShowPlan, TextHasTheFigures) {
   Settings settings = settings_of(2, 2, 2, 2);
-  const Plan plan = plan_of(settings);
+  const Plan plan = plan_for(settings);
   const std::string text = plan_text(plan);
   const std::int64_t parameters = cost::count_parameters(plan.model_shape()).total;
   for (const std::string& part :
@@ -302,7 +302,7 @@ TEST(ShowPlan, TextHasTheFigures) {
 }
 
 TEST(ShowPlan, JsonHasTheFigures) {
-  const Plan plan = plan_of(settings_of(2, 2, 2, 2));
+  const Plan plan = plan_for(settings_of(2, 2, 2, 2));
   const nlohmann::json json = nlohmann::json::parse(plan_json(plan));
   EXPECT_EQ(json.at("schema"), 1);
   EXPECT_EQ(json.at("parameters"), nn::parameter_count(plan.settings.model));
