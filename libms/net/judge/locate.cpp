@@ -38,6 +38,12 @@ bool is_disturbed(const PairResult& result) {
   return std::max({result.counts_a.carrier_losses, result.counts_a.carrier_gains, result.counts_b.carrier_losses,
                    result.counts_b.carrier_gains}) > 0;
 }
+// Returns whether a node's symptom causes that of its pairs. A stream takes round trips to reach its rate and to repair
+// losses, so some ways of a late or lossy node look slow by chance. A flap explains no loss.
+bool causes(Symptom of_node, Symptom of_pair) {
+  return of_node == Symptom::silent || of_node == of_pair ||
+         (of_pair == Symptom::bandwidth && (of_node == Symptom::latency || of_node == Symptom::loss));
+}
 bool is_node(Kind kind) { return kind == Kind::node || kind == Kind::sending || kind == Kind::receiving; }
 
 }  // namespace
@@ -246,7 +252,7 @@ std::vector<Fault> Locator::faults() const {
   for (std::size_t s = 0; s < judged.size(); ++s) {
     for (const Culprit& culprit : judged[s].culprits) {
       const double confidence = (culprit.bad + 1.0) / (culprit.of + 2.0);
-      // What is wrong with a node in all it does is wrong with its links and directions, too.
+      // Symptoms of the same node, pair or switch become one fault.
       const auto same = std::ranges::find_if(faults, [&](const Fault& fault) {
         const Culprit& c = fault.culprit;
         if (is_node(c.kind) && is_node(culprit.kind)) return c.a == culprit.a;
@@ -273,9 +279,8 @@ std::vector<Fault> Locator::faults() const {
     const Culprit& c = fault.culprit;
     if (c.kind != Kind::link && c.kind != Kind::direction) return false;
     return std::ranges::any_of(faults, [&](const Fault& other) {
-      // Only where the node has the same symptom, or does not answer at all: a flap explains no loss.
-      const bool covers = std::ranges::any_of(other.symptoms, [&](Symptom symptom) {
-        return symptom == Symptom::silent || std::ranges::find(fault.symptoms, symptom) != fault.symptoms.end();
+      const bool covers = std::ranges::all_of(fault.symptoms, [&](Symptom of_pair) {
+        return std::ranges::any_of(other.symptoms, [&](Symptom of_node) { return causes(of_node, of_pair); });
       });
       return other.culprit.kind == Kind::node && covers && (other.culprit.a == c.a || other.culprit.a == c.b);
     });

@@ -233,6 +233,26 @@ TEST(Locate, TwoFaultsAtOnce) {
   }
 }
 
+// Repairing losses costs a stream its rate: by chance one way of a lossy node looks slow, too. The reverse is not so.
+TEST(Locate, ALossyNodeExplainsASlowWayAndASlowNodeNoLossyOne) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    FakeFabric fabric(8, seed);
+    const int bad = fabric.pick(8), other = (bad + 1 + fabric.pick(7)) % 8;
+    const Culprit node{.kind = Kind::node, .a = bad};
+    const Culprit link{.kind = Kind::link, .a = std::min(bad, other), .b = std::max(bad, other)};
+    for (const bool is_lossy : {true, false}) {
+      fabric.way_fault = [&](int from, int to, Way& way) {
+        const bool of_node = from == bad || to == bad, of_link = std::minmax(from, to) == std::minmax(bad, other);
+        if (is_lossy ? of_node : of_link) fabric.lose(way, 10);
+        if (is_lossy ? of_link : of_node) way.gbps *= 0.4;
+      };
+      std::vector<Culprit> expected{node};
+      if (!is_lossy) expected.push_back(link);
+      EXPECT_THAT(culprits(fabric.locate()), testing::UnorderedElementsAreArray(expected)) << seed;
+    }
+  }
+}
+
 // Two leaves with half the uplinks: what is slow while others cross, too, is not slow alone.
 TEST(Locate, AnOversubscribedFabricIsHealthy) {
   for (const bool is_known : {true, false}) {
