@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <toml.hpp>
 #include <tuple>
@@ -17,7 +18,7 @@
 namespace ms {
 namespace {
 
-// What a value is, in words, for messages.
+// Describes a value in words, for messages.
 std::string describe(const toml::value& value) {
   switch (value.type()) {
     case toml::value_t::boolean:
@@ -151,7 +152,11 @@ class ConfigSchema::Loader {
       };
       if (Entry* entry = schema_.find(name)) {
         const std::string where = fmt::format("{}:{}:{}", name_, at.line(), at.column());
-        if (auto message = assign(*entry, child, where)) problem(std::move(*message));
+        if (!set_.insert(entry).second) {  // TOML refuses a key twice, but not a key and its old name
+          problem(fmt::format("'{}' and '{}' are the same key, set one", entry->old_name(), entry->name()));
+        } else if (auto message = assign(*entry, child, where)) {
+          problem(std::move(*message));
+        }
       } else if (is_section_or_above(name)) {
         if (child.is_table()) {
           table(child, name);
@@ -304,6 +309,7 @@ class ConfigSchema::Loader {
   std::string name_;
   Provenance provenance_;
   std::vector<Found> found_;
+  std::set<const Entry*> set_;  // by this document
 };
 
 void ConfigSchema::add_section(std::string name, std::string doc) {
@@ -326,12 +332,12 @@ void ConfigSchema::add_entry(Entry entry) {
 }
 
 ConfigSchema::Entry* ConfigSchema::find(std::string_view name) {
-  const auto it = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.name() == name; });
+  const auto it = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.has_name(name); });
   return it == entries_.end() ? nullptr : &*it;
 }
 
 const ConfigSchema::Entry& ConfigSchema::get(std::string_view name) const {
-  const auto it = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.name() == name; });
+  const auto it = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.has_name(name); });
   MS_ASSERT(it != entries_.end(), "no configuration key '{}' is bound", name);
   return *it;
 }

@@ -1,4 +1,4 @@
-// Configuration. Every room keeps a plain struct of settings beside its code, with one table of Field rows; the table
+// Configuration. Every module keeps a plain struct of settings beside its code, with one table of Field rows; the table
 // drives parsing, validation, dumps and ms.toml(5), so that nothing is typed twice. Tools bind the structs they use to
 // a ConfigSchema, load files and --set values into it, and call throw_if_problems() once: all problems come at once.
 // The default of a field is what its struct holds when it is bound. The schema points into the structs: they outlive
@@ -63,6 +63,7 @@ struct Field {
   double max = std::numeric_limits<double>::infinity();
   Choices choices = {};  // of strings and lists
   bool required = false;
+  std::string_view old_key = {};  // a name of earlier versions, still read; undocumented
 };
 
 struct ConfigProblem {
@@ -98,10 +99,10 @@ class ConfigSchema {
   // "a.b=c". The value is read by the type of the field: strings need no quotes, lists are a,b or TOML.
   void set(std::string_view assignment);
 
-  // For rules between fields, which are the rooms' business: the problem is shown where `key` was set.
+  // For rules between fields, which modules check: the problem is shown where `key` was set.
   void add_problem(std::string_view key, std::string message);
 
-  // What has been found so far, and every required key that nobody set.
+  // Returns the problems found so far, and one for every required key that nobody set.
   std::vector<ConfigProblem> problems() const;
   // Error("config.invalid", user) with all problems, one a line.
   void throw_if_problems() const;
@@ -129,7 +130,10 @@ class ConfigSchema {
     std::string default_value = {};
     Provenance provenance = Provenance::by_default;
     std::string where = {};
+    std::string old_key = {};
     std::string name() const { return section + "." + key; }
+    std::string old_name() const { return section + "." + old_key; }
+    bool has_name(std::string_view text) const { return text == name() || (!old_key.empty() && text == old_name()); }
   };
   struct Section {
     std::string name;
@@ -162,7 +166,8 @@ void ConfigSchema::section(std::string name, std::string doc, T& target,
                .max = field.max,
                .choices = {field.choices.begin(), field.choices.end()},
                .required = field.required,
-               .slot = std::visit([&](auto member) -> Slot { return &(target.*member); }, field.member)});
+               .slot = std::visit([&](auto member) -> Slot { return &(target.*member); }, field.member),
+               .old_key = std::string(field.old_key)});
   }
 }
 

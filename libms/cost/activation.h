@@ -30,8 +30,8 @@ constexpr double activation_bytes_per_layer(const ActivationShape& shape, int tp
   return sequence_parallel ? sbh / tp * (whole + 24.0 + matrix) : sbh * (whole + (24.0 + matrix) / tp);
 }
 
-// What a layer keeps besides between the two halves of a split backward: the gradients of the outputs of its products,
-// those of row-parallel ones as they were gathered. A parallel block's two share one.
+// Returns the bytes that a layer keeps in addition between the two halves of a split backward: the output gradients of
+// its matmuls, all-gathered for row-parallel ones. The two row-parallel matmuls of a parallel block share one gradient.
 constexpr double split_backward_bytes_per_layer(const ActivationShape& shape, int tp) {
   return shape.seq * shape.batch * shape.hidden * ((shape.parallel_block ? 2.0 : 4.0) + 14.0 / tp);
 }

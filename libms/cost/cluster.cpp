@@ -27,7 +27,7 @@ Cluster load_with(const std::vector<std::string>& assignments, F&& read) {
     } catch (const Error& error) { schema.add_problem(key, error.what()); }
   };
   const DeviceConfig& device = cluster.device;
-  check("device.products", [&] { parse_curve(device.products, "device.products"); });
+  check("device.gemm", [&] { parse_curve(device.gemm, "device.gemm"); });
   check("device.attention", [&] { parse_curve(device.attention, "device.attention"); });
   check("device.memory", [&] { parse_curve(device.memory, "device.memory"); });
   check("device.classes", [&] { parse_classes(device.classes); });

@@ -21,7 +21,7 @@ struct DeviceConfig {
   double tflops_fp32 = 0;
   double memory_gb_s = 0;
   double launch_s = 0;
-  std::vector<std::string> products{"1:1"};
+  std::vector<std::string> gemm{"1:1"};
   std::vector<std::string> attention{"1:1"};
   std::vector<std::string> memory{"1:1"};
   std::vector<std::string> classes;
@@ -38,13 +38,13 @@ inline constexpr Field<DeviceConfig> kDeviceFields[] = {
      .required = true},
     {.key = "tflops",
      .member = &DeviceConfig::tflops,
-     .doc = "Peak of 16-bit products in TFLOP/s, dense: what MFU is a share of.",
+     .doc = "Peak of 16-bit GEMMs in TFLOP/s, dense: what MFU is a share of.",
      .min = 1e-6,
      .max = 1e6,
      .required = true},
     {.key = "tflops_fp32",
      .member = &DeviceConfig::tflops_fp32,
-     .doc = "Peak of fp32 products in TFLOP/s; 0: a sixteenth of tflops.",
+     .doc = "Peak of fp32 GEMMs in TFLOP/s; 0: a sixteenth of tflops.",
      .min = 0,
      .max = 1e6},
     {.key = "memory_rate",
@@ -59,9 +59,10 @@ inline constexpr Field<DeviceConfig> kDeviceFields[] = {
      .unit = Unit::seconds,
      .min = 0,
      .max = 1},
-    {.key = "products",
-     .member = &DeviceConfig::products,
-     .doc = "Share of the peak that products reach, by their FLOPs."},
+    {.key = "gemm",
+     .member = &DeviceConfig::gemm,
+     .doc = "Share of the peak that GEMMs reach, by their FLOPs.",
+     .old_key = "products"},
     {.key = "attention",
      .member = &DeviceConfig::attention,
      .doc = "Share of the peak that attention reaches, by the FLOPs of the pairs that its mask leaves."},
@@ -104,7 +105,7 @@ inline constexpr Field<NodeConfig> kNodeFields[] = {
      .max = 1},
     {.key = "step",
      .member = &NodeConfig::step_s,
-     .doc = "What every step takes besides, while devices stand still: what the host does between two steps.",
+     .doc = "Time that every step takes besides, while devices are idle: the host's work between two steps.",
      .unit = Unit::seconds,
      .min = 0,
      .max = 60},

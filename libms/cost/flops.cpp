@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kTrain = 3.0;  // forward, and twice that backward
 constexpr double kMultiplyAdd = 2.0;
-constexpr double kAttentionProducts = 2.0;  // scores, and their product with the values
+constexpr double kAttentionGemms = 2.0;  // the scores, and probabilities times values
 
 }  // namespace
 
@@ -71,7 +71,7 @@ FlopsPerToken flops_per_token(const ModelShape& shape) {
   MS_ASSERT(shape.seq >= 1, "FLOPs of a sequence of {} tokens", shape.seq);
   // For every key that a token sees, in all layers and heads.
   const double per_key =
-      kTrain * kMultiplyAdd * kAttentionProducts * static_cast<double>(shape.layers * shape.heads * shape.head_dim);
+      kTrain * kMultiplyAdd * kAttentionGemms * static_cast<double>(shape.layers * shape.heads * shape.head_dim);
   const auto seq = static_cast<double>(shape.seq);
   const double reach = shape.window == 0 ? seq : static_cast<double>(std::min(shape.window, shape.seq));
   FlopsPerToken flops;

@@ -2,7 +2,7 @@
 //
 // Four conventions for the FLOPs of training one token (forward and backward, 2 per multiply-add), always named when
 // printed, never with recomputation:
-//   gemm      6 P, P the weights of all matrix products (attention, MLP, head; not the look-up of the embedding)
+//   gemm      6 P, P the weights of all GEMMs (attention, MLP, head; not the look-up of the embedding)
 //   causal    gemm + 12 l a d (pairs / s): the query-key pairs that the mask leaves, counted exactly, windows included
 //   full      gemm + 12 l a d s: as if every query saw every key
 //   reported  gemm + 12 l a d min(s, window): the convention of the MegaScale paper; equals full without a window
@@ -27,7 +27,7 @@ struct ModelShape {
   bool parallel_block = false;     // attention and MLP of one norm's output, not each behind its own
   bool gated_mlp = false;          // three matrices instead of two
   bool tied = false;               // the head is the embedding
-  bool biases = false;             // of all products but the head, and of the norms
+  bool biases = false;             // of all GEMMs but the head, and of the norms
   bool learned_positions = false;  // a table of seq x hidden
 };
 
@@ -44,7 +44,7 @@ struct Parameters {
   std::int64_t final_norm = 0;
   std::int64_t head = 0;            // 0 if tied
   std::int64_t total = 0;           // of the model: embedding + layers * per_layer + final_norm + head
-  std::int64_t gemm_per_layer = 0;  // weights of matrix products, biases not among them
+  std::int64_t gemm_per_layer = 0;  // weights of GEMMs, without biases
   std::int64_t gemm = 0;            // P above: layers * gemm_per_layer + vocab * hidden, tied or not
 };
 Parameters count_parameters(const ModelShape& shape);

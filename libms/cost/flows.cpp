@@ -46,7 +46,7 @@ std::optional<Flows::End> Flows::next() {
   return std::nullopt;
 }
 
-// Of those that share something with this flow, itself included where it is under way.
+// Recomputes the shares of all flows that share a resource with this one, itself included while it is under way.
 void Flows::share_anew(std::uint32_t index, double now_s) {
   touched_.clear();
   for (const std::uint32_t resource : flows_[index].resources)

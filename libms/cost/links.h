@@ -13,12 +13,12 @@ namespace ms::cost {
 // Where the members of a group meet: what the longest hop of its ring crosses.
 enum class Meet : std::uint8_t { node, leaf, spine };
 
-// What a message of a group passes.
+// The slowest part of the route of a group's transfers.
 struct Path {
   Meet meet = Meet::node;
   double hop_s = 0;  // latency of its longest hop
-  // Of a ring over the members, one way. Beyond the node, members on one node bring a network card each, and the ring
-  // uses all of them; the node with the fewest decides, or the links inside the nodes.
+  // The rate of a ring over the members, in one direction. Between nodes the ring uses one network card for each member
+  // on a node. The node with the fewest members limits the rate, or the links inside the nodes if those are slower.
   double bytes_per_s = 0;
 };
 // Throws Error("cluster.link", user) where the cluster has no link for a group; `what` names it there.
@@ -26,9 +26,10 @@ Path path_of(const Cluster& cluster, std::span<const int> ranks, std::string_vie
 
 enum class Collective : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, point_to_point, barrier };
 
-// Of an operation on `bytes` (the whole, where members have parts) by `members`, as rings do it: what each member's
-// link carries, and the hops that follow each other. Barriers, broadcasts, and what has parts so small that a ring
-// would be latency alone, go along trees instead: log2 n hops, twice that for a sum that all need.
+// The load of one collective on `bytes` (the whole, if members hold shards) by `members` ranks: the bytes that each
+// member's link carries, and the latency of the hops in sequence. Collectives run as rings. Barriers, broadcasts and
+// collectives whose shards are so small that a ring is bound by latency take log2 n hops of a tree instead, all-reduces
+// and barriers twice that.
 struct Traffic {
   double bytes = 0;
   double latency_s = 0;

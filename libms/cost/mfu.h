@@ -6,8 +6,8 @@
 
 namespace ms::cost {
 
-// Peak of dense bf16 products, FLOP/s, by the name that the driver gives the device ("NVIDIA H100 80GB HBM3"). Nothing
-// for devices we do not know and for slices of one (MIG): then the peak must be given, or MFU is not printed.
+// Returns the peak of dense bf16 GEMMs, FLOP/s, by the name that the driver gives the device ("NVIDIA H100 80GB HBM3");
+// nullopt for devices we do not know and for slices of one (MIG): then the peak must be given, or MFU is not printed.
 std::optional<double> known_peak_flops(std::string_view device_name);
 
 // 0.412 is 41.2 %.

@@ -88,7 +88,7 @@ Roofline::Roofline(const DeviceConfig& device)
       peak_full_(device.tflops_fp32 > 0 ? device.tflops_fp32 * 1e12 : peak_half_ / 16),
       memory_(device.memory_gb_s * 1e9),
       launch_s_(device.launch_s),
-      products_(parse_curve(device.products, "device.products")),
+      gemm_(parse_curve(device.gemm, "device.gemm")),
       attention_(parse_curve(device.attention, "device.attention")),
       memory_curve_(parse_curve(device.memory, "device.memory")),
       times_(parse_classes(device.classes)) {}
@@ -96,7 +96,7 @@ Roofline::Roofline(const DeviceConfig& device)
 double Roofline::seconds(const OpCost& op) const {
   double arithmetic = 0;
   if (op.op_class == OpClass::matmul || op.op_class == OpClass::attention) {
-    const Curve& curve = op.op_class == OpClass::matmul ? products_ : attention_;
+    const Curve& curve = op.op_class == OpClass::matmul ? gemm_ : attention_;
     arithmetic = op.flops / (peak_flops(op.half) * curve.at(op.flops));
   }
   const double memory =

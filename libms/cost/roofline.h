@@ -24,11 +24,11 @@ Curve parse_curve(const std::vector<std::string>& points, std::string_view key);
 // Error("cluster.classes", user).
 std::array<double, kOpClasses> parse_classes(const std::vector<std::string>& texts);
 
-// What an operation costs, apart from any device.
+// The cost of an operation, independent of any device.
 struct OpCost {
   OpClass op_class = OpClass::elementwise;
-  bool half = false;  // the factors of a product have 16 bits
-  // Of products and attention: multiply-adds count twice, of attention those of the pairs that the mask leaves.
+  bool half = false;  // operands of a GEMM have 16 bits
+  // GEMMs and attention only. A multiply-add counts twice; attention counts the pairs that the mask leaves.
   double flops = 0;
   double bytes = 0;  // each element read once and written once; what is added into, both
   bool operator==(const OpCost&) const = default;
@@ -42,7 +42,7 @@ class Roofline {
 
  private:
   double peak_half_, peak_full_, memory_, launch_s_;  // FLOP/s, bytes/s
-  Curve products_, attention_, memory_curve_;
+  Curve gemm_, attention_, memory_curve_;
   std::array<double, kOpClasses> times_;
 };
 

@@ -11,13 +11,13 @@ import megascale_tables as tables
 
 # Curves that are fitted as a whole, by one factor: size and share.
 CURVES = {
-    "products": [(1e9, 0.30), (1e10, 0.70), (3e10, 0.78), (1e11, 0.83), (4e11, 0.85)],
+    "gemm": [(1e9, 0.30), (1e10, 0.70), (3e10, 0.78), (1e11, 0.83), (4e11, 0.85)],
     "attention": [(1e9, 0.2), (1e10, 0.45), (1e11, 0.5)],
     "memory": [(1e5, 0.3), (1e7, 0.75), (1e8, 0.85)],
 }
-BEGIN = {"products": 0.958, "attention": 0.74, "memory": 0.573, "node.rate": 183.0, "network.rate": 17.9,
+BEGIN = {"gemm": 0.958, "attention": 0.74, "memory": 0.573, "node.rate": 183.0, "network.rate": 17.9,
          "network.spine_share": 0.875, "noise.spread": 0.08, "node.step": 0.2}
-STEPS = {"node.step": 0.3, "network.rate": 0.2, "noise.spread": 0.15, "products": 0.02, "memory": 0.2, "node.rate": 0.1,
+STEPS = {"node.step": 0.3, "network.rate": 0.2, "noise.spread": 0.15, "gemm": 0.02, "memory": 0.2, "node.rate": 0.1,
          "attention": 0.3, "network.spine_share": 0.15}  # of the logarithm
 
 

@@ -75,8 +75,8 @@ struct Sample {
   double seconds = 0;  // of one
 };
 
-// What operations of each cost take where they stand in a step: on memory that is as warm as the step leaves it, beside
-// all else that the ranks do.
+// Measures how long operations of each cost take within a step: on memory as warm as the step leaves it, beside all
+// other work of the ranks.
 class Observer final : public tensor::OpObserver {
  public:
   void ran(const tensor::Op& op, double seconds) override {
@@ -186,23 +186,23 @@ bool is_memory(const cost::OpCost& op) {
 }
 
 void fit_device(const std::vector<Sample>& samples, bool half, cost::DeviceConfig& device) {
-  Rates products, attention, plain;
+  Rates gemms, attention, plain;
   for (const Sample& s : samples) {
     const double net = std::max(s.seconds - device.launch_s, 0.2 * s.seconds);
     if (s.cost.op_class == cost::OpClass::matmul) {
-      add(products, s.cost.flops, s, net);
+      add(gemms, s.cost.flops, s, net);
     } else if (s.cost.op_class == cost::OpClass::attention) {
       add(attention, s.cost.flops, s, net);
     } else if (s.cost.op_class == cost::OpClass::elementwise && s.cost.bytes > 0) {
       add(plain, s.cost.bytes, s, net);
     }
   }
-  const double product = peak(products), memory = peak(plain);
-  device.tflops = rounded(product * 1e-12);
+  const double gemm = peak(gemms), memory = peak(plain);
+  device.tflops = rounded(gemm * 1e-12);
   device.tflops_fp32 = half ? 0 : device.tflops;
   device.memory_gb_s = rounded(memory * 1e-9);
-  device.products = curve(products, product);
-  device.attention = curve(attention, product);
+  device.gemm = curve(gemms, gemm);
+  device.attention = curve(attention, gemm);
   device.memory = curve(plain, memory);
   const cost::Roofline roofline(device);
   std::map<cost::OpClass, std::vector<double>> times;

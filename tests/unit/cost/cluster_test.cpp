@@ -31,7 +31,7 @@ tflops = 989
 tflops_fp32 = 494.5
 memory_rate = 3350
 launch = "4us"
-products = ["1e9:0.3", "1e11:0.8"]
+gemm = ["1e9:0.3", "1e11:0.8"]
 attention = ["1e9:0.2"]
 memory = ["1e5:0.3", "1e8:0.9"]
 [node]
@@ -57,7 +57,7 @@ TEST(ClusterFiles, EveryKeyArrives) {
   EXPECT_EQ(cluster.device.tflops_fp32, 494.5);
   EXPECT_EQ(cluster.device.memory_gb_s, 3350);
   EXPECT_DOUBLE_EQ(cluster.device.launch_s, 4e-6);
-  EXPECT_THAT(cluster.device.products, ElementsAre("1e9:0.3", "1e11:0.8"));
+  EXPECT_THAT(cluster.device.gemm, ElementsAre("1e9:0.3", "1e11:0.8"));
   EXPECT_THAT(cluster.device.attention, ElementsAre("1e9:0.2"));
   EXPECT_THAT(cluster.device.memory, ElementsAre("1e5:0.3", "1e8:0.9"));
   EXPECT_EQ(cluster.node.ranks, 8);
@@ -74,7 +74,7 @@ TEST(ClusterFiles, EveryKeyArrives) {
 
 TEST(ClusterFiles, WhatIsRequiredIsEnough) {
   const Cluster cluster = load_cluster_text(kRequired, "c.toml", {});
-  EXPECT_THAT(cluster.device.products, ElementsAre("1:1"));
+  EXPECT_THAT(cluster.device.gemm, ElementsAre("1:1"));
   EXPECT_THAT(cluster.device.attention, ElementsAre("1:1"));
   EXPECT_THAT(cluster.device.memory, ElementsAre("1:1"));
   EXPECT_EQ(cluster.device.launch_s, 0);
@@ -87,12 +87,19 @@ TEST(ClusterFiles, WhatIsRequiredIsEnough) {
 
 TEST(ClusterFiles, AssignmentsWinOverTheFile) {
   const Cluster cluster = load_cluster_text(
-      kGood, "c.toml", {"network.rate=22.5", "device.capacity=64GiB", "device.products=1:0.5,2:0.6", "node.ranks=4"});
+      kGood, "c.toml", {"network.rate=22.5", "device.capacity=64GiB", "device.gemm=1:0.5,2:0.6", "node.ranks=4"});
   EXPECT_EQ(cluster.network.gb_s, 22.5);
   EXPECT_EQ(cluster.device.memory_bytes, std::int64_t{64} << 30);
-  EXPECT_THAT(cluster.device.products, ElementsAre("1:0.5", "2:0.6"));
+  EXPECT_THAT(cluster.device.gemm, ElementsAre("1:0.5", "2:0.6"));
   EXPECT_EQ(cluster.node.ranks, 4);
   EXPECT_EQ(cluster.network.spine_share, 0.8) << "what nobody assigned is the file's";
+}
+
+TEST(ClusterFiles, KeysOfEarlierVersionsAreRead) {
+  std::string old(kGood);
+  old.replace(old.find("gemm = "), 4, "products");
+  EXPECT_THAT(load_cluster_text(old, "c.toml", {}).device.gemm, ElementsAre("1e9:0.3", "1e11:0.8"));
+  EXPECT_THAT(load_cluster_text(kGood, "c.toml", {"device.products=1:0.5"}).device.gemm, ElementsAre("1:0.5"));
 }
 
 TEST(ClusterFiles, AnAssignmentCanGiveWhatTheFileLacks) {
@@ -115,6 +122,12 @@ std::string refusal(std::string_view text, const std::vector<std::string>& assig
   return "accepted";
 }
 
+TEST(ClusterFiles, AKeyAndItsOldNameAreRefused) {
+  std::string both(kGood);
+  both.insert(both.find("attention = "), "products = [\"1:1\"]\n");
+  EXPECT_THAT(refusal(both, {}), HasSubstr("'device.products' and 'device.gemm' are the same key"));
+}
+
 TEST(ClusterFiles, EachProblemIsSaid) {
   struct Case {
     std::string assignment;
@@ -122,7 +135,7 @@ TEST(ClusterFiles, EachProblemIsSaid) {
   };
   const Case cases[] = {
       {"network.rat=25", {"network.rat", "network.rate"}},
-      {"device.products=1e9", {"'1e9'", "device.products"}},
+      {"device.gemm=1e9", {"'1e9'", "device.gemm"}},
       {"device.attention=1e9:2", {"'1e9:2'", "device.attention"}},
       {"device.memory=", {"device.memory"}},
       {"network.spine_share=0", {"network.spine_share"}},
@@ -146,7 +159,7 @@ TEST(ClusterFiles, AllProblemsAtOnce) {
 name = "H100"
 capacity = "72GiB"
 memory_rate = 3350
-products = ["1e9:0.3", "1e10:30"]
+gemm = ["1e9:0.3", "1e10:30"]
 [node]
 ranks = 8
 speed = 400
@@ -154,7 +167,7 @@ speed = 400
 spread = 2
 )",
                                       {"device.memory=fast", "network.latency=5parsecs"});
-  for (const char* said : {"6 problems", "device.tflops", "node.speed", "'1e10:30' of device.products",
+  for (const char* said : {"6 problems", "device.tflops", "node.speed", "'1e10:30' of device.gemm",
                            "'fast' of device.memory", "noise.spread", "network.latency"}) {
     EXPECT_THAT(message, HasSubstr(said));
   }

@@ -29,12 +29,12 @@ TEST(Curves, Refusals) {
   for (const auto& points : bad) {
     const std::string shown = points.empty() ? "no point" : points.back();
     try {
-      parse_curve(points, "device.products");
+      parse_curve(points, "device.gemm");
       ADD_FAILURE() << "accepted: " << shown;
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), "cluster.curve");
       EXPECT_EQ(error.blame(), Blame::user);
-      EXPECT_THAT(error.message(), HasSubstr("device.products"));
+      EXPECT_THAT(error.message(), HasSubstr("device.gemm"));
       if (!points.empty()) { EXPECT_THAT(error.message(), HasSubstr("'" + shown + "'")); }
     }
   }
@@ -70,7 +70,7 @@ DeviceConfig device() {
   device.tflops_fp32 = 50;
   device.memory_gb_s = 1000;
   device.launch_s = 1e-3;
-  device.products = {"1e12:0.5", "1e14:1"};
+  device.gemm = {"1e12:0.5", "1e14:1"};
   device.attention = {"1:0.25"};
   device.memory = {"1e9:0.5", "1e11:1"};
   return device;
