@@ -24,8 +24,6 @@
 namespace ms::net {
 namespace {
 
-constexpr int kNothingMeasured = 3;  // exit status, as Nagios has it
-
 const Option kNodesOrHere{.name = "nodes", .value = "HOSTLIST", .doc = "Which nodes; without it this one."};
 
 const Option kFlap{
@@ -72,7 +70,7 @@ int collectives(const Args& args, const MeshOf& mesh_of) {
   return worst_status(found);
 }
 
-// What all nodes tell of themselves, again and again for a while. `look` is called with each answer.
+// Asks all nodes for `what` every `interval_s` for `seconds`, at least once. Calls `look` with each answer.
 Checked ask_all(const Args& args, const std::string& what, double seconds, double interval_s,
                 const std::function<void(const std::string& node, const std::string& told)>& look) {
   AgentWorkersOptions options = agents_of(args);
@@ -99,7 +97,7 @@ Checked ask_all(const Args& args, const std::string& what, double seconds, doubl
   }
 }
 
-// Snapshots, by node: of all nodes of the job, or of this one where nobody says which.
+// Takes snapshots by node: of the nodes that the arguments name, else of this one.
 class Snapshots {
  public:
   explicit Snapshots(const Args& args) : args_(args), reader_(Sysroot(args.get("root"))) {}

@@ -1,4 +1,4 @@
-// The commands of ms-netcheck that look at nodes or ranks rather than at pairs, and what all its commands share.
+// The commands of ms-netcheck, and the options and arguments that they share.
 #pragma once
 
 #include <functional>
@@ -11,6 +11,8 @@
 #include "net/agents/agent_workers.h"
 
 namespace ms::net {
+
+inline constexpr int kNothingMeasured = 3;  // exit status, as Nagios has it
 
 // Whom a command may load: --nodes within the job, else all of it; see scope.h.
 std::vector<std::string> nodes_of(const Args& args, const std::string& launch);
@@ -27,6 +29,10 @@ inline const Option kWait{
 inline const Option kJson{.name = "json", .doc = "One JSON document."};
 inline const Option kRoot{.name = "root", .value = "DIR", .doc = "Where /sys and /proc are.", .default_text = "/"};
 
+Command pairs_command();
+Command locate_command();
+Command ecmp_command();
+Command agent_command();  // started by the others on every node
 // The mesh of the training configuration that --config names.
 using MeshOf = std::function<std::optional<mesh::Mesh>(const Args&)>;
 Command collectives_command(MeshOf mesh);
