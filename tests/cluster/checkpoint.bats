@@ -6,30 +6,12 @@ bats_require_minimum_version 1.5.0
 setup_file() {
   export kit=$BATS_FILE_TMPDIR/kit
   mkdir -p "$kit"
+  cp "$BATS_TEST_DIRNAME/../support/training.sh" "$kit"
+  # shellcheck source=tests/support/training.sh
+  . "$kit/training.sh"
   sed '/^#SBATCH --ms-preflight$/d' "$BATS_TEST_DIRNAME/../../jobscripts/train-simple.sbatch" >"$kit/script"
-  cat >"$kit/c.toml" <<'TOML'
-[model]
-layers = 2
-hidden = 32
-heads = 4
-vocab = 257
-seq = 32
-[mesh]
-dp = 2
-tp = 2
-pp = 2
-[train]
-steps = 12
-global_batch = 8
-microbatch = 2
-dtype = "fp32"
-[checkpoint]
-every_steps = 4
-async = false
-memory_dir = "/dev/shm/ms"
-[data]
-train = ["text"]
-TOML
+  tiny_config mesh.dp=2 mesh.tp=2 mesh.pp=2 train.steps=12 checkpoint.every_steps=4 checkpoint.async=false \
+    'checkpoint.memory_dir="/dev/shm/ms"' >"$kit/c.toml"
 }
 
 # inside N <SCRIPT: runs the script on the controller of a cluster of N nodes, in a folder that all nodes share.
@@ -38,9 +20,9 @@ inside() { kit=$kit "$BATS_TEST_DIRNAME/run" "$1" -- bash -euo pipefail -c "$pre
 prelude='
 cp "$kit"/* "$CLUSTER_DIR/shared"
 cd "$CLUSTER_DIR/shared"
+. ./training.sh
 trap "[[ \$? -eq 0 ]] || tail -n 60 ./log*" EXIT
-for i in $(seq 400); do echo "line $i: the quick brown fox jumps over the lazy dog, $((i * 7919 % 1000)) times"; done >text
-ms-data encode --tokenizer byte --output text text
+training_text 400
 ms-train run c.toml --set run.dir=undisturbed # as threads: the same bits
 export RUN_DIR=run CHECKPOINT_DIR=checkpoints
 # Stands still in step 9, after the checkpoint of step 8; nothing else would stop it before it is done.

@@ -8,27 +8,12 @@ setup_file() {
   # Nodes have a /tmp of their own, so the files of a test are in the cluster's shared folder; this is what goes into it.
   export kit=$BATS_FILE_TMPDIR/kit
   mkdir -p "$kit/stand-in"
+  cp "$BATS_TEST_DIRNAME/../support/training.sh" "$kit"
+  # shellcheck source=tests/support/training.sh
+  . "$kit/training.sh"
   cp "$BATS_TEST_DIRNAME/../../jobscripts/train-simple.sbatch" "$kit"
   sed '/^#SBATCH --ms-preflight$/d' "$kit/train-simple.sbatch" >"$kit/script-without-preflight"
-  cat >"$kit/c.toml" <<'TOML'
-[model]
-layers = 2
-hidden = 32
-heads = 4
-vocab = 257
-seq = 32
-[mesh]
-dp = 2
-tp = 2
-pp = 2
-[train]
-steps = 12
-global_batch = 8
-microbatch = 2
-dtype = "fp32"
-[data]
-train = ["text"]
-TOML
+  tiny_config mesh.dp=2 mesh.tp=2 mesh.pp=2 train.steps=12 >"$kit/c.toml"
   cat >"$kit/stand-in/ms-train" <<'BASH'
 #!/usr/bin/env bash
 # Called as ms-train is: run CONFIG ... --set run.dir=DIR. CONFIG is the plan, a script.
@@ -60,10 +45,10 @@ inside() {
 prelude='
 cp -r "$kit/." "$CLUSTER_DIR/shared"
 cd "$CLUSTER_DIR/shared"
+. ./training.sh
 trap "[[ \$? -eq 0 ]] || tail -n 60 ./*.log" EXIT
 text() { # for ms-train to train on
-  for i in $(seq 400); do echo "line $i: the quick brown fox jumps over the lazy dog, $((i * 7919 % 1000)) times"; done >text
-  ms-data encode --tokenizer byte --output text text
+  training_text 400
 }
 train() { sbatch --parsable -o "$1.log" "$PWD/script-without-preflight" "${@:2}" >"$1.id"; } # NAME CONFIG...
 start() { # NAME <PLAN: the stand-in, on one node

@@ -6,25 +6,10 @@ bats_require_minimum_version 1.5.0
 setup_file() {
   export kit=$BATS_FILE_TMPDIR/kit
   mkdir -p "$kit"
-  cat >"$kit/c.toml" <<'TOML'
-[model]
-layers = 2
-hidden = 32
-heads = 4
-vocab = 257
-seq = 32
-[mesh]
-dp = 2
-tp = 2
-pp = 2
-[train]
-steps = 4
-global_batch = 12
-microbatch = 2
-dtype = "fp32"
-[data]
-train = ["text"]
-TOML
+  cp "$BATS_TEST_DIRNAME/../support/training.sh" "$kit"
+  # shellcheck source=tests/support/training.sh
+  . "$kit/training.sh"
+  tiny_config mesh.dp=2 mesh.tp=2 mesh.pp=2 train.steps=4 train.global_batch=12 >"$kit/c.toml"
 }
 
 # inside N <SCRIPT: runs the script on the controller of a cluster of N nodes, in a folder that all nodes share.
@@ -33,6 +18,7 @@ inside() { kit=$kit "$BATS_TEST_DIRNAME/run" "$1" -- bash -euo pipefail -c "$pre
 prelude='
 cp "$kit"/* "$CLUSTER_DIR/shared"
 cd "$CLUSTER_DIR/shared"
+. ./training.sh
 # Runs the command that the plan shows, with COMMAND in the place of ms-train.
 srun_as_said() { # PLAN COMMAND...
   local words
@@ -64,8 +50,7 @@ export -f who srun_as_said ranks_are_where_the_order_says
   slurmctld
   wait-until 10 idle
 
-  for i in $(seq 400); do echo "line $i: the quick brown fox jumps over the lazy dog"; done >text
-  ms-data encode --tokenizer byte --output text text
+  training_text 400
   ms-train run c.toml --set run.dir=threads
   salloc -N4 --ntasks-per-node=2 bash -euo pipefail -c '
     ms-train plan c.toml --hostfile slurm --order order >plan

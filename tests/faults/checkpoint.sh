@@ -36,6 +36,8 @@ skip() {
   exit 77
 }
 
+# shellcheck source=tests/support/training.sh
+. "$here/../support/training.sh"
 # shellcheck source=tests/faults/checkpoint_run.sh
 . "$here/checkpoint_run.sh"
 # shellcheck source=tests/faults/checkpoint_strikes.sh

@@ -99,7 +99,7 @@ case_damaged() {
 case_stopped() {
   local how stopped=0
   steps=400
-  sed -i "s/^steps = .*/steps = $steps/; s/^every_steps = .*/every_steps = 100/" c.toml
+  sed -i "s/^train.steps = .*/train.steps = $steps/; s/every_steps = .*/every_steps = 100/" c.toml
   reference
   for how in TERM USR2 file; do
     rm -rf ck run
@@ -133,7 +133,7 @@ no_process() { ! kill -0 "$1" 2>/dev/null; }
 # The run goes on in other layouts, where the data stood, with the losses of the undisturbed run but for rounding.
 case_layouts() {
   local layout words
-  sed -i 's/^dtype = .*/dtype = "fp32"/; s/^every_steps = .*/every_steps = 6/; s/^keep_last = .*/keep_last = 0/' c.toml
+  sed -i 's/dtype = .*/dtype = "fp32"/; s/every_steps = .*/every_steps = 6/; s/keep_last = .*/keep_last = 0/' c.toml
   reference
   rm -rf ck.ref/step-00000012
   for layout in "dp=1 tp=1" "dp=4 tp=1" "dp=1 tp=4" "dp=1 tp=2 pp=2" "dp=2 tp=1 pp=2 chunks=1" "dp=4 tp=1 optim.zero=2" \

@@ -1,37 +1,11 @@
 # shellcheck shell=bash disable=SC2154 # sourced by checkpoint.sh, which says what $bin, $shim and $dir are
 # The small run that the cases of checkpoint.sh strike, and what must hold after every strike.
 
-for i in $(seq 400); do echo "line $i: the quick brown fox jumps over the lazy dog, $((i * 7919 % 1000)) times"; done >text
-"$bin/ms-data" encode --tokenizer byte --output text text >/dev/null 2>err || fail "ms-data encode"
+training_text 400 >/dev/null 2>err || fail "ms-data encode"
 steps=12 # of the run; a checkpoint every two
-cat >c.toml <<'TOML'
-[model]
-layers = 2
-hidden = 32
-heads = 4
-vocab = 257
-seq = 32
-[mesh]
-dp = 2
-tp = 2
-[train]
-steps = 12
-global_batch = 8
-microbatch = 2
-dtype = "bf16"
-eval_every = 0
-[optim]
-warmup_steps = 0
-[data]
-train = ["text"]
-[checkpoint]
-dir = "ck"
-every_steps = 2
-keep_last = 2
-when_busy = "wait"
-[run]
-dir = "run"
-TOML
+tiny_config mesh.dp=2 mesh.tp=2 train.steps=12 'train.dtype="bf16"' train.eval_every=0 optim.warmup_steps=0 \
+  'checkpoint.dir="ck"' checkpoint.every_steps=2 checkpoint.keep_last=2 'checkpoint.when_busy="wait"' \
+  'run.dir="run"' >c.toml
 
 # train [ARGUMENT...]: the run, undisturbed; output in out and err, exit code in code.
 train() {

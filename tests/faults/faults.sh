@@ -6,6 +6,8 @@ set -u
 fault=$1
 bin=$2
 mpiexec=$3
+# shellcheck source=tests/support/training.sh
+. "$(dirname "$0")/../support/training.sh"
 dir=$(mktemp -d)
 failures=0
 job=
@@ -28,30 +30,8 @@ skip() {
 }
 with_mpi() { [ "$mpiexec" != - ]; }
 
-make_text() { # LINES
-  for i in $(seq "$1"); do echo "line $i: the quick brown fox jumps over the lazy dog, $((i * 7919 % 1000)) times"; done >text
-  "$bin/ms-data" encode --tokenizer byte --output text text >/dev/null 2>err || fail "ms-data encode"
-}
-cat >c.toml <<'TOML'
-[model]
-layers = 2
-hidden = 32
-heads = 4
-vocab = 257
-seq = 32
-[mesh]
-dp = 2
-tp = 2
-[train]
-steps = 1000000
-global_batch = 8
-microbatch = 2
-dtype = "fp32"
-[data]
-train = ["text"]
-[run]
-dir = "runs/a"
-TOML
+make_text() { training_text "$1" >/dev/null 2>err || fail "ms-data encode"; } # LINES
+tiny_config mesh.dp=2 mesh.tp=2 train.steps=1000000 'run.dir="runs/a"' >c.toml
 
 # Starts ms-train on four ranks in the background; each leaves its process id in pid.RANK and its exit code in code.RANK.
 # mpi OPTIONS-OF-MPIEXEC... -- ARGUMENTS-OF-MS-TRAIN...

@@ -4,6 +4,8 @@
 # usage: memory_copies.sh BIN: the folder of the programs.
 set -euo pipefail
 bin=$1
+# shellcheck source=tests/support/training.sh
+. "$(dirname "$0")/../support/training.sh"
 dir=$(realpath "$(mktemp -d)")
 trap 'cd / && rm -rf "$dir"' EXIT
 cd "$dir"
@@ -14,34 +16,9 @@ fail() {
   exit 1
 }
 
-for i in $(seq 400); do echo "line $i: the quick brown fox jumps over the lazy dog, $((i * 7919 % 1000)) times"; done >text
-"$bin/ms-data" encode --tokenizer byte --output text text >/dev/null 2>err || fail "ms-data encode"
-cat >c.toml <<'TOML'
-[model]
-layers = 2
-hidden = 32
-heads = 4
-vocab = 257
-seq = 32
-[mesh]
-dp = 2
-tp = 2
-[train]
-steps = 12
-global_batch = 8
-microbatch = 2
-dtype = "bf16"
-eval_every = 0
-[data]
-train = ["text"]
-[checkpoint]
-dir = "ck"
-every_steps = 4
-async = false
-memory_dir = "memory"
-[run]
-dir = "run"
-TOML
+training_text 400 >/dev/null 2>err || fail "ms-data encode"
+tiny_config mesh.dp=2 mesh.tp=2 train.steps=12 'train.dtype="bf16"' train.eval_every=0 'checkpoint.dir="ck"' \
+  checkpoint.every_steps=4 checkpoint.async=false 'checkpoint.memory_dir="memory"' 'run.dir="run"' >c.toml
 train() { # [ARGUMENT...]: sets code
   code=0
   timeout 60 "$bin/ms-train" run c.toml "$@" >out 2>err </dev/null || code=$?

@@ -6,6 +6,8 @@ set -u
 case=$1
 bin=$2
 mpiexec=$3
+# shellcheck source=tests/support/training.sh
+. "$(dirname "$0")/../support/training.sh"
 dir=$(mktemp -d)
 failures=0
 trap 'cd / && rm -rf "$dir"' EXIT
@@ -21,36 +23,10 @@ skip() {
   exit 77
 }
 
-for i in $(seq 4000); do echo "line $i: the quick brown fox jumps over the lazy dog, $((i * 7919 % 1000)) times"; done >text
-"$bin/ms-data" encode --tokenizer byte --output text text >/dev/null 2>err || fail "ms-data encode"
-cat >c.toml <<'TOML'
-[model]
-layers = 4
-hidden = 64
-heads = 4
-vocab = 257
-seq = 64
-tied_embeddings = false
-[mesh]
-dp = 2
-pp = 2
-tp = 2
-[train]
-steps = 60
-global_batch = 16
-microbatch = 2
-dtype = "fp32"
-eval_every = 0
-[data]
-train = ["text"]
-valid_fraction = 0
-[run]
-dir = "runs/a"
-sample_tokens = 0
-comm_timeout = "4s"
-[trace]
-flush = "0.2s"
-TOML
+training_text 4000 >/dev/null 2>err || fail "ms-data encode"
+tiny_config model.layers=4 model.hidden=64 model.seq=64 model.tied_embeddings=false mesh.dp=2 mesh.pp=2 mesh.tp=2 \
+  train.steps=60 train.global_batch=16 train.eval_every=0 data.valid_fraction=0 'run.dir="runs/a"' \
+  run.sample_tokens=0 'run.comm_timeout="4s"' 'trace.flush="0.2s"' >c.toml
 
 # Ranks as threads, or with MPI as processes.
 threads() { MS_FAULT=$1 "$bin/ms-train" run c.toml "${@:2}" >out 2>err </dev/null; }

@@ -5,7 +5,9 @@ set -euo pipefail
 train=$(realpath "$1")
 peer=$(realpath "$2")
 ckpt=$(dirname "$train")/ms-ckpt
-data=$(dirname "$train")/ms-data
+bin=$(dirname "$train")
+# shellcheck source=tests/support/training.sh
+. "$(dirname "$0")/../support/training.sh"
 script=$(realpath "$(dirname "$0")/hf_peer.py")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -46,26 +48,9 @@ same() {
 take() { "$ckpt" import --format hf -o "$2" "$1" 2>log || { cat log >&2; return 1; }; }
 give() { "$ckpt" export --format hf "$@" >log 2>&1 || { cat log >&2; return 1; }; }
 
-for i in $(seq 200); do echo "line $i: the quick brown fox jumps over the lazy dog, $((i * 7919 % 1000)) times"; done >text
-"$data" encode --tokenizer byte --output text text >log 2>&1
-cat >c.toml <<'TOML'
-[model]
-layers = 4
-hidden = 32
-heads = 4
-vocab = 257
-seq = 16
-init_std = 0.1
-[train]
-steps = 12
-global_batch = 8
-microbatch = 2
-eval_every = 0
-[optim]
-lr = 1e-2
-[data]
-train = ["text"]
-TOML
+training_text 200 >log 2>&1
+tiny_config model.layers=4 model.seq=16 model.init_std=0.1 train.steps=12 train.eval_every=0 optim.lr=1e-2 \
+  train.dtype= >c.toml
 
 # ours NAME SETTING...: a short run, and its newest checkpoint through every kind of export.
 ours() {

@@ -3,6 +3,8 @@
 # name a lost rank, one that hangs, and a stalled NCCL. Runs on the emulated GPU with an emulated NCCL. usage:
 # tests/gpu/nccl_test.sh MPIEXEC MS_TRAIN EMULATED_LIB_DIRECTORY
 set -uo pipefail
+# shellcheck source=tests/support/training.sh
+. "$(dirname "$0")/../support/training.sh"
 mpiexec=$1 ms_train=$2 emulated=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -10,33 +12,10 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export LD_LIBRARY_PATH=$emulated:${LD_LIBRARY_PATH:-}
 failed=0
 "${ms_train%train}data" encode --tokenizer byte --output "$work/text" /usr/share/common-licenses/GPL-3 >/dev/null || exit 1
-cat >"$work/gpu.toml" <<END
-[model]
-layers = 4
-hidden = 64
-heads = 8
-vocab = 257
-seq = 32
-[mesh]
-dp = 2
-tp = 2
-pp = 2
-[train]
-steps = 4
-global_batch = 8
-microbatch = 1
-dtype = "bf16"
-eval_every = 0
-eval_samples = 4
-[checkpoint]
-dir = "$work/checkpoints"
-[data]
-train = ["$work/text"]
-[run]
-device = "cuda"
-sample_tokens = 0
-comm_timeout = "4s"
-END
+tiny_config model.layers=4 model.hidden=64 model.heads=8 mesh.dp=2 mesh.tp=2 mesh.pp=2 train.steps=4 \
+  train.microbatch=1 'train.dtype="bf16"' train.eval_every=0 train.eval_samples=4 \
+  "checkpoint.dir=\"$work/checkpoints\"" "data.train=[\"$work/text\"]" 'run.device="cuda"' run.sample_tokens=0 \
+  'run.comm_timeout="4s"' >"$work/gpu.toml"
 fail() {
   echo "FAILED: $*"
   failed=1

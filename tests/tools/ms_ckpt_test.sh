@@ -4,6 +4,8 @@
 set -u
 # shellcheck source=tests/tools/expect.sh
 . "$(dirname "$0")/expect.sh"
+# shellcheck source=tests/support/training.sh
+. "$(dirname "$0")/../support/training.sh"
 bin=$(cd "$(dirname "$tool")" && pwd)
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -34,33 +36,10 @@ flip() { # FILE OFFSET: turns one bit
   printf '%b' "\\x$(printf %02x $((byte ^ 4)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
 }
 
-for i in $(seq 300); do echo "line $i: the quick brown fox jumps over the lazy dog, $((i * 7919 % 1000)) times"; done >text
-"$bin/ms-data" encode --output text text >/dev/null 2>&1 || fail "ms-data encode"
-cat >c.toml <<'TOML'
-[model]
-layers = 4
-hidden = 32
-heads = 4
-vocab = 257
-seq = 16
-[mesh]
-dp = 2
-pp = 1
-tp = 2
-[train]
-steps = 6
-global_batch = 8
-dtype = "bf16"
-eval_every = 0
-[data]
-train = ["text"]
-[checkpoint]
-dir = "ck"
-every_steps = 2
-when_busy = "wait"
-[run]
-dir = "runs/a"
-TOML
+training_text 300 >/dev/null 2>&1 || fail "ms-data encode"
+tiny_config model.layers=4 model.seq=16 mesh.dp=2 mesh.pp=1 mesh.tp=2 train.steps=6 'train.dtype="bf16"' \
+  train.eval_every=0 'checkpoint.dir="ck"' checkpoint.every_steps=2 'checkpoint.when_busy="wait"' 'run.dir="runs/a"' \
+  train.microbatch= >c.toml
 "$bin/ms-train" run c.toml >out 2>err || {
   grep -q 'has no HDF5' err && echo "skipped: this build has no HDF5" && exit 77
   fail "the run that makes the checkpoints"
@@ -162,7 +141,8 @@ expect 2 'fp32|f32' reshard ck -o no --set train.dtype=fp32
 [ ! -e no ] || fail "a refused reshard leaves nothing"
 
 # A run goes on from what was resharded.
-sed -e 's/^dir = "ck"/dir = "there"/; s/^steps = 6/steps = 7/; s/^dp = 2/dp = 1/; s/^pp = 1/pp = 2/; s/^tp = 2/tp = 1/' c.toml >d.toml
+sed -e 's/dir = "ck"/dir = "there"/; s/train.steps = 6/train.steps = 7/; s/dp = 2/dp = 1/; s/pp = 1/pp = 2/; s/tp = 2/tp = 1/' \
+  c.toml >d.toml
 "$bin/ms-train" run d.toml --set run.dir=runs/d >out 2>err || fail "a run from a resharded checkpoint"
 expect_names there 'step-00000006 step-00000007 '
 

@@ -3,33 +3,16 @@
 set -u
 # shellcheck source=tests/tools/expect.sh
 . "$(dirname "$0")/expect.sh"
+# shellcheck source=tests/support/training.sh
+. "$(dirname "$0")/../support/training.sh"
+bin=${tool%/*}
 dir=$(mktemp -d)
 trap 'cd / && rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 
 # A run of our own.
-for i in $(seq 3000); do echo "line $i of a text that is long enough to train on, $((i * 7919 % 1000))"; done >text
-"${tool%/*}/ms-data" encode --tokenizer byte --output text text >/dev/null 2>&1 || fail "ms-data encode"
-cat >c.toml <<'TOML'
-[model]
-layers = 2
-hidden = 32
-heads = 4
-vocab = 257
-seq = 32
-[mesh]
-dp = 2
-pp = 2
-[train]
-steps = 30
-global_batch = 8
-dtype = "fp32"
-eval_every = 0
-[data]
-train = ["text"]
-[run]
-sample_tokens = 0
-TOML
+training_text 3000 >/dev/null 2>&1 || fail "ms-data encode"
+tiny_config mesh.dp=2 mesh.pp=2 train.steps=30 train.eval_every=0 run.sample_tokens=0 train.microbatch= >c.toml
 for run in a b; do
   "${tool%/*}/ms-train" run c.toml --set run.dir=$run >out 2>err || fail "ms-train run"
 done

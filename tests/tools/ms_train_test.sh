@@ -4,7 +4,9 @@
 set -u
 # shellcheck source=tests/tools/expect.sh
 . "$(dirname "$0")/expect.sh"
-data_tool=$(dirname "$tool")/ms-data
+# shellcheck source=tests/support/training.sh
+. "$(dirname "$0")/../support/training.sh"
+bin=$(dirname "$tool")
 configs=$(cd "$(dirname "$0")/../../configs" && pwd)
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -18,34 +20,9 @@ refuse() {
   rm -rf runs
 }
 
-for i in $(seq 400); do echo "line $i: the quick brown fox jumps over the lazy dog, $((i * 7919 % 1000)) times"; done >text
-"$data_tool" encode --tokenizer byte --output text text >/dev/null 2>&1 || fail "ms-data encode"
-cat >c.toml <<'TOML'
-[model]
-layers = 4
-hidden = 32
-heads = 4
-vocab = 257
-seq = 32
-tied_embeddings = false
-[mesh]
-dp = 2
-pp = 2
-tp = 2
-[train]
-steps = 4
-global_batch = 8
-microbatch = 2
-dtype = "fp32"
-eval_every = 2
-eval_samples = 8
-[optim]
-lr = 1e-3
-[data]
-train = ["text"]
-[run]
-dir = "runs/a"
-TOML
+training_text 400 >/dev/null 2>&1 || fail "ms-data encode"
+tiny_config model.layers=4 model.tied_embeddings=false mesh.dp=2 mesh.pp=2 mesh.tp=2 train.steps=4 \
+  train.eval_every=2 train.eval_samples=8 optim.lr=1e-3 'run.dir="runs/a"' >c.toml
 
 # Refusals.
 expect 0 'run' --help
