@@ -14,9 +14,9 @@ namespace {
 
 constexpr int kPhases = 4;  // of a section without tp messages: where parameters are awaited and gradients complete
 
-class Simulation {
+class VirtualRun {
  public:
-  explicit Simulation(const SyntheticRun& run)
+  explicit VirtualRun(const SyntheticRun& run)
       : run_(run),
         plan_(make_synthetic_plan(run)),
         ranks_(static_cast<std::size_t>(run.mesh.size())),
@@ -342,6 +342,6 @@ class Simulation {
 
 }  // namespace
 
-RunTrace make_run(const SyntheticRun& run) { return Simulation(run).simulate(); }
+RunTrace make_run(const SyntheticRun& run) { return VirtualRun(run).simulate(); }
 
 }  // namespace ms::tracepp

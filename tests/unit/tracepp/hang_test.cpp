@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "simulated_run.h"
+#include "tracepp/simulated_run.h"
 
 namespace ms::tracepp {
 namespace {

@@ -1,4 +1,4 @@
-#include "simulated_run.h"
+#include "tracepp/simulated_run.h"
 
 #include <algorithm>
 
