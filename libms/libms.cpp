@@ -1,4 +1,4 @@
-// libms.so has no code of its own: it gathers the rooms.
+// libms.so has no code of its own: it gathers the modules.
 #include "base/version.h"
 
 namespace ms {

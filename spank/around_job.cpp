@@ -16,7 +16,7 @@ namespace {
 constexpr int kNodeFault = 69;  // the one exit status of ms-diag that counts (ms-exit(7))
 constexpr char kPath[] = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
 
-// What slurmd writes itself. Everything else in a prolog's environment may be a user's text.
+// Variables that slurmd writes itself. Everything else in a prolog's environment may be a user's text.
 constexpr const char* kPassedOn[] = {"SLURM_JOB_ID",         "SLURM_JOB_UID",       "SLURMD_NODENAME",
                                      "SLURM_NODELIST",       "SLURM_JOB_NODELIST",  "SLURM_JOB_RESTART_COUNT",
                                      "SLURM_RESTART_COUNT",  "SLURM_JOB_GPUS",      "SLURM_JOB_EXIT_CODE",

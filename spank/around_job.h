@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the plugin and the plain programs do before and after a job, once for both: start ms-diag, obey one of its
-// answers. First do no harm: whatever else happens to it, the job starts and the log says why nothing was checked.
+// The steps before and after a job, shared by the plugin and the plain programs: start ms-diag, act on the one answer
+// that counts. First do no harm: whatever else happens to it, the job starts and the log says why nothing was checked.
 #pragma once
 
 #include <string>
@@ -29,7 +29,7 @@ bool must_fail(const AroundJob& job, Log log);
 // ms-diag where a build tree and an installation have it: in this directory, or in a bin beside it or above it.
 std::string find_program(const std::string& directory);
 
-// The environment for ms-diag: a PATH, the word, and of our own environment what tells the job by number.
+// Returns the environment for ms-diag: a PATH, the preflight word, and the variables of ours that slurmd itself writes.
 std::vector<std::string> environment_for(std::string_view preflight);
 
 }  // namespace ms::spank

@@ -45,8 +45,8 @@ bool is_submission() {
   return context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR;
 }
 
-// What the option said, empty where it was not given. One process submits one job, and Slurm's callback brings nothing
-// of ours along that could keep it.
+// The option's value, empty if it was not given. Static, because one process submits one job and Slurm's callback has
+// no argument of ours that could keep it.
 std::string_view& option_given() {
   static std::string_view word = {};
   return word;
@@ -60,7 +60,7 @@ int take_option(int, const char* argument, int remote) {
   return -1;
 }
 
-// Slurm copies what it is given. It asks for writable text and writes none.
+// Slurm copies the option. It asks for writable text and writes none.
 spank_option the_option() {
   return {const_cast<char*>(kOptionName),
           const_cast<char*>("[on|off|require]"),
@@ -85,7 +85,7 @@ std::string own_directory() {
   return std::string(own.substr(0, own.rfind('/')));
 }
 
-// What the job said at submission. It went through the user's hands, so it is looked at again.
+// Returns the job's option at submission. The user could have changed it since, so it is parsed again.
 std::string_view preflight(spank_t spank) {
   spank_option option = the_option();
   char* argument = nullptr;
@@ -129,7 +129,7 @@ int slurm_spank_init(spank_t spank, int count, char** arguments) {
   return ESPANK_SUCCESS;
 }
 
-// At submission: the word goes to the prologs, for plain ones too, which Slurm does not tell the option.
+// Runs at submission: passes the word to the prologs, also to plain ones, to which Slurm does not pass the option.
 int slurm_spank_init_post_opt(spank_t spank, int, char**) {
   if (!is_submission()) return ESPANK_SUCCESS;
   // Inside a job srun only starts a step of it: the nodes have been checked.
@@ -147,7 +147,7 @@ int slurm_spank_init_post_opt(spank_t spank, int, char**) {
 }
 
 int slurm_spank_job_prolog(spank_t spank, int count, char** arguments) {
-  // This process is the prolog. Slurm does not listen to what an optional plugin returns, but to how this process ends.
+  // This process is the prolog. Slurm ignores an optional plugin's return value, but not this process's exit status.
   if (around_job(spank, count, arguments, When::prolog)) _exit(EXIT_FAILURE);
   return ESPANK_SUCCESS;
 }

@@ -164,7 +164,7 @@ Child follow(pid_t child, int fd, const Run& run, std::string& output) {
   for (;;) {
     const Child state = look(child);
     if (state != Child::running) {
-      // What it printed last. Bounded: descendants may still print.
+      // Reads the child's last output. Bounded: descendants may still print.
       for (int i = 0; i < 16 && fd >= 0 && take_output(fd, output, run.keep_output_bytes); ++i) {
         pollfd more{fd, POLLIN, 0};
         if (poll(&more, 1, 0) <= 0) break;
@@ -180,7 +180,7 @@ Child follow(pid_t child, int fd, const Run& run, std::string& output) {
   }
 }
 
-// The child was killed; a few moments for it to go. False: it does not (a disk or a network file system holds it).
+// Waits a few moments for the killed child to exit. False: it does not (a disk or a network file system blocks it).
 bool went(pid_t child) {
   const double end_s = now_s() + kKillGraceS;
   do {

@@ -18,7 +18,7 @@ constexpr mode_t kWritableByOthers = S_IWGRP | S_IWOTH;
 
 std::string problem_of(const std::string& path, const char* what) { return printable(path, PATH_MAX) + " " + what; }
 
-// Of one step of the way; `is_last` of the file itself.
+// Returns the problem with one component of the path, empty: none. `is_last`: it is the file itself.
 std::string judge(const std::string& path, const struct stat& found, Kind kind, bool is_last) {
   if (found.st_uid != 0 && found.st_uid != geteuid()) return problem_of(path, "does not belong to root");
   if (S_ISLNK(found.st_mode))

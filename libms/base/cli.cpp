@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t kHelpWidth = 100;
 
-// What the user did wrong on the command line. Not an ms::Error: its report shows the usage of the command too.
+// A mistake of the user on the command line. It is no ms::Error because its report also shows the command's usage.
 struct Misuse {
   std::string message;
 };
@@ -168,8 +168,8 @@ class Parser {
                              command_.options[static_cast<std::size_t>(at - options_.begin())].value)};
   }
 
-  // What CLI11 had no place for, with the "--" among it; and what it takes for a positional although it starts with a
-  // dash ("-5", "--!").
+  // Throws Misuse for words that CLI11 could not place ("--" is among them), and for words that it took for positionals
+  // although they start with a dash ("-5", "--!").
   void refuse_extras() const {
     bool options_end = false;
     for (const std::string& word : app_.remaining()) {

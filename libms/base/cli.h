@@ -36,7 +36,7 @@ struct Option {
   bool many = false;              // may be given several times
 };
 
-// What the user gave to one command. Names are those of the table; any other is a bug of ours.
+// The arguments that the user gave to one command. Names are those of the table; any other name is a bug of ours.
 class Args {
  public:
   using Values = std::map<std::string, std::vector<std::string>, std::less<>>;

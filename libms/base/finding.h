@@ -1,5 +1,5 @@
-// What a check reports: a value, never an exception. The code is a word with a dot, stable for ever ("gpu.ecc"); the
-// entity is what was looked at ("gpu 3"); the remedy is only what we honestly know.
+// Finding: the result of a check, a value and never an exception. The code is a dotted word that never changes
+// ("gpu.ecc"). The entity is the thing that was checked ("gpu 3"). The remedy is absent unless one is known.
 #pragma once
 
 #include <optional>

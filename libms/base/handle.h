@@ -1,5 +1,5 @@
-// One move-only owner for everything that is a value to be given back: file descriptors here, vendor handles in the
-// rooms that know them. Traits supply:  using Type;  static constexpr Type null();  static void destroy(Type) noexcept
+// One move-only owner for every resource that is a value: file descriptors here, vendor handles in the modules
+// that know them. Traits supply:  using Type;  static constexpr Type null();  static void destroy(Type) noexcept
 // (never throws, never communicates: it is the failure path);  and, where closing can lose data,  static void
 // close(Type)  (throws), which the success path calls explicitly.
 #pragma once

@@ -1,6 +1,6 @@
-// The log: one line per event to standard error, from any thread. Subsystem is the room that speaks:
+// The log: one line per event to standard error, from any thread. The subsystem is the module that writes:
 //   2026-11-21T02:40:11.123 W rank 7 n12 ckpt: shard 3 checksum differs, expected 1f.. got a0.., file /x/y.h5
-// Which lines are written is MS_LOG, "info,comm:debug": a level for all, then levels of rooms. "ring" is "info" whose
+// Which lines are written is MS_LOG, "info,comm:debug": a level for all, then levels of modules. "ring" is "info" whose
 // debug lines are kept too, but only in the ring of the last lines, which a failed assertion (and the watchdog) prints.
 // A level that is off costs one atomic load. Lower case, values separated by spaces or commas so that a double click
 // selects them. Results do not belong here: they go to standard output.

@@ -69,7 +69,8 @@ pid_t spawn(const std::vector<std::string>& argv, const SubprocessOptions& optio
   posix_spawn_file_actions_addopen(&actions.files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions.files, out_fd, STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions.files, err_fd, STDERR_FILENO);
-  // What we block or ignore is our business; the child starts as from a shell, leading a group of its own.
+  // Signals that we block or ignore are reset: the child starts as from a shell, as the leader of its own process
+  // group.
   sigset_t none;
   sigset_t all;
   sigemptyset(&none);

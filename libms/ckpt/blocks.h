@@ -18,20 +18,19 @@ namespace ms::ckpt {
 inline constexpr std::int64_t kBlockBytes = std::int64_t{16} << 20;
 inline constexpr std::int64_t kPageBytes = 4096;  // alignment of memory, offsets and lengths of direct I/O
 constexpr std::int64_t block_count(std::int64_t size_bytes) { return (size_bytes + kBlockBytes - 1) / kBlockBytes; }
-// What an image of a file of that size takes in memory.
+// Returns the memory that the image of a file of this size takes: whole pages.
 constexpr std::int64_t image_bytes(std::int64_t size_bytes) {
   return (size_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
 }
 
-// What writing costs, for the log and for benchmarks.
+// The cost of a write, for the log and for benchmarks.
 struct WriteReport {
   std::vector<std::uint64_t> hashes;  // by block
   double seconds = 0, cpu_seconds = 0;
   bool direct = false;  // past the page cache
 };
 
-// What the system said when a checkpoint could not be written: Error("ckpt.write", storage), with what to do where the
-// disk is full.
+// Returns Error("ckpt.write", storage) with the message of `err`. If the disk is full, its hint says how to free space.
 Error write_error(std::string_view doing, const std::string& path, int err);
 
 // Writes the first size_bytes of `image` as the file, made or overwritten, and makes them durable (fsync) before it

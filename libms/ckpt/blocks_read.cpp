@@ -136,7 +136,7 @@ class Reading {
   std::size_t blocks() const { return blocks_.size(); }
   std::int64_t bytes_read() const { return bytes_read_; }
 
-  // What each thread does.
+  // Runs in each thread: reads blocks until none is left or a read has failed.
   void work() noexcept {
     try {
       const UniqueFd fd = open_file(file_);  // of its own: the kernel reads ahead per open file
@@ -190,7 +190,7 @@ class Reading {
     }
   }
 
-  // Where a whole chunk is wanted in one run of memory; nullptr: nowhere.
+  // Returns the destination of a chunk that is wanted whole and contiguous; nullptr: it has none.
   std::byte* place_for(std::int64_t chunk) const {
     const Interval bytes = touching_.bytes_of(chunk);
     for (const std::size_t i : touching_.of(chunk)) {

@@ -22,7 +22,7 @@ fs::path real_path(const std::string& path) {
   return real;
 }
 
-// What to call it: as the user did, where that has the name.
+// Returns the path to show: the user's own if it ends in the real name, otherwise the real one.
 std::string shown(const std::string& path, const fs::path& real) {
   std::string text = path;
   while (text.size() > 1 && text.ends_with('/')) text.pop_back();

@@ -1,5 +1,5 @@
-// What differs between two checkpoints, whatever layouts wrote them: the configuration, where they stand, and every
-// state of every parameter, bit by bit and as numbers. ms-ckpt diff shows it.
+// Compares two checkpoints, whatever layouts wrote them: the configuration, the position in training, and every state
+// of every parameter, bit by bit and as numbers. ms-ckpt diff shows the result.
 #pragma once
 
 #include <cstdint>

@@ -36,8 +36,7 @@ using H5Space = Handle<HidTraits<H5Sclose>>;
 using H5Type = Handle<HidTraits<H5Tclose>>;
 using H5Properties = Handle<HidTraits<H5Pclose>>;
 
-// Keeps the innermost of what the library's error stack says, which is the first: those around it only say that they
-// failed too.
+// Keeps the first message of the library's error stack, the innermost: the outer ones only say that they failed too.
 herr_t keep_innermost(unsigned depth, const H5E_error2_t* error, void* words) {
   if (depth == 0 && error->desc != nullptr) *static_cast<std::string*>(words) = error->desc;
   return 0;
@@ -47,8 +46,8 @@ herr_t keep_innermost(unsigned depth, const H5E_error2_t* error, void* words) {
 class Session {
  public:
   explicit Session(const std::string& path) : path_(path) {
-    // Everything is closed where it was opened. What the library does at exit on top of that it does wrong after it has
-    // met damage: it prints that it loops.
+    // Everything is closed where it was opened. The library's own cleanup at exit goes wrong after a damaged file: it
+    // prints that it loops.
     [[maybe_unused]] static const herr_t once = H5dont_atexit();
     hbool_t threadsafe = 0;
     if (H5is_library_threadsafe(&threadsafe) < 0 || threadsafe == 0) {
@@ -65,7 +64,7 @@ class Session {
   [[noreturn]] void fail(const std::string& what) const {
     throw Error("ckpt.hdf5", Blame::storage, fmt::format("{}: {}", path_, what));
   }
-  // What a call of the library returned, if that is not negative.
+  // Returns the result of a library call; a negative one fails with the innermost message of the error stack.
   template <class T>
   T check(T result, const char* doing) const {
     if (result >= 0) return result;
@@ -144,7 +143,7 @@ std::string read_text(const Session& h5, hid_t object, const char* name) {
   return text;
 }
 
-// What the library needs beside the data, all of it in one block in front: of this size, of which it uses about half.
+// Returns the size of the block in front of the data that holds all of the library's metadata, which uses about half.
 std::int64_t metadata_bytes(const std::vector<Piece>& pieces) {
   constexpr std::int64_t kOfFile = std::int64_t{32} << 10;
   constexpr std::int64_t kOfPiece = 1024;

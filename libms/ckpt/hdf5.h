@@ -1,6 +1,6 @@
-// The only door to HDF5. A checkpoint's data files are HDF5 that anyone can read (h5dump, h5py), one contiguous dataset
-// a piece; but the library only makes the skeleton: groups, datasets, attributes, with the space for the data reserved
-// and its place in the file asked for. The data itself is written and read by blocks.h, because the library has one
+// The only user of the HDF5 library. A checkpoint's data files are HDF5 that anyone can read (h5dump, h5py), one
+// contiguous dataset a piece. The library only makes the skeleton: groups, datasets and attributes; it reserves the
+// space for the data and reports its offset. blocks.h writes and reads the data itself, because the library has one
 // lock for all threads of a process and cannot hash what it writes.
 //
 // In a file: /STATE/NAME, or /STATE/NAME@INDEX (first_index of the slice) where a file holds several pieces of one
@@ -36,8 +36,8 @@ struct FileLayout {
 // Throws Error("ckpt.hdf5", storage) with the path and what HDF5 says.
 FileLayout make_skeleton(const std::string& path, const std::vector<Piece>& pieces);
 
-// What a file says it holds, for verification; in the order of offsets. Throws Error("ckpt.hdf5", storage) where it is
-// not a data file of a checkpoint. Never prints HDF5's own error stack.
+// Returns the layout that a file records, in the order of offsets, for verification. Throws Error("ckpt.hdf5", storage)
+// if it is not a data file of a checkpoint. Never prints HDF5's own error stack.
 FileLayout read_layout(const std::string& path);
 
 // An upper bound of the file's size that needs no file: for plans of memory.

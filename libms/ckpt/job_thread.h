@@ -1,5 +1,5 @@
-// A thread that does what it is given, one thing after the other. What it still has to do when it is destroyed is done,
-// each job seeing the stop, so that a short one that must not be lost is not.
+// A thread that runs its jobs one after the other. The destructor requests a stop and still runs the jobs in the queue,
+// so that a short one that must not be lost is not.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ namespace ms::ckpt {
 
 class JobThread {
  public:
-  // What a job throws ends it, and no more.
+  // An exception ends only the job that throws it.
   using Job = std::function<void(const std::stop_token&)>;
 
   // `name` of at most 15 bytes; `rank` labels what is logged.

@@ -35,7 +35,7 @@ Error unreadable(const std::string& path, int err) {
   return Error("ckpt.read", Blame::storage, fmt::format("cannot read '{}': {}", path, errno_text(err)));
 }
 
-// What is wrong with one of its files; empty: nothing.
+// Returns the problem with one of the checkpoint's files; empty: there is none.
 std::string problem_of(const std::string& checkpoint, const FileEntry& entry, bool& unreadable) {
   struct stat status {};
   if (::stat(path_in(checkpoint, entry.name).c_str(), &status) != 0) {
@@ -200,7 +200,7 @@ std::optional<Found> newest_complete(const std::string& dir, std::int64_t below,
       }
     }
     if (!vanished) return std::nullopt;
-    // What took those away may have committed a newer one since we read the names.
+    // Whoever removed those may have committed a newer one since we read the names.
   }
   throw Error("ckpt.list", Blame::storage, fmt::format("the checkpoints in '{}' vanish while they are looked at", dir));
 }

@@ -1,5 +1,5 @@
-// What the writer and the reader of manifests share. The last line is the same in every version of the format, so that
-// a program can tell a damaged manifest from one that is newer than itself.
+// The parts of the format that the writer and the reader of manifests share. The last line is the same in every
+// version, so that a program can tell a damaged manifest from one that is newer than itself.
 #pragma once
 
 #include <cstdint>

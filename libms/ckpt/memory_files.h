@@ -26,8 +26,8 @@ namespace ms::ckpt {
 // DIR/ID, of a memory directory and a directory of checkpoints.
 std::string memory_root(const std::string& memory_dir, const std::string& checkpoint_dir);
 
-// What tells a checkpoint from every other one, of the same step too: a hash over the entries of its files, in the
-// order of ranks. The same from the texts that ranks send when they save, and from the manifest.
+// Returns a hash that tells a checkpoint from every other one, also of the same step: over its files' entries, in the
+// order of ranks. The entries that ranks send when they save and the manifest give the same hash.
 std::string memory_mark(const std::vector<std::string>& entries);
 std::string memory_mark(const Manifest& manifest);
 
@@ -50,7 +50,7 @@ class CopyFile {
   UniqueFd fd_;
 };
 
-// A whole copy at once; false where it was told to stop.
+// Writes a whole copy at once; returns false where `stop` was requested.
 bool write_copy(const std::string& root, std::int64_t step, const std::string& name, std::span<const std::byte> bytes,
                 const std::stop_token& stop);
 void remove_copy(const std::string& root, std::int64_t step, const std::string& name);

@@ -1,5 +1,5 @@
 // Two streams, because a send ends only when it is matched: in a ring of keepers in which everybody sends first, nobody
-// would receive. What is sent are whole images, as long as they can become, with the file's size before them.
+// would receive. Each transfer is a whole image at its maximum length, preceded by the file's size.
 #include "ckpt/memory_tier.h"
 
 #include <algorithm>
@@ -20,10 +20,10 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-// Of one message: the training's own messages get their turn in between.
+// The size of one transfer: the training's own collectives run in between.
 constexpr std::size_t kSliceBytes = std::size_t{64} << 20;
 
-// Bytes as a message; whole words.
+// A view of bytes as a tensor for communication; whole words.
 Tensor words(std::span<std::byte> bytes) {
   const auto n = static_cast<std::int64_t>(bytes.size() / sizeof(std::int32_t));
   return {bytes.data(), 1, n, n, DType::i32};
@@ -40,7 +40,7 @@ void in_slices(std::span<std::byte> bytes, F&& each) {
   }
 }
 
-// What the system refuses is an outcome here: why, in its words. What communication throws is the run's end.
+// Returns the message of a storage error from `function`; nullopt: it succeeded. Any other error ends the run.
 template <class F>
 std::optional<std::string> problem_of(F&& function) {
   try {
@@ -59,7 +59,7 @@ bool tried(F&& function) {
   return !problem;
 }
 
-// By rank, where its file stands in the manifest; nothing at all where a file is not of a rank of this world.
+// Returns each rank's index into the manifest's files; nullopt if a file belongs to no rank of this world.
 std::optional<std::vector<std::optional<std::size_t>>> files_by_rank(const Manifest& manifest, int ranks) {
   std::map<std::string, std::size_t> by_name;
   for (std::size_t i = 0; i < manifest.files.size(); ++i) by_name[manifest.files[i].name] = i;
@@ -122,7 +122,7 @@ MemoryTier::Impl::Impl(const MemoryOptions& options_in, const std::vector<Piece>
       ranks(world.size()),
       mates(node_mates(world)),
       own_bytes(buffer_bytes(pieces)),
-      // After communication of the training where both could run.
+      // Compute streams: the training's communication is scheduled first.
       outgoing(host.make_stream("memory out", tensor::StreamKind::compute)),
       incoming(host.make_stream("memory in", tensor::StreamKind::compute)),
       thread("ms-ckpt-memory", rank) {
@@ -138,7 +138,7 @@ MemoryTier::Impl::Impl(const MemoryOptions& options_in, const std::vector<Piece>
               alone, ranks);
   }
 
-  // How much will come.
+  // Exchanges the sizes of the images.
   std::int64_t mine = own_bytes;
   const auto number = [](std::int64_t& value) { return words(std::as_writable_bytes(std::span(&value, 1))); };
   if (keeper) {
@@ -177,7 +177,7 @@ bool MemoryTier::Impl::receive(comm::Communicator& from, CopyFile& file, std::in
     const std::span slice = std::span(buffer).first(std::min(kSliceBytes, padded - at));
     from.recv(words(slice));
     incoming->synchronize();
-    // What comes has to be received, whatever became of it.
+    // Every slice must be received, even after a write has failed.
     const std::size_t rest = static_cast<std::size_t>(size_bytes) - at;
     good = good && tried([&] { file.append(slice.first(std::min(slice.size(), rest))); });
   }
@@ -190,7 +190,7 @@ MemoryTier::Fetched MemoryTier::Impl::fetch(const Manifest& manifest, comm::Comm
   std::map<std::size_t, MappedFile> here;
   tried([&] {
     here = copies_of(options.root, manifest);
-    // What is not of this checkpoint must not be mixed with what is going to come.
+    // Copies of other checkpoints are removed here: they must not mix with the files about to arrive.
     if (here.empty() && leads_node()) keep_copies(options.root, std::nullopt);
   });
 

@@ -1,8 +1,8 @@
 // Copies of a run's newest state in the nodes' memory, besides storage: every rank's on its own node and on that of its
-// keeper (buddy.h), so that a run that has lost a node goes on without reading storage. One of a rank, used by its one
+// keeper (buddy.h), so that a run that has lost a node resumes without reading storage. One of a rank, used by its one
 // host thread; a thread of its own writes what was copied and received.
 //
-// A copy is never more than a help: what fails here is said once and fails nothing else. Only what communicates fails
+// Copies only speed up a restart: a failure here is logged once and fails nothing else. Only failed communication fails
 // the run, as it does everywhere.
 #pragma once
 
@@ -33,7 +33,7 @@ class MemoryTier {
   // Stops writing; what is committed is still marked.
   ~MemoryTier();
 
-  // What it takes of a rank's memory to receive the copy of a rank with these pieces.
+  // Returns the host memory that a rank needs to receive the copy of a rank with these pieces.
   static std::int64_t buffer_bytes(const std::vector<Piece>& pieces);
 
   // ---- when a run begins

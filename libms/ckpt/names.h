@@ -12,7 +12,7 @@ namespace ms::ckpt {
 
 enum class NameKind : std::uint8_t { step, pin, saving, deleting, damaged, set_aside, scratch, other };
 
-// What a FileWriter makes for a moment begins with this.
+// The prefix of a FileWriter's temporary files.
 inline constexpr std::string_view kScratchPrefix = ".skeleton-";
 
 struct Name {

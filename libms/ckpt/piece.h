@@ -1,6 +1,6 @@
-// What of the model's state lies where, as pure data. A piece is one state of some elements of one logical parameter;
-// it knows no mesh, no rank and no ZeRO, which is what makes a checkpoint loadable in any layout. Pieces of a run are
-// made from spans (train), written to files (FileLayout), listed in the manifest and matched by the reshard plan.
+// Describes which part of the model's state lies where, as pure data. A piece is one state of some elements of one
+// logical parameter. It knows no mesh, no rank and no ZeRO, so that a checkpoint loads in any layout. Pieces of a run
+// are made from spans (train), written to files (FileLayout), listed in the manifest and matched by the reshard plan.
 #pragma once
 
 #include <cstdint>

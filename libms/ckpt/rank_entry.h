@@ -1,4 +1,4 @@
-// What a rank contributes to the manifest, and how it travels to rank 0: in a slot of the size that all ranks use.
+// A rank's contribution to the manifest. It is gathered to rank 0 in a slot of the size that all ranks use.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ struct RankEntry {   // of a rank that holds no pieces: empty
   std::int64_t size_bytes = 0;
 };
 
-// A slot begins with two numbers; the text follows, then nothing of meaning.
+// A slot begins with two numbers; the text follows, then padding.
 struct SlotHead {
   std::int64_t json_bytes = 0, size_bytes = 0;
 };

@@ -5,7 +5,7 @@
 namespace ms::ckpt {
 namespace {
 
-// What is to be done about one; nothing where it is in order, or was seen to before, or cannot be read.
+// Returns the repair that a checkpoint needs; nullopt if it is in order, set to damaged already, or cannot be read.
 std::optional<Repair> remedy_for(const Found& found, const RepairOptions& options, std::int64_t& read_bytes,
                                  std::vector<Unreadable>& unreadable) {
   const bool committed = found.condition == Condition::complete || found.condition == Condition::incomplete;
@@ -41,7 +41,7 @@ std::optional<Repair> remedy_for(const Found& found, const RepairOptions& option
   return Repair{.path = found.path, .remedy = Remedy::set_to_damaged, .reasons = std::move(verified.problems)};
 }
 
-// What a newer program wrote is not damaged, though this one cannot read it: newest_complete() throws "ckpt.version".
+// Refuses a checkpoint of a newer program, which is not damaged: newest_complete() throws "ckpt.version" for it.
 void refuse_newer(const std::string& dir, const Found& found) {
   if (found.condition == Condition::incomplete && !found.manifest) newest_complete(dir, found.step + 1);
 }

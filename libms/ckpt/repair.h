@@ -1,6 +1,5 @@
-// Reads checkpoints for what is wrong with them, and puts a directory of them in order: what killed saves and deletions
-// left is deleted, and committed checkpoints that do not verify are set aside as damaged, so that no run tries them.
-// ms-ckpt repair calls it.
+// Verifies checkpoints and repairs a directory of them: it deletes the remains of killed saves and deletions, and sets
+// aside committed checkpoints that do not verify as damaged, so that no run tries them. ms-ckpt repair calls it.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,7 @@
 
 namespace ms::ckpt {
 
-// What reading all of a checkpoint found.
+// The result of reading all of a checkpoint.
 struct Verified {
   std::string path;
   std::int64_t step = 0;
@@ -21,8 +20,8 @@ struct Verified {
   std::vector<std::string> problems = {};  // none: sound
   bool unreadable = false;                 // of the problems, some only say that the system refused to read
 };
-// verify(), and what the names and sizes say: what is not committed is not sound either. One that was set to damaged is
-// judged by its data.
+// Runs verify() and adds the problems that names and sizes show: an uncommitted checkpoint is not sound either. One
+// that was set to damaged is judged by its data.
 Verified examine(const Found& found, int threads, const std::function<void(std::int64_t)>& progress = {});
 
 struct RepairOptions {

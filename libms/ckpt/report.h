@@ -1,5 +1,5 @@
-// What ms-ckpt says, as text for people and as one JSON document (schema 1) for programs. Pure: what was found, read or
-// done comes in, text goes out.
+// The output of ms-ckpt, as text for people and as one JSON document (schema 1) for programs. Pure functions from
+// results to text.
 #pragma once
 
 #include <cstdint>

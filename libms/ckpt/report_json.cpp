@@ -27,7 +27,7 @@ Json mesh_json(const Manifest& manifest) {
           {"zero", manifest.zero}};
 }
 
-// What ls and show say of any checkpoint; what only a manifest knows is null without one.
+// Returns the fields that ls and show print of any checkpoint; those that come from the manifest are null without one.
 Json found_json(const Found& found) {
   Json json{{"step", found.step},
             {"path", found.path},

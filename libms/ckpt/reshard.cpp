@@ -215,7 +215,7 @@ std::int64_t PieceIndex::fill(const std::vector<Source>& sources, const Piece& w
     const std::vector<Rect> held = rects_of(slice);
     const std::vector<Rect> taken = common(held, lacking);
     for (const Rect& rect : taken) remove(lacking, rect);
-    // What is lacking is in more parts than the slice; they matter only where a file before this one had some of it.
+    // `taken` is split into more rectangles than `shared`; it is needed only if an earlier file had some of them.
     const std::vector<Rect> shared = common(held, all);
     for (const Overlap& part : copies_of(slice, wanted.slice, total(taken) == total(shared) ? shared : taken)) {
       copies.push_back({.file = source.file,

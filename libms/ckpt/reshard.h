@@ -24,8 +24,8 @@ struct Overlap {
   std::int64_t size() const { return rows * row_elements; }
   bool operator==(const Overlap&) const = default;
 };
-// What two slices of the same parameter have in common: every element once, by `from`. Neighbouring rows that are
-// contiguous on both sides are one row.
+// Returns the elements that two slices of the same parameter share: every element once, sorted by `from`. Neighbouring
+// rows that are contiguous on both sides are one row.
 std::vector<Overlap> overlaps(const Slice& source, const Slice& wanted);
 
 // One copy of the plan, in bytes: from a file to piece `want`.

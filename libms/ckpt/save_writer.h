@@ -28,7 +28,7 @@ class SaveWriter {
     std::int64_t keep_last = 0, keep_every = 0;
     std::int64_t resumed_from = -1;  // step; -1: none
   };
-  // What became of a save so far.
+  // The outcome of a save so far.
   struct Result {
     bool failed = false;
     std::string problem;  // what it was
@@ -46,16 +46,16 @@ class SaveWriter {
   // again, and then so does the next write().
   const FileWriter* file();
 
-  // The jobs of a save: waits until all is copied and writes this rank's file; then, on rank 0, one of the other two.
-  // What the wait throws, of a stream that was poisoned, is a problem like any other; nobody will ask for it, because
-  // the run has failed.
+  // Posts the jobs of a save: write() waits until all is copied and writes this rank's file; commit() or abandon()
+  // follows on rank 0. An error from the wait (a poisoned stream) is a problem like any other; nobody asks for it,
+  // because the run has failed.
   void write(std::int64_t step, std::function<void()> await_copied);
   void commit(Manifest manifest, std::function<std::vector<RankEntry>()> entries);  // which may wait for a stream
   void abandon(std::int64_t step);
 
   bool busy() const;
   void wait_for(std::chrono::milliseconds at_most) const;
-  // Of the save that write() began; while not busy.
+  // Returns the outcome of the save that write() began; only while not busy.
   const Result& result() const;
 
  private:

@@ -50,7 +50,7 @@ comm::Group everybody(const comm::World& world, int id) {
 struct Saver::Impl {
   Impl(const SaverOptions& options_in, std::vector<Held> held_in, comm::World& world, tensor::Device& device,
        tensor::Device& host, std::unique_ptr<MemoryTier> copies_in);
-  // The streams of the host are not left standing at a gate.
+  // Releases the host's streams that wait at a gate.
   ~Impl() {
     if (gate) gate->give_up();
   }
@@ -84,7 +84,7 @@ struct Saver::Impl {
   int ranks_failed = 0;           // to write, as all know
   std::deque<SaveOutcome> ended;  // that have not been asked for
 
-  // What the stream uses comes before it, what uses the stream after it: the last goes first.
+  // Members that the stream uses are declared before it, those that use it after it: destruction runs backwards.
   std::unique_ptr<tensor::Memory> memory;
   std::vector<std::byte> slot, slots;      // this rank's entry; everybody's
   std::array<double, 3> numbers{};         // a sum over all, where there is no step to carry it
@@ -150,7 +150,7 @@ std::optional<tensor::Event> Saver::Impl::begin(const Manifest& of_manifest, con
   began = Clock::now();
   if (leads()) manifest = of_manifest;
   stream->wait(updated);
-  // The copy before, from the same memory. Nothing is busy, so that it is through, and a GPU need not be told.
+  // The previous save's transfer reads the same memory. Nothing is busy, so it has ended, and a GPU need not wait.
   if (copies && copies->sent() && !of_host) stream->wait(copies->sent());
   const FileWriter* file = writer.file();
   const std::int64_t size_bytes = file == nullptr ? 0 : file->layout().size_bytes;
@@ -171,7 +171,7 @@ std::optional<tensor::Event> Saver::Impl::begin(const Manifest& of_manifest, con
   return copied;
 }
 
-// Rank 0 says that there is something to commit from the beginning on: no sum may look like the end before it is.
+// Rank 0 votes "committing" from the start of the save: no earlier sum may look like its end.
 SaveVotes Saver::Impl::votes() const {
   SaveVotes votes;
   if (phase == Phase::idle) return votes;

@@ -2,8 +2,8 @@
 // stream of its own; only the next update of the optimizer waits for that. Then a thread of the rank writes the copy,
 // makes it durable and hashes it; when every rank has done so, rank 0's thread writes the manifest and commits.
 //
-// No message is sent for this but one gather of the files' entries: that all have written is agreed by votes which ride
-// on the step's own sum over the world. Every rank calls the same methods at the same steps, from its one host thread.
+// The only extra collective is one gather of the files' entries: votes in the step's own all-reduce over the world
+// agree that all have written. Every rank calls the same methods at the same steps, from its one host thread.
 #pragma once
 
 #include <cstdint>
@@ -37,14 +37,14 @@ struct SaverOptions {
   int group_id = 0;  // free in the run: of the group over which entries are gathered
 };
 
-// What a rank says of its saving in a step's sum, and what the sum then says of all.
+// A rank's votes on its save in a step's all-reduce, and the sums over all ranks afterwards.
 struct SaveVotes {
   double writing = 0;     // ranks whose write is not done
   double committing = 0;  // 1 while rank 0 has not committed or given up
   double failed = 0;      // ranks whose write failed
 };
 
-// What became of a save.
+// The outcome of a save.
 struct SaveOutcome {
   std::int64_t step = 0;
   bool committed = false;
@@ -84,7 +84,7 @@ class Saver {
   // returned yet; nothing where there is none. To be called until it returns nothing.
   std::optional<SaveOutcome> finish();
 
-  // Nothing is under way, and nobody will go on from here: the copies in memory go. Local.
+  // Nothing is under way, and nobody will resume from here: the copies in memory are removed. Local.
   void drop_copies();
 
  private:

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What is wrong with the checkpoint, as the error of `check` tells it; empty: nothing. Any other error is not about it.
+// Returns the message of a storage error from `check`; empty: no problem. Any other error is rethrown.
 template <class Check>
 std::string problem_of(std::atomic<bool>& unreadable, Check&& check) {
   try {
@@ -103,7 +103,7 @@ std::vector<std::string> problems_of_file(const FileEntry& entry, const std::str
   return blocks.empty() ? problems : blocks;
 }
 
-// What lies in the directory and is neither the manifest nor in it.
+// Reports entries of the directory that are neither the manifest nor listed in it.
 void check_directory(const std::string& checkpoint, const Manifest& manifest, std::vector<std::string>& problems,
                      std::atomic<bool>& unreadable) {
   std::set<std::string, std::less<>> known{std::string(kManifestName)};

@@ -11,7 +11,7 @@
 namespace ms::data {
 namespace {
 
-// What is wrong with the entries of `train`, or `valid`, together.
+// Returns the problem with all entries of `train`, or of `valid`, taken together; nullopt if there is none.
 std::optional<std::string> entries_problem(const std::vector<std::string>& entries, bool weights_allowed) {
   std::size_t num_weighted = 0;
   for (const std::string& entry : entries) num_weighted += parse_source(entry).weight > 0 ? 1 : 0;

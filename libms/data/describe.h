@@ -1,4 +1,4 @@
-// What `ms-data info` and `ms-data show` print about a token file. Everything here reads the file, writes nothing.
+// The summary of a token file that `ms-data info` and `ms-data show` print. Everything here only reads the file.
 #pragma once
 
 #include <cstdint>

@@ -11,8 +11,8 @@
 namespace ms::data {
 namespace {
 
-// Of each file, so many pieces of so many tokens are looked at before a run begins: enough to catch a file of another
-// tokenizer, little enough for hundreds of files on a shared file system.
+// Before a run begins, kCheckedPieces pieces of kCheckedPieceTokens tokens of each file are checked: enough to catch a
+// file of another tokenizer, and few enough for hundreds of files on a shared file system.
 constexpr std::int64_t kCheckedPieces = 16;
 constexpr std::int64_t kCheckedPieceTokens = 4096;
 

@@ -27,8 +27,8 @@ struct BatchShape {
   std::int64_t global_batch;                        // samples of a step, over all dp ranks
   std::int64_t origin_step = 0, origin_sample = 0;  // see Loader::start_at()
 
-  // Of the run's order, the sample that a step begins with. A resumed run has some behind it, whatever its batches
-  // were.
+  // Returns the position in the run's order of the first sample of a step. A resumed run starts at origin_sample,
+  // whatever the batch size was before.
   std::int64_t first_sample(std::int64_t step) const { return origin_sample + (step - origin_step) * global_batch; }
 };
 
@@ -53,9 +53,9 @@ class Loader {
   const BatchShape& shape() const { return shape_; }
   // Before anything is read: step `step` begins with sample `sample` of the run's order.
   void start_at(std::int64_t step, std::int64_t sample);
-  // What decides on the order of samples, but for the seed: names, sizes and weights of the training files, the part
-  // held out, the sequence length. Equal fingerprints: the same samples, as far as can be told without reading them
-  // all.
+  // Returns a hash of all that decides the order of samples, except the seed: names, sizes and weights of the training
+  // files, the part held out, the sequence length. Equal fingerprints mean the same samples, as far as can be known
+  // without reading them all.
   const std::string& fingerprint() const { return fingerprint_; }
   // Samples that the training files hold: an epoch, where they are not weighted.
   std::int64_t num_train_samples() const { return train_->size(); }

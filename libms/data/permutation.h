@@ -16,7 +16,7 @@ class Permutation {
   // Permutation number `number` (an epoch) of the family (seed, key), of n >= 1 elements.
   Permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t key, std::uint64_t number)
       : n_(n),
-        // What tells two permutations apart goes into the key of Philox; its counter is left to (round, half).
+        // The key of Philox identifies the permutation; its counter holds (round, half).
         round_key_(random_u64(seed, key, number)),
         low_bits_(static_cast<int>(std::bit_width(n - 1)) / 2),
         high_bits_(static_cast<int>(std::bit_width(n - 1)) - low_bits_) {

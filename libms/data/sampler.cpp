@@ -30,7 +30,7 @@ Window WindowPool::operator[](std::int64_t index) const {
 
 Window WindowPool::spread(std::int64_t index, std::int64_t count) const {
   MS_ASSERT(index >= 0 && index < count, "window {} of {} spread ones", index, count);
-  // index * size / count without the overflow of the product.
+  // index * size / count, where index * size may overflow.
   return (*this)[size() / count * index + size() % count * index / count];
 }
 

@@ -24,7 +24,7 @@ enum class TokenType : std::uint8_t { u8 = 1, i8 = 2, i16 = 3, i32 = 4, i64 = 5,
 
 std::string_view to_string(TokenType type);
 std::int64_t size_bytes(TokenType type);
-// What is written for a vocabulary: u16 below 65,500 ids, else i32.
+// Returns the type that a file of this vocabulary is written in: u16 below 65,500 ids, else i32.
 TokenType token_type_for_vocab(std::int64_t vocab_size);
 
 inline constexpr std::array<char, 9> kIndexMagic{'M', 'M', 'I', 'D', 'I', 'D', 'X', '\0', '\0'};

@@ -25,15 +25,15 @@ std::vector<CoreBits> on_core(int cpu, double seconds, const HashFunction& hash,
                               tensor::Device& device) {
   const OnCpus bound({cpu});
   omp_set_num_threads(1);  // this thread's teams
-  const Gemm products[] = {{device, tensor::DType::f32, kBitsSide}, {device, tensor::DType::bf16, kBitsSide}};
+  const Gemm gemms[] = {{device, tensor::DType::f32, kBitsSide}, {device, tensor::DType::bf16, kBitsSide}};
   std::vector<CoreBits> bits{{cpu, "fp32", {}}, {cpu, "bf16", {}}};
   const Clock::time_point end =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   for (int round = 0; round < kLeastRounds || Clock::now() < end; ++round) {
     for (std::size_t i = 0; i < bits.size(); ++i) {
-      matmuls.run(products[i].op());
-      const std::uint64_t got = hash(cpu, products[i].result());
-      std::map<std::uint64_t, std::size_t>& counts = bits[i].products;
+      matmuls.run(gemms[i].op());
+      const std::uint64_t got = hash(cpu, gemms[i].result());
+      std::map<std::uint64_t, std::size_t>& counts = bits[i].gemms;
       ++counts[counts.size() < kMaxKinds || counts.contains(got) ? got : kOtherKinds];
     }
   }
@@ -43,7 +43,7 @@ std::vector<CoreBits> on_core(int cpu, double seconds, const HashFunction& hash,
 }  // namespace
 
 HashFunction plain_hash() {
-  return [](int, std::span<const std::byte> product) { return xxh64(product); };
+  return [](int, std::span<const std::byte> result) { return xxh64(result); };
 }
 
 std::vector<CoreBits> compute_bits(const std::vector<int>& cpus, double seconds, const HashFunction& hash) {
@@ -68,26 +68,26 @@ std::vector<CoreBits> compute_bits(const std::vector<int>& cpus, double seconds,
 std::vector<Finding> judge_bits(const std::vector<CoreBits>& cores) {
   std::map<std::string, std::map<std::uint64_t, std::size_t>> totals;
   for (const CoreBits& core : cores) {
-    for (const auto& [hash, count] : core.products) totals[core.type][hash] += count;
+    for (const auto& [hash, count] : core.gemms) totals[core.type][hash] += count;
   }
   std::vector<Finding> findings;
   for (const CoreBits& core : cores) {
     const std::map<std::uint64_t, std::size_t>& total = totals[core.type];
     const auto right =
         std::max_element(total.begin(), total.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-    std::size_t num_products = 0, num_wrong = 0;
-    for (const auto& [hash, count] : core.products) {
-      num_products += count;
+    std::size_t num_gemms = 0, num_wrong = 0;
+    for (const auto& [hash, count] : core.gemms) {
+      num_gemms += count;
       if (hash != right->first) num_wrong += count;
     }
     if (num_wrong == 0) continue;
     findings.push_back({.severity = Severity::critical,
                         .entity = fmt::format("core {}", core.cpu),
-                        .message = fmt::format("{} of {} {} products differ from what most cores computed", num_wrong,
-                                               num_products, core.type),
+                        .message = fmt::format("{} of {} {} GEMMs differ from what most cores computed", num_wrong,
+                                               num_gemms, core.type),
                         .measured = static_cast<double>(num_wrong),
                         .limit = 0,
-                        .unit = "products"});
+                        .unit = "GEMMs"});
   }
   return findings;
 }

@@ -1,5 +1,5 @@
-// perf.bits: the same product on every core, again and again, compared bit for bit. The hash is passed in so that a
-// test can make one core compute something else.
+// perf.bits: runs the same GEMM on every core repeatedly and compares the results bit for bit. The hash is passed in so
+// that a test can make one core compute something else.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,20 @@ namespace ms::diag {
 
 inline constexpr std::int64_t kBitsSide = 384;  // of the matrices: one GEMM takes a millisecond or two
 
-using HashFunction = std::function<std::uint64_t(int cpu, std::span<const std::byte> product)>;
+using HashFunction = std::function<std::uint64_t(int cpu, std::span<const std::byte> result)>;
 
-// Of one core and one type of numbers: how often it computed which bits.
+// Counts how often one core computed which bits, for one data type.
 struct CoreBits {
   int cpu = 0;
-  std::string type;                               // "fp32"
-  std::map<std::uint64_t, std::size_t> products;  // by hash
+  std::string type;                            // "fp32"
+  std::map<std::uint64_t, std::size_t> gemms;  // by hash
 };
 
-// All cores at once, each for so many seconds and at least some rounds, types alternating.
+// Runs the GEMMs on all cores at once, each for `seconds` and at least a minimum of rounds; the types alternate.
 std::vector<CoreBits> compute_bits(const std::vector<int>& cpus, double seconds, const HashFunction& hash);
 HashFunction plain_hash();
 
-// What most products of a type are is taken for right. A finding for each core that ever computed something else.
+// Takes the most frequent result of each type as correct. Returns a finding for each core that ever computed another.
 std::vector<Finding> judge_bits(const std::vector<CoreBits>& cores);
 
 }  // namespace ms::diag

@@ -24,8 +24,7 @@ void fill(const tensor::Tensor& x, std::uint64_t key) {
 
 Gemm::Gemm(tensor::Device& device, tensor::DType dtype, std::int64_t side)
     : memory_(device.allocate(
-          static_cast<std::size_t>(3 * (side * side * tensor::size_of(dtype) + tensor::Arena::kAlignment)),
-          "a product")) {
+          static_cast<std::size_t>(3 * (side * side * tensor::size_of(dtype) + tensor::Arena::kAlignment)), "a GEMM")) {
   tensor::Arena arena(*memory_);
   a_ = arena.take(dtype, side, side);
   b_ = arena.take(dtype, side, side);

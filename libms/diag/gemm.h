@@ -1,4 +1,4 @@
-// A square product with fixed inputs: what perf.gemm times and perf.bits repeats.
+// A square GEMM with fixed inputs, which perf.gemm times and perf.bits repeats.
 #pragma once
 
 #include <memory>

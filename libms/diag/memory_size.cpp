@@ -28,7 +28,7 @@ bool all_digits(const std::string& text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// What is left below the limit of a control group directory; the files are named differently in versions 1 and 2.
+// Returns the bytes left below the limit of a control group; versions 1 and 2 name the files differently.
 std::int64_t left_in(const Sysroot& root, const std::string& directory) {
   for (const auto& [limit_name, usage_name] :
        {std::pair{"/memory.max", "/memory.current"}, std::pair{"/memory.limit_in_bytes", "/memory.usage_in_bytes"}}) {

@@ -8,13 +8,13 @@
 
 namespace ms::diag {
 
-// All last-level caches of the node together; 0 where the kernel does not tell.
+// Returns the total size of the node's last-level caches; 0 where the kernel does not report it.
 std::int64_t last_level_cache_bytes(const Sysroot& root);
-// What could be had now without anybody being hurt: MemAvailable, and what every control group above us leaves.
+// Returns the memory available now: the least of MemAvailable and what each enclosing control group leaves.
 std::int64_t free_memory_bytes(const Sysroot& root);
 
-// Bytes of each of three arrays for a process that answers for `part` of the node; nullopt where a quarter of what is
-// free does not even exceed the caches.
+// Returns the size of each of the three arrays for a process that loads `part` of the node; nullopt where a quarter of
+// the free memory does not exceed the caches.
 std::optional<std::int64_t> triad_array_bytes(std::int64_t cache_bytes, std::int64_t free_bytes, double part);
 
 }  // namespace ms::diag

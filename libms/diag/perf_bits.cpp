@@ -11,12 +11,12 @@ constexpr double kSeconds = 4;
 health::Result measure_bits(health::Evidence&) {
   const Share share = this_share();
   const std::vector<CoreBits> bits = compute_bits(share.cpus, kSeconds, plain_hash());
-  std::size_t num_products = 0;
+  std::size_t num_gemms = 0;
   for (const CoreBits& core : bits) {
-    for (const auto& [hash, count] : core.products) num_products += count;
+    for (const auto& [hash, count] : core.gemms) num_gemms += count;
   }
   health::Result result = health::judged(judge_bits(bits));
-  result.note = fmt::format("{} products of {} x {} compared ({})", num_products, kBitsSide, kBitsSide, share.str());
+  result.note = fmt::format("{} GEMMs of {} x {} compared ({})", num_gemms, kBitsSide, kBitsSide, share.str());
   return result;
 }
 
@@ -30,7 +30,7 @@ extern constinit const health::Check kPerfBits = {
     .deadline_s = 20,
     .cost = health::Cost::seconds,
     .explain =
-        "A thread bound to each core computes the same product again and again for some seconds, in fp32 and bf16, "
+        "A thread bound to each core computes the same GEMM again and again for some seconds, in fp32 and bf16, "
         "all cores at once, and every result is compared bit for bit, by a hash, with what most of them "
         "computed.\n\nA core that computes something else now and then corrupts training silently: the loss goes "
         "wrong and "

@@ -1,4 +1,4 @@
-// perf.gemm: square products through the same matrix product that trains, in fp32 and bf16.
+// perf.gemm: square GEMMs by the same kernels that train, in fp32 and bf16.
 #include <chrono>
 #include <memory>
 
@@ -14,23 +14,23 @@ using tensor::DType;
 
 constexpr double kGemm_s = 1.5;  // of each type
 
-// Large enough that all cores have work, small enough that one product takes no second on an old core.
+// Large enough that all cores have work, small enough that one GEMM takes no second on an old core.
 std::int64_t side_for(std::size_t cores) { return cores <= 4 ? 1024 : cores <= 32 ? 2048 : 4096; }
 
 double gflops(tensor::Device& device, DType dtype, std::int64_t side) {
-  const Gemm product(device, dtype, side);
+  const Gemm gemm(device, dtype, side);
   const std::unique_ptr<tensor::Stream> stream = device.make_stream("gemm", tensor::StreamKind::compute);
-  stream->submit(product.op());  // the first one makes the kernel
+  stream->submit(gemm.op());  // the first one makes the kernel
   stream->synchronize();
   const Clock::time_point start = Clock::now();
   double elapsed_s = 0;
   int count = 0;
   for (; elapsed_s < kGemm_s; ++count) {
-    stream->submit(product.op());
+    stream->submit(gemm.op());
     stream->synchronize();
     elapsed_s = std::chrono::duration<double>(Clock::now() - start).count();
   }
-  return count * product.flops() / elapsed_s / 1e9;
+  return count * gemm.flops() / elapsed_s / 1e9;
 }
 
 health::Result measure_gemm(health::Evidence& evidence) {
@@ -54,12 +54,12 @@ extern constinit const health::Check kPerfGemm = {
     .code = "perf.gemm",
     .level = 2,
     .lane = health::Lane::active,
-    .summary = "matrix products slower than expected",
+    .summary = "GEMMs slower than expected",
     .deadline_s = 20,
     .cost = health::Cost::seconds,
     .explain =
-        "Square products in fp32 and bf16 with the same kernels that train, on all cores, for a second and a half "
-        "each. Where the processor has no bf16 instructions, products of bf16 numbers are computed in fp32 and the "
+        "Square GEMMs in fp32 and bf16 with the same kernels that train, on all cores, for a second and a half "
+        "each. Where the processor has no bf16 instructions, GEMMs of bf16 numbers are computed in fp32 and the "
         "note says so.\n\nCores that are throttled by heat or power, or capped by the BIOS, show here. Judged "
         "against active.gemm_gflops_fp32 and active.gemm_gflops_bf16. It loads the CPU, also on nodes with GPUs.",
     .remedy = "Look at temperatures, fans and power limits of the node, and at what else runs on it.",

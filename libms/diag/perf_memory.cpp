@@ -60,7 +60,7 @@ Measured measure(const std::vector<int>& cpus, std::size_t num_elements) {
     more = static_cast<int>(times.size()) <= kLeastPasses || elapsed_s < kMemory_s;
   };
   times.reserve(1 << 16);
-  std::barrier meeting(static_cast<std::ptrdiff_t>(cpus.size()), met);
+  std::barrier barrier(static_cast<std::ptrdiff_t>(cpus.size()), met);
   const auto work = [&](std::size_t thread) -> std::size_t {
     const OnCpus bound({cpus[thread]});
     const std::size_t begin = thread * num_elements / cpus.size(), end = (thread + 1) * num_elements / cpus.size();
@@ -70,10 +70,10 @@ Measured measure(const std::vector<int>& cpus, std::size_t num_elements) {
       y[i] = static_cast<double>(i % 1024);
       z[i] = 1;
     }
-    meeting.arrive_and_wait();
+    barrier.arrive_and_wait();
     while (more) {
       for (std::size_t i = begin; i < end; ++i) x[i] = y[i] + kScale * z[i];
-      meeting.arrive_and_wait();
+      barrier.arrive_and_wait();
     }
     std::size_t num_wrong = 0;
     for (std::size_t i = begin; i < end; ++i) num_wrong += x[i] == static_cast<double>(i % 1024) + kScale ? 0 : 1;

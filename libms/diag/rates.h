@@ -15,7 +15,7 @@ inline constexpr std::string_view kLooksSlow =
     "and the installed memory with those of a node that is not.";  // Check::remedy
 
 struct Rate {
-  std::string entity;    // "memory", "eth0", "fp32 products"
+  std::string entity;    // "memory", "eth0", "fp32"
   double measured = 0;   // of this process
   double expected = -1;  // of a healthy node, or negative: not judged
   std::string unit;      // "GB/s"

@@ -1,5 +1,5 @@
-// What part of the node is this process's to load. Processes of one launch that run on the same node measure at the
-// same time, so each takes its own cores and answers for its part of what is expected of the node.
+// The share of the node that this process loads. Processes of one launch on the same node measure at the same time, so
+// each takes its own cores and is judged by its part of the node's expected performance.
 #pragma once
 
 #include <sched.h>
@@ -23,12 +23,12 @@ struct Share {
   std::string str() const;  // "CPU, 2 of 64 cores"
 };
 
-// `allowed` is the affinity mask, `job_cpus` what Slurm gave the job on this node (0: not told). Where the processes
-// are bound to cores of their own, each has its mask; where all share one mask, they cut it up.
+// `allowed` is the affinity mask, `job_cpus` what Slurm gave the job on this node (0: unknown). Processes bound to
+// cores of their own keep their masks; processes that share one mask split it.
 Share share_of(const std::vector<int>& allowed, int node_cpus, int job_cpus, const comm::Launch& launch);
 Share this_share();
 
-// The calling thread, and the threads that it starts meanwhile, run on these.
+// Binds the calling thread, and the threads that it starts meanwhile, to these cores.
 class OnCpus {
  public:
   explicit OnCpus(const std::vector<int>& cpus);

@@ -36,7 +36,7 @@ struct PrologConfig {
 struct PathsConfig {
   std::string state = "/var/lib/ms-diag";
   std::string spool = "/var/spool/ms-diag";
-  std::string notes = "/run/ms-diag";  // what a restarted job is told
+  std::string notes = "/run/ms-diag";  // notes that a restarted job shows its user
   std::string scontrol = "/usr/bin/scontrol";
   std::string slurm_conf;  // SLURM_CONF for scontrol; empty: Slurm's default
   std::string gres_conf = "/etc/slurm/gres.conf";
@@ -44,7 +44,7 @@ struct PathsConfig {
   std::string sysroot = "/";
 };
 
-// What a healthy node has. -1 or empty: take it from the node itself where that is possible, else do not check.
+// The equipment of a healthy node. -1 or empty: taken from the node itself if that is possible, otherwise not checked.
 struct ExpectConfig {
   std::int64_t gpus = -1;
   std::int64_t nvlinks_per_gpu = -1;
@@ -65,8 +65,8 @@ struct LimitsConfig {
   double space_free_percent = 5;
 };
 
-// What a node of this site reaches in the active checks (level 2), all of its cores together. -1: it is measured and
-// shown, and not judged.
+// The performance of a node of this site in the active checks (level 2), all of its cores together. -1: measured and
+// shown, but not judged.
 struct ActiveConfig {
   double memory_gbps = -1;
   double gemm_gflops_fp32 = -1;

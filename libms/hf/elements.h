@@ -14,7 +14,7 @@ namespace ms::hf {
 // The element types that parameters come in; a file may hold others, in tensors that we only look past.
 enum class Dtype : std::uint8_t { f32, bf16, f16, other };
 
-// What a tensor of that type becomes here: bf16 stays, f32 and f16 are f32. `other` is a bug.
+// Returns the type that such a tensor has here: bf16 for bf16, f32 for f32 and f16. `other` is a bug.
 tensor::DType stored_as(Dtype dtype);
 
 // Element by element. Widening is exact; f32 to bf16 rounds to nearest even and keeps NaN a NaN. Equal types: a copy.

@@ -10,8 +10,8 @@
 namespace ms::hf {
 namespace {
 
-// What a config.json may say about behaviour, and what we compute. Keys that are not here, and not read below, have no
-// meaning for the logits of these two classes of transformers: they read no others.
+// The values of a config.json key that match what we compute. Keys that are neither here nor read below do not change
+// the logits: these two classes of transformers do not read them.
 struct Required {
   std::string_view key;
   std::vector<Json> values;  // any of these; absent and null are always fine

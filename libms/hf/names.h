@@ -1,5 +1,5 @@
-// What a model's parameters are called and how they lie in Hugging Face's checkpoints, as pure data. Export and import
-// read the same list, one forwards, the other backwards.
+// The names and layouts of a model's parameters in Hugging Face checkpoints, as pure data. Export and import read the
+// same list, one forwards, the other backwards.
 //
 // Rotary positions need no permutation: ours pair element i with i + head_dim/2, as transformers does.
 #pragma once

@@ -1,4 +1,4 @@
-// Which layers live where. The model is cut into pp x chunks virtual stages of consecutive layers; virtual stage s
+// Which layers live where. The model is split into pp x chunks virtual stages of consecutive layers; virtual stage s
 // lives on pp rank s mod pp as its chunk s div pp, so the activations of consecutive stages go round the ring of pp
 // ranks.
 #pragma once

@@ -42,13 +42,13 @@ std::vector<int> Mesh::along(Axis axis, int rank_in_world) const {
 }
 
 Mesh make_mesh(std::int64_t dp, std::int64_t pp, std::int64_t tp, std::int64_t world) {
-  constexpr std::int64_t kMaxRanks = 1 << 24;  // keeps every product and every group id inside an int
+  constexpr std::int64_t kMaxRanks = 1 << 24;  // keeps dp * pp * tp and every group id inside an int
   for (const auto& [name, value] : {std::pair{"dp", dp}, {"pp", pp}, {"tp", tp}}) {
     if (value < 1 || value > kMaxRanks) {
       throw user_error("mesh.size", fmt::format("mesh.{} is {}, it must be from 1 to {}", name, value, kMaxRanks));
     }
   }
-  // Division instead of a product of three: that could overflow.
+  // Division: dp * pp * tp could overflow.
   if (world < 1 || world > kMaxRanks || world % (dp * pp) != 0 || world / (dp * pp) != tp) {
     throw user_error("mesh.size",
                      fmt::format("dp {} x pp {} x tp {} does not make the {} ranks there are", dp, pp, tp, world),

@@ -1,4 +1,4 @@
-// Three steps. Cells: every host is cut into as many whole tp groups as it takes; only where these do not suffice are
+// Three steps. Cells: every host is split into as many whole tp groups as it takes; only where these do not suffice are
 // cells made of what is left on several hosts, under switches as low as they can be. Stages: the dp cells of a stage go
 // into the lowest switch with room for all of them, the one that wastes least; in it they fill whole children, largest
 // first. Order: stages by their place in a walk of the tree, so that neighbours in the pipeline are near.

@@ -14,7 +14,7 @@ namespace ms::mesh {
 
 // A parameter is a matrix of global_rows x global_cols, row-major; a vector has one row. This rank holds the rows
 // [row0, row0 + rows) and columns [col0, col0 + cols). Rows at and beyond global_rows are padding: they are stored,
-// take part in products and stay zero, but are no part of the logical parameter.
+// take part in GEMMs and stay zero, but are no part of the logical parameter.
 struct ShardSpec {
   std::string name;
   std::int64_t global_rows = 0, global_cols = 0;
@@ -39,7 +39,7 @@ std::optional<ShardSpec> shard_cols(std::string name, std::int64_t rows, std::in
 // As shard_rows, with the rows padded to a multiple of parts: embeddings and heads, whose vocabulary need not divide.
 ShardSpec shard_rows_padded(std::string name, std::int64_t rows, std::int64_t cols, int parts, int i);
 
-// ZeRO: a flat span of n elements cut over d ranks. Every part but the last non-empty one has the same length, a
+// ZeRO: a flat span of n elements sharded over d ranks. Every part but the last non-empty one has the same length, a
 // multiple of kZeroAlign, so one reduce-scatter or all-gather of zero_padded(n, d) elements moves them all. The parts
 // cover [0, n) exactly once, in order; a part can be shorter than zero_part, or empty where n is small.
 inline constexpr std::int64_t kZeroAlign = 64;

@@ -44,7 +44,7 @@ SwitchTree::SwitchTree(const Cluster& cluster) {
   set_levels();
 }
 
-// Of the tree as it was given, switches without hosts too.
+// Sets the level of every vertex above its children, in the tree as given: switches without hosts count too.
 void SwitchTree::set_levels() {
   const int limit = static_cast<int>(vertices_.size());
   for (int v = 0; v < limit; ++v) {
@@ -171,7 +171,7 @@ void SwitchTree::take(int v, int cells, std::vector<Cell>& out) {
   const int own = std::min(cells, here.own);
   for (int i = 0; i < own; ++i) out.push_back(cell(v, --here.own));
   for (cells -= own; cells > 0;) {
-    // The smallest child with room for all; where there is none, the largest. Of equals the lowest.
+    // Takes the smallest child that holds all; if there is none, the largest. Ties go to the lowest level.
     int next = -1;
     std::tuple<bool, int, int> best;
     for (const int child : here.below) {

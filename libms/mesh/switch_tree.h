@@ -1,4 +1,4 @@
-// The tree that placement.cpp fills: hosts cut into tp groups ("cells") under their switches, and how the cells of a
+// The tree that placement.cpp fills: hosts split into tp groups ("cells") under their switches, and how the cells of a
 // pipeline stage are taken from it so that they lie near each other. For placement.cpp only. Everything is decided by
 // numbers and by the order in which hosts were listed: the same in, the same out.
 #pragma once

@@ -1,5 +1,5 @@
-// The door of libms_notify.so, by which ms-diag finds this room (health/commands/extension.h). What crosses it are
-// plain structs and std:: types of the same build; both sides have their own copy of the rooms below, and of their log.
+// The entry point of libms_notify.so, by which ms-diag loads this module (health/commands/extension.h). Plain structs
+// and std:: types of the same build cross it; each side has its own copy of the modules below, and of their log.
 #include "health/commands/extension.h"
 
 #include "base/version.h"

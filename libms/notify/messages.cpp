@@ -34,7 +34,7 @@ const Kind& kind_of(const health::Event& event) {
   return found == std::end(kKinds) ? kUnknownKind : *found;
 }
 
-// What is not UTF-8 is replaced when it is encoded.
+// Encodes a document; bytes that are not UTF-8 are replaced.
 std::string encode(const Json& json) { return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
 
 std::string bounded(std::string_view text) { return std::string(text.substr(0, kMostBytes)); }

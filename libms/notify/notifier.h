@@ -42,12 +42,12 @@ class Notifier {
   enum class Answer { taken, refused, none };
 
   Answer send(const char* target, const std::string& url, const std::string& body);
-  // Those that were not sent to the target; those that are too old count as sent.
+  // Returns the events that were not sent to the target; events that are too old count as sent.
   SpooledEvents unsent(const char* target, const SpooledEvents& events, Look& look);
   void tell_alertmanager(const SpooledEvents& events, Look& look);
   void tell_slack(const SpooledEvents& events, Look& look);
   void remind_alertmanager();
-  // What an event means to Alertmanager: it raises an alert, ends others, or both.
+  // Returns an event's alerts for Alertmanager: it raises one, ends others, or both.
   std::vector<Alert> alerts_of(const health::Event& event) const;
   void stand(const health::Event& event);
   void mark(const char* target, const std::string& name, Look& look);

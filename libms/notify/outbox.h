@@ -1,5 +1,5 @@
-// What the notifier remembers between two looks: which events of the spool were sent to whom, and which alerts stand. A
-// file that cannot be read or makes no sense counts as empty: at worst news is told twice.
+// The state that the notifier keeps between two looks: which events of the spool were sent to whom, and which alerts
+// are active. A file that cannot be read or parsed counts as empty: at worst an event is sent twice.
 #pragma once
 
 #include <map>

@@ -1,17 +1,18 @@
-// Proves a schedule, and runs it in virtual time. Used by ms-train before it obeys any schedule, its own or a user's.
+// Proves a schedule, and runs it in virtual time. ms-train calls it before it executes any schedule, its own or a
+// user's.
 //
-// What is assumed of whoever executes it, and no more: on every rank compute and each of the four channels is a stream
-// that does its rows in order; a send and its receive complete together, once both have been reached (rendezvous);
-// channels are FIFO. A row waits only for the row before it on its stream and for these, I and W being backward_input
-// and backward_weight:
+// The checker assumes no more than this of an executor: on every rank, compute and each of the four channels are
+// streams that run their rows in order; a send and its receive complete together, once both have been reached
+// (rendezvous); channels are FIFO. A row waits only for the row before it on its stream and for these, I and W being
+// backward_input and backward_weight:
 //   forward        its recv_forward             send_forward   its forward
 //   backward, I    its recv_backward, forward   send_backward  its backward or I
 //   W              its I
 //   the first row that uses a slot, and recv_backward: all rows of the (chunk, microbatch) that had the slot before
 //   recv_backward, on the last stage backward and I: those that had the gradient buffer before (gradient_buffers)
-// A row may wait only for rows above it on its rank, so that whoever issues rows never waits for an event that comes
-// later. And it must do no harm if no row is issued before the computations above it are over: a GPU has room for some
-// thousand launches, then the host waits.
+// A row may wait only for rows above it on its rank, so that the issuing thread never waits for an event that is
+// recorded later. A schedule must also not deadlock if no row is issued before the computations above it are done: a
+// GPU queues some thousand launches, then the host waits.
 #pragma once
 
 #include <string>

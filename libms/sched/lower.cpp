@@ -182,7 +182,7 @@ Gaps coupled_receives(const std::vector<Row>& order, int rank, const Shape& shap
   return gaps;
 }
 
-// Where the messages of dp stand: by computation, the chunks to gather before it and to reduce after it.
+// Places of dp's collectives: by computation, the chunks to gather before it and to reduce after it.
 struct Parameters {
   std::vector<std::vector<int>> gathers, reductions;
 };

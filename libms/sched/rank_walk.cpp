@@ -15,7 +15,7 @@ using RowOf = std::array<int, kRowKinds>;  // by What: the row, kNone if not yet
 constexpr RowOf kNoRows{kNone, kNone, kNone, kNone, kNone, kNone, kNone, kNone};
 static_assert(static_cast<std::size_t>(Action::gather_params) == kRowKinds);
 
-// What one rank has seen of one (chunk, microbatch).
+// The rows of one (chunk, microbatch) that a rank has visited so far.
 struct Progress {
   RowOf row_of = kNoRows;
   RowOf row_of_previous = kNoRows;  // of the one that had the slot before
@@ -148,7 +148,7 @@ class Walk {
     return {};
   }
 
-  // What must have come before, on this rank, for the same (chunk, microbatch).
+  // Returns the actions that must come before `row` on this rank, for the same (chunk, microbatch).
   std::vector<Action> prerequisites(const Row& row, const Progress& progress) const {
     switch (row.action) {
       case Action::forward:

@@ -42,8 +42,8 @@ struct Row {
   // Where (chunk, microbatch) keeps its activations on this rank: the same on all its rows. Slots are numbered per
   // chunk from 0; one is taken by the first row of a (chunk, microbatch) and free for others after its last.
   int slot = kNone;
-  // Of sends and receives: the rank's channel, as mesh::Channel counts: 0 forward-in, 1 forward-out, 2 backward-in,
-  // 3 backward-out.
+  // The channel of a send or receive, numbered as mesh::Channel: 0 forward-in, 1 forward-out, 2 backward-in,
+  // 3 backward-out. kNone for other rows.
   int channel = kNone;
 
   bool is_compute() const {

@@ -34,8 +34,8 @@ struct Rank {
   std::vector<double> end;  // by row; negative: not yet
 };
 
-// What a send carries must be what the receive at the same place expects: the next virtual stage's input, or the
-// gradient of the previous one's result.
+// Returns whether a send carries the tensor that its receive expects: the input of the next virtual stage, or the
+// gradient of the previous stage's output.
 bool carries(const Row& send, const Row& receive, int from, int to, int pp) {
   const int stage_from = send.chunk * pp + from;
   const int stage_to = receive.chunk * pp + to;

@@ -1,8 +1,8 @@
-// What we ask of Slurm, through its own commands scontrol and, for jobs, squeue (records.h says why), which lies beside
-// it: by absolute path, without a shell, in a clean environment, with a deadline on every call. Nothing outside spank/
-// links libslurm. Every method throws Error("slurm.command", slurm) with the command's own words where it cannot be
-// run, fails or does not answer in time. Where the caller ignores SIGTERM the commands do too: a job that requeues
-// itself gets one. For one thread at a time. Virtual for tests.
+// Our requests to Slurm, through its own commands scontrol and, for jobs, squeue (records.h says why), which lies
+// beside it: by absolute path, without a shell, in a clean environment, with a deadline on every call. Nothing outside
+// spank/ links libslurm. Every method throws Error("slurm.command", slurm) with the command's own words if it cannot be
+// run, fails or does not answer in time. If the caller ignores SIGTERM, the commands do too: a job that requeues itself
+// gets one. For one thread at a time. Virtual for tests.
 #pragma once
 
 #include <cstdint>
@@ -41,12 +41,12 @@ class Commands {
 
   // Needs root or SlurmUser. Replaces a reason that is there: look first.
   virtual void drain(const std::string& node, const std::string& reason) const;
-  // Takes the drain and its reason away and nothing else: State=RESUME also cancels a reboot that was asked for.
+  // Removes the drain and its reason and nothing else: State=RESUME would also cancel a requested reboot.
   virtual void resume(const std::string& node) const;
   virtual void set_admin_comment(std::uint32_t job, const std::string& text) const;
 
-  // Of the job's owner, or root. requeue_hold works on running jobs; set_excluded_nodes only on jobs that no longer
-  // run. Of a job array they mean this one task (for which job() is asked first unless it was before).
+  // These need the job's owner, or root. requeue_hold works on running jobs; set_excluded_nodes only on jobs that no
+  // longer run. In a job array they mean this one task (job() is called for it first unless it was before).
   virtual void requeue_hold(std::uint32_t job) const;
   virtual void set_excluded_nodes(std::uint32_t job, const std::string& hostlist) const;
   virtual void release(std::uint32_t job) const;

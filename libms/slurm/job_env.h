@@ -1,6 +1,6 @@
-// What slurmd tells a prolog or an epilog in its environment. Parts of that environment were written by the user (job
-// names, working directories, options): only what is read here is believed, and only in its narrow form. Everything
-// else is never passed on.
+// The environment that slurmd gives a prolog or an epilog. The user wrote parts of it (job names, working directories,
+// options): only the variables that are read here are trusted, and only in their narrow form. Everything else is never
+// passed on.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace ms::slurm {
 
-// What the user asked for at submission.
+// The user's choice at submission.
 enum class Preflight { by_default, on, off, require };
 std::optional<Preflight> parse_preflight(std::string_view text);  // "", "on", "off", "require"; nullopt: anything else
 
@@ -31,7 +31,7 @@ struct JobEnv {
 
 using Getenv = std::function<const char*(const char*)>;  // std::getenv, or a table in tests
 
-// Values that are not what they should be count as absent. nullopt: there is no job id or no node name.
+// Malformed values count as absent. nullopt: there is no job id or no node name.
 std::optional<JobEnv> read_job_env(const Getenv& getenv);
 
 // The names of all variables that read_job_env looks at: what the plugin passes on, and nothing else.

@@ -19,10 +19,10 @@ struct PlugstackLine {
 // Lines that Slurm would ignore, with its complaint, are left out.
 std::vector<PlugstackLine> parse_plugstack(std::string_view text);
 
-// After so long whoever starts ms-diag in a prolog ends it, if the plugin's line says nothing else (spank/settings.h).
+// The time after which the caller of ms-diag in a prolog ends it, unless the plugin's line sets one (spank/settings.h).
 inline constexpr double kPluginDeadline_s = 9;
 
-// What the line of ms_spank.so says.
+// The settings in the line of ms_spank.so.
 struct PluginLine {
   bool required = false;
   std::string path;

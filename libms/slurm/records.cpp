@@ -13,8 +13,8 @@
 namespace ms::slurm {
 namespace {
 
-// Of the texts that administrators write freely, these come behind every field that we read, in this order (Features
-// have no spaces).
+// Keys of the free texts by administrators that come behind every field that we read, in this order (Features have no
+// spaces).
 constexpr std::string_view kReasonKey = " Reason=";
 constexpr std::array<std::string_view, 7> kBehindReason = {
     " Comment=", " Extra=", " InstanceId=", " ReservationName=", " TLSCertTokenSet=", " Topology=", " Parameters="};

@@ -1,11 +1,10 @@
-// What Slurm's commands print, read: nodes, jobs and the configuration. Pure functions over text, so that tests need no
-// Slurm; commands.h asks for the text. Fields that a version of Slurm does not print keep their defaults.
+// Parses the output of Slurm's commands: nodes, jobs and the configuration. Pure functions over text, so that tests
+// need no Slurm; commands.h asks for the text. Fields that a version of Slurm does not print keep their defaults.
 //
-// Nodes and the configuration are written by administrators only, and scontrol's text of them is good enough. What
-// "scontrol show job" prints of a job is not: names, accounts, comments and paths stand unquoted among the fields, so a
-// job called "x Requeue=0" cannot be told from a field, before or behind the real one. Jobs are therefore asked of
-// squeue, which prints only the fields that it is told to print: none that a user can write, each closed by a control
-// character.
+// Only administrators write nodes and the configuration, so scontrol's text of them is good enough. The text of
+// "scontrol show job" is not: names, accounts, comments and paths appear unquoted among the fields. A job
+// called "x Requeue=0" cannot be told from a field, before or behind the real one. Jobs are therefore queried with
+// squeue, which prints only the fields that we request: none that a user can write, each closed by a control character.
 #pragma once
 
 #include <cstdint>

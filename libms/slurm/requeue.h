@@ -1,6 +1,6 @@
-// A job again, without the nodes that hurt it: held, its exclude list extended, released. ms-diag requeue and job
-// scripts call it, as the job's owner, from outside or from inside the very job: then the caller ignores SIGTERM and
-// has until KillWait. The job is never left held: whatever fails between, it is released, and the failure reported.
+// Requeues a job without the nodes that hurt it: holds it, extends its exclude list, releases it. ms-diag requeue and
+// job scripts call it, as the job's owner, from outside or from inside the very job: then the caller ignores SIGTERM
+// and has until KillWait. The job is never left held: whatever fails between, it is released, and the failure reported.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct RequeueDone {
 RequeueDone requeue_excluding(const Commands& slurm, std::uint32_t job, const std::vector<std::string>& nodes,
                               const RequeueOptions& options, Clock& clock);
 
-// What there is and the nodes, folded. A list that cannot be read is kept as it is in front.
+// Returns the existing list with the nodes added, folded. A list that cannot be parsed is kept unchanged in front.
 std::string merge_excluded(const std::string& there, const std::vector<std::string>& nodes);
 
 }  // namespace ms::slurm

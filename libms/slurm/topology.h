@@ -28,7 +28,7 @@ struct Topology {
 // switch for the second time, under two others or under itself, a switch that is not described, a node under two.
 Topology parse_topology(std::string_view text, std::string_view source);
 
-// What scontrol says, in `text`; or `why_not`, half a sentence.
+// The output of scontrol in `text`; or in `why_not` why there is none, half a sentence.
 struct ToldTopology {
   std::string text;
   std::string why_not;

@@ -1,5 +1,5 @@
-// What one rank issues in a simulation: per stream, a list of items that run one after the other. Written by SimDevice
-// and the simulated communicators, solved in virtual time by comm/sim_solve.h.
+// SimProgram: the work that one rank issues in a simulation. Each stream has a list of items that run one after the
+// other. SimDevice and the simulated communicators write it, and comm/sim_solve.h solves it in virtual time.
 #pragma once
 
 #include <cstdint>

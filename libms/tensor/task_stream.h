@@ -32,7 +32,7 @@ class AsyncTask {
   virtual void cancel(const Error& cause) noexcept = 0;  // the stream is poisoned, it will not run: notify peers
 };
 
-// What tasks do with memory of their own rank and of other ranks in this process.
+// Copies and reductions that tasks do on memory of their own rank and of other ranks in this process.
 class PeerMemory {
  public:
   virtual ~PeerMemory() = default;

@@ -41,7 +41,7 @@ void bind(ConfigSchema& schema, Settings& settings) {
   schema.section("model", "The model.", settings.model, nn::kModelFields);
   schema.section("mesh", "How the ranks are arranged: dp x pp x tp of them, tp fastest.", settings.mesh,
                  mesh_table.fields());
-  schema.section("overlap", "Which messages travel under compute. The results are the same, but for tp.",
+  schema.section("overlap", "Which communication overlaps compute. The results are the same, but for tp.",
                  settings.overlap, kOverlapFields);
   schema.section("train", "The training loop.", settings.train, kTrainFields);
   schema.section("optim", "The optimizer.", settings.optim, optim_table.fields());
@@ -108,8 +108,7 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
                                          "{}, but model.vocab = {}; set run.sample_tokens = 0",
                                          data::ByteTokenizer::kVocabSize, settings.model.vocab));
   }
-  if (train.fp8 && train.dtype != "bf16")
-    add("train.fp8", "products in eight bits are of bf16: train.dtype = \"bf16\"");
+  if (train.fp8 && train.dtype != "bf16") add("train.fp8", "FP8 GEMMs take bf16 tensors: set train.dtype = \"bf16\"");
   if (settings.run.device == "cuda") {
     if (train.dtype != "bf16") add("run.device", "attention on a GPU is in bf16: train.dtype = \"bf16\"");
     constexpr std::int64_t kHeadPiece = 8;

@@ -51,12 +51,11 @@ inline constexpr Field<TrainConfig> kTrainFields[] = {
      .choices = {"fp32", "bf16"}},
     {.key = "fp8",
      .member = &TrainConfig::fp8,
-     .doc =
-         "true: the products of the layers, not of the head, round their factors to eight bits, each tensor with a "
-         "scale of its own, from its largest magnitude at that moment: e4m3, and e5m2 what is a gradient. GPUs from "
-         "H100 on multiply such numbers; others and the CPU compute the same products in bf16, slower than without. No "
-         "GPU has shown yet what it gains; with [overlap] tp, every piece of a product rounds its weight again. Only "
-         "with dtype = \"bf16\"."},
+     .doc = "true: GEMMs of the layers, not of the head, round their operands to FP8, each tensor with a scale of its "
+            "own, "
+            "from its current amax: e4m3, and e5m2 for gradients. GPUs from H100 on have FP8 GEMMs; others and the CPU "
+            "compute the same numbers in bf16, slower than without. What it gains has not been measured on a GPU; with "
+            "[overlap] tp, every chunk of a GEMM rounds its weight again. Only with dtype = \"bf16\"."},
     {.key = "recompute",
      .member = &TrainConfig::recompute,
      .doc = "What the backward computes again instead of keeping it: none; selective: outputs of norms and of the "
@@ -95,7 +94,7 @@ struct CheckpointConfig {
 inline constexpr Field<CheckpointConfig> kCheckpointFields[] = {
     {.key = "dir",
      .member = &CheckpointConfig::dir,
-     .doc = "Where checkpoints are; a run goes on from the newest complete one there, and saves its last step. Empty: "
+     .doc = "Where checkpoints are; a run resumes from the newest complete one there, and saves its last step. Empty: "
             "nothing is saved."},
     {.key = "every_steps",
      .member = &CheckpointConfig::every_steps,
@@ -135,8 +134,8 @@ inline constexpr Field<CheckpointConfig> kCheckpointFields[] = {
     {.key = "data",
      .member = &CheckpointConfig::data,
      .doc =
-         "Where the data goes on when the token files, their weights, model.seq or train.seed are not those of the "
-         "checkpoint. continue: nowhere, the run is refused. restart: at the beginning. The same data always goes on "
+         "Where the data resumes when the token files, their weights, model.seq or train.seed are not those of the "
+         "checkpoint. continue: nowhere, the run is refused. restart: at the beginning. The same data always resumes "
          "after the last sample that was trained on.",
      .choices = {"continue", "restart"}},
     {.key = "memory_dir",
@@ -144,10 +143,10 @@ inline constexpr Field<CheckpointConfig> kCheckpointFields[] = {
      .doc =
          "A directory of the user's own in every node's memory, /dev/shm/ms say; empty: none. Each save is copied "
          "there, every rank's part on its own node and on another one (in another dp, pp and tp group where that can "
-         "be), so that a run that has lost a node and goes on in the same layout reads nothing of it from storage. "
+         "be), so that a run that has lost a node and resumes in the same layout reads nothing of it from storage. "
          "It holds the newest save, and the one before while that is made: at most 4 parts for each rank of the node, "
          "which count as memory of the job; a buffer for one more comes on top. Where a copy fails, the save does "
-         "not. A run that is done removes its copies; of one that nobody goes on with they stay. They are of no use "
+         "not. A run that is done removes its copies; of one that nobody resumes they stay. They are of no use "
          "where Slurm empties the directory between two starts (job_container/tmpfs)."},
 };
 
@@ -181,9 +180,9 @@ inline constexpr Field<RunConfig> kRunFields[] = {
             "come, which takes less memory, and should take less time."},
     {.key = "matmul_choices",
      .member = &RunConfig::matmul_choices,
-     .doc = "On GPUs, a file with the algorithm of every form of product: those that it lacks are timed before the "
-            "first step, and added by rank 0. Runs with the same file, the same layout and the same GPUs compute the "
-            "same bits, and so do runs that go on: checkpoints keep the choices. Empty: cuBLASLt's own first choice."},
+     .doc = "On GPUs, a file with the algorithm of every form of GEMM: missing ones are timed before the first "
+            "step, and added by rank 0. Runs with the same file, the same layout and the same GPUs compute the "
+            "same bits, and so do resumed runs: checkpoints keep the choices. Empty: cuBLASLt's own first choice."},
     {.key = "time_ops",
      .member = &RunConfig::time_ops,
      .doc =
@@ -224,14 +223,14 @@ struct OverlapConfig {
 inline constexpr Field<OverlapConfig> kOverlapFields[] = {
     {.key = "tp",
      .member = &OverlapConfig::tp,
-     .doc = "Messages of tensor parallelism are cut and sent under the products around them; sums over tp are then "
-            "made in another order."},
+     .doc = "Collectives of tensor parallelism are split and overlap the GEMMs around them; an all-reduce over tp then "
+            "sums in another order."},
     {.key = "pp",
      .member = &OverlapConfig::pp,
-     .doc = "Activations and their gradients travel under compute; off, compute waits for each transfer."},
+     .doc = "Transfers of activations and their gradients overlap compute; off, compute waits for each transfer."},
     {.key = "dp",
      .member = &OverlapConfig::dp,
-     .doc = "Gradients are reduced under what is left of the backward, parameters gathered under the forward before "
+     .doc = "Reducing gradients overlaps the rest of the backward, gathering parameters overlaps the forward before "
             "they are needed; off, compute waits for each."},
     {.key = "dp_message",
      .member = &OverlapConfig::dp_message,

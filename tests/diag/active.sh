@@ -28,7 +28,7 @@ passes() { # CODE NOTE: an extended regular expression
 }
 passes perf.memory 'triad [0-9.]+ GB/s \(CPU, '
 passes perf.gemm 'fp32 [0-9.]+ GFLOP/s, bf16 [0-9.]+ GFLOP/s \(CPU, '
-passes perf.bits '[0-9]+ products of 384 x 384 compared'
+passes perf.bits '[0-9]+ GEMMs of 384 x 384 compared'
 passes perf.a2a 'all-to-all [0-9.]+ GB/s \(CPU, '
 if ((nics)); then passes perf.nic '[a-z0-9]+ [0-9.]+ Gbit/s'; fi
 tr -d '\n' <all | grep -Eq '"perf.reduce", *"outcome": "skip", *"note": "one process: start it with srun' || fail "perf.reduce alone"

@@ -2,35 +2,16 @@
 # What a user reads when a GPU fails: no driver, no GPU, kernels for another one, memory that is full or breaks. Runs on
 # the emulated GPU, which can inject these. usage: tests/gpu/faults_test.sh MS_TRAIN EMULATED_LIB_DIRECTORY
 set -uo pipefail
+# shellcheck source=tests/support/training.sh
+. "$(dirname "$0")/../support/training.sh"
 ms_train=$1 emulated=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0 fresh=(--fresh)
 "${ms_train%train}data" encode --tokenizer byte --output "$work/text" /usr/share/common-licenses/GPL-3 >/dev/null || exit 1
-cat >"$work/gpu.toml" <<END
-[model]
-layers = 2
-hidden = 64
-heads = 8
-vocab = 257
-seq = 32
-[mesh]
-dp = 2
-[train]
-steps = 3
-global_batch = 4
-microbatch = 1
-dtype = "bf16"
-eval_every = 0
-eval_samples = 4
-[data]
-train = ["$work/text"]
-[run]
-device = "cuda"
-dir = "$work/run"
-sample_tokens = 0
-comm_timeout = "20s"
-END
+tiny_config model.hidden=64 model.heads=8 mesh.dp=2 train.steps=3 train.global_batch=4 train.microbatch=1 \
+  'train.dtype="bf16"' train.eval_every=0 train.eval_samples=4 "data.train=[\"$work/text\"]" 'run.device="cuda"' \
+  "run.dir=\"$work/run\"" run.sample_tokens=0 'run.comm_timeout="20s"' >"$work/gpu.toml"
 
 # expect NAME CODE TEXT [VARIABLE=VALUE...] [-- MS_TRAIN_OPTION...]: checks the exit code and the text on standard
 # error.
@@ -87,19 +68,19 @@ diff "$work/whole" "$work/parts" || { echo "FAILED: a run that was saved compute
 # Likewise with autotuned algorithms: from a file, and from the checkpoint once the file is gone.
 slow_first=MS_EMULATED_SLOW_FIRST=1 fresh=(--fresh)
 chosen=("${saved[@]}" --set run.matmul_choices="$work/choices")
-expect "four steps, timed" 0 "forms of products timed" "$here" "$slow_first" -- "${chosen[@]}" --set train.steps=4
+expect "four steps, timed" 0 "forms of GEMMs timed" "$here" "$slow_first" -- "${chosen[@]}" --set train.steps=4
 losses >"$work/whole"
 cmp -s "$work/whole" "$work/parts" && echo "FAILED: other algorithms, same losses: this tests nothing" && failed=1
 expect "two steps, saved" 0 "" "$here" "$slow_first" -- "${chosen[@]}" --set train.steps=2
 losses >"$work/parts"
-grep -qF "products timed" "$work/err" && echo "FAILED: algorithms in the file were autotuned again" && failed=1
+grep -qF "GEMMs timed" "$work/err" && echo "FAILED: algorithms in the file were autotuned again" && failed=1
 rm "$work/choices"
 fresh=()
 expect "two more" 0 "" "$here" -- "${saved[@]}" --set train.steps=4
 losses >>"$work/parts"
 diff "$work/whole" "$work/parts" || { echo "FAILED: a run with chosen algorithms computes something else" && failed=1; }
 fresh=(--fresh)
-expect "a pipeline's stages" 0 "forms of products timed" "$here" "$slow_first" -- --set mesh.pp=2 --set mesh.dp=1 --set run.matmul_choices="$work/choices"
+expect "a pipeline's stages" 0 "forms of GEMMs timed" "$here" "$slow_first" -- --set mesh.pp=2 --set mesh.dp=1 --set run.matmul_choices="$work/choices"
 cp "$work/choices" "$work/before"
 expect "a pipeline's stages again" 0 "" "$here" "$slow_first" -- --set mesh.pp=2 --set mesh.dp=1 --set run.matmul_choices="$work/choices"
 cmp "$work/choices" "$work/before" || { echo "FAILED: choices that were made were made again" && failed=1; }

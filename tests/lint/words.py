@@ -15,21 +15,28 @@ FORBIDDEN = [
 # stands for the field's: a dot product, a factor of two and a protocol's message are fine.
 SPOKEN = ("libms/", "kernels/", "tools/", "spank/", "man/", "README.md", "CONTRIBUTING.md")
 TERMS = [
-    (r"(?<!dot )(?<!dot_)(?<!outer )\bproducts?\b(?! of)", "GEMM or matmul"),
+    (r"(?<!dot )(?<!dot_)(?<!outer )(?<!old_key = \")\b[Pp]roducts?\b", "GEMM or matmul"),
     (r"\bfactors? of (a|the|its) (product|matmul|GEMM)", "operand"),
     (r"\b(in|of) eight bits\b|eight_bits", "FP8"),
     (r"\baddends?\b", "residual"),
-    (r"largest magnitude|\b[Ll]argest\b(?=\))", "amax"),
+    (r"largest magnitude|\bLargest\b(?=[({])", "amax"),
+    (r"\bcut (over|into)\b", "sharded over, split into"),
+    (r"\b[Mm]essages? of (tp|dp|pp|tensor parallelism)\b", "collective, or transfer"),
+    (r"\b[Mm]essages? (of an axis|travels?|under compute)\b", "communication overlaps compute"),
+    (r"\bmade matmul\b|\bmatmul way\b", "lowered matmul, variant"),
+    (r"\bchoices by timing\b", "autotuning"),
+    (r"\bmeetings?\b", "barrier or rendezvous"),
     (r"\blonely\b", "self communicator"),
     (r"\b(crew|fleet)s?\b", "workers, agents"),
     (r"\b(cuda|nccl)_door\b|\bdoors?\b", "plugin entry point"),
+    (r"\boverdue\b", "past its deadline"),
     (r"\b(stands?|stood|standing) still\b", "stalled"),
     (r"\b(plays?|played|playing) again\b", "replayed"),
     (r"\bplayed by the CPU\b", "emulated"),
     (r"\b[Tt]he rooms?\b|\brooms? of libms\b", "module"),
     (r"\bnumbers that are none\b", "NaN"),
     (r"\bgiven back\b", "freed"),
-    (r"\bmessages? (of an axis|travels?|under compute)\b", "communication overlaps compute"),
+    (r"\bruns? that (goes|go) on\b|\bkept on\b", "resumes"),
     (r"\b(he|she|it|they) (is|are|was|were) told\b", "is passed, receives"),
     (r"^\s*// (What|Of|Where there) ", "a comment names its subject first"),
 ]
@@ -37,26 +44,15 @@ TERMS = [(re.compile(pattern), word) for pattern, word in TERMS]
 
 
 def check(tree, _):
-    ours = []
     for path in tree.files:
         if path == "LICENSE" or not tree.is_text(path):
             continue
+        rules = FORBIDDEN + (TERMS if path.startswith(SPOKEN) else [])
         for number, line in enumerate(tree.lines(path), 1):
-            for pattern, why in FORBIDDEN:
+            for pattern, why in rules:
                 found = pattern.search(line)
                 if found:
-                    yield f"{path}:{number}: {why}: {found.group()!a}"
-            for pattern, word in TERMS if path.startswith(SPOKEN) else []:
-                found = pattern.search(line)
-                if found:
-                    ours.append(f"{path}:{number}: {found.group().strip()!a}: {word}")
-    # A ratchet until the last of them is gone.
-    table = "tests/lint/ratchets.txt"
-    allowed = {name: int(number) for name, number in lint.read_table(tree.root / table, 2)}.get("words_of_our_own", 0)
-    if len(ours) > allowed:
-        yield from ours
-    elif len(ours) < allowed:
-        yield f"{table}:1: {len(ours)} words of our own, lower words_of_our_own from {allowed}"
+                    yield f"{path}:{number}: {why}: {found.group().strip()!a}"
 
 
 if __name__ == "__main__":

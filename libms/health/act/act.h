@@ -1,6 +1,6 @@
-// What a prolog or an epilog does about findings that may drain: under a lock, ask Slurm whether the site is ready,
-// drain below the cap, remember and tell, and say whether the job is to be failed. Called by flow.cpp. Nothing here
-// throws on account of Slurm, the state directory or the run-time directory: the answer is then "do nothing".
+// Acts on a prolog's or an epilog's findings that may drain: under a lock, asks Slurm whether the site is ready, drains
+// below the cap, records and reports it, and decides whether the job is failed. Called by flow.cpp. Nothing here throws
+// on account of Slurm, the state directory or the run-time directory: the answer is then "do nothing".
 #pragma once
 
 #include <string>

@@ -36,7 +36,7 @@ bool of_the_job(const Finding& finding, const slurm::JobEnv* job) {
   if (job == nullptr || !job->gpus) return true;
   if (!finding.entity.starts_with("gpu ")) return true;  // of the node, or of something all GPUs share
   const std::optional<int> index = gpu_index(finding.entity);
-  // One without a number is off the bus: the node has lost a GPU, and whose it was cannot be told.
+  // An entity without a number is off the bus: the node has lost a GPU, and nobody knows which job it belonged to.
   return !index || std::count(job->gpus->begin(), job->gpus->end(), *index) > 0;
 }
 
@@ -47,7 +47,7 @@ bool may_drain(const Finding& finding, const slurm::JobEnv* job) {
   return check != nullptr && !check->user_can_cause && of_the_job(finding, job);
 }
 
-// What scontrol, and scripts over it, could take for more than text.
+// Replaces characters that scontrol, or scripts around it, could interpret; cuts the text to `max`.
 std::string reason_text(std::string_view text, std::size_t max) {
   std::string plain = plain_text(text, std::string::npos);
   for (char& c : plain) {

@@ -1,5 +1,5 @@
-// What the prolog and the epilog do about findings. Pure: findings, policy, job and what Slurm says go in, a decision
-// with its reason comes out. act.h obeys it.
+// Decides how the prolog and the epilog act on findings. Pure: findings, policy, job and Slurm's records go in, a
+// decision with its reason comes out. act.h carries it out.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +32,8 @@ std::string drain_reason(const std::vector<Finding>& findings);
 
 bool is_ours(const slurm::Node& node);  // drained or draining with our reason
 
-// What may be done to this node now, from what Slurm says of it. A reason that somebody wrote is never replaced, not
-// even where the node is not drained.
+// Decides from Slurm's record of a node whether it may be drained now. A reason that somebody wrote is never replaced,
+// not even if the node is not drained.
 enum class DrainStep { drain, stands_already, somebody_elses };
 DrainStep drain_step(const slurm::Node& node);
 
@@ -51,12 +51,12 @@ int max_batch_requeues(const slurm::Config& config);
 // How many nodes are drained by us.
 std::int64_t count_ours(const std::vector<slurm::Node>& nodes);
 
-// What the job's AdminComment says of a drain: "ms-diag: node02 was drained before start 1: gpu.ecc gpu 3: ...".
+// Returns the job's AdminComment on a drain: "ms-diag: node02 was drained before start 1: gpu.ecc gpu 3: ...".
 // `restarts`: how often the job was started again before; `reason`: the drain's.
 std::string drain_note(const std::string& node, bool before_start, int restarts, std::string_view reason);
 // The comment with the note appended; nullopt where it is there already, or would be longer than kMaxComment.
 std::optional<std::string> appended_comment(const std::string& comment, const std::string& note);
-// Our pieces of a comment, a line each, as a restarted job is shown them.
+// Returns our notes in a comment, a line each, as a restarted job shows them.
 std::vector<std::string> notes_in(std::string_view comment);
 
 }  // namespace ms::health

@@ -69,7 +69,7 @@ void keep_counters(State& state, const std::vector<Result>& results) {
   }
 }
 
-// From when on the kernel's log counts. A time in the future was written before the clock went back.
+// Returns the time from which the kernel's log counts. A time in the future was written before the clock went back.
 double since(double last_wall_s, const World& world) { return last_wall_s <= world.clock.wall_s() ? last_wall_s : 0; }
 
 // Slurm and the machine may have its name with and without the domain.
@@ -97,7 +97,7 @@ slurm::Node own_node(const std::string& name, const World& world) {
   return *found;
 }
 
-// Did the checks for whose findings it was drained really look? Their codes are words of the reason. Empty: they did.
+// Returns why the checks that led to the drain (their codes are words of the reason) did not judge; empty: they did.
 std::string not_verified(const std::string& reason, const std::vector<Result>& results) {
   const std::vector<std::string> words = split(reason.substr(kReasonPrefix.size()), ' ');
   bool first_ran = false;
@@ -112,7 +112,7 @@ std::string not_verified(const std::string& reason, const std::vector<Result>& r
   return first_ran ? "" : fmt::format("{}: it did not run", words[0]);
 }
 
-// What the next run needs of this one. Kept after deciding: the disk may be what is bad.
+// Stores the findings and counters for the next run. Runs after the decision, because the disk itself may be bad.
 void keep(const Memory& memory, const Examination& seen, std::uint32_t job_id) {
   for (const Finding& finding : seen.findings) {
     memory.remember({.event = "finding", .code = finding.code, .message = finding.str(), .job_id = job_id},
@@ -121,7 +121,7 @@ void keep(const Memory& memory, const Examination& seen, std::uint32_t job_id) {
   memory.change([&](State& state) { keep_counters(state, seen.results); });
 }
 
-// A job that was started again is told why, on its first node. It costs a question to Slurm, which others do not pay.
+// Collects the reasons why a job was restarted, on its first node. Only restarted jobs pay for this query to Slurm.
 void collect_earlier_notes(const slurm::JobEnv& job, const World& world, std::vector<std::string>& to_user) {
   if (job.restarts <= 0 || !job.is_batch_host()) return;
   world.attempt("asking Slurm for the job's AdminComment", [&] {
@@ -163,7 +163,7 @@ int prolog_flow(const Policy& policy, const slurm::JobEnv& job, const World& wor
 
 void epilog_flow(const Policy& policy, const slurm::JobEnv& job, const World& world) {
   world.attempt("the note of the job", [&] { Notes(policy.paths.notes).remove(job.job_id); });
-  // What the job says of itself is only the hint to look.
+  // The job's exit status is only a hint that the node is worth checking.
   if (!job.exit_status || *job.exit_status == 0) return;
   if (switched_off(policy)) {
     world.say(Level::info, fmt::format("nothing is checked: {} is there", policy.act.kill_switch));
@@ -175,7 +175,7 @@ void epilog_flow(const Policy& policy, const slurm::JobEnv& job, const World& wo
   // A time in the future was written before the clock went back.
   const double since_s = now_wall_s - state.last_epilog_wall_s;
   if (since_s >= 0 && since_s < policy.prolog.epilog_interval_s) return;
-  // Where the time cannot be kept nothing is looked at: every failed job would, one after the other.
+  // If the time cannot be stored, nothing is checked: otherwise every failed job would run the checks again.
   if (!memory.change([&](State& kept) { kept.last_epilog_wall_s = now_wall_s; })) return;
   const Examination seen = look_at_node(policy, world, state, since(state.last_undrain_wall_s, world));
   const std::vector<Finding> bad = draining(seen.findings, policy, &job);
@@ -198,7 +198,7 @@ UndrainResult undrain_flow(const Policy& policy, const std::string& node, bool v
   std::string text;
   Examination seen;
   if (verified) {
-    // What the kernel said until the drain is what led to it; what it said since counts.
+    // Kernel messages before the drain led to it; only later ones count.
     const double drained_wall_s = memory.last_wall_s("drain", "").value_or(0);
     seen = look_at_node(policy, world, state,
                         std::max(since(drained_wall_s, world), since(state.last_undrain_wall_s, world)));
@@ -214,7 +214,7 @@ UndrainResult undrain_flow(const Policy& policy, const std::string& node, bool v
     }
     text += fmt::format("{} checks ran, none found anything that drains\n", seen.results.size());
   }
-  // Remembered first: a node that is back while what the log said before still counts would be drained again.
+  // Stored before the undrain: otherwise old log lines would still count, and the node would be drained again.
   const double now_wall_s = world.clock.wall_s();
   const bool kept = memory.change([&](State& changed) {
     keep_counters(changed, seen.results);

@@ -9,12 +9,12 @@
 namespace ms::health {
 namespace {
 
-// What a prolog's checks need besides waiting for a mount: to start their processes, and to hand over what they found.
+// Time that a prolog's checks need besides waiting for a mount: to start their processes and hand over their findings.
 constexpr double kMountMargin_s = 0.25;
 
 constexpr std::size_t kMaxPolicyBytes = std::size_t{1} << 20;
 
-// What is wrong with one code of the allow-list; empty: nothing.
+// Returns the problem with one code of the allow-list; empty: there is none.
 std::string allow_problem(const std::string& code) {
   const Check* check = find_check(passive_checks(), code);
   if (check == nullptr) {
@@ -79,7 +79,7 @@ Policy load_policy(const std::string& path) {
 }
 
 Policy load_policy_as_root(const std::string& path) {
-  // What was checked is what is read: the name could be another file's by the time it is opened again.
+  // The owner is checked on the open file that is read: by a second open the name could be another file's.
   const std::string text = read_trusted_file(path, 0, kMaxPolicyBytes, {.kind = "policy.owner", .blame = Blame::user});
   Policy policy;
   ConfigSchema schema;

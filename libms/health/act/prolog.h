@@ -1,6 +1,6 @@
-// What root does around a job. First do no harm: whatever goes wrong here, the job starts and the node stays, and the
-// log (syslog) says why. run_prolog returns 69 only after this node was drained for its own evidence and the job can be
-// requeued (or insists, with --ms-preflight=require); run_epilog always returns 0.
+// The prolog and the epilog of a job, run as root. First do no harm: whatever goes wrong here, the job starts, the node
+// stays in service, and the log (syslog) says why. run_prolog returns 69 only after this node was drained for its own
+// evidence and the job can be requeued (or insists, with --ms-preflight=require); run_epilog always returns 0.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ namespace ms::health {
 int run_prolog(const std::string& policy_path, const slurm::JobEnv& job) noexcept;
 int run_epilog(const std::string& policy_path, const slurm::JobEnv& job) noexcept;
 
-// ms-diag undrain: takes back our own drain of this node, if `verified` only after level 1 finds nothing that drains.
-// What the log says of earlier times does not count any more. Returns a Nagios status and prints what it did.
+// ms-diag undrain: removes our own drain of this node, if `verified` only after level 1 finds nothing that drains. Log
+// lines from before no longer count. Returns a Nagios status and prints what it did.
 int run_undrain(const Policy& policy, const std::string& node, bool verified);
 
 }  // namespace ms::health

@@ -43,8 +43,8 @@ void write_at(const UniqueFd& directory, const std::string& name, std::string_vi
 // not all could be.
 void append_at(const UniqueFd& directory, const std::string& name, std::string_view data, const Refusal& refusal);
 
-// An exclusive lock on a file (made with 0600, so that nobody else can hold it); it is given back when the handle goes,
-// or the process dies. An empty handle: somebody else has it.
+// An exclusive lock on a file (made with 0600, so that nobody else can hold it); it is released when the handle is
+// destroyed or the process dies. An empty handle: somebody else has it.
 UniqueFd try_lock_at(const UniqueFd& directory, const std::string& name, const Refusal& refusal);
 // Waits for it, at most `patience_s`; then the error.
 UniqueFd lock_at(const UniqueFd& directory, const std::string& name, double patience_s, const Refusal& refusal);

@@ -1,7 +1,7 @@
-// What a node remembers between jobs, in a local directory that is root's alone (0700), bounded in size and opened
-// without following links: counters of the last run, when the node was last undrained, strikes, when an epilog last
-// looked, and a history of what was decided. A state that cannot be read or written is an empty one: nothing fails
-// because of it.
+// The state that a node keeps between jobs, in a local directory that is root's alone (0700), bounded in size and
+// opened without following links: counters of the last run, when the node was last undrained, strikes, when an epilog
+// last ran the checks, and a history of decisions. A state that cannot be read or written counts as empty: nothing
+// fails because of it.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ class StateDirectory {
   // caller's own that nobody else may enter.
   explicit StateDirectory(const std::string& path);
 
-  // What is damaged counts as empty. A file that is not ours to read (a link, somebody else's) is refused, as
+  // A damaged file counts as empty. A file that is not ours to read (a link, somebody else's) is refused with
   // Error("state.read", node).
   State load() const;
   std::vector<HistoryEntry> history() const;  // oldest first

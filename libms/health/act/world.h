@@ -1,4 +1,4 @@
-// What the flow around a job (act.h) needs of the world: Slurm, the clock, chance, the checks and the log, as
+// The dependencies of the flow around a job (act.h): Slurm, the clock, randomness, the checks and the log, as
 // functions, so that its tests need none of them. prolog.cpp makes the real one.
 #pragma once
 
@@ -41,9 +41,9 @@ struct World {
   // there can be none.
   std::function<void(std::function<void(const World&)>)> afterwards = {};
 
-  // To the log, as one line of printable ASCII: what is said may quote a device, a file or Slurm.
+  // Logs one line of printable ASCII: the text may quote a device, a file or Slurm.
   void say(log::Level level, std::string_view text) const;
-  // Runs what must not stop the flow. False where it throws, which is said.
+  // Runs a step that must not stop the flow. Returns false if it throws; the error is logged.
   bool attempt(std::string_view what, const std::function<void()>& action) const;
 };
 

@@ -1,6 +1,6 @@
-// What a check is: a row of the registry and a function from evidence to a result. Passive checks (level 1) are all in
-// this room: they are what the prolog runs as root. Active ones (level 2) have their rows here and their
-// functions in the room diag, which is loaded on demand (extension.h).
+// Defines a check: a row of the registry and a function from evidence to a result. Passive checks (level 1) are all in
+// this module: the prolog runs them as root. Active ones (levels 2 and 3) are in the module diag, which is loaded on
+// demand (extension.h).
 #pragma once
 
 #include <string>

@@ -65,7 +65,7 @@ bool is_automounted(const std::vector<Mount>& mounts, const std::string& path) {
   });
 }
 
-// The expected ones first, then every other that users are not known to be behind, once a file system.
+// Returns the mounts to check, each file system once: expected ones first, then all others not known to be a user's.
 std::vector<Asked> to_be_asked(const Sysroot& root, const std::vector<Mount>& mounts,
                                const std::vector<std::string>& expected) {
   const std::set<std::string> of_users = mounted_by_users(root);
@@ -111,7 +111,7 @@ Result check_disk_mounts(Evidence& evidence) {
   if (asked.empty() && expected.empty())
     return skipped("nothing is mounted here that could hang, and none is expected");
 
-  // What an earlier run asked and left behind still waits: asking again would leave another.
+  // A process of an earlier run may still hang on its mount: a new one would hang there too.
   Counters keep;
   const double deadline_s = evidence.policy().limits.mount_deadline_s;
   std::vector<Asked> now;

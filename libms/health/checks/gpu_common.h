@@ -1,4 +1,4 @@
-// What the checks of NVIDIA GPUs share. A GPU or driver that does not report a value is not judged by it.
+// Helpers that the checks of NVIDIA GPUs share. A value that a GPU or driver does not report is not judged.
 #pragma once
 
 #include <cstddef>

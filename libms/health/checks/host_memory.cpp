@@ -24,7 +24,7 @@ std::optional<double> meminfo_mib(std::string_view text, std::string_view key) {
   return std::nullopt;
 }
 
-// What the memory controllers (EDAC) say is plugged in; 0: they do not say.
+// Returns the installed memory that the memory controllers (EDAC) report; 0: they report none.
 double installed_mib(const Sysroot& root) {
   double total = 0;
   for (const std::string& name : root.list("/sys/devices/system/edac/mc")) {

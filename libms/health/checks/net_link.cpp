@@ -19,7 +19,7 @@ std::uint64_t state_number(const Sysroot& root, const std::string& file) {
   return text ? Scan(*text).number().value_or(0) : 0;
 }
 constexpr std::uint64_t kActive = 4;  // of state: 1 down, 2 initialising, 3 armed
-// Of phys_state: 1 sleep, 2 polling, and then 5 link up, 6 recovery, 7 test.
+// Values of phys_state; the others are 1 sleep, 2 polling, 6 recovery, 7 test.
 constexpr std::uint64_t kPhysDisabled = 3;
 constexpr std::uint64_t kPhysTraining = 4;  // from here on there is a signal from the other end
 constexpr std::uint64_t kPhysLinkUp = 5;
@@ -92,7 +92,7 @@ std::vector<Finding> judge_expected(const Evidence& evidence) {
   return findings;
 }
 
-// A port whose cable carries a signal must be active; a link that was up within a day and is not was not unused.
+// A port whose cable carries a signal must be active; a link that is down but was up within a day is in use.
 std::vector<Finding> judge_found(const Evidence& evidence, const std::vector<Link>& links, Counters& keep) {
   const Sysroot& root = evidence.root();
   std::vector<Finding> findings;

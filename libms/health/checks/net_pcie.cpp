@@ -44,7 +44,7 @@ std::optional<double> speed(const Sysroot& root, const std::string& directory, s
   return gts >= 1 && scan.literal(" GT/s") ? gts : std::nullopt;
 }
 
-// What both ends can do: an adapter of 16 lanes in a slot of 8 is as it was built. The other end is the bridge above.
+// Returns the best that both ends support (the other end is the bridge above): 16 lanes in a slot of 8 are no fault.
 template <class Number>
 std::optional<Number> best_of_both(std::optional<Number> device, std::optional<Number> bridge) {
   return device && bridge ? std::optional(std::min(*device, *bridge)) : device;

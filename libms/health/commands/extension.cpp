@@ -16,7 +16,7 @@ namespace {
 
 struct Library {
   const char* file;
-  const char* door;  // the function that gives the extension
+  const char* entry_point;  // the function that returns the extension
   const char* hint;
 };
 constexpr Library kActive{"libms.so", "ms_diag_extension",
@@ -49,11 +49,11 @@ const T& load(const Library& library) {
     if (::access(path.c_str(), F_OK) != 0) continue;
     void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) throw load_error(library, ::dlerror());
-    const auto door = reinterpret_cast<const T* (*)()>(::dlsym(handle, library.door));
-    if (door == nullptr) {
-      throw load_error(library, fmt::format("{} has no {} in it: it is of another version", path, library.door));
+    const auto entry_point = reinterpret_cast<const T* (*)()>(::dlsym(handle, library.entry_point));
+    if (entry_point == nullptr) {
+      throw load_error(library, fmt::format("{} has no {} in it: it is of another version", path, library.entry_point));
     }
-    const T& extension = *door();
+    const T& extension = *entry_point();
     if (extension.version != kVersion) {
       throw load_error(library, fmt::format("{} is version {}, this program is {}", path, extension.version, kVersion));
     }

@@ -1,6 +1,6 @@
-// What the bare ms-diag loads on demand, each from a library of its own: the active checks (level 2) from
+// Extensions that the bare ms-diag loads on demand, each from a library of its own: the active checks (level 2) from
 // libms.so, which needs MPI and oneDNN; the notifier from libms_notify.so, which needs libcurl. Neither loads the
-// other. The level-1 path, which runs as root in a prolog, never comes here.
+// other. The level-1 path, which runs as root in a prolog, never loads them.
 #pragma once
 
 #include <string>

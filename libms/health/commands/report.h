@@ -1,4 +1,4 @@
-// What was found, as people, monitors and programs read it. Pure functions of results.
+// Formats results for people, monitors and programs. Pure functions.
 #pragma once
 
 #include <string>

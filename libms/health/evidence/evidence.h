@@ -1,4 +1,4 @@
-// Evidence: what checks look at, read when it is first asked for and then kept for the lane.
+// Evidence: the inputs of checks, read when first asked for and then kept for the lane.
 #pragma once
 
 #include <map>
@@ -20,12 +20,12 @@ struct Counter {
 };
 using Counters = std::map<std::string, Counter, std::less<>>;
 
-// What checks look at. Made once per lane (see runner.h), in that lane's own process; expensive evidence is read when
-// it is first asked for.
+// The inputs of checks. Made once per lane (see runner.h), in that lane's own process; expensive evidence is read when
+// first asked for.
 class Evidence {
  public:
-  // now_wall_s: the time; not_before_wall_s: of the last undrain, or 0: what the log says of earlier times does not
-  // count; before: counters kept by the last run.
+  // now_wall_s: the time; not_before_wall_s: the time of the last undrain, or 0: earlier log lines do not count;
+  // before: counters kept by the last run.
   Evidence(const Policy& policy, double now_wall_s, double not_before_wall_s, Counters before);
   // For tests: the GPUs are these, and no library is asked.
   void set_gpus(GpuSnapshot gpus) { gpus_ = std::move(gpus); }

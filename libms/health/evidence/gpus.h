@@ -1,5 +1,5 @@
-// What the driver says of the GPUs, asked once per run through NVML, which is opened by absolute path at run time. A
-// plain struct: the checks are functions of it, and tests fill it in by hand or through a fake library.
+// The GPUs as the driver reports them, queried once per run through NVML, which is opened by absolute path at run time.
+// A plain struct: the checks are functions of it, and tests fill it in by hand or through a fake library.
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,7 @@ struct Mount {
   bool filesystem_read_only = false;  // the file system itself, for every mount of it
 };
 
-// Of /proc/self/mountinfo, in its order; lines that are none are left out. Pure.
+// Parses /proc/self/mountinfo, in its order; malformed lines are left out. Pure.
 std::vector<Mount> parse_mountinfo(std::string_view text);
 
 // The mount at this path: the last one, which hides those before it. nullptr: there is none.

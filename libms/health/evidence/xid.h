@@ -28,7 +28,7 @@ struct XidLine {
   std::optional<RecoveryAction> action;  // Xid 154: what the driver asks for now
 };
 
-// What a recovery action other than none means, asked for by Xid 154 or through NVML: "a reset of the GPU".
+// The meaning of a recovery action other than none, requested by Xid 154 or through NVML: "a reset of the GPU".
 struct RecoveryAdvice {
   Severity severity;
   std::string_view words;

@@ -1,5 +1,5 @@
-// The agent: what runs on every node of a check. It introduces itself to the coordinator, does what that one orders,
-// serves other agents, and ends with the coordinator's connection.
+// The agent runs on every node of a check. It introduces itself to the coordinator, carries out its orders, serves
+// other agents, and ends with the coordinator's connection.
 #pragma once
 
 #include "net/agents/wire.h"
@@ -15,7 +15,7 @@ struct AgentOptions {
 // Returns when the coordinator is gone. Throws Error("net.peer") where it cannot be reached, Error("net.secret").
 void run_agent(const AgentOptions& options);
 
-// What Slurm calls this node, else its host name.
+// Returns Slurm's name of this node, else its host name.
 std::string node_name();
 
 }  // namespace ms::net

@@ -20,17 +20,17 @@ class AgentPool {
 
   // For the agents. With an interface, that one's address only; Error("net.interface", user) where it has none.
   Invitation invitation(const std::string& interface) const;
-  // Until all are here, or it has been long enough.
+  // Waits until all agents are here, or for `seconds` at most.
   void gather(double seconds);
   // Members in the order of the nodes; nullptr: it did not come, or is gone.
   const Member* member(int node) const;
   const std::vector<std::string>& nodes() const { return nodes_; }
   std::vector<int> missing() const;
 
-  // All pairs of a round at the same time, each as `spec` says; the first of each pair drives. Results in the order of
-  // the pairs, with `a` and `b` set to its two nodes.
+  // Tests all pairs of a round at the same time, each as `spec` says; the first of each pair drives. Returns the
+  // results in the order of the pairs, with `a` and `b` set to its two nodes.
   std::vector<PairResult> test(const Round& round, const PairSpec& spec, int source_port = 0);
-  // What each node tells of itself: "counters", "facts". Empty where it did not answer.
+  // Asks every node for its "counters" or "facts". Returns the answers by node; empty where a node did not answer.
   std::vector<std::string> ask(const std::string& what);
 
  private:
@@ -39,7 +39,7 @@ class AgentPool {
     Channel control;  // empty: nobody is there
   };
   void lose(int node);
-  // Sends an order, and takes answers until each has come or it is too late: then `missed` is told whose.
+  // order() sends an order. answers() takes answers until each has come or time is up: `missed` gets the others.
   bool order(int node, const TestOrder& order);
   void answers(std::map<int, int> waiting, double seconds, const std::function<void(TestAnswer)>& take,
                const std::function<void(int node, const std::string& why)>& missed);

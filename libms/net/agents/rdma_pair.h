@@ -1,5 +1,5 @@
-// Two agents measure RDMA between them: they agree on a session's channel who waits and who calls, and perftest does
-// the rest.
+// RDMA measurement between two agents: they agree over a session's channel which one waits and which one calls, and
+// perftest measures.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@
 
 namespace ms::net {
 
-// What the other agent asks for in a line that began with "rdma".
+// Serves the other agent's request; `words` are the rest of a line that began with "rdma".
 void serve_rdma(Channel& session, const Self& self, Fields& words);
-// Drives it. `host` is the other's address. Throws Error("net.rdma").
+// Drives the measurement. `host` is the other agent's address. Throws Error("net.rdma").
 void measure_rdma(Channel& session, const Self& self, const std::string& host, const PairSpec& spec,
                   PairResult& result);
 

@@ -1,4 +1,4 @@
-// What the coordinator and its agents tell each other, as lines of JSON.
+// The protocol between the coordinator and its agents, as lines of JSON.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace ms::net {
 
-// What an agent is started with.
+// Options an agent is started with.
 struct Invitation {
   std::vector<std::string> addresses;  // of the coordinator, "10.0.0.1:4000"
   std::string secret;
@@ -21,7 +21,7 @@ struct Invitation {
   std::string hcas = {};  // of these adapters, a list in NCCL's form; empty: of all
 };
 
-// An agent, as it introduces itself.
+// An agent's introduction to the coordinator.
 struct Member {
   std::string node;
   Address address;  // that it serves others at
@@ -49,7 +49,7 @@ std::string to_json(const Invitation& invitation);
 std::string to_json(const Member& member);
 std::string to_json(const TestOrder& order);
 std::string to_json(const TestAnswer& answer);
-// Throw Error("net.wire", fabric) for what is not understood.
+// Throw Error("net.wire", fabric) for a malformed line.
 Invitation read_invitation(const std::string& line);
 Member read_member(const std::string& line);
 TestOrder read_order(const std::string& line);

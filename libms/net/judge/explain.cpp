@@ -93,7 +93,7 @@ class Search {
         if (worst == nullptr || across.bad > worst_count.bad) worst = &group, worst_count = across;
       }
       if (worst == nullptr) return;
-      // What is bad between it and all the others is as bad between them and it.
+      // The symptom is symmetric: a group of exactly the remaining nodes fits as well, so the finding names it, too.
       const auto rest = std::ranges::find_if(groups, [&](const Group& group) {
         return group.nodes == ways_.nodes() - worst->nodes && group.nodes > 0 && are_apart(group, *worst);
       });

@@ -17,13 +17,13 @@ class GroupSearch {
   GroupSearch(int nodes, double times);
 
   using Nodes = std::vector<int>;
-  // Groups to be timed at the same time: no node is in two. Empty: it is known.
+  // Returns the groups to time at the same time; no node is in two. Empty: the search is done.
   const std::vector<Nodes>& next();
-  // Of each of them the time that a member waits for the slowest link of a ring, whatever the size: all-reduce's over
-  // its bus factor.
+  // Takes one time for each group of next(): that of an all-reduce over its bus factor. It is the time that a ring's
+  // slowest link costs, and does not depend on the group's size.
   void take(const std::vector<double>& seconds);
 
-  // What is normal: the fastest of some pairs, from the first tests.
+  // Returns the normal time: the fastest of the pairs that the first round tests.
   double normal_s() const { return normal_s_; }
   struct Slow {
     Nodes nodes;  // one; or two that are slow together only; or more: as a whole, and neither half of them
@@ -35,7 +35,7 @@ class GroupSearch {
   int rounds() const { return rounds_; }
 
  private:
-  // What is asked about a group, or about a node that is tested with others that are good.
+  // A group under test, or a single node that is tested together with a good one.
   struct Question {
     Nodes nodes;
     int slow = 0, of = 0;

@@ -1,5 +1,5 @@
-// What is wrong with a measurement, by comparison with all others of the same check: most of a fabric is taken for
-// healthy. Pure.
+// Judges a measurement by comparison with all others of the same check: most of a fabric is assumed to be healthy.
+// Pure.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace ms::net {
 
-// Of ways between nodes; flap: of a node, whose interface lost its carrier while it was tested.
+// Symptoms of a way between two nodes. A flap is a node's: its interface lost its carrier during the test.
 enum class Symptom { silent, bandwidth, loss, size, latency, flap };
 inline constexpr int kWaySymptoms = 5;  // all but flap
 constexpr std::string_view to_string(Symptom symptom) {
@@ -28,18 +28,18 @@ struct Thresholds {
   int lost_least = 2;             // and so many of them
 };
 
-// What is normal here. Three quarters of the ways may be worse: a bad switch of few is in many pairs.
+// Normal values of this fabric. Quartiles: one bad switch of few is in many pairs, so three quarters may be worse.
 struct Normal {
   double gbps = -1;        // the upper quartile of what ways carry, each in the middle of its measurements
   double latency_us = -1;  // the lower quartile of the pairs' least latencies, likewise
 };
-// Of each distance (0: below the same switch); `distance` counts from 0. Where a distance has less than eight ways,
-// all distances together.
+// Returns the normal values by distance (0: below the same switch); `distance` counts from 0. A distance with fewer
+// than eight ways gets the values of all distances together.
 std::vector<Normal> normal_of(std::span<const PairResult> results, const std::function<int(int, int)>& distance);
 
-// Of symptoms of ways.
+// Returns whether a way (`there`: a to b, else b to a) shows a symptom; false for Symptom::flap.
 bool has(const PairResult& result, bool there, Symptom symptom, const Normal& normal, const Thresholds& thresholds);
-// Was it measured at all?
+// Returns whether the result measured that symptom at all.
 bool tried(const PairResult& result, bool there, Symptom symptom);
 
 }  // namespace ms::net

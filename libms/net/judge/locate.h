@@ -28,7 +28,7 @@ struct Fault {
   double gbps = -1, latency_us = -1, lost = 0;  // lost: a share, of all datagrams
   double times = 0;                             // as long as normal, where only that is known; 0: it is not
   Normal normal;
-  std::string words = {};  // of whom it was that nothing came from
+  std::string words = {};  // the error of the first test without a result
   double confidence = 0;   // (bad + 1) / (of + 2): Laplace's rule of succession, of the symptom that says most
 };
 
@@ -36,7 +36,7 @@ class Locator {
  public:
   Locator(int nodes, LocateOptions options);
 
-  // The next round of pairs, to be tested at the same time; nullopt: all is known that is asked for.
+  // Returns the next round of pairs, to be tested at the same time; nullopt: the search is done.
   std::optional<Round> next();
   // Is that round of the cover? Then streams of both directions go at once; else one after the other, because where one
   // direction is slow, the acknowledgements of the other are late, and both look slow.
@@ -44,13 +44,13 @@ class Locator {
   void take(const std::vector<PairResult>& results);
 
   std::vector<Fault> faults() const;
-  // Nodes that nothing is said against, measured at least once.
+  // Returns the nodes without a fault that were measured at least once.
   std::vector<int> healthy() const;
   const std::vector<PairResult>& results() const { return results_; }
   std::int64_t pairs_untested() const;
-  // Ways that were slow while others sent and were not when they had the fabric for themselves.
+  // Returns the number of ways that were slow while others sent, but not alone on the fabric.
   int crowded_ways() const;
-  // Pairs that were bad once, and that there was no time to test again.
+  // Returns the number of pairs that were bad once and have not been tested again, for lack of time.
   int undecided_pairs() { return static_cast<int>(doubtful().pairs.size()); }
   int cover_rounds() const { return static_cast<int>(cover_.size()); }
 
@@ -60,7 +60,7 @@ class Locator {
     std::vector<Culprit> culprits;
   };
   std::vector<Of> judge() const;
-  // What should be tested before anything is said: nodes in doubt with others, and pairs by themselves.
+  // Tests that are still needed before a verdict: nodes in doubt, with other partners, and pairs by themselves.
   struct Doubts {
     std::vector<Pair> nodes, pairs;
   };

@@ -1,5 +1,5 @@
-// What ports and interfaces have counted: read twice, the growth is judged. Files that a port does not have, or that
-// the kernel refuses to a restricted function (EINVAL), are remembered and not tried again.
+// Counters of ports and interfaces: two snapshots are compared and the growth is judged. Files that a port does not
+// have, or that the kernel refuses to a restricted function (EINVAL), are remembered and not tried again.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace ms::net {
 
 struct PortCounts {
   bool is_up = true;                           // ACTIVE, or its carrier is there
-  bool is_hardware = true;                     // what is none may come and go
+  bool is_hardware = true;                     // virtual interfaces may come and go
   std::map<std::string, std::int64_t> values;  // by the counter's name
   bool operator==(const PortCounts&) const = default;
 };
@@ -51,18 +51,19 @@ struct CounterRule {
 };
 const std::vector<CounterRule>& counter_rules();
 
-// What grew too fast from one snapshot to a later one. Over less than an hour a limit is that of the whole hour, so
-// that a single event within a second is not a thousand an hour; a limit of 0 is exceeded by any event. Counters that
-// went back were reset, and count from 0. Ports that are gone, or that are not up any more, are findings of their own.
+// Returns findings for the counters that grew too fast between two snapshots. Snapshots less than an hour apart are
+// judged by the limit of a whole hour, so that one event within a second does not count as thousands an hour; a limit
+// of 0 is exceeded by any event. A counter that decreased was reset, and counts from 0. A port that is gone, or no
+// longer up, is a finding of its own.
 std::vector<Finding> judge_growth(const Snapshot& before, const Snapshot& after);
 
-// Watching: when ports were not up, as far as could be seen.
+// Watches snapshots for ports that were down.
 class FlapWatch {
  public:
-  // Downs shorter than `least_s` are told only where the port's own counter has them.
+  // Downs shorter than `least_s` are reported only if the port's own counter has them.
   explicit FlapWatch(double least_s) : least_s_(least_s) {}
   void see(const Snapshot& snapshot);
-  // For each port that was down, or whose counter says that it was between two looks.
+  // Returns a finding for each port that was down, or whose counter shows a loss between two snapshots.
   std::vector<Finding> findings() const;
 
  private:
@@ -81,11 +82,11 @@ class FlapWatch {
 class CounterWatch {
  public:
   explicit CounterWatch(double least_flap_s) : least_flap_s_(least_flap_s) {}
-  // What growth is counted from; else it is each node's first snapshot.
+  // Sets the snapshots that growth is counted from; by default it is each node's first one.
   void start(std::map<std::string, Snapshot> snapshots) { first_ = std::move(snapshots); }
   void see(const std::string& node, const Snapshot& snapshot);
   const std::map<std::string, Snapshot>& last() const { return last_; }
-  // Each loss of a link once. With several nodes entities begin with the node.
+  // Reports each loss of a link once. With several nodes, entities begin with the node.
   std::vector<Finding> findings() const;
 
  private:

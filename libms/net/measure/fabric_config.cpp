@@ -207,7 +207,7 @@ class Judge {
     }
   }
 
-  // What most nodes have is taken for meant.
+  // Adds a finding for each node whose value differs from the most frequent one, which is assumed to be intended.
   void compare(std::string_view code, std::string_view what,
                const std::function<std::string(const FabricFacts&)>& value) {
     std::map<std::string, int> counts;

@@ -1,5 +1,5 @@
-// What a node is set up to do with the fabric: NCCL's environment, interfaces, adapters; and what in that does not fit
-// together, on a node and between nodes. Pure but for gather_facts().
+// A node's configuration for the fabric: NCCL's environment, interfaces, adapters. Finds settings that conflict, on one
+// node and between nodes. Pure but for gather_facts().
 #pragma once
 
 #include <functional>
@@ -55,8 +55,8 @@ struct NodeFacts {
   std::string node;
   FabricFacts facts;
 };
-// Findings with the node (or the nodes, folded) in the entity. `flap_s`: how long a link may be down without a job's
-// end.
+// Returns findings with the node (or the nodes, folded) in the entity. `flap_s`: how long a link may be down without
+// ending a job.
 std::vector<Finding> judge_config(const std::vector<NodeFacts>& nodes, double flap_s);
 
 }  // namespace ms::net

@@ -11,7 +11,7 @@ namespace ms::net {
 
 std::string to_json(const Snapshot& snapshot);
 Snapshot read_snapshot(const std::string& text);  // Error("net.wire", fabric)
-// Of several nodes, by name.
+// Snapshots of several nodes, by name.
 std::string to_json(const std::map<std::string, Snapshot>& snapshots);
 std::map<std::string, Snapshot> read_snapshots(const std::string& text);
 

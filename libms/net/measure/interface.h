@@ -1,4 +1,4 @@
-// What a node knows of itself: the interface that an address belongs to, and what it has counted.
+// A node's own interfaces: their addresses, and their counters.
 #pragma once
 
 #include <string>
@@ -15,17 +15,17 @@ struct Interface {
   Address address;  // port 0
 };
 
-// One address of every interface that is up, IPv4 before IPv6, no loopback unless there is nothing else; only those
-// whose names begin with `prefix`.
+// Returns one address of every interface that is up and whose name begins with `prefix`: IPv4 before IPv6, no loopback
+// unless there is nothing else.
 std::vector<Interface> interfaces(const std::string& prefix = {});
-// Whose address this is; "" where it is nobody's.
+// Returns the name of the interface that has this address; "" if none has.
 std::string interface_of(const Address& address);
 
-int mtu_of(const Sysroot& root, const std::string& interface);  // 0 where it is not told
-// Since the node or the interface came up. Take two and subtract.
+int mtu_of(const Sysroot& root, const std::string& interface);  // 0: unknown
+// Returns the counts since the node or the interface came up. Take two and subtract.
 NodeCounts counts_of(const Sysroot& root, const std::string& interface);
 NodeCounts operator-(const NodeCounts& a, const NodeCounts& b);
-// Packets that the kernel dropped before it looked at them, of all interfaces, because there were too many.
+// Returns the packets that the kernel dropped because its receive backlog was full, over all interfaces.
 std::int64_t backlog_drops(const Sysroot& root);
 
 }  // namespace ms::net

@@ -1,4 +1,4 @@
-// What is measured between two nodes, and how much. Plain data; agents measure, the rest judges.
+// A pair's test: the spec and the result. Plain data; agents measure, the rest judges.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct PairSpec {
   bool rdma = false;  // latency and streams by perftest, one direction after the other; no datagrams, no sizes
   bool operator==(const PairSpec&) const = default;
 };
-// The longest that a test of this kind takes on a fabric that works.
+// Returns the longest time that such a test takes on a working fabric.
 inline double most_seconds(const PairSpec& spec) {
   if (spec.rdma) {
     constexpr double kStart_s = 0.5;  // of a program, and its end
@@ -46,7 +46,7 @@ struct Way {
   bool operator==(const Way&) const = default;
 };
 
-// Of one node while the pair was tested: what its interface and its kernel counted.
+// Counts of one node's interface and kernel during the pair's test.
 struct NodeCounts {
   std::int64_t carrier_losses = 0;  // of the interface
   std::int64_t carrier_gains = 0;   // times that it came back

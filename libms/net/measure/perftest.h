@@ -1,5 +1,5 @@
-// perftest (ib_write_lat, ib_write_bw) as what measures RDMA between two agents: one program on each side, the one that
-// calls writes into the memory of the one that waits.
+// RDMA measurement between two agents by perftest (ib_write_lat, ib_write_bw): one program runs on each side, and the
+// one that calls writes into the memory of the one that waits.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ struct RdmaPort {
 // The first active port of the adapters that a list in NCCL's form selects (see nccl_selects); empty: of all.
 std::optional<RdmaPort> rdma_port(const FabricFacts& facts, const std::string& hcas);
 
-// Empty where both programs can be started here.
+// Returns why perftest cannot run here; empty where both programs can be started.
 std::string why_no_perftest();
 
 enum class RdmaTest { latency, bandwidth };
@@ -29,7 +29,7 @@ struct RdmaSeen {
   double least_us = -1, p50_us = -1, p99_us = -1;  // of one way, as perftest halves round trips
   double gbps = -1;
 };
-// What a program printed; nullopt where there is no result in it.
+// Parses a program's output; nullopt where it contains no result.
 std::optional<RdmaSeen> read_perftest(RdmaTest test, std::string_view output);
 
 // Waits for a call: starts the program, tells the TCP port once it listens there, and returns when it has ended.

@@ -1,5 +1,5 @@
-// Those who measure: agents that talk TCP (agent_workers.h), or the ranks of one launch (rank_workers.h). What is asked
-// of them is the same.
+// The interface of everything that measures: agents over TCP (agent_workers.h), or the ranks of one launch
+// (rank_workers.h).
 #pragma once
 
 #include <string>
@@ -14,20 +14,20 @@ class Workers {
  public:
   virtual ~Workers() = default;
 
-  // Those that came, by name; pairs are of indices into this.
+  // The nodes that joined, by name; pairs hold indices into this.
   const std::vector<std::string>& nodes() const { return nodes_; }
   const std::vector<std::string>& missing() const { return missing_; }
-  // What was said of them by whoever should have started them; empty: nothing.
+  // The launcher's message about the missing nodes, or why they cannot measure; empty: none.
   const std::string& why_missing() const { return why_missing_; }
   std::size_t invited() const { return invited_; }            // those that could have come
   virtual double link_gbps(int /*node*/) const { return 0; }  // 0: not told
-  // What of a PairSpec this workers does not measure, for the report.
+  // Lists the parts of a PairSpec that these workers do not measure, for the report.
   virtual std::vector<std::string> not_run() const { return {}; }
 
-  // All pairs of a round at the same time. Results in the order of the pairs, with `a` and `b` set to its two nodes.
-  // `source_port` is that of the first flow, for those who can choose; 0: any.
+  // Tests all pairs of a round at the same time. Returns the results in the order of the pairs, with `a` and `b` set to
+  // its two nodes. `source_port` is that of the first flow, for workers that can choose it; 0: any.
   virtual std::vector<PairResult> test(const Round& round, const PairSpec& spec, int source_port = 0) = 0;
-  // False once nothing more can be measured: what is left to test is not.
+  // Returns false once nothing more can be measured; the remaining tests are skipped.
   virtual bool works() const { return true; }
 
  protected:

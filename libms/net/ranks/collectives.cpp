@@ -178,7 +178,7 @@ double at_share(std::vector<double> values, double share) {
   return values[std::min(values.size() - 1, static_cast<std::size_t>(share * static_cast<double>(values.size())))];
 }
 
-// What all ranks know of numbers that each has some of: the largest of each.
+// Combines each rank's numbers elementwise by an all-reduce over all ranks. Collective over the world.
 class Agreement {
  public:
   Agreement(comm::World& world, tensor::Device& device, tensor::Stream& stream) : device_(device), stream_(stream) {

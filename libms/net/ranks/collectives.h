@@ -23,7 +23,7 @@ Collective parse_collective(const std::string& text);  // Error("cli.value", use
 // the algorithm is the best there is. The size of all_gather and reduce_scatter is that of the larger side.
 double bus_factor(Collective collective, int ranks);
 
-// The world cut into groups of equal size that do the same at the same time.
+// The world split into groups of equal size that run the same collective at the same time.
 struct Split {
   std::string name;                      // "world", "tp", "rail"
   std::vector<std::vector<int>> groups;  // global ranks

@@ -1,5 +1,5 @@
-// What one rank does of what a workers of ranks measures. Every method is collective over the world, and all ranks call
-// the same with the same arguments but for tell(), whose arguments are rank 0's to choose.
+// One rank's part of the measurements of RankWorkers. Every method is collective over the world: all ranks call the
+// same one with the same arguments. tell() is the exception: rank 0's arguments replace those of the others.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace ms::net {
 
-// What rank 0 tells the others. `words` of what follows are a round's pairs, or groups: the size of each and its nodes.
+// Rank 0's order to the others. `words` words follow: a round's pairs, or for each group its size and its nodes.
 struct Order {
   enum class Kind : int { over, pairs, groups };
   Kind kind = Kind::over;
@@ -22,7 +22,7 @@ struct Order {
 };
 static_assert(std::is_trivially_copyable_v<Order>);
 
-// What a rank saw in a round: as the first of a pair the round trips, and in each phase what came in.
+// A rank's measurements in a round: the latency, as the first of a pair, and the incoming bandwidth of each phase.
 struct Seen {
   double least_us = -1, p50_us = -1, p99_us = -1;
   double gbps[2] = {-1, -1};
@@ -32,17 +32,17 @@ static_assert(std::is_trivially_copyable_v<Seen>);
 
 class RankPart {
  public:
-  // `ranks`: that of each node.
+  // `ranks`: each node's rank.
   RankPart(comm::World& world, tensor::Device& device, std::vector<int> ranks);
   ~RankPart();
   RankPart(const RankPart&) = delete;
   RankPart& operator=(const RankPart&) = delete;
 
-  // Rank 0's order becomes everybody's.
+  // Broadcasts rank 0's order and words to all ranks.
   void tell(Order& order, std::vector<int>& words);
-  // A round of pairs; what all saw, by rank.
+  // Runs a round of pairs. Returns the measurements of all ranks, by rank.
   std::vector<Seen> run(const Round& round, const PairSpec& spec);
-  // Groups that reduce so many bytes side by side; the seconds of all ranks, 0 of those that are in none.
+  // All-reduces `bytes` in all groups at the same time. Returns the seconds by rank; 0 for a rank in no group.
   std::vector<double> reduce(const std::vector<std::vector<int>>& groups, std::int64_t bytes);
 
  private:

@@ -1,4 +1,4 @@
-// What a check of collectives found: findings, a table, JSON. Pure functions of results.
+// Reports on a check of collectives: findings, a table, JSON. Pure functions of results.
 #pragma once
 
 #include <string>
@@ -9,8 +9,9 @@
 
 namespace ms::net {
 
-// Wrong elements; groups that take more than twice as long as the middle one of their split; less bus bandwidth than
-// nine tenths of `least_bus_gbs` on the average of the largest size of each collective (0: not judged).
+// Returns findings for wrong elements; for groups that take more than twice as long as the median one of their split;
+// for less bus bandwidth than nine tenths of `least_bus_gbs`, on the average of the largest size of each collective
+// (0: not judged).
 std::vector<Finding> judge_collectives(const std::vector<CollectiveRow>& rows, double least_bus_gbs);
 
 std::string collectives_text(const std::vector<CollectiveRow>& rows);

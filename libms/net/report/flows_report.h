@@ -1,4 +1,4 @@
-// What a check of flows found, for people and programs. Pure functions of results.
+// Reports on a check of flows, for people and programs. Pure functions of results.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace ms::net {
 
-// Flows of one pair, again and again with other source ports.
+// The flows of one pair, measured several times with different source ports.
 struct PairFlows {
   int a = 0, b = 0;  // flows go from a to b
   struct Roll {
@@ -22,7 +22,7 @@ struct PairFlows {
   double beside_others_gbps = 0;  // while all pairs send
   std::string error = {};         // why there is nothing, or not all of it
 
-  // The worst of the rolls: a slow path, then a collision.
+  // Returns the worst verdict of the rolls: a slow path is worse than a collision.
   FlowVerdict verdict() const;
 };
 struct FlowsChecked {

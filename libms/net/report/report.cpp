@@ -193,7 +193,7 @@ std::string matrix_text(const Checked& checked) {
 
 namespace {
 
-// What pairs of each distance carry, where it is known how far apart nodes are.
+// Returns a table of bandwidth and latency by distance. The layout must be known.
 std::string distances_text(const Checked& checked) {
   struct Of {
     std::vector<double> gbps, us;

@@ -1,4 +1,4 @@
-// What a check of the fabric found, for people, monitors and programs. Pure functions of results.
+// Reports on a check of the fabric, for people, monitors and programs. Pure functions of results.
 #pragma once
 
 #include <string>
@@ -25,7 +25,7 @@ struct Checked {
   double seconds = 0;
 };
 
-// The codes of findings about the fabric; for the manual. Each is what a symptom is called.
+// The codes of findings about the fabric, one for each symptom; for the manual.
 struct Code {
   std::string_view code;
   std::string_view summary;
@@ -41,9 +41,9 @@ std::vector<Finding> findings(const Checked& checked);
 // measured.
 int nagios_status(const Checked& checked);
 
-// 2 where one is critical, 1 where one is a warning, else 0.
+// Returns 2 if a finding is critical, 1 if one is a warning, else 0.
 int worst_status(const std::vector<Finding>& findings);
-// Of commands that measure nothing between nodes; `what` was looked at.
+// The findings of a command that measures nothing between nodes; `what` names the thing that it inspected.
 std::string findings_text(const std::vector<Finding>& findings, const std::string& what,
                           const std::vector<std::string>& not_run);
 

@@ -13,8 +13,8 @@ struct StreamLimits {
 
 // Sends until the other end has had enough; returns what it measured.
 double send_stream(Channel& channel, const StreamLimits& limits, Deadline deadline);
-// Receives until a limit is reached and tells the other end: Gbit/s of all but the first fifth of that time. A stream
-// that stops on its way counts for the time that it stood still.
+// Receives until a limit is reached and tells the other end: Gbit/s of all but the first fifth of that time. The time
+// of a stream that stalls counts until its end.
 double receive_stream(Channel& channel, const StreamLimits& limits);
 
 }  // namespace ms::net

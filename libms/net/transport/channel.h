@@ -62,13 +62,13 @@ class Channel {
 
   void send_line(std::string_view line, Deadline deadline);  // without its newline
   std::string receive_line(Deadline deadline, std::size_t max_bytes = std::size_t{64} << 10);
-  // What has arrived by now, if that is a line.
+  // Returns a line if a whole one has arrived, without waiting.
   std::optional<std::string> poll_line(std::size_t max_bytes = std::size_t{1} << 20);
   void send(std::span<const std::byte> bytes, Deadline deadline);
   void receive(std::span<std::byte> bytes, Deadline deadline);
-  // At least one byte and at most all; 0 where the other end has closed.
+  // Receives at least one byte and at most all. Returns the number; 0 if the other end has closed.
   std::size_t receive_some(std::span<std::byte> bytes, Deadline deadline);
-  // As much as there is room for now; may be 0.
+  // Sends as much as fits into the socket's buffer now. Returns the bytes sent, maybe 0.
   std::size_t send_some(std::span<const std::byte> bytes);
   // Waits until one may send (or a line may be read).
   void wait_writable(Deadline deadline) const;
@@ -84,7 +84,7 @@ class Channel {
   std::string buffer_;  // received, not yet handed out
 };
 
-// While this lives, receive() waits in the kernel and not for poll(): two system calls less for every small message.
+// While this lives, receive() blocks in the kernel and not in poll(): two system calls less for every small message.
 class PromptReceive {
  public:
   explicit PromptReceive(Channel& channel);

@@ -101,7 +101,7 @@ DatagramCounts Datagrams::exchange(int count, double seconds, double linger_s, C
       std::array<char, kSmall> data{};
       const Head head{.exchange = exchange_, .kind = kCounted, .number = static_cast<std::uint32_t>(counts.sent)};
       std::memcpy(data.data(), &head, sizeof head);
-      // Where there is no room yet, it comes. What this node's own rules drop (EPERM) has been sent and is lost.
+      // A full queue drains; the send is retried. A datagram that this node's own rules drop (EPERM) counts as sent.
       if (send(fd_.get(), data.data(), data.size(), MSG_NOSIGNAL) < 0 && errno != EPERM) break;
       ++counts.sent;
     }

@@ -27,7 +27,7 @@ class Datagrams {
   DatagramCounts exchange(int count, double seconds, double linger_s, Channel& channel);
   // Does a packet of `mtu` bytes arrive? Asks several times; the other end must be in answer_sizes().
   bool passes(int mtu);
-  // Answers the other end's passes() until it is told to stop through the channel, or the deadline has passed.
+  // Answers the other end's passes() until a line on the channel says stop, or the deadline has passed.
   void answer_sizes(Channel& until_line, Deadline deadline);
 
  private:

@@ -1,4 +1,4 @@
-// The words of a line that another agent said, read strictly: what is no such number is an error, not a guess.
+// Parses the words of another agent's line strictly: a malformed or out-of-range number is an error, not a guess.
 #pragma once
 
 #include <charconv>
@@ -11,7 +11,7 @@
 
 namespace ms::net {
 
-// Throws Error("net.peer", fabric).
+// Throws Error("net.peer", fabric) for a missing or malformed word.
 class Fields {
  public:
   explicit Fields(std::string_view line) : words_(split(line, ' ')) {}
@@ -28,7 +28,7 @@ class Fields {
       throw malformed();
     return value;
   }
-  // Of anything that an agent may be asked for.
+  // Returns the next word as a duration, at most the longest that an agent may be asked for.
   double seconds() { return number<double>(0, 200); }
 
  private:

@@ -88,9 +88,9 @@ AttentionBackward::AttentionBackward(const AttentionKey& key) {
   const auto score = [&] { return graph.between(scores, CUDNN_DATA_FLOAT); };
 
   // delta = the sum over a row of dout o
-  const Id products = graph.between(full, CUDNN_DATA_FLOAT), sums = graph.between(rows, CUDNN_DATA_FLOAT);
-  graph.pointwise(CUDNN_POINTWISE_MUL, dout, o, products);
-  graph.reduce(CUDNN_REDUCE_TENSOR_ADD, products, sums);
+  const Id dout_o = graph.between(full, CUDNN_DATA_FLOAT), sums = graph.between(rows, CUDNN_DATA_FLOAT);
+  graph.pointwise(CUDNN_POINTWISE_MUL, dout, o, dout_o);
+  graph.reduce(CUDNN_REDUCE_TENSOR_ADD, dout_o, sums);
   graph.pointwise(CUDNN_POINTWISE_MUL, sums, one, delta);
 
   // p = exp(scale q k - lse)

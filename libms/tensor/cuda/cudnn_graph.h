@@ -101,8 +101,8 @@ class CudnnPlan {
   std::int64_t workspace_bytes_ = 0;
 };
 
-// What cuDNN offers for a graph on a GPU that need not be present: `device_json` describes it. The number of engines
-// that its heuristic returns, and the status of building a plan with the first:
+// The support that cuDNN has for a graph on a GPU that need not be present; `device_json` describes that GPU. `engines`
+// counts the engines that the heuristic returns, and `planned` is the status of building a plan with the first one:
 // CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER means that kernels were compiled and there was no driver to load them into.
 struct CudnnOffer {
   int engines = 0;

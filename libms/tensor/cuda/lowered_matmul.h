@@ -12,7 +12,7 @@
 
 namespace ms::tensor {
 
-// What cuBLASLt does itself, rather than kernels of ours before or after it.
+// The parts of a matmul that cuBLASLt does itself; our kernels before or after it do the rest.
 struct MatmulVariant {
   bool fp8 = false;   // an fp8 GEMM; otherwise rounded operands are multiplied as bf16
   bool gelu = false;  // fuses the GELU

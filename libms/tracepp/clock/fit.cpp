@@ -55,7 +55,8 @@ struct Sums {
   }
 };
 
-// Theil-Sen on every point with the one half of all points further on: as robust, in linear time.
+// Fits a Theil-Sen line. Pairs each point with the one half of all points later, which is as robust and takes linear
+// time.
 Line first_line(std::span<const Point> points) {
   const std::size_t n = points.size(), half = (n + 1) / 2;
   std::vector<double> values;
@@ -92,8 +93,8 @@ Fit robust_line(std::span<const Point> points) {
   return fit;
 }
 
-// By how much the points scatter more than their variances say: each against the line between its neighbours, which no
-// bend spoils.
+// Returns how many times more the points scatter than their variances predict; at least 1. Each point is compared with
+// the line between its neighbours, which a bend does not spoil.
 double scatter(std::span<const Point> points) {
   std::vector<double> squares;
   for (std::size_t i = 1; i + 1 < points.size(); ++i) {
@@ -106,7 +107,7 @@ double scatter(std::span<const Point> points) {
   return squares.empty() ? 1 : std::max(1.0, median(squares) / kMedianOfSquares);
 }
 
-// Where two lines begin that are much better than one, at the best place; again on both sides.
+// Finds the places where two lines fit much better than one: splits at the best place and searches both sides again.
 void find_bends(std::span<const Point> points, double noise, std::size_t first, std::vector<std::size_t>& bends) {
   const std::size_t n = points.size();
   if (n < 2 * kMinPiece) return;
@@ -128,7 +129,8 @@ void find_bends(std::span<const Point> points, double noise, std::size_t first, 
   find_bends(points.subspan(at), noise, first + at, bends);
 }
 
-// The points of a link: of each round the best sample, or, of collectives and where there are many, of each stretch.
+// Returns the points of a link, at most kMaxPoints: of probes the best sample of each stretch of rounds, of collectives
+// the sample with the median shift of each stretch of time.
 std::vector<Point> points_of(const ClockLink& link, std::size_t from, const ClockSample& zero) {
   const bool is_a = from == link.a;
   std::vector<ClockSample> samples = link.samples;
@@ -204,8 +206,8 @@ Anchors anchors_of(const std::vector<ClockSample>& samples) {
   return best;
 }
 
-// What the clock is off by at most, where and by what more elsewhere: at a sample, its own error and how far the map
-// passes it by.
+// Bounds the clock's error between the two anchors. The error at an anchor is that of its sample plus the distance of
+// the map from the sample; the larger of the two is the bound.
 void bound(FittedClock& clock, const ClockLink& link, std::size_t from) {
   const bool is_a = from == link.a;
   const auto own = [&](const ClockSample& s) { return is_a ? s.a_ns : s.b_ns; };

@@ -16,7 +16,8 @@ namespace ms::tracepp {
 namespace {
 
 constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
-// A rank's part explains a change of the step if it is so much of it, and so far from what other ranks' parts did.
+// A rank's part explains a step's change if it makes up this share of it and differs by this many sigmas from other
+// ranks.
 constexpr double kLeastOfChange = 0.25, kRankSigmas = 6;
 constexpr std::size_t kMostRanksNamed = 16;
 constexpr std::size_t kRareStep = 16;    // a step has to be on one in so many ranks
@@ -52,7 +53,7 @@ Parts parts_of(const StepSum& sum) {
           column(SumOf::other_comm)};
 }
 
-// All numbers that are followed: by rank, part, step.
+// The time series that are searched for changes, by rank, part and step.
 class Table {
  public:
   Table(const RunTrace& trace, const Breakdown& breakdown) : ranks_(trace.ranks.size()) {
@@ -87,7 +88,7 @@ class Table {
   std::span<const float> series(std::size_t rank, std::size_t part) const {
     return std::span(values_).subspan((rank * (kStepParts + 1) + part) * steps.size(), steps.size());
   }
-  // Of all ranks that have it; 0 where none has.
+  // Returns the median over the ranks that have the value; 0 if none has it.
   double median_of_ranks(std::size_t part, std::size_t step, std::span<const std::uint32_t> ranks) const {
     std::vector<float> values;
     for (const std::uint32_t r : ranks)
@@ -105,8 +106,8 @@ class Table {
   std::vector<std::int32_t> steps;
 
  private:
-  // Of all steps that ranks have, each as often as there are ranks that have it, each once. A step that few ranks have
-  // says nothing of the run: were each rank's another one, the table would have a million columns of one number each.
+  // Removes duplicates from the sorted steps, which hold one entry per rank and step, and drops the steps that few
+  // ranks have. If every rank had steps of its own, the table would have a million columns of one value each.
   void leave_out_rare_steps() {
     std::size_t kept = 0;
     for (std::size_t i = 0, end = 0; i < steps.size(); i = end) {
@@ -150,7 +151,7 @@ std::vector<std::uint32_t> all_ranks(std::size_t count) {
   return ranks;
 }
 
-// The ranks whose own part explains that the step changed from level a to level b.
+// Names the ranks whose own part explains the change of the step from level a to level b.
 void explain(const Table& table, const Level& a, const Level& b, ChangePoint& point) {
   const double change_s = point.after_s - point.before_s, sign = change_s > 0 ? 1 : -1;
   double most = 0;
@@ -181,7 +182,7 @@ void explain(const Table& table, const Level& a, const Level& b, ChangePoint& po
   if (point.ranks.size() > kMostRanksNamed) point.ranks.resize(kMostRanksNamed);
 }
 
-// Medians of all ranks' own parts in a level, which all pauses in it are compared to.
+// The medians of all ranks' own parts in a level. Pauses in the level are compared with them.
 class UsualParts {
  public:
   void of(const Table& table, const Level& level) {
@@ -214,7 +215,8 @@ void explain(const Table& table, const UsualParts& usual, std::size_t step, Paus
   }
 }
 
-// Of the ranks of one stage.
+// Finds the steps in which a rank's busy time shifted against the median of `peers`, the ranks of its stage. Finds none
+// among fewer than kFewestPeers.
 void find_rank_shifts(const Table& table, std::span<const std::uint32_t> peers, std::vector<RankShift>& shifts) {
   constexpr auto kBusy = static_cast<std::size_t>(StepPart::busy);
   const std::size_t count = table.steps.size();
@@ -233,7 +235,7 @@ void find_rank_shifts(const Table& table, std::span<const std::uint32_t> peers, 
         ratios.push_back(static_cast<double>(busy_s[s]) / usual_s[s]);
         places.push_back(s);
       }
-      // Most ranks are done with the cheap question; a change that this one split misses shows in the step times.
+      // The cheap test settles most ranks. A change that a single split misses shows in the step times.
       if (most_unlikely_split(ratios) < surprise_limit(kFalseAlarms, ranks * static_cast<double>(count))) continue;
       const std::vector<Level> levels = find_levels(ratios, kFalseAlarms / ranks);
       const std::lock_guard lock(mutex);

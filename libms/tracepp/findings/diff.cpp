@@ -83,7 +83,7 @@ void compare_kinds(const Analysed& before, const Analysed& after, Diff& diff) {
 
 using ClassKey = std::tuple<GroupAxis, Kind, Purpose, std::int64_t, int, bool>;
 
-// Of each class: medians over its groups.
+// Returns the transfer time in seconds and the bus bandwidth of each class, as medians over its groups.
 std::map<ClassKey, std::pair<double, double>> transfers(const CommReport& report) {
   std::map<ClassKey, std::pair<std::vector<double>, std::vector<double>>> samples;
   for (const CommRow& row : report.rows) {

@@ -17,7 +17,7 @@ constexpr std::size_t kFewUnits = 8;  // cannot tell how much units differ
 constexpr std::size_t kLeastSteps = 3;
 constexpr double kShortTimes = 1.5;
 
-// The steps in which a unit was above `level` the most, all together.
+// Returns the first and last step of the interval in which a unit exceeded `level` by the largest sum.
 std::pair<std::size_t, std::size_t> worst_interval(std::span<const double> excess, double level) {
   double sum = 0, most = -std::numeric_limits<double>::infinity();
   std::size_t first = 0;
@@ -77,7 +77,8 @@ std::vector<Outlier> find_outliers(std::span<const float> values, std::size_t st
       for (const double value : some) varied.push_back(value - middle);
       continue;
     }
-    // Of one unit alone the change that is looked for would count as its variation: from step to step it does not.
+    // The deviations of a single unit would include the very change that is sought; its differences from step to step
+    // do not.
     for (std::size_t step = 1; step < steps; ++step)
       if (const double change = of_unit[step] - of_unit[step - 1]; !std::isnan(change))
         varied.push_back(change / std::numbers::sqrt2);
@@ -96,9 +97,10 @@ std::vector<Outlier> find_outliers(std::span<const float> values, std::size_t st
     for (std::size_t step = first; step <= last; ++step)
       if (!std::isnan(of_unit[step])) some.push_back(of_unit[step]);
     if (some.empty()) continue;
-    // Steps that follow each other are not independent: many of them tell less than the square root promises.
+    // Consecutive steps are correlated, so the noise of a mean falls more slowly than with the square root of their
+    // number.
     const double noise = within / std::pow(static_cast<double>(some.size()), 0.25);
-    // There are many short times to choose the worst from.
+    // There are many short intervals, so the worst of them is high by chance.
     const double doubt = 2 * count < steps ? kShortTimes : 1;
     const double threshold = doubt * std::max(level, std::hypot(kDeviationsOfSteps * noise, level / 2));
     const double middle = quantile(some, 0.5);

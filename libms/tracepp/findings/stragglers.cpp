@@ -19,8 +19,8 @@ double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-// What an operation of each type takes, over all ranks and steps: computations their mean, for work must be done by
-// somebody; communications their median, for a slow link should not count.
+// Returns the ideal duration of each operation type, over all ranks and steps. Computations take their mean, since the
+// work must be done by somebody; communications take their median, so that a slow link does not count.
 std::vector<double> ideal_durations(const StepTrace& trace, const std::vector<double>& measured) {
   const std::size_t lanes = trace.lanes();
   std::vector<double> ideal(kOpTypes, 0.0);

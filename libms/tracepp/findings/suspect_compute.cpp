@@ -31,7 +31,7 @@ std::string place_text(const Evidence& evidence, int place) {
 
 std::vector<Finding> find_slow_ranks(const Evidence& evidence, const std::vector<Outlier>& outliers,
                                      Compared compared) {
-  // Of one host, and slow for the same time: one cause.
+  // Ranks of one host that are slow in the same steps have one cause.
   std::vector<std::vector<const Outlier*>> causes;
   std::map<std::tuple<std::string, std::size_t, std::size_t>, std::size_t> by_host;
   for (const Outlier& outlier : outliers) {
@@ -103,12 +103,12 @@ std::vector<Finding> find_slow_stages(const Evidence& evidence) {
   for (const Outlier& outlier : find_outliers(stages, steps, peers, kLeastSlowStage)) {
     const int pp = outlier.unit;
     const double excess = outlier.excess;
-    // How work is divided does not change in a run: it is something else.
+    // The division of work does not change during a run, so the cause is another one.
     if (2 * (outlier.last - outlier.first + 1) < steps) continue;
     const double without =
         evidence.what_if.with_scaled([&](const StepOp& op) { return is_computation(op) && op.stage == pp; },
                                      [&](std::size_t, std::size_t, int) { return 1 / (1 + excess); });
-    // Where a stage is one rank, a slow rank looks the same.
+    // In a stage of one rank, a slow rank looks the same.
     Finding found = evidence.finding(pp == mesh.pp - 1 ? FindingCode::last_stage : FindingCode::slow_stage, 0,
                                      evidence.table.steps - 1, evidence.what_if.measured_s() - without,
                                      confidence_of(outlier) / (mesh.dp * mesh.tp == 1 ? 2 : 1));

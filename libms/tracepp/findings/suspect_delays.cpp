@@ -13,9 +13,9 @@
 namespace ms::tracepp {
 namespace {
 
-// A rank stood still if that was longer than this share of a step, and this many times what is longer than nine of ten.
+// A pause of a rank counts if it is longer than this share of a step, and than this many times the 90th percentile.
 constexpr double kShareOfStep = 0.02, kTimesUsual = 5, kLeastS = 5e-3;
-// Computing in one step so many operations' time longer than in others: a pause that its recorder took for work.
+// A step that computes this many operations' time longer than others had a pause that its recorder counted as work.
 constexpr double kDelayOperations = 2.5, kDelayDeviations = 10;
 constexpr double kByData = 0.5;         // of being late, that waiting for tokens must explain
 constexpr std::size_t kMany = 5;        // ranks or hosts that paused: no single one of them is the cause
@@ -43,12 +43,12 @@ class DelaySearch {
   }
 
  private:
-  // Longer than any of the others in the step would be without it.
+  // Returns by how much the step exceeds its replayed length, which has no stalls; at most the delay itself.
   double cost_s(const Delay& delay) const {
     const double period = table_.periods[delay.step], usual = evidence_.what_if.measured_steps()[delay.step];
     return period > 0 ? std::clamp(period - usual, 0.0, delay.seconds) : delay.seconds;
   }
-  // Delays of one step overlap: the longest counts.
+  // Returns the mean cost per step of the run. Delays of one step overlap, so only the longest counts.
   double mean_cost_s(const std::vector<Delay>& delays) const {
     std::map<std::size_t, double> by_step;
     for (const Delay& delay : delays) {
@@ -145,7 +145,7 @@ class DelaySearch {
   }
 
   std::vector<Finding> pauses() const {
-    // A host that stands still takes all its ranks with it: they are one.
+    // A host that stalls stalls all its ranks: they are one pause.
     std::map<std::pair<std::string, std::size_t>, std::set<int>> together;  // by host and step
     for (const Delay& delay : delays_) together[{host(delay), delay.step}].insert(delay.place);
     std::map<std::pair<std::string, int>, std::map<std::size_t, std::vector<Delay>>> by_who;  // host and place, step
@@ -154,7 +154,7 @@ class DelaySearch {
       by_who[{host(delay), is_host ? kAllOfHost : delay.place}][delay.step].push_back(delay);
     }
     const bool are_many = by_who.size() >= kMany;
-    // What a single one would have by chance, if all had delays equally often.
+    // The number of delays that a single host or rank has by chance if all have them equally often.
     const double share =
         static_cast<double>(delays_.size()) / static_cast<double>(std::max<std::size_t>(table_.ranks.size(), 1));
     const double by_chance = share + kDeviationsOfCount * std::sqrt(share) + (are_many ? 3 : 0);

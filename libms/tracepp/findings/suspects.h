@@ -25,7 +25,7 @@ struct Diagnosis {
   std::int64_t steps_left_out = 0;
   mesh::Mesh mesh;
   std::vector<int> dp_ranks;  // that were analysed
-  // [index in dp_ranks][stage]: computing, over what the median cell computes. For a map.
+  // [index in dp_ranks][stage]: computing time relative to the median cell. Drawn as a map.
   std::vector<float> cells;
   std::vector<double> step_s;  // [step]: measured
 };
@@ -35,13 +35,13 @@ inline constexpr std::size_t kMostSuspects = 20;
 Diagnosis find_suspects(const RunTrace& trace);
 Diagnosis find_suspects(const StepTrace& trace);
 
-// For a terminal: what to look at first, at most three things, with what they cost and why.
+// Returns text for a terminal: at most three things to look at first, with their costs and the evidence.
 std::string suspects_text(const Diagnosis& diagnosis);
-// What a finding costs: "costs 0.0145 s of a step, 6.6 %", "cost 1.19 s once, in step 10".
+// Returns the cost of a finding as text: "costs 0.0145 s of a step, 6.6 %", "cost 1.19 s once, in step 10".
 std::string cost_text(const Diagnosis& diagnosis, const Finding& finding);
-// What is lost though no finding says why: how much, and where the most of it is; empty where that is little.
+// Returns the lost time that no finding explains as text: how much, and where most of it is. Empty if it is small.
 std::string lost_text(const Diagnosis& diagnosis);
-// Tables by step, dp rank, stage and kind of operation, and a map of the workers, dp by pp.
+// Returns tables by step, dp rank, stage and kind of operation, and a map of the workers, dp by pp.
 std::string stragglers_text(const Diagnosis& diagnosis);
 // One document: {"schema":1,"slowdown":{"S":..,"M_W":..,"M_S":..},"suspects":[{"rank":..,"dp":..,"pp":..,"tp":..,
 // "score":..}],"findings":[..], ...}.

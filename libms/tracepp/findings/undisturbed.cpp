@@ -13,7 +13,7 @@
 namespace ms::tracepp {
 namespace {
 
-constexpr double kBest = 0.1;  // of computations: so many are disturbed by nothing, wherever it is told
+constexpr double kBest = 0.1;  // share of computations that nothing disturbs, where that can be known
 constexpr std::size_t kLeastUnits = 4, kMostUnits = 256;
 constexpr std::size_t kManyPeers = 8;  // of a stage tell enough: in others ranks wait for cores at other times
 constexpr std::size_t kLeastBlocks = 4, kMostCandidates = 16;

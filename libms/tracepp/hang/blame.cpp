@@ -53,7 +53,8 @@ class Judge {
     blame_.suspects.push_back(std::move(it));
   }
 
-  // Of the operations that lack this rank: one that holds somebody up, that lacks few others, that many wait in.
+  // Chooses the operation to blame among those that lack this rank: first one that holds others up, then the one that
+  // lacks the fewest ranks, then the one that most ranks wait in.
   void choose_op(int rank) {
     const auto weight = [&](int i) {
       const StuckOp& it = graph_.ops[static_cast<std::size_t>(i)];
@@ -116,7 +117,8 @@ class Judge {
     judge_idle(file.rank);
   }
 
-  // Nothing to do on its device, and others wait for a call. Perhaps it counts differently since an earlier one.
+  // Judges a rank whose device is idle while others wait for its call. Its count of calls may be off since an earlier
+  // one.
   void judge_idle(int rank) {
     if (blame_.op >= 0) {
       for (const MemberView& member : op().members) {
@@ -232,8 +234,8 @@ class Judge {
                     seconds_label(op().since_s));
   }
 
-  // A call left out or made too often shifts all that follow in its group, and may close a circle only much later: then
-  // members mean different things by one operation.
+  // Looks for a missing or extra call before the circle. Such a call shifts all later ones of its group, so that
+  // members mean different calls by the same operation; the circle may close only much later.
   bool judge_shift() {
     for (std::size_t i = 0; i < std::min(root_.ops.size(), kLookedInto); ++i) {
       blame_.op = root_.ops[i];

@@ -68,7 +68,7 @@ class WaitGraphBuilder {
     return ranks.empty() ? seated_[group] : ranks;
   }
 
-  // Every operation that somebody alive is ready for.
+  // Finds every operation that a live rank is ready for.
   void find_ops() {
     for (std::size_t at = 0; at < scan_.count(); ++at)
       for (const Seat& seat : scan_.rank(at).seats)
@@ -119,8 +119,8 @@ class WaitGraphBuilder {
     op.match = match_of(op, trace_);
   }
 
-  // Whether the section waits for messages like this one. Tensor-parallel messages and the gathers of its chunk are
-  // waited for inside a section, the rest before it.
+  // Returns whether the section waits for transfers like this one. A section waits inside for tensor-parallel ones and
+  // for the gathers of its chunk, and before it begins for the rest.
   bool serves(std::size_t at, std::uint32_t comm, std::uint32_t section) const {
     const Event &of = scan_.file(at).events[section], &event = scan_.file(at).events[comm];
     const EventInfo &info = scan_.info(at, comm), &work = scan_.info(at, section);
@@ -135,7 +135,7 @@ class WaitGraphBuilder {
            event.microbatch == of.microbatch;
   }
 
-  // Of the messages that a rank is ready for, those that keep it from going on. Others travel under its computation.
+  // Returns the transfers that block a rank, among those it is ready for. The others overlap its computation.
   std::vector<std::uint32_t> blockers(std::size_t at) const {
     const RankScan& rank = scan_.rank(at);
     std::vector<std::uint32_t> ready;
@@ -176,8 +176,9 @@ class WaitGraphBuilder {
     }
   }
 
-  // Nodes: ranks by their place, then ranks without a trace, then operations. Of the latter ranks nothing is known:
-  // they are a root each, and besides the graph is looked at as if they were not at fault.
+  // Finds the roots of the wait graph. Its nodes are the ranks by their place, then the ranks without a trace, then the
+  // operations. Nothing is known of ranks without a trace: each is a root, and the graph is also searched as if they
+  // were not at fault.
   void find_roots() {
     const std::size_t ranks = scan_.count();
     std::vector<int> absent;
@@ -238,8 +239,8 @@ class WaitGraphBuilder {
     std::ranges::stable_sort(graph_.roots, std::ranges::greater{}, &HangRoot::behind);
   }
 
-  // Takes out what waits for ranks without a trace alone: under the assumption that these are not at fault, it says
-  // nothing.
+  // Removes the nodes that wait only for ranks without a trace. They say nothing if those ranks are assumed not at
+  // fault.
   void prune(const std::vector<char>& lacks_absent, const std::vector<std::vector<std::size_t>>& from) {
     std::vector<std::size_t> left(edges_.size()), pruned;
     for (std::size_t node = 0; node < edges_.size(); ++node) {
@@ -317,7 +318,8 @@ class WaitGraphBuilder {
     }
   }
 
-  // Of all operations together; in a run of a hundred thousand ranks there are a million. Those beyond are left out.
+  // The limit on member views of all operations together. A run of 100,000 ranks has a million; operations beyond the
+  // limit are left out.
   static constexpr std::size_t kMostViews = 1 << 24;
   static constexpr std::size_t kRootsCounted = 64;  // for more nobody wants to know how many wait behind each
 

@@ -17,7 +17,7 @@ constexpr double kConfidentAtLeast = 0.4;
 
 bool is_flight_recorder(const RunTrace& trace) { return trace.source == "flight recorder"; }
 
-// Whether anything takes longer than it ever did.
+// Returns whether anything takes longer than it ever did.
 bool anything_late(const HangScan& scan) {
   for (std::size_t at = 0; at < scan.count(); ++at) {
     const RankScan& rank = scan.rank(at);
@@ -51,8 +51,8 @@ HangRoot root_of(std::size_t at) {
   return root;
 }
 
-// Where several failed by themselves, as far as is known: the first, and of foreign traces, which do not tell whether
-// it was told to, rather one that waits for nobody.
+// Returns the first of the ranks that failed by themselves, as far as is known. Foreign traces do not say whether a
+// rank was aborted by others: there, a rank that waits for nobody comes first.
 std::optional<HangRoot> first_failure(const HangScan& scan) {
   const auto waits = [&](std::size_t at) {
     return std::ranges::any_of(scan.rank(at).open, [&](std::uint32_t event) { return scan.is_ready(at, event); });
@@ -68,8 +68,8 @@ std::optional<HangRoot> first_failure(const HangScan& scan) {
   return root_of(*first);
 }
 
-// Those that ended without a word: a rank that is killed leaves none, and the others are stopped because it is gone.
-// Where none says that it was stopped, only a few of many.
+// Returns the ranks whose traces end without a reason. A killed rank leaves none, and the others are stopped because it
+// is gone. If no rank says that it was stopped, more than a quarter of all ranks are too many to accuse.
 std::vector<std::size_t> without_a_word(const HangScan& scan, bool others_were_stopped) {
   std::vector<std::size_t> found;
   for (std::size_t at = 0; at < scan.count(); ++at)
@@ -114,7 +114,8 @@ class Finder {
   }
 
  private:
-  // A rank that nobody waits for, in a run of one or of ranks that have stopped talking: its device or host hangs.
+  // Adds the ranks that hang although nobody waits for them: a run of one rank, or ranks that communicate no more.
+  // Their device or host hangs.
   void add_lone_sections() {
     if (!blames_.empty()) return;
     for (std::size_t at = 0; at < scan_.count() && blames_.size() < kRoots; ++at) {
@@ -125,7 +126,7 @@ class Finder {
     }
   }
 
-  // Writers say every second that they live.
+  // Finds out whether the run is alive: writers record a sign of life every second.
   void find_alive() {
     constexpr double kGone_s = 15;
     if (now_s_ <= 0 || trace_.source != "ms-trace") return;
@@ -140,14 +141,15 @@ class Finder {
     if (!hang_.is_alive) cut_off_s_ = newest_s;
   }
 
-  // Nobody had waited long, so that who waits for whom tells little.
+  // Blames the ranks that failed or were killed. No rank had waited long, so the wait graph tells little.
   void blame_failure() {
     blames_.clear();
     const bool stopped = std::ranges::any_of(
         trace_.ranks, [](Ending ending) { return ending == Ending::stopped; }, &RankTrace::ending);
     const std::optional<HangRoot> first = first_failure(scan_);
     const std::vector<std::size_t> silent = without_a_word(scan_, stopped && !first);
-    // A launcher kills survivors, too, and so others without a word may be its work; others say whom they missed.
+    // A launcher kills survivors, too, so a trace without a reason may be its work. The stopped ranks name those they
+    // missed.
     std::set<int> missed;
     for (const RankTrace& other : trace_.ranks)
       if (other.ending == Ending::stopped) missed.insert(other.ending_rank);
@@ -178,14 +180,14 @@ class Finder {
     });
   }
 
-  // A checkpoint may take as long as it does: its patience is its own.
+  // Returns whether all that is late is a checkpoint: its duration is not bounded by what ranks usually take.
   bool only_saving() const {
     return std::ranges::all_of(blames_, [](const Blame& it) {
       return !it.suspects.empty() && it.suspects.front().reason == Reason::save && !it.is_seen;
     });
   }
 
-  // What is seen at fault comes before what is merely not seen.
+  // Caps the confidence of suspects that are only inferred if the fault of another was seen. Sorts the likeliest first.
   void weigh() {
     if (std::ranges::any_of(blames_, &Blame::is_seen)) {
       for (Blame& it : blames_) {
@@ -204,7 +206,7 @@ class Finder {
     std::vector<int> others;
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
       if (std::ranges::count(order, static_cast<int>(i)) == 0) others.push_back(static_cast<int>(i));
-    // Messages that travel under computation hold nobody up and come last.
+    // Communication that overlaps compute holds nobody up and comes last.
     std::ranges::stable_sort(others, std::ranges::greater{}, [&](int i) {
       return std::pair(graph_.held[static_cast<std::size_t>(i)], graph_.ops[static_cast<std::size_t>(i)].since_s);
     });
@@ -246,7 +248,7 @@ class Finder {
         mark(suspect.rank, Cell::suspect);
   }
 
-  // One sentence of the likeliest; faults beside it in short.
+  // Says one sentence on the likeliest fault and mentions other faults in short.
   void say() {
     if (blames_.empty()) {
       hang_.sentence = hang_.state == RunState::failed ? "the run was stopped, and no trace is of the rank at fault"
@@ -272,7 +274,8 @@ class Finder {
     }
   }
 
-  // What ranks said when they gave up or were stopped, once each: the world's first cause is in all of them.
+  // Adds the errors of ranks that timed out or were stopped to the evidence. A text that ends like one already shown is
+  // left out: all of them repeat the world's first cause.
   void add_errors() {
     constexpr std::size_t kErrors = 2;
     std::vector<std::string_view> shown;
@@ -356,7 +359,7 @@ class Finder {
     return newest < 0 ? "" : fmt::format(" in step {}", newest);
   }
 
-  // The one nearest to being overdue, where it is near.
+  // Describes the wait nearest to its deadline, or returns "" where none is near.
   std::string longest_wait() const {
     std::string text;
     double nearest = 0.25;

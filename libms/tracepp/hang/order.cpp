@@ -9,8 +9,8 @@ namespace {
 constexpr std::size_t kAsked = 64;     // ranks that are asked what they did
 constexpr std::size_t kSiblings = 16;  // groups
 
-// What an operation was called for. Of messages between two ranks, kind is send where the first member of the group
-// sends, on both sides.
+// The arguments that an operation was called with. A point-to-point transfer has kind send on both sides if the first
+// member of the group sends.
 struct Call {
   Kind kind = Kind::other;
   Purpose purpose = Purpose::none;
@@ -52,7 +52,7 @@ std::vector<std::pair<std::uint32_t, Call>> calls_of(const HangScan& scan, std::
   return calls;
 }
 
-// The same groups elsewhere: of one axis and of the same stages.
+// Returns the groups of the same axis and the same stages elsewhere in the mesh.
 std::vector<std::int32_t> siblings(const RunTrace& trace, std::int32_t group) {
   std::vector<std::int32_t> found;
   if (!trace.has_mesh) return found;
@@ -69,7 +69,7 @@ std::vector<std::int32_t> siblings(const RunTrace& trace, std::int32_t group) {
   return found;
 }
 
-// What other ranks are asked for: an operation as they would have it in groups of their own.
+// An operation to look up on another rank, in the matching group of that rank.
 struct Sought {
   GroupAxis axis = GroupAxis::other;
   Call call;  // kind as the rank has it: send or recv
@@ -107,7 +107,8 @@ class Orders {
   std::uint32_t event(std::size_t at, int i) const { return scan_.find_event(at, op(i).group, op(i).sequence); }
   bool is_issued(const OrderBreak& it) const { return event(it.rank, it.skipped) != kNoEvent; }
 
-  // Every rank of the circle with what it is in and what it is missed in; those that few are in first.
+  // Collects, for each rank of the circle, the operation it is in and the one that misses it. Ranks whose own operation
+  // few others wait in come first.
   void collect() {
     constexpr std::size_t kPairs = 4;  // of a rank
     std::map<int, std::vector<int>> missed;
@@ -141,7 +142,8 @@ class Orders {
     return sought;
   }
 
-  // The place of such an event among those of a rank; -1: it has none. By number or, of another step, by that.
+  // Returns the index of the matching event on a rank; -1 if there is none. Matches by sequence number, or by the
+  // step that lies `steps_before` earlier if that is not 0.
   std::int64_t place(std::size_t at, const Sought& sought, std::int32_t steps_before) const {
     const RunTrace& trace = scan_.trace();
     const std::vector<Event>& events = scan_.file(at).events;
@@ -158,7 +160,8 @@ class Orders {
     return -1;
   }
 
-  // Above 0: what this rank skipped comes before what it is in; below 0: after; 0: nothing tells.
+  // Returns > 0 if the operation that this rank skipped comes before the one it is in, < 0 if after, 0 if nothing
+  // tells.
   int skipped_first(const OrderBreak& pair) const {
     const int rank = scan_.file(pair.rank).rank;
     const std::optional<std::size_t> waiter = scan_.find(pair.waiter);
@@ -180,7 +183,7 @@ class Orders {
       (std::ranges::count(root_.ranks, at) != 0 ? inside : outside) += vote(at, 0);
     }
     if (outside != 0) return outside;
-    // Without others of its kind: what it did itself a step before.
+    // If the ranks of the circle do not tell either, the rank's own order in the step before counts.
     const bool knows = skipped->call.step > 0 && in->call.step > 0 && place(pair.rank, *skipped, 1) >= 0 &&
                        place(pair.rank, *in, 1) >= 0;
     return inside != 0 || !knows ? inside : vote(pair.rank, 1);
@@ -264,7 +267,7 @@ Reason reason_of(const HangScan& scan, std::int32_t group, std::uint32_t sequenc
   std::erase_if(right, is_before);
   if (mine.empty() || right.empty()) return Reason::not_issuing;
   const Call &is = mine.front().second, &should_be = right.front().second;
-  // Which of three stories the calls that follow agree with, and how many of them do.
+  // Counts the later calls that agree with each of three causes: a wrong call, an extra one, a missing one.
   const auto agree = [&](std::size_t from_mine, std::size_t from_right) -> std::size_t {
     std::size_t count = 0;
     while (from_mine + count < mine.size() && from_right + count < right.size()) {

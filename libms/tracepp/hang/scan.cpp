@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kFarLonger = 10;  // times the usual
 constexpr double kBeyond_s = 5;    // more than the longest that was ever seen
-// The first of its kind: libraries load, connections open.
+// The patience for the first operation of its kind, in which libraries load and connections open.
 constexpr double kFirst_s = 30;
 constexpr double kFirstSave_s = 600;
 // Writers flush every second; a loaded machine may be late.
@@ -47,7 +47,7 @@ HangScan::Usual& HangScan::Usuals::at(std::size_t key) {
   return of[static_cast<std::size_t>(place[key])];
 }
 
-// What is alike in how long it takes.
+// Returns the index of the kind, purpose and axis. Operations with the same index take about equally long.
 std::size_t HangScan::key(const EventInfo& info) const {
   const std::size_t groups = trace_.groups.size();
   const auto group = static_cast<std::size_t>(info.group);
@@ -94,7 +94,7 @@ void HangScan::scan(std::size_t at, const std::vector<std::uint16_t>& keys, Desk
     return rank.seats[place - 1];
   };
   std::int64_t last_end = 0;
-  // A rank that is freed when the world stops goes on for a moment: what it does then tells nothing of the hang.
+  // A rank that the stop of the world releases continues for a moment. Its events then tell nothing of the hang.
   const bool closed = deadline_s_ > 0 && has_error(file(at).ending);
   const std::int64_t to_ns = closed ? file(at).last_flush_ns - static_cast<std::int64_t>(deadline_s_ / 4 * 1e9)
                                     : std::numeric_limits<std::int64_t>::max();
@@ -166,7 +166,7 @@ void HangScan::find_usual(const std::vector<Usuals>& parts) {
         std::max(kFarLonger * bucket_s(median), static_cast<double>(sum.longest_ns) * 1e-9 + kBeyond_s);
     patience_s_[key] = save ? std::max(seen_s, kFirstSave_s) : seen_s;
   }
-  // Who gave up at its deadline has been patient enough: what kept it waiting lasted about as long.
+  // A rank that gave up at its deadline was patient enough: what it waited for lasted about as long.
   if (deadline_s_ > 0)
     for (double& patience_s : patience_s_) patience_s = std::min(patience_s, deadline_s_ / 2);
 }
@@ -187,7 +187,8 @@ std::int64_t HangScan::wall_ns(std::size_t at, std::int64_t time_ns) const {
   return rank.realtime_ns == 0 ? time_ns : rank.realtime_ns + (time_ns - rank.clock_ns);
 }
 
-// What this rank's wall clock shows more than those of the others when an operation ends that they did together.
+// Returns how far this rank's wall clock is ahead of a peer's at the end of an operation that both took part in;
+// nothing if there is none. Skips peers that are candidates, too.
 std::optional<std::int64_t> HangScan::clock_difference_ns(std::size_t at, const std::vector<char>& is_candidate) const {
   constexpr std::size_t kPeersAsked = 8;
   for (const Seat& seat : ranks_[at].seats) {
@@ -207,7 +208,7 @@ std::optional<std::int64_t> HangScan::clock_difference_ns(std::size_t at, const 
   return std::nullopt;
 }
 
-// Only our own writer says at regular intervals that it lives.
+// Finds the silent ranks. Only the writer of ms records a sign of life at regular intervals.
 void HangScan::find_silent() {
   if (trace_.source != "ms-trace" || ranks_.empty()) return;
   const double patience_s = deadline_s_ > 0 ? std::clamp(deadline_s_ / 2, kSilentAtLeast_s, kSilent_s) : kSilent_s;
@@ -231,7 +232,7 @@ void HangScan::find_silent() {
   }
 }
 
-// A rank that failed after it had waited long only gave up first: it counts as one that waits.
+// Finds out how each rank ended. A rank that failed after a long wait only gave up first: it counts as waiting.
 void HangScan::find_life() {
   for (std::size_t at = 0; at < count(); ++at) {
     RankScan& rank = ranks_[at];

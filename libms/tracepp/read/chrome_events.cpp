@@ -16,14 +16,14 @@ int small(std::optional<std::int64_t> value) {
   return value && *value >= 0 && *value <= 1'000'000'000 ? static_cast<int>(*value) : -1;
 }
 
-// Of what Kineto writes, categories that have nothing in their args that we look for. Of kernels, NCCL's have.
+// The Kineto categories whose args hold nothing that is read here. Among kernels, only those of NCCL have such args.
 constexpr std::array<std::string_view, 10> kPlain{
     "\"cpu_op\"",     "\"python_function\"", "\"cuda_runtime\"", "\"cuda_driver\"",         "\"gpu_memcpy\"",
     "\"gpu_memset\"", "\"user_annotation\"", "\"overhead\"",     "\"gpu_user_annotation\"", "\"ac2g\""};
 
 }  // namespace
 
-// Of one event, as they are written.
+// The fields of one event, as written in the file.
 struct ChromeEvents::Fields {
   std::string_view name = "\"\"", category = "\"\"", pid = "0", tid = "0", begin, duration;
   char phase = 0;
@@ -43,7 +43,7 @@ bool ChromeEvents::read(JsonText& text, std::int64_t bytes_left) {
   std::int64_t probed_bytes = 0;
   const bool whole = objects.each([&](JsonObject& object) {
     if (bytes_left > 0 && file_.events.size() < kProbe) {
-      // The first events tell how large one is, and so how many there will be: growing by and by takes twice the room.
+      // The size of the first events gives how many there will be: growing by and by takes twice the memory.
       std::string_view raw;
       if (object.raw_json().get(raw) || object.reset().error()) return false;
       probed_bytes += static_cast<std::int64_t>(raw.size()) + 1;
@@ -65,7 +65,7 @@ bool ChromeEvents::take(JsonObject& object) {
   for (auto result : object) {
     simdjson::ondemand::field field;
     if (std::move(result).get(field)) return false;
-    // A key's bytes up to its quote; escapes in it make it one that we do not know.
+    // Compares the key's raw bytes up to its quote. A key with escapes in it is not a known one.
     const char* const key = field.key().raw();
     JsonValue& value = field.value();
     const auto is = [&](std::string_view name) {
@@ -156,7 +156,7 @@ bool ChromeEvents::read_args(JsonObject& object, Args& args) {
                                                  {"model_chunk", &Args::chunk},
                                                  {"mb_id", &Args::microbatch},
                                                  {"name", &Args::label}}};
-  // Most keys are not known, which mostly their first letter tells.
+  // Most keys are not known, and their first letter mostly suffices to skip them.
   static constexpr auto kFirst = [] {
     std::array<bool, 256> first{};
     for (const Known& known : kKnown) first[static_cast<unsigned char>(known.key[0])] = true;
@@ -198,7 +198,7 @@ bool ChromeEvents::is_plain(const Fields& fields) {
 }
 
 std::size_t ChromeEvents::InfoHash::operator()(const ChromeInfo& info) const {
-  // One after the other: names and threads that rise together must not cancel each other out.
+  // Mixes the fields one after the other: names and threads that rise together must not cancel out.
   std::uint64_t hash = mix(0, std::uint64_t{info.name} << 32 | info.category);
   hash = mix(hash, std::uint64_t{info.thread} << 32 | static_cast<std::uint32_t>(info.comm));
   return mix(hash, static_cast<std::uint16_t>(info.chunk));
@@ -263,7 +263,7 @@ void ChromeEvents::read_args(const Args& args, Event& event, ChromeInfo& info, C
 }
 
 std::uint32_t ChromeEvents::index(const ChromeInfo& info) {
-  // Mostly what this name was last time.
+  // An event mostly has the same info as the last one of its name.
   if (info.name >= last_infos_.size()) last_infos_.resize(file_.texts.size());
   std::uint32_t& last = last_infos_[info.name];
   if (last < file_.infos.size() && file_.infos[last] == info) return last;

@@ -1,5 +1,5 @@
-// What a Chrome trace file says, before anybody knows which program wrote it: events with the properties that many of
-// them share beside them. chrome_reader.cpp makes a run's trace of it.
+// The content of a Chrome trace file, whatever program wrote it: events, and beside them the properties that many
+// events share. chrome_reader.cpp turns it into the trace of a run.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@
 
 namespace ms::tracepp {
 
-// A (pid, tid), and what its metadata say.
+// A (pid, tid) and its metadata.
 struct ChromeThread {
   std::string pid, tid;  // as they are written
   std::string name;
-  // Of args of its events; -1: none.
+  // From the args of its events; -1 if absent.
   int rank = -1, tp = -1, pp = -1;
 };
 
-// Of a collective's args; texts as in ChromeFile::texts, kNone where absent.
+// The args of a collective. Texts are indices in ChromeFile::texts, kNone if absent.
 struct ChromeComm {
   static constexpr std::uint32_t kNone = 0xffffffff;
   std::uint32_t collective = kNone, group = kNone, description = kNone, ranks = kNone, type = kNone;
@@ -32,7 +32,7 @@ struct ChromeComm {
   bool operator==(const ChromeComm&) const = default;
 };
 
-// What many events of the file have in common. Event::what is an index of these until the reader is done.
+// The properties that many events of the file share. Event::info is an index of these until the reader is done.
 struct ChromeInfo {
   std::uint32_t name = 0, category = 0;  // texts: tokens, with quotes and escapes
   std::uint32_t thread = 0;

@@ -54,7 +54,7 @@ void sort_by_begin(std::vector<Event>& events) {
   }
 }
 
-// What an event of a ChromeInfo becomes.
+// The interpretation of all events with one ChromeInfo.
 struct ChromeReader::Meaning {
   std::uint32_t info = 0;
   std::uint32_t rank = 0;  // index
@@ -276,7 +276,7 @@ void ChromeReader::add_ranks(ChromeFile& file, const Header& header, const std::
   const auto meaning = [&](const Event& event) -> const Meaning& { return meanings_of[event.info]; };
   sort_by_begin(file.events);
 
-  // Steps, as the host and as the device saw them; what the device has nothing of, it does in the host's.
+  // The steps as the host and as the device saw them. The host's step is used where the device has none.
   struct Marks {
     std::vector<const Event*> host, device;
     std::size_t at_host = 0, at_device = 0;

@@ -14,8 +14,8 @@ constexpr std::int64_t kFarNs = std::int64_t{1} << 61;  // 73 years; sums of two
 std::uint64_t hash_of(std::string_view text) {
   const auto fold = [](std::uint64_t a, std::uint64_t b) {
     __extension__ using Wide = unsigned __int128;
-    const Wide product = static_cast<Wide>(a ^ 0x9e3779b97f4a7c15) * (b ^ 0xd1b54a32d192ed03);
-    return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+    const Wide wide = static_cast<Wide>(a ^ 0x9e3779b97f4a7c15) * (b ^ 0xd1b54a32d192ed03);
+    return static_cast<std::uint64_t>(wide) ^ static_cast<std::uint64_t>(wide >> 64);
   };
   std::uint64_t hash = text.size(), a = 0, b = 0;
   std::size_t i = 0;

@@ -11,21 +11,21 @@
 namespace ms::tracepp {
 namespace {
 
-// "[[2, 3], [4]]" -> 2 * 3 + 4 elements; -1: it says nothing of the kind.
+// Counts the elements of a list of shapes: "[[2, 3], [4]]" -> 2 * 3 + 4; -1 if the text is no such list.
 std::int64_t elements_of(std::string_view sizes) {
-  std::int64_t sum = 0, product = 1;
+  std::int64_t sum = 0, count = 1;
   bool any = false, in_tensor = false;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const char c = sizes[i];
     if (c >= '0' && c <= '9') {
       std::int64_t size = 0;
       const auto [stop, error] = std::from_chars(sizes.data() + i, sizes.data() + sizes.size(), size);
-      if (error != std::errc{} || __builtin_mul_overflow(product, size, &product)) return -1;
+      if (error != std::errc{} || __builtin_mul_overflow(count, size, &count)) return -1;
       i = static_cast<std::size_t>(stop - sizes.data()) - 1;
       in_tensor = any = true;
     } else if (c == ']' && in_tensor) {
-      if (__builtin_add_overflow(sum, product, &sum)) return -1;
-      product = 1;
+      if (__builtin_add_overflow(sum, count, &sum)) return -1;
+      count = 1;
       in_tensor = false;
     } else if (c == '-') {
       return -1;
@@ -34,7 +34,7 @@ std::int64_t elements_of(std::string_view sizes) {
   return any ? sum : -1;
 }
 
-// `["Float", "Float"]` -> "Float": types are told for every tensor. Different ones stay as they are.
+// Returns the type that all tensors share: `["Float", "Float"]` -> "Float". Different types stay as they are.
 std::string one_type(std::string_view types) {
   std::string first;
   for (std::size_t at = types.find('"'); at != std::string_view::npos; at = types.find('"', at)) {
@@ -214,7 +214,7 @@ void FlightRecorderReader::add(const Entry& entry, RankTrace& rank, std::map<std
   EventInfo info{.kind = comm_kind(entry.operation)};
   Known& of = known(entry);
   const ProcessGroup& group = of.group;
-  // What a receiver is sent comes out.
+  // The tensors of a recv are its outputs; those of any other operation are its inputs.
   const bool receives = info.kind == Kind::recv;
   const std::string type = one_type(receives ? entry.output_types : entry.input_types);
   info.type = trace_.strings.id(type);
@@ -233,7 +233,7 @@ void FlightRecorderReader::add(const Entry& entry, RankTrace& rank, std::map<std
       };
       info.group = tables_.group(ProcessGroups::channel(group, member(ends.from), member(ends.to)));
     }
-    // The dump numbers all that a rank sends and receives in the group, which the other end does not see alike.
+    // The dump numbers all of a rank's sends and recvs in the group together, so the numbers of the two ends differ.
     number = info.group >= 0 ? counts[info.group]++ : -1;
   } else {
     if (of.index < 0) of.index = tables_.group(group);

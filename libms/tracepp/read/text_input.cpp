@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::size_t kPackedBytes = 1 << 18;
 constexpr std::size_t kFirstBytes = 1 << 12;  // enough to see what it is
-// Text that is more, and so many times what it was unpacked from, was made to fill the memory: traces that repeat
-// themselves all the time reach 75.
+// Text beyond this size and this ratio to its packed size was made to exhaust the memory. Traces that repeat themselves
+// all the time reach a ratio of 75.
 constexpr std::int64_t kAlwaysBytes = 64 << 20, kMostRatio = 256;
 
 class Gunzip final : public TextInput::Unpacker {
@@ -30,7 +30,7 @@ class Gunzip final : public TextInput::Unpacker {
   Gunzip& operator=(const Gunzip&) = delete;
 
   Step unpack(std::span<const char> from, std::span<char> to) override {
-    // What follows a member is another one, or padding with zeros, which means nothing.
+    // A gzip member is followed by another one or by padding with zeros, which is skipped.
     if (between_ && !from.empty()) {
       if (from[0] == 0) {
         const auto* const first =

@@ -35,7 +35,7 @@ std::string_view file_name(std::string_view path) { return path.substr(path.rfin
 }  // namespace
 
 Kind comm_kind(std::string_view name) {
-  // In this order: "all_reduce_barrier", "reduce_scatter" and "sendrecv" have others in them.
+  // The order matters: "all_reduce_barrier", "reduce_scatter" and "sendrecv" contain other names.
   static constexpr std::array<NamePart, 11> kParts{{{"barrier", Kind::barrier},
                                                     {"allreduce", Kind::all_reduce},
                                                     {"reducescatter", Kind::reduce_scatter},
@@ -47,7 +47,7 @@ Kind comm_kind(std::string_view name) {
                                                     {"send", Kind::send},
                                                     {"recv", Kind::recv},
                                                     {"", Kind::other_comm}}};
-  // What stands in brackets are a kernel's arguments.
+  // The text in brackets is the arguments of a kernel.
   return by_part(plain(name.substr(0, name.find('('))), kParts, Kind::other_comm);
 }
 

@@ -149,7 +149,7 @@ bool is_plausible(const Area& area, std::uint64_t entry_bytes) {
 
 bool is_plausible(const Header& header) {
   constexpr std::uint32_t kMostRanks = 1 << 24;
-  // By division: a product of three could overflow.
+  // By division: a * b * c could overflow.
   const std::uint64_t stages = std::uint64_t{header.dp} * header.pp;
   const bool is_mesh = stages > 0 && header.world > 0 && header.world <= kMostRanks && header.world % stages == 0 &&
                        header.world / stages == header.tp && header.rank < header.world;

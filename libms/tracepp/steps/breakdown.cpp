@@ -11,10 +11,10 @@ namespace {
 
 constexpr std::uint16_t kNotAKind = 0xffff;
 constexpr std::size_t kAxes = kWaitOrder.size();
-// What the compute lane may wait for, in the order in which it is told: the axes, then these.
+// The reasons for which the compute lane waits, in order of precedence: the axes, then these.
 constexpr std::size_t kSave = kAxes, kDataWait = kAxes + 1, kReasons = kAxes + 2;
 
-// What a sweep has to know of a What.
+// The properties of an EventInfo that a sweep needs.
 struct Role {
   std::uint16_t kind = kNotAKind;  // in Breakdown::kinds
   bool computes = false;
@@ -23,7 +23,7 @@ struct Role {
   std::size_t reason = kReasons;  // first in the order of waiting; kReasons: none
 };
 
-// The numbers of all kinds of work that some What is of.
+// Returns the role of each EventInfo of the trace. Fills `kinds` with the kinds of work that occur.
 std::vector<Role> roles(const RunTrace& trace, std::vector<KindOfWork>& kinds) {
   std::vector<std::uint16_t> number_of(static_cast<std::size_t>(trace::kKinds) * trace::kPurposes, kNotAKind);
   const auto place = [](const EventInfo& info) {
@@ -69,7 +69,8 @@ struct Computing {
   std::size_t span;
 };
 
-// Goes once over the events of a rank in order of begin. Unions need no more than where the newest one ends.
+// Sweeps once over the events of a rank in order of begin. A union of intervals then needs only the end of its newest
+// one.
 class Sweep {
  public:
   Sweep(const RankTrace& rank, const std::vector<EventInfo>& infos, const std::vector<Role>& roles, std::size_t kinds)
@@ -110,14 +111,14 @@ class Sweep {
       if (event.end_ns() <= first || event.begin_ns >= last) continue;
       intervals_.push_back({event.begin_ns, event.end_ns(), static_cast<std::uint32_t>(i)});
     }
-    // Of those that begin together the longest comes first: ops lie in sections.
+    // The longest of those that begin together comes first: ops lie inside sections.
     const auto earlier = [](const EventInterval& a, const EventInterval& b) {
       return a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns : a.end_ns > b.end_ns;
     };
     std::ranges::sort(intervals_, earlier);
   }
 
-  // Calls what(span, begin, end) for the parts of [begin, end) that lie in steps, from span `from` on.
+  // Calls info(span, begin, end) for the parts of [begin, end) that lie in steps, from span `from` on.
   template <typename EventInfo>
   void within_steps(std::size_t from, std::int64_t begin, std::int64_t end, const EventInfo& info) const {
     for (std::size_t s = first_after(spans_, from, begin); s < spans_.size() && spans_[s].begin_ns < end; ++s) {
@@ -126,8 +127,8 @@ class Sweep {
     }
   }
 
-  // The first of `stretches`, which do not overlap, from `from` on that ends after a time: mostly that one. One event
-  // may reach over a million others.
+  // Returns the index of the first of `stretches`, which do not overlap, from `from` on that ends after `time_ns`. It
+  // is mostly `from` itself, but one event may span a million others.
   template <typename Stretch>
   static std::size_t first_after(const std::vector<Stretch>& stretches, std::size_t from, std::int64_t time_ns) {
     if (from == stretches.size() || stretches[from].end_ns > time_ns) return from;
@@ -159,7 +160,7 @@ class Sweep {
     }
   }
 
-  // Time before t, which is not before the interval in hand, in which the compute lane was in a section.
+  // Returns the time before t in which the compute lane was in a section. t must not be before the current interval.
   std::int64_t computing_before(std::int64_t t) const {
     auto next = computing_.begin() + static_cast<std::ptrdiff_t>(first_computing_);
     for (int near = 0; near < 4 && next != computing_.end() && next->begin_ns <= t; ++near) ++next;
@@ -171,7 +172,8 @@ class Sweep {
     return last.before_ns + std::min(t, last.end_ns) - last.begin_ns;
   }
 
-  // Of [a, b): while no section ran. One interval is asked for several times in a row.
+  // Returns the time in [a, b) in which no section ran. Caches the last interval, which is asked for several times in a
+  // row.
   std::int64_t exposed_of(std::int64_t a, std::int64_t b) {
     if (a != asked_.begin_ns || b != asked_.end_ns)
       asked_ = {a, b, b - a - (computing_before(b) - computing_before(a))};
@@ -188,8 +190,8 @@ class Sweep {
     until = interval.end_ns;
   }
 
-  // What reasons[0 .. n] explain together, less what reasons[0 .. n - 1] do, is what n explains alone. So a few unions
-  // that grow tell every nanosecond once.
+  // Adds the interval to the exposed time of reasons[0 .. n] together. Subtracting the time of reasons[0 .. n - 1]
+  // leaves what n alone explains, so a few growing unions count every nanosecond once.
   void count_waiting(const EventInterval& interval, const Role& role) {
     if (role.is_comm) {
       const auto axis = static_cast<std::size_t>(role.axis);

@@ -22,8 +22,8 @@ struct IdleInterval {
   std::int64_t begin_ns = 0, end_ns = 0;
 };
 
-// What is told of a time in which nothing computed. Transfers over pp are communication, waiting for one is the bubble
-// whatever else is under way, and so is the time in which nothing is.
+// The reasons for time in which nothing computed. Transfers over pp count as communication. Waiting for one is the
+// bubble, whatever else is under way, and so is time in which nothing is.
 enum IdleReason : std::size_t { kTransfer, kWaiting, kOther, kIdleReasons };
 
 // One rank and step. Intervals by begin.
@@ -33,7 +33,7 @@ struct RankStep {
   std::array<std::int64_t, trace::kKinds> time_ns{};  // of sections, by kind
 };
 
-// Time of a union within a window.
+// Returns the time that the union of the intervals covers within the window. Sorts the intervals.
 std::int64_t united(std::vector<IdleInterval>& intervals, const IdleInterval& window) {
   std::ranges::sort(intervals, {}, &IdleInterval::begin_ns);
   std::int64_t until = window.begin_ns, sum = 0;
@@ -46,7 +46,7 @@ std::int64_t united(std::vector<IdleInterval>& intervals, const IdleInterval& wi
   return sum;
 }
 
-// All in whole nanoseconds, so that the order in which threads add up does not show.
+// Sums over ranks, in whole nanoseconds, so that they do not depend on the order in which threads add.
 struct StageSums {
   std::size_t rank_steps = 0;
   std::int64_t window_ns = 0, computing_ns = 0, communication_ns = 0;
@@ -145,7 +145,8 @@ class Pipelines {
       own = {std::min(own.begin_ns, section.begin_ns), std::max(own.end_ns, section.end_ns)};
     for (IdleInterval& other : rank.comms[kOther])
       other = {std::max(other.begin_ns, own.begin_ns), std::min(other.end_ns, own.end_ns)};
-    // What sections and messages of the reasons so far cover together, less what the ones before did.
+    // Each reason gets the time that sections and transfers of all reasons so far cover, less what the earlier ones
+    // cover.
     std::vector<IdleInterval> covering = rank.sections;
     const std::int64_t computing_ns = united(covering, window);
     std::int64_t told_ns = computing_ns;
@@ -169,7 +170,8 @@ class Pipelines {
   std::vector<GroupAxis> axes_;  // of groups
 };
 
-// The first registered schedule that splits the backward or not as the trace does, if possible with so many chunks.
+// Returns the first registered schedule that splits the backward or not, as the trace does; one that takes this number
+// of chunks is preferred.
 const sched::ScheduleKind* schedule_of(int chunks, bool splits_backward) {
   const sched::ScheduleKind* found = nullptr;
   for (const sched::ScheduleKind* kind : sched::schedule_kinds()) {
@@ -180,7 +182,7 @@ const sched::ScheduleKind* schedule_of(int chunks, bool splits_backward) {
   return found;
 }
 
-// What the formulas say of these sections.
+// Computes the bubble that the schedule's formula predicts from the mean times of the sections.
 void expect(const std::array<std::int64_t, trace::kKinds>& time_ns, std::size_t rank_steps, Bubble& bubble) {
   const double passes = 1e9 * static_cast<double>(rank_steps) * bubble.microbatches;
   const auto mean_s = [&](Kind kind) { return static_cast<double>(time_ns[static_cast<std::size_t>(kind)]) / passes; };

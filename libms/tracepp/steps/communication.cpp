@@ -13,8 +13,8 @@
 namespace ms::tracepp {
 namespace {
 
-// A row is suspect where its median transfer is so much longer than that of the median row of its class, the faster
-// three quarters of its operations support it, and rows differ by less among each other. Fewer operations say nothing.
+// A row is suspect if its median transfer time exceeds the median row of its class by this ratio, the faster three
+// quarters of its operations confirm it, and rows vary less among each other. Fewer operations or rows say nothing.
 constexpr double kSuspectRatio = 1.25, kSuspectQuarterRatio = 1.1, kSuspectSigmas = 6;
 constexpr std::size_t kFewestOperations = 5, kFewestRows = 3;
 
@@ -31,7 +31,7 @@ struct Plan {
   std::vector<std::int32_t> group_of_row;
 };
 
-// Rows by group, kind, purpose and size.
+// Plans the rows: one for each group, kind, purpose and size.
 Plan plan_rows(const RunTrace& trace) {
   using Key = std::tuple<std::int32_t, Kind, Purpose, std::int64_t>;
   const auto key_of = [](const EventInfo& info) {
@@ -83,7 +83,7 @@ Plan plan_rows(const RunTrace& trace) {
   return plan;
 }
 
-// What is gathered of a row while its group is gone through.
+// The samples of a row, collected in the pass over its group.
 struct Samples {
   std::vector<float> skews_s, transfers_s;
   int most_members = 0;
@@ -158,8 +158,9 @@ class Meter {
     lateness[last].caused_ns += waits_ns;
   }
 
-  // A receiver is there before its sender, and the last stage before the first: that says nothing. Where nothing tells
-  // of axes, as in traces of other programs, members of any group may do equal work.
+  // Returns whether late members are at fault in this class. A receiver arrives before its sender, and the last stage
+  // before the first: that says nothing. Traces of other programs have no axes, so members of any group may do equal
+  // work.
   bool tells_lateness(const CommClass& of) const {
     if (of.axis == GroupAxis::tp || of.axis == GroupAxis::dp) return true;
     return !has_mesh_ && of.axis != GroupAxis::pp && of.kind != Kind::send;
@@ -191,7 +192,7 @@ class Meter {
   std::vector<const Event*> events_;  // [rank's index]
 };
 
-// Of the rows of one class.
+// Compares the rows of one class and marks those that are suspect.
 void compare(std::span<CommRow> rows, std::span<const float> quarters_s) {
   std::vector<double> transfers_s;
   for (const CommRow& row : rows)
@@ -208,7 +209,7 @@ void compare(std::span<CommRow> rows, std::span<const float> quarters_s) {
   }
 }
 
-// Rows that are told as one.
+// The sums of several rows that are reported as one.
 struct Together {
   std::uint64_t rows = 0, operations = 0, complete = 0;
   std::vector<double> skews_s, transfers_s, bandwidths;

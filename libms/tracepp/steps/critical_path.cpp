@@ -17,7 +17,7 @@ constexpr std::size_t kMostLookedAt = 64, kMostAtOnce = 256;
 
 constexpr std::uint32_t kNone = PathPiece::kNone;
 
-// At the end of a step: what is done once all backwards are.
+// Returns whether the purpose belongs to the end of a step, after all backwards.
 bool is_of_tail(Purpose purpose) {
   return purpose == Purpose::grads || purpose == Purpose::embedding || purpose == Purpose::layernorm ||
          purpose == Purpose::clip || purpose == Purpose::optimizer;
@@ -111,8 +111,8 @@ class Walk {
     return kNone;
   }
 
-  // By their kinds: everything waits for the compute lane, a message for those before it in its group, a section for
-  // the message that brought its input, what ends a step for all of its kind.
+  // Returns whether the kinds allow the wait: everything waits for the compute lane, a transfer for those before it in
+  // its group, a section for the transfer that brought its input, the end of a step for all of its kind.
   bool may_wait_for(std::uint32_t candidate) const {
     const EventInfo& c = info(candidate);
     if (waiting_ == kNone || !trace::is_comm(c.kind) || c.purpose == Purpose::none) return true;
@@ -148,12 +148,12 @@ class Walk {
     now_ns_ = from;
   }
 
-  // Nothing of this rank ran from `from` to now: by what its host did.
+  // Explains the time from `from` to now, in which nothing of this rank ran, by the waits of its host.
   void nothing_until(std::int64_t from) {
     from = std::max(from, begin_ns_);
     if (from >= now_ns_) return;
     const RankIndex& lists = index();
-    // Of the host's waits the newest first: they do not overlap.
+    // Takes the host's waits from the newest on: they do not overlap.
     for (std::size_t i = std::min(ended_by(lists.host, now_ns_) + 1, lists.host.size()); i > 0; --i) {
       const std::uint32_t wait = lists.host[i - 1];
       if (event(wait).begin_ns >= now_ns_) continue;
@@ -217,7 +217,7 @@ class Walk {
     waiting_ = last.event;
   }
 
-  // That runs just before `time` on the rank that the path has come to; kNone: none does.
+  // Returns the section that runs just before `time` on the rank that the path has reached; kNone if none does.
   std::uint32_t section_at(std::int64_t time) {
     const RankIndex& lists = index();
     const std::size_t i = ended_by(lists.computing, time - 1);

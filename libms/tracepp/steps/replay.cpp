@@ -8,12 +8,12 @@
 namespace ms::tracepp {
 namespace {
 
-// Of clocks that were read on different nodes; what is earlier than this is not believed.
+// The error of clocks of different nodes. A transfer that ends earlier than it can by more than this is not believed.
 constexpr double kClockErrorS = 10e-3;
-// Fewer values than this are played before a thread has started.
+// Replaying fewer values than this is faster than starting a thread.
 constexpr std::size_t kWorthThreads = 200'000;
 
-// body(begin, end) for blocks of the trace's steps.
+// Calls body(begin, end) for blocks of the trace's steps.
 template <class Body>
 void in_blocks_of_steps(const StepTrace& trace, const Body& body) {
   if (trace.ops.size() * trace.lanes() < kWorthThreads) {
@@ -25,7 +25,8 @@ void in_blocks_of_steps(const StepTrace& trace, const Body& body) {
 
 }  // namespace
 
-// What one step is played on: a lane for each dp rank, and, with others, as many again for who stands for the others.
+// The buffers in which one step is replayed: a lane for each dp rank and, with others, as many again for the ranks that
+// replace the others.
 struct Replay::Scratch {
   Scratch(std::size_t ops, std::size_t lanes) : width(lanes), start(ops * lanes), end(ops * lanes), latest(lanes) {}
   std::size_t width;

@@ -21,7 +21,7 @@ bool is_over_dp(OpType type) { return type == OpType::params_all_gather || type 
 // One operation of a step, however many messages it is made of.
 bool is_once(OpType type) { return type == OpType::optimizer_clip_main_grad || type == OpType::optimizer; }
 
-// The messages of one chunk over dp.
+// The collectives of one chunk over dp.
 struct DpCollectives {
   int pp = 0, chunk = 0, compute = -1;  // slot: the first forward, the last backward of the chunk
   std::vector<int> slots;
@@ -64,7 +64,7 @@ class StepBuilder {
     });
     for (const DpCollectives& of : gathers_) over_dp(of, true);
     for (const DpCollectives& of : reductions_) over_dp(of, false);
-    meetings();
+    barriers();
     for (std::size_t step = 0; step < step_count_; ++step) {
       if (ends_before_[step] > 0) table().periods[step] = seconds(ends_[step] - ends_before_[step]);
     }
@@ -72,7 +72,7 @@ class StepBuilder {
   }
 
  private:
-  // Of some dp ranks: what is put together at the end.
+  // The partial results of a block of dp ranks, merged at the end.
   struct Sums {
     Sums(std::size_t collectives, std::size_t steps)
         : shortest(collectives, kInfinite), ends(steps, 0), ends_before(steps, 0), clipping(steps, kInfinite) {}
@@ -84,7 +84,7 @@ class StepBuilder {
   const StagePattern& stage(int pp) const { return pattern_.stages[static_cast<std::size_t>(pp)]; }
   StepTrace& steps() { return built_.steps; }
   RankTable& table() { return built_.ranks; }
-  // Of messages over dp: the shortest time that a member spent in it.
+  // Returns the index in shortest_ of a collective over dp: the shortest time that a member spent in it.
   std::size_t shortest_at(int pp, int tp, std::size_t step, int slot) const {
     return first_shortest_[static_cast<std::size_t>(pp)] +
            (static_cast<std::size_t>(tp) * step_count_ + step) * stage(pp).slots.size() +
@@ -142,7 +142,7 @@ class StepBuilder {
       same_work_.emplace_back();
       for (auto& [key, slots] : same_work) same_work_.back().push_back(std::move(slots));
       for (const OpType type : kSumTypes) sums_.push_back(stage(pp).has_sum[sum_of(type)] ? add(type, -1) : -1);
-      // Recorders that know of no optimizer: it takes no time.
+      // Some recorders know no optimizer: it then takes no time.
       no_optimizer_.push_back(stage(pp).count_of(OpType::optimizer) == 0 ? add(OpType::optimizer, -1) : -1);
       first_shortest_.push_back(shortest_.size());
       shortest_.resize(shortest_.size() + op_of.size() * step_count_ * static_cast<std::size_t>(mesh_.tp), kInfinite);
@@ -173,7 +173,7 @@ class StepBuilder {
     embedding_.assign(steps().lanes(), kInfinite);
   }
 
-  // What one rank did.
+  // Fills the table's columns of one rank.
   void fill_table(const Column& column, int dp, int pp, int tp, Sums& sums) {
     const StagePattern& shape = stage(pp);
     std::vector<float> own;
@@ -210,9 +210,9 @@ class StepBuilder {
     }
   }
 
-  // The cell of all tp ranks. A computation takes what the slowest of them computed and its messages took: the others
-  // wait for it at the next message, so that the cell is as slow as its slowest rank, and their mean would hide it. It
-  // does not take what it stood still, waiting for a core or for a launch: that is in nobody's power to do faster.
+  // Fills the cell of all tp ranks. A computation takes as long as the slowest rank's computing and communication: the
+  // others wait for that rank at the next collective, and the mean would hide it. Stalls that wait for a core or for a
+  // launch do not count: no rank could do that work faster.
   void fill_steps(const Column& column, int dp, int pp) {
     const StagePattern& shape = stage(pp);
     StepTrace& out = steps();
@@ -273,7 +273,7 @@ class StepBuilder {
     }
   }
 
-  // Sums of gradients, and an optimizer where none was recorded.
+  // Fills the all-reduces of gradients, and an optimizer if none was recorded.
   void fill_ends(const Column& column, int dp, int pp, std::size_t step) {
     StepTrace& out = steps();
     std::int64_t computed = 0, end = 0;  // the last computation, all
@@ -302,7 +302,7 @@ class StepBuilder {
       out.start_s[out.at(static_cast<std::size_t>(op), step, dp)] = start_s(end);
   }
 
-  // Both sides of the transfers from `pp` to its neighbour.
+  // Fills both sides of the transfers from `pp` to its neighbour.
   void fill_transfers(const Column& column, int dp, int pp, OpType send, OpType receive, int to) {
     const int peer = (pp + to + mesh_.pp) % mesh_.pp;
     const int count = std::min(stage(pp).count_of(send), stage(peer).count_of(receive));
@@ -337,8 +337,8 @@ class StepBuilder {
     }
   }
 
-  // Sums over all ranks, and over both ends of a pipeline: from when the last one came.
-  void meetings() {
+  // All-reduces over all ranks, and over both ends of a pipeline: they begin when the last rank arrives.
+  void barriers() {
     StepTrace& out = steps();
     for (std::size_t step = 0; step < step_count_; ++step) {
       meet(out, OpType::optimizer_clip_main_grad, step, 0, out.dp, clipping_[step]);

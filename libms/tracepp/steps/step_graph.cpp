@@ -66,7 +66,7 @@ class GraphBuilder {
       if (trace_.dp > 1) parameters(stage, reduces_early);
       end_of_step(stage, reduces_early);
     }
-    meetings();
+    barriers();
     return std::move(graph_);
   }
 
@@ -270,7 +270,7 @@ class GraphBuilder {
     then(of(stage, OpType::optimizer));
   }
 
-  void meetings() {
+  void barriers() {
     if (trace_.dp > 1) {
       for (const OpType type :
            {OpType::params_all_gather, OpType::params_all_gather_beside, OpType::grads_reduce_scatter,

@@ -14,7 +14,7 @@ namespace {
 
 using As = Role::As;
 
-// A checkpoint that holds a step up for less than this share of it is none of its business.
+// A checkpoint that takes more than this share of a step makes the step unfit for the pattern.
 constexpr double kSaveShare = 0.02;
 constexpr std::int64_t kMostRanks = 1 << 24;  // no run has more
 
@@ -46,7 +46,7 @@ Role role_of(const RunTrace& trace, const EventInfo& info) {
   }
   if (!trace::is_comm(info.kind)) return {};
   const bool serves = info.purpose == Purpose::forward || info.purpose == Purpose::backward;
-  // Of a ring each transfer is there twice.
+  // A ring has each transfer twice: on the sender and on the receiver. The sends are skipped.
   if (axis == GroupAxis::tp && serves) return info.kind == Kind::send ? Role{} : Role{As::tp_collective};
   if (trace::is_point_to_point(info.kind) && serves) {
     const bool sends = info.kind == Kind::send, forward = info.purpose == Purpose::forward;
@@ -74,7 +74,7 @@ std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {
   return hash ^ (hash >> 29);
 }
 
-// A rank's step: what it did, in short.
+// The outline of a rank's step, to be compared with others.
 struct Outline {
   std::array<std::uint64_t, kOpTypes> hashes{};
   std::uint64_t tp_collectives = 0;
@@ -208,7 +208,7 @@ RunPattern find_pattern(const RunTrace& trace) {
     for (std::size_t i = begin; i < end; ++i) outlines[i] = outline(trace.ranks[i], run.roles);
   });
 
-  // What most do.
+  // Each stage's usual step is the outline that most steps of its ranks have.
   std::vector<std::unordered_map<std::uint64_t, std::size_t>> votes(static_cast<std::size_t>(mesh.pp));
   const auto stage_of = [&](std::size_t i) { return static_cast<std::size_t>(trace.ranks[i].at.pp); };
   const auto is_placed = [&](std::size_t i) {
@@ -224,7 +224,7 @@ RunPattern find_pattern(const RunTrace& trace) {
   for (std::size_t stage = 0; stage < votes.size(); ++stage) {
     std::size_t most = 0;
     for (const auto& [hash, count] : votes[stage]) {
-      // Of equals the smaller one: the answer must not depend on the order of a hash map.
+      // The smaller hash wins a tie: the answer must not depend on the order of a hash map.
       if (count > most || (count == most && hash < usual[stage]))
         std::tie(most, usual[stage]) = std::tuple(count, hash);
     }

@@ -94,7 +94,7 @@ StepTrace straggler_steps(const RunTrace& trace) {
     new_op[op] = static_cast<int>(steps.ops.size());
     steps.ops.push_back(records.ops[op]);
   }
-  // Of operations that most steps have: a table of all of them could have a million rows and a million columns.
+  // Counts only operations that most steps have: a table of all could have a million rows and a million columns.
   std::vector<std::size_t> lanes_of(steps.ops.size() * step_count);
   std::vector<char> has_other(step_count, 0);
   for (const Record& record : records.all) {

@@ -235,7 +235,7 @@ std::string Checkpoints::finish(std::int64_t done, std::int64_t samples) {
     my.await();
   }
   if (my.committed != done) throw my.failure(done);
-  if (done >= my.plan.settings.train.steps) my.saver->drop_copies();  // nothing is left to go on with
+  if (done >= my.plan.settings.train.steps) my.saver->drop_copies();  // nothing is left to resume
   return my.config.dir + "/" + ckpt::step_name(done);
 }
 

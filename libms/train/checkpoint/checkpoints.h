@@ -1,6 +1,6 @@
-// The checkpoints of a run, from the trainer's side: going on from the newest sound one, deciding when to save, saving
-// while training goes on, and saying what became of it. One of a rank; every method is collective over the world unless
-// it says otherwise, and every rank decides the same, because all decide on the same numbers.
+// The checkpoints of a run, from the trainer's side: resumes from the newest sound one, decides when to save, saves
+// while training continues, and reports the outcome. One per rank. Every method is collective over the world unless it
+// says otherwise, and every rank decides the same, because all decide on the same numbers.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ class Checkpoints {
   // another model. "ckpt.data", user: it was trained on other data (checkpoint.data = "restart" allows that).
   Origin resume(const std::string& data_fingerprint);
 
-  // What checkpoints say of them from now on. Local.
+  // Sets the matmul choices that checkpoints store from now on. Local.
   void set_matmul_choices(std::string choices);
 
   // This rank's votes for the step that is about to be issued; and what all ranks voted in a step. Local.

@@ -11,7 +11,7 @@
 namespace ms::train {
 namespace {
 
-// Of what a rank of the target saves, the states that there are: imported weights have no moments.
+// Returns those pieces of a target rank that the checkpoint has: imported weights have no moments.
 std::vector<ckpt::Piece> available(std::vector<ckpt::Piece> pieces, const ckpt::Manifest& from,
                                    const ckpt::PieceIndex& index) {
   if (!from.has_optimizer) {

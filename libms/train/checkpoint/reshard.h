@@ -1,5 +1,5 @@
-// A checkpoint written anew for another layout, without a run: ms-ckpt reshard. A run loads any layout by itself; this
-// is for who wants the files of one.
+// Rewrites a checkpoint for another layout without a run: ms-ckpt reshard. A run loads any layout by itself; this is
+// for users who want the files of one.
 #pragma once
 
 #include <string>
@@ -15,9 +15,9 @@ struct Resharded {
   std::vector<ckpt::OfflineFile> files;
 };
 
-// What a run of the `target` settings would save, filled from `checkpoint`, whose manifest `from` outlives the result.
-// The files are to be filled in their order, and each piece once: they share a reader. `target` is the configuration
-// of the checkpoint with another [mesh] or optim.zero, of the type that the checkpoint holds.
+// Returns the files that a run of the `target` settings would save, filled from `checkpoint`. Its manifest `from`
+// outlives the result. The caller fills the files in order, and each piece once: they share a reader. `target` is the
+// configuration of the checkpoint with another [mesh] or optim.zero, of the type that the checkpoint holds.
 // Everything is matched before this returns: Error("ckpt.mismatch", user), "ckpt.incomplete", storage.
 Resharded reshard(const std::string& checkpoint, const ckpt::Manifest& from, const Loaded& target, int threads);
 

@@ -13,8 +13,8 @@ using tensor::Tensor;
 
 namespace {
 
-// What a model computes beyond the shapes of its parameters: key, and value as text. An init_std decides on nothing any
-// more, and a longer model.seq is another question.
+// Returns the settings that decide what a model computes beyond the shapes of its parameters: key, and value as text.
+// init_std has no effect after initialization, and a longer model.seq is no mismatch by itself.
 std::map<std::string, std::string> computed_by(const nn::ModelConfig& model) {
   std::map<std::string, std::string> keys{{"model.family", model.family},
                                           {"model.layers", fmt::format("{}", model.layers)},
@@ -31,7 +31,7 @@ std::map<std::string, std::string> computed_by(const nn::ModelConfig& model) {
   return keys;
 }
 
-// Of the configuration that a checkpoint was saved with; nothing where this program does not understand it all.
+// Returns the model settings that a checkpoint was saved with; nullopt if it has none or this program cannot read all.
 std::optional<nn::ModelConfig> model_of(const ckpt::Manifest& manifest) {
   if (manifest.config.empty()) return std::nullopt;
   Settings settings;
@@ -82,7 +82,7 @@ void check_model(const nn::ModelConfig& model, const ckpt::Manifest& manifest, c
 
 namespace {
 
-// What a state is made from: the state of the same parameter that the checkpoint stores, and its type there.
+// The source of a restored state: the stored state of the same parameter that it is read from, and its type there.
 struct PieceOrigin {
   State state;
   DType dtype;
@@ -93,7 +93,7 @@ bool is_of_optimizer(State state) { return state != State::weight && state != St
 PieceOrigin origin_of(const ckpt::Piece& piece, const ckpt::PieceIndex& index) {
   const auto stored = [&](State state) { return index.find(state, piece.slice.name); };
   if (is_of_optimizer(piece.state)) return {piece.state, DType::f32};
-  // Of weight and master, the more exact one that is there; but a weight of the same type is taken as it is.
+  // Prefers the master, the more exact one, to the weight; but a stored weight of the wanted type is read as it is.
   const ckpt::Piece* weight = stored(State::weight);
   if (piece.state == State::weight && weight != nullptr && weight->dtype == piece.dtype) {
     return {State::weight, weight->dtype};
@@ -107,7 +107,7 @@ PieceOrigin origin_of(const ckpt::Piece& piece, const ckpt::PieceIndex& index) {
 ckpt::LoadReport restore(Engine& engine, const ckpt::Manifest& manifest, const std::string& path, int threads) {
   const ckpt::PieceIndex index(manifest);
   std::vector<ckpt::Want> wants;
-  // What cannot be read to where it belongs: it is of another type, or a GPU has it.
+  // Tensors that are read through a host buffer: their stored type differs, or they are in GPU memory.
   struct Staged {
     Tensor to;
     std::unique_ptr<tensor::Memory> bytes;

@@ -24,8 +24,8 @@ std::string new_run_id() {
   return hash_hex(std::uint64_t{random()} << 32 | random());
 }
 
-// What another checkpoint might be loaded in place of. Anything else is wrong with the run itself, or passes: storage
-// that cannot be read now is no reason to go back to an older state.
+// Returns whether the checkpoint itself is at fault, so that loading another one may help. Any other error is of the
+// run or is transient: storage that cannot be read now is no reason to go back to an older state.
 bool is_of_the_checkpoint(const Error& error) {
   const std::string& kind = error.kind();
   return kind == "ckpt.damaged" || kind == "ckpt.incomplete" || kind == "ckpt.manifest";
@@ -86,7 +86,7 @@ struct Resuming {
     return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / world.ranks_on_node());
   }
 
-  // What became of loading, summed over the world: ranks that found damage; bytes read.
+  // Loads a checkpoint. Returns sums over the world: the ranks that found damage, and the bytes read. Collective.
   std::array<double, 2> load_from(const std::string& directory, const ckpt::Manifest& manifest) {
     std::array<double, 2> tally{};
     damage.clear();
@@ -131,7 +131,7 @@ struct Resuming {
     }
   }
 
-  // What is obeyed now and was not when the checkpoint was made.
+  // Logs the settings that differ from those the checkpoint was saved with.
   void tell_changes(const ckpt::Manifest& manifest) const {
     for (const ckpt::KeyDiff& row : ckpt::diff_config(manifest.config, resolved)) {
       if (row.key.starts_with("run.") || row.key.starts_with("checkpoint.") || row.a.empty() || row.b.empty()) continue;

@@ -24,7 +24,7 @@ struct Origin {
 
 struct Resumed {
   Origin origin;
-  std::string run;                           // the id of the run that goes on, or of a new one
+  std::string run;                           // the id of the resumed run, or of a new one
   std::unique_ptr<ckpt::MemoryTier> memory;  // nullptr: copies in memory are not wanted
 };
 

@@ -138,7 +138,7 @@ struct AxisRow {
   const Counts& listed;
 };
 
-// What of an axis is counted: of tp and dp the groups, of the pipeline its edges. Axes of one rank have neither.
+// Returns a row per axis with its counts: groups for tp and dp, edges for the pipeline. Axes of size 1 have no row.
 std::vector<AxisRow> axis_rows(const Placed& placed) {
   std::vector<AxisRow> rows;
   const mesh::Score &now = placed.placement.score, &listed = placed.placement.listed;

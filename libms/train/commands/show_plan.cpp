@@ -14,7 +14,7 @@
 namespace ms::train {
 namespace {
 
-// What one pipeline rank holds: the layers of its chunks.
+// Returns the layers of the chunks of one pipeline rank, as text.
 std::string layers_text(const Plan& plan, int pp_rank) {
   std::string text;
   for (int c = 0; c < plan.chunks; ++c) {
@@ -68,7 +68,7 @@ std::string schedule_text(const Plan& plan, const sched::Report& report) {
       100 * report.bubble / (1 + report.bubble), plan.shape(0).split_backward ? ", split in halves" : "");
 }
 
-// Of the axes that have messages.
+// Names the axes whose communication overlaps compute, and those that compute waits for. Axes of size 1 have none.
 std::string overlap_text(const Plan& plan) {
   const OverlapConfig& overlap = plan.settings.overlap;
   struct Axis {

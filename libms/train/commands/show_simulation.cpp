@@ -21,10 +21,10 @@ struct Part {
 std::vector<Part> parts_of(const StepParts& parts) {
   return {{"compute", "compute", parts.compute_s, "of the stage that computes longest"},
           {"bubble", "bubble", parts.bubble_s, "filling and draining the pipeline, unequal stages and ranks"},
-          {"tp exposed", "tp", parts.tp_s, "messages of tensor parallelism that compute waits for"},
+          {"tp exposed", "tp", parts.tp_s, "collectives of tensor parallelism that compute waits for"},
           {"pp exposed", "pp", parts.pp_s, "transfers between stages that compute waits for"},
           {"dp exposed", "dp", parts.dp_s, "gradients and parameters that compute waits for"},
-          {"exposed", "messages", parts.messages_s, "messages that compute waits for"},
+          {"exposed", "messages", parts.messages_s, "communication that compute waits for"},
           {"world exposed", "world", parts.world_s, "the sum of loss and gradient norm"},
           {"host", "host", parts.host_s, "between two steps"}};
 }
@@ -60,18 +60,18 @@ std::string simulation_text(const Plan& plan, const cost::Cluster& cluster, cons
                     {"memory a rank", Align::right},
                     {"of the device", Align::right},
                     {"computes", Align::right},
-                    {"products", Align::right},
+                    {"GEMMs", Align::right},
                     {"attention", Align::right},
                     {"the rest", Align::right}});
   for (std::size_t p = 0; p < simulation.stages.size(); ++p) {
     const SimulatedStage& stage = simulation.stages[p];
-    const double products = stage.class_seconds[static_cast<std::size_t>(tensor::OpClass::matmul)];
+    const double gemms = stage.class_seconds[static_cast<std::size_t>(tensor::OpClass::matmul)];
     const double attention = stage.class_seconds[static_cast<std::size_t>(tensor::OpClass::attention)];
     const auto bytes = static_cast<double>(stage.memory_bytes);
     stages.row({std::to_string(p), format_size(bytes),
                 percent(bytes / static_cast<double>(cluster.device.memory_bytes)),
-                fmt::format("{:.4g} s", stage.busy_s), percent(products / stage.busy_s),
-                percent(attention / stage.busy_s), percent((stage.busy_s - products - attention) / stage.busy_s)});
+                fmt::format("{:.4g} s", stage.busy_s), percent(gemms / stage.busy_s), percent(attention / stage.busy_s),
+                percent((stage.busy_s - gemms - attention) / stage.busy_s)});
   }
   return out + stages.str();
 }

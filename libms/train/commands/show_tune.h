@@ -1,4 +1,4 @@
-// What a search for layouts found, as text and as JSON. Pure.
+// The results of a layout search, as text and as JSON. Pure.
 #pragma once
 
 #include <string>

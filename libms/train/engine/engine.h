@@ -13,8 +13,8 @@
 
 namespace ms::train {
 
-// What a rank has to say at a step. They are summed over the world with the step's loss, so that all ranks come to the
-// same decision at the same step without a message of its own.
+// The votes of a rank at a step. They are summed over the world together with the step's loss, so all ranks take the
+// same decision at the same step without a collective of its own.
 struct Votes {
   double stop = 0, save = 0;  // ranks that want the run to stop, or to save, after the next boundary
   ckpt::SaveVotes saving;
@@ -64,12 +64,12 @@ class Engine {
   void gather_parameters();
   const std::vector<ChunkTensors>& chunks() const { return tensors_.chunks; }
 
-  // What this rank answers for in a checkpoint, and the tensors that hold it. After a step's issue_step() the state is
-  // that step's once state_ready() is reached, and stays so until the event given to update_after() is.
+  // Returns the pieces that this rank saves to a checkpoint, and the tensors that hold them. After issue_step(), they
+  // hold that step's state from the event of state_ready() until the event passed to update_after().
   std::vector<ckpt::Held> state() const { return held_state(plan_, at_, tensors_); }
   tensor::Event state_ready() { return compute().record(); }
   void update_after(tensor::Event event) { optimizer_->update_after(std::move(event)); }
-  // Every rank has filled what it answers for: brings it to those that hold copies. Waits.
+  // Sends the pieces of state(), which every rank has filled, to the ranks that hold copies. Waits.
   void share_state();
 
   tensor::Stream& compute() { return *groups_.compute; }

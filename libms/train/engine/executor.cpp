@@ -10,7 +10,7 @@ using tensor::Event;
 using tensor::Stream;
 using tensor::Tensor;
 
-// What orders the streams around a slot and around a gradient buffer. An event that does not exist is no constraint.
+// Events that order the streams around a slot or a gradient buffer. An empty event is no constraint.
 struct Executor::Slot {
   Event received;  // the input has arrived
   Event done;      // the last compute that reads or writes the slot

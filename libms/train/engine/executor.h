@@ -1,10 +1,10 @@
-// Obeys the rows of a schedule on one rank: which stream each row goes to, and which events order the streams around
-// the memory that rows share. The engine's; issues only, nothing here waits on the host.
+// Executes the rows of a schedule on one rank for the engine. It chooses the stream of each row, and the events that
+// order the streams around the memory that rows share. It only issues; nothing here waits on the host.
 //
-// What overlaps is decided by where a stream waits. Transfers and the messages of dp are on streams of their own, and
-// compute waits for what it reads: its own receive, its own chunk's parameters. With [overlap] dp off it waits for each
-// gather and reduction where it is issued; with pp off for each transfer, and a receive waits for compute: what
-// sched/checker.h calls coupled. That changes no result: the same ops run in the same order.
+// The waits of a stream decide what overlaps. Transfers and dp collectives have streams of their own, and compute waits
+// for its inputs: its own receive, its own chunk's parameters. With [overlap] dp off, compute waits for each gather and
+// reduction where it is issued. With pp off, compute waits for each transfer and a receive waits for compute, which
+// sched/checker.h calls coupled. Results do not change: the same ops run in the same order.
 #pragma once
 
 #include <memory>

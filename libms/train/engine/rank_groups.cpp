@@ -5,10 +5,10 @@
 namespace ms::train {
 namespace {
 
-// What a group's operations may take of a GPU at once, in NCCL's channels: one block of threads and some MiB of buffers
-// each. Blocks that wait for a peer keep what they have, and the peer may wait for a group whose blocks found no room:
-// all groups of a rank together come to 88, of the 108 multiprocessors of an A100 or the 132 of an H100; smaller GPUs
-// give each its share (comm::Group). By NVLink a channel moves some 20 GB/s, as others say, and the network is slower.
+// Limits on the NCCL channels of a group; a channel is one thread block and some MiB of buffers. Blocks that wait for a
+// peer stay resident, and the peer may wait for a group whose blocks did not fit. So all groups of a rank together use
+// at most 88 of the 108 multiprocessors of an A100 or the 132 of an H100; smaller GPUs scale each limit down
+// (comm::Group). Over NVLink a channel is reported to move some 20 GB/s, and the network is slower.
 constexpr int kWide = 16;   // tp, dp: gradients and parameters, most of what is moved
 constexpr int kPair = 8;    // activations from rank to rank
 constexpr int kNarrow = 4;  // the world's few numbers, a shared embedding once a step

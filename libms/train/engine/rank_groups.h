@@ -15,8 +15,8 @@ struct RankGroups {
   // Collective over the world; connected when it returns. The world and the device outlive it.
   RankGroups(const Plan& plan, comm::World& world, tensor::Device& device);
 
-  // What travels from now on lies in this memory, which outlives the groups; local. Not for what is added up across
-  // stages, which have their tensors at other places of it: the world's numbers and a shared embedding.
+  // Registers the memory that holds the buffers of all later transfers; it outlives the groups. Local. Excludes the
+  // world and the embedding group: they reduce across stages, whose tensors lie at different offsets of this memory.
   void register_memory(const tensor::Memory& memory);
 
   // Streams before the communicators that issue on them.

@@ -53,7 +53,7 @@ std::int64_t slot_bytes(const nn::Shape& shape, const nn::ChunkPart& part) {
   return arena.used_bytes() - before;
 }
 
-// What a slot keeps between the halves of a split backward.
+// Returns the bytes that a slot keeps between the halves of a split backward; 0 without one.
 std::int64_t split_bytes(const nn::Shape& shape, const nn::ChunkPart& part) {
   if (!shape.split_backward) return 0;
   nn::Shape whole = shape;

@@ -1,4 +1,4 @@
-// What CUDA and NCCL read from the environment before their first call, where ranks are processes with GPUs.
+// Environment variables that CUDA and NCCL read before their first call, for ranks that are processes with GPUs.
 #pragma once
 
 #include <string>
@@ -7,10 +7,11 @@
 
 namespace ms::train {
 
-// What the user has set stands. Before MPI, which may start CUDA; changes the environment, so before there are threads.
+// Sets the variables that the user has not set. Must be called before MPI, which may start CUDA, and before there are
+// threads, since it changes the environment.
 void set_gpu_environment(const RunConfig& run);
 
-// Of all of them, for the manual.
+// Describes all variables, for the manual.
 std::string gpu_environment_manual();
 
 }  // namespace ms::train

@@ -79,7 +79,7 @@ void Preparation::choose(const Plan& plan, comm::World& world, std::chrono::mill
     choices_ = known = stage == 0 ? of_library(choices_in(path), library) : told_by(stage - 1);
     device_.prepare(ops_, choices_, true);
     if (choices_ != known) {
-      log::info("train", "{} of products timed", plural(choices_.algorithms.size() - known.algorithms.size(), "form"));
+      log::info("train", "{} of GEMMs timed", plural(choices_.algorithms.size() - known.algorithms.size(), "form"));
     }
     publish(world.store(), choices_.to_text());
   }
@@ -109,7 +109,7 @@ void Preparation::take(const std::string& choices) {
   if (ops_.empty() || choices.empty()) return;
   std::vector<MatmulChoices> saved = MatmulChoices::parse(choices, "the checkpoint");
   if (saved.empty() || saved.front().library != choices_.library) {
-    log::warn("train", "the checkpoint's algorithms for products are of {}, and this is {}: they are not taken",
+    log::warn("train", "the checkpoint's algorithms for GEMMs are of {}, and this is {}: they are not used",
               saved.empty() ? "nothing" : saved.front().library, choices_.library);
     return;
   }

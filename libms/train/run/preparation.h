@@ -1,6 +1,6 @@
-// What a rank's GPU makes ready before the first step of a run: plans and algorithms for all that a step computes.
-// Ranks that compute the same must do it in the same way, and so must a run that goes on: choices of algorithms made by
-// timing are handed from rank to rank, kept in a file for the next run, and saved with checkpoints.
+// Prepares a rank's GPU before the first step of a run: plans and algorithms for all operations of a step. Ranks that
+// compute the same must do it in the same way, and so must a resumed run. So autotuned algorithms are passed from rank
+// to rank, kept in a file for the next run, and saved with checkpoints.
 #pragma once
 
 #include <chrono>
@@ -14,15 +14,15 @@ namespace ms::train {
 
 class Preparation {
  public:
-  // Collective over the world where run.matmul_choices names a file; before the engine has its memory: products are
-  // timed in what is free. A CPU needs none of this. Throws Error("tensor.memory", user) where the GPU has no room for
+  // Collective over the world where run.matmul_choices names a file; before the engine has its memory: GEMMs are
+  // timed in the free part. A CPU needs none of this. Throws Error("tensor.memory", user) where the GPU has no room for
   // the run's tensors and what operations take beside them.
   Preparation(const Plan& plan, comm::World& world, tensor::Device& device, std::chrono::milliseconds deadline);
 
-  // Of the checkpoint that the run goes on from, which are obeyed from now on; what they do not have stays. Local,
-  // while nothing is in flight.
+  // Applies the choices of the checkpoint that the run resumes from; matmuls that they lack keep their algorithm.
+  // Local, while nothing is in flight.
   void take(const std::string& choices);
-  // As text, for checkpoints; empty: there are none.
+  // Returns the choices as text, for checkpoints; empty if there are none.
   std::string choices() const { return choices_.to_text(); }
 
  private:

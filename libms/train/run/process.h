@@ -16,7 +16,7 @@
 
 namespace ms::train {
 
-// What follows from the settings of a run of `ranks` before anything starts.
+// The faults and the plan that the settings of a run imply, checked before anything starts.
 struct Checked {
   std::vector<watch::Fault> faults;  // that MS_FAULT arms
   Plan plan;

@@ -1,4 +1,4 @@
-// What rank 0 tells: metrics.jsonl for every step, a line in the log now and then, and a progress line on a terminal.
+// Reports progress on rank 0: metrics.jsonl for every step, a log line now and then, and a progress line on a terminal.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ struct StepReport {
   double data_wait_s = 0;          // of which the host waited for tokens
   std::vector<double> op_seconds;  // rank 0's device, by tensor::OpClass, during this step
   std::optional<double> valid_loss;
-  std::optional<Origin> resumed;           // in the first step of a run that goes on
+  std::optional<Origin> resumed;           // in the first step of a resumed run
   bool save_begun = false;                 // the state after this step is being saved
   bool saving = false;                     // a save was under way when this step ended
   std::optional<ckpt::SaveOutcome> saved;  // a save ended during this step

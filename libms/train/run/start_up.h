@@ -1,5 +1,5 @@
-// What the ranks of a run make sure of before step 0, without a meeting: that all were started with the same settings,
-// and that they know the same groups. Rank 0 is who the others compare themselves with.
+// Checks of a run's ranks before step 0, without a barrier: all were started with the same settings and know the same
+// groups. Every rank compares itself with rank 0.
 #pragma once
 
 #include <chrono>
@@ -11,10 +11,10 @@
 
 namespace ms::train {
 
-// What the values of two resolved configurations (Loaded::resolved) first differ in, "[train] steps is 20 there and 10
-// here"; who set them does not matter. Empty: nothing.
+// Returns the first difference between the values of two resolved configurations (Loaded::resolved), "[train] steps is
+// 20 there and 10 here"; empty if there is none. Provenance is ignored.
 std::string first_difference(const std::string& here, const std::string& there);
-// Of the values, not of who set them.
+// Hashes the values, without their provenance.
 std::uint64_t configuration_hash(const std::string& resolved);
 
 class StartUp {

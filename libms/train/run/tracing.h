@@ -17,7 +17,7 @@ class Tracing {
   // device may be at work when it goes. Throws Error("file.*", storage) where the file cannot be made.
   Tracing(const Plan& plan, const std::string& resolved, const comm::World& world, tensor::Device& device,
           trace::Flusher& flusher);
-  // Of a run that nobody has ended: the file says that it was under way.
+  // Flushes the file. Without done() or failed() before, the file says that the run was under way.
   ~Tracing();
 
   void done();

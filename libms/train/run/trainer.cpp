@@ -167,7 +167,7 @@ class Trainer {
 
   void issue(std::int64_t step) {
     if (recorder_ != nullptr) recorder_->begin_step(step, trace::now_ns());
-    engine_.prefetch();  // its messages travel while tokens are waited for
+    engine_.prefetch();  // its all-gathers overlap the wait for tokens
     const Votes votes = cast();
     if (!prefetcher_) return engine_.issue_step(step, lr(step), {}, {}, votes);
     const double start = monotonic_s();

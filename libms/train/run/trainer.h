@@ -26,7 +26,7 @@ struct TrainerOptions {
   std::function<void(const Error&)> failed = {};
 };
 
-// What the run says when it ends well; the same on every rank.
+// The result of a run that ends well; the same on every rank, except where noted.
 struct Outcome {
   std::int64_t start = 0, steps = 0;  // done before this run began, and when it ended
   bool stopped = false;               // on purpose, before the last step

@@ -1,6 +1,6 @@
-// What this machine can do, measured: a cluster file of one node whose ranks compute on its processors, as threads of a
-// process. What is timed are operations where they stand in training steps of models of several sizes, with all ranks
-// at work: on memory that is as warm as a step leaves it, and beside all else that runs do.
+// Measures this machine and describes it in a cluster file: one node whose ranks compute on its processors, as threads
+// of one process. Operations are timed within training steps of models of several sizes, with all ranks at work: on
+// memory as warm as a step leaves it, beside all other work of a run.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@ namespace ms::train {
 struct CalibrateOptions {
   std::size_t sizes = 6;                      // of models, from the smallest
   int ranks = 0;                              // on the node; 0: as many as cores that may be used
-  tensor::DType dtype = tensor::DType::bf16;  // of products and activations
+  tensor::DType dtype = tensor::DType::bf16;  // of operands and activations
   std::function<void(std::size_t, std::size_t)> progress = nullptr;  // models timed, of how many
 };
 

@@ -13,10 +13,10 @@ class SimIssuer {
   // The plan and the recorder, where there is one, outlive it.
   SimIssuer(const Plan& plan, int ranks_on_node, int rank, trace::Recorder* recorder = nullptr);
 
-  // Who is told of what it issues; outlives it.
+  // Sets the observer of every op that is issued; it outlives this.
   void set_observer(tensor::OpObserver* observer) { device_.set_observer(observer); }
-  // What the rank issues in step `step`; call with 0, 1, 2 and so on. From the second step on it gathers what the step
-  // before has updated: a step as all later ones are.
+  // Returns the work that the rank issues in step `step`; call with 0, 1, 2 and so on. From the second step on, a step
+  // gathers the parameters that the previous one updated, so all later steps are alike.
   comm::SimRecording step(std::int64_t step);
 
  private:

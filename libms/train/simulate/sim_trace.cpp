@@ -10,7 +10,7 @@
 namespace ms::train {
 namespace {
 
-// What never was began at a time that is easy to subtract.
+// Start times of a simulated trace, chosen to be easy to subtract.
 constexpr std::int64_t kBeginNs = 1'000'000'000;
 constexpr std::int64_t kRealtimeNs = 1'700'000'000'000'000'000;
 

@@ -142,8 +142,8 @@ std::vector<Slow> parse_slow(const std::vector<std::string>& texts, const mesh::
 
 void refuse_unknown(const Settings& settings) {
   if (settings.train.fp8)
-    throw user_error("train.fp8", "cluster files do not say how long products in eight bits take",
-                     "--set train.fp8=false says how long those of bf16 do");
+    throw user_error("train.fp8", "cluster files do not say how long FP8 GEMMs take",
+                     "--set train.fp8=false simulates bf16 GEMMs");
 }
 
 Simulation simulate(const Plan& plan, const Cluster& cluster, const SimulateOptions& options) {

@@ -17,7 +17,7 @@
 
 namespace ms::train {
 
-// What is to be slower than the rest: a rank's operations, or what its links carry, `factor` times as slow.
+// A slowdown to simulate: the operations of some ranks, or the transfers on their links, take `factor` times as long.
 struct Slow {
   enum class Target : std::uint8_t { rank, link };
   Target target = Target::rank;
@@ -28,7 +28,7 @@ struct Slow {
 std::vector<Slow> parse_slow(const std::vector<std::string>& texts, const mesh::Mesh& mesh,
                              const cost::Cluster& cluster);
 
-// Throws Error("train.fp8", user): settings of which nobody knows how long they take.
+// Throws Error("train.fp8", user) for settings whose time cannot be predicted.
 void refuse_unknown(const Settings& settings);
 
 struct SimulateOptions {

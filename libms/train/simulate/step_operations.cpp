@@ -19,10 +19,10 @@ class Collector final : public tensor::OpObserver {
       const auto offset = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(t.data) % kAligned);
       form.insert(form.end(), {t.rows, t.cols, t.ld, static_cast<std::int64_t>(t.dtype), offset});
     });
-    if (const auto* product = std::get_if<tensor::Matmul>(&op))
-      form.insert(form.end(), {product->transpose_a, product->transpose_b, product->accumulate,
-                               static_cast<bool>(product->bias), static_cast<bool>(product->gelu_y),
-                               static_cast<bool>(product->gelu_x), static_cast<std::int64_t>(product->operands)});
+    if (const auto* matmul = std::get_if<tensor::Matmul>(&op))
+      form.insert(form.end(), {matmul->transpose_a, matmul->transpose_b, matmul->accumulate,
+                               static_cast<bool>(matmul->bias), static_cast<bool>(matmul->gelu_y),
+                               static_cast<bool>(matmul->gelu_x), static_cast<std::int64_t>(matmul->operands)});
     if (known_.insert(std::move(form)).second) ops.push_back(op);
   }
   std::vector<tensor::Op> ops;

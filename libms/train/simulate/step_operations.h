@@ -1,5 +1,5 @@
-// What a rank computes in a training step, found by issuing one on a simulated device: nothing runs, and no tensor is
-// anywhere. Any thread may.
+// Finds the operations of a rank in a training step by issuing one on a simulated device: nothing runs, and no tensor
+// is allocated. Callable from any thread.
 #pragma once
 
 #include <array>
@@ -12,11 +12,11 @@
 
 namespace ms::train {
 
-// Of every form one operation: what a device makes plans and algorithms for.
+// Returns one operation of every distinct form (shapes, types, alignment): a device prepares a plan for each.
 std::vector<tensor::Op> operations_of_step(const Plan& plan, int ranks_on_node, int rank);
 
-// All operations of a class: how many, and what they take (tensor::cost_of) of floating-point operations, and of bytes
-// of memory that cannot be avoided.
+// The sum over all operations of a class: their number, their floating-point operations, and the bytes of memory
+// traffic that cannot be avoided (tensor::cost_of).
 struct Work {
   std::int64_t operations = 0;
   double flops = 0, bytes = 0;

@@ -31,7 +31,7 @@ struct Candidate {
   double guess = 0;  // of its time, in times of what computing alone takes: only the order matters
 };
 
-// What is lost to the bubble, to recomputing, and to messages of tp, roughly.
+// Estimates the time relative to compute alone: the bubble, recomputation and collectives of tp add to it, roughly.
 double guess_of(const Settings& s) {
   const mesh::MeshConfig& mesh = s.mesh;
   const sched::Shape shape{.pp = static_cast<int>(mesh.pp),
@@ -196,15 +196,15 @@ std::string why_slower(const Layout& other, const Layout& best) {
     std::string reason;
   };
   const std::int64_t microbatches = train.global_batch / (mesh.dp * train.microbatch);
-  std::string computing = "other sizes of products";
+  std::string computing = "GEMMs of other sizes";
   if (train.recompute != its.recompute) {
     computing = fmt::format("recompute = {}", train.recompute);
   } else if (mesh.tp > than.tp) {
-    computing = fmt::format("smaller products of tp {}", mesh.tp);
+    computing = fmt::format("smaller GEMMs of tp {}", mesh.tp);
   } else if (train.microbatch < its.microbatch) {
-    computing = fmt::format("smaller products of microbatches of {}", train.microbatch);
+    computing = fmt::format("smaller GEMMs of microbatches of {}", train.microbatch);
   } else if (other.settings.overlap.tp && !best.settings.overlap.tp) {
-    computing = "products cut for the overlap of tp";
+    computing = "GEMMs split for the overlap of tp";
   } else if (mesh.pp > than.pp) {
     computing = fmt::format("a last stage with the head and as many layers as the others (pp {})", mesh.pp);
   }
@@ -212,7 +212,7 @@ std::string why_slower(const Layout& other, const Layout& best) {
       {a.compute_s - b.compute_s, "it computes longer: " + computing},
       {a.bubble_s - b.bubble_s, fmt::format("its bubble is longer: {} microbatches through pp {} x {} chunks ({})",
                                             microbatches, mesh.pp, mesh.chunks, mesh.schedule)},
-      {a.tp_s - b.tp_s, fmt::format("compute waits longer for messages of tp {}{}", mesh.tp,
+      {a.tp_s - b.tp_s, fmt::format("compute waits longer for collectives of tp {}{}", mesh.tp,
                                     other.settings.overlap.tp ? "" : ", which are not overlapped")},
       {a.pp_s - b.pp_s,
        fmt::format("compute waits longer for transfers between {} stages x {} chunks", mesh.pp, mesh.chunks)},

@@ -16,16 +16,16 @@ TEST(Bits, OfASoundNodeAgree) {
   const Share share = this_share();
   const std::vector<CoreBits> bits = compute_bits(share.cpus, 0.02, plain_hash());
   EXPECT_EQ(bits.size(), share.cpus.size() * 2);
-  for (const CoreBits& core : bits) EXPECT_EQ(core.products.size(), 1U) << core.cpu << " " << core.type;
+  for (const CoreBits& core : bits) EXPECT_EQ(core.gemms.size(), 1U) << core.cpu << " " << core.type;
   EXPECT_TRUE(judge_bits(bits).empty());
 }
 
 TEST(Bits, OneBitOfOneProductIsNoticed) {
   const Share share = this_share();
   const int bad = share.cpus.back();
-  int products = 0;
+  int gemms = 0;
   const std::vector<CoreBits> bits = compute_bits(share.cpus, 0.05, [&](int cpu, std::span<const std::byte> product) {
-    if (cpu != bad || ++products != 3) return xxh64(product);
+    if (cpu != bad || ++gemms != 3) return xxh64(product);
     std::vector<std::byte> corrupted(product.begin(), product.end());
     corrupted[corrupted.size() / 2] ^= std::byte{4};
     return xxh64(std::span<const std::byte>(corrupted));
@@ -53,7 +53,7 @@ TEST(Bits, ACoreThatNeverAgreesWithItselfStaysBounded) {
   std::atomic<std::uint64_t> next{1};
   const std::vector<CoreBits> bits =
       compute_bits({share.cpus.front()}, 0.1, [&](int, std::span<const std::byte>) { return next++; });
-  for (const CoreBits& core : bits) EXPECT_LE(core.products.size(), 17U);
+  for (const CoreBits& core : bits) EXPECT_LE(core.gemms.size(), 17U);
   EXPECT_FALSE(judge_bits(bits).empty());
 }
 

@@ -96,7 +96,7 @@ TEST(Tune, SaysWhyTheOthersAreSlower) {
   EXPECT_EQ(why(), "20.0 % slower; it computes longer: recompute = full");
   other.simulation.parts.tp_s = 4;
   other.settings.mesh.tp = 4;
-  EXPECT_EQ(why(), "20.0 % slower; compute waits longer for messages of tp 4, which are not overlapped");
+  EXPECT_EQ(why(), "20.0 % slower; compute waits longer for collectives of tp 4, which are not overlapped");
   other.simulation.iteration_s = 10;
   EXPECT_EQ(why(), "as fast");
 }
