@@ -67,8 +67,7 @@ def compile_times(path):
         if len(columns) == 5 and columns[3].endswith((".o", ".gch")):
             took[columns[3]] = (int(columns[1]) - int(columns[0])) / 1000
     preset = pathlib.Path(path).parent.name
-    # "libms/CMakeFiles/ms_net.dir/Unity/unity_0_cxx.cxx.o" is unity_0_cxx.cxx of ms_net.
-    # Gone are folders: "libms/CMakeFiles/ms_net.dir/Unity/unity_0_cxx.cxx.o" is "ms_net: unity_0_cxx.cxx".
+    # Without folders: "libms/CMakeFiles/ms_net.dir/Unity/unity_0_cxx.cxx.o" is "ms_net: unity_0_cxx.cxx".
     short = re.compile(r".*CMakeFiles/([^/]*)[.]dir/(Unity/)?(.*)[.]o$")
     return [(seconds, short.sub(r"\1: \3", name) + f" ({preset})") for name, seconds in took.items()]
 
