@@ -123,6 +123,8 @@ struct RankTrace {
   std::uint64_t dropped = 0;         // events that the writer dropped because its buffer was full
   std::vector<std::uint32_t> lanes;  // strings: the names of Event::lane in traces of other programs
   std::int64_t last_flush_ns = 0;    // newest time in the file; until then the rank was alive
+  bool is_flush_time_known = true;   // false: the file was written later, at a time that nothing tells
+  bool hides_failures = false;       // operations that failed are recorded as ended, sends and recvs not at all
 };
 
 struct RunTrace {

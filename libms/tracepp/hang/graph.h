@@ -9,6 +9,8 @@
 
 namespace ms::tracepp {
 
+inline constexpr std::size_t kHangRoots = 16;  // looked into; a run has one or two faults at a time
+
 struct HangRoot {
   std::vector<std::size_t> ranks;  // indices in the scan
   std::vector<int> absent;         // ranks without a trace
@@ -22,6 +24,9 @@ struct HangGraph {
   std::vector<int> held;                // by operation: how many ranks wait in it
   std::vector<HangRoot> roots;          // those with the most waiting ranks first
 };
+
+// Returns a rank by itself as a root.
+inline HangRoot hang_root(std::size_t at) { return {.ranks = {at}, .absent = {}, .ops = {}}; }
 
 HangGraph make_hang_graph(const HangScan& scan);
 

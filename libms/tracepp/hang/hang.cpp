@@ -3,17 +3,17 @@
 #include <fmt/chrono.h>
 
 #include <algorithm>
-#include <set>
 
 #include "base/text.h"
 #include "tracepp/hang/blame.h"
+#include "tracepp/hang/failure.h"
 
 namespace ms::tracepp {
 namespace {
 
-constexpr std::size_t kRoots = 16;  // looked into; a run has one or two faults at a time
 constexpr std::size_t kEvidence = 5;
 constexpr double kConfidentAtLeast = 0.4;
+constexpr double kJustNow_s = 1;
 
 bool is_flight_recorder(const RunTrace& trace) { return trace.source == "flight recorder"; }
 
@@ -45,39 +45,6 @@ std::vector<int> missing_ranks(const RunTrace& trace) {
   return missing;
 }
 
-HangRoot root_of(std::size_t at) {
-  HangRoot root;
-  root.ranks.push_back(at);
-  return root;
-}
-
-// Returns the first of the ranks that failed by themselves, as far as is known. Foreign traces do not say whether a
-// rank was aborted by others: there, a rank that waits for nobody comes first.
-std::optional<HangRoot> first_failure(const HangScan& scan) {
-  const auto waits = [&](std::size_t at) {
-    return std::ranges::any_of(scan.rank(at).open, [&](std::uint32_t event) { return scan.is_ready(at, event); });
-  };
-  std::optional<std::size_t> first;
-  const auto comes_before = [&](std::size_t a, std::size_t b) {
-    if (waits(a) != waits(b)) return waits(b);
-    return scan.wall_ns(a, scan.file(a).last_flush_ns) < scan.wall_ns(b, scan.file(b).last_flush_ns);
-  };
-  for (std::size_t at = 0; at < scan.count(); ++at)
-    if (scan.file(at).ending == Ending::failed && (!first || comes_before(at, *first))) first = at;
-  if (!first) return std::nullopt;
-  return root_of(*first);
-}
-
-// Returns the ranks whose traces end without a reason. A killed rank leaves none, and the others are stopped because it
-// is gone. If no rank says that it was stopped, more than a quarter of all ranks are too many to accuse.
-std::vector<std::size_t> without_a_word(const HangScan& scan, bool others_were_stopped) {
-  std::vector<std::size_t> found;
-  for (std::size_t at = 0; at < scan.count(); ++at)
-    if (scan.file(at).ending == Ending::running) found.push_back(at);
-  if (found.size() * 4 > scan.count() && !others_were_stopped) found.clear();
-  return found;
-}
-
 class Finder {
  public:
   Finder(const RunTrace& trace, double now_s) : trace_(trace), now_s_(now_s), scan_(trace) {}
@@ -89,23 +56,27 @@ class Finder {
     find_alive();
     if (late || failed > 0 || is_flight_recorder(trace_)) {
       graph_ = make_hang_graph(scan_);
-      for (std::size_t i = 0; i < std::min(graph_.roots.size(), kRoots); ++i)
+      for (std::size_t i = 0; i < std::min(graph_.roots.size(), kHangRoots); ++i)
         blames_.push_back(blame(graph_.roots[i], graph_, scan_));
       add_lone_sections();
     }
     weigh();
-    const bool stuck = late || (is_flight_recorder(trace_) && !blames_.empty());
+    if (hides_failures()) doubt();
+    const bool waits = is_flight_recorder(trace_) && !blames_.empty() && !graph_.ops.empty();
+    const bool stuck = late || (waits && !just_waiting());
     if (stuck && !blames_.empty() && !only_saving()) {
       hang_.state = RunState::hang;
     } else if (failed > 0) {
       hang_.state = RunState::failed;
-      blame_failure();
+      blames_ = blame_failure(graph_, scan_);
+      likeliest_first();
     } else {
       const bool ended = !trace_.ranks.empty() && std::ranges::all_of(trace_.ranks, [](const RankTrace& rank) {
         return rank.ending == Ending::done;
       });
       hang_.state = ended ? RunState::ended : cut_off_s_ > 0 ? RunState::killed : RunState::cut_off;
       say_well();
+      if (hides_failures()) fill();
       return std::move(hang_);
     }
     fill();
@@ -118,11 +89,11 @@ class Finder {
   // Their device or host hangs.
   void add_lone_sections() {
     if (!blames_.empty()) return;
-    for (std::size_t at = 0; at < scan_.count() && blames_.size() < kRoots; ++at) {
+    for (std::size_t at = 0; at < scan_.count() && blames_.size() < kHangRoots; ++at) {
       const RankScan& rank = scan_.rank(at);
       const auto late = [&](std::uint32_t event) { return event != kNoEvent && scan_.is_late(at, event); };
       if (rank.life != Life::alive || !(late(rank.section) || late(rank.host))) continue;
-      blames_.push_back(blame(root_of(at), graph_, scan_));
+      blames_.push_back(blame(hang_root(at), graph_, scan_));
     }
   }
 
@@ -141,37 +112,6 @@ class Finder {
     if (!hang_.is_alive) cut_off_s_ = newest_s;
   }
 
-  // Blames the ranks that failed or were killed. No rank had waited long, so the wait graph tells little.
-  void blame_failure() {
-    blames_.clear();
-    const bool stopped = std::ranges::any_of(
-        trace_.ranks, [](Ending ending) { return ending == Ending::stopped; }, &RankTrace::ending);
-    const std::optional<HangRoot> first = first_failure(scan_);
-    const std::vector<std::size_t> silent = without_a_word(scan_, stopped && !first);
-    // A launcher kills survivors, too, so a trace without a reason may be its work. The stopped ranks name those they
-    // missed.
-    std::set<int> missed;
-    for (const RankTrace& other : trace_.ranks)
-      if (other.ending == Ending::stopped) missed.insert(other.ending_rank);
-    const auto is_missed = [&](std::size_t at) { return missed.contains(scan_.file(at).rank); };
-    const bool anyone_missed = std::ranges::any_of(silent, is_missed);
-    for (const std::size_t at : silent) {
-      if (blames_.size() == kRoots) break;
-      const double confidence = anyone_missed && !is_missed(at) ? 0.3 : first ? 0.6 : 0.9;
-      Blame it;
-      it.suspects.push_back(suspect_of(scan_, scan_.file(at).rank, Reason::silent, confidence));
-      it.sentence = fmt::format("{} ended without a word, while others {}", rank_label(scan_, scan_.file(at).rank),
-                                stopped ? "were stopped" : "failed");
-      blames_.push_back(std::move(it));
-    }
-    if (first) {
-      blames_.push_back(blame(*first, graph_, scan_));
-      if (blames_.size() > 1)
-        for (HangSuspect& suspect : blames_.back().suspects) suspect.confidence = 0.5;
-    }
-    likeliest_first();
-  }
-
   void likeliest_first() {
     std::erase_if(blames_, [](const Blame& it) { return it.suspects.empty(); });
     std::ranges::stable_sort(blames_, [](const Blame& a, const Blame& b) {
@@ -185,6 +125,44 @@ class Finder {
     return std::ranges::all_of(blames_, [](const Blame& it) {
       return !it.suspects.empty() && it.suspects.front().reason == Reason::save && !it.is_seen;
     });
+  }
+
+  bool hides_failures() const { return std::ranges::any_of(trace_.ranks, &RankTrace::hides_failures); }
+
+  // Returns whether a group whose members are not known was used by one rank only: another one left no trace.
+  bool has_lone_member() const {
+    std::vector<int> members(trace_.groups.size(), 0);
+    for (std::size_t at = 0; at < scan_.count(); ++at)
+      for (const Seat& seat : scan_.rank(at).seats) ++members[static_cast<std::size_t>(seat.group)];
+    for (std::size_t i = 0; i < members.size(); ++i)
+      if (members[i] == 1 && trace_.groups[i].ranks.empty()) return true;
+    return false;
+  }
+
+  // Doubts all blames if a rank has left no trace: it may have died, and what the others did last may have failed.
+  void doubt() {
+    constexpr double kDoubted = 0.4, kAbsent = 0.5;
+    if (hang_.missing_ranks.empty() && !has_lone_member()) return;
+    std::erase_if(blames_, [](const Blame& it) { return it.suspects.front().reason == Reason::no_trace; });
+    for (Blame& it : blames_)
+      for (HangSuspect& suspect : it.suspects) suspect.confidence = std::min(suspect.confidence, kDoubted);
+    for (const int rank : hang_.missing_ranks) {
+      if (blames_.size() == kHangRoots) break;
+      Blame it;
+      it.suspects.push_back(suspect_of(scan_, rank, Reason::no_trace, kAbsent));
+      it.sentence = rank_label(scan_, rank) +
+                    " left no dump: it may have died, and gloo's dumps show an operation that "
+                    "failed as ended";
+      it.is_seen = false;
+      blames_.push_back(std::move(it));
+    }
+    likeliest_first();
+  }
+
+  // Returns whether dumps were written so soon after all that waits was issued that a healthy run looks like this.
+  bool just_waiting() const {
+    const bool known = std::ranges::all_of(trace_.ranks, &RankTrace::is_flush_time_known);
+    return known && std::ranges::all_of(graph_.ops, [](const StuckOp& op) { return op.since_s < kJustNow_s; });
   }
 
   // Caps the confidence of suspects that are only inferred if the fault of another was seen. Sorts the likeliest first.
@@ -262,9 +240,9 @@ class Finder {
     if (static_cast<int>(first.behind) > direct && direct > 0)
       hang_.sentence += further(first.behind - static_cast<std::size_t>(direct));
     say_others();
-    if (is_flight_recorder(trace_) && hang_.since_s < 1)
+    if (is_flight_recorder(trace_) && hang_.since_s < kJustNow_s)
       hang_.evidence.emplace_back(
-          "flight recorder dumps do not show for how long; one of a healthy run may look like this");
+          "the dumps do not show for how long: those of a healthy run, written while a rank computes, look alike");
     add_errors();
     for (std::size_t i = 0; i < std::min(hang_.ops.size(), kEvidence); ++i)
       hang_.evidence.push_back(evidence(hang_.ops[i]));
@@ -341,8 +319,17 @@ class Finder {
           "than usual; it was killed from outside, as by a time limit, scancel, lack of memory or the loss of its "
           "nodes: see sacct and the kernel's log",
           ranks, fmt::gmtime(static_cast<std::time_t>(cut_off_s_)), newest_step());
+    } else if (hides_failures() && graph_.ops.empty()) {
+      hang_.sentence = fmt::format(
+          "no rank waits in a collective that the dumps of {} show; gloo records no sends and "
+          "recvs",
+          ranks);
+      if (!blames_.empty()) hang_.sentence += "; " + blames_.front().sentence;
+      return;
     } else if (!blames_.empty()) {
       hang_.sentence = "no hang: " + blames_.front().sentence;
+    } else if (is_flight_recorder(trace_) && graph_.ops.empty()) {
+      hang_.sentence = fmt::format("no hang: all operations in the dumps of {} have ended", ranks);
     } else {
       const std::string wait = longest_wait();
       hang_.sentence = fmt::format("no hang{}: the traces of {} end{}{}", wait.empty() ? "" : " yet", ranks,

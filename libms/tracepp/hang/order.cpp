@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "tracepp/read/trace_names.h"
+
 namespace ms::tracepp {
 namespace {
 
@@ -71,6 +73,7 @@ std::vector<std::int32_t> siblings(const RunTrace& trace, std::int32_t group) {
 
 // An operation to look up on another rank, in the matching group of that rank.
 struct Sought {
+  std::int32_t group = -1;
   GroupAxis axis = GroupAxis::other;
   Call call;  // kind as the rank has it: send or recv
   std::uint32_t sequence = 0;
@@ -134,8 +137,10 @@ class Orders {
     if (found == kNoEvent) return std::nullopt;
     const Event& it = scan_.file(at).events[found];
     const EventInfo& info = scan_.info(at, found);
-    Sought sought{
-        .axis = scan_.trace().groups[static_cast<std::size_t>(info.group)].axis, .call = {}, .sequence = it.detail};
+    Sought sought{.group = info.group,
+                  .axis = scan_.trace().groups[static_cast<std::size_t>(info.group)].axis,
+                  .call = {},
+                  .sequence = it.detail};
     sought.call = {info.kind, info.purpose, info.chunk, it.microbatch, it.step, 0, -1};
     if (trace::is_point_to_point(info.kind) && scan_.file(at).rank != rank)
       sought.call.kind = info.kind == Kind::send ? Kind::recv : Kind::send;
@@ -147,9 +152,12 @@ class Orders {
   std::int64_t place(std::size_t at, const Sought& sought, std::int32_t steps_before) const {
     const RunTrace& trace = scan_.trace();
     const std::vector<Event>& events = scan_.file(at).events;
+    // Without a mesh, groups of one axis need not do the same work.
+    const bool same_group = !trace.has_mesh && !trace::is_point_to_point(sought.call.kind);
     for (std::size_t i = events.size(); i-- > 0;) {
       const Event& it = events[i];
       const EventInfo& info = trace.infos[it.info];
+      if (same_group && info.group != sought.group) continue;
       if (info.kind != sought.call.kind || info.purpose != sought.call.purpose || info.chunk != sought.call.chunk ||
           it.microbatch != sought.call.microbatch || info.group < 0 ||
           trace.groups[static_cast<std::size_t>(info.group)].axis != sought.axis)
@@ -286,6 +294,11 @@ Reason reason_of(const HangScan& scan, std::int32_t group, std::uint32_t sequenc
   for (std::size_t i = 0; i + 1 < history.size() && same == 0; ++i)  // what usually comes next
     if (is_like(history[i].second, should_be) && is_like(history[i + 1].second, is)) return Reason::missing_call;
   if (is.kind != should_be.kind) return Reason::wrong_kind;
+  const auto elements = [&](const Call& call) {
+    const int bytes = type_bytes(scan.trace().strings.text(call.type));
+    return bytes > 0 ? call.size_bytes / bytes : call.size_bytes;
+  };
+  if (is.type != should_be.type && elements(is) == elements(should_be)) return Reason::wrong_dtype;
   if (is.size_bytes != should_be.size_bytes) return Reason::wrong_size;
   if (is.type != should_be.type) return Reason::wrong_dtype;
   if (is.step != should_be.step) return is.step > should_be.step ? Reason::missing_call : Reason::extra_call;

@@ -256,7 +256,9 @@ bool HangScan::is_ready(std::size_t at, std::uint32_t event) const {
 double HangScan::since_s(std::size_t at, std::uint32_t event) const {
   const Event& it = file(at).events[event];
   if (!is_ready(at, event)) return -1;
-  return std::max(0.0, static_cast<double>(file(at).last_flush_ns - it.begin_ns) * 1e-9);
+  const double since_s = std::max(0.0, static_cast<double>(file(at).last_flush_ns - it.begin_ns) * 1e-9);
+  constexpr double kAtLeast_s = 1;  // less of a lower bound tells nothing
+  return file(at).is_flush_time_known || since_s >= kAtLeast_s ? since_s : -1;
 }
 
 const std::vector<Issued>& HangScan::issued(std::size_t at) const {

@@ -18,7 +18,8 @@ std::string kind_label(const RunTrace& trace, const EventInfo& info) {
 
 std::string group_label(const RunTrace& trace, std::int32_t group) {
   if (group < 0 || static_cast<std::size_t>(group) >= trace.groups.size()) return "";
-  return plain_text(trace.groups[static_cast<std::size_t>(group)].name, kName);
+  std::string name = plain_text(trace.groups[static_cast<std::size_t>(group)].name, kName);
+  return name.starts_with("group ") ? name.substr(6) : name;  // where the name is a number
 }
 
 }  // namespace

@@ -4,12 +4,18 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
+#include <set>
 
+#include "base/error.h"
 #include "tracepp/read/chrome_tokens.h"
+#include "tracepp/read/pickle.h"
 #include "tracepp/read/trace_names.h"
 
 namespace ms::tracepp {
 namespace {
+
+constexpr std::string_view kDefaultGroup = "default_pg";  // PyTorch's description of the group of all ranks
 
 // Counts the elements of a list of shapes: "[[2, 3], [4]]" -> 2 * 3 + 4; -1 if the text is no such list.
 std::int64_t elements_of(std::string_view sizes) {
@@ -71,6 +77,14 @@ std::int64_t time_of(std::string_view token) {
   return time_ns && *time_ns > 0 && *time_ns < std::int64_t{1} << 62 ? *time_ns : 0;
 }
 
+// A dump does not say when it was written. The time stamp of its file does, unless the file was copied later.
+void find_written(const TextInput& input, RankTrace& rank) {
+  constexpr std::int64_t kLongest_ns = std::int64_t{2} * 3600 * 1'000'000'000;  // far beyond the usual timeouts
+  const std::int64_t lasted_ns = input.modified_ns() - rank.last_flush_ns;
+  rank.is_flush_time_known = lasted_ns >= 0 && lasted_ns <= kLongest_ns;
+  if (rank.is_flush_time_known) rank.last_flush_ns = input.modified_ns();
+}
+
 }  // namespace
 
 bool is_flight_recorder(std::string_view beginning, bool) {
@@ -103,6 +117,8 @@ bool FlightRecorderReader::read_entry(JsonObject& object, Entry& entry) {
     if (key == "profiling_name") entry.operation = unescaped(token_of(value));
     if (key == "state") entry.state = unescaped(token_of(value));
     if (key == "collective_seq_id" || key == "seq_id") entry.sequence = parse_int(token_of(value)).value_or(-1);
+    if (key == "pg_id") entry.group_id = parse_int(token_of(value)).value_or(-1);
+    if (key == "retired") entry.is_retired = token_of(value) == "true";
     if (key == "time_created_ns") entry.created_ns = time_of(token_of(value));
     if (key == "time_discovered_started_ns") entry.started_ns = time_of(token_of(value));
     if (key == "time_discovered_completed_ns") entry.completed_ns = time_of(token_of(value));
@@ -131,12 +147,54 @@ void FlightRecorderReader::read_groups(std::string_view value, JsonObjects& obje
   if (!objects.one(span, read)) ++trace_.problems["record that is no sound JSON object"];
 }
 
+void FlightRecorderReader::read_status(std::string_view value, JsonObjects& objects) {
+  const std::span<char> span(const_cast<char*>(value.data()), value.size());  // of the reader's own window
+  const auto read = [&](JsonObject& object) {
+    return each_field(object, [&](std::string_view id, JsonValue& group) {
+      Status status;
+      const bool sound = each_field(group, [&](std::string_view part, JsonValue& shown) {
+        const std::int64_t number = parse_int(unescaped(token_of(shown))).value_or(-1);  // JSON dumps have it as text
+        if (part == "last_enqueued_collective") status.enqueued = number;
+        if (part == "last_completed_collective") status.completed = number;
+        return true;
+      });
+      if (const auto number = parse_int(id); sound && number) status_[*number] = status;
+      return sound;
+    });
+  };
+  if (!objects.one(span, read)) ++trace_.problems["record that is no sound JSON object"];
+}
+
+// Marks the operations that ended although their state does not say so.
+bool FlightRecorderReader::find_ended(std::vector<Entry>& entries) const {
+  // A recorder that watches events discovers when operations complete, and one that it retires before failed.
+  const bool watches = std::ranges::any_of(
+      entries, [](const Entry& it) { return it.completed_ns > 0 || it.started_ns > 0 || it.state == "started"; });
+  // The status counts sends and recvs with their own numbers in place of a collective's.
+  std::map<std::int64_t, std::int64_t> newest;  // by group id
+  std::set<std::int64_t> has_transfers;
+  for (const Entry& it : entries) {
+    if (trace::is_point_to_point(comm_kind(it.operation))) has_transfers.insert(it.group_id);
+    newest[it.group_id] = std::max(newest.try_emplace(it.group_id, -1).first->second, it.sequence);
+  }
+  for (Entry& it : entries) {
+    if (it.state == "completed") continue;
+    const auto status = status_.find(it.group_id);
+    const bool counted = status != status_.end() && !has_transfers.contains(it.group_id) &&
+                         status->second.enqueued == newest[it.group_id] && it.sequence >= 0 &&
+                         it.sequence <= status->second.completed;
+    if (counted || (it.is_retired && !watches)) it.state = "completed";
+  }
+  return watches;
+}
+
 std::int64_t FlightRecorderReader::read(TextInput& input) {
   JsonText text(input);
   Problems problems;
   JsonObjects objects(text, problems);
   groups_ = {};
   known_.clear();
+  status_.clear();
   RankTrace rank;
   rank.rank = -1;
   rank.file = input.path();
@@ -170,6 +228,7 @@ std::int64_t FlightRecorderReader::read(TextInput& input) {
       break;
     }
     if (key == "\"pg_config\"") read_groups(*value, objects);
+    if (key == "\"pg_status\"") read_status(*value, objects);
     if (key == "\"rank\"")
       rank.rank = static_cast<int>(std::clamp<std::int64_t>(parse_int(*value).value_or(-1), -1, 1'000'000'000));
     if (key == "\"host_name\"" || key == "\"hostname\"") rank.host = unescaped(*value);
@@ -180,8 +239,10 @@ std::int64_t FlightRecorderReader::read(TextInput& input) {
   }
   if (rank.rank < 0) rank.rank = rank_of_file(input.path()).value_or(-1);
   std::map<std::int32_t, std::uint32_t> counts;
+  rank.hides_failures = !find_ended(entries) && std::ranges::any_of(entries, &Entry::is_retired);
   for (const Entry& entry : entries) add(entry, rank, counts);
   if (rank.events.empty() && groups_.largest() == 0) return 0;
+  find_written(input, rank);
   rank.clock_ns = rank.realtime_ns = rank.last_flush_ns;
   trace_.ranks.push_back(std::move(rank));
   trace_.source = "flight recorder";
@@ -201,7 +262,7 @@ void FlightRecorderReader::add(const Entry& entry, RankTrace& rank, std::map<std
   if (entry.state == "completed") {
     event.state = State::ended;
     event.duration_ns = std::max<std::int64_t>(0, entry.completed_ns - begin_ns);
-    if (entry.completed_ns == 0) ++trace_.problems["operation that was completed at no time"];
+    if (entry.completed_ns == 0 && !entry.is_retired) ++trace_.problems["operation that was completed at no time"];
   } else if (entry.state == "started") {
     event.state = State::begun;
   } else if (entry.state == "scheduled") {
@@ -243,6 +304,34 @@ void FlightRecorderReader::add(const Entry& entry, RankTrace& rank, std::map<std
   event.info = tables_.info(info);
   rank.last_flush_ns = std::max({rank.last_flush_ns, event.end_ns(), entry.created_ns});
   rank.events.push_back(event);
+}
+
+void complete_groups(RunTrace& trace) {
+  int last = -1;
+  for (const RankTrace& rank : trace.ranks) last = std::max(last, rank.rank);
+  for (const ProcessGroup& group : trace.groups)
+    for (const int rank : group.ranks) last = std::max(last, rank);
+  if (last < 0 || static_cast<std::size_t>(last) >= Tables::kMostMembers) return;
+  for (ProcessGroup& group : trace.groups) {
+    if (!group.ranks.empty() || !group.name.starts_with(kDefaultGroup)) continue;
+    group.ranks.resize(static_cast<std::size_t>(last) + 1);
+    std::iota(group.ranks.begin(), group.ranks.end(), 0);
+  }
+}
+
+std::int64_t FlightRecorderPickleReader::read(TextInput& input) {
+  std::string bytes;
+  std::vector<char> piece(1 << 20);
+  for (std::size_t count = input.read(piece); count > 0 && bytes.size() <= kMaxPickleBytes; count = input.read(piece))
+    bytes.append(piece.data(), count);
+  // Entries share the frames of their stacks, which JSON repeats.
+  PickledJson dump =
+      pickle_to_json(bytes, std::min(kMaxPickledJsonBytes, (std::size_t{64} << 20) + 256 * bytes.size()));
+  if (!is_flight_recorder(dump.text, true))
+    throw user_error("trace.pickle", "a Python pickle that is no Flight Recorder dump");
+  if (dump.is_cut_off) ++trace_.problems["file is cut off"];
+  TextInput text(input, std::move(dump.text));
+  return reader_.read(text);
 }
 
 }  // namespace ms::tracepp

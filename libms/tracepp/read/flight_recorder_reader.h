@@ -1,10 +1,16 @@
-// Reads PyTorch Flight Recorder dumps in JSON: the last collectives of one rank, each scheduled, started or completed.
-// They become issued, begun or ended communication, in order of issue. Operations that have not begun have the time of
-// their issue.
+// Reads PyTorch Flight Recorder dumps, JSON or pickled: the last collectives of one rank, each scheduled, started or
+// completed. They become issued, begun or ended communication, in order of issue. Operations that have not begun have
+// the time of their issue.
+//
+// NCCL's recorder watches the operations' events. Gloo's has none: every state stays "scheduled", and an operation is
+// known to have ended because it is retired, or because the status of its group counts it as completed. Both also hold
+// for one that failed, and gloo records no sends and recvs.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "tracepp/read/formats.h"
 #include "tracepp/read/json_objects.h"
@@ -28,8 +34,13 @@ class FlightRecorderReader final : public TraceReader {
  private:
   struct Entry {
     std::string operation, group, description, input_sizes, output_sizes, input_types, output_types, state;
-    std::int64_t sequence = -1;
+    std::int64_t sequence = -1, group_id = -1;
     std::int64_t created_ns = 0, started_ns = 0, completed_ns = 0;
+    bool is_retired = false;
+  };
+  // The numbers of the newest collectives of a group, by its id in the file; -1: none, or not said.
+  struct Status {
+    std::int64_t enqueued = -1, completed = -1;
   };
   // A group of the file, made once: it may have a million members, and a million entries.
   struct Known {
@@ -38,6 +49,9 @@ class FlightRecorderReader final : public TraceReader {
   };
   static bool read_entry(JsonObject& object, Entry& entry);
   void read_groups(std::string_view value, JsonObjects& objects);
+  void read_status(std::string_view value, JsonObjects& objects);
+  // Returns whether the recorder watches events.
+  bool find_ended(std::vector<Entry>& entries) const;
   Known& known(const Entry& entry);
   void add(const Entry& entry, RankTrace& rank, std::map<std::int32_t, std::uint32_t>& counts);
 
@@ -45,6 +59,23 @@ class FlightRecorderReader final : public TraceReader {
   Tables tables_;
   ProcessGroups groups_;
   std::map<std::string, Known> known_;  // by name
+  std::map<std::int64_t, Status> status_;
+};
+
+// Gives the group of all ranks its members if no file names them, as gloo's do not: every rank that is known.
+void complete_groups(RunTrace& trace);
+
+// Reads the dumps that PyTorch writes by itself when a collective times out.
+class FlightRecorderPickleReader final : public TraceReader {
+ public:
+  explicit FlightRecorderPickleReader(RunTrace& trace) : trace_(trace), reader_(trace) {}
+
+  // Throws Error("trace.pickle", user) if the file holds more than plain data, or no dump.
+  std::int64_t read(TextInput& input) override;
+
+ private:
+  RunTrace& trace_;
+  FlightRecorderReader reader_;
 };
 
 }  // namespace ms::tracepp

@@ -4,6 +4,7 @@
 
 #include "tracepp/read/chrome_reader.h"
 #include "tracepp/read/flight_recorder_reader.h"
+#include "tracepp/read/pickle.h"
 #include "tracepp/read/trace_reader.h"
 
 namespace ms::tracepp {
@@ -16,9 +17,7 @@ std::unique_ptr<TraceReader> make(RunTrace& trace) {
   return std::make_unique<Reader>(trace);
 }
 
-bool is_pickle(std::string_view text, bool) {
-  return text.size() > 2 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5;
-}
+bool is_any_pickle(std::string_view beginning, bool) { return is_pickle(beginning); }
 
 constexpr std::array<TraceFormat, 4> kFormats{{
     {.doc = "ms-train",
@@ -27,11 +26,11 @@ constexpr std::array<TraceFormat, 4> kFormats{{
      .make = make<TraceFileReader>,
      .no_ranks = "not a trace"},
     {.doc = "",
-     .peek_bytes = kTextBytes,
-     .recognises = is_pickle,
-     .make = nullptr,
-     .no_ranks = "a Python pickle, which only Python may read: dump the Flight Recorder as JSON"},
-    {.doc = "PyTorch flight recorder",
+     .peek_bytes = 8,
+     .recognises = is_any_pickle,
+     .make = make<FlightRecorderPickleReader>,
+     .no_ranks = "a Flight Recorder dump without operations"},
+    {.doc = "PyTorch flight recorder (pickle or JSON)",
      .peek_bytes = kTextBytes,
      .recognises = is_flight_recorder,
      .make = make<FlightRecorderReader>,

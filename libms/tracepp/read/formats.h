@@ -31,7 +31,7 @@ struct TraceFormat {
   std::string_view doc;        // what writes such files, for the manual; empty: not listed
   std::size_t peek_bytes = 0;  // how much of a file `recognises` needs
   bool (*recognises)(std::string_view beginning, bool is_named);  // is_named: the user named the file itself
-  std::unique_ptr<TraceReader> (*make)(RunTrace& trace);          // `trace` outlives it; nullptr: cannot be read
+  std::unique_ptr<TraceReader> (*make)(RunTrace& trace);          // `trace` outlives it
   std::string_view no_ranks;                                      // why a file of this format gave no ranks
 };
 

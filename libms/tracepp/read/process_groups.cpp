@@ -27,13 +27,21 @@ ProcessGroup ProcessGroups::group(const std::string& name, const std::string& de
   return group;
 }
 
+std::optional<ProcessGroup> ProcessGroups::sole() const {
+  if (known_.empty()) return std::nullopt;
+  const auto& [name, first] = *known_.begin();
+  const bool alike = std::ranges::all_of(known_, [&](const auto& it) { return it.second.ranks == first.ranks; });
+  return alike && !first.ranks.empty() ? std::optional(group(name, "", {})) : std::nullopt;
+}
+
 ProcessGroup ProcessGroups::channel(const ProcessGroup& group, int from, int to) {
   return {.name = fmt::format("{} {}>{}", group.name, from, to), .ranks = {from, to}, .axis = group.axis};
 }
 
 std::size_t ProcessGroups::largest() const {
   std::size_t most = 0;
-  for (const auto& [name, known] : known_) most = std::max(most, known.ranks.size());
+  for (const auto& [name, known] : known_)
+    if (!name.empty()) most = std::max(most, known.ranks.size());
   return most;
 }
 

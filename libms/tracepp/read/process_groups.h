@@ -18,10 +18,13 @@ class ProcessGroups {
 
   // Returns the group of this name; `ranks` and `description` if the event itself has them, else empty.
   ProcessGroup group(const std::string& name, const std::string& description, const std::vector<int>& ranks) const;
+  // Returns the group whose members all groups share; nullopt: there are others, or none is known.
+  std::optional<ProcessGroup> sole() const;
   // Returns the channel of a transfer between members of a group: from one of its ranks to another.
   static ProcessGroup channel(const ProcessGroup& group, int from, int to);
 
-  // Returns the size of the largest group; 0: no group has ranks.
+  // Returns the size of the largest group with a name; 0: none has ranks. Gloo's dumps list one group without a name:
+  // the newest.
   std::size_t largest() const;
 
  private:

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "tracepp/read/chrome_reader.h"
+#include "tracepp/read/flight_recorder_reader.h"
 #include "tracepp/read/formats.h"
 #include "tracepp/read/pipeline_timeline.h"
 
@@ -117,7 +118,6 @@ class Reader {
     const TraceFormat* const format = recognise(input, file.named);
     if (format == nullptr) return 0;
     why = format->no_ranks;
-    if (format->make == nullptr) return 0;
     std::unique_ptr<TraceReader>& reader = readers_[static_cast<std::size_t>(format - trace_formats().data())];
     if (!reader) reader = format->make(part_.trace);
     return reader->read(input);
@@ -318,6 +318,7 @@ RunTrace read_run(const std::vector<std::string>& paths, const ReadOptions& opti
   trace.mesh = trace.has_mesh ? meshed->mesh : mesh::Mesh{};
   order_ranks(trace);
   if (trace.source == "ndtimeline" || trace.source == "straggler analysis") connect_pipeline(trace);
+  if (trace.source == "flight recorder") complete_groups(trace);
   return trace;
 }
 

@@ -101,6 +101,7 @@ TextInput::TextInput(const std::string& path, std::int64_t max_bytes) : path_(pa
     throw Error("file.read", Blame::storage, fmt::format("cannot read {}: {}", path, errno_text(errno)));
   }
   size_bytes_ = status.st_size;
+  modified_ns_ = std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
   packed_.resize(kFirstBytes);
   while (packed_end_ < 4) {
     const std::size_t count = read_file(std::span(packed_).subspan(packed_end_));
@@ -109,6 +110,11 @@ TextInput::TextInput(const std::string& path, std::int64_t max_bytes) : path_(pa
   }
   unpacker_ = unpacker_of({packed_.data(), packed_end_});
   if (unpacker_) packed_.resize(kPackedBytes);
+}
+
+TextInput::TextInput(const TextInput& file, std::string text)
+    : path_(file.path_), modified_ns_(file.modified_ns_), ahead_(std::move(text)), ended_(true) {
+  size_bytes_ = position_bytes_ = static_cast<std::int64_t>(ahead_.size());
 }
 
 TextInput::~TextInput() = default;

@@ -21,6 +21,8 @@ class TextInput {
  public:
   // Throws Error("file.open" or "file.read", user if `path` is not a readable file). `max_bytes` limits the text.
   explicit TextInput(const std::string& path, std::int64_t max_bytes = kMaxTextBytes);
+  // Text that was made of another file's.
+  TextInput(const TextInput& file, std::string text);
   ~TextInput();
   TextInput(const TextInput&) = delete;
   TextInput& operator=(const TextInput&) = delete;
@@ -28,6 +30,7 @@ class TextInput {
   const std::string& path() const { return path_; }
   std::int64_t size_bytes() const { return size_bytes_; }          // of the file
   std::int64_t position_bytes() const { return position_bytes_; }  // in the file
+  std::int64_t modified_ns() const { return modified_ns_; }        // of the file, since 1970
   bool is_packed() const { return unpacker_ != nullptr; }
 
   // Returns the first bytes, fewer only if there are no more. read() still returns them.
@@ -57,7 +60,7 @@ class TextInput {
 
   std::string path_;
   UniqueFd fd_;
-  std::int64_t size_bytes_ = 0, position_bytes_ = 0, left_bytes_ = 0, unpacked_bytes_ = 0;
+  std::int64_t size_bytes_ = 0, modified_ns_ = 0, position_bytes_ = 0, left_bytes_ = 0, unpacked_bytes_ = 0;
   std::unique_ptr<Unpacker> unpacker_;
   std::vector<char> packed_;  // [packed_at_, packed_end_) is to be unpacked
   std::size_t packed_at_ = 0, packed_end_ = 0;

@@ -1,8 +1,10 @@
 // Flight Recorder dumps: states, groups, sends, sizes.
 #include "tracepp/read/flight_recorder_reader.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <random>
 
 #include "foreign_files.h"
@@ -93,6 +95,98 @@ TEST(FlightRecorder, NumbersBothEndsOfAChannelAlike) {
   }
   EXPECT_EQ(sent, received);
   EXPECT_EQ(trace.groups.at(static_cast<std::size_t>(sent.at(0).first)).ranks, (std::vector{4, 5}));
+}
+
+// Gloo's recorder leaves every state as it was scheduled, and lists only its newest group, without a name.
+std::string gloo_dump(std::string_view entries, std::string_view status) {
+  return fmt::format(R"({{"entries":[{}],"pg_config":{{"":{{"name":"","desc":"","ranks":"[0, 1]"}}}},"pg_status":{}}})",
+                     entries, status);
+}
+std::string gloo_entry(int number, bool retired, std::string_view group = "0\", \"default_pg", int id = 0) {
+  return fmt::format(
+      R"({{"process_group":["{}"],"pg_id":{},"collective_seq_id":{},"profiling_name":"gloo:all_reduce","retired":{},)"
+      R"("state":"scheduled","time_created_ns":{},"time_discovered_started_ns":0,"time_discovered_completed_ns":0}})",
+      group, id, number, retired, 1724779239936775119 + number);
+}
+
+TEST(FlightRecorder, GlooEndsWhatItRetires) {
+  const ForeignFiles files;
+  const std::string none = R"({"0":{"last_enqueued_collective":"3","last_completed_collective":"1"}})";
+  files.put("dump_0", gloo_dump(gloo_entry(1, true) + "," + gloo_entry(2, true) + "," + gloo_entry(3, false), none));
+  files.put("dump_2", gloo_dump(gloo_entry(1, true), "{}"));
+  const RunTrace trace = read_run({files.path()});
+  ASSERT_EQ(trace.ranks.size(), 2U);
+  EXPECT_TRUE(trace.ranks[0].hides_failures);
+  EXPECT_EQ(trace.ranks[0].events[1].state, State::ended);
+  EXPECT_EQ(trace.ranks[0].events[2].state, State::issued);
+  EXPECT_EQ(problem(trace, "operation that was completed at no time"), 0U);
+  // The group of all ranks has everyone that is known.
+  EXPECT_EQ(trace.groups.at(0).ranks, (std::vector{0, 1, 2}));
+}
+
+TEST(FlightRecorder, TheStatusOfAGroupCountsCompletedCollectives) {
+  const auto ended = [](const std::string& entries, std::string_view status) {
+    const ForeignFiles files;
+    const RunTrace trace = read_run({files.put("dump_0", gloo_dump(entries, status))});
+    int count = 0;
+    for (const Event& event : trace.ranks.at(0).events) count += event.state == State::ended ? 1 : 0;
+    return count;
+  };
+  const std::string three = gloo_entry(1, false) + "," + gloo_entry(2, false) + "," + gloo_entry(3, false);
+  EXPECT_EQ(ended(three, R"({"0":{"last_enqueued_collective":3,"last_completed_collective":2}})"), 2);
+  EXPECT_EQ(ended(three, R"({"0":{"last_enqueued_collective":"3","last_completed_collective":"3"}})"), 3);
+  EXPECT_EQ(ended(three, R"({"0":{"last_enqueued_collective":"3","last_completed_collective":"-1"}})"), 0);
+  EXPECT_EQ(ended(three, R"({"7":{"last_enqueued_collective":"3","last_completed_collective":"3"}})"), 0);
+  // With sends among them, the numbers may be a send's.
+  const std::string send = R"({"process_group":["0"],"pg_id":0,"profiling_name":"nccl:send 0->1","state":"scheduled"})";
+  EXPECT_EQ(ended(three + "," + send, R"({"0":{"last_enqueued_collective":"3","last_completed_collective":"3"}})"), 0);
+}
+
+TEST(FlightRecorder, TheFilesTimeStampTellsHowLongOperationsWait) {
+  const ForeignFiles files;
+  const std::int64_t now_ns = std::chrono::system_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+  const auto known = [&](std::int64_t created_ns) {
+    const RunTrace trace = read_run({files.put(
+        "dump_0", fmt::format(R"({{"pg_config":{{}},"pg_status":{{}},"entries":[{{"process_group":["0"],)"
+                              R"("profiling_name":"nccl:barrier","state":"started","time_created_ns":{}}}]}})",
+                              created_ns))});
+    return trace.ranks.at(0).is_flush_time_known;
+  };
+  EXPECT_TRUE(known(now_ns - 60'000'000'000));
+  EXPECT_FALSE(known(now_ns - 10'000'000'000'000));  // copied since
+  EXPECT_FALSE(known(now_ns + 60'000'000'000));
+}
+
+TEST(FlightRecorder, ReadsPicklesAndRefusesOthers) {
+  const ForeignFiles files;
+  // {"pg_config": {}, "pg_status": {}, "entries": [{"profiling_name": "nccl:barrier", "state": "started",
+  //  "process_group": ("0", "default_pg")}]}
+  const std::string pickle =
+      "\x80\x04}(\x8c\x09pg_config}\x8c\x09pg_status}\x8c\x07"
+      "entries](}(\x8c\x0eprofiling_name\x8c\x0cnccl:barrier"
+      "\x8c\x05state\x8c\x07started\x8c\x0dprocess_group\x8c\x01"
+      "0\x8c\x0a"
+      "default_pg\x86u"
+      "eu.";
+  const RunTrace trace = read_run({files.put("nccl_trace_rank_5", pickle)});
+  ASSERT_EQ(trace.ranks.size(), 1U);
+  EXPECT_EQ(trace.ranks[0].rank, 5);
+  ASSERT_EQ(trace.ranks[0].events.size(), 1U);
+  EXPECT_EQ(trace.info(trace.ranks[0].events[0]).kind, Kind::barrier);
+  EXPECT_EQ(trace.ranks[0].events[0].state, State::begun);
+  const RunTrace cut = read_run({files.put("nccl_trace_rank_6", pickle.substr(0, pickle.size() - 2))});
+  EXPECT_EQ(cut.event_count(), 1U);
+  EXPECT_EQ(problem(cut, "file is cut off"), 1U);
+  const auto refusal = [&](std::string_view bytes) {
+    try {
+      read_run({files.put("dump_7", bytes)});
+    } catch (const Error& error) { return error.message(); }
+    return std::string();
+  };
+  EXPECT_THAT(refusal("\x80\x02"
+                      "cos\nsystem\nX"),
+              testing::HasSubstr("would import os.system"));
+  EXPECT_THAT(refusal("\x80\x02]."), testing::HasSubstr("no Flight Recorder dump"));
 }
 
 TEST(FlightRecorder, SurvivesDamage) {

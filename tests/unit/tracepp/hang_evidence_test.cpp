@@ -243,7 +243,10 @@ TEST(HangEvidence, BlamesARankThatFailedOrLeftWhileOthersWait) {
 struct Dumps : Pair {
   explicit Dumps(int ranks, State state) : Pair(ranks), open(state) {
     trace.source = "flight recorder";
-    for (RankTrace& rank : trace.ranks) rank.ending = Ending::unknown;
+    for (RankTrace& rank : trace.ranks) {
+      rank.ending = Ending::unknown;
+      rank.is_flush_time_known = false;
+    }
     other = tables.group({.name = "default_pg", .ranks = trace.groups[0].ranks, .axis = GroupAxis::other});
   }
   void call(int rank, std::int32_t in, std::uint32_t sequence, bool ended, Kind kind = Kind::all_reduce,

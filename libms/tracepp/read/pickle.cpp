@@ -1,0 +1,342 @@
+#include "tracepp/read/pickle.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <unordered_map>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace ms::tracepp {
+namespace {
+
+struct Node {
+  enum class Kind : std::uint8_t { none, boolean, integer, real, text, list, dict };
+  Kind kind = Kind::none;
+  std::int64_t integer = 0;
+  double real = 0;
+  std::string_view text = {};                // of the pickle itself
+  std::vector<std::uint32_t> children = {};  // of a dict: key, value, key, value ...
+};
+
+// Every node, stack place and memo entry is of at least one byte of the pickle, so memory grows with its size alone.
+class Machine {
+ public:
+  Machine(std::string_view bytes, std::size_t max_json_bytes) : bytes_(bytes), max_json_bytes_(max_json_bytes) {}
+
+  PickledJson run() {
+    while (!stopped_ && !cut_) step();
+    if (cut_) close_containers();
+    if (stack_.empty()) refuse("has no value");
+    write(stack_.back(), 0);
+    return {.text = std::move(json_), .is_cut_off = cut_};
+  }
+
+ private:
+  [[noreturn]] void refuse(std::string_view what) const {
+    throw user_error("trace.pickle", fmt::format("a Python pickle that {} at byte {}", what, opcode_at_));
+  }
+
+  // Takes the next bytes; sets cut_ and returns zeros if the pickle ends before.
+  std::string_view take(std::uint64_t count) {
+    if (count > bytes_.size() - at_) {
+      cut_ = true;
+      at_ = bytes_.size();
+      return {};
+    }
+    const std::string_view taken = bytes_.substr(at_, static_cast<std::size_t>(count));
+    at_ += taken.size();
+    return taken;
+  }
+  std::uint64_t take_unsigned(int count) {
+    const std::string_view taken = take(static_cast<std::uint64_t>(count));
+    std::uint64_t value = 0;
+    for (std::size_t i = taken.size(); i-- > 0;) value = value << 8 | static_cast<unsigned char>(taken[i]);
+    return value;
+  }
+
+  std::uint32_t add(Node node) {
+    if (cut_) return 0;
+    nodes_.push_back(std::move(node));
+    stack_.push_back(static_cast<std::uint32_t>(nodes_.size() - 1));
+    return stack_.back();
+  }
+  void add_integer(std::int64_t value) { add({.kind = Node::Kind::integer, .integer = value}); }
+  void add_list(std::vector<std::uint32_t> items) { add({.kind = Node::Kind::list, .children = std::move(items)}); }
+  // Adds a little-endian two's complement number of any length; one beyond 64 bits becomes a real.
+  void add_long(std::uint64_t size) {
+    const std::string_view digits = take(size);
+    if (cut_) return;
+    if (digits.size() > 64) refuse("has a number beyond all measure");
+    const bool negative = !digits.empty() && (digits.back() & '\x80') != 0;
+    if (digits.size() <= 8) {
+      std::uint64_t value = negative ? ~std::uint64_t{0} : 0;
+      for (std::size_t i = digits.size(); i-- > 0;) value = value << 8 | static_cast<unsigned char>(digits[i]);
+      return add_integer(static_cast<std::int64_t>(value));
+    }
+    double value = negative ? -std::ldexp(1.0, static_cast<int>(8 * digits.size())) : 0.0;
+    for (std::size_t i = 0; i < digits.size(); ++i)
+      value += std::ldexp(static_cast<double>(static_cast<unsigned char>(digits[i])), static_cast<int>(8 * i));
+    add({.kind = Node::Kind::real, .real = value});
+  }
+
+  std::uint32_t pop() {
+    if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) refuse("takes a value where there is none");
+    const std::uint32_t top = stack_.back();
+    stack_.pop_back();
+    return top;
+  }
+  std::vector<std::uint32_t> pop_to_mark() {
+    if (marks_.empty()) refuse("closes a container that was never opened");
+    const auto first = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
+    std::vector<std::uint32_t> items(first, stack_.end());
+    stack_.erase(first, stack_.end());
+    marks_.pop_back();
+    return items;
+  }
+  std::vector<std::uint32_t> pop_last(std::size_t count) {
+    std::vector<std::uint32_t> items(count);
+    for (std::size_t i = count; i-- > 0;) items[i] = pop();
+    return items;
+  }
+  // Appends to the container on top of the stack.
+  void extend(Node::Kind kind, const std::vector<std::uint32_t>& items) {
+    if (stack_.size() <= (marks_.empty() ? 0 : marks_.back()) || nodes_[stack_.back()].kind != kind)
+      refuse("adds to what is no container");
+    if (kind == Node::Kind::dict && items.size() % 2 != 0) refuse("has a key without a value");
+    std::vector<std::uint32_t>& children = nodes_[stack_.back()].children;
+    children.insert(children.end(), items.begin(), items.end());
+  }
+
+  // Adds what came of the containers that were open where the pickle is cut off.
+  void close_containers() {
+    while (!marks_.empty()) {
+      std::vector<std::uint32_t> items = pop_to_mark();
+      if (stack_.empty()) continue;
+      Node& container = nodes_[stack_.back()];
+      if (container.kind == Node::Kind::dict && items.size() % 2 != 0) items.pop_back();
+      if (container.kind == Node::Kind::dict || container.kind == Node::Kind::list)
+        container.children.insert(container.children.end(), items.begin(), items.end());
+    }
+    stack_.resize(std::min<std::size_t>(stack_.size(), 1));
+  }
+
+  void step();
+  [[noreturn]] void refuse_opcode(std::uint8_t code);
+
+  // The opcodes. Each is passed its argument, a little-endian number.
+  using Argument = std::uint64_t;
+  void skip(Argument) {}
+  void stop(Argument) { stopped_ = true; }
+  void mark(Argument) { marks_.push_back(stack_.size()); }
+  void drop(Argument) { pop(); }
+  void drop_to_mark(Argument) { pop_to_mark(); }
+  void duplicate(Argument) {
+    const std::uint32_t top = pop();
+    stack_.insert(stack_.end(), {top, top});
+  }
+  void none(Argument) { add({}); }
+  void yes(Argument) { add({.kind = Node::Kind::boolean, .integer = 1}); }
+  void no(Argument) { add({.kind = Node::Kind::boolean}); }
+  void integer(Argument value) { add({.kind = Node::Kind::integer, .integer = static_cast<std::int64_t>(value)}); }
+  void signed_integer(Argument value) { add_integer(static_cast<std::int32_t>(value)); }
+  void real(Argument value) {  // the only big-endian one
+    add({.kind = Node::Kind::real, .real = std::bit_cast<double>(__builtin_bswap64(value))});
+  }
+  void text(Argument size) { add({.kind = Node::Kind::text, .text = take(size)}); }
+  void empty_list(Argument) { add({.kind = Node::Kind::list}); }
+  void empty_dict(Argument) { add({.kind = Node::Kind::dict}); }
+  void list(Argument) { add_list(pop_to_mark()); }
+  void tuple1(Argument) { add_list(pop_last(1)); }
+  void tuple2(Argument) { add_list(pop_last(2)); }
+  void tuple3(Argument) { add_list(pop_last(3)); }
+  void dict(Argument) {
+    const std::vector<std::uint32_t> items = pop_to_mark();
+    add({.kind = Node::Kind::dict});
+    extend(Node::Kind::dict, items);
+  }
+  void append(Argument) { extend(Node::Kind::list, pop_last(1)); }
+  void appends(Argument) { extend(Node::Kind::list, pop_to_mark()); }
+  void set_item(Argument) { extend(Node::Kind::dict, pop_last(2)); }
+  void set_items(Argument) { extend(Node::Kind::dict, pop_to_mark()); }
+  void put(Argument key) {
+    if (stack_.empty()) refuse("remembers a value where there is none");
+    memo_[key] = stack_.back();
+  }
+  void memoize(Argument) { put(memo_.size()); }
+  void get(Argument key) {
+    const auto found = memo_.find(key);
+    if (found == memo_.end()) refuse("recalls a value that was never remembered");
+    stack_.push_back(found->second);
+  }
+
+  struct Opcode {
+    std::uint8_t code;
+    int argument_bytes;
+    void (Machine::*run)(Argument);
+  };
+  static const std::array<Opcode, 43> kOpcodes;
+
+  void write_text(std::string_view text) {
+    json_ += '"';
+    for (const char c : text) {
+      if (c == '"' || c == '\\') {
+        json_ += '\\';
+        json_ += c;
+      } else if (static_cast<unsigned char>(c) < 0x20) {
+        fmt::format_to(std::back_inserter(json_), "\\u{:04x}", static_cast<unsigned>(c));
+      } else {
+        json_ += c;
+      }
+    }
+    json_ += '"';
+  }
+
+  void write_key(const Node& key) {
+    if (key.kind == Node::Kind::text) return write_text(key.text);
+    if (key.kind == Node::Kind::integer) return write_text(fmt::format("{}", key.integer));
+    refuse("has a key that is neither text nor a number");
+  }
+
+  void write(std::uint32_t id, int depth) {
+    constexpr int kMostDepth = 64;
+    if (depth > kMostDepth) refuse("nests too deeply");
+    if (json_.size() > max_json_bytes_) refuse("grows beyond all measure");
+    const Node& node = nodes_[id];
+    switch (node.kind) {
+      case Node::Kind::none:
+        json_ += "null";
+        break;
+      case Node::Kind::boolean:
+        json_ += node.integer != 0 ? "true" : "false";
+        break;
+      case Node::Kind::integer:
+        json_ += fmt::format("{}", node.integer);
+        break;
+      case Node::Kind::real:
+        json_ += std::isfinite(node.real) ? fmt::format("{}", node.real) : "null";
+        break;
+      case Node::Kind::text:
+        write_text(node.text);
+        break;
+      case Node::Kind::list:
+        json_ += '[';
+        for (std::size_t i = 0; i < node.children.size(); ++i) {
+          if (i > 0) json_ += ',';
+          write(node.children[i], depth + 1);
+        }
+        json_ += ']';
+        break;
+      case Node::Kind::dict:
+        json_ += '{';
+        for (std::size_t i = 0; i + 1 < node.children.size(); i += 2) {
+          if (i > 0) json_ += ',';
+          write_key(nodes_[node.children[i]]);
+          json_ += ':';
+          write(node.children[i + 1], depth + 1);
+        }
+        json_ += '}';
+        break;
+    }
+  }
+
+  const std::string_view bytes_;
+  const std::size_t max_json_bytes_;
+  std::size_t at_ = 0, opcode_at_ = 0;
+  bool stopped_ = false, cut_ = false;
+  std::vector<Node> nodes_;
+  std::vector<std::uint32_t> stack_;  // in nodes_
+  std::vector<std::size_t> marks_;    // heights of the stack
+  std::unordered_map<std::uint64_t, std::uint32_t> memo_;
+  std::string json_;
+};
+
+// Those of plain data, in protocols 2 to 5; Python's pickletools documents them.
+const std::array<Machine::Opcode, 43> Machine::kOpcodes{{
+    {0x80, 1, &Machine::skip},  // the protocol
+    {0x95, 8, &Machine::skip},  // a frame
+    {'.', 0, &Machine::stop},
+    {'(', 0, &Machine::mark},
+    {'0', 0, &Machine::drop},
+    {'1', 0, &Machine::drop_to_mark},
+    {'2', 0, &Machine::duplicate},
+    {'N', 0, &Machine::none},
+    {0x88, 0, &Machine::yes},
+    {0x89, 0, &Machine::no},
+    {'K', 1, &Machine::integer},
+    {'M', 2, &Machine::integer},
+    {'J', 4, &Machine::signed_integer},
+    {0x8a, 1, &Machine::add_long},
+    {0x8b, 4, &Machine::add_long},
+    {'G', 8, &Machine::real},
+    {'U', 1, &Machine::text},
+    {'T', 4, &Machine::text},
+    {'C', 1, &Machine::text},
+    {'B', 4, &Machine::text},
+    {0x8e, 8, &Machine::text},
+    {0x8c, 1, &Machine::text},
+    {'X', 4, &Machine::text},
+    {0x8d, 8, &Machine::text},
+    {']', 0, &Machine::empty_list},
+    {')', 0, &Machine::empty_list},
+    {'}', 0, &Machine::empty_dict},
+    {'l', 0, &Machine::list},
+    {'t', 0, &Machine::list},
+    {0x85, 0, &Machine::tuple1},
+    {0x86, 0, &Machine::tuple2},
+    {0x87, 0, &Machine::tuple3},
+    {'d', 0, &Machine::dict},
+    {'a', 0, &Machine::append},
+    {'e', 0, &Machine::appends},
+    {'s', 0, &Machine::set_item},
+    {'u', 0, &Machine::set_items},
+    {'q', 1, &Machine::put},
+    {'r', 4, &Machine::put},
+    {0x94, 0, &Machine::memoize},
+    {'h', 1, &Machine::get},
+    {'j', 4, &Machine::get},
+    {0x96, 8, &Machine::text},  // a bytearray
+}};
+
+void Machine::step() {
+  opcode_at_ = at_;
+  const auto code = static_cast<std::uint8_t>(take_unsigned(1));
+  if (cut_) return;
+  const auto* const opcode = std::ranges::find(kOpcodes, code, &Opcode::code);
+  if (opcode == kOpcodes.end()) refuse_opcode(code);
+  const Argument argument = take_unsigned(opcode->argument_bytes);
+  if (!cut_) (this->*opcode->run)(argument);
+}
+
+void Machine::refuse_opcode(std::uint8_t code) {
+  if (code == 'c') {  // GLOBAL: the module and the name, a line each
+    const std::size_t module_end = bytes_.find('\n', at_);
+    const std::size_t name_end = module_end == std::string_view::npos ? module_end : bytes_.find('\n', module_end + 1);
+    if (name_end != std::string_view::npos) {
+      const std::string module(bytes_.substr(at_, module_end - at_));
+      const std::string name(bytes_.substr(module_end + 1, name_end - module_end - 1));
+      refuse(fmt::format("would import {}, which only Python may do,", plain_text(module + "." + name, 80)));
+    }
+  }
+  refuse(fmt::format("is more than plain data (opcode 0x{:02x}), which only Python may read,", code));
+}
+
+}  // namespace
+
+bool is_pickle(std::string_view beginning) {
+  return beginning.size() > 2 && beginning[0] == '\x80' && beginning[1] >= 2 && beginning[1] <= 5;
+}
+
+PickledJson pickle_to_json(std::string_view pickle, std::size_t max_json_bytes) {
+  if (pickle.size() > kMaxPickleBytes) throw user_error("trace.pickle", "a Python pickle that is too large");
+  return Machine(pickle, max_json_bytes).run();
+}
+
+}  // namespace ms::tracepp

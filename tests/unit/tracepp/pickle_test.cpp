@@ -1,0 +1,155 @@
+// Pickles of plain data: values, memo, cut-off and damaged ones, and refusals of everything else.
+#include "tracepp/read/pickle.h"
+
+#include <gmock/gmock.h>
+
+#include <random>
+
+#include "base/error.h"
+
+namespace ms::tracepp {
+namespace {
+
+using namespace std::string_literals;
+
+std::string json_of(const std::string& pickle) { return pickle_to_json(pickle).text; }
+
+std::string pickle_problem(const std::string& pickle, std::size_t max_json_bytes = 1 << 20) {
+  try {
+    pickle_to_json(pickle, max_json_bytes);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), "trace.pickle");
+    EXPECT_EQ(error.blame(), Blame::user);
+    return error.message();
+  }
+  return "";
+}
+
+TEST(Pickle, ReadsPlainData) {
+  const struct {
+    std::string pickle, json;
+  } rows[] = {
+      {"\x80\x02N."s, "null"},
+      {"\x80\x02\x88."s, "true"},
+      {"\x80\x02\x89."s, "false"},
+      {"\x80\x02K\xff."s, "255"},
+      {"\x80\x02M\x01\x02."s, "513"},
+      {"\x80\x02J\xfe\xff\xff\xff."s, "-2"},
+      {"\x80\x02\x8a\x00."s, "0"},
+      {"\x80\x02\x8a\x01\xff."s, "-1"},
+      {"\x80\x02\x8a\x08\xcf\x53\x66\x98\x94\xa5\xef\x17."s, "1724779239936775119"},
+      {"\x80\x02\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x80\x00."s, "9.223372036854776e+18"},
+      {"\x80\x02\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x80\xff."s, "-9.223372036854776e+18"},
+      {"\x80\x02G?\xf8\x00\x00\x00\x00\x00\x00."s, "1.5"},
+      {"\x80\x02G\x7f\xf0\x00\x00\x00\x00\x00\x00."s, "null"},  // infinity
+      {"\x80\x02X\x03\x00\x00\x00"
+       "a\"\n."s,
+       R"("a\"\u000a")"},
+      {"\x80\x04\x95\x05\x00\x00\x00\x00\x00\x00\x00\x8c\x02hi\x94."s, "\"hi\""},
+      {"\x80\x02]q\x00(K\x01K\x02"
+       "e."s,
+       "[1,2]"},
+      {"\x80\x02]K\x01"
+       "a."s,
+       "[1]"},
+      {"\x80\x02(K\x01K\x02t."s, "[1,2]"},
+      {"\x80\x02K\x01K\x02\x86."s, "[1,2]"},
+      {"\x80\x02)."s, "[]"},
+      {"\x80\x02}q\x00(X\x01\x00\x00\x00kK\x01K\x07K\x02u."s, R"({"k":1,"7":2})"},
+      {"\x80\x02}X\x01\x00\x00\x00kNs."s, R"({"k":null})"},
+      {"\x80\x02(X\x01\x00\x00\x00kK\x01"
+       "d."s,
+       R"({"k":1})"},
+      {"\x80\x02]q\x05(X\x01\x00\x00\x00zq\x06h\x06"
+       "e."s,
+       R"(["z","z"])"},  // the memo shares
+  };
+  for (const auto& row : rows) EXPECT_EQ(json_of(row.pickle), row.json) << testing::PrintToString(row.pickle);
+}
+
+TEST(Pickle, RefusesWhatOnlyPythonMayRead) {
+  const struct {
+    std::string pickle, problem;
+  } rows[] = {
+      {"\x80\x02"
+       "cos\nsystem\nX\x02\x00\x00\x00id\x85R."s,
+       "would import os.system, which only Python may do"},
+      {"\x80\x04\x8c\x02os\x8c\x06system\x93."s, "is more than plain data (opcode 0x93)"},
+      {"\x80\x02K\x01"
+       "R."s,
+       "is more than plain data (opcode 0x52)"},
+      {"\x80\x02K\x01"
+       "Q."s,
+       "opcode 0x51"},
+      {"\x80\x02."s, "has no value"},
+      {"\x80\x02"
+       "a."s,
+       "takes a value where there is none"},
+      {"\x80\x02K\x01K\x02"
+       "a."s,
+       "adds to what is no container"},
+      {"\x80\x02"
+       "e."s,
+       "closes a container that was never opened"},
+      {"\x80\x02}(K\x01u."s, "has a key without a value"},
+      {"\x80\x02}]K\x01s."s, "has a key that is neither text nor a number"},
+      {"\x80\x02h\x07."s, "recalls a value that was never remembered"},
+      {"\x80\x02q\x07."s, "remembers a value where there is none"},
+      {"\x80\x02\x8a\x41" + std::string(65, 'x') + "."s, "has a number beyond all measure"},
+      {"\x80\x02]q\x00h\x00"
+       "a."s,
+       "nests too deeply"},  // a list that holds itself
+  };
+  for (const auto& row : rows) EXPECT_THAT(pickle_problem(row.pickle), testing::HasSubstr(row.problem));
+}
+
+// Forty lists, each of which holds the one before twice: a trillion numbers.
+TEST(Pickle, StopsAtSharedValuesThatGrow) {
+  std::string pickle = "\x80\x02]q"s + '\0' +
+                       "(K\x01K\x02"
+                       "e"s;
+  for (int i = 1; i < 40; ++i) {
+    pickle += "]q"s + static_cast<char>(i) + "(h"s + static_cast<char>(i - 1) + "h" + static_cast<char>(i - 1) + "e";
+  }
+  EXPECT_THAT(pickle_problem(pickle + "."), testing::HasSubstr("grows beyond all measure"));
+}
+
+TEST(Pickle, KeepsWhatCameBeforeTheCut) {
+  const std::string whole =
+      "\x80\x02}q\x00(X\x01\x00\x00\x00"
+      "a]q\x01(K\x01K\x02K\x03"
+      "eX\x01\x00\x00\x00"
+      "bK\x04u."s;
+  EXPECT_EQ(json_of(whole), R"({"a":[1,2,3],"b":4})");
+  for (std::size_t size = 6; size < whole.size(); ++size) {
+    const PickledJson part = pickle_to_json(whole.substr(0, size));
+    EXPECT_TRUE(part.is_cut_off) << size;
+    EXPECT_THAT(part.text, testing::StartsWith("{")) << size;
+  }
+  EXPECT_EQ(json_of(whole.substr(0, whole.size() - 12)), R"({"a":[1,2]})");
+}
+
+TEST(Pickle, SurvivesDamage) {
+  const std::string whole =
+      "\x80\x02}q\x00(X\x01\x00\x00\x00"
+      "a]q\x01(K\x01K\x02K\x03"
+      "eX\x01\x00\x00\x00"
+      "bh\x01u."s;
+  const std::string opcodes = "(.012BCGJKMNTUX]adehjlqrstu)}\x80\x85\x86\x87\x8a\x94";
+  std::mt19937 random(1);
+  int survived = 0;
+  for (int round = 0; round < 20000; ++round) {
+    std::string damaged = whole;
+    for (unsigned i = 0; i <= random() % 4; ++i)
+      damaged[random() % damaged.size()] =
+          round % 2 == 0 ? static_cast<char>(random()) : opcodes[random() % opcodes.size()];
+    try {
+      pickle_to_json(damaged, 1 << 16);
+      ++survived;
+    } catch (const Error& error) { ASSERT_EQ(error.kind(), "trace.pickle") << error.what(); }
+  }
+  EXPECT_GT(survived, 100);
+}
+
+}  // namespace
+}  // namespace ms::tracepp
