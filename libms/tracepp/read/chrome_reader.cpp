@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "base/error.h"
 #include "tracepp/read/pipeline_timeline.h"
@@ -21,6 +22,26 @@ bool is_device(std::string_view category) {
 }
 
 bool is_nccl(std::string_view name) { return name.starts_with("\"nccl"); }
+
+// Returns whether an annotation is a collective of a backend on the CPU. It lasts from this rank's arrival to its end.
+bool is_host_collective(std::string_view name, std::string_view category) {
+  static constexpr std::array<std::string_view, 3> kBackends{"\"gloo:", "\"mpi:", "\"ucc:"};
+  return category == "\"user_annotation\"" &&
+         std::ranges::any_of(kBackends, [&](std::string_view backend) { return name.starts_with(backend); });
+}
+
+// Returns whether an operator on the CPU computes: those of c10d only hand a collective to its backend.
+bool is_host_operator(std::string_view name, std::string_view category) {
+  return category == "\"cpu_op\"" && !name.starts_with("\"c10d::");
+}
+
+// Returns the number of a collective that has none, from its place among those of its step: traces of ranks may begin
+// at different steps.
+std::uint32_t number_in_step(std::int32_t step, std::uint32_t place) {
+  constexpr std::uint32_t kSteps = 1 << 18, kPlaces = 1 << 13;
+  if (step == kNoStep) return place;
+  return place < kPlaces ? (static_cast<std::uint32_t>(step) % kSteps + 1) * kPlaces + place : kNoDetail;
+}
 
 // "rank 12 ..." -> 12: processes that are ranks.
 int rank_of_process(const std::string& name) {
@@ -60,7 +81,8 @@ struct ChromeReader::Meaning {
   std::uint32_t rank = 0;  // index
   std::uint8_t lane = 0;
   bool on_device = false;
-  bool counted = false;         // its number is how many there were before it
+  bool counted = false;         // its number is how many there were before it,
+  bool by_step = false;         // in its step
   std::int32_t step = kNoStep;  // it is that step itself
 };
 
@@ -240,6 +262,10 @@ std::vector<ChromeReader::Meaning> ChromeReader::meanings(ChromeFile& file, cons
   }
   std::vector<Meaning> found;
   KnownGroups groups;
+  // Without a device that computes, the operators on the CPU are the computing.
+  const bool on_host = std::ranges::none_of(
+      file.infos, [&](const ChromeInfo& info) { return is_device(file.texts.text(info.category)); });
+  const std::optional<ProcessGroup> sole = header.groups.sole();
   for (const ChromeInfo& info : file.infos) {
     const std::string& name = file.texts.text(info.name);
     const std::string& category = file.texts.text(info.category);
@@ -258,10 +284,17 @@ std::vector<ChromeReader::Meaning> ChromeReader::meanings(ChromeFile& file, cons
       const bool comm = is_nccl(name) || info.comm >= 0;
       made = comm ? comm_of(file, info, header, ranks[meaning.rank].rank, groups)
                   : EventInfo{.kind = kernel_kind(unescaped(name))};
+    } else if (is_host_collective(name, category)) {
+      made.kind = comm_kind(unescaped(name));
+      meaning.by_step = sole && !trace::is_point_to_point(made.kind);
+      if (meaning.by_step) made.group = tables_.group(*sole);
+    } else if (on_host && is_host_operator(name, category)) {
+      made.kind = kernel_kind(unescaped(name));
+      ranks[meaning.rank].device = "cpu";
     }
     made.chunk = info.chunk;
     if (made.kind != Kind::step) made.name = trace_.strings.id(unescaped(name));
-    meaning.counted = trace::is_point_to_point(made.kind);
+    meaning.counted = meaning.by_step || trace::is_point_to_point(made.kind);
     meaning.info = tables_.info(made);
   }
   return found;
@@ -303,7 +336,7 @@ void ChromeReader::add_ranks(ChromeFile& file, const Header& header, const std::
     }
   }
 
-  std::vector<std::map<std::int32_t, std::uint32_t>> counts(ranks.size());  // by group
+  std::vector<std::map<std::pair<std::int32_t, std::int32_t>, std::uint32_t>> counts(ranks.size());  // by group, step
   const bool one = ranks.size() == 1;
   for (Event& event : file.events) {
     const Meaning& of = meaning(event);
@@ -312,7 +345,10 @@ void ChromeReader::add_ranks(ChromeFile& file, const Header& header, const std::
     event.begin_ns += known.base_ns;
     const EventInfo& info = trace_.infos[of.info];
     if (info.kind == Kind::step) event.detail = static_cast<std::uint32_t>(event.step);
-    if (of.counted && info.group >= 0) event.detail = counts[of.rank][info.group]++;
+    if (of.counted && info.group >= 0) {
+      const std::int32_t step = of.by_step ? event.step : kNoStep;
+      event.detail = number_in_step(step, counts[of.rank][{info.group, step}]++);
+    }
     if (!one) ranks[of.rank].events.push_back(event);
   }
   if (one) ranks[0].events = std::move(file.events);

@@ -3,7 +3,9 @@
 // Kind::other.
 //
 // Kineto's times become nanoseconds since 1970, exactly; its NCCL kernels become communication with group and number;
-// its other kernels single ops; a ProfilerStep#5 is step 5, and the events that begin inside it belong to it.
+// its other kernels single ops; a ProfilerStep#5 is step 5, and the events that begin inside it belong to it. Where no
+// device computes, CPU operators are the ops. Collectives of gloo name no group: they are numbered by their order, and
+// have a group if the job has just one.
 #pragma once
 
 #include <cstdint>

@@ -24,17 +24,30 @@ void find_diagnosis(const RunTrace& trace, Analysis& analysis) {
   }
 }
 
+bool has_work(const Analysis& analysis) {
+  const StepTime sum = sum_of(analysis.breakdown.steps);
+  return sum.busy_ns > 0 || std::ranges::any_of(sum.axes, [](const AxisTime& axis) { return axis.total_ns > 0; });
+}
+
 // Returns whether something is wrong, and what to look at.
 std::string first_text(const Analysis& analysis, const std::vector<Advice>& list) {
+  constexpr double kSureOfNothing = 0.9;
   constexpr double kMuch = 0.1;  // of the time, lost without a known cause: then something may be wrong
   const bool has_fault = std::ranges::any_of(list, [](const Advice& a) { return a.is == Advice::Is::fault; });
   const bool has_lost =
       std::ranges::any_of(list, [](const Advice& a) { return a.is == Advice::Is::lost && a.cost_share >= kMuch; });
+  const bool is_sure = analysis.diagnosis && analysis.diagnosis->quiet_confidence >= kSureOfNothing;
   std::string text;
   if (has_fault || !analysis.diagnosis) {
-    text = list.empty() ? "Nothing stands out.\n" : "Look first at\n";
+    text = !list.empty()        ? "Look first at\n"
+           : has_work(analysis) ? "Nothing stands out in what can be compared here.\n"
+                                : "These traces hold no computing and no communication: nothing can be said.\n";
   } else if (has_lost) {
     text = "No rank, link or pause is surely at fault. Look first at\n";
+  } else if (!is_sure) {
+    std::string quiet = quiet_text(*analysis.diagnosis);
+    quiet[0] = 'N';
+    for (const std::string& line : lines_of(quiet + (list.empty() ? "." : ". To be faster"), 110)) text += line + "\n";
   } else {
     text = list.empty() ? "Nothing is wrong, and nothing costs a hundredth of the time.\n"
                         : "Nothing is wrong: no rank, link or pause stands out. To be faster\n";

@@ -126,9 +126,7 @@ std::string breakdown_text(const RunTrace& trace, const Breakdown& breakdown, bo
   if (breakdown.steps.empty()) return "no finished step\n";
   const Parts parts(trace, breakdown);
   if (!has_work(parts.all())) {
-    return trace.source == "kineto"
-               ? "no device events: this trace holds CPU operators only, which are not analysed\n"
-               : "no computing and no communication in these steps: it is not known where their time went\n";
+    return "no computing and no communication in these steps: it is not known where their time went\n";
   }
   TextTable table({{"part of a step"},
                    {"ms", Align::right},

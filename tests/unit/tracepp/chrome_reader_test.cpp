@@ -2,6 +2,7 @@
 // files.
 #include "tracepp/read/chrome_reader.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <random>
@@ -108,6 +109,47 @@ TEST(ChromeReader, ReadsKineto) {
   }
   EXPECT_EQ(steps, 2);
   EXPECT_EQ(problem(trace, "instants, counters and flow arrows that were skipped"), 3U);
+}
+
+// A job on the CPU: gloo's collectives name no group and have no number, and operators are the computing.
+TEST(ChromeReader, ReadsCollectivesOfGloo) {
+  const auto text = [](std::string_view groups, std::string_view more = "") {
+    return fmt::format(R"({{"distributedInfo": {{"backend": "gloo", "rank": 0, "world_size": 2, "pg_config": [{}]}},
+      "traceEvents": [{}
+      {{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#5", "pid": 1, "tid": 1, "ts": 100, "dur": 100}},
+      {{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#6", "pid": 1, "tid": 1, "ts": 200, "dur": 100}},
+      {{"ph": "X", "cat": "cpu_op", "name": "c10d::allreduce_", "pid": 1, "tid": 1, "ts": 110, "dur": 1}},
+      {{"ph": "X", "cat": "cpu_op", "name": "aten::addmm", "pid": 1, "tid": 1, "ts": 112, "dur": 1}},
+      {{"ph": "X", "cat": "user_annotation", "name": "gloo:all_reduce", "pid": 1, "tid": 2, "ts": 120, "dur": 40}},
+      {{"ph": "X", "cat": "user_annotation", "name": "gloo:broadcast", "pid": 1, "tid": 2, "ts": 170, "dur": 5}},
+      {{"ph": "X", "cat": "user_annotation", "name": "gloo:all_reduce", "pid": 1, "tid": 3, "ts": 220, "dur": 40}},
+      {{"ph": "X", "cat": "user_annotation", "name": "gloo:send", "pid": 1, "tid": 3, "ts": 270, "dur": 2}}]}})",
+                       groups, more);
+  };
+  const std::string world = R"({"pg_name": "0", "pg_desc": "default_pg", "ranks": [0, 1]})";
+  const auto comms = [](const RunTrace& trace) {
+    std::vector<std::tuple<Kind, bool, std::uint32_t>> found;
+    for (const Event& event : trace.ranks.at(0).events) {
+      const EventInfo& info = trace.info(event);
+      if (trace::is_comm(info.kind)) found.emplace_back(info.kind, info.group >= 0, event.detail);
+    }
+    return found;
+  };
+  const RunTrace trace = read(text(world));
+  using std::tuple;
+  using testing::ElementsAre;
+  constexpr std::uint32_t kFive = 6 << 13, kSix = 7 << 13;  // numbers begin anew with each step
+  EXPECT_THAT(comms(trace), ElementsAre(tuple(Kind::all_reduce, true, kFive), tuple(Kind::broadcast, true, kFive + 1),
+                                        tuple(Kind::all_reduce, true, kSix), tuple(Kind::send, false, kNoDetail)));
+  EXPECT_EQ(trace.info(event_named(trace, "aten::addmm")).kind, Kind::matmul);
+  EXPECT_EQ(trace.info(event_named(trace, "c10d::allreduce_")).kind, Kind::other);
+  // Of two groups, nothing tells which one an operation is of.
+  for (const auto& [kind, has_group, number] : comms(read(text(world + R"(, {"pg_name": "1", "ranks": [0]})"))))
+    EXPECT_FALSE(has_group);
+  // Where a device computes, operators of the host only launch.
+  const RunTrace device =
+      read(text(world, R"({"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 113, "dur": 1},)"));
+  EXPECT_EQ(device.info(event_named(device, "aten::addmm")).kind, Kind::other);
 }
 
 TEST(ChromeReader, AcceptsTheHeaderAnywhere) {

@@ -157,14 +157,14 @@ TEST(Texts, ShowTheLongestKinds) {
   EXPECT_THAT(breakdown_text(run.trace, run.breakdown, true), testing::Not(HasSubstr("more")));
 }
 
-// A profiler that saw no device: there is nothing to say of where its time went.
-TEST(Texts, ExplainTracesOfHostOperatorsOnly) {
+// There is nothing to say of where the time went.
+TEST(Texts, ExplainTracesWithoutWork) {
   MadeRun made({.dp = 1});
   made.step_event(0, 0, 1000);
   made.add(0, made.info(Kind::other), {100, 900, kNoDetail, kNoMicrobatch, State::ended});
   made.run.source = "kineto";
   const LookedAt run(std::move(made.run));
-  EXPECT_THAT(breakdown_text(run.trace, run.breakdown), HasSubstr("no device events: this trace holds CPU operators"));
+  EXPECT_THAT(breakdown_text(run.trace, run.breakdown), HasSubstr("no computing and no communication"));
 }
 
 TEST(Texts, HandleAnEmptyRun) {
