@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <set>
 #include <tuple>
 
 #include "tracepp/findings/suspect_search.h"
+#include "tracepp/findings/undisturbed.h"
 #include "tracepp/robust.h"
 
 namespace ms::tracepp {
@@ -25,6 +27,16 @@ bool is_computation(const StepOp& op) { return op.type == OpType::forward_comput
 std::string place_text(const Evidence& evidence, int place) {
   const mesh::Coord at = evidence.mesh().coord(place);
   return fmt::format("rank {} (dp {} pp {} tp {})", evidence.rank(place), at.dp, at.pp, at.tp);
+}
+
+// Returns by how much each stage computes longer than the others where nothing disturbs it; empty if it is not known.
+std::vector<double> undisturbed_excess(const RankTable& table) {
+  const std::vector<double> stages = undisturbed_stages(table);
+  if (std::ranges::any_of(stages, [](double seconds) { return std::isnan(seconds); })) return {};
+  std::vector<double> some = stages, excess;
+  const double usual = some.empty() ? 0 : quantile(some, 0.5);
+  for (const double seconds : stages) excess.push_back(seconds / usual - 1);
+  return excess;
 }
 
 }  // namespace
@@ -84,7 +96,7 @@ std::vector<Finding> find_slow_ranks(const Evidence& evidence, const std::vector
   return findings;
 }
 
-std::vector<Finding> find_slow_stages(const Evidence& evidence) {
+std::vector<Finding> find_slow_stages(const Evidence& evidence, Compared compared) {
   const mesh::Mesh& mesh = evidence.mesh();
   std::vector<Finding> findings;
   if (mesh.pp < 2) return findings;
@@ -100,8 +112,13 @@ std::vector<Finding> find_slow_stages(const Evidence& evidence) {
     }
   }
   const std::vector<int> peers(static_cast<std::size_t>(mesh.pp), 0);
-  for (const Outlier& outlier : find_outliers(stages, steps, peers, kLeastSlowStage)) {
+  const std::vector<double> undisturbed =
+      compared == Compared::undisturbed ? undisturbed_excess(evidence.table) : std::vector<double>();
+  for (Outlier outlier : find_outliers(stages, steps, peers, kLeastSlowStage)) {
     const int pp = outlier.unit;
+    // Where ranks share cores, a stage may only have waited for them more often.
+    if (!undisturbed.empty()) outlier.excess = std::min(outlier.excess, undisturbed[static_cast<std::size_t>(pp)]);
+    if (outlier.excess < std::max(outlier.threshold, kLeastSlowStage)) continue;
     const double excess = outlier.excess;
     // The division of work does not change during a run, so the cause is another one.
     if (2 * (outlier.last - outlier.first + 1) < steps) continue;

@@ -40,7 +40,7 @@ inline double confidence_of(const Outlier& outlier) { return 1 - 0.5 * outlier.t
 enum class Compared { all, undisturbed };
 // `outliers`: by place in the mesh.
 std::vector<Finding> find_slow_ranks(const Evidence& evidence, const std::vector<Outlier>& outliers, Compared compared);
-std::vector<Finding> find_slow_stages(const Evidence& evidence);
+std::vector<Finding> find_slow_stages(const Evidence& evidence, Compared compared);
 std::vector<Finding> find_uneven_sequences(const Evidence& evidence);
 std::vector<Finding> find_slow_links(const Evidence& evidence);
 // `is_slow`: by place in the mesh, ranks whose long computations have been explained.

@@ -25,6 +25,16 @@ constexpr double kWorthTelling = 0.002;  // of a step
 // told, and who is slow in computations that nothing disturbed.
 constexpr double kContended = 0.25, kDisturbed = 0.1, kWorthTellingThere = 0.02;
 
+// The trust in findings, by the share of a step that the replay does not explain: full up to the first share, least
+// from the second on. Measured by tests/tracepp/calibrate.py.
+constexpr double kExplained = 0.1, kNotExplained = 0.6;
+constexpr double kLeastTrust = 0.5, kLeastTrustUndisturbed = 0.92, kQuiet = 0.95, kQuietContended = 0.5;
+
+double trust(double unexplained, double least) {
+  const double part = std::clamp((std::abs(unexplained) - kExplained) / (kNotExplained - kExplained), 0.0, 1.0);
+  return 1 - (1 - least) * part;
+}
+
 // Ranks with the same work: those of a stage.
 std::vector<int> peers_of(const mesh::Mesh& mesh) {
   std::vector<int> peers;
@@ -127,6 +137,7 @@ Diagnosis judge(const StepTrace& steps, const RankTable& table, const WhatIf& wh
   std::vector<Finding> delays = find_delays(evidence, is_slow);
   double unexplained_s = evidence.mean_step_s() - what_if.measured_s();
   for (const Finding& finding : delays) unexplained_s -= finding.cost_s;
+  diagnosis.unexplained = unexplained_s / evidence.mean_step_s();
   const bool is_contended = unexplained_s > kContended * evidence.mean_step_s() || disturbed_share(table) > kDisturbed;
 
   std::vector<Finding> surely_slow;
@@ -138,13 +149,17 @@ Diagnosis judge(const StepTrace& steps, const RankTable& table, const WhatIf& wh
     diagnosis.findings.insert(diagnosis.findings.end(), std::make_move_iterator(found.begin()),
                               std::make_move_iterator(found.end()));
   };
+  diagnosis.is_contended = is_contended;
+  diagnosis.quiet_confidence = (is_contended ? kQuietContended : kQuiet) * trust(diagnosis.unexplained, kLeastTrust);
   add(find_slow_ranks(evidence, outliers, Compared::all));
-  add(find_slow_stages(evidence));
+  add(find_slow_stages(evidence, is_contended ? Compared::undisturbed : Compared::all));
   add(find_uneven_sequences(evidence));
   add(find_slow_links(evidence));
   add(std::move(delays));
   if (is_contended)
     std::erase_if(diagnosis.findings, [](const Finding& finding) { return finding.cost_share < kWorthTellingThere; });
+  for (Finding& finding : diagnosis.findings) finding.confidence *= trust(diagnosis.unexplained, kLeastTrust);
+  for (Finding& finding : surely_slow) finding.confidence *= trust(diagnosis.unexplained, kLeastTrustUndisturbed);
   add(std::move(surely_slow));
   // For a short time and at no cost: by chance, or not worth a word.
   std::erase_if(diagnosis.findings, [&](const Finding& finding) {

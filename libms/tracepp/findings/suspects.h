@@ -1,6 +1,8 @@
 // The diagnosis of a run that is slower than it should be: which rank, link or pause it is, since when, and what it
 // costs. Pure.
 //
+// Time that the replay does not explain lowers the confidence of every finding, and of there being none.
+//
 // A finding needs evidence besides the replay: a rank that computes longer than those with the same work, communication
 // that moves data longer than others like it, a stall although all inputs were there. Only then the replay says how
 // long the run would have taken without it.
@@ -18,7 +20,11 @@ namespace ms::tracepp {
 
 struct Diagnosis {
   Stragglers stragglers;
-  double measured_s = 0;          // how long a step took, mean
+  double measured_s = 0;      // how long a step took, mean
+  double unexplained = 0;     // share of it that neither the replay nor a delay of a finding explains
+  bool is_contended = false;  // ranks share cores: most times show who had to wait for one
+  // Confidence that no rank, link or step is at fault if no finding says so, 0 .. 1.
+  double quiet_confidence = 0;
   std::vector<Finding> findings;  // the most expensive first
   std::vector<Suspect> suspects;  // ranks of findings first, then by score; not more than kMostSuspects
   std::vector<std::int64_t> steps;
@@ -39,6 +45,8 @@ Diagnosis find_suspects(const StepTrace& trace);
 std::string suspects_text(const Diagnosis& diagnosis);
 // Returns the cost of a finding as text: "costs 0.0145 s of a step, 6.6 %", "cost 1.19 s once, in step 10".
 std::string cost_text(const Diagnosis& diagnosis, const Finding& finding);
+// Returns what it means that there is no finding, and how sure that is.
+std::string quiet_text(const Diagnosis& diagnosis);
 // Returns the lost time that no finding explains as text: how much, and where most of it is. Empty if it is small.
 std::string lost_text(const Diagnosis& diagnosis);
 // Returns tables by step, dp rank, stage and kind of operation, and a map of the workers, dp by pp.

@@ -43,6 +43,18 @@ class BaselineSearch {
     return found;
   }
 
+  std::vector<double> stages() {
+    std::vector<std::vector<double>> ranks(static_cast<std::size_t>(table_.mesh.pp));
+    for (std::size_t unit = 0; unit < units_; ++unit) {
+      const double seconds = sum(best(unit, 0, table_.steps - 1));
+      if (seconds > 0) ranks[static_cast<std::size_t>(peers_[unit])].push_back(seconds);
+    }
+    std::vector<double> stages;
+    for (std::vector<double>& of : ranks)
+      stages.push_back(of.empty() ? std::numeric_limits<double>::quiet_NaN() : quantile(of, 0.5));
+    return stages;
+  }
+
  private:
   struct Sure {
     Outlier outlier;
@@ -247,6 +259,11 @@ bool can_find_undisturbed(const RankTable& table) {
 std::vector<Outlier> find_undisturbed_outliers(const RankTable& table, double least_excess) {
   if (!can_find_undisturbed(table)) return {};
   return BaselineSearch(table, least_excess).find();
+}
+
+std::vector<double> undisturbed_stages(const RankTable& table) {
+  if (table.computations == 0 || table.steps == 0) return {};
+  return BaselineSearch(table, 0).stages();
 }
 
 double disturbed_share(const RankTable& table) {

@@ -18,6 +18,10 @@ std::vector<Outlier> find_undisturbed_outliers(const RankTable& table, double le
 // Returns whether there are enough ranks, and their computations are known one by one.
 bool can_find_undisturbed(const RankTable& table);
 
+// Returns the seconds that each stage's ranks compute in a step, by the shortest computations of the whole run: the
+// median of its ranks; NaN where they are not known.
+std::vector<double> undisturbed_stages(const RankTable& table);
+
 // Returns the median rank's share of computations that took much longer than its shortest with the same work.
 double disturbed_share(const RankTable& table);
 

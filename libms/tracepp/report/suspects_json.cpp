@@ -51,6 +51,9 @@ std::string suspects_json(const Diagnosis& diagnosis) {
   json["measured_s"] = number(diagnosis.measured_s);
   json["replayed_s"] = number(found.without_delays_s);
   json["ideal_s"] = number(found.ideal_s);
+  json["unexplained_share"] = number(diagnosis.unexplained);
+  json["is_contended"] = diagnosis.is_contended;
+  json["quiet_confidence"] = number(diagnosis.quiet_confidence);
   json["span_s"] = number(found.measured_s);
   json["steps_left_out"] = diagnosis.steps_left_out;
   json["steps"] = Json::array();

@@ -19,6 +19,7 @@ constexpr double kWorthASum = 1e-3;  // of a step
 constexpr double kWorthTelling = 1.03;
 constexpr double kMuchLost = 1 - 1 / 1.1;  // of a step, without a cause that is sure: the S of a straggling job there
 constexpr double kReplayTolerance = 0.1;   // of a step: the largest difference between replay and measurement
+constexpr double kSure = 0.9;              // confidence of a statement that is made without "but"
 constexpr std::size_t kSuspectsWidth = 110;
 constexpr std::size_t kLines = 12;  // of a table
 constexpr std::size_t kMapRows = 32, kMapColumns = 64;
@@ -51,15 +52,11 @@ const Contribution* worst_of(const std::vector<Contribution>& parts) {
 
 // Returns why the replay is not meaningful; empty if it took about as long as the run.
 std::string not_explained_text(const Diagnosis& diagnosis) {
-  const double replayed_s = diagnosis.stragglers.without_delays_s;
-  double apart_s = diagnosis.measured_s - replayed_s;
-  for (const Finding& finding : diagnosis.findings)
-    if (is_delay(finding)) apart_s -= finding.cost_s;
-  if (std::abs(apart_s) <= kReplayTolerance * diagnosis.measured_s) return "";
+  if (std::abs(diagnosis.unexplained) <= kReplayTolerance) return "";
   return fmt::format(
       "replayed, a step takes {:.4f} s, {}: the replay does not explain these steps, as where ranks share cores or "
       "do what is not traced; S, M_W, M_S and the slowdowns say little",
-      replayed_s, apart_s > 0 ? "less than it did" : "more than it did");
+      diagnosis.stragglers.without_delays_s, diagnosis.unexplained > 0 ? "less than it did" : "more than it did");
 }
 
 void paragraph(std::string& text, const std::string& words, std::string_view indent) {
@@ -118,6 +115,15 @@ void map(Out out, const Diagnosis& diagnosis) {
 
 }  // namespace
 
+std::string quiet_text(const Diagnosis& diagnosis) {
+  const std::string sure = fmt::format("confidence {:.2f}", diagnosis.quiet_confidence);
+  if (diagnosis.quiet_confidence >= kSure)
+    return "nothing stands out: no rank, link or step is slower than others like it; " + sure;
+  return fmt::format("nothing stands out, which says little, {}: {}", sure,
+                     diagnosis.is_contended ? "ranks wait for cores that they share, and a slow one may hide among them"
+                                            : "the replay does not explain these steps");
+}
+
 std::string cost_text(const Diagnosis& diagnosis, const Finding& finding) {
   if (is_once(diagnosis, finding)) {
     return fmt::format("cost {:.3g} s once, in step {}", finding.cost_s * static_cast<double>(diagnosis.steps.size()),
@@ -162,7 +168,7 @@ std::string suspects_text(const Diagnosis& diagnosis) {
   if (more > 0) text += fmt::format("and {} more\n", more);
   const std::string lost = lost_text(diagnosis), not_explained = not_explained_text(diagnosis);
   if (!lost.empty()) paragraph(text, (shown > 0 ? "another " : "") + lost, "");
-  if (shown == 0 && lost.empty()) text += "nothing stands out: no rank, link or step is slower than others like it\n";
+  if (shown == 0 && lost.empty()) text += quiet_text(diagnosis) + "\n";
   if (!not_explained.empty()) paragraph(text, not_explained, "");
   return text;
 }
