@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Dumps and traces of real PyTorch jobs, made here, and what ms-tracepp says of them.   usage: peer.sh MS_TRACEPP
+# Nightly. PYTHON is one that has torch; where it is not set, a virtual environment is made in build/peer (pip install torch).
+set -euo pipefail
+tracepp=$(realpath "$1")
+here=$(cd "$(dirname "$0")" && pwd)
+python=${PYTHON-}
+if [[ -z $python ]]; then
+  python=$here/../../build/peer/bin/python
+  if [[ ! -x $python ]]; then
+    python3 -m venv "$here/../../build/peer"
+    "$here/../../build/peer/bin/pip" install --quiet torch numpy || { echo "skipped: pip cannot install torch" && exit 77; }
+  fi
+fi
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+"$python" -c 'import torch; print("torch", torch.__version__)'
+status=0
+for kind in flight_recorder profiler; do
+  PYTHONDONTWRITEBYTECODE=1 "$python" "$here/$kind.py" make "$dir/$kind" 2>"$dir/errors" || { cat "$dir/errors" >&2 && exit 1; }
+  "$python" -B "$here/$kind.py" judge "$tracepp" "$dir/$kind" || status=1
+done
+exit $status

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# The dumps that NCCL would leave in the jobs of flight_recorder.py, and those that gloo left (dumps/): JSON and pickles.
+# usage: planned.sh MS_TRACEPP
+set -euo pipefail
+tracepp=$(realpath "$1")
+here=$(cd "$(dirname "$0")" && pwd)
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+python3 -B "$here/flight_recorder.py" plan "$dir"
+python3 -B "$here/flight_recorder.py" judge "$tracepp" "$dir"
+python3 -B "$here/flight_recorder.py" judge "$tracepp" "$here/dumps"
