@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains a small Llama and writes it as a Hugging Face model; reads that model back, and writes it again: the same bytes.
+# Trains a small Llama and writes it as a Hugging Face model; reads that model back, writes it again, and fine-tunes it.
 # shellcheck source=examples/common.sh
 . "$(dirname "$0")/../common.sh"
 begin 05-export
@@ -13,3 +13,5 @@ show cat hf/config.json
 show ms-ckpt import --format hf --output imported hf
 show ms-ckpt export --format hf --output again imported
 show cmp hf/model.safetensors again/model.safetensors
+show ms-train run "$examples/tiny.toml" --set model.family=llama --set model.kv_heads=2 --set train.steps=10 \
+  --set checkpoint.load=imported --set checkpoint.weights_only=true --set checkpoint.dir=tuned

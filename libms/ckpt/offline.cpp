@@ -69,7 +69,8 @@ void refuse_existing(const std::string& dir, std::int64_t step) {
   if (!newest || *newest < step) return;
   throw user_error("ckpt.exists",
                    fmt::format("'{}' holds {}, and what is to be written is step {}", dir, step_name(*newest), step),
-                   "name a directory of its own for it");
+                   "--output with a directory of its own; a run begins with what is there if checkpoint.load names "
+                   "it, and saves in its own checkpoint.dir");
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 #include "train/config.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/error.h"
+#include "ckpt/directory.h"
 #include "data/tokenizer.h"
 #include "optim/optimizer.h"
 #include "sched/registry.h"
@@ -58,6 +60,15 @@ namespace {
 // Schedules and groups are tables in memory: these keep them within seconds and gigabytes.
 constexpr std::int64_t kMaxRanks = 1 << 20;
 constexpr std::int64_t kMaxMicrobatches = 1 << 16;
+
+// Whether a path is a directory of checkpoints or one of those in it, by their names.
+bool is_or_lies_in(const std::string& path, const std::string& directory) {
+  const auto plain = [](const std::string& text) {
+    return (std::filesystem::path(text) / "").lexically_normal().parent_path();
+  };
+  const std::filesystem::path a = plain(path), b = plain(directory);
+  return a == b || (a.parent_path() == b && ckpt::step_from(a.filename().string()));
+}
 
 }  // namespace
 
@@ -120,6 +131,15 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
           fmt::format("model.hidden = {}: norms on a GPU have {} columns at most", settings.model.hidden, kWidest));
   }
   if (settings.run.dir.empty()) add("run.dir", "the run needs a directory");
+  const CheckpointConfig& checkpoint = settings.checkpoint;
+  if (checkpoint.weights_only && checkpoint.load.empty()) {
+    add("checkpoint.weights_only", "checkpoint.weights_only is about checkpoint.load, which is empty");
+  }
+  if (!checkpoint.load.empty() && !checkpoint.dir.empty() && is_or_lies_in(checkpoint.load, checkpoint.dir)) {
+    add("checkpoint.load", fmt::format("checkpoint.load = '{}', but a run resumes from checkpoint.dir = '{}' by "
+                                       "itself: leave checkpoint.load empty, or set another checkpoint.dir",
+                                       checkpoint.load, checkpoint.dir));
+  }
   return problems;
 }
 

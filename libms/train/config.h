@@ -79,7 +79,8 @@ inline constexpr Field<TrainConfig> kTrainFields[] = {
 };
 
 struct CheckpointConfig {
-  std::string dir;
+  std::string dir, load;
+  bool weights_only = false;
   std::int64_t every_steps = 0;
   double every_s = 1800;
   double mtbf_s = 0;
@@ -96,6 +97,16 @@ inline constexpr Field<CheckpointConfig> kCheckpointFields[] = {
      .member = &CheckpointConfig::dir,
      .doc = "Where checkpoints are; a run resumes from the newest complete one there, and saves its last step. Empty: "
             "nothing is saved."},
+    {.key = "load",
+     .member = &CheckpointConfig::load,
+     .doc = "What a run begins with that finds no checkpoint in dir: a checkpoint of another run, or a directory of "
+            "them, of which the newest complete one counts. Nothing is written there. Empty: a run begins at step 0, "
+            "with the weights that train.seed gives."},
+    {.key = "weights_only",
+     .member = &CheckpointConfig::weights_only,
+     .doc = "true: of the checkpoint that load names only the weights are used. The optimizer is fresh, and the run "
+            "begins at step 0 and at the first sample of its data: fine-tuning, or another experiment. false: "
+            "training continues from its step, as checkpoint.data says."},
     {.key = "every_steps",
      .member = &CheckpointConfig::every_steps,
      .doc = "Steps between saves; 0: they are made by time.",

@@ -70,6 +70,10 @@ assert tensors["lm_head.weight"]["shape"] == [257, 64], tensors
 assert max(t["data_offsets"][1] for t in tensors.values() if "data_offsets" in t) == len(file) - 8 - size' ||
     fail "model.safetensors is not as the format says"
   cmp hf/model.safetensors again/model.safetensors || fail "written again, the model is another one"
+  prints 'beginning at step 0 with the weights of imported/step-00000000 and a fresh optimizer'
+  python3 -c 'import json
+losses = [json.loads(line)["loss"] for line in open("run/metrics.jsonl")]
+assert len(losses) == 10 and losses[0] < 4.5, losses' || fail "fine-tuning does not begin with what was learned"
 }
 
 check_06-slow-rank() {

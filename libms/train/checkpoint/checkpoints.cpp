@@ -12,6 +12,7 @@
 #include "base/version.h"
 #include "ckpt/interval.h"
 #include "mesh/mesh.h"
+#include "train/checkpoint/load.h"
 #include "train/checkpoint/resume.h"
 
 namespace ms::train {
@@ -174,7 +175,8 @@ Checkpoints::~Checkpoints() = default;
 Origin Checkpoints::resume(const std::string& data_fingerprint) {
   Impl& my = *impl_;
   my.data = data_fingerprint;
-  Resumed resumed = train::resume(my.plan, my.resolved, my.data, my.world, my.engine, my.host, my.agreement);
+  const Continuation continuation{my.plan.settings, my.resolved, my.data};
+  Resumed resumed = train::resume(my.plan, continuation, my.world, my.engine, my.host, my.agreement);
   const Origin& origin = resumed.origin;
   my.run = resumed.run;
   my.begun = my.committed = origin.restored ? origin.step : -1;
@@ -185,7 +187,8 @@ Origin Checkpoints::resume(const std::string& data_fingerprint) {
                                       .wait_when_busy = my.config.when_busy == "wait",
                                       .group_id = groups_of(my.plan).count() + 1},
                    my.engine.state(), my.world, my.engine.device(), my.host, std::move(resumed.memory));
-  return origin;
+  if (origin.restored || my.config.load.empty()) return origin;
+  return load_origin(continuation, my.world, my.engine, my.agreement);
 }
 
 void Checkpoints::set_matmul_choices(std::string choices) { impl_->matmul_choices = std::move(choices); }

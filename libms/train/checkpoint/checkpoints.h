@@ -24,9 +24,7 @@ class Checkpoints {
               bool fresh);
   ~Checkpoints();
 
-  // Loads the newest checkpoint that can be loaded; each that cannot is named, with why, and passed over.
-  // Error("ckpt.none", storage): there are checkpoints, and none can be loaded. "ckpt.mismatch", user: the newest is of
-  // another model. "ckpt.data", user: it was trained on other data (checkpoint.data = "restart" allows that).
+  // Loads the newest checkpoint that can be loaded, as train::resume(); where there is none, that of checkpoint.load.
   Origin resume(const std::string& data_fingerprint);
 
   // Sets the matmul choices that checkpoints store from now on. Local.

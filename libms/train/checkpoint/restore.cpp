@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <thread>
 #include <vector>
 
 namespace ms::train {
@@ -103,6 +104,10 @@ PieceOrigin origin_of(const ckpt::Piece& piece, const ckpt::PieceIndex& index) {
 }
 
 }  // namespace
+
+int io_threads(const comm::World& world) {
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / world.ranks_on_node());
+}
 
 ckpt::LoadReport restore(Engine& engine, const ckpt::Manifest& manifest, const std::string& path, int threads) {
   const ckpt::PieceIndex index(manifest);

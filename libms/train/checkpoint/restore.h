@@ -4,6 +4,7 @@
 #include <string>
 
 #include "ckpt/load.h"
+#include "comm/world.h"
 #include "train/engine/engine.h"
 
 namespace ms::train {
@@ -11,6 +12,9 @@ namespace ms::train {
 // Refuses a checkpoint of another model, naming what differs, in the keys of [model] that decide on what it computes or
 // in the parameters: Error("ckpt.mismatch", user). Local.
 void check_model(const nn::ModelConfig& model, const ckpt::Manifest& manifest, const std::string& path);
+
+// Returns the threads that a rank reads with: its share of the node's.
+int io_threads(const comm::World& world);
 
 // Reads what this rank answers for, verified, into the engine's tensors; Engine::share_state() does the rest. Local.
 // Where the compute types differ, masters become weights or weights masters; without an optimizer in the checkpoint the

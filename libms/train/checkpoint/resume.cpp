@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <random>
-#include <thread>
 #include "base/clock.h"
 
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "ckpt/diff.h"
 #include "ckpt/directory.h"
 #include "ckpt/memory_files.h"
 #include "mesh/mesh.h"
@@ -35,8 +33,7 @@ bool is_of_the_checkpoint(const Error& error) {
 struct Resuming {
   const Plan& plan;
   const CheckpointConfig& config;
-  const std::string& resolved;
-  const std::string& data;
+  const Continuation& continuation;
   comm::World& world;
   Engine& engine;
   tensor::Device& host;
@@ -63,35 +60,12 @@ struct Resuming {
     }
   }
 
-  bool has_other_files(const ckpt::Manifest& manifest) const {
-    return !manifest.data.source.empty() && manifest.data.source != data;
-  }
-  // Whether the data of this run is that of the checkpoint.
-  bool goes_on(const ckpt::Manifest& manifest) const {
-    if (manifest.data.samples == 0) return true;
-    return !has_other_files(manifest) && manifest.data.seed == static_cast<std::uint64_t>(plan.settings.train.seed);
-  }
-
-  void check_data(const ckpt::Manifest& manifest, const std::string& path) const {
-    const bool other_files = has_other_files(manifest);
-    if (config.data == "restart" || goes_on(manifest)) return;
-    throw user_error("ckpt.data",
-                     fmt::format("{} was trained on {} samples of other data: {}", path, manifest.data.samples,
-                                 other_files ? "the token files, their weights or model.seq differ"
-                                             : fmt::format("train.seed was {}", manifest.data.seed)),
-                     "with --set checkpoint.data=restart the data of this configuration begins at its first sample");
-  }
-
-  int io_threads() const {
-    return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / world.ranks_on_node());
-  }
-
   // Loads a checkpoint. Returns sums over the world: the ranks that found damage, and the bytes read. Collective.
   std::array<double, 2> load_from(const std::string& directory, const ckpt::Manifest& manifest) {
     std::array<double, 2> tally{};
     damage.clear();
     try {
-      tally[1] = static_cast<double>(restore(engine, manifest, directory, io_threads()).bytes_read);
+      tally[1] = static_cast<double>(restore(engine, manifest, directory, io_threads(world)).bytes_read);
     } catch (const Error& error) {
       if (!is_of_the_checkpoint(error)) throw;
       log::warn("train", "{}", error.message());
@@ -123,21 +97,13 @@ struct Resuming {
   }
   bool is_sound(const std::string& path, const ckpt::FileEntry& entry) const {
     try {
-      ckpt::read_blocks({.path = path, .size_bytes = entry.size_bytes, .hashes = entry.hashes}, {}, true, io_threads());
+      ckpt::read_blocks({.path = path, .size_bytes = entry.size_bytes, .hashes = entry.hashes}, {}, true,
+                        io_threads(world));
       return true;
     } catch (const Error& error) {
       if (error.kind() == "ckpt.damaged") return false;
       throw;
     }
-  }
-
-  // Logs the settings that differ from those the checkpoint was saved with.
-  void tell_changes(const ckpt::Manifest& manifest) const {
-    for (const ckpt::KeyDiff& row : ckpt::diff_config(manifest.config, resolved)) {
-      if (row.key.starts_with("run.") || row.key.starts_with("checkpoint.") || row.a.empty() || row.b.empty()) continue;
-      log::info("train", "since that checkpoint: {} was {}, is {}", row.key, row.a, row.b);
-    }
-    if (!goes_on(manifest)) log::warn("train", "the data begins at its first sample, as checkpoint.data says");
   }
 
   void open_memory() {
@@ -184,28 +150,15 @@ Resumed Resuming::run() {
     // Every rank names it alike: by the step that the manifest tells.
     const ckpt::Manifest manifest = ckpt::parse_manifest(text, config.dir);
     const std::string path = config.dir + "/" + ckpt::step_name(manifest.step);
-    check_model(plan.settings.model, manifest, path);
-    check_data(manifest, path);
+    continuation.check(manifest, path);
     const double start = monotonic_s();
     const bool in_memory = below == INT64_MAX && load_from_memory(manifest);
     const std::array<double, 2> tally = in_memory ? std::array<double, 2>{} : load_from(path, manifest);
     if (tally[0] == 0) {
       engine.share_state();
-      origin = {.step = manifest.step,
-                .samples = goes_on(manifest) ? manifest.data.samples : 0,
-                .path = path,
-                .restored = true,
-                .bytes = manifest.size_bytes(),
-                .bytes_read = static_cast<std::int64_t>(tally[1]),
-                .seconds = monotonic_s() - start,
-                .matmul_choices = manifest.matmul_choices};
+      origin = continuation.origin(manifest, path, tally[1], monotonic_s() - start);
       run_id = manifest.run;
-      if (agreement.leads()) {
-        log::info("train", "going on from {}: step {}, {}{} of {} read in {:.2f} s", path, manifest.step,
-                  in_memory ? "from memory, " : "", format_size(tally[1]),
-                  format_size(static_cast<double>(origin.bytes)), origin.seconds);
-      }
-      if (agreement.leads()) tell_changes(manifest);
+      if (agreement.leads()) continuation.log(manifest, origin, in_memory ? "memory" : "storage");
       if (in_memory) memory->settle(&manifest);
       copies_stay = in_memory;
       break;
@@ -216,7 +169,8 @@ Resumed Resuming::run() {
   if (agreement.leads()) {
     if (!origin.restored) {
       refuse_to_forget();
-      log::info("train", "{} holds no checkpoint: beginning at step 0", config.dir);
+      log::info("train", "{} holds no checkpoint: beginning {}", config.dir,
+                config.load.empty() ? "at step 0" : "with " + config.load);
     }
     if (run_id.empty()) run_id = new_run_id();
   }
@@ -226,12 +180,11 @@ Resumed Resuming::run() {
 
 }  // namespace
 
-Resumed resume(const Plan& plan, const std::string& resolved, const std::string& data_fingerprint, comm::World& world,
-               Engine& engine, tensor::Device& host, Agreement& agreement) {
+Resumed resume(const Plan& plan, const Continuation& continuation, comm::World& world, Engine& engine,
+               tensor::Device& host, Agreement& agreement) {
   Resuming resuming{.plan = plan,
                     .config = plan.settings.checkpoint,
-                    .resolved = resolved,
-                    .data = data_fingerprint,
+                    .continuation = continuation,
                     .world = world,
                     .engine = engine,
                     .host = host,

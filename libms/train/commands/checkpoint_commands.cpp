@@ -125,7 +125,8 @@ Command import_command() {
           .run = run_import,
           .description =
               "The checkpoint is of step 0 and has no optimizer's state; ms-ckpt show --config prints the "
-              "[model] that it needs. Prints its path."};
+              "[model] that it needs. Prints its path. A run begins with it where checkpoint.load names it, and saves "
+              "in its own checkpoint.dir."};
 }
 
 Command export_command() {

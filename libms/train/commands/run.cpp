@@ -53,12 +53,15 @@ Command run_command() {
                   {.name = "ranks",
                    .value = "N",
                    .doc = "Runs N ranks as threads of this process; N must be dp x pp x tp."},
-                  {.name = "fresh", .doc = "Begins at step 0: checkpoints in checkpoint.dir are set aside, not used."}},
+                  {.name = "fresh",
+                   .doc = "Begins as the first run did, at step 0 or with checkpoint.load: checkpoints in "
+                          "checkpoint.dir are set aside, not used."}},
       .run = run_run,
       .description =
           "Under mpirun or srun --mpi=pmix each process is a rank; anywhere else the ranks are threads of "
           "this process. The run writes config.toml, metrics.jsonl and verdict.json into run.dir. Where "
-          "checkpoint.dir is set it resumes from the newest complete checkpoint there. SIGTERM, SIGINT, "
+          "checkpoint.dir is set it resumes from the newest complete checkpoint there; where there is none, it begins "
+          "with checkpoint.load. SIGTERM, SIGINT, "
           "SIGHUP, SIGUSR2 or a file 'stop' in run.dir end it after a step that all ranks agree on, with a "
           "checkpoint and exit status 75, or 93 where nothing is saved; SIGTERM or SIGINT for the second "
           "time end it at once."};

@@ -50,6 +50,14 @@ void conclude(const Outcome& outcome, const std::string& dir, const LaunchOption
   options.report(outcome);
 }
 
+// The checks of a run before anything is written: its settings first, as a wrong mesh is the likelier mistake, and the
+// cheaper to find.
+Checked check_all(const Loaded& loaded, int ranks, bool fresh) {
+  Checked checked = check_run(loaded.settings, ranks);
+  check_inputs(loaded, fresh);
+  return checked;
+}
+
 ExitCode run_threads(const Loaded& loaded, const LaunchOptions& options, const TrainerOptions& trainer) {
   const Settings& settings = loaded.settings;
   const int ranks = static_cast<int>(settings.mesh.dp * settings.mesh.pp * settings.mesh.tp);
@@ -61,7 +69,7 @@ ExitCode run_threads(const Loaded& loaded, const LaunchOptions& options, const T
     throw user_error("mesh.size", fmt::format("{} ranks share a GPU, at most {} can", ranks, kMaxRanksOfGpu),
                      "start one process for each GPU with mpirun or srun --mpi=pmix");
   RunDirectory directory(loaded);
-  Checked checked = directory.check([&] { return check_run(settings, ranks, true); });
+  Checked checked = directory.check([&] { return check_all(loaded, ranks, options.fresh); });
   directory.prepare();
   Process process(std::move(checked), trainer, ranks, ranks);
   if (settings.run.device == "cpu")
@@ -146,12 +154,12 @@ class FailureReport {
 
 // Checks the run: rank 0 with its data, then the others against rank 0. Collective over the world; `directory` becomes
 // rank 0's.
-Checked check_together(const Loaded& loaded, comm::World& world, StartUp& start_up, FailureReport& report,
+Checked check_together(const Loaded& loaded, bool fresh, comm::World& world, StartUp& start_up, FailureReport& report,
                        std::optional<RunDirectory>& directory) {
   const Settings& settings = loaded.settings;
   if (world.rank() == 0) {
     directory.emplace(loaded);
-    Checked checked = directory->check([&] { return check_run(settings, world.size(), true); });
+    Checked checked = directory->check([&] { return check_all(loaded, world.size(), fresh); });
     directory->prepare();
     world.store().put("run directory", settings.run.dir);
     world.store().commit();
@@ -160,7 +168,7 @@ Checked check_together(const Loaded& loaded, comm::World& world, StartUp& start_
   }
   report.prepared(world.store().get(0, "run directory", deadline_of(settings)));
   start_up.check_configuration();
-  return check_run(settings, world.size(), false);
+  return check_run(settings, world.size());
 }
 
 ExitCode run_mpi(const Loaded& loaded, const LaunchOptions& options, const TrainerOptions& trainer) {
@@ -177,7 +185,8 @@ ExitCode run_mpi(const Loaded& loaded, const LaunchOptions& options, const Train
   });
   try {
     StartUp start_up(*world, loaded.resolved, trainer.deadline);
-    Process process(check_together(loaded, *world, start_up, report, directory), trainer, 1, world->ranks_on_node());
+    Process process(check_together(loaded, options.fresh, *world, start_up, report, directory), trainer, 1,
+                    world->ranks_on_node());
     log::info("train", "{} ranks as {} processes, {} on this node, {} threads an op", world->size(), world->kind(),
               world->ranks_on_node(), process.pool_size().threads_per_op);
     if (rank == 0) process.log_faults();

@@ -30,11 +30,9 @@ int gpu_of(const comm::World& world) {
 
 }  // namespace
 
-Checked check_run(const Settings& settings, int ranks, bool with_data) {
-  Checked checked{watch::armed_faults([](const char* name) { return std::getenv(name); }, ranks, settings.train.steps),
-                  make_plan(settings, ranks)};
-  if (with_data) check_data(settings);  // after the plan: a wrong mesh is the likelier mistake, and the cheaper to find
-  return checked;
+Checked check_run(const Settings& settings, int ranks) {
+  return {watch::armed_faults([](const char* name) { return std::getenv(name); }, ranks, settings.train.steps),
+          make_plan(settings, ranks)};
 }
 
 Process::Process(Checked checked, TrainerOptions options, int ranks, int ranks_on_node)

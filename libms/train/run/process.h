@@ -21,8 +21,8 @@ struct Checked {
   std::vector<watch::Fault> faults;  // that MS_FAULT arms
   Plan plan;
 };
-// Throws where the settings, MS_FAULT or, with `with_data`, the data files cannot be used.
-Checked check_run(const Settings& settings, int ranks, bool with_data);
+// Throws where the settings or MS_FAULT cannot be used.
+Checked check_run(const Settings& settings, int ranks);
 
 class Process {
  public:

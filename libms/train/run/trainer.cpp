@@ -10,6 +10,7 @@
 #include "data/loader.h"
 #include "data/tokenizer.h"
 #include "train/checkpoint/checkpoints.h"
+#include "train/checkpoint/load.h"
 #include "train/run/preparation.h"
 #include "train/run/reporter.h"
 #include "watch/verdict.h"
@@ -100,20 +101,28 @@ class Trainer {
   }
 
  private:
-  // From the newest checkpoint, or from the beginning.
+  // From the newest checkpoint, from that of checkpoint.load, or from the beginning.
   void begin() {
+    const std::string data = loader_.fingerprint();
     if (!settings_.checkpoint.dir.empty()) {
       checkpoints_.emplace(plan_, options_.resolved, world_, engine_, host_, options_.fresh);
-      origin_ = checkpoints_->resume(loader_.fingerprint());
-      preparation_.take(origin_.matmul_choices);
-      checkpoints_->set_matmul_choices(preparation_.choices());
+      origin_ = checkpoints_->resume(data);
+    } else if (!settings_.checkpoint.load.empty()) {
+      const mesh::Groups groups(plan_.mesh, plan_.chunks, settings_.model.tied_embeddings);
+      agreement_.emplace(world_, host_, groups.count());
+      origin_ = load_origin({settings_, options_.resolved, data}, world_, engine_, *agreement_);
     }
+    preparation_.take(origin_.matmul_choices);
+    if (checkpoints_) checkpoints_->set_matmul_choices(preparation_.choices());
     if (!origin_.restored) engine_.initialize(static_cast<std::uint64_t>(settings_.train.seed));
     start_ = origin_.step;
     loader_.start_at(origin_.step, origin_.samples);
     if (start_ >= settings_.train.steps && world_.rank() == 0) {
-      log::info("train", "{} has {} steps, and train.steps is {}: nothing is left to do", origin_.path, start_,
-                settings_.train.steps);
+      log::info("train",
+                "{} has {} steps, and train.steps is {}: nothing is left to do; for more steps raise train.steps, for "
+                "another run from these weights set checkpoint.load, checkpoint.weights_only and a checkpoint.dir of "
+                "its own",
+                origin_.path, start_, settings_.train.steps);
     }
     if (world_.rank() == 0) {
       reporter_.emplace(plan_, options_.peak_flops, start_);
@@ -287,6 +296,7 @@ class Trainer {
   std::optional<data::Prefetcher> prefetcher_;
   std::optional<Reporter> reporter_;
   std::optional<Checkpoints> checkpoints_;
+  std::optional<Agreement> agreement_;  // without them, for checkpoint.load; the device knows its stream to the end
   std::optional<watch::StopFile> stop_file_;  // on rank 0
   Origin origin_;
   std::int64_t start_ = 0;  // steps done when this run began
@@ -299,7 +309,10 @@ class Trainer {
 
 }  // namespace
 
-void check_data(const Settings& settings) { open_data(settings); }
+void check_inputs(const Loaded& loaded, bool fresh) {
+  const std::string data = open_data(loaded.settings).fingerprint();
+  check_load({loaded.settings, loaded.resolved, data}, fresh);
+}
 
 Outcome train(const Plan& plan, comm::World& world, tensor::Device& device, tensor::Device& host,
               const TrainerOptions& options, std::atomic<std::int64_t>& step) {

@@ -37,8 +37,9 @@ struct Outcome {
   std::string sample;  // generated text, rank 0 only
 };
 
-// Opens the data as every rank will and refuses what cannot be trained on, before anything is written or started.
-void check_data(const Settings& settings);
+// Opens the data as every rank will, and what checkpoint.load names: refuses what cannot be trained on, before anything
+// is written or started. `fresh` as in TrainerOptions.
+void check_inputs(const Loaded& loaded, bool fresh);
 
 // `step` follows the loop, for whoever has to say where the run was when it ended.
 // `host` sends messages of the host's memory; it may be the device.

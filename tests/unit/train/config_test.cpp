@@ -120,6 +120,9 @@ TEST_F(Config, RefusesWithOneClearMessage) {
       {{"optim.warmup_steps=2000"}, "2000 warm-up steps in a run of 1000 steps"},
       {{"data.train=text.bin"}, "text.bin"},
       {{"data.train=0.5 a,b"}, "data.train"},
+      {{"checkpoint.weights_only=true"}, "checkpoint.weights_only is about checkpoint.load, which is empty"},
+      {{"checkpoint.dir=ck", "checkpoint.load=./ck/"}, "but a run resumes from checkpoint.dir = 'ck' by itself"},
+      {{"checkpoint.dir=ck/", "checkpoint.load=ck/step-00000300"}, "leave checkpoint.load empty"},
   };
   for (const Case& c : cases) {
     const Error error = refusal(kSmall, c.set);

@@ -1,0 +1,53 @@
+#include "train/checkpoint/continuation.h"
+
+#include "base/log.h"
+#include "base/text.h"
+#include "ckpt/diff.h"
+#include "train/checkpoint/restore.h"
+
+namespace ms::train {
+
+void Continuation::check(const ckpt::Manifest& manifest, const std::string& path) const {
+  check_model(settings.model, manifest, path);
+  if (settings.checkpoint.data == "restart" || continues_data(manifest)) return;
+  throw user_error("ckpt.data",
+                   fmt::format("{} was trained on {} samples of other data: {}", path, manifest.data.samples,
+                               has_other_files(manifest) ? "the token files, their weights or model.seq differ"
+                                                         : fmt::format("train.seed was {}", manifest.data.seed)),
+                   "with --set checkpoint.data=restart the data of this configuration begins at its first sample; to "
+                   "train its weights from step 0, use checkpoint.load with checkpoint.weights_only");
+}
+
+Origin Continuation::origin(const ckpt::Manifest& manifest, const std::string& path, double bytes_read,
+                            double seconds) const {
+  return {.step = manifest.step,
+          .samples = continues_data(manifest) ? manifest.data.samples : 0,
+          .path = path,
+          .restored = true,
+          .bytes = manifest.size_bytes(),
+          .bytes_read = static_cast<std::int64_t>(bytes_read),
+          .seconds = seconds,
+          .matmul_choices = manifest.matmul_choices};
+}
+
+void Continuation::log(const ckpt::Manifest& manifest, const Origin& origin, std::string_view source) const {
+  log::info("train", "going on from {}: step {}, {} from {} in {:.2f} s; all ranks together read {} from storage",
+            origin.path, origin.step, format_size(static_cast<double>(origin.bytes)), source, origin.seconds,
+            format_size(static_cast<double>(origin.bytes_read)));
+  for (const ckpt::KeyDiff& row : ckpt::diff_config(manifest.config, resolved)) {
+    if (row.key.starts_with("run.") || row.key.starts_with("checkpoint.") || row.a.empty() || row.b.empty()) continue;
+    log::info("train", "since that checkpoint: {} was {}, is {}", row.key, row.a, row.b);
+  }
+  if (!continues_data(manifest)) log::warn("train", "the data begins at its first sample, as checkpoint.data says");
+}
+
+bool Continuation::has_other_files(const ckpt::Manifest& manifest) const {
+  return !manifest.data.source.empty() && manifest.data.source != data;
+}
+
+bool Continuation::continues_data(const ckpt::Manifest& manifest) const {
+  if (manifest.data.samples == 0) return true;
+  return !has_other_files(manifest) && manifest.data.seed == static_cast<std::uint64_t>(settings.train.seed);
+}
+
+}  // namespace ms::train
