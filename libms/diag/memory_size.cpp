@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <limits>
 #include <map>
 #include <string>
-
-#include "base/text.h"
 
 namespace ms::diag {
 namespace {
@@ -26,16 +23,6 @@ std::int64_t cache_size(const std::string& text) {
 
 bool all_digits(const std::string& text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
-// Returns the bytes left below the limit of a control group; versions 1 and 2 name the files differently.
-std::int64_t left_in(const Sysroot& root, const std::string& directory) {
-  for (const auto& [limit_name, usage_name] :
-       {std::pair{"/memory.max", "/memory.current"}, std::pair{"/memory.limit_in_bytes", "/memory.usage_in_bytes"}}) {
-    const auto limit = root.read_int(directory + limit_name), usage = root.read_int(directory + usage_name);
-    if (limit && usage) return std::max<std::int64_t>(0, *limit - *usage);
-  }
-  return std::numeric_limits<std::int64_t>::max();  // "max", or no such group
 }
 
 }  // namespace
@@ -60,32 +47,6 @@ std::int64_t last_level_cache_bytes(const Sysroot& root) {
   std::int64_t total = 0;
   for (const auto& [shared, size] : sizes) total += size;
   return total;
-}
-
-std::int64_t free_memory_bytes(const Sysroot& root) {
-  std::int64_t free_bytes = 0;
-  for (const std::string& line : split(root.read("/proc/meminfo").value_or(""), '\n')) {
-    if (line.starts_with("MemAvailable:")) free_bytes = std::strtoll(line.c_str() + 13, nullptr, 10) << 10;
-  }
-  for (const std::string& line : split(root.read("/proc/self/cgroup").value_or(""), '\n')) {
-    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    std::string base;
-    if (controllers.empty()) {
-      base = "/sys/fs/cgroup";
-    } else if (controllers == "memory") {
-      base = "/sys/fs/cgroup/memory";
-    } else {
-      continue;
-    }
-    for (std::string group = line.substr(second + 1); group.size() > 1 && group.find("..") == std::string::npos;
-         group.resize(group.rfind('/'))) {
-      free_bytes = std::min(free_bytes, left_in(root, base + group));
-    }
-    free_bytes = std::min(free_bytes, left_in(root, base));
-  }
-  return free_bytes;
 }
 
 std::optional<std::int64_t> triad_array_bytes(std::int64_t cache_bytes, std::int64_t free_bytes, double part) {

@@ -10,8 +10,6 @@ namespace ms::diag {
 
 // Returns the total size of the node's last-level caches; 0 where the kernel does not report it.
 std::int64_t last_level_cache_bytes(const Sysroot& root);
-// Returns the memory available now: the least of MemAvailable and what each enclosing control group leaves.
-std::int64_t free_memory_bytes(const Sysroot& root);
 
 // Returns the size of each of the three arrays for a process that loads `part` of the node; nullopt where a quarter of
 // the free memory does not exceed the caches.

@@ -9,6 +9,7 @@
 #include <future>
 
 #include "base/handle.h"
+#include "base/host_memory.h"
 #include "base/text.h"
 #include "diag/memory_size.h"
 #include "diag/rates.h"
@@ -93,7 +94,7 @@ Measured measure(const std::vector<int>& cpus, std::size_t num_elements) {
 health::Result measure_memory(health::Evidence& evidence) {
   const Share share = this_share();
   const std::int64_t cache_bytes = last_level_cache_bytes(evidence.root());
-  const std::int64_t free_bytes = free_memory_bytes(evidence.root());
+  const std::int64_t free_bytes = host_memory(evidence.root()).free_bytes;
   const std::optional<std::int64_t> array_bytes = triad_array_bytes(cache_bytes, free_bytes, share.part());
   if (!array_bytes) {
     return health::skipped(fmt::format("{} of memory are free, too little beside {} of cache",

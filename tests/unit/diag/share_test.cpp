@@ -144,29 +144,6 @@ TEST_F(MemorySize, CachesAreCountedOnceForAllThatShareThem) {
 
 TEST_F(MemorySize, WithoutCachesThereAreNone) { EXPECT_EQ(last_level_cache_bytes(root()), 0); }
 
-TEST_F(MemorySize, FreeIsWhatTheKernelSays) {
-  write("/proc/meminfo", "MemTotal: 2000000 kB\nMemFree: 7 kB\nMemAvailable:   1000000 kB");
-  EXPECT_EQ(free_memory_bytes(root()), 1'000'000LL << 10);
-}
-
-TEST_F(MemorySize, AGroupAboveUsMayLeaveLess) {
-  write("/proc/meminfo", "MemAvailable:   1000000 kB");
-  write("/proc/self/cgroup", "0::/job_7/step_0/task");
-  write("/sys/fs/cgroup/job_7/step_0/task/memory.max", "max");
-  write("/sys/fs/cgroup/job_7/step_0/task/memory.current", "5");
-  write("/sys/fs/cgroup/job_7/memory.max", "70000");
-  write("/sys/fs/cgroup/job_7/memory.current", "20000");
-  EXPECT_EQ(free_memory_bytes(root()), 50000);
-}
-
-TEST_F(MemorySize, SoInVersionOne) {
-  write("/proc/meminfo", "MemAvailable:   1000000 kB");
-  write("/proc/self/cgroup", "5:cpu:/elsewhere\n4:memory:/slurm/job_7");
-  write("/sys/fs/cgroup/memory/slurm/job_7/memory.limit_in_bytes", "90000");
-  write("/sys/fs/cgroup/memory/slurm/job_7/memory.usage_in_bytes", "100000");
-  EXPECT_EQ(free_memory_bytes(root()), 0);
-}
-
 TEST(TriadArrays, AreFourTimesTheCachesWhereThereIsRoom) {
   constexpr std::int64_t kMiB = 1 << 20;
   EXPECT_EQ(triad_array_bytes(32 * kMiB, 20'000 * kMiB, 1), 128 * kMiB);
