@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/man.h"
 #include "base/text.h"
+#include "base/unexpected.h"
 #include "base/version.h"
 
 namespace ms {
@@ -308,16 +309,19 @@ std::string synopsis(const Command& command) {
 
 int run_tool(const Tool& tool, int argc, const char* const* argv) {
   int status = static_cast<int>(ExitCode::bug);
-  try {
-    status = dispatch(tool, std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
-  } catch (const Error& error) {
+  const auto report = [&tool](const Error& error) {
     if (tool.before_error) tool.before_error();
     // Names of files, and what stood in them: anybody may have chosen them.
     fmt::print(stderr, "{}: error: {}\n", tool.name, without_controls(error.message()));
     if (!error.hint().empty()) fmt::print(stderr, "hint: {}\n", without_controls(error.hint()));
     return tool.failure_status.value_or(static_cast<int>(exit_code(error.blame())));
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "{}: bug: {}\n", tool.name, error.what());
+  };
+  try {
+    status = dispatch(tool, std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
+  } catch (const Error& error) { return report(error); } catch (const std::exception& thrown) {
+    const Error error = error_of(thrown, "tool.bug");
+    if (error.blame() != Blame::bug) return report(error);
+    fmt::print(stderr, "{}: bug: {}\n", tool.name, error.message());
     return static_cast<int>(ExitCode::bug);
   }
   errno = 0;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/unexpected.h"
 #include "ckpt/blocks.h"
 #include "ckpt/directory.h"
 
@@ -20,7 +21,7 @@ std::optional<Error> failure_of(const std::function<void()>& function) {
     function();
     return std::nullopt;
   } catch (const Error& error) { return error; } catch (const std::exception& error) {
-    return Error("ckpt.save", Blame::bug, error.what());
+    return error_of(error, "ckpt.save");
   }
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/log.h"
+#include "base/unexpected.h"
 #include "tensor/cuda_plugin.h"
 #include "train/run/tracing.h"
 
@@ -91,9 +92,9 @@ Outcome Process::run_rank(comm::World& world, Devices& devices, StartUp& start_u
     options.failed(error);  // again where the trainer has called it: only the first counts
     throw;
   } catch (const std::exception& error) {
-    const Error bug("train.bug", Blame::bug, error.what());
-    options.failed(bug);
-    throw bug;
+    const Error failure = error_of(error, "train.bug");
+    options.failed(failure);
+    throw failure;
   }
 }
 

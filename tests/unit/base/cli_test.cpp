@@ -52,6 +52,7 @@ Tool sample_tool() {
          if (how == "storage") throw Error("file.write", Blame::storage, "cannot write", "make room");
          if (how == "user") throw user_error("x", "no such thing");
          if (how == "std") throw std::runtime_error("surprise");
+         if (how == "memory") throw std::bad_alloc();
          if (how == "declared") args.get("undeclared");
          return 93;
        }},
@@ -179,6 +180,9 @@ TEST(Cli, ErrorsBecomeExitCodes) {
   } rows[] = {{"storage", 74, "ms-sample: error: cannot write\nhint: make room\n"},
               {"user", 2, "ms-sample: error: no such thing\n"},
               {"std", 70, "ms-sample: bug: surprise\n"},
+              {"memory", 2,
+               "ms-sample: error: out of memory: the system has no more for this process\nhint: 'ulimit -v' and "
+               "memory.max of the control group limit it; fewer ranks in a process need less\n"},
               {"other", 93, ""}};
   for (const auto& row : rows) {
     const Outcome outcome = run({"fail", row.how});
