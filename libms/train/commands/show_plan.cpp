@@ -32,11 +32,6 @@ StepWork stage_work(const Plan& plan, int pp_rank) {
   return work_of_step(plan, plan.mesh.rank({.dp = 0, .pp = pp_rank, .tp = 0}));
 }
 
-// Host memory of a rank of a stage that a save is copied into.
-std::int64_t copy_bytes(const Plan& plan, int pp_rank) {
-  return ckpt::Saver::host_bytes(saved_pieces(plan, {.dp = 0, .pp = pp_rank, .tp = 0}));
-}
-
 cost::StateBytes state_of(const Plan& plan) {
   return cost::state_bytes(plan.dtype == tensor::DType::bf16,
                            optim::optimizer_kind(plan.settings.optim.name).states.size());
@@ -167,7 +162,7 @@ std::string plan_text(const Plan& plan) {
   out += works.str();
   if (!plan.settings.checkpoint.dir.empty()) {
     out += fmt::format("\nsaving takes {} of host memory a rank besides, and {} of storage a checkpoint\n",
-                       format_size(static_cast<double>(copy_bytes(plan, 0))),
+                       format_size(static_cast<double>(copy_bytes(plan, {}))),
                        format_size(static_cast<double>(checkpoint_bytes(plan))));
     if (!s.checkpoint.memory_dir.empty()) {
       const std::int64_t part = ckpt::MemoryTier::buffer_bytes(saved_pieces(plan, {}));
@@ -222,7 +217,7 @@ std::string plan_json(const Plan& plan) {
         stage["work_of_step"][std::string(cost::kOpClassNames[i])] = {
             {"operations", work[i].operations}, {"flops", work[i].flops}, {"bytes", work[i].bytes}};
     }
-    if (!s.checkpoint.dir.empty()) stage["checkpoint_copy_bytes"] = copy_bytes(plan, p);
+    if (!s.checkpoint.dir.empty()) stage["checkpoint_copy_bytes"] = copy_bytes(plan, {.dp = 0, .pp = p, .tp = 0});
     stages.push_back(std::move(stage));
   }
   if (!s.checkpoint.dir.empty()) json["checkpoint_bytes"] = checkpoint_bytes(plan);

@@ -62,6 +62,10 @@ std::vector<ckpt::Piece> saved_pieces(const Plan& plan, const mesh::Coord& at) {
   return pieces;
 }
 
+std::int64_t copy_bytes(const Plan& plan, const mesh::Coord& at) {
+  return ckpt::Saver::host_bytes(saved_pieces(plan, at));
+}
+
 std::vector<ckpt::Held> held_state(const Plan& plan, const mesh::Coord& at, const RankTensors& tensors) {
   std::vector<ckpt::Held> held;
   const std::vector<State> states = states_of(plan);

@@ -17,6 +17,9 @@ std::vector<ckpt::Piece> saved_pieces(const Plan& plan, const mesh::Coord& at);
 // The same pieces in the same order, with their tensors.
 std::vector<ckpt::Held> held_state(const Plan& plan, const mesh::Coord& at, const RankTensors& tensors);
 
+// Host memory that saves copy these into. The plan saves checkpoints.
+std::int64_t copy_bytes(const Plan& plan, const mesh::Coord& at);
+
 // All logical parameters of the model, whole.
 std::vector<ckpt::Slice> model_parameters(const nn::ModelConfig& model);
 

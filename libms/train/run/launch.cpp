@@ -10,10 +10,12 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/unexpected.h"
 #include "comm/launch.h"
 #include "comm/mpi_world.h"
 #include "comm/thread_world.h"
 #include "train/run/gpu_environment.h"
+#include "train/run/host_check.h"
 #include "train/run/process.h"
 #include "train/run/run_directory.h"
 #include "train/run/shutdown.h"
@@ -69,7 +71,11 @@ ExitCode run_threads(const Loaded& loaded, const LaunchOptions& options, const T
     throw user_error("mesh.size", fmt::format("{} ranks share a GPU, at most {} can", ranks, kMaxRanksOfGpu),
                      "start one process for each GPU with mpirun or srun --mpi=pmix");
   RunDirectory directory(loaded);
-  Checked checked = directory.check([&] { return check_all(loaded, ranks, options.fresh); });
+  Checked checked = directory.check([&] {
+    Checked all = check_all(loaded, ranks, options.fresh);
+    if (settings.run.device == "cpu") check_host_memory(all.plan, host_memory(Sysroot()));
+    return all;
+  });
   directory.prepare();
   Process process(std::move(checked), trainer, ranks, ranks);
   if (settings.run.device == "cpu")
@@ -83,7 +89,7 @@ ExitCode run_threads(const Loaded& loaded, const LaunchOptions& options, const T
   std::atomic<bool> failed = false;
   {
     std::vector<std::jthread> threads;
-    for (int rank = 0; rank < ranks; ++rank) {
+    const auto start = [&](int rank) {
       threads.emplace_back([&, rank] {
         const log::RankScope label(rank);
         const auto index = static_cast<std::size_t>(rank);
@@ -97,6 +103,14 @@ ExitCode run_threads(const Loaded& loaded, const LaunchOptions& options, const T
           failed = true;
         }
       });
+    };
+    for (int rank = 0; rank < ranks && !failed; ++rank) {
+      try {
+        start(rank);
+      } catch (const std::exception& refused) {  // those that run already would wait for it
+        hub.world(rank)->abort(error_of(refused, "train.bug"));
+        failed = true;
+      }
     }
   }
   if (failed) {

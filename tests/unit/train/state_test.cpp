@@ -23,12 +23,12 @@ Settings tiny(const std::string& family, bool tied) {
   return settings;
 }
 
-struct Layout {
+struct Cut {
   int dp, tp, pp, chunks, zero;
 };
 
 // How often each element of each state is saved, by state and parameter.
-std::map<std::string, std::vector<int>> counts(const Settings& base, const Layout& layout) {
+std::map<std::string, std::vector<int>> counts(const Settings& base, const Cut& layout) {
   Settings settings = base;
   settings.mesh.dp = layout.dp;
   settings.mesh.tp = layout.tp;
@@ -52,12 +52,12 @@ std::map<std::string, std::vector<int>> counts(const Settings& base, const Layou
 }
 
 TEST(State, EveryElementIsSavedByExactlyOneRank) {
-  const Layout layouts[] = {{1, 1, 1, 1, 0}, {2, 1, 1, 1, 0}, {3, 1, 1, 1, 1}, {1, 3, 1, 1, 1}, {2, 2, 2, 1, 2},
-                            {1, 2, 3, 2, 1}, {5, 1, 2, 1, 1}, {2, 3, 2, 3, 0}, {1, 6, 2, 1, 1}};
+  const Cut layouts[] = {{1, 1, 1, 1, 0}, {2, 1, 1, 1, 0}, {3, 1, 1, 1, 1}, {1, 3, 1, 1, 1}, {2, 2, 2, 1, 2},
+                         {1, 2, 3, 2, 1}, {5, 1, 2, 1, 1}, {2, 3, 2, 3, 0}, {1, 6, 2, 1, 1}};
   for (const char* family : {"gpt", "llama"}) {
     for (const bool tied : {false, true}) {
       const Settings settings = tiny(family, tied);
-      for (Layout layout : layouts) {
+      for (Cut layout : layouts) {
         SCOPED_TRACE(fmt::format("{} tied {} dp {} tp {} pp {} chunks {} zero {}", family, tied, layout.dp, layout.tp,
                                  layout.pp, layout.chunks, layout.zero));
         Settings divisible = settings;

@@ -1,0 +1,37 @@
+#include "train/run/host_check.h"
+
+#include "base/log.h"
+#include "base/text.h"
+#include "train/engine/rank_tensors.h"
+#include "train/engine/state.h"
+
+namespace ms::train {
+
+std::int64_t host_bytes(const Plan& plan) {
+  std::int64_t bytes = 0;
+  for (int stage = 0; stage < plan.mesh.pp; ++stage) {
+    const mesh::Coord at{.dp = 0, .pp = stage, .tp = 0};  // its ranks differ in the vocabulary's padding at most
+    const std::int64_t of_saving = plan.settings.checkpoint.dir.empty() ? 0 : copy_bytes(plan, at);
+    bytes += plan.mesh.dp * plan.mesh.tp * (rank_memory(plan, at).total_bytes + of_saving);
+  }
+  return bytes;
+}
+
+void check_host_memory(const Plan& plan, const HostMemory& memory) {
+  const std::int64_t needed = host_bytes(plan);
+  if (memory.total_bytes == 0 || needed <= memory.free_bytes) return;
+  const auto size = [](std::int64_t bytes) { return format_size(static_cast<double>(bytes)); };
+  const std::string what =
+      fmt::format("{} take {} of memory, and this process may have {}",
+                  plan.mesh.size() == 1 ? "a rank would" : fmt::format("{} ranks as threads would", plan.mesh.size()),
+                  size(needed), size(memory.total_bytes));
+  if (needed > memory.total_bytes) {
+    throw user_error(
+        "train.memory", what,
+        "'ms-train plan' shows what takes it; a smaller train.microbatch and train.recompute take less, and "
+        "mpirun or srun spread the ranks over nodes");
+  }
+  log::warn("train", "{}, of which {} are free now", what, size(memory.free_bytes));
+}
+
+}  // namespace ms::train
