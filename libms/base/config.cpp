@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "base/toml_syntax.h"
 
 namespace ms {
 namespace {
@@ -47,7 +48,7 @@ std::string syntax_message(std::string_view what) {
     const std::size_t colon = what.find(": ");
     if (colon != std::string_view::npos) what.remove_prefix(colon + 2);
   }
-  return fmt::format("not valid TOML: {}", trim(what));
+  return std::string(trim(what));
 }
 
 std::string expected_number(Unit unit, std::string_view plain) {
@@ -85,17 +86,14 @@ std::string did_you_mean(const std::optional<std::string>& name) {
 constexpr std::size_t kMaxTextBytes = 1 << 20;
 constexpr int kMaxNesting = 64;
 
-// An upper bound of how deep arrays, tables and dotted keys go: quoted text counts as if it were not quoted.
-int nesting(std::string_view text) {
-  int deepest = 0, brackets = 0, dots = 0;
-  for (const char c : text) {
-    if (c == '\n' || c == ',' || c == '=') dots = 0;
-    if (c == '[' || c == '{') ++brackets;
-    if (c == ']' || c == '}') --brackets;
-    if (c == '.') ++dots;
-    deepest = std::max({deepest, brackets, dots});
-  }
-  return deepest;
+// Words of other programs for a choice.
+constexpr std::pair<std::string_view, std::string_view> kOtherWords[] = {
+    {"gpu", "cuda"}, {"float32", "fp32"}, {"bfloat16", "bf16"}};
+
+std::optional<std::string> nearest_choice(std::string_view word, const std::vector<std::string>& choices) {
+  for (const auto& [other, ours] : kOtherWords)
+    if (word == other && std::ranges::count(choices, ours) > 0) return std::string(ours);
+  return nearest_name(word, choices);
 }
 
 }  // namespace
@@ -110,9 +108,11 @@ class ConfigSchema::Loader {
     try {
       table(toml::parse(stream, name_), "");
     } catch (const toml::exception& error) {
-      found_.push_back({error.location().line(), error.location().column(), syntax_message(error.what())});
+      const SyntaxProblem problem = common_toml_mistake(text).value_or(
+          SyntaxProblem{error.location().line(), error.location().column(), syntax_message(error.what())});
+      found_.push_back({problem.line, problem.column, "not valid TOML: " + problem.message});
     } catch (const std::exception& error) {  // toml11 lets standard ones through, for numbers out of range
-      found_.push_back({1, 1, syntax_message(error.what())});
+      found_.push_back({1, 1, "not valid TOML: " + syntax_message(error.what())});
     }
     // toml11 keeps tables unordered; people read from the top.
     std::sort(found_.begin(), found_.end());
@@ -128,7 +128,7 @@ class ConfigSchema::Loader {
     if (equals == std::string_view::npos) return problem("expected SECTION.KEY=VALUE");
     const std::string key(trim(text.substr(0, equals)));
     Entry* entry = schema_.find(key);
-    if (entry == nullptr) return problem(fmt::format("unknown key '{}'{}", key, did_you_mean(nearest_key(key))));
+    if (entry == nullptr) return problem(unknown_key(key));
     if (auto message = assign(*entry, typed_value(*entry, trim(text.substr(equals + 1))), where)) {
       problem(std::move(*message));
     }
@@ -168,7 +168,7 @@ class ConfigSchema::Loader {
         for (const Section& section : schema_.sections_) names.push_back(section.name);
         problem(fmt::format("unknown section '{}'{}", name, did_you_mean(nearest_name(name, names))));
       } else {
-        problem(fmt::format("unknown key '{}'{}", name, did_you_mean(nearest_key(name))));
+        problem(unknown_key(name));
       }
     }
   }
@@ -199,6 +199,13 @@ class ConfigSchema::Loader {
     return elsewhere ? elsewhere->name() : nearest_name(name, all);
   }
 
+  // Returns the message; the key that may be meant does not have the value that the user wants.
+  std::string unknown_key(const std::string& name) {
+    const std::optional<std::string> meant = nearest_key(name);
+    if (meant) schema_.doubtful_.push_back(*meant);
+    return fmt::format("unknown key '{}'{}", name, did_you_mean(meant));
+  }
+
   // The value of --set: TOML where the type calls for it, else the bare text.
   static toml::value typed_value(const Entry& entry, std::string_view text) {
     if (std::holds_alternative<std::string*>(entry.slot)) {
@@ -225,6 +232,7 @@ class ConfigSchema::Loader {
           return refused;
         },
         entry.slot);
+    if (refusal) schema_.doubtful_.push_back(entry.name());
     if (!refusal && store) {
       entry.provenance = provenance_;
       entry.where = where;
@@ -302,7 +310,7 @@ class ConfigSchema::Loader {
   static Refusal not_a_choice(const Entry& entry, const std::string& word) {
     if (entry.choices.empty() || std::count(entry.choices.begin(), entry.choices.end(), word) > 0) return std::nullopt;
     return fmt::format("{}: must be one of {}, got '{}'{}", entry.name(), fmt::join(entry.choices, ", "), word,
-                       did_you_mean(nearest_name(word, entry.choices)));
+                       did_you_mean(nearest_choice(word, entry.choices)));
   }
 
   ConfigSchema& schema_;
@@ -349,7 +357,7 @@ void ConfigSchema::load_file(const std::string& path, Provenance provenance) {
 }
 
 void ConfigSchema::load_text(std::string_view text, const std::string& name, Provenance provenance) {
-  if (text.size() > kMaxTextBytes || nesting(text) > kMaxNesting) {
+  if (text.size() > kMaxTextBytes || toml_nesting(text) > kMaxNesting) {
     problems_.push_back({name, fmt::format("no configuration: larger than {} bytes, or nested deeper than {}",
                                            kMaxTextBytes, kMaxNesting)});
     return;
@@ -360,7 +368,8 @@ void ConfigSchema::load_text(std::string_view text, const std::string& name, Pro
 void ConfigSchema::set(std::string_view assignment) { Loader(*this, "--set", Provenance::set).assignment(assignment); }
 
 void ConfigSchema::add_problem(std::string_view key, std::string message) {
-  problems_.push_back({get(key).where, std::move(message)});
+  const auto is_about = [&](const std::string& name) { return key == name || message.find(name) != std::string::npos; };
+  if (std::ranges::none_of(doubtful_, is_about)) problems_.push_back({get(key).where, std::move(message)});
 }
 
 std::vector<ConfigProblem> ConfigSchema::problems() const {
@@ -385,5 +394,7 @@ void ConfigSchema::throw_if_problems() const {
 Provenance ConfigSchema::provenance(std::string_view key) const { return get(key).provenance; }
 
 std::string ConfigSchema::where(std::string_view key) const { return get(key).where; }
+
+bool ConfigSchema::is_default(std::string_view key) const { return format(get(key)) == get(key).default_value; }
 
 }  // namespace ms

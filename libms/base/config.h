@@ -99,7 +99,8 @@ class ConfigSchema {
   // "a.b=c". The value is read by the type of the field: strings need no quotes, lists are a,b or TOML.
   void set(std::string_view assignment);
 
-  // For rules between fields, which modules check: the problem is shown where `key` was set.
+  // For rules between fields, which modules check: the problem is shown where `key` was set. Ignored where it is about
+  // a key whose value was refused, or that an unknown one may have meant: it would cite a value that nobody wants.
   void add_problem(std::string_view key, std::string message);
 
   // Returns the problems found so far, and one for every required key that nobody set.
@@ -110,6 +111,7 @@ class ConfigSchema {
   // Who set `key` ("model.layers"), and where: "train.toml:3:5", "--set ...", or empty for a default.
   Provenance provenance(std::string_view key) const;
   std::string where(std::string_view key) const;
+  bool is_default(std::string_view key) const;  // the value now, whoever set it
 
   // Valid TOML that loads to exactly the same values; with provenance, each line ends in "# set by file".
   std::string dump(bool provenance) const;
@@ -151,6 +153,7 @@ class ConfigSchema {
   std::vector<Section> sections_;
   std::vector<Entry> entries_;
   std::vector<ConfigProblem> problems_;
+  std::vector<std::string> doubtful_;  // names of keys that do not have the value that the user wants
 };
 
 template <class T>

@@ -171,6 +171,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return above[b.size()];
 }
 
+constexpr std::size_t kShortestStem = 3;
+
 std::optional<std::string> nearest_name(std::string_view name, std::span<const std::string> candidates) {
   std::size_t best = std::max<std::size_t>(1, name.size() / 3) + 1;
   std::optional<std::string> result;
@@ -180,6 +182,14 @@ std::optional<std::string> nearest_name(std::string_view name, std::span<const s
       best = distance;
       result = candidate;
     }
+  }
+  if (result || name.size() < kShortestStem) return result;
+  std::size_t longest = 0;
+  for (const std::string& candidate : candidates) {  // "optimizer" for "optim", or the other way round
+    const std::size_t shared = std::min(candidate.size(), name.size());
+    if (shared < std::max(kShortestStem, longest + 1) || candidate.compare(0, shared, name, 0, shared) != 0) continue;
+    longest = shared;
+    result = candidate;
   }
   return result;
 }

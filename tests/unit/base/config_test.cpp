@@ -171,7 +171,9 @@ TEST(Config, RefusesInFilesWithPlaceAndReason) {
       {"[run.main]\nbuffer = 7", "t.toml:2:10", "must be at least 1024 bytes, got 7"},
       {"[run.main]\nrate = nan", "t.toml:2:8", "must be a number, got nan"},
       {"[model]\nlayers = \n", "t.toml:2:", "not valid TOML: "},
-      {"[model\nlayers = 1", "t.toml:1:", "not valid TOML: "},
+      {"[model\nlayers = 1", "t.toml:1:1", "not valid TOML: '[' is not closed"},
+      {"[model]\nname = { a = 1\ntied = true", "t.toml:2:8", "not valid TOML: '{' is not closed"},
+      {"[model]\nname = gpt", "t.toml:2:8", "not valid TOML: a string needs quotes: \"gpt\""},
       {"[model]\nlayers = 1\nlayers = 2", "t.toml:3:", "already exists"},
       {"[model]\nlayers = 99999999999999999999", "t.toml:2:10", "model.layers: the number is too large"},
       {"[run.main]\nrate = 1e999", "t.toml:2:8", "run.main.rate: the number is too large"},
@@ -235,14 +237,14 @@ TEST(Config, AllProblemsAtOnceInReadingOrder) {
   Bound b;
   b.schema.load_text("[model]\nzzz = 1\nlayers = 0\ntied = 3\n[nothing_like_it]\na = 1\n", "t.toml");
   b.schema.set("model.dropout=x");
-  b.schema.add_problem("model.layers", "layers must divide by stages");
-  EXPECT_THAT(
-      b.messages(),
-      ElementsAre("t.toml:2:7: unknown key 'model.zzz'", "t.toml:3:10: model.layers: must be 1 to 1000, got 0",
-                  "t.toml:4:8: model.tied: expected true or false, got the integer 3",
-                  "t.toml:5:1: unknown section 'nothing_like_it'",
-                  "--set model.dropout=x: model.dropout: expected a number, got the string \"x\"",
-                  "layers must divide by stages", "run.main.dir is required and was not set: Where the run lives."));
+  b.schema.add_problem("model.layers", "layers must divide by stages");  // follows from another one
+  b.schema.add_problem("model.name", "names must rhyme");
+  EXPECT_THAT(b.messages(),
+              ElementsAre("t.toml:2:7: unknown key 'model.zzz'", "t.toml:3:10: model.layers: must be 1 to 1000, got 0",
+                          "t.toml:4:8: model.tied: expected true or false, got the integer 3",
+                          "t.toml:5:1: unknown section 'nothing_like_it'",
+                          "--set model.dropout=x: model.dropout: expected a number, got the string \"x\"",
+                          "names must rhyme", "run.main.dir is required and was not set: Where the run lives."));
   EXPECT_EQ(b.model.layers, 4) << "a refused value is not stored";
   try {
     b.schema.throw_if_problems();

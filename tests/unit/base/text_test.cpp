@@ -104,6 +104,11 @@ TEST(Text, FindsTheNearestName) {
   EXPECT_EQ(nearest_name("modle.layers", names), "model.layers");
   EXPECT_EQ(nearest_name("train.step", names), "train.steps");
   EXPECT_EQ(nearest_name("entirely.different", names), std::nullopt);
+  const std::vector<std::string> sections{"model", "train", "optim", "run"};
+  EXPECT_EQ(nearest_name("optimizer", sections), "optim") << "a beginning that is all of one";
+  EXPECT_EQ(nearest_name("mod", sections), "model");
+  EXPECT_EQ(nearest_name("ru", sections), "run");
+  EXPECT_EQ(nearest_name("optional", sections), std::nullopt);
   EXPECT_EQ(nearest_name("y", names), std::nullopt) << "one letter is no evidence";
   EXPECT_EQ(nearest_name("", names), std::nullopt);
   EXPECT_EQ(nearest_name("a", {}), std::nullopt);

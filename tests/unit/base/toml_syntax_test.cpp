@@ -1,0 +1,54 @@
+// Mistakes in TOML, and what is none.
+#include "base/toml_syntax.h"
+
+#include <gtest/gtest.h>
+
+#include <ostream>
+
+namespace ms {
+
+static void PrintTo(const SyntaxProblem& problem, std::ostream* out) {
+  *out << problem.line << ":" << problem.column << ": " << problem.message;
+}
+
+namespace {
+
+TEST(TomlSyntax, NamesCommonMistakes) {
+  struct Case {
+    const char* text;
+    SyntaxProblem problem;
+  };
+  for (const Case& c : {
+           Case{"a = { b = 1\nc = 2\n", {1, 5, "'{' is not closed"}},
+           Case{"[model]\nlayers = [1, 2\nheads = 3\n", {2, 10, "'[' is not closed"}},
+           Case{"[model\nlayers = 1\n", {1, 1, "'[' is not closed"}},
+           Case{"a = [1, {b = 2]\n", {1, 9, "'{' is not closed"}},
+           Case{"a = 1]\n", {1, 6, "']' closes nothing"}},
+           Case{"a = \"text\nb = 1\n", {1, 5, "the string that begins with \" is not closed"}},
+           Case{"a = 'C:\\'\nb = 'y\n", {2, 5, "the string that begins with ' is not closed"}},
+           Case{"a = 1\nb = \"\"\"\nmore\n", {4, 1, "a string that begins with \"\"\" is not closed"}},
+           Case{"[model]\nlayers 12\n", {2, 1, "expected KEY = VALUE or [SECTION]"}},
+           Case{"  model: 3\n", {1, 3, "expected KEY = VALUE or [SECTION]"}},
+           Case{"layers = \n", {1, 8, "a value is missing behind '='"}},
+           Case{"layers = # none\n", {1, 8, "a value is missing behind '='"}},
+           Case{"family = llama  # a model\n", {1, 10, "a string needs quotes: \"llama\""}},
+           Case{"timeout = 30s\n", {1, 11, "a string needs quotes: \"30s\""}},
+           Case{"size = 1.5GiB\n", {1, 8, "a string needs quotes: \"1.5GiB\""}},
+           Case{"fp8 = True\n", {1, 7, "True is written true"}},
+       }) {
+    EXPECT_EQ(common_toml_mistake(c.text), c.problem) << c.text;
+  }
+}
+
+TEST(TomlSyntax, FindsNoneInWhatIsToml) {
+  for (const char* text :
+       {"", "\n\n# only a comment = [\n", "[a]\nb = 1 # ] }\n[[c.d]]\ne = true\n",
+        "a = [\n  \"x]\", # [\n  '{',\n]\nb = {c = 1}\n", "a = \"\"\"\n[ \" {\n\"\"\"\nb = '''\n'\n'''\n",
+        "\"a = b\" = 1\n'c' = \"\\\"=[\"\n", "a = -inf\nb = nan\nc = 1979-05-27T07:32:00Z\n", "a = 1\r\nb = \"x\"\r\n",
+        "a = 0x1F\nb = 1e5\nc = 1_000\n"}) {
+    EXPECT_EQ(common_toml_mistake(text), std::nullopt) << text;
+  }
+}
+
+}  // namespace
+}  // namespace ms
