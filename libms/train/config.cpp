@@ -96,10 +96,6 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
   if (mesh.chunks > 1 && mesh.pp == 1) {
     add("mesh.chunks", "mesh.chunks > 1 needs mesh.pp > 1: chunks interleave pipeline stages");
   }
-  if (settings.optim.warmup_steps > train.steps) {
-    add("optim.warmup_steps",
-        fmt::format("{} warm-up steps in a run of {} steps", settings.optim.warmup_steps, train.steps));
-  }
   const std::int64_t ranks = mesh.dp * mesh.pp * mesh.tp;  // each below 2^25
   if (ranks > kMaxRanks) add("mesh.dp", fmt::format("{} ranks, at most {} are possible", ranks, kMaxRanks));
   if (train.global_batch / unit > kMaxMicrobatches) {
@@ -145,6 +141,22 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
 
 namespace {
 
+// Keys that only some settings give an effect; whoever sets one to something else than its default is warned.
+struct Idle {
+  std::string_view key;
+  bool (*idle)(const Settings&);
+  std::string_view because;
+};
+constexpr Idle kIdle[] = {
+    {"model.rotary_base", [](const Settings& s) { return s.model.is_gpt(); }, "a gpt learns its positions"},
+    {"optim.decay_fraction", [](const Settings& s) { return s.optim.schedule != "wsd"; },
+     "only optim.schedule = \"wsd\" has it"},
+    {"optim.min_lr_ratio", [](const Settings& s) { return s.optim.schedule == "constant"; },
+     "optim.schedule is constant"},
+    {"checkpoint.every_steps", [](const Settings& s) { return s.checkpoint.dir.empty(); }, "checkpoint.dir is empty"},
+    {"checkpoint.memory_dir", [](const Settings& s) { return s.checkpoint.dir.empty(); }, "checkpoint.dir is empty"},
+};
+
 template <class F>
 Loaded load_with(const std::vector<std::string>& assignments, F&& read) {
   Loaded loaded;
@@ -156,11 +168,26 @@ Loaded load_with(const std::vector<std::string>& assignments, F&& read) {
     schema.add_problem(problem.key, problem.message);
   data::validate(loaded.settings.data, schema);
   schema.throw_if_problems();
+  loaded.warnings = clamp(loaded.settings);
+  for (const Idle& row : kIdle) {
+    if (!row.idle(loaded.settings) || schema.is_default(row.key)) continue;
+    loaded.warnings.push_back(fmt::format("{} has no effect: {}", row.key, row.because));
+  }
   loaded.resolved = schema.dump(true);
   return loaded;
 }
 
 }  // namespace
+
+std::vector<std::string> clamp(Settings& settings) {
+  std::int64_t& warmup = settings.optim.warmup_steps;
+  const std::int64_t steps = settings.train.steps;
+  if (warmup <= steps) return {};
+  std::string warning = fmt::format(
+      "optim.warmup_steps = {} is clamped to train.steps = {}: the learning rate does nothing but rise", warmup, steps);
+  warmup = steps;
+  return {std::move(warning)};
+}
 
 std::string to_toml(const Settings& settings) {
   Settings copy = settings;

@@ -270,6 +270,9 @@ void bind(ConfigSchema& schema, Settings& settings);
 // The rules between fields that are broken. What files hold is not looked at.
 std::vector<nn::ModelProblem> problems_between(const Settings& settings);
 
+// Clamps what a shorter run cannot have: a warm-up longer than the run. Returns a warning of each.
+std::vector<std::string> clamp(Settings& settings);
+
 // Settings as a configuration file.
 std::string to_toml(const Settings& settings);
 
@@ -277,7 +280,8 @@ std::string to_toml(const Settings& settings);
 // Error("config.invalid", user) with every problem. Opens no data file.
 struct Loaded {
   Settings settings;
-  std::string resolved;  // as TOML, every key, with who set it
+  std::string resolved;               // as TOML, every key, with who set it
+  std::vector<std::string> warnings;  // of keys that have no effect, or another than their value says
 };
 Loaded load(const std::string& path, const std::vector<std::string>& assignments);
 // The same from a text; `name` stands for it in messages.

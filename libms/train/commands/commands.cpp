@@ -1,6 +1,8 @@
 #include "train/commands/commands.h"
 
 #include "base/error.h"
+#include "base/log.h"
+#include "comm/launch.h"
 
 namespace ms::train {
 
@@ -19,7 +21,13 @@ Option set_cluster_option() {
       .name = "set-cluster", .value = "KEY=VALUE", .doc = "Sets a key over what the cluster file says.", .many = true};
 }
 
-Loaded load(const Args& args) { return load(args.get("CONFIG"), args.list("set")); }
+Loaded load(const Args& args) {
+  Loaded loaded = load(args.get("CONFIG"), args.list("set"));
+  if (comm::this_launch().rank == 0) {
+    for (const std::string& warning : loaded.warnings) log::warn("train", "{}", warning);
+  }
+  return loaded;
+}
 
 cost::Cluster load_cluster(const Args& args) {
   if (!args.has("cluster")) {

@@ -20,7 +20,7 @@ Option set_option();
 Option json_option();
 Option cluster_option();
 Option set_cluster_option();
-Loaded load(const Args& args);
+Loaded load(const Args& args);  // logs its warnings
 cost::Cluster load_cluster(const Args& args);
 // dp x pp x tp of the configuration.
 std::int64_t ranks_of(const Settings& settings);

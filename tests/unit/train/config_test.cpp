@@ -117,7 +117,6 @@ TEST_F(Config, RefusesWithOneClearMessage) {
       {{"mesh.chunks=2", "mesh.schedule=zb-h1"}, "zb-h1 has no interleaved form: mesh.chunks must be 1"},
       {{"mesh.schedule=zigzag"}, "no schedule is called 'zigzag': 1f1b, "},
       {{"overlap.pp=perhaps"}, "overlap.pp"},
-      {{"optim.warmup_steps=2000"}, "2000 warm-up steps in a run of 1000 steps"},
       {{"data.train=text.bin"}, "text.bin"},
       {{"data.train=0.5 a,b"}, "data.train"},
       {{"checkpoint.weights_only=true"}, "checkpoint.weights_only is about checkpoint.load, which is empty"},
@@ -130,6 +129,36 @@ TEST_F(Config, RefusesWithOneClearMessage) {
     EXPECT_EQ(error.blame(), Blame::user);
     EXPECT_THAT(error.message(), HasSubstr(c.message));
     EXPECT_THAT(error.message(), Not(HasSubstr("\n"))) << "one problem, one line";
+  }
+}
+
+// A shorter run than the configuration is made for is no mistake.
+TEST_F(Config, ClampsTheWarmUp) {
+  const Loaded loaded = load(file(kSmall), {"optim.warmup_steps=2000", "train.steps=1000"});
+  EXPECT_EQ(loaded.settings.optim.warmup_steps, 1000);
+  EXPECT_THAT(loaded.resolved, HasSubstr("warmup_steps = 1000"));
+  ASSERT_EQ(loaded.warnings.size(), 1U);
+  EXPECT_THAT(loaded.warnings[0], HasSubstr("optim.warmup_steps = 2000 is clamped to train.steps = 1000"));
+  EXPECT_TRUE(load(file(kSmall), {"optim.warmup_steps=1000", "train.steps=1000"}).warnings.empty());
+}
+
+TEST_F(Config, WarnsOfKeysWithoutEffect) {
+  struct Case {
+    std::vector<std::string> set;
+    const char* warning;  // nullptr: none
+  };
+  for (const Case& c :
+       {Case{{"model.rotary_base=500000"}, "model.rotary_base has no effect: a gpt learns"},
+        Case{{"model.rotary_base=10000"}, nullptr}, Case{{"model.rotary_base=500000", "model.family=llama"}, nullptr},
+        Case{{"optim.decay_fraction=0.5"}, "optim.decay_fraction has no effect"},
+        Case{{"optim.decay_fraction=0.5", "optim.schedule=wsd"}, nullptr},
+        Case{{"optim.min_lr_ratio=0.5", "optim.schedule=constant"}, "optim.min_lr_ratio"},
+        Case{{"checkpoint.every_steps=5"}, "checkpoint.dir is empty"},
+        Case{{"checkpoint.every_steps=5", "checkpoint.dir=ck"}, nullptr}}) {
+    const Loaded loaded = load(file(kSmall), c.set);
+    ASSERT_EQ(loaded.warnings.size(), c.warning == nullptr ? 0U : 1U) << c.set[0];
+    if (c.warning != nullptr) { EXPECT_THAT(loaded.warnings[0], HasSubstr(c.warning)); }
+    EXPECT_EQ(load(file(loaded.resolved), {}).warnings.size(), loaded.warnings.size()) << "of its own dump";
   }
 }
 
