@@ -64,11 +64,13 @@ inline constexpr Field<ModelConfig> kModelFields[] = {
     {.key = "seq", .member = &ModelConfig::seq, .doc = "Tokens of a sequence.", .min = 1, .max = 1e8},
     {.key = "tied_embeddings",
      .member = &ModelConfig::tied_embeddings,
-     .doc = "The output layer uses the token embedding's matrix."},
+     .doc = "The output layer uses the token embedding's matrix. With mesh.pp above 1 its two gradients are summed on "
+            "their stages first, with 1 as they come: so results depend on pp in their last bits, but on nothing else "
+            "of the pipeline. Untied, they do not depend on it at all."},
     {.key = "norm_eps", .member = &ModelConfig::norm_eps, .doc = "Added to the variance in norms.", .min = 0, .max = 1},
     {.key = "rotary_base",
      .member = &ModelConfig::rotary_base,
-     .doc = "Base of the rotary angles (llama).",
+     .doc = "Base of the rotary angles. Only of llama: a gpt learns its positions.",
      .min = 1,
      .max = 1e12},
     {.key = "parallel_block",

@@ -133,6 +133,27 @@ TEST(Bits, DoNotDependOnThePipeline) {
   }
 }
 
+// Tied, the embedding's gradient is (sum of one end) + (sum of the other) over a pipeline, and one sum on one stage:
+// the manual (model.tied_embeddings) promises the same bits among pipelines only.
+TEST(Bits, OfTiedEmbeddingsAreTheSameOverPipelines) {
+  for (const std::string family : {"gpt", "llama"}) {
+    train::Settings settings = tiny_settings(family);
+    settings.model.tied_embeddings = true;
+    settings.optim.clip = 0;
+    const auto run = [&](int pp, int chunks) { return run_threads(cut(settings, {2, 2, pp, chunks, true, 1}), 5); };
+    const Outcome two = run(2, 1), one = run(1, 1);
+    for (const auto& [pp, chunks] : {std::pair{2, 2}, {4, 1}, {4, 2}}) {
+      const Outcome other = run(pp, chunks);
+      EXPECT_EQ(two.losses, other.losses) << family << " pp " << pp << " chunks " << chunks;
+      EXPECT_TRUE(same_bits(two.gradients, other.gradients)) << family << " pp " << pp << " chunks " << chunks;
+      EXPECT_TRUE(same_bits(two.parameters, other.parameters)) << family << " pp " << pp << " chunks " << chunks;
+    }
+    EXPECT_FALSE(same_bits(one.gradients, two.gradients)) << family << ": the manual promises too little";
+    EXPECT_LE(distance(one.gradients, two.gradients).value, 1e-6) << family;
+    EXPECT_EQ(one.losses[0], two.losses[0]) << "the forward is the same";
+  }
+}
+
 TEST(Bits, SameConfigurationSameBitsTwice) {
   train::Settings settings = cut(tiny_settings("gpt"), {2, 2, 2, 2, true, 1});
   settings.train.dtype = "bf16";
