@@ -35,6 +35,7 @@ int run_encode(const Args& args) {
   std::optional<Progress> progress;
   EncodeOptions options;
   if (args.has("split-on")) options.split_on = args.get("split-on");
+  options.json_as_text = args.has("json-as-text");
   options.progress = [&](std::int64_t done_bytes, std::int64_t total_bytes) {
     if (!progress) progress.emplace("encode", total_bytes, "bytes", clock);
     progress->update(done_bytes);
@@ -119,6 +120,9 @@ Command encode_command() {
                {.name = "split-on",
                 .value = "LINE",
                 .doc = "A line that is exactly this ends a document; otherwise each file is one."},
+               {.name = "json-as-text",
+                .doc = "Encodes JSON Lines (a JSON object on each line) as the text that they are, braces and keys "
+                       "included; otherwise such files are refused."},
                {.name = "recursive", .doc = "Read the files in and below directories, sorted by path.", .letter = 'r'}},
           .run = run_encode};
 }

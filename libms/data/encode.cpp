@@ -9,10 +9,12 @@
 #include <fstream>
 #include <iostream>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "base/handle.h"
 #include "base/log.h"
+#include "data/json_lines.h"
 
 namespace ms::data {
 namespace {
@@ -171,6 +173,18 @@ class DocumentSink {
   std::int64_t text_bytes_ = 0;
 };
 
+constexpr std::int64_t kNamedSkips = 3;  // files; a directory of pictures has thousands
+
+void refuse_json_lines(std::string_view head, const std::string& path) {
+  if (!looks_like_json_lines(head, path)) return;
+  throw user_error("data.json",
+                   fmt::format("{} holds JSON Lines, an object on each line, and would be encoded with its braces and "
+                               "keys",
+                               path),
+                   "take the text out of it: jq -r '.text, \"<eod>\"' FILE >TEXT, and --split-on '<eod>' for TEXT; or "
+                   "--json-as-text encodes the lines as they are");
+}
+
 std::int64_t file_size_bytes(const std::string& path) {
   std::error_code failed;
   const auto size = fs::file_size(path, failed);
@@ -235,8 +249,9 @@ EncodeReport encode_files(std::span<const std::string> files, const Tokenizer& t
     TextInput input(path);
     const TokenWriter::Mark before = writer.mark();
     DocumentSink sink(tokenizer, options.split_on, writer);
-    bool is_binary = false;
+    bool is_binary = false, is_begin = true;
     for (std::string_view text = input.next(); !text.empty() && !is_binary; text = input.next()) {
+      if (std::exchange(is_begin, false) && !options.json_as_text) refuse_json_lines(text, path);
       is_binary = text.find('\0') != std::string_view::npos;
       if (!is_binary) sink.feed(text);
       if (options.progress) options.progress(done_bytes + input.position_bytes(), total_bytes);
@@ -244,7 +259,12 @@ EncodeReport encode_files(std::span<const std::string> files, const Tokenizer& t
     if (is_binary) {
       writer.rollback(before);
       ++report.num_binary_files;
-      log::warn("data", "skipped {}: it holds a NUL byte, so it is not text", path);
+      const std::string skipped = fmt::format("skipped {}: it holds a NUL byte, so it is not text", path);
+      if (report.num_binary_files <= kNamedSkips) {
+        log::warn("data", "{}", skipped);
+      } else {
+        log::debug("data", "{}", skipped);
+      }
     } else {
       sink.finish();
       report.text_bytes += sink.text_bytes();
@@ -252,6 +272,10 @@ EncodeReport encode_files(std::span<const std::string> files, const Tokenizer& t
     }
     done_bytes += file_size_bytes(path);
     if (options.progress) options.progress(done_bytes, total_bytes);
+  }
+  if (report.num_binary_files > kNamedSkips) {
+    log::warn("data", "skipped {} more files that hold a NUL byte; MS_LOG=data:debug names them",
+              report.num_binary_files - kNamedSkips);
   }
   return report;
 }

@@ -17,13 +17,15 @@ namespace ms::data {
 struct EncodeOptions {
   // A line that is exactly this ends a document ("%" in fortune files). Without it, each file is one document.
   std::optional<std::string> split_on;
+  // JSON Lines are encoded as the text that they are, braces and keys included; otherwise they are refused.
+  bool json_as_text = false;
   // Called now and then with how much of the input has been read, and how much there is, in bytes as on disk.
   std::function<void(std::int64_t done_bytes, std::int64_t total_bytes)> progress;
 };
 
 struct EncodeReport {
   std::int64_t num_files = 0;         // that gave documents
-  std::int64_t num_binary_files = 0;  // skipped with a warning, because they hold a NUL byte
+  std::int64_t num_binary_files = 0;  // skipped, because they hold a NUL byte; the first ones with a warning
   std::int64_t num_empty_files = 0;   // skipped, because they hold no text
   std::int64_t text_bytes = 0;        // of all documents, uncompressed
 };
@@ -40,7 +42,7 @@ std::vector<std::string> expand_inputs(std::span<const std::string> paths, bool 
 // Appends the documents of all files to `writer`, each ended by the tokenizer's end-of-document token; does not commit.
 // Documents without a byte of text are left out. A file that holds a NUL byte gives nothing, wherever it holds it.
 // Errors: "data.input", user where a file cannot be opened, storage where it cannot be read or its gzip data is
-// damaged.
+// damaged; "data.json", user where it holds JSON Lines.
 EncodeReport encode_files(std::span<const std::string> files, const Tokenizer& tokenizer, const EncodeOptions& options,
                           TokenWriter& writer);
 

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
+#include "base/log.h"
 #include "data/describe.h"
+#include "data/json_lines.h"
 #include "token_files.h"
 
 namespace ms::data {
@@ -90,6 +92,64 @@ TEST(Encode, SplitsOnDelimiterLines) {
     spill(dir / "t", row.text);
     EXPECT_EQ(encode(dir, {dir / "t"}, row.delimiter).documents, row.documents) << row.text;
   }
+}
+
+TEST(JsonLines, AreRecognisedByTheirLinesAndTheirName) {
+  struct Row {
+    const char* head;
+    const char* path;
+    bool is;
+  };
+  for (const Row& row : {
+           Row{"{\"text\": \"a\"}\n{\"text\": \"b\"}\n", "corpus.txt", true},
+           Row{"\n{}\n\n{\"a\": [1, {}]}", "corpus", true},
+           Row{"{\"text\": \"a\"}\n", "corpus.jsonl", true},
+           Row{"{\"text\": \"a\"}\n", "corpus.ndjson.gz", true},
+           Row{"{\"text\": \"a very long line that the head cu", "corpus.jsonl", true},
+           Row{"{\"text\": \"a\"}\n", "config.json", false},  // a document
+           Row{"{\n  \"text\": 1\n}\n", "config.json", false},
+           Row{"{ int x; }\n{ int y; }\n", "braces.c", false},
+           Row{"{\"a\": 1}\nand a text about it\n", "readme", false},
+           Row{"[1, 2]\n[3, 4]\n", "lists", false},
+           Row{"plain text\n", "named.jsonl", false},
+           Row{"", "empty.jsonl", false},
+       }) {
+    EXPECT_EQ(looks_like_json_lines(row.head, row.path), row.is) << row.head;
+  }
+}
+
+TEST(JsonLines, AreRefusedUnlessTheyAreMeantAsText) {
+  const TempDir dir;
+  const std::string lines = "{\"text\": \"a\"}\n{\"text\": \"b\"}\n";
+  spill_gz(dir / "a.jsonl.gz", lines);
+  const ByteTokenizer tokenizer;
+  TokenWriter writer(dir / "out", token_type_for_vocab(tokenizer.vocab_size()));
+  const std::vector<std::string> files{dir / "a.jsonl.gz"};
+  const Error error = thrown_by([&] { encode_files(files, tokenizer, {}, writer); });
+  EXPECT_EQ(error.kind(), "data.json");
+  EXPECT_EQ(error.blame(), Blame::user);
+  EXPECT_THAT(error.message(), testing::HasSubstr("a.jsonl.gz holds JSON Lines"));
+  EXPECT_EQ(encode_files(files, tokenizer, {.split_on = {}, .json_as_text = true, .progress = {}}, writer).text_bytes,
+            static_cast<std::int64_t>(lines.size()));
+}
+
+// A directory of pictures is no reason for a thousand lines.
+TEST(Encode, NamesTheFirstFilesThatItSkips) {
+  const TempDir dir;
+  std::vector<std::string> files;
+  for (int i = 0; i < 9; ++i) {
+    files.push_back(dir / std::to_string(i));
+    spill(files.back(), std::string("a\0b", 3));
+  }
+  files.push_back(dir / "text");
+  spill(files.back(), "text");
+  const std::size_t before = log::recent_lines().size();
+  EXPECT_EQ(encode(dir, files).report.num_binary_files, 9);
+  std::vector<std::string> lines = log::recent_lines();
+  lines.erase(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(before));
+  std::erase_if(lines, [](const std::string& line) { return line.find(" W ") == std::string::npos; });
+  ASSERT_EQ(lines.size(), 4U);
+  EXPECT_THAT(lines.back(), testing::HasSubstr("skipped 6 more files"));
 }
 
 // Input is read in pieces of 1 MiB: a delimiter line must be seen wherever a piece ends.
