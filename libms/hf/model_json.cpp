@@ -1,5 +1,7 @@
 #include "hf/model_json.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -66,7 +68,10 @@ class Reader {
   void require(const Required& rule) {
     const Json& value = at(rule.key);
     if (value.is_null() || std::find(rule.values.begin(), rule.values.end(), value) != rule.values.end()) return;
-    problems_.add(fmt::format("{} = {} is not what we compute", rule.key, shown(value, 120)));
+    std::vector<std::string> supported;
+    for (const Json& each : rule.values) supported.push_back(each.dump());
+    problems_.add(fmt::format("{} = {} is not supported, only {}", rule.key, plain_text(value.dump(), 120),
+                              supported.empty() ? "models without it" : fmt::format("{}", fmt::join(supported, ", "))));
   }
 
  private:
