@@ -27,7 +27,6 @@ Verdict verdict_stopped(std::int64_t steps, const std::string& cause, const std:
   Verdict verdict;
   verdict.code = checkpoint.empty() ? ExitCode::no_progress : ExitCode::stopped;
   verdict.kind = "run.stopped";
-  verdict.blame = to_string(Blame::user);
   verdict.message =
       fmt::format("stopped on purpose after step {}{}: {}", steps, cause.empty() ? std::string() : " (" + cause + ")",
                   checkpoint.empty() ? "checkpoint.dir is not set, so nothing is saved" : checkpoint + " is committed");
@@ -62,7 +61,7 @@ bool write_verdict(const std::string& run_dir, const Verdict& verdict) noexcept 
     Json json{{"schema", 1}, {"code", static_cast<int>(verdict.code)}};
     if (verdict.code != ExitCode::done) {
       json["kind"] = verdict.kind;
-      json["blame"] = verdict.blame;
+      if (!verdict.blame.empty()) json["blame"] = verdict.blame;
       json["message"] = verdict.message;
       if (verdict.rank >= 0) json["rank"] = verdict.rank;
       if (verdict.rank >= 0) json["node"] = verdict.node;

@@ -14,7 +14,7 @@ namespace ms::watch {
 struct Verdict {
   ExitCode code = ExitCode::done;
   std::string kind;   // Error::kind(), empty when done
-  std::string blame;  // to_string(Blame), empty when done
+  std::string blame;  // to_string(Blame), empty when done, and when stopped: nobody failed
   std::string message;
   int rank = -1;           // the rank to blame, or the rank that failed
   std::string node;        // its host

@@ -31,6 +31,15 @@ TEST_F(VerdictFile, OfAFinishedRun) {
   EXPECT_EQ(content(), (json{{"schema", 1}, {"code", 0}, {"step", 40}}));
 }
 
+TEST_F(VerdictFile, OfAStoppedRunBlamesNobody) {
+  EXPECT_TRUE(write_verdict(dir_, verdict_stopped(40, "SIGTERM", "ck/step-00000040")));
+  EXPECT_EQ(content(), (json{{"schema", 1},
+                             {"code", 75},
+                             {"kind", "run.stopped"},
+                             {"message", "stopped on purpose after step 40 (SIGTERM): ck/step-00000040 is committed"},
+                             {"step", 40}}));
+}
+
 TEST_F(VerdictFile, OfAFailure) {
   EXPECT_TRUE(write_verdict(dir_, verdict_of(storage_error(), 3, "n12", 17)));
   EXPECT_EQ(content(), (json{{"schema", 1},
