@@ -62,6 +62,30 @@ expect 0 . run c.toml --set run.dir=runs/d --set mesh.pp=1 --set optim.clip=0
 [ "$(losses runs/c)" = "$(losses runs/d)" ] || fail "the pipeline changed the losses"
 expect 0 . run c.toml --set run.dir=runs/e --set model.family=llama --set train.dtype=bf16 --set train.recompute=full
 
+# One step has a rate, too.
+expect 0 '^tokens_per_s +[1-9]' run c.toml --set run.dir=runs/one --set train.steps=1
+# Keys that have no effect, and a warm-up that is longer than the run.
+expect 0 'W .*model.rotary_base has no effect: a gpt' check c.toml --set model.rotary_base=500000
+expect 0 'W .*optim.warmup_steps = 2000 is clamped to train.steps = 4' run c.toml --set run.dir=runs/warm \
+  --set optim.warmup_steps=2000
+[ "$(grep -c clamped err)" -eq 1 ] || fail "the clamped warm-up is not told once"
+grep -q '^warmup_steps = 4 ' runs/warm/config.toml || fail "the saved configuration does not have the clamped warm-up"
+# Memory that the node does not have.
+expect 2 '8 ranks as threads would take .* and this process may have' run c.toml --set run.dir=runs/huge \
+  --set model.hidden=8192 --set model.heads=64 --set model.layers=4000
+[ ! -e runs/huge ] || fail "a run that is refused for its memory left a directory"
+# Threads that the system refuses, early and late: no bug, and ranks that run already do not wait for those that do not.
+as_nobody=(setpriv --reuid=65534 --clear-groups)
+if [ "$(id -u)" -eq 0 ] && "${as_nobody[@]}" "$tool" --version >/dev/null 2>&1; then
+  chmod 777 .
+  for threads in 1 4 8 12 18; do
+    timeout 60 "${as_nobody[@]}" prlimit --nproc="$threads" "$tool" run c.toml --set run.dir="nobody-$threads" >out 2>err
+    [ $? -eq 2 ] || fail "not 2 where the system has $threads threads"
+    grep -q 'error: .*cannot start another thread: ' err || fail "no word of the thread that cannot be started"
+    grep -q 'hint: .*ulimit -u' err || fail "no hint about threads"
+  done
+fi
+
 # The demo's configuration, shortened.
 expect 0 'The model writes' run "$configs/tiny-3d.toml" --set data.train=text --set run.dir=runs/tiny --set train.steps=5 \
   --set optim.warmup_steps=2 --set run.sample_tokens=10
@@ -88,6 +112,9 @@ expect 2 'too large' check c.toml --set model.hidden=1000000 --set model.vocab=1
 expect 2 'byte tokenizer' check c.toml --set run.sample_tokens=9 --set model.vocab=300
 # What needs no run.
 expect 0 '8 ranks' check c.toml
+expect 2 'missing.idx' check c.toml --set data.train=missing
+expect 0 '8 ranks' check c.toml --set data.train=missing --no-files
+expect 2 'checkpoint.load: cannot open nowhere' check c.toml --set checkpoint.load=nowhere
 expect 0 'stage' plan c.toml
 expect 0 '"schema": 1' plan c.toml --json
 printf 'n1 slots=4\nn[2-3]:2\n' >hosts

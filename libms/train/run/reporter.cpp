@@ -17,13 +17,13 @@ Reporter::Reporter(const Plan& plan, double peak_flops, std::int64_t start)
 }
 
 double Reporter::tokens_per_s() const {
-  if (steps_ < 2) return 0;
-  return static_cast<double>((steps_ - 1) * plan_.tokens_per_step()) / seconds_;
+  if (steps_ == 0) return 0;
+  const auto tokens = static_cast<double>(plan_.tokens_per_step());
+  return steps_ == 1 ? tokens / first_s_ : static_cast<double>(steps_ - 1) * tokens / seconds_;
 }
 
 void Reporter::step(const StepReport& report) {
-  ++steps_;
-  if (steps_ > 1) seconds_ += report.seconds;
+  (steps_++ == 0 ? first_s_ : seconds_) += report.seconds;
   const double rate = static_cast<double>(plan_.tokens_per_step()) / report.seconds;
   if (report.valid_loss) valid_loss_ = report.valid_loss;
 

@@ -35,7 +35,7 @@ class Reporter {
   Reporter(const Plan& plan, double peak_flops, std::int64_t start);
   void step(const StepReport& report);
   void close();
-  double tokens_per_s() const;  // over the steps so far, the first left out
+  double tokens_per_s() const;  // over the steps so far; the first is left out where there are more
 
  private:
   const Plan& plan_;
@@ -44,7 +44,7 @@ class Reporter {
   trace::MetricsFile metrics_;
   SystemClock clock_;
   std::optional<Progress> progress_;  // on a terminal; elsewhere the log has the lines
-  double seconds_ = 0;                // of the steps after the first
+  double first_s_ = 0, seconds_ = 0;  // of the first step, and of those after it
   std::int64_t steps_ = 0;
   std::optional<double> valid_loss_;
   std::string last_note_;
