@@ -31,7 +31,7 @@ with tempfile.TemporaryDirectory() as dir:
     predicted, measured = {}, {}
     for turn in range(TURNS):
         for ranks, dtype, mesh in CASES:
-            ms("ms-train", "calibrate", "--ranks", str(ranks), "--dtype", dtype, "--output", f"{dir}/cluster.toml")
+            ms("ms-train", "calibrate", "--busy", "--ranks", str(ranks), "--dtype", dtype, "--output", f"{dir}/cluster.toml")
             for model in MODELS:
                 case = (ranks, dtype, mesh, model)
                 what = sets(f"train.dtype={dtype}", f"model.{model}", "train.microbatch=2", *(f"mesh.{axis}" for axis in mesh.split()))

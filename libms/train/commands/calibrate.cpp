@@ -1,11 +1,72 @@
 // One of the commands of train/commands/commands.h: measures this machine.
 #include "train/simulate/calibrate.h"
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
 #include "base/file.h"
+#include "base/log.h"
 #include "base/progress.h"
 #include "train/commands/commands.h"
+#include "train/simulate/calibration_check.h"
 
 namespace ms::train {
 namespace {
+
+constexpr std::chrono::seconds kPause{5};  // before the next try
+
+struct Measured {
+  cost::Cluster cluster;
+  std::vector<std::string> doubts;
+};
+
+void log_doubts(const Measured& measured) {
+  for (const std::string& doubt : measured.doubts) log::warn("train", "{}", doubt);
+}
+
+Measured measure(CalibrateOptions options) {
+  const OtherWork others;
+  SystemClock clock;
+  std::optional<Progress> progress;
+  options.progress = [&](std::size_t done, std::size_t of) {
+    if (!progress) progress.emplace("calibrate", static_cast<std::int64_t>(of), "models", clock);
+    progress->update(static_cast<std::int64_t>(done));
+  };
+  Measured measured{.cluster = calibrate(options), .doubts = {}};
+  progress->finish();
+  measured.doubts = doubts(measured.cluster.device, others.part());
+  return measured;
+}
+
+// Measures unless others are at work already: a measurement takes a minute, and looking a second.
+Measured measure_if_quiet(const CalibrateOptions& options) {
+  const OtherWork others;
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  std::vector<std::string> busy = doubts({}, others.part());
+  return busy.empty() ? measure(options) : Measured{.cluster = {}, .doubts = std::move(busy)};
+}
+
+// Tries again, as other work of the machine may be over by then.
+cost::Cluster measure_until_sound(const CalibrateOptions& options) {
+  constexpr int kTries = 3;
+  for (int i = 1;; ++i) {
+    Measured measured = measure_if_quiet(options);
+    if (measured.doubts.empty()) return std::move(measured.cluster);
+    log_doubts(measured);
+    if (i == kTries) break;
+    log::info("train", "trying again in {} s", kPause.count());
+    std::this_thread::sleep_for(kPause);
+  }
+  throw user_error("calibrate.noise", fmt::format("tried {} times, and never without such doubts", kTries),
+                   "calibrate when nothing else runs here; --busy writes what is measured all the same");
+}
+
+cost::Cluster measure_once(const CalibrateOptions& options) {
+  Measured measured = measure(options);
+  log_doubts(measured);
+  return std::move(measured.cluster);
+}
 
 int run_calibrate(const Args& args) {
   const std::string dtype = args.get("dtype");
@@ -13,14 +74,7 @@ int run_calibrate(const Args& args) {
   CalibrateOptions options;
   options.dtype = dtype == "bf16" ? tensor::DType::bf16 : tensor::DType::f32;
   if (args.has("ranks")) options.ranks = static_cast<int>(args.get_int("ranks", 1, 1024));
-  SystemClock clock;
-  std::optional<Progress> progress;
-  options.progress = [&](std::size_t done, std::size_t of) {
-    if (!progress) progress.emplace("calibrate", static_cast<std::int64_t>(of), "models", clock);
-    progress->update(static_cast<std::int64_t>(done));
-  };
-  const std::string text = cost::to_toml(calibrate(options));
-  progress->finish();
+  const std::string text = cost::to_toml(args.has("busy") ? measure_once(options) : measure_until_sound(options));
   if (args.has("output")) {
     write_file_atomic(args.get("output"), text);
   } else {
@@ -32,21 +86,23 @@ int run_calibrate(const Args& args) {
 }  // namespace
 
 Command calibrate_command() {
-  return {.name = "calibrate",
-          .summary = "measure this machine and write a cluster file of it",
-          .options = {{.name = "output", .value = "FILE", .doc = "Where to; without it to standard output."},
-                      {.name = "ranks",
-                       .value = "N",
-                       .doc = "Ranks on the node, as threads of a process; without it as many as cores."},
-                      {.name = "dtype",
-                       .value = "TYPE",
-                       .doc = "Of GEMMs and activations, bf16 or fp32.",
-                       .default_text = "bf16"}},
-          .run = run_calibrate,
-          .description =
-              "Trains models of several sizes for some steps each, as threads of this process, and times every "
-              "operation where it stands in a step; what communication costs is missing then. Takes half a minute "
-              "to two, more with more ranks than cores, in which the machine should have nothing else to do."};
+  return {
+      .name = "calibrate",
+      .summary = "measure this machine and write a cluster file of it",
+      .options =
+          {{.name = "output", .value = "FILE", .doc = "Where to; without it to standard output."},
+           {.name = "ranks",
+            .value = "N",
+            .doc = "Ranks on the node, as threads of a process; without it as many as cores."},
+           {.name = "dtype", .value = "TYPE", .doc = "Of GEMMs and activations, bf16 or fp32.", .default_text = "bf16"},
+           {.name = "busy", .doc = "Measures once, and writes what cannot be believed with no more than a warning."}},
+      .run = run_calibrate,
+      .description =
+          "Trains models of several sizes for some steps each, as threads of this process, and times every "
+          "operation where it stands in a step; what communication costs is missing then. Takes half a minute "
+          "to two, more with more ranks than cores, in which the machine should have nothing else to do. What "
+          "cannot be believed, as other processes had a part of the processors or as more work took less time, is "
+          "measured again, up to three times, and then refused."};
 }
 
 }  // namespace ms::train
