@@ -19,7 +19,8 @@ struct SpanTensors {
   Tensor values, grads;  // [1,numel]
 };
 
-// The activations that a microbatch keeps in a chunk between forward and backward.
+// The activations that a microbatch keeps in a chunk between forward and backward. A chunk of fewer layers than the
+// slot has uses the first of them.
 struct ChunkSlot {
   std::vector<LayerActs> layers;
   Tensor out;                                            // [Ts,H]: the chunk's output

@@ -17,12 +17,6 @@ std::string check_shape(const Schedule& schedule) {
     return fmt::format("the schedule has rows for {} ranks and slots for {}, pp is {}", schedule.rows.size(),
                        schedule.slots.size(), shape.pp);
   }
-  for (std::size_t rank = 0; rank < schedule.slots.size(); ++rank) {
-    if (std::ssize(schedule.slots[rank]) != shape.chunks) {
-      return fmt::format("rank {} counts the slots of {} chunks and not of {}", rank, schedule.slots[rank].size(),
-                         shape.chunks);
-    }
-  }
   return {};
 }
 

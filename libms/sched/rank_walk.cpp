@@ -48,9 +48,8 @@ class Walk {
         coupling_(coupling),
         progress_(static_cast<std::size_t>(shape_.chunks) * static_cast<std::size_t>(shape_.microbatches)),
         counts_(static_cast<std::size_t>(shape_.chunks)),
-        waits_(rows_.size()) {
-    for (const int count : slots_) holders_.emplace_back(static_cast<std::size_t>(std::max(count, 0)));
-  }
+        holders_(static_cast<std::size_t>(std::max(slots_, 0))),
+        waits_(rows_.size()) {}
 
   // The first problem; empty if there is none.
   std::string run() {
@@ -133,8 +132,7 @@ class Walk {
     if (row.microbatch < 0 || row.microbatch >= shape_.microbatches) {
       return fmt::format("names microbatch {} of {}", row.microbatch, shape_.microbatches);
     }
-    const int count = slots_[static_cast<std::size_t>(row.chunk)];
-    if (row.slot < 0 || row.slot >= count) return fmt::format("names slot {} of {}", row.slot, count);
+    if (row.slot < 0 || row.slot >= slots_) return fmt::format("names slot {} of {}", row.slot, slots_);
     return {};
   }
 
@@ -239,12 +237,12 @@ class Walk {
   std::string visit_slot(int i, Progress& progress) {
     const Row& current = row(i);
     if (progress.first_row == i) {
-      Holder& holder = holders_[static_cast<std::size_t>(current.chunk)][static_cast<std::size_t>(current.slot)];
+      Holder& holder = holders_[static_cast<std::size_t>(current.slot)];
       if (holder.chunk != kNone) {
         Progress& before = of(holder.chunk, holder.microbatch);
         if (before.last_row > i) {
-          return fmt::format("takes slot {}, which microbatch {} uses until row {}", current.slot, holder.microbatch,
-                             before.last_row);
+          return fmt::format("takes slot {}, which microbatch {} of chunk {} uses until row {}", current.slot,
+                             holder.microbatch, holder.chunk, before.last_row);
         }
         progress.row_of_previous = before.row_of;
       }
@@ -324,12 +322,12 @@ class Walk {
 
   const Shape& shape_;
   const std::vector<Row>& rows_;
-  const std::vector<int>& slots_;
+  const int slots_;
   const int rank_;
   const Coupling coupling_;
-  std::vector<Progress> progress_;            // [chunk][microbatch]
-  std::vector<std::vector<Holder>> holders_;  // [chunk][slot]
-  std::vector<Counts> counts_;                // [chunk]
+  std::vector<Progress> progress_;  // [chunk][microbatch]
+  std::vector<Counts> counts_;      // [chunk]
+  std::vector<Holder> holders_;     // [slot]
   std::vector<std::vector<int>> waits_;
   std::vector<int> awaited_;  // coupled: the last computation and the transfers since
   RankReport report_;

@@ -1,6 +1,6 @@
 #include "sched/schedule.h"
 
-#include <algorithm>
+#include <deque>
 #include <map>
 #include <utility>
 
@@ -76,7 +76,7 @@ std::string cell(const Row& row) {
 }
 
 void assign_slots(Schedule& schedule) {
-  schedule.slots.assign(schedule.rows.size(), std::vector<int>(static_cast<std::size_t>(schedule.shape.chunks), 0));
+  schedule.slots.assign(schedule.rows.size(), 0);
   for (std::size_t rank = 0; rank < schedule.rows.size(); ++rank) {
     std::vector<Row>& rows = schedule.rows[rank];
     std::map<std::pair<int, int>, std::size_t> last;  // (chunk, microbatch) -> its last row
@@ -84,30 +84,24 @@ void assign_slots(Schedule& schedule) {
       if (rows[i].microbatch != kNone) last[{rows[i].chunk, rows[i].microbatch}] = i;
     }
     std::map<std::pair<int, int>, int> held;  // (chunk, microbatch) -> slot
-    std::vector<std::vector<bool>> taken(static_cast<std::size_t>(schedule.shape.chunks));
+    std::deque<int> free;                     // the longest first
     for (std::size_t i = 0; i < rows.size(); ++i) {
       Row& row = rows[i];
       row.channel = channel_of(row.action);
       row.slot = kNone;
       if (row.microbatch == kNone) continue;
-      std::vector<bool>& slots = taken[static_cast<std::size_t>(row.chunk)];
       const std::pair key{row.chunk, row.microbatch};
-      auto it = held.find(key);
-      if (it == held.end()) {
-        const auto free = std::find(slots.begin(), slots.end(), false);
-        const auto slot = static_cast<int>(free - slots.begin());
-        if (free == slots.end()) slots.push_back(false);
-        slots[static_cast<std::size_t>(slot)] = true;
-        it = held.emplace(key, slot).first;
+      const auto [holder, is_first] = held.try_emplace(key, kNone);
+      if (is_first) {
+        if (free.empty()) free.push_back(schedule.slots[rank]++);
+        holder->second = free.front();
+        free.pop_front();
       }
-      row.slot = it->second;
+      row.slot = holder->second;
       if (last[key] == i) {
-        slots[static_cast<std::size_t>(row.slot)] = false;
-        held.erase(it);
+        free.push_back(row.slot);
+        held.erase(holder);
       }
-    }
-    for (std::size_t chunk = 0; chunk < taken.size(); ++chunk) {
-      schedule.slots[rank][chunk] = static_cast<int>(taken[chunk].size());
     }
   }
 }

@@ -39,8 +39,9 @@ struct Row {
   Action action = Action::forward;
   int chunk = 0;
   int microbatch = kNone;  // not of gather_params, reduce_grads
-  // Where (chunk, microbatch) keeps its activations on this rank: the same on all its rows. Slots are numbered per
-  // chunk from 0; one is taken by the first row of a (chunk, microbatch) and free for others after its last.
+  // Where (chunk, microbatch) keeps its activations on this rank: the same on all its rows. The chunks of a rank share
+  // its slots, numbered from 0; one is taken by the first row of a (chunk, microbatch) and free for others after its
+  // last.
   int slot = kNone;
   // The channel of a send or receive, numbered as mesh::Channel: 0 forward-in, 1 forward-out, 2 backward-in,
   // 3 backward-out. kNone for other rows.
@@ -75,14 +76,15 @@ struct Times {
 
 struct Schedule {
   Shape shape;
-  std::vector<std::vector<Row>> rows;   // [pp rank]
-  std::vector<std::vector<int>> slots;  // [pp rank][chunk]: how many slots the rank needs for the chunk
+  std::vector<std::vector<Row>> rows;  // [pp rank]
+  std::vector<int> slots;              // [pp rank]: how many the rank needs
 
   bool operator==(const Schedule&) const = default;
 };
 
-// Fills in slot and channel of every row, and the slot counts: each (chunk, microbatch) takes the lowest slot of its
-// chunk that is free, which needs as few slots as the order of rows allows. For generators and parsers.
+// Fills in slot and channel of every row, and the slot counts: each (chunk, microbatch) takes the slot that has been
+// free the longest, or a new one if none is, which needs as few slots as the order of rows allows. For generators and
+// parsers.
 void assign_slots(Schedule& schedule);
 
 }  // namespace ms::sched

@@ -62,10 +62,10 @@ class Stage {
     } else if (row.action == sched::Action::send_backward) {
       wait(Action::backward);
       wait(Action::backward_input);
-    } else if (row.action == sched::Action::recv_forward && slots_.contains({row.chunk, row.slot})) {
-      node.waits.push_back(slots_[{row.chunk, row.slot}]);
+    } else if (row.action == sched::Action::recv_forward && slots_.contains(row.slot)) {
+      node.waits.push_back(slots_[row.slot]);
     }
-    if (row.is_compute()) slots_[{row.chunk, row.slot}] = index;
+    if (row.is_compute()) slots_[row.slot] = index;
     if (ends_weights(row)) last_backward_[place(row.chunk)] = index;
     done_[{row.action, row.chunk, row.microbatch}] = index;
     plan_.nodes.push_back(std::move(node));
@@ -76,7 +76,7 @@ class Stage {
   SyntheticPlan& plan_;
   std::size_t next_event_ = 2;                        // behind step and data_wait
   std::map<std::tuple<Action, int, int>, int> done_;  // by action, chunk, microbatch
-  std::map<std::pair<int, int>, int> slots_;          // by chunk and slot: the last computation that used it
+  std::map<int, int> slots_;                          // by slot: the last computation that used it
   std::vector<bool> begun_;
   std::vector<int> last_backward_;
   std::vector<int> computed_;

@@ -20,7 +20,6 @@ struct Executor::Gradient {
   Event received, done, sent;
 };
 struct Executor::ChunkState {
-  std::vector<Slot> slots;
   std::vector<Gradient> ring;
   std::vector<Event> complete;  // by span: the last that adds to its gradients
   bool has_amaxes = false;      // of the weights that this schedule's microbatches have
@@ -79,11 +78,11 @@ Executor::Executor(const Plan& plan, const mesh::Coord& at, RankTensors& tensors
     }
     model_.emplace_back(shape_, plan.part(at_.pp, c), spans, tensors_.rotary, chunk.amaxes);
     ChunkState state;
-    state.slots.resize(chunk.slots.size());
     state.ring.resize(chunk.gradients.size());
     state.complete.resize(chunk.specs.size());
     state_.push_back(std::move(state));
   }
+  slots_.resize(tensors_.slots.size());
 }
 
 Executor::~Executor() = default;
@@ -161,8 +160,8 @@ void Executor::obey(const Row& row, Mode mode, double loss_scale) {
 void Executor::transfer(const Row& row) {
   ChunkState& state = at_index(state_, row.chunk);
   ChunkTensors& tensors = at_index(tensors_.chunks, row.chunk);
-  Slot& slot = at_index(state.slots, row.slot);
-  const nn::ChunkSlot& acts = at_index(tensors.slots, row.slot);
+  Slot& slot = at_index(slots_, row.slot);
+  const nn::ChunkSlot& acts = at_index(tensors_.slots, row.slot);
   comm::Communicator& peer = channel(row);
   Stream& stream = peer.stream();
   const bool receives = row.action == Action::recv_forward || row.action == Action::recv_backward;
@@ -198,8 +197,8 @@ void Executor::transfer(const Row& row) {
 
 void Executor::forward(const Row& row, Mode mode, double loss_scale) {
   ChunkState& state = at_index(state_, row.chunk);
-  Slot& slot = at_index(state.slots, row.slot);
-  nn::ChunkSlot& acts = at_index(at_index(tensors_.chunks, row.chunk).slots, row.slot);
+  Slot& slot = at_index(slots_, row.slot);
+  nn::ChunkSlot& acts = at_index(tensors_.slots, row.slot);
   const nn::Chunk& chunk = at_index(model_, row.chunk);
   const nn::Microbatch& input = at_index(tensors_.input, row.microbatch);
   const nn::TensorParallel on = tensor_parallel();
@@ -232,7 +231,7 @@ void Executor::backward(const Row& row, double loss_scale) {
   ChunkState& state = at_index(state_, row.chunk);
   ChunkTensors& tensors = at_index(tensors_.chunks, row.chunk);
   const nn::Chunk& chunk = at_index(model_, row.chunk);
-  nn::ChunkSlot& acts = at_index(tensors.slots, row.slot);
+  nn::ChunkSlot& acts = at_index(tensors_.slots, row.slot);
   const nn::Microbatch& input = at_index(tensors_.input, row.microbatch);
   const nn::TensorParallel on = tensor_parallel();
   for (std::size_t i = 0; i < state.complete.size(); ++i) optimizer_.before_backward(first_span(row.chunk) + i);
@@ -258,7 +257,7 @@ void Executor::backward(const Row& row, double loss_scale) {
     }
     gradient.done = compute_.record();
   }
-  if (row.action != Action::backward_input) at_index(state.slots, row.slot).done = compute_.record();
+  if (row.action != Action::backward_input) at_index(slots_, row.slot).done = compute_.record();
   // A half too: the next row may add another microbatch's gradients, or another chunk's, to the same buffer.
   if (plan_.settings.optim.zero == 2) reduce(row.chunk);
 }

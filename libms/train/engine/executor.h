@@ -61,6 +61,7 @@ class Executor {
   optim::ShardedOptimizer& optimizer_;
   std::vector<nn::Chunk> model_;
   std::vector<ChunkState> state_;
+  std::vector<Slot> slots_;
 };
 
 }  // namespace ms::train

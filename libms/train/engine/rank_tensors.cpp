@@ -40,9 +40,19 @@ class Tally {
   std::int64_t last_;
 };
 
-int slots_needed(const Plan& plan, int pp_rank, int chunk) {
-  const auto p = static_cast<std::size_t>(pp_rank), c = static_cast<std::size_t>(chunk);
-  return std::max({plan.training.slots[p][c], plan.evaluation.slots[p][c], plan.single.slots[p][c]});
+int slots_needed(const Plan& plan, int pp_rank) {
+  const auto p = static_cast<std::size_t>(pp_rank);
+  return std::max({plan.training.slots[p], plan.evaluation.slots[p], plan.single.slots[p]});
+}
+
+// Returns the chunk of a rank that has the most layers.
+nn::ChunkPart largest_part(const Plan& plan, int pp_rank) {
+  nn::ChunkPart largest = plan.part(pp_rank, 0);
+  for (int c = 1; c < plan.chunks; ++c) {
+    const nn::ChunkPart part = plan.part(pp_rank, c);
+    if (part.layer_end - part.layer_begin > largest.layer_end - largest.layer_begin) largest = part;
+  }
+  return largest;
 }
 
 std::int64_t slot_bytes(const nn::Shape& shape, const nn::ChunkPart& part) {
@@ -103,15 +113,10 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
     rank.ring_received = arena.take(shape.dtype, shape.shard_tokens(), shape.model->hidden);
   }
   tally.add("layer scratch");
-  std::int64_t kept_bytes = 0;
-  for (int c = 0; c < plan.chunks; ++c) {
-    ChunkTensors& chunk = rank.chunks[static_cast<std::size_t>(c)];
-    const nn::ChunkPart part = plan.part(at.pp, c);
-    const int slots = slots_needed(plan, at.pp, c);
-    for (int s = 0; s < slots; ++s) chunk.slots.push_back(nn::carve_slot(arena, shape, part, rank.scratch));
-    kept_bytes += slots * split_bytes(shape, part);
-  }
-  tally.add("activations", "kept for weights' gradients", kept_bytes);
+  const int slots = slots_needed(plan, at.pp);
+  const nn::ChunkPart part = largest_part(plan, at.pp);
+  for (int s = 0; s < slots; ++s) rank.slots.push_back(nn::carve_slot(arena, shape, part, rank.scratch));
+  tally.add("activations", "kept for weights' gradients", slots * split_bytes(shape, part));
   for (ChunkTensors& chunk : rank.chunks) {
     for (int i = 0; i < plan.gradient_buffers[static_cast<std::size_t>(at.pp)]; ++i) {
       chunk.gradients.push_back(arena.take(shape.dtype, shape.shard_tokens(), shape.model->hidden));

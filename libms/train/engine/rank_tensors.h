@@ -12,7 +12,6 @@ struct ChunkTensors {
   std::vector<nn::SpanSpec> specs;
   std::vector<optim::SpanMemory> spans;
   std::vector<nn::WeightAmaxes> amaxes;  // of its layers
-  std::vector<nn::ChunkSlot> slots;
   // [Ts,H]: gradients of activations between stages, received, turned into that of the input, sent. A ring, because the
   // next one arrives while the last one leaves.
   std::vector<tensor::Tensor> gradients;
@@ -20,6 +19,8 @@ struct ChunkTensors {
 
 struct RankTensors {
   std::vector<ChunkTensors> chunks;
+  // Shared by the chunks, with as many layers as the largest of them has: a smaller one leaves the last unused.
+  std::vector<nn::ChunkSlot> slots;
   nn::LayerScratch scratch;
   tensor::Tensor ring_received;       // [Ts,H] of the tp ring, where there is one
   nn::HeadScratch head;               // on the last stage

@@ -71,12 +71,12 @@ const Damage kDamages[] = {
          if (row.microbatch == 1) row.slot = 0;
        }
      },
-     "rank 0 row 3 (F0.1) takes slot 0, which microbatch 0 uses until row"},
+     "rank 0 row 3 (F0.1) takes slot 0, which microbatch 0 of chunk 0 uses until row"},
     {"wrong channel", [](Schedule& s) { at(s, 1, "SB0.0").channel = 1; }, "(SB0.0) names channel 1 and not 3"},
     {"channel of a computation", [](Schedule& s) { at(s, 1, "F0.0").channel = 0; }, "names channel 0 and not -1"},
     {"slot of a gather", [](Schedule& s) { at(s, 1, "G0").slot = 0; }, "names a microbatch or a slot"},
     {"a rank too few", [](Schedule& s) { s.rows.pop_back(); }, "rows for 2 ranks"},
-    {"slots of a rank missing", [](Schedule& s) { s.slots[1].clear(); }, "rank 1 counts the slots of 0 chunks"},
+    {"slots of a rank missing", [](Schedule& s) { s.slots.pop_back(); }, "rows for 3 ranks and slots for 2, pp is 3"},
     {"chunks on one rank", [](Schedule& s) { s.shape = {.pp = 1, .chunks = 2, .microbatches = 4}; }, "only one chunk"},
     {"empty shape", [](Schedule& s) { s.shape.microbatches = 0; }, "below 1"},
     {"backward in evaluation", [](Schedule& s) { s.shape.training = false; }, "in a forward-only schedule"},
@@ -173,8 +173,8 @@ TEST(Checker, GradientBuffers) {
   EXPECT_EQ(waiting.ranks[1].gradient_buffers, 2);
 }
 
-// Every row is in order and every channel matches, yet rank 0 may not start its fourth microbatch before rank 1 has
-// taken the third, which rank 1 has no slot for before rank 0 takes the second back as chunk 1: only a run finds that.
+// Every row is in order and every channel matches, yet rank 0 may not start its third microbatch before rank 1 has
+// taken the second, which rank 1 has no slot for before rank 0 takes the first back as chunk 1: only a run finds that.
 TEST(Checker, DeadlockThroughSlots) {
   const Shape shape{.pp = 2, .chunks = 2, .microbatches = 4, .training = false};
   Schedule schedule = parse_csv(
@@ -183,16 +183,26 @@ TEST(Checker, DeadlockThroughSlots) {
       "G0,G1,RF0.0,F0.0,SF0.0,RF0.1,F0.1,SF0.1,RF0.2,F0.2,SF0.2,RF0.3,F0.3,SF0.3,"
       "RF1.0,F1.0,RF1.1,F1.1,RF1.2,F1.2,RF1.3,F1.3\n",
       "test", shape);
-  ASSERT_EQ(schedule.slots, (std::vector<std::vector<int>>{{1, 1}, {1, 1}}));
+  ASSERT_EQ(schedule.slots, (std::vector<int>{1, 1}));
   const Report report = check(schedule);
   EXPECT_FALSE(report.ok);
-  EXPECT_THAT(report.problem, HasSubstr("deadlock: rank 0 row 8 (F0.3) waits for row 7 (SF0.2)"));
+  EXPECT_THAT(report.problem, HasSubstr("deadlock: rank 0 row 6 (F0.2) waits for row 5 (SF0.1)"));
   // With a slot for every microbatch nothing waits for a slot, and the same order runs.
   for (auto& rows : schedule.rows) {
     for (Row& row : rows) row.slot = row.microbatch;
   }
-  schedule.slots = {{4, 4}, {4, 4}};
+  schedule.slots = {4, 4};
   EXPECT_TRUE(check(schedule).ok) << check(schedule).problem;
+}
+
+// The chunks of a rank share its slots: one that another chunk still uses is not free.
+TEST(Checker, SlotInUseByAnotherChunk) {
+  Schedule schedule = interleaved(2, 2, 2);
+  ASSERT_TRUE(check(schedule).ok) << check(schedule).problem;
+  for (Row& row : schedule.rows[0]) {
+    if (row.chunk == 1 && row.microbatch == 0) row.slot = at(schedule, 0, "F0.1").slot;
+  }
+  EXPECT_THAT(check(schedule).problem, HasSubstr("(F0.1) takes slot 2, which microbatch 0 of chunk 1 uses until row"));
 }
 
 // Whatever is swapped or dropped in a sound schedule: the checker accepts it only if the text still says something

@@ -30,7 +30,7 @@ TEST(Csv, SlotsAndChannelsAreFilledIn) {
       "G0,F0.0,SF0.0,RB0.0,B0.0,F0.1,SF0.1,RB0.1,B0.1,D0\n"
       "G0,RF0.0,F0.0,B0.0,SB0.0,RF0.1,F0.1,B0.1,SB0.1,D0\n",
       "test", {.pp = 2, .chunks = 1, .microbatches = 2});
-  EXPECT_EQ(schedule.slots[0][0], 1);
+  EXPECT_EQ(schedule.slots[0], 1);
   EXPECT_EQ(schedule.rows[0][5].slot, 0);
   EXPECT_EQ(schedule.rows[0][2].channel, 1);
   EXPECT_EQ(schedule.rows[0][3].channel, 2);

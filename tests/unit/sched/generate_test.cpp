@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
+#include <tuple>
+#include <utility>
 
 #include "base/error.h"
 #include "edit.h"
@@ -129,26 +132,24 @@ TEST(Generate, EverythingPassesTheChecker) {
   }
 }
 
-// As few slots as the order of rows allows: no chunk has more slots than (chunk, microbatch) between first and last row
-// at some row.
+// As few slots as the order of rows allows: no more than (chunk, microbatch) between first and last row at some row.
 TEST(Generate, SlotsAreMinimal) {
   for (const Schedule& schedule :
        {gpipe(4, 6), one_f_one_b(4, 8), zero_bubble_h1(4, 8), interleaved(4, 2, 8), forward_only(4, 2, 8)}) {
     for (std::size_t rank = 0; rank < schedule.rows.size(); ++rank) {
       const std::vector<Row>& rows = schedule.rows[rank];
-      for (int chunk = 0; chunk < schedule.shape.chunks; ++chunk) {
-        int most = 0;
-        for (std::size_t now = 0; now < rows.size(); ++now) {
-          int live = 0;
-          for (int microbatch = 0; microbatch < schedule.shape.microbatches; ++microbatch) {
-            const auto mine = [&](const Row& row) { return row.chunk == chunk && row.microbatch == microbatch; };
-            const auto at = rows.begin() + static_cast<std::ptrdiff_t>(now);
-            live += std::any_of(rows.begin(), at + 1, mine) && std::any_of(at, rows.end(), mine);
-          }
-          most = std::max(most, live);
+      int most = 0;
+      for (std::size_t now = 0; now < rows.size(); ++now) {
+        std::set<std::pair<int, int>> before, live;
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+          const std::pair key{rows[i].chunk, rows[i].microbatch};
+          if (rows[i].microbatch == kNone) continue;
+          if (i <= now) before.insert(key);
+          if (i >= now && before.contains(key)) live.insert(key);
         }
-        EXPECT_EQ(schedule.slots[rank][static_cast<std::size_t>(chunk)], most) << "rank " << rank << " chunk " << chunk;
+        most = std::max(most, static_cast<int>(live.size()));
       }
+      EXPECT_EQ(schedule.slots[rank], most) << "rank " << rank;
     }
   }
 }
@@ -159,10 +160,29 @@ TEST(Generate, SlotsOfOneForwardOneBackward) {
   const Schedule early = one_f_one_b(4, 8);
   for (std::size_t rank = 0; rank < 4; ++rank) {
     const int in_flight = 4 - static_cast<int>(rank);
-    EXPECT_EQ(late.slots[rank][0], in_flight);
-    EXPECT_EQ(early.slots[rank][0], in_flight + (rank > 0 ? 1 : 0));
+    EXPECT_EQ(late.slots[rank], in_flight);
+    EXPECT_EQ(early.slots[rank], in_flight + (rank > 0 ? 1 : 0));
   }
-  EXPECT_EQ(forward_only(4, 1, 8, {.early_receives = false}).slots[1][0], 1);
+  EXPECT_EQ(forward_only(4, 1, 8, {.early_receives = false}).slots[1], 1);
+}
+
+// The chunks of a rank share its slots: as many as chunks are alive at once, and one that a forward receives early.
+TEST(Generate, SlotsOfInterleavedAreThoseOfLiveChunks) {
+  for (const auto& [pp, chunks, microbatches] : {std::tuple{2, 2, 8}, {4, 2, 8}, {4, 3, 16}, {8, 6, 24}}) {
+    const Schedule schedule = interleaved(pp, chunks, microbatches);
+    const Report report = check(schedule);
+    for (std::size_t rank = 0; rank < schedule.rows.size(); ++rank) {
+      EXPECT_EQ(schedule.slots[rank], report.ranks[rank].peak_chunks + 1) << "pp " << pp << " rank " << rank;
+    }
+  }
+}
+
+// A slot that has been free for long is taken first: whoever takes it waits for nobody who has just had it.
+TEST(Generate, TheSlotThatHasBeenFreeTheLongestIsTaken) {
+  Schedule schedule = parse_csv("G0,F0.0,F0.1,B0.0,B0.1,F0.2,B0.2,F0.3,B0.3,D0\n", "test", {1, 1, 4});
+  EXPECT_EQ(schedule.slots[0], 2);
+  EXPECT_EQ(at(schedule, 0, "F0.2").slot, 0);
+  EXPECT_EQ(at(schedule, 0, "F0.3").slot, 1);
 }
 
 }  // namespace

@@ -164,7 +164,7 @@ const HalfDamage kHalfDamages[] = {
          if (row.microbatch == 1) row.slot = 0;
        }
      },
-     "takes slot 0, which microbatch 0 uses until row"},
+     "takes slot 0, which microbatch 0 of chunk 0 uses until row"},
     {"in evaluation", [](Schedule& s) { s.shape.training = false; }, "in a forward-only schedule"},
 };
 
@@ -203,10 +203,10 @@ TEST(ZeroBubble, TheSlotLivesUntilTheWeightHalf) {
       "G0,RF0.0,F0.0,I0.0,SB0.0,W0.0,RF0.1,F0.1,I0.1,SB0.1,W0.1,D0\n";
   const Times times{.forward = 1, .backward = 2, .weight_share = 0.5, .transfer = 1};
   Schedule schedule = parse_csv(kText, "test", {.pp = 2, .chunks = 1, .microbatches = 2});
-  ASSERT_EQ(schedule.slots[1][0], 1);
+  ASSERT_EQ(schedule.slots[1], 1);
   // Rank 1: receives until 2, F0 I0 W0 until 5, receives until 6, F1 I1 until 8; rank 0: receives until 9, I1 W1.
   EXPECT_DOUBLE_EQ(check(schedule, times).makespan, 11);
-  schedule.slots[1][0] = 2;
+  schedule.slots[1] = 2;
   for (Row& row : schedule.rows[1]) {
     if (row.microbatch == 1) row.slot = 1;
   }
