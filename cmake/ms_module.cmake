@@ -86,10 +86,9 @@ function(ms_module name)
   endif()
 endfunction()
 
-# ms_isa_sources(NAME FOLDER [LIBRARIES target...]): FOLDER/*.cpp compiled once for every instruction set into the module NAME, in
-# the namespace MS_ISA. Always optimised: a plain op without optimisation is of no use to anybody.
+# ms_isa_sources(NAME FOLDER): FOLDER/*.cpp compiled once for every instruction set into the module NAME, in the namespace
+# MS_ISA. Always optimised: a plain op without optimisation is of no use to anybody.
 function(ms_isa_sources name folder)
-  cmake_parse_arguments(ARG "" "" "LIBRARIES" ${ARGN})
   if(MS_SANITIZE)
     set(isas generic)  # one is enough to find what sanitizers find
     target_compile_definitions(ms_${name} PRIVATE MS_ONE_ISA)
@@ -121,7 +120,7 @@ function(ms_isa_sources name folder)
     set_target_properties(${objects} PROPERTIES UNITY_BUILD OFF)  # inlined, and so rounded, the same in every build
     target_compile_definitions(${objects} PRIVATE MS_ISA=${id})
     target_include_directories(${objects} PRIVATE ${PROJECT_SOURCE_DIR}/libms)
-    target_link_libraries(${objects} PRIVATE ms_flags ${ARG_LIBRARIES})
+    target_link_libraries(${objects} PRIVATE ms_flags)
     target_compile_options(${objects} PRIVATE
       ${optimisation} -ffp-contract=fast -fno-math-errno -fno-trapping-math ${flags})
     target_sources(ms_${name} PRIVATE $<TARGET_OBJECTS:${objects}>)
@@ -150,8 +149,9 @@ function(ms_bare_tool name)
 endfunction()
 
 # ms_test(NAME SOURCES file... MODULES module... LABELS label... [LIBRARIES target...]): one GoogleTest program, one ctest.
+# One that COMPUTES what it compares with is optimised.
 function(ms_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;MODULES;LABELS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "COMPUTES" "TIMEOUT" "SOURCES;MODULES;LABELS;LIBRARIES" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   list(TRANSFORM ARG_MODULES PREPEND ms_ OUTPUT_VARIABLE modules)
   target_link_libraries(${name} PRIVATE ${modules} GTest::gmock GTest::gtest_main ms_flags ${ARG_LIBRARIES})
@@ -160,7 +160,7 @@ function(ms_test name)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     target_compile_options(${name} PRIVATE -Wno-array-bounds -Wno-stringop-overflow)  # false alarms on std::string, too
   endif()
-  if("OpenMP::OpenMP_CXX" IN_LIST ARG_LIBRARIES)  # computes what it compares with
+  if(ARG_COMPUTES)
     target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   else()  # compiling these takes longer than running them
     target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O0>)

@@ -54,7 +54,9 @@ const Tool kTool{
                  {.command = "ms-train plan run.toml --hostfile slurm --order order",
                   .doc = "In a job, place ranks by the switches that Slurm knows:"}},
     .see_also = {"ms-data(1)", "ms.toml(5)", "ms-cluster(5)"},
-    .environment = {{"MS_FAULT", watch::fault_manual()}, {"CUDA_*, NCCL_*", train::gpu_environment_manual()}},
+    .environment = {{"MS_FAULT", watch::fault_manual()},
+                    {"OMP_NUM_THREADS", "Threads that compute on the CPU, as run.cpu_threads, which goes before it."},
+                    {"CUDA_*, NCCL_*", train::gpu_environment_manual()}},
     .extra_pages = {{.option = "--man-config", .text = config_manual},
                     {.option = "--man-cluster", .text = cluster_manual}},
     .before_error = comm::let_rank_0_report_first};

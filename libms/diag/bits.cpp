@@ -1,7 +1,5 @@
 #include "diag/bits.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <chrono>
 #include <future>
@@ -24,7 +22,6 @@ constexpr std::uint64_t kOtherKinds = 0;
 std::vector<CoreBits> on_core(int cpu, double seconds, const HashFunction& hash, tensor::MatmulCache& matmuls,
                               tensor::Device& device) {
   const OnCpus bound({cpu});
-  omp_set_num_threads(1);  // this thread's teams
   const Gemm gemms[] = {{device, tensor::DType::f32, kBitsSide}, {device, tensor::DType::bf16, kBitsSide}};
   std::vector<CoreBits> bits{{cpu, "fp32", {}}, {cpu, "bf16", {}}};
   const Clock::time_point end =

@@ -12,6 +12,7 @@
 #include "tensor/cpu/kernels.h"
 #include "tensor/fp8.h"
 #include "tensor/op_checks.h"
+#include "tensor/team.h"
 
 namespace ms::tensor {
 
@@ -115,15 +116,17 @@ void compute(const InitNormal& op, const KernelTable& table) {
   const Tensor out = rounded.empty() ? op.x
                                      : Tensor{reinterpret_cast<std::byte*>(rounded.data()), op.x.rows, op.x.cols,
                                               op.x.cols, DType::f32};
-#pragma omp parallel for schedule(static) if (op.x.numel() > 4096)
-  for (std::int64_t i = 0; i < op.x.rows; ++i) {
-    float* row = out.as<float>() + i * out.ld;
-    if (op.row0 + i < op.valid_rows) {
-      init_rows(op, row, i);
-    } else {
-      std::fill_n(row, op.x.cols, 0.0F);
+  const std::int64_t part = op.x.numel() > 4096 ? even_part(op.x.rows) : op.x.rows;
+  share_work(op.x.rows, part, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      float* row = out.as<float>() + i * out.ld;
+      if (op.row0 + i < op.valid_rows) {
+        init_rows(op, row, i);
+      } else {
+        std::fill_n(row, op.x.cols, 0.0F);
+      }
     }
-  }
+  });
   if (!rounded.empty()) table(Copy{.dst = op.x, .src = out});
 }
 

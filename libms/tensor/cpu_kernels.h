@@ -3,7 +3,7 @@
 // use no containers and no streams of the standard library: the linker could keep an inline function compiled for a
 // newer processor as the one copy for the whole program.
 //
-// An op runs on the calling thread and the OpenMP team that thread is allowed (the worker calls omp_set_num_threads).
+// An op runs on the calling thread and the helpers of its team (tensor/team.h).
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <exception>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string_view>
@@ -24,6 +23,7 @@
 #include "tensor/fp8.h"
 #include "tensor/matmul_blocks.h"
 #include "tensor/op_checks.h"
+#include "tensor/team.h"
 
 namespace ms::tensor {
 namespace {
@@ -269,7 +269,7 @@ class MatmulCache::Impl {
   }
 
   void share(const Matmul& op) {
-    const int threads = omp_get_max_threads();
+    const int threads = team_threads();
     MatmulBlock blocks = blocks_of(op, threads);
     if (op.transpose_a && blocks.rows < op.c.rows) blocks.rows = std::min(blocks.rows, kPackedRows);
     const std::int64_t across = (op.c.cols + blocks.cols - 1) / blocks.cols;
@@ -279,23 +279,17 @@ class MatmulCache::Impl {
       execute(op, *worker);
       return apply_gelu(op);
     }
-    std::exception_ptr failure;
-#pragma omp parallel for schedule(static) num_threads(threads)
-    for (std::int64_t i = 0; i < count; ++i) {
-      try {
-        const Lease worker(*this);
+    share_work(count, 1, [&](std::int64_t begin, std::int64_t end, int) {
+      const Lease worker(*this);
+      for (std::int64_t i = begin; i < end; ++i) {
         Matmul part = matmul_block(op, i / across * blocks.rows, i % across * blocks.cols, blocks);
         if (op.transpose_a) {
           part.a = packed(op, part, (*worker).packed.at_least(static_cast<std::size_t>(part.a.size_bytes())));
         }
         execute(part, *worker);
         apply_gelu(part);
-      } catch (...) {  // must not leave the team; rethrown below
-#pragma omp critical(ms_matmul_failure)
-        failure = std::current_exception();
       }
-    }
-    if (failure) std::rethrow_exception(failure);
+    });
   }
 
   Bound bind(const Matmul& op, const Key& key) {

@@ -8,8 +8,8 @@
 
 namespace ms::tensor {
 
-// A cache of compiled primitives, by shape. Shared by the streams of a process; thread-safe. Uses the OpenMP team that
-// the calling thread is allowed; the result has the same bits for every team size.
+// A cache of compiled primitives, by shape. Shared by the streams of a process; thread-safe. Uses the calling thread's
+// team (tensor/team.h); the result has the same bits for every number of threads.
 class MatmulCache {
  public:
   enum class Bf16 { as_the_cpu_has_it, in_f32 };

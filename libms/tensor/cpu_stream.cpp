@@ -3,12 +3,12 @@
 // order.
 #include "tensor/cpu_stream.h"
 
-#include <omp.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <charconv>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "tensor/cpu_kernels.h"
+#include "tensor/team.h"
 
 namespace ms::tensor {
 namespace {
@@ -95,7 +96,7 @@ class CpuPool::Impl {
   explicit Impl(Size size) {
     for (int i = 0; i < size.workers; ++i) {
       threads_.emplace_back([this, size](const std::stop_token& stop) {
-        omp_set_num_threads(size.threads_per_op);
+        set_team_threads(size.threads_per_op);
         work(stop);
       });
     }
@@ -318,8 +319,21 @@ int CpuPool::usable_cores() {
   return std::max(1, CPU_COUNT(&set));
 }
 
-CpuPool::Size CpuPool::size_for(int cores, int ranks_here, int ranks_on_node) {
+CpuPool::Size CpuPool::size_for(int cores, int ranks_here, int ranks_on_node, int threads) {
+  if (threads > 0) cores = threads, ranks_on_node = ranks_here;
   return {std::clamp(ranks_here, 1, std::max(1, cores)), std::max(1, cores / std::max(1, ranks_on_node))};
+}
+
+int CpuPool::threads_asked(std::int64_t key, const char* omp_num_threads) {
+  if (key > 0 || omp_num_threads == nullptr) return static_cast<int>(key);
+  const std::string_view text(omp_num_threads), first = text.substr(0, text.find(','));
+  int threads = 0;
+  const auto [end, error] = std::from_chars(first.data(), first.data() + first.size(), threads);
+  const bool is_number = error == std::errc{} && end == first.data() + first.size();
+  if (is_number && threads >= 1 && threads <= kMaxThreads) return threads;
+  throw user_error("run.cpu_threads",
+                   fmt::format("OMP_NUM_THREADS is '{}', not a number of threads from 1 to {}", text, kMaxThreads),
+                   "unset it, or set run.cpu_threads, which goes before it");
 }
 
 CpuPool::CpuPool(Size size) : size_(size), impl_(std::make_unique<Impl>(size)) {

@@ -13,8 +13,8 @@
 
 namespace ms::tensor {
 
-// The worker threads. `workers` run streams; each lets an op use `threads_per_op` threads (OpenMP, including oneDNN's).
-// Outlives its streams.
+// The worker threads. `workers` run streams; each lets an op use `threads_per_op` threads (tensor/team.h). Outlives its
+// streams.
 class CpuPool {
  public:
   struct Size {
@@ -22,7 +22,11 @@ class CpuPool {
     int threads_per_op;
   };
   // Returns the size for `ranks_here` ranks in this process, of `ranks_on_node` on a node with `cores` usable cores.
-  static Size size_for(int cores, int ranks_here, int ranks_on_node);
+  // `threads` above 0: as many, shared by the ranks of this process, whatever the cores.
+  static Size size_for(int cores, int ranks_here, int ranks_on_node, int threads = 0);
+  // Returns the threads that a process is to have: `key` if above 0, else the first number of OMP_NUM_THREADS, if that
+  // is set, else 0: as many as it has cores. Throws Error("run.cpu_threads", user).
+  static int threads_asked(std::int64_t key, const char* omp_num_threads);
   // Returns the number of cores in this process's affinity mask.
   static int usable_cores();
 

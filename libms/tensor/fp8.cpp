@@ -1,9 +1,12 @@
 #include "tensor/fp8.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <limits>
+
+#include "tensor/team.h"
 
 namespace ms::tensor {
 namespace {
@@ -46,29 +49,34 @@ float round_to_fp8(float x, Fp8 format) {
 
 float amax_of(const Tensor& x) {
   // Without the sign bit, bit patterns sort like magnitudes, and infinities and NaN are above all else.
-  std::uint32_t amax = 0;
-#pragma omp parallel for reduction(max : amax)
-  for (std::int64_t row = 0; row < x.rows; ++row) {
-    const auto* from = x.as<const bfloat16>() + row * x.ld;
-    for (std::int64_t col = 0; col < x.cols; ++col) amax = std::max(amax, from[col].bits & 0x7fffU);
-  }
-  return std::bit_cast<float>(amax << 16);
+  std::atomic<std::uint32_t> amax = 0;
+  share_work(x.rows, even_part(x.rows), [&](std::int64_t begin, std::int64_t end, int) {
+    std::uint32_t own = 0;
+    for (std::int64_t row = begin; row < end; ++row) {
+      const auto* from = x.as<const bfloat16>() + row * x.ld;
+      for (std::int64_t col = 0; col < x.cols; ++col) own = std::max(own, from[col].bits & 0x7fffU);
+    }
+    std::uint32_t seen = amax.load();
+    while (seen < own && !amax.compare_exchange_weak(seen, own)) {}
+  });
+  return std::bit_cast<float>(amax.load() << 16);
 }
 
 void round_tensor_to_fp8(const Tensor& dst, const Tensor& src, float amax, Fp8 format) {
   const bool is_finite = std::isfinite(amax);
   const int shift = is_finite ? fp8_shift(amax, format) : 0;
   const float scale = std::ldexp(1.0F, shift), back = std::ldexp(1.0F, -shift);
-#pragma omp parallel for
-  for (std::int64_t row = 0; row < src.rows; ++row) {
-    const auto* from = src.as<const bfloat16>() + row * src.ld;
-    auto* to = dst.as<bfloat16>() + row * dst.ld;
-    for (std::int64_t col = 0; col < src.cols; ++col) {
-      const float x = is_finite ? round_to_fp8(to_float(from[col]) * scale, format) * back
-                                : std::numeric_limits<float>::quiet_NaN();
-      to[col] = {static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16)};  // exact: the value is a bf16
+  share_work(src.rows, even_part(src.rows), [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const auto* from = src.as<const bfloat16>() + row * src.ld;
+      auto* to = dst.as<bfloat16>() + row * dst.ld;
+      for (std::int64_t col = 0; col < src.cols; ++col) {
+        const float x = is_finite ? round_to_fp8(to_float(from[col]) * scale, format) * back
+                                  : std::numeric_limits<float>::quiet_NaN();
+        to[col] = {static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16)};  // exact: the value is a bf16
+      }
     }
-  }
+  });
 }
 
 }  // namespace ms::tensor

@@ -11,6 +11,7 @@
 #include "mesh/config.h"
 #include "nn/config.h"
 #include "optim/config.h"
+#include "tensor/team.h"
 #include "trace/config.h"
 
 namespace ms::train {
@@ -172,6 +173,7 @@ struct RunConfig {
   bool nccl_register = false;
   std::int64_t sample_tokens = 0;
   double sample_temperature = 0.8;
+  std::int64_t cpu_threads = 0;
 };
 
 inline constexpr Field<RunConfig> kRunFields[] = {
@@ -193,6 +195,13 @@ inline constexpr Field<RunConfig> kRunFields[] = {
      .member = &RunConfig::matmul_choices,
      .doc = "On GPUs, a file with the algorithm of every form of GEMM: missing ones are timed before the first "
             "step, and added by rank 0. Runs with the same file, the same layout and the same GPUs compute the "
+    {.key = "cpu_threads",
+     .member = &RunConfig::cpu_threads,
+     .doc =
+         "Threads of a process that compute on the CPU, shared by its ranks; 0: OMP_NUM_THREADS if that is set, else "
+         "as many as cores that it may use, shared with the other processes of its node. They change no bits.",
+     .min = 0,
+     .max = tensor::kMaxThreads},
             "same bits, and so do resumed runs: checkpoints keep the choices. Empty: cuBLASLt's own first choice."},
     {.key = "time_ops",
      .member = &RunConfig::time_ops,

@@ -2,7 +2,6 @@
 // 50304 words. Arguments: type (0 f32, 1 bf16) and threads. Rates count mathematical operations (a causal pair counts,
 // a masked one does not), or bytes that must be read and written at least once.
 #include <benchmark/benchmark.h>
-#include <omp.h>
 
 #include <functional>
 #include <memory>
@@ -11,6 +10,7 @@
 
 #include "tensor/cpu_kernels.h"
 #include "tensor/cpu_matmul.h"
+#include "tensor/team.h"
 
 namespace ms::tensor {
 namespace {
@@ -35,7 +35,7 @@ class Memory {
 DType type_of(const benchmark::State& state) { return state.range(0) == 1 ? DType::bf16 : DType::f32; }
 
 void repeat(benchmark::State& state, const std::function<void()>& run, const char* unit, double amount) {
-  omp_set_num_threads(static_cast<int>(state.range(1)));
+  set_team_threads(static_cast<int>(state.range(1)));
   run();
   for (auto _ : state) run();
   state.counters[unit] = benchmark::Counter(amount * 1e-9, benchmark::Counter::kIsIterationInvariantRate);

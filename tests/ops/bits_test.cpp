@@ -1,7 +1,5 @@
 // Results that are exact to the last bit: sums with a defined order, matmuls with any number of threads and on any
 // instruction set, values that only pass through.
-#include <omp.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -9,6 +7,7 @@
 #include "base/rng.h"
 #include "support.h"
 #include "tensor/cpu_matmul.h"
+#include "tensor/team.h"
 
 namespace ms::tensor::test {
 namespace {
@@ -114,17 +113,17 @@ TEST(Bits, MatmulsOnAnyNumberOfThreads) {
                           .transpose_b = transpose_b,
                           .accumulate = accumulate};
           const Memory::Image before = m.save();
-          const int outside = omp_get_max_threads();
-          omp_set_num_threads(1);
+          const int outside = team_threads();
+          set_team_threads(1);
           cache.run(op);
           const Memory::Image alone = m.save();
           for (const int threads : {2, 3, 4}) {
             m.restore(before);
-            omp_set_num_threads(threads);
+            set_team_threads(threads);
             cache.run(op);
             EXPECT_TRUE(m.save() == alone) << threads << " threads";
           }
-          omp_set_num_threads(outside);
+          set_team_threads(outside);
         }
       }
     }

@@ -1,7 +1,6 @@
 // everywhere(): runs on every instruction set of this machine.
-#include <omp.h>
-
 #include "support.h"
+#include "tensor/team.h"
 
 namespace ms::tensor::test {
 
@@ -9,7 +8,7 @@ void everywhere(Memory& memory, const Op& op, const std::function<void()>& check
   const Memory::Image before = memory.save();
   for (const CpuKernels* kernels : variants()) {
     SCOPED_TRACE(std::string(op_name(op)) + " on " + kernels->isa);
-    omp_set_num_threads(1);
+    set_team_threads(1);
     memory.restore(before);
     kernels->run(op);
     EXPECT_TRUE(memory.guards_intact());
@@ -17,7 +16,7 @@ void everywhere(Memory& memory, const Op& op, const std::function<void()>& check
     check();
     const Memory::Image one = memory.save();
     for (const int threads : {2, 3}) {
-      omp_set_num_threads(threads);
+      set_team_threads(threads);
       memory.restore(before);
       kernels->run(op);
       EXPECT_TRUE(memory.save() == one) << "the bits of " << threads << " threads differ from those of one";

@@ -1,13 +1,12 @@
 // Matmuls: all transposes, types, strides and edge shapes against f64; the same bits for any number of threads and for
 // rows computed alone; several threads at once.
-#include <omp.h>
-
 #include <algorithm>
 #include <cstring>
 #include <thread>
 
 #include "matmul_case.h"
 #include "tensor/cpu_matmul.h"
+#include "tensor/team.h"
 
 namespace ms::tensor::test {
 namespace {
@@ -27,7 +26,7 @@ TEST(Matmul, EveryFormAndShape) {
           Memory memory;
           const Matmul op = make(memory, s, f, gap);
           const Mat want = matmul_reference(op, s);
-          omp_set_num_threads(1);
+          set_team_threads(1);
           cache.run(op);
           EXPECT_TRUE(close(op.c, want, tolerance_of(f.c_type, kF32)));
           EXPECT_TRUE(memory.guards_intact());
@@ -48,7 +47,7 @@ TEST(Matmul, WeightGradientAcrossBlocks) {
       const Matmul op = make(memory, s, {DType::bf16, DType::f32, true, false, accumulate, false}, 3);
       const Memory::Image before = memory.save();
       const Mat want = matmul_reference(op, s);
-      omp_set_num_threads(1);
+      set_team_threads(1);
       cache.run(op);
       EXPECT_TRUE(close(op.c, want, kF32));
       EXPECT_TRUE(memory.guards_intact());
@@ -56,7 +55,7 @@ TEST(Matmul, WeightGradientAcrossBlocks) {
       const Memory::Image one = memory.save();
       for (const int threads : {2, 3, 7}) {
         memory.restore(before);
-        omp_set_num_threads(threads);
+        set_team_threads(threads);
         cache.run(op);
         EXPECT_TRUE(memory.save() == one) << threads << " threads";
       }
@@ -92,11 +91,11 @@ TEST(Matmul, BitsDoNotDependOnThreadsNorOnOtherRows) {
       Memory memory;
       const Matmul op = make(memory, s, f, 0);
       const Memory::Image before = memory.save();
-      omp_set_num_threads(1);
+      set_team_threads(1);
       cache.run(op);
       const Memory::Image one = memory.save();
       memory.restore(before);
-      omp_set_num_threads(2);
+      set_team_threads(2);
       cache.run(op);
       EXPECT_TRUE(memory.save() == one) << "two threads";
       // Rows of a alone, as sequence parallelism and microbatches split them. (A weight's gradient is never split, and
@@ -125,7 +124,7 @@ TEST(Matmul, FusesGelu) {
     for_each_gelu([&](Memory& memory, const GeluCase& made) {
       const Memory::Image before = memory.save();
       const double tolerance = gelu_tolerance(made.op.c.dtype);
-      omp_set_num_threads(2);
+      set_team_threads(2);
       cache.run(made.op);
       EXPECT_TRUE(close(made.op.c, made.c, tolerance));
       if (made.op.gelu_y) { EXPECT_TRUE(close(made.op.gelu_y, made.y, tolerance)); }
@@ -150,13 +149,13 @@ TEST(Matmul, FusesGeluInBlocks) {
     Memory memory;
     const GeluCase made = gelu_case(memory, shape, {type, type, false, true, false, true}, 0, true);
     const Memory::Image before = memory.save();
-    omp_set_num_threads(1);
+    set_team_threads(1);
     cache.run(made.op);
     EXPECT_TRUE(close(made.op.gelu_y, made.y, gelu_tolerance(type)));
     const Memory::Image one = memory.save();
     for (const int threads : {2, 3}) {
       memory.restore(before);
-      omp_set_num_threads(threads);
+      set_team_threads(threads);
       cache.run(made.op);
       EXPECT_TRUE(memory.save() == one) << threads << " threads";
     }
@@ -181,7 +180,7 @@ TEST(Matmul, ManyThreadsShareOneCache) {
     for (const Shape& s : shapes) {
       Memory memory;
       const Matmul op = make(memory, s, form, 0);
-      omp_set_num_threads(1);
+      set_team_threads(1);
       cache.run(op);
       wanted.emplace_back(op.c.data, op.c.data + op.c.size_bytes());
     }
@@ -190,7 +189,7 @@ TEST(Matmul, ManyThreadsShareOneCache) {
       std::vector<std::jthread> threads;
       for (int& mine : wrong) {
         threads.emplace_back([&] {
-          omp_set_num_threads(1);
+          set_team_threads(1);
           for (int round = 0; round < 30; ++round) {
             for (std::size_t i = 0; i < std::size(shapes); ++i) {
               Memory memory;

@@ -1,10 +1,10 @@
 // The loss over shards of the vocabulary, sums in f64, clipping, AdamW, initial values, reductions of several buffers.
-#include <omp.h>
 #include <cmath>
 #include <limits>
 
 #include "base/rng.h"
 #include "support.h"
+#include "tensor/team.h"
 
 namespace ms::tensor::test {
 namespace {
@@ -345,7 +345,7 @@ TEST(Reduce, SumsInOrderIntoAnyOfItsInputs) {
               for (double& x : want.values) x = round_to_bf16(x);
             }
             const Tensor out = inputs.back();  // read last: the order must hold while it is overwritten
-            omp_set_num_threads(n > 1000 ? 2 : 1);
+            set_team_threads(n > 1000 ? 2 : 1);
             kernels->reduce(kind, dtype, out.data, pointers.data(), count, n);
             EXPECT_TRUE(close(out, want, 0));  // the same bits: f32 is summed in the order given
             EXPECT_TRUE(m.guards_intact());

@@ -1,7 +1,5 @@
 #include "support.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>

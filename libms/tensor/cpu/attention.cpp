@@ -127,14 +127,13 @@ void forward(const AttentionFwd& op) {
   const AttentionShape shape(op);
   const Index floats = (2 * kQueries + 2 * kKeys) * shape.d_padded + kKeys * kQueries;
   const Index tasks = shape.batch * shape.heads * shape.query_tiles;
-  const Scratch scratch(floats * omp_get_max_threads());
+  const Scratch scratch(floats * team_threads());
   // The longest rows first. Any thread may take any task: tasks share nothing.
-#pragma omp parallel for schedule(dynamic, 1) if (shape.work() >= kParallelElements && tasks > 1)
-  for (Index task = 0; task < tasks; ++task) {
+  each_task(tasks, shape.work(), [&](Index task, int thread) {
     const Index tile = shape.query_tiles - 1 - task % shape.query_tiles, head = task / shape.query_tiles;
     forward_tile<T>(op, shape, head / shape.heads, head % shape.heads, tile * kQueries,
-                    scratch.data() + floats * omp_get_thread_num());
-  }
+                    scratch.data() + floats * thread);
+  });
 }
 
 // ---- backward: a task is a key/value head, whose gradients it owns, with the query heads that read it ----
@@ -255,13 +254,11 @@ template <class T>
 void backward(const AttentionBwd& op) {
   const AttentionShape shape(op);
   const Index tasks = shape.batch * shape.kv_heads, floats = BackwardMemory::floats(shape);
-  const Scratch scratch(floats * least(tasks, omp_get_max_threads()));
-#pragma omp parallel for schedule(static) if (shape.work() >= kParallelElements && tasks > 1) \
-    num_threads(static_cast <int>(least(tasks, omp_get_max_threads())))
-  for (Index task = 0; task < tasks; ++task) {
-    const BackwardMemory memory(scratch.data() + floats * omp_get_thread_num(), shape);
+  const Scratch scratch(floats * least(tasks, team_threads()));
+  each_task(tasks, shape.work(), [&](Index task, int thread) {
+    const BackwardMemory memory(scratch.data() + floats * thread, shape);
     backward_head<T>(op, shape, task / shape.kv_heads, task % shape.kv_heads, memory);
-  }
+  });
 }
 
 }  // namespace

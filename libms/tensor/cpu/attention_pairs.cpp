@@ -319,27 +319,24 @@ void forward_in_pairs(const AttentionFwd& op) {
   const AttentionShape shape(op);
   const Index d = padded(shape.d), floats = ForwardMemory::floats(d);
   const Index tasks = shape.batch * shape.heads * shape.query_tiles;
-  const Scratch scratch(floats * omp_get_max_threads());
+  const Scratch scratch(floats * team_threads());
   // The longest rows first. Any thread may take any task: tasks share nothing.
-#pragma omp parallel for schedule(dynamic, 1) if (shape.work() >= kParallelElements && tasks > 1)
-  for (Index task = 0; task < tasks; ++task) {
+  each_task(tasks, shape.work(), [&](Index task, int thread) {
     const Index tile = shape.query_tiles - 1 - task % shape.query_tiles, head = task / shape.query_tiles;
     forward_tile(op, shape, head / shape.heads, head % shape.heads, tile * kQueries,
-                 ForwardMemory(scratch.data() + floats * omp_get_thread_num(), d));
-  }
+                 ForwardMemory(scratch.data() + floats * thread, d));
+  });
 }
 
 void backward_in_pairs(const AttentionBwd& op) {
   const AttentionShape shape(op);
   const Index d = padded(shape.d), floats = BackwardMemory::floats(shape.seq, d);
   const Index tasks = shape.batch * shape.kv_heads;
-  const Scratch scratch(floats * least(tasks, omp_get_max_threads()));
-#pragma omp parallel for schedule(static) if (shape.work() >= kParallelElements && tasks > 1) \
-    num_threads(static_cast <int>(least(tasks, omp_get_max_threads())))
-  for (Index task = 0; task < tasks; ++task) {
-    const BackwardMemory memory(scratch.data() + floats * omp_get_thread_num(), shape.seq, d);
+  const Scratch scratch(floats * least(tasks, team_threads()));
+  each_task(tasks, shape.work(), [&](Index task, int thread) {
+    const BackwardMemory memory(scratch.data() + floats * thread, shape.seq, d);
     backward_head(op, shape, task / shape.kv_heads, task % shape.kv_heads, memory);
-  }
+  });
 }
 
 }  // namespace ms::tensor::MS_ISA

@@ -42,15 +42,20 @@ void over_row_blocks(Index rows, Index cols, float* const (&out)[kSums], Body&& 
 }
 
 // dx (+)= rstd * (dy gain - shift - xhat * slope), where xhat = (x - mean) * rstd.
+template <bool kAccumulate, class T>
+void write_gradient(T* dx, const T* dy, const T* x, const T* gain, Index cols, float mean, float rstd, float shift,
+                    float slope) {
+  each_vector(cols, [&](Index i, auto lanes) {
+    const Vf xhat = (load(x + i, lanes) - mean) * rstd;
+    const Vf g = unfused(load(dy + i, lanes) * load(gain + i, lanes) - shift) - xhat * slope;
+    store(dx + i, kAccumulate ? rstd * g + load(dx + i, lanes) : rstd * g, lanes);
+  });
+}
 template <class T>
 void write_gradient(T* dx, const T* dy, const T* x, const T* gain, Index cols, float mean, float rstd, float shift,
                     float slope, bool accumulate) {
-  each_vector(cols, [&](Index i, auto lanes) {
-    const Vf xhat = (load(x + i, lanes) - mean) * rstd;
-    Vf g = rstd * (load(dy + i, lanes) * load(gain + i, lanes) - shift - xhat * slope);
-    if (accumulate) g += load(dx + i, lanes);
-    store(dx + i, g, lanes);
-  });
+  const auto write = accumulate ? write_gradient<true, T> : write_gradient<false, T>;
+  write(dx, dy, x, gain, cols, mean, rstd, shift, slope);
 }
 
 // Returns a row of x, after adding up the residual terms if there are any.

@@ -2,10 +2,9 @@
 // on the number of threads. One thread owns a chunk; partial sums are per chunk and are added in chunk order.
 #pragma once
 
-#include <omp.h>
-
 #include "tensor/cpu/kernels.h"
 #include "tensor/cpu/simd.h"
+#include "tensor/team.h"
 
 namespace ms::tensor::MS_ISA {
 
@@ -23,8 +22,17 @@ MS_INLINE constexpr Index most(Index a, Index b) { return a > b ? a : b; }
 // Calls body(chunk) for chunk in [0, count); `elements` is the work of all of them.
 template <class Body>
 inline void each_chunk(Index count, Index elements, Body&& body) {
-#pragma omp parallel for schedule(static) if (elements >= kParallelElements && count > 1)
-  for (Index i = 0; i < count; ++i) body(i);
+  share_work(count, elements >= kParallelElements ? even_part(count) : count, [&](Index begin, Index end, int) {
+    for (Index i = begin; i < end; ++i) body(i);
+  });
+}
+
+// Calls body(task, thread) for tasks in [0, count), which may be unequal; `work` is that of all of them.
+template <class Body>
+inline void each_task(Index count, Index work, Body&& body) {
+  share_work(count, work >= kParallelElements ? 1 : count, [&](Index begin, Index end, int thread) {
+    for (Index task = begin; task < end; ++task) body(task, thread);
+  });
 }
 
 template <class T>

@@ -43,6 +43,17 @@ MS_INLINE Vi lane_index() {
   return index;
 }
 
+// Returns x as it is: a multiplication that made it is not fused with an addition that follows. Where two could be, the
+// compiler's choice, and so the bits, would depend on the code around.
+MS_INLINE Vf unfused(Vf x) {
+#if defined(__x86_64__)
+  asm("" : "+v"(x));
+#elif defined(__aarch64__)
+  asm("" : "+w"(x));
+#endif
+  return x;
+}
+
 MS_INLINE Vf widen(Vh bits) { return reinterpret_cast<Vf>(__builtin_convertvector(bits, Vu) << 16); }
 MS_INLINE float widen(std::uint16_t bits) { return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16); }
 

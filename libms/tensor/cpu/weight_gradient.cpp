@@ -110,11 +110,10 @@ void share(const Matmul& op, Pair* packed_b, float* memory) {
     const Index first = chunk * kPackedPairs;
     pack_right(packed_b, op.b, pairs, first, least(pairs, first + kPackedPairs));
   });
-#pragma omp parallel for schedule(dynamic, 1) if (op.c.numel() * pairs >= kParallelElements && tasks > 1)
-  for (Index task = 0; task < tasks; ++task) {
-    block(op, packed_b, Workspace(memory + Workspace::kFloats * omp_get_thread_num()), task % down * kBlockRows,
+  each_task(tasks, op.c.numel() * pairs, [&](Index task, int thread) {
+    block(op, packed_b, Workspace(memory + Workspace::kFloats * thread), task % down * kBlockRows,
           task / down * kBlockCols);
-  }
+  });
 }
 
 }  // namespace
@@ -125,7 +124,7 @@ bool weight_gradient(const Matmul& op) {
     return false;
   }
   // Packs as few columns of b at a time as keep the team busy: they are then still in the caches when they are read.
-  const Index threads = omp_get_max_threads(), wanted = ceil_div(4 * threads, ceil_div(op.c.rows, kBlockRows));
+  const Index threads = team_threads(), wanted = ceil_div(4 * threads, ceil_div(op.c.rows, kBlockRows));
   const Index together = least(wanted * kBlockCols, ceil_div(op.c.cols, kCols) * kCols);
   const Scratch packed_b(together * ((op.a.rows + 1) / 2)), memory(Workspace::kFloats * threads);
   for (Index j = 0; j < op.c.cols; j += together) {

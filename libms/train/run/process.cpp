@@ -33,6 +33,7 @@ int gpu_of(const comm::World& world) {
 
 Checked check_run(const Settings& settings, int ranks) {
   return {watch::armed_faults([](const char* name) { return std::getenv(name); }, ranks, settings.train.steps),
+          tensor::CpuPool::threads_asked(settings.run.cpu_threads, std::getenv("OMP_NUM_THREADS")),
           make_plan(settings, ranks)};
 }
 
@@ -40,7 +41,7 @@ Process::Process(Checked checked, TrainerOptions options, int ranks, int ranks_o
     : checked_(std::move(checked)),
       options_(std::move(options)),
       ranks_(ranks),
-      size_(tensor::CpuPool::size_for(tensor::CpuPool::usable_cores(), ranks, ranks_on_node)),
+      size_(tensor::CpuPool::size_for(tensor::CpuPool::usable_cores(), ranks, ranks_on_node, checked_.cpu_threads)),
       flusher_(checked_.plan.settings.trace.flush_s),
       pool_(size_) {}
 

@@ -19,9 +19,10 @@ namespace ms::train {
 // The faults and the plan that the settings of a run imply, checked before anything starts.
 struct Checked {
   std::vector<watch::Fault> faults;  // that MS_FAULT arms
+  int cpu_threads = 0;               // 0: as many as cores
   Plan plan;
 };
-// Throws where the settings or MS_FAULT cannot be used.
+// Throws where the settings, MS_FAULT or OMP_NUM_THREADS cannot be used.
 Checked check_run(const Settings& settings, int ranks);
 
 class Process {

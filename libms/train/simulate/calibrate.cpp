@@ -8,6 +8,7 @@
 #include <barrier>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <span>
@@ -282,7 +283,8 @@ cost::Cluster calibrate(const CalibrateOptions& options) {
   const int cores = tensor::CpuPool::usable_cores();
   const int ranks = options.ranks > 0 ? options.ranks : cores;
   const bool half = options.dtype == tensor::DType::bf16;
-  tensor::CpuPool pool(tensor::CpuPool::size_for(cores, ranks, ranks));
+  const int threads = tensor::CpuPool::threads_asked(0, std::getenv("OMP_NUM_THREADS"));
+  tensor::CpuPool pool(tensor::CpuPool::size_for(cores, ranks, ranks, threads));
   cost::Cluster cluster;
   cluster.device.name = fmt::format("CPU, {} threads", pool.size().threads_per_op);
   cluster.device.memory_bytes =

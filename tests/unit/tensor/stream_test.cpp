@@ -151,6 +151,31 @@ TEST(Pool, SizeFollowsCoresAndRanks) {
   }
 }
 
+// run.cpu_threads goes before OMP_NUM_THREADS, and that before the cores; the ranks of a process share what it has.
+TEST(Pool, ThreadsAreThoseAsked) {
+  struct Row {
+    std::int64_t key;
+    const char* omp;
+    int asked;
+  };
+  for (const Row& row : {Row{0, nullptr, 0}, Row{3, nullptr, 3}, Row{0, "2", 2}, Row{3, "2", 3}, Row{0, "4,2", 4},
+                         Row{0, "1024", 1024}}) {
+    EXPECT_EQ(CpuPool::threads_asked(row.key, row.omp), row.asked);
+  }
+  for (const char* bad : {"", "0", "-1", "two", "2x", "1025", "99999999999"}) {
+    try {
+      CpuPool::threads_asked(0, bad);
+      ADD_FAILURE() << "'" << bad << "' is taken";
+    } catch (const Error& error) { EXPECT_EQ(error.kind(), "run.cpu_threads"); }
+    EXPECT_EQ(CpuPool::threads_asked(1, bad), 1) << "the key goes before";
+  }
+  const CpuPool::Size alone = CpuPool::size_for(16, 1, 8, 3), shared = CpuPool::size_for(2, 4, 4, 8);
+  EXPECT_EQ(alone.workers, 1);
+  EXPECT_EQ(alone.threads_per_op, 3);
+  EXPECT_EQ(shared.workers, 4);
+  EXPECT_EQ(shared.threads_per_op, 2);
+}
+
 TEST(ArenaTest, MeasuringAndRealArenasAgree) {
   CpuPool pool({1, 1});
   MatmulCache matmuls;
