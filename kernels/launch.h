@@ -76,7 +76,7 @@ void loss_stats(Stream stream, Matrix stats, Matrix logits, const std::int32_t* 
                 std::int64_t valid);
 void loss_combine(Stream stream, float* loss, float* lse, Matrix gathered);
 void loss_backward(Stream stream, Matrix logits, const float* lse, const std::int32_t* targets, std::int64_t first,
-                   std::int64_t valid, float scale);
+                   std::int64_t valid, float scale, float z);
 
 // sums.cu. `scratch`: column_sums_bytes(cols, 1) or total_bytes(). Bytes moved: x read, and partial sums, at most 512
 // rows of f32. sum_into() sums one number per token, which is few.

@@ -104,17 +104,17 @@ __global__ void combine_kernel(float* loss, float* lse, const float* gathered, s
 template <class T, int kL>
 __global__ void __launch_bounds__(kThreads)
     backward_kernel(T* logits, std::int64_t ld, const float* lse, const std::int32_t* targets, std::int64_t first,
-                    std::int64_t valid, std::int64_t cols, float scale) {
+                    std::int64_t valid, std::int64_t cols, float scale, float z) {
   const std::int64_t row = blockIdx.x;
   T* x = logits + row * ld;
-  const float log_sum = lse[row];
+  const float log_sum = lse[row], weight = z == 0 ? 1.0F : 1.0F + 2.0F * z * log_sum;
   const std::int64_t target = targets[row] - first;
   for (std::int64_t col = std::int64_t{threadIdx.x} * kL; col < cols; col += std::int64_t{kThreads} * kL) {
     Lanes<T, kL> v;
     v.load(x + col);
 #pragma unroll
     for (int i = 0; i < kL; ++i) {
-      const float p = expf(v.v[i] - log_sum) - (col + i == target ? 1.0F : 0.0F);
+      const float p = weight * expf(v.v[i] - log_sum) - (col + i == target ? 1.0F : 0.0F);
       v.v[i] = col + i < valid ? scale * p : 0.0F;
     }
     v.store(x + col);
@@ -144,15 +144,15 @@ void loss_combine(Stream stream, float* loss, float* lse, Matrix gathered) {
 }
 
 void loss_backward(Stream stream, Matrix logits, const float* lse, const std::int32_t* targets, std::int64_t first,
-                   std::int64_t valid, float scale) {
+                   std::int64_t valid, float scale, float z) {
   by_type(logits.type, [&]<class T>(T) {
     const auto blocks = static_cast<unsigned>(logits.rows);
     if (is_aligned(logits)) {
       launch(backward_kernel<T, kLanes<T, true>>, blocks, kThreads, stream, as<T>(logits), logits.ld, lse, targets,
-             first, valid, logits.cols, scale);
+             first, valid, logits.cols, scale, z);
     } else {
       launch(backward_kernel<T, 1>, blocks, kThreads, stream, as<T>(logits), logits.ld, lse, targets, first, valid,
-             logits.cols, scale);
+             logits.cols, scale, z);
     }
   });
 }

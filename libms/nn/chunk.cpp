@@ -183,7 +183,7 @@ void Chunk::run_backward(const TensorParallel& on, ChunkSlot& slot, const Microb
   if (part_.last) {
     head_loss(on, slot, input, scratch, head, loss_sum, loss_scale);
     on.compute.submit(LossBackward{head.logits, head.lse, input.targets, vocab_.row0, vocab_.logical_rows(),
-                                   static_cast<float>(loss_scale)});
+                                   static_cast<float>(loss_scale), static_cast<float>(shape_.z_loss)});
     // The all-gathered norm output is still in scratch.gathered.
     const Tensor normed = shape_.sequence_parallel && shape_.tp > 1 ? scratch.gathered : head.normed;
     const Arriving dnormed =

@@ -69,7 +69,7 @@ class Chunk {
                const Pass& before = {}) const;
   // dx is the gradient of slot.out on entry (ignored in the last chunk) and of slot.in() on return. In the last chunk
   // the head runs first: loss_sum f64 [1,1] += loss_scale * sum of token losses, and the gradient is that of loss_scale
-  // * sum of token losses.
+  // * sum of token losses, shape.z_loss included.
   void backward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
                 HeadScratch& head, const Tensor& dx, const Tensor& loss_sum, double loss_scale,
                 const Pass& after = {}) const;

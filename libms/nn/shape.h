@@ -35,6 +35,7 @@ struct Shape {
   Recompute recompute = Recompute::none;
   bool split_backward = false;  // slots also keep the inputs of the weights' gradients
   bool fp8 = false;             // layers' matmuls round their operands to fp8
+  double z_loss = 0;            // weight of the squared log of the softmax's denominator in the loss
 
   std::int64_t tokens() const { return batch * model->seq; }
   std::int64_t shard_tokens() const { return sequence_parallel ? tokens() / tp : tokens(); }

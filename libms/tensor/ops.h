@@ -222,12 +222,13 @@ struct LossCombine {
   Tensor loss, lse, gathered;
   void each(auto&& f) const { f(Access::read, gathered), f(Access::write, loss), f(Access::write, lse); }
 };
-// Part three, in place: logits become scale * (exp(logit - lse) - [column is the target]); padding columns become 0.
+// Part three, in place: logits become scale * ((1 + 2 z lse) exp(logit - lse) - [column is the target]), the gradient
+// of scale * (loss + z lse^2); padding columns become 0.
 struct LossBackward {
   MS_OP("loss_bwd", loss)
   Tensor logits, lse, targets;
   std::int64_t first = 0, valid = 0;
-  float scale = 1.0F;
+  float scale = 1.0F, z = 0.0F;
   void each(auto&& f) const { f(Access::read, lse), f(Access::read, targets), f(Access::write, logits); }
 };
 

@@ -24,6 +24,7 @@ struct TrainConfig {
   std::string dtype = "bf16";
   bool fp8 = false;
   std::string recompute = "none";
+  double z_loss = 0;
   std::int64_t eval_every = 100;
   std::int64_t eval_samples = 64;
   std::int64_t log_every = 10;
@@ -62,6 +63,13 @@ inline constexpr Field<TrainConfig> kTrainFields[] = {
      .doc = "What the backward computes again instead of keeping it: none; selective: outputs of norms and of the "
             "activation; full: everything but each layer's input.",
      .choices = {"none", "selective", "full"}},
+    {.key = "z_loss",
+     .member = &TrainConfig::z_loss,
+     .doc =
+         "Weight of the z-loss, the squared log of the softmax's denominator, which keeps logits from drifting; 1e-4 "
+         "is usual, 0 is none. It has a part in the gradients; losses are reported without it.",
+     .min = 0,
+     .max = 1},
     {.key = "eval_every",
      .member = &TrainConfig::eval_every,
      .doc = "Steps between evaluations; the last step is always evaluated; 0 means never.",

@@ -55,7 +55,8 @@ nn::Shape Plan::shape(int tp_rank) const {
           .dtype = dtype,
           .recompute = nn::recompute_from(settings.train.recompute),
           .split_backward = splits_backward(training),
-          .fp8 = settings.train.fp8};
+          .fp8 = settings.train.fp8,
+          .z_loss = settings.train.z_loss};
 }
 
 nn::ChunkPart Plan::part(int pp_rank, int chunk) const {

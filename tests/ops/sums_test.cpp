@@ -105,23 +105,29 @@ TEST(Loss, OverShardsIsPlainCrossEntropy) {
 }
 
 TEST(Loss, BackwardAgreesWithFiniteDifferences) {
-  Memory m;
-  const LossBackward op{.logits = m.tensor(DType::f32, 3, 8),
-                        .lse = m.tensor(DType::f32, 1, 3),
-                        .targets = m.tensor(DType::i32, 1, 3),
-                        .first = 0,
-                        .valid = 7,
-                        .scale = 0.5F};
-  const std::vector<std::int64_t> targets{6, 0, 3};
-  for (std::int64_t t = 0; t < 3; ++t) put(op.targets, 0, t, static_cast<double>(targets[static_cast<std::size_t>(t)]));
-  const auto loss = [&](const Mat& logits) {
-    double total = 0;
-    for (const double x : cross_entropy(logits, targets, 7, 1).loss.values) total += 0.5 * x;
-    return total;
-  };
-  write(op.lse, cross_entropy(read(op.logits), targets, 7, 1).lse);
-  const Mat want = numeric_gradient(loss, read(op.logits));
-  everywhere(m, op, [&] { EXPECT_TRUE(close(op.logits, want, kSumsF32)); });
+  for (const double z : {0.0, 0.25}) {
+    Memory m;
+    const LossBackward op{.logits = m.tensor(DType::f32, 3, 8),
+                          .lse = m.tensor(DType::f32, 1, 3),
+                          .targets = m.tensor(DType::i32, 1, 3),
+                          .first = 0,
+                          .valid = 7,
+                          .scale = 0.5F,
+                          .z = static_cast<float>(z)};
+    const std::vector<std::int64_t> targets{6, 0, 3};
+    for (std::int64_t t = 0; t < 3; ++t)
+      put(op.targets, 0, t, static_cast<double>(targets[static_cast<std::size_t>(t)]));
+    const auto loss = [&](const Mat& logits) {
+      const Loss at = cross_entropy(logits, targets, 7, 1);
+      double total = 0;
+      for (const double x : at.loss.values) total += 0.5 * x;
+      for (const double lse : at.lse.values) total += 0.5 * z * lse * lse;
+      return total;
+    };
+    write(op.lse, cross_entropy(read(op.logits), targets, 7, 1).lse);
+    const Mat want = numeric_gradient(loss, read(op.logits));
+    everywhere(m, op, [&] { EXPECT_TRUE(close(op.logits, want, kSumsF32)); });
+  }
 }
 
 TEST(Loss, PropagatesNan) {

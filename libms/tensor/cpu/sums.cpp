@@ -39,9 +39,10 @@ void loss_backward(const LossBackward& op) {
     const Index target = row_of<std::int32_t>(op.targets, 0)[row] - op.first;
     const bool here = target >= 0 && target < op.valid;
     const Vf logit = splat(here ? get(logits + target) : 0.0F);
+    const float weight = op.z == 0.0F ? 1.0F : 1.0F + 2.0F * op.z * lse, scale = op.scale * weight;
     each_vector(op.valid,
-                [&](Index i, auto lanes) { store(logits + i, op.scale * exp(load(logits + i, lanes) - lse), lanes); });
-    if (here) put(logits + target, op.scale * (exp(logit - lse)[0] - 1.0F));
+                [&](Index i, auto lanes) { store(logits + i, scale * exp(load(logits + i, lanes) - lse), lanes); });
+    if (here) put(logits + target, op.scale * (weight * exp(logit - lse)[0] - 1.0F));
     for (Index i = op.valid; i < op.logits.cols; ++i) put(logits + i, 0.0F);
   });
 }

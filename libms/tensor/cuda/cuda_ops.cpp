@@ -289,7 +289,7 @@ class CudaOps::Impl {
   }
   void run(const LossBackward& op, S stream, CudaScratch&) {
     kernels::loss_backward(stream, matrix(op.logits), op.lse.as<float>(), op.targets.as<std::int32_t>(), op.first,
-                           op.valid, op.scale);
+                           op.valid, op.scale, op.z);
   }
   void run(const Add& op, S stream, CudaScratch&) {
     kernels::add(stream, matrix(op.y), matrix(op.a), matrix(op.b), matrix(op.bias));
