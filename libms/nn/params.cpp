@@ -201,10 +201,26 @@ std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& me
   return spans;
 }
 
-std::int64_t parameter_count(const ModelConfig& model) {
+namespace {
+
+std::vector<SpanSpec> whole_model(const ModelConfig& model) {
   const mesh::Mesh one{1, 1, 1};
+  return chunk_spans(model, one, 0, chunk_part(model, one, 0, 0, 1), 0);
+}
+
+}  // namespace
+
+std::vector<std::string> parameter_names(const ModelConfig& model) {
+  std::vector<std::string> names;
+  for (const SpanSpec& span : whole_model(model)) {
+    for (const ParamSpec& param : span.params) names.push_back(param.shard.name);
+  }
+  return names;
+}
+
+std::int64_t parameter_count(const ModelConfig& model) {
   std::int64_t count = 0;
-  for (const SpanSpec& span : chunk_spans(model, one, 0, chunk_part(model, one, 0, 0, 1), 0)) {
+  for (const SpanSpec& span : whole_model(model)) {
     for (const ParamSpec& param : span.params) count += param.shard.global_size();
   }
   return count;

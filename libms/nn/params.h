@@ -60,6 +60,8 @@ inline constexpr std::int64_t kOneSpan = std::numeric_limits<std::int64_t>::max(
 std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& mesh, int tp_rank, const ChunkPart& part,
                                   int chunk, std::int64_t min_span = kOneSpan);
 
+// Returns the names of the logical parameters of the whole model.
+std::vector<std::string> parameter_names(const ModelConfig& model);
 // Returns the number of logical parameters of the whole model, without padding.
 std::int64_t parameter_count(const ModelConfig& model);
 

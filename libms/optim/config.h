@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/config.h"
 
@@ -15,10 +16,12 @@ struct OptimConfig {
   std::string schedule = "cosine";
   std::int64_t warmup_steps = 0;
   double decay_fraction = 0.2;
+  std::int64_t decay_steps = 0;
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;
+  std::vector<std::string> groups;
   double clip = 1.0;
   std::int64_t zero = 1;
 };
@@ -33,9 +36,7 @@ inline constexpr Field<OptimConfig> kOptimFields[] = {
      .max = 1},
     {.key = "schedule",
      .member = &OptimConfig::schedule,
-     .doc = "After the warm-up: cosine to the end; wsd: stable, then linear decay over decay_fraction of the steps; "
-            "constant.",
-     .choices = {"cosine", "wsd", "constant"}},
+     .doc = "How the learning rate falls after the warm-up, to min_lr_ratio."},  // choices: rows of learning_rate.h
     {.key = "warmup_steps",
      .member = &OptimConfig::warmup_steps,
      .doc = "Steps of linear growth to the peak learning rate.",
@@ -46,6 +47,11 @@ inline constexpr Field<OptimConfig> kOptimFields[] = {
      .doc = "Part of all steps over which wsd decays.",
      .min = 0,
      .max = 1},
+    {.key = "decay_steps",
+     .member = &OptimConfig::decay_steps,
+     .doc = "Steps over which wsd decays, at the end of the run; 0: decay_fraction of them.",
+     .min = 0,
+     .max = 1e12},
     {.key = "beta1", .member = &OptimConfig::beta1, .doc = "Decay of the first moment.", .min = 0, .max = 0.999999},
     {.key = "beta2", .member = &OptimConfig::beta2, .doc = "Decay of the second moment.", .min = 0, .max = 0.999999},
     {.key = "eps", .member = &OptimConfig::eps, .doc = "Added to the root of the second moment.", .min = 0, .max = 1},
@@ -54,6 +60,11 @@ inline constexpr Field<OptimConfig> kOptimFields[] = {
      .doc = "Decoupled weight decay of matrices; norms and biases have none.",
      .min = 0,
      .max = 10},
+    {.key = "groups",
+     .member = &OptimConfig::groups,
+     .doc = "Parameters with a learning rate or weight decay of their own: \"PATTERN lr=X weight_decay=Y\", one of the "
+            "two or both. lr is a factor on the schedule's rate. A pattern is of names as in checkpoints, * stands for "
+            "any text (\"embed.*\", \"*.bias\"); the first that fits a parameter counts."},
     {.key = "clip",
      .member = &OptimConfig::clip,
      .doc = "Largest global gradient norm; 0 switches clipping off.",
@@ -67,8 +78,5 @@ inline constexpr Field<OptimConfig> kOptimFields[] = {
      .min = 0,
      .max = 2},
 };
-
-// The learning rate of a step (from 0) out of `steps`.
-double learning_rate(const OptimConfig& config, std::int64_t step, std::int64_t steps);
 
 }  // namespace ms::optim

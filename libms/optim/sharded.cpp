@@ -62,7 +62,15 @@ ShardedOptimizer::ShardedOptimizer(const OptimConfig& config, std::vector<SpanLa
       partial_replicated_(partial_replicated),
       updated_(layouts_.size()),
       gathered_(layouts_.size()),
-      buffer_free_(layouts_.size()) {}
+      buffer_free_(layouts_.size()) {
+  const std::vector<ParamGroup> groups_of_params = parse_groups(config_);
+  for (const SpanLayout& layout : layouts_) {
+    std::vector<Rates>& rates = rates_.emplace_back();
+    for (const ParamRange& param : layout.params) {
+      rates.push_back(rates_of(config_, groups_of_params, param.name, param.decay));
+    }
+  }
+}
 
 void ShardedOptimizer::begin_step() {
   const tensor::Section section(compute_, trace::Kind::other_compute);
@@ -158,13 +166,13 @@ void ShardedOptimizer::count_norm(std::size_t index) {
 }
 
 // `elements`: of the span, within those that this rank updates.
-Update ShardedOptimizer::update_of(std::size_t index, const mesh::Range& elements, bool decay) const {
+Update ShardedOptimizer::update_of(std::size_t index, const mesh::Range& elements, const Rates& rates) const {
   const SpanMemory& span = memory_[index];
   const auto own = [&](const Tensor& all) { return all.slice_cols(elements.begin - span.own.begin, elements.size()); };
   Update update{.config = config_,
                 .step = step_,
-                .lr = static_cast<float>(lr_),
-                .weight_decay = static_cast<float>(decay ? config_.weight_decay : 0.0),
+                .lr = static_cast<float>(lr_ * rates.lr),
+                .weight_decay = static_cast<float>(rates.weight_decay),
                 .param = span.values.slice_cols(elements.begin, elements.size()),
                 .master = span.master ? own(span.master) : Tensor{},
                 .grad = own(span.grad_shard),
@@ -179,13 +187,14 @@ void ShardedOptimizer::find_parameter_sums() {
   compute_.submit(Fill{scalars_.parameter_sums});
   std::int64_t first_sum = 0;
   for (std::size_t i = 0; i < memory_.size(); ++i) {
-    for (const ParamRange& param : layouts_[i].params) {
+    for (std::size_t p = 0; p < layouts_[i].params.size(); ++p) {
+      const ParamRange& param = layouts_[i].params[p];
       if (!param.decay) continue;
       const Tensor sums = scalars_.parameter_sums.slice_cols(first_sum, kind_.sums);
       first_sum += kind_.sums;
       const mesh::Range mine = intersect(memory_[i].own, {param.begin, param.end});
       if (mine.empty()) continue;
-      Update update = update_of(i, mine, true);
+      Update update = update_of(i, mine, rates_[i][p]);
       const bool replicated = param.end <= layouts_[i].replicated;
       if (!replicated || groups_.tp.rank() == 0) update.sums = sums;
       kind_.issue_sums(compute_, update);
@@ -204,15 +213,17 @@ void ShardedOptimizer::find_parameter_sums() {
 // `first_sum`: the place of the span's first sum among the rank's; returns that of the next span.
 std::int64_t ShardedOptimizer::update(std::size_t index, std::int64_t first_sum) {
   const std::vector<ParamRange>& params = layouts_[index].params;
-  // One op for each run of neighbours with the same decay (gaps between parameters are zeros and stay zeros), and one
+  const std::vector<Rates>& rates = rates_[index];
+  const auto is_alone = [&](std::size_t i) { return params[i].decay && kind_.sums > 0; };
+  // One op for each run of neighbours with the same rates (gaps between parameters are zeros and stay zeros), and one
   // for each parameter that needs its own sums.
   for (std::size_t first = 0; first < params.size();) {
-    const bool decay = params[first].decay, alone = decay && kind_.sums > 0;
+    const bool alone = is_alone(first);
     std::size_t last = first;
-    while (!alone && last + 1 < params.size() && params[last + 1].decay == decay) ++last;
+    while (!alone && last + 1 < params.size() && rates[last + 1] == rates[first] && !is_alone(last + 1)) ++last;
     const mesh::Range mine = intersect(memory_[index].own, {params[first].begin, params[last].end});
     if (!mine.empty()) {
-      Update update = update_of(index, mine, decay);
+      Update update = update_of(index, mine, rates[first]);
       if (alone) update.sums = scalars_.parameter_sums.slice_cols(first_sum, kind_.sums);
       kind_.issue_update(compute_, update);
     }

@@ -17,6 +17,7 @@
 
 #include "comm/communicator.h"
 #include "mesh/range.h"
+#include "optim/groups.h"
 #include "optim/optimizer.h"
 #include "tensor/stream.h"
 
@@ -108,7 +109,7 @@ class ShardedOptimizer {
   void settle() { compute_.wait(groups_.dp.stream().record()); }
 
  private:
-  Update update_of(std::size_t span, const mesh::Range& elements, bool decay) const;
+  Update update_of(std::size_t span, const mesh::Range& elements, const Rates& rates) const;
   void add_shared_gradients(std::size_t span);
   void count_norm(std::size_t span);
   void find_parameter_sums();
@@ -117,6 +118,7 @@ class ShardedOptimizer {
   OptimConfig config_;
   const OptimizerKind& kind_;
   std::vector<SpanLayout> layouts_;
+  std::vector<std::vector<Rates>> rates_;  // by span and parameter
   std::vector<SpanMemory> memory_;
   tensor::Stream& compute_;
   Groups groups_;

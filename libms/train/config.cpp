@@ -6,6 +6,9 @@
 #include "base/error.h"
 #include "ckpt/directory.h"
 #include "data/tokenizer.h"
+#include "nn/params.h"
+#include "optim/groups.h"
+#include "optim/learning_rate.h"
 #include "optim/optimizer.h"
 #include "sched/registry.h"
 
@@ -36,10 +39,13 @@ class RegistryFields {
 
 void bind(ConfigSchema& schema, Settings& settings) {
   const RegistryFields<mesh::MeshConfig> mesh_table(mesh::kMeshFields, "schedule", sched::schedule_docs());
-  Choices optimizers;
+  Choices optimizers, rates;
   for (const optim::OptimizerKind* kind : optim::optimizer_kinds()) optimizers.add(kind->name);
-  const RegistryFields<optim::OptimConfig> optim_table(optim::kOptimFields, "name", optim::optimizer_docs(),
+  for (const optim::LearningRateKind& kind : optim::learning_rate_kinds()) rates.add(kind.name);
+  const RegistryFields<optim::OptimConfig> named_table(optim::kOptimFields, "name", optim::optimizer_docs(),
                                                        optimizers);
+  const RegistryFields<optim::OptimConfig> optim_table(named_table.fields(), "schedule", optim::learning_rate_docs(),
+                                                       rates);
   schema.section("model", "The model.", settings.model, nn::kModelFields);
   schema.section("mesh", "How the ranks are arranged: dp x pp x tp of them, tp fastest.", settings.mesh,
                  mesh_table.fields());
@@ -70,6 +76,23 @@ bool is_or_lies_in(const std::string& path, const std::string& directory) {
   return a == b || (a.parent_path() == b && ckpt::step_from(a.filename().string()));
 }
 
+// Returns what is wrong with the groups of parameters of a model that is sound itself.
+std::vector<std::string> group_problems(const Settings& settings) {
+  std::vector<std::string> problems;
+  const std::vector<std::string> names = nn::parameter_names(settings.model);
+  for (const std::string& entry : settings.optim.groups) {
+    try {
+      const std::string pattern = optim::parse_group(entry).pattern;
+      const auto fits = [&](const std::string& name) { return optim::matches(pattern, name); };
+      if (std::ranges::none_of(names, fits))
+        problems.push_back(fmt::format("no parameter is called '{}': names are as '{}'", pattern, names.back()));
+    } catch (const Error& error) {  // of one entry, reported among all problems of the configuration
+      problems.push_back(fmt::format("{}; {}", error.message(), error.hint()));
+    }
+  }
+  return problems;
+}
+
 }  // namespace
 
 std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
@@ -95,6 +118,13 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
   }
   if (mesh.chunks > 1 && mesh.pp == 1) {
     add("mesh.chunks", "mesh.chunks > 1 needs mesh.pp > 1: chunks interleave pipeline stages");
+  }
+  if (settings.optim.decay_steps > train.steps) {
+    add("optim.decay_steps",
+        fmt::format("{} steps of decay in a run of {} steps", settings.optim.decay_steps, train.steps));
+  }
+  if (problems.empty()) {
+    for (std::string& problem : group_problems(settings)) add("optim.groups", std::move(problem));
   }
   const std::int64_t ranks = mesh.dp * mesh.pp * mesh.tp;  // each below 2^25
   if (ranks > kMaxRanks) add("mesh.dp", fmt::format("{} ranks, at most {} are possible", ranks, kMaxRanks));

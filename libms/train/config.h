@@ -173,6 +173,7 @@ inline constexpr Field<CheckpointConfig> kCheckpointFields[] = {
 struct RunConfig {
   std::string dir = "runs/default";
   std::string device = "cpu";
+  std::int64_t cpu_threads = 0;
   double comm_timeout_s = 600;
   double peak_tflops = 0;
   bool deterministic = true;
@@ -181,7 +182,6 @@ struct RunConfig {
   bool nccl_register = false;
   std::int64_t sample_tokens = 0;
   double sample_temperature = 0.8;
-  std::int64_t cpu_threads = 0;
 };
 
 inline constexpr Field<RunConfig> kRunFields[] = {
@@ -195,6 +195,13 @@ inline constexpr Field<RunConfig> kRunFields[] = {
      .doc = "What computes. cuda, tried on an emulated GPU only so far: in bf16; under mpirun or srun a GPU for each "
             "process, by its number on the node, and NCCL between them; ranks that are threads share the first GPU.",
      .choices = {"cpu", "cuda"}},
+    {.key = "cpu_threads",
+     .member = &RunConfig::cpu_threads,
+     .doc =
+         "Threads of a process that compute on the CPU, shared by its ranks; 0: OMP_NUM_THREADS if that is set, else "
+         "as many as cores that it may use, shared with the other processes of its node. They change no bits.",
+     .min = 0,
+     .max = tensor::kMaxThreads},
     {.key = "deterministic",
      .member = &RunConfig::deterministic,
      .doc = "The same bits from every run. false, on GPUs: gradients of attention are added up in whatever order they "
@@ -203,13 +210,6 @@ inline constexpr Field<RunConfig> kRunFields[] = {
      .member = &RunConfig::matmul_choices,
      .doc = "On GPUs, a file with the algorithm of every form of GEMM: missing ones are timed before the first "
             "step, and added by rank 0. Runs with the same file, the same layout and the same GPUs compute the "
-    {.key = "cpu_threads",
-     .member = &RunConfig::cpu_threads,
-     .doc =
-         "Threads of a process that compute on the CPU, shared by its ranks; 0: OMP_NUM_THREADS if that is set, else "
-         "as many as cores that it may use, shared with the other processes of its node. They change no bits.",
-     .min = 0,
-     .max = tensor::kMaxThreads},
             "same bits, and so do resumed runs: checkpoints keep the choices. Empty: cuBLASLt's own first choice."},
     {.key = "time_ops",
      .member = &RunConfig::time_ops,

@@ -9,6 +9,7 @@
 
 #include "base/rng.h"
 #include "comm/thread_world.h"
+#include "optim/learning_rate.h"
 
 namespace ms::testing_case {
 namespace {

@@ -9,6 +9,7 @@
 #include "comm/clock_probe.h"
 #include "data/loader.h"
 #include "data/tokenizer.h"
+#include "optim/learning_rate.h"
 #include "train/checkpoint/checkpoints.h"
 #include "train/checkpoint/load.h"
 #include "train/run/preparation.h"

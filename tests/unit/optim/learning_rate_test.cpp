@@ -1,20 +1,22 @@
 // Learning-rate schedules: exact values at their edges, and the sum over a run against its closed form.
 #include <gtest/gtest.h>
 
-#include "optim/config.h"
+#include "optim/learning_rate.h"
 
 namespace ms::optim {
 namespace {
 
 constexpr double kPeak = 0.5;
 
-OptimConfig schedule(const char* name, std::int64_t warmup, double min_ratio = 0.2, double decay = 0.5) {
+OptimConfig schedule(std::string_view name, std::int64_t warmup, double min_ratio = 0.2, double decay = 0.5,
+                     std::int64_t decay_steps = 0) {
   OptimConfig config;
   config.lr = kPeak;
   config.schedule = name;
   config.warmup_steps = warmup;
   config.min_lr_ratio = min_ratio;
   config.decay_fraction = decay;
+  config.decay_steps = decay_steps;
   return config;
 }
 
@@ -48,6 +50,21 @@ TEST(LearningRate, ValuesAtTheEdges) {
       {"wsd with decay only starts after the warm-up", schedule("wsd", 2, 0.2, 1), 12, 2, 1},
       {"wsd with decay only", schedule("wsd", 2, 0.2, 1), 12, 11, 0.2},
       {"a decay of one step", schedule("wsd", 0, 0.2, 0.1), 10, 9, 1},
+      {"wsd's decay in steps", schedule("wsd", 2, 0.2, 0.5, 3), 12, 8, 1},
+      {"wsd's decay in steps begins at the peak", schedule("wsd", 2, 0.2, 0.5, 3), 12, 9, 1},
+      {"wsd's decay in steps is linear", schedule("wsd", 2, 0.2, 0.5, 3), 12, 10, 0.6},
+      {"wsd's decay in steps ends at the minimum", schedule("wsd", 2, 0.2, 0.5, 3), 12, 11, 0.2},
+      {"linear warms up", schedule("linear", 4), 11, 1, 0.5},
+      {"linear starts at the peak", schedule("linear", 4), 11, 4, 1},
+      {"linear in the middle", schedule("linear", 4), 11, 7, 0.6},
+      {"linear at a third", schedule("linear", 4), 11, 6, 1 - 0.8 / 3},
+      {"linear ends at the minimum", schedule("linear", 4), 11, 10, 0.2},
+      {"inverse-sqrt warms up", schedule("inverse-sqrt", 4, 0), 100, 1, 0.5},
+      {"inverse-sqrt has its peak where the warm-up ends", schedule("inverse-sqrt", 4, 0), 100, 3, 1},
+      {"inverse-sqrt at four times the warm-up", schedule("inverse-sqrt", 4, 0), 100, 15, 0.5},
+      {"inverse-sqrt does not know the end", schedule("inverse-sqrt", 4, 0), 16, 15, 0.5},
+      {"inverse-sqrt stops at the minimum", schedule("inverse-sqrt", 4, 0.2), 1000, 899, 0.2},
+      {"inverse-sqrt without a warm-up", schedule("inverse-sqrt", 0, 0), 100, 8, 1.0 / 3},
       {"constant warms up", schedule("constant", 2), 10, 0, 0.5},
       {"constant", schedule("constant", 2), 10, 9, 1},
   };
@@ -63,7 +80,7 @@ TEST(LearningRate, SumOverARun) {
     double sum;  // in peaks, after the warm-up
   };
   // Cosine and the linear decay are symmetric about their middle, which is the mean of both ends.
-  const Case cases[] = {{"cosine", 900 * 0.6}, {"wsd", 400 + 500 * 0.6}, {"constant", 900}};
+  const Case cases[] = {{"cosine", 900 * 0.6}, {"linear", 900 * 0.6}, {"wsd", 400 + 500 * 0.6}, {"constant", 900}};
   for (const Case& c : cases) {
     const OptimConfig config = schedule(c.name, kWarmup);
     double sum = 0;
@@ -73,8 +90,9 @@ TEST(LearningRate, SumOverARun) {
 }
 
 TEST(LearningRate, NeverGrowsAfterTheWarmUp) {
-  for (const char* name : {"cosine", "wsd", "constant"}) {
-    const OptimConfig config = schedule(name, 10);
+  for (const LearningRateKind& kind : learning_rate_kinds()) {
+    const std::string_view name = kind.name;
+    const OptimConfig config = schedule(kind.name, 10);
     for (std::int64_t step = 10; step < 100; ++step) {
       EXPECT_LE(learning_rate(config, step, 100), learning_rate(config, step - 1, 100)) << name << ", step " << step;
     }
