@@ -30,9 +30,9 @@ void require_window(const TokenFile& file, const Split& split, std::int64_t seq)
 }  // namespace
 
 Loader::Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_size, std::uint64_t seed)
-    : shape_(shape), vocab_size_(vocab_size) {
-  MS_ASSERT(shape.seq >= 1 && shape.global_batch >= 1 && vocab_size >= 1, "seq {}, global batch {}, vocabulary {}",
-            shape.seq, shape.global_batch, vocab_size);
+    : shape_(std::move(shape)), vocab_size_(vocab_size) {
+  MS_ASSERT(shape_.seq >= 1 && shape_.global_batch >= 1 && vocab_size >= 1, "seq {}, global batch {}, vocabulary {}",
+            shape_.seq, shape_.global_batch, vocab_size);
   if (config.train.empty()) {
     throw user_error("data.train", "data.train names no token file",
                      "write one with ms-data encode, and name its prefix");
@@ -41,7 +41,7 @@ Loader::Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_si
   std::vector<Split> train;
   std::vector<Split> valid;
   std::vector<double> weights;
-  std::string identity = fmt::format("seq {}\n", shape.seq);
+  std::string identity = fmt::format("seq {}\n", shape_.seq);
   for (const std::string& entry : config.train) {
     const DataSource source = parse_source(entry);
     const int index = open(source.prefix);
@@ -50,7 +50,7 @@ Loader::Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_si
     identity += fmt::format("{} {} {} {} {}\n", source.prefix.substr(source.prefix.rfind('/') + 1), file.num_tokens(),
                             file.num_documents(), end, source.weight);
     train.push_back({index, 0, end});
-    require_window(file, train.back(), shape.seq);
+    require_window(file, train.back(), shape_.seq);
     if (hold_out) valid.push_back({index, end, file.num_tokens()});
     if (source.weight > 0) weights.push_back(source.weight);
     num_train_tokens_ += end;
@@ -58,28 +58,28 @@ Loader::Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_si
   for (const std::string& entry : config.valid) {
     const int index = open(parse_source(entry).prefix);
     valid.push_back({index, 0, files_.back().num_tokens()});
-    require_window(files_.back(), valid.back(), shape.seq);
+    require_window(files_.back(), valid.back(), shape_.seq);
   }
 
   fingerprint_ = hash_hex(xxh64(identity));
 
   std::vector<WindowPool> pools;
   if (weights.empty()) {
-    pools.emplace_back(train, shape.seq);
+    pools.emplace_back(train, shape_.seq);
     weights.push_back(1);
   } else if (weights.size() == train.size()) {
-    for (const Split& split : train) pools.emplace_back(std::vector<Split>{split}, shape.seq);
+    for (const Split& split : train) pools.emplace_back(std::vector<Split>{split}, shape_.seq);
   } else {
     throw user_error("data.weight", fmt::format("{} of {} entries of data.train have a weight, expected all or none",
                                                 weights.size(), train.size()));
   }
   train_.emplace(std::move(pools), weights, seed);
-  valid_.emplace(std::move(valid), shape.seq);
+  valid_.emplace(std::move(valid), shape_.seq);
   if (hold_out && valid_->size() == 0) {
     throw user_error("data.short",
                      fmt::format("the part of data.train that is held out for validation ({} of the tokens) is shorter "
                                  "than one sample of {} tokens",
-                                 config.valid_fraction, shape.seq),
+                                 config.valid_fraction, shape_.seq),
                      "raise data.valid_fraction, or set it to 0 to train without validation");
   }
 }
@@ -130,9 +130,8 @@ void Loader::read_row(const Window& window, std::int32_t* tokens, std::int32_t* 
 
 void Loader::fill(std::int64_t step, std::int64_t first_sample, std::int64_t count, std::int32_t* tokens,
                   std::int32_t* targets) const {
-  MS_ASSERT(
-      step >= shape_.origin_step && first_sample >= 0 && count >= 0 && first_sample + count <= shape_.global_batch,
-      "samples {} + {} of step {} with a global batch of {}", first_sample, count, step, shape_.global_batch);
+  MS_ASSERT(step >= shape_.origin_step && first_sample >= 0 && count >= 0 && first_sample + count <= shape_.batch(step),
+            "samples {} + {} of step {} with a global batch of {}", first_sample, count, step, shape_.batch(step));
   for (std::int64_t row = 0; row < count; ++row) {
     read_row(train_->sample(shape_.first_sample(step) + first_sample + row), tokens + row * shape_.seq,
              targets + row * shape_.seq);
@@ -148,11 +147,10 @@ void Loader::fill_validation(std::int64_t first, std::int64_t count, std::int64_
   }
 }
 
-Prefetcher::Prefetcher(const Loader& loader, std::int64_t first_sample, std::int64_t count, std::int64_t first_step,
-                       double timeout_s)
+Prefetcher::Prefetcher(const Loader& loader, int index, int parts, std::int64_t first_step, double timeout_s)
     : loader_(loader),
-      first_sample_(first_sample),
-      count_(count),
+      index_(index),
+      parts_(parts),
       timeout_s_(timeout_s),
       wanted_step_(first_step),
       thread_([this](const std::stop_token& stop) { run(stop); }) {}
@@ -167,10 +165,11 @@ void Prefetcher::run(const std::stop_token& stop) {
     lock.unlock();
     std::exception_ptr failure;
     try {  // the trampoline of this thread: get() throws it to the caller
-      const auto num_tokens = static_cast<std::size_t>(count_ * loader_.shape().seq);
+      const std::int64_t rows = loader_.shape().batch(next_.step) / parts_;
+      const auto num_tokens = static_cast<std::size_t>(rows * loader_.shape().seq);
       next_.tokens.resize(num_tokens);
       next_.targets.resize(num_tokens);
-      loader_.fill(next_.step, first_sample_, count_, next_.tokens.data(), next_.targets.data());
+      loader_.fill(next_.step, rows * index_, rows, next_.tokens.data(), next_.targets.data());
     } catch (...) { failure = std::current_exception(); }
     lock.lock();
     failure_ = failure;

@@ -16,21 +16,12 @@
 #include <thread>
 #include <vector>
 
+#include "data/batch.h"
 #include "data/config.h"
 #include "data/sampler.h"
 #include "data/token_file.h"
 
 namespace ms::data {
-
-struct BatchShape {
-  std::int64_t seq;                                 // tokens of a sample that are trained on
-  std::int64_t global_batch;                        // samples of a step, over all dp ranks
-  std::int64_t origin_step = 0, origin_sample = 0;  // see Loader::start_at()
-
-  // Returns the position in the run's order of the first sample of a step. A resumed run starts at origin_sample,
-  // whatever the batch size was before.
-  std::int64_t first_sample(std::int64_t step) const { return origin_sample + (step - origin_step) * global_batch; }
-};
 
 class Loader {
  public:
@@ -78,20 +69,20 @@ class Loader {
   std::string fingerprint_;
 };
 
-// Rows of one step, count x seq each.
+// Rows of one step, seq tokens each.
 struct Batch {
   std::int64_t step = -1;
   std::vector<std::int32_t> tokens;
   std::vector<std::int32_t> targets;
 };
 
-// Reads rows [first_sample, first_sample + count) of one step after another on a thread of its own, one step ahead of
-// get(): two batches in memory, never more. One caller. The destructor stops the thread after the batch it is reading.
+// Reads a part of the rows of one step after another, part `index` of `parts` equal ones, on a thread of its own, one
+// step ahead of get(): two batches in memory, never more. One caller. The destructor stops the thread after the batch
+// it is reading.
 class Prefetcher {
  public:
   // `loader` outlives it. Reading of `first_step` begins at once. A get() that waits longer than `timeout_s` throws.
-  Prefetcher(const Loader& loader, std::int64_t first_sample, std::int64_t count, std::int64_t first_step,
-             double timeout_s);
+  Prefetcher(const Loader& loader, int index, int parts, std::int64_t first_step, double timeout_s);
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
@@ -107,8 +98,7 @@ class Prefetcher {
   void run(const std::stop_token& stop);
 
   const Loader& loader_;
-  const std::int64_t first_sample_;
-  const std::int64_t count_;
+  const int index_, parts_;
   const double timeout_s_;
   double waited_s_ = 0;
   Batch current_;  // the caller's

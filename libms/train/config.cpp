@@ -76,6 +76,30 @@ bool is_or_lies_in(const std::string& path, const std::string& directory) {
   return a == b || (a.parent_path() == b && ckpt::step_from(a.filename().string()));
 }
 
+// Returns what is wrong with the ramp-up of the batch; `unit`: what a batch is a multiple of.
+std::string ramp_problem(const Settings& settings, std::int64_t unit) {
+  constexpr std::int64_t kMaxStages = 1024;  // each has a schedule
+  const TrainConfig& train = settings.train;
+  const std::int64_t start = train.rampup_start, increment = train.rampup_increment;
+  if (start == 0) {
+    return increment > 0 || train.rampup_samples > 0 ? "without it rampup_increment and rampup_samples mean nothing"
+                                                     : "";
+  }
+  if (settings.mesh.schedule.ends_with(".csv")) return "a schedule from a file has one number of microbatches";
+  if (increment == 0 || train.rampup_samples == 0) return "it needs rampup_increment and rampup_samples";
+  if (start >= train.global_batch) return fmt::format("{} is not below global_batch = {}", start, train.global_batch);
+  if (start % unit != 0 || increment % unit != 0) {
+    return fmt::format("{} and rampup_increment = {} must be multiples of {}, as global_batch is", start, increment,
+                       unit);
+  }
+  if ((train.global_batch - start) % increment != 0) {
+    return fmt::format("from {} to global_batch = {} there is no whole number of rampup_increment = {}", start,
+                       train.global_batch, increment);
+  }
+  if ((train.global_batch - start) / increment > kMaxStages) return fmt::format("more than {} increments", kMaxStages);
+  return "";
+}
+
 // Returns what is wrong with the groups of parameters of a model that is sound itself.
 std::vector<std::string> group_problems(const Settings& settings) {
   std::vector<std::string> problems;
@@ -116,6 +140,9 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
         fmt::format("{} microbatches per step; the interleaved schedule needs a multiple of mesh.pp = {}",
                     train.global_batch / unit, mesh.pp));
   }
+  const std::int64_t ramp_unit = unit * (whole_groups ? mesh.pp : 1);
+  if (const std::string problem = ramp_problem(settings, ramp_unit); !problem.empty())
+    add("train.rampup_start", fmt::format("train.rampup_start: {}", problem));
   if (mesh.chunks > 1 && mesh.pp == 1) {
     add("mesh.chunks", "mesh.chunks > 1 needs mesh.pp > 1: chunks interleave pipeline stages");
   }
@@ -217,6 +244,13 @@ std::vector<std::string> clamp(Settings& settings) {
       "optim.warmup_steps = {} is clamped to train.steps = {}: the learning rate does nothing but rise", warmup, steps);
   warmup = steps;
   return {std::move(warning)};
+}
+
+data::BatchShape batch_of(const Settings& settings) {
+  const TrainConfig& train = settings.train;
+  return {.seq = settings.model.seq,
+          .global_batch = train.global_batch,
+          .ramp = data::ramp_up(train.rampup_start, train.rampup_increment, train.rampup_samples, train.global_batch)};
 }
 
 std::string to_toml(const Settings& settings) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/config.h"
+#include "data/batch.h"
 #include "data/config.h"
 #include "mesh/config.h"
 #include "nn/config.h"
@@ -19,6 +20,7 @@ namespace ms::train {
 struct TrainConfig {
   std::int64_t steps = 1000;
   std::int64_t global_batch = 8;
+  std::int64_t rampup_start = 0, rampup_increment = 0, rampup_samples = 0;
   std::int64_t microbatch = 1;
   std::int64_t seed = 1234;
   std::string dtype = "bf16";
@@ -37,6 +39,21 @@ inline constexpr Field<TrainConfig> kTrainFields[] = {
      .doc = "Sequences of a step, over all of dp.",
      .min = 1,
      .max = 1e9},
+    {.key = "rampup_start",
+     .member = &TrainConfig::rampup_start,
+     .doc = "Sequences of the first steps, whose batch then grows to global_batch; 0: all steps have the same.",
+     .min = 0,
+     .max = 1e9},
+    {.key = "rampup_increment",
+     .member = &TrainConfig::rampup_increment,
+     .doc = "Sequences that the batch grows by at a time.",
+     .min = 0,
+     .max = 1e9},
+    {.key = "rampup_samples",
+     .member = &TrainConfig::rampup_samples,
+     .doc = "Sequences of all steps of the ramp-up together: the batch grows in even parts of them.",
+     .min = 0,
+     .max = 1e15},
     {.key = "microbatch",
      .member = &TrainConfig::microbatch,
      .doc = "Sequences that go through the model at once.",
@@ -283,6 +300,9 @@ struct Settings {
 
 // Binds every section; `settings` outlives the schema.
 void bind(ConfigSchema& schema, Settings& settings);
+
+// The batches that settings without problems ask for.
+data::BatchShape batch_of(const Settings& settings);
 
 // The rules between fields that are broken. What files hold is not looked at.
 std::vector<nn::ModelProblem> problems_between(const Settings& settings);

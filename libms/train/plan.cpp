@@ -63,6 +63,12 @@ nn::ChunkPart Plan::part(int pp_rank, int chunk) const {
   return nn::chunk_part(settings.model, mesh, pp_rank, chunk, chunks);
 }
 
+const sched::Schedule& Plan::schedule_of(std::int64_t step) const {
+  const std::int64_t rows = mesh.dp * settings.train.microbatch;
+  const auto found = ramp.find(static_cast<int>(batch.batch(step) / rows));
+  return found == ramp.end() ? training : found->second;
+}
+
 std::vector<nn::SpanSpec> Plan::spans(int pp_rank, int tp_rank, int chunk) const {
   const std::int64_t message = std::max<std::int64_t>(settings.overlap.dp_message / 4, 1);  // of f32 gradients
   return nn::chunk_spans(settings.model, mesh, tp_rank, part(pp_rank, chunk), chunk, message);
@@ -91,12 +97,24 @@ Plan make_plan(const Settings& settings, int world) {
   plan.settings = settings;
   plan.mesh = mesh::make_mesh(settings.mesh.dp, settings.mesh.pp, settings.mesh.tp, world);
   plan.chunks = static_cast<int>(settings.mesh.chunks);
-  plan.microbatches = static_cast<int>(settings.train.global_batch / (settings.mesh.dp * settings.train.microbatch));
+  const TrainConfig& train = settings.train;
+  plan.batch = batch_of(settings);
+  const std::int64_t rows = settings.mesh.dp * train.microbatch;
+  plan.microbatches = static_cast<int>(train.global_batch / rows);
   plan.dtype = settings.train.dtype == "bf16" ? tensor::DType::bf16 : tensor::DType::f32;
   const sched::Options options = options_of(settings.overlap);
-  plan.training = training_schedule(settings, plan.microbatches, options);
-  for (const sched::RankReport& rank : prove(plan.training, settings).ranks) {
-    plan.gradient_buffers.push_back(rank.gradient_buffers);
+  plan.gradient_buffers.assign(static_cast<std::size_t>(plan.mesh.pp), 0);
+  const auto made = [&](int microbatches) {
+    sched::Schedule schedule = training_schedule(settings, microbatches, options);
+    const sched::Report report = prove(schedule, settings);
+    for (std::size_t p = 0; p < report.ranks.size(); ++p)
+      plan.gradient_buffers[p] = std::max(plan.gradient_buffers[p], report.ranks[p].gradient_buffers);
+    return schedule;
+  };
+  plan.training = made(plan.microbatches);
+  for (const data::RampStage& stage : plan.batch.ramp) {
+    const int microbatches = static_cast<int>(stage.batch / rows);
+    plan.ramp.emplace(microbatches, made(microbatches));
   }
   plan.evaluation = sched::forward_only(plan.mesh.pp, plan.chunks, plan.microbatches, options);
   plan.single = sched::forward_only(plan.mesh.pp, plan.chunks, 1, options);

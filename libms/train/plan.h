@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "cost/flops.h"
+#include "data/batch.h"
 #include "mesh/mesh.h"
 #include "nn/chunk.h"
 #include "optim/sharded.h"
@@ -19,10 +21,12 @@ struct Plan {
   Settings settings;
   mesh::Mesh mesh;
   int chunks = 1;
-  int microbatches = 1;  // of a step, on every dp rank
+  data::BatchShape batch{};
+  int microbatches = 1;  // of a step, on every dp rank, after the ramp-up
   tensor::DType dtype = tensor::DType::f32;
   sched::Schedule training, evaluation, single;  // single: one microbatch forward, to generate text
-  std::vector<int> gradient_buffers;             // [pp rank], of each chunk: what the training schedule needs
+  std::map<int, sched::Schedule> ramp;           // of the ramp-up's steps, by microbatches
+  std::vector<int> gradient_buffers;             // [pp rank], of each chunk: what the training schedules need
 
   // Points into this plan: it must stay where it is.
   nn::Shape shape(int tp_rank) const;
@@ -30,6 +34,8 @@ struct Plan {
   std::vector<nn::SpanSpec> spans(int pp_rank, int tp_rank, int chunk) const;
   bool holds_head(int pp_rank) const { return pp_rank == mesh.pp - 1; }
   std::int64_t tokens_per_step() const { return settings.train.global_batch * settings.model.seq; }
+  std::int64_t tokens_of(std::int64_t step) const { return batch.batch(step) * settings.model.seq; }
+  const sched::Schedule& schedule_of(std::int64_t step) const;
   cost::ModelShape model_shape() const;
 };
 

@@ -1,4 +1,5 @@
-// What a recipe of training may ask for beside the model: groups of parameters and z-loss, in every layout.
+// What a recipe of training may ask for beside the model: groups of parameters, z-loss and a batch that grows, in every
+// layout.
 #include <gtest/gtest.h>
 
 #include "training_case.h"
@@ -15,6 +16,8 @@ train::Settings recipe(const Layout& layout) {
   settings.optim.warmup_steps = 2;
   settings.optim.groups = {"embed.* lr=0.5 weight_decay=0", "layers.3.* lr=0.25", "*.bias weight_decay=0.2"};
   settings.train.z_loss = 0.01;
+  settings.train.rampup_start = settings.train.rampup_increment = 4;
+  settings.train.rampup_samples = 12;  // three steps of 4 sequences, then of 8
   return settings;
 }
 

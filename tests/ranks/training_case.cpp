@@ -81,7 +81,7 @@ train::Settings with(train::Settings settings, const Layout& layout) {
 
 void fill_batch(const train::Plan& plan, std::int64_t step, int dp_rank, std::vector<std::int32_t>& tokens,
                 std::vector<std::int32_t>& targets) {
-  const std::int64_t rows = plan.settings.train.global_batch / plan.mesh.dp, seq = plan.settings.model.seq;
+  const std::int64_t rows = plan.batch.batch(step) / plan.mesh.dp, seq = plan.settings.model.seq;
   tokens.clear();
   targets.clear();
   for (std::int64_t row = rows * dp_rank; row < rows * (dp_rank + 1); ++row) {

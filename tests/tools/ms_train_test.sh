@@ -85,6 +85,18 @@ if [ "$(id -u)" -eq 0 ] && "${as_nobody[@]}" "$tool" --version >/dev/null 2>&1; 
     grep -q 'hint: .*ulimit -u' err || fail "no hint about threads"
   done
 fi
+# A batch that grows from 8 to 24 sequences, with groups of parameters and a z-loss: resumed in the middle, the same losses.
+grow=(run c.toml --set train.eval_every=0 --set train.steps=8 --set train.global_batch=24 --set train.rampup_start=8
+  --set train.rampup_increment=8 --set train.rampup_samples=48 --set train.z_loss=1e-3 --set optim.schedule=inverse-sqrt
+  --set 'optim.groups=embed.* lr=0.5')
+expect 0 . "${grow[@]}" --set run.dir=runs/grow
+expect 0 . "${grow[@]}" --set run.dir=runs/grown --set checkpoint.dir=saved --set train.steps=4
+expect 0 . "${grow[@]}" --set run.dir=runs/grown --set checkpoint.dir=saved
+[ "$(losses runs/grow)" = "$(losses runs/grown)" ] || fail "resuming changed the losses of a batch that grows"
+[ "$(grep -o '"tokens":[0-9]*' runs/grow/metrics.jsonl | xargs)" = "$(for n in 8 16 24 40 56 80 104 128; do
+  echo "\"tokens\":$((n * 32))"; done | xargs)" ] || fail "the batch does not grow as asked"
+OMP_NUM_THREADS=two expect 2 'OMP_NUM_THREADS is .two., not a number of threads from 1 to 1024' run c.toml --set run.dir=runs/none
+expect 0 '8 ranks as threads, 1 workers, 1 threads an op' run c.toml --set run.dir=runs/pinned --set run.cpu_threads=1
 
 # The demo's configuration, shortened.
 expect 0 'The model writes' run "$configs/tiny-3d.toml" --set data.train=text --set run.dir=runs/tiny --set train.steps=5 \

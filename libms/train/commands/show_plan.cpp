@@ -102,8 +102,11 @@ std::string plan_text(const Plan& plan) {
                            plan.mesh.tp, plan.mesh.dp, plan.mesh.pp, plan.chunks, plan.chunks == 1 ? "" : "s",
                            s.mesh.sequence_parallel && plan.mesh.tp > 1 ? ", sequence parallel" : ""));
   line("batch",
-       fmt::format("{} sequences = {} microbatches of {} on each of {} dp ranks, {} tokens a step",
-                   s.train.global_batch, plan.microbatches, s.train.microbatch, plan.mesh.dp, plan.tokens_per_step()));
+       fmt::format("{} sequences = {} microbatches of {} on each of {} dp ranks, {} tokens a step{}",
+                   s.train.global_batch, plan.microbatches, s.train.microbatch, plan.mesh.dp, plan.tokens_per_step(),
+                   plan.batch.ramp.empty() ? ""
+                                           : fmt::format(", after {} steps that begin with {} sequences",
+                                                         plan.batch.ramp_steps(), s.train.rampup_start)));
   line("schedule", schedule_text(plan, report));
   line("overlap", overlap_text(plan));
   line("state",
@@ -192,7 +195,8 @@ std::string plan_json(const Plan& plan) {
              {{"global", s.train.global_batch},
               {"microbatch", s.train.microbatch},
               {"microbatches", plan.microbatches},
-              {"tokens_per_step", plan.tokens_per_step()}}},
+              {"tokens_per_step", plan.tokens_per_step()},
+              {"ramp_steps", plan.batch.ramp_steps()}}},
             {"flops_per_token",
              {{"gemm", flops.gemm}, {"causal", flops.causal}, {"full", flops.full}, {"reported", flops.reported}}},
             {"schedule", {{"name", s.mesh.schedule}, {"bubble", report.bubble}, {"csv", sched::to_csv(plan.training)}}},

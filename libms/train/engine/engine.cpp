@@ -90,15 +90,18 @@ void Engine::initialize(std::uint64_t seed) {
   }
 }
 
-void Engine::upload(std::int64_t step, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets) {
+void Engine::upload(std::int64_t step, std::int64_t tokens_all, std::span<const std::int32_t> tokens,
+                    std::span<const std::int32_t> targets) {
   if (!needs_input_) return;
   const Pending& pending = pending_[static_cast<std::size_t>(step % 2)];
-  MS_ASSERT(static_cast<std::int64_t>(tokens.size()) == pending.tokens.cols && tokens.size() == targets.size(),
-            "{} tokens and {} targets for a batch of {}", tokens.size(), targets.size(), pending.tokens.cols);
+  const std::int64_t count = tokens_all / plan_.mesh.dp;
+  MS_ASSERT(std::ssize(tokens) == count && tokens.size() == targets.size() && count <= pending.tokens.cols,
+            "{} tokens and {} targets for a batch of {}", tokens.size(), targets.size(), count);
   std::memcpy(pending.tokens.data, tokens.data(), tokens.size_bytes());
   std::memcpy(pending.targets.data, targets.data(), targets.size_bytes());
   std::int64_t offset = 0;
   for (const nn::Microbatch& input : tensors_.input) {
+    if (offset == count) break;  // a step of the ramp-up has fewer
     compute().submit(Copy{input.tokens, pending.tokens.slice_cols(offset, input.tokens.cols)});
     compute().submit(Copy{input.targets, pending.targets.slice_cols(offset, input.targets.cols)});
     offset += input.tokens.cols;
@@ -109,13 +112,14 @@ void Engine::issue_step(std::int64_t step, double lr, std::span<const std::int32
                         std::span<const std::int32_t> targets, const Votes& votes) {
   Pending& pending = pending_[static_cast<std::size_t>(step % 2)];
   MS_ASSERT(pending.step < 0, "step {} is issued while step {} is in flight", step, pending.step);
-  upload(step, tokens, targets);
+  const std::int64_t tokens_all = plan_.tokens_of(step);
+  upload(step, tokens_all, tokens, targets);
   optimizer_->begin_step();
   const std::array<double, optim::StepScalars::kVotes> cast{
       votes.stop, votes.save, votes.saving.writing, votes.saving.committing, votes.saving.failed, votes.probe};
   std::copy(cast.begin(), cast.end(), pending.votes.as<double>());
   compute().submit(Copy{tensors_.scalars.votes(), pending.votes});
-  executor_->run(plan_.training, Mode::train, 1.0 / static_cast<double>(plan_.tokens_per_step()));
+  executor_->run(plan_.schedule_of(step), Mode::train, 1.0 / static_cast<double>(tokens_all));
   optimizer_->finish_step(step, lr);
   compute().submit(Copy{pending.sums, tensors_.scalars.sums});
   compute().submit(Copy{pending.norm, tensors_.scalars.norm});
@@ -139,7 +143,7 @@ double Engine::evaluate(std::span<const std::int32_t> tokens, std::span<const st
   const trace::Scope scope(device_.recorder(), {.purpose = trace::Purpose::evaluation});
   Pending& pending = pending_[0];
   MS_ASSERT(pending.step < 0 && pending_[1].step < 0, "evaluation while a step is in flight");
-  upload(0, tokens, targets);
+  upload(0, plan_.tokens_per_step(), tokens, targets);
   compute().submit(Fill{tensors_.scalars.sums});
   executor_->run(plan_.evaluation, Mode::evaluate, 1.0 / total_tokens);
   groups_.world->stream().wait(compute().record());

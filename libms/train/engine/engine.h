@@ -86,7 +86,9 @@ class Engine {
     tensor::Event done;
   };
 
-  void upload(std::int64_t step, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets);
+  // `tokens_all`: of this batch, over all dp ranks.
+  void upload(std::int64_t step, std::int64_t tokens_all, std::span<const std::int32_t> tokens,
+              std::span<const std::int32_t> targets);
 
   const Plan& plan_;
   tensor::Device& device_;

@@ -42,7 +42,9 @@ class Tally {
 
 int slots_needed(const Plan& plan, int pp_rank) {
   const auto p = static_cast<std::size_t>(pp_rank);
-  return std::max({plan.training.slots[p], plan.evaluation.slots[p], plan.single.slots[p]});
+  int most = std::max({plan.training.slots[p], plan.evaluation.slots[p], plan.single.slots[p]});
+  for (const auto& [microbatches, schedule] : plan.ramp) most = std::max(most, schedule.slots[p]);
+  return most;
 }
 
 // Returns the chunk of a rank that has the most layers.

@@ -18,13 +18,14 @@ Reporter::Reporter(const Plan& plan, double peak_flops, std::int64_t start)
 
 double Reporter::tokens_per_s() const {
   if (steps_ == 0) return 0;
-  const auto tokens = static_cast<double>(plan_.tokens_per_step());
-  return steps_ == 1 ? tokens / first_s_ : static_cast<double>(steps_ - 1) * tokens / seconds_;
+  return steps_ == 1 ? first_tokens_ / first_s_ : tokens_ / seconds_;
 }
 
 void Reporter::step(const StepReport& report) {
+  const auto tokens = static_cast<double>(plan_.tokens_of(report.step - 1));
+  (steps_ == 0 ? first_tokens_ : tokens_) += tokens;
   (steps_++ == 0 ? first_s_ : seconds_) += report.seconds;
-  const double rate = static_cast<double>(plan_.tokens_per_step()) / report.seconds;
+  const double rate = tokens / report.seconds;
   if (report.valid_loss) valid_loss_ = report.valid_loss;
 
   Json json{{"step", report.step},     {"loss", report.result.loss}, {"grad_norm", report.result.grad_norm},

@@ -44,7 +44,8 @@ class Reporter {
   trace::MetricsFile metrics_;
   SystemClock clock_;
   std::optional<Progress> progress_;  // on a terminal; elsewhere the log has the lines
-  double first_s_ = 0, seconds_ = 0;  // of the first step, and of those after it
+  double first_s_ = 0, first_tokens_ = 0;  // of the first step,
+  double seconds_ = 0, tokens_ = 0;        // and of those after it
   std::int64_t steps_ = 0;
   std::optional<double> valid_loss_;
   std::string last_note_;

@@ -28,10 +28,7 @@ std::string printable(std::string text) {
 }
 
 data::Loader open_data(const Settings& settings) {
-  return {settings.data,
-          {.seq = settings.model.seq, .global_batch = settings.train.global_batch},
-          settings.model.vocab,
-          static_cast<std::uint64_t>(settings.train.seed)};
+  return {settings.data, batch_of(settings), settings.model.vocab, static_cast<std::uint64_t>(settings.train.seed)};
 }
 
 // A step whose gradients are not finite changes nothing; this many on end, and nothing ever will.
@@ -130,7 +127,7 @@ class Trainer {
       stop_file_.emplace(settings_.run.dir);
     }
     if (engine_.needs_input()) {
-      prefetcher_.emplace(loader_, first_row_, rows_, start_, settings_.data.read_timeout_s);
+      prefetcher_.emplace(loader_, engine_.at().dp, plan_.mesh.dp, start_, settings_.data.read_timeout_s);
     }
     if (recorder_ != nullptr && settings_.trace.probe_every_s > 0) {
       const mesh::Groups groups(plan_.mesh, plan_.chunks, settings_.model.tied_embeddings);
@@ -290,7 +287,7 @@ class Trainer {
   tensor::Device& host_;       // for messages of the host's memory
   TrainerOptions options_;
   std::atomic<std::int64_t>& step_;
-  std::int64_t rows_, first_row_;  // of the global batch: this dp rank's
+  std::int64_t rows_, first_row_;  // of an evaluation's batch: this dp rank's
   std::optional<comm::ClockProbe> probe_;
   int probe_rounds_ = 0;
   double first_probe_s_ = 0, last_probe_s_ = 0;

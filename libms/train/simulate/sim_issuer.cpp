@@ -13,9 +13,10 @@ SimIssuer::SimIssuer(const Plan& plan, int ranks_on_node, int rank, trace::Recor
 }
 
 comm::SimRecording SimIssuer::step(std::int64_t step) {
+  const std::int64_t number = plan_.batch.ramp_steps() + step;  // of the whole batch
   engine_->prefetch();
-  engine_->issue_step(step, plan_.settings.optim.lr, tokens_, tokens_);
-  engine_->finish_step(step);
+  engine_->issue_step(number, plan_.settings.optim.lr, tokens_, tokens_);
+  engine_->finish_step(number);
   return {world_.rank(), device_.take_program(), world_.groups(), world_.comm_ops()};
 }
 

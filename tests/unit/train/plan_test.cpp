@@ -247,6 +247,22 @@ TEST(Memory, ChunksShareTheirSlots) {
   EXPECT_EQ(bytes_of(rank_memory(plan, {}), "activations"), (live + 1) * (2 + 1) * tensor_bytes);
 }
 
+// A batch that grows: a sound schedule for every size, and slots for the largest.
+TEST(Plan, TheStepsOfARampUpHaveSchedulesOfTheirOwn) {
+  Settings settings = settings_of(2, 2, 1);  // 16 sequences, 4 microbatches of 2
+  settings.train.rampup_start = settings.train.rampup_increment = 4;
+  settings.train.rampup_samples = 60;
+  const Plan plan = plan_for(settings);
+  EXPECT_EQ(plan.batch.ramp, (std::vector<data::RampStage>{{4, 5}, {8, 3}, {12, 2}}));
+  for (const auto& [step, microbatches] : {std::pair{0, 1}, {4, 1}, {5, 2}, {8, 3}, {9, 3}, {10, 4}, {1000, 4}}) {
+    const sched::Schedule& schedule = plan.schedule_of(step);
+    EXPECT_EQ(schedule.shape.microbatches, microbatches) << "step " << step;
+    EXPECT_TRUE(sched::check(schedule).ok);
+    EXPECT_EQ(plan.tokens_of(step), microbatches * 2 * 2 * 32);
+  }
+  EXPECT_THAT(plan_text(plan), HasSubstr("512 tokens a step, after 10 steps that begin with 4 sequences"));
+}
+
 TEST(Memory, ASplitBackwardKeepsMore) {
   constexpr const char* kKept = "kept for weights' gradients";
   for (const char* family : {"gpt", "llama"}) {
