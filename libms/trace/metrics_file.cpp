@@ -1,6 +1,5 @@
 #include "trace/metrics_file.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -41,9 +40,8 @@ std::string lines_up_to(std::int64_t last_step, std::string_view text) {
   return kept;
 }
 
-}  // namespace
-
-MetricsFile::MetricsFile(const std::string& path, std::int64_t resumed) : path_(path) {
+// Keeps the lines of an earlier run, and returns the path.
+const std::string& set_aside(const std::string& path, std::int64_t resumed) {
   const std::string previous = path + ".previous";
   if (resumed > 0 && access(path.c_str(), F_OK) == 0) {
     // In this order, a kill at any moment leaves all lines in one of the two files.
@@ -54,24 +52,11 @@ MetricsFile::MetricsFile(const std::string& path, std::int64_t resumed) : path_(
   } else if (std::rename(path.c_str(), previous.c_str()) != 0 && errno != ENOENT) {
     fail(path, "cannot set aside");
   }
-  file_ = UniqueFd(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (!file_) fail(path, "cannot create");
+  return path;
 }
 
-void MetricsFile::write(std::string_view line) {
-  std::string text(line);
-  text += '\n';
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    const ssize_t count = ::write(file_.get(), rest.data(), rest.size());
-    if (count < 0 && errno != EINTR) fail(path_, "cannot write to");
-    if (count > 0) rest.remove_prefix(static_cast<std::size_t>(count));
-  }
-}
+}  // namespace
 
-void MetricsFile::close() {
-  if (fsync(file_.get()) != 0 && errno != EINVAL) fail(path_, "cannot sync");
-  file_.close();
-}
+MetricsFile::MetricsFile(const std::string& path, std::int64_t resumed) : file_(set_aside(path, resumed)) {}
 
 }  // namespace ms::trace

@@ -1,12 +1,11 @@
-// metrics.jsonl: one JSON object per step, for people, plots and tests. Written by rank 0 only; each line is one write,
-// so that a reader of a running or killed run sees at most its last line incomplete.
+// metrics.jsonl: one JSON object per step, for people, plots and tests. Written by rank 0 only.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-#include "base/handle.h"
+#include "trace/append_file.h"
 
 namespace ms::trace {
 
@@ -16,14 +15,12 @@ class MetricsFile {
   // lines up to that step, so that the metrics of a run are one file with each step once. Throws Error("file.*",
   // storage).
   explicit MetricsFile(const std::string& path, std::int64_t resumed = 0);
-  void write(std::string_view line);  // without the newline
-  // Syncs the file and checks that everything was written.
-  void close();
-  const std::string& path() const { return path_; }
+  void write(std::string_view line) { file_.write(std::string(line) + '\n'); }  // without the newline
+  void close() { file_.close(); }
+  const std::string& path() const { return file_.path(); }
 
  private:
-  std::string path_;
-  UniqueFd file_;
+  AppendFile file_;
 };
 
 }  // namespace ms::trace

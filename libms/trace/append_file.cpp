@@ -1,0 +1,37 @@
+#include "trace/append_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/error.h"
+
+namespace ms::trace {
+namespace {
+
+[[noreturn]] void append_failed(const std::string& path, const char* what) {
+  throw Error("file.write", Blame::storage, fmt::format("{} {}: {}", what, path, errno_text(errno)));
+}
+
+}  // namespace
+
+AppendFile::AppendFile(std::string path) : path_(std::move(path)) {
+  file_ = UniqueFd(open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!file_) append_failed(path_, "cannot create");
+}
+
+void AppendFile::write(std::string_view record) {
+  while (!record.empty()) {
+    const ssize_t count = ::write(file_.get(), record.data(), record.size());
+    if (count < 0 && errno != EINTR) append_failed(path_, "cannot write to");
+    if (count > 0) record.remove_prefix(static_cast<std::size_t>(count));
+  }
+}
+
+void AppendFile::close() {
+  if (fsync(file_.get()) != 0 && errno != EINVAL) append_failed(path_, "cannot sync");
+  file_.close();
+}
+
+}  // namespace ms::trace
