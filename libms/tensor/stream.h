@@ -114,11 +114,9 @@ class OpObserver {
   virtual void ran(const Op& op, double seconds) = 0;
 };
 
-// The result of prepare().
-struct Readiness {
-  std::int64_t scratch_bytes = 0;  // device memory that ops need while they run, beside their tensors
-  std::int64_t free_bytes = -1;    // free device memory; negative if unknown
-  std::int64_t total_bytes = -1;
+// Memory of a device, whoever uses it; negative if unknown.
+struct DeviceMemory {
+  std::int64_t free_bytes = -1, total_bytes = -1;
 };
 
 // One rank's device.
@@ -134,7 +132,11 @@ class Device {
   // Prepares everything that ops like these need to start without delay: in a step, a delay would stall peers. Does not
   // touch their tensors. From now on, matmuls use the algorithms in `choices`. If `timed`, every other matmul is
   // autotuned and its algorithm is added to `choices`; otherwise the library chooses. Blocks; nothing may be in flight.
-  virtual Readiness prepare(std::span<const Op> /*ops*/, MatmulChoices& /*choices*/, bool /*timed*/) { return {}; }
+  // Returns the bytes of device memory that ops need while they run, beside their tensors.
+  virtual std::int64_t prepare(std::span<const Op> /*ops*/, MatmulChoices& /*choices*/, bool /*timed*/) { return 0; }
+  // The hardware's name, as its driver tells it: "NVIDIA H100 80GB HBM3"; empty if unknown.
+  virtual std::string name() { return {}; }
+  virtual DeviceMemory memory() { return {}; }
   // Returns the seconds spent in ops so far, by class, for timing tables. Call between steps.
   virtual std::vector<double> op_seconds() = 0;
 

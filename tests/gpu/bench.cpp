@@ -235,12 +235,11 @@ double Bench::measure(const Case& measured, bool memory, double ceiling) {
     const OpCost cost = cost_of(op);
     MatmulChoices none;
     const bool attends = op_class(op) == OpClass::attention;
-    return {
-        .op = fmt::format("{}{}{}", op_name(op), measured.remark.empty() ? "" : " ", measured.remark),
-        .issue = [op, &stream = tensors.stream()] { stream.submit(op); },
-        .bytes = measured.bytes > 0 ? measured.bytes : cost.bytes,
-        .flops = cost.flops,
-        .scratch_bytes = attends ? static_cast<double>(device_->prepare({&op, 1}, none, false).scratch_bytes) : 0.0};
+    return {.op = fmt::format("{}{}{}", op_name(op), measured.remark.empty() ? "" : " ", measured.remark),
+            .issue = [op, &stream = tensors.stream()] { stream.submit(op); },
+            .bytes = measured.bytes > 0 ? measured.bytes : cost.bytes,
+            .flops = cost.flops,
+            .scratch_bytes = attends ? static_cast<double>(device_->prepare({&op, 1}, none, false)) : 0.0};
   };
   Row row;
   row.op = measured.remark, row.shape = measured.shape, row.unit = memory ? "GB/s" : "TFLOP/s";

@@ -65,10 +65,13 @@ TEST_F(Choices, AreTunedOnceAndReused) {
   OneMatmul timed;
   const std::vector<Op> ops{OneMatmul::at(timed.memory->data()), Fill{}};
   MatmulChoices choices;
-  const Readiness ready = timed.device->prepare(ops, choices, true);
+  const std::int64_t scratch_bytes = timed.device->prepare(ops, choices, true);
   unsetenv("MS_EMULATED_SLOW_FIRST");
-  EXPECT_GE(ready.scratch_bytes, 32 << 20);
-  EXPECT_GT(ready.free_bytes, 0);
+  EXPECT_GE(scratch_bytes, 32 << 20);
+  EXPECT_FALSE(timed.device->name().empty());
+  const DeviceMemory memory = timed.device->memory();
+  EXPECT_GT(memory.free_bytes, 0);
+  EXPECT_GT(memory.total_bytes, memory.free_bytes);  // the tensors are in it
   ASSERT_EQ(choices.algorithms.size(), 1U);
   EXPECT_THAT(choices.algorithms.begin()->first, HasSubstr("48x40x1000 NN bf16 to f32"));
   if (choices.library.starts_with("emulated")) {

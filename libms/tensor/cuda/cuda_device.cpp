@@ -58,15 +58,23 @@ std::unique_ptr<Memory> CudaDevice::allocate_host(std::size_t bytes, const std::
   return std::make_unique<OwnedMemory>(data, bytes, [](void* at) { cudaFreeHost(at); });
 }
 
-Readiness CudaDevice::prepare(std::span<const Op> ops, MatmulChoices& choices, bool timed) {
+std::int64_t CudaDevice::prepare(std::span<const Op> ops, MatmulChoices& choices, bool timed) {
   const std::lock_guard lock(mutex_);
   check(cudaSetDevice(gpu_), "taking the GPU");
-  const std::size_t scratch = ops_.prepare(ops, choices, timed);
+  return static_cast<std::int64_t>(ops_.prepare(ops, choices, timed));
+}
+
+std::string CudaDevice::name() {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, gpu_), "asking which GPU this is");
+  return properties.name;
+}
+
+DeviceMemory CudaDevice::memory() {
+  check(cudaSetDevice(gpu_), "taking the GPU");
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total), "asking for free memory");
-  return {.scratch_bytes = static_cast<std::int64_t>(scratch),
-          .free_bytes = static_cast<std::int64_t>(free),
-          .total_bytes = static_cast<std::int64_t>(total)};
+  return {.free_bytes = static_cast<std::int64_t>(free), .total_bytes = static_cast<std::int64_t>(total)};
 }
 
 cudaEvent_t CudaDevice::mark(cudaStream_t stream) {

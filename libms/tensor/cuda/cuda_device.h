@@ -20,7 +20,9 @@ class CudaDevice final : public Device {
   std::unique_ptr<Stream> make_stream(std::string name, StreamKind kind) override;
   std::unique_ptr<Memory> allocate(std::size_t bytes, const std::string& what) override;
   std::unique_ptr<Memory> allocate_host(std::size_t bytes, const std::string& what) override;
-  Readiness prepare(std::span<const Op> ops, MatmulChoices& choices, bool timed) override;
+  std::int64_t prepare(std::span<const Op> ops, MatmulChoices& choices, bool timed) override;
+  std::string name() override;
+  DeviceMemory memory() override;
   // Returns the seconds of ops that have completed, which are then in the trace too.
   std::vector<double> op_seconds() override {
     const std::lock_guard lock(mutex_);

@@ -22,9 +22,11 @@ class SharedGpu final : public Device {
   std::unique_ptr<Memory> allocate_host(std::size_t bytes, const std::string& what) override {
     return gpu_.allocate_host(bytes, what);
   }
-  Readiness prepare(std::span<const Op> ops, MatmulChoices& choices, bool timed) override {
+  std::int64_t prepare(std::span<const Op> ops, MatmulChoices& choices, bool timed) override {
     return gpu_.prepare(ops, choices, timed);
   }
+  std::string name() override { return gpu_.name(); }
+  DeviceMemory memory() override { return gpu_.memory(); }
   std::vector<double> op_seconds() override { return gpu_.op_seconds(); }
 
  private:

@@ -87,20 +87,20 @@ void Preparation::choose(const Plan& plan, comm::World& world, std::chrono::mill
   if (world.rank() == 0 && choices_ != known) add_to(path, choices_);
 }
 
-void Preparation::check_memory(const Plan& plan, comm::World& world, const tensor::Readiness& readiness) const {
+void Preparation::check_memory(const Plan& plan, comm::World& world, std::int64_t scratch_bytes) const {
+  const tensor::DeviceMemory memory = device_.memory();
   const std::int64_t tensors = rank_memory(plan, plan.mesh.coord(world.rank())).total_bytes;
   const auto size = [](std::int64_t bytes) { return format_size(static_cast<double>(bytes)); };
   if (world.rank() == 0) {
     log::info("train", "a rank takes {} of its GPU, and operations up to {} besides; {} of {} are free", size(tensors),
-              size(readiness.scratch_bytes), size(readiness.free_bytes), size(readiness.total_bytes));
+              size(scratch_bytes), size(memory.free_bytes), size(memory.total_bytes));
   }
-  if (readiness.free_bytes >= tensors + readiness.scratch_bytes) return;
+  if (memory.free_bytes >= tensors + scratch_bytes) return;
   throw user_error(
       "tensor.memory",
       fmt::format("out of memory: {} of the GPU's {} are free, and this rank takes {} for its tensors and up to {} for "
                   "operations",
-                  size(readiness.free_bytes), size(readiness.total_bytes), size(tensors),
-                  size(readiness.scratch_bytes)),
+                  size(memory.free_bytes), size(memory.total_bytes), size(tensors), size(scratch_bytes)),
       "'ms-train plan' says what its tensors are; more ranks, a smaller train.microbatch or train.recompute take "
       "less");
 }

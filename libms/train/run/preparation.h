@@ -27,7 +27,7 @@ class Preparation {
 
  private:
   void choose(const Plan& plan, comm::World& world, std::chrono::milliseconds deadline);
-  void check_memory(const Plan& plan, comm::World& world, const tensor::Readiness& readiness) const;
+  void check_memory(const Plan& plan, comm::World& world, std::int64_t scratch_bytes) const;
 
   tensor::Device& device_;
   std::vector<tensor::Op> ops_;
