@@ -4,6 +4,7 @@
 #include "cost/cluster.h"
 #include "train/commands/commands.h"
 #include "train/run/gpu_environment.h"
+#include "train/run/step_metrics.h"
 #include "watch/fault.h"
 
 namespace {
@@ -59,6 +60,7 @@ const Tool kTool{
                     {"CUDA_*, NCCL_*", train::gpu_environment_manual()}},
     .extra_pages = {{.option = "--man-config", .text = config_manual},
                     {.option = "--man-cluster", .text = cluster_manual}},
+    .sections = {{.title = "METRICS", .items = train::metrics_manual()}},
     .before_error = comm::let_rank_0_report_first};
 
 }  // namespace

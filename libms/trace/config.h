@@ -1,4 +1,5 @@
-// The keys of [trace]: what each rank records about its execution. ms-tracepp(1) reads the files.
+// The keys of [trace], what each rank records about its execution for ms-tracepp(1), and of [metrics], what rank 0
+// writes about every step for people and plots.
 #pragma once
 
 #include <cstdint>
@@ -54,6 +55,25 @@ inline constexpr Field<TraceConfig> kTraceFields[] = {
      .unit = Unit::seconds,
      .min = 0,
      .max = 1e6},
+};
+
+struct MetricsConfig {
+  bool tensorboard = false;
+  std::int64_t grad_norms_every = 0;
+};
+
+inline constexpr Field<MetricsConfig> kMetricsFields[] = {
+    {.key = "tensorboard",
+     .member = &MetricsConfig::tensorboard,
+     .doc = "The numbers of metrics.jsonl are also written as TensorBoard event files, in the directory tensorboard in "
+            "run.dir: 'tensorboard --logdir' with run.dir, or with what all runs are in, shows them. The loss is "
+            "train/loss, and a number in an object has its name: mfu/causal."},
+    {.key = "grad_norms_every",
+     .member = &MetricsConfig::grad_norms_every,
+     .doc = "Steps between gradient norms by module of the model (embed, layers.0.attn, layers.0.mlp, ...), before "
+            "clipping, as grad_norms in metrics.jsonl; 0: none. Such a step reads the gradients once more.",
+     .min = 0,
+     .max = 1e12},
 };
 
 }  // namespace ms::trace

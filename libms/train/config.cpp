@@ -58,6 +58,8 @@ void bind(ConfigSchema& schema, Settings& settings) {
                  kCheckpointFields);
   schema.section("trace", "What each rank writes down about what it does, for ms-tracepp.", settings.trace,
                  trace::kTraceFields);
+  schema.section("metrics", "What rank 0 writes about every step; METRICS in ms-train(1) lists it.", settings.metrics,
+                 trace::kMetricsFields);
   schema.section("run", "This run.", settings.run, kRunFields);
 }
 

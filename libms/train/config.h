@@ -245,7 +245,9 @@ inline constexpr Field<RunConfig> kRunFields[] = {
      .max = 1e6},
     {.key = "peak_tflops",
      .member = &RunConfig::peak_tflops,
-     .doc = "Peak of one rank's device in TFLOP/s, for the MFU in metrics.jsonl; 0: not known, no MFU.",
+     .doc = "Peak of one rank's device in TFLOP/s, for the MFU in metrics.jsonl; 0: the data sheet's bf16 peak of an "
+            "A100, H100 or H200 that ranks do not share, and no MFU on anything else. 'ms-train calibrate' measures "
+            "that of a CPU.",
      .min = 0,
      .max = 1e9},
     {.key = "sample_tokens",
@@ -295,6 +297,7 @@ struct Settings {
   data::DataConfig data;
   CheckpointConfig checkpoint;
   trace::TraceConfig trace;
+  trace::MetricsConfig metrics;
   RunConfig run;
 };
 

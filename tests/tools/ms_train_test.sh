@@ -7,6 +7,7 @@ set -u
 # shellcheck source=tests/support/training.sh
 . "$(dirname "$0")/../support/training.sh"
 bin=$(dirname "$tool")
+support=$(cd "$(dirname "$0")/../support" && pwd)
 configs=$(cd "$(dirname "$0")/../../configs" && pwd)
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -97,6 +98,24 @@ expect 0 . "${grow[@]}" --set run.dir=runs/grown --set checkpoint.dir=saved
   echo "\"tokens\":$((n * 32))"; done | xargs)" ] || fail "the batch does not grow as asked"
 OMP_NUM_THREADS=two expect 2 'OMP_NUM_THREADS is .two., not a number of threads from 1 to 1024' run c.toml --set run.dir=runs/none
 expect 0 '8 ranks as threads, 1 workers, 1 threads an op' run c.toml --set run.dir=runs/pinned --set run.cpu_threads=1
+# What is written about a step: for people, and for TensorBoard. Curves do not change a run.
+expect 0 'grad_norm [0-9]' run c.toml --set run.dir=runs/m --set metrics.tensorboard=true --set metrics.grad_norms_every=2 \
+  --set run.peak_tflops=0.01 --set train.log_every=1
+[ "$(losses runs/a)" = "$(losses runs/m)" ] || fail "metrics changed the losses"
+python3 -B "$support/event_file.py" check runs/m/tensorboard/events.out.tfevents.* runs/m/metrics.jsonl >out 2>err ||
+  fail "the event file does not hold the numbers of metrics.jsonl"
+python3 - runs/m/metrics.jsonl >out 2>err <<'END' || fail "a line of metrics.jsonl is not as it should be"
+import json, math, sys
+lines = [json.loads(line) for line in open(sys.argv[1])]
+for line in lines:
+    assert ("grad_norms" in line) == (line["step"] % 2 == 0), line
+    if "grad_norms" in line:
+        assert {"embed", "layers.0.attn", "layers.3.mlp", "final_norm", "head"} < line["grad_norms"].keys(), line
+        assert math.isclose(math.hypot(*line["grad_norms"].values()), line["grad_norm"], rel_tol=1e-6), line
+    memory = line["memory_bytes"]
+    assert 0 < memory["tensors"] < memory["process"] <= memory["process_peak"], line  # 8 ranks are threads of one process
+    assert math.isclose(line["mfu"]["reported"], line["tflops"] / 0.01, rel_tol=1e-9), line
+END
 
 # The demo's configuration, shortened.
 expect 0 'The model writes' run "$configs/tiny-3d.toml" --set data.train=text --set run.dir=runs/tiny --set train.steps=5 \

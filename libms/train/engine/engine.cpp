@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 
 #include "base/rng.h"
@@ -12,11 +13,16 @@ using namespace tensor;  // NOLINT: the op list is this file's vocabulary
 
 namespace {
 
-void carve_pending(Arena& arena, const Plan& plan, std::vector<Tensor>& out) {
+void carve_pending(Arena& arena, const Plan& plan, std::int64_t modules, std::vector<Tensor>& out) {
   const std::int64_t tokens = plan.microbatches * plan.settings.train.microbatch * plan.settings.model.seq;
   constexpr std::int64_t kVotes = optim::StepScalars::kVotes;
-  out = {arena.take(DType::i32, 1, tokens),     arena.take(DType::i32, 1, tokens), arena.take(DType::f64, 1, kVotes),
-         arena.take(DType::f64, 1, 2 + kVotes), arena.take(DType::f32, 1, 1),      arena.take(DType::f32, 1, 1)};
+  out = {arena.take(DType::i32, 1, tokens),
+         arena.take(DType::i32, 1, tokens),
+         arena.take(DType::f64, 1, kVotes),
+         arena.take(DType::f64, 1, 2 + kVotes),
+         arena.take(DType::f32, 1, 1),
+         arena.take(DType::f32, 1, 1),
+         modules > 0 ? arena.take(DType::f64, 1, modules) : Tensor{}};
 }
 
 }  // namespace
@@ -42,13 +48,14 @@ Engine::Engine(const Plan& plan, Device& device, RankGroups groups)
 
   std::vector<Tensor> parts;
   Arena measured = Arena::measuring();
-  carve_pending(measured, plan, parts);
+  const std::int64_t modules = tensors_.module_squares.cols;
+  carve_pending(measured, plan, modules, parts);
   host_memory_ =
       device.allocate_host(static_cast<std::size_t>(2 * measured.used_bytes()), "the step's input and results");
   Arena host(*host_memory_);
   for (int i = 0; i < 2; ++i) {
-    carve_pending(host, plan, parts);
-    pending_.push_back({-1, parts[0], parts[1], parts[2], parts[3], parts[4], parts[5], {}});
+    carve_pending(host, plan, modules, parts);
+    pending_.push_back({-1, parts[0], parts[1], parts[2], parts[3], parts[4], parts[5], parts[6], {}});
   }
 
   std::vector<optim::SpanLayout> layouts;
@@ -63,6 +70,7 @@ Engine::Engine(const Plan& plan, Device& device, RankGroups groups)
                      optim::Groups{*groups_.dp, *groups_.tp, *groups_.world, groups_.embedding.get()}, tensors_.scalars,
                      plan.settings.mesh.sequence_parallel && plan.mesh.tp > 1);
   executor_.emplace(plan, at_, tensors_, compute(), groups_, *optimizer_);
+  if (tensors_.module_squares) module_norms_.emplace(plan, at_, tensors_, groups_);
   if (tensors_.rotary) {
     compute().submit(RotaryTable{tensors_.rotary, static_cast<float>(plan.settings.model.rotary_base)});
   }
@@ -121,6 +129,10 @@ void Engine::issue_step(std::int64_t step, double lr, std::span<const std::int32
   compute().submit(Copy{tensors_.scalars.votes(), pending.votes});
   executor_->run(plan_.schedule_of(step), Mode::train, 1.0 / static_cast<double>(tokens_all));
   optimizer_->finish_step(step, lr);
+  if (has_module_norms(step)) {
+    module_norms_->issue();
+    compute().submit(Copy{pending.module_squares, tensors_.module_squares});
+  }
   compute().submit(Copy{pending.sums, tensors_.scalars.sums});
   compute().submit(Copy{pending.norm, tensors_.scalars.norm});
   compute().submit(Copy{pending.factor, tensors_.scalars.factor});
@@ -134,8 +146,16 @@ StepResult Engine::finish_step(std::int64_t step) {
   pending.done.synchronize();
   pending.step = -1;
   const double* sums = pending.sums.as<double>();
-  return {sums[1], pending.norm.as<float>()[0], pending.factor.as<float>()[0] == 0.0F,
-          Votes{sums[2], sums[3], {sums[4], sums[5], sums[6]}, sums[7]}};
+  StepResult result{sums[1],
+                    pending.norm.as<float>()[0],
+                    pending.factor.as<float>()[0] == 0.0F,
+                    Votes{sums[2], sums[3], {sums[4], sums[5], sums[6]}, sums[7]},
+                    {}};
+  if (has_module_norms(step)) {
+    const double* squares = pending.module_squares.as<double>();
+    for (std::int64_t i = 0; i < pending.module_squares.cols; ++i) result.module_norms.push_back(std::sqrt(squares[i]));
+  }
+  return result;
 }
 
 double Engine::evaluate(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,

@@ -9,6 +9,7 @@
 
 #include "comm/world.h"
 #include "train/engine/executor.h"
+#include "train/engine/module_norms.h"
 #include "train/engine/state.h"
 
 namespace ms::train {
@@ -26,6 +27,8 @@ struct StepResult {
   double grad_norm = 0;
   bool skipped = false;  // the norm was not finite: parameters are as before
   Votes votes;           // of all ranks
+  // Norms of the gradients by module_names(), before clipping; empty in steps without (metrics.grad_norms_every).
+  std::vector<double> module_norms;
 };
 
 class Engine {
@@ -82,13 +85,16 @@ class Engine {
   // Host memory that a step's input travels through and its results come back to.
   struct Pending {
     std::int64_t step = -1;
-    tensor::Tensor tokens, targets, votes, sums, norm, factor;
+    tensor::Tensor tokens, targets, votes, sums, norm, factor, module_squares;
     tensor::Event done;
   };
 
   // `tokens_all`: of this batch, over all dp ranks.
   void upload(std::int64_t step, std::int64_t tokens_all, std::span<const std::int32_t> tokens,
               std::span<const std::int32_t> targets);
+  bool has_module_norms(std::int64_t step) const {
+    return module_norms_ && (step + 1) % plan_.settings.metrics.grad_norms_every == 0;
+  }
 
   const Plan& plan_;
   tensor::Device& device_;
@@ -100,6 +106,7 @@ class Engine {
   RankGroups groups_;
   std::optional<optim::ShardedOptimizer> optimizer_;
   std::optional<Executor> executor_;
+  std::optional<ModuleNorms> module_norms_;
   std::vector<Pending> pending_;  // two: a step in flight and the one before
 };
 

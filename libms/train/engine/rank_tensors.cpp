@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "train/engine/module_norms.h"
+
 namespace ms::train {
 
 using tensor::Arena;
@@ -139,6 +141,9 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
   rank.scalars = optim::carve_scalars(arena, parameter_sums);
   rank.ignored_loss = arena.take(DType::f64, 1, 1);
   rank.token = arena.take(DType::i32, 1, 1);
+  if (plan.settings.metrics.grad_norms_every > 0) {
+    rank.module_squares = arena.take(DType::f64, 1, std::ssize(module_names(plan.settings.model)));
+  }
   tally.add("tokens and tables");
   return rank;
 }

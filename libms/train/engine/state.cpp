@@ -86,6 +86,17 @@ std::vector<ckpt::Held> held_state(const Plan& plan, const mesh::Coord& at, cons
   return held;
 }
 
+std::vector<HeldGradient> held_gradients(const Plan& plan, const mesh::Coord& at, const RankTensors& tensors) {
+  std::vector<HeldGradient> held;
+  for (const ChunkTensors& chunk : tensors.chunks) {
+    for_each_slice(chunk.specs, plan, at, [&](std::size_t s, std::int64_t begin, const ckpt::Slice& slice) {
+      const optim::SpanMemory& span = chunk.spans[s];
+      held.push_back({slice.name, span.grad_shard.slice_cols(begin - span.own.begin, slice.size())});
+    });
+  }
+  return held;
+}
+
 std::vector<ckpt::Slice> model_parameters(const nn::ModelConfig& model) {
   const mesh::Mesh one{1, 1, 1};
   std::vector<ckpt::Slice> parameters;

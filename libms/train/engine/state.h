@@ -20,6 +20,14 @@ std::vector<ckpt::Held> held_state(const Plan& plan, const mesh::Coord& at, cons
 // Host memory that saves copy these into. The plan saves checkpoints.
 std::int64_t copy_bytes(const Plan& plan, const mesh::Coord& at);
 
+// The gradients, after their reduction, of the elements that this rank answers for: each element of the model is in
+// exactly one rank's list.
+struct HeldGradient {
+  std::string parameter;
+  tensor::Tensor gradient;  // f32 [1,n]
+};
+std::vector<HeldGradient> held_gradients(const Plan& plan, const mesh::Coord& at, const RankTensors& tensors);
+
 // All logical parameters of the model, whole.
 std::vector<ckpt::Slice> model_parameters(const nn::ModelConfig& model);
 

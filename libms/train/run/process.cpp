@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/unexpected.h"
+#include "cost/mfu.h"
 #include "tensor/cuda_plugin.h"
 #include "train/run/tracing.h"
 
@@ -27,6 +28,13 @@ int gpu_of(const comm::World& world) {
         "start as many ranks on a node as it has GPUs");
   }
   return gpus > 1 ? before : 0;
+}
+
+// Returns the peak of a rank's device: that of the configuration, or the data sheet's of a GPU that the rank does not
+// share; 0 if unknown.
+double peak_flops(const RunConfig& run, tensor::Device& device, int ranks_of_process) {
+  if (run.peak_tflops > 0) return run.peak_tflops * 1e12;
+  return ranks_of_process == 1 ? cost::known_peak_flops(device.name()).value_or(0) : 0;
 }
 
 }  // namespace
@@ -83,8 +91,8 @@ Outcome Process::run_rank(comm::World& world, Devices& devices, StartUp& start_u
     options.faults = watch::Faults(checked_.faults, rank, world.node(rank), released);
     options.faults.at(watch::FaultPoint::start);
     start_up.create_groups({plan.mesh, plan.chunks, plan.settings.model.tied_embeddings});
-    tracing.emplace(plan, options.resolved, world, device, flusher_);
-    options.peak_flops = plan.settings.run.peak_tflops * 1e12;
+    options.peak_flops = peak_flops(plan.settings.run, device, ranks_);
+    tracing.emplace(plan, options.resolved, world, device, options.peak_flops, flusher_);
     Outcome outcome = train(plan, world, device, devices.host, options, step);
     world.close();
     tracing->done();

@@ -1,17 +1,29 @@
 #include "train/run/reporter.h"
 
-#include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "cost/mfu.h"
+#include "train/simulate/memory.h"
 
 namespace ms::train {
 
+namespace {
+
+RunFacts facts_of(const Plan& plan, double peak_flops) {
+  return {.tokens_per_step = plan.tokens_per_step(),
+          .ranks = plan.mesh.size(),
+          .flops = cost::flops_per_token(plan.model_shape()),
+          .peak_flops = peak_flops,
+          .tensor_bytes = largest_stage(plan).bytes,
+          .modules = module_names(plan.settings.model)};
+}
+
+}  // namespace
+
 Reporter::Reporter(const Plan& plan, double peak_flops, std::int64_t start)
-    : plan_(plan),
-      flops_(cost::flops_per_token(plan.model_shape())),
-      peak_flops_(peak_flops),
-      metrics_(plan.settings.run.dir + "/metrics.jsonl", start) {
+    : plan_(plan), facts_(facts_of(plan, peak_flops)), metrics_(plan.settings.run.dir + "/metrics.jsonl", start) {
+  if (plan.settings.metrics.tensorboard) {
+    curves_.emplace(plan.settings.run.dir + "/tensorboard", start + 1, clock_.wall_s());
+  }
   const ProgressOptions options = progress_options();
   if (options.terminal) progress_.emplace("train", plan.settings.train.steps, "steps", clock_, options);
 }
@@ -28,38 +40,9 @@ void Reporter::step(const StepReport& report) {
   const double rate = tokens / report.seconds;
   if (report.valid_loss) valid_loss_ = report.valid_loss;
 
-  Json json{{"step", report.step},     {"loss", report.result.loss}, {"grad_norm", report.result.grad_norm},
-            {"lr", report.lr},         {"tokens", report.tokens},    {"tokens_per_s", rate},
-            {"step_s", report.seconds}};
-  if (report.result.skipped) json["skipped"] = true;
-  if (report.valid_loss) json["valid_loss"] = *report.valid_loss;
-  if (report.resumed) {
-    json["resumed"] = {{"step", report.resumed->step},
-                       {"path", report.resumed->path},
-                       {"bytes", report.resumed->bytes},
-                       {"bytes_read", report.resumed->bytes_read},
-                       {"seconds", report.resumed->seconds}};
-  }
-  if (report.save_begun) json["save"] = true;
-  if (report.saving) json["saving"] = true;
-  if (const auto& saved = report.saved) {
-    json["saved"] = {{"step", saved->step},       {"committed", saved->committed}, {"rank_bytes", saved->bytes},
-                     {"write_s", saved->write_s}, {"cpu_s", saved->cpu_s},         {"total_s", saved->total_s}};
-  }
-  if (peak_flops_ > 0) {
-    auto mfu = [&](double flops) { return cost::mfu(flops, rate, peak_flops_, plan_.mesh.size()); };
-    json["mfu"] = {{"gemm", mfu(flops_.gemm)},
-                   {"causal", mfu(flops_.causal)},
-                   {"full", mfu(flops_.full)},
-                   {"reported", mfu(flops_.reported)},
-                   {"peak_tflops", peak_flops_ * 1e-12}};
-  }
-  Json seconds{{"data_wait", report.data_wait_s}};
-  for (std::size_t i = 0; i < report.op_seconds.size(); ++i) {
-    seconds[std::string(to_string(static_cast<tensor::OpClass>(i)))] = report.op_seconds[i];
-  }
-  json["seconds"] = std::move(seconds);
-  metrics_.write(json.dump());
+  const Json line = step_metrics(report, facts_);
+  metrics_.write(line.dump());
+  if (curves_) curves_->write(report.step, clock_.wall_s(), scalars_of(line));
 
   const std::string losses = fmt::format("loss {:.4f}{}", report.result.loss,
                                          valid_loss_ ? fmt::format(", valid {:.4f}", *valid_loss_) : std::string());
@@ -70,7 +53,7 @@ void Reporter::step(const StepReport& report) {
   }
   const bool due = report.step % plan_.settings.train.log_every == 0 || report.step == plan_.settings.train.steps;
   if (!progress_ && (due || report.valid_loss)) {
-    log::info("train", "step {} of {}, {}, norm {:.3f}, lr {:.3g}, {} tokens/s", report.step,
+    log::info("train", "step {} of {}, {}, grad_norm {:.3f}, lr {:.3g}, {} tokens/s", report.step,
               plan_.settings.train.steps, losses, report.result.grad_norm, report.lr, format_count(rate));
   }
 }
@@ -78,6 +61,7 @@ void Reporter::step(const StepReport& report) {
 void Reporter::close() {
   if (progress_) progress_->finish(last_note_);
   metrics_.close();
+  if (curves_) curves_->close();
 }
 
 }  // namespace ms::train

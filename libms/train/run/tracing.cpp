@@ -20,7 +20,7 @@ std::string run_name(const std::string& resolved) {
 }  // namespace
 
 Tracing::Tracing(const Plan& plan, const std::string& resolved, const comm::World& world, tensor::Device& device,
-                 trace::Flusher& flusher)
+                 double peak_flops, trace::Flusher& flusher)
     : device_(device), flusher_(flusher) {
   const trace::TraceConfig& config = plan.settings.trace;
   if (!config.enabled) return;
@@ -39,7 +39,7 @@ Tracing::Tracing(const Plan& plan, const std::string& resolved, const comm::Worl
       .microbatches = plan.microbatches,
       .chunks = plan.chunks,
       .flops_per_step = cost::flops_per_token(plan.model_shape()).causal * static_cast<double>(plan.tokens_per_step()),
-      .peak_flops = plan.settings.run.peak_tflops * 1e12};
+      .peak_flops = peak_flops};
   recorder_ = std::make_unique<trace::Recorder>(dir, identity, config.max_bytes, trace::level_of(config.level));
   device_.set_recorder(recorder_.get());
   flusher_.add(*recorder_);

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/rng.h"
+#include "base/sysroot.h"
 #include "comm/clock_probe.h"
 #include "data/loader.h"
 #include "data/tokenizer.h"
@@ -227,6 +228,8 @@ class Trainer {
         if (op_seconds_.size() <= i) op_seconds_.push_back(0);
         report.op_seconds[i] -= std::exchange(op_seconds_[i], report.op_seconds[i]);
       }
+      report.memory = process_memory(Sysroot().read("/proc/self/status").value_or(""));
+      report.memory.device = engine_.device().memory();
       reporter_->step(report);
     }
     last_end_s_ = monotonic_s();  // evaluation and reporting are no part of the next step

@@ -1,0 +1,127 @@
+#include "train/run/step_metrics.h"
+
+#include <charconv>
+
+#include "base/text.h"
+#include "cost/mfu.h"
+
+namespace ms::train {
+namespace {
+
+struct Metric {
+  std::string_view key, doc;
+};
+
+constexpr Metric kMetrics[] = {
+    {"step", "Steps done, from 1."},
+    {"loss", "Mean over the tokens of the step's batch, in nats, before the step's update."},
+    {"grad_norm",
+     "L2 norm of all gradients before clipping. null, with skipped, where it is not finite; the step then changed "
+     "nothing."},
+    {"lr", "The step's learning rate."},
+    {"tokens", "Tokens trained on, from the beginning of the data."},
+    {"tokens_per_s", "Tokens of a step over step_s."},
+    {"step_s", "Seconds from the end of the step before to the end of this one, evaluation left out."},
+    {"skipped", "true: the step changed nothing."},
+    {"valid_loss", "Loss on the validation data, after steps with an evaluation."},
+    {"grad_norms", "Norms as grad_norm by module of the model, in steps that metrics.grad_norms_every selects."},
+    {"resumed", "In the first step of a resumed run: from which checkpoint, and what loading it took."},
+    {"save", "true: a checkpoint of this step is being saved."},
+    {"saving", "true: a save was under way when the step ended."},
+    {"saved", "A save ended: its step, whether it is committed, bytes and times of rank 0, and from step to commit."},
+    {"memory_bytes",
+     "tensors: planned, of the rank that has most; process, process_peak: resident memory of rank 0's process, with "
+     "all ranks where they are threads; device, device_total: in use on rank 0's GPU, and its size."},
+    {"tflops",
+     "Model TFLOP/s of a rank: GEMMs, and attention as the MegaScale paper counts it (the convention 'reported'); "
+     "recomputation does not count."},
+    {"mfu",
+     "Model FLOPs utilization, tflops over the peak, by convention: gemm, GEMMs only; causal, with the attention that "
+     "the mask leaves; full, with all of it; reported. Absent where the peak is not known: run.peak_tflops."},
+    {"seconds", "Of rank 0: data_wait, the host's wait for tokens; and the device's seconds by class of operation."},
+};
+
+}  // namespace
+
+MemoryUse process_memory(std::string_view status) {
+  const auto bytes_of = [&](std::string_view key) -> std::int64_t {
+    const std::size_t at = status.find(key);
+    if (at == std::string_view::npos) return -1;
+    std::string_view rest = status.substr(at + key.size());
+    rest = trim(rest.substr(0, rest.find('\n')));
+    std::int64_t kib = 0;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), kib);
+    return error == std::errc() ? kib * 1024 : -1;
+  };
+  return {.process_bytes = bytes_of("VmRSS:"), .process_peak_bytes = bytes_of("VmHWM:"), .device = {}};
+}
+
+Json step_metrics(const StepReport& report, const RunFacts& run) {
+  const double rate = static_cast<double>(run.tokens_per_step) / report.seconds;
+  Json json{{"step", report.step},     {"loss", report.result.loss}, {"grad_norm", report.result.grad_norm},
+            {"lr", report.lr},         {"tokens", report.tokens},    {"tokens_per_s", rate},
+            {"step_s", report.seconds}};
+  if (report.result.skipped) json["skipped"] = true;
+  if (report.valid_loss) json["valid_loss"] = *report.valid_loss;
+  for (std::size_t i = 0; i < report.result.module_norms.size(); ++i) {
+    json["grad_norms"][run.modules[i]] = report.result.module_norms[i];
+  }
+  if (report.resumed) {
+    json["resumed"] = {{"step", report.resumed->step},
+                       {"path", report.resumed->path},
+                       {"bytes", report.resumed->bytes},
+                       {"bytes_read", report.resumed->bytes_read},
+                       {"seconds", report.resumed->seconds}};
+  }
+  if (report.save_begun) json["save"] = true;
+  if (report.saving) json["saving"] = true;
+  if (const auto& saved = report.saved) {
+    json["saved"] = {{"step", saved->step},       {"committed", saved->committed}, {"rank_bytes", saved->bytes},
+                     {"write_s", saved->write_s}, {"cpu_s", saved->cpu_s},         {"total_s", saved->total_s}};
+  }
+  Json memory{{"tensors", run.tensor_bytes}};
+  if (report.memory.process_bytes >= 0) memory["process"] = report.memory.process_bytes;
+  if (report.memory.process_peak_bytes >= 0) memory["process_peak"] = report.memory.process_peak_bytes;
+  if (const tensor::DeviceMemory& device = report.memory.device; device.total_bytes >= 0) {
+    memory["device"] = device.total_bytes - device.free_bytes;
+    memory["device_total"] = device.total_bytes;
+  }
+  json["memory_bytes"] = std::move(memory);
+  json["tflops"] = run.flops.reported * rate / run.ranks * 1e-12;
+  if (run.peak_flops > 0) {
+    auto mfu = [&](double flops) { return cost::mfu(flops, rate, run.peak_flops, run.ranks); };
+    json["mfu"] = {{"gemm", mfu(run.flops.gemm)},
+                   {"causal", mfu(run.flops.causal)},
+                   {"full", mfu(run.flops.full)},
+                   {"reported", mfu(run.flops.reported)},
+                   {"peak_tflops", run.peak_flops * 1e-12}};
+  }
+  Json seconds{{"data_wait", report.data_wait_s}};
+  for (std::size_t i = 0; i < report.op_seconds.size(); ++i) {
+    seconds[std::string(to_string(static_cast<tensor::OpClass>(i)))] = report.op_seconds[i];
+  }
+  json["seconds"] = std::move(seconds);
+  return json;
+}
+
+std::vector<std::pair<std::string, std::string>> metrics_manual() {
+  std::vector<std::pair<std::string, std::string>> items;
+  for (const Metric& metric : kMetrics) items.emplace_back(metric.key, metric.doc);
+  return items;
+}
+
+std::vector<trace::Scalar> scalars_of(const Json& metrics) {
+  std::vector<trace::Scalar> scalars;
+  const auto add = [&](std::string tag, const Json& value) {
+    if (value.is_number()) scalars.push_back({std::move(tag), value.get<double>()});
+  };
+  for (const auto& [key, value] : metrics.items()) {
+    if (key == "step") continue;
+    if (!value.is_object()) add("train/" + key, value);
+    if (!value.is_object()) continue;
+    for (const auto& [name, part] : value.items()) add(key + "/" + name, part);
+  }
+  return scalars;
+}
+
+}  // namespace ms::train

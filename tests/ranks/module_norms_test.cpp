@@ -1,0 +1,63 @@
+// Gradient norms by module in every layout: those of the whole gradients, and together the norm that clips.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <mutex>
+
+#include "training_case.h"
+
+namespace ms::testing_case {
+namespace {
+
+const std::vector<Layout> kLayouts = {
+    {1, 1, 1, 1, true, 1},  {2, 1, 1, 1, true, 0}, {2, 1, 1, 1, true, 2}, {1, 4, 1, 1, true, 1},
+    {1, 2, 1, 1, false, 1}, {2, 2, 2, 1, true, 0}, {2, 2, 2, 2, true, 1}, {2, 2, 2, 1, false, 2},
+};
+
+class Modules : public testing::TestWithParam<std::tuple<bool, Layout>> {};
+
+TEST_P(Modules, NormsAreThoseOfTheGradients) {
+  const auto& [tied, layout] = GetParam();
+  train::Settings settings = with(tiny_settings("gpt"), layout);
+  settings.model.tied_embeddings = tied;
+  settings.metrics.grad_norms_every = 2;
+  Matrices gradients;
+  train::StepResult result;
+  on_threads(settings, [&](const train::Plan& plan, comm::World& world, tensor::Device& device) {
+    train::Engine engine(plan, world, device);
+    engine.initialize(7);
+    std::vector<std::int32_t> tokens, targets;
+    for (std::int64_t step = 0; step < 2; ++step) {
+      if (engine.needs_input()) fill_batch(plan, step, engine.at().dp, tokens, targets);
+      engine.issue_step(step, settings.optim.lr, tokens, targets);
+      const train::StepResult finished = engine.finish_step(step);
+      EXPECT_EQ(finished.module_norms.empty(), step == 0) << "not as often as metrics.grad_norms_every says";
+      if (world.rank() == world.size() - 1) result = finished;  // every rank has them
+    }
+    collect_gradients(engine, gradients);
+  });
+  const std::vector<std::string> names = train::module_names(settings.model);
+  ASSERT_EQ(result.module_norms.size(), names.size());
+  std::map<std::string, double, std::less<>> want;
+  for (const auto& [name, gradient] : gradients) {
+    double& squares = want[std::string(train::module_of(name))];
+    for (const float x : gradient.values) squares += double{x} * double{x};
+  }
+  double all = 0;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    ASSERT_GT(want.at(names[i]), 0) << names[i];
+    // The same squares of the same f32 gradients, summed in f64 in another order.
+    EXPECT_NEAR(result.module_norms[i] / std::sqrt(want.at(names[i])), 1, 1e-12) << names[i];
+    all += result.module_norms[i] * result.module_norms[i];
+  }
+  EXPECT_NEAR(std::sqrt(all) / result.grad_norm, 1, 1e-6);  // which is an f32
+}
+
+std::string case_name(const testing::TestParamInfo<Modules::ParamType>& info) {
+  return std::string(std::get<0>(info.param) ? "tied_" : "untied_") + std::get<1>(info.param).name();
+}
+INSTANTIATE_TEST_SUITE_P(All, Modules, testing::Combine(testing::Bool(), testing::ValuesIn(kLayouts)), case_name);
+
+}  // namespace
+}  // namespace ms::testing_case
