@@ -16,11 +16,6 @@ namespace {
 constexpr std::int64_t kCheckedPieces = 16;
 constexpr std::int64_t kCheckedPieceTokens = 4096;
 
-// The last `fraction` of a file's tokens is not for training.
-std::int64_t train_tokens(const TokenFile& file, double fraction) {
-  return file.num_tokens() - static_cast<std::int64_t>(static_cast<double>(file.num_tokens()) * fraction);
-}
-
 void require_window(const TokenFile& file, const Split& split, std::int64_t seq) {
   if (num_windows(split, seq) > 0) return;
   throw user_error("data.short", fmt::format("{}.bin has {} tokens to use, and one sample of {} tokens needs {}",
@@ -28,6 +23,24 @@ void require_window(const TokenFile& file, const Split& split, std::int64_t seq)
 }
 
 }  // namespace
+
+TokenRange last_part(const TokenFile& file, double part) {
+  const std::int64_t tokens = file.num_tokens();
+  return {tokens - static_cast<std::int64_t>(static_cast<double>(tokens) * part), tokens};
+}
+
+void check_vocab(const TokenFile& file, std::int64_t begin, std::span<const std::int32_t> tokens,
+                 std::int64_t vocab_size) {
+  std::uint32_t largest = 0;  // as unsigned: a negative id is a large one
+  for (const std::int32_t id : tokens) largest = std::max(largest, static_cast<std::uint32_t>(id));
+  if (largest < static_cast<std::uint64_t>(vocab_size)) return;
+  const auto bad =
+      std::find_if(tokens.begin(), tokens.end(), [&](std::int32_t id) { return id < 0 || id >= vocab_size; });
+  throw user_error("data.vocab",
+                   fmt::format("{}.bin: the token at position {} is {}, and the model's vocabulary is 0 to {}",
+                               file.prefix(), begin + (bad - tokens.begin()), *bad, vocab_size - 1),
+                   "the model's vocabulary must be that of the tokenizer that wrote the file");
+}
 
 Loader::Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_size, std::uint64_t seed)
     : shape_(std::move(shape)), vocab_size_(vocab_size) {
@@ -46,7 +59,7 @@ Loader::Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_si
     const DataSource source = parse_source(entry);
     const int index = open(source.prefix);
     const TokenFile& file = files_.back();
-    const std::int64_t end = hold_out ? train_tokens(file, config.valid_fraction) : file.num_tokens();
+    const std::int64_t end = hold_out ? last_part(file, config.valid_fraction).begin : file.num_tokens();
     identity += fmt::format("{} {} {} {} {}\n", source.prefix.substr(source.prefix.rfind('/') + 1), file.num_tokens(),
                             file.num_documents(), end, source.weight);
     train.push_back({index, 0, end});
@@ -101,21 +114,9 @@ void Loader::check_vocab_of(const TokenFile& file) const {
     const std::int64_t begin =
         last_begin / (kCheckedPieces - 1) * piece + last_begin % (kCheckedPieces - 1) * piece / (kCheckedPieces - 1);
     file.read(begin, tokens);
-    check_vocab(file, begin, tokens);
+    check_vocab(file, begin, tokens, vocab_size_);
     if (last_begin == 0) break;
   }
-}
-
-void Loader::check_vocab(const TokenFile& file, std::int64_t begin, std::span<const std::int32_t> tokens) const {
-  std::uint32_t largest = 0;  // as unsigned: a negative id is a large one
-  for (const std::int32_t id : tokens) largest = std::max(largest, static_cast<std::uint32_t>(id));
-  if (largest < static_cast<std::uint64_t>(vocab_size_)) return;
-  const auto bad =
-      std::find_if(tokens.begin(), tokens.end(), [&](std::int32_t id) { return id < 0 || id >= vocab_size_; });
-  throw user_error("data.vocab",
-                   fmt::format("{}.bin: the token at position {} is {}, and the model's vocabulary is 0 to {}",
-                               file.prefix(), begin + (bad - tokens.begin()), *bad, vocab_size_ - 1),
-                   "the model's vocabulary must be that of the tokenizer that wrote the file");
 }
 
 void Loader::read_row(const Window& window, std::int32_t* tokens, std::int32_t* targets) const {
@@ -124,8 +125,8 @@ void Loader::read_row(const Window& window, std::int32_t* tokens, std::int32_t* 
   file.read(window.begin, {tokens, seq});
   std::copy(tokens + 1, tokens + seq, targets);
   file.read(window.begin + shape_.seq, {targets + seq - 1, 1});
-  check_vocab(file, window.begin, {tokens, seq});
-  check_vocab(file, window.begin + shape_.seq, {targets + seq - 1, 1});
+  check_vocab(file, window.begin, {tokens, seq}, vocab_size_);
+  check_vocab(file, window.begin + shape_.seq, {targets + seq - 1, 1}, vocab_size_);
 }
 
 void Loader::fill(std::int64_t step, std::int64_t first_sample, std::int64_t count, std::int32_t* tokens,

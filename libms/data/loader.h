@@ -23,6 +23,12 @@
 
 namespace ms::data {
 
+// The last part of a file's tokens, `part` of all: what is held out from training, rounded down.
+TokenRange last_part(const TokenFile& file, double part);
+// Throws Error("data.vocab", user) where a token, read from position `begin` on, is not below `vocab_size`.
+void check_vocab(const TokenFile& file, std::int64_t begin, std::span<const std::int32_t> tokens,
+                 std::int64_t vocab_size);
+
 class Loader {
  public:
   // Errors, all of blame user unless a file is damaged: "data.train" no file is named; "data.short" too few tokens for
@@ -57,7 +63,6 @@ class Loader {
  private:
   int open(const std::string& prefix);
   void check_vocab_of(const TokenFile& file) const;
-  void check_vocab(const TokenFile& file, std::int64_t begin, std::span<const std::int32_t> tokens) const;
   void read_row(const Window& window, std::int32_t* tokens, std::int32_t* targets) const;
 
   BatchShape shape_;

@@ -29,4 +29,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name) {
   throw user_error("data.tokenizer", fmt::format("there is no tokenizer '{}'; the known one is 'byte'", name));
 }
 
+std::unique_ptr<Tokenizer> tokenizer_for_vocab(std::int64_t vocab_size) {
+  return vocab_size == ByteTokenizer::kVocabSize ? std::make_unique<ByteTokenizer>() : nullptr;
+}
+
 }  // namespace ms::data

@@ -41,4 +41,7 @@ class ByteTokenizer final : public Tokenizer {
 // The tokenizer of that name; Error("data.tokenizer", user) lists the known names.
 std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name);
 
+// The tokenizer whose vocabulary has this size; nullptr: none is known.
+std::unique_ptr<Tokenizer> tokenizer_for_vocab(std::int64_t vocab_size);
+
 }  // namespace ms::data

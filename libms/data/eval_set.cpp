@@ -1,0 +1,90 @@
+#include "data/eval_set.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "data/loader.h"
+
+namespace ms::data {
+namespace {
+
+EvalSource called_by_file(const std::string& entry, double part) {
+  std::string prefix = parse_source(entry).prefix;
+  return {prefix.substr(prefix.rfind('/') + 1), prefix, part};
+}
+
+EvalSource source_of(const std::string& entry) {
+  const std::size_t equals = entry.find('=');
+  if (equals == std::string::npos) return called_by_file(entry, 1);
+  if (equals == 0) throw user_error("data.source", fmt::format("'{}' is no NAME=PREFIX", entry));
+  return {entry.substr(0, equals), parse_source(entry.substr(equals + 1)).prefix};
+}
+
+void refuse_same_names(const std::vector<EvalSource>& sources) {
+  std::set<std::string> names;
+  for (const EvalSource& source : sources) {
+    if (names.insert(source.name).second) continue;
+    throw user_error("data.source", fmt::format("two data sets are called '{}'", source.name),
+                     "--data NAME=PREFIX gives each a name of its own");
+  }
+}
+
+}  // namespace
+
+std::vector<EvalSource> eval_sources(const std::vector<std::string>& entries, const DataConfig& config) {
+  std::vector<EvalSource> sources;
+  for (const std::string& entry : entries) sources.push_back(source_of(entry));
+  if (entries.empty()) {
+    const bool held_out = config.valid.empty();
+    const double part = held_out ? config.valid_fraction : 1;
+    for (const std::string& entry : held_out ? config.train : config.valid) {
+      if (part > 0) sources.push_back(called_by_file(entry, part));
+    }
+  }
+  if (sources.empty()) {
+    throw user_error("data.source", "the checkpoint's configuration names no validation data",
+                     "--data NAME=PREFIX names a token file, as ms-data encode writes it");
+  }
+  refuse_same_names(sources);
+  return sources;
+}
+
+EvalSet::EvalSet(const EvalSource& source, std::int64_t seq, std::int64_t vocab_size, std::int64_t most_windows)
+    : source_(source),
+      file_(source.prefix),
+      range_(last_part(file_, source.part)),
+      seq_(seq),
+      vocab_size_(vocab_size),
+      all_windows_((range_.size() - 2) / seq + 1),
+      windows_(most_windows > 0 ? std::min(most_windows, all_windows_) : all_windows_) {
+  if (range_.size() >= 2) return;
+  throw user_error("data.short", fmt::format("{}.bin has {} tokens to evaluate on, and a prediction needs two",
+                                             source.prefix, range_.size()));
+}
+
+std::int64_t EvalSet::begin_of(std::int64_t index) const {
+  MS_ASSERT(index >= 0 && index < windows_, "window {} of {}", index, windows_);
+  // index * all / windows, where index * all may overflow.
+  const std::int64_t window = all_windows_ / windows_ * index + all_windows_ % windows_ * index / windows_;
+  return range_.begin + window * seq_;
+}
+
+std::int64_t EvalSet::predictions() const {
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < windows_; ++i) count += std::min(seq_, range_.end - 1 - begin_of(i));
+  return count;
+}
+
+void EvalSet::fill(std::int64_t index, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const {
+  const std::int64_t begin = begin_of(index);
+  std::vector<std::int32_t> read(static_cast<std::size_t>(std::min(seq_ + 1, range_.end - begin)));
+  file_.read(begin, read);
+  check_vocab(file_, begin, read, vocab_size_);
+  std::ranges::fill(tokens, 0);
+  std::ranges::fill(targets, -1);
+  std::copy_n(read.begin(), std::min(read.size(), tokens.size()), tokens.begin());
+  std::copy(read.begin() + 1, read.end(), targets.begin());
+}
+
+}  // namespace ms::data

@@ -1,0 +1,48 @@
+// Data sets to evaluate a model on: windows of a token file, of which each token but the first is predicted exactly
+// once, the last window's too. Which windows there are depends on the file and the sequence length alone.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/config.h"
+#include "data/token_file.h"
+
+namespace ms::data {
+
+struct EvalSource {
+  std::string name, prefix;
+  double part = 1;  // the last part of its tokens
+  bool operator==(const EvalSource&) const = default;
+};
+
+// The sources of "NAME=PREFIX" entries; a "PREFIX" is called by its last component. Without entries those of the
+// configuration: its validation files, or the parts of its training files that it holds out.
+// Error("data.source", user): there are none, or two of one name.
+std::vector<EvalSource> eval_sources(const std::vector<std::string>& entries, const DataConfig& config);
+
+class EvalSet {
+ public:
+  // Opens the files. `most_windows` of them are evaluated, spread evenly; 0: all. Error("data.short", user): it has
+  // fewer than two tokens.
+  EvalSet(const EvalSource& source, std::int64_t seq, std::int64_t vocab_size, std::int64_t most_windows);
+
+  const EvalSource& source() const { return source_; }
+  std::int64_t windows() const { return windows_; }
+  std::int64_t predictions() const;  // tokens of all windows that are predicted
+  // Copies window `index`: seq tokens, and the token that follows each. What lies behind the end is token 0 and
+  // target -1. Error("data.vocab", user): a token is not below the vocabulary's size.
+  void fill(std::int64_t index, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const;
+
+ private:
+  std::int64_t begin_of(std::int64_t index) const;
+
+  EvalSource source_;
+  TokenFile file_;
+  TokenRange range_;
+  std::int64_t seq_, vocab_size_, all_windows_, windows_;
+};
+
+}  // namespace ms::data
