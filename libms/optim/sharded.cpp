@@ -40,6 +40,14 @@ SpanMemory carve_span(Arena& arena, const OptimConfig& config, const SpanLayout&
   return span;
 }
 
+SpanMemory carve_values(Arena& arena, const SpanLayout& layout, DType dtype) {
+  SpanMemory span;
+  span.own = {0, layout.numel};
+  span.values = arena.take(dtype, 1, layout.numel);
+  span.grads = span.grad_shard = Arena::measuring().take(DType::f32, 1, layout.numel);
+  return span;
+}
+
 std::int64_t parameter_sums(const OptimConfig& config, const SpanLayout& layout) {
   return optimizer_kind(config.name).sums * std::ranges::count_if(layout.params, &ParamRange::decay);
 }

@@ -56,6 +56,10 @@ struct SpanMemory {
 SpanMemory carve_span(Arena& arena, const OptimConfig& config, const SpanLayout& layout, DType dtype, int dp,
                       int dp_rank, const Tensor& shared_grads);
 
+// The same where nothing is trained: the values only. Its gradients are addresses that must not be accessed, for layers
+// that bind them with the values.
+SpanMemory carve_values(Arena& arena, const SpanLayout& layout, DType dtype);
+
 // The groups of one rank. `pair` exists on the two ends of a shared span.
 struct Groups {
   comm::Communicator& dp;

@@ -92,20 +92,33 @@ cost::ModelShape Plan::model_shape() const {
           .learned_positions = model.is_gpt()};
 }
 
-Plan make_plan(const Settings& settings, int world) {
+namespace {
+
+// Samples of a microbatch, over all dp ranks.
+std::int64_t rows_of(const Settings& settings) { return settings.mesh.dp * settings.train.microbatch; }
+
+// All of a plan but how it trains.
+Plan forward_plan(const Settings& settings, int world) {
   Plan plan;
   plan.settings = settings;
   plan.mesh = mesh::make_mesh(settings.mesh.dp, settings.mesh.pp, settings.mesh.tp, world);
   plan.chunks = static_cast<int>(settings.mesh.chunks);
-  const TrainConfig& train = settings.train;
   plan.batch = batch_of(settings);
-  const std::int64_t rows = settings.mesh.dp * train.microbatch;
-  plan.microbatches = static_cast<int>(train.global_batch / rows);
+  plan.microbatches = static_cast<int>(settings.train.global_batch / rows_of(settings));
   plan.dtype = settings.train.dtype == "bf16" ? tensor::DType::bf16 : tensor::DType::f32;
   const sched::Options options = options_of(settings.overlap);
+  plan.evaluation = sched::forward_only(plan.mesh.pp, plan.chunks, plan.microbatches, options);
+  plan.single = sched::forward_only(plan.mesh.pp, plan.chunks, 1, options);
+  return plan;
+}
+
+}  // namespace
+
+Plan make_plan(const Settings& settings, int world) {
+  Plan plan = forward_plan(settings, world);
   plan.gradient_buffers.assign(static_cast<std::size_t>(plan.mesh.pp), 0);
   const auto made = [&](int microbatches) {
-    sched::Schedule schedule = training_schedule(settings, microbatches, options);
+    sched::Schedule schedule = training_schedule(settings, microbatches, options_of(settings.overlap));
     const sched::Report report = prove(schedule, settings);
     for (std::size_t p = 0; p < report.ranks.size(); ++p)
       plan.gradient_buffers[p] = std::max(plan.gradient_buffers[p], report.ranks[p].gradient_buffers);
@@ -113,11 +126,17 @@ Plan make_plan(const Settings& settings, int world) {
   };
   plan.training = made(plan.microbatches);
   for (const data::RampStage& stage : plan.batch.ramp) {
-    const int microbatches = static_cast<int>(stage.batch / rows);
+    const int microbatches = static_cast<int>(stage.batch / rows_of(settings));
     plan.ramp.emplace(microbatches, made(microbatches));
   }
-  plan.evaluation = sched::forward_only(plan.mesh.pp, plan.chunks, plan.microbatches, options);
-  plan.single = sched::forward_only(plan.mesh.pp, plan.chunks, 1, options);
+  return plan;
+}
+
+Plan make_inference_plan(const Settings& settings, int world) {
+  Plan plan = forward_plan(settings, world);
+  plan.training = plan.evaluation;
+  plan.gradient_buffers.assign(static_cast<std::size_t>(plan.mesh.pp), 0);
+  plan.inference = true;
   return plan;
 }
 

@@ -27,6 +27,7 @@ struct Plan {
   sched::Schedule training, evaluation, single;  // single: one microbatch forward, to generate text
   std::map<int, sched::Schedule> ramp;           // of the ramp-up's steps, by microbatches
   std::vector<int> gradient_buffers;             // [pp rank], of each chunk: what the training schedules need
+  bool inference = false;                        // forward only: no gradients, no optimizer; `training` is not used
 
   // Points into this plan: it must stay where it is.
   nn::Shape shape(int tp_rank) const;
@@ -42,5 +43,7 @@ struct Plan {
 // `world`: how many ranks there are; throws Error("mesh.size") when the mesh has another size. The settings come
 // from load().
 Plan make_plan(const Settings& settings, int world);
+// The plan of a command that evaluates a model or generates with it.
+Plan make_inference_plan(const Settings& settings, int world);
 
 }  // namespace ms::train

@@ -11,21 +11,21 @@ namespace ms::train {
 
 using namespace tensor;  // NOLINT: the op list is this file's vocabulary
 
-namespace {
-
-void carve_pending(Arena& arena, const Plan& plan, std::int64_t modules, std::vector<Tensor>& out) {
-  const std::int64_t tokens = plan.microbatches * plan.settings.train.microbatch * plan.settings.model.seq;
+Engine::Pending Engine::carve_pending(Arena& arena) const {
+  const std::int64_t tokens = plan_.microbatches * plan_.settings.train.microbatch * plan_.settings.model.seq;
   constexpr std::int64_t kVotes = optim::StepScalars::kVotes;
-  out = {arena.take(DType::i32, 1, tokens),
-         arena.take(DType::i32, 1, tokens),
-         arena.take(DType::f64, 1, kVotes),
-         arena.take(DType::f64, 1, 2 + kVotes),
-         arena.take(DType::f32, 1, 1),
-         arena.take(DType::f32, 1, 1),
-         modules > 0 ? arena.take(DType::f64, 1, modules) : Tensor{}};
+  const std::int64_t modules = tensors_.module_squares.cols;
+  return {.step = -1,
+          .tokens = arena.take(DType::i32, 1, tokens),
+          .targets = arena.take(DType::i32, 1, tokens),
+          .votes = arena.take(DType::f64, 1, kVotes),
+          .sums = arena.take(DType::f64, 1, 2 + kVotes),
+          .norm = arena.take(DType::f32, 1, 1),
+          .factor = arena.take(DType::f32, 1, 1),
+          .module_squares = modules > 0 ? arena.take(DType::f64, 1, modules) : Tensor{},
+          .token_losses = plan_.inference ? arena.take(DType::f32, 1, tokens) : Tensor{},
+          .done = {}};
 }
-
-}  // namespace
 
 Engine::~Engine() = default;
 
@@ -46,17 +46,12 @@ Engine::Engine(const Plan& plan, Device& device, RankGroups groups)
   Arena arena(*memory_);
   tensors_ = carve_rank(arena, plan, at_, nullptr);
 
-  std::vector<Tensor> parts;
   Arena measured = Arena::measuring();
-  const std::int64_t modules = tensors_.module_squares.cols;
-  carve_pending(measured, plan, modules, parts);
+  carve_pending(measured);
   host_memory_ =
       device.allocate_host(static_cast<std::size_t>(2 * measured.used_bytes()), "the step's input and results");
   Arena host(*host_memory_);
-  for (int i = 0; i < 2; ++i) {
-    carve_pending(host, plan, modules, parts);
-    pending_.push_back({-1, parts[0], parts[1], parts[2], parts[3], parts[4], parts[5], parts[6], {}});
-  }
+  for (int i = 0; i < 2; ++i) pending_.push_back(carve_pending(host));
 
   std::vector<optim::SpanLayout> layouts;
   std::vector<optim::SpanMemory> spans;
@@ -166,12 +161,33 @@ double Engine::evaluate(std::span<const std::int32_t> tokens, std::span<const st
   upload(0, plan_.tokens_per_step(), tokens, targets);
   compute().submit(Fill{tensors_.scalars.sums});
   executor_->run(plan_.evaluation, Mode::evaluate, 1.0 / total_tokens);
+  return reduce_loss(pending);
+}
+
+double Engine::reduce_loss(Pending& pending) {
   groups_.world->stream().wait(compute().record());
   groups_.world->all_reduce(tensors_.scalars.sums);
   compute().wait(groups_.world->stream().record());
   compute().submit(Copy{pending.sums, tensors_.scalars.sums});
   compute().synchronize();
   return pending.sums.as<double>()[1];
+}
+
+double Engine::sum_losses(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets) {
+  const trace::Scope scope(device_.recorder(), {.purpose = trace::Purpose::evaluation});
+  Pending& pending = pending_[0];
+  upload(0, tokens, targets);
+  executor_->run(plan_.evaluation, Mode::evaluate, 0);
+  double* sums = pending.sums.as<double>();
+  std::fill_n(sums, pending.sums.cols, 0.0);
+  if (tensors_.token_losses && at_.tp == 0) {  // as every tp rank has them
+    compute().submit(Copy{pending.token_losses, tensors_.token_losses});
+    compute().synchronize();
+    const float* losses = pending.token_losses.as<float>();
+    for (std::size_t i = 0; i < targets.size(); ++i) sums[1] += targets[i] >= 0 ? double{losses[i]} : 0.0;
+  }
+  compute().submit(Copy{tensors_.scalars.sums, pending.sums});
+  return reduce_loss(pending);
 }
 
 void Engine::gather_parameters() {

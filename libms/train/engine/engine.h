@@ -10,6 +10,7 @@
 #include "comm/world.h"
 #include "train/engine/executor.h"
 #include "train/engine/module_norms.h"
+#include "train/engine/sampling.h"
 #include "train/engine/state.h"
 
 namespace ms::train {
@@ -59,9 +60,14 @@ class Engine {
   // Sum over the batch of loss / `total_tokens`, no gradients; one global batch. Waits.
   double evaluate(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets, double total_tokens);
 
-  // The token that follows position `position` of `tokens` (one sequence), drawn with `uniform` in [0,1). Waits.
-  std::int32_t next_token(std::span<const std::int32_t> tokens, std::int64_t position, double temperature,
-                          double uniform);
+  // Sum over the batch of the losses of all targets but the negative ones, in an order that is that of the batch; one
+  // global batch. Only of a plan of inference. Waits.
+  double sum_losses(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets);
+
+  // The token that follows position `position` of `tokens` (one sequence), drawn from the first `vocab` of the
+  // vocabulary with `draw` in [0,1). Waits.
+  std::int32_t next_token(std::span<const std::int32_t> tokens, std::int64_t position, const Sampling& sampling,
+                          std::int64_t vocab, double draw);
 
   // The rank's parameters and the gradients of the step before, for tests, checkpoints and exports; all-gathered first.
   void gather_parameters();
@@ -85,13 +91,16 @@ class Engine {
   // Host memory that a step's input travels through and its results come back to.
   struct Pending {
     std::int64_t step = -1;
-    tensor::Tensor tokens, targets, votes, sums, norm, factor, module_squares;
+    tensor::Tensor tokens, targets, votes, sums, norm, factor, module_squares, token_losses;
     tensor::Event done;
   };
 
   // `tokens_all`: of this batch, over all dp ranks.
   void upload(std::int64_t step, std::int64_t tokens_all, std::span<const std::int32_t> tokens,
               std::span<const std::int32_t> targets);
+  Pending carve_pending(tensor::Arena& arena) const;
+  // Sums scalars.sums over the world, and returns the loss.
+  double reduce_loss(Pending& pending);
   bool has_module_norms(std::int64_t step) const {
     return module_norms_ && (step + 1) % plan_.settings.metrics.grad_norms_every == 0;
   }

@@ -218,6 +218,10 @@ void Executor::forward(const Row& row, Mode mode, double loss_scale) {
     before(chunk.part().layer_end - chunk.part().layer_begin);  // the head, now or in the backward
     if (chunk.part().last && mode == Mode::evaluate) {
       chunk.head_loss(on, acts, input, tensors_.scratch, tensors_.head, loss_target(), loss_scale);
+      if (tensors_.token_losses) {
+        const Tensor& loss = tensors_.head.loss;
+        compute_.submit(tensor::Copy{tensors_.token_losses.slice_cols(row.microbatch * loss.cols, loss.cols), loss});
+      }
     } else if (chunk.part().last && mode == Mode::logits) {
       chunk.head_logits(on, acts, tensors_.scratch, tensors_.head);
     }

@@ -1,6 +1,4 @@
 // Implements Engine::next_token() of train/engine/engine.h: draws a token from the logits of the model.
-#include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "train/engine/engine.h"
@@ -9,24 +7,8 @@ namespace ms::train {
 
 using namespace tensor;  // NOLINT: the op list is this file's vocabulary
 
-namespace {
-
-// A token with the probability that the logits give it at this temperature, by where `draw` in [0,1) falls; the
-// likeliest one at 0.
-std::int32_t choose(const std::vector<float>& logits, double temperature, double draw) {
-  const auto likeliest = std::max_element(logits.begin(), logits.end());
-  if (!(temperature > 0)) return static_cast<std::int32_t>(likeliest - logits.begin());
-  std::vector<double> sums(logits.size());
-  double sum = 0;
-  for (std::size_t i = 0; i < logits.size(); ++i) sums[i] = sum += std::exp((logits[i] - *likeliest) / temperature);
-  const auto drawn = std::upper_bound(sums.begin(), sums.end(), draw * sum) - sums.begin();
-  return static_cast<std::int32_t>(std::min<std::ptrdiff_t>(drawn, std::ssize(logits) - 1));
-}
-
-}  // namespace
-
-std::int32_t Engine::next_token(std::span<const std::int32_t> tokens, std::int64_t position, double temperature,
-                                double uniform_draw) {
+std::int32_t Engine::next_token(std::span<const std::int32_t> tokens, std::int64_t position, const Sampling& sampling,
+                                std::int64_t vocab, double draw) {
   const std::int64_t seq = plan_.settings.model.seq;
   MS_ASSERT(static_cast<std::int64_t>(tokens.size()) == seq && position < seq, "position {} of {}", position, seq);
   Pending& pending = pending_[0];
@@ -50,8 +32,8 @@ std::int32_t Engine::next_token(std::span<const std::int32_t> tokens, std::int64
                       tensors_.logits_all.cols, DType::f32};
     compute().submit(Copy{host, tensors_.logits_all});
     compute().synchronize();
-    logits.resize(static_cast<std::size_t>(plan_.settings.model.vocab));
-    pending.tokens.as<std::int32_t>()[0] = choose(logits, temperature, uniform_draw);
+    logits.resize(static_cast<std::size_t>(vocab));
+    pending.tokens.as<std::int32_t>()[0] = draw_token(logits, sampling, draw);
     compute().submit(Copy{tensors_.token, pending.tokens.slice_cols(0, 1)});
   }
   groups_.world->stream().wait(compute().record());

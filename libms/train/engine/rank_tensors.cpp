@@ -79,7 +79,7 @@ std::int64_t split_bytes(const nn::Shape& shape, const nn::ChunkPart& part) {
 
 RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, std::vector<MemoryRow>* memory) {
   const nn::Shape shape = plan.shape(at.tp);
-  const int zero = static_cast<int>(plan.settings.optim.zero);
+  const bool shares_gradients = plan.settings.optim.zero == 2 && !plan.inference;
   Tally tally(arena, memory);
   RankTensors rank;
   rank.chunks.resize(static_cast<std::size_t>(plan.chunks));
@@ -92,16 +92,20 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
     std::int64_t elements = 0;
     for (const nn::SpanSpec& spec : chunk.specs) {
       elements += spec.numel;
-      parameter_sums += optim::parameter_sums(plan.settings.optim, layout_of(spec));
+      if (!plan.inference) parameter_sums += optim::parameter_sums(plan.settings.optim, layout_of(spec));
     }
     shared_elements = std::max(shared_elements, elements);
   }
-  const Tensor shared = zero == 2 ? arena.take(DType::f32, 1, shared_elements) : Tensor{};
-  if (zero == 2) tally.add("gradient buffer");
+  const Tensor shared = shares_gradients ? arena.take(DType::f32, 1, shared_elements) : Tensor{};
+  if (shares_gradients) tally.add("gradient buffer");
   for (ChunkTensors& chunk : rank.chunks) {
     std::int64_t offset = 0;
     for (const nn::SpanSpec& spec : chunk.specs) {
-      const Tensor grads = zero == 2 ? shared.slice_cols(offset, spec.numel) : Tensor{};
+      if (plan.inference) {
+        chunk.spans.push_back(optim::carve_values(arena, layout_of(spec), plan.dtype));
+        continue;
+      }
+      const Tensor grads = shares_gradients ? shared.slice_cols(offset, spec.numel) : Tensor{};
       offset += spec.numel;
       chunk.spans.push_back(
           optim::carve_span(arena, plan.settings.optim, layout_of(spec), plan.dtype, plan.mesh.dp, at.dp, grads));
@@ -110,7 +114,7 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
   for (int c = 0; c < plan.chunks; ++c) {
     rank.chunks[static_cast<std::size_t>(c)].amaxes = nn::carve_weight_amaxes(arena, shape, plan.part(at.pp, c));
   }
-  tally.add("parameters, gradients, optimizer");
+  tally.add(plan.inference ? "parameters" : "parameters, gradients, optimizer");
 
   rank.scratch = nn::carve_scratch(arena, shape);
   if (nn::TensorParallel::ring_used(shape, plan.settings.overlap.tp)) {
@@ -132,6 +136,7 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
     const std::int64_t columns = rank.head.logits.cols;
     rank.logits_row = arena.take(shape.dtype, 1, columns);
     rank.logits_all = arena.take(shape.dtype, shape.tp, columns);
+    if (plan.inference) rank.token_losses = arena.take(DType::f32, 1, plan.microbatches * shape.tokens());
     tally.add("logits and loss");
   }
   rank.rotary = nn::carve_rotary(arena, shape);

@@ -29,6 +29,7 @@ struct RankTensors {
   optim::StepScalars scalars;
   tensor::Tensor ignored_loss;                   // f64 [1,1]: where tp ranks other than 0 sum the loss
   tensor::Tensor module_squares;                 // f64 [1,modules]: of gradients; absent unless metrics want them
+  tensor::Tensor token_losses;                   // f32 [1,tokens of all microbatches] on the last stage, for inference
   tensor::Tensor logits_row, logits_all, token;  // to generate: [1,V/tp], [tp,V/tp] on the last stage; i32 [1,1]
 };
 

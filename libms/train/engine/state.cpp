@@ -36,6 +36,7 @@ void for_each_slice(const std::vector<nn::SpanSpec>& specs, const Plan& plan, co
 // Returns the states of a run, in the order in which a file holds them; those of the optimizer come last.
 std::vector<State> states_of(const Plan& plan) {
   std::vector<State> states{State::weight};
+  if (plan.inference) return states;
   if (plan.dtype != DType::f32) states.push_back(State::master);
   for (const std::string_view name : optim::optimizer_kind(plan.settings.optim.name).states) {
     const auto state = ckpt::state_from(name);

@@ -5,7 +5,6 @@
 #include "base/clock.h"
 
 #include "base/log.h"
-#include "base/rng.h"
 #include "base/sysroot.h"
 #include "comm/clock_probe.h"
 #include "data/loader.h"
@@ -13,6 +12,7 @@
 #include "optim/learning_rate.h"
 #include "train/checkpoint/checkpoints.h"
 #include "train/checkpoint/load.h"
+#include "train/run/generate.h"
 #include "train/run/preparation.h"
 #include "train/run/reporter.h"
 #include "watch/verdict.h"
@@ -252,32 +252,24 @@ class Trainer {
     return loss;
   }
 
-  // Continues a few tokens of the data. Only byte tokens can be shown; the context slides when it is full.
+  // Continues a few tokens of the data. Only byte tokens can be shown.
   std::string sample() {
-    const data::ByteTokenizer tokenizer;
     const std::int64_t seq = settings_.model.seq;
-    std::vector<std::int32_t> context(static_cast<std::size_t>(seq)), targets(context.size()), text;
+    std::vector<std::int32_t> text(static_cast<std::size_t>(seq)), targets(text.size());
     if (loader_.num_validation_samples() > 0) {
-      loader_.fill_validation(0, 1, 1, context.data(), targets.data());
+      loader_.fill_validation(0, 1, 1, text.data(), targets.data());
     } else {
-      loader_.fill(0, 0, 1, context.data(), targets.data());
+      loader_.fill(0, 0, 1, text.data(), targets.data());
     }
-    std::int64_t length = std::min<std::int64_t>(std::max<std::int64_t>(1, seq / 4), 32);
-    for (std::int64_t i = 0; i < length; ++i) text.push_back(context[static_cast<std::size_t>(i)]);
-    for (std::int64_t i = 0; i < settings_.run.sample_tokens; ++i) {
-      if (length == seq && seq > 1) {
-        const std::int64_t keep = seq / 2;
-        std::copy(context.end() - keep, context.end(), context.begin());
-        length = keep;
-      }
-      const double draw =
-          uniform(static_cast<std::uint64_t>(settings_.train.seed), rng_key("sample"), static_cast<std::uint64_t>(i));
-      const std::int32_t token = engine_.next_token(context, length - 1, settings_.run.sample_temperature, draw);
-      if (length == seq) length = 0;  // a context of one token
-      context[static_cast<std::size_t>(length++)] = token;
-      text.push_back(token);
-    }
-    return printable(tokenizer.decode(text));
+    text.resize(std::min<std::size_t>(std::max<std::size_t>(1, text.size() / 4), 32));
+    const std::vector<std::int32_t> prompt = text;
+    generate(engine_, seq, prompt,
+             {.max_tokens = settings_.run.sample_tokens,
+              .vocab = settings_.model.vocab,
+              .sampling = {.temperature = settings_.run.sample_temperature},
+              .seed = static_cast<std::uint64_t>(settings_.train.seed)},
+             [&](std::int32_t token) { text.push_back(token); });
+    return printable(data::ByteTokenizer().decode(text));
   }
 
   const Plan& plan_;

@@ -179,6 +179,31 @@ TEST(Memory, RowsAddUp) {
   }
 }
 
+TEST(Memory, InferenceHoldsTheParametersAndWhatAForwardNeeds) {
+  for (const std::int64_t zero : {0, 1, 2}) {
+    for (const std::string_view dtype : {"fp32", "bf16"}) {
+      Settings settings = settings_of(2, 2, 2, 2);
+      settings.optim.zero = zero;
+      settings.train.dtype = dtype;
+      settings.train.recompute = "full";
+      const Plan training = plan_for(settings), plan = make_inference_plan(settings, 8);
+      for (int rank = 0; rank < plan.mesh.size(); ++rank) {
+        const mesh::Coord at = plan.mesh.coord(rank);
+        std::int64_t parameters = 0;
+        for (int c = 0; c < plan.chunks; ++c) {
+          for (const nn::SpanSpec& span : plan.spans(at.pp, at.tp, c)) parameters += span.numel;
+        }
+        const RankMemory memory = rank_memory(plan, at), whole = rank_memory(training, at);
+        EXPECT_NEAR(static_cast<double>(bytes_of(memory, "parameters")),
+                    static_cast<double>(parameters * tensor::size_of(plan.dtype)), 4 * tensor::Arena::kAlignment);
+        EXPECT_EQ(bytes_of(memory, "gradient buffer") + bytes_of(memory, "activation gradients"), 0);
+        EXPECT_LE(bytes_of(memory, "activations"), bytes_of(whole, "activations"));
+        EXPECT_LT(memory.total_bytes, whole.total_bytes / 2);
+      }
+    }
+  }
+}
+
 TEST(Memory, StateAgreesWithTheZeroFormula) {
   for (const std::int64_t zero : {0, 1, 2}) {
     for (const char* dtype : {"fp32", "bf16"}) {
