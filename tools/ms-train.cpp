@@ -44,7 +44,7 @@ const Tool kTool{
     .name = "ms-train",
     .summary = "train a language model in 3D parallel",
     .commands = {train::run_command(), train::plan_command(), train::simulate_command(), train::tune_command(),
-                 train::calibrate_command(), train::check_command()},
+                 train::calibrate_command(), train::check_command(), train::eval_command(), train::generate_command()},
     .description =
         "Trains GPT and Llama models with tensor, sequence, pipeline and data parallelism, on CPUs; on NVIDIA GPUs it "
         "is not tried yet.",
@@ -52,6 +52,10 @@ const Tool kTool{
                  {.command = "mpirun -np 8 ms-train run configs/tiny-3d.toml", .doc = "The same with eight processes:"},
                  {.command = "ms-train plan configs/gpt-175b.toml",
                   .doc = "Show what a run would need, on any machine:"},
+                 {.command = "ms-train eval runs/a/ckpt --data wiki=data/wiki",
+                  .doc = "The perplexity of the newest checkpoint on a token file:"},
+                 {.command = "ms-train generate runs/a/ckpt --prompt 'The cluster' --temperature 0.7 --top-p 0.9",
+                  .doc = "Look at a model by asking it:"},
                  {.command = "ms-train plan run.toml --hostfile slurm --order order",
                   .doc = "In a job, place ranks by the switches that Slurm knows:"}},
     .see_also = {"ms-data(1)", "ms.toml(5)", "ms-cluster(5)"},

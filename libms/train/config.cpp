@@ -217,12 +217,14 @@ constexpr Idle kIdle[] = {
 };
 
 template <class F>
-Loaded load_with(const std::vector<std::string>& assignments, F&& read) {
+Loaded load_with(const std::vector<std::string>& assignments, F&& read,
+                 const std::function<void(Settings&)>& adjust = {}) {
   Loaded loaded;
   ConfigSchema schema;
   bind(schema, loaded.settings);
   read(schema);
   for (const std::string& assignment : assignments) schema.set(assignment);
+  if (adjust) adjust(loaded.settings);
   for (const nn::ModelProblem& problem : problems_between(loaded.settings))
     schema.add_problem(problem.key, problem.message);
   data::validate(loaded.settings.data, schema);
@@ -266,8 +268,10 @@ Loaded load(const std::string& path, const std::vector<std::string>& assignments
   return load_with(assignments, [&](ConfigSchema& schema) { schema.load_file(path); });
 }
 
-Loaded load_text(std::string_view text, const std::string& name, const std::vector<std::string>& assignments) {
-  return load_with(assignments, [&](ConfigSchema& schema) { schema.load_text(text, name); });
+Loaded load_text(std::string_view text, const std::string& name, const std::vector<std::string>& assignments,
+                 const std::function<void(Settings&)>& adjust) {
+  return load_with(
+      assignments, [&](ConfigSchema& schema) { schema.load_text(text, name); }, adjust);
 }
 
 }  // namespace ms::train

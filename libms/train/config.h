@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -324,7 +325,9 @@ struct Loaded {
   std::vector<std::string> warnings;  // of keys that have no effect, or another than their value says
 };
 Loaded load(const std::string& path, const std::vector<std::string>& assignments);
-// The same from a text; `name` stands for it in messages.
-Loaded load_text(std::string_view text, const std::string& name, const std::vector<std::string>& assignments);
+// The same from a text; `name` stands for it in messages. `adjust`, where given, changes the settings before the rules
+// are checked.
+Loaded load_text(std::string_view text, const std::string& name, const std::vector<std::string>& assignments,
+                 const std::function<void(Settings&)>& adjust = {});
 
 }  // namespace ms::train

@@ -69,6 +69,8 @@ tensors = json.loads(file[8:8 + size])
 assert tensors["lm_head.weight"]["shape"] == [257, 64], tensors
 assert max(t["data_offsets"][1] for t in tensors.values() if "data_offsets" in t) == len(file) - 8 - size' ||
     fail "model.safetensors is not as the format says"
+  prints '^text +[0-9]+ +[0-9.]+ +[0-9.]+$'
+  prints '^The run .'
   cmp hf/model.safetensors again/model.safetensors || fail "written again, the model is another one"
   prints 'beginning at step 0 with the weights of imported/step-00000000 and a fresh optimizer'
   python3 -c 'import json

@@ -43,9 +43,15 @@ std::optional<nn::ModelConfig> model_of(const ckpt::Manifest& manifest) {
   return settings.model;
 }
 
+// Returns whether a table of positions is the beginning of a stored one.
+bool begins_positions(const ckpt::Slice& wanted, const ckpt::Slice& stored) {
+  return wanted.name == "embed.positions.weight" && wanted.global_rows <= stored.global_rows;
+}
+
 }  // namespace
 
-void check_model(const nn::ModelConfig& model, const ckpt::Manifest& manifest, const std::string& path) {
+void check_model(const nn::ModelConfig& model, const ckpt::Manifest& manifest, const std::string& path,
+                 bool first_positions) {
   const ckpt::PieceIndex index(manifest);
   std::vector<std::string> problems;
   if (const auto saved = model_of(manifest)) {
@@ -61,9 +67,11 @@ void check_model(const nn::ModelConfig& model, const ckpt::Manifest& manifest, c
   for (const ckpt::Slice& wanted : model_parameters(model)) {
     known[wanted.name] = true;
     const ckpt::Piece* stored = index.find(State::weight, wanted.name);
+    const bool has_rows = stored != nullptr && (stored->slice.global_rows == wanted.global_rows ||
+                                                (first_positions && begins_positions(wanted, stored->slice)));
     if (stored == nullptr) {
       problems.push_back(fmt::format("{} is not in it", wanted.name));
-    } else if (stored->slice.global_rows != wanted.global_rows || stored->slice.global_cols != wanted.global_cols) {
+    } else if (!has_rows || stored->slice.global_cols != wanted.global_cols) {
       problems.push_back(fmt::format("{} is {} x {} there, {} x {} here", wanted.name, stored->slice.global_rows,
                                      stored->slice.global_cols, wanted.global_rows, wanted.global_cols));
     }
@@ -127,6 +135,10 @@ ckpt::LoadReport restore(Engine& engine, const ckpt::Manifest& manifest, const s
     if (!manifest.has_optimizer && is_of_optimizer(piece.state)) {
       engine.compute().submit(tensor::Fill{target.tensor});
       continue;
+    }
+    const ckpt::Piece* stored = index.find(State::weight, piece.slice.name);
+    if (stored != nullptr && begins_positions(piece.slice, stored->slice)) {
+      piece.slice.global_rows = stored->slice.global_rows;
     }
     const PieceOrigin origin = origin_of(piece, index);
     piece.state = origin.state;

@@ -10,8 +10,10 @@
 namespace ms::train {
 
 // Refuses a checkpoint of another model, naming what differs, in the keys of [model] that decide on what it computes or
-// in the parameters: Error("ckpt.mismatch", user). Local.
-void check_model(const nn::ModelConfig& model, const ckpt::Manifest& manifest, const std::string& path);
+// in the parameters: Error("ckpt.mismatch", user). Local. With `first_positions` a table of positions may have fewer
+// rows than the stored one: they are its first ones, and a model that is not saved can do without the others.
+void check_model(const nn::ModelConfig& model, const ckpt::Manifest& manifest, const std::string& path,
+                 bool first_positions = false);
 
 // Returns the threads that a rank reads with: its share of the node's.
 int io_threads(const comm::World& world);

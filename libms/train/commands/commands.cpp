@@ -12,6 +12,12 @@ Positional config_argument() {
 Option set_option() {
   return {.name = "set", .value = "KEY=VALUE", .doc = "Sets a key over what the file says.", .many = true};
 }
+Option inference_set_option() {
+  return {.name = "set",
+          .value = "KEY=VALUE",
+          .doc = "Sets a key over what the checkpoint's configuration says.",
+          .many = true};
+}
 Option json_option() { return {.name = "json", .doc = "One JSON document instead of tables."}; }
 Option cluster_option() {
   return {.name = "cluster", .value = "FILE", .doc = "What the machines can do, ms-cluster(5)."};

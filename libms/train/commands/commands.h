@@ -13,11 +13,14 @@ Command simulate_command();
 Command tune_command();
 Command calibrate_command();
 Command check_command();
+Command eval_command();
+Command generate_command();
 
 // Options that several commands have, and what they give.
 Positional config_argument();
 Option set_option();
 Option json_option();
+Option inference_set_option();
 Option cluster_option();
 Option set_cluster_option();
 Loaded load(const Args& args);  // logs its warnings

@@ -52,11 +52,19 @@ void conclude(const Outcome& outcome, const std::string& dir, const LaunchOption
   options.report(outcome);
 }
 
-// The checks of a run before anything is written: its settings first, as a wrong mesh is the likelier mistake, and the
-// cheaper to find.
-Checked check_all(const Loaded& loaded, int ranks, bool fresh) {
-  Checked checked = check_run(loaded.settings, ranks);
-  check_inputs(loaded, fresh);
+// Checks a run before its ranks start, and prepares its directory, where it has one. Its settings are checked first, as
+// a wrong mesh is the likelier mistake, and the cheaper to find; ranks as threads must fit into this node's memory.
+Checked check_and_prepare(const Loaded& loaded, int ranks, const LaunchOptions& options, bool as_threads,
+                          std::optional<RunDirectory>& directory) {
+  if (options.inference != nullptr) return check_inference(loaded.settings, ranks);
+  directory.emplace(loaded);
+  Checked checked = directory->check([&] {
+    Checked all = check_run(loaded.settings, ranks);
+    check_inputs(loaded, options.fresh);
+    if (as_threads && loaded.settings.run.device == "cpu") check_host_memory(all.plan, host_memory(Sysroot()));
+    return all;
+  });
+  directory->prepare();
   return checked;
 }
 
@@ -70,14 +78,9 @@ ExitCode run_threads(const Loaded& loaded, const LaunchOptions& options, const T
   if (settings.run.device == "cuda" && ranks > kMaxRanksOfGpu)
     throw user_error("mesh.size", fmt::format("{} ranks share a GPU, at most {} can", ranks, kMaxRanksOfGpu),
                      "start one process for each GPU with mpirun or srun --mpi=pmix");
-  RunDirectory directory(loaded);
-  Checked checked = directory.check([&] {
-    Checked all = check_all(loaded, ranks, options.fresh);
-    if (settings.run.device == "cpu") check_host_memory(all.plan, host_memory(Sysroot()));
-    return all;
-  });
-  directory.prepare();
-  Process process(std::move(checked), trainer, ranks, ranks);
+  std::optional<RunDirectory> directory;
+  Checked checked = check_and_prepare(loaded, ranks, options, true, directory);
+  Process process(std::move(checked), trainer, options.inference, ranks, ranks);
   if (settings.run.device == "cpu")
     log::info("train", "{} ranks as threads, {} workers, {} threads an op", ranks, process.pool_size().workers,
               process.pool_size().threads_per_op);
@@ -116,10 +119,10 @@ ExitCode run_threads(const Loaded& loaded, const LaunchOptions& options, const T
   if (failed) {
     const std::unique_ptr<comm::World> world = hub.world(0);
     const comm::World::Cause cause = world->cause().value();
-    write_failure(settings.run.dir, *world, cause, steps[static_cast<std::size_t>(cause.rank)]);
+    if (directory) write_failure(settings.run.dir, *world, cause, steps[static_cast<std::size_t>(cause.rank)]);
     throw cause.error.with_context(fmt::format("rank {}", cause.rank));
   }
-  conclude(outcomes.front(), settings.run.dir, options);
+  if (directory) conclude(outcomes.front(), settings.run.dir, options);
   return exit_code_of(outcomes.front());
 }
 
@@ -168,13 +171,15 @@ class FailureReport {
 
 // Checks the run: rank 0 with its data, then the others against rank 0. Collective over the world; `directory` becomes
 // rank 0's.
-Checked check_together(const Loaded& loaded, bool fresh, comm::World& world, StartUp& start_up, FailureReport& report,
-                       std::optional<RunDirectory>& directory) {
+Checked check_together(const Loaded& loaded, const LaunchOptions& options, comm::World& world, StartUp& start_up,
+                       FailureReport& report, std::optional<RunDirectory>& directory) {
   const Settings& settings = loaded.settings;
+  if (options.inference != nullptr) {
+    start_up.check_configuration();
+    return check_inference(settings, world.size());
+  }
   if (world.rank() == 0) {
-    directory.emplace(loaded);
-    Checked checked = directory->check([&] { return check_all(loaded, world.size(), fresh); });
-    directory->prepare();
+    Checked checked = check_and_prepare(loaded, world.size(), options, false, directory);
     world.store().put("run directory", settings.run.dir);
     world.store().commit();
     report.prepared(settings.run.dir);
@@ -199,14 +204,14 @@ ExitCode run_mpi(const Loaded& loaded, const LaunchOptions& options, const Train
   });
   try {
     StartUp start_up(*world, loaded.resolved, trainer.deadline);
-    Process process(check_together(loaded, options.fresh, *world, start_up, report, directory), trainer, 1,
+    Process process(check_together(loaded, options, *world, start_up, report, directory), trainer, options.inference, 1,
                     world->ranks_on_node());
     log::info("train", "{} ranks as {} processes, {} on this node, {} threads an op", world->size(), world->kind(),
               world->ranks_on_node(), process.pool_size().threads_per_op);
     if (rank == 0) process.log_faults();
     Process::Devices devices = process.make_devices(*world);
     const Outcome outcome = process.run_rank(*world, devices, start_up, report.step(), report_cause);
-    if (rank == 0) conclude(outcome, loaded.settings.run.dir, options);
+    if (directory) conclude(outcome, loaded.settings.run.dir, options);
     const ExitCode code = exit_code_of(outcome);
     shutdown.begin_done(std::min(trainer.deadline, kDoneWithin), [rank, code] {
       const log::RankScope label_of_thread(rank);
@@ -235,6 +240,12 @@ ExitCode launch(const Loaded& loaded, const LaunchOptions& options) {
   const TrainerOptions trainer{
       .resolved = loaded.resolved, .fresh = options.fresh, .stop = &stop, .deadline = deadline_of(loaded.settings)};
   return processes ? run_mpi(loaded, options, trainer) : run_threads(loaded, options, trainer);
+}
+
+ExitCode launch_inference(const Loaded& loaded, const Inference& inference) {
+  // A mesh of another size is refused while there is still one message for all.
+  if (const int size = comm::this_launch().size; size > 1) check_inference(loaded.settings, size);
+  return launch(loaded, {.inference = &inference});
 }
 
 }  // namespace ms::train

@@ -3,13 +3,16 @@
 
 #include <functional>
 
+#include "train/run/inference.h"
 #include "train/run/trainer.h"
 
 namespace ms::train {
 
 struct LaunchOptions {
-  bool fresh = false;                          // begin at step 0, whatever checkpoints there are
-  std::function<void(const Outcome&)> report;  // called by rank 0 when a run ended without failure
+  bool fresh = false;                               // begin at step 0, whatever checkpoints there are
+  std::function<void(const Outcome&)> report = {};  // called by rank 0 when a run ended without failure
+  // Uses a model instead of training one, if not null. That has no run directory, so no verdict, and reports nothing.
+  const Inference* inference = nullptr;
 };
 
 // Runs the configuration: under mpirun or srun --mpi=pmix this process is one rank, otherwise its threads are all
@@ -18,5 +21,7 @@ struct LaunchOptions {
 // A failed run of threads throws the first cause. A failed MPI process exits by itself, since peers may be gone and MPI
 // cannot be ended alone: one rank says what the first cause was, and all exit with its code.
 ExitCode launch(const Loaded& loaded, const LaunchOptions& options);
+// The same ranks for a command that uses a model.
+ExitCode launch_inference(const Loaded& loaded, const Inference& inference);
 
 }  // namespace ms::train

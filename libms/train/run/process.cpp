@@ -37,17 +37,25 @@ double peak_flops(const RunConfig& run, tensor::Device& device, int ranks_of_pro
   return ranks_of_process == 1 ? cost::known_peak_flops(device.name()).value_or(0) : 0;
 }
 
+int threads_of(const Settings& settings) {
+  return tensor::CpuPool::threads_asked(settings.run.cpu_threads, std::getenv("OMP_NUM_THREADS"));
+}
+
 }  // namespace
 
 Checked check_run(const Settings& settings, int ranks) {
   return {watch::armed_faults([](const char* name) { return std::getenv(name); }, ranks, settings.train.steps),
-          tensor::CpuPool::threads_asked(settings.run.cpu_threads, std::getenv("OMP_NUM_THREADS")),
-          make_plan(settings, ranks)};
+          threads_of(settings), make_plan(settings, ranks)};
 }
 
-Process::Process(Checked checked, TrainerOptions options, int ranks, int ranks_on_node)
+Checked check_inference(const Settings& settings, int ranks) {
+  return {.faults = {}, .cpu_threads = threads_of(settings), .plan = make_inference_plan(settings, ranks)};
+}
+
+Process::Process(Checked checked, TrainerOptions options, const Inference* inference, int ranks, int ranks_on_node)
     : checked_(std::move(checked)),
       options_(std::move(options)),
+      inference_(inference),
       ranks_(ranks),
       size_(tensor::CpuPool::size_for(tensor::CpuPool::usable_cores(), ranks, ranks_on_node, checked_.cpu_threads)),
       flusher_(checked_.plan.settings.trace.flush_s),
@@ -93,7 +101,12 @@ Outcome Process::run_rank(comm::World& world, Devices& devices, StartUp& start_u
     start_up.create_groups({plan.mesh, plan.chunks, plan.settings.model.tied_embeddings});
     options.peak_flops = peak_flops(plan.settings.run, device, ranks_);
     tracing.emplace(plan, options.resolved, world, device, options.peak_flops, flusher_);
-    Outcome outcome = train(plan, world, device, devices.host, options, step);
+    Outcome outcome;
+    if (inference_ != nullptr) {
+      run_inference(plan, world, device, *inference_, options.failed);
+    } else {
+      outcome = train(plan, world, device, devices.host, options, step);
+    }
     world.close();
     tracing->done();
     return outcome;

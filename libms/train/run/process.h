@@ -10,6 +10,7 @@
 #include "tensor/cpu_device.h"
 #include "trace/flusher.h"
 #include "train/plan.h"
+#include "train/run/inference.h"
 #include "train/run/start_up.h"
 #include "train/run/trainer.h"
 #include "watch/fault.h"
@@ -24,11 +25,13 @@ struct Checked {
 };
 // Throws where the settings, MS_FAULT or OMP_NUM_THREADS cannot be used.
 Checked check_run(const Settings& settings, int ranks);
+Checked check_inference(const Settings& settings, int ranks);
 
 class Process {
  public:
   // Has `ranks` of the run, of all `ranks_on_node` on its node. `options`: resolved, fresh, stop and deadline.
-  Process(Checked checked, TrainerOptions options, int ranks, int ranks_on_node);
+  // `inference`, if not null, is done instead of training, and outlives the process.
+  Process(Checked checked, TrainerOptions options, const Inference* inference, int ranks, int ranks_on_node);
 
   struct Devices {
     tensor::CpuDevice host;
@@ -51,6 +54,7 @@ class Process {
 
   const Checked checked_;
   const TrainerOptions options_;
+  const Inference* const inference_;
   const int ranks_;
   const tensor::CpuPool::Size size_;
   trace::Flusher flusher_;

@@ -53,6 +53,22 @@ TEST(CheckModel, TakesWhatItWas) {
   EXPECT_EQ(refusal({}, {"model.init_std=0.5"}), "");
 }
 
+TEST(CheckModel, TakesTheFirstPositionsWhereThatIsAsked) {
+  const ckpt::Manifest manifest = manifest_of({});
+  const auto takes = [&](std::int64_t seq, bool first_positions) {
+    const nn::ModelConfig model = load_text(kModel, "test", {fmt::format("model.seq={}", seq)}).settings.model;
+    try {
+      check_model(model, manifest, "step-00000005", first_positions);
+    } catch (const Error&) { return false; }
+    return true;
+  };
+  EXPECT_TRUE(takes(8, true));
+  EXPECT_FALSE(takes(8, false)) << "a run would save them";
+  EXPECT_TRUE(takes(12, true));
+  EXPECT_TRUE(takes(12, false));
+  EXPECT_FALSE(takes(16, true));
+}
+
 TEST(CheckModel, NamesTheKeyThatDiffers) {
   struct Case {
     std::vector<std::string> there, here;

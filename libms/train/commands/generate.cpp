@@ -1,0 +1,177 @@
+// One of the commands of train/commands/commands.h: lets a model continue a text.
+#include <charconv>
+#include <cstdio>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "ckpt/command_support.h"
+#include "data/tokenizer.h"
+#include "mesh/shard.h"
+#include "train/commands/commands.h"
+#include "train/run/generate.h"
+#include "train/run/launch.h"
+
+namespace ms::train {
+namespace {
+
+constexpr std::int64_t kMaxTokens = 1'000'000;
+
+double number_between(const Args& args, const std::string& option, double min, double max) {
+  const double value = args.get_double(option);
+  if (value >= min && value <= max) return value;
+  throw user_error("cli.value", fmt::format("--{} {}: expected {} to {}", option, args.get(option), min, max));
+}
+
+std::vector<std::int32_t> parse_ids(const std::string& text) {
+  std::vector<std::int32_t> ids;
+  for (const std::string& word : split(text, ',')) {
+    std::int32_t id = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc() || end != word.data() + word.size()) {
+      throw user_error("cli.value", fmt::format("--tokens: '{}' is no token id", word), "as in --tokens 17,4,203");
+    }
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+// The tokenizer that is named, or else the one whose vocabulary the model has; nullptr: none is known.
+std::unique_ptr<data::Tokenizer> tokenizer_of(const Args& args, const nn::ModelConfig& model) {
+  if (!args.has("tokenizer")) return data::tokenizer_for_vocab(model.vocab);
+  std::unique_ptr<data::Tokenizer> tokenizer = data::make_tokenizer(args.get("tokenizer"));
+  if (tokenizer->vocab_size() <= model.vocab) return tokenizer;
+  throw user_error("data.tokenizer", fmt::format("the tokenizer '{}' has {} tokens, and model.vocab is {}",
+                                                 tokenizer->name(), tokenizer->vocab_size(), model.vocab));
+}
+
+// The prompt in tokens. Without one, a text begins where a document ends.
+std::vector<std::int32_t> prompt_of(const Args& args, const data::Tokenizer* tokenizer, const nn::ModelConfig& model) {
+  if (args.has("tokens") && args.has("prompt")) {
+    throw user_error("cli.value", "--tokens and --prompt are two prompts", "leave one of them out");
+  }
+  std::vector<std::int32_t> prompt;
+  if (args.has("tokens")) {
+    prompt = parse_ids(args.get("tokens"));
+  } else if (tokenizer == nullptr) {
+    throw user_error(
+        "data.tokenizer", fmt::format("no tokenizer is known for a vocabulary of {} tokens", model.vocab),
+        "give the prompt as token ids, --tokens 17,4,203: the answer is ids, too; or name a tokenizer, --tokenizer");
+  } else {
+    tokenizer->encode(args.get("prompt"), prompt);
+    if (prompt.empty()) prompt.push_back(tokenizer->end_of_document());
+  }
+  if (prompt.empty()) throw user_error("cli.value", "--tokens is empty", "a model continues at least one token");
+  for (const std::int32_t id : prompt) {
+    if (id >= 0 && id < model.vocab) continue;
+    throw user_error("data.vocab",
+                     fmt::format("token {} of the prompt: the model's vocabulary is 0 to {}", id, model.vocab - 1));
+  }
+  return prompt;
+}
+
+// One sequence; replicas would all compute the same. The context need not be longer than what will be in it: each token
+// takes as long as all of it.
+void adjust_to_generate(Settings& settings, std::int64_t tokens) {
+  nn::ModelConfig& model = settings.model;
+  settings.train.microbatch = 1;
+  settings.train.global_batch = settings.mesh.dp * settings.mesh.pp;
+  model.seq = std::min(model.seq, mesh::pad_to_multiple(std::max(tokens, model.window), settings.mesh.tp));
+}
+
+// Prints tokens as they come: as text, or as ids.
+class Printer {
+ public:
+  explicit Printer(const data::Tokenizer* tokenizer) : tokenizer_(tokenizer) {}
+  void print(std::int32_t token) const {
+    fmt::print("{}",
+               tokenizer_ != nullptr ? without_controls(tokenizer_->decode({&token, 1})) : fmt::format("{} ", token));
+    std::fflush(stdout);
+  }
+
+ private:
+  const data::Tokenizer* tokenizer_;
+};
+
+int run_generate(const Args& args) {
+  GenerateOptions options;
+  options.max_tokens = args.get_int("max-tokens", 1, kMaxTokens);
+  options.sampling = {number_between(args, "temperature", 0, 100), number_between(args, "top-p", 1e-9, 1)};
+  options.seed = static_cast<std::uint64_t>(args.get_int("seed", 0));
+  const ckpt::Found found = ckpt::choose_complete(args.get("PATH"));
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  std::vector<std::int32_t> prompt;
+  std::vector<std::string> settings{"mesh.dp=1"};
+  for (const std::string& setting : args.list("set")) settings.push_back(setting);
+  const Loaded loaded = load_for_inference(found, settings, [&](Settings& adjusted) {
+    tokenizer = tokenizer_of(args, adjusted.model);
+    prompt = prompt_of(args, tokenizer.get(), adjusted.model);
+    adjust_to_generate(adjusted, std::ssize(prompt) + options.max_tokens);
+  });
+  const nn::ModelConfig& model = loaded.settings.model;
+  options.vocab = tokenizer ? tokenizer->vocab_size() : model.vocab;
+  if (tokenizer) options.stop = tokenizer->end_of_document();
+  if (args.has("stop-token")) options.stop = static_cast<std::int32_t>(args.get_int("stop-token", 0, model.vocab - 1));
+
+  const auto generate_and_print = [&](Engine& engine, const Plan& plan, const comm::World& world) {
+    const bool prints = world.rank() == 0, streams = prints && !args.has("json");
+    const Printer printer(args.has("tokens") ? nullptr : tokenizer.get());
+    if (streams) std::ranges::for_each(prompt, [&](std::int32_t token) { printer.print(token); });
+    std::vector<std::int32_t> made;
+    generate(engine, plan.settings.model.seq, prompt, options, [&](std::int32_t token) {
+      made.push_back(token);
+      if (streams) printer.print(token);
+    });
+    if (streams) fmt::print("\n");
+    if (!prints || streams) return;
+    Json json{{"schema", 1},
+              {"checkpoint", found.path},
+              {"prompt_tokens", prompt},
+              {"tokens", made},
+              {"finish", std::ssize(made) < options.max_tokens ? "stop" : "length"}};
+    if (tokenizer) json["text"] = tokenizer->decode(made);
+    fmt::print("{}\n", json.dump(2));
+  };
+  return static_cast<int>(launch_inference(loaded, {found, generate_and_print}));
+}
+
+}  // namespace
+
+Command generate_command() {
+  return {
+      .name = "generate",
+      .summary = "continue a prompt with a checkpoint's model",
+      .positionals = {ckpt::checkpoint_positional()},
+      .options = {{.name = "prompt", .value = "TEXT", .doc = "What to continue; without it a new document."},
+                  {.name = "tokens",
+                   .value = "ID,ID...",
+                   .doc = "The prompt as token ids, and the answer as ids: for models whose tokenizer is not known."},
+                  {.name = "tokenizer",
+                   .value = "NAME",
+                   .doc = "byte; otherwise the one whose vocabulary is as large as the model's."},
+                  {.name = "max-tokens", .value = "N", .doc = "Tokens to generate at most.", .default_text = "64"},
+                  {.name = "temperature",
+                   .value = "T",
+                   .doc = "Divides the logits: below 1 likely tokens become likelier; 0 takes the likeliest.",
+                   .default_text = "0.8"},
+                  {.name = "top-p",
+                   .value = "P",
+                   .doc = "Draws among the likeliest tokens whose probabilities reach P together.",
+                   .default_text = "1"},
+                  {.name = "seed",
+                   .value = "N",
+                   .doc = "Key of the random numbers: the same seed, the same text.",
+                   .default_text = "1234"},
+                  {.name = "stop-token",
+                   .value = "ID",
+                   .doc = "Ends the text when it is drawn; otherwise the tokenizer's end of a document does."},
+                  inference_set_option(),
+                  ckpt::json_option()},
+      .run = run_generate,
+      .description =
+          "Prints the prompt and what follows it, token by token. The checkpoint may be of a run, or of a Hugging Face "
+          "model that 'ms-ckpt import' made; layouts and ranks are as for eval, but with mesh.dp = 1.\n\n"
+          "Each token takes a forward over prompt and answer, as no keys and values are kept. Where a context of "
+          "model.seq tokens is full, its older half is dropped."};
+}
+
+}  // namespace ms::train

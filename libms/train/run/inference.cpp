@@ -1,0 +1,49 @@
+#include "train/run/inference.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "train/checkpoint/restore.h"
+#include "watch/verdict.h"
+
+namespace ms::train {
+
+Loaded load_for_inference(const ckpt::Found& checkpoint, const std::vector<std::string>& assignments,
+                          const std::function<void(Settings&)>& adjust) {
+  std::vector<std::string> all{"train.dtype=" + checkpoint.manifest->dtype};
+  all.insert(all.end(), assignments.begin(), assignments.end());
+  Loaded loaded = load_text(checkpoint.manifest->config, fmt::format("the configuration in {}", checkpoint.path), all,
+                            [&](Settings& settings) {
+                              settings.train.recompute = "full";  // nothing is kept for a backward
+                              settings.trace.enabled = false;
+                              settings.metrics = {};
+                              settings.run.sample_tokens = 0;
+                              adjust(settings);
+                            });
+  check_model(loaded.settings.model, *checkpoint.manifest, checkpoint.path, true);
+  // Ranks compare it: they must have chosen the same one.
+  loaded.resolved += fmt::format("[inference]\ncheckpoint = \"{}\"\n", checkpoint.path);
+  return loaded;
+}
+
+void run_inference(const Plan& plan, comm::World& world, tensor::Device& device, const Inference& inference,
+                   const std::function<void(const Error&)>& failed) {
+  Engine engine(plan, world, device);
+  try {
+    const auto ranks = static_cast<std::size_t>(world.size());
+    const int threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / world.ranks_on_node());
+    restore(engine, *inference.checkpoint.manifest, inference.checkpoint.path, threads);
+    engine.share_state();
+    if (world.rank() == 0) log::info("train", "{} is loaded on {}", inference.checkpoint.path, plural(ranks, "rank"));
+    inference.use(engine, plan, world);
+    engine.synchronize();
+  } catch (const Error& error) {
+    watch::begin_ending();
+    failed(error);
+    throw;
+  }
+}
+
+}  // namespace ms::train
