@@ -43,8 +43,8 @@ std::string config_manual() {
 const Tool kTool{
     .name = "ms-train",
     .summary = "train a language model in 3D parallel",
-    .commands = {train::run_command(), train::plan_command(), train::simulate_command(), train::tune_command(),
-                 train::calibrate_command(), train::check_command(), train::eval_command(), train::generate_command()},
+    .commands = {train::run_command(), train::eval_command(), train::generate_command(), train::plan_command(),
+                 train::simulate_command(), train::tune_command(), train::calibrate_command(), train::check_command()},
     .description =
         "Trains GPT and Llama models with tensor, sequence, pipeline and data parallelism, on CPUs; on NVIDIA GPUs it "
         "is not tried yet.",

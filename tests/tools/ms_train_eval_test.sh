@@ -127,6 +127,8 @@ diff -r run before >out || fail "eval or generate wrote into the run's directory
 
 # Refusals.
 refuse 2 'nowhere' eval nowhere
+refuse 2 'is a Hugging Face model' eval "$golden/llama" --data text
+grep -q 'hint: .ms-ckpt import' err || fail "not said how to import a model"
 refuse 2 'missing.idx' eval ckpt --data missing
 refuse 2 "two data sets are called 'held'" eval ckpt --data held --data held
 refuse 2 'samples' eval ckpt --samples 0

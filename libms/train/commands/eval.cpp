@@ -72,7 +72,7 @@ std::string json_of(const ckpt::Found& checkpoint, const std::vector<SetLoss>& l
 
 int run_eval(const Args& args) {
   const std::int64_t samples = args.has("samples") ? args.get_int("samples", 1) : 0;
-  const ckpt::Found found = ckpt::choose_complete(args.get("PATH"));
+  const ckpt::Found found = checkpoint_of(args);
   const Loaded loaded = load_for_inference(found, args.list("set"), adjust_to_evaluate);
   const nn::ModelConfig& model = loaded.settings.model;
   std::vector<data::EvalSet> sets;
