@@ -40,6 +40,15 @@ verdict() {
 }
 
 "$ms_train" run "$work/gpu.toml" --fresh --set run.dir="$work/threads" >"$work/threads.log" 2>&1 || fail "threads: $?"
+grep -q '"device":[1-9][0-9]*,"device_total":' "$work/threads/metrics.jsonl" || fail "threads: no memory of the GPU"
+# The model is worth the same on the GPU and on the CPU, but for the order in which bf16 GEMMs sum.
+for device in cuda cpu; do
+  "$ms_train" eval "$work/checkpoints" --set run.device="$device" --samples 8 --set run.comm_timeout=60s \
+    >"$work/eval-$device" 2>"$work/eval.log" ||
+    fail "eval on $device: $(tail -n 3 "$work/eval.log")"
+done
+paste "$work/eval-cuda" "$work/eval-cpu" | awk 'END { d = $3 / $7 - 1; exit !($3 > 1 && d < 1e-3 && d > -1e-3) }' ||
+  fail "eval: $(tail -qn 1 "$work"/eval-c*)"
 ranks processes MS_NOTHING=1 || fail "processes: $(tail -n 3 "$work/processes.log")"
 # The emulated NCCL sums in rank order, as threads do: the same bits.
 [[ $(losses threads | wc -l) == 4 ]] || fail "threads: losses of $(losses threads | wc -l) steps, not 4"
