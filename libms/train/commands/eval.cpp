@@ -1,5 +1,9 @@
 // One of the commands of train/commands/commands.h: the perplexity of a model on data sets.
+#include <algorithm>
 #include <cmath>
+#include <functional>
+#include <optional>
+#include <span>
 
 #include "base/json.h"
 #include "base/progress.h"

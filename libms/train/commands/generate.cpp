@@ -1,4 +1,5 @@
 // One of the commands of train/commands/commands.h: lets a model continue a text.
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 
