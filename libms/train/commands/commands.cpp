@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "comm/launch.h"
 #include "ckpt/choose.h"
+#include "comm/launch.h"
 
 namespace ms::train {
 
