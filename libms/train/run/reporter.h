@@ -29,7 +29,7 @@ class Reporter {
   SystemClock clock_;
   trace::MetricsFile metrics_;
   std::optional<trace::EventFile> curves_;
-  std::optional<Progress> progress_;  // on a terminal; elsewhere the log has the lines
+  std::optional<Progress> progress_;       // on a terminal; elsewhere the log has the lines
   double first_s_ = 0, first_tokens_ = 0;  // of the first step,
   double seconds_ = 0, tokens_ = 0;        // and of those after it
   std::int64_t steps_ = 0;
