@@ -36,7 +36,7 @@ class TracedRun : public ::testing::Test {
     settings.trace.dir = dir_;
     trace::Flusher flusher(0.01);
     on_threads(settings, [&](const train::Plan& plan, comm::World& world, tensor::Device& device) {
-      train::Tracing tracing(plan, "configuration", world, device, flusher);
+      train::Tracing tracing(plan, "configuration", world, device, 0, flusher);
       trace::Recorder* recorder = device.recorder();
       ASSERT_EQ(recorder != nullptr, settings.trace.enabled);
       {
@@ -181,7 +181,7 @@ TEST_F(TracedRun, ChangesNoBit) {
   with_traces.trace.level = "ops";
   trace::Flusher flusher(0.01);
   on_threads(with_traces, [&](const train::Plan& plan, comm::World& world, tensor::Device& device) {
-    const train::Tracing tracing(plan, "configuration", world, device, flusher);
+    const train::Tracing tracing(plan, "configuration", world, device, 0, flusher);
     run_rank(plan, world, device, 3, outcome);
   });
   EXPECT_EQ(plain.losses, outcome.losses);

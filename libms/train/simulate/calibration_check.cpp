@@ -36,9 +36,9 @@ double own_seconds() {
 
 // The system's own needs stay below this part of the processors.
 constexpr double kMostOthers = 0.1;
-// An operation of more work may seem to take less time by this factor: sizes of a third of a decade are in one point,
-// and the operations behind neighbouring points have other shapes.
-constexpr double kTimeMayFall = 1.25;
+// An operation of more work may seem to take less time by this factor: a point stands for sizes of a third of a decade,
+// a factor of 2.15, and small operations take the same time.
+constexpr double kTimeMayFall = 2.5;
 
 // How many times as low as that of smaller operations the share of a larger one may be: what does not fit into caches
 // is slower, and so are narrow shapes.
@@ -47,9 +47,9 @@ struct CurveRule {
   std::vector<std::string> cost::DeviceConfig::*points;
   double share_may_fall;
 };
-constexpr CurveRule kCurveRules[] = {{"gemm", &cost::DeviceConfig::gemm, 2},
-                                     {"attention", &cost::DeviceConfig::attention, 3},
-                                     {"memory", &cost::DeviceConfig::memory, 8}};
+constexpr CurveRule kCurveRules[] = {{"gemm", &cost::DeviceConfig::gemm, 3},
+                                     {"attention", &cost::DeviceConfig::attention, 4},
+                                     {"memory", &cost::DeviceConfig::memory, 16}};
 
 }  // namespace
 
