@@ -98,7 +98,7 @@ done
 kill -KILL $!
 wait $! 2>/dev/null
 fresh=()
-expect "the rest, from memory" 0 "from memory, 0 B of" "$here" MS_EMULATED_GPU_GUARD=1 -- "${copied[@]}"
+expect "the rest, from memory" 0 "read 0 B from storage" "$here" MS_EMULATED_GPU_GUARD=1 -- "${copied[@]}"
 losses >"$work/parts"
 rest=$(wc -l <"$work/parts")
 ((rest == 10)) || { echo "FAILED: after memory came $rest steps" && failed=1; }
