@@ -120,6 +120,7 @@ BASH
 @test "a mistake in the configuration ends the job with code 2: no second start" {
   inside 4 <<'BASH'
   echo 'x = 1' >bad.toml
+  text
   train nothing
   train unknown bad.toml
   train mesh c.toml --set mesh.dp=4
