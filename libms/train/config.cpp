@@ -208,7 +208,9 @@ struct Idle {
 };
 constexpr Idle kIdle[] = {
     {"model.rotary_base", [](const Settings& s) { return s.model.is_gpt(); }, "a gpt learns its positions"},
-    {"optim.decay_fraction", [](const Settings& s) { return s.optim.schedule != "wsd"; },
+    {"optim.decay_fraction", [](const Settings& s) { return s.optim.schedule != "wsd" || s.optim.decay_steps > 0; },
+     "only optim.schedule = \"wsd\" without optim.decay_steps has it"},
+    {"optim.decay_steps", [](const Settings& s) { return s.optim.schedule != "wsd"; },
      "only optim.schedule = \"wsd\" has it"},
     {"optim.min_lr_ratio", [](const Settings& s) { return s.optim.schedule == "constant"; },
      "optim.schedule is constant"},

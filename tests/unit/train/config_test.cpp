@@ -171,6 +171,10 @@ TEST_F(Config, WarnsOfKeysWithoutEffect) {
         Case{{"model.rotary_base=10000"}, nullptr}, Case{{"model.rotary_base=500000", "model.family=llama"}, nullptr},
         Case{{"optim.decay_fraction=0.5"}, "optim.decay_fraction has no effect"},
         Case{{"optim.decay_fraction=0.5", "optim.schedule=wsd"}, nullptr},
+        Case{{"optim.decay_steps=50"}, "optim.decay_steps has no effect"},
+        Case{{"optim.decay_steps=50", "optim.schedule=wsd"}, nullptr},
+        Case{{"optim.decay_steps=50", "optim.decay_fraction=0.5", "optim.schedule=wsd"},
+             "optim.decay_fraction has no effect"},
         Case{{"optim.min_lr_ratio=0.5", "optim.schedule=constant"}, "optim.min_lr_ratio"},
         Case{{"checkpoint.every_steps=5"}, "checkpoint.dir is empty"},
         Case{{"checkpoint.every_steps=5", "checkpoint.dir=ck"}, nullptr}}) {
