@@ -35,19 +35,21 @@ inline std::size_t column_sums_bytes(std::int64_t cols, int sums) {
 constexpr int kTotals = 1024;  // blocks of a sum over everything
 inline std::size_t total_bytes() { return kTotals * 2 * sizeof(double); }
 
-// norms.cu. y, x, gain, bias of one type; gain, bias of one row, of at most kMostNormColumns (norm_rows.h). Bytes moved
-// forward: x read, y written; with a residual: a and b read, x = a + b (+ bias) and y written.
+// norms.cu. y, x, gain, bias of one type; gain, bias of one row, of at most kMostNormColumns (norm_rows.h). With
+// several heads, each part of a row that is as wide as gain is normed as a row. Bytes moved forward: x read, y written;
+// with a residual: a and b read, x = a + b (+ bias) and y written.
 struct Residual {
   Matrix a, b, bias;  // no a: x is an input
 };
 void layernorm_fwd(Stream stream, Matrix y, float* mean, float* rstd, Matrix x, Matrix gain, Matrix bias, float eps,
                    const Residual& residual);
-void rmsnorm_fwd(Stream stream, Matrix y, float* rstd, Matrix x, Matrix gain, float eps, const Residual& residual);
+void rmsnorm_fwd(Stream stream, Matrix y, float* rstd, Matrix x, Matrix gain, float eps, const Residual& residual,
+                 int heads);
 // Backward: x and dy read, dx written (read, too, if it accumulates). `scratch`: column_sums_bytes(cols, 2).
 void layernorm_bwd(Stream stream, Matrix dx, float* dgain, float* dbias, Matrix dy, Matrix x, const float* mean,
                    const float* rstd, Matrix gain, bool accumulate, void* scratch);
 void rmsnorm_bwd(Stream stream, Matrix dx, float* dgain, Matrix dy, Matrix x, const float* rstd, Matrix gain,
-                 bool accumulate, void* scratch);  // column_sums_bytes(cols, 1)
+                 bool accumulate, void* scratch, int heads);  // column_sums_bytes(gain.cols, 1)
 
 // pointwise.cu. Every input is read once, every output written once.
 void gelu_fwd(Stream stream, Matrix y, Matrix x);

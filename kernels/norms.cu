@@ -26,6 +26,11 @@ __device__ void each_pack(int cols, F&& f) {
   }
 }
 
+// Returns where a row starts, or head `row` of all heads of all rows.
+__device__ std::int64_t start_of(std::int64_t row, int heads, std::int64_t ld, int cols) {
+  return heads == 1 ? row * ld : row / heads * ld + row % heads * cols;
+}
+
 // Loads this thread's part of a row of x, after summing and storing it if there is a residual. Everything is read
 // before anything is written, so that no read waits for a write.
 template <class T, int kL, int kPacks>
@@ -51,11 +56,12 @@ __device__ void load_row(Lanes<T, kL> (&v)[kPacks], T* x, const Sum<T>& sum, std
 template <class T, int kL, int kPacks, bool kCentred>
 __global__ void __launch_bounds__(most_norm_threads(false, kL, kPacks))
     norm_fwd(T* y, std::int64_t y_ld, float* mean_out, float* rstd_out, T* x, std::int64_t x_ld, const T* gain,
-             const T* bias, int cols, float eps, Sum<T> residual) {
+             const T* bias, int cols, float eps, Sum<T> residual, int heads) {
   __shared__ float shared[kWarp];
   const std::int64_t row = blockIdx.x;
+  const auto at = [&](std::int64_t ld) { return start_of(row, heads, ld, cols); };
   Lanes<T, kL> v[kPacks];
-  load_row(v, x + row * x_ld, residual, row, cols);
+  load_row(v, x + at(x_ld), residual, row, cols);
   float sum[1] = {0};
   each_pack<kL, kPacks>(cols, [&](int p, int) {
 #pragma unroll
@@ -87,7 +93,7 @@ __global__ void __launch_bounds__(most_norm_threads(false, kL, kPacks))
       v[p].v[i] = (v[p].v[i] - mean) * rstd * gains[p][i];
       if constexpr (kCentred) v[p].v[i] += b[i];
     }
-    v[p].store(y + row * y_ld + col);
+    v[p].store(y + at(y_ld) + col);
   });
 }
 
@@ -102,7 +108,8 @@ struct RowParts {
 template <class T, int kL, int kPacks, bool kCentred>
 __global__ void __launch_bounds__(most_norm_threads(true, kL, kPacks))
     norm_bwd(T* dx, std::int64_t dx_ld, float* partials, const T* dy, std::int64_t dy_ld, const T* x, std::int64_t x_ld,
-             const float* mean_in, const float* rstd_in, const T* gain, std::int64_t rows, int cols, bool accumulate) {
+             const float* mean_in, const float* rstd_in, const T* gain, std::int64_t rows, int cols, bool accumulate,
+             int heads) {
   __shared__ float shared[2 * kWarp];
   float dgain[kPacks][kL] = {}, dbias[kPacks][kL] = {};
   // Everything that a row needs is read before anything is used: otherwise a multiprocessor has too few bytes in
@@ -117,8 +124,8 @@ __global__ void __launch_bounds__(most_norm_threads(true, kL, kPacks))
     of.mean = kCentred ? mean_in[row] : 0;
     of.rstd = rstd_in[row];
     each_pack<kL, kPacks>(cols, [&](int p, int col) {
-      of.x[p].load(x + row * x_ld + col);
-      of.dy[p].load(dy + row * dy_ld + col);
+      of.x[p].load(x + start_of(row, heads, x_ld, cols) + col);
+      of.dy[p].load(dy + start_of(row, heads, dy_ld, cols) + col);
     });
   };
   if constexpr (kAhead) read(next, blockIdx.x);
@@ -131,7 +138,8 @@ __global__ void __launch_bounds__(most_norm_threads(true, kL, kPacks))
     }
     const float mean = at.mean, rstd = at.rstd;
     Packed<T, kL> old[kPacks];
-    if (accumulate) each_pack<kL, kPacks>(cols, [&](int p, int col) { old[p].load(dx + row * dx_ld + col); });
+    T* const to = dx + start_of(row, heads, dx_ld, cols);
+    if (accumulate) each_pack<kL, kPacks>(cols, [&](int p, int col) { old[p].load(to + col); });
     float sums[2] = {0, 0};  // of e, of e h
     each_pack<kL, kPacks>(cols, [&](int p, int) {
 #pragma unroll
@@ -153,7 +161,7 @@ __global__ void __launch_bounds__(most_norm_threads(true, kL, kPacks))
         const float h = (at.x[p][i] - mean) * rstd, e = at.dy[p][i] * gains[p][i];
         out.v[i] = (accumulate ? old[p][i] : 0) + rstd * (e - mean_e - h * mean_eh);
       }
-      out.store(dx + row * dx_ld + col);
+      out.store(to + col);
     });
   }
   float* mine = partials + static_cast<std::int64_t>(blockIdx.x) * (kCentred ? 2 : 1) * cols;
@@ -187,33 +195,34 @@ void by_row(bool backward, bool aligned, std::int64_t cols, F&& f) {
 
 template <bool kCentred>
 void forward(Stream stream, Matrix y, float* mean, float* rstd, Matrix x, Matrix gain, Matrix bias, float eps,
-             const Residual& residual) {
+             const Residual& residual, int heads = 1) {
   const auto& [a, b, added_bias] = residual;
   by_type(x.type, [&]<class T>(T) {
     const bool aligned = is_aligned(x) && is_aligned(y) && is_aligned(gain) && is_aligned(bias) && is_aligned(a) &&
                          is_aligned(b) && is_aligned(added_bias);
     const Sum<T> sum{as<T>(a), as<T>(b), as<T>(added_bias), a.ld, b.ld};
-    by_row<T>(false, aligned, x.cols, [&]<int kL, int kPacks>(int threads) {
-      launch(norm_fwd<T, kL, kPacks, kCentred>, static_cast<unsigned>(x.rows), threads, stream, as<T>(y), y.ld, mean,
-             rstd, as<T>(x), x.ld, as<T>(gain), as<T>(bias), static_cast<int>(x.cols), eps, sum);
+    by_row<T>(false, aligned, gain.cols, [&]<int kL, int kPacks>(int threads) {
+      launch(norm_fwd<T, kL, kPacks, kCentred>, static_cast<unsigned>(x.rows * heads), threads, stream, as<T>(y), y.ld,
+             mean, rstd, as<T>(x), x.ld, as<T>(gain), as<T>(bias), static_cast<int>(gain.cols), eps, sum, heads);
     });
   });
 }
 
 template <bool kCentred>
 void backward(Stream stream, Matrix dx, float* dgain, float* dbias, Matrix dy, Matrix x, const float* mean,
-              const float* rstd, Matrix gain, bool accumulate, void* scratch) {
+              const float* rstd, Matrix gain, bool accumulate, void* scratch, int heads = 1) {
   auto* partials = static_cast<float*>(scratch);
-  const int blocks = static_cast<int>(std::min<std::int64_t>(x.rows, partials_of(x.cols)));
+  const std::int64_t rows = x.rows * heads;
+  const int blocks = static_cast<int>(std::min<std::int64_t>(rows, partials_of(gain.cols)));
   by_type(x.type, [&]<class T>(T) {
     const bool aligned = is_aligned(x) && is_aligned(dy) && is_aligned(dx) && is_aligned(gain);
-    by_row<T>(true, aligned, x.cols, [&]<int kL, int kPacks>(int threads) {
+    by_row<T>(true, aligned, gain.cols, [&]<int kL, int kPacks>(int threads) {
       launch(norm_bwd<T, kL, kPacks, kCentred>, static_cast<unsigned>(blocks), threads, stream, as<T>(dx), dx.ld,
-             partials, as<T>(dy), dy.ld, as<T>(x), x.ld, mean, rstd, as<T>(gain), x.rows, static_cast<int>(x.cols),
-             accumulate);
+             partials, as<T>(dy), dy.ld, as<T>(x), x.ld, mean, rstd, as<T>(gain), rows, static_cast<int>(gain.cols),
+             accumulate, heads);
     });
   });
-  add_partials(stream, dgain, dbias, partials, blocks, x.cols);
+  add_partials(stream, dgain, dbias, partials, blocks, gain.cols);
 }
 
 }  // namespace
@@ -222,16 +231,17 @@ void layernorm_fwd(Stream stream, Matrix y, float* mean, float* rstd, Matrix x, 
                    const Residual& residual) {
   forward<true>(stream, y, mean, rstd, x, gain, bias, eps, residual);
 }
-void rmsnorm_fwd(Stream stream, Matrix y, float* rstd, Matrix x, Matrix gain, float eps, const Residual& residual) {
-  forward<false>(stream, y, nullptr, rstd, x, gain, {}, eps, residual);
+void rmsnorm_fwd(Stream stream, Matrix y, float* rstd, Matrix x, Matrix gain, float eps, const Residual& residual,
+                 int heads) {
+  forward<false>(stream, y, nullptr, rstd, x, gain, {}, eps, residual, heads);
 }
 void layernorm_bwd(Stream stream, Matrix dx, float* dgain, float* dbias, Matrix dy, Matrix x, const float* mean,
                    const float* rstd, Matrix gain, bool accumulate, void* scratch) {
   backward<true>(stream, dx, dgain, dbias, dy, x, mean, rstd, gain, accumulate, scratch);
 }
 void rmsnorm_bwd(Stream stream, Matrix dx, float* dgain, Matrix dy, Matrix x, const float* rstd, Matrix gain,
-                 bool accumulate, void* scratch) {
-  backward<false>(stream, dx, dgain, nullptr, dy, x, nullptr, rstd, gain, accumulate, scratch);
+                 bool accumulate, void* scratch, int heads) {
+  backward<false>(stream, dx, dgain, nullptr, dy, x, nullptr, rstd, gain, accumulate, scratch, heads);
 }
 
 }  // namespace ms::kernels

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <numbers>
 #include <vector>
 
 #include "base/rng.h"
@@ -48,14 +49,24 @@ void scratch_free(void* memory) noexcept { std::free(memory); }
 
 namespace {
 
+double scaled(double frequency, const RotaryScaling& scaling) {
+  using Kind = RotaryScaling::Kind;
+  if (scaling.kind == Kind::none) return frequency;
+  const double lowered = frequency / scaling.factor;
+  if (scaling.kind == Kind::linear) return lowered;
+  const double turns = static_cast<double>(scaling.original_seq) * frequency / (2 * std::numbers::pi);
+  const double share = (turns - scaling.low_freq) / (scaling.high_freq - scaling.low_freq);
+  return std::lerp(lowered, frequency, std::clamp(share, 0.0, 1.0));
+}
+
 void compute(const RotaryTable& op) {
   const std::int64_t half = op.table.cols / 2;
   for (std::int64_t position = 0; position < op.table.rows; ++position) {
     float* row = op.table.as<float>() + position * op.table.ld;
     for (std::int64_t i = 0; i < half; ++i) {
       // In f64: position * frequency is large, and its error would be the angle's.
-      const double frequency =
-          std::pow(static_cast<double>(op.base), -static_cast<double>(i) / static_cast<double>(half));
+      const double frequency = scaled(
+          std::pow(static_cast<double>(op.base), -static_cast<double>(i) / static_cast<double>(half)), op.scaling);
       const double angle = static_cast<double>(position) * frequency;
       row[i] = static_cast<float>(std::cos(angle));
       row[half + i] = static_cast<float>(std::sin(angle));

@@ -37,11 +37,13 @@ void check_residual(const Rule& rule, const Residual& residual, const Tensor& x)
 }
 
 // Checks a norm; its vectors run over rows or columns.
-void check_norm(const Rule& rule, const Tensor& x, const Tensor& y, const Tensor& rstd, const Tensor& gain) {
+void check_norm(const Rule& rule, const Tensor& x, const Tensor& y, const Tensor& rstd, const Tensor& gain,
+                std::int64_t heads = 1) {
+  MS_ASSERT(heads > 0 && x.cols % heads == 0, "{}: {} heads in {} columns", rule.op, heads, x.cols);
   rule.activation("x", x);
   rule.like("y", y, x);
-  rule.tensor("rstd", rstd, 1, x.rows, DType::f32);
-  rule.tensor("gain", gain, 1, x.cols, x.dtype);
+  rule.tensor("rstd", rstd, 1, x.rows * heads, DType::f32);
+  rule.tensor("gain", gain, 1, x.cols / heads, x.dtype);
 }
 
 template <class Attention>
@@ -103,13 +105,14 @@ void check(const Rule& rule, const LayerNormBwd& op) {
   rule.tensor("dbias", op.dbias, 1, op.x.cols, DType::f32);
 }
 void check(const Rule& rule, const RmsNormFwd& op) {
-  check_norm(rule, op.x, op.y, op.rstd, op.gain);
+  check_norm(rule, op.x, op.y, op.rstd, op.gain, op.heads);
+  MS_ASSERT(op.heads == 1 || !op.residual, "{}: a residual of {} heads", rule.op, op.heads);
   check_residual(rule, op.residual, op.x);
 }
 void check(const Rule& rule, const RmsNormBwd& op) {
-  check_norm(rule, op.x, op.dx, op.rstd, op.gain);
+  check_norm(rule, op.x, op.dx, op.rstd, op.gain, op.heads);
   rule.like("dy", op.dy, op.x);
-  rule.tensor("dgain", op.dgain, 1, op.x.cols, DType::f32);
+  rule.tensor("dgain", op.dgain, 1, op.gain.cols, DType::f32);
 }
 void check(const Rule& rule, const GeluFwd& op) {
   rule.activation("x", op.x);

@@ -116,22 +116,25 @@ struct LayerNormBwd {
   }
 };
 
-// y = x * rstd * gain, rstd = 1 / sqrt(mean(x^2) + eps), f32 [1,T]. `residual` as in LayerNormFwd.
+// y = x * rstd * gain, rstd = 1 / sqrt(mean(x^2) + eps), f32 [1,T]. `residual` as in LayerNormFwd. With several heads,
+// each of the equal parts of a row is normed as a row: gain is [1,C/heads], rstd [1,T*heads], and there is no residual.
 struct RmsNormFwd {
   MS_OP("rmsnorm_fwd", norm)
   Tensor y, rstd, x, gain;
   float eps = 1e-5F;
   Residual residual = {};
+  std::int64_t heads = 1;
   void each(auto&& f) const {
     f(Access::read, residual.a), f(Access::read, residual.b), f(Access::read, residual.bias);
     f(residual ? Access::write : Access::read, x), f(Access::read, gain);
     f(Access::write, y), f(Access::write, rstd);
   }
 };
-struct RmsNormBwd {
+struct RmsNormBwd {  // dx may be dy, unless it accumulates
   MS_OP("rmsnorm_bwd", norm)
   Tensor dx, dgain, dy, x, rstd, gain;
   bool accumulate = false;
+  std::int64_t heads = 1;
   void each(auto&& f) const {
     f(Access::read, dy), f(Access::read, x), f(Access::read, rstd), f(Access::read, gain);
     f(Access::write, dx), f(Access::write, dgain);
@@ -162,11 +165,21 @@ struct SwigluBwd {  // dx[T,2F] overwritten
   void each(auto&& f) const { f(Access::read, dy), f(Access::read, x), f(Access::write, dx); }
 };
 
-// table f32 [seq, head_dim]: cos(pos * base^(-2i/head_dim)) for i < head_dim/2, then the sines.
+// How rotary frequencies are lowered, so that a model reads longer sequences than it was first trained on: all by the
+// same factor, or, as in Llama 3.1, those with fewer than low_freq turns in original_seq by the factor, those with more
+// than high_freq not at all, and those between by a blend of the two.
+struct RotaryScaling {
+  enum class Kind : std::uint8_t { none, linear, llama3 };
+  Kind kind = Kind::none;
+  double factor = 1, low_freq = 1, high_freq = 4;
+  std::int64_t original_seq = 8192;
+};
+// table f32 [seq, head_dim]: cos(pos * base^(-2i/head_dim)), scaled, for i < head_dim/2, then the sines.
 struct RotaryTable {
   MS_OP("rotary_table", init)
   Tensor table;
   float base = 10000.0F;
+  RotaryScaling scaling = {};
   void each(auto&& f) const { f(Access::write, table); }
 };
 // In place on x[T, heads*head_dim]: (a, b) = (x[i], x[i + head_dim/2]) -> (a cos - b sin, b cos + a sin). The position

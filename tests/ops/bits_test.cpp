@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numbers>
 
 #include "base/rng.h"
 #include "support.h"
@@ -197,6 +198,36 @@ TEST(Bits, RotaryTableIsExactAtLargePositions) {
         }
       }
     });
+  }
+}
+
+// By wavelengths, as transformers has it, where the op counts turns.
+TEST(Bits, RotaryTableScalesFrequencies) {
+  const std::int64_t seq = 40, head_dim = 64, half = head_dim / 2;
+  const auto llama3 = [](double plain) {
+    const double wavelength = 2 * std::numbers::pi / plain;
+    if (wavelength > 8192 / 1.0) return plain / 32;
+    if (wavelength < 8192 / 4.0) return plain;
+    const double smooth = (8192 / wavelength - 1.0) / (4.0 - 1.0);
+    return (1 - smooth) * plain / 32 + smooth * plain;
+  };
+  using Kind = RotaryScaling::Kind;
+  for (const Kind kind : {Kind::none, Kind::linear, Kind::llama3}) {
+    Memory m;
+    const RotaryTable op{.table = m.tensor(DType::f32, seq, head_dim), .base = 500000.0F, .scaling = {kind, 32}};
+    int changed = 0;
+    everywhere(m, op, [&] {
+      changed = 0;
+      for (std::int64_t i = 0; i < half; ++i) {
+        const double plain = std::pow(500000.0, -static_cast<double>(i) / static_cast<double>(half));
+        const double want = kind == Kind::none ? plain : kind == Kind::linear ? plain / 32 : llama3(plain);
+        changed += want != plain ? 1 : 0;
+        for (std::int64_t t = 0; t < seq; ++t) {
+          ASSERT_NEAR(get(op.table, t, half + i), std::sin(static_cast<double>(t) * want), 1e-7) << i;
+        }
+      }
+    });
+    EXPECT_EQ(changed, kind == Kind::none ? 0 : kind == Kind::linear ? 32 : 17);
   }
 }
 

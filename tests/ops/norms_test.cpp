@@ -257,6 +257,57 @@ TEST(Norms, BackwardAgreesWithFiniteDifferences) {
   });
 }
 
+// The norm of each head of a row is the norm of a row that is the head alone.
+TEST(Norms, RmsNormOfHeads) {
+  struct Row {
+    std::int64_t rows, heads, size, gap;
+  };
+  for (const DType dtype : activation_types()) {
+    for (const auto& [rows, heads, size, gap] :
+         {Row{1, 2, 1, 0}, Row{5, 3, 6, 1}, Row{33, 4, 64, 32}, Row{90, 2, 128, 8}}) {
+      SCOPED_TRACE(label(dtype, rows, heads * size));
+      Memory m;
+      const auto matrix = [&, rows = rows, cols = heads * size, gap = gap] { return m.tensor(dtype, rows, cols, gap); };
+      const auto split = [heads = heads, size = size](const Mat& x) {
+        Mat out(x.rows * heads, size);
+        for (std::int64_t i = 0; i < x.rows; ++i) {
+          for (std::int64_t j = 0; j < x.cols; ++j) out(i * heads + j / size, j % size) = x(i, j);
+        }
+        return out;
+      };
+      const RmsNormFwd forward{.y = matrix(),
+                               .rstd = m.tensor(DType::f32, 1, rows * heads),
+                               .x = matrix(),
+                               .gain = m.tensor(dtype, 1, size),
+                               .eps = 1e-5F,
+                               .heads = heads};
+      const Norm want = norm(split(read(forward.x)), read(forward.gain), nullptr, 1e-5, false);
+      everywhere(m, forward, [&] {
+        EXPECT_TRUE(close(forward.rstd, want.rstd, kNormF32));
+        EXPECT_TRUE(close(split(read(forward.y)), want.y, tolerance_of(dtype, kNormF32)));
+      });
+      write(forward.rstd, want.rstd);
+      // In place, as a layer does.
+      RmsNormBwd backward{.dx = forward.y,
+                          .dgain = m.tensor(DType::f32, 1, size),
+                          .dy = forward.y,
+                          .x = forward.x,
+                          .rstd = forward.rstd,
+                          .gain = forward.gain,
+                          .heads = heads};
+      const Mat zero(1, rows * heads);
+      const NormGradient gradient = norm_gradient(split(read(backward.dy)), split(read(backward.x)), zero,
+                                                  read(backward.rstd), read(backward.gain), false);
+      const Mat dgain = plus(gradient.dgain, read(backward.dgain));
+      everywhere(m, backward, [&] {
+        // With one column the gradient depends on eps only: it is the difference of two equal numbers.
+        if (size > 1) { EXPECT_TRUE(close(split(read(backward.dx)), gradient.dx, tolerance_of(dtype, 2 * kNormF32))); }
+        EXPECT_TRUE(close(backward.dgain, dgain, 2 * kNormF32));
+      });
+    }
+  }
+}
+
 TEST(Norms, ColumnSum) {
   for_each_norm([](DType dtype, const NormCase& c) {
     Memory m;

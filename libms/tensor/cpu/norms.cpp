@@ -119,13 +119,19 @@ void layernorm_bwd(const LayerNormBwd& op) {
   });
 }
 
+// Returns head `row` of all heads of all rows.
+template <class T>
+T* head_of(const Tensor& x, Index heads, Index row) {
+  return row_of<T>(x, row / heads) + row % heads * (x.cols / heads);
+}
+
 template <class T>
 void rmsnorm_fwd(const RmsNormFwd& op) {
-  const Index cols = op.x.cols;
-  each_chunk(op.x.rows, op.x.numel(), [&](Index row) {
-    const T* x = row_of_sum<T>(op.x, op.residual, row);
+  const Index heads = op.heads, cols = op.x.cols / heads;
+  each_chunk(op.x.rows * heads, op.x.numel(), [&](Index row) {
+    const T* x = heads == 1 ? row_of_sum<T>(op.x, op.residual, row) : head_of<T>(op.x, heads, row);
     const T* gain = row_of<T>(op.gain, 0);
-    T* y = row_of<T>(op.y, row);
+    T* y = head_of<T>(op.y, heads, row);
     const float rstd = reciprocal_root(row_squares(x, cols, 0.0F) / static_cast<float>(cols), op.eps);
     row_of<float>(op.rstd, 0)[row] = rstd;
     each_vector(cols,
@@ -135,11 +141,11 @@ void rmsnorm_fwd(const RmsNormFwd& op) {
 
 template <class T>
 void rmsnorm_bwd(const RmsNormBwd& op) {
-  const Index cols = op.x.cols;
+  const Index heads = op.heads, cols = op.x.cols / heads;
   float* const out[1] = {row_of<float>(op.dgain, 0)};
-  over_row_blocks<1>(op.x.rows, cols, out, [&](Index row, float* const(&sums)[1]) {
-    const T* x = row_of<T>(op.x, row);
-    const T* dy = row_of<T>(op.dy, row);
+  over_row_blocks<1>(op.x.rows * heads, cols, out, [&](Index row, float* const(&sums)[1]) {
+    const T* x = head_of<T>(op.x, heads, row);
+    const T* dy = head_of<T>(op.dy, heads, row);
     const T* gain = row_of<T>(op.gain, 0);
     const float rstd = row_of<float>(op.rstd, 0)[row];
     float* dgain = sums[0];
@@ -150,8 +156,8 @@ void rmsnorm_bwd(const RmsNormBwd& op) {
       along += d * load(gain + i, lanes) * xhat;
       store(dgain + i, load(dgain + i, lanes) + d * xhat, lanes);
     });
-    write_gradient(row_of<T>(op.dx, row), dy, x, gain, cols, 0.0F, rstd, 0.0F, sum(along) / static_cast<float>(cols),
-                   op.accumulate);
+    write_gradient(head_of<T>(op.dx, heads, row), dy, x, gain, cols, 0.0F, rstd, 0.0F,
+                   sum(along) / static_cast<float>(cols), op.accumulate);
   });
 }
 

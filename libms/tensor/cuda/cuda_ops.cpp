@@ -250,11 +250,12 @@ class CudaOps::Impl {
   }
   void run(const RmsNormFwd& op, S stream, CudaScratch&) {
     kernels::rmsnorm_fwd(stream, matrix(op.y), op.rstd.as<float>(), matrix(op.x), matrix(op.gain), op.eps,
-                         matrices(op.residual));
+                         matrices(op.residual), static_cast<int>(op.heads));
   }
   void run(const RmsNormBwd& op, S stream, CudaScratch& scratch) {
     kernels::rmsnorm_bwd(stream, matrix(op.dx), op.dgain.as<float>(), matrix(op.dy), matrix(op.x), op.rstd.as<float>(),
-                         matrix(op.gain), op.accumulate, scratch.take(kernels::column_sums_bytes(op.x.cols, 1)));
+                         matrix(op.gain), op.accumulate, scratch.take(kernels::column_sums_bytes(op.gain.cols, 1)),
+                         static_cast<int>(op.heads));
   }
   void run(const GeluFwd& op, S stream, CudaScratch&) { kernels::gelu_fwd(stream, matrix(op.y), matrix(op.x)); }
   void run(const GeluBwd& op, S stream, CudaScratch&) {
