@@ -25,7 +25,10 @@ ModelShape gpt_shape(std::int64_t layers, std::int64_t hidden, std::int64_t head
           .vocab = vocab,
           .seq = seq,
           .tied = true,
-          .biases = true,
+          .norm_bias = true,
+          .qkv_bias = true,
+          .out_bias = true,
+          .mlp_bias = true,
           .learned_positions = true};
 }
 
@@ -47,11 +50,13 @@ Parameters count_parameters(const ModelShape& shape) {
   const std::int64_t q = shape.heads * shape.head_dim;
   const std::int64_t kv = shape.kv_heads * shape.head_dim;
   const std::int64_t mlp_inputs = shape.gated_mlp ? 2 : 1;  // matrices into the MLP; one leads out
-  const std::int64_t norm = shape.hidden * (shape.biases ? 2 : 1);
+  const std::int64_t norm = shape.hidden * (shape.norm_bias ? 2 : 1);
   Parameters count;
   count.gemm_per_layer = shape.hidden * (q + 2 * kv) + q * shape.hidden + (mlp_inputs + 1) * shape.hidden * shape.ffn;
-  const std::int64_t biases = q + 2 * kv + shape.hidden + mlp_inputs * shape.ffn + shape.hidden;
-  count.per_layer = count.gemm_per_layer + (shape.biases ? biases : 0) + (shape.parallel_block ? 1 : 2) * norm;
+  const std::int64_t biases = (shape.qkv_bias ? q + 2 * kv : 0) + (shape.out_bias ? shape.hidden : 0) +
+                              (shape.mlp_bias ? mlp_inputs * shape.ffn + shape.hidden : 0);
+  count.per_layer =
+      count.gemm_per_layer + biases + (shape.parallel_block ? 1 : 2) * norm + (shape.qk_norm ? 2 * shape.head_dim : 0);
   count.embedding = (shape.vocab + (shape.learned_positions ? shape.seq : 0)) * shape.hidden;
   count.final_norm = norm;
   count.head = shape.tied ? 0 : shape.vocab * shape.hidden;

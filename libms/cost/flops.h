@@ -27,7 +27,11 @@ struct ModelShape {
   bool parallel_block = false;     // attention and MLP of one norm's output, not each behind its own
   bool gated_mlp = false;          // three matrices instead of two
   bool tied = false;               // the head is the embedding
-  bool biases = false;             // of all GEMMs but the head, and of the norms
+  bool norm_bias = false;          // norms have biases, beside gains
+  bool qkv_bias = false;           // biases of GEMMs: queries, keys and values,
+  bool out_bias = false;           // the attention's output,
+  bool mlp_bias = false;           // all of the MLP
+  bool qk_norm = false;            // gains of head_dim for queries and for keys
   bool learned_positions = false;  // a table of seq x hidden
 };
 

@@ -6,7 +6,7 @@
 
 namespace ms::nn {
 
-// acts.qkv -> acts.o; rotates the queries and keys in acts.qkv.
+// acts.qkv -> acts.o; rotates the queries and keys in acts.qkv, or in acts.q and acts.k if they are normed.
 void attention_forward(const Layer& layer);
 // scratch.dattn -> grads.dqkv.
 void attention_backward(const Layer& layer);

@@ -55,6 +55,16 @@ Tensor carve_rotary(Arena& arena, const Shape& shape) {
   return shape.model->is_gpt() ? Tensor{} : arena.take(DType::f32, shape.model->seq, shape.model->head_dim());
 }
 
+RotaryTable rotary_table(const Tensor& table, const ModelConfig& model) {
+  using Kind = RotaryScaling::Kind;
+  const Kind kind = model.rotary_scaling == "llama3"   ? Kind::llama3
+                    : model.rotary_scaling == "linear" ? Kind::linear
+                                                       : Kind::none;
+  return {table,
+          static_cast<float>(model.rotary_base),
+          {kind, model.rotary_factor, model.rotary_low_freq, model.rotary_high_freq, model.rotary_original_seq}};
+}
+
 namespace {
 
 // Finds parameters by name in a chunk's spans.
@@ -102,12 +112,14 @@ Chunk::Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTe
     LayerWeights layer;
     layer.norm1 = bind.norm(p + "norm1");
     if (!shape.model->parallel_block) layer.norm2 = bind.norm(p + "norm2");
+    if (shape.model->qk_norm) layer.q_norm = bind.norm(p + "attn.q_norm"), layer.k_norm = bind.norm(p + "attn.k_norm");
     layer.qkv = bind.weight(p + "attn.q.weight", p + "attn.v.weight");
     layer.qkv_bias = bind.optional(p + "attn.q.bias", p + "attn.v.bias");
     layer.out = bind.weight(p + "attn.out.weight");
     layer.out_bias = bind.optional(p + "attn.out.bias");
-    layer.up = bind.weight(p + (shape.model->gated() ? "mlp.gate.weight" : "mlp.up.weight"), p + "mlp.up.weight");
-    layer.up_bias = bind.optional(p + "mlp.up.bias");
+    const std::string up = p + (shape.model->gated() ? "mlp.gate" : "mlp.up");
+    layer.up = bind.weight(up + ".weight", p + "mlp.up.weight");
+    layer.up_bias = bind.optional(up + ".bias", p + "mlp.up.bias");
     layer.down = bind.weight(p + "mlp.down.weight");
     layer.down_bias = bind.optional(p + "mlp.down.bias");
     if (shape.model->parallel_block) {

@@ -41,6 +41,7 @@ std::vector<WeightAmaxes> carve_weight_amaxes(Arena& arena, const Shape& shape, 
 ChunkSlot carve_slot(Arena& arena, const Shape& shape, const ChunkPart& part, const LayerScratch& scratch);
 HeadScratch carve_head(Arena& arena, const Shape& shape);
 Tensor carve_rotary(Arena& arena, const Shape& shape);  // absent if the model has none
+tensor::RotaryTable rotary_table(const Tensor& table, const ModelConfig& model);
 
 // One microbatch's input: token ids and the ids that follow them, i32 [1,T]. Tokens are needed on the first stage,
 // targets on the last.

@@ -12,7 +12,7 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
   auto divides = [&](const char* key, std::int64_t value, std::int64_t parts, const char* why) {
     if (value % parts != 0) refuse(key, fmt::format("{} = {} is not divisible by {} = {}", key, value, why, parts));
   };
-  divides("model.hidden", model.hidden, model.heads, "model.heads");
+  if (model.head_size == 0) divides("model.hidden", model.hidden, model.heads, "model.heads");
   divides("model.heads", model.heads, mesh.tp, "mesh.tp");
   if (model.kv_heads != 0) {
     divides("model.heads", model.heads, model.kv_heads, "model.kv_heads");
@@ -25,13 +25,34 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
                        " which does not divide; or set mesh.sequence_parallel = false",
                        microbatch, model.seq, mesh.tp));
   }
-  if (model.hidden % model.heads == 0 && !model.is_gpt() && model.head_dim() % 2 != 0) {
-    refuse("model.heads",
-           fmt::format("rotary positions need an even head size, hidden / heads = {}", model.head_dim()));
+  const bool derived = model.head_size == 0;
+  const char* const size_key = derived ? "model.heads" : "model.head_dim";
+  const char* const size_name = derived ? "hidden / heads" : "model.head_dim";
+  const bool has_size = !derived || model.hidden % model.heads == 0;
+  if (has_size && !model.is_gpt() && model.head_dim() % 2 != 0) {
+    refuse(size_key, fmt::format("rotary positions need an even head size, {} = {}", size_name, model.head_dim()));
   }
-  if (model.hidden % model.heads == 0 && model.head_dim() > 256) {
-    refuse("model.heads",
-           fmt::format("hidden / heads = {}, but attention takes heads of at most 256", model.head_dim()));
+  if (has_size && model.head_dim() > 256) {
+    refuse(size_key, fmt::format("{} = {}, but attention takes heads of at most 256", size_name, model.head_dim()));
+  }
+  if (model.is_gpt() && model.qk_norm) {
+    refuse("model.qk_norm", "model.qk_norm is of model.family = \"llama\"; gpt has no RMSNorm");
+  }
+  if (model.is_gpt() && model.rotary_scaling != "none") {
+    refuse("model.rotary_scaling",
+           "model.rotary_scaling is of model.family = \"llama\"; gpt has learned positions, not rotary ones");
+  }
+  if (model.rotary_scaling == "llama3" && model.rotary_low_freq >= model.rotary_high_freq) {
+    refuse("model.rotary_high_freq",
+           fmt::format("model.rotary_high_freq = {} is not above model.rotary_low_freq = {}, as rotary_scaling = "
+                       "\"llama3\" needs",
+                       model.rotary_high_freq, model.rotary_low_freq));
+  }
+  if (model.parallel_block &&
+      (model.has_qkv_bias() != model.has_out_bias() || model.has_qkv_bias() != model.has_mlp_bias())) {
+    refuse("model.parallel_block",
+           "one matmul serves both branches of a parallel block: set all of model.qkv_bias, model.out_bias and"
+           " model.mlp_bias, or none");
   }
   if (model.window > model.seq) {
     refuse("model.window",

@@ -16,12 +16,22 @@ struct ModelConfig {
   std::int64_t hidden = 768;
   std::int64_t heads = 12;
   std::int64_t kv_heads = 0;
+  std::int64_t head_size = 0;
   std::int64_t ffn_hidden = 0;
   std::int64_t vocab = 50257;
   std::int64_t seq = 1024;
   bool tied_embeddings = true;
   double norm_eps = 1e-5;
   double rotary_base = 10000;
+  std::string rotary_scaling = "none";
+  double rotary_factor = 8;
+  double rotary_low_freq = 1;
+  double rotary_high_freq = 4;
+  std::int64_t rotary_original_seq = 8192;
+  bool qkv_bias = false;
+  bool out_bias = false;
+  bool mlp_bias = false;
+  bool qk_norm = false;
   bool parallel_block = false;
   std::int64_t window = 0;
   bool fused = true;
@@ -31,26 +41,32 @@ struct ModelConfig {
   bool gated() const { return family == "llama"; }
   std::int64_t kv() const { return kv_heads == 0 ? heads : kv_heads; }
   std::int64_t ffn() const { return ffn_hidden == 0 ? 4 * hidden : ffn_hidden; }
-  std::int64_t head_dim() const { return hidden / heads; }
+  std::int64_t head_dim() const { return head_size == 0 ? hidden / heads : head_size; }
+  bool has_qkv_bias() const { return is_gpt() || qkv_bias; }
+  bool has_out_bias() const { return is_gpt() || out_bias; }
+  bool has_mlp_bias() const { return is_gpt() || mlp_bias; }
 };
 
 inline constexpr Field<ModelConfig> kModelFields[] = {
     {.key = "family",
      .member = &ModelConfig::family,
-     .doc = "gpt: LayerNorm, biases, GELU, learned positions. llama: RMSNorm, rotary positions, SwiGLU, no biases.",
+     .doc =
+         "gpt: LayerNorm, biases, GELU, learned positions. llama: RMSNorm, rotary positions, SwiGLU, and biases only "
+         "where a key says so; with the keys below also Mistral, Qwen2 and Qwen3.",
      .choices = {"gpt", "llama"}},
     {.key = "layers", .member = &ModelConfig::layers, .doc = "Transformer blocks.", .min = 1, .max = 10000},
     {.key = "hidden", .member = &ModelConfig::hidden, .doc = "Width of the residual stream.", .min = 1, .max = 1e6},
-    {.key = "heads",
-     .member = &ModelConfig::heads,
-     .doc = "Attention heads; hidden / heads is the size of one.",
-     .min = 1,
-     .max = 1e5},
+    {.key = "heads", .member = &ModelConfig::heads, .doc = "Attention heads.", .min = 1, .max = 1e5},
     {.key = "kv_heads",
      .member = &ModelConfig::kv_heads,
      .doc = "Key and value heads (grouped-query attention); 0 means as many as heads.",
      .min = 0,
      .max = 1e5},
+    {.key = "head_dim",
+     .member = &ModelConfig::head_size,
+     .doc = "Size of an attention head; 0 means hidden / heads.",
+     .min = 0,
+     .max = 256},
     {.key = "ffn_hidden",
      .member = &ModelConfig::ffn_hidden,
      .doc = "Width of the feed-forward layer; 0 means 4 * hidden.",
@@ -73,6 +89,36 @@ inline constexpr Field<ModelConfig> kModelFields[] = {
      .doc = "Base of the rotary angles. Only of llama: a gpt learns its positions.",
      .min = 1,
      .max = 1e12},
+    {.key = "rotary_scaling",
+     .member = &ModelConfig::rotary_scaling,
+     .doc = "Lowers rotary frequencies for sequences longer than the first training's (llama). linear: all of them by "
+            "rotary_factor. llama3 (Llama 3.1): those with fewer than rotary_low_freq turns in rotary_original_seq "
+            "tokens by rotary_factor, those with more than rotary_high_freq not, and those between by a blend.",
+     .choices = {"none", "linear", "llama3"}},
+    {.key = "rotary_factor", .member = &ModelConfig::rotary_factor, .doc = "See rotary_scaling.", .min = 1, .max = 1e6},
+    {.key = "rotary_low_freq",
+     .member = &ModelConfig::rotary_low_freq,
+     .doc = "See rotary_scaling.",
+     .min = 0,
+     .max = 1e6},
+    {.key = "rotary_high_freq",
+     .member = &ModelConfig::rotary_high_freq,
+     .doc = "See rotary_scaling.",
+     .min = 0,
+     .max = 1e6},
+    {.key = "rotary_original_seq",
+     .member = &ModelConfig::rotary_original_seq,
+     .doc = "See rotary_scaling.",
+     .min = 1,
+     .max = 1e8},
+    {.key = "qkv_bias",
+     .member = &ModelConfig::qkv_bias,
+     .doc = "Queries, keys and values have biases (llama; gpt always has all biases). Qwen2 has these."},
+    {.key = "out_bias", .member = &ModelConfig::out_bias, .doc = "The attention's output matrix has a bias (llama)."},
+    {.key = "mlp_bias", .member = &ModelConfig::mlp_bias, .doc = "The MLP's matrices have biases (llama)."},
+    {.key = "qk_norm",
+     .member = &ModelConfig::qk_norm,
+     .doc = "RMSNorm of each head's queries and keys before they are rotated, as in Qwen3 (llama)."},
     {.key = "parallel_block",
      .member = &ModelConfig::parallel_block,
      .doc = "y = x + attention(norm(x)) + mlp(norm(x)) with one norm, in place of one after the other: another model, "

@@ -39,8 +39,14 @@ struct Heads {
   Tensor q, k, v;
 };
 Heads split_heads(const Tensor& qkv, const Shape& shape) {
-  const std::int64_t q = shape.attn_cols(), kv = shape.kv_heads() * shape.model->head_dim();
+  const std::int64_t q = shape.attn_cols(), kv = shape.kv_cols();
   return {qkv.slice_cols(0, q), qkv.slice_cols(q, kv), qkv.slice_cols(q + kv, kv)};
+}
+
+// Returns what attention reads.
+Heads attended(const Layer& layer) {
+  const Heads heads = split_heads(layer.acts.qkv, layer.on.shape);
+  return layer.acts.q ? Heads{layer.acts.q, layer.acts.k, heads.v} : heads;
 }
 
 void rotate(const Layer& layer, const Heads& heads, bool inverse) {
@@ -49,6 +55,25 @@ void rotate(const Layer& layer, const Heads& heads, bool inverse) {
   for (const Tensor& x : {heads.q, heads.k}) {
     layer.on.compute.submit(Rotary{x, layer.rotary, model.seq, model.head_dim(), inverse});
   }
+}
+
+void norm_heads(const Layer& layer) {
+  const auto& [on, weights, acts, rotary, scratch] = layer;
+  const Heads raw = split_heads(acts.qkv, on.shape);
+  const auto eps = static_cast<float>(on.shape.model->norm_eps);
+  on.compute.submit(RmsNormFwd{acts.q, acts.rstd_q, raw.q, weights.q_norm.gain.value, eps, {}, on.shape.heads()});
+  on.compute.submit(RmsNormFwd{acts.k, acts.rstd_k, raw.k, weights.k_norm.gain.value, eps, {}, on.shape.kv_heads()});
+  rotate(layer, {acts.q, acts.k, {}}, false);
+}
+
+void norm_heads_backward(const Layer& layer, const Heads& gradients) {
+  const auto& [on, weights, acts, rotary, scratch] = layer;
+  const Heads raw = split_heads(acts.qkv, on.shape);
+  const auto norm = [&](const Tensor& d, const Tensor& x, const Tensor& rstd, const Weight& gain, std::int64_t heads) {
+    on.compute.submit(RmsNormBwd{d, gain.grad, d, x, rstd, gain.value, false, heads});
+  };
+  norm(gradients.q, raw.q, acts.rstd_q, weights.q_norm.gain, on.shape.heads());
+  norm(gradients.k, raw.k, acts.rstd_k, weights.k_norm.gain, on.shape.kv_heads());
 }
 
 // Returns the fields that AttentionFwd and AttentionBwd share.
@@ -69,18 +94,24 @@ Attention attention_of(const Layer& layer, const Heads& heads) {
 }  // namespace
 
 void attention_forward(const Layer& layer) {
-  const Heads heads = split_heads(layer.acts.qkv, layer.on.shape);
-  rotate(layer, heads, false);
+  const Heads heads = attended(layer);
+  if (layer.acts.q) {
+    norm_heads(layer);
+  } else {
+    rotate(layer, heads, false);
+  }
   layer.on.compute.submit(attention_of<AttentionFwd>(layer, heads));
 }
 
 void attention_backward(const Layer& layer) {
   const Heads gradients = split_heads(layer.acts.grads.dqkv, layer.on.shape);
-  auto op = attention_of<AttentionBwd>(layer, split_heads(layer.acts.qkv, layer.on.shape));
+  if (layer.acts.q && layer.on.shape.recompute == Recompute::selective) norm_heads(layer);
+  auto op = attention_of<AttentionBwd>(layer, attended(layer));
   op.dq = gradients.q, op.dk = gradients.k, op.dv = gradients.v;
   op.dout = layer.scratch.dattn, op.delta = layer.scratch.delta;
   layer.on.compute.submit(op);
   rotate(layer, gradients, true);
+  if (layer.acts.q) norm_heads_backward(layer, gradients);
 }
 
 void activation_forward(const Layer& layer) {

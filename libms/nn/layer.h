@@ -33,7 +33,8 @@ struct ActAmaxes {
   Tensor dout, dmid, dup, dqkv, din;
 };
 struct LayerWeights {
-  NormWeights norm1, norm2;  // no norm2 in a parallel block
+  NormWeights norm1, norm2;    // no norm2 in a parallel block
+  NormWeights q_norm, k_norm;  // of a head, if model.qk_norm
   // qkv and gate/up are blocks of adjacent parameters; in a parallel block `in` is both of them as one.
   Weight qkv, qkv_bias, out, out_bias, up, up_bias, down, down_bias, in, in_bias;
 };
@@ -53,7 +54,9 @@ struct LayerActs {
   Tensor x;                 // [Ts,H] the layer's input
   Tensor n1, mean1, rstd1;  // [Ts,H], [1,Ts]
   Tensor qkv, o, lse;       // [T,Q], [T,A], [batch*heads, seq]
-  Tensor up, act;           // [T,U], [T,F]
+  // Normed queries and keys, which are rotated in place of those in qkv; if model.qk_norm.
+  Tensor q, k, rstd_q, rstd_k;  // [T,A], [T,kv_heads*head_dim], [1,T*heads], [1,T*kv_heads]
+  Tensor up, act;               // [T,U], [T,F]
   // Serial block.
   Tensor mid;  // [Ts,H] after attention
   Tensor n2, mean2, rstd2;

@@ -46,6 +46,12 @@ ActAmaxes carve_act_amaxes(Arena& arena, const Shape& shape) {
   return amax;
 }
 
+void take_normed_heads(Arena& arena, const Shape& shape, LayerActs& acts) {
+  if (!shape.model->qk_norm) return;
+  acts.q = arena.take(shape.dtype, shape.tokens(), shape.attn_cols());
+  acts.k = arena.take(shape.dtype, shape.tokens(), shape.kv_cols());
+}
+
 }  // namespace
 
 WeightAmaxes carve_weight_amaxes(Arena& arena, const Shape& shape) {
@@ -74,6 +80,7 @@ LayerScratch carve_scratch(Arena& arena, const Shape& shape) {
     scratch.acts.n1 = arena.take(dtype, rows, hidden);
     if (!parallel) scratch.acts.n2 = scratch.acts.n1;  // never needed at once
     scratch.acts.act = arena.take(dtype, tokens, shape.ffn_cols());
+    take_normed_heads(arena, shape, scratch.acts);
   }
   if (shape.sequence_parallel && shape.tp > 1) {
     scratch.gathered = arena.take(dtype, tokens, hidden);
@@ -85,7 +92,7 @@ LayerScratch carve_scratch(Arena& arena, const Shape& shape) {
   scratch.dattn = arena.take(dtype, tokens, shape.attn_cols());
   if (!shape.split_backward) scratch.grads = carve_grads(arena, shape, scratch.dact, scratch.dout);
   scratch.delta = arena.take(DType::f32, shape.batch * shape.heads(), shape.model->seq);
-  if (parallel && shape.model->is_gpt()) scratch.out_biases = arena.take(dtype, 1, hidden);
+  if (parallel && shape.model->has_out_bias()) scratch.out_biases = arena.take(dtype, 1, hidden);
   return scratch;
 }
 
@@ -105,6 +112,11 @@ LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratc
   const bool keep_cheap = shape.recompute == Recompute::none;
   if (keep_cheap) acts.n1 = slot.take(dtype, rows, hidden);
   if (keep_cheap) acts.act = slot.take(dtype, tokens, shape.ffn_cols());
+  if (keep_cheap) take_normed_heads(slot, shape, acts);
+  if (shape.model->qk_norm) {
+    acts.rstd_q = slot.take(DType::f32, 1, tokens * shape.heads());
+    acts.rstd_k = slot.take(DType::f32, 1, tokens * shape.kv_heads());
+  }
   take_statistics(acts.mean1, acts.rstd1);
   acts.o = slot.take(dtype, tokens, shape.attn_cols());
   acts.lse = slot.take(DType::f32, shape.batch * shape.heads(), shape.model->seq);

@@ -30,6 +30,11 @@ class SpanBuilder {
   void replicated_vector(const std::string& name, std::int64_t cols, Init init) {
     push(mesh::replicated(name, 1, cols), init, 0.0F, false);
   }
+  // A vector that every head uses.
+  void vector_of_heads(const std::string& name, std::int64_t cols) {
+    replicated_vector(name, cols, Init::ones);
+    blocks_.back().back().by_head = true;
+  }
   void vector_by_cols(const std::string& name, std::int64_t cols) {
     push(cut(mesh::shard_cols(name, 1, cols, tp_, tp_rank_), name), Init::zeros, 0.0F, false);
   }
@@ -39,11 +44,11 @@ class SpanBuilder {
   void end_block() { blocks_.emplace_back(); }
 
   SpanSpec finish(int dp) {
-    // Replicated blocks first, each block aligned, the members of a block without gaps.
+    // Replicated blocks first, those by head before the others, each block aligned, its members without gaps.
     std::int64_t offset = 0;
-    for (const bool replicated : {true, false}) {
+    const auto place = [&](bool replicated, bool by_head) {
       for (std::vector<ParamSpec>& block : blocks_) {
-        if (block.empty() || block.front().shard.replicated != replicated) continue;
+        if (block.empty() || block.front().shard.replicated != replicated || block.front().by_head != by_head) continue;
         for (ParamSpec& param : block) {
           param.offset = offset;
           offset += param.numel();
@@ -51,8 +56,11 @@ class SpanBuilder {
         }
         offset = mesh::pad_to_multiple(offset, kAlignment);
       }
-      if (replicated) span_.replicated = offset;
-    }
+      return offset;
+    };
+    span_.by_head = place(true, true);
+    span_.replicated = place(true, false);
+    place(false, false);
     span_.numel = mesh::zero_padded(std::max<std::int64_t>(offset, 1), dp);
     return std::move(span_);
   }
@@ -86,7 +94,6 @@ void layer(SpanBuilder& span, const ModelConfig& model, std::int64_t index) {
   const std::int64_t hidden = model.hidden, q = model.heads * model.head_dim(), kv = model.kv() * model.head_dim();
   // Outputs that add into the residual stream start smaller (GPT-2).
   const auto residual_std = static_cast<float>(model.init_std / std::sqrt(2.0 * static_cast<double>(model.layers)));
-  const bool biases = model.is_gpt();
 
   // In a parallel block one matmul reads the input matrices of both branches.
   const bool parallel = model.parallel_block;
@@ -94,7 +101,10 @@ void layer(SpanBuilder& span, const ModelConfig& model, std::int64_t index) {
     if (model.gated()) span.matrix_by_rows(prefix + "mlp.gate.weight", model.ffn(), hidden);
     span.matrix_by_rows(prefix + "mlp.up.weight", model.ffn(), hidden);
   };
-  const auto mlp_in_bias = [&] { span.vector_by_cols(prefix + "mlp.up.bias", model.ffn()); };
+  const auto mlp_in_bias = [&] {
+    if (model.gated()) span.vector_by_cols(prefix + "mlp.gate.bias", model.ffn());
+    span.vector_by_cols(prefix + "mlp.up.bias", model.ffn());
+  };
 
   norm(span, model, prefix + "norm1");
   span.matrix_by_rows(prefix + "attn.q.weight", q, hidden);
@@ -102,28 +112,34 @@ void layer(SpanBuilder& span, const ModelConfig& model, std::int64_t index) {
   span.matrix_by_rows(prefix + "attn.v.weight", kv, hidden);
   if (parallel) mlp_in();
   span.end_block();
-  if (biases) {
+  if (model.has_qkv_bias()) {
     span.vector_by_cols(prefix + "attn.q.bias", q);
     span.vector_by_cols(prefix + "attn.k.bias", kv);
     span.vector_by_cols(prefix + "attn.v.bias", kv);
     if (parallel) mlp_in_bias();
     span.end_block();
   }
+  if (model.qk_norm) {
+    span.vector_of_heads(prefix + "attn.q_norm.weight", model.head_dim());
+    span.end_block();
+    span.vector_of_heads(prefix + "attn.k_norm.weight", model.head_dim());
+    span.end_block();
+  }
   span.matrix_by_cols(prefix + "attn.out.weight", hidden, q, residual_std);
   span.end_block();
-  if (biases) span.replicated_vector(prefix + "attn.out.bias", hidden, Init::zeros);
+  if (model.has_out_bias()) span.replicated_vector(prefix + "attn.out.bias", hidden, Init::zeros);
   span.end_block();
 
   if (!parallel) {
     norm(span, model, prefix + "norm2");
     mlp_in();
     span.end_block();
-    if (biases) mlp_in_bias();
+    if (model.has_mlp_bias()) mlp_in_bias();
     span.end_block();
   }
   span.matrix_by_cols(prefix + "mlp.down.weight", hidden, model.ffn(), residual_std);
   span.end_block();
-  if (biases) span.replicated_vector(prefix + "mlp.down.bias", hidden, Init::zeros);
+  if (model.has_mlp_bias()) span.replicated_vector(prefix + "mlp.down.bias", hidden, Init::zeros);
   span.end_block();
 }
 

@@ -7,7 +7,7 @@
 // last of them, or are spans of their own if they are large enough. Tied embeddings always are: with pp > 1 the first
 // and the last stage both hold them and must shard them over dp alike. In a span the parameters that every tp rank
 // holds whole come first: under sequence parallelism their gradients are partial sums, which one all-reduce over tp
-// adds up.
+// adds up. First of all come those whose gradients always are.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,7 @@ struct ParamSpec {
   bool decay = false;       // weight decay: matrices yes; norms and biases no
   Init init = Init::normal;
   float init_std = 0.0F;
+  bool by_head = false;  // see SpanSpec
 
   std::int64_t numel() const { return shard.size(); }
 };
@@ -39,8 +40,10 @@ struct SpanSpec {
   // Where in the chunk (Chunk::Pass) the forward reaches the span, and the backward completes it.
   std::int64_t place = 0;
   std::int64_t replicated = 0;  // every tp rank holds elements [0, replicated) whole
-  std::int64_t numel = 0;       // padded to equal parts for dp (mesh::zero_padded)
-  bool shared = false;          // on the first and the last stage; the first counts it in norms
+  // Elements [0, by_head) of these: each rank uses them for its own heads, so their gradients are always partial sums.
+  std::int64_t by_head = 0;
+  std::int64_t numel = 0;  // padded to equal parts for dp (mesh::zero_padded)
+  bool shared = false;     // on the first and the last stage; the first counts it in norms
   bool counts_in_norm = true;
 
   const ParamSpec* find(std::string_view name) const;

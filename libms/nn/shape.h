@@ -41,8 +41,9 @@ struct Shape {
   std::int64_t shard_tokens() const { return sequence_parallel ? tokens() / tp : tokens(); }
   std::int64_t heads() const { return model->heads / tp; }
   std::int64_t kv_heads() const { return model->kv() / tp; }
-  std::int64_t qkv_cols() const { return (heads() + 2 * kv_heads()) * model->head_dim(); }
   std::int64_t attn_cols() const { return heads() * model->head_dim(); }
+  std::int64_t kv_cols() const { return kv_heads() * model->head_dim(); }
+  std::int64_t qkv_cols() const { return attn_cols() + 2 * kv_cols(); }
   std::int64_t ffn_cols() const { return model->ffn() / tp; }
   // Tells whether matmuls fuse the GELU that follows. They do not if overlap.tp splits them: fused into chunks, a GELU
   // is slower unless it is free.

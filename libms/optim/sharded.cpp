@@ -59,7 +59,7 @@ StepScalars carve_scalars(Arena& arena, std::int64_t parameter_sums) {
 
 ShardedOptimizer::ShardedOptimizer(const OptimConfig& config, std::vector<SpanLayout> layouts,
                                    std::vector<SpanMemory> memory, Stream& compute, const Groups& groups,
-                                   const StepScalars& scalars, bool partial_replicated)
+                                   const StepScalars& scalars)
     : config_(config),
       kind_(optimizer_kind(config.name)),
       layouts_(std::move(layouts)),
@@ -67,7 +67,6 @@ ShardedOptimizer::ShardedOptimizer(const OptimConfig& config, std::vector<SpanLa
       compute_(compute),
       groups_(groups),
       scalars_(scalars),
-      partial_replicated_(partial_replicated),
       updated_(layouts_.size()),
       gathered_(layouts_.size()),
       buffer_free_(layouts_.size()) {
@@ -152,9 +151,9 @@ void ShardedOptimizer::add_shared_gradients(std::size_t index) {
     compute_.wait(group.stream().record());
   };
   trace::Recorder* recorder = compute_.device().recorder();
-  if (partial_replicated_) {
+  if (layout.partial > 0) {
     const trace::Scope scope(recorder, {.purpose = trace::Purpose::layernorm});
-    sum_over(groups_.tp, {0, layout.replicated});
+    sum_over(groups_.tp, {0, layout.partial});
   }
   if (layout.shared) {
     const trace::Scope scope(recorder, {.purpose = trace::Purpose::embedding});

@@ -38,6 +38,7 @@ struct SpanLayout {
   std::vector<ParamRange> params;  // by begin
   std::int64_t numel = 0;          // a multiple of dp * 64
   std::int64_t replicated = 0;     // [0, replicated): held whole by every tp rank
+  std::int64_t partial = 0;        // [0, partial) of these: the gradients are partial sums over tp
   bool shared = false;             // also on another pipeline stage; gradients are summed over that pair
   bool counts_in_norm = true;
 };
@@ -87,9 +88,8 @@ StepScalars carve_scalars(Arena& arena, std::int64_t parameter_sums);
 
 class ShardedOptimizer {
  public:
-  // `partial_replicated`: gradients of replicated parameters are partial sums over tp (sequence parallelism).
   ShardedOptimizer(const OptimConfig& config, std::vector<SpanLayout> layouts, std::vector<SpanMemory> memory,
-                   tensor::Stream& compute, const Groups& groups, const StepScalars& scalars, bool partial_replicated);
+                   tensor::Stream& compute, const Groups& groups, const StepScalars& scalars);
 
   std::size_t spans() const { return layouts_.size(); }
   const SpanMemory& memory(std::size_t span) const { return memory_[span]; }
@@ -127,7 +127,6 @@ class ShardedOptimizer {
   tensor::Stream& compute_;
   Groups groups_;
   StepScalars scalars_;
-  bool partial_replicated_;
   // By span. The update that made the other ranks' parts stale, which is all that their gather waits for; absent: they
   // are not stale. And that gather; absent: none is under way.
   std::vector<Event> updated_, gathered_;

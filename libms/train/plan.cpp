@@ -88,7 +88,11 @@ cost::ModelShape Plan::model_shape() const {
           .parallel_block = model.parallel_block,
           .gated_mlp = model.gated(),
           .tied = model.tied_embeddings,
-          .biases = model.is_gpt(),
+          .norm_bias = model.is_gpt(),
+          .qkv_bias = model.has_qkv_bias(),
+          .out_bias = model.has_out_bias(),
+          .mlp_bias = model.has_mlp_bias(),
+          .qk_norm = model.qk_norm,
           .learned_positions = model.is_gpt()};
 }
 

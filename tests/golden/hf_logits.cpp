@@ -69,7 +69,7 @@ std::vector<float> logits_of(const ckpt::Parameters& from, const nn::ModelConfig
   const auto tp_stream = device.make_stream("tp", tensor::StreamKind::comm);
   const auto tp = world->open({"tp", 1, {0}}, *tp_stream);
   const nn::TensorParallel on{*compute, *tp, shape};
-  if (tensors.rotary) { compute->submit(tensor::RotaryTable{tensors.rotary, static_cast<float>(model.rotary_base)}); }
+  if (tensors.rotary) compute->submit(nn::rotary_table(tensors.rotary, model));
   const nn::Chunk chunk(shape, part, tensors.spans, tensors.rotary);
   chunk.forward(on, tensors.slot, {tensors.tokens, {}}, tensors.scratch);
   chunk.head_logits(on, tensors.slot, tensors.scratch, tensors.head);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Reference numbers for a tiny GPT and a tiny Llama, with parallel blocks, a window or both: tests/golden/NAME.{json,bin}.
+"""Reference numbers for a tiny GPT and a tiny Llama, with parallel blocks, a window or both, and for relatives of Llama:
+tests/golden/NAME.{json,bin}.
 
 Run by hand when the definitions change (README.md says how); the C++ golden test only reads what it wrote. It shares no code
 and no conventions with libms beyond parameter names and shapes, so agreement means something. Invariant: nothing is written
@@ -33,6 +34,47 @@ VARIANTS = {"parallel": {"parallel_block": True}, "window": {"window": 5},
             "parallel_window": {"parallel_block": True, "window": 5}}
 MODELS.update({f"{name}_{variant}": {**c, **keys, "seed": c["seed"] + 40 * i}
                for name, c in list(MODELS.items()) for i, (variant, keys) in enumerate(VARIANTS.items(), 1)})
+# Keys of Llama's relatives: biases, norms of heads, heads of another size than hidden / heads, scaled rotary frequencies.
+BIASES = {"qkv_bias": True, "out_bias": True, "mlp_bias": True}
+LLAMA3 = {"rotary_scaling": "llama3", "rotary_factor": 4.0, "rotary_low_freq": 1.0, "rotary_high_freq": 4.0,
+          "rotary_original_seq": 12}
+RELATIVES = {"llama3": {**BIASES, **LLAMA3},
+             "qwen2": {"qkv_bias": True, "rotary_scaling": "linear", "rotary_factor": 3.0},
+             "qwen3": {"qk_norm": True, "head_dim": 6},
+             "qwen3_parallel_window": {**BIASES, **LLAMA3, "qk_norm": True, "head_dim": 10, "parallel_block": True, "window": 5}}
+MODELS.update({name: {**MODELS["llama"], **keys, "clip_norm": 1.4, "seed": 20240600 + i} for i, (name, keys) in enumerate(RELATIVES.items())})
+
+
+def head_dim_of(c):
+    return c.get("head_dim", c["hidden"] // c["heads"])
+
+
+def has_bias(c, linear):
+    key = {"attn.q": "qkv_bias", "attn.k": "qkv_bias", "attn.v": "qkv_bias", "attn.out": "out_bias"}.get(linear, "mlp_bias")
+    return c["family"] == "gpt" or c.get(key, False)
+
+
+def frequencies(c):
+    """Of the pairs of a head. llama3 blends by how many turns a frequency makes in the original sequence."""
+    half = head_dim_of(c) // 2
+    plain = c["rotary_base"] ** (-np.arange(half) / half)
+    scaling = c.get("rotary_scaling", "none")
+    if scaling == "none":
+        return plain
+    if scaling == "linear":
+        return plain / c["rotary_factor"]
+    blended = []
+    for f in plain:
+        wavelength = 2 * np.pi / f
+        if wavelength > c["rotary_original_seq"] / c["rotary_low_freq"]:
+            blended.append(f / c["rotary_factor"])
+        elif wavelength < c["rotary_original_seq"] / c["rotary_high_freq"]:
+            blended.append(f)
+        else:
+            smooth = ((c["rotary_original_seq"] / wavelength - c["rotary_low_freq"])
+                      / (c["rotary_high_freq"] - c["rotary_low_freq"]))
+            blended.append((1 - smooth) * f / c["rotary_factor"] + smooth * f)
+    return np.array(blended)
 
 
 # ------------------------------------------------------------------ parameters and tokens
@@ -41,13 +83,13 @@ MODELS.update({f"{name}_{variant}": {**c, **keys, "seed": c["seed"] + 40 * i}
 def parameter_shapes(c):
     """Name -> shape, in the order the random numbers are drawn."""
     hidden, ffn = c["hidden"], c["ffn"]
-    kv = hidden // c["heads"] * c["kv_heads"]
+    q, kv = head_dim_of(c) * c["heads"], head_dim_of(c) * c["kv_heads"]
     gpt = c["family"] == "gpt"
     shapes = {"embed.tokens.weight": (c["vocab"], hidden)}
     if gpt:
         shapes["embed.positions.weight"] = (c["seq"], hidden)
     for i in range(c["layers"]):
-        linears = {"attn.q": (hidden, hidden), "attn.k": (kv, hidden), "attn.v": (kv, hidden), "attn.out": (hidden, hidden)}
+        linears = {"attn.q": (q, hidden), "attn.k": (kv, hidden), "attn.v": (kv, hidden), "attn.out": (hidden, q)}
         if not gpt:
             linears["mlp.gate"] = (ffn, hidden)
         linears.update({"mlp.up": (ffn, hidden), "mlp.down": (hidden, ffn)})
@@ -57,8 +99,10 @@ def parameter_shapes(c):
                 shapes[f"layers.{i}.{norm}.bias"] = (hidden,)
         for name, shape in linears.items():
             shapes[f"layers.{i}.{name}.weight"] = shape
-            if gpt:
+            if has_bias(c, name):
                 shapes[f"layers.{i}.{name}.bias"] = shape[:1]
+        if c.get("qk_norm"):
+            shapes.update({f"layers.{i}.attn.{which}_norm.weight": (head_dim_of(c),) for which in "qk"})
     shapes["final_norm.weight"] = (hidden,)
     if gpt:
         shapes["final_norm.bias"] = (hidden,)
@@ -110,7 +154,7 @@ def norm(c, p, name, x):
 
 def rotate(c, x_BHSD):
     half = x_BHSD.shape[-1] // 2
-    angle_of_pair = c["rotary_base"] ** (-torch.arange(half, dtype=torch.float64) / half)
+    angle_of_pair = torch.tensor(frequencies(c))
     angle_SD = torch.outer(torch.arange(x_BHSD.shape[2], dtype=torch.float64), angle_of_pair)
     cos, sin = angle_SD.cos().to(x_BHSD.dtype), angle_SD.sin().to(x_BHSD.dtype)
     a, b = x_BHSD[..., :half], x_BHSD[..., half:]
@@ -118,13 +162,15 @@ def rotate(c, x_BHSD):
 
 
 def attention(c, p, name, x):
-    batch, seq, hidden = x.shape
-    head_dim = hidden // c["heads"]
+    batch, seq, _ = x.shape
+    head_dim = head_dim_of(c)
 
     def heads(which, count):
         return linear(p, f"{name}.{which}", x).view(batch, seq, count, head_dim).transpose(1, 2)
 
     q, k, v = heads("q", c["heads"]), heads("k", c["kv_heads"]), heads("v", c["kv_heads"])
+    if c.get("qk_norm"):
+        q, k = norm(c, p, name + ".q_norm", q), norm(c, p, name + ".k_norm", k)
     if c["family"] == "llama":
         q, k = rotate(c, q), rotate(c, k)
     share = c["heads"] // c["kv_heads"]  # query head h reads kv head h // share
@@ -133,7 +179,7 @@ def attention(c, p, name, x):
     distance = torch.arange(seq)[:, None] - torch.arange(seq)[None, :]  # of a query to a key before it
     unseen = (distance < 0) | (distance >= c.get("window", seq))
     mixed = torch.softmax(scores.masked_fill(unseen, float("-inf")), dim=-1) @ v
-    return linear(p, name + ".out", mixed.transpose(1, 2).reshape(batch, seq, hidden))
+    return linear(p, name + ".out", mixed.transpose(1, 2).reshape(batch, seq, -1))
 
 
 def mlp(c, p, name, x):
@@ -219,10 +265,10 @@ def train(c, init, tokens, dtype, clip=True, library_optimizer=False):
 def numpy_first_loss(c, init, tokens):
     p = {n: v.astype(np.float64) for n, v in init.items()}
     gpt = c["family"] == "gpt"
-    head_dim = c["hidden"] // c["heads"]
+    head_dim = head_dim_of(c)
 
     def affine(name, x):
-        return p[name + ".weight"] @ x + (p[name + ".bias"] if gpt else 0.0)
+        return p[name + ".weight"] @ x + p.get(name + ".bias", 0.0)
 
     def normed(name, x):
         if gpt:
@@ -230,11 +276,13 @@ def numpy_first_loss(c, init, tokens):
             return x / np.sqrt(np.mean(x * x) + c["norm_eps"]) * p[name + ".weight"] + p[name + ".bias"]
         return x / np.sqrt(np.mean(x * x) + c["norm_eps"]) * p[name + ".weight"]
 
-    def head(vector, h, position, rotated):
+    def head(vector, h, position, rotated_by=None):
         part = vector[h * head_dim : (h + 1) * head_dim]
-        if gpt or not rotated:
+        if gpt or rotated_by is None:
             return part
-        turn = [np.exp(1j * position * c["rotary_base"] ** (-2.0 * i / head_dim)) for i in range(head_dim // 2)]
+        if c.get("qk_norm"):
+            part = part / np.sqrt(np.mean(part * part) + c["norm_eps"]) * p[rotated_by + "_norm.weight"]
+        turn = [np.exp(1j * position * f) for f in frequencies(c)]
         pairs = (part[: head_dim // 2] + 1j * part[head_dim // 2 :]) * np.array(turn)  # a pair as a complex number
         return np.concatenate([pairs.real, pairs.imag])
 
@@ -243,10 +291,11 @@ def numpy_first_loss(c, init, tokens):
         out = []
         for h in range(c["heads"]):
             source = h // (c["heads"] // c["kv_heads"])
-            query = head(q, h, position, True)
-            scores = [query @ head(k, source, t, True) / np.sqrt(head_dim) for t, k in enumerate(keys) if t >= first]
+            query = head(q, h, position, layer + "attn.q")
+            scores = [query @ head(k, source, t, layer + "attn.k") / np.sqrt(head_dim)
+                      for t, k in enumerate(keys) if t >= first]
             weights = np.exp(scores) / np.sum(np.exp(scores))
-            out.append(sum(w * head(v, source, 0, False) for w, v in zip(weights, values[first:])))
+            out.append(sum(w * head(v, source, 0) for w, v in zip(weights, values[first:])))
         return affine(layer + "attn.out", np.concatenate(out))
 
     def fed_forward(layer, n):

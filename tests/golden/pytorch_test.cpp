@@ -1,6 +1,6 @@
 // The engine against PyTorch: loss, logits' effect, gradients and ten AdamW steps of a small GPT and a small Llama,
-// each also with parallel blocks, a window and both, on one rank and on eight. make_golden.py made the numbers; it
-// records how far f32 is from f64 there (2e-6 at most), which is what the tolerances stand on.
+// each also with parallel blocks, a window and both, and of Llama's relatives, on one rank and on eight. make_golden.py
+// made the numbers; it records how far f32 is from f64 there (2e-6 at most), which is what the tolerances stand on.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,6 +17,7 @@ namespace {
 constexpr double kLossTolerance = 2e-6;      // relative
 constexpr double kGradientTolerance = 5e-6;  // relative L2
 constexpr double kFinalTolerance = 2e-5;     // relative L2, after ten steps of Adam
+constexpr double kFinalRounding = 2e-6;      // the same of PyTorch's own f32 from its f64: more is no reference
 
 class Golden {
  public:
@@ -61,6 +62,16 @@ train::Settings settings_of(const Golden& golden) {
   settings.model.norm_eps = c["norm_eps"];
   settings.model.parallel_block = c.value("parallel_block", false);
   settings.model.window = c.value("window", 0);
+  settings.model.head_size = c.value("head_dim", 0);
+  settings.model.qkv_bias = c.value("qkv_bias", false);
+  settings.model.out_bias = c.value("out_bias", false);
+  settings.model.mlp_bias = c.value("mlp_bias", false);
+  settings.model.qk_norm = c.value("qk_norm", false);
+  settings.model.rotary_scaling = c.value("rotary_scaling", "none");
+  settings.model.rotary_factor = c.value("rotary_factor", 1.0);
+  settings.model.rotary_low_freq = c.value("rotary_low_freq", 1.0);
+  settings.model.rotary_high_freq = c.value("rotary_high_freq", 4.0);
+  settings.model.rotary_original_seq = c.value("rotary_original_seq", 1);
   settings.train.global_batch = c["batch"];
   settings.train.microbatch = 1;
   settings.train.dtype = "fp32";
@@ -120,7 +131,13 @@ TEST_P(PyTorch, AgreesOnLossGradientsAndTenSteps) {
   }
   const Distance gradients = distance(golden.matrices("grad"), outcome.gradients);
   EXPECT_LE(gradients.value, kGradientTolerance) << gradients.name;
-  const Distance final = distance(golden.matrices("final"), outcome.parameters);
+  Matrices expected = golden.matrices("final");
+  // Adam amplifies rounding where a gradient passes zero, as that of a key's bias may.
+  for (const auto& [parameter, rounding] : golden.json["final_rel_l2"].items()) {
+    if (!parameter.ends_with("attn.k.bias") || rounding.get<double>() <= kFinalRounding) continue;
+    expected.erase(parameter), outcome.parameters.erase(parameter);
+  }
+  const Distance final = distance(expected, outcome.parameters);
   EXPECT_LE(final.value, kFinalTolerance) << final.name;
 }
 
@@ -130,7 +147,7 @@ std::string layout_name(const testing::TestParamInfo<PyTorch::ParamType>& layout
 }
 
 std::vector<std::string> names() {
-  std::vector<std::string> names;
+  std::vector<std::string> names{"llama3", "qwen2", "qwen3", "qwen3_parallel_window"};
   for (const std::string family : {"gpt", "llama"}) {
     for (const std::string variant : {"", "_parallel", "_window", "_parallel_window"})
       names.push_back(family + variant);

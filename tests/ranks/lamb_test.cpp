@@ -190,8 +190,8 @@ TEST_P(LambNorms, EveryElementCountsOnce) {
     };
     const std::int64_t end = span.params.back().end;
     for (std::int64_t i = 0; i < end; ++i) held.values.as<float>()[i] = value(i);
-    optim::ShardedOptimizer optimizer(settings.optim, {span}, {held}, *compute, {*dp, *tp, *everyone, nullptr}, scalars,
-                                      false);
+    optim::ShardedOptimizer optimizer(settings.optim, {span}, {held}, *compute, {*dp, *tp, *everyone, nullptr},
+                                      scalars);
     optimizer.begin_step();
     compute->submit(tensor::Fill{held.grads.slice_cols(0, end), 1.0F / static_cast<float>(layout.dp)});
     optimizer.reduce(0, compute->record());

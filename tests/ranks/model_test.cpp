@@ -1,5 +1,5 @@
-// Model variants, parallel blocks and sliding windows: every layout computes what one rank computes, whatever is
-// recomputed, fused or overlapped. The golden tests check the values themselves.
+// Model variants, parallel blocks, sliding windows, and the relatives of Llama: every layout computes what one rank
+// computes, whatever is recomputed, fused or overlapped. The golden tests check the values themselves.
 #include <gtest/gtest.h>
 
 #include "training_case.h"
@@ -16,17 +16,31 @@ struct Model {
   const char* family;
   bool parallel_block;
   std::int64_t window;
+  bool qkv_bias = false, biases = false, qk_norm = false;  // biases: all of them
   std::string name() const {
-    return fmt::format("{}{}{}", family, parallel_block ? "_parallel" : "", window > 0 ? "_window" : "");
+    return fmt::format("{}{}{}{}{}{}", family, parallel_block ? "_parallel" : "", window > 0 ? "_window" : "",
+                       qkv_bias ? "_qkv" : "", biases ? "_biases" : "", qk_norm ? "_qknorm" : "");
   }
 };
-const std::vector<Model> kModels{{"gpt", true, 0},   {"gpt", false, 5},   {"gpt", true, 5},
-                                 {"llama", true, 0}, {"llama", false, 5}, {"llama", true, 5}};
+const std::vector<Model> kModels{{"gpt", true, 0},
+                                 {"gpt", false, 5},
+                                 {"gpt", true, 5},
+                                 {"llama", true, 0},
+                                 {"llama", false, 5},
+                                 {"llama", true, 5},
+                                 {.family = "llama", .parallel_block = false, .window = 0, .qkv_bias = true},
+                                 {.family = "llama", .parallel_block = false, .window = 0, .qk_norm = true},
+                                 {"llama", false, 0, false, true, true},
+                                 {"llama", true, 5, false, true, true}};
 
 train::Settings settings_of(const Model& model) {
   train::Settings settings = tiny_settings(model.family);
   settings.model.parallel_block = model.parallel_block;
   settings.model.window = model.window;
+  settings.model.qkv_bias = model.qkv_bias || model.biases;
+  settings.model.out_bias = settings.model.mlp_bias = model.biases;
+  settings.model.qk_norm = model.qk_norm;
+  if (model.qk_norm) settings.model.head_size = 6, settings.model.rotary_scaling = "linear";
   return settings;
 }
 

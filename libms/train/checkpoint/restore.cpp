@@ -22,13 +22,22 @@ std::map<std::string, std::string> computed_by(const nn::ModelConfig& model) {
                                           {"model.hidden", fmt::format("{}", model.hidden)},
                                           {"model.heads", fmt::format("{}", model.heads)},
                                           {"model.kv_heads", fmt::format("{}", model.kv())},
+                                          {"model.head_dim", fmt::format("{}", model.head_dim())},
                                           {"model.ffn_hidden", fmt::format("{}", model.ffn())},
                                           {"model.vocab", fmt::format("{}", model.vocab)},
                                           {"model.tied_embeddings", fmt::format("{}", model.tied_embeddings)},
                                           {"model.norm_eps", fmt::format("{}", model.norm_eps)},
                                           {"model.parallel_block", fmt::format("{}", model.parallel_block)},
                                           {"model.window", fmt::format("{}", model.window)}};
-  if (!model.is_gpt()) keys["model.rotary_base"] = fmt::format("{}", model.rotary_base);
+  if (model.is_gpt()) return keys;
+  keys["model.rotary_base"] = fmt::format("{}", model.rotary_base);
+  keys["model.rotary_scaling"] = model.rotary_scaling;
+  if (model.rotary_scaling == "none") return keys;
+  keys["model.rotary_factor"] = fmt::format("{}", model.rotary_factor);
+  if (model.rotary_scaling == "linear") return keys;
+  keys["model.rotary_low_freq"] = fmt::format("{}", model.rotary_low_freq);
+  keys["model.rotary_high_freq"] = fmt::format("{}", model.rotary_high_freq);
+  keys["model.rotary_original_seq"] = fmt::format("{}", model.rotary_original_seq);
   return keys;
 }
 

@@ -57,18 +57,16 @@ Engine::Engine(const Plan& plan, Device& device, RankGroups groups)
   std::vector<optim::SpanMemory> spans;
   for (const ChunkTensors& chunk : tensors_.chunks) {
     for (std::size_t i = 0; i < chunk.specs.size(); ++i) {
-      layouts.push_back(layout_of(chunk.specs[i]));
+      layouts.push_back(layout_of(chunk.specs[i], plan.settings.mesh.sequence_parallel));
       spans.push_back(chunk.spans[i]);
     }
   }
   optimizer_.emplace(plan.settings.optim, std::move(layouts), std::move(spans), compute(),
-                     optim::Groups{*groups_.dp, *groups_.tp, *groups_.world, groups_.embedding.get()}, tensors_.scalars,
-                     plan.settings.mesh.sequence_parallel && plan.mesh.tp > 1);
+                     optim::Groups{*groups_.dp, *groups_.tp, *groups_.world, groups_.embedding.get()},
+                     tensors_.scalars);
   executor_.emplace(plan, at_, tensors_, compute(), groups_, *optimizer_);
   if (tensors_.module_squares) module_norms_.emplace(plan, at_, tensors_, groups_);
-  if (tensors_.rotary) {
-    compute().submit(RotaryTable{tensors_.rotary, static_cast<float>(plan.settings.model.rotary_base)});
-  }
+  if (tensors_.rotary) compute().submit(nn::rotary_table(tensors_.rotary, plan.settings.model));
 }
 
 void Engine::initialize(std::uint64_t seed) {

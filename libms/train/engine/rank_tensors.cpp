@@ -10,13 +10,14 @@ using tensor::Arena;
 using tensor::DType;
 using tensor::Tensor;
 
-optim::SpanLayout layout_of(const nn::SpanSpec& spec) {
+optim::SpanLayout layout_of(const nn::SpanSpec& spec, bool sequence_parallel) {
   optim::SpanLayout layout;
   for (const nn::ParamSpec& param : spec.params) {
     layout.params.push_back({param.shard.name, param.offset, param.offset + param.numel(), param.decay});
   }
   layout.numel = spec.numel;
   layout.replicated = spec.replicated;
+  layout.partial = sequence_parallel ? spec.replicated : spec.by_head;
   layout.shared = spec.shared;
   layout.counts_in_norm = spec.counts_in_norm;
   return layout;
@@ -80,6 +81,7 @@ std::int64_t split_bytes(const nn::Shape& shape, const nn::ChunkPart& part) {
 RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, std::vector<MemoryRow>* memory) {
   const nn::Shape shape = plan.shape(at.tp);
   const bool shares_gradients = plan.settings.optim.zero == 2 && !plan.inference;
+  const auto layout = [&](const nn::SpanSpec& spec) { return layout_of(spec, plan.settings.mesh.sequence_parallel); };
   Tally tally(arena, memory);
   RankTensors rank;
   rank.chunks.resize(static_cast<std::size_t>(plan.chunks));
@@ -92,7 +94,7 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
     std::int64_t elements = 0;
     for (const nn::SpanSpec& spec : chunk.specs) {
       elements += spec.numel;
-      if (!plan.inference) parameter_sums += optim::parameter_sums(plan.settings.optim, layout_of(spec));
+      if (!plan.inference) parameter_sums += optim::parameter_sums(plan.settings.optim, layout(spec));
     }
     shared_elements = std::max(shared_elements, elements);
   }
@@ -102,13 +104,13 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
     std::int64_t offset = 0;
     for (const nn::SpanSpec& spec : chunk.specs) {
       if (plan.inference) {
-        chunk.spans.push_back(optim::carve_values(arena, layout_of(spec), plan.dtype));
+        chunk.spans.push_back(optim::carve_values(arena, layout(spec), plan.dtype));
         continue;
       }
       const Tensor grads = shares_gradients ? shared.slice_cols(offset, spec.numel) : Tensor{};
       offset += spec.numel;
       chunk.spans.push_back(
-          optim::carve_span(arena, plan.settings.optim, layout_of(spec), plan.dtype, plan.mesh.dp, at.dp, grads));
+          optim::carve_span(arena, plan.settings.optim, layout(spec), plan.dtype, plan.mesh.dp, at.dp, grads));
     }
   }
   for (int c = 0; c < plan.chunks; ++c) {

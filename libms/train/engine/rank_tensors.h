@@ -48,6 +48,6 @@ struct RankMemory {
 };
 RankMemory rank_memory(const Plan& plan, const mesh::Coord& at);
 
-optim::SpanLayout layout_of(const nn::SpanSpec& spec);
+optim::SpanLayout layout_of(const nn::SpanSpec& spec, bool sequence_parallel);
 
 }  // namespace ms::train

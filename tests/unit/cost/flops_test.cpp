@@ -50,6 +50,18 @@ TEST(Parameters, PartsOfATinyLlama) {
   EXPECT_EQ(count.total, 80 + 2 * count.per_layer + 8 + 80);
 }
 
+TEST(Parameters, PublishedRelativesOfLlama) {
+  // As transformers counts them: Qwen2.5-0.5B (tied, biases of queries, keys and values), Qwen3-0.6B (tied, heads of
+  // 128, norms of heads).
+  ModelShape qwen2 = llama_shape(24, 896, 14, 2, 4864, 151936, 32768);
+  qwen2.tied = qwen2.qkv_bias = true;
+  EXPECT_EQ(count_parameters(qwen2).total, 494032768);
+  ModelShape qwen3 = llama_shape(28, 1024, 16, 8, 3072, 151936, 40960);
+  qwen3.head_dim = 128;
+  qwen3.tied = qwen3.qk_norm = true;
+  EXPECT_EQ(count_parameters(qwen3).total, 596049920);
+}
+
 TEST(Parameters, AParallelBlockHasOneNorm) {
   for (ModelShape shape : {gpt_shape(3, 4, 2, 10, 5), llama_shape(3, 8, 4, 2, 20, 10, 5)}) {
     const Parameters serial = count_parameters(shape);

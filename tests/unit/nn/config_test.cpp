@@ -36,6 +36,18 @@ TEST(CheckModel, AcceptsValidModels) {
       {"a window", [](Input& in) { in.model.window = 5; }},
       {"a window of the whole sequence", [](Input& in) { in.model.window = 32; }},
       {"a parallel block", [](Input& in) { in.model.parallel_block = true; }},
+      {"a head size of its own",
+       [](Input& in) { in.model.family = "llama", in.model.hidden = 100, in.model.head_size = 48; }},
+      {"norms of heads, biases, scaled positions",
+       [](Input& in) {
+         in.model.family = "llama", in.model.rotary_scaling = "llama3";
+         in.model.qk_norm = in.model.qkv_bias = true;
+       }},
+      {"a parallel block with all biases",
+       [](Input& in) {
+         in.model.family = "llama", in.model.parallel_block = true;
+         in.model.qkv_bias = in.model.out_bias = in.model.mlp_bias = true;
+       }},
       {"the largest head", [](Input& in) { in.model.hidden = 8 * 256; }},
   };
   for (const Case& c : cases) {
@@ -69,6 +81,14 @@ TEST(CheckModel, RefusesEachBrokenRule) {
       {[](Input& in) { in.model.family = "llama", in.model.hidden = 8 * 7; }, "model.heads",
        "rotary positions need an even head size, hidden / heads = 7"},
       {[](Input& in) { in.model.hidden = 8 * 257; }, "model.heads", "hidden / heads = 257"},
+      {[](Input& in) { in.model.family = "llama", in.model.head_size = 7; }, "model.head_dim",
+       "rotary positions need an even head size, model.head_dim = 7"},
+      {[](Input& in) { in.model.qk_norm = true; }, "model.qk_norm", "gpt has no RMSNorm"},
+      {[](Input& in) { in.model.rotary_scaling = "linear"; }, "model.rotary_scaling", "gpt has learned positions"},
+      {[](Input& in) { in.model.family = "llama", in.model.rotary_scaling = "llama3", in.model.rotary_low_freq = 4; },
+       "model.rotary_high_freq", "model.rotary_high_freq = 4 is not above model.rotary_low_freq = 4"},
+      {[](Input& in) { in.model.family = "llama", in.model.parallel_block = in.model.qkv_bias = true; },
+       "model.parallel_block", "set all of model.qkv_bias, model.out_bias and model.mlp_bias, or none"},
       {[](Input& in) { in.model.window = 33; }, "model.window",
        "model.window = 33 is longer than model.seq = 32; 0 means no window"},
       {[](Input& in) { in.model.layers = 3; }, "model.layers", "3 layers for 2 pipeline stages x 2 chunks"},

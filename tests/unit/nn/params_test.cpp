@@ -202,6 +202,40 @@ TEST(Params, OperandsOfOneMatmulAreAdjacent) {
   }
 }
 
+// Biases of Llama's relatives, and the norms of heads, whose gradients each tp rank has for its own heads only.
+TEST(Params, BiasesAndNormsOfHeads) {
+  for (const bool parallel : {false, true}) {
+    ModelConfig model = model_of("llama", false, parallel);
+    model.qkv_bias = model.out_bias = model.mlp_bias = model.qk_norm = true;
+    model.head_size = 10;
+    cost::ModelShape shape = shape_of(model);
+    shape.qkv_bias = shape.out_bias = shape.mlp_bias = shape.qk_norm = true;
+    shape.head_dim = 10;
+    EXPECT_EQ(parameter_count(model), cost::count_parameters(shape).total);
+    const ParamsCase c{model, mesh::Mesh{2, 1, 2}, 1};
+    for_each_span(c, [&](const SpanSpec& span, int, int) {
+      std::int64_t by_head = 0;
+      for (const ParamSpec& param : span.params) {
+        const bool of_heads =
+            param.shard.name.ends_with("q_norm.weight") || param.shard.name.ends_with("k_norm.weight");
+        EXPECT_EQ(of_heads, param.offset < span.by_head) << param.shard.name;
+        EXPECT_EQ(param.by_head, of_heads) << param.shard.name;
+        if (of_heads) by_head += param.numel();
+      }
+      EXPECT_EQ(by_head, model.layers * 2 * 10);
+      EXPECT_LE(span.by_head, span.replicated);
+      const auto offset = [&](const char* name) { return span.find(std::string("layers.2.") + name)->offset; };
+      const std::int64_t gate = offset("mlp.gate.bias");
+      EXPECT_EQ(offset("mlp.up.bias"), gate + 44);
+      if (parallel) {
+        EXPECT_EQ(gate, offset("attn.v.bias") + 20);
+      } else {
+        EXPECT_EQ(gate % 64, 0);
+      }
+    });
+  }
+}
+
 TEST(Params, RanksOfAGroupAgree) {
   for (const ParamsCase& c : cases()) {
     // tp ranks reduce and gather spans of equal length together, and the replicated part of each.
