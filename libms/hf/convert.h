@@ -13,9 +13,10 @@
 namespace ms::hf {
 
 struct ExportOptions {
-  std::optional<tensor::DType> dtype;  // f32 (from the master where there is one) or bf16; absent: as stored
+  std::optional<tensor::DType> dtype = {};  // f32 (from the master where there is one) or bf16; absent: as stored
   std::int64_t max_shard_bytes = 5'000'000'000;
-  std::function<void(std::int64_t)> progress;  // bytes of tensors so far
+  std::string companions = {};  // a directory whose companions (companions.h) are copied; it need not be there
+  std::function<void(std::int64_t)> progress = {};  // bytes of tensors so far
 };
 
 // Bytes of tensors that export_model writes: the total of its progress.

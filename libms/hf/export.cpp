@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/file.h"
+#include "hf/companions.h"
 #include "hf/convert.h"
 #include "hf/model_json.h"
 #include "hf/names.h"
@@ -140,7 +141,8 @@ std::int64_t export_bytes(const Parameters& from, const ExportOptions& options) 
 void export_model(const Parameters& from, const nn::ModelConfig& model, const std::string& out,
                   const ExportOptions& options) {
   const std::vector<Mapped> tensors = tensors_of(model);
-  std::string config = config_json(model, DType::f32);  // refuses before anything else
+  const Json tokens = token_ids(options.companions);
+  std::string config = config_json(model, DType::f32, tokens);  // refuses before anything else
   const std::string path = free_directory(out);
   check_parameters(from, tensors);
 
@@ -153,7 +155,7 @@ void export_model(const Parameters& from, const nn::ModelConfig& model, const st
     infos.push_back({tensor.name, dtype_of(dtype), tensor.shape});
     mapped[tensor.name] = &tensor;
   }
-  if (all_bf16) config = config_json(model, DType::bf16);
+  if (all_bf16) config = config_json(model, DType::bf16, tokens);
 
   const ShardPlan plan = plan_shards(infos, options.max_shard_bytes);
   Unfinished directory(path);
@@ -169,7 +171,8 @@ void export_model(const Parameters& from, const nn::ModelConfig& model, const st
     writer.close();
   }
   if (!plan.index_json.empty()) write_file_atomic(directory.path() + "/" + std::string(kIndexFile), plan.index_json);
-  write_file_atomic(directory.path() + "/config.json", config);
+  copy_companions(options.companions, directory.path());
+  write_file_atomic(directory.path() + "/config.json", config);  // ours, over the copy
   directory.finish();
 }
 

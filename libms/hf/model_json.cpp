@@ -12,8 +12,55 @@
 namespace ms::hf {
 namespace {
 
+// The relatives of Llama in transformers, as the keys of [model] tell them apart; a model is exported as the first that
+// computes the same. Biases of a family that reads attention_bias are those of queries, keys, values and output.
+struct Relative {
+  enum class Window : std::uint8_t { never, read, flagged };
+  std::string_view type, class_name;
+  std::int64_t kv_heads = 0, head_dim = 0, seq = 0;  // where config.json is silent; 0: follows from others
+  bool reads_attention_bias = false, reads_mlp_bias = false;
+  bool qkv_bias = false, qk_norm = false;  // always
+  Window window = Window::never;           // flagged: where use_sliding_window says so
+};
+constexpr Relative kRelatives[] = {
+    {.type = "llama",
+     .class_name = "LlamaForCausalLM",
+     .seq = 2048,
+     .reads_attention_bias = true,
+     .reads_mlp_bias = true},
+    {.type = "mistral",
+     .class_name = "MistralForCausalLM",
+     .kv_heads = 8,
+     .seq = 131072,
+     .window = Relative::Window::read},
+    {.type = "qwen2",
+     .class_name = "Qwen2ForCausalLM",
+     .kv_heads = 32,
+     .seq = 32768,
+     .qkv_bias = true,
+     .window = Relative::Window::flagged},
+    {.type = "qwen3",
+     .class_name = "Qwen3ForCausalLM",
+     .kv_heads = 32,
+     .head_dim = 128,
+     .seq = 32768,
+     .reads_attention_bias = true,
+     .qk_norm = true,
+     .window = Relative::Window::flagged},
+};
+constexpr std::int64_t kDefaultWindow = 4096, kDefaultWindowLayers = 28;
+
+bool has_window(const nn::ModelConfig& model) { return model.window != 0 && model.window < model.seq; }
+
+bool computes(const Relative& relative, const nn::ModelConfig& model) {
+  const bool same_biases = relative.reads_attention_bias ? model.qkv_bias == model.out_bias
+                                                         : model.qkv_bias == relative.qkv_bias && !model.out_bias;
+  return same_biases && (relative.reads_mlp_bias || !model.mlp_bias) && relative.qk_norm == model.qk_norm &&
+         (relative.window != Relative::Window::never || !has_window(model));
+}
+
 // The values of a config.json key that match what we compute. Keys that are neither here nor read below do not change
-// the logits: these two classes of transformers do not read them.
+// the logits: these classes of transformers do not read them.
 struct Required {
   std::string_view key;
   std::vector<Json> values;  // any of these; absent and null are always fine
@@ -30,16 +77,8 @@ const std::vector<Required>& required_of(bool gpt) {
       {"auto_map", {}},
   };
   static const std::vector<Required> kLlama = {
-      {"hidden_act", {"silu", "swish"}},
-      {"attention_bias", {false}},
-      {"mlp_bias", {false}},
-      {"sliding_window", {}},
-      {"rope_scaling", {}},
-      {"partial_rotary_factor", {1.0}},
-      {"is_encoder_decoder", {false}},
-      {"pruned_heads", {Json::object()}},
-      {"quantization_config", {}},
-      {"auto_map", {}},
+      {"hidden_act", {"silu", "swish"}},  {"partial_rotary_factor", {1.0}}, {"is_encoder_decoder", {false}},
+      {"pruned_heads", {Json::object()}}, {"quantization_config", {}},      {"auto_map", {}},
   };
   return gpt ? kGpt2 : kLlama;
 }
@@ -53,7 +92,7 @@ class Reader {
     return get<std::int64_t>(key, fallback, "a whole number",
                              [](const Json& value) { return value.is_number_integer(); });
   }
-  double number(std::string_view key, double fallback) {
+  double number(std::string_view key, std::optional<double> fallback = {}) {
     return get<double>(key, fallback, "a number", [](const Json& value) { return value.is_number(); });
   }
   bool boolean(std::string_view key, bool fallback) {
@@ -64,6 +103,10 @@ class Reader {
     static const Json kNull;
     const Json* value = object_.find(key);
     return value == nullptr ? kNull : *value;
+  }
+  bool has_null(std::string_view key) const {
+    const Json* value = object_.find(key);
+    return value != nullptr && value->is_null();
   }
   void require(const Required& rule) {
     const Json& value = at(rule.key);
@@ -102,34 +145,71 @@ nn::ModelConfig gpt2(Reader& read) {
   return model;
 }
 
-nn::ModelConfig llama(Reader& read, Problems& problems) {
+// What rope_scaling says, or, since version 5 of transformers, rope_parameters, which says all about rotary positions.
+void read_rotary(const Json& object, std::string_view key, nn::ModelConfig& model, Problems& problems) {
+  if (object.is_null()) return;
+  if (!object.is_object()) return problems.add(fmt::format("{} is not an object", key));
+  Reader rope(object, problems);
+  model.rotary_base = rope.number("rope_theta", model.rotary_base);
+  rope.require({"partial_rotary_factor", {1.0}});
+  const std::string_view type_key = rope.at("rope_type").is_null() ? "type" : "rope_type";
+  rope.require({type_key, {"default", "linear", "llama3"}});
+  const Json& type = rope.at(type_key);
+  if (type != "linear" && type != "llama3") return;
+  model.rotary_scaling = type.get<std::string>();
+  model.rotary_factor = rope.number("factor");
+  if (type == "linear") return;
+  model.rotary_low_freq = rope.number("low_freq_factor");
+  model.rotary_high_freq = rope.number("high_freq_factor");
+  model.rotary_original_seq = rope.integer("original_max_position_embeddings");
+}
+
+// The window that all layers have; 0: none.
+std::int64_t read_window(Reader& read, const Relative& relative, const nn::ModelConfig& model, Problems& problems) {
+  if (relative.window == Relative::Window::never) {
+    read.require({"sliding_window", {}});
+    return 0;
+  }
+  const bool flagged = relative.window == Relative::Window::flagged;
+  if (flagged && !read.boolean("use_sliding_window", false)) return 0;
+  if (read.has_null("sliding_window")) return 0;
+  const std::int64_t window = read.integer("sliding_window", kDefaultWindow);
+  std::int64_t full = flagged ? read.integer("max_window_layers", kDefaultWindowLayers) : 0;
+  if (const Json& types = read.at("layer_types"); types.is_array()) {
+    full = std::count(types.begin(), types.end(), Json("full_attention"));
+  }
+  full = std::min(full, model.layers);
+  if (full > 0 && full < model.layers) {
+    problems.add(fmt::format("{} of {} layers have a sliding window, and ours have one in all or in none",
+                             model.layers - full, model.layers));
+  }
+  return full > 0 || window >= model.seq ? 0 : window;
+}
+
+nn::ModelConfig llama(Reader& read, const Relative& relative, Problems& problems) {
   nn::ModelConfig model;
   model.family = "llama";
   model.layers = read.integer("num_hidden_layers");
   model.hidden = read.integer("hidden_size");
   model.heads = read.integer("num_attention_heads");
-  model.kv_heads = read.integer("num_key_value_heads", model.heads);
+  model.kv_heads = read.integer("num_key_value_heads", relative.kv_heads == 0 ? model.heads : relative.kv_heads);
   model.ffn_hidden = read.integer("intermediate_size");
   model.vocab = read.integer("vocab_size");
-  model.seq = read.integer("max_position_embeddings", 2048);
+  model.seq = read.integer("max_position_embeddings", relative.seq);
   model.tied_embeddings = read.boolean("tie_word_embeddings", false);
   model.norm_eps = read.number("rms_norm_eps", 1e-6);
   model.init_std = read.number("initializer_range", 0.02);
   model.rotary_base = read.number("rope_theta", 10000);
-  const std::int64_t head_dim = read.integer("head_dim", 0);
-  if (head_dim != 0 && model.heads > 0 && head_dim != model.hidden / model.heads) {
-    problems.add(fmt::format("head_dim = {}, but ours is hidden_size / num_attention_heads = {}", head_dim,
-                             model.hidden / model.heads));
-  }
-  // Since version 5 of transformers an object says all about rotary positions.
-  const Json& rope = read.at("rope_parameters");
-  if (rope.is_object()) {
-    Reader parameters(rope, problems);
-    parameters.require({"rope_type", {"default"}});
-    parameters.require({"partial_rotary_factor", {1.0}});
-    model.rotary_base = parameters.number("rope_theta", model.rotary_base);
-  } else if (!rope.is_null()) {
-    problems.add("rope_parameters is not an object");
+  model.head_size = read.integer("head_dim", relative.head_dim);
+  if (model.heads > 0 && model.head_size * model.heads == model.hidden) model.head_size = 0;
+  const bool attention_bias = relative.reads_attention_bias && read.boolean("attention_bias", false);
+  model.qkv_bias = relative.qkv_bias || attention_bias;
+  model.out_bias = attention_bias;
+  model.mlp_bias = relative.reads_mlp_bias && read.boolean("mlp_bias", false);
+  model.qk_norm = relative.qk_norm;
+  model.window = read_window(read, relative, model, problems);
+  for (const std::string_view key : {"rope_scaling", "rope_parameters"}) {
+    read_rotary(read.at(key), key, model, problems);
   }
   return model;
 }
@@ -150,6 +230,18 @@ void check_ranges(const nn::ModelConfig& model, Problems& problems) {
   }
 }
 
+Json rope_scaling(const nn::ModelConfig& model) {
+  if (model.rotary_scaling == "none") return {};
+  Json rope;
+  rope["rope_type"] = model.rotary_scaling;
+  rope["factor"] = model.rotary_factor;
+  if (model.rotary_scaling == "linear") return rope;
+  rope["low_freq_factor"] = model.rotary_low_freq;
+  rope["high_freq_factor"] = model.rotary_high_freq;
+  rope["original_max_position_embeddings"] = model.rotary_original_seq;
+  return rope;
+}
+
 }  // namespace
 
 nn::ModelConfig parse_config(std::string_view text, const std::string& path) {
@@ -160,13 +252,16 @@ nn::ModelConfig parse_config(std::string_view text, const std::string& path) {
   Problems problems("hf.config", fmt::format("cannot take the model of '{}'", path));
   Reader read(*object, problems);
   const Json& type = read.at("model_type");
-  if (type != "gpt2" && type != "llama") {
-    problems.add(fmt::format("model_type = {}, we have gpt2 and llama", shown(type, 80)));
+  const bool gpt = type == "gpt2";
+  const auto* relative = std::ranges::find_if(kRelatives, [&](const Relative& r) { return type == Json(r.type); });
+  if (!gpt && relative == std::end(kRelatives)) {
+    std::string known = "gpt2";
+    for (const Relative& r : kRelatives) known += fmt::format(", {}", r.type);
+    problems.add(fmt::format("model_type = {}; known are {}", shown(type, 80), known));
     problems.throw_if_any();
   }
-  const bool gpt = type == "gpt2";
   for (const Required& rule : required_of(gpt)) read.require(rule);
-  const nn::ModelConfig model = gpt ? gpt2(read) : llama(read, problems);
+  const nn::ModelConfig model = gpt ? gpt2(read) : llama(read, *relative, problems);
   if (problems.empty()) check_ranges(model, problems);
   if (problems.empty()) {  // rules between fields divide by them
     for (const nn::ModelProblem& problem : nn::check_model(model, {}, 1)) problems.add(problem.message);
@@ -175,7 +270,7 @@ nn::ModelConfig parse_config(std::string_view text, const std::string& path) {
   return model;
 }
 
-std::string config_json(const nn::ModelConfig& model, tensor::DType dtype) {
+std::string config_json(const nn::ModelConfig& model, tensor::DType dtype, const Json& token_ids) {
   if (model.is_gpt() && model.kv() != model.heads) {
     throw user_error("hf.export", fmt::format("GPT-2 has no grouped-query attention, and this model has {} heads for {}"
                                               " of keys and values",
@@ -186,13 +281,22 @@ std::string config_json(const nn::ModelConfig& model, tensor::DType dtype) {
                      fmt::format("{} has no parallel block, and this model has model.parallel_block = true",
                                  model.is_gpt() ? "GPT-2" : "Llama"));
   }
-  if (model.window != 0 && model.window < model.seq) {
-    throw user_error("hf.export", fmt::format("{} attends to all tokens before, and this model has model.window = {}",
-                                              model.is_gpt() ? "GPT-2" : "Llama", model.window));
+  if (model.is_gpt() && has_window(model)) {
+    throw user_error(
+        "hf.export",
+        fmt::format("GPT-2 attends to all tokens before, and this model has model.window = {}", model.window));
+  }
+  const auto* relative = std::ranges::find_if(kRelatives, [&](const Relative& r) { return computes(r, model); });
+  if (!model.is_gpt() && relative == std::end(kRelatives)) {
+    throw user_error("hf.export",
+                     fmt::format("no model of transformers that we know has at once model.qkv_bias = {}, out_bias = {},"
+                                 " mlp_bias = {}, qk_norm = {} and window = {}",
+                                 model.qkv_bias, model.out_bias, model.mlp_bias, model.qk_norm, model.window),
+                     "export as Llama (biases), Mistral (window), Qwen2 (qkv_bias, window) or Qwen3 (qk_norm, window)");
   }
   Json config;
-  config["architectures"] = {model.is_gpt() ? "GPT2LMHeadModel" : "LlamaForCausalLM"};
-  config["model_type"] = model.is_gpt() ? "gpt2" : "llama";
+  config["architectures"] = {std::string(model.is_gpt() ? "GPT2LMHeadModel" : relative->class_name)};
+  config["model_type"] = std::string(model.is_gpt() ? "gpt2" : relative->type);
   config["vocab_size"] = model.vocab;
   if (model.is_gpt()) {
     config["n_positions"] = model.seq;
@@ -209,19 +313,28 @@ std::string config_json(const nn::ModelConfig& model, tensor::DType dtype) {
     config["num_hidden_layers"] = model.layers;
     config["num_attention_heads"] = model.heads;
     config["num_key_value_heads"] = model.kv();
+    config["head_dim"] = model.head_dim();
     config["max_position_embeddings"] = model.seq;
     config["hidden_act"] = "silu";
     config["rms_norm_eps"] = model.norm_eps;
     config["rope_theta"] = model.rotary_base;
-    config["rope_scaling"] = nullptr;
-    config["attention_bias"] = false;
+    config["rope_scaling"] = rope_scaling(model);
     config["attention_dropout"] = 0.0;
-    config["mlp_bias"] = false;
+    if (relative->reads_attention_bias) config["attention_bias"] = model.qkv_bias;
+    if (relative->reads_mlp_bias) config["mlp_bias"] = model.mlp_bias;
+    if (relative->window != Relative::Window::never) {
+      config["sliding_window"] = has_window(model) ? Json(model.window) : Json();
+    }
+    if (relative->window == Relative::Window::flagged) {
+      config["use_sliding_window"] = has_window(model);
+      config["max_window_layers"] = has_window(model) ? 0 : model.layers;
+    }
   }
   config["tie_word_embeddings"] = model.tied_embeddings;
   config["initializer_range"] = model.init_std;
   // The defaults there are ids of other people's vocabularies.
   for (const char* token : {"bos_token_id", "eos_token_id"}) config[token] = nullptr;
+  config.update(token_ids);
   config["torch_dtype"] = dtype == tensor::DType::bf16 ? "bfloat16" : "float32";
   config["use_cache"] = true;
   return config.dump(2) + "\n";

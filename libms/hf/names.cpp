@@ -63,19 +63,29 @@ std::vector<Mapped> gpt2(const nn::ModelConfig& model) {
 
 std::vector<Mapped> llama(const nn::ModelConfig& model) {
   List list(prefix_of(model));
-  const std::int64_t hidden = model.hidden, kv = model.kv() * model.head_dim();
+  const std::int64_t hidden = model.hidden, q = model.heads * model.head_dim(), kv = model.kv() * model.head_dim();
+  // A matrix, and its bias if it has one.
+  const auto linear = [&](const std::string& theirs, const std::string& ours, std::int64_t out, std::int64_t in,
+                          bool bias) {
+    list.matrix(theirs + ".weight", ours + ".weight", out, in);
+    if (bias) list.vector(theirs + ".bias", ours + ".bias", out);
+  };
   list.matrix("embed_tokens.weight", "embed.tokens.weight", model.vocab, hidden);
   for (std::int64_t i = 0; i < model.layers; ++i) {
     const std::string theirs = fmt::format("layers.{}.", i), ours = fmt::format("layers.{}.", i);
     list.vector(theirs + "input_layernorm.weight", ours + "norm1.weight", hidden);
-    list.matrix(theirs + "self_attn.q_proj.weight", ours + "attn.q.weight", hidden, hidden);
-    list.matrix(theirs + "self_attn.k_proj.weight", ours + "attn.k.weight", kv, hidden);
-    list.matrix(theirs + "self_attn.v_proj.weight", ours + "attn.v.weight", kv, hidden);
-    list.matrix(theirs + "self_attn.o_proj.weight", ours + "attn.out.weight", hidden, hidden);
+    linear(theirs + "self_attn.q_proj", ours + "attn.q", q, hidden, model.qkv_bias);
+    linear(theirs + "self_attn.k_proj", ours + "attn.k", kv, hidden, model.qkv_bias);
+    linear(theirs + "self_attn.v_proj", ours + "attn.v", kv, hidden, model.qkv_bias);
+    if (model.qk_norm) {
+      list.vector(theirs + "self_attn.q_norm.weight", ours + "attn.q_norm.weight", model.head_dim());
+      list.vector(theirs + "self_attn.k_norm.weight", ours + "attn.k_norm.weight", model.head_dim());
+    }
+    linear(theirs + "self_attn.o_proj", ours + "attn.out", hidden, q, model.out_bias);
     list.vector(theirs + "post_attention_layernorm.weight", ours + "norm2.weight", hidden);
-    list.matrix(theirs + "mlp.gate_proj.weight", ours + "mlp.gate.weight", model.ffn(), hidden);
-    list.matrix(theirs + "mlp.up_proj.weight", ours + "mlp.up.weight", model.ffn(), hidden);
-    list.matrix(theirs + "mlp.down_proj.weight", ours + "mlp.down.weight", hidden, model.ffn());
+    linear(theirs + "mlp.gate_proj", ours + "mlp.gate", model.ffn(), hidden, model.mlp_bias);
+    linear(theirs + "mlp.up_proj", ours + "mlp.up", model.ffn(), hidden, model.mlp_bias);
+    linear(theirs + "mlp.down_proj", ours + "mlp.down", hidden, model.ffn(), model.mlp_bias);
   }
   list.vector("norm.weight", "final_norm.weight", hidden);
   list.head(model);

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """The side of transformers in the comparison of logits.
 
-  hf_peer.py logits HF_DIR               its logits of the fixed tokens, in f32, as JSON
-  hf_peer.py tokens HF_DIR               those tokens, as words
-  hf_peer.py make KIND DTYPE OUT         writes a random model of a kind (gpt2, gpt2_untied, llama, llama_tied), sharded
+  hf_peer.py logits HF_DIR               its logits of the fixed tokens, in f32, with those tokens, as JSON
+  hf_peer.py tokens THEIRS               those tokens, as words
+  hf_peer.py make KIND DTYPE OUT         writes a random model of a kind (of KINDS), sharded
   hf_peer.py compare THEIRS OURS         two such lists of logits: exit 1 where they differ by more than 1e-4
-  hf_peer.py golden                      tests/golden/hf, anew: tiny models and their logits, for golden_hf
+  hf_peer.py golden [KIND...]            tests/golden/hf, anew: tiny models and their logits, for golden_hf
 
 Needs transformers and torch; shares nothing with libms.
 """
@@ -21,6 +21,25 @@ KINDS = {  # kind -> (type of the golden model, bytes of a shard there)
     "gpt2_untied": ("float32", 2500),
     "llama": ("bfloat16", 1000),
     "llama_tied": ("float32", 10**9),
+    "llama3": ("float32", 10**9),
+    "llama_linear": ("float32", 10**9),
+    "mistral": ("bfloat16", 10**9),
+    "qwen2": ("float32", 10**9),
+    "qwen2_window": ("float32", 10**9),
+    "qwen3": ("bfloat16", 10**9),
+}
+LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 6}
+WINDOW = {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 0}
+RELATIVES = {  # kind -> (model_type, keys)
+    "llama": ("llama", {}),
+    "llama_tied": ("llama", {"tie_word_embeddings": True}),
+    "llama3": ("llama", {"rope_scaling": LLAMA3, "attention_bias": True, "mlp_bias": True, "head_dim": 6}),
+    "llama_linear": ("llama", {"rope_scaling": {"rope_type": "linear", "factor": 3.0}}),
+    "mistral": ("mistral", {"sliding_window": 4, "head_dim": 10}),
+    "qwen2": ("qwen2", {"tie_word_embeddings": True}),
+    "qwen2_window": ("qwen2", WINDOW),
+    "qwen3": ("qwen3", {"head_dim": 10, "rope_scaling": LLAMA3}),
 }
 
 
@@ -30,16 +49,17 @@ def tokens_of(seq, vocab):
 
 def config_of(kind, small):
     """Nothing at its default: everything that is read must be read right."""
-    from transformers import GPT2Config, LlamaConfig
+    from transformers import AutoConfig, GPT2Config
     size = 8 if small else 48
     common = {"vocab_size": 17 if small else 301, "bos_token_id": 0, "eos_token_id": 0}
     if kind.startswith("gpt2"):
         return GPT2Config(n_embd=size, n_layer=2, n_head=2, n_positions=9, n_inner=None if kind == "gpt2" else 3 * size,
                           layer_norm_epsilon=1e-3, tie_word_embeddings=kind == "gpt2", **common)
-    return LlamaConfig(hidden_size=size, num_hidden_layers=2, num_attention_heads=2 if small else 6,
-                       num_key_value_heads=1 if small else 2, intermediate_size=12 if small else 80,
-                       max_position_embeddings=9, rms_norm_eps=1e-3, rope_theta=50.0,
-                       tie_word_embeddings=kind == "llama_tied", **common)
+    model_type, keys = RELATIVES[kind]
+    keys = {"tie_word_embeddings": False, **keys}
+    return AutoConfig.for_model(model_type, hidden_size=size, num_hidden_layers=2, num_attention_heads=2 if small else 6,
+                                num_key_value_heads=1 if small else 2, intermediate_size=12 if small else 80,
+                                max_position_embeddings=9, rms_norm_eps=1e-3, rope_theta=50.0, **keys, **common)
 
 
 def random_model(kind, dtype, small):
@@ -79,9 +99,10 @@ def make(kind, dtype, out, shard_bytes=20000, small=False):
     (pathlib.Path(out) / "generation_config.json").unlink(missing_ok=True)
 
 
-def golden():
+def golden(*kinds):
     root = pathlib.Path(__file__).resolve().parent / "hf"
-    for kind, (dtype, shard_bytes) in KINDS.items():
+    for kind in kinds or KINDS:
+        dtype, shard_bytes = KINDS[kind]
         out = root / kind
         for old in out.glob("*"):
             old.unlink()
@@ -93,6 +114,7 @@ def golden():
 
 def compare(theirs, ours):
     a, b = (json.loads(pathlib.Path(path).read_text(encoding="ascii")) for path in (theirs, ours))
+    a = a["logits"]
     if len(a) != len(b):
         sys.exit(f"{len(a)} logits there, {len(b)} here")
     if not all(map(math.isfinite, a + b)):
@@ -105,15 +127,15 @@ def compare(theirs, ours):
 
 def main(command, *args):
     if command == "logits":
-        print(json.dumps(logits_of(*args)[1]))
+        print(json.dumps(dict(zip(("tokens", "logits"), logits_of(*args)))))
     elif command == "tokens":
-        print(*logits_of(*args)[0])
+        print(*json.loads(pathlib.Path(*args).read_text(encoding="ascii"))["tokens"])
     elif command == "make":
         make(*args)
     elif command == "compare":
         compare(*args)
     elif command == "golden":
-        golden()
+        golden(*args)
     else:
         sys.exit(__doc__)
 

@@ -40,8 +40,8 @@ their() { PYTHONDONTWRITEBYTECODE=1 HF_HUB_OFFLINE=1 "$python" "$script" "$@" 2>
 # same WHAT HF_DIR CHECKPOINT: both sides' logits of the same tokens.
 same() {
   local -a tokens
-  read -ra tokens < <(their tokens "$2")
   their logits "$2" >theirs.json
+  read -ra tokens < <(their tokens theirs.json)
   "$peer" "$3" "${tokens[@]}" >ours.json
   echo "$1: $(their compare theirs.json ours.json)"
 }
@@ -69,8 +69,16 @@ ours gpt model.tied_embeddings=true train.dtype=fp32 mesh.dp=2 mesh.tp=2
 ours gpt-untied model.tied_embeddings=false train.dtype=bf16 model.ffn_hidden=80
 ours llama model.family=llama model.kv_heads=2 model.tied_embeddings=false train.dtype=bf16 mesh.tp=2 mesh.pp=2
 ours llama-tied model.family=llama model.tied_embeddings=true model.rotary_base=500 train.dtype=fp32 model.ffn_hidden=88
+ours llama3 model.family=llama model.kv_heads=2 model.qkv_bias=true model.out_bias=true model.mlp_bias=true \
+  model.rotary_scaling=llama3 model.rotary_original_seq=12 model.tied_embeddings=false train.dtype=fp32 mesh.tp=2 mesh.dp=2
+ours mistral model.family=llama model.kv_heads=2 model.window=5 model.head_dim=24 model.rotary_scaling=linear \
+  train.dtype=fp32 mesh.pp=2
+ours qwen2 model.family=llama model.kv_heads=2 model.qkv_bias=true train.dtype=fp32 mesh.tp=2 mesh.sequence_parallel=false
+ours qwen2-window model.family=llama model.qkv_bias=true model.window=5 train.dtype=fp32
+ours qwen3 model.family=llama model.kv_heads=2 model.qk_norm=true model.head_dim=24 train.dtype=fp32 mesh.tp=2 mesh.pp=2
 
-for case in gpt2:float16 gpt2_untied:bfloat16 llama:bfloat16 llama_tied:float32 llama:float32; do
+for case in gpt2:float16 gpt2_untied:bfloat16 llama:bfloat16 llama_tied:float32 llama:float32 \
+  llama3:float32 llama_linear:bfloat16 mistral:float32 qwen2:bfloat16 qwen2_window:float32 qwen3:float32; do
   kind=${case%:*} dtype=${case#*:}
   their make "$kind" "$dtype" "theirs-$kind-$dtype"
   same "theirs, $kind in $dtype" "theirs-$kind-$dtype" "$(take "theirs-$kind-$dtype" "ckpt-$kind-$dtype")"

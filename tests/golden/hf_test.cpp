@@ -60,7 +60,10 @@ TEST_P(Golden, LogitsAreThoseOfTransformers) {
 
 std::string name_of(const testing::TestParamInfo<const char*>& name) { return name.param; }
 
-INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::Values("gpt2", "gpt2_untied", "llama", "llama_tied"), name_of);
+INSTANTIATE_TEST_SUITE_P(Models, Golden,
+                         testing::Values("gpt2", "gpt2_untied", "llama", "llama_tied", "llama3", "llama_linear",
+                                         "mistral", "qwen2", "qwen2_window", "qwen3"),
+                         name_of);
 
 }  // namespace
 }  // namespace ms::hf

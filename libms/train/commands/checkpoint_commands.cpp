@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <random>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "base/utc.h"
 #include "base/version.h"
 #include "ckpt/command_support.h"
+#include "hf/companions.h"
 #include "hf/convert.h"
 #include "hf/model_json.h"
 #include "train/checkpoint/reshard.h"
@@ -71,6 +73,7 @@ int run_import(const Args& args) {
   manifest.config = load_text(hf::to_toml(model), from + "/config.json", {}).resolved;
   ByteProgress progress("import", 0);
   const std::string path = hf::import_model(from, model, manifest, output, progress.update());
+  hf::copy_companions(from, hf::companions_beside(path));
   progress.finish();
   fmt::print("{}\n", path);
   return kOk;
@@ -84,6 +87,10 @@ int run_export(const Args& args) {
   hf::ExportOptions options;
   options.max_shard_bytes = size_of_option(args, "max-shard-size");
   if (args.has("dtype")) options.dtype = args.get("dtype") == "bf16" ? tensor::DType::bf16 : tensor::DType::f32;
+  if (args.has("files") && !std::filesystem::is_directory(args.get("files"))) {
+    throw user_error("hf.export", fmt::format("--files '{}' is not a directory", args.get("files")));
+  }
+  options.companions = args.has("files") ? args.get("files") : hf::companions_beside(found.path);
   const nn::ModelConfig model = config_of(found, {}).settings.model;
   const Parameters parameters(found.path);
   ByteProgress progress("export", hf::export_bytes(parameters, options));
@@ -126,7 +133,8 @@ Command import_command() {
           .description =
               "The checkpoint is of step 0 and has no optimizer's state; ms-ckpt show --config prints the "
               "[model] that it needs. Prints its path. A run begins with it where checkpoint.load names it, and saves "
-              "in its own checkpoint.dir."};
+              "in its own checkpoint.dir. Tokenizer and generation files are kept in 'hf' beside the checkpoint, for "
+              "export."};
 }
 
 Command export_command() {
@@ -139,7 +147,11 @@ Command export_command() {
                       {.name = "max-shard-size",
                        .value = "SIZE",
                        .doc = "No file of weights becomes larger, unless a single tensor is.",
-                       .default_text = "5GB"}},
+                       .default_text = "5GB"},
+                      {.name = "files",
+                       .value = "DIR",
+                       .doc = "A directory from which tokenizer and generation files are copied; otherwise 'hf' beside "
+                              "the checkpoint, where import left them."}},
           .run = run_export};
 }
 

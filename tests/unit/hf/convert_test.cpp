@@ -8,7 +8,9 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "base/file.h"
 #include "base/rng.h"
+#include "hf/companions.h"
 #include "hf/safetensors.h"
 #include "nn/params.h"
 #include "support.h"
@@ -112,8 +114,36 @@ class Checkpoints : public testing::Test {
 class RoundTrip : public Checkpoints {};
 class Export : public Checkpoints {};
 
+TEST_F(Export, TakesTokenizerAndTokensAlong) {
+  const TempDir at;
+  const nn::ModelConfig model = tiny("llama", true);
+  make_directories(at / "theirs");
+  spill(at / "theirs/config.json", R"({"bos_token_id": 1, "eos_token_id": [2, 3], "model_type": "other"})");
+  spill(at / "theirs/tokenizer.json", "{}");
+  spill(at / "theirs/generation_config.json", R"({"temperature": 0.6})");
+  spill(at / "theirs/notes.txt", "not of the model");
+  const std::string checkpoint = make_checkpoint(model, DType::f32, at / "ckpt");
+  const std::string beside = companions_beside(checkpoint);
+  EXPECT_EQ(beside, at / "ckpt/hf");
+  EXPECT_EQ(companions_beside(checkpoint + "/"), beside);
+  copy_companions(at / "theirs", beside);
+  EXPECT_THAT(names_in(beside),
+              testing::UnorderedElementsAre("config.json", "tokenizer.json", "generation_config.json"));
+
+  export_model(Parameters(checkpoint), model, at / "out", {.companions = beside});
+  EXPECT_THAT(names_in(at / "out"), testing::UnorderedElementsAre("config.json", "tokenizer.json",
+                                                                  "generation_config.json", "model.safetensors"));
+  const auto config = nlohmann::json::parse(slurp(at / "out/config.json"));
+  EXPECT_EQ(config["model_type"], "llama") << "the model's own";
+  EXPECT_EQ(config["bos_token_id"], 1);
+  EXPECT_EQ(config["eos_token_id"], (std::vector<int>{2, 3}));
+
+  export_model(Parameters(checkpoint), model, at / "bare", {.companions = at / "absent"});
+  EXPECT_THAT(names_in(at / "bare"), testing::UnorderedElementsAre("config.json", "model.safetensors"));
+}
+
 TEST_F(RoundTrip, IsTheIdentity) {
-  for (const char* family : {"gpt", "llama"}) {
+  for (const char* family : kFamilies) {
     for (const bool tied : {true, false}) {
       for (const auto& [dtype, shard] : {std::pair{DType::f32, std::int64_t{1} << 40}, {DType::bf16, 3000}}) {
         SCOPED_TRACE(fmt::format("{} tied {} {} shards of {}", family, tied, tensor::to_string(dtype), shard));

@@ -60,6 +60,70 @@ TEST(ParseConfig, ReadsLlama) {
   EXPECT_EQ(model.rotary_base, 500000);
 }
 
+json relative_json(const char* type) {
+  json config = llama_json();
+  config["model_type"] = type;
+  config.erase("attention_bias");
+  return config;
+}
+
+TEST(ParseConfig, ReadsTheRelativesOfLlama) {
+  const auto parsed = [](const char* type, const json& keys) {
+    json config = relative_json(type);
+    config.update(keys);
+    return parse_config(config.dump(), "c");
+  };
+  const nn::ModelConfig qwen2 = parsed("qwen2", {{"sliding_window", 4096}, {"max_window_layers", 28}});
+  EXPECT_TRUE(qwen2.qkv_bias);
+  EXPECT_FALSE(qwen2.out_bias || qwen2.mlp_bias || qwen2.qk_norm);
+  EXPECT_EQ(qwen2.window, 0) << "use_sliding_window is false";
+  EXPECT_EQ(qwen2.head_dim(), 128);
+  const json flagged = {{"use_sliding_window", true}, {"sliding_window", 100}, {"max_window_layers", 0}};
+  EXPECT_EQ(parsed("qwen2", flagged).window, 100);
+  json all = flagged, types = json::array();
+  for (int i = 0; i < 32; ++i) types.push_back("full_attention");
+  all["layer_types"] = types;
+  EXPECT_EQ(parsed("qwen2", all).window, 0) << "layer_types counts";
+
+  const nn::ModelConfig qwen3 = parsed("qwen3", {{"head_dim", nullptr}});
+  EXPECT_TRUE(qwen3.qk_norm);
+  EXPECT_FALSE(qwen3.qkv_bias);
+  EXPECT_EQ(qwen3.head_dim(), 128);
+  EXPECT_EQ(parsed("qwen3", {{"head_dim", 64}}).head_dim(), 64);
+
+  EXPECT_EQ(parsed("mistral", json::object()).window, 4096) << "the default there";
+  EXPECT_EQ(parsed("mistral", {{"sliding_window", nullptr}}).window, 0);
+  EXPECT_EQ(parsed("mistral", {{"sliding_window", 8192}}).window, 0) << "as long as a sequence";
+  EXPECT_FALSE(parsed("mistral", {{"attention_bias", true}}).qkv_bias) << "Mistral does not read it";
+
+  const nn::ModelConfig biased = parsed("llama", {{"attention_bias", true}, {"mlp_bias", true}});
+  EXPECT_TRUE(biased.qkv_bias && biased.out_bias && biased.mlp_bias);
+}
+
+TEST(ParseConfig, ReadsRotaryScaling) {
+  const json llama3 = {{"rope_type", "llama3"},
+                       {"factor", 32.0},
+                       {"low_freq_factor", 1.5},
+                       {"high_freq_factor", 4.5},
+                       {"original_max_position_embeddings", 4096}};
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    json config = llama_json();
+    config[key] = llama3;
+    const nn::ModelConfig model = parse_config(config.dump(), "c");
+    EXPECT_EQ(model.rotary_scaling, "llama3");
+    EXPECT_EQ(model.rotary_factor, 32);
+    EXPECT_EQ(model.rotary_low_freq, 1.5);
+    EXPECT_EQ(model.rotary_high_freq, 4.5);
+    EXPECT_EQ(model.rotary_original_seq, 4096);
+    EXPECT_EQ(model.rotary_base, 500000);
+  }
+  json config = llama_json();
+  config["rope_scaling"] = {{"type", "linear"}, {"factor", 2}};
+  const nn::ModelConfig linear = parse_config(config.dump(), "c");
+  EXPECT_EQ(linear.rotary_scaling, "linear");
+  EXPECT_EQ(linear.rotary_factor, 2);
+}
+
 // A key set to a value (null takes it away), in one of the two.
 struct Change {
   const char* family;
@@ -69,7 +133,8 @@ struct Change {
 };
 
 json changed(const Change& change) {
-  json config = std::string_view(change.family) == "gpt2" ? gpt2_json() : llama_json();
+  json config = std::string_view(change.family) == "gpt2" ? gpt2_json() : relative_json(change.family);
+  if (std::string_view(change.family) == "qwen2") config["use_sliding_window"] = true;
   if (change.value.is_null()) {
     config.erase(change.key);
   } else {
@@ -94,7 +159,7 @@ TEST(ParseConfig, KnowsTheDefaultsOfTransformers) {
 
 TEST(ParseConfig, RefusesWhatWeDoNotCompute) {
   const Change cases[] = {
-      {"gpt2", "model_type", "bert", R"(model_type = "bert", we have gpt2 and llama)"},
+      {"gpt2", "model_type", "bert", R"(model_type = "bert"; known are gpt2, llama, mistral, qwen2, qwen3)"},
       {"gpt2", "model_type", nullptr, "model_type = null"},
       {"gpt2", "activation_function", "gelu", R"(activation_function = "gelu" is not supported, only "gelu_new", )"},
       {"gpt2", "activation_function", "relu", "activation_function"},
@@ -115,17 +180,18 @@ TEST(ParseConfig, RefusesWhatWeDoNotCompute) {
       {"gpt2", "layer_norm_epsilon", true, "layer_norm_epsilon = true is not a number"},
       {"gpt2", "tie_word_embeddings", 1, "tie_word_embeddings = 1 is not true or false"},
       {"llama", "hidden_act", "gelu", "hidden_act"},
-      {"llama", "attention_bias", true, "attention_bias = true is not supported, only false"},
-      {"llama", "mlp_bias", true, "mlp_bias"},
+      {"llama", "attention_bias", 1, "attention_bias = 1 is not true or false"},
       {"llama", "sliding_window", 4096, "sliding_window = 4096 is not supported, only models without it"},
-      {"llama",
-       "rope_scaling",
-       {{"type", "linear"}, {"factor", 2}},
-       R"(rope_scaling = {"factor":2,"type":"linear"} is not supported, only models without it)"},
+      {"llama", "rope_scaling", {{"type", "dynamic"}, {"factor", 2}}, R"(type = "dynamic" is not supported)"},
+      {"llama", "rope_scaling", {{"type", "linear"}}, "factor is missing"},
+      {"llama", "rope_scaling", {{"rope_type", "llama3"}, {"factor", 2.0}}, "low_freq_factor is missing"},
+      {"mistral", "sliding_window", "wide", "sliding_window = \"wide\" is not a whole number"},
+      {"qwen2", "layer_types", {"full_attention", "sliding_attention"}, "have a sliding window"},
       {"llama", "rope_parameters", {{"rope_type", "yarn"}, {"rope_theta", 7.0}}, R"(rope_type = "yarn")"},
       {"llama", "rope_parameters", 3, "rope_parameters is not an object"},
       {"llama", "partial_rotary_factor", 0.5, "partial_rotary_factor"},
-      {"llama", "head_dim", 64, "head_dim = 64, but ours is hidden_size / num_attention_heads = 128"},
+      {"llama", "head_dim", 63, "model.head_dim = 63"},
+      {"llama", "head_dim", 512, "model.head_dim 512, which is not in 0 to 256"},
       {"llama", "num_attention_heads", 0, "model.heads 0"},
       {"llama", "num_key_value_heads", 5, "not divisible by model.kv_heads = 5"},
       {"llama", "auto_map", {{"AutoModel", "evil.py"}}, "auto_map"},
@@ -141,12 +207,11 @@ TEST(ParseConfig, RefusesWhatWeDoNotCompute) {
 
 TEST(ParseConfig, TellsAllProblemsAtOnce) {
   json config = llama_json();
-  config["attention_bias"] = true;
-  config["rope_scaling"] = {{"factor", 2}};
+  config["sliding_window"] = 7;
+  config["rope_scaling"] = {{"type", "yarn"}};
   config.erase("vocab_size");
   const std::string message = thrown_by([&] { parse_config(config.dump(), "c"); }).message();
-  for (const char* part : {"attention_bias", "rope_scaling", "vocab_size is missing"})
-    EXPECT_THAT(message, HasSubstr(part));
+  for (const char* part : {"sliding_window", "yarn", "vocab_size is missing"}) EXPECT_THAT(message, HasSubstr(part));
 }
 
 TEST(ParseConfig, RefusesTextsThatAreNotAnObject) {
@@ -173,29 +238,37 @@ TEST(ParseConfig, RefusesDeepNesting) {
            })
         .message();
   };
-  EXPECT_THAT(nested(31), HasSubstr("model_type = a list, we have gpt2 and llama"));
+  EXPECT_THAT(nested(31), HasSubstr("model_type = a list; known are gpt2"));
   EXPECT_THAT(nested(32), HasSubstr("nests more than 32 deep"));
 }
 
 TEST(ConfigJson, ReadsBackAsTheSameModel) {
-  for (const char* family : {"gpt", "llama"}) {
+  for (const char* family : kFamilies) {
     for (const bool tied : {true, false}) {
-      const nn::ModelConfig model = tiny(family, tied);
-      const nn::ModelConfig back = parse_config(config_json(model, tensor::DType::bf16), "c");
-      EXPECT_EQ(back.family, model.family);
-      EXPECT_EQ(back.layers, model.layers);
-      EXPECT_EQ(back.hidden, model.hidden);
-      EXPECT_EQ(back.heads, model.heads);
-      EXPECT_EQ(back.kv(), model.kv());
-      EXPECT_EQ(back.ffn(), model.ffn());
-      EXPECT_EQ(back.vocab, model.vocab);
-      EXPECT_EQ(back.seq, model.seq);
-      EXPECT_EQ(back.tied_embeddings, model.tied_embeddings);
-      EXPECT_EQ(back.norm_eps, model.norm_eps);
-      EXPECT_EQ(back.init_std, model.init_std);
-      EXPECT_EQ(back.rotary_base, model.rotary_base);
+      nn::ModelConfig model = tiny(family, tied);
+      const std::string text = config_json(model, tensor::DType::bf16);
+      const nn::ModelConfig back = parse_config(text, "c");
+      // Where these are not given, they follow from others.
+      model.kv_heads = model.is_gpt() ? 0 : model.kv(), model.ffn_hidden = model.ffn();
+      EXPECT_EQ(to_toml(back), to_toml(model)) << family;
     }
   }
+  const auto type = [](const char* family) {
+    return json::parse(config_json(tiny(family, true), tensor::DType::f32))["model_type"];
+  };
+  EXPECT_EQ(type("mistral"), "mistral");
+  EXPECT_EQ(type("qwen2"), "qwen2");
+  EXPECT_EQ(type("qwen3"), "qwen3");
+  EXPECT_EQ(type("llama3"), "llama");
+}
+
+TEST(ConfigJson, RefusesWhatNoRelativeComputes) {
+  nn::ModelConfig model = tiny("qwen3", true);
+  model.mlp_bias = true;
+  const Error error = thrown_by([&] { config_json(model, tensor::DType::f32); });
+  EXPECT_EQ(error.kind(), "hf.export");
+  EXPECT_THAT(error.message(), HasSubstr("mlp_bias = true, qk_norm = true"));
+  EXPECT_THAT(error.hint(), HasSubstr("Qwen3"));
 }
 
 TEST(ConfigJson, SaysWhichGeluAndWhichType) {
@@ -222,6 +295,7 @@ TEST(ConfigJson, RefusesBlocksAndWindowsThatTheyDoNotHave) {
     EXPECT_EQ(error.kind(), "hf.export");
     EXPECT_THAT(error.message(), HasSubstr("no parallel block"));
     model.parallel_block = false;
+    if (!model.is_gpt()) continue;  // Mistral has windows
     model.window = model.seq - 1;
     error = thrown_by([&] { config_json(model, tensor::DType::f32); });
     EXPECT_EQ(error.kind(), "hf.export");

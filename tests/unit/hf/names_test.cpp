@@ -23,7 +23,7 @@ struct Shape {
 };
 
 TEST(TensorsOf, CoversEveryParameterOnce) {
-  for (const char* family : {"gpt", "llama"}) {
+  for (const char* family : kFamilies) {
     for (const bool tied : {true, false}) {
       const nn::ModelConfig model = tiny(family, tied);
       std::map<std::string, Shape> expected, mapped;
@@ -98,6 +98,27 @@ TEST(TensorsOf, NamesThemAsLlama) {
                                  "model.layers.0.mlp.up_proj.weight 20 16 layers.0.mlp.up.weight",
                                  "model.layers.0.mlp.down_proj.weight 16 20 layers.0.mlp.down.weight",
                                  "model.norm.weight 16 final_norm.weight", "lm_head.weight 11 16 head.weight"));
+}
+
+TEST(TensorsOf, NamesBiasesAndHeadNormsAsTheRelativesOfLlama) {
+  const auto shapes = [](const char* family) {
+    std::map<std::string, std::vector<std::int64_t>> found;
+    for (const Mapped& tensor : tensors_of(tiny(family, true))) {
+      if (tensor.name.starts_with("model.layers.1.")) found[tensor.name.substr(15)] = tensor.shape;
+    }
+    return found;
+  };
+  using Dims = std::vector<std::int64_t>;
+  auto qwen2 = shapes("qwen2"), qwen3 = shapes("qwen3"), llama = shapes("llama3");
+  EXPECT_EQ(qwen2["self_attn.q_proj.bias"], Dims{16});
+  EXPECT_EQ(qwen2["self_attn.v_proj.bias"], Dims{8});
+  EXPECT_FALSE(qwen2.contains("self_attn.o_proj.bias"));
+  EXPECT_EQ(qwen3["self_attn.k_norm.weight"], Dims{10});
+  EXPECT_EQ(qwen3["self_attn.q_proj.weight"], (Dims{40, 16}));
+  EXPECT_EQ(qwen3["self_attn.o_proj.weight"], (Dims{16, 40}));
+  EXPECT_EQ(llama["self_attn.o_proj.bias"], Dims{16});
+  EXPECT_EQ(llama["mlp.gate_proj.bias"], Dims{20});
+  EXPECT_EQ(llama["mlp.down_proj.bias"], Dims{16});
 }
 
 TEST(BuffersOf, AreThoseOfTheModelsLayers) {

@@ -15,6 +15,7 @@ using test::spill;
 using test::TempDir;
 using test::thrown_by;
 
+inline constexpr const char* kFamilies[] = {"gpt", "llama", "llama3", "mistral", "qwen2", "qwen3"};
 inline nn::ModelConfig tiny(const std::string& family, bool tied) {
   nn::ModelConfig model;
   model.family = family;
@@ -25,8 +26,16 @@ inline nn::ModelConfig tiny(const std::string& family, bool tied) {
   model.seq = 7;
   model.tied_embeddings = tied;
   model.norm_eps = 1e-3;
-  if (family == "llama") {
+  if (family != "gpt") {
+    model.family = "llama";
     model.hidden = 16, model.heads = 4, model.kv_heads = 2, model.ffn_hidden = 20, model.rotary_base = 500;
+  }
+  if (family == "mistral") model.window = 4, model.head_size = 6;
+  if (family == "qwen2") model.qkv_bias = true;
+  if (family == "qwen3") model.qk_norm = true, model.head_size = 10;
+  if (family == "llama3") {
+    model.qkv_bias = model.out_bias = model.mlp_bias = true;
+    model.rotary_scaling = "llama3", model.rotary_original_seq = 4, model.rotary_factor = 2;
   }
   return model;
 }
