@@ -145,7 +145,7 @@ nn::ModelConfig gpt2(Reader& read) {
   return model;
 }
 
-// What rope_scaling says, or, since version 5 of transformers, rope_parameters, which says all about rotary positions.
+// Reads rope_scaling, or, since version 5 of transformers, rope_parameters, which says all about rotary positions.
 void read_rotary(const Json& object, std::string_view key, nn::ModelConfig& model, Problems& problems) {
   if (object.is_null()) return;
   if (!object.is_object()) return problems.add(fmt::format("{} is not an object", key));

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Reference numbers for a tiny GPT and a tiny Llama, with parallel blocks, a window or both, and for relatives of Llama:
-tests/golden/NAME.{json,bin}.
+"""Reference numbers for a tiny GPT and Llama, with parallel blocks, a window or both, and Llama's relatives: NAME.{json,bin}.
 
 Run by hand when the definitions change (README.md says how); the C++ golden test only reads what it wrote. It shares no code
 and no conventions with libms beyond parameter names and shapes, so agreement means something. Invariant: nothing is written
@@ -35,14 +34,14 @@ VARIANTS = {"parallel": {"parallel_block": True}, "window": {"window": 5},
 MODELS.update({f"{name}_{variant}": {**c, **keys, "seed": c["seed"] + 40 * i}
                for name, c in list(MODELS.items()) for i, (variant, keys) in enumerate(VARIANTS.items(), 1)})
 # Keys of Llama's relatives: biases, norms of heads, heads of another size than hidden / heads, scaled rotary frequencies.
-BIASES = {"qkv_bias": True, "out_bias": True, "mlp_bias": True}
-LLAMA3 = {"rotary_scaling": "llama3", "rotary_factor": 4.0, "rotary_low_freq": 1.0, "rotary_high_freq": 4.0,
-          "rotary_original_seq": 12}
+BIASES = dict.fromkeys(("qkv_bias", "out_bias", "mlp_bias"), True)
+LLAMA3 = dict(rotary_scaling="llama3", rotary_factor=4.0, rotary_low_freq=1.0, rotary_high_freq=4.0, rotary_original_seq=12)
 RELATIVES = {"llama3": {**BIASES, **LLAMA3},
              "qwen2": {"qkv_bias": True, "rotary_scaling": "linear", "rotary_factor": 3.0},
              "qwen3": {"qk_norm": True, "head_dim": 6},
-             "qwen3_parallel_window": {**BIASES, **LLAMA3, "qk_norm": True, "head_dim": 10, "parallel_block": True, "window": 5}}
-MODELS.update({name: {**MODELS["llama"], **keys, "clip_norm": 1.4, "seed": 20240600 + i} for i, (name, keys) in enumerate(RELATIVES.items())})
+             "qwen3_parallel_window": {**BIASES, **LLAMA3, **VARIANTS["parallel_window"], "qk_norm": True, "head_dim": 10}}
+for number, (variant, keys) in enumerate(RELATIVES.items()):
+    MODELS[variant] = {**MODELS["llama"], **keys, "clip_norm": 1.4, "seed": 20240600 + number}
 
 
 def head_dim_of(c):
@@ -50,31 +49,17 @@ def head_dim_of(c):
 
 
 def has_bias(c, linear):
-    key = {"attn.q": "qkv_bias", "attn.k": "qkv_bias", "attn.v": "qkv_bias", "attn.out": "out_bias"}.get(linear, "mlp_bias")
-    return c["family"] == "gpt" or c.get(key, False)
+    key = "mlp_bias" if linear.startswith("mlp") else "out_bias" if linear == "attn.out" else "qkv_bias"
+    return c["family"] == "gpt" or c.get(key)
 
 
 def frequencies(c):
-    """Of the pairs of a head. llama3 blends by how many turns a frequency makes in the original sequence."""
-    half = head_dim_of(c) // 2
-    plain = c["rotary_base"] ** (-np.arange(half) / half)
-    scaling = c.get("rotary_scaling", "none")
-    if scaling == "none":
-        return plain
-    if scaling == "linear":
-        return plain / c["rotary_factor"]
-    blended = []
-    for f in plain:
-        wavelength = 2 * np.pi / f
-        if wavelength > c["rotary_original_seq"] / c["rotary_low_freq"]:
-            blended.append(f / c["rotary_factor"])
-        elif wavelength < c["rotary_original_seq"] / c["rotary_high_freq"]:
-            blended.append(f)
-        else:
-            smooth = ((c["rotary_original_seq"] / wavelength - c["rotary_low_freq"])
-                      / (c["rotary_high_freq"] - c["rotary_low_freq"]))
-            blended.append((1 - smooth) * f / c["rotary_factor"] + smooth * f)
-    return np.array(blended)
+    plain = c["rotary_base"] ** (-2.0 * np.arange(head_dim_of(c) // 2) / head_dim_of(c))
+    if c.get("rotary_scaling") != "llama3":
+        return plain / c.get("rotary_factor", 1)
+    turns = c["rotary_original_seq"] * plain / (2 * np.pi)
+    smooth = np.clip((turns - c["rotary_low_freq"]) / (c["rotary_high_freq"] - c["rotary_low_freq"]), 0, 1)
+    return (1 - smooth) * plain / c["rotary_factor"] + smooth * plain
 
 
 # ------------------------------------------------------------------ parameters and tokens
@@ -154,8 +139,7 @@ def norm(c, p, name, x):
 
 def rotate(c, x_BHSD):
     half = x_BHSD.shape[-1] // 2
-    angle_of_pair = torch.tensor(frequencies(c))
-    angle_SD = torch.outer(torch.arange(x_BHSD.shape[2], dtype=torch.float64), angle_of_pair)
+    angle_SD = torch.outer(torch.arange(x_BHSD.shape[2], dtype=torch.float64), torch.tensor(frequencies(c)))
     cos, sin = angle_SD.cos().to(x_BHSD.dtype), angle_SD.sin().to(x_BHSD.dtype)
     a, b = x_BHSD[..., :half], x_BHSD[..., half:]
     return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
@@ -292,8 +276,8 @@ def numpy_first_loss(c, init, tokens):
         for h in range(c["heads"]):
             source = h // (c["heads"] // c["kv_heads"])
             query = head(q, h, position, layer + "attn.q")
-            scores = [query @ head(k, source, t, layer + "attn.k") / np.sqrt(head_dim)
-                      for t, k in enumerate(keys) if t >= first]
+            near = [head(k, source, t, layer + "attn.k") for t, k in enumerate(keys) if t >= first]
+            scores = [query @ k / np.sqrt(head_dim) for k in near]
             weights = np.exp(scores) / np.sum(np.exp(scores))
             out.append(sum(w * head(v, source, 0) for w, v in zip(weights, values[first:])))
         return affine(layer + "attn.out", np.concatenate(out))
