@@ -14,6 +14,7 @@ struct DataConfig {
   std::vector<std::string> train;
   std::vector<std::string> valid;
   double valid_fraction = 0.05;
+  bool reset_attention = false;
   double read_timeout_s = 300;
 };
 
@@ -32,6 +33,10 @@ inline constexpr Field<DataConfig> kDataFields[] = {
             "for none.",
      .min = 0,
      .max = 0.5},
+    {.key = "reset_attention",
+     .member = &DataConfig::reset_attention,
+     .doc = "A token attends only to tokens of its own document, and learned positions count from where that begins in "
+            "the sample (rotary ones are relative). On the CPU."},
     {.key = "read_timeout",
      .member = &DataConfig::read_timeout_s,
      .doc = "How long a step may wait for its tokens before the storage is said to have failed.",

@@ -43,7 +43,7 @@ void check_vocab(const TokenFile& file, std::int64_t begin, std::span<const std:
 }
 
 Loader::Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_size, std::uint64_t seed)
-    : shape_(std::move(shape)), vocab_size_(vocab_size) {
+    : shape_(std::move(shape)), vocab_size_(vocab_size), has_starts_(config.reset_attention) {
   MS_ASSERT(shape_.seq >= 1 && shape_.global_batch >= 1 && vocab_size >= 1, "seq {}, global batch {}, vocabulary {}",
             shape_.seq, shape_.global_batch, vocab_size);
   if (config.train.empty()) {
@@ -119,9 +119,20 @@ void Loader::check_vocab_of(const TokenFile& file) const {
   }
 }
 
-void Loader::read_row(const Window& window, std::int32_t* tokens, std::int32_t* targets) const {
+void Loader::read_row(const Window& window, std::int64_t row, std::int32_t* tokens, std::int32_t* targets,
+                      std::int32_t* starts) const {
   const TokenFile& file = files_[static_cast<std::size_t>(window.file)];
   const auto seq = static_cast<std::size_t>(shape_.seq);
+  tokens += row * shape_.seq, targets += row * shape_.seq;
+  if (starts != nullptr) {
+    starts += row * shape_.seq;
+    const std::int64_t end = window.begin + shape_.seq;
+    for (std::int64_t i = file.document_of(window.begin), token = window.begin; token < end; ++i) {
+      const TokenRange document = file.document(i);
+      const auto start = static_cast<std::int32_t>(token - window.begin);
+      for (; token < std::min(document.end, end); ++token) starts[token - window.begin] = start;
+    }
+  }
   file.read(window.begin, {tokens, seq});
   std::copy(tokens + 1, tokens + seq, targets);
   file.read(window.begin + shape_.seq, {targets + seq - 1, 1});
@@ -130,21 +141,20 @@ void Loader::read_row(const Window& window, std::int32_t* tokens, std::int32_t* 
 }
 
 void Loader::fill(std::int64_t step, std::int64_t first_sample, std::int64_t count, std::int32_t* tokens,
-                  std::int32_t* targets) const {
+                  std::int32_t* targets, std::int32_t* starts) const {
   MS_ASSERT(step >= shape_.origin_step && first_sample >= 0 && count >= 0 && first_sample + count <= shape_.batch(step),
             "samples {} + {} of step {} with a global batch of {}", first_sample, count, step, shape_.batch(step));
   for (std::int64_t row = 0; row < count; ++row) {
-    read_row(train_->sample(shape_.first_sample(step) + first_sample + row), tokens + row * shape_.seq,
-             targets + row * shape_.seq);
+    read_row(train_->sample(shape_.first_sample(step) + first_sample + row), row, tokens, targets, starts);
   }
 }
 
 void Loader::fill_validation(std::int64_t first, std::int64_t count, std::int64_t total, std::int32_t* tokens,
-                             std::int32_t* targets) const {
+                             std::int32_t* targets, std::int32_t* starts) const {
   MS_ASSERT(num_validation_samples() > 0 && first >= 0 && count >= 0 && first + count <= total,
             "validation samples {} + {} of {}", first, count, total);
   for (std::int64_t row = 0; row < count; ++row) {
-    read_row(valid_->spread(first + row, total), tokens + row * shape_.seq, targets + row * shape_.seq);
+    read_row(valid_->spread(first + row, total), row, tokens, targets, starts);
   }
 }
 
@@ -170,7 +180,9 @@ void Prefetcher::run(const std::stop_token& stop) {
       const auto num_tokens = static_cast<std::size_t>(rows * loader_.shape().seq);
       next_.tokens.resize(num_tokens);
       next_.targets.resize(num_tokens);
-      loader_.fill(next_.step, rows * index_, rows, next_.tokens.data(), next_.targets.data());
+      if (loader_.has_starts()) next_.starts.resize(num_tokens);
+      loader_.fill(next_.step, rows * index_, rows, next_.tokens.data(), next_.targets.data(),
+                   loader_.has_starts() ? next_.starts.data() : nullptr);
     } catch (...) { failure = std::current_exception(); }
     lock.lock();
     failure_ = failure;

@@ -37,15 +37,17 @@ class Loader {
   Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_size, std::uint64_t seed);
 
   // Samples [first_sample, first_sample + count) of the global batch of `step`, as rows of seq tokens; targets are the
-  // same rows one token later. Both arrays hold count x seq ids. A pure function of the files, the seed and the
-  // arguments.
+  // same rows one token later. `starts`, if wanted, are the positions in the row at which the tokens' documents begin.
+  // The arrays hold count x seq values. A pure function of the files, the seed and the arguments.
   void fill(std::int64_t step, std::int64_t first_sample, std::int64_t count, std::int32_t* tokens,
-            std::int32_t* targets) const;
+            std::int32_t* targets, std::int32_t* starts = nullptr) const;
 
   // Rows [first, first + count) of `total` validation samples that are spread evenly over the held-out tokens. The same
   // for every step, and distinct while total <= num_validation_samples().
   void fill_validation(std::int64_t first, std::int64_t count, std::int64_t total, std::int32_t* tokens,
-                       std::int32_t* targets) const;
+                       std::int32_t* targets, std::int32_t* starts = nullptr) const;
+  // Whether a batch has starts: [data] reset_attention.
+  bool has_starts() const { return has_starts_; }
 
   const BatchShape& shape() const { return shape_; }
   // Before anything is read: step `step` begins with sample `sample` of the run's order.
@@ -63,10 +65,12 @@ class Loader {
  private:
   int open(const std::string& prefix);
   void check_vocab_of(const TokenFile& file) const;
-  void read_row(const Window& window, std::int32_t* tokens, std::int32_t* targets) const;
+  void read_row(const Window& window, std::int64_t row, std::int32_t* tokens, std::int32_t* targets,
+                std::int32_t* starts) const;
 
   BatchShape shape_;
   std::int64_t vocab_size_;
+  bool has_starts_;
   std::vector<TokenFile> files_;
   std::optional<Sampler> train_;
   std::optional<WindowPool> valid_;
@@ -79,6 +83,7 @@ struct Batch {
   std::int64_t step = -1;
   std::vector<std::int32_t> tokens;
   std::vector<std::int32_t> targets;
+  std::vector<std::int32_t> starts;  // empty unless the loader has_starts()
 };
 
 // Reads a part of the rows of one step after another, part `index` of `parts` equal ones, on a thread of its own, one

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <ranges>
 #include <type_traits>
 
 #include "base/error.h"
@@ -200,6 +201,12 @@ TokenRange TokenFile::document(std::int64_t i) const {
     return first == num_sequences_ ? num_tokens_ : sequence(first).begin;
   };
   return {start_token(i), start_token(i + 1)};
+}
+
+std::int64_t TokenFile::document_of(std::int64_t token) const {
+  MS_ASSERT(token >= 0 && token < num_tokens_, "token {} of {}", token, num_tokens_);
+  const auto all = std::views::iota(std::int64_t{0}, num_documents_);
+  return *std::ranges::partition_point(all, [&](std::int64_t i) { return document(i).end <= token; });
 }
 
 void TokenFile::read(std::int64_t begin, std::span<std::int32_t> out) const {

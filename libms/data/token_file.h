@@ -56,6 +56,8 @@ class TokenFile {
   // Where sequence or document i lies in the token stream.
   TokenRange sequence(std::int64_t i) const;
   TokenRange document(std::int64_t i) const;
+  // The document that a token belongs to, in O(log documents).
+  std::int64_t document_of(std::int64_t token) const;
 
   // Copies tokens [begin, begin + out.size()) of the stream; the range must lie in the file. A token that is no integer
   // of 32 bits (a float file can hold one) is Error("data.token", storage).

@@ -143,15 +143,26 @@ Chunk::Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTe
   }
 }
 
-void Chunk::embed(const TensorParallel& on, const ChunkSlot& slot, const Tensor& tokens, LayerScratch& scratch) const {
+Tensor Chunk::own_positions(const Microbatch& input, std::int64_t offset) const {
+  return input.positions.slice_cols(offset, shape_.shard_tokens());
+}
+
+void Chunk::embed(const TensorParallel& on, const ChunkSlot& slot, const Microbatch& input,
+                  LayerScratch& scratch) const {
   const Tensor& x = slot.in();
   const bool scatter = shape_.sequence_parallel && shape_.tp > 1;
   const Tensor& sum = scatter ? scratch.partial : x;
-  on.compute.submit(EmbeddingFwd{sum, embedding_.value, tokens, vocab_.row0});
+  on.compute.submit(EmbeddingFwd{sum, embedding_.value, input.tokens, vocab_.row0});
   on.arrived(on.reduce(sum, x));
   if (positions_.value) {
     const std::int64_t offset = scatter ? shape_.tp_rank * shape_.shard_tokens() : 0;
-    on.compute.submit(PositionFwd{x, positions_.value, offset});
+    if (input.positions) {
+      const Tensor rows = scratch.partial.slice_rows(0, x.rows);
+      on.compute.submit(EmbeddingFwd{rows, positions_.value, own_positions(input, offset)});
+      on.compute.submit(Add{x, x, rows, {}});
+    } else {
+      on.compute.submit(PositionFwd{x, positions_.value, offset});
+    }
   }
 }
 
@@ -161,11 +172,12 @@ void Chunk::compute_weight_amaxes(Stream& stream, std::int64_t place) const {
 
 void Chunk::forward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
                     const Pass& before) const {
+  slot.starts = input.starts;
   Residual sum;  // the last layer's output, unsummed
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (before) before(static_cast<std::int64_t>(i));
-    if (i == 0 && part_.first) embed(on, slot, input.tokens, scratch);
-    sum = layer_forward({on, layers_[i], slot.layers[i], rotary_, scratch}, sum);
+    if (i == 0 && part_.first) embed(on, slot, input, scratch);
+    sum = layer_forward({on, layers_[i], slot.layers[i], {rotary_, slot.starts}, scratch}, sum);
   }
   on.compute.submit(Add{slot.out, sum.a, sum.b, sum.bias});
 }
@@ -207,13 +219,16 @@ void Chunk::run_backward(const TensorParallel& on, ChunkSlot& slot, const Microb
   }
   passed(layers_.size());
   for (std::size_t i = layers_.size(); i-- > 0;) {
-    layer_backward({on, layers_[i], slot.layers[i], rotary_, scratch}, dx, when);
+    layer_backward({on, layers_[i], slot.layers[i], {rotary_, slot.starts}, scratch}, dx, when);
     if (i > 0) passed(i);
   }
   if (part_.first) {
     const bool scattered = shape_.sequence_parallel && shape_.tp > 1;
-    if (positions_.grad) {
-      on.compute.submit(PositionBwd{positions_.grad, dx, scattered ? shape_.tp_rank * shape_.shard_tokens() : 0});
+    const std::int64_t offset = scattered ? shape_.tp_rank * shape_.shard_tokens() : 0;
+    if (positions_.grad && input.positions) {
+      on.compute.submit(EmbeddingBwd{positions_.grad, dx, own_positions(input, offset)});
+    } else if (positions_.grad) {
+      on.compute.submit(PositionBwd{positions_.grad, dx, offset});
     }
     on.compute.submit(
         EmbeddingBwd{embedding_.grad, on.arrived(on.gather(dx, scratch.dout)), input.tokens, vocab_.row0});
@@ -235,7 +250,7 @@ void Chunk::backward_input(const TensorParallel& on, ChunkSlot& slot, const Micr
 void Chunk::backward_weight(const TensorParallel& on, ChunkSlot& slot, LayerScratch& scratch, const Pass& after) const {
   if (after) after(std::ssize(layers_));
   for (std::size_t i = layers_.size(); i-- > 0;) {
-    layer_weight_gradients({on, layers_[i], slot.layers[i], rotary_, scratch});
+    layer_weight_gradients({on, layers_[i], slot.layers[i], {rotary_, slot.starts}, scratch});
     if (after) after(static_cast<std::int64_t>(i));
   }
 }

@@ -24,6 +24,7 @@ struct SpanTensors {
 struct ChunkSlot {
   std::vector<LayerActs> layers;
   Tensor out;                                            // [Ts,H]: the chunk's output
+  Tensor starts;                                         // of the microbatch, since its forward
   const Tensor& in() const { return layers.front().x; }  // the chunk's input: received here
 };
 
@@ -44,9 +45,11 @@ Tensor carve_rotary(Arena& arena, const Shape& shape);  // absent if the model h
 tensor::RotaryTable rotary_table(const Tensor& table, const ModelConfig& model);
 
 // One microbatch's input: token ids and the ids that follow them, i32 [1,T]. Tokens are needed on the first stage,
-// targets on the last.
+// targets on the last. If attention stays within documents, `starts` (AttentionFwd::starts) are needed on all, and
+// `positions` in the documents on the first.
 struct Microbatch {
   Tensor tokens, targets;
+  Tensor starts = {}, positions = {};
 };
 
 class Chunk {
@@ -90,7 +93,9 @@ class Chunk {
   void head_logits(const TensorParallel& on, const ChunkSlot& slot, LayerScratch& scratch, HeadScratch& head) const;
 
  private:
-  void embed(const TensorParallel& on, const ChunkSlot& slot, const Tensor& tokens, LayerScratch& scratch) const;
+  void embed(const TensorParallel& on, const ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch) const;
+  // This rank's rows of positions, from `offset`.
+  Tensor own_positions(const Microbatch& input, std::int64_t offset) const;
   void run_backward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
                     HeadScratch& head, const Tensor& dx, const Tensor& loss_sum, double loss_scale,
                     WeightGradients when, const Pass& after) const;

@@ -50,15 +50,15 @@ Heads attended(const Layer& layer) {
 }
 
 void rotate(const Layer& layer, const Heads& heads, bool inverse) {
-  if (!layer.rotary) return;
+  if (!layer.positions.rotary) return;
   const ModelConfig& model = *layer.on.shape.model;
   for (const Tensor& x : {heads.q, heads.k}) {
-    layer.on.compute.submit(Rotary{x, layer.rotary, model.seq, model.head_dim(), inverse});
+    layer.on.compute.submit(Rotary{x, layer.positions.rotary, model.seq, model.head_dim(), inverse});
   }
 }
 
 void norm_heads(const Layer& layer) {
-  const auto& [on, weights, acts, rotary, scratch] = layer;
+  const auto& [on, weights, acts, positions, scratch] = layer;
   const Heads raw = split_heads(acts.qkv, on.shape);
   const auto eps = static_cast<float>(on.shape.model->norm_eps);
   on.compute.submit(RmsNormFwd{acts.q, acts.rstd_q, raw.q, weights.q_norm.gain.value, eps, {}, on.shape.heads()});
@@ -67,7 +67,7 @@ void norm_heads(const Layer& layer) {
 }
 
 void norm_heads_backward(const Layer& layer, const Heads& gradients) {
-  const auto& [on, weights, acts, rotary, scratch] = layer;
+  const auto& [on, weights, acts, positions, scratch] = layer;
   const Heads raw = split_heads(acts.qkv, on.shape);
   const auto norm = [&](const Tensor& d, const Tensor& x, const Tensor& rstd, const Weight& gain, std::int64_t heads) {
     on.compute.submit(RmsNormBwd{d, gain.grad, d, x, rstd, gain.value, false, heads});
@@ -87,6 +87,7 @@ Attention attention_of(const Layer& layer, const Heads& heads) {
   op.batch = shape.batch, op.seq = model.seq;
   op.heads = shape.heads(), op.kv_heads = shape.kv_heads(), op.head_dim = model.head_dim();
   op.window = model.window;
+  op.starts = layer.positions.starts;
   op.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(model.head_dim())));
   return op;
 }
@@ -123,7 +124,7 @@ void activation_forward(const Layer& layer) {
 }
 
 Tensor activation_backward(const Layer& layer, const Tensor& dx, const Tensor& into) {
-  const auto& [on, weights, acts, rotary, scratch] = layer;
+  const auto& [on, weights, acts, positions, scratch] = layer;
   Matmul matmul = gradient_matmul(scratch.dact, {{}, acts.amax.dout}, weights.down);
   if (on.shape.joins_gelu()) {
     matmul.c = acts.grads.dup, matmul.gelu_x = acts.up;

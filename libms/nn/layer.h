@@ -92,12 +92,18 @@ void norm_forward(tensor::Stream& stream, const ModelConfig& model, const NormWe
 void norm_backward(tensor::Stream& stream, const ModelConfig& model, const NormWeights& weights, const Tensor& dx,
                    const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& rstd, bool accumulate);
 
-// A layer of a microbatch. `rotary` is the table of tensor::RotaryTable (llama).
+// The positions that attention knows.
+struct Positions {
+  Tensor rotary;  // the table of tensor::RotaryTable (llama)
+  Tensor starts;  // i32 [1,T], AttentionFwd::starts; absent if a sequence is one document
+};
+
+// A layer of a microbatch.
 struct Layer {
   const TensorParallel& on;
   const LayerWeights& weights;
   const LayerActs& acts;
-  const Tensor& rotary;
+  Positions positions;
   const LayerScratch& scratch;
 };
 

@@ -14,7 +14,7 @@ namespace {
 
 // acts.x -> acts.in.
 void input_matmuls(const Layer& layer) {
-  const auto& [on, weights, acts, rotary, scratch] = layer;
+  const auto& [on, weights, acts, positions, scratch] = layer;
   if (on.shape.model->fused) {
     on.gather_matmul(forward_matmul(acts.in, {{}, acts.amax.n1}, weights.in, weights.in_bias), acts.n1,
                      scratch.gathered);
@@ -29,7 +29,7 @@ void input_matmuls(const Layer& layer) {
 
 // Issues the gradient of n from grads.din.
 Arriving input_gradient(const Layer& layer) {
-  const auto& [on, weights, acts, rotary, scratch] = layer;
+  const auto& [on, weights, acts, positions, scratch] = layer;
   const LayerGrads& grads = acts.grads;
   if (on.shape.model->fused) {
     return on.matmul_reduce(gradient_matmul(scratch.partial, {grads.din, acts.amax.din}, weights.in), scratch.reduced);
@@ -67,7 +67,7 @@ void recompute(const Layer& layer) {
 
 // The gather of n may still be in flight.
 void weight_gradients(const Layer& layer, const Tensor& dout, const Arriving& gathered) {
-  const auto& [on, weights, acts, rotary, scratch] = layer;
+  const auto& [on, weights, acts, positions, scratch] = layer;
   bias_gradient(layer, weights.down_bias, own_rows(layer, dout));
   bias_gradient(layer, weights.out_bias, own_rows(layer, dout));
   const ActAmaxes& amax = acts.amax;
@@ -86,7 +86,7 @@ void weight_gradients(const Layer& layer, const Tensor& dout, const Arriving& ga
 }  // namespace
 
 Residual parallel_forward(const Layer& layer, const Residual& residual) {
-  const auto& [on, weights, acts, rotary, scratch] = layer;
+  const auto& [on, weights, acts, positions, scratch] = layer;
   branches(layer, residual);
   on.local_matmul(forward_matmul(scratch.partial, {acts.o, acts.amax.o}, weights.out));
   Matmul down = forward_matmul(scratch.partial, {acts.act, acts.amax.act}, weights.down);
@@ -99,7 +99,7 @@ Residual parallel_forward(const Layer& layer, const Residual& residual) {
 }
 
 void parallel_backward(const Layer& layer, const Tensor& dx, WeightGradients when) {
-  const auto& [on, weights, acts, rotary, scratch] = layer;
+  const auto& [on, weights, acts, positions, scratch] = layer;
   const bool now = when == WeightGradients::now;
   recompute(layer);
   // Gathers n again while its gradient is computed, and reduces that gradient while those of the weights are computed.

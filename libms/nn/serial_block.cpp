@@ -21,7 +21,7 @@ void norm2(const Layer& layer, const Residual& residual) {
 
 // acts.x, summed from `residual` unless that is empty -> the residual terms of acts.mid.
 Residual attention_half(const Layer& layer, const Residual& residual) {
-  const auto& [on, weights, acts, rotary, scratch] = layer;
+  const auto& [on, weights, acts, positions, scratch] = layer;
   norm1(layer, residual);
   on.gather_matmul(forward_matmul(acts.qkv, {{}, acts.amax.n1}, weights.qkv, weights.qkv_bias), acts.n1,
                    scratch.gathered);
@@ -33,7 +33,7 @@ Residual attention_half(const Layer& layer, const Residual& residual) {
 
 // acts.mid, summed from `residual` unless that is empty -> acts.act: the MLP up to its second matmul.
 void mlp_half(const Layer& layer, const Residual& residual) {
-  const auto& [on, weights, acts, rotary, scratch] = layer;
+  const auto& [on, weights, acts, positions, scratch] = layer;
   norm2(layer, residual);
   Matmul matmul = forward_matmul(acts.up, {{}, acts.amax.n2}, weights.up, weights.up_bias);
   // A recomputed activation must give the same bits.
@@ -77,7 +77,7 @@ void attention_weight_gradients(const Layer& layer, const Tensor& dmid, const Ar
 }  // namespace
 
 Residual serial_forward(const Layer& layer, const Residual& residual) {
-  const auto& [on, weights, acts, rotary, scratch] = layer;
+  const auto& [on, weights, acts, positions, scratch] = layer;
   mlp_half(layer, attention_half(layer, residual));
   const Tensor reduced = on.arrived(
       on.matmul_reduce(forward_matmul(scratch.partial, {acts.act, acts.amax.act}, weights.down), scratch.reduced));
@@ -87,7 +87,7 @@ Residual serial_forward(const Layer& layer, const Residual& residual) {
 // Gathers the input of a matmul again while its gradient is computed, and reduces that gradient while those of the
 // weights are computed.
 void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when) {
-  const auto& [on, weights, acts, rotary, scratch] = layer;
+  const auto& [on, weights, acts, positions, scratch] = layer;
   const LayerGrads& grads = acts.grads;
   const ModelConfig& model = *on.shape.model;
   const bool now = when == WeightGradients::now;

@@ -59,6 +59,7 @@ void check_attention(const Rule& rule, const Attention& op) {
   rule.like("v", op.v, op.k);
   rule.like("o", op.o, op.q);
   rule.tensor("lse", op.lse, op.batch * op.heads, op.seq, DType::f32);
+  if (op.starts) rule.tensor("starts", op.starts, 1, tokens, DType::i32);
 }
 
 void check(const Rule& rule, const Matmul& op) {

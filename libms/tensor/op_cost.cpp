@@ -32,7 +32,8 @@ OpCost count(const Matmul& op) {
   return op_cost;
 }
 
-// Counts `matmuls` of s x s x head_dim: two forward; the backward recomputes the scores and has four of its own.
+// Counts `matmuls` of s x s x head_dim, as if a sequence were one document: two forward; the backward recomputes the
+// scores and has four of its own.
 template <class Row>
 OpCost attention(const Row& op, double matmuls) {
   OpCost op_cost = plain(op);

@@ -61,16 +61,19 @@ struct Amax {
 
 // Causal attention without the s x s matrix. q[T, heads*head_dim], k, v[T, kv_heads*head_dim] (views with their own
 // ld), o like q. Query i of a sequence sees keys j with j <= i and, if window > 0, j > i - window. Query head h reads
-// key/value head h / (heads / kv_heads). lse f32 [batch*heads, seq]: log of the sum of exp(scale * q.k). For bf16
-// tensors an implementation may round probabilities and gradients of scores to bf16 where they are operands of a
-// matmul.
+// key/value head h / (heads / kv_heads). If starts, i32 [1,T], is present, query i also
+// sees only keys j >= starts[i], positions in its sequence that are at most i and do not decrease. lse f32
+// [batch*heads, seq]: log of the sum of exp(scale * q.k). For bf16 tensors an implementation may round probabilities
+// and gradients of scores to bf16 where they are operands of a matmul.
 struct AttentionFwd {
   MS_OP("attention_fwd", attention)
   Tensor o, lse, q, k, v;
   std::int64_t batch = 1, seq = 0, heads = 0, kv_heads = 0, head_dim = 0, window = 0;
   float scale = 1.0F;
+  Tensor starts = {};
   void each(auto&& f) const {
-    f(Access::read, q), f(Access::read, k), f(Access::read, v), f(Access::write, o), f(Access::write, lse);
+    f(Access::read, q), f(Access::read, k), f(Access::read, v), f(Access::read, starts);
+    f(Access::write, o), f(Access::write, lse);
   }
 };
 
@@ -80,9 +83,11 @@ struct AttentionBwd {
   Tensor dq, dk, dv, dout, o, lse, q, k, v, delta;
   std::int64_t batch = 1, seq = 0, heads = 0, kv_heads = 0, head_dim = 0, window = 0;
   float scale = 1.0F;
+  Tensor starts = {};
   void each(auto&& f) const {
     f(Access::read, dout), f(Access::read, o), f(Access::read, lse), f(Access::read, q), f(Access::read, k);
-    f(Access::read, v), f(Access::write, dq), f(Access::write, dk), f(Access::write, dv), f(Access::write, delta);
+    f(Access::read, v), f(Access::read, starts), f(Access::write, dq), f(Access::write, dk), f(Access::write, dv),
+        f(Access::write, delta);
   }
 };
 

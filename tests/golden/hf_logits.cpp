@@ -19,7 +19,7 @@ struct Tensors {
   nn::LayerScratch scratch;
   nn::ChunkSlot slot;
   nn::HeadScratch head;
-  Tensor rotary, tokens;
+  Tensor rotary, tokens, starts, positions;
 };
 
 Tensors carve(Arena& arena, const nn::Shape& shape, const nn::ChunkPart& part) {
@@ -32,14 +32,15 @@ Tensors carve(Arena& arena, const nn::Shape& shape, const nn::ChunkPart& part) {
   tensors.slot = nn::carve_slot(arena, shape, part, tensors.scratch);
   tensors.head = nn::carve_head(arena, shape);
   tensors.rotary = nn::carve_rotary(arena, shape);
-  tensors.tokens = arena.take(DType::i32, 1, shape.tokens());
+  for (Tensor* x : {&tensors.tokens, &tensors.starts, &tensors.positions})
+    *x = arena.take(DType::i32, 1, shape.tokens());
   return tensors;
 }
 
 }  // namespace
 
 std::vector<float> logits_of(const ckpt::Parameters& from, const nn::ModelConfig& model,
-                             std::span<const std::int32_t> tokens) {
+                             std::span<const std::int32_t> tokens, std::span<const std::int32_t> starts) {
   MS_ASSERT(static_cast<std::int64_t>(tokens.size()) == model.seq, "{} tokens for {}", tokens.size(), model.seq);
   nn::Shape shape;
   shape.model = &model;
@@ -62,6 +63,12 @@ std::vector<float> logits_of(const ckpt::Parameters& from, const nn::ModelConfig
     }
   }
   std::memcpy(tensors.tokens.data, tokens.data(), tokens.size_bytes());
+  nn::Microbatch input{tensors.tokens, {}};
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    tensors.starts.as<std::int32_t>()[i] = starts[i];
+    tensors.positions.as<std::int32_t>()[i] = static_cast<std::int32_t>(i) - starts[i];
+  }
+  if (!starts.empty()) input.starts = tensors.starts, input.positions = tensors.positions;
 
   comm::ThreadHub hub(1, std::chrono::seconds(60));
   const auto world = hub.world(0);
@@ -71,7 +78,7 @@ std::vector<float> logits_of(const ckpt::Parameters& from, const nn::ModelConfig
   const nn::TensorParallel on{*compute, *tp, shape};
   if (tensors.rotary) compute->submit(nn::rotary_table(tensors.rotary, model));
   const nn::Chunk chunk(shape, part, tensors.spans, tensors.rotary);
-  chunk.forward(on, tensors.slot, {tensors.tokens, {}}, tensors.scratch);
+  chunk.forward(on, tensors.slot, input, tensors.scratch);
   chunk.head_logits(on, tensors.slot, tensors.scratch, tensors.head);
   compute->synchronize();
   const float* logits = tensors.head.logits.as<float>();

@@ -6,6 +6,7 @@
   hf_peer.py make KIND DTYPE OUT         writes a random model of a kind (of KINDS), sharded
   hf_peer.py compare THEIRS OURS         two such lists of logits: exit 1 where they differ by more than 1e-4
   hf_peer.py golden [KIND...]            tests/golden/hf, anew: tiny models and their logits, for golden_hf
+  hf_peer.py documents KIND...           logits of golden models whose tokens are several documents, beside them
 
 Needs transformers and torch; shares nothing with libms.
 """
@@ -94,9 +95,32 @@ def logits_of(directory):
         return tokens[0].tolist(), model(tokens).logits[0].flatten().tolist()
 
 
+def logits_of_documents(directory, starts):
+    """With a block-diagonal mask, and positions that begin again in each document."""
+    import torch
+    from transformers import AutoModelForCausalLM
+    model = AutoModelForCausalLM.from_pretrained(directory, torch_dtype=torch.float32, attn_implementation="eager").eval()
+    seq = model.config.max_position_embeddings
+    begins, place = torch.tensor(starts), torch.arange(seq)
+    sees = (place[None, :] <= place[:, None]) & (place[None, :] >= begins[:, None])
+    mask = torch.zeros(seq, seq).masked_fill(~sees, torch.finfo(torch.float32).min)[None, None]
+    with torch.no_grad():
+        tokens = torch.tensor([tokens_of(seq, model.config.vocab_size)])
+        return model(tokens, attention_mask=mask, position_ids=(place - begins)[None]).logits[0].flatten().tolist()
+
+
 def make(kind, dtype, out, shard_bytes=20000, small=False):
     random_model(kind, dtype, small).save_pretrained(out, safe_serialization=True, max_shard_size=shard_bytes)
     (pathlib.Path(out) / "generation_config.json").unlink(missing_ok=True)
+
+
+def documents(*kinds):
+    """Documents of 2, 3 and 4 tokens."""
+    starts = [0, 0, 2, 2, 2, 5, 5, 5, 5]
+    for kind in kinds:
+        out = pathlib.Path(__file__).resolve().parent / "hf" / kind
+        text = ", ".join(f"{value:.8g}" for value in logits_of_documents(out, starts))
+        (out / "documents.json").write_text(f'{{"starts": {starts},\n"logits": [{text}]}}\n', encoding="ascii")
 
 
 def golden(*kinds):
@@ -136,6 +160,8 @@ def main(command, *args):
         compare(*args)
     elif command == "golden":
         golden(*args)
+    elif command == "documents":
+        documents(*args)
     else:
         sys.exit(__doc__)
 

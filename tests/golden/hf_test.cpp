@@ -58,12 +58,28 @@ TEST_P(Golden, LogitsAreThoseOfTransformers) {
   EXPECT_EQ(logits_of(back, read_model(again), tokens), ours);
 }
 
+class Documents : public Golden {};
+
+TEST_P(Documents, LogitsAreThoseOfABlockDiagonalMask) {
+  const std::string hf_dir = std::string(MS_GOLDEN_DIR) + "/hf/" + GetParam();
+  nlohmann::json golden, documents;
+  std::ifstream(hf_dir + "/golden.json") >> golden;
+  std::ifstream(hf_dir + "/documents.json") >> documents;
+  const nn::ModelConfig model = read_model(hf_dir);
+  const ckpt::Parameters imported(import_model(hf_dir, model, manifest(), scratch / "a"));
+  expect_logits(logits_of(imported, model, golden["tokens"].get<std::vector<std::int32_t>>(),
+                          documents["starts"].get<std::vector<std::int32_t>>()),
+                documents["logits"].get<std::vector<double>>());
+}
+
 std::string name_of(const testing::TestParamInfo<const char*>& name) { return name.param; }
 
 INSTANTIATE_TEST_SUITE_P(Models, Golden,
                          testing::Values("gpt2", "gpt2_untied", "llama", "llama_tied", "llama3", "llama_linear",
                                          "mistral", "qwen2", "qwen2_window", "qwen3"),
                          name_of);
+
+INSTANTIATE_TEST_SUITE_P(Models, Documents, testing::Values("gpt2", "llama", "llama3", "qwen3"), name_of);
 
 }  // namespace
 }  // namespace ms::hf

@@ -14,13 +14,28 @@ constexpr double kAttentionF32 = 1e-5;
 
 struct AttentionCase {
   std::int64_t batch, seq, heads, kv_heads, head_dim, window;
-  double spread = 1.0;  // deviation of q: large values give probabilities near 0 or 1
+  double spread = 1.0;        // deviation of q: large values give probabilities near 0 or 1
+  std::int64_t document = 0;  // tokens of one, the first is shorter; 0: a sequence is one document
 };
 constexpr AttentionCase kAttentionCases[] = {
-    {1, 1, 1, 1, 2, 0},      {1, 7, 2, 1, 12, 0},    {2, 64, 2, 2, 64, 0},     {1, 65, 1, 1, 64, 0},
-    {1, 130, 4, 2, 20, 0},   {1, 200, 2, 1, 32, 17}, {1, 129, 2, 2, 128, 64},  {1, 70, 1, 1, 256, 1},
-    {2, 100, 6, 2, 6, 33},   {1, 96, 3, 1, 96, 200}, {1, 80, 2, 2, 10, 0, 40}, {1, 20, 1, 1, 5, 0},
+    {1, 1, 1, 1, 2, 0},
+    {1, 7, 2, 1, 12, 0},
+    {2, 64, 2, 2, 64, 0},
+    {1, 65, 1, 1, 64, 0},
+    {1, 130, 4, 2, 20, 0},
+    {1, 200, 2, 1, 32, 17},
+    {1, 129, 2, 2, 128, 64},
+    {1, 70, 1, 1, 256, 1},
+    {2, 100, 6, 2, 6, 33},
+    {1, 96, 3, 1, 96, 200},
+    {1, 80, 2, 2, 10, 0, 40},
+    {1, 20, 1, 1, 5, 0},
     {1, 150, 1, 1, 254, 65},
+    {2, 70, 2, 1, 8, 0, 1.0, 1},
+    {1, 200, 2, 1, 32, 0, 1.0, 33},
+    {2, 130, 4, 2, 20, 0, 1.0, 65},
+    {1, 200, 2, 1, 16, 17, 1.0, 40},
+    {1, 300, 1, 1, 64, 0, 1.0, 150},
 };
 
 // q, k and v are columns of one tensor, as the projection writes them.
@@ -39,8 +54,21 @@ Tensor make_qkv(Memory& m, DType dtype, const AttentionCase& c) {
   return m.tensor(dtype, c.batch * c.seq, (c.heads + 2 * c.kv_heads) * c.head_dim, gap(c));
 }
 
+std::int64_t start_of(const AttentionCase& c, std::int64_t query) {
+  if (c.document == 0) return 0;
+  const std::int64_t cut = c.document / 3;  // from the first
+  return std::max<std::int64_t>(0, (query + cut) / c.document * c.document - cut);
+}
+
 bool sees(const AttentionCase& c, std::int64_t query, std::int64_t key) {
-  return key <= query && (c.window == 0 || key > query - c.window);
+  return key <= query && (c.window == 0 || key > query - c.window) && key >= start_of(c, query);
+}
+
+Tensor make_starts(Memory& m, const AttentionCase& c) {
+  if (c.document == 0) return {};
+  const Tensor starts = m.tensor(DType::i32, 1, c.batch * c.seq);
+  for (std::int64_t t = 0; t < starts.cols; ++t) put(starts, 0, t, static_cast<double>(start_of(c, t % c.seq)));
+  return starts;
 }
 
 // Calls f(b, h, kv head's first column, q's first column) for every head.
@@ -135,7 +163,8 @@ AttentionFwd forward_op(Memory& m, DType dtype, const AttentionCase& c) {
           .kv_heads = c.kv_heads,
           .head_dim = c.head_dim,
           .window = c.window,
-          .scale = scale_of(c)};
+          .scale = scale_of(c),
+          .starts = make_starts(m, c)};
 }
 
 // Returns the op with o and lse of the reference.
@@ -160,7 +189,8 @@ AttentionBwd backward_op(Memory& m, DType dtype, const AttentionCase& c) {
           .kv_heads = c.kv_heads,
           .head_dim = c.head_dim,
           .window = c.window,
-          .scale = fwd.scale};
+          .scale = fwd.scale,
+          .starts = fwd.starts};
 }
 
 // In bf16, probabilities and gradients of scores may be rounded before they are multiplied, each by half a unit in the
@@ -181,8 +211,8 @@ void for_each_attention(Body&& body) {
   for (const DType dtype : activation_types()) {
     for (const AttentionCase& c : kAttentionCases) {
       SCOPED_TRACE(testing::Message() << to_string(dtype) << " batch " << c.batch << " seq " << c.seq << " heads "
-                                      << c.heads << "/" << c.kv_heads << " of " << c.head_dim << " window "
-                                      << c.window);
+                                      << c.heads << "/" << c.kv_heads << " of " << c.head_dim << " window " << c.window
+                                      << " documents of " << c.document);
       // A score's error is absolute: some units in the last place of the largest score.
       body(dtype, c, kAttentionF32 * std::max(1.0, c.spread));
     }
@@ -211,7 +241,7 @@ TEST(Attention, Backward) {
       EXPECT_TRUE(close_to(op.dv, want.dv, want.dv_mass, f32));
       EXPECT_TRUE(close(op.delta, want.delta, f32));
       // With one key the probability is 1, whatever the scores: dq and dk are only rounding.
-      if (c.seq == 1 || c.window == 1) return;
+      if (c.seq == 1 || c.window == 1 || c.document == 1) return;
       EXPECT_TRUE(close_to(op.dq, want.dq, want.dq_mass, 2 * f32));
       EXPECT_TRUE(close_to(op.dk, want.dk, want.dk_mass, 2 * f32));
     });
@@ -230,7 +260,8 @@ TEST(Attention, OneKeyGivesItsValueAndNoGradientOfScores) {
 }
 
 TEST(Attention, BackwardAgreesWithFiniteDifferences) {
-  for (const AttentionCase& c : {AttentionCase{1, 9, 2, 1, 4, 0}, AttentionCase{2, 11, 2, 2, 6, 4}}) {
+  for (const AttentionCase& c :
+       {AttentionCase{1, 9, 2, 1, 4, 0}, AttentionCase{2, 11, 2, 2, 6, 4}, AttentionCase{2, 12, 2, 1, 4, 0, 1.0, 5}}) {
     Memory m;
     const AttentionBwd op = backward_op(m, DType::f32, c);
     const Mat q = read(op.q), k = read(op.k), v = read(op.v), dout = read(op.dout);

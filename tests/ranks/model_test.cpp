@@ -17,9 +17,11 @@ struct Model {
   bool parallel_block;
   std::int64_t window;
   bool qkv_bias = false, biases = false, qk_norm = false;  // biases: all of them
+  bool documents = false;                                  // [data] reset_attention
   std::string name() const {
-    return fmt::format("{}{}{}{}{}{}", family, parallel_block ? "_parallel" : "", window > 0 ? "_window" : "",
-                       qkv_bias ? "_qkv" : "", biases ? "_biases" : "", qk_norm ? "_qknorm" : "");
+    return fmt::format("{}{}{}{}{}{}{}", family, parallel_block ? "_parallel" : "", window > 0 ? "_window" : "",
+                       qkv_bias ? "_qkv" : "", biases ? "_biases" : "", qk_norm ? "_qknorm" : "",
+                       documents ? "_documents" : "");
   }
 };
 const std::vector<Model> kModels{{"gpt", true, 0},
@@ -31,7 +33,9 @@ const std::vector<Model> kModels{{"gpt", true, 0},
                                  {.family = "llama", .parallel_block = false, .window = 0, .qkv_bias = true},
                                  {.family = "llama", .parallel_block = false, .window = 0, .qk_norm = true},
                                  {"llama", false, 0, false, true, true},
-                                 {"llama", true, 5, false, true, true}};
+                                 {"llama", true, 5, false, true, true},
+                                 {"gpt", false, 0, false, false, false, true},
+                                 {"llama", true, 5, false, false, true, true}};
 
 train::Settings settings_of(const Model& model) {
   train::Settings settings = tiny_settings(model.family);
@@ -40,6 +44,7 @@ train::Settings settings_of(const Model& model) {
   settings.model.qkv_bias = model.qkv_bias || model.biases;
   settings.model.out_bias = settings.model.mlp_bias = model.biases;
   settings.model.qk_norm = model.qk_norm;
+  settings.data.reset_attention = model.documents;
   if (model.qk_norm) settings.model.head_size = 6, settings.model.rotary_scaling = "linear";
   return settings;
 }
@@ -110,6 +115,33 @@ void expect_same_bits(const Outcome& a, const Outcome& b, const std::string& wha
   EXPECT_EQ(a.losses, b.losses) << what;
   EXPECT_TRUE(same_bits(a.gradients, b.gradients)) << what;
   EXPECT_TRUE(same_bits(a.parameters, b.parameters)) << what;
+}
+
+// A row of two documents is two rows of half the length.
+TEST(ModelDocuments, AreAsRowsOfTheirOwn) {
+  for (const Model& model : {Model{"gpt", false, 0}, Model{"llama", true, 5}}) {
+    train::Settings settings = settings_of(model);
+    const auto loss_of = [&](std::int64_t seq, bool documents) {
+      settings.model.seq = seq, settings.data.reset_attention = documents;
+      settings.train.microbatch = settings.train.global_batch = 4 * 16 / seq;
+      double loss = 0;
+      on_threads(settings, [&](const train::Plan& plan, comm::World& world, tensor::Device& device) {
+        train::Engine engine(plan, world, device);
+        engine.initialize(1);
+        std::vector<std::int32_t> tokens, targets, starts;
+        for (std::int64_t i = 0; i < plan.tokens_per_step(); ++i) {
+          tokens.push_back(static_cast<std::int32_t>(i * i % 61));
+          targets.push_back(static_cast<std::int32_t>((i + 1) * 7 % 61));
+          if (documents) starts.push_back(i % 16 < 8 ? 0 : 8);
+        }
+        loss = engine.evaluate(tokens, targets, static_cast<double>(plan.tokens_per_step()), starts);
+      });
+      return loss;
+    };
+    const double halves = loss_of(8, false), documents = loss_of(16, true), whole = loss_of(16, false);
+    EXPECT_NEAR(documents, halves, 1e-6 * halves) << model.name();
+    EXPECT_GT(std::abs(whole - halves), 1e-4 * halves) << model.name() << ": nothing is hidden";
+  }
 }
 
 TEST(ModelBits, WindowOfTheWholeSequenceChangesNothing) {

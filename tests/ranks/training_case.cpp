@@ -92,6 +92,17 @@ void fill_batch(const train::Plan& plan, std::int64_t step, int dp_rank, std::ve
   }
 }
 
+std::vector<std::int32_t> batch_starts(const train::Plan& plan, int dp_rank) {
+  std::vector<std::int32_t> starts;
+  if (!plan.settings.data.reset_attention) return starts;
+  const std::int64_t rows = plan.settings.train.global_batch / plan.mesh.dp, seq = plan.settings.model.seq;
+  for (std::int64_t row = rows * dp_rank; row < rows * (dp_rank + 1); ++row) {
+    const std::int64_t length = row + 1 == plan.settings.train.global_batch ? seq : row % 5 + 2;
+    for (std::int64_t t = 0; t < seq; ++t) starts.push_back(static_cast<std::int32_t>(t / length * length));
+  }
+  return starts;
+}
+
 void collect_gradients(train::Engine& engine, Matrices& into) {
   for (const train::ChunkTensors& chunk : engine.chunks()) {
     for (std::size_t i = 0; i < chunk.specs.size(); ++i) {
@@ -174,13 +185,14 @@ void run_rank(const train::Plan& plan, comm::World& world, tensor::Device& devic
   train::Engine engine(plan, world, device);
   engine.initialize(static_cast<std::uint64_t>(plan.settings.train.seed));
   std::vector<std::int32_t> tokens, targets;
+  const std::vector<std::int32_t> starts = batch_starts(plan, engine.at().dp);
   std::vector<double> losses, norms;
   for (int step = 0; step < steps; ++step) {
     engine.prefetch();
     tokens.clear();
     targets.clear();
     if (engine.needs_input()) fill_batch(plan, step, engine.at().dp, tokens, targets);
-    engine.issue_step(step, optim::learning_rate(plan.settings.optim, step, steps), tokens, targets);
+    engine.issue_step(step, optim::learning_rate(plan.settings.optim, step, steps), tokens, targets, {}, starts);
     const train::StepResult result = engine.finish_step(step);
     losses.push_back(result.loss);
     norms.push_back(result.grad_norm);
@@ -189,7 +201,7 @@ void run_rank(const train::Plan& plan, comm::World& world, tensor::Device& devic
   tokens.clear();
   targets.clear();
   if (engine.needs_input()) fill_batch(plan, 999, engine.at().dp, tokens, targets);
-  const double valid = engine.evaluate(tokens, targets, static_cast<double>(plan.tokens_per_step()));
+  const double valid = engine.evaluate(tokens, targets, static_cast<double>(plan.tokens_per_step()), starts);
   collect_parameters(engine, outcome.parameters);
   const std::lock_guard lock(outcome_mutex);
   outcome.losses = losses;

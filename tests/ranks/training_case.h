@@ -45,6 +45,10 @@ train::Settings with(train::Settings settings, const Layout& layout);
 void fill_batch(const train::Plan& plan, std::int64_t step, int dp_rank, std::vector<std::int32_t>& tokens,
                 std::vector<std::int32_t>& targets);
 
+// Where the documents of its tokens begin, under [data] reset_attention: lengths vary, and the last row is one
+// document.
+std::vector<std::int32_t> batch_starts(const train::Plan& plan, int dp_rank);
+
 // Adds the elements that a rank owns to the outcome; thread-safe. Gradients are those of the last step.
 void collect_gradients(train::Engine& engine, Matrices& into);
 void collect_parameters(train::Engine& engine, Matrices& into);

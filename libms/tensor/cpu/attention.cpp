@@ -62,7 +62,7 @@ void softmax_tile(float* scores_t, Index bc, Index columns, float* top, float* t
     for (Index c = 0; c < bc; ++c) {
       Vf s = load(column + c * kQueries);
       if constexpr (kMasked) {
-        s = mask.sees(lane, key_minus_query + c - r) ? s : splat(-__builtin_inff());
+        s = mask.sees(lane, key_minus_query + c - r, r) ? s : splat(-__builtin_inff());
         store(column + c * kQueries, s);
       }
       after = max(s, after);
@@ -97,16 +97,18 @@ void forward_tile(const AttentionFwd& op, const AttentionShape& shape, Index b, 
   for (Index r = 0; r < kQueries; ++r) top[r] = -__builtin_inff(), total[r] = 0;
   load_transposed(q_t, head_rows<T>(op.q, row0 + q0, head, d), op.q.ld, br, d, shape.score_scale);
 
-  const Index first = shape.mask.first_key(q0), end = q0 + br;
+  TileStarts starts;
+  const Mask mask = mask_of(op, shape.mask, b, q0, br, starts);
+  const Index first = mask.first_key(q0), end = q0 + br;
   for (Index c0 = first; c0 < end; c0 += kKeys) {
     const Index bc = least(kKeys, end - c0);
     copy_rows(keys, shape.d_padded, head_rows<T>(op.k, row0 + c0, kv_head, d), op.k.ld, bc, d);
     copy_rows(values, shape.d_padded, head_rows<T>(op.v, row0 + c0, kv_head, d), op.v.ld, bc, d);
     gemm<GemmKind::set>({keys, shape.d_padded}, {q_t, kQueries}, scores_t, kQueries, bc, columns, d);
-    if (shape.mask.cuts(q0, br, c0, bc)) {
-      softmax_tile<true>(scores_t, bc, columns, top, total, rescale, shape.mask, c0 - q0);
+    if (mask.cuts(q0, br, c0, bc)) {
+      softmax_tile<true>(scores_t, bc, columns, top, total, rescale, mask, c0 - q0);
     } else {
-      softmax_tile<false>(scores_t, bc, columns, top, total, rescale, shape.mask, c0 - q0);
+      softmax_tile<false>(scores_t, bc, columns, top, total, rescale, mask, c0 - q0);
     }
     const Operand v{values, shape.d_padded}, p{scores_t, kQueries};
     if (c0 == first) {
@@ -171,7 +173,7 @@ void softmax_gradient_tile(float* p_t, float* ds_t, Index bc, Index columns, con
     const Vf shift = load(lse + r), offset = load(delta + r);
     for (Index c = 0; c < bc; ++c) {
       Vf p = exp2_nonpositive(load(p_t + c * kQueries + r) - shift);
-      if constexpr (kMasked) p = mask.sees(lane, key_minus_query + c - r) ? p : Vf{};
+      if constexpr (kMasked) p = mask.sees(lane, key_minus_query + c - r, r) ? p : Vf{};
       store(p_t + c * kQueries + r, p);
       store(ds_t + c * kQueries + r, p * (load(ds_t + c * kQueries + r) - offset));
     }
@@ -207,17 +209,19 @@ void backward_tile(const AttentionBwd& op, const AttentionShape& shape, Index b,
     row_of<float>(op.delta, statistics)[q0 + r] = delta[r];
   }
 
-  const Index first = shape.mask.first_key(q0), end = q0 + br;
+  TileStarts starts;
+  const Mask mask = mask_of(op, shape.mask, b, q0, br, starts);
+  const Index first = mask.first_key(q0), end = q0 + br;
   for (Index c0 = first; c0 < end; c0 += kKeys) {
     const Index bc = least(kKeys, end - c0);
     const Operand keys{at.keys + c0 * dp, dp}, values{at.values + c0 * dp, dp};
     const Operand p{at.p_t, kQueries}, ds{at.ds_t, kQueries};
     gemm<GemmKind::set>(keys, {at.q_t, kQueries}, at.p_t, kQueries, bc, columns, d);
     gemm<GemmKind::set>(values, {at.dout_t, kQueries}, at.ds_t, kQueries, bc, columns, d);
-    if (shape.mask.cuts(q0, br, c0, bc)) {
-      softmax_gradient_tile<true>(at.p_t, at.ds_t, bc, columns, lse, delta, shape.mask, c0 - q0);
+    if (mask.cuts(q0, br, c0, bc)) {
+      softmax_gradient_tile<true>(at.p_t, at.ds_t, bc, columns, lse, delta, mask, c0 - q0);
     } else {
-      softmax_gradient_tile<false>(at.p_t, at.ds_t, bc, columns, lse, delta, shape.mask, c0 - q0);
+      softmax_gradient_tile<false>(at.p_t, at.ds_t, bc, columns, lse, delta, mask, c0 - q0);
     }
     gemm<GemmKind::add>(p, {at.dout, dp}, at.dvalues + c0 * dp, dp, bc, dp, br);
     gemm<GemmKind::add>(ds, {at.q, dp}, at.dkeys + c0 * dp, dp, bc, dp, br);

@@ -14,15 +14,26 @@ MS_INLINE constexpr Index whole_vectors(Index n) { return (n + kLanes - 1) / kLa
 // The keys that a tile of queries sees.
 struct Mask {
   Index window;
-  Index first_key(Index q0) const { return window > 0 ? most(0, q0 - window + 1) : 0; }
+  // The first keys of the documents of a tile's queries, less its first query. Absent: a sequence is one document.
+  const std::int32_t* starts = nullptr;
+  Index last_start = 0;  // of the last query's document
+  Index first_key(Index q0) const {
+    const Index near = window > 0 ? most(0, q0 - window + 1) : 0;
+    return starts != nullptr ? most(near, q0 + starts[0]) : near;
+  }
   // Tells whether some query of [q0, q0 + br) does not see some key of [c0, c0 + bc).
   bool cuts(Index q0, Index br, Index c0, Index bc) const {
-    return c0 + bc - 1 > q0 || (window > 0 && c0 <= q0 + br - 1 - window);
+    return c0 + bc - 1 > q0 || (window > 0 && c0 <= q0 + br - 1 - window) || c0 < last_start;
   }
-  // Returns, for one key, the lanes of queries q, q+1, ... that see it. `offset` is key - q.
-  MS_INLINE Vi sees(Vi lane, Index offset) const {
+  // Returns, for one key, the lanes of queries r, r+1, ... of the tile that see it. `offset` is key - r - q0.
+  MS_INLINE Vi sees(Vi lane, Index offset, Index r) const {
     Vi seen = lane >= static_cast<std::int32_t>(offset);
     if (window > 0) seen &= lane < static_cast<std::int32_t>(offset + window);
+    if (starts != nullptr) {
+      Vi start;
+      __builtin_memcpy(&start, starts + r, sizeof start);
+      seen &= start <= static_cast<std::int32_t>(offset + r);
+    }
     return seen;
   }
 };
@@ -48,6 +59,18 @@ struct AttentionShape {
 template <class T>
 const T* head_rows(const Tensor& x, Index row, Index head, Index d) {
   return row_of<T>(x, row) + head * d;
+}
+
+// The starts of a tile's queries, for Mask.
+struct TileStarts {
+  alignas(64) std::int32_t values[kQueries];
+};
+template <class Attention>
+Mask mask_of(const Attention& op, const Mask& mask, Index b, Index q0, Index br, TileStarts& starts) {
+  if (!op.starts) return mask;
+  const std::int32_t* of_tile = row_of<std::int32_t>(op.starts, 0) + b * op.seq + q0;
+  for (Index r = 0; r < kQueries; ++r) starts.values[r] = of_tile[least(r, br - 1)] - static_cast<std::int32_t>(q0);
+  return {mask.window, starts.values, of_tile[br - 1]};
 }
 
 #if defined(__AVX512BF16__)

@@ -26,8 +26,8 @@ struct Tile {
 
 // Calls body(Tile, whether it is the first) for the tiles of keys that a tile of queries sees.
 template <class Body>
-MS_INLINE void each_key_tile(const AttentionShape& shape, Index q0, Index br, Body&& body) {
-  const Index first = shape.mask.first_key(q0) / 2 * 2, end = q0 + br;
+MS_INLINE void each_key_tile(const Mask& mask, Index q0, Index br, Body&& body) {
+  const Index first = mask.first_key(q0) / 2 * 2, end = q0 + br;
   for (Index c0 = first, bc = 0; c0 < end; c0 += bc) {
     const bool diagonal = c0 >= q0;
     bc = diagonal ? least(kDiagonalKeys, end - c0) : least(kKeys, q0 - c0);
@@ -109,7 +109,7 @@ void softmax_tile(float* scores, Pair* p, Index bc, Index skip, Index columns, f
     Vf after = before;
     for (Index c = 0; c < bc; ++c) {
       Vf s = scale * load(column + c * kQueries);
-      if constexpr (kMasked) s = mask.sees(lane, key_minus_query + c - r) ? s : splat(-__builtin_inff());
+      if constexpr (kMasked) s = mask.sees(lane, key_minus_query + c - r, r) ? s : splat(-__builtin_inff());
       store(column + c * kQueries, s);
       after = max(s, after);
     }
@@ -138,17 +138,19 @@ void forward_tile(const AttentionFwd& op, const AttentionShape& shape, Index b, 
   copy_rows(at.rows, d, head_rows<bfloat16>(op.q, row0 + q0, head, shape.d), op.q.ld, br, shape.d);
   pair_columns(at.q_t, at.rows, br, d);
 
-  each_key_tile(shape, q0, br, [&](const Tile& tile, bool first) {
+  TileStarts starts;
+  const Mask mask = mask_of(op, shape.mask, b, q0, br, starts);
+  each_key_tile(mask, q0, br, [&](const Tile& tile, bool first) {
     const auto& [c0, bc, skip] = tile;
     copy_rows(at.rows, d, head_rows<bfloat16>(op.v, row0 + c0, kv_head, shape.d), op.v.ld, bc, shape.d);
     pair_rows(at.values_p, d, at.rows, d, bc, d);
     copy_rows(at.rows, d, head_rows<bfloat16>(op.k, row0 + c0, kv_head, shape.d), op.k.ld, bc, shape.d);
     dot_gemm<GemmKind::set>(rows_of(at.rows, d), {at.q_t + skip, kQueries}, at.scores + skip, kQueries, bc,
                             columns - skip, d / 2);
-    if (shape.mask.cuts(q0 + skip, br - skip, c0, bc)) {
-      softmax_tile<true>(at.scores, at.p, bc, skip, columns, shape.score_scale, sums, shape.mask, c0 - q0);
+    if (mask.cuts(q0 + skip, br - skip, c0, bc)) {
+      softmax_tile<true>(at.scores, at.p, bc, skip, columns, shape.score_scale, sums, mask, c0 - q0);
     } else {
-      softmax_tile<false>(at.scores, at.p, bc, skip, columns, shape.score_scale, sums, shape.mask, c0 - q0);
+      softmax_tile<false>(at.scores, at.p, bc, skip, columns, shape.score_scale, sums, mask, c0 - q0);
     }
     const PairOperand p{at.p + skip, kQueries}, v{at.values_p, d};
     const Index rows = br - skip, pairs = (bc + 1) / 2;
@@ -212,7 +214,7 @@ void softmax_gradient_tile(const BackwardMemory& at, const Tile& tile, Index col
     const Vf shift = load(constants.lse + r), offset = load(constants.delta + r);
     const auto probability = [&](Index c) {
       Vf p = exp2_nonpositive(scale * load(at.scores + c * kQueries + r) - shift);
-      if constexpr (kMasked) p = mask.sees(lane, tile.c0 - q0 + c - r) ? p : Vf{};
+      if constexpr (kMasked) p = mask.sees(lane, tile.c0 - q0 + c - r, r) ? p : Vf{};
       return p;
     };
     const auto gradient = [&](Index c, Vf p) { return p * (load(at.dp + c * kQueries + r) - offset); };
@@ -261,17 +263,19 @@ void backward_tile(const AttentionBwd& op, const AttentionShape& shape, Index b,
     row_of<float>(op.delta, statistics)[q0 + r] = constants.delta[r];
   }
 
-  each_key_tile(shape, q0, br, [&](const Tile& tile, bool first) {
+  TileStarts starts;
+  const Mask mask = mask_of(op, shape.mask, b, q0, br, starts);
+  each_key_tile(mask, q0, br, [&](const Tile& tile, bool first) {
     const auto& [c0, bc, skip] = tile;
     const Index across = columns - skip;
     dot_gemm<GemmKind::set>(rows_of(at.keys + c0 * d, d), {at.q_t + skip, kQueries}, at.scores + skip, kQueries, bc,
                             across, d / 2);
     dot_gemm<GemmKind::set>(rows_of(at.values + c0 * d, d), {at.dout_t + skip, kQueries}, at.dp + skip, kQueries, bc,
                             across, d / 2);
-    if (shape.mask.cuts(q0 + skip, br - skip, c0, bc)) {
-      softmax_gradient_tile<true>(at, tile, columns, shape.score_scale, constants, shape.mask, q0);
+    if (mask.cuts(q0 + skip, br - skip, c0, bc)) {
+      softmax_gradient_tile<true>(at, tile, columns, shape.score_scale, constants, mask, q0);
     } else {
-      softmax_gradient_tile<false>(at, tile, columns, shape.score_scale, constants, shape.mask, q0);
+      softmax_gradient_tile<false>(at, tile, columns, shape.score_scale, constants, mask, q0);
     }
     const Index rows = br - skip, pairs = (rows + 1) / 2;
     dot_gemm<GemmKind::add>(rows_of(at.p + skip, kQueries), {at.dout_p + skip / 2 * d, d}, at.dvalues + c0 * d, d, bc,

@@ -117,6 +117,7 @@ class CudaAttention {
   };
   template <class Attention>
   static AttentionKey key_of(const Attention& op) {
+    MS_ASSERT(!op.starts, "attention within documents on a GPU");  // the configuration has refused it
     op.each([](Access, const Tensor& t) {
       if (t.dtype == DType::f32) return MS_ASSERT(t.contiguous(), "sums of attention with gaps");
       MS_ASSERT(t.dtype == DType::bf16, "attention of {} on a GPU", to_string(t.dtype));

@@ -14,6 +14,9 @@ using namespace tensor;  // NOLINT: the op list is this file's vocabulary
 Engine::Pending Engine::carve_pending(Arena& arena) const {
   const std::int64_t tokens = plan_.microbatches * plan_.settings.train.microbatch * plan_.settings.model.seq;
   constexpr std::int64_t kVotes = optim::StepScalars::kVotes;
+  const auto take_starts = [&] {
+    return plan_.settings.data.reset_attention ? arena.take(DType::i32, 1, tokens) : Tensor{};
+  };
   const std::int64_t modules = tensors_.module_squares.cols;
   return {.step = -1,
           .tokens = arena.take(DType::i32, 1, tokens),
@@ -24,6 +27,8 @@ Engine::Pending Engine::carve_pending(Arena& arena) const {
           .factor = arena.take(DType::f32, 1, 1),
           .module_squares = modules > 0 ? arena.take(DType::f64, 1, modules) : Tensor{},
           .token_losses = plan_.inference ? arena.take(DType::f32, 1, tokens) : Tensor{},
+          .starts = take_starts(),
+          .positions = take_starts(),
           .done = {}};
 }
 
@@ -36,7 +41,7 @@ Engine::Engine(const Plan& plan, Device& device, RankGroups groups)
     : plan_(plan),
       device_(device),
       at_(plan.mesh.coord(groups.world->rank())),
-      needs_input_(at_.pp == 0 || at_.pp == plan.mesh.pp - 1),
+      needs_input_(at_.pp == 0 || at_.pp == plan.mesh.pp - 1 || plan.settings.data.reset_attention),
       groups_(std::move(groups)) {
   const bool registered = plan.settings.run.nccl_register;
   const auto bytes = static_cast<std::size_t>(rank_memory(plan, at_).total_bytes);
@@ -91,8 +96,25 @@ void Engine::initialize(std::uint64_t seed) {
   }
 }
 
+void Engine::upload_starts(const Pending& pending, std::int64_t count, std::span<const std::int32_t> given) {
+  if (!pending.starts) return;
+  MS_ASSERT(given.empty() || std::ssize(given) == count, "{} starts for {} tokens", given.size(), count);
+  auto *starts = pending.starts.as<std::int32_t>(), *positions = pending.positions.as<std::int32_t>();
+  for (std::int64_t i = 0; i < count; ++i) {
+    starts[i] = given.empty() ? 0 : given[static_cast<std::size_t>(i)];
+    positions[i] = static_cast<std::int32_t>(i % plan_.settings.model.seq) - starts[i];
+  }
+  std::int64_t offset = 0;
+  for (const nn::Microbatch& input : tensors_.input) {
+    if (offset >= count) break;
+    compute().submit(Copy{input.starts, pending.starts.slice_cols(offset, input.starts.cols)});
+    compute().submit(Copy{input.positions, pending.positions.slice_cols(offset, input.positions.cols)});
+    offset += input.starts.cols;
+  }
+}
+
 void Engine::upload(std::int64_t step, std::int64_t tokens_all, std::span<const std::int32_t> tokens,
-                    std::span<const std::int32_t> targets) {
+                    std::span<const std::int32_t> targets, std::span<const std::int32_t> starts) {
   if (!needs_input_) return;
   const Pending& pending = pending_[static_cast<std::size_t>(step % 2)];
   const std::int64_t count = tokens_all / plan_.mesh.dp;
@@ -107,14 +129,16 @@ void Engine::upload(std::int64_t step, std::int64_t tokens_all, std::span<const 
     compute().submit(Copy{input.targets, pending.targets.slice_cols(offset, input.targets.cols)});
     offset += input.tokens.cols;
   }
+  upload_starts(pending, count, starts);
 }
 
 void Engine::issue_step(std::int64_t step, double lr, std::span<const std::int32_t> tokens,
-                        std::span<const std::int32_t> targets, const Votes& votes) {
+                        std::span<const std::int32_t> targets, const Votes& votes,
+                        std::span<const std::int32_t> starts) {
   Pending& pending = pending_[static_cast<std::size_t>(step % 2)];
   MS_ASSERT(pending.step < 0, "step {} is issued while step {} is in flight", step, pending.step);
   const std::int64_t tokens_all = plan_.tokens_of(step);
-  upload(step, tokens_all, tokens, targets);
+  upload(step, tokens_all, tokens, targets, starts);
   optimizer_->begin_step();
   const std::array<double, optim::StepScalars::kVotes> cast{
       votes.stop, votes.save, votes.saving.writing, votes.saving.committing, votes.saving.failed, votes.probe};
@@ -152,11 +176,11 @@ StepResult Engine::finish_step(std::int64_t step) {
 }
 
 double Engine::evaluate(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
-                        double total_tokens) {
+                        double total_tokens, std::span<const std::int32_t> starts) {
   const trace::Scope scope(device_.recorder(), {.purpose = trace::Purpose::evaluation});
   Pending& pending = pending_[0];
   MS_ASSERT(pending.step < 0 && pending_[1].step < 0, "evaluation while a step is in flight");
-  upload(0, plan_.tokens_per_step(), tokens, targets);
+  upload(0, plan_.tokens_per_step(), tokens, targets, starts);
   compute().submit(Fill{tensors_.scalars.sums});
   executor_->run(plan_.evaluation, Mode::evaluate, 1.0 / total_tokens);
   return reduce_loss(pending);
@@ -174,7 +198,7 @@ double Engine::reduce_loss(Pending& pending) {
 double Engine::sum_losses(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets) {
   const trace::Scope scope(device_.recorder(), {.purpose = trace::Purpose::evaluation});
   Pending& pending = pending_[0];
-  upload(0, plan_.tokens_per_step(), tokens, targets);
+  upload(0, plan_.tokens_per_step(), tokens, targets, {});
   executor_->run(plan_.evaluation, Mode::evaluate, 0);
   double* sums = pending.sums.as<double>();
   std::fill_n(sums, pending.sums.cols, 0.0);

@@ -51,14 +51,17 @@ class Engine {
   void prefetch() { executor_->prefetch(plan_.training); }
 
   // Issues step `step` (from 0) and returns at once. tokens and targets hold this dp rank's rows of the step's batch;
-  // empty where needs_input() is false. At most two steps may be in flight.
+  // empty where needs_input() is false. At most two steps may be in flight. `starts`: where in its row each token's
+  // document begins, under [data] reset_attention; empty: a row is one document.
   void issue_step(std::int64_t step, double lr, std::span<const std::int32_t> tokens,
-                  std::span<const std::int32_t> targets, const Votes& votes = {});
+                  std::span<const std::int32_t> targets, const Votes& votes = {},
+                  std::span<const std::int32_t> starts = {});
   // Waits for that step.
   StepResult finish_step(std::int64_t step);
 
   // Sum over the batch of loss / `total_tokens`, no gradients; one global batch. Waits.
-  double evaluate(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets, double total_tokens);
+  double evaluate(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets, double total_tokens,
+                  std::span<const std::int32_t> starts = {});
 
   // Sum over the batch of the losses of all targets but the negative ones, in an order that is that of the batch; one
   // global batch. Only of a plan of inference. Waits.
@@ -91,13 +94,15 @@ class Engine {
   // Host memory that a step's input travels through and its results come back to.
   struct Pending {
     std::int64_t step = -1;
-    tensor::Tensor tokens, targets, votes, sums, norm, factor, module_squares, token_losses;
+    tensor::Tensor tokens, targets, votes, sums, norm, factor, module_squares, token_losses, starts, positions;
     tensor::Event done;
   };
 
   // `tokens_all`: of this batch, over all dp ranks.
   void upload(std::int64_t step, std::int64_t tokens_all, std::span<const std::int32_t> tokens,
-              std::span<const std::int32_t> targets);
+              std::span<const std::int32_t> targets, std::span<const std::int32_t> starts);
+  // `count`: tokens of this rank's batch; no starts: each row is one document.
+  void upload_starts(const Pending& pending, std::int64_t count, std::span<const std::int32_t> starts);
   Pending carve_pending(tensor::Arena& arena) const;
   // Sums scalars.sums over the world, and returns the loss.
   double reduce_loss(Pending& pending);

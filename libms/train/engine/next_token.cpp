@@ -18,6 +18,7 @@ std::int32_t Engine::next_token(std::span<const std::int32_t> tokens, std::int64
     std::memcpy(pending.tokens.data, tokens.data(), tokens.size_bytes());
     compute().submit(Copy{input, pending.tokens.slice_cols(0, input.cols)});
   }
+  if (pending.starts) upload_starts(pending, tensors_.input.front().tokens.cols, {});
   executor_->run(plan_.single, Mode::logits, 0);
   const int root = plan_.mesh.rank({.dp = 0, .pp = plan_.mesh.pp - 1, .tp = 0});
   if (plan_.holds_head(at_.pp)) {

@@ -181,7 +181,7 @@ class Trainer {
     const double start = monotonic_s();
     const data::Batch& batch = wait_for_data(step);
     data_wait_s_ += monotonic_s() - start;
-    engine_.issue_step(step, lr(step), batch.tokens, batch.targets, votes);
+    engine_.issue_step(step, lr(step), batch.tokens, batch.targets, votes, batch.starts);
   }
 
   const data::Batch& wait_for_data(std::int64_t step) {
@@ -239,15 +239,17 @@ class Trainer {
     const std::int64_t batch = settings_.train.global_batch;
     const std::int64_t rounds = (settings_.train.eval_samples + batch - 1) / batch;
     const std::int64_t total = rounds * batch;
-    std::vector<std::int32_t> tokens, targets;
+    std::vector<std::int32_t> tokens, targets, starts;
     if (engine_.needs_input()) tokens.resize(static_cast<std::size_t>(rows_ * settings_.model.seq));
     targets.resize(tokens.size());
+    if (loader_.has_starts()) starts.resize(tokens.size());
     double loss = 0;
     for (std::int64_t round = 0; round < rounds; ++round) {
       if (engine_.needs_input()) {
-        loader_.fill_validation(round * batch + first_row_, rows_, total, tokens.data(), targets.data());
+        loader_.fill_validation(round * batch + first_row_, rows_, total, tokens.data(), targets.data(),
+                                starts.empty() ? nullptr : starts.data());
       }
-      loss += engine_.evaluate(tokens, targets, static_cast<double>(total * settings_.model.seq));
+      loss += engine_.evaluate(tokens, targets, static_cast<double>(total * settings_.model.seq), starts);
     }
     return loss;
   }

@@ -50,6 +50,41 @@ TEST(Loader, TargetsAreTheNextTokens) {
   }
 }
 
+TEST(Loader, TellsWhereDocumentsBegin) {
+  const TempDir dir;
+  // Documents of 1 to 30 tokens; one of 100, longer than rows.
+  std::vector<std::vector<std::int32_t>> documents;
+  std::vector<std::int32_t> begin_of;  // by token
+  for (std::int32_t i = 0; begin_of.size() < 900; ++i) {
+    documents.emplace_back();
+    const auto begin = static_cast<std::int32_t>(begin_of.size());
+    for (std::int32_t k = 0; k < (i == 20 ? 100 : 1 + i * 7 % 30); ++k) {
+      documents.back().push_back(static_cast<std::int32_t>(begin_of.size()));
+      begin_of.push_back(begin);
+    }
+  }
+  write_tokens(dir / "t", documents);
+  DataConfig config = train_on({dir / "t"}, 0.3);
+  config.reset_attention = true;
+  const Loader loader(config, {.seq = 16, .global_batch = 30}, 1000, 1);
+  EXPECT_TRUE(loader.has_starts());
+  constexpr std::size_t kSize = 30 * 16;
+  std::vector<std::int32_t> tokens(kSize), targets(kSize), starts(kSize);
+  const auto check = [&] {
+    for (std::size_t i = 0; i < kSize; ++i) {
+      const std::int32_t row_begins = tokens[i / 16 * 16], document = begin_of[static_cast<std::size_t>(tokens[i])];
+      EXPECT_EQ(starts[i], std::max(document - row_begins, 0)) << i;
+    }
+  };
+  loader.fill(2, 0, 30, tokens.data(), targets.data(), starts.data());
+  check();
+  loader.fill_validation(0, 30, 30, tokens.data(), targets.data(), starts.data());
+  check();
+  Prefetcher prefetcher(loader, 0, 30, 2, 60);
+  loader.fill(2, 0, 30, tokens.data(), targets.data(), starts.data());
+  EXPECT_EQ(prefetcher.get(2).starts, starts);
+}
+
 TEST(Loader, ARunThatGoesOnWithOtherBatchesMissesNoSampleAndRepeatsNone) {
   const TempDir dir;
   write_ramp(dir / "t", 0, 1000);
