@@ -90,6 +90,21 @@ void fill_part(const TensorView& view, const Mapped& tensor, std::size_t index, 
   convert(view.dtype, turned, dtype, to);
 }
 
+// Refuses weights that are NaN or infinite: a conversion or a download went wrong, and training would only diverge.
+void check_finite(const Mapped& tensor, DType dtype, std::span<const std::byte> values) {
+  const auto any = [&]<class Bits>(Bits exponent) {
+    for (std::size_t i = 0; i + sizeof(Bits) <= values.size(); i += sizeof(Bits)) {
+      Bits bits;
+      std::memcpy(&bits, values.data() + i, sizeof bits);
+      if ((bits & exponent) == exponent) return true;
+    }
+    return false;
+  };
+  if (dtype == DType::bf16 ? any(std::uint16_t{0x7f80}) : any(std::uint32_t{0x7f800000}))
+    throw user_error("hf.import", fmt::format("'{}' holds NaN or infinite weights", tensor.name),
+                     "the model was damaged where it was converted or fetched");
+}
+
 struct Origin {  // of a piece
   std::size_t tensor = 0, part = 0;
 };
@@ -131,6 +146,7 @@ std::string import_model(const std::string& hf_dir, const nn::ModelConfig& model
     files[f].fill = [&, f](std::size_t piece, std::span<std::byte> to) {
       const Origin& origin = origins[f][piece];
       fill_part(*views[origin.tensor], tensors[origin.tensor], origin.part, dtype, to);
+      check_finite(tensors[origin.tensor], dtype, to);
     };
   }
 

@@ -53,6 +53,9 @@ class HeaderReader {
   }
 
   Json parse() {
+    const std::string_view whole(reinterpret_cast<const char*>(file_.data()), file_.size());
+    if (whole.starts_with("version https://git-lfs"))
+      refuse("it is a pointer of Git LFS in place of the weights, which 'git lfs pull' fetches");
     if (file_.size() < kLengthBytes) refuse(fmt::format("it has {}", plural(file_.size(), "byte")));
     std::uint64_t length = 0;
     std::memcpy(&length, file_.data(), sizeof length);
@@ -112,7 +115,8 @@ class HeaderReader {
     }
     const auto begin = offsets[0].get<std::uint64_t>(), end = offsets[1].get<std::uint64_t>();
     if (begin > end || end > data_.size()) {
-      refuse_tensor(fmt::format("bytes {} to {} of {}", begin, end, data_.size()));
+      refuse_tensor(
+          fmt::format("bytes {} to {} of {}{}", begin, end, data_.size(), begin > end ? "" : ": the file was cut"));
     }
     if (end - begin != static_cast<std::uint64_t>(bytes)) {
       refuse_tensor(fmt::format("{} bytes, but its shape takes {}", end - begin, bytes));

@@ -6,10 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "base/rng.h"
+#include "ckpt/directory.h"
 #include "hf/companions.h"
 #include "hf/safetensors.h"
 #include "nn/params.h"
@@ -359,6 +361,20 @@ TEST_F(Import, RefusesAllThatDoesNotFitAtOnce) {
     EXPECT_THAT(message, HasSubstr(part));
   }
   EXPECT_THAT(message, Not(HasSubstr("more")));
+}
+
+TEST_F(Import, RefusesWeightsThatAreNotFinite) {
+  const nn::ModelConfig model = tiny("llama", true);
+  Tensors tensors = exported(model);
+  for (const float wrong : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    std::memcpy(tensors["model.norm.weight"].second.data() + 8, &wrong, sizeof wrong);
+    std::filesystem::remove_all(dir / "broken");
+    write(tensors, dir / "broken");
+    const Error error = thrown_by([&] { import_model(dir / "broken", model, manifest_of(0), dir / "b"); });
+    EXPECT_EQ(error.kind(), "hf.import");
+    EXPECT_THAT(error.message(), HasSubstr("'model.norm.weight' holds NaN or infinite weights"));
+    EXPECT_TRUE(ckpt::list(dir / "b").empty());
+  }
 }
 
 TEST_F(Import, RefusesOtherTypes) {
