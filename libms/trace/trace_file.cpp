@@ -43,6 +43,18 @@ std::uint64_t lay_out(Header& header, std::uint64_t max_bytes) {
   return offset;
 }
 
+// Returns whether a file is a trace without events, of a start that did nothing. Of its two headers one may be older.
+bool is_empty_trace(const std::string& path) {
+  const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  for (const off_t at : {off_t{0}, static_cast<off_t>(kPageBytes)}) {
+    Header header;
+    if (!file || pread(file.get(), &header, sizeof header, at) != static_cast<ssize_t>(sizeof header)) return false;
+    if (header.magic != kMagic || header.version != kVersion || header.pages.used > 0 || header.sums.used > 0)
+      return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::string trace_file_name(int rank) { return fmt::format("rank-{:05}.mst", rank); }
@@ -65,8 +77,10 @@ std::string ranks_text(std::span<const int> ranks) {
 }
 
 TraceFile::TraceFile(const std::string& dir, const Identity& identity, std::int64_t max_bytes)
-    : path_(dir + "/" + trace_file_name(identity.rank)), real_(identity.clock_ns == 0 && identity.realtime_ns == 0) {
-  if (std::rename(path_.c_str(), (path_ + ".previous").c_str()) != 0 && errno != ENOENT) {
+    : path_(dir + "/" + trace_file_name(identity.rank)),
+      previous_(path_ + ".previous"),
+      real_(identity.clock_ns == 0 && identity.realtime_ns == 0) {
+  if (!is_empty_trace(path_) && std::rename(path_.c_str(), previous_.c_str()) != 0 && errno != ENOENT) {
     throw Error("file.rename", Blame::storage, fmt::format("cannot set aside {}: {}", path_, errno_text(errno)));
   }
   file_ = UniqueFd(open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
@@ -91,6 +105,10 @@ TraceFile::TraceFile(const std::string& dir, const Identity& identity, std::int6
   header_.device = add_string(identity.device);
   commit(0, 0);
   commit(0, 0);  // the other header
+}
+
+TraceFile::~TraceFile() {
+  if (real_ && header_.ending == Ending::done && is_empty()) std::rename(previous_.c_str(), path_.c_str());
 }
 
 void TraceFile::write(const void* data, std::size_t size, std::uint64_t offset) {

@@ -26,9 +26,13 @@ struct Identity {
 
 class TraceFile {
  public:
-  // Creates the file of this rank in `dir`, which must exist. Keeps a file of an earlier run as .previous. Throws
-  // Error("file.*", storage).
+  // Creates the file of this rank in `dir`, which must exist. Keeps a file of an earlier run as .previous, unless that
+  // one did nothing. Throws Error("file.*", storage).
   TraceFile(const std::string& dir, const Identity& identity, std::int64_t max_bytes);
+  // Puts the file of the earlier run back if this one ended well and did nothing: there was nothing left to do.
+  ~TraceFile();
+  TraceFile(const TraceFile&) = delete;
+  TraceFile& operator=(const TraceFile&) = delete;
 
   std::uint64_t page_capacity() const { return header_.pages.capacity; }
 
@@ -50,7 +54,9 @@ class TraceFile {
   template <class T>
   void append(format::Area& area, const T& entry);  // appends to a ring
 
-  std::string path_;
+  bool is_empty() const { return header_.pages.used == 0 && header_.sums.used == 0; }
+
+  std::string path_, previous_;
   UniqueFd file_;
   format::Header header_;
   bool real_;                  // times are from this machine's clock; false in a simulated run

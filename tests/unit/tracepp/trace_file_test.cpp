@@ -134,6 +134,27 @@ TEST_F(TraceFileTest, ReadsBackTheRecordedEvents) {
   EXPECT_EQ(rank.sums[0].unfinished, 2U);
 }
 
+// Starts that do nothing, because nothing is left to do or because they are refused, do not lose what the last run did.
+TEST_F(TraceFileTest, StartsWithoutEventsKeepTheRunBefore) {
+  {
+    Recorder recorder(dir_, identity(), kMegabyte, Level::messages);
+    recorder.begin_step(1, trace::now_ns());
+    recorder.end(message(recorder, recorder.group("dp", 5, kPair), 0), trace::now_ns());
+    recorder.close(trace::format::Ending::done);
+  }
+  for (int i = 0; i < 2; ++i) {
+    Recorder(dir_, identity(), kMegabyte, Level::messages).close(trace::format::Ending::done);
+    EXPECT_EQ(read().event_count(), 2U);
+  }
+  for (int i = 0; i < 3; ++i) {
+    Recorder(dir_, identity(), kMegabyte, Level::messages).close(trace::format::Ending::failed, "refused");
+    EXPECT_EQ(read().ranks.at(0).ending_text, "refused");
+  }
+  RunTrace before;
+  TraceFileReader(before).read(path() + ".previous");
+  EXPECT_EQ(before.event_count(), 2U);
+}
+
 TEST_F(TraceFileTest, LevelSelectsTheEventsWritten) {
   Recorder recorder(dir_, identity(), kMegabyte, Level::sections);
   const int tp = recorder.group("tp[dp 0 pp 1]", 1, kPair), dp = recorder.group("dp[pp 0 tp 1]", 2, kPair);
