@@ -189,6 +189,11 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
   }
   if (settings.run.dir.empty()) add("run.dir", "the run needs a directory");
   const CheckpointConfig& checkpoint = settings.checkpoint;
+  const auto plain = [](const std::string& path) { return (std::filesystem::path(path) / "").lexically_normal(); };
+  if (!checkpoint.dir.empty() && plain(checkpoint.dir) == plain(settings.run.dir)) {
+    add("checkpoint.dir",
+        fmt::format("checkpoint.dir = '{}' is run.dir, too: each is locked by whoever writes into it", checkpoint.dir));
+  }
   if (checkpoint.weights_only && checkpoint.load.empty()) {
     add("checkpoint.weights_only", "checkpoint.weights_only is about checkpoint.load, which is empty");
   }

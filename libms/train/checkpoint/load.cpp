@@ -27,7 +27,12 @@ ckpt::Manifest weights_of(ckpt::Manifest manifest) {
 
 void check_load(const Continuation& run, bool fresh) {
   const CheckpointConfig& config = run.settings.checkpoint;
-  if (config.load.empty() || (!fresh && !config.dir.empty() && ckpt::newest_complete(config.dir))) return;
+  if (config.load.empty()) return;
+  if (const auto own = fresh || config.dir.empty() ? std::nullopt : ckpt::newest_complete(config.dir)) {
+    log::info("train", "checkpoint.load = '{}' is not used: checkpoint.dir = '{}' has step {}, and the run resumes",
+              config.load, config.dir, own->manifest->step);
+    return;
+  }
   try {
     const ckpt::Found found = ckpt::choose_complete(config.load);
     run.check(config.weights_only ? weights_of(*found.manifest) : *found.manifest, found.path);

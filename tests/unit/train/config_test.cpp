@@ -144,6 +144,7 @@ TEST_F(Config, RefusesWithOneClearMessage) {
       {{"checkpoint.weights_only=true"}, "checkpoint.weights_only is about checkpoint.load, which is empty"},
       {{"checkpoint.dir=ck", "checkpoint.load=./ck/"}, "but a run resumes from checkpoint.dir = 'ck' by itself"},
       {{"checkpoint.dir=ck/", "checkpoint.load=ck/step-00000300"}, "leave checkpoint.load empty"},
+      {{"run.dir=same/", "checkpoint.dir=./same"}, "checkpoint.dir = './same' is run.dir, too"},
   };
   for (const Case& c : cases) {
     const Error error = refusal(kSmall, c.set);
