@@ -80,7 +80,7 @@ TEST(Loader, TellsWhereDocumentsBegin) {
   check();
   loader.fill_validation(0, 30, 30, tokens.data(), targets.data(), starts.data());
   check();
-  Prefetcher prefetcher(loader, 0, 30, 2, 60);
+  Prefetcher prefetcher(loader, 0, 1, 2, 60);
   loader.fill(2, 0, 30, tokens.data(), targets.data(), starts.data());
   EXPECT_EQ(prefetcher.get(2).starts, starts);
 }
