@@ -124,6 +124,7 @@ struct RankTrace {
   std::vector<std::uint32_t> lanes;  // strings: the names of Event::lane in traces of other programs
   std::int64_t last_flush_ns = 0;    // newest time in the file; until then the rank was alive
   bool is_flush_time_known = true;   // false: the file was written later, at a time that nothing tells
+  bool is_cut_off = false;           // later operations may be missing; only of dumps, which are written whole
   bool hides_failures = false;       // operations that failed are recorded as ended, sends and recvs not at all
 };
 

@@ -77,8 +77,7 @@ class Judge {
     choose_op(rank);
     suspect(rank, Reason::no_trace, kPossible);
     blame_.is_seen = false;
-    blame_.sentence =
-        fmt::format("{} left no trace, and all that waits, waits for it{}", rank_label(scan_, rank), waiting_text());
+    blame_.sentence = fmt::format("{}, and all that waits, waits for it{}", lost_label(scan_, rank), waiting_text());
   }
 
   void judge_rank(std::size_t at) {

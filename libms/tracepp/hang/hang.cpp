@@ -28,17 +28,23 @@ bool anything_late(const HangScan& scan) {
   return false;
 }
 
+// Returns whether a rank has a trace that shows what it did last.
+bool has_trace(const RunTrace& trace, int rank) {
+  const RankTrace* const found = trace.rank(rank);
+  return found != nullptr && !found->is_cut_off;
+}
+
 std::vector<int> missing_ranks(const RunTrace& trace) {
   constexpr int kMost = 1 << 22;  // no run is larger: beyond it the mesh is a mistake in the file
   std::vector<int> missing;
   if (trace.has_mesh && trace.mesh.size() <= kMost) {
     for (int rank = 0; rank < trace.mesh.size(); ++rank)
-      if (trace.rank(rank) == nullptr) missing.push_back(rank);
+      if (!has_trace(trace, rank)) missing.push_back(rank);
   }
   for (const ProcessGroup& group : trace.groups) {
     if (trace.has_mesh) break;
     for (const int rank : group.ranks)
-      if (trace.rank(rank) == nullptr) missing.push_back(rank);
+      if (!has_trace(trace, rank)) missing.push_back(rank);
   }
   std::ranges::sort(missing);
   missing.erase(std::ranges::unique(missing).begin(), missing.end());
@@ -150,9 +156,8 @@ class Finder {
       if (blames_.size() == kHangRoots) break;
       Blame it;
       it.suspects.push_back(suspect_of(scan_, rank, Reason::no_trace, kAbsent));
-      it.sentence = rank_label(scan_, rank) +
-                    " left no dump: it may have died, and gloo's dumps show an operation that "
-                    "failed as ended";
+      it.sentence =
+          lost_label(scan_, rank) + ": it may have died, and gloo's dumps show an operation that failed as ended";
       it.is_seen = false;
       blames_.push_back(std::move(it));
     }
@@ -309,7 +314,9 @@ class Finder {
   }
 
   void say_well() {
-    const std::string ranks = plural(trace_.ranks.size(), "rank");
+    const auto whole =
+        trace_.ranks.size() - static_cast<std::size_t>(std::ranges::count(trace_.ranks, true, &RankTrace::is_cut_off));
+    const std::string ranks = plural(whole, "rank");
     if (hang_.state == RunState::ended) {
       hang_.sentence = fmt::format("the run ended well on {}", ranks);
     } else if (hang_.state == RunState::killed) {
@@ -336,7 +343,7 @@ class Finder {
                                    newest_step(), wait.empty() ? " while no rank waits longer than usual" : wait);
     }
     if (!hang_.missing_ranks.empty())
-      hang_.sentence += fmt::format("; {} left no trace", plural(hang_.missing_ranks.size(), "further rank"));
+      hang_.sentence += fmt::format("; {} left no whole trace", plural(hang_.missing_ranks.size(), "further rank"));
   }
 
   std::string newest_step() const {

@@ -245,7 +245,7 @@ void HangScan::find_life() {
 
 std::optional<std::size_t> HangScan::find(int rank) const {
   const RankTrace* const found = trace_.rank(rank);
-  if (found == nullptr) return std::nullopt;
+  if (found == nullptr || found->is_cut_off) return std::nullopt;
   return static_cast<std::size_t>(found - trace_.ranks.data());
 }
 

@@ -54,7 +54,8 @@ class HangScan {
   std::size_t count() const { return ranks_.size(); }
   const RankScan& rank(std::size_t at) const { return ranks_[at]; }
   const RankTrace& file(std::size_t at) const { return trace_.ranks[at]; }
-  std::optional<std::size_t> find(int rank) const;  // its index here; nullopt: it has no trace
+  // Returns its index here; nullopt: it has no trace, or one that is cut off, which does not tell what it did last.
+  std::optional<std::size_t> find(int rank) const;
 
   const EventInfo& info(std::size_t at, std::uint32_t event) const { return trace_.info(file(at).events[event]); }
   bool is_ready(std::size_t at, std::uint32_t event) const;  // has begun; only for events that did not end

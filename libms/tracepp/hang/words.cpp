@@ -42,6 +42,12 @@ std::string rank_label(const HangScan& scan, int rank) {
   return fmt::format("rank {}{}", rank, in_brackets(parts));
 }
 
+std::string lost_label(const HangScan& scan, int rank) {
+  const bool is_cut_off = scan.trace().rank(rank) != nullptr;
+  return is_cut_off ? fmt::format("the dump of {} is cut off", rank_label(scan, rank))
+                    : rank_label(scan, rank) + " left no trace";
+}
+
 std::string op_label(const RunTrace& trace, const StuckOp& op) {
   std::string name = "operation";
   for (const MemberView& member : op.members) {

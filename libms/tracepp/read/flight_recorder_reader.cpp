@@ -188,7 +188,7 @@ bool FlightRecorderReader::find_ended(std::vector<Entry>& entries) const {
   return watches;
 }
 
-std::int64_t FlightRecorderReader::read(TextInput& input) {
+std::int64_t FlightRecorderReader::read(TextInput& input, bool is_cut_off) {
   JsonText text(input);
   Problems problems;
   JsonObjects objects(text, problems);
@@ -198,6 +198,7 @@ std::int64_t FlightRecorderReader::read(TextInput& input) {
   RankTrace rank;
   rank.rank = -1;
   rank.file = input.path();
+  rank.is_cut_off = is_cut_off;
   std::vector<Entry> entries;
   bool cut = text.peek() != '{';
   if (!cut) text.take();
@@ -233,6 +234,7 @@ std::int64_t FlightRecorderReader::read(TextInput& input) {
       rank.rank = static_cast<int>(std::clamp<std::int64_t>(parse_int(*value).value_or(-1), -1, 1'000'000'000));
     if (key == "\"host_name\"" || key == "\"hostname\"") rank.host = unescaped(*value);
   }
+  rank.is_cut_off |= cut;
   if (cut) ++problems[input.trouble().empty() ? "file is cut off" : input.trouble()];
   for (const auto& [problem, count] : problems) {
     if (count > 0) trace_.problems[problem] += count;
@@ -331,7 +333,7 @@ std::int64_t FlightRecorderPickleReader::read(TextInput& input) {
     throw user_error("trace.pickle", "a Python pickle that is no Flight Recorder dump");
   if (dump.is_cut_off) ++trace_.problems["file is cut off"];
   TextInput text(input, std::move(dump.text));
-  return reader_.read(text);
+  return reader_.read(text, dump.is_cut_off);
 }
 
 }  // namespace ms::tracepp

@@ -29,7 +29,9 @@ class FlightRecorderReader final : public TraceReader {
 
   // Adds one rank, as number -1 if neither the file nor its name says one. Returns the size of its largest group, which
   // is the world; 0: not known.
-  std::int64_t read(TextInput& input) override;
+  std::int64_t read(TextInput& input) override { return read(input, false); }
+  // The same; `is_cut_off`: what the text was made of ended early.
+  std::int64_t read(TextInput& input, bool is_cut_off);
 
  private:
   struct Entry {

@@ -173,7 +173,7 @@ void add_symptoms(std::vector<Advice>& list, const RunTrace& trace, const Analys
   list.push_back(
       {.cost_share = part(sum.data_wait_ns),
        .sentence = fmt::format("ranks wait for data in {} of their time", rough_percent(part(sum.data_wait_ns))),
-       .hint = "faster storage, or a longer [data] queue"});
+       .hint = "faster storage, or copies of the token files on the nodes"});
   list.push_back(
       {.cost_share = part(sum.save_ns),
        .sentence = fmt::format("checkpoints hold ranks up in {} of their time", rough_percent(part(sum.save_ns))),

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "foreign_files.h"
+#include "tracepp/hang/hang.h"
 
 namespace ms::tracepp {
 namespace {
@@ -155,6 +156,36 @@ TEST(FlightRecorder, TheFilesTimeStampTellsHowLongOperationsWait) {
   EXPECT_TRUE(known(now_ns - 60'000'000'000));
   EXPECT_FALSE(known(now_ns - 10'000'000'000'000));  // copied since
   EXPECT_FALSE(known(now_ns + 60'000'000'000));
+}
+
+// Whoever's dump is cut off may have done anything after it: no culprit, and no witness either.
+TEST(FlightRecorder, ACutDumpTellsNothingOfWhatCameAfterIt) {
+  const ForeignFiles files;
+  const auto put = [&](int rank, bool all_end, bool is_cut) {
+    std::string text =
+        R"({"pg_config":{"0":{"name":"0","desc":"default_pg","ranks":"[0, 1, 2]"}},"pg_status":{},"entries":[)";
+    for (int i = 1; i <= 8; ++i) {
+      const bool ends = all_end || i < 8;
+      text += fmt::format(
+          R"({}{{"process_group":["0","default_pg"],"profiling_name":"nccl:all_reduce","collective_seq_id":{},"state":"{}",)"
+          R"("time_created_ns":{},"time_discovered_started_ns":{},"time_discovered_completed_ns":{}}})",
+          i > 1 ? "," : "", i, ends ? "completed" : "started", i, i, ends ? i + 1 : 0);
+    }
+    text += "]}";
+    files.put(fmt::format("rank_{}", rank), is_cut ? text.substr(0, text.size() / 2) : text);
+  };
+  for (const bool is_cut : {false, true}) {
+    for (int rank = 0; rank < 3; ++rank) put(rank, false, is_cut && rank == 2);
+    const Hang hang = find_hang(read_run({files.path()}));
+    EXPECT_EQ(hang.state, RunState::hang);
+    ASSERT_FALSE(hang.suspects.empty());
+    EXPECT_LE(hang.suspects.front().confidence, 0.5);
+    EXPECT_EQ(hang.suspects.front().reason, is_cut ? Reason::no_trace : Reason::transfer);
+    if (is_cut) { EXPECT_THAT(hang.sentence, testing::StartsWith("the dump of rank 2 is cut off")); }
+  }
+  for (int rank = 0; rank < 3; ++rank) put(rank, true, rank == 1);
+  EXPECT_EQ(find_hang(read_run({files.path()})).sentence,
+            "no hang: all operations in the dumps of 2 ranks have ended; 1 further rank left no whole trace");
 }
 
 TEST(FlightRecorder, ReadsPicklesAndRefusesOthers) {
