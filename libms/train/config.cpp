@@ -69,12 +69,14 @@ namespace {
 constexpr std::int64_t kMaxRanks = 1 << 20;
 constexpr std::int64_t kMaxMicrobatches = 1 << 16;
 
+// Returns a path without ".", ".." and a slash at its end, by its text alone.
+std::filesystem::path plain_path(const std::string& text) {
+  return (std::filesystem::path(text) / "").lexically_normal().parent_path();
+}
+
 // Whether a path is a directory of checkpoints or one of those in it, by their names.
 bool is_or_lies_in(const std::string& path, const std::string& directory) {
-  const auto plain = [](const std::string& text) {
-    return (std::filesystem::path(text) / "").lexically_normal().parent_path();
-  };
-  const std::filesystem::path a = plain(path), b = plain(directory);
+  const std::filesystem::path a = plain_path(path), b = plain_path(directory);
   return a == b || (a.parent_path() == b && ckpt::step_from(a.filename().string()));
 }
 
@@ -189,8 +191,7 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
   }
   if (settings.run.dir.empty()) add("run.dir", "the run needs a directory");
   const CheckpointConfig& checkpoint = settings.checkpoint;
-  const auto plain = [](const std::string& path) { return (std::filesystem::path(path) / "").lexically_normal(); };
-  if (!checkpoint.dir.empty() && plain(checkpoint.dir) == plain(settings.run.dir)) {
+  if (!checkpoint.dir.empty() && plain_path(checkpoint.dir) == plain_path(settings.run.dir)) {
     add("checkpoint.dir",
         fmt::format("checkpoint.dir = '{}' is run.dir, too: each is locked by whoever writes into it", checkpoint.dir));
   }
