@@ -1,8 +1,5 @@
 #include "train/run/inference.h"
 
-#include <algorithm>
-#include <thread>
-
 #include "base/log.h"
 #include "base/text.h"
 #include "train/checkpoint/restore.h"
@@ -33,8 +30,7 @@ void run_inference(const Plan& plan, comm::World& world, tensor::Device& device,
   Engine engine(plan, world, device);
   try {
     const auto ranks = static_cast<std::size_t>(world.size());
-    const int threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / world.ranks_on_node());
-    restore(engine, *inference.checkpoint.manifest, inference.checkpoint.path, threads);
+    restore(engine, *inference.checkpoint.manifest, inference.checkpoint.path, io_threads(world));
     engine.share_state();
     if (world.rank() == 0) log::info("train", "{} is loaded on {}", inference.checkpoint.path, plural(ranks, "rank"));
     inference.use(engine, plan, world);
