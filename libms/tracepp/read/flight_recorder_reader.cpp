@@ -168,8 +168,9 @@ void FlightRecorderReader::read_status(std::string_view value, JsonObjects& obje
 // Marks the operations that ended although their state does not say so.
 bool FlightRecorderReader::find_ended(std::vector<Entry>& entries) const {
   // A recorder that watches events discovers when operations complete, and one that it retires before failed.
-  const bool watches = std::ranges::any_of(
-      entries, [](const Entry& it) { return it.completed_ns > 0 || it.started_ns > 0 || it.state == "started"; });
+  const bool watches = std::ranges::any_of(entries, [](const Entry& it) {
+    return it.completed_ns > 0 || it.started_ns > 0 || it.state == "started" || it.operation.starts_with("nccl:");
+  });
   // The status counts sends and recvs with their own numbers in place of a collective's.
   std::map<std::int64_t, std::int64_t> newest;  // by group id
   std::set<std::int64_t> has_transfers;
