@@ -96,6 +96,13 @@ expect 0 . "${grow[@]}" --set run.dir=runs/grown --set checkpoint.dir=saved
 [ "$(losses runs/grow)" = "$(losses runs/grown)" ] || fail "resuming changed the losses of a batch that grows"
 [ "$(grep -o '"tokens":[0-9]*' runs/grow/metrics.jsonl | xargs)" = "$(for n in 8 16 24 40 56 80 104 128; do
   echo "\"tokens\":$((n * 32))"; done | xargs)" ] || fail "the batch does not grow as asked"
+python3 - runs/grow/metrics.jsonl >out 2>err <<'END' || fail "the rates of a batch that grows are not of its tokens"
+import json, math, sys
+before = 0
+for line in map(json.loads, open(sys.argv[1])):
+    assert math.isclose(line["tokens_per_s"] * line["step_s"], line["tokens"] - before, rel_tol=1e-9), line
+    before = line["tokens"]
+END
 OMP_NUM_THREADS=two expect 2 'OMP_NUM_THREADS is .two., not a number of threads from 1 to 1024' run c.toml --set run.dir=runs/none
 expect 0 '8 ranks as threads, 1 workers, 1 threads an op' run c.toml --set run.dir=runs/pinned --set run.cpu_threads=1
 # What is written about a step: for people, and for TensorBoard. Curves do not change a run.

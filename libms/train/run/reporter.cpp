@@ -9,8 +9,7 @@ namespace ms::train {
 namespace {
 
 RunFacts facts_of(const Plan& plan, double peak_flops) {
-  return {.tokens_per_step = plan.tokens_per_step(),
-          .ranks = plan.mesh.size(),
+  return {.ranks = plan.mesh.size(),
           .flops = cost::flops_per_token(plan.model_shape()),
           .peak_flops = peak_flops,
           .tensor_bytes = largest_stage(plan).bytes,
@@ -34,7 +33,7 @@ double Reporter::tokens_per_s() const {
 }
 
 void Reporter::step(const StepReport& report) {
-  const auto tokens = static_cast<double>(plan_.tokens_of(report.step - 1));
+  const auto tokens = static_cast<double>(report.step_tokens);
   (steps_ == 0 ? first_tokens_ : tokens_) += tokens;
   (steps_++ == 0 ? first_s_ : seconds_) += report.seconds;
   const double rate = tokens / report.seconds;

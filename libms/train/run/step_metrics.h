@@ -24,7 +24,8 @@ MemoryUse process_memory(std::string_view status);
 struct StepReport {
   std::int64_t step = 0;  // from 1: steps done
   StepResult result;
-  std::int64_t tokens = 0;  // trained on, from the beginning of the data
+  std::int64_t step_tokens = 0;  // of the step's batch, which may grow,
+  std::int64_t tokens = 0;       // and trained on, from the beginning of the data
   double lr = 0;
   double seconds = 0;              // from the end of the step before to the end of this one
   double data_wait_s = 0;          // of which the host waited for tokens
@@ -39,7 +40,6 @@ struct StepReport {
 
 // The numbers of a run that its steps share.
 struct RunFacts {
-  std::int64_t tokens_per_step = 0;
   int ranks = 0;
   cost::FlopsPerToken flops;
   double peak_flops = 0;             // of one rank's device; 0: unknown

@@ -199,6 +199,7 @@ class Trainer {
     if (recorder_ != nullptr) recorder_->end_step(step, trace::now_ns(), report.op_seconds);
     report.lr = lr(step);
     report.seconds = end - last_end_s_;
+    report.step_tokens = plan_.tokens_of(step);
     report.tokens = samples(step + 1) * settings_.model.seq;
     if (report.result.votes.stop > 0) stop_agreed_ = true;
     if (probe_) {

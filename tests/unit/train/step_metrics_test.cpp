@@ -16,6 +16,7 @@ StepReport full_report() {
   StepReport report;
   report.step = 8;
   report.result = {.loss = 2, .grad_norm = 0.5, .skipped = true, .votes = {}, .module_norms = {0.3, 0.4}};
+  report.step_tokens = 512;
   report.tokens = 4096;
   report.lr = 1e-3;
   report.seconds = 0.5;
@@ -28,8 +29,7 @@ StepReport full_report() {
   return report;
 }
 RunFacts facts() {
-  return {.tokens_per_step = 512,
-          .ranks = 4,
+  return {.ranks = 4,
           .flops = {.gemm = 6e9, .causal = 7e9, .full = 9e9, .reported = 8e9},
           .peak_flops = 8e12,
           .tensor_bytes = 64,
