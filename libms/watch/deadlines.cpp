@@ -1,0 +1,24 @@
+#include "watch/deadlines.h"
+
+#include <algorithm>
+
+namespace ms::watch {
+
+void Deadlines::took(std::string_view section, double seconds) {
+  auto found = sections_.find(section);
+  if (found == sections_.end()) found = sections_.emplace(std::string(section), Times{}).first;
+  Times& times = found->second;
+  if (times.seconds.size() < kRemembered) {
+    times.seconds.push_back(seconds);
+  } else {
+    times.seconds[times.next++ % kRemembered] = seconds;
+  }
+}
+
+double Deadlines::of(std::string_view section) const {
+  const auto found = sections_.find(section);
+  if (found == sections_.end() || found->second.seconds.size() < kEnough) return ceiling_s_;
+  return std::min(ceiling_s_, kTimes * *std::ranges::max_element(found->second.seconds) + kSlack_s);
+}
+
+}  // namespace ms::watch

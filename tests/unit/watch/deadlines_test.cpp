@@ -1,0 +1,34 @@
+#include "watch/deadlines.h"
+
+#include <gtest/gtest.h>
+
+namespace ms::watch {
+namespace {
+
+TEST(Deadlines, AreTheConfiguredOneUntilEnoughIsKnown) {
+  Deadlines deadlines(600);
+  EXPECT_EQ(deadlines.of("step"), 600);
+  for (std::size_t i = 0; i + 1 < Deadlines::kEnough; ++i) deadlines.took("step", 0.1);
+  EXPECT_EQ(deadlines.of("step"), 600);
+  deadlines.took("step", 0.2);
+  EXPECT_DOUBLE_EQ(deadlines.of("step"), 3 * 0.2 + 5);
+  EXPECT_EQ(deadlines.of("save"), 600);
+}
+
+TEST(Deadlines, FollowTheLongestOfTheLastTimes) {
+  Deadlines deadlines(600);
+  deadlines.took("step", 50);
+  for (std::size_t i = 1; i < Deadlines::kRemembered; ++i) deadlines.took("step", 1);
+  EXPECT_DOUBLE_EQ(deadlines.of("step"), 155);
+  deadlines.took("step", 1);  // forgets the 50 s
+  EXPECT_DOUBLE_EQ(deadlines.of("step"), 8);
+}
+
+TEST(Deadlines, NeverExceedTheConfiguredOne) {
+  Deadlines deadlines(60);
+  for (int i = 0; i < 10; ++i) deadlines.took("save", 100);
+  EXPECT_EQ(deadlines.of("save"), 60);
+}
+
+}  // namespace
+}  // namespace ms::watch
