@@ -96,7 +96,7 @@ class PromptReceive {
   int fd_;
 };
 
-// Listens on a port of the kernel's choice.
+// Listens on the address's port; 0: one of the kernel's choice.
 class Listener {
  public:
   explicit Listener(const Address& on);
