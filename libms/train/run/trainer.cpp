@@ -1,9 +1,12 @@
 #include "train/run/trainer.h"
 
+#include <cstdlib>
+#include <map>
 #include <optional>
+#include <string>
 #include <utility>
-#include "base/clock.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/sysroot.h"
 #include "comm/clock_probe.h"
@@ -15,6 +18,7 @@
 #include "train/run/generate.h"
 #include "train/run/preparation.h"
 #include "train/run/reporter.h"
+#include "watch/beat.h"
 #include "watch/verdict.h"
 
 namespace ms::train {
@@ -49,6 +53,7 @@ class Trainer {
         host_(host),
         options_(options),
         step_(step),
+        heartbeat_(std::getenv("MS_HEARTBEAT")),
         rows_(settings_.train.global_batch / plan.mesh.dp),
         first_row_(rows_ * engine_.at().dp) {
     if (settings_.train.eval_every > 0 && loader_.num_validation_samples() == 0) {
@@ -57,7 +62,9 @@ class Trainer {
   }
 
   Outcome run() {
+    beat("load");
     begin();
+    beat("step", start_);
     const std::int64_t steps = settings_.train.steps;
     std::int64_t done = start_;
     while (done < steps && !stop_agreed_) {
@@ -81,6 +88,7 @@ class Trainer {
     outcome_.steps = done;
     outcome_.stopped = done < steps;
     if (options_.stop != nullptr) outcome_.stop_cause = options_.stop->asked().value_or("");
+    beat("save");
     if (checkpoints_) outcome_.checkpoint = checkpoints_->finish(done, samples(done));
     if (stop_file_ && stop_file_->asked()) {
       outcome_.stop_cause = stop_file_->path();
@@ -96,10 +104,17 @@ class Trainer {
       probe_->wait();
       note_probes();
     }
+    beat("done");
     return outcome_;
   }
 
  private:
+  // Says what begins now, with the steps done where they are known: for whoever waits for this rank.
+  void beat(const char* section, std::int64_t steps = -1, std::map<std::string, double> numbers = {}) const {
+    if (!heartbeat_) return;
+    heartbeat_.send({.rank = world_.rank(), .step = steps, .section = section, .numbers = std::move(numbers)});
+  }
+
   // From the newest checkpoint, from that of checkpoint.load, or from the beginning.
   void begin() {
     const std::string data = loader_.fingerprint();
@@ -222,7 +237,10 @@ class Trainer {
                                    kMaxSkippedInARow, step + 1),
                        "a lower optim.lr, a longer warm-up or optim.clip = 1 may help");
     }
-    if (evaluation_due(step)) report.valid_loss = outcome_.valid_loss = evaluate();
+    if (evaluation_due(step)) {
+      beat("evaluate");
+      report.valid_loss = outcome_.valid_loss = evaluate();
+    }
     if (reporter_) {
       report.data_wait_s = std::exchange(data_wait_s_, 0.0);
       for (std::size_t i = 0; i < report.op_seconds.size(); ++i) {
@@ -232,6 +250,15 @@ class Trainer {
       report.memory = process_memory(Sysroot().read("/proc/self/status").value_or(""));
       report.memory.device = engine_.device().memory();
       reporter_->step(report);
+    }
+    if (reporter_) {
+      beat("step", step + 1,
+           {{"loss", report.result.loss},
+            {"grad_norm", report.result.grad_norm},
+            {"step_s", report.seconds},
+            {"tokens_per_s", static_cast<double>(report.step_tokens) / report.seconds}});
+    } else {
+      beat("step", step + 1);
     }
     last_end_s_ = monotonic_s();  // evaluation and reporting are no part of the next step
   }
@@ -285,6 +312,7 @@ class Trainer {
   tensor::Device& host_;       // for messages of the host's memory
   TrainerOptions options_;
   std::atomic<std::int64_t>& step_;
+  const watch::Heartbeat heartbeat_;
   std::int64_t rows_, first_row_;  // of an evaluation's batch: this dp rank's
   std::optional<comm::ClockProbe> probe_;
   int probe_rounds_ = 0;
