@@ -44,6 +44,9 @@ ms_optional(MS_SLURM "Slurm's SPANK API" "${MS_SLURM_INCLUDE}")
 pkg_check_modules(hdf5 QUIET IMPORTED_TARGET hdf5-serial)
 ms_optional(MS_HDF5 "HDF5" "${hdf5_FOUND}")
 
+pkg_check_modules(munge QUIET IMPORTED_TARGET munge)
+ms_optional(MS_MUNGE "MUNGE" "${munge_FOUND}")
+
 find_package(CURL QUIET)
 ms_optional(MS_CURL "libcurl" "${CURL_FOUND}")
 

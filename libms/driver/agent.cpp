@@ -1,0 +1,82 @@
+#include "driver/agent.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "driver/beats.h"
+#include "driver/hub.h"
+#include "driver/tasks.h"
+
+namespace ms::driver {
+namespace {
+
+constexpr double kConnect_s = 3, kRetry_s = 0.2;
+constexpr double kLook_s = 0.3;  // over which processor time is measured
+
+std::optional<net::Channel> find_driver(const AgentOptions& options, const Credentials& credentials) {
+  for (const std::string& text : options.drivers) {
+    const std::optional<net::Address> address = net::parse_address(text);
+    if (!address) throw user_error("driver.agent", fmt::format("'{}' is no address", text));
+    try {
+      return join(*address, "agent", options.node, credentials, net::in_seconds(kConnect_s));
+    } catch (const Error& error) {
+      log::debug("driver", "{}", error.message());
+      if (error.kind() == "driver.stranger") log::warn("driver", "{}", error.message());
+    }
+  }
+  return std::nullopt;
+}
+
+// While there is a driver. Returns false once it said that all is over; throws Error("net.peer") when it is gone.
+bool serve(net::Channel& driver, Beats& beats, const AgentOptions& options) {
+  SystemClock clock;
+  double next_s = clock.now_s();
+  std::int64_t number = 0;
+  while (true) {
+    std::vector<pollfd> polls{{.fd = driver.fd(), .events = POLLIN, .revents = 0}};
+    for (const int fd : beats.fds()) polls.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+    poll(polls.data(), polls.size(), std::max(0, static_cast<int>(std::ceil((next_s - clock.now_s()) * 1e3))));
+    const bool ended = beats.take(clock.now_s());
+    if (ended || clock.now_s() >= next_s) {
+      Report report = beats.report(clock.now_s());
+      report.number = number++;
+      driver.send_line(to_json(report), net::in_seconds(kConnect_s));
+      next_s = clock.now_s() + options.every_s;
+    }
+    while (const std::optional<std::string> line = driver.poll_line()) {
+      const Order order = read_order(*line);
+      if (order.what == "quit") return false;
+      Answer answer{.to = order.what, .attempt = order.attempt};
+      if (order.what == "kill") answer.count = kill_tasks(options.root, options.job, order.attempt);
+      if (order.what == "look") answer.tasks = look_at(options.root, options.job, order.attempt, kLook_s);
+      driver.send_line(to_json(answer), net::in_seconds(kConnect_s));
+    }
+  }
+}
+
+}  // namespace
+
+std::string heartbeat_path(unsigned user, int job) { return fmt::format("/tmp/ms-driver-{}-{}/beat", user, job); }
+
+void run_agent(const AgentOptions& options, const Credentials& credentials) {
+  Beats beats(options.socket, options.root);
+  double last_s = monotonic_s();
+  while (monotonic_s() - last_s < options.patience_s) {
+    if (std::optional<net::Channel> driver = find_driver(options, credentials)) {
+      try {
+        if (!serve(*driver, beats, options)) return;
+      } catch (const Error& error) { log::info("driver", "{}", error.message()); }
+      last_s = monotonic_s();
+    }
+    std::this_thread::sleep_for(std::chrono::duration<double>(kRetry_s));
+    beats.take(monotonic_s());
+  }
+  log::warn("driver", "no driver for {:.0f} s: this agent ends", options.patience_s);
+}
+
+}  // namespace ms::driver

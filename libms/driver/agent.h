@@ -1,0 +1,31 @@
+// The agent on a node: hears the heartbeats of the node's ranks, sees their processes end, and reports both to the
+// driver several times a second; looks at tasks and ends them when told to.
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "base/sysroot.h"
+#include "driver/credential.h"
+
+namespace ms::driver {
+
+struct AgentOptions {
+  std::vector<std::string> drivers;  // addresses, the first that answers counts
+  std::string node;                  // what Slurm calls this node
+  int job = 0;
+  std::string socket;      // of heartbeats; its directory is made
+  double every_s = 0.25;   // between two reports
+  double patience_s = 60;  // without a driver
+  Sysroot root = Sysroot();
+};
+
+// The socket for the heartbeats of a job, the same path on every node.
+std::string heartbeat_path(unsigned user, int job);
+
+// Returns when the driver says so, or none was there for patience_s. Throws Error("driver.agent") where the socket
+// cannot be had, and what join() throws of strangers.
+void run_agent(const AgentOptions& options, const Credentials& credentials);
+
+}  // namespace ms::driver

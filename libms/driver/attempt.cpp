@@ -1,0 +1,269 @@
+// The attempts of a driver: their begin, their end, and what follows.
+#include <fmt/ranges.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "driver/agent.h"
+#include "driver/driver.h"
+#include "driver/status.h"
+#include "net/measure/interface.h"
+#include "slurm/hostlist.h"
+
+namespace ms::driver {
+namespace {
+
+constexpr double kMostBackOff_s = 300, kStorageWait_s = 10;
+
+Json evidence_json(const AttemptEvidence& evidence) {
+  Json tasks = Json::array(), lines = Json::array();
+  for (const NodeTask& t : evidence.tasks) {
+    tasks.push_back({{"node", t.node},
+                     {"rank", t.task.rank},
+                     {"pid", t.task.pid},
+                     {"state", std::string(1, t.task.state)},
+                     {"cpu", t.task.cpu},
+                     {"waits_in", t.task.waits_in},
+                     {"stack", t.task.stack}});
+  }
+  for (const SaidLine& line : evidence.lines) {
+    lines.push_back({{"node", line.node}, {"cause", line.known->cause}, {"text", line.text}});
+  }
+  Json json{{"schema", 1}, {"alarm", evidence.alarm ? evidence.alarm->why : ""}};
+  json["lost"] = evidence.lost;
+  json["died_on"] = evidence.died_on;
+  json["tasks"] = std::move(tasks);
+  json["lines"] = std::move(lines);
+  return json;
+}
+
+}  // namespace
+
+void Driver::begin_attempt() {
+  const std::size_t most = options_.nodes.size() - std::min(options_.spares, options_.nodes.size() - 1);
+  const std::size_t least = options_.least_nodes == 0 ? most : options_.least_nodes;
+  const std::optional<std::vector<std::string>> chosen = pool_.choose(most, least);
+  if (!chosen) {
+    return stop_with(static_cast<int>(ExitCode::peer_lost),
+                     fmt::format("fewer than {} nodes are left: {}", least, fmt::join(pool_.left_out(), "; ")));
+  }
+  nodes_ = *chosen;
+  const int number = static_cast<int>(ledger_.attempts.size()) + 1;
+  const double now_s = clock_.now_s();
+  if (is_ms_train(options_.launch.command)) unlink((options_.run_dir + "/verdict.json").c_str());
+  AttemptEntry& begun = ledger_.attempts.emplace_back();
+  begun.number = number;
+  begun.job = job();
+  begun.nodes = nodes_;
+  begun.began_s = clock_.wall_s();
+  watcher_.emplace(number, nodes_, options_.limits, now_s);
+  output_.emplace(files_.output(number), 0);
+  alarm_.reset();
+  tasks_.clear();
+  lines_.clear();
+  first_exit_.reset();
+  log::info("driver", "attempt {} on {}{}", number, slurm::fold_hostlist(nodes_),
+            pool_.with(NodeRole::spare).empty()
+                ? std::string()
+                : fmt::format(", spare: {}", slurm::fold_hostlist(pool_.with(NodeRole::spare))));
+  command_ = LongCommand::start(srun_command(options_.launch, nodes_),
+                                environment_with({{"MS_ATTEMPT", std::to_string(number)},
+                                                  {"MS_HEARTBEAT", heartbeat_path(geteuid(), options_.job)},
+                                                  {"SLURM_PROCID", ""},
+                                                  {"SLURM_HOSTFILE", ""}}),
+                                files_.output(number), files_.exit_status(number));
+  phase_ = Phase::running;
+  phase_s_ = now_s;
+  save();
+}
+
+void Driver::alarm(Alarm found, double now_s) {
+  log::warn("driver", "{}", found.why);
+  entry().detect_s = now_s - found.fault_s;
+  fault_s_ = now_s;
+  alarm_ = std::move(found);
+  phase_s_ = now_s;
+  if (alarm_->kind != AlarmKind::hang) return end_command(now_s);
+  phase_ = Phase::looking;
+  awaited_.clear();
+  for (const std::string& node : nodes_) {
+    if (!agents_.has(node)) continue;
+    awaited_.insert(node);
+    agents_.order(node, {.what = "look", .attempt = entry().number});
+  }
+}
+
+// The tasks first, each by the agent of its node, so that srun has nothing to wait for.
+void Driver::end_command(double now_s) {
+  phase_ = Phase::ending;
+  phase_s_ = now_s;
+  awaited_.clear();
+  for (const std::string& node : nodes_) {
+    if (!agents_.has(node)) continue;
+    if (std::ranges::find(alarm_->nodes, node) == alarm_->nodes.end() || alarm_->kind != AlarmKind::node_lost) {
+      awaited_.insert(node);
+    }
+    agents_.order(node, {.what = "kill", .attempt = entry().number});
+  }
+}
+
+std::optional<VerdictRead> Driver::read_verdict() const {
+  const std::string path = options_.run_dir + "/verdict.json";
+  if (!is_ms_train(options_.launch.command) || access(path.c_str(), R_OK) != 0) return std::nullopt;
+  return parse_verdict(read_file(path));
+}
+
+void Driver::finish_attempt(double now_s) {
+  read_output(true);
+  note_progress(now_s);
+  AttemptEvidence evidence{.alarm = alarm_,
+                           .exit_status = alarm_ ? std::nullopt : command_->status(),
+                           .first_exit = alarm_ ? std::nullopt : first_exit_,
+                           .verdict = read_verdict(),
+                           .writes_verdicts = is_ms_train(options_.launch.command),
+                           .asked_to_stop = asked_to_stop_,
+                           .nodes = nodes_,
+                           .lost = {},
+                           .died_on = watcher_->first_dead(),
+                           .tasks = std::move(tasks_),
+                           .lines = std::move(lines_)};
+  tasks_.clear();
+  lines_.clear();
+  const bool well = !alarm_ && command_->status() == 0;
+  if (!well) evidence.lost = alarm_ && alarm_->kind == AlarmKind::node_lost ? alarm_->nodes : watcher_->lost(now_s);
+  const Judgement judgement = judge(evidence);
+  AttemptEntry& ended = entry();
+  if (!alarm_) {
+    ended.detect_s = std::max(0.0, ended_s_ - watcher_->died_s().value_or(ended_s_));
+    if (judgement.next == Next::again) fault_s_ = ended_s_;
+  }
+  ended.ended_s = wall_s(ended_s_);
+  ended.cause = judgement.cause;
+  ended.code = judgement.code;
+  ended.why = judgement.why;
+  ended.suspects = judgement.suspects;
+  ended.diagnose_s = now_s - fault_s_.value_or(now_s);
+  if (judgement.next == Next::again) {
+    write_file_atomic(files_.evidence(ended.number), evidence_json(evidence).dump(2) + "\n");
+    log::warn("driver", "attempt {} ended: {}: {}", ended.number, judgement.cause, judgement.why);
+  }
+  command_.reset();
+  watcher_.reset();
+  output_.reset();
+  decide(judgement, now_s);
+}
+
+void Driver::decide(const Judgement& judgement, double now_s) {
+  if (judgement.next != Next::again) {
+    return stop_with(judgement.code, judgement.next == Next::done ? "done" : judgement.why);
+  }
+  if (asked_to_stop_) return stop_with(judgement.code, judgement.why);
+  bool left_out = false;
+  for (const std::string& node : judgement.suspects) {
+    if (judgement.cause == "node_lost") {
+      pool_.lose(node, judgement.why);
+    } else if (judgement.certain) {
+      pool_.exclude(node, judgement.why);
+      ledger_.excluded[node] = judgement.why;
+      entry().excluded.push_back(node);
+    } else {
+      pool_.suspect(node, judgement.why);
+      if (options_.diagnose_level > 0) suspects_.look(node, options_.diagnose_level);
+    }
+    ++ledger_.strikes[node];
+    left_out = left_out || judgement.certain;
+  }
+  const int made = static_cast<int>(ledger_.attempts.size()) - first_attempt_;
+  if (made >= options_.max_attempts) {
+    return stop_with(static_cast<int>(ExitCode::no_progress), fmt::format("{} attempts were made", made));
+  }
+  // To leave a bad node is a way on too, and has its end in their number.
+  const int idle = left_out ? 0 : ledger_.idle_attempts();
+  if (idle >= options_.max_idle) {
+    return stop_with(static_cast<int>(ExitCode::no_progress),
+                     fmt::format("{} attempts on end came no further than step {}; the last one: {}", idle,
+                                 ledger_.best_step(), judgement.why));
+  }
+  double wait_s = idle == 0 ? 0 : std::min(kMostBackOff_s, std::exp2(idle - 1));
+  if (judgement.cause == "storage") wait_s = std::min(kMostBackOff_s, kStorageWait_s * std::exp2(idle));
+  if (wait_s > 0) log::info("driver", "the next attempt begins in {:.0f} s", wait_s);
+  wait_until_s_ = now_s + wait_s;
+  phase_ = Phase::waiting;
+  phase_s_ = now_s;
+  save();
+  if (wait_s == 0) begin_attempt();
+}
+
+void Driver::check_suspects() {
+  for (const std::string& node : pool_.with(NodeRole::suspect)) {
+    // One that was away comes here too.
+    if (options_.diagnose_level > 0 && agents_.has(node)) suspects_.look(node, options_.diagnose_level);
+  }
+  for (const Checkup& checkup : suspects_.take()) {
+    if (checkup.well) {
+      log::info("driver", "{} is found well: a spare", checkup.node);
+      pool_.clear(checkup.node);
+    } else {
+      log::warn("driver", "{} is left out: {}", checkup.node, checkup.said);
+      pool_.exclude(checkup.node, checkup.said);
+      ledger_.excluded[checkup.node] = checkup.said;
+    }
+    save();
+  }
+}
+
+void Driver::stop_with(int code, const std::string& why) {
+  if (code == 0) {
+    log::info("driver", "{}", why);
+  } else {
+    log::error("driver", "the driver ends with code {}: {}", code, why);
+  }
+  result_ = code;
+  save();
+}
+
+void Driver::save() {
+  DriverState state{.job = job(),
+                    .addresses = {},
+                    .port = hub_.port(),
+                    .attempt = ledger_.attempts.empty() ? 0 : entry().number,
+                    .nodes = nodes_,
+                    .command = command_ ? std::optional(command_->place()) : std::nullopt,
+                    .output_offset = output_ ? output_->offset() : 0};
+  for (const net::Interface& interface : net::interfaces()) {
+    state.addresses.push_back(interface.address.with_port(hub_.port()).str());
+  }
+  // A full disk must not end a healthy run: the next change tries again.
+  try {
+    write_file_atomic(files_.ledger(), to_json(ledger_, clock_.wall_s()));
+    write_file_atomic(files_.state(), to_json(state));
+  } catch (const Error& error) { log::warn("driver", "{}", error.message()); }
+}
+
+void Driver::show(double now_s) {
+  shown_s_ = now_s;
+  std::string example;
+  if (const std::size_t strangers = hub_.take_strangers(example); strangers > 0) {
+    log::warn("driver", "{} connections proved nothing and were dropped, for example {}", strangers, example);
+  }
+  Status status{.phase = std::string(phase_ == Phase::running   ? "trains"
+                                     : phase_ == Phase::waiting ? "waits"
+                                                                : "recovers"),
+                .job = job(),
+                .pool = pool_,
+                .ledger = ledger_,
+                .watcher = watcher_ ? &*watcher_ : nullptr};
+  if (result_) status.phase = "ended";
+  try {
+    write_file_atomic(files_.status(), status_json(status, clock_.wall_s(), now_s));
+    write_file_atomic(files_.metrics(), status_metrics(status, clock_.wall_s(), now_s));
+  } catch (const Error& error) { log::debug("driver", "{}", error.message()); }
+}
+
+}  // namespace ms::driver

@@ -1,0 +1,57 @@
+// The ranks of a node as their heartbeats tell: the receiving end of watch/beat.h.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/handle.h"
+#include "base/sysroot.h"
+#include "driver/tasks.h"
+#include "driver/wire.h"
+
+namespace ms::driver {
+
+class Beats {
+ public:
+  // Makes the socket in a directory of this user that nobody else may enter. Throws Error("driver.agent", node).
+  Beats(const std::string& path, Sysroot root);
+  ~Beats();
+  Beats(const Beats&) = delete;
+  Beats& operator=(const Beats&) = delete;
+
+  // That become readable when there is something new.
+  std::vector<int> fds() const;
+  // Takes in what has come. Returns whether a process ended since the last call.
+  bool take(double now_s);
+  // The ranks of the newest attempt that was heard of.
+  Report report(double now_s);
+
+ private:
+  struct Process {
+    int attempt = -1;
+    int rank = -1;  // SLURM_PROCID, for beats that do not say
+    std::uint64_t ticks = 0;
+    double ticks_s = 0;
+    UniqueFd end;  // readable once the process has ended
+    bool alive = true;
+  };
+  struct Rank {
+    int pid = 0;
+    std::int64_t step = -1;
+    std::string section;
+    double since_s = 0;
+    std::map<std::string, double> numbers;
+  };
+  Process* process(int pid, double now_s);
+  void hear(int pid, std::string_view text, double now_s);
+
+  std::string path_;
+  Sysroot root_;
+  UniqueFd fd_;
+  int attempt_ = -1;
+  std::map<int, Process> processes_;
+  std::map<int, Rank> ranks_;
+};
+
+}  // namespace ms::driver

@@ -1,0 +1,120 @@
+#include "driver/command.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/handle.h"
+#include "base/text.h"
+#include "driver/tasks.h"
+
+extern char** environ;
+
+namespace ms::driver {
+namespace {
+
+// The shell only waits and writes: signals to the group end the command, not it.
+constexpr const char* kScript =
+    "trap : HUP INT TERM USR1 USR2; \"$@\"; code=$?; echo $code >\"$0.new\" && mv \"$0.new\" \"$0\"";
+
+constexpr std::size_t kMostRead_bytes = std::size_t{256} << 10, kMostLine_bytes = 8192;
+
+std::vector<char*> words_of(const std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+}  // namespace
+
+LongCommand LongCommand::start(const std::vector<std::string>& argv, const std::vector<std::string>& environment,
+                               const std::string& output_file, const std::string& status_file) {
+  unlink(status_file.c_str());
+  std::vector<std::string> words{"/bin/sh", "-c", kScript, status_file};
+  words.insert(words.end(), argv.begin(), argv.end());
+  posix_spawn_file_actions_t files;
+  posix_spawnattr_t attributes;
+  posix_spawn_file_actions_init(&files);
+  posix_spawnattr_init(&attributes);
+  posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&files, 1, output_file.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
+  posix_spawn_file_actions_adddup2(&files, 1, 2);
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  pid_t pid = 0;
+  const int error =
+      posix_spawn(&pid, words[0].c_str(), &files, &attributes, words_of(words).data(), words_of(environment).data());
+  posix_spawn_file_actions_destroy(&files);
+  posix_spawnattr_destroy(&attributes);
+  if (error != 0) {
+    throw Error("driver.start", Blame::node,
+                fmt::format("cannot start {} with its output in {}: {}", argv[0], output_file, errno_text(error)));
+  }
+  return LongCommand({.pid = pid, .started = process_stat(Sysroot(), pid).started, .status_file = status_file});
+}
+
+bool LongCommand::ended() {
+  if (ended_) return true;
+  waitpid(place_.pid, nullptr, WNOHANG);
+  const ProcessStat stat = process_stat(Sysroot(), place_.pid);
+  ended_ = stat.state == 'X' || stat.state == 'Z' || stat.started != place_.started;
+  if (!ended_ || access(place_.status_file.c_str(), R_OK) != 0) return ended_;
+  const std::string text(trim(read_file(place_.status_file)));
+  int status = 0;
+  if (std::from_chars(text.data(), text.data() + text.size(), status).ec == std::errc()) status_ = status;
+  return true;
+}
+
+void LongCommand::signal(int number) const {
+  if (process_stat(Sysroot(), place_.pid).started == place_.started) kill(-place_.pid, number);
+}
+
+std::vector<std::string> environment_with(const std::vector<std::pair<std::string, std::string>>& changes) {
+  std::vector<std::string> result;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string_view name = text.substr(0, text.find('='));
+    if (std::ranges::none_of(changes, [&](const auto& change) { return change.first == name; })) {
+      result.emplace_back(text);
+    }
+  }
+  for (const auto& [name, value] : changes) {
+    if (!value.empty()) result.push_back(fmt::format("{}={}", name, value));
+  }
+  return result;
+}
+
+std::vector<std::string> Tail::lines(bool last) {
+  const UniqueFd fd(open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  std::vector<std::string> lines;
+  if (!fd) return lines;
+  std::string text(kMostRead_bytes, '\0');
+  const ssize_t got = pread(fd.get(), text.data(), text.size(), offset_);
+  if (got > 0) {
+    offset_ += got;
+    begun_.append(text, 0, static_cast<std::size_t>(got));
+  }
+  while (true) {
+    const std::size_t end = begun_.find('\n');
+    if (end == std::string::npos && begun_.size() < kMostLine_bytes && !(last && !begun_.empty())) return lines;
+    const std::size_t size = std::min({end, begun_.size(), kMostLine_bytes});
+    lines.push_back(begun_.substr(0, size));
+    begun_.erase(0, size + (size == end ? 1 : 0));
+  }
+}
+
+}  // namespace ms::driver

@@ -1,0 +1,281 @@
+#include "driver/commands.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "driver/agent.h"
+#include "driver/driver.h"
+#include "driver/guard.h"
+#include "driver/status.h"
+#include "net/agents/agent.h"
+#include "net/ranks/own_launch.h"
+#include "slurm/commands.h"
+#include "slurm/hostlist.h"
+
+namespace ms::driver {
+namespace {
+
+constexpr double kAnswer_s = 5;
+
+const char* variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+int number_of(const char* name) {
+  const std::optional<std::int64_t> number = [&]() -> std::optional<std::int64_t> {
+    char* end = nullptr;
+    const char* text = variable(name);
+    const long value = std::strtol(text, &end, 10);
+    if (end == text || *end != '\0') return std::nullopt;
+    return value;
+  }();
+  return static_cast<int>(number.value_or(0));
+}
+
+std::string run_dir_of(const Args& args, const char* name) {
+  const std::string given = args.get(name);
+  if (!given.empty()) return given;
+  if (*variable("SLURM_JOB_ID") == '\0') return ".";
+  return fmt::format("runs/{}", variable("SLURM_JOB_ID"));
+}
+
+// The socket of munged, as Slurm's configuration has it; the usual one where Slurm cannot be asked.
+std::string configured_socket() {
+  try {
+    const slurm::Config config = slurm::Commands({.conf = variable("SLURM_CONF"), .deadline_s = 5}).config();
+    const auto found = config.find("AuthInfo");
+    return found == config.end() ? "" : munge_socket(found->second);
+  } catch (const Error& error) {
+    log::debug("driver", "{}", error.message());
+    return {};
+  }
+}
+
+// The command with what the driver adds to it: the run's directory, where it is ms-train's and none is named.
+std::vector<std::string> completed(std::vector<std::string> command, const std::string& run_dir) {
+  if (!is_ms_train(command)) return command;
+  for (const std::string& word : command) {
+    if (word.starts_with("run.dir=") || word.starts_with("--set=run.dir=")) {
+      throw user_error("driver.run_dir", "run.dir is what --run-dir of ms-driver says", "leave out --set run.dir");
+    }
+  }
+  command.insert(command.end(), {"--set", "run.dir=" + run_dir});
+  return command;
+}
+
+DriverOptions options_of(const Args& args) {
+  DriverOptions options;
+  options.job = number_of("SLURM_JOB_ID");
+  if (options.job <= 0) {
+    throw user_error("driver.job", "this is not run inside a Slurm job",
+                     "put it into a job script (sbatch --no-kill), or try it in: salloc --no-kill -N 2");
+  }
+  options.restarts = number_of("SLURM_RESTART_COUNT");
+  options.nodes = slurm::expand_hostlist_or_throw(variable("SLURM_JOB_NODELIST"));
+  options.run_dir = run_dir_of(args, "run-dir");
+  if (options.run_dir[0] != '/') {
+    char* here = getcwd(nullptr, 0);
+    options.run_dir = fmt::format("{}/{}", here, options.run_dir);
+    std::free(here);
+  }
+  options.launch.command = completed(args.list("COMMAND"), options.run_dir);
+  options.launch.srun_options = args.list("srun");
+  options.launch.tasks_per_node =
+      args.has("tasks-per-node") ? static_cast<int>(args.get_int("tasks-per-node", 1, 4096))
+                                 : tasks_per_node(variable("SLURM_TASKS_PER_NODE"), variable("SLURM_NTASKS_PER_NODE"));
+  options.spares = static_cast<std::size_t>(args.get_int("spares", 0, 65536));
+  if (options.spares >= options.nodes.size()) {
+    throw user_error("driver.spares", fmt::format("--spares {}: the job has {}, and one must work", options.spares,
+                                                  plural(options.nodes.size(), "node")));
+  }
+  options.least_nodes = static_cast<std::size_t>(args.get_int("min-nodes", 0, 65536));
+  options.max_attempts = static_cast<int>(args.get_int("max-attempts", 1));
+  options.max_idle = static_cast<int>(args.get_int("max-idle", 1));
+  options.diagnose_level = static_cast<int>(args.get_int("diagnose", 0, 2));
+  options.limits.hang_s = args.get_seconds("hang-timeout");
+  options.program = net::own_path();
+  options.diag = args.get("diag");
+  return options;
+}
+
+int drive(const Args& args) {
+  DriverOptions options = options_of(args);
+  options.munge_socket = configured_socket();
+  const std::unique_ptr<Credentials> credentials = munge_credentials(options.munge_socket);
+  static_cast<void>(credentials->seal("ms-driver"));  // fails now rather than on every node
+  make_directories(options.run_dir);
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
+  return guarded([&](int signals) {
+    options.signals = signals;
+    SystemClock clock;
+    Driver driver(options, *credentials, clock);
+    return driver.run();
+  });
+}
+
+int be_agent(const Args& args) {
+  const int job = static_cast<int>(args.get_int("job", 1));
+  run_agent({.drivers = split(args.get("connect"), ','),
+             .node = net::node_name(),
+             .job = job,
+             .socket = heartbeat_path(geteuid(), job)},
+            *munge_credentials(args.get("munge")));
+  return 0;
+}
+
+DriverFiles files_of(const Args& args) {
+  DriverFiles files(run_dir_of(args, args.has("DIR") ? "DIR" : "run-dir"));
+  if (access(files.dir.c_str(), F_OK) != 0) {
+    throw user_error("driver.run_dir", fmt::format("no driver has been in {}", files.dir),
+                     "name the directory that ms-driver run was given as --run-dir");
+  }
+  return files;
+}
+
+int show_status(const Args& args) {
+  const DriverFiles files = files_of(args);
+  while (true) {
+    const std::string document = read_file(files.status(), Blame::user);
+    if (args.has("json")) {
+      fmt::print("{}", document);
+      return 0;
+    }
+    const std::optional<Json> json = Json::try_parse(document);
+    const Json* written = json ? json->find("written_s") : nullptr;
+    const double age_s =
+        written != nullptr && written->is_number() ? SystemClock().wall_s() - written->get<double>() : 0;
+    const std::string text = status_text(document, age_s);
+    if (!args.has("watch")) {
+      fmt::print("{}", text);
+      return 0;
+    }
+    fmt::print("\033[H\033[2J{}", text);
+    std::fflush(stdout);
+    SystemClock().sleep_s(1);
+  }
+}
+
+int show_report(const Args& args) {
+  const DriverFiles files = files_of(args);
+  const double now_s = SystemClock().wall_s();
+  const Ledger ledger = read_ledger(read_file(files.ledger(), Blame::user), files.ledger());
+  fmt::print("{}", args.has("json") ? to_json(ledger, now_s) : report_text(ledger, now_s));
+  return 0;
+}
+
+// Asks the driver of a run; prints its answer.
+int ask(const Args& args, const Json& question) {
+  const DriverFiles files = files_of(args);
+  const std::optional<DriverState> state = read_state(read_file(files.state(), Blame::user));
+  if (!state) throw Error("driver.state", Blame::storage, fmt::format("{} is not understood", files.state()));
+  const std::unique_ptr<Credentials> credentials = munge_credentials(configured_socket());
+  std::string why = "it names no address";
+  for (const std::string& text : state->addresses) {
+    const std::optional<net::Address> address = net::parse_address(text);
+    if (!address) continue;
+    try {
+      const net::Deadline deadline = net::in_seconds(kAnswer_s);
+      net::Channel driver = join(*address, "client", "", *credentials, deadline);
+      driver.send_line(question.dump(), deadline);
+      const std::optional<Json> answer = Json::try_parse(driver.receive_line(deadline));
+      fmt::print("{}\n",
+                 answer && answer->contains("answer") ? plain_text(answer->get<std::string>("answer"), 500) : "");
+      return 0;
+    } catch (const Error& error) { why = error.message(); }
+  }
+  throw Error("driver.unreachable", Blame::peer, fmt::format("the driver of {} does not answer: {}", files.dir, why),
+              "is its job still running? See: squeue");
+}
+
+const Option kRunDir{.name = "run-dir",
+                     .value = "DIR",
+                     .doc = "The directory of the run, on storage that all nodes share; without it runs/JOBID."};
+const Positional kDir{.name = "DIR",
+                      .doc = "The directory of the run; without it runs/JOBID inside a job, else this one.",
+                      .required = false};
+
+}  // namespace
+
+Command run_command() {
+  return {
+      .name = "run",
+      .summary = "run a command over the nodes of this job, and keep it running",
+      .positionals = {{.name = "COMMAND", .doc = "The command that srun starts, with its arguments.", .many = true}},
+      .options = {{.name = "spares", .value = "K", .doc = "Nodes to keep aside.", .default_text = "0"},
+                  kRunDir,
+                  {.name = "tasks-per-node", .value = "N", .doc = "As of srun; without it, as the job has it."},
+                  {.name = "srun", .value = "OPTION", .doc = "An option for srun.", .many = true},
+                  {.name = "min-nodes",
+                   .value = "N",
+                   .doc = "Go on with so few, if the command can; without it, no fewer than at first.",
+                   .default_text = "0"},
+                  {.name = "hang-timeout",
+                   .value = "TIME",
+                   .doc = "No step for so long is a hang, until the heartbeats have taught a shorter time; without "
+                          "heartbeats, no output.",
+                   .default_text = "10m"},
+                  {.name = "max-attempts", .value = "N", .doc = "Give up after so many.", .default_text = "100"},
+                  {.name = "max-idle",
+                   .value = "N",
+                   .doc = "Give up after so many on end that came no further.",
+                   .default_text = "3"},
+                  {.name = "diagnose",
+                   .value = "LEVEL",
+                   .doc = "How ms-diag looks at suspects while the others train; 0: not at all.",
+                   .default_text = "2"},
+                  {.name = "diag", .value = "PROGRAM", .doc = "The ms-diag of the nodes.", .default_text = "ms-diag"}},
+      .run = drive};
+}
+
+Command status_command() {
+  return {.name = "status",
+          .summary = "show what a driven run does now",
+          .positionals = {kDir},
+          .options = {{.name = "json", .doc = "One JSON document."}, {.name = "watch", .doc = "Again every second."}},
+          .run = show_status};
+}
+Command report_command() {
+  return {.name = "report",
+          .summary = "show every attempt of a run, what ended it, and what it cost",
+          .positionals = {kDir},
+          .options = {{.name = "json", .doc = "The ledger."}},
+          .run = show_report};
+}
+Command evict_command() {
+  return {.name = "evict",
+          .summary = "take a node out of a run, which goes on without it",
+          .positionals = {{.name = "NODE", .doc = "As Slurm calls it."}},
+          .options = {kRunDir},
+          .run = [](const Args& args) {
+            return ask(args, Json{{"ask", "evict"}, {"node", args.get("NODE")}});
+          }};
+}
+Command stop_command() {
+  return {.name = "stop",
+          .summary = "end a run after its step, with a checkpoint",
+          .options = {{.name = "checkpoint", .doc = "Save first, which is what ms-train does in any case."}, kRunDir},
+          .run = [](const Args& args) {
+            return ask(args, Json{{"ask", "stop"}});
+          }};
+}
+Command agent_command() {
+  return {.name = "agent",
+          .summary = "hear the ranks of a node and report to the driver (run starts it)",
+          .options = {{.name = "job", .value = "ID", .doc = "The job."},
+                      {.name = "connect", .value = "ADDRESSES", .doc = "Where the driver listens."},
+                      {.name = "munge", .value = "SOCKET", .doc = "Of munged; without it the usual one."}},
+          .run = be_agent};
+}
+
+}  // namespace ms::driver

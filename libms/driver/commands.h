@@ -1,0 +1,15 @@
+// The commands of ms-driver.
+#pragma once
+
+#include "base/cli.h"
+
+namespace ms::driver {
+
+Command run_command();
+Command status_command();
+Command report_command();
+Command evict_command();
+Command stop_command();
+Command agent_command();  // started by run on every node
+
+}  // namespace ms::driver

@@ -1,0 +1,279 @@
+#include "driver/driver.h"
+
+#include <fcntl.h>
+#include <fmt/ranges.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "driver/agent.h"
+#include "driver/status.h"
+#include "net/measure/interface.h"
+#include "slurm/hostlist.h"
+
+namespace ms::driver {
+namespace {
+
+constexpr double kTick_s = 0.1, kShow_s = 1;
+constexpr double kGather_s = 15;   // for agents, before the first attempt
+constexpr double kLooking_s = 10;  // for agents to look at a run that hangs
+constexpr double kKill_s = 2;      // for agents to end their tasks, before srun is ended without
+constexpr double kVerdict_s = 1;   // for a file of another node to be seen here
+constexpr double kSilent_s = 0.6;  // an agent that is silent for so long: its node is asked
+constexpr std::size_t kMostLines = 64;
+
+UniqueFd lock_directory(const DriverFiles& files) {
+  make_directories(files.dir);
+  UniqueFd fd(open(files.lock().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd) throw Error("driver.busy", Blame::storage, fmt::format("{}: {}", files.lock(), errno_text(errno)));
+  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    throw user_error("driver.busy", fmt::format("another driver is at work in {}", files.dir),
+                     "give this run a directory of its own with --run-dir, or see: ms-driver status");
+  }
+  return fd;
+}
+
+std::optional<DriverState> earlier_state(const DriverFiles& files, const std::string& job) {
+  if (access(files.state().c_str(), F_OK) != 0) return std::nullopt;
+  std::optional<DriverState> state = read_state(read_file(files.state()));
+  if (state && state->job != job) state.reset();
+  return state;
+}
+
+std::vector<std::string> agent_command(const DriverOptions& options, int port) {
+  std::vector<std::string> addresses;
+  for (const net::Interface& interface : net::interfaces()) {
+    if (interface.address.storage.ss_family == AF_INET) addresses.push_back(interface.address.with_port(port).str());
+  }
+  std::vector<std::string> command{options.program, "agent",
+                                   "--job",         std::to_string(options.job),
+                                   "--connect",     fmt::format("{}", fmt::join(addresses, ","))};
+  if (!options.munge_socket.empty()) command.insert(command.end(), {"--munge", options.munge_socket});
+  return command;
+}
+
+}  // namespace
+
+std::string Driver::job() const { return fmt::format("{}.{}", options_.job, options_.restarts); }
+double Driver::wall_s(double at_s) const { return clock_.wall_s() - (clock_.now_s() - at_s); }
+
+Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clock)
+    : options_(std::move(options)),
+      clock_(clock),
+      files_(options_.run_dir),
+      lock_(lock_directory(files_)),
+      earlier_(earlier_state(files_, job())),
+      hub_(earlier_ ? earlier_->port : 0, credentials, clock),
+      agents_({.nodes = options_.nodes,
+               .agent = agent_command(options_, hub_.port()),
+               .output_file = files_.dir + "/agents.log",
+               .status_dir = files_.dir},
+              hub_, clock, earlier_.has_value()),
+      pool_(options_.nodes),
+      suspects_(options_.diag, files_.dir),
+      phase_s_(clock.now_s()) {
+  if (access(files_.ledger().c_str(), F_OK) == 0) ledger_ = read_ledger(read_file(files_.ledger()), files_.ledger());
+  if (ledger_.began_s == 0) ledger_.began_s = clock_.wall_s();
+  ledger_.command = options_.launch.command;
+  for (const auto& [node, why] : ledger_.excluded) pool_.exclude(node, why);
+  first_attempt_ = static_cast<int>(ledger_.attempts.size());
+  if (earlier_) adopt(*earlier_);
+  save();
+}
+
+// Goes on with the attempt of a driver that was killed.
+void Driver::adopt(DriverState state) {
+  if (!state.command || ledger_.attempts.empty() || entry().ended_s != 0) return;
+  log::warn("driver", "a driver before this one was killed: going on with its attempt {}", state.attempt);
+  first_attempt_ = std::max(0, first_attempt_ - 1);
+  command_ = LongCommand::adopt(*state.command);
+  nodes_ = state.nodes;
+  pool_.work(nodes_);
+  watcher_.emplace(state.attempt, nodes_, options_.limits, clock_.now_s());
+  output_.emplace(files_.output(state.attempt), state.output_offset);
+  phase_ = Phase::running;
+}
+
+int Driver::run() {
+  double last_s = clock_.now_s();
+  while (!result_) {
+    const std::vector<Hub::Event> events =
+        hub_.wait(kTick_s, options_.signals >= 0 ? std::vector<int>{options_.signals} : std::vector<int>{});
+    const double now_s = clock_.now_s();
+    // A driver that was not scheduled has heard nobody, which says nothing of them.
+    if (watcher_ && now_s - last_s > 4 * kTick_s) watcher_->was_away(now_s - last_s - kTick_s);
+    last_s = now_s;
+    read_signals();
+    for (const Hub::Event& event : events) handle(event);
+    std::set<std::string> without;
+    for (const std::string& node : pool_.with(NodeRole::lost)) without.insert(node);
+    agents_.tick(without);
+    read_output(false);
+    check_suspects();
+    watch(now_s);
+    step(now_s);
+    if (now_s - shown_s_ >= kShow_s || result_) show(now_s);
+  }
+  suspects_.stop();
+  agents_.stop();
+  return *result_;
+}
+
+void Driver::handle(const Hub::Event& event) {
+  const double now_s = clock_.now_s();
+  if (event.role == "client") return answer_client(event);
+  const std::optional<AgentSays> says = agents_.take(event);
+  if (event.kind == Hub::Kind::gone) awaited_.erase(event.node);
+  if (!says) return;
+  pool_.found(event.node);
+  if (says->report && watcher_) watcher_->report(event.node, *says->report, now_s);
+  if (!says->answer) return;
+  awaited_.erase(event.node);
+  for (const TaskEvidence& task : says->answer->tasks) tasks_.push_back({.node = event.node, .task = task});
+}
+
+void Driver::answer_client(const Hub::Event& event) {
+  if (event.kind != Hub::Kind::line) return;
+  const std::optional<Json> json = Json::try_parse(event.text, {.max_depth = 4});
+  const auto word = [&](const char* key) {
+    const Json* value = json ? json->find(key) : nullptr;
+    return value != nullptr && value->is_string() ? value->text() : std::string();
+  };
+  const std::string node = word("node");
+  std::string said = "not understood";
+  if (word("ask") == "evict") {
+    if (!pool_.nodes().contains(node)) {
+      said = fmt::format("{} is not a node of this job", plain_text(node, 80));
+    } else if (pool_.nodes().at(node).role == NodeRole::excluded) {
+      said = fmt::format("{} is out already", node);
+    } else {
+      const bool works = pool_.nodes().at(node).role == NodeRole::works && phase_ == Phase::running;
+      pool_.exclude(node, "evicted by a person");
+      ledger_.excluded[node] = "evicted by a person";
+      said = works ? fmt::format("{} is out, the run goes on without it", node) : fmt::format("{} is out", node);
+      if (works) {
+        alarm({.kind = AlarmKind::evicted,
+               .nodes = {node},
+               .ranks = {},
+               .fault_s = clock_.now_s(),
+               .why = fmt::format("{} was evicted by a person", node)},
+              clock_.now_s());
+      }
+    }
+  } else if (word("ask") == "stop") {
+    asked_to_stop_ = true;
+    if (command_) command_->signal(SIGUSR2);
+    said = command_ ? "the run was told to save and stop" : "no attempt runs: the driver stops";
+    if (!command_) stop_with(static_cast<int>(ExitCode::stopped), "stopped by a person");
+  }
+  hub_.send(event.id, Json{{"answer", said}}.dump());
+}
+
+void Driver::read_signals() {
+  signalfd_siginfo info{};
+  while (options_.signals >= 0 && read(options_.signals, &info, sizeof info) == sizeof info) {
+    const int number = static_cast<int>(info.ssi_signo);
+    log::warn("driver", "{} was received: the run is told to stop", strsignal(number));
+    asked_to_stop_ = true;
+    if (command_) {
+      command_->signal(number);
+    } else {
+      stop_with(128 + number, "stopped before an attempt ran");
+    }
+  }
+}
+
+void Driver::read_output(bool last) {
+  if (!output_) return;
+  for (const std::string& text : output_->lines(last)) {
+    if (watcher_) watcher_->output(clock_.now_s());
+    std::string_view line = text;
+    const int rank = take_label(line);
+    fmt::print("{}\n", line);
+    if (!first_exit_) first_exit_ = task_exit(line);
+    const KnownLine* known = known_line(line);
+    if (known == nullptr || lines_.size() >= kMostLines) continue;
+    std::string node;
+    if (rank >= 0) {
+      const std::size_t index = static_cast<std::size_t>(rank / options_.launch.tasks_per_node);
+      if (index < nodes_.size()) node = nodes_[index];
+    }
+    lines_.push_back({.known = known, .node = node, .text = plain_text(line, 300)});
+  }
+  std::fflush(stdout);
+}
+
+// Asks the kernels of silent nodes, and notes what the ranks have done.
+void Driver::watch(double now_s) {
+  if (!watcher_) return;
+  // Each is asked once in the beginning: of who never answers, silence alone says less.
+  for (const std::string& node : agents_.ask(watcher_->unasked_or_silent(kSilent_s, now_s))) {
+    watcher_->answered(node, now_s);
+  }
+  note_progress(now_s);
+}
+
+void Driver::note_progress(double) {
+  if (ledger_.attempts.empty() || entry().ended_s != 0 || !watcher_ || watcher_->steps() < 0) return;
+  AttemptEntry& now = entry();
+  const std::int64_t steps = watcher_->steps();
+  if (now.from_step < 0) now.from_step = now.to_step = steps;
+  if (steps <= now.to_step) return;
+  now.to_step = steps;
+  if (now.first_step_s != 0) return;
+  now.first_step_s = wall_s(watcher_->last_progress_s());
+  if (fault_s_ && ledger_.attempts.size() >= 2) {
+    AttemptEntry& before = ledger_.attempts[ledger_.attempts.size() - 2];
+    before.recover_s = watcher_->last_progress_s() - *fault_s_;
+    log::info("driver", "attempt {} trains: {:.1f} s after the alarm", now.number, before.recover_s);
+    fault_s_.reset();
+  }
+  save();
+}
+
+void Driver::step(double now_s) {
+  switch (phase_) {
+    case Phase::gathering:
+      if (agents_.connected() == options_.nodes.size() || now_s - phase_s_ > kGather_s) begin_attempt();
+      break;
+    case Phase::waiting:
+      if (now_s >= wait_until_s_) begin_attempt();
+      break;
+    case Phase::running:
+      if (command_->ended()) {
+        ended_s_ = phase_s_ = now_s;
+        phase_ = Phase::settling;
+      } else if (std::optional<Alarm> found = watcher_->check(now_s)) {
+        alarm(*std::move(found), now_s);
+      }
+      break;
+    case Phase::looking:
+      if (awaited_.empty() || now_s - phase_s_ > kLooking_s) end_command(now_s);
+      break;
+    case Phase::ending:
+      if (awaited_.empty() || now_s - phase_s_ > kKill_s) command_->signal(SIGKILL);
+      if (command_->ended()) {
+        ended_s_ = phase_s_ = now_s;
+        phase_ = Phase::settling;
+      }
+      break;
+    case Phase::settling: {
+      // Who is lost shows in who is not heard of; and a verdict may come from another node.
+      const bool well = !alarm_ && command_->status() == 0;
+      const bool heard = well || alarm_ || watcher_->heard_all_since(ended_s_, now_s);
+      const bool told =
+          !is_ms_train(options_.launch.command) || alarm_ || read_verdict() || now_s - phase_s_ > kVerdict_s;
+      if (heard && told) finish_attempt(now_s);
+      break;
+    }
+  }
+}
+
+}  // namespace ms::driver

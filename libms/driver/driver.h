@@ -1,0 +1,107 @@
+// The driver: keeps a command running over the nodes of a Slurm allocation. Starts it, watches it, finds out what went
+// wrong when it ends or hangs, leaves nodes out, takes spares, and starts it again. One thread, one loop; nothing in it
+// waits. What it decides by is pure and lies beside it: watcher.h, judge.h, pool.h, ledger.h.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "driver/agents.h"
+#include "driver/judge.h"
+#include "driver/launch.h"
+#include "driver/ledger.h"
+#include "driver/pool.h"
+#include "driver/state.h"
+#include "driver/suspects.h"
+#include "driver/watcher.h"
+
+namespace ms::driver {
+
+struct DriverOptions {
+  std::vector<std::string> nodes;  // of the allocation
+  int job = 0, restarts = 0;
+  std::string run_dir;
+  LaunchSpec launch;
+  std::size_t spares = 0;
+  std::size_t least_nodes = 0;  // an attempt with fewer is not made; 0: all but the spares
+  int max_attempts = 100;       // of this job
+  int max_idle = 3;             // attempts on end that came no further
+  int diagnose_level = 2;       // of ms-diag, for suspects; 0: they are not looked at
+  int preflight_level = 0;      // for all nodes before the first attempt; 0: none
+  WatchLimits limits = {};
+  std::string program;       // ms-driver itself, for agents
+  std::string munge_socket;  // for agents; empty: the usual one
+  std::string diag = "ms-diag";
+  int signals = -1;  // a signalfd: TERM, INT, HUP, USR2
+};
+
+class Driver {
+ public:
+  // Throws Error("driver.busy", user) where another driver has the directory.
+  Driver(DriverOptions options, const Credentials& credentials, Clock& clock);
+
+  // Until the command is done, or nothing more can be tried. Returns the exit code.
+  int run();
+
+ private:
+  enum class Phase { gathering, running, looking, ending, settling, waiting };
+
+  std::string job() const;
+  void adopt(DriverState state);
+  void begin_attempt();
+  void handle(const Hub::Event& event);
+  void answer_client(const Hub::Event& event);
+  void read_signals();
+  void read_output(bool last);
+  void watch(double now_s);
+  void step(double now_s);
+  void note_progress(double now_s);
+  void alarm(Alarm alarm, double now_s);
+  void end_command(double now_s);
+  void finish_attempt(double now_s);
+  void decide(const Judgement& judgement, double now_s);
+  void check_suspects();
+  void stop_with(int code, const std::string& why);
+  std::optional<VerdictRead> read_verdict() const;
+  void save();
+  void show(double now_s);
+  double wall_s(double at_s) const;  // of a time of the clock
+  AttemptEntry& entry() { return ledger_.attempts.back(); }
+
+  const DriverOptions options_;
+  Clock& clock_;
+  DriverFiles files_;
+  UniqueFd lock_;
+  std::optional<DriverState> earlier_;  // what a driver before this one left
+  Hub hub_;
+  Agents agents_;
+  Pool pool_;
+  Suspects suspects_;
+  Ledger ledger_;
+
+  Phase phase_ = Phase::gathering;
+  double phase_s_ = 0;  // since when
+  int first_attempt_ = 0;
+  std::optional<LongCommand> command_;
+  std::optional<Watcher> watcher_;
+  std::optional<Tail> output_;
+  std::vector<std::string> nodes_;  // of the attempt
+  std::optional<Alarm> alarm_;
+  double ended_s_ = 0;             // when the command had ended
+  std::set<std::string> awaited_;  // agents that owe an answer
+  std::vector<NodeTask> tasks_;
+  std::vector<SaidLine> lines_;
+  std::optional<TaskExit> first_exit_;
+  std::optional<double> fault_s_;  // of the attempt before, until the next step is done
+  std::int64_t resumed_at_ = -1;
+  bool asked_to_stop_ = false;
+  double wait_until_s_ = 0, shown_s_ = -1e9;
+  std::optional<int> result_;
+};
+
+}  // namespace ms::driver

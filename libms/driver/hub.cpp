@@ -1,0 +1,211 @@
+#include "driver/hub.h"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <span>
+#include <utility>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "net/transport/secret.h"
+
+namespace ms::driver {
+namespace {
+
+constexpr std::size_t kMostUnsent_bytes = std::size_t{4} << 20;
+constexpr Hub::Id kListenerId = 0, kOtherId = ~Hub::Id{0};
+
+net::Address every_address(int port) { return net::parse_address("0.0.0.0:0")->with_port(port); }
+
+void watch_fd(int epoll, int operation, int fd, Hub::Id id, std::uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = id;
+  if (epoll_ctl(epoll, operation, fd, &event) != 0 && errno != EEXIST) {
+    throw Error("driver.socket", Blame::node, fmt::format("cannot watch a connection: {}", errno_text(errno)));
+  }
+}
+
+}  // namespace
+
+Hub::Hub(int port, const Credentials& credentials, Clock& clock)
+    : credentials_(credentials), clock_(clock), listener_(every_address(port)), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+  if (!epoll_) throw Error("driver.socket", Blame::node, fmt::format("no epoll: {}", errno_text(errno)));
+  watch_fd(epoll_.get(), EPOLL_CTL_ADD, listener_.fd(), kListenerId, EPOLLIN);
+}
+
+std::vector<Hub::Event> Hub::wait(double seconds, const std::vector<int>& others) {
+  for (const int fd : others) watch_fd(epoll_.get(), EPOLL_CTL_ADD, fd, kOtherId, EPOLLIN);
+  std::array<epoll_event, 256> ready;
+  if (!pending_.empty()) seconds = 0;
+  const int count = epoll_wait(epoll_.get(), ready.data(), ready.size(), static_cast<int>(std::ceil(seconds * 1e3)));
+  std::vector<Event> events = std::exchange(pending_, {});
+  for (int i = 0; i < count; ++i) {
+    const Id id = ready[static_cast<std::size_t>(i)].data.u64;
+    if (id == kListenerId) {
+      accept_all();
+    } else if (const auto found = peers_.find(id); found != peers_.end()) {
+      if ((ready[static_cast<std::size_t>(i)].events & EPOLLOUT) != 0) {
+        try {
+          flush(found->second);
+          watch_writes(id, found->second);
+        } catch (const Error& error) {
+          drop(id, error.message(), events);
+          continue;
+        }
+      }
+      listen_to(id, events);
+    }
+  }
+  while (!unproven_.empty() && clock_.now_s() - peers_.at(*unproven_.begin()).since_s > kProof_s) {
+    drop_stranger(*unproven_.begin(), "said nothing in time");
+  }
+  for (const int fd : others) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  return events;
+}
+
+void Hub::accept_all() {
+  // Some at a time: a flood must not keep us from those who are here.
+  for (int i = 0; i < 64; ++i) {
+    std::optional<net::Channel> channel = listener_.accept(net::Deadline());
+    if (!channel) return;
+    if (unproven_.size() >= kMostUnproven) drop_stranger(*unproven_.begin(), "made room for others");
+    const Id id = next_id_++;
+    Peer& peer = peers_[id];
+    peer.channel = *std::move(channel);
+    peer.nonce = net::new_secret();
+    peer.since_s = clock_.now_s();
+    unproven_.insert(id);
+    try {
+      watch_fd(epoll_.get(), EPOLL_CTL_ADD, peer.channel.fd(), id, EPOLLIN);
+      peer.unsent = Json{{"nonce", peer.nonce}}.dump() + "\n";
+      flush(peer);
+    } catch (const Error& error) { drop_stranger(id, error.message()); }
+  }
+}
+
+void Hub::listen_to(Id id, std::vector<Event>& events) {
+  Peer& peer = peers_.at(id);
+  try {
+    while (true) {
+      const std::optional<std::string> line = peer.channel.poll_line(peer.proved ? kMaxLine_bytes : kMaxGreeting_bytes);
+      if (!line) return;
+      if (peer.proved) {
+        events.push_back({Kind::line, id, peer.role, peer.node, *line});
+      } else if (prove(peer, *line)) {
+        unproven_.erase(id);
+        events.push_back({Kind::joined, id, peer.role, peer.node, ""});
+        watch_writes(id, peer);
+      } else {
+        return drop_stranger(id, stranger_);
+      }
+    }
+  } catch (const Error& error) { drop(id, error.message(), events); }
+}
+
+bool Hub::prove(Peer& peer, const std::string& line) {
+  Greeting greeting;
+  try {
+    greeting = read_greeting(line);
+  } catch (const Error& error) {
+    stranger_ = error.message();
+    return false;
+  }
+  const std::optional<std::string> sealed = credentials_.open(greeting.credential, stranger_);
+  if (!sealed) return false;
+  if (*sealed != joiner_text(greeting, peer.nonce)) {
+    stranger_ = "a credential that is not for this connection";
+    return false;
+  }
+  peer.proved = true;
+  peer.role = greeting.role;
+  peer.node = greeting.node;
+  peer.channel.set_peer(greeting.node.empty() ? greeting.role : greeting.node);
+  peer.unsent += Json{{"credential", credentials_.seal(driver_text(greeting.nonce))}}.dump() + "\n";
+  flush(peer);
+  return true;
+}
+
+void Hub::flush(Peer& peer) {
+  while (!peer.unsent.empty()) {
+    const std::size_t sent = peer.channel.send_some(std::as_bytes(std::span(peer.unsent)));
+    if (sent == 0) return;
+    peer.unsent.erase(0, sent);
+  }
+}
+
+void Hub::watch_writes(Id id, const Peer& peer) {
+  watch_fd(epoll_.get(), EPOLL_CTL_MOD, peer.channel.fd(), id,
+           peer.unsent.empty() ? std::uint32_t{EPOLLIN} : std::uint32_t{EPOLLIN | EPOLLOUT});
+}
+
+void Hub::send(Id id, std::string_view line) {
+  const auto found = peers_.find(id);
+  if (found == peers_.end()) return;
+  Peer& peer = found->second;
+  peer.unsent += fmt::format("{}\n", line);
+  try {
+    flush(peer);
+    if (peer.unsent.size() > kMostUnsent_bytes) {
+      throw Error("net.peer", Blame::fabric, fmt::format("{} takes nothing any more", peer.channel.peer()));
+    }
+    watch_writes(id, peer);
+  } catch (const Error& error) { drop(id, error.message(), pending_); }
+}
+
+void Hub::close(Id id) { peers_.erase(id); }
+
+std::optional<net::Address> Hub::address(Id id) const {
+  const auto found = peers_.find(id);
+  if (found == peers_.end()) return std::nullopt;
+  return net::peer_address(found->second.channel.fd());
+}
+
+void Hub::drop(Id id, const std::string& why, std::vector<Event>& events) {
+  const auto found = peers_.find(id);
+  if (!found->second.proved) return drop_stranger(id, why);
+  events.push_back({Kind::gone, id, found->second.role, found->second.node, why});
+  peers_.erase(found);
+}
+
+void Hub::drop_stranger(Id id, const std::string& why) {
+  stranger_ = fmt::format("{}: {}", peers_.at(id).channel.peer(), plain_text(why, 200));
+  ++strangers_;
+  unproven_.erase(id);
+  peers_.at(id).channel.close_now();
+  peers_.erase(id);
+}
+
+std::size_t Hub::take_strangers(std::string& example) {
+  example = stranger_;
+  return std::exchange(strangers_, 0);
+}
+
+net::Channel join(const net::Address& driver, const std::string& role, const std::string& node,
+                  const Credentials& credentials, net::Deadline deadline) {
+  net::Channel channel = net::Channel::connect(driver, "the driver", deadline);
+  const auto member = [&](const char* key) {
+    const std::optional<Json> json = Json::try_parse(channel.receive_line(deadline, kMaxGreeting_bytes));
+    const Json* value = json ? json->find(key) : nullptr;
+    if (value == nullptr || !value->is_string()) {
+      throw Error("driver.stranger", Blame::peer, fmt::format("{} is not a driver", driver.str()));
+    }
+    return value->text();
+  };
+  const std::string nonce = member("nonce");
+  Greeting greeting{.role = role, .node = node, .nonce = net::new_secret(), .credential = ""};
+  greeting.credential = credentials.seal(joiner_text(greeting, nonce));
+  channel.send_line(to_json(greeting), deadline);
+  std::string why = "it seals another text";
+  const std::optional<std::string> sealed = credentials.open(member("credential"), why);
+  if (!sealed || *sealed != driver_text(greeting.nonce)) {
+    throw Error("driver.stranger", Blame::peer, fmt::format("{} is not a driver of ours: {}", driver.str(), why));
+  }
+  return channel;
+}
+
+}  // namespace ms::driver

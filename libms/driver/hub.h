@@ -1,0 +1,82 @@
+// The driver's port: accepts connections, has both ends prove who they are, and hands on the lines of those who did.
+// Strangers cost nothing: at most kMostUnproven of them at a time, each for kProof_s, and the oldest goes first.
+// Never blocks. For one thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "driver/credential.h"
+#include "driver/wire.h"
+#include "net/transport/channel.h"
+
+namespace ms::driver {
+
+class Hub {
+ public:
+  static constexpr std::size_t kMostUnproven = 256;
+  static constexpr double kProof_s = 10;
+
+  using Id = std::uint64_t;
+  enum class Kind { joined, line, gone };
+  struct Event {
+    Kind kind;
+    Id id;
+    std::string role, node;  // of the connection
+    std::string text;        // line: what it said; gone: why
+  };
+
+  // Listens on `port` of all addresses; 0: a free one. `credentials` and `clock` outlive it.
+  Hub(int port, const Credentials& credentials, Clock& clock);
+
+  int port() const { return listener_.port(); }
+  // Waits for at most `seconds` for anything to happen, also at the descriptors of `others`, and returns what did.
+  std::vector<Event> wait(double seconds, const std::vector<int>& others = {});
+  // Drops a connection that does not take what it is sent; its end is an event of the next wait().
+  void send(Id id, std::string_view line);
+  void close(Id id);
+  std::optional<net::Address> address(Id id) const;  // of the other end, while it is there
+  // Counts the connections that proved nothing since the last call; `example`: what was wrong with one of them.
+  std::size_t take_strangers(std::string& example);
+
+ private:
+  struct Peer {
+    net::Channel channel;
+    std::string nonce;  // ours, until the other end has proved itself
+    double since_s = 0;
+    bool proved = false;
+    std::string role, node;
+    std::string unsent;
+  };
+
+  void accept_all();
+  void listen_to(Id id, std::vector<Event>& events);
+  bool prove(Peer& peer, const std::string& line);
+  void drop(Id id, const std::string& why, std::vector<Event>& events);
+  void flush(Peer& peer);
+  void watch_writes(Id id, const Peer& peer);
+  void drop_stranger(Id id, const std::string& why);
+
+  const Credentials& credentials_;
+  Clock& clock_;
+  net::Listener listener_;
+  UniqueFd epoll_;
+  std::map<Id, Peer> peers_;
+  std::set<Id> unproven_;  // ids grow, so the first is the oldest
+  std::vector<Event> pending_;
+  Id next_id_ = 1;
+  std::size_t strangers_ = 0;
+  std::string stranger_;
+};
+
+// The other end: connects, proves itself, and makes sure that it talks to a driver of the same user. Throws
+// Error("net.peer"), Error("driver.stranger", peer).
+net::Channel join(const net::Address& driver, const std::string& role, const std::string& node,
+                  const Credentials& credentials, net::Deadline deadline);
+
+}  // namespace ms::driver

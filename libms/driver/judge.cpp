@@ -1,0 +1,182 @@
+#include "driver/judge.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/json.h"
+
+namespace ms::driver {
+namespace {
+
+constexpr double kBusy = 0.5, kIdle = 0.1;  // processors
+
+void add_once(std::vector<std::string>& names, const std::string& name) {
+  if (!name.empty() && std::ranges::find(names, name) == names.end()) names.push_back(name);
+}
+
+int code_of(ExitCode code) { return static_cast<int>(code); }
+
+// The nodes of those tasks for which `stands_out`, and what to say of them.
+template <class F>
+std::vector<std::string> nodes_where(const std::vector<NodeTask>& tasks, F&& stands_out, std::string_view what,
+                                     std::string& why) {
+  std::vector<std::string> nodes, ranks;
+  for (const NodeTask& t : tasks) {
+    if (!stands_out(t.task)) continue;
+    add_once(nodes, t.node);
+    ranks.push_back(fmt::format("{} on {}", t.task.rank, t.node));
+  }
+  if (!nodes.empty()) why = fmt::format("rank {} {}", fmt::join(ranks, ", "), what);
+  return nodes;
+}
+
+Judgement judged(Next next, std::string cause, int code, std::string why) {
+  return {
+      .next = next, .cause = std::move(cause), .code = code, .suspects = {}, .certain = false, .why = std::move(why)};
+}
+
+// A run that hangs, or was told off by a rank for it.
+Judgement judge_hang(const AttemptEvidence& e) {
+  Judgement j = judged(Next::again, "hang", code_of(ExitCode::peer_lost), e.alarm ? e.alarm->why : "");
+  std::string why;
+  j.suspects = outliers(e.tasks, why);
+  if (j.suspects.empty() && e.verdict && e.verdict->code == code_of(ExitCode::peer_lost)) {
+    add_once(j.suspects, e.verdict->node);
+    why = e.verdict->message;
+  }
+  if (!why.empty()) j.why += (j.why.empty() ? "" : "; ") + why;
+  return j;
+}
+
+Judgement judge_verdict(const AttemptEvidence& e) {
+  const VerdictRead& v = *e.verdict;
+  const auto is = [&](ExitCode code) { return v.code == code_of(code); };
+  if (is(ExitCode::done)) return judged(Next::done, "done", 0, "done");
+  if (is(ExitCode::stopped)) return judged(Next::stop, "stopped", v.code, v.message);
+  if (is(ExitCode::node_fault)) {
+    Judgement j = judged(Next::again, v.blame == "gpu" ? "gpu_fault" : "node_fault", v.code, v.message);
+    add_once(j.suspects, v.node);
+    j.certain = true;
+    return j;
+  }
+  if (is(ExitCode::storage)) return judged(Next::again, "storage", v.code, v.message);
+  if (is(ExitCode::peer_lost)) {
+    Judgement j = judged(Next::again, v.kind == "comm.deadline" ? "hang" : "peer_lost", v.code, v.message);
+    add_once(j.suspects, v.node);
+    return j;
+  }
+  return judged(Next::stop, v.kind.empty() ? "failed" : v.kind, v.code, v.message);
+}
+
+}  // namespace
+
+std::optional<VerdictRead> parse_verdict(std::string_view text) {
+  const std::optional<Json> json = Json::try_parse(text, {.max_depth = 8});
+  if (!json || !json->is_object()) return std::nullopt;
+  try {
+    VerdictRead verdict;
+    json->get_to("code", verdict.code);
+    const auto text_of = [&](const char* key) {
+      const Json* value = json->find(key);
+      return value != nullptr && value->is_string() ? value->text() : std::string();
+    };
+    verdict.kind = text_of("kind");
+    verdict.blame = text_of("blame");
+    verdict.message = text_of("message");
+    verdict.node = text_of("node");
+    if (json->contains("rank")) json->get_to("rank", verdict.rank);
+    return verdict;
+  } catch (const JsonError&) { return std::nullopt; }
+}
+
+std::vector<std::string> outliers(const std::vector<NodeTask>& tasks, std::string& why) {
+  const auto stopped = [](const TaskEvidence& t) { return t.state == 'T' || t.state == 't'; };
+  const auto gone = [](const TaskEvidence& t) { return t.state == 'Z' || t.state == 'X'; };
+  const auto blocked = [](const TaskEvidence& t) { return t.state == 'D'; };
+  const auto busy = [](const TaskEvidence& t) { return t.cpu >= kBusy; };
+  const auto idle = [](const TaskEvidence& t) { return t.cpu <= kIdle; };
+  const auto count = [&](const auto& is) {
+    return static_cast<std::size_t>(std::ranges::count_if(tasks, [&](const NodeTask& t) { return is(t.task); }));
+  };
+  const auto few = [&](std::size_t n) { return n > 0 && 3 * n <= tasks.size(); };
+  if (few(count(stopped))) return nodes_where(tasks, stopped, "is stopped by a signal", why);
+  if (few(count(gone))) return nodes_where(tasks, gone, "is gone", why);
+  if (few(count(blocked))) return nodes_where(tasks, blocked, "waits for a device or a file system", why);
+  // Those who wait do the same, all of them; who computes, or sleeps while all others poll, is the one they wait for.
+  if (few(count(busy)) && count(busy) + count(idle) == tasks.size()) {
+    return nodes_where(tasks, busy, "computes while all others wait", why);
+  }
+  if (few(count(idle)) && count(busy) + count(idle) == tasks.size()) {
+    return nodes_where(tasks, idle, "sleeps while all others poll", why);
+  }
+  return {};
+}
+
+Judgement judge(const AttemptEvidence& e) {
+  if (!e.lost.empty()) {
+    Judgement j = judged(Next::again, "node_lost", code_of(ExitCode::peer_lost),
+                         e.alarm ? e.alarm->why : fmt::format("{} is gone", fmt::join(e.lost, ", ")));
+    j.suspects = e.lost;
+    j.certain = true;
+    return j;
+  }
+  if (e.alarm && e.alarm->kind == AlarmKind::evicted) {
+    Judgement j = judged(Next::again, "evicted", code_of(ExitCode::peer_lost), e.alarm->why);
+    j.suspects = e.alarm->nodes;
+    j.certain = true;
+    return j;
+  }
+  if (e.alarm && e.alarm->kind == AlarmKind::hang) return judge_hang(e);
+  const auto accuses =
+      std::ranges::find_if(e.lines, [](const SaidLine& line) { return line.known->certain && !line.node.empty(); });
+  if (accuses != e.lines.end()) {
+    Judgement j = judged(Next::again, std::string(accuses->known->cause), code_of(ExitCode::node_fault), accuses->text);
+    j.suspects = {accuses->node};
+    j.certain = true;
+    return j;
+  }
+  if (e.verdict) {
+    Judgement j = judge_verdict(e);
+    if (e.asked_to_stop && j.next == Next::again) j.next = Next::stop;
+    // Who died is more to the point than who noticed it.
+    if (j.next == Next::again && j.cause == "peer_lost" && !e.died_on.empty()) {
+      j.cause = "rank_died";
+      j.suspects = e.died_on;
+    }
+    return j;
+  }
+  if (e.asked_to_stop) return judged(Next::stop, "stopped", e.exit_status.value_or(143), "stopped on request");
+  if (e.exit_status == 0 && !e.writes_verdicts && e.died_on.empty()) return judged(Next::done, "done", 0, "done");
+  // srun's own status is that of the tasks which it ended because of the first one.
+  std::optional<int> status = e.exit_status;
+  if (e.first_exit && status != 0) status = e.first_exit->code;
+  if (status == code_of(ExitCode::usage)) {
+    return judged(Next::stop, "usage", code_of(ExitCode::usage), "the command refuses its arguments or configuration");
+  }
+  Judgement j = judged(Next::again, "failed", status.value_or(code_of(ExitCode::peer_lost)),
+                       status ? fmt::format("the command ended with {}", *status) : "the command was killed");
+  if (!e.died_on.empty() || e.first_exit) {
+    j.cause = "rank_died";
+    j.suspects = e.died_on;
+    if (e.first_exit && j.suspects.empty()) add_once(j.suspects, e.first_exit->node);
+  }
+  if (e.writes_verdicts && e.exit_status == 0) {
+    j.why = "srun returned 0, and there is no verdict: a node did not start its ranks";
+    j.code = code_of(ExitCode::peer_lost);
+  }
+  if (!e.lines.empty()) {
+    const SaidLine& first = e.lines.front();
+    j.cause = first.known->cause;
+    j.why = first.text;
+    if (first.known->blame == Blame::gpu || first.known->blame == Blame::node) add_once(j.suspects, first.node);
+    if (first.known->blame == Blame::user) {
+      j.next = Next::stop;
+      j.suspects = {};
+    }
+  }
+  return j;
+}
+
+}  // namespace ms::driver

@@ -1,0 +1,65 @@
+// Tells what an attempt's end means: whose fault it was, as far as one can tell, and what comes next. Pure; the table
+// of its test is the contract.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/exit.h"
+#include "driver/known_lines.h"
+#include "driver/watcher.h"
+#include "driver/wire.h"
+
+namespace ms::driver {
+
+// verdict.json of the attempt's run, where it is ms-train's or of somebody who writes one.
+struct VerdictRead {
+  int code = 0;
+  std::string kind, blame, message, node;
+  int rank = -1;
+};
+std::optional<VerdictRead> parse_verdict(std::string_view text);
+
+struct NodeTask {
+  std::string node;
+  TaskEvidence task;
+};
+struct SaidLine {
+  const KnownLine* known = nullptr;
+  std::string node;  // empty: whose is not known
+  std::string text;
+};
+
+struct AttemptEvidence {
+  std::optional<Alarm> alarm;          // that ended it; nullopt: it ended by itself
+  std::optional<int> exit_status;      // of the command; nullopt: it was killed, or is not known
+  std::optional<TaskExit> first_exit;  // of a task, as srun told
+  std::optional<VerdictRead> verdict;
+  bool writes_verdicts = false;  // the command is ms-train: without a verdict nothing was done
+  bool asked_to_stop = false;
+  std::vector<std::string> nodes;
+  std::vector<std::string> lost;     // that left the allocation, or do not answer
+  std::vector<std::string> died_on;  // where ranks died
+  std::vector<NodeTask> tasks;       // when it hung
+  std::vector<SaidLine> lines;       // in the order in which they came
+};
+
+enum class Next { done, again, stop };
+
+struct Judgement {
+  Next next = Next::again;
+  std::string cause;
+  int code = 0;  // that the driver ends with, unless it goes on
+  std::vector<std::string> suspects;
+  bool certain = false;  // of the suspects: left out without a second look
+  std::string why;
+};
+
+Judgement judge(const AttemptEvidence& evidence);
+
+// The ranks that differ from all others in what they do while a run hangs, by node; empty: none stands out.
+std::vector<std::string> outliers(const std::vector<NodeTask>& tasks, std::string& why);
+
+}  // namespace ms::driver

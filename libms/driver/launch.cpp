@@ -1,0 +1,65 @@
+#include "driver/launch.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstring>
+
+#include "slurm/hostlist.h"
+
+namespace ms::driver {
+namespace {
+
+std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+}  // namespace
+
+bool is_ms_train(const std::vector<std::string>& command) {
+  return command.size() >= 2 && base_name(command[0]) == "ms-train" && command[1] == "run";
+}
+
+std::vector<std::string> srun_command(const LaunchSpec& spec, const std::vector<std::string>& nodes) {
+  std::vector<std::string> argv{
+      "srun",
+      "--overlap",
+      "--label",
+      "--unbuffered",
+      "--kill-on-bad-exit=1",
+      fmt::format("--nodes={}", nodes.size()),
+      fmt::format("--ntasks={}", nodes.size() * static_cast<std::size_t>(spec.tasks_per_node)),
+      fmt::format("--ntasks-per-node={}", spec.tasks_per_node),
+      "--nodelist=" + slurm::fold_hostlist(nodes)};
+  if (is_ms_train(spec.command)) argv.emplace_back("--mpi=pmix");
+  argv.insert(argv.end(), spec.srun_options.begin(), spec.srun_options.end());
+  argv.insert(argv.end(), spec.command.begin(), spec.command.end());
+  return argv;
+}
+
+std::vector<std::string> srun_beside(const std::vector<std::string>& nodes, const std::vector<std::string>& command) {
+  std::vector<std::string> argv{"srun",
+                                "--overlap",
+                                "--no-kill",
+                                "--wait=0",
+                                "--kill-on-bad-exit=0",
+                                "--mpi=none",
+                                "--input=none",
+                                "--cpu-bind=none",
+                                fmt::format("--nodes={}", nodes.size()),
+                                fmt::format("--ntasks={}", nodes.size()),
+                                "--ntasks-per-node=1",
+                                "--nodelist=" + slurm::fold_hostlist(nodes)};
+  argv.insert(argv.end(), command.begin(), command.end());
+  return argv;
+}
+
+int tasks_per_node(const char* tasks_per_node, const char* ntasks_per_node) {
+  for (const char* text : {ntasks_per_node, tasks_per_node}) {
+    int number = 0;
+    if (text != nullptr && std::from_chars(text, text + std::strlen(text), number).ec == std::errc() && number > 0) {
+      return number;
+    }
+  }
+  return 1;
+}
+
+}  // namespace ms::driver

@@ -1,0 +1,106 @@
+#include "driver/ledger.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/json.h"
+
+namespace ms::driver {
+namespace {
+
+// The fields of an attempt, in one place for both directions.
+template <class Entry, class F>
+void each_field(Entry& a, F&& f) {
+  f("number", a.number);
+  f("job", a.job);
+  f("nodes", a.nodes);
+  f("began_s", a.began_s);
+  f("first_step_s", a.first_step_s);
+  f("ended_s", a.ended_s);
+  f("from_step", a.from_step);
+  f("to_step", a.to_step);
+  f("cause", a.cause);
+  f("code", a.code);
+  f("why", a.why);
+  f("suspects", a.suspects);
+  f("excluded", a.excluded);
+  f("detect_s", a.detect_s);
+  f("diagnose_s", a.diagnose_s);
+  f("recover_s", a.recover_s);
+}
+
+}  // namespace
+
+std::int64_t Ledger::best_step() const {
+  std::int64_t best = -1;
+  for (const AttemptEntry& attempt : attempts) best = std::max(best, attempt.to_step);
+  return best;
+}
+
+int Ledger::idle_attempts() const {
+  int idle = 0;
+  std::int64_t best = -1;
+  for (const AttemptEntry& attempt : attempts) {
+    idle = attempt.to_step > best ? 0 : idle + 1;
+    best = std::max(best, attempt.to_step);
+  }
+  return idle;
+}
+
+double Ledger::effective(double now_s) const {
+  double kept_s = 0;
+  for (std::size_t i = 0; i < attempts.size(); ++i) {
+    const AttemptEntry& a = attempts[i];
+    const std::int64_t steps = a.to_step - a.from_step;
+    if (a.first_step_s == 0 || steps <= 0) continue;
+    // Steps behind the place where a later attempt resumed were trained again.
+    std::int64_t kept_to = a.to_step;
+    for (std::size_t later = i + 1; later < attempts.size(); ++later) {
+      if (attempts[later].from_step >= 0) kept_to = std::min(kept_to, attempts[later].from_step);
+    }
+    const double trained_s = (a.ended_s == 0 ? now_s : a.ended_s) - a.first_step_s;
+    const double share =
+        static_cast<double>(std::max<std::int64_t>(0, kept_to - a.from_step)) / static_cast<double>(steps);
+    kept_s += std::max(0.0, trained_s) * share;
+  }
+  const double wall_s = now_s - began_s;
+  return wall_s > 0 ? std::min(1.0, kept_s / wall_s) : 0;
+}
+
+std::string to_json(const Ledger& ledger, double now_s) {
+  Json attempts = Json::array();
+  for (const AttemptEntry& attempt : ledger.attempts) {
+    Json entry = Json::object();
+    each_field(attempt, [&](const char* name, const auto& field) { entry[name] = field; });
+    entry["steps"] = std::max<std::int64_t>(0, attempt.to_step - attempt.from_step);
+    attempts.push_back(std::move(entry));
+  }
+  Json json{{"schema", 1}, {"command", ledger.command}, {"began_s", ledger.began_s}};
+  json["effective"] = ledger.effective(now_s);
+  json["strikes"] = ledger.strikes;
+  json["excluded"] = ledger.excluded;
+  json["attempts"] = std::move(attempts);
+  return json.dump(2) + "\n";
+}
+
+Ledger read_ledger(std::string_view text, const std::string& path) {
+  try {
+    const Json json = Json::parse(text, {.max_depth = 8});
+    if (json.get<int>("schema") != 1) throw JsonError("a schema of another version");
+    Ledger ledger;
+    json.get_to("command", ledger.command);
+    json.get_to("began_s", ledger.began_s);
+    json.get_to("strikes", ledger.strikes);
+    json.get_to("excluded", ledger.excluded);
+    for (const Json& entry : json.at("attempts")) {
+      AttemptEntry& attempt = ledger.attempts.emplace_back();
+      each_field(attempt, [&](const char* name, auto& field) { entry.get_to(name, field); });
+    }
+    return ledger;
+  } catch (const JsonError& error) {
+    throw Error("driver.ledger", Blame::storage, fmt::format("{} is no ledger: {}", path, error.what()),
+                "move it away to begin a new one");
+  }
+}
+
+}  // namespace ms::driver

@@ -1,0 +1,51 @@
+// The ledger of a run: every attempt of every start, with what ended it and what it cost. A file in the run's
+// directory, written whole after each change, so that a driver that was killed, or a start of a requeued job, goes on
+// with it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ms::driver {
+
+struct AttemptEntry {
+  int number = 0;
+  std::string job;  // with its restart: "123.0"
+  std::vector<std::string> nodes;
+  double began_s = 0;                         // wall clock, since 1970
+  double first_step_s = 0;                    // when its first step ended; 0: none did
+  double ended_s = 0;                         // 0: it runs
+  std::int64_t from_step = -1, to_step = -1;  // steps done at its first and its last heartbeat; -1: not known
+  std::string cause;
+  int code = 0;
+  std::string why;
+  std::vector<std::string> suspects, excluded;
+  double detect_s = 0;    // from the fault to the alarm
+  double diagnose_s = 0;  // from the alarm to the judgement
+  double recover_s = 0;   // from the alarm to the first step of the next attempt; 0: none came
+};
+
+struct Ledger {
+  std::vector<std::string> command;
+  double began_s = 0;
+  std::vector<AttemptEntry> attempts;
+  std::map<std::string, int> strikes;           // by node
+  std::map<std::string, std::string> excluded;  // by node, why
+
+  // The furthest that any attempt came; -1: none said.
+  std::int64_t best_step() const;
+  // How many attempts on end, the last ones, came no further than those before them.
+  int idle_attempts() const;
+  // Share of the wall time up to `now_s` in which steps were trained that were kept: a later attempt began behind them,
+  // or they are the last. 0 where no heartbeats tell of steps.
+  double effective(double now_s) const;
+};
+
+std::string to_json(const Ledger& ledger, double now_s);
+// Throws Error("driver.ledger", storage), naming `path`, for what it cannot have written.
+Ledger read_ledger(std::string_view text, const std::string& path);
+
+}  // namespace ms::driver

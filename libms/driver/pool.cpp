@@ -1,0 +1,108 @@
+#include "driver/pool.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace ms::driver {
+
+std::string_view to_string(NodeRole role) {
+  switch (role) {
+    case NodeRole::spare:
+      return "spare";
+    case NodeRole::works:
+      return "works";
+    case NodeRole::suspect:
+      return "suspect";
+    case NodeRole::lost:
+      return "lost";
+    case NodeRole::excluded:
+      return "excluded";
+  }
+  return "excluded";
+}
+
+Pool::Pool(std::vector<std::string> nodes) : order_(std::move(nodes)) {
+  for (const std::string& node : order_) nodes_[node];
+}
+
+std::optional<std::vector<std::string>> Pool::choose(std::size_t most, std::size_t least) {
+  std::vector<std::string> candidates;
+  for (const std::string& name : order_) {
+    const NodeRole role = nodes_.at(name).role;
+    if (role != NodeRole::excluded && role != NodeRole::lost) candidates.push_back(name);
+  }
+  const auto rank = [&](const std::string& name) {
+    const Node& node = nodes_.at(name);
+    const int kind = node.role == NodeRole::works ? 0 : node.role == NodeRole::spare ? 1 : 2;
+    return std::pair(kind, node.strikes);
+  };
+  // Spares behind those that worked, by their strikes; those that worked keep their places.
+  std::ranges::stable_sort(candidates, [&](const std::string& a, const std::string& b) {
+    const auto [kind_a, strikes_a] = rank(a);
+    const auto [kind_b, strikes_b] = rank(b);
+    return kind_a != kind_b ? kind_a < kind_b : kind_a != 0 && strikes_a < strikes_b;
+  });
+  if (candidates.size() < std::max<std::size_t>(least, 1)) return std::nullopt;
+  candidates.resize(std::min(candidates.size(), most));
+  for (auto& [name, node] : nodes_) {
+    if (node.role == NodeRole::works) node.role = NodeRole::spare;
+  }
+  std::vector<std::string> chosen;
+  for (const std::string& name : order_) {
+    if (std::ranges::find(candidates, name) == candidates.end()) continue;
+    nodes_.at(name).role = NodeRole::works;
+    chosen.push_back(name);
+  }
+  return chosen;
+}
+
+void Pool::strike(const std::string& name, NodeRole role, const std::string& why) {
+  const auto node = nodes_.find(name);
+  if (node == nodes_.end() || node->second.role == NodeRole::excluded) return;
+  node->second.role = role;
+  node->second.why = why;
+  ++node->second.strikes;
+}
+void Pool::exclude(const std::string& node, const std::string& why) { strike(node, NodeRole::excluded, why); }
+void Pool::lose(const std::string& node, const std::string& why) { strike(node, NodeRole::lost, why); }
+void Pool::suspect(const std::string& node, const std::string& why) { strike(node, NodeRole::suspect, why); }
+
+void Pool::found(const std::string& name) {
+  const auto node = nodes_.find(name);
+  if (node != nodes_.end() && node->second.role == NodeRole::lost) node->second.role = NodeRole::suspect;
+}
+
+void Pool::clear(const std::string& node) {
+  const auto found = nodes_.find(node);
+  if (found == nodes_.end() || found->second.role != NodeRole::suspect) return;
+  found->second.role = NodeRole::spare;
+  found->second.why.clear();
+}
+
+void Pool::work(const std::vector<std::string>& nodes) {
+  for (const std::string& name : nodes) {
+    const auto node = nodes_.find(name);
+    if (node != nodes_.end()) node->second.role = NodeRole::works;
+  }
+}
+
+std::vector<std::string> Pool::left_out() const {
+  std::vector<std::string> texts;
+  for (const std::string& name : order_) {
+    const Node& node = nodes_.at(name);
+    if (node.role != NodeRole::lost && node.role != NodeRole::excluded) continue;
+    texts.push_back(fmt::format("{} is {} ({})", name, to_string(node.role), node.why));
+  }
+  return texts;
+}
+
+std::vector<std::string> Pool::with(NodeRole role) const {
+  std::vector<std::string> names;
+  for (const std::string& name : order_) {
+    if (nodes_.at(name).role == role) names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace ms::driver

@@ -1,0 +1,51 @@
+// The nodes of an allocation and what each is for. Pure.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ms::driver {
+
+enum class NodeRole {
+  spare,     // ready to work
+  works,     // in the attempt that runs
+  suspect,   // did not do well, or was away: looked at; works only where nobody else is left
+  lost,      // does not answer
+  excluded,  // out for good, with a reason
+};
+std::string_view to_string(NodeRole role);
+
+class Pool {
+ public:
+  explicit Pool(std::vector<std::string> nodes);
+
+  struct Node {
+    NodeRole role = NodeRole::spare;
+    int strikes = 0;
+    std::string why;  // suspect, excluded
+  };
+
+  // Chooses up to `most` nodes for an attempt, in the order of the allocation: those that worked before, then spares,
+  // then suspects, the least struck first. nullopt: fewer than `least`. The chosen work afterwards.
+  std::optional<std::vector<std::string>> choose(std::size_t most, std::size_t least);
+
+  void exclude(const std::string& node, const std::string& why);
+  void lose(const std::string& node, const std::string& why);     // a strike
+  void suspect(const std::string& node, const std::string& why);  // a strike
+  void found(const std::string& node);                            // a lost one answers again: a suspect
+  void clear(const std::string& node);                            // a suspect was found well: a spare
+  const std::map<std::string, Node>& nodes() const { return nodes_; }
+  void work(const std::vector<std::string>& nodes);  // they do, in the attempt that runs
+  std::vector<std::string> with(NodeRole role) const;
+  std::vector<std::string> left_out() const;  // lost and excluded, each with why
+
+ private:
+  void strike(const std::string& name, NodeRole role, const std::string& why);
+
+  std::vector<std::string> order_;
+  std::map<std::string, Node> nodes_;
+};
+
+}  // namespace ms::driver

@@ -1,0 +1,41 @@
+// The state that a driver leaves in DIR/driver for the one that comes after it, and for the other commands: where it
+// listens, and the attempt that runs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "driver/command.h"
+
+namespace ms::driver {
+
+struct DriverState {
+  std::string job;                     // "123.0", with its restart: a state of another one is not ours
+  std::vector<std::string> addresses;  // of the port
+  int port = 0;
+  int attempt = 0;                 // that runs; 0: none
+  std::vector<std::string> nodes;  // its nodes
+  std::optional<LongCommand::Place> command = {};
+  std::int64_t output_offset = 0;  // of what was passed on
+};
+
+std::string to_json(const DriverState& state);
+std::optional<DriverState> read_state(std::string_view text);  // nullopt: not understood
+
+// The files of a driver in a run's directory.
+struct DriverFiles {
+  explicit DriverFiles(const std::string& run_dir) : dir(run_dir + "/driver") {}
+  std::string dir;
+  std::string state() const { return dir + "/state.json"; }
+  std::string ledger() const { return dir + "/ledger.json"; }
+  std::string status() const { return dir + "/status.json"; }
+  std::string metrics() const { return dir + "/metrics.prom"; }
+  std::string lock() const { return dir + "/lock"; }
+  std::string output(int attempt) const;
+  std::string exit_status(int attempt) const;
+  std::string evidence(int attempt) const;
+};
+
+}  // namespace ms::driver

@@ -1,0 +1,31 @@
+// Writes what a driver shows: the status of a run that is driven, for people and programs, and the report of what was.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "driver/ledger.h"
+#include "driver/pool.h"
+#include "driver/watcher.h"
+
+namespace ms::driver {
+
+struct Status {
+  std::string phase;  // "trains", "recovers", "waits", "ended"
+  std::string job;
+  const Pool& pool;
+  const Ledger& ledger;
+  const Watcher* watcher;  // nullptr: no attempt runs
+};
+
+// One document; times in it are ages.
+std::string status_json(const Status& status, double wall_s, double now_s);
+// For Prometheus's textfile collector.
+std::string status_metrics(const Status& status, double wall_s, double now_s);
+
+// For people, from a status document `age_s` old. Throws Error("driver.status", storage) for what is none.
+std::string status_text(std::string_view json, double age_s);
+// Every attempt, and the share of the time that was of use.
+std::string report_text(const Ledger& ledger, double wall_s);
+
+}  // namespace ms::driver

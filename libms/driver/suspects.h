@@ -1,0 +1,38 @@
+// Looks at suspects with ms-diag while the others train: one check at a time on each, in the background.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "driver/command.h"
+
+namespace ms::driver {
+
+struct Checkup {
+  std::string node;
+  bool well = false;
+  std::string said;  // the last line of what it found
+};
+
+class Suspects {
+ public:
+  // `diag`: the program; `dir`: for its output.
+  Suspects(std::string diag, std::string dir) : diag_(std::move(diag)), dir_(std::move(dir)) {}
+
+  // Begins, unless it runs.
+  void look(const std::string& node, int level);
+  bool looks_at(const std::string& node) const { return running_.contains(node); }
+  bool busy() const { return !running_.empty(); }
+  // Those that ended since the last call. A check that could not be made says nothing against the node.
+  std::vector<Checkup> take();
+  // Gives up all of them.
+  void stop();
+
+ private:
+  std::string file(const std::string& node, const char* suffix) const;
+  std::string diag_, dir_;
+  std::map<std::string, LongCommand> running_;
+};
+
+}  // namespace ms::driver

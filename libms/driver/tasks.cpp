@@ -1,0 +1,159 @@
+#include "driver/tasks.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/subprocess.h"
+#include "base/text.h"
+
+namespace ms::driver {
+namespace {
+
+constexpr std::size_t kMostThreads = 64, kMostStack_bytes = 16384, kMostEnvironment_bytes = std::size_t{1} << 20;
+
+template <class T>
+std::optional<T> to_number(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<int> variable_of(std::string_view environment, std::string_view name) {
+  while (!environment.empty()) {
+    const std::size_t end = std::min(environment.find('\0'), environment.size());
+    const std::string_view entry = environment.substr(0, end);
+    if (entry.starts_with(name) && entry.substr(name.size()).starts_with('=')) {
+      return to_number<int>(entry.substr(name.size() + 1));
+    }
+    environment.remove_prefix(std::min(end + 1, environment.size()));
+  }
+  return std::nullopt;
+}
+
+bool is_own(const Sysroot& root, const std::string& directory) {
+  struct stat status {};
+  return ::stat(root.path(directory).c_str(), &status) == 0 && status.st_uid == geteuid();
+}
+
+ProcessStat stat_in(const Sysroot& root, const std::string& directory) {
+  const std::optional<std::string> text = root.read(directory + "/stat");
+  const std::size_t name_end = text ? text->rfind(')') : std::string::npos;
+  if (name_end == std::string::npos) return {};
+  // Behind the name: state is field 3, utime and stime 14 and 15, starttime 22.
+  const std::vector<std::string> fields = split(trim(std::string_view(*text).substr(name_end + 1)), ' ');
+  constexpr std::size_t kState = 0, kUser = 11, kSystem = 12, kStarted = 19;
+  if (fields.size() <= kStarted || fields[kState].size() != 1) return {};
+  return {.state = fields[kState][0],
+          .ticks = to_number<std::uint64_t>(fields[kUser]).value_or(0) +
+                   to_number<std::uint64_t>(fields[kSystem]).value_or(0),
+          .started = to_number<std::uint64_t>(fields[kStarted]).value_or(0)};
+}
+
+// Tells what the kernel says of each thread: its name, state, and where it waits. User space is not in it.
+std::string kernel_stack(const Sysroot& root, int pid) {
+  const std::string tasks = fmt::format("/proc/{}/task", pid);
+  std::string text;
+  std::size_t threads = 0;
+  for (const std::string& thread : root.list(tasks)) {
+    if (++threads > kMostThreads || text.size() > kMostStack_bytes) return text + "...\n";
+    const std::string directory = fmt::format("{}/{}", tasks, thread);
+    text += fmt::format("thread {} {} {} in {}\n", thread, root.read(directory + "/comm").value_or(""),
+                        stat_in(root, directory).state, root.read(directory + "/wchan").value_or("?"));
+  }
+  return text;
+}
+
+bool is_python(const Sysroot& root, int pid) {
+  return root.link_name(fmt::format("/proc/{}/exe", pid)).starts_with("python");
+}
+
+std::string stack_of(const Sysroot& root, int pid) {
+  if (root.is_real() && is_python(root, pid)) {
+    try {
+      const SubprocessResult result = run_subprocess({"py-spy", "dump", "--nonblocking", "--pid", std::to_string(pid)},
+                                                     {.deadline_s = 5, .max_output_bytes = kMostStack_bytes});
+      if (result.ok()) return result.out;
+    } catch (const Error&) {  // there is no py-spy
+    }
+  }
+  return kernel_stack(root, pid);
+}
+
+}  // namespace
+
+ProcessStat process_stat(const Sysroot& root, int pid) { return stat_in(root, fmt::format("/proc/{}", pid)); }
+
+std::optional<Task> task_of(const Sysroot& root, int pid) {
+  const std::string directory = fmt::format("/proc/{}", pid);
+  if (!is_own(root, directory)) return std::nullopt;
+  const std::string environment = root.read(directory + "/environ", kMostEnvironment_bytes).value_or("");
+  return Task{.pid = pid,
+              .job = variable_of(environment, "SLURM_JOB_ID").value_or(-1),
+              .attempt = variable_of(environment, "MS_ATTEMPT").value_or(-1),
+              .rank = variable_of(environment, "SLURM_PROCID").value_or(-1)};
+}
+
+std::vector<Task> tasks_of(const Sysroot& root, int job, int attempt) {
+  std::vector<Task> tasks;
+  for (const std::string& name : root.list("/proc")) {
+    const std::optional<int> pid = to_number<int>(name);
+    if (!pid || *pid == getpid()) continue;
+    // Slurm's own process beside them sees its tasks end. It is ours where root runs the job.
+    if (root.read("/proc/" + name + "/comm") == "slurmstepd") continue;
+    const std::optional<Task> task = task_of(root, *pid);
+    if (task && task->job == job && task->attempt == attempt) tasks.push_back(*task);
+  }
+  return tasks;
+}
+
+int kill_tasks(const Sysroot& root, int job, int attempt) {
+  int count = 0;
+  // Until a look finds none: one may have been about to start another.
+  for (int look = 0; look < 5; ++look) {
+    int alive = 0;
+    for (const Task& task : tasks_of(root, job, attempt)) {
+      if (process_stat(root, task.pid).state != 'Z' && kill(task.pid, SIGKILL) == 0) ++alive;
+    }
+    if (alive == 0) break;
+    count = std::max(count, alive);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return count;
+}
+
+std::vector<TaskEvidence> look_at(const Sysroot& root, int job, int attempt, double seconds) {
+  std::vector<Task> tasks = tasks_of(root, job, attempt);
+  // The first process of a rank is the task; those behind it are its children.
+  std::ranges::stable_sort(tasks, {}, &Task::rank);
+  const auto same = std::ranges::unique(tasks, {}, &Task::rank);
+  tasks.erase(same.begin(), same.end());
+  std::vector<ProcessStat> before;
+  for (const Task& task : tasks) before.push_back(process_stat(root, task.pid));
+  const double start = monotonic_s();
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  std::vector<TaskEvidence> evidence;
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    const int pid = tasks[i].pid;
+    const ProcessStat now = process_stat(root, pid);
+    const double spent_s = static_cast<double>(now.ticks - before[i].ticks) / static_cast<double>(sysconf(_SC_CLK_TCK));
+    evidence.push_back({.rank = tasks[i].rank,
+                        .pid = pid,
+                        .state = now.state,
+                        .cpu = now.state == 'X' ? 0 : spent_s / (monotonic_s() - start),
+                        .waits_in = root.read(fmt::format("/proc/{}/wchan", pid)).value_or(""),
+                        .stack = stack_of(root, pid)});
+  }
+  return evidence;
+}
+
+}  // namespace ms::driver

@@ -1,0 +1,165 @@
+#include "driver/watcher.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace ms::driver {
+namespace {
+
+constexpr std::string_view kEnded = "done";
+
+}  // namespace
+
+Watcher::Watcher(int attempt, std::vector<std::string> nodes, const WatchLimits& limits, double now_s)
+    : attempt_(attempt), limits_(limits), deadlines_(limits.hang_s), progress_s_(now_s), output_s_(now_s) {
+  for (std::string& node : nodes) nodes_[std::move(node)] = {.heard_s = now_s};
+}
+
+void Watcher::report(const std::string& node, const Report& report, double now_s) {
+  const auto found = nodes_.find(node);
+  if (found == nodes_.end()) return;
+  found->second.heard_s = now_s;
+  if (report.attempt != attempt_) return;
+  for (const RankState& state : report.ranks) {
+    const auto [rank, is_new] = ranks_.try_emplace(state.rank, Rank{.node = node, .state = state, .changed_s = now_s});
+    Rank& known = rank->second;
+    if (known.state.alive && !state.alive && state.section != kEnded) {
+      known.died_s = now_s;
+      if (!died_s_) died_s_ = now_s;
+    }
+    const bool moved = state.step != known.state.step || state.section != known.state.section;
+    if (!is_new && moved) {
+      const std::int64_t steps = state.step - known.state.step;
+      const double took_s = now_s - known.changed_s;
+      deadlines_.took(known.state.section, steps > 1 ? took_s / static_cast<double>(steps) : took_s);
+    }
+    if (is_new || moved) {
+      known.changed_s = now_s - std::max(0.0, state.section_s);
+      progress_s_ = std::max(progress_s_, known.changed_s);
+    }
+    known.node = node;
+    known.state = state;
+  }
+}
+
+void Watcher::answered(const std::string& node, double now_s) {
+  const auto found = nodes_.find(node);
+  if (found != nodes_.end()) found->second.answered_s = now_s;
+}
+
+void Watcher::was_away(double seconds) {
+  for (auto& [name, node] : nodes_) {
+    node.heard_s += seconds;
+    if (node.answered_s) *node.answered_s += seconds;
+  }
+  progress_s_ += seconds;
+  output_s_ += seconds;
+  if (died_s_) *died_s_ += seconds;
+}
+
+double Watcher::deadline_s() const {
+  double deadline_s = ranks_.empty() ? limits_.hang_s : 0;
+  for (const auto& [number, rank] : ranks_) deadline_s = std::max(deadline_s, deadlines_.of(rank.state.section));
+  return deadline_s;
+}
+
+std::optional<Alarm> Watcher::check(double now_s) const {
+  Alarm alarm;
+  for (const auto& [number, rank] : ranks_) {
+    if (rank.state.alive || rank.state.section == kEnded) continue;
+    alarm.ranks.push_back(number);
+    if (std::ranges::find(alarm.nodes, rank.node) == alarm.nodes.end()) alarm.nodes.push_back(rank.node);
+  }
+  if (!alarm.ranks.empty() && died_s_ && now_s - *died_s_ > limits_.ending_s) {
+    alarm.kind = AlarmKind::rank_died;
+    alarm.fault_s = *died_s_;
+    alarm.why = fmt::format("rank {} died, and the others did not end", fmt::join(alarm.ranks, ", "));
+    return alarm;
+  }
+  if (ended()) return std::nullopt;
+  alarm = {.kind = AlarmKind::node_lost, .nodes = {}, .ranks = {}, .fault_s = now_s, .why = {}};
+  for (const auto& [name, node] : nodes_) {
+    const double last_s = has_beats() ? std::max(alive_s(node), progress_s_) : alive_s(node);
+    if (!is_lost(node, last_s, now_s)) continue;
+    alarm.nodes.push_back(name);
+    alarm.fault_s = std::min(alarm.fault_s, last_s);
+  }
+  // All of them at once is us, not them.
+  if (!alarm.nodes.empty() && alarm.nodes.size() < nodes_.size()) {
+    for (const auto& [number, rank] : ranks_) {
+      if (std::ranges::find(alarm.nodes, rank.node) != alarm.nodes.end()) alarm.ranks.push_back(number);
+    }
+    alarm.why = fmt::format("nothing is heard of {} any more, and no step ended since", fmt::join(alarm.nodes, ", "));
+    return alarm;
+  }
+  const double since_s = has_beats() ? progress_s_ : output_s_;
+  if (now_s - since_s > deadline_s()) {
+    return Alarm{.kind = AlarmKind::hang,
+                 .nodes = {},
+                 .ranks = {},
+                 .fault_s = since_s,
+                 .why = has_beats() ? fmt::format("no rank got on for {:.1f} s", now_s - since_s)
+                                    : fmt::format("the command wrote nothing for {:.0f} s", now_s - since_s)};
+  }
+  return std::nullopt;
+}
+
+std::int64_t Watcher::steps() const {
+  std::int64_t steps = -1;
+  bool first = true;
+  for (const auto& [number, rank] : ranks_) {
+    steps = first ? rank.state.step : std::min(steps, rank.state.step);
+    first = false;
+  }
+  return steps;
+}
+
+bool Watcher::ended() const {
+  return !ranks_.empty() &&
+         std::ranges::all_of(ranks_, [](const auto& entry) { return entry.second.state.section == kEnded; });
+}
+
+double Watcher::alive_s(const Node& node) const {
+  return std::max(node.heard_s, node.answered_s.value_or(node.heard_s));
+}
+
+bool Watcher::is_lost(const Node& node, double alive_s, double now_s) const {
+  return now_s - alive_s > (node.answered_s ? limits_.silent_s : limits_.unheard_s);
+}
+
+std::vector<std::string> Watcher::lost(double now_s) const {
+  std::vector<std::string> names;
+  for (const auto& [name, node] : nodes_) {
+    if (is_lost(node, alive_s(node), now_s)) names.push_back(name);
+  }
+  if (names.size() == nodes_.size()) names.clear();  // all of them at once is us
+  return names;
+}
+
+bool Watcher::heard_all_since(double since_s, double now_s) const {
+  return std::ranges::all_of(nodes_, [&](const auto& entry) {
+    return entry.second.heard_s > since_s || is_lost(entry.second, alive_s(entry.second), now_s);
+  });
+}
+
+std::vector<std::string> Watcher::unasked_or_silent(double seconds, double now_s) const {
+  std::vector<std::string> names;
+  for (const auto& [name, node] : nodes_) {
+    if (!node.answered_s || now_s - node.heard_s > seconds) names.push_back(name);
+  }
+  return names;
+}
+
+std::vector<std::string> Watcher::first_dead() const {
+  constexpr double kTogether_s = 0.05;  // one report
+  std::vector<std::string> names;
+  for (const auto& [number, rank] : ranks_) {
+    if (!rank.died_s || *rank.died_s > *died_s_ + kTogether_s) continue;
+    if (std::ranges::find(names, rank.node) == names.end()) names.push_back(rank.node);
+  }
+  return names;
+}
+
+}  // namespace ms::driver

@@ -1,0 +1,89 @@
+// Holds what the driver knows of a running attempt, from its agents' reports, and says when that is an alarm. Training
+// is synchronous: while steps end, every node is there, whatever its agent says or does not say; when they stop,
+// silence counts, unless the node's kernel still answers (prober.h). Pure: time is passed in.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "driver/wire.h"
+#include "watch/deadlines.h"
+
+namespace ms::driver {
+
+struct WatchLimits {
+  double silent_s = 1.5;  // a node from which nothing comes for so long, answers included, is lost
+  double unheard_s = 10;  // the same of a node that never answered
+  double hang_s = 600;    // until a deadline is learned
+  double ending_s = 0.7;  // for the others to end, and to say why, once a rank has
+};
+
+enum class AlarmKind { rank_died, node_lost, hang, evicted };
+
+struct Alarm {
+  AlarmKind kind = AlarmKind::hang;
+  std::vector<std::string> nodes;  // concerned: where ranks died, that are lost
+  std::vector<int> ranks;
+  double fault_s = 0;  // when it happened, as far as one can tell
+  std::string why;
+};
+
+class Watcher {
+ public:
+  // The nodes of an attempt, which begins at `now_s`; agents are connected, or will be.
+  Watcher(int attempt, std::vector<std::string> nodes, const WatchLimits& limits, double now_s);
+
+  void report(const std::string& node, const Report& report, double now_s);
+  // The node's kernel answered: it is there, even if its agent is not.
+  void answered(const std::string& node, double now_s);
+  // The command wrote something: the only sign of life of one without heartbeats.
+  void output(double now_s) { output_s_ = now_s; }
+  // The driver itself did not run for so long: silence during it means nothing.
+  void was_away(double seconds);
+
+  std::optional<Alarm> check(double now_s) const;
+  // Nodes of which nothing was heard and that do not answer, whatever the ranks do.
+  std::vector<std::string> lost(double now_s) const;
+  // Every node was heard of since, or is lost.
+  bool heard_all_since(double since_s, double now_s) const;
+
+  // Steps done, as the slowest rank says; -1: none said so.
+  std::int64_t steps() const;
+  bool has_beats() const { return !ranks_.empty(); }
+  bool ended() const;  // every rank that was heard of says so
+  double last_progress_s() const { return progress_s_; }
+  double deadline_s() const;
+  struct Rank {
+    std::string node;
+    RankState state;
+    double changed_s = 0;
+    std::optional<double> died_s = {};
+  };
+  const std::map<int, Rank>& ranks() const { return ranks_; }
+  // Nodes whose agents have said nothing for so long, and those that never answered anything.
+  std::vector<std::string> unasked_or_silent(double seconds, double now_s) const;
+  // When a rank died first, unless it was done, and the nodes on which ranks died then.
+  std::optional<double> died_s() const { return died_s_; }
+  std::vector<std::string> first_dead() const;
+
+ private:
+  struct Node {
+    double heard_s = 0;  // of its agent
+    std::optional<double> answered_s = {};
+  };
+  double alive_s(const Node& node) const;
+  bool is_lost(const Node& node, double alive_s, double now_s) const;
+
+  int attempt_;
+  WatchLimits limits_;
+  watch::Deadlines deadlines_;
+  std::map<std::string, Node> nodes_;
+  std::map<int, Rank> ranks_;
+  double progress_s_;  // any rank got on
+  double output_s_;
+  std::optional<double> died_s_;
+};
+
+}  // namespace ms::driver

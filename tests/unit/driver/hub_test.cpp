@@ -1,0 +1,174 @@
+#include "driver/hub.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "base/json.h"
+
+namespace ms::driver {
+namespace {
+
+using testing::HasSubstr;
+
+// "user:text", good once, as MUNGE's are.
+class FakeCredentials final : public Credentials {
+ public:
+  explicit FakeCredentials(std::string user = "me") : user_(std::move(user)) {}
+  std::string seal(const std::string& text) const override { return user_ + ":" + text; }
+  std::optional<std::string> open(const std::string& credential, std::string& why) const override {
+    if (credential.starts_with(user_ + ":")) return credential.substr(user_.size() + 1);
+    why = "a credential of another user";
+    return std::nullopt;
+  }
+
+ private:
+  std::string user_;
+};
+
+class Port : public testing::Test {
+ protected:
+  net::Address address() { return *net::parse_address(fmt::format("127.0.0.1:{}", hub_.port())); }
+  net::Channel connect() { return net::Channel::connect(address(), "hub", net::in_seconds(5)); }
+  // Runs the hub until `count` events of the kind are there.
+  std::vector<Hub::Event> until(std::size_t count, Hub::Kind kind) {
+    std::vector<Hub::Event> wanted;
+    for (int i = 0; i < 200 && wanted.size() < count; ++i) {
+      for (Hub::Event& event : hub_.wait(0.05)) seen_.push_back(std::move(event));
+      std::erase_if(seen_, [&](const Hub::Event& event) {
+        const bool is_wanted = event.kind == kind && wanted.size() < count;
+        if (is_wanted) wanted.push_back(event);
+        return is_wanted;
+      });
+    }
+    EXPECT_EQ(wanted.size(), count);
+    wanted.resize(count);
+    return wanted;
+  }
+  void run_for(int rounds) {
+    for (int i = 0; i < rounds; ++i) EXPECT_TRUE(hub_.wait(0.02).empty());
+  }
+
+  FakeCredentials credentials_;
+  FakeClock clock_;
+  Hub hub_{0, credentials_, clock_};
+  std::vector<Hub::Event> seen_;
+};
+
+TEST_F(Port, BothEndsProveThemselvesAndTalk) {
+  std::jthread agent([&] {
+    net::Channel channel = join(address(), "agent", "n1", credentials_, net::in_seconds(5));
+    channel.send_line("one", net::in_seconds(5));
+    EXPECT_EQ(channel.receive_line(net::in_seconds(5)), "order");
+    channel.send_line("two", net::in_seconds(5));
+  });
+  const std::vector<Hub::Event> joined = until(1, Hub::Kind::joined);
+  EXPECT_EQ(joined[0].role, "agent");
+  EXPECT_EQ(joined[0].node, "n1");
+  EXPECT_EQ(until(1, Hub::Kind::line)[0].text, "one");
+  hub_.send(joined[0].id, "order");
+  EXPECT_EQ(until(1, Hub::Kind::line)[0].text, "two");
+  EXPECT_EQ(until(1, Hub::Kind::gone)[0].node, "n1");
+}
+
+TEST_F(Port, AnotherUserIsAStrangerAtEitherEnd) {
+  const FakeCredentials other("you");
+  std::jthread stranger([&] { EXPECT_THROW(join(address(), "agent", "n1", other, net::in_seconds(5)), Error); });
+  std::string example;
+  for (int i = 0; i < 100 && hub_.take_strangers(example) == 0; ++i) EXPECT_TRUE(hub_.wait(0.05).empty());
+  EXPECT_THAT(example, HasSubstr("a credential of another user"));
+}
+
+TEST_F(Port, ADriverOfAnotherUserIsNotTrusted) {
+  const FakeCredentials other("you");
+  Hub impostor(0, other, clock_);
+  std::jthread serve([&] {
+    for (int i = 0; i < 40; ++i) impostor.wait(0.05);
+  });
+  EXPECT_THROW(join(*net::parse_address(fmt::format("127.0.0.1:{}", impostor.port())), "agent", "n1", credentials_,
+                    net::in_seconds(2)),
+               Error);
+}
+
+TEST_F(Port, ACredentialForAnotherConnectionIsRefused) {
+  net::Channel channel = connect();
+  run_for(2);
+  const std::string nonce = Json::parse(channel.receive_line(net::in_seconds(5))).get<std::string>("nonce");
+  Greeting greeting{.role = "agent", .node = "n1", .nonce = "x", .credential = ""};
+  greeting.credential = credentials_.seal(joiner_text(greeting, nonce));
+  net::Channel replay = connect();
+  run_for(2);
+  replay.send_line(to_json(greeting), net::in_seconds(5));
+  run_for(3);
+  std::string example;
+  EXPECT_EQ(hub_.take_strangers(example), 1U);
+  EXPECT_THAT(example, HasSubstr("not for this connection"));
+  greeting.node = "n2";  // sealed for n1
+  channel.send_line(to_json(greeting), net::in_seconds(5));
+  run_for(3);
+  EXPECT_EQ(hub_.take_strangers(example), 1U);
+}
+
+TEST_F(Port, GarbageAndLongLinesAreDropped) {
+  std::string example;
+  for (const std::string& text :
+       {std::string("GET / HTTP/1.1\r\n\r\n"), std::string("{}\n"), std::string("{\"role\": 1}\n"),
+        std::string(100000, 'x'), std::string(10000, '[') + "\n"}) {
+    net::Channel channel = connect();
+    channel.send(std::as_bytes(std::span(text)), net::in_seconds(5));
+    run_for(4);
+    EXPECT_EQ(hub_.take_strangers(example), 1U) << text.substr(0, 20);
+  }
+}
+
+TEST_F(Port, AFloodOfSilentStrangersKeepsNobodyOut) {
+  std::vector<net::Channel> strangers;
+  for (std::size_t i = 0; i < 3 * Hub::kMostUnproven; ++i) {
+    strangers.push_back(connect());
+    if (i % 32 == 0) hub_.wait(0);
+  }
+  std::jthread agent([&] { join(address(), "agent", "n1", credentials_, net::in_seconds(10)); });
+  EXPECT_EQ(until(1, Hub::Kind::joined)[0].node, "n1");
+  std::string example;
+  EXPECT_GE(hub_.take_strangers(example), 2 * Hub::kMostUnproven);
+}
+
+TEST_F(Port, SilentStrangersGoAfterAWhile) {
+  const net::Channel channel = connect();
+  run_for(2);
+  clock_.advance_s(Hub::kProof_s + 1);
+  run_for(2);
+  std::string example;
+  EXPECT_EQ(hub_.take_strangers(example), 1U);
+}
+
+TEST(Wire, ComesBackAsItWasSent) {
+  const Report report{.number = 7,
+                      .attempt = 2,
+                      .ranks = {{.rank = 3,
+                                 .pid = 17,
+                                 .alive = false,
+                                 .state = 'Z',
+                                 .step = 9,
+                                 .section = "save",
+                                 .section_s = 0.5,
+                                 .cpu = 1.5,
+                                 .numbers = {{"loss", 2.5}}}}};
+  EXPECT_EQ(to_json(*read_agent(to_json(report)).report), to_json(report));
+  const Answer answer{.to = "look",
+                      .attempt = 2,
+                      .count = 1,
+                      .tasks = {{.rank = 1, .pid = 2, .state = 'T', .cpu = 0.25, .waits_in = "poll", .stack = "a\nb"}}};
+  EXPECT_EQ(to_json(*read_agent(to_json(answer)).answer), to_json(answer));
+  const Order order{.what = "kill", .attempt = 4};
+  EXPECT_EQ(to_json(read_order(to_json(order))), to_json(order));
+  for (const char* text : {"", "{", "[]", "{}", "{\"report\": 1}", "{\"order\": 1, \"attempt\": 1}",
+                           "{\"report\": 1, \"attempt\": 1, \"ranks\": [1]}"}) {
+    EXPECT_THROW(read_agent(text), Error) << text;
+    EXPECT_THROW(read_order(text), Error) << text;
+  }
+}
+
+}  // namespace
+}  // namespace ms::driver

@@ -1,0 +1,245 @@
+#include "driver/judge.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ms::driver {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+AttemptEvidence ended(std::optional<int> status, std::optional<VerdictRead> verdict = {}, bool ms_train = true) {
+  AttemptEvidence evidence;
+  evidence.exit_status = status;
+  evidence.verdict = std::move(verdict);
+  evidence.writes_verdicts = ms_train;
+  evidence.nodes = {"n1", "n2"};
+  return evidence;
+}
+VerdictRead verdict(int code, const std::string& blame = "", const std::string& node = "n2",
+                    const std::string& kind = "") {
+  return {.code = code, .kind = kind, .blame = blame, .message = "so it was", .node = node, .rank = 1};
+}
+NodeTask task(const std::string& node, int rank, char state, double cpu) {
+  return {.node = node, .task = {.rank = rank, .pid = 1, .state = state, .cpu = cpu, .waits_in = "", .stack = ""}};
+}
+SaidLine said(std::string_view text, const std::string& node = "n2") {
+  return {.known = known_line(text), .node = node, .text = std::string(text)};
+}
+
+struct Case {
+  std::string name;
+  AttemptEvidence evidence;
+  Next next;
+  std::string cause;
+  int code;
+  std::vector<std::string> suspects;
+  bool certain;
+};
+
+TEST(Judge, ByTheTable) {
+  const auto with = [](AttemptEvidence evidence, const std::function<void(AttemptEvidence&)>& change) {
+    change(evidence);
+    return evidence;
+  };
+  const auto alarmed = [](AlarmKind kind, std::vector<std::string> nodes = {}) {
+    return Alarm{.kind = kind, .nodes = std::move(nodes), .ranks = {}, .fault_s = 0, .why = "why"};
+  };
+  const std::vector<Case> cases{
+      {"done", ended(0, verdict(0)), Next::done, "done", 0, {}, false},
+      {"stopped on purpose", ended(75, verdict(75)), Next::stop, "stopped", 75, {}, false},
+      {"refused configuration", ended(143, verdict(2, "user", "", "config")), Next::stop, "config", 2, {}, false},
+      {"refused arguments, told by srun only",
+       with(ended(143),
+            [](AttemptEvidence& e) {
+              e.first_exit = TaskExit{"n1", 2};
+            }),
+       Next::stop,
+       "usage",
+       2,
+       {},
+       false},
+      {"our bug", ended(70, verdict(70, "bug", "n2", "bug")), Next::stop, "bug", 70, {}, false},
+      {"a bad node", ended(69, verdict(69, "node")), Next::again, "node_fault", 69, {"n2"}, true},
+      {"a bad GPU", ended(69, verdict(69, "gpu")), Next::again, "gpu_fault", 69, {"n2"}, true},
+      {"storage", ended(74, verdict(74, "storage")), Next::again, "storage", 74, {}, false},
+      {"a peer that was waited for",
+       ended(76, verdict(76, "peer", "n2", "comm.deadline")),
+       Next::again,
+       "hang",
+       76,
+       {"n2"},
+       false},
+      {"who died is more to the point than who noticed",
+       with(ended(76, verdict(76, "peer", "n1")), [](AttemptEvidence& e) { e.died_on = {"n2"}; }),
+       Next::again,
+       "rank_died",
+       76,
+       {"n2"},
+       false},
+      {"a node did not start its ranks", ended(0), Next::again, "failed", 76, {}, false},
+      {"a lost node, whatever else was said",
+       with(ended(137, verdict(76, "peer", "n1")), [](AttemptEvidence& e) { e.lost = {"n2"}; }),
+       Next::again,
+       "node_lost",
+       76,
+       {"n2"},
+       true},
+      {"evicted",
+       with(ended({}), [&](AttemptEvidence& e) { e.alarm = alarmed(AlarmKind::evicted, {"n1"}); }),
+       Next::again,
+       "evicted",
+       76,
+       {"n1"},
+       true},
+      {"a hang of which nothing is known",
+       with(ended({}), [&](AttemptEvidence& e) { e.alarm = alarmed(AlarmKind::hang); }),
+       Next::again,
+       "hang",
+       76,
+       {},
+       false},
+      {"a hang with a stopped task",
+       with(ended({}),
+            [&](AttemptEvidence& e) {
+              e.alarm = alarmed(AlarmKind::hang);
+              e.tasks = {task("n1", 0, 'S', 0), task("n1", 1, 'S', 0), task("n2", 2, 'T', 0)};
+            }),
+       Next::again,
+       "hang",
+       76,
+       {"n2"},
+       false},
+      {"asked to stop, and failed on the way",
+       with(ended(76, verdict(76, "peer")), [](AttemptEvidence& e) { e.asked_to_stop = true; }),
+       Next::stop,
+       "peer_lost",
+       76,
+       {"n2"},
+       false},
+      {"somebody's program that is done", ended(0, {}, false), Next::done, "done", 0, {}, false},
+      {"somebody's program that failed", ended(1, {}, false), Next::again, "failed", 1, {}, false},
+      {"the hardware said so",
+       with(ended(1, {}, false),
+            [](AttemptEvidence& e) {
+              e.lines = {said("Connection reset by peer", "n1"),
+                         said("CUDA error: uncorrectable ECC error encountered")};
+            }),
+       Next::again,
+       "gpu_ecc",
+       69,
+       {"n2"},
+       true},
+      {"a GPU error that may be ours accuses nobody",
+       with(ended(1, {}, false),
+            [](AttemptEvidence& e) { e.lines = {said("CUDA error: an illegal memory access was encountered")}; }),
+       Next::again,
+       "gpu_illegal_address",
+       1,
+       {},
+       false},
+      {"a GPU error that may be the hardware's makes a suspect",
+       with(ended(1, {}, false),
+            [](AttemptEvidence& e) { e.lines = {said("CUDA error: unspecified launch failure")}; }),
+       Next::again,
+       "gpu_launch",
+       1,
+       {"n2"},
+       false},
+      {"the program's own mistake",
+       with(ended(1, {}, false), [](AttemptEvidence& e) { e.lines = {said("ModuleNotFoundError: No module 'x'")}; }),
+       Next::stop,
+       "python_module",
+       1,
+       {},
+       false},
+      {"killed by the kernel, told by srun",
+       with(ended(137, {}, false),
+            [](AttemptEvidence& e) {
+              e.first_exit = TaskExit{"n2", 137};
+            }),
+       Next::again,
+       "rank_died",
+       137,
+       {"n2"},
+       false},
+  };
+  for (const Case& c : cases) {
+    const Judgement judgement = judge(c.evidence);
+    EXPECT_EQ(judgement.next, c.next) << c.name;
+    EXPECT_EQ(judgement.cause, c.cause) << c.name;
+    EXPECT_EQ(judgement.code, c.code) << c.name;
+    EXPECT_EQ(judgement.suspects, c.suspects) << c.name;
+    EXPECT_EQ(judgement.certain, c.certain) << c.name;
+    EXPECT_FALSE(judgement.why.empty()) << c.name;
+  }
+}
+
+TEST(Outliers, DoWhatNobodyElseDoes) {
+  std::string why;
+  const auto of = [&](std::vector<NodeTask> tasks) { return outliers(tasks, why); };
+  const std::vector<NodeTask> waiting{task("n1", 0, 'S', 0.01), task("n1", 1, 'S', 0), task("n2", 2, 'S', 0.02)};
+  EXPECT_THAT(of(waiting), IsEmpty());
+  const auto and_one = [&](char state, double cpu) {
+    std::vector<NodeTask> tasks = waiting;
+    tasks.push_back(task("n3", 3, state, cpu));
+    return tasks;
+  };
+  EXPECT_THAT(of(and_one('T', 0)), ElementsAre("n3"));
+  EXPECT_THAT(of(and_one('Z', 0)), ElementsAre("n3"));
+  EXPECT_THAT(of(and_one('D', 0)), ElementsAre("n3"));
+  EXPECT_THAT(of(and_one('R', 1)), ElementsAre("n3"));
+  EXPECT_EQ(why, "rank 3 on n3 computes while all others wait");
+  EXPECT_THAT(of(and_one('S', 0.3)), IsEmpty()) << "neither busy nor idle: not sure";
+  EXPECT_THAT(of({task("n1", 0, 'R', 1), task("n1", 1, 'R', 0.9), task("n2", 2, 'S', 0)}), ElementsAre("n2"));
+  EXPECT_THAT(of({task("n1", 0, 'R', 1), task("n2", 1, 'S', 0)}), IsEmpty()) << "one of two is no outlier";
+  EXPECT_THAT(of({}), IsEmpty());
+}
+
+TEST(VerdictRead, TakesWhatIsThere) {
+  const std::optional<VerdictRead> read =
+      parse_verdict(R"({"schema": 1, "code": 76, "kind": "comm.deadline", "rank": 3})");
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->code, 76);
+  EXPECT_EQ(read->rank, 3);
+  EXPECT_EQ(read->node, "");
+  for (const char* text : {"", "{}", "[]", "{\"code\": \"76\"}", "{\"code\": 76", "{\"code\": 76, \"rank\": \"x\"}"}) {
+    EXPECT_FALSE(parse_verdict(text)) << text;
+  }
+}
+
+TEST(KnownLines, EveryRowIsFoundAndNoneHidesAnother) {
+  for (const KnownLine& row : known_lines()) {
+    EXPECT_EQ(known_line(fmt::format("[rank3]: {} (and more)", row.text)), &row) << row.text;
+  }
+  EXPECT_EQ(known_line("step 3, loss 2.5"), nullptr);
+}
+
+TEST(KnownLines, ATasksLabelIsTakenOff) {
+  std::string_view line = " 12: loss 3";
+  EXPECT_EQ(take_label(line), 12);
+  EXPECT_EQ(line, "loss 3");
+  for (std::string_view other : {"srun: error", "12 loss", "", "-1: x", "12:x"}) {
+    const std::string_view before = other;
+    EXPECT_EQ(take_label(other), -1);
+    EXPECT_EQ(other, before);
+  }
+}
+
+TEST(KnownLines, SrunSaysHowATaskEnded) {
+  const auto of = [](std::string_view line) {
+    const std::optional<TaskExit> exit = task_exit(line);
+    return exit ? fmt::format("{} {}", exit->node, exit->code) : "nothing";
+  };
+  EXPECT_EQ(of("srun: error: node01: task 0: Exited with exit code 2"), "node01 2");
+  EXPECT_EQ(of("srun: error: node[01-02]: tasks 0-1: Exited with exit code 1"), " 1");
+  EXPECT_EQ(of("srun: error: node02: task 1: Segmentation fault (core dumped)"), "node02 139");
+  EXPECT_EQ(of("srun: error: node02: task 1: Out Of Memory"), "node02 137");
+  EXPECT_EQ(of("srun: error: node02: task 1: Terminated"), "nothing");
+  EXPECT_EQ(of("srun: error: Unable to create step for job 7"), "nothing");
+  EXPECT_EQ(of("srun: launch/slurm: _step_signal: Terminating StepId=1.3"), "nothing");
+}
+
+}  // namespace
+}  // namespace ms::driver

@@ -1,0 +1,187 @@
+#include "driver/ledger.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "driver/launch.h"
+#include "driver/pool.h"
+#include "driver/state.h"
+#include "driver/status.h"
+
+namespace ms::driver {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+AttemptEntry attempt(std::int64_t from, std::int64_t to, double began_s, double first_step_s, double ended_s) {
+  AttemptEntry entry;
+  entry.nodes = {"n1", "n2"};
+  entry.from_step = from;
+  entry.to_step = to;
+  entry.began_s = began_s;
+  entry.first_step_s = first_step_s;
+  entry.ended_s = ended_s;
+  return entry;
+}
+
+TEST(Ledger, SaysWhichShareOfTheTimeWasOfUse) {
+  Ledger ledger;
+  ledger.began_s = 1000;
+  EXPECT_EQ(ledger.effective(1100), 0);
+  // 10 s of start, 40 s for steps 0 to 40, of which 30 are kept; again 10 s and 40 s for 30 to 70.
+  ledger.attempts = {attempt(0, 40, 1000, 1010, 1050), attempt(30, 70, 1050, 1060, 1100)};
+  EXPECT_DOUBLE_EQ(ledger.effective(1100), (30 + 40) / 100.0);
+  // One that came to nothing and went back further takes more.
+  ledger.attempts.push_back(attempt(50, 50, 1100, 0, 1110));
+  EXPECT_DOUBLE_EQ(ledger.effective(1110), (30 + 20) / 110.0);
+}
+
+TEST(Ledger, CountsAttemptsThatCameNoFurther) {
+  Ledger ledger;
+  EXPECT_EQ(ledger.idle_attempts(), 0);
+  ledger.attempts = {attempt(0, 10, 0, 0, 0)};
+  EXPECT_EQ(ledger.idle_attempts(), 0);
+  ledger.attempts.push_back(attempt(5, 10, 0, 0, 0));
+  ledger.attempts.push_back(attempt(-1, -1, 0, 0, 0));
+  EXPECT_EQ(ledger.idle_attempts(), 2);
+  ledger.attempts.push_back(attempt(5, 11, 0, 0, 0));
+  EXPECT_EQ(ledger.idle_attempts(), 0);
+  EXPECT_EQ(ledger.best_step(), 11);
+  ledger.attempts = {attempt(-1, -1, 0, 0, 0)};  // a command without heartbeats
+  EXPECT_EQ(ledger.idle_attempts(), 1);
+}
+
+TEST(Ledger, ComesBackAsItWasWritten) {
+  Ledger ledger;
+  ledger.began_s = 1.5;
+  ledger.command = {"ms-train", "run", "a b"};
+  ledger.strikes = {{"n1", 2}};
+  ledger.excluded = {{"n2", "critical gpu.ecc"}};
+  AttemptEntry entry = attempt(0, 40, 1000, 1010, 1050);
+  entry.number = 3;
+  entry.job = "7.1";
+  entry.cause = "hang";
+  entry.code = 76;
+  entry.suspects = {"n2"};
+  entry.excluded = {"n2"};
+  entry.detect_s = 1.25;
+  ledger.attempts = {entry};
+  const std::string text = to_json(ledger, 1100);
+  EXPECT_EQ(to_json(read_ledger(text, "ledger.json"), 1100), text);
+  EXPECT_THAT(text, HasSubstr("\"steps\": 40"));
+  for (const char* broken : {"", "[]", "{\"schema\": 2}", "{\"schema\": 1}"}) {
+    try {
+      read_ledger(broken, "there/ledger.json");
+      FAIL() << broken;
+    } catch (const Error& error) { EXPECT_THAT(error.message(), HasSubstr("there/ledger.json")); }
+  }
+}
+
+TEST(Ledger, IsTruncatedAtNoPlaceWithoutAnError) {
+  Ledger ledger;
+  ledger.attempts = {attempt(0, 40, 1000, 1010, 1050)};
+  const std::string text = to_json(ledger, 1100);
+  for (std::size_t size = 0; size + 2 < text.size(); ++size)
+    EXPECT_THROW(read_ledger(text.substr(0, size), "x"), Error);
+}
+
+TEST(Pool, TakesSparesInPlaceOfWhoIsOut) {
+  Pool pool({"n1", "n2", "n3", "n4"});
+  EXPECT_THAT(*pool.choose(3, 3), ElementsAre("n1", "n2", "n3"));
+  EXPECT_THAT(pool.with(NodeRole::spare), ElementsAre("n4"));
+  pool.exclude("n2", "ecc");
+  EXPECT_THAT(*pool.choose(3, 3), ElementsAre("n1", "n3", "n4"));
+  pool.lose("n1", "silent");
+  EXPECT_FALSE(pool.choose(3, 3));
+  EXPECT_THAT(pool.left_out(), ElementsAre("n1 is lost (silent)", "n2 is excluded (ecc)"));
+  EXPECT_THAT(*pool.choose(3, 2), ElementsAre("n3", "n4"));
+  pool.found("n1");
+  EXPECT_THAT(*pool.choose(3, 3), ElementsAre("n1", "n3", "n4"));
+}
+
+TEST(Pool, SuspectsWorkOnlyWhereNobodyElseIsLeft) {
+  Pool pool({"n1", "n2", "n3"});
+  pool.choose(2, 2);
+  pool.suspect("n1", "hang");
+  EXPECT_THAT(*pool.choose(2, 2), ElementsAre("n2", "n3"));
+  pool.suspect("n3", "hang");
+  pool.suspect("n3", "again");
+  EXPECT_THAT(*pool.choose(2, 2), ElementsAre("n1", "n2")) << "the less struck of two suspects";
+}
+
+TEST(Pool, AClearedSuspectIsASpareAndTheOthersStay) {
+  Pool pool({"n1", "n2", "n3"});
+  pool.choose(2, 2);
+  pool.suspect("n1", "hang");
+  pool.choose(2, 2);
+  pool.clear("n1");
+  EXPECT_THAT(pool.with(NodeRole::spare), ElementsAre("n1"));
+  EXPECT_THAT(*pool.choose(2, 2), ElementsAre("n2", "n3"));
+  EXPECT_EQ(pool.nodes().at("n1").strikes, 1);
+  pool.exclude("n2", "x");
+  pool.clear("n2");
+  EXPECT_THAT(pool.with(NodeRole::excluded), ElementsAre("n2")) << "for good";
+}
+
+TEST(Launch, WordsForSrun) {
+  const LaunchSpec spec{
+      .command = {"/usr/bin/ms-train", "run", "c.toml"}, .tasks_per_node = 2, .srun_options = {"--mem=0"}};
+  EXPECT_THAT(srun_command(spec, {"n1", "n2"}),
+              ElementsAre("srun", "--overlap", "--label", "--unbuffered", "--kill-on-bad-exit=1", "--nodes=2",
+                          "--ntasks=4", "--ntasks-per-node=2", "--nodelist=n[1-2]", "--mpi=pmix", "--mem=0",
+                          "/usr/bin/ms-train", "run", "c.toml"));
+  EXPECT_FALSE(is_ms_train({"torchrun", "run"}));
+  EXPECT_EQ(tasks_per_node("4(x2),3", nullptr), 4);
+  EXPECT_EQ(tasks_per_node("4(x2)", "8"), 8);
+  EXPECT_EQ(tasks_per_node(nullptr, nullptr), 1);
+  EXPECT_EQ(tasks_per_node("", "x"), 1);
+}
+
+TEST(State, ComesBackAsItWasWritten) {
+  DriverState state{.job = "7.0",
+                    .addresses = {"10.0.0.1:4000"},
+                    .port = 4000,
+                    .attempt = 3,
+                    .nodes = {"n1"},
+                    .command = LongCommand::Place{.pid = 17, .started = 12345678901, .status_file = "a/b"},
+                    .output_offset = 99};
+  const std::string text = to_json(state);
+  const std::optional<DriverState> read = read_state(text);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(to_json(*read), text);
+  EXPECT_FALSE(read_state("{}"));
+  EXPECT_FALSE(read_state("x"));
+}
+
+TEST(Status, IsReadByPeopleAndPrometheus) {
+  Pool pool({"n1", "n2"});
+  pool.choose(1, 1);
+  Ledger ledger;
+  ledger.began_s = 1000;
+  ledger.attempts = {attempt(0, 40, 1000, 1010, 0)};
+  ledger.attempts[0].number = 1;
+  Watcher watcher(1, {"n1"}, {}, 0);
+  RankState rank;
+  rank.rank = 0;
+  rank.step = 40;
+  rank.section = "step";
+  rank.numbers = {{"loss", 2.5}};
+  watcher.report("n1", {.number = 0, .attempt = 1, .ranks = {rank}}, 1);
+  const Status status{.phase = "trains", .job = "7.0", .pool = pool, .ledger = ledger, .watcher = &watcher};
+  const std::string text = status_text(status_json(status, 1100, 3), 1);
+  EXPECT_THAT(text, HasSubstr("job 7.0, attempt 1: trains, 40 steps, 2.0s since a rank got on; 90.0 % of the time"));
+  EXPECT_THAT(text, HasSubstr("loss 2.5"));
+  EXPECT_THAT(text, HasSubstr("n1    works        0  0 step"));
+  EXPECT_THAT(status_text(status_json(status, 1100, 3), 60), HasSubstr("the driver may be gone"));
+  const std::string metrics = status_metrics(status, 1100, 3);
+  EXPECT_THAT(metrics, HasSubstr("\nms_driver_steps 40\n"));
+  EXPECT_THAT(metrics, HasSubstr("\nms_run_loss 2.5\n"));
+  EXPECT_THAT(metrics, HasSubstr("\nms_driver_nodes{role=\"spare\"} 1\n"));
+  EXPECT_THROW(status_text("{}", 0), Error);
+  EXPECT_THAT(report_text(ledger, 1100), HasSubstr("0 to 40"));
+}
+
+}  // namespace
+}  // namespace ms::driver

@@ -1,0 +1,176 @@
+// What an agent and the driver do on their own node: processes, heartbeats, commands, files that grow.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <list>
+#include <thread>
+
+#include "base/error.h"
+#include "driver/beats.h"
+#include "driver/command.h"
+#include "driver/credential.h"
+#include "driver/tasks.h"
+#include "watch/beat.h"
+
+namespace ms::driver {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+class Node : public testing::Test {
+ protected:
+  void SetUp() override { fs::create_directories(dir_); }
+  void TearDown() override {
+    for (const LongCommand& command : commands_) command.signal(SIGKILL);
+    fs::remove_all(dir_);
+  }
+  // A task of the attempt, which does what the shell is told.
+  LongCommand& task(int rank, int attempt, const std::string& script) {
+    const std::string name = fmt::format("{}/task{}", dir_, commands_.size());
+    return commands_.emplace_back(LongCommand::start(
+        {"/bin/sh", "-c", script},
+        environment_with(
+            {{"SLURM_JOB_ID", "77"}, {"MS_ATTEMPT", std::to_string(attempt)}, {"SLURM_PROCID", std::to_string(rank)}}),
+        name + ".out", name + ".status"));
+  }
+  template <class F>
+  bool soon(F&& f) {
+    for (int i = 0; i < 500; ++i) {
+      if (f()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
+
+  const std::string dir_ = fmt::format("{}/driver-{}", testing::TempDir(), getpid());
+  std::list<LongCommand> commands_;
+  Sysroot root_;
+};
+
+TEST_F(Node, TasksAreFoundByTheirEnvironmentAndKilled) {
+  LongCommand& first = task(0, 3, "sleep 100");
+  LongCommand& second = task(1, 3, "sleep 100 & wait");
+  task(0, 2, "sleep 100");
+  ASSERT_TRUE(soon([&] { return tasks_of(root_, 77, 3).size() >= 5; }));
+  EXPECT_THAT(tasks_of(root_, 78, 3), IsEmpty());
+  EXPECT_GE(kill_tasks(root_, 77, 3), 4);
+  EXPECT_TRUE(soon([&] { return first.ended() && second.ended(); }));
+  EXPECT_THAT(tasks_of(root_, 77, 3), IsEmpty());
+  EXPECT_FALSE(tasks_of(root_, 77, 2).empty());
+}
+
+TEST_F(Node, ALookTellsWhoComputesAndWhoIsStopped) {
+  task(0, 4, "exec sleep 100");
+  task(1, 4, "while :; do :; done");
+  LongCommand& stopped = task(2, 4, "exec sleep 100");
+  ASSERT_TRUE(soon([&] { return tasks_of(root_, 77, 4).size() >= 5; }));
+  stopped.signal(SIGSTOP);
+  const std::vector<TaskEvidence> tasks = look_at(root_, 77, 4, 0.5);
+  ASSERT_EQ(tasks.size(), 3U);
+  EXPECT_EQ(tasks[2].rank, 2);
+  EXPECT_EQ(tasks[2].state, 'T');
+  EXPECT_FALSE(tasks[0].stack.empty());
+  stopped.signal(SIGCONT);
+}
+
+TEST_F(Node, HeartbeatsAreHeardAndDeathsSeen) {
+  Beats beats(dir_ + "/socket/beat", root_);
+  // The ranks are children of this process, and send by themselves.
+  const auto rank = [&](int number, int attempt) {
+    const pid_t child = fork();
+    if (child != 0) return child;
+    setenv("MS_ATTEMPT", std::to_string(attempt).c_str(), 1);
+    setenv("SLURM_JOB_ID", "77", 1);
+    setenv("SLURM_PROCID", std::to_string(number).c_str(), 1);
+    const std::string path = dir_ + "/socket/beat";
+    execlp("python3", "python3", "-c",
+           "import os,socket,sys,time\n"
+           "s=socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM)\n"
+           "s.sendto(b'step=5 section=step loss=2.5',sys.argv[1])\n"
+           "time.sleep(100)",
+           path.c_str(), nullptr);
+    _exit(1);
+  };
+  const pid_t old = rank(0, 1);
+  ASSERT_TRUE(soon([&] { return beats.take(0), beats.report(0).ranks.size() == 1; }));
+  const pid_t first = rank(0, 2), second = rank(1, 2);
+  ASSERT_TRUE(soon([&] { return beats.take(1), beats.report(1).ranks.size() == 2; }));
+  Report report = beats.report(3);
+  EXPECT_EQ(report.attempt, 2);
+  EXPECT_EQ(report.ranks[1].rank, 1);
+  EXPECT_EQ(report.ranks[1].pid, second);
+  EXPECT_EQ(report.ranks[1].step, 5);
+  EXPECT_EQ(report.ranks[1].section, "step");
+  EXPECT_EQ(report.ranks[1].section_s, 2);
+  EXPECT_EQ(report.ranks[1].numbers.at("loss"), 2.5);
+  EXPECT_TRUE(report.ranks[1].alive);
+  kill(second, SIGKILL);
+  EXPECT_TRUE(soon([&] { return beats.take(4); }));
+  report = beats.report(4);
+  EXPECT_TRUE(report.ranks[0].alive);
+  EXPECT_FALSE(report.ranks[1].alive);
+  for (const pid_t pid : {old, first}) kill(pid, SIGKILL);
+  for (const pid_t pid : {old, first, second}) waitpid(pid, nullptr, 0);
+}
+
+TEST_F(Node, HeartbeatsAreHeardInADirectoryOfOurOwnOnly) {
+  fs::create_directory(dir_ + "/open");
+  fs::permissions(dir_ + "/open", fs::perms::all);
+  EXPECT_THROW(Beats(dir_ + "/open/beat", root_), Error);
+  fs::create_symlink(dir_, dir_ + "/link");
+  EXPECT_THROW(Beats(dir_ + "/link/beat", root_), Error);
+  EXPECT_THROW(Beats(dir_ + "/" + std::string(120, 'x') + "/beat", root_), Error);
+}
+
+TEST_F(Node, ACommandsStatusOutlivesTheOneWhoStartedIt) {
+  LongCommand& well = task(0, 1, "exit 7");
+  ASSERT_TRUE(soon([&] { return well.ended(); }));
+  EXPECT_EQ(well.status(), 7);
+  LongCommand& kept = task(0, 1, "trap 'exit 3' TERM; while :; do sleep 0.05; done");
+  LongCommand adopted = LongCommand::adopt(kept.place());
+  EXPECT_FALSE(adopted.ended());
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  adopted.signal(SIGTERM);
+  ASSERT_TRUE(soon([&] { return adopted.ended(); }));
+  EXPECT_EQ(adopted.status(), 3);
+  LongCommand& killed = task(0, 1, "sleep 100");
+  killed.signal(SIGKILL);
+  ASSERT_TRUE(soon([&] { return killed.ended(); }));
+  EXPECT_FALSE(killed.status());
+  // Another process with its number is not it.
+  LongCommand::Place other = task(0, 1, "sleep 100").place();
+  --other.started;
+  EXPECT_TRUE(LongCommand::adopt(other).ended());
+}
+
+TEST_F(Node, AFileThatGrowsIsReadByLines) {
+  const std::string path = dir_ + "/log";
+  Tail tail(path, 0);
+  EXPECT_THAT(tail.lines(), IsEmpty());
+  std::ofstream file(path);
+  file << "one\ntw" << std::flush;
+  EXPECT_THAT(tail.lines(), ElementsAre("one"));
+  file << "o\n\nthree" << std::flush;
+  EXPECT_THAT(tail.lines(), ElementsAre("two", ""));
+  EXPECT_THAT(tail.lines(true), ElementsAre("three"));
+  file << std::string(20000, 'x') << "\nend\n" << std::flush;
+  const std::vector<std::string> lines = tail.lines();
+  EXPECT_EQ(lines.back(), "end");
+  for (const std::string& line : lines) EXPECT_LE(line.size(), 8192U);
+}
+
+TEST(Munge, ItsSocketStandsInSlurmsConfiguration) {
+  EXPECT_EQ(munge_socket("socket=/run/munge/socket,cred_expire=5"), "/run/munge/socket");
+  EXPECT_EQ(munge_socket("cred_expire=5,socket=/a"), "/a");
+  EXPECT_EQ(munge_socket(""), "");
+}
+
+}  // namespace
+}  // namespace ms::driver

@@ -1,0 +1,175 @@
+#include "driver/watcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ms::driver {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+RankState at(int rank, std::int64_t step, const std::string& section = "step", double section_s = 0) {
+  RankState state;
+  state.rank = rank;
+  state.step = step;
+  state.section = section;
+  state.section_s = section_s;
+  state.state = 'S';
+  return state;
+}
+
+// Two nodes of one rank, steps of 0.2 s, reports every 0.1 s.
+class Watching : public testing::Test {
+ protected:
+  void train_until(double end_s) {
+    for (; now_s_ < end_s; now_s_ += 0.1) {
+      report("n1", 0);
+      report("n2", 1);
+      ASSERT_FALSE(watcher_.check(now_s_)) << now_s_;
+    }
+    stopped_s_ = now_s_;
+  }
+  void report(const std::string& node, int rank, bool alive = true) {
+    const auto step = static_cast<std::int64_t>(std::min(now_s_, stopped_s_) / 0.2);
+    RankState state = at(rank, step, "step", now_s_ - static_cast<double>(step) * 0.2);
+    state.alive = alive;
+    watcher_.report(node, {.number = 0, .attempt = 1, .ranks = {state}}, now_s_);
+  }
+  // Time passes, and these nodes report that nothing goes on.
+  std::optional<Alarm> stall(double seconds, const std::vector<std::string>& heard,
+                             const std::vector<std::string>& answer = {}) {
+    for (const double end_s = now_s_ + seconds; now_s_ < end_s; now_s_ += 0.1) {
+      for (const std::string& node : heard) report(node, node == "n1" ? 0 : 1);
+      for (const std::string& node : answer) watcher_.answered(node, now_s_);
+      if (std::optional<Alarm> alarm = watcher_.check(now_s_)) return alarm;
+    }
+    return std::nullopt;
+  }
+
+  double now_s_ = 0, stopped_s_ = 1e9;
+  Watcher watcher_{1, {"n1", "n2"}, WatchLimits{}, 0};
+};
+
+TEST_F(Watching, UndisturbedStepsAreNoAlarm) {
+  train_until(60);
+  EXPECT_EQ(watcher_.steps(), 299);
+}
+
+TEST_F(Watching, NobodyGetsOnIsAHangByTheLearnedDeadline) {
+  train_until(20);
+  const std::optional<Alarm> alarm = stall(30, {"n1", "n2"});
+  ASSERT_TRUE(alarm);
+  EXPECT_EQ(alarm->kind, AlarmKind::hang);
+  EXPECT_LT(now_s_ - 20, 3 * 0.5 + 5 + 0.5);
+  EXPECT_NEAR(alarm->fault_s, 20, 0.3);
+}
+
+TEST_F(Watching, BeforeItHasLearnedTheConfiguredDeadlineHolds) {
+  watcher_.report("n1", {.number = 0, .attempt = 1, .ranks = {at(0, -1, "load")}}, 0);
+  for (double now_s = 0; now_s < 599; now_s += 1) {
+    for (const char* node : {"n1", "n2"}) watcher_.report(node, {.number = 0, .attempt = 1, .ranks = {}}, now_s);
+    ASSERT_FALSE(watcher_.check(now_s)) << now_s;
+  }
+  EXPECT_TRUE(watcher_.check(601));
+}
+
+TEST_F(Watching, ANodeThatAnsweredOnceAndIsSilentNowIsLost) {
+  watcher_.answered("n2", 0);
+  train_until(20);
+  watcher_.answered("n2", 20);
+  const std::optional<Alarm> alarm = stall(30, {"n1"});
+  ASSERT_TRUE(alarm);
+  EXPECT_EQ(alarm->kind, AlarmKind::node_lost);
+  EXPECT_THAT(alarm->nodes, ElementsAre("n2"));
+  EXPECT_THAT(alarm->ranks, ElementsAre(1));
+  EXPECT_LT(now_s_ - 20, 2);
+}
+
+TEST_F(Watching, ANodeThatNeverAnsweredGetsMoreTime) {
+  train_until(20);
+  EXPECT_FALSE(stall(5, {"n1"}));
+}
+
+TEST_F(Watching, AnAgentThatIsGoneIsNoLostNodeWhileStepsEnd) {
+  watcher_.answered("n2", 0);
+  for (; now_s_ < 60; now_s_ += 0.1) {
+    report("n1", 0);
+    ASSERT_FALSE(watcher_.check(now_s_)) << now_s_;
+  }
+}
+
+TEST_F(Watching, AnAgentThatIsGoneIsNoLostNodeWhileTheKernelAnswers) {
+  train_until(20);
+  const std::optional<Alarm> alarm = stall(30, {"n1"}, {"n2"});
+  ASSERT_TRUE(alarm);
+  EXPECT_EQ(alarm->kind, AlarmKind::hang);
+}
+
+TEST_F(Watching, ADriverThatWasAwayHeardNobodyAndSaysNothingOfThem) {
+  watcher_.answered("n2", 0);
+  train_until(20);
+  watcher_.answered("n2", 20);
+  now_s_ += 30;
+  watcher_.was_away(30);
+  EXPECT_FALSE(watcher_.check(now_s_));
+}
+
+TEST_F(Watching, SilenceOfAllIsTheDriversOwn) {
+  watcher_.answered("n1", 0);
+  watcher_.answered("n2", 0);
+  train_until(20);
+  now_s_ += 4;
+  EXPECT_FALSE(watcher_.check(now_s_));
+  EXPECT_THAT(watcher_.lost(now_s_), IsEmpty());
+}
+
+TEST_F(Watching, ADeadRankIsAnAlarmOnceTheOthersHadTimeToEnd) {
+  train_until(20);
+  report("n1", 0);
+  report("n2", 1, false);
+  EXPECT_FALSE(watcher_.check(now_s_));
+  EXPECT_THAT(watcher_.first_dead(), ElementsAre("n2"));
+  now_s_ += 1;
+  report("n1", 0);
+  report("n2", 1, false);
+  const std::optional<Alarm> alarm = watcher_.check(now_s_);
+  ASSERT_TRUE(alarm);
+  EXPECT_EQ(alarm->kind, AlarmKind::rank_died);
+  EXPECT_THAT(alarm->nodes, ElementsAre("n2"));
+  EXPECT_NEAR(alarm->fault_s, 20, 0.2);
+}
+
+TEST_F(Watching, RanksThatAreDoneMayGo) {
+  for (const auto& [node, rank] : {std::pair{"n1", 0}, std::pair{"n2", 1}}) {
+    RankState state = at(rank, 9, "done");
+    watcher_.report(node, {.number = 0, .attempt = 1, .ranks = {state}}, 0.1);
+    state.alive = false;
+    watcher_.report(node, {.number = 0, .attempt = 1, .ranks = {state}}, 0.2);
+  }
+  EXPECT_TRUE(watcher_.ended());
+  EXPECT_FALSE(watcher_.check(500));
+  EXPECT_THAT(watcher_.first_dead(), IsEmpty());
+}
+
+TEST_F(Watching, WithoutHeartbeatsOutputIsTheSignOfLife) {
+  for (double now_s = 0; now_s < 1000; now_s += 1) {
+    for (const char* node : {"n1", "n2"}) watcher_.report(node, {.number = 0, .attempt = 1, .ranks = {}}, now_s);
+    watcher_.output(now_s);
+    ASSERT_FALSE(watcher_.check(now_s)) << now_s;
+  }
+  for (const char* node : {"n1", "n2"}) watcher_.report(node, {.number = 0, .attempt = 1, .ranks = {}}, 1601);
+  const std::optional<Alarm> alarm = watcher_.check(1601);
+  ASSERT_TRUE(alarm);
+  EXPECT_EQ(alarm->kind, AlarmKind::hang);
+}
+
+TEST_F(Watching, ReportsOfAnotherAttemptTellOfNobodyHere) {
+  watcher_.report("n1", {.number = 0, .attempt = 7, .ranks = {at(0, 3)}}, 1);
+  EXPECT_FALSE(watcher_.has_beats());
+  watcher_.report("other", {.number = 0, .attempt = 1, .ranks = {at(0, 3)}}, 1);
+  EXPECT_FALSE(watcher_.has_beats());
+}
+
+}  // namespace
+}  // namespace ms::driver
