@@ -78,7 +78,8 @@ Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clo
               hub_, clock, earlier_.has_value()),
       pool_(options_.nodes),
       suspects_(options_.diag, files_.dir),
-      phase_s_(clock.now_s()) {
+      phase_s_(clock.now_s()),
+      deadlines_(options_.limits.hang_s) {
   if (access(files_.ledger().c_str(), F_OK) == 0) ledger_ = read_ledger(read_file(files_.ledger()), files_.ledger());
   if (ledger_.began_s == 0) ledger_.began_s = clock_.wall_s();
   ledger_.command = options_.launch.command;
@@ -96,7 +97,7 @@ void Driver::adopt(DriverState state) {
   command_ = LongCommand::adopt(*state.command);
   nodes_ = state.nodes;
   pool_.work(nodes_);
-  watcher_.emplace(state.attempt, nodes_, options_.limits, clock_.now_s());
+  watcher_.emplace(state.attempt, nodes_, options_.limits, deadlines_, clock_.now_s());
   output_.emplace(files_.output(state.attempt), state.output_offset);
   phase_ = Phase::running;
 }

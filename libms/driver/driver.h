@@ -88,6 +88,7 @@ class Driver {
   double phase_s_ = 0;  // since when
   int first_attempt_ = 0;
   std::optional<LongCommand> command_;
+  watch::Deadlines deadlines_;
   std::optional<Watcher> watcher_;
   std::optional<Tail> output_;
   std::vector<std::string> nodes_;  // of the attempt

@@ -46,6 +46,11 @@ Judgement judge_hang(const AttemptEvidence& e) {
     add_once(j.suspects, e.verdict->node);
     why = e.verdict->message;
   }
+  // Who is at fault cannot be told: all are looked at, and some of them give way to spares.
+  if (j.suspects.empty()) {
+    j.suspects = e.nodes;
+    why = "no rank stands out";
+  }
   if (!why.empty()) j.why += (j.why.empty() ? "" : "; ") + why;
   return j;
 }

@@ -12,8 +12,9 @@ constexpr std::string_view kEnded = "done";
 
 }  // namespace
 
-Watcher::Watcher(int attempt, std::vector<std::string> nodes, const WatchLimits& limits, double now_s)
-    : attempt_(attempt), limits_(limits), deadlines_(limits.hang_s), progress_s_(now_s), output_s_(now_s) {
+Watcher::Watcher(int attempt, std::vector<std::string> nodes, const WatchLimits& limits, watch::Deadlines& deadlines,
+                 double now_s)
+    : attempt_(attempt), limits_(limits), deadlines_(deadlines), progress_s_(now_s), output_s_(now_s) {
   for (std::string& node : nodes) nodes_[std::move(node)] = {.heard_s = now_s};
 }
 

@@ -32,8 +32,9 @@ struct Alarm {
 
 class Watcher {
  public:
-  // The nodes of an attempt, which begins at `now_s`; agents are connected, or will be.
-  Watcher(int attempt, std::vector<std::string> nodes, const WatchLimits& limits, double now_s);
+  // The nodes of an attempt, which begins at `now_s`. `deadlines`, of all attempts of the run, outlives the watcher.
+  Watcher(int attempt, std::vector<std::string> nodes, const WatchLimits& limits, watch::Deadlines& deadlines,
+          double now_s);
 
   void report(const std::string& node, const Report& report, double now_s);
   // The node's kernel answered: it is there, even if its agent is not.
@@ -78,7 +79,7 @@ class Watcher {
 
   int attempt_;
   WatchLimits limits_;
-  watch::Deadlines deadlines_;
+  watch::Deadlines& deadlines_;
   std::map<std::string, Node> nodes_;
   std::map<int, Rank> ranks_;
   double progress_s_;  // any rank got on

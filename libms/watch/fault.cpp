@@ -164,9 +164,12 @@ std::vector<Fault> armed_faults(const std::function<const char*(const char*)>& v
       throw user_error("fault.never", fmt::format("MS_FAULT '{}': the run has {} steps", fault.text, steps));
     }
   }
-  const char* restarts = variable("SLURM_RESTART_COUNT");  // unset in the first start
-  const std::int64_t restart =
-      restarts == nullptr ? 0 : parse_count(restarts, std::numeric_limits<int>::max()).value_or(0);
+  // Slurm leaves its count unset in the first start; a driver counts the attempts of all starts, from 1.
+  const auto count = [&](const char* name) {
+    const char* text = variable(name);
+    return text == nullptr ? std::optional<std::int64_t>() : parse_count(text, std::numeric_limits<int>::max());
+  };
+  const std::int64_t restart = count("MS_ATTEMPT").value_or(count("SLURM_RESTART_COUNT").value_or(0) + 1) - 1;
   std::erase_if(faults, [&](const Fault& fault) { return fault.restart && *fault.restart != restart; });
   return faults;
 }
@@ -177,8 +180,7 @@ std::string fault_manual() {
     text += fmt::format("{} ({}){}", row.word, row.doc, &row == std::end(kPoints) - 1 ? ". " : " or ");
   text +=
       "Where: rank=N, or node=NAME with the short name of a host, or else every rank. With restart=K only in that "
-      "start "
-      "of a job, as counted by SLURM_RESTART_COUNT from 0. Fault: ";
+      "start, as counted from 0 by SLURM_RESTART_COUNT, or by ms-driver's attempts. Fault: ";
   for (const auto& row : kKinds) {
     text += fmt::format("{} ({}){}", row.word, row.doc, &row == std::end(kKinds) - 1 ? ". " : ", ");
   }

@@ -23,7 +23,7 @@ struct Fault {
   double amount = 0;                // pause: seconds; slow: factor on the time of operations
   std::optional<int> rank = {};     // nullopt: every rank
   std::string node = {};            // short name of a host; empty: every node
-  std::optional<int> restart = {};  // SLURM_RESTART_COUNT of the start; nullopt: every start
+  std::optional<int> restart = {};  // the restarts before this start, Slurm's or the driver's; nullopt: every start
   std::string text = {};            // as given in MS_FAULT
 };
 

@@ -244,9 +244,9 @@ PromptReceive::~PromptReceive() { fcntl(fd_, F_SETFL, O_NONBLOCK); }
 Listener::Listener(const Address& on)
     : fd_(socket(on.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
   constexpr int kBacklog = 1024;
-  // On a named port: connections of whoever listened there before may not be forgotten yet.
-  const int on_again = 1;
-  if (on.port() != 0) setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &on_again, sizeof on_again);
+  // Somebody may listen here again, although the connections of this one are not forgotten yet: both must allow it.
+  const int allowed = 1;
+  setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &allowed, sizeof allowed);
   if (!fd_ || bind(fd_.get(), on.get(), on.length) != 0 || listen(fd_.get(), kBacklog) != 0) {
     throw Error("net.socket", Blame::node, fmt::format("cannot listen on {}: {}", on.str(), errno_text(errno)));
   }

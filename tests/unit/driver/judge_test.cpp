@@ -98,7 +98,7 @@ TEST(Judge, ByTheTable) {
        Next::again,
        "hang",
        76,
-       {},
+       {"n1", "n2"},
        false},
       {"a hang with a stopped task",
        with(ended({}),

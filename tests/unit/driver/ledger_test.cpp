@@ -162,7 +162,8 @@ TEST(Status, IsReadByPeopleAndPrometheus) {
   ledger.began_s = 1000;
   ledger.attempts = {attempt(0, 40, 1000, 1010, 0)};
   ledger.attempts[0].number = 1;
-  Watcher watcher(1, {"n1"}, {}, 0);
+  watch::Deadlines deadlines(600);
+  Watcher watcher(1, {"n1"}, {}, deadlines, 0);
   RankState rank;
   rank.rank = 0;
   rank.step = 40;

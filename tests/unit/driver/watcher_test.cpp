@@ -48,7 +48,8 @@ class Watching : public testing::Test {
   }
 
   double now_s_ = 0, stopped_s_ = 1e9;
-  Watcher watcher_{1, {"n1", "n2"}, WatchLimits{}, 0};
+  watch::Deadlines deadlines_{WatchLimits{}.hang_s};
+  Watcher watcher_{1, {"n1", "n2"}, WatchLimits{}, deadlines_, 0};
 };
 
 TEST_F(Watching, UndisturbedStepsAreNoAlarm) {

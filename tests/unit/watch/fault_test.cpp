@@ -113,6 +113,8 @@ TEST(Fault, IsArmedInItsStartOfTheJob) {
       {{{"MS_FAULT", "step=5 restart=0 kill"}}, 1},
       {{{"MS_FAULT", "step=5 restart=0 kill"}, {"SLURM_RESTART_COUNT", "1"}}, 0},
       {{{"MS_FAULT", "step=5 restart=1 kill"}}, 0},
+      {{{"MS_FAULT", "step=5 restart=1 kill"}, {"MS_ATTEMPT", "2"}}, 1},
+      {{{"MS_FAULT", "step=5 restart=1 kill"}, {"MS_ATTEMPT", "1"}, {"SLURM_RESTART_COUNT", "1"}}, 0},
       {{{"MS_FAULT", "step=5 restart=1 kill; start restart=0 exit"}, {"SLURM_RESTART_COUNT", "1"}}, 1},
   };
   for (const auto& row : rows) {
