@@ -26,6 +26,7 @@ Json evidence_json(const AttemptEvidence& evidence) {
   for (const NodeTask& t : evidence.tasks) {
     tasks.push_back({{"node", t.node},
                      {"rank", t.task.rank},
+                     {"step", t.step},
                      {"pid", t.task.pid},
                      {"state", std::string(1, t.task.state)},
                      {"cpu", t.task.cpu},

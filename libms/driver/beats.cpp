@@ -7,10 +7,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -79,6 +81,7 @@ Beats::Process* Beats::process(int pid, double now_s) {
   if (process.attempt > attempt_) {
     attempt_ = process.attempt;
     ranks_.clear();
+    took_.clear();
     processes_.clear();
   }
   return &(processes_[pid] = std::move(process));
@@ -91,6 +94,10 @@ void Beats::hear(int pid, std::string_view text, double now_s) {
   const int number = beat->rank >= 0 ? beat->rank : sender->rank;
   if (number < 0 || (ranks_.size() >= kMostProcesses && !ranks_.contains(number))) return;
   Rank& rank = ranks_[number];
+  if (!rank.section.empty() && took_.size() < watch::kMaxBeatNumbers) {
+    double& longest_s = took_[rank.section];
+    longest_s = std::max(longest_s, now_s - rank.since_s);
+  }
   rank.pid = pid;
   if (beat->step >= 0) rank.step = beat->step;
   if (!beat->section.empty()) rank.section = beat->section;
@@ -132,7 +139,7 @@ bool Beats::take(double now_s) {
 }
 
 Report Beats::report(double now_s) {
-  Report report{.number = 0, .attempt = attempt_, .ranks = {}};
+  Report report{.number = 0, .attempt = attempt_, .ranks = {}, .took = std::exchange(took_, {})};
   std::map<int, std::pair<char, double>> seen;  // state and processors of each process
   for (auto& [pid, process] : processes_) {
     const ProcessStat stat = process.alive ? process_stat(root_, pid) : ProcessStat{};

@@ -24,7 +24,7 @@ class Beats {
   std::vector<int> fds() const;
   // Takes in what has come. Returns whether a process ended since the last call.
   bool take(double now_s);
-  // The ranks of the newest attempt that was heard of.
+  // The ranks of the newest attempt that was heard of, and what they did since the report before.
   Report report(double now_s);
 
  private:
@@ -52,6 +52,7 @@ class Beats {
   int attempt_ = -1;
   std::map<int, Process> processes_;
   std::map<int, Rank> ranks_;
+  std::map<std::string, double> took_;
 };
 
 }  // namespace ms::driver

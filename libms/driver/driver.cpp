@@ -137,7 +137,9 @@ void Driver::handle(const Hub::Event& event) {
   if (says->report && watcher_) watcher_->report(event.node, *says->report, now_s);
   if (!says->answer) return;
   awaited_.erase(event.node);
-  for (const TaskEvidence& task : says->answer->tasks) tasks_.push_back({.node = event.node, .task = task});
+  for (const TaskEvidence& task : says->answer->tasks) {
+    tasks_.push_back({.node = event.node, .task = task, .step = watcher_ ? watcher_->steps_of(task.rank) : -1});
+  }
 }
 
 void Driver::answer_client(const Hub::Event& event) {

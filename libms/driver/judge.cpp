@@ -24,7 +24,7 @@ std::vector<std::string> nodes_where(const std::vector<NodeTask>& tasks, F&& sta
                                      std::string& why) {
   std::vector<std::string> nodes, ranks;
   for (const NodeTask& t : tasks) {
-    if (!stands_out(t.task)) continue;
+    if (!stands_out(t)) continue;
     add_once(nodes, t.node);
     ranks.push_back(fmt::format("{} on {}", t.task.rank, t.node));
   }
@@ -97,25 +97,27 @@ std::optional<VerdictRead> parse_verdict(std::string_view text) {
 }
 
 std::vector<std::string> outliers(const std::vector<NodeTask>& tasks, std::string& why) {
-  const auto stopped = [](const TaskEvidence& t) { return t.state == 'T' || t.state == 't'; };
-  const auto gone = [](const TaskEvidence& t) { return t.state == 'Z' || t.state == 'X'; };
-  const auto blocked = [](const TaskEvidence& t) { return t.state == 'D'; };
-  const auto busy = [](const TaskEvidence& t) { return t.cpu >= kBusy; };
-  const auto idle = [](const TaskEvidence& t) { return t.cpu <= kIdle; };
-  const auto count = [&](const auto& is) {
-    return static_cast<std::size_t>(std::ranges::count_if(tasks, [&](const NodeTask& t) { return is(t.task); }));
+  std::int64_t most_steps = -1;
+  for (const NodeTask& t : tasks) most_steps = std::max(most_steps, t.step);
+  const auto stopped = [](const NodeTask& t) { return t.task.state == 'T' || t.task.state == 't'; };
+  const auto gone = [](const NodeTask& t) { return t.task.state == 'Z' || t.task.state == 'X'; };
+  const auto blocked = [](const NodeTask& t) { return t.task.state == 'D'; };
+  const auto behind = [&](const NodeTask& t) { return t.step >= 0 && t.step < most_steps; };
+  const auto busy = [](const NodeTask& t) { return t.task.cpu >= kBusy; };
+  const auto idle = [](const NodeTask& t) { return t.task.cpu <= kIdle; };
+  const auto few = [&](const auto& is, std::size_t times) {
+    const auto number = static_cast<std::size_t>(std::ranges::count_if(tasks, is));
+    return number > 0 && times * number <= tasks.size();
   };
-  const auto few = [&](std::size_t n) { return n > 0 && 3 * n <= tasks.size(); };
-  if (few(count(stopped))) return nodes_where(tasks, stopped, "is stopped by a signal", why);
-  if (few(count(gone))) return nodes_where(tasks, gone, "is gone", why);
-  if (few(count(blocked))) return nodes_where(tasks, blocked, "waits for a device or a file system", why);
-  // Those who wait do the same, all of them; who computes, or sleeps while all others poll, is the one they wait for.
-  if (few(count(busy)) && count(busy) + count(idle) == tasks.size()) {
-    return nodes_where(tasks, busy, "computes while all others wait", why);
-  }
-  if (few(count(idle)) && count(busy) + count(idle) == tasks.size()) {
-    return nodes_where(tasks, idle, "sleeps while all others poll", why);
-  }
+  // What accuses a task by itself needs half of the others to be different, what compares it with them two thirds.
+  if (few(stopped, 2)) return nodes_where(tasks, stopped, "is stopped by a signal", why);
+  if (few(gone, 2)) return nodes_where(tasks, gone, "is gone", why);
+  // Who waits for a rank has done its part of the step; who is waited for has not.
+  if (few(behind, 2)) return nodes_where(tasks, behind, "is a step behind all others", why);
+  if (few(blocked, 2)) return nodes_where(tasks, blocked, "waits for a device or a file system", why);
+  const bool clear = std::ranges::all_of(tasks, [&](const NodeTask& t) { return busy(t) || idle(t); });
+  if (clear && few(busy, 3)) return nodes_where(tasks, busy, "computes while all others wait", why);
+  if (clear && few(idle, 3)) return nodes_where(tasks, idle, "sleeps while all others poll", why);
   return {};
 }
 

@@ -25,6 +25,7 @@ std::optional<VerdictRead> parse_verdict(std::string_view text);
 struct NodeTask {
   std::string node;
   TaskEvidence task;
+  std::int64_t step = -1;  // steps done, as it said last
 };
 struct SaidLine {
   const KnownLine* known = nullptr;

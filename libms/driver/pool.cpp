@@ -52,6 +52,7 @@ std::optional<std::vector<std::string>> Pool::choose(std::size_t most, std::size
   for (const std::string& name : order_) {
     if (std::ranges::find(candidates, name) == candidates.end()) continue;
     nodes_.at(name).role = NodeRole::works;
+    nodes_.at(name).why.clear();
     chosen.push_back(name);
   }
   return chosen;

@@ -23,6 +23,7 @@ void Watcher::report(const std::string& node, const Report& report, double now_s
   if (found == nodes_.end()) return;
   found->second.heard_s = now_s;
   if (report.attempt != attempt_) return;
+  for (const auto& [section, seconds] : report.took) deadlines_.took(section, seconds);
   for (const RankState& state : report.ranks) {
     const auto [rank, is_new] = ranks_.try_emplace(state.rank, Rank{.node = node, .state = state, .changed_s = now_s});
     Rank& known = rank->second;
@@ -31,11 +32,6 @@ void Watcher::report(const std::string& node, const Report& report, double now_s
       if (!died_s_) died_s_ = now_s;
     }
     const bool moved = state.step != known.state.step || state.section != known.state.section;
-    if (!is_new && moved) {
-      const std::int64_t steps = state.step - known.state.step;
-      const double took_s = now_s - known.changed_s;
-      deadlines_.took(known.state.section, steps > 1 ? took_s / static_cast<double>(steps) : took_s);
-    }
     if (is_new || moved) {
       known.changed_s = now_s - std::max(0.0, state.section_s);
       progress_s_ = std::max(progress_s_, known.changed_s);
@@ -115,6 +111,11 @@ std::int64_t Watcher::steps() const {
     first = false;
   }
   return steps;
+}
+
+std::int64_t Watcher::steps_of(int rank) const {
+  const auto known = ranks_.find(rank);
+  return known == ranks_.end() ? -1 : known->second.state.step;
 }
 
 bool Watcher::ended() const {

@@ -50,8 +50,9 @@ class Watcher {
   // Every node was heard of since, or is lost.
   bool heard_all_since(double since_s, double now_s) const;
 
-  // Steps done, as the slowest rank says; -1: none said so.
+  // Steps done, as the slowest rank says, or this one; -1: none said so.
   std::int64_t steps() const;
+  std::int64_t steps_of(int rank) const;
   bool has_beats() const { return !ranks_.empty(); }
   bool ended() const;  // every rank that was heard of says so
   double last_progress_s() const { return progress_s_; }

@@ -52,7 +52,9 @@ std::string to_json(const Report& report) {
     if (!r.numbers.empty()) rank["numbers"] = r.numbers;
     ranks.push_back(std::move(rank));
   }
-  return Json{{"report", report.number}, {"attempt", report.attempt}, {"ranks", std::move(ranks)}}.dump();
+  Json json{{"report", report.number}, {"attempt", report.attempt}, {"ranks", std::move(ranks)}};
+  if (!report.took.empty()) json["took"] = report.took;
+  return json.dump();
 }
 std::string to_json(const Order& order) { return Json{{"order", order.what}, {"attempt", order.attempt}}.dump(); }
 Order read_order(const std::string& line) {
@@ -82,6 +84,7 @@ AgentSays read_agent(const std::string& line) {
       Report& report = says.report.emplace();
       json.get_to("report", report.number);
       json.get_to("attempt", report.attempt);
+      if (json.contains("took")) json.get_to("took", report.took);
       check_size(json.at("ranks"));
       for (const Json& rank : json.at("ranks")) {
         RankState r;

@@ -41,6 +41,7 @@ struct Report {
   std::int64_t number = 0;
   int attempt = -1;  // that the ranks belong to
   std::vector<RankState> ranks;
+  std::map<std::string, double> took = {};  // sections that ended since the report before: the longest time of each
 };
 
 // One task's state, asked for when a run hangs.

@@ -17,8 +17,10 @@ void Deadlines::took(std::string_view section, double seconds) {
 
 double Deadlines::of(std::string_view section) const {
   const auto found = sections_.find(section);
-  if (found == sections_.end() || found->second.seconds.size() < kEnough) return ceiling_s_;
-  return std::min(ceiling_s_, kTimes * *std::ranges::max_element(found->second.seconds) + kSlack_s);
+  if (found == sections_.end()) return ceiling_s_;
+  const std::vector<double>& seconds = found->second.seconds;
+  const double slack_s = seconds.size() < kEnough ? kFirstSlack_s : kSlack_s;
+  return std::min(ceiling_s_, kTimes * *std::ranges::max_element(seconds) + slack_s);
 }
 
 }  // namespace ms::watch

@@ -1,5 +1,5 @@
 // Deadlines that a run learns: how long a section of a step may take before it counts as a hang. A section that was
-// seen often enough has a deadline of its own; until then the configured one holds. Pure; for one thread at a time.
+// seen has a deadline of its own; until then the configured one holds. Pure; for one thread at a time.
 #pragma once
 
 #include <map>
@@ -13,14 +13,15 @@ class Deadlines {
  public:
   // The times of a section that are remembered, and how many make a deadline: steps are many and alike, saves few.
   static constexpr std::size_t kRemembered = 64, kEnough = 4;
-  static constexpr double kTimes = 3, kSlack_s = 5;
+  static constexpr double kTimes = 3, kSlack_s = 5, kFirstSlack_s = 30;
 
   // `ceiling_s`: the configured deadline, which no learned one exceeds.
   explicit Deadlines(double ceiling_s) : ceiling_s_(ceiling_s) {}
 
   // A section took so long, and ended well.
   void took(std::string_view section, double seconds);
-  // kTimes the longest of the remembered times and kSlack_s; the ceiling where the section is not known.
+  // kTimes the longest of the remembered times and kSlack_s, or kFirstSlack_s where there are few; the ceiling where
+  // there are none.
   double of(std::string_view section) const;
 
  private:

@@ -166,8 +166,8 @@ std::vector<Fault> armed_faults(const std::function<const char*(const char*)>& v
   }
   // Slurm leaves its count unset in the first start; a driver counts the attempts of all starts, from 1.
   const auto count = [&](const char* name) {
-    const char* text = variable(name);
-    return text == nullptr ? std::optional<std::int64_t>() : parse_count(text, std::numeric_limits<int>::max());
+    const char* value = variable(name);
+    return value == nullptr ? std::optional<std::int64_t>() : parse_count(value, std::numeric_limits<int>::max());
   };
   const std::int64_t restart = count("MS_ATTEMPT").value_or(count("SLURM_RESTART_COUNT").value_or(0) + 1) - 1;
   std::erase_if(faults, [&](const Fault& fault) { return fault.restart && *fault.restart != restart; });

@@ -144,17 +144,18 @@ TEST_F(Port, SilentStrangersGoAfterAWhile) {
 }
 
 TEST(Wire, ComesBackAsItWasSent) {
-  const Report report{.number = 7,
-                      .attempt = 2,
-                      .ranks = {{.rank = 3,
-                                 .pid = 17,
-                                 .alive = false,
-                                 .state = 'Z',
-                                 .step = 9,
-                                 .section = "save",
-                                 .section_s = 0.5,
-                                 .cpu = 1.5,
-                                 .numbers = {{"loss", 2.5}}}}};
+  Report report{.number = 7,
+                .attempt = 2,
+                .ranks = {{.rank = 3,
+                           .pid = 17,
+                           .alive = false,
+                           .state = 'Z',
+                           .step = 9,
+                           .section = "save",
+                           .section_s = 0.5,
+                           .cpu = 1.5,
+                           .numbers = {{"loss", 2.5}}}}};
+  report.took = {{"step", 0.25}};
   EXPECT_EQ(to_json(*read_agent(to_json(report)).report), to_json(report));
   const Answer answer{.to = "look",
                       .attempt = 2,

@@ -21,8 +21,10 @@ VerdictRead verdict(int code, const std::string& blame = "", const std::string& 
                     const std::string& kind = "") {
   return {.code = code, .kind = kind, .blame = blame, .message = "so it was", .node = node, .rank = 1};
 }
-NodeTask task(const std::string& node, int rank, char state, double cpu) {
-  return {.node = node, .task = {.rank = rank, .pid = 1, .state = state, .cpu = cpu, .waits_in = "", .stack = ""}};
+NodeTask task(const std::string& node, int rank, char state, double cpu, std::int64_t step = 7) {
+  return {.node = node,
+          .task = {.rank = rank, .pid = 1, .state = state, .cpu = cpu, .waits_in = "", .stack = ""},
+          .step = step};
 }
 SaidLine said(std::string_view text, const std::string& node = "n2") {
   return {.known = known_line(text), .node = node, .text = std::string(text)};
@@ -194,6 +196,9 @@ TEST(Outliers, DoWhatNobodyElseDoes) {
   EXPECT_THAT(of(and_one('S', 0.3)), IsEmpty()) << "neither busy nor idle: not sure";
   EXPECT_THAT(of({task("n1", 0, 'R', 1), task("n1", 1, 'R', 0.9), task("n2", 2, 'S', 0)}), ElementsAre("n2"));
   EXPECT_THAT(of({task("n1", 0, 'R', 1), task("n2", 1, 'S', 0)}), IsEmpty()) << "one of two is no outlier";
+  EXPECT_THAT(of({task("n1", 0, 'S', 0, 8), task("n2", 1, 'S', 0, 7)}), ElementsAre("n2"));
+  EXPECT_EQ(why, "rank 1 on n2 is a step behind all others");
+  EXPECT_THAT(of({task("n1", 0, 'S', 0, 8), task("n2", 1, 'S', 0, -1)}), IsEmpty());
   EXPECT_THAT(of({}), IsEmpty());
 }
 
