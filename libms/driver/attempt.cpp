@@ -1,10 +1,10 @@
 // The attempts of a driver: their begin, their end, and what follows.
 #include <fmt/ranges.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -14,12 +14,14 @@
 #include "driver/driver.h"
 #include "driver/status.h"
 #include "net/measure/interface.h"
+#include "slurm/commands.h"
 #include "slurm/hostlist.h"
+#include "slurm/requeue.h"
 
 namespace ms::driver {
 namespace {
 
-constexpr double kMostBackOff_s = 300, kStorageWait_s = 10;
+constexpr double kMostBackOff_s = 300, kStorageWait_s = 2;
 
 Json evidence_json(const AttemptEvidence& evidence) {
   Json tasks = Json::array(), lines = Json::array();
@@ -84,11 +86,19 @@ void Driver::begin_attempt() {
   save();
 }
 
+// The time until steps are done again counts from the first of several failures.
+void Driver::begin_recovery(double now_s) {
+  if (fault_s_) return;
+  fault_s_ = now_s;
+  faulty_ = ledger_.attempts.size() - 1;
+}
+
 void Driver::alarm(Alarm found, double now_s) {
   log::warn("driver", "{}", found.why);
   entry().detect_s = now_s - found.fault_s;
-  fault_s_ = now_s;
+  begin_recovery(now_s);
   alarm_ = std::move(found);
+  alarm_s_ = now_s;
   phase_s_ = now_s;
   if (alarm_->kind != AlarmKind::hang) return end_command(now_s);
   phase_ = Phase::looking;
@@ -142,14 +152,14 @@ void Driver::finish_attempt(double now_s) {
   AttemptEntry& ended = entry();
   if (!alarm_) {
     ended.detect_s = std::max(0.0, ended_s_ - watcher_->died_s().value_or(ended_s_));
-    if (judgement.next == Next::again) fault_s_ = ended_s_;
+    if (judgement.next == Next::again) begin_recovery(ended_s_);
   }
   ended.ended_s = wall_s(ended_s_);
   ended.cause = judgement.cause;
   ended.code = judgement.code;
   ended.why = judgement.why;
   ended.suspects = judgement.suspects;
-  ended.diagnose_s = now_s - fault_s_.value_or(now_s);
+  ended.diagnose_s = now_s - (alarm_ ? alarm_s_ : ended_s_);
   if (judgement.next == Next::again) {
     write_file_atomic(files_.evidence(ended.number), evidence_json(evidence).dump(2) + "\n");
     log::warn("driver", "attempt {} ended: {}: {}", ended.number, judgement.cause, judgement.why);
@@ -192,7 +202,8 @@ void Driver::decide(const Judgement& judgement, double now_s) {
                                  ledger_.best_step(), judgement.why));
   }
   double wait_s = idle == 0 ? 0 : std::min(kMostBackOff_s, std::exp2(idle - 1));
-  if (judgement.cause == "storage") wait_s = std::min(kMostBackOff_s, kStorageWait_s * std::exp2(idle));
+  if (judgement.cause == "storage" || judgement.cause.starts_with(kSlurmCauses))
+    wait_s = std::min(kMostBackOff_s, kStorageWait_s * std::exp2(idle));
   if (wait_s > 0) log::info("driver", "the next attempt begins in {:.0f} s", wait_s);
   wait_until_s_ = now_s + wait_s;
   phase_ = Phase::waiting;
@@ -220,7 +231,7 @@ void Driver::check_suspects() {
 }
 
 void Driver::stop_with(int code, const std::string& why) {
-  if (code == 0) {
+  if (code == 0 || code == static_cast<int>(ExitCode::stopped)) {
     log::info("driver", "{}", why);
   } else {
     log::error("driver", "the driver ends with code {}: {}", code, why);
@@ -229,7 +240,27 @@ void Driver::stop_with(int code, const std::string& why) {
   save();
 }
 
+// Queues the job again for what another start can mend: its time was up, or too few nodes were left.
+void Driver::requeue() {
+  const bool time_is_up = by_time_limit_ && result_ == static_cast<int>(ExitCode::stopped);
+  const bool needs_nodes = !asked_to_stop_ && result_ == static_cast<int>(ExitCode::peer_lost);
+  if ((!time_is_up && !needs_nodes) || options_.max_requeues == 0) return;
+  if (options_.restarts >= options_.max_requeues) {
+    return log::error("driver", "the job was queued again {} times: no more", options_.restarts);
+  }
+  std::vector<std::string> out = pool_.with(NodeRole::excluded);
+  for (const std::string& node : pool_.with(NodeRole::lost)) out.push_back(node);
+  std::signal(SIGTERM, SIG_IGN);  // a requeue ends this job's processes; what is left to do must be done first
+  try {
+    const slurm::Commands slurm({.conf = options_.slurm_conf});
+    slurm::requeue_excluding(slurm, static_cast<std::uint32_t>(options_.job), out, {}, clock_);
+    log::info("driver", "the job is queued again{}",
+              out.empty() ? std::string() : fmt::format(", without {}", slurm::fold_hostlist(out)));
+  } catch (const Error& error) { log::error("driver", "the job is not queued again: {}", error.message()); }
+}
+
 void Driver::save() {
+  shown_s_ = -1e9;  // what is shown follows at once
   DriverState state{.job = job(),
                     .addresses = {},
                     .port = hub_.port(),

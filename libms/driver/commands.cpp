@@ -99,6 +99,9 @@ DriverOptions options_of(const Args& args) {
   options.max_attempts = static_cast<int>(args.get_int("max-attempts", 1));
   options.max_idle = static_cast<int>(args.get_int("max-idle", 1));
   options.diagnose_level = static_cast<int>(args.get_int("diagnose", 0, 2));
+  options.max_requeues = static_cast<int>(args.get_int("max-requeues", 0));
+  options.slurm_conf = variable("SLURM_CONF");
+  options.limits.say_done = is_ms_train(options.launch.command);
   options.limits.hang_s = args.get_seconds("hang-timeout");
   options.program = net::own_path();
   options.diag = args.get("diag");
@@ -134,8 +137,9 @@ int be_agent(const Args& args) {
   return 0;
 }
 
-DriverFiles files_of(const Args& args) {
-  DriverFiles files(run_dir_of(args, args.has("DIR") ? "DIR" : "run-dir"));
+// `name`: of the argument that is the directory.
+DriverFiles files_of(const Args& args, const char* name) {
+  DriverFiles files(run_dir_of(args, name));
   if (access(files.dir.c_str(), F_OK) != 0) {
     throw user_error("driver.run_dir", fmt::format("no driver has been in {}", files.dir),
                      "name the directory that ms-driver run was given as --run-dir");
@@ -144,7 +148,7 @@ DriverFiles files_of(const Args& args) {
 }
 
 int show_status(const Args& args) {
-  const DriverFiles files = files_of(args);
+  const DriverFiles files = files_of(args, "DIR");
   while (true) {
     const std::string document = read_file(files.status(), Blame::user);
     if (args.has("json")) {
@@ -167,7 +171,7 @@ int show_status(const Args& args) {
 }
 
 int show_report(const Args& args) {
-  const DriverFiles files = files_of(args);
+  const DriverFiles files = files_of(args, "DIR");
   const double now_s = SystemClock().wall_s();
   const Ledger ledger = read_ledger(read_file(files.ledger(), Blame::user), files.ledger());
   fmt::print("{}", args.has("json") ? to_json(ledger, now_s) : report_text(ledger, now_s));
@@ -176,7 +180,7 @@ int show_report(const Args& args) {
 
 // Asks the driver of a run; prints its answer.
 int ask(const Args& args, const Json& question) {
-  const DriverFiles files = files_of(args);
+  const DriverFiles files = files_of(args, "run-dir");
   const std::optional<DriverState> state = read_state(read_file(files.state(), Blame::user));
   if (!state) throw Error("driver.state", Blame::storage, fmt::format("{} is not understood", files.state()));
   const std::unique_ptr<Credentials> credentials = munge_credentials(configured_socket());
@@ -230,6 +234,11 @@ Command run_command() {
                    .value = "N",
                    .doc = "Give up after so many on end that came no further.",
                    .default_text = "3"},
+                  {.name = "max-requeues",
+                   .value = "N",
+                   .doc = "Queue the job again, at most so often, when its time limit is near (sbatch "
+                          "--signal=B:USR2@300) or too few nodes are left, and without the bad ones.",
+                   .default_text = "0"},
                   {.name = "diagnose",
                    .value = "LEVEL",
                    .doc = "How ms-diag looks at suspects while the others train; 0: not at all.",

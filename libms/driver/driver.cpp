@@ -124,6 +124,7 @@ int Driver::run() {
   }
   suspects_.stop();
   agents_.stop();
+  requeue();
   return *result_;
 }
 
@@ -185,6 +186,7 @@ void Driver::read_signals() {
     const int number = static_cast<int>(info.ssi_signo);
     log::warn("driver", "{} was received: the run is told to stop", strsignal(number));
     asked_to_stop_ = true;
+    by_time_limit_ = number == SIGUSR2;  // as sbatch --signal is asked to send it
     if (command_) {
       command_->signal(number);
     } else {
@@ -232,8 +234,8 @@ void Driver::note_progress(double) {
   now.to_step = steps;
   if (now.first_step_s != 0) return;
   now.first_step_s = wall_s(watcher_->last_progress_s());
-  if (fault_s_ && ledger_.attempts.size() >= 2) {
-    AttemptEntry& before = ledger_.attempts[ledger_.attempts.size() - 2];
+  if (fault_s_) {
+    AttemptEntry& before = ledger_.attempts[faulty_];
     before.recover_s = watcher_->last_progress_s() - *fault_s_;
     log::info("driver", "attempt {} trains: {:.1f} s after the alarm", now.number, before.recover_s);
     fault_s_.reset();

@@ -37,6 +37,8 @@ struct DriverOptions {
   std::string program;       // ms-driver itself, for agents
   std::string munge_socket;  // for agents; empty: the usual one
   std::string diag = "ms-diag";
+  int max_requeues = 0;  // the job is queued again at most so often; 0: never
+  std::string slurm_conf;
   int signals = -1;  // a signalfd: TERM, INT, HUP, USR2
 };
 
@@ -61,12 +63,14 @@ class Driver {
   void watch(double now_s);
   void step(double now_s);
   void note_progress(double now_s);
+  void begin_recovery(double now_s);
   void alarm(Alarm alarm, double now_s);
   void end_command(double now_s);
   void finish_attempt(double now_s);
   void decide(const Judgement& judgement, double now_s);
   void check_suspects();
   void stop_with(int code, const std::string& why);
+  void requeue();
   std::optional<VerdictRead> read_verdict() const;
   void save();
   void show(double now_s);
@@ -98,9 +102,11 @@ class Driver {
   std::vector<NodeTask> tasks_;
   std::vector<SaidLine> lines_;
   std::optional<TaskExit> first_exit_;
-  std::optional<double> fault_s_;  // of the attempt before, until the next step is done
+  std::optional<double> fault_s_;  // when steps ceased to be done, until they are again
+  std::size_t faulty_ = 0;         // and in which attempt
+  double alarm_s_ = 0;
   std::int64_t resumed_at_ = -1;
-  bool asked_to_stop_ = false;
+  bool asked_to_stop_ = false, by_time_limit_ = false;
   double wait_until_s_ = 0, shown_s_ = -1e9;
   std::optional<int> result_;
 };

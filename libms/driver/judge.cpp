@@ -109,7 +109,8 @@ std::vector<std::string> outliers(const std::vector<NodeTask>& tasks, std::strin
     const auto number = static_cast<std::size_t>(std::ranges::count_if(tasks, is));
     return number > 0 && times * number <= tasks.size();
   };
-  // What accuses a task by itself needs half of the others to be different, what compares it with them two thirds.
+  // A task that is accused by itself needs half of them to be different, one that is compared with the others two
+  // thirds.
   if (few(stopped, 2)) return nodes_where(tasks, stopped, "is stopped by a signal", why);
   if (few(gone, 2)) return nodes_where(tasks, gone, "is gone", why);
   // Who waits for a rank has done its part of the step; who is waited for has not.
@@ -155,7 +156,7 @@ Judgement judge(const AttemptEvidence& e) {
     return j;
   }
   if (e.asked_to_stop) return judged(Next::stop, "stopped", e.exit_status.value_or(143), "stopped on request");
-  if (e.exit_status == 0 && !e.writes_verdicts && e.died_on.empty()) return judged(Next::done, "done", 0, "done");
+  if (e.exit_status == 0 && !e.writes_verdicts) return judged(Next::done, "done", 0, "done");
   // srun's own status is that of the tasks which it ended because of the first one.
   std::optional<int> status = e.exit_status;
   if (e.first_exit && status != 0) status = e.first_exit->code;
@@ -164,10 +165,10 @@ Judgement judge(const AttemptEvidence& e) {
   }
   Judgement j = judged(Next::again, "failed", status.value_or(code_of(ExitCode::peer_lost)),
                        status ? fmt::format("the command ended with {}", *status) : "the command was killed");
-  if (!e.died_on.empty() || e.first_exit) {
+  if ((e.alarm && !e.died_on.empty()) || e.first_exit) {
     j.cause = "rank_died";
-    j.suspects = e.died_on;
-    if (e.first_exit && j.suspects.empty()) add_once(j.suspects, e.first_exit->node);
+    if (e.first_exit) add_once(j.suspects, e.first_exit->node);
+    if (j.suspects.empty()) j.suspects = e.died_on;
   }
   if (e.writes_verdicts && e.exit_status == 0) {
     j.why = "srun returned 0, and there is no verdict: a node did not start its ranks";

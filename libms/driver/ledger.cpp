@@ -41,6 +41,7 @@ int Ledger::idle_attempts() const {
   int idle = 0;
   std::int64_t best = -1;
   for (const AttemptEntry& attempt : attempts) {
+    if (attempt.cause.starts_with(kSlurmCauses)) continue;
     idle = attempt.to_step > best ? 0 : idle + 1;
     best = std::max(best, attempt.to_step);
   }

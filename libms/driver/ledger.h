@@ -11,6 +11,9 @@
 
 namespace ms::driver {
 
+// Causes of attempts that Slurm did not start begin with this.
+inline constexpr std::string_view kSlurmCauses = "slurm_";
+
 struct AttemptEntry {
   int number = 0;
   std::string job;  // with its restart: "123.0"
@@ -37,7 +40,8 @@ struct Ledger {
 
   // The furthest that any attempt came; -1: none said.
   std::int64_t best_step() const;
-  // How many attempts on end, the last ones, came no further than those before them.
+  // How many attempts on end, the last ones, came no further than those before them. Those that Slurm did not start
+  // say nothing of that.
   int idle_attempts() const;
   // Share of the wall time up to `now_s` in which steps were trained that were kept: a later attempt began behind them,
   // or they are the last. 0 where no heartbeats tell of steps.

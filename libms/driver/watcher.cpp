@@ -69,7 +69,7 @@ std::optional<Alarm> Watcher::check(double now_s) const {
     alarm.ranks.push_back(number);
     if (std::ranges::find(alarm.nodes, rank.node) == alarm.nodes.end()) alarm.nodes.push_back(rank.node);
   }
-  if (!alarm.ranks.empty() && died_s_ && now_s - *died_s_ > limits_.ending_s) {
+  if (limits_.say_done && !alarm.ranks.empty() && died_s_ && now_s - *died_s_ > limits_.ending_s) {
     alarm.kind = AlarmKind::rank_died;
     alarm.fault_s = *died_s_;
     alarm.why = fmt::format("rank {} died, and the others did not end", fmt::join(alarm.ranks, ", "));

@@ -18,6 +18,7 @@ struct WatchLimits {
   double unheard_s = 10;  // the same of a node that never answered
   double hang_s = 600;    // until a deadline is learned
   double ending_s = 0.7;  // for the others to end, and to say why, once a rank has
+  bool say_done = true;   // ranks say so before they end; without that an end is none of ours to judge
 };
 
 enum class AlarmKind { rank_died, node_lost, hang, evicted };

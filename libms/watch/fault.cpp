@@ -36,6 +36,7 @@ constexpr Row<FaultKind> kKinds[] = {
     {FaultKind::exit, "exit", "the process exits with status 1 without an error message"},
     {FaultKind::kill, "kill", "the process kills itself with SIGKILL"},
     {FaultKind::hang, "hang", "the rank stops making progress"},
+    {FaultKind::spin, "spin", "the same, in a loop that takes a processor"},
     {FaultKind::pause, "pause=SECONDS", "the rank's host thread sleeps for this time"},
     {FaultKind::slow, "slow=FACTOR", "from that step on, the rank's operations take FACTOR times as long"},
 };
@@ -216,7 +217,10 @@ void Faults::strike(FaultPoint point, std::int64_t step) const {
         std::raise(SIGKILL);
         break;
       case FaultKind::hang:
-        while (!released_()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      case FaultKind::spin:
+        while (!released_()) {
+          if (fault.kind == FaultKind::hang) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        }
         throw Error("comm.peer_lost", Blame::peer,
                     fmt::format("injected fault '{}': the run stopped while rank {} hung", fault.text, rank_));
       case FaultKind::pause:

@@ -14,7 +14,7 @@
 namespace ms::watch {
 
 enum class FaultPoint { start, step, data };
-enum class FaultKind { node_bad, gpu_bad, storage, exit, kill, hang, pause, slow };
+enum class FaultKind { node_bad, gpu_bad, storage, exit, kill, hang, spin, pause, slow };
 
 struct Fault {
   FaultPoint point = FaultPoint::start;

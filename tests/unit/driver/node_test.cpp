@@ -72,6 +72,7 @@ TEST_F(Node, ALookTellsWhoComputesAndWhoIsStopped) {
   LongCommand& stopped = task(2, 4, "exec sleep 100");
   ASSERT_TRUE(soon([&] { return tasks_of(root_, 77, 4).size() >= 5; }));
   stopped.signal(SIGSTOP);
+  ASSERT_TRUE(soon([&] { return process_stat(root_, stopped.place().pid).state == 'T'; }));
   const std::vector<TaskEvidence> tasks = look_at(root_, 77, 4, 0.5);
   ASSERT_EQ(tasks.size(), 3U);
   EXPECT_EQ(tasks[2].rank, 2);
