@@ -1,0 +1,55 @@
+# shellcheck shell=bash
+# What the tests of ms-driver share: a job that trains under it on the test cluster. To be sourced on the controller, in a
+# folder that all nodes share, with training.sh beside it. Variables of the caller: work (nodes at work), spares.
+
+work=${work:-2} spares=${spares:-1}
+
+# driven_config [SECTION.KEY=VALUE...]: a model whose step takes some 0.1 s on a busy machine.
+driven_config() {
+  training_text 400 >/dev/null 2>&1
+  tiny_config mesh.dp="$work" train.steps=60 train.global_batch=$((8 * work)) model.hidden=128 model.seq=128 \
+    checkpoint.every_steps=5 checkpoint.dir='"ckpt"' "$@" >c.toml
+}
+
+# drive OPTION... -- COMMAND...: submits the job; its log is job.log, which ends in "driver rc CODE".
+drive() {
+  local words
+  printf -v words '%q ' "$@"
+  cat >job.sh <<TEXT
+#!/bin/bash
+ms-driver run --spares $spares --run-dir $PWD/r $words
+echo "driver rc \$?"
+TEXT
+  sbatch --parsable --no-kill --exclusive --nodes=$((work + spares)) --ntasks-per-node=1 --open-mode=append -o job.log job.sh >job.id
+}
+drive_training() { drive "$@" -- ms-train run c.toml; } # OPTION... of ms-driver
+
+steps_done() { tail -n 1 r/metrics.jsonl 2>/dev/null | sed -n 's/^{"step":\([0-9]*\).*/\1/p'; }
+at_step() { [[ $(steps_done) -ge $1 ]]; } # STEP
+ended() { grep -q '^driver rc ' job.log; }
+ends_with() { # CODE [SECONDS]
+  wait-until "${2:-60}" ended || { tail -n 40 job.log r/driver/agents.log && return 1; }
+  grep -q "^driver rc $1\$" job.log || { tail -n 60 job.log && return 1; }
+}
+export -f steps_done at_step ended
+
+# attempt N KEY: of the ledger, as JSON writes it.
+attempt() { python3 -c 'import json, sys; print(json.dumps(json.load(open("r/driver/ledger.json"))["attempts"][int(sys.argv[1]) - 1][sys.argv[2]]))' "$@"; }
+# The losses of all steps, the last that was written of each: what a run that was not disturbed has too.
+losses() { # METRICS
+  python3 -c '
+import json, sys
+steps = {}
+for line in open(sys.argv[1]):
+    try: step = json.loads(line)
+    except ValueError: continue  # cut off by a kill
+    steps[step["step"]] = (step["loss"], step["grad_norm"])
+print(*(f"{step} {loss!r} {norm!r}" for step, (loss, norm) in sorted(steps.items())), sep="\n")' "$1"
+}
+# An undisturbed run of the same configuration, without a driver; its losses to undisturbed.
+undisturbed() {
+  srun --mpi=pmix --nodes="$work" --ntasks="$work" --ntasks-per-node=1 ms-train run c.toml --set run.dir=plain \
+    --set checkpoint.dir=plain/ckpt >plain.log 2>&1 || { tail -n 20 plain.log && return 1; }
+  losses plain/metrics.jsonl >undisturbed
+}
+losses_agree() { diff undisturbed <(losses r/metrics.jsonl) >losses.diff || { head -n 6 losses.diff && return 1; }; }

@@ -1,0 +1,112 @@
+#!/usr/bin/env bats
+# ms-driver on a real Slurm: what ends an attempt, who is left out, and that nothing is lost. driver_faults.bats has the
+# whole table of faults.
+
+bats_require_minimum_version 1.5.0
+
+setup_file() {
+  export kit=$BATS_FILE_TMPDIR/kit
+  mkdir -p "$kit"
+  cp "$BATS_TEST_DIRNAME/../support/training.sh" "$BATS_TEST_DIRNAME/driven.sh" "$kit"
+}
+
+# shellcheck disable=SC2016 # for the shell on the controller
+# inside WORK SPARES <SCRIPT: on the controller of a cluster of so many nodes, in a folder that all of them share.
+inside() {
+  kit=$kit work=$1 spares=$2 "$BATS_TEST_DIRNAME/run" $(($1 + $2)) -- bash -euo pipefail -c \
+    'cp -r "$kit/." "$CLUSTER_DIR/shared"; cd "$CLUSTER_DIR/shared"; . ./training.sh; . ./driven.sh'$'\n'"$(cat)"
+}
+
+@test "a rank that dies is replaced by a spare, and the losses are those of an undisturbed run" {
+  inside 2 1 <<'BASH'
+  driven_config
+  undisturbed
+  drive_training
+  wait-until 30 at_step 12
+  on-node node02 pkill -KILL -x ms-train
+  ends_with 0
+  [ "$(attempt 1 cause)" = '"rank_died"' ]
+  [ "$(attempt 1 suspects)" = '["node02"]' ]
+  [ "$(attempt 2 nodes)" = '["node01", "node03"]' ]
+  [ "$(attempt 2 to_step)" = 60 ]
+  losses_agree
+  ms-driver report r | grep -q 'rank_died'
+  ms-driver status r | grep -q 'ended'
+BASH
+}
+
+@test "a node that is gone, and then a driver that is killed" {
+  inside 2 1 <<'BASH'
+  driven_config
+  undisturbed
+  drive_training
+  wait-until 30 at_step 8
+  kill-node node02
+  wait-until 30 grep -q 'attempt 2 trains' job.log
+  on-node node01 bash -c 'kill -KILL "$(pgrep -f "^ms-driver run" | tail -n 1)"'
+  ends_with 0
+  [ "$(attempt 1 cause)" = '"node_lost"' ]
+  [ "$(attempt 1 suspects)" = '["node02"]' ]
+  grep -q 'going on with its attempt 2' job.log
+  [ "$(attempt 2 to_step)" = 60 ]
+  losses_agree
+BASH
+}
+
+@test "a rank that hangs is told from those that wait for it" {
+  inside 3 1 <<'BASH'
+  driven_config
+  export MS_FAULT='step=12 rank=1 restart=0 hang'
+  drive_training
+  ends_with 0
+  [ "$(attempt 1 cause)" = '"hang"' ]
+  [ "$(attempt 1 suspects)" = '["node02"]' ]
+  [ "$(attempt 2 to_step)" = 60 ]
+  grep -q '"stack"' r/driver/attempt-1.evidence.json
+BASH
+}
+
+@test "people may take a node out, and stop the run with a checkpoint; strangers may not" {
+  inside 2 1 <<'BASH'
+  driven_config train.steps=2000
+  drive_training
+  wait-until 30 at_step 5
+  ms-driver status r >out
+  grep -q 'attempt 1: trains' out
+  # Another user: a copy of what the driver's clients read is of no use without this user's credential.
+  mkdir -p copy/driver && cp r/driver/state.json copy/driver && chmod -R a+rX copy
+  if setpriv --reuid=65534 --regid=65534 --clear-groups ms-driver evict --run-dir copy node02 >out 2>&1; then false; fi
+  grep -q 'does not answer' out
+  port=$(sed -n 's/.*"port": \([0-9]*\).*/\1/p' r/driver/state.json)
+  for text in '{}' '{"role":"client","node":"","nonce":"x","credential":"MUNGE:abc:"}' 'GET / HTTP/1.1'; do
+    exec 9<>"/dev/tcp/10.77.0.11/$port" && echo "$text" >&9 && exec 9>&-
+  done
+  ms-driver evict --run-dir r node99 | grep -q 'not a node of this job'
+  ms-driver evict --run-dir r node02 | grep -q 'goes on without it'
+  wait-until 30 grep -q 'attempt 2 trains' job.log
+  [ "$(attempt 2 nodes)" = '["node01", "node03"]' ]
+  grep -q 'proved nothing' job.log
+  ms-driver stop --checkpoint --run-dir r
+  ends_with 75
+  grep -q 'is committed' job.log
+BASH
+}
+
+@test "it ends where another attempt would end the same way" {
+  inside 2 0 <<'BASH'
+  driven_config train.stepz=3
+  drive_training
+  ends_with 2
+  [ "$(attempt 1 cause)" = '"usage"' ]
+  rm -r r job.log
+  # A program that is not ours, without heartbeats: tried again, and given up.
+  drive --max-idle 2 -- sh -c 'echo attempt $MS_ATTEMPT of rank $SLURM_PROCID; exit 5'
+  ends_with 93
+  grep -q '^attempt 2 of rank 1' job.log
+  [ "$(attempt 2 code)" = 5 ]
+  rm -r r job.log
+  drive -- sh -c 'test $MS_ATTEMPT -gt 1 || exit 5; echo well'
+  ends_with 0
+  [ "$(grep -c '^well' job.log)" = 2 ]
+BASH
+}
