@@ -51,6 +51,16 @@ check_03-slurm() {
   prints 'node01.* 4 on this node'
 }
 
+check_10-driver() {
+  "$repo/tests/cluster/run" --check || exit 77
+  run "$repo/tests/cluster/run" 3 --build "$(dirname "$bin")" -- env "MS_EXAMPLES=$work"
+  steps run 60
+  json run/driver/ledger.json '[a["cause"] for a in j["attempts"]] == ["rank_died", "done"]'
+  json run/driver/ledger.json 'j["attempts"][0]["suspects"] == ["node02"]'
+  json loop/driver/ledger.json '[a["cause"] for a in j["attempts"]] == ["hang", "done"]'
+  json loop/driver/ledger.json 'j["attempts"][0]["suspects"] == ["node01", "node02"]'
+}
+
 check_04-resume() {
   run
   steps run 60
