@@ -179,7 +179,8 @@ Judgement judge(const AttemptEvidence& e) {
     j.cause = first.known->cause;
     j.why = first.text;
     if (first.known->blame == Blame::gpu || first.known->blame == Blame::node) add_once(j.suspects, first.node);
-    if (first.known->blame == Blame::user) {
+    if (first.known->cause == kJobEnds) j.code = e.exit_status.value_or(143);
+    if (first.known->blame == Blame::user || first.known->cause == kJobEnds) {
       j.next = Next::stop;
       j.suspects = {};
     }

@@ -58,6 +58,7 @@ constexpr std::array kKnownLines = std::to_array<KnownLine>({
     {"oom_kill", "host_memory", Blame::node, false},
     {"MPI_ABORT was invoked", "mpi_abort", Blame::peer, false},
     {"PMIX ERROR", "pmix", Blame::slurm, false},
+    {"already completing or completed", kJobEnds, Blame::slurm, false},
     {"Unable to create step for job", "slurm_step", Blame::slurm, false},
     {"Unable to contact slurm controller", "slurm_controller", Blame::slurm, false},
     {"launch failed", "slurm_launch", Blame::slurm, false},

@@ -18,6 +18,8 @@ struct KnownLine {
   bool certain;  // accuses the node beyond doubt: the hardware said so itself
 };
 
+inline constexpr std::string_view kJobEnds = "job_ends";  // the cause that no other attempt can mend
+
 std::span<const KnownLine> known_lines();
 // The first row whose text is in the line; nullptr: none.
 const KnownLine* known_line(std::string_view line);

@@ -156,6 +156,17 @@ TEST(Judge, ByTheTable) {
        1,
        {},
        false},
+      {"the job is over",
+       with(ended(1, {}, false),
+            [](AttemptEvidence& e) {
+              e.lines = {
+                  said("srun: error: Unable to create step for job 2: Job/step already completing or completed")};
+            }),
+       Next::stop,
+       "job_ends",
+       1,
+       {},
+       false},
       {"killed by the kernel, told by srun",
        with(ended(137, {}, false),
             [](AttemptEvidence& e) {

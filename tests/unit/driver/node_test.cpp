@@ -94,7 +94,7 @@ TEST_F(Node, HeartbeatsAreHeardAndDeathsSeen) {
     execlp("python3", "python3", "-c",
            "import os,socket,sys,time\n"
            "s=socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM)\n"
-           "s.sendto(b'step=5 section=step loss=2.5',sys.argv[1])\n"
+           "s.sendto(b'step=5 loss=2.5',sys.argv[1])\n"
            "time.sleep(100)",
            path.c_str(), nullptr);
     _exit(1);
