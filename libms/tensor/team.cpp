@@ -82,11 +82,12 @@ class Team {
     std::int64_t end = 0;
   };
 
-  // state_: how many helpers are inside an op, whether it is closed to others, and its number.
-  static constexpr std::uint32_t kInside = 0xFFF, kClosed = 0x1000, kNumber = 0x2000;
+  // state_: how many helpers are inside an op, whether it is closed to others, whether it dismisses them, and its
+  // number, which wraps: of two ops with one number a helper may sit out the second, but never its dismissal.
+  static constexpr std::uint32_t kInside = 0xFFF, kClosed = 0x1000, kDismissed = 0x2000, kNumber = 0x4000;
 
-  void open() {
-    state_.store((state_.load(std::memory_order_relaxed) & ~kClosed) + kNumber, std::memory_order_release);
+  void open(std::uint32_t flags = 0) {
+    state_.store(((state_.load(std::memory_order_relaxed) & ~kClosed) + kNumber) | flags, std::memory_order_release);
     state_.notify_all();
   }
   // Waits for those inside. The others never were, and see nothing of it.
@@ -98,18 +99,16 @@ class Team {
   }
   void dismiss() {
     if (helpers_.empty()) return;
-    is_dismissed_ = true;
-    open();
+    open(kDismissed);
     helpers_.clear();  // joins
-    is_dismissed_ = false;
-    state_.fetch_or(kClosed);
+    state_.fetch_xor(kDismissed | kClosed);
   }
 
   void help(int number) {
     std::uint32_t state = 0, last = 0;
     const auto is_new = [&] {
       state = state_.load(std::memory_order_acquire);
-      return (state & kClosed) == 0 && state / kNumber != last;
+      return (state & kClosed) == 0 && ((state & kDismissed) != 0 || state / kNumber != last);
     };
     while (true) {
       if (!spin_until(is_new)) {
@@ -117,7 +116,7 @@ class Team {
       }
       if (!state_.compare_exchange_strong(state, state + 1, std::memory_order_acq_rel)) continue;
       last = state / kNumber;
-      const bool is_dismissed = is_dismissed_;
+      const bool is_dismissed = (state & kDismissed) != 0;
       if (!is_dismissed && number < takers_) work(number);
       const std::uint32_t before = state_.fetch_sub(1, std::memory_order_acq_rel);
       if ((before & kClosed) != 0 && (before & kInside) == 1) {
@@ -150,7 +149,6 @@ class Team {
   void* context_ = nullptr;
   std::int64_t part_ = 0;
   int takers_ = 0;
-  bool is_dismissed_ = false;
   std::vector<Share> shares_;
 
   bool is_busy_ = false;      // accessed by the team's owner only

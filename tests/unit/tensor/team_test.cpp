@@ -78,6 +78,24 @@ TEST(Team, ABodyThatSharesWorkDoesItAlone) {
   set_team_threads(1);
 }
 
+// A helper that has seen no op waits for another number than 0, and numbers wrap. In a thread of its own, whose team
+// begins at number 0.
+TEST(Team, HelpersLeaveWhateverTheNumberOfTheOp) {
+  std::thread([] {
+    constexpr int kNumbers = 1 << 19, kRounds = 16;
+    set_team_threads(2);
+    std::atomic<std::int64_t> sum = 0;
+    for (int op = 0; op < kNumbers - kRounds / 2; ++op) {
+      share_work(2, 1, [&](std::int64_t begin, std::int64_t, int) { sum.fetch_add(begin, std::memory_order_relaxed); });
+    }
+    EXPECT_EQ(sum, kNumbers - kRounds / 2);
+    for (int round = 0; round < kRounds; ++round) {
+      set_team_threads(1);
+      set_team_threads(2);
+    }
+  }).join();
+}
+
 double cpu_seconds() {
   timespec time{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
