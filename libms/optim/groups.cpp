@@ -9,14 +9,19 @@
 namespace ms::optim {
 
 bool matches(std::string_view pattern, std::string_view name) {
-  const std::size_t star = pattern.find('*');
-  if (star == std::string_view::npos) return pattern == name;
-  if (!name.starts_with(pattern.substr(0, star))) return false;
-  const std::string_view rest = pattern.substr(star + 1);
-  for (std::size_t from = star; from <= name.size(); ++from) {
-    if (matches(rest, name.substr(from))) return true;
+  std::size_t at = 0, star = std::string_view::npos, from = 0;  // the last star, and the name's text behind it
+  for (std::size_t i = 0; i < name.size();) {
+    if (at < pattern.size() && pattern[at] == '*') {
+      star = at++, from = i;
+    } else if (at < pattern.size() && pattern[at] == name[i]) {
+      ++at, ++i;
+    } else if (star != std::string_view::npos) {  // it stands for one character more; those before need not
+      at = star + 1, i = ++from;
+    } else {
+      return false;
+    }
   }
-  return false;
+  return pattern.find_first_not_of('*', at) == std::string_view::npos;
 }
 
 ParamGroup parse_group(std::string_view entry) {

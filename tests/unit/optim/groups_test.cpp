@@ -18,9 +18,13 @@ TEST(ParamGroups, Patterns) {
                          Row{"embed.*", "embed.tokens.weight", true}, Row{"embed.*", "xembed.tokens", false},
                          Row{"*.bias", "layers.3.attn.q.bias", true}, Row{"*.bias", "bias", false},
                          Row{"layers.1.*", "layers.11.norm1.weight", false}, Row{"*norm*", "final_norm.weight", true},
-                         Row{"a*b*c", "axxbbxc", true}, Row{"a*b*c", "axxcxb", false}, Row{"", "a", false}}) {
+                         Row{"a*b*c", "axxbbxc", true}, Row{"a*b*c", "axxcxb", false}, Row{"", "a", false},
+                         Row{"", "", true}, Row{"a**", "a", true}, Row{"*a", "aba", true}, Row{"*ab", "aab", true}}) {
     EXPECT_EQ(matches(row.pattern, row.name), row.fits) << row.pattern << " " << row.name;
   }
+  std::string pattern, name(500, 'a');
+  for (int i = 0; i < 200; ++i) pattern += "*a";
+  EXPECT_FALSE(matches(pattern + "*b", name)) << "and not by trying all ways to place 200 stars";
 }
 
 TEST(ParamGroups, Entries) {
