@@ -5,11 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
+
+#include "base/user_path.h"
 
 namespace ms {
 namespace {
@@ -18,15 +21,13 @@ Error file_error(std::string kind, Blame blame, std::string_view doing, const st
   return Error(std::move(kind), blame, fmt::format("cannot {} '{}': {}", doing, path, errno_text(err)));
 }
 
-bool is_absence(int err) {
-  return err == ENOENT || err == ENOTDIR || err == EISDIR || err == EACCES || err == ELOOP || err == ENAMETOOLONG;
-}
+Blame blame_of(int err, Blame absent) { return is_wrong_path(err) ? absent : Blame::storage; }
 
 // Opens for reading; EINTR is retried because slow file systems can be interrupted by our own timers.
 UniqueFd open_for_reading(const std::string& path, Blame absent, int flags) {
   int fd = -1;
   do { fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags); } while (fd < 0 && errno == EINTR);
-  if (fd < 0) throw file_error("file.open", is_absence(errno) ? absent : Blame::storage, "open", path, errno);
+  if (fd < 0) throw file_error("file.open", blame_of(errno, absent), "open", path, errno);
   return UniqueFd(fd);
 }
 
@@ -50,23 +51,53 @@ void sync(const UniqueFd& fd, const std::string& path) {
   if (::fsync(fd.get()) != 0) throw file_error("file.sync", Blame::storage, "fsync", path, errno);
 }
 
+std::string read_all(const UniqueFd& fd, std::size_t guess_bytes, const std::string& path) {
+  std::string data;
+  data.resize(guess_bytes + 1);  // a guess: /proc says 0, a log grows
+  std::size_t size = 0;
+  while (true) {
+    const ssize_t n = ::read(fd.get(), data.data() + size, data.size() - size);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw file_error("file.read", Blame::storage, "read", path, errno);
+    if (n == 0) break;
+    size += static_cast<std::size_t>(n);
+    if (size == data.size()) data.resize(data.size() * 2 + 4096);
+  }
+  data.resize(size);
+  return data;
+}
+
+void require_regular(const struct stat& status, const std::string& path, Blame absent) {
+  if (!S_ISREG(status.st_mode)) throw Error("file.kind", absent, fmt::format("{} is not a regular file", path));
+}
+
+// Why no file could be made at this path; 0: nothing is known against it.
+int output_errno(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) return EISDIR;
+  const std::string directory = parent_directory(path);
+  if (::stat(directory.c_str(), &status) != 0) return errno;
+  if (!S_ISDIR(status.st_mode)) return ENOTDIR;
+  return ::access(directory.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
+}
+
 // A file under a temporary name, complete and on disk; unlinked by the destructor unless it was renamed away.
 class TemporaryFile {
  public:
-  TemporaryFile(const std::string& target, std::string_view data) {
+  TemporaryFile(const std::string& target, std::string_view data, Blame absent) {
     static std::atomic<unsigned> counter{0};  // distinct names for the threads of one process
     char host[256] = {};
     ::gethostname(host, sizeof host - 1);  // and for processes of one number on two nodes
     path_ = fmt::format("{}.tmp.{}.{}.{}", target, host, ::getpid(), counter.fetch_add(1));
     UniqueFd fd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    if (!fd) throw file_error("file.create", Blame::storage, "create", path_, errno);
+    if (!fd) throw file_error("file.create", blame_of(errno, absent), "create", target, errno);
     try {
-      write_all(fd, data, path_);
-      sync(fd, path_);
+      write_all(fd, data, target);
+      sync(fd, target);
       fd.close();
-    } catch (const Error& error) {
+    } catch (const Error&) {
       ::unlink(path_.c_str());  // the destructor of an object that was not finished does not run
-      throw error.with_context(fmt::format("while writing '{}'", target));
+      throw;
     }
   }
   TemporaryFile(const TemporaryFile&) = delete;
@@ -82,6 +113,26 @@ class TemporaryFile {
   bool renamed_ = false;
 };
 
+void write_atomic(const std::string& path, std::string_view data, Blame absent) {
+  TemporaryFile file(path, data, absent);
+  if (::rename(file.path().c_str(), path.c_str()) != 0) {
+    throw file_error("file.rename", blame_of(errno, absent), "rename a temporary file to", path, errno);
+  }
+  file.renamed();
+  sync_directory(parent_directory(path));
+}
+
+void make_all(const std::string& path, Blame absent) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  // create_directories says "not an error" for some paths that are files; ask for the outcome instead.
+  if (!error && !std::filesystem::is_directory(path, error) && !error) {
+    error = std::make_error_code(std::errc::not_a_directory);
+  }
+  if (error)
+    throw file_error("file.make_directory", blame_of(error.value(), absent), "make the directory", path, error.value());
+}
+
 }  // namespace
 
 void FdTraits::close(int fd) {
@@ -94,33 +145,25 @@ void FdTraits::close(int fd) {
 
 std::string read_file(const std::string& path, Blame absent) {
   UniqueFd fd = open_for_reading(path, absent, 0);
-  const struct stat status = stat_of(fd, path, absent);
-  std::string data;
-  data.resize(static_cast<std::size_t>(status.st_size) + 1);  // a guess: /proc says 0, a log grows
-  std::size_t size = 0;
-  while (true) {
-    const ssize_t n = ::read(fd.get(), data.data() + size, data.size() - size);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw file_error("file.read", Blame::storage, "read", path, errno);
-    if (n == 0) break;
-    size += static_cast<std::size_t>(n);
-    if (size == data.size()) data.resize(data.size() * 2 + 4096);
-  }
-  data.resize(size);
-  return data;
+  return read_all(fd, static_cast<std::size_t>(stat_of(fd, path, absent).st_size), path);
 }
 
-void write_file_atomic(const std::string& path, std::string_view data) {
-  TemporaryFile file(path, data);
-  if (::rename(file.path().c_str(), path.c_str()) != 0) {
-    throw file_error("file.rename", Blame::storage, "rename a temporary file to", path, errno);
+std::string read_user_file(const std::string& path, std::size_t max_bytes) {
+  const UniqueFd fd = open_for_reading(path, Blame::user, O_NONBLOCK);  // a pipe would block here until somebody writes
+  const struct stat status = stat_of(fd, path, Blame::user);
+  require_regular(status, path, Blame::user);
+  const auto size_bytes = static_cast<std::size_t>(status.st_size);
+  if (size_bytes > max_bytes) {
+    throw user_error("file.size", fmt::format("'{}' has {} bytes, at most {} are read", path, size_bytes, max_bytes));
   }
-  file.renamed();
-  sync_directory(parent_directory(path));
+  return read_all(fd, size_bytes, path);
 }
+
+void write_file_atomic(const std::string& path, std::string_view data) { write_atomic(path, data, Blame::storage); }
+void write_user_file(const std::string& path, std::string_view data) { write_atomic(path, data, Blame::user); }
 
 bool create_exclusive(const std::string& path, std::string_view data) {
-  const TemporaryFile file(path, data);
+  const TemporaryFile file(path, data, Blame::storage);
   if (::link(file.path().c_str(), path.c_str()) != 0) {
     if (errno == EEXIST) return false;
     throw file_error("file.link", Blame::storage, "create", path, errno);
@@ -129,15 +172,19 @@ bool create_exclusive(const std::string& path, std::string_view data) {
   return true;
 }
 
-void make_directories(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  // create_directories says "not an error" for some paths that are files; ask for the outcome instead.
-  if (!error && !std::filesystem::is_directory(path, error) && !error) {
-    error = std::make_error_code(std::errc::not_a_directory);
+void check_user_file(const std::string& path) {
+  if (const int err = output_errno(path); err != 0) {
+    throw file_error("file.create", blame_of(err, Blame::user), "create", path, err);
   }
-  if (error) throw file_error("file.make_directory", Blame::storage, "make the directory", path, error.value());
 }
+
+bool is_wrong_path(int err) {
+  constexpr int kWrong[] = {ENOENT, ENOTDIR, EISDIR, EACCES, EPERM, EROFS, ELOOP, ENAMETOOLONG, EEXIST};
+  return std::ranges::find(kWrong, err) != std::end(kWrong);
+}
+
+void make_directories(const std::string& path) { make_all(path, Blame::storage); }
+void make_user_directories(const std::string& path) { make_all(path, Blame::user); }
 
 void rename_synced(const std::string& from, const std::string& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) {
@@ -162,7 +209,7 @@ std::string parent_directory(const std::string& path) {
 MappedFile::MappedFile(const std::string& path, Blame absent) {
   const UniqueFd fd = open_for_reading(path, absent, O_NONBLOCK);  // a pipe would block here until somebody writes
   const struct stat status = stat_of(fd, path, absent);
-  if (!S_ISREG(status.st_mode)) throw Error("file.kind", absent, fmt::format("{} is not a regular file", path));
+  require_regular(status, path, absent);
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size == 0) return;  // mmap refuses an empty mapping
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/hash.h"
+#include "base/user_path.h"
 #include "support/files.h"
 
 namespace ms {
@@ -70,6 +71,32 @@ TEST_F(File, BlamesTheUserOnlyForTheUsersPaths) {
   EXPECT_EQ(error_of([&] { read_file(dir_, Blame::user); }).blame(), Blame::user) << "a directory is not a file";
   EXPECT_EQ(error_of([&] { MappedFile(path("absent"), Blame::user); }).blame(), Blame::user);
   EXPECT_EQ(error_of([&] { MappedFile{dir_}; }).blame(), Blame::storage);
+}
+
+TEST_F(File, ChecksAnOutputBeforeItIsMade) {
+  write_file_atomic(path("f"), "");
+  EXPECT_NO_THROW(check_user_file(path("f")));
+  EXPECT_NO_THROW(check_user_file(path("new")));
+  EXPECT_EQ(names(), std::set<std::string>{"f"}) << "it makes nothing";
+  for (const std::string& wrong : {path("none/f"), path("f/g"), dir_}) {
+    const Error error = error_of([&] { check_user_file(wrong); });
+    EXPECT_EQ(error.blame(), Blame::user);
+    EXPECT_THAT(error.message(), HasSubstr("cannot create '" + wrong + "': "));
+    EXPECT_EQ(error_of([&] { write_user_file(wrong, "x"); }).blame(), Blame::user) << wrong;
+  }
+  EXPECT_EQ(error_of([&] { make_user_directories(path("f/d")); }).blame(), Blame::user);
+  EXPECT_EQ(error_of([&] { make_directories(path("f/d")); }).blame(), Blame::storage);
+}
+
+TEST_F(File, ReadsRegularFilesOfABoundedSize) {
+  write_file_atomic(path("f"), "12345");
+  EXPECT_EQ(read_user_file(path("f"), 5), "12345");
+  EXPECT_EQ(error_of([&] { read_user_file(path("f"), 4); }).message(),
+            "'" + path("f") + "' has 5 bytes, at most 4 are read");
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  for (const std::string& odd : {path("pipe"), std::string("/dev/zero"), dir_}) {
+    EXPECT_EQ(error_of([&] { read_user_file(odd, 5); }).blame(), Blame::user) << odd;
+  }
 }
 
 TEST_F(File, ExclusiveCreationHasOneWinner) {
