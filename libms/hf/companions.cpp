@@ -46,7 +46,7 @@ void copy_companions(const std::string& from, const std::string& to) {
     const std::optional<std::string> path = file_in(from, name);
     if (!path) continue;
     make_directories(to);
-    write_file_atomic((fs::path(to) / name).string(), read_file(*path, Blame::user));
+    write_file_atomic((fs::path(to) / name).string(), read_text(*path));
   }
 }
 
@@ -55,7 +55,7 @@ Json token_ids(const std::string& dir) {
   const std::optional<std::string> path = file_in(dir, "config.json");
   if (!path) return found;
   std::string refusal;
-  const std::optional<Json> config = Json::try_parse(read_file(*path, Blame::user), {.max_depth = kMaxDepth}, &refusal);
+  const std::optional<Json> config = Json::try_parse(read_text(*path), {.max_depth = kMaxDepth}, &refusal);
   if (!config) throw user_error("hf.config", fmt::format("'{}' {}", *path, refusal));
   for (const char* key : kTokens) {
     if (const Json* value = config->find(key)) found[key] = *value;

@@ -113,7 +113,7 @@ struct Origin {  // of a piece
 
 nn::ModelConfig read_model(const std::string& hf_dir) {
   const std::string path = hf_dir + "/config.json";
-  return parse_config(read_file(path, Blame::user), path);
+  return parse_config(read_text(path), path);
 }
 
 std::string import_model(const std::string& hf_dir, const nn::ModelConfig& model, ckpt::Manifest manifest,

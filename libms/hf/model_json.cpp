@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "base/text.h"
 #include "hf/json_value.h"
@@ -89,8 +90,10 @@ class Reader {
   Reader(const Json& object, Problems& problems) : object_(object), problems_(problems) {}
 
   std::int64_t integer(std::string_view key, std::optional<std::int64_t> fallback = {}) {
-    return get<std::int64_t>(key, fallback, "a whole number",
-                             [](const Json& value) { return value.is_number_integer(); });
+    return get<std::int64_t>(key, fallback, "a whole number below 2^63", [](const Json& value) {
+      return value.is_number_integer() &&
+             (!value.is_number_unsigned() || std::in_range<std::int64_t>(value.get<std::uint64_t>()));
+    });
   }
   double number(std::string_view key, std::optional<double> fallback = {}) {
     return get<double>(key, fallback, "a number", [](const Json& value) { return value.is_number(); });

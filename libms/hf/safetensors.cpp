@@ -156,7 +156,7 @@ bool exists(const std::string& path) {
 // tensor -> file, of a sharded model.
 std::map<std::string, std::string> read_index(const std::string& path) {
   Problems problems("hf.index", fmt::format("'{}' is not a sound index", path));
-  const std::string content = read_file(path, Blame::user);
+  const std::string content = read_text(path);
   std::string problem;
   const std::optional<Json> index = Json::try_parse(content, {.max_depth = kMaxDepth}, &problem);
   if (!index) problems.add("it " + problem);
