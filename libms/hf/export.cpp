@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/file.h"
+#include "base/user_path.h"
 #include "hf/companions.h"
 #include "hf/convert.h"
 #include "hf/model_json.h"
@@ -89,10 +90,9 @@ class Unfinished {
     std::error_code error;
     if (!fs::create_directory(path_, error)) {
       const std::string words = error ? error.message() : "it is there already";
-      const bool path_is_wrong = error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory ||
-                                 error == std::errc::permission_denied;
+      const bool path_is_wrong = error && is_wrong_path(error.value());
       throw Error("hf.export", path_is_wrong ? Blame::user : Blame::storage,
-                  fmt::format("cannot make the directory '{}': {}", path_, words));
+                  fmt::format("cannot make the directory '{}': {}", out_, words));
     }
   }
   Unfinished(const Unfinished&) = delete;
@@ -102,6 +102,12 @@ class Unfinished {
     if (!finished_) fs::remove_all(path_, ignored);
   }
   const std::string& path() const { return path_; }
+  // The error with the name that the directory is to have.
+  Error named(const Error& error) const {
+    std::string message = error.message();
+    if (const std::size_t at = message.find(path_); at != std::string::npos) message.replace(at, path_.size(), out_);
+    return {error.kind(), error.blame(), std::move(message), error.hint()};
+  }
   void finish() {
     sync_directory(path_);
     rename_synced(path_, out_);  // over an empty directory, too
@@ -126,6 +132,25 @@ std::string free_directory(const std::string& out) {
     throw user_error("hf.export", fmt::format("'{}' is not empty", out), "name a directory that is empty or not there");
   }
   return path;
+}
+
+// Weights, companions and config.json.
+void write_files(const Parameters& from, const ShardPlan& plan, const std::map<std::string, const Mapped*>& mapped,
+                 const std::string& config, const ExportOptions& options, const std::string& to) {
+  std::int64_t done = 0;
+  for (const ShardPlan::File& file : plan.files) {
+    TensorFileWriter writer(to + "/" + file.name, file.tensors);
+    for (const TensorInfo& info : file.tensors) {
+      const std::vector<std::byte> bytes = read_tensor(from, *mapped.at(info.name), stored_as(info.dtype));
+      writer.write(bytes);
+      done += static_cast<std::int64_t>(bytes.size());
+      if (options.progress) options.progress(done);
+    }
+    writer.close();
+  }
+  if (!plan.index_json.empty()) write_file_atomic(to + "/" + std::string(kIndexFile), plan.index_json);
+  copy_companions(options.companions, to);
+  write_file_atomic(to + "/config.json", config);  // ours, over the copy
 }
 
 }  // namespace
@@ -159,20 +184,9 @@ void export_model(const Parameters& from, const nn::ModelConfig& model, const st
 
   const ShardPlan plan = plan_shards(infos, options.max_shard_bytes);
   Unfinished directory(path);
-  std::int64_t done = 0;
-  for (const ShardPlan::File& file : plan.files) {
-    TensorFileWriter writer(directory.path() + "/" + file.name, file.tensors);
-    for (const TensorInfo& info : file.tensors) {
-      const std::vector<std::byte> bytes = read_tensor(from, *mapped.at(info.name), stored_as(info.dtype));
-      writer.write(bytes);
-      done += static_cast<std::int64_t>(bytes.size());
-      if (options.progress) options.progress(done);
-    }
-    writer.close();
-  }
-  if (!plan.index_json.empty()) write_file_atomic(directory.path() + "/" + std::string(kIndexFile), plan.index_json);
-  copy_companions(options.companions, directory.path());
-  write_file_atomic(directory.path() + "/config.json", config);  // ours, over the copy
+  try {
+    write_files(from, plan, mapped, config, options, directory.path());
+  } catch (const Error& error) { throw directory.named(error); }
   directory.finish();
 }
 

@@ -154,6 +154,22 @@ expect 0 '^im/step-00000000$' import hf -o im
 expect 0 'sound' verify im
 expect 0 'without an optimizer' show im
 expect 2 'nowhere' import nowhere -o im2
+# What never ends, and numbers that no model has.
+cp -r hf odd
+rm odd/config.json && mkfifo odd/config.json
+expect 2 'odd/config.json is not a regular file' import odd -o im2
+rm odd/config.json && ln -s /dev/zero odd/config.json
+expect 2 'odd/config.json is not a regular file' import odd -o im2
+rm odd/config.json && sed -E 's/"(n_embd|hidden_size)": [0-9]+/"\1": 9223372036854775808/' hf/config.json >odd/config.json
+expect 2 "'odd/config.json': .* = 9223372036854775808 is not a whole number below 2.63" import odd -o im2
+# A full disk, by the name of the directory that was asked for.
+if [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null; then
+  mkdir full
+  # shellcheck disable=SC2016
+  unshare -m sh -c 'mount -t tmpfs -o size=4k none full && exec "$0" export -o full/out ck/step-00000004' "$tool" >out 2>err
+  [ $? -eq 74 ] || fail "an export to a full disk does not end with 74"
+  grep -q "cannot write '.*/full/out/" err || fail "an export to a full disk names '$(cat err)'"
+fi
 [ ! -e im2 ] || fail "a refused import leaves nothing"
 expect 0 'step-00000000' reshard im -o im2 --dp 2
 expect 0 'the same training state' diff im im2
@@ -210,7 +226,7 @@ expect_names ck 'damaged-step-00000006-1 step-00000002 step-00000004 '
 # A directory that cannot be written to.
 if [ "$(id -u)" -ne 0 ]; then
   chmod 555 ck
-  expect 74 '[Pp]ermission denied' prune --keep-last 1 ck
+  expect 2 '[Pp]ermission denied' prune --keep-last 1 ck
   chmod 755 ck
 fi
 
