@@ -1,6 +1,7 @@
 #include "data/commands.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -21,6 +22,15 @@ namespace {
 constexpr std::int64_t kPreviewTokens = 60;
 constexpr std::int64_t kPieceTokens = 1 << 16;  // how much of a document is in memory at once
 
+// A token file may be what others train on.
+void refuse_existing(const std::string& prefix) {
+  for (const char* suffix : {".bin", ".idx"}) {
+    if (access((prefix + suffix).c_str(), F_OK) != 0) continue;
+    throw user_error("data.output", fmt::format("{}{} is there already", prefix, suffix),
+                     "name another --output, or replace it with --force");
+  }
+}
+
 int run_encode(const Args& args) {
   std::vector<std::string> inputs = args.list("FILE");
   if (args.has("files-from")) {
@@ -28,6 +38,8 @@ int run_encode(const Args& args) {
   }
   if (inputs.empty()) throw user_error("data.input", "there is no file to encode", "name files, or give --files-from");
   if (!args.has("output")) throw user_error("data.output", "--output PREFIX is missing");
+  const std::string prefix = args.get("output");
+  if (!args.has("force")) refuse_existing(prefix);
   const auto tokenizer = make_tokenizer(args.get("tokenizer"));
   const std::vector<std::string> files = expand_inputs(inputs, args.has("recursive"));
 
@@ -40,7 +52,6 @@ int run_encode(const Args& args) {
     if (!progress) progress.emplace("encode", total_bytes, "bytes", clock);
     progress->update(done_bytes);
   };
-  const std::string prefix = args.get("output");
   TokenWriter writer(prefix, token_type_for_vocab(tokenizer->vocab_size()));
   const EncodeReport report = encode_files(files, *tokenizer, options, writer);
   writer.commit();
@@ -102,29 +113,31 @@ Positional prefix_positional() { return {.name = "PREFIX", .doc = "The path of a
 }  // namespace
 
 Command encode_command() {
-  return {.name = "encode",
-          .summary = "write text files as tokens to PREFIX.bin and PREFIX.idx",
-          .positionals = {{.name = "FILE",
-                           .doc = "Text files; gzip-compressed ones are read as what they hold.",
-                           .required = false,
-                           .many = true}},
-          .options =
-              {{.name = "tokenizer",
-                .value = "NAME",
-                .doc = "The tokenizer; byte is the only one.",
-                .default_text = "byte"},
-               {.name = "output", .value = "PREFIX", .doc = "The path to write, without .bin and .idx.", .letter = 'o'},
-               {.name = "files-from",
-                .value = "LIST",
-                .doc = "A file that names more input files, one a line; - for standard input."},
-               {.name = "split-on",
-                .value = "LINE",
-                .doc = "A line that is exactly this ends a document; otherwise each file is one."},
-               {.name = "json-as-text",
-                .doc = "Encodes JSON Lines (a JSON object on each line) as the text that they are, braces and keys "
-                       "included; otherwise such files are refused."},
-               {.name = "recursive", .doc = "Read the files in and below directories, sorted by path.", .letter = 'r'}},
-          .run = run_encode};
+  return {
+      .name = "encode",
+      .summary = "write text files as tokens to PREFIX.bin and PREFIX.idx",
+      .positionals = {{.name = "FILE",
+                       .doc = "Text files; gzip-compressed ones are read as what they hold.",
+                       .required = false,
+                       .many = true}},
+      .options =
+          {{.name = "tokenizer",
+            .value = "NAME",
+            .doc = "The tokenizer; byte is the only one.",
+            .default_text = "byte"},
+           {.name = "output", .value = "PREFIX", .doc = "The path to write, without .bin and .idx.", .letter = 'o'},
+           {.name = "files-from",
+            .value = "LIST",
+            .doc = "A file that names more input files, one a line; - for standard input."},
+           {.name = "split-on",
+            .value = "LINE",
+            .doc = "A line that is exactly this ends a document; otherwise each file is one."},
+           {.name = "json-as-text",
+            .doc = "Encodes JSON Lines (a JSON object on each line) as the text that they are, braces and keys "
+                   "included; otherwise such files are refused."},
+           {.name = "force", .doc = "Replaces a token file that is there; otherwise it stays, and nothing is done."},
+           {.name = "recursive", .doc = "Read the files in and below directories, sorted by path.", .letter = 'r'}},
+      .run = run_encode};
 }
 
 Command info_command() {

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/user_path.h"
 
 namespace ms::data {
 namespace {
@@ -37,11 +38,8 @@ PendingFile::PendingFile(std::string path)
       fd_(::open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
   if (!fd_) {
     const int err = errno;
-    // A path that cannot be written to was chosen by the user; a full or failing disk was not.
-    const bool path_is_wrong =
-        err == ENOENT || err == ENOTDIR || err == EACCES || err == EPERM || err == EISDIR || err == ENAMETOOLONG;
-    throw Error("file.write", path_is_wrong ? Blame::user : Blame::storage,
-                fmt::format("cannot create {}: {}", temporary_path_, errno_text(err)),
+    throw Error("file.write", is_wrong_path(err) ? Blame::user : Blame::storage,
+                fmt::format("cannot create {}: {}", path_, errno_text(err)),
                 err == ENOENT ? "the directory must exist" : "");
   }
   buffer_.reserve(kBufferBytes);
@@ -53,8 +51,7 @@ PendingFile::~PendingFile() {
 
 void PendingFile::failed(const char* operation) const {
   const int err = errno;
-  throw Error("file.write", Blame::storage,
-              fmt::format("cannot {} {}: {}", operation, temporary_path_, errno_text(err)));
+  throw Error("file.write", Blame::storage, fmt::format("cannot {} {}: {}", operation, path_, errno_text(err)));
 }
 
 void PendingFile::write(const void* data, std::size_t size_bytes) {

@@ -4,7 +4,7 @@
 # training_text LINES: writes ./text and its token file, ./text.bin and ./text.idx. Programs are in $bin, else in PATH.
 training_text() {
   for i in $(seq "$1"); do echo "line $i: the quick brown fox jumps over the lazy dog, $((i * 7919 % 1000)) times"; done >text
-  "${bin:+$bin/}ms-data" encode --tokenizer byte --output text text
+  "${bin:+$bin/}ms-data" encode --tokenizer byte --force --output text text
 }
 
 # tiny_config [SECTION.KEY=VALUE...]: prints a configuration, a line for each key: a GPT of two layers on one rank, which reads

@@ -35,7 +35,8 @@ expect 2 'cannot open nowhere' encode --output work/t nowhere
 expect 2 'cannot open nolist' encode --output work/t --files-from nolist
 expect 2 'is a directory' encode --output work/t tree
 expect 2 '--recursive' encode --output work/t tree
-expect 2 'no/such/dir' encode --output no/such/dir/t fortunes
+expect 2 'cannot create no/such/dir/t.bin: No such file' encode --output no/such/dir/t fortunes
+expect 2 'cannot create fortunes/t.bin: Not a directory' encode --output fortunes/t fortunes
 expect 2 'not the prefix' encode --output work/ fortunes
 expect 2 'no document' encode --output work/t empty
 expect 2 'NUL byte' encode --output work/t binary
@@ -51,8 +52,16 @@ expect_files ''
 expect 0 '3 documents, 17 tokens from 1 files' encode --tokenizer byte --split-on % --output work/f fortunes
 expect_files 'f.bin f.idx '
 expect 0 '2 documents' encode -o work/g page.gz fortunes binary empty
-expect 0 'skipped 1 binary' encode -o work/g page.gz fortunes binary empty
-expect 0 'skipped 1 empty' encode -o work/g page.gz fortunes binary empty
+expect 0 'skipped 1 binary' encode --force -o work/g page.gz fortunes binary empty
+expect 0 'skipped 1 empty' encode --force -o work/g page.gz fortunes binary empty
+# What is there stays, unless it is to go.
+cp work/g.bin kept.bin
+expect 2 'work/g.bin is there already' encode -o work/g fortunes
+expect 2 '--force' encode -o work/g fortunes
+mv work/g.bin aside.bin
+expect 2 'work/g.idx is there already' encode -o work/g fortunes
+mv aside.bin work/g.bin
+cmp -s work/g.bin kept.bin || fail 'a refused encode changes nothing'
 expect 0 '1 documents, 6 tokens' encode --recursive -o work/r tree
 printf 'fortunes\n\npage.gz\n' >list
 expect 0 '2 documents' encode -o work/l --files-from list
