@@ -77,13 +77,21 @@ class MistakeScanner {
   // A word is a value only if TOML knows it.
   void bare_word() {
     const std::string_view rest = rest_of_line();
+    const auto needs_quotes = [&] {
+      report(at_, fmt::format("a string needs quotes: \"{}\"", trim(rest.substr(0, rest.find('#')))));
+    };
     const auto is_part = [](char c) {
       return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_';
     };
     const std::string_view word =
         rest.substr(0, static_cast<std::size_t>(std::find_if_not(rest.begin(), rest.end(), is_part) - rest.begin()));
     const auto is_letter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; };
-    if (word.empty()) return;
+    if (word.empty()) {
+      if (rest.starts_with('/') || rest.starts_with('~') || rest.starts_with('$')) needs_quotes();
+      return bare_point(rest, rest.starts_with('+') || rest.starts_with('-') ? 1 : 0);
+    }
+    if (rest.starts_with("./") || rest.starts_with("../")) return needs_quotes();
+    bare_point(rest, 0);
     const bool has_unit = is_letter(word.back()) && (parse_duration_s(word) || parse_size_bytes(word));
     if (!is_letter(word.front()) && !has_unit) return;
     if (word == "true" || word == "false" || word == "inf" || word == "nan") return;
@@ -93,7 +101,17 @@ class MistakeScanner {
       return text;
     }();
     if (lower == "true" || lower == "false") return report(at_, fmt::format("{} is written {}", word, lower));
-    report(at_, fmt::format("a string needs quotes: \"{}\"", trim(rest.substr(0, rest.find('#')))));
+    needs_quotes();
+  }
+
+  // TOML's numbers have digits on both sides of the point.
+  void bare_point(std::string_view rest, std::size_t sign) {
+    std::string_view number = rest.substr(sign);
+    number = number.substr(0, number.find_first_not_of("0123456789."));
+    if (number.size() < 2 || std::ranges::count(number, '.') != 1) return;
+    const std::string_view before = rest.substr(0, sign);
+    if (number.front() == '.') report(at_, fmt::format("a number begins with a digit: {}0{}", before, number));
+    if (number.back() == '.') report(at_, fmt::format("a number ends with a digit: {}{}0", before, number));
   }
 
   void value_char() {

@@ -35,6 +35,11 @@ TEST(TomlSyntax, NamesCommonMistakes) {
            Case{"timeout = 30s\n", {1, 11, "a string needs quotes: \"30s\""}},
            Case{"size = 1.5GiB\n", {1, 8, "a string needs quotes: \"1.5GiB\""}},
            Case{"fp8 = True\n", {1, 7, "True is written true"}},
+           Case{"[optim]\nlr = .001\n", {2, 6, "a number begins with a digit: 0.001"}},
+           Case{"lr = -.5e3 # low\n", {1, 6, "a number begins with a digit: -0.5"}},
+           Case{"lr = 5.\n", {1, 6, "a number ends with a digit: 5.0"}},
+           Case{"dir = ./runs/a # here\n", {1, 7, "a string needs quotes: \"./runs/a\""}},
+           Case{"dir = /scratch/a\n", {1, 7, "a string needs quotes: \"/scratch/a\""}},
        }) {
     EXPECT_EQ(common_toml_mistake(c.text), c.problem) << c.text;
   }
@@ -45,7 +50,7 @@ TEST(TomlSyntax, FindsNoneInWhatIsToml) {
        {"", "\n\n# only a comment = [\n", "[a]\nb = 1 # ] }\n[[c.d]]\ne = true\n",
         "a = [\n  \"x]\", # [\n  '{',\n]\nb = {c = 1}\n", "a = \"\"\"\n[ \" {\n\"\"\"\nb = '''\n'\n'''\n",
         "\"a = b\" = 1\n'c' = \"\\\"=[\"\n", "a = -inf\nb = nan\nc = 1979-05-27T07:32:00Z\n", "a = 1\r\nb = \"x\"\r\n",
-        "a = 0x1F\nb = 1e5\nc = 1_000\n"}) {
+        "a = 0x1F\nb = 1e5\nc = 1_000\n", "a = 0.5\nb = -1.5e-3\nc = +2.0 # .\n"}) {
     EXPECT_EQ(common_toml_mistake(text), std::nullopt) << text;
   }
 }
