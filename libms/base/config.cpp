@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/meant_name.h"
 #include "base/text.h"
 #include "base/toml_syntax.h"
 
@@ -86,16 +87,6 @@ std::string did_you_mean(const std::optional<std::string>& name) {
 constexpr std::size_t kMaxTextBytes = 1 << 20;
 constexpr int kMaxNesting = 64;
 
-// Words of other programs for a choice.
-constexpr std::pair<std::string_view, std::string_view> kOtherWords[] = {
-    {"gpu", "cuda"}, {"float32", "fp32"}, {"bfloat16", "bf16"}};
-
-std::optional<std::string> nearest_choice(std::string_view word, const std::vector<std::string>& choices) {
-  for (const auto& [other, ours] : kOtherWords)
-    if (word == other && std::ranges::count(choices, ours) > 0) return std::string(ours);
-  return nearest_name(word, choices);
-}
-
 }  // namespace
 
 class ConfigSchema::Loader {
@@ -166,7 +157,7 @@ class ConfigSchema::Loader {
       } else if (child.is_table()) {
         std::vector<std::string> names;
         for (const Section& section : schema_.sections_) names.push_back(section.name);
-        problem(fmt::format("unknown section '{}'{}", name, did_you_mean(nearest_name(name, names))));
+        problem(fmt::format("unknown section '{}'{}", name, did_you_mean(meant_section(name, names))));
       } else {
         problem(unknown_key(name));
       }
@@ -179,29 +170,11 @@ class ConfigSchema::Loader {
     });
   }
 
-  // The nearest key of the same section; else the same key in the nearest other section; else any near name.
-  std::optional<std::string> nearest_key(const std::string& name) const {
-    const std::size_t dot = name.rfind('.');
-    const std::string section = dot == std::string::npos ? "" : name.substr(0, dot);
-    const std::string key = dot == std::string::npos ? name : name.substr(dot + 1);
-    std::vector<std::string> siblings;
-    std::vector<std::string> all;
-    const Entry* elsewhere = nullptr;
-    for (const Entry& entry : schema_.entries_) {
-      all.push_back(entry.name());
-      if (entry.section == section) siblings.push_back(entry.key);
-      if (entry.key != key) continue;
-      if (!elsewhere || edit_distance(entry.section, section) < edit_distance(elsewhere->section, section)) {
-        elsewhere = &entry;
-      }
-    }
-    if (const auto sibling = nearest_name(key, siblings)) return section + "." + *sibling;
-    return elsewhere ? elsewhere->name() : nearest_name(name, all);
-  }
-
   // Returns the message; the key that may be meant does not have the value that the user wants.
   std::string unknown_key(const std::string& name) {
-    const std::optional<std::string> meant = nearest_key(name);
+    std::vector<KnownKey> known;
+    for (const Entry& entry : schema_.entries_) known.push_back({entry.section, entry.key});
+    const std::optional<std::string> meant = meant_key(name, known);
     if (meant) schema_.doubtful_.push_back(*meant);
     return fmt::format("unknown key '{}'{}", name, did_you_mean(meant));
   }
@@ -310,7 +283,7 @@ class ConfigSchema::Loader {
   static Refusal not_a_choice(const Entry& entry, const std::string& word) {
     if (entry.choices.empty() || std::count(entry.choices.begin(), entry.choices.end(), word) > 0) return std::nullopt;
     return fmt::format("{}: must be one of {}, got '{}'{}", entry.name(), fmt::join(entry.choices, ", "), word,
-                       did_you_mean(nearest_choice(word, entry.choices)));
+                       did_you_mean(meant_choice(word, entry.choices)));
   }
 
   ConfigSchema& schema_;

@@ -1,0 +1,78 @@
+// Names that users of Megatron-LM, NeMo and transformers have for our sections and keys, for suggestions only.
+#pragma once
+
+#include <string_view>
+
+namespace ms {
+
+// A key ("model.hidden") or a section ("model"), and what others call it, separated by blanks: a name without a dot in
+// any section.
+struct OtherNames {
+  std::string_view ours, theirs;
+};
+
+inline constexpr OtherNames kOtherNames[] = {
+    {"mesh", "parallel parallelism"},
+    {"train", "training trainer"},
+    {"optim", "optimizer optimiser optimization"},
+    {"data", "dataset datasets"},
+    {"checkpoint", "checkpoints checkpointing ckpt"},
+    {"run", "experiment exp_manager"},
+    {"metrics", "logging logger"},
+    {"model.layers", "num_layers num_hidden_layers n_layer n_layers depth"},
+    {"model.hidden", "hidden_size hidden_dim n_embd d_model dim"},
+    {"model.heads", "num_attention_heads num_heads n_head n_heads"},
+    {"model.kv_heads", "num_key_value_heads num_query_groups n_kv_heads"},
+    {"model.head_dim", "kv_channels head_size"},
+    {"model.ffn_hidden", "ffn_hidden_size intermediate_size n_inner ffn_dim"},
+    {"model.vocab", "vocab_size padded_vocab_size"},
+    {"model.seq",
+     "seq_length seq_len sequence_length max_seq_len max_seq_length max_position_embeddings n_positions block_size "
+     "encoder_seq_length context_length n_ctx"},
+    {"model.tied_embeddings", "tie_word_embeddings share_embeddings_and_output_weights"},
+    {"model.norm_eps", "layernorm_epsilon layer_norm_epsilon norm_epsilon rms_norm_eps"},
+    {"model.init_std", "init_method_std initializer_range"},
+    {"model.rotary_base", "rope_theta rope_base"},
+    {"model.rotary_scaling", "rope_scaling rope_type"},
+    {"model.window", "sliding_window window_size"},
+    {"model.qk_norm", "qk_layernorm"},
+    {"mesh.dp", "data_parallel data_parallel_size dp_size"},
+    {"mesh.pp", "pipeline pipeline_parallel pipeline_model_parallel_size pp_size"},
+    {"mesh.tp", "tensor tensor_parallel tensor_model_parallel_size model_parallel_size tp_size"},
+    {"mesh.chunks", "virtual_pipeline_model_parallel_size num_virtual_stages_per_pipeline_rank"},
+    {"mesh.schedule", "pipeline_schedule"},
+    {"train.steps", "max_steps train_iters train_steps num_steps max_iters total_steps iterations"},
+    {"train.global_batch", "global_batch_size batch_size train_batch_size"},
+    {"train.microbatch", "micro_batch_size per_device_train_batch_size micro_batch"},
+    {"train.rampup_start", "rampup_batch_size"},
+    {"train.dtype", "precision torch_dtype params_dtype mixed_precision bf16 fp16"},
+    {"train.recompute",
+     "recompute_granularity recompute_activations activation_checkpointing activations_checkpoint_granularity "
+     "gradient_checkpointing"},
+    {"train.seed", "random_seed"},
+    {"train.eval_every", "eval_interval eval_steps val_check_interval"},
+    {"train.eval_samples", "eval_iters limit_val_batches"},
+    {"train.log_every", "log_interval logging_steps log_every_n_steps"},
+    {"optim.name", "optimizer optimizer_type"},
+    {"optim.lr", "learning_rate max_lr base_lr"},
+    {"optim.min_lr_ratio", "min_lr min_lr_rate"},
+    {"optim.schedule", "lr_scheduler_type lr_decay_style lr_scheduler scheduler"},
+    {"optim.warmup_steps", "warmup num_warmup_steps lr_warmup_steps lr_warmup_iters"},
+    {"optim.decay_steps", "lr_decay_iters lr_wsd_decay_iters"},
+    {"optim.beta1", "adam_beta1"},
+    {"optim.beta2", "adam_beta2"},
+    {"optim.eps", "adam_eps adam_epsilon"},
+    {"optim.weight_decay", "wd"},
+    {"optim.clip", "clip_grad max_grad_norm grad_clip gradient_clip_val"},
+    {"optim.zero", "zero_stage use_distributed_optimizer"},
+    {"data.train", "data.path data_path data_prefix train_data_path train_file dataset_name"},
+    {"data.valid", "data.validation validation_file valid_data_path"},
+    {"data.reset_attention", "reset_attention_mask"},
+    {"checkpoint.dir", "checkpoint.save checkpoint_dir save_dir output_dir"},
+    {"checkpoint.load", "resume_from_checkpoint load_dir restore_from_path model_name_or_path"},
+    {"checkpoint.every_steps", "save_interval save_steps every_n_train_steps"},
+    {"checkpoint.keep_last", "save_total_limit save_top_k"},
+    {"metrics.tensorboard", "tensorboard_dir use_tensorboard"},
+};
+
+}  // namespace ms
