@@ -17,7 +17,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/lock_file.h"
 #include "base/log.h"
+#include "base/user_path.h"
 #include "ckpt/names.h"
 
 namespace ms::ckpt {
@@ -27,12 +29,14 @@ std::string saving_path(const std::string& dir, std::int64_t step) { return path
 std::string step_path(const std::string& dir, std::int64_t step) { return path_in(dir, step_name(step)); }
 std::string pin_path(const std::string& dir, std::int64_t step) { return step_path(dir, step) + ".pin"; }
 
-// Whether there is something of that name, links not followed.
-bool exists(const std::string& path) {
+// Whether there is something of that name, links not followed. `absent` as in base/file.h.
+bool exists(const std::string& path, Blame absent = Blame::storage) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) == 0) return true;
-  if (errno == ENOENT) return false;
-  throw Error("ckpt.stat", Blame::storage, fmt::format("cannot stat '{}': {}", path, errno_text(errno)));
+  const int err = errno;
+  if (err == ENOENT) return false;
+  throw Error("ckpt.stat", is_wrong_path(err) ? absent : Blame::storage,
+              fmt::format("cannot stat '{}': {}", path, errno_text(err)));
 }
 
 void require_step(const std::string& dir, std::int64_t step) {
@@ -152,11 +156,11 @@ std::vector<std::string> publish(const std::string& dir, std::int64_t step) {
 // As make_directories(), and the new names are on the disk.
 void make_directories_synced(const std::string& dir) {
   std::vector<std::string> parents;
-  for (std::string at = dir; !exists(at); at = parents.back()) {
+  for (std::string at = dir; !exists(at, Blame::user); at = parents.back()) {
     parents.push_back(parent_directory(at));
     if (parents.back() == at) break;
   }
-  make_directories(dir);
+  make_user_directories(dir);
   for (const std::string& parent : parents) sync_directory(parent);
 }
 
@@ -195,18 +199,16 @@ class PinLock {
 DirectoryLock::DirectoryLock(const std::string& dir) {
   make_directories_synced(dir);
   const std::string path = path_in(dir, "lock");
-  const auto cannot = [&](std::string_view doing, int err, std::string hint) {
-    return Error("ckpt.lock", Blame::storage, fmt::format("cannot {} '{}': {}", doing, path, errno_text(err)),
-                 std::move(hint));
-  };
-  lock_ = UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (!lock_) throw cannot("open", errno, "");
-  int result = 0;
-  do { result = ::flock(lock_.get(), LOCK_EX | LOCK_NB); } while (result != 0 && errno == EINTR);
-  if (result == 0) return;
-  if (errno != EWOULDBLOCK) throw cannot("lock", errno, "the file system must support flock");
-  throw user_error("ckpt.busy", fmt::format("another run, or ms-ckpt, is at work in '{}'", dir),
-                   "wait until it has ended, or use another directory");
+  FileLock lock = lock_file(path, Blame::user);
+  if (lock.error != 0) {
+    throw Error("ckpt.lock", Blame::storage, fmt::format("cannot lock '{}': {}", path, errno_text(lock.error)),
+                "the file system must support flock");
+  }
+  if (!lock.fd) {
+    throw user_error("ckpt.busy", fmt::format("another run, or ms-ckpt, is at work in '{}': {}", dir, lock.holder),
+                     "wait until it has ended, or use another directory");
+  }
+  lock_ = std::move(lock.fd);
 }
 
 std::string begin_save(const std::string& dir, std::int64_t step) {

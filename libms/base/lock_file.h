@@ -1,0 +1,21 @@
+// Lock files: of what one process at a time may use. A lock ends with its process, however that ends; so a file that is
+// left says nothing, and nobody has to delete it. The file names whoever has the lock.
+#pragma once
+
+#include <string>
+
+#include "base/error.h"
+#include "base/handle.h"
+
+namespace ms {
+
+struct FileLock {
+  UniqueFd fd;              // the lock, until it is closed; none: another has it, or `error`
+  std::string holder = {};  // who has it: "process 4711 on n12", or "another process" where the file does not tell
+  int error = 0;            // of a file system that has no locks
+};
+// Tries to lock the file, which is made where it is not there. Throws Error("file.open") where that cannot be; `absent`
+// as in base/file.h.
+FileLock lock_file(const std::string& path, Blame absent);
+
+}  // namespace ms
