@@ -5,9 +5,9 @@
 #include <thread>
 #include <utility>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/user_path.h"
 #include "train/commands/commands.h"
 #include "train/simulate/calibration_check.h"
 
@@ -71,12 +71,13 @@ cost::Cluster measure_once(const CalibrateOptions& options) {
 int run_calibrate(const Args& args) {
   const std::string dtype = args.get("dtype");
   if (dtype != "bf16" && dtype != "fp32") throw user_error("cli.value", fmt::format("--dtype {}: bf16 or fp32", dtype));
+  if (args.has("output")) check_user_file(args.get("output"));
   CalibrateOptions options;
   options.dtype = dtype == "bf16" ? tensor::DType::bf16 : tensor::DType::f32;
   if (args.has("ranks")) options.ranks = static_cast<int>(args.get_int("ranks", 1, 1024));
   const std::string text = cost::to_toml(args.has("busy") ? measure_once(options) : measure_until_sound(options));
   if (args.has("output")) {
-    write_file_atomic(args.get("output"), text);
+    write_user_file(args.get("output"), text);
   } else {
     fmt::print("{}", text);
   }

@@ -1,7 +1,7 @@
 // One of the commands of train/commands/commands.h: shows what a run would need, or where its ranks should run.
 #include <cstdlib>
 
-#include "base/file.h"
+#include "base/user_path.h"
 #include "train/commands/commands.h"
 #include "train/commands/show_place.h"
 #include "train/commands/show_plan.h"
@@ -10,11 +10,12 @@ namespace ms::train {
 namespace {
 
 int place(const Args& args, const Plan& made) {
+  if (args.has("order")) check_user_file(args.get("order"));
   const slurm::Getenv getenv = [](const char* name) { return std::getenv(name); };
   const HostsRead hosts = read_hosts(args.get("hostfile"), getenv);
   const auto topology = args.has("topology") ? std::optional(args.get("topology")) : std::nullopt;
   const Placed placed = place_ranks(made.mesh, made.chunks, hosts, read_switches(topology, getenv));
-  if (args.has("order")) write_file_atomic(args.get("order"), order_text(placed));
+  if (args.has("order")) write_user_file(args.get("order"), order_text(placed));
   fmt::print("{}", args.has("json") ? placed_json(placed) : placed_text(placed, args.get("CONFIG"), args.get("order")));
   return 0;
 }

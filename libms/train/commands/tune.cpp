@@ -1,5 +1,5 @@
 // One of the commands of train/commands/commands.h: finds the layout that trains fastest.
-#include "base/file.h"
+#include "base/user_path.h"
 #include "train/commands/commands.h"
 #include "train/commands/show_tune.h"
 
@@ -7,13 +7,14 @@ namespace ms::train {
 namespace {
 
 int run_tune(const Args& args) {
+  if (args.has("output")) check_user_file(args.get("output"));
   const Loaded loaded = load(args);
   const cost::Cluster cluster = load_cluster(args);
   const std::int64_t world = args.has("world") ? args.get_int("world", 1, 1 << 20) : ranks_of(loaded.settings);
   TuneOptions options;
   options.patience_s = args.get_seconds("patience");
   const Tuning tuning = tune(loaded.settings, cluster, world, options);
-  if (args.has("output")) write_file_atomic(args.get("output"), to_toml(tuning.best.front().settings));
+  if (args.has("output")) write_user_file(args.get("output"), to_toml(tuning.best.front().settings));
   fmt::print("{}", args.has("json") ? tuning_json(tuning) : tuning_text(tuning, cluster));
   return 0;
 }

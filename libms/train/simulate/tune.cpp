@@ -57,14 +57,7 @@ class Search {
       for (const std::int64_t pp : divisors(world_ / tp))
         if (pp <= settings_.model.layers) cut(tp, pp);
     }
-    if (candidates_.empty()) {
-      throw user_error("tune.none",
-                       fmt::format("no layout over {} ranks fits a {} with {}: the smallest needs {}", world_,
-                                   cluster_.device.name, format_size(static_cast<double>(cluster_.device.memory_bytes)),
-                                   tuning_.least_bytes > 0 ? format_size(static_cast<double>(tuning_.least_bytes))
-                                                           : "another batch or another number of layers"),
-                       "more ranks, or a global batch that more of dp divides, leave less on each");
-    }
+    if (candidates_.empty()) throw nothing_found();
     std::ranges::stable_sort(candidates_, {}, &Candidate::guess);
     simulate_all();
     std::ranges::stable_sort(tuning_.best, {}, [](const Layout& layout) { return layout.simulation.iteration_s; });
@@ -83,9 +76,27 @@ class Search {
   }
 
  private:
+  Error nothing_found() const {
+    if (tuning_.too_large > 0) {
+      return user_error(
+          "tune.none",
+          fmt::format("no layout over {} ranks fits a {} with {}: the smallest needs {}", world_, cluster_.device.name,
+                      format_size(static_cast<double>(cluster_.device.memory_bytes)),
+                      format_size(static_cast<double>(tuning_.least_bytes))),
+          "more ranks, or a global batch that more of dp divides, leave less on each");
+    }
+    std::string reasons;
+    for (const auto& [rule, number] : tuning_.impossible)
+      reasons += fmt::format("{}{} ({})", reasons.empty() ? "" : "; ", rule, plural(number, "layout"));
+    return user_error(
+        "tune.none", fmt::format("the model cannot be cut for {} ranks: {}", world_, reasons),
+        fmt::format("another --world, or another train.global_batch ({}), model.layers ({}) or model.heads ({})",
+                    settings_.train.global_batch, settings_.model.layers, settings_.model.heads));
+  }
+
   void cut(std::int64_t tp, std::int64_t pp) {
     const std::int64_t dp = world_ / (tp * pp);
-    if (settings_.train.global_batch % dp != 0) return refuse("dp does not divide the global batch");
+    if (settings_.train.global_batch % dp != 0) return refuse("dp does not divide train.global_batch");
     for (const std::int64_t microbatch : {1, 2, 4, 8}) {
       if (settings_.train.global_batch / dp % microbatch != 0) continue;
       for (const std::int64_t chunks : divisors(std::max<std::int64_t>(1, settings_.model.layers / pp))) {
@@ -114,7 +125,8 @@ class Search {
   // With the least recomputation that fits: more only costs time.
   void consider(Settings s) {
     s.overlap.pp = s.overlap.dp = true;
-    if (const auto problems = problems_between(s); !problems.empty()) return refuse("rules of " + problems.front().key);
+    if (const auto problems = problems_between(s); !problems.empty())
+      return refuse("the rules of " + problems.front().key);
     std::int64_t bytes = 0;
     for (const char* recompute : {"none", "selective", "full"}) {
       s.train.recompute = recompute;
