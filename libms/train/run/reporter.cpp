@@ -16,6 +16,8 @@ RunFacts facts_of(const Plan& plan, double peak_flops) {
           .modules = module_names(plan.settings.model)};
 }
 
+double rate_of(double tokens, double seconds) { return seconds > 0 ? tokens / seconds : 0; }
+
 }  // namespace
 
 Reporter::Reporter(const Plan& plan, double peak_flops, std::int64_t start)
@@ -29,14 +31,15 @@ Reporter::Reporter(const Plan& plan, double peak_flops, std::int64_t start)
 
 double Reporter::tokens_per_s() const {
   if (steps_ == 0) return 0;
-  return steps_ == 1 ? first_tokens_ / first_s_ : tokens_ / seconds_;
+  return steps_ == 1 ? rate_of(first_tokens_, first_s_) : rate_of(tokens_, seconds_);
 }
 
 void Reporter::step(const StepReport& report) {
   const auto tokens = static_cast<double>(report.step_tokens);
   (steps_ == 0 ? first_tokens_ : tokens_) += tokens;
   (steps_++ == 0 ? first_s_ : seconds_) += report.seconds;
-  const double rate = tokens / report.seconds;
+  line_tokens_ += tokens, line_s_ += report.seconds;
+  const double rate = rate_of(line_tokens_, line_s_);
   if (report.valid_loss) valid_loss_ = report.valid_loss;
 
   const Json line = step_metrics(report, facts_);
@@ -55,6 +58,7 @@ void Reporter::step(const StepReport& report) {
     log::info("train", "step {} of {}, {}, grad_norm {:.3f}, lr {:.3g}, {} tokens/s", report.step,
               plan_.settings.train.steps, losses, report.result.grad_norm, report.lr, format_count(rate));
   }
+  if (due) line_tokens_ = line_s_ = 0;
 }
 
 void Reporter::close() {

@@ -32,6 +32,7 @@ class Reporter {
   std::optional<Progress> progress_;       // on a terminal; elsewhere the log has the lines
   double first_s_ = 0, first_tokens_ = 0;  // of the first step,
   double seconds_ = 0, tokens_ = 0;        // and of those after it
+  double line_s_ = 0, line_tokens_ = 0;    // since the line before: a short step by itself says nothing
   std::int64_t steps_ = 0;
   std::optional<double> valid_loss_;
   std::string last_note_;

@@ -57,7 +57,7 @@ MemoryUse process_memory(std::string_view status) {
 }
 
 Json step_metrics(const StepReport& report, const RunFacts& run) {
-  const double rate = static_cast<double>(report.step_tokens) / report.seconds;
+  const double rate = report.tokens_per_s();
   Json json{{"step", report.step},     {"loss", report.result.loss}, {"grad_norm", report.result.grad_norm},
             {"lr", report.lr},         {"tokens", report.tokens},    {"tokens_per_s", rate},
             {"step_s", report.seconds}};

@@ -30,6 +30,7 @@ struct StepReport {
   double seconds = 0;              // from the end of the step before to the end of this one
   double data_wait_s = 0;          // of which the host waited for tokens
   std::vector<double> op_seconds;  // rank 0's device, by tensor::OpClass, during this step
+  double tokens_per_s() const { return seconds > 0 ? static_cast<double>(step_tokens) / seconds : 0; }
   MemoryUse memory;
   std::optional<double> valid_loss;
   std::optional<Origin> resumed;           // in the first step of a resumed run

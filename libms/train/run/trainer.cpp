@@ -237,9 +237,11 @@ class Trainer {
                                    kMaxSkippedInARow, step + 1),
                        "a lower optim.lr, a longer warm-up or optim.clip = 1 may help");
     }
+    double evaluation_s = 0;
     if (evaluation_due(step)) {
       beat("evaluate");
       report.valid_loss = outcome_.valid_loss = evaluate();
+      evaluation_s = monotonic_s() - end;
     }
     if (reporter_) {
       report.data_wait_s = std::exchange(data_wait_s_, 0.0);
@@ -260,7 +262,7 @@ class Trainer {
     } else {
       beat("step", step + 1);
     }
-    last_end_s_ = monotonic_s();  // evaluation and reporting are no part of the next step
+    last_end_s_ = end + evaluation_s;  // no part of the next step; this step is reported while that is under way
   }
 
   double evaluate() {

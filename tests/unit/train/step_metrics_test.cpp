@@ -57,6 +57,13 @@ TEST(StepMetrics, CountRatesOfARank) {
   EXPECT_EQ(json.at("grad_norms").dump(), R"({"embed":0.3,"layers.0.attn":0.4})");
 }
 
+TEST(StepMetrics, AStepWithoutTimeHasNoRate) {
+  StepReport report = full_report();
+  report.seconds = 0;
+  const Json json = step_metrics(report, facts());
+  for (const char* key : {"tokens_per_s", "tflops"}) EXPECT_EQ(json.get<double>(key), 0) << key;
+}
+
 TEST(StepMetrics, LeaveOutWhatIsNotKnown) {
   StepReport report;
   report.seconds = 1;
