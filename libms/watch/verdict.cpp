@@ -29,7 +29,8 @@ Verdict verdict_stopped(std::int64_t steps, const std::string& cause, const std:
   verdict.kind = "run.stopped";
   verdict.message =
       fmt::format("stopped on purpose after step {}{}: {}", steps, cause.empty() ? std::string() : " (" + cause + ")",
-                  checkpoint.empty() ? "checkpoint.dir is not set, so nothing is saved" : checkpoint + " is committed");
+                  checkpoint.empty() ? "nothing is saved, as checkpoint.dir is not set: the same command begins anew"
+                                     : checkpoint + " is committed, and the same command goes on from there");
   verdict.step = steps;
   return verdict;
 }

@@ -39,16 +39,16 @@ bool write_failure(const std::string& dir, const comm::World& world, const comm:
       dir, watch::verdict_of(cause.error, rank, world.node(rank), cause.error.step().value_or(step)));
 }
 
-ExitCode exit_code_of(const Outcome& outcome) {
-  return outcome.stopped ? watch::verdict_stopped(outcome.steps, outcome.stop_cause, outcome.checkpoint).code
-                         : watch::verdict_done(outcome.steps).code;
+watch::Verdict verdict_without_failure(const Outcome& outcome) {
+  return outcome.stopped ? watch::verdict_stopped(outcome.steps, outcome.stop_cause, outcome.checkpoint)
+                         : watch::verdict_done(outcome.steps);
 }
 
 // Writes the verdict of a run without failure. Rank 0 calls it.
 void conclude(const Outcome& outcome, const std::string& dir, const LaunchOptions& options) {
-  watch::write_verdict(dir, outcome.stopped
-                                ? watch::verdict_stopped(outcome.steps, outcome.stop_cause, outcome.checkpoint)
-                                : watch::verdict_done(outcome.steps));
+  const watch::Verdict verdict = verdict_without_failure(outcome);
+  watch::write_verdict(dir, verdict);
+  if (outcome.stopped) log::warn("train", "{}", verdict.message);
   options.report(outcome);
 }
 
@@ -123,7 +123,7 @@ ExitCode run_threads(const Loaded& loaded, const LaunchOptions& options, const T
     throw cause.error.with_context(fmt::format("rank {}", cause.rank));
   }
   if (directory) conclude(outcomes.front(), settings.run.dir, options);
-  return exit_code_of(outcomes.front());
+  return verdict_without_failure(outcomes.front()).code;
 }
 
 // Reports the failure of an MPI run: writes the verdict and prints the cause, once for the whole run.
@@ -212,7 +212,7 @@ ExitCode run_mpi(const Loaded& loaded, const LaunchOptions& options, const Train
     Process::Devices devices = process.make_devices(*world);
     const Outcome outcome = process.run_rank(*world, devices, start_up, report.step(), report_cause);
     if (directory) conclude(outcome, loaded.settings.run.dir, options);
-    const ExitCode code = exit_code_of(outcome);
+    const ExitCode code = verdict_without_failure(outcome).code;
     shutdown.begin_done(std::min(trainer.deadline, kDoneWithin), [rank, code] {
       const log::RankScope label_of_thread(rank);
       log::warn("train", "the run is done, and this process does not come to its end: it is ended");

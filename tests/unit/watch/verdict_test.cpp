@@ -36,7 +36,9 @@ TEST_F(VerdictFile, OfAStoppedRunBlamesNobody) {
   EXPECT_EQ(content(), (json{{"schema", 1},
                              {"code", 75},
                              {"kind", "run.stopped"},
-                             {"message", "stopped on purpose after step 40 (SIGTERM): ck/step-00000040 is committed"},
+                             {"message",
+                              "stopped on purpose after step 40 (SIGTERM): ck/step-00000040 is committed, and the same "
+                              "command goes on from there"},
                              {"step", 40}}));
 }
 
