@@ -16,8 +16,8 @@ tiny_config mesh.dp=2 mesh.pp=2 train.steps=6 train.eval_every=0 optim.lr=1e-2 '
   checkpoint.every_steps=3 'checkpoint.when_busy="wait"' 'checkpoint.dir="first"' 'run.dir="run"' >c.toml
 losses() { sed -nE 's/^\{"step":([0-9]+),"loss":([^,]*),.*/\1 \2/p' run/metrics.jsonl; }
 names() { find "$1" -mindepth 1 -maxdepth 1 -printf '%f\n' | sort | paste -s -d ' '; }
-# Every name, size and time of change in a directory.
-state() { find "$1" -printf '%p %s %T@\n' | sort; }
+# Every name, size and time of change in a directory; its lock says who had it last.
+state() { find "$1" ! -name lock -printf '%p %s %T@\n' | sort; }
 again=(run c.toml --set checkpoint.dir=second)
 weights=(--set checkpoint.load=first/step-00000003 --set checkpoint.weights_only=true)
 
@@ -42,6 +42,14 @@ losses >weights.losses
 "$bin/ms-ckpt" import -o imported hf >/dev/null 2>err || fail "ms-ckpt import"
 expect 0 'imported/step-00000000' run c.toml --set checkpoint.dir= --set checkpoint.load=imported
 losses | diff weights.losses - || fail "weights only is not what imported weights are"
+expect 2 'hint: .ms-ckpt import --output DIR hf' run c.toml --set checkpoint.load=hf --set checkpoint.dir=from-hf
+[ ! -e from-hf ] || fail "a refused run made its checkpoint.dir"
+# Tokenizer and generation files go along with the weights, to be exported with what becomes of them.
+mkdir -p imported/hf && echo '{"version": "1.0"}' >imported/hf/tokenizer.json
+expect 0 'imported/step-00000000' run c.toml --set checkpoint.dir=tuned --set checkpoint.load=imported
+cmp -s imported/hf/tokenizer.json tuned/hf/tokenizer.json || fail "the tokenizer does not follow checkpoint.load"
+"$bin/ms-ckpt" export -o tuned-hf tuned >/dev/null 2>err || fail "ms-ckpt export"
+cmp -s imported/hf/tokenizer.json tuned-hf/tokenizer.json || fail "the tokenizer is not exported with a tuned model"
 "$bin/ms-ckpt" import -o first hf >out 2>err && fail "ms-ckpt import wrote into a directory of checkpoints"
 grep -q 'hint: --output with a directory of its own; .*checkpoint.load' err || fail "ms-ckpt import does not say what to do"
 

@@ -1,5 +1,7 @@
 #include "train/checkpoint/load.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <utility>
 
@@ -8,6 +10,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "ckpt/choose.h"
+#include "hf/companions.h"
 #include "train/checkpoint/restore.h"
 
 namespace ms::train {
@@ -25,6 +28,14 @@ ckpt::Manifest weights_of(ckpt::Manifest manifest) {
 
 }  // namespace
 
+ckpt::Found choose_checkpoint(const std::string& path) {
+  if (access((path + "/config.json").c_str(), F_OK) == 0 && !ckpt::is_checkpoint(path) && ckpt::list(path).empty()) {
+    throw user_error("ckpt.path", fmt::format("{} is a Hugging Face model, and no checkpoint", path),
+                     fmt::format("'ms-ckpt import --output DIR {}' makes one of it in DIR", path));
+  }
+  return ckpt::choose_complete(path);
+}
+
 void check_load(const Continuation& run, bool fresh) {
   const CheckpointConfig& config = run.settings.checkpoint;
   if (config.load.empty()) return;
@@ -34,7 +45,7 @@ void check_load(const Continuation& run, bool fresh) {
     return;
   }
   try {
-    const ckpt::Found found = ckpt::choose_complete(config.load);
+    const ckpt::Found found = choose_checkpoint(config.load);
     run.check(config.weights_only ? weights_of(*found.manifest) : *found.manifest, found.path);
   } catch (const Error& error) { throw error.with_context("checkpoint.load"); }
 }
@@ -42,7 +53,7 @@ void check_load(const Continuation& run, bool fresh) {
 Origin load_origin(const Continuation& run, comm::World& world, Engine& engine, Agreement& agreement) {
   std::string path, text;  // rank 0 chooses: a run may be saving into the directory
   if (agreement.leads()) {
-    path = ckpt::choose_complete(run.settings.checkpoint.load).path;
+    path = choose_checkpoint(run.settings.checkpoint.load).path;
     text = read_file(path + "/" + std::string(ckpt::kManifestName));
   }
   path = agreement.broadcast(path);
@@ -56,6 +67,8 @@ Origin load_origin(const Continuation& run, comm::World& world, Engine& engine, 
   engine.share_state();
   const Origin origin = run.origin(manifest, path, by_all[0], monotonic_s() - start);
   if (!agreement.leads()) return origin;
+  if (const std::string& own = run.settings.checkpoint.dir; !own.empty())
+    hf::copy_companions(hf::companions_beside(path), hf::companions_beside(own + "/" + ckpt::step_name(0)));
   if (weights_only) {
     log::info("train", "beginning at step 0 with the weights of {} and a fresh optimizer, loaded in {:.2f} s", path,
               origin.seconds);

@@ -1,10 +1,7 @@
 #include "train/commands/commands.h"
 
-#include <unistd.h>
-
 #include "base/error.h"
 #include "base/log.h"
-#include "ckpt/choose.h"
 #include "comm/launch.h"
 
 namespace ms::train {
@@ -36,15 +33,6 @@ Loaded load(const Args& args) {
     for (const std::string& warning : loaded.warnings) log::warn("train", "{}", warning);
   }
   return loaded;
-}
-
-ckpt::Found checkpoint_of(const Args& args) {
-  const std::string path = args.get("PATH");
-  if (access((path + "/config.json").c_str(), F_OK) == 0 && !ckpt::is_checkpoint(path) && ckpt::list(path).empty()) {
-    throw user_error("ckpt.path", fmt::format("{} is a Hugging Face model, and no checkpoint", path),
-                     fmt::format("'ms-ckpt import --output DIR {}' makes one of it in DIR", path));
-  }
-  return ckpt::choose_complete(path);
 }
 
 cost::Cluster load_cluster(const Args& args) {

@@ -26,8 +26,6 @@ Option cluster_option();
 Option set_cluster_option();
 Loaded load(const Args& args);  // logs its warnings
 cost::Cluster load_cluster(const Args& args);
-// The complete checkpoint that PATH is or holds. Error("ckpt.*") where there is none.
-ckpt::Found checkpoint_of(const Args& args);
 // dp x pp x tp of the configuration.
 std::int64_t ranks_of(const Settings& settings);
 

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "ckpt/command_support.h"
 #include "data/eval_set.h"
+#include "train/checkpoint/load.h"
 #include "train/commands/commands.h"
 #include "train/run/launch.h"
 
@@ -76,7 +77,7 @@ std::string json_of(const ckpt::Found& checkpoint, const std::vector<SetLoss>& l
 
 int run_eval(const Args& args) {
   const std::int64_t samples = args.has("samples") ? args.get_int("samples", 1) : 0;
-  const ckpt::Found found = checkpoint_of(args);
+  const ckpt::Found found = choose_checkpoint(args.get("PATH"));
   const Loaded loaded = load_for_inference(found, args.list("set"), adjust_to_evaluate);
   const nn::ModelConfig& model = loaded.settings.model;
   std::vector<data::EvalSet> sets;

@@ -4,10 +4,13 @@
 #include <cstdio>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "ckpt/command_support.h"
+#include "comm/launch.h"
 #include "data/tokenizer.h"
 #include "mesh/shard.h"
+#include "train/checkpoint/load.h"
 #include "train/commands/commands.h"
 #include "train/run/generate.h"
 #include "train/run/launch.h"
@@ -98,7 +101,7 @@ int run_generate(const Args& args) {
   options.max_tokens = args.get_int("max-tokens", 1, kMaxTokens);
   options.sampling = {number_between(args, "temperature", 0, 100), number_between(args, "top-p", 1e-9, 1)};
   options.seed = static_cast<std::uint64_t>(args.get_int("seed", 0));
-  const ckpt::Found found = checkpoint_of(args);
+  const ckpt::Found found = choose_checkpoint(args.get("PATH"));
   std::unique_ptr<data::Tokenizer> tokenizer;
   std::vector<std::int32_t> prompt;
   std::vector<std::string> settings{"mesh.dp=1"};
@@ -109,6 +112,10 @@ int run_generate(const Args& args) {
     adjust_to_generate(adjusted, std::ssize(prompt) + options.max_tokens);
   });
   const nn::ModelConfig& model = loaded.settings.model;
+  if (std::ssize(prompt) >= model.seq && comm::this_launch().rank == 0) {
+    log::warn("train", "the prompt has {} tokens, and model.seq is {}: what is generated follows from the last {} only",
+              prompt.size(), model.seq, std::max<std::int64_t>(1, model.seq / 2));
+  }
   options.vocab = tokenizer ? tokenizer->vocab_size() : model.vocab;
   if (tokenizer) options.stop = tokenizer->end_of_document();
   if (args.has("stop-token")) options.stop = static_cast<std::int32_t>(args.get_int("stop-token", 0, model.vocab - 1));
