@@ -76,7 +76,8 @@ std::int64_t EvalSet::predictions() const {
   return count;
 }
 
-void EvalSet::fill(std::int64_t index, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const {
+void EvalSet::fill(std::int64_t index, std::span<std::int32_t> tokens, std::span<std::int32_t> targets,
+                   std::span<std::int32_t> starts) const {
   const std::int64_t begin = begin_of(index);
   std::vector<std::int32_t> read(static_cast<std::size_t>(std::min(seq_ + 1, range_.end - begin)));
   file_.read(begin, read);
@@ -85,6 +86,9 @@ void EvalSet::fill(std::int64_t index, std::span<std::int32_t> tokens, std::span
   std::ranges::fill(targets, -1);
   std::copy_n(read.begin(), std::min(read.size(), tokens.size()), tokens.begin());
   std::copy(read.begin() + 1, read.end(), targets.begin());
+  if (starts.empty()) return;
+  std::ranges::fill(starts, 0);
+  document_starts(file_, begin, starts.first(std::min(read.size(), starts.size())));
 }
 
 }  // namespace ms::data

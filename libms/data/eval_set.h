@@ -33,8 +33,10 @@ class EvalSet {
   std::int64_t windows() const { return windows_; }
   std::int64_t predictions() const;  // tokens of all windows that are predicted
   // Copies window `index`: seq tokens, and the token that follows each. What lies behind the end is token 0 and
-  // target -1. Error("data.vocab", user): a token is not below the vocabulary's size.
-  void fill(std::int64_t index, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const;
+  // target -1. `starts`, if not empty, get the positions at which the tokens' documents begin.
+  // Error("data.vocab", user): a token is not below the vocabulary's size.
+  void fill(std::int64_t index, std::span<std::int32_t> tokens, std::span<std::int32_t> targets,
+            std::span<std::int32_t> starts = {}) const;
 
  private:
   std::int64_t begin_of(std::int64_t index) const;

@@ -42,6 +42,14 @@ void check_vocab(const TokenFile& file, std::int64_t begin, std::span<const std:
                    "the model's vocabulary must be that of the tokenizer that wrote the file");
 }
 
+void document_starts(const TokenFile& file, std::int64_t begin, std::span<std::int32_t> starts) {
+  const std::int64_t end = begin + std::ssize(starts);
+  for (std::int64_t i = file.document_of(begin), token = begin; token < end; ++i) {
+    const std::int64_t start = token - begin, stop = std::min(file.document(i).end, end);
+    for (; token < stop; ++token) starts[static_cast<std::size_t>(token - begin)] = static_cast<std::int32_t>(start);
+  }
+}
+
 Loader::Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_size, std::uint64_t seed)
     : shape_(std::move(shape)), vocab_size_(vocab_size), has_starts_(config.reset_attention) {
   MS_ASSERT(shape_.seq >= 1 && shape_.global_batch >= 1 && vocab_size >= 1, "seq {}, global batch {}, vocabulary {}",
@@ -124,15 +132,7 @@ void Loader::read_row(const Window& window, std::int64_t row, std::int32_t* toke
   const TokenFile& file = files_[static_cast<std::size_t>(window.file)];
   const auto seq = static_cast<std::size_t>(shape_.seq);
   tokens += row * shape_.seq, targets += row * shape_.seq;
-  if (starts != nullptr) {
-    starts += row * shape_.seq;
-    const std::int64_t end = window.begin + shape_.seq;
-    for (std::int64_t i = file.document_of(window.begin), token = window.begin; token < end; ++i) {
-      const TokenRange document = file.document(i);
-      const auto start = static_cast<std::int32_t>(token - window.begin);
-      for (; token < std::min(document.end, end); ++token) starts[token - window.begin] = start;
-    }
-  }
+  if (starts != nullptr) document_starts(file, window.begin, {starts + row * shape_.seq, seq});
   file.read(window.begin, {tokens, seq});
   std::copy(tokens + 1, tokens + seq, targets);
   file.read(window.begin + shape_.seq, {targets + seq - 1, 1});

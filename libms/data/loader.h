@@ -29,6 +29,10 @@ TokenRange last_part(const TokenFile& file, double part);
 void check_vocab(const TokenFile& file, std::int64_t begin, std::span<const std::int32_t> tokens,
                  std::int64_t vocab_size);
 
+// Writes for each token from position `begin` on where its document begins, as a position among them; no less than 0.
+// All of them are in the file.
+void document_starts(const TokenFile& file, std::int64_t begin, std::span<std::int32_t> starts);
+
 class Loader {
  public:
   // Errors, all of blame user unless a file is damaged: "data.train" no file is named; "data.short" too few tokens for

@@ -40,6 +40,18 @@ near "$(json 'd["sets"][0]["loss"]' out)" "$valid" 1e-6 || fail "the loss is not
 near "$(json 'd["sets"][0]["perplexity"]' out)" "$(json '__import__("math").exp(d["sets"][0]["loss"])' out)" 1e-9 ||
   fail "the perplexity is not the loss's"
 
+# A run whose tokens see their own document only is evaluated so.
+head -c 1000 text | split -b 40 - part- # 25 documents of 41 tokens, over the same 32 sequences
+"$bin/ms-data" encode --tokenizer byte --output parts part-* >/dev/null 2>&1 || fail "ms-data encode"
+expect 0 'both name .parts.: ' run c.toml --set data.reset_attention=true --set data.train=parts --set data.valid=parts \
+  --set model.init_std=0.3 --set run.dir=run-parts --set checkpoint.dir=ckpt-parts
+masked=$(tail -n 1 run-parts/metrics.jsonl | grep -o '"valid_loss":[^,]*' | cut -d: -f2)
+expect 0 'parts +1024 ' eval ckpt-parts
+expect 0 'parts' eval ckpt-parts --json
+near "$(json 'd["sets"][0]["loss"]' out)" "$masked" 1e-6 || fail "the loss is not that of training, $masked"
+expect 0 'parts' eval ckpt-parts --json --set data.reset_attention=false
+near "$(json 'd["sets"][0]["loss"]' out)" "$masked" 1e-4 && fail "documents make no difference"
+
 # Every layout computes the same, whatever share of a batch the last sequences fill; two data sets by name, one of a part.
 one=(--set mesh.dp=1 --set mesh.pp=1 --set mesh.tp=1)
 sets=(--data text=text --data held --samples 37)
@@ -71,6 +83,8 @@ expect 0 . generate ckpt --prompt 'line 7' --top-p 1e-6 --max-tokens 20 --set me
 cmp -s out want || fail "a nucleus of one token is not the likeliest one"
 expect 0 . generate ckpt --prompt 'line 7' --temperature 0 --max-tokens 20
 cmp -s out want || fail "another text in the layout of the run"
+expect 0 'W .*the prompt has 40 tokens, and model.seq is 32: .* the last 16 only' generate ckpt --max-tokens 2 \
+  --prompt 'a prompt of forty characters, exactly so'
 for seed in 1 1 2; do
   expect 0 . generate llama --prompt 'line 7' --seed "$seed" --max-tokens 60 --temperature 1 "${one[@]}"
   mv out "seed-$seed-${before:-}"

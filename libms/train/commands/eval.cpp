@@ -38,6 +38,7 @@ double sum_losses(Engine& engine, const Plan& plan, const data::EvalSet& set,
   const auto seq = static_cast<std::size_t>(plan.settings.model.seq);
   std::vector<std::int32_t> tokens(engine.needs_input() ? static_cast<std::size_t>(rows) * seq : 0);
   std::vector<std::int32_t> targets(tokens.size());
+  std::vector<std::int32_t> starts(plan.settings.data.reset_attention ? tokens.size() : 0);
   double sum = 0;
   for (std::int64_t first = 0; first < set.windows(); first += batch) {
     std::ranges::fill(tokens, 0);
@@ -45,9 +46,10 @@ double sum_losses(Engine& engine, const Plan& plan, const data::EvalSet& set,
     const std::int64_t mine = first + rows * engine.at().dp;
     for (std::int64_t row = 0; row < rows && mine + row < set.windows() && engine.needs_input(); ++row) {
       const std::size_t at = static_cast<std::size_t>(row) * seq;
-      set.fill(mine + row, std::span(tokens).subspan(at, seq), std::span(targets).subspan(at, seq));
+      set.fill(mine + row, std::span(tokens).subspan(at, seq), std::span(targets).subspan(at, seq),
+               starts.empty() ? std::span<std::int32_t>() : std::span(starts).subspan(at, seq));
     }
-    sum += engine.sum_losses(tokens, targets);
+    sum += engine.sum_losses(tokens, targets, starts);
     progress(std::min(first + batch, set.windows()));
   }
   return sum;
@@ -125,7 +127,8 @@ Command eval_command() {
       .run = run_eval,
       .description =
           "Predicts every token of a data set but the first, once, in sequences of model.seq tokens that lie end to "
-          "end, and prints the mean loss in nats and its exponential, the perplexity. The checkpoint may be of a run, "
+          "end, and prints the mean loss in nats and its exponential, the perplexity. Where the run had "
+          "data.reset_attention, a token sees only its own document here, too. The checkpoint may be of a run, "
           "or of a Hugging Face model that 'ms-ckpt import' made.\n\n"
           "Model, layout and type are those of the checkpoint's configuration; --set changes them, as in --set "
           "mesh.tp=2 --set train.microbatch=8. The result does not depend on the layout, but for the rounding of "

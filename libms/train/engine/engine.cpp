@@ -195,10 +195,11 @@ double Engine::reduce_loss(Pending& pending) {
   return pending.sums.as<double>()[1];
 }
 
-double Engine::sum_losses(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets) {
+double Engine::sum_losses(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
+                          std::span<const std::int32_t> starts) {
   const trace::Scope scope(device_.recorder(), {.purpose = trace::Purpose::evaluation});
   Pending& pending = pending_[0];
-  upload(0, plan_.tokens_per_step(), tokens, targets, {});
+  upload(0, plan_.tokens_per_step(), tokens, targets, starts);
   executor_->run(plan_.evaluation, Mode::evaluate, 0);
   double* sums = pending.sums.as<double>();
   std::fill_n(sums, pending.sums.cols, 0.0);

@@ -65,7 +65,8 @@ class Engine {
 
   // Sum over the batch of the losses of all targets but the negative ones, in an order that is that of the batch; one
   // global batch. Only of a plan of inference. Waits.
-  double sum_losses(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets);
+  double sum_losses(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
+                    std::span<const std::int32_t> starts = {});
 
   // The token that follows position `position` of `tokens` (one sequence), drawn from the first `vocab` of the
   // vocabulary with `draw` in [0,1). Waits.

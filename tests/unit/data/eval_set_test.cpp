@@ -80,6 +80,18 @@ TEST(EvalSet, TakesThePartAndTheWindowsThatAreAskedFor) {
   EXPECT_EQ(EvalSet({"a", dir / "a"}, 2, 101, 1000).windows(), 50);
 }
 
+TEST(EvalSet, SaysWhereDocumentsBegin) {
+  const TempDir dir;
+  write_tokens(dir / "a", {{1, 2, 3}, {4}, {5, 6, 7}});
+  const EvalSet set({"a", dir / "a"}, 5, 100, 0);
+  std::vector<std::int32_t> tokens(5), targets(5), starts(5);
+  set.fill(0, tokens, targets, starts);
+  EXPECT_THAT(starts, ElementsAre(0, 0, 0, 3, 4));
+  set.fill(1, tokens, targets, starts);
+  EXPECT_THAT(targets, ElementsAre(7, -1, -1, -1, -1));
+  EXPECT_THAT(starts, ElementsAre(0, 0, 0, 0, 0));
+}
+
 TEST(EvalSet, RefusesWhatCannotBeEvaluated) {
   const TempDir dir;
   write_tokens(dir / "one", {{7}});
