@@ -167,7 +167,52 @@ expect 2 'hosts:1: ' plan c.toml --hostfile hosts --topology hosts
 expect 2 'nowhere' plan c.toml --hostfile nowhere
 expect 2 'no Slurm job' plan c.toml --hostfile slurm
 expect 2 'nothing without --hostfile' plan c.toml --order order
-expect 74 'nowhere' plan c.toml --hostfile hosts --topology switches --order nowhere/order
-expect 74 '/proc' run c.toml --set run.dir=/proc/nowhere/run
+# Paths that a user named and nobody can write to.
+expect 2 "cannot create 'nowhere/order': No such file" plan c.toml --hostfile hosts --topology switches --order nowhere/order
+expect 2 '/proc' run c.toml --set run.dir=/proc/nowhere/run
+expect 2 "'hosts/run': Not a directory" run c.toml --set run.dir=hosts/run
+expect 2 "'hosts/trace': Not a directory" run c.toml --set run.dir=runs/h --set trace.enabled=true --set trace.dir=hosts/trace
+expect 2 "'hosts/ck': Not a directory" run c.toml --set run.dir=runs/h --set checkpoint.dir=hosts/ck
+# What is odd, and no reason to refuse a run.
+expect 0 'W .*1000 threads to compute with .*, and this process may use ' run c.toml --set run.dir=runs/odd \
+  --set run.cpu_threads=1000
+expect 0 "W .*checkpoint.memory_dir = '$dir/mem/a' is not in memory" run c.toml --set run.dir=runs/odd \
+  --set checkpoint.dir=ck-odd --set checkpoint.memory_dir="$dir/mem/a"
+
+# Two live runs: the second is refused, and told who has the directory; one that was killed is in nobody's way.
+live=(run c.toml --set train.steps=1000000 --set train.eval_every=0 --set train.log_every=100000)
+all=(--set run.dir=runs/live --set trace.enabled=true --set trace.dir=live-trace --set checkpoint.dir=live-ck)
+begin() { # ARGS...: a run in the background, at work
+  "$tool" "${live[@]}" "$@" >live.out 2>live.err </dev/null &
+  run=$!
+  for _ in $(seq 300); do
+    [ -s runs/live/metrics.jsonl ] && break
+    sleep 0.1
+  done
+}
+rm -rf runs/live
+begin "${all[@]}"
+who="process $run on $(uname -n)"
+expect 2 "another run is at work in runs/live: $who" run c.toml "${all[@]}"
+expect 2 "another run is at work in live-trace: $who" run c.toml "${all[@]}" --set run.dir=runs/second
+[ ! -e runs/second ] || fail "a refused run left a directory"
+expect 2 "another run, or ms-ckpt, is at work in 'live-ck': $who" run c.toml --set run.dir=runs/second --set checkpoint.dir=live-ck
+kill -9 "$run"
+wait "$run" 2>/dev/null
+rm -f runs/live/metrics.jsonl
+
+# A run that is asked to stop says what is saved, and how to go on.
+begin "${all[@]}"
+kill "$run"
+wait "$run"
+[ $? -eq 75 ] || fail "a stopped run with checkpoints does not end with 75"
+grep -q 'stopped on purpose after step .* (SIGTERM): live-ck/step-.* is committed, and the same command goes on' live.err ||
+  fail "no word of what was saved: $(cat live.err)"
+rm -rf runs/live
+begin --set run.dir=runs/live
+kill "$run"
+wait "$run"
+[ $? -eq 93 ] || fail "a stopped run without checkpoints does not end with 93"
+grep -q 'nothing is saved, as checkpoint.dir is not set' live.err || fail "no word that nothing was saved: $(cat live.err)"
 
 [ "$failures" -eq 0 ] && echo "all as expected" || exit 1

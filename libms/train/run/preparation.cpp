@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/user_path.h"
 #include "train/engine/rank_tensors.h"
 #include "train/simulate/step_operations.h"
 
@@ -32,7 +33,7 @@ void add_to(const std::string& path, const MatmulChoices& choices) {
   std::string text = choices.to_text();
   for (const MatmulChoices& other : choices_in(path))
     if (other.library != choices.library) text += other.to_text();
-  write_file_atomic(path, text);
+  write_user_file(path, text);
 }
 
 // A value of the store has a limit, and a file grows with every layout.

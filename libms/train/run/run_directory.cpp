@@ -1,35 +1,58 @@
 #include "train/run/run_directory.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
-#include <cerrno>
-
-#include "base/file.h"
+#include "base/lock_file.h"
+#include "base/log.h"
+#include "base/user_path.h"
+#include "train/run/tracing.h"
 
 namespace ms::train {
+namespace {
 
-RunDirectory::RunDirectory(const Loaded& loaded) : dir_(loaded.settings.run.dir), resolved_(loaded.resolved) {
-  if (access(dir_.c_str(), F_OK) == 0) take();
+bool is_there(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+
+UniqueFd lock_of(const std::string& dir, std::string_view name, std::string_view key) {
+  FileLock lock = lock_file(fmt::format("{}/{}", dir, name), Blame::user);
+  if (!lock.holder.empty()) {
+    throw user_error("run.busy", fmt::format("another run is at work in {}: {}", dir, lock.holder),
+                     fmt::format("give this one another {}, or wait until that has ended", key));
+  }
+  if (lock.error != 0) {
+    log::warn("train", "cannot lock {}, so nothing keeps a second run out of it: {}", dir, errno_text(lock.error));
+  }
+  return std::move(lock.fd);
+}
+
+}  // namespace
+
+RunDirectory::RunDirectory(const Loaded& loaded)
+    : dir_(loaded.settings.run.dir), trace_dir_(trace_directory(loaded.settings)), resolved_(loaded.resolved) {
+  if (is_there(dir_)) take();
+  if (!trace_dir_.empty() && is_there(trace_dir_)) take_trace();
 }
 
 void RunDirectory::prepare() {
-  if (!lock_) {
-    make_directories(dir_);
+  if (!has_dir_) {
+    make_user_directories(dir_);
     take();
   }
-  write_file_atomic(dir_ + "/config.toml", resolved_);
+  if (!trace_dir_.empty() && !has_trace_dir_) {
+    make_user_directories(trace_dir_);
+    take_trace();
+  }
+  write_user_file(dir_ + "/config.toml", resolved_);
 }
 
 void RunDirectory::take() {
-  const std::string path = dir_ + "/lock";
-  lock_ = UniqueFd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!lock_) throw Error("file.open", Blame::storage, fmt::format("cannot open {}: {}", path, errno_text(errno)));
-  if (flock(lock_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    throw user_error("run.busy", fmt::format("another run is at work in {}", dir_), "give this one another run.dir");
-  }
+  lock_ = lock_of(dir_, "lock", "run.dir");
+  has_dir_ = true;
   watch::clear_verdict(dir_);
+}
+
+void RunDirectory::take_trace() {
+  trace_lock_ = lock_of(trace_dir_, ".lock", "trace.dir");  // hidden: ms-tracepp reads what is not
+  has_trace_dir_ = true;
 }
 
 }  // namespace ms::train

@@ -1,5 +1,5 @@
-// The directory of a run, with a lock that keeps a second run out of it for the lifetime of this object. One rank of a
-// run has it.
+// The directories that a run writes into, run.dir and that of its traces, with locks that keep a second run out of them
+// for the lifetime of this object. One rank of a run has it. checkpoint.dir has its own, ckpt::DirectoryLock.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace ms::train {
 
 class RunDirectory {
  public:
-  // Takes the lock of a directory that exists. Throws Error("run.busy", user) where another run has it.
+  // Takes the locks of directories that exist. Throws Error("run.busy", user) where another run has one.
   explicit RunDirectory(const Loaded& loaded);
 
   // Returns the result of the checks that come before a run. If they throw, no new directory remains; in one that
@@ -22,18 +22,20 @@ class RunDirectory {
     try {
       return checks();
     } catch (const Error& error) {
-      if (lock_) watch::write_verdict(dir_, watch::verdict_of(error, 0, "", 0));
+      if (has_dir_) watch::write_verdict(dir_, watch::verdict_of(error, 0, "", 0));
       throw;
     }
   }
-  // Makes and locks the directory where it is new, and saves the resolved configuration in it.
+  // Makes and locks the directories that are new, and saves the resolved configuration.
   void prepare();
 
  private:
   void take();
+  void take_trace();
 
-  std::string dir_, resolved_;
-  UniqueFd lock_;
+  std::string dir_, trace_dir_, resolved_;  // trace_dir_: empty where the run writes no traces
+  bool has_dir_ = false, has_trace_dir_ = false;
+  UniqueFd lock_, trace_lock_;
 };
 
 }  // namespace ms::train

@@ -2,8 +2,8 @@
 
 #include <cstdlib>
 
-#include "base/file.h"
 #include "base/hash.h"
+#include "base/user_path.h"
 
 namespace ms::train {
 namespace {
@@ -19,13 +19,18 @@ std::string run_name(const std::string& resolved) {
 
 }  // namespace
 
+std::string trace_directory(const Settings& settings) {
+  if (!settings.trace.enabled) return "";
+  return settings.trace.dir.empty() ? settings.run.dir + "/trace" : settings.trace.dir;
+}
+
 Tracing::Tracing(const Plan& plan, const std::string& resolved, const comm::World& world, tensor::Device& device,
                  double peak_flops, trace::Flusher& flusher)
     : device_(device), flusher_(flusher) {
   const trace::TraceConfig& config = plan.settings.trace;
-  if (!config.enabled) return;
-  const std::string dir = config.dir.empty() ? plan.settings.run.dir + "/trace" : config.dir;
-  make_directories(dir);
+  const std::string dir = trace_directory(plan.settings);
+  if (dir.empty()) return;
+  make_user_directories(dir);
   const trace::Identity identity{
       .rank = world.rank(),
       .world = world.size(),

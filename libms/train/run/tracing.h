@@ -11,11 +11,14 @@
 
 namespace ms::train {
 
+// Where a run's traces are; empty: it writes none.
+std::string trace_directory(const Settings& settings);
+
 class Tracing {
  public:
   // Writes down what `device` does from here on, unless [trace] is off. All of these outlive it; no stream of the
-  // device may be at work when it goes. `peak_flops`: of the device, 0: unknown. Throws Error("file.*", storage) where
-  // the file cannot be made.
+  // device may be at work when it goes. `peak_flops`: of the device, 0: unknown. Throws Error("file.*") where the
+  // file cannot be made.
   Tracing(const Plan& plan, const std::string& resolved, const comm::World& world, tensor::Device& device,
           double peak_flops, trace::Flusher& flusher);
   // Flushes the file. Without done() or failed() before, the file says that the run was under way.

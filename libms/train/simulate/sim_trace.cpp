@@ -35,7 +35,7 @@ void write_traces(const Plan& plan, const comm::SimSetup& setup, double peak_flo
   const trace::TraceConfig& config = plan.settings.trace;
   const trace::Level level = trace::level_of(config.level);
   const auto per_node = static_cast<int>(setup.cluster->node.ranks);
-  make_directories(options.trace_dir);
+  make_user_directories(options.trace_dir);
   std::vector<std::unique_ptr<trace::Recorder>> recorders;
   std::vector<std::unique_ptr<SimIssuer>> issuers;
   for (const comm::SimRank& rank : setup.ranks) {
