@@ -38,9 +38,7 @@ double inverse_sqrt(const OptimConfig& config, std::int64_t step, std::int64_t) 
 }
 
 double warm_up_stable_decay(const OptimConfig& config, std::int64_t step, std::int64_t steps) {
-  const std::int64_t part = std::llround(config.decay_fraction * static_cast<double>(steps));
-  const std::int64_t decay = config.decay_steps > 0 ? config.decay_steps : part;
-  return fall_from(config, std::max(config.warmup_steps, steps - decay), step, steps);
+  return fall_from(config, std::max(config.warmup_steps, steps - wsd_decay_steps(config, steps)), step, steps);
 }
 
 double constant(const OptimConfig& config, std::int64_t, std::int64_t) { return config.lr; }
@@ -55,6 +53,11 @@ constexpr LearningRateKind kLearningRates[] = {
 };
 
 }  // namespace
+
+std::int64_t wsd_decay_steps(const OptimConfig& config, std::int64_t steps) {
+  if (config.decay_steps > 0) return config.decay_steps;
+  return std::llround(config.decay_fraction * static_cast<double>(steps));
+}
 
 std::span<const LearningRateKind> learning_rate_kinds() { return kLearningRates; }
 

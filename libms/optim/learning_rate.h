@@ -22,6 +22,9 @@ std::span<const LearningRateKind> learning_rate_kinds();
 // The documentation of all rows: "cosine: ...; linear: ...".
 std::string learning_rate_docs();
 
+// Steps at the end of a run of `steps` over which wsd decays, as far as the warm-up leaves them to it.
+std::int64_t wsd_decay_steps(const OptimConfig& config, std::int64_t steps);
+
 // The learning rate of a step (from 0) out of `steps`, by the configured schedule.
 double learning_rate(const OptimConfig& config, std::int64_t step, std::int64_t steps);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "base/error.h"
 #include "ckpt/directory.h"
@@ -11,6 +12,7 @@
 #include "optim/learning_rate.h"
 #include "optim/optimizer.h"
 #include "sched/registry.h"
+#include "train/config_warnings.h"
 
 namespace ms::train {
 
@@ -244,6 +246,7 @@ Loaded load_with(const std::vector<std::string>& assignments, F&& read,
     if (!row.idle(loaded.settings) || schema.is_default(row.key)) continue;
     loaded.warnings.push_back(fmt::format("{} has no effect: {}", row.key, row.because));
   }
+  std::ranges::move(oddities(loaded.settings), std::back_inserter(loaded.warnings));
   loaded.resolved = schema.dump(true);
   return loaded;
 }

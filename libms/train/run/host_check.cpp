@@ -1,5 +1,11 @@
 #include "train/run/host_check.h"
 
+#include <linux/magic.h>
+#include <sys/vfs.h>
+
+#include <algorithm>
+#include <filesystem>
+
 #include "base/log.h"
 #include "base/text.h"
 #include "train/engine/rank_tensors.h"
@@ -32,6 +38,28 @@ void check_host_memory(const Plan& plan, const HostMemory& memory) {
         "mpirun or srun spread the ranks over nodes");
   }
   log::warn("train", "{}, of which {} are free now", what, size(memory.free_bytes));
+}
+
+void check_threads(int asked, int cores) {
+  if (asked <= cores) return;
+  log::warn("train",
+            "{} threads to compute with (run.cpu_threads, or OMP_NUM_THREADS), and this process may use {}: they will "
+            "wait for each other",
+            asked, plural(static_cast<std::size_t>(cores), "core"));
+}
+
+void check_memory_dir(const std::string& dir) {
+  std::filesystem::path at = dir;  // or the directory above it that is there
+  std::error_code ignored;
+  while (!std::filesystem::exists(at, ignored) && at.has_relative_path()) at = at.parent_path();
+  struct statfs status {};
+  if (::statfs(at.empty() ? "." : at.c_str(), &status) != 0) return;  // making copies will say so
+  constexpr unsigned kInMemory[] = {TMPFS_MAGIC, RAMFS_MAGIC, HUGETLBFS_MAGIC};
+  if (std::ranges::count(kInMemory, static_cast<unsigned>(status.f_type)) > 0) return;
+  log::warn("train",
+            "checkpoint.memory_dir = '{}' is not in memory but on a disk: copies there take as long as checkpoints do; "
+            "a directory in /dev/shm is",
+            dir);
 }
 
 }  // namespace ms::train

@@ -61,6 +61,8 @@ Checked check_and_prepare(const Loaded& loaded, int ranks, const LaunchOptions& 
   Checked checked = directory->check([&] {
     Checked all = check_run(loaded.settings, ranks);
     check_inputs(loaded, options.fresh);
+    check_threads(all.cpu_threads, tensor::CpuPool::usable_cores());
+    if (!loaded.settings.checkpoint.memory_dir.empty()) check_memory_dir(loaded.settings.checkpoint.memory_dir);
     if (as_threads && loaded.settings.run.device == "cpu") check_host_memory(all.plan, host_memory(Sysroot()));
     return all;
   });

@@ -7,8 +7,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "base/error.h"
+#include "base/other_names.h"
+#include "base/text.h"
 #include "support/files.h"
 #include "train/plan.h"
 
@@ -186,6 +189,53 @@ TEST_F(Config, WarnsOfKeysWithoutEffect) {
     ASSERT_EQ(loaded.warnings.size(), c.warning == nullptr ? 0U : 1U) << c.set[0];
     if (c.warning != nullptr) { EXPECT_THAT(loaded.warnings[0], HasSubstr(c.warning)); }
     EXPECT_EQ(load(file(loaded.resolved), {}).warnings.size(), loaded.warnings.size()) << "of its own dump";
+  }
+}
+
+TEST_F(Config, WarnsOfWhatIsOdd) {
+  struct Case {
+    std::vector<std::string> set;
+    const char* warning;  // nullptr: none
+  };
+  const std::string ramp = "train.rampup_start=4", by = "train.rampup_increment=4";
+  for (const Case& c :
+       {Case{{ramp, by, "train.rampup_samples=90", "train.steps=9"},
+             "its ramp-up takes 15 steps, and train.steps is 9"},
+        Case{{ramp, by, "train.rampup_samples=90"}, nullptr},
+        Case{{R"(optim.groups=["*.bias lr=2", "* lr=3", "*.bias lr=4"])"}, "optim.groups has '*.bias' twice"},
+        Case{{R"(optim.groups=["*.bias lr=2", "* lr=3"])"}, nullptr},
+        Case{{"optim.schedule=wsd", "train.steps=100", "optim.warmup_steps=60", "optim.decay_steps=50"},
+             "a decay of 50 steps are more than train.steps = 100: the decay has the last 40 only"},
+        Case{{"optim.schedule=wsd", "train.steps=100", "optim.warmup_steps=60", "optim.decay_steps=40"}, nullptr},
+        Case{{"train.steps=100", "optim.warmup_steps=90"}, nullptr},
+        Case{{"data.train=1 a,2 ./b", "data.valid=b"}, "both name 'b'"},
+        Case{{"data.train=a", "data.valid=b"}, nullptr}}) {
+    const Loaded loaded = load(file(kSmall), c.set);
+    ASSERT_EQ(loaded.warnings.size(), c.warning == nullptr ? 0U : 1U) << c.set[0];
+    if (c.warning != nullptr) { EXPECT_THAT(loaded.warnings[0], HasSubstr(c.warning)); }
+  }
+}
+
+TEST_F(Config, SuggestsForNamesOfOtherPrograms) {
+  for (const auto& [set, meant] : {std::pair{"parallel.tp=2", "mesh.tp"},
+                                   {"mesh.pipeline=2", "mesh.pp"},
+                                   {"optim.learning_rate=1", "optim.lr"},
+                                   {"train.lr=1", "optim.lr"},
+                                   {"model.hidden_size=8", "model.hidden"},
+                                   {"data.path=x", "data.train"},
+                                   {"train.micro-batch-size=2", "train.microbatch"}}) {
+    EXPECT_THAT(refusal(kSmall, {set}).message(), HasSubstr(fmt::format("did you mean '{}'?", meant))) << set;
+  }
+  EXPECT_THAT(refusal(std::string(kSmall) + "[optimizer]\nlr = 1\n", {}).message(),
+              HasSubstr("unknown section 'optimizer', did you mean 'optim'?"));
+  Settings settings;
+  ConfigSchema schema;
+  bind(schema, settings);
+  std::set<std::string> known;
+  for (const ConfigRow& row : schema.reference()) known.insert({row.section, row.section + "." + row.key});
+  for (const OtherNames& row : kOtherNames) {
+    EXPECT_TRUE(known.contains(std::string(row.ours))) << row.ours;
+    for (const std::string& theirs : split(row.theirs, ' ')) EXPECT_FALSE(known.contains(theirs)) << theirs;
   }
 }
 

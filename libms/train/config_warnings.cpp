@@ -1,0 +1,68 @@
+#include "train/config_warnings.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "base/error.h"
+#include "optim/groups.h"
+#include "optim/learning_rate.h"
+
+namespace ms::train {
+namespace {
+
+std::string endless_ramp(const Settings& settings) {
+  const std::int64_t ramp = batch_of(settings).ramp_steps(), steps = settings.train.steps;
+  if (ramp <= steps) return "";
+  return fmt::format(
+      "the batch does not grow to train.global_batch = {} in this run: its ramp-up takes {} steps, and train.steps is "
+      "{}",
+      settings.train.global_batch, ramp, steps);
+}
+
+std::string idle_group(const Settings& settings) {
+  std::set<std::string> patterns;
+  for (const optim::ParamGroup& group : optim::parse_groups(settings.optim)) {
+    if (!patterns.insert(group.pattern).second)
+      return fmt::format("optim.groups has '{}' twice: only the first counts", group.pattern);
+  }
+  return "";
+}
+
+std::string short_decay(const Settings& settings) {
+  const optim::OptimConfig& config = settings.optim;
+  const std::int64_t steps = settings.train.steps, rest = steps - config.warmup_steps;
+  const std::int64_t decay = optim::wsd_decay_steps(config, steps);
+  if (config.schedule != "wsd" || rest <= 0 || decay <= rest) return "";
+  return fmt::format(
+      "optim.warmup_steps = {} and a decay of {} steps are more than train.steps = {}: the decay has the last {} only",
+      config.warmup_steps, decay, steps, rest);
+}
+
+std::string known_validation(const Settings& settings) {
+  const auto path = [](const std::string& entry) {
+    return std::filesystem::path(data::parse_source(entry).prefix).lexically_normal();
+  };
+  for (const std::string& valid : settings.data.valid) {
+    for (const std::string& train : settings.data.train) {
+      if (path(valid) != path(train)) continue;
+      return fmt::format("data.valid and data.train both name '{}': its loss says nothing about data that is new",
+                         path(valid).string());
+    }
+  }
+  return "";
+}
+
+constexpr std::string (*kOddities[])(const Settings&) = {endless_ramp, idle_group, short_decay, known_validation};
+
+}  // namespace
+
+std::vector<std::string> oddities(const Settings& settings) {
+  std::vector<std::string> found;
+  for (const auto& oddity : kOddities) {
+    if (std::string text = oddity(settings); !text.empty()) found.push_back(std::move(text));
+  }
+  return found;
+}
+
+}  // namespace ms::train
