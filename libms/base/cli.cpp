@@ -5,8 +5,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
@@ -175,7 +177,9 @@ class Parser {
     bool options_end = false;
     for (const std::string& word : app_.remaining()) {
       if (options_end || !looks_like_option(word)) {
-        throw Misuse{fmt::format("unexpected argument '{}'", unmark(word))};
+        const bool is_setting = takes_settings() && word.find('=') != std::string::npos;
+        throw Misuse{fmt::format("unexpected argument '{}'{}", unmark(word),
+                                 is_setting ? fmt::format(", did you mean '--set {}'?", unmark(word)) : "")};
       }
       if (word != "--") refuse_option(word);
       options_end = true;
@@ -193,7 +197,14 @@ class Parser {
     const std::string name = word.substr(0, word.starts_with("--") ? word.find('=') : 2);
     std::vector<std::string> names{"--help"};
     for (const Option& option : command_.options) names.push_back("--" + option.name);
-    throw Misuse{fmt::format("unknown option '{}'{}", name, or_nearest(name, names))};
+    std::string meant = or_nearest(name, names);
+    if (meant.empty() && takes_settings() && name.size() > 2 && std::isalpha(static_cast<unsigned char>(name[2])) != 0)
+      meant = "; keys of the configuration are set with --set SECTION.KEY=VALUE";
+    throw Misuse{fmt::format("unknown option '{}'{}", name, meant)};
+  }
+  bool takes_settings() const {
+    return std::ranges::any_of(command_.options,
+                               [](const Option& o) { return o.name == "set" && o.value == "KEY=VALUE"; });
   }
 
   static constexpr int kMany = CLI::detail::expected_max_vector_size - 1;
@@ -216,6 +227,7 @@ const Command& find_command(const Tool& tool, const std::string& name) {
     names.push_back(command.name);
   }
   if (name.starts_with('-')) throw Misuse{fmt::format("unknown option '{}'", name)};
+  if (name.ends_with(".toml")) throw Misuse{fmt::format("a command is missing before '{}'", name)};
   throw Misuse{fmt::format("unknown command '{}'{}", name, or_nearest(name, names))};
 }
 
@@ -308,6 +320,7 @@ std::string synopsis(const Command& command) {
 }
 
 int run_tool(const Tool& tool, int argc, const char* const* argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit of ulimit -f fails then, and whoever writes says so
   int status = static_cast<int>(ExitCode::bug);
   const auto report = [&tool](const Error& error) {
     if (tool.before_error) tool.before_error();

@@ -226,7 +226,12 @@ class ConfigSchema::Loader {
       if (*number >= 0x1p63) return too_large(entry);
       result = static_cast<std::int64_t>(*number);
     } else {
-      return wrong_type(entry, expected_number(entry.unit, "an integer"), value);
+      std::string expected = expected_number(entry.unit, "an integer");
+      constexpr double kExact = 1e15;
+      if (value.is_floating() && std::abs(value.as_floating()) < kExact &&
+          std::trunc(value.as_floating()) == value.as_floating())
+        expected += fmt::format(", without a point or an exponent: {:.0f}", value.as_floating());
+      return wrong_type(entry, expected, value);
     }
     return out_of_range(entry, static_cast<double>(result));
   }
