@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/progress.h"
 #include "data/describe.h"
 #include "data/encode.h"
@@ -56,6 +57,8 @@ int run_encode(const Args& args) {
   const EncodeReport report = encode_files(files, *tokenizer, options, writer);
   writer.commit();
   if (progress) progress->finish();
+  if (options.split_on && report.num_splits == 0)
+    log::warn("data", "no line is '{}', as --split-on says: each file is one document", *options.split_on);
   fmt::print("{}: {} documents, {} tokens from {} files\n", prefix, writer.num_documents(), writer.num_tokens(),
              report.num_files);
   if (report.num_binary_files > 0) fmt::print("skipped {} binary files\n", report.num_binary_files);
@@ -117,7 +120,7 @@ Command encode_command() {
       .name = "encode",
       .summary = "write text files as tokens to PREFIX.bin and PREFIX.idx",
       .positionals = {{.name = "FILE",
-                       .doc = "Text files; gzip-compressed ones are read as what they hold.",
+                       .doc = "Text files; gzip-compressed ones are read as what they hold; - for standard input.",
                        .required = false,
                        .many = true}},
       .options =

@@ -96,6 +96,7 @@ class DocumentSink {
   }
 
   std::int64_t text_bytes() const { return text_bytes_; }
+  std::int64_t num_splits() const { return num_splits_; }
 
  private:
   // The beginning of a line is held back while it may still become the delimiter.
@@ -127,6 +128,7 @@ class DocumentSink {
 
   void emit_or_split(std::string_view line) {
     if (is_delimiter(line)) {
+      ++num_splits_;
       end_document();
     } else {
       emit(line);
@@ -170,7 +172,7 @@ class DocumentSink {
   std::string line_;          // the beginning of a line that may become the delimiter
   bool inside_line_ = false;  // the line that is being read cannot be the delimiter any more
   bool has_text_ = false;
-  std::int64_t text_bytes_ = 0;
+  std::int64_t text_bytes_ = 0, num_splits_ = 0;
 };
 
 constexpr std::int64_t kNamedSkips = 3;  // files; a directory of pictures has thousands
@@ -183,6 +185,26 @@ void refuse_json_lines(std::string_view head, const std::string& path) {
                                path),
                    "take the text out of it: jq -r '.text, \"<eod>\"' FILE >TEXT, and --split-on '<eod>' for TEXT; or "
                    "--json-as-text encodes the lines as they are");
+}
+
+// Files that are no text, though they may have no NUL byte.
+struct OtherFormat {
+  std::string_view begin, why;
+};
+constexpr OtherFormat kOtherFormats[] = {
+    {"\x28\xb5\x2f\xfd", "it is compressed with zstd"},
+    {"\xfd\x37zXZ", "it is compressed with xz"},
+    {"BZh91AY&SY", "it is compressed with bzip2"},
+    {"PK\x03\x04", "it is a zip archive"},
+    {"%PDF-", "it is a PDF"},
+    {"PAR1", "it is a Parquet file"},
+};
+
+// Why the next piece of a file says that it is no text; empty if it does not.
+std::string_view why_not_text(std::string_view piece, bool is_begin) {
+  for (const OtherFormat& format : kOtherFormats)
+    if (is_begin && piece.starts_with(format.begin)) return format.why;
+  return piece.find('\0') != std::string_view::npos ? "it holds a NUL byte, so it is not text" : "";
 }
 
 std::int64_t file_size_bytes(const std::string& path) {
@@ -211,7 +233,8 @@ std::vector<std::string> read_list(const std::string& path) {
 
 std::vector<std::string> expand_inputs(std::span<const std::string> paths, bool recursive) {
   std::vector<std::string> files;
-  for (const std::string& path : paths) {
+  for (const std::string& named : paths) {
+    const std::string path = named == "-" ? "/dev/stdin" : named;
     std::error_code failed;
     const fs::file_status status = fs::status(path, failed);
     if (!fs::exists(status)) {
@@ -249,17 +272,18 @@ EncodeReport encode_files(std::span<const std::string> files, const Tokenizer& t
     TextInput input(path);
     const TokenWriter::Mark before = writer.mark();
     DocumentSink sink(tokenizer, options.split_on, writer);
-    bool is_binary = false, is_begin = true;
-    for (std::string_view text = input.next(); !text.empty() && !is_binary; text = input.next()) {
-      if (std::exchange(is_begin, false) && !options.json_as_text) refuse_json_lines(text, path);
-      is_binary = text.find('\0') != std::string_view::npos;
-      if (!is_binary) sink.feed(text);
+    std::string_view skip;  // why
+    bool is_begin = true;
+    for (std::string_view text = input.next(); !text.empty() && skip.empty(); text = input.next()) {
+      skip = why_not_text(text, is_begin);
+      if (std::exchange(is_begin, false) && skip.empty() && !options.json_as_text) refuse_json_lines(text, path);
+      if (skip.empty()) sink.feed(text);
       if (options.progress) options.progress(done_bytes + input.position_bytes(), total_bytes);
     }
-    if (is_binary) {
+    if (!skip.empty()) {
       writer.rollback(before);
       ++report.num_binary_files;
-      const std::string skipped = fmt::format("skipped {}: it holds a NUL byte, so it is not text", path);
+      const std::string skipped = fmt::format("skipped {}: {}", path, skip);
       if (report.num_binary_files <= kNamedSkips) {
         log::warn("data", "{}", skipped);
       } else {
@@ -268,13 +292,14 @@ EncodeReport encode_files(std::span<const std::string> files, const Tokenizer& t
     } else {
       sink.finish();
       report.text_bytes += sink.text_bytes();
+      report.num_splits += sink.num_splits();
       ++(writer.num_documents() > before.num_documents ? report.num_files : report.num_empty_files);
     }
     done_bytes += file_size_bytes(path);
     if (options.progress) options.progress(done_bytes, total_bytes);
   }
   if (report.num_binary_files > kNamedSkips) {
-    log::warn("data", "skipped {} more files that hold a NUL byte; MS_LOG=data:debug names them",
+    log::warn("data", "skipped {} more files that are not text; MS_LOG=data:debug names them",
               report.num_binary_files - kNamedSkips);
   }
   return report;

@@ -25,18 +25,20 @@ struct EncodeOptions {
 
 struct EncodeReport {
   std::int64_t num_files = 0;         // that gave documents
-  std::int64_t num_binary_files = 0;  // skipped, because they hold a NUL byte; the first ones with a warning
+  std::int64_t num_binary_files = 0;  // skipped: a NUL byte, or the format, says that it is no text; the first ones are
+                                      // named in warnings
   std::int64_t num_empty_files = 0;   // skipped, because they hold no text
   std::int64_t text_bytes = 0;        // of all documents, uncompressed
+  std::int64_t num_splits = 0;        // lines that ended a document, as split_on says
 };
 
 // The paths that a file names, one a line, empty lines left out; "-" is standard input. Error("data.input", user) where
 // it cannot be opened.
 std::vector<std::string> read_list(const std::string& path);
 
-// The files that `paths` mean, in order: files as they are; with `recursive`, the regular files of a directory and
-// those below it, sorted by path. Error("data.input", user) for a path that is not there, or a directory without
-// `recursive`.
+// The files that `paths` mean, in order: files as they are, "-" as standard input; with `recursive`, the regular files
+// of a directory and those below it, sorted by path. Error("data.input", user) for a path that is not there, or a
+// directory without `recursive`.
 std::vector<std::string> expand_inputs(std::span<const std::string> paths, bool recursive);
 
 // Appends the documents of all files to `writer`, each ended by the tokenizer's end-of-document token; does not commit.

@@ -53,8 +53,14 @@ MappedFile map(const std::string& path) {
     return MappedFile(path, Blame::user);
   } catch (const Error& error) {  // to add what a prefix is
     if (error.blame() != Blame::user) throw;
-    throw Error(error.kind(), error.blame(), error.message(),
-                "a token file is named by its prefix, the path without .bin and .idx; ms-data encode writes both");
+    const std::string prefix = path.substr(0, path.rfind('.'));
+    std::string hint =
+        "a token file is named by its prefix, the path without .bin and .idx; ms-data encode writes both";
+    if (prefix.ends_with(".bin") || prefix.ends_with(".idx"))
+      hint = fmt::format("use '{}': {}", prefix.substr(0, prefix.size() - 4), hint);
+    if (prefix.find_first_of("~$*") != std::string::npos)
+      hint = "~, $ and * are not expanded in the name of a token file";
+    throw Error(error.kind(), error.blame(), error.message(), hint);
   }
 }
 

@@ -40,6 +40,12 @@ expect 2 'cannot create fortunes/t.bin: Not a directory' encode --output fortune
 expect 2 'not the prefix' encode --output work/ fortunes
 expect 2 'no document' encode --output work/t empty
 expect 2 'NUL byte' encode --output work/t binary
+printf '\x28\xb5\x2f\xfdabc' >text.zst
+expect 2 'skipped text.zst: it is compressed with zstd' encode --output work/t text.zst
+printf '%%PDF-1.4\nabc\n' >paper
+expect 2 'skipped paper: it is a PDF' encode --output work/t paper
+expect 2 'hint: ~, . and . are not expanded' info 'work/*'
+expect 2 "hint: use 'work/f'" info work/f.bin
 expect 2 'nowhere.idx' info nowhere
 expect_files ''
 
@@ -50,6 +56,21 @@ expect_files ''
 
 # Success.
 expect 0 '3 documents, 17 tokens from 1 files' encode --tokenizer byte --split-on % --output work/f fortunes
+expect_files 'f.bin f.idx '
+grep -q 'no line is' err && fail 'lines that split are not seen'
+expect 0 "W .*no line is '%%', as --split-on says: each file is one document" encode --split-on %% --output work/f2 fortunes
+rm work/f2.*
+"$tool" encode -o work/in - <fortunes >out 2>err || fail 'text from standard input'
+"$tool" encode -o work/f3 fortunes >out 2>err
+cmp -s work/in.bin work/f3.bin || fail 'standard input gives other tokens than the file'
+rm work/in.* work/f3.*
+# A limit on the size of files: a message, and nothing left.
+(
+  ulimit -f 1
+  exec "$tool" encode -o work/big <(seq 2000)
+) >out 2>err
+[ $? -eq 74 ] || fail 'a file beyond ulimit -f does not end with 74'
+grep -q 'cannot write work/big.bin: File too large' err || fail 'no word of the limit on files'
 expect_files 'f.bin f.idx '
 expect 0 '2 documents' encode -o work/g page.gz fortunes binary empty
 expect 0 'skipped 1 binary' encode --force -o work/g page.gz fortunes binary empty
