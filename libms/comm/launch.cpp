@@ -22,6 +22,15 @@ struct Launcher {
 constexpr Launcher kLaunchers[] = {{"mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
                                    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
 
+struct OtherLauncher {
+  const char* name;
+  const char* sign;  // which nothing else sets
+  const char* size;
+};
+constexpr OtherLauncher kOtherLaunchers[] = {{"torchrun", "TORCHELASTIC_RUN_ID", "WORLD_SIZE"},
+                                             {"mpiexec of MPICH or Intel MPI", "PMI_RANK", "PMI_SIZE"},
+                                             {"mpirun of MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"}};
+
 using Variable = std::function<const char*(const char*)>;
 
 // Returns how many tasks of the step run on node `index`, from SLURM_STEP_TASKS_PER_NODE such as "2(x3),1"; 1 if
@@ -64,6 +73,18 @@ Launch launch_in(const Variable& variable) {
 
 Launch this_launch() {
   return launch_in([](const char* name) { return std::getenv(name); });
+}
+
+std::string_view other_launcher_in(const Variable& variable) {
+  if (!launch_in(variable).launcher.empty()) return "";
+  for (const OtherLauncher& other : kOtherLaunchers) {
+    if (variable(other.sign) != nullptr && number(variable(other.size)) > 1) return other.name;
+  }
+  return "";
+}
+
+std::string_view other_launcher() {
+  return other_launcher_in([](const char* name) { return std::getenv(name); });
 }
 
 void let_rank_0_report_first() {

@@ -17,6 +17,11 @@ struct Launch {
 Launch launch_in(const std::function<const char*(const char*)>& variable);
 Launch this_launch();
 
+// Returns the launcher that has started several processes which cannot find each other: not mpirun of Open MPI, nor
+// srun. Empty: there is none. `variable` as above.
+std::string_view other_launcher_in(const std::function<const char*(const char*)>& variable);
+std::string_view other_launcher();
+
 // Called before printing an error that every process of a launch finds alike: returns at once on rank 0, and elsewhere
 // after some seconds, when rank 0's exit has made the launcher end the other processes. A process that is still alive
 // then has an error of its own.

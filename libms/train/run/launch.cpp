@@ -236,6 +236,14 @@ ExitCode run_mpi(const Loaded& loaded, const LaunchOptions& options, const Train
 }  // namespace
 
 ExitCode launch(const Loaded& loaded, const LaunchOptions& options) {
+  if (const std::string_view other = comm::other_launcher(); !other.empty()) {
+    throw user_error(
+        "comm.launch",
+        fmt::format("{} has started several processes, and each would train by itself: they cannot find "
+                    "each other",
+                    other),
+        "start them with mpirun of Open MPI or srun --mpi=pmix; or one process, whose threads are the ranks");
+  }
   const bool processes = comm::this_launch().size > 1;
   if (processes && loaded.settings.run.device == "cuda") set_gpu_environment(loaded.settings.run);
   watch::StopRequest stop;  // before MPI starts threads

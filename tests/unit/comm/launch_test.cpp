@@ -78,5 +78,25 @@ INSTANTIATE_TEST_SUITE_P(
             {"srun", 1, 2, false, 0, 1}}),
     [](const auto& row) { return row.param.name; });
 
+TEST(OtherLaunchers, AreKnown) {
+  using Environment = std::map<std::string, const char*>;
+  const Environment torchrun{{"TORCHELASTIC_RUN_ID", "x"}, {"WORLD_SIZE", "4"}, {"RANK", "1"}};
+  const Environment of_a_pod{{"WORLD_SIZE", "4"}}, alone{{"TORCHELASTIC_RUN_ID", "x"}, {"WORLD_SIZE", "1"}};
+  const Environment mpich{{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}};
+  Environment srun = mpich;  // --mpi=pmi2
+  srun.insert({{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "0"}});
+  for (const auto& [environment, name] : {std::pair(torchrun, "torchrun"),
+                                          {of_a_pod, ""},
+                                          {alone, ""},
+                                          {mpich, "mpiexec of MPICH or Intel MPI"},
+                                          {srun, ""}}) {
+    EXPECT_EQ(other_launcher_in([&](const char* key) {
+                const auto found = environment.find(key);
+                return found == environment.end() ? nullptr : found->second;
+              }),
+              name);
+  }
+}
+
 }  // namespace
 }  // namespace ms::comm
