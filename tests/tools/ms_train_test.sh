@@ -170,9 +170,17 @@ expect 2 'nothing without --hostfile' plan c.toml --order order
 # Paths that a user named and nobody can write to.
 expect 2 "cannot create 'nowhere/order': No such file" plan c.toml --hostfile hosts --topology switches --order nowhere/order
 expect 2 '/proc' run c.toml --set run.dir=/proc/nowhere/run
+expect 2 "cannot make the directory 'hosts': Not a directory" run c.toml --set run.dir=hosts
 expect 2 "'hosts/run': Not a directory" run c.toml --set run.dir=hosts/run
 expect 2 "'hosts/trace': Not a directory" run c.toml --set run.dir=runs/h --set trace.enabled=true --set trace.dir=hosts/trace
 expect 2 "'hosts/ck': Not a directory" run c.toml --set run.dir=runs/h --set checkpoint.dir=hosts/ck
+# Habits of other programs.
+expect 2 "a command is missing before 'c.toml'" c.toml
+expect 2 "unknown option '--micro-batch-size'; keys .* with --set SECTION.KEY=VALUE" run c.toml --micro-batch-size 2
+expect 2 "did you mean '--set train.steps=5'" run c.toml train.steps=5
+expect 2 'expected an integer, without a point or an exponent: 1000, got' check c.toml --set train.steps=1e3
+expect 2 "hint: they are where checkpoint.dir in runs/a/config.toml says" eval runs/a
+TORCHELASTIC_RUN_ID=x WORLD_SIZE=2 RANK=0 expect 2 'torchrun has started several processes' run c.toml
 # What is odd, and no reason to refuse a run.
 expect 0 'W .*1000 threads to compute with .*, and this process may use ' run c.toml --set run.dir=runs/odd \
   --set run.cpu_threads=1000

@@ -33,6 +33,10 @@ ckpt::Found choose_checkpoint(const std::string& path) {
     throw user_error("ckpt.path", fmt::format("{} is a Hugging Face model, and no checkpoint", path),
                      fmt::format("'ms-ckpt import --output DIR {}' makes one of it in DIR", path));
   }
+  if (access((path + "/metrics.jsonl").c_str(), F_OK) == 0 && ckpt::list(path).empty()) {
+    throw user_error("ckpt.path", fmt::format("{} is a run's directory, and holds no checkpoint", path),
+                     fmt::format("they are where checkpoint.dir in {}/config.toml says", path));
+  }
   return ckpt::choose_complete(path);
 }
 

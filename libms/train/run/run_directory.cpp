@@ -1,6 +1,6 @@
 #include "train/run/run_directory.h"
 
-#include <unistd.h>
+#include <filesystem>
 
 #include "base/lock_file.h"
 #include "base/log.h"
@@ -10,7 +10,10 @@
 namespace ms::train {
 namespace {
 
-bool is_there(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+bool is_there(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored);
+}
 
 UniqueFd lock_of(const std::string& dir, std::string_view name, std::string_view key) {
   FileLock lock = lock_file(fmt::format("{}/{}", dir, name), Blame::user);
