@@ -3,7 +3,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "health/act/safe_file.h"
+#include "base/safe_file.h"
 #include "health/checks/registry.h"
 
 namespace ms::health {

@@ -4,8 +4,8 @@
 
 #include <cerrno>
 
+#include "base/safe_file.h"
 #include "base/text.h"
-#include "health/act/safe_file.h"
 
 namespace ms::health {
 namespace {

@@ -13,7 +13,7 @@
 #include <cmath>
 #include <memory>
 
-#include "health/act/safe_file.h"
+#include "base/safe_file.h"
 #include "health/act/state_json.h"
 
 namespace ms::health {

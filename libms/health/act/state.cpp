@@ -5,8 +5,8 @@
 
 #include <string_view>
 
+#include "base/safe_file.h"
 #include "base/text.h"
-#include "health/act/safe_file.h"
 #include "health/act/state_json.h"
 
 namespace ms::health {

@@ -7,8 +7,8 @@
 
 #include <fstream>
 
+#include "base/safe_file.h"
 #include "fake_world.h"
-#include "health/act/safe_file.h"
 #include "health/checks/check.h"
 #include "health/checks/registry.h"
 #include "support/files.h"

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <thread>
 
+#include "base/safe_file.h"
 #include "health/act/notes.h"
-#include "health/act/safe_file.h"
 #include "health/act/spool.h"
 #include "support/files.h"
 #include "test_files.h"

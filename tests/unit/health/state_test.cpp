@@ -14,7 +14,7 @@
 #include <fstream>
 #include <thread>
 
-#include "health/act/safe_file.h"
+#include "base/safe_file.h"
 #include "health/act/state_json.h"
 #include "health/commands/history.h"
 #include "support/files.h"

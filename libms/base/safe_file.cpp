@@ -1,4 +1,4 @@
-#include "health/act/safe_file.h"
+#include "base/safe_file.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -11,9 +11,10 @@
 #include <deque>
 
 #include "base/clock.h"
+#include "base/sysroot.h"
 #include "base/text.h"
 
-namespace ms::health {
+namespace ms {
 namespace {
 
 constexpr int kMaxLinks = 16;
@@ -38,7 +39,21 @@ struct stat status_of(const UniqueFd& fd, const std::string& path, const Refusal
   return status;
 }
 
-bool trusted_owner(const struct stat& status, uid_t owner) { return status.st_uid == 0 || status.st_uid == owner; }
+// Returns the user that owns what the caller's user namespace has no number for; nullopt in the first namespace.
+std::optional<uid_t> unmapped_user() {
+  constexpr std::string_view kAll = "0 0 4294967295";  // inside, outside, how many
+  std::string map;
+  for (const std::string& word : split(Sysroot().read("/proc/self/uid_map").value_or(""), ' ')) {
+    if (!trim(word).empty()) map += (map.empty() ? "" : " ") + std::string(trim(word));
+  }
+  if (map.empty() || map == kAll) return std::nullopt;
+  const auto user = Sysroot().read_int("/proc/sys/kernel/overflowuid");
+  return user ? std::optional(static_cast<uid_t>(*user)) : std::nullopt;
+}
+
+bool trusted_owner(const struct stat& status, uid_t owner) {
+  return status.st_uid == 0 || status.st_uid == owner || status.st_uid == unmapped_user();
+}
 
 void check_directory(const struct stat& status, const std::string& path, uid_t owner, const Refusal& refusal) {
   if (!trusted_owner(status, owner)) {
@@ -183,9 +198,14 @@ std::string read_trusted_file(const std::string& path, uid_t owner, std::size_t 
 
 UniqueFd open_own_directory(const std::string& path, mode_t mode, mode_t forbidden_mode, const Refusal& refusal) {
   const Place place = walk(path, ::geteuid(), refusal);
-  const bool made = ::mkdirat(place.parent.get(), place.name.c_str(), mode) == 0;
+  return open_own_directory_at(place.parent, place.name, path, mode, forbidden_mode, refusal);
+}
+
+UniqueFd open_own_directory_at(const UniqueFd& directory, const std::string& name, const std::string& path, mode_t mode,
+                               mode_t forbidden_mode, const Refusal& refusal) {
+  const bool made = ::mkdirat(directory.get(), name.c_str(), mode) == 0;
   if (!made && errno != EEXIST) throw cannot(refusal, "make the directory", path, errno);
-  UniqueFd fd = open_at(place.parent.get(), place.name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  UniqueFd fd = open_at(directory.get(), name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
   if (!fd) throw cannot(refusal, "open the directory", path, errno);
   if (made && ::fchmod(fd.get(), mode) != 0) throw cannot(refusal, "set the mode of", path, errno);  // umask took bits
   const struct stat status = status_of(fd, path, refusal);
@@ -257,4 +277,4 @@ UniqueFd lock_at(const UniqueFd& directory, const std::string& name, double pati
   }
 }
 
-}  // namespace ms::health
+}  // namespace ms

@@ -1,7 +1,9 @@
-// Files of root's in places where others may be about: the policy, the state directory, the spool, the notes. Paths are
-// walked one component at a time; every directory on the way must belong to root (or to the caller) and be writable by
-// nobody else (a sticky one passes), and the last component is never followed if it is a link. Below an open directory,
-// files are reached by plain names only. Everything is refused with the caller's own kind of error, nothing is mended.
+// Files in places where others may be about: root's policy, state directory, spool and notes, and a user's copies in
+// /dev/shm. Paths are walked one component at a time; every directory on the way must belong to root (or to the caller)
+// and be writable by nobody else (a sticky one passes), and the last component is never followed if it is a link. In a
+// user namespace, which shows root's files as those of nobody, nobody's directories pass as root's. Below an open
+// directory, files are reached by plain names only. Everything is refused with the caller's own kind of error, nothing
+// is mended.
 #pragma once
 
 #include <sys/types.h>
@@ -14,7 +16,7 @@
 #include "base/error.h"
 #include "base/handle.h"
 
-namespace ms::health {
+namespace ms {
 
 // The error that is thrown: which kind, and who is to blame.
 struct Refusal {
@@ -28,6 +30,9 @@ std::string read_trusted_file(const std::string& path, uid_t owner, std::size_t 
 // Opens a directory that is the caller's and has no bit of `forbidden_mode`; makes it, as `mode` says, if it is not
 // there (but not those above it).
 UniqueFd open_own_directory(const std::string& path, mode_t mode, mode_t forbidden_mode, const Refusal& refusal);
+// The same of a plain name in an open directory; `path` is what messages call it.
+UniqueFd open_own_directory_at(const UniqueFd& directory, const std::string& name, const std::string& path, mode_t mode,
+                               mode_t forbidden_mode, const Refusal& refusal);
 
 // The text of a regular file of the caller's in an open directory; nullopt: there is none of that name. Refused: links,
 // files of others, more than max_bytes.
@@ -49,4 +54,4 @@ UniqueFd try_lock_at(const UniqueFd& directory, const std::string& name, const R
 // Waits for it, at most `patience_s`; then the error.
 UniqueFd lock_at(const UniqueFd& directory, const std::string& name, double patience_s, const Refusal& refusal);
 
-}  // namespace ms::health
+}  // namespace ms
