@@ -10,6 +10,7 @@
 #include <functional>
 
 #include "base/hash.h"
+#include "base/safe_file.h"
 #include "ckpt/blocks.h"
 #include "ckpt/directory.h"
 
@@ -20,10 +21,34 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kMarkName = "mark";
 
+constexpr mode_t kOwn = 0700, kOthers = 0077;
+
+const Refusal& refusal() {
+  static const Refusal refusal{"ckpt.memory", Blame::storage};
+  return refusal;
+}
+
 std::string step_path(const std::string& root, std::int64_t step) { return root + "/" + step_name(step); }
 
 Error cannot(std::string_view doing, const std::string& path, int err) {
   return Error("ckpt.memory", Blame::storage, fmt::format("cannot {} {}: {}", doing, path, errno_text(err)));
+}
+
+// Opens the user's directory, in which only the user can have made anything; makes it, and those above it.
+UniqueFd open_users(const std::string& root) {
+  const std::string users = parent_directory(root);
+  std::string above;
+  for (const fs::path& part : fs::path(parent_directory(users))) {
+    above = (fs::path(above) / part).string();
+    if (::mkdir(above.c_str(), 0755) != 0 && ::access(above.c_str(), F_OK) != 0) throw cannot("make", above, errno);
+  }
+  return open_own_directory(users, kOwn, kOthers, refusal());
+}
+
+UniqueFd open_step(const std::string& root, std::int64_t step) {
+  const UniqueFd users = open_users(root);
+  const UniqueFd run = open_own_directory_at(users, fs::path(root).filename().string(), root, kOwn, kOthers, refusal());
+  return open_own_directory_at(run, step_name(step), step_path(root, step), kOwn, kOthers, refusal());
 }
 
 void remove_tree(const std::string& path) {
@@ -33,6 +58,7 @@ void remove_tree(const std::string& path) {
 }
 
 void remove_steps(const std::string& root, const std::function<bool(std::string_view)>& goes) {
+  open_users(root);
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator entry(root, error); !error && entry != fs::directory_iterator(); entry.increment(error)) {
@@ -55,7 +81,7 @@ bool has_mark(const std::string& directory, const std::string& mark) {
 std::string memory_root(const std::string& memory_dir, const std::string& checkpoint_dir) {
   std::string absolute = fs::absolute(checkpoint_dir).lexically_normal().string();
   while (absolute.size() > 1 && absolute.ends_with('/')) absolute.pop_back();
-  return memory_dir + "/" + hash_hex(xxh64(absolute));
+  return fmt::format("{}/ms-{}/{}", fs::absolute(memory_dir).string(), ::geteuid(), hash_hex(xxh64(absolute)));
 }
 
 std::string memory_mark(const std::vector<std::string>& entries) {
@@ -71,25 +97,23 @@ std::string memory_mark(const Manifest& manifest) {
 }
 
 CopyFile::CopyFile(const std::string& root, std::int64_t step, const std::string& name, std::int64_t size_bytes)
-    : path_(step_path(root, step) + "/" + name) {
-  std::error_code error;
-  fs::create_directories(step_path(root, step), error);
-  if (error) throw cannot("make", step_path(root, step), error.value());
-  const std::string part = path_ + ".part";
+    : directory_(open_step(root, step)), name_(name), path_(step_path(root, step) + "/" + name) {
+  const std::string part = name + ".part";
+  ::unlinkat(directory_.get(), part.c_str(), 0);  // of a run that was killed
   int result = 0;
   do {
-    fd_.reset(::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    fd_.reset(::openat(directory_.get(), part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   } while (!fd_ && errno == EINTR);
-  if (!fd_) throw cannot("create", part, errno);
+  if (!fd_) throw cannot("create", path_ + ".part", errno);
   do { result = ::fallocate(fd_.get(), 0, 0, size_bytes); } while (result != 0 && errno == EINTR);
   if (result == 0 || errno == EOPNOTSUPP || errno == ENOSYS) return;
   const int err = errno;
-  ::unlink(part.c_str());  // no destructor will
-  throw cannot("make room for", part, err);
+  ::unlinkat(directory_.get(), part.c_str(), 0);  // no destructor will
+  throw cannot("make room for", path_ + ".part", err);
 }
 
 CopyFile::~CopyFile() {
-  if (!path_.empty()) ::unlink((path_ + ".part").c_str());
+  if (!name_.empty()) ::unlinkat(directory_.get(), (name_ + ".part").c_str(), 0);
 }
 
 void CopyFile::append(std::span<const std::byte> bytes) {
@@ -102,8 +126,10 @@ void CopyFile::append(std::span<const std::byte> bytes) {
 }
 
 void CopyFile::finish() {
-  if (::rename((path_ + ".part").c_str(), path_.c_str()) != 0) throw cannot("rename", path_ + ".part", errno);
-  path_.clear();
+  if (::renameat(directory_.get(), (name_ + ".part").c_str(), directory_.get(), name_.c_str()) != 0) {
+    throw cannot("rename", path_ + ".part", errno);
+  }
+  name_.clear();
   fd_.close();
 }
 
@@ -121,12 +147,14 @@ bool write_copy(const std::string& root, std::int64_t step, const std::string& n
 }
 
 void remove_copy(const std::string& root, std::int64_t step, const std::string& name) {
+  open_users(root);
   const std::string path = step_path(root, step) + "/" + name;
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw cannot("delete", path, errno);
 }
 
 std::map<std::size_t, MappedFile> copies_of(const std::string& root, const Manifest& manifest) {
   std::map<std::size_t, MappedFile> found;
+  open_users(root);
   const std::string directory = step_path(root, manifest.step);
   if (!has_mark(directory, memory_mark(manifest))) return found;
   for (std::size_t i = 0; i < manifest.files.size(); ++i) {
@@ -141,14 +169,14 @@ std::map<std::size_t, MappedFile> copies_of(const std::string& root, const Manif
 }
 
 void write_mark(const std::string& root, std::int64_t step, const std::string& mark) {
-  std::error_code error;
-  fs::create_directories(step_path(root, step), error);
-  if (error) throw cannot("make", step_path(root, step), error.value());
-  write_file_atomic(step_path(root, step) + "/" + std::string(kMarkName), mark);
+  write_at(open_step(root, step), std::string(kMarkName), mark, 0600, refusal());
 }
 
 void keep_copies(const std::string& root, std::optional<std::int64_t> step) {
-  if (!step) return remove_tree(root);
+  if (!step) {
+    open_users(root);
+    return remove_tree(root);
+  }
   remove_steps(root, [name = step_name(*step)](std::string_view other) { return other != name; });
 }
 

@@ -1,11 +1,13 @@
 // Copies of checkpoint files in the memory of a node: what lies where, and what says that it is whole.
 //
-//   DIR/ID/step-00001200/rank-00003.h5    a rank's file, byte for byte; of ranks of this node and of others
-//   DIR/ID/step-00001200/rank-00003.h5.part    being written, or torn
-//   DIR/ID/step-00001200/mark             which checkpoint it is, written when that was committed
+//   DIR/ms-UID/ID/step-00001200/rank-00003.h5    a rank's file, byte for byte; of ranks of this node and of others
+//   DIR/ms-UID/ID/step-00001200/rank-00003.h5.part    being written, or torn
+//   DIR/ms-UID/ID/step-00001200/mark             which checkpoint it is, written when that was committed
 //
 // ID stands for the directory of checkpoints, so that runs do not meet. There is no manifest: the one on storage says
 // which step is the newest, and its hashes say whether what is here is right.
+//
+// DIR may be /dev/shm, where everybody writes: ms-UID belongs to the user, closed to all others, or it is not used.
 //
 // Errors: "ckpt.memory", storage, with the path and the system's words.
 #pragma once
@@ -23,7 +25,7 @@
 
 namespace ms::ckpt {
 
-// DIR/ID, of a memory directory and a directory of checkpoints.
+// Returns DIR/ms-UID/ID, of a memory directory and a directory of checkpoints.
 std::string memory_root(const std::string& memory_dir, const std::string& checkpoint_dir);
 
 // Returns a hash that tells a checkpoint from every other one, also of the same step: over its files' entries, in the
@@ -46,7 +48,9 @@ class CopyFile {
   void finish();
 
  private:
-  std::string path_;  // empty once it is finished
+  UniqueFd directory_;  // of the step
+  std::string name_;    // empty once it is finished
+  std::string path_;    // for messages
   UniqueFd fd_;
 };
 

@@ -179,13 +179,14 @@ inline constexpr Field<CheckpointConfig> kCheckpointFields[] = {
     {.key = "memory_dir",
      .member = &CheckpointConfig::memory_dir,
      .doc =
-         "A directory of the user's own in every node's memory, /dev/shm/ms say; empty: none. Each save is copied "
-         "there, every rank's part on its own node and on another one (in another dp, pp and tp group where that can "
-         "be), so that a run that has lost a node and resumes in the same layout reads nothing of it from storage. "
-         "It holds the newest save, and the one before while that is made: at most 4 parts for each rank of the node, "
-         "which count as memory of the job; a buffer for one more comes on top. Where a copy fails, the save does "
-         "not. A run that is done removes its copies; of one that nobody resumes they stay. They are of no use "
-         "where Slurm empties the directory between two starts (job_container/tmpfs)."},
+         "A directory in every node's memory, /dev/shm say; empty: none. Each save is copied there, into ms-UID, which "
+         "must belong to the user and be closed to others, every rank's part on its own node and on another one (in "
+         "another dp, pp and tp group where that can be), so that a run that has lost a node and resumes in the same "
+         "layout reads nothing of it from storage. It holds the newest save, and the one before while that is made: "
+         "at most 4 parts for each rank of the node, which count as memory of the job; a buffer for one more comes on "
+         "top. Where a copy fails, or the directory is somebody else's, the save does not. A run that is done removes "
+         "its copies; of one that nobody resumes they stay. They are of no use where Slurm empties the directory "
+         "between two starts (job_container/tmpfs)."},
 };
 
 struct RunConfig {

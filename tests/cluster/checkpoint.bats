@@ -11,7 +11,7 @@ setup_file() {
   . "$kit/training.sh"
   sed '/^#SBATCH --ms-preflight$/d' "$BATS_TEST_DIRNAME/../../jobscripts/train-simple.sbatch" >"$kit/script"
   tiny_config mesh.dp=2 mesh.tp=2 mesh.pp=2 train.steps=12 checkpoint.every_steps=4 checkpoint.async=false \
-    'checkpoint.memory_dir="/dev/shm/ms"' >"$kit/c.toml"
+    'checkpoint.memory_dir="/dev/shm"' >"$kit/c.toml"
 }
 
 # inside N <SCRIPT: runs the script on the controller of a cluster of N nodes, in a folder that all nodes share.
@@ -35,12 +35,12 @@ ends_as_undisturbed() {
   diff <(losses undisturbed) <(losses run)
 }
 resumed() { grep -o "\"resumed\":{[^}]*}" run/metrics.jsonl; }
-copies() { on-node "$1" find /dev/shm/ms -name "rank-*.h5" | sed "s/.*rank-0000\(.\).h5/\1/" | sort | xargs; } # NODE
+copies() { on-node "$1" find /dev/shm -name "rank-*.h5" | sed "s/.*rank-0000\(.\).h5/\1/" | sort | xargs; } # NODE
 all_at_step_8() {
   local node
   for node in node01 node02 node03 node04; do
-    [[ $(on-node $node find /dev/shm/ms -name mark) == /dev/shm/ms/*/step-00000008/mark ]] || return 1
-    [[ $(on-node $node find /dev/shm/ms -name "step-*" | wc -l) -eq 1 ]] || return 1
+    [[ $(on-node $node find /dev/shm -name mark) == /dev/shm/ms-*/*/step-00000008/mark ]] || return 1
+    [[ $(on-node $node find /dev/shm -name "step-*" | wc -l) -eq 1 ]] || return 1
   done
 }
 # Another job, not the same one again: what Open MPI leaves in /dev/shm has the name of the job and the step, and the end of

@@ -31,7 +31,7 @@ train --set checkpoint.dir= --set run.dir=undisturbed
 # Stands still after the checkpoint of step 8, until its copies are all there is, and is killed.
 MS_FAULT="step=9 rank=3 hang" "$bin/ms-train" run c.toml >out 2>err </dev/null &
 for _ in $(seq 600); do
-  if [[ $(copies) -eq 4 && $(echo memory/*/step-*/mark) == */step-00000008/mark ]]; then break; fi
+  if [[ $(copies) -eq 4 && $(echo memory/*/*/step-*/mark) == */step-00000008/mark ]]; then break; fi
   sleep 0.1
 done
 kill -KILL $!
@@ -43,7 +43,7 @@ mv ck memory run struck
 again() { # everything as the struck run left it
   rm -rf ck memory run
   cp -r struck/* .
-  step=$(echo memory/*/step-00000008)
+  step=$(echo memory/*/*/step-00000008)
 }
 says() { grep -q -e "$1" err || fail "it does not say '$1'"; }
 ends_well() { # WHAT
@@ -101,8 +101,39 @@ says 'from storage: it was saved in another layout'
 [[ $code -eq 0 ]] || fail "another layout: it ended with $code"
 
 again
-mkdir -p memory/0123456789abcdef/step-00000001
+mkdir -p "$(dirname memory/*/*)/0123456789abcdef/step-00000001"
 MS_FAULT="step=2 rank=0 exit" train --fresh
 says 'the checkpoints that were in ck are now in '
-[[ $(copies) -eq 0 && -d memory/0123456789abcdef/step-00000001 ]] || fail "--fresh left copies, or took those of others"
+[[ $(copies) -eq 0 && -d $(echo memory/*/0123456789abcdef/step-00000001) ]] || fail "--fresh left copies, or took those of others"
 echo "--fresh: as expected"
+
+# A neighbour who was there first lays links under the names of the copies: the user's own file and the losses stay as they were,
+# and the run says why it has no copies. Where the directory is the user's, nobody else reads them.
+if [[ $(id -u) -eq 0 ]]; then
+  user=4242 neighbour=4243
+  chmod 755 .
+  rm -rf ck run memory
+  mkdir -m 1777 shm ck run
+  mkdir -m 700 home && echo precious >home/file && chmod 600 home/file && chown -R $user home
+  as_user() { code=0; setpriv --reuid $user --regid $user --clear-groups "$@" >out 2>err </dev/null || code=$?; }
+  touch out err
+  struck="run c.toml --set checkpoint.memory_dir=$dir/shm --set run.dir=run/a --set checkpoint.dir=ck/a"
+  # shellcheck disable=SC2086 # words
+  MS_FAULT="step=9 rank=3 exit" as_user "$bin/ms-train" $struck
+  [[ $(find shm -name 'rank-*' -user $user -perm 600 | wc -l) -ge 4 ]] || fail "the user has no copies"
+  [[ -z $(find shm/ms-$user -perm /077) ]] || fail "others may enter: $(find shm/ms-$user -perm /077 -ls)"
+  names=$(cd shm && find . -name 'rank-*' | sed 's/$/.part/')
+  rm -rf shm/ms-$user
+  setpriv --reuid $neighbour --regid $neighbour --clear-groups bash -c '
+    for name in $1; do mkdir -p shm/"$(dirname $name)" && ln -s ../../../../home/file shm/$name; done' - "$names"
+  [[ -n $(find shm -type l -name 'rank-00000.h5.part') ]] || fail "the neighbour has laid no link"
+  # shellcheck disable=SC2086 # words
+  as_user "$bin/ms-train" $struck
+  [[ $code -eq 0 ]] || fail "with a neighbour it ended with $code"
+  diff <(losses undisturbed | tail -n 4) <(losses run/a | tail -n 4) >/dev/null || fail "with a neighbour: other losses"
+  [[ $(cat home/file) == precious ]] || fail "the user's file was overwritten"
+  says "copies in memory: .*shm/ms-$user. belongs to user $neighbour, not to us"
+  echo "a neighbour's links: as expected"
+else
+  echo "a neighbour's links: left out, as this is not root"
+fi

@@ -92,7 +92,7 @@ copied=("${longer[@]}" --set checkpoint.memory_dir="$work/memory" --set checkpoi
 rm -rf "$work/checkpoints" "$work/run"
 env "$here" MS_EMULATED_GPU_GUARD=1 MS_FAULT="step=9 rank=0 hang" "$ms_train" run "$work/gpu.toml" --fresh "${copied[@]}" >"$work/out" 2>&1 &
 for _ in $(seq 300); do
-  [[ $(echo "$work"/memory/*/step-*/mark) == */step-00000006/mark ]] && break
+  [[ $(echo "$work"/memory/*/*/step-*/mark) == */step-00000006/mark ]] && break
   sleep 0.1
 done
 kill -KILL $!

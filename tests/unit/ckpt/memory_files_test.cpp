@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "ckpt/directory.h"
 #include "support/files.h"
@@ -51,7 +52,99 @@ TEST(MemoryFiles, ADirectoryOfItsOwnForEveryDirectoryOfCheckpoints) {
   EXPECT_EQ(memory_root("/m", "/a/b"), memory_root("/m", "/a/./c/../b/"));
   EXPECT_NE(memory_root("/m", "/a/b"), memory_root("/m", "/a/c"));
   EXPECT_EQ(memory_root("/m", "b"), memory_root("/m", fs::current_path().string() + "/b"));
-  EXPECT_TRUE(memory_root("/m", "/a/b").starts_with("/m/"));
+  EXPECT_TRUE(memory_root("/m", "/a/b").starts_with(fmt::format("/m/ms-{}/", geteuid())));
+}
+
+TEST(MemoryFiles, NobodyElseReadsThem) {
+  const TempDir folder;
+  fs::create_directory(folder / "shm");
+  fs::permissions(folder / "shm", fs::perms(01777));
+  write_both(folder / "shm/mine/id", two_files(3));
+  for (const char* path : {"shm/mine", "shm/mine/id", "shm/mine/id/step-00000003"}) {
+    EXPECT_EQ(fs::status(folder / path).permissions(), fs::perms(0700)) << path;
+  }
+  for (const char* name : {"rank-00000.h5", "mark"}) {
+    EXPECT_EQ(fs::status(folder / ("shm/mine/id/step-00000003/" + std::string(name))).permissions(), fs::perms(0600))
+        << name;
+  }
+}
+
+// A neighbour who was there first: nothing is written, read or deleted, and what a link points to stays as it is.
+TEST(MemoryFiles, SomebodyElsesDirectoryIsRefused) {
+  struct Row {
+    const char* what;
+    std::function<void(const std::string& shm)> change;
+    bool needs_root;
+    const char* says;
+  };
+  constexpr uid_t kNeighbour = 4243;
+  const auto mode = [](const std::string& path, int bits) { fs::permissions(path, fs::perms(bits)); };
+  const Row rows[] = {
+      {"a link", [](const std::string& shm) { fs::create_directory_symlink(shm + "/../victim", shm + "/mine"); }, false,
+       "Not a directory"},
+      {"open to others",
+       [&](const std::string& shm) {
+         fs::create_directory(shm + "/mine");
+         mode(shm + "/mine", 0755);
+       },
+       false, "has mode 0755, expected 0700"},
+      {"others may rename it", [&](const std::string& shm) { mode(shm, 0777); }, false,
+       "may be written by others (mode 0777)"},
+      {"of somebody else",
+       [&](const std::string& shm) {
+         fs::create_directory(shm + "/mine");
+         mode(shm + "/mine", 0700);
+         ASSERT_EQ(chown((shm + "/mine").c_str(), kNeighbour, kNeighbour), 0);
+       },
+       true, "belongs to user 4243, not to us"},
+      {"in somebody else's", [&](const std::string& shm) { ASSERT_EQ(chown(shm.c_str(), kNeighbour, kNeighbour), 0); },
+       true, "belongs to user 4243, who could put anything there"},
+      {"over somebody else's link",
+       [&](const std::string& shm) {
+         fs::rename(shm, shm + ".real");
+         fs::create_directory_symlink(shm + ".real", shm);
+         ASSERT_EQ(lchown(shm.c_str(), kNeighbour, kNeighbour), 0);
+       },
+       true, "is a link that belongs to user 4243"},
+  };
+  for (const Row& row : rows) {
+    if (row.needs_root && geteuid() != 0) continue;
+    const TempDir folder;
+    fs::create_directories(folder / "shm");
+    fs::permissions(folder / "shm", fs::perms(01777));
+    write_both(folder / "victim/id", two_files(3));
+    row.change(folder / "shm");
+    const std::string root = folder / "shm/mine/id";
+    const std::function<void()> calls[] = {[&] { write_copy(root, 3, "rank-00000.h5", bytes_of("ABCDE"), {}); },
+                                           [&] { write_mark(root, 3, "0"); },
+                                           [&] { copies_of(root, two_files(3)); },
+                                           [&] { remove_copy(root, 3, "rank-00000.h5"); },
+                                           [&] { keep_copies(root, 4); },
+                                           [&] { keep_copies(root, std::nullopt); },
+                                           [&] { remove_older_copies(root, 4); }};
+    for (const auto& call : calls) {
+      const Error error = thrown_by(call);
+      EXPECT_EQ(error.kind(), "ckpt.memory") << row.what;
+      EXPECT_THAT(error.message(), HasSubstr(row.says)) << row.what;
+    }
+    EXPECT_EQ(found(folder / "victim/id", two_files(3)), (std::vector<std::size_t>{0, 1})) << row.what;
+    EXPECT_EQ(slurp(folder / "victim/id/step-00000003/rank-00000.h5"), "12345") << row.what;
+  }
+}
+
+TEST(MemoryFiles, ALinkUnderTheNameOfACopyIsReplaced) {
+  const TempDir folder;
+  spill(folder / "victim", "secret");
+  fs::create_directories(folder / "mine/id/step-00000003");
+  for (const char* path : {"mine", "mine/id", "mine/id/step-00000003"}) {
+    fs::permissions(folder / path, fs::perms(0700));
+  }
+  for (const char* name : {"rank-00000.h5.part", "rank-00000.h5", "mark"}) {
+    fs::create_symlink(folder / "victim", folder / ("mine/id/step-00000003/" + std::string(name)));
+  }
+  write_both(folder / "mine/id", two_files(3));
+  EXPECT_EQ(slurp(folder / "victim"), "secret");
+  EXPECT_EQ(found(folder / "mine/id", two_files(3)).size(), 2U);
 }
 
 TEST(MemoryFiles, TheMarkIsTheSameFromTextsAndFromTheManifest) {
