@@ -329,9 +329,11 @@ int run_tool(const Tool& tool, int argc, const char* const* argv) {
     if (!error.hint().empty()) fmt::print(stderr, "hint: {}\n", without_controls(error.hint()));
     return tool.failure_status.value_or(static_cast<int>(exit_code(error.blame())));
   };
+  end_on_uncaught(tool.name.c_str());
+  spare_address_space();
   try {
     status = dispatch(tool, std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
-  } catch (const Error& error) { return report(error); } catch (const std::exception& thrown) {
+  } catch (const std::exception& thrown) {
     const Error error = error_of(thrown, "tool.bug");
     if (error.blame() != Blame::bug) return report(error);
     fmt::print(stderr, "{}: bug: {}\n", tool.name, error.message());

@@ -12,13 +12,14 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/system_error.h"
 #include "base/user_path.h"
 
 namespace ms {
 namespace {
 
 Error file_error(std::string kind, Blame blame, std::string_view doing, const std::string& path, int err) {
-  return Error(std::move(kind), blame, fmt::format("cannot {} '{}': {}", doing, path, errno_text(err)));
+  return system_error(std::move(kind), blame, fmt::format("cannot {} '{}': {}", doing, path, errno_text(err)), err);
 }
 
 Blame blame_of(int err, Blame absent) { return is_wrong_path(err) ? absent : Blame::storage; }

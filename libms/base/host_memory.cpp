@@ -17,10 +17,11 @@ struct GroupFiles {
 constexpr std::array<GroupFiles, 2> kGroupFiles{
     {{"/memory.max", "/memory.current", ""}, {"/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_"}}};
 
-// Returns the value of a line "KEY VALUE ..."; 0 where there is none.
+// Returns the value of a line "KEY VALUE ..."; 0 where there is none, or it is no number.
 std::int64_t value_of(const std::string& text, const std::string& key) {
   for (const std::string& line : split(text, '\n')) {
-    if (line.starts_with(key + " ")) return std::strtoll(line.c_str() + key.size(), nullptr, 10);
+    if (line.starts_with(key + " ") || line.starts_with(key + "\t"))
+      return std::strtoll(line.c_str() + key.size(), nullptr, 10);
   }
   return 0;
 }
@@ -37,6 +38,16 @@ void apply_group(const Sysroot& root, const std::string& directory, HostMemory& 
     memory.free_bytes = std::min(memory.free_bytes, std::clamp<std::int64_t>(*limit - *usage + cache, 0, *limit));
     return;
   }
+}
+
+void add_limits(const Sysroot& root, HostMemory& memory) {
+  constexpr std::int64_t kStackWithoutLimit = 2 << 20;  // glibc's
+  const std::string limits = root.read("/proc/self/limits").value_or("");
+  const std::int64_t stack = value_of(limits, "Max stack size");
+  memory.stack_bytes = stack > 0 ? stack : kStackWithoutLimit;
+  const std::int64_t space = value_of(limits, "Max address space");
+  const std::int64_t used = value_of(root.read("/proc/self/status").value_or(""), "VmSize:") << 10;
+  if (space > 0 && used > 0) memory.address_bytes = std::max<std::int64_t>(0, space - used);
 }
 
 }  // namespace
@@ -57,6 +68,7 @@ HostMemory host_memory(const Sysroot& root) {
     }
     apply_group(root, base, memory);
   }
+  add_limits(root, memory);
   return memory;
 }
 

@@ -1,7 +1,8 @@
-// The memory of this node: what a process may have, and what is free.
+// The memory of this node: what this process may have, and what is free.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "base/sysroot.h"
 
@@ -10,9 +11,11 @@ namespace ms {
 struct HostMemory {
   std::int64_t total_bytes = 0;  // the least of MemTotal and the limits of the enclosing control groups
   std::int64_t free_bytes = 0;   // the least of MemAvailable and what each group leaves below its limit
+  std::optional<std::int64_t> address_bytes = {};  // what 'ulimit -v' leaves of this process's address space
+  std::int64_t stack_bytes = 0;                    // of a thread, 'ulimit -s'
 };
 
-// Both are 0 where the kernel does not report them.
+// Each is 0 where the kernel does not report it.
 HostMemory host_memory(const Sysroot& root);
 
 }  // namespace ms

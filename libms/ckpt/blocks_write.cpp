@@ -17,14 +17,16 @@
 #include "base/error.h"
 #include "base/handle.h"
 #include "base/hash.h"
+#include "base/system_error.h"
 #include "ckpt/blocks.h"
 
 namespace ms::ckpt {
 
 Error write_error(std::string_view doing, const std::string& path, int err) {
   const bool full = err == ENOSPC || err == EDQUOT;
-  return Error("ckpt.write", Blame::storage, fmt::format("cannot {} '{}': {}", doing, path, errno_text(err)),
-               full ? "make room there: 'ms-ckpt prune', and checkpoint.keep_last for the time to come" : "");
+  return system_error("ckpt.write", Blame::storage, fmt::format("cannot {} '{}': {}", doing, path, errno_text(err)),
+                      err,
+                      full ? "make room there: 'ms-ckpt prune', and checkpoint.keep_last for the time to come" : "");
 }
 
 namespace {

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/system_error.h"
 
 namespace ms::trace {
 namespace {
@@ -84,7 +85,10 @@ TraceFile::TraceFile(const std::string& dir, const Identity& identity, std::int6
     throw Error("file.rename", Blame::storage, fmt::format("cannot set aside {}: {}", path_, errno_text(errno)));
   }
   file_ = UniqueFd(open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!file_) throw Error("file.open", Blame::storage, fmt::format("cannot create {}: {}", path_, errno_text(errno)));
+  if (!file_) {
+    const int err = errno;
+    throw system_error("file.open", Blame::storage, fmt::format("cannot create {}: {}", path_, errno_text(err)), err);
+  }
   lay_out(header_, static_cast<std::uint64_t>(max_bytes));
   header_.rank = static_cast<std::uint32_t>(identity.rank);
   header_.world = static_cast<std::uint32_t>(identity.world);

@@ -23,8 +23,30 @@ std::int64_t host_bytes(const Plan& plan) {
   return bytes;
 }
 
+namespace {
+
+// Libraries crash where they get no memory, so a process that is this near to its limit does not start its ranks.
+void check_address_space(const Plan& plan, std::int64_t needed, const HostMemory& memory) {
+  constexpr std::int64_t kOfLibraries = 64 << 20;
+  constexpr int kThreadsOfProcess = 6;  // main, signals, trace, two of the pool, and one to spare
+  const CheckpointConfig& saving = plan.settings.checkpoint;
+  const int threads_of_rank = 2 + (saving.dir.empty() ? 0 : 1) + (saving.memory_dir.empty() ? 0 : 1);
+  const std::int64_t threads = kThreadsOfProcess + std::int64_t{plan.mesh.size()} * threads_of_rank;
+  const std::int64_t space = needed + threads * memory.stack_bytes + kOfLibraries;
+  if (!memory.address_bytes || space <= *memory.address_bytes) return;
+  throw user_error(
+      "train.memory",
+      fmt::format("{} with {} threads take {} of address space, and 'ulimit -v' leaves this process {}",
+                  plural(static_cast<std::size_t>(plan.mesh.size()), "rank"), threads,
+                  format_size(static_cast<double>(space)), format_size(static_cast<double>(*memory.address_bytes))),
+      "raise the limit ('ulimit -v unlimited'), or lower 'ulimit -s', the stack of a thread");
+}
+
+}  // namespace
+
 void check_host_memory(const Plan& plan, const HostMemory& memory) {
   const std::int64_t needed = host_bytes(plan);
+  check_address_space(plan, needed, memory);
   if (memory.total_bytes == 0 || needed <= memory.free_bytes) return;
   const auto size = [](std::int64_t bytes) { return format_size(static_cast<double>(bytes)); };
   const std::string what =

@@ -110,13 +110,10 @@ Outcome Process::run_rank(comm::World& world, Devices& devices, StartUp& start_u
     world.close();
     tracing->done();
     return outcome;
-  } catch (const Error& error) {
+  } catch (const std::exception& thrown) {
+    const Error error = error_of(thrown, "train.bug");
     options.failed(error);  // again where the trainer has called it: only the first counts
-    throw;
-  } catch (const std::exception& error) {
-    const Error failure = error_of(error, "train.bug");
-    options.failed(failure);
-    throw failure;
+    throw error;
   }
 }
 

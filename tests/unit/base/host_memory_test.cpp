@@ -23,6 +23,34 @@ TEST(HostMemory, IsWhatTheKernelSays) {
   expect_memory(fake, 2'000'000LL << 10, 1'000'000LL << 10);
 }
 
+TEST(HostMemory, TheProcessMayHaveLimitsOfItsOwn) {
+  struct Row {
+    const char *limits, *status;
+    std::optional<std::int64_t> address_bytes;
+    std::int64_t stack_bytes;
+  };
+  constexpr const char* kStatus = "Name:\tms-train\nVmPeak:\t  900 kB\nVmSize:\t   300 kB\n";
+  const Row rows[] = {
+      {"Max stack size            8388608              unlimited            bytes\n"
+       "Max address space         unlimited            unlimited            bytes\n",
+       kStatus, std::nullopt, 8 << 20},
+      {"Max stack size            unlimited            unlimited            bytes\n"
+       "Max address space         1024000              unlimited            bytes\n",
+       kStatus, 1024000 - (300 << 10), 2 << 20},
+      {"Max address space         1024                 unlimited            bytes\n", kStatus, 0, 2 << 20},
+      {"Max address space         1024000              unlimited            bytes\n", "", std::nullopt, 2 << 20},
+      {"", kStatus, std::nullopt, 2 << 20},
+  };
+  for (const Row& row : rows) {
+    FakeRoot fake;
+    fake.write("/proc/self/limits", row.limits);
+    fake.write("/proc/self/status", row.status);
+    const HostMemory memory = host_memory(fake.root());
+    EXPECT_EQ(memory.address_bytes, row.address_bytes) << row.limits;
+    EXPECT_EQ(memory.stack_bytes, row.stack_bytes) << row.limits;
+  }
+}
+
 TEST(HostMemory, AGroupAboveUsMayLeaveLess) {
   FakeRoot fake;
   fake.write("/proc/meminfo", kMeminfo);

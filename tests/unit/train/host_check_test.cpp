@@ -51,5 +51,27 @@ TEST(HostCheck, RefusesWhatTheNodeCannotHold) {
   }
 }
 
+TEST(HostCheck, RefusesALimitThatLibrariesWouldCrashAt) {
+  const Plan plan = plan_with({}), saving = plan_with({"checkpoint.dir=ck", "checkpoint.memory_dir=m"});
+  constexpr std::int64_t kStack = 8 << 20, kMargin = 64 << 20;
+  const std::int64_t least = host_bytes(plan) + 14 * kStack + kMargin;
+  const HostMemory no_limit{.stack_bytes = kStack};
+  HostMemory enough = no_limit, short_of = no_limit;
+  enough.address_bytes = least;
+  short_of.address_bytes = least - 1;
+  EXPECT_NO_THROW(check_host_memory(plan, no_limit));
+  EXPECT_NO_THROW(check_host_memory(plan, enough));
+  for (const auto& [refused, memory] : {std::pair{plan, short_of}, std::pair{saving, enough}}) {
+    try {
+      check_host_memory(refused, memory);
+      FAIL() << "a limit that is too low was accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), "train.memory");
+      EXPECT_EQ(error.blame(), Blame::user);
+      EXPECT_THAT(error.message(), testing::HasSubstr("'ulimit -v' leaves this process"));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ms::train
