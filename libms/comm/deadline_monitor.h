@@ -1,10 +1,13 @@
 // Detects exchanges past their deadline. Before one fails, asks the ranks along the chain of waits for their state
-// (inquiry.h), to name the rank at fault. Used by the thread that owns MPI; calls no MPI.
+// (inquiry.h), to name the rank at fault, and ranks of other nodes whether they can be reached: a node that has lost
+// most of the others accuses only itself. Used by the thread that owns MPI; calls no MPI.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <set>
+#include <vector>
 
 #include "comm/control.h"
 #include "comm/exchange.h"
@@ -22,7 +25,10 @@ class DeadlineMonitor {
   DeadlineMonitor(std::chrono::milliseconds deadline, const Exchanges& active, const Exchanges& watched,
                   const IssueCounts& issued, Ask ask);
 
-  // Throws Error("comm.deadline") once all ranks asked have answered or had the time to. `rank` is this rank.
+  // Ranks of each other node, one or two, of all or of some nodes.
+  void set_other_nodes(std::vector<std::vector<int>> nodes) { other_nodes_ = std::move(nodes); }
+  // Throws Error("comm.deadline"), or Error("comm.cut_off"), which blames this rank, once all ranks asked have answered
+  // or had the time to. `rank` is this rank.
   void check(int rank, Time now);
   void add_answer(int from, Answer answer);
   // Returns this rank's answer to a question.
@@ -43,6 +49,10 @@ class DeadlineMonitor {
   std::shared_ptr<Exchange> exchange_;  // the exchange past its deadline, while the inquiry runs
   std::optional<Inquiry> inquiry_;
   Time answers_until_;
+  std::vector<std::vector<int>> other_nodes_;
+  std::set<int> reached_;  // ranks that have answered in this inquiry
+
+  Error error(int rank) const;
 };
 
 }  // namespace ms::comm

@@ -14,7 +14,8 @@
 
 namespace ms::comm {
 
-inline constexpr int kNoGroup = -1;  // closing the world
+inline constexpr int kNoGroup = -1;   // closing the world
+inline constexpr int kAnyGroup = -2;  // in a question: answered by every rank that can be reached
 
 // One rank's wait for another rank in one operation.
 struct Wait {

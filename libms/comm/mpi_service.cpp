@@ -13,8 +13,11 @@
 #include <thread>
 
 #include "comm/deadline_monitor.h"
+#include "comm/launch.h"
 #include "comm/mpi_transport.h"
 #include "comm/peer_watch.h"
+#include "comm/roll_call.h"
+#include "comm/store_pmix.h"
 
 namespace ms::comm {
 namespace {
@@ -22,8 +25,8 @@ namespace {
 using std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto kStartDeadline = 60s;      // minimum: the launcher may still be starting other processes
-constexpr auto kStopNoticeLimit = 300ms;  // for sending the cause of a stop; a dead peer must not delay the exit
+constexpr auto kStartCheckPeriod = 100ms;  // of who is missing while MPI starts
+constexpr auto kStopNoticeLimit = 300ms;   // for sending the cause of a stop; a dead peer must not delay the exit
 // How often the processes of this node are checked. mpirun ends the survivors 1 s after a rank died, and by then the
 // verdict must be written.
 constexpr auto kPeerCheckPeriod = 200ms;
@@ -37,7 +40,7 @@ class Service final : public MpiService {
  public:
   explicit Service(std::chrono::milliseconds deadline)
       : deadline_(deadline),
-        start_deadline_(std::max<std::chrono::milliseconds>(deadline, kStartDeadline)),
+        start_deadline_(std::max(deadline, RollCall::kStartDeadline)),
         table_(cause_),
         deadlines_(deadline, mpi_->active(), watched_, issue_counts_, [this](int peer, const Question& question) {
           mpi_->send(peer, std::make_shared<const std::string>(question_message(question)));
@@ -108,6 +111,15 @@ class Service final : public MpiService {
 
 void Service::launch(std::shared_ptr<Service> self) {
   std::future<void> started = started_.get_future();
+  // Before MPI starts, which uses PMIx too.
+  const Launch launch = this_launch();
+  const FirstCause none;
+  const std::unique_ptr<PmixStore> roll_store = open_pmix_store(launch.rank, none);
+  std::optional<RollCall> roll;
+  if (roll_store) {
+    roll.emplace(launch.rank, launch.size, roll_store->ranks_on_node(), deadline_, RollCall::over(*roll_store),
+                 steady_clock::now());
+  }
   thread_ = std::thread([self = std::move(self)] {
     pthread_setname_np(pthread_self(), "ms-mpi");
     prctl(PR_SET_TIMERSLACK, 1000UL);  // ns, because the sleeps are short
@@ -122,12 +134,15 @@ void Service::launch(std::shared_ptr<Service> self) {
     self->loop();
     self->thread_ended_.set_value();
   });
-  if (started.wait_for(start_deadline_) != std::future_status::ready) {
+  if (roll_store) {
+    while (started.wait_for(kStartCheckPeriod) != std::future_status::ready) roll->check(steady_clock::now());
+  } else if (started.wait_for(start_deadline_) != std::future_status::ready) {
     throw Error("comm.deadline", Blame::peer,
                 fmt::format("MPI_Init has not returned after {:.1f} s",
                             std::chrono::duration<double>(start_deadline_).count()));
   }
   started.get();
+  if (roll_store) roll_store->close();
 }
 
 void Service::init() {
@@ -135,6 +150,7 @@ void Service::init() {
   rank_ = started.rank;
   size_ = static_cast<int>(started.processes.size());
   peers_.start(rank_, std::move(started.processes));
+  deadlines_.set_other_nodes(peers_.other_nodes());
 }
 
 // One iteration.

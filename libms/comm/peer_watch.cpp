@@ -20,6 +20,22 @@ void PeerWatch::start(int rank, std::vector<ProcessId> processes) {
   }
 }
 
+std::vector<std::vector<int>> PeerWatch::other_nodes() const {
+  std::map<std::string, std::vector<int>> by_node;
+  for (int peer = 0; peer < static_cast<int>(processes_.size()); ++peer) {
+    const ProcessId& process = processes_[static_cast<std::size_t>(peer)];
+    if (same_host(process, processes_[static_cast<std::size_t>(rank_)])) continue;
+    std::vector<int>& ranks = by_node[process.host];
+    if (ranks.size() == 2) ranks.pop_back();  // the first and the last
+    ranks.push_back(peer);
+  }
+  std::vector<std::vector<int>> all, chosen;
+  for (auto& [node, ranks] : by_node) all.push_back(std::move(ranks));
+  const std::size_t wanted = std::min(all.size(), kMostNodes);
+  for (std::size_t i = 0; i < wanted; ++i) chosen.push_back(std::move(all[i * all.size() / wanted]));
+  return chosen;
+}
+
 void PeerWatch::check(Time now, const Exchanges& active, const std::function<bool()>& drain_control) {
   for (const int peer : on_node_) {
     const ProcessId& process = processes_[static_cast<std::size_t>(peer)];

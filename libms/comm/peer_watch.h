@@ -19,6 +19,9 @@ class PeerWatch {
   // `processes`: of all ranks, by rank.
   void start(int rank, std::vector<ProcessId> processes);
   int ranks_on_node() const { return 1 + static_cast<int>(on_node_.size()); }
+  // Returns two ranks of every other node, one where it has one, of at most kMostNodes nodes, evenly chosen.
+  static constexpr std::size_t kMostNodes = 16;
+  std::vector<std::vector<int>> other_nodes() const;
   std::string node(int rank) const { return processes_[static_cast<std::size_t>(rank)].host; }
 
   // Throws Error("comm.peer_lost") when a peer has died. `drain_control` receives the control messages that the peer

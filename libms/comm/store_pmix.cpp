@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
+
 namespace ms::comm {
 namespace {
 
@@ -83,12 +85,30 @@ class Client final : public PmixStore {
   }
 
   std::string get(int rank, std::string_view key, std::chrono::milliseconds deadline) override {
+    if (std::optional<std::string> value = find(rank, key, deadline)) return *std::move(value);
+    throw store_deadline_error(static_cast<int>(self_.rank), rank, key, deadline);
+  }
+
+  std::vector<int> ranks_on_node() const override {
+    pmix_proc_t all{};
+    PMIX_LOAD_PROCID(&all, self_.nspace, PMIX_RANK_WILDCARD);
+    pmix_value_t* value = nullptr;
+    std::vector<int> ranks;
+    if (PMIx_Get(&all, PMIX_LOCAL_PEERS, nullptr, 0, &value) != PMIX_SUCCESS) return ranks;
+    if (value->type == PMIX_STRING && value->data.string != nullptr) {
+      for (const std::string& rank : ms::split(value->data.string, ',')) ranks.push_back(std::atoi(rank.c_str()));
+    }
+    PMIX_VALUE_RELEASE(value);
+    return ranks;
+  }
+
+  std::optional<std::string> find(int rank, std::string_view key, std::chrono::milliseconds deadline) override {
     const steady_clock::time_point begin = steady_clock::now(), end = begin + deadline;
     while (true) {
       const std::shared_ptr<Question> question = ask(rank, key, deadline);
       std::unique_lock lock(question->mutex);
       while (!question->here) {
-        stop_or_go_on(rank, key, deadline, end);
+        if (is_over(end)) return std::nullopt;
         question->arrived.wait_until(lock, std::min(end, steady_clock::now() + kLookPeriod));
       }
       if (question->status == PMIX_SUCCESS) return question->value;
@@ -100,7 +120,7 @@ class Client final : public PmixStore {
       const auto again = std::min(
           end, steady_clock::now() + std::clamp<std::chrono::nanoseconds>(waited / 8, kShortestPause, kLongestPause));
       do {
-        stop_or_go_on(rank, key, deadline, end);
+        if (is_over(end)) return std::nullopt;
         std::this_thread::sleep_until(std::min(again, steady_clock::now() + kLookPeriod));
       } while (steady_clock::now() < again);
     }
@@ -111,11 +131,9 @@ class Client final : public PmixStore {
  private:
   static std::string name_of(std::string_view key) { return fmt::format("{}{}", kKeyPrefix, key); }
 
-  void stop_or_go_on(int rank, std::string_view key, std::chrono::milliseconds deadline,
-                     steady_clock::time_point end) const {
-    const int self = static_cast<int>(self_.rank);
-    if (cause_.stopped()) throw cause_.error_for(self);
-    if (steady_clock::now() >= end) throw store_deadline_error(self, rank, key, deadline);
+  bool is_over(steady_clock::time_point end) const {
+    if (cause_.stopped()) throw cause_.error_for(static_cast<int>(self_.rank));
+    return steady_clock::now() >= end;
   }
 
   std::shared_ptr<Question> ask(int rank, std::string_view key, std::chrono::milliseconds deadline) const {

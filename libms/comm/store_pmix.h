@@ -9,6 +9,8 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "comm/first_cause.h"
 #include "comm/store.h"
@@ -17,6 +19,10 @@ namespace ms::comm {
 
 class PmixStore : public Store {
  public:
+  // Returns the value, or nullopt where it is not published within `patience`.
+  virtual std::optional<std::string> find(int rank, std::string_view key, std::chrono::milliseconds patience) = 0;
+  // Returns the ranks of the launch on this node, this one included.
+  virtual std::vector<int> ranks_on_node() const = 0;
   // Leaves the server. Success path only, when no rank will read this one's values any more. The destructor does not
   // leave.
   virtual void close() = 0;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "comm/peer_watch.h"
 
 namespace ms::comm {
@@ -64,6 +66,51 @@ TEST_F(DeadlineMonitorTest, WaitsTwoSecondsForAnswers) {
   monitor_.check(0, kStart + 10s);
   monitor_.check(0, kStart + 12s);
   EXPECT_THROW(monitor_.check(0, kStart + 12s + 1ns), Error);
+}
+
+// Three nodes: that of this rank, 4, and two others, of ranks 0, 1 and 2, 3.
+TEST_F(DeadlineMonitorTest, ANodeThatHasLostMostOthersAccusesItself) {
+  struct Row {
+    std::vector<int> answer;
+    const char* kind;
+    int rank;
+  };
+  for (const Row& row : {Row{{}, "comm.cut_off", 4}, Row{{2}, "comm.deadline", 0}, Row{{3}, "comm.deadline", 0},
+                         Row{{1, 2}, "comm.deadline", 0}}) {
+    asked_.clear();
+    DeadlineMonitor monitor(10s, active_, watched_, issued_,
+                            [this](int peer, const Question&) { asked_.push_back(peer); });
+    monitor.set_other_nodes({{0, 1}, {2, 3}});
+    active_ = {awaits({0})};
+    monitor.check(4, kStart + 10s);
+    EXPECT_EQ(asked_, (std::vector<int>{0, 1, 2, 3, 0}));
+    for (const int peer : row.answer) monitor.add_answer(peer, {{kAnyGroup, 0}, {}});
+    try {
+      monitor.check(4, kStart + 13s);
+      FAIL() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), row.kind) << row.answer.size();
+      EXPECT_EQ(error.rank(), row.rank) << row.answer.size();
+    }
+  }
+}
+
+TEST_F(DeadlineMonitorTest, EveryRankAnswersThatItCanBeReached) {
+  EXPECT_TRUE(monitor_.report_for({kAnyGroup, 0}, kStart).waits.empty());
+}
+
+TEST(PeerWatch, KnowsTwoRanksOfEveryOtherNode) {
+  std::vector<ProcessId> processes(7);
+  const char* const hosts[] = {"a", "a", "a", "b", "b", "c", "own"};
+  for (std::size_t i = 0; i < processes.size(); ++i) std::strcpy(processes[i].host, hosts[i]);
+  PeerWatch watch;
+  watch.start(6, processes);
+  EXPECT_EQ(watch.other_nodes(), (std::vector<std::vector<int>>{{0, 2}, {3, 4}, {5}}));
+  std::vector<ProcessId> many(100);
+  for (std::size_t i = 0; i < many.size(); ++i) std::strcpy(many[i].host, fmt::format("n{:03}", i).c_str());
+  PeerWatch of_many;
+  of_many.start(0, many);
+  EXPECT_EQ(of_many.other_nodes().size(), PeerWatch::kMostNodes);
 }
 
 TEST_F(DeadlineMonitorTest, ForgetsExchangesThatCompleteLate) {

@@ -1,0 +1,143 @@
+#include "comm/roll_call.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "comm/first_cause.h"
+
+namespace ms::comm {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::string_view kHere = "roll here", kLate = "roll late", kFailed = "roll failed";
+// As many ranks look for all others, so that the store is not asked by everybody for everybody; the rest ask them.
+constexpr int kCallers = 4;
+constexpr milliseconds kShortPatience{20};
+constexpr milliseconds kAskEvery{1000};
+
+std::string to_text(const ProcessId& process) {
+  std::string text(sizeof process, '\0');
+  std::memcpy(text.data(), &process, sizeof process);
+  return text;
+}
+
+std::optional<ProcessId> process_in(const std::string& text) {
+  ProcessId process{};
+  if (text.size() != sizeof process) return std::nullopt;
+  std::memcpy(&process, text.data(), sizeof process);
+  process.host[sizeof process.host - 1] = '\0';
+  return process;
+}
+
+}  // namespace
+
+RollCall::Calls RollCall::over(PmixStore& store) {
+  return {.publish =
+              [&store](std::string_view key, const std::string& value) {
+                store.put(key, value);
+                store.commit();
+              },
+          .find = [&store](int rank, std::string_view key,
+                           milliseconds patience) { return store.find(rank, key, patience); },
+          .has_died = [self = this_process()](const ProcessId& process) { return ms::comm::has_died(process, self); }};
+}
+
+RollCall::RollCall(int rank, int size, std::vector<int> on_node, milliseconds deadline, Calls calls, Time now)
+    : rank_(rank),
+      size_(size),
+      on_node_(std::move(on_node)),
+      deadline_(deadline),
+      calls_(std::move(calls)),
+      begin_(now) {
+  const ProcessId self = this_process();
+  here_[rank] = self;
+  calls_.publish(kHere, to_text(self));
+}
+
+// Looks for a rank's process, once; returns whether it is here.
+bool RollCall::look(int rank, milliseconds patience) {
+  if (here_.contains(rank)) return true;
+  const std::optional<std::string> text = calls_.find(rank, kHere, patience);
+  const std::optional<ProcessId> process = text ? process_in(*text) : std::nullopt;
+  if (process) here_[rank] = *process;
+  return process.has_value();
+}
+
+std::vector<int> RollCall::without(std::string_view key, milliseconds patience) const {
+  std::vector<int> missing;
+  const auto end = std::chrono::steady_clock::now() + patience;
+  for (int rank = 0; rank < size_; ++rank) {
+    const auto left = std::chrono::duration_cast<milliseconds>(end - std::chrono::steady_clock::now());
+    if (rank != rank_ && !calls_.find(rank, key, std::max(left, kShortPatience))) missing.push_back(rank);
+  }
+  return missing;
+}
+
+void RollCall::fail(const MissingRank& error) {
+  calls_.publish(kFailed, error.message());
+  throw error;
+}
+
+void RollCall::check(Time now) {
+  const bool calls = rank_ < kCallers;
+  for (const int peer : on_node_) {
+    if (peer == rank_ || !look(peer, kShortPatience) || !calls_.has_died(here_[peer])) continue;
+    const ProcessId& process = here_[peer];
+    fail({Error("comm.peer_lost", Blame::peer,
+                fmt::format("rank {} (pid {} on {}) died before the ranks had joined in MPI_Init", peer, process.pid,
+                            process.host))
+              .with_operation("MPI_Init")
+              .with_rank(peer),
+          process.host});
+  }
+  if (calls && !all_here_) {
+    int rank = 0;
+    while (rank < size_ && look(rank, kShortPatience)) ++rank;
+    if (rank == size_) all_here_ = now;
+  }
+  const auto waited = std::chrono::duration_cast<milliseconds>(now - begin_);
+  if (!late_ && waited >= deadline_) {
+    late_ = true;
+    calls_.publish(kLate, "1");
+  }
+  const auto missing_error = [&](const std::vector<int>& missing, std::string_view why) {
+    const std::string who =
+        missing.empty() ? "all ranks wait for each other" : fmt::format("{} {}", rank_list(missing), why);
+    const Error error = Error("comm.deadline", Blame::peer,
+                              fmt::format("rank {} waited {:.1f} s in MPI_Init; {}", rank_,
+                                          std::chrono::duration<double>(now - begin_).count(), who))
+                            .with_operation("MPI_Init");
+    if (missing.size() != 1) return MissingRank(error, "");
+    const auto found = here_.find(missing.front());
+    return MissingRank(error.with_rank(missing.front()), found == here_.end() ? "" : found->second.host);
+  };
+  const milliseconds start_deadline = std::max(deadline_, kStartDeadline);
+  if (calls && all_here_ && now - *all_here_ >= deadline_) {
+    const std::vector<int> missing = without(kLate, kPatience);
+    fail(missing_error(missing, missing.size() == 1 ? "does not answer" : "do not answer"));
+  }
+  if (calls && !all_here_ && waited >= start_deadline) {
+    const std::vector<int> missing = without(kHere, kPatience);
+    fail(missing_error(missing, missing.size() == 1 ? "has not come" : "have not come"));
+  }
+  if (calls || !late_) return;
+  if (!next_question_ || now >= *next_question_) {
+    next_question_ = now + kAskEvery;
+    for (int caller = 0; caller < std::min(kCallers, size_); ++caller) {
+      if (const auto text = calls_.find(caller, kFailed, kShortPatience)) {
+        throw Error("comm.peer_lost", Blame::peer, fmt::format("rank {} stopped: {}", caller, *text))
+            .with_operation("MPI_Init");
+      }
+    }
+  }
+  if (waited >= start_deadline + 2 * kPatience) {
+    throw Error("comm.deadline", Blame::peer,
+                fmt::format("rank {} waited {:.1f} s in MPI_Init, and ranks 0 to {} do not say for whom", rank_,
+                            std::chrono::duration<double>(waited).count(), kCallers - 1))
+        .with_operation("MPI_Init");
+  }
+}
+
+}  // namespace ms::comm
