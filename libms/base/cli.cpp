@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/man.h"
+#include "base/print.h"
 #include "base/text.h"
 #include "base/unexpected.h"
 #include "base/version.h"
@@ -216,7 +217,7 @@ class Parser {
 };
 
 int print_result(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
+  write_out(text);
   return 0;
 }
 
@@ -253,8 +254,7 @@ int dispatch(const Tool& tool, const std::vector<std::string>& words) {
     return command.run(*args);
   } catch (const Misuse& misuse) {
     if (tool.before_error) tool.before_error();
-    fmt::print(stderr, "{}: error: {}\nusage: {} {}  (try '{}')\n", tool.name, without_controls(misuse.message),
-               tool.name, usage, help);
+    print_err("{}: error: {}\nusage: {} {}  (try '{}')\n", tool.name, misuse.message, tool.name, usage, help);
     return tool.failure_status.value_or(static_cast<int>(ExitCode::usage));
   }
 }
@@ -324,9 +324,8 @@ int run_tool(const Tool& tool, int argc, const char* const* argv) {
   int status = static_cast<int>(ExitCode::bug);
   const auto report = [&tool](const Error& error) {
     if (tool.before_error) tool.before_error();
-    // Names of files, and what stood in them: anybody may have chosen them.
-    fmt::print(stderr, "{}: error: {}\n", tool.name, without_controls(error.message()));
-    if (!error.hint().empty()) fmt::print(stderr, "hint: {}\n", without_controls(error.hint()));
+    print_err("{}: error: {}\n", tool.name, error.message());
+    if (!error.hint().empty()) print_err("hint: {}\n", error.hint());
     return tool.failure_status.value_or(static_cast<int>(exit_code(error.blame())));
   };
   end_on_uncaught(tool.name.c_str());
@@ -336,13 +335,13 @@ int run_tool(const Tool& tool, int argc, const char* const* argv) {
   } catch (const std::exception& thrown) {
     const Error error = error_of(thrown, "tool.bug");
     if (error.blame() != Blame::bug) return report(error);
-    fmt::print(stderr, "{}: bug: {}\n", tool.name, error.message());
+    print_err("{}: bug: {}\n", tool.name, error.message());
     return static_cast<int>(ExitCode::bug);
   }
   errno = 0;
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     const std::string reason = errno == 0 ? "a write failed" : errno_text(errno);
-    fmt::print(stderr, "{}: error: cannot write the results to standard output: {}\n", tool.name, reason);
+    print_err("{}: error: cannot write the results to standard output: {}\n", tool.name, reason);
     return static_cast<int>(ExitCode::storage);
   }
   return status;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/escape.h"
 #include "base/log.h"
 
 namespace ms {
@@ -58,7 +59,7 @@ std::string errno_text(int err) {
 }
 
 void assert_failed(const char* expression, const char* file, int line, const std::string& meaning) {
-  std::fprintf(stderr, "ms: bug: %s (%s, at %s:%d)\n", meaning.c_str(), expression, file, line);
+  std::fprintf(stderr, "ms: bug: %s (%s, at %s:%d)\n", safe_line(meaning).c_str(), expression, file, line);
   std::fflush(stderr);
   // Ranks are threads and often fail together: the first prints the log and leaves, the others wait for that, except
   // one that fails inside the printing itself.

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/escape.h"
 
 namespace ms {
 
@@ -35,10 +36,10 @@ struct Finding {
   std::string unit = {};             // of both
   std::string remedy = {};
 
-  // "critical gpu.ecc gpu 3: 4 uncorrectable errors since the driver was loaded (remedy: reset the GPU)"
+  // One line: "critical gpu.ecc gpu 3: 4 uncorrectable errors since the driver was loaded (remedy: reset the GPU)"
   std::string str() const {
-    return fmt::format("{} {} {}: {}{}", to_string(severity), code, entity, message,
-                       remedy.empty() ? "" : fmt::format(" (remedy: {})", remedy));
+    return safe_line(fmt::format("{} {} {}: {}{}", to_string(severity), code, entity, message,
+                                 remedy.empty() ? "" : fmt::format(" (remedy: {})", remedy)));
   }
 };
 

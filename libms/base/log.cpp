@@ -14,6 +14,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "base/escape.h"
 #include "base/text.h"
 
 namespace ms::log {
@@ -184,14 +185,7 @@ bool detail::room_enabled(Level level, std::string_view room) { return level <= 
 void detail::write(Level level, std::string_view room, std::string_view message, bool all_ranks) {
   const bool speaks = all_ranks || current_rank.value_or(0) == 0;
   std::string line = current_rank ? fmt::format("rank {} ", *current_rank) : std::string();
-  line += fmt::format("{} {}: ", state().host(), room);
-  for (const char c : message) {  // one event stays one line
-    if (c == '\n') {
-      line += "\\n";
-    } else {
-      line += c;
-    }
-  }
+  line += fmt::format("{} {}: ", state().host(), room) + safe_line(message);  // one event stays one line
   state().write(level, line, speaks && level <= state().verbosity(room).shown);
 }
 

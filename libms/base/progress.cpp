@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/escape.h"
 #include "base/log.h"
 #include "base/text.h"
 
@@ -68,7 +69,7 @@ std::string Progress::text(std::string_view note) const {
 }
 
 void Progress::draw(std::string_view note, bool last) {
-  std::string line = text(note);
+  std::string line = safe_line(text(note));
   if (!options_.terminal || last) {
     if (bar_shown_) line = "\r\033[K" + line;
     line += "\n";

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/escape.h"
 
 namespace ms {
 namespace {
@@ -220,18 +221,6 @@ std::string plain_text(std::string_view text, std::size_t max) {
   return printable(line, max) + std::string(kCut.substr(0, max));
 }
 
-std::string without_controls(std::string_view text) {
-  std::string safe;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0U;
-    const bool is_c1 = byte == 0xc2 && next >= 0x80 && next < 0xa0;  // U+0080 to U+009F, of two bytes
-    safe += (byte < 0x20 && byte != '\n') || byte == 0x7f || is_c1 ? '?' : text[i];
-    if (is_c1) ++i;
-  }
-  return safe;
-}
-
 std::string_view trim(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r\n";
   const std::size_t first = text.find_first_not_of(kBlanks);
@@ -264,9 +253,14 @@ std::vector<std::string> wrap(std::string_view text, std::size_t width) {
   return lines;
 }
 
+TextTable::TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {
+  for (Column& column : columns_) column.title = safe_line(column.title);
+}
+
 void TextTable::row(std::vector<std::string> cells) {
   MS_ASSERT(cells.size() == columns_.size(), "a table of {} columns got a row of {} cells", columns_.size(),
             cells.size());
+  for (std::string& cell : cells) cell = safe_line(cell);
   rows_.push_back(std::move(cells));
 }
 

@@ -41,9 +41,6 @@ std::string printable(std::string_view text, std::size_t max);
 // at the ends none; a text that was longer ends in "...".
 std::string plain_text(std::string_view text, std::size_t max);
 
-// All of it, for a terminal: control characters but newlines become '?', UTF-8 stays.
-std::string without_controls(std::string_view text);
-
 std::string_view trim(std::string_view text);
 // "a,b" -> {"a", "b"}, parts trimmed; an empty text has no parts.
 std::vector<std::string> split(std::string_view text, char separator);
@@ -57,10 +54,11 @@ struct Column {
   Align align = Align::left;
 };
 
-// Aligned columns for terminals: two spaces between columns, no trailing blanks, a line of titles first.
+// Aligned columns for terminals: two spaces between columns, no trailing blanks, a line of titles first. Each title and
+// cell is a safe_line() of escape.h.
 class TextTable {
  public:
-  explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
+  explicit TextTable(std::vector<Column> columns);
   void row(std::vector<std::string> cells);  // as many cells as columns
   std::string str() const;
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/print.h"
 #include "base/text.h"
 
 namespace ms::ckpt {
@@ -22,12 +23,12 @@ void ByteProgress::finish() {
 }
 
 int print_result(const Args& args, const std::string& json, const std::string& text) {
-  fmt::print("{}", args.has("json") ? json : text);
+  write_out(args.has("json") ? json : text);
   return kOk;
 }
 
 void say_choice(const std::string& path, const Found& found) {
-  if (!is_checkpoint(path)) fmt::print(stderr, "{}: the newest complete one is {}\n", path, found.path);
+  if (!is_checkpoint(path)) print_err("{}: the newest complete one is {}\n", path, found.path);
 }
 
 Found choose_complete_and_say(const std::string& path) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/print.h"
 #include "ckpt/command_support.h"
 #include "ckpt/report.h"
 
@@ -31,14 +32,14 @@ int run_prune(const Args& args) {
 int run_pin(const Args& args) {
   const Place place = place_of(args.get("PATH"));
   pin(place.dir, place.step);
-  fmt::print("step {} of {} is pinned\n", place.step, place.dir);
+  print_out("step {} of {} is pinned\n", place.step, place.dir);
   return kOk;
 }
 
 int run_unpin(const Args& args) {
   const Place place = place_of(args.get("PATH"));
   unpin(place.dir, place.step);
-  fmt::print("step {} of {} is not pinned\n", place.step, place.dir);
+  print_out("step {} of {} is not pinned\n", place.step, place.dir);
   return kOk;
 }
 

@@ -24,7 +24,7 @@ int run_show(const Args& args) {
   if (!found.manifest) {
     throw Error("ckpt.manifest", Blame::storage, fmt::format("{} is no checkpoint: {}", found.path, found.problem));
   }
-  if (args.has("config")) return print_result(args, show_json(found), config_text(*found.manifest));
+  if (args.has("config")) return print_result(args, show_json(found), found.manifest->config);
   return print_result(args, show_json(found), show_text(found, args.has("params")));
 }
 

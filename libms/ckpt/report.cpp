@@ -170,19 +170,6 @@ std::string show_text(const Found& found, bool parameters) {
   return text;
 }
 
-std::string config_text(const Manifest& manifest) {
-  std::string text;
-  bool after_c2 = false;  // U+0080 to U+009F are controls, too: in UTF-8, c2 and 80 to 9f
-  for (const char c : manifest.config) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool c1 = after_c2 && byte >= 0x80 && byte <= 0x9f;
-    if (c1) text.pop_back();
-    text += (byte < ' ' && c != '\n' && c != '\t') || byte == 0x7f || c1 ? '?' : c;
-    after_c2 = byte == 0xc2;
-  }
-  return text;
-}
-
 std::string verify_text(const std::vector<Verified>& verified) {
   std::string text;
   for (const Verified& one : verified) {

@@ -24,10 +24,6 @@ std::string list_json(const std::string& dir, const std::vector<Found>& found);
 // show: one checkpoint, whose manifest is sound. JSON always has everything.
 std::string show_text(const Found& found, bool parameters);
 std::string show_json(const Found& found);
-// show --config: what a terminal would obey is '?'; a configuration that TOML allows has none of it, and stays as it
-// is.
-std::string config_text(const Manifest& manifest);
-
 std::string verify_text(const std::vector<Verified>& verified);
 std::string verify_json(const std::vector<Verified>& verified);
 

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/print.h"
 #include "base/progress.h"
 #include "data/describe.h"
 #include "data/encode.h"
@@ -59,10 +60,10 @@ int run_encode(const Args& args) {
   if (progress) progress->finish();
   if (options.split_on && report.num_splits == 0)
     log::warn("data", "no line is '{}', as --split-on says: each file is one document", *options.split_on);
-  fmt::print("{}: {} documents, {} tokens from {} files\n", prefix, writer.num_documents(), writer.num_tokens(),
+  print_out("{}: {} documents, {} tokens from {} files\n", prefix, writer.num_documents(), writer.num_tokens(),
              report.num_files);
-  if (report.num_binary_files > 0) fmt::print("skipped {} binary files\n", report.num_binary_files);
-  if (report.num_empty_files > 0) fmt::print("skipped {} empty files\n", report.num_empty_files);
+  if (report.num_binary_files > 0) print_out("skipped {} binary files\n", report.num_binary_files);
+  if (report.num_empty_files > 0) print_out("skipped {} empty files\n", report.num_empty_files);
   return 0;
 }
 
@@ -83,11 +84,11 @@ int run_info(const Args& args) {
   if (args.has("json")) {
     Json document{{"schema", 1}};
     document.update(values);
-    fmt::print("{}\n", document.dump(2));
+    print_out("{}\n", document.dump(2));
     return 0;
   }
   for (const auto& [key, value] : values.items()) {
-    if (!value.is_null()) fmt::print("{:<24}  {}\n", key, value.is_string() ? value.text() : value.dump());
+    if (!value.is_null()) print_out("{:<24}  {}\n", key, value.is_string() ? value.text() : value.dump());
   }
   return 0;
 }
@@ -102,10 +103,10 @@ int run_show(const Args& args) {
     tokens.resize(static_cast<std::size_t>(std::min(kPieceTokens, document.end - begin)));
     file.read(begin, tokens);
     if (args.has("tokens")) {
-      fmt::print("{}\n", fmt::join(tokens, "\n"));
+      print_out("{}\n", fmt::join(tokens, "\n"));
     } else {
       const std::string text = tokenizer.decode(tokens);
-      std::fwrite(text.data(), 1, text.size(), stdout);  // run_tool checks that standard output took it all
+      write_bytes(text);
     }
   }
   return 0;

@@ -1,11 +1,10 @@
 #include "data/describe.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 #include <vector>
 
+#include "base/escape.h"
 #include "data/tokenizer.h"
 
 namespace ms::data {
@@ -22,26 +21,8 @@ TokenFileSummary summarize(const TokenFile& file, std::int64_t preview_tokens) {
   file.read(0, tokens);
   const bool may_be_bytes = std::all_of(tokens.begin(), tokens.end(),
                                         [](std::int32_t id) { return id >= 0 && id < ByteTokenizer::kVocabSize; });
-  if (may_be_bytes) summary.preview = escape(ByteTokenizer().decode(tokens));
+  if (may_be_bytes) summary.preview = safe_line(ByteTokenizer().decode(tokens));
   return summary;
-}
-
-std::string escape(std::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    if (c == '\n') {
-      escaped += "\\n";
-    } else if (c == '\t') {
-      escaped += "\\t";
-    } else if (c == '\\') {
-      escaped += "\\\\";
-    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
-      escaped += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    } else {
-      escaped += c;
-    }
-  }
-  return escaped;
 }
 
 }  // namespace ms::data

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "data/token_file.h"
 
@@ -13,14 +12,12 @@ namespace ms::data {
 struct TokenFileSummary {
   std::int64_t longest_document_tokens = 0;
   std::int64_t shortest_document_tokens = 0;
-  // The beginning as text, escaped, where those tokens can be the byte tokenizer's (an .idx does not say who wrote it).
+  // The beginning as text, on one line (safe_line()), where those tokens can be the byte tokenizer's (an .idx does not
+  // say who wrote it).
   std::optional<std::string> preview;
 };
 
 // Reads the boundaries of all documents and the first `preview_tokens` tokens.
 TokenFileSummary summarize(const TokenFile& file, std::int64_t preview_tokens);
-
-// "\n", "\t", "\\" and \xNN for what a terminal would not show as itself; bytes from 0x80 on are left alone (UTF-8).
-std::string escape(std::string_view text);
 
 }  // namespace ms::data

@@ -10,6 +10,7 @@
 #include <cerrno>
 
 #include "base/error.h"
+#include "base/print.h"
 #include "base/text.h"
 #include "health/act/decide.h"
 #include "health/act/flow.h"
@@ -131,7 +132,7 @@ int run_epilog(const std::string& policy_path, const slurm::JobEnv& job) noexcep
 int run_undrain(const Policy& policy, const std::string& node, bool verified) {
   SystemClock clock;
   const UndrainResult result = undrain_flow(policy, node, verified, real_world(policy, clock, kOperatorsPatience));
-  fmt::print("{}", result.text);
+  write_out(result.text);
   return result.status;
 }
 

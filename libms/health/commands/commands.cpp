@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/print.h"
 #include "base/text.h"
 #include "health/act/prolog.h"
 #include "health/act/site_check.h"
@@ -49,7 +50,7 @@ std::uint32_t job_number(const std::string& text) {
 int around_job(const Args& args, int (*act)(const std::string&, const slurm::JobEnv&) noexcept) {
   const auto job = slurm::read_job_env([](const char* name) -> const char* { return std::getenv(name); });
   if (!job) {
-    fmt::print(stderr, "ms-diag: warning: this is no prolog or epilog of Slurm: nothing is done\n");
+    print_err("ms-diag: warning: this is no prolog or epilog of Slurm: nothing is done\n");
     return kOk;
   }
   return act(args.get("config"), *job);
@@ -72,11 +73,11 @@ int run_command(const Args& args) {
   if (args.has("nodelist")) request.nodes = slurm::expand_hostlist_or_throw(args.get("nodelist"));
   const std::vector<Report> reports = examine(request);
   if (args.has("json")) {
-    fmt::print("{}", args.has("nodelist") ? as_json(reports) : as_json(reports.at(0)));
+    write_out(args.has("nodelist") ? as_json(reports) : as_json(reports.at(0)));
   } else if (args.has("nagios")) {
-    fmt::print("{}", as_nagios(reports));
+    write_out(as_nagios(reports));
   } else {
-    for (const Report& report : reports) fmt::print("{}", as_text(report, args.has("verbose")));
+    for (const Report& report : reports) write_out(as_text(report, args.has("verbose")));
   }
   if (args.has("prometheus")) write_file_atomic(args.get("prometheus"), as_prometheus(reports));
   return worst_status(reports);
@@ -85,7 +86,7 @@ int run_command(const Args& args) {
 int list_command(const Args& args) {
   const std::vector<Check> checks = known_checks();
   if (args.has("json")) {
-    fmt::print("{}", list_json(checks));
+    write_out(list_json(checks));
     return kOk;
   }
   TextTable table({{"CODE"}, {"LEVEL", Align::right}, {"BLAME"}, {"COST"}, {"WHAT IT FINDS"}});
@@ -93,14 +94,14 @@ int list_command(const Args& args) {
     table.row({std::string(check.code), std::to_string(check.level), std::string(to_string(check.blame)),
                std::string(to_string(check.cost)), std::string(check.summary)});
   }
-  fmt::print("{}", table.str());
+  write_out(table.str());
   return kOk;
 }
 
 int explain_command(const Args& args) {
   const std::string code = args.get("CODE");
   const bool passive = find_check(passive_checks(), code) != nullptr;
-  fmt::print("{}", explain(passive ? passive_checks() : known_checks(), code));
+  write_out(explain(passive ? passive_checks() : known_checks(), code));
   return kOk;
 }
 
@@ -109,9 +110,9 @@ int history_command(const Args& args) {
   std::vector<HistoryEntry> entries;  // to look must not make the directory
   if (::access(state.c_str(), F_OK) == 0) entries = StateDirectory(state).history();
   if (args.has("json")) {
-    fmt::print("{}", history_json(entries));
+    write_out(history_json(entries));
   } else {
-    fmt::print("{}", history_text(entries));
+    write_out(history_text(entries));
   }
   return kOk;
 }
@@ -123,20 +124,20 @@ int check_site_command(const Args& args) {
   Report report{.node = "site", .results = {judged(problems)}};
   report.results[0].code = "site";
   if (args.has("json")) {
-    fmt::print("{}", as_json(report));
+    write_out(as_json(report));
     return report.nagios_status();
   }
   for (const Finding& problem : problems) {
-    fmt::print("{}: {} {}\n  {}\n", to_string(problem.severity), problem.code, problem.entity + ": " + problem.message,
-               problem.remedy);
+    print_out("{}: {} {}\n  {}\n", to_string(problem.severity), problem.code, problem.entity + ": " + problem.message,
+              problem.remedy);
   }
   if (::access(policy.act.kill_switch.c_str(), F_OK) == 0) {
-    fmt::print("note: {} is there: until it is removed nothing is checked at the start of jobs\n",
-               policy.act.kill_switch);
+    print_out("note: {} is there: until it is removed nothing is checked at the start of jobs\n",
+              policy.act.kill_switch);
   }
-  fmt::print("{}\n", report.outcome() == "critical" ? "not ready: until this is mended, mode = \"act\" drains nothing"
-                     : problems.empty()             ? "ready: mode = \"act\" may be set"
-                                                    : "ready, with what is said above");
+  print_out("{}\n", report.outcome() == "critical" ? "not ready: until this is mended, mode = \"act\" drains nothing"
+                    : problems.empty()             ? "ready: mode = \"act\" may be set"
+                                                   : "ready, with what is said above");
   return report.nagios_status();
 }
 
@@ -159,9 +160,9 @@ int requeue_command(const Args& args) {
   SystemClock clock;
   const auto done = slurm::requeue_excluding(slurm_of(policy_of(args), args.get_seconds("deadline")), job, nodes,
                                              {.start_now = args.has("now")}, clock);
-  fmt::print("job {} is queued again{}{}\n", job,
-             nodes.empty() ? "" : ", and will not run on " + slurm::fold_hostlist(nodes),
-             args.has("now") && !done.start_advanced ? "; it waits for Slurm's own delay all the same" : "");
+  print_out("job {} is queued again{}{}\n", job,
+            nodes.empty() ? "" : ", and will not run on " + slurm::fold_hostlist(nodes),
+            args.has("now") && !done.start_advanced ? "; it waits for Slurm's own delay all the same" : "");
   return kOk;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/print.h"
 #include "base/version.h"
 #include "health/checks/registry.h"
 
@@ -85,7 +86,7 @@ std::vector<Check> known_checks() {
   try {
     return all_checks();
   } catch (const Error& error) {  // the passive checks need no library
-    fmt::print(stderr, "ms-diag: note: only the passive checks are known: {}\n", error.what());
+    print_err("ms-diag: note: only the passive checks are known: {}\n", error.what());
     return passive_checks();
   }
 }

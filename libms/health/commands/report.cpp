@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/escape.h"
 #include "base/text.h"
 
 namespace ms::health {
@@ -57,16 +58,6 @@ Finding finding_of(const Json& json) {
   finding.unit = json.at("unit");
   finding.remedy = json.at("remedy");
   return finding;
-}
-
-// A value of a Prometheus label: printable ASCII, and nothing that ends it early.
-std::string label(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '\\' || c == '"') result += '\\';
-    result += c >= ' ' && c <= '~' ? c : '?';
-  }
-  return result;
 }
 
 std::string nagios_word(std::string text) {
@@ -127,21 +118,26 @@ std::vector<Finding> Report::findings() const {
 std::string as_text(const Report& report, bool verbose) {
   const bool nothing_seen = report.outcome() == "unknown" && count(report, Outcome::broken) == 0;
   std::string text;
+  // Another node may have sent the report: what it says of itself is no line about others.
+  const auto add_line = [&](const std::string& line) {
+    text += safe_line(line);
+    text.erase(text.find_last_not_of(' ') + 1);
+    text += '\n';
+  };
   for (const Finding& finding : report.findings()) {
-    text += fmt::format("{}: {:<8} {} {}: {}\n", report.node, to_string(finding.severity), finding.code, finding.entity,
-                        finding.message);
-    if (!finding.remedy.empty()) text += fmt::format("{}:          {}\n", report.node, finding.remedy);
+    add_line(fmt::format("{}: {:<8} {} {}: {}", report.node, to_string(finding.severity), finding.code, finding.entity,
+                         finding.message));
+    if (!finding.remedy.empty()) add_line(fmt::format("{}:          {}", report.node, finding.remedy));
   }
   for (const Result& result : report.results) {
     const bool shown = result.outcome == Outcome::broken || ((verbose || nothing_seen) && result.findings.empty());
     if (!shown) continue;
-    text += fmt::format("{}: {:<8} {}{}{}  {}\n", report.node, to_string(result.outcome), result.code,
-                        result.note.empty() ? "" : ": ", result.note, verbose ? format_duration(result.wall_s) : "");
-    text.erase(text.find_last_not_of(" \n") + 1);
-    text += '\n';
+    add_line(fmt::format("{}: {:<8} {}{}{}  {}", report.node, to_string(result.outcome), result.code,
+                         result.note.empty() ? "" : ": ", result.note, verbose ? format_duration(result.wall_s) : ""));
   }
-  return text + fmt::format("{}: {}: {} in {}\n", report.node, report.outcome(), counts(report),
-                            format_duration(report.wall_s));
+  add_line(
+      fmt::format("{}: {}: {} in {}", report.node, report.outcome(), counts(report), format_duration(report.wall_s)));
+  return text;
 }
 
 namespace {
@@ -230,15 +226,15 @@ std::string as_prometheus(const std::vector<Report>& reports) {
   Family status{"ms_diag_status", "Outcome of all: 0 ok, 1 warn, 2 critical, 3 unknown.", {}};
   Family duration{"ms_diag_duration_seconds", "How long the checks took.", {}};
   for (const Report& report : reports) {
-    const std::string node = fmt::format("node=\"{}\"", label(report.node));
+    const std::string node = fmt::format("node=\"{}\"", safe_label(report.node));
     for (const Result& result : report.results) {
       if (result.outcome == Outcome::skip) continue;
-      checks.add(fmt::format("{},check=\"{}\"", node, label(result.code)),
+      checks.add(fmt::format("{},check=\"{}\"", node, safe_label(result.code)),
                  result.outcome == Outcome::broken ? 3 : static_cast<int>(result.outcome));
     }
     for (const Finding& finding : report.findings()) {
-      findings.add(fmt::format("{},check=\"{}\",device=\"{}\",severity=\"{}\"", node, label(finding.code),
-                               label(finding.entity), to_string(finding.severity)),
+      findings.add(fmt::format("{},check=\"{}\",device=\"{}\",severity=\"{}\"", node, safe_label(finding.code),
+                               safe_label(finding.entity), to_string(finding.severity)),
                    finding.measured.value_or(1));
     }
     status.add(node, report.nagios_status());

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/print.h"
 #include "base/text.h"
 #include "net/agents/agent.h"
 #include "net/judge/scope.h"
@@ -31,14 +32,14 @@ const Option kFlap{
 
 int print(const Args& args, const std::string& command, const std::vector<Finding>& found, const std::string& what,
           const std::vector<std::string>& not_run) {
-  fmt::print("{}", args.has("json") ? findings_json(command, found, not_run) : findings_text(found, what, not_run));
+  write_out(args.has("json") ? findings_json(command, found, not_run) : findings_text(found, what, not_run));
   return worst_status(found);
 }
 
 int collectives(const Args& args, const MeshOf& mesh_of) {
   CollectivesRequest request{.ranks = {.transport = args.get("transport")}};
   if (request.ranks.transport == "nccl") {
-    fmt::print("{}", not_run("collectives", "nccl: not built yet", args.has("json")));
+    write_out(not_run("collectives", "nccl: not built yet", args.has("json")));
     return kNothingMeasured;
   }
   if (request.ranks.transport != "mpi" && request.ranks.transport != "threads")
@@ -62,10 +63,10 @@ int collectives(const Args& args, const MeshOf& mesh_of) {
   if (!rows) return 0;
   const std::vector<Finding> found = judge_collectives(*rows, args.get_double("min-busbw"));
   if (args.has("json")) {
-    fmt::print("{}", collectives_json(*rows, found, {}));
+    write_out(collectives_json(*rows, found, {}));
   } else {
-    fmt::print("{}", collectives_text(*rows));
-    for (const Finding& finding : found) fmt::print("{}\n", finding.str());
+    write_out(collectives_text(*rows));
+    for (const Finding& finding : found) print_out("{}\n", finding.str());
   }
   return worst_status(found);
 }

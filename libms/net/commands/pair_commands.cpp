@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/print.h"
 #include "base/progress.h"
 #include "base/text.h"
 #include "net/agents/agent.h"
@@ -74,7 +75,7 @@ CheckOptions check_options(const Args& args) {
   if (!(options.spec.max_gbps >= 0 && options.spec.max_gbps <= 1e5))
     throw user_error("cli.value", "--max-rate: 0 to 100000");
   if (args.has("topology")) options.topology = read_topology(args.get("topology"));
-  options.announce = [](const std::string& text) { fmt::print(stderr, "ms-netcheck: {}\n", text); };
+  options.announce = [](const std::string& text) { print_err("ms-netcheck: {}\n", text); };
   return options;
 }
 
@@ -86,11 +87,11 @@ AgentWorkersOptions workers_options(const Args& args) {
 
 int report(const Args& args, const Checked& checked) {
   if (args.has("json")) {
-    fmt::print("{}", as_json(checked));
+    write_out(as_json(checked));
   } else if (args.has("nagios")) {
-    fmt::print("{}", as_nagios(checked));
+    write_out(as_nagios(checked));
   } else {
-    fmt::print("{}", as_text(checked));
+    write_out(as_text(checked));
   }
   if (args.has("prometheus")) write_file_atomic(args.get("prometheus"), as_prometheus(checked));
   if (args.has("html")) write_file_atomic(args.get("html"), as_html(checked));
@@ -171,7 +172,7 @@ int run_locate_command(const Args& args) {
 
 int run_ecmp_command(const Args& args) {
   if (const std::string transport = args.get("transport"); transport != "tcp") {
-    fmt::print("{}", not_run("ecmp", transport + ": flows choose their source ports over TCP only", args.has("json")));
+    write_out(not_run("ecmp", transport + ": flows choose their source ports over TCP only", args.has("json")));
     return kNothingMeasured;
   }
   const CheckOptions options = check_options(args);
@@ -180,7 +181,7 @@ int run_ecmp_command(const Args& args) {
                           .repeats = 2};
   AgentWorkers workers(workers_options(args));
   const FlowsChecked checked = check_flows(workers, options, flows);
-  fmt::print("{}", args.has("json") ? as_json(checked) : as_text(checked));
+  write_out(args.has("json") ? as_json(checked) : as_text(checked));
   return worst_status(findings(checked));
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 
+#include "base/escape.h"
 #include "base/text.h"
 
 namespace ms::net {
@@ -155,7 +156,7 @@ std::string findings_text(const std::vector<Finding>& findings, const std::strin
                           const std::vector<std::string>& not_run) {
   std::string text;
   for (const Finding& finding : findings) text += finding.str() + "\n";
-  for (const std::string& missed : not_run) text += fmt::format("not run: {}\n", missed);
+  for (const std::string& missed : not_run) text += fmt::format("not run: {}\n", safe_line(missed));
   return text +
          fmt::format("{}: {}\n", what, findings.empty() ? "nothing to object to" : plural(findings.size(), "finding"));
 }
@@ -230,8 +231,8 @@ std::string as_text(const Checked& checked) {
   if (!judges && !checked.results.empty()) text += matrix_text(checked) + "\n";
   if (!judges && !checked.results.empty() && checked.layout.known()) text += distances_text(checked) + "\n";
   for (const Finding& finding : findings(checked)) text += finding.str() + "\n";
-  for (const std::string& what : checked.not_run) text += fmt::format("not run: {}\n", what);
-  for (const std::string& remark : checked.remarks) text += fmt::format("note: {}\n", remark);
+  for (const std::string& what : checked.not_run) text += fmt::format("not run: {}\n", safe_line(what));
+  for (const std::string& remark : checked.remarks) text += fmt::format("note: {}\n", safe_line(remark));
   if (checked.untested_pairs > 0) {
     text += fmt::format("note: {} were not tested: a link between two of them may be bad all the same\n",
                         plural(static_cast<std::size_t>(checked.untested_pairs), "pair"));
@@ -253,6 +254,7 @@ std::string as_nagios(const Checked& checked) {
   for (const Finding& finding : findings(checked))
     text += fmt::format("{}{} {}: {}", text.empty() ? "" : "; ", finding.code, finding.entity, finding.message);
   if (text.empty()) text = fmt::format("{} without a finding", plural(checked.healthy.size(), "node"));
+  text = safe_line(text);
   std::ranges::replace(text, '|', '/');
   return fmt::format("{} - {} | findings={};;0 nodes={} seconds={:.1f}s\n", kWords[static_cast<std::size_t>(status)],
                      text, findings(checked).size(), checked.nodes.size(), checked.seconds);
@@ -267,7 +269,7 @@ std::string as_prometheus(const Checked& checked) {
       "# HELP ms_netcheck_finding What the last check found at fault.\n"
       "# TYPE ms_netcheck_finding gauge\n";
   for (const Finding& finding : findings(checked))
-    text += fmt::format("ms_netcheck_finding{{code=\"{}\",who=\"{}\"}} 1\n", finding.code, finding.entity);
+    text += fmt::format("ms_netcheck_finding{{code=\"{}\",who=\"{}\"}} 1\n", finding.code, safe_label(finding.entity));
   text +=
       "# HELP ms_netcheck_nodes Nodes that took part in the last check.\n"
       "# TYPE ms_netcheck_nodes gauge\n";

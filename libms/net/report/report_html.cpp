@@ -1,26 +1,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/escape.h"
 #include "net/report/report_html.h"
 
 namespace ms::net {
 namespace {
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&') {
-      out += "&amp;";
-    } else if (c == '<') {
-      out += "&lt;";
-    } else if (c == '"') {
-      out += "&quot;";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
 
 // 0 is bad (red), 1 is as good as the best (blue-green); for eyes that tell red from green, and those that do not.
 std::string colour(double goodness) {
@@ -52,9 +37,9 @@ std::string heat_map(const Checked& checked, const Cells& cells, std::string_vie
   for (std::size_t i = 0; i < cells.n && labels; ++i) {
     const int middle = margin + side * static_cast<int>(i) + side / 2 + 4;
     svg += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n", margin - 4, middle,
-                       escaped(checked.nodes[i]));
+                       safe_html(checked.nodes[i]));
     svg += fmt::format("<text transform=\"translate({},{}) rotate(-60)\">{}</text>\n", middle - 4, margin - 4,
-                       escaped(checked.nodes[i]));
+                       safe_html(checked.nodes[i]));
   }
   for (std::size_t i = 0; i < cells.n; ++i) {
     for (std::size_t j = 0; j < cells.n; ++j) {
@@ -67,7 +52,7 @@ std::string heat_map(const Checked& checked, const Cells& cells, std::string_vie
           i == j ? "#fff"
           : none ? "#ddd"
                  : colour(goodness),
-          escaped(checked.nodes[i]), escaped(checked.nodes[j]),
+          safe_html(checked.nodes[i]), safe_html(checked.nodes[j]),
           none ? "not measured" : fmt::format("{:.4g} {}", value, unit));
     }
   }
@@ -93,7 +78,7 @@ std::string as_html(const Checked& checked) {
                       checked.seconds, found.empty() ? "Nothing was found." : "Found:");
   if (!found.empty()) {
     html += "<ul>\n";
-    for (const Finding& finding : found) html += fmt::format("<li>{}</li>\n", escaped(finding.str()));
+    for (const Finding& finding : found) html += fmt::format("<li>{}</li>\n", safe_html(finding.str()));
     html += "</ul>\n";
   }
   constexpr std::size_t kMostDrawn = 256;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/escape.h"
 #include "tracepp/export/export.h"
 #include "tracepp/export/file.h"
 #include "tracepp/export/lanes.h"

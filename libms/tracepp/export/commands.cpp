@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/print.h"
 #include "base/text.h"
 #include "tracepp/clock/align.h"
 #include "tracepp/export/export.h"
@@ -126,9 +127,9 @@ int write(const Args& args, const ExportFormat& format) {
   format.write(trace, path, options);
   std::error_code ignored;
   if (path == "-" || !std::filesystem::is_regular_file(path, ignored)) return kOk;  // or a pipe, or a device
-  fmt::print("{}wrote {}, {}, {}{}\n", clocks_text(clocks), path,
-             format_size(static_cast<double>(std::filesystem::file_size(path, ignored))), plural(events, "event"),
-             format.is_timeline ? ": open it at https://ui.perfetto.dev" : "");
+  print_out("{}wrote {}, {}, {}{}\n", clocks_text(clocks), path,
+            format_size(static_cast<double>(std::filesystem::file_size(path, ignored))), plural(events, "event"),
+            format.is_timeline ? ": open it at https://ui.perfetto.dev" : "");
   return kOk;
 }
 

@@ -1,5 +1,6 @@
 #include "tracepp/read/json_objects.h"
 
+#include "base/escape.h"
 #include "tracepp/read/trace_names.h"
 
 namespace ms::tracepp {

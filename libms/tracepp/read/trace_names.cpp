@@ -124,23 +124,6 @@ std::vector<int> parse_ranks(std::string_view text) {
   return ranks;
 }
 
-std::size_t utf8_bytes(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
-  const auto follows = [&](std::size_t i) { return (byte(i) & 0xc0U) == 0x80U; };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return 1;
-  if (lead >= 0xc2 && lead < 0xe0) return follows(1) ? 2 : 0;
-  if (lead >= 0xe0 && lead < 0xf0) {
-    const unsigned least = lead == 0xe0 ? 0xa0 : 0x80, most = lead == 0xed ? 0x9f : 0xbf;  // no surrogates
-    return byte(1) >= least && byte(1) <= most && follows(2) ? 3 : 0;
-  }
-  if (lead >= 0xf0 && lead < 0xf5) {
-    const unsigned least = lead == 0xf0 ? 0x90 : 0x80, most = lead == 0xf4 ? 0x8f : 0xbf;
-    return byte(1) >= least && byte(1) <= most && follows(2) && follows(3) ? 4 : 0;
-  }
-  return 0;
-}
-
 std::optional<int> rank_of_file(std::string_view path) {
   const std::string_view name = file_name(path);
   const auto number = [&](std::size_t from) -> std::optional<int> {

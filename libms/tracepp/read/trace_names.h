@@ -27,9 +27,6 @@ GroupAxis axis_of_description(std::string_view description);
 // "[0, 1, 2]" -> 0, 1, 2. Nothing where it is anything else, or abbreviated.
 std::vector<int> parse_ranks(std::string_view text);
 
-// Bytes of the UTF-8 character that the text begins with; 0: it begins with none.
-std::size_t utf8_bytes(std::string_view text);
-
 // The rank a file is of, by its name: behind the last "rank", or at the end: "trace_rank3.json.gz", "dump_12".
 std::optional<int> rank_of_file(std::string_view path);
 // "node7_4711.1700000000000.pt.trace.json.gz" -> "node7": what torch.profiler makes of a host; empty: not so named.

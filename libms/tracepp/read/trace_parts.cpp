@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/escape.h"
 #include "base/hash.h"
 #include "tracepp/read/trace_names.h"
 #include "tracepp/read/trace_reader.h"

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/exit.h"
+#include "base/print.h"
 #include "tracepp/clock/align.h"
 #include "tracepp/findings/diff.h"
 #include "tracepp/read/command.h"
@@ -22,7 +23,7 @@ constexpr int kOk = 0, kFound = static_cast<int>(ExitCode::check_failed);
 Option json_option() { return {.name = "json", .doc = "One JSON document instead of text."}; }
 
 int print(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
+  write_out(text);
   return kOk;
 }
 

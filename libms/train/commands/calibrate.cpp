@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/print.h"
 #include "base/progress.h"
 #include "base/user_path.h"
 #include "train/commands/commands.h"
@@ -79,7 +80,7 @@ int run_calibrate(const Args& args) {
   if (args.has("output")) {
     write_user_file(args.get("output"), text);
   } else {
-    fmt::print("{}", text);
+    write_out(text);
   }
   return 0;
 }

@@ -1,4 +1,5 @@
 // One of the commands of train/commands/commands.h: checks a configuration.
+#include "base/print.h"
 #include "train/commands/commands.h"
 #include "train/plan.h"
 #include "train/run/trainer.h"
@@ -11,9 +12,9 @@ int run_check(const Args& args) {
   make_plan(loaded.settings, static_cast<int>(ranks_of(loaded.settings)));
   if (!args.has("no-files")) check_inputs(loaded, false);
   if (args.has("dump")) {
-    fmt::print("{}", loaded.resolved);
+    write_out(loaded.resolved);
   } else {
-    fmt::print("{}: ok, {} ranks\n", args.get("CONFIG"), ranks_of(loaded.settings));
+    print_out("{}: ok, {} ranks\n", args.get("CONFIG"), ranks_of(loaded.settings));
   }
   return 0;
 }

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/print.h"
 #include "base/utc.h"
 #include "base/version.h"
 #include "ckpt/command_support.h"
@@ -57,7 +58,7 @@ int run_reshard(const Args& args) {
   ByteProgress progress("reshard", found.manifest->size_bytes());
   const std::string path = write_checkpoint(output, made.manifest, made.files, progress.update());
   progress.finish();
-  fmt::print("{}\n", path);
+  print_out("{}\n", path);
   return kOk;
 }
 
@@ -75,7 +76,7 @@ int run_import(const Args& args) {
   const std::string path = hf::import_model(from, model, manifest, output, progress.update());
   hf::copy_companions(from, hf::companions_beside(path));
   progress.finish();
-  fmt::print("{}\n", path);
+  print_out("{}\n", path);
   return kOk;
 }
 
@@ -97,7 +98,7 @@ int run_export(const Args& args) {
   options.progress = progress.update();
   hf::export_model(parameters, model, output, options);
   progress.finish();
-  fmt::print("{}\n", output);
+  print_out("{}\n", output);
   return kOk;
 }
 

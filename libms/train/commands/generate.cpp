@@ -3,8 +3,10 @@
 #include <charconv>
 #include <cstdio>
 
+#include "base/escape.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/print.h"
 #include "base/text.h"
 #include "ckpt/command_support.h"
 #include "comm/launch.h"
@@ -82,18 +84,28 @@ void adjust_to_generate(Settings& settings, std::int64_t tokens) {
   model.seq = std::min(model.seq, mesh::pad_to_multiple(std::max(tokens, model.window), settings.mesh.tp));
 }
 
-// Prints tokens as they come: as text, or as ids.
+// Prints tokens as they come: as text, or as ids. A token may end within a character, which waits for the next one.
 class Printer {
  public:
   explicit Printer(const data::Tokenizer* tokenizer) : tokenizer_(tokenizer) {}
-  void print(std::int32_t token) const {
-    fmt::print("{}",
-               tokenizer_ != nullptr ? without_controls(tokenizer_->decode({&token, 1})) : fmt::format("{} ", token));
-    std::fflush(stdout);
+  void print(std::int32_t token) {
+    text_ += tokenizer_ != nullptr ? tokenizer_->decode({&token, 1}) : fmt::format("{} ", token);
+    write(whole_utf8_bytes(text_));
+  }
+  void finish() {
+    text_ += '\n';
+    write(text_.size());
   }
 
  private:
+  void write(std::size_t bytes) {
+    write_out(std::string_view(text_).substr(0, bytes));
+    text_.erase(0, bytes);
+    std::fflush(stdout);
+  }
+
   const data::Tokenizer* tokenizer_;
+  std::string text_;
 };
 
 int run_generate(const Args& args) {
@@ -122,14 +134,14 @@ int run_generate(const Args& args) {
 
   const auto generate_and_print = [&](Engine& engine, const Plan& plan, const comm::World& world) {
     const bool prints = world.rank() == 0, streams = prints && !args.has("json");
-    const Printer printer(args.has("tokens") ? nullptr : tokenizer.get());
+    Printer printer(args.has("tokens") ? nullptr : tokenizer.get());
     if (streams) std::ranges::for_each(prompt, [&](std::int32_t token) { printer.print(token); });
     std::vector<std::int32_t> made;
     generate(engine, plan.settings.model.seq, prompt, options, [&](std::int32_t token) {
       made.push_back(token);
       if (streams) printer.print(token);
     });
-    if (streams) fmt::print("\n");
+    if (streams) printer.finish();
     if (!prints || streams) return;
     Json json{{"schema", 1},
               {"checkpoint", found.path},
@@ -137,7 +149,7 @@ int run_generate(const Args& args) {
               {"tokens", made},
               {"finish", std::ssize(made) < options.max_tokens ? "stop" : "length"}};
     if (tokenizer) json["text"] = tokenizer->decode(made);
-    fmt::print("{}\n", json.dump(2));
+    print_out("{}\n", json.dump(2));
   };
   return static_cast<int>(launch_inference(loaded, {found, generate_and_print}));
 }

@@ -1,6 +1,7 @@
 // One of the commands of train/commands/commands.h: shows what a run would need, or where its ranks should run.
 #include <cstdlib>
 
+#include "base/print.h"
 #include "base/user_path.h"
 #include "train/commands/commands.h"
 #include "train/commands/show_place.h"
@@ -16,7 +17,7 @@ int place(const Args& args, const Plan& made) {
   const auto topology = args.has("topology") ? std::optional(args.get("topology")) : std::nullopt;
   const Placed placed = place_ranks(made.mesh, made.chunks, hosts, read_switches(topology, getenv));
   if (args.has("order")) write_user_file(args.get("order"), order_text(placed));
-  fmt::print("{}", args.has("json") ? placed_json(placed) : placed_text(placed, args.get("CONFIG"), args.get("order")));
+  write_out(args.has("json") ? placed_json(placed) : placed_text(placed, args.get("CONFIG"), args.get("order")));
   return 0;
 }
 
@@ -28,7 +29,7 @@ int run_plan(const Args& args) {
   for (const char* option : {"topology", "order"}) {
     if (args.has(option)) throw user_error("cli.value", fmt::format("--{} says nothing without --hostfile", option));
   }
-  fmt::print("{}", args.has("json") ? plan_json(made) : plan_text(made));
+  write_out(args.has("json") ? plan_json(made) : plan_text(made));
   return 0;
 }
 

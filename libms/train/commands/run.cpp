@@ -1,6 +1,7 @@
 // One of the commands of train/commands/commands.h: trains.
 #include <cstdio>
 
+#include "base/print.h"
 #include "comm/launch.h"
 #include "train/commands/commands.h"
 #include "train/run/launch.h"
@@ -9,15 +10,15 @@ namespace ms::train {
 namespace {
 
 void print_outcome(const Loaded& loaded, const Outcome& outcome) {
-  if (!outcome.sample.empty()) fmt::print("The model writes:\n\n{}\n\n", outcome.sample);
-  fmt::print("steps         {}{}\n", outcome.steps, outcome.stopped ? ", stopped on purpose" : "");
+  if (!outcome.sample.empty()) print_out("The model writes:\n\n{}\n\n", outcome.sample);
+  print_out("steps         {}{}\n", outcome.steps, outcome.stopped ? ", stopped on purpose" : "");
   if (outcome.steps > outcome.start) {
-    fmt::print("loss          {:.4f}\n", outcome.loss);
-    if (outcome.valid_loss >= 0) fmt::print("valid_loss    {:.4f}\n", outcome.valid_loss);
-    fmt::print("tokens_per_s  {:.0f}\n", outcome.tokens_per_s);
+    print_out("loss          {:.4f}\n", outcome.loss);
+    if (outcome.valid_loss >= 0) print_out("valid_loss    {:.4f}\n", outcome.valid_loss);
+    print_out("tokens_per_s  {:.0f}\n", outcome.tokens_per_s);
   }
-  if (!outcome.checkpoint.empty()) fmt::print("checkpoint    {}\n", outcome.checkpoint);
-  fmt::print("metrics       {}/metrics.jsonl\n", loaded.settings.run.dir);
+  if (!outcome.checkpoint.empty()) print_out("checkpoint    {}\n", outcome.checkpoint);
+  print_out("metrics       {}/metrics.jsonl\n", loaded.settings.run.dir);
   std::fflush(stdout);
 }
 

@@ -1,4 +1,5 @@
 // One of the commands of train/commands/commands.h: times a step on a simulated cluster.
+#include "base/print.h"
 #include "train/commands/commands.h"
 #include "train/commands/show_simulation.h"
 
@@ -17,8 +18,8 @@ int run_simulate(const Args& args) {
   if (args.has("steps")) options.trace_steps = static_cast<int>(args.get_int("steps", 1, 10'000));
   const double tokens = args.has("tokens") ? args.get_double("tokens") : 0;
   const Simulation simulation = simulate(made, cluster, options);
-  fmt::print("{}", args.has("json") ? simulation_json(made, cluster, simulation, tokens)
-                                    : simulation_text(made, cluster, simulation, tokens));
+  write_out(args.has("json") ? simulation_json(made, cluster, simulation, tokens)
+                             : simulation_text(made, cluster, simulation, tokens));
   return 0;
 }
 

@@ -1,4 +1,5 @@
 // One of the commands of train/commands/commands.h: finds the layout that trains fastest.
+#include "base/print.h"
 #include "base/user_path.h"
 #include "train/commands/commands.h"
 #include "train/commands/show_tune.h"
@@ -15,7 +16,7 @@ int run_tune(const Args& args) {
   options.patience_s = args.get_seconds("patience");
   const Tuning tuning = tune(loaded.settings, cluster, world, options);
   if (args.has("output")) write_user_file(args.get("output"), to_toml(tuning.best.front().settings));
-  fmt::print("{}", args.has("json") ? tuning_json(tuning) : tuning_text(tuning, cluster));
+  write_out(args.has("json") ? tuning_json(tuning) : tuning_text(tuning, cluster));
   return 0;
 }
 

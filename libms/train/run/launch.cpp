@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/print.h"
 #include "base/unexpected.h"
 #include "comm/launch.h"
 #include "comm/mpi_world.h"
@@ -149,8 +150,8 @@ class FailureReport {
     // The rank that wrote the verdict prints; where there can be no verdict, the rank that failed.
     const bool first = prepared_ && write_failure(dir_, world_, cause, step_);
     if (first || (cause.rank == world_.rank() && !(prepared_ && watch::has_verdict(dir_)))) {
-      std::fprintf(stderr, "ms-train: error: rank %d: %s\n", cause.rank, cause.error.what());
-      if (!cause.error.hint().empty()) std::fprintf(stderr, "hint: %s\n", cause.error.hint().c_str());
+      print_err("ms-train: error: rank {}: {}\n", cause.rank, cause.error.message());
+      if (!cause.error.hint().empty()) print_err("hint: {}\n", cause.error.hint());
     }
   }
 

@@ -140,14 +140,6 @@ TEST(Text, PrintableKeepsEveryBytesPlace) {
   EXPECT_EQ(printable("abc", 0), "");
 }
 
-TEST(Text, WithoutControlsKeepsUtf8) {
-  EXPECT_EQ(without_controls("a\x1b[2J\r\n\t\x7f"), "a?[2J?\n??");
-  EXPECT_EQ(without_controls("\xc3\xa9 \xc2\xa0 \xc2\x9b"
-                             "1m \xc2"),
-            "\xc3\xa9 \xc2\xa0 ?1m \xc2");
-  EXPECT_EQ(without_controls(std::string_view("a\0b", 3)), "a?b");
-}
-
 TEST(Text, PlainIsOneLine) {
   EXPECT_EQ(plain_text(" a\t\nb ", 100), "a b");
   EXPECT_EQ(plain_text("abcdefgh", 8), "abcdefgh");

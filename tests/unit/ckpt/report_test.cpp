@@ -115,13 +115,6 @@ TEST(Report, TerminalsAreToldNothingByAManifest) {
   Diff diff;
   diff.config = {{"k\x1b", "v\x1b", "w\x9b"}};
   EXPECT_THAT(diff_text("A", "B", diff, false), HasSubstr("v? | w?"));
-
-  m.config = "[run]\n\tdir = \"caf\xc3\xa9\"\n";
-  EXPECT_EQ(config_text(m), m.config);
-  m.config =
-      "a\x1b[2J\r\x7f\xc2\x9b"
-      "2K\n";
-  EXPECT_EQ(config_text(m), "a?[2J???2K\n");
 }
 
 TEST(Report, VerificationListsTenProblemsOfEach) {

@@ -252,7 +252,7 @@ TEST(Describe, ShowsLengthsAndAPreview) {
   const TokenFileSummary summary = summarize(TokenFile(dir / "bytes"), 100);
   EXPECT_EQ(summary.longest_document_tokens, 6);
   EXPECT_EQ(summary.shortest_document_tokens, 2);
-  EXPECT_EQ(summary.preview, "a\\n\\t\\x1b\\\\b");
+  EXPECT_EQ(summary.preview, "a\\n\\t\\x1b\\b");
   EXPECT_EQ(summarize(TokenFile(dir / "bytes"), 1).preview, "a");
   write_tokens(dir / "other", {{300, 4}});
   EXPECT_EQ(summarize(TokenFile(dir / "other"), 100).preview, std::nullopt);

@@ -75,6 +75,10 @@ TEST(Report, TextSaysWhyNothingWasSeen) {
   Report user = kReport;
   user.results[3].note = "/dev/kmsg: Permission denied";
   EXPECT_THAT(as_text(user, false), HasSubstr("1 skipped (1 for want of root)"));
+  Report forged = kReport;
+  forged.results[0].outcome = Outcome::broken;
+  forged.results[0].note = "x\nn2: critical gpu.ecc gpu 0: broken\x1b[2J";
+  EXPECT_THAT(as_text(forged, false), HasSubstr("x\\nn2: critical gpu.ecc gpu 0: broken\\x1b[2J\n"));
 }
 
 TEST(Report, JsonIsTheContract) {

@@ -1,0 +1,22 @@
+#include "base/print.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "base/escape.h"
+
+namespace ms {
+namespace {
+
+void write_text(std::string_view text, std::FILE* to) { std::fwrite(text.data(), 1, text.size(), to); }
+
+}  // namespace
+
+void write_out(std::string_view text) { write_text(safe_lines(text), stdout); }
+void write_err(std::string_view text) { write_text(safe_lines(text), stderr); }
+void write_bytes(std::string_view bytes) {
+  ::isatty(STDOUT_FILENO) == 1 ? write_out(bytes) : write_text(bytes, stdout);
+}
+
+}  // namespace ms
