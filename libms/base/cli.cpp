@@ -309,7 +309,7 @@ double Args::get_double(std::string_view name) const {
 double Args::get_seconds(std::string_view name) const {
   return parse_or_refuse(name, get(name), "a duration such as 30s or 1h30m", [](const std::string& text) {
     const auto plain = parse_number<double>(text);
-    return plain && *plain >= 0 ? plain : parse_duration_s(text);
+    return plain && *plain >= 0 && *plain <= kMaxDuration_s ? plain : parse_duration_s(text);
   });
 }
 

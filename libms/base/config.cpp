@@ -2,6 +2,8 @@
 // the bound fields, or says why not. What goes out again (dumps, documentation) is config_dump.cpp.
 #include "base/config.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -14,6 +16,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/meant_name.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "base/toml_syntax.h"
 
@@ -69,7 +72,9 @@ std::optional<double> parse_with_unit(const toml::value& value, Unit unit) {
 }
 
 std::optional<toml::value> parse_value(std::string_view text) {
-  std::istringstream stream("v = " + std::string(text) + "\n");
+  const std::string document_text = "v = " + std::string(text) + "\n";
+  if (unfit_for_toml(document_text)) return std::nullopt;
+  std::istringstream stream(document_text);
   try {
     toml::value document = toml::parse(stream, "--set");
     if (document.as_table().size() != 1) return std::nullopt;  // a line break smuggled in another key
@@ -82,10 +87,6 @@ std::optional<toml::value> parse_value(std::string_view text) {
 std::string did_you_mean(const std::optional<std::string>& name) {
   return name ? fmt::format(", did you mean '{}'?", *name) : std::string();
 }
-
-// The parser is recursive and slow on absurd texts, so they do not get that far.
-constexpr std::size_t kMaxTextBytes = 1 << 20;
-constexpr int kMaxNesting = 64;
 
 }  // namespace
 
@@ -223,8 +224,9 @@ class ConfigSchema::Loader {
       if (*number != std::floor(*number)) {
         return fmt::format("{}: must be whole {}, got {}", entry.name(), to_string(entry.unit), describe(value));
       }
-      if (*number >= 0x1p63) return too_large(entry);
-      result = static_cast<std::int64_t>(*number);
+      const auto whole = to_integer<std::int64_t>(*number);
+      if (!whole) return too_large(entry);
+      result = *whole;
     } else {
       std::string expected = expected_number(entry.unit, "an integer");
       constexpr double kExact = 1e15;
@@ -335,9 +337,8 @@ void ConfigSchema::load_file(const std::string& path, Provenance provenance) {
 }
 
 void ConfigSchema::load_text(std::string_view text, const std::string& name, Provenance provenance) {
-  if (text.size() > kMaxTextBytes || toml_nesting(text) > kMaxNesting) {
-    problems_.push_back({name, fmt::format("no configuration: larger than {} bytes, or nested deeper than {}",
-                                           kMaxTextBytes, kMaxNesting)});
+  if (const auto unfit = unfit_for_toml(text)) {
+    problems_.push_back({fmt::format("{}:{}:{}", name, unfit->line, unfit->column), "not read: " + unfit->message});
     return;
   }
   Loader(*this, name, provenance).document(text);

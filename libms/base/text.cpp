@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/escape.h"
+#include "base/number.h"
 
 namespace ms {
 namespace {
@@ -76,6 +77,7 @@ std::optional<double> parse_duration_s(std::string_view text) {
     seconds += *number * kDurations[next].multiply / kDurations[next].divide;
     ++next;
   }
+  if (seconds > kMaxDuration_s) return std::nullopt;
   return seconds;
 }
 
@@ -87,8 +89,8 @@ std::optional<std::int64_t> parse_size_bytes(std::string_view text) {
   for (const SizeRow& row : kSizes) {
     if (row.name != text) continue;
     const double bytes = *number * row.bytes;
-    if (bytes != std::floor(bytes) || bytes >= 0x1p63) return std::nullopt;
-    return static_cast<std::int64_t>(bytes);
+    if (bytes != std::floor(bytes)) return std::nullopt;
+    return to_integer<std::int64_t>(bytes);
   }
   return std::nullopt;
 }
@@ -130,7 +132,7 @@ std::string format_count(double count) {
 }
 
 std::optional<std::string> exact_duration(double seconds) {
-  if (!(seconds >= 0) || seconds > 1e9) return std::nullopt;
+  if (!(seconds >= 0) || seconds > kMaxDuration_s) return std::nullopt;
   const auto total_ms = static_cast<std::int64_t>(std::llround(seconds * 1e3));
   std::string text;
   std::int64_t rest = total_ms;

@@ -11,6 +11,8 @@
 
 namespace ms {
 
+// Thirty years: no longer durations are read, so that in nanoseconds, too, they are 64-bit integers.
+inline constexpr double kMaxDuration_s = 1e9;
 // "30s", "5m", "1h30m", "250ms", "1.5h": numbers with units d h m s ms us ns, each smaller than the one before it.
 std::optional<double> parse_duration_s(std::string_view text);
 // "64MiB", "1GB", "1.5KiB", "512B": kB (or KB) MB GB TB PB are powers of 1000, KiB .. PiB of 1024. The size must be

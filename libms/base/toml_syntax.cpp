@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 #include <vector>
 
+#include "base/escape.h"
 #include "base/text.h"
 
 namespace ms {
@@ -158,20 +160,51 @@ class MistakeScanner {
   std::optional<SyntaxProblem> problem_;
 };
 
+// How deep the values of a text nest, character by character: brackets, and the dots of the keys before each of them.
+class Nesting {
+ public:
+  // Depth behind the character.
+  std::size_t after(char c) {
+    if (c == '[' || c == '{') dots_.push_back(0);
+    if ((c == ']' || c == '}') && dots_.size() > 1) {
+      all_dots_ -= dots_.back();
+      dots_.pop_back();
+    }
+    if (c == '.') ++dots_.back(), ++all_dots_;
+    if (c == ',' || (c == '\n' && dots_.size() == 1)) all_dots_ -= std::exchange(dots_.back(), 0);
+    return dots_.size() - 1 + all_dots_;
+  }
+
+ private:
+  std::vector<std::size_t> dots_{0};  // of each bracket that is open, the line's first
+  std::size_t all_dots_ = 0;
+};
+
 }  // namespace
 
 std::optional<SyntaxProblem> common_toml_mistake(std::string_view text) { return MistakeScanner(text).first(); }
 
-int toml_nesting(std::string_view text) {
-  int deepest = 0, brackets = 0, dots = 0;
-  for (const char c : text) {
-    if (c == '\n' || c == ',' || c == '=') dots = 0;
-    if (c == '[' || c == '{') ++brackets;
-    if (c == ']' || c == '}') --brackets;
-    if (c == '.') ++dots;
-    deepest = std::max({deepest, brackets, dots});
+std::optional<SyntaxProblem> unfit_for_toml(std::string_view text, const TomlBounds& bounds) {
+  if (text.size() > bounds.bytes)
+    return SyntaxProblem{1, 1, fmt::format("{} bytes, at most {} are read", text.size(), bounds.bytes)};
+  Nesting nesting;
+  std::size_t line = 1, line_begin = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto problem = [&](std::string message) {
+      return SyntaxProblem{line, at - line_begin + 1, std::move(message)};
+    };
+    const std::size_t bytes = utf8_bytes(text.substr(at));
+    if (bytes == 0) return problem(fmt::format("byte 0x{:02x} is not UTF-8", static_cast<unsigned char>(text[at])));
+    if (at - line_begin >= bounds.line_bytes)
+      return problem(fmt::format("a line of more than {} bytes", bounds.line_bytes));
+    if (nesting.after(text[at]) > bounds.nesting)
+      return problem(fmt::format("nested deeper than {} levels", bounds.nesting));
+    at += bytes;
+    if (text[at - 1] != '\n') continue;
+    ++line, line_begin = at;
+    if (line > bounds.lines && at < text.size()) return problem(fmt::format("more than {} lines", bounds.lines));
   }
-  return deepest;
+  return std::nullopt;
 }
 
 }  // namespace ms

@@ -1,8 +1,9 @@
 #include "health/act/state_json.h"
 
 #include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
+
+#include "base/number.h"
 
 namespace ms::health {
 namespace {
@@ -30,8 +31,7 @@ double number(const Json& json, const char* key) {
 template <class T>
 T whole(const Json& json, const char* key) {
   const double value = number(json, key);
-  const bool fits = value >= 0 && value <= static_cast<double>(std::numeric_limits<T>::max());
-  return fits ? static_cast<T>(value) : T{0};
+  return value >= 0 ? to_integer<T>(value).value_or(0) : T{0};
 }
 
 std::string text(const Json& json, const char* key) {

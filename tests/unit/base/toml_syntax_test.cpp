@@ -55,5 +55,41 @@ TEST(TomlSyntax, FindsNoneInWhatIsToml) {
   }
 }
 
+std::string repeated(std::string_view text, int times) {
+  std::string all;
+  for (int i = 0; i < times; ++i) all += text;
+  return all;
+}
+
+TEST(TomlSyntax, KeepsFromTheParserWhatItCannotBear) {
+  struct Case {
+    std::string text;
+    SyntaxProblem problem;
+  };
+  const std::string comments = repeated("# c\n", 6000);
+  for (const Case& c : {
+           Case{comments + "a = 1 # \xff\n", {6001, 9, "byte 0xff is not UTF-8"}},
+           Case{comments + "a = \"\xe2\x82", {6001, 6, "byte 0xe2 is not UTF-8"}},
+           Case{"\xc0\x8a", {1, 1, "byte 0xc0 is not UTF-8"}},
+           Case{repeated("\n", 8192) + "a = 1\n", {8193, 1, "more than 8192 lines"}},
+           Case{"a = [\n" + repeated("1,", 20'000) + "]", {2, 32769, "a line of more than 32768 bytes"}},
+           Case{repeated("# comment\n", 30'000), {1, 1, "300000 bytes, at most 262144 are read"}},
+           Case{"a = 1\nb = " + repeated("[", 65), {2, 69, "nested deeper than 64 levels"}},
+           Case{repeated("a.", 65), {1, 130, "nested deeper than 64 levels"}},
+           Case{"b = 1\na = " + repeated("{b.b.b = ", 30), {2, 196, "nested deeper than 64 levels"}},
+       }) {
+    EXPECT_EQ(unfit_for_toml(c.text), c.problem) << c.text.substr(0, 80);
+  }
+}
+
+TEST(TomlSyntax, LetsThroughWhatPeopleWrite) {
+  for (const std::string& text :
+       {std::string(), repeated("\n", 8192), repeated("# caf\xc3\xa9 ...\n", 8000), repeated("a.b.c = 1.5\n", 8000),
+        "[" + repeated("a.", 60) + "a]\nb = [[1.0, 2.5], []]\n",
+        "a = [" + repeated("\"/data/x.y/z.bin\", ", 1500) + "]\n", repeated("{a = 1}]", 200)}) {
+    EXPECT_EQ(unfit_for_toml(text), std::nullopt) << text.substr(0, 80);
+  }
+}
+
 }  // namespace
 }  // namespace ms
