@@ -55,6 +55,7 @@ std::optional<std::vector<std::string>> expand_ranges(std::string_view text) {
 // Every name so far continued by every one of the endings, the names' order first.
 bool multiply(std::vector<std::string>& names, const std::vector<std::string>& endings) {
   if (names.size() * endings.size() > kMaxHosts) return false;
+  if (names.front().size() + endings.front().size() > kMaxNameChars) return false;
   std::vector<std::string> result;
   result.reserve(names.size() * endings.size());
   for (const std::string& name : names) {
@@ -84,7 +85,6 @@ std::optional<std::vector<std::string>> expand_element(std::string_view text) {
       endings.emplace_back(text.substr(0, used));
     }
     if (!multiply(names, endings)) return std::nullopt;
-    if (names.front().size() > kMaxNameChars) return std::nullopt;
     text.remove_prefix(used);
   }
   if (!std::all_of(names.begin(), names.end(), [](const std::string& name) { return is_host_name(name); })) {

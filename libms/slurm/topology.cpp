@@ -14,7 +14,10 @@
 namespace ms::slurm {
 namespace {
 
-constexpr std::size_t kMaxWord = 80;       // of a word, in an error
+constexpr std::size_t kMaxWord = 80;    // of a word, in an error
+constexpr std::size_t kMaxLevels = 64;  // of switches; fabrics have up to five
+// Nodes in all lines together: scontrol repeats each node at every level above it.
+constexpr std::size_t kMaxNodeNames = 16 * kMaxHosts;
 constexpr double kScontrolDeadline_s = 5;  // a busy controller answers within a second or two
 
 Error bad_topology(std::string_view source, int line, std::string_view what) {
@@ -31,11 +34,29 @@ std::string lower(std::string_view text) {
 struct Row {
   int line = 0;
   std::string name;
-  std::vector<std::string> nodes, switches;
+  std::string nodes;  // a hostlist
+  std::vector<std::string> switches;
+};
+
+// Expands hostlists of one text, which are bounded together.
+class Expander {
+ public:
+  Expander(std::string_view source, std::size_t max_names) : source_(source), max_names_(max_names) {}
+  std::vector<std::string> operator()(const std::string& list, int line) {
+    auto names = expand_hostlist(list);
+    if (!names) throw bad_topology(source_, line, fmt::format("'{}' is no hostlist", printable(list, kMaxWord)));
+    expanded_ += names->size();
+    if (expanded_ > max_names_) throw bad_topology(source_, line, fmt::format("more than {} names", max_names_));
+    return std::move(*names);
+  }
+
+ private:
+  std::string_view source_;
+  std::size_t max_names_, expanded_ = 0;
 };
 
 // nullopt: a line that says nothing about switches.
-std::optional<Row> parse_row(std::string_view text, std::string_view source, int line) {
+std::optional<Row> parse_row(std::string_view text, std::string_view source, int line, Expander& expand) {
   constexpr std::string_view kIgnored[] = {"level", "linkspeed", "blockindex", "blocksize"};
   Row row;
   row.line = line;
@@ -51,10 +72,10 @@ std::optional<Row> parse_row(std::string_view text, std::string_view source, int
                            fmt::format("SwitchName=NAME was expected, not '{}'", printable(word, kMaxWord)));
       }
       row.name = value;
-    } else if (key == "nodes" || key == "switches") {
-      const auto names = expand_hostlist(value);
-      if (!names) throw bad_topology(source, line, fmt::format("'{}' is no hostlist", printable(value, kMaxWord)));
-      (key == "nodes" ? row.nodes : row.switches) = *names;
+    } else if (key == "nodes") {
+      row.nodes = value;
+    } else if (key == "switches") {
+      row.switches = expand(value, line);
     } else if (std::find(std::begin(kIgnored), std::end(kIgnored), key) == std::end(kIgnored)) {
       throw bad_topology(source, line, fmt::format("'{}' is not understood", printable(word, kMaxWord)));
     }
@@ -62,7 +83,7 @@ std::optional<Row> parse_row(std::string_view text, std::string_view source, int
   return row;
 }
 
-std::vector<Row> parse_rows(std::string_view text, std::string_view source) {
+std::vector<Row> parse_rows(std::string_view text, std::string_view source, Expander& expand) {
   std::vector<Row> rows;
   int line = 0;
   for (std::string_view rest = text; !rest.empty();) {
@@ -72,7 +93,8 @@ std::vector<Row> parse_rows(std::string_view text, std::string_view source) {
     std::string words(trim(whole.substr(0, whole.find('#'))));
     std::replace(words.begin(), words.end(), '\t', ' ');
     if (words.empty()) continue;
-    if (auto row = parse_row(words, source, line)) rows.push_back(std::move(*row));
+    if (auto row = parse_row(words, source, line, expand)) rows.push_back(std::move(*row));
+    if (rows.size() > kMaxHosts) throw bad_topology(source, line, fmt::format("more than {} switches", kMaxHosts));
   }
   return rows;
 }
@@ -84,7 +106,18 @@ bool is_above(const Topology& topology, int upper, int s) {
   return false;
 }
 
+// Levels from a switch to its root; stops counting above kMaxLevels.
+std::size_t levels_from(const Topology& topology, int s) {
+  std::size_t levels = 0;
+  for (; s != Topology::kNone && levels <= kMaxLevels; ++levels)
+    s = topology.switches[static_cast<std::size_t>(s)].above;
+  return levels;
+}
+
 void join_switches(const std::vector<Row>& rows, std::string_view source, Topology& topology) {
+  const auto too_deep = [&](const Row& row) {
+    return bad_topology(source, row.line, fmt::format("more than {} levels of switches", kMaxLevels));
+  };
   std::map<std::string, int, std::less<>> index;
   for (const Row& row : rows) {
     const int next = static_cast<int>(topology.switches.size());
@@ -101,33 +134,33 @@ void join_switches(const std::vector<Row>& rows, std::string_view source, Topolo
       int& above = topology.switches[static_cast<std::size_t>(child->second)].above;
       if (above != Topology::kNone)
         throw bad_topology(source, rows[s].line, fmt::format("switch {} is under two", name));
+      if (levels_from(topology, static_cast<int>(s)) > kMaxLevels) throw too_deep(rows[s]);
       if (is_above(topology, child->second, static_cast<int>(s))) {
         throw bad_topology(source, rows[s].line, fmt::format("switch {} is above and under {}", name, rows[s].name));
       }
       above = static_cast<int>(s);
     }
   }
+  for (std::size_t s = 0; s < rows.size(); ++s)
+    if (levels_from(topology, static_cast<int>(s)) > kMaxLevels) throw too_deep(rows[s]);
 }
 
 }  // namespace
 
 int Topology::depth() const {
   int depth = 0;
-  for (const Switch& leaf : switches) {
-    int levels = 1;
-    for (int up = leaf.above; up != kNone; up = switches[static_cast<std::size_t>(up)].above) ++levels;
-    depth = std::max(depth, levels);
-  }
+  for (int s = 0; s < std::ssize(switches); ++s) depth = std::max(depth, static_cast<int>(levels_from(*this, s)));
   return depth;
 }
 
 Topology parse_topology(std::string_view text, std::string_view source) {
-  const std::vector<Row> rows = parse_rows(text, source);
+  Expander expand_switches(source, kMaxHosts), expand_nodes(source, kMaxNodeNames);
+  const std::vector<Row> rows = parse_rows(text, source, expand_switches);
   Topology topology;
   join_switches(rows, source, topology);
   for (std::size_t s = 0; s < rows.size(); ++s) {
     const int here = static_cast<int>(s);
-    for (const std::string& node : rows[s].nodes) {
+    for (const std::string& node : expand_nodes(rows[s].nodes, rows[s].line)) {
       int& leaf = topology.leaf_of.emplace(node, here).first->second;
       if (is_above(topology, leaf, here)) {
         leaf = here;
@@ -137,6 +170,8 @@ Topology parse_topology(std::string_view text, std::string_view source) {
                                        topology.switches[static_cast<std::size_t>(leaf)].name, rows[s].name));
       }
     }
+    if (topology.leaf_of.size() > kMaxHosts)
+      throw bad_topology(source, rows[s].line, fmt::format("more than {} nodes", kMaxHosts));
   }
   return topology;
 }

@@ -89,6 +89,34 @@ TEST(Topology, RefusesWithTheLine) {
   }
 }
 
+// A text is refused long before it takes gigabytes or minutes.
+TEST(Topology, IsBounded) {
+  const auto refusal = [](const std::string& text) {
+    try {
+      parse_topology(text, "t");
+    } catch (const Error& error) { return error.message(); }
+    return std::string("taken");
+  };
+  std::string wide, chain, reversed;
+  for (int i = 0; i < 400; ++i) wide += fmt::format("SwitchName=s{} Nodes=n[0-65535]\n", i);
+  EXPECT_THAT(refusal(wide), HasSubstr("t:2: node n0 is under s0 and under s1"));
+  std::string repeated = "SwitchName=top Switches=s[0-399]\n";
+  for (int i = 0; i < 400; ++i) repeated += fmt::format("SwitchName=s{} Nodes=n{}-[0-60000]\n", i, i);
+  EXPECT_EQ(refusal(repeated), "t:3: more than 65536 nodes");
+  std::string children;
+  for (int i = 0; i < 400; ++i) children += fmt::format("SwitchName=s{} Switches=t[0-60000]\n", i);
+  EXPECT_EQ(refusal(children), "t:2: more than 65536 names");
+  for (int i = 0; i < 60'000; ++i) {
+    chain += fmt::format("SwitchName=s{} Switches=s{}\n", i, i + 1);
+    reversed += fmt::format("SwitchName=s{} Switches=s{}\n", 60'000 - i, 60'000 - i - 1);
+  }
+  EXPECT_EQ(refusal(chain + "SwitchName=s60000 Nodes=n[1-60000]"), "t:65: more than 64 levels of switches");
+  EXPECT_THAT(refusal(reversed + "SwitchName=s0 Nodes=n[1-60000]"), HasSubstr("more than 64 levels of switches"));
+  std::string many;
+  for (int i = 0; i < 70'000; ++i) many += fmt::format("SwitchName=s{}\n", i);
+  EXPECT_EQ(refusal(many), "t:65537: more than 65536 switches");
+}
+
 TEST(Topology, AsksTheScontrolOnThePath) {
   const std::filesystem::path dir = std::filesystem::temp_directory_path() / fmt::format("ms-topology-{}", ::getpid());
   std::filesystem::create_directories(dir);
