@@ -1,13 +1,12 @@
 #include "net/agents/wire.h"
 
-#include <nlohmann/json.hpp>
-
-#include "base/json_depth.h"
+#include "base/json.h"
+#include "base/text.h"
 
 namespace ms::net {
 namespace {
 
-using Json = nlohmann::json;
+constexpr std::size_t kMaxText = 300;  // of what an agent says in words, on one line
 
 // Field by field, in one place for both directions: `f` is called with the name and the field.
 template <class Spec, class F>
@@ -46,26 +45,24 @@ void each(C& c, F f) requires std::is_same_v<std::remove_const_t<C>, NodeCounts>
 
 template <class T>
 Json write(const T& value) {
-  Json json;
+  Json json = Json::object();
   each(value, [&](const char* name, const auto& field) { json[name] = field; });
   return json;
 }
 template <class T>
 T read(const Json& json) {
   T value;
-  each(value, [&](const char* name, auto& field) { json.at(name).get_to(field); });
+  each(value, [&](const char* name, auto& field) { json.get_to(name, field); });
   return value;
 }
 
 template <class F>
 auto understood(const std::string& line, F&& f) {
   try {
-    constexpr std::size_t kDeepest = 8;
-    if (json_deeper_than(line, kDeepest)) throw Error("net.wire", Blame::fabric, "an answer is nested too deeply");
-    return f(Json::parse(line));
-  } catch (const nlohmann::json::exception& error) {
+    return f(Json::parse(line, {.max_depth = 8}));
+  } catch (const JsonError& error) {
     throw Error("net.wire", Blame::fabric,
-                fmt::format("what the other end says is not understood (error {})", error.id));
+                fmt::format("what the other end says is not understood: {}", plain_text(error.what(), 120)));
   }
 }
 
@@ -78,12 +75,12 @@ std::string to_json(const Invitation& i) {
 }
 Invitation read_invitation(const std::string& line) {
   return understood(line, [](const Json& json) {
-    return Invitation{.addresses = json.at("addresses"),
-                      .secret = json.at("secret"),
-                      .interface = json.at("interface"),
-                      .node = json.at("node"),
-                      .rdma = json.at("rdma"),
-                      .hcas = json.at("hcas")};
+    return Invitation{.addresses = json.get<std::vector<std::string>>("addresses"),
+                      .secret = json.get<std::string>("secret"),
+                      .interface = json.get<std::string>("interface"),
+                      .node = json.get<std::string>("node"),
+                      .rdma = json.get<bool>("rdma"),
+                      .hcas = json.get<std::string>("hcas")};
   });
 }
 
@@ -94,14 +91,14 @@ std::string to_json(const Member& m) {
 }
 Member read_member(const std::string& line) {
   return understood(line, [](const Json& json) {
-    const std::optional<Address> address = parse_address(json.at("address").get<std::string>());
+    const std::optional<Address> address = parse_address(json.get<std::string>("address"));
     if (!address) throw Error("net.wire", Blame::fabric, "an agent does not say where it is");
-    return Member{.node = json.at("node"),
+    return Member{.node = json.get<std::string>("node"),
                   .address = *address,
-                  .interface = json.at("interface"),
-                  .mtu = json.at("mtu"),
-                  .link_gbps = json.at("link_gbps"),
-                  .no_rdma = json.at("no_rdma")};
+                  .interface = plain_text(json.get<std::string>("interface"), kMaxText),
+                  .mtu = json.get<int>("mtu"),
+                  .link_gbps = json.get<double>("link_gbps"),
+                  .no_rdma = plain_text(json.get<std::string>("no_rdma"), kMaxText)};
   });
 }
 
@@ -117,14 +114,15 @@ TestOrder read_order(const std::string& line) {
     constexpr int kMost = 1 << 20;
     if (spec.flows < 1 || spec.flows > 1024 || spec.pings < 0 || spec.pings > kMost || spec.datagrams < 0 ||
         spec.datagrams > kMost || !(spec.seconds >= 0 && spec.seconds <= 60) ||
-        !(spec.datagrams_s >= 0 && spec.datagrams_s <= 60) || spec.bytes < 1) {
+        !(spec.datagrams_s >= 0 && spec.datagrams_s <= 60) || spec.bytes < 1 ||
+        !(spec.ping_s >= 0 && spec.ping_s <= 60) || !(spec.max_gbps >= 0 && spec.max_gbps <= 1e6)) {
       throw Error("net.wire", Blame::fabric, "an order asks for what nobody would");
     }
-    return TestOrder{.id = json.at("id"),
-                     .ask = json.at("ask"),
-                     .address = json.at("address"),
-                     .node = json.at("node"),
-                     .source_port = json.at("source_port"),
+    return TestOrder{.id = json.get<int>("id"),
+                     .ask = json.get<std::string>("ask"),
+                     .address = json.get<std::string>("address"),
+                     .node = json.get<std::string>("node"),
+                     .source_port = json.get<int>("source_port"),
                      .spec = spec};
   });
 }
@@ -139,22 +137,22 @@ std::string to_json(const TestAnswer& a) {
               {"back", write(r.back)},
               {"counts", {write(r.counts_a), write(r.counts_b)}},
               {"seconds", r.seconds}}
-      .dump(-1, ' ', false, Json::error_handler_t::replace);
+      .dump();
 }
 TestAnswer read_answer(const std::string& line) {
   return understood(line, [](const Json& json) {
     PairResult r;
-    json.at("error").get_to(r.error);
+    r.error = plain_text(json.get<std::string>("error"), kMaxText);
     const Json& us = json.at("us");
-    r.least_us = us.at(0);
-    r.p50_us = us.at(1);
-    r.p99_us = us.at(2);
+    r.least_us = us.at(0).get<double>();
+    r.p50_us = us.at(1).get<double>();
+    r.p99_us = us.at(2).get<double>();
     r.there = read<Way>(json.at("there"));
     r.back = read<Way>(json.at("back"));
     r.counts_a = read<NodeCounts>(json.at("counts").at(0));
     r.counts_b = read<NodeCounts>(json.at("counts").at(1));
-    json.at("seconds").get_to(r.seconds);
-    return TestAnswer{.id = json.at("id"), .result = std::move(r), .text = json.at("text")};
+    json.get_to("seconds", r.seconds);
+    return TestAnswer{.id = json.get<int>("id"), .result = std::move(r), .text = json.get<std::string>("text")};
   });
 }
 
