@@ -10,31 +10,11 @@
 
 #include "base/handle.h"
 #include "ckpt/blocks.h"
-#include "ckpt/names.h"
+#include "ckpt/scratch_file.h"
 
 namespace ms::ckpt {
 
 namespace {
-
-// An empty file with a name that nobody else has, which is gone when this is.
-class ScratchFile {
- public:
-  explicit ScratchFile(const std::string& directory)
-      : path_(path_in(directory, std::string(kScratchPrefix) + "XXXXXX")) {
-    fd_.reset(::mkostemp(path_.data(), O_CLOEXEC));
-    if (!fd_) throw write_error("create", path_, errno);
-  }
-  ScratchFile(const ScratchFile&) = delete;
-  ScratchFile& operator=(const ScratchFile&) = delete;
-  ~ScratchFile() { ::unlink(path_.c_str()); }
-
-  const std::string& path() const { return path_; }
-  int fd() const { return fd_.get(); }
-
- private:
-  std::string path_;
-  UniqueFd fd_;
-};
 
 // Bytes [begin, end) of the file into the image.
 void copy_range(const ScratchFile& file, std::span<std::byte> image, std::int64_t begin, std::int64_t end) {

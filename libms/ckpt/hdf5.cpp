@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <set>
-#include <tuple>
 #include <utility>
 
 #include "base/handle.h"
@@ -72,9 +70,6 @@ class Session {
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_innermost, &words);
     fail(fmt::format("HDF5 cannot {}: {}", doing, plain_text(words, 300)));
   }
-  void expect(bool holds, std::string_view what) const {
-    if (!holds) fail(fmt::format("is not a data file of a checkpoint: {}", what));
-  }
 
  private:
   const std::string& path_;
@@ -116,31 +111,6 @@ void write_text(const Session& h5, hid_t object, const char* name, const std::st
   const H5Attribute attribute(
       h5.check(H5Acreate2(object, name, type.get(), scalar.get(), H5P_DEFAULT, H5P_DEFAULT), "make an attribute"));
   h5.check(H5Awrite(attribute.get(), type.get(), text.data()), "write an attribute");
-}
-
-std::vector<std::int64_t> read_numbers(const Session& h5, hid_t object, const char* name, hssize_t count) {
-  const H5Attribute attribute(h5.check(H5Aopen(object, name, H5P_DEFAULT), "open an attribute"));
-  const H5Space held(h5.check(H5Aget_space(attribute.get()), "read an attribute"));
-  const H5Type type(h5.check(H5Aget_type(attribute.get()), "read an attribute"));
-  h5.expect(H5Sget_simple_extent_npoints(held.get()) == count && H5Tequal(type.get(), H5T_STD_I64LE) > 0,
-            fmt::format("attribute {} is not {} integers", name, count));
-  std::vector<std::int64_t> numbers(static_cast<std::size_t>(count));
-  h5.check(H5Aread(attribute.get(), H5T_NATIVE_INT64, numbers.data()), "read an attribute");
-  return numbers;
-}
-
-std::string read_text(const Session& h5, hid_t object, const char* name) {
-  constexpr std::size_t kMaxText = 4096;
-  const H5Attribute attribute(h5.check(H5Aopen(object, name, H5P_DEFAULT), "open an attribute"));
-  const H5Space held(h5.check(H5Aget_space(attribute.get()), "read an attribute"));
-  const H5Type type(h5.check(H5Aget_type(attribute.get()), "read an attribute"));
-  const std::size_t size = H5Tget_size(type.get());
-  h5.expect(H5Sget_simple_extent_npoints(held.get()) == 1 && H5Tget_class(type.get()) == H5T_STRING &&
-                H5Tis_variable_str(type.get()) == 0 && size <= kMaxText,
-            fmt::format("attribute {} is not a short text", name));
-  std::string text(size, '\0');
-  h5.check(H5Aread(attribute.get(), type.get(), text.data()), "read an attribute");
-  return text;
 }
 
 // Returns the size of the block in front of the data that holds all of the library's metadata, which uses about half.
@@ -222,70 +192,11 @@ std::vector<PlacedPiece> fill(const Session& h5, const H5File& file, const std::
   return placed;
 }
 
-// The names of what a group holds, sorted. Links that lead elsewhere, to other files too, are refused, not followed.
-std::vector<std::string> names_in(const Session& h5, hid_t group) {
-  struct Found {
-    std::vector<std::string> names;
-    bool links = false;
-  } found;
-  const auto add = [](hid_t, const char* name, const H5L_info_t* info, void* to) -> herr_t {
-    auto& all = *static_cast<Found*>(to);
-    all.names.emplace_back(name);
-    all.links |= info->type != H5L_TYPE_HARD;
-    return 0;
-  };
-  h5.check(H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, nullptr, add, &found), "list a group");
-  h5.expect(!found.links, "it has links");
-  return std::move(found.names);
-}
-
-struct FileTypes {
-  H5Type f32, bf16;
-};
-
-PlacedPiece read_piece(const Session& h5, const FileTypes& types, hid_t group, State state, const std::string& name,
-                       std::int64_t file_size) {
-  const H5Dataset data(h5.check(H5Dopen2(group, name.c_str(), H5P_DEFAULT), "open a dataset"));
-  PlacedPiece placed;
-  placed.piece.state = state;
-  const H5Type type(h5.check(H5Dget_type(data.get()), "read a dataset's type"));
-  const bool bf16 = H5Tequal(type.get(), types.bf16.get()) > 0;
-  h5.expect(bf16 || H5Tequal(type.get(), types.f32.get()) > 0, name + " is neither f32 nor bf16");
-  placed.piece.dtype = bf16 ? tensor::DType::bf16 : tensor::DType::f32;
-
-  Slice& slice = placed.piece.slice;
-  slice.name = read_text(h5, data.get(), "name");
-  const auto shape = read_numbers(h5, data.get(), "global_shape", 2);
-  const auto block = read_numbers(h5, data.get(), "slice", 4);
-  const auto elements = read_numbers(h5, data.get(), "elements", 2);
-  slice.global_rows = shape[0], slice.global_cols = shape[1];
-  slice.row0 = block[0], slice.rows = block[1], slice.col0 = block[2], slice.cols = block[3];
-  slice.elements = {.begin = elements[0], .end = elements[1]};
-  const std::string problem = problem_with(placed.piece);
-  h5.expect(problem.empty(), problem);
-
-  const H5Space held(h5.check(H5Dget_space(data.get()), "read a dataset's shape"));
-  std::vector<hsize_t> dims(static_cast<std::size_t>(
-      std::max(0, h5.check(H5Sget_simple_extent_ndims(held.get()), "read a dataset's shape"))));
-  h5.check(H5Sget_simple_extent_dims(held.get(), dims.data(), nullptr), "read a dataset's shape");
-  h5.expect(dims == dims_of(slice), name + " has another shape than its slice");
-  const haddr_t offset = H5Dget_offset(data.get());
-  h5.expect(offset != HADDR_UNDEF && offset <= static_cast<haddr_t>(file_size) && offset % kDataAlignment == 0 &&
-                placed.piece.size_bytes() <= file_size - static_cast<std::int64_t>(offset),
-            name + " lies outside the file");
-  placed.offset = static_cast<std::int64_t>(offset);
-  return placed;
-}
-
 }  // namespace
 
 FileLayout make_skeleton(const std::string& path, const std::vector<Piece>& pieces) {
-  std::set<std::tuple<State, std::string_view, std::int64_t>> begins;
-  for (const Piece& piece : pieces) {
-    MS_ASSERT(problem_with(piece).empty(), "{}", problem_with(piece));
-    MS_ASSERT(begins.emplace(piece.state, piece.slice.name, first_index(piece.slice)).second,
-              "two pieces of {} {} begin at the same element", to_string(piece.state), piece.slice.name);
-  }
+  const std::string problem = problem_with(pieces);
+  MS_ASSERT(problem.empty(), "{}", problem);
   const Session h5(path);
   FileLayout layout;
   {
@@ -299,38 +210,6 @@ FileLayout make_skeleton(const std::string& path, const std::vector<Piece>& piec
   }
   MS_ASSERT(layout.size_bytes <= size_bound(pieces), "{}: {} bytes, bound {}", path, layout.size_bytes,
             size_bound(pieces));
-  return layout;
-}
-
-FileLayout read_layout(const std::string& path) {
-  const Session h5(path);
-  const H5Properties access(h5.check(H5Pcreate(H5P_FILE_ACCESS), "make a file's properties"));
-  h5.check(H5Pset_file_locking(access.get(), 0, 1), "make a file's properties");
-  const H5File file(h5.check(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), "open it"));
-  hsize_t size = 0;
-  h5.check(H5Fget_filesize(file.get(), &size), "tell its size");
-  FileLayout layout{.pieces = {}, .size_bytes = static_cast<std::int64_t>(size)};
-  const std::int64_t version = read_numbers(h5, file.get(), kVersionAttribute, 1)[0];
-  h5.expect(version == kFormatVersion, fmt::format("its format is version {}", version));
-  const FileTypes types{file_type(h5, tensor::DType::f32), file_type(h5, tensor::DType::bf16)};
-  for (const std::string& group_name : names_in(h5, file.get())) {
-    const auto state = state_from(group_name);
-    h5.expect(state.has_value(), fmt::format("it has a group {}", plain_text(group_name, 64)));
-    const H5Group group(h5.check(H5Gopen2(file.get(), group_name.c_str(), H5P_DEFAULT), "open a group"));
-    const std::vector<std::string> names = names_in(h5, group.get());
-    std::vector<Piece> pieces;
-    for (const std::string& name : names) {
-      layout.pieces.push_back(read_piece(h5, types, group.get(), *state, name, layout.size_bytes));
-      pieces.push_back(layout.pieces.back().piece);
-    }
-    h5.expect(dataset_names(pieces) == names, fmt::format("the names in {} are not those of its slices", group_name));
-  }
-  std::sort(layout.pieces.begin(), layout.pieces.end(),
-            [](const PlacedPiece& a, const PlacedPiece& b) { return a.offset < b.offset; });
-  for (std::size_t i = 1; i < layout.pieces.size(); ++i) {
-    const PlacedPiece& before = layout.pieces[i - 1];
-    h5.expect(before.offset + before.piece.size_bytes() <= layout.pieces[i].offset, "datasets overlap");
-  }
   return layout;
 }
 

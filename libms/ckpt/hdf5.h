@@ -3,6 +3,8 @@
 // space for the data and reports its offset. blocks.h writes and reads the data itself, because the library has one
 // lock for all threads of a process and cannot hash what it writes.
 //
+// It reads no file: metadata that somebody made up breaks the library's memory, whatever their checksums and hashes.
+//
 // In a file: /STATE/NAME, or /STATE/NAME@INDEX (first_index of the slice) where a file holds several pieces of one
 // parameter; bf16 as a float type of its own (sign 1, exponent 8, mantissa 7), f32 as IEEE little-endian; a piece that
 // covers its block whole has the block's shape, any other is flat. Attributes of a dataset: name, global_shape (rows,
@@ -32,13 +34,9 @@ struct FileLayout {
 
 // Creates (or truncates) the file with a dataset for every piece, data unwritten, and closes it. The same pieces give
 // the same bytes and the same layout, always: nothing of time or place is in the file. Pieces that problem_with() finds
-// something wrong with are a bug, and so are two that begin at the same element of the same state of a parameter.
+// something wrong with are a bug.
 // Throws Error("ckpt.hdf5", storage) with the path and what HDF5 says.
 FileLayout make_skeleton(const std::string& path, const std::vector<Piece>& pieces);
-
-// Returns the layout that a file records, in the order of offsets, for verification. Throws Error("ckpt.hdf5", storage)
-// if it is not a data file of a checkpoint. Never prints HDF5's own error stack.
-FileLayout read_layout(const std::string& path);
 
 // An upper bound of the file's size that needs no file: for plans of memory.
 std::int64_t size_bound(const std::vector<Piece>& pieces);

@@ -15,8 +15,6 @@ Error not_built() {
 
 FileLayout make_skeleton(const std::string&, const std::vector<Piece>&) { throw not_built(); }
 
-FileLayout read_layout(const std::string&) { throw not_built(); }
-
 std::int64_t size_bound(const std::vector<Piece>&) { throw not_built(); }
 
 }  // namespace ms::ckpt

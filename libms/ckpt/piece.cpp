@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
+#include <tuple>
 #include <utility>
 
 namespace ms::ckpt {
@@ -78,6 +80,17 @@ std::string problem_with(const Piece& piece) {
   if (s.elements.begin < 0 || s.elements.begin >= s.elements.end || s.elements.end > s.rows * s.cols) {
     return fmt::format("{} has a slice of {} elements, of which {} to {}", s.name, s.rows * s.cols, s.elements.begin,
                        s.elements.end);
+  }
+  return {};
+}
+
+std::string problem_with(const std::vector<Piece>& pieces) {
+  std::set<std::tuple<State, std::string_view, std::int64_t>> begins;
+  for (const Piece& piece : pieces) {
+    if (std::string problem = problem_with(piece); !problem.empty()) return problem;
+    if (!begins.emplace(piece.state, piece.slice.name, first_index(piece.slice)).second) {
+      return fmt::format("two pieces of {} {} begin at the same element", to_string(piece.state), piece.slice.name);
+    }
   }
   return {};
 }

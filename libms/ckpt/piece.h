@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "mesh/range.h"
 #include "mesh/shard.h"
@@ -54,6 +55,8 @@ struct Piece {
 // Why no data file may hold this piece, in words for a message; empty: nothing is wrong. Everything that is read from
 // files goes through here, so whoever has a piece may multiply its numbers without fear.
 std::string problem_with(const Piece& piece);
+// The same of pieces that one file is to hold: two must not begin at the same element of a state of a parameter.
+std::string problem_with(const std::vector<Piece>& pieces);
 // Where the first element of a slice that is not empty lies in its parameter, counted row by row. Slices of a parameter
 // that share no element differ in it.
 std::int64_t first_index(const Slice& slice);

@@ -1,6 +1,5 @@
 // Implements the verification of load.h.
-// Looks for everything about a checkpoint that can be wrong, file by file. The HDF5 structure of a file is read only
-// once its bytes are known to be those that were written, because HDF5 cannot read damaged files safely.
+// Looks for everything about a checkpoint that can be wrong, file by file.
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
@@ -11,6 +10,7 @@
 #include "ckpt/directory.h"
 #include "ckpt/file_pool.h"
 #include "ckpt/load.h"
+#include "ckpt/skeleton.h"
 
 namespace ms::ckpt {
 
@@ -25,7 +25,8 @@ std::string problem_of(std::atomic<bool>& unreadable, Check&& check) {
     check();
   } catch (const Error& error) {
     if (error.blame() != Blame::storage) throw;
-    if (error.kind() == "ckpt.read" || error.kind().starts_with("file.")) unreadable = true;
+    if (error.kind() == "ckpt.read" || error.kind() == "ckpt.write" || error.kind().starts_with("file."))
+      unreadable = true;
     return error.message();
   }
   return {};
@@ -33,43 +34,6 @@ std::string problem_of(std::atomic<bool>& unreadable, Check&& check) {
 
 void add(std::vector<std::string>& problems, std::string problem) {
   if (!problem.empty()) problems.push_back(std::move(problem));
-}
-
-std::string describe(const PlacedPiece& placed) {
-  const Slice& s = placed.piece.slice;
-  return fmt::format("{} of {}, {} of {} x {}, rows {}+{}, columns {}+{}, elements {}..{}, at byte {}",
-                     to_string(placed.piece.state), s.name, tensor::to_string(placed.piece.dtype), s.global_rows,
-                     s.global_cols, s.row0, s.rows, s.col0, s.cols, s.elements.begin, s.elements.end, placed.offset);
-}
-
-// Those of `a` that `b` has not.
-std::vector<const PlacedPiece*> only_in(const std::vector<PlacedPiece>& a, const std::vector<PlacedPiece>& b) {
-  std::multiset<std::string> of_b;
-  for (const PlacedPiece& placed : b) of_b.insert(describe(placed));
-  std::vector<const PlacedPiece*> only;
-  for (const PlacedPiece& placed : a) {
-    const auto found = of_b.find(describe(placed));
-    if (found == of_b.end()) {
-      only.push_back(&placed);
-    } else {
-      of_b.erase(found);
-    }
-  }
-  return only;
-}
-
-// The pieces that the file says it has against those of the manifest.
-void check_structure(const FileEntry& entry, const std::string& path, std::vector<std::string>& problems,
-                     std::atomic<bool>& unreadable) {
-  FileLayout layout;
-  add(problems, problem_of(unreadable, [&] { layout = read_layout(path); }));
-  if (!problems.empty()) return;
-  for (const PlacedPiece* placed : only_in(entry.pieces, layout.pieces)) {
-    problems.push_back(fmt::format("'{}' does not hold what the manifest says: {}", path, describe(*placed)));
-  }
-  for (const PlacedPiece* placed : only_in(layout.pieces, entry.pieces)) {
-    problems.push_back(fmt::format("'{}' holds what the manifest does not say: {}", path, describe(*placed)));
-  }
 }
 
 // Every damaged block of a file in which there is one.
@@ -90,7 +54,7 @@ std::vector<std::string> problems_of_file(const FileEntry& entry, const std::str
   std::vector<std::string> problems;
   add(problems, problem_of(unreadable, [&] { read_blocks(file, {}, true, threads, progress); }));
   if (problems.empty()) {
-    check_structure(entry, path, problems, unreadable);
+    add(problems, problem_of(unreadable, [&] { add(problems, structure_problem(entry, path)); }));
     return problems;
   }
   if (progress) progress(entry.size_bytes);

@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/rng.h"
 #include "format_fixture.h"
+#include "read_layout.h"
 
 namespace ms::ckpt {
 namespace {
