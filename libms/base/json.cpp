@@ -214,7 +214,8 @@ Json& Json::operator[](std::string_view key) {
   for (Member& member : object) {
     if (member.key == key) return member.value;
   }
-  return object.emplace_back(std::string(key), Json()).value;
+  object.push_back({std::string(key), Json()});
+  return object.back().value;
 }
 
 void Json::update(const Json& object) {

@@ -54,17 +54,9 @@ class Json {
   Json(std::string_view text);
   Json(std::string text);
   template <std::integral T>
-  Json(T value) {
-    if constexpr (std::same_as<T, bool>) {
-      value_ = value;
-    } else if constexpr (std::signed_integral<T>) {
-      value_ = static_cast<std::int64_t>(value);
-    } else {
-      value_ = static_cast<std::uint64_t>(value);
-    }
-  }
+  Json(T value);
   template <std::floating_point T>
-  Json(T value) : value_(static_cast<double>(value)) {}
+  Json(T value);
   // Ranges become arrays, maps from text become objects.
   template <class T>
   requires(!std::same_as<T, Json> && !std::convertible_to<T, std::string_view> && std::ranges::range<const T>)
@@ -174,6 +166,21 @@ struct Json::Member {
   Json value;
   bool operator==(const Member&) const = default;
 };
+
+// Behind Member, of which clang needs the definition for every assignment to value_.
+template <std::integral T>
+Json::Json(T value) {
+  if constexpr (std::same_as<T, bool>) {
+    value_ = value;
+  } else if constexpr (std::signed_integral<T>) {
+    value_ = static_cast<std::int64_t>(value);
+  } else {
+    value_ = static_cast<std::uint64_t>(value);
+  }
+}
+
+template <std::floating_point T>
+Json::Json(T value) : value_(static_cast<double>(value)) {}
 
 template <class T>
 T Json::as(std::string_view what) const {

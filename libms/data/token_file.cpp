@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <ranges>
 #include <type_traits>
 
 #include "base/error.h"
@@ -211,8 +210,12 @@ TokenRange TokenFile::document(std::int64_t i) const {
 
 std::int64_t TokenFile::document_of(std::int64_t token) const {
   MS_ASSERT(token >= 0 && token < num_tokens_, "token {} of {}", token, num_tokens_);
-  const auto all = std::views::iota(std::int64_t{0}, num_documents_);
-  return *std::ranges::partition_point(all, [&](std::int64_t i) { return document(i).end <= token; });
+  std::int64_t first = 0, end = num_documents_;  // the document is one of these
+  while (end - first > 1) {
+    const std::int64_t middle = first + (end - first) / 2;
+    (document(middle).begin > token ? end : first) = middle;
+  }
+  return first;
 }
 
 void TokenFile::read(std::int64_t begin, std::span<std::int32_t> out) const {

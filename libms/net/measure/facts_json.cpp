@@ -7,7 +7,7 @@ namespace ms::net {
 namespace {
 
 template <class F>
-auto understood(const std::string& text, F&& f) {
+auto facts_in(const std::string& text, F&& f) {
   try {
     return f(Json::parse(text, {.max_depth = 8}));
   } catch (const JsonError& error) {
@@ -25,7 +25,7 @@ std::string to_json(const Snapshot& snapshot) {
 }
 
 Snapshot read_snapshot(const std::string& text) {
-  return understood(text, [](const Json& json) {
+  return facts_in(text, [](const Json& json) {
     Snapshot snapshot;
     json.get_to("wall_s", snapshot.wall_s);
     for (const auto& [name, port] : json.at("ports").items()) {
@@ -45,7 +45,7 @@ std::string to_json(const std::map<std::string, Snapshot>& snapshots) {
   return json.dump() + "\n";
 }
 std::map<std::string, Snapshot> read_snapshots(const std::string& text) {
-  return understood(text, [](const Json& json) {
+  return facts_in(text, [](const Json& json) {
     std::map<std::string, Snapshot> snapshots;
     for (const auto& [node, snapshot] : json.items()) snapshots[node] = read_snapshot(snapshot.dump());
     return snapshots;
@@ -76,7 +76,7 @@ std::string to_json(const FabricFacts& facts) {
 }
 
 FabricFacts read_facts(const std::string& text) {
-  return understood(text, [](const Json& json) {
+  return facts_in(text, [](const Json& json) {
     FabricFacts facts;
     json.get_to("environment", facts.environment);
     for (const auto& [name, i] : json.at("interfaces").items())

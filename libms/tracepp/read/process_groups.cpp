@@ -29,9 +29,10 @@ ProcessGroup ProcessGroups::group(const std::string& name, const std::string& de
 
 std::optional<ProcessGroup> ProcessGroups::sole() const {
   if (known_.empty()) return std::nullopt;
-  const auto& [name, first] = *known_.begin();
-  const bool alike = std::ranges::all_of(known_, [&](const auto& it) { return it.second.ranks == first.ranks; });
-  return alike && !first.ranks.empty() ? std::optional(group(name, "", {})) : std::nullopt;
+  const auto& first = *known_.begin();  // no names for its parts: clang 14 does not take them into lambdas
+  const std::vector<int>& ranks = first.second.ranks;
+  const bool alike = std::ranges::all_of(known_, [&](const auto& it) { return it.second.ranks == ranks; });
+  return alike && !ranks.empty() ? std::optional(group(first.first, "", {})) : std::nullopt;
 }
 
 ProcessGroup ProcessGroups::channel(const ProcessGroup& group, int from, int to) {

@@ -194,9 +194,10 @@ class FileReader {
     }
     // A writer that was killed may have overwritten the oldest with newer ones than its header says.
     std::ranges::stable_sort(rank_.sums, {}, &StepSum::step);
-    const auto twice = std::ranges::unique(rank_.sums, {}, &StepSum::step);
-    problem("sums of a step that was there already", static_cast<std::uint64_t>(twice.size()));
-    rank_.sums.erase(twice.begin(), twice.end());
+    const auto same_step = [](const StepSum& a, const StepSum& b) { return a.step == b.step; };
+    const auto twice = std::unique(rank_.sums.begin(), rank_.sums.end(), same_step);
+    problem("sums of a step that was there already", static_cast<std::uint64_t>(rank_.sums.end() - twice));
+    rank_.sums.erase(twice, rank_.sums.end());
   }
 
   void events() {
