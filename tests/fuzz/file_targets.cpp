@@ -1,0 +1,159 @@
+// Parsers of files of data: manifests of checkpoints, safetensors and the JSON beside them, indices of token files.
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "base/hash.h"
+#include "ckpt/manifest.h"
+#include "ckpt/manifest_tail.h"
+#include "data/token_file.h"
+#include "data/token_writer.h"
+#include "hf/model_json.h"
+#include "hf/safetensors.h"
+#include "target.h"
+
+namespace ms::fuzz {
+namespace {
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The manifest without its last line, which holds the hash of all before it.
+void manifest(std::string_view body) {
+  const auto closed = [](std::string_view text) { return std::string(text) + ckpt::manifest_tail(xxh64(text)); };
+  const ckpt::Manifest read = ckpt::parse_manifest(closed(body), "fuzz");
+  expect(ckpt::to_json(ckpt::parse_manifest(ckpt::to_json(read), "again")) == ckpt::to_json(read),
+         "a manifest that is written is the same");
+}
+
+ckpt::Manifest some_manifest() {
+  ckpt::Manifest made;
+  made.step = 1200, made.run = "00c0ffee00c0ffee", made.created = "2026-01-31T12:00:00Z", made.version = "0.1.0";
+  made.config = "[mesh]\ndp = 2\n", made.dtype = "bf16";
+  ckpt::FileEntry entry{.name = "rank-00000.h5", .size_bytes = 4096 + 256, .hashes = {17}, .pieces = {}};
+  entry.pieces = {{{ckpt::State::weight, tensor::DType::bf16, ckpt::whole("w", 4, 8)}, 4096},
+                  {{ckpt::State::master, tensor::DType::f32, ckpt::whole("w", 4, 8)}, 4160}};
+  made.files = {entry};
+  return made;
+}
+
+std::vector<std::string> manifest_seeds() {
+  const std::string text = ckpt::to_json(some_manifest());
+  return {text.substr(0, text.size() - ckpt::manifest_tail(0).size())};
+}
+
+// Its eight bytes of length are mended where they are beyond the file, or nothing behind them is reached.
+void safetensors(std::string_view bytes) {
+  std::string file(bytes);
+  std::uint64_t length = 0;
+  if (file.size() >= sizeof length) {
+    std::memcpy(&length, file.data(), sizeof length);
+    if (length > file.size() - sizeof length && length % 2 == 0) {
+      length = file.size() - sizeof length;
+      std::memcpy(file.data(), &length, sizeof length);
+    }
+  }
+  const hf::TensorFile read(put("model.safetensors", file));
+  unsigned sum = 0;
+  for (const auto& [name, tensor] : read.tensors()) {
+    if (tensor.data.empty()) continue;
+    sum += static_cast<unsigned>(tensor.data.front()) + static_cast<unsigned>(tensor.data.back());
+  }
+  expect(sum < 1U << 31U, "tensors lie in the file");
+}
+
+std::vector<std::string> safetensors_seeds() {
+  const std::string path = put("seed.safetensors", "");
+  std::remove(path.c_str());  // the writer makes it
+  hf::TensorFileWriter writer(path, {{"a", hf::Dtype::f32, {2, 3}}, {"b.weight", hf::Dtype::bf16, {5}}});
+  writer.write(std::vector<std::byte>(24 + 10));
+  writer.close();
+  return {contents(path)};
+}
+
+// Files that an index names come from the index, so there are none.
+void hf_index(std::string_view text) {
+  put("model.safetensors.index.json", text);
+  std::string dir = put("other", "");
+  dir.resize(dir.rfind('/'));
+  std::remove((dir + "/model.safetensors").c_str());
+  const hf::TensorSet read(dir);
+}
+
+std::vector<std::string> hf_index_seeds() {
+  const std::vector<hf::TensorInfo> tensors = {{"a", hf::Dtype::f32, {64}}, {"b", hf::Dtype::f32, {64}}};
+  return {hf::plan_shards(tensors, 300).index_json};
+}
+
+void hf_config(std::string_view text) {
+  const nn::ModelConfig model = hf::parse_config(text, "fuzz");
+  hf::to_toml(model);
+}
+
+std::vector<std::string> hf_config_seeds() {
+  std::vector<std::string> seeds;
+  for (const char* family : {"gpt", "llama"}) {
+    nn::ModelConfig model;
+    model.family = family, model.layers = 2, model.hidden = 16, model.heads = 4, model.vocab = 11, model.seq = 7;
+    if (model.family == "llama") model.kv_heads = 2, model.ffn_hidden = 20;
+    seeds.push_back(hf::config_json(model, tensor::DType::f32));
+  }
+  return seeds;
+}
+
+// The index, with as many bytes of tokens as it asks for, if those are few.
+void token_index(std::string_view index) {
+  constexpr std::size_t kBytes = 256;
+  const std::string prefix = put("tokens.idx", index).substr(0, put("tokens.bin", "").size() - 4);
+  put("tokens.bin", std::string(kBytes, '\1'));
+  const data::TokenFile read(prefix);
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(read.num_tokens()));
+  read.read(0, tokens);
+  for (std::int64_t i = 0; i < read.num_documents(); ++i) expect(read.document(i).size() >= 0, "documents have tokens");
+}
+
+std::vector<std::string> token_index_seeds() {
+  std::string prefix = put("seed.idx", "");
+  prefix.resize(prefix.size() - 4);
+  data::TokenWriter writer(prefix, data::TokenType::u16);
+  for (int document = 0; document < 2; ++document) {
+    writer.append(std::vector<std::int32_t>(64, 7));
+    writer.end_document();
+  }
+  writer.commit();
+  return {contents(prefix + ".idx")};
+}
+
+const Target kTargets[] = {
+    {"manifest",
+     manifest,
+     manifest_seeds,
+     {"\"weight\"", "\"master\"", "\"pieces\":", "\"slices\":", "\"xxh64\":", "9223372036854775807", "1e400",
+      "\"files\":"}},
+    {"safetensors",
+     safetensors,
+     safetensors_seeds,
+     {"\"data_offsets\":", "\"shape\":", "\"F32\"", "\"BF16\"", "__metadata__", "9223372036854775807", "[0,0]"}},
+    {"hf_index",
+     hf_index,
+     hf_index_seeds,
+     {"\"weight_map\":", "../", "\"metadata\":", "model-00001-of-00002.safetensors"}},
+    {"hf_config",
+     hf_config,
+     hf_config_seeds,
+     {"\"rope_scaling\":", "\"llama3\"", "\"head_dim\":", "1e400", "-1",
+      "\"architectures\":", "\"sliding_window\":", "9223372036854775807"}},
+    {"token_index",
+     token_index,
+     token_index_seeds,
+     {std::string_view("MMIDIDX\0\0", 9), "\xff\xff\xff\xff\xff\xff\xff\x7f"}},
+};
+
+}  // namespace
+
+std::span<const Target> file_targets() { return kTargets; }
+
+}  // namespace ms::fuzz

@@ -1,0 +1,141 @@
+// Readers of traces: each format has its seeds; the file's beginning decides who reads it, as in ms-tracepp.
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "base/hash.h"
+#include "target.h"
+#include "trace/kinds.h"
+#include "trace/trace_file.h"
+#include "tracepp/read/formats.h"
+#include "tracepp/read/read.h"
+
+namespace ms::fuzz {
+namespace {
+
+namespace format = trace::format;
+
+constexpr std::int64_t kMaxTextBytes = std::int64_t{16} << 20;  // of a file that is unpacked
+
+void read(const std::string& path) {
+  const tracepp::RunTrace run = tracepp::read_run({path}, {.max_text_bytes = kMaxTextBytes, .threads = 1});
+  for (const auto& rank : run.ranks)
+    for (const auto& event : rank.events) expect(event.info < run.infos.size(), "an event's info is there");
+}
+
+void foreign(std::string_view bytes) { read(put("rank0.json", bytes)); }
+
+// Mends what is hashed: both headers, and the pages where the headers say that they are.
+void mend(std::string& file) {
+  std::uint64_t pages_at = 0, pages = 0;
+  for (const std::size_t at : {std::size_t{0}, std::size_t{format::kPageBytes}}) {
+    format::Header header;
+    if (at + sizeof header > file.size()) break;
+    std::memcpy(&header, file.data() + at, sizeof header);
+    header.checksum = 0;
+    header.checksum = xxh64({reinterpret_cast<const char*>(&header), sizeof header});
+    std::memcpy(file.data() + at, &header, sizeof header);
+    pages_at = header.pages.offset, pages = header.pages.capacity;
+  }
+  for (std::uint64_t i = 0; i < std::min<std::uint64_t>(pages, 16); ++i) {
+    format::Page page;
+    if (pages_at > file.size() || file.size() - pages_at < (i + 1) * sizeof page) break;
+    char* const at = file.data() + pages_at + i * sizeof page;
+    std::memcpy(&page, at, sizeof page);
+    if (page.header.count > format::kRecordsAPage) continue;
+    page.header.checksum = 0;
+    page.header.checksum =
+        xxh64({reinterpret_cast<const char*>(&page), sizeof page.header + page.header.count * sizeof(format::Record)});
+    std::memcpy(at, &page, sizeof page);
+  }
+}
+
+void ours(std::string_view bytes) {
+  std::string file(bytes);
+  mend(file);
+  read(put("rank-00000.mst", file));
+}
+
+std::vector<std::string> our_seeds() {
+  const std::string dir = std::filesystem::path(put("x", "")).parent_path();
+  const std::string path = dir + "/" + trace::trace_file_name(0);
+  {
+    trace::TraceFile file(
+        dir, {.rank = 0, .world = 2, .dp = 2, .host = "n1", .run = "r", .device = "cpu", .microbatches = 1}, 64 << 10);
+    const std::uint16_t group =
+        file.add_group({.id = 1, .name = file.add_string("dp"), .ranks = file.add_string("0-1")});
+    file.add_descriptor({.kind = static_cast<std::uint8_t>(trace::Kind::forward)});
+    file.add_descriptor({.kind = static_cast<std::uint8_t>(trace::Kind::all_reduce), .group = group, .size_bytes = 64});
+    file.add_probe({.peer = 1, .asked_ns = 100, .answered_ns = 200, .peer_heard_ns = 140, .peer_replied_ns = 150});
+    file.add_sum({.step = 1, .begin_ns = 1000, .end_ns = 2000});
+    format::Page page{};
+    page.header.count = 2, page.header.base_ns = 1000, page.header.step = 1;
+    page.records[0] = {.begin = 0, .duration = 500, .descriptor = 0, .microbatch = 0};
+    page.records[1] = {.begin = 500, .duration = 100, .descriptor = 1};
+    file.write_pages({&page, 1});
+    file.commit(0, 1600);
+    file.end(format::Ending::done, "", -1);
+  }
+  std::ifstream file(path, std::ios::binary);
+  return {{std::istreambuf_iterator<char>(file), {}}};
+}
+
+std::vector<std::string> chrome_seeds() {
+  return {
+      R"({"schemaVersion":1,"distributedInfo":{"rank":0,"world_size":2,"pg_config":[{"pg_name":"0","pg_desc":"default_pg","ranks":"[0, 1]"}]},)"
+      R"("traceEvents":[{"ph":"X","cat":"kernel","name":"ncclDevKernel_AllReduce_Sum_f32","pid":0,"tid":7,"ts":1.5,"dur":2.25,)"
+      R"("args":{"Collective name":"allreduce","Process Group Name":"0","In msg nelems":1024,"dtype":"Float","Seq":3}},)"
+      R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#3","pid":0,"tid":1,"ts":1,"dur":9},)"
+      R"({"ph":"M","name":"thread_name","pid":0,"tid":7,"args":{"name":"stream 7"}}]})",
+      R"([{"ph":"B","name":"forward-compute","pid":1,"tid":0,"ts":1,"args":{"step":0,"microbatch":2}},{"ph":"E","pid":1,"tid":0,"ts":5}])",
+      R"([{"name":"params-all-gather","ph":"X","pid":3,"tid":0,"ts":"1e3","dur":1,"args":{"model_chunk":1}}])"};
+}
+
+std::vector<std::string> flight_seeds() {
+  return {
+      R"({"version":"2.4","rank":0,"pg_config":{"0":{"name":"0","desc":"default_pg","ranks":"[0, 1]"}},)"
+      R"("pg_status":{"0":{"last_enqueued_collective":2,"last_started_collective":2,"last_completed_collective":1}},)"
+      R"("entries":[{"frames":[],"record_id":0,"pg_id":0,"process_group":["0","default_pg"],"collective_seq_id":1,"p2p_seq_id":0,)"
+      R"("op_id":1,"profiling_name":"nccl:all_reduce","time_created_ns":1700000000000000000,"input_sizes":[[3,4]],)"
+      R"("input_dtypes":["Float"],"output_sizes":[[3,4]],"state":"scheduled","retired":false,"is_p2p":false}]})"};
+}
+
+// Protocol 4, as Python writes {"version": "2.4", "rank": 0, "entries": [{...}]}.
+std::vector<std::string> pickle_seeds() {
+  const auto text = [](std::string_view s) {
+    return std::string("\x8c") + static_cast<char>(s.size()) + std::string(s) + "\x94";
+  };
+  std::string entry = "}\x94(" + text("profiling_name") + text("nccl:all_reduce") + text("process_group") + text("0") +
+                      text("default_pg") + "\x86\x94" + text("collective_seq_id") + "K\x01" + text("state") +
+                      text("scheduled") + text("input_sizes") +
+                      "]\x94]\x94(K\x03K\x04"
+                      "eau";
+  return {std::string("\x80\x04", 2) + "}\x94(" + text("version") + text("2.4") + text("rank") + std::string("K\0", 2) +
+          text("entries") + "]\x94" + entry + "a" + "u."};
+}
+
+const Target kTargets[] = {
+    {"trace_ms", ours, our_seeds, {"MSTRACE\n", "0-63:8", "\xff\xff\xff\xff"}},
+    {"trace_chrome",
+     foreign,
+     chrome_seeds,
+     {"\"traceEvents\":", "\"ph\":\"X\"", "\"ts\":", "\"dur\":", "\"args\":", "1e300",
+      "\"distributedInfo\":", "\"pg_config\":", "\"cat\":\"kernel\"", "\"step\":"}},
+    {"trace_flight",
+     foreign,
+     flight_seeds,
+     {"\"entries\":", "\"pg_config\":", "\"collective_seq_id\":", "\"input_sizes\":", "\"state\":", "\"completed\"",
+      "9223372036854775807"}},
+    {"trace_pickle",
+     foreign,
+     pickle_seeds,
+     {"\x8c", "\x94", "\x86", "\x85", "K", "M", "J", "\x8a", "(", "u", "e", "a", "h", "."}},
+};
+
+}  // namespace
+
+std::span<const Target> trace_targets() { return kTargets; }
+
+}  // namespace ms::fuzz
