@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -22,6 +23,7 @@
 #include "net/measure/fabric_config.h"
 #include "net/measure/facts_json.h"
 #include "net/measure/interface.h"
+#include "net/transport/acceptor.h"
 #include "net/transport/secret.h"
 
 namespace ms::net {
@@ -29,7 +31,7 @@ namespace {
 
 constexpr double kWelcome_s = 5;
 constexpr double kForever_s = 1e8;       // a coordinator that is gone is found out by its connection
-constexpr std::size_t kMostPeers = 256;  // served at a time, strangers among them
+constexpr std::size_t kMostPeers = 256;  // served at a time
 constexpr std::size_t kMostOrders = 64;  // at a time
 
 // A connection to the coordinator that knows who we are. `introduce` tells, once our own address is known.
@@ -130,18 +132,21 @@ void run_agent(const AgentOptions& options) {
     me.link_gbps = speed > 0 ? static_cast<double>(speed) * 1e-3 : 0;
     return to_json(me);
   });
-  Listener& listener = *listening;
 
   std::mutex answering;  // of those who send to the coordinator
   CounterReader counters(self.root);
   Threads orders(kMostOrders), peers(kMostPeers);
+  std::vector<Listener> listeners;
+  listeners.push_back(*std::move(listening));
+  const std::size_t files = raise_open_files(4 * Acceptor::kMostUnproven);
+  Acceptor acceptor(std::move(listeners), self.secret, std::clamp<std::size_t>(files / 4, 16, Acceptor::kMostUnproven));
   std::jthread serving([&](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
-      std::optional<Channel> channel = listener.accept(in_seconds(0.2));
-      if (!channel) continue;
-      // A stranger has a few seconds to prove that it is none; more than can be served are turned away.
-      peers.add(
-          [&self, channel = std::make_shared<Channel>(*std::move(channel))] { serve_peer(std::move(*channel), self); });
+      std::optional<Acceptor::Accepted> accepted = acceptor.accept(in_seconds(0.2));
+      if (!accepted) continue;
+      peers.add([&self, peer = std::make_shared<Acceptor::Accepted>(*std::move(accepted))] {
+        serve_peer(std::move(peer->channel), peer->greeting, self);
+      });
     }
   });
   while (true) {
@@ -152,8 +157,13 @@ void run_agent(const AgentOptions& options) {
     const TestOrder order = read_order(line);
     if (!order.ask.empty()) {
       TestAnswer answer{.id = order.id};
-      answer.text = order.ask == "counters" ? to_json(counters.read(SystemClock().wall_s()))
-                                            : to_json(gather_facts(self.root, environ));
+      if (order.ask == "counters") {
+        answer.text = to_json(counters.read(SystemClock().wall_s()));
+      } else if (order.ask == "strangers") {
+        answer.text = to_json(acceptor.strangers());
+      } else {
+        answer.text = to_json(gather_facts(self.root, environ));
+      }
       std::lock_guard lock(answering);
       control.send_line(to_json(answer), in_seconds(kWelcome_s));
       continue;

@@ -2,16 +2,9 @@
 
 #include <poll.h>
 
-#include <sys/resource.h>
-
 #include <algorithm>
-#include <atomic>
-#include <list>
-#include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
-#include <thread>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -24,76 +17,71 @@ namespace {
 // Agents give up on each other after three seconds of silence, some times in a row; they should be the ones who say so.
 constexpr double kSlack_s = 12;
 
-Address any_v4() { return *parse_address("0.0.0.0:0"); }
+// Open files of a check of `nodes` nodes: a connection and a launching command's pipe for each, and some.
+std::size_t files_of(std::size_t nodes) { return 2 * nodes + 64; }
 
-}  // namespace
-
-AgentPool::AgentPool(std::vector<std::string> nodes)
-    : nodes_(std::move(nodes)), secret_(new_secret()), v4_(any_v4()), seats_(nodes_.size()) {
-  // A connection and a launching command's pipe for each node, and some.
-  rlimit limit{};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  const rlim_t wanted = 2 * nodes_.size() + 64;
-  if (limit.rlim_cur < wanted) {
-    limit.rlim_cur = std::min(limit.rlim_max, wanted);
-    setrlimit(RLIMIT_NOFILE, &limit);
-    if (limit.rlim_cur < wanted) {
-      throw user_error(
-          "net.nodes",
-          fmt::format("{} nodes take {} open files, and {} are allowed", nodes_.size(), wanted, limit.rlim_cur),
-          "ulimit -n");
-    }
+std::size_t room_for_unproven(std::size_t nodes) {
+  constexpr std::size_t kFewest = 64;
+  const std::size_t limit = raise_open_files(files_of(nodes) + Acceptor::kMostUnproven);
+  if (limit < files_of(nodes) + kFewest) {
+    throw user_error(
+        "net.nodes",
+        fmt::format("{} nodes take {} open files, and {} are allowed", nodes, files_of(nodes) + kFewest, limit),
+        "ulimit -n");
   }
+  return std::min(Acceptor::kMostUnproven, limit - files_of(nodes));
 }
 
-Invitation AgentPool::invitation(const std::string& interface) const {
-  Invitation invitation{.addresses = {}, .secret = secret_, .interface = interface};
+std::vector<Listener> listeners_on(const std::string& interface) {
+  std::vector<Listener> listeners;
   for (const Interface& i : interfaces(interface))
-    if (i.address.storage.ss_family == AF_INET) invitation.addresses.push_back(i.address.with_port(v4_.port()).str());
-  if (invitation.addresses.empty()) {
+    if (i.address.storage.ss_family == AF_INET) listeners.emplace_back(i.address);
+  if (listeners.empty()) {
     throw user_error("net.interface",
                      fmt::format("this node has no IPv4 address on an interface {}* that is up", interface));
   }
+  return listeners;
+}
+
+Invitation invitation_to(const std::vector<Listener>& listeners, const std::string& interface) {
+  Invitation invitation{.addresses = {}, .secret = new_secret(), .interface = interface};
+  for (const Listener& listener : listeners) invitation.addresses.push_back(local_address(listener.fd()).str());
   return invitation;
 }
 
+}  // namespace
+
+AgentPool::AgentPool(std::vector<std::string> nodes, const std::string& interface)
+    : AgentPool(std::move(nodes), interface, listeners_on(interface)) {}
+
+AgentPool::AgentPool(std::vector<std::string> nodes, const std::string& interface, std::vector<Listener> listeners)
+    : nodes_(std::move(nodes)),
+      invitation_(invitation_to(listeners, interface)),
+      acceptor_(std::move(listeners), invitation_.secret, room_for_unproven(nodes_.size())),
+      seats_(nodes_.size()) {}
+
 void AgentPool::gather(double seconds) {
   const Deadline deadline = in_seconds(seconds);
-  // Each in a thread of its own: one that connects and says nothing holds up nobody.
-  constexpr std::size_t kAtATime = 64;
-  std::mutex mutex;  // guards the seats
-  std::atomic<std::size_t> greeting = 0;
-  std::list<std::jthread> threads;
-  const auto here = [&] {
-    const std::lock_guard lock(mutex);
-    return missing().empty();
-  };
-  while (!here() && seconds_until(deadline) > 0) {
-    if (greeting >= kAtATime) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      continue;
-    }
-    std::optional<Channel> accepted = v4_.accept(std::min(deadline, in_seconds(0.05)));
-    if (!accepted) continue;
-    ++greeting;
-    threads.emplace_back([&, channel = std::make_shared<Channel>(*std::move(accepted))] {
-      try {
-        Member member = read_member(welcome(*channel, secret_, std::min(deadline, in_seconds(kAnswer_s))));
-        const auto node = std::ranges::find(nodes_, member.node);
-        if (node == nodes_.end()) {
-          log::warn("net", "an agent calls itself {}, which is no node of this check", plain_text(member.node, 80));
-        } else {
-          channel->set_peer(member.node);
-          const std::lock_guard lock(mutex);
-          Seat& seat = seats_[static_cast<std::size_t>(node - nodes_.begin())];
-          seat.member = std::move(member);
-          seat.control = std::move(*channel);
-        }
-      } catch (const std::exception& error) { log::info("net", "{}", plain_text(error.what(), 200)); }
-      --greeting;
-    });
+  while (!missing().empty()) {
+    std::optional<Acceptor::Accepted> agent = acceptor_.accept(deadline);
+    if (!agent) return;
+    try {
+      seat(*std::move(agent));
+    } catch (const Error& error) { log::warn("net", "{}", error.message()); }
   }
-  threads.clear();
+}
+
+void AgentPool::seat(Acceptor::Accepted agent) {
+  Member member = read_member(agent.greeting);
+  const auto node = std::ranges::find(nodes_, member.node);
+  if (node == nodes_.end()) {
+    log::warn("net", "an agent calls itself {}, which is no node of this check", plain_text(member.node, 80));
+    return;
+  }
+  Seat& seat = seats_[static_cast<std::size_t>(node - nodes_.begin())];
+  agent.channel.set_peer(member.node);
+  seat.member = std::move(member);
+  seat.control = std::move(agent.channel);
 }
 
 const Member* AgentPool::member(int node) const {

@@ -9,17 +9,18 @@
 
 #include "net/agents/wire.h"
 #include "net/measure/schedule.h"
+#include "net/transport/acceptor.h"
 
 namespace ms::net {
 
 class AgentPool {
  public:
-  // Listens, on all addresses. `nodes`: who is expected, by name. Raises the limit of open files as far as that takes;
+  // Listens on the IPv4 addresses of the interfaces whose names begin with `interface`; Error("net.interface", user)
+  // where there are none. `nodes`: who is expected, by name. Raises the limit of open files as far as that takes;
   // Error("net.nodes", user) where it may not.
-  explicit AgentPool(std::vector<std::string> nodes);
+  AgentPool(std::vector<std::string> nodes, const std::string& interface);
 
-  // For the agents. With an interface, that one's address only; Error("net.interface", user) where it has none.
-  Invitation invitation(const std::string& interface) const;
+  Invitation invitation() const { return invitation_; }  // for the agents
   // Waits until all agents are here, or for `seconds` at most.
   void gather(double seconds);
   // Members in the order of the nodes; nullptr: it did not come, or is gone.
@@ -32,12 +33,15 @@ class AgentPool {
   std::vector<PairResult> test(const Round& round, const PairSpec& spec, int source_port = 0);
   // Asks every node for its "counters" or "facts". Returns the answers by node; empty where a node did not answer.
   std::vector<std::string> ask(const std::string& what);
+  Strangers strangers() const { return acceptor_.strangers(); }  // that came here
 
  private:
   struct Seat {
     Member member;
     Channel control;  // empty: nobody is there
   };
+  AgentPool(std::vector<std::string> nodes, const std::string& interface, std::vector<Listener> listeners);
+  void seat(Acceptor::Accepted agent);
   void lose(int node);
   // order() sends an order. answers() takes answers until each has come or time is up: `missed` gets the others.
   bool order(int node, const TestOrder& order);
@@ -45,8 +49,8 @@ class AgentPool {
                const std::function<void(int node, const std::string& why)>& missed);
 
   std::vector<std::string> nodes_;
-  std::string secret_;
-  Listener v4_;
+  Invitation invitation_;
+  Acceptor acceptor_;
   std::vector<Seat> seats_;
   int next_id_ = 1;
 };

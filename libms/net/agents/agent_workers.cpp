@@ -6,9 +6,9 @@
 
 namespace ms::net {
 
-AgentWorkers::AgentWorkers(const AgentWorkersOptions& options) : pool_(options.nodes) {
+AgentWorkers::AgentWorkers(const AgentWorkersOptions& options) : pool_(options.nodes, options.interface) {
   invited_ = options.nodes.size();
-  Invitation invitation = pool_.invitation(options.interface);
+  Invitation invitation = pool_.invitation();
   invitation.rdma = options.rdma;
   invitation.hcas = options.hcas;
   launcher_.emplace(options.launch, options.agent, std::move(invitation));
@@ -34,6 +34,15 @@ AgentWorkers::AgentWorkers(const AgentWorkersOptions& options) : pool_(options.n
   } else {
     std::ranges::move(without, std::back_inserter(missing_));
   }
+}
+
+std::map<std::string, Strangers> AgentWorkers::strangers() {
+  std::map<std::string, Strangers> strangers{{kCoordinator, pool_.strangers()}};
+  const std::vector<std::string> told = pool_.ask("strangers");
+  for (std::size_t node = 0; node < told.size(); ++node)
+    if (!told[node].empty()) strangers[pool_.nodes()[node]] = read_strangers(told[node]);
+  std::erase_if(strangers, [](const auto& at) { return at.second.connections == 0; });
+  return strangers;
 }
 
 double AgentWorkers::link_gbps(int node) const {

@@ -19,9 +19,9 @@ struct Self {
   std::optional<RdmaPort> rdma = {};
 };
 
-// Everything that another agent asks of us on one connection it made; returns when that is over. Throws what goes
-// wrong.
-void serve_peer(Channel channel, const Self& self);
+// Everything that another agent asks of us on one connection it made and greeted us on; returns when that is over.
+// Throws what goes wrong.
+void serve_peer(Channel channel, const std::string& greeting, const Self& self);
 
 // Measures the pair (we, the other) as `spec` says; ours is `there`. What cannot be measured is said in `error`, with
 // what was measured before. Indices are not set. `source_port` is that of the first flow, counted on for the others; 0:

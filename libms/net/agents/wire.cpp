@@ -139,6 +139,13 @@ std::string to_json(const TestAnswer& a) {
               {"seconds", r.seconds}}
       .dump();
 }
+std::string to_json(const Strangers& s) { return Json{{"connections", s.connections}, {"evicted", s.evicted}}.dump(); }
+Strangers read_strangers(const std::string& text) {
+  return understood(text, [](const Json& json) {
+    return Strangers{.connections = json.at("connections"), .evicted = json.at("evicted")};
+  });
+}
+
 TestAnswer read_answer(const std::string& line) {
   return understood(line, [](const Json& json) {
     PairResult r;

@@ -62,6 +62,7 @@ class Run {
 
   Checked finish() {
     checked_.seconds = clock_.now_s() - begin_s_;
+    checked_.strangers = workers_.strangers();
     return std::move(checked_);
   }
 

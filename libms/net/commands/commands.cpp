@@ -93,7 +93,10 @@ Checked ask_all(const Args& args, const std::string& what, double seconds, doubl
         checked.missing.push_back(name);
       }
     }
-    if (clock.now_s() >= end_s) return checked;
+    if (clock.now_s() >= end_s) {
+      checked.strangers = workers.strangers();
+      return checked;
+    }
     clock.sleep_s(std::min(interval_s, end_s - clock.now_s()));
   }
 }

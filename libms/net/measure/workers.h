@@ -2,13 +2,17 @@
 // (rank_workers.h).
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include "net/measure/pair.h"
 #include "net/measure/schedule.h"
+#include "net/transport/acceptor.h"
 
 namespace ms::net {
+
+inline constexpr const char* kCoordinator = "the coordinator";
 
 class Workers {
  public:
@@ -23,6 +27,8 @@ class Workers {
   virtual double link_gbps(int /*node*/) const { return 0; }  // 0: not told
   // Lists the parts of a PairSpec that these workers do not measure, for the report.
   virtual std::vector<std::string> not_run() const { return {}; }
+  // Returns who connected without the secret so far, by where: kCoordinator, or a node. Waits for the nodes' answers.
+  virtual std::map<std::string, Strangers> strangers() { return {}; }
 
   // Tests all pairs of a round at the same time. Returns the results in the order of the pairs, with `a` and `b` set to
   // its two nodes. `source_port` is that of the first flow, for workers that can choose it; 0: any.

@@ -6,6 +6,7 @@
 
 #include "base/escape.h"
 #include "base/text.h"
+#include "net/measure/workers.h"
 
 namespace ms::net {
 namespace {
@@ -63,6 +64,8 @@ std::string symptom_text(const Fault& fault, Symptom symptom) {
 const std::vector<Code>& codes() {
   static const std::vector<Code> kCodes{
       {"net.silent", "A node that did not come, or did not answer others."},
+      {"net.strangers",
+       "Not judged: it did not come or did not answer, and connections without the secret took all room there."},
       {"net.slow", "Less than the threshold of what other ways carry."},
       {"net.loss", "Datagrams that were sent at a low rate did not arrive, and were not dropped by the receiver."},
       {"net.mtu", "Packets as large as the sender's interface allows do not arrive."},
@@ -112,33 +115,77 @@ std::string evidence(const Checked& checked, const Fault& fault) {
   return text;
 }
 
+std::string why_absent(const Checked& checked) {
+  return "did not take part" + (checked.why_missing.empty() ? "" : ": " + checked.why_missing);
+}
+
+std::string strangers_text(const std::string& at, const Strangers& strangers) {
+  return fmt::format("{} to {} without the secret of this check",
+                     plural(static_cast<std::size_t>(strangers.connections), "connection"), at);
+}
+
+std::vector<std::string> nodes_of(const Checked& checked, const Culprit& culprit) {
+  if (culprit.kind == Kind::group) {
+    std::vector<std::string> nodes;
+    for (std::size_t node = 0; node < checked.nodes.size(); ++node)
+      if (checked.layout.below(static_cast<int>(node), culprit.a)) nodes.push_back(checked.nodes[node]);
+    return nodes;
+  }
+  std::vector<std::string> nodes{name_of(checked, culprit.a)};
+  if (culprit.b >= 0) nodes.push_back(name_of(checked, culprit.b));
+  return nodes;
+}
+
+std::string crowd_at(const Checked& checked, const std::vector<std::string>& places) {
+  for (const std::string& place : places) {
+    const auto at = checked.strangers.find(place);
+    if (at != checked.strangers.end() && at->second.evicted > 0) return strangers_text(place, at->second);
+  }
+  return {};
+}
+
+std::string crowd_around(const Checked& checked, const Fault& fault) {
+  const bool silent = std::ranges::find(fault.symptoms, Symptom::silent) != fault.symptoms.end();
+  return silent ? crowd_at(checked, nodes_of(checked, fault.culprit)) : "";
+}
+
 std::vector<Finding> findings(const Checked& checked) {
   std::vector<Finding> found;
+  // Who could not be heard for strangers is not judged.
+  const auto found_unless = [&](const std::string& crowd, Finding finding) {
+    if (!crowd.empty()) {
+      finding.code = "net.strangers";
+      finding.severity = Severity::warning;
+      finding.blame = Blame::fabric;
+      finding.message += fmt::format("; not judged: {} may be why", crowd);
+    }
+    found.push_back(std::move(finding));
+  };
   for (const std::string& node : checked.missing) {
-    found.push_back({.code = "net.silent",
-                     .severity = Severity::critical,
-                     .blame = Blame::node,
-                     .entity = node,
-                     .message = "did not take part" +
-                                (checked.why_missing.empty() ? "" : fmt::format(": {}", checked.why_missing))});
+    found_unless(crowd_at(checked, {kCoordinator}), {.code = "net.silent",
+                                                     .severity = Severity::critical,
+                                                     .blame = Blame::node,
+                                                     .entity = node,
+                                                     .message = why_absent(checked)});
   }
   if (checked.command == "pairs") {  // nobody is judged, but what could not be measured is told
     for (const PairResult& result : checked.results) {
       if (result.error.empty()) continue;
-      found.push_back({.code = "net.silent",
-                       .severity = Severity::critical,
-                       .blame = Blame::fabric,
-                       .entity = name_of(checked, result.a) + " - " + name_of(checked, result.b),
-                       .message = result.error});
+      const std::string &a = name_of(checked, result.a), &b = name_of(checked, result.b);
+      found_unless(crowd_at(checked, {a, b}), {.code = "net.silent",
+                                               .severity = Severity::critical,
+                                               .blame = Blame::fabric,
+                                               .entity = a + " - " + b,
+                                               .message = result.error});
     }
   }
   for (const Fault& fault : checked.faults) {
     const bool only_flaps = fault.symptoms == std::vector{Symptom::flap};
-    found.push_back({.code = code_of(fault.symptoms.front()),
-                     .severity = only_flaps ? Severity::warning : Severity::critical,
-                     .blame = Blame::fabric,
-                     .entity = who(checked, fault.culprit),
-                     .message = evidence(checked, fault)});
+    found_unless(crowd_around(checked, fault), {.code = code_of(fault.symptoms.front()),
+                                                .severity = only_flaps ? Severity::warning : Severity::critical,
+                                                .blame = Blame::fabric,
+                                                .entity = who(checked, fault.culprit),
+                                                .message = evidence(checked, fault)});
   }
   return found;
 }
@@ -233,6 +280,8 @@ std::string as_text(const Checked& checked) {
   for (const Finding& finding : findings(checked)) text += finding.str() + "\n";
   for (const std::string& what : checked.not_run) text += fmt::format("not run: {}\n", safe_line(what));
   for (const std::string& remark : checked.remarks) text += fmt::format("note: {}\n", safe_line(remark));
+  for (const auto& [at, strangers] : checked.strangers)
+    text += fmt::format("note: {}\n", safe_line(strangers_text(at, strangers)));
   if (checked.untested_pairs > 0) {
     text += fmt::format("note: {} were not tested: a link between two of them may be bad all the same\n",
                         plural(static_cast<std::size_t>(checked.untested_pairs), "pair"));

@@ -1,11 +1,13 @@
 // Reports on a check of the fabric, for people, monitors and programs. Pure functions of results.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include "base/finding.h"
 #include "net/judge/locate.h"
+#include "net/transport/acceptor.h"
 
 namespace ms::net {
 
@@ -18,8 +20,9 @@ struct Checked {
   std::vector<PairResult> results = {};
   std::vector<Fault> faults = {};
   std::vector<int> healthy = {};
-  std::vector<std::string> not_run = {};  // what could not be tried here, and why
-  std::vector<std::string> remarks = {};  // what cannot be told
+  std::vector<std::string> not_run = {};            // what could not be tried here, and why
+  std::vector<std::string> remarks = {};            // what cannot be told
+  std::map<std::string, Strangers> strangers = {};  // by where they connected, see workers.h
   std::int64_t untested_pairs = 0;
   int rounds = 0;
   double seconds = 0;
@@ -35,6 +38,13 @@ const std::vector<Code>& codes();
 // "n3", "n3 -> *", "* -> n3", "switch s1", "n2 - n5", "n2 -> n5".
 std::string who(const Checked& checked, const Culprit& culprit);
 std::string evidence(const Checked& checked, const Fault& fault);
+std::vector<std::string> nodes_of(const Checked& checked, const Culprit& culprit);
+std::string why_absent(const Checked& checked);
+// "1000 connections to n2 without the secret of this check".
+std::string strangers_text(const std::string& at, const Strangers& strangers);
+// The strangers that took all room at one of these places, or around what is silent; empty: none did.
+std::string crowd_at(const Checked& checked, const std::vector<std::string>& places);
+std::string crowd_around(const Checked& checked, const Fault& fault);
 std::vector<Finding> findings(const Checked& checked);
 
 // Nagios: 2 where a node, switch, link or direction is at fault, 1 where only flaps were seen, 3 where nothing could be

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "net/measure/workers.h"
+
 namespace ms::net {
 namespace {
 
@@ -23,18 +25,6 @@ std::string_view kind_word(Kind kind) {
   return "node";
 }
 
-std::vector<std::string> nodes_of(const Checked& checked, const Culprit& culprit) {
-  if (culprit.kind == Kind::group) {
-    std::vector<std::string> nodes;
-    for (std::size_t node = 0; node < checked.nodes.size(); ++node)
-      if (checked.layout.below(static_cast<int>(node), culprit.a)) nodes.push_back(checked.nodes[node]);
-    return nodes;
-  }
-  std::vector<std::string> nodes{checked.nodes[static_cast<std::size_t>(culprit.a)]};
-  if (culprit.b >= 0) nodes.push_back(checked.nodes[static_cast<std::size_t>(culprit.b)]);
-  return nodes;
-}
-
 Json number(double value) { return value < 0 ? Json(nullptr) : Json(value); }
 
 Json way_json(const Way& way) {
@@ -49,15 +39,16 @@ Json way_json(const Way& way) {
 std::string as_json(const Checked& checked) {
   Json faults = Json::array(), found = Json::array(), healthy = Json::array(), pairs = Json::array();
   for (const std::string& node : checked.missing) {
-    faults.push_back(
-        {{"kind", "node"},
-         {"who", node},
-         {"nodes", {node}},
-         {"symptoms", {"silent"}},
-         {"evidence", "did not take part" + (checked.why_missing.empty() ? "" : ": " + checked.why_missing)},
-         {"confidence", 1.0}});
+    if (!crowd_at(checked, {kCoordinator}).empty()) continue;
+    faults.push_back({{"kind", "node"},
+                      {"who", node},
+                      {"nodes", {node}},
+                      {"symptoms", {"silent"}},
+                      {"evidence", why_absent(checked)},
+                      {"confidence", 1.0}});
   }
   for (const Fault& fault : checked.faults) {
+    if (!crowd_around(checked, fault).empty()) continue;
     Json symptoms = Json::array();
     for (const Symptom symptom : fault.symptoms) symptoms.push_back(to_string(symptom));
     faults.push_back({{"kind", kind_word(fault.culprit.kind)},
@@ -86,6 +77,9 @@ std::string as_json(const Checked& checked) {
     pair["seconds"] = r.seconds;
     pairs.push_back(std::move(pair));
   }
+  Json strangers = Json::object();
+  for (const auto& [at, of] : checked.strangers)
+    strangers[at] = {{"connections", of.connections}, {"evicted", of.evicted}};
   const Json json{{"schema", 1},
                   {"command", checked.command},
                   {"nodes", checked.nodes},
@@ -94,6 +88,7 @@ std::string as_json(const Checked& checked) {
                   {"findings", found},
                   {"not_run", checked.not_run},
                   {"remarks", checked.remarks},
+                  {"strangers", strangers},
                   {"untested_pairs", checked.untested_pairs},
                   {"rounds", checked.rounds},
                   {"seconds", checked.seconds},

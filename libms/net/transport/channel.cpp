@@ -252,23 +252,13 @@ Listener::Listener(const Address& on)
   }
 }
 
-std::optional<Channel> Listener::accept(Deadline deadline) {
-  while (true) {
-    Address from;
-    from.length = sizeof from.storage;
-    UniqueFd fd(
-        accept4(fd_.get(), reinterpret_cast<sockaddr*>(&from.storage), &from.length, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (fd) return Channel(std::move(fd), from.str());
-    const bool just_nobody = would_block(errno) || errno == ECONNABORTED;
-    pollfd poll{.fd = fd_.get(), .events = POLLIN, .revents = 0};
-    const double seconds = std::min(seconds_until(deadline), 3600.0);
-    if (seconds == 0) return std::nullopt;
-    if (just_nobody) {
-      ::poll(&poll, 1, static_cast<int>(std::ceil(seconds * 1e3)));
-    } else {  // no descriptors left: some may come back
-      ::poll(nullptr, 0, 50);
-    }
-  }
+std::optional<Channel> Listener::accept_now() {
+  Address from;
+  from.length = sizeof from.storage;
+  UniqueFd fd(
+      accept4(fd_.get(), reinterpret_cast<sockaddr*>(&from.storage), &from.length, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!fd) return std::nullopt;
+  return Channel(std::move(fd), from.str());
 }
 
 }  // namespace ms::net

@@ -102,8 +102,8 @@ class Listener {
   explicit Listener(const Address& on);
   int port() const { return local_address(fd_.get()).port(); }
   int fd() const { return fd_.get(); }
-  // nullopt where nobody came in time.
-  std::optional<Channel> accept(Deadline deadline);
+  // nullopt where nobody is there now; errno says why.
+  std::optional<Channel> accept_now();
 
  private:
   UniqueFd fd_;

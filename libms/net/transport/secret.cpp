@@ -10,8 +10,6 @@
 namespace ms::net {
 namespace {
 
-constexpr std::size_t kMaxGreeting = 4096;
-
 std::string hex(std::span<const unsigned char> bytes) {
   std::string text;
   for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
@@ -55,15 +53,19 @@ void greet(Channel& channel, std::string_view secret, std::string_view greeting,
   if (!same(channel.receive_line(deadline, kMaxGreeting), proof(secret, "welcome " + said))) throw stranger(channel);
 }
 
-std::string welcome(Channel& channel, std::string_view secret, Deadline deadline) {
-  const std::string ours = random_hex();
+std::string challenge(Channel& channel, Deadline deadline) {
+  std::string ours = random_hex();
   channel.send_line(ours, deadline);
-  const std::string line = channel.receive_line(deadline, kMaxGreeting);
+  return ours;
+}
+
+std::string admit(Channel& channel, std::string_view secret, std::string_view nonce, std::string_view line,
+                  Deadline deadline) {
   const std::size_t first = line.find(' ');
-  const std::size_t second = first == std::string::npos ? first : line.find(' ', first + 1);
-  if (second == std::string::npos) throw stranger(channel);
-  const std::string greeting = line.substr(second + 1);
-  const std::string said = fmt::format("{} {} {}", ours, line.substr(0, first), greeting);
+  const std::size_t second = first == std::string_view::npos ? first : line.find(' ', first + 1);
+  if (second == std::string_view::npos) throw stranger(channel);
+  std::string greeting(line.substr(second + 1));
+  const std::string said = fmt::format("{} {} {}", nonce, line.substr(0, first), greeting);
   if (!same(line.substr(first + 1, second - first - 1), proof(secret, "greet " + said))) throw stranger(channel);
   channel.send_line(proof(secret, "welcome " + said), deadline);
   return greeting;

@@ -10,6 +10,7 @@
 
 #include "fake_node.h"
 #include "net/agents/peer.h"
+#include "net/transport/acceptor.h"
 
 namespace ms::net {
 namespace {
@@ -92,14 +93,17 @@ class Programs : public testing::Test {
     test::FakeNode node(with_adapters ? 1 : 0);
     const Address loopback = *parse_address("127.0.0.1:0");
     Self self{"secret", loopback, "lo", Sysroot("/"), rdma_port(gather_facts(node.root(), nullptr), "")};
-    Listener listener(loopback);
+    std::vector<Listener> listeners;
+    const int port = listeners.emplace_back(loopback).port();
+    Acceptor acceptor(std::move(listeners), self.secret);
     std::jthread other([&] {
       try {
-        serve_peer(*listener.accept(in_seconds(10)), self);
+        Acceptor::Accepted peer = *acceptor.accept(in_seconds(10));
+        serve_peer(std::move(peer.channel), peer.greeting, self);
       } catch (const Error&) {  // the one who asks has given up
       }
     });
-    return test_pair(self, loopback.with_port(listener.port()), "other", {.seconds = 0.5, .rdma = true});
+    return test_pair(self, loopback.with_port(port), "other", {.seconds = 0.5, .rdma = true});
   }
 
   std::filesystem::path directory_ =
