@@ -128,10 +128,12 @@ Result check_disk_mounts(Evidence& evidence) {
     }
   }
   const std::vector<Answer> answers = ask_paths(paths, deadline_s);
-  std::size_t not_asked = 0;
+  std::size_t not_asked = 0, excused = 0;
   for (std::size_t i = 0; i < now.size(); ++i) {
     const Answer& answer = answers[i];
-    if (!answer.answered) {
+    if (answer.excused) {
+      ++excused;
+    } else if (!answer.answered) {
       findings.push_back(silent(now[i], deadline_s, fmt::format("within {}", format_duration(deadline_s))));
       if (answer.left_behind > 0) {
         keep["disk.mounts waits " + now[i].path] = {static_cast<double>(answer.left_behind), evidence.now_wall_s()};
@@ -143,6 +145,12 @@ Result check_disk_mounts(Evidence& evidence) {
     } else if (answer.error == EAGAIN || answer.error == ENOMEM) {
       ++not_asked;
     }
+  }
+  if (excused > 0 && findings.empty()) {
+    return skipped(
+        fmt::format("{} did not answer within {}, but this node is too busy to tell: neither did who asks "
+                    "nothing, or who asked got no CPU",
+                    plural(excused, "mount"), format_duration(deadline_s)));
   }
   Result result = judged(std::move(findings), fmt::format("{} answered{}", plural(now.size() - not_asked, "mount"),
                                                           not_asked ? fmt::format(", {} not asked", not_asked) : ""));
@@ -167,7 +175,9 @@ extern constinit const Check kDiskMounts = {
         "that "
         "hangs cannot always be killed; it is left behind, and while it still waits later runs do not ask that "
         "mount "
-        "again. What users mount or have mounted is only asked where it is expected: FUSE, all on and below "
+        "again. Where the node itself is late (the asking process got no CPU, or a control process that asks nothing "
+        "does not answer either) the mount is not judged and the check is skipped. What users mount or have mounted is "
+        "only asked where it is expected: FUSE, all on and below "
         "a mount point of autofs, mount points that /etc/fstab gives to users, and mounts of udisks.\n\n"
         "A path of expect.mounts must be written as the kernel shows it in /proc/self/mountinfo, without symbolic "
         "links. Permission denied counts as an answer.",

@@ -19,12 +19,14 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/handle.h"
 #include "base/sysroot.h"
 #include "base/text.h"
+#include "health/evidence/busy.h"
 
 namespace ms::health {
 namespace {
@@ -50,6 +52,20 @@ struct Message {  // one write of less than PIPE_BUF: never mixed with another's
   _exit(written == sizeof message ? 0 : 1);
 }
 
+// Finds out of those that have not answered whom the node kept from it.
+void excuse(const std::vector<pid_t>& processes, std::vector<Answer>& answers, double deadline_s) {
+  std::optional<bool> busy;
+  for (std::size_t i = 0; i < processes.size(); ++i) {
+    if (processes[i] <= 0 || answers[i].answered) continue;
+    siginfo_t gone{};
+    ::waitid(P_PID, static_cast<id_t>(processes[i]), &gone, WEXITED | WNOHANG | WNOWAIT);
+    answers[i].excused = gone.si_pid != 0 || lacked_cpu({}, cpu_time(processes[i]), deadline_s);
+    if (answers[i].excused) continue;
+    if (!busy) busy = control_is_late();
+    answers[i].excused = *busy;
+  }
+}
+
 // Reaps what is gone; kills what is not, and leaves behind what does not die.
 void end_processes(const std::vector<pid_t>& processes, std::vector<Answer>& answers) {
   for (std::size_t i = 0; i < processes.size(); ++i) {
@@ -67,7 +83,7 @@ void end_processes(const std::vector<pid_t>& processes, std::vector<Answer>& ans
     ::nanosleep(&pause, nullptr);
   }
   for (std::size_t i = 0; i < processes.size(); ++i) {
-    if (!gone[i] && !answers[i].answered) answers[i].left_behind = processes[i];
+    if (!gone[i] && !answers[i].answered && !answers[i].excused) answers[i].left_behind = processes[i];
   }
 }
 
@@ -106,10 +122,12 @@ std::vector<Answer> ask_paths(const std::vector<std::string>& paths, double dead
   }
   writer.reset();
   while (awaited > 0) {
-    const double left_s = end_s - monotonic_s();
-    if (left_s <= 0) break;
+    const double left_s = std::max(0.0, end_s - monotonic_s());  // what is here counts even if this process is late
     pollfd polled{reader.get(), POLLIN, 0};
-    if (::poll(&polled, 1, static_cast<int>(std::ceil(left_s * 1000))) <= 0) continue;
+    if (::poll(&polled, 1, static_cast<int>(std::ceil(left_s * 1000))) <= 0) {
+      if (left_s <= 0) break;
+      continue;
+    }
     Message message{};
     const ssize_t got = ::read(reader.get(), &message, sizeof message);
     if (got == 0) break;  // all are gone, somebody without a word
@@ -117,6 +135,7 @@ std::vector<Answer> ask_paths(const std::vector<std::string>& paths, double dead
     answers[message.index] = {.answered = true, .error = message.error};
     --awaited;
   }
+  excuse(processes, answers, deadline_s);
   end_processes(processes, answers);
   return answers;
 }
@@ -131,7 +150,7 @@ bool still_waits(pid_t process) {
   const std::size_t at = text ? text->find(name) : std::string::npos;
   if (at == std::string::npos || at + name.size() >= text->size()) return false;
   const char state = (*text)[at + name.size()];
-  return state != 'Z' && state != 'X';
+  return state == 'D' || state == 'S';  // one that was killed and only waits for a CPU will be gone
 }
 
 }  // namespace ms::health

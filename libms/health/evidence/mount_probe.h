@@ -18,13 +18,14 @@ int ask_path(const std::string& path);
 
 struct Answer {
   bool answered = false;
+  bool excused = false;   // not answered, and the path is not to blame: the node is busy, or the process was killed
   int error = 0;          // errno, 0: all is well
   pid_t left_behind = 0;  // the process that still waits, if it did not even die
 };
 
 inline constexpr std::size_t kMaxAsked = 64;  // at the same time; what is beyond is answered with EAGAIN
 
-// In the order of `paths`; never takes much longer than deadline_s.
+// In the order of `paths`; never takes much longer than deadline_s and kControl_s.
 std::vector<Answer> ask_paths(const std::vector<std::string>& paths, double deadline_s,
                               const std::function<int(const std::string&)>& ask = ask_path);
 

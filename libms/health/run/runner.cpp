@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "health/evidence/busy.h"
 #include "health/run/result_wire.h"
 
 namespace ms::health {
@@ -35,6 +36,7 @@ struct LaneRun {
   int pipe = -1;
   std::string received;
   double started_s = 0;  // of the check it is at
+  CpuTime cpu;           // before that check
   bool finished() const { return next == checks.size(); }
 };
 
@@ -89,6 +91,7 @@ class Runner {
     std::array<int, 2> ends{};
     lane.received.clear();
     lane.started_s = monotonic_s();
+    lane.cpu = {};
     if (::pipe2(ends.data(), O_CLOEXEC) != 0) return give_up(lane, "pipe: " + errno_text(errno));
     const pid_t parent = ::getpid();
     const pid_t process = ::fork();
@@ -173,6 +176,7 @@ class Runner {
     deliver(lane, result ? std::move(*result) : broken("its result could not be read"));
     ++lane.next;
     lane.started_s = monotonic_s();
+    lane.cpu = cpu_time(lane.process);
     return true;
   }
 
@@ -181,8 +185,14 @@ class Runner {
     const double now = monotonic_s();
     const bool hung = now >= lane.started_s + check.deadline_s;
     if (!hung && now < end_s_) return;
+    const bool node_late =
+        hung && (lacked_cpu(lane.cpu, cpu_time(lane.process), now - lane.started_s) || control_is_late());
     end_process(lane);
-    if (hung) {
+    if (node_late) {
+      deliver(lane, skipped(fmt::format("it was not done within {}, but this node is too busy to tell: a process that "
+                                        "asks nothing was late too, or the check got no CPU",
+                                        format_duration(check.deadline_s))));
+    } else if (hung) {
       deliver(lane, judged({{.severity = check.on_hang,
                              .entity = "the check",
                              .message = fmt::format("did not answer within {}", format_duration(check.deadline_s)),

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/handle.h"
+#include "busy_node.h"
 #include "fake_node.h"
 #include "health/evidence/mount_probe.h"
 #include "health/evidence/mounts.h"
@@ -23,7 +24,7 @@ using ::testing::HasSubstr;
 
 class Mounts : public FakeNode {
  protected:
-  Mounts() { policy.limits.mount_deadline_s = 0.3; }
+  Mounts() { policy.limits.mount_deadline_s = 1; }  // a busy machine must not make the node late
   // Mounts as the kernel lists them: "PATH TYPE SOURCE [mount options [file system options]]".
   void mounts(const std::vector<std::vector<std::string>>& rows) {
     std::string text;
@@ -63,7 +64,7 @@ TEST(Mountinfo, IsRead) {
 
 TEST(AskPaths, SilenceOfOneDelaysNobody) {
   const auto began = std::chrono::steady_clock::now();
-  const auto answers = ask_paths({"a", "hangs", "stale", "hangs too", "crashes"}, 0.2, [](const std::string& path) {
+  const auto answers = ask_paths({"a", "hangs", "stale", "hangs too", "crashes"}, 1, [](const std::string& path) {
     if (path == "stale") return ESTALE;
     if (path == "crashes") ::raise(SIGKILL);
     while (path.starts_with("hangs")) ::pause();
@@ -77,7 +78,9 @@ TEST(AskPaths, SilenceOfOneDelaysNobody) {
   EXPECT_EQ(answers[2].error, ESTALE);
   EXPECT_FALSE(answers[3].answered);
   EXPECT_FALSE(answers[4].answered);
-  EXPECT_LT(took.count(), 2.0);  // one deadline, not one each
+  EXPECT_FALSE(answers[1].excused);
+  EXPECT_TRUE(answers[4].excused);  // whatever killed it (memory ran out, say), it was not the path
+  EXPECT_LT(took.count(), 1.9);     // one deadline, not one each
   // All of it could be killed: nothing is left, soon after where the machine is busy.
   const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   pid_t left = 0;
@@ -85,6 +88,25 @@ TEST(AskPaths, SilenceOfOneDelaysNobody) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   EXPECT_EQ(left, -1);
+}
+
+// 200 processes of a user's, and nothing that hangs.
+TEST(AskPaths, ABusyNodeIsNoReasonToBlameAPath) {
+  const BusyCpu busy(200);
+  int late = 0;
+  for (int round = 0; round < 5; ++round) {
+    const auto answers = ask_paths({"a", "b", "c"}, 0.2, [](const std::string&) {
+      move_to_busy_cpu();
+      return 0;
+    });
+    for (const Answer& answer : answers) {
+      EXPECT_TRUE(answer.answered || answer.excused);
+      EXPECT_EQ(answer.left_behind, 0);
+      late += answer.excused ? 1 : 0;
+    }
+  }
+  EXPECT_GT(late, 0) << "the CPU was not busy";
+  while (::waitpid(-1, nullptr, WNOHANG) > 0) {}  // those who were killed late
 }
 
 TEST(AskPaths, NothingOfOursStaysOpenInAChild) {
@@ -234,8 +256,8 @@ TEST_F(DiskMounts, AMountThatHangsIsFoundWithinTheDeadline) {
   EXPECT_OUTCOME(unexpected, Outcome::pass);
   EXPECT_OUTCOME(result, Outcome::critical);
   EXPECT_THAT(entities(result), ElementsAre("/scratch"));
-  EXPECT_THAT(result.findings.at(0).message, HasSubstr("fuse hung did not answer within 300ms"));
-  EXPECT_LT(took.count(), 2.0);
+  EXPECT_THAT(result.findings.at(0).message, HasSubstr("fuse hung did not answer within 1.0s"));
+  EXPECT_LT(took.count(), 3.0);
 }
 
 TEST_F(DiskMounts, AServerThatDiedIsCriticalWhereItIsExpected) {

@@ -14,6 +14,8 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#include "busy_node.h"
+#include "health/evidence/busy.h"
 #include "health/run/result_wire.h"
 
 namespace ms::health {
@@ -52,6 +54,11 @@ Result counts(Evidence& evidence) {
   return result;
 }
 Result huge(Evidence&) { return passed(std::string(600'000, 'x')); }
+
+Result needs_a_busy_cpu(Evidence&) {
+  move_to_busy_cpu();
+  return passed();
+}
 
 Check row(std::string_view code, Result (*run)(Evidence&), Lane lane = Lane::files) {
   return {.code = code,
@@ -96,6 +103,33 @@ TEST_F(Runner, AHangIsAFindingAndTheLaneGoesOn) {
                                                       Outcome::critical, Outcome::pass));
   EXPECT_THAT(results[0].findings.at(0).message, HasSubstr("did not answer within 250ms"));
   EXPECT_GE(results[0].wall_s, 0.25);
+}
+
+TEST_F(Runner, ABusyNodeIsNoHang) {
+  const BusyCpu busy(200);
+  int late = 0;
+  for (int round = 0; round < 5; ++round) {
+    const Result result = run({row("a", needs_a_busy_cpu)})[0];
+    EXPECT_TRUE(result.outcome == Outcome::pass || result.outcome == Outcome::skip) << to_string(result.outcome);
+    late += result.outcome == Outcome::skip ? 1 : 0;
+  }
+  EXPECT_GT(late, 0) << "the CPU was not busy";
+}
+
+// A driver that hangs may spin: that is no lack of a CPU.
+TEST(Busy, WhoSpinsIsNotExcused) {
+  struct Row {
+    CpuTime before, now;
+    bool lacked;
+  };
+  const Row rows[] = {
+      {{}, {}, false},                                                 // it sleeps
+      {{}, {.run_s = 0.95, .wait_s = 0.05, .runnable = true}, false},  // it spins
+      {{}, {.run_s = 0.01, .wait_s = 0.0, .runnable = true}, true},    // it has not had its first turn
+      {{}, {.run_s = 0.01, .wait_s = 0.6, .runnable = false}, true},   // it had it late
+      {{.run_s = 0, .wait_s = 9}, {.run_s = 0.01, .wait_s = 9, .runnable = false}, false},  // long ago
+  };
+  for (const Row& row : rows) EXPECT_EQ(lacked_cpu(row.before, row.now, 1), row.lacked);
 }
 
 TEST_F(Runner, ACheckThatCrashesIsBrokenAndTheLaneGoesOn) {

@@ -1,0 +1,53 @@
+#include "health/evidence/busy.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <charconv>
+
+#include "base/clock.h"
+#include "base/sysroot.h"
+#include "base/text.h"
+
+namespace ms::health {
+
+bool control_is_late() {
+  const double end_s = monotonic_s() + kControl_s;
+  const pid_t control = ::fork();
+  if (control == 0) _exit(0);
+  if (control < 0) return true;  // whoever asks needs a process too
+  while (::waitpid(control, nullptr, WNOHANG) == 0) {
+    if (monotonic_s() >= end_s) {
+      ::kill(control, SIGKILL);
+      ::waitpid(control, nullptr, 0);  // it is in no call that could hold it
+      return true;
+    }
+    const timespec pause{0, 500'000};
+    ::nanosleep(&pause, nullptr);
+  }
+  return monotonic_s() >= end_s;  // or this process was late itself
+}
+
+CpuTime cpu_time(pid_t process) {
+  const std::string text = Sysroot().read(fmt::format("/proc/{}/schedstat", process), 256).value_or("");
+  const std::vector<std::string> words = split(text, ' ');  // ns on a CPU, ns waiting for one, time slices
+  const auto seconds = [&](std::size_t word) {
+    std::int64_t ns = 0;
+    if (word < words.size()) std::from_chars(words[word].data(), words[word].data() + words[word].size(), ns);
+    return static_cast<double>(ns) * 1e-9;
+  };
+  const std::string stat = Sysroot().read(fmt::format("/proc/{}/stat", process), 4096).value_or("");
+  const std::size_t name_end = stat.rfind(')');  // the name may hold anything
+  const bool runnable = name_end != std::string::npos && std::string_view(stat).substr(name_end).starts_with(") R");
+  return {.run_s = seconds(0), .wait_s = seconds(1), .runnable = runnable};
+}
+
+bool lacked_cpu(const CpuTime& before, const CpuTime& now, double elapsed_s) {
+  constexpr double kWaitShare = 0.25, kRunShare = 0.5;
+  if (now.wait_s - before.wait_s >= kWaitShare * elapsed_s) return true;
+  return now.runnable && now.run_s - before.run_s < kRunShare * elapsed_s;
+}
+
+}  // namespace ms::health

@@ -1,0 +1,25 @@
+// Tells a node that is too busy from a thing that does not answer: users may start as many processes as they like, and
+// then whatever asks is late. Used wherever a deadline leads to a finding.
+#pragma once
+
+#include <sys/types.h>
+
+namespace ms::health {
+
+// The CPU time of a process since it began. Where the kernel does not say, all is 0.
+struct CpuTime {
+  double run_s = 0;
+  double wait_s = 0;      // for a CPU, up to when it last got one
+  bool runnable = false;  // it runs, or waits for a CPU now
+};
+CpuTime cpu_time(pid_t process);
+
+// Whether the lack of a CPU explains why a process is late, `elapsed_s` after `before`: it waited for one for a quarter
+// of that time, or it could run and did not for half of it. One that spins is not excused.
+bool lacked_cpu(const CpuTime& before, const CpuTime& now, double elapsed_s);
+
+// Whether a control child, which asks nothing, does not end within kControl_s either.
+inline constexpr double kControl_s = 0.1;
+bool control_is_late();
+
+}  // namespace ms::health
