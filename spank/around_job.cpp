@@ -26,9 +26,10 @@ const char* name_of(When when) { return when == When::prolog ? "prolog" : "epilo
 
 }  // namespace
 
-std::vector<std::string> environment_for(std::string_view preflight) {
+std::vector<std::string> environment_for(const AroundJob& job) {
   std::vector<std::string> out = {kPath};
-  if (!preflight.empty()) out.push_back(std::string(kTwin) + "=" + std::string(preflight));
+  if (!job.preflight.empty()) out.push_back(std::string(kTwin) + "=" + std::string(job.preflight));
+  if (job.tasks_killed) out.emplace_back("MS_TASKS_KILLED=1");
   for (const char* name : kPassedOn) {
     if (const char* value = std::getenv(name)) out.push_back(std::string(name) + "=" + value);
   }
@@ -55,7 +56,7 @@ bool must_fail(const AroundJob& job, Log log) {
 
   Run run;
   run.argv = {program.path, name, "--config", config.path};
-  run.environment = environment_for(job.preflight);
+  run.environment = environment_for(job);
   run.deadline_s = job.deadline_s;
   const Outcome outcome = supervise(run);
   if (outcome.ending == Ending::exited && outcome.code == 0) return false;

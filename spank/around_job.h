@@ -20,6 +20,7 @@ struct AroundJob {
   std::string config;   // its policy
   double deadline_s = 0;
   std::string_view preflight;  // one of the words of preflight.h, or empty: the job did not say
+  bool tasks_killed = false;   // epilog: see killed.h
 };
 
 // True: this node is at fault, ms-diag has drained it, and the prolog has to fail so that Slurm starts the job
@@ -29,7 +30,8 @@ bool must_fail(const AroundJob& job, Log log);
 // ms-diag where a build tree and an installation have it: in this directory, or in a bin beside it or above it.
 std::string find_program(const std::string& directory);
 
-// Returns the environment for ms-diag: a PATH, the preflight word, and the variables of ours that slurmd itself writes.
-std::vector<std::string> environment_for(std::string_view preflight);
+// Returns the environment for ms-diag: a PATH, what the plugin knows of the job, and the variables of ours that slurmd
+// itself writes.
+std::vector<std::string> environment_for(const AroundJob& job);
 
 }  // namespace ms::spank

@@ -7,11 +7,13 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
 
 #include "around_job.h"
+#include "killed.h"
 #include "preflight.h"
 #include "printable.h"
 #include "settings.h"
@@ -106,6 +108,9 @@ bool around_job(spank_t spank, int count, char** arguments, When when) {
   job.config = settings.config;
   job.deadline_s = settings.deadline_s;
   job.preflight = preflight(spank);
+  std::uint32_t job_id = 0;
+  job.tasks_killed = when == When::epilog && spank_get_item(spank, S_JOB_ID, &job_id) == ESPANK_SUCCESS &&
+                     take_mark(settings.notes, job_id);
   return must_fail(job, to_slurm);
 }
 
@@ -174,6 +179,18 @@ int slurm_spank_task_init(spank_t spank, int count, char** arguments) {
       job_variable(spank, "SLURMD_NODENAME") == first_host(job_variable(spank, "SLURM_JOB_NODELIST"));
   if (!is_told_here(teller)) return ESPANK_SUCCESS;
   for (const std::string& line : read_note(settings.notes, job_id)) slurm_spank_log("%s", line.c_str());
+  return ESPANK_SUCCESS;
+}
+
+int slurm_spank_task_exit(spank_t spank, int count, char** arguments) {
+  if (spank_context() != S_CTX_REMOTE) return ESPANK_SUCCESS;
+  const Settings settings = read_settings(count, arguments);
+  std::uint32_t job_id = 0;
+  int status = 0;
+  if (settings.problem.empty() && spank_get_item(spank, S_JOB_ID, &job_id) == ESPANK_SUCCESS &&
+      spank_get_item(spank, S_TASK_EXIT_STATUS, &status) == ESPANK_SUCCESS && WIFSIGNALED(status)) {
+    mark_killed(settings.notes, job_id);
+  }
   return ESPANK_SUCCESS;
 }
 

@@ -29,8 +29,10 @@ struct ActConfig {
 inline constexpr std::size_t kMaxAllowed = 16;
 
 struct PrologConfig {
-  double deadline_s = 4;           // of all level-1 checks of one prolog; what is not done by then is cut
-  double epilog_interval_s = 600;  // a failed job's epilog looks again at most this often
+  double deadline_s = 4;  // of all level-1 checks of one prolog; what is not done by then is cut
+  // A failed job's epilog looks again at most this often: shorter than Slurm's delay of a requeue (120 s and more), so
+  // that a restarted job that fails here again is looked at.
+  double epilog_interval_s = 30;
 };
 
 struct PathsConfig {

@@ -23,6 +23,8 @@ constexpr const char* kDerivedExitCode = "SLURM_JOB_DERIVED_EC";  // wait status
 constexpr const char* kExitCode2 = "SLURM_JOB_EXIT_CODE2";        // "status:signal"
 constexpr const char* kPreflight = "MS_PREFLIGHT";                // the plugin's own word, validated by it
 
+constexpr const char* kTasksKilled = "MS_TASKS_KILLED";  // and another
+
 constexpr int kMaxGpus = 1024;  // more than any node has
 
 struct PreflightName {
@@ -115,12 +117,14 @@ std::optional<JobEnv> read_job_env(const Getenv& getenv) {
   }
   job.gpus = parse_gpus(value_of(getenv, kGpus));
   job.exit_status = exit_status_of(getenv);
+  job.tasks_killed = value_of(getenv, kTasksKilled) == "1";
   job.preflight = parse_preflight(value_of(getenv, kPreflight)).value_or(Preflight::by_default);
   return job;
 }
 
 std::vector<std::string> job_env_names() {
-  std::vector<std::string> names = {kJobId, kUserId, kNode, kGpus, kExitCode, kDerivedExitCode, kExitCode2, kPreflight};
+  std::vector<std::string> names = {kJobId,           kUserId,    kNode,      kGpus,       kExitCode,
+                                    kDerivedExitCode, kExitCode2, kPreflight, kTasksKilled};
   names.insert(names.end(), kNodes.begin(), kNodes.end());
   names.insert(names.end(), kRestarts.begin(), kRestarts.end());
   return names;

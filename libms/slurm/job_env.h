@@ -24,6 +24,7 @@ struct JobEnv {
   int restarts = 0;                      // SLURM_JOB_RESTART_COUNT or SLURM_RESTART_COUNT
   std::optional<std::vector<int>> gpus;  // SLURM_JOB_GPUS; nullopt: Slurm did not say
   std::optional<int> exit_status;  // epilog: the larger of the job's and its steps' (wait status, as Slurm gives it)
+  bool tasks_killed = false;       // epilog: a signal ended tasks of it on this node, as cancel and requeue do
   Preflight preflight = Preflight::by_default;
 
   bool is_batch_host() const;  // the first of nodes

@@ -93,7 +93,8 @@ TEST_F(AroundJobTest, ThePluginPassesOnWhatMsDiagReads) {
   std::vector<std::string> names = slurm::job_env_names();
   for (const std::string& name : names) setenv(name.c_str(), "1", 1);
   std::vector<std::string> passed;
-  for (const std::string& pair : environment_for("on")) passed.push_back(pair.substr(0, pair.find('=')));
+  const AroundJob job{.when = When::epilog, .program = {}, .config = {}, .preflight = "on", .tasks_killed = true};
+  for (const std::string& pair : environment_for(job)) passed.push_back(pair.substr(0, pair.find('=')));
   for (const std::string& name : names) unsetenv(name.c_str());
   names.push_back("PATH");
   EXPECT_THAT(passed, testing::UnorderedElementsAreArray(names));

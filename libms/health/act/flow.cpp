@@ -163,8 +163,8 @@ int prolog_flow(const Policy& policy, const slurm::JobEnv& job, const World& wor
 
 void epilog_flow(const Policy& policy, const slurm::JobEnv& job, const World& world) {
   world.attempt("the note of the job", [&] { Notes(policy.paths.notes).remove(job.job_id); });
-  // The job's exit status is only a hint that the node is worth checking.
-  if (!job.exit_status || *job.exit_status == 0) return;
+  // How the job ended is only a hint that the node is worth checking.
+  if (job.exit_status.value_or(0) == 0 && !job.tasks_killed) return;
   if (switched_off(policy)) {
     world.say(Level::info, fmt::format("nothing is checked: {} is there", policy.act.kill_switch));
     return;

@@ -41,6 +41,19 @@ TEST_F(FlowTest, TheEpilogLooksAfterFailedJobsNotTooOften) {
   EXPECT_NEAR(state().last_epilog_wall_s, clock_.wall_s(), 1e-3);
 }
 
+// Slurm says 0 of a job that was cancelled or requeued; a signal that ended its tasks is the hint then.
+TEST_F(FlowTest, TheEpilogLooksAfterJobsThatWereEnded) {
+  results_ = {passed()};
+  job_.exit_status = 0;
+  job_.tasks_killed = true;
+  epilog();
+  EXPECT_EQ(runs_.size(), 1);
+  // A restart that fails here again comes after Slurm's delay, and is looked at.
+  clock_.advance_s(121);
+  epilog();
+  EXPECT_EQ(runs_.size(), 2);
+}
+
 TEST_F(FlowTest, TheEpilogDrainsByTheSameRules) {
   job_.exit_status = 1;
   epilog();
