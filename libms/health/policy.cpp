@@ -56,6 +56,10 @@ constexpr Field<PathsConfig> kPathsFields[] = {
     {.key = "state",
      .member = &PathsConfig::state,
      .doc = "The local directory, root's alone, in which a node remembers counters, drains and its history."},
+    {.key = "site",
+     .member = &PathsConfig::site,
+     .doc = "A directory of root's alone (0700) on storage that all nodes share, in which the drains of all are kept "
+            "for ms-diag history --site; empty: each node knows its own only."},
     {.key = "spool",
      .member = &PathsConfig::spool,
      .doc = "The local directory into which events are written for ms-diag notify."},

@@ -38,6 +38,7 @@ struct PrologConfig {
 struct PathsConfig {
   std::string state = "/var/lib/ms-diag";
   std::string spool = "/var/spool/ms-diag";
+  std::string site;                    // on storage that all nodes share; empty: drains are known on each node only
   std::string notes = "/run/ms-diag";  // notes that a restarted job shows its user
   std::string scontrol = "/usr/bin/scontrol";
   std::string slurm_conf;  // SLURM_CONF for scontrol; empty: Slurm's default

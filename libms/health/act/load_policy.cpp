@@ -32,6 +32,7 @@ void validate(const Policy& policy, ConfigSchema& schema) {
   };
   absolute("act.kill_switch", policy.act.kill_switch);
   absolute("paths.state", policy.paths.state);
+  if (!policy.paths.site.empty()) absolute("paths.site", policy.paths.site);
   absolute("paths.spool", policy.paths.spool);
   absolute("paths.notes", policy.paths.notes);
   absolute("paths.scontrol", policy.paths.scontrol);

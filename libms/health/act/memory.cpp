@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "health/act/site.h"
 #include "health/act/spool.h"
 
 namespace ms::health {
@@ -66,6 +67,16 @@ void Memory::remember_and_spool(const Happening& happening, Tell tell) const {
                                       .message = plain_text(happening.message, kMaxMessage),
                                       .job_id = happening.job_id,
                                       .strikes = happening.strikes});
+  });
+  if (is_shared_event(happening.event)) share();
+}
+
+void Memory::share() const {
+  if (policy_.paths.site.empty() || !directory_ || !world_.afterwards) return;
+  world_.attempt("the site is not told", [&] {
+    world_.afterwards([site = policy_.paths.site, node = node_, own = directory_->history()](const World&) {
+      share_history(site, node, own);
+    });
   });
 }
 

@@ -34,6 +34,8 @@ class Memory {
   std::optional<double> last_wall_s(std::string_view event, std::string_view code) const;  // empty code: any
 
  private:
+  // Has the site told of what counts there, in a process of its own: shared storage may hang.
+  void share() const;
   bool to_be_told(const Happening& happening, Tell tell) const;
   const Policy& policy_;
   const World& world_;

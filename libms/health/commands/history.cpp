@@ -6,7 +6,6 @@
 #include "base/text.h"
 
 namespace ms::health {
-namespace {
 
 std::string when(double wall_s) {
   const auto seconds = static_cast<std::time_t>(wall_s);
@@ -15,8 +14,6 @@ std::string when(double wall_s) {
   char text[32];
   return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &local)};
 }
-
-}  // namespace
 
 std::string history_text(const std::vector<HistoryEntry>& entries) {
   if (entries.empty()) return "nothing was decided on this node\n";

@@ -8,6 +8,7 @@
 
 namespace ms::health {
 
+std::string when(double wall_s);                                     // "2026-11-24T16:40:28", local
 std::string history_text(const std::vector<HistoryEntry>& entries);  // a table
 std::string history_json(const std::vector<HistoryEntry>& entries);  // one object a line
 
