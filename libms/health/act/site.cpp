@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <tuple>
 
+#include "base/safe_file.h"
 #include "base/text.h"
-#include "health/act/safe_file.h"
 #include "health/act/state_json.h"
 #include "slurm/hostlist.h"
 

@@ -142,7 +142,10 @@ std::string to_json(const TestAnswer& a) {
 std::string to_json(const Strangers& s) { return Json{{"connections", s.connections}, {"evicted", s.evicted}}.dump(); }
 Strangers read_strangers(const std::string& text) {
   return understood(text, [](const Json& json) {
-    return Strangers{.connections = json.at("connections"), .evicted = json.at("evicted")};
+    Strangers strangers;
+    json.get_to("connections", strangers.connections);
+    json.get_to("evicted", strangers.evicted);
+    return strangers;
   });
 }
 

@@ -6,8 +6,8 @@
 
 #include <fstream>
 
+#include "base/safe_file.h"
 #include "flow_fixture.h"
-#include "health/act/safe_file.h"
 #include "health/commands/lemons.h"
 
 namespace ms::health {
