@@ -14,7 +14,7 @@
 
 namespace ms::net {
 
-// Connections that have not proved the secret. Evicted: of these, the room ran out, and an agent may have been among
+// Connections that have not proved the secret. Evicted: those that had to make place; an agent may have been among
 // them.
 struct Strangers {
   std::int64_t connections = 0;
