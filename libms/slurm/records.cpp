@@ -81,6 +81,8 @@ Node parse_node(const std::string& line) {
   const std::string_view fields = std::string_view(line).substr(0, std::min(line.find(" Partitions="), reason));
   node.name = word_field(fields, "NodeName");
   node.host = word_field(fields, "NodeHostName");
+  node.address = word_field(fields, "NodeAddr");
+  node.port = to_number<int>(word_field(fields, "Port"));
   node.states = parse_states(word_field(fields, "State"));
   if (reason != std::string::npos) read_reason(std::string_view(line).substr(reason + kReasonKey.size()), node);
   return node;

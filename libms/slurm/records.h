@@ -22,6 +22,8 @@ using Config = std::map<std::string, std::string, std::less<>>;
 struct Node {
   std::string name;
   std::string host;                 // NodeHostName: what its machine calls itself, short or with its domain
+  std::string address;              // NodeAddr: a number or a name
+  int port = 0;                     // of its slurmd; 0: SlurmdPort
   std::vector<std::string> states;  // "IDLE+DRAIN" -> {"IDLE", "DRAIN"}; suffixes such as '*' are removed
   std::string reason;               // without the "[root@2026-11-21T11:45:00]" that scontrol appends
   std::string reason_user;          // "root"

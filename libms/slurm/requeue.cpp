@@ -14,6 +14,7 @@ namespace ms::slurm {
 namespace {
 
 constexpr double kPause_s = 0.2;
+constexpr double kSilentPause_s = 2;
 
 std::optional<Error> attempt(const std::function<void()>& step) {
   try {
@@ -48,6 +49,27 @@ class Requeue {
     });
     if (error) throw *error;
     return job;
+  }
+
+  // Waits until the job may be requeued. Returns whether Slurm has ended it meanwhile, for a node that is gone.
+  bool await_answers(Job job) const {
+    const double until_s = clock_.now_s() + options_.silent_s;
+    bool told = false;
+    while (options_.silent && job.runs() && clock_.now_s() < until_s) {
+      const std::vector<std::string> silent = options_.silent(job.nodes);
+      if (silent.empty()) break;
+      if (!told && options_.say) {
+        options_.say(
+            fmt::format("job {}: {} does not answer; waiting up to {:.0f} s until Slurm has seen that, because "
+                        "a job that is requeued before may never start again",
+                        job_, fold_hostlist(silent), options_.silent_s));
+      }
+      told = true;
+      clock_.sleep_s(kSilentPause_s);
+      attempt([&] { job = slurm_.job(job_); });
+      if (!job.runs()) return true;
+    }
+    return false;
   }
 
   // A request without an answer may have been obeyed. Returns the failure if that is so.
@@ -115,7 +137,7 @@ RequeueDone requeue_excluding(const Commands& slurm, std::uint32_t job, const st
   const Requeue requeue(slurm, job, options, clock);
   RequeueDone done;
   const Job before = slurm.job(job);
-  if (before.pending()) {
+  if (before.pending() || requeue.await_answers(before)) {
     requeue.exclude(nodes);
   } else {
     const std::optional<Error> unanswered = requeue.hold();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,12 @@
 namespace ms::slurm {
 
 struct RequeueOptions {
+  // Those of these nodes that do not answer; empty function: all do. A job that is requeued while one of its nodes does
+  // not answer and Slurm has not seen that yet can never start again if it is --exclusive (BadConstraints, 22.05), so
+  // the requeue waits, at most silent_s: until they answer, or Slurm has seen it and requeues the job itself.
+  std::function<std::vector<std::string>(const std::string& hostlist)> silent = {};
+  std::function<void(const std::string&)> say = {};
+  double silent_s = 360;
   bool start_now = false;  // in seconds, not after Slurm's whole requeue delay; impossible from inside the job
   double settle_s = 5;     // for each step, its repetitions and Slurm's own doings included
 };

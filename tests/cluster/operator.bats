@@ -130,3 +130,23 @@ state_is "$job" RUNNING
 [[ $(field "$job" ExcNodeList) != *node* ]]
 TEXT
 }
+
+# Slurm's own requeue at that moment left such jobs with BadConstraints for good in most tries (22.05), not in all.
+@test "requeue while a node of an exclusive job is gone, and Slurm has not seen that" {
+  inside 4 <<'TEXT'
+begun() { [[ -e began ]]; }
+export -f begun
+job=$(sbatch --parsable --requeue --exclusive -N2 -n2 --output "$PWD/said" --open-mode=append --wrap '
+  [ -z "$SLURM_RESTART_COUNT" ] || { echo again on $SLURM_JOB_NODELIST; exit 0; }
+  trap "" TERM; touch began; until [ -e cut ]; do sleep 0.2; done; ms-diag requeue --exclude node02; sleep 60')
+wait-until 20 begun
+cut-link node02
+touch cut
+completed "$job" 80
+cat said
+grep -q 'node02 does not answer; waiting' said
+grep -q 'again on node' said
+no grep -q 'again on .*02' said
+[[ $(field "$job" ExcNodeList) == node02 ]]
+TEXT
+}

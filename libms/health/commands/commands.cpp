@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <set>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -23,6 +24,7 @@
 #include "health/commands/manual.h"
 #include "health/commands/report.h"
 #include "slurm/hostlist.h"
+#include "slurm/reach.h"
 #include "slurm/requeue.h"
 
 namespace ms::health {
@@ -38,6 +40,26 @@ slurm::Commands slurm_of(const Policy& policy, double deadline_s) {
 }
 
 constexpr double kPatience_s = 60, kPatienceActive_s = 150;  // the deadlines of the active checks add up to 115 s
+
+constexpr double kSilentGrace_s = 60;  // on top of SlurmdTimeout, for Slurm to act on a node that is gone
+
+// "300 sec", "6818"
+int number_of(const slurm::Config& config, std::string_view key, int otherwise) {
+  const auto found = config.find(key);
+  int value = otherwise;
+  if (found != config.end()) std::from_chars(found->second.data(), found->second.data() + found->second.size(), value);
+  return value;
+}
+
+std::vector<std::string> silent_of(const slurm::Commands& slurm, const std::string& hostlist,
+                                   const slurm::Config& config) {
+  constexpr double kConnect_s = 2;
+  const std::vector<std::string> names = slurm::expand_hostlist(hostlist).value_or(std::vector<std::string>{});
+  const std::set<std::string> wanted(names.begin(), names.end());
+  std::vector<slurm::Node> nodes = slurm.nodes();
+  std::erase_if(nodes, [&](const slurm::Node& node) { return !wanted.contains(node.name); });
+  return slurm::silent_nodes(nodes, number_of(config, "SlurmdPort", 6818), kConnect_s);
+}
 
 std::uint32_t job_number(const std::string& text) {
   std::uint32_t number = 0;
@@ -119,7 +141,7 @@ int site_history(const Args& args) {
   const double since_wall_s = SystemClock().wall_s() - static_cast<double>(args.get_int("days", 1, 36500)) * kDay_s;
   const std::size_t nodes = slurm_of(policy, args.get_seconds("deadline")).nodes().size();
   const std::vector<SiteRow> rows = site_rows(read_site(policy.paths.site), nodes, since_wall_s);
-  fmt::print("{}", args.has("json") ? site_json(rows, nodes) : site_text(rows, nodes));
+  print_out("{}", args.has("json") ? site_json(rows, nodes) : site_text(rows, nodes));
   return kOk;
 }
 
@@ -179,8 +201,14 @@ int requeue_command(const Args& args) {
   std::signal(SIGTERM, SIG_IGN);
   std::signal(SIGHUP, SIG_IGN);
   SystemClock clock;
-  const auto done = slurm::requeue_excluding(slurm_of(policy_of(args), args.get_seconds("deadline")), job, nodes,
-                                             {.start_now = args.has("now")}, clock);
+  const slurm::Commands slurm = slurm_of(policy_of(args), args.get_seconds("deadline"));
+  const slurm::Config config = slurm.config();
+  const slurm::RequeueOptions options{
+      .silent = [&](const std::string& hostlist) { return silent_of(slurm, hostlist, config); },
+      .say = [](const std::string& text) { print_err("ms-diag: {}\n", text); },
+      .silent_s = number_of(config, "SlurmdTimeout", 300) + kSilentGrace_s,
+      .start_now = args.has("now")};
+  const auto done = slurm::requeue_excluding(slurm, job, nodes, options, clock);
   print_out("job {} is queued again{}{}\n", job,
             nodes.empty() ? "" : ", and will not run on " + slurm::fold_hostlist(nodes),
             args.has("now") && !done.start_advanced ? "; it waits for Slurm's own delay all the same" : "");

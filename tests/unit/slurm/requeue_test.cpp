@@ -122,6 +122,45 @@ TEST(Requeue, StartingAtOnceIsNoReasonToFail) {
   EXPECT_LE(result.took_s, 11);
 }
 
+// A node of the job does not answer for a while: that is waited for, and nothing is asked of Slurm before.
+TEST(Requeue, WaitsForNodesThatDoNotAnswer) {
+  FakeSlurm slurm;
+  int asked = 0;
+  std::string said;
+  RequeueOptions options{.silent = [&](const std::string&) -> std::vector<std::string> {
+                           EXPECT_EQ(slurm.log().find("hold"), std::string::npos);
+                           if (++asked > 3) return {};
+                           return {"node03"};
+                         },
+                         .say = [&](const std::string& text) { said += text; }};
+  const Try result = requeue(slurm, options);
+  EXPECT_EQ(result.message, "");
+  EXPECT_EQ(asked, 4);
+  EXPECT_EQ(slurm.state().excluded_nodes, "node[01-03]");
+  EXPECT_NE(said.find("node03 does not answer"), std::string::npos);
+}
+
+TEST(Requeue, SlurmRequeuesTheJobOfANodeThatIsGone) {
+  FakeSlurm slurm;
+  int asked = 0;
+  const RequeueOptions options{.silent = [&](const std::string&) -> std::vector<std::string> {
+    if (++asked == 3) slurm.state().state = "COMPLETING";  // Slurm has seen it
+    return {"node03"};
+  }};
+  EXPECT_EQ(requeue(slurm, options).message, "");
+  EXPECT_EQ(slurm.log().find("hold"), std::string::npos);
+  EXPECT_EQ(slurm.state().excluded_nodes, "node[01-03]");
+}
+
+TEST(Requeue, WhatSlurmStillSeesIsRequeuedInTheEnd) {
+  FakeSlurm slurm;
+  const RequeueOptions options{.silent = [](const std::string&) { return std::vector<std::string>{"node03"}; }};
+  const Try result = requeue(slurm, options);
+  EXPECT_EQ(result.message, "");
+  EXPECT_GE(result.took_s, options.silent_s);
+  EXPECT_EQ(slurm.state().excluded_nodes, "node[01-03]");
+}
+
 TEST(Requeue, APendingJobOnlyGetsTheList) {
   FakeSlurm slurm;
   slurm.state().state = "PENDING";

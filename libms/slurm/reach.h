@@ -1,0 +1,15 @@
+// Whether nodes answer, asked here and now: Slurm itself takes SlurmdTimeout (300 s, say) to see that one does not.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "slurm/records.h"
+
+namespace ms::slurm {
+
+// The nodes whose slurmd takes no connection within `patience_s`, all asked at the same time. `default_port`: of those
+// without one of their own. A node whose address has no number is taken to answer.
+std::vector<std::string> silent_nodes(const std::vector<Node>& nodes, int default_port, double patience_s);
+
+}  // namespace ms::slurm
