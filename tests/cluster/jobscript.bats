@@ -174,10 +174,10 @@ BASH
   mkdir reused
   printf '%s\n' 'job 99999' 'best 100' 'idle 1' >reused/progress
   echo '{"step":200,"loss":1}' >reused/metrics.jsonl
-  RUN_DIR=reused start reused <<<'verdict 76 node01; exit 76'
+  RUN_DIR=reused start reused <<<'verdict 76 ""; exit 76'
   start stale <<<'((start > 0)) && exit 70; steps 1; verdict 75 ""; exit 75'
-  start slower <<<'steps "$((start == 0 ? 5 : 4))"; verdict 76 node01; exit 76'
-  start never <<<'verdict 76 node01; exit 76'
+  start slower <<<'steps "$((start == 0 ? 5 : 4))"; verdict 76 ""; exit 76'
+  start never <<<'verdict 76 ""; exit 76'
   MAX_RESTARTS=2 start often <<<'steps "$((start + 1))"; verdict 75 ""; exit 75'
   MAX_EXCLUDED=2 start nodes <<<'verdict 69 "$SLURMD_NODENAME"; exit 69'
   ends reused 93
@@ -217,6 +217,29 @@ BASH
   grep -Eq "^requeue --exclude node0[1-4] $(id_of works)$" works/asked
   slurm_says works 'ExcNodeList=\(null\)' # this ms-diag left it at that
   slurm_says fails ExcNodeList=node0
+BASH
+}
+
+@test "a node that a lost peer names is left out on evidence, or when it is named again" {
+  inside 4 <<'BASH'
+  mkdir finds clean
+  echo 'echo "CRITICAL - gpu.ecc gpu 3: 4 errors"; exit 2' >finds/answer
+  echo 'echo "OK - no finding"' >clean/answer
+  for name in finds clean; do
+    printf '#!/bin/sh\n[ "$1" = requeue ] && exec %s "$@"\n. %s/answer\n' "$(command -v ms-diag)" "$PWD/$name" >$name/ms-diag
+    chmod +x $name/ms-diag
+    PATH=$PWD/$name:$PATH start $name <<<'[[ $SLURMD_NODENAME != node01 ]] || { verdict 76 node01; exit 76; }; verdict 0 ""'
+    ends $name 0
+    slurm_says $name ExcNodeList=node01
+  done
+  says finds 'ms-diag on node01: CRITICAL - gpu.ecc gpu 3'
+  slurm_says finds Restarts=1
+  says clean 'node01 is named for the second time'
+  slurm_says clean Restarts=2
+  # Where the nodes have no ms-diag that is no evidence.
+  PATH=${PATH//$CLUSTER_BUILD\/bin:/} start without <<<'verdict 76 "$SLURMD_NODENAME"; exit 76'
+  wait-until 40 says without 'requeue after code 76 at step 0$'
+  slurm_says without 'ExcNodeList=\(null\)'
 BASH
 }
 
