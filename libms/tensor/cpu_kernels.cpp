@@ -122,15 +122,11 @@ void init_rows(const InitNormal& op, float* row, std::int64_t i) {
   }
 }
 
-void compute(const InitNormal& op, const KernelTable& table) {
-  std::vector<float> rounded(op.x.dtype == DType::bf16 ? static_cast<std::size_t>(op.x.numel()) : 0);
-  const Tensor out = rounded.empty() ? op.x
-                                     : Tensor{reinterpret_cast<std::byte*>(rounded.data()), op.x.rows, op.x.cols,
-                                              op.x.cols, DType::f32};
+void init_f32(const InitNormal& op) {
   const std::int64_t part = op.x.numel() > 4096 ? even_part(op.x.rows) : op.x.rows;
   share_work(op.x.rows, part, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i) {
-      float* row = out.as<float>() + i * out.ld;
+      float* row = op.x.as<float>() + i * op.x.ld;
       if (op.row0 + i < op.valid_rows) {
         init_rows(op, row, i);
       } else {
@@ -138,7 +134,22 @@ void compute(const InitNormal& op, const KernelTable& table) {
       }
     }
   });
-  if (!rounded.empty()) table(Copy{.dst = op.x, .src = out});
+}
+
+// Rounds block by block: a whole parameter in f32 would take twice its memory.
+void compute(const InitNormal& op, const KernelTable& table) {
+  if (op.x.dtype == DType::f32) return init_f32(op);
+  constexpr std::int64_t kElements = 1 << 20;
+  const std::int64_t cols = op.x.cols, block = std::max<std::int64_t>(kElements / std::max<std::int64_t>(cols, 1), 1);
+  std::vector<float> drawn(static_cast<std::size_t>(std::min(block, op.x.rows) * cols));
+  for (std::int64_t row = 0; row < op.x.rows; row += block) {
+    InitNormal part = op;
+    part.row0 = op.row0 + row;
+    const std::int64_t rows = std::min(block, op.x.rows - row);
+    part.x = {reinterpret_cast<std::byte*>(drawn.data()), rows, cols, cols, DType::f32};
+    init_f32(part);
+    table(Copy{.dst = op.x.slice_rows(row, rows), .src = part.x});
+  }
 }
 
 template <const KernelTable& (*kTable)()>

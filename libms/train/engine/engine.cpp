@@ -74,23 +74,54 @@ Engine::Engine(const Plan& plan, Device& device, RankGroups groups)
   if (tensors_.rotary) compute().submit(nn::rotary_table(tensors_.rotary, plan.settings.model));
 }
 
+namespace {
+
+// Calls each(row, column, rows, columns) for the rectangles that elements [begin, end) of a matrix of `cols` columns
+// are, in order: the end of a row, whole rows, the beginning of a row.
+template <class F>
+void each_rectangle(std::int64_t begin, std::int64_t end, std::int64_t cols, F&& each) {
+  while (begin < end) {
+    const std::int64_t row = begin / cols, col = begin % cols, whole = (end - begin) / cols;
+    const std::int64_t rows = col == 0 && whole > 0 ? whole : 1;
+    const std::int64_t width = col == 0 && whole > 0 ? cols : std::min(cols - col, end - begin);
+    each(row, col, rows, width);
+    begin += rows * width;
+  }
+}
+
+// Issues the initial values of elements `held` of a span. They are drawn in f32 and rounded to the type of `to`.
+void initialize_span(Stream& compute, const nn::SpanSpec& spec, const Tensor& to, const mesh::Range& held,
+                     std::uint64_t seed) {
+  compute.submit(Fill{to});
+  for (const nn::ParamSpec& param : spec.params) {
+    const std::int64_t begin = std::max(held.begin, param.offset),
+                       end = std::min(held.end, param.offset + param.numel());
+    if (begin >= end || param.init == nn::Init::zeros) continue;
+    Tensor rest = to.slice_cols(begin - held.begin, end - begin);
+    if (param.init == nn::Init::ones) {
+      compute.submit(Fill{rest, 1.0F});
+      continue;
+    }
+    const mesh::ShardSpec& shard = param.shard;
+    const auto init = [&](std::int64_t row, std::int64_t col, std::int64_t rows, std::int64_t cols) {
+      const Tensor x = rest.slice_cols(0, rows * cols).reshape(rows, cols);
+      compute.submit(InitNormal{x, seed, rng_key("init " + shard.name), shard.row0 + row, shard.col0 + col,
+                                shard.global_cols, shard.global_rows, param.init_std});
+      rest = rest.slice_cols(rows * cols, rest.cols - rows * cols);
+    };
+    each_rectangle(begin - param.offset, end - param.offset, shard.cols, init);
+  }
+}
+
+}  // namespace
+
 void Engine::initialize(std::uint64_t seed) {
   for (const ChunkTensors& chunk : tensors_.chunks) {
     for (std::size_t i = 0; i < chunk.specs.size(); ++i) {
       const nn::SpanSpec& spec = chunk.specs[i];
       const optim::SpanMemory& span = chunk.spans[i];
-      // The f32 gradient buffer is free: values are made there, exact, then rounded into the parameters.
-      compute().submit(Fill{span.grads});
-      for (const nn::ParamSpec& param : spec.params) {
-        const mesh::ShardSpec& shard = param.shard;
-        const Tensor x = span.grads.slice_cols(param.offset, param.numel()).reshape(shard.rows, shard.cols);
-        if (param.init == nn::Init::ones) compute().submit(Fill{x, 1.0F});
-        if (param.init != nn::Init::normal) continue;
-        compute().submit(InitNormal{x, seed, rng_key("init " + shard.name), shard.row0, shard.col0, shard.global_cols,
-                                    shard.global_rows, param.init_std});
-      }
-      compute().submit(Copy{span.values, span.grads});
-      if (span.master) compute().submit(Copy{span.master, span.grads.slice_cols(span.own.begin, span.own.size())});
+      initialize_span(compute(), spec, span.values, {0, spec.numel}, seed);
+      if (span.master) initialize_span(compute(), spec, span.master, span.own, seed);
       compute().submit(Fill{span.grads});
     }
   }
