@@ -40,16 +40,16 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // Row p of the table receives the rows t with (offset + t) mod seq = p, in order.
-template <class T, int kL>
+template <class T, class G, int kL>
 __global__ void __launch_bounds__(kThreads)
-    sum_positions(float* dtable, std::int64_t table_ld, const T* dy, std::int64_t dy_ld, std::int64_t seq,
+    sum_positions(G* dtable, std::int64_t table_ld, const T* dy, std::int64_t dy_ld, std::int64_t seq,
                   std::int64_t offset, std::int64_t rows, std::int64_t cols) {
   const std::int64_t vectors = cols / kL, all = seq * vectors, step = std::int64_t{gridDim.x} * kThreads;
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < all; i += step) {
     const std::int64_t p = i / vectors, col = (i - p * vectors) * kL;
     std::int64_t t = ((p - offset) % seq + seq) % seq;
     if (t >= rows) continue;
-    float* to = dtable + p * table_ld + col;
+    G* to = dtable + p * table_ld + col;
     float sum[kL];
     load_floats(sum, to);
     for (; t < rows; t += seq) {
@@ -70,9 +70,9 @@ __global__ void __launch_bounds__(kThreads) number(std::int32_t* at, std::int64_
 // If sorted position i begins a run of one token, its blocks, each with a strip of columns, sum the whole run, in
 // order. Other blocks do nothing. A frequent token has hundreds of positions: several rows are read at once.
 constexpr int kAtOnce = 16;
-template <class T, int kL>
+template <class T, class G, int kL>
 __global__ void __launch_bounds__(kThreads)
-    sum_runs(float* dtable, std::int64_t table_ld, std::int64_t table_rows, const T* dy, std::int64_t dy_ld,
+    sum_runs(G* dtable, std::int64_t table_ld, std::int64_t table_rows, const T* dy, std::int64_t dy_ld,
              const std::int32_t* sorted, const std::int32_t* at, std::int64_t first, std::int64_t n,
              std::int64_t cols) {
   const std::int64_t begin = blockIdx.x;
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads)
   if (row < 0 || row >= table_rows) return;
   const std::int64_t col = (std::int64_t{blockIdx.y} * kThreads + threadIdx.x) * kL;
   if (col >= cols) return;
-  float* to = dtable + row * table_ld + col;
+  G* to = dtable + row * table_ld + col;
   float sum[kL];
   load_floats(sum, to);
   int count = kAtOnce;  // positions of the run from i on
@@ -146,8 +146,10 @@ void position_fwd(Stream stream, Matrix y, Matrix table, std::int64_t offset) {
 void position_bwd(Stream stream, Matrix dtable, Matrix dy, std::int64_t offset) {
   by_type(dy.type, [&]<class T>(T) {
     by_lanes<T>(is_aligned(dtable) && is_aligned(dy), [&]<int kL>() {
-      launch(sum_positions<T, kL>, blocks_for(dtable.rows * dtable.cols / kL, kThreads), kThreads, stream,
-             as<float>(dtable), dtable.ld, as<T>(dy), dy.ld, dtable.rows, offset, dy.rows, dy.cols);
+      by_type(dtable.type, [&]<class G>(G) {
+        launch(sum_positions<T, G, kL>, blocks_for(dtable.rows * dtable.cols / kL, kThreads), kThreads, stream,
+               as<G>(dtable), dtable.ld, as<T>(dy), dy.ld, dtable.rows, offset, dy.rows, dy.cols);
+      });
     });
   });
 }
@@ -171,8 +173,10 @@ void embedding_bwd(Stream stream, Matrix dtable, Matrix dy, const std::int32_t* 
     by_lanes<T>(is_aligned(dtable) && is_aligned(dy), [&]<int kL>() {
       const dim3 blocks(static_cast<unsigned>(n),
                         static_cast<unsigned>((dy.cols + kThreads * kL - 1) / (kThreads * kL)));
-      launch(sum_runs<T, kL>, blocks, kThreads, stream, as<float>(dtable), dtable.ld, dtable.rows, as<T>(dy), dy.ld,
-             sorted, at, first, n, dy.cols);
+      by_type(dtable.type, [&]<class G>(G) {
+        launch(sum_runs<T, G, kL>, blocks, kThreads, stream, as<G>(dtable), dtable.ld, dtable.rows, as<T>(dy), dy.ld,
+               sorted, at, first, n, dy.cols);
+      });
     });
   });
 }

@@ -46,9 +46,9 @@ void layernorm_fwd(Stream stream, Matrix y, float* mean, float* rstd, Matrix x, 
 void rmsnorm_fwd(Stream stream, Matrix y, float* rstd, Matrix x, Matrix gain, float eps, const Residual& residual,
                  int heads);
 // Backward: x and dy read, dx written (read, too, if it accumulates). `scratch`: column_sums_bytes(cols, 2).
-void layernorm_bwd(Stream stream, Matrix dx, float* dgain, float* dbias, Matrix dy, Matrix x, const float* mean,
+void layernorm_bwd(Stream stream, Matrix dx, Matrix dgain, Matrix dbias, Matrix dy, Matrix x, const float* mean,
                    const float* rstd, Matrix gain, bool accumulate, void* scratch);
-void rmsnorm_bwd(Stream stream, Matrix dx, float* dgain, Matrix dy, Matrix x, const float* rstd, Matrix gain,
+void rmsnorm_bwd(Stream stream, Matrix dx, Matrix dgain, Matrix dy, Matrix x, const float* rstd, Matrix gain,
                  bool accumulate, void* scratch, int heads);  // column_sums_bytes(gain.cols, 1)
 
 // pointwise.cu. Every input is read once, every output written once.
@@ -82,7 +82,7 @@ void loss_backward(Stream stream, Matrix logits, const float* lse, const std::in
 
 // sums.cu. `scratch`: column_sums_bytes(cols, 1) or total_bytes(). Bytes moved: x read, and partial sums, at most 512
 // rows of f32. sum_into() sums one number per token, which is few.
-void column_sum(Stream stream, float* out, Matrix x, void* scratch);
+void column_sum(Stream stream, Matrix out, Matrix x, void* scratch);
 void sum_into(Stream stream, double* out, Matrix x, double scale, void* scratch);
 void sum_squares(Stream stream, double* out, Matrix x, void* scratch);
 void clip_factor(Stream stream, float* factor, float* norm, const double* sum_squares, float max_norm);

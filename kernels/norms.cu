@@ -209,7 +209,7 @@ void forward(Stream stream, Matrix y, float* mean, float* rstd, Matrix x, Matrix
 }
 
 template <bool kCentred>
-void backward(Stream stream, Matrix dx, float* dgain, float* dbias, Matrix dy, Matrix x, const float* mean,
+void backward(Stream stream, Matrix dx, Matrix dgain, Matrix dbias, Matrix dy, Matrix x, const float* mean,
               const float* rstd, Matrix gain, bool accumulate, void* scratch, int heads = 1) {
   auto* partials = static_cast<float*>(scratch);
   const std::int64_t rows = x.rows * heads;
@@ -222,7 +222,7 @@ void backward(Stream stream, Matrix dx, float* dgain, float* dbias, Matrix dy, M
              accumulate, heads);
     });
   });
-  add_partials(stream, dgain, dbias, partials, blocks, gain.cols);
+  add_partials(stream, dgain, dbias, partials, blocks);
 }
 
 }  // namespace
@@ -235,13 +235,13 @@ void rmsnorm_fwd(Stream stream, Matrix y, float* rstd, Matrix x, Matrix gain, fl
                  int heads) {
   forward<false>(stream, y, nullptr, rstd, x, gain, {}, eps, residual, heads);
 }
-void layernorm_bwd(Stream stream, Matrix dx, float* dgain, float* dbias, Matrix dy, Matrix x, const float* mean,
+void layernorm_bwd(Stream stream, Matrix dx, Matrix dgain, Matrix dbias, Matrix dy, Matrix x, const float* mean,
                    const float* rstd, Matrix gain, bool accumulate, void* scratch) {
   backward<true>(stream, dx, dgain, dbias, dy, x, mean, rstd, gain, accumulate, scratch);
 }
-void rmsnorm_bwd(Stream stream, Matrix dx, float* dgain, Matrix dy, Matrix x, const float* rstd, Matrix gain,
+void rmsnorm_bwd(Stream stream, Matrix dx, Matrix dgain, Matrix dy, Matrix x, const float* rstd, Matrix gain,
                  bool accumulate, void* scratch, int heads) {
-  backward<false>(stream, dx, dgain, nullptr, dy, x, nullptr, rstd, gain, accumulate, scratch, heads);
+  backward<false>(stream, dx, dgain, {}, dy, x, nullptr, rstd, gain, accumulate, scratch, heads);
 }
 
 }  // namespace ms::kernels

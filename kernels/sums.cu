@@ -12,13 +12,14 @@ constexpr int kColumns = 32, kParts = 32;  // of a block that adds up partial su
 constexpr int kThreads = 256;
 
 // One thread adds part p of a column's partials, in order; then the parts are added, in order.
+template <class T>
 __global__ void __launch_bounds__(kColumns* kParts)
-    add_partials_kernel(float* first_out, float* second_out, const float* partials, int blocks, std::int64_t stride,
+    add_partials_kernel(T* first_out, T* second_out, const float* partials, int blocks, std::int64_t stride,
                         std::int64_t cols) {
   __shared__ float parts[kParts][kColumns + 1];
   const std::int64_t col = std::int64_t{blockIdx.x} * kColumns + threadIdx.x;
   const int each = (blocks + kParts - 1) / kParts, first = static_cast<int>(threadIdx.y) * each;
-  float* out = blockIdx.y == 0 ? first_out : second_out;
+  T* out = blockIdx.y == 0 ? first_out : second_out;
   partials += blockIdx.y * cols;
   float sum = 0;
   if (col < cols) {
@@ -28,7 +29,7 @@ __global__ void __launch_bounds__(kColumns* kParts)
   __syncthreads();
   if (threadIdx.y != 0 || col >= cols) return;
   for (int p = 1; p < kParts; ++p) sum += parts[p][threadIdx.x];
-  out[col] += sum;
+  out[col] = from_float<T>(to_float(out[col]) + sum);
 }
 
 // Sums rows b, b + gridDim.y, ... of a strip of columns; several are read at once and added in order.
@@ -116,13 +117,16 @@ __global__ void clip_factor_kernel(float* factor, float* norm, const double* sum
 
 }  // namespace
 
-void add_partials(Stream stream, float* out, float* second_out, const float* partials, int blocks, std::int64_t cols) {
-  const unsigned sums = second_out != nullptr ? 2 : 1;
-  const dim3 grid(static_cast<unsigned>((cols + kColumns - 1) / kColumns), sums), threads(kColumns, kParts);
-  launch(add_partials_kernel, grid, threads, stream, out, second_out, partials, blocks, sums * cols, cols);
+void add_partials(Stream stream, Matrix out, Matrix second_out, const float* partials, int blocks) {
+  const unsigned sums = second_out.data != nullptr ? 2 : 1;
+  const dim3 grid(static_cast<unsigned>((out.cols + kColumns - 1) / kColumns), sums), threads(kColumns, kParts);
+  by_type(out.type, [&]<class T>(T) {
+    launch(add_partials_kernel<T>, grid, threads, stream, as<T>(out), as<T>(second_out), partials, blocks,
+           sums * out.cols, out.cols);
+  });
 }
 
-void column_sum(Stream stream, float* out, Matrix x, void* scratch) {
+void column_sum(Stream stream, Matrix out, Matrix x, void* scratch) {
   auto* partials = static_cast<float*>(scratch);
   const int blocks = static_cast<int>(std::min<std::int64_t>(x.rows, partials_of(x.cols)));
   by_type(x.type, [&]<class T>(T) {
@@ -137,7 +141,7 @@ void column_sum(Stream stream, float* out, Matrix x, void* scratch) {
       run(std::integral_constant<int, 1>());
     }
   });
-  add_partials(stream, out, nullptr, partials, blocks, x.cols);
+  add_partials(stream, out, {}, partials, blocks);
 }
 
 void sum_into(Stream stream, double* out, Matrix x, double scale, void* scratch) {

@@ -99,14 +99,17 @@ __device__ void store_floats(float* to, const float (&v)[kCount]) {
   }
 }
 
-// Four bf16 at a time, if there are four.
+// bf16 by four, if there are as many.
 template <int kCount>
 __device__ void load_floats(float (&v)[kCount], const __nv_bfloat16* from) {
-  if constexpr (kCount == 4) {
-    const uint2 bits = *reinterpret_cast<const uint2*>(from);
-    const auto* elements = reinterpret_cast<const __nv_bfloat16*>(&bits);
+  if constexpr (kCount % 4 == 0) {
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) v[i] = to_float(elements[i]);
+    for (int i = 0; i < kCount; i += 4) {
+      const uint2 bits = *reinterpret_cast<const uint2*>(from + i);
+      const auto* elements = reinterpret_cast<const __nv_bfloat16*>(&bits);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) v[i + j] = to_float(elements[j]);
+    }
   } else {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) v[i] = to_float(from[i]);
@@ -114,12 +117,15 @@ __device__ void load_floats(float (&v)[kCount], const __nv_bfloat16* from) {
 }
 template <int kCount>
 __device__ void store_floats(__nv_bfloat16* to, const float (&v)[kCount]) {
-  if constexpr (kCount == 4) {
-    uint2 bits;
-    auto* elements = reinterpret_cast<__nv_bfloat16*>(&bits);
+  if constexpr (kCount % 4 == 0) {
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) elements[i] = from_float<__nv_bfloat16>(v[i]);
-    *reinterpret_cast<uint2*>(to) = bits;
+    for (int i = 0; i < kCount; i += 4) {
+      uint2 bits;
+      auto* elements = reinterpret_cast<__nv_bfloat16*>(&bits);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) elements[j] = from_float<__nv_bfloat16>(v[i + j]);
+      *reinterpret_cast<uint2*>(to + i) = bits;
+    }
   } else {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) to[i] = from_float<__nv_bfloat16>(v[i]);

@@ -24,6 +24,10 @@ struct Rule {
     shape(name, x, rows, cols);
     type(name, x, {dtype});
   }
+  void accumulator(const char* name, const Tensor& x, std::int64_t rows, std::int64_t cols) const {
+    shape(name, x, rows, cols);
+    activation(name, x);
+  }
   void like(const char* name, const Tensor& x, const Tensor& model) const {
     tensor(name, x, model.rows, model.cols, model.dtype);
   }
@@ -102,8 +106,8 @@ void check(const Rule& rule, const LayerNormBwd& op) {
   check_norm(rule, op.x, op.dx, op.rstd, op.gain);
   rule.like("dy", op.dy, op.x);
   rule.like("mean", op.mean, op.rstd);
-  rule.tensor("dgain", op.dgain, 1, op.x.cols, DType::f32);
-  rule.tensor("dbias", op.dbias, 1, op.x.cols, DType::f32);
+  rule.accumulator("dgain", op.dgain, 1, op.x.cols);
+  rule.like("dbias", op.dbias, op.dgain);
 }
 void check(const Rule& rule, const RmsNormFwd& op) {
   check_norm(rule, op.x, op.y, op.rstd, op.gain, op.heads);
@@ -113,7 +117,7 @@ void check(const Rule& rule, const RmsNormFwd& op) {
 void check(const Rule& rule, const RmsNormBwd& op) {
   check_norm(rule, op.x, op.dx, op.rstd, op.gain, op.heads);
   rule.like("dy", op.dy, op.x);
-  rule.tensor("dgain", op.dgain, 1, op.gain.cols, DType::f32);
+  rule.accumulator("dgain", op.dgain, 1, op.gain.cols);
 }
 void check(const Rule& rule, const GeluFwd& op) {
   rule.activation("x", op.x);
@@ -150,7 +154,7 @@ void check(const Rule& rule, const EmbeddingFwd& op) {
 }
 void check(const Rule& rule, const EmbeddingBwd& op) {
   rule.activation("dy", op.dy);
-  rule.tensor("dtable", op.dtable, op.dtable.rows, op.dy.cols, DType::f32);
+  rule.accumulator("dtable", op.dtable, op.dtable.rows, op.dy.cols);
   rule.tensor("tokens", op.tokens, 1, op.dy.rows, DType::i32);
 }
 void check(const Rule& rule, const PositionFwd& op) {
@@ -160,7 +164,7 @@ void check(const Rule& rule, const PositionFwd& op) {
 }
 void check(const Rule& rule, const PositionBwd& op) {
   rule.activation("dy", op.dy);
-  rule.tensor("dtable", op.dtable, op.dtable.rows, op.dy.cols, DType::f32);
+  rule.accumulator("dtable", op.dtable, op.dtable.rows, op.dy.cols);
   MS_ASSERT(op.dtable.rows > 0 && op.offset >= 0, "{}: offset {} in {} positions", rule.op, op.offset, op.dtable.rows);
 }
 void check(const Rule& rule, const LossStats& op) {
@@ -189,7 +193,7 @@ void check(const Rule& rule, const Add& op) {
 }
 void check(const Rule& rule, const ColumnSum& op) {
   rule.activation("x", op.x);
-  rule.tensor("out", op.out, 1, op.x.cols, DType::f32);
+  rule.accumulator("out", op.out, 1, op.x.cols);
 }
 void check(const Rule& rule, const Copy& op) {
   rule.shape("dst", op.dst, op.src.rows, op.src.cols);
@@ -206,7 +210,7 @@ void check(const Rule& rule, const SumInto& op) {
 }
 void check(const Rule& rule, const SumSquares& op) {
   rule.tensor("out", op.out, 1, 1, DType::f64);
-  rule.type("x", op.x, {DType::f32});
+  rule.activation("x", op.x);
 }
 void check(const Rule& rule, const ClipFactor& op) {
   rule.tensor("factor", op.factor, 1, 1, DType::f32);
@@ -226,14 +230,14 @@ void check_update(const Rule& rule, const Update& op) {
 }
 void check(const Rule& rule, const AdamW& op) {
   check_update(rule, op);
-  rule.tensor("grad", op.grad, 1, op.param.cols, DType::f32);
+  rule.accumulator("grad", op.grad, 1, op.param.cols);
 }
 void check(const Rule& rule, const LambMoments& op) {
   const std::int64_t n = op.w.cols;
   rule.tensor("w", op.w, 1, n, DType::f32);
   rule.tensor("m", op.m, 1, n, DType::f32);
   rule.tensor("v", op.v, 1, n, DType::f32);
-  rule.tensor("grad", op.grad, 1, n, DType::f32);
+  rule.accumulator("grad", op.grad, 1, n);
   rule.tensor("factor", op.factor, 1, 1, DType::f32);
   if (op.norms) rule.tensor("norms", op.norms, 1, 2, DType::f64);
 }

@@ -4,8 +4,9 @@
 //
 // Legend. T tokens of a microbatch (batch x seq, batch-major); H hidden; C any columns; V the vocabulary shard. "x" is
 // f32 or bf16 unless a type is given. Arithmetic is in f32. Sums of many terms are in f32 with a fixed order, or in f64
-// where the op says so. "+=" accumulates. An optional tensor is absent when its data is null. Results never depend on
-// the number of threads.
+// where the op says so. "+=" accumulates; an accumulator is f32 or bf16, and receives the op's sum, which is in f32, in
+// one addition that is rounded once. An optional tensor is absent when its data is null. Results never depend on the
+// number of threads.
 #pragma once
 
 #include <cstdint>
@@ -110,7 +111,7 @@ struct LayerNormFwd {
     f(Access::write, y), f(Access::write, mean), f(Access::write, rstd);
   }
 };
-// dx (+)= gradient through the norm (`accumulate` adds to dx); dgain, dbias f32 [1,C] += (rows added in row order).
+// dx (+)= gradient through the norm (`accumulate` adds to dx); dgain, dbias [1,C] += (rows added in row order).
 struct LayerNormBwd {
   MS_OP("layernorm_bwd", norm)
   Tensor dx, dgain, dbias, dy, x, mean, rstd, gain;
@@ -204,7 +205,7 @@ struct EmbeddingFwd {
   std::int64_t first = 0;
   void each(auto&& f) const { f(Access::read, table), f(Access::read, tokens), f(Access::write, y); }
 };
-struct EmbeddingBwd {  // dtable f32 [V,H] +=, tokens added in the order of t
+struct EmbeddingBwd {  // dtable [V,H] +=, tokens added in the order of t
   MS_OP("embedding_bwd", embedding)
   Tensor dtable, dy, tokens;
   std::int64_t first = 0;
@@ -217,7 +218,7 @@ struct PositionFwd {
   std::int64_t offset = 0;
   void each(auto&& f) const { f(Access::read, table), f(Access::write, y); }
 };
-struct PositionBwd {  // dtable f32 [seq,H] +=, rows added in the order of t
+struct PositionBwd {  // dtable [seq,H] +=, rows added in the order of t
   MS_OP("position_bwd", embedding)
   Tensor dtable, dy;
   std::int64_t offset = 0;
@@ -256,7 +257,7 @@ struct Add {
   Tensor y, a, b, bias;
   void each(auto&& f) const { f(Access::read, a), f(Access::read, b), f(Access::read, bias), f(Access::write, y); }
 };
-// out f32 [1,C] += column sums of x[T,C], rows in order.
+// out [1,C] += column sums of x[T,C], rows in order.
 struct ColumnSum {
   MS_OP("column_sum", elementwise)
   Tensor out, x;
@@ -299,7 +300,7 @@ struct ClipFactor {
 //   m = beta1 m + (1-beta1) g;  v = beta2 v + (1-beta2) g^2;
 //   w = w - lr (weight_decay w + (m / correction1) / (sqrt(v / correction2) + eps))
 // on w = master (f32); param = w in its type. An absent master means that param is f32 and is w itself. All are flat
-// [1,n]. factor 0 leaves everything unchanged.
+// [1,n]; grad is f32 or bf16. factor 0 leaves everything unchanged.
 struct AdamW {
   MS_OP("adamw", optimizer)
   Tensor param, master, m, v, grad, factor;
@@ -311,7 +312,7 @@ struct AdamW {
 };
 
 // LAMB (You et al. 2020, arXiv 1904.00962) of one parameter, or of a slice of it, in two halves with an all-reduce of
-// the norms between them. With g = factor * grad and w in f32:
+// the norms between them. With g = factor * grad, grad in f32 or bf16, and w in f32:
 //   m = beta1 m + (1-beta1) g;  v = beta2 v + (1-beta2) g^2;
 //   u = (m / correction1) / (sqrt(v / correction2) + eps) + weight_decay w
 //   norms f64 [1,2] += {sum of w^2, sum of u^2}, summed in f64; absent if another rank counts this slice

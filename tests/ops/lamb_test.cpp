@@ -9,12 +9,12 @@ namespace {
 
 constexpr double kLambF32 = 1e-6;  // a dozen roundings
 
-LambMoments moments_of(Memory& m, std::int64_t n) {
+LambMoments moments_of(Memory& m, std::int64_t n, DType gradients = DType::f32) {
   const LambMoments op{.norms = m.tensor(DType::f64, 1, 2),
                        .m = m.tensor(DType::f32, 1, n, 0, 0.1),
                        .v = m.tensor(DType::f32, 1, n),
                        .w = m.tensor(DType::f32, 1, n),
-                       .grad = m.tensor(DType::f32, 1, n),
+                       .grad = m.tensor(gradients, 1, n),
                        .factor = m.tensor(DType::f32, 1, 1),
                        .beta1 = 0.9F,
                        .beta2 = 0.95F,
@@ -52,10 +52,11 @@ Want reference(const LambMoments& op) {
 
 TEST(Lamb, MomentsAndNorms) {
   for (const std::int64_t n : {0, 1, 19, 1025, 5000, 70000}) {
-    for (const bool counted : {true, false}) {
-      SCOPED_TRACE(testing::Message() << n << (counted ? "" : " not counted"));
+    for (const auto& [counted, gradients] :
+         {std::pair{true, DType::f32}, {false, DType::f32}, {true, DType::bf16}, {false, DType::bf16}}) {
+      SCOPED_TRACE(testing::Message() << n << (counted ? "" : " not counted") << " " << to_string(gradients));
       Memory m;
-      LambMoments op = moments_of(m, n);
+      LambMoments op = moments_of(m, n, gradients);
       const Want want = reference(op);
       const Mat before = read(op.norms);
       const Tensor norms = op.norms;

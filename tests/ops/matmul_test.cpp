@@ -41,15 +41,17 @@ TEST(Matmul, EveryFormAndShape) {
 TEST(Matmul, WeightGradientAcrossBlocks) {
   MatmulCache cache;
   for (const Shape& s : {Shape{100, 800, 530}, {40, 1601, 70}, {200, 50, 1025}}) {
-    for (const bool accumulate : {false, true}) {
-      SCOPED_TRACE(testing::Message() << s.m << "x" << s.n << "x" << s.k << (accumulate ? " +=" : ""));
+    for (const auto& [accumulate, type] :
+         {std::pair{false, DType::f32}, {true, DType::f32}, {false, DType::bf16}, {true, DType::bf16}}) {
+      SCOPED_TRACE(testing::Message() << s.m << "x" << s.n << "x" << s.k << (accumulate ? " += " : " ")
+                                      << to_string(type));
       Memory memory;
-      const Matmul op = make(memory, s, {DType::bf16, DType::f32, true, false, accumulate, false}, 3);
+      const Matmul op = make(memory, s, {DType::bf16, type, true, false, accumulate, false}, 3);
       const Memory::Image before = memory.save();
       const Mat want = matmul_reference(op, s);
       set_team_threads(1);
       cache.run(op);
-      EXPECT_TRUE(close(op.c, want, kF32));
+      EXPECT_TRUE(close(op.c, want, tolerance_of(type, kF32)));
       EXPECT_TRUE(memory.guards_intact());
       EXPECT_TRUE(memory.inputs_as_in(before, op));
       const Memory::Image one = memory.save();

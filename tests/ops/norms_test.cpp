@@ -167,10 +167,10 @@ TEST(Norms, WithResidual) {
   });
 }
 
-LayerNormBwd layernorm_bwd(Memory& m, DType dtype, const NormCase& c, bool accumulate) {
+LayerNormBwd layernorm_bwd(Memory& m, DType dtype, const NormCase& c, bool accumulate, DType sums = DType::f32) {
   const LayerNormBwd op{.dx = m.tensor(dtype, c.rows, c.cols, c.gap),
-                        .dgain = m.tensor(DType::f32, 1, c.cols),
-                        .dbias = m.tensor(DType::f32, 1, c.cols),
+                        .dgain = m.tensor(sums, 1, c.cols),
+                        .dbias = m.tensor(sums, 1, c.cols),
                         .dy = m.tensor(dtype, c.rows, c.cols, c.gap),
                         .x = m.tensor(dtype, c.rows, c.cols, c.gap),
                         .mean = m.tensor(DType::f32, 1, c.rows),
@@ -181,9 +181,9 @@ LayerNormBwd layernorm_bwd(Memory& m, DType dtype, const NormCase& c, bool accum
   write(op.mean, forward.mean), write(op.rstd, forward.rstd);
   return op;
 }
-RmsNormBwd rmsnorm_bwd(Memory& m, DType dtype, const NormCase& c, bool accumulate) {
+RmsNormBwd rmsnorm_bwd(Memory& m, DType dtype, const NormCase& c, bool accumulate, DType sums = DType::f32) {
   const RmsNormBwd op{.dx = m.tensor(dtype, c.rows, c.cols, c.gap),
-                      .dgain = m.tensor(DType::f32, 1, c.cols),
+                      .dgain = m.tensor(sums, 1, c.cols),
                       .dy = m.tensor(dtype, c.rows, c.cols, c.gap),
                       .x = m.tensor(dtype, c.rows, c.cols, c.gap),
                       .rstd = m.tensor(DType::f32, 1, c.rows),
@@ -195,10 +195,10 @@ RmsNormBwd rmsnorm_bwd(Memory& m, DType dtype, const NormCase& c, bool accumulat
 
 TEST(Norms, Backward) {
   for_each_norm([](DType dtype, const NormCase& c) {
-    for (const bool accumulate : {false, true}) {
+    for (const auto& [accumulate, sums] : {std::pair{false, DType::f32}, {true, DType::f32}, {true, DType::bf16}}) {
       {
         Memory m;
-        const LayerNormBwd op = layernorm_bwd(m, dtype, c, accumulate);
+        const LayerNormBwd op = layernorm_bwd(m, dtype, c, accumulate, sums);
         NormGradient want = norm_gradient(read(op.dy), read(op.x), read(op.mean), read(op.rstd), read(op.gain), true);
         if (accumulate) want.dx = plus(want.dx, read(op.dx));
         const Mat dgain = plus(want.dgain, read(op.dgain)), dbias = plus(want.dbias, read(op.dbias));
@@ -207,12 +207,12 @@ TEST(Norms, Backward) {
         const double f32 = c.cols == 1 ? 1e-3 : 2 * kNormF32;
         everywhere(m, op, [&] {
           if (c.cols > 1 || accumulate) { EXPECT_TRUE(close(op.dx, want.dx, tolerance_of(dtype, f32))); }
-          EXPECT_TRUE(close(op.dgain, dgain, f32));
-          EXPECT_TRUE(close(op.dbias, dbias, 2 * kNormF32));
+          EXPECT_TRUE(close(op.dgain, dgain, tolerance_of(sums, f32)));
+          EXPECT_TRUE(close(op.dbias, dbias, tolerance_of(sums, 2 * kNormF32)));
         });
       }
       Memory m;
-      const RmsNormBwd op = rmsnorm_bwd(m, dtype, c, accumulate);
+      const RmsNormBwd op = rmsnorm_bwd(m, dtype, c, accumulate, sums);
       const Mat zero(1, c.rows);
       NormGradient want = norm_gradient(read(op.dy), read(op.x), zero, read(op.rstd), read(op.gain), false);
       if (accumulate) want.dx = plus(want.dx, read(op.dx));
@@ -220,7 +220,7 @@ TEST(Norms, Backward) {
       // With one column the gradient depends on eps only: it is the difference of two equal numbers.
       everywhere(m, op, [&] {
         if (c.cols > 1 || accumulate) { EXPECT_TRUE(close(op.dx, want.dx, tolerance_of(dtype, 2 * kNormF32))); }
-        EXPECT_TRUE(close(op.dgain, dgain, 2 * kNormF32));
+        EXPECT_TRUE(close(op.dgain, dgain, tolerance_of(sums, 2 * kNormF32)));
       });
     }
   });
@@ -310,13 +310,15 @@ TEST(Norms, RmsNormOfHeads) {
 
 TEST(Norms, ColumnSum) {
   for_each_norm([](DType dtype, const NormCase& c) {
-    Memory m;
-    const ColumnSum op{.out = m.tensor(DType::f32, 1, c.cols), .x = m.tensor(dtype, c.rows, c.cols, c.gap)};
-    Mat want = read(op.out);
-    for (std::int64_t i = 0; i < c.rows; ++i) {
-      for (std::int64_t j = 0; j < c.cols; ++j) want(0, j) += get(op.x, i, j);
+    for (const DType sums : activation_types()) {
+      Memory m;
+      const ColumnSum op{.out = m.tensor(sums, 1, c.cols), .x = m.tensor(dtype, c.rows, c.cols, c.gap)};
+      Mat want = read(op.out);
+      for (std::int64_t i = 0; i < c.rows; ++i) {
+        for (std::int64_t j = 0; j < c.cols; ++j) want(0, j) += get(op.x, i, j);
+      }
+      everywhere(m, op, [&] { EXPECT_TRUE(close(op.out, want, tolerance_of(sums, kNormF32))); });
     }
-    everywhere(m, op, [&] { EXPECT_TRUE(close(op.out, want, kNormF32)); });
   });
 }
 

@@ -169,6 +169,12 @@ TEST(Sums, IntoF64) {
     put(out, 0, 0, before);
     everywhere(m, SumSquares{.out = out, .x = x},
                [&] { EXPECT_NEAR(get(out, 0, 0), before + squares, 1e-12 * squares); });
+    put(out, 0, 0, before);
+    const Tensor half = m.tensor(DType::bf16, c.rows, c.cols, c.gap);
+    squares = 0;
+    for (const double value : read(half).values) squares += value * value;
+    everywhere(m, SumSquares{.out = out, .x = half},
+               [&] { EXPECT_NEAR(get(out, 0, 0), before + squares, 1e-12 * squares); });
   }
 }
 
@@ -232,15 +238,16 @@ TEST(Optimizer, ClipFactor) {
 }
 
 TEST(Optimizer, AdamW) {
-  for (const bool has_master : {false, true}) {
+  for (const auto& [has_master, gradients] : {std::pair{false, DType::f32}, {true, DType::f32}, {true, DType::bf16}}) {
     for (const std::int64_t n : {0, 1, 19, 5000, 70000}) {
-      SCOPED_TRACE(testing::Message() << n << (has_master ? " bf16" : " f32"));
+      SCOPED_TRACE(testing::Message() << n << (has_master ? " bf16" : " f32") << ", gradients "
+                                      << to_string(gradients));
       Memory m;
       const AdamW op{.param = m.tensor(has_master ? DType::bf16 : DType::f32, 1, n),
                      .master = has_master ? m.tensor(DType::f32, 1, n) : Tensor{},
                      .m = m.tensor(DType::f32, 1, n, 0, 0.1),
                      .v = m.tensor(DType::f32, 1, n),
-                     .grad = m.tensor(DType::f32, 1, n),
+                     .grad = m.tensor(gradients, 1, n),
                      .factor = m.tensor(DType::f32, 1, 1),
                      .lr = 0.01F,
                      .beta1 = 0.9F,

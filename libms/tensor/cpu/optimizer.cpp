@@ -4,14 +4,14 @@
 namespace ms::tensor::MS_ISA {
 namespace {
 
-template <class T>
+template <class T, class G>
 void adamw(const AdamW& op, float factor) {
   const float fresh1 = 1.0F - op.beta1, fresh2 = 1.0F - op.beta2;
   const float scale1 = 1.0F / op.correction1, scale2 = 1.0F / op.correction2;
   each_span(1, op.param.cols, true, [&](Index, Index begin, Index n) {
     float* m = row_of<float>(op.m, 0) + begin;
     float* v = row_of<float>(op.v, 0) + begin;
-    const float* grad = row_of<float>(op.grad, 0) + begin;
+    const G* grad = row_of<G>(op.grad, 0) + begin;
     T* param = row_of<T>(op.param, 0) + begin;
     float* master = op.master.data == nullptr ? nullptr : row_of<float>(op.master, 0) + begin;
     each_vector(n, [&](Index i, auto lanes) {
@@ -43,12 +43,13 @@ struct SquaredNorms {
 };
 
 // Updates the moments of n elements; u, unless null, receives the updates.
+template <class G>
 MS_INLINE void lamb_moments(const LambMoments& op, float factor, Index begin, Index n, float* u) {
   const float fresh1 = 1.0F - op.beta1, fresh2 = 1.0F - op.beta2;
   const LambStep step(op);
   float* m = row_of<float>(op.m, 0) + begin;
   float* v = row_of<float>(op.v, 0) + begin;
-  const float* grad = row_of<float>(op.grad, 0) + begin;
+  const G* grad = row_of<G>(op.grad, 0) + begin;
   const float* w = row_of<float>(op.w, 0) + begin;
   each_vector(n, [&](Index i, auto lanes) {
     const Vf g = factor * load(grad + i, lanes);
@@ -60,6 +61,7 @@ MS_INLINE void lamb_moments(const LambMoments& op, float factor, Index begin, In
   });
 }
 
+template <class G>
 SquaredNorms lamb_moments_and_norms(const LambMoments& op, float factor) {
   constexpr Index kBlock = 1024;  // updates kept in the nearest cache to be squared in f64
   return sum_flat(op.w.cols, [&](Index begin, Index n) {
@@ -67,8 +69,8 @@ SquaredNorms lamb_moments_and_norms(const LambMoments& op, float factor) {
     for (Index first = begin; first < begin + n; first += kBlock) {
       const Index size = least(kBlock, begin + n - first);
       float u[kBlock];
-      lamb_moments(op, factor, first, size, u);
-      total += {sum_f32<true>(row_of<float>(op.w, 0) + first, size), sum_f32<true>(u, size)};
+      lamb_moments<G>(op, factor, first, size, u);
+      total += {sum_wide<true>(row_of<float>(op.w, 0) + first, size), sum_wide<true>(u, size)};
     }
     return total;
   });
@@ -99,18 +101,23 @@ void lamb_apply(const LambApply& op) {
 void run(const AdamW& op) {
   const float factor = *row_of<float>(op.factor, 0);
   if (factor == 0.0F) return;  // the step is skipped
-  with_type(op.param.dtype, [&](auto type) { adamw<decltype(type)>(op, factor); });
+  with_type(op.param.dtype, [&](auto type) {
+    with_type(op.grad.dtype, [&](auto grad) { adamw<decltype(type), decltype(grad)>(op, factor); });
+  });
 }
 void run(const LambMoments& op) {
   const float factor = *row_of<float>(op.factor, 0);
   if (factor == 0.0F) return;
-  if (!op.norms) {
-    each_span(1, op.w.cols, true, [&](Index, Index begin, Index n) { lamb_moments(op, factor, begin, n, nullptr); });
-    return;
-  }
-  const SquaredNorms norms = lamb_moments_and_norms(op, factor);
-  row_of<double>(op.norms, 0)[0] += norms.w;
-  row_of<double>(op.norms, 0)[1] += norms.u;
+  with_type(op.grad.dtype, [&](auto grad) {
+    using G = decltype(grad);
+    if (!op.norms) {
+      return each_span(1, op.w.cols, true,
+                       [&](Index, Index begin, Index n) { lamb_moments<G>(op, factor, begin, n, nullptr); });
+    }
+    const SquaredNorms norms = lamb_moments_and_norms<G>(op, factor);
+    row_of<double>(op.norms, 0)[0] += norms.w;
+    row_of<double>(op.norms, 0)[1] += norms.u;
+  });
 }
 void run(const LambApply& op) {
   if (*row_of<float>(op.factor, 0) == 0.0F) return;

@@ -79,7 +79,8 @@ class Scratch {
 };
 
 // Adds the blocks' partial sums [count][cols] to out[c], in block order.
-inline void add_partials(float* out, const float* partials, Index count, Index cols) {
+template <class T>
+inline void add_partials(T* out, const float* partials, Index count, Index cols) {
   each_chunk(ceil_div(cols, kChunkElements / 8), count * cols, [&](Index chunk) {
     const Index begin = chunk * (kChunkElements / 8);
     each_vector(least(kChunkElements / 8, cols - begin), [&](Index i, auto lanes) {

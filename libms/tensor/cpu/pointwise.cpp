@@ -188,19 +188,41 @@ void embedding_fwd(const EmbeddingFwd& op) {
   });
 }
 
-// Goes through tokens in order; the team shares the columns.
-template <class T>
+constexpr Index kSummedCols = 128;  // of a table's gradient at a time: their sums stay in the nearest cache
+
+// Adds columns [begin, begin + n) of the rows of dy that belong to a row of a table, in order, to `to`: rows `row`,
+// next(row), ... below dy.rows.
+template <class T, class G, class Next>
+MS_INLINE void add_rows(G* to, const Tensor& dy, Index begin, Index n, Index row, Next&& next) {
+  float sums[kSummedCols];
+  each_vector(n, [&](Index i, auto lanes) { store(sums + i, load(to + i, lanes), lanes); });
+  for (; row < dy.rows; row = next(row)) {
+    const T* from = row_of<T>(dy, row) + begin;
+    each_vector(n, [&](Index i, auto lanes) { store(sums + i, load(sums + i, lanes) + load(from + i, lanes), lanes); });
+  }
+  each_vector(n, [&](Index i, auto lanes) { store(to + i, load(sums + i, lanes), lanes); });
+}
+
+// Tokens of one row of the table are linked, in order. The team shares the columns.
+template <class T, class G>
 void embedding_bwd(const EmbeddingBwd& op) {
-  constexpr Index kCols = 128;
-  each_chunk(ceil_div(op.dy.cols, kCols), op.dy.numel(), [&](Index chunk) {
-    const Index begin = chunk * kCols;
-    const Index n = least(kCols, op.dy.cols - begin);
-    for (Index row = 0; row < op.dy.rows; ++row) {
-      const Index token = row_of<std::int32_t>(op.tokens, 0)[row] - op.first;
-      if (token < 0 || token >= op.dtable.rows) continue;
-      const T* dy = row_of<T>(op.dy, row) + begin;
-      float* sums = row_of<float>(op.dtable, token) + begin;
-      each_vector(n, [&](Index i, auto lanes) { store(sums + i, load(sums + i, lanes) + load(dy + i, lanes), lanes); });
+  const Index rows = op.dy.rows;
+  const Scratch memory(op.dtable.rows + rows);
+  auto *first = reinterpret_cast<std::int32_t*>(memory.data()), *next = first + op.dtable.rows;
+  for (Index row = 0; row < op.dtable.rows; ++row) first[row] = static_cast<std::int32_t>(rows);
+  const auto token_of = [&](Index row) { return row_of<std::int32_t>(op.tokens, 0)[row] - op.first; };
+  for (Index row = rows; row-- > 0;) {
+    const Index token = token_of(row);
+    if (token < 0 || token >= op.dtable.rows) continue;
+    next[row] = first[token];
+    first[token] = static_cast<std::int32_t>(row);
+  }
+  each_chunk(ceil_div(op.dy.cols, kSummedCols), op.dy.numel(), [&](Index chunk) {
+    const Index begin = chunk * kSummedCols, n = least(kSummedCols, op.dy.cols - begin);
+    for (Index row = 0; row < rows; ++row) {
+      const Index token = token_of(row);
+      if (token < 0 || token >= op.dtable.rows || first[token] != row) continue;
+      add_rows<T>(row_of<G>(op.dtable, token) + begin, op.dy, begin, n, row, [&](Index at) { return next[at]; });
     }
   });
 }
@@ -216,17 +238,22 @@ void position_fwd(const PositionFwd& op) {
 }
 
 // Each row of the table has one owner, which adds its tokens in order.
-template <class T>
+template <class T, class G>
 void position_bwd(const PositionBwd& op) {
   const Index seq = op.dtable.rows;
   each_chunk(seq, op.dy.numel(), [&](Index position) {
-    float* sums = row_of<float>(op.dtable, position);
-    for (Index row = (position - op.offset % seq + seq) % seq; row < op.dy.rows; row += seq) {
-      const T* dy = row_of<T>(op.dy, row);
-      each_vector(op.dy.cols,
-                  [&](Index i, auto lanes) { store(sums + i, load(sums + i, lanes) + load(dy + i, lanes), lanes); });
+    const Index row = (position - op.offset % seq + seq) % seq;
+    for (Index begin = 0; row < op.dy.rows && begin < op.dy.cols; begin += kSummedCols) {
+      add_rows<T>(row_of<G>(op.dtable, position) + begin, op.dy, begin, least(kSummedCols, op.dy.cols - begin), row,
+                  [&](Index at) { return at + seq; });
     }
   });
+}
+
+// Calls function(T{}, G{}) with the element types of an op's input and of the sum that it adds to.
+template <class Function>
+void with_types(const Tensor& x, const Tensor& sum, Function&& function) {
+  with_type(x.dtype, [&](auto type) { with_type(sum.dtype, [&](auto to) { function(type, to); }); });
 }
 
 }  // namespace
@@ -253,13 +280,13 @@ void run(const EmbeddingFwd& op) {
   with_type(op.y.dtype, [&](auto type) { embedding_fwd<decltype(type)>(op); });
 }
 void run(const EmbeddingBwd& op) {
-  with_type(op.dy.dtype, [&](auto type) { embedding_bwd<decltype(type)>(op); });
+  with_types(op.dy, op.dtable, [&](auto type, auto sum) { embedding_bwd<decltype(type), decltype(sum)>(op); });
 }
 void run(const PositionFwd& op) {
   with_type(op.y.dtype, [&](auto type) { position_fwd<decltype(type)>(op); });
 }
 void run(const PositionBwd& op) {
-  with_type(op.dy.dtype, [&](auto type) { position_bwd<decltype(type)>(op); });
+  with_types(op.dy, op.dtable, [&](auto type, auto sum) { position_bwd<decltype(type), decltype(sum)>(op); });
 }
 void run(const Copy& op) {
   const DType to = op.dst.dtype, from = op.src.dtype;

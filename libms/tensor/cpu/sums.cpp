@@ -112,13 +112,16 @@ void run(const LossBackward& op) {
 void run(const SumInto& op) {
   const double total = sum_rows(op.x, [&](Index row, Index begin, Index n) {
     return op.x.dtype == DType::f64 ? sum_f64(row_of<double>(op.x, row) + begin, n)
-                                    : sum_f32<false>(row_of<float>(op.x, row) + begin, n);
+                                    : sum_wide<false>(row_of<float>(op.x, row) + begin, n);
   });
   *row_of<double>(op.out, 0) += op.scale * total;
 }
 void run(const SumSquares& op) {
-  *row_of<double>(op.out, 0) += sum_rows(
-      op.x, [&](Index row, Index begin, Index n) { return sum_f32<true>(row_of<float>(op.x, row) + begin, n); });
+  with_type(op.x.dtype, [&](auto type) {
+    *row_of<double>(op.out, 0) += sum_rows(op.x, [&](Index row, Index begin, Index n) {
+      return sum_wide<true>(row_of<decltype(type)>(op.x, row) + begin, n);
+    });
+  });
 }
 void reduce(ReduceKind kind, DType dtype, void* out, const void* const* in, int count, std::int64_t n) {
   switch (dtype) {

@@ -1,6 +1,6 @@
-// The matmul of a weight's gradient, c[M,N] (+)= a[K,M]' b[K,N] of bf16 into f32, for processors with AVX512_BF16
-// (pairs.h). In both operands neighbouring terms are one row apart: packing pairs them, and nothing is transposed,
-// which is where a general matmul loses its time. MatmulCache tries this first.
+// The matmul of a weight's gradient, c[M,N] (+)= a[K,M]' b[K,N] of bf16, for processors with AVX512_BF16 (pairs.h). In
+// both operands neighbouring terms are one row apart: packing pairs them, and nothing is transposed, which is where a
+// general matmul loses its time. MatmulCache tries this first.
 //
 // b is packed in panels of kCols columns. A task is a block of c whose sums stay in the second-level cache while the
 // terms pass in slices of kPairs pairs; the slice of a is packed in panels of kRows rows of c. The order of an
@@ -73,6 +73,7 @@ struct Workspace {
   float* sums;  // [kBlockRows][kBlockCols]
 };
 
+template <class C>
 void block(const Matmul& op, const Pair* right, const Workspace& at, Index i0, Index j0) {
   const Index pairs = (op.a.rows + 1) / 2;
   const Index rows = least(kBlockRows, op.c.rows - i0), cols = least(kBlockCols, op.c.cols - j0);
@@ -93,7 +94,7 @@ void block(const Matmul& op, const Pair* right, const Workspace& at, Index i0, I
     }
   }
   for (Index i = 0; i < rows; ++i) {
-    float* c = row_of<float>(op.c, i0 + i) + j0;
+    C* c = row_of<C>(op.c, i0 + i) + j0;
     const float* sums = at.sums + i * kBlockCols;
     each_vector(cols, [&](Index j, auto lanes) {
       store(c + j, op.accumulate ? load(c + j, lanes) + load(sums + j) : load(sums + j), lanes);
@@ -111,27 +112,27 @@ void share(const Matmul& op, Pair* packed_b, float* memory) {
     pack_right(packed_b, op.b, pairs, first, least(pairs, first + kPackedPairs));
   });
   each_task(tasks, op.c.numel() * pairs, [&](Index task, int thread) {
-    block(op, packed_b, Workspace(memory + Workspace::kFloats * thread), task % down * kBlockRows,
-          task / down * kBlockCols);
+    with_type(op.c.dtype, [&](auto type) {
+      block<decltype(type)>(op, packed_b, Workspace(memory + Workspace::kFloats * thread), task % down * kBlockRows,
+                            task / down * kBlockCols);
+    });
   });
 }
 
 }  // namespace
 
 bool weight_gradient(const Matmul& op) {
-  if (!op.transpose_a || op.transpose_b || op.bias || op.a.dtype != DType::bf16 || op.c.dtype != DType::f32 ||
-      op.gelu_y || op.gelu_x) {
-    return false;
-  }
+  if (!op.transpose_a || op.transpose_b || op.bias || op.a.dtype != DType::bf16 || op.gelu_y || op.gelu_x) return false;
   // Packs as few columns of b at a time as keep the team busy: they are then still in the caches when they are read.
   const Index threads = team_threads(), wanted = ceil_div(4 * threads, ceil_div(op.c.rows, kBlockRows));
   const Index together = least(wanted * kBlockCols, ceil_div(op.c.cols, kCols) * kCols);
   const Scratch packed_b(together * ((op.a.rows + 1) / 2)), memory(Workspace::kFloats * threads);
   for (Index j = 0; j < op.c.cols; j += together) {
     Matmul part = op;
-    part.c.data += j * static_cast<Index>(sizeof(float));
-    part.b.data += j * static_cast<Index>(sizeof(bfloat16));
-    part.c.cols = part.b.cols = least(together, op.c.cols - j);
+    const Index cols = least(together, op.c.cols - j);
+    part.c.data += j * size_of(op.c.dtype);
+    part.b.data += j * size_of(op.b.dtype);
+    part.c.cols = part.b.cols = cols;
     share(part, reinterpret_cast<Pair*>(packed_b.data()), memory.data());
   }
   return true;

@@ -7,21 +7,24 @@ namespace ms::tensor::MS_ISA {
 
 inline constexpr Index kSumChunks = 256, kSumChunkElements = 1 << 14;
 
-template <bool kSquare>
-inline double sum_f32(const float* x, Index n) {
+template <bool kSquare, class T>
+inline double sum_wide(const T* x, Index n) {
   Vd totals[2] = {};
   Index i = 0;
   for (; i + kLanes <= n; i += kLanes) {
+    const Vf both = load(x + i);
     for (int half = 0; half < 2; ++half) {
       VfHalf part;
-      __builtin_memcpy(&part, x + i + half * (kLanes / 2), sizeof part);
+      __builtin_memcpy(&part, reinterpret_cast<const char*>(&both) + half * sizeof part, sizeof part);
       const Vd wide = __builtin_convertvector(part, Vd);
       totals[half] += kSquare ? wide * wide : wide;
     }
   }
   double rest = 0;
-  for (; i < n; ++i)
-    rest += kSquare ? static_cast<double>(x[i]) * static_cast<double>(x[i]) : static_cast<double>(x[i]);
+  for (; i < n; ++i) {
+    const auto wide = static_cast<double>(get(x + i));
+    rest += kSquare ? wide * wide : wide;
+  }
   return sum(totals[0]) + sum(totals[1]) + rest;
 }
 inline double sum_f64(const double* x, Index n) {

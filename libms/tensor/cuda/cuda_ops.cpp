@@ -245,8 +245,8 @@ class CudaOps::Impl {
                            matrix(op.gain), matrix(op.bias), op.eps, matrices(op.residual));
   }
   void run(const LayerNormBwd& op, S stream, CudaScratch& scratch) {
-    kernels::layernorm_bwd(stream, matrix(op.dx), op.dgain.as<float>(), op.dbias.as<float>(), matrix(op.dy),
-                           matrix(op.x), op.mean.as<float>(), op.rstd.as<float>(), matrix(op.gain), op.accumulate,
+    kernels::layernorm_bwd(stream, matrix(op.dx), matrix(op.dgain), matrix(op.dbias), matrix(op.dy), matrix(op.x),
+                           op.mean.as<float>(), op.rstd.as<float>(), matrix(op.gain), op.accumulate,
                            scratch.take(kernels::column_sums_bytes(op.x.cols, 2)));
   }
   void run(const RmsNormFwd& op, S stream, CudaScratch&) {
@@ -254,7 +254,7 @@ class CudaOps::Impl {
                          matrices(op.residual), static_cast<int>(op.heads));
   }
   void run(const RmsNormBwd& op, S stream, CudaScratch& scratch) {
-    kernels::rmsnorm_bwd(stream, matrix(op.dx), op.dgain.as<float>(), matrix(op.dy), matrix(op.x), op.rstd.as<float>(),
+    kernels::rmsnorm_bwd(stream, matrix(op.dx), matrix(op.dgain), matrix(op.dy), matrix(op.x), op.rstd.as<float>(),
                          matrix(op.gain), op.accumulate, scratch.take(kernels::column_sums_bytes(op.gain.cols, 1)),
                          static_cast<int>(op.heads));
   }
@@ -297,8 +297,7 @@ class CudaOps::Impl {
     kernels::add(stream, matrix(op.y), matrix(op.a), matrix(op.b), matrix(op.bias));
   }
   void run(const ColumnSum& op, S stream, CudaScratch& scratch) {
-    kernels::column_sum(stream, op.out.as<float>(), matrix(op.x),
-                        scratch.take(kernels::column_sums_bytes(op.x.cols, 1)));
+    kernels::column_sum(stream, matrix(op.out), matrix(op.x), scratch.take(kernels::column_sums_bytes(op.x.cols, 1)));
   }
   void run(const Copy& op, S stream, CudaScratch&) {
     if (op.dst.dtype != op.src.dtype) return kernels::convert(stream, matrix(op.dst), matrix(op.src));
