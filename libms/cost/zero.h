@@ -8,13 +8,14 @@ namespace ms::cost {
 // Bytes of a parameter on one rank where nothing is sharded.
 struct StateBytes {
   double parameter;  // in the compute type
-  double gradient;   // f32; sharded by ZeRO 2
+  double gradient;   // f32 or bf16; sharded by ZeRO 2
   double optimizer;  // master copy and the optimizer's f32 states; sharded by ZeRO 1 and 2
 };
 
 // A bf16 parameter has an f32 master copy, an f32 one is its own.
-constexpr StateBytes state_bytes(bool bf16, std::size_t optimizer_states) {
-  return {bf16 ? 2.0 : 4.0, 4.0, (bf16 ? 4.0 : 0.0) + 4.0 * static_cast<double>(optimizer_states)};
+constexpr StateBytes state_bytes(bool bf16, bool bf16_gradients, std::size_t optimizer_states) {
+  return {bf16 ? 2.0 : 4.0, bf16_gradients ? 2.0 : 4.0,
+          (bf16 ? 4.0 : 0.0) + 4.0 * static_cast<double>(optimizer_states)};
 }
 
 // `zero` is 0 to 2. ZeRO 2 needs one chunk's gradient buffer on top.

@@ -13,7 +13,7 @@
 
 namespace ms::nn {
 
-// A span's memory on this rank: parameters in the compute type, gradients in f32.
+// A span's memory on this rank: parameters in the compute type, gradients in f32 or bf16.
 struct SpanTensors {
   SpanSpec spec;
   Tensor values, grads;  // [1,numel]

@@ -15,8 +15,8 @@
 
 namespace ms::nn {
 
-// A parameter block and the f32 gradient that its backward adds to. A matrix whose matmuls round their operands
-// (shape.fp8; absent otherwise) has an amax, computed before the first forward that may see a changed value.
+// A parameter block and the gradient, in f32 or bf16, that its backward adds to. A matrix whose matmuls round their
+// operands (shape.fp8; absent otherwise) has an amax, computed before the first forward that may see a changed value.
 struct Weight {
   Tensor value, grad, amax = {};
 };

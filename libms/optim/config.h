@@ -24,6 +24,7 @@ struct OptimConfig {
   std::vector<std::string> groups;
   double clip = 1.0;
   std::int64_t zero = 1;
+  std::string main_grads_dtype = "fp32";
 };
 
 inline constexpr Field<OptimConfig> kOptimFields[] = {
@@ -77,6 +78,12 @@ inline constexpr Field<OptimConfig> kOptimFields[] = {
          "too, reduced after every microbatch.",
      .min = 0,
      .max = 2},
+    {.key = "main_grads_dtype",
+     .member = &OptimConfig::main_grads_dtype,
+     .doc = "Type in which the gradients of a step's microbatches add up and are reduced over dp. bf16 halves their "
+            "memory and traffic; each addition then rounds to 8 bits, so that many microbatches lose what is small "
+            "beside the sum. Megatron-LM has --grad-reduce-in-bf16. Only with train.dtype = \"bf16\".",
+     .choices = {"fp32", "bf16"}},
 };
 
 }  // namespace ms::optim

@@ -19,10 +19,10 @@ struct Update {
   const OptimConfig& config;
   std::int64_t step;  // from 0
   float lr;
-  float weight_decay;     // 0 for parameters without decay
-  tensor::Tensor param;   // in the compute type
-  tensor::Tensor master;  // absent where the compute type is f32
-  tensor::Tensor grad;
+  float weight_decay;                  // 0 for parameters without decay
+  tensor::Tensor param;                // in the compute type
+  tensor::Tensor master;               // absent where the compute type is f32
+  tensor::Tensor grad;                 // f32 or bf16
   tensor::Tensor factor;               // [1,1]: of clipping, multiplies grad; 0 leaves everything as it is
   std::vector<tensor::Tensor> states;  // as OptimizerKind::states
   // f64 [1,OptimizerKind::sums] of the whole parameter; absent where it has none, and in issue_sums() where another tp

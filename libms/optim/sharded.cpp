@@ -18,6 +18,8 @@ mesh::Range intersect(const mesh::Range& a, const mesh::Range& b) {
 
 }  // namespace
 
+DType grads_dtype(const OptimConfig& config) { return config.main_grads_dtype == "bf16" ? DType::bf16 : DType::f32; }
+
 SpanMemory carve_span(Arena& arena, const OptimConfig& config, const SpanLayout& layout, DType dtype, int dp,
                       int dp_rank, const Tensor& shared_grads) {
   SpanMemory span;
@@ -28,9 +30,9 @@ SpanMemory carve_span(Arena& arena, const OptimConfig& config, const SpanLayout&
   span.values = arena.take(dtype, 1, layout.numel);
   if (config.zero == 2) {
     span.grads = shared_grads;
-    span.grad_shard = arena.take(DType::f32, 1, own);
+    span.grad_shard = arena.take(grads_dtype(config), 1, own);
   } else {
-    span.grads = arena.take(DType::f32, 1, layout.numel);
+    span.grads = arena.take(grads_dtype(config), 1, layout.numel);
     span.grad_shard = span.grads.slice_cols(span.own.begin, own);
   }
   if (dtype != DType::f32) span.master = arena.take(DType::f32, 1, own);

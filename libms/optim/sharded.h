@@ -2,7 +2,8 @@
 // which part of a span this dp rank updates. It knows spans of parameters, not layers.
 //
 // Bytes per parameter (bf16 parameters, Adam, d = dp): zero 0: 2 + 4 + 12; zero 1: 6 + 12/d; zero 2: 2 + 16/d and one
-// chunk's gradient buffer that all chunks of the rank share. In f32 the parameter is its own master copy.
+// chunk's gradient buffer that all chunks of the rank share. In f32 the parameter is its own master copy. Gradients in
+// bf16 (main_grads_dtype) take 2 bytes where these have 4.
 //
 // Sums over whole parameters (OptimizerKind::sums): each rank sums its slices (tp rank 0 those that all tp ranks hold
 // whole; padding is zeros), then one small all-reduce over dp and one over tp add them for all parameters of the rank.
@@ -46,12 +47,15 @@ struct SpanLayout {
 // A span's tensors on this rank.
 struct SpanMemory {
   Tensor values;               // [1,numel] in the compute type
-  Tensor grads;                // [1,numel] f32; zero 2: a view of the buffer that the rank's chunks share
-  Tensor grad_shard;           // the part this rank updates, f32; a view of grads unless zero is 2
+  Tensor grads;                // [1,numel] in grads_dtype(); zero 2: a view of the buffer that the rank's chunks share
+  Tensor grad_shard;           // the part this rank updates, of that type; a view of grads unless zero is 2
   Tensor master;               // of that part, f32; absent where the compute type is f32
   std::vector<Tensor> states;  // of that part, f32, as OptimizerKind::states
   mesh::Range own;             // that part
 };
+
+// Returns the type of the gradients.
+DType grads_dtype(const OptimConfig& config);
 
 // `shared_grads`: elements of the gradient buffer that chunks share under zero 2.
 SpanMemory carve_span(Arena& arena, const OptimConfig& config, const SpanLayout& layout, DType dtype, int dp,

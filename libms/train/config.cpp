@@ -178,6 +178,8 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
                                          "{}, but model.vocab = {}; set run.sample_tokens = 0",
                                          data::ByteTokenizer::kVocabSize, settings.model.vocab));
   }
+  if (settings.optim.main_grads_dtype == "bf16" && train.dtype != "bf16")
+    add("optim.main_grads_dtype", "bf16 gradients belong to bf16 parameters: set train.dtype = \"bf16\"");
   if (train.fp8 && train.dtype != "bf16") add("train.fp8", "FP8 GEMMs take bf16 tensors: set train.dtype = \"bf16\"");
   if (settings.run.device == "cuda") {
     if (train.dtype != "bf16") add("run.device", "attention on a GPU is in bf16: train.dtype = \"bf16\"");

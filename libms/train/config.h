@@ -67,7 +67,8 @@ inline constexpr Field<TrainConfig> kTrainFields[] = {
      .max = 9e15},
     {.key = "dtype",
      .member = &TrainConfig::dtype,
-     .doc = "Type of parameters and activations; sums, norms, gradients and optimizer state are fp32 or better.",
+     .doc = "Type of parameters and activations; sums, norms and optimizer state are fp32 or better, and so are main "
+            "gradients unless optim.main_grads_dtype says otherwise.",
      .choices = {"fp32", "bf16"}},
     {.key = "fp8",
      .member = &TrainConfig::fp8,

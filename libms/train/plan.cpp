@@ -70,7 +70,8 @@ const sched::Schedule& Plan::schedule_of(std::int64_t step) const {
 }
 
 std::vector<nn::SpanSpec> Plan::spans(int pp_rank, int tp_rank, int chunk) const {
-  const std::int64_t message = std::max<std::int64_t>(settings.overlap.dp_message / 4, 1);  // of f32 gradients
+  const std::int64_t bytes = tensor::size_of(optim::grads_dtype(settings.optim));  // of a gradient
+  const std::int64_t message = std::max<std::int64_t>(settings.overlap.dp_message / bytes, 1);
   return nn::chunk_spans(settings.model, mesh, tp_rank, part(pp_rank, chunk), chunk, message);
 }
 

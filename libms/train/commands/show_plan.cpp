@@ -34,6 +34,7 @@ StepWork stage_work(const Plan& plan, int pp_rank) {
 
 cost::StateBytes state_of(const Plan& plan) {
   return cost::state_bytes(plan.dtype == tensor::DType::bf16,
+                           optim::grads_dtype(plan.settings.optim) == tensor::DType::bf16,
                            optim::optimizer_kind(plan.settings.optim.name).states.size());
 }
 

@@ -98,7 +98,8 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
     }
     shared_elements = std::max(shared_elements, elements);
   }
-  const Tensor shared = shares_gradients ? arena.take(DType::f32, 1, shared_elements) : Tensor{};
+  const Tensor shared =
+      shares_gradients ? arena.take(optim::grads_dtype(plan.settings.optim), 1, shared_elements) : Tensor{};
   if (shares_gradients) tally.add("gradient buffer");
   for (ChunkTensors& chunk : rank.chunks) {
     std::int64_t offset = 0;

@@ -25,7 +25,7 @@ std::int64_t copy_bytes(const Plan& plan, const mesh::Coord& at);
 // exactly one rank's list.
 struct HeldGradient {
   std::string parameter;
-  tensor::Tensor gradient;  // f32 [1,n]
+  tensor::Tensor gradient;  // [1,n], of optim::grads_dtype()
 };
 std::vector<HeldGradient> held_gradients(const Plan& plan, const mesh::Coord& at, const RankTensors& tensors);
 

@@ -15,10 +15,15 @@ TEST(Zero, BytesPerParameter) {
     double whole, shared;  // whole + shared / d
   };
   const Case cases[] = {
-      {"bf16, Adam, 0", state_bytes(true, 2), 0, 18, 0},     {"bf16, Adam, 1", state_bytes(true, 2), 1, 6, 12},
-      {"bf16, Adam, 2", state_bytes(true, 2), 2, 2, 16},     {"fp32, Adam, 0", state_bytes(false, 2), 0, 16, 0},
-      {"fp32, Adam, 1", state_bytes(false, 2), 1, 8, 8},     {"fp32, Adam, 2", state_bytes(false, 2), 2, 4, 12},
-      {"bf16, one state, 1", state_bytes(true, 1), 1, 6, 8},
+      {"bf16, Adam, 0", state_bytes(true, false, 2), 0, 18, 0},
+      {"bf16, Adam, 1", state_bytes(true, false, 2), 1, 6, 12},
+      {"bf16, Adam, 2", state_bytes(true, false, 2), 2, 2, 16},
+      {"fp32, Adam, 0", state_bytes(false, false, 2), 0, 16, 0},
+      {"fp32, Adam, 1", state_bytes(false, false, 2), 1, 8, 8},
+      {"fp32, Adam, 2", state_bytes(false, false, 2), 2, 4, 12},
+      {"bf16, one state, 1", state_bytes(true, false, 1), 1, 6, 8},
+      {"bf16, bf16 gradients, 1", state_bytes(true, true, 2), 1, 4, 12},
+      {"bf16, bf16 gradients, 2", state_bytes(true, true, 2), 2, 2, 14},
   };
   for (const Case& c : cases) {
     for (const int d : {1, 2, 8, 64, 1536}) {

@@ -206,22 +206,28 @@ TEST(Memory, InferenceHoldsTheParametersAndWhatAForwardNeeds) {
 
 TEST(Memory, StateAgreesWithTheZeroFormula) {
   for (const std::int64_t zero : {0, 1, 2}) {
-    for (const char* dtype : {"fp32", "bf16"}) {
+    for (const auto& [dtype, grads] : {std::pair{"fp32", "fp32"}, {"bf16", "fp32"}, {"bf16", "bf16"}}) {
       for (const std::int64_t dp : {1, 2, 4}) {
         Settings settings = settings_of(dp, 2, 2, 2);
         settings.optim.zero = zero;
         settings.train.dtype = dtype;
+        settings.optim.main_grads_dtype = grads;
         const Plan plan = plan_for(settings);
-        const cost::StateBytes state = cost::state_bytes(plan.dtype == tensor::DType::bf16, 2);
+        const cost::StateBytes state =
+            cost::state_bytes(plan.dtype == tensor::DType::bf16, std::string_view(grads) == "bf16", 2);
         for (int p = 0; p < 2; ++p) {
-          // 64 bf16 elements are half a unit of the arena: the values of a span may end in the middle of one.
+          // 64 bf16 elements are half a unit of the arena: values and gradients may end in the middle of one.
+          const auto aligning = [](double each, std::int64_t elements) {
+            const auto bytes = static_cast<std::int64_t>(each) * elements;
+            return mesh::pad_to_multiple(bytes, tensor::Arena::kAlignment) - bytes;
+          };
           std::int64_t padded = 0, largest = 0, aligning_bytes = 0;
           for (int c = 0; c < plan.chunks; ++c) {
             std::int64_t elements = 0;
             for (const nn::SpanSpec& span : plan.spans(p, 0, c)) {
               elements += span.numel;
-              const auto value_bytes = static_cast<std::int64_t>(state.parameter) * span.numel;
-              aligning_bytes += mesh::pad_to_multiple(value_bytes, tensor::Arena::kAlignment) - value_bytes;
+              aligning_bytes += aligning(state.parameter, span.numel) +
+                                aligning(state.gradient, zero == 2 ? span.numel / dp : span.numel);
             }
             padded += elements;
             largest = std::max(largest, elements);
@@ -230,8 +236,10 @@ TEST(Memory, StateAgreesWithTheZeroFormula) {
           const double bytes = cost::zero_bytes_per_parameter(state, static_cast<int>(zero), static_cast<int>(dp));
           EXPECT_EQ(static_cast<double>(bytes_of(memory, "parameters, gradients, optimizer") - aligning_bytes),
                     bytes * static_cast<double>(padded))
-              << dtype << ", zero " << zero << ", dp " << dp << ", stage " << p;
-          EXPECT_EQ(bytes_of(memory, "gradient buffer"), zero == 2 ? 4 * largest : 0);
+              << dtype << ", gradients " << grads << ", zero " << zero << ", dp " << dp << ", stage " << p;
+          const auto each = static_cast<std::int64_t>(state.gradient);
+          EXPECT_EQ(bytes_of(memory, "gradient buffer"),
+                    zero == 2 ? mesh::pad_to_multiple(each * largest, tensor::Arena::kAlignment) : 0);
         }
       }
     }
