@@ -38,7 +38,10 @@ template <class Row>
 OpCost attention(const Row& op, double matmuls) {
   OpCost op_cost = plain(op);
   op_cost.half = op.q.dtype == DType::bf16;
-  const auto pairs = static_cast<double>(cost::causal_pairs(op.seq, op.window) * op.batch * op.heads);
+  std::int64_t seen = cost::causal_pairs(op.seq, op.window);
+  if constexpr (requires { op.first; })
+    seen = cost::causal_pairs(op.first + op.queries(), op.window) - cost::causal_pairs(op.first, op.window);
+  const auto pairs = static_cast<double>(seen * op.batch * op.heads);
   op_cost.flops = matmuls * 2.0 * pairs * static_cast<double>(op.head_dim);
   return op_cost;
 }

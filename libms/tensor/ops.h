@@ -65,13 +65,16 @@ struct Amax {
 // key/value head h / (heads / kv_heads). If starts, i32 [1,T], is present, query i also
 // sees only keys j >= starts[i], positions in its sequence that are at most i and do not decrease. lse f32
 // [batch*heads, seq]: log of the sum of exp(scale * q.k). For bf16 tensors an implementation may round probabilities
-// and gradients of scores to bf16 where they are operands of a matmul.
+// and gradients of scores to bf16 where they are operands of a matmul. q, o and lse may have the queries of positions
+// first, first + 1, .. only, the same number of each sequence: the CPU gives them the bits that they have in the whole.
 struct AttentionFwd {
   MS_OP("attention_fwd", attention)
   Tensor o, lse, q, k, v;
   std::int64_t batch = 1, seq = 0, heads = 0, kv_heads = 0, head_dim = 0, window = 0;
   float scale = 1.0F;
   Tensor starts = {};
+  std::int64_t first = 0;
+  std::int64_t queries() const { return q.rows / batch; }  // of a sequence
   void each(auto&& f) const {
     f(Access::read, q), f(Access::read, k), f(Access::read, v), f(Access::read, starts);
     f(Access::write, o), f(Access::write, lse);

@@ -231,6 +231,36 @@ TEST(Attention, Forward) {
   });
 }
 
+// Some of the queries, as text is generated: the bits that they have among all of them.
+TEST(Attention, OfSomeQueries) {
+  for (const DType dtype : activation_types()) {
+    for (const AttentionCase& c : kAttentionCases) {
+      Memory m;
+      const AttentionFwd whole = forward_op(m, dtype, c);
+      for (const auto& [first, count] : {std::pair{c.seq - 1, std::int64_t{1}},
+                                         {c.seq / 2, std::int64_t{1}},
+                                         {c.seq / 3, c.seq - c.seq / 3},
+                                         {std::int64_t{0}, (c.seq + 1) / 2}}) {
+        if (c.batch > 1) continue;
+        SCOPED_TRACE(testing::Message() << to_string(dtype) << " seq " << c.seq << " heads " << c.heads << " of "
+                                        << c.head_dim << " window " << c.window << " documents of " << c.document
+                                        << ", queries " << first << "+" << count);
+        AttentionFwd part = whole;
+        part.q = whole.q.slice_rows(first, count);
+        part.o = m.tensor(dtype, count, c.heads * c.head_dim, gap(c));
+        part.lse = m.tensor(DType::f32, c.heads, count, in_eights(c) ? 0 : 1);
+        part.first = first;
+        for (const CpuKernels* kernels : variants()) {
+          kernels->run(whole), kernels->run(part);
+          EXPECT_TRUE(close(part.o, read(whole.o.slice_rows(first, count)), 0)) << kernels->isa;
+          EXPECT_TRUE(close(part.lse, read(whole.lse.slice_cols(first, count)), 0)) << kernels->isa;
+        }
+      }
+      EXPECT_TRUE(m.guards_intact());
+    }
+  }
+}
+
 TEST(Attention, Backward) {
   for_each_attention([](DType dtype, const AttentionCase& c, double f32) {
     Memory m;

@@ -85,9 +85,11 @@ void softmax_tile(float* scores_t, Index bc, Index columns, float* top, float* t
 // ---- forward: a task is a tile of queries of one head ----
 
 template <class T>
-void forward_tile(const AttentionFwd& op, const AttentionShape& shape, Index b, Index head, Index q0, float* memory) {
-  const Index d = shape.d, br = least(kQueries, shape.seq - q0), columns = whole_vectors(br);
+void forward_tile(const AttentionFwd& op, const AttentionShape& shape, Index b, Index head, Index tile, float* memory) {
+  const auto [q0, br] = shape.of_tile(tile);
+  const Index d = shape.d, columns = whole_vectors(br);
   const Index kv_head = head / (shape.heads / shape.kv_heads), row0 = b * shape.seq;
+  const Index query = q0 - shape.first, query_row = b * shape.queries + query;
   float* q_t = memory;
   float* o_t = q_t + shape.d_padded * kQueries;
   float* scores_t = o_t + shape.d_padded * kQueries;
@@ -95,11 +97,11 @@ void forward_tile(const AttentionFwd& op, const AttentionShape& shape, Index b, 
   float* values = keys + kKeys * shape.d_padded;
   alignas(64) float top[kQueries], total[kQueries], rescale[kQueries];
   for (Index r = 0; r < kQueries; ++r) top[r] = -__builtin_inff(), total[r] = 0;
-  load_transposed(q_t, head_rows<T>(op.q, row0 + q0, head, d), op.q.ld, br, d, shape.score_scale);
+  load_transposed(q_t, head_rows<T>(op.q, query_row, head, d), op.q.ld, br, d, shape.score_scale);
 
   TileStarts starts;
   const Mask mask = mask_of(op, shape.mask, b, q0, br, starts);
-  const Index first = mask.first_key(q0), end = q0 + br;
+  const Index first = mask.first_key(q0 / kQueries * kQueries), end = q0 + br;
   for (Index c0 = first; c0 < end; c0 += kKeys) {
     const Index bc = least(kKeys, end - c0);
     copy_rows(keys, shape.d_padded, head_rows<T>(op.k, row0 + c0, kv_head, d), op.k.ld, bc, d);
@@ -118,10 +120,10 @@ void forward_tile(const AttentionFwd& op, const AttentionShape& shape, Index b, 
     }
   }
 
-  float* lse = row_of<float>(op.lse, b * shape.heads + head) + q0;
+  float* lse = row_of<float>(op.lse, b * shape.heads + head) + query;
   for (Index r = 0; r < br; ++r) lse[r] = top[r] * kLn2 + __builtin_logf(total[r]);
   for (Index r = 0; r < columns; ++r) rescale[r] = 1.0F / total[r];
-  store_transposed(const_cast<T*>(head_rows<T>(op.o, row0 + q0, head, d)), op.o.ld, o_t, rescale, br, d);
+  store_transposed(const_cast<T*>(head_rows<T>(op.o, query_row, head, d)), op.o.ld, o_t, rescale, br, d);
 }
 
 template <class T>
@@ -133,8 +135,7 @@ void forward(const AttentionFwd& op) {
   // The longest rows first. Any thread may take any task: tasks share nothing.
   each_task(tasks, shape.work(), [&](Index task, int thread) {
     const Index tile = shape.query_tiles - 1 - task % shape.query_tiles, head = task / shape.query_tiles;
-    forward_tile<T>(op, shape, head / shape.heads, head % shape.heads, tile * kQueries,
-                    scratch.data() + floats * thread);
+    forward_tile<T>(op, shape, head / shape.heads, head % shape.heads, tile, scratch.data() + floats * thread);
   });
 }
 

@@ -16,10 +16,11 @@ struct Mask {
   Index window;
   // The first keys of the documents of a tile's queries, less its first query. Absent: a sequence is one document.
   const std::int32_t* starts = nullptr;
-  Index last_start = 0;  // of the last query's document
-  Index first_key(Index q0) const {
-    const Index near = window > 0 ? most(0, q0 - window + 1) : 0;
-    return starts != nullptr ? most(near, q0 + starts[0]) : near;
+  Index first_start = 0, last_start = 0;  // of the documents of the tile's first and last query
+  // The first key that a tile of queries sees, which begins at `base`.
+  Index first_key(Index base) const {
+    const Index near = window > 0 ? most(0, base - window + 1) : 0;
+    return starts != nullptr ? most(near, first_start) : near;
   }
   // Tells whether some query of [q0, q0 + br) does not see some key of [c0, c0 + bc).
   bool cuts(Index q0, Index br, Index c0, Index bc) const {
@@ -43,15 +44,33 @@ struct AttentionShape {
   explicit AttentionShape(const Attention& op)
       : batch(op.batch),
         seq(op.seq),
+        first(first_of(op)),
+        queries(op.q.rows / op.batch),
         heads(op.heads),
         kv_heads(op.kv_heads),
         d(op.head_dim),
         d_padded(whole_vectors(d)),
-        query_tiles(ceil_div(seq, kQueries)),
+        query_tiles(ceil_div(first + queries, kQueries) - first / kQueries),
         mask{op.window},
         score_scale(op.scale * kLog2e) {}
-  Index work() const { return batch * heads * seq * most(1, least(seq, mask.window > 0 ? mask.window : seq) / 2) * d; }
-  Index batch, seq, heads, kv_heads, d, d_padded, query_tiles;
+  Index work() const {
+    return batch * heads * queries * most(1, least(seq, mask.window > 0 ? mask.window : seq) / 2) * d;
+  }
+  template <class Attention>
+  static Index first_of(const Attention& op) {
+    if constexpr (requires { op.first; }) return op.first;
+    return 0;
+  }
+  // The queries of a tile that are there: all of them but in the first and the last one. Tiles begin at multiples of
+  // kQueries whatever is there, so that each query meets the same tiles of keys.
+  struct Queries {
+    Index begin, count;
+  };
+  Queries of_tile(Index tile) const {
+    const Index base = (first / kQueries + tile) * kQueries, begin = most(base, first);
+    return {begin, least(base + kQueries, first + queries) - begin};
+  }
+  Index batch, seq, first, queries, heads, kv_heads, d, d_padded, query_tiles;
   Mask mask;
   float score_scale;
 };
@@ -68,9 +87,9 @@ struct TileStarts {
 template <class Attention>
 Mask mask_of(const Attention& op, const Mask& mask, Index b, Index q0, Index br, TileStarts& starts) {
   if (!op.starts) return mask;
-  const std::int32_t* of_tile = row_of<std::int32_t>(op.starts, 0) + b * op.seq + q0;
+  const std::int32_t *all = row_of<std::int32_t>(op.starts, 0) + b * op.seq, *of_tile = all + q0;
   for (Index r = 0; r < kQueries; ++r) starts.values[r] = of_tile[least(r, br - 1)] - static_cast<std::int32_t>(q0);
-  return {mask.window, starts.values, of_tile[br - 1]};
+  return {mask.window, starts.values, all[q0 / kQueries * kQueries], of_tile[br - 1]};
 }
 
 #if defined(__AVX512BF16__)

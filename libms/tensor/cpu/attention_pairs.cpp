@@ -24,14 +24,15 @@ struct Tile {
   Index c0, bc, skip;
 };
 
-// Calls body(Tile, whether it is the first) for the tiles of keys that a tile of queries sees.
+// Calls body(Tile, whether it is the first) for the tiles of keys that queries [q0, q0 + br) see. They are those of the
+// whole tile of queries, which begins at a multiple of kQueries.
 template <class Body>
 MS_INLINE void each_key_tile(const Mask& mask, Index q0, Index br, Body&& body) {
-  const Index first = mask.first_key(q0) / 2 * 2, end = q0 + br;
+  const Index base = q0 / kQueries * kQueries, first = mask.first_key(base) / 2 * 2, end = q0 + br;
   for (Index c0 = first, bc = 0; c0 < end; c0 += bc) {
-    const bool diagonal = c0 >= q0;
-    bc = diagonal ? least(kDiagonalKeys, end - c0) : least(kKeys, q0 - c0);
-    body(Tile{c0, bc, diagonal ? (c0 - q0) / kLanes * kLanes : 0}, c0 == first);
+    const bool diagonal = c0 >= base;
+    bc = diagonal ? least(kDiagonalKeys, end - c0) : least(kKeys, base - c0);
+    body(Tile{c0, bc, c0 > q0 ? (c0 - q0) / kLanes * kLanes : 0}, c0 == first);
   }
 }
 
@@ -129,13 +130,15 @@ void softmax_tile(float* scores, Pair* p, Index bc, Index skip, Index columns, f
   }
 }
 
-void forward_tile(const AttentionFwd& op, const AttentionShape& shape, Index b, Index head, Index q0,
+void forward_tile(const AttentionFwd& op, const AttentionShape& shape, Index b, Index head, Index tile_of_queries,
                   const ForwardMemory& at) {
-  const Index d = padded(shape.d), br = least(kQueries, shape.seq - q0), columns = whole_vectors(br);
+  const auto [q0, br] = shape.of_tile(tile_of_queries);
+  const Index d = padded(shape.d), columns = whole_vectors(br);
   const Index kv_head = head / (shape.heads / shape.kv_heads), row0 = b * shape.seq;
+  const Index query = q0 - shape.first, query_row = b * shape.queries + query;
   RowSums sums;
   for (Index r = 0; r < kQueries; ++r) sums.top[r] = -__builtin_inff(), sums.total[r] = 0;
-  copy_rows(at.rows, d, head_rows<bfloat16>(op.q, row0 + q0, head, shape.d), op.q.ld, br, shape.d);
+  copy_rows(at.rows, d, head_rows<bfloat16>(op.q, query_row, head, shape.d), op.q.ld, br, shape.d);
   pair_columns(at.q_t, at.rows, br, d);
 
   TileStarts starts;
@@ -161,11 +164,11 @@ void forward_tile(const AttentionFwd& op, const AttentionShape& shape, Index b, 
     }
   });
 
-  float* lse = row_of<float>(op.lse, b * shape.heads + head) + q0;
+  float* lse = row_of<float>(op.lse, b * shape.heads + head) + query;
   for (Index r = 0; r < br; ++r) {
     lse[r] = sums.top[r] * kLn2 + __builtin_logf(sums.total[r]);
     const float factor = 1.0F / sums.total[r];
-    auto* o = const_cast<bfloat16*>(head_rows<bfloat16>(op.o, row0 + q0 + r, head, shape.d));
+    auto* o = const_cast<bfloat16*>(head_rows<bfloat16>(op.o, query_row + r, head, shape.d));
     each_vector(shape.d, [&](Index k, auto lanes) { store(o + k, factor * load(at.o + r * d + k), lanes); });
   }
 }
@@ -327,7 +330,7 @@ void forward_in_pairs(const AttentionFwd& op) {
   // The longest rows first. Any thread may take any task: tasks share nothing.
   each_task(tasks, shape.work(), [&](Index task, int thread) {
     const Index tile = shape.query_tiles - 1 - task % shape.query_tiles, head = task / shape.query_tiles;
-    forward_tile(op, shape, head / shape.heads, head % shape.heads, tile * kQueries,
+    forward_tile(op, shape, head / shape.heads, head % shape.heads, tile,
                  ForwardMemory(scratch.data() + floats * thread, d));
   });
 }

@@ -142,6 +142,7 @@ class CudaAttention {
     CudnnPlan plan;
   };
   const Planned<AttentionForward>& planned(const AttentionFwd& op) {
+    MS_ASSERT(op.queries() == op.seq, "attention of {} queries of {} on a GPU", op.queries(), op.seq);
     const AttentionKey key = key_of(op);
     return forward_.try_emplace(key, key, handle_.get()).first->second;
   }
