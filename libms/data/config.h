@@ -36,7 +36,7 @@ inline constexpr Field<DataConfig> kDataFields[] = {
     {.key = "reset_attention",
      .member = &DataConfig::reset_attention,
      .doc = "A token attends only to tokens of its own document, and learned positions count from where that begins in "
-            "the sample (rotary ones are relative). On the CPU."},
+            "the sample (rotary ones are relative). On the CPU, and on GPUs from H100 on."},
     {.key = "read_timeout",
      .member = &DataConfig::read_timeout_s,
      .doc = "How long a step may wait for its tokens before the storage is said to have failed.",

@@ -186,8 +186,6 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
     constexpr std::int64_t kHeadPiece = 8;
     if (const std::int64_t head_dim = settings.model.head_dim(); head_dim % kHeadPiece != 0)
       add("run.device", fmt::format("heads of {}: attention on a GPU takes multiples of {}", head_dim, kHeadPiece));
-    if (settings.data.reset_attention)
-      add("data.reset_attention", "attention within documents runs on the CPU only: set data.reset_attention = false");
     constexpr std::int64_t kWidest = 32768;  // kernels/norm_rows.h
     if (settings.model.hidden > kWidest)
       add("run.device",

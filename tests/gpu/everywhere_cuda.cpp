@@ -53,11 +53,10 @@ std::vector<std::size_t> places(const std::vector<Memory::Span>& spans, bool ali
   return places;
 }
 
-// Attention accepts only bf16 aligned to 16 bytes, and a sequence is one document.
+// Attention accepts only bf16 aligned to 16 bytes.
 bool is_there(const Op& op, bool aligned) {
   const auto takes = [&](const auto* attention) {
-    return attention == nullptr ||
-           (aligned && attention->q.dtype == DType::bf16 && attention->head_dim % 8 == 0 && !attention->starts);
+    return attention == nullptr || (aligned && attention->q.dtype == DType::bf16 && attention->head_dim % 8 == 0);
   };
   return takes(std::get_if<AttentionFwd>(&op)) && takes(std::get_if<AttentionBwd>(&op));
 }

@@ -99,6 +99,35 @@ TEST_F(GpuParity, Fp8MatchesTheCpu) {
   for (std::size_t i = 0; i < given.losses.size(); ++i) EXPECT_NEAR(given.losses[i], one.losses[i], kLosses) << i;
 }
 
+// Each document of a row alone, also where queries and keys have a window.
+TEST_F(GpuParity, DocumentsMatchTheCpu) {
+  for (const std::string family : {"gpt", "llama"}) {
+    SCOPED_TRACE(family);
+    train::Settings settings = settings_of(family);
+    settings.model.layers = 2;
+    settings.model.window = family == "llama" ? 5 : 0;
+    const Outcome whole = run_threads(settings, 1, gpu());
+    settings.data.reset_attention = true;
+    const Outcome on_gpu = run_threads(settings, 1, gpu());
+    expect_alike(run_threads(settings, 1), on_gpu);
+    EXPECT_GT(distance(whole.gradients, on_gpu.gradients).value, 2 * kGradientTolerance) << "documents are not masked";
+  }
+}
+
+TEST_F(GpuParity, MainGradsInBf16MatchTheCpu) {
+  for (const auto& [family, zero] : {std::pair{"gpt", 2}, {"llama", 1}}) {
+    SCOPED_TRACE(family);
+    train::Settings settings = with(settings_of(family), {2, 1, 1, 1, true, zero});
+    settings.model.layers = 2;
+    settings.optim.main_grads_dtype = "bf16";
+    settings.optim.name = zero == 2 ? "lamb" : "adamw";
+    const Outcome on_gpu = run_threads(settings, kSteps, gpu());
+    expect_alike(run_threads(settings, kSteps), on_gpu);
+    settings.optim.main_grads_dtype = "fp32";
+    expect_alike(run_threads(settings, kSteps, gpu()), on_gpu);
+  }
+}
+
 // Interleaved if there are stages to interleave, with and without sequence parallelism, every ZeRO stage.
 std::vector<std::tuple<std::string, Layout>> factorizations_of_eight() {
   std::vector<std::tuple<std::string, Layout>> all;

@@ -80,6 +80,27 @@ TEST(Plans, EveryShapeOfTheModelsCompiles) {
   }
 }
 
+// The mask of documents: alone, in a window, with shared heads, in any order of sums.
+TEST(Plans, DocumentsCompile) {
+  const auto of_documents = [](AttentionKey key) {
+    key.documents = true;
+    return key;
+  };
+  for (const std::int64_t kv_heads : {16, 4}) {
+    for (const std::int64_t window : {0, 256}) {
+      for (const std::int64_t head_dim : {64, 128})
+        expect_both(of_documents(key_of(1024, 16, kv_heads, head_dim, window)), kH200);
+      const AttentionKey on_a100 = of_documents(key_of(1024, 16, kv_heads, kv_heads == 16 ? 64 : 128, window));
+      EXPECT_TRUE(compiles<AttentionForward>(on_a100, kA100));
+      EXPECT_EQ(offer<AttentionBackward>(on_a100, kA100).engines, 0);  // what the hint of CudaAttention says
+    }
+  }
+  expect_both(of_documents(key_of(8192, 32, 8, 128)), kH200);
+  expect_both(of_documents(key_of(130, 4, 2, 24)), kH200);
+  expect_both(of_documents(key_of(1000, 8, 2, 256)), kH200);
+  EXPECT_TRUE(compiles<AttentionBackward>(of_documents(key_of(8192, 32, 8, 128, 0, false)), kH200));
+}
+
 // Shapes of tests that run on a GPU: tests/ops/attention_test.cpp, with gaps between rows; gpu_parity's models, whole
 // and on one of eight ranks; train.py's small ones.
 TEST(Plans, ShapesOfTestsCompile) {

@@ -17,23 +17,36 @@ CudnnShape transposed(CudnnShape shape) {
 CudnnShape scores_of(const AttentionKey& key) { return contiguous({key.batch, key.heads, key.seq, key.seq}); }
 CudnnShape rows_of(const AttentionKey& key) { return contiguous({key.batch, key.heads, key.seq, 1}); }
 
-// Sets scores of keys after the query, or before its window, to minus infinity.
-Id masked(CudnnGraph& graph, const AttentionKey& key, Id scores, Id minus_infinity, Id window) {
+Id add_starts(CudnnGraph& graph, const AttentionKey& key) {
+  return key.documents ? graph.tensor(contiguous({key.batch, 1, key.seq, 1}), CUDNN_DATA_INT32) : 0;
+}
+
+// Sets scores of keys after the query, before its window or before its document to minus infinity.
+Id masked(CudnnGraph& graph, const AttentionKey& key, Id scores, Id minus_infinity, Id window, Id starts) {
   const CudnnShape shape = scores_of(key);
   const Id row = graph.between(shape, CUDNN_DATA_INT32), col = graph.between(shape, CUDNN_DATA_INT32);
   graph.index(scores, 2, row);
   graph.index(scores, 3, col);
   const Id sees = graph.between(shape, CUDNN_DATA_BOOLEAN);
   graph.pointwise(CUDNN_POINTWISE_CMP_GE, row, col, sees);
-  Id result = graph.between(shape, CUDNN_DATA_FLOAT);
-  graph.select(scores, minus_infinity, sees, result);
-  if (key.window == 0) return result;
-  const Id edge = graph.between(shape, CUDNN_DATA_FLOAT), near = graph.between(shape, CUDNN_DATA_BOOLEAN);
-  graph.pointwise(CUDNN_POINTWISE_ADD, col, window, edge);
-  graph.pointwise(CUDNN_POINTWISE_CMP_GT, edge, row, near);
-  const Id windowed = graph.between(shape, CUDNN_DATA_FLOAT);
-  graph.select(result, minus_infinity, near, windowed);
-  return windowed;
+  const auto keep = [&](Id from, Id condition) {
+    const Id result = graph.between(shape, CUDNN_DATA_FLOAT);
+    graph.select(from, minus_infinity, condition, result);
+    return result;
+  };
+  Id result = keep(scores, sees);
+  if (key.window > 0) {
+    const Id edge = graph.between(shape, CUDNN_DATA_FLOAT), near = graph.between(shape, CUDNN_DATA_BOOLEAN);
+    graph.pointwise(CUDNN_POINTWISE_ADD, col, window, edge);
+    graph.pointwise(CUDNN_POINTWISE_CMP_GT, edge, row, near);
+    result = keep(result, near);
+  }
+  if (key.documents) {
+    const Id within = graph.between(shape, CUDNN_DATA_BOOLEAN);
+    graph.pointwise(CUDNN_POINTWISE_CMP_GE, col, starts, within);
+    result = keep(result, within);
+  }
+  return result;
 }
 
 }  // namespace
@@ -48,11 +61,12 @@ AttentionForward::AttentionForward(const AttentionKey& key) {
   scale = graph.scalar();
   minus_infinity = graph.scalar();
   if (key.window > 0) window = graph.scalar();
+  starts = add_starts(graph, key);
 
   const Id qk = graph.between(scores, CUDNN_DATA_FLOAT), scaled = graph.between(scores, CUDNN_DATA_FLOAT);
   graph.matmul(q, k, qk);
   graph.pointwise(CUDNN_POINTWISE_MUL, qk, scale, scaled);
-  const Id seen = masked(graph, key, scaled, minus_infinity, window);
+  const Id seen = masked(graph, key, scaled, minus_infinity, window, starts);
   const Id peak = graph.between(rows, CUDNN_DATA_FLOAT), below = graph.between(scores, CUDNN_DATA_FLOAT),
            weight = graph.between(scores, CUDNN_DATA_FLOAT), sum = graph.between(rows, CUDNN_DATA_FLOAT),
            log_sum = graph.between(rows, CUDNN_DATA_FLOAT), p = graph.between(scores, CUDNN_DATA_BFLOAT16);
@@ -85,6 +99,7 @@ AttentionBackward::AttentionBackward(const AttentionKey& key) {
   one = graph.scalar();
   minus_infinity = graph.scalar();
   if (key.window > 0) window = graph.scalar();
+  starts = add_starts(graph, key);
   const auto score = [&] { return graph.between(scores, CUDNN_DATA_FLOAT); };
 
   // delta = the sum over a row of dout o
@@ -98,7 +113,7 @@ AttentionBackward::AttentionBackward(const AttentionKey& key) {
   graph.matmul(q, k, qk);
   graph.pointwise(CUDNN_POINTWISE_MUL, qk, scale, scaled);
   graph.pointwise(CUDNN_POINTWISE_SUB, scaled, lse, below);
-  graph.pointwise(CUDNN_POINTWISE_EXP, masked(graph, key, below, minus_infinity, window), p);
+  graph.pointwise(CUDNN_POINTWISE_EXP, masked(graph, key, below, minus_infinity, window, starts), p);
 
   // The gradient of keys or values: first per query head, if several share one.
   const bool shared = key.heads != key.kv_heads;

@@ -15,6 +15,7 @@ struct AttentionKey {
   std::int64_t q_ld = 0, k_ld = 0, v_ld = 0, o_ld = 0;
   std::int64_t dq_ld = 0, dk_ld = 0, dv_ld = 0, dout_ld = 0;  // backward
   bool deterministic = true;                                  // backward: dq in a fixed order, without atomics
+  bool documents = false;                                     // AttentionFwd::starts is present
   auto operator<=>(const AttentionKey&) const = default;
 };
 
@@ -23,13 +24,14 @@ struct AttentionForward {
   CudnnGraph graph;
   CudnnGraph::Id q, k, v, o, lse, scale, minus_infinity;
   CudnnGraph::Id window = 0;  // by value, f32; 0 if absent
+  CudnnGraph::Id starts = 0;  // i32 [batch, 1, seq, 1]; 0 if absent
 };
 
 struct AttentionBackward {
   explicit AttentionBackward(const AttentionKey& key);
   CudnnGraph graph;
   CudnnGraph::Id q, k, v, o, dout, lse, delta, dq, dk, dv, scale, one, minus_infinity;
-  CudnnGraph::Id window = 0;
+  CudnnGraph::Id window = 0, starts = 0;
   CudnnGraph::Id dq_sum = 0;  // f32 [batch, heads, seq, head_dim], zeroed before; 0 if deterministic
 };
 

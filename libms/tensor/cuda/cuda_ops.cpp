@@ -73,6 +73,7 @@ class CudaAttention {
                                                           {names.scale, &scalars.scale},
                                                           {names.minus_infinity, &scalars.minus_infinity}};
     if (names.window != 0) tensors.emplace_back(names.window, &scalars.window);
+    if (names.starts != 0) tensors.emplace_back(names.starts, op.starts.data);
     check(cudnnSetStream(handle_.get(), stream), "taking a stream");
     plan.run(handle_.get(), tensors, scratch.take(scratch_bytes(op, of)));
   }
@@ -96,6 +97,7 @@ class CudaAttention {
                                                           {names.one, &scalars.one},
                                                           {names.minus_infinity, &scalars.minus_infinity}};
     if (names.window != 0) tensors.emplace_back(names.window, &scalars.window);
+    if (names.starts != 0) tensors.emplace_back(names.starts, op.starts.data);
     if (names.dq_sum != 0) {
       std::byte* sum = workspace + workspace_bytes(plan);
       tensors.emplace_back(names.dq_sum, sum);
@@ -117,10 +119,9 @@ class CudaAttention {
   };
   template <class Attention>
   static AttentionKey key_of(const Attention& op) {
-    MS_ASSERT(!op.starts, "attention within documents on a GPU");  // the configuration has refused it
+    MS_ASSERT(op.q.dtype == DType::bf16, "attention of {} on a GPU", to_string(op.q.dtype));
     op.each([](Access, const Tensor& t) {
-      if (t.dtype == DType::f32) return MS_ASSERT(t.contiguous(), "sums of attention with gaps");
-      MS_ASSERT(t.dtype == DType::bf16, "attention of {} on a GPU", to_string(t.dtype));
+      if (t.dtype != DType::bf16) return MS_ASSERT(t.contiguous(), "attention with gaps in its {}", to_string(t.dtype));
       MS_ASSERT(t.ld % 8 == 0 && reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0,
                 "attention in rows that are not aligned to 16 bytes");
     });
@@ -133,11 +134,15 @@ class CudaAttention {
             .q_ld = op.q.ld,
             .k_ld = op.k.ld,
             .v_ld = op.v.ld,
-            .o_ld = op.o.ld};
+            .o_ld = op.o.ld,
+            .documents = static_cast<bool>(op.starts)};
   }
+  static constexpr const char* kNoDocuments =
+      "before Hopper cuDNN has no backward of attention within documents: set data.reset_attention = false";
   template <class Graph>
   struct Planned {
-    Planned(const AttentionKey& key, cudnnHandle_t handle) : names(key), plan(handle, names.graph.finish(handle)) {}
+    Planned(const AttentionKey& key, cudnnHandle_t handle)
+        : names(key), plan(handle, names.graph.finish(handle), key.documents ? kNoDocuments : "") {}
     Graph names;
     CudnnPlan plan;
   };

@@ -168,7 +168,7 @@ CudnnDescriptor CudnnGraph::finish(cudnnHandle_t handle) const {
   return graph;
 }
 
-CudnnPlan::CudnnPlan(cudnnHandle_t handle, CudnnDescriptor graph)
+CudnnPlan::CudnnPlan(cudnnHandle_t handle, CudnnDescriptor graph, const std::string& hint)
     : graph_(std::move(graph)), plan_(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
   CudnnDescriptor asked = heuristic(graph_);
   asked.finish();
@@ -191,8 +191,8 @@ CudnnPlan::CudnnPlan(cudnnHandle_t handle, CudnnDescriptor graph)
     return;
   }
   if (failed != CUDNN_STATUS_NOT_SUPPORTED) check(failed, "making a plan for attention");
-  throw Error("cuda.cudnn", Blame::bug,
-              fmt::format("none of {} engines of cuDNN takes this attention", configs_.size()));
+  throw Error("cuda.cudnn", hint.empty() ? Blame::bug : Blame::user,
+              fmt::format("none of {} engines of cuDNN takes this attention", configs_.size()), hint);
 }
 
 void CudnnPlan::run(cudnnHandle_t handle, const std::vector<std::pair<CudnnGraph::Id, void*>>& tensors,

@@ -87,9 +87,9 @@ class CudnnGraph {
 // An executable plan.
 class CudnnPlan {
  public:
-  // Uses the first of the heuristic's engines that supports the graph. Throws Error("cuda.cudnn", bug) if none does,
-  // and library_error("cuda.cudnn") if building a plan failed.
-  CudnnPlan(cudnnHandle_t handle, CudnnDescriptor graph);
+  // Uses the first of the heuristic's engines that supports the graph. If none does, throws Error("cuda.cudnn", user)
+  // with the hint, or a bug without one; library_error("cuda.cudnn") if building a plan failed.
+  CudnnPlan(cudnnHandle_t handle, CudnnDescriptor graph, const std::string& hint);
 
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
   void run(cudnnHandle_t handle, const std::vector<std::pair<CudnnGraph::Id, void*>>& tensors, void* workspace) const;

@@ -106,8 +106,6 @@ TEST_F(Config, RefusesWithOneClearMessage) {
   const Case cases[] = {
       {{"model.layrs=3"}, "unknown key 'model.layrs', did you mean 'model.layers'?"},
       {{"train.dtype=fp8"}, "fp8"},
-      {{"data.reset_attention=true", "run.device=cuda", "train.dtype=bf16"},
-       "attention within documents runs on the CPU only: set data.reset_attention = false"},
       {{"model.family=llama", "model.head_dim=12", "run.device=cuda", "train.dtype=bf16"}, "heads of 12"},
       {{"train.steps=0"}, "train.steps"},
       {{"optim.zero=3"}, "optim.zero"},
