@@ -104,8 +104,8 @@ class Binder {
 }  // namespace
 
 Chunk::Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTensors>& spans, const Tensor& rotary,
-             const std::vector<WeightAmaxes>& amaxes)
-    : shape_(shape), part_(part), vocab_(vocab_shard(shape)), rotary_(rotary) {
+             const std::vector<WeightAmaxes>& amaxes, const std::vector<Tensor>& caches)
+    : shape_(shape), part_(part), vocab_(vocab_shard(shape)), rotary_(rotary), caches_(caches) {
   const Binder bind(spans);
   for (std::int64_t i = part.layer_begin; i < part.layer_end; ++i) {
     const std::string p = "layers." + std::to_string(i) + ".";
@@ -155,7 +155,7 @@ void Chunk::embed(const TensorParallel& on, const ChunkSlot& slot, const Microba
   on.compute.submit(EmbeddingFwd{sum, embedding_.value, input.tokens, vocab_.row0});
   on.arrived(on.reduce(sum, x));
   if (positions_.value) {
-    const std::int64_t offset = scatter ? shape_.tp_rank * shape_.shard_tokens() : 0;
+    const std::int64_t offset = shape_.first + (scatter ? shape_.tp_rank * shape_.shard_tokens() : 0);
     if (input.positions) {
       const Tensor rows = scratch.partial.slice_rows(0, x.rows);
       on.compute.submit(EmbeddingFwd{rows, positions_.value, own_positions(input, offset)});
@@ -177,7 +177,7 @@ void Chunk::forward(const TensorParallel& on, ChunkSlot& slot, const Microbatch&
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (before) before(static_cast<std::int64_t>(i));
     if (i == 0 && part_.first) embed(on, slot, input, scratch);
-    sum = layer_forward({on, layers_[i], slot.layers[i], {rotary_, slot.starts}, scratch}, sum);
+    sum = layer_forward({on, layers_[i], slot.layers[i], positions_of(slot, i), scratch}, sum);
   }
   on.compute.submit(Add{slot.out, sum.a, sum.b, sum.bias});
 }
@@ -185,7 +185,8 @@ void Chunk::forward(const TensorParallel& on, ChunkSlot& slot, const Microbatch&
 void Chunk::head_logits(const TensorParallel& layers_on, const ChunkSlot& slot, LayerScratch& scratch,
                         HeadScratch& head) const {
   const TensorParallel on = of_head(layers_on);
-  norm_forward(on.compute, *shape_.model, final_norm_, slot.out, head.normed, head.mean, head.rstd);
+  const Tensor out = slot.out.slice_rows(slot.out.rows - head.normed.rows, head.normed.rows);
+  norm_forward(on.compute, *shape_.model, final_norm_, out, head.normed, head.mean, head.rstd);
   on.gather_matmul({.c = head.logits, .b = head_.value, .transpose_b = true}, head.normed, scratch.gathered);
 }
 
@@ -219,7 +220,7 @@ void Chunk::run_backward(const TensorParallel& on, ChunkSlot& slot, const Microb
   }
   passed(layers_.size());
   for (std::size_t i = layers_.size(); i-- > 0;) {
-    layer_backward({on, layers_[i], slot.layers[i], {rotary_, slot.starts}, scratch}, dx, when);
+    layer_backward({on, layers_[i], slot.layers[i], positions_of(slot, i), scratch}, dx, when);
     if (i > 0) passed(i);
   }
   if (part_.first) {
@@ -250,7 +251,7 @@ void Chunk::backward_input(const TensorParallel& on, ChunkSlot& slot, const Micr
 void Chunk::backward_weight(const TensorParallel& on, ChunkSlot& slot, LayerScratch& scratch, const Pass& after) const {
   if (after) after(std::ssize(layers_));
   for (std::size_t i = layers_.size(); i-- > 0;) {
-    layer_weight_gradients({on, layers_[i], slot.layers[i], {rotary_, slot.starts}, scratch});
+    layer_weight_gradients({on, layers_[i], slot.layers[i], positions_of(slot, i), scratch});
     if (after) after(static_cast<std::int64_t>(i));
   }
 }

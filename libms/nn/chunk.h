@@ -54,8 +54,9 @@ struct Microbatch {
 
 class Chunk {
  public:
+  // `caches`: Positions::cache of its layers, or none.
   Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTensors>& spans, const Tensor& rotary,
-        const std::vector<WeightAmaxes>& amaxes = {});
+        const std::vector<WeightAmaxes>& amaxes = {}, const std::vector<Tensor>& caches = {});
 
   const ChunkPart& part() const { return part_; }
 
@@ -89,10 +90,13 @@ class Chunk {
   // Computes the last chunk's logits and loss, without gradients.
   void head_loss(const TensorParallel& on, const ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
                  HeadScratch& head, const Tensor& loss_sum, double loss_scale) const;
-  // Computes the last chunk's logits only, into head.logits.
+  // Computes the last chunk's logits only, into head.logits: of as many of the last tokens as that has rows.
   void head_logits(const TensorParallel& on, const ChunkSlot& slot, LayerScratch& scratch, HeadScratch& head) const;
 
  private:
+  Positions positions_of(const ChunkSlot& slot, std::size_t layer) const {
+    return {rotary_, slot.starts, caches_.empty() ? Tensor{} : caches_[layer]};
+  }
   void embed(const TensorParallel& on, const ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch) const;
   // This rank's rows of positions, from `offset`.
   Tensor own_positions(const Microbatch& input, std::int64_t offset) const;
@@ -104,6 +108,7 @@ class Chunk {
   ChunkPart part_;
   mesh::ShardSpec vocab_;  // of the embedding and the head
   Tensor rotary_;
+  std::vector<Tensor> caches_;
   std::vector<LayerWeights> layers_;
   Weight embedding_, positions_, head_;
   NormWeights final_norm_;

@@ -53,7 +53,8 @@ void rotate(const Layer& layer, const Heads& heads, bool inverse) {
   if (!layer.positions.rotary) return;
   const ModelConfig& model = *layer.on.shape.model;
   for (const Tensor& x : {heads.q, heads.k}) {
-    layer.on.compute.submit(Rotary{x, layer.positions.rotary, model.seq, model.head_dim(), inverse});
+    const Tensor& table = layer.positions.rotary;
+    layer.on.compute.submit(Rotary{x, table, table.rows, model.head_dim(), inverse});
   }
 }
 
@@ -88,19 +89,31 @@ Attention attention_of(const Layer& layer, const Heads& heads) {
   op.heads = shape.heads(), op.kv_heads = shape.kv_heads(), op.head_dim = model.head_dim();
   op.window = model.window;
   op.starts = layer.positions.starts;
+  if constexpr (requires { op.first; }) op.first = shape.first;
   op.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(model.head_dim())));
   return op;
+}
+
+// Adds the keys and values of the shape's rows to the cache. Returns the heads with those of all positions.
+Heads cached(const Layer& layer, const Heads& heads) {
+  const Shape& shape = layer.on.shape;
+  const Tensor& cache = layer.positions.cache;
+  const Tensor keys = cache.slice_cols(0, shape.kv_cols()), values = cache.slice_cols(shape.kv_cols(), shape.kv_cols());
+  layer.on.compute.submit(Copy{keys.slice_rows(shape.first, shape.queries()), heads.k});
+  layer.on.compute.submit(Copy{values.slice_rows(shape.first, shape.queries()), heads.v});
+  return {heads.q, keys, values};
 }
 
 }  // namespace
 
 void attention_forward(const Layer& layer) {
-  const Heads heads = attended(layer);
+  Heads heads = attended(layer);
   if (layer.acts.q) {
     norm_heads(layer);
   } else {
     rotate(layer, heads, false);
   }
+  if (layer.positions.cache) heads = cached(layer, heads);
   layer.on.compute.submit(attention_of<AttentionFwd>(layer, heads));
 }
 

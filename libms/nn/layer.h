@@ -94,8 +94,9 @@ void norm_backward(tensor::Stream& stream, const ModelConfig& model, const NormW
 
 // The positions that attention knows.
 struct Positions {
-  Tensor rotary;  // the table of tensor::RotaryTable (llama)
+  Tensor rotary;  // the rows of shape.queries() positions of the table of tensor::RotaryTable (llama)
   Tensor starts;  // i32 [1,T], AttentionFwd::starts; absent if a sequence is one document
+  Tensor cache;   // [seq, 2 kv_heads*head_dim] of one sequence, keys and values of every position; absent unless kept
 };
 
 // A layer of a microbatch.

@@ -91,7 +91,7 @@ LayerScratch carve_scratch(Arena& arena, const Shape& shape) {
   if (!shape.joins_gelu()) scratch.dact = arena.take(dtype, tokens, shape.ffn_cols());
   scratch.dattn = arena.take(dtype, tokens, shape.attn_cols());
   if (!shape.split_backward) scratch.grads = carve_grads(arena, shape, scratch.dact, scratch.dout);
-  scratch.delta = arena.take(DType::f32, shape.batch * shape.heads(), shape.model->seq);
+  scratch.delta = arena.take(DType::f32, shape.batch * shape.heads(), shape.queries());
   if (parallel && shape.model->has_out_bias()) scratch.out_biases = arena.take(dtype, 1, hidden);
   return scratch;
 }
@@ -119,7 +119,7 @@ LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratc
   }
   take_statistics(acts.mean1, acts.rstd1);
   acts.o = slot.take(dtype, tokens, shape.attn_cols());
-  acts.lse = slot.take(DType::f32, shape.batch * shape.heads(), shape.model->seq);
+  acts.lse = slot.take(DType::f32, shape.batch * shape.heads(), shape.queries());
   if (shape.model->parallel_block) {
     const FusedInput input = take_fused_input(slot, shape);
     acts.in = input.both, acts.qkv = input.qkv, acts.up = input.up;

@@ -36,8 +36,12 @@ struct Shape {
   bool split_backward = false;  // slots also keep the inputs of the weights' gradients
   bool fp8 = false;             // layers' matmuls round their operands to fp8
   double z_loss = 0;            // weight of the squared log of the softmax's denominator in the loss
+  // Only the positions [first, first + rows) of each sequence, where layers keep the keys and values of those before
+  // (Positions::cache); no rows: all of them.
+  std::int64_t first = 0, rows = 0;
 
-  std::int64_t tokens() const { return batch * model->seq; }
+  std::int64_t queries() const { return rows > 0 ? rows : model->seq; }  // of a sequence
+  std::int64_t tokens() const { return batch * queries(); }
   std::int64_t shard_tokens() const { return sequence_parallel ? tokens() / tp : tokens(); }
   std::int64_t heads() const { return model->heads / tp; }
   std::int64_t kv_heads() const { return model->kv() / tp; }

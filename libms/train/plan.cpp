@@ -137,11 +137,12 @@ Plan make_plan(const Settings& settings, int world) {
   return plan;
 }
 
-Plan make_inference_plan(const Settings& settings, int world) {
+Plan make_inference_plan(const Settings& settings, int world, bool generates) {
   Plan plan = forward_plan(settings, world);
   plan.training = plan.evaluation;
   plan.gradient_buffers.assign(static_cast<std::size_t>(plan.mesh.pp), 0);
   plan.inference = true;
+  plan.caches = generates && settings.run.device == "cpu";  // on a GPU attention computes whole sequences
   return plan;
 }
 

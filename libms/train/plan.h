@@ -28,6 +28,7 @@ struct Plan {
   std::map<int, sched::Schedule> ramp;           // of the ramp-up's steps, by microbatches
   std::vector<int> gradient_buffers;             // [pp rank], of each chunk: what the training schedules need
   bool inference = false;                        // forward only: no gradients, no optimizer; `training` is not used
+  bool caches = false;                           // keeps keys and values: only Engine::next_token() computes anything
 
   // Points into this plan: it must stay where it is.
   nn::Shape shape(int tp_rank) const;
@@ -43,7 +44,7 @@ struct Plan {
 // `world`: how many ranks there are; throws Error("mesh.size") when the mesh has another size. The settings come
 // from load().
 Plan make_plan(const Settings& settings, int world);
-// The plan of a command that evaluates a model or generates with it.
-Plan make_inference_plan(const Settings& settings, int world);
+// The plan of a command that evaluates a model, or that only `generates` with it.
+Plan make_inference_plan(const Settings& settings, int world, bool generates);
 
 }  // namespace ms::train

@@ -75,12 +75,14 @@ std::vector<std::int32_t> prompt_of(const Args& args, const data::Tokenizer* tok
   return prompt;
 }
 
-// One sequence; replicas would all compute the same. The context need not be longer than what will be in it: each token
-// takes as long as all of it.
+// One sequence; replicas would all compute the same. The context need not be longer than what will be in it. A token is
+// not split over tp, and is of one document with all before it.
 void adjust_to_generate(Settings& settings, std::int64_t tokens) {
   nn::ModelConfig& model = settings.model;
   settings.train.microbatch = 1;
   settings.train.global_batch = settings.mesh.dp * settings.mesh.pp;
+  settings.mesh.sequence_parallel = false;
+  settings.data.reset_attention = false;
   model.seq = std::min(model.seq, mesh::pad_to_multiple(std::max(tokens, model.window), settings.mesh.tp));
 }
 
@@ -151,7 +153,7 @@ int run_generate(const Args& args) {
     if (tokenizer) json["text"] = tokenizer->decode(made);
     print_out("{}\n", json.dump(2));
   };
-  return static_cast<int>(launch_inference(loaded, {found, generate_and_print}));
+  return static_cast<int>(launch_inference(loaded, {found, generate_and_print, true}));
 }
 
 }  // namespace

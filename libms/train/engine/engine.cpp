@@ -69,7 +69,7 @@ Engine::Engine(const Plan& plan, Device& device, RankGroups groups)
   optimizer_.emplace(plan.settings.optim, std::move(layouts), std::move(spans), compute(),
                      optim::Groups{*groups_.dp, *groups_.tp, *groups_.world, groups_.embedding.get()},
                      tensors_.scalars);
-  executor_.emplace(plan, at_, tensors_, compute(), groups_, *optimizer_);
+  executor_.emplace(plan, at_, plan.shape(at_.tp), tensors_, compute(), groups_, *optimizer_);
   if (tensors_.module_squares) module_norms_.emplace(plan, at_, tensors_, groups_);
   if (tensors_.rotary) compute().submit(nn::rotary_table(tensors_.rotary, plan.settings.model));
 }

@@ -69,9 +69,10 @@ class Engine {
                     std::span<const std::int32_t> starts = {});
 
   // The token that follows position `position` of `tokens` (one sequence), drawn from the first `vocab` of the
-  // vocabulary with `draw` in [0,1). Waits.
-  std::int32_t next_token(std::span<const std::int32_t> tokens, std::int64_t position, const Sampling& sampling,
-                          std::int64_t vocab, double draw);
+  // vocabulary with `draw` in [0,1). The first `known` tokens are those of the call before: where keys and values are
+  // kept (plan.caches), only those after them are computed. Waits.
+  std::int32_t next_token(std::span<const std::int32_t> tokens, std::int64_t position, std::int64_t known,
+                          const Sampling& sampling, std::int64_t vocab, double draw);
 
   // The rank's parameters and the gradients of the step before, for tests, checkpoints and exports; all-gathered first.
   void gather_parameters();
@@ -105,6 +106,10 @@ class Engine {
   // `count`: tokens of this rank's batch; no starts: each row is one document.
   void upload_starts(const Pending& pending, std::int64_t count, std::span<const std::int32_t> starts);
   Pending carve_pending(tensor::Arena& arena) const;
+  // Issue the forward of the uploaded tokens, of a sequence or of [first, first + rows) of it, and return the logits
+  // [1,V/tp] at `position` or at the last one; absent on other stages than the last.
+  tensor::Tensor logits_of_sequence(std::int64_t position);
+  tensor::Tensor logits_of_window(std::int64_t first, std::int64_t rows);
   // Sums scalars.sums over the world, and returns the loss.
   double reduce_loss(Pending& pending);
   bool has_module_norms(std::int64_t step) const {

@@ -59,11 +59,11 @@ trace::Kind kind_of(Action action) {
 
 }  // namespace
 
-Executor::Executor(const Plan& plan, const mesh::Coord& at, RankTensors& tensors, Stream& compute,
-                   const RankGroups& groups, optim::ShardedOptimizer& optimizer)
+Executor::Executor(const Plan& plan, const mesh::Coord& at, const nn::Shape& shape, RankTensors& tensors,
+                   Stream& compute, const RankGroups& groups, optim::ShardedOptimizer& optimizer)
     : plan_(plan),
       at_(at),
-      shape_(plan.shape(at.tp)),
+      shape_(shape),
       tensors_(tensors),
       compute_(compute),
       groups_(groups),
@@ -76,7 +76,7 @@ Executor::Executor(const Plan& plan, const mesh::Coord& at, RankTensors& tensors
     for (std::size_t i = 0; i < chunk.specs.size(); ++i) {
       spans.push_back({chunk.specs[i], chunk.spans[i].values, chunk.spans[i].grads});
     }
-    model_.emplace_back(shape_, plan.part(at_.pp, c), spans, tensors_.rotary, chunk.amaxes);
+    model_.emplace_back(shape_, plan.part(at_.pp, c), spans, tensors_.rotary, chunk.amaxes, chunk.caches);
     ChunkState state;
     state.ring.resize(chunk.gradients.size());
     state.complete.resize(chunk.specs.size());

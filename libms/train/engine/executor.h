@@ -20,9 +20,9 @@ class Executor {
  public:
   enum class Mode { train, evaluate, logits };
 
-  // All of these outlive it.
-  Executor(const Plan& plan, const mesh::Coord& at, RankTensors& tensors, tensor::Stream& compute,
-           const RankGroups& groups, optim::ShardedOptimizer& optimizer);
+  // All of these but the shape outlive it. The tensors have that shape.
+  Executor(const Plan& plan, const mesh::Coord& at, const nn::Shape& shape, RankTensors& tensors,
+           tensor::Stream& compute, const RankGroups& groups, optim::ShardedOptimizer& optimizer);
   ~Executor();
 
   // Losses are multiplied by `loss_scale`.

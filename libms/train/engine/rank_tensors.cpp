@@ -68,6 +68,27 @@ std::int64_t slot_bytes(const nn::Shape& shape, const nn::ChunkPart& part) {
   return arena.used_bytes() - before;
 }
 
+void carve_caches(Arena& arena, const Plan& plan, const mesh::Coord& at, const nn::Shape& shape, RankTensors& rank) {
+  for (int c = 0; c < plan.chunks; ++c) {
+    const nn::ChunkPart part = plan.part(at.pp, c);
+    std::vector<Tensor>& caches = rank.chunks[static_cast<std::size_t>(c)].caches;
+    for (std::int64_t i = part.layer_begin; i < part.layer_end; ++i)
+      caches.push_back(arena.take(shape.dtype, shape.model->seq, 2 * shape.kv_cols()));
+  }
+}
+
+// Carves slots, scratch and head of a window.
+void carve_window(Arena& arena, const Plan& plan, const mesh::Coord& at, const nn::Shape& shape, RankTensors& rank) {
+  rank.scratch = nn::carve_scratch(arena, shape);
+  rank.slots.clear();
+  const nn::ChunkPart part = largest_part(plan, at.pp);
+  for (int s = 0; s < plan.single.slots[static_cast<std::size_t>(at.pp)]; ++s)
+    rank.slots.push_back(nn::carve_slot(arena, shape, part, rank.scratch));
+  nn::Shape last = shape;
+  last.rows = 1;
+  if (plan.holds_head(at.pp)) rank.head = nn::carve_head(arena, last);
+}
+
 // Returns the bytes that a slot keeps between the halves of a split backward; 0 without one.
 std::int64_t split_bytes(const nn::Shape& shape, const nn::ChunkPart& part) {
   if (!shape.split_backward) return 0;
@@ -76,7 +97,44 @@ std::int64_t split_bytes(const nn::Shape& shape, const nn::ChunkPart& part) {
   return slot_bytes(shape, part) - slot_bytes(whole, part);
 }
 
+// Carves what a microbatch goes through, and what stages exchange.
+void carve_activations(Arena& arena, const Plan& plan, const mesh::Coord& at, const nn::Shape& shape, RankTensors& rank,
+                       Tally& tally) {
+  rank.scratch = nn::carve_scratch(arena, shape);
+  if (nn::TensorParallel::ring_used(shape, plan.settings.overlap.tp)) {
+    rank.ring_received = arena.take(shape.dtype, shape.shard_tokens(), shape.model->hidden);
+  }
+  tally.add("layer scratch");
+  const int slots = slots_needed(plan, at.pp);
+  const nn::ChunkPart part = largest_part(plan, at.pp);
+  for (int s = 0; s < slots; ++s) rank.slots.push_back(nn::carve_slot(arena, shape, part, rank.scratch));
+  tally.add("activations", "kept for weights' gradients", slots * split_bytes(shape, part));
+  for (ChunkTensors& chunk : rank.chunks) {
+    for (int i = 0; i < plan.gradient_buffers[static_cast<std::size_t>(at.pp)]; ++i) {
+      chunk.gradients.push_back(arena.take(shape.dtype, shape.shard_tokens(), shape.model->hidden));
+    }
+  }
+  tally.add("activation gradients");
+  if (plan.holds_head(at.pp)) rank.head = nn::carve_head(arena, shape);
+}
+
 }  // namespace
+
+nn::Shape window_shape(const Plan& plan, const mesh::Coord& at, std::int64_t first, std::int64_t rows) {
+  MS_ASSERT(plan.caches && !plan.settings.mesh.sequence_parallel, "a window of tokens without keys and values");
+  nn::Shape shape = plan.shape(at.tp);
+  shape.batch = 1, shape.first = first, shape.rows = rows;
+  return shape;
+}
+
+RankTensors carve_window(const Plan& plan, const mesh::Coord& at, const RankTensors& rank, const nn::Shape& shape) {
+  RankTensors window = rank;
+  Arena arena = *rank.window;
+  carve_window(arena, plan, at, shape, window);
+  if (rank.rotary) window.rotary = rank.rotary.slice_rows(shape.first, shape.rows);
+  window.input = {{rank.input.front().tokens.slice_cols(0, shape.rows), {}}};
+  return window;
+}
 
 RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, std::vector<MemoryRow>* memory) {
   const nn::Shape shape = plan.shape(at.tp);
@@ -119,24 +177,22 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
   }
   tally.add(plan.inference ? "parameters" : "parameters, gradients, optimizer");
 
-  rank.scratch = nn::carve_scratch(arena, shape);
-  if (nn::TensorParallel::ring_used(shape, plan.settings.overlap.tp)) {
-    rank.ring_received = arena.take(shape.dtype, shape.shard_tokens(), shape.model->hidden);
+  Tensor logits;
+  if (plan.caches) {
+    carve_caches(arena, plan, at, shape, rank);
+    tally.add("keys and values");
+    Arena measured = Arena::measuring();
+    RankTensors largest;
+    carve_window(measured, plan, at, window_shape(plan, at, 0, plan.settings.model.seq), largest);
+    logits = largest.head.logits;
+    rank.window = arena.take_arena(measured.used_bytes());
+    tally.add("activations");
+  } else {
+    carve_activations(arena, plan, at, shape, rank, tally);
+    logits = rank.head.logits;
   }
-  tally.add("layer scratch");
-  const int slots = slots_needed(plan, at.pp);
-  const nn::ChunkPart part = largest_part(plan, at.pp);
-  for (int s = 0; s < slots; ++s) rank.slots.push_back(nn::carve_slot(arena, shape, part, rank.scratch));
-  tally.add("activations", "kept for weights' gradients", slots * split_bytes(shape, part));
-  for (ChunkTensors& chunk : rank.chunks) {
-    for (int i = 0; i < plan.gradient_buffers[static_cast<std::size_t>(at.pp)]; ++i) {
-      chunk.gradients.push_back(arena.take(shape.dtype, shape.shard_tokens(), shape.model->hidden));
-    }
-  }
-  tally.add("activation gradients");
   if (plan.holds_head(at.pp)) {
-    rank.head = nn::carve_head(arena, shape);
-    const std::int64_t columns = rank.head.logits.cols;
+    const std::int64_t columns = logits.cols;
     rank.logits_row = arena.take(shape.dtype, 1, columns);
     rank.logits_all = arena.take(shape.dtype, shape.tp, columns);
     if (plan.inference) rank.token_losses = arena.take(DType::f32, 1, plan.microbatches * shape.tokens());

@@ -1,6 +1,7 @@
 // All tensors of a rank, carved from one arena: the plan measures with the code that the run allocates with.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@ struct ChunkTensors {
   std::vector<nn::SpanSpec> specs;
   std::vector<optim::SpanMemory> spans;
   std::vector<nn::WeightAmaxes> amaxes;  // of its layers
+  std::vector<tensor::Tensor> caches;    // nn::Positions::cache of its layers; none unless plan.caches
   // [Ts,H]: gradients of activations between stages, received, turned into that of the input, sent. A ring, because the
   // next one arrives while the last one leaves.
   std::vector<tensor::Tensor> gradients;
@@ -21,6 +23,8 @@ struct RankTensors {
   std::vector<ChunkTensors> chunks;
   // Shared by the chunks, with as many layers as the largest of them has: a smaller one leaves the last unused.
   std::vector<nn::ChunkSlot> slots;
+  // The memory of carve_window(). Absent unless plan.caches; slots, scratch and head are absent then.
+  std::optional<tensor::Arena> window;
   nn::LayerScratch scratch;
   tensor::Tensor ring_received;       // [Ts,H] of the tp ring, where there is one
   nn::HeadScratch head;               // on the last stage
@@ -40,6 +44,11 @@ struct MemoryRow {
 
 // `memory`, where given, receives what was taken for what, in order.
 RankTensors carve_rank(tensor::Arena& arena, const Plan& plan, const mesh::Coord& at, std::vector<MemoryRow>* memory);
+
+// Returns the shape of the tokens at [first, first + rows) of one sequence. plan.caches.
+nn::Shape window_shape(const Plan& plan, const mesh::Coord& at, std::int64_t first, std::int64_t rows);
+// Returns the rank's tensors with slots, scratch, head and input of that shape, in the memory of the last such tensors.
+RankTensors carve_window(const Plan& plan, const mesh::Coord& at, const RankTensors& rank, const nn::Shape& shape);
 
 // Bytes of a rank by purpose, and their sum.
 struct RankMemory {

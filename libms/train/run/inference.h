@@ -15,6 +15,7 @@ namespace ms::train {
 struct Inference {
   ckpt::Found checkpoint;  // complete
   std::function<void(Engine& engine, const Plan& plan, const comm::World& world)> use;
+  bool generates = false;  // with Engine::next_token(), and does nothing else
 };
 
 // The configuration that a checkpoint was saved with, its type, `assignments` on top, and of a run only what a forward

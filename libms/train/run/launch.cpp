@@ -57,7 +57,7 @@ void conclude(const Outcome& outcome, const std::string& dir, const LaunchOption
 // a wrong mesh is the likelier mistake, and the cheaper to find; ranks as threads must fit into this node's memory.
 Checked check_and_prepare(const Loaded& loaded, int ranks, const LaunchOptions& options, bool as_threads,
                           std::optional<RunDirectory>& directory) {
-  if (options.inference != nullptr) return check_inference(loaded.settings, ranks);
+  if (options.inference != nullptr) return check_inference(loaded.settings, ranks, *options.inference);
   directory.emplace(loaded);
   Checked checked = directory->check([&] {
     Checked all = check_run(loaded.settings, ranks);
@@ -179,7 +179,7 @@ Checked check_together(const Loaded& loaded, const LaunchOptions& options, comm:
   const Settings& settings = loaded.settings;
   if (options.inference != nullptr) {
     start_up.check_configuration();
-    return check_inference(settings, world.size());
+    return check_inference(settings, world.size(), *options.inference);
   }
   if (world.rank() == 0) {
     Checked checked = check_and_prepare(loaded, world.size(), options, false, directory);
@@ -255,7 +255,7 @@ ExitCode launch(const Loaded& loaded, const LaunchOptions& options) {
 
 ExitCode launch_inference(const Loaded& loaded, const Inference& inference) {
   // A mesh of another size is refused while there is still one message for all.
-  if (const int size = comm::this_launch().size; size > 1) check_inference(loaded.settings, size);
+  if (const int size = comm::this_launch().size; size > 1) check_inference(loaded.settings, size, inference);
   return launch(loaded, {.inference = &inference});
 }
 

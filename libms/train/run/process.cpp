@@ -48,8 +48,10 @@ Checked check_run(const Settings& settings, int ranks) {
           threads_of(settings), make_plan(settings, ranks)};
 }
 
-Checked check_inference(const Settings& settings, int ranks) {
-  return {.faults = {}, .cpu_threads = threads_of(settings), .plan = make_inference_plan(settings, ranks)};
+Checked check_inference(const Settings& settings, int ranks, const Inference& inference) {
+  return {.faults = {},
+          .cpu_threads = threads_of(settings),
+          .plan = make_inference_plan(settings, ranks, inference.generates)};
 }
 
 Process::Process(Checked checked, TrainerOptions options, const Inference* inference, int ranks, int ranks_on_node)

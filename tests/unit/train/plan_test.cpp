@@ -186,7 +186,7 @@ TEST(Memory, InferenceHoldsTheParametersAndWhatAForwardNeeds) {
       settings.optim.zero = zero;
       settings.train.dtype = dtype;
       settings.train.recompute = "full";
-      const Plan training = plan_for(settings), plan = make_inference_plan(settings, 8);
+      const Plan training = plan_for(settings), plan = make_inference_plan(settings, 8, false);
       for (int rank = 0; rank < plan.mesh.size(); ++rank) {
         const mesh::Coord at = plan.mesh.coord(rank);
         std::int64_t parameters = 0;
@@ -200,6 +200,21 @@ TEST(Memory, InferenceHoldsTheParametersAndWhatAForwardNeeds) {
         EXPECT_LE(bytes_of(memory, "activations"), bytes_of(whole, "activations"));
         EXPECT_LT(memory.total_bytes, whole.total_bytes / 2);
       }
+      // To generate: keys and values of every layer instead of logits of every token.
+      settings.mesh.sequence_parallel = false;
+      const Plan generating = make_inference_plan(settings, 8, true);
+      for (int p = 0; p < 2; ++p) {
+        const nn::Shape shape = generating.shape(0);
+        std::int64_t layers = 0;
+        for (int c = 0; c < generating.chunks; ++c)
+          layers += generating.part(p, c).layer_end - generating.part(p, c).layer_begin;
+        EXPECT_NEAR(
+            static_cast<double>(bytes_of(rank_memory(generating, {.dp = 0, .pp = p, .tp = 0}), "keys and values")),
+            static_cast<double>(layers * settings.model.seq * 2 * shape.kv_cols() * tensor::size_of(plan.dtype)),
+            static_cast<double>(layers * tensor::Arena::kAlignment));
+      }
+      settings.run.device = "cuda";
+      EXPECT_FALSE(make_inference_plan(settings, 8, true).caches);
     }
   }
 }
