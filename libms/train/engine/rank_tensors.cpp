@@ -43,21 +43,26 @@ class Tally {
   std::int64_t last_;
 };
 
-int slots_needed(const Plan& plan, int pp_rank) {
-  const auto p = static_cast<std::size_t>(pp_rank);
-  int most = std::max({plan.training.slots[p], plan.evaluation.slots[p], plan.single.slots[p]});
-  for (const auto& [microbatches, schedule] : plan.ramp) most = std::max(most, schedule.slots[p]);
-  return most;
+// Returns the largest chunk that any of the schedules puts into each slot of a rank.
+std::vector<nn::ChunkPart> slot_parts(const Plan& plan, int pp_rank,
+                                      const std::vector<const sched::Schedule*>& schedules) {
+  std::vector<nn::ChunkPart> parts;
+  for (const sched::Schedule* schedule : schedules) {
+    for (const sched::Row& row : schedule->rows[static_cast<std::size_t>(pp_rank)]) {
+      if (row.slot == sched::kNone) continue;
+      const auto slot = static_cast<std::size_t>(row.slot);
+      if (slot >= parts.size()) parts.resize(slot + 1);
+      const nn::ChunkPart part = plan.part(pp_rank, row.chunk);
+      if (part.layer_end - part.layer_begin > parts[slot].layer_end - parts[slot].layer_begin) parts[slot] = part;
+    }
+  }
+  return parts;
 }
 
-// Returns the chunk of a rank that has the most layers.
-nn::ChunkPart largest_part(const Plan& plan, int pp_rank) {
-  nn::ChunkPart largest = plan.part(pp_rank, 0);
-  for (int c = 1; c < plan.chunks; ++c) {
-    const nn::ChunkPart part = plan.part(pp_rank, c);
-    if (part.layer_end - part.layer_begin > largest.layer_end - largest.layer_begin) largest = part;
-  }
-  return largest;
+std::vector<nn::ChunkPart> slot_parts(const Plan& plan, int pp_rank) {
+  std::vector<const sched::Schedule*> schedules{&plan.training, &plan.evaluation, &plan.single};
+  for (const auto& [microbatches, schedule] : plan.ramp) schedules.push_back(&schedule);
+  return slot_parts(plan, pp_rank, schedules);
 }
 
 std::int64_t slot_bytes(const nn::Shape& shape, const nn::ChunkPart& part) {
@@ -81,8 +86,7 @@ void carve_caches(Arena& arena, const Plan& plan, const mesh::Coord& at, const n
 void carve_window(Arena& arena, const Plan& plan, const mesh::Coord& at, const nn::Shape& shape, RankTensors& rank) {
   rank.scratch = nn::carve_scratch(arena, shape);
   rank.slots.clear();
-  const nn::ChunkPart part = largest_part(plan, at.pp);
-  for (int s = 0; s < plan.single.slots[static_cast<std::size_t>(at.pp)]; ++s)
+  for (const nn::ChunkPart& part : slot_parts(plan, at.pp, {&plan.single}))
     rank.slots.push_back(nn::carve_slot(arena, shape, part, rank.scratch));
   nn::Shape last = shape;
   last.rows = 1;
@@ -105,10 +109,12 @@ void carve_activations(Arena& arena, const Plan& plan, const mesh::Coord& at, co
     rank.ring_received = arena.take(shape.dtype, shape.shard_tokens(), shape.model->hidden);
   }
   tally.add("layer scratch");
-  const int slots = slots_needed(plan, at.pp);
-  const nn::ChunkPart part = largest_part(plan, at.pp);
-  for (int s = 0; s < slots; ++s) rank.slots.push_back(nn::carve_slot(arena, shape, part, rank.scratch));
-  tally.add("activations", "kept for weights' gradients", slots * split_bytes(shape, part));
+  std::int64_t kept_bytes = 0;
+  for (const nn::ChunkPart& part : slot_parts(plan, at.pp)) {
+    rank.slots.push_back(nn::carve_slot(arena, shape, part, rank.scratch));
+    kept_bytes += split_bytes(shape, part);
+  }
+  tally.add("activations", "kept for weights' gradients", kept_bytes);
   for (ChunkTensors& chunk : rank.chunks) {
     for (int i = 0; i < plan.gradient_buffers[static_cast<std::size_t>(at.pp)]; ++i) {
       chunk.gradients.push_back(arena.take(shape.dtype, shape.shard_tokens(), shape.model->hidden));

@@ -21,7 +21,8 @@ struct ChunkTensors {
 
 struct RankTensors {
   std::vector<ChunkTensors> chunks;
-  // Shared by the chunks, with as many layers as the largest of them has: a smaller one leaves the last unused.
+  // Shared by the chunks. Each has as many layers as the largest of those that schedules put there: a smaller one
+  // leaves the last unused.
   std::vector<nn::ChunkSlot> slots;
   // The memory of carve_window(). Absent unless plan.caches; slots, scratch and head are absent then.
   std::optional<tensor::Arena> window;
