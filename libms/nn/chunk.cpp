@@ -79,8 +79,7 @@ class Binder {
     const auto [last_span, end] = locate(last);
     MS_ASSERT(begin != nullptr && end != nullptr && span == last_span, "parameters {} .. {} are not here", first, last);
     const std::int64_t count = end->offset + end->numel() - begin->offset;
-    const bool is_row = begin->shard.global_rows == 1;
-    const std::int64_t cols = is_row ? count : begin->shard.cols;
+    const std::int64_t cols = first.ends_with(".bias") ? count : begin->shard.cols;  // a matrix may have one row
     return {span->values.slice_cols(begin->offset, count).reshape(count / cols, cols),
             span->grads.slice_cols(begin->offset, count).reshape(count / cols, cols)};
   }

@@ -2,6 +2,8 @@
 // computes, whatever is recomputed, fused or overlapped. The golden tests check the values themselves.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "training_case.h"
 
 namespace ms::testing_case {
@@ -156,6 +158,22 @@ TEST(ModelBits, WindowOfTheWholeSequenceChangesNothing) {
       settings.model.window = settings.model.seq - 1;
       EXPECT_NE(none.losses, run_threads(settings, 2).losses) << model.name() << dtype;
     }
+  }
+}
+
+// Matrices of one row: a projection to one feature, a stream of one channel.
+TEST(ModelShapes, MatricesOfOneRow) {
+  for (const auto& [family, hidden] : {std::pair{"gpt", 1}, {"gpt", 64}, {"llama", 2}, {"llama", 64}}) {
+    train::Settings settings = tiny_settings(family);
+    settings.model.layers = 2;
+    settings.model.hidden = hidden;
+    settings.model.ffn_hidden = 1;
+    settings.model.heads = hidden == 64 ? 16 : 1;
+    settings.model.kv_heads = std::string_view(family) == "llama" ? 1 : 0;
+    const Outcome one = run_threads(settings, 2);
+    EXPECT_NEAR(one.losses[0], std::log(61.0), 0.5) << family << hidden;
+    const Outcome other = run_threads(with(settings, Layout{.dp = 2, .pp = 2, .zero = 2}), 2);
+    EXPECT_LE(distance(one.gradients, other.gradients).value, 1e-5) << family << hidden;
   }
 }
 
