@@ -6,7 +6,9 @@
 #include <string>
 #include <thread>
 
+#include "base/hash.h"
 #include "base/text.h"
+#include "comm/process.h"
 
 namespace ms::comm {
 namespace {
@@ -85,6 +87,26 @@ std::string_view other_launcher_in(const Variable& variable) {
 
 std::string_view other_launcher() {
   return other_launcher_in([](const char* name) { return std::getenv(name); });
+}
+
+// A requeued job has the numbers of its first start, but for the count of restarts. mpirun starts its processes in a
+// step of its own on every other node, so steps tell only srun's starts apart.
+std::string start_nonce(const Variable& variable) {
+  Hasher hasher;
+  const std::string_view launcher = launch_in(variable).launcher;
+  for (const char* name : {"PMIX_NAMESPACE", "SLURM_JOB_ID", "SLURM_RESTART_COUNT", "SLURM_STEP_ID"}) {
+    const char* value = launcher == "mpirun" && std::string_view(name) == "SLURM_STEP_ID" ? nullptr : variable(name);
+    hasher.update(fmt::format("{}={}\n", name, value == nullptr ? "" : value));
+  }
+  if (launcher.empty()) {
+    const ProcessId self = this_process();
+    hasher.update(fmt::format("{} {} {}", self.host, self.pid, self.start_ticks));
+  }
+  return hash_hex(hasher.digest());
+}
+
+std::string this_start_nonce() {
+  return start_nonce([](const char* name) { return std::getenv(name); });
 }
 
 void let_rank_0_report_first() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <string_view>
 
 namespace ms::comm {
@@ -21,6 +22,11 @@ Launch this_launch();
 // srun. Empty: there is none. `variable` as above.
 std::string_view other_launcher_in(const std::function<const char*(const char*)>& variable);
 std::string_view other_launcher();
+
+// Returns what tells this start from any other, the same in all of its processes; of a process that was started without
+// a launcher, its own.
+std::string start_nonce(const std::function<const char*(const char*)>& variable);
+std::string this_start_nonce();
 
 // Called before printing an error that every process of a launch finds alike: returns at once on rank 0, and elsewhere
 // after some seconds, when rank 0's exit has made the launcher end the other processes. A process that is still alive

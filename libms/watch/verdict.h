@@ -1,6 +1,10 @@
 // The verdict of a run: why it ended, in run.dir/verdict.json. srun returns only the highest code of its tasks and
 // mpirun kills survivors, so job scripts and the driver read this file. The first cause wins: the file is created,
-// never replaced, and clear_verdict() removes that of the previous run.
+// never replaced.
+//
+// A run that is requeued starts again in its directory, and ranks of the start before may still be about: a node that
+// was cut off from Slurm reaches the storage. So a verdict belongs to a start: run.dir/start names the one that has the
+// directory, and a rank of any other writes nothing.
 #pragma once
 
 #include <cstdint>
@@ -31,11 +35,16 @@ Verdict verdict_of(const Error& error, int rank, std::string node, std::int64_t 
 // survivors of a dead rank after a second, which would cut off their error messages; SIGKILL follows and still works.
 void begin_ending() noexcept;
 
-// Removes the verdict of the previous run. Called by one rank, before the others start to work.
-void clear_verdict(const std::string& run_dir);
-// Returns false if a verdict exists or none could be written. Never throws, because the run is ending; logs the
-// failure.
-bool write_verdict(const std::string& run_dir, const Verdict& verdict) noexcept;
-bool has_verdict(const std::string& run_dir) noexcept;
+// Makes the directory this start's, and removes the verdict of the start before. `nonce` is of this start, without a
+// space; all of its ranks know it. Called by one rank, which has the directory's lock, before the others start to work.
+void begin_start(const std::string& run_dir, const std::string& nonce);
+// Returns whether the directory is this start's.
+bool is_start(const std::string& run_dir, const std::string& nonce) noexcept;
+// Keeps room for the verdict, so that a disk that becomes full later does not swallow it.
+void reserve_verdict(const std::string& run_dir) noexcept;
+// Returns false if this start has a verdict, another start has the directory, or nothing could be written. Never
+// throws, because the run is ending; logs the failure.
+bool write_verdict(const std::string& run_dir, const std::string& nonce, const Verdict& verdict) noexcept;
+bool has_verdict(const std::string& run_dir, const std::string& nonce) noexcept;
 
 }  // namespace ms::watch

@@ -14,6 +14,7 @@
 #include "base/unexpected.h"
 #include "comm/launch.h"
 #include "comm/mpi_world.h"
+#include "comm/roll_call.h"
 #include "comm/thread_world.h"
 #include "train/run/gpu_environment.h"
 #include "train/run/host_check.h"
@@ -25,6 +26,7 @@ namespace ms::train {
 namespace {
 
 constexpr int kMaxThreadRanks = 1024, kMaxRanksOfGpu = 128;
+constexpr std::chrono::milliseconds kTakenWithin{2'000};  // for the survivor that takes the run directory
 constexpr std::chrono::milliseconds kDoneWithin{30'000};  // for a process whose run is done to exit
 
 std::chrono::milliseconds deadline_of(const Settings& settings) {
@@ -33,11 +35,11 @@ std::chrono::milliseconds deadline_of(const Settings& settings) {
 
 // Writes the first cause of a failed run, with the rank that it blames, or else comes from. Returns false where another
 // rank's cause was first.
-bool write_failure(const std::string& dir, const comm::World& world, const comm::World::Cause& cause,
-                   std::int64_t step) {
+bool write_failure(const std::string& dir, const std::string& nonce, const comm::World& world,
+                   const comm::World::Cause& cause, std::int64_t step) {
   const int rank = cause.error.rank().value_or(cause.rank);
   return watch::write_verdict(
-      dir, watch::verdict_of(cause.error, rank, world.node(rank), cause.error.step().value_or(step)));
+      dir, nonce, watch::verdict_of(cause.error, rank, world.node(rank), cause.error.step().value_or(step)));
 }
 
 watch::Verdict verdict_without_failure(const Outcome& outcome) {
@@ -46,19 +48,19 @@ watch::Verdict verdict_without_failure(const Outcome& outcome) {
 }
 
 // Writes the verdict of a run without failure. Rank 0 calls it.
-void conclude(const Outcome& outcome, const std::string& dir, const LaunchOptions& options) {
+void conclude(const Outcome& outcome, const std::string& dir, const std::string& nonce, const LaunchOptions& options) {
   const watch::Verdict verdict = verdict_without_failure(outcome);
-  watch::write_verdict(dir, verdict);
+  watch::write_verdict(dir, nonce, verdict);
   if (outcome.stopped) log::warn("train", "{}", verdict.message);
   options.report(outcome);
 }
 
 // Checks a run before its ranks start, and prepares its directory, where it has one. Its settings are checked first, as
 // a wrong mesh is the likelier mistake, and the cheaper to find; ranks as threads must fit into this node's memory.
-Checked check_and_prepare(const Loaded& loaded, int ranks, const LaunchOptions& options, bool as_threads,
-                          std::optional<RunDirectory>& directory) {
+Checked check_and_prepare(const Loaded& loaded, const std::string& nonce, int ranks, const LaunchOptions& options,
+                          bool as_threads, std::optional<RunDirectory>& directory) {
   if (options.inference != nullptr) return check_inference(loaded.settings, ranks, *options.inference);
-  directory.emplace(loaded);
+  if (!directory) directory.emplace(loaded, nonce);
   Checked checked = directory->check([&] {
     Checked all = check_run(loaded.settings, ranks);
     check_inputs(loaded, options.fresh);
@@ -81,9 +83,13 @@ ExitCode run_threads(const Loaded& loaded, const LaunchOptions& options, const T
   if (settings.run.device == "cuda" && ranks > kMaxRanksOfGpu)
     throw user_error("mesh.size", fmt::format("{} ranks share a GPU, at most {} can", ranks, kMaxRanksOfGpu),
                      "start one process for each GPU with mpirun or srun --mpi=pmix");
+  const std::string nonce = comm::this_start_nonce();
   std::optional<RunDirectory> directory;
-  Checked checked = check_and_prepare(loaded, ranks, options, true, directory);
-  Process process(std::move(checked), trainer, options.inference, ranks, ranks);
+  Checked checked = check_and_prepare(loaded, nonce, ranks, options, true, directory);
+  std::optional<Process> made;
+  const auto make = [&] { made.emplace(std::move(checked), trainer, options.inference, ranks, ranks); };
+  directory ? directory->check(make) : make();
+  Process& process = *made;
   if (settings.run.device == "cpu")
     log::info("train", "{} ranks as threads, {} workers, {} threads an op", ranks, process.pool_size().workers,
               process.pool_size().threads_per_op);
@@ -93,19 +99,22 @@ ExitCode run_threads(const Loaded& loaded, const LaunchOptions& options, const T
   std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
   std::vector<std::atomic<std::int64_t>> steps(static_cast<std::size_t>(ranks));
   std::atomic<bool> failed = false;
+  std::vector<std::unique_ptr<comm::World>> worlds;
+  for (int rank = 0; rank < ranks; ++rank) worlds.push_back(hub.world(rank));
   {
     std::vector<std::jthread> threads;
     const auto start = [&](int rank) {
       threads.emplace_back([&, rank] {
         const log::RankScope label(rank);
         const auto index = static_cast<std::size_t>(rank);
-        const std::unique_ptr<comm::World> world = hub.world(rank);
+        comm::World* const world = worlds[index].get();
         try {
           Process::Devices devices = process.make_devices(*world);
           StartUp start_up(*world, loaded.resolved, trainer.deadline);
           outcomes[index] = process.run_rank(*world, devices, start_up, steps[index], {});
-        } catch (const Error& error) {
-          world->abort(error);  // the hub keeps the first cause, which run_rank() has passed on where it came so far
+        } catch (const std::exception& thrown) {
+          // The hub keeps the first cause, which run_rank() has passed on where it came so far.
+          world->abort(error_of(thrown, "train.bug"));
           failed = true;
         }
       });
@@ -114,26 +123,26 @@ ExitCode run_threads(const Loaded& loaded, const LaunchOptions& options, const T
       try {
         start(rank);
       } catch (const std::exception& refused) {  // those that run already would wait for it
-        hub.world(rank)->abort(error_of(refused, "train.bug"));
+        worlds.front()->abort(error_of(refused, "train.bug"));
         failed = true;
       }
     }
   }
   if (failed) {
-    const std::unique_ptr<comm::World> world = hub.world(0);
-    const comm::World::Cause cause = world->cause().value();
-    if (directory) write_failure(settings.run.dir, *world, cause, steps[static_cast<std::size_t>(cause.rank)]);
+    const comm::World& world = *worlds.front();
+    const comm::World::Cause cause = world.cause().value();
+    if (directory) write_failure(settings.run.dir, nonce, world, cause, steps[static_cast<std::size_t>(cause.rank)]);
     throw cause.error.with_context(fmt::format("rank {}", cause.rank));
   }
-  if (directory) conclude(outcomes.front(), settings.run.dir, options);
+  if (directory) conclude(outcomes.front(), settings.run.dir, nonce, options);
   return verdict_without_failure(outcomes.front()).code;
 }
 
 // Reports the failure of an MPI run: writes the verdict and prints the cause, once for the whole run.
 class FailureReport {
  public:
-  FailureReport(const comm::World& world, std::string dir, std::chrono::milliseconds deadline)
-      : world_(world), dir_(std::move(dir)), deadline_(deadline) {}
+  FailureReport(const comm::World& world, std::string dir, std::string nonce, std::chrono::milliseconds deadline)
+      : world_(world), dir_(std::move(dir)), nonce_(std::move(nonce)), deadline_(deadline) {}
 
   // The run directory exists, without the verdict of the run before. `dir` is rank 0's.
   void prepared(std::string dir) {
@@ -148,8 +157,8 @@ class FailureReport {
     const std::unique_lock lock(mutex_, deadline_);
     if (!lock || std::exchange(reported_, true)) return;
     // The rank that wrote the verdict prints; where there can be no verdict, the rank that failed.
-    const bool first = prepared_ && write_failure(dir_, world_, cause, step_);
-    if (first || (cause.rank == world_.rank() && !(prepared_ && watch::has_verdict(dir_)))) {
+    const bool first = prepared_ && write_failure(dir_, nonce_, world_, cause, step_);
+    if (first || (cause.rank == world_.rank() && !(prepared_ && watch::has_verdict(dir_, nonce_)))) {
       print_err("ms-train: error: rank {}: {}\n", cause.rank, cause.error.message());
       if (!cause.error.hint().empty()) print_err("hint: {}\n", cause.error.hint());
     }
@@ -158,6 +167,7 @@ class FailureReport {
  private:
   const comm::World& world_;
   std::string dir_;
+  const std::string nonce_;
   const std::chrono::milliseconds deadline_;
   std::atomic<std::int64_t> step_ = 0;
   std::timed_mutex mutex_;
@@ -174,15 +184,15 @@ class FailureReport {
 
 // Checks the run: rank 0 with its data, then the others against rank 0. Collective over the world; `directory` becomes
 // rank 0's.
-Checked check_together(const Loaded& loaded, const LaunchOptions& options, comm::World& world, StartUp& start_up,
-                       FailureReport& report, std::optional<RunDirectory>& directory) {
+Checked check_together(const Loaded& loaded, const std::string& nonce, const LaunchOptions& options, comm::World& world,
+                       StartUp& start_up, FailureReport& report, std::optional<RunDirectory>& directory) {
   const Settings& settings = loaded.settings;
   if (options.inference != nullptr) {
     start_up.check_configuration();
     return check_inference(settings, world.size(), *options.inference);
   }
   if (world.rank() == 0) {
-    Checked checked = check_and_prepare(loaded, world.size(), options, false, directory);
+    Checked checked = check_and_prepare(loaded, nonce, world.size(), options, false, directory);
     world.store().put("run directory", settings.run.dir);
     world.store().commit();
     report.prepared(settings.run.dir);
@@ -193,12 +203,51 @@ Checked check_together(const Loaded& loaded, const LaunchOptions& options, comm:
   return check_run(settings, world.size());
 }
 
+// Takes the run's directory before the ranks can talk to each other, where it is free. Why it is not is said later.
+void take_directory(const Loaded& loaded, const std::string& nonce, bool make, std::optional<RunDirectory>& directory) {
+  try {
+    directory.emplace(loaded, nonce);
+    if (make) directory->prepare();
+  } catch (const Error&) { directory.reset(); }
+}
+
+// Joins the world. Where ranks are missing, this one writes the verdict: into the directory that rank 0 has taken, or,
+// where that never came so far, into one that it takes itself.
+std::unique_ptr<comm::World> join_world(const Loaded& loaded, const std::string& nonce, const LaunchOptions& options,
+                                        std::chrono::milliseconds deadline, std::optional<RunDirectory>& directory) {
+  const int rank = comm::this_launch().rank;
+  const std::string& dir = loaded.settings.run.dir;
+  const bool has_directory = options.inference == nullptr;
+  if (rank == 0 && has_directory) take_directory(loaded, nonce, false, directory);
+  try {
+    return comm::make_mpi_world(deadline);
+  } catch (const Error& error) {
+    if (error.blame() != Blame::peer) throw;
+    watch::begin_ending();
+    // Survivors come here together, and one of them takes it.
+    const auto end = std::chrono::steady_clock::now() + kTakenWithin;
+    while (has_directory && !watch::is_start(dir, nonce) && std::chrono::steady_clock::now() < end) {
+      take_directory(loaded, nonce, true, directory);
+      if (!directory) std::this_thread::sleep_for(kTakenWithin / 20);
+    }
+    const auto* missing = dynamic_cast<const comm::MissingRank*>(&error);
+    const watch::Verdict verdict =
+        watch::verdict_of(error, error.rank().value_or(rank), missing == nullptr ? "" : missing->node(), 0);
+    if (!has_directory || watch::write_verdict(dir, nonce, verdict) || !watch::has_verdict(dir, nonce)) {
+      std::fprintf(stderr, "ms-train: error: rank %d: %s\n", rank, error.what());
+    }
+    std::fflush(nullptr);
+    _exit(static_cast<int>(verdict.code));  // MPI_Init has a thread that may never return
+  }
+}
+
 ExitCode run_mpi(const Loaded& loaded, const LaunchOptions& options, const TrainerOptions& trainer) {
-  std::unique_ptr<comm::World> world = comm::make_mpi_world(trainer.deadline);
+  const std::string nonce = comm::this_start_nonce();
+  std::optional<RunDirectory> directory;  // on rank 0
+  std::unique_ptr<comm::World> world = join_world(loaded, nonce, options, trainer.deadline, directory);
   const int rank = world->rank();
   const log::RankScope label(rank);
-  std::optional<RunDirectory> directory;  // on rank 0
-  FailureReport report(*world, loaded.settings.run.dir, trainer.deadline);
+  FailureReport report(*world, loaded.settings.run.dir, nonce, trainer.deadline);
   const auto report_cause = [&report](const comm::World::Cause& cause) { report(cause); };
   ShutdownWatch shutdown(*world, trainer.deadline, report_cause, [rank](const comm::World::Cause& cause) {
     const log::RankScope label_of_thread(rank);
@@ -207,14 +256,14 @@ ExitCode run_mpi(const Loaded& loaded, const LaunchOptions& options, const Train
   });
   try {
     StartUp start_up(*world, loaded.resolved, trainer.deadline);
-    Process process(check_together(loaded, options, *world, start_up, report, directory), trainer, options.inference, 1,
-                    world->ranks_on_node());
+    Process process(check_together(loaded, nonce, options, *world, start_up, report, directory), trainer,
+                    options.inference, 1, world->ranks_on_node());
     log::info("train", "{} ranks as {} processes, {} on this node, {} threads an op", world->size(), world->kind(),
               world->ranks_on_node(), process.pool_size().threads_per_op);
     if (rank == 0) process.log_faults();
     Process::Devices devices = process.make_devices(*world);
     const Outcome outcome = process.run_rank(*world, devices, start_up, report.step(), report_cause);
-    if (directory) conclude(outcome, loaded.settings.run.dir, options);
+    if (directory) conclude(outcome, loaded.settings.run.dir, nonce, options);
     const ExitCode code = verdict_without_failure(outcome).code;
     shutdown.begin_done(std::min(trainer.deadline, kDoneWithin), [rank, code] {
       const log::RankScope label_of_thread(rank);
@@ -224,7 +273,8 @@ ExitCode run_mpi(const Loaded& loaded, const LaunchOptions& options, const Train
     });
     world.reset();
     return code;
-  } catch (const Error& error) {
+  } catch (const std::exception& thrown) {
+    const Error error = error_of(thrown, "train.bug");
     const comm::World::Cause cause = world->cause().value_or(comm::World::Cause{rank, error});
     shutdown.begin_failed(cause);
     report(cause);

@@ -2,6 +2,8 @@
 
 #include <filesystem>
 
+#include <utility>
+
 #include "base/lock_file.h"
 #include "base/log.h"
 #include "base/user_path.h"
@@ -29,8 +31,11 @@ UniqueFd lock_of(const std::string& dir, std::string_view name, std::string_view
 
 }  // namespace
 
-RunDirectory::RunDirectory(const Loaded& loaded)
-    : dir_(loaded.settings.run.dir), trace_dir_(trace_directory(loaded.settings)), resolved_(loaded.resolved) {
+RunDirectory::RunDirectory(const Loaded& loaded, std::string nonce)
+    : dir_(loaded.settings.run.dir),
+      trace_dir_(trace_directory(loaded.settings)),
+      resolved_(loaded.resolved),
+      nonce_(std::move(nonce)) {
   if (is_there(dir_)) take();
   if (!trace_dir_.empty() && is_there(trace_dir_)) take_trace();
 }
@@ -45,12 +50,13 @@ void RunDirectory::prepare() {
     take_trace();
   }
   write_user_file(dir_ + "/config.toml", resolved_);
+  watch::reserve_verdict(dir_);
 }
 
 void RunDirectory::take() {
   lock_ = lock_of(dir_, "lock", "run.dir");
   has_dir_ = true;
-  watch::clear_verdict(dir_);
+  watch::begin_start(dir_, nonce_);
 }
 
 void RunDirectory::take_trace() {

@@ -1,10 +1,12 @@
 // The directories that a run writes into, run.dir and that of its traces, with locks that keep a second run out of them
-// for the lifetime of this object. One rank of a run has it. checkpoint.dir has its own, ckpt::DirectoryLock.
+// for the lifetime of this object. One rank of a start has it, and makes run.dir this start's (watch/verdict.h).
+// checkpoint.dir has its own lock, ckpt::DirectoryLock.
 #pragma once
 
 #include <string>
 
 #include "base/handle.h"
+#include "base/unexpected.h"
 #include "train/config.h"
 #include "watch/verdict.h"
 
@@ -13,7 +15,7 @@ namespace ms::train {
 class RunDirectory {
  public:
   // Takes the locks of directories that exist. Throws Error("run.busy", user) where another run has one.
-  explicit RunDirectory(const Loaded& loaded);
+  RunDirectory(const Loaded& loaded, std::string nonce);
 
   // Returns the result of the checks that come before a run. If they throw, no new directory remains; in one that
   // existed, the verdict tells of this run.
@@ -21,9 +23,10 @@ class RunDirectory {
   auto check(F&& checks) {
     try {
       return checks();
-    } catch (const Error& error) {
-      if (has_dir_) watch::write_verdict(dir_, watch::verdict_of(error, 0, "", 0));
-      throw;
+    } catch (const std::exception& thrown) {
+      const Error error = error_of(thrown, "train.bug");
+      if (has_dir_) watch::write_verdict(dir_, nonce_, watch::verdict_of(error, 0, "", 0));
+      throw error;
     }
   }
   // Makes and locks the directories that are new, and saves the resolved configuration.
@@ -33,7 +36,7 @@ class RunDirectory {
   void take();
   void take_trace();
 
-  std::string dir_, trace_dir_, resolved_;  // trace_dir_: empty where the run writes no traces
+  std::string dir_, trace_dir_, resolved_, nonce_;  // trace_dir_: empty where the run writes no traces
   bool has_dir_ = false, has_trace_dir_ = false;
   UniqueFd lock_, trace_lock_;
 };

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <tuple>
 
 namespace ms::comm {
 namespace {
@@ -78,8 +79,9 @@ INSTANTIATE_TEST_SUITE_P(
             {"srun", 1, 2, false, 0, 1}}),
     [](const auto& row) { return row.param.name; });
 
+using Environment = std::map<std::string, const char*>;
+
 TEST(OtherLaunchers, AreKnown) {
-  using Environment = std::map<std::string, const char*>;
   const Environment torchrun{{"TORCHELASTIC_RUN_ID", "x"}, {"WORLD_SIZE", "4"}, {"RANK", "1"}};
   const Environment of_a_pod{{"WORLD_SIZE", "4"}}, alone{{"TORCHELASTIC_RUN_ID", "x"}, {"WORLD_SIZE", "1"}};
   const Environment mpich{{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}};
@@ -96,6 +98,38 @@ TEST(OtherLaunchers, AreKnown) {
               }),
               name);
   }
+}
+
+std::string nonce_in(const Environment& environment) {
+  return start_nonce([&](const char* name) {
+    const auto found = environment.find(name);
+    return found == environment.end() ? nullptr : found->second;
+  });
+}
+
+TEST(StartNonce, IsThatOfAllProcessesOfAStart) {
+  const Environment srun{{"SLURM_STEP_NUM_TASKS", "8"},
+                         {"SLURM_PROCID", "0"},
+                         {"PMIX_NAMESPACE", "slurm.pmix.7.0"},
+                         {"SLURM_JOB_ID", "7"},
+                         {"SLURM_STEP_ID", "0"}};
+  const Environment mpirun{
+      {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "0"}, {"PMIX_NAMESPACE", "16408"}, {"SLURM_JOB_ID", "7"}};
+  const auto with = [](Environment environment, const char* name, const char* value) {
+    environment[name] = value;
+    return environment;
+  };
+  for (const auto& [what, base, other, same] :
+       {std::tuple{"another rank", srun, with(srun, "SLURM_PROCID", "5"), true},
+        {"another node", srun, with(srun, "SLURM_NODEID", "1"), true},
+        {"requeued", srun, with(srun, "SLURM_RESTART_COUNT", "1"), false},
+        {"another step", srun, with(srun, "SLURM_STEP_ID", "1"), false},
+        {"another job", srun, with(srun, "SLURM_JOB_ID", "8"), false},
+        {"mpirun on another node", mpirun, with(mpirun, "SLURM_STEP_ID", "3"), true},
+        {"another mpirun", mpirun, with(mpirun, "PMIX_NAMESPACE", "16409"), false}}) {
+    EXPECT_EQ(nonce_in(base) == nonce_in(other), same) << what;
+  }
+  EXPECT_EQ(nonce_in({}), nonce_in({}));
 }
 
 }  // namespace
