@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/system_error.h"
 
 namespace ms::watch {
 namespace {
@@ -53,7 +54,9 @@ StopRequest::StopRequest() {
   signals_ = UniqueFd(signalfd(-1, &set, SFD_CLOEXEC));
   end_ = UniqueFd(eventfd(0, EFD_CLOEXEC));
   if (!signals_ || !end_ || pthread_sigmask(SIG_BLOCK, &set, nullptr) != 0) {
-    throw Error("watch.signals", Blame::node, fmt::format("cannot listen for signals: {}", errno_text(errno)));
+    const int err = errno;
+    throw system_error("watch.signals", Blame::node, fmt::format("cannot listen for signals: {}", errno_text(err)),
+                       err);
   }
   thread_ = std::thread([this] { listen(); });
 }
@@ -75,7 +78,8 @@ void StopRequest::listen() {
       log::info("watch", "received {}: the run stops at the end of a step", name_of(signal));
       continue;
     }
-    if (armed_ && signal == SIGUSR2) continue;  // a launcher may repeat it
+    // Launchers repeat these: Slurm sends SIGTERM again while the run saves. SIGKILL follows where it must end.
+    if (armed_ && (signal == SIGUSR2 || signal == SIGTERM)) continue;
     // Applies the default action, or none if the signal is ignored by now (begin_ending).
     sigset_t set;
     sigemptyset(&set);

@@ -64,8 +64,8 @@ Command run_command() {
           "checkpoint.dir is set it resumes from the newest complete checkpoint there; where there is none, it begins "
           "with checkpoint.load. SIGTERM, SIGINT, "
           "SIGHUP, SIGUSR2 or a file 'stop' in run.dir end it after a step that all ranks agree on, with a "
-          "checkpoint and exit status 75, or 93 where nothing is saved; SIGTERM or SIGINT for the second "
-          "time end it at once."};
+          "checkpoint and exit status 75, or 93 where nothing is saved; SIGINT for the second time ends it at "
+          "once. 'mpirun -q' leaves out Open MPI's own text after a failure, so that the run's message is the last."};
 }
 
 }  // namespace ms::train

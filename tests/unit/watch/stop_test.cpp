@@ -51,7 +51,7 @@ TEST(StopRequest, ReportsEachSignalWithoutOtherEffects) {
   }
 }
 
-TEST(StopRequest, SecondSignalEndsTheProcess) {
+TEST(StopRequest, ASecondSignalOfAPersonEndsTheProcess) {
   const auto twice = [](int second) {
     return in_child([second] {
       StopRequest stop;
@@ -63,8 +63,9 @@ TEST(StopRequest, SecondSignalEndsTheProcess) {
       return 7;
     });
   };
-  EXPECT_EQ(twice(SIGTERM), 128 + SIGTERM);
+  EXPECT_EQ(twice(SIGTERM), 7);
   EXPECT_EQ(twice(SIGINT), 128 + SIGINT);
+  EXPECT_EQ(twice(SIGHUP), 128 + SIGHUP);
   EXPECT_EQ(twice(SIGUSR2), 7);  // a launcher may repeat it
 }
 
