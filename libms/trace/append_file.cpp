@@ -6,12 +6,14 @@
 #include <cerrno>
 
 #include "base/error.h"
+#include "base/system_error.h"
 
 namespace ms::trace {
 namespace {
 
 [[noreturn]] void append_failed(const std::string& path, const char* what) {
-  throw Error("file.write", Blame::storage, fmt::format("{} {}: {}", what, path, errno_text(errno)));
+  const int err = errno;
+  throw system_error("file.write", Blame::storage, fmt::format("{} {}: {}", what, path, errno_text(err)), err);
 }
 
 }  // namespace
@@ -22,9 +24,16 @@ AppendFile::AppendFile(std::string path) : path_(std::move(path)) {
 }
 
 void AppendFile::write(std::string_view record) {
+  const off_t before = lseek(file_.get(), 0, SEEK_END);
   while (!record.empty()) {
     const ssize_t count = ::write(file_.get(), record.data(), record.size());
-    if (count < 0 && errno != EINTR) append_failed(path_, "cannot write to");
+    if (count < 0 && errno != EINTR) {
+      const int err = errno;
+      // So that the next record, when there is room again, follows a whole one.
+      if (before >= 0) static_cast<void>(ftruncate(file_.get(), before) == 0);
+      errno = err;
+      append_failed(path_, "cannot write to");
+    }
     if (count > 0) record.remove_prefix(static_cast<std::size_t>(count));
   }
 }

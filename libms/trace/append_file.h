@@ -13,6 +13,7 @@ class AppendFile {
  public:
   // Opens or creates the file; what it holds stays.
   explicit AppendFile(std::string path);
+  // A record that has no room is taken back.
   void write(std::string_view record);
   // Syncs the file and checks that everything was written.
   void close();

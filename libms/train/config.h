@@ -116,6 +116,7 @@ struct CheckpointConfig {
   std::string when_busy = "skip";
   std::int64_t keep_last = 0;
   std::int64_t keep_every = 0;
+  std::int64_t max_failed = 0;
   std::string data = "continue";
   std::string memory_dir;
 };
@@ -177,6 +178,11 @@ inline constexpr Field<CheckpointConfig> kCheckpointFields[] = {
          "checkpoint. continue: nowhere, the run is refused. restart: at the beginning. The same data always resumes "
          "after the last sample that was trained on.",
      .choices = {"continue", "restart"}},
+    {.key = "max_failed",
+     .member = &CheckpointConfig::max_failed,
+     .doc = "As many saves on end may fail before the run ends with code 74; 0: it trains on, says so, and tries again "
+            "after a minute, then after longer, up to ten. The last save of a run has to succeed.",
+     .min = 0},
     {.key = "memory_dir",
      .member = &CheckpointConfig::memory_dir,
      .doc =

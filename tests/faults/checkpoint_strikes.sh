@@ -169,6 +169,40 @@ case_short() {
   resume
 }
 
+# The disk is full for more saves than any run used to survive: it trains on, says so, and saves again when there is room. With
+# checkpoint.max_failed it ends.
+case_freed() {
+  unshare -m true 2>/dev/null || skip "no mount namespace to be had"
+  mkdir -p ck
+  cat >inner.sh <<'SH'
+mount -t tmpfs -o size=4m none ck || exit 77
+dd if=/dev/zero of=ck/ballast bs=1k status=none 2>/dev/null
+"$1" run c.toml --set checkpoint.max_failed=2 --set train.steps=100000 >out 2>err
+echo $? >code.ended
+"$1" run c.toml --set train.steps=100000 >struck.out 2>struck.err &
+job=$!
+for _ in $(seq 300); do
+  [ "$(grep -c 'failed, and another is tried' struck.err)" -ge 5 ] && break
+  sleep 0.1
+done
+rm ck/ballast
+for _ in $(seq 300); do
+  grep -q 'committed' struck.err && break
+  sleep 0.1
+done
+kill -USR2 $job
+wait $job
+echo $? >code.freed
+SH
+  timeout 100 unshare -m sh inner.sh "$bin/ms-train" </dev/null >inner.err 2>&1
+  [ "$?" -ne 77 ] || skip "no tmpfs to be had"
+  strikes=2
+  [ "$(cat code.ended)" -eq 74 ] || fail "with max_failed = 2, the run ended with $(cat code.ended)"
+  grep -q 'error: .*, the second that failed on end: .*No space left' err || fail "with max_failed = 2, it does not say why"
+  [ "$(cat code.freed)" -eq 75 ] || fail "the run ended with $(cat code.freed), not 75 with a checkpoint"
+  [ "$(grep -c 'failed, and another is tried: .*No space left' struck.err)" -ge 5 ] || fail "fewer than 5 saves failed"
+  grep -q 'checkpoint of step [0-9]*: committed' struck.err || fail "nothing was saved when there was room again"
+}
 # A file system that is full, then read-only, as the kernel has it and not the shim: the run goes on, the checkpoints that
 # are there stay.
 case_full() {

@@ -124,6 +124,7 @@ if [[ $(id -u) -eq 0 ]]; then
   [[ -z $(find shm/ms-$user -perm /077) ]] || fail "others may enter: $(find shm/ms-$user -perm /077 -ls)"
   names=$(cd shm && find . -name 'rank-*' | sed 's/$/.part/')
   rm -rf shm/ms-$user
+  # shellcheck disable=SC2016 # for the neighbour's shell
   setpriv --reuid $neighbour --regid $neighbour --clear-groups bash -c '
     for name in $1; do mkdir -p shm/"$(dirname $name)" && ln -s ../../../../home/file shm/$name; done' - "$names"
   [[ -n $(find shm -type l -name 'rank-00000.h5.part') ]] || fail "the neighbour has laid no link"

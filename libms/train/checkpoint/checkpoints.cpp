@@ -1,6 +1,7 @@
 #include "train/checkpoint/checkpoints.h"
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <filesystem>
 
@@ -19,8 +20,8 @@ namespace ms::train {
 
 namespace {
 
-constexpr int kMaxFailedInARow = 3;
-constexpr std::size_t kTypicalSteps = 21;  // of which the median is a step without a save
+constexpr double kRetryFirst_s = 60, kRetryMost_s = 600;  // after a save that failed; doubles with every one on end
+constexpr std::size_t kTypicalSteps = 21;                 // of which the median is a step without a save
 
 mesh::Groups groups_of(const Plan& plan) { return {plan.mesh, plan.chunks, plan.settings.model.tied_embeddings}; }
 
@@ -87,6 +88,8 @@ struct Checkpoints::Impl {
     return config.every_s;
   }
 
+  double retry_s() const { return std::min(kRetryMost_s, std::ldexp(kRetryFirst_s, std::min(failed_in_a_row - 1, 8))); }
+
   // Starts a save; false where the policy is to skip it.
   bool begin(std::int64_t done, std::int64_t samples) {
     if (config.when_busy == "wait") await();
@@ -130,10 +133,10 @@ struct Checkpoints::Impl {
     const int teller = static_cast<int>(agreement.highest(outcome->problem.empty() ? 0 : world.rank()));
     last_problem = agreement.broadcast(outcome->problem, teller);
     if (leads()) {
-      log::error("train", "the checkpoint of step {} failed{}{}", outcome->step, last_problem.empty() ? "" : ": ",
-                 last_problem);
+      log::warn("train", "the checkpoint of step {} failed, and another is tried{}{}", outcome->step,
+                last_problem.empty() ? "" : ": ", last_problem);
     }
-    if (failed_in_a_row >= kMaxFailedInARow) throw failure(outcome->step);
+    if (config.max_failed > 0 && failed_in_a_row >= config.max_failed) throw failure(outcome->step);
   }
 
   Error failure(std::int64_t step) const {
@@ -195,9 +198,11 @@ void Checkpoints::set_matmul_choices(std::string choices) { impl_->matmul_choice
 
 void Checkpoints::cast(Votes& votes) {
   votes.saving = impl_->saver->votes();
-  if (!impl_->leads() || impl_->config.every_steps > 0) return;
-  const double interval = impl_->interval_s();
-  if (interval > 0 && monotonic_s() - impl_->last_save_s >= interval) votes.save = 1;
+  if (!impl_->leads()) return;
+  const double waited_s = monotonic_s() - impl_->last_save_s;
+  const double interval = impl_->config.every_steps > 0 ? 0 : impl_->interval_s();
+  const bool again = impl_->failed_in_a_row > 0 && !impl_->saver->busy() && waited_s >= impl_->retry_s();
+  if (again || (interval > 0 && waited_s >= interval)) votes.save = 1;
 }
 
 std::optional<ckpt::SaveOutcome> Checkpoints::heard(std::int64_t step, const Votes& sum) {

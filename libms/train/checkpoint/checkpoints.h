@@ -38,8 +38,9 @@ class Checkpoints {
   std::int64_t begun() const;
   bool busy() const;
 
-  // Every rank has issued the step that makes it `done` steps, and nothing of the next one. Saves if it is due. Throws
-  // Error("ckpt.failed", storage) when saving has failed for the third time on end.
+  // Every rank has issued the step that makes it `done` steps, and nothing of the next one. Saves if it is due, or the
+  // save before has failed some time ago. Throws Error("ckpt.failed", storage) when as many saves have failed on end as
+  // checkpoint.max_failed says.
   void boundary(std::int64_t done, std::int64_t samples);
   // How long a finished step took: what saves cost is measured by it. Local.
   void step_took(double seconds);

@@ -43,8 +43,10 @@ void Reporter::step(const StepReport& report) {
   if (report.valid_loss) valid_loss_ = report.valid_loss;
 
   const Json line = step_metrics(report, facts_);
-  metrics_.write(line.dump());
-  if (curves_) curves_->write(report.step, clock_.wall_s(), scalars_of(line));
+  keep(report.step, [&] {
+    metrics_.write(line.dump());
+    if (curves_) curves_->write(report.step, clock_.wall_s(), scalars_of(line));
+  });
 
   const std::string losses = fmt::format("loss {:.4f}{}", report.result.loss,
                                          valid_loss_ ? fmt::format(", valid {:.4f}", *valid_loss_) : std::string());
@@ -61,10 +63,32 @@ void Reporter::step(const StepReport& report) {
   if (due) line_tokens_ = line_s_ = 0;
 }
 
+void Reporter::keep(std::int64_t step, const std::function<void()>& write) {
+  try {
+    write();
+    if (not_written_ > 0) {
+      log::warn("train", "metrics are written again from step {} on: those of {} are missing", step,
+                plural(static_cast<std::size_t>(not_written_), "step"));
+    }
+    not_written_ = 0;
+  } catch (const Error& error) {
+    if (not_written_++ == 0) {
+      log::warn("train", "the metrics of step {} are lost, training goes on: {}", step, error.message());
+    }
+  }
+}
+
 void Reporter::close() {
   if (progress_) progress_->finish(last_note_);
-  metrics_.close();
-  if (curves_) curves_->close();
+  if (not_written_ > 0) {
+    log::warn("train", "the metrics of the last {} are missing",
+              plural(static_cast<std::size_t>(not_written_), "step"));
+  }
+  not_written_ = 0;
+  keep(steps_, [&] {
+    metrics_.close();
+    if (curves_) curves_->close();
+  });
 }
 
 }  // namespace ms::train

@@ -2,6 +2,7 @@
 // then, and a progress line on a terminal.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +25,9 @@ class Reporter {
   double tokens_per_s() const;  // over the steps so far; the first is left out where there are more
 
  private:
+  // Calls `write`; a file that cannot be written does not end a run, and is told about once until it can be again.
+  void keep(std::int64_t step, const std::function<void()>& write);
+
   const Plan& plan_;
   RunFacts facts_;
   SystemClock clock_;
@@ -34,6 +38,7 @@ class Reporter {
   double seconds_ = 0, tokens_ = 0;        // and of those after it
   double line_s_ = 0, line_tokens_ = 0;    // since the line before: a short step by itself says nothing
   std::int64_t steps_ = 0;
+  std::int64_t not_written_ = 0;  // steps, since when a file could not be written
   std::optional<double> valid_loss_;
   std::string last_note_;
 };

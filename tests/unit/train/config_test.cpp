@@ -144,6 +144,7 @@ TEST_F(Config, RefusesWithOneClearMessage) {
       {{"metrics.tensorbord=true"}, "did you mean 'metrics.tensorboard'?"},
       {{"data.train=text.bin"}, "text.bin"},
       {{"data.train=0.5 a,b"}, "data.train"},
+      {{"checkpoint.max_failed=-1"}, "checkpoint.max_failed"},
       {{"checkpoint.weights_only=true"}, "checkpoint.weights_only is about checkpoint.load, which is empty"},
       {{"checkpoint.dir=ck", "checkpoint.load=./ck/"}, "but a run resumes from checkpoint.dir = 'ck' by itself"},
       {{"checkpoint.dir=ck/", "checkpoint.load=ck/step-00000300"}, "leave checkpoint.load empty"},
