@@ -170,6 +170,34 @@ fault_killed() {
   verdict code=76 rank=1
 }
 
+# The run is started again while ranks of the start before are still about, as those of a node that was cut off: what they say
+# when they come back is not the verdict of the run that has the directory now.
+fault_superseded() {
+  with_mpi || skip "built without MPI"
+  make_text 400
+  mpi --enable-recovery -- --set run.comm_timeout=3s
+  await_step 5
+  local first=$job second
+  kill -STOP "$(cat pid.1)" "$(cat pid.2)" "$(cat pid.3)"
+  kill -KILL "$(cat pid.0)"
+  for _ in $(seq 100); do [ -s code.0 ] && break; sleep 0.1; done
+  "$bin/ms-train" run c.toml >out.second 2>err.second </dev/null &
+  second=$!
+  for _ in $(seq 300); do grep -q ' step 20 of' err.second && break; sleep 0.1; done
+  kill -CONT "$(cat pid.1)" "$(cat pid.2)" "$(cat pid.3)"
+  for _ in $(seq 200); do [ "$(cat code.* 2>/dev/null | wc -l)" -eq 4 ] && break; sleep 0.1; done
+  [ "$(cat code.* | sort -n | paste -s -d ' ')" = "76 76 76 137" ] || fail "the ranks of the first start exited with $(cat code.*)"
+  job=$first
+  ends_within 10
+  grep -q 'start 2 of the run has runs/a: this one writes no verdict' err || fail "the first start does not say that it was superseded"
+  [ ! -e runs/a/verdict.json ] || fail "the first start wrote into the directory of the second"
+  kill -USR2 $second
+  wait $second
+  code=$?
+  [ "$code" -eq 93 ] || fail "the second start ended with $code"
+  verdict code=93 kind=run.stopped start=2
+}
+
 # Tokens beyond the vocabulary in the middle of a file, where the check at the start does not look: the rank that reads
 # them says so, once, and everybody stops with code 2.
 fault_bad_data() {
