@@ -114,8 +114,11 @@ void RollCall::check(Time now) {
     return MissingRank(error.with_rank(missing.front()), found == here_.end() ? "" : found->second.host);
   };
   const milliseconds start_deadline = std::max(deadline_, kStartDeadline);
-  if (calls && all_here_ && now - *all_here_ >= deadline_) {
-    const std::vector<int> missing = without(kLate, kPatience);
+  const bool asks = calls && all_here_ && now - *all_here_ >= deadline_ && (!next_question_ || now >= *next_question_);
+  if (asks) next_question_ = now + kAskEvery;
+  const std::vector<int> missing = asks ? without(kLate, kPatience) : std::vector<int>();
+  // Where all answer, MPI_Init is only slow: a busy machine takes longer to start than an operation may take.
+  if (asks && (!missing.empty() || waited >= start_deadline)) {
     fail(missing_error(missing, missing.size() == 1 ? "does not answer" : "do not answer"));
   }
   if (calls && !all_here_ && waited >= start_deadline) {
