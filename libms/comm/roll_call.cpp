@@ -116,14 +116,14 @@ void RollCall::check(Time now) {
   const milliseconds start_deadline = std::max(deadline_, kStartDeadline);
   const bool asks = calls && all_here_ && now - *all_here_ >= deadline_ && (!next_question_ || now >= *next_question_);
   if (asks) next_question_ = now + kAskEvery;
-  const std::vector<int> missing = asks ? without(kLate, kPatience) : std::vector<int>();
+  const std::vector<int> mute = asks ? without(kLate, kPatience) : std::vector<int>();
   // Where all answer, MPI_Init is only slow: a busy machine takes longer to start than an operation may take.
-  if (asks && (!missing.empty() || waited >= start_deadline)) {
-    fail(missing_error(missing, missing.size() == 1 ? "does not answer" : "do not answer"));
+  if (asks && (!mute.empty() || waited >= start_deadline)) {
+    fail(missing_error(mute, mute.size() == 1 ? "does not answer" : "do not answer"));
   }
   if (calls && !all_here_ && waited >= start_deadline) {
-    const std::vector<int> missing = without(kHere, kPatience);
-    fail(missing_error(missing, missing.size() == 1 ? "has not come" : "have not come"));
+    const std::vector<int> absent = without(kHere, kPatience);
+    fail(missing_error(absent, absent.size() == 1 ? "has not come" : "have not come"));
   }
   if (calls || !late_) return;
   if (!next_question_ || now >= *next_question_) {

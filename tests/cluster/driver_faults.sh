@@ -27,7 +27,7 @@ driver killed|0|done|||on-node node01 bash -c 'kill -KILL "$(pgrep -f "^ms-drive
 newest checkpoint corrupted|0|rank_died|node02||wait-until 30 bash -c "ls -d ckpt/step-*[05]/ | grep -c . | grep -qv ^1"; for file in $(ls -d ckpt/step-* | sort | tail -n 1)/*.h5; do printf broken | dd of="$file" bs=1 seek=3000 conv=notrunc status=none; done; on-node node02 pkill -KILL -x ms-train
 two faults at once|0||||on-node node02 pkill -KILL -x ms-train & kill-node node03; wait
 fault that always comes back|93|rank_died|node02|step=12 rank=1 kill|
-slurmctld restarted|0|rank_died|node02||pkill -KILL -x slurmctld; slurmctld; on-node node02 pkill -KILL -x ms-train
+slurmctld restarted|0|rank_died|node02||pkill -x slurmctld; wait-until 20 bash -c '! pgrep -x slurmctld'; slurmctld; on-node node02 pkill -KILL -x ms-train
 link at 1 % of its rate|0|done|||limit-rate node02 240mbit
 TABLE
 )
