@@ -57,7 +57,7 @@ const Tool kTool{
                    {"hang",
                     "state, sentence, since_s, evidence, suspects (rank, reason, confidence, what it does), groups "
                     "(operations that ranks wait in: match, members, missing), missing_ranks, waits (rank, group, "
-                    "sequence)."},
+                    "sequence), problems (what of the files was not used, and how often)."},
                    {"diff",
                     "before and after of median_step_s, mean_step_s, parts, axes, kinds, messages, ranks; "
                     "not_comparable says why they say little."},

@@ -55,22 +55,27 @@ std::size_t Tables::InfoHash::operator()(const EventInfo& info) const {
   return hash;
 }
 
-Tables::Tables(RunTrace& trace) : trace_(trace) {
-  for (std::size_t i = 0; i < trace.infos.size(); ++i)
-    infos_.try_emplace(trace.infos[i], static_cast<std::uint32_t>(i));
-  for (std::size_t i = 0; i < trace.groups.size(); ++i) {
-    groups_.try_emplace({trace.groups[i].name, trace.groups[i].ranks}, static_cast<std::int32_t>(i));
-    members_ += trace.groups[i].ranks.size();
+Tables::Tables(RunTrace& trace) : trace_(trace) { catch_up(); }
+
+void Tables::catch_up() {
+  for (; known_infos_ < trace_.infos.size(); ++known_infos_)
+    infos_.try_emplace(trace_.infos[known_infos_], static_cast<std::uint32_t>(known_infos_));
+  for (; known_groups_ < trace_.groups.size(); ++known_groups_) {
+    const ProcessGroup& group = trace_.groups[known_groups_];
+    groups_.try_emplace({group.name, group.ranks}, static_cast<std::int32_t>(known_groups_));
+    members_ += group.ranks.size();
   }
 }
 
 std::uint32_t Tables::info(const EventInfo& info) {
+  catch_up();
   const auto [place, is_new] = infos_.try_emplace(info, static_cast<std::uint32_t>(trace_.infos.size()));
   if (is_new) trace_.infos.push_back(info);
   return place->second;
 }
 
 std::int32_t Tables::group(const ProcessGroup& group) {
+  catch_up();
   const auto next = static_cast<std::int32_t>(trace_.groups.size());
   std::pair key(group.name, group.ranks);
   if (members_ + group.ranks.size() > kMostMembers) {
@@ -82,7 +87,6 @@ std::int32_t Tables::group(const ProcessGroup& group) {
   if (!is_new) return place->second;
   const auto& [name, ranks] = place->first;
   trace_.groups.push_back({.name = name, .ranks = ranks, .axis = group.axis});
-  members_ += ranks.size();
   return next;
 }
 

@@ -82,6 +82,7 @@ struct ProcessGroup {
   // Global ranks in the group's order; of a pipeline channel: sender, receiver. Empty: not known.
   std::vector<int> ranks;
   GroupAxis axis = GroupAxis::other;
+  bool is_guessed = false;  // a channel: which operations of its two ends meet is a guess
 };
 
 // See trace/format.h.
@@ -125,7 +126,10 @@ struct RankTrace {
   std::int64_t last_flush_ns = 0;    // newest time in the file; until then the rank was alive
   bool is_flush_time_known = true;   // false: the file was written later, at a time that nothing tells
   bool is_cut_off = false;           // later operations may be missing; only of dumps, which are written whole
-  bool hides_failures = false;       // operations that failed are recorded as ended, sends and recvs not at all
+  bool is_older = false;             // than the dumps of others, which ended operations with it that it lacks
+  bool is_partial = false;           // operations may be missing that it issued before; only of dumps
+  std::vector<std::pair<std::int32_t, std::int64_t>> newest;  // of partial ones: numbers known by group besides events
+  bool hides_failures = false;  // operations that failed are recorded as ended, sends and recvs not at all
 };
 
 struct RunTrace {
@@ -149,7 +153,7 @@ struct RunTrace {
 };
 
 // Adds to a RunTrace's tables without duplicates: readers of single files find the same attributes and groups again and
-// again.
+// again. Others may add to the same run meanwhile.
 class Tables {
  public:
   // Limit for the members of all groups together; a run of a million ranks has fewer. A group beyond is kept without
@@ -164,10 +168,11 @@ class Tables {
   struct InfoHash {
     std::size_t operator()(const EventInfo& info) const;
   };
+  void catch_up();  // with what the run has
   RunTrace& trace_;
   std::unordered_map<EventInfo, std::uint32_t, InfoHash> infos_;
   std::map<std::pair<std::string, std::vector<int>>, std::int32_t> groups_;
-  std::size_t members_ = 0;
+  std::size_t members_ = 0, known_infos_ = 0, known_groups_ = 0;
 };
 
 }  // namespace ms::tracepp

@@ -9,6 +9,7 @@ flight_recorder.py list                  the cases
 The ranks are processes of this machine. All of them dump once none has got further for a while: blocked in a call for
 ever, as after a hang. Needs PyTorch. Gloo kills a process whose peers disagree on a size, which NCCL hangs in.
 """
+import datetime
 import json
 import os
 import subprocess
@@ -17,115 +18,7 @@ import time
 from pathlib import Path
 
 from jobs import cases
-
-QUIET_S = 1.2  # no rank gets further for this long: the job hangs, or has ended
-
-
-class Job:
-    """What the body of a rank works with: torch.distributed, groups, and calls that count as progress."""
-
-    def __init__(self, rank, world, beat):
-        import torch
-        import torch.distributed as dist
-        self.torch, self.dist, self.rank, self.world, self.beat = torch, dist, rank, world, beat
-        self.kept = []  # works of asynchronous calls
-
-    def progress(self):
-        self.beat[self.rank] += 1
-
-    def new_group(self, ranks):
-        return self.dist.new_group(ranks)
-
-    def call(self, name, *args, wait=True, **kwargs):
-        work = getattr(self.dist, name)(*args, async_op=True, **kwargs)
-        self.kept.append(work)
-        self.progress()
-        if wait:
-            work.wait()
-            self.progress()
-
-    def all_reduce(self, size=8, group=None, wide=False, wait=True):
-        dtype = self.torch.float64 if wide else self.torch.float32
-        self.call("all_reduce", self.torch.ones(size, dtype=dtype), group=group, wait=wait)
-
-    def reduce_scatter(self, size=4):
-        self.call("reduce_scatter_tensor", self.torch.ones(size), self.torch.ones(size * self.world))
-
-    def all_gather(self, size=8, group=None, wait=True):
-        members = self.dist.get_world_size(group)
-        self.call("all_gather", [self.torch.ones(size) for _ in range(members)], self.torch.ones(size), group=group,
-                  wait=wait)
-
-    def broadcast(self, source=0, size=8, group=None, wait=True):
-        self.call("broadcast", self.torch.ones(size), source, group=group, wait=wait)
-
-    def send(self, peer, size=8):
-        work = self.dist.isend(self.torch.ones(size), peer)
-        self.progress()
-        work.wait()
-        self.progress()
-
-    def recv(self, peer, size=8):
-        work = self.dist.irecv(self.torch.ones(size), peer)
-        self.progress()
-        work.wait()
-        self.progress()
-
-    def steps(self, count):
-        """Training that goes well: sizes repeat every three calls."""
-        for i in range(count):
-            self.all_reduce(8 + i % 3)
-            if i % 4 == 3:
-                self.all_gather()
-
-    def stop(self):
-        time.sleep(3600)
-
-    def die(self):
-        os._exit(9)
-
-
-class Stopped(Exception):
-    """The body of a planned rank issues nothing more."""
-
-
-class Plan(Job):
-    """A Job that notes its calls: what a rank would issue if nothing blocked its host, as with NCCL."""
-
-    def __init__(self, rank, world):
-        self.rank, self.world, self.groups = rank, world, [list(range(world))]
-        self.calls = []  # of (operation, members' place in groups, bytes of its tensors, type, waits)
-
-    def new_group(self, ranks):
-        self.groups.append(ranks)
-        return len(self.groups) - 1
-
-    def note(self, operation, group, inputs, outputs, kind="Float", wait=True):
-        self.calls.append({"operation": operation, "group": group or 0, "inputs": inputs, "outputs": outputs, "type": kind,
-                           "wait": wait})
-
-    def all_reduce(self, size=8, group=None, wide=False, wait=True):
-        self.note("all_reduce", group, [[size]], [[size]], "Double" if wide else "Float", wait)
-
-    def all_gather(self, size=8, group=None, wait=True):
-        self.note("all_gather", group, [[size]], [[size]] * len(self.groups[group or 0]), wait=wait)
-
-    def broadcast(self, source=0, size=8, group=None, wait=True):
-        self.note("broadcast", group, [[size]], [[size]], wait=wait)
-
-    def reduce_scatter(self, size=4):
-        self.note("_reduce_scatter_base", None, [[size * self.world]], [[size]])
-
-    def send(self, peer, size=8):
-        self.note(f"send {self.rank}->{peer}", None, [[size]], [[size]])
-
-    def recv(self, peer, size=8):
-        self.note(f"recv {self.rank}<-{peer}", None, [[size]], [[size]])
-
-    def stop(self):
-        raise Stopped
-
-    die = stop
+from ranks import Job, Plan, Stopped, nccl_dump, run_plan
 
 
 def rank_main(case, rank, beat, dump, store, directory):
@@ -148,7 +41,8 @@ def rank_main(case, rank, beat, dump, store, directory):
         os._exit(0)
 
     threading.Thread(target=write, daemon=True).start()
-    dist.init_process_group("gloo", rank=rank, world_size=case.world, store=dist.FileStore(store, case.world))
+    dist.init_process_group("gloo", rank=rank, world_size=case.world, store=dist.FileStore(store, case.world),
+                            timeout=datetime.timedelta(seconds=case.timeout_s))
     job = Job(rank, case.world, beat)
     try:
         case.body(rank, job)
@@ -163,7 +57,7 @@ def make(directory, wanted):
     import torch.distributed  # noqa: F401
     context = multiprocessing.get_context("fork")
     for case in cases():
-        if wanted and not any(case.name.startswith(prefix) for prefix in wanted):
+        if case.only_nccl or (wanted and not any(case.name.startswith(prefix) for prefix in wanted)):
             continue
         place = Path(directory) / case.name
         place.mkdir(parents=True, exist_ok=True)
@@ -180,7 +74,7 @@ def make(directory, wanted):
             now = list(beat)
             if now != seen or 0 in now:
                 seen, since = now, time.monotonic()
-            elif time.monotonic() - since > QUIET_S:
+            elif time.monotonic() - since > case.quiet_s:
                 break
         dump.value = 1
         for process in ranks:
@@ -188,73 +82,6 @@ def make(directory, wanted):
             if process.is_alive():
                 process.kill()
         store.unlink(missing_ok=True)
-
-
-def channel(call):
-    """What two calls must share to meet: a pair of ranks in one direction, or the group."""
-    if call["operation"][:5] in ("send ", "recv "):
-        kind, ends = call["operation"].split(" ")
-        one, other = ends.replace("<-", "->").split("->")
-        return (one, other) if kind == "send" else (other, one)
-    return call["group"]
-
-
-def meets(call, other):
-    if isinstance(channel(call), tuple):
-        return channel(call) == channel(other) and call["operation"][:4] != other["operation"][:4]
-    return all(call[key] == other[key] for key in ("operation", "group", "inputs", "type"))
-
-
-def run_plan(plans):
-    """Marks each call completed, started or scheduled: every rank has one stream, and a call ends when all meet in it."""
-    at = [0] * len(plans)
-    moved = True
-    while moved:
-        moved = False
-        for plan in plans:
-            for call in plan.calls[at[plan.rank]:at[plan.rank] + 1]:
-                where = channel(call)
-                ranks = [int(end) for end in where] if isinstance(where, tuple) else plan.groups[where]
-                heads = [plans[rank].calls[at[rank]] if at[rank] < len(plans[rank].calls) else None for rank in ranks]
-                others = [head for head in heads if head is not call]
-                if all(head is not None and meets(call, head) for head in others) and len(others) == len(ranks) - 1:
-                    for rank in ranks:
-                        plans[rank].calls[at[rank]]["state"] = "completed"
-                        at[rank] += 1
-                    moved = True
-    for plan in plans:
-        for call in plan.calls[at[plan.rank]:at[plan.rank] + 1]:
-            call["state"] = "started"
-
-
-def nccl_dump(plan):
-    entries, collectives, transfers, begin = [], {}, {}, 1_760_000_000_000_000_000
-    for i, call in enumerate(plan.calls):
-        group, state = call["group"], call.get("state", "scheduled")
-        p2p = isinstance(channel(call), tuple)
-        numbers = transfers if p2p else collectives
-        numbers[group] = numbers.get(group, 0) + 1
-        time_ns = begin + i * 1_000_000
-        description = "default_pg" if group == 0 else "undefined"
-        entries.append({
-            "record_id": i, "pg_id": group, "process_group": [str(group), description], "is_p2p": p2p, "op_id": i + 1,
-            "collective_seq_id": collectives.get(group, 0), "p2p_seq_id": transfers.get(group, 0),
-            "profiling_name": "nccl:" + call["operation"], "time_created_ns": time_ns, "state": state,
-            "input_sizes": call["inputs"], "input_dtypes": [call["type"]] * len(call["inputs"]),
-            "output_sizes": call["outputs"], "output_dtypes": [call["type"]] * len(call["outputs"]),
-            "time_discovered_started_ns": time_ns + 10_000 if state != "scheduled" else 0,
-            "time_discovered_completed_ns": time_ns + 500_000 if state == "completed" else 0,
-            "retired": state == "completed", "timeout_ms": 600_000})
-    done = {}
-    for entry in entries:
-        if entry["state"] == "completed":
-            done[entry["pg_id"]] = entry["p2p_seq_id" if entry["is_p2p"] else "collective_seq_id"]
-    return {"version": "2.10", "nccl_comm_state": {}, "entries": entries,
-            "pg_config": {str(i): {"name": str(i), "desc": "default_pg" if i == 0 else "undefined", "ranks": str(ranks)}
-                          for i, ranks in enumerate(plan.groups) if plan.rank in ranks},
-            "pg_status": {str(i): {"last_enqueued_collective": str(collectives.get(i, -1)),
-                                   "last_started_collective": "-1", "last_completed_collective": str(done.get(i, -1))}
-                          for i in range(len(plan.groups))}}
 
 
 def plan_all(directory, wanted):
@@ -272,11 +99,15 @@ def plan_all(directory, wanted):
                 pass
         run_plan(plans)
         for plan in plans:
-            if plan.rank in case.dies:
-                continue
-            dump = nccl_dump(plan)
-            (place / f"trace_rank_{plan.rank}.json").write_text(json.dumps(dump))
-            (place / f"trace_rank_{plan.rank}.pickle").write_bytes(pickle.dumps(dump, protocol=2 + plan.rank % 4))
+            for form in ("json", "pickle") if plan.rank not in case.dies else ():
+                # Each form with and without TORCH_NCCL_ENABLE_TIMING, unless the case says which ranks have it.
+                timing = plan.rank in case.timing if case.timing is not None else form == "json"
+                dump, newest_ns = nccl_dump(plan, case, timing)
+                path = place / f"trace_rank_{plan.rank}.{form}"
+                packed = json.dumps(dump).encode() if form == "json" else pickle.dumps(dump, protocol=2 + plan.rank % 4)
+                path.write_bytes(packed)
+                if case.age_s is not None:
+                    os.utime(path, ns=(newest_ns + int(case.age_s * 1e9),) * 2)
 
 
 def ask(program, files):
@@ -291,7 +122,7 @@ def shows(case, place):
     if place.name.endswith("-nccl"):
         return True
     left = len(list(place.glob("trace_rank_*.json")))
-    return left == case.world and not case.name.startswith(("chain", "send"))
+    return left == case.world and not case.name.startswith(("chain", "send", "batch"))
 
 
 def wrong(case, answer, is_shown):
@@ -313,7 +144,7 @@ def mistake(case, answer):
     if answer["state"] != "hang" or first is None:
         return told
     right = first["rank"] in case.verdict.ranks and first["reason"] in case.verdict.reasons
-    if not right or first["confidence"] < case.verdict.at_least:
+    if not right or not case.verdict.at_least <= first["confidence"] <= case.verdict.at_most:
         return f"rank {first['rank']} {first['reason']} {first['confidence']}: {answer['sentence']}"
     return None
 

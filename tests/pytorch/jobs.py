@@ -2,7 +2,7 @@
 
 A body is a function of the rank and of a Job, whose calls run on gloo, or are noted to plan what NCCL would do.
 """
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass
@@ -12,6 +12,7 @@ class Verdict:
     ranks: tuple = ()
     reasons: tuple = ()
     at_least: float = 0.5  # its confidence
+    at_most: float = 1
 
 
 @dataclass
@@ -21,6 +22,15 @@ class Case:
     body: object  # (rank, job) -> None
     verdict: Verdict
     dies: tuple = ()  # ranks that leave no dump
+    timeout_s: float = 600  # of gloo's operations
+    quiet_s: float = 1.2  # no rank gets further for this long: the job hangs, or has ended
+    # Of NCCL's dumps, which are planned; gloo's cannot be had so.
+    only_nccl: bool = False
+    timing: tuple = None  # ranks that show when operations begin; None: all in JSON, none in pickles
+    buffer: int = 100_000  # entries that are kept
+    only_active: bool = False  # lists what did not end
+    seen: dict = field(default_factory=dict)  # calls of a rank before its dump was written
+    age_s: float = 600  # of the newest entry when the file was written; None: the file was copied later
 
 
 def missing(victim, before, wait):
@@ -185,6 +195,108 @@ def monitored(victim):
     return body
 
 
+def exchange(victim, omits, only_chain=False):
+    """A pipeline whose steps are batch_isend_irecv and an all_reduce; the victim leaves out one of them at the end."""
+    def body(rank, job):
+        for i in range(5):
+            last = i == 4
+            if last and rank == victim and omits == "batch":
+                job.stop()
+            near = [peer for peer in (rank - 1, rank + 1) if 0 <= peer < job.world]
+            job.batch(sends=[peer for peer in near if peer > rank or not only_chain],
+                      recvs=[peer for peer in near if peer < rank or not only_chain])
+            if last and rank == victim and omits == "collective":
+                job.stop()
+            job.all_reduce()
+        job.stop()
+    return body
+
+
+def long_chain(victim, reduces):
+    """One forward one backward, for so long that the buffer lost the beginning; ranks in the middle have lost more."""
+    def body(rank, job):
+        for i in range(40):
+            if rank > 0:
+                job.recv(rank - 1)
+            if rank + 1 < job.world:
+                job.send(rank + 1)
+            if rank == victim and i == 39:
+                job.stop()
+            if rank + 1 < job.world:
+                job.recv(rank + 1)
+            if rank > 0:
+                job.send(rank - 1)
+            if reduces and i % 3 == 2:
+                job.all_reduce()
+        job.stop()
+    return body
+
+
+def one_call(victim, call):
+    def body(rank, job):
+        job.steps(4)
+        if rank == victim:
+            job.stop()
+        call(job)
+        job.stop()
+    return body
+
+
+def coalesced(victim, sizes):
+    """The victim comes with these sizes, or, if there are none, not at all."""
+    def body(rank, job):
+        for _ in range(3):
+            job.coalesced([8, 16, 32])
+        if rank == victim and not sizes:
+            job.stop()
+        job.coalesced(sizes if rank == victim else [8, 16, 32])
+        job.stop()
+    return body
+
+
+def seldom(victim, others):
+    """A group that is used once, at the beginning; the innocent do much in another one since."""
+    def body(rank, job):
+        group = job.new_group([0, 1, 2])
+        job.all_reduce(group=group)
+        for i in range(60):
+            job.all_reduce(8 + i % 3, group=others)
+        if rank == victim:
+            job.stop()
+        job.all_reduce(group=group)
+        job.stop()
+    return body
+
+
+def pair_differs(victim, extra):
+    """Two ranks call on a group of their own after each call on that of all; the victim leaves one out, or adds one."""
+    def body(rank, job):
+        pair = job.new_group([2, 3])
+        for i in range(5):
+            job.all_reduce(8)
+            leaves_out = rank == victim and i == 4 and not extra
+            for _ in range((2 if rank == victim and i == 4 and extra else 1) if rank > 1 and not leaves_out else 0):
+                job.all_reduce(4, group=pair)
+        for _ in range(4):
+            job.all_reduce(8)
+        job.stop()
+    return body
+
+
+def made_again(victim):
+    def body(rank, job):
+        group = job.new_group(list(range(job.world)))
+        for _ in range(9):
+            job.all_reduce(group=group)
+        group = job.make_again(group)
+        for _ in range(3):
+            job.all_reduce(group=group)
+        if rank != victim:
+            job.all_reduce(group=group)
+        job.stop()
+    return body
+
+
 def cases():
     found = []
 
@@ -227,4 +339,38 @@ def cases():
         add(f"recv-{world}-{victim}", world, lone_recv(victim, (victim + 1) % world),
             Verdict(ranks=((victim + 1) % world, victim), reasons=idle + ("wrong_order",)))
         add(f"scatter-{world}-{victim}", world, monitored(victim), Verdict(ranks=(victim,), reasons=idle))
+    clean_end = Verdict(state="no hang")
+    for world, victim in ((2, 1), (4, 0), (4, 2), (4, 3)):
+        for omits in ("batch", "collective"):
+            for only_chain in (False, True):
+                how = f"{omits}-{'chain' if only_chain else 'ring'}"
+                add(f"batch-{how}-{world}-{victim}", world, exchange(victim, omits, only_chain),
+                    Verdict(ranks=(victim,), reasons=idle, at_least=0.8))
+        add(f"batch-clean-{world}-{victim}", world, exchange(-1, ""), clean_end)
+        add(f"mixed-timing-{world}-{victim}", world, missing(victim, 4, False),
+            Verdict(ranks=(victim,), reasons=idle, at_least=0.8), only_nccl=True, timing=(0,))
+        add(f"active-{world}-{victim}", world, missing(victim, 4, False), Verdict(ranks=(victim,), reasons=idle),
+            only_nccl=True, only_active=True)
+        add(f"copied-{world}-{victim}", world, missing(victim, 4, False),
+            Verdict(ranks=(victim,), reasons=idle, at_most=0.6), only_nccl=True, age_s=None)
+        add(f"older-{world}-{victim}", world, missing(victim, 9, False), clean_end, only_nccl=True, seen={victim: 6})
+        add(f"timeout-{world}-{victim}", world, missing(victim, 4, True), Verdict(ranks=(victim,), reasons=idle),
+            timeout_s=2, quiet_s=4)
+    for victim in (0, 1, 2):
+        right = Verdict(ranks=(victim,), reasons=idle, at_least=0.8)
+        guess = Verdict(ranks=(0, 1, 2), reasons=idle + ("transfer", "compute"), at_least=0.2, at_most=0.5)
+        add(f"wrapped-{victim}", 3, long_chain(victim, True), right, only_nccl=True, buffer=30)
+        add(f"wrapped-alone-{victim}", 3, long_chain(victim, False), guess, only_nccl=True, buffer=30)
+        add(f"scatter-rooted-{victim}", 3, one_call(victim, lambda job: job.scatter(0)), right, only_nccl=True)
+        add(f"gather-rooted-{victim}", 3, one_call(victim, lambda job: job.gather(1)), right, only_nccl=True)
+        add(f"uneven-{victim}", 3, one_call(victim, lambda job: job.all_gather_uneven()), right, only_nccl=True)
+        add(f"coalesced-{victim}", 3, coalesced(victim, []), right, only_nccl=True)
+        add(f"coalesced-size-{victim}", 3, coalesced(victim, [8, 24, 32]),
+            Verdict(ranks=(victim,), reasons=("wrong_size",)), only_nccl=True)
+        add(f"again-{victim}", 3, made_again(victim), right, only_nccl=True)
+        for extra in (False, True) if victim < 2 else ():
+            how = "extra" if extra else "skips"
+            add(f"pair-{how}-{victim + 2}", 4, pair_differs(victim + 2, extra), Verdict(
+                ranks=(victim + 2,), reasons=idle + ("wrong_order", "missing_call", "extra_call")))
+        add(f"seldom-{victim}", 3, seldom(victim, None), Verdict(ranks=(victim,), reasons=idle), only_nccl=True, buffer=30)
     return found

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kNamed = 8;        // suspects of one root
 constexpr std::size_t kLookedInto = 64;  // operations of a circle
-constexpr double kSure = 0.95, kLikely = 0.85, kPossible = 0.5, kWeak = 0.3;
+constexpr double kSure = 0.95, kLikely = 0.85, kUntimed = 0.6, kPossible = 0.5, kWeak = 0.3;
 
 std::string ranks_text(const std::vector<HangSuspect>& suspects, const HangScan& scan) {
   std::string text;
@@ -48,9 +48,20 @@ class Judge {
   const StuckOp& op() const { return graph_.ops[static_cast<std::size_t>(blame_.op)]; }
 
   void suspect(int rank, Reason reason, double confidence) {
-    HangSuspect it = suspect_of(scan_, rank, reason, confidence);
+    HangSuspect it = suspect_of(scan_, rank, reason, std::min(confidence, most(rank, reason)));
     it.op = blame_.op;
     blame_.suspects.push_back(std::move(it));
+  }
+
+  // Returns the most confidence that dumps allow. Those of a healthy run, whose files do not tell when they were
+  // written, show ranks that wait, too.
+  double most(int rank, Reason reason) const {
+    if (blame_.op < 0 || trace_.source != "flight recorder") return 1;
+    const std::optional<std::size_t> at = scan_.find(rank);
+    const bool is_known = !at || reason != Reason::not_issuing || scan_.knows(*at, op().group);
+    if (trace_.groups[static_cast<std::size_t>(op().group)].is_guessed || !is_known) return kPossible;
+    const bool is_wait = reason == Reason::not_issuing || reason == Reason::compute || reason == Reason::transfer;
+    return is_wait && op().since_s < kJustNow_s ? kUntimed : 1;
   }
 
   // Chooses the operation to blame among those that lack this rank: first one that holds others up, then the one that
@@ -189,9 +200,17 @@ class Judge {
       if (member.progress == Progress::begun) inside.push_back(member.rank);
     const std::size_t all = op().members.size();
     for (std::size_t i = 0; i < std::min(inside.size(), kNamed); ++i)
-      suspect(inside[i], Reason::transfer, std::max(0.05, 0.6 / static_cast<double>(inside.size())));
+      suspect(inside[i], Reason::transfer, all == 1 ? kWeak : std::max(0.05, 0.6 / static_cast<double>(inside.size())));
+    if (all == 1) {
+      blame_.sentence = fmt::format(
+          "{} is in {} for {}, and no dump tells which other ranks take part, or what they do: give the dumps of all "
+          "ranks",
+          rank_label(scan_, op().members.front().rank), op_label(trace_, op()), seconds_label(op().since_s));
+      return;
+    }
     const std::string who = inside.size() == all ? fmt::format("all {} members are", all)
-                                                 : fmt::format("{} of {} members are still", inside.size(), all);
+                                                 : fmt::format("{} of {} members {} still", inside.size(), all,
+                                                               inside.size() == 1 ? "is" : "are");
     blame_.sentence = fmt::format(
         "{} in {} for {}, agree on what it is, and it does not end: the network, a device or the library below; "
         "nothing "
@@ -221,8 +240,8 @@ class Judge {
       blame_.sentence += "; nothing tells which order is right";
       blame_.is_seen = false;
     } else if (first.reason == Reason::wrong_order) {
-      blame_.sentence +=
-          fmt::format("; by what other ranks do, rank {} has the wrong order", scan_.file(first.rank).rank);
+      blame_.sentence += fmt::format("; by what other ranks do, or it did before, rank {} has the wrong order",
+                                     scan_.file(first.rank).rank);
     } else if (first.reason == Reason::missing_call) {
       blame_.sentence += fmt::format("; rank {} has left out its call", scan_.file(first.rank).rank);
     } else {

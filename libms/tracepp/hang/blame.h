@@ -9,6 +9,8 @@
 
 namespace ms::tracepp {
 
+inline constexpr double kJustNow_s = 1;  // a shorter wait in a dump is usual
+
 struct Blame {
   std::vector<HangSuspect> suspects;  // the likeliest first; all belong to the same root
   std::string sentence;               // without the ranks that wait for it

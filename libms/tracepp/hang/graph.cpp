@@ -47,6 +47,7 @@ class WaitGraphBuilder {
   HangGraph build() {
     find_ops();
     for (StuckOp& op : graph_.ops) view(op);
+    find_delays();
     find_holds();
     find_roots();
     return std::move(graph_);
@@ -119,6 +120,41 @@ class WaitGraphBuilder {
     op.match = match_of(op, trace_);
   }
 
+  // Finds the transfers that do not end although both ranks are ready, because one of the two waits in another
+  // transfer: those of a batch end together. Such a transfer waits for that rank, and that rank not in it.
+  void find_delays() {
+    delayed_by_.resize(graph_.ops.size());
+    std::vector<std::vector<int>> transfers(scan_.count());  // by rank: those that it is ready for
+    std::vector<int> blocked;
+    for (std::size_t at = 0; at < scan_.count(); ++at) {
+      for (const Seat& seat : scan_.rank(at).seats) {
+        if (seat.open == kNoEvent || !scan_.is_ready(at, seat.open)) continue;
+        const int op = op_of(at, seat.open);
+        if (op >= 0 && trace::is_point_to_point(scan_.info(at, seat.open).kind)) transfers[at].push_back(op);
+      }
+    }
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i)
+      if (!graph_.ops[i].missing.empty() || is_mismatch(graph_.ops[i].match)) blocked.push_back(static_cast<int>(i));
+    std::vector<char> is_blocked(graph_.ops.size(), 0);
+    for (const int op : blocked) is_blocked[static_cast<std::size_t>(op)] = 1;
+    for (std::size_t next = 0; next < blocked.size(); ++next) {
+      for (const MemberView& member : graph_.ops[static_cast<std::size_t>(blocked[next])].members) {
+        const std::optional<std::size_t> at = scan_.find(member.rank);
+        if (!at || !std::ranges::count(transfers[*at], blocked[next]) || delays(*at, blocked[next])) continue;
+        for (const int other : transfers[*at]) {
+          if (is_blocked[static_cast<std::size_t>(other)] != 0) continue;
+          delayed_by_[static_cast<std::size_t>(other)].push_back(*at);
+          is_blocked[static_cast<std::size_t>(other)] = 1;
+          blocked.push_back(other);
+        }
+      }
+    }
+  }
+
+  bool delays(std::size_t at, int op) const {
+    return std::ranges::count(delayed_by_[static_cast<std::size_t>(op)], at) != 0;
+  }
+
   // Returns whether the section waits for transfers like this one. A section waits inside for tensor-parallel ones and
   // for the gathers of its chunk, and before it begins for the rest.
   bool serves(std::size_t at, std::uint32_t comm, std::uint32_t section) const {
@@ -140,7 +176,8 @@ class WaitGraphBuilder {
     const RankScan& rank = scan_.rank(at);
     std::vector<std::uint32_t> ready;
     for (const Seat& seat : rank.seats)
-      if (seat.open != kNoEvent && scan_.is_ready(at, seat.open) && op_of(at, seat.open) >= 0)
+      if (seat.open != kNoEvent && scan_.is_ready(at, seat.open) && op_of(at, seat.open) >= 0 &&
+          !delays(at, op_of(at, seat.open)))
         ready.push_back(seat.open);
     const auto only = [&](const auto& keep) {
       std::vector<std::uint32_t> kept;
@@ -195,6 +232,7 @@ class WaitGraphBuilder {
     std::vector<char> lacks_absent(edges_.size(), 0);
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
       if (is_mismatch(graph_.ops[i].match)) continue;
+      for (const std::size_t at : delayed_by_[i]) edges_[first_op + i].push_back(at);
       for (const int rank : graph_.ops[i].missing) {
         const std::optional<std::size_t> at = scan_.find(rank);
         if (at) {
@@ -326,8 +364,9 @@ class WaitGraphBuilder {
   const HangScan& scan_;
   const RunTrace& trace_;
   HangGraph graph_;
-  std::vector<std::vector<int>> ops_of_;             // by group
-  std::map<std::int32_t, std::vector<int>> seated_;  // of groups whose members are not known: who called something
+  std::vector<std::vector<int>> ops_of_;              // by group
+  std::map<std::int32_t, std::vector<int>> seated_;   // of groups whose members are not known: who called something
+  std::vector<std::vector<std::size_t>> delayed_by_;  // by operation: the ranks
   std::vector<std::vector<std::size_t>> edges_;
   std::vector<std::size_t> component_;  // by node
   std::size_t components_ = 0;

@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::size_t kEvidence = 5;
 constexpr double kConfidentAtLeast = 0.4;
-constexpr double kJustNow_s = 1;
 
 bool is_flight_recorder(const RunTrace& trace) { return trace.source == "flight recorder"; }
 
@@ -70,7 +69,7 @@ class Finder {
     if (hides_failures()) doubt();
     const bool waits = is_flight_recorder(trace_) && !blames_.empty() && !graph_.ops.empty();
     const bool stuck = late || (waits && !just_waiting());
-    if (stuck && !blames_.empty() && !only_saving()) {
+    if (stuck && !only_older() && !blames_.empty() && !only_saving()) {
       hang_.state = RunState::hang;
     } else if (failed > 0) {
       hang_.state = RunState::failed;
@@ -130,6 +129,14 @@ class Finder {
   bool only_saving() const {
     return std::ranges::all_of(blames_, [](const Blame& it) {
       return !it.suspects.empty() && it.suspects.front().reason == Reason::save && !it.is_seen;
+    });
+  }
+
+  // Returns whether all that waits, waits for ranks whose dumps are older than those of others.
+  bool only_older() const {
+    return std::ranges::all_of(blames_, [&](const Blame& it) {
+      const RankTrace* const file = it.suspects.empty() ? nullptr : trace_.rank(it.suspects.front().rank);
+      return file != nullptr && file->is_older;
     });
   }
 
@@ -334,7 +341,7 @@ class Finder {
       if (!blames_.empty()) hang_.sentence += "; " + blames_.front().sentence;
       return;
     } else if (!blames_.empty()) {
-      hang_.sentence = "no hang: " + blames_.front().sentence;
+      hang_.sentence = (only_older() ? "no hang is shown: " : "no hang: ") + blames_.front().sentence;
     } else if (is_flight_recorder(trace_) && graph_.ops.empty()) {
       hang_.sentence = fmt::format("no hang: all operations in the dumps of {} have ended", ranks);
     } else {

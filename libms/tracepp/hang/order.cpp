@@ -87,11 +87,14 @@ class Orders {
   std::vector<OrderBreak> find() {
     collect();
     std::vector<OrderBreak> broken, all;
+    bool is_sure = true;
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
       const OrderBreak& pair = pairs_[i];
       if (all.empty() || all.back().rank != pair.rank) all.push_back(pair);
       if (i >= kAsked * 4 || (!broken.empty() && broken.back().rank == pair.rank)) continue;
-      if (skipped_first(pair) > 0) {
+      bool is_known = true;
+      if (skipped_first(pair, is_known) > 0) {
+        is_sure &= is_known;
         broken.push_back(pair);
         broken.back().reason = reason(pair);
       }
@@ -101,7 +104,7 @@ class Orders {
       if (broken.size() == all.size()) broken.clear();
       for (OrderBreak& it : broken) it.reason = Reason::not_issuing;
     }
-    for (OrderBreak& it : broken) it.decided = true;
+    for (OrderBreak& it : broken) it.decided = is_sure || broken.size() == 1;
     return broken.empty() ? all : broken;
   }
 
@@ -148,12 +151,12 @@ class Orders {
   }
 
   // Returns the index of the matching event on a rank; -1 if there is none. Matches by sequence number, or by the
-  // step that lies `steps_before` earlier if that is not 0.
+  // step that lies `steps_before` earlier if that is not 0; where steps are not known, so many operations earlier.
   std::int64_t place(std::size_t at, const Sought& sought, std::int32_t steps_before) const {
     const RunTrace& trace = scan_.trace();
     const std::vector<Event>& events = scan_.file(at).events;
     // Without a mesh, groups of one axis need not do the same work.
-    const bool same_group = !trace.has_mesh && !trace::is_point_to_point(sought.call.kind);
+    const bool same_group = !trace.has_mesh && (!trace::is_point_to_point(sought.call.kind) || is_member(at, sought));
     for (std::size_t i = events.size(); i-- > 0;) {
       const Event& it = events[i];
       const EventInfo& info = trace.infos[it.info];
@@ -162,15 +165,30 @@ class Orders {
           it.microbatch != sought.call.microbatch || info.group < 0 ||
           trace.groups[static_cast<std::size_t>(info.group)].axis != sought.axis)
         continue;
-      if (steps_before == 0 ? it.detail == sought.sequence : it.step == sought.call.step - steps_before)
+      const bool by_step = steps_before != 0 && sought.call.step != kNoStep;
+      if (by_step ? it.step == sought.call.step - steps_before
+                  : std::int64_t{it.detail} == std::int64_t{sought.sequence} - steps_before)
         return static_cast<std::int64_t>(i);
     }
     return -1;
   }
 
+  bool is_member(std::size_t at, const Sought& sought) const {
+    const std::vector<int>& ranks = scan_.trace().groups[static_cast<std::size_t>(sought.group)].ranks;
+    return ranks.empty() || std::ranges::count(ranks, scan_.file(at).rank);
+  }
+
+  // Without a mesh, a rank can tell the order of two operations only if it takes part in both, or in such transfers.
+  bool can_vote(std::size_t at, const Sought& one, const Sought& other) const {
+    const auto takes_part = [&](const Sought& sought) {
+      return trace::is_point_to_point(sought.call.kind) ? place(at, sought, 0) >= 0 : is_member(at, sought);
+    };
+    return scan_.trace().has_mesh || (takes_part(one) && takes_part(other));
+  }
+
   // Returns > 0 if the operation that this rank skipped comes before the one it is in, < 0 if after, 0 if nothing
-  // tells.
-  int skipped_first(const OrderBreak& pair) const {
+  // tells. Sets `is_sure` unless only ranks of the circle tell.
+  int skipped_first(const OrderBreak& pair, bool& is_sure) const {
     const int rank = scan_.file(pair.rank).rank;
     const std::optional<std::size_t> waiter = scan_.find(pair.waiter);
     std::optional<Sought> skipped = sought(pair.rank, pair.skipped, rank);
@@ -188,13 +206,21 @@ class Orders {
     for (std::size_t at = 0; at < scan_.count() && asked < kAsked; ++at) {
       if (at == pair.rank || (trace.has_mesh && scan_.file(at).at.pp != scan_.file(pair.rank).at.pp)) continue;
       ++asked;
-      (std::ranges::count(root_.ranks, at) != 0 ? inside : outside) += vote(at, 0);
+      if (can_vote(at, *skipped, *in)) (std::ranges::count(root_.ranks, at) != 0 ? inside : outside) += vote(at, 0);
     }
+    is_sure = true;
     if (outside != 0) return outside;
-    // If the ranks of the circle do not tell either, the rank's own order in the step before counts.
-    const bool knows = skipped->call.step > 0 && in->call.step > 0 && place(pair.rank, *skipped, 1) >= 0 &&
-                       place(pair.rank, *in, 1) >= 0;
-    return inside != 0 || !knows ? inside : vote(pair.rank, 1);
+    // If the ranks of the circle do not tell either, the rank's own order in the step before counts. Where steps are
+    // not known, its order before counts more than theirs, if it was the same twice.
+    const auto knows = [&](std::int32_t before) {
+      return place(pair.rank, *skipped, before) >= 0 && place(pair.rank, *in, before) >= 0;
+    };
+    const bool has_steps = skipped->call.step > 0 && in->call.step > 0;
+    if (has_steps && inside == 0 && knows(1)) return vote(pair.rank, 1);
+    const bool is_regular = !trace.has_mesh && !has_steps && knows(1) && knows(2);
+    if (is_regular && vote(pair.rank, 1) == vote(pair.rank, 2)) return vote(pair.rank, 1);
+    is_sure = trace.has_mesh;
+    return inside;
   }
 
   Reason reason(const OrderBreak& it) const {

@@ -71,13 +71,6 @@ HangScan::HangScan(const RunTrace& trace) : trace_(trace), ranks_(trace.ranks.si
     parts.push_back(std::move(desk.usuals));
   });
   find_usual(parts);
-  if (trace.source == "flight recorder") {  // without its timing option nothing ever shows as begun
-    bool any_begun = false;
-    for (std::size_t at = 0; at < count(); ++at)
-      for (const std::uint32_t event : ranks_[at].open) any_begun |= file(at).events[event].state == State::begun;
-    for (RankScan& rank : ranks_)
-      if (!any_begun && !rank.open.empty()) rank.ready = rank.open.front();
-  }
   find_silent();
   find_life();
 }
@@ -133,6 +126,10 @@ void HangScan::scan(std::size_t at, const std::vector<std::uint16_t>& keys, Desk
       rank.open_by_group.push_back({info.group, event.detail, index});
       if (in.open == kNoEvent || event.detail < events[in.open].detail) in.open = index;
     }
+  }
+  for (const auto& [group, number] : file(at).newest) {
+    Seat& in = seat(group);
+    in.newest = std::max(in.newest, number);
   }
   std::ranges::sort(rank.open_by_group);
   for (std::uint32_t i = 0; i < rank.seats.size(); ++i) {
@@ -250,7 +247,7 @@ std::optional<std::size_t> HangScan::find(int rank) const {
 }
 
 bool HangScan::is_ready(std::size_t at, std::uint32_t event) const {
-  return file(at).events[event].state != State::issued || event == ranks_[at].ready;
+  return file(at).events[event].state != State::issued;
 }
 
 double HangScan::since_s(std::size_t at, std::uint32_t event) const {

@@ -39,7 +39,6 @@ struct RankScan {
   std::uint32_t next_section = kNoEvent;  // the first that was only issued
   std::uint32_t host = kNoEvent;          // data_wait or save that did not end
   std::uint32_t last = kNoEvent;          // the newest event that ended: communication, section or host
-  std::uint32_t ready = kNoEvent;         // communication that counts as begun although no event is recorded as begun
   Life life = Life::alive;
   double silent_s = 0;  // how long before the others it stopped writing
 
@@ -59,8 +58,7 @@ class HangScan {
 
   const EventInfo& info(std::size_t at, std::uint32_t event) const { return trace_.info(file(at).events[event]); }
   bool is_ready(std::size_t at, std::uint32_t event) const;  // has begun; only for events that did not end
-  // Returns the time since the begin of an event that did not end, by the rank's own clock; -1: not known. For an event
-  // that only counts as begun: since its issue.
+  // Returns the time since the begin of an event that did not end, by the rank's own clock; -1: not known.
   double since_s(std::size_t at, std::uint32_t event) const;
   // Converts a time of the rank's clock to its wall clock; unchanged if that is not known.
   std::int64_t wall_ns(std::size_t at, std::int64_t time_ns) const;
@@ -74,6 +72,10 @@ class HangScan {
   // Returns when a rank last wrote something, by its wall clock.
   std::int64_t last_sign_ns(std::size_t at) const { return wall_ns(at, file(at).last_flush_ns); }
   Progress progress(std::size_t at, std::int32_t group, std::uint32_t sequence) const;
+  // Returns whether the file tells what the rank issued in a group: a dump that lacks entries may lack all of them.
+  bool knows(std::size_t at, std::int32_t group) const {
+    return !file(at).is_partial || ranks_[at].seat(group) != nullptr;
+  }
   // Returns the event of an operation; kNoEvent: never issued, or no longer kept.
   std::uint32_t find_event(std::size_t at, std::int32_t group, std::uint32_t sequence) const;
 

@@ -43,9 +43,11 @@ std::string rank_label(const HangScan& scan, int rank) {
 }
 
 std::string lost_label(const HangScan& scan, int rank) {
-  const bool is_cut_off = scan.trace().rank(rank) != nullptr;
-  return is_cut_off ? fmt::format("the dump of {} is cut off", rank_label(scan, rank))
-                    : rank_label(scan, rank) + " left no trace";
+  const RankTrace* const file = scan.trace().rank(rank);
+  if (file == nullptr) return rank_label(scan, rank) + " left no trace";
+  if (!file->is_older) return fmt::format("the dump of {} is cut off", rank_label(scan, rank));
+  return fmt::format("the dump of {} is older than those of others, which ended operations with it that it lacks",
+                     rank_label(scan, rank));
 }
 
 std::string op_label(const RunTrace& trace, const StuckOp& op) {
@@ -57,7 +59,8 @@ std::string op_label(const RunTrace& trace, const StuckOp& op) {
     if (trace::is_point_to_point(info.kind)) name = "send/recv";
     if (member.progress == Progress::begun) break;
   }
-  return fmt::format("{} {} of group {}", name, op.sequence, group_label(trace, op.group));
+  if (op.sequence != kNoDetail) name += fmt::format(" {}", op.sequence);
+  return fmt::format("{} of group {}", name, group_label(trace, op.group));
 }
 
 std::string event_label(const RunTrace& trace, const Event& event) {
@@ -69,7 +72,10 @@ std::string event_label(const RunTrace& trace, const Event& event) {
   if (event.microbatch != kNoMicrobatch) add(fmt::format("microbatch {}", event.microbatch));
   if (event.step != kNoStep) add(fmt::format("step {}", event.step));
   std::string label = kind_label(trace, info);
-  if (trace::is_comm(info.kind)) label += fmt::format(" {} of group {}", event.detail, group_label(trace, info.group));
+  if (trace::is_comm(info.kind)) {
+    if (event.detail != kNoDetail) label += fmt::format(" {}", event.detail);
+    if (info.group >= 0) label += " of group " + group_label(trace, info.group);
+  }
   return label + in_brackets(parts);
 }
 

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <numeric>
-#include <set>
 
 #include "base/error.h"
 #include "tracepp/read/chrome_tokens.h"
@@ -14,8 +12,6 @@
 
 namespace ms::tracepp {
 namespace {
-
-constexpr std::string_view kDefaultGroup = "default_pg";  // PyTorch's description of the group of all ranks
 
 // Counts the elements of a list of shapes: "[[2, 3], [4]]" -> 2 * 3 + 4; -1 if the text is no such list.
 std::int64_t elements_of(std::string_view sizes) {
@@ -72,6 +68,12 @@ Ends ends_of(std::string_view operation) {
   return {};
 }
 
+// Returns whether the tensors of all members have the same size. Only the root of a scatter has what it sends, and
+// backends record it differently.
+bool has_even_sizes(std::string_view operation) {
+  return !operation.ends_with("_v") && !operation.ends_with(":scatter");
+}
+
 std::int64_t time_of(std::string_view token) {
   const auto time_ns = parse_int(token);  // null: not known
   return time_ns && *time_ns > 0 && *time_ns < std::int64_t{1} << 62 ? *time_ns : 0;
@@ -94,7 +96,7 @@ bool is_flight_recorder(std::string_view beginning, bool) {
           (has("\"pg_config\"") && has("\"pg_status\"")));
 }
 
-bool FlightRecorderReader::read_entry(JsonObject& object, Entry& entry) {
+bool FlightRecorderReader::read_entry(JsonObject& object, RecorderEntry& entry) {
   return each_field(object, [&](std::string_view key, JsonValue& value) {
     if (key == "process_group") {
       std::size_t place = 0;
@@ -117,6 +119,9 @@ bool FlightRecorderReader::read_entry(JsonObject& object, Entry& entry) {
     if (key == "profiling_name") entry.operation = unescaped(token_of(value));
     if (key == "state") entry.state = unescaped(token_of(value));
     if (key == "collective_seq_id" || key == "seq_id") entry.sequence = parse_int(token_of(value)).value_or(-1);
+    if (key == "p2p_seq_id") entry.p2p_sequence = parse_int(token_of(value)).value_or(-1);
+    if (key == "record_id") entry.record = parse_int(token_of(value)).value_or(-1);
+    if (key == "is_p2p") entry.is_p2p = token_of(value) == "true";
     if (key == "pg_id") entry.group_id = parse_int(token_of(value)).value_or(-1);
     if (key == "retired") entry.is_retired = token_of(value) == "true";
     if (key == "time_created_ns") entry.created_ns = time_of(token_of(value));
@@ -151,42 +156,18 @@ void FlightRecorderReader::read_status(std::string_view value, JsonObjects& obje
   const std::span<char> span(const_cast<char*>(value.data()), value.size());  // of the reader's own window
   const auto read = [&](JsonObject& object) {
     return each_field(object, [&](std::string_view id, JsonValue& group) {
-      Status status;
+      RecorderStatus status;
       const bool sound = each_field(group, [&](std::string_view part, JsonValue& shown) {
         const std::int64_t number = parse_int(unescaped(token_of(shown))).value_or(-1);  // JSON dumps have it as text
         if (part == "last_enqueued_collective") status.enqueued = number;
         if (part == "last_completed_collective") status.completed = number;
         return true;
       });
-      if (const auto number = parse_int(id); sound && number) status_[*number] = status;
+      if (const auto number = parse_int(id); sound && number) statuses_[*number] = status;
       return sound;
     });
   };
   if (!objects.one(span, read)) ++trace_.problems["record that is no sound JSON object"];
-}
-
-// Marks the operations that ended although their state does not say so.
-bool FlightRecorderReader::find_ended(std::vector<Entry>& entries) const {
-  // A recorder that watches events discovers when operations complete, and one that it retires before failed.
-  const bool watches = std::ranges::any_of(entries, [](const Entry& it) {
-    return it.completed_ns > 0 || it.started_ns > 0 || it.state == "started" || it.operation.starts_with("nccl:");
-  });
-  // The status counts sends and recvs with their own numbers in place of a collective's.
-  std::map<std::int64_t, std::int64_t> newest;  // by group id
-  std::set<std::int64_t> has_transfers;
-  for (const Entry& it : entries) {
-    if (trace::is_point_to_point(comm_kind(it.operation))) has_transfers.insert(it.group_id);
-    newest[it.group_id] = std::max(newest.try_emplace(it.group_id, -1).first->second, it.sequence);
-  }
-  for (Entry& it : entries) {
-    if (it.state == "completed") continue;
-    const auto status = status_.find(it.group_id);
-    const bool counted = status != status_.end() && !has_transfers.contains(it.group_id) &&
-                         status->second.enqueued == newest[it.group_id] && it.sequence >= 0 &&
-                         it.sequence <= status->second.completed;
-    if (counted || (it.is_retired && !watches)) it.state = "completed";
-  }
-  return watches;
 }
 
 std::int64_t FlightRecorderReader::read(TextInput& input, bool is_cut_off) {
@@ -195,12 +176,12 @@ std::int64_t FlightRecorderReader::read(TextInput& input, bool is_cut_off) {
   JsonObjects objects(text, problems);
   groups_ = {};
   known_.clear();
-  status_.clear();
+  statuses_.clear();
   RankTrace rank;
   rank.rank = -1;
   rank.file = input.path();
   rank.is_cut_off = is_cut_off;
-  std::vector<Entry> entries;
+  std::vector<RecorderEntry> entries;
   bool cut = text.peek() != '{';
   if (!cut) text.take();
   while (!cut && text.peek() != '}') {
@@ -217,7 +198,7 @@ std::int64_t FlightRecorderReader::read(TextInput& input, bool is_cut_off) {
     if (key == "\"entries\"" && text.peek() == '[') {
       text.take();
       cut = !objects.each([&](JsonObject& object) {
-        Entry entry;
+        RecorderEntry entry;
         if (!read_entry(object, entry)) return false;
         entries.push_back(std::move(entry));
         return true;
@@ -241,9 +222,7 @@ std::int64_t FlightRecorderReader::read(TextInput& input, bool is_cut_off) {
     if (count > 0) trace_.problems[problem] += count;
   }
   if (rank.rank < 0) rank.rank = rank_of_file(input.path()).value_or(-1);
-  std::map<std::int32_t, std::uint32_t> counts;
-  rank.hides_failures = !find_ended(entries) && std::ranges::any_of(entries, &Entry::is_retired);
-  for (const Entry& entry : entries) add(entry, rank, counts);
+  add(entries, rank);
   if (rank.events.empty() && groups_.largest() == 0) return 0;
   find_written(input, rank);
   rank.clock_ns = rank.realtime_ns = rank.last_flush_ns;
@@ -252,13 +231,27 @@ std::int64_t FlightRecorderReader::read(TextInput& input, bool is_cut_off) {
   return static_cast<std::int64_t>(groups_.largest());
 }
 
-FlightRecorderReader::Known& FlightRecorderReader::known(const Entry& entry) {
+void FlightRecorderReader::add(std::vector<RecorderEntry>& entries, RankTrace& rank) {
+  rank.is_partial = lacks_entries(entries, statuses_);
+  if (rank.is_partial) end_unlisted(entries, statuses_);
+  fold_batches(entries);
+  rank.hides_failures = find_ended(entries, statuses_);
+  find_begun(entries);
+  std::map<std::int32_t, std::uint32_t> counts;
+  for (const RecorderEntry& entry : entries) add(entry, rank, counts);
+  if (!rank.is_partial) return;
+  for (const auto& [name, number] : newest_numbers(entries, statuses_, groups_.names()))
+    rank.newest.emplace_back(tables_.group(groups_.group(name, "", {})), number);
+}
+
+FlightRecorderReader::Known& FlightRecorderReader::known(const RecorderEntry& entry) {
   const auto [place, is_new] = known_.try_emplace(entry.group);
   if (is_new) place->second.group = groups_.group(entry.group, entry.description, {});
   return place->second;
 }
 
-void FlightRecorderReader::add(const Entry& entry, RankTrace& rank, std::map<std::int32_t, std::uint32_t>& counts) {
+void FlightRecorderReader::add(const RecorderEntry& entry, RankTrace& rank,
+                               std::map<std::int32_t, std::uint32_t>& counts) {
   Event event;
   const std::int64_t begin_ns = entry.started_ns > 0 ? entry.started_ns : entry.created_ns;
   event.begin_ns = begin_ns;
@@ -285,7 +278,8 @@ void FlightRecorderReader::add(const Entry& entry, RankTrace& rank, std::map<std
   info.name = trace_.strings.id(entry.operation);
   const std::int64_t elements = elements_of(receives ? entry.output_sizes : entry.input_sizes);
   const int bytes = type_bytes(type);
-  if (elements >= 0 && bytes > 0 && elements < std::int64_t{1} << 59) info.size_bytes = elements * bytes;
+  if (elements >= 0 && bytes > 0 && elements < std::int64_t{1} << 59 && has_even_sizes(entry.operation))
+    info.size_bytes = elements * bytes;
   std::int64_t number = entry.sequence;
   if (trace::is_point_to_point(info.kind)) {
     const Ends ends = ends_of(entry.operation);
@@ -299,27 +293,19 @@ void FlightRecorderReader::add(const Entry& entry, RankTrace& rank, std::map<std
     }
     // The dump numbers all of a rank's sends and recvs in the group together, so the numbers of the two ends differ.
     number = info.group >= 0 ? counts[info.group]++ : -1;
+  } else if (entry.is_p2p) {  // a batch without its calls: it may wait for any member
+    info.group = tables_.group(
+        {.name = fmt::format("{} batches of rank {}", group.name, rank.rank), .ranks = {}, .axis = group.axis});
+    number = entry.p2p_sequence;
   } else {
     if (of.index < 0) of.index = tables_.group(group);
     info.group = of.index;
+    if (number < 0) number = counts[info.group]++;
   }
   event.detail = number >= 0 && number < kNoDetail ? static_cast<std::uint32_t>(number) : kNoDetail;
   event.info = tables_.info(info);
   rank.last_flush_ns = std::max({rank.last_flush_ns, event.end_ns(), entry.created_ns});
   rank.events.push_back(event);
-}
-
-void complete_groups(RunTrace& trace) {
-  int last = -1;
-  for (const RankTrace& rank : trace.ranks) last = std::max(last, rank.rank);
-  for (const ProcessGroup& group : trace.groups)
-    for (const int rank : group.ranks) last = std::max(last, rank);
-  if (last < 0 || static_cast<std::size_t>(last) >= Tables::kMostMembers) return;
-  for (ProcessGroup& group : trace.groups) {
-    if (!group.ranks.empty() || !group.name.starts_with(kDefaultGroup)) continue;
-    group.ranks.resize(static_cast<std::size_t>(last) + 1);
-    std::iota(group.ranks.begin(), group.ranks.end(), 0);
-  }
 }
 
 std::int64_t FlightRecorderPickleReader::read(TextInput& input) {

@@ -4,7 +4,8 @@
 //
 // NCCL's recorder watches the operations' events. Gloo's has none: every state stays "scheduled", and an operation is
 // known to have ended because it is retired, or because the status of its group counts it as completed. Both also hold
-// for one that failed, and gloo records no sends and recvs.
+// for one that failed, and gloo records no sends and recvs. What only all dumps of a run tell together is in
+// flight_recorder_run.h.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "tracepp/read/flight_recorder_entries.h"
 #include "tracepp/read/formats.h"
 #include "tracepp/read/json_objects.h"
 #include "tracepp/read/process_groups.h"
@@ -34,38 +36,24 @@ class FlightRecorderReader final : public TraceReader {
   std::int64_t read(TextInput& input, bool is_cut_off);
 
  private:
-  struct Entry {
-    std::string operation, group, description, input_sizes, output_sizes, input_types, output_types, state;
-    std::int64_t sequence = -1, group_id = -1;
-    std::int64_t created_ns = 0, started_ns = 0, completed_ns = 0;
-    bool is_retired = false;
-  };
-  // The numbers of the newest collectives of a group, by its id in the file; -1: none, or not said.
-  struct Status {
-    std::int64_t enqueued = -1, completed = -1;
-  };
   // A group of the file, made once: it may have a million members, and a million entries.
   struct Known {
     ProcessGroup group;
     std::int32_t index = -1;  // in the run; -1: only transfers between two of its members were seen
   };
-  static bool read_entry(JsonObject& object, Entry& entry);
+  static bool read_entry(JsonObject& object, RecorderEntry& entry);
   void read_groups(std::string_view value, JsonObjects& objects);
   void read_status(std::string_view value, JsonObjects& objects);
-  // Returns whether the recorder watches events.
-  bool find_ended(std::vector<Entry>& entries) const;
-  Known& known(const Entry& entry);
-  void add(const Entry& entry, RankTrace& rank, std::map<std::int32_t, std::uint32_t>& counts);
+  Known& known(const RecorderEntry& entry);
+  void add(std::vector<RecorderEntry>& entries, RankTrace& rank);
+  void add(const RecorderEntry& entry, RankTrace& rank, std::map<std::int32_t, std::uint32_t>& counts);
 
   RunTrace& trace_;
   Tables tables_;
   ProcessGroups groups_;
   std::map<std::string, Known> known_;  // by name
-  std::map<std::int64_t, Status> status_;
+  RecorderStatuses statuses_;
 };
-
-// Gives the group of all ranks its members if no file names them, as gloo's do not: every rank that is known.
-void complete_groups(RunTrace& trace);
 
 // Reads the dumps that PyTorch writes by itself when a collective times out.
 class FlightRecorderPickleReader final : public TraceReader {

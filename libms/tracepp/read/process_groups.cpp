@@ -27,6 +27,13 @@ ProcessGroup ProcessGroups::group(const std::string& name, const std::string& de
   return group;
 }
 
+std::vector<std::string> ProcessGroups::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, known] : known_)
+    if (!known.ranks.empty()) names.push_back(name);
+  return names;
+}
+
 std::optional<ProcessGroup> ProcessGroups::sole() const {
   if (known_.empty()) return std::nullopt;
   const auto& first = *known_.begin();  // no names for its parts: clang 14 does not take them into lambdas

@@ -18,6 +18,7 @@ class ProcessGroups {
 
   // Returns the group of this name; `ranks` and `description` if the event itself has them, else empty.
   ProcessGroup group(const std::string& name, const std::string& description, const std::vector<int>& ranks) const;
+  std::vector<std::string> names() const;  // of those with ranks
   // Returns the group whose members all groups share; nullopt: there are others, or none is known.
   std::optional<ProcessGroup> sole() const;
   // Returns the channel of a transfer between members of a group: from one of its ranks to another.

@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "tracepp/read/chrome_reader.h"
-#include "tracepp/read/flight_recorder_reader.h"
+#include "tracepp/read/flight_recorder_run.h"
 #include "tracepp/read/formats.h"
 #include "tracepp/read/pipeline_timeline.h"
 
@@ -284,6 +284,7 @@ void merge(RunTrace& into, RunTrace&& part) {
   for (RankTrace& rank : part.ranks) {
     for (Event& event : rank.events) event.info = info_of[event.info];
     for (std::uint32_t& lane : rank.lanes) lane = string_of[lane];
+    for (auto& [group, number] : rank.newest) group = group_of[static_cast<std::size_t>(group)];
     into.ranks.push_back(std::move(rank));
   }
   for (const auto& [problem, count] : part.problems) into.problems[problem] += count;
@@ -318,7 +319,7 @@ RunTrace read_run(const std::vector<std::string>& paths, const ReadOptions& opti
   trace.mesh = trace.has_mesh ? meshed->mesh : mesh::Mesh{};
   order_ranks(trace);
   if (trace.source == "ndtimeline" || trace.source == "straggler analysis") connect_pipeline(trace);
-  if (trace.source == "flight recorder") complete_groups(trace);
+  if (trace.source == "flight recorder") relate_dumps(trace);
   return trace;
 }
 

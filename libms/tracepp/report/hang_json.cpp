@@ -70,7 +70,8 @@ std::string hang_json(const Hang& hang, const RunTrace& trace) {
             {"groups", Json::array()},
             {"groups_left_out", hang.ops.size() - std::min(hang.ops.size(), kOps)},
             {"missing_ranks", hang.missing_ranks},
-            {"waits", Json::array()}};
+            {"waits", Json::array()},
+            {"problems", trace.problems}};
   for (const HangSuspect& suspect : hang.suspects) json["suspects"].push_back(suspect_json(suspect));
   std::size_t members_left = kMembersInAll;
   for (std::size_t i = 0; i < std::min(hang.ops.size(), kOps); ++i)

@@ -110,15 +110,17 @@ std::string_view to_string(Reason reason) {
 }
 
 std::string hang_text(const Hang& hang, const RunTrace& trace) {
-  std::string text;
+  std::string text, problems;
+  for (const auto& [problem, count] : trace.problems)
+    problems += fmt::format("  {}: {}\n", plain_text(problem, kWidth), count);
   for (const std::string& line : wrap(hang.sentence, kWidth)) text += line + "\n";
-  if (hang.state != RunState::hang && hang.state != RunState::failed) return text;
+  if (hang.state != RunState::hang && hang.state != RunState::failed) return text + problems;
   text += suspects_text(hang, trace.has_mesh);
   if (hang.state == RunState::hang && hang.is_alive && !hang.suspects.empty() && hang.suspects.front().pid > 0)
     text += look_at(hang.suspects.front());
   for (const std::string& line : hang.evidence) text += "  " + plain_text(line, 2 * kWidth) + "\n";
   if (!hang.cells.empty()) text += grid(hang, trace.mesh);
-  return text;
+  return text + problems;
 }
 
 }  // namespace ms::tracepp

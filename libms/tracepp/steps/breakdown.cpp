@@ -15,7 +15,7 @@ constexpr std::size_t kAxes = kWaitOrder.size();
 constexpr std::size_t kSave = kAxes, kDataWait = kAxes + 1, kReasons = kAxes + 2;
 
 // The properties of an EventInfo that a sweep needs.
-struct Role {
+struct WorkRole {
   std::uint16_t kind = kNotAKind;  // in Breakdown::kinds
   bool computes = false;
   bool is_comm = false;
@@ -24,7 +24,7 @@ struct Role {
 };
 
 // Returns the role of each EventInfo of the trace. Fills `kinds` with the kinds of work that occur.
-std::vector<Role> roles(const RunTrace& trace, std::vector<KindOfWork>& kinds) {
+std::vector<WorkRole> roles(const RunTrace& trace, std::vector<KindOfWork>& kinds) {
   std::vector<std::uint16_t> number_of(static_cast<std::size_t>(trace::kKinds) * trace::kPurposes, kNotAKind);
   const auto place = [](const EventInfo& info) {
     return static_cast<std::size_t>(info.kind) * trace::kPurposes + static_cast<std::size_t>(info.purpose);
@@ -36,9 +36,9 @@ std::vector<Role> roles(const RunTrace& trace, std::vector<KindOfWork>& kinds) {
     number_of[i] = static_cast<std::uint16_t>(kinds.size());
     kinds.push_back({static_cast<Kind>(i / trace::kPurposes), static_cast<Purpose>(i % trace::kPurposes)});
   }
-  std::vector<Role> roles;
+  std::vector<WorkRole> roles;
   for (const EventInfo& info : trace.infos) {
-    Role role;
+    WorkRole role;
     role.kind = number_of[place(info)];
     role.computes = trace::is_section(info.kind) || trace::is_op(info.kind);
     role.is_comm = trace::is_comm(info.kind);
@@ -73,7 +73,8 @@ struct Computing {
 // one.
 class Sweep {
  public:
-  Sweep(const RankTrace& rank, const std::vector<EventInfo>& infos, const std::vector<Role>& roles, std::size_t kinds)
+  Sweep(const RankTrace& rank, const std::vector<EventInfo>& infos, const std::vector<WorkRole>& roles,
+        std::size_t kinds)
       : rank_(rank), infos_(infos), roles_(roles), spans_(step_spans(rank, infos)), kind_end_(kinds, kBefore) {
     for (const StepSpan& span : spans_) {
       steps.push_back({.step = span.step, .begin_ns = span.begin_ns, .length_ns = span.length_ns(), .axes = {}});
@@ -90,7 +91,7 @@ class Sweep {
       if (first_span_ == spans_.size()) break;
       while (first_computing_ < computing_.size() && computing_[first_computing_].end_ns <= interval.begin_ns)
         ++first_computing_;
-      const Role& role = roles_[rank_.events[interval.event].info];
+      const WorkRole& role = roles_[rank_.events[interval.event].info];
       count_kind(interval, role, kinds);
       if (role.reason < kReasons) count_waiting(interval, role);
     }
@@ -180,7 +181,7 @@ class Sweep {
     return asked_.exposed_ns;
   }
 
-  void count_kind(const EventInterval& interval, const Role& role, std::span<KindTime> kinds) {
+  void count_kind(const EventInterval& interval, const WorkRole& role, std::span<KindTime> kinds) {
     KindTime& time = kinds[role.kind];
     ++time.events;
     std::int64_t& until = kind_end_[role.kind];
@@ -192,7 +193,7 @@ class Sweep {
 
   // Adds the interval to the exposed time of reasons[0 .. n] together. Subtracting the time of reasons[0 .. n - 1]
   // leaves what n alone explains, so a few growing unions count every nanosecond once.
-  void count_waiting(const EventInterval& interval, const Role& role) {
+  void count_waiting(const EventInterval& interval, const WorkRole& role) {
     if (role.is_comm) {
       const auto axis = static_cast<std::size_t>(role.axis);
       std::int64_t& until = axis_end_[axis];
@@ -255,7 +256,7 @@ class Sweep {
 
   const RankTrace& rank_;
   const std::vector<EventInfo>& infos_;
-  const std::vector<Role>& roles_;
+  const std::vector<WorkRole>& roles_;
   std::vector<StepSpan> spans_;
   std::vector<EventInterval> intervals_;              // by begin
   std::vector<Computing> computing_;                  // by begin, none overlapping another
@@ -282,7 +283,7 @@ class Sweep {
 
 Breakdown break_down(const RunTrace& trace) {
   Breakdown breakdown;
-  const std::vector<Role> all_roles = roles(trace, breakdown.kinds);
+  const std::vector<WorkRole> all_roles = roles(trace, breakdown.kinds);
   const std::size_t kinds = breakdown.kinds.size();
   breakdown.kind_times.resize(trace.ranks.size() * kinds);
   std::vector<std::vector<StepTime>> steps(trace.ranks.size());

@@ -119,7 +119,7 @@ TEST(FlightRecorder, GlooEndsWhatItRetires) {
   ASSERT_EQ(trace.ranks.size(), 2U);
   EXPECT_TRUE(trace.ranks[0].hides_failures);
   EXPECT_EQ(trace.ranks[0].events[1].state, State::ended);
-  EXPECT_EQ(trace.ranks[0].events[2].state, State::issued);
+  EXPECT_EQ(trace.ranks[0].events[2].state, State::begun);  // the first that did not end
   EXPECT_EQ(problem(trace, "operation that was completed at no time"), 0U);
   // The group of all ranks has everyone that is known.
   EXPECT_EQ(trace.groups.at(0).ranks, (std::vector{0, 1, 2}));
@@ -218,6 +218,43 @@ TEST(FlightRecorder, ReadsPicklesAndRefusesOthers) {
                       "cos\nsystem\nX"),
               testing::HasSubstr("would import os.system"));
   EXPECT_THAT(refusal("\x80\x02]."), testing::HasSubstr("no Flight Recorder dump"));
+}
+
+TEST(FlightRecorder, DumpsOfBothFormsAreOfOneRun) {
+  const ForeignFiles files;
+  const auto json = [](int number) {
+    return fmt::format(
+        R"({{"pg_config":{{}},"pg_status":{{}},"entries":[{{"process_group":["{}","default_pg"],"collective_seq_id":1,)"
+        R"("profiling_name":"nccl:barrier","state":"started","time_created_ns":5}}]}})",
+        number);
+  };
+  files.put("dump_1", json(3));
+  files.put("dump_2",
+            "\x80\x04}(\x8c\x09pg_config}\x8c\x09pg_status}\x8c\x07"
+            "entries](}(\x8c\x0eprofiling_name\x8c\x0cnccl:barrier"
+            "\x8c\x05state\x8c\x07started\x8c\x11"
+            "collective_seq_idK\x01\x8c\x0dprocess_group\x8c\x01"
+            "0\x8c\x0a"
+            "default_pg\x86u"
+            "eu.");
+  files.put("dump_3", json(0));
+  const RunTrace trace = read_run({files.path()}, {.threads = 1});
+  EXPECT_EQ(trace.groups.size(), 2U);
+  EXPECT_EQ(trace.info(trace.ranks[1].events[0]).group, trace.info(trace.ranks[2].events[0]).group);
+}
+
+TEST(FlightRecorder, TheAnswerNamesWhatWasLeftOut) {
+  const ForeignFiles files;
+  for (const char* name : {"a_rank_0", "b_rank_0"})
+    files.put(name, R"({"pg_config":{},"pg_status":{},"entries":[{"process_group":["0","tp"],"state":"started",)"
+                    R"("profiling_name":"nccl:all_reduce","time_created_ns":5}]})");
+  const RunTrace trace = read_run({files.path()});
+  const Hang hang = find_hang(trace);
+  EXPECT_THAT(hang_text(hang, trace), testing::HasSubstr("second file of a rank, the older was left out: 1"));
+  // A dump of one rank that names no members accuses nobody, and an operation without a number shows none.
+  EXPECT_THAT(hang.sentence, testing::AllOf(testing::StartsWith("rank 0 is in nccl:all_reduce 0 of group tp 0 for"),
+                                            testing::HasSubstr("give the dumps of all ranks")));
+  EXPECT_LE(hang.suspects.at(0).confidence, 0.3);
 }
 
 TEST(FlightRecorder, SurvivesDamage) {

@@ -241,7 +241,7 @@ TEST(HangEvidence, BlamesARankThatFailedOrLeftWhileOthersWait) {
 
 // As the reader of flight recorder dumps makes them: no sections, no mesh, no word about what ranks do now.
 struct Dumps : Pair {
-  explicit Dumps(int ranks, State state) : Pair(ranks), open(state) {
+  explicit Dumps(int ranks) : Pair(ranks) {
     trace.source = "flight recorder";
     for (RankTrace& rank : trace.ranks) {
       rank.ending = Ending::unknown;
@@ -254,52 +254,49 @@ struct Dumps : Pair {
     group = in;
     RankTrace& it = trace.ranks[static_cast<std::size_t>(rank)];
     const double at_s = 1700000000 + static_cast<double>(it.events.size());
-    add(rank, ended ? State::ended : open, at_s, ended ? 0.01 : 0, sequence, kind, size_bytes);
+    add(rank, ended ? State::ended : State::begun, at_s, ended ? 0.01 : 0, sequence, kind, size_bytes);
   }
-  State open;
   std::int32_t other = 0;
 };
 
 TEST(HangEvidence, FlightRecorderDumps) {
-  for (const State open : {State::begun, State::issued}) {  // with and without its timing option
-    {
-      Dumps dumps(4, open);
-      for (int rank = 0; rank < 4; ++rank) {
-        dumps.call(rank, 0, 0, true);
-        if (rank != 3) dumps.call(rank, 0, 1, false);
-      }
-      const Hang hang = find_hang(dumps.trace);
-      EXPECT_EQ(hang.state, RunState::hang);
-      EXPECT_EQ(hang.suspects.front().rank, 3) << hang_text(hang, dumps.trace);
-      EXPECT_EQ(hang.ops[0].missing, std::vector{3});
-      EXPECT_THAT(hang.sentence, HasSubstr("rank 3 never issued all_reduce 1"));
+  {
+    Dumps dumps(4);
+    for (int rank = 0; rank < 4; ++rank) {
+      dumps.call(rank, 0, 0, true);
+      if (rank != 3) dumps.call(rank, 0, 1, false);
     }
-    {
-      Dumps dumps(4, open);
-      for (int rank = 0; rank < 4; ++rank) {
-        dumps.call(rank, 0, 0, true);
-        dumps.call(rank, 0, 1, false, rank == 2 ? Kind::all_gather : Kind::all_reduce);
-      }
-      const Hang hang = find_hang(dumps.trace);
-      EXPECT_EQ(hang.suspects.front().rank, 2);
-      EXPECT_EQ(hang.suspects.front().reason, Reason::wrong_kind);
-      EXPECT_EQ(hang.ops[0].match, Match::type_mismatch);
+    const Hang hang = find_hang(dumps.trace);
+    EXPECT_EQ(hang.state, RunState::hang);
+    EXPECT_EQ(hang.suspects.front().rank, 3) << hang_text(hang, dumps.trace);
+    EXPECT_EQ(hang.ops[0].missing, std::vector{3});
+    EXPECT_THAT(hang.sentence, HasSubstr("rank 3 never issued all_reduce 1"));
+  }
+  {
+    Dumps dumps(4);
+    for (int rank = 0; rank < 4; ++rank) {
+      dumps.call(rank, 0, 0, true);
+      dumps.call(rank, 0, 1, false, rank == 2 ? Kind::all_gather : Kind::all_reduce);
     }
-    {
-      Dumps dumps(3, open);  // the last one takes the two groups in another order
-      for (int rank = 0; rank < 3; ++rank) {
-        dumps.call(rank, 0, 0, true);
-        dumps.call(rank, rank == 2 ? dumps.other : 0, rank == 2 ? 0 : 1, false);
-      }
-      const Hang hang = find_hang(dumps.trace);
-      EXPECT_THAT(hang.suspects.front().rank, 2) << hang_text(hang, dumps.trace);
-      EXPECT_THAT(hang.sentence, testing::AllOf(HasSubstr("default_pg"), HasSubstr("dp[pp 0 tp 0]")));
+    const Hang hang = find_hang(dumps.trace);
+    EXPECT_EQ(hang.suspects.front().rank, 2);
+    EXPECT_EQ(hang.suspects.front().reason, Reason::wrong_kind);
+    EXPECT_EQ(hang.ops[0].match, Match::type_mismatch);
+  }
+  {
+    Dumps dumps(3);  // the last one takes the two groups in another order
+    for (int rank = 0; rank < 3; ++rank) {
+      dumps.call(rank, 0, 0, true);
+      dumps.call(rank, rank == 2 ? dumps.other : 0, rank == 2 ? 0 : 1, false);
     }
-    {
-      Dumps dumps(3, open);
-      for (int rank = 0; rank < 3; ++rank) dumps.call(rank, 0, 0, true);
-      EXPECT_EQ(find_hang(dumps.trace).state, RunState::cut_off);
-    }
+    const Hang hang = find_hang(dumps.trace);
+    EXPECT_THAT(hang.suspects.front().rank, 2) << hang_text(hang, dumps.trace);
+    EXPECT_THAT(hang.sentence, testing::AllOf(HasSubstr("default_pg"), HasSubstr("dp[pp 0 tp 0]")));
+  }
+  {
+    Dumps dumps(3);
+    for (int rank = 0; rank < 3; ++rank) dumps.call(rank, 0, 0, true);
+    EXPECT_EQ(find_hang(dumps.trace).state, RunState::cut_off);
   }
 }
 
