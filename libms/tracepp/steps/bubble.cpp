@@ -31,6 +31,7 @@ struct RankStep {
   std::vector<IdleInterval> sections;
   std::array<std::vector<IdleInterval>, kIdleReasons> comms;
   std::array<std::int64_t, trace::kKinds> time_ns{};  // of sections, by kind
+  int microbatches = 0;                               // 0: not known
 };
 
 // Returns the time that the union of the intervals covers within the window. Sorts the intervals.
@@ -51,9 +52,11 @@ struct StageSums {
   std::size_t rank_steps = 0;
   std::int64_t window_ns = 0, computing_ns = 0, communication_ns = 0;
   std::array<std::int64_t, trace::kKinds> time_ns{};
+  std::map<int, std::size_t> by_microbatches;  // rank_steps; fewer microbatches than in others while the batch grows
 
   void add(const StageSums& other) {
     rank_steps += other.rank_steps;
+    for (const auto& [microbatches, count] : other.by_microbatches) by_microbatches[microbatches] += count;
     window_ns += other.window_ns;
     computing_ns += other.computing_ns;
     communication_ns += other.communication_ns;
@@ -109,6 +112,7 @@ class Pipelines {
       if (is_of_pipeline(info)) {
         now->sections.push_back({event.begin_ns, event.end_ns()});
         now->time_ns[static_cast<std::size_t>(info.kind)] += event.duration_ns;
+        if (event.microbatch != kNoMicrobatch) now->microbatches = std::max(now->microbatches, event.microbatch + 1);
       } else if (trace::is_comm(info.kind) && info.group >= 0) {
         add_comm(event, info, *now);
       }
@@ -137,7 +141,7 @@ class Pipelines {
     step.comms[kWaiting].push_back({event.begin_ns, both_ns});
   }
 
-  static void measure(RankStep& rank, const IdleInterval& window, StageSums& sums) {
+  void measure(RankStep& rank, const IdleInterval& window, StageSums& sums) const {
     // Before its first section and after its last one a rank waits for the pipeline, whatever else it gathers or
     // reduces meanwhile.
     IdleInterval own{window.end_ns, window.begin_ns};
@@ -158,6 +162,7 @@ class Pipelines {
       told_ns = together_ns;
     }
     ++sums.rank_steps;
+    ++sums.by_microbatches[rank.microbatches > 0 ? rank.microbatches : trace_.microbatches];
     sums.window_ns += window.end_ns - window.begin_ns;
     sums.computing_ns += computing_ns;
     sums.communication_ns += alone[kTransfer] + alone[kOther];
@@ -183,9 +188,13 @@ const sched::ScheduleKind* schedule_of(int chunks, bool splits_backward) {
 }
 
 // Computes the bubble that the schedule's formula predicts from the mean times of the sections.
-void expect(const std::array<std::int64_t, trace::kKinds>& time_ns, std::size_t rank_steps, Bubble& bubble) {
-  const double passes = 1e9 * static_cast<double>(rank_steps) * bubble.microbatches;
-  const auto mean_s = [&](Kind kind) { return static_cast<double>(time_ns[static_cast<std::size_t>(kind)]) / passes; };
+void expect(const StageSums& all, Bubble& bubble) {
+  double passes = 0;  // of microbatches, on all ranks
+  for (const auto& [microbatches, count] : all.by_microbatches)
+    passes += static_cast<double>(microbatches) * static_cast<double>(count);
+  const auto mean_s = [&](Kind kind) {
+    return 1e-9 * static_cast<double>(all.time_ns[static_cast<std::size_t>(kind)]) / passes;
+  };
   bubble.forward_s = mean_s(Kind::forward);
   bubble.backward_weight_s = mean_s(Kind::backward_weight);
   bubble.backward_s = mean_s(Kind::backward) + mean_s(Kind::backward_input) + bubble.backward_weight_s;
@@ -194,9 +203,12 @@ void expect(const std::array<std::int64_t, trace::kKinds>& time_ns, std::size_t 
     const sched::Times times{.forward = bubble.forward_s,
                              .backward = bubble.backward_s,
                              .weight_share = bubble.backward_s > 0 ? bubble.backward_weight_s / bubble.backward_s : 0};
-    const sched::Shape shape{.pp = bubble.stages, .chunks = bubble.chunks, .microbatches = bubble.microbatches};
-    bubble.expected_s = std::max(0.0, bubble.schedule->bubble(shape, times));
-    bubble.expected_of_computing = bubble.expected_s / (bubble.microbatches * both_s);
+    for (const auto& [microbatches, count] : all.by_microbatches) {
+      const sched::Shape shape{.pp = bubble.stages, .chunks = bubble.chunks, .microbatches = microbatches};
+      bubble.expected_s += std::max(0.0, bubble.schedule->bubble(shape, times)) * static_cast<double>(count) /
+                           static_cast<double>(all.rank_steps);
+    }
+    bubble.expected_of_computing = bubble.expected_s * static_cast<double>(all.rank_steps) / (passes * both_s);
   }
 }
 
@@ -241,7 +253,7 @@ Bubble measure_bubble(const RunTrace& trace, const Matches& matches, const Break
     if (is_of_pipeline(info)) bubble.chunks = std::max(bubble.chunks, info.chunk + 1);
   if (bubble.microbatches <= 0) return unknown("the number of microbatches is not known");
   bubble.schedule = schedule_of(bubble.chunks, all.time_ns[static_cast<std::size_t>(Kind::backward_weight)] > 0);
-  expect(all.time_ns, all.rank_steps, bubble);
+  expect(all, bubble);
   const auto mean_s = [](std::int64_t sum_ns, const StageSums& of) {
     return 1e-9 * static_cast<double>(sum_ns) / static_cast<double>(of.rank_steps);
   };

@@ -28,7 +28,8 @@ struct StageBubble {
 struct Bubble {
   std::string unknown;  // why there is no result: "one stage"; empty: there is one
   const sched::ScheduleKind* schedule = nullptr;
-  int stages = 0, chunks = 0, microbatches = 0;
+  int stages = 0, chunks = 0;
+  int microbatches = 0;  // of a step after the ramp-up; the times are of as many as each step has
   // Time of a microbatch through a full stage, mean over stages, ranks and steps. A split backward counts as both
   // halves.
   double forward_s = 0, backward_s = 0, backward_weight_s = 0;

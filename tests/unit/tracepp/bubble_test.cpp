@@ -34,6 +34,22 @@ TEST(Bubble, Of1F1BMatchesTheFormula) {
   }
 }
 
+TEST(Bubble, StepsOfTheRampUpHaveFewerMicrobatches) {
+  PipelineSpec spec;
+  spec.mesh = {.dp = 1, .pp = 4, .tp = 1};
+  spec.microbatches = 4;
+  spec.pp_ns = 0;
+  spec.dp_ns = 0;
+  RunTrace run = play_pipeline(spec);
+  run.microbatches = 16;  // those after it
+  const Bubble bubble = bubble_of(run);
+  EXPECT_NEAR(bubble.forward_s, 1e-3, 1e-9);
+  EXPECT_NEAR(bubble.backward_s, 2e-3, 1e-9);
+  EXPECT_NEAR(bubble.expected_s, 9e-3, 1e-9);
+  EXPECT_NEAR(bubble.measured_s, 9e-3, 1e-9);
+  EXPECT_NEAR(bubble.expected_of_computing, 3.0 / 4, 1e-9);
+}
+
 TEST(Bubble, CountsTransfersButNotWaitingAsCommunication) {
   PipelineSpec spec;
   spec.mesh = {.dp = 1, .pp = 2, .tp = 1};
@@ -67,11 +83,11 @@ TEST(Bubble, RecognisesTheScheduleByItsSections) {
   made.run.microbatches = 2;
   for (int r = 0; r < 2; ++r) {
     made.step_event(r, 0, 20'000'000);
-    for (int mb = 0; mb < 2; ++mb) {
+    for (std::uint16_t mb = 0; mb < 2; ++mb) {
       const std::int64_t at = mb * 4'000'000;
-      made.section(r, Kind::forward, at, at + 1'000'000);
-      made.section(r, Kind::backward_input, at + 1'000'000, at + 2'000'000);
-      made.section(r, Kind::backward_weight, at + 2'000'000, at + 3'000'000);
+      made.section(r, Kind::forward, at, at + 1'000'000, kNoDetail, mb);
+      made.section(r, Kind::backward_input, at + 1'000'000, at + 2'000'000, kNoDetail, mb);
+      made.section(r, Kind::backward_weight, at + 2'000'000, at + 3'000'000, kNoDetail, mb);
     }
   }
   const Bubble bubble = bubble_of(made.run);
@@ -89,10 +105,10 @@ TEST(Bubble, RecognisesTheScheduleByItsSections) {
       const std::int64_t at = chunk * 8'000'000;
       const std::uint32_t forward = chunked.info(Kind::forward, Purpose::none, -1, -1, chunk);
       const std::uint32_t backward = chunked.info(Kind::backward, Purpose::none, -1, -1, chunk);
-      for (int mb = 0; mb < 4; ++mb) {
-        chunked.add(r, forward, {at + mb * 500'000, at + mb * 500'000 + 500'000, kNoDetail, 0, State::ended});
+      for (std::uint16_t mb = 0; mb < 4; ++mb) {
+        chunked.add(r, forward, {at + mb * 500'000, at + mb * 500'000 + 500'000, kNoDetail, mb, State::ended});
         chunked.add(r, backward,
-                    {at + 2'000'000 + mb * 1'000'000, at + 3'000'000 + mb * 1'000'000, kNoDetail, 0, State::ended});
+                    {at + 2'000'000 + mb * 1'000'000, at + 3'000'000 + mb * 1'000'000, kNoDetail, mb, State::ended});
       }
     }
   }
