@@ -8,7 +8,9 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <unordered_map>
+#include <deque>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
 #include "base/error.h"
@@ -17,17 +19,20 @@
 namespace ms::tracepp {
 namespace {
 
-struct Node {
-  enum class Kind : std::uint8_t { none, boolean, integer, real, text, list, dict };
-  Kind kind = Kind::none;
-  std::int64_t integer = 0;
-  double real = 0;
-  std::string_view text = {};                // of the pickle itself
-  std::vector<std::uint32_t> children = {};  // of a dict: key, value, key, value ...
+// A value of the pickle. Text is of the pickle itself.
+struct PickledList {
+  std::vector<std::uint32_t> items = {};
 };
+struct PickledDict {
+  std::vector<std::uint32_t> items = {};  // key, value, key, value ...
+};
+using Node = std::variant<std::monostate, bool, std::int64_t, double, std::string_view, PickledList, PickledDict>;
+static_assert(sizeof(Node) == 32);
 
-// Every node, stack place and memo entry is of at least one byte of the pickle, so memory grows with its size alone.
+// A byte of the pickle can be a value, which takes 32 bytes: their memory is bounded.
 class Machine {
+  static constexpr std::uint32_t kNoNode = 0xffffffff;
+
  public:
   Machine(std::string_view bytes, std::size_t max_json_bytes) : bytes_(bytes), max_json_bytes_(max_json_bytes) {}
 
@@ -68,8 +73,11 @@ class Machine {
     stack_.push_back(static_cast<std::uint32_t>(nodes_.size() - 1));
     return stack_.back();
   }
-  void add_integer(std::int64_t value) { add({.kind = Node::Kind::integer, .integer = value}); }
-  void add_list(std::vector<std::uint32_t> items) { add({.kind = Node::Kind::list, .children = std::move(items)}); }
+  void add_integer(std::int64_t value) { add(value); }
+  void add_list(std::vector<std::uint32_t> items) {
+    places_ += items.size();
+    add(PickledList{std::move(items)});
+  }
   // Adds a little-endian two's complement number of any length; one beyond 64 bits becomes a real.
   void add_long(std::uint64_t size) {
     const std::string_view digits = take(size);
@@ -84,7 +92,7 @@ class Machine {
     double value = negative ? -std::ldexp(1.0, static_cast<int>(8 * digits.size())) : 0.0;
     for (std::size_t i = 0; i < digits.size(); ++i)
       value += std::ldexp(static_cast<double>(static_cast<unsigned char>(digits[i])), static_cast<int>(8 * i));
-    add({.kind = Node::Kind::real, .real = value});
+    add(value);
   }
 
   std::uint32_t pop() {
@@ -106,24 +114,49 @@ class Machine {
     for (std::size_t i = count; i-- > 0;) items[i] = pop();
     return items;
   }
+  static std::vector<std::uint32_t>* items_of(Node& node) {
+    if (PickledList* const list = std::get_if<PickledList>(&node)) return &list->items;
+    PickledDict* const dict = std::get_if<PickledDict>(&node);
+    return dict == nullptr ? nullptr : &dict->items;
+  }
   // Appends to the container on top of the stack.
-  void extend(Node::Kind kind, const std::vector<std::uint32_t>& items) {
-    if (stack_.size() <= (marks_.empty() ? 0 : marks_.back()) || nodes_[stack_.back()].kind != kind)
+  template <class Container>
+  void extend(const std::vector<std::uint32_t>& items) {
+    if (stack_.size() <= (marks_.empty() ? 0 : marks_.back()) ||
+        !std::holds_alternative<Container>(nodes_[stack_.back()]))
       refuse("adds to what is no container");
-    if (kind == Node::Kind::dict && items.size() % 2 != 0) refuse("has a key without a value");
-    std::vector<std::uint32_t>& children = nodes_[stack_.back()].children;
-    children.insert(children.end(), items.begin(), items.end());
+    if (std::is_same_v<Container, PickledDict> && items.size() % 2 != 0) refuse("has a key without a value");
+    places_ += items.size();
+    std::vector<std::uint32_t>& to = *items_of(nodes_[stack_.back()]);
+    to.insert(to.end(), items.begin(), items.end());
   }
 
-  // Adds what came of the containers that were open where the pickle is cut off.
+  // Adds what came of a container before the cut. In a dict, what stands in place of a key and is none belongs to the
+  // list before it: a list of one item takes it when it is whole.
+  void append_open(Node& container, const std::vector<std::uint32_t>& items) {
+    if (PickledList* const list = std::get_if<PickledList>(&container)) {
+      list->items.insert(list->items.end(), items.begin(), items.end());
+      return;
+    }
+    PickledDict* const dict = std::get_if<PickledDict>(&container);
+    if (dict == nullptr) return;
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      if (is_key(nodes_[items[i]])) {
+        if (i + 1 < items.size()) dict->items.insert(dict->items.end(), {items[i], items[i + 1]});
+        ++i;
+      } else if (PickledList* const last =
+                     dict->items.empty() ? nullptr : std::get_if<PickledList>(&nodes_[dict->items.back()])) {
+        last->items.push_back(items[i]);
+      }
+    }
+  }
+
   void close_containers() {
+    if (stack_.empty()) return;
+    if (marks_.empty() || marks_.front() > 1) marks_.insert(marks_.begin(), 1);  // of what the outermost one holds
     while (!marks_.empty()) {
-      std::vector<std::uint32_t> items = pop_to_mark();
-      if (stack_.empty()) continue;
-      Node& container = nodes_[stack_.back()];
-      if (container.kind == Node::Kind::dict && items.size() % 2 != 0) items.pop_back();
-      if (container.kind == Node::Kind::dict || container.kind == Node::Kind::list)
-        container.children.insert(container.children.end(), items.begin(), items.end());
+      const std::vector<std::uint32_t> items = pop_to_mark();
+      if (!stack_.empty()) append_open(nodes_[stack_.back()], items);
     }
     stack_.resize(std::min<std::size_t>(stack_.size(), 1));
   }
@@ -142,39 +175,41 @@ class Machine {
     const std::uint32_t top = pop();
     stack_.insert(stack_.end(), {top, top});
   }
-  void none(Argument) { add({}); }
-  void yes(Argument) { add({.kind = Node::Kind::boolean, .integer = 1}); }
-  void no(Argument) { add({.kind = Node::Kind::boolean}); }
-  void integer(Argument value) { add({.kind = Node::Kind::integer, .integer = static_cast<std::int64_t>(value)}); }
+  void none(Argument) { add(std::monostate{}); }
+  void yes(Argument) { add(true); }
+  void no(Argument) { add(false); }
+  void integer(Argument value) { add_integer(static_cast<std::int64_t>(value)); }
   void signed_integer(Argument value) { add_integer(static_cast<std::int32_t>(value)); }
-  void real(Argument value) {  // the only big-endian one
-    add({.kind = Node::Kind::real, .real = std::bit_cast<double>(__builtin_bswap64(value))});
-  }
-  void text(Argument size) { add({.kind = Node::Kind::text, .text = take(size)}); }
-  void empty_list(Argument) { add({.kind = Node::Kind::list}); }
-  void empty_dict(Argument) { add({.kind = Node::Kind::dict}); }
+  void real(Argument value) { add(std::bit_cast<double>(__builtin_bswap64(value))); }  // the only big-endian one
+  void text(Argument size) { add(take(size)); }
+  void empty_list(Argument) { add(PickledList{}); }
+  void empty_dict(Argument) { add(PickledDict{}); }
   void list(Argument) { add_list(pop_to_mark()); }
   void tuple1(Argument) { add_list(pop_last(1)); }
   void tuple2(Argument) { add_list(pop_last(2)); }
   void tuple3(Argument) { add_list(pop_last(3)); }
   void dict(Argument) {
     const std::vector<std::uint32_t> items = pop_to_mark();
-    add({.kind = Node::Kind::dict});
-    extend(Node::Kind::dict, items);
+    add(PickledDict{});
+    extend<PickledDict>(items);
   }
-  void append(Argument) { extend(Node::Kind::list, pop_last(1)); }
-  void appends(Argument) { extend(Node::Kind::list, pop_to_mark()); }
-  void set_item(Argument) { extend(Node::Kind::dict, pop_last(2)); }
-  void set_items(Argument) { extend(Node::Kind::dict, pop_to_mark()); }
+  void append(Argument) { extend<PickledList>(pop_last(1)); }
+  void appends(Argument) { extend<PickledList>(pop_to_mark()); }
+  void set_item(Argument) { extend<PickledDict>(pop_last(2)); }
+  void set_items(Argument) { extend<PickledDict>(pop_to_mark()); }
   void put(Argument key) {
     if (stack_.empty()) refuse("remembers a value where there is none");
-    memo_[key] = stack_.back();
+    if (key > bytes_.size()) refuse("remembers more values than it has");
+    if (key >= memo_.size()) memo_.resize(static_cast<std::size_t>(key) + 1, kNoNode);
+    std::uint32_t& place = memo_[static_cast<std::size_t>(key)];
+    if (place == kNoNode) ++remembered_;
+    place = stack_.back();
   }
-  void memoize(Argument) { put(memo_.size()); }
+  void memoize(Argument) { put(remembered_); }
   void get(Argument key) {
-    const auto found = memo_.find(key);
-    if (found == memo_.end()) refuse("recalls a value that was never remembered");
-    stack_.push_back(found->second);
+    if (key >= memo_.size() || memo_[static_cast<std::size_t>(key)] == kNoNode)
+      refuse("recalls a value that was never remembered");
+    stack_.push_back(memo_[static_cast<std::size_t>(key)]);
   }
 
   struct Opcode {
@@ -199,9 +234,13 @@ class Machine {
     json_ += '"';
   }
 
+  static bool is_key(const Node& node) {
+    return std::holds_alternative<std::string_view>(node) || std::holds_alternative<std::int64_t>(node);
+  }
+
   void write_key(const Node& key) {
-    if (key.kind == Node::Kind::text) return write_text(key.text);
-    if (key.kind == Node::Kind::integer) return write_text(fmt::format("{}", key.integer));
+    if (const auto* const text = std::get_if<std::string_view>(&key)) return write_text(*text);
+    if (const auto* const number = std::get_if<std::int64_t>(&key)) return write_text(fmt::format("{}", *number));
     refuse("has a key that is neither text nor a number");
   }
 
@@ -210,40 +249,32 @@ class Machine {
     if (depth > kMostDepth) refuse("nests too deeply");
     if (json_.size() > max_json_bytes_) refuse("grows beyond all measure");
     const Node& node = nodes_[id];
-    switch (node.kind) {
-      case Node::Kind::none:
-        json_ += "null";
-        break;
-      case Node::Kind::boolean:
-        json_ += node.integer != 0 ? "true" : "false";
-        break;
-      case Node::Kind::integer:
-        json_ += fmt::format("{}", node.integer);
-        break;
-      case Node::Kind::real:
-        json_ += std::isfinite(node.real) ? fmt::format("{}", node.real) : "null";
-        break;
-      case Node::Kind::text:
-        write_text(node.text);
-        break;
-      case Node::Kind::list:
-        json_ += '[';
-        for (std::size_t i = 0; i < node.children.size(); ++i) {
-          if (i > 0) json_ += ',';
-          write(node.children[i], depth + 1);
-        }
-        json_ += ']';
-        break;
-      case Node::Kind::dict:
-        json_ += '{';
-        for (std::size_t i = 0; i + 1 < node.children.size(); i += 2) {
-          if (i > 0) json_ += ',';
-          write_key(nodes_[node.children[i]]);
-          json_ += ':';
-          write(node.children[i + 1], depth + 1);
-        }
-        json_ += '}';
-        break;
+    if (const auto* const truth = std::get_if<bool>(&node)) {
+      json_ += *truth ? "true" : "false";
+    } else if (const auto* const number = std::get_if<std::int64_t>(&node)) {
+      json_ += fmt::format("{}", *number);
+    } else if (const auto* const real = std::get_if<double>(&node)) {
+      json_ += std::isfinite(*real) ? fmt::format("{}", *real) : "null";
+    } else if (const auto* const text = std::get_if<std::string_view>(&node)) {
+      write_text(*text);
+    } else if (const PickledList* const list = std::get_if<PickledList>(&node)) {
+      json_ += '[';
+      for (std::size_t i = 0; i < list->items.size(); ++i) {
+        if (i > 0) json_ += ',';
+        write(list->items[i], depth + 1);
+      }
+      json_ += ']';
+    } else if (const PickledDict* const dict = std::get_if<PickledDict>(&node)) {
+      json_ += '{';
+      for (std::size_t i = 0; i + 1 < dict->items.size(); i += 2) {
+        if (i > 0) json_ += ',';
+        write_key(nodes_[dict->items[i]]);
+        json_ += ':';
+        write(dict->items[i + 1], depth + 1);
+      }
+      json_ += '}';
+    } else {
+      json_ += "null";
     }
   }
 
@@ -251,10 +282,12 @@ class Machine {
   const std::size_t max_json_bytes_;
   std::size_t at_ = 0, opcode_at_ = 0;
   bool stopped_ = false, cut_ = false;
-  std::vector<Node> nodes_;
+  std::deque<Node> nodes_;            // which grows without a copy
   std::vector<std::uint32_t> stack_;  // in nodes_
   std::vector<std::size_t> marks_;    // heights of the stack
-  std::unordered_map<std::uint64_t, std::uint32_t> memo_;
+  std::vector<std::uint32_t> memo_;   // by key, in nodes_
+  std::size_t remembered_ = 0;        // keys
+  std::size_t places_ = 0;            // of values in containers
   std::string json_;
 };
 
@@ -307,6 +340,10 @@ const std::array<Machine::Opcode, 43> Machine::kOpcodes{{
 
 void Machine::step() {
   opcode_at_ = at_;
+  // Vectors grow to twice what they hold.
+  const std::size_t held = stack_.size() + marks_.size() * 2 + memo_.size() + places_;
+  if (nodes_.size() * sizeof(Node) + held * 2 * sizeof(std::uint32_t) > kMaxPickleMemoryBytes)
+    refuse(fmt::format("takes more than {}", format_size(static_cast<double>(kMaxPickleMemoryBytes))));
   const auto code = static_cast<std::uint8_t>(take_unsigned(1));
   if (cut_) return;
   const auto* const opcode = std::ranges::find(kOpcodes, code, &Opcode::code);
@@ -335,7 +372,9 @@ bool is_pickle(std::string_view beginning) {
 }
 
 PickledJson pickle_to_json(std::string_view pickle, std::size_t max_json_bytes) {
-  if (pickle.size() > kMaxPickleBytes) throw user_error("trace.pickle", "a Python pickle that is too large");
+  if (pickle.size() > kMaxPickleBytes)
+    throw user_error("trace.pickle", fmt::format("a Python pickle of more than {}, which no dump is",
+                                                 format_size(static_cast<double>(kMaxPickleBytes))));
   return Machine(pickle, max_json_bytes).run();
 }
 

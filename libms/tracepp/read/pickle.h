@@ -9,9 +9,11 @@
 
 namespace ms::tracepp {
 
-// A pickle whose shared values would grow beyond this is refused; so is one of more than kMaxPickleBytes.
-inline constexpr std::size_t kMaxPickleBytes = std::size_t{1} << 30;
-inline constexpr std::size_t kMaxPickledJsonBytes = std::size_t{1} << 30;
+// A pickle that is larger than kMaxPickleBytes is refused: dumps have some hundred bytes an entry. So is one whose
+// values take more memory, which may be 32 times its size, or whose shared values grow to more text.
+inline constexpr std::size_t kMaxPickleBytes = std::size_t{128} << 20;
+inline constexpr std::size_t kMaxPickleMemoryBytes = std::size_t{512} << 20;
+inline constexpr std::size_t kMaxPickledJsonBytes = std::size_t{512} << 20;
 
 // Returns whether bytes that begin like this are a pickle of protocol 2 to 5.
 bool is_pickle(std::string_view beginning);

@@ -20,7 +20,7 @@ constexpr std::size_t kPackedBytes = 1 << 18;
 constexpr std::size_t kFirstBytes = 1 << 12;  // enough to see what it is
 // Text beyond this size and this ratio to its packed size was made to exhaust the memory. Traces that repeat themselves
 // all the time reach a ratio of 75.
-constexpr std::int64_t kAlwaysBytes = 64 << 20, kMostRatio = 256;
+constexpr std::int64_t kAlwaysBytes = 64 << 20, kMostRatio = 100;
 
 class Gunzip final : public TextInput::Unpacker {
  public:

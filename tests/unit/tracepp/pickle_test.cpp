@@ -129,6 +129,42 @@ TEST(Pickle, KeepsWhatCameBeforeTheCut) {
   EXPECT_EQ(json_of(whole.substr(0, whole.size() - 12)), R"({"a":[1,2]})");
 }
 
+// A list or dict of one item takes it only when it is whole.
+TEST(Pickle, KeepsWhatCameOfAnItemBeforeTheCut) {
+  const struct {
+    std::string pickle, json;
+  } rows[] = {
+      {"\x80\x02]}(X\x01\x00\x00\x00kK\x07"s, R"([{"k":7}])"},
+      {"\x80\x02}X\x01\x00\x00\x00kK\x07"s, R"({"k":7})"},
+      {"\x80\x02}X\x01\x00\x00\x00k"s, "{}"},
+      {"\x80\x02}(X\x01\x00\x00\x00s}X\x01\x00\x00\x00"
+       "e]}(X\x01\x00\x00\x00kK\x07"s,
+       R"({"s":{},"e":[{"k":7}]})"},
+      {"\x80\x02(K\x01"s, ""},  // a tuple by itself
+  };
+  for (const auto& row : rows) {
+    if (row.json.empty()) {
+      EXPECT_THAT(pickle_problem(row.pickle), testing::HasSubstr("has no value"));
+    } else {
+      EXPECT_EQ(json_of(row.pickle), row.json);
+    }
+  }
+}
+
+// Each byte is a value of its own: 32 times as much memory.
+TEST(Pickle, StopsAtValuesThatTakeMuchMemory) {
+  const struct {
+    std::string what;
+    std::size_t count;
+  } rows[] = {{"N", 20'000'000}, {"(", 50'000'000}, {"]a", 14'000'000}};
+  for (const auto& row : rows) {
+    std::string pickle = "\x80\x02]";
+    for (std::size_t i = 0; i < row.count; ++i) pickle += row.what;
+    EXPECT_THAT(pickle_problem(pickle + "."), testing::HasSubstr("takes more than 512.0 MiB"));
+  }
+  EXPECT_THAT(pickle_problem(std::string(kMaxPickleBytes + 1, 'N')), testing::HasSubstr("of more than 128.0 MiB"));
+}
+
 TEST(Pickle, SurvivesDamage) {
   const std::string whole =
       "\x80\x02}q\x00(X\x01\x00\x00\x00"
