@@ -30,8 +30,8 @@ using RecorderStatuses = std::map<std::int64_t, RecorderStatus>;
 // share a number, into one entry, and removes the closing entry unless the calls are missing.
 void fold_batches(std::vector<RecorderEntry>& entries);
 
-// Marks the sends and recvs of batches that ended where a dump lists only what did not: they never have a state, and the
-// entry behind them, which would have it, is left out.
+// Marks the sends and recvs of batches that ended where a dump lists only what did not: they never have a state, and
+// the entry behind them, which would have it, is left out.
 void end_unlisted(std::vector<RecorderEntry>& entries, const RecorderStatuses& statuses);
 
 // Marks the operations that ended although their state does not say so. Returns whether some of them may have failed.
