@@ -15,6 +15,10 @@ void write_text(std::string_view text, std::FILE* to) { std::fwrite(text.data(),
 
 void write_out(std::string_view text) { write_text(safe_lines(text), stdout); }
 void write_err(std::string_view text) { write_text(safe_lines(text), stderr); }
+void write_screen(std::string_view text) {
+  write_text("\033[H\033[2J", stdout);
+  write_out(text);
+}
 void write_bytes(std::string_view bytes) {
   ::isatty(STDOUT_FILENO) == 1 ? write_out(bytes) : write_text(bytes, stdout);
 }

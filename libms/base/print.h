@@ -15,6 +15,9 @@ void write_err(std::string_view text);  // what is no result and no event of the
 // Writes a result of any bytes as it is to a file or pipe; a terminal gets safe_lines() of it.
 void write_bytes(std::string_view bytes);
 
+// Writes results in place of what the terminal shows.
+void write_screen(std::string_view text);
+
 template <class... Args>
 void print_out(fmt::format_string<Args...> format, Args&&... args) {
   write_out(fmt::format(format, std::forward<Args>(args)...));

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/print.h"
 #include "base/text.h"
 #include "driver/agent.h"
 #include "driver/driver.h"
@@ -152,7 +153,7 @@ int show_status(const Args& args) {
   while (true) {
     const std::string document = read_file(files.status(), Blame::user);
     if (args.has("json")) {
-      fmt::print("{}", document);
+      write_out(document);
       return 0;
     }
     const std::optional<Json> json = Json::try_parse(document);
@@ -161,10 +162,10 @@ int show_status(const Args& args) {
         written != nullptr && written->is_number() ? SystemClock().wall_s() - written->get<double>() : 0;
     const std::string text = status_text(document, age_s);
     if (!args.has("watch")) {
-      fmt::print("{}", text);
+      write_out(text);
       return 0;
     }
-    fmt::print("\033[H\033[2J{}", text);
+    write_screen(text);
     std::fflush(stdout);
     SystemClock().sleep_s(1);
   }
@@ -174,7 +175,7 @@ int show_report(const Args& args) {
   const DriverFiles files = files_of(args, "DIR");
   const double now_s = SystemClock().wall_s();
   const Ledger ledger = read_ledger(read_file(files.ledger(), Blame::user), files.ledger());
-  fmt::print("{}", args.has("json") ? to_json(ledger, now_s) : report_text(ledger, now_s));
+  write_out(args.has("json") ? to_json(ledger, now_s) : report_text(ledger, now_s));
   return 0;
 }
 
@@ -193,8 +194,8 @@ int ask(const Args& args, const Json& question) {
       net::Channel driver = join(*address, "client", "", *credentials, deadline);
       driver.send_line(question.dump(), deadline);
       const std::optional<Json> answer = Json::try_parse(driver.receive_line(deadline));
-      fmt::print("{}\n",
-                 answer && answer->contains("answer") ? plain_text(answer->get<std::string>("answer"), 500) : "");
+      print_out("{}\n",
+                answer && answer->contains("answer") ? plain_text(answer->get<std::string>("answer"), 500) : "");
       return 0;
     } catch (const Error& error) { why = error.message(); }
   }

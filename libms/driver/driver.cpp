@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/print.h"
 #include "base/text.h"
 #include "driver/agent.h"
 #include "driver/status.h"
@@ -201,7 +202,7 @@ void Driver::read_output(bool last) {
     if (watcher_) watcher_->output(clock_.now_s());
     std::string_view line = text;
     const int rank = take_label(line);
-    fmt::print("{}\n", line);
+    write_bytes(fmt::format("{}\n", line));
     if (!first_exit_) first_exit_ = task_exit(line);
     const KnownLine* known = known_line(line);
     if (known == nullptr || lines_.size() >= kMostLines) continue;
