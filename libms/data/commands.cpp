@@ -61,7 +61,7 @@ int run_encode(const Args& args) {
   if (options.split_on && report.num_splits == 0)
     log::warn("data", "no line is '{}', as --split-on says: each file is one document", *options.split_on);
   print_out("{}: {} documents, {} tokens from {} files\n", prefix, writer.num_documents(), writer.num_tokens(),
-             report.num_files);
+            report.num_files);
   if (report.num_binary_files > 0) print_out("skipped {} binary files\n", report.num_binary_files);
   if (report.num_empty_files > 0) print_out("skipped {} empty files\n", report.num_empty_files);
   return 0;

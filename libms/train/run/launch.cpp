@@ -234,7 +234,7 @@ std::unique_ptr<comm::World> join_world(const Loaded& loaded, const std::string&
     const watch::Verdict verdict =
         watch::verdict_of(error, error.rank().value_or(rank), missing == nullptr ? "" : missing->node(), 0);
     if (!has_directory || watch::write_verdict(dir, nonce, verdict) || !watch::has_verdict(dir, nonce)) {
-      std::fprintf(stderr, "ms-train: error: rank %d: %s\n", rank, error.what());
+      print_err("ms-train: error: rank {}: {}\n", rank, error.message());
     }
     std::fflush(nullptr);
     _exit(static_cast<int>(verdict.code));  // MPI_Init has a thread that may never return
