@@ -140,7 +140,7 @@ fault_limits() {
     "$1" run c.toml --set train.steps=5 --set run.dir=limited/b --set checkpoint.dir=limited/b/ck --set checkpoint.memory_dir=full
     echo $? >code.full' sh "$bin/ms-train" >out 2>err </dev/null
   [ $? -ne 77 ] || return
-  [ "$(cat code.read-only)" -eq 74 ] || fail "with a read-only run.dir, the run ended with $(cat code.read-only)"
+  [ "$(cat code.read-only)" -eq 2 ] || fail "with a read-only run.dir, the run ended with $(cat code.read-only)"
   grep -q 'error: .*read-only.*Read-only file system' err || fail "with a read-only run.dir: no word of it"
   [ "$(cat code.full)" -eq 0 ] || fail "with full memory for copies, the run ended with $(cat code.full)"
   grep -q 'lacks copies in this node.s memory, which is said once: .*No space left' err || fail "full memory for copies: no word of it"

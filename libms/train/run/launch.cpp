@@ -61,16 +61,15 @@ Checked check_and_prepare(const Loaded& loaded, const std::string& nonce, int ra
                           bool as_threads, std::optional<RunDirectory>& directory) {
   if (options.inference != nullptr) return check_inference(loaded.settings, ranks, *options.inference);
   if (!directory) directory.emplace(loaded, nonce);
-  Checked checked = directory->check([&] {
+  return directory->check([&] {
     Checked all = check_run(loaded.settings, ranks);
     check_inputs(loaded, options.fresh);
     check_threads(all.cpu_threads, tensor::CpuPool::usable_cores());
     if (!loaded.settings.checkpoint.memory_dir.empty()) check_memory_dir(loaded.settings.checkpoint.memory_dir);
     if (as_threads && loaded.settings.run.device == "cpu") check_host_memory(all.plan, host_memory(Sysroot()));
+    directory->prepare();
     return all;
   });
-  directory->prepare();
-  return checked;
 }
 
 ExitCode run_threads(const Loaded& loaded, const LaunchOptions& options, const TrainerOptions& trainer) {

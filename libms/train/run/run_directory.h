@@ -17,14 +17,15 @@ class RunDirectory {
   // Takes the locks of directories that exist. Throws Error("run.busy", user) where another run has one.
   RunDirectory(const Loaded& loaded, std::string nonce);
 
-  // Returns the result of the checks that come before a run. If they throw, no new directory remains; in one that
-  // existed, the verdict tells of this run.
+  // Returns the result of the checks that come before a run, of which prepare() is the last. If they throw before it,
+  // no new directory remains; in one that existed or was made, the verdict tells of this run.
   template <class F>
   auto check(F&& checks) {
     try {
       return checks();
     } catch (const std::exception& thrown) {
       const Error error = error_of(thrown, "train.bug");
+      trace_lock_.reset();  // a verdict takes a descriptor, of which there may be none left
       if (has_dir_) watch::write_verdict(dir_, nonce_, watch::verdict_of(error, 0, "", 0));
       throw error;
     }
