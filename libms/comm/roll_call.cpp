@@ -49,6 +49,7 @@ RollCall::RollCall(int rank, int size, std::vector<int> on_node, milliseconds de
       size_(size),
       on_node_(std::move(on_node)),
       deadline_(deadline),
+      quiet_(std::min(deadline / 4, kQuiet)),
       calls_(std::move(calls)),
       begin_(now) {
   const ProcessId self = this_process();
@@ -92,7 +93,7 @@ void RollCall::check(Time now) {
               .with_rank(peer),
           process.host});
   }
-  if (calls && !all_here_) {
+  if (calls && !all_here_ && now - begin_ >= quiet_) {
     int rank = 0;
     while (rank < size_ && look(rank, kShortPatience)) ++rank;
     if (rank == size_) all_here_ = now;

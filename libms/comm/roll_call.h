@@ -38,6 +38,10 @@ class RollCall {
   };
   // Answers of ranks that are alive come within milliseconds.
   static constexpr std::chrono::milliseconds kPatience{2000};
+  // Nobody on another node is looked for before that, or a quarter of the deadline: Slurm's server of a node asks that
+  // of the other, which may not have been started yet, again and again, and answers its own ranks' MPI_Init meanwhile
+  // not.
+  static constexpr std::chrono::milliseconds kQuiet{5000};
   // While not all processes are here, the launcher may still be starting them.
   static constexpr std::chrono::milliseconds kStartDeadline{60'000};
 
@@ -58,7 +62,7 @@ class RollCall {
 
   const int rank_, size_;
   const std::vector<int> on_node_;
-  const std::chrono::milliseconds deadline_;
+  const std::chrono::milliseconds deadline_, quiet_;
   const Calls calls_;
   const Time begin_;
   std::map<int, ProcessId> here_;

@@ -57,15 +57,15 @@ TEST_F(RollCallTest, SeesARankOfItsNodeDie) {
 
 TEST_F(RollCallTest, NamesTheRankThatDoesNotSayThatItStillWaits) {
   const auto zero = start(0, false), one = start(1, false), two = start(2, false), three = start(3, false);
-  for (auto* roll : {zero.get(), one.get(), three.get()}) roll->check(kBegin + 1s);  // 2 is stopped
+  for (auto* roll : {zero.get(), one.get(), three.get()}) roll->check(kBegin + 2s);  // 2 is stopped
   one->check(kBegin + 5s);
   three->check(kBegin + 5s);
   std::optional<int> rank;
-  EXPECT_EQ(failure(*zero, kBegin + 5s, rank), "");  // all were here at 1 s
-  EXPECT_EQ(failure(*zero, kBegin + 6s, rank),
-            "comm.deadline: rank 0 waited 6.0 s in MPI_Init; rank 2 does not answer");
+  EXPECT_EQ(failure(*zero, kBegin + 6s, rank), "");  // all were here at 2 s
+  EXPECT_EQ(failure(*zero, kBegin + 7s, rank),
+            "comm.deadline: rank 0 waited 7.0 s in MPI_Init; rank 2 does not answer");
   EXPECT_EQ(rank, 2);
-  EXPECT_THAT(failure(*three, kBegin + 7s, rank), testing::HasSubstr("rank 2 does not answer"));
+  EXPECT_THAT(failure(*three, kBegin + 8s, rank), testing::HasSubstr("rank 2 does not answer"));
 }
 
 TEST_F(RollCallTest, WaitsLongerForRanksThatWereNotStartedYet) {
