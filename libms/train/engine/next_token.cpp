@@ -18,6 +18,10 @@ Tensor Engine::logits_of_window(std::int64_t first, std::int64_t rows) {
   RankTensors window = carve_window(plan_, at_, tensors_, shape);
   Executor executor(plan_, at_, shape, window, compute(), groups_, *optimizer_);
   executor.run(plan_.single, Mode::logits, 0);
+  // The next window has this memory, and an executor of its own, which does not know what was sent from it.
+  for (const auto& channel : groups_.channels) {
+    if (channel != nullptr) compute().wait(channel->stream().record());
+  }
   return window.head.logits;
 }
 
