@@ -28,7 +28,9 @@ const Tool kTool{
         "hangs, "
         "ends the attempt, finds out which node was at fault, takes a spare in its place, and starts the command again "
         "from its newest checkpoint: in the same allocation, without the queue.\n\n"
-        "Start the job with --no-kill, or Slurm ends it with the first node that fails.\n\n"
+        "Start the job with --no-kill, or Slurm ends it with the first node that fails. Driver and agents know each "
+        "other by "
+        "MUNGE, which must run on every node.\n\n"
         "The command may be anything that srun starts. ms-train sends heartbeats by itself. Others may send a line to "
         "the unix datagram socket that MS_HEARTBEAT names, \"rank=3 step=17 loss=2.41\", after each step; without, the "
         "driver sees exits and silence of the output only.",
