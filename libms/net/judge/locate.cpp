@@ -39,10 +39,12 @@ bool is_disturbed(const PairResult& result) {
                    result.counts_b.carrier_gains}) > 0;
 }
 // Returns whether a node's symptom causes that of its pairs. A stream takes round trips to reach its rate and to repair
-// losses, so some ways of a late or lossy node look slow by chance. A flap explains no loss.
+// losses, so some ways of a late or lossy node look slow by chance. A slow port has a queue, so pings of some ways wait
+// behind what earlier streams left there. A flap explains no loss.
 bool causes(Symptom of_node, Symptom of_pair) {
   return of_node == Symptom::silent || of_node == of_pair ||
-         (of_pair == Symptom::bandwidth && (of_node == Symptom::latency || of_node == Symptom::loss));
+         (of_pair == Symptom::bandwidth && (of_node == Symptom::latency || of_node == Symptom::loss)) ||
+         (of_pair == Symptom::latency && of_node == Symptom::bandwidth);
 }
 bool is_node(Kind kind) { return kind == Kind::node || kind == Kind::sending || kind == Kind::receiving; }
 

@@ -253,6 +253,21 @@ TEST(Locate, ALossyNodeExplainsASlowWayAndASlowNodeNoLossyOne) {
   }
 }
 
+// What a stream leaves in the queue of a slow port makes pings late, now of one pair, now of another.
+TEST(Locate, ASlowNodeExplainsALatePair) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    FakeFabric fabric(4, seed);
+    const int slow = fabric.pick(4), other = (slow + 1 + fabric.pick(3)) % 4;
+    fabric.way_fault = [&](int from, int to, Way& way) {
+      if (from == slow || to == slow) way.gbps *= 0.3;
+    };
+    fabric.pair_fault = [&](PairResult& result) {
+      if (std::minmax(result.a, result.b) == std::minmax(slow, other)) result.least_us += 150;
+    };
+    EXPECT_THAT(culprits(fabric.locate()), testing::ElementsAre(Culprit{.kind = Kind::node, .a = slow})) << seed;
+  }
+}
+
 // Two leaves with half the uplinks: what is slow while others cross, too, is not slow alone.
 TEST(Locate, AnOversubscribedFabricIsHealthy) {
   for (const bool is_known : {true, false}) {
