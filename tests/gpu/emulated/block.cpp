@@ -32,12 +32,12 @@ struct Fiber {
   Fiber& operator=(const Fiber&) = delete;
 
   void* stack;
-  ucontext_t context{};  // to start with; later switches are jumps without system calls
+  ucontext_t context{};  // for the first start of all; later switches are jumps without system calls
   jmp_buf place{};
   Here here;
   uint3 thread{};  // the kernel thread that it runs
   State state = State::done;
-  bool begun = false;
+  bool has_place = false;
 };
 
 [[noreturn]] void fail(const char* what) {
@@ -76,8 +76,10 @@ class Block {
     if (current_ == nullptr) fail("device code outside of a kernel");
     return current_->here;
   }
+  // Leaves the running fiber in that state, until it is resumed.
   void wait(State state) {
     current_->state = state;
+    current_->has_place = true;
     if (_setjmp(current_->place) == 0) _longjmp(scheduler_, 1);
   }
   void* slot(int lane, unsigned turn) {
@@ -89,17 +91,19 @@ class Block {
   static void enter(unsigned high, unsigned low) {
     reinterpret_cast<Block*>((static_cast<std::uintptr_t>(high) << 32) | low)->run_threads();
   }
-  void run_threads() {
+  // A fiber outlives its block: the next one that it is started for resumes it.
+  [[noreturn]] void run_threads() {
     Fiber& me = *current_;
-    while (next_ != end_) {
-      const auto index = static_cast<unsigned>(next_);
-      next_ += step_;
-      me.here = {.index = static_cast<int>(index)};
-      me.thread = threadIdx = {index % blockDim.x, index / blockDim.x % blockDim.y, index / blockDim.x / blockDim.y};
-      (*kernel_)();
+    while (true) {
+      while (next_ != end_) {
+        const auto index = static_cast<unsigned>(next_);
+        next_ += step_;
+        me.here = {.index = static_cast<int>(index)};
+        me.thread = threadIdx = {index % blockDim.x, index / blockDim.x % blockDim.y, index / blockDim.x / blockDim.y};
+        (*kernel_)();
+      }
+      wait(State::done);
     }
-    me.state = State::done;
-    _longjmp(scheduler_, 1);
   }
   // The fibers of a warp.
   struct Warp {
@@ -129,23 +133,22 @@ class Block {
     }
   }
   void start() {
-    if (used_ == fibers_.size()) fibers_.push_back(std::make_unique<Fiber>());
-    Fiber& fiber = *fibers_[used_++];
-    getcontext(&fiber.context);
-    fiber.context.uc_stack = {.ss_sp = fiber.stack, .ss_flags = 0, .ss_size = kStackBytes};
-    const auto self = reinterpret_cast<std::uintptr_t>(this);
-    makecontext(&fiber.context, reinterpret_cast<void (*)()>(&Block::enter), 2, static_cast<unsigned>(self >> 32),
-                static_cast<unsigned>(self));
-    fiber.begun = false;
-    resume(fiber);
+    if (used_ == fibers_.size()) {
+      Fiber& fiber = *fibers_.emplace_back(std::make_unique<Fiber>());
+      getcontext(&fiber.context);
+      fiber.context.uc_stack = {.ss_sp = fiber.stack, .ss_flags = 0, .ss_size = kStackBytes};
+      const auto self = reinterpret_cast<std::uintptr_t>(this);
+      makecontext(&fiber.context, reinterpret_cast<void (*)()>(&Block::enter), 2, static_cast<unsigned>(self >> 32),
+                  static_cast<unsigned>(self));
+    }
+    resume(*fibers_[used_++]);
   }
   void resume(Fiber& fiber) {
     current_ = &fiber;
     fiber.state = State::ready;
     threadIdx = fiber.thread;
     if (_setjmp(scheduler_) == 0) {
-      if (fiber.begun) _longjmp(fiber.place, 1);
-      fiber.begun = true;
+      if (fiber.has_place) _longjmp(fiber.place, 1);
       setcontext(&fiber.context);
     }
     current_ = nullptr;
