@@ -80,12 +80,22 @@ TEST(Plans, EveryShapeOfTheModelsCompiles) {
   }
 }
 
+AttentionKey of_documents(AttentionKey key) {
+  key.documents = true;
+  return key;
+}
+
+TEST(Plans, OneOfEachKindCompiles) {
+  expect_both(key_of(1024, 16, 16, 64), kA100);
+  expect_both(key_of(1024, 16, 4, 128, 256), kH200);
+  EXPECT_TRUE(compiles<AttentionBackward>(key_of(2048, 96, 96, 128, 0, false), kH200));
+  expect_both(of_documents(key_of(1024, 16, 4, 128, 256)), kH200);
+  expect_both(of_documents(key_of(130, 4, 2, 24)), kH200);
+  EXPECT_EQ(offer<AttentionBackward>(of_documents(key_of(1024, 16, 16, 64)), kA100).engines, 0);
+}
+
 // The mask of documents: alone, in a window, with shared heads, in any order of sums.
-TEST(Plans, DocumentsCompile) {
-  const auto of_documents = [](AttentionKey key) {
-    key.documents = true;
-    return key;
-  };
+TEST(Plans, EveryShapeOfDocumentsCompiles) {
   for (const std::int64_t kv_heads : {16, 4}) {
     for (const std::int64_t window : {0, 256}) {
       for (const std::int64_t head_dim : {64, 128})
