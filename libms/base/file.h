@@ -35,16 +35,18 @@ void sync_directory(const std::string& path);
 // The directory part: "a/b" -> "a", "b" -> ".", "/b" -> "/".
 std::string parent_directory(const std::string& path);
 
-// A whole file, mapped read-only. The bytes live as long as the object. A file that shrinks, or a disk that fails,
-// under a mapping is SIGBUS: map only files that were committed by rename.
+// A whole file, mapped read-only: it takes no descriptor. The bytes live as long as the object. Where a file shrinks,
+// or a disk fails, under a mapping, read() throws and bytes() is SIGBUS: look at bytes() of files only that were
+// committed by rename.
 class MappedFile {
  public:
   MappedFile() = default;
   explicit MappedFile(const std::string& path, Blame absent = Blame::storage);
-  MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+  MappedFile(MappedFile&& other) noexcept : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})) {}
   MappedFile& operator=(MappedFile&& other) noexcept {
     if (this != &other) {
       unmap();
+      path_ = std::move(other.path_);
       bytes_ = std::exchange(other.bytes_, {});
     }
     return *this;
@@ -55,9 +57,13 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return bytes_; }
   std::size_t size_bytes() const { return bytes_.size(); }
+  // Copies bytes from `at` on; they must lie in the file as it was opened. Any thread. Error("file.cut", storage): the
+  // file has shrunk since, or its disk does not give them.
+  void read(std::size_t at, std::span<std::byte> out) const;
 
  private:
   void unmap() noexcept;
+  std::string path_;
   std::span<const std::byte> bytes_;
 };
 

@@ -1,10 +1,11 @@
 #include "data/token_file.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <type_traits>
+#include <vector>
 
 #include "base/error.h"
 
@@ -38,13 +39,26 @@ constexpr std::int64_t kOffsetBytes = 8;  // i64, also of a document boundary
 constexpr std::int64_t kTypeAt = 17;
 constexpr std::int64_t kSequencesAt = 18;
 constexpr std::int64_t kBoundariesAt = 26;
+constexpr std::size_t kReadBytes = std::size_t{1} << 16;
 
-// The header is 34 bytes long, so nothing behind it is aligned.
+// The number of type T at that byte of the file.
 template <class T>
-T load(const std::byte* at) {
+T load(const MappedFile& file, std::int64_t at) {
   T value;
-  std::memcpy(&value, at, sizeof value);
+  file.read(static_cast<std::size_t>(at), std::as_writable_bytes(std::span(&value, 1)));
   return value;
+}
+
+// Calls f(i, value) for `n` values of type T that lie one after the other from byte `at` on.
+template <class T, class F>
+void for_each_value(const MappedFile& file, std::int64_t at, std::int64_t n, F&& f) {
+  std::array<T, kReadBytes / sizeof(T)> values;
+  for (std::int64_t i = 0; i < n;) {
+    const std::int64_t some = std::min(std::ssize(values), n - i);
+    const std::span<T> now = std::span(values).first(static_cast<std::size_t>(some));
+    file.read(static_cast<std::size_t>(at + i * static_cast<std::int64_t>(sizeof(T))), std::as_writable_bytes(now));
+    for (const T value : now) f(i++, value);
+  }
 }
 
 MappedFile map(const std::string& path) {
@@ -63,24 +77,28 @@ MappedFile map(const std::string& path) {
   }
 }
 
-// Copies and converts; the index of the first token that is no int32, or n.
+// Converts tokens from byte `at` on; the index of the first one that is no int32, or out.size().
 template <class T>
-std::int64_t convert(const std::byte* from, std::int64_t n, std::int32_t* to) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    const T value = load<T>(from + i * static_cast<std::int64_t>(sizeof(T)));
+std::int64_t convert(const MappedFile& file, std::int64_t at, std::span<std::int32_t> out) {
+  std::int64_t first_bad = std::ssize(out);
+  for_each_value<T>(file, at, std::ssize(out), [&](std::int64_t i, T value) {
+    bool fits = true;
     if constexpr (std::is_floating_point_v<T>) {
       // Also refuses NaN; 2^31 is exact in both types.
-      if (!(value >= T{-2147483648.0} && value < T{2147483648.0}) || value != std::trunc(value)) return i;
+      fits = value >= T{-2147483648.0} && value < T{2147483648.0} && value == std::trunc(value);
     } else if constexpr (sizeof(T) > sizeof(std::int32_t)) {
-      if (value < std::numeric_limits<std::int32_t>::min() || value > std::numeric_limits<std::int32_t>::max())
-        return i;
+      fits = value >= std::numeric_limits<std::int32_t>::min() && value <= std::numeric_limits<std::int32_t>::max();
     }
-    to[i] = static_cast<std::int32_t>(value);
-  }
-  return n;
+    if (fits) {
+      out[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(value);
+    } else {
+      first_bad = std::min(first_bad, i);
+    }
+  });
+  return first_bad;
 }
 
-using Convert = std::int64_t (*)(const std::byte*, std::int64_t, std::int32_t*);
+using Convert = std::int64_t (*)(const MappedFile&, std::int64_t, std::span<std::int32_t>);
 // In the order of the codes.
 constexpr std::array<Convert, 8> kConvert{convert<std::uint8_t>, convert<std::int8_t>,  convert<std::int16_t>,
                                           convert<std::int32_t>, convert<std::int64_t>, convert<double>,
@@ -110,21 +128,20 @@ void TokenFile::damaged(std::string what) const {
 
 void TokenFile::check_header() {
   const auto size = static_cast<std::int64_t>(idx_.size_bytes());
-  const std::byte* const at = idx_.bytes().data();
   if (size < kIndexHeaderBytes)
     damaged(fmt::format("expected a header of {} bytes, found {} bytes", kIndexHeaderBytes, size));
-  if (std::memcmp(at, kIndexMagic.data(), kIndexMagic.size()) != 0) {
+  if (load<std::array<char, kIndexMagic.size()>>(idx_, 0) != kIndexMagic) {
     damaged("expected the magic MMIDIDX at the beginning, found something else: this is not the index of a token file");
   }
-  const auto version = load<std::uint64_t>(at + kIndexMagic.size());
+  const auto version = load<std::uint64_t>(idx_, kIndexMagic.size());
   if (version != kIndexVersion) damaged(fmt::format("expected version {}, found {}", kIndexVersion, version));
-  const auto code = load<std::uint8_t>(at + kTypeAt);
+  const auto code = load<std::uint8_t>(idx_, kTypeAt);
   if (code < 1 || code > kTokenTypes.size()) damaged(fmt::format("expected a token type of 1 to 8, found {}", code));
   type_ = static_cast<TokenType>(code);
 
   // Divided, not multiplied: the counts are whatever 64 bits the file holds.
-  const auto sequences = load<std::uint64_t>(at + kSequencesAt);
-  const auto boundaries = load<std::uint64_t>(at + kBoundariesAt);
+  const auto sequences = load<std::uint64_t>(idx_, kSequencesAt);
+  const auto boundaries = load<std::uint64_t>(idx_, kBoundariesAt);
   const auto body = static_cast<std::uint64_t>(size - kIndexHeaderBytes);
   constexpr std::uint64_t kSequenceBytes = kLengthBytes + kOffsetBytes;
   if (sequences > body / kSequenceBytes || boundaries > (body - sequences * kSequenceBytes) / kOffsetBytes) {
@@ -148,12 +165,15 @@ void TokenFile::check_header() {
 void TokenFile::check_sequences() const {
   const auto bin_bytes = static_cast<std::int64_t>(bin_.size_bytes());
   const std::int64_t token_bytes = data::size_bytes(type_);
-  const std::byte* const lengths = idx_.bytes().data() + kIndexHeaderBytes;
-  const std::byte* const offsets = lengths + num_sequences_ * kLengthBytes;
   std::int64_t expected = 0;  // at most bin_bytes, so the sum below cannot overflow
-  for (std::int64_t i = 0; i < num_sequences_; ++i) {
-    const auto length = load<std::int32_t>(lengths + i * kLengthBytes);
-    const auto offset = load<std::int64_t>(offsets + i * kOffsetBytes);
+  constexpr std::int64_t kSome = kReadBytes / kOffsetBytes;
+  std::vector<std::int32_t> lengths(kSome);
+  for_each_value<std::int64_t>(idx_, offsets_at(), num_sequences_, [&](std::int64_t i, std::int64_t offset) {
+    if (i % kSome == 0) {
+      lengths.resize(static_cast<std::size_t>(std::min(kSome, num_sequences_ - i)));
+      idx_.read(static_cast<std::size_t>(lengths_at() + i * kLengthBytes), std::as_writable_bytes(std::span(lengths)));
+    }
+    const std::int32_t length = lengths[static_cast<std::size_t>(i % kSome)];
     if (length < 0) damaged(fmt::format("sequence {} has {} tokens", i, length));
     if (offset != expected) {
       damaged(fmt::format("sequence {} begins at byte {} of the .bin, expected {}, where the one before it ends", i,
@@ -165,7 +185,7 @@ void TokenFile::check_sequences() const {
           fmt::format("sequence {} ends at byte {}, but {}.bin has {} bytes: it was cut, or belongs to another index",
                       i, expected, prefix_, bin_bytes));
     }
-  }
+  });
   if (expected != bin_bytes) {
     damaged(fmt::format("its sequences end at byte {}, but {}.bin has {} bytes: it belongs to another index", expected,
                         prefix_, bin_bytes));
@@ -174,35 +194,32 @@ void TokenFile::check_sequences() const {
 }
 
 void TokenFile::check_documents() const {
-  const std::byte* const boundaries =
-      idx_.bytes().data() + kIndexHeaderBytes + num_sequences_ * (kLengthBytes + kOffsetBytes);
   std::int64_t last = 0;
-  for (std::int64_t i = 0; i <= num_documents_; ++i) {
-    const auto boundary = load<std::int64_t>(boundaries + i * kOffsetBytes);
+  for_each_value<std::int64_t>(idx_, boundaries_at(), num_documents_ + 1, [&](std::int64_t i, std::int64_t boundary) {
     if (boundary < last || boundary > num_sequences_ || (i == 0 && boundary != 0)) {
       damaged(fmt::format("document {} begins at sequence {}, expected {} to {}", i, boundary, last,
                           i == 0 ? 0 : num_sequences_));
     }
     last = boundary;
-  }
+  });
   if (last != num_sequences_)
     damaged(fmt::format("the documents end at sequence {}, expected {}", last, num_sequences_));
 }
 
+std::int64_t TokenFile::lengths_at() const { return kIndexHeaderBytes; }
+std::int64_t TokenFile::offsets_at() const { return lengths_at() + num_sequences_ * kLengthBytes; }
+std::int64_t TokenFile::boundaries_at() const { return offsets_at() + num_sequences_ * kOffsetBytes; }
+
 TokenRange TokenFile::sequence(std::int64_t i) const {
   MS_ASSERT(i >= 0 && i < num_sequences_, "sequence {} of {}", i, num_sequences_);
-  const std::byte* const lengths = idx_.bytes().data() + kIndexHeaderBytes;
-  const std::byte* const offsets = lengths + num_sequences_ * kLengthBytes;
-  const std::int64_t begin = load<std::int64_t>(offsets + i * kOffsetBytes) / data::size_bytes(type_);
-  return {begin, begin + load<std::int32_t>(lengths + i * kLengthBytes)};
+  const std::int64_t begin = load<std::int64_t>(idx_, offsets_at() + i * kOffsetBytes) / data::size_bytes(type_);
+  return {begin, begin + load<std::int32_t>(idx_, lengths_at() + i * kLengthBytes)};
 }
 
 TokenRange TokenFile::document(std::int64_t i) const {
   MS_ASSERT(i >= 0 && i < num_documents_, "document {} of {}", i, num_documents_);
-  const std::byte* const boundaries =
-      idx_.bytes().data() + kIndexHeaderBytes + num_sequences_ * (kLengthBytes + kOffsetBytes);
   const auto start_token = [&](std::int64_t boundary) {
-    const auto first = load<std::int64_t>(boundaries + boundary * kOffsetBytes);
+    const auto first = load<std::int64_t>(idx_, boundaries_at() + boundary * kOffsetBytes);
     return first == num_sequences_ ? num_tokens_ : sequence(first).begin;
   };
   return {start_token(i), start_token(i + 1)};
@@ -223,7 +240,7 @@ void TokenFile::read(std::int64_t begin, std::span<std::int32_t> out) const {
   MS_ASSERT(begin >= 0 && begin <= num_tokens_ && n <= num_tokens_ - begin, "tokens {} + {} of {}", begin, n,
             num_tokens_);
   const Convert convert_tokens = kConvert[static_cast<std::size_t>(type_) - 1];
-  const std::int64_t done = convert_tokens(bin_.bytes().data() + begin * data::size_bytes(type_), n, out.data());
+  const std::int64_t done = convert_tokens(bin_, begin * data::size_bytes(type_), out);
   if (done != n) {
     throw Error("data.token", Blame::storage,
                 fmt::format("{}.bin: the {} at token position {} is not a 32-bit integer", prefix_, to_string(type_),

@@ -60,13 +60,17 @@ class TokenFile {
   std::int64_t document_of(std::int64_t token) const;
 
   // Copies tokens [begin, begin + out.size()) of the stream; the range must lie in the file. A token that is no integer
-  // of 32 bits (a float file can hold one) is Error("data.token", storage).
+  // of 32 bits (a float file can hold one) is Error("data.token", storage); a file that was cut since it was opened is
+  // Error("file.cut", storage), here and wherever the index is asked.
   void read(std::int64_t begin, std::span<std::int32_t> out) const;
 
  private:
   void check_header();
   void check_sequences() const;
   void check_documents() const;
+  std::int64_t lengths_at() const;     // bytes into .idx, as are the next two
+  std::int64_t offsets_at() const;     // of sequences
+  std::int64_t boundaries_at() const;  // of documents
   [[noreturn]] void damaged(std::string what) const;
 
   std::string prefix_;

@@ -221,6 +221,19 @@ fault_bad_data() {
   fi
 }
 
+# A token file is cut while a run reads it, as a full disk or a careless copy does: an error that names it, no SIGBUS.
+fault_cut_data() {
+  make_text 15000
+  "$bin/ms-train" run c.toml >out 2>err </dev/null &
+  job=$!
+  await_step 3
+  truncate -s 40 text.bin
+  ends_within 60
+  [ "$code" -eq 74 ] || fail "the run ended with $code"
+  verdict code=74 blame=storage kind=file.cut "message=.*text.bin was cut while it was in use: it has 40 bytes now.*"
+  one_error "text.bin was cut while it was in use"
+}
+
 # A rank stands still, as one that waits for a dead disk: after the deadline the others say whom they waited for, during
 # which operation of which group, and go.
 fault_stopped() {

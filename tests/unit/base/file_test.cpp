@@ -149,6 +149,21 @@ TEST_F(File, MapsReadOnly) {
   EXPECT_EQ(MappedFile(path("empty")).size_bytes(), 0);
 }
 
+TEST_F(File, ReadsOfAMappingSurviveACut) {
+  const std::size_t page = 4096;
+  write_file_atomic(path("f"), std::string(3 * page, 'x'));
+  const MappedFile file(path("f"));
+  std::array<std::byte, 4> some{};
+  file.read(3 * page - 4, some);
+  EXPECT_EQ(some[3], std::byte{'x'});
+  ASSERT_EQ(::truncate(path("f").c_str(), 100), 0);
+  std::vector<std::byte> all(3 * page);
+  const Error error = error_of([&] { file.read(0, all); });
+  EXPECT_EQ(error.kind(), "file.cut");
+  EXPECT_EQ(error.blame(), Blame::storage);
+  EXPECT_EQ(error.message(), path("f") + " was cut while it was in use: it has 100 bytes now, and had 12288");
+}
+
 struct CountTraits {
   using Type = int*;
   static constexpr int* null() { return nullptr; }
