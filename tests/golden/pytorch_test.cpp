@@ -1,6 +1,6 @@
 // The engine against PyTorch: loss, logits' effect, gradients and ten AdamW steps of a small GPT and a small Llama,
 // each also with parallel blocks, a window and both, and of Llama's relatives, on one rank and on eight. make_golden.py
-// made the numbers; it records how far f32 is from f64 there (2e-6 at most), which is what the tolerances stand on.
+// made the numbers; it records how far f32 is from f64 there, which is what the tolerances stand on.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,8 +15,10 @@ namespace ms::testing_case {
 namespace {
 
 constexpr double kLossTolerance = 2e-6;      // relative
+constexpr double kNormTolerance = 1e-5;      // relative, of the first step's gradient norm
 constexpr double kGradientTolerance = 5e-6;  // relative L2
 constexpr double kFinalTolerance = 2e-5;     // relative L2, after ten steps of Adam
+constexpr double kRoundings = 5;             // ours in PyTorch's own: processors without AVX-512 come to 2.2
 constexpr double kFinalRounding = 2e-6;      // the same of PyTorch's own f32 from its f64: more is no reference
 
 class Golden {
@@ -122,23 +124,28 @@ TEST_P(PyTorch, AgreesOnLossGradientsAndTenSteps) {
   on_threads(settings, [&](const train::Plan& plan, comm::World& world, tensor::Device& device) {
     train_rank(golden, plan, world, device, outcome);
   });
+  // Adam amplifies the rounding of whoever sums in another order: PyTorch's own f32 is so far from its f64.
+  const nlohmann::json& rounding = golden.json["final_rel_l2"];
+  double most_rounding = 0;
+  for (const auto& [parameter, value] : rounding.items()) most_rounding = std::max(most_rounding, value.get<double>());
   const auto losses = golden.json["losses"].get<std::vector<double>>();
   const auto norms = golden.json["grad_norms"].get<std::vector<double>>();
   ASSERT_EQ(outcome.losses.size(), losses.size());
   for (std::size_t i = 0; i < losses.size(); ++i) {
     EXPECT_NEAR(outcome.losses[i], losses[i], kLossTolerance * losses[i]) << "step " << i;
-    EXPECT_NEAR(outcome.norms[i], norms[i], 1e-5 * norms[i]) << "step " << i;
+    const double tolerance = i == 0 ? kNormTolerance : std::max(kNormTolerance, kRoundings * most_rounding);
+    EXPECT_NEAR(outcome.norms[i], norms[i], tolerance * norms[i]) << "step " << i;
   }
   const Distance gradients = distance(golden.matrices("grad"), outcome.gradients);
   EXPECT_LE(gradients.value, kGradientTolerance) << gradients.name;
-  Matrices expected = golden.matrices("final");
-  // Adam amplifies rounding where a gradient passes zero, as that of a key's bias may.
-  for (const auto& [parameter, rounding] : golden.json["final_rel_l2"].items()) {
-    if (!parameter.ends_with("attn.k.bias") || rounding.get<double>() <= kFinalRounding) continue;
-    expected.erase(parameter), outcome.parameters.erase(parameter);
+  for (const auto& [parameter, expected] : golden.matrices("final")) {
+    // Noise: a gradient that is zero or passes it, as that of a key's bias may, is no reference.
+    const double own = rounding.value(parameter, kFinalRounding + 1);
+    if (parameter.ends_with("attn.k.bias") && own > kFinalRounding) continue;
+    const Distance final = distance({{parameter, expected}}, {{parameter, outcome.parameters.at(parameter)}});
+    EXPECT_LE(final.value, std::max(kFinalTolerance, kRoundings * own)) << parameter;
   }
-  const Distance final = distance(expected, outcome.parameters);
-  EXPECT_LE(final.value, kFinalTolerance) << final.name;
+  EXPECT_EQ(outcome.parameters.size(), golden.matrices("final").size());
 }
 
 std::string layout_name(const testing::TestParamInfo<PyTorch::ParamType>& layout) {

@@ -44,27 +44,37 @@ std::vector<std::int32_t> generated(const train::Settings& settings, const Matri
   return made;
 }
 
-TEST(Generate, KeptKeysAndValuesChangeNothing) {
+// Generates with and without kept keys and values, in every layout.
+void expect_the_same(const Model& model) {
   const std::vector<std::int32_t> prompt{7, 60, 0, 33, 2};
   constexpr std::int64_t kTokens = 40;  // of a context of 16
-  for (const Model& model : {Model{"gpt"}, Model{"llama", false, true}, Model{"gpt", true, false, true},
-                             Model{"llama", true, false, false, 5}, Model{"llama", false, false, false, 0, "bf16"}}) {
-    const train::Settings alone = generate_settings(model);
-    const Matrices parameters = run_threads(alone, 0).parameters;
-    const std::vector<std::int32_t> want = generated(alone, parameters, false, prompt, kTokens);
-    EXPECT_EQ(std::ssize(want), kTokens);
-    for (const Layout& layout : {Layout{}, Layout{1, 2, 1, 1}, Layout{1, 1, 2, 2}, Layout{2, 2, 2, 1}}) {
-      SCOPED_TRACE(testing::Message() << model.family << (model.parallel_block ? " parallel " : " ") << model.dtype
-                                      << " " << layout.name());
-      const train::Settings settings = generate_settings(model, layout);
-      const std::vector<std::int32_t> made = generated(settings, parameters, true, prompt, kTokens);
-      EXPECT_EQ(made, generated(settings, parameters, false, prompt, kTokens));
-      // In bf16 a sum over tp is rounded once more, which draws other tokens.
-      if (std::string_view(model.dtype) == "fp32") { EXPECT_EQ(made, want); }
-      EXPECT_EQ(generated(settings, parameters, true, {prompt.front()}, 3),
-                generated(settings, parameters, false, {prompt.front()}, 3));
-    }
+  const train::Settings alone = generate_settings(model);
+  const Matrices parameters = run_threads(alone, 0).parameters;
+  const std::vector<std::int32_t> want = generated(alone, parameters, false, prompt, kTokens);
+  EXPECT_EQ(std::ssize(want), kTokens);
+  for (const Layout& layout : {Layout{}, Layout{1, 2, 1, 1}, Layout{1, 1, 2, 2}, Layout{2, 2, 2, 1}}) {
+    SCOPED_TRACE(testing::Message() << model.family << (model.parallel_block ? " parallel " : " ") << model.dtype << " "
+                                    << layout.name());
+    const train::Settings settings = generate_settings(model, layout);
+    const std::vector<std::int32_t> made = generated(settings, parameters, true, prompt, kTokens);
+    EXPECT_EQ(made, generated(settings, parameters, false, prompt, kTokens));
+    // In bf16 a sum over tp is rounded once more, which draws other tokens.
+    if (std::string_view(model.dtype) == "fp32") { EXPECT_EQ(made, want); }
+    EXPECT_EQ(generated(settings, parameters, true, {prompt.front()}, 3),
+              generated(settings, parameters, false, {prompt.front()}, 3));
   }
+}
+
+TEST(Generate, KeptKeysAndValuesChangeNothing) {
+  for (const Model& model : {Model{"gpt"}, Model{"llama", false, true}, Model{"gpt", true, false, true},
+                             Model{"llama", true, false, false, 5}})
+    expect_the_same(model);
+}
+
+TEST(Generate, KeptKeysAndValuesChangeNothingInBf16) {
+  if (!__builtin_cpu_supports("avx512bf16"))
+    GTEST_SKIP() << "this processor multiplies bf16 in f32, whose sums depend on the number of rows";
+  expect_the_same({"llama", false, false, false, 0, "bf16"});
 }
 
 // A context of one token has nothing to keep.
