@@ -139,6 +139,8 @@ class Trainer {
                 origin_.path, start_, settings_.train.steps);
     }
     if (world_.rank() == 0) {
+      if (!checkpoints_)
+        log::warn("train", "checkpoint.dir is empty: nothing is saved, and what was trained ends with the run");
       reporter_.emplace(plan_, options_.peak_flops, start_);
       stop_file_.emplace(settings_.run.dir);
     }
