@@ -11,9 +11,8 @@
 namespace ms::tensor {
 namespace {
 
-Error plugin_error(const std::string& message) {
-  return Error("cuda.plugin", Blame::node, message, "'--set run.device=cpu' trains without a GPU");
-}
+constexpr const char* kHint = "'--set run.device=cpu' trains without a GPU";
+Error plugin_error(const std::string& message) { return Error("cuda.plugin", Blame::node, message, kHint); }
 
 struct Loaded {
   void* handle;
@@ -25,7 +24,8 @@ Loaded load() {
   if (dladdr(reinterpret_cast<const void*>(&load), &here) == 0 || here.dli_fname == nullptr)
     throw plugin_error("cannot tell which directory holds libms.so");
   const std::string path = parent_directory(here.dli_fname) + "/libms_cuda.so";
-  if (access(path.c_str(), F_OK) != 0) throw plugin_error("there is no " + path + ": this ms was built without CUDA");
+  if (access(path.c_str(), F_OK) != 0)  // on every node: none of them is at fault
+    throw user_error("cuda.plugin", "there is no " + path + ": this ms was built without CUDA", kHint);
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) throw plugin_error(dlerror());  // it names what is missing
   const auto entry_point = reinterpret_cast<const CudaPlugin* (*)()>(dlsym(handle, "ms_cuda_plugin"));

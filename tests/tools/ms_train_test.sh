@@ -50,6 +50,11 @@ refuse 74 'short.bin' run c.toml --set data.train=short
 truncate -s 20 short.idx
 refuse 74 'short.idx' run c.toml --set data.train=short
 
+# A build without CUDA, asked for it: the configuration is wrong, and no node is at fault.
+mkdir without
+cp "$bin"/../lib/libms.so* without
+LD_LIBRARY_PATH=$dir/without refuse 2 'this ms was built without CUDA' run c.toml --set run.device=cuda --set train.dtype=bf16
+
 # A run in three dimensions, twice: the same losses to the last digit.
 expect 0 'valid_loss' run c.toml
 losses() { grep -o '^{"step":[0-9]*,"loss":[^,]*,"grad_norm":[^,]*' "$1/metrics.jsonl"; }
