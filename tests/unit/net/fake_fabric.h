@@ -21,6 +21,16 @@ inline PairResult silent(const PairResult& result, std::string why, int at_fault
   return nothing;
 }
 
+// Who is named, without how often.
+inline std::vector<Culprit> culprits(const Locator& locator) {
+  std::vector<Culprit> found;
+  for (const Fault& fault : locator.faults()) {
+    found.push_back(fault.culprit);
+    found.back().bad = found.back().of = 0;
+  }
+  return found;
+}
+
 class FakeFabric {
  public:
   FakeFabric(int nodes, unsigned seed) : nodes_(nodes), random_(seed) {}
