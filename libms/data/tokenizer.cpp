@@ -24,9 +24,15 @@ std::string ByteTokenizer::decode(std::span<const std::int32_t> tokens) const {
   return text;
 }
 
-std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name) {
-  if (name == "byte") return std::make_unique<ByteTokenizer>();
-  throw user_error("data.tokenizer", fmt::format("there is no tokenizer '{}'; the known one is 'byte'", name));
+std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name, const std::optional<std::string>& end_of_document) {
+  if (name != "byte") {
+    throw user_error("data.tokenizer", fmt::format("there is no tokenizer '{}'; the known one is 'byte'", name));
+  }
+  if (end_of_document) {
+    throw user_error("data.tokenizer", "the byte tokenizer has its own end of a document, token 256",
+                     "leave --eod out, or name a tokenizer.json with --tokenizer");
+  }
+  return std::make_unique<ByteTokenizer>();
 }
 
 std::unique_ptr<Tokenizer> tokenizer_for_vocab(std::int64_t vocab_size) {
