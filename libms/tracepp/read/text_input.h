@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/handle.h"
+#include "base/unpack.h"
 
 namespace ms::tracepp {
 
@@ -39,20 +40,6 @@ class TextInput {
   std::size_t read(std::span<char> to);
   // Returns why the text ended early; empty: it did not.
   const std::string& trouble() const { return trouble_; }
-
-  // Turns packed bytes into text.
-  class Unpacker {
-   public:
-    struct Step {
-      std::size_t taken = 0, made = 0;
-    };
-    virtual ~Unpacker() = default;
-    virtual Step unpack(std::span<const char> from, std::span<char> to) = 0;
-    // Returns whether the data is damaged, so that there is no more text.
-    virtual bool failed() const = 0;
-    // Returns whether the packed data may end here.
-    virtual bool complete() const = 0;
-  };
 
  private:
   std::size_t read_text(std::span<char> to);
