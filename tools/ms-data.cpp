@@ -6,7 +6,8 @@ int main(int argc, char** argv) {
   const Tool tool{
       .name = "ms-data",
       .summary = "turn text into token files, and show what they hold",
-      .commands = {data::encode_command(), data::info_command(), data::show_command()},
+      .commands = {data::encode_command(), data::info_command(), data::show_command(), data::decode_command(),
+                   data::verify_command(), data::merge_command()},
       .description =
           "A token file is two files, PREFIX.bin and PREFIX.idx, in the format that Megatron-LM reads and writes. "
           "ms-train reads them by the prefixes that [data] in ms.toml(5) names.",

@@ -1,22 +1,22 @@
 #include "data/commands.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "base/print.h"
-#include "base/progress.h"
+#include "data/check.h"
 #include "data/describe.h"
-#include "data/encode.h"
+#include "data/merge.h"
+#include "data/note.h"
+#include "data/part_file.h"
+#include "data/token_writer.h"
 
 namespace ms::data {
 namespace {
@@ -24,52 +24,26 @@ namespace {
 constexpr std::int64_t kPreviewTokens = 60;
 constexpr std::int64_t kPieceTokens = 1 << 16;  // how much of a document is in memory at once
 
-// A token file may be what others train on.
-void refuse_existing(const std::string& prefix) {
-  for (const char* suffix : {".bin", ".idx"}) {
-    if (access((prefix + suffix).c_str(), F_OK) != 0) continue;
-    throw user_error("data.output", fmt::format("{}{} is there already", prefix, suffix),
-                     "name another --output, or replace it with --force");
+// Calls use(tokens) for one piece of the range after another.
+template <class Use>
+void each_piece(const TokenFile& file, const TokenRange& range, const Use& use) {
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t begin = range.begin; begin < range.end; begin += kPieceTokens) {
+    tokens.resize(static_cast<std::size_t>(std::min(kPieceTokens, range.end - begin)));
+    file.read(begin, tokens);
+    use(tokens);
   }
 }
 
-int run_encode(const Args& args) {
-  std::vector<std::string> inputs = args.list("FILE");
-  if (args.has("files-from")) {
-    for (std::string& path : read_list(args.get("files-from"))) inputs.push_back(std::move(path));
-  }
-  if (inputs.empty()) throw user_error("data.input", "there is no file to encode", "name files, or give --files-from");
-  if (!args.has("output")) throw user_error("data.output", "--output PREFIX is missing");
-  const std::string prefix = args.get("output");
-  if (!args.has("force")) refuse_existing(prefix);
-  const auto tokenizer = make_tokenizer(args.get("tokenizer"));
-  const std::vector<std::string> files = expand_inputs(inputs, args.has("recursive"));
-
-  SystemClock clock;
-  std::optional<Progress> progress;
-  EncodeOptions options;
-  if (args.has("split-on")) options.split_on = args.get("split-on");
-  options.json_as_text = args.has("json-as-text");
-  options.progress = [&](std::int64_t done_bytes, std::int64_t total_bytes) {
-    if (!progress) progress.emplace("encode", total_bytes, "bytes", clock);
-    progress->update(done_bytes);
-  };
-  TokenWriter writer(prefix, token_type_for_vocab(tokenizer->vocab_size()));
-  const EncodeReport report = encode_files(files, *tokenizer, options, writer);
-  writer.commit();
-  if (progress) progress->finish();
-  if (options.split_on && report.num_splits == 0)
-    log::warn("data", "no line is '{}', as --split-on says: each file is one document", *options.split_on);
-  print_out("{}: {} documents, {} tokens from {} files\n", prefix, writer.num_documents(), writer.num_tokens(),
-            report.num_files);
-  if (report.num_binary_files > 0) print_out("skipped {} binary files\n", report.num_binary_files);
-  if (report.num_empty_files > 0) print_out("skipped {} empty files\n", report.num_empty_files);
-  return 0;
+// The tokenizer that --tokenizer names, or the note; byte where there is neither.
+std::unique_ptr<Tokenizer> tokenizer_for(const Args& args) {
+  return args.has("tokenizer") ? make_tokenizer(args.get("tokenizer")) : tokenizer_of(args.get("PREFIX"), std::nullopt);
 }
 
 int run_info(const Args& args) {
   const TokenFile file(args.get("PREFIX"));
-  const TokenFileSummary summary = summarize(file, kPreviewTokens);
+  const std::optional<Note> note = read_note(file.prefix());
+  const TokenFileSummary summary = summarize(file, note, kPreviewTokens);
   Json values{{"prefix", file.prefix()},
               {"dtype", to_string(file.type())},
               {"documents", file.num_documents()},
@@ -77,9 +51,16 @@ int run_info(const Args& args) {
               {"tokens", file.num_tokens()},
               {"bytes", file.size_bytes()},
               {"longest_document_tokens", summary.longest_document_tokens},
-              {"shortest_document_tokens", summary.shortest_document_tokens},
-              {"preview", nullptr}};
-  if (summary.preview) values["preview"] = *summary.preview;
+              {"shortest_document_tokens", summary.shortest_document_tokens}};
+  if (note) {
+    values.update({{"tokenizer", note->tokenizer},
+                   {"tokenizer_path", note->tokenizer_path.empty() ? Json() : Json(note->tokenizer_path)},
+                   {"vocab_size", note->vocab_size},
+                   {"eod", note->eod},
+                   {"text_bytes", note->text_bytes},
+                   {"source_files", note->source_files}});
+  }
+  values["preview"] = summary.preview ? Json(*summary.preview) : Json();
   // The preview may end inside a character of several bytes: dump() replaces it.
   if (args.has("json")) {
     Json document{{"schema", 1}};
@@ -95,54 +76,77 @@ int run_info(const Args& args) {
 
 int run_show(const Args& args) {
   const TokenFile file(args.get("PREFIX"));
-  const std::int64_t number = args.get_int("document", 0, file.num_documents() - 1);
-  const TokenRange document = file.document(number);
-  const ByteTokenizer tokenizer;
-  std::vector<std::int32_t> tokens;
-  for (std::int64_t begin = document.begin; begin < document.end; begin += kPieceTokens) {
-    tokens.resize(static_cast<std::size_t>(std::min(kPieceTokens, document.end - begin)));
-    file.read(begin, tokens);
-    if (args.has("tokens")) {
-      print_out("{}\n", fmt::join(tokens, "\n"));
+  const TokenRange document = file.document(args.get_int("document", 0, file.num_documents() - 1));
+  if (args.has("tokens")) {
+    each_piece(file, document, [](const auto& tokens) { print_out("{}\n", fmt::join(tokens, "\n")); });
+    return 0;
+  }
+  const auto tokenizer = tokenizer_for(args);
+  each_piece(file, document, [&](const auto& tokens) { write_bytes(tokenizer->decode(tokens)); });
+  return 0;
+}
+
+int run_decode(const Args& args) {
+  const TokenFile file(args.get("PREFIX"));
+  const auto tokenizer = tokenizer_for(args);
+  std::optional<PartFile> output;
+  if (args.has("output")) {
+    output.emplace(args.get("output"));
+    output->truncate(0);
+  }
+  bool ends_line = true;
+  const auto write = [&](const std::string& text) {
+    if (text.empty()) return;
+    ends_line = text.ends_with('\n');
+    if (output) {
+      output->write(text.data(), text.size());
     } else {
-      const std::string text = tokenizer.decode(tokens);
       write_bytes(text);
     }
+  };
+  const std::string line = args.has("split-on") ? args.get("split-on") + "\n" : "";
+  for (std::int64_t i = 0; i < file.num_documents(); ++i) {
+    if (i > 0 && !line.empty()) write((ends_line ? "" : "\n") + line);
+    each_piece(file, file.document(i), [&](const auto& tokens) { write(tokenizer->decode(tokens)); });
   }
+  if (output) {
+    output->sync();
+    output->publish();
+  }
+  return 0;
+}
+
+int run_verify(const Args& args) {
+  std::optional<std::int64_t> vocab_size;
+  if (args.has("vocab")) vocab_size = args.get_int("vocab", 1);
+  const TokenFile file(args.get("PREFIX"));
+  check_tokens(file, read_note(file.prefix()), vocab_size);
+  print_out("{}: {} documents, {} tokens, all sound\n", file.prefix(), file.num_documents(), file.num_tokens());
+  return 0;
+}
+
+int run_merge(const Args& args) {
+  if (!args.has("output")) throw user_error("data.output", "--output PREFIX is missing");
+  const std::string prefix = args.get("output");
+  if (!args.has("force")) refuse_existing(prefix);
+  const MergeReport report = merge(args.list("PREFIX"), prefix);
+  print_out("{}: {} documents, {} tokens from {} token files\n", prefix, report.num_documents, report.num_tokens,
+            args.list("PREFIX").size());
+  if (report.num_empty_documents > 0) print_out("skipped {} empty documents\n", report.num_empty_documents);
   return 0;
 }
 
 Positional prefix_positional() { return {.name = "PREFIX", .doc = "The path of a token file without .bin and .idx."}; }
 
-}  // namespace
-
-Command encode_command() {
-  return {
-      .name = "encode",
-      .summary = "write text files as tokens to PREFIX.bin and PREFIX.idx",
-      .positionals = {{.name = "FILE",
-                       .doc = "Text files; gzip-compressed ones are read as what they hold; - for standard input.",
-                       .required = false,
-                       .many = true}},
-      .options =
-          {{.name = "tokenizer",
-            .value = "NAME",
-            .doc = "The tokenizer; byte is the only one.",
-            .default_text = "byte"},
-           {.name = "output", .value = "PREFIX", .doc = "The path to write, without .bin and .idx.", .letter = 'o'},
-           {.name = "files-from",
-            .value = "LIST",
-            .doc = "A file that names more input files, one a line; - for standard input."},
-           {.name = "split-on",
-            .value = "LINE",
-            .doc = "A line that is exactly this ends a document; otherwise each file is one."},
-           {.name = "json-as-text",
-            .doc = "Encodes JSON Lines (a JSON object on each line) as the text that they are, braces and keys "
-                   "included; otherwise such files are refused."},
-           {.name = "force", .doc = "Replaces a token file that is there; otherwise it stays, and nothing is done."},
-           {.name = "recursive", .doc = "Read the files in and below directories, sorted by path.", .letter = 'r'}},
-      .run = run_encode};
+Option tokenizer_option() {
+  return {.name = "tokenizer",
+          .value = "NAME",
+          .doc =
+              "byte, or the path of a tokenizer.json; otherwise the one that PREFIX.meta.json names, and byte without "
+              "one."};
 }
+
+}  // namespace
 
 Command info_command() {
   return {.name = "info",
@@ -158,8 +162,48 @@ Command show_command() {
       .summary = "print a document as text",
       .positionals = {prefix_positional()},
       .options = {{.name = "document", .value = "N", .doc = "The number of the document, from 0.", .default_text = "0"},
-                  {.name = "tokens", .doc = "Print token ids, one a line, instead of text."}},
+                  {.name = "tokens", .doc = "Print token ids, one a line, instead of text."},
+                  tokenizer_option()},
       .run = run_show};
+}
+
+Command decode_command() {
+  return {.name = "decode",
+          .summary = "print all documents as text",
+          .positionals = {prefix_positional()},
+          .options = {{.name = "output", .value = "FILE", .doc = "A file to write instead.", .letter = 'o'},
+                      {.name = "split-on",
+                       .value = "LINE",
+                       .doc = "Writes this line between two documents, as encode --split-on reads it."},
+                      tokenizer_option()},
+          .run = run_decode};
+}
+
+Command verify_command() {
+  return {.name = "verify",
+          .summary = "read a token file and check all that can be checked",
+          .positionals = {prefix_positional()},
+          .options = {{.name = "vocab",
+                       .value = "N",
+                       .doc = "Every token must be below N; otherwise below what PREFIX.meta.json says, where there is "
+                              "one."}},
+          .run = run_verify,
+          .description =
+              "The index is checked against itself and the size of PREFIX.bin, both against PREFIX.meta.json, "
+              "and every token against the vocabulary. The first thing that is wrong is an error that says "
+              "where it is."};
+}
+
+Command merge_command() {
+  return {.name = "merge",
+          .summary = "join token files of one tokenizer",
+          .positionals = {{.name = "PREFIX",
+                           .doc = "Paths of token files without .bin and .idx; their documents stay in this order.",
+                           .many = true}},
+          .options =
+              {{.name = "output", .value = "PREFIX", .doc = "The path to write, without .bin and .idx.", .letter = 'o'},
+               {.name = "force", .doc = "Replaces a token file that is there."}},
+          .run = run_merge};
 }
 
 }  // namespace ms::data

@@ -8,5 +8,8 @@ namespace ms::data {
 Command encode_command();
 Command info_command();
 Command show_command();
+Command decode_command();
+Command verify_command();
+Command merge_command();
 
 }  // namespace ms::data

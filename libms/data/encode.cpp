@@ -1,216 +1,207 @@
 #include "data/encode.h"
 
-#include <zlib.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <memory>
 #include <string_view>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/error.h"
-#include "base/handle.h"
+#include "base/file.h"
+#include "base/hash.h"
 #include "base/log.h"
-#include "data/json_lines.h"
+#include "data/encode_workers.h"
+#include "data/token_writer.h"
 
 namespace ms::data {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr unsigned kChunkBytes = 1U << 20;
+constexpr std::int64_t kNamedSkips = 3;  // files or lines; a directory of pictures has thousands
+constexpr double kSaveEvery_s = 5;
+// Batches that are read and not yet written: enough that no worker waits, unless documents are large.
+constexpr std::size_t kBatchesPerWorker = 2;
+constexpr std::size_t kMostInFlightBytes = std::size_t{256} << 20;
 
-struct GzTraits {
-  using Type = gzFile;
-  static constexpr gzFile null() { return nullptr; }
-  static void destroy(gzFile file) noexcept { ::gzclose_r(file); }
-};
+// A hash of all that decides the output; empty where that cannot be known, as of a pipe.
+std::string identity_of(std::span<const std::string> files, const Note& note, const EncodeOptions& options) {
+  std::string words =
+      fmt::format("{}\n{}\n{}\n{}\n", note.tokenizer, note.tokenizer_fingerprint, note.vocab_size, note.eod);
+  words += options.read.split_on ? fmt::format("split {}\n", *options.read.split_on) : "";
+  words += fmt::format("{} {} {}\n", options.read.by_line, options.read.json_as_text, options.skip_bad_lines);
+  for (const std::string& field : options.read.fields) words += fmt::format("field {}\n", field);
+  for (const std::string& path : files) {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return "";
+    words += fmt::format("{} {}.{:09} {}\n", status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec, path);
+  }
+  return hash_hex(xxh64(words));
+}
 
-// A file, or what a gzip-compressed file holds.
-class TextInput {
+// Names the first few of many.
+void name_skipped(std::int64_t number, const std::string& what) {
+  if (number <= kNamedSkips) {
+    log::warn("data", "skipped {}", what);
+  } else {
+    log::debug("data", "skipped {}", what);
+  }
+}
+
+// Puts batches that workers are done with into the token file, in order, and keeps account of how far that has come.
+class BatchSink {
  public:
-  explicit TextInput(const std::string& path) : path_(path) {
-    errno = 0;
-    file_.reset(::gzopen(path.c_str(), "rb"));
-    if (!file_) {
-      const int err = errno == 0 ? ENOMEM : errno;
-      throw user_error("data.input", fmt::format("cannot open {}: {}", path, errno_text(err)));
-    }
-    ::gzbuffer(file_.get(), kChunkBytes);
-    buffer_.resize(kChunkBytes);
+  BatchSink(std::span<const std::string> files, const Tokenizer& tokenizer, const EncodeOptions& options,
+            TokenWriter& writer, const StateFile& file, EncodeState state)
+      : files_(files),
+        end_of_document_(tokenizer.end_of_document()),
+        options_(options),
+        writer_(writer),
+        file_(file),
+        state_(std::move(state)),
+        saved_(state_.written) {
+    state_.bin_inode = writer.bin_inode();
   }
 
-  // The next piece, empty at the end. Valid until the next call.
-  std::string_view next() {
-    errno = 0;
-    const int n = ::gzread(file_.get(), buffer_.data(), kChunkBytes);
-    int code = Z_OK;
-    const char* const words = ::gzerror(file_.get(), &code);
-    // zlib tells of a file that ends inside a gzip member with Z_BUF_ERROR, beside the data that it could still read.
-    if (n < 0 || code != Z_OK) {
-      throw Error("data.input", Blame::storage,
-                  fmt::format("cannot read {}: {}", path_, code == Z_ERRNO ? errno_text(errno) : std::string(words)));
+  void write(const TextBatch& batch) {
+    std::size_t tokens_at = 0;
+    for (const TextItem& item : batch.items) {
+      const auto tokens = std::span(batch.tokens).subspan(tokens_at, item.tokens_end - tokens_at);
+      tokens_at = item.tokens_end;
+      take(item, tokens);
     }
-    return {buffer_.data(), static_cast<std::size_t>(n)};
+    state_.position = batch.end;
+    const std::int64_t token_bytes = size_bytes(token_type());
+    const bool is_due = (writer_.num_tokens() - saved_.num_tokens) * token_bytes >= options_.save_every_bytes ||
+                        monotonic_s() - saved_s_ >= kSaveEvery_s;
+    if (is_due) save(writer_.mark());
   }
 
-  // Bytes of the file itself that were read.
-  std::int64_t position_bytes() const { return ::gzoffset(file_.get()); }
+  // The state with nothing left to read.
+  const EncodeState& finish() {
+    state_.complete = true;
+    if (state_.report.num_binary_files > kNamedSkips) {
+      log::warn("data", "skipped {} more files that are not text; MS_LOG=data:debug names them",
+                state_.report.num_binary_files - kNamedSkips);
+    }
+    if (state_.report.num_bad_lines > kNamedSkips) {
+      log::warn("data", "skipped {} more lines of JSON Lines; MS_LOG=data:debug names them",
+                state_.report.num_bad_lines - kNamedSkips);
+    }
+    state_.report.num_documents = writer_.num_documents();
+    state_.report.num_tokens = writer_.num_tokens();
+    return state_;
+  }
+
+  void save(const TokenWriter::Mark& mark) {
+    if (state_.identity.empty()) return;
+    writer_.save();
+    state_.written = saved_ = mark;
+    file_.write(state_);
+    saved_s_ = monotonic_s();
+  }
 
  private:
-  std::string path_;
-  Handle<GzTraits> file_;
-  std::vector<char> buffer_;
-};
+  TokenType token_type() const { return writer_.type(); }
 
-// Turns the text of one file into documents of the writer.
-class DocumentSink {
- public:
-  DocumentSink(const Tokenizer& tokenizer, const std::optional<std::string>& split_on, TokenWriter& writer)
-      : tokenizer_(tokenizer), split_on_(split_on), writer_(writer) {}
-
-  void feed(std::string_view text) {
-    if (!split_on_) {
-      emit(text);
-      return;
+  void take(const TextItem& item, std::span<const std::int32_t> tokens) {
+    EncodeReport& file = state_.file;
+    switch (item.kind) {
+      case TextItem::Kind::file_begin:
+        state_.file_begin = writer_.mark();
+        state_.position = {.file = item.number, .begun = true};
+        file = {};
+        break;
+      case TextItem::Kind::text:
+        writer_.append(tokens);
+        file.text_bytes += static_cast<std::int64_t>(item.end - item.begin);
+        break;
+      case TextItem::Kind::json:
+        writer_.append(tokens);
+        file.text_bytes += static_cast<std::int64_t>(item.end);
+        if (item.end == 0) ++file.num_empty_documents;
+        end_document();
+        break;
+      case TextItem::Kind::bad_json:
+        bad_line(item);
+        break;
+      case TextItem::Kind::split:
+        ++file.num_splits;
+        [[fallthrough]];
+      case TextItem::Kind::document_end:
+        end_document();
+        break;
+      case TextItem::Kind::file_end:
+        ++(writer_.num_documents() > state_.file_begin.num_documents ? file.num_files : file.num_empty_files);
+        state_.report += std::exchange(file, {});
+        break;
+      case TextItem::Kind::file_skip:
+        skip_file(item);
+        break;
     }
-    while (!text.empty()) {
-      const std::size_t newline = text.find('\n');
-      const std::string_view piece = text.substr(0, newline == std::string_view::npos ? newline : newline + 1);
-      text.remove_prefix(piece.size());
-      if (newline == std::string_view::npos) {
-        feed_line_part(piece);
-      } else {
-        feed_line_end(piece);
-      }
-    }
-  }
-
-  void finish() {
-    if (!is_delimiter(line_)) emit(line_);
-    line_.clear();
-    end_document();
-  }
-
-  std::int64_t text_bytes() const { return text_bytes_; }
-  std::int64_t num_splits() const { return num_splits_; }
-
- private:
-  // The beginning of a line is held back while it may still become the delimiter.
-  void feed_line_part(std::string_view piece) {
-    if (inside_line_) {
-      emit(piece);
-      return;
-    }
-    line_ += piece;
-    if (line_.size() > split_on_->size() + 1) {  // one more for a '\r'
-      emit(line_);
-      line_.clear();
-      inside_line_ = true;
-    }
-  }
-
-  void feed_line_end(std::string_view piece) {
-    if (inside_line_) {
-      emit(piece);
-      inside_line_ = false;
-    } else if (line_.empty()) {
-      emit_or_split(piece);
-    } else {
-      line_ += piece;
-      emit_or_split(line_);
-      line_.clear();
-    }
-  }
-
-  void emit_or_split(std::string_view line) {
-    if (is_delimiter(line)) {
-      ++num_splits_;
-      end_document();
-    } else {
-      emit(line);
-    }
-  }
-
-  bool is_delimiter(std::string_view line) const {
-    if (!split_on_ || line.empty()) return false;
-    if (line.ends_with('\n')) line.remove_suffix(1);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    return line == *split_on_;
-  }
-
-  void emit(std::string_view text) {
-    if (text.empty()) return;
-    tokenizer_.encode(text, tokens_);
-    text_bytes_ += static_cast<std::int64_t>(text.size());
-    has_text_ = true;
-    if (tokens_.size() >= kFlushTokens) flush();
   }
 
   void end_document() {
-    if (!has_text_) return;
-    tokens_.push_back(tokenizer_.end_of_document());
-    flush();
+    if (!writer_.inside_document()) return;
+    writer_.append({&end_of_document_, 1});
     writer_.end_document();
-    has_text_ = false;
   }
 
-  void flush() {
-    writer_.append(tokens_);
-    tokens_.clear();
+  const std::string& path_of(std::int64_t file) const { return files_[static_cast<std::size_t>(file)]; }
+
+  void bad_line(const TextItem& item) {
+    const std::string& path = path_of(state_.position.file);
+    const std::string column = item.begin > 0 ? fmt::format(":{}", item.begin) : "";
+    const std::string what = fmt::format("{}:{}{}: {}", path, item.number, column, item.problem);
+    if (!options_.skip_bad_lines) {
+      throw user_error("data.json", what,
+                       item.hint.empty() ? "mend the line, or leave such lines out with --skip-bad-lines" : item.hint);
+    }
+    ++state_.file.num_bad_lines;
+    name_skipped(state_.report.num_bad_lines + state_.file.num_bad_lines, what);
   }
 
-  static constexpr std::size_t kFlushTokens = std::size_t{1} << 16;
+  void skip_file(const TextItem& item) {
+    state_.file = {.num_binary_files = 1};
+    state_.report += std::exchange(state_.file, {});
+    name_skipped(state_.report.num_binary_files, fmt::format("{}: {}", path_of(item.number), item.problem));
+    // The saved state has to be true while its tokens are taken back, too.
+    state_.position = {.file = item.number + 1};
+    if (saved_.num_tokens > state_.file_begin.num_tokens) save(state_.file_begin);
+    writer_.rollback(state_.file_begin);
+  }
 
-  const Tokenizer& tokenizer_;
-  const std::optional<std::string>& split_on_;
+  std::span<const std::string> files_;
+  const std::int32_t end_of_document_;
+  const EncodeOptions& options_;
   TokenWriter& writer_;
-  std::vector<std::int32_t> tokens_;
-  std::string line_;          // the beginning of a line that may become the delimiter
-  bool inside_line_ = false;  // the line that is being read cannot be the delimiter any more
-  bool has_text_ = false;
-  std::int64_t text_bytes_ = 0, num_splits_ = 0;
+  const StateFile& file_;
+  EncodeState state_;
+  TokenWriter::Mark saved_;
+  double saved_s_ = monotonic_s();
 };
 
-constexpr std::int64_t kNamedSkips = 3;  // files; a directory of pictures has thousands
-
-void refuse_json_lines(std::string_view head, const std::string& path) {
-  if (!looks_like_json_lines(head, path)) return;
-  throw user_error("data.json",
-                   fmt::format("{} holds JSON Lines, an object on each line, and would be encoded with its braces and "
-                               "keys",
-                               path),
-                   "take the text out of it: jq -r '.text, \"<eod>\"' FILE >TEXT, and --split-on '<eod>' for TEXT; or "
-                   "--json-as-text encodes the lines as they are");
-}
-
-// Files that are no text, though they may have no NUL byte.
-struct OtherFormat {
-  std::string_view begin, why;
-};
-constexpr OtherFormat kOtherFormats[] = {
-    {"\x28\xb5\x2f\xfd", "it is compressed with zstd"},
-    {"\xfd\x37zXZ", "it is compressed with xz"},
-    {"BZh91AY&SY", "it is compressed with bzip2"},
-    {"PK\x03\x04", "it is a zip archive"},
-    {"%PDF-", "it is a PDF"},
-    {"PAR1", "it is a Parquet file"},
-};
-
-// Why the next piece of a file says that it is no text; empty if it does not.
-std::string_view why_not_text(std::string_view piece, bool is_begin) {
-  for (const OtherFormat& format : kOtherFormats)
-    if (is_begin && piece.starts_with(format.begin)) return format.why;
-  return piece.find('\0') != std::string_view::npos ? "it holds a NUL byte, so it is not text" : "";
-}
-
-std::int64_t file_size_bytes(const std::string& path) {
-  std::error_code failed;
-  const auto size = fs::file_size(path, failed);
-  return failed ? 0 : static_cast<std::int64_t>(size);  // of a pipe, say: its size only moves the progress bar
+// Whether an encoding of this identity was killed when nothing was left to do but to give the files their names. If
+// that is not done, .bin becomes a part again, as if nothing had its name yet.
+bool was_finished(const std::string& prefix, const EncodeState& state) {
+  const std::string bin = prefix + ".bin";
+  if (!state.complete || ::access((bin + ".part").c_str(), F_OK) == 0) return false;
+  const UniqueFd fd(::open(bin.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat status {};
+  if (!fd || ::fstat(fd.get(), &status) != 0 || status.st_ino != state.bin_inode) return false;
+  if (!lock_whole(fd)) throw user_error("data.output", fmt::format("another process writes {}", bin), "wait for it");
+  if (::access((prefix + ".idx").c_str(), F_OK) == 0) return true;
+  rename_synced(bin, bin + ".part");
+  return false;
 }
 
 }  // namespace
@@ -262,46 +253,78 @@ std::vector<std::string> expand_inputs(std::span<const std::string> paths, bool 
   return files;
 }
 
-EncodeReport encode_files(std::span<const std::string> files, const Tokenizer& tokenizer, const EncodeOptions& options,
-                          TokenWriter& writer) {
-  EncodeReport report;
+EncodeReport encode(const std::string& prefix, std::span<const std::string> files, const Tokenizer& tokenizer,
+                    Note note, const EncodeOptions& options) {
+  check_prefix(prefix);
+  const StateFile file(prefix);
+  const std::string identity = identity_of(files, note, options);
+  if (const std::optional<EncodeState> old = file.read();
+      old && old->identity == identity && was_finished(prefix, *old)) {
+    ::unlink((prefix + ".sequences.part").c_str());
+    file.remove();
+    return old->report;
+  }
+  if (!options.replace) refuse_existing(prefix);
+  TokenWriter writer(prefix, token_type_for_vocab(tokenizer.vocab_size()), true);
+  EncodeState state{.identity = identity};
+  if (std::optional<EncodeState> old = file.read()) {  // nobody else writes it now
+    const bool is_same = old->identity == identity;
+    if (is_same && writer.resume(old->written)) {
+      state = std::move(*old);
+      log::info("data", "going on with {}: {} documents, {} tokens are there", prefix, writer.num_documents(),
+                writer.num_tokens());
+    } else {
+      log::warn("data", "{}.encode.part is of {}: encoding begins anew", prefix,
+                is_same ? "parts that are damaged" : "other files or options");
+    }
+  }
+  if (writer.num_tokens() == 0) {
+    writer.restart();
+    file.remove();
+    state = {.identity = identity};
+  }
+
+  const bool is_whole = !tokenizer.takes_pieces();
   std::int64_t total_bytes = 0;
   for (const std::string& path : files) total_bytes += file_size_bytes(path);
-  std::int64_t done_bytes = 0;
-  for (const std::string& path : files) {
-    TextInput input(path);
-    const TokenWriter::Mark before = writer.mark();
-    DocumentSink sink(tokenizer, options.split_on, writer);
-    std::string_view skip;  // why
-    bool is_begin = true;
-    for (std::string_view text = input.next(); !text.empty() && skip.empty(); text = input.next()) {
-      skip = why_not_text(text, is_begin);
-      if (std::exchange(is_begin, false) && skip.empty() && !options.json_as_text) refuse_json_lines(text, path);
-      if (skip.empty()) sink.feed(text);
-      if (options.progress) options.progress(done_bytes + input.position_bytes(), total_bytes);
+  DocumentReader reader(files, options.read, is_whole, state.position);
+  BatchSink sink(files, tokenizer, options, writer, file, state);
+  std::deque<std::unique_ptr<TextBatch>> in_flight;  // outlives the workers
+  const int num_workers = options.workers > 0 ? options.workers : default_workers();
+  EncodeWorkers workers(num_workers, tokenizer,
+                        options.read.fields.empty() ? std::vector<std::string>{"text"} : options.read.fields);
+  const std::size_t most_batches = kBatchesPerWorker * static_cast<std::size_t>(num_workers) + 1;
+  std::size_t in_flight_bytes = 0;
+  for (bool ended = false; !ended || !in_flight.empty();) {
+    while (!ended && in_flight.size() < most_batches && (in_flight.empty() || in_flight_bytes < kMostInFlightBytes)) {
+      auto batch = std::make_unique<TextBatch>();
+      ended = !reader.next(*batch);
+      if (ended) break;
+      in_flight_bytes += batch->text.size();
+      workers.submit(*in_flight.emplace_back(std::move(batch)));
     }
-    if (!skip.empty()) {
-      writer.rollback(before);
-      ++report.num_binary_files;
-      const std::string skipped = fmt::format("skipped {}: {}", path, skip);
-      if (report.num_binary_files <= kNamedSkips) {
-        log::warn("data", "{}", skipped);
-      } else {
-        log::debug("data", "{}", skipped);
-      }
-    } else {
-      sink.finish();
-      report.text_bytes += sink.text_bytes();
-      report.num_splits += sink.num_splits();
-      ++(writer.num_documents() > before.num_documents ? report.num_files : report.num_empty_files);
-    }
-    done_bytes += file_size_bytes(path);
-    if (options.progress) options.progress(done_bytes, total_bytes);
+    if (in_flight.empty()) break;
+    const TextBatch& oldest = *in_flight.front();
+    workers.wait(oldest);
+    sink.write(oldest);
+    if (options.progress) options.progress(oldest.input_bytes, total_bytes);
+    in_flight_bytes -= oldest.text.size();
+    in_flight.pop_front();
   }
-  if (report.num_binary_files > kNamedSkips) {
-    log::warn("data", "skipped {} more files that are not text; MS_LOG=data:debug names them",
-              report.num_binary_files - kNamedSkips);
+
+  const EncodeReport report = sink.finish().report;
+  if (report.num_documents == 0) {
+    file.remove();
+    writer.restart();
   }
+  note.documents = report.num_documents;
+  note.tokens = report.num_tokens;
+  note.text_bytes = report.text_bytes;
+  note.source_files = report.num_files;
+  writer.finish(to_json(note));
+  sink.save(writer.mark());
+  writer.publish();
+  file.remove();
   return report;
 }
 

@@ -1,10 +1,12 @@
 #include "data/eval_set.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "base/error.h"
 #include "data/loader.h"
+#include "data/note.h"
 
 namespace ms::data {
 namespace {
@@ -58,6 +60,7 @@ EvalSet::EvalSet(const EvalSource& source, std::int64_t seq, std::int64_t vocab_
       vocab_size_(vocab_size),
       all_windows_((range_.size() - 2) / seq + 1),
       windows_(most_windows > 0 ? std::min(most_windows, all_windows_) : all_windows_) {
+  if (const std::optional<Note> note = read_note(source.prefix)) check_vocab(*note, source.prefix, vocab_size);
   if (range_.size() >= 2) return;
   throw user_error("data.short", fmt::format("{}.bin has {} tokens to evaluate on, and a prediction needs two",
                                              source.prefix, range_.size()));

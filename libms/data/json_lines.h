@@ -1,11 +1,47 @@
-// Files of JSON Lines, which hold a JSON object on each line: they are no text to train on.
+// Files of JSON Lines, which hold a JSON object on each line: what they are known by, and the text in a line.
 #pragma once
 
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace ms::data {
 
-// Whether a file that begins with `head` holds JSON Lines: two lines of objects, or one where its name says so.
+// Whether a file holds JSON Lines: its name says so (.jsonl, .ndjson, also with .gz or .zst behind), or `head`, its
+// beginning, holds two lines of objects.
 bool looks_like_json_lines(std::string_view head, std::string_view path);
+// Whether the first value of a text may be an object.
+bool begins_with_object(std::string_view head);
+
+inline constexpr std::string_view kUtf8Bom = "\xef\xbb\xbf";
+
+struct JsonLineProblem {
+  std::string what;
+  std::string hint = {};
+  std::optional<std::size_t> column = {};  // from 1, in bytes
+};
+
+// Takes the text out of lines, one at a time.
+class JsonLine {
+ public:
+  static constexpr std::size_t kPadding = 64;  // bytes behind a line that may be read
+
+  // Paths of members, "text" or "meta.body", of which there is at least one. Error("data.field", user): one is empty.
+  explicit JsonLine(const std::vector<std::string>& fields);
+  ~JsonLine();
+  JsonLine(JsonLine&&) noexcept;
+
+  // Replaces `text` by the members' texts, with a newline between two: those that are null or empty are left out. An
+  // escaped surrogate without its other half becomes U+FFFD. nullopt: the line is sound, all of it, and has all
+  // members.
+  std::optional<JsonLineProblem> read(std::string_view line, std::string& text);
+
+ private:
+  class Reader;
+  std::unique_ptr<Reader> reader_;
+};
 
 }  // namespace ms::data

@@ -62,10 +62,11 @@ Loader::Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_si
   std::vector<Split> train;
   std::vector<Split> valid;
   std::vector<double> weights;
+  std::optional<std::pair<std::string, Note>> first_note;
   std::string identity = fmt::format("seq {}\n", shape_.seq);
   for (const std::string& entry : config.train) {
     const DataSource source = parse_source(entry);
-    const int index = open(source.prefix);
+    const int index = open(source.prefix, first_note);
     const TokenFile& file = files_.back();
     const std::int64_t end = hold_out ? last_part(file, config.valid_fraction).begin : file.num_tokens();
     identity += fmt::format("{} {} {} {} {}\n", source.prefix.substr(source.prefix.rfind('/') + 1), file.num_tokens(),
@@ -77,7 +78,7 @@ Loader::Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_si
     num_train_tokens_ += end;
   }
   for (const std::string& entry : config.valid) {
-    const int index = open(parse_source(entry).prefix);
+    const int index = open(parse_source(entry).prefix, first_note);
     valid.push_back({index, 0, files_.back().num_tokens()});
     require_window(files_.back(), valid.back(), shape_.seq);
   }
@@ -110,7 +111,17 @@ void Loader::start_at(std::int64_t step, std::int64_t sample) {
   shape_.origin_sample = sample;
 }
 
-int Loader::open(const std::string& prefix) {
+int Loader::open(const std::string& prefix, std::optional<std::pair<std::string, Note>>& first_note) {
+  if (const std::optional<Note> note = read_note(prefix)) {
+    check_vocab(*note, prefix, vocab_size_);
+    if (!first_note) first_note.emplace(prefix, *note);
+    if (!first_note->second.same_tokenizer(*note)) {
+      log::warn("data",
+                "{} and {} were written by two tokenizers, {} and {}: a token means one thing here and another there; "
+                "encode both with one",
+                first_note->first, prefix, first_note->second.tokenizer, note->tokenizer);
+    }
+  }
   check_vocab_of(files_.emplace_back(prefix));
   return static_cast<int>(files_.size()) - 1;
 }

@@ -14,10 +14,12 @@
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "data/batch.h"
 #include "data/config.h"
+#include "data/note.h"
 #include "data/sampler.h"
 #include "data/token_file.h"
 
@@ -36,8 +38,9 @@ void document_starts(const TokenFile& file, std::int64_t begin, std::span<std::i
 class Loader {
  public:
   // Errors, all of blame user unless a file is damaged: "data.train" no file is named; "data.short" too few tokens for
-  // one sample; "data.vocab" a token id is not below `vocab_size` (a bounded part of each file is looked at here, the
-  // rest as it is read); "data.source", "data.weight" a wrong entry; and those of TokenFile.
+  // one sample; "data.vocab" a token id is not below `vocab_size` (that of the file's note, and a bounded part of each
+  // file, are looked at here, the rest as it is read); "data.source", "data.weight" a wrong entry; and those of
+  // TokenFile.
   Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_size, std::uint64_t seed);
 
   // Samples [first_sample, first_sample + count) of the global batch of `step`, as rows of seq tokens; targets are the
@@ -67,7 +70,7 @@ class Loader {
   std::int64_t num_train_tokens() const { return num_train_tokens_; }
 
  private:
-  int open(const std::string& prefix);
+  int open(const std::string& prefix, std::optional<std::pair<std::string, Note>>& first_note);
   void check_vocab_of(const TokenFile& file) const;
   void read_row(const Window& window, std::int64_t row, std::int32_t* tokens, std::int32_t* targets,
                 std::int32_t* starts) const;

@@ -1,101 +1,59 @@
 #include "data/token_writer.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <limits>
 #include <utility>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/user_path.h"
+#include "data/note.h"
 
 namespace ms::data {
 namespace {
 
-constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 constexpr std::uint32_t kContinues = std::uint32_t{1} << 31;
+constexpr std::int64_t kSavedBytes = sizeof(std::uint32_t);  // of a sequence
 constexpr std::int64_t kMaxSequenceTokens = std::numeric_limits<std::int32_t>::max();
 
 std::string checked_prefix(std::string prefix) {
+  check_prefix(prefix);
+  return prefix;
+}
+
+std::string saved_path(const std::string& prefix) { return prefix + ".sequences"; }
+
+}  // namespace
+
+void check_prefix(const std::string& prefix) {
   if (prefix.empty() || prefix.ends_with('/')) {
-    throw user_error("data.output", fmt::format("'{}' is not the prefix of a file", prefix));
+    throw user_error("data.output", fmt::format("'{}' is not the prefix of a file", prefix),
+                     fmt::format("add a name: {}NAME makes {}NAME.bin and {}NAME.idx", prefix, prefix, prefix));
   }
   if (prefix.ends_with(".bin") || prefix.ends_with(".idx")) {
     throw user_error("data.output", fmt::format("'{}' is a file, expected the prefix of a pair of files", prefix),
                      fmt::format("use '{}'", prefix.substr(0, prefix.size() - 4)));
   }
-  return prefix;
 }
 
-}  // namespace
-
-PendingFile::PendingFile(std::string path)
-    : path_(std::move(path)),
-      temporary_path_(fmt::format("{}.tmp-{}", path_, ::getpid())),
-      fd_(::open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
-  if (!fd_) {
-    const int err = errno;
-    throw Error("file.write", is_wrong_path(err) ? Blame::user : Blame::storage,
-                fmt::format("cannot create {}: {}", path_, errno_text(err)),
-                err == ENOENT ? "the directory must exist" : "");
-  }
-  buffer_.reserve(kBufferBytes);
-}
-
-PendingFile::~PendingFile() {
-  if (!published_) ::unlink(temporary_path_.c_str());
-}
-
-void PendingFile::failed(const char* operation) const {
-  const int err = errno;
-  throw Error("file.write", Blame::storage, fmt::format("cannot {} {}: {}", operation, path_, errno_text(err)));
-}
-
-void PendingFile::write(const void* data, std::size_t size_bytes) {
-  const char* from = static_cast<const char*>(data);
-  while (size_bytes > 0) {
-    if (buffer_.size() == kBufferBytes) flush();
-    const std::size_t part = std::min(size_bytes, kBufferBytes - buffer_.size());
-    buffer_.insert(buffer_.end(), from, from + part);
-    from += part;
-    size_bytes -= part;
+void refuse_existing(const std::string& prefix) {
+  for (const char* suffix : {".bin", ".idx"}) {
+    if (::access((prefix + suffix).c_str(), F_OK) != 0) continue;
+    throw user_error("data.output", fmt::format("{}{} is there already", prefix, suffix),
+                     "name another --output, or replace it with --force");
   }
 }
 
-void PendingFile::flush() {
-  for (std::size_t done = 0; done < buffer_.size();) {
-    const ssize_t n = ::write(fd_.get(), buffer_.data() + done, buffer_.size() - done);
-    if (n < 0 && errno != EINTR) failed("write");
-    if (n > 0) done += static_cast<std::size_t>(n);
-  }
-  buffer_.clear();
-}
-
-void PendingFile::truncate(std::int64_t size_bytes) {
-  flush();
-  if (::ftruncate(fd_.get(), size_bytes) != 0) failed("truncate");
-  if (::lseek(fd_.get(), size_bytes, SEEK_SET) < 0) failed("seek in");
-}
-
-void PendingFile::sync() {
-  flush();
-  if (::fsync(fd_.get()) != 0) failed("sync");
-  fd_.close();
-}
-
-void PendingFile::publish() {
-  rename_synced(temporary_path_, path_);
-  published_ = true;
-}
-
-TokenWriter::TokenWriter(std::string prefix, TokenType type)
-    : prefix_(checked_prefix(std::move(prefix))), type_(type), bin_(prefix_ + ".bin"), idx_(prefix_ + ".idx") {
+TokenWriter::TokenWriter(std::string prefix, TokenType type, bool goes_on)
+    : prefix_(checked_prefix(std::move(prefix))), type_(type), bin_(prefix_ + ".bin") {
   MS_ASSERT(type == TokenType::u16 || type == TokenType::i32, "token files are written as u16 or i32, not {}",
             to_string(type));
+  if (!goes_on) restart();
 }
+
+TokenWriter::~TokenWriter() = default;
 
 void TokenWriter::append(std::span<const std::int32_t> tokens) {
   const std::int32_t last_id =
@@ -123,21 +81,71 @@ void TokenWriter::end_document() {
   ++num_documents_;
 }
 
-TokenWriter::Mark TokenWriter::mark() const {
-  MS_ASSERT(num_tokens_ == document_begin_, "a mark inside document {}", num_documents_);
-  return {sequences_.size(), num_tokens_, num_documents_};
-}
+TokenWriter::Mark TokenWriter::mark() const { return {std::ssize(sequences_), num_tokens_, num_documents_}; }
 
 void TokenWriter::rollback(const Mark& mark) {
   bin_.truncate(mark.num_tokens * data::size_bytes(type_));
-  sequences_.resize(mark.num_sequences);
+  sequences_.resize(static_cast<std::size_t>(mark.num_sequences));
+  const std::int64_t saved_bytes = mark.num_sequences * kSavedBytes;
+  if (saved_ && saved_->size_bytes() > saved_bytes) saved_->truncate(saved_bytes);
   num_tokens_ = document_begin_ = mark.num_tokens;
   num_documents_ = mark.num_documents;
 }
 
+void TokenWriter::save() {
+  if (!saved_) {
+    saved_.emplace(saved_path(prefix_));
+    saved_->truncate(0);
+  }
+  const auto done = static_cast<std::size_t>(saved_->size_bytes() / kSavedBytes);
+  saved_->write(sequences_.data() + done, (sequences_.size() - done) * sizeof sequences_[0]);
+  bin_.sync();
+  saved_->sync();
+  bin_.keep(true);
+  saved_->keep(true);
+}
+
+bool TokenWriter::resume(const Mark& mark) {
+  saved_.emplace(saved_path(prefix_));
+  const std::int64_t saved_bytes = mark.num_sequences * kSavedBytes, bin_bytes = mark.num_tokens * size_bytes(type_);
+  if (mark.num_sequences < 0 || mark.num_tokens < 0 || saved_->size_bytes() < saved_bytes ||
+      bin_.size_bytes() < bin_bytes) {
+    restart();
+    return false;
+  }
+  saved_->truncate(saved_bytes);
+  bin_.truncate(bin_bytes);
+  sequences_.resize(static_cast<std::size_t>(mark.num_sequences));
+  const std::string saved = saved_->read();
+  std::memcpy(sequences_.data(), saved.data(), saved.size());
+  for (const std::uint32_t sequence : sequences_) {
+    document_begin_ += sequence & ~kContinues;
+    num_documents_ += (sequence & kContinues) == 0 ? 1 : 0;
+  }
+  num_tokens_ = mark.num_tokens;
+  if (num_documents_ != mark.num_documents || document_begin_ > num_tokens_) {
+    restart();
+    return false;
+  }
+  bin_.keep(true);
+  saved_->keep(true);
+  return true;
+}
+
+void TokenWriter::restart() {
+  bin_.truncate(0);
+  bin_.keep(false);
+  if (saved_) saved_->keep(false);
+  saved_.reset();
+  sequences_.clear();
+  num_tokens_ = num_documents_ = document_begin_ = 0;
+}
+
 void TokenWriter::write_index() {
-  const auto put = [&](auto value) { idx_.write(&value, sizeof value); };
-  idx_.write(kIndexMagic.data(), kIndexMagic.size());
+  idx_.emplace(prefix_ + ".idx");
+  idx_->truncate(0);
+  const auto put = [&](auto value) { idx_->write(&value, sizeof value); };
+  idx_->write(kIndexMagic.data(), kIndexMagic.size());
   put(kIndexVersion);
   put(static_cast<std::uint8_t>(type_));
   put(static_cast<std::uint64_t>(sequences_.size()));
@@ -156,24 +164,37 @@ void TokenWriter::write_index() {
   put(index);
 }
 
-void TokenWriter::commit() {
-  MS_ASSERT(num_tokens_ == document_begin_, "document {} was not ended", num_documents_);
+void TokenWriter::finish(std::string_view note) {
+  MS_ASSERT(!inside_document(), "document {} was not ended", num_documents_);
   if (num_documents_ == 0) throw user_error("data.empty", fmt::format("there is no document to write to {}", prefix_));
   write_index();
-  bin_.sync();
-  idx_.sync();
-  const std::string old_idx = prefix_ + ".idx";
-  if (::unlink(old_idx.c_str()) != 0 && errno != ENOENT) {
-    const int err = errno;
-    throw Error("file.write", Blame::storage, fmt::format("cannot replace {}: {}", old_idx, errno_text(err)));
+  if (!note.empty()) {
+    note_.emplace(note_path(prefix_));
+    note_->truncate(0);
+    note_->write(note.data(), note.size());
+    note_->sync();
   }
-  bin_.publish();
+  bin_.sync();
+  idx_->sync();
+}
+
+void TokenWriter::publish() {
+  for (const std::string& old : {prefix_ + ".idx", note_path(prefix_)}) {
+    if (::unlink(old.c_str()) == 0 || errno == ENOENT) continue;
+    const int err = errno;
+    throw Error("file.write", Blame::storage, fmt::format("cannot replace {}: {}", old, errno_text(err)));
+  }
   try {
-    idx_.publish();
+    bin_.publish();
+    if (note_) note_->publish();
+    idx_->publish();
   } catch (const Error&) {  // a .bin without its .idx is half a result: take it back, then fail
-    ::unlink((prefix_ + ".bin").c_str());
+    if (note_) note_->withdraw();
+    bin_.withdraw();
     throw;
   }
+  if (saved_) saved_->keep(false);
+  saved_.reset();
 }
 
 }  // namespace ms::data

@@ -1,81 +1,80 @@
-// Writes PREFIX.bin and PREFIX.idx (the layout is in token_file.h) under temporary names, and gives them their names
-// only in commit(), .bin first and .idx last: whoever sees an .idx sees a whole file. Tokens are streamed; what stays
-// in memory is 4 bytes a sequence. One thread. ms-data encodes through it, and so do tests.
+// Writes PREFIX.bin and PREFIX.idx (the layout is in token_file.h) and the note PREFIX.meta.json as parts
+// (part_file.h), and gives them their names only in publish(), .bin first and .idx last: whoever sees an .idx sees a
+// whole file. Tokens are streamed; what stays in memory is 4 bytes a sequence. One thread. ms-data encodes and merges
+// through it.
+//
+// Another process can go on from a save(), whatever became of this one: the parts are
+// PREFIX.bin.part, and PREFIX.sequences.part with the u32 of each sequence.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "base/handle.h"
+#include "data/part_file.h"
 #include "data/token_file.h"
 
 namespace ms::data {
 
-// A file that is written under a temporary name beside its own one, through a buffer of its own, and is removed by the
-// destructor unless publish() gave it its name. Every failure is Error("file.write", storage).
-class PendingFile {
- public:
-  explicit PendingFile(std::string path);
-  ~PendingFile();
-  PendingFile(const PendingFile&) = delete;
-  PendingFile& operator=(const PendingFile&) = delete;
-
-  void write(const void* data, std::size_t size_bytes);
-  // Keeps only the first `size_bytes` of what was written.
-  void truncate(std::int64_t size_bytes);
-  // Makes the content durable; nothing is written after it.
-  void sync();
-  // Gives it its name, durably.
-  void publish();
-
- private:
-  void flush();
-  [[noreturn]] void failed(const char* operation) const;
-
-  std::string path_;
-  std::string temporary_path_;
-  UniqueFd fd_;
-  std::vector<char> buffer_;
-  bool published_ = false;
-};
+// Error("data.output", user): a token file of this prefix would have no name, or the wrong one.
+void check_prefix(const std::string& prefix);
+// Error("data.output", user): a token file of this prefix is there, and may be what others train on.
+void refuse_existing(const std::string& prefix);
 
 class TokenWriter {
  public:
-  // `type` is u16 or i32, what token_type_for_vocab() says. A prefix without a file name is Error("data.output", user).
-  TokenWriter(std::string prefix, TokenType type);
+  // `type` is u16 or i32, what token_type_for_vocab() says. A prefix without a file name is Error("data.output", user);
+  // and the errors of PartFile. What another writer left is overwritten; with `goes_on` only when restart() says so.
+  TokenWriter(std::string prefix, TokenType type, bool goes_on = false);
+  ~TokenWriter();
 
   // Tokens of the document that is being written. Ids must fit the type.
   void append(std::span<const std::int32_t> tokens);
   // The document must have tokens: callers leave empty ones out.
   void end_document();
 
-  // A point between two documents to come back to, for input that turns out to be unusable after it was begun.
+  // How much was written.
   struct Mark {
-    std::size_t num_sequences;
-    std::int64_t num_tokens;
-    std::int64_t num_documents;
+    std::int64_t num_sequences = 0, num_tokens = 0, num_documents = 0;
+    bool operator==(const Mark&) const = default;
   };
   Mark mark() const;
-  // Forgets everything since the mark, a document that was not ended included.
+  bool inside_document() const { return num_tokens_ > document_begin_; }
+  // Forgets everything since the mark, which was taken between two documents.
   void rollback(const Mark& mark);
 
+  // Makes all that was written durable: resume() of another writer may begin there. It stays, then, without publish().
+  void save();
+  // Goes on from the mark of a save(). False: what is there is not what it was; it is overwritten.
+  bool resume(const Mark& mark);
+  void restart();
+
+  TokenType type() const { return type_; }
   std::int64_t num_tokens() const { return num_tokens_; }
   std::int64_t num_documents() const { return num_documents_; }
+  std::uint64_t bin_inode() const { return bin_.inode(); }
 
-  // Makes both files durable and gives them their names. Older files of that name are replaced, the old .idx going
-  // first, so that no moment shows an old index beside a new .bin. Error("data.empty", user) where there is no
-  // document.
-  void commit();
+  // Makes both files and the note durable; nothing is written after it. Without a note there is none.
+  // Error("data.empty", user) where there is no document.
+  void finish(std::string_view note = {});
+  // Gives the files their names. Older files of that name are replaced, the old .idx going first, so that no moment
+  // shows an old index beside a new .bin.
+  void publish();
+  void commit(std::string_view note = {}) {
+    finish(note);
+    publish();
+  }
 
  private:
   void write_index();
 
   std::string prefix_;
   TokenType type_;
-  PendingFile bin_;
-  PendingFile idx_;
+  PartFile bin_;
+  std::optional<PartFile> idx_, note_, saved_;
   // Tokens of each sequence. A document is one sequence, unless it has more tokens than an i32 can count: the top bit
   // marks a sequence that goes on with the document of the one before it.
   std::vector<std::uint32_t> sequences_;

@@ -1,5 +1,5 @@
-// Tokenizers: text to token ids and back. ms-data encodes with one, ms-train samples text with one. A tokenizer does not
-// change once it is made, so one object serves every thread.
+// Tokenizers: text to token ids and back. ms-data encodes with one, ms-train samples text with one. A tokenizer does
+// not change once it is made, so one object serves every thread.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +51,8 @@ class ByteTokenizer final : public Tokenizer {
 };
 
 // The tokenizer of that name: "byte", or the path of a Hugging Face tokenizer.json. `end_of_document` names the token
-// that ends a document, which must be one of the file's tokens; without it, the first of <|endoftext|>, <|end_of_text|>,
+// that ends a document, which must be one of the file's tokens; without it, the first of <|endoftext|>,
+// <|end_of_text|>,
 // <|eot_id|>, </s> and <eos> that is a special token of the file does. Error("data.tokenizer", user): there is no such
 // tokenizer, its file asks for what is not done exactly as Hugging Face's tokenizers does it, or no token is known to
 // end a document; the hint lists the file's special tokens then.

@@ -19,9 +19,9 @@ VENDORS = [
     (r"(oneapi/)?dnnl.*", r"libms/tensor/cpu_matmul\.cpp", 1),
     (r"curl/.*", r"libms/notify/http\.cpp", 1),
     (r"openssl/.*", r"libms/net/transport/secret\.cpp", 1),
-    (r"zlib\.h", r"libms/(base/unpack|data/encode|tracepp/export/file)\.cpp", 3),
+    (r"zlib\.h", r"libms/(base/unpack|tracepp/export/file)\.cpp", 2),
     (r"zstd.*\.h", r"libms/base/unpack\.cpp", 1),
-    (r"simdjson\.h", r"libms/tracepp/read/json_objects\.h", 1),
+    (r"simdjson\.h", r"libms/(tracepp/read/json_objects\.h|data/json_lines\.cpp)", 2),
     (r"(hdf5|H5\w+)\.h", r"libms/ckpt/hdf5\.cpp", 1),
     (r"slurm/(slurm\w*|spank|smd_ns)\.h", r"spank/.*", None),  # not our room slurm
 ]

@@ -24,7 +24,7 @@ ln -s / tree/root
 # Help and misuse.
 expect 0 'encode' --help
 expect 0 'split-on' encode --help
-for command in encode info show; do expect 0 'ms-data' "$command" --help; done
+for command in encode info show decode verify merge; do expect 0 'ms-data' "$command" --help; done
 expect 2 . 
 expect 2 'frobnicate' frobnicate
 expect 2 'no file to encode' encode --output work/t
@@ -40,8 +40,10 @@ expect 2 'cannot create fortunes/t.bin: Not a directory' encode --output fortune
 expect 2 'not the prefix' encode --output work/ fortunes
 expect 2 'no document' encode --output work/t empty
 expect 2 'NUL byte' encode --output work/t binary
+printf '\xfd7zXZ\0abc' >text.xz
+expect 2 'skipped text.xz: it is compressed with xz' encode --output work/t text.xz
 printf '\x28\xb5\x2f\xfdabc' >text.zst
-expect 2 'skipped text.zst: it is compressed with zstd' encode --output work/t text.zst
+expect 74 'cannot read text.zst: compressed data is cut off' encode --output work/t text.zst
 printf '%%PDF-1.4\nabc\n' >paper
 expect 2 'skipped paper: it is a PDF' encode --output work/t paper
 expect 2 'hint: ~, . and . are not expanded' info 'work/*'
@@ -56,7 +58,7 @@ expect_files ''
 
 # Success.
 expect 0 '3 documents, 17 tokens from 1 files' encode --tokenizer byte --split-on % --output work/f fortunes
-expect_files 'f.bin f.idx '
+expect_files 'f.bin f.idx f.meta.json '
 grep -q 'no line is' err && fail 'lines that split are not seen'
 expect 0 "W .*no line is '%%', as --split-on says: each file is one document" encode --split-on %% --output work/f2 fortunes
 rm work/f2.*
@@ -71,7 +73,7 @@ rm work/in.* work/f3.*
 ) >out 2>err
 [ $? -eq 74 ] || fail 'a file beyond ulimit -f does not end with 74'
 grep -q 'cannot write work/big.bin: File too large' err || fail 'no word of the limit on files'
-expect_files 'f.bin f.idx '
+expect_files 'f.bin f.idx f.meta.json '
 expect 0 '2 documents' encode -o work/g page.gz fortunes binary empty
 expect 0 'skipped 1 binary' encode --force -o work/g page.gz fortunes binary empty
 expect 0 'skipped 1 empty' encode --force -o work/g page.gz fortunes binary empty

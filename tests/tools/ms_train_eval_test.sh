@@ -150,7 +150,7 @@ refuse 2 'model.heads = 4 is not divisible by mesh.tp = 3' eval ckpt --set mesh.
 refuse 2 'is of another model: model.layers is 4 there, 2 here' eval ckpt --set model.layers=2 "${one[@]}"
 refuse 2 "did you mean 'model.layers'" eval ckpt --set model.layrs=1
 refuse 2 'names no validation data' eval hf-gpt2
-refuse 2 'the token at position .* vocabulary is 0 to 16' eval hf-gpt2 --data held
+refuse 2 'set model.vocab = 257' eval hf-gpt2 --data held
 refuse 2 'no tokenizer is known for a vocabulary of 17' generate hf-gpt2 --prompt a
 refuse 2 "'byte' has 257 tokens, and model.vocab is 17" generate hf-gpt2 --tokenizer byte --prompt a
 refuse 2 "no tokenizer 'bpe'" generate ckpt --tokenizer bpe

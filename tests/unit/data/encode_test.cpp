@@ -24,13 +24,19 @@ struct Result {
   std::vector<std::string> documents;  // as text
 };
 
+EncodeReport encode_bytes(const TempDir& dir, const std::vector<std::string>& files, EncodeOptions options = {}) {
+  const ByteTokenizer tokenizer;
+  options.replace = true;
+  return encode(dir / "out", files, tokenizer, note_of(tokenizer, "byte", {}), options);
+}
+
 Result encode(const TempDir& dir, const std::vector<std::string>& files,
               const std::optional<std::string>& split_on = std::nullopt) {
   const ByteTokenizer tokenizer;
   Result result;
-  TokenWriter writer(dir / "out", token_type_for_vocab(tokenizer.vocab_size()));
-  result.report = encode_files(files, tokenizer, {.split_on = split_on, .progress = {}}, writer);
-  writer.commit();
+  EncodeOptions options;
+  options.read.split_on = split_on;
+  result.report = encode_bytes(dir, files, options);
   const TokenFile file(dir / "out");
   for (std::int64_t i = 0; i < file.num_documents(); ++i) {
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(file.document(i).size()));
@@ -111,26 +117,22 @@ TEST(JsonLines, AreRecognisedByTheirLinesAndTheirName) {
            Row{"{ int x; }\n{ int y; }\n", "braces.c", false},
            Row{"{\"a\": 1}\nand a text about it\n", "readme", false},
            Row{"[1, 2]\n[3, 4]\n", "lists", false},
-           Row{"plain text\n", "named.jsonl", false},
-           Row{"", "empty.jsonl", false},
+           Row{"plain text\n", "named.jsonl", true},  // and the line is an error
+           Row{"", "empty.jsonl.zst", true},
+           Row{"\xef\xbb\xbf{}\n{}\n", "bom", true},
        }) {
     EXPECT_EQ(looks_like_json_lines(row.head, row.path), row.is) << row.head;
   }
 }
 
-TEST(JsonLines, AreRefusedUnlessTheyAreMeantAsText) {
+TEST(JsonLines, AreTextOnlyWhereThatIsMeant) {
   const TempDir dir;
   const std::string lines = "{\"text\": \"a\"}\n{\"text\": \"b\"}\n";
   spill_gz(dir / "a.jsonl.gz", lines);
-  const ByteTokenizer tokenizer;
-  TokenWriter writer(dir / "out", token_type_for_vocab(tokenizer.vocab_size()));
-  const std::vector<std::string> files{dir / "a.jsonl.gz"};
-  const Error error = thrown_by([&] { encode_files(files, tokenizer, {}, writer); });
-  EXPECT_EQ(error.kind(), "data.json");
-  EXPECT_EQ(error.blame(), Blame::user);
-  EXPECT_THAT(error.message(), testing::HasSubstr("a.jsonl.gz holds JSON Lines"));
-  EXPECT_EQ(encode_files(files, tokenizer, {.split_on = {}, .json_as_text = true, .progress = {}}, writer).text_bytes,
-            static_cast<std::int64_t>(lines.size()));
+  EXPECT_THAT(encode(dir, {dir / "a.jsonl.gz"}).documents, testing::ElementsAre("a", "b"));
+  EncodeOptions options;
+  options.read.json_as_text = true;
+  EXPECT_EQ(encode_bytes(dir, {dir / "a.jsonl.gz"}, options).text_bytes, std::ssize(lines));
 }
 
 // A directory of pictures is no reason for a thousand lines.
@@ -214,15 +216,12 @@ TEST(Encode, ReportsProgressUpToTheEnd) {
   std::vector<std::int64_t> done;
   std::int64_t total = 0;
   const std::vector<std::string> files{dir / "a", dir / "b.gz"};
-  TokenWriter writer(dir / "out", TokenType::u16);
-  encode_files(files, ByteTokenizer(),
-               {.split_on = {},
-                .progress =
-                    [&](std::int64_t done_bytes, std::int64_t total_bytes) {
-                      done.push_back(done_bytes);
-                      total = total_bytes;
-                    }},
-               writer);
+  EncodeOptions options;
+  options.progress = [&](std::int64_t done_bytes, std::int64_t total_bytes) {
+    done.push_back(done_bytes);
+    total = total_bytes;
+  };
+  encode_bytes(dir, files, options);
   ASSERT_GE(done.size(), 5U);
   EXPECT_TRUE(std::is_sorted(done.begin(), done.end()));
   EXPECT_EQ(done.back(), total);
@@ -249,13 +248,13 @@ TEST(Encode, ExpandsDirectoriesInOrder) {
 TEST(Describe, ShowsLengthsAndAPreview) {
   const TempDir dir;
   write_tokens(dir / "bytes", {{'a', '\n', '\t', 27, '\\', 256}, {'b', 256}});
-  const TokenFileSummary summary = summarize(TokenFile(dir / "bytes"), 100);
+  const TokenFileSummary summary = summarize(TokenFile(dir / "bytes"), {}, 100);
   EXPECT_EQ(summary.longest_document_tokens, 6);
   EXPECT_EQ(summary.shortest_document_tokens, 2);
   EXPECT_EQ(summary.preview, "a\\n\\t\\x1b\\b");
-  EXPECT_EQ(summarize(TokenFile(dir / "bytes"), 1).preview, "a");
+  EXPECT_EQ(summarize(TokenFile(dir / "bytes"), {}, 1).preview, "a");
   write_tokens(dir / "other", {{300, 4}});
-  EXPECT_EQ(summarize(TokenFile(dir / "other"), 100).preview, std::nullopt);
+  EXPECT_EQ(summarize(TokenFile(dir / "other"), {}, 100).preview, std::nullopt);
 }
 
 }  // namespace

@@ -1,0 +1,52 @@
+#include "data/check.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "base/error.h"
+
+namespace ms::data {
+namespace {
+
+constexpr std::int64_t kCheckedTokens = 1 << 18;  // at a time
+
+void check_count(const TokenFile& file, const char* what, std::int64_t of_file, std::int64_t of_note) {
+  if (of_file == of_note) return;
+  throw Error("data.note", Blame::storage,
+              fmt::format("{} says {} {}, and {}.idx has {}: one of them is of another file", note_path(file.prefix()),
+                          of_note, what, file.prefix(), of_file));
+}
+
+}  // namespace
+
+void check_tokens(const TokenFile& file, const std::optional<Note>& note, std::optional<std::int64_t> vocab_size) {
+  if (note) {
+    check_count(file, "documents", file.num_documents(), note->documents);
+    check_count(file, "tokens", file.num_tokens(), note->tokens);
+  }
+  const std::int64_t end =
+      vocab_size ? *vocab_size : (note ? note->vocab_size : std::int64_t{std::numeric_limits<std::int32_t>::max()} + 1);
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t begin = 0; begin < file.num_tokens(); begin += kCheckedTokens) {
+    tokens.resize(static_cast<std::size_t>(std::min(kCheckedTokens, file.num_tokens() - begin)));
+    file.read(begin, tokens);
+    const auto bad = std::ranges::find_if(tokens, [&](std::int32_t id) { return id < 0 || id >= end; });
+    if (bad == tokens.end()) continue;
+    const std::int64_t at = begin + (bad - tokens.begin());
+    throw Error(vocab_size ? "data.vocab" : "data.token", vocab_size && *bad >= 0 ? Blame::user : Blame::storage,
+                fmt::format("{}.bin: the token at position {}, in document {}, is {}, expected 0 to {}", file.prefix(),
+                            at, file.document_of(at), *bad, end - 1));
+  }
+  for (std::int64_t i = 0; note && i < file.num_documents(); ++i) {
+    const TokenRange document = file.document(i);
+    std::int32_t last = -1;
+    if (document.size() > 0) file.read(document.end - 1, {&last, 1});
+    if (last == note->eod) continue;
+    throw Error("data.token", Blame::storage,
+                fmt::format("{}: document {} does not end in token {}, which {} says is the end of a document",
+                            file.prefix(), i, note->eod, note_path(file.prefix())));
+  }
+}
+
+}  // namespace ms::data

@@ -1,0 +1,272 @@
+#include "data/document_reader.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "data/json_lines.h"
+
+namespace ms::data {
+namespace {
+
+// A batch is full with this much text, or this many items: there may be files and documents without any.
+constexpr std::size_t kBatchTextBytes = std::size_t{1} << 20;
+constexpr std::size_t kBatchItems = std::size_t{1} << 14;
+
+// Files that are no text, though they may have no NUL byte.
+struct OtherFormat {
+  std::string_view begin, why;
+};
+constexpr OtherFormat kOtherFormats[] = {
+    {"\xfd\x37zXZ", "it is compressed with xz"},
+    {"BZh91AY&SY", "it is compressed with bzip2"},
+    {"PK\x03\x04", "it is a zip archive"},
+    {"%PDF-", "it is a PDF"},
+    {"PAR1", "it is a Parquet file"},
+};
+
+// Why a file that begins so is no text; empty if nothing says so.
+std::string_view other_format(std::string_view head) {
+  for (const OtherFormat& format : kOtherFormats)
+    if (head.starts_with(format.begin)) return format.why;
+  return "";
+}
+
+}  // namespace
+
+std::int64_t file_size_bytes(const std::string& path) {
+  std::error_code failed;
+  const auto size = std::filesystem::file_size(path, failed);
+  return failed ? 0 : static_cast<std::int64_t>(size);  // of a pipe, say: its size only moves the progress bar
+}
+
+DocumentReader::DocumentReader(std::span<const std::string> files, const ReadOptions& options, bool whole_documents,
+                               const InputPosition& begin, std::int64_t max_whole_bytes)
+    : files_(files),
+      options_(options),
+      whole_documents_(whole_documents),
+      max_whole_bytes_(max_whole_bytes),
+      begin_(begin),
+      file_(begin.file) {
+  for (std::int64_t i = 0; i < file_; ++i) files_bytes_ += file_size_bytes(files_[static_cast<std::size_t>(i)]);
+}
+
+bool DocumentReader::next(TextBatch& batch) {
+  batch.text.clear();
+  batch.items.clear();
+  batch.tokens.clear();
+  batch_ = &batch;
+  // A document in whole pieces ends a batch only where it ends itself.
+  while (batch.text.size() < kBatchTextBytes && batch.items.size() < kBatchItems) {
+    if (!input_) {
+      if (file_ == std::ssize(files_)) break;
+      open_file();
+    } else if (piece_.empty()) {
+      end_file(TextItem::Kind::file_end);
+      continue;
+    }
+    if (!input_) continue;
+    if (mode_ != Mode::json && piece_.find('\0') != std::string_view::npos) {
+      end_file(TextItem::Kind::file_skip, "it holds a NUL byte, so it is not text");
+      continue;
+    }
+    feed(piece_);
+    piece_ = input_->next();
+  }
+  batch.text.append(JsonLine::kPadding, '\0');
+  batch.end = position();
+  batch.input_bytes = files_bytes_ + (input_ ? input_->position_bytes() : 0);
+  batch_ = nullptr;
+  return !batch.items.empty();
+}
+
+void DocumentReader::open_file() {
+  const std::string& path = files_[static_cast<std::size_t>(file_)];
+  input_.emplace(path);
+  piece_ = input_->next();
+  text_bytes_ = lines_ = 0;
+  inside_line_ = false;
+  const bool is_json = !options_.json_as_text && (looks_like_json_lines(piece_, path) ||
+                                                  (!options_.fields.empty() && begins_with_object(piece_)));
+  mode_ = is_json ? Mode::json : options_.by_line ? Mode::lines : Mode::text;
+  const std::string_view other = other_format(piece_);
+  const InputPosition begin = std::exchange(begin_, {});
+  if (!begin.begun) batch_->items.push_back({.kind = TextItem::Kind::file_begin, .number = file_});
+  if (!other.empty()) {
+    end_file(TextItem::Kind::file_skip, std::string(other));
+  } else if (begin.text_bytes > 0) {
+    input_.emplace(path);
+    input_->skip(begin.text_bytes);
+    piece_ = input_->next();
+    text_bytes_ = begin.text_bytes;
+    lines_ = begin.lines;
+    inside_line_ = begin.inside_line;
+  } else if (is_json && piece_.starts_with(kUtf8Bom)) {
+    piece_.remove_prefix(kUtf8Bom.size());
+    text_bytes_ = std::ssize(kUtf8Bom);
+  }
+}
+
+void DocumentReader::end_file(TextItem::Kind kind, std::string why) {
+  if (kind == TextItem::Kind::file_end) {
+    if (mode_ != Mode::text) {
+      if (!line_.empty()) end_line(line_);
+    } else {
+      if (!is_delimiter(line_)) emit(line_);
+      end_document(TextItem::Kind::document_end);
+    }
+  }
+  line_.clear();
+  document_.clear();
+  batch_->items.push_back({.kind = kind, .number = file_, .problem = std::move(why)});
+  input_.reset();
+  piece_ = {};
+  files_bytes_ += file_size_bytes(files_[static_cast<std::size_t>(file_)]);
+  ++file_;
+}
+
+InputPosition DocumentReader::position() const {
+  if (!input_) return {.file = file_};
+  return {.file = file_,
+          .begun = true,
+          .text_bytes = text_bytes_ - std::ssize(line_) - std::ssize(document_),
+          .lines = lines_,
+          .inside_line = inside_line_ && !whole_documents_};
+}
+
+void DocumentReader::hold(std::string& held, std::string_view text, const char* what) const {
+  if (std::ssize(held) + std::ssize(text) > max_whole_bytes_) {
+    const std::string& path = files_[static_cast<std::size_t>(file_)];
+    throw user_error("data.document",
+                     mode_ == Mode::text ? fmt::format("{}: {} has more than {}, and this tokenizer takes whole ones",
+                                                       path, what, format_size(static_cast<double>(max_whole_bytes_)))
+                                         : fmt::format("{}:{}: {} has more than {}", path, lines_ + 1, what,
+                                                       format_size(static_cast<double>(max_whole_bytes_))),
+                     "--split-on LINE ends documents at a line of your choice, --by-line at each line");
+  }
+  held += text;
+}
+
+void DocumentReader::feed(std::string_view piece) {
+  text_bytes_ += std::ssize(piece);
+  if (mode_ != Mode::text) {
+    feed_lines(piece);
+    return;
+  }
+  if (!options_.split_on) {
+    emit(piece);
+    return;
+  }
+  while (!piece.empty()) {
+    const std::size_t newline = piece.find('\n');
+    const std::string_view part = piece.substr(0, newline == std::string_view::npos ? newline : newline + 1);
+    piece.remove_prefix(part.size());
+    if (newline == std::string_view::npos) {
+      feed_line_part(part);
+    } else {
+      feed_line_end(part);
+    }
+  }
+}
+
+void DocumentReader::feed_lines(std::string_view piece) {
+  while (!piece.empty()) {
+    const std::size_t newline = piece.find('\n');
+    if (newline == std::string_view::npos) {
+      hold(line_, piece, "a line");
+      return;
+    }
+    if (line_.empty()) {
+      end_line(piece.substr(0, newline));
+    } else {
+      hold(line_, piece.substr(0, newline), "a line");
+      end_line(line_);
+      line_.clear();
+    }
+    piece.remove_prefix(newline + 1);
+  }
+}
+
+void DocumentReader::end_line(std::string_view line) {
+  ++lines_;
+  if (mode_ == Mode::json) {
+    if (!trim(line).empty()) add_text(TextItem::Kind::json, line);
+    return;
+  }
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  if (line.empty()) return;
+  add_text(TextItem::Kind::text, line);
+  batch_->items.push_back({.kind = TextItem::Kind::document_end});
+}
+
+// The beginning of a line is held back while it may still become the delimiter.
+void DocumentReader::feed_line_part(std::string_view piece) {
+  if (inside_line_) {
+    emit(piece);
+    return;
+  }
+  line_ += piece;
+  if (line_.size() > options_.split_on->size() + 1) {  // one more for a '\r'
+    emit(line_);
+    line_.clear();
+    inside_line_ = true;
+  }
+}
+
+void DocumentReader::feed_line_end(std::string_view piece) {
+  if (inside_line_) {
+    emit(piece);
+    inside_line_ = false;
+  } else if (line_.empty()) {
+    emit_or_split(piece);
+  } else {
+    line_ += piece;
+    emit_or_split(line_);
+    line_.clear();
+  }
+}
+
+void DocumentReader::emit_or_split(std::string_view line) {
+  if (is_delimiter(line)) {
+    end_document(TextItem::Kind::split);
+  } else {
+    emit(line);
+  }
+}
+
+bool DocumentReader::is_delimiter(std::string_view line) const {
+  if (!options_.split_on || line.empty()) return false;
+  if (line.ends_with('\n')) line.remove_suffix(1);
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line == *options_.split_on;
+}
+
+void DocumentReader::emit(std::string_view text) {
+  if (text.empty()) return;
+  if (whole_documents_) {
+    hold(document_, text, "a document");
+  } else {
+    add_text(TextItem::Kind::text, text);
+  }
+}
+
+void DocumentReader::end_document(TextItem::Kind kind) {
+  if (!document_.empty()) add_text(TextItem::Kind::text, document_);
+  document_.clear();
+  batch_->items.push_back({.kind = kind});
+}
+
+void DocumentReader::add_text(TextItem::Kind kind, std::string_view text) {
+  const std::size_t begin = batch_->text.size();
+  batch_->text += text;
+  TextItem* const last = batch_->items.empty() ? nullptr : &batch_->items.back();
+  const bool joins = kind == TextItem::Kind::text && last != nullptr && last->kind == kind;  // one document's pieces
+  if (joins) {
+    last->end = batch_->text.size();
+  } else {
+    batch_->items.push_back({.kind = kind, .number = lines_, .begin = begin, .end = batch_->text.size()});
+  }
+}
+
+}  // namespace ms::data

@@ -1,0 +1,79 @@
+// Files to documents: opens one after another, tells text from what is none, finds where documents end, and hands out
+// batches of them for workers. One thread. Of the input a piece of 1 MiB is in memory, and a whole document where the
+// tokenizer takes no pieces, or where lines are documents.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/input_file.h"
+#include "data/text_batch.h"
+
+namespace ms::data {
+
+struct ReadOptions {
+  // A line that is exactly this ends a document ("%" in fortune files). Without it, each file is one document.
+  std::optional<std::string> split_on;
+  // Each line of a text is a document, without what ends the line.
+  bool by_line = false;
+  // JSON Lines are taken as the text that they are, braces and keys included.
+  bool json_as_text = false;
+  // Where the text is in JSON Lines. Empty: in "text". Otherwise any file that begins with an object holds JSON Lines.
+  std::vector<std::string> fields;
+};
+
+// Documents and lines that have to be in memory whole have no more bytes.
+inline constexpr std::int64_t kMaxWholeBytes = std::int64_t{1} << 30;
+
+class DocumentReader {
+ public:
+  // `whole_documents`: no document is handed out in pieces. `max_whole_bytes` bounds those, and lines.
+  DocumentReader(std::span<const std::string> files, const ReadOptions& options, bool whole_documents,
+                 const InputPosition& begin = {}, std::int64_t max_whole_bytes = kMaxWholeBytes);
+
+  // Fills the batch with the next documents; false: there are no more. Errors of InputFile; "data.document", user: a
+  // document or a line is too long.
+  bool next(TextBatch& batch);
+
+ private:
+  enum class Mode : std::uint8_t { text, lines, json };
+
+  void open_file();
+  void end_file(TextItem::Kind kind, std::string why = {});
+  void feed(std::string_view piece);
+  void feed_lines(std::string_view piece);
+  void feed_line_part(std::string_view piece);
+  void feed_line_end(std::string_view piece);
+  void end_line(std::string_view line);
+  void emit_or_split(std::string_view line);
+  bool is_delimiter(std::string_view line) const;
+  void emit(std::string_view text);
+  void end_document(TextItem::Kind kind);
+  void add_text(TextItem::Kind kind, std::string_view text);
+  void hold(std::string& held, std::string_view text, const char* what) const;
+  InputPosition position() const;
+
+  std::span<const std::string> files_;
+  const ReadOptions& options_;
+  const bool whole_documents_;
+  const std::int64_t max_whole_bytes_;
+  InputPosition begin_;
+
+  TextBatch* batch_ = nullptr;  // the one that next() fills
+  std::optional<InputFile> input_;
+  std::string_view piece_;  // of it, still to be fed
+  std::int64_t file_ = 0, text_bytes_ = 0, lines_ = 0, files_bytes_ = 0;
+  Mode mode_ = Mode::text;
+  std::string line_;  // the beginning of a line: one that may become the delimiter, or any where lines are documents
+  std::string document_;      // one that is not complete, where whole ones are wanted
+  bool inside_line_ = false;  // the line that is being read cannot be the delimiter any more
+};
+
+// Size as on disk; 0 of a pipe.
+std::int64_t file_size_bytes(const std::string& path);
+
+}  // namespace ms::data

@@ -1,0 +1,124 @@
+// The command encode of ms-data.
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/print.h"
+#include "base/progress.h"
+#include "data/commands.h"
+#include "data/encode.h"
+
+namespace ms::data {
+namespace {
+
+constexpr int kMaxWorkers = 1024;
+
+void refuse_both(const Args& args, const char* one, const char* other) {
+  if (!args.has(one) || !args.has(other)) return;
+  throw user_error("cli.value", fmt::format("--{} and --{} say two things", one, other), "leave one of them out");
+}
+
+EncodeOptions options_of(const Args& args) {
+  refuse_both(args, "split-on", "by-line");
+  refuse_both(args, "field", "json-as-text");
+  EncodeOptions options;
+  if (args.has("split-on")) options.read.split_on = args.get("split-on");
+  options.read.by_line = args.has("by-line");
+  options.read.json_as_text = args.has("json-as-text");
+  options.read.fields = args.list("field");
+  options.skip_bad_lines = args.has("skip-bad-lines");
+  options.replace = args.has("force");
+  if (args.has("workers")) options.workers = static_cast<int>(args.get_int("workers", 1, kMaxWorkers));
+  return options;
+}
+
+int run_encode(const Args& args) {
+  std::vector<std::string> inputs = args.list("FILE");
+  if (args.has("files-from")) {
+    for (std::string& path : read_list(args.get("files-from"))) inputs.push_back(std::move(path));
+  }
+  if (inputs.empty()) throw user_error("data.input", "there is no file to encode", "name files, or give --files-from");
+  if (!args.has("output")) throw user_error("data.output", "--output PREFIX is missing");
+  const std::string prefix = args.get("output");
+  EncodeOptions options = options_of(args);
+  std::optional<std::string> eod_token;
+  if (args.has("eod")) eod_token = args.get("eod");
+  const auto tokenizer = make_tokenizer(args.get("tokenizer"), eod_token);
+  const std::vector<std::string> files = expand_inputs(inputs, args.has("recursive"));
+
+  SystemClock clock;
+  std::optional<Progress> progress;
+  options.progress = [&](std::int64_t done_bytes, std::int64_t total_bytes) {
+    if (!progress) progress.emplace("encode", total_bytes, "bytes", clock);
+    progress->update(done_bytes);
+  };
+  const EncodeReport report =
+      encode(prefix, files, *tokenizer, note_of(*tokenizer, args.get("tokenizer"), eod_token), options);
+  if (progress) progress->finish();
+  if (options.read.split_on && report.num_splits == 0)
+    log::warn("data", "no line is '{}', as --split-on says: each file is one document", *options.read.split_on);
+  print_out("{}: {} documents, {} tokens from {} files\n", prefix, report.num_documents, report.num_tokens,
+            report.num_files);
+  if (report.num_binary_files > 0) print_out("skipped {} binary files\n", report.num_binary_files);
+  if (report.num_empty_files > 0) print_out("skipped {} empty files\n", report.num_empty_files);
+  if (report.num_empty_documents > 0) print_out("skipped {} empty documents\n", report.num_empty_documents);
+  if (report.num_bad_lines > 0) print_out("skipped {} bad lines\n", report.num_bad_lines);
+  return 0;
+}
+
+}  // namespace
+
+Command encode_command() {
+  return {
+      .name = "encode",
+      .summary = "write text files as tokens to PREFIX.bin and PREFIX.idx",
+      .positionals = {{.name = "FILE",
+                       .doc = "Text or JSON Lines; what gzip or zstd packed is read as what it holds; - for standard "
+                              "input.",
+                       .required = false,
+                       .many = true}},
+      .options =
+          {{.name = "tokenizer",
+            .value = "NAME",
+            .doc = "The tokenizer: byte, or the path of a Hugging Face tokenizer.json.",
+            .default_text = "byte"},
+           {.name = "eod",
+            .value = "TOKEN",
+            .doc = "The special token of tokenizer.json that ends a document, where it is none of the usual ones."},
+           {.name = "output", .value = "PREFIX", .doc = "The path to write, without .bin and .idx.", .letter = 'o'},
+           {.name = "files-from",
+            .value = "LIST",
+            .doc = "A file that names more input files, one a line; - for standard input."},
+           {.name = "split-on",
+            .value = "LINE",
+            .doc = "A line that is exactly this ends a document; otherwise each text file is one."},
+           {.name = "by-line", .doc = "Each line of a text file is a document, without the end of the line."},
+           {.name = "field",
+            .value = "NAME",
+            .doc = "Where the text is in JSON Lines: text, or meta.body for a member of a member. Given several times, "
+                   "the texts are joined with a newline. Without it text, in files named .jsonl or .ndjson, or that "
+                   "hold an object on each line.",
+            .many = true},
+           {.name = "skip-bad-lines",
+            .doc =
+                "Leaves out lines of JSON Lines that are no JSON or lack the field, names the first three and counts "
+                "them; otherwise the first one is an error."},
+           {.name = "json-as-text", .doc = "Encodes JSON Lines as the text that they are, braces and keys included."},
+           {.name = "workers",
+            .value = "N",
+            .doc = "Threads that make tokens, at most as many as there are cores unless given; the result is the same "
+                   "for any number."},
+           {.name = "force", .doc = "Replaces a token file that is there; otherwise it stays, and nothing is done."},
+           {.name = "recursive", .doc = "Read the files in and below directories, sorted by path.", .letter = 'r'}},
+      .run = run_encode,
+      .description =
+          "The same command goes on from where an earlier one was killed, if files and options are the same; until it "
+          "is complete, what is done is in PREFIX.bin.part, PREFIX.sequences.part and PREFIX.encode.part. "
+          "PREFIX.meta.json says which tokenizer wrote the tokens, for everything that reads them."};
+}
+
+}  // namespace ms::data

@@ -1,0 +1,108 @@
+#include "data/note.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/user_path.h"
+
+namespace ms::data {
+namespace {
+
+constexpr int kNoteSchema = 1;
+constexpr std::size_t kMaxNoteBytes = std::size_t{1} << 20;
+
+}  // namespace
+
+std::string note_path(const std::string& prefix) { return prefix + ".meta.json"; }
+
+Note note_of(const Tokenizer& tokenizer, const std::string& name, const std::optional<std::string>& eod_token) {
+  Note note{.tokenizer = name,
+            .tokenizer_path = {},
+            .tokenizer_fingerprint = tokenizer.fingerprint(),
+            .eod_token = eod_token.value_or(""),
+            .vocab_size = tokenizer.vocab_size(),
+            .eod = tokenizer.end_of_document()};
+  if (!note.tokenizer_fingerprint.empty()) {
+    const std::filesystem::path path = std::filesystem::absolute(name).lexically_normal();
+    note.tokenizer = path.filename();
+    note.tokenizer_path = path;
+  }
+  return note;
+}
+
+std::string to_json(const Note& note) {
+  Json json{{"schema", kNoteSchema},
+            {"tokenizer", note.tokenizer},
+            {"tokenizer_path", note.tokenizer_path},
+            {"tokenizer_fingerprint", note.tokenizer_fingerprint},
+            {"vocab_size", note.vocab_size},
+            {"eod", note.eod},
+            {"documents", note.documents},
+            {"tokens", note.tokens},
+            {"text_bytes", note.text_bytes},
+            {"source_files", note.source_files}};
+  if (!note.eod_token.empty()) json["eod_token"] = note.eod_token;
+  return json.dump(2) + "\n";
+}
+
+std::optional<Note> read_note(const std::string& prefix) {
+  const std::string path = note_path(prefix);
+  if (::access(path.c_str(), F_OK) != 0) return std::nullopt;
+  try {
+    const Json json = Json::parse(read_user_file(path, kMaxNoteBytes));
+    if (const auto schema = json.get<int>("schema"); schema != kNoteSchema)
+      throw JsonError("schema " + std::to_string(schema) + " is not known, expected " + std::to_string(kNoteSchema));
+    Note note;
+    json.get_to("tokenizer", note.tokenizer);
+    json.get_to("tokenizer_path", note.tokenizer_path);
+    json.get_to("tokenizer_fingerprint", note.tokenizer_fingerprint);
+    if (json.contains("eod_token")) json.get_to("eod_token", note.eod_token);
+    json.get_to("vocab_size", note.vocab_size);
+    json.get_to("eod", note.eod);
+    json.get_to("documents", note.documents);
+    json.get_to("tokens", note.tokens);
+    json.get_to("text_bytes", note.text_bytes);
+    json.get_to("source_files", note.source_files);
+    if (note.vocab_size < 1 || note.eod < 0 || note.eod >= note.vocab_size)
+      throw JsonError("eod is no token of the vocabulary");
+    return note;
+  } catch (const JsonError& error) {  // becomes our error, with the file's name
+    throw Error("data.note", Blame::storage, fmt::format("{}: {}", path, error.what()),
+                "remove it: a token file is read without a note, too");
+  }
+}
+
+std::unique_ptr<Tokenizer> tokenizer_of(const Note& note, const std::string& prefix) {
+  if (note.tokenizer_path.empty()) return make_tokenizer(note.tokenizer);
+  std::optional<std::string> eod_token;
+  if (!note.eod_token.empty()) eod_token = note.eod_token;
+  std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(note.tokenizer_path, eod_token);
+  if (tokenizer->fingerprint() != note.tokenizer_fingerprint) {
+    log::warn("data",
+              "{} is not the tokenizer that wrote {}: its fingerprint is {}, and {} says {}; name that one with "
+              "--tokenizer, or encode the text again",
+              note.tokenizer_path, prefix, tokenizer->fingerprint(), note_path(prefix), note.tokenizer_fingerprint);
+  }
+  return tokenizer;
+}
+
+std::unique_ptr<Tokenizer> tokenizer_of(const std::string& prefix, std::optional<std::int64_t> vocab_size) {
+  if (const std::optional<Note> note = read_note(prefix)) return tokenizer_of(*note, prefix);
+  return vocab_size ? tokenizer_for_vocab(*vocab_size) : make_tokenizer("byte");
+}
+
+void check_vocab(const Note& note, const std::string& prefix, std::int64_t vocab_size) {
+  if (note.vocab_size <= vocab_size) return;
+  throw user_error(
+      "data.vocab",
+      fmt::format("{} was written by the tokenizer {}, which has {} tokens, and the model's vocabulary has "
+                  "{}",
+                  prefix, note.tokenizer, note.vocab_size, vocab_size),
+      fmt::format("set model.vocab = {}, or a multiple of 128 above it", note.vocab_size));
+}
+
+}  // namespace ms::data

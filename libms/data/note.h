@@ -1,0 +1,48 @@
+// The note beside a token file, PREFIX.meta.json: which tokenizer wrote it, and of what. ms-data writes it; whoever
+// shows text, trains on the file or generates like it finds the tokenizer and the size of its vocabulary there. Token
+// files of other programs have none.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "data/tokenizer.h"
+
+namespace ms::data {
+
+struct Note {
+  std::string tokenizer;              // "byte", or the name of its file
+  std::string tokenizer_path;         // absolute; empty for byte
+  std::string tokenizer_fingerprint;  // of the file; empty for byte
+  std::string eod_token;              // the text of the token that ends a document, where --eod named it
+  std::int64_t vocab_size = 0;
+  std::int32_t eod = 0;
+  std::int64_t documents = 0, tokens = 0, text_bytes = 0, source_files = 0;
+
+  bool same_tokenizer(const Note& other) const {
+    return tokenizer_fingerprint == other.tokenizer_fingerprint && vocab_size == other.vocab_size && eod == other.eod;
+  }
+};
+
+std::string note_path(const std::string& prefix);
+
+// Returns what the tokenizer says of itself; counts are 0. `name` is what make_tokenizer() was given.
+Note note_of(const Tokenizer& tokenizer, const std::string& name, const std::optional<std::string>& eod_token);
+std::string to_json(const Note& note);
+
+// nullopt: there is none. Error("data.note", storage): it is damaged, or of a newer format.
+std::optional<Note> read_note(const std::string& prefix);
+
+// The tokenizer that a note means. A file that is another one by now is used all the same, and warned of.
+// Error("data.tokenizer", user) as of make_tokenizer().
+std::unique_ptr<Tokenizer> tokenizer_of(const Note& note, const std::string& prefix);
+// The tokenizer of the token file's note; without one, byte if `vocab_size`, where it is known, is that of byte;
+// nullptr: none is known.
+std::unique_ptr<Tokenizer> tokenizer_of(const std::string& prefix, std::optional<std::int64_t> vocab_size);
+
+// Throws Error("data.vocab", user) where the token file's tokenizer has ids that a model of `vocab_size` does not have.
+void check_vocab(const Note& note, const std::string& prefix, std::int64_t vocab_size);
+
+}  // namespace ms::data
