@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "ckpt/directory.h"
-#include "data/tokenizer.h"
 #include "nn/params.h"
 #include "optim/groups.h"
 #include "optim/learning_rate.h"
@@ -172,11 +171,6 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
     add("mesh.schedule", mesh.chunks > 1
                              ? fmt::format("{} has no interleaved form: mesh.chunks must be 1", mesh.schedule)
                              : fmt::format("{} is interleaved: mesh.chunks must be above 1", mesh.schedule));
-  }
-  if (settings.run.sample_tokens > 0 && settings.model.vocab != data::ByteTokenizer::kVocabSize) {
-    add("run.sample_tokens", fmt::format("text is generated with the byte tokenizer, whose vocabulary is "
-                                         "{}, but model.vocab = {}; set run.sample_tokens = 0",
-                                         data::ByteTokenizer::kVocabSize, settings.model.vocab));
   }
   if (settings.optim.main_grads_dtype == "bf16" && train.dtype != "bf16")
     add("optim.main_grads_dtype", "bf16 gradients belong to bf16 parameters: set train.dtype = \"bf16\"");

@@ -152,7 +152,11 @@ expect 2 'regular' check /dev/zero
 expect 2 'no schedule is called' check c.toml --set mesh.schedule=zip
 expect 2 'nowhere.csv' check c.toml --set mesh.schedule=nowhere.csv
 expect 2 'too large' check c.toml --set model.hidden=1000000 --set model.vocab=100000000 --set model.heads=100000 --set model.layers=10000
-expect 2 'byte tokenizer' check c.toml --set run.sample_tokens=9 --set model.vocab=300
+expect 0 '8 ranks' check c.toml --set run.sample_tokens=9 --set model.vocab=300
+mv text.meta.json note
+expect 2 'no tokenizer is known for text' check c.toml --set run.sample_tokens=9 --set model.vocab=300
+mv note text.meta.json
+expect 2 'set model.vocab = 257' check c.toml --set model.vocab=256
 # What needs no run.
 expect 0 '8 ranks' check c.toml
 expect 2 'missing.idx' check c.toml --set data.train=missing

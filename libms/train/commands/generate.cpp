@@ -10,7 +10,8 @@
 #include "base/text.h"
 #include "ckpt/command_support.h"
 #include "comm/launch.h"
-#include "data/tokenizer.h"
+#include "data/config.h"
+#include "data/note.h"
 #include "mesh/shard.h"
 #include "train/checkpoint/load.h"
 #include "train/commands/commands.h"
@@ -41,13 +42,21 @@ std::vector<std::int32_t> parse_ids(const std::string& text) {
   return ids;
 }
 
-// The tokenizer that is named, or else the one whose vocabulary the model has; nullptr: none is known.
-std::unique_ptr<data::Tokenizer> tokenizer_of(const Args& args, const nn::ModelConfig& model) {
-  if (!args.has("tokenizer")) return data::tokenizer_for_vocab(model.vocab);
-  std::unique_ptr<data::Tokenizer> tokenizer = data::make_tokenizer(args.get("tokenizer"));
-  if (tokenizer->vocab_size() <= model.vocab) return tokenizer;
+// The tokenizer that is named, or that of the data that the model was trained on, or else the one whose vocabulary the
+// model has; nullptr: none is known.
+std::unique_ptr<data::Tokenizer> tokenizer_of(const Args& args, const Settings& settings) {
+  const std::int64_t vocab = settings.model.vocab;
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  if (args.has("tokenizer")) {
+    tokenizer = data::make_tokenizer(args.get("tokenizer"));
+  } else if (settings.data.train.empty()) {
+    tokenizer = data::tokenizer_for_vocab(vocab);
+  } else {
+    tokenizer = data::tokenizer_of(data::parse_source(settings.data.train.front()).prefix, vocab);
+  }
+  if (!tokenizer || tokenizer->vocab_size() <= vocab) return tokenizer;
   throw user_error("data.tokenizer", fmt::format("the tokenizer '{}' has {} tokens, and model.vocab is {}",
-                                                 tokenizer->name(), tokenizer->vocab_size(), model.vocab));
+                                                 tokenizer->name(), tokenizer->vocab_size(), vocab));
 }
 
 // The prompt in tokens. Without one, a text begins where a document ends.
@@ -121,7 +130,7 @@ int run_generate(const Args& args) {
   std::vector<std::string> settings{"mesh.dp=1"};
   for (const std::string& setting : args.list("set")) settings.push_back(setting);
   const Loaded loaded = load_for_inference(found, settings, [&](Settings& adjusted) {
-    tokenizer = tokenizer_of(args, adjusted.model);
+    tokenizer = tokenizer_of(args, adjusted);
     prompt = prompt_of(args, tokenizer.get(), adjusted.model);
     adjust_to_generate(adjusted, std::ssize(prompt) + options.max_tokens);
   });
@@ -169,7 +178,9 @@ Command generate_command() {
                    .doc = "The prompt as token ids, and the answer as ids: for models whose tokenizer is not known."},
                   {.name = "tokenizer",
                    .value = "NAME",
-                   .doc = "byte; otherwise the one whose vocabulary is as large as the model's."},
+                   .doc =
+                       "byte, or the path of a tokenizer.json; otherwise that of the first file of data.train, or the "
+                       "one whose vocabulary is as large as the model's."},
                   {.name = "max-tokens", .value = "N", .doc = "Tokens to generate at most.", .default_text = "64"},
                   {.name = "temperature",
                    .value = "T",

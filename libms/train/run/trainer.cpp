@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,7 +12,7 @@
 #include "base/sysroot.h"
 #include "comm/clock_probe.h"
 #include "data/loader.h"
-#include "data/tokenizer.h"
+#include "data/note.h"
 #include "optim/learning_rate.h"
 #include "train/checkpoint/checkpoints.h"
 #include "train/checkpoint/load.h"
@@ -34,6 +35,20 @@ std::string printable(std::string text) {
 
 data::Loader open_data(const Settings& settings) {
   return {settings.data, batch_of(settings), settings.model.vocab, static_cast<std::uint64_t>(settings.train.seed)};
+}
+
+// The tokenizer that run.sample_tokens is shown with; nullptr where none are.
+std::unique_ptr<data::Tokenizer> sample_tokenizer(const Settings& settings) {
+  if (settings.run.sample_tokens == 0) return nullptr;
+  const std::string prefix = data::parse_source(settings.data.train.front()).prefix;
+  std::unique_ptr<data::Tokenizer> tokenizer = data::tokenizer_of(prefix, settings.model.vocab);
+  if (tokenizer) return tokenizer;
+  throw user_error(
+      "data.tokenizer",
+      fmt::format("run.sample_tokens: no tokenizer is known for {}: there is no {}, and model.vocab = {} is "
+                  "not that of the byte tokenizer",
+                  prefix, data::note_path(prefix), settings.model.vocab),
+      "set run.sample_tokens = 0, or encode the text with ms-data, which notes the tokenizer");
 }
 
 // A step whose gradients are not finite changes nothing; this many on end, and nothing ever will.
@@ -286,8 +301,9 @@ class Trainer {
     return loss;
   }
 
-  // Continues a few tokens of the data. Only byte tokens can be shown.
+  // Continues a few tokens of the data.
   std::string sample() {
+    const std::unique_ptr<data::Tokenizer> tokenizer = sample_tokenizer(settings_);
     const std::int64_t seq = settings_.model.seq;
     std::vector<std::int32_t> text(static_cast<std::size_t>(seq)), targets(text.size());
     if (loader_.num_validation_samples() > 0) {
@@ -299,11 +315,11 @@ class Trainer {
     const std::vector<std::int32_t> prompt = text;
     generate(engine_, seq, prompt,
              {.max_tokens = settings_.run.sample_tokens,
-              .vocab = settings_.model.vocab,
+              .vocab = tokenizer->vocab_size(),
               .sampling = {.temperature = settings_.run.sample_temperature},
               .seed = static_cast<std::uint64_t>(settings_.train.seed)},
              [&](std::int32_t token) { text.push_back(token); });
-    return printable(data::ByteTokenizer().decode(text));
+    return printable(tokenizer->decode(text));
   }
 
   const Plan& plan_;
@@ -339,6 +355,7 @@ class Trainer {
 
 void check_inputs(const Loaded& loaded, bool fresh) {
   const std::string data = open_data(loaded.settings).fingerprint();
+  sample_tokenizer(loaded.settings);
   check_load({loaded.settings, loaded.resolved, data}, fresh);
 }
 
