@@ -21,13 +21,13 @@ std::string text_of(const std::string& path, std::int64_t skipped = 0) {
 
 TEST(InputFile, ReadsWhatIsPackedWhateverItsNameIs) {
   const TempDir dir;
-  const std::string a = numbers(400'000), b = "the second part\n";  // a is longer than a piece
+  const std::string a = numbers(200'000), b = "the second part\n";  // a is longer than a piece
   const std::string skippable = std::string("\x50\x2a\x4d\x18\x03\0\0\0abc", 11);
   for (const std::string& packed : {a + b, gzipped(a) + gzipped(b), gzipped(a) + gzipped("") + gzipped(b) + "\0\0\0"s,
                                     zstd_packed(a) + zstd_packed(b), skippable + zstd_packed(a + b) + skippable}) {
     spill(dir / "file", packed);
     EXPECT_TRUE(text_of(dir / "file") == a + b);
-    for (const std::int64_t skipped : {1, 1'048'576, 2'000'000})
+    for (const std::int64_t skipped : {1, 1'048'576, 1'200'000})
       EXPECT_TRUE(text_of(dir / "file", skipped) == (a + b).substr(static_cast<std::size_t>(skipped))) << skipped;
   }
   for (const std::string& packed : {""s, gzipped(""), zstd_packed("")}) {
