@@ -1,9 +1,13 @@
 #include "data/token_file.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <filesystem>
 #include <limits>
+#include <system_error>
 #include <type_traits>
 #include <vector>
 
@@ -11,6 +15,8 @@
 
 namespace ms::data {
 namespace {
+
+namespace fs = std::filesystem;
 
 static_assert(std::endian::native == std::endian::little, "token files are little-endian and are mapped as they are");
 
@@ -61,18 +67,47 @@ void for_each_value(const MappedFile& file, std::int64_t at, std::int64_t n, F&&
   }
 }
 
+// The names of the token files in a directory, the first few.
+std::string prefixes_in(const std::string& directory) {
+  constexpr std::size_t kNamed = 5;
+  std::vector<std::string> names;
+  std::error_code failed;
+  for (auto entry = fs::directory_iterator(directory, failed); !failed && entry != fs::directory_iterator();
+       entry.increment(failed)) {
+    if (entry->path().extension() == ".idx") names.push_back((entry->path().parent_path() / entry->path().stem()));
+  }
+  std::ranges::sort(names);
+  std::string text;
+  for (std::size_t i = 0; i < names.size() && i <= kNamed; ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : ", ", i == kNamed ? "..." : names[i]);
+  return text;
+}
+
+constexpr std::string_view kPrefixHint =
+    "a token file is named by its prefix, the path without .bin and .idx; ms-data encode writes both";
+
+std::string checked_token_prefix(std::string prefix) {
+  std::error_code failed;
+  const bool is_directory = fs::is_directory(prefix, failed);
+  if (!is_directory || ::access((prefix + ".idx").c_str(), F_OK) == 0) return prefix;
+  const std::string names = prefixes_in(prefix);
+  throw user_error("file.open", fmt::format("'{}' is a directory, expected the prefix of a token file", prefix),
+                   names.empty() ? std::string(kPrefixHint) : fmt::format("there are: {}", names));
+}
+
 MappedFile map(const std::string& path) {
   try {
     return MappedFile(path, Blame::user);
   } catch (const Error& error) {  // to add what a prefix is
     if (error.blame() != Blame::user) throw;
     const std::string prefix = path.substr(0, path.rfind('.'));
-    std::string hint =
-        "a token file is named by its prefix, the path without .bin and .idx; ms-data encode writes both";
+    std::string hint(kPrefixHint);
     if (prefix.ends_with(".bin") || prefix.ends_with(".idx"))
       hint = fmt::format("use '{}': {}", prefix.substr(0, prefix.size() - 4), hint);
     if (prefix.find_first_of("~$*") != std::string::npos)
       hint = "~, $ and * are not expanded in the name of a token file";
+    if (::access((prefix + ".bin.part").c_str(), F_OK) == 0)
+      hint = "its encoding was broken off: the same ms-data encode goes on with it";
     throw Error(error.kind(), error.blame(), error.message(), hint);
   }
 }
@@ -115,7 +150,7 @@ TokenType token_type_for_vocab(std::int64_t vocab_size) {
 }
 
 TokenFile::TokenFile(std::string prefix)
-    : prefix_(std::move(prefix)), idx_(map(prefix_ + ".idx")), bin_(map(prefix_ + ".bin")) {
+    : prefix_(checked_token_prefix(std::move(prefix))), idx_(map(prefix_ + ".idx")), bin_(map(prefix_ + ".bin")) {
   check_header();
   check_sequences();
   check_documents();

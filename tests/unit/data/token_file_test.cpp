@@ -237,6 +237,21 @@ TEST(TokenFile, RefusesAMissingFileAsTheUsersMistake) {
   EXPECT_THAT(error.message(), testing::HasSubstr("t.bin"));
 }
 
+TEST(TokenFile, SaysWhatADirectoryHolds) {
+  const TempDir dir;
+  EXPECT_THAT(thrown_by([&] { TokenFile(dir.path()); }).hint(), testing::HasSubstr("named by its prefix"));
+  write_tokens(dir / "a", {{1}});
+  for (const std::string& prefix : {dir.path(), dir / ""}) {
+    const Error error = thrown_by([&] { TokenFile{prefix}; });
+    EXPECT_EQ(error.blame(), Blame::user);
+    EXPECT_THAT(error.message(), testing::HasSubstr("is a directory, expected the prefix"));
+    EXPECT_THAT(error.hint(), testing::EndsWith("/a"));
+  }
+  spill(dir / "half.bin.part", "");
+  EXPECT_THAT(thrown_by([&] { TokenFile(dir / "half"); }).hint(),
+              testing::HasSubstr("the same ms-data encode goes on"));
+}
+
 TEST(TokenFile, RefusesWhatIsDamagedAndSaysWhat) {
   const std::string good = index_of({3, 1}, {0, 1, 2}, 8, 2);  // offsets at 42, boundaries at 58
   const auto with = [&](std::size_t at, const std::string& bytes) {
