@@ -9,10 +9,13 @@ int main(int argc, char** argv) {
       .commands = {data::encode_command(), data::info_command(), data::show_command(), data::decode_command(),
                    data::verify_command(), data::merge_command()},
       .description =
-          "A token file is two files, PREFIX.bin and PREFIX.idx, in the format that Megatron-LM reads and writes. "
+          "A token file is two files, PREFIX.bin and PREFIX.idx, in the format that Megatron-LM reads and writes; "
+          "PREFIX.meta.json beside them notes which tokenizer wrote them. "
           "ms-train reads them by the prefixes that [data] in ms.toml(5) names.",
       .examples = {{.command = "ms-data encode --split-on % --output fortunes /usr/share/games/fortunes/computers",
                     .doc = "Make every fortune a document:"},
+                   {.command = "ms-data encode --tokenizer tokenizer.json --field text -o corpus shard-*.jsonl.zst",
+                    .doc = "Encode JSON Lines with a tokenizer of Hugging Face, and go on after a kill when repeated:"},
                    {.command = "ms-data show fortunes --document 3", .doc = "Read one of them back:"}},
       .see_also = {"ms-train(1)", "ms.toml(5)"}};
   return run_tool(tool, argc, argv);

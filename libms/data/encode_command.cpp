@@ -110,8 +110,8 @@ Command encode_command() {
            {.name = "json-as-text", .doc = "Encodes JSON Lines as the text that they are, braces and keys included."},
            {.name = "workers",
             .value = "N",
-            .doc = "Threads that make tokens, at most as many as there are cores unless given; the result is the same "
-                   "for any number."},
+            .doc = "Threads that make tokens; otherwise as many as there are cores to use, at most 64. The result is "
+                   "the same for any number."},
            {.name = "force", .doc = "Replaces a token file that is there; otherwise it stays, and nothing is done."},
            {.name = "recursive", .doc = "Read the files in and below directories, sorted by path.", .letter = 'r'}},
       .run = run_encode,

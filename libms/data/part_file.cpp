@@ -103,7 +103,7 @@ void PartFile::truncate(std::int64_t size_bytes) {
 
 void PartFile::sync() {
   flush();
-  if (::fsync(fd_.get()) != 0) failed("sync");
+  if (::fdatasync(fd_.get()) != 0) failed("sync");
 }
 
 void PartFile::publish() {

@@ -6,6 +6,7 @@
 #include "base/escape.h"
 #include "base/json.h"
 #include "base/toml_syntax.h"
+#include "data/json_lines.h"
 #include "health/evidence/kernel_log.h"
 #include "health/run/result_wire.h"
 #include "net/agents/wire.h"
@@ -78,6 +79,35 @@ void json(std::string_view text) {
 std::vector<std::string> json_seeds() {
   return {Json{{"a", 1}, {"b", Json{{"c", true}, {"d", nullptr}}}, {"e", std::vector<double>{1.5, -2e300}}}.dump(),
           "{\"\\u00e9\\ud83d\\ude80\": [18446744073709551615, -9223372036854775808, 1e400, []]}"};
+}
+
+// The text in a line, as a parser of whole documents sees it. That one knows no half surrogates, skips a byte order
+// mark, takes a NUL for the end, and need not look at the first of two values of a key.
+void json_lines(std::string_view text) {
+  if (text.starts_with(data::kUtf8Bom) || text.find('\0') != std::string_view::npos) return;
+  bool has_twice = false;
+  data::looks_like_json_lines(text, "a.txt");
+  const std::string padded = std::string(text) + std::string(data::JsonLine::kPadding, '\xff');
+  const std::string_view line = std::string_view(padded).substr(0, text.size());
+  std::string found;
+  const auto problem = data::JsonLine({"text"}).read(line, found);
+  if (problem) expect(!problem->what.empty() && problem->column.value_or(1) >= 1, "a problem has words");
+  if (!problem) expect(found.empty() || utf8_bytes(found) > 0 || found[0] == '\0', "text is UTF-8");
+  const std::optional<Json> value = Json::try_parse(
+      text, {.max_depth = 32, .on_duplicate = [&](std::size_t, const std::string&) { has_twice = true; }, .keep = {}});
+  if (value && value->is_object() && !has_twice) {
+    const Json* const member = value->find("text");
+    const bool has_text = member != nullptr && (member->is_string() || member->is_null());
+    expect(has_text == !problem, "a line is read where a document is");
+    if (has_text) expect(found == (member->is_null() ? "" : member->text()), "and gives the same text");
+  }
+  std::string other;
+  data::JsonLine({"meta.body", "text"}).read(line, other);
+}
+
+std::vector<std::string> json_lines_seeds() {
+  return {"{\"id\": 17, \"text\": \"caf\\u00e9 \\ud83d\\ude80\\n\", \"meta\": {\"body\": \"b\", \"x\": [1, {}]}}",
+          "{\"text\": null}\n{\"text\": \"\\ud83d\"}\n", "{\"text\": \"a\", \"n\": [0, -1.5e-9, true, false]}\r"};
 }
 
 void escape(std::string_view text) {
@@ -212,6 +242,10 @@ const Target kTargets[] = {
      {"[a]", "[a.b]", "[[a]]", "count", "size", "rate", "timeout", "list", "order", "\"\"\"", "'''", "inf", "nan",
       "1e400", "\\u00e9", "\xff", "= {", "a.b.a.b"}},
     {"json", json, json_seeds, {"true", "null", "1e400", "\\u0000", "\\ud83d", "[[[[", "{\"a\":"}},
+    {"json_lines",
+     json_lines,
+     json_lines_seeds,
+     {"\"text\":", "\"meta\":", "\"body\":", "\\ud83d", "\\ude80", "\\u0000", "null", "}{", "[[[["}},
     {"escape", escape, escape_seeds, {"\x1b[2J", "\xc2\x9b", "\xe2\x80\xae", "\xff"}},
     {"hostlist", hostlist, hostlist_seeds, {"[0-65535]", "[01-10,12]", "node", "],["}},
     {"topology",

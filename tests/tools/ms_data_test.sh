@@ -108,6 +108,97 @@ expect 2 'document' show work/f --document x
 "$tool" show work/g >out 2>err || fail 'show'
 [ "$(cat out)" = 'plain text' ] || fail 'show gives the text back'
 
+# JSON Lines, packed or not.
+printf '{"id": 1, "text": "caf\\u00e9 \\ud83d\\ude80"}\n{"id": 2, "text": null}\n{"text": "two\\nlines"}\n' >c.jsonl
+gzip -nk c.jsonl
+expect 0 '2 documents' encode -o work/j c.jsonl
+expect 0 'skipped 1 empty documents' encode --force -o work/j c.jsonl
+expect 0 '4 documents' encode --force -o work/jj c.jsonl c.jsonl.gz
+"$tool" show work/j >out 2>err || fail 'show JSON Lines'
+[ "$(cat out)" = "$(printf 'caf\303\251 \360\237\232\200')" ] || fail 'escapes of JSON are characters'
+if command -v zstd >/dev/null; then
+  zstd -q c.jsonl
+  expect 0 '2 documents' encode --force -o work/z c.jsonl.zst
+  cmp -s work/z.bin work/j.bin || fail 'zstd gives the same tokens'
+  rm work/z.*
+fi
+printf '{"meta": {"body": "b"}, "title": "t"}\n' >d.jsonl
+expect 2 "d.jsonl:1: there is no field 'text'" encode -o work/d d.jsonl
+expect 2 'hint: the object has: meta, title' encode -o work/d d.jsonl
+expect 0 '1 documents, 4 tokens' encode -o work/d --field title --field meta.body d.jsonl
+"$tool" show work/d >out 2>err
+[ "$(tr '\n' ' ' <out)" = 't b' ] || fail 'two fields are joined with a newline'
+cat c.jsonl <(echo '{"text": "cut') >bad.jsonl
+expect 2 'bad.jsonl:4: ' encode -o work/bad bad.jsonl
+expect 0 'skipped 1 bad lines' encode -o work/bad --skip-bad-lines bad.jsonl
+cmp -s work/bad.bin work/j.bin || fail 'without its bad line the file is the other one'
+expect 2 'say two things' encode -o work/x --field a --json-as-text c.jsonl
+expect 2 'say two things' encode -o work/x --by-line --split-on % fortunes
+expect 0 '5 documents' encode -o work/lines --by-line fortunes
+expect 2 'is no name of a field' encode -o work/x --field a..b c.jsonl
+expect 2 'workers' encode -o work/x --workers 0 fortunes
+rm work/d.* work/bad.* work/lines.* work/jj.*
+
+# The whole as text, and back.
+"$tool" decode --split-on % work/f >back 2>err || fail 'decode'
+cmp -s back fortunes || fail 'decode gives the text back'
+"$tool" decode --split-on % work/f --output back2 2>err || fail 'decode --output'
+cmp -s back2 fortunes || fail 'decode --output writes the same'
+expect 2 'there is no tokenizer' decode work/f --tokenizer nowhere
+
+# Checks and joins.
+expect 0 'all sound' verify work/f
+expect 2 'position .*, in document 0, is .*, expected 0 to 99' verify work/f --vocab 100
+expect 0 '6 documents, 34 tokens from 2 token files' merge -o work/m work/f work/f
+expect 0 'all sound' verify work/m
+expect 2 'work/m.bin is there already' merge -o work/m work/f
+expect 2 'output PREFIX is missing' merge work/f
+rm work/m.*
+
+# Mistakes of the first day.
+expect 2 "'work' is a directory, expected the prefix" info work
+expect 2 'hint: there are: .*work/f' info work
+expect 2 'add a name' encode -o work/ fortunes
+expect 2 'PREFIX' info
+expect 2 'leave --eod out' encode --eod '<s>' -o work/e fortunes
+
+# Killed at any moment, a second run gives what an undisturbed one gives, to the byte; so does any number of workers.
+seq 400000 | awk '{ print "{\"id\": " $1 ", \"text\": \"number " $1 " of many\"}" }' >many.jsonl
+for workers in 1 2 5; do
+  "$tool" encode -o "work/w$workers" --workers $workers many.jsonl c.jsonl page.gz >out 2>err || fail "--workers $workers"
+done
+for suffix in bin idx meta.json; do
+  for workers in 2 5; do
+    cmp -s work/w1.$suffix work/w$workers.$suffix || fail "--workers $workers changes .$suffix"
+  done
+done
+kills=0
+for seconds in 0.005 0.02 0.05 0.08 0.12 0.16 0.2 0.3; do
+  "$tool" encode -o work/k many.jsonl c.jsonl page.gz >out 2>err &
+  sleep "$seconds"
+  kill -KILL $! 2>/dev/null && kills=$((kills + 1))
+  wait $! 2>/dev/null
+  [ -e work/k.idx ] && break
+done
+if [ ! -e work/k.idx ] || [ -e work/k.encode.part ]; then
+  "$tool" encode -o work/k many.jsonl c.jsonl page.gz >out 2>err || fail "after $kills kills"
+fi
+for suffix in bin idx meta.json; do
+  cmp -s work/w1.$suffix work/k.$suffix || fail "after $kills kills .$suffix is another one"
+done
+# Two at a time.
+"$tool" encode -o work/two <(cat many.jsonl; sleep 2) >/dev/null 2>&1 &
+for ((i = 0; i < 100; ++i)); do
+  [ -e work/two.bin.part ] && break
+  sleep 0.05
+done
+expect 2 'another process writes it' encode -o work/two fortunes
+wait
+expect 0 'all sound' verify work/two
+"$tool" decode work/k --output k.txt 2>err || fail 'decode what was killed'
+[ "$(wc -c <k.txt)" -eq "$(sed -n 's/.*"text_bytes": \([0-9]*\),/\1/p' work/k.meta.json)" ] || fail 'text_bytes of the note'
+find work -name '*.part' | grep . && fail 'a part is left'
+
 # Damaged token files.
 cp work/f.idx work/cut.idx
 head -c 30 work/f.bin >work/cut.bin
