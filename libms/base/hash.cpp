@@ -16,6 +16,8 @@ std::uint64_t xxh64(std::span<const std::byte> data, std::uint64_t seed) {
 
 std::uint64_t xxh64(std::string_view text, std::uint64_t seed) { return xxh64(std::as_bytes(std::span(text)), seed); }
 
+std::uint64_t xxh3_64(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
+
 Hasher::Hasher(std::uint64_t seed) : state_(XXH64_createState()) {
   if (!state_) throw std::bad_alloc();
   XXH64_reset(static_cast<XXH64_state_t*>(state_.get()), seed);

@@ -1,5 +1,5 @@
 // XXH64 checksums: of files, shards and messages. Not cryptographic. The value for a given seed never changes, so it
-// may be stored.
+// may be stored. XXH3 for fingerprints that other programs compute, too (xxhsum -H3).
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,7 @@ namespace ms {
 
 std::uint64_t xxh64(std::span<const std::byte> data, std::uint64_t seed = 0);
 std::uint64_t xxh64(std::string_view text, std::uint64_t seed = 0);
+std::uint64_t xxh3_64(std::string_view text);
 
 // The same value from pieces, however they are cut.
 class Hasher {
