@@ -13,6 +13,8 @@ find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(simdjson CONFIG REQUIRED)
 pkg_check_modules(zstd REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
 
 # ms_optional(MS_MPI "OpenMPI" FOUND_VARIABLE): resolves AUTO and refuses an ON that cannot be had.
 function(ms_optional option what found)

@@ -1,8 +1,17 @@
 #include "data/tokenizer.h"
 
+#include <unistd.h>
+
 #include "base/error.h"
+#include "base/user_path.h"
+#include "data/bpe_tokenizer.h"
 
 namespace ms::data {
+namespace {
+
+constexpr std::size_t kMaxFileBytes = std::size_t{256} << 20U;  // of a tokenizer.json
+
+}  // namespace
 
 void ByteTokenizer::encode(std::string_view text, std::vector<std::int32_t>& tokens) const {
   const std::size_t old_size = tokens.size();
@@ -26,12 +35,18 @@ std::string ByteTokenizer::decode(std::span<const std::int32_t> tokens) const {
 
 std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name, const std::optional<std::string>& end_of_document) {
   if (name != "byte") {
-    throw user_error("data.tokenizer", fmt::format("there is no tokenizer '{}'; the known one is 'byte'", name));
+    const std::string path(name);
+    if (::access(path.c_str(), F_OK) != 0 && name.find('/') == std::string_view::npos)
+      throw user_error("data.tokenizer", fmt::format("there is no tokenizer '{}'", name),
+                       "byte is one; others are named by the path of their tokenizer.json");
+    const std::string json = read_user_file(path, kMaxFileBytes);
+    try {
+      return std::make_unique<BpeTokenizer>(path, json, end_of_document);
+    } catch (const Error& error) { throw error.with_context(path); }
   }
-  if (end_of_document) {
+  if (end_of_document)
     throw user_error("data.tokenizer", "the byte tokenizer has its own end of a document, token 256",
                      "leave --eod out, or name a tokenizer.json with --tokenizer");
-  }
   return std::make_unique<ByteTokenizer>();
 }
 

@@ -22,6 +22,8 @@ VENDORS = [
     (r"zlib\.h", r"libms/(base/unpack|tracepp/export/file)\.cpp", 2),
     (r"zstd.*\.h", r"libms/base/unpack\.cpp", 1),
     (r"simdjson\.h", r"libms/(tracepp/read/json_objects\.h|data/json_lines\.cpp)", 2),
+    (r"pcre2\.h", r"libms/data/pattern\.cpp", 1),
+    (r"utf8proc\.h", r"libms/data/normalize\.cpp", 1),
     (r"(hdf5|H5\w+)\.h", r"libms/ckpt/hdf5\.cpp", 1),
     (r"slurm/(slurm\w*|spank|smd_ns)\.h", r"spank/.*", None),  # not our room slurm
 ]

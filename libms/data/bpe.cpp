@@ -1,0 +1,164 @@
+#include "data/bpe.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <utility>
+
+namespace ms::data {
+namespace {
+
+constexpr std::uint32_t kNoRank = std::numeric_limits<std::uint32_t>::max();
+constexpr std::uint64_t kNoPair = std::numeric_limits<std::uint64_t>::max();
+// Up to so many symbols, a look at all of them is faster than a queue.
+constexpr std::size_t kShortSymbols = 48;
+constexpr std::uint64_t kMultiplier = 0x9e3779b97f4a7c15U;  // 2^64 over the golden ratio
+
+std::uint64_t pair_key(std::int32_t left, std::int32_t right) {
+  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32U | static_cast<std::uint32_t>(right);
+}
+
+std::uint64_t mixed(std::uint64_t value) {
+  value *= kMultiplier;
+  return value ^ value >> 32U;
+}
+
+// A hash of a few bytes.
+std::uint64_t word_hash(std::string_view word) {
+  std::uint64_t hash = word.size();
+  while (!word.empty()) {
+    std::uint64_t part = 0;
+    const std::size_t bytes = std::min(word.size(), sizeof part);
+    std::memcpy(&part, word.data(), bytes);
+    word.remove_prefix(bytes);
+    hash = mixed(hash ^ part);
+  }
+  return hash;
+}
+
+}  // namespace
+
+Bpe::Bpe(const std::array<std::int32_t, 256>& byte_tokens, const std::vector<BpeMerge>& merges,
+         std::unordered_map<std::string, std::int32_t> whole_words)
+    : byte_tokens_(byte_tokens),
+      whole_words_(std::move(whole_words)),
+      slots_(std::bit_ceil(2 * merges.size() + 2), Slot{kNoPair, kNoRank, 0}) {
+  const std::size_t mask = slots_.size() - 1;
+  std::uint32_t rank = 0;
+  for (const BpeMerge& merge : merges) {
+    const std::uint64_t key = pair_key(merge.left, merge.right);
+    std::size_t at = mixed(key) & mask;
+    while (slots_[at].pair != kNoPair && slots_[at].pair != key) at = (at + 1) & mask;
+    slots_[at] = {key, rank++, merge.merged};
+  }
+}
+
+const Bpe::Slot* Bpe::find(std::int32_t left, std::int32_t right) const {
+  const std::uint64_t key = pair_key(left, right);
+  const std::size_t mask = slots_.size() - 1;
+  for (std::size_t at = mixed(key) & mask; slots_[at].pair != kNoPair; at = (at + 1) & mask)
+    if (slots_[at].pair == key) return &slots_[at];
+  return nullptr;
+}
+
+std::uint32_t Bpe::rank_of(std::int32_t left, std::int32_t right) const {
+  const Slot* const slot = find(left, right);
+  return slot != nullptr ? slot->rank : kNoRank;
+}
+
+void Bpe::encode(std::string_view word, std::vector<std::int32_t>& tokens, Scratch& scratch) const {
+  using Word = Scratch::Word;
+  if (word.empty()) return;
+  if (word.size() > Word::kMaxBytes) {
+    merge(word, tokens, scratch);
+    return;
+  }
+  Word& cached = scratch.words_[word_hash(word) % Scratch::kCachedWords];
+  if (cached.num_bytes == word.size() && std::memcmp(cached.bytes.data(), word.data(), word.size()) == 0) {
+    tokens.insert(tokens.end(), cached.tokens.begin(), cached.tokens.begin() + cached.num_tokens);
+    return;
+  }
+  const std::size_t before = tokens.size();
+  merge(word, tokens, scratch);
+  const std::size_t added = tokens.size() - before;
+  if (added > Word::kMaxTokens) return;
+  cached.num_bytes = static_cast<std::uint8_t>(word.size());
+  cached.num_tokens = static_cast<std::uint8_t>(added);
+  std::memcpy(cached.bytes.data(), word.data(), word.size());
+  std::copy(tokens.begin() + static_cast<std::ptrdiff_t>(before), tokens.end(), cached.tokens.begin());
+}
+
+void Bpe::merge(std::string_view word, std::vector<std::int32_t>& tokens, Scratch& scratch) const {
+  if (!whole_words_.empty()) {
+    const auto found = whole_words_.find(std::string(word));
+    if (found != whole_words_.end()) {
+      tokens.push_back(found->second);
+      return;
+    }
+  }
+  auto& symbols = scratch.symbols_;
+  symbols.clear();
+  for (const char byte : word) symbols.push_back({byte_tokens_[static_cast<unsigned char>(byte)], kNoRank, 0, 0});
+  for (std::size_t i = 0; i + 1 < symbols.size(); ++i)
+    symbols[i].rank = rank_of(symbols[i].token, symbols[i + 1].token);
+  if (symbols.size() <= kShortSymbols) {
+    merge_short(symbols);
+  } else {
+    merge_long(scratch);
+  }
+  for (const Scratch::Symbol& symbol : symbols) tokens.push_back(symbol.token);
+}
+
+void Bpe::merge_short(std::vector<Scratch::Symbol>& symbols) const {
+  while (symbols.size() > 1) {
+    std::size_t best = 0;
+    for (std::size_t i = 1; i < symbols.size(); ++i)
+      if (symbols[i].rank < symbols[best].rank) best = i;
+    if (symbols[best].rank == kNoRank) return;
+    symbols[best].token = find(symbols[best].token, symbols[best + 1].token)->merged;
+    symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+    symbols[best].rank = best + 1 < symbols.size() ? rank_of(symbols[best].token, symbols[best + 1].token) : kNoRank;
+    if (best > 0) symbols[best - 1].rank = rank_of(symbols[best - 1].token, symbols[best].token);
+  }
+}
+
+// A queue of merges by rank and place. A symbol that is merged away has the rank kNoRank and token -1; what the queue
+// still says of symbols that have changed is recognised by its rank.
+void Bpe::merge_long(Scratch& scratch) const {
+  auto& symbols = scratch.symbols_;
+  auto& queue = scratch.queue_;
+  const std::greater<> later;
+  queue.clear();
+  for (std::size_t i = 0; i < symbols.size(); ++i) {
+    symbols[i].previous = i - 1;  // of the first: never used
+    symbols[i].next = i + 1;
+    if (symbols[i].rank != kNoRank) queue.emplace_back(symbols[i].rank, i);
+  }
+  std::make_heap(queue.begin(), queue.end(), later);
+  const auto rank_again = [&](std::size_t i) {
+    const std::size_t next = symbols[i].next;
+    symbols[i].rank = next < symbols.size() ? rank_of(symbols[i].token, symbols[next].token) : kNoRank;
+    if (symbols[i].rank == kNoRank) return;
+    queue.emplace_back(symbols[i].rank, i);
+    std::push_heap(queue.begin(), queue.end(), later);
+  };
+  while (!queue.empty()) {
+    std::pop_heap(queue.begin(), queue.end(), later);
+    const auto [rank, i] = queue.back();
+    queue.pop_back();
+    if (symbols[i].rank != rank) continue;
+    const std::size_t gone = symbols[i].next;
+    symbols[i].token = find(symbols[i].token, symbols[gone].token)->merged;
+    symbols[i].next = symbols[gone].next;
+    if (symbols[i].next < symbols.size()) symbols[symbols[i].next].previous = i;
+    symbols[gone].token = -1;
+    symbols[gone].rank = kNoRank;
+    rank_again(i);
+    if (i > 0) rank_again(symbols[i].previous);
+  }
+  std::erase_if(symbols, [](const Scratch::Symbol& symbol) { return symbol.token < 0; });
+}
+
+}  // namespace ms::data

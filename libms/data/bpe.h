@@ -1,0 +1,72 @@
+// Byte-pair encoding of words: the merges of a vocabulary, and the tokens that they make of a word's bytes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace ms::data {
+
+// Two tokens beside each other that become one.
+struct BpeMerge {
+  std::int32_t left = 0, right = 0, merged = 0;
+};
+
+class Bpe {
+ public:
+  // Memory of one thread's encoding: the words that it has seen last, with their tokens.
+  class Scratch {
+   public:
+    Scratch() : words_(kCachedWords) {}
+
+   private:
+    friend class Bpe;
+    static constexpr std::size_t kCachedWords = std::size_t{1} << 16U;  // 4 MiB
+    // A cache line; longer words, and those of more tokens, are merged each time.
+    struct alignas(64) Word {
+      static constexpr std::size_t kMaxBytes = 30, kMaxTokens = 8;
+      std::uint8_t num_bytes = 0, num_tokens = 0;
+      std::array<char, kMaxBytes> bytes{};
+      std::array<std::int32_t, kMaxTokens> tokens{};
+    };
+    struct Symbol {
+      std::int32_t token;
+      std::uint32_t rank;  // of the merge with the next one
+      std::size_t previous, next;
+    };
+    std::vector<Word> words_;
+    std::vector<Symbol> symbols_;
+    std::vector<std::pair<std::uint32_t, std::size_t>> queue_;  // rank, symbol
+  };
+
+  // `byte_tokens` are the tokens of single bytes; the first merge is made first, and of two equal ones the later
+  // counts. `whole_words` are words that are one token whatever the merges make of them.
+  Bpe(const std::array<std::int32_t, 256>& byte_tokens, const std::vector<BpeMerge>& merges,
+      std::unordered_map<std::string, std::int32_t> whole_words);
+
+  // Appends the tokens of the word: of all merges of neighbours that the word allows, the first in order is made, the
+  // leftmost of equals, until none is left.
+  void encode(std::string_view word, std::vector<std::int32_t>& tokens, Scratch& scratch) const;
+
+ private:
+  struct Slot {
+    std::uint64_t pair = 0;
+    std::uint32_t rank = 0;
+    std::int32_t merged = 0;
+  };
+
+  const Slot* find(std::int32_t left, std::int32_t right) const;
+  std::uint32_t rank_of(std::int32_t left, std::int32_t right) const;
+  void merge(std::string_view word, std::vector<std::int32_t>& tokens, Scratch& scratch) const;
+  void merge_short(std::vector<Scratch::Symbol>& symbols) const;
+  void merge_long(Scratch& scratch) const;
+
+  std::array<std::int32_t, 256> byte_tokens_;
+  std::unordered_map<std::string, std::int32_t> whole_words_;
+  std::vector<Slot> slots_;  // a hash table with open addressing, a power of two long
+};
+
+}  // namespace ms::data

@@ -1,0 +1,60 @@
+// Tokenizers of tokenizer.json files: byte-level BPE with the tokens that Hugging Face's tokenizers gives, without
+// special tokens around the text (add_special_tokens=False).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "data/added_tokens.h"
+#include "data/bpe.h"
+#include "data/tokenizer.h"
+#include "data/tokenizer_json.h"
+#include "data/word_splitter.h"
+
+namespace ms::data {
+
+class BpeTokenizer final : public Tokenizer {
+ public:
+  // `json` is the text of the file `name`. Error("data.tokenizer", user) as make_tokenizer().
+  BpeTokenizer(std::string name, std::string_view json, const std::optional<std::string>& end_of_document);
+  ~BpeTokenizer() override;
+
+  std::string_view name() const override { return name_; }
+  std::int64_t vocab_size() const override { return static_cast<std::int64_t>(texts_.size()); }
+  std::int32_t end_of_document() const override { return end_of_document_; }
+  bool takes_pieces() const override { return false; }
+  std::string fingerprint() const override { return fingerprint_; }
+  std::vector<std::string> special_tokens() const override { return special_tokens_; }
+  // Bytes that are not UTF-8 become U+FFFD, as Python's errors="replace" has it.
+  void encode(std::string_view text, std::vector<std::int32_t>& tokens) const override;
+  std::string decode(std::span<const std::int32_t> tokens) const override;
+
+ private:
+  struct Scratch;
+
+  BpeTokenizer(std::string name, std::string_view json, const TokenizerSpec& spec,
+               const std::optional<std::string>& end_of_document);
+  void encode_normalized(std::string_view text, std::vector<std::int32_t>& tokens, Scratch& scratch) const;
+  std::unique_ptr<Scratch> take_scratch() const;
+
+  std::string name_, fingerprint_;
+  bool nfc_;
+  WordSplitter splitter_;
+  Bpe bpe_;
+  AddedTokenFinder raw_added_, normalized_added_;
+  std::vector<std::string> texts_;  // the bytes of each token
+  std::vector<std::string> special_tokens_;
+  std::int32_t end_of_document_ = 0;
+  // Memory of threads that encode: as many as have encoded at the same time.
+  mutable std::mutex mutex_;  // guards free_
+  mutable std::vector<std::unique_ptr<Scratch>> free_;
+};
+
+}  // namespace ms::data
