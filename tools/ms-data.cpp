@@ -7,7 +7,7 @@ int main(int argc, char** argv) {
       .name = "ms-data",
       .summary = "turn text into token files, and show what they hold",
       .commands = {data::encode_command(), data::info_command(), data::show_command(), data::decode_command(),
-                   data::verify_command(), data::merge_command()},
+                   data::verify_command(), data::merge_command(), data::train_tokenizer_command()},
       .description =
           "A token file is two files, PREFIX.bin and PREFIX.idx, in the format that Megatron-LM reads and writes; "
           "PREFIX.meta.json beside them notes which tokenizer wrote them. "

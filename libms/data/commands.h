@@ -11,5 +11,6 @@ Command show_command();
 Command decode_command();
 Command verify_command();
 Command merge_command();
+Command train_tokenizer_command();
 
 }  // namespace ms::data
