@@ -57,7 +57,10 @@ void append_nfc(std::string& storage, std::string_view text) {
   struct Free {
     void operator()(void* memory) const noexcept { std::free(memory); }  // utf8proc's manual asks for it
   };
-  if (text.empty()) return;
+  if (has_form(text)) {
+    storage += text;
+    return;
+  }
   utf8proc_uint8_t* made = nullptr;
   const utf8proc_ssize_t bytes =
       utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
@@ -76,7 +79,8 @@ std::string_view normalize_nfc(std::string_view text, std::string& storage) {
   std::size_t begin = 0;
   for (std::size_t at = 0; at < text.size();) {
     const CodePoint c = code_point_at(text, at);
-    if (is_later_mark(c.value)) {
+    // Nothing composes across the end of a line; utf8proc needs several times the memory of what it gets at once.
+    if (c.value == '\n' || is_later_mark(c.value)) {
       append_nfc(storage, text.substr(begin, at - begin));
       storage += text.substr(at, c.bytes);
       begin = at + c.bytes;
