@@ -56,13 +56,15 @@ TokenWriter::TokenWriter(std::string prefix, TokenType type, bool goes_on)
 TokenWriter::~TokenWriter() = default;
 
 void TokenWriter::append(std::span<const std::int32_t> tokens) {
-  const std::int32_t last_id =
+  // The largest id of either type has all its bits set.
+  const std::uint32_t last_id =
       type_ == TokenType::u16 ? std::numeric_limits<std::uint16_t>::max() : std::numeric_limits<std::int32_t>::max();
-  for (const std::int32_t id : tokens)
-    MS_ASSERT(id >= 0 && id <= last_id, "token {} does not fit {}", id, to_string(type_));
+  std::uint32_t bits = 0;
+  for (const std::int32_t id : tokens) bits |= static_cast<std::uint32_t>(id);
+  MS_ASSERT((bits & ~last_id) == 0, "tokens do not fit {}", to_string(type_));
   if (type_ == TokenType::u16) {
-    std::vector<std::uint16_t> narrow(tokens.begin(), tokens.end());
-    bin_.write(narrow.data(), narrow.size() * sizeof narrow[0]);
+    narrow_.assign(tokens.begin(), tokens.end());
+    bin_.write(narrow_.data(), narrow_.size() * sizeof narrow_[0]);
   } else {
     bin_.write(tokens.data(), tokens.size_bytes());
   }

@@ -78,6 +78,7 @@ class TokenWriter {
   // Tokens of each sequence. A document is one sequence, unless it has more tokens than an i32 can count: the top bit
   // marks a sequence that goes on with the document of the one before it.
   std::vector<std::uint32_t> sequences_;
+  std::vector<std::uint16_t> narrow_;  // of append()
   std::int64_t num_tokens_ = 0;
   std::int64_t num_documents_ = 0;
   std::int64_t document_begin_ = 0;  // first token of the document that is being written
