@@ -16,7 +16,7 @@ struct AgentOptions {
   std::string node;                  // what Slurm calls this node
   int job = 0;
   std::string socket;      // of heartbeats; its directory is made
-  double every_s = 0.25;   // between two reports
+  double every_s = 0.25;   // between two reports: see report_every_s()
   double patience_s = 60;  // without a driver
   Sysroot root = Sysroot();
 };

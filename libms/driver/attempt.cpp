@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "driver/agent.h"
 #include "driver/driver.h"
+#include "driver/slurm_nodes.h"
 #include "driver/status.h"
 #include "net/measure/interface.h"
 #include "slurm/commands.h"
@@ -22,6 +23,7 @@ namespace ms::driver {
 namespace {
 
 constexpr double kMostBackOff_s = 300, kStorageWait_s = 2;
+constexpr double kStrangers_s = 3600;
 
 Json evidence_json(const AttemptEvidence& evidence) {
   Json tasks = Json::array(), lines = Json::array();
@@ -130,6 +132,28 @@ std::optional<VerdictRead> Driver::read_verdict() const {
   return parse_verdict(read_file(path));
 }
 
+// Where Slurm refused something, or did before: asks which nodes it would start ranks on. Nothing trains meanwhile.
+void Driver::ask_slurm(AttemptEvidence& evidence) {
+  const bool refused = std::ranges::any_of(
+      evidence.lines, [](const SaidLine& line) { return line.known->cause.starts_with(kSlurmCauses); });
+  if (!refused && pool_.with(NodeRole::unusable).empty()) return;
+  std::map<std::string, std::string> unusable;
+  try {
+    const slurm::Commands slurm({.conf = options_.slurm_conf, .deadline_s = 10});
+    unusable = ask_unusable_nodes(slurm, static_cast<std::uint32_t>(options_.job), options_.nodes);
+  } catch (const Error& error) { return log::warn("driver", "Slurm is not asked: {}", error.message()); }
+  for (const std::string& node : pool_.with(NodeRole::unusable)) {
+    if (!unusable.contains(node)) pool_.unbar(node);
+  }
+  for (const auto& [node, why] : unusable) {
+    if (pool_.nodes().at(node).role == NodeRole::unusable) continue;
+    log::warn("driver", "{} is unusable: {}", node, plain_text(why, 200));
+    pool_.bar(node, why);
+    const bool worked = std::ranges::find(nodes_, node) != nodes_.end();
+    if (worked && std::ranges::find(evidence.lost, node) == evidence.lost.end()) evidence.lost.push_back(node);
+  }
+}
+
 void Driver::finish_attempt(double now_s) {
   read_output(true);
   note_progress(now_s);
@@ -146,8 +170,11 @@ void Driver::finish_attempt(double now_s) {
                            .lines = std::move(lines_)};
   tasks_.clear();
   lines_.clear();
+  // Where slurmd is gone, ranks outlive srun.
+  for (const std::string& node : nodes_) agents_.order(node, {.what = "kill", .attempt = entry().number});
   const bool well = !alarm_ && command_->status() == 0;
   if (!well) evidence.lost = alarm_ && alarm_->kind == AlarmKind::node_lost ? alarm_->nodes : watcher_->lost(now_s);
+  if (!well) ask_slurm(evidence);
   const Judgement judgement = judge(evidence);
   AttemptEntry& ended = entry();
   if (!alarm_) {
@@ -178,7 +205,7 @@ void Driver::decide(const Judgement& judgement, double now_s) {
   bool left_out = false;
   for (const std::string& node : judgement.suspects) {
     if (judgement.cause == "node_lost") {
-      pool_.lose(node, judgement.why);
+      if (pool_.nodes().at(node).role != NodeRole::unusable) pool_.lose(node, judgement.why);
     } else if (judgement.certain) {
       pool_.exclude(node, judgement.why);
       ledger_.excluded[node] = judgement.why;
@@ -249,7 +276,9 @@ void Driver::requeue() {
     return log::error("driver", "the job was queued again {} times: no more", options_.restarts);
   }
   std::vector<std::string> out = pool_.with(NodeRole::excluded);
-  for (const std::string& node : pool_.with(NodeRole::lost)) out.push_back(node);
+  for (const NodeRole role : {NodeRole::lost, NodeRole::unusable}) {
+    for (const std::string& node : pool_.with(role)) out.push_back(node);
+  }
   std::signal(SIGTERM, SIG_IGN);  // a requeue ends this job's processes; what is left to do must be done first
   try {
     const slurm::Commands slurm({.conf = options_.slurm_conf});
@@ -278,12 +307,19 @@ void Driver::save() {
   } catch (const Error& error) { log::warn("driver", "{}", error.message()); }
 }
 
+// The first at once, more of them once an hour and in the end: a flood must not fill the log.
+void Driver::log_strangers(double now_s) {
+  std::string example;
+  strangers_ += hub_.take_strangers(example);
+  if (strangers_ == 0 || (now_s - strangers_s_ < kStrangers_s && !result_)) return;
+  log::warn("driver", "{} proved nothing and had to go, for example {}", plural(strangers_, "connection"), example);
+  strangers_ = 0;
+  strangers_s_ = now_s;
+}
+
 void Driver::show(double now_s) {
   shown_s_ = now_s;
-  std::string example;
-  if (const std::size_t strangers = hub_.take_strangers(example); strangers > 0) {
-    log::warn("driver", "{} connections proved nothing and were dropped, for example {}", strangers, example);
-  }
+  log_strangers(now_s);
   Status status{.phase = std::string(phase_ == Phase::running   ? "trains"
                                      : phase_ == Phase::waiting ? "waits"
                                                                 : "recovers"),

@@ -103,6 +103,7 @@ DriverOptions options_of(const Args& args) {
   options.max_requeues = static_cast<int>(args.get_int("max-requeues", 0));
   options.slurm_conf = variable("SLURM_CONF");
   options.limits.say_done = is_ms_train(options.launch.command);
+  options.limits.every_s = report_every_s(options.nodes.size());
   options.limits.hang_s = args.get_seconds("hang-timeout");
   options.program = net::own_path();
   options.diag = args.get("diag");
@@ -133,7 +134,8 @@ int be_agent(const Args& args) {
   run_agent({.drivers = split(args.get("connect"), ','),
              .node = net::node_name(),
              .job = job,
-             .socket = heartbeat_path(geteuid(), job)},
+             .socket = heartbeat_path(geteuid(), job),
+             .every_s = args.get_seconds("every")},
             *munge_credentials(args.get("munge")));
   return 0;
 }
@@ -284,6 +286,7 @@ Command agent_command() {
           .summary = "hear the ranks of a node and report to the driver (run starts it)",
           .options = {{.name = "job", .value = "ID", .doc = "The job."},
                       {.name = "connect", .value = "ADDRESSES", .doc = "Where the driver listens."},
+                      {.name = "every", .value = "TIME", .doc = "Between two reports.", .default_text = "250ms"},
                       {.name = "munge", .value = "SOCKET", .doc = "Of munged; without it the usual one."}},
           .run = be_agent};
 }

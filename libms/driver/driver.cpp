@@ -22,12 +22,12 @@
 namespace ms::driver {
 namespace {
 
-constexpr double kTick_s = 0.1, kShow_s = 1;
-constexpr double kGather_s = 15;   // for agents, before the first attempt
-constexpr double kLooking_s = 10;  // for agents to look at a run that hangs
-constexpr double kKill_s = 2;      // for agents to end their tasks, before srun is ended without
-constexpr double kVerdict_s = 1;   // for a file of another node to be seen here
-constexpr double kSilent_s = 0.6;  // an agent that is silent for so long: its node is asked
+constexpr double kTick_s = 0.1;
+constexpr double kLookNode_s = 2e-5, kShowNode_s = 5e-4;  // what a look at all nodes, and a status of them, are worth
+constexpr double kGather_s = 15, kGatherNode_s = 5e-3;    // for agents, before the first attempt
+constexpr double kLooking_s = 10;                         // for agents to look at a run that hangs
+constexpr double kKill_s = 2;                             // for agents to end their tasks, before srun is ended without
+constexpr double kVerdict_s = 1;                          // for a file of another node to be seen here
 constexpr std::size_t kMostLines = 64;
 
 UniqueFd lock_directory(const DriverFiles& files) {
@@ -55,7 +55,8 @@ std::vector<std::string> agent_command(const DriverOptions& options, int port) {
   }
   std::vector<std::string> command{options.program, "agent",
                                    "--job",         std::to_string(options.job),
-                                   "--connect",     fmt::format("{}", fmt::join(addresses, ","))};
+                                   "--connect",     fmt::format("{}", fmt::join(addresses, ",")),
+                                   "--every",       fmt::format("{}s", options.limits.every_s)};
   if (!options.munge_socket.empty()) command.insert(command.end(), {"--munge", options.munge_socket});
   return command;
 }
@@ -71,7 +72,7 @@ Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clo
       files_(options_.run_dir),
       lock_(lock_directory(files_)),
       earlier_(earlier_state(files_, job())),
-      hub_(earlier_ ? earlier_->port : 0, credentials, clock),
+      hub_(earlier_ ? earlier_->port : 0, credentials, clock, Hub::kLeastUnproven + options_.nodes.size()),
       agents_({.nodes = options_.nodes,
                .agent = agent_command(options_, hub_.port()),
                .output_file = files_.dir + "/agents.log",
@@ -104,24 +105,31 @@ void Driver::adopt(DriverState state) {
 }
 
 int Driver::run() {
+  const auto nodes = static_cast<double>(options_.nodes.size());
   double last_s = clock_.now_s();
   while (!result_) {
-    const std::vector<Hub::Event> events =
-        hub_.wait(kTick_s, options_.signals >= 0 ? std::vector<int>{options_.signals} : std::vector<int>{});
+    // Reports of thousands of agents come all the time; to look at all nodes after each would take too long.
+    const double rest_s = std::clamp(looked_s_ + kLookNode_s * nodes - last_s, 0.0, kTick_s);
+    const std::vector<Hub::Event> events = hub_.wait(
+        rest_s > 0 ? rest_s : kTick_s, options_.signals >= 0 ? std::vector<int>{options_.signals} : std::vector<int>{});
     const double now_s = clock_.now_s();
     // A driver that was not scheduled has heard nobody, which says nothing of them.
     if (watcher_ && now_s - last_s > 4 * kTick_s) watcher_->was_away(now_s - last_s - kTick_s);
     last_s = now_s;
     read_signals();
     for (const Hub::Event& event : events) handle(event);
+    if (now_s - looked_s_ < kLookNode_s * nodes && !result_) continue;
+    looked_s_ = now_s;
     std::set<std::string> without;
-    for (const std::string& node : pool_.with(NodeRole::lost)) without.insert(node);
+    for (const NodeRole role : {NodeRole::lost, NodeRole::unusable}) {
+      for (const std::string& node : pool_.with(role)) without.insert(node);
+    }
     agents_.tick(without);
     read_output(false);
     check_suspects();
     watch(now_s);
     step(now_s);
-    if (now_s - shown_s_ >= kShow_s || result_) show(now_s);
+    if (now_s - shown_s_ >= std::max(1.0, kShowNode_s * nodes) || result_) show(now_s);
   }
   suspects_.stop();
   agents_.stop();
@@ -220,7 +228,7 @@ void Driver::read_output(bool last) {
 void Driver::watch(double now_s) {
   if (!watcher_) return;
   // Each is asked once in the beginning: of who never answers, silence alone says less.
-  for (const std::string& node : agents_.ask(watcher_->unasked_or_silent(kSilent_s, now_s))) {
+  for (const std::string& node : agents_.ask(watcher_->unasked_or_silent(options_.limits.ask_s(), now_s))) {
     watcher_->answered(node, now_s);
   }
   note_progress(now_s);
@@ -247,7 +255,10 @@ void Driver::note_progress(double) {
 void Driver::step(double now_s) {
   switch (phase_) {
     case Phase::gathering:
-      if (agents_.connected() == options_.nodes.size() || now_s - phase_s_ > kGather_s) begin_attempt();
+      if (agents_.connected() == options_.nodes.size() ||
+          now_s - phase_s_ > kGather_s + kGatherNode_s * static_cast<double>(options_.nodes.size())) {
+        begin_attempt();
+      }
       break;
     case Phase::waiting:
       if (now_s >= wait_until_s_) begin_attempt();

@@ -67,6 +67,7 @@ class Driver {
   void alarm(Alarm alarm, double now_s);
   void end_command(double now_s);
   void finish_attempt(double now_s);
+  void ask_slurm(AttemptEvidence& evidence);
   void decide(const Judgement& judgement, double now_s);
   void check_suspects();
   void stop_with(int code, const std::string& why);
@@ -74,6 +75,7 @@ class Driver {
   std::optional<VerdictRead> read_verdict() const;
   void save();
   void show(double now_s);
+  void log_strangers(double now_s);
   double wall_s(double at_s) const;  // of a time of the clock
   AttemptEntry& entry() { return ledger_.attempts.back(); }
 
@@ -107,7 +109,9 @@ class Driver {
   double alarm_s_ = 0;
   std::int64_t resumed_at_ = -1;
   bool asked_to_stop_ = false, by_time_limit_ = false;
-  double wait_until_s_ = 0, shown_s_ = -1e9;
+  double wait_until_s_ = 0, shown_s_ = -1e9, looked_s_ = -1e9;
+  std::size_t strangers_ = 0;  // not yet in the log
+  double strangers_s_ = -1e9;  // when the log named some last
   std::optional<int> result_;
 };
 

@@ -32,8 +32,12 @@ void watch_fd(int epoll, int operation, int fd, Hub::Id id, std::uint32_t events
 
 }  // namespace
 
-Hub::Hub(int port, const Credentials& credentials, Clock& clock)
-    : credentials_(credentials), clock_(clock), listener_(every_address(port)), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+Hub::Hub(int port, const Credentials& credentials, Clock& clock, std::size_t most_unproven)
+    : credentials_(credentials),
+      clock_(clock),
+      most_unproven_(most_unproven),
+      listener_(every_address(port)),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   if (!epoll_) throw Error("driver.socket", Blame::node, fmt::format("no epoll: {}", errno_text(errno)));
   watch_fd(epoll_.get(), EPOLL_CTL_ADD, listener_.fd(), kListenerId, EPOLLIN);
 }
@@ -73,7 +77,7 @@ void Hub::accept_all() {
   for (int i = 0; i < 64; ++i) {
     std::optional<net::Channel> channel = listener_.accept_now();
     if (!channel) return;
-    if (unproven_.size() >= kMostUnproven) drop_stranger(*unproven_.begin(), "made room for others");
+    if (unproven_.size() >= most_unproven_) drop_stranger(*unproven_.begin(), "made room for others");
     const Id id = next_id_++;
     Peer& peer = peers_[id];
     peer.channel = *std::move(channel);

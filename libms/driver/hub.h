@@ -1,5 +1,5 @@
 // The driver's port: accepts connections, has both ends prove who they are, and hands on the lines of those who did.
-// Strangers cost nothing: at most kMostUnproven of them at a time, each for kProof_s, and the oldest goes first.
+// Strangers cost little: at most `most_unproven` of them at a time, each for kProof_s, and the oldest goes first.
 // Never blocks. For one thread.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace ms::driver {
 
 class Hub {
  public:
-  static constexpr std::size_t kMostUnproven = 256;
+  static constexpr std::size_t kLeastUnproven = 256;
   static constexpr double kProof_s = 10;
 
   using Id = std::uint64_t;
@@ -31,8 +31,9 @@ class Hub {
     std::string text;        // line: what it said; gone: why
   };
 
-  // Listens on `port` of all addresses; 0: a free one. `credentials` and `clock` outlive it.
-  Hub(int port, const Credentials& credentials, Clock& clock);
+  // Listens on `port` of all addresses; 0: a free one. `most_unproven`: above the number of those who may come at the
+  // same time. `credentials` and `clock` outlive it.
+  Hub(int port, const Credentials& credentials, Clock& clock, std::size_t most_unproven = kLeastUnproven);
 
   int port() const { return listener_.port(); }
   // Waits for at most `seconds` for anything to happen, also at the descriptors of `others`, and returns what did.
@@ -64,6 +65,7 @@ class Hub {
 
   const Credentials& credentials_;
   Clock& clock_;
+  const std::size_t most_unproven_;
   net::Listener listener_;
   UniqueFd epoll_;
   std::map<Id, Peer> peers_;

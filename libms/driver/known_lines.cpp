@@ -59,6 +59,8 @@ constexpr std::array kKnownLines = std::to_array<KnownLine>({
     {"MPI_ABORT was invoked", "mpi_abort", Blame::peer, false},
     {"PMIX ERROR", "pmix", Blame::slurm, false},
     {"already completing or completed", kJobEnds, Blame::slurm, false},
+    {"Requested node configuration is not available", "slurm_nodes", Blame::slurm, false},
+    {"Node failure on", "slurm_node_failure", Blame::slurm, false},
     {"Unable to create step for job", "slurm_step", Blame::slurm, false},
     {"Unable to contact slurm controller", "slurm_controller", Blame::slurm, false},
     {"launch failed", "slurm_launch", Blame::slurm, false},

@@ -1,6 +1,7 @@
 #include "driver/pool.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 
@@ -16,6 +17,8 @@ std::string_view to_string(NodeRole role) {
       return "suspect";
     case NodeRole::lost:
       return "lost";
+    case NodeRole::unusable:
+      return "unusable";
     case NodeRole::excluded:
       return "excluded";
   }
@@ -30,7 +33,7 @@ std::optional<std::vector<std::string>> Pool::choose(std::size_t most, std::size
   std::vector<std::string> candidates;
   for (const std::string& name : order_) {
     const NodeRole role = nodes_.at(name).role;
-    if (role != NodeRole::excluded && role != NodeRole::lost) candidates.push_back(name);
+    if (role <= NodeRole::suspect) candidates.push_back(name);
   }
   const auto rank = [&](const std::string& name) {
     const Node& node = nodes_.at(name);
@@ -45,12 +48,13 @@ std::optional<std::vector<std::string>> Pool::choose(std::size_t most, std::size
   });
   if (candidates.size() < std::max<std::size_t>(least, 1)) return std::nullopt;
   candidates.resize(std::min(candidates.size(), most));
+  const std::set<std::string> taken(candidates.begin(), candidates.end());
   for (auto& [name, node] : nodes_) {
     if (node.role == NodeRole::works) node.role = NodeRole::spare;
   }
   std::vector<std::string> chosen;
   for (const std::string& name : order_) {
-    if (std::ranges::find(candidates, name) == candidates.end()) continue;
+    if (!taken.contains(name)) continue;
     nodes_.at(name).role = NodeRole::works;
     nodes_.at(name).why.clear();
     chosen.push_back(name);
@@ -67,12 +71,15 @@ void Pool::strike(const std::string& name, NodeRole role, const std::string& why
 }
 void Pool::exclude(const std::string& node, const std::string& why) { strike(node, NodeRole::excluded, why); }
 void Pool::lose(const std::string& node, const std::string& why) { strike(node, NodeRole::lost, why); }
+void Pool::bar(const std::string& node, const std::string& why) { strike(node, NodeRole::unusable, why); }
 void Pool::suspect(const std::string& node, const std::string& why) { strike(node, NodeRole::suspect, why); }
 
-void Pool::found(const std::string& name) {
+void Pool::change(const std::string& name, NodeRole from, NodeRole to) {
   const auto node = nodes_.find(name);
-  if (node != nodes_.end() && node->second.role == NodeRole::lost) node->second.role = NodeRole::suspect;
+  if (node != nodes_.end() && node->second.role == from) node->second.role = to;
 }
+void Pool::found(const std::string& node) { change(node, NodeRole::lost, NodeRole::suspect); }
+void Pool::unbar(const std::string& node) { change(node, NodeRole::unusable, NodeRole::suspect); }
 
 void Pool::clear(const std::string& node) {
   const auto found = nodes_.find(node);
@@ -92,7 +99,7 @@ std::vector<std::string> Pool::left_out() const {
   std::vector<std::string> texts;
   for (const std::string& name : order_) {
     const Node& node = nodes_.at(name);
-    if (node.role != NodeRole::lost && node.role != NodeRole::excluded) continue;
+    if (node.role <= NodeRole::suspect) continue;
     texts.push_back(fmt::format("{} is {} ({})", name, to_string(node.role), node.why));
   }
   return texts;

@@ -13,6 +13,7 @@ enum class NodeRole {
   works,     // in the attempt that runs
   suspect,   // did not do well, or was away: looked at; works only where nobody else is left
   lost,      // does not answer
+  unusable,  // Slurm starts nothing on it, though it may answer
   excluded,  // out for good, with a reason
 };
 std::string_view to_string(NodeRole role);
@@ -24,7 +25,7 @@ class Pool {
   struct Node {
     NodeRole role = NodeRole::spare;
     int strikes = 0;
-    std::string why;  // suspect, excluded
+    std::string why;  // of those that are out, and suspects
   };
 
   // Chooses up to `most` nodes for an attempt, in the order of the allocation: those that worked before, then spares,
@@ -34,15 +35,18 @@ class Pool {
   void exclude(const std::string& node, const std::string& why);
   void lose(const std::string& node, const std::string& why);     // a strike
   void suspect(const std::string& node, const std::string& why);  // a strike
+  void bar(const std::string& node, const std::string& why);      // unusable from now on; a strike
+  void unbar(const std::string& node);                            // Slurm takes it again: a suspect
   void found(const std::string& node);                            // a lost one answers again: a suspect
   void clear(const std::string& node);                            // a suspect was found well: a spare
   const std::map<std::string, Node>& nodes() const { return nodes_; }
   void work(const std::vector<std::string>& nodes);  // they do, in the attempt that runs
   std::vector<std::string> with(NodeRole role) const;
-  std::vector<std::string> left_out() const;  // lost and excluded, each with why
+  std::vector<std::string> left_out() const;  // lost, unusable and excluded, each with why
 
  private:
   void strike(const std::string& name, NodeRole role, const std::string& why);
+  void change(const std::string& name, NodeRole from, NodeRole to);
 
   std::vector<std::string> order_;
   std::map<std::string, Node> nodes_;

@@ -77,7 +77,7 @@ std::string status_metrics(const Status& s, double wall_s, double now_s) {
   gauge("training", "1 while an attempt runs.", s.phase == "trains" ? 1 : 0);
   text += "# HELP ms_driver_nodes Nodes by role.\n# TYPE ms_driver_nodes gauge\n";
   for (const NodeRole role :
-       {NodeRole::works, NodeRole::spare, NodeRole::suspect, NodeRole::lost, NodeRole::excluded}) {
+       {NodeRole::works, NodeRole::spare, NodeRole::suspect, NodeRole::lost, NodeRole::unusable, NodeRole::excluded}) {
     text += fmt::format("ms_driver_nodes{{role=\"{}\"}} {}\n", to_string(role), s.pool.with(role).size());
   }
   if (s.watcher == nullptr) return text;
@@ -111,19 +111,21 @@ std::string status_text(std::string_view document, double age_s) {
       }
       text += fmt::format("{}\n", fmt::join(words, ", "));
     }
+    std::map<std::string, std::vector<const Json*>> ranks_of;
+    if (const Json* all = json.find("ranks")) {
+      for (const Json& rank : *all) ranks_of[rank.get<std::string>("node")].push_back(&rank);
+    }
     TextTable table({{"node"}, {"role"}, {"strikes", Align::right}, {"ranks"}, {"why"}});
     for (const Json& node : json.at("nodes")) {
       const std::string name = node.get<std::string>("node");
       std::vector<std::string> ranks;
-      if (const Json* all = json.find("ranks")) {
-        for (const Json& rank : *all) {
-          if (rank.get<std::string>("node") != name || ranks.size() > 8) continue;
-          ranks.push_back(
-              ranks.size() == 8
-                  ? "..."
-                  : fmt::format("{} {}", rank.get<int>("rank"),
-                                rank.get<bool>("alive") ? plain_text(rank.get<std::string>("section"), 32) : "dead"));
-        }
+      for (const Json* rank : ranks_of[name]) {
+        if (ranks.size() > 8) break;
+        ranks.push_back(
+            ranks.size() == 8
+                ? "..."
+                : fmt::format("{} {}", rank->get<int>("rank"),
+                              rank->get<bool>("alive") ? plain_text(rank->get<std::string>("section"), 32) : "dead"));
       }
       table.row({plain_text(name, 60), plain_text(node.get<std::string>("role"), 20),
                  std::to_string(node.get<int>("strikes")), fmt::format("{}", fmt::join(ranks, ", ")),

@@ -12,6 +12,8 @@ constexpr std::string_view kEnded = "done";
 
 }  // namespace
 
+double report_every_s(std::size_t nodes) { return std::max(0.25, static_cast<double>(nodes) / 8000); }
+
 Watcher::Watcher(int attempt, std::vector<std::string> nodes, const WatchLimits& limits, watch::Deadlines& deadlines,
                  double now_s)
     : attempt_(attempt), limits_(limits), deadlines_(deadlines), progress_s_(now_s), output_s_(now_s) {
@@ -58,7 +60,12 @@ void Watcher::was_away(double seconds) {
 
 double Watcher::deadline_s() const {
   double deadline_s = ranks_.empty() ? limits_.hang_s : 0;
-  for (const auto& [number, rank] : ranks_) deadline_s = std::max(deadline_s, deadlines_.of(rank.state.section));
+  const std::string* last = nullptr;  // most ranks are in the same section as the one before them
+  for (const auto& [number, rank] : ranks_) {
+    if (last != nullptr && *last == rank.state.section) continue;
+    last = &rank.state.section;
+    deadline_s = std::max(deadline_s, deadlines_.of(*last));
+  }
   return deadline_s;
 }
 
@@ -128,7 +135,7 @@ double Watcher::alive_s(const Node& node) const {
 }
 
 bool Watcher::is_lost(const Node& node, double alive_s, double now_s) const {
-  return now_s - alive_s > (node.answered_s ? limits_.silent_s : limits_.unheard_s);
+  return now_s - alive_s > (node.answered_s ? limits_.silent_s() : limits_.unheard_s());
 }
 
 std::vector<std::string> Watcher::lost(double now_s) const {

@@ -107,6 +107,29 @@ TEST_F(Watching, AnAgentThatIsGoneIsNoLostNodeWhileTheKernelAnswers) {
   EXPECT_EQ(alarm->kind, AlarmKind::hang);
 }
 
+TEST(WatchLimits, DeadlinesCountInReportsWhichGrowRarerWithTheNodes) {
+  EXPECT_EQ(report_every_s(4), 0.25);
+  EXPECT_EQ(report_every_s(2000), 0.25);
+  EXPECT_NEAR(report_every_s(12288), 1.536, 1e-9);
+  WatchLimits limits{.every_s = report_every_s(12288)};
+  watch::Deadlines deadlines(limits.hang_s);
+  Watcher watcher(1, {"n1", "n2"}, limits, deadlines, 0);
+  for (const char* node : {"n1", "n2"}) watcher.answered(node, 0);
+  double now_s = 0;
+  // Reports that come as seldom as they may are no alarm.
+  for (; now_s < 20; now_s += limits.every_s) {
+    for (const char* node : {"n1", "n2"}) watcher.report(node, {.number = 0, .attempt = 1, .ranks = {}}, now_s);
+    ASSERT_FALSE(watcher.check(now_s)) << now_s;
+    ASSERT_THAT(watcher.unasked_or_silent(limits.ask_s(), now_s + limits.every_s), IsEmpty());
+  }
+  watcher.report("n1", {.number = 0, .attempt = 1, .ranks = {}}, now_s + 2.5);
+  EXPECT_THAT(watcher.unasked_or_silent(limits.ask_s(), now_s + 2.5), ElementsAre("n2"));
+  EXPECT_FALSE(watcher.check(now_s + 2.5));
+  const std::optional<Alarm> alarm = watcher.check(now_s + 3);
+  ASSERT_TRUE(alarm);
+  EXPECT_THAT(alarm->nodes, ElementsAre("n2"));
+}
+
 TEST_F(Watching, ADriverThatWasAwayHeardNobodyAndSaysNothingOfThem) {
   watcher_.answered("n2", 0);
   train_until(20);
