@@ -22,6 +22,9 @@ storage fails|0|storage||step=12 rank=1 restart=0 storage|
 node gone|0|node_lost|node02||kill-node node02
 link cut|0|node_lost|node02||cut-link node02
 slurmd killed|0||||on-node node02 pkill -KILL -x slurmd
+20 % packet loss|0||||lose-packets node02 20
+storage full|0||||fill_storage
+spares exhausted|76|node_lost|node02||kill-node node02; wait-until 60 grep -q "attempt 2 trains" job.log; kill-node node03; wait-until 60 grep -q "attempt 3 trains" job.log; kill-node node04
 agent killed|0|done|||on-node node02 pkill -KILL -f 'ms-driver agent'
 driver killed|0|done|||on-node node01 bash -c 'kill -KILL "$(pgrep -f "^ms-driver run" | tail -n 1)"'
 newest checkpoint corrupted|0|rank_died|node02||wait-until 30 bash -c "ls -d ckpt/step-*[05]/ | grep -c . | grep -qv ^1"; for file in $(ls -d ckpt/step-* | sort | tail -n 1)/*.h5; do printf broken | dd of="$file" bs=1 seek=3000 conv=notrunc status=none; done; on-node node02 pkill -KILL -x ms-train
@@ -40,6 +43,14 @@ export kit work=4 spares=2
 # shellcheck disable=SC2016 # for the shell on the controller
 on_controller='
 cp -r "$kit/." "$CLUSTER_DIR/shared"; cd "$CLUSTER_DIR/shared"; . ./training.sh; . ./driven.sh
+# The file system of the run, its checkpoints and all logs is full for five seconds, and a save has failed.
+fill_storage() {
+  local used
+  used=$(df --output=used -k /run | tail -n 1)
+  mount -o remount,size="$used"k /run
+  sleep 5
+  mount -o remount,size=50% /run
+}
 driven_config
 undisturbed
 if [[ -n $injected ]]; then export MS_FAULT=$injected; fi
