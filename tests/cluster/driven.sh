@@ -52,4 +52,6 @@ undisturbed() {
     --set checkpoint.dir=plain/ckpt >plain.log 2>&1 || { tail -n 20 plain.log && return 1; }
   losses plain/metrics.jsonl >undisturbed
 }
+# Those that were written: a full disk takes lines, but makes none.
+written_losses_agree() { ! diff undisturbed <(losses r/metrics.jsonl) | grep '^>'; }
 losses_agree() { diff undisturbed <(losses r/metrics.jsonl) >losses.diff || { head -n 6 losses.diff && return 1; }; }

@@ -7,7 +7,7 @@ bats_require_minimum_version 1.5.0
 setup_file() {
   export kit=$BATS_FILE_TMPDIR/kit
   mkdir -p "$kit"
-  cp "$BATS_TEST_DIRNAME/../support/training.sh" "$BATS_TEST_DIRNAME/driven.sh" "$kit"
+  cp "$BATS_TEST_DIRNAME/../support/training.sh" "$BATS_TEST_DIRNAME"/{driven.sh,strangers.py} "$kit"
 }
 
 # shellcheck disable=SC2016 # for the shell on the controller
@@ -89,6 +89,23 @@ BASH
   ms-driver stop --checkpoint --run-dir r
   ends_with 75
   grep -q 'is committed' job.log
+BASH
+}
+
+@test "strangers at the port cost two lines of log at most, and the run nothing" {
+  inside 2 1 <<'BASH'
+  driven_config train.steps=150
+  undisturbed
+  drive_training
+  wait-until 30 at_step 5
+  port=$(sed -n 's/.*"port": \([0-9]*\).*/\1/p' r/driver/state.json)
+  python3 strangers.py 10.77.0.11 "$port" "$CLUSTER_DIR/munge/socket" >strangers.log 2>&1 || { cat strangers.log && false; }
+  (($(steps_done) < 150)) # they came while it trained
+  ends_with 0
+  [ "$(grep -c 'proved nothing' job.log)" -le 2 ]
+  grep -q 'proved nothing' job.log
+  [ "$(attempt 1 cause)" = '"done"' ]
+  losses_agree
 BASH
 }
 

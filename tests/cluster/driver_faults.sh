@@ -21,7 +21,7 @@ GPU declares itself bad|0|gpu_fault|node02|step=12 rank=1 restart=0 gpu-bad|
 storage fails|0|storage||step=12 rank=1 restart=0 storage|
 node gone|0|node_lost|node02||kill-node node02
 link cut|0|node_lost|node02||cut-link node02
-slurmd killed|0||||on-node node02 pkill -KILL -x slurmd
+slurmd killed|0|node_lost|node02||on-node node02 pkill -KILL -x slurmd
 20 % packet loss|0||||lose-packets node02 20
 storage full|0||||fill_storage
 spares exhausted|76|node_lost|node02||kill-node node02; wait-until 60 grep -q "attempt 2 trains" job.log; kill-node node03; wait-until 60 grep -q "attempt 3 trains" job.log; kill-node node04
@@ -69,7 +69,13 @@ print(" | ".join([name, first["cause"], located, seconds(first["detect_s"]), sec
                   seconds(first["detect_s"] + first["recover_s"]), str(len(ledger["attempts"]))]), end=" | ")
 sys.exit(not right)
 PY
-if [[ $code == 0 ]]; then losses_agree && echo "bit-equal"; else echo "-"; fi'
+if [[ $code != 0 ]]; then
+  echo "-"
+elif [[ $action == fill_storage ]]; then
+  written_losses_agree && echo "bit-equal where written"
+else
+  losses_agree && echo "bit-equal"
+fi'
 
 echo 'fault | ended by | located | detect s | diagnose s | recover s | fault to next step s | attempts | losses'
 failed=0
