@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "driver/agent.h"
 #include "driver/driver.h"
-#include "driver/slurm_nodes.h"
+#include "driver/shrink.h"
 #include "driver/status.h"
 #include "net/measure/interface.h"
 #include "slurm/commands.h"
@@ -50,14 +50,28 @@ Json evidence_json(const AttemptEvidence& evidence) {
 
 }  // namespace
 
-void Driver::begin_attempt() {
+// Sets launch_, too: with too few nodes, a smaller run where that is wanted and possible.
+std::optional<std::vector<std::string>> Driver::choose_nodes() {
   const std::size_t most = options_.nodes.size() - std::min(options_.spares, options_.nodes.size() - 1);
   const std::size_t least = options_.least_nodes == 0 ? most : options_.least_nodes;
-  const std::optional<std::vector<std::string>> chosen = pool_.choose(most, least);
-  if (!chosen) {
-    return stop_with(static_cast<int>(ExitCode::peer_lost),
-                     fmt::format("fewer than {} nodes are left: {}", least, fmt::join(pool_.left_out(), "; ")));
+  launch_ = options_.launch;
+  if (auto chosen = pool_.choose(most, least)) return chosen;
+  std::optional<SmallerRun> smaller;
+  if (options_.shrink) smaller = smaller_run_of(launch_.command, pool_.usable(), launch_.tasks_per_node);
+  if (!smaller) {
+    stop_with(static_cast<int>(ExitCode::peer_lost),
+              fmt::format("fewer than {} nodes are left: {}", least, fmt::join(pool_.left_out(), "; ")));
+    return std::nullopt;
   }
+  log::warn("driver", "fewer than {} nodes are left: {} train with mesh.dp={}", least, plural(smaller->nodes, "node"),
+            smaller->dp);
+  launch_.command.insert(launch_.command.end(), {"--set", fmt::format("mesh.dp={}", smaller->dp)});
+  return pool_.choose(smaller->nodes, smaller->nodes);
+}
+
+void Driver::begin_attempt() {
+  const std::optional<std::vector<std::string>> chosen = choose_nodes();
+  if (!chosen) return;
   nodes_ = *chosen;
   const int number = static_cast<int>(ledger_.attempts.size()) + 1;
   const double now_s = clock_.now_s();
@@ -77,7 +91,7 @@ void Driver::begin_attempt() {
             pool_.with(NodeRole::spare).empty()
                 ? std::string()
                 : fmt::format(", spare: {}", slurm::fold_hostlist(pool_.with(NodeRole::spare))));
-  command_ = LongCommand::start(srun_command(options_.launch, nodes_),
+  command_ = LongCommand::start(srun_command(launch_, nodes_),
                                 environment_with({{"MS_ATTEMPT", std::to_string(number)},
                                                   {"MS_HEARTBEAT", heartbeat_path(geteuid(), options_.job)},
                                                   {"SLURM_PROCID", ""},
@@ -132,28 +146,6 @@ std::optional<VerdictRead> Driver::read_verdict() const {
   return parse_verdict(read_file(path));
 }
 
-// Where Slurm refused something, or did before: asks which nodes it would start ranks on. Nothing trains meanwhile.
-void Driver::ask_slurm(AttemptEvidence& evidence) {
-  const bool refused = std::ranges::any_of(
-      evidence.lines, [](const SaidLine& line) { return line.known->cause.starts_with(kSlurmCauses); });
-  if (!refused && pool_.with(NodeRole::unusable).empty()) return;
-  std::map<std::string, std::string> unusable;
-  try {
-    const slurm::Commands slurm({.conf = options_.slurm_conf, .deadline_s = 10});
-    unusable = ask_unusable_nodes(slurm, static_cast<std::uint32_t>(options_.job), options_.nodes);
-  } catch (const Error& error) { return log::warn("driver", "Slurm is not asked: {}", error.message()); }
-  for (const std::string& node : pool_.with(NodeRole::unusable)) {
-    if (!unusable.contains(node)) pool_.unbar(node);
-  }
-  for (const auto& [node, why] : unusable) {
-    if (pool_.nodes().at(node).role == NodeRole::unusable) continue;
-    log::warn("driver", "{} is unusable: {}", node, plain_text(why, 200));
-    pool_.bar(node, why);
-    const bool worked = std::ranges::find(nodes_, node) != nodes_.end();
-    if (worked && std::ranges::find(evidence.lost, node) == evidence.lost.end()) evidence.lost.push_back(node);
-  }
-}
-
 void Driver::finish_attempt(double now_s) {
   read_output(true);
   note_progress(now_s);
@@ -203,6 +195,8 @@ void Driver::decide(const Judgement& judgement, double now_s) {
   }
   if (asked_to_stop_) return stop_with(judgement.code, judgement.why);
   bool left_out = false;
+  waits_for_network_ = false;
+  const bool all = judgement.suspects.size() > 1 && judgement.suspects.size() == nodes_.size() && !judgement.certain;
   for (const std::string& node : judgement.suspects) {
     if (judgement.cause == "node_lost") {
       if (pool_.nodes().at(node).role != NodeRole::unusable) pool_.lose(node, judgement.why);
@@ -212,7 +206,6 @@ void Driver::decide(const Judgement& judgement, double now_s) {
       entry().excluded.push_back(node);
     } else {
       pool_.suspect(node, judgement.why);
-      if (options_.diagnose_level > 0) suspects_.look(node, options_.diagnose_level);
     }
     ++ledger_.strikes[node];
     left_out = left_out || judgement.certain;
@@ -232,29 +225,12 @@ void Driver::decide(const Judgement& judgement, double now_s) {
   if (judgement.cause == "storage" || judgement.cause.starts_with(kSlurmCauses))
     wait_s = std::min(kMostBackOff_s, kStorageWait_s * std::exp2(idle));
   if (wait_s > 0) log::info("driver", "the next attempt begins in {:.0f} s", wait_s);
+  if (all && options_.diagnose_level > 0) check_network(now_s);
   wait_until_s_ = now_s + wait_s;
   phase_ = Phase::waiting;
   phase_s_ = now_s;
   save();
-  if (wait_s == 0) begin_attempt();
-}
-
-void Driver::check_suspects() {
-  for (const std::string& node : pool_.with(NodeRole::suspect)) {
-    // One that was away comes here too.
-    if (options_.diagnose_level > 0 && agents_.has(node)) suspects_.look(node, options_.diagnose_level);
-  }
-  for (const Checkup& checkup : suspects_.take()) {
-    if (checkup.well) {
-      log::info("driver", "{} is found well: a spare", checkup.node);
-      pool_.clear(checkup.node);
-    } else {
-      log::warn("driver", "{} is left out: {}", checkup.node, checkup.said);
-      pool_.exclude(checkup.node, checkup.said);
-      ledger_.excluded[checkup.node] = checkup.said;
-    }
-    save();
-  }
+  if (wait_s == 0 && !waits_for_network_) begin_attempt();
 }
 
 void Driver::stop_with(int code, const std::string& why) {
@@ -320,9 +296,10 @@ void Driver::log_strangers(double now_s) {
 void Driver::show(double now_s) {
   shown_s_ = now_s;
   log_strangers(now_s);
-  Status status{.phase = std::string(phase_ == Phase::running   ? "trains"
-                                     : phase_ == Phase::waiting ? "waits"
-                                                                : "recovers"),
+  Status status{.phase = std::string(phase_ == Phase::running    ? "trains"
+                                     : phase_ == Phase::waiting  ? "waits"
+                                     : phase_ == Phase::checking ? "checks"
+                                                                 : "recovers"),
                 .job = job(),
                 .pool = pool_,
                 .ledger = ledger_,

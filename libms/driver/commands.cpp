@@ -101,6 +101,13 @@ DriverOptions options_of(const Args& args) {
   options.max_idle = static_cast<int>(args.get_int("max-idle", 1));
   options.diagnose_level = static_cast<int>(args.get_int("diagnose", 0, 2));
   options.max_requeues = static_cast<int>(args.get_int("max-requeues", 0));
+  options.preflight_level = static_cast<int>(args.get_int("preflight", 0, 2));
+  options.shrink = args.has("shrink");
+  if (options.shrink && !is_ms_train(options.launch.command)) {
+    throw user_error("driver.shrink", "--shrink changes mesh.dp of ms-train run, which this command is not",
+                     "name with --min-nodes how few nodes the command can do with");
+  }
+  options.netcheck = args.get("netcheck");
   options.slurm_conf = variable("SLURM_CONF");
   options.limits.say_done = is_ms_train(options.launch.command);
   options.limits.every_s = report_every_s(options.nodes.size());
@@ -242,11 +249,24 @@ Command run_command() {
                    .doc = "Queue the job again, at most so often, when its time limit is near (sbatch "
                           "--signal=B:USR2@300) or too few nodes are left, and without the bad ones.",
                    .default_text = "0"},
+                  {.name = "shrink",
+                   .doc = "Of ms-train run: with too few nodes, go on with a smaller mesh.dp that the configuration "
+                          "allows and the same global batch, rather than end or be queued again."},
+                  {.name = "preflight",
+                   .value = "LEVEL",
+                   .doc =
+                       "Before the first attempt, ms-diag looks at all nodes, spares too, and bad ones are left out; "
+                       "0: not at all.",
+                   .default_text = "0"},
                   {.name = "diagnose",
                    .value = "LEVEL",
                    .doc = "How ms-diag looks at suspects while the others train; 0: not at all.",
                    .default_text = "2"},
-                  {.name = "diag", .value = "PROGRAM", .doc = "The ms-diag of the nodes.", .default_text = "ms-diag"}},
+                  {.name = "diag", .value = "PROGRAM", .doc = "The ms-diag of the nodes.", .default_text = "ms-diag"},
+                  {.name = "netcheck",
+                   .value = "PROGRAM",
+                   .doc = "The ms-netcheck of the nodes, for a run that hangs and no node stands out.",
+                   .default_text = "ms-netcheck"}},
       .run = drive};
 }
 

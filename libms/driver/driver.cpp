@@ -25,6 +25,7 @@ namespace {
 constexpr double kTick_s = 0.1;
 constexpr double kLookNode_s = 2e-5, kShowNode_s = 5e-4;  // what a look at all nodes, and a status of them, are worth
 constexpr double kGather_s = 15, kGatherNode_s = 5e-3;    // for agents, before the first attempt
+constexpr double kChecking_s = 900;                       // for the checks before it
 constexpr double kLooking_s = 10;                         // for agents to look at a run that hangs
 constexpr double kKill_s = 2;                             // for agents to end their tasks, before srun is ended without
 constexpr double kVerdict_s = 1;                          // for a file of another node to be seen here
@@ -80,6 +81,7 @@ Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clo
               hub_, clock, earlier_.has_value()),
       pool_(options_.nodes),
       suspects_(options_.diag, files_.dir),
+      network_(options_.netcheck, files_.dir),
       phase_s_(clock.now_s()),
       deadlines_(options_.limits.hang_s) {
   if (access(files_.ledger().c_str(), F_OK) == 0) ledger_ = read_ledger(read_file(files_.ledger()), files_.ledger());
@@ -126,12 +128,13 @@ int Driver::run() {
     }
     agents_.tick(without);
     read_output(false);
-    check_suspects();
+    check_suspects(now_s);
     watch(now_s);
     step(now_s);
     if (now_s - shown_s_ >= std::max(1.0, kShowNode_s * nodes) || result_) show(now_s);
   }
   suspects_.stop();
+  network_.stop();
   agents_.stop();
   requeue();
   return *result_;
@@ -257,11 +260,14 @@ void Driver::step(double now_s) {
     case Phase::gathering:
       if (agents_.connected() == options_.nodes.size() ||
           now_s - phase_s_ > kGather_s + kGatherNode_s * static_cast<double>(options_.nodes.size())) {
-        begin_attempt();
+        begin_checks(now_s);
       }
       break;
+    case Phase::checking:
+      if (!suspects_.busy() || now_s - phase_s_ > kChecking_s) begin_attempt();
+      break;
     case Phase::waiting:
-      if (now_s >= wait_until_s_) begin_attempt();
+      if (now_s >= wait_until_s_ && !(waits_for_network_ && network_.busy())) begin_attempt();
       break;
     case Phase::running:
       if (command_->ended()) {

@@ -15,6 +15,7 @@
 #include "driver/judge.h"
 #include "driver/launch.h"
 #include "driver/ledger.h"
+#include "driver/netcheck.h"
 #include "driver/pool.h"
 #include "driver/state.h"
 #include "driver/suspects.h"
@@ -33,10 +34,11 @@ struct DriverOptions {
   int max_idle = 3;             // attempts on end that came no further
   int diagnose_level = 2;       // of ms-diag, for suspects; 0: they are not looked at
   int preflight_level = 0;      // for all nodes before the first attempt; 0: none
+  bool shrink = false;          // with too few nodes, a run of ms-train with a smaller dp
   WatchLimits limits = {};
   std::string program;       // ms-driver itself, for agents
   std::string munge_socket;  // for agents; empty: the usual one
-  std::string diag = "ms-diag";
+  std::string diag = "ms-diag", netcheck = "ms-netcheck";
   int max_requeues = 0;  // the job is queued again at most so often; 0: never
   std::string slurm_conf;
   int signals = -1;  // a signalfd: TERM, INT, HUP, USR2
@@ -51,11 +53,13 @@ class Driver {
   int run();
 
  private:
-  enum class Phase { gathering, running, looking, ending, settling, waiting };
+  enum class Phase { gathering, checking, running, looking, ending, settling, waiting };
 
   std::string job() const;
   void adopt(DriverState state);
+  void begin_checks(double now_s);
   void begin_attempt();
+  std::optional<std::vector<std::string>> choose_nodes();
   void handle(const Hub::Event& event);
   void answer_client(const Hub::Event& event);
   void read_signals();
@@ -69,7 +73,9 @@ class Driver {
   void finish_attempt(double now_s);
   void ask_slurm(AttemptEvidence& evidence);
   void decide(const Judgement& judgement, double now_s);
-  void check_suspects();
+  void check_network(double now_s);
+  void take_network(const NetworkCheck::Result& found);
+  void check_suspects(double now_s);
   void stop_with(int code, const std::string& why);
   void requeue();
   std::optional<VerdictRead> read_verdict() const;
@@ -88,11 +94,13 @@ class Driver {
   Agents agents_;
   Pool pool_;
   Suspects suspects_;
+  NetworkCheck network_;
   Ledger ledger_;
 
   Phase phase_ = Phase::gathering;
   double phase_s_ = 0;  // since when
   int first_attempt_ = 0;
+  LaunchSpec launch_;  // of the attempt
   std::optional<LongCommand> command_;
   watch::Deadlines deadlines_;
   std::optional<Watcher> watcher_;
@@ -109,6 +117,7 @@ class Driver {
   double alarm_s_ = 0;
   std::int64_t resumed_at_ = -1;
   bool asked_to_stop_ = false, by_time_limit_ = false;
+  bool waits_for_network_ = false;  // the next attempt does
   double wait_until_s_ = 0, shown_s_ = -1e9, looked_s_ = -1e9;
   std::size_t strangers_ = 0;  // not yet in the log
   double strangers_s_ = -1e9;  // when the log named some last

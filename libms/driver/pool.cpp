@@ -95,6 +95,11 @@ void Pool::work(const std::vector<std::string>& nodes) {
   }
 }
 
+std::size_t Pool::usable() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(nodes_, [](const auto& entry) { return entry.second.role <= NodeRole::suspect; }));
+}
+
 std::vector<std::string> Pool::left_out() const {
   std::vector<std::string> texts;
   for (const std::string& name : order_) {

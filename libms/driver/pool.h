@@ -42,6 +42,7 @@ class Pool {
   const std::map<std::string, Node>& nodes() const { return nodes_; }
   void work(const std::vector<std::string>& nodes);  // they do, in the attempt that runs
   std::vector<std::string> with(NodeRole role) const;
+  std::size_t usable() const;                 // that are not left out
   std::vector<std::string> left_out() const;  // lost, unusable and excluded, each with why
 
  private:

@@ -1,6 +1,7 @@
 // Looks at suspects with ms-diag while the others train: one check at a time on each, in the background.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <string>
 #include <vector>
@@ -20,9 +21,8 @@ class Suspects {
   // `diag`: the program; `dir`: for its output.
   Suspects(std::string diag, std::string dir) : diag_(std::move(diag)), dir_(std::move(dir)) {}
 
-  // Begins, unless it runs.
+  // Begins, unless it runs or waits; at most kAtATime run.
   void look(const std::string& node, int level);
-  bool looks_at(const std::string& node) const { return running_.contains(node); }
   bool busy() const { return !running_.empty(); }
   // Those that ended since the last call. A check that could not be made says nothing against the node.
   std::vector<Checkup> take();
@@ -30,9 +30,12 @@ class Suspects {
   void stop();
 
  private:
+  static constexpr std::size_t kAtATime = 64;
+  void begin_waiting();
   std::string file(const std::string& node, const char* suffix) const;
   std::string diag_, dir_;
   std::map<std::string, LongCommand> running_;
+  std::deque<std::pair<std::string, int>> waiting_;  // node and level
 };
 
 }  // namespace ms::driver

@@ -20,7 +20,9 @@ recovered() {
   local before fault
   wait-until 60 at_step 12
   on-node node02 pkill -KILL -x ms-train
-  fault=$(now) before=$(steps_done)
+  fault=$(now)
+  sleep 0.5 # in which the others write their last steps, and no start is so quick
+  before=$(steps_done)
   wait-until 120 at_step $((before + 1))
   awk "BEGIN { print $(now) - $fault }" | tee -a "$1" | sed "s/^/$1 /"
 }

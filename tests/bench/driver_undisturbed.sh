@@ -11,7 +11,7 @@ export CLUSTER_BUILD=$build minutes=${1:-30} support=$here/.. work=2 spares=1
 exec "$here/../cluster/run" 3 -- bash -euo pipefail -c '
 cp "$support/cluster/driven.sh" "$support/support/training.sh" "$CLUSTER_DIR/shared"
 cd "$CLUSTER_DIR/shared"; . ./training.sh; . ./driven.sh
-driven_config train.steps=1000000 checkpoint.every_steps=100 checkpoint.keep=3
+driven_config train.steps=1000000 checkpoint.every_steps=100 checkpoint.keep_last=3
 drive_training
 wait-until 60 at_step 1
 sleep $((minutes * 60))

@@ -109,6 +109,37 @@ BASH
 BASH
 }
 
+@test "checks before the first attempt, and a smaller run where nodes are too few" {
+  inside 3 0 <<'BASH'
+  driven_config
+  cat >diag <<'SH'
+#!/bin/sh
+if [ -e bad ] && [ "$(hostname)" = node03 ]; then echo "critical test.bad node03: it is broken" && exit 2; fi
+SH
+  chmod +x diag
+  drive_training --diag "$PWD/diag" --preflight 1 --shrink
+  wait-until 40 at_step 12
+  [ "$(attempt 1 nodes)" = '["node01", "node02", "node03"]' ]
+  kill-node node03
+  ends_with 0
+  grep -q '2 nodes train with mesh.dp=2' job.log
+  [ "$(attempt 2 nodes)" = '["node01", "node02"]' ]
+  [ "$(attempt 2 from_step)" -ge 5 ]
+  [ "$(attempt 2 to_step)" = 60 ]
+  start-node node03
+  wait-until 30 bash -c '[[ $(sinfo -h -n node03 -o %T) == idle ]]'
+  rm -r r job.log ckpt
+  touch bad
+  drive_training --diag "$PWD/diag" --preflight 1
+  ends_with 76
+  grep -q 'node03 is left out: critical test.bad node03: it is broken' job.log
+  [ ! -e r/driver/attempt-1.log ]
+  rm -r r job.log
+  drive --shrink -- sh -c true
+  ends_with 2
+BASH
+}
+
 @test "it ends where another attempt would end the same way" {
   inside 2 0 <<'BASH'
   driven_config train.stepz=3

@@ -22,7 +22,7 @@ storage fails|0|storage||step=12 rank=1 restart=0 storage|
 node gone|0|node_lost|node02||kill-node node02
 link cut|0|node_lost|node02||cut-link node02
 slurmd killed|0|node_lost|node02||on-node node02 pkill -KILL -x slurmd
-20 % packet loss|0||||lose-packets node02 20
+20 % packet loss|0|hang|node02||lose-packets node02 20
 storage full|0||||fill_storage
 spares exhausted|76|node_lost|node02||kill-node node02; wait-until 60 grep -q "attempt 2 trains" job.log; kill-node node03; wait-until 60 grep -q "attempt 3 trains" job.log; kill-node node04
 agent killed|0|done|||on-node node02 pkill -KILL -f 'ms-driver agent'
@@ -56,7 +56,7 @@ undisturbed
 if [[ -n $injected ]]; then export MS_FAULT=$injected; fi
 drive_training
 if [[ -n $action ]]; then wait-until 60 at_step 12; eval "$action"; fi
-ends_with "$code" 120 >&2
+ends_with "$code" 240 >&2
 python3 - "$name" "$cause" "$accused" <<"PY"
 import json, sys
 name, cause, accused = sys.argv[1:]

@@ -1,0 +1,73 @@
+#include "driver/netcheck.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "slurm/hostlist.h"
+
+namespace ms::driver {
+namespace {
+
+constexpr double kNetworkCheck_s = 120, kSureFault = 0.6;
+
+std::string output_of(const std::string& dir) { return dir + "/check-network.log"; }
+
+}  // namespace
+
+std::optional<std::vector<NetworkFault>> network_faults(std::string_view output) {
+  // Words of srun may stand before and behind the document, whose braces have lines of their own.
+  const std::size_t begin = output.starts_with("{\n") ? 0 : output.find("\n{\n");
+  const std::size_t end = output.rfind("\n}");
+  if (begin == output.npos || end == output.npos || end < begin) return std::nullopt;
+  const std::optional<Json> json = Json::try_parse(output.substr(begin, end + 2 - begin), {.max_depth = 12});
+  if (!json || !json->is_object()) return std::nullopt;
+  try {
+    std::vector<NetworkFault> faults;
+    for (const Json& fault : json->at("verdict")) {
+      const auto nodes = fault.get<std::vector<std::string>>("nodes");
+      const auto symptoms = fault.get<std::vector<std::string>>("symptoms");
+      // Silence alone may be that of a step which did not start; the agents say better who is gone.
+      if (symptoms == std::vector<std::string>{"silent"}) continue;
+      if (nodes.size() != 1 || fault.get<double>("confidence") < kSureFault) continue;
+      faults.push_back({.node = nodes[0], .why = plain_text(fault.get<std::string>("evidence"), 200)});
+    }
+    return faults;
+  } catch (const JsonError&) { return std::nullopt; }
+}
+
+void NetworkCheck::begin(const std::vector<std::string>& nodes, double now_s) {
+  if (busy() || nodes.size() < kLeastNodes) return;
+  unlink(output_of(dir_).c_str());
+  try {
+    command_ = LongCommand::start({program_, "locate", "--nodes", slurm::fold_hostlist(nodes), "--json", "--wait", "10",
+                                   "--pings", "50", "--bytes", "16MiB"},
+                                  environment_with({}), output_of(dir_), dir_ + "/check-network.status");
+    nodes_ = nodes;
+    began_s_ = now_s;
+    log::info("driver", "the network of {} is looked at: ms-netcheck locate", slurm::fold_hostlist(nodes));
+  } catch (const Error& error) { log::warn("driver", "the network is not looked at: {}", error.message()); }
+}
+
+std::optional<NetworkCheck::Result> NetworkCheck::take(double now_s) {
+  if (!command_) return std::nullopt;
+  const bool ended = command_->ended();
+  if (!ended && now_s - began_s_ < kNetworkCheck_s) return std::nullopt;
+  if (!ended) command_->signal(SIGKILL);
+  command_.reset();
+  return Result{.nodes = nodes_,
+                .faults = ended && access(output_of(dir_).c_str(), R_OK) == 0
+                              ? network_faults(read_file(output_of(dir_)))
+                              : std::nullopt};
+}
+
+void NetworkCheck::stop() {
+  if (command_) command_->signal(SIGKILL);
+  command_.reset();
+}
+
+}  // namespace ms::driver

@@ -1,0 +1,172 @@
+// What the driver reads of other programs' checks: ms-netcheck, ms-train check, ms-diag.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "driver/netcheck.h"
+#include "driver/shrink.h"
+#include "driver/suspects.h"
+
+namespace ms::driver {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// A directory with programs that stand in for others.
+class Checks : public testing::Test {
+ protected:
+  void SetUp() override { fs::create_directories(dir_); }
+  void TearDown() override { fs::remove_all(dir_); }
+  std::string program(const std::string& name, const std::string& script) {
+    const std::string path = dir_ + "/" + name;
+    std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
+    fs::permissions(path, fs::perms::owner_all);
+    return path;
+  }
+  template <class F>
+  auto when_there(F&& f) {
+    for (int i = 0; i < 500; ++i) {
+      if (auto value = f()) return value;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return decltype(f()){};
+  }
+  const std::string dir_ = fmt::format("{}/checks-{}", testing::TempDir(), getpid());
+};
+
+constexpr const char* kDocument = R"({
+  "verdict": [
+    {"kind": "node", "nodes": ["n2"], "symptoms": ["silent", "loss"], "evidence": "loses 20 % of what it sends", "confidence": 0.9},
+    {"kind": "node", "nodes": ["n3"], "symptoms": ["loss"], "evidence": "perhaps", "confidence": 0.5},
+    {"kind": "node", "nodes": ["n5"], "symptoms": ["silent"], "evidence": "no connection", "confidence": 1.0},
+    {"kind": "link", "nodes": ["n1", "n4"], "symptoms": ["bandwidth"], "evidence": "slow", "confidence": 0.9}
+  ]
+}
+)";
+
+TEST(NetworkFaults, AreNodesThatAreSurelyAtFaultByThemselves) {
+  for (const std::string& text :
+       {std::string(kDocument), std::string("srun: step created\n") + kDocument + "srun: done\n"}) {
+    const auto faults = network_faults(text);
+    ASSERT_TRUE(faults) << text;
+    ASSERT_EQ(faults->size(), 1U);
+    EXPECT_EQ((*faults)[0].node, "n2");
+    EXPECT_EQ((*faults)[0].why, "loses 20 % of what it sends");
+  }
+  EXPECT_THAT(*network_faults("{\n  \"verdict\": []\n}\n"), IsEmpty());
+  for (const char* text : {"", "srun: error\n", "{\n", "{\n}\n", "{\n  \"verdict\": 1\n}\n",
+                           "{\n  \"verdict\": [{\"nodes\": [\"n1\"]}]\n}\n", "\n}\n{\n"}) {
+    EXPECT_FALSE(network_faults(text)) << text;
+  }
+}
+
+TEST_F(Checks, TheNetworkIsLookedAtByThreeNodesOrMore) {
+  NetworkCheck check(
+      program("ms-netcheck", "echo \"$@\" >\"$0.args\"\necho words\ncat <<'E'\n" + std::string(kDocument) + "E"), dir_);
+  check.begin({"n1", "n2"}, 0);
+  EXPECT_FALSE(check.busy());
+  check.begin({"n1", "n2", "n3"}, 0);
+  EXPECT_TRUE(check.busy());
+  const auto result = when_there([&] { return check.take(1); });
+  ASSERT_TRUE(result);
+  EXPECT_THAT(result->nodes, ElementsAre("n1", "n2", "n3"));
+  ASSERT_TRUE(result->faults);
+  EXPECT_EQ(result->faults->at(0).node, "n2");
+  std::string arguments;
+  std::getline(std::ifstream(dir_ + "/ms-netcheck.args"), arguments);
+  EXPECT_THAT(arguments, testing::HasSubstr("locate --nodes n[1-3] --json"));
+}
+
+TEST_F(Checks, OfTheNetworkThatDoNotEndAreGivenUp) {
+  NetworkCheck check(program("ms-netcheck", "exec sleep 100"), dir_);
+  check.begin({"n1", "n2", "n3"}, 0);
+  EXPECT_FALSE(check.take(119));
+  const auto result = check.take(121);
+  ASSERT_TRUE(result);
+  EXPECT_FALSE(result->faults);
+  EXPECT_FALSE(check.busy());
+}
+
+TEST(RunSize, IsWhatTheResolvedConfigurationSays) {
+  const auto size = run_size(
+      "[overlap]\ndp = 9\n\n[mesh]\ndp = 6  # set by file\npp = 2\ntp = 4  # set by default\n\n[train]\ntp = 1\n");
+  ASSERT_TRUE(size);
+  EXPECT_EQ(size->dp, 6);
+  EXPECT_EQ(size->ranks, 48);
+  for (const char* text : {"", "[mesh]\ndp = 6\n", "dp = 1\npp = 1\ntp = 1\n", "[mesh]\ndp = x\npp = 1\ntp = 1\n"}) {
+    EXPECT_FALSE(run_size(text)) << text;
+  }
+}
+
+TEST(SmallerRun, IsTheLargestThatTheConfigurationAllows) {
+  const auto all = [](int) { return true; };
+  const auto even = [](int dp) { return dp % 2 == 0; };
+  struct Case {
+    RunSize whole;
+    std::size_t nodes;
+    int tasks;
+    std::function<bool(int)> allowed;
+    std::size_t want_nodes;
+    int want_dp;
+  };
+  for (const Case& c : {Case{{.dp = 4, .ranks = 4}, 3, 1, all, 3, 3}, Case{{.dp = 4, .ranks = 4}, 3, 1, even, 2, 2},
+                        Case{{.dp = 4, .ranks = 16}, 3, 4, all, 3, 3},     // a replica a node
+                        Case{{.dp = 4, .ranks = 32}, 7, 4, all, 6, 3},     // a replica on two nodes
+                        Case{{.dp = 8, .ranks = 16}, 3, 4, all, 3, 6}}) {  // two replicas on a node
+    const auto smaller = smaller_run(c.whole, c.nodes, c.tasks, c.allowed);
+    ASSERT_TRUE(smaller);
+    EXPECT_EQ(smaller->nodes, c.want_nodes);
+    EXPECT_EQ(smaller->dp, c.want_dp);
+  }
+  EXPECT_FALSE(smaller_run({.dp = 4, .ranks = 16}, 0, 4, all));
+  EXPECT_FALSE(smaller_run({.dp = 2, .ranks = 16}, 1, 4, all)) << "a replica needs two nodes";
+  EXPECT_FALSE(smaller_run({.dp = 1, .ranks = 4}, 3, 1, all));
+  EXPECT_FALSE(smaller_run({.dp = 4, .ranks = 4}, 3, 1, [](int) { return false; }));
+}
+
+TEST_F(Checks, ASmallerRunIsAskedOfMsTrain) {
+  const std::string train = program("ms-train", R"(echo "$@" >>"$0.args"
+case "$*" in
+  *--dump*) printf '[mesh]\ndp = 4\npp = 1\ntp = 1\n' ;;
+  *mesh.dp=3*) exit 2 ;;
+esac)");
+  const auto smaller = smaller_run_of({train, "run", "c.toml", "--fresh", "--set", "a=1"}, 3, 1);
+  ASSERT_TRUE(smaller);
+  EXPECT_EQ(smaller->dp, 2);
+  std::ifstream said(dir_ + "/ms-train.args");
+  std::string line;
+  std::getline(said, line);
+  EXPECT_EQ(line, "check c.toml --set a=1 --no-files --dump");
+  EXPECT_FALSE(smaller_run_of({program("ms-train", "exit 2"), "run", "c.toml"}, 3, 1));
+}
+
+TEST_F(Checks, OfANodeAccuseItByWhatTheySayAndNotByTheirStatusAlone) {
+  // srun stands in for itself: it runs what ms-diag is.
+  program("srun",
+          "while [ \"$1\" != ms-diag ]; do node=$1; shift; done\ncase \"$node\" in *n1) echo 'critical gpu.ecc n1: "
+          "broken' ;; esac\nexit 2");
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", (dir_ + ":" + path).c_str(), 1);
+  Suspects suspects("ms-diag", dir_);
+  for (const char* node : {"n1", "n2", "n1"}) suspects.look(node, 2);
+  std::vector<Checkup> found;
+  when_there([&] {
+    for (Checkup& checkup : suspects.take()) found.push_back(std::move(checkup));
+    return !suspects.busy();
+  });
+  setenv("PATH", path.c_str(), 1);
+  ASSERT_EQ(found.size(), 2U);
+  std::ranges::sort(found, {}, &Checkup::node);
+  EXPECT_FALSE(found[0].well);
+  EXPECT_EQ(found[0].said, "critical gpu.ecc n1: broken");
+  EXPECT_TRUE(found[1].well) << "there is no ms-diag, and srun ends with its status";
+}
+
+}  // namespace
+}  // namespace ms::driver
