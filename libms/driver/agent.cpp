@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "driver/beats.h"
 #include "driver/hub.h"
@@ -32,6 +33,15 @@ std::optional<net::Channel> find_driver(const AgentOptions& options, const Crede
   return std::nullopt;
 }
 
+// In a thread of its own: storage that hangs, maybe with the run, must not keep the agent from its next order.
+void write_stacks(const std::string& path, std::string text) {
+  std::thread([path, text = std::move(text)] {
+    try {
+      write_file_atomic(path, text);
+    } catch (const Error& error) { log::warn("driver", "{}", error.message()); }
+  }).detach();
+}
+
 // While there is a driver. Returns false once it said that all is over; throws Error("net.peer") when it is gone.
 bool serve(net::Channel& driver, Beats& beats, const AgentOptions& options) {
   SystemClock clock;
@@ -53,7 +63,15 @@ bool serve(net::Channel& driver, Beats& beats, const AgentOptions& options) {
       if (order.what == "quit") return false;
       Answer answer{.to = order.what, .attempt = order.attempt};
       if (order.what == "kill") answer.count = kill_tasks(options.root, options.job, order.attempt);
-      if (order.what == "look") answer.tasks = look_at(options.root, options.job, order.attempt, kLook_s);
+      if (order.what == "look") {
+        dump_flight_recorders(options.root, options.job, order.attempt);
+        TaskLook look = look_at(options.root, options.job, order.attempt, kLook_s);
+        answer.tasks = std::move(look.ranks);
+        if (!options.evidence.empty() && !look.all.empty()) {
+          write_stacks(fmt::format("{}/attempt-{}.{}.stacks", options.evidence, order.attempt, options.node),
+                       std::move(look.all));
+        }
+      }
       driver.send_line(to_json(answer), net::in_seconds(kConnect_s));
     }
   }

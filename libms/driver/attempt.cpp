@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <cstdlib>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -146,9 +147,33 @@ std::optional<VerdictRead> Driver::read_verdict() const {
   return parse_verdict(read_file(path));
 }
 
+void Driver::settle(double now_s) {
+  ended_s_ = phase_s_ = now_s;
+  phase_ = Phase::settling;
+  const bool well = !alarm_ && command_->status() == 0;
+  if (!well) flight_.begin(flight_files(flight_prefix(std::getenv), entry().began_s), now_s);
+}
+
+std::optional<FlightNode> Driver::flight_node() {
+  const std::optional<FlightVerdict> verdict = flight_.take();
+  if (!verdict) return std::nullopt;
+  const auto node_of = [&]() -> std::string {
+    for (const std::string& node : nodes_) {
+      if (!verdict->host.empty() && node == verdict->host.substr(0, verdict->host.find('.'))) return node;
+    }
+    for (const NodeTask& task : tasks_) {
+      if (task.task.rank == verdict->rank) return task.node;
+    }
+    const auto known = watcher_->ranks().find(verdict->rank);
+    return known == watcher_->ranks().end() ? "" : known->second.node;
+  };
+  return FlightNode{.node = node_of(), .confidence = verdict->confidence, .why = verdict->why};
+}
+
 void Driver::finish_attempt(double now_s) {
   read_output(true);
   note_progress(now_s);
+  const std::optional<FlightNode> flight = flight_node();
   AttemptEvidence evidence{.alarm = alarm_,
                            .exit_status = alarm_ ? std::nullopt : command_->status(),
                            .first_exit = alarm_ ? std::nullopt : first_exit_,
@@ -159,6 +184,7 @@ void Driver::finish_attempt(double now_s) {
                            .lost = {},
                            .died_on = watcher_->first_dead(),
                            .tasks = std::move(tasks_),
+                           .flight = flight,
                            .lines = std::move(lines_)};
   tasks_.clear();
   lines_.clear();

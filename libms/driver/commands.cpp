@@ -142,6 +142,7 @@ int be_agent(const Args& args) {
              .node = net::node_name(),
              .job = job,
              .socket = heartbeat_path(geteuid(), job),
+             .evidence = args.get("evidence"),
              .every_s = args.get_seconds("every")},
             *munge_credentials(args.get("munge")));
   return 0;
@@ -306,6 +307,9 @@ Command agent_command() {
           .summary = "hear the ranks of a node and report to the driver (run starts it)",
           .options = {{.name = "job", .value = "ID", .doc = "The job."},
                       {.name = "connect", .value = "ADDRESSES", .doc = "Where the driver listens."},
+                      {.name = "evidence",
+                       .value = "DIR",
+                       .doc = "For the stacks of a run that hangs; without it nowhere."},
                       {.name = "every", .value = "TIME", .doc = "Between two reports.", .default_text = "250ms"},
                       {.name = "munge", .value = "SOCKET", .doc = "Of munged; without it the usual one."}},
           .run = be_agent};

@@ -57,6 +57,7 @@ std::vector<std::string> agent_command(const DriverOptions& options, int port) {
   std::vector<std::string> command{options.program, "agent",
                                    "--job",         std::to_string(options.job),
                                    "--connect",     fmt::format("{}", fmt::join(addresses, ",")),
+                                   "--evidence",    DriverFiles(options.run_dir).dir,
                                    "--every",       fmt::format("{}s", options.limits.every_s)};
   if (!options.munge_socket.empty()) command.insert(command.end(), {"--munge", options.munge_socket});
   return command;
@@ -82,6 +83,7 @@ Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clo
       pool_(options_.nodes),
       suspects_(options_.diag, files_.dir),
       network_(options_.netcheck, files_.dir),
+      flight_(files_.dir),
       phase_s_(clock.now_s()),
       deadlines_(options_.limits.hang_s) {
   if (access(files_.ledger().c_str(), F_OK) == 0) ledger_ = read_ledger(read_file(files_.ledger()), files_.ledger());
@@ -271,8 +273,7 @@ void Driver::step(double now_s) {
       break;
     case Phase::running:
       if (command_->ended()) {
-        ended_s_ = phase_s_ = now_s;
-        phase_ = Phase::settling;
+        settle(now_s);
       } else if (std::optional<Alarm> found = watcher_->check(now_s)) {
         alarm(*std::move(found), now_s);
       }
@@ -282,10 +283,7 @@ void Driver::step(double now_s) {
       break;
     case Phase::ending:
       if (awaited_.empty() || now_s - phase_s_ > kKill_s) command_->signal(SIGKILL);
-      if (command_->ended()) {
-        ended_s_ = phase_s_ = now_s;
-        phase_ = Phase::settling;
-      }
+      if (command_->ended()) settle(now_s);
       break;
     case Phase::settling: {
       // Who is lost shows in who is not heard of; and a verdict may come from another node.
@@ -293,7 +291,7 @@ void Driver::step(double now_s) {
       const bool heard = well || alarm_ || watcher_->heard_all_since(ended_s_, now_s);
       const bool told =
           !is_ms_train(options_.launch.command) || alarm_ || read_verdict() || now_s - phase_s_ > kVerdict_s;
-      if (heard && told) finish_attempt(now_s);
+      if (heard && told && !flight_.busy(now_s)) finish_attempt(now_s);
       break;
     }
   }

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "driver/agents.h"
+#include "driver/flight.h"
 #include "driver/judge.h"
 #include "driver/launch.h"
 #include "driver/ledger.h"
@@ -70,6 +71,8 @@ class Driver {
   void begin_recovery(double now_s);
   void alarm(Alarm alarm, double now_s);
   void end_command(double now_s);
+  void settle(double now_s);
+  std::optional<FlightNode> flight_node();
   void finish_attempt(double now_s);
   void ask_slurm(AttemptEvidence& evidence);
   void decide(const Judgement& judgement, double now_s);
@@ -95,6 +98,7 @@ class Driver {
   Pool pool_;
   Suspects suspects_;
   NetworkCheck network_;
+  FlightJudge flight_;
   Ledger ledger_;
 
   Phase phase_ = Phase::gathering;

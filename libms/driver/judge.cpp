@@ -11,6 +11,7 @@ namespace ms::driver {
 namespace {
 
 constexpr double kBusy = 0.5, kIdle = 0.1;  // processors
+constexpr double kSureFlight = 0.8;         // of a flight recorder's verdict
 
 void add_once(std::vector<std::string>& names, const std::string& name) {
   if (!name.empty() && std::ranges::find(names, name) == names.end()) names.push_back(name);
@@ -37,11 +38,17 @@ Judgement judged(Next next, std::string cause, int code, std::string why) {
       .next = next, .cause = std::move(cause), .code = code, .suspects = {}, .certain = false, .why = std::move(why)};
 }
 
+bool is_sure(const std::optional<FlightNode>& flight) { return flight && flight->confidence >= kSureFlight; }
+
 // A run that hangs, or was told off by a rank for it.
 Judgement judge_hang(const AttemptEvidence& e) {
   Judgement j = judged(Next::again, "hang", code_of(ExitCode::peer_lost), e.alarm ? e.alarm->why : "");
   std::string why;
   j.suspects = outliers(e.tasks, why);
+  if (j.suspects.empty() && is_sure(e.flight)) {
+    add_once(j.suspects, e.flight->node);
+    why = e.flight->why;
+  }
   if (j.suspects.empty() && e.verdict && e.verdict->code == code_of(ExitCode::peer_lost)) {
     add_once(j.suspects, e.verdict->node);
     why = e.verdict->message;
@@ -184,6 +191,11 @@ Judgement judge(const AttemptEvidence& e) {
       j.next = Next::stop;
       j.suspects = {};
     }
+  }
+  // A watchdog of PyTorch's own ended the ranks.
+  if (j.next == Next::again && j.cause == kCollectiveTimeout && is_sure(e.flight)) {
+    j.suspects = {e.flight->node};
+    j.why = e.flight->why;
   }
   return j;
 }

@@ -33,6 +33,12 @@ struct SaidLine {
   std::string text;
 };
 
+struct FlightNode {
+  std::string node;
+  double confidence = 0;
+  std::string why;
+};
+
 struct AttemptEvidence {
   std::optional<Alarm> alarm;          // that ended it; nullopt: it ended by itself
   std::optional<int> exit_status;      // of the command; nullopt: it was killed, or is not known
@@ -44,6 +50,7 @@ struct AttemptEvidence {
   std::vector<std::string> lost;     // that left the allocation, or do not answer
   std::vector<std::string> died_on;  // where ranks died
   std::vector<NodeTask> tasks;       // when it hung
+  std::optional<FlightNode> flight;  // whom PyTorch's flight recorders accuse
   std::vector<SaidLine> lines;       // in the order in which they came
 };
 

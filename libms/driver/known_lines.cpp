@@ -48,7 +48,7 @@ constexpr std::array kKnownLines = std::to_array<KnownLine>({
     {"Input/output error", "storage_io", Blame::storage, false},
     {"Stale file handle", "storage_stale", Blame::storage, false},
     {"Read-only file system", "storage_read_only", Blame::storage, false},
-    {"Watchdog caught collective operation timeout", "collective_timeout", Blame::peer, false},
+    {"Watchdog caught collective operation timeout", kCollectiveTimeout, Blame::peer, false},
     {"ncclRemoteError", "nccl_peer", Blame::peer, false},
     {"ncclSystemError", "nccl_system", Blame::peer, false},
     {"Connection reset by peer", "peer_closed", Blame::peer, false},

@@ -18,6 +18,7 @@ struct KnownLine {
   bool certain;  // accuses the node beyond doubt: the hardware said so itself
 };
 
+inline constexpr std::string_view kCollectiveTimeout = "collective_timeout";
 inline constexpr std::string_view kJobEnds = "job_ends";  // the cause that no other attempt can mend
 
 std::span<const KnownLine> known_lines();

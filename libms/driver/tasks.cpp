@@ -1,5 +1,6 @@
 #include "driver/tasks.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,9 +10,11 @@
 #include <optional>
 #include <string_view>
 #include <thread>
+#include <tuple>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/handle.h"
 #include "base/subprocess.h"
 #include "base/text.h"
 
@@ -19,6 +22,8 @@ namespace ms::driver {
 namespace {
 
 constexpr std::size_t kMostThreads = 64, kMostStack_bytes = 16384, kMostEnvironment_bytes = std::size_t{1} << 20;
+constexpr std::size_t kMostLook_bytes = std::size_t{4} << 20;
+constexpr double kOthers_s = 5;  // in which processes that are no ranks may be looked at with py-spy, too
 
 template <class T>
 std::optional<T> to_number(std::string_view text) {
@@ -28,16 +33,21 @@ std::optional<T> to_number(std::string_view text) {
   return value;
 }
 
-std::optional<int> variable_of(std::string_view environment, std::string_view name) {
+std::optional<std::string> text_of(std::string_view environment, std::string_view name) {
   while (!environment.empty()) {
     const std::size_t end = std::min(environment.find('\0'), environment.size());
     const std::string_view entry = environment.substr(0, end);
     if (entry.starts_with(name) && entry.substr(name.size()).starts_with('=')) {
-      return to_number<int>(entry.substr(name.size() + 1));
+      return std::string(entry.substr(name.size() + 1));
     }
     environment.remove_prefix(std::min(end + 1, environment.size()));
   }
   return std::nullopt;
+}
+
+std::optional<int> variable_of(std::string_view environment, std::string_view name) {
+  const std::optional<std::string> text = text_of(environment, name);
+  return text ? to_number<int>(*text) : std::nullopt;
 }
 
 bool is_own(const Sysroot& root, const std::string& directory) {
@@ -77,8 +87,8 @@ bool is_python(const Sysroot& root, int pid) {
   return root.link_name(fmt::format("/proc/{}/exe", pid)).starts_with("python");
 }
 
-std::string stack_of(const Sysroot& root, int pid) {
-  if (root.is_real() && is_python(root, pid)) {
+std::string stack_of(const Sysroot& root, int pid, bool may_wait) {
+  if (may_wait && root.is_real() && is_python(root, pid)) {
     try {
       const SubprocessResult result = run_subprocess({"py-spy", "dump", "--nonblocking", "--pid", std::to_string(pid)},
                                                      {.deadline_s = 5, .max_output_bytes = kMostStack_bytes});
@@ -86,7 +96,18 @@ std::string stack_of(const Sysroot& root, int pid) {
     } catch (const Error&) {  // there is no py-spy
     }
   }
-  return kernel_stack(root, pid);
+  // The kernel's stack is shown to root only.
+  return kernel_stack(root, pid) + root.read(fmt::format("/proc/{}/stack", pid)).value_or("");
+}
+
+std::string environment_of(const Sysroot& root, int pid) {
+  return root.read(fmt::format("/proc/{}/environ", pid), kMostEnvironment_bytes).value_or("");
+}
+
+std::string command_of(const Sysroot& root, int pid) {
+  std::string words = root.read(fmt::format("/proc/{}/cmdline", pid)).value_or("");
+  std::ranges::replace(words, '\0', ' ');
+  return plain_text(words, 300);
 }
 
 }  // namespace
@@ -96,11 +117,14 @@ ProcessStat process_stat(const Sysroot& root, int pid) { return stat_in(root, fm
 std::optional<Task> task_of(const Sysroot& root, int pid) {
   const std::string directory = fmt::format("/proc/{}", pid);
   if (!is_own(root, directory)) return std::nullopt;
-  const std::string environment = root.read(directory + "/environ", kMostEnvironment_bytes).value_or("");
+  const std::string environment = environment_of(root, pid);
+  const std::optional<int> worker =
+      text_of(environment, "LOCAL_RANK") ? variable_of(environment, "RANK") : std::nullopt;
   return Task{.pid = pid,
               .job = variable_of(environment, "SLURM_JOB_ID").value_or(-1),
               .attempt = variable_of(environment, "MS_ATTEMPT").value_or(-1),
-              .rank = variable_of(environment, "SLURM_PROCID").value_or(-1)};
+              .rank = worker.value_or(variable_of(environment, "SLURM_PROCID").value_or(-1)),
+              .worker = worker.has_value()};
 }
 
 std::vector<Task> tasks_of(const Sysroot& root, int job, int attempt) {
@@ -131,29 +155,50 @@ int kill_tasks(const Sysroot& root, int job, int attempt) {
   return count;
 }
 
-std::vector<TaskEvidence> look_at(const Sysroot& root, int job, int attempt, double seconds) {
+TaskLook look_at(const Sysroot& root, int job, int attempt, double seconds) {
   std::vector<Task> tasks = tasks_of(root, job, attempt);
-  // The first process of a rank is the task; those behind it are its children.
-  std::ranges::stable_sort(tasks, {}, &Task::rank);
-  const auto same = std::ranges::unique(tasks, {}, &Task::rank);
-  tasks.erase(same.begin(), same.end());
+  // The first process of a rank is the rank; those behind it are its children. A launcher is none beside its workers.
+  const bool launched = std::ranges::any_of(tasks, &Task::worker);
+  const auto order = [&](const Task& task) { return std::tuple(launched && !task.worker, task.rank, task.pid); };
+  std::ranges::sort(tasks, {}, order);
   std::vector<ProcessStat> before;
   for (const Task& task : tasks) before.push_back(process_stat(root, task.pid));
-  const double start = monotonic_s();
+  const double start_s = monotonic_s();
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-  std::vector<TaskEvidence> evidence;
+  TaskLook look;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
-    const int pid = tasks[i].pid;
-    const ProcessStat now = process_stat(root, pid);
+    const Task& task = tasks[i];
+    const bool is_rank = task.worker == launched && (look.ranks.empty() || look.ranks.back().rank != task.rank);
+    const ProcessStat now = process_stat(root, task.pid);
     const double spent_s = static_cast<double>(now.ticks - before[i].ticks) / static_cast<double>(sysconf(_SC_CLK_TCK));
-    evidence.push_back({.rank = tasks[i].rank,
-                        .pid = pid,
-                        .state = now.state,
-                        .cpu = now.state == 'X' ? 0 : spent_s / (monotonic_s() - start),
-                        .waits_in = root.read(fmt::format("/proc/{}/wchan", pid)).value_or(""),
-                        .stack = stack_of(root, pid)});
+    TaskEvidence evidence{.rank = task.rank,
+                          .pid = task.pid,
+                          .state = now.state,
+                          .cpu = now.state == 'X' ? 0 : spent_s / (monotonic_s() - start_s),
+                          .waits_in = root.read(fmt::format("/proc/{}/wchan", task.pid)).value_or(""),
+                          .stack = stack_of(root, task.pid, is_rank || monotonic_s() - start_s < kOthers_s)};
+    if (look.all.size() < kMostLook_bytes) {
+      look.all += fmt::format("process {}, {} {}, state {}, {:.2f} processors, waits in {}: {}\n{}\n", task.pid,
+                              is_rank ? "rank" : "of rank", task.rank, evidence.state, evidence.cpu, evidence.waits_in,
+                              command_of(root, task.pid), evidence.stack);
+    }
+    if (is_rank) look.ranks.push_back(std::move(evidence));
   }
-  return evidence;
+  return look;
+}
+
+int dump_flight_recorders(const Sysroot& root, int job, int attempt) {
+  int count = 0;
+  for (const Task& task : tasks_of(root, job, attempt)) {
+    const std::optional<std::string> prefix =
+        text_of(environment_of(root, task.pid), "TORCH_NCCL_DEBUG_INFO_PIPE_FILE");
+    if (!prefix || prefix->empty() || task.rank < 0) continue;
+    const UniqueFd pipe(
+        open(root.path(fmt::format("{}{}.pipe", *prefix, task.rank)).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+    struct stat status {};
+    if (pipe && fstat(pipe.get(), &status) == 0 && S_ISFIFO(status.st_mode) && write(pipe.get(), "1", 1) == 1) ++count;
+  }
+  return count;
 }
 
 }  // namespace ms::driver

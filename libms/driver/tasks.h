@@ -14,9 +14,10 @@ namespace ms::driver {
 
 struct Task {
   int pid = 0;
-  int job = -1;      // SLURM_JOB_ID; -1 of these: not said
-  int attempt = -1;  // MS_ATTEMPT
-  int rank = -1;     // SLURM_PROCID
+  int job = -1;         // SLURM_JOB_ID; -1 of these: not said
+  int attempt = -1;     // MS_ATTEMPT
+  int rank = -1;        // RANK where a launcher such as torchrun has set it for its workers, else SLURM_PROCID
+  bool worker = false;  // the former
 };
 
 // Reads what /proc/PID/stat says of a process. A process that is gone has state 'X'.
@@ -34,7 +35,15 @@ std::vector<Task> tasks_of(const Sysroot& root, int job, int attempt);
 // Sends SIGKILL to all of them and to those that they start meanwhile; returns how many there were.
 int kill_tasks(const Sysroot& root, int job, int attempt);
 // State, processor time over `seconds`, what it waits in, and the stacks of its threads: by py-spy for Python where it
-// is there, as /proc tells else. One process a rank.
-std::vector<TaskEvidence> look_at(const Sysroot& root, int job, int attempt, double seconds);
+// is there, as /proc tells else.
+struct TaskLook {
+  std::vector<TaskEvidence> ranks;  // one process a rank: workers where there are some, not what launched them
+  std::string all;                  // of every process, for people
+};
+TaskLook look_at(const Sysroot& root, int job, int attempt, double seconds);
+
+// Has PyTorch write the flight recorders of the attempt's ranks: it does so when a byte comes through the pipe that
+// TORCH_NCCL_DEBUG_INFO_PIPE_FILE names. Returns how many took one.
+int dump_flight_recorders(const Sysroot& root, int job, int attempt);
 
 }  // namespace ms::driver

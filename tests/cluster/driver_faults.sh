@@ -56,7 +56,7 @@ undisturbed
 if [[ -n $injected ]]; then export MS_FAULT=$injected; fi
 drive_training
 if [[ -n $action ]]; then wait-until 60 at_step 12; eval "$action"; fi
-ends_with "$code" 240 >&2
+ends_with "$code" 400 >&2
 python3 - "$name" "$cause" "$accused" <<"PY"
 import json, sys
 name, cause, accused = sys.argv[1:]

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <thread>
 
+#include "driver/flight.h"
 #include "driver/netcheck.h"
 #include "driver/shrink.h"
 #include "driver/suspects.h"
@@ -91,6 +92,37 @@ TEST_F(Checks, OfTheNetworkThatDoNotEndAreGivenUp) {
   ASSERT_TRUE(result);
   EXPECT_FALSE(result->faults);
   EXPECT_FALSE(check.busy());
+}
+
+TEST(Flight, FilesAreThoseOfTheAttempt) {
+  const auto named = [](const char* wanted) {
+    return flight_prefix([=](const char* name) { return std::string_view(name) == wanted ? "/x/fr_" : nullptr; });
+  };
+  EXPECT_EQ(named("TORCH_FR_DUMP_TEMP_FILE"), "/x/fr_");
+  EXPECT_EQ(named("TORCH_NCCL_DEBUG_INFO_TEMP_FILE"), "/x/fr_");
+  EXPECT_EQ(named("HOME"), "");
+  const std::string dir = fmt::format("{}/flight-{}", testing::TempDir(), getpid());
+  fs::create_directories(dir + "/fr_directory");
+  for (const char* name : {"/fr_0", "/fr_1", "/other_0"}) std::ofstream(dir + name) << "x";
+  EXPECT_THAT(flight_files(dir + "/fr_", 0), ElementsAre(dir + "/fr_0", dir + "/fr_1"));
+  EXPECT_THAT(flight_files(dir + "/fr_", 4e9), IsEmpty());
+  EXPECT_THAT(flight_files("", 0), IsEmpty());
+  EXPECT_THAT(flight_files("fr_", 0), IsEmpty()) << "whose directory is not known here";
+  fs::remove_all(dir);
+}
+
+TEST(Flight, VerdictsAreReadFromWhatMsTraceppPrints) {
+  const std::string suspect = R"({"rank": 3, "host": "n2.site", "confidence": 0.9})";
+  const auto verdict =
+      read_flight_verdict("{\n  \"sentence\": \"rank 3 never came\", \"suspects\": [" + suspect + "]\n}\n");
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->rank, 3);
+  EXPECT_EQ(verdict->host, "n2.site");
+  EXPECT_EQ(verdict->why, "rank 3 never came");
+  for (const char* text : {"", "ms-tracepp: error\n", "{\n  \"sentence\": \"\", \"suspects\": []\n}\n", "{\n}\n",
+                           "{\n  \"sentence\": \"\", \"suspects\": [1]\n}\n"}) {
+    EXPECT_FALSE(read_flight_verdict(text)) << text;
+  }
 }
 
 TEST(RunSize, IsWhatTheResolvedConfigurationSays) {

@@ -113,6 +113,39 @@ TEST(Judge, ByTheTable) {
        76,
        {"n2"},
        false},
+      {"a hang of which PyTorch's flight recorders know",
+       with(ended({}, {}, false),
+            [&](AttemptEvidence& e) {
+              e.alarm = alarmed(AlarmKind::hang);
+              e.flight = FlightNode{.node = "n1", .confidence = 0.9, .why = "rank 0 never issued it"};
+            }),
+       Next::again,
+       "hang",
+       76,
+       {"n1"},
+       false},
+      {"a hang of which they are not sure",
+       with(ended({}, {}, false),
+            [&](AttemptEvidence& e) {
+              e.alarm = alarmed(AlarmKind::hang);
+              e.flight = FlightNode{.node = "n1", .confidence = 0.6, .why = "rank 0 never issued it"};
+            }),
+       Next::again,
+       "hang",
+       76,
+       {"n1", "n2"},
+       false},
+      {"PyTorch's watchdog ended it",
+       with(ended(134, {}, false),
+            [&](AttemptEvidence& e) {
+              e.lines = {said("[E] [Rank 1] Watchdog caught collective operation timeout")};
+              e.flight = FlightNode{.node = "n1", .confidence = 0.9, .why = "rank 0 never issued it"};
+            }),
+       Next::again,
+       "collective_timeout",
+       134,
+       {"n1"},
+       false},
       {"asked to stop, and failed on the way",
        with(ended(76, verdict(76, "peer")), [](AttemptEvidence& e) { e.asked_to_stop = true; }),
        Next::stop,

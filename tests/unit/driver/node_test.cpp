@@ -1,7 +1,9 @@
 // What an agent and the driver do on their own node: processes, heartbeats, commands, files that grow.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 
 class Node : public testing::Test {
@@ -73,12 +76,34 @@ TEST_F(Node, ALookTellsWhoComputesAndWhoIsStopped) {
   ASSERT_TRUE(soon([&] { return tasks_of(root_, 77, 4).size() >= 5; }));
   stopped.signal(SIGSTOP);
   ASSERT_TRUE(soon([&] { return process_stat(root_, stopped.place().pid).state == 'T'; }));
-  const std::vector<TaskEvidence> tasks = look_at(root_, 77, 4, 0.5);
+  const TaskLook look = look_at(root_, 77, 4, 0.5);
+  const std::vector<TaskEvidence>& tasks = look.ranks;
   ASSERT_EQ(tasks.size(), 3U);
+  EXPECT_THAT(look.all, HasSubstr(fmt::format("process {}, rank 2, state T", tasks[2].pid)));
   EXPECT_EQ(tasks[2].rank, 2);
   EXPECT_EQ(tasks[2].state, 'T');
   EXPECT_FALSE(tasks[0].stack.empty());
   stopped.signal(SIGCONT);
+}
+
+TEST_F(Node, WorkersOfALauncherAreTheRanksAndDumpTheirFlightRecordersWhenAsked) {
+  const std::string prefix = dir_ + "/fr_";
+  ASSERT_EQ(mkfifo((prefix + "5.pipe").c_str(), 0600), 0);
+  const UniqueFd pipe(open((prefix + "5.pipe").c_str(), O_RDONLY | O_NONBLOCK));
+  std::ofstream(prefix + "4.pipe") << "no pipe";
+  task(0, 6,
+       "export TORCH_NCCL_DEBUG_INFO_PIPE_FILE=" + prefix +
+           "; for r in 4 5 6; do RANK=$r LOCAL_RANK=0 sleep 100 & done; wait");
+  ASSERT_TRUE(soon([&] { return tasks_of(root_, 77, 6).size() >= 5; }));
+  const TaskLook look = look_at(root_, 77, 6, 0.1);
+  std::vector<int> ranks;
+  for (const TaskEvidence& rank : look.ranks) ranks.push_back(rank.rank);
+  EXPECT_THAT(ranks, ElementsAre(4, 5, 6));
+  EXPECT_THAT(look.all, HasSubstr("of rank 0"));
+  EXPECT_EQ(dump_flight_recorders(root_, 77, 6), 1);
+  char byte = 0;
+  EXPECT_EQ(read(pipe.get(), &byte, 1), 1);
+  kill_tasks(root_, 77, 6);
 }
 
 TEST_F(Node, HeartbeatsAreHeardAndDeathsSeen) {

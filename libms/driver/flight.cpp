@@ -1,0 +1,88 @@
+#include "driver/flight.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/sysroot.h"
+#include "base/text.h"
+
+namespace ms::driver {
+namespace {
+
+constexpr double kFlightJudge_s = 20;
+constexpr std::size_t kMostDumps = 16384;
+
+std::string hang_file(const std::string& dir) { return dir + "/hang.log"; }
+
+}  // namespace
+
+std::string flight_prefix(const std::function<const char*(const char*)>& variable) {
+  for (const char* name : {"TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"}) {
+    if (const char* value = variable(name); value != nullptr && *value != '\0') return value;
+  }
+  return {};
+}
+
+std::vector<std::string> flight_files(const std::string& prefix, double since_s) {
+  if (prefix.empty() || prefix[0] != '/') return {};
+  const std::string directory = parent_directory(prefix);
+  const std::string_view start = std::string_view(prefix).substr(prefix.rfind('/') + 1);
+  std::vector<std::string> files;
+  for (const std::string& name : Sysroot().list(directory)) {
+    const std::string path = directory + "/" + name;
+    struct stat status {};
+    if (!name.starts_with(start) || stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
+    if (static_cast<double>(status.st_mtime) >= since_s && files.size() < kMostDumps) files.push_back(path);
+  }
+  return files;
+}
+
+std::optional<FlightVerdict> read_flight_verdict(std::string_view output) {
+  const std::size_t begin = output.starts_with("{\n") ? 0 : output.find("\n{\n");
+  const std::size_t end = output.rfind("\n}");
+  if (begin == output.npos || end == output.npos || end < begin) return std::nullopt;
+  const std::optional<Json> json = Json::try_parse(output.substr(begin, end + 2 - begin), {.max_depth = 12});
+  if (!json || !json->is_object()) return std::nullopt;
+  try {
+    const Json& suspects = json->at("suspects");
+    if (suspects.empty()) return std::nullopt;
+    const Json& first = suspects[0];
+    return FlightVerdict{.rank = first.get<int>("rank"),
+                         .host = first.get<std::string>("host"),
+                         .confidence = first.get<double>("confidence"),
+                         .why = plain_text(json->get<std::string>("sentence"), 300)};
+  } catch (const JsonError&) { return std::nullopt; }
+}
+
+void FlightJudge::begin(const std::vector<std::string>& files, double now_s) {
+  command_.reset();
+  if (files.empty()) return;
+  std::vector<std::string> words{"ms-tracepp", "hang", "--json"};
+  words.insert(words.end(), files.begin(), files.end());
+  unlink(hang_file(dir_).c_str());
+  try {
+    command_ = LongCommand::start(words, environment_with({}), hang_file(dir_), dir_ + "/hang.status");
+    began_s_ = now_s;
+  } catch (const Error& error) { log::warn("driver", "the flight recorders are not judged: {}", error.message()); }
+}
+
+bool FlightJudge::busy(double now_s) {
+  if (!command_ || command_->ended()) return false;
+  if (now_s - began_s_ < kFlightJudge_s) return true;
+  command_->signal(SIGKILL);
+  command_.reset();
+  return false;
+}
+
+std::optional<FlightVerdict> FlightJudge::take() {
+  if (!command_ || access(hang_file(dir_).c_str(), R_OK) != 0) return std::nullopt;
+  command_.reset();
+  return read_flight_verdict(read_file(hang_file(dir_)));
+}
+
+}  // namespace ms::driver

@@ -1,0 +1,45 @@
+// PyTorch's flight recorders of a run that hung: finds what its ranks have dumped, and has ms-tracepp judge it.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "driver/command.h"
+
+namespace ms::driver {
+
+struct FlightVerdict {
+  int rank = -1;
+  std::string host;  // empty: the dumps do not say
+  double confidence = 0;
+  std::string why;
+};
+
+// The start of the names of dumps, as PyTorch takes it from the environment; empty: none is named. Pure.
+std::string flight_prefix(const std::function<const char*(const char*)>& variable);
+// The files whose names begin so and that were written after `since_s`, in seconds since 1970: those of an earlier
+// attempt tell of another hang.
+std::vector<std::string> flight_files(const std::string& prefix, double since_s);
+// Reads the first suspect of what "ms-tracepp hang --json" prints, whatever else is in the output; nullopt: none. Pure.
+std::optional<FlightVerdict> read_flight_verdict(std::string_view output);
+
+class FlightJudge {
+ public:
+  // `dir`: for what ms-tracepp prints.
+  explicit FlightJudge(std::string dir) : dir_(std::move(dir)) {}
+
+  void begin(const std::vector<std::string>& files, double now_s);
+  // Whether it is at work, and may still be.
+  bool busy(double now_s);
+  std::optional<FlightVerdict> take();
+
+ private:
+  std::string dir_;
+  std::optional<LongCommand> command_;
+  double began_s_ = 0;
+};
+
+}  // namespace ms::driver
