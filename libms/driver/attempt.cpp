@@ -82,7 +82,7 @@ void Driver::begin_attempt() {
   begun.job = job();
   begun.nodes = nodes_;
   begun.began_s = clock_.wall_s();
-  watcher_.emplace(number, nodes_, options_.limits, deadlines_, now_s);
+  watcher_.emplace(number, nodes_, limits(), deadlines_, now_s);
   output_.emplace(files_.output(number), 0);
   alarm_.reset();
   tasks_.clear();

@@ -100,7 +100,8 @@ void Beats::hear(int pid, std::string_view text, double now_s) {
   }
   rank.pid = pid;
   if (beat->step >= 0) rank.step = beat->step;
-  if (!beat->section.empty() || rank.section.empty()) rank.section = beat->section.empty() ? "step" : beat->section;
+  if (!beat->section.empty() || rank.section.empty())
+    rank.section = beat->section.empty() ? kUnnamedSection : beat->section;
   rank.since_s = now_s;
   for (const auto& [name, value] : beat->numbers) {
     if (rank.numbers.size() < watch::kMaxBeatNumbers || rank.numbers.contains(name)) rank.numbers[name] = value;

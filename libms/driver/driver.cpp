@@ -103,26 +103,39 @@ void Driver::adopt(DriverState state) {
   command_ = LongCommand::adopt(*state.command);
   nodes_ = state.nodes;
   pool_.work(nodes_);
-  watcher_.emplace(state.attempt, nodes_, options_.limits, deadlines_, clock_.now_s());
+  watcher_.emplace(state.attempt, nodes_, limits(), deadlines_, clock_.now_s());
   output_.emplace(files_.output(state.attempt), state.output_offset);
   phase_ = Phase::running;
+}
+
+// A loop that names no sections may do anything between two heartbeats, such as a save that comes once an hour. Each
+// alarm doubles the time that it gets.
+WatchLimits Driver::limits() const {
+  WatchLimits limits = options_.limits;
+  for (const AttemptEntry& attempt : ledger_.attempts) {
+    if (attempt.cause == "hang") limits.unnamed_s = std::min(limits.hang_s, 2 * limits.unnamed_s);
+  }
+  return limits;
 }
 
 int Driver::run() {
   const auto nodes = static_cast<double>(options_.nodes.size());
   double last_s = clock_.now_s();
+  bool unseen = false;  // something came since the last look at all nodes
   while (!result_) {
     // Reports of thousands of agents come all the time; to look at all nodes after each would take too long.
     const double rest_s = std::clamp(looked_s_ + kLookNode_s * nodes - last_s, 0.0, kTick_s);
     const std::vector<Hub::Event> events = hub_.wait(
-        rest_s > 0 ? rest_s : kTick_s, options_.signals >= 0 ? std::vector<int>{options_.signals} : std::vector<int>{});
+        unseen ? rest_s : kTick_s, options_.signals >= 0 ? std::vector<int>{options_.signals} : std::vector<int>{});
     const double now_s = clock_.now_s();
     // A driver that was not scheduled has heard nobody, which says nothing of them.
     if (watcher_ && now_s - last_s > 4 * kTick_s) watcher_->was_away(now_s - last_s - kTick_s);
     last_s = now_s;
     read_signals();
     for (const Hub::Event& event : events) handle(event);
-    if (now_s - looked_s_ < kLookNode_s * nodes && !result_) continue;
+    unseen = unseen || !events.empty();
+    if (unseen && now_s - looked_s_ < kLookNode_s * nodes && !result_) continue;
+    unseen = false;
     looked_s_ = now_s;
     std::set<std::string> without;
     for (const NodeRole role : {NodeRole::lost, NodeRole::unusable}) {

@@ -59,6 +59,7 @@ class Driver {
   std::string job() const;
   void adopt(DriverState state);
   void begin_checks(double now_s);
+  WatchLimits limits() const;
   void begin_attempt();
   std::optional<std::vector<std::string>> choose_nodes();
   void handle(const Hub::Event& event);

@@ -65,6 +65,7 @@ double Watcher::deadline_s() const {
     if (last != nullptr && *last == rank.state.section) continue;
     last = &rank.state.section;
     deadline_s = std::max(deadline_s, deadlines_.of(*last));
+    if (*last == kUnnamedSection) deadline_s = std::max(deadline_s, std::min(limits_.unnamed_s, limits_.hang_s));
   }
   return deadline_s;
 }

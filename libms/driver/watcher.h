@@ -19,6 +19,7 @@ double report_every_s(std::size_t nodes);
 struct WatchLimits {
   double every_s = 0.25;  // between two reports of an agent: see report_every_s()
   double hang_s = 600;    // until a deadline is learned
+  double unnamed_s = 30;  // the least learned deadline of ranks that name no sections
   double ending_s = 0.7;  // for the others to end, and to say why, once a rank has
   bool say_done = true;   // ranks say so before they end; without that an end is none of ours to judge
 

@@ -7,11 +7,15 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ms::driver {
 
 inline constexpr std::size_t kMaxGreeting_bytes = 4096, kMaxLine_bytes = std::size_t{1} << 20;
+
+// The section of ranks whose heartbeats name none.
+inline constexpr std::string_view kUnnamedSection = "loop";
 
 struct Greeting {
   std::string role;  // "agent", "client"

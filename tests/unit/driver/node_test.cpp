@@ -133,7 +133,7 @@ TEST_F(Node, HeartbeatsAreHeardAndDeathsSeen) {
   EXPECT_EQ(report.ranks[1].rank, 1);
   EXPECT_EQ(report.ranks[1].pid, second);
   EXPECT_EQ(report.ranks[1].step, 5);
-  EXPECT_EQ(report.ranks[1].section, "step");
+  EXPECT_EQ(report.ranks[1].section, kUnnamedSection);
   EXPECT_EQ(report.ranks[1].section_s, 2);
   EXPECT_EQ(report.ranks[1].numbers.at("loss"), 2.5);
   EXPECT_TRUE(report.ranks[1].alive);

@@ -107,6 +107,18 @@ TEST_F(Watching, AnAgentThatIsGoneIsNoLostNodeWhileTheKernelAnswers) {
   EXPECT_EQ(alarm->kind, AlarmKind::hang);
 }
 
+TEST_F(Watching, ALoopThatNamesNoSectionsGetsMoreTime) {
+  const auto loop = [&](std::int64_t step) {
+    const Report report{.number = 0, .attempt = 1, .ranks = {at(0, step, "loop")}, .took = {{"loop", 0.2}}};
+    watcher_.report("n1", report, 0.2 * static_cast<double>(step));
+    watcher_.report("n2", {.number = 0, .attempt = 1, .ranks = {}}, 0.2 * static_cast<double>(step));
+  };
+  for (std::int64_t step = 0; step < 100; ++step) loop(step);
+  EXPECT_EQ(watcher_.deadline_s(), WatchLimits{}.unnamed_s);
+  deadlines_.took("loop", 40);
+  EXPECT_GT(watcher_.deadline_s(), 100) << "as long as it was seen to take";
+}
+
 TEST(WatchLimits, DeadlinesCountInReportsWhichGrowRarerWithTheNodes) {
   EXPECT_EQ(report_every_s(4), 0.25);
   EXPECT_EQ(report_every_s(2000), 0.25);
