@@ -14,8 +14,6 @@
 #include "driver/agent.h"
 #include "driver/driver.h"
 #include "driver/shrink.h"
-#include "driver/status.h"
-#include "net/measure/interface.h"
 #include "slurm/commands.h"
 #include "slurm/hostlist.h"
 #include "slurm/requeue.h"
@@ -24,7 +22,6 @@ namespace ms::driver {
 namespace {
 
 constexpr double kMostBackOff_s = 300, kStorageWait_s = 2;
-constexpr double kStrangers_s = 3600;
 
 Json evidence_json(const AttemptEvidence& evidence) {
   Json tasks = Json::array(), lines = Json::array();
@@ -208,6 +205,7 @@ void Driver::finish_attempt(double now_s) {
   if (judgement.next == Next::again) {
     write_file_atomic(files_.evidence(ended.number), evidence_json(evidence).dump(2) + "\n");
     log::warn("driver", "attempt {} ended: {}: {}", ended.number, judgement.cause, judgement.why);
+    comment(fmt::format("attempt {} ended: {}", ended.number, judgement.cause));
   }
   command_.reset();
   watcher_.reset();
@@ -265,6 +263,7 @@ void Driver::stop_with(int code, const std::string& why) {
   } else {
     log::error("driver", "the driver ends with code {}: {}", code, why);
   }
+  comment(fmt::format("ended with code {}: {}", code, why));
   result_ = code;
   save();
 }
@@ -288,53 +287,6 @@ void Driver::requeue() {
     log::info("driver", "the job is queued again{}",
               out.empty() ? std::string() : fmt::format(", without {}", slurm::fold_hostlist(out)));
   } catch (const Error& error) { log::error("driver", "the job is not queued again: {}", error.message()); }
-}
-
-void Driver::save() {
-  shown_s_ = -1e9;  // what is shown follows at once
-  DriverState state{.job = job(),
-                    .addresses = {},
-                    .port = hub_.port(),
-                    .attempt = ledger_.attempts.empty() ? 0 : entry().number,
-                    .nodes = nodes_,
-                    .command = command_ ? std::optional(command_->place()) : std::nullopt,
-                    .output_offset = output_ ? output_->offset() : 0};
-  for (const net::Interface& interface : net::interfaces()) {
-    state.addresses.push_back(interface.address.with_port(hub_.port()).str());
-  }
-  // A full disk must not end a healthy run: the next change tries again.
-  try {
-    write_file_atomic(files_.ledger(), to_json(ledger_, clock_.wall_s()));
-    write_file_atomic(files_.state(), to_json(state));
-  } catch (const Error& error) { log::warn("driver", "{}", error.message()); }
-}
-
-// The first at once, more of them once an hour and in the end: a flood must not fill the log.
-void Driver::log_strangers(double now_s) {
-  std::string example;
-  strangers_ += hub_.take_strangers(example);
-  if (strangers_ == 0 || (now_s - strangers_s_ < kStrangers_s && !result_)) return;
-  log::warn("driver", "{} proved nothing and had to go, for example {}", plural(strangers_, "connection"), example);
-  strangers_ = 0;
-  strangers_s_ = now_s;
-}
-
-void Driver::show(double now_s) {
-  shown_s_ = now_s;
-  log_strangers(now_s);
-  Status status{.phase = std::string(phase_ == Phase::running    ? "trains"
-                                     : phase_ == Phase::waiting  ? "waits"
-                                     : phase_ == Phase::checking ? "checks"
-                                                                 : "recovers"),
-                .job = job(),
-                .pool = pool_,
-                .ledger = ledger_,
-                .watcher = watcher_ ? &*watcher_ : nullptr};
-  if (result_) status.phase = "ended";
-  try {
-    write_file_atomic(files_.status(), status_json(status, clock_.wall_s(), now_s));
-    write_file_atomic(files_.metrics(), status_metrics(status, clock_.wall_s(), now_s));
-  } catch (const Error& error) { log::debug("driver", "{}", error.message()); }
 }
 
 }  // namespace ms::driver

@@ -107,6 +107,8 @@ DriverOptions options_of(const Args& args) {
     throw user_error("driver.shrink", "--shrink changes mesh.dp of ms-train run, which this command is not",
                      "name with --min-nodes how few nodes the command can do with");
   }
+  options.metrics_port = args.get("metrics-port");
+  options.comment = args.has("comment");
   options.netcheck = args.get("netcheck");
   options.slurm_conf = variable("SLURM_CONF");
   options.limits.say_done = is_ms_train(options.launch.command);
@@ -259,6 +261,12 @@ Command run_command() {
                        "Before the first attempt, ms-diag looks at all nodes, spares too, and bad ones are left out; "
                        "0: not at all.",
                    .default_text = "0"},
+                  {.name = "metrics-port",
+                   .value = "PORT",
+                   .doc =
+                       "Prometheus may read the run's metrics at this port of the batch node's loopback interface, or "
+                       "at ADDRESS:PORT; DIR/driver/metrics.prom has them in any case."},
+                  {.name = "comment", .doc = "The job's comment in Slurm says how the run does (squeue -O comment)."},
                   {.name = "diagnose",
                    .value = "LEVEL",
                    .doc = "How ms-diag looks at suspects while the others train; 0: not at all.",

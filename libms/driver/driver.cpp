@@ -92,6 +92,7 @@ Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clo
   for (const auto& [node, why] : ledger_.excluded) pool_.exclude(node, why);
   first_attempt_ = static_cast<int>(ledger_.attempts.size());
   if (earlier_) adopt(*earlier_);
+  open_metrics_port();
   save();
 }
 
@@ -144,6 +145,7 @@ int Driver::run() {
     agents_.tick(without);
     read_output(false);
     check_suspects(now_s);
+    if (metrics_port_) metrics_port_->serve(metrics_);
     watch(now_s);
     step(now_s);
     if (now_s - shown_s_ >= std::max(1.0, kShowNode_s * nodes) || result_) show(now_s);
@@ -265,6 +267,7 @@ void Driver::note_progress(double) {
     AttemptEntry& before = ledger_.attempts[faulty_];
     before.recover_s = watcher_->last_progress_s() - *fault_s_;
     log::info("driver", "attempt {} trains: {:.1f} s after the alarm", now.number, before.recover_s);
+    comment(fmt::format("attempt {} trains", now.number));
     fault_s_.reset();
   }
   save();

@@ -16,6 +16,7 @@
 #include "driver/judge.h"
 #include "driver/launch.h"
 #include "driver/ledger.h"
+#include "driver/metrics_port.h"
 #include "driver/netcheck.h"
 #include "driver/pool.h"
 #include "driver/state.h"
@@ -40,7 +41,9 @@ struct DriverOptions {
   std::string program;       // ms-driver itself, for agents
   std::string munge_socket;  // for agents; empty: the usual one
   std::string diag = "ms-diag", netcheck = "ms-netcheck";
-  int max_requeues = 0;  // the job is queued again at most so often; 0: never
+  std::string metrics_port;  // of MetricsPort; empty: none
+  bool comment = false;      // the job's comment in Slurm says how the run does
+  int max_requeues = 0;      // the job is queued again at most so often; 0: never
   std::string slurm_conf;
   int signals = -1;  // a signalfd: TERM, INT, HUP, USR2
 };
@@ -85,6 +88,8 @@ class Driver {
   std::optional<VerdictRead> read_verdict() const;
   void save();
   void show(double now_s);
+  void open_metrics_port();
+  void comment(const std::string& text) const;
   void log_strangers(double now_s);
   double wall_s(double at_s) const;  // of a time of the clock
   AttemptEntry& entry() { return ledger_.attempts.back(); }
@@ -100,6 +105,8 @@ class Driver {
   Suspects suspects_;
   NetworkCheck network_;
   FlightJudge flight_;
+  std::optional<MetricsPort> metrics_port_;
+  std::string metrics_;  // as shown last
   Ledger ledger_;
 
   Phase phase_ = Phase::gathering;

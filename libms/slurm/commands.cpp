@@ -130,6 +130,10 @@ void Commands::set_admin_comment(std::uint32_t job, const std::string& text) con
   scontrol({"update", "JobId=" + reference(job), "AdminComment=" + text});
 }
 
+void Commands::set_comment(std::uint32_t job, const std::string& text) const {
+  scontrol({"update", "JobId=" + reference(job), "Comment=" + text});
+}
+
 void Commands::requeue_hold(std::uint32_t job) const { scontrol({"requeuehold", reference(job)}); }
 
 void Commands::set_excluded_nodes(std::uint32_t job, const std::string& hostlist) const {

@@ -45,8 +45,10 @@ class Commands {
   virtual void resume(const std::string& node) const;
   virtual void set_admin_comment(std::uint32_t job, const std::string& text) const;
 
-  // These need the job's owner, or root. requeue_hold works on running jobs; set_excluded_nodes only on jobs that no
-  // longer run. In a job array they mean this one task (job() is called for it first unless it was before).
+  // These need the job's owner, or root. The comment is what squeue's "%k" shows. requeue_hold works on running jobs;
+  // set_excluded_nodes only on jobs that no longer run. In a job array they mean this one task (job() is called for it
+  // first unless it was before).
+  virtual void set_comment(std::uint32_t job, const std::string& text) const;
   virtual void requeue_hold(std::uint32_t job) const;
   virtual void set_excluded_nodes(std::uint32_t job, const std::string& hostlist) const;
   virtual void release(std::uint32_t job) const;

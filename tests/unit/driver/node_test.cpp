@@ -65,7 +65,8 @@ TEST_F(Node, TasksAreFoundByTheirEnvironmentAndKilled) {
   EXPECT_THAT(tasks_of(root_, 78, 3), IsEmpty());
   EXPECT_GE(kill_tasks(root_, 77, 3), 4);
   EXPECT_TRUE(soon([&] { return first.ended() && second.ended(); }));
-  EXPECT_THAT(tasks_of(root_, 77, 3), IsEmpty());
+  // What is killed may take a moment to die on a busy machine.
+  EXPECT_TRUE(soon([&] { return tasks_of(root_, 77, 3).empty(); }));
   EXPECT_FALSE(tasks_of(root_, 77, 2).empty());
 }
 
