@@ -17,6 +17,64 @@ std::vector<std::pair<std::string, std::string>> line_items() {
   return items;
 }
 
+const std::vector<ManSection> kSections{
+    {.title = "WHAT HAPPENS, IN ORDER",
+     .items =
+         {{"1. Agents",
+           "srun starts one agent on every node of the job, spares too. They connect to the driver by TCP and report "
+           "four times a second, more seldom above 2000 nodes."},
+          {"2. Checks",
+           "With --preflight, ms-diag looks at every node, and those that it finds critical are left out."},
+          {"3. Attempt",
+           "srun starts the command on all nodes but the spares. Its output appears in the job's log, and in "
+           "RUN_DIR/driver/attempt-N.log."},
+          {"4. Alarm",
+           "A rank dies, the step ends, a node and its kernel are silent, or no rank gets on. How long that may last "
+           "is learned from the heartbeats, for each section of a step: three times the longest of the last ones, and "
+           "5 s. Loops that name no sections get 30 s at least, twice as long after every hang; without heartbeats "
+           "--hang-timeout counts, and output is the sign of life."},
+          {"5. Evidence",
+           "When the run hangs, agents look at all processes: state, processor time and stacks (py-spy's where it is "
+           "installed), which they leave in RUN_DIR/driver/attempt-N.NODE.stacks. PyTorch's flight recorders are read "
+           "where TORCH_FR_DUMP_TEMP_FILE or TORCH_NCCL_DEBUG_INFO_TEMP_FILE names them by an absolute path that all "
+           "nodes share; ranks with TORCH_NCCL_DEBUG_INFO_PIPE_FILE are asked for them."},
+          {"6. Judgement",
+           "Nodes that are lost, that evidence accuses beyond doubt, or that Slurm starts nothing on any more, are "
+           "out. Others that may be at fault are suspects: ms-diag looks at them while the others train. Where no node "
+           "stands out, the next attempt waits for what ms-netcheck says of the network between them."},
+          {"7. Next attempt",
+           "Spares take the places of those who are out, and the command starts again, by itself from its newest "
+           "checkpoint. Attempts that come no further than those before them are delayed, and end the run at "
+           "--max-idle."}}},
+    {.title = "NODES",
+     .items =
+         {{"spares", "So many nodes of the job that --spares says wait, the last ones of its list at first."},
+          {"suspects", "Work only where nobody else is left. ms-diag makes them spares again, or leaves them out."},
+          {"too few",
+           "Attempts take all nodes but the spares, and at least --min-nodes where that is given: then the command "
+           "must do with fewer by itself, as torchrun with --nnodes=MIN:MAX. --shrink does that for ms-train run, "
+           "whose mesh.dp must fit its ranks. Else the driver ends with 76, or has Slurm queue the job again with "
+           "--max-requeues."},
+          {"left out", "For good, in the ledger, with the reason: also in later starts of the job."}}},
+    {.title = "HOW IT ENDS",
+     .items = {{"0", "The command is done. For ms-train run that is what its verdict says, not srun."},
+               {"2", "The command or the driver refuses its arguments or its configuration."},
+               {"75", "Stopped on purpose, with a checkpoint where the command saves one."},
+               {"76", "Too few nodes are left."},
+               {"93", "Nothing gets on any more: --max-idle or --max-attempts."},
+               {"others", "Another attempt would end the same way: the code of the run, see ms-exit(7)."}}},
+    {.title = "THE RUN'S DIRECTORY",
+     .items = {{"--run-dir and run.dir",
+                "One directory: the driver sets run.dir of ms-train run to its own --run-dir, and refuses another one. "
+                "The driver's files are in RUN_DIR/driver, all others are the command's. checkpoint.dir stays as it is "
+                "configured."},
+               {"ledger.json", "Every attempt, with cause, nodes, suspects and seconds: ms-driver report prints it."},
+               {"status.json, metrics.prom", "What it does now, for ms-driver status and Prometheus."},
+               {"attempt-N.log, attempt-N.evidence.json, attempt-N.NODE.stacks",
+                "The output of an attempt; what the judgement was made of; the stacks of a run that hung."},
+               {"check-NODE.log, check-network.log, agents.log", "What ms-diag, ms-netcheck and the agents said."}}},
+    {.title = "KNOWN LINES", .items = line_items()}};
+
 const Tool kTool{
     .name = "ms-driver",
     .summary = "keep a run alive in its allocation",
@@ -33,7 +91,8 @@ const Tool kTool{
         "MUNGE, which must run on every node.\n\n"
         "The command may be anything that srun starts. ms-train sends heartbeats by itself. Others may send a line to "
         "the unix datagram socket that MS_HEARTBEAT names, \"rank=3 step=17 loss=2.41\", after each step; without, the "
-        "driver sees exits and silence of the output only.",
+        "driver sees exits and silence of the output only. \"section=save\" in a line names what begins now, and gives "
+        "it a deadline of its own.",
     .examples = {{.command = "ms-driver run --spares 1 -- ms-train run run.toml",
                   .doc = "In a job script of five nodes, train on four:"},
                  {.command = "ms-driver status --watch runs/1234", .doc = "From a login node, look at it:"},
@@ -41,7 +100,7 @@ const Tool kTool{
     .see_also = {"ms-train(1)", "ms-diag(1)", "ms-exit(7)"},
     .environment = {{"MS_HEARTBEAT", "Set for the command: the socket for its heartbeats."},
                     {"MS_ATTEMPT", "Set for the command: the number of the attempt, from 1."}},
-    .sections = {{.title = "KNOWN LINES", .items = line_items()}}};
+    .sections = kSections};
 
 }  // namespace
 

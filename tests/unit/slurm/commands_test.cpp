@@ -66,6 +66,7 @@ TEST_F(CommandsTest, ArgumentsAreWordsAndReachScontrolWhole) {
   slurm.drain("node02", "ms-diag:gpu.ecc gpu 3: $(reboot) 'x'");
   slurm.resume("node02");
   slurm.set_admin_comment(7, "two words; rm -rf");
+  slurm.set_comment(7, "attempt 2 trains");
   slurm.requeue_hold(7);
   slurm.set_excluded_nodes(7, "node[01-02]");
   slurm.release(7);
@@ -75,7 +76,8 @@ TEST_F(CommandsTest, ArgumentsAreWordsAndReachScontrolWhole) {
             "<scontrol><update><NodeName=node02><State=DRAIN><Reason=ms-diag:gpu.ecc gpu 3: $(reboot) 'x'>\n"
             "<scontrol><update><NodeName=node02><State=UNDRAIN>\n");
   EXPECT_EQ(calls.substr(calls.rfind("squeue")).substr(calls.substr(calls.rfind("squeue")).find('\n') + 1),
-            "<scontrol><update><JobId=7><AdminComment=two words; rm -rf>\n<scontrol><requeuehold><7>\n"
+            "<scontrol><update><JobId=7><AdminComment=two words; rm -rf>\n"
+            "<scontrol><update><JobId=7><Comment=attempt 2 trains>\n<scontrol><requeuehold><7>\n"
             "<scontrol><update><JobId=7><ExcNodeList=node[01-02]>\n<scontrol><release><7>\n"
             "<scontrol><update><JobId=7><StartTime=now+3>\n");
 }
