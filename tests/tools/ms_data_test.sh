@@ -24,7 +24,7 @@ ln -s / tree/root
 # Help and misuse.
 expect 0 'encode' --help
 expect 0 'split-on' encode --help
-for command in encode info show decode verify merge; do expect 0 'ms-data' "$command" --help; done
+for command in encode info show decode verify merge train-tokenizer; do expect 0 'ms-data' "$command" --help; done
 expect 2 . 
 expect 2 'frobnicate' frobnicate
 expect 2 'no file to encode' encode --output work/t
@@ -198,6 +198,30 @@ expect 0 'all sound' verify work/two
 "$tool" decode work/k --output k.txt 2>err || fail 'decode what was killed'
 [ "$(wc -c <k.txt)" -eq "$(sed -n 's/.*"text_bytes": \([0-9]*\),/\1/p' work/k.meta.json)" ] || fail 'text_bytes of the note'
 find work -name '*.part' | grep . && fail 'a part is left'
+
+# A tokenizer of our own: the same file each time, its tokens are the text again, for any number of workers.
+for ((i = 0; i < 300; ++i)); do printf 'it is line %d of low lower lowest newer wider\n' "$i"; done >lesson
+printf '{"text": "newest, with \\u00e9"}\n{"text": "widest"}\n' >more.jsonl
+expect 2 'vocab N is missing' train-tokenizer -o t.json lesson
+expect 2 'output FILE is missing' train-tokenizer --vocab 300 lesson
+expect 2 'no pattern .bert.; there are gpt2, llama3 and qwen2' train-tokenizer --vocab 300 -o t.json --pattern bert lesson
+expect 2 'too small: the bytes and the special tokens are 257' train-tokenizer --vocab 200 -o t.json lesson
+expect 2 'hold no text' train-tokenizer --vocab 300 -o t.json empty
+expect 2 'No such file' train-tokenizer --vocab 300 -o nowhere/t.json lesson
+[ -e t.json ] && fail 'a refused training leaves a tokenizer'
+expect 0 't.json: 300 tokens from 3 documents' train-tokenizer --vocab 300 -o t.json lesson more.jsonl
+expect 0 . train-tokenizer --vocab 300 -o again.json lesson more.jsonl
+cmp -s t.json again.json || fail 'the same text gives another tokenizer'
+expect 0 'only 2[0-9]{2} tokens|no more than' train-tokenizer --vocab 5000 -o big.json more.jsonl
+expect 0 '1 documents' encode --tokenizer t.json --workers 1 -o work/bpe lesson
+expect 0 '1 documents' encode --tokenizer t.json --workers 3 -o work/bpe3 lesson
+cmp -s work/bpe.bin work/bpe3.bin || fail 'three workers give other tokens'
+"$tool" decode work/bpe --output bpe.txt 2>err || fail 'decode tokens of a tokenizer.json'
+cmp -s bpe.txt lesson || fail 'tokens are not the text'
+expect 2 'no added token.*' encode --tokenizer t.json --eod '</s>' -o work/eod lesson
+expect 2 'special tokens are <.endoftext.>' encode --tokenizer t.json --eod '</s>' -o work/eod lesson
+printf '{}' >t2.json
+expect 2 't2.json: version: is missing' encode --tokenizer t2.json -o work/eod lesson
 
 # Damaged token files.
 cp work/f.idx work/cut.idx
