@@ -21,7 +21,7 @@ const Target* chosen = nullptr;
 
 std::vector<Target> all_targets() {
   std::vector<Target> all;
-  for (const auto& targets : {text_targets(), file_targets(), trace_targets()})
+  for (const auto& targets : {text_targets(), file_targets(), trace_targets(), tokenizer_targets()})
     all.insert(all.end(), targets.begin(), targets.end());
   return all;
 }

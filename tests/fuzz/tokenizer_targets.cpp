@@ -1,0 +1,80 @@
+// Tokenizers: files of theirs that others wrote, and text of any bytes under patterns that were published.
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/bpe_tokenizer.h"
+#include "data/train_tokenizer.h"
+#include "data/utf8.h"
+#include "target.h"
+
+namespace ms::fuzz {
+namespace {
+
+constexpr std::string_view kLesson = "low lower lowest newer wider it's 1234 aaaaaa\n\n  x\xc3\xa9\xe4\xb8\xad";
+
+std::string trained(std::string_view pattern) {
+  data::TokenizerSpec spec = data::untrained_tokenizer(pattern);
+  data::WordCounter counter(spec);
+  counter.add(kLesson);
+  const std::vector<std::string> special{"<|endoftext|>"};
+  data::train_bpe(counter.counts(), 280, special, spec);
+  spec.added.push_back({.content = "<w>",
+                        .id = static_cast<std::int32_t>(spec.vocab.size()),
+                        .single_word = true,
+                        .lstrip = true,
+                        .rstrip = true});
+  return data::tokenizer_json(spec);
+}
+
+void tokenizer_json(std::string_view bytes) {
+  const data::BpeTokenizer tokenizer("t", bytes, {});
+  std::vector<std::int32_t> tokens;
+  tokenizer.encode(kLesson, tokens);
+  for (const std::int32_t id : tokens) expect(id >= 0 && id < tokenizer.vocab_size(), "a token is in the vocabulary");
+  tokenizer.decode(tokens);
+}
+std::vector<std::string> tokenizer_json_seeds() { return {trained("gpt2"), trained("llama3"), trained("qwen2")}; }
+
+void bpe_text(std::string_view bytes) {
+  static const auto tokenizers = [] {
+    std::vector<std::unique_ptr<data::BpeTokenizer>> made;
+    for (const char* pattern : {"gpt2", "llama3", "qwen2"})
+      made.push_back(std::make_unique<data::BpeTokenizer>(pattern, trained(pattern), std::nullopt));
+    return made;
+  }();
+  const std::string text(bytes);
+  std::string storage;
+  const std::string_view valid = data::valid_utf8(text, storage);
+  for (const auto& tokenizer : tokenizers) {
+    std::vector<std::int32_t> tokens, again;
+    tokenizer->encode(text, tokens);
+    const bool is_whole =
+        tokenizer->name() != "qwen2" && text.find('<') == std::string::npos;  // else NFC, or <w> strips
+    const std::string decoded = tokenizer->decode(tokens);
+    if (is_whole) expect(decoded == valid, "the tokens are the text");
+    tokenizer->encode(text, again);
+    expect(tokens == again, "the words that are kept have the tokens of the first time");
+  }
+}
+std::vector<std::string> bpe_text_seeds() { return {std::string(kLesson), "a <w> b<|endoftext|>", "e\xcc\x81'S\xff"}; }
+
+const Target kTargets[] = {
+    {"tokenizer_json",
+     tokenizer_json,
+     tokenizer_json_seeds,
+     {"\"merges\"", "\"vocab\"", "\"Regex\"", "\"Split\"", "\"NFC\"", "\"normalized\": true", "{1,3}", "(?!",
+      "[^\\\\s]"}},
+    {"bpe_text",
+     bpe_text,
+     bpe_text_seeds,
+     {"'ll", "<w>", "<|endoftext|>", "\xcc\x81", "\xe1\xa0\x8e", "\xc2\x85", "\xe3\x80\x80", "\xf0\x9f\x98", "\r\n"}},
+};
+
+}  // namespace
+
+std::span<const Target> tokenizer_targets() { return kTargets; }
+
+}  // namespace ms::fuzz
