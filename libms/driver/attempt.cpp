@@ -185,9 +185,11 @@ void Driver::finish_attempt(double now_s) {
                            .lines = std::move(lines_)};
   tasks_.clear();
   lines_.clear();
-  // Where slurmd is gone, ranks outlive srun.
-  for (const std::string& node : nodes_) agents_.order(node, {.what = "kill", .attempt = entry().number});
   const bool well = !alarm_ && command_->status() == 0;
+  // Where slurmd is gone, ranks outlive srun.
+  for (const std::string& node : nodes_) {
+    if (!well) agents_.order(node, {.what = "kill", .attempt = entry().number});
+  }
   if (!well) evidence.lost = alarm_ && alarm_->kind == AlarmKind::node_lost ? alarm_->nodes : watcher_->lost(now_s);
   if (!well) ask_slurm(evidence);
   const Judgement judgement = judge(evidence);
