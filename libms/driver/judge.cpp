@@ -11,7 +11,8 @@ namespace ms::driver {
 namespace {
 
 constexpr double kBusy = 0.5, kIdle = 0.1;  // processors
-constexpr double kSureFlight = 0.8;         // of a flight recorder's verdict
+constexpr int kSignal = 128, kAborted = kSignal + 6;
+constexpr double kSureFlight = 0.8;  // of a flight recorder's verdict
 
 void add_once(std::vector<std::string>& names, const std::string& name) {
   if (!name.empty() && std::ranges::find(names, name) == names.end()) names.push_back(name);
@@ -181,7 +182,9 @@ Judgement judge(const AttemptEvidence& e) {
     j.why = "srun returned 0, and there is no verdict: a node did not start its ranks";
     j.code = code_of(ExitCode::peer_lost);
   }
-  if (!e.lines.empty()) {
+  // Who was killed is more to the point than who noticed it. A watchdog aborts by itself.
+  const bool was_killed = e.first_exit && e.first_exit->code > kSignal && e.first_exit->code != kAborted;
+  if (!e.lines.empty() && !(was_killed && e.lines.front().known->blame == Blame::peer)) {
     const SaidLine& first = e.lines.front();
     j.cause = first.known->cause;
     j.why = first.text;

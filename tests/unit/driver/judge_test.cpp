@@ -135,6 +135,17 @@ TEST(Judge, ByTheTable) {
        76,
        {"n1", "n2"},
        false},
+      {"who was killed, and who noticed it",
+       with(ended(137, {}, false),
+            [&](AttemptEvidence& e) {
+              e.first_exit = TaskExit{"n2", 137};
+              e.lines = {said("RuntimeError: [gloo] Connection closed by peer [10.0.0.2]:4000", "n1")};
+            }),
+       Next::again,
+       "rank_died",
+       137,
+       {"n2"},
+       false},
       {"PyTorch's watchdog ended it",
        with(ended(134, {}, false),
             [&](AttemptEvidence& e) {
