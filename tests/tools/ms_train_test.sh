@@ -53,7 +53,7 @@ refuse 74 'short.idx' run c.toml --set data.train=short
 # A build without CUDA, asked for it: the configuration is wrong, and no node is at fault.
 mkdir without
 cp "$bin"/../lib/libms.so* without
-LD_LIBRARY_PATH=$dir/without refuse 2 'this ms was built without CUDA' run c.toml --set run.device=cuda --set train.dtype=bf16
+LD_LIBRARY_PATH=$dir/without expect 2 'this ms was built without CUDA' run c.toml --set run.dir=without/run --set run.device=cuda --set train.dtype=bf16
 
 # A run in three dimensions, twice: the same losses to the last digit.
 expect 0 'valid_loss' run c.toml
