@@ -23,12 +23,12 @@ InputFile::InputFile(std::string path)
       packed_(kPackedBytes),
       text_(kPieceBytes) {
   if (!fd_) throw user_error("data.input", fmt::format("cannot open {}: {}", path_, errno_text(errno)));
-  while (packed_end_ < kPackedMagicBytes) {  // a pipe may give a byte at a time
+  while (packed_end_ < unpack::kPackedMagicBytes) {  // a pipe may give a byte at a time
     const std::size_t count = read_packed();
     if (count == 0) break;
     packed_end_ += count;
   }
-  unpacker_ = unpacker_of({packed_.data(), packed_end_});
+  unpacker_ = unpack::unpacker_of({packed_.data(), packed_end_});
 }
 
 void InputFile::failed(std::string_view why) const {
@@ -52,7 +52,7 @@ std::size_t InputFile::fill(std::span<char> to) {
   }
   const bool at_end = packed_end_ == 0;
   const std::span<const char> from(packed_.data() + packed_at_, packed_end_ - packed_at_);
-  Unpacker::Step step;
+  unpack::Unpacker::Step step;
   if (unpacker_) {
     step = unpacker_->unpack(from, to);
     if (!unpacker_->problem().empty()) failed(unpacker_->problem());

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/handle.h"
-#include "base/unpack.h"
+#include "unpack/unpack.h"
 
 namespace ms::data {
 
@@ -35,7 +35,7 @@ class InputFile {
 
   std::string path_;
   UniqueFd fd_;
-  std::unique_ptr<Unpacker> unpacker_;
+  std::unique_ptr<unpack::Unpacker> unpacker_;
   std::vector<char> packed_, text_;
   std::size_t packed_at_ = 0, packed_end_ = 0;  // of packed_: read, and not yet text
   std::int64_t position_bytes_ = 0;

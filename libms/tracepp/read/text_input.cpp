@@ -32,12 +32,12 @@ TextInput::TextInput(const std::string& path, std::int64_t max_bytes) : path_(pa
   size_bytes_ = status.st_size;
   modified_ns_ = std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
   packed_.resize(kFirstBytes);
-  while (packed_end_ < kPackedMagicBytes) {
+  while (packed_end_ < unpack::kPackedMagicBytes) {
     const std::size_t count = read_file(std::span(packed_).subspan(packed_end_));
     if (count == 0) break;
     packed_end_ += count;
   }
-  unpacker_ = unpacker_of({packed_.data(), packed_end_});
+  unpacker_ = unpack::unpacker_of({packed_.data(), packed_end_});
   if (unpacker_) packed_.resize(kPackedBytes);
 }
 
@@ -91,7 +91,8 @@ std::size_t TextInput::read_text(std::span<char> to) {
         packed_end_ = read_file(packed_);
       }
       const bool at_end = packed_at_ == packed_end_;
-      const Unpacker::Step step = unpacker_->unpack({packed_.data() + packed_at_, packed_end_ - packed_at_}, room);
+      const unpack::Unpacker::Step step =
+          unpacker_->unpack({packed_.data() + packed_at_, packed_end_ - packed_at_}, room);
       packed_at_ += step.taken;
       count = step.made;
       unpacked_bytes_ += static_cast<std::int64_t>(count);

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/handle.h"
-#include "base/unpack.h"
+#include "unpack/unpack.h"
 
 namespace ms::tracepp {
 
@@ -48,7 +48,7 @@ class TextInput {
   std::string path_;
   UniqueFd fd_;
   std::int64_t size_bytes_ = 0, modified_ns_ = 0, position_bytes_ = 0, left_bytes_ = 0, unpacked_bytes_ = 0;
-  std::unique_ptr<Unpacker> unpacker_;
+  std::unique_ptr<unpack::Unpacker> unpacker_;
   std::vector<char> packed_;  // [packed_at_, packed_end_) is to be unpacked
   std::size_t packed_at_ = 0, packed_end_ = 0;
   std::string ahead_;  // text that was peeked at; valid from ahead_at_ on

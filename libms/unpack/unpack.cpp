@@ -1,4 +1,4 @@
-#include "base/unpack.h"
+#include "unpack/unpack.h"
 
 #include <zlib.h>
 #include <zstd.h>
@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/handle.h"
 
-namespace ms {
+namespace ms::unpack {
 namespace {
 
 // zstd's --long=31 asks for 2 GiB: whoever unpacks has to have as much memory.
@@ -101,4 +101,4 @@ std::unique_ptr<Unpacker> unpacker_of(std::string_view beginning) {
   return nullptr;
 }
 
-}  // namespace ms
+}  // namespace ms::unpack

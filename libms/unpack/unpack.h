@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-namespace ms {
+namespace ms::unpack {
 
 class Unpacker {
  public:
@@ -30,4 +30,4 @@ inline constexpr std::size_t kPackedMagicBytes = 4;
 // Returns the unpacker of data that begins so; nullptr: it is not packed by gzip or zstd.
 std::unique_ptr<Unpacker> unpacker_of(std::string_view beginning);
 
-}  // namespace ms
+}  // namespace ms::unpack
