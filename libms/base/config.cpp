@@ -265,13 +265,33 @@ class ConfigSchema::Loader {
   }
 
   static Refusal read(const Entry& entry, const toml::value& value, std::vector<std::string>& result) {
+    const std::string_view items =
+        entry.weighted_paths ? "strings, or tables {path = \"P\", weight = 1}" : "a list of strings";
+    if (entry.weighted_paths && value.is_string() && !value.as_string().str.starts_with('[')) {
+      result = {value.as_string().str};
+      return std::nullopt;
+    }
     if (!value.is_array()) return wrong_type(entry, "a list of strings", value);
     for (const toml::value& item : value.as_array()) {
-      if (!item.is_string()) return wrong_type(entry, "a list of strings", item);
-      if (auto refused = not_a_choice(entry, item.as_string().str)) return refused;
-      result.push_back(item.as_string().str);
+      const auto text = entry.weighted_paths && item.is_table() ? weighted_path(item.as_table()) : string_of(item);
+      if (!text) return wrong_type(entry, items, item);
+      if (auto refused = not_a_choice(entry, *text)) return refused;
+      result.push_back(*text);
     }
     return std::nullopt;
+  }
+  static std::optional<std::string> string_of(const toml::value& item) {
+    return item.is_string() ? std::optional(item.as_string().str) : std::nullopt;
+  }
+  // "3 P" of {path = "P", weight = 3}; the weight may be left out.
+  static std::optional<std::string> weighted_path(const toml::table& table) {
+    const auto path = table.find("path"), weight = table.find("weight");
+    if (path == table.end() || table.size() != (weight == table.end() ? 1U : 2U)) return std::nullopt;
+    if (weight == table.end() || !path->second.is_string()) return string_of(path->second);
+    const toml::value& number = weight->second;
+    if (!number.is_integer() && !number.is_floating()) return std::nullopt;
+    return fmt::format("{} {}", number.is_integer() ? static_cast<double>(number.as_integer()) : number.as_floating(),
+                       path->second.as_string().str);
   }
 
   static Refusal wrong_type(const Entry& entry, std::string_view expected, const toml::value& value) {

@@ -64,6 +64,8 @@ struct Field {
   Choices choices = {};  // of strings and lists
   bool required = false;
   std::string_view old_key = {};  // a name of earlier versions, still read; undocumented
+  // Lists so marked take a string alone as a list of one, and a table {path = "P", weight = 3} as the item "3 P".
+  bool weighted_paths = false;
 };
 
 struct ConfigProblem {
@@ -129,6 +131,7 @@ class ConfigSchema {
     std::vector<std::string> choices;
     bool required;
     Slot slot;
+    bool weighted_paths = false;
     std::string default_value = {};
     Provenance provenance = Provenance::by_default;
     std::string where = {};
@@ -170,6 +173,7 @@ void ConfigSchema::section(std::string name, std::string doc, T& target,
                .choices = {field.choices.begin(), field.choices.end()},
                .required = field.required,
                .slot = std::visit([&](auto member) -> Slot { return &(target.*member); }, field.member),
+               .weighted_paths = field.weighted_paths,
                .old_key = std::string(field.old_key)});
   }
 }

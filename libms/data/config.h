@@ -21,12 +21,13 @@ struct DataConfig {
 inline constexpr Field<DataConfig> kDataFields[] = {
     {.key = "train",
      .member = &DataConfig::train,
-     .doc =
-         "Token files to train on, by prefix (without .bin and .idx); \"WEIGHT PREFIX\" entries are blended by weight, "
-         "entries without weights are shuffled together."},
+     .doc = "Token files to train on, by prefix (without .bin and .idx); {path = \"PREFIX\", weight = 3} entries, or "
+            "\"3 PREFIX\" for short, are blended by weight, entries without weights are shuffled together.",
+     .weighted_paths = true},
     {.key = "valid",
      .member = &DataConfig::valid,
-     .doc = "Token files to validate with, by prefix; when empty, a part of each training file is held out."},
+     .doc = "Token files to validate with, by prefix; when empty, a part of each training file is held out.",
+     .weighted_paths = true},
     {.key = "valid_fraction",
      .member = &DataConfig::valid_fraction,
      .doc = "The last part of the tokens of each training file that is held out for validation when valid is empty; 0 "

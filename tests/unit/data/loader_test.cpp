@@ -302,6 +302,26 @@ TEST(DataConfig, ParsesSources) {
   }
 }
 
+TEST(DataConfig, ASourceAloneIsAListAndTablesHaveWeights) {
+  const auto train_of = [](const std::string& text) {
+    DataConfig config;
+    ConfigSchema schema;
+    schema.section("data", "What to train on.", config, kDataFields);
+    schema.load_text("[data]\ntrain = " + text, "c.toml");
+    validate(config, schema);
+    schema.throw_if_problems();
+    return config.train;
+  };
+  using Sources = std::vector<std::string>;
+  EXPECT_EQ(train_of("\"a/b\""), Sources{"a/b"});
+  EXPECT_EQ(train_of("[{path = \"a\", weight = 3}, {path = \"b c\", weight = 0.5}]"), (Sources{"3 a", "0.5 b c"}));
+  EXPECT_EQ(train_of("[{path = \"a\"}, \"b\"]"), (Sources{"a", "b"}));
+  for (const std::string wrong :
+       {"[{weight = 1}]", "[{path = 1}]", "[{path = \"a\", weight = \"1\"}]", "[{path = \"a\", weight = 1, x = 2}]",
+        "[{path = \"a\", weight = -1}]", "[{path = \"a\", weight = 1}, \"b\"]", "{path = \"a\"}", "3"})
+    EXPECT_EQ(thrown_by([&] { train_of(wrong); }).kind(), "config.invalid") << wrong;
+}
+
 TEST(DataConfig, LoadsAndSaysAllThatIsWrong) {
   DataConfig config;
   ConfigSchema schema;
