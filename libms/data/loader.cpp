@@ -160,6 +160,11 @@ void Loader::fill(std::int64_t step, std::int64_t first_sample, std::int64_t cou
   }
 }
 
+SampleOrigin Loader::origin(std::int64_t step, std::int64_t sample) const {
+  const Window window = train_->sample(shape_.first_sample(step) + sample);
+  return {.prefix = files_[static_cast<std::size_t>(window.file)].prefix(), .token = window.begin};
+}
+
 void Loader::fill_validation(std::int64_t first, std::int64_t count, std::int64_t total, std::int32_t* tokens,
                              std::int32_t* targets, std::int32_t* starts) const {
   MS_ASSERT(num_validation_samples() > 0 && first >= 0 && count >= 0 && first + count <= total,

@@ -35,6 +35,12 @@ void check_vocab(const TokenFile& file, std::int64_t begin, std::span<const std:
 // All of them are in the file.
 void document_starts(const TokenFile& file, std::int64_t begin, std::span<std::int32_t> starts);
 
+// Where a sample begins.
+struct SampleOrigin {
+  std::string prefix;
+  std::int64_t token = 0;  // its position in the file
+};
+
 class Loader {
  public:
   // Errors, all of blame user unless a file is damaged: "data.train" no file is named; "data.short" too few tokens for
@@ -48,6 +54,9 @@ class Loader {
   // The arrays hold count x seq values. A pure function of the files, the seed and the arguments.
   void fill(std::int64_t step, std::int64_t first_sample, std::int64_t count, std::int32_t* tokens,
             std::int32_t* targets, std::int32_t* starts = nullptr) const;
+
+  // Where sample `sample` of the global batch of `step` comes from.
+  SampleOrigin origin(std::int64_t step, std::int64_t sample) const;
 
   // Rows [first, first + count) of `total` validation samples that are spread evenly over the held-out tokens. The same
   // for every step, and distinct while total <= num_validation_samples().

@@ -16,6 +16,7 @@ Command calibrate_command();
 Command check_command();
 Command eval_command();
 Command generate_command();
+Command sample_command();  // of ms-data, for it reads a run's configuration
 
 // Options that several commands have, and what they give.
 Positional config_argument();

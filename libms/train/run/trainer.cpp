@@ -33,10 +33,6 @@ std::string printable(std::string text) {
   return text;
 }
 
-data::Loader open_data(const Settings& settings) {
-  return {settings.data, batch_of(settings), settings.model.vocab, static_cast<std::uint64_t>(settings.train.seed)};
-}
-
 // The tokenizer that run.sample_tokens is shown with; nullptr where none are.
 std::unique_ptr<data::Tokenizer> sample_tokenizer(const Settings& settings) {
   if (settings.run.sample_tokens == 0) return nullptr;
@@ -352,6 +348,10 @@ class Trainer {
 };
 
 }  // namespace
+
+data::Loader open_data(const Settings& settings) {
+  return {settings.data, batch_of(settings), settings.model.vocab, static_cast<std::uint64_t>(settings.train.seed)};
+}
 
 void check_inputs(const Loaded& loaded, bool fresh) {
   const std::string data = open_data(loaded.settings).fingerprint();

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "comm/world.h"
+#include "data/loader.h"
 #include "train/plan.h"
 #include "watch/fault.h"
 #include "watch/stop.h"
@@ -36,6 +37,9 @@ struct Outcome {
   double tokens_per_s = 0;
   std::string sample;  // generated text, rank 0 only
 };
+
+// The token files of a configuration, as every rank reads them. Errors as of data::Loader.
+data::Loader open_data(const Settings& settings);
 
 // Opens the data as every rank will, and what checkpoint.load names: refuses what cannot be trained on, before anything
 // is written or started. `fresh` as in TrainerOptions.

@@ -1,0 +1,120 @@
+// A command of ms-data: what a configuration feeds to the ranks of a run.
+#include <fmt/ranges.h>
+
+#include <map>
+#include <set>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "base/print.h"
+#include "data/note.h"
+#include "mesh/mesh.h"
+#include "train/commands/commands.h"
+#include "train/run/trainer.h"
+
+namespace ms::train {
+namespace {
+
+// Tokenizers by token file, nullptr where none is known.
+class Tokenizers {
+ public:
+  explicit Tokenizers(std::int64_t vocab_size) : vocab_size_(vocab_size) {}
+  const data::Tokenizer* of(const std::string& prefix) {
+    const auto found = known_.find(prefix);
+    if (found != known_.end()) return found->second.get();
+    return known_.emplace(prefix, data::tokenizer_of(prefix, vocab_size_)).first->second.get();
+  }
+
+ private:
+  std::int64_t vocab_size_;
+  std::map<std::string, std::unique_ptr<data::Tokenizer>> known_;
+};
+
+struct FedSample {
+  std::int64_t number = 0;  // in the run's order
+  std::int64_t dp = 0, microbatch = 0;
+  data::SampleOrigin origin;
+  std::vector<std::int32_t> tokens, starts;
+  std::optional<std::string> text = {};
+
+  std::set<std::int32_t> document_starts() const { return {starts.begin(), starts.end()}; }
+};
+
+void print_sample(const FedSample& sample) {
+  print_out("sample {}: dp rank {}, microbatch {}, {} from token {} on, documents begin at {}\n", sample.number,
+            sample.dp, sample.microbatch, sample.origin.prefix, sample.origin.token,
+            fmt::join(sample.document_starts(), ", "));
+  print_out("{}\n\n", sample.text ? *sample.text : fmt::format("{}", fmt::join(sample.tokens, " ")));
+}
+
+Json json_of(const FedSample& sample) {
+  return {{"sample", sample.number},
+          {"dp", sample.dp},
+          {"microbatch", sample.microbatch},
+          {"source", sample.origin.prefix},
+          {"first_token", sample.origin.token},
+          {"document_starts", sample.document_starts()},
+          {"tokens", sample.tokens},
+          {"text", sample.text ? Json(*sample.text) : Json(nullptr)}};
+}
+
+int run_sample(const Args& args) {
+  const Loaded loaded = load(args);
+  const Settings& settings = loaded.settings;
+  const mesh::Mesh mesh = mesh::make_mesh(settings.mesh.dp, settings.mesh.pp, settings.mesh.tp, ranks_of(settings));
+  if (!args.has("step"))
+    throw user_error("cli.value", "--step N is missing", "steps count from 1, as in metrics.jsonl");
+  const std::int64_t step = args.get_int("step", 1, settings.train.steps) - 1;
+  const data::Loader loader = open_data(settings);
+  const std::int64_t rows = loader.shape().batch(step) / mesh.dp;  // of a dp rank
+  std::int64_t first = 0, end = rows * mesh.dp;
+  if (args.has("rank")) {
+    first = rows * mesh.coord(static_cast<int>(args.get_int("rank", 0, mesh.size() - 1))).dp;
+    end = first + rows;
+  }
+
+  Tokenizers tokenizers(settings.model.vocab);
+  Json samples = Json::array();
+  const auto seq = static_cast<std::size_t>(settings.model.seq);
+  std::vector<std::int32_t> targets(seq);
+  for (std::int64_t row = first; row < end; ++row) {
+    FedSample sample{.number = loader.shape().first_sample(step) + row,
+                     .dp = row / rows,
+                     .microbatch = row % rows / settings.train.microbatch,
+                     .origin = loader.origin(step, row),
+                     .tokens = std::vector<std::int32_t>(seq),
+                     .starts = std::vector<std::int32_t>(seq)};
+    loader.fill(step, row, 1, sample.tokens.data(), targets.data(), sample.starts.data());
+    if (const data::Tokenizer* tokenizer = tokenizers.of(sample.origin.prefix))
+      sample.text = tokenizer->decode(sample.tokens);
+    if (args.has("json")) {
+      samples.push_back(json_of(sample));
+    } else {
+      print_sample(sample);
+    }
+  }
+  if (args.has("json")) print_out("{}\n", Json{{"schema", 1}, {"step", step + 1}, {"samples", samples}}.dump(1));
+  return 0;
+}
+
+}  // namespace
+
+Command sample_command() {
+  return {
+      .name = "sample",
+      .summary = "show what a configuration feeds to a run at a step",
+      .positionals = {config_argument()},
+      .options = {{.name = "step", .value = "N", .doc = "The step, counted from 1 as in metrics.jsonl."},
+                  {.name = "rank",
+                   .value = "R",
+                   .doc = "Only what the pipeline of this rank is fed; otherwise the whole global batch."},
+                  set_option(),
+                  json_option()},
+      .run = run_sample,
+      .description =
+          "Reads as the ranks read, and starts nothing: the samples of a step, their places in the token files, and "
+          "their text where the tokenizer is known, token ids elsewhere. The order is that of a run that began at "
+          "step 0 with this configuration."};
+}
+
+}  // namespace ms::train

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# ms-data sample from the outside: what it shows is what the ranks read.  usage: ms_data_sample_test.sh MS-DATA
+set -u
+# shellcheck source=tests/tools/expect.sh
+. "$(dirname "$0")/expect.sh"
+# shellcheck source=tests/support/training.sh
+. "$(dirname "$0")/../support/training.sh"
+bin=$(dirname "$tool")
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+
+training_text 400 >/dev/null 2>&1 || fail "ms-data encode"
+"$tool" encode --by-line -o lines text >/dev/null 2>&1 || fail "ms-data encode --by-line"
+tiny_config mesh.dp=2 mesh.tp=2 train.steps=20 'data.train=[{path = "text", weight = 3}, {path = "lines", weight = 1}]' >c.toml
+
+expect 2 'step N is missing' sample c.toml
+expect 2 '0' sample c.toml --step 0
+expect 2 '21' sample c.toml --step 21
+expect 2 '4' sample c.toml --step 1 --rank 4
+expect 2 'missing' sample c.toml --step 1 --set 'data.train=["missing"]'
+expect 0 'sample 8: dp rank 0, microbatch 0, (text|lines) from token [0-9]+ on' sample c.toml --step 2
+grep -q 'quick brown fox' out || fail "no text is shown"
+[ "$(grep -c '^sample ' out)" -eq 8 ] || fail "the batch has not 8 samples"
+expect 0 'sample 12: dp rank 1' sample c.toml --step 2 --rank 2
+[ "$(grep -c '^sample ' out)" -eq 4 ] || fail "a dp rank has not 4 samples"
+
+"$tool" sample c.toml --step 2 --json >all.json || fail "sample --json"
+"$tool" sample c.toml --step 2 --rank 1 --json >rank.json || fail "sample --rank 1 --json"
+"$tool" show text --tokens >text.tokens
+"$tool" info lines --json >lines.json
+python3 - <<'PYTHON' || fail "the JSON is not as expected"
+import json
+every, rank = json.load(open("all.json")), json.load(open("rank.json"))
+assert every["schema"] == 1 and every["step"] == 2, every
+samples = every["samples"]
+assert [s["sample"] for s in samples] == list(range(8, 16)), samples
+assert [s["dp"] for s in samples] == [0] * 4 + [1] * 4 and [s["microbatch"] for s in samples] == [0, 0, 1, 1] * 2
+assert rank["samples"] == samples[:4]  # rank 1 is the second tp rank of dp rank 0
+assert sorted(s["source"] for s in samples) == ["lines"] * 2 + ["text"] * 6
+tokens = [int(line) for line in open("text.tokens")]
+for s in samples:
+    assert len(s["tokens"]) == 32 and s["document_starts"][0] == 0
+    if s["source"] == "text":
+        assert s["tokens"] == tokens[s["first_token"]:s["first_token"] + 32], s
+        assert s["text"].encode() == bytes(t for t in s["tokens"] if t < 256)
+PYTHON
+[ "$failures" -eq 0 ]
