@@ -119,6 +119,7 @@ void Service::launch(std::shared_ptr<Service> self) {
   if (roll_store) {
     roll.emplace(launch.rank, launch.size, roll_store->ranks_on_node(), deadline_, RollCall::over(*roll_store),
                  steady_clock::now());
+    roll->meet();
   }
   thread_ = std::thread([self = std::move(self)] {
     pthread_setname_np(pthread_self(), "ms-mpi");

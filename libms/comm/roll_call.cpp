@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "comm/first_cause.h"
@@ -14,7 +15,8 @@ using std::chrono::milliseconds;
 constexpr std::string_view kHere = "roll here", kLate = "roll late", kFailed = "roll failed";
 // As many ranks look for all others, so that the store is not asked by everybody for everybody; the rest ask them.
 constexpr int kCallers = 4;
-constexpr milliseconds kShortPatience{20};
+constexpr milliseconds kAtOnce{0}, kShortPatience{20};
+constexpr milliseconds kMeetingPause{2};
 constexpr milliseconds kAskEvery{1000};
 
 std::string to_text(const ProcessId& process) {
@@ -57,9 +59,18 @@ RollCall::RollCall(int rank, int size, std::vector<int> on_node, milliseconds de
   calls_.publish(kHere, to_text(self));
 }
 
+void RollCall::meet() {
+  const auto end = std::chrono::steady_clock::now() + kMeeting;
+  for (const int peer : on_node_) {
+    while (!look(peer) && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(kMeetingPause);
+  }
+}
+
 // Looks for a rank's process, once; returns whether it is here.
-bool RollCall::look(int rank, milliseconds patience) {
+bool RollCall::look(int rank) {
   if (here_.contains(rank)) return true;
+  const bool near = std::ranges::find(on_node_, rank) != on_node_.end();
+  const milliseconds patience = near ? kAtOnce : kShortPatience;
   const std::optional<std::string> text = calls_.find(rank, kHere, patience);
   const std::optional<ProcessId> process = text ? process_in(*text) : std::nullopt;
   if (process) here_[rank] = *process;
@@ -84,7 +95,7 @@ void RollCall::fail(const MissingRank& error) {
 void RollCall::check(Time now) {
   const bool calls = rank_ < kCallers;
   for (const int peer : on_node_) {
-    if (peer == rank_ || !look(peer, kShortPatience) || !calls_.has_died(here_[peer])) continue;
+    if (peer == rank_ || !look(peer) || !calls_.has_died(here_[peer])) continue;
     const ProcessId& process = here_[peer];
     fail({Error("comm.peer_lost", Blame::peer,
                 fmt::format("rank {} (pid {} on {}) died before the ranks had joined in MPI_Init", peer, process.pid,
@@ -95,7 +106,7 @@ void RollCall::check(Time now) {
   }
   if (calls && !all_here_ && now - begin_ >= quiet_) {
     int rank = 0;
-    while (rank < size_ && look(rank, kShortPatience)) ++rank;
+    while (rank < size_ && look(rank)) ++rank;
     if (rank == size_) all_here_ = now;
   }
   const auto waited = std::chrono::duration_cast<milliseconds>(now - begin_);

@@ -42,6 +42,7 @@ class RollCall {
   // of the other, which may not have been started yet, again and again, and answers its own ranks' MPI_Init meanwhile
   // not.
   static constexpr std::chrono::milliseconds kQuiet{5000};
+  static constexpr std::chrono::milliseconds kMeeting{2000};
   // While not all processes are here, the launcher may still be starting them.
   static constexpr std::chrono::milliseconds kStartDeadline{60'000};
 
@@ -50,13 +51,16 @@ class RollCall {
   // Publishes that this process is here. `on_node`: the ranks of this node.
   RollCall(int rank, int size, std::vector<int> on_node, std::chrono::milliseconds deadline, Calls calls, Time now);
 
+  // Waits until the other ranks of this node are here, at most kMeeting. Called before MPI_Init, beside which the store
+  // is better not asked (comm/store_pmix.h).
+  void meet();
   // Called at short intervals until MPI_Init has returned. Throws Error("comm.peer_lost") where a process of this node
   // has died, and Error("comm.deadline") where all have been here for the deadline, or some have not come for the
   // longer of it and kStartDeadline; both name the ranks. Both are MissingRank where there is one.
   void check(Time now);
 
  private:
-  bool look(int rank, std::chrono::milliseconds patience);
+  bool look(int rank);
   std::vector<int> without(std::string_view key, std::chrono::milliseconds patience) const;
   [[noreturn]] void fail(const MissingRank& error);
 

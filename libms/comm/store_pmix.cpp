@@ -22,7 +22,8 @@ using namespace std::chrono_literals;
 
 constexpr std::string_view kKeyPrefix = "ms.";  // MPI publishes under keys of its own
 static_assert(kKeyPrefix.size() + kMaxStoreKeyBytes <= PMIX_MAX_KEYLEN);
-constexpr auto kLookPeriod = 10ms;  // how late a waiting get() may notice an abort
+constexpr auto kLookPeriod = 10ms;    // how late a waiting get() may notice an abort
+constexpr auto kServerPatience = 1s;  // for an answer that the server need not wait for
 // The pause between two requests for a missing value: an eighth of the time already waited, so that many ranks that
 // wait long do not flood one server.
 constexpr std::chrono::nanoseconds kShortestPause = 1ms;
@@ -41,7 +42,7 @@ struct Question {
   std::string key;
   pmix_proc_t owner{};
   int timeout_s = 0;
-  pmix_info_t timeout{};
+  pmix_info_t how{};  // the timeout, or PMIX_IMMEDIATE where it is 0
 
   std::mutex mutex;  // guards the answer
   std::condition_variable arrived;
@@ -103,7 +104,8 @@ class Client final : public PmixStore {
   }
 
   std::optional<std::string> find(int rank, std::string_view key, std::chrono::milliseconds deadline) override {
-    const steady_clock::time_point begin = steady_clock::now(), end = begin + deadline;
+    const bool once = deadline == 0ms;
+    const steady_clock::time_point begin = steady_clock::now(), end = begin + (once ? kServerPatience : deadline);
     while (true) {
       const std::shared_ptr<Question> question = ask(rank, key, deadline);
       std::unique_lock lock(question->mutex);
@@ -115,6 +117,7 @@ class Client final : public PmixStore {
       if (question->status != PMIX_ERR_NOT_FOUND && question->status != PMIX_ERR_TIMEOUT) {
         throw pmix_error(question->status, fmt::format("PMIx_Get of '{}' from rank {}", key, rank));
       }
+      if (once) return std::nullopt;
       lock.unlock();
       const auto waited = steady_clock::now() - begin;
       const auto again = std::min(
@@ -142,10 +145,15 @@ class Client final : public PmixStore {
     PMIX_LOAD_PROCID(&question->owner, self_.nspace, static_cast<pmix_rank_t>(rank));
     // The server drops the request after this time; nothing relies on it being punctual.
     question->timeout_s = static_cast<int>(std::chrono::ceil<std::chrono::seconds>(deadline).count());
-    PMIX_INFO_LOAD(&question->timeout, PMIX_TIMEOUT, &question->timeout_s, PMIX_INT);
+    const bool immediate = deadline == 0ms;
+    if (immediate) {
+      PMIX_INFO_LOAD(&question->how, PMIX_IMMEDIATE, &immediate, PMIX_BOOL);
+    } else {
+      PMIX_INFO_LOAD(&question->how, PMIX_TIMEOUT, &question->timeout_s, PMIX_INT);
+    }
     auto holder = std::make_unique<std::shared_ptr<Question>>(question);
     const pmix_status_t asked =
-        PMIx_Get_nb(&question->owner, question->key.c_str(), &question->timeout, 1, take_answer, holder.get());
+        PMIx_Get_nb(&question->owner, question->key.c_str(), &question->how, 1, take_answer, holder.get());
     if (asked == PMIX_SUCCESS) {
       holder.release();  // take_answer() owns it
     } else {             // take_answer() will not be called

@@ -5,6 +5,9 @@
 //    PMIX_TIMEOUT is ignored; afterwards it returns at once, found or not. So get() uses the non-blocking call,
 //    enforces the deadline itself, and asks again at growing intervals until the value exists.
 //  - PMIX_IMMEDIATE never queries another node, and Slurm's PMIx_Fence is no barrier unless it collects data.
+//  - OpenPMIx 4.2 loses a PMIx_Get of the job's own values (rank PMIX_RANK_WILDCARD) that is called while one of any
+//    rank is not yet answered: it waits for that answer, and the answer then serves its own rank alone. MPI_Init makes
+//    such calls, and never returns where it meets that.
 #pragma once
 
 #include <chrono>
@@ -19,7 +22,8 @@ namespace ms::comm {
 
 class PmixStore : public Store {
  public:
-  // Returns the value, or nullopt where it is not published within `patience`.
+  // Returns the value, or nullopt where it is not published within `patience`. With a patience of 0 the server answers
+  // at once from what it has: use that for ranks of this node beside MPI_Init, which such an answer cannot block.
   virtual std::optional<std::string> find(int rank, std::string_view key, std::chrono::milliseconds patience) = 0;
   // Returns the ranks of the launch on this node, this one included.
   virtual std::vector<int> ranks_on_node() const = 0;

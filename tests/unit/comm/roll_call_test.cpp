@@ -23,7 +23,8 @@ class RollCallTest : public ::testing::Test {
             [this, rank](std::string_view key, const std::string& value) {
               values_[{rank, std::string(key)}] = value;
             },
-        .find = [this](int of, std::string_view key, std::chrono::milliseconds) -> std::optional<std::string> {
+        .find = [this](int of, std::string_view key, std::chrono::milliseconds patience) -> std::optional<std::string> {
+          patient_ |= patience > 0ms;
           const auto found = values_.find({of, std::string(key)});
           return found == values_.end() ? std::nullopt : std::optional(found->second);
         },
@@ -43,8 +44,19 @@ class RollCallTest : public ::testing::Test {
   }
 
   std::map<std::pair<int, std::string>, std::string> values_;
-  bool died_ = false;
+  bool died_ = false, patient_ = false;
 };
+
+TEST_F(RollCallTest, BeforeMpiStartsTheRanksOfANodeMeet) {
+  const auto zero = start(0, true), one = start(1, true), two = start(2, true);
+  const auto begin = std::chrono::steady_clock::now();
+  zero->meet();  // 3 does not come
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, RollCall::kMeeting);
+  const auto three = start(3, true);
+  three->meet();
+  zero->check(kBegin + 6s);
+  EXPECT_FALSE(patient_) << "a question that waits can keep MPI_Init from returning";
+}
 
 TEST_F(RollCallTest, SeesARankOfItsNodeDie) {
   const auto two = start(2, true), one = start(1, true);
