@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -81,6 +82,14 @@ bool LongCommand::ended() {
 
 void LongCommand::signal(int number) const {
   if (process_stat(Sysroot(), place_.pid).started == place_.started) kill(-place_.pid, number);
+}
+
+std::optional<Json> document_in(std::string_view output) {
+  const std::size_t begin = output.starts_with("{\n") ? 0 : output.find("\n{\n");
+  const std::size_t end = output.rfind("\n}");
+  if (begin == output.npos || end == output.npos || end < begin) return std::nullopt;
+  std::optional<Json> json = Json::try_parse(output.substr(begin, end + 2 - begin), {.max_depth = 12});
+  return json && json->is_object() ? std::move(json) : std::nullopt;
 }
 
 std::vector<std::string> environment_with(const std::vector<std::pair<std::string, std::string>>& changes) {

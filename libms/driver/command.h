@@ -5,8 +5,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include "base/json.h"
 
 namespace ms::driver {
 
@@ -36,6 +39,10 @@ class LongCommand {
   bool ended_ = false;
   std::optional<int> status_;
 };
+
+// The JSON object that a program printed; nullopt where there is none. Words of srun may stand before and behind it:
+// its outer braces have lines of their own.
+std::optional<Json> document_in(std::string_view output);
 
 // Our environment with these variables set, and those with an empty value removed.
 std::vector<std::string> environment_with(const std::vector<std::pair<std::string, std::string>>& changes);

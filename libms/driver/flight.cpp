@@ -43,11 +43,8 @@ std::vector<std::string> flight_files(const std::string& prefix, double since_s)
 }
 
 std::optional<FlightVerdict> read_flight_verdict(std::string_view output) {
-  const std::size_t begin = output.starts_with("{\n") ? 0 : output.find("\n{\n");
-  const std::size_t end = output.rfind("\n}");
-  if (begin == output.npos || end == output.npos || end < begin) return std::nullopt;
-  const std::optional<Json> json = Json::try_parse(output.substr(begin, end + 2 - begin), {.max_depth = 12});
-  if (!json || !json->is_object()) return std::nullopt;
+  const std::optional<Json> json = document_in(output);
+  if (!json) return std::nullopt;
   try {
     const Json& suspects = json->at("suspects");
     if (suspects.empty()) return std::nullopt;

@@ -20,12 +20,8 @@ std::string output_of(const std::string& dir) { return dir + "/check-network.log
 }  // namespace
 
 std::optional<std::vector<NetworkFault>> network_faults(std::string_view output) {
-  // Words of srun may stand before and behind the document, whose braces have lines of their own.
-  const std::size_t begin = output.starts_with("{\n") ? 0 : output.find("\n{\n");
-  const std::size_t end = output.rfind("\n}");
-  if (begin == output.npos || end == output.npos || end < begin) return std::nullopt;
-  const std::optional<Json> json = Json::try_parse(output.substr(begin, end + 2 - begin), {.max_depth = 12});
-  if (!json || !json->is_object()) return std::nullopt;
+  const std::optional<Json> json = document_in(output);
+  if (!json) return std::nullopt;
   try {
     std::vector<NetworkFault> faults;
     for (const Json& fault : json->at("verdict")) {
