@@ -71,7 +71,8 @@ Judgement judge_verdict(const AttemptEvidence& e) {
   if (is(ExitCode::node_fault)) {
     Judgement j = judged(Next::again, v.blame == "gpu" ? "gpu_fault" : "node_fault", v.code, v.message);
     add_once(j.suspects, v.node);
-    j.certain = true;
+    // A CUDA error that no table knows: the GPU is looked at before its node is given up.
+    j.certain = v.kind != "cuda.error";
     return j;
   }
   if (is(ExitCode::storage)) return judged(Next::again, "storage", v.code, v.message);

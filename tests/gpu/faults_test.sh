@@ -43,6 +43,9 @@ expect "memory that is too small" 2 "out of memory" "$here" MS_EMULATED_GPU_MEMO
 expect "memory that is too small, before matmuls are autotuned" 2 "this rank takes" "$here" MS_EMULATED_GPU_MEMORY=30000000 -- --set run.matmul_choices="$work/none" --set mesh.dp=1
 [[ ! -e $work/none ]] || { echo "FAILED: matmuls were autotuned for a run that does not fit" && failed=1; }
 expect "memory that breaks" 69 "uncorrectable ECC error" "$here" MS_EMULATED_GPU_FAULT=ecc@500 --
+expect "an illegal address, which accuses the program and no node" 70 "(700)" "$here" MS_EMULATED_GPU_FAULT=700@500 --
+expect "a GPU whose driver does not serve it" 69 "(802)" "$here" MS_EMULATED_GPU_FAULT=802@1 --
+expect "an error that no table knows" 69 "(999)" "$here" MS_EMULATED_GPU_FAULT=999@500 --
 for part in matmul plan attention; do
   expect "memory that breaks in a library's $part" 69 "uncorrectable ECC error" "$here" MS_EMULATED_GPU_FAULT=ecc@$part --
   expect "memory that is full in a library's $part" 2 "out of memory" "$here" MS_EMULATED_GPU_FAULT=full@$part --

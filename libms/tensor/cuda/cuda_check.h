@@ -10,9 +10,11 @@
 
 namespace ms::tensor {
 
-// Returns the error for a CUDA error code that occurred while `what` was done: Error("cuda.none", node) for no GPU or
-// no driver; ("cuda.architecture", node) if this build has no kernels for the GPU; ("tensor.memory", user) if its
-// memory is full; ("cuda.hardware", gpu) if the GPU reports a hardware error; otherwise ("cuda.error", gpu).
+// Returns the error for a CUDA error code that occurred while `what` was done, by a table: Error("cuda.none", node) for
+// no GPU or no driver; ("cuda.architecture", node) if this build has no kernels for the GPU; ("cuda.node", node) if the
+// node's driver does not serve us; ("tensor.memory", user) if the GPU's memory is full; ("cuda.hardware", gpu) if the
+// GPU reports a hardware error; ("cuda.program", bug) for what only a program does wrong, such as an illegal address;
+// otherwise ("cuda.error", gpu), which accuses the GPU until a look at it clears it.
 Error cuda_error(cudaError_t code, std::string_view what);
 
 // Returns the error of a GPU library, of this kind and with this text, unless the cause is known: a broken GPU, which

@@ -8,6 +8,7 @@
 // MS_EMULATED_GPU_JITTER_US  every work item waits up to this long before it begins
 // MS_EMULATED_GPU_GUARD=1    the host must not access GPU memory while the GPU is idle
 // MS_EMULATED_GPU_FAULT      ecc@N: memory breaks at the launch of this number, from 1; image: no kernel for this GPU;
+//                            700@N: the same with this error code in place of broken memory's;
 //                            ecc@NAME, full@NAME: it breaks, or is full, in a library's call (stream.h)
 #include <algorithm>
 #include <atomic>
@@ -205,8 +206,10 @@ cudaError_t begin_launch(const cudaLaunchConfig_t& config) {
   if (const char* fault = std::getenv("MS_EMULATED_GPU_FAULT")) {
     const std::int64_t number = ++Gpu::get().launches;
     if (std::strcmp(fault, "image") == 0) return say(cudaErrorNoKernelImageForDevice);
-    if (std::strncmp(fault, "ecc@", 4) == 0 && std::isdigit(fault[4]) != 0 && number >= std::atoll(fault + 4))
-      broken = cudaErrorECCUncorrectable;
+    const char* at = std::strchr(fault, '@');
+    if (at != nullptr && std::isdigit(at[1]) != 0 && number >= std::atoll(at + 1)) {
+      broken = std::isdigit(fault[0]) != 0 ? static_cast<cudaError_t>(std::atoi(fault)) : cudaErrorECCUncorrectable;
+    }
   }
   return say(cudaSuccess);
 }
