@@ -94,6 +94,10 @@ const ms::Tool kTool{
                        .value = "FILE",
                        .doc = "Where to send to.",
                        .default_text = "/etc/ms/ms-notify.toml"},
+                      {.name = "run",
+                       .value = "DIR",
+                       .doc = "Sends what happened to a run of ms-driver, whose directory this is, in place of what "
+                              "happened to this node."},
                       {.name = "once", .doc = "Sends what there is and leaves."}},
           .run = notify_command,
           .description = "Runs as any user but root."},

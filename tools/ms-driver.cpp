@@ -72,7 +72,12 @@ const std::vector<ManSection> kSections{
                {"status.json, metrics.prom", "What it does now, for ms-driver status and Prometheus."},
                {"attempt-N.log, attempt-N.evidence.json, attempt-N.NODE.stacks",
                 "The output of an attempt; what the judgement was made of; the stacks of a run that hung."},
-               {"check-NODE.log, check-network.log, agents.log", "What ms-diag, ms-netcheck and the agents said."}}},
+               {"events",
+                "What people are told with --notify: that an attempt was interrupted, why and which nodes are accused, "
+                "and how the run ended. ms-diag notify --run RUN_DIR sends them too, from wherever the directory is "
+                "seen."},
+               {"check-NODE.log, check-network.log, agents.log, notify.log",
+                "What ms-diag, ms-netcheck, the agents and ms-diag notify said."}}},
     {.title = "KNOWN LINES", .items = line_items()}};
 
 const Tool kTool{
@@ -97,7 +102,7 @@ const Tool kTool{
                   .doc = "In a job script of five nodes, train on four:"},
                  {.command = "ms-driver status --watch runs/1234", .doc = "From a login node, look at it:"},
                  {.command = "ms-driver report runs/1234", .doc = "What the faults have cost:"}},
-    .see_also = {"ms-train(1)", "ms-diag(1)", "ms-exit(7)"},
+    .see_also = {"ms-train(1)", "ms-diag(1)", "ms-notify.toml(5)", "ms-exit(7)"},
     .environment = {{"MS_HEARTBEAT", "Set for the command: the socket for its heartbeats."},
                     {"MS_ATTEMPT", "Set for the command: the number of the attempt, from 1."}},
     .sections = kSections};

@@ -220,6 +220,7 @@ void Driver::decide(const Judgement& judgement, double now_s) {
     return stop_with(judgement.code, judgement.next == Next::done ? "done" : judgement.why);
   }
   if (asked_to_stop_) return stop_with(judgement.code, judgement.why);
+  tell("run-interrupted", judgement.suspects, judgement.cause, judgement.why);
   bool left_out = false;
   waits_for_network_ = false;
   const bool all = judgement.suspects.size() > 1 && judgement.suspects.size() == nodes_.size() && !judgement.certain;
@@ -260,7 +261,9 @@ void Driver::decide(const Judgement& judgement, double now_s) {
 }
 
 void Driver::stop_with(int code, const std::string& why) {
-  if (code == 0 || code == static_cast<int>(ExitCode::stopped)) {
+  const bool well = code == 0 || code == static_cast<int>(ExitCode::stopped);
+  tell(well ? "run-ended" : "run-failed", {}, fmt::format("code {}", code), why);
+  if (well) {
     log::info("driver", "{}", why);
   } else {
     log::error("driver", "the driver ends with code {}: {}", code, why);

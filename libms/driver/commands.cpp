@@ -109,6 +109,15 @@ DriverOptions options_of(const Args& args) {
   }
   options.metrics_port = args.get("metrics-port");
   options.comment = args.has("comment");
+  options.notify = args.get("notify");
+  if (!options.notify.empty() && geteuid() == 0) {
+    throw user_error("driver.notify", "--notify: ms-diag notify, which sends the messages, does not run as root",
+                     "run the job as a user, or let a user run: ms-diag notify --run DIR");
+  }
+  if (!options.notify.empty() && access(options.notify.c_str(), R_OK) != 0) {
+    throw user_error("driver.notify", fmt::format("--notify: {} cannot be read", options.notify),
+                     "write one as man ms-notify.toml says; slack = \"URL\" or alertmanager = \"URL\" is enough");
+  }
   options.netcheck = args.get("netcheck");
   options.slurm_conf = variable("SLURM_CONF");
   options.limits.say_done = is_ms_train(options.launch.command);
@@ -267,6 +276,10 @@ Command run_command() {
                        "Prometheus may read the run's metrics at this port of the batch node's loopback interface, or "
                        "at ADDRESS:PORT; DIR/driver/metrics.prom has them in any case."},
                   {.name = "comment", .doc = "The job's comment in Slurm says how the run does (squeue -O comment)."},
+                  {.name = "notify",
+                   .value = "FILE",
+                   .doc = "Tell Alertmanager or Slack when the run is interrupted and when it ends, as this "
+                          "ms-notify.toml(5) says; ms-diag notify --run DIR does it."},
                   {.name = "diagnose",
                    .value = "LEVEL",
                    .doc = "How ms-diag looks at suspects while the others train; 0: not at all.",

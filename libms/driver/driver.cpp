@@ -84,6 +84,7 @@ Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clo
       suspects_(options_.diag, files_.dir),
       network_(options_.netcheck, files_.dir),
       flight_(files_.dir),
+      events_(options_.run_dir, options_.diag, options_.notify),
       phase_s_(clock.now_s()),
       deadlines_(options_.limits.hang_s) {
   if (access(files_.ledger().c_str(), F_OK) == 0) ledger_ = read_ledger(read_file(files_.ledger()), files_.ledger());
@@ -148,11 +149,13 @@ int Driver::run() {
     if (metrics_port_) metrics_port_->serve(metrics_);
     watch(now_s);
     step(now_s);
+    events_.send(now_s);
     if (now_s - shown_s_ >= std::max(1.0, kShowNode_s * nodes) || result_) show(now_s);
   }
   suspects_.stop();
   network_.stop();
   agents_.stop();
+  events_.finish(clock_);
   requeue();
   return *result_;
 }

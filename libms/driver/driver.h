@@ -19,6 +19,7 @@
 #include "driver/metrics_port.h"
 #include "driver/netcheck.h"
 #include "driver/pool.h"
+#include "driver/run_events.h"
 #include "driver/state.h"
 #include "driver/suspects.h"
 #include "driver/watcher.h"
@@ -42,6 +43,7 @@ struct DriverOptions {
   std::string munge_socket;  // for agents; empty: the usual one
   std::string diag = "ms-diag", netcheck = "ms-netcheck";
   std::string metrics_port;  // of MetricsPort; empty: none
+  std::string notify;        // an ms-notify.toml(5); empty: nobody is told
   bool comment = false;      // the job's comment in Slurm says how the run does
   int max_requeues = 0;      // the job is queued again at most so often; 0: never
   std::string slurm_conf;
@@ -90,6 +92,8 @@ class Driver {
   void show(double now_s);
   void open_metrics_port();
   void comment(const std::string& text) const;
+  void tell(const std::string& kind, const std::vector<std::string>& nodes, const std::string& code,
+            const std::string& text);
   void log_strangers(double now_s);
   double wall_s(double at_s) const;  // of a time of the clock
   AttemptEntry& entry() { return ledger_.attempts.back(); }
@@ -105,6 +109,7 @@ class Driver {
   Suspects suspects_;
   NetworkCheck network_;
   FlightJudge flight_;
+  RunEvents events_;
   std::optional<MetricsPort> metrics_port_;
   std::string metrics_;  // as shown last
   Ledger ledger_;

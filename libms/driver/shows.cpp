@@ -8,6 +8,7 @@
 #include "driver/status.h"
 #include "net/measure/interface.h"
 #include "slurm/commands.h"
+#include "slurm/hostlist.h"
 
 namespace ms::driver {
 namespace {
@@ -33,6 +34,16 @@ void Driver::comment(const std::string& text) const {
     slurm::Commands({.conf = options_.slurm_conf})
         .set_comment(static_cast<std::uint32_t>(options_.job), "ms-driver: " + printable(text, 200));
   } catch (const Error& error) { log::debug("driver", "{}", error.message()); }
+}
+
+void Driver::tell(const std::string& kind, const std::vector<std::string>& nodes, const std::string& code,
+                  const std::string& text) {
+  events_.add({.wall_s = clock_.wall_s(),
+               .kind = kind,
+               .node = slurm::fold_hostlist(nodes),
+               .code = code,
+               .message = printable(text, 500),
+               .job_id = static_cast<std::uint32_t>(options_.job)});
 }
 
 void Driver::save() {

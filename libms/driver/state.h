@@ -32,6 +32,7 @@ struct DriverFiles {
   std::string ledger() const { return dir + "/ledger.json"; }
   std::string status() const { return dir + "/status.json"; }
   std::string metrics() const { return dir + "/metrics.prom"; }
+  std::string events() const { return dir + "/events"; }
   std::string lock() const { return dir + "/lock"; }
   std::string output(int attempt) const;
   std::string exit_status(int attempt) const;

@@ -16,7 +16,7 @@ struct Kind {
   std::string_view kind;
   std::string_view alertname;
   std::string_view severity;
-  std::string_view words;  // "node02 WORDS gpu.ecc"
+  std::string_view words;  // "node02 WORDS gpu.ecc"; "WORDS hang" of a run
 };
 constexpr Kind kKinds[] = {
     {"drain", "MsDiagDrained", "critical", "was drained:"},
@@ -24,6 +24,9 @@ constexpr Kind kKinds[] = {
     {"withdrawn", "MsDiagWithdrawn", "warning", "was not kept drained, too many nodes are:"},
     {"undrain", "MsDiagUndrained", "info", "was put back into service after"},
     {"strike", "MsDiagStrike", "warning", "failed again:"},
+    {"run-interrupted", "MsRunInterrupted", "warning", "run interrupted:"},
+    {"run-failed", "MsRunFailed", "critical", "run ended:"},
+    {"run-ended", "MsRunEnded", "info", "run ended:"},
 };
 constexpr Kind kUnknownKind{"", "MsDiagEvent", "warning", "tells:"};
 constexpr std::size_t kMostBytes = 2048;  // of one text of an event
@@ -40,7 +43,10 @@ std::string encode(const Json& json) { return json.dump(-1, ' ', false, nlohmann
 std::string bounded(std::string_view text) { return std::string(text.substr(0, kMostBytes)); }
 
 std::string summary_of(const health::Event& event) {
-  std::string text = fmt::format("{} {} {}", event.node, kind_of(event).words, event.code);
+  const std::string_view words = kind_of(event).words;
+  // What happened to a run did not happen to one node; the message says which are accused.
+  std::string text = event.kind.starts_with("run-") ? fmt::format("{} {}", words, event.code)
+                                                    : fmt::format("{} {} {}", event.node, words, event.code);
   if (event.job_id != 0) text += fmt::format(" (job {})", event.job_id);
   return text;
 }

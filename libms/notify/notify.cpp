@@ -49,7 +49,7 @@ int notify(const health::NotifyOptions& options) {
     throw user_error("notify.root", "notify does not run as root: no root process of ms speaks HTTP",
                      "run it as a user of its own that may read the spool");
   }
-  const NotifyConfig config = load_notify_config(options.config);
+  const NotifyConfig config = load_notify_config(options.config, options.run);
   const UniqueFd lock = lock_state(config.state);
   SystemClock clock;
   Notifier notifier(config, load_outbox(config.state), clock, http_post,

@@ -1,6 +1,7 @@
 #include "notify/notify_config.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/man.h"
 #include "notify/notify.h"
@@ -113,11 +114,16 @@ void bind(ConfigSchema& schema, NotifyConfig& config) {
   schema.section("notify", "Where events come from and where they go.", config, kFields);
 }
 
-NotifyConfig load_notify_config(const std::string& path) {
+NotifyConfig load_notify_config(const std::string& path, const std::string& run) {
   NotifyConfig config;
   ConfigSchema schema;
   bind(schema, config);
   schema.load_file(path);
+  if (!run.empty()) {
+    const std::string driver = std::filesystem::absolute(run).string() + "/driver";
+    config.spool = driver + "/events";
+    config.state = driver + "/notified";
+  }
   validate(config, schema);
   schema.throw_if_problems();
   return config;

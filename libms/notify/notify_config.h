@@ -26,6 +26,7 @@ struct NotifyConfig {
 
 void bind(ConfigSchema& schema, NotifyConfig& config);
 // Reads and checks it; all problems come at once, as Error("config.invalid", user).
-NotifyConfig load_notify_config(const std::string& path);
+// With a `run`, the directory of a driven run, its events are the spool, and what was sent is remembered there.
+NotifyConfig load_notify_config(const std::string& path, const std::string& run = "");
 
 }  // namespace ms::notify

@@ -114,12 +114,12 @@ class Notify : public ::testing::Test {
         {.wall_s = now_wall_s(), .kind = kind, .node = node, .code = "gpu.ecc", .message = message, .job_id = job});
   }
   // notify --once in a process of its own, as nobody where we are root. 100: it threw.
-  int notify_once() const {
+  int notify_once(const std::string& run = "") const {
     const pid_t process = ::fork();
     if (process == 0) {
       if (::getuid() == 0 && (::setgid(kNobody) != 0 || ::setuid(kNobody) != 0)) ::_exit(101);
       try {
-        ::_exit(notify({.config = directory_ + "/notify.toml", .once = true}));
+        ::_exit(notify({.config = directory_ + "/notify.toml", .run = run, .once = true}));
       } catch (const Error& error) {
         std::fprintf(stderr, "notify: %s\n", error.what());
         ::_exit(100);
@@ -190,6 +190,34 @@ TEST_F(Notify, LosesNothingWhileNobodyAnswers) {
   EXPECT_THAT(slack_.requests().back(), HasSubstr("node03"));
   EXPECT_EQ(notify_once(), 0);
   EXPECT_EQ(slack_.requests().size(), 5U);
+}
+
+TEST_F(Notify, TellsOfADrivenRun) {
+  if (::access(kProgram, X_OK) != 0) GTEST_SKIP() << kProgram << " is not installed";
+  const Alertmanager alertmanager(port_, directory_);
+  ASSERT_TRUE(alertmanager.is_ready());
+  spool("drain", "node05", "of this node, which is another matter");
+  const std::string driver = directory_ + "/run/driver";
+  std::filesystem::create_directories(driver + "/notified");
+  if (::getuid() == 0 && ::chown((driver + "/notified").c_str(), kNobody, kNobody) != 0) ADD_FAILURE() << "chown";
+  health::spool_event(driver + "/events", {.wall_s = now_wall_s(),
+                                           .kind = "run-interrupted",
+                                           .node = "node[02-03]",
+                                           .code = "hang",
+                                           .message = "node[02-03] never entered all_reduce 7",
+                                           .job_id = 77});
+  health::spool_event(driver + "/events", {.wall_s = now_wall_s(),
+                                           .kind = "run-failed",
+                                           .node = "",
+                                           .code = "code 93",
+                                           .message = "3 attempts came no further",
+                                           .job_id = 77});
+  EXPECT_EQ(notify_once(directory_ + "/run"), 0);
+  EXPECT_EQ(alertmanager.firing(), (std::set<std::string>{"MsRunInterrupted node[02-03]", "MsRunFailed "}));
+  ASSERT_EQ(slack_.requests().size(), 1U);
+  EXPECT_THAT(slack_.requests()[0],
+              HasSubstr("*warning* run interrupted: hang (job 77) - node[02-03] never entered all_reduce 7 ["));
+  EXPECT_THAT(slack_.requests()[0], HasSubstr("*critical* run ended: code 93 (job 77) - 3 attempts came no further ["));
 }
 
 TEST_F(Notify, RunsOnce) {

@@ -12,7 +12,7 @@ namespace ms::health {
 // oldest go first. The names sort in the order in which the events were written, whatever the clock did.
 struct Event {
   double wall_s = 0;
-  std::string kind;  // "drain", "would-drain", "withdrawn", "undrain", "strike"
+  std::string kind;  // "drain", "would-drain", "withdrawn", "undrain", "strike"; of a run: "run-interrupted", ...
   std::string node;
   std::string code;
   std::string message;

@@ -216,7 +216,8 @@ int requeue_command(const Args& args) {
 }
 
 int notify_command(const Args& args) {
-  return load_notify_extension().notify({.config = args.get("config"), .once = args.has("once")});
+  return load_notify_extension().notify(
+      {.config = args.get("config"), .run = args.get("run"), .once = args.has("once")});
 }
 
 int prolog_command(const Args& args) { return around_job(args, run_prolog); }

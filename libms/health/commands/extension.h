@@ -17,8 +17,9 @@ struct Extension {
 };
 
 struct NotifyOptions {
-  std::string config;  // ms-notify.toml(5)
-  bool once = false;   // send what there is and leave; else stay and look again
+  std::string config;    // ms-notify.toml(5)
+  std::string run = {};  // the directory of a driven run, whose events are sent in place of the node's; empty: none
+  bool once = false;     // send what there is and leave; else stay and look again
 };
 
 struct NotifyExtension {

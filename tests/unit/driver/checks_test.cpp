@@ -5,10 +5,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "driver/flight.h"
 #include "driver/netcheck.h"
+#include "driver/run_events.h"
 #include "driver/shrink.h"
 #include "driver/suspects.h"
 
@@ -38,6 +40,9 @@ class Checks : public testing::Test {
     }
     return decltype(f()){};
   }
+  struct Line : std::string {
+    friend std::istream& operator>>(std::istream& from, Line& line) { return std::getline(from, line); }
+  };
   const std::string dir_ = fmt::format("{}/checks-{}", testing::TempDir(), getpid());
 };
 
@@ -160,6 +165,40 @@ TEST(SmallerRun, IsTheLargestThatTheConfigurationAllows) {
   EXPECT_FALSE(smaller_run({.dp = 2, .ranks = 16}, 1, 4, all)) << "a replica needs two nodes";
   EXPECT_FALSE(smaller_run({.dp = 1, .ranks = 4}, 3, 1, all));
   EXPECT_FALSE(smaller_run({.dp = 4, .ranks = 4}, 3, 1, [](int) { return false; }));
+}
+
+TEST_F(Checks, EventsOfARunAreSentByAnotherProgramUntilAllKnow) {
+  // The first attempt to send fails, and the program says what it was asked.
+  const std::string diag =
+      program("ms-diag", "echo \"$@\" >>" + dir_ + "/asked; mkdir " + dir_ + "/tried && exit 1; exit 0");
+  fs::create_directories(dir_ + "/driver");
+  RunEvents events(dir_, diag, dir_ + "/notify.toml");
+  const auto asked = [&] {
+    std::ifstream file(dir_ + "/asked");
+    return std::vector<std::string>(std::istream_iterator<Line>(file), {});
+  };
+  events.send(0);
+  EXPECT_THAT(asked(), IsEmpty()) << "there is nothing to tell";
+  events.add({.wall_s = 1e9, .kind = "run-interrupted", .node = "n2", .code = "hang", .message = "", .job_id = 77});
+  SystemClock clock;
+  const double now_s = clock.now_s();
+  events.send(now_s);
+  events.finish(clock);
+  EXPECT_THAT(asked(), ElementsAre("notify --once --run " + dir_ + " --config " + dir_ + "/notify.toml"));
+  events.send(clock.now_s() + 1);
+  EXPECT_EQ(asked().size(), 1U) << "whom it could not reach is asked again in a minute";
+  events.send(clock.now_s() + 100);
+  events.finish(clock);
+  EXPECT_EQ(asked().size(), 2U);
+  events.send(clock.now_s() + 1000);
+  EXPECT_EQ(asked().size(), 2U) << "all know";
+  EXPECT_EQ(health::spooled_events(dir_ + "/driver/events").size(), 1U);
+
+  RunEvents silent(dir_, diag, "");
+  silent.add({.wall_s = 1e9, .kind = "run-ended", .node = "", .code = "code 0", .message = "done", .job_id = 77});
+  silent.send(1e6);
+  silent.finish(clock);
+  EXPECT_EQ(asked().size(), 2U);
 }
 
 TEST_F(Checks, ASmallerRunIsAskedOfMsTrain) {
