@@ -117,9 +117,8 @@ void Service::launch(std::shared_ptr<Service> self) {
   const std::unique_ptr<PmixStore> roll_store = open_pmix_store(launch.rank, none);
   std::optional<RollCall> roll;
   if (roll_store) {
-    roll.emplace(launch.rank, launch.size, roll_store->ranks_on_node(), deadline_, RollCall::over(*roll_store),
-                 steady_clock::now());
-    roll->meet();
+    const RollCall::Calls calls = RollCall::over(*roll_store);
+    roll.emplace(launch.rank, launch.size, roll_store->ranks_on_node(), deadline_, calls, steady_clock::now()).meet();
   }
   thread_ = std::thread([self = std::move(self)] {
     pthread_setname_np(pthread_self(), "ms-mpi");

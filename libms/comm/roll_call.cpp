@@ -15,7 +15,8 @@ using std::chrono::milliseconds;
 constexpr std::string_view kHere = "roll here", kLate = "roll late", kFailed = "roll failed";
 // As many ranks look for all others, so that the store is not asked by everybody for everybody; the rest ask them.
 constexpr int kCallers = 4;
-constexpr milliseconds kAtOnce{0}, kShortPatience{20};
+constexpr milliseconds kAtOnce{0};
+constexpr milliseconds kShortPatience{20};
 constexpr milliseconds kMeetingPause{2};
 constexpr milliseconds kAskEvery{1000};
 

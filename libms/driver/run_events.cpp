@@ -46,7 +46,7 @@ void RunEvents::send(double now_s) {
 
 void RunEvents::finish(Clock& clock) {
   const double end_s = clock.now_s() + kLastEvents_s;
-  // What is being sent now may not have the last event; a sender that failed has had its chance.
+  // The sender at work may not have seen the last event; one that failed has had its chance.
   for (send(clock.now_s()); sender_ && clock.now_s() < end_s; send(clock.now_s())) clock.sleep_s(0.05);
 }
 

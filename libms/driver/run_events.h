@@ -1,4 +1,4 @@
-// What people are told of a run: events in DIR/driver/events, in the form of ms-diag's spool, which
+// Events of a run, for people: files in DIR/driver/events, in the form of ms-diag's spool, which
 // `ms-diag notify --run DIR` sends to Alertmanager and Slack. The driver speaks no HTTP; it starts that program.
 #pragma once
 

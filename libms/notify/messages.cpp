@@ -44,7 +44,7 @@ std::string bounded(std::string_view text) { return std::string(text.substr(0, k
 
 std::string summary_of(const health::Event& event) {
   const std::string_view words = kind_of(event).words;
-  // What happened to a run did not happen to one node; the message says which are accused.
+  // A run is not one node; the message says which are accused.
   std::string text = event.kind.starts_with("run-") ? fmt::format("{} {}", words, event.code)
                                                     : fmt::format("{} {} {}", event.node, words, event.code);
   if (event.job_id != 0) text += fmt::format(" (job {})", event.job_id);

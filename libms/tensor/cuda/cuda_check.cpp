@@ -36,12 +36,12 @@ constexpr Row kRows[] = {
     {cudaErrorInitializationError, "cuda.node", Blame::node, kNodeHint},
     {cudaErrorMpsConnectionFailed, "cuda.node", Blame::node, kNodeHint},
     {cudaErrorMpsServerNotReady, "cuda.node", Blame::node, kNodeHint},
-    // What the hardware reports of itself.
+    // The hardware reports these of itself.
     {cudaErrorECCUncorrectable, "cuda.hardware", Blame::gpu, kHardwareHint},
     {cudaErrorNvlinkUncorrectable, "cuda.hardware", Blame::gpu, kHardwareHint},
     {cudaErrorHardwareStackError, "cuda.hardware", Blame::gpu, kHardwareHint},
     {cudaErrorContained, "cuda.hardware", Blame::gpu, kHardwareHint},
-    // What a kernel or a call did that it must not do. Broken memory can do that too, but seldom does.
+    // A kernel or a call did what it must not do. Broken memory can be the cause too, but seldom is.
     {cudaErrorIllegalAddress, "cuda.program", Blame::bug, kProgramHint},
     {cudaErrorMisalignedAddress, "cuda.program", Blame::bug, kProgramHint},
     {cudaErrorInvalidAddressSpace, "cuda.program", Blame::bug, kProgramHint},

@@ -7,8 +7,7 @@
 // MS_EMULATED_GPU_MEMORY     bytes of memory, default 1 GiB
 // MS_EMULATED_GPU_JITTER_US  every work item waits up to this long before it begins
 // MS_EMULATED_GPU_GUARD=1    the host must not access GPU memory while the GPU is idle
-// MS_EMULATED_GPU_FAULT      ecc@N: memory breaks at the launch of this number, from 1; image: no kernel for this GPU;
-//                            700@N: the same with this error code in place of broken memory's;
+// MS_EMULATED_GPU_FAULT      ecc@N, 700@N: broken memory, or this error, from launch N (1) on; image: no kernel for it;
 //                            ecc@NAME, full@NAME: it breaks, or is full, in a library's call (stream.h)
 #include <algorithm>
 #include <atomic>

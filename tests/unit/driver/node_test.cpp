@@ -75,7 +75,8 @@ TEST_F(Node, ALookTellsWhoComputesAndWhoIsStopped) {
   task(0, 4, "exec sleep 100");
   task(1, 4, "while :; do :; done");
   LongCommand& stopped = task(2, 4, "exec sleep 100");
-  // A shell that is stopped between fork and exec leaves its parent in state D: the stop comes when all run what they should.
+  // A shell that is stopped between fork and exec leaves its parent in state D: the stop comes when all run what they
+  // should.
   ASSERT_TRUE(soon([&] {
     return std::ranges::count_if(tasks_of(root_, 77, 4), [&](const Task& one) {
              return root_.read(fmt::format("/proc/{}/comm", one.pid)) == "sleep";
