@@ -85,7 +85,8 @@ void loss_backward(Stream stream, Matrix logits, const float* lse, const std::in
 void column_sum(Stream stream, Matrix out, Matrix x, void* scratch);
 void sum_into(Stream stream, double* out, Matrix x, double scale, void* scratch);
 void sum_squares(Stream stream, double* out, Matrix x, void* scratch);
-void clip_factor(Stream stream, float* factor, float* norm, const double* sum_squares, float max_norm);
+void clip_factor(Stream stream, float* factor, float* norm, const double* sum_squares, float max_norm,
+                 float skip_above);
 
 // optimizer.cu. All flat, of n elements; the gradient is f32 or bf16; an absent master means that param is f32 and is
 // the master. Bytes moved per element, with f32 gradients and bf16 parameters: adamw 30 (m, v, master read and written,

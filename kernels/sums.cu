@@ -109,10 +109,11 @@ __global__ void __launch_bounds__(kThreads) add_totals(double* out, const double
   if (threadIdx.x == 0) *out += scale * sum[0];
 }
 
-__global__ void clip_factor_kernel(float* factor, float* norm, const double* sum_squares, float max_norm) {
+__global__ void clip_factor_kernel(float* factor, float* norm, const double* sum_squares, float max_norm,
+                                   float skip_above) {
   const auto n = static_cast<float>(sqrt(*sum_squares));
   *norm = n;
-  *factor = !isfinite(n) ? 0.0F : max_norm > 0 && n > max_norm ? max_norm / n : 1.0F;
+  *factor = !isfinite(n) || n > skip_above ? 0.0F : max_norm > 0 && n > max_norm ? max_norm / n : 1.0F;
 }
 
 }  // namespace
@@ -169,8 +170,9 @@ void sum_squares(Stream stream, double* out, Matrix x, void* scratch) {
   launch(add_totals, 1, kThreads, stream, out, partials, static_cast<int>(blocks), 1.0);
 }
 
-void clip_factor(Stream stream, float* factor, float* norm, const double* sum_squares, float max_norm) {
-  launch(clip_factor_kernel, 1, 1, stream, factor, norm, sum_squares, max_norm);
+void clip_factor(Stream stream, float* factor, float* norm, const double* sum_squares, float max_norm,
+                 float skip_above) {
+  launch(clip_factor_kernel, 1, 1, stream, factor, norm, sum_squares, max_norm, skip_above);
 }
 
 }  // namespace ms::kernels

@@ -90,6 +90,12 @@ void ShardedOptimizer::begin_step() {
   }
 }
 
+void ShardedOptimizer::spoil_gradients() {
+  // Whatever is added to them stays NaN.
+  for (const SpanMemory& span : memory_)
+    compute_.submit(Fill{span.grad_shard, std::numeric_limits<float>::quiet_NaN()});
+}
+
 void ShardedOptimizer::before_backward(std::size_t span) {
   if (buffer_free_[span]) compute_.wait(buffer_free_[span]);
 }
@@ -114,7 +120,7 @@ void ShardedOptimizer::reduce(std::size_t index, const Event& complete) {
   }
 }
 
-void ShardedOptimizer::finish_step(std::int64_t step, double lr) {
+void ShardedOptimizer::finish_step(std::int64_t step, double lr, float skip_above) {
   step_ = step;
   lr_ = lr;
   settle();
@@ -135,7 +141,8 @@ void ShardedOptimizer::finish_step(std::int64_t step, double lr) {
   }
   const trace::Scope scope(recorder, {.purpose = trace::Purpose::optimizer});
   const tensor::Section section(compute_, trace::Kind::optimizer);
-  compute_.submit(ClipFactor{scalars_.factor, scalars_.norm, scalars_.sum_squares(), static_cast<float>(config_.clip)});
+  compute_.submit(
+      ClipFactor{scalars_.factor, scalars_.norm, scalars_.sum_squares(), static_cast<float>(config_.clip), skip_above});
   if (update_after_) compute_.wait(std::exchange(update_after_, {}));
   if (scalars_.parameter_sums) find_parameter_sums();
   std::int64_t first_sum = 0;

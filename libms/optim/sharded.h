@@ -14,6 +14,7 @@
 // ones are collective over the groups they name, in the same order on every member.
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -107,8 +108,10 @@ class ShardedOptimizer {
   void begin_step();
   // The next updates wait for `event`: until then a save reads the state.
   void update_after(Event event) { update_after_ = std::move(event); }
-  // Norm, clipping, update. `step` counts from 0.
-  void finish_step(std::int64_t step, double lr);
+  // Makes this rank's gradients of the step that has begun NaN: an injected fault.
+  void spoil_gradients();
+  // Norm, clipping, update. `step` counts from 0. A norm that is not finite or above `skip_above` leaves all as it is.
+  void finish_step(std::int64_t step, double lr, float skip_above = std::numeric_limits<float>::infinity());
   // All-gathers the span's parameters if an update made them stale. Issues only.
   void gather(std::size_t span);
   // The compute stream may read the span's parameters after this.

@@ -97,9 +97,10 @@ void compute(const Amax& op) { *op.out.as<float>() = amax_of(op.x); }
 
 void compute(const ClipFactor& op) {
   const double norm = std::sqrt(*op.sum_squares.as<double>());
-  *op.norm.as<float>() = static_cast<float>(norm);
+  const auto rounded = static_cast<float>(norm);
+  *op.norm.as<float>() = rounded;
   float factor = 1.0F;
-  if (!std::isfinite(norm)) {
+  if (!std::isfinite(rounded) || rounded > op.skip_above) {
     factor = 0.0F;
   } else if (op.max_norm > 0.0F && norm > static_cast<double>(op.max_norm)) {
     factor = static_cast<float>(static_cast<double>(op.max_norm) / norm);

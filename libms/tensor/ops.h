@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string_view>
 #include <type_traits>
 #include <variant>
@@ -292,11 +293,13 @@ struct SumSquares {
   void each(auto&& f) const { f(Access::read, x), f(Access::write, out); }
 };
 // norm f32 [1,1] = sqrt(sum_squares f64 [1,1]); factor f32 [1,1] = min(1, max_norm / norm), exactly 1 when inactive
-// (max_norm <= 0 switches clipping off). If the norm is not finite, the factor is 0 and the optimizer skips the step.
+// (max_norm <= 0 switches clipping off). If the norm is not finite or above skip_above, the factor is 0, and the
+// optimizer skips the step.
 struct ClipFactor {
   MS_OP("clip_factor", optimizer)
   Tensor factor, norm, sum_squares;
   float max_norm = 0.0F;
+  float skip_above = std::numeric_limits<float>::infinity();
   void each(auto&& f) const { f(Access::read, sum_squares), f(Access::write, factor), f(Access::write, norm); }
 };
 // Decoupled weight decay (Loshchilov & Hutter). With g = factor * grad:

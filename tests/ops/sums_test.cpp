@@ -213,26 +213,26 @@ TEST(Optimizer, ClipFactor) {
     double sum_squares;
     float max_norm;
     double factor;
+    float skip_above = static_cast<float>(kInfinity);
   };
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const Row& c :
        {Row{0, 1, 1}, Row{0.25, 1, 1}, Row{1, 1, 1}, Row{16, 1, 0.25}, Row{16, 0, 1}, Row{16, -1, 1},
-        Row{kInfinity, 1, 0}, Row{kInfinity, 0, 0}, Row{nan, 1, 0}, Row{nan, 0, 0}, Row{1e60, 1, 1e-30}}) {
+        Row{kInfinity, 1, 0}, Row{kInfinity, 0, 0}, Row{nan, 1, 0}, Row{nan, 0, 0}, Row{1e60, 1, 1e-30},
+        Row{1e80, 0, 0}, Row{16, 1, 0.25, 4}, Row{16, 1, 0, 3.999F}, Row{16, 0, 0, 0}, Row{nan, 1, 0, 4}}) {
     SCOPED_TRACE(testing::Message() << "sum of squares " << c.sum_squares << " limit " << c.max_norm);
     Memory m;
     const ClipFactor op{.factor = m.tensor(DType::f32, 1, 1),
                         .norm = m.tensor(DType::f32, 1, 1),
                         .sum_squares = m.tensor(DType::f64, 1, 1),
-                        .max_norm = c.max_norm};
+                        .max_norm = c.max_norm,
+                        .skip_above = c.skip_above};
     put(op.sum_squares, 0, 0, c.sum_squares);
     everywhere(m, op, [&] {
       EXPECT_EQ(get(op.factor, 0, 0), static_cast<double>(static_cast<float>(c.factor)));
-      const double norm = std::sqrt(c.sum_squares);
-      if (std::isfinite(norm)) {
-        EXPECT_EQ(get(op.norm, 0, 0), static_cast<double>(static_cast<float>(norm)));
-      } else {
-        EXPECT_FALSE(std::isfinite(get(op.norm, 0, 0)));
-      }
+      const auto norm = static_cast<float>(std::sqrt(c.sum_squares));
+      EXPECT_EQ(std::isfinite(get(op.norm, 0, 0)), std::isfinite(norm));
+      if (std::isfinite(norm)) EXPECT_EQ(get(op.norm, 0, 0), static_cast<double>(norm));
     });
   }
 }

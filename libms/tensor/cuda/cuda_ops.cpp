@@ -327,7 +327,8 @@ class CudaOps::Impl {
     kernels::sum_squares(stream, op.out.as<double>(), matrix(op.x), scratch.take(kernels::total_bytes()));
   }
   void run(const ClipFactor& op, S stream, CudaScratch&) {
-    kernels::clip_factor(stream, op.factor.as<float>(), op.norm.as<float>(), op.sum_squares.as<double>(), op.max_norm);
+    kernels::clip_factor(stream, op.factor.as<float>(), op.norm.as<float>(), op.sum_squares.as<double>(), op.max_norm,
+                         op.skip_above);
   }
   void run(const AdamW& op, S stream, CudaScratch&) {
     kernels::adamw(stream, matrix(op.param), op.master.as<float>(), op.m.as<float>(), op.v.as<float>(), matrix(op.grad),

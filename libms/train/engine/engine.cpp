@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "base/rng.h"
 
@@ -164,19 +165,20 @@ void Engine::upload(std::int64_t step, std::int64_t tokens_all, std::span<const 
 }
 
 void Engine::issue_step(std::int64_t step, double lr, std::span<const std::int32_t> tokens,
-                        std::span<const std::int32_t> targets, const Votes& votes,
-                        std::span<const std::int32_t> starts) {
+                        std::span<const std::int32_t> targets, const Votes& votes, std::span<const std::int32_t> starts,
+                        float skip_above) {
   Pending& pending = pending_[static_cast<std::size_t>(step % 2)];
   MS_ASSERT(pending.step < 0, "step {} is issued while step {} is in flight", step, pending.step);
   const std::int64_t tokens_all = plan_.tokens_of(step);
   upload(step, tokens_all, tokens, targets, starts);
   optimizer_->begin_step();
+  if (std::exchange(spoil_gradients_, false)) optimizer_->spoil_gradients();
   const std::array<double, optim::StepScalars::kVotes> cast{
       votes.stop, votes.save, votes.saving.writing, votes.saving.committing, votes.saving.failed, votes.probe};
   std::copy(cast.begin(), cast.end(), pending.votes.as<double>());
   compute().submit(Copy{tensors_.scalars.votes(), pending.votes});
   executor_->run(plan_.schedule_of(step), Mode::train, 1.0 / static_cast<double>(tokens_all));
-  optimizer_->finish_step(step, lr);
+  optimizer_->finish_step(step, lr, skip_above);
   if (has_module_norms(step)) {
     module_norms_->issue();
     compute().submit(Copy{pending.module_squares, tensors_.module_squares});

@@ -2,6 +2,7 @@
 // step waits on the host. Every method is collective over the world and called by the rank's one host thread.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,7 +27,7 @@ struct Votes {
 struct StepResult {
   double loss = 0;
   double grad_norm = 0;
-  bool skipped = false;  // the norm was not finite: parameters are as before
+  bool skipped = false;  // the norm was not finite or above the limit: parameters and optimizer are as before
   Votes votes;           // of all ranks
   // Norms of the gradients by module_names(), before clipping; empty in steps without (metrics.grad_norms_every).
   std::vector<double> module_norms;
@@ -53,9 +54,12 @@ class Engine {
   // Issues step `step` (from 0) and returns at once. tokens and targets hold this dp rank's rows of the step's batch;
   // empty where needs_input() is false. At most two steps may be in flight. `starts`: where in its row each token's
   // document begins, under [data] reset_attention; empty: a row is one document.
+  // `skip_above`: the gradient norm above which the step changes nothing.
   void issue_step(std::int64_t step, double lr, std::span<const std::int32_t> tokens,
                   std::span<const std::int32_t> targets, const Votes& votes = {},
-                  std::span<const std::int32_t> starts = {});
+                  std::span<const std::int32_t> starts = {}, float skip_above = std::numeric_limits<float>::infinity());
+  // Makes this rank's gradients of the step that is issued next NaN: an injected fault.
+  void spoil_gradients() { spoil_gradients_ = true; }
   // Waits for that step.
   StepResult finish_step(std::int64_t step);
 
@@ -127,6 +131,7 @@ class Engine {
   std::optional<optim::ShardedOptimizer> optimizer_;
   std::optional<Executor> executor_;
   std::optional<ModuleNorms> module_norms_;
+  bool spoil_gradients_ = false;
   std::vector<Pending> pending_;  // two: a step in flight and the one before
 };
 
