@@ -39,6 +39,7 @@ constexpr Row<FaultKind> kKinds[] = {
     {FaultKind::spin, "spin", "the same, in a loop that takes a processor"},
     {FaultKind::pause, "pause=SECONDS", "the rank's host thread sleeps for this time"},
     {FaultKind::slow, "slow=FACTOR", "from that step on, the rank's operations take FACTOR times as long"},
+    {FaultKind::nan, "nan", "the rank's gradients of that step are NaN"},
 };
 
 [[noreturn]] void refuse(std::string_view fault, const std::string& why, std::string hint = {}) {
@@ -135,8 +136,9 @@ Fault parse_fault(std::string_view text) {
   const auto has = [&](std::string_view what) { return std::find(seen.begin(), seen.end(), what) != seen.end(); };
   if (!has("point")) refuse(text, "it does not say when", "add start or step=N");
   if (!has("fault")) refuse(text, "it does not say what happens", "add one of " + words_of(", "));
-  if (fault.kind == FaultKind::slow && fault.point != FaultPoint::step) {
-    refuse(text, "slow begins at a step", "use step=N");
+  if (fault.point != FaultPoint::step) {
+    if (fault.kind == FaultKind::slow) refuse(text, "slow begins at a step", "use step=N");
+    if (fault.kind == FaultKind::nan) refuse(text, "gradients are those of a step", "use step=N");
   }
   return fault;
 }
@@ -227,7 +229,8 @@ void Faults::strike(FaultPoint point, std::int64_t step) const {
         std::this_thread::sleep_for(std::chrono::duration<double>(fault.amount));
         break;
       case FaultKind::slow:
-        break;  // see slowness()
+      case FaultKind::nan:
+        break;  // see slowness() and spoils_gradients()
     }
   }
 }
@@ -238,6 +241,10 @@ double Faults::slowness(std::int64_t step) const {
     if (fault.kind == FaultKind::slow && step >= fault.step) factor *= fault.amount;
   }
   return factor;
+}
+
+bool Faults::spoils_gradients(std::int64_t step) const {
+  return std::ranges::any_of(faults_, [&](const Fault& f) { return f.kind == FaultKind::nan && f.step == step; });
 }
 
 }  // namespace ms::watch

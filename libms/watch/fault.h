@@ -14,7 +14,7 @@
 namespace ms::watch {
 
 enum class FaultPoint { start, step, data };
-enum class FaultKind { node_bad, gpu_bad, storage, exit, kill, hang, spin, pause, slow };
+enum class FaultKind { node_bad, gpu_bad, storage, exit, kill, hang, spin, pause, slow, nan };
 
 struct Fault {
   FaultPoint point = FaultPoint::start;
@@ -52,6 +52,8 @@ class Faults {
   }
   // Returns the factor on the time of the rank's operations in this step; 1: no slowdown.
   double slowness(std::int64_t step) const;
+  // Whether the rank's gradients of this step become NaN.
+  bool spoils_gradients(std::int64_t step) const;
 
  private:
   void strike(FaultPoint point, std::int64_t step) const;

@@ -37,6 +37,7 @@ TEST(Fault, ParsesPointTargetAndKind) {
        {.point = FaultPoint::data, .step = 4, .kind = FaultKind::pause, .amount = 0.5, .rank = 1}},
       {"step=3 rank=1 slow=1.2",
        {.point = FaultPoint::step, .step = 3, .kind = FaultKind::slow, .amount = 1.2, .rank = 1}},
+      {"step=2 rank=1 nan", {.point = FaultPoint::step, .step = 2, .kind = FaultKind::nan, .rank = 1}},
   };
   for (const auto& row : rows) {
     const std::vector<Fault> faults = parse_faults(row.text);
@@ -68,6 +69,9 @@ TEST(Fault, RefusesInvalidSyntax) {
       {"step=5 slow=1", "expected a number above 1"},
       {"step=5 slow=nan", "got 'nan'"},
       {"data=5 slow=2", "slow begins at a step"},
+      {"data=5 nan", "gradients are those of a step"},
+      {"start nan", "gradients are those of a step"},
+      {"step=5 nan=2", "there is no key 'nan'"},
       {"step=5 data=5 pause=1", "more than one point"},
       {"step=5 kill kill", "more than one fault"},
       {"step=5 kill exit", "more than one fault"},
@@ -208,7 +212,7 @@ TEST(Fault, HangLastsUntilReleased) {
 TEST(Fault, ManualNamesEveryWord) {
   const std::string manual = fault_manual();
   for (const char* word : {"start", "step=N", "rank=N", "node=NAME", "restart=K", "node-bad", "gpu-bad", "storage",
-                           "exit", "kill", "hang"}) {
+                           "exit", "kill", "hang", "nan"}) {
     EXPECT_THAT(manual, HasSubstr(word));
   }
 }
@@ -220,6 +224,12 @@ TEST(Fault, SlownessBeginsWithItsStep) {
   EXPECT_EQ(faults.slowness(3), 1.5);
   EXPECT_EQ(faults.slowness(6), 3.0);
   faults.at(FaultPoint::step, 3);  // by itself it does nothing
+}
+
+TEST(Fault, GradientsAreSpoiledInTheirStepOnly) {
+  const Faults faults(parse_faults("step=3 rank=1 nan; step=4 rank=2 nan; step=5 rank=1 slow=2"), 1, "n1", never);
+  faults.at(FaultPoint::step, 3);  // by itself it does nothing
+  for (const std::int64_t step : {2, 3, 4, 5}) EXPECT_EQ(faults.spoils_gradients(step), step == 3) << step;
 }
 
 }  // namespace
