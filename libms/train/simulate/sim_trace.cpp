@@ -3,7 +3,7 @@
 #include <bit>
 #include <cmath>
 
-#include "base/file.h"
+#include "base/user_path.h"
 #include "trace/recorder.h"
 #include "train/simulate/sim_issuer.h"
 
