@@ -54,6 +54,7 @@ void bind(ConfigSchema& schema, Settings& settings) {
                  settings.overlap, kOverlapFields);
   schema.section("train", "The training loop.", settings.train, kTrainFields);
   schema.section("optim", "The optimizer.", settings.optim, optim_table.fields());
+  schema.section("guard", "Steps that would harm the model.", settings.guard, kGuardFields);
   schema.section("data", "Token files, as 'ms-data encode' writes them.", settings.data, data::kDataFields);
   schema.section("checkpoint", "Saving the state of training, and going on from it.", settings.checkpoint,
                  kCheckpointFields);
@@ -218,6 +219,10 @@ constexpr Idle kIdle[] = {
      "only optim.schedule = \"wsd\" has it"},
     {"optim.min_lr_ratio", [](const Settings& s) { return s.optim.schedule == "constant"; },
      "optim.schedule is constant"},
+    {"guard.spike_zscore", [](const Settings& s) { return s.guard.spike == "ignore"; }, "guard.spike is ignore"},
+    {"guard.window", [](const Settings& s) { return s.guard.spike == "ignore"; }, "guard.spike is ignore"},
+    {"guard.max_skips", [](const Settings& s) { return s.guard.nonfinite == "stop" && s.guard.spike != "skip"; },
+     "no step is skipped"},
     {"checkpoint.every_steps", [](const Settings& s) { return s.checkpoint.dir.empty(); }, "checkpoint.dir is empty"},
     {"checkpoint.memory_dir", [](const Settings& s) { return s.checkpoint.dir.empty(); }, "checkpoint.dir is empty"},
 };

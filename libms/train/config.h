@@ -15,6 +15,7 @@
 #include "optim/config.h"
 #include "tensor/team.h"
 #include "trace/config.h"
+#include "train/guard_config.h"
 
 namespace ms::train {
 
@@ -303,6 +304,7 @@ struct Settings {
   OverlapConfig overlap;
   TrainConfig train;
   optim::OptimConfig optim;
+  GuardConfig guard;
   data::DataConfig data;
   CheckpointConfig checkpoint;
   trace::TraceConfig trace;

@@ -369,6 +369,12 @@ fault_injected() {
     ends_within 20
     verdict "${node_bad[@]}"
   done
+  MS_FAULT='step=5 rank=2 nan'
+  mpi --enable-recovery -- --set guard.nonfinite=stop
+  ends_within 20
+  [ "$(sort -u code.*)" = 2 ] || fail "with a NaN that stops the run, the ranks exited with $(cat code.*)"
+  verdict code=2 blame=user kind=train.diverged "message=step 6: the gradient norm is nan, .*"
+  one_error 'step 6: the gradient norm is nan'
   MS_FAULT='step=5 rank=2 exit'
   mpi --
   ends_within 20

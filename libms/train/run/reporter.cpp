@@ -52,9 +52,7 @@ void Reporter::step(const StepReport& report) {
                                          valid_loss_ ? fmt::format(", valid {:.4f}", *valid_loss_) : std::string());
   last_note_ = fmt::format("{}, {} tokens/s", losses, format_count(rate));
   if (progress_) progress_->update(report.step, last_note_);
-  if (report.result.skipped) {
-    log::warn("train", "step {}: the gradient norm is {}, the step was skipped", report.step, report.result.grad_norm);
-  }
+  if (!report.warning.empty()) log::warn("train", "{}", report.warning);
   const bool due = report.step % plan_.settings.train.log_every == 0 || report.step == plan_.settings.train.steps;
   if (!progress_ && (due || report.valid_loss)) {
     log::info("train", "step {} of {}, {}, grad_norm {:.3f}, lr {:.3g}, {} tokens/s", report.step,

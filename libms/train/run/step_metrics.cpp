@@ -15,14 +15,12 @@ struct Metric {
 constexpr Metric kMetrics[] = {
     {"step", "Steps done, from 1."},
     {"loss", "Mean over the tokens of the step's batch, in nats, before the step's update."},
-    {"grad_norm",
-     "L2 norm of all gradients before clipping. null, with skipped, where it is not finite; the step then changed "
-     "nothing."},
+    {"grad_norm", "L2 norm of all gradients before clipping. null, with skipped, where it is not finite."},
     {"lr", "The step's learning rate."},
     {"tokens", "Tokens trained on, from the beginning of the data."},
     {"tokens_per_s", "Tokens of a step over step_s."},
     {"step_s", "Seconds from the end of the step before to the end of this one, evaluation left out."},
-    {"skipped", "true: the step changed nothing."},
+    {"skipped", "true: the step changed nothing, as [guard] says."},
     {"valid_loss", "Loss on the validation data, after steps with an evaluation."},
     {"grad_norms", "Norms as grad_norm by module of the model, in steps that metrics.grad_norms_every selects."},
     {"resumed", "In the first step of a resumed run: from which checkpoint, and what loading it took."},

@@ -32,6 +32,7 @@ struct StepReport {
   std::vector<double> op_seconds;  // rank 0's device, by tensor::OpClass, during this step
   double tokens_per_s() const { return seconds > 0 ? static_cast<double>(step_tokens) / seconds : 0; }
   MemoryUse memory;
+  std::string warning;  // of the guard, for the log; empty: none
   std::optional<double> valid_loss;
   std::optional<Origin> resumed;           // in the first step of a resumed run
   bool save_begun = false;                 // the state after this step is being saved

@@ -17,6 +17,7 @@
 #include "train/checkpoint/checkpoints.h"
 #include "train/checkpoint/load.h"
 #include "train/run/generate.h"
+#include "train/run/guard.h"
 #include "train/run/preparation.h"
 #include "train/run/reporter.h"
 #include "watch/beat.h"
@@ -47,9 +48,6 @@ std::unique_ptr<data::Tokenizer> sample_tokenizer(const Settings& settings) {
       "set run.sample_tokens = 0, or encode the text with ms-data, which notes the tokenizer");
 }
 
-// A step whose gradients are not finite changes nothing; this many on end, and nothing ever will.
-constexpr int kMaxSkippedInARow = 10;
-
 class Trainer {
  public:
   Trainer(const Plan& plan, comm::World& world, tensor::Device& device, tensor::Device& host, RankGroups groups,
@@ -60,6 +58,7 @@ class Trainer {
         loader_(open_data(plan.settings)),
         preparation_(plan, world, device, options.deadline),
         engine_(plan, device, std::move(groups)),
+        guard_(settings_.guard),
         recorder_(device.recorder()),
         host_(host),
         options_(options),
@@ -83,6 +82,7 @@ class Trainer {
       step_.store(step, std::memory_order_relaxed);
       options_.faults.at(watch::FaultPoint::step, step);
       engine_.device().slow_down(options_.faults.slowness(step));
+      if (options_.faults.spoils_gradients(step)) engine_.spoil_gradients();
       issue(step);
       const bool evaluates = evaluation_due(step);
       // One step ahead, unless something else has to happen between the two.
@@ -205,11 +205,11 @@ class Trainer {
     if (recorder_ != nullptr) recorder_->begin_step(step, trace::now_ns());
     engine_.prefetch();  // its all-gathers overlap the wait for tokens
     const Votes votes = cast();
-    if (!prefetcher_) return engine_.issue_step(step, lr(step), {}, {}, votes);
+    if (!prefetcher_) return engine_.issue_step(step, lr(step), {}, {}, votes, {}, guard_.limit(step));
     const double start = monotonic_s();
     const data::Batch& batch = wait_for_data(step);
     data_wait_s_ += monotonic_s() - start;
-    engine_.issue_step(step, lr(step), batch.tokens, batch.targets, votes, batch.starts);
+    engine_.issue_step(step, lr(step), batch.tokens, batch.targets, votes, batch.starts, guard_.limit(step));
   }
 
   const data::Batch& wait_for_data(std::int64_t step) {
@@ -242,16 +242,10 @@ class Trainer {
     }
     if (origin_.restored && step == start_) report.resumed = origin_;
     outcome_.loss = report.result.loss;
-    skipped_in_a_row_ = report.result.skipped ? skipped_in_a_row_ + 1 : 0;
-    if (skipped_in_a_row_ == kMaxSkippedInARow) {
-      throw user_error("train.diverged",
-                       fmt::format("the gradient norm was not finite in {} steps in a row, up to step {}: the run has "
-                                   "diverged",
-                                   kMaxSkippedInARow, step + 1),
-                       "a lower optim.lr, a longer warm-up or optim.clip = 1 may help");
-    }
+    const Ruling ruling = guard_.judge(step, report.result.loss, report.result.grad_norm);
+    report.warning = ruling.warning;
     double evaluation_s = 0;
-    if (evaluation_due(step)) {
+    if (evaluation_due(step) && !ruling.stop) {
       beat("evaluate");
       report.valid_loss = outcome_.valid_loss = evaluate();
       evaluation_s = monotonic_s() - end;
@@ -266,6 +260,7 @@ class Trainer {
       report.memory.device = engine_.device().memory();
       reporter_->step(report);
     }
+    if (ruling.stop) throw *ruling.stop;  // on every rank
     if (reporter_) {
       beat("step", step + 1,
            {{"loss", report.result.loss},
@@ -324,6 +319,7 @@ class Trainer {
   data::Loader loader_;
   Preparation preparation_;
   Engine engine_;
+  Guard guard_;
   trace::Recorder* recorder_;  // nullptr: nothing is traced
   tensor::Device& host_;       // for messages of the host's memory
   TrainerOptions options_;
@@ -343,7 +339,6 @@ class Trainer {
   bool stop_agreed_ = false;
   Outcome outcome_;
   double last_end_s_ = 0, data_wait_s_ = 0;
-  int skipped_in_a_row_ = 0;
   std::vector<double> op_seconds_;
 };
 

@@ -52,6 +52,13 @@ TEST(Judge, ByTheTable) {
       {"done", ended(0, verdict(0)), Next::done, "done", 0, {}, false},
       {"stopped on purpose", ended(75, verdict(75)), Next::stop, "stopped", 75, {}, false},
       {"refused configuration", ended(143, verdict(2, "user", "", "config")), Next::stop, "config", 2, {}, false},
+      {"a run that diverged, whichever rank said so: no other node helps",
+       with(ended(2, verdict(2, "user", "n2", "train.diverged")), [](AttemptEvidence& e) { e.died_on = {"n1"}; }),
+       Next::stop,
+       "train.diverged",
+       2,
+       {},
+       false},
       {"refused arguments, told by srun only",
        with(ended(143),
             [](AttemptEvidence& e) {

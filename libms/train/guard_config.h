@@ -1,0 +1,50 @@
+// [guard]: what happens to a step whose gradients would harm the model.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/config.h"
+
+namespace ms::train {
+
+struct GuardConfig {
+  std::string nonfinite = "skip";
+  std::string spike = "ignore";
+  double spike_zscore = 8;
+  std::int64_t window = 128;
+  std::int64_t max_skips = 10;
+};
+
+inline constexpr Field<GuardConfig> kGuardFields[] = {
+    {.key = "nonfinite",
+     .member = &GuardConfig::nonfinite,
+     .doc = "What happens at a gradient norm that is NaN or infinite, as that of a loss that is NaN. skip: the step "
+            "changes neither parameters nor the optimizer's state, and the next one has the next data. stop: the run "
+            "ends with code 2 and without that step's update, as Megatron-LM's does unless it has "
+            "--no-check-for-nan-in-loss-and-grad.",
+     .choices = {"skip", "stop"}},
+    {.key = "spike",
+     .member = &GuardConfig::spike,
+     .doc = "What happens at a gradient norm far above those before it. warn: a line in the log; skip and stop: as for "
+            "nonfinite.",
+     .choices = {"ignore", "warn", "skip", "stop"}},
+    {.key = "spike_zscore",
+     .member = &GuardConfig::spike_zscore,
+     .doc = "A gradient norm is a spike if it is more than so many standard deviations above the mean of the window.",
+     .min = 1,
+     .max = 1e6},
+    {.key = "window",
+     .member = &GuardConfig::window,
+     .doc = "Gradient norms of as many updates are compared with, up to the step two before. There is no spike before "
+            "the window is full; it is empty when a run begins or resumes.",
+     .min = 2,
+     .max = 10'000},
+    {.key = "max_skips",
+     .member = &GuardConfig::max_skips,
+     .doc = "The run ends with code 2 when so many steps on end were skipped: it has diverged.",
+     .min = 1,
+     .max = 1e9},
+};
+
+}  // namespace ms::train
