@@ -88,6 +88,36 @@ std::string did_you_mean(const std::optional<std::string>& name) {
   return name ? fmt::format(", did you mean '{}'?", *name) : std::string();
 }
 
+std::optional<std::string> number_text(const toml::value& value) {
+  if (value.is_integer()) return fmt::format("{}", static_cast<double>(value.as_integer()));
+  if (value.is_floating()) return fmt::format("{}", value.as_floating());
+  return std::nullopt;
+}
+
+std::optional<std::string> schedule_text(const toml::array& pieces) {
+  std::string text;
+  for (const toml::value& piece : pieces) {
+    if (!piece.is_array() || piece.as_array().size() != 2) return std::nullopt;
+    const toml::value &step = piece.as_array()[0], &weight = piece.as_array()[1];
+    const std::optional<std::string> number = number_text(weight);
+    if (!step.is_integer() || !number) return std::nullopt;
+    text += fmt::format("{}{}:{}", text.empty() ? "" : ";", step.as_integer(), *number);
+  }
+  return text.empty() ? std::nullopt : std::optional(text);
+}
+
+// Returns "3 P" of {path = "P", weight = 3}, and "0:0.9;100:0.1 P" of {path = "P", weight = [[0, 0.9], [100, 0.1]]};
+// the weight may be left out. nullopt: the table is neither. The list's reader judges the numbers.
+std::optional<std::string> weighted_path(const toml::table& table) {
+  const auto path = table.find("path"), weight = table.find("weight");
+  const bool has_weight = weight != table.end();
+  if (path == table.end() || !path->second.is_string() || table.size() != (has_weight ? 2U : 1U)) return std::nullopt;
+  if (!has_weight) return path->second.as_string().str;
+  const std::optional<std::string> text =
+      weight->second.is_array() ? schedule_text(weight->second.as_array()) : number_text(weight->second);
+  return text ? std::optional(*text + " " + path->second.as_string().str) : std::nullopt;
+}
+
 }  // namespace
 
 class ConfigSchema::Loader {
@@ -265,8 +295,9 @@ class ConfigSchema::Loader {
   }
 
   static Refusal read(const Entry& entry, const toml::value& value, std::vector<std::string>& result) {
-    const std::string_view items =
-        entry.weighted_paths ? "strings, or tables {path = \"P\", weight = 1}" : "a list of strings";
+    const std::string_view items = entry.weighted_paths
+                                       ? "strings, or tables {path = \"P\", weight = 1 or [[STEP, WEIGHT], ...]}"
+                                       : "a list of strings";
     if (entry.weighted_paths && value.is_string() && !value.as_string().str.starts_with('[')) {
       result = {value.as_string().str};
       return std::nullopt;
@@ -282,16 +313,6 @@ class ConfigSchema::Loader {
   }
   static std::optional<std::string> string_of(const toml::value& item) {
     return item.is_string() ? std::optional(item.as_string().str) : std::nullopt;
-  }
-  // "3 P" of {path = "P", weight = 3}; the weight may be left out.
-  static std::optional<std::string> weighted_path(const toml::table& table) {
-    const auto path = table.find("path"), weight = table.find("weight");
-    if (path == table.end() || table.size() != (weight == table.end() ? 1U : 2U)) return std::nullopt;
-    if (weight == table.end() || !path->second.is_string()) return string_of(path->second);
-    const toml::value& number = weight->second;
-    if (!number.is_integer() && !number.is_floating()) return std::nullopt;
-    return fmt::format("{} {}", number.is_integer() ? static_cast<double>(number.as_integer()) : number.as_floating(),
-                       path->second.as_string().str);
   }
 
   static Refusal wrong_type(const Entry& entry, std::string_view expected, const toml::value& value) {
@@ -370,30 +391,5 @@ void ConfigSchema::add_problem(std::string_view key, std::string message) {
   const auto is_about = [&](const std::string& name) { return key == name || message.find(name) != std::string::npos; };
   if (std::ranges::none_of(doubtful_, is_about)) problems_.push_back({get(key).where, std::move(message)});
 }
-
-std::vector<ConfigProblem> ConfigSchema::problems() const {
-  std::vector<ConfigProblem> all = problems_;
-  for (const Entry& entry : entries_) {
-    if (entry.required && entry.provenance == Provenance::by_default) {
-      all.push_back({"", fmt::format("{} is required and was not set: {}", entry.name(), entry.doc)});
-    }
-  }
-  return all;
-}
-
-void ConfigSchema::throw_if_problems() const {
-  const std::vector<ConfigProblem> all = problems();
-  if (all.empty()) return;
-  if (all.size() == 1) throw user_error("config.invalid", all[0].str());
-  std::string message = fmt::format("{} problems in the configuration:", all.size());
-  for (const ConfigProblem& problem : all) message += "\n  " + problem.str();
-  throw user_error("config.invalid", message);
-}
-
-Provenance ConfigSchema::provenance(std::string_view key) const { return get(key).provenance; }
-
-std::string ConfigSchema::where(std::string_view key) const { return get(key).where; }
-
-bool ConfigSchema::is_default(std::string_view key) const { return format(get(key)) == get(key).default_value; }
 
 }  // namespace ms

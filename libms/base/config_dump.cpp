@@ -1,5 +1,6 @@
 // Implements a part of config.h.
-// The way out of the configuration: values as TOML that reads back to exactly the same, dumps, rows for documentation.
+// The way out of the configuration: values as TOML that reads back to exactly the same, dumps, rows for documentation;
+// and what was wrong with it.
 #include <array>
 #include <cmath>
 #include <optional>
@@ -137,5 +138,30 @@ std::vector<ConfigRow> ConfigSchema::reference() const {
   }
   return rows;
 }
+
+std::vector<ConfigProblem> ConfigSchema::problems() const {
+  std::vector<ConfigProblem> all = problems_;
+  for (const Entry& entry : entries_) {
+    if (entry.required && entry.provenance == Provenance::by_default) {
+      all.push_back({"", fmt::format("{} is required and was not set: {}", entry.name(), entry.doc)});
+    }
+  }
+  return all;
+}
+
+void ConfigSchema::throw_if_problems() const {
+  const std::vector<ConfigProblem> all = problems();
+  if (all.empty()) return;
+  if (all.size() == 1) throw user_error("config.invalid", all[0].str());
+  std::string message = fmt::format("{} problems in the configuration:", all.size());
+  for (const ConfigProblem& problem : all) message += "\n  " + problem.str();
+  throw user_error("config.invalid", message);
+}
+
+Provenance ConfigSchema::provenance(std::string_view key) const { return get(key).provenance; }
+
+std::string ConfigSchema::where(std::string_view key) const { return get(key).where; }
+
+bool ConfigSchema::is_default(std::string_view key) const { return format(get(key)) == get(key).default_value; }
 
 }  // namespace ms

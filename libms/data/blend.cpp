@@ -1,5 +1,6 @@
 #include "data/blend.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -10,13 +11,15 @@ namespace {
 
 constexpr double kDecimals = 1e6;
 
-// The weights as integers that sum to at most Blend::kMaxPeriod, each at least 1.
-std::vector<std::int64_t> integer_shares(std::span<const double> weights) {
-  if (weights.empty()) throw user_error("data.weight", "a blend needs at least one source");
+// The weights as integers that sum to at most max_period, each at least 1 unless its weight is 0.
+std::vector<std::int64_t> integer_shares(std::span<const double> weights, std::int64_t max_period) {
+  if (std::ranges::all_of(weights, [](double weight) { return weight == 0; })) {
+    throw user_error("data.weight", "a blend needs at least one source with a weight above 0");
+  }
   std::vector<std::int64_t> shares;
   std::int64_t divisor = 0;
   for (const double weight : weights) {
-    if (!(weight >= 1 / kDecimals && weight <= 1e6)) {  // also refuses NaN
+    if (weight != 0 && !(weight >= 1 / kDecimals && weight <= 1e6)) {  // also refuses NaN
       throw user_error("data.weight",
                        fmt::format("the weight {} of a data source is not between 0.000001 and 1000000", weight));
     }
@@ -25,17 +28,16 @@ std::vector<std::int64_t> integer_shares(std::span<const double> weights) {
   }
   for (std::int64_t& share : shares) share /= divisor;
   const std::int64_t sum = std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
-  if (sum <= Blend::kMaxPeriod) return shares;
+  if (sum <= max_period) return shares;
 
   for (std::size_t i = 0; i < shares.size(); ++i) {
-    const double scaled =
-        static_cast<double>(shares[i]) / static_cast<double>(sum) * static_cast<double>(Blend::kMaxPeriod);
+    const double scaled = static_cast<double>(shares[i]) / static_cast<double>(sum) * static_cast<double>(max_period);
     shares[i] = static_cast<std::int64_t>(scaled);
-    if (shares[i] == 0) {
+    if (shares[i] == 0 && weights[i] > 0) {
       throw user_error(
           "data.weight",
           fmt::format("the weight {} of a data source is below 1/{} of all weights, so it would never be read",
-                      weights[i], Blend::kMaxPeriod));
+                      weights[i], max_period));
     }
   }
   return shares;
@@ -43,7 +45,7 @@ std::vector<std::int64_t> integer_shares(std::span<const double> weights) {
 
 }  // namespace
 
-Blend::Blend(std::span<const double> weights) : shares_(integer_shares(weights)) {
+Blend::Blend(std::span<const double> weights, std::int64_t max_period) : shares_(integer_shares(weights, max_period)) {
   const std::int64_t period = std::accumulate(shares_.begin(), shares_.end(), std::int64_t{0});
   slots_.reserve(static_cast<std::size_t>(period));
   std::vector<std::int64_t> taken(shares_.size(), 0);
@@ -65,6 +67,15 @@ Blend::Draw Blend::draw(std::int64_t sample) const {
   MS_ASSERT(sample >= 0, "sample {} of a blend", sample);
   const Draw slot = slots_[static_cast<std::size_t>(sample % period())];
   return {slot.source, sample / period() * share(slot.source) + slot.ordinal};
+}
+
+std::vector<std::int64_t> Blend::draws(std::int64_t samples) const {
+  std::vector<std::int64_t> counts;
+  for (const std::int64_t share : shares_) counts.push_back(samples / period() * share);
+  for (std::int64_t slot = 0; slot < samples % period(); ++slot) {
+    ++counts[static_cast<std::size_t>(slots_[static_cast<std::size_t>(slot)].source)];
+  }
+  return counts;
 }
 
 }  // namespace ms::data

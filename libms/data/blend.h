@@ -11,16 +11,18 @@ namespace ms::data {
 
 class Blend {
  public:
-  // Weights are taken to six decimals. They are kept exactly when their common period is at most kMaxPeriod samples
-  // ("0.7" and "0.3": 10), and are otherwise rounded to 1/kMaxPeriod. Error("data.weight", user) where there is no
-  // weight, or one is not a number, or too small to ever be drawn.
-  explicit Blend(std::span<const double> weights);
+  // Weights are taken to six decimals; a source of weight 0 is never drawn. They are kept exactly when their common
+  // period is at most max_period samples ("0.7" and "0.3": 10), and are otherwise rounded to 1/max_period.
+  // Error("data.weight", user) where no weight is above 0, or one is not a number, or too small to ever be drawn.
+  explicit Blend(std::span<const double> weights, std::int64_t max_period = kMaxPeriod);
 
   struct Draw {
     int source;
     std::int64_t ordinal;  // how many times the source was drawn before this sample
   };
   Draw draw(std::int64_t sample) const;
+  // How many of the first `samples` samples are of each source.
+  std::vector<std::int64_t> draws(std::int64_t samples) const;
 
   std::int64_t period() const { return static_cast<std::int64_t>(slots_.size()); }
   // Samples of the source in one period.

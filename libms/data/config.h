@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/config.h"
+#include "data/mixture.h"
 
 namespace ms::data {
 
@@ -22,7 +24,9 @@ inline constexpr Field<DataConfig> kDataFields[] = {
     {.key = "train",
      .member = &DataConfig::train,
      .doc = "Token files to train on, by prefix (without .bin and .idx); {path = \"PREFIX\", weight = 3} entries, or "
-            "\"3 PREFIX\" for short, are blended by weight, entries without weights are shuffled together.",
+            "\"3 PREFIX\" for short, are blended by weight, entries without weights are shuffled together. With "
+            "weight = [[0, 0.9], [10000, 0.1]] the weight is 0.9, and 0.1 once 10000 steps are done; 0 leaves a "
+            "source out meanwhile.",
      .weighted_paths = true},
     {.key = "valid",
      .member = &DataConfig::valid,
@@ -46,15 +50,26 @@ inline constexpr Field<DataConfig> kDataFields[] = {
      .max = 7 * 86'400},
 };
 
-// One entry of train or valid. Without a weight, weight is 0.
-struct DataSource {
-  std::string prefix;
+// A source's weight once `step` steps are done.
+struct SourceWeight {
+  std::int64_t step = 0;
   double weight = 0;
+  bool operator==(const SourceWeight&) const = default;
 };
 
-// "PREFIX" or "WEIGHT PREFIX". Error("data.source", user) where there is no prefix, it ends in .bin or .idx, or the
-// weight is not above 0.
+// One entry of train or valid.
+struct DataSource {
+  std::string prefix;
+  std::vector<SourceWeight> weights;  // by step, from step 0; empty: it has none
+};
+
+// "PREFIX", "WEIGHT PREFIX" or "STEP:WEIGHT;STEP:WEIGHT PREFIX". Error("data.source", user) where there is no prefix,
+// it ends in .bin or .idx, the steps do not grow from 0, or a weight is not a number, negative, or none is above 0.
 DataSource parse_source(std::string_view entry);
+
+// Returns the weights of all sources, each of which has some, from every step on at which one changes.
+// Error("data.weight", user): at some step all are 0, or there are more than Mixture::kMaxStages such steps.
+std::vector<WeightStage> weight_stages(std::span<const DataSource> sources);
 
 // The rules between the fields, added to the schema's problems where they are broken. Opens no file.
 void validate(const DataConfig& config, ConfigSchema& schema);

@@ -22,6 +22,15 @@ void require_window(const TokenFile& file, const Split& split, std::int64_t seq)
                                              file.prefix(), split.end - split.begin, seq, seq + 1));
 }
 
+// For the fingerprint; a constant weight reads as it did before there were schedules.
+std::string weights_text(const DataSource& source) {
+  if (source.weights.empty()) return "0";
+  if (source.weights.size() == 1) return fmt::format("{}", source.weights.front().weight);
+  std::string text;
+  for (const SourceWeight& piece : source.weights) text += fmt::format("{}:{};", piece.step, piece.weight);
+  return text;
+}
+
 }  // namespace
 
 TokenRange last_part(const TokenFile& file, double part) {
@@ -61,20 +70,21 @@ Loader::Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_si
   const bool hold_out = config.valid.empty() && config.valid_fraction > 0;
   std::vector<Split> train;
   std::vector<Split> valid;
-  std::vector<double> weights;
+  std::vector<DataSource> sources;
+  std::int64_t num_weighted = 0;
   std::optional<std::pair<std::string, Note>> first_note;
   std::string identity = fmt::format("seq {}\n", shape_.seq);
   for (const std::string& entry : config.train) {
-    const DataSource source = parse_source(entry);
+    const DataSource& source = sources.emplace_back(parse_source(entry));
     const int index = open(source.prefix, first_note);
     const TokenFile& file = files_.back();
     const std::int64_t end = hold_out ? last_part(file, config.valid_fraction).begin : file.num_tokens();
     identity += fmt::format("{} {} {} {} {}\n", source.prefix.substr(source.prefix.rfind('/') + 1), file.num_tokens(),
-                            file.num_documents(), end, source.weight);
+                            file.num_documents(), end, weights_text(source));
     train.push_back({index, 0, end});
     require_window(file, train.back(), shape_.seq);
     if (hold_out) valid.push_back({index, end, file.num_tokens()});
-    if (source.weight > 0) weights.push_back(source.weight);
+    num_weighted += source.weights.empty() ? 0 : 1;
     num_train_tokens_ += end;
   }
   for (const std::string& entry : config.valid) {
@@ -83,19 +93,23 @@ Loader::Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_si
     require_window(files_.back(), valid.back(), shape_.seq);
   }
 
-  fingerprint_ = hash_hex(xxh64(identity));
-
   std::vector<WindowPool> pools;
-  if (weights.empty()) {
+  if (num_weighted == 0) {
     pools.emplace_back(train, shape_.seq);
-    weights.push_back(1);
-  } else if (weights.size() == train.size()) {
+    stages_ = {{.step = 0, .weights = {1}}};
+  } else if (num_weighted == std::ssize(train)) {
     for (const Split& split : train) pools.emplace_back(std::vector<Split>{split}, shape_.seq);
+    stages_ = weight_stages(sources);
   } else {
     throw user_error("data.weight", fmt::format("{} of {} entries of data.train have a weight, expected all or none",
-                                                weights.size(), train.size()));
+                                                num_weighted, train.size()));
   }
-  train_.emplace(std::move(pools), weights, seed);
+  if (stages_.size() > 1) {  // the batch decides at which sample a step's weights begin
+    identity += fmt::format("batch {}", shape_.global_batch);
+    for (const RampStage& stage : shape_.ramp) identity += fmt::format(" {}x{}", stage.steps, stage.batch);
+  }
+  fingerprint_ = hash_hex(xxh64(identity));
+  train_.emplace(std::move(pools), Mixture(stages_, shape_), seed);
   valid_.emplace(std::move(valid), shape_.seq);
   if (hold_out && valid_->size() == 0) {
     throw user_error("data.short",
@@ -109,6 +123,7 @@ Loader::Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_si
 void Loader::start_at(std::int64_t step, std::int64_t sample) {
   shape_.origin_step = step;
   shape_.origin_sample = sample;
+  if (stages_.size() > 1) train_->set_mixture(Mixture(stages_, shape_));
 }
 
 int Loader::open(const std::string& prefix, std::optional<std::pair<std::string, Note>>& first_note) {

@@ -69,8 +69,8 @@ class Loader {
   // Before anything is read: step `step` begins with sample `sample` of the run's order.
   void start_at(std::int64_t step, std::int64_t sample);
   // Returns a hash of all that decides the order of samples, except the seed: names, sizes and weights of the training
-  // files, the part held out, the sequence length. Equal fingerprints mean the same samples, as far as can be known
-  // without reading them all.
+  // files, the part held out, the sequence length, and the batch where weights change by step. Equal fingerprints mean
+  // the same samples, as far as can be known without reading them all.
   const std::string& fingerprint() const { return fingerprint_; }
   // Samples that the training files hold: an epoch, where they are not weighted.
   std::int64_t num_train_samples() const { return train_->size(); }
@@ -88,6 +88,7 @@ class Loader {
   std::int64_t vocab_size_;
   bool has_starts_;
   std::vector<TokenFile> files_;
+  std::vector<WeightStage> stages_;
   std::optional<Sampler> train_;
   std::optional<WindowPool> valid_;
   std::int64_t num_train_tokens_ = 0;

@@ -34,14 +34,13 @@ Window WindowPool::spread(std::int64_t index, std::int64_t count) const {
   return (*this)[size() / count * index + size() % count * index / count];
 }
 
-Sampler::Sampler(std::vector<WindowPool> pools, std::span<const double> weights, std::uint64_t seed)
-    : pools_(std::move(pools)), blend_(weights), seed_(seed) {
-  MS_ASSERT(pools_.size() == weights.size(), "{} pools with {} weights", pools_.size(), weights.size());
+Sampler::Sampler(std::vector<WindowPool> pools, Mixture mixture, std::uint64_t seed)
+    : pools_(std::move(pools)), mixture_(std::move(mixture)), seed_(seed) {
   for (const WindowPool& pool : pools_) MS_ASSERT(pool.size() > 0, "a pool without a window");
 }
 
 Window Sampler::sample(std::int64_t global_sample) const {
-  const Blend::Draw draw = blend_.draw(global_sample);
+  const Blend::Draw draw = mixture_.draw(global_sample);
   const WindowPool& pool = pools_[static_cast<std::size_t>(draw.source)];
   const Permutation order(static_cast<std::uint64_t>(pool.size()), seed_,
                           kShuffleKey + static_cast<std::uint64_t>(draw.source),

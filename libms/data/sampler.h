@@ -5,14 +5,14 @@
 // A sample is a window of seq + 1 tokens of a file's concatenated token stream. Consecutive windows overlap by one
 // token (the last target of one is the first input of the next), the last partial window is dropped. Files of one pool
 // are shuffled together, every window once per epoch, in another order each epoch; several pools are blended by weight,
-// each with its own epochs.
+// which may change by step, each with its own epochs.
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <utility>
 #include <vector>
 
-#include "data/blend.h"
+#include "data/mixture.h"
 
 namespace ms::data {
 
@@ -53,8 +53,9 @@ class WindowPool {
 
 class Sampler {
  public:
-  // One weight per pool; every pool holds at least one window (the caller has refused others by name).
-  Sampler(std::vector<WindowPool> pools, std::span<const double> weights, std::uint64_t seed);
+  // The mixture's sources are the pools; every pool holds at least one window (the caller has refused others by name).
+  Sampler(std::vector<WindowPool> pools, Mixture mixture, std::uint64_t seed);
+  void set_mixture(Mixture mixture) { mixture_ = std::move(mixture); }
 
   Window sample(std::int64_t global_sample) const;
   // Windows of all pools: the samples of one epoch where there is one pool.
@@ -62,7 +63,7 @@ class Sampler {
 
  private:
   std::vector<WindowPool> pools_;
-  Blend blend_;
+  Mixture mixture_;
   std::uint64_t seed_;
 };
 

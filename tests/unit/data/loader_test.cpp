@@ -4,10 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <set>
 
-#include "data/config.h"
 #include "token_files.h"
 
 namespace ms::data {
@@ -119,6 +119,47 @@ TEST(Loader, TheFingerprintTellsWhatDecidesOnTheOrder) {
                                    of({dir / "t"}, 9), of({dir / "t"}, 8, 0.1)}) {
     EXPECT_NE(one, other);
   }
+}
+
+// Two sources, first only the one and then only the other.
+DataConfig one_then_the_other(const TempDir& dir) {
+  write_ramp(dir / "a", 0, 801);
+  write_ramp(dir / "b", 10'000, 801);
+  return train_on({"0:1;5:0 " + dir / "a", "0:0;5:1 " + dir / "b"});
+}
+
+TEST(Loader, ChangesWeightsAtTheirStep) {
+  const TempDir dir;
+  const DataConfig config = one_then_the_other(dir);
+  const BatchShape grows{.seq = 8, .global_batch = 6, .ramp = {{.batch = 2, .steps = 4}}};
+  for (const BatchShape& shape : {BatchShape{.seq = 8, .global_batch = 6}, grows}) {
+    Loader loader(config, shape, 20'000, 1);
+    const Rows before = fill(loader, 4, 0, shape.batch(4)), after = fill(loader, 5, 0, 6);
+    EXPECT_LT(std::ranges::max(before.tokens), 10'000);
+    EXPECT_GE(std::ranges::min(after.tokens), 10'000);
+    loader.start_at(7, loader.shape().first_sample(7));  // resumed
+    EXPECT_EQ(fill(loader, 7, 0, 6).tokens, fill(Loader(config, shape, 20'000, 1), 7, 0, 6).tokens);
+    EXPECT_NE(loader.fingerprint(), Loader(config, {.seq = 8, .global_batch = 5}, 20'000, 1).fingerprint());
+  }
+}
+
+TEST(Loader, DataThatBeginsAnewHasTheWeightsOfItsStep) {
+  const TempDir dir;
+  const DataConfig config = one_then_the_other(dir);
+  Loader loader(config, {.seq = 8, .global_batch = 10}, 20'000, 1);
+  loader.start_at(4, 0);
+  EXPECT_LT(std::ranges::max(fill(loader, 4, 0, 10).tokens), 10'000);
+  std::set<std::int32_t> firsts;
+  for (std::int64_t step = 5; step < 15; ++step) {  // one epoch of 100 windows
+    const Rows rows = fill(loader, step, 0, 10);
+    for (std::size_t row = 0; row < 10; ++row) firsts.insert(rows.tokens[row * 8]);
+  }
+  EXPECT_EQ(firsts.size(), 100U);
+  EXPECT_GE(*firsts.begin(), 10'000);
+
+  const Rows expected = fill(loader, 9, 0, 10);
+  loader.start_at(9, 50);  // and resumed from there
+  EXPECT_EQ(fill(loader, 9, 0, 10).tokens, expected.tokens);
 }
 
 TEST(Loader, RowsDoNotDependOnWhoReadsThem) {
@@ -283,55 +324,6 @@ TEST(Prefetcher, StopsWithoutBeingAsked) {
   write_ramp(dir / "t", 0, 1000);
   const Loader loader(train_on({dir / "t"}), {.seq = 8, .global_batch = 6}, 1000, 1);
   for (int i = 0; i < 50; ++i) Prefetcher(loader, 0, 1, i, 60);
-}
-
-TEST(DataConfig, ParsesSources) {
-  struct Row {
-    std::string entry;
-    std::string prefix;
-    double weight;
-  };
-  for (const Row& row : {Row{"a/b", "a/b", 0}, Row{"0.7 a/b", "a/b", 0.7}, Row{" 2  a b ", "a b", 2},
-                         Row{"my dir/x", "my dir/x", 0}, Row{"2x y", "2x y", 0}, Row{"7", "7", 0}}) {
-    const DataSource source = parse_source(row.entry);
-    EXPECT_EQ(source.prefix, row.prefix);
-    EXPECT_EQ(source.weight, row.weight);
-  }
-  for (const std::string entry : {"", "  ", "0 x", "-1 x", "inf x", "x.bin", "1 x.idx"}) {
-    EXPECT_EQ(thrown_by([&] { parse_source(entry); }).kind(), "data.source") << entry;
-  }
-}
-
-TEST(DataConfig, ASourceAloneIsAListAndTablesHaveWeights) {
-  const auto train_of = [](const std::string& text) {
-    DataConfig config;
-    ConfigSchema schema;
-    schema.section("data", "What to train on.", config, kDataFields);
-    schema.load_text("[data]\ntrain = " + text, "c.toml");
-    validate(config, schema);
-    schema.throw_if_problems();
-    return config.train;
-  };
-  using Sources = std::vector<std::string>;
-  EXPECT_EQ(train_of("\"a/b\""), Sources{"a/b"});
-  EXPECT_EQ(train_of("[{path = \"a\", weight = 3}, {path = \"b c\", weight = 0.5}]"), (Sources{"3 a", "0.5 b c"}));
-  EXPECT_EQ(train_of("[{path = \"a\"}, \"b\"]"), (Sources{"a", "b"}));
-  for (const std::string wrong :
-       {"[{weight = 1}]", "[{path = 1}]", "[{path = \"a\", weight = \"1\"}]", "[{path = \"a\", weight = 1, x = 2}]",
-        "[{path = \"a\", weight = -1}]", "[{path = \"a\", weight = 1}, \"b\"]", "{path = \"a\"}", "3"})
-    EXPECT_EQ(thrown_by([&] { train_of(wrong); }).kind(), "config.invalid") << wrong;
-}
-
-TEST(DataConfig, LoadsAndSaysAllThatIsWrong) {
-  DataConfig config;
-  ConfigSchema schema;
-  schema.section("data", "What to train on.", config, kDataFields);
-  schema.load_text("[data]\ntrain = [\"0.7 a\", \"b\"]\nvalid = [\"1 c\"]\nread_timeout = \"2m\"\n", "x.toml");
-  validate(config, schema);
-  EXPECT_EQ(config.read_timeout_s, 120);
-  ASSERT_EQ(schema.problems().size(), 2U);
-  EXPECT_THAT(schema.problems()[0].str(), testing::HasSubstr("either every training file has a weight"));
-  EXPECT_THAT(schema.problems()[1].str(), testing::HasSubstr("take no weights"));
 }
 
 }  // namespace

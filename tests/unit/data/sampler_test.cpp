@@ -127,6 +127,24 @@ INSTANTIATE_TEST_SUITE_P(Rows, BlendShares,
                                          // too fine for an exact period: rounded down to 1/65536
                                          BlendRow{{0.123457, 0.876543}, {8090, 57445}}));
 
+TEST(Blend, NeverDrawsASourceOfWeightZero) {
+  const Blend with(std::vector<double>{0, 0.7, 0, 0.3}), without(std::vector<double>{0.7, 0.3});
+  ASSERT_EQ(with.period(), 10);
+  for (std::int64_t g = 0; g < 25; ++g) {
+    EXPECT_EQ(with.draw(g).source, 1 + 2 * without.draw(g).source) << g;
+    EXPECT_EQ(with.draw(g).ordinal, without.draw(g).ordinal) << g;
+  }
+  EXPECT_THAT(with.draws(25), testing::ElementsAre(0, 18, 0, 7));
+}
+
+// The order of constant weights is stored nowhere, and runs resume in it: it may never change.
+TEST(Blend, KeepsItsOrder) {
+  const Blend blend(std::vector<double>{0.5, 0.3, 0.2});
+  std::vector<int> sources;
+  for (std::int64_t g = 0; g < 10; ++g) sources.push_back(blend.draw(g).source);
+  EXPECT_THAT(sources, testing::ElementsAre(0, 1, 2, 0, 0, 1, 0, 2, 1, 0));
+}
+
 TEST(Blend, RefusesWeightsThatMakeNoSense) {
   for (const std::vector<double>& weights : {std::vector<double>{},
                                              {0.0},
@@ -134,6 +152,7 @@ TEST(Blend, RefusesWeightsThatMakeNoSense) {
                                              {std::nan("")},
                                              {std::numeric_limits<double>::infinity()},
                                              {1e-9},
+                                             {0.0, 0.0},
                                              {1e6, 1}}) {
     EXPECT_THROW(Blend{weights}, Error) << testing::PrintToString(weights);
   }
@@ -168,6 +187,11 @@ TEST(Windows, SpreadIsEvenAndDistinct) {
   EXPECT_EQ(pool.spread(150, 300).begin, 500);  // more than there are: repeated evenly
 }
 
+Mixture constant(const std::vector<double>& weights) {
+  const WeightStage stage{.step = 0, .weights = weights};
+  return {{&stage, 1}, {.seq = 10, .global_batch = 1}};
+}
+
 std::vector<Window> samples(const Sampler& sampler, std::int64_t begin, std::int64_t end) {
   std::vector<Window> windows;
   for (std::int64_t g = begin; g < end; ++g) windows.push_back(sampler.sample(g));
@@ -175,8 +199,7 @@ std::vector<Window> samples(const Sampler& sampler, std::int64_t begin, std::int
 }
 
 Sampler one_pool(std::uint64_t seed) {
-  const double weight = 1;
-  return Sampler({WindowPool({{0, 0, 401}, {1, 50, 551}}, 10)}, {&weight, 1}, seed);  // 40 + 50 windows
+  return Sampler({WindowPool({{0, 0, 401}, {1, 50, 551}}, 10)}, constant({1}), seed);  // 40 + 50 windows
 }
 
 TEST(Sampler, VisitsEveryWindowOncePerEpochInAnotherOrder) {
@@ -208,8 +231,8 @@ TEST(Sampler, IsAPureFunctionOfSeedAndSample) {
 }
 
 TEST(Sampler, BlendsPoolsThatKeepTheirOwnEpochs) {
-  const std::vector<double> weights{3, 1};
-  const Sampler sampler({WindowPool({{0, 0, 31}}, 10), WindowPool({{1, 0, 31}}, 10)}, weights, 3);  // 3 windows each
+  const Sampler sampler({WindowPool({{0, 0, 31}}, 10), WindowPool({{1, 0, 31}}, 10)}, constant({3, 1}),
+                        3);  // 3 windows each
   std::map<int, std::vector<std::int64_t>> begins;
   for (const Window& window : samples(sampler, 0, 12)) begins[window.file].push_back(window.begin);
   ASSERT_EQ(begins[0].size(), 9U);
