@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "data/chain.h"
 
 namespace ms::data {
 namespace {
@@ -175,6 +176,13 @@ void Loader::fill(std::int64_t step, std::int64_t first_sample, std::int64_t cou
   }
 }
 
+std::uint64_t Loader::digest(std::int64_t step) const {
+  std::vector<Window> windows;
+  for (std::int64_t i = 0; i < shape_.batch(step); ++i)
+    windows.push_back(train_->sample(shape_.first_sample(step) + i));
+  return digest_of(windows);
+}
+
 SampleOrigin Loader::origin(std::int64_t step, std::int64_t sample) const {
   const Window window = train_->sample(shape_.first_sample(step) + sample);
   return {.prefix = files_[static_cast<std::size_t>(window.file)].prefix(), .token = window.begin};
@@ -189,11 +197,13 @@ void Loader::fill_validation(std::int64_t first, std::int64_t count, std::int64_
   }
 }
 
-Prefetcher::Prefetcher(const Loader& loader, int index, int parts, std::int64_t first_step, double timeout_s)
+Prefetcher::Prefetcher(const Loader& loader, int index, int parts, std::int64_t first_step, double timeout_s,
+                       bool digests)
     : loader_(loader),
       index_(index),
       parts_(parts),
       timeout_s_(timeout_s),
+      digests_(digests),
       wanted_step_(first_step),
       thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
@@ -214,6 +224,7 @@ void Prefetcher::run(const std::stop_token& stop) {
       if (loader_.has_starts()) next_.starts.resize(num_tokens);
       loader_.fill(next_.step, rows * index_, rows, next_.tokens.data(), next_.targets.data(),
                    loader_.has_starts() ? next_.starts.data() : nullptr);
+      if (digests_) next_.digest = loader_.digest(next_.step);
     } catch (...) { failure = std::current_exception(); }
     lock.lock();
     failure_ = failure;

@@ -55,6 +55,9 @@ class Loader {
   void fill(std::int64_t step, std::int64_t first_sample, std::int64_t count, std::int32_t* tokens,
             std::int32_t* targets, std::int32_t* starts = nullptr) const;
 
+  // Returns the digest of all samples of the global batch of `step`, for the chain. Reads no file.
+  std::uint64_t digest(std::int64_t step) const;
+
   // Where sample `sample` of the global batch of `step` comes from.
   SampleOrigin origin(std::int64_t step, std::int64_t sample) const;
 
@@ -101,6 +104,7 @@ struct Batch {
   std::vector<std::int32_t> tokens;
   std::vector<std::int32_t> targets;
   std::vector<std::int32_t> starts;  // empty unless the loader has_starts()
+  std::uint64_t digest = 0;          // Loader::digest(), where wanted
 };
 
 // Reads a part of the rows of one step after another, part `index` of `parts` equal ones, on a thread of its own, one
@@ -109,7 +113,9 @@ struct Batch {
 class Prefetcher {
  public:
   // `loader` outlives it. Reading of `first_step` begins at once. A get() that waits longer than `timeout_s` throws.
-  Prefetcher(const Loader& loader, int index, int parts, std::int64_t first_step, double timeout_s);
+  // `digests`: batches have their step's digest.
+  Prefetcher(const Loader& loader, int index, int parts, std::int64_t first_step, double timeout_s,
+             bool digests = false);
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
@@ -127,6 +133,7 @@ class Prefetcher {
   const Loader& loader_;
   const int index_, parts_;
   const double timeout_s_;
+  const bool digests_;
   double waited_s_ = 0;
   Batch current_;  // the caller's
 
