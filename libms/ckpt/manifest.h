@@ -26,7 +26,8 @@ struct FileEntry {
 struct DataPosition {
   std::int64_t samples = 0;
   std::uint64_t seed = 0;
-  std::string source;  // fingerprint of the token files, their weights and the sequence length; empty: not known
+  std::string source;      // data::Loader::fingerprint(); empty: not known
+  std::string chain = {};  // data/chain.h: of all samples trained on, 16 hexadecimal digits; empty: not known
 };
 
 struct Manifest {

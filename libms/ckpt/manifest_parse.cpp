@@ -216,6 +216,10 @@ void read_frame(const Reader& r, const Json& json, Manifest& m) {
   r.expect(seed.is_number_unsigned(), "seed is not a whole number from 0");
   m.data.seed = seed.get<std::uint64_t>();
   m.data.source = r.text_of(data, "source");
+  if (data.contains("chain")) {
+    m.data.chain = r.text_of(data, "chain");
+    r.expect(is_hex(m.data.chain), "chain is not 16 hexadecimal digits");
+  }
   m.rng = r.text_of(json, "rng");
   r.expect(!m.rng.empty(), "rng is empty");
   const Json& optimizer = r.member(json, "has_optimizer");

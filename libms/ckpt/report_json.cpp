@@ -90,7 +90,10 @@ std::string show_json(const Found& found) {
   json["format"] = kFormatVersion;
   json["dtype"] = m.dtype;
   json["has_optimizer"] = m.has_optimizer;
-  json["data"] = {{"samples", m.data.samples}, {"seed", m.data.seed}, {"source", text_or_null(m.data.source)}};
+  json["data"] = {{"samples", m.data.samples},
+                  {"seed", m.data.seed},
+                  {"source", text_or_null(m.data.source)},
+                  {"chain", text_or_null(m.data.chain)}};
   json["rng"] = m.rng;
   json["matmul_choices"] = text_or_null(m.matmul_choices);
   json["config"] = m.config;

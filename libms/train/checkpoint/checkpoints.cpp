@@ -49,7 +49,7 @@ struct Checkpoints::Impl {
   tensor::Device& host;  // for messages
   Agreement agreement;
   std::optional<ckpt::DirectoryLock> lock = {};  // on rank 0
-  std::string run = {}, data = {}, matmul_choices = {};
+  std::string run = {}, data = {}, data_chain = {}, matmul_choices = {};
   std::optional<ckpt::Saver> saver = {};
 
   std::int64_t begun = -1, committed = -1;  // steps done, of the newest save
@@ -77,7 +77,7 @@ struct Checkpoints::Impl {
     made.zero = static_cast<int>(plan.settings.optim.zero);
     made.dtype = plan.settings.train.dtype;
     made.matmul_choices = matmul_choices;
-    made.data = {samples, static_cast<std::uint64_t>(plan.settings.train.seed), data};
+    made.data = {samples, static_cast<std::uint64_t>(plan.settings.train.seed), data, data_chain};
     return made;
   }
 
@@ -195,6 +195,8 @@ Origin Checkpoints::resume(const std::string& data_fingerprint) {
 }
 
 void Checkpoints::set_matmul_choices(std::string choices) { impl_->matmul_choices = std::move(choices); }
+
+void Checkpoints::set_data_chain(std::string chain) { impl_->data_chain = std::move(chain); }
 
 void Checkpoints::cast(Votes& votes) {
   votes.saving = impl_->saver->votes();

@@ -29,6 +29,8 @@ class Checkpoints {
 
   // Sets the matmul choices that checkpoints store from now on. Local.
   void set_matmul_choices(std::string choices);
+  // Sets the chain of the samples of the steps that are issued, on rank 0; empty: not known. Local.
+  void set_data_chain(std::string chain);
 
   // This rank's votes for the step that is about to be issued; and what all ranks voted in a step. Local.
   void cast(Votes& votes);

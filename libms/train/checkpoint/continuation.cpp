@@ -10,24 +10,28 @@ namespace ms::train {
 void Continuation::check(const ckpt::Manifest& manifest, const std::string& path) const {
   check_model(settings.model, manifest, path);
   if (settings.checkpoint.data == "restart" || continues_data(manifest)) return;
-  throw user_error("ckpt.data",
-                   fmt::format("{} was trained on {} samples of other data: {}", path, manifest.data.samples,
-                               has_other_files(manifest) ? "the token files, their weights or model.seq differ"
-                                                         : fmt::format("train.seed was {}", manifest.data.seed)),
-                   "with --set checkpoint.data=restart the data of this configuration begins at its first sample; to "
-                   "train its weights from step 0, use checkpoint.load with checkpoint.weights_only");
+  throw user_error(
+      "ckpt.data",
+      fmt::format("{} was trained on {} samples of other data: {}", path, manifest.data.samples,
+                  has_other_files(manifest)
+                      ? "the token files, their weights or model.seq differ, or the batch where weights change by step"
+                      : fmt::format("train.seed was {}", manifest.data.seed)),
+      "with --set checkpoint.data=restart the data of this configuration begins at its first sample; to "
+      "train its weights from step 0, use checkpoint.load with checkpoint.weights_only");
 }
 
 Origin Continuation::origin(const ckpt::Manifest& manifest, const std::string& path, double bytes_read,
                             double seconds) const {
+  const std::int64_t samples = continues_data(manifest) ? manifest.data.samples : 0;
   return {.step = manifest.step,
-          .samples = continues_data(manifest) ? manifest.data.samples : 0,
+          .samples = samples,
           .path = path,
           .restored = true,
           .bytes = manifest.size_bytes(),
           .bytes_read = static_cast<std::int64_t>(bytes_read),
           .seconds = seconds,
-          .matmul_choices = manifest.matmul_choices};
+          .matmul_choices = manifest.matmul_choices,
+          .data_chain = samples == 0 ? std::string(data::kChainStart) : manifest.data.chain};
 }
 
 void Continuation::log(const ckpt::Manifest& manifest, const Origin& origin, std::string_view source) const {

@@ -5,19 +5,21 @@
 #include <string>
 
 #include "ckpt/manifest.h"
+#include "data/chain.h"
 #include "train/config.h"
 
 namespace ms::train {
 
 // Where a run begins.
 struct Origin {
-  std::int64_t step = 0;                   // steps done
-  std::int64_t samples = 0;                // of the data's order, trained on
-  std::string path;                        // the checkpoint; empty: from the beginning
-  bool restored = false;                   // the engine has its state
-  std::int64_t bytes = 0, bytes_read = 0;  // of the checkpoint; from storage, by all ranks
-  double seconds = 0;                      // that loading took
-  std::string matmul_choices;              // of the checkpoint
+  std::int64_t step = 0;                      // steps done
+  std::int64_t samples = 0;                   // of the data's order, trained on
+  std::string path;                           // the checkpoint; empty: from the beginning
+  bool restored = false;                      // the engine has its state
+  std::int64_t bytes = 0, bytes_read = 0;     // of the checkpoint; from storage, by all ranks
+  double seconds = 0;                         // that loading took
+  std::string matmul_choices;                 // of the checkpoint
+  std::string data_chain{data::kChainStart};  // of `samples`; empty: not known
 };
 
 // A run that continues from a checkpoint, with the state of its optimizer. Local; what it refers to outlives it.

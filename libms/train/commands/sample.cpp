@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/print.h"
+#include "data/chain.h"
 #include "data/note.h"
 #include "mesh/mesh.h"
 #include "train/commands/commands.h"
@@ -73,6 +74,12 @@ int run_sample(const Args& args) {
     end = first + rows;
   }
 
+  std::string chain;
+  if (args.has("chain")) {
+    chain = data::kChainStart;
+    for (std::int64_t i = 0; i <= step; ++i) chain = data::extend_chain(chain, loader.digest(i));
+  }
+
   Tokenizers tokenizers(settings.model.vocab);
   Json samples = Json::array();
   const auto seq = static_cast<std::size_t>(settings.model.seq);
@@ -93,7 +100,13 @@ int run_sample(const Args& args) {
       print_sample(sample);
     }
   }
-  if (args.has("json")) print_out("{}\n", Json{{"schema", 1}, {"step", step + 1}, {"samples", samples}}.dump(1));
+  if (args.has("json")) {
+    Json shown{{"schema", 1}, {"step", step + 1}, {"samples", samples}};
+    if (!chain.empty()) shown["data_chain"] = chain;
+    print_out("{}\n", shown.dump(1));
+  } else if (!chain.empty()) {
+    print_out("data_chain after step {}: {}\n", step + 1, chain);
+  }
   return 0;
 }
 
@@ -108,6 +121,7 @@ Command sample_command() {
                   {.name = "rank",
                    .value = "R",
                    .doc = "Only what the pipeline of this rank is fed; otherwise the whole global batch."},
+                  {.name = "chain", .doc = "Also data_chain of metrics.jsonl after the step, from all steps up to it."},
                   set_option(),
                   json_option()},
       .run = run_sample,

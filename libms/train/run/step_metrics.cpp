@@ -18,6 +18,10 @@ constexpr Metric kMetrics[] = {
     {"grad_norm", "L2 norm of all gradients before clipping. null, with skipped, where it is not finite."},
     {"lr", "The step's learning rate."},
     {"tokens", "Tokens trained on, from the beginning of the data."},
+    {"data_chain",
+     "Hash of all samples trained on, in their order and by step, as ms-data sample --chain computes it: two runs with "
+     "the same one were fed alike, whatever their dp and however often they resumed. Absent where a run resumed from a "
+     "checkpoint without one."},
     {"tokens_per_s", "Tokens of a step over step_s."},
     {"step_s", "Seconds from the end of the step before to the end of this one, evaluation left out."},
     {"skipped", "true: the step changed nothing, as [guard] says."},
@@ -59,6 +63,7 @@ Json step_metrics(const StepReport& report, const RunFacts& run) {
   Json json{{"step", report.step},     {"loss", report.result.loss}, {"grad_norm", report.result.grad_norm},
             {"lr", report.lr},         {"tokens", report.tokens},    {"tokens_per_s", rate},
             {"step_s", report.seconds}};
+  if (!report.data_chain.empty()) json["data_chain"] = report.data_chain;
   if (report.result.skipped) json["skipped"] = true;
   if (report.valid_loss) json["valid_loss"] = *report.valid_loss;
   for (std::size_t i = 0; i < report.result.module_norms.size(); ++i) {

@@ -26,6 +26,7 @@ struct StepReport {
   StepResult result;
   std::int64_t step_tokens = 0;  // of the step's batch, which may grow,
   std::int64_t tokens = 0;       // and trained on, from the beginning of the data
+  std::string data_chain;        // of the samples trained on; empty: not known
   double lr = 0;
   double seconds = 0;              // from the end of the step before to the end of this one
   double data_wait_s = 0;          // of which the host waited for tokens

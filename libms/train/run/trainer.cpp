@@ -1,5 +1,6 @@
 #include "train/run/trainer.h"
 
+#include <array>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "base/log.h"
 #include "base/sysroot.h"
 #include "comm/clock_probe.h"
+#include "data/chain.h"
 #include "data/loader.h"
 #include "data/note.h"
 #include "optim/learning_rate.h"
@@ -142,6 +144,7 @@ class Trainer {
     if (!origin_.restored) engine_.initialize(static_cast<std::uint64_t>(settings_.train.seed));
     start_ = origin_.step;
     loader_.start_at(origin_.step, origin_.samples);
+    if (world_.rank() == 0) keep_chain(start_, origin_.data_chain);
     if (start_ >= settings_.train.steps && world_.rank() == 0) {
       log::info("train",
                 "{} has {} steps, and train.steps is {}: nothing is left to do; for more steps raise train.steps, for "
@@ -156,7 +159,8 @@ class Trainer {
       stop_file_.emplace(settings_.run.dir);
     }
     if (engine_.needs_input()) {
-      prefetcher_.emplace(loader_, engine_.at().dp, plan_.mesh.dp, start_, settings_.data.read_timeout_s);
+      prefetcher_.emplace(loader_, engine_.at().dp, plan_.mesh.dp, start_, settings_.data.read_timeout_s,
+                          !chain_after(start_).empty());
     }
     if (recorder_ != nullptr && settings_.trace.probe_every_s > 0) {
       const mesh::Groups groups(plan_.mesh, plan_.chunks, settings_.model.tied_embeddings);
@@ -168,6 +172,13 @@ class Trainer {
   }
 
   std::int64_t samples(std::int64_t done) const { return loader_.shape().first_sample(done); }
+
+  // Rank 0 alone has the chain, and knows it of the steps that may not be finished yet.
+  std::string& chain_after(std::int64_t done) { return chains_[static_cast<std::size_t>(done % 2)]; }
+  void keep_chain(std::int64_t done, std::string chain) {
+    if (checkpoints_) checkpoints_->set_data_chain(chain);
+    chain_after(done) = std::move(chain);
+  }
 
   Votes cast() {
     Votes votes;
@@ -209,6 +220,8 @@ class Trainer {
     const double start = monotonic_s();
     const data::Batch& batch = wait_for_data(step);
     data_wait_s_ += monotonic_s() - start;
+    const std::string& chain = chain_after(step);
+    if (!chain.empty()) keep_chain(step + 1, data::extend_chain(chain, batch.digest));
     engine_.issue_step(step, lr(step), batch.tokens, batch.targets, votes, batch.starts, guard_.limit(step));
   }
 
@@ -225,6 +238,7 @@ class Trainer {
     const double end = monotonic_s();
     report.op_seconds = engine_.device().op_seconds();
     if (recorder_ != nullptr) recorder_->end_step(step, trace::now_ns(), report.op_seconds);
+    report.data_chain = chain_after(step + 1);
     report.lr = lr(step);
     report.seconds = end - last_end_s_;
     report.step_tokens = plan_.tokens_of(step);
@@ -330,6 +344,7 @@ class Trainer {
   int probe_rounds_ = 0;
   double first_probe_s_ = 0, last_probe_s_ = 0;
   std::optional<data::Prefetcher> prefetcher_;
+  std::array<std::string, 2> chains_;  // of the last two steps, by parity
   std::optional<Reporter> reporter_;
   std::optional<Checkpoints> checkpoints_;
   std::optional<Agreement> agreement_;  // without them, for checkpoint.load; the device knows its stream to the end

@@ -18,6 +18,7 @@ StepReport full_report() {
   report.result = {.loss = 2, .grad_norm = 0.5, .skipped = true, .votes = {}, .module_norms = {0.3, 0.4}};
   report.step_tokens = 512;
   report.tokens = 4096;
+  report.data_chain = "0123456789abcdef";
   report.lr = 1e-3;
   report.seconds = 0.5;
   report.op_seconds = {0.25};
