@@ -45,4 +45,25 @@ for s in samples:
         assert s["tokens"] == tokens[s["first_token"]:s["first_token"] + 32], s
         assert s["text"].encode() == bytes(t for t in s["tokens"] if t < 256)
 PYTHON
+
+# Weights that change by step. What a run was fed with is known without it, and a resume with another dp changes nothing.
+changing='data.train=[{path = "text", weight = [[0, 3], [3, 1]]}, {path = "lines", weight = [[0, 0], [3, 1]]}]'
+tiny_config mesh.dp=2 train.steps=8 train.eval_every=0 'run.dir="run"' 'checkpoint.dir="saved"' "$changing" >m.toml
+expect 2 'from step 3 on all weights of data.train are 0' sample m.toml --step 1 \
+  --set 'data.train=[{path = "text", weight = [[0, 1], [3, 0]]}, {path = "lines", weight = [[0, 0], [9, 1]]}]'
+for step in 3 4; do
+  expect 0 . sample m.toml --step $step
+  grep -o 'microbatch [0-9]*, [a-z]*' out | cut -d ' ' -f 3 | sort | uniq -c | xargs >sources-$step
+done
+[ "$(cat sources-3)" = '8 text' ] || fail "lines is read before its weight is above 0"
+[ "$(cat sources-4)" = '4 lines 4 text' ] || fail "the weights do not change after step 3"
+"$bin/ms-train" run m.toml --set train.steps=5 >log 2>&1 || fail "a run with weights that change"
+"$bin/ms-train" run m.toml --set mesh.dp=4 >log 2>&1 || fail "a run with weights that change, resumed"
+for step in 1 5 6 8; do
+  expect 0 "^data_chain after step $step: [0-9a-f]{16}$" sample m.toml --step $step --chain
+  chain=$(tail -n 1 out | cut -d ' ' -f 5)
+  grep -q "^{\"step\":$step,.*\"data_chain\":\"$chain\"" run/metrics.jsonl ||
+    fail "the run has another chain after step $step"
+done
+"$bin/ms-ckpt" show saved --json | grep -q "\"chain\": *\"$chain\"" || fail "the checkpoint has another chain"
 [ "$failures" -eq 0 ]
