@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/error.h"
 #include "base/handle.h"
 #include "ckpt/blocks.h"
 #include "ckpt/names.h"
@@ -19,7 +20,7 @@ class ScratchFile {
  public:
   // Throws write_error().
   explicit ScratchFile(const std::string& directory)
-      : path_(path_in(directory, std::string(kScratchPrefix) + "XXXXXX")) {
+      : path_(path_in(directory, fmt::format("{}XXXXXX", kScratchPrefix))) {
     fd_.reset(::mkostemp(path_.data(), O_CLOEXEC));
     if (!fd_) throw write_error("create", path_, errno);
   }
