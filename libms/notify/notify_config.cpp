@@ -1,5 +1,7 @@
 #include "notify/notify_config.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -121,6 +123,10 @@ NotifyConfig load_notify_config(const std::string& path, const std::string& run)
   schema.load_file(path);
   if (!run.empty()) {
     const std::string driver = std::filesystem::absolute(run).string() + "/driver";
+    if (::access(driver.c_str(), F_OK) != 0) {
+      throw user_error("notify.run", fmt::format("no driver has been in {}", run),
+                       "name the directory that ms-driver run was given as --run-dir");
+    }
     config.spool = driver + "/events";
     config.state = driver + "/notified";
   }

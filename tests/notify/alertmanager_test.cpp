@@ -198,6 +198,7 @@ TEST_F(Notify, TellsOfADrivenRun) {
   ASSERT_TRUE(alertmanager.is_ready());
   spool("drain", "node05", "of this node, which is another matter");
   const std::string driver = directory_ + "/run/driver";
+  EXPECT_EQ(notify_once(directory_ + "/run"), 100) << "no driver was there";
   std::filesystem::create_directories(driver + "/notified");
   if (::getuid() == 0 && ::chown((driver + "/notified").c_str(), kNobody, kNobody) != 0) ADD_FAILURE() << "chown";
   health::spool_event(driver + "/events", {.wall_s = now_wall_s(),
