@@ -22,3 +22,14 @@ expect() {
     fail "${tool##*/} $*: expected to see '$pattern'"
   fi
 }
+
+# training_directory: an empty directory to work in, gone at exit, with the token files "text"; $bin has the other tools.
+training_directory() {
+  # shellcheck source=tests/support/training.sh
+  . "$(dirname "${BASH_SOURCE[0]}")/../support/training.sh"
+  bin=$(dirname "$tool")
+  dir=$(mktemp -d)
+  trap 'rm -rf "$dir"' EXIT
+  cd "$dir" || exit 1
+  training_text 400 >/dev/null 2>&1 || fail "ms-data encode"
+}

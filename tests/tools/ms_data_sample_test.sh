@@ -3,14 +3,7 @@
 set -u
 # shellcheck source=tests/tools/expect.sh
 . "$(dirname "$0")/expect.sh"
-# shellcheck source=tests/support/training.sh
-. "$(dirname "$0")/../support/training.sh"
-bin=$(dirname "$tool")
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-
-training_text 400 >/dev/null 2>&1 || fail "ms-data encode"
+training_directory
 "$tool" encode --by-line -o lines text >/dev/null 2>&1 || fail "ms-data encode --by-line"
 tiny_config mesh.dp=2 mesh.tp=2 train.steps=20 'data.train=[{path = "text", weight = 3}, {path = "lines", weight = 1}]' >c.toml
 

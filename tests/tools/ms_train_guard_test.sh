@@ -4,14 +4,7 @@
 set -u
 # shellcheck source=tests/tools/expect.sh
 . "$(dirname "$0")/expect.sh"
-# shellcheck source=tests/support/training.sh
-. "$(dirname "$0")/../support/training.sh"
-bin=$(dirname "$tool")
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-
-training_text 400 >/dev/null 2>&1 || fail "ms-data encode"
+training_directory
 tiny_config mesh.dp=2 train.steps=12 train.eval_every=0 optim.lr=1e-3 'run.dir="runs/a"' >c.toml
 
 # numbers RUN KEY: the key's values by step; a dash where a step has none.

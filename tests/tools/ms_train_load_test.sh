@@ -4,14 +4,7 @@
 set -u
 # shellcheck source=tests/tools/expect.sh
 . "$(dirname "$0")/expect.sh"
-# shellcheck source=tests/support/training.sh
-. "$(dirname "$0")/../support/training.sh"
-bin=$(dirname "$tool")
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-
-training_text 400 >/dev/null 2>&1 || fail "ms-data encode"
+training_directory
 tiny_config mesh.dp=2 mesh.pp=2 train.steps=6 train.eval_every=0 optim.lr=1e-2 'optim.schedule="constant"' \
   checkpoint.every_steps=3 'checkpoint.when_busy="wait"' 'checkpoint.dir="first"' 'run.dir="run"' >c.toml
 losses() { sed -nE 's/^\{"step":([0-9]+),"loss":([^,]*),.*/\1 \2/p' run/metrics.jsonl; }
