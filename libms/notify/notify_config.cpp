@@ -149,7 +149,9 @@ std::string notify_page() {
            "sent waits in the spool, which keeps the newest 1000 events, and is tried again at the next look; whom it "
            "was sent to already is not told twice.\n\n"
            "Alerts have the labels alertname, code, node, severity and, where there was one, job. The alert of a drain "
-           "is resolved when ms-diag undrains the node.",
+           "is resolved when ms-diag undrains the node.\n\n"
+           "With --run the events are those of a run of ms-driver: MsRunInterrupted, MsRunFailed and MsRunEnded. spool "
+           "and state are then in the run's directory.",
        .see_also = {"ms-diag(1)", "ms-diag.toml(5)"}},
       schema.reference());
 }
