@@ -75,11 +75,28 @@ UniqueFd open_to_read(const std::string& path) {
   }
   UniqueFd directory(fd);
   struct stat status {};
-  if (::fstat(fd, &status) != 0 || (status.st_uid != 0 && status.st_uid != ::geteuid()) ||
-      (status.st_mode & 022) != 0) {
+  if (::fstat(fd, &status) != 0) {
+    throw Error("spool.read", Blame::node, fmt::format("cannot look at the spool '{}': {}", path, errno_text(errno)));
+  }
+  if (status.st_uid != 0 && status.st_uid != ::geteuid()) {
+    throw Error(
+        "spool.read", Blame::node,
+        fmt::format("the spool '{}' belongs to user {}, expected root or user {}", path, status.st_uid, ::geteuid()));
+  }
+  if ((status.st_mode & 022) != 0) {
     throw Error("spool.read", Blame::node, fmt::format("others may write into the spool '{}'", path));
   }
   return directory;
+}
+
+// nullopt for what is damaged, and for what made room for a newer one just now.
+std::optional<Event> event_of(const UniqueFd& directory, const std::string& name) {
+  try {
+    const std::optional<std::string> text = read_at(directory, name, kMaxEventBytes, spool_read_refusal());
+    return text ? event_from_json(*text) : std::nullopt;
+  } catch (const Error&) {  // a link, a directory, unreadable, too large: it must not keep the others from being read
+    return std::nullopt;
+  }
 }
 
 }  // namespace
@@ -105,11 +122,12 @@ void spool_event(const std::string& path, const Event& event) {
 
 std::vector<std::pair<std::string, Event>> spooled_events(const std::string& path) {
   const UniqueFd directory = open_to_read(path);
+  std::vector<std::string> names = event_names(directory, spool_read_refusal());
+  if (names.size() > kMaxEvents) names.erase(names.begin(), names.end() - kMaxEvents);
   std::vector<std::pair<std::string, Event>> events;
-  for (const std::string& name : event_names(directory, spool_read_refusal())) {
-    const std::optional<std::string> text = read_at(directory, name, kMaxEventBytes, spool_read_refusal());
-    if (!text) continue;  // made room for a newer one just now
-    if (auto event = event_from_json(*text)) events.emplace_back(name, std::move(*event));
+  for (const std::string& name : names) {
+    std::optional<Event> event = event_of(directory, name);
+    if (event) events.emplace_back(name, std::move(*event));
   }
   return events;
 }

@@ -21,8 +21,9 @@ struct Event {
 };
 
 void spool_event(const std::string& directory, const Event& event);  // throws Error("spool.write", node)
-// Name and event, oldest first; what is damaged is left out. Throws Error("spool.read", node) where the directory is
-// not there, or may be written by others than its owner (root or the caller).
+// Name and event, oldest first, the newest 1000; what is damaged or no plain file is left out. Throws
+// Error("spool.read", node) where the directory is not there, is neither root's nor the caller's, or others may write
+// into it.
 std::vector<std::pair<std::string, Event>> spooled_events(const std::string& directory);
 
 }  // namespace ms::health

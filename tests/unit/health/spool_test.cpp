@@ -87,6 +87,27 @@ TEST_F(SpoolTest, HoldsAThousandTheOldestGo) {
   EXPECT_TRUE(fs::exists(path() + "/readme.txt"));
 }
 
+TEST_F(SpoolTest, WhatIsNoPlainFileKeepsNoEventFromBeingRead) {
+  spool(1.8e9, "first");
+  const auto entry = [&](int number) { return path() + fmt::format("/{:020}.json", number); };
+  fs::create_symlink("/etc/hostname", entry(1));
+  fs::create_directory(entry(2));
+  ASSERT_EQ(::mkfifo(entry(3).c_str(), 0644), 0);
+  std::ofstream(entry(4)) << "{}";
+  fs::resize_file(entry(4), std::uintmax_t{20} << 30);
+  std::ofstream(entry(5)) << "{}";
+  ::chmod(entry(5).c_str(), 0);
+  EXPECT_EQ(messages(), std::vector<std::string>{"first"});
+}
+
+TEST_F(SpoolTest, TheNewestThousandAreRead) {
+  spool(1.8e9, "last");
+  const fs::path last = path() + "/" + spooled_events(path())[0].first;
+  for (int i = 0; i < 1005; ++i) fs::copy_file(last, path() + fmt::format("/{:020}.json", 1 + i));
+  EXPECT_EQ(messages().size(), 1000);
+  EXPECT_EQ(spooled_events(path()).back().first, last.filename());
+}
+
 TEST_F(SpoolTest, RefusesWhatOthersMayWriteInto) {
   expect_error("spool.read", [&] { spooled_events(path()); });
   fs::create_directory(path());
