@@ -1,5 +1,5 @@
-// Binding and loading; the only file that knows toml11. A Loader walks one parsed document and assigns what it finds to
-// the bound fields, or says why not. What goes out again (dumps, documentation) is config_dump.cpp.
+// Binding and loading; with config_value, all that knows toml11. A Loader walks one parsed document and assigns what it
+// finds to the bound fields, or says why not. What goes out again (dumps, documentation) is config_dump.cpp.
 #include "base/config.h"
 
 #include <fmt/format.h>
@@ -9,10 +9,10 @@
 #include <optional>
 #include <set>
 #include <sstream>
-#include <toml.hpp>
 #include <tuple>
 #include <utility>
 
+#include "base/config_value.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/meant_name.h"
@@ -22,26 +22,6 @@
 
 namespace ms {
 namespace {
-
-// Describes a value in words, for messages.
-std::string describe(const toml::value& value) {
-  switch (value.type()) {
-    case toml::value_t::boolean:
-      return value.as_boolean() ? "the boolean true" : "the boolean false";
-    case toml::value_t::integer:
-      return fmt::format("the integer {}", value.as_integer());
-    case toml::value_t::floating:
-      return fmt::format("the number {}", value.as_floating());
-    case toml::value_t::string:
-      return fmt::format("the string \"{}\"", value.as_string().str);
-    case toml::value_t::array:
-      return "an array";
-    case toml::value_t::table:
-      return "a table";
-    default:
-      return "a date or time";
-  }
-}
 
 // toml11 says "[error] toml::parse_table: missing ..." and then draws the line; the first line, without its
 // function's name, is the observation.
@@ -86,36 +66,6 @@ std::optional<toml::value> parse_value(std::string_view text) {
 
 std::string did_you_mean(const std::optional<std::string>& name) {
   return name ? fmt::format(", did you mean '{}'?", *name) : std::string();
-}
-
-std::optional<std::string> number_text(const toml::value& value) {
-  if (value.is_integer()) return fmt::format("{}", static_cast<double>(value.as_integer()));
-  if (value.is_floating()) return fmt::format("{}", value.as_floating());
-  return std::nullopt;
-}
-
-std::optional<std::string> schedule_text(const toml::array& pieces) {
-  std::string text;
-  for (const toml::value& piece : pieces) {
-    if (!piece.is_array() || piece.as_array().size() != 2) return std::nullopt;
-    const toml::value &step = piece.as_array()[0], &weight = piece.as_array()[1];
-    const std::optional<std::string> number = number_text(weight);
-    if (!step.is_integer() || !number) return std::nullopt;
-    text += fmt::format("{}{}:{}", text.empty() ? "" : ";", step.as_integer(), *number);
-  }
-  return text.empty() ? std::nullopt : std::optional(text);
-}
-
-// Returns "3 P" of {path = "P", weight = 3}, and "0:0.9;100:0.1 P" of {path = "P", weight = [[0, 0.9], [100, 0.1]]};
-// the weight may be left out. nullopt: the table is neither. The list's reader judges the numbers.
-std::optional<std::string> weighted_path(const toml::table& table) {
-  const auto path = table.find("path"), weight = table.find("weight");
-  const bool has_weight = weight != table.end();
-  if (path == table.end() || !path->second.is_string() || table.size() != (has_weight ? 2U : 1U)) return std::nullopt;
-  if (!has_weight) return path->second.as_string().str;
-  const std::optional<std::string> text =
-      weight->second.is_array() ? schedule_text(weight->second.as_array()) : number_text(weight->second);
-  return text ? std::optional(*text + " " + path->second.as_string().str) : std::nullopt;
 }
 
 }  // namespace
@@ -295,24 +245,18 @@ class ConfigSchema::Loader {
   }
 
   static Refusal read(const Entry& entry, const toml::value& value, std::vector<std::string>& result) {
-    const std::string_view items = entry.weighted_paths
-                                       ? "strings, or tables {path = \"P\", weight = 1 or [[STEP, WEIGHT], ...]}"
-                                       : "a list of strings";
     if (entry.weighted_paths && value.is_string() && !value.as_string().str.starts_with('[')) {
       result = {value.as_string().str};
       return std::nullopt;
     }
     if (!value.is_array()) return wrong_type(entry, "a list of strings", value);
-    for (const toml::value& item : value.as_array()) {
-      const auto text = entry.weighted_paths && item.is_table() ? weighted_path(item.as_table()) : string_of(item);
-      if (!text) return wrong_type(entry, items, item);
-      if (auto refused = not_a_choice(entry, *text)) return refused;
-      result.push_back(*text);
+    for (const toml::value& element : value.as_array()) {
+      ListItem item = list_item(element, entry.weighted_paths);
+      if (!item.problem.empty()) return fmt::format("{}: entry {}: {}", entry.name(), result.size() + 1, item.problem);
+      if (auto refused = not_a_choice(entry, item.text)) return refused;
+      result.push_back(std::move(item.text));
     }
     return std::nullopt;
-  }
-  static std::optional<std::string> string_of(const toml::value& item) {
-    return item.is_string() ? std::optional(item.as_string().str) : std::nullopt;
   }
 
   static Refusal wrong_type(const Entry& entry, std::string_view expected, const toml::value& value) {

@@ -9,7 +9,7 @@
 namespace ms::data {
 namespace {
 
-constexpr double kDecimals = 1e6;
+constexpr double kDecimals = 1e6;  // of a weight that count
 
 // The weights as integers that sum to at most max_period, each at least 1 unless its weight is 0.
 std::vector<std::int64_t> integer_shares(std::span<const double> weights, std::int64_t max_period) {
@@ -19,9 +19,9 @@ std::vector<std::int64_t> integer_shares(std::span<const double> weights, std::i
   std::vector<std::int64_t> shares;
   std::int64_t divisor = 0;
   for (const double weight : weights) {
-    if (weight != 0 && !(weight >= 1 / kDecimals && weight <= 1e6)) {  // also refuses NaN
-      throw user_error("data.weight",
-                       fmt::format("the weight {} of a data source is not between 0.000001 and 1000000", weight));
+    if (weight != 0 && !Blend::possible(weight)) {
+      throw user_error("data.weight", fmt::format("the weight {} of a data source is not between {:f} and {:.0f}",
+                                                  weight, Blend::kMinWeight, Blend::kMaxWeight));
     }
     shares.push_back(std::llround(weight * kDecimals));
     divisor = std::gcd(divisor, shares.back());
@@ -36,8 +36,8 @@ std::vector<std::int64_t> integer_shares(std::span<const double> weights, std::i
     if (shares[i] == 0 && weights[i] > 0) {
       throw user_error(
           "data.weight",
-          fmt::format("the weight {} of a data source is below 1/{} of all weights, so it would never be read",
-                      weights[i], max_period));
+          fmt::format("the weight {} of entry {} of data.train is below 1/{} of all weights, so it would never be read",
+                      weights[i], i + 1, max_period));
     }
   }
   return shares;

@@ -13,7 +13,7 @@ class Blend {
  public:
   // Weights are taken to six decimals; a source of weight 0 is never drawn. They are kept exactly when their common
   // period is at most max_period samples ("0.7" and "0.3": 10), and are otherwise rounded to 1/max_period.
-  // Error("data.weight", user) where no weight is above 0, or one is not a number, or too small to ever be drawn.
+  // Error("data.weight", user) where no weight is above 0, one is not possible(), or too small to ever be drawn.
   explicit Blend(std::span<const double> weights, std::int64_t max_period = kMaxPeriod);
 
   struct Draw {
@@ -29,6 +29,9 @@ class Blend {
   std::int64_t share(int source) const { return shares_[static_cast<std::size_t>(source)]; }
 
   static constexpr std::int64_t kMaxPeriod = 1 << 16;
+  static constexpr double kMinWeight = 1e-6;
+  static constexpr double kMaxWeight = 1e6;
+  static bool possible(double weight) { return weight >= kMinWeight && weight <= kMaxWeight; }  // false for NaN
 
  private:
   std::vector<std::int64_t> shares_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <iterator>
 #include <optional>
 #include <set>
@@ -47,12 +46,8 @@ std::vector<SourceWeight> parse_weights(std::string_view word) {
   return weights;
 }
 
-// `entry` for messages: a long schedule is not repeated.
-void check_weights(std::span<const SourceWeight> weights, std::string_view prefix, std::string_view entry) {
+void check_weights(std::span<const SourceWeight> weights, std::string_view prefix) {
   const auto refuse = [](std::string message) { throw user_error("data.source", std::move(message)); };
-  if (weights.size() == 1 && (!std::isfinite(weights[0].weight) || weights[0].weight <= 0)) {
-    refuse(fmt::format("the weight of '{}' is not above 0", entry));
-  }
   if (weights.size() > Mixture::kMaxStages) {
     refuse(fmt::format("'{}' has {} weights by step, at most {} are possible", prefix, weights.size(),
                        Mixture::kMaxStages));
@@ -66,8 +61,10 @@ void check_weights(std::span<const SourceWeight> weights, std::string_view prefi
       refuse(fmt::format("the weights of '{}' have step {} after step {}, expected steps that grow", prefix, step,
                          weights[i - 1].step));
     }
-    if (!std::isfinite(weight) || weight < 0) {
-      refuse(fmt::format("the weight {} of '{}' from step {} on is not a number from 0", weight, prefix, step));
+    if (weight != 0 && !Blend::possible(weight)) {
+      const std::string from = weights.size() > 1 ? fmt::format(" from step {} on", step) : "";
+      refuse(fmt::format("the weight {} of '{}'{} is not between {:f} and {:.0f}", weight, prefix, from,
+                         Blend::kMinWeight, Blend::kMaxWeight));
     }
   }
   if (std::ranges::all_of(weights, [](const SourceWeight& piece) { return piece.weight == 0; })) {
@@ -84,7 +81,7 @@ DataSource parse_source(std::string_view entry) {
   if (space != std::string_view::npos) source.weights = parse_weights(text.substr(0, space));
   if (!source.weights.empty()) {  // otherwise a path with a space in it
     source.prefix = std::string(trim(text.substr(space)));
-    check_weights(source.weights, source.prefix, text);
+    check_weights(source.weights, source.prefix);
   }
   if (source.prefix.empty()) throw user_error("data.source", fmt::format("'{}' names no token file", entry));
   if (source.prefix.ends_with(".bin") || source.prefix.ends_with(".idx")) {

@@ -23,10 +23,11 @@ struct DataConfig {
 inline constexpr Field<DataConfig> kDataFields[] = {
     {.key = "train",
      .member = &DataConfig::train,
-     .doc = "Token files to train on, by prefix (without .bin and .idx); {path = \"PREFIX\", weight = 3} entries, or "
-            "\"3 PREFIX\" for short, are blended by weight, entries without weights are shuffled together. With "
-            "weight = [[0, 0.9], [10000, 0.1]] the weight is 0.9, and 0.1 once 10000 steps are done; 0 leaves a "
-            "source out meanwhile.",
+     .doc =
+         "Token files to train on, by prefix (without .bin and .idx); {path = \"PREFIX\", weight = 3} entries, or "
+         "\"3 PREFIX\" for short, are blended by weight, entries without weights are shuffled together. With "
+         "weight = [[0, 0.9], [10000, 0.1]], or \"0:0.9;10000:0.1 PREFIX\" for short, the weight is 0.9, and 0.1 once "
+         "10000 steps are done; 0 leaves a source out meanwhile.",
      .weighted_paths = true},
     {.key = "valid",
      .member = &DataConfig::valid,
@@ -64,7 +65,7 @@ struct DataSource {
 };
 
 // "PREFIX", "WEIGHT PREFIX" or "STEP:WEIGHT;STEP:WEIGHT PREFIX". Error("data.source", user) where there is no prefix,
-// it ends in .bin or .idx, the steps do not grow from 0, or a weight is not a number, negative, or none is above 0.
+// it ends in .bin or .idx, the steps do not grow from 0, a weight is neither 0 nor possible for Blend, or all are 0.
 DataSource parse_source(std::string_view entry);
 
 // Returns the weights of all sources, each of which has some, from every step on at which one changes.

@@ -148,7 +148,7 @@ TEST(Config, RefusesInFilesWithPlaceAndReason) {
       {"[model]\nattention = \"casual\"", "t.toml:2:13",
        "must be one of causal, window, full, got 'casual', did you mean 'causal'?"},
       {"[model]\ndumps = \"loss\"", "t.toml:2:9", "expected a list of strings, got the string \"loss\""},
-      {"[model]\ndumps = [1]", "t.toml:2:9", "expected a list of strings, got the integer 1"},
+      {"[model]\ndumps = [1]", "t.toml:2:9", "model.dumps: entry 1: expected a string, got the integer 1"},
       {"[model]\ndumps = [\"los\"]", "t.toml:2:9", "must be one of loss, norm, time, got 'los', did you mean 'loss'?"},
       {"[model]\nlayer = 3", "t.toml:2:9", "unknown key 'model.layer', did you mean 'model.layers'?"},
       {"[model]\ntimeout = 3", "t.toml:2:11", "unknown key 'model.timeout', did you mean 'run.main.timeout'?"},

@@ -34,9 +34,12 @@ TEST(DataConfig, RefusesSchedulesThatMakeNoSense) {
            {"1:1;2:1", "the weights of 'a' begin at step 1, expected step 0"},
            {"0:1;5:2;5:1", "the weights of 'a' have step 5 after step 5"},
            {"0:1;5:2;4:1", "the weights of 'a' have step 4 after step 5"},
-           {"0:1;5:-2", "the weight -2 of 'a' from step 5 on is not a number from 0"},
+           {"0:1;5:-2", "the weight -2 of 'a' from step 5 on is not between 0.000001 and 1000000"},
            {"0:1;5:nan", "the weight nan of 'a' from step 5 on"},
            {"0:inf;5:1", "the weight inf of 'a' from step 0 on"},
+           {"1e-9", "the weight 1e-09 of 'a' is not between 0.000001 and 1000000"},
+           {"1.7e308", "the weight 1.7e+308 of 'a' is not between"},
+           {"-1", "the weight -1 of 'a' is not between"},
            {"0:0;5:0", "the weight of 'a' is never above 0"},
            {long_one, "'a' has 1025 weights by step, at most 1024 are possible"}}) {
     const Error error = thrown_by([&] { parse_source(weights + " a"); });
@@ -77,14 +80,30 @@ TEST(DataConfig, ASourceAloneIsAListAndTablesHaveWeights) {
   EXPECT_EQ(train_of("[{path = \"a\"}, \"b\"]"), (Sources{"a", "b"}));
   EXPECT_EQ(train_of("[{path = \"a\", weight = [[0, 0.9], [10000, 0]]}, {path = \"b c\", weight = 1}]"),
             (Sources{"0:0.9;10000:0 a", "1 b c"}));
-  for (const std::string wrong :
-       {"[{weight = 1}]", "[{path = 1}]", "[{path = \"a\", weight = \"1\"}]", "[{path = \"a\", weight = 1, x = 2}]",
-        "[{path = \"a\", weight = -1}]", "[{path = \"a\", weight = 1}, \"b\"]", "{path = \"a\"}", "3",
-        "[{path = \"a\", weight = []}]", "[{path = \"a\", weight = [[0, 1, 2]]}]",
-        "[{path = \"a\", weight = [[0.5, 1]]}]", "[{path = \"a\", weight = [0, 1]}]",
-        "[{path = \"a\", weight = [[0, \"1\"]]}]", "[{path = \"a\", weight = [[0, nan]]}]",
-        "[{path = \"a\", weight = [[0, 0], [5, 1]]}]"})
-    EXPECT_EQ(thrown_by([&] { train_of(wrong); }).kind(), "config.invalid") << wrong;
+  const auto pairs = "weight is not a list of [STEP, WEIGHT] pairs";
+  for (const auto& [wrong, message] : std::vector<std::pair<std::string, std::string>>{
+           {"[{weight = 1}]", "data.train: entry 1: path is missing"},
+           {"[{path = 1}]", "entry 1: path must be a string, got the integer 1"},
+           {"[\"a\", {path = \"b\", weight = \"1\"}]",
+            "entry 2: weight must be a number or [[STEP, WEIGHT], ...], got"},
+           {"[{path = \"a\", weight = 1, x = 2}]", "entry 1: unknown key 'x', expected path and weight"},
+           {"[{path = \"a\", weight = -1}]", "the weight -1 of 'a'"},
+           {"[{path = \"a\", weight = 1}, \"b\"]", "either every training file has a weight, or none"},
+           {"[\"a\", 3]", "entry 2: expected a string or {path = ..., weight = ...}, got the integer 3"},
+           {"{path = \"a\"}", "expected a list of strings, got a table"},
+           {"3", "expected a list of strings"},
+           {"[{path = \"a\", weight = []}]", "entry 1: weight is an empty list"},
+           {"[{path = \"a\", weight = [[0, 1, 2]]}]", pairs},
+           {"[{path = \"a\", weight = [[0.5, 1]]}]", pairs},
+           {"[{path = \"a\", weight = [0, 1]}]", pairs},
+           {"[{path = \"a\", weight = [[0, \"1\"]]}]", pairs},
+           {"[{path = \"a\", weight = [[0, 1], [9223372036854775808, 2]]}]", "a step of its weight is too large"},
+           {"[{path = \"a\", weight = [[0, nan]]}]", "the weight nan of 'a'"},
+           {"[{path = \"a\", weight = [[0, 0], [5, 1]]}]", "from step 0 on all weights of data.train are 0"}}) {
+    const Error error = thrown_by([&] { train_of(wrong); });
+    EXPECT_EQ(error.kind(), "config.invalid") << wrong;
+    EXPECT_THAT(error.message(), testing::HasSubstr(message)) << wrong;
+  }
 }
 
 TEST(DataConfig, LoadsAndSaysAllThatIsWrong) {

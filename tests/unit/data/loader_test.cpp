@@ -268,7 +268,7 @@ TEST(Loader, RefusesWhatItCannotTrainOn) {
       {train_on({dir / "nowhere"}), 1000, "file.open", "nowhere.idx"},
       {train_on({dir / "t.bin"}), 1000, "data.source", "expected the prefix"},
       {train_on({"1 " + dir / "t", dir / "t"}), 1000, "data.weight", "1 of 2"},
-      {train_on({"-1 " + dir / "t"}), 1000, "data.source", "not above 0"},
+      {train_on({"-1 " + dir / "t"}), 1000, "data.source", "is not between"},
   };
   for (const Row& row : rows) {
     const Error error = thrown_by([&] { Loader(row.config, shape, row.vocab_size, 1); });
