@@ -53,7 +53,26 @@ std::string known_validation(const Settings& settings) {
   return "";
 }
 
-constexpr std::string (*kOddities[])(const Settings&) = {endless_ramp, idle_group, short_decay, known_validation};
+std::string late_weights(const Settings& settings) {
+  for (const std::string& entry : settings.data.train) {
+    const data::DataSource source = data::parse_source(entry);
+    if (source.weights.size() < 2 || source.weights.back().step < settings.train.steps) continue;
+    return fmt::format("the weight of '{}' changes once {} steps are done, and train.steps is {}: not in this run",
+                       source.prefix, source.weights.back().step, settings.train.steps);
+  }
+  return "";
+}
+
+std::string idle_guard(const Settings& settings) {
+  // The norm of a step decides what a spike is two steps later.
+  if (settings.guard.spike == "ignore" || settings.guard.window + 2 <= settings.train.steps) return "";
+  return fmt::format(
+      "guard.spike = \"{}\" never acts in this run: guard.window = {} gradient norms come first, and train.steps is {}",
+      settings.guard.spike, settings.guard.window, settings.train.steps);
+}
+
+constexpr std::string (*kOddities[])(const Settings&) = {endless_ramp,     idle_group,   short_decay,
+                                                         known_validation, late_weights, idle_guard};
 
 }  // namespace
 

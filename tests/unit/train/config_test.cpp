@@ -210,7 +210,12 @@ TEST_F(Config, WarnsOfWhatIsOdd) {
         Case{{"optim.schedule=wsd", "train.steps=100", "optim.warmup_steps=60", "optim.decay_steps=40"}, nullptr},
         Case{{"train.steps=100", "optim.warmup_steps=90"}, nullptr},
         Case{{"data.train=1 a,2 ./b", "data.valid=b"}, "both name 'b'"},
-        Case{{"data.train=a", "data.valid=b"}, nullptr}}) {
+        Case{{"data.train=a", "data.valid=b"}, nullptr},
+        Case{{"data.train=1 b,0:1;50:2 a", "train.steps=50"},
+             "the weight of 'a' changes once 50 steps are done, and train.steps is 50"},
+        Case{{"data.train=1 b,0:1;49:2 a", "train.steps=50"}, nullptr},
+        Case{{"guard.spike=warn", "guard.window=49", "train.steps=50"}, "guard.spike = \"warn\" never acts"},
+        Case{{"guard.spike=warn", "guard.window=48", "train.steps=50"}, nullptr}}) {
     const Loaded loaded = load(file(kSmall), c.set);
     ASSERT_EQ(loaded.warnings.size(), c.warning == nullptr ? 0U : 1U) << c.set[0];
     if (c.warning != nullptr) { EXPECT_THAT(loaded.warnings[0], HasSubstr(c.warning)); }
