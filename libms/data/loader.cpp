@@ -185,7 +185,10 @@ std::uint64_t Loader::digest(std::int64_t step) const {
 
 SampleOrigin Loader::origin(std::int64_t step, std::int64_t sample) const {
   const Window window = train_->sample(shape_.first_sample(step) + sample);
-  return {.prefix = files_[static_cast<std::size_t>(window.file)].prefix(), .token = window.begin};
+  const TokenFile& file = files_[static_cast<std::size_t>(window.file)];
+  return {.prefix = file.prefix(),
+          .token = window.begin,
+          .begins_document = file.document(file.document_of(window.begin)).begin == window.begin};
 }
 
 void Loader::fill_validation(std::int64_t first, std::int64_t count, std::int64_t total, std::int32_t* tokens,

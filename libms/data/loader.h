@@ -39,6 +39,7 @@ void document_starts(const TokenFile& file, std::int64_t begin, std::span<std::i
 struct SampleOrigin {
   std::string prefix;
   std::int64_t token = 0;  // its position in the file
+  bool begins_document = false;
 };
 
 class Loader {

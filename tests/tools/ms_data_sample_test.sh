@@ -33,8 +33,11 @@ assert rank["samples"] == samples[:4]  # rank 1 is the second tp rank of dp rank
 assert sorted(s["source"] for s in samples) == ["lines"] * 2 + ["text"] * 6
 tokens = [int(line) for line in open("text.tokens")]
 for s in samples:
-    assert len(s["tokens"]) == 32 and s["document_starts"][0] == 0
+    assert len(s["tokens"]) == 32, s
     if s["source"] == "text":
+        before = [256] + tokens  # 256 ends a document
+        begins = [i for i in range(32) if before[s["first_token"] + i] == 256]
+        assert s["document_starts"] == begins, (s, begins)
         assert s["tokens"] == tokens[s["first_token"]:s["first_token"] + 32], s
         assert s["text"].encode() == bytes(t for t in s["tokens"] if t < 256)
 PYTHON

@@ -38,13 +38,18 @@ struct FedSample {
   std::vector<std::int32_t> tokens, starts;
   std::optional<std::string> text = {};
 
-  std::set<std::int32_t> document_starts() const { return {starts.begin(), starts.end()}; }
+  std::set<std::int32_t> document_starts() const {
+    std::set<std::int32_t> found{starts.begin(), starts.end()};
+    if (!origin.begins_document) found.erase(0);
+    return found;
+  }
 };
 
 void print_sample(const FedSample& sample) {
-  print_out("sample {}: dp rank {}, microbatch {}, {} from token {} on, documents begin at {}\n", sample.number,
-            sample.dp, sample.microbatch, sample.origin.prefix, sample.origin.token,
-            fmt::join(sample.document_starts(), ", "));
+  const std::set<std::int32_t> starts = sample.document_starts();
+  print_out("sample {}: dp rank {}, microbatch {}, {} from token {} on, {}\n", sample.number, sample.dp,
+            sample.microbatch, sample.origin.prefix, sample.origin.token,
+            starts.empty() ? "within a document" : fmt::format("documents begin at {}", fmt::join(starts, ", ")));
   print_out("{}\n\n", sample.text ? *sample.text : fmt::format("{}", fmt::join(sample.tokens, " ")));
 }
 
