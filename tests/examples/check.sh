@@ -69,6 +69,17 @@ check_04-resume() {
   json ls.json '[c["step"] for c in j["checkpoints"]] == [20, 40, 60]'
 }
 
+check_11-bpe-llama() {
+  run
+  steps run 300
+  json run/verdict.json 'j["code"] == 0'
+  prints 'since that checkpoint: mesh.dp was 2, is 4'
+  for source in manuals licences python; do prints "^$source +[0-9]+ +[0-9]+\\.[0-9]+ "; done
+  told=$(sed -n 's/^data_chain after step 300: //p' "$work/out")
+  [ -n "$told" ] || fail "no data_chain is told"
+  prints "^data_chain of the run: \"data_chain\":\"$told\""
+}
+
 check_05-export() {
   run
   json hf/config.json 'j["architectures"] == ["LlamaForCausalLM"] and j["num_key_value_heads"] == 2'

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Trains a tokenizer and a Llama on three sources of text that every Debian has, and resumes with twice the dp ranks.
+# shellcheck source=examples/common.sh
+. "$(dirname "$0")/../common.sh"
+begin 11-bpe-llama
+config=$examples/11-bpe-llama/llama.toml
+source_bytes=1500000 # of text, at most, from each source
+
+# gather NAME FILE...: NAME.jsonl with a document a file, until there is enough.
+gather() {
+  python3 - "$source_bytes" "$@" <<'PYTHON'
+import json, pathlib, sys
+left, name, files = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
+with open(f"{name}.jsonl", "w", encoding="utf-8") as out:
+    for file in files:
+        text = pathlib.Path(file).read_text(encoding="utf-8", errors="replace")
+        left -= len(text.encode())
+        if left < 0:
+            break
+        out.write(json.dumps({"text": text}) + "\n")
+PYTHON
+}
+gather manuals "$repo"/*.md "$repo"/man/ms* "$repo"/examples/*/README.md
+gather licences /usr/share/common-licenses/[A-Z]* /usr/share/doc/[a-h]*/copyright
+mapfile -t python < <(find /usr/lib/python3*/ -name '*.py' -size -64k | LC_ALL=C sort)
+gather python "${python[@]}"
+
+show ms-data train-tokenizer --vocab 2048 --output tokenizer.json manuals.jsonl licences.jsonl python.jsonl
+for name in manuals licences python; do
+  show ms-data encode --tokenizer tokenizer.json --output "$name" "$name.jsonl"
+done
+
+show ms-data sample "$config" --step 151 --rank 0
+show ms-train run "$config" --set train.steps=200
+show ms-train run "$config" --set mesh.dp=4 --set mesh.tp=1
+show ms-train eval checkpoints
+
+# A hash of every sample so far, in their order: what the run wrote beside what the configuration alone says.
+printf '\n$ ms-data sample llama.toml --step 300 --chain | tail -n 1\n'
+ms-data sample "$config" --step 300 --chain | tail -n 1
+printf 'data_chain of the run: %s\n' "$(tail -n 1 run/metrics.jsonl | grep -o '"data_chain":"[0-9a-f]*"')"
