@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
+#include <limits>
 #include <mutex>
 #include <thread>
 
@@ -127,24 +128,28 @@ class Search {
     s.overlap.pp = s.overlap.dp = true;
     if (const auto problems = problems_between(s); !problems.empty())
       return refuse("the rules of " + problems.front().key);
-    std::int64_t bytes = 0;
+    std::int64_t least_bytes = std::numeric_limits<std::int64_t>::max();
     for (const char* recompute : {"none", "selective", "full"}) {
       s.train.recompute = recompute;
-      try {
-        bytes = largest_stage(make_plan(s, static_cast<int>(world_))).bytes;
-      } catch (const Error& error) { return refuse(error.kind()); }
-      if (bytes > cluster_.device.memory_bytes) continue;
+      bool fits = false;
       for (const bool overlap_tp : {false, true}) {
         if (overlap_tp && s.mesh.tp == 1) continue;
-        s.overlap.tp = overlap_tp;
+        s.overlap.tp = overlap_tp;  // it takes buffers
+        std::int64_t bytes = 0;
+        try {
+          bytes = largest_stage(make_plan(s, static_cast<int>(world_))).bytes;
+        } catch (const Error& error) { return refuse(error.kind()); }
+        least_bytes = std::min(least_bytes, bytes);
+        if (bytes > cluster_.device.memory_bytes) continue;
+        fits = true;
         ++tuning_.considered;
         candidates_.push_back({s, bytes, guess_of(s)});
       }
-      return;
+      if (fits) return;
     }
     ++tuning_.considered;
     ++tuning_.too_large;
-    tuning_.least_bytes = tuning_.least_bytes == 0 ? bytes : std::min(tuning_.least_bytes, bytes);
+    tuning_.least_bytes = tuning_.least_bytes == 0 ? least_bytes : std::min(tuning_.least_bytes, least_bytes);
   }
 
   Simulation simulated(const Settings& s, bool parts) const {
