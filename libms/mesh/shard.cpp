@@ -48,8 +48,9 @@ std::optional<ShardSpec> shard_cols(std::string name, std::int64_t rows, std::in
   return spec;
 }
 
-ShardSpec shard_rows_padded(std::string name, std::int64_t rows, std::int64_t cols, int parts, int i) {
-  ShardSpec spec = *shard_rows(std::move(name), pad_to_multiple(rows, parts), cols, parts, i);
+ShardSpec shard_rows_padded(std::string name, std::int64_t rows, std::int64_t cols, int parts, int i,
+                            std::int64_t multiple) {
+  ShardSpec spec = *shard_rows(std::move(name), pad_to_multiple(rows, parts * multiple), cols, parts, i);
   spec.global_rows = rows;
   return spec;
 }

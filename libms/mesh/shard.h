@@ -36,8 +36,10 @@ ShardSpec replicated(std::string name, std::int64_t rows, std::int64_t cols);
 // Part i of `parts`, nothing where rows (columns) do not divide.
 std::optional<ShardSpec> shard_rows(std::string name, std::int64_t rows, std::int64_t cols, int parts, int i);
 std::optional<ShardSpec> shard_cols(std::string name, std::int64_t rows, std::int64_t cols, int parts, int i);
-// As shard_rows, with the rows padded to a multiple of parts: embeddings and heads, whose vocabulary need not divide.
-ShardSpec shard_rows_padded(std::string name, std::int64_t rows, std::int64_t cols, int parts, int i);
+// As shard_rows, with the rows padded so that each part is a multiple of `multiple`: embeddings and heads, whose
+// vocabulary need not divide.
+ShardSpec shard_rows_padded(std::string name, std::int64_t rows, std::int64_t cols, int parts, int i,
+                            std::int64_t multiple = 1);
 
 // ZeRO: a flat span of n elements sharded over d ranks. Every part but the last non-empty one has the same length, a
 // multiple of kZeroAlign, so one reduce-scatter or all-gather of zero_padded(n, d) elements moves them all. The parts

@@ -7,7 +7,8 @@ using namespace tensor;  // NOLINT: the op list is this file's vocabulary
 namespace {
 
 mesh::ShardSpec vocab_shard(const Shape& shape) {
-  return mesh::shard_rows_padded("", shape.model->vocab, shape.model->hidden, shape.tp, shape.tp_rank);
+  return mesh::shard_rows_padded("", shape.model->vocab, shape.model->hidden, shape.tp, shape.tp_rank,
+                                 shape.model->vocab_multiple);
 }
 
 // The head's matmuls do not round their operands: fp8 logits have too few bits to tell tokens apart.

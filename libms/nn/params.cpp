@@ -38,8 +38,9 @@ class SpanBuilder {
   void vector_by_cols(const std::string& name, std::int64_t cols) {
     push(cut(mesh::shard_cols(name, 1, cols, tp_, tp_rank_), name), Init::zeros, 0.0F, false);
   }
-  void vocabulary(const std::string& name, std::int64_t vocab, std::int64_t cols) {
-    push(mesh::shard_rows_padded(name, vocab, cols, tp_, tp_rank_), Init::normal, std_, true);
+  void vocabulary(const std::string& name, const ModelConfig& model) {
+    push(mesh::shard_rows_padded(name, model.vocab, model.hidden, tp_, tp_rank_, model.vocab_multiple), Init::normal,
+         std_, true);
   }
   void end_block() { blocks_.emplace_back(); }
 
@@ -169,7 +170,7 @@ std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& me
   };
   const auto vocabulary = [&](const std::string& span_name, const char* matrix) {
     SpanBuilder span(span_name, mesh.tp, tp_rank, std);
-    span.vocabulary(matrix, model.vocab, model.hidden);
+    span.vocabulary(matrix, model);
     return span;
   };
   const auto add_tied = [&](std::int64_t place) {
@@ -196,7 +197,7 @@ std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& me
         " layers " + std::to_string(part.layer_begin + begin) + "-" + std::to_string(part.layer_begin + end - 1);
     SpanBuilder own(layer_spans == 1 ? name : name + range, mesh.tp, tp_rank, std);
     if (part.first && index == 0) {
-      if (!model.tied_embeddings && !long_vocabulary) own.vocabulary("embed.tokens.weight", model.vocab, model.hidden);
+      if (!model.tied_embeddings && !long_vocabulary) own.vocabulary("embed.tokens.weight", model);
       own.end_block();
       if (model.is_gpt()) own.replicated_matrix("embed.positions.weight", model.seq, model.hidden);
       own.end_block();
@@ -204,7 +205,7 @@ std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& me
     for (std::int64_t i = begin; i < end; ++i) layer(own, model, part.layer_begin + i);
     if (part.last && index + 1 == layer_spans) {
       norm(own, model, "final_norm");
-      if (!model.tied_embeddings && !long_vocabulary) own.vocabulary("head.weight", model.vocab, model.hidden);
+      if (!model.tied_embeddings && !long_vocabulary) own.vocabulary("head.weight", model);
       own.end_block();
     }
     add(own, begin);

@@ -41,19 +41,20 @@ TEST(Shard, RowsAndColumns) {
 
 TEST(Shard, PaddedVocabularyIsNotPartOfTheParameter) {
   for (const std::int64_t vocab : {1, 61, 257, 50257, 50260}) {
-    for (const int tp : {1, 2, 4, 8}) {
+    for (const auto& [tp, multiple] : {std::pair{1, 1}, {2, 1}, {4, 1}, {8, 1}, {1, 64}, {8, 64}, {3, 10}}) {
       std::int64_t logical = 0;
       std::int64_t stored = 0;
       for (int i = 0; i < tp; ++i) {
-        const ShardSpec spec = shard_rows_padded("embed", vocab, 16, tp, i);
+        const ShardSpec spec = shard_rows_padded("embed", vocab, 16, tp, i, multiple);
         EXPECT_EQ(spec.global_rows, vocab);
         EXPECT_EQ(spec.row0, stored);
-        EXPECT_EQ(spec.rows, pad_to_multiple(vocab, tp) / tp);
+        EXPECT_EQ(spec.rows, pad_to_multiple(vocab, tp * multiple) / tp);
+        EXPECT_EQ(spec.rows % multiple, 0);
         stored += spec.rows;
         logical += spec.logical_rows();
       }
       EXPECT_EQ(logical, vocab) << vocab << " over " << tp;
-      EXPECT_EQ(stored, pad_to_multiple(vocab, tp));
+      EXPECT_EQ(stored, pad_to_multiple(vocab, tp * multiple));
     }
   }
   // More padding than a slice is long: the last ones hold nothing of the parameter.
