@@ -20,6 +20,7 @@
 #include "health/act/spool.h"
 #include "http_server.h"
 #include "notify/notify.h"
+#include "support/fork.h"
 
 namespace ms::notify {
 namespace {
@@ -51,7 +52,7 @@ class Alertmanager {
     const std::string config = "--config.file=" + directory_ + "/am.yml",
                       storage = "--storage.path=" + directory_ + "/am",
                       address = "--web.listen-address=127.0.0.1:" + std::to_string(port), log = directory_ + "/am.log";
-    process_ = ::fork();
+    process_ = test::fork_or_throw();
     if (process_ == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "support.h"
+#include "support/fork.h"
 
 namespace ms::spank {
 namespace {
@@ -158,7 +159,7 @@ TEST_F(SuperviseTest, HasNoFileOfOurs) {
 }
 
 TEST_F(SuperviseTest, WorksWhereTheHostHasClosedItsOwnFirstFiles) {
-  const pid_t host = fork();
+  const pid_t host = test::fork_or_throw();
   if (host == 0) {
     for (int fd = 0; fd < 3; ++fd) close(fd);
     const Outcome outcome = supervise({.argv = {script("readlink /proc/self/fd/0; echo out; echo err >&2; exit 7")},
@@ -204,7 +205,7 @@ TEST_F(SuperviseTest, SignalsLimitsFolderAndGroupAreOfItsOwn) {
 }
 
 TEST_F(SuperviseTest, DiesWithItsSupervisor) {
-  const pid_t host = fork();
+  const pid_t host = test::fork_or_throw();
   if (host == 0) {
     run("echo $$ > " + folder + "/pid; exec sleep 100");
     _exit(0);

@@ -74,7 +74,9 @@ TEST(Subprocess, ADescendantThatHoldsThePipeIsNotWaitedFor) {
   const SubprocessResult result = shell("sleep 30 & echo $!");
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
   EXPECT_TRUE(result.ok());
-  ::kill(std::atoi(result.out.c_str()), SIGKILL);
+  const int holder = std::atoi(result.out.c_str());
+  ASSERT_GT(holder, 1);
+  ::kill(holder, SIGKILL);
 }
 
 TEST(Subprocess, OutputIsBounded) {

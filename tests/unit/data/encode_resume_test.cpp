@@ -11,6 +11,7 @@
 
 #include "data/encode.h"
 #include "packed.h"
+#include "support/fork.h"
 #include "token_files.h"
 
 namespace ms::data {
@@ -70,7 +71,7 @@ std::string all_of(const std::string& prefix) {
 // Starts an encoding in a process of its own and kills it after this time; returns whether it came to its end before.
 bool killed_after(std::chrono::microseconds time, const std::string& prefix, const std::vector<std::string>& files,
                   const Tokenizer& tokenizer) {
-  const pid_t child = ::fork();
+  const pid_t child = test::fork_or_throw();
   if (child == 0) {
     try {
       encode_corpus(prefix, files, tokenizer, 2);

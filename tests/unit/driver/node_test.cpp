@@ -18,6 +18,7 @@
 #include "driver/command.h"
 #include "driver/credential.h"
 #include "driver/tasks.h"
+#include "support/fork.h"
 #include "watch/beat.h"
 
 namespace ms::driver {
@@ -118,7 +119,7 @@ TEST_F(Node, HeartbeatsAreHeardAndDeathsSeen) {
   Beats beats(dir_ + "/socket/beat", root_);
   // The ranks are children of this process, and send by themselves.
   const auto rank = [&](int number, int attempt) {
-    const pid_t child = fork();
+    const pid_t child = test::fork_or_throw();
     if (child != 0) return child;
     setenv("MS_ATTEMPT", std::to_string(attempt).c_str(), 1);
     setenv("SLURM_JOB_ID", "77", 1);

@@ -15,6 +15,7 @@
 #include "fake_node.h"
 #include "health/evidence/mount_probe.h"
 #include "health/evidence/mounts.h"
+#include "support/fork.h"
 
 namespace ms::health {
 namespace {
@@ -174,7 +175,7 @@ struct UsersRow {
 
 TEST_F(DiskMounts, OnlyWhatIsExpectedIsCriticalAndWhatUsersHaveMountedIsNotAsked) {
   const std::vector<std::string> nfs = {"/home", "nfs4", "server:/home"};
-  const pid_t waits = ::fork();
+  const pid_t waits = test::fork_or_throw();
   if (waits == 0) {
     ::prctl(PR_SET_NAME, "ms-mount-ask");
     for (;;) ::pause();
@@ -216,7 +217,7 @@ TEST_F(DiskMounts, WhatLiesBelowAutofsIsNotAsked) {
 TEST_F(DiskMounts, WhatAnEarlierRunLeftBehindIsNotAskedAgain) {
   make_directory("/home");
   mounts({{"/home", "nfs4", "server:/home"}});
-  const pid_t waits = ::fork();
+  const pid_t waits = test::fork_or_throw();
   if (waits == 0) {
     ::prctl(PR_SET_NAME, "ms-mount-ask");
     for (;;) ::pause();

@@ -17,6 +17,7 @@
 #include "busy_node.h"
 #include "health/evidence/busy.h"
 #include "health/run/result_wire.h"
+#include "support/fork.h"
 
 namespace ms::health {
 namespace {
@@ -172,7 +173,7 @@ TEST_F(Runner, LeavesNoProcessBehind) {
 TEST_F(Runner, ALaneDoesNotOutliveAKilledRunner) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe(ends.data()), 0);
-  const pid_t runner = ::fork();
+  const pid_t runner = test::fork_or_throw();
   if (runner == 0) {
     ::dup2(ends[1], kToldFd);
     Check check = row("a", tells_its_process_and_hangs);
