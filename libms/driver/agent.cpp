@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "driver/beats.h"
+#include "driver/findings.h"
 #include "driver/hub.h"
 #include "driver/tasks.h"
 
@@ -43,7 +44,7 @@ void write_stacks(const std::string& path, std::string text) {
 }
 
 // While there is a driver. Returns false once it said that all is over; throws Error("net.peer") when it is gone.
-bool serve(net::Channel& driver, Beats& beats, const AgentOptions& options) {
+bool serve(net::Channel& driver, Beats& beats, NodeHealth& health, const AgentOptions& options) {
   SystemClock clock;
   double next_s = clock.now_s();
   std::int64_t number = 0;
@@ -55,6 +56,7 @@ bool serve(net::Channel& driver, Beats& beats, const AgentOptions& options) {
     if (ended || clock.now_s() >= next_s) {
       Report report = beats.report(clock.now_s());
       report.number = number++;
+      report.finding = health.finding();
       driver.send_line(to_json(report), net::in_seconds(kConnect_s));
       next_s = clock.now_s() + options.every_s;
     }
@@ -83,11 +85,12 @@ std::string heartbeat_path(unsigned user, int job) { return fmt::format("/tmp/ms
 
 void run_agent(const AgentOptions& options, const Credentials& credentials) {
   Beats beats(options.socket, options.root);
+  NodeHealth health(options.diag, options.health_s);
   double last_s = monotonic_s();
   while (monotonic_s() - last_s < options.patience_s) {
     if (std::optional<net::Channel> driver = find_driver(options, credentials)) {
       try {
-        if (!serve(*driver, beats, options)) return;
+        if (!serve(*driver, beats, health, options)) return;
       } catch (const Error& error) { log::info("driver", "{}", error.message()); }
       last_s = monotonic_s();
     }

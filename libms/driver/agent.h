@@ -19,6 +19,8 @@ struct AgentOptions {
   std::string evidence;   // a directory, where the stacks of all processes are written when a run hangs; empty: nowhere
   double every_s = 0.25;  // between two reports: see report_every_s()
   double patience_s = 60;  // without a driver
+  std::string diag = "ms-diag";
+  double health_s = 0;  // between two looks of ms-diag at this node; 0: none
   Sysroot root = Sysroot();
 };
 

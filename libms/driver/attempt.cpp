@@ -228,8 +228,7 @@ void Driver::decide(const Judgement& judgement, double now_s) {
     if (judgement.cause == "node_lost") {
       if (pool_.nodes().at(node).role != NodeRole::unusable) pool_.lose(node, judgement.why);
     } else if (judgement.certain) {
-      pool_.exclude(node, judgement.why);
-      ledger_.excluded[node] = judgement.why;
+      leave_out(node, judgement.why);
       entry().excluded.push_back(node);
     } else {
       pool_.suspect(node, judgement.why);

@@ -62,12 +62,41 @@ void Driver::take_network(const NetworkCheck::Result& found) {
   for (const NetworkFault& fault : *found.faults) {
     if (!pool_.nodes().contains(fault.node)) continue;
     log::warn("driver", "{} is left out: {}", fault.node, fault.why);
-    pool_.exclude(fault.node, fault.why);
-    ledger_.excluded[fault.node] = fault.why;
+    leave_out(fault.node, fault.why);
     entry().excluded.push_back(fault.node);
   }
   for (const std::string& node : found.nodes) pool_.clear(node);
   save();
+}
+
+void Driver::leave_out(const std::string& node, const std::string& why) {
+  pool_.exclude(node, why);
+  ledger_.excluded[node] = why;
+}
+
+// A node that works is given up only for a spare: where none is left, a run that makes steps is worth more, and a
+// finding that all nodes have, such as one of the site's configuration, must not end it.
+void Driver::take_finding(const std::string& node, const std::string& finding) {
+  const auto found = pool_.nodes().find(node);
+  if (found == pool_.nodes().end() || found->second.role > NodeRole::suspect) return;
+  const std::string why = plain_text(finding, 200);
+  if (found->second.role != NodeRole::works) {
+    log::warn("driver", "{} is left out: {}", node, why);
+    leave_out(node, why);
+    return save();
+  }
+  if (phase_ != Phase::running) return;  // it says so again
+  if (pool_.with(NodeRole::spare).empty()) {
+    if (unheeded_.insert(node).second) log::warn("driver", "{} works on, there is no spare for it: {}", node, why);
+    return;
+  }
+  const double now_s = clock_.now_s();
+  alarm({.kind = AlarmKind::finding,
+         .nodes = {node},
+         .ranks = {},
+         .fault_s = now_s,
+         .why = fmt::format("ms-diag finds on {}: {}", node, why)},
+        now_s);
 }
 
 void Driver::check_suspects(double now_s) {
@@ -84,8 +113,7 @@ void Driver::check_suspects(double now_s) {
       pool_.clear(checkup.node);
     } else {
       log::warn("driver", "{} is left out: {}", checkup.node, checkup.said);
-      pool_.exclude(checkup.node, checkup.said);
-      ledger_.excluded[checkup.node] = checkup.said;
+      leave_out(checkup.node, checkup.said);
     }
     save();
   }

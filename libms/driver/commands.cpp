@@ -102,6 +102,7 @@ DriverOptions options_of(const Args& args) {
   options.diagnose_level = static_cast<int>(args.get_int("diagnose", 0, 2));
   options.max_requeues = static_cast<int>(args.get_int("max-requeues", 0));
   options.preflight_level = static_cast<int>(args.get_int("preflight", 0, 2));
+  options.health_s = args.get_seconds("health-every");
   options.shrink = args.has("shrink");
   if (options.shrink && !is_ms_train(options.launch.command)) {
     throw user_error("driver.shrink", "--shrink changes mesh.dp of ms-train run, which this command is not",
@@ -154,7 +155,9 @@ int be_agent(const Args& args) {
              .job = job,
              .socket = heartbeat_path(geteuid(), job),
              .evidence = args.get("evidence"),
-             .every_s = args.get_seconds("every")},
+             .every_s = args.get_seconds("every"),
+             .diag = args.get("diag"),
+             .health_s = args.get_seconds("health-every")},
             *munge_credentials(args.get("munge")));
   return 0;
 }
@@ -284,6 +287,11 @@ Command run_command() {
                    .value = "LEVEL",
                    .doc = "How ms-diag looks at suspects while the others train; 0: not at all.",
                    .default_text = "2"},
+                  {.name = "health-every",
+                   .value = "TIME",
+                   .doc = "While the run trains, ms-diag (level 1) looks at every node so often; one with a critical "
+                          "finding gives way to a spare, if there is one. 0: not at all.",
+                   .default_text = "1m"},
                   {.name = "diag", .value = "PROGRAM", .doc = "The ms-diag of the nodes.", .default_text = "ms-diag"},
                   {.name = "netcheck",
                    .value = "PROGRAM",
@@ -332,6 +340,11 @@ Command agent_command() {
                        .value = "DIR",
                        .doc = "For the stacks of a run that hangs; without it nowhere."},
                       {.name = "every", .value = "TIME", .doc = "Between two reports.", .default_text = "250ms"},
+                      {.name = "diag", .value = "PROGRAM", .doc = "The ms-diag.", .default_text = "ms-diag"},
+                      {.name = "health-every",
+                       .value = "TIME",
+                       .doc = "Between two looks of ms-diag at this node; 0: none.",
+                       .default_text = "0"},
                       {.name = "munge", .value = "SOCKET", .doc = "Of munged; without it the usual one."}},
           .run = be_agent};
 }

@@ -54,11 +54,13 @@ std::vector<std::string> agent_command(const DriverOptions& options, int port) {
   for (const net::Interface& interface : net::interfaces()) {
     if (interface.address.storage.ss_family == AF_INET) addresses.push_back(interface.address.with_port(port).str());
   }
-  std::vector<std::string> command{options.program, "agent",
-                                   "--job",         std::to_string(options.job),
-                                   "--connect",     fmt::format("{}", fmt::join(addresses, ",")),
-                                   "--evidence",    DriverFiles(options.run_dir).dir,
-                                   "--every",       fmt::format("{}s", options.limits.every_s)};
+  std::vector<std::string> command{options.program,  "agent",
+                                   "--job",          std::to_string(options.job),
+                                   "--connect",      fmt::format("{}", fmt::join(addresses, ",")),
+                                   "--evidence",     DriverFiles(options.run_dir).dir,
+                                   "--every",        fmt::format("{}s", options.limits.every_s),
+                                   "--diag",         options.diag,
+                                   "--health-every", fmt::format("{}s", options.health_s)};
   if (!options.munge_socket.empty()) command.insert(command.end(), {"--munge", options.munge_socket});
   return command;
 }
@@ -168,6 +170,7 @@ void Driver::handle(const Hub::Event& event) {
   if (!says) return;
   pool_.found(event.node);
   if (says->report && watcher_) watcher_->report(event.node, *says->report, now_s);
+  if (says->report && !says->report->finding.empty()) take_finding(event.node, says->report->finding);
   if (!says->answer) return;
   awaited_.erase(event.node);
   for (const TaskEvidence& task : says->answer->tasks) {
@@ -191,8 +194,7 @@ void Driver::answer_client(const Hub::Event& event) {
       said = fmt::format("{} is out already", node);
     } else {
       const bool works = pool_.nodes().at(node).role == NodeRole::works && phase_ == Phase::running;
-      pool_.exclude(node, "evicted by a person");
-      ledger_.excluded[node] = "evicted by a person";
+      leave_out(node, "evicted by a person");
       said = works ? fmt::format("{} is out, the run goes on without it", node) : fmt::format("{} is out", node);
       if (works) {
         alarm({.kind = AlarmKind::evicted,

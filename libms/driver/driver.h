@@ -37,6 +37,7 @@ struct DriverOptions {
   int max_idle = 3;             // attempts on end that came no further
   int diagnose_level = 2;       // of ms-diag, for suspects; 0: they are not looked at
   int preflight_level = 0;      // for all nodes before the first attempt; 0: none
+  double health_s = 60;         // between two looks of ms-diag at each node while the run trains; 0: none
   bool shrink = false;          // with too few nodes, a run of ms-train with a smaller dp
   WatchLimits limits = {};
   std::string program;       // ms-driver itself, for agents
@@ -85,6 +86,8 @@ class Driver {
   void check_network(double now_s);
   void take_network(const NetworkCheck::Result& found);
   void check_suspects(double now_s);
+  void take_finding(const std::string& node, const std::string& finding);
+  void leave_out(const std::string& node, const std::string& why);
   void stop_with(int code, const std::string& why);
   void requeue();
   std::optional<VerdictRead> read_verdict() const;
@@ -136,8 +139,9 @@ class Driver {
   bool asked_to_stop_ = false, by_time_limit_ = false;
   bool waits_for_network_ = false;  // the next attempt does
   double wait_until_s_ = 0, shown_s_ = -1e9, looked_s_ = -1e9;
-  std::size_t strangers_ = 0;  // not yet in the log
-  double strangers_s_ = -1e9;  // when the log named some last
+  std::size_t strangers_ = 0;       // not yet in the log
+  double strangers_s_ = -1e9;       // when the log named some last
+  std::set<std::string> unheeded_;  // nodes with a finding for which there is no spare
   std::optional<int> result_;
 };
 

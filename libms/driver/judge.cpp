@@ -139,8 +139,9 @@ Judgement judge(const AttemptEvidence& e) {
     j.certain = true;
     return j;
   }
-  if (e.alarm && e.alarm->kind == AlarmKind::evicted) {
-    Judgement j = judged(Next::again, "evicted", code_of(ExitCode::peer_lost), e.alarm->why);
+  if (e.alarm && (e.alarm->kind == AlarmKind::evicted || e.alarm->kind == AlarmKind::finding)) {
+    Judgement j = judged(Next::again, e.alarm->kind == AlarmKind::evicted ? "evicted" : "finding",
+                         code_of(ExitCode::peer_lost), e.alarm->why);
     j.suspects = e.alarm->nodes;
     j.certain = true;
     return j;

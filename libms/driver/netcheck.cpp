@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -14,6 +16,8 @@ namespace ms::driver {
 namespace {
 
 constexpr double kNetworkCheck_s = 120, kSureFault = 0.6;
+
+bool explains_a_hang(const std::string& symptom) { return symptom == "loss" || symptom == "size" || symptom == "flap"; }
 
 std::string output_of(const std::string& dir) { return dir + "/check-network.log"; }
 
@@ -27,8 +31,9 @@ std::optional<std::vector<NetworkFault>> network_faults(std::string_view output)
     for (const Json& fault : json->at("verdict")) {
       const auto nodes = fault.get<std::vector<std::string>>("nodes");
       const auto symptoms = fault.get<std::vector<std::string>>("symptoms");
-      // Silence alone may be that of a step which did not start; the agents say better who is gone.
-      if (symptoms == std::vector<std::string>{"silent"}) continue;
+      // A run does not hang because a node is slow or late, which a busy processor is, too. Silence may be that of a
+      // step which did not start; the agents say better who is gone.
+      if (!std::ranges::any_of(symptoms, explains_a_hang)) continue;
       if (nodes.size() != 1 || fault.get<double>("confidence") < kSureFault) continue;
       faults.push_back({.node = nodes[0], .why = plain_text(fault.get<std::string>("evidence"), 200)});
     }

@@ -15,9 +15,9 @@ struct NetworkFault {
   std::string why;
 };
 
-// Reads the nodes that "ms-netcheck locate --json" finds at fault by themselves, whatever else is in the output; a link
-// between two nodes accuses neither, nor does mere silence. nullopt: there is no such document, so nothing was
-// measured. Pure.
+// Reads the nodes that "ms-netcheck locate --json" finds at fault by themselves, by a symptom that can stop a run:
+// packets that are lost, large ones that do not pass, a link that flaps. A link between two nodes accuses neither.
+// nullopt: there is no such document, so nothing was measured. Pure.
 std::optional<std::vector<NetworkFault>> network_faults(std::string_view output);
 
 class NetworkCheck {

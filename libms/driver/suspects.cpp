@@ -6,17 +6,12 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
-#include "base/text.h"
+#include "driver/findings.h"
 #include "driver/launch.h"
 
 namespace ms::driver {
-namespace {
-
-constexpr int kCritical = 2;  // ms-diag's exit status; 3 is that it could not look
-
-}  // namespace
-
 std::string Suspects::file(const std::string& node, const char* suffix) const {
   return fmt::format("{}/check-{}.{}", dir_, node, suffix);
 }
@@ -35,7 +30,7 @@ void Suspects::begin_waiting() {
     unlink(file(node, "log").c_str());  // of an earlier check
     try {
       running_.emplace(
-          node, LongCommand::start(srun_beside({node}, {diag_, "run", "--level", std::to_string(level), "--verbose"}),
+          node, LongCommand::start(srun_beside({node}, {diag_, "run", "--level", std::to_string(level), "--json"}),
                                    environment_with({}), file(node, "log"), file(node, "status")));
       log::info("driver", "{} is looked at: ms-diag run --level {}", node, level);
     } catch (const Error& error) { log::warn("driver", "{} is not looked at: {}", node, error.message()); }
@@ -49,13 +44,11 @@ std::vector<Checkup> Suspects::take() {
       ++check;
       continue;
     }
-    Checkup checkup{.node = check->first, .well = true, .said = ""};
-    for (const std::string& line : Tail(file(check->first, "log"), 0).lines(true)) {
-      if (line.starts_with("critical ")) checkup.said = plain_text(line, 200);
-    }
-    // srun ends with the same status where there is no such program.
-    checkup.well = check->second.status() != kCritical || checkup.said.empty();
-    done.push_back(std::move(checkup));
+    const std::string path = file(check->first, "log");
+    // The status alone says nothing: srun ends with the same one where there is no such program.
+    const std::optional<std::string> found =
+        access(path.c_str(), R_OK) == 0 ? critical_finding(read_file(path)) : std::nullopt;
+    done.push_back({.node = check->first, .well = !found, .said = found.value_or("")});
     check = running_.erase(check);
   }
   begin_waiting();

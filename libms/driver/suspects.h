@@ -13,7 +13,7 @@ namespace ms::driver {
 struct Checkup {
   std::string node;
   bool well = false;
-  std::string said;  // the last line of what it found
+  std::string said;  // what is critical
 };
 
 class Suspects {

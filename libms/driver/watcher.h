@@ -30,7 +30,7 @@ struct WatchLimits {
   double unheard_s() const { return 2 * every_s + 9.5; }
 };
 
-enum class AlarmKind { rank_died, node_lost, hang, evicted };
+enum class AlarmKind { rank_died, node_lost, hang, evicted, finding };
 
 struct Alarm {
   AlarmKind kind = AlarmKind::hang;

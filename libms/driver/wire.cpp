@@ -54,6 +54,7 @@ std::string to_json(const Report& report) {
   }
   Json json{{"report", report.number}, {"attempt", report.attempt}, {"ranks", std::move(ranks)}};
   if (!report.took.empty()) json["took"] = report.took;
+  if (!report.finding.empty()) json["finding"] = report.finding;
   return json.dump();
 }
 std::string to_json(const Order& order) { return Json{{"order", order.what}, {"attempt", order.attempt}}.dump(); }
@@ -85,6 +86,7 @@ AgentSays read_agent(const std::string& line) {
       json.get_to("report", report.number);
       json.get_to("attempt", report.attempt);
       if (json.contains("took")) json.get_to("took", report.took);
+      if (json.contains("finding")) json.get_to("finding", report.finding);
       check_size(json.at("ranks"));
       for (const Json& rank : json.at("ranks")) {
         RankState r;

@@ -46,6 +46,7 @@ struct Report {
   int attempt = -1;  // that the ranks belong to
   std::vector<RankState> ranks;
   std::map<std::string, double> took = {};  // sections that ended since the report before: the longest time of each
+  std::string finding = {};                 // what ms-diag finds critical on the node; empty: nothing
 };
 
 // One task's state, asked for when a run hangs.

@@ -118,7 +118,9 @@ BASH
   driven_config
   cat >diag <<'SH'
 #!/bin/sh
-if [ -e bad ] && [ "$(hostname)" = node03 ]; then echo "critical test.bad node03: it is broken" && exit 2; fi
+if [ -e bad ] && [ "$(hostname)" = node03 ]; then
+  printf '{\n  "findings": [{"code": "test.bad", "severity": "critical", "entity": "node03", "message": "it is broken"}]\n}\n' && exit 2
+fi
 SH
   chmod +x diag
   drive_training --diag "$PWD/diag" --preflight 1 --shrink
@@ -136,7 +138,7 @@ SH
   touch bad
   drive_training --diag "$PWD/diag" --preflight 1
   ends_with 76
-  grep -q 'node03 is left out: critical test.bad node03: it is broken' job.log
+  grep -q 'node03 is left out: test.bad node03: it is broken' job.log
   [ ! -e r/driver/attempt-1.log ]
   rm -r r job.log
   drive --shrink -- sh -c true

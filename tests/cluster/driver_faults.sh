@@ -8,7 +8,8 @@ CLUSTER_BUILD=$(realpath "${1:-build/release}")
 export CLUSTER_BUILD
 shift || true
 
-# name | ends with code | cause of the first attempt | whom it may accuse | MS_FAULT, or nothing | what is done at step 12
+# name | ends with code | causes that the first attempt may have | nodes that it may accuse, "nobody" | MS_FAULT, or nothing |
+# what is done at step 12 | what is prepared, at first | settings of the run
 faults=$(
   cat <<'TABLE'
 rank killed|0|rank_died|node02||on-node node02 pkill -KILL -x ms-train
@@ -31,18 +32,24 @@ newest checkpoint corrupted|0|rank_died|node02||wait-until 30 bash -c "ls -d ckp
 two faults at once|0||||on-node node02 pkill -KILL -x ms-train & kill-node node03; wait
 fault that always comes back|93|rank_died|node02|step=12 rank=1 kill|
 slurmctld restarted|0|rank_died|node02||pkill -x slurmctld; wait-until 20 bash -c '! pgrep -x slurmctld'; slurmctld; on-node node02 pkill -KILL -x ms-train
-link at 1 % of its rate|0|done|||limit-rate node02 240mbit
+link at 1 % of its rate|0|done|nobody||limit-rate node02 240mbit
+NaN loss, the step is skipped|0|done|nobody|step=12 rank=1 nan|
+NaN loss, the guard stops the run|2|train.diverged|nobody|step=12 rank=1 nan|||guard.nonfinite="stop"
+NaN loss in every step|2|train.diverged|nobody|step=12 rank=1 nan; step=13 rank=2 nan; step=14 rank=3 nan|||guard.max_skips=3
+GPU error that accuses the program|70|cuda.program|nobody|||emulated_gpu 700|run.device="cuda" train.dtype="bf16"
+GPU error that accuses the hardware|0|gpu_fault|node02|||emulated_gpu ecc|run.device="cuda" train.dtype="bf16"
+finding of ms-diag in mid-run|0|finding|node02||gpus node02 "gpu 3 ecc_uncorrectable=4"|healthy_gpus|
 TABLE
 )
 
 kit=$(mktemp -d)
 trap 'rm -rf "$kit"' EXIT
-cp "$here/driven.sh" "$here/../support/training.sh" "$kit"
+cp "$here"/{driven,preflight}.sh "$here/../support/training.sh" "$kit"
 export kit work=4 spares=2
 
 # shellcheck disable=SC2016 # for the shell on the controller
 on_controller='
-cp -r "$kit/." "$CLUSTER_DIR/shared"; cd "$CLUSTER_DIR/shared"; . ./training.sh; . ./driven.sh
+cp -r "$kit/." "$CLUSTER_DIR/shared"; cd "$CLUSTER_DIR/shared"; . ./training.sh; . ./driven.sh; . ./preflight.sh
 # The file system of the run, its checkpoints and all logs is full for five seconds, and a save has failed.
 fill_storage() {
   local used
@@ -51,19 +58,41 @@ fill_storage() {
   sleep 5
   mount -o remount,size=50% /run
 }
-driven_config
-undisturbed
+# emulated_gpu FAULT: ms-train runs on the emulated GPU; that of node02 fails in this way in the first attempt.
+emulated_gpu() {
+  mkdir gpu
+  cat >gpu/ms-train <<SH
+#!/bin/bash
+export LD_LIBRARY_PATH=$CLUSTER_BUILD/emulated/lib
+if [[ \$MS_ATTEMPT == 1 && \$(hostname) == node02 ]]; then export MS_EMULATED_GPU_FAULT=$1@6000; fi
+exec $CLUSTER_BUILD/bin/ms-train "\$@"
+SH
+  chmod +x gpu/ms-train
+  export PATH=$PWD/gpu:$PATH
+}
+# healthy_gpus: every node has eight, and ms-diag looks at them every second.
+healthy_gpus() { policy </dev/null; all_gpus; driver_options=(--health-every 1s); }
+driver_options=()
+read -r -a settings <<<"$settings"
+driven_config "${settings[@]}"
+eval "$prepared"
+export MS_FAULT=$injected
+if [[ $injected != *nan* ]]; then unset MS_FAULT; fi # such a step is part of the undisturbed run
+if [[ $code == 0 ]]; then undisturbed; fi
 if [[ -n $injected ]]; then export MS_FAULT=$injected; fi
-drive_training
+drive_training "${driver_options[@]}"
 if [[ -n $action ]]; then wait-until 60 at_step 12; eval "$action"; fi
 ends_with "$code" 400 >&2
-python3 - "$name" "$cause" "$accused" <<"PY"
+python3 - "$name" "$cause" "$accused" "$code" <<"PY"
 import json, sys
-name, cause, accused = sys.argv[1:]
+name, cause, accused, code = sys.argv[1:4] + [int(sys.argv[4])]
 ledger = json.load(open("r/driver/ledger.json"))
 first = ledger["attempts"][0]
-right = (not cause or first["cause"] == cause) and (not accused or accused in first["suspects"])
-located = "-" if not first["suspects"] else "right" if first["suspects"] == [accused] else "over-evicted"
+named = first["suspects"]
+right = not cause or first["cause"] in cause.split()
+right = right and (not named and not ledger["strikes"] if accused == "nobody" else not accused or accused in named)
+if code in (2, 70): right = right and len(ledger["attempts"]) == 1  # the same thing would happen again
+located = "-" if not named else "right" if named == [accused] else "over-evicted"
 seconds = lambda s: f"{s:.1f}" if s > 0 else "-"
 print(" | ".join([name, first["cause"], located, seconds(first["detect_s"]), seconds(first["diagnose_s"]), seconds(first["recover_s"]),
                   seconds(first["detect_s"] + first["recover_s"]), str(len(ledger["attempts"]))]), end=" | ")
@@ -79,9 +108,9 @@ fi'
 
 echo 'fault | ended by | located | detect s | diagnose s | recover s | fault to next step s | attempts | losses'
 failed=0
-while IFS='|' read -r name code cause accused injected action; do
+while IFS='|' read -r name code cause accused injected action prepared settings; do
   if (($# > 0)) && [[ " $* " != *" ${name// /-} "* ]]; then continue; fi
-  export name code cause accused injected action
+  export name code cause accused injected action prepared settings
   "$here/run" 6 -- bash -euo pipefail -c "$on_controller" </dev/null || { echo "$name: FAILED" && failed=1; }
 done <<<"$faults"
 exit "$failed"

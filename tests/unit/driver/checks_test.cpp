@@ -8,6 +8,7 @@
 #include <iterator>
 #include <thread>
 
+#include "driver/findings.h"
 #include "driver/flight.h"
 #include "driver/netcheck.h"
 #include "driver/run_events.h"
@@ -51,6 +52,7 @@ constexpr const char* kDocument = R"({
     {"kind": "node", "nodes": ["n2"], "symptoms": ["silent", "loss"], "evidence": "loses 20 % of what it sends", "confidence": 0.9},
     {"kind": "node", "nodes": ["n3"], "symptoms": ["loss"], "evidence": "perhaps", "confidence": 0.5},
     {"kind": "node", "nodes": ["n5"], "symptoms": ["silent"], "evidence": "no connection", "confidence": 1.0},
+    {"kind": "node", "nodes": ["n6"], "symptoms": ["bandwidth", "latency"], "evidence": "slow", "confidence": 1.0},
     {"kind": "link", "nodes": ["n1", "n4"], "symptoms": ["bandwidth"], "evidence": "slow", "confidence": 0.9}
   ]
 }
@@ -217,11 +219,44 @@ esac)");
   EXPECT_FALSE(smaller_run_of({program("ms-train", "exit 2"), "run", "c.toml"}, 3, 1));
 }
 
+constexpr const char* kCritical = R"({
+  "schema": 1,
+  "findings": [
+    {"code": "gpu.ecc", "severity": "critical", "entity": "gpu 3", "message": "4 errors"},
+    {"code": "host.clock", "severity": "warning", "entity": "clock", "message": "not synchronised"}
+  ]
+}
+)";
+
+TEST(CriticalFinding, IsReadFromAReportOfMsDiagWhateverIsAroundIt) {
+  EXPECT_EQ(critical_finding(kCritical), "gpu.ecc gpu 3: 4 errors");
+  EXPECT_EQ(critical_finding("srun: words\n" + std::string(kCritical) + "srun: error: Exited with exit code 2\n"),
+            "gpu.ecc gpu 3: 4 errors");
+  for (const char* text : {"", "srun: error: ms-diag: No such file", "{\n}\n", "{\n  \"findings\": []\n}\n",
+                           "{\n  \"findings\": [{\"severity\": \"critical\"}]\n}\n",
+                           "{\n  \"findings\": [{\"severity\": \"warning\", \"code\": \"a\", \"entity\": \"b\", "
+                           "\"message\": \"c\"}]\n}\n"}) {
+    EXPECT_FALSE(critical_finding(text)) << text;
+  }
+}
+
+TEST_F(Checks, AnAgentLooksAtItsNodeAgainAndAgain) {
+  NodeHealth health(program("ms-diag", "echo \"$@\" >\"$0.args\"\n[ -e \"$0.mended\" ] || cat <<'E'\n" +
+                                           std::string(kCritical) + "E\nexit 2"),
+                    0.01);
+  EXPECT_TRUE(when_there([&] { return health.finding() == "gpu.ecc gpu 3: 4 errors"; }));
+  std::ofstream(dir_ + "/ms-diag.mended") << "";
+  EXPECT_TRUE(when_there([&] { return health.finding().empty(); }));
+  std::string arguments;
+  std::getline(std::ifstream(dir_ + "/ms-diag.args"), arguments);
+  EXPECT_EQ(arguments, "run --level 1 --json");
+  EXPECT_EQ(NodeHealth(dir_ + "/none", 0).finding(), "") << "0: no look, and no thread that could be waited for";
+}
+
 TEST_F(Checks, OfANodeAccuseItByWhatTheySayAndNotByTheirStatusAlone) {
-  // srun stands in for itself: it runs what ms-diag is.
-  program("srun",
-          "while [ \"$1\" != ms-diag ]; do node=$1; shift; done\ncase \"$node\" in *n1) echo 'critical gpu.ecc n1: "
-          "broken' ;; esac\nexit 2");
+  // srun stands in for itself: it prints what ms-diag would.
+  program("srun", "while [ \"$1\" != ms-diag ]; do node=$1; shift; done\ncase \"$node\" in *n1) cat <<'E'\n" +
+                      std::string(kCritical) + "E\n;; esac\nexit 2");
   const std::string path = std::getenv("PATH");
   setenv("PATH", (dir_ + ":" + path).c_str(), 1);
   Suspects suspects("ms-diag", dir_);
@@ -235,7 +270,7 @@ TEST_F(Checks, OfANodeAccuseItByWhatTheySayAndNotByTheirStatusAlone) {
   ASSERT_EQ(found.size(), 2U);
   std::ranges::sort(found, {}, &Checkup::node);
   EXPECT_FALSE(found[0].well);
-  EXPECT_EQ(found[0].said, "critical gpu.ecc n1: broken");
+  EXPECT_EQ(found[0].said, "gpu.ecc gpu 3: 4 errors");
   EXPECT_TRUE(found[1].well) << "there is no ms-diag, and srun ends with its status";
 }
 
