@@ -33,6 +33,15 @@ const std::vector<ManSection> kSections{
            "is learned from the heartbeats, for each section of a step: three times the longest of the last ones, and "
            "5 s. Loops that name no sections get 30 s at least, twice as long after every hang; without heartbeats "
            "--hang-timeout counts, and output is the sign of life."},
+          {"   Findings",
+           "ms-diag looks at every node in mid-run, see --health-every. A spare with a critical finding is left out; a "
+           "node at work gives way to a spare. Without a spare it works on, and the log says so."},
+          {"   Lost packets",
+           "Agents read how many segments each TCP connection of their node has sent again, as ss -ti shows it. When "
+           "no rank gets on for three usual steps and 2 s, and 5 % or more of what one node sends and is sent goes "
+           "again while it is a fifth of that or less between all others, that node is a suspect, and the run goes on "
+           "without it. Two other nodes at least must see it: one connection accuses nobody. RDMA fabrics do not show "
+           "in this; for them ms-netcheck looks after a hang."},
           {"5. Evidence",
            "When the run hangs, agents look at all processes: state, processor time and stacks (py-spy's where it is "
            "installed), which they leave in RUN_DIR/driver/attempt-N.NODE.stacks. PyTorch's flight recorders are read "
@@ -41,7 +50,8 @@ const std::vector<ManSection> kSections{
           {"6. Judgement",
            "Nodes that are lost, that evidence accuses beyond doubt, or that Slurm starts nothing on any more, are "
            "out. Others that may be at fault are suspects: ms-diag looks at them while the others train. Where no node "
-           "stands out, the next attempt waits for what ms-netcheck says of the network between them."},
+           "stands out, the next attempt waits for what ms-netcheck says of the network between them: nodes that lose "
+           "packets are left out, but not those that are merely slow, which does not explain a hang."},
           {"7. Next attempt",
            "Spares take the places of those who are out, and the command starts again, by itself from its newest "
            "checkpoint. Attempts that come no further than those before them are delayed, and end the run at "

@@ -13,6 +13,7 @@
 #include "driver/findings.h"
 #include "driver/hub.h"
 #include "driver/tasks.h"
+#include "net/measure/interface.h"
 
 namespace ms::driver {
 namespace {
@@ -43,11 +44,32 @@ void write_stacks(const std::string& path, std::string text) {
   }).detach();
 }
 
+// The node as its agent observes it.
+struct Observed {
+  Beats beats;
+  NodeHealth health;
+  net::TcpLosses losses;
+};
+
+// Adds what the kernel knows of packets that were lost.
+void add_losses(net::TcpLosses& losses, double now_s, Report& report) {
+  if (losses.due(now_s)) losses.look(net::tcp_sockets(), now_s);
+  for (net::PeerLoss& peer : losses.peers()) {
+    report.segments += peer.sent;
+    if (peer.again > 0) report.losses.push_back(std::move(peer));
+  }
+  std::ranges::sort(report.losses, std::ranges::greater{}, &net::PeerLoss::again);
+  if (report.losses.size() > kMostLosses) report.losses.resize(kMostLosses);
+  if (report.number != 0) return;
+  for (const net::Interface& interface : net::interfaces()) report.addresses.push_back(interface.address.host());
+}
+
 // While there is a driver. Returns false once it said that all is over; throws Error("net.peer") when it is gone.
-bool serve(net::Channel& driver, Beats& beats, NodeHealth& health, const AgentOptions& options) {
+bool serve(net::Channel& driver, Observed& observed, const AgentOptions& options) {
   SystemClock clock;
   double next_s = clock.now_s();
   std::int64_t number = 0;
+  Beats& beats = observed.beats;
   while (true) {
     std::vector<pollfd> polls{{.fd = driver.fd(), .events = POLLIN, .revents = 0}};
     for (const int fd : beats.fds()) polls.push_back({.fd = fd, .events = POLLIN, .revents = 0});
@@ -56,7 +78,8 @@ bool serve(net::Channel& driver, Beats& beats, NodeHealth& health, const AgentOp
     if (ended || clock.now_s() >= next_s) {
       Report report = beats.report(clock.now_s());
       report.number = number++;
-      report.finding = health.finding();
+      report.finding = observed.health.finding();
+      add_losses(observed.losses, clock.now_s(), report);
       driver.send_line(to_json(report), net::in_seconds(kConnect_s));
       next_s = clock.now_s() + options.every_s;
     }
@@ -84,18 +107,18 @@ bool serve(net::Channel& driver, Beats& beats, NodeHealth& health, const AgentOp
 std::string heartbeat_path(unsigned user, int job) { return fmt::format("/tmp/ms-driver-{}-{}/beat", user, job); }
 
 void run_agent(const AgentOptions& options, const Credentials& credentials) {
-  Beats beats(options.socket, options.root);
-  NodeHealth health(options.diag, options.health_s);
+  Observed observed{
+      .beats = Beats(options.socket, options.root), .health = NodeHealth(options.diag, options.health_s), .losses = {}};
   double last_s = monotonic_s();
   while (monotonic_s() - last_s < options.patience_s) {
     if (std::optional<net::Channel> driver = find_driver(options, credentials)) {
       try {
-        if (!serve(*driver, beats, health, options)) return;
+        if (!serve(*driver, observed, options)) return;
       } catch (const Error& error) { log::info("driver", "{}", error.message()); }
       last_s = monotonic_s();
     }
     std::this_thread::sleep_for(std::chrono::duration<double>(kRetry_s));
-    beats.take(monotonic_s());
+    observed.beats.take(monotonic_s());
   }
   log::warn("driver", "no driver for {:.0f} s: this agent ends", options.patience_s);
 }

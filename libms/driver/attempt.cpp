@@ -68,6 +68,7 @@ std::optional<std::vector<std::string>> Driver::choose_nodes() {
 }
 
 void Driver::begin_attempt() {
+  lose_silent_spares(clock_.now_s());
   const std::optional<std::vector<std::string>> chosen = choose_nodes();
   if (!chosen) return;
   nodes_ = *chosen;

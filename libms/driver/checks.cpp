@@ -9,6 +9,11 @@
 #include "slurm/commands.h"
 
 namespace ms::driver {
+namespace {
+
+constexpr double kSilentSpare = 3;  // times what an agent may be silent for
+
+}  // namespace
 
 // Spares too: a spare that is bad is found here, and not when it is needed.
 void Driver::begin_checks(double now_s) {
@@ -67,6 +72,29 @@ void Driver::take_network(const NetworkCheck::Result& found) {
   }
   for (const std::string& node : found.nodes) pool_.clear(node);
   save();
+}
+
+// Nobody else looks whether spares are still there, and an attempt with a dead node costs more than one without it.
+void Driver::lose_silent_spares(double now_s) {
+  for (const std::string& node : pool_.with(NodeRole::spare)) {
+    const auto heard = heard_s_.find(node);
+    if (heard == heard_s_.end() || now_s - heard->second < kSilentSpare * options_.limits.silent_s()) continue;
+    const std::string why = fmt::format("its agent was silent for {:.1f} s", now_s - heard->second);
+    log::warn("driver", "{} is lost: {}", node, why);
+    pool_.lose(node, why);
+  }
+}
+
+// Packets that are lost accuse a node only of what they do to the run.
+std::optional<Alarm> Driver::packet_loss(double now_s) const {
+  if (!watcher_->is_slow(now_s)) return std::nullopt;
+  const std::optional<LossyNode> lossy = losses_.lossy(nodes_);
+  if (!lossy) return std::nullopt;
+  return Alarm{.kind = AlarmKind::packet_loss,
+               .nodes = {lossy->node},
+               .ranks = {},
+               .fault_s = watcher_->last_progress_s(),
+               .why = fmt::format("no rank got on for {:.1f} s; {}", now_s - watcher_->last_progress_s(), lossy->why)};
 }
 
 void Driver::leave_out(const std::string& node, const std::string& why) {

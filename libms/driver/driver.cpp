@@ -170,6 +170,10 @@ void Driver::handle(const Hub::Event& event) {
   if (!says) return;
   pool_.found(event.node);
   if (says->report && watcher_) watcher_->report(event.node, *says->report, now_s);
+  if (says->report) {
+    heard_s_[event.node] = now_s;
+    losses_.hear(event.node, *says->report);
+  }
   if (says->report && !says->report->finding.empty()) take_finding(event.node, says->report->finding);
   if (!says->answer) return;
   awaited_.erase(event.node);
@@ -295,7 +299,13 @@ void Driver::step(double now_s) {
     case Phase::running:
       if (command_->ended()) {
         settle(now_s);
-      } else if (std::optional<Alarm> found = watcher_->check(now_s)) {
+        break;
+      }
+      if (std::optional<Alarm> found = watcher_->check(now_s); found && found->kind != AlarmKind::hang) {
+        alarm(*std::move(found), now_s);
+      } else if (std::optional<Alarm> loss = packet_loss(now_s)) {
+        alarm(*std::move(loss), now_s);
+      } else if (found) {
         alarm(*std::move(found), now_s);
       }
       break;
@@ -307,9 +317,11 @@ void Driver::step(double now_s) {
       if (command_->ended()) settle(now_s);
       break;
     case Phase::settling: {
-      // Who is lost shows in who is not heard of; and a verdict may come from another node.
+      // Who is lost, maybe beside whom the alarm names, shows in who is not heard of; and a verdict may come from
+      // another node.
       const bool well = !alarm_ && command_->status() == 0;
-      const bool heard = well || alarm_ || watcher_->heard_all_since(ended_s_, now_s);
+      const bool heard =
+          well || (alarm_ && alarm_->kind == AlarmKind::node_lost) || watcher_->heard_all_since(ended_s_, now_s);
       const bool told =
           !is_ms_train(options_.launch.command) || alarm_ || read_verdict() || now_s - phase_s_ > kVerdict_s;
       if (heard && told && !flight_.busy(now_s)) finish_attempt(now_s);

@@ -16,6 +16,7 @@
 #include "driver/judge.h"
 #include "driver/launch.h"
 #include "driver/ledger.h"
+#include "driver/losses.h"
 #include "driver/metrics_port.h"
 #include "driver/netcheck.h"
 #include "driver/pool.h"
@@ -87,6 +88,8 @@ class Driver {
   void take_network(const NetworkCheck::Result& found);
   void check_suspects(double now_s);
   void take_finding(const std::string& node, const std::string& finding);
+  std::optional<Alarm> packet_loss(double now_s) const;
+  void lose_silent_spares(double now_s);
   void leave_out(const std::string& node, const std::string& why);
   void stop_with(int code, const std::string& why);
   void requeue();
@@ -109,6 +112,8 @@ class Driver {
   Hub hub_;
   Agents agents_;
   Pool pool_;
+  Losses losses_;
+  std::map<std::string, double> heard_s_;  // of agents
   Suspects suspects_;
   NetworkCheck network_;
   FlightJudge flight_;

@@ -1,4 +1,4 @@
-// What ms-diag finds on a node: read from its report, and looked for on an agent's own node while the run trains.
+// Findings of ms-diag on a node: read from its report, and looked for on an agent's own node while the run trains.
 #pragma once
 
 #include <condition_variable>
@@ -20,7 +20,7 @@ class NodeHealth {
   // `diag`: the program; `every_s`: between two looks, 0: none.
   NodeHealth(std::string diag, double every_s);
 
-  // What the last look found; empty: nothing critical.
+  // Returns what the last look found; empty: nothing critical.
   std::string finding();
 
  private:

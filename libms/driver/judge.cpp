@@ -139,11 +139,17 @@ Judgement judge(const AttemptEvidence& e) {
     j.certain = true;
     return j;
   }
-  if (e.alarm && (e.alarm->kind == AlarmKind::evicted || e.alarm->kind == AlarmKind::finding)) {
-    Judgement j = judged(Next::again, e.alarm->kind == AlarmKind::evicted ? "evicted" : "finding",
+  if (e.alarm && (e.alarm->kind == AlarmKind::evicted || e.alarm->kind == AlarmKind::finding ||
+                  e.alarm->kind == AlarmKind::packet_loss)) {
+    const AlarmKind kind = e.alarm->kind;
+    Judgement j = judged(Next::again,
+                         kind == AlarmKind::evicted   ? "evicted"
+                         : kind == AlarmKind::finding ? "finding"
+                                                      : "packet_loss",
                          code_of(ExitCode::peer_lost), e.alarm->why);
     j.suspects = e.alarm->nodes;
-    j.certain = true;
+    // A switch that was overrun for some seconds may be mended.
+    j.certain = kind != AlarmKind::packet_loss;
     return j;
   }
   if (e.alarm && e.alarm->kind == AlarmKind::hang) return judge_hang(e);

@@ -9,6 +9,7 @@ namespace ms::driver {
 namespace {
 
 constexpr std::string_view kEnded = "done";
+constexpr double kSlowTimes = 3, kSlow_s = 2;  // a lost node is found before that
 
 }  // namespace
 
@@ -68,6 +69,19 @@ double Watcher::deadline_s() const {
     if (*last == kUnnamedSection) deadline_s = std::max(deadline_s, std::min(limits_.unnamed_s, limits_.hang_s));
   }
   return deadline_s;
+}
+
+bool Watcher::is_slow(double now_s) const {
+  const std::string* last = nullptr;
+  double typical_s = 0;
+  for (const auto& [number, rank] : ranks_) {
+    if (last != nullptr && *last == rank.state.section) continue;
+    last = &rank.state.section;
+    const std::optional<double> usual_s = deadlines_.typical_s(*last);
+    if (!usual_s) return false;
+    typical_s = std::max(typical_s, *usual_s);
+  }
+  return has_beats() && !ended() && now_s - progress_s_ > kSlowTimes * typical_s + kSlow_s;
 }
 
 std::optional<Alarm> Watcher::check(double now_s) const {

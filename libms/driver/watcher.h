@@ -30,7 +30,7 @@ struct WatchLimits {
   double unheard_s() const { return 2 * every_s + 9.5; }
 };
 
-enum class AlarmKind { rank_died, node_lost, hang, evicted, finding };
+enum class AlarmKind { rank_died, node_lost, hang, evicted, finding, packet_loss };
 
 struct Alarm {
   AlarmKind kind = AlarmKind::hang;
@@ -67,6 +67,8 @@ class Watcher {
   bool ended() const;  // every rank that was heard of says so
   double last_progress_s() const { return progress_s_; }
   double deadline_s() const;
+  // No rank has got on for much longer than a step takes, though that is no hang yet.
+  bool is_slow(double now_s) const;
   struct Rank {
     std::string node;
     RankState state;

@@ -54,6 +54,11 @@ std::string to_json(const Report& report) {
   }
   Json json{{"report", report.number}, {"attempt", report.attempt}, {"ranks", std::move(ranks)}};
   if (!report.took.empty()) json["took"] = report.took;
+  if (report.segments != 0) json["segments"] = report.segments;
+  for (const net::PeerLoss& loss : report.losses) {
+    json["losses"].push_back({{"peer", loss.peer}, {"sent", loss.sent}, {"again", loss.again}, {"looks", loss.looks}});
+  }
+  if (!report.addresses.empty()) json["addresses"] = report.addresses;
   if (!report.finding.empty()) json["finding"] = report.finding;
   return json.dump();
 }
@@ -86,6 +91,17 @@ AgentSays read_agent(const std::string& line) {
       json.get_to("report", report.number);
       json.get_to("attempt", report.attempt);
       if (json.contains("took")) json.get_to("took", report.took);
+      if (json.contains("segments")) json.get_to("segments", report.segments);
+      if (json.contains("addresses")) json.get_to("addresses", report.addresses);
+      if (const Json* losses = json.find("losses")) {
+        for (const Json& loss : *losses) {
+          if (report.losses.size() == kMostLosses) throw JsonError("too many losses");
+          report.losses.push_back({.peer = loss.get<std::string>("peer"),
+                                   .sent = loss.get<std::int64_t>("sent"),
+                                   .again = loss.get<std::int64_t>("again"),
+                                   .looks = loss.get<int>("looks")});
+        }
+      }
       if (json.contains("finding")) json.get_to("finding", report.finding);
       check_size(json.at("ranks"));
       for (const Json& rank : json.at("ranks")) {

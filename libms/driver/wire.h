@@ -10,8 +10,11 @@
 #include <string_view>
 #include <vector>
 
+#include "net/measure/tcp_loss.h"
+
 namespace ms::driver {
 
+inline constexpr std::size_t kMostLosses = 32;
 inline constexpr std::size_t kMaxGreeting_bytes = 4096, kMaxLine_bytes = std::size_t{1} << 20;
 
 // The section of ranks whose heartbeats name none.
@@ -44,8 +47,11 @@ struct RankState {
 struct Report {
   std::int64_t number = 0;
   int attempt = -1;  // that the ranks belong to
-  std::vector<RankState> ranks;
+  std::vector<RankState> ranks = {};
   std::map<std::string, double> took = {};  // sections that ended since the report before: the longest time of each
+  std::int64_t segments = 0;                // that TCP sent to other nodes in the last seconds
+  std::vector<net::PeerLoss> losses = {};   // of them, to peers that were sent some again: the worst kMostLosses
+  std::vector<std::string> addresses = {};  // of the node; only in the first report
   std::string finding = {};                 // what ms-diag finds critical on the node; empty: nothing
 };
 

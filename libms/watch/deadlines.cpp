@@ -23,4 +23,13 @@ double Deadlines::of(std::string_view section) const {
   return std::min(ceiling_s_, kTimes * *std::ranges::max_element(seconds) + slack_s);
 }
 
+std::optional<double> Deadlines::typical_s(std::string_view section) const {
+  const auto found = sections_.find(section);
+  if (found == sections_.end() || found->second.seconds.size() < kEnough) return std::nullopt;
+  std::vector<double> seconds = found->second.seconds;
+  const auto middle = seconds.begin() + std::ssize(seconds) / 2;
+  std::ranges::nth_element(seconds, middle);
+  return *middle;
+}
+
 }  // namespace ms::watch

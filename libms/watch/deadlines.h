@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,8 @@ class Deadlines {
   // kTimes the longest of the remembered times and kSlack_s, or kFirstSlack_s where there are few; the ceiling where
   // there are none.
   double of(std::string_view section) const;
+  // The median of the remembered times; nullopt: there are few.
+  std::optional<double> typical_s(std::string_view section) const;
 
  private:
   struct Times {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# ms-driver on a real Slurm: what ends an attempt, who is left out, and that nothing is lost. driver_faults.bats has the
+# ms-driver on a real Slurm: what ends an attempt, who is left out, and that nothing is lost. driver_faults.sh has the
 # whole table of faults.
 
 bats_require_minimum_version 1.5.0

@@ -156,6 +156,10 @@ TEST(Wire, ComesBackAsItWasSent) {
                            .cpu = 1.5,
                            .numbers = {{"loss", 2.5}}}}};
   report.took = {{"step", 0.25}};
+  report.segments = 70;
+  report.losses = {{.peer = "10.0.0.2", .sent = 50, .again = 3, .looks = 2}};
+  report.addresses = {"10.0.0.1"};
+  report.finding = "gpu.ecc gpu 3: 4 errors";
   EXPECT_EQ(to_json(*read_agent(to_json(report)).report), to_json(report));
   const Answer answer{.to = "look",
                       .attempt = 2,
@@ -165,7 +169,8 @@ TEST(Wire, ComesBackAsItWasSent) {
   const Order order{.what = "kill", .attempt = 4};
   EXPECT_EQ(to_json(read_order(to_json(order))), to_json(order));
   for (const char* text : {"", "{", "[]", "{}", "{\"report\": 1}", "{\"order\": 1, \"attempt\": 1}",
-                           "{\"report\": 1, \"attempt\": 1, \"ranks\": [1]}"}) {
+                           "{\"report\": 1, \"attempt\": 1, \"ranks\": [1]}",
+                           "{\"report\": 1, \"attempt\": 1, \"ranks\": [], \"losses\": [1]}"}) {
     EXPECT_THROW(read_agent(text), Error) << text;
     EXPECT_THROW(read_order(text), Error) << text;
   }

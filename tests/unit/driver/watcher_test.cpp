@@ -176,6 +176,14 @@ TEST_F(Watching, ADeadRankIsAnAlarmOnceTheOthersHadTimeToEnd) {
   EXPECT_NEAR(alarm->fault_s, 20, 0.2);
 }
 
+TEST_F(Watching, IsSlowLongBeforeItHangs) {
+  EXPECT_FALSE(watcher_.is_slow(100)) << "what a step takes is not known";
+  train_until(20);
+  EXPECT_FALSE(watcher_.is_slow(22));
+  EXPECT_TRUE(watcher_.is_slow(23));
+  EXPECT_FALSE(watcher_.check(23) && watcher_.check(23)->kind == AlarmKind::hang);
+}
+
 TEST_F(Watching, RanksThatAreDoneMayGo) {
   for (const auto& [node, rank] : {std::pair{"n1", 0}, std::pair{"n2", 1}}) {
     RankState state = at(rank, 9, "done");

@@ -24,6 +24,16 @@ TEST(Deadlines, FollowTheLongestOfTheLastTimes) {
   EXPECT_DOUBLE_EQ(deadlines.of("step"), 8);
 }
 
+TEST(Deadlines, TypicalIsTheMedianOfWhatIsRemembered) {
+  Deadlines deadlines(600);
+  for (std::size_t i = 0; i + 1 < Deadlines::kEnough; ++i) deadlines.took("step", 0.1);
+  EXPECT_FALSE(deadlines.typical_s("step"));
+  EXPECT_FALSE(deadlines.typical_s("save"));
+  for (int i = 0; i < 40; ++i) deadlines.took("step", 0.1);
+  for (int i = 0; i < 20; ++i) deadlines.took("step", 9);  // slow now
+  EXPECT_EQ(deadlines.typical_s("step"), 0.1);
+}
+
 TEST(Deadlines, NeverExceedTheConfiguredOne) {
   Deadlines deadlines(60);
   for (int i = 0; i < 10; ++i) deadlines.took("save", 100);
