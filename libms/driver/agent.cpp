@@ -1,6 +1,7 @@
 #include "driver/agent.h"
 
 #include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,6 +15,7 @@
 #include "driver/hub.h"
 #include "driver/tasks.h"
 #include "net/measure/interface.h"
+#include "net/transport/secret.h"
 
 namespace ms::driver {
 namespace {
@@ -104,7 +106,10 @@ bool serve(net::Channel& driver, Observed& observed, const AgentOptions& options
 
 }  // namespace
 
-std::string heartbeat_path(unsigned user, int job) { return fmt::format("/tmp/ms-driver-{}-{}/beat", user, job); }
+std::string new_heartbeat_path() {
+  constexpr std::size_t kUnguessable = 24;  // hexadecimal digits
+  return fmt::format("/tmp/ms-driver-{}-{}/beat", geteuid(), net::new_secret().substr(0, kUnguessable));
+}
 
 void run_agent(const AgentOptions& options, const Credentials& credentials) {
   Observed observed{

@@ -24,8 +24,9 @@ struct AgentOptions {
   Sysroot root = Sysroot();
 };
 
-// The socket for the heartbeats of a job, the same path on every node.
-std::string heartbeat_path(unsigned user, int job);
+// Returns a path for the socket of heartbeats, to be the same on every node. Nobody can guess it, and lay something of
+// theirs there to keep agents away.
+std::string new_heartbeat_path();
 
 // Returns when the driver says so, or none was there for patience_s. Throws Error("driver.agent") where the socket
 // cannot be had, and what join() throws of strangers.

@@ -1,5 +1,6 @@
 // The attempts of a driver: their begin, their end, and what follows.
 #include <fmt/ranges.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -81,7 +82,9 @@ void Driver::begin_attempt() {
   begun.nodes = nodes_;
   begun.began_s = clock_.wall_s();
   watcher_.emplace(number, nodes_, limits(), deadlines_, now_s);
-  output_.emplace(files_.output(number), 0);
+  // A log of that name is there where a ledger was moved away: its lines are not of this attempt.
+  struct stat old {};
+  output_.emplace(files_.output(number), stat(files_.output(number).c_str(), &old) == 0 ? old.st_size : 0);
   alarm_.reset();
   tasks_.clear();
   lines_.clear();
@@ -90,9 +93,14 @@ void Driver::begin_attempt() {
             pool_.with(NodeRole::spare).empty()
                 ? std::string()
                 : fmt::format(", spare: {}", slurm::fold_hostlist(pool_.with(NodeRole::spare))));
+  for (const std::string& node : options_.nodes) {
+    if (orphan_) agents_.order(node, {.what = "kill", .attempt = *orphan_});
+  }
+  orphan_.reset();
+  save();  // a driver that is killed from here on leaves an attempt that is known
   command_ = LongCommand::start(srun_command(launch_, nodes_),
                                 environment_with({{"MS_ATTEMPT", std::to_string(number)},
-                                                  {"MS_HEARTBEAT", heartbeat_path(geteuid(), options_.job)},
+                                                  {"MS_HEARTBEAT", heartbeat_},
                                                   {"SLURM_PROCID", ""},
                                                   {"SLURM_HOSTFILE", ""}}),
                                 files_.output(number), files_.exit_status(number));

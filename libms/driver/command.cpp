@@ -81,7 +81,9 @@ bool LongCommand::ended() {
 }
 
 void LongCommand::signal(int number) const {
-  if (process_stat(Sysroot(), place_.pid).started == place_.started) kill(-place_.pid, number);
+  // A state file that is broken must not name all processes, nor this one's group.
+  const ProcessStat stat = process_stat(Sysroot(), place_.pid);
+  if (place_.pid > 1 && stat.state != 'X' && stat.started == place_.started) kill(-place_.pid, number);
 }
 
 std::optional<Json> document_in(std::string_view output) {

@@ -87,6 +87,10 @@ DriverOptions options_of(const Args& args) {
     std::free(here);
   }
   options.launch.command = completed(args.list("COMMAND"), options.run_dir);
+  if (options.launch.command[0].empty() || options.launch.command[0][0] == '-') {
+    throw user_error("driver.command", fmt::format("'{}' is no command", plain_text(options.launch.command[0], 80)),
+                     "options of srun come before it: --srun=OPTION");
+  }
   options.launch.srun_options = args.list("srun");
   options.launch.tasks_per_node =
       args.has("tasks-per-node") ? static_cast<int>(args.get_int("tasks-per-node", 1, 4096))
@@ -149,11 +153,10 @@ int drive(const Args& args) {
 }
 
 int be_agent(const Args& args) {
-  const int job = static_cast<int>(args.get_int("job", 1));
   run_agent({.drivers = split(args.get("connect"), ','),
              .node = net::node_name(),
-             .job = job,
-             .socket = heartbeat_path(geteuid(), job),
+             .job = static_cast<int>(args.get_int("job", 1)),
+             .socket = args.get("heartbeat"),
              .evidence = args.get("evidence"),
              .every_s = args.get_seconds("every"),
              .diag = args.get("diag"),
@@ -335,6 +338,7 @@ Command agent_command() {
   return {.name = "agent",
           .summary = "hear the ranks of a node and report to the driver (run starts it)",
           .options = {{.name = "job", .value = "ID", .doc = "The job."},
+                      {.name = "heartbeat", .value = "SOCKET", .doc = "For the ranks, in a directory that is made."},
                       {.name = "connect", .value = "ADDRESSES", .doc = "Where the driver listens."},
                       {.name = "evidence",
                        .value = "DIR",

@@ -49,13 +49,14 @@ std::optional<DriverState> earlier_state(const DriverFiles& files, const std::st
   return state;
 }
 
-std::vector<std::string> agent_command(const DriverOptions& options, int port) {
+std::vector<std::string> agent_command(const DriverOptions& options, int port, const std::string& heartbeat) {
   std::vector<std::string> addresses;
   for (const net::Interface& interface : net::interfaces()) {
     if (interface.address.storage.ss_family == AF_INET) addresses.push_back(interface.address.with_port(port).str());
   }
   std::vector<std::string> command{options.program,  "agent",
                                    "--job",          std::to_string(options.job),
+                                   "--heartbeat",    heartbeat,
                                    "--connect",      fmt::format("{}", fmt::join(addresses, ",")),
                                    "--evidence",     DriverFiles(options.run_dir).dir,
                                    "--every",        fmt::format("{}s", options.limits.every_s),
@@ -76,12 +77,13 @@ Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clo
       files_(options_.run_dir),
       lock_(lock_directory(files_)),
       earlier_(earlier_state(files_, job())),
+      heartbeat_(earlier_ && !earlier_->heartbeat.empty() ? earlier_->heartbeat : new_heartbeat_path()),
       hub_(earlier_ ? earlier_->port : 0, credentials, clock, Hub::kLeastUnproven + options_.nodes.size()),
       agents_({.nodes = options_.nodes,
-               .agent = agent_command(options_, hub_.port()),
+               .agent = agent_command(options_, hub_.port(), heartbeat_),
                .output_file = files_.dir + "/agents.log",
                .status_dir = files_.dir},
-              hub_, clock, earlier_.has_value()),
+              hub_, clock, earlier_ && earlier_->port == hub_.port()),
       pool_(options_.nodes),
       suspects_(options_.diag, files_.dir),
       network_(options_.netcheck, files_.dir),
@@ -95,13 +97,14 @@ Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clo
   for (const auto& [node, why] : ledger_.excluded) pool_.exclude(node, why);
   first_attempt_ = static_cast<int>(ledger_.attempts.size());
   if (earlier_) adopt(*earlier_);
+  end_orphan();
   open_metrics_port();
   save();
 }
 
 // Goes on with the attempt of a driver that was killed.
 void Driver::adopt(DriverState state) {
-  if (!state.command || ledger_.attempts.empty() || entry().ended_s != 0) return;
+  if (!state.command || ledger_.attempts.empty() || entry().ended_s != 0 || entry().number != state.attempt) return;
   log::warn("driver", "a driver before this one was killed: going on with its attempt {}", state.attempt);
   first_attempt_ = std::max(0, first_attempt_ - 1);
   command_ = LongCommand::adopt(*state.command);
@@ -110,6 +113,16 @@ void Driver::adopt(DriverState state) {
   watcher_.emplace(state.attempt, nodes_, limits(), deadlines_, clock_.now_s());
   output_.emplace(files_.output(state.attempt), state.output_offset);
   phase_ = Phase::running;
+}
+
+// An attempt that has no end and is not adopted: its driver was killed before it had noted the command, or was that of
+// an earlier start of the job.
+void Driver::end_orphan() {
+  if (command_ || ledger_.attempts.empty() || entry().ended_s != 0) return;
+  entry().ended_s = std::max(entry().began_s, entry().first_step_s);
+  entry().cause = "driver_killed";
+  entry().why = "the driver was killed, and what became of this attempt is not known";
+  orphan_ = entry().number;
 }
 
 // A loop that names no sections may do anything between two heartbeats, such as a save that comes once an hour. Each
@@ -233,10 +246,21 @@ void Driver::read_signals() {
   }
 }
 
+// A command may write faster than it can be read here: some at a time, and at the end all that there is.
 void Driver::read_output(bool last) {
   if (!output_) return;
-  for (const std::string& text : output_->lines(last)) {
-    if (watcher_) watcher_->output(clock_.now_s());
+  constexpr int kAtATime = 16;
+  for (int i = 0; i < kAtATime || last; ++i) {
+    const std::vector<std::string> lines = output_->lines(last);
+    if (lines.empty()) break;
+    take_output(lines);
+  }
+  std::fflush(stdout);
+}
+
+void Driver::take_output(const std::vector<std::string>& lines) {
+  if (watcher_) watcher_->output(clock_.now_s());
+  for (const std::string& text : lines) {
     std::string_view line = text;
     const int rank = take_label(line);
     write_bytes(fmt::format("{}\n", line));
@@ -250,7 +274,6 @@ void Driver::read_output(bool last) {
     }
     lines_.push_back({.known = known, .node = node, .text = plain_text(line, 300)});
   }
-  std::fflush(stdout);
 }
 
 // Asks the kernels of silent nodes, and notes what the ranks have done.

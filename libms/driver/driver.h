@@ -65,6 +65,7 @@ class Driver {
 
   std::string job() const;
   void adopt(DriverState state);
+  void end_orphan();
   void begin_checks(double now_s);
   WatchLimits limits() const;
   void begin_attempt();
@@ -73,6 +74,7 @@ class Driver {
   void answer_client(const Hub::Event& event);
   void read_signals();
   void read_output(bool last);
+  void take_output(const std::vector<std::string>& lines);
   void watch(double now_s);
   void step(double now_s);
   void note_progress(double now_s);
@@ -109,6 +111,7 @@ class Driver {
   DriverFiles files_;
   UniqueFd lock_;
   std::optional<DriverState> earlier_;  // what a driver before this one left
+  const std::string heartbeat_;         // the socket of the agents
   Hub hub_;
   Agents agents_;
   Pool pool_;
@@ -147,6 +150,7 @@ class Driver {
   std::size_t strangers_ = 0;       // not yet in the log
   double strangers_s_ = -1e9;       // when the log named some last
   std::set<std::string> unheeded_;  // nodes with a finding for which there is no spare
+  std::optional<int> orphan_;       // an attempt whose tasks may still run, without anybody who knows them
   std::optional<int> result_;
 };
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "net/transport/secret.h"
 
@@ -20,6 +21,17 @@ constexpr std::size_t kMostUnsent_bytes = std::size_t{4} << 20;
 constexpr Hub::Id kListenerId = 0, kOtherId = ~Hub::Id{0};
 
 net::Address every_address(int port) { return net::parse_address("0.0.0.0:0")->with_port(port); }
+
+// The port of a driver that was killed may be somebody else's by now.
+net::Listener listener_on(int port) {
+  try {
+    return net::Listener(every_address(port));
+  } catch (const Error& error) {
+    if (port == 0) throw;
+    log::warn("driver", "{}: the agents are started again, for another port", error.message());
+    return net::Listener(every_address(0));
+  }
+}
 
 void watch_fd(int epoll, int operation, int fd, Hub::Id id, std::uint32_t events) {
   epoll_event event{};
@@ -36,7 +48,7 @@ Hub::Hub(int port, const Credentials& credentials, Clock& clock, std::size_t mos
     : credentials_(credentials),
       clock_(clock),
       most_unproven_(most_unproven),
-      listener_(every_address(port)),
+      listener_(listener_on(port)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   if (!epoll_) throw Error("driver.socket", Blame::node, fmt::format("no epoll: {}", errno_text(errno)));
   watch_fd(epoll_.get(), EPOLL_CTL_ADD, listener_.fd(), kListenerId, EPOLLIN);

@@ -31,8 +31,8 @@ class Hub {
     std::string text;        // line: what it said; gone: why
   };
 
-  // Listens on `port` of all addresses; 0: a free one. `most_unproven`: above the number of those who may come at the
-  // same time. `credentials` and `clock` outlive it.
+  // Listens on `port` of all addresses; 0, or where it is taken: a free one. `most_unproven`: above the number of those
+  // who may come at the same time. `credentials` and `clock` outlive it.
   Hub(int port, const Credentials& credentials, Clock& clock, std::size_t most_unproven = kLeastUnproven);
 
   int port() const { return listener_.port(); }

@@ -49,6 +49,7 @@ void Driver::tell(const std::string& kind, const std::vector<std::string>& nodes
 void Driver::save() {
   shown_s_ = -1e9;  // what is shown follows at once
   DriverState state{.job = job(),
+                    .heartbeat = heartbeat_,
                     .addresses = {},
                     .port = hub_.port(),
                     .attempt = ledger_.attempts.empty() ? 0 : entry().number,

@@ -7,11 +7,8 @@
 namespace ms::driver {
 
 std::string to_json(const DriverState& state) {
-  Json json{{"schema", 1},
-            {"job", state.job},
-            {"port", state.port},
-            {"attempt", state.attempt},
-            {"output_offset", state.output_offset}};
+  Json json{{"schema", 1},        {"job", state.job},         {"heartbeat", state.heartbeat},
+            {"port", state.port}, {"attempt", state.attempt}, {"output_offset", state.output_offset}};
   json["addresses"] = state.addresses;
   json["nodes"] = state.nodes;
   if (state.command) {
@@ -26,7 +23,9 @@ std::optional<DriverState> read_state(std::string_view text) {
     const Json json = Json::parse(text, {.max_depth = 8});
     DriverState state;
     json.get_to("job", state.job);
+    json.get_to("heartbeat", state.heartbeat);
     json.get_to("port", state.port);
+    if (state.port < 0 || state.port > 65535) return std::nullopt;
     json.get_to("attempt", state.attempt);
     json.get_to("output_offset", state.output_offset);
     json.get_to("addresses", state.addresses);

@@ -13,6 +13,7 @@ namespace ms::driver {
 
 struct DriverState {
   std::string job;                     // "123.0", with its restart: a state of another one is not ours
+  std::string heartbeat;               // the socket of its agents: see AgentOptions
   std::vector<std::string> addresses;  // of the port
   int port = 0;
   int attempt = 0;                 // that runs; 0: none

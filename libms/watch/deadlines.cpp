@@ -6,7 +6,10 @@ namespace ms::watch {
 
 void Deadlines::took(std::string_view section, double seconds) {
   auto found = sections_.find(section);
-  if (found == sections_.end()) found = sections_.emplace(std::string(section), Times{}).first;
+  if (found == sections_.end()) {
+    if (sections_.size() == kMostSections) return;  // names that are made up in each step have no usual time
+    found = sections_.emplace(std::string(section), Times{}).first;
+  }
   Times& times = found->second;
   if (times.seconds.size() < kRemembered) {
     times.seconds.push_back(seconds);

@@ -13,7 +13,7 @@ namespace ms::watch {
 class Deadlines {
  public:
   // The times of a section that are remembered, and how many make a deadline: steps are many and alike, saves few.
-  static constexpr std::size_t kRemembered = 64, kEnough = 4;
+  static constexpr std::size_t kRemembered = 64, kEnough = 4, kMostSections = 256;
   static constexpr double kTimes = 3, kSlack_s = 5, kFirstSlack_s = 30;
 
   // `ceiling_s`: the configured deadline, which no learned one exceeds.

@@ -18,13 +18,13 @@ cd "$work"
 training_text 400 >/dev/null 2>&1
 tiny_config train.steps="$steps" model.hidden=128 model.seq=128 checkpoint.dir='""' >c.toml
 export MS_ATTEMPT=1
-socket=/tmp/ms-driver-$(id -u)-$$/beat
+socket=/tmp/ms-driver-bench-$$/beat
 
 train() { # NAME: with heartbeats, or without
   local name=$1
   if [[ $name == with ]]; then
     # No driver is at that address: the agent hears the beats, and has nobody to report to, as reports are not the rank's cost.
-    "$bin/ms-driver" agent --job $$ --connect 127.0.0.1:9 >agent.log 2>&1 &
+    "$bin/ms-driver" agent --job $$ --heartbeat "$socket" --connect 127.0.0.1:9 >agent.log 2>&1 &
     agent=$!
     until [[ -S $socket ]]; do sleep 0.02; done
     MS_HEARTBEAT=$socket "$bin/ms-train" run c.toml --set run.dir=r >run.log 2>&1 || { tail -n 5 run.log && exit 1; }

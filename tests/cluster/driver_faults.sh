@@ -9,36 +9,37 @@ export CLUSTER_BUILD
 shift || true
 
 # name | ends with code | causes that the first attempt may have | nodes that it may accuse, "nobody" | MS_FAULT, or nothing |
-# what is done at step 12 | what is prepared, at first | settings of the run
+# what is prepared | settings of the run | what is done at step 12
 faults=$(
   cat <<'TABLE'
-rank killed|0|rank_died|node02||on-node node02 pkill -KILL -x ms-train
-rank stopped|0|hang|node02||on-node node02 pkill -STOP -x ms-train
-endless loop|0|hang|node02|step=12 rank=1 restart=0 spin|
-never enters a collective|0|hang|node02|step=12 rank=1 restart=0 hang|
-rank exits|0|rank_died|node02|step=12 rank=1 restart=0 exit|
-node declares itself bad|0|node_fault|node02|step=12 rank=1 restart=0 node-bad|
-GPU declares itself bad|0|gpu_fault|node02|step=12 rank=1 restart=0 gpu-bad|
-storage fails|0|storage||step=12 rank=1 restart=0 storage|
-node gone|0|node_lost|node02||kill-node node02
-link cut|0|node_lost|node02||cut-link node02
-slurmd killed|0|node_lost|node02||on-node node02 pkill -KILL -x slurmd
-20 % packet loss|0|hang node_lost packet_loss|node02||lose-packets node02 20
-storage full|0||||fill_storage
-spares exhausted|76|node_lost|node02||kill-node node02; wait-until 60 grep -q "attempt 2 trains" job.log; kill-node node03; wait-until 60 grep -q "attempt 3 trains" job.log; kill-node node04
-agent killed|0|done|||on-node node02 pkill -KILL -f 'ms-driver agent'
-driver killed|0|done|||on-node node01 bash -c 'kill -KILL "$(pgrep -f "^ms-driver run" | tail -n 1)"'
-newest checkpoint corrupted|0|rank_died|node02||wait-until 30 bash -c "ls -d ckpt/step-*[05]/ | grep -c . | grep -qv ^1"; for file in $(ls -d ckpt/step-* | sort | tail -n 1)/*.h5; do printf broken | dd of="$file" bs=1 seek=3000 conv=notrunc status=none; done; on-node node02 pkill -KILL -x ms-train
-two faults at once|0|node_lost|node03||on-node node02 pkill -KILL -x ms-train & kill-node node03; wait
-fault that always comes back|93|rank_died|node02|step=12 rank=1 kill|
-slurmctld restarted|0|rank_died|node02||pkill -x slurmctld; wait-until 20 bash -c '! pgrep -x slurmctld'; slurmctld; on-node node02 pkill -KILL -x ms-train
-link at 1 % of its rate|0|done|nobody||limit-rate node02 240mbit
-NaN loss, the step is skipped|0|done|nobody|step=12 rank=1 nan|
-NaN loss, the guard stops the run|2|train.diverged|nobody|step=12 rank=1 nan|||guard.nonfinite="stop"
-NaN loss in every step|2|train.diverged|nobody|step=12 rank=1 nan; step=13 rank=2 nan; step=14 rank=3 nan|||guard.max_skips=3
-GPU error that accuses the program|70|cuda.program|nobody|||emulated_gpu 700|
-GPU error that accuses the hardware|0|gpu_ecc gpu_fault|node01|||emulated_gpu ecc|
-finding of ms-diag in mid-run|0|finding|node02||gpus node02 "gpu 3 ecc_uncorrectable=4"|healthy_gpus|
+rank killed|0|rank_died|node02||||on-node node02 pkill -KILL -x ms-train
+rank stopped|0|hang|node02||||on-node node02 pkill -STOP -x ms-train
+endless loop|0|hang|node02|step=12 rank=1 restart=0 spin|||
+never enters a collective|0|hang|node02|step=12 rank=1 restart=0 hang|||
+rank exits|0|rank_died|node02|step=12 rank=1 restart=0 exit|||
+node declares itself bad|0|node_fault|node02|step=12 rank=1 restart=0 node-bad|||
+GPU declares itself bad|0|gpu_fault|node02|step=12 rank=1 restart=0 gpu-bad|||
+storage fails|0|storage||step=12 rank=1 restart=0 storage|||
+node gone|0|node_lost|node02||||kill-node node02
+link cut|0|node_lost|node02||||cut-link node02
+slurmd killed|0|node_lost|node02||||on-node node02 pkill -KILL -x slurmd
+20 % packet loss|0|hang node_lost packet_loss|node02||||lose-packets node02 20
+storage full|0||||||fill_storage
+spares exhausted|76|node_lost|node02||||kill-node node02; wait-until 60 grep -q "attempt 2 trains" job.log; kill-node node03; wait-until 60 grep -q "attempt 3 trains" job.log; kill-node node04
+agent killed|0|done|||||on-node node02 pkill -KILL -f 'ms-driver agent'
+driver killed|0|done|||||on-node node01 bash -c 'kill -KILL "$(pgrep -f "^ms-driver run" | tail -n 1)"'
+driver killed eight times|0|rank_died|node02||||on-node node02 pkill -KILL -x ms-train; for i in {1..8}; do on-node node01 bash -c 'pkill -KILL -P "$(pgrep -o -f "^ms-driver run")" || true'; sleep "0.$((i * 37 % 100))"; done
+newest checkpoint corrupted|0|rank_died|node02||||wait-until 30 saved_twice; for file in $(ls -d ckpt/step-* | sort | tail -n 1)/*.h5; do printf broken | dd of="$file" bs=1 seek=3000 conv=notrunc status=none; done; on-node node02 pkill -KILL -x ms-train
+two faults at once|0|node_lost|node03||||on-node node02 pkill -KILL -x ms-train & kill-node node03; wait
+fault that always comes back|93|rank_died|node02|step=12 rank=1 kill|||
+slurmctld restarted|0|rank_died|node02||||pkill -x slurmctld; wait-until 20 bash -c '! pgrep -x slurmctld'; slurmctld; on-node node02 pkill -KILL -x ms-train
+link at 1 % of its rate|0|done|nobody||||limit-rate node02 240mbit
+NaN loss, the step is skipped|0|done|nobody|step=12 rank=1 nan|||
+NaN loss, the guard stops the run|2|train.diverged|nobody|step=12 rank=1 nan||guard.nonfinite="stop"|
+NaN loss in every step|2|train.diverged|nobody|step=12 rank=1 nan; step=13 rank=2 nan; step=14 rank=3 nan||guard.max_skips=3|
+GPU error that accuses the program|70|cuda.program|nobody||emulated_gpu 700||
+GPU error that accuses the hardware|0|gpu_ecc gpu_fault|node01||emulated_gpu ecc||
+finding of ms-diag in mid-run|0|finding|node02||healthy_gpus||gpus node02 "gpu 3 ecc_uncorrectable=4"
 TABLE
 )
 
@@ -73,6 +74,8 @@ SH
   chmod +x gpu/ms-train
   export PATH=$PWD/gpu:$PATH
 }
+saved_twice() { [[ $(find ckpt -maxdepth 1 -name "step-*" | wc -l) -ge 2 ]]; }
+export -f saved_twice
 # healthy_gpus: every node has eight, and ms-diag looks at them every second.
 healthy_gpus() { policy </dev/null; all_gpus; driver_options=(--health-every 1s); }
 driver_options=()
@@ -111,7 +114,7 @@ fi'
 
 echo 'fault | ended by | located | detect s | diagnose s | recover s | fault to next step s | attempts | losses'
 failed=0
-while IFS='|' read -r name code cause accused injected action prepared settings; do
+while IFS='|' read -r name code cause accused injected prepared settings action; do
   if (($# > 0)) && [[ " $* " != *" ${name// /-} "* ]]; then continue; fi
   export name code cause accused injected action prepared settings
   "$here/run" 6 -- bash -euo pipefail -c "$on_controller" </dev/null || { echo "$name: FAILED" && failed=1; }

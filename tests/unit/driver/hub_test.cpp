@@ -72,6 +72,12 @@ TEST_F(Port, BothEndsProveThemselvesAndTalk) {
   EXPECT_EQ(until(1, Hub::Kind::gone)[0].node, "n1");
 }
 
+TEST_F(Port, OneThatIsTakenIsAnotherOne) {
+  const Hub second(hub_.port(), credentials_, clock_);
+  EXPECT_NE(second.port(), hub_.port());
+  EXPECT_GT(second.port(), 0);
+}
+
 TEST_F(Port, AnotherUserIsAStrangerAtEitherEnd) {
   const FakeCredentials other("you");
   std::jthread stranger([&] { EXPECT_THROW(join(address(), "agent", "n1", other, net::in_seconds(5)), Error); });

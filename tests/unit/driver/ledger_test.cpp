@@ -141,6 +141,7 @@ TEST(Launch, WordsForSrun) {
 
 TEST(State, ComesBackAsItWasWritten) {
   DriverState state{.job = "7.0",
+                    .heartbeat = "/tmp/a/beat",
                     .addresses = {"10.0.0.1:4000"},
                     .port = 4000,
                     .attempt = 3,
@@ -153,6 +154,8 @@ TEST(State, ComesBackAsItWasWritten) {
   EXPECT_EQ(to_json(*read), text);
   EXPECT_FALSE(read_state("{}"));
   EXPECT_FALSE(read_state("x"));
+  state.port = 70000;
+  EXPECT_FALSE(read_state(to_json(state))) << "no port";
 }
 
 TEST(Status, IsReadByPeopleAndPrometheus) {

@@ -34,6 +34,14 @@ TEST(Deadlines, TypicalIsTheMedianOfWhatIsRemembered) {
   EXPECT_EQ(deadlines.typical_s("step"), 0.1);
 }
 
+TEST(Deadlines, OfSectionsWithoutEndAreNotKept) {
+  Deadlines deadlines(600);
+  for (std::size_t i = 0; i < Deadlines::kMostSections; ++i) deadlines.took("s" + std::to_string(i), 1);
+  deadlines.took("another", 1);
+  EXPECT_EQ(deadlines.of("another"), 600);
+  EXPECT_LT(deadlines.of("s0"), 600);
+}
+
 TEST(Deadlines, NeverExceedTheConfiguredOne) {
   Deadlines deadlines(60);
   for (int i = 0; i < 10; ++i) deadlines.took("save", 100);
