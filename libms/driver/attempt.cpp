@@ -68,6 +68,28 @@ std::optional<std::vector<std::string>> Driver::choose_nodes() {
   return pool_.choose(smaller->nodes, smaller->nodes);
 }
 
+void Driver::start_command() {
+  command_ = LongCommand::start(srun_command(launch_, nodes_),
+                                environment_with({{"MS_ATTEMPT", std::to_string(entry().number)},
+                                                  {"MS_HEARTBEAT", heartbeat_},
+                                                  {"SLURM_PROCID", ""},
+                                                  {"SLURM_HOSTFILE", ""}}),
+                                files_.output(entry().number), files_.exit_status(entry().number));
+}
+
+void Driver::not_started(const std::string& why, double now_s) {
+  log::warn("driver", "attempt {} does not begin: {}", entry().number, why);
+  watcher_.reset();
+  output_.reset();
+  entry().ended_s = clock_.wall_s();
+  entry().cause = "storage";
+  entry().code = static_cast<int>(ExitCode::storage);
+  entry().why = why;
+  decide(
+      {.next = Next::again, .cause = entry().cause, .code = entry().code, .suspects = {}, .certain = false, .why = why},
+      now_s);
+}
+
 void Driver::begin_attempt() {
   lose_silent_spares(clock_.now_s());
   const std::optional<std::vector<std::string>> chosen = choose_nodes();
@@ -98,12 +120,11 @@ void Driver::begin_attempt() {
   }
   orphan_.reset();
   save();  // a driver that is killed from here on leaves an attempt that is known
-  command_ = LongCommand::start(srun_command(launch_, nodes_),
-                                environment_with({{"MS_ATTEMPT", std::to_string(number)},
-                                                  {"MS_HEARTBEAT", heartbeat_},
-                                                  {"SLURM_PROCID", ""},
-                                                  {"SLURM_HOSTFILE", ""}}),
-                                files_.output(number), files_.exit_status(number));
+  try {
+    start_command();
+  } catch (const Error& error) {  // no room for its output, most likely
+    return not_started(error.message(), now_s);
+  }
   phase_ = Phase::running;
   phase_s_ = now_s;
   save();
@@ -214,7 +235,9 @@ void Driver::finish_attempt(double now_s) {
   ended.suspects = judgement.suspects;
   ended.diagnose_s = now_s - (alarm_ ? alarm_s_ : ended_s_);
   if (judgement.next == Next::again) {
-    write_file_atomic(files_.evidence(ended.number), evidence_json(evidence).dump(2) + "\n");
+    try {
+      write_file_atomic(files_.evidence(ended.number), evidence_json(evidence).dump(2) + "\n");
+    } catch (const Error& error) { log::warn("driver", "the evidence is lost: {}", error.message()); }
     log::warn("driver", "attempt {} ended: {}: {}", ended.number, judgement.cause, judgement.why);
     comment(fmt::format("attempt {} ended: {}", ended.number, judgement.cause));
   }

@@ -26,6 +26,9 @@ namespace {
 constexpr const char* kScript =
     "trap : HUP INT TERM USR1 USR2; \"$@\"; code=$?; echo $code >\"$0.new\" && mv \"$0.new\" \"$0\"";
 
+// A FIFO of that name without a reader is an error, rather than a wait.
+constexpr int kAppend = O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK;
+
 constexpr std::size_t kMostRead_bytes = std::size_t{256} << 10, kMostLine_bytes = 8192;
 
 std::vector<char*> words_of(const std::vector<std::string>& words) {
@@ -47,7 +50,7 @@ LongCommand LongCommand::start(const std::vector<std::string>& argv, const std::
   posix_spawn_file_actions_init(&files);
   posix_spawnattr_init(&attributes);
   posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&files, 1, output_file.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
+  posix_spawn_file_actions_addopen(&files, 1, output_file.c_str(), kAppend, 0666);
   posix_spawn_file_actions_adddup2(&files, 1, 2);
   sigset_t none, all;
   sigemptyset(&none);

@@ -69,6 +69,8 @@ class Driver {
   void begin_checks(double now_s);
   WatchLimits limits() const;
   void begin_attempt();
+  void start_command();
+  void not_started(const std::string& why, double now_s);
   std::optional<std::vector<std::string>> choose_nodes();
   void handle(const Hub::Event& event);
   void answer_client(const Hub::Event& event);
