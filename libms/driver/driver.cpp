@@ -254,8 +254,18 @@ void Driver::read_output(bool last) {
     const std::vector<std::string> lines = output_->lines(last);
     if (lines.empty()) break;
     take_output(lines);
+    flush_log();
   }
-  std::fflush(stdout);
+}
+
+// The job's log may lie on a disk that is full for a while, which must not end a run that does well.
+void Driver::flush_log() {
+  const bool full = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+  std::clearerr(stdout);
+  if (log_was_full_ && !full) {
+    log::warn("driver", "lines are missing above, the disk was full: see {}", files_.output(entry().number));
+  }
+  log_was_full_ = full;
 }
 
 void Driver::take_output(const std::vector<std::string>& lines) {

@@ -76,6 +76,7 @@ class Driver {
   void answer_client(const Hub::Event& event);
   void read_signals();
   void read_output(bool last);
+  void flush_log();
   void take_output(const std::vector<std::string>& lines);
   void watch(double now_s);
   void step(double now_s);
@@ -152,7 +153,8 @@ class Driver {
   std::size_t strangers_ = 0;       // not yet in the log
   double strangers_s_ = -1e9;       // when the log named some last
   std::set<std::string> unheeded_;  // nodes with a finding for which there is no spare
-  std::optional<int> orphan_;       // an attempt whose tasks may still run, without anybody who knows them
+  bool log_was_full_ = false;
+  std::optional<int> orphan_;  // an attempt whose tasks may still run, without anybody who knows them
   std::optional<int> result_;
 };
 

@@ -9,7 +9,7 @@ import lint
 WRITERS = ("libms/base/print.cpp", "libms/base/log.cpp", "libms/base/progress.cpp", "libms/base/error.cpp",
            "libms/base/unexpected.cpp")
 WRITES = re.compile(r"\bfmt::v?print\s*\(|\b(printf|vprintf|puts|putchar)\s*\(|\bstd::(cout|cerr|clog)\b|\b(stdout|stderr)\s*[,)]")
-FLUSHES = re.compile(r"\b(fflush|ferror)\s*\(\s*(stdout|stderr)\s*\)")
+FLUSHES = re.compile(r"\b(fflush|ferror|clearerr)\s*\(\s*(stdout|stderr)\s*\)")
 
 
 def check(tree, _):
