@@ -48,8 +48,8 @@ class Service final : public MpiService {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  int ranks_on_node() const override { return peers_.ranks_on_node(); }
   std::string node(int rank) const override { return peers_.node(rank); }
+  std::vector<int> node_ranks() const override { return peers_.node_ranks(); }
   KeyValueTable& table() override { return table_; }
   const FirstCause& cause() const override { return cause_; }
   IssueCounts& issue_counts() override { return issue_counts_; }

@@ -5,6 +5,8 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "comm/exchange_communicator.h"
 #include "comm/store_memory.h"
@@ -17,8 +19,8 @@ class MpiService : public ExchangeService {
   static std::shared_ptr<MpiService> start(std::chrono::milliseconds deadline);
 
   virtual int size() const = 0;
-  virtual int ranks_on_node() const = 0;
   virtual std::string node(int rank) const = 0;
+  virtual std::vector<int> node_ranks() const = 0;
   virtual KeyValueTable& table() = 0;
   // After abort(): returns when the stop message has been sent, or soon if peers cannot be reached.
   virtual void wait_until_notified() noexcept = 0;

@@ -31,8 +31,9 @@ class MpiWorld final : public World {
   std::string_view kind() const override { return "mpi"; }
   int rank() const override { return service_->rank(); }
   int size() const override { return service_->size(); }
-  int ranks_on_node() const override { return service_->ranks_on_node(); }
+  int ranks_on_node() const override { return static_cast<int>(node_ranks().size()); }
   std::string node(int rank) const override { return service_->node(rank); }
+  std::vector<int> node_ranks() const override { return service_->node_ranks(); }
   Store& store() override { return pmix_ ? static_cast<Store&>(*pmix_) : memory_store_; }
   std::unique_ptr<Communicator> open(const Group& group, tensor::Stream& stream) override {
     if (group.size() == 1) return std::make_unique<SelfCommunicator>(group, rank(), stream);

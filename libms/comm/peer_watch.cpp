@@ -20,6 +20,12 @@ void PeerWatch::start(int rank, std::vector<ProcessId> processes) {
   }
 }
 
+std::vector<int> PeerWatch::node_ranks() const {
+  std::vector<int> ranks = on_node_;
+  ranks.insert(std::ranges::upper_bound(ranks, rank_), rank_);
+  return ranks;
+}
+
 std::vector<std::vector<int>> PeerWatch::other_nodes() const {
   std::map<std::string, std::vector<int>> by_node;
   for (int peer = 0; peer < static_cast<int>(processes_.size()); ++peer) {

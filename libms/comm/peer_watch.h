@@ -18,7 +18,8 @@ class PeerWatch {
 
   // `processes`: of all ranks, by rank.
   void start(int rank, std::vector<ProcessId> processes);
-  int ranks_on_node() const { return 1 + static_cast<int>(on_node_.size()); }
+  // Returns the ranks of this node, in order, this one among them.
+  std::vector<int> node_ranks() const;
   // Returns two ranks of every other node, one where it has one, of at most kMostNodes nodes, evenly chosen.
   static constexpr std::size_t kMostNodes = 16;
   std::vector<std::vector<int>> other_nodes() const;

@@ -2,6 +2,8 @@
 // ThreadHub, which hides the hub's implementation.
 #include "comm/thread_world.h"
 
+#include <numeric>
+
 #include "comm/process.h"
 #include "comm/self_communicator.h"
 #include "comm/thread_hub.h"
@@ -70,6 +72,11 @@ class ThreadWorld final : public World {
   int size() const override { return hub_->size(); }
   int ranks_on_node() const override { return hub_->size(); }
   std::string node(int) const override { return this_process().host; }
+  std::vector<int> node_ranks() const override {
+    std::vector<int> ranks(static_cast<std::size_t>(size()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return ranks;
+  }
   Store& store() override { return store_; }
   std::unique_ptr<Communicator> open(const Group& group, tensor::Stream& stream) override {
     if (group.size() == 1) return std::make_unique<SelfCommunicator>(group, rank_, stream);

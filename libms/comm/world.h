@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "comm/store.h"
@@ -19,6 +20,9 @@ class World {
   virtual int size() const = 0;
   virtual int ranks_on_node() const = 0;
   virtual std::string node(int rank) const = 0;  // the host that a rank runs on
+  // Returns the ranks of this node, in order, this one among them: those that can see each other's processes, so that
+  // they can share memory.
+  virtual std::vector<int> node_ranks() const;
   virtual Store& store() = 0;
 
   // Opens a communicator. On the CPU and between threads this is local and does not communicate, and every member must

@@ -35,6 +35,9 @@ struct Plan {
   nn::ChunkPart part(int pp_rank, int chunk) const;
   std::vector<nn::SpanSpec> spans(int pp_rank, int tp_rank, int chunk) const;
   bool holds_head(int pp_rank) const { return pp_rank == mesh.pp - 1; }
+  // Whether the ranks of a stage take tokens: the first embeds them, the last has their targets, and all mask
+  // attention by where documents begin.
+  bool needs_tokens(int pp_rank) const { return pp_rank == 0 || holds_head(pp_rank) || settings.data.reset_attention; }
   std::int64_t tokens_per_step() const { return settings.train.global_batch * settings.model.seq; }
   std::int64_t tokens_of(std::int64_t step) const { return batch.batch(step) * settings.model.seq; }
   const sched::Schedule& schedule_of(std::int64_t step) const;

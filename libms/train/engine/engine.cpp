@@ -42,7 +42,7 @@ Engine::Engine(const Plan& plan, Device& device, RankGroups groups)
     : plan_(plan),
       device_(device),
       at_(plan.mesh.coord(groups.world->rank())),
-      needs_input_(at_.pp == 0 || at_.pp == plan.mesh.pp - 1 || plan.settings.data.reset_attention),
+      needs_input_(plan.needs_tokens(at_.pp)),
       groups_(std::move(groups)) {
   const bool registered = plan.settings.run.nccl_register;
   const auto bytes = static_cast<std::size_t>(rank_memory(plan, at_).total_bytes);

@@ -1,0 +1,96 @@
+// The ring of batches of a node: memory that one loader fills and the node's ranks read, threads of its process and
+// others. Like a queue, it has a few slots, and a slot is filled again only after every reader has released it.
+//
+// The memory is a memfd: it has no name, so nothing is left behind however its processes end; it is not of /dev/shm,
+// which containers keep small; and it is sealed, so nobody can cut it under a reader. Others open it by the process
+// that made it (/proc/PID/fd), which the kernel allows to processes of the same user alone.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/handle.h"
+
+namespace ms::data {
+
+// What all processes of a ring know without asking.
+struct RingShape {
+  int readers = 1;
+  int parts = 1;           // of a batch, one for each dp rank that has readers here
+  std::int64_t rows = 0;   // of a part, at most
+  std::int64_t seq = 0;    // tokens of a row
+  bool has_starts = false;
+
+  std::int64_t part_tokens() const { return rows * seq; }
+  std::size_t size_bytes() const;  // of the whole ring
+};
+
+// Which batch of a run: that of a training step, or one round of the validation after it.
+struct BatchId {
+  std::int64_t step = 0;
+  std::optional<std::int64_t> round = {};  // nullopt: of training
+  bool operator==(const BatchId&) const = default;
+};
+
+class BatchRing {
+ public:
+  // A batch that is read, and one that was filled while it was. Another slot would hide longer pauses of the storage,
+  // and cost as much memory again.
+  static constexpr std::uint64_t kSlots = 2;
+  using Patience = std::chrono::milliseconds;
+
+  // Makes a ring, its memory reserved. Error("data.ring", node): there is none.
+  explicit BatchRing(const RingShape& shape);
+  // Maps that of another thread or process of this node, which gave this address. Error("data.ring", node): it is not
+  // to be had, or is not this one.
+  BatchRing(const RingShape& shape, std::string_view address);
+  ~BatchRing();
+  BatchRing(const BatchRing&) = delete;
+  BatchRing& operator=(const BatchRing&) = delete;
+
+  const RingShape& shape() const { return shape_; }
+  // For the others; valid while this object is there, and of no use on other nodes.
+  std::string address() const;
+
+  // The arrays of one part of a slot, of part_tokens() each; no starts unless the shape has them.
+  struct Part {
+    std::span<std::int32_t> tokens, targets, starts;
+  };
+  // What a slot holds besides.
+  struct Label {
+    BatchId id;
+    std::int64_t rows = 0;  // of each part
+    std::uint64_t digest = 0;
+  };
+  Part part(std::uint64_t batch, int part) const;
+  Label& label(std::uint64_t batch) const;
+
+  // The writer's: batches are counted from 0. Returns whether the slot of `batch` is free, waiting for it. A batch that
+  // is published stays as it is until all readers have released it.
+  bool wait_free(std::uint64_t batch, Patience patience) const;
+  void publish(std::uint64_t batch);
+  // The readers'. Returns whether `batch` is published, waiting for it.
+  bool wait_published(std::uint64_t batch, Patience patience) const;
+  // `reader` no longer reads any batch up to this one.
+  void release(int reader, std::uint64_t batch);
+  // Ends waits of either side early.
+  void wake();
+
+ private:
+  struct Header;
+  struct Counter;
+  Header& header() const;
+  Counter& released(int reader) const;
+  void map(int protection_fd);
+
+  RingShape shape_;
+  UniqueFd fd_;  // of who has made it: others open it
+  std::byte* memory_ = nullptr;
+};
+
+}  // namespace ms::data
