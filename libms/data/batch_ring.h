@@ -9,32 +9,25 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "base/handle.h"
+#include "data/batch_order.h"
 
 namespace ms::data {
 
-// What all processes of a ring know without asking.
+// The sizes of a ring, which all of its processes know without asking.
 struct RingShape {
   int readers = 1;
-  int parts = 1;           // of a batch, one for each dp rank that has readers here
-  std::int64_t rows = 0;   // of a part, at most
-  std::int64_t seq = 0;    // tokens of a row
+  int parts = 1;          // of a batch, one for each dp rank that has readers here
+  std::int64_t rows = 0;  // of a part, at most
+  std::int64_t seq = 0;   // tokens of a row
   bool has_starts = false;
 
   std::int64_t part_tokens() const { return rows * seq; }
   std::size_t size_bytes() const;  // of the whole ring
-};
-
-// Which batch of a run: that of a training step, or one round of the validation after it.
-struct BatchId {
-  std::int64_t step = 0;
-  std::optional<std::int64_t> round = {};  // nullopt: of training
-  bool operator==(const BatchId&) const = default;
 };
 
 class BatchRing {
@@ -61,7 +54,7 @@ class BatchRing {
   struct Part {
     std::span<std::int32_t> tokens, targets, starts;
   };
-  // What a slot holds besides.
+  // The part of a slot that is not tokens.
   struct Label {
     BatchId id;
     std::int64_t rows = 0;  // of each part
@@ -74,21 +67,21 @@ class BatchRing {
   // is published stays as it is until all readers have released it.
   bool wait_free(std::uint64_t batch, Patience patience) const;
   void publish(std::uint64_t batch);
+  std::uint64_t published() const;  // batches
   // The readers'. Returns whether `batch` is published, waiting for it.
   bool wait_published(std::uint64_t batch, Patience patience) const;
   // `reader` no longer reads any batch up to this one.
   void release(int reader, std::uint64_t batch);
-  // Ends waits of either side early.
-  void wake();
 
  private:
-  struct Header;
   struct Counter;
-  Header& header() const;
-  Counter& released(int reader) const;
-  void map(int protection_fd);
+  std::uint64_t& nonce() const;
+  Counter& published_counter() const;
+  std::span<Counter> released() const;  // by reader
+  std::byte* slot(std::uint64_t batch) const;
+  void map(int fd);
 
-  RingShape shape_;
+  const RingShape shape_;
   UniqueFd fd_;  // of who has made it: others open it
   std::byte* memory_ = nullptr;
 };

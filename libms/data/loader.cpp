@@ -1,7 +1,6 @@
 #include "data/loader.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "base/error.h"
@@ -198,75 +197,6 @@ void Loader::fill_validation(std::int64_t first, std::int64_t count, std::int64_
   for (std::int64_t row = 0; row < count; ++row) {
     read_row(valid_->spread(first + row, total), row, tokens, targets, starts);
   }
-}
-
-Prefetcher::Prefetcher(const Loader& loader, int index, int parts, std::int64_t first_step, double timeout_s,
-                       bool digests)
-    : loader_(loader),
-      index_(index),
-      parts_(parts),
-      timeout_s_(timeout_s),
-      digests_(digests),
-      wanted_step_(first_step),
-      thread_([this](const std::stop_token& stop) { run(stop); }) {}
-
-Prefetcher::~Prefetcher() = default;  // jthread: asks to stop, then joins
-
-void Prefetcher::run(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  while (changed_.wait(lock, stop, [&] { return state_ == State::requested; })) {
-    state_ = State::reading;
-    next_.step = wanted_step_;
-    lock.unlock();
-    std::exception_ptr failure;
-    try {  // the trampoline of this thread: get() throws it to the caller
-      const std::int64_t rows = loader_.shape().batch(next_.step) / parts_;
-      const auto num_tokens = static_cast<std::size_t>(rows * loader_.shape().seq);
-      next_.tokens.resize(num_tokens);
-      next_.targets.resize(num_tokens);
-      if (loader_.has_starts()) next_.starts.resize(num_tokens);
-      loader_.fill(next_.step, rows * index_, rows, next_.tokens.data(), next_.targets.data(),
-                   loader_.has_starts() ? next_.starts.data() : nullptr);
-      if (digests_) next_.digest = loader_.digest(next_.step);
-    } catch (...) { failure = std::current_exception(); }
-    lock.lock();
-    failure_ = failure;
-    state_ = failure ? State::failed : State::ready;
-    changed_.notify_all();
-  }
-}
-
-const Batch& Prefetcher::get(std::int64_t step) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point begin = Clock::now();
-  const Clock::time_point deadline =
-      begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_s_));
-  const auto request = [&](std::int64_t wanted_step) {
-    wanted_step_ = wanted_step;
-    state_ = State::requested;
-    changed_.notify_all();
-  };
-  std::unique_lock lock(mutex_);
-  while (wanted_step_ != step || state_ != State::ready) {
-    if (wanted_step_ == step && state_ == State::failed) std::rethrow_exception(failure_);
-    // A step that was not read ahead is asked for as soon as the thread is not in the middle of another.
-    if (wanted_step_ != step && state_ != State::reading) request(step);
-    if (Clock::now() >= deadline) {
-      const Error error(
-          "data.timeout", Blame::storage,
-          fmt::format(
-              "the tokens of step {} were not read within {} s, the storage of the training data does not answer", step,
-              timeout_s_));
-      // Said here as well: the destructor waits for the same storage, perhaps for ever, before main() can say it.
-      log::error("data", "{}", error.message());
-      throw error;
-    }
-    changed_.wait_until(lock, deadline);
-  }
-  std::swap(current_, next_);
-  request(step + 1);
-  waited_s_ += std::chrono::duration<double>(Clock::now() - begin).count();
-  return current_;
 }
 
 }  // namespace ms::data

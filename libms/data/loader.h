@@ -1,19 +1,13 @@
 // The loader: batches of token ids and targets for a run, in host memory. It opens the token files of the
-// configuration, refuses what cannot be trained on, and fills rows of any step's batch; the caller chooses the rows of
-// its dp rank, and only ranks that need tokens (first and last stage) have a loader. It knows no communication; Loader
-// does not change once reading has begun, so any thread may read through it. Prefetcher reads the next step in the
-// background.
+// configuration, refuses what cannot be trained on, and fills rows of any step's batch; the caller chooses the rows.
+// It does not change once reading has begun, so any thread may read through it. In a run one process of a node has one,
+// and the ranks of the node read what that fills (loader_process.h).
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <exception>
-#include <mutex>
 #include <optional>
 #include <span>
-#include <stop_token>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -97,56 +91,6 @@ class Loader {
   std::optional<WindowPool> valid_;
   std::int64_t num_train_tokens_ = 0;
   std::string fingerprint_;
-};
-
-// Rows of one step, seq tokens each.
-struct Batch {
-  std::int64_t step = -1;
-  std::vector<std::int32_t> tokens;
-  std::vector<std::int32_t> targets;
-  std::vector<std::int32_t> starts;  // empty unless the loader has_starts()
-  std::uint64_t digest = 0;          // Loader::digest(), where wanted
-};
-
-// Reads a part of the rows of one step after another, part `index` of `parts` equal ones, on a thread of its own, one
-// step ahead of get(): two batches in memory, never more. One caller. The destructor stops the thread after the batch
-// it is reading.
-class Prefetcher {
- public:
-  // `loader` outlives it. Reading of `first_step` begins at once. A get() that waits longer than `timeout_s` throws.
-  // `digests`: batches have their step's digest.
-  Prefetcher(const Loader& loader, int index, int parts, std::int64_t first_step, double timeout_s,
-             bool digests = false);
-  ~Prefetcher();
-  Prefetcher(const Prefetcher&) = delete;
-  Prefetcher& operator=(const Prefetcher&) = delete;
-
-  // The batch of `step`, valid until the next call; step + 1 begins to be read. Any step may be asked for, but only the
-  // one after the last was read ahead. Throws what reading threw, and Error("data.timeout", storage).
-  const Batch& get(std::int64_t step);
-
-  // How long get() has waited for tokens in all: time that the run lost to storage.
-  double waited_s() const { return waited_s_; }
-
- private:
-  void run(const std::stop_token& stop);
-
-  const Loader& loader_;
-  const int index_, parts_;
-  const double timeout_s_;
-  const bool digests_;
-  double waited_s_ = 0;
-  Batch current_;  // the caller's
-
-  enum class State { requested, reading, ready, failed };
-  std::mutex mutex_;  // guards the three below
-  std::condition_variable_any changed_;
-  State state_ = State::requested;
-  std::int64_t wanted_step_;  // what the state is of
-  std::exception_ptr failure_;
-  Batch next_;  // the thread's while reading, whoever holds the mutex else
-
-  std::jthread thread_;  // last: it uses all of the above
 };
 
 }  // namespace ms::data

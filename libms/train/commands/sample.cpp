@@ -11,7 +11,7 @@
 #include "data/note.h"
 #include "mesh/mesh.h"
 #include "train/commands/commands.h"
-#include "train/run/trainer.h"
+#include "train/run/data_feed.h"
 
 namespace ms::train {
 namespace {

@@ -16,6 +16,7 @@
 #include "comm/mpi_world.h"
 #include "comm/roll_call.h"
 #include "comm/thread_world.h"
+#include "train/run/data_feed.h"
 #include "train/run/gpu_environment.h"
 #include "train/run/host_check.h"
 #include "train/run/process.h"
@@ -296,9 +297,15 @@ ExitCode launch(const Loaded& loaded, const LaunchOptions& options) {
   }
   const bool processes = comm::this_launch().size > 1;
   if (processes && loaded.settings.run.device == "cuda") set_gpu_environment(loaded.settings.run);
-  watch::StopRequest stop;  // before MPI starts threads
-  const TrainerOptions trainer{
-      .resolved = loaded.resolved, .fresh = options.fresh, .stop = &stop, .deadline = deadline_of(loaded.settings)};
+  // Both before MPI starts threads, and the loader first: what is forked later inherits blocked signals.
+  std::optional<data::LoaderProcess> loader;
+  if (options.inference == nullptr) loader.emplace([&] { return open_data(loaded.settings); });
+  watch::StopRequest stop;
+  const TrainerOptions trainer{.resolved = loaded.resolved,
+                               .fresh = options.fresh,
+                               .stop = &stop,
+                               .loader = loader ? &*loader : nullptr,
+                               .deadline = deadline_of(loaded.settings)};
   return processes ? run_mpi(loaded, options, trainer) : run_threads(loaded, options, trainer);
 }
 

@@ -13,11 +13,11 @@
 #include "base/sysroot.h"
 #include "comm/clock_probe.h"
 #include "data/chain.h"
-#include "data/loader.h"
 #include "data/note.h"
 #include "optim/learning_rate.h"
 #include "train/checkpoint/checkpoints.h"
 #include "train/checkpoint/load.h"
+#include "train/run/data_feed.h"
 #include "train/run/generate.h"
 #include "train/run/guard.h"
 #include "train/run/preparation.h"
@@ -57,7 +57,7 @@ class Trainer {
       : plan_(plan),
         settings_(plan.settings),
         world_(world),
-        loader_(open_data(plan.settings)),
+        feed_(plan, world, *options.loader),
         preparation_(plan, world, device, options.deadline),
         engine_(plan, device, std::move(groups)),
         guard_(settings_.guard),
@@ -66,9 +66,8 @@ class Trainer {
         options_(options),
         step_(step),
         heartbeat_(std::getenv("MS_HEARTBEAT")),
-        rows_(settings_.train.global_batch / plan.mesh.dp),
-        first_row_(rows_ * engine_.at().dp) {
-    if (settings_.train.eval_every > 0 && loader_.num_validation_samples() == 0) {
+        batch_(plan.batch) {
+    if (settings_.train.eval_every > 0 && feed_.facts().num_validation_samples == 0) {
       log::warn("train", "no validation data: data.valid is empty and data.valid_fraction holds out no whole sequence");
     }
   }
@@ -130,7 +129,7 @@ class Trainer {
 
   // From the newest checkpoint, from that of checkpoint.load, or from the beginning.
   void begin() {
-    const std::string data = loader_.fingerprint();
+    const std::string& data = feed_.facts().fingerprint;
     if (!settings_.checkpoint.dir.empty()) {
       checkpoints_.emplace(plan_, options_.resolved, world_, engine_, host_, options_.fresh);
       origin_ = checkpoints_->resume(data);
@@ -143,7 +142,8 @@ class Trainer {
     if (checkpoints_) checkpoints_->set_matmul_choices(preparation_.choices());
     if (!origin_.restored) engine_.initialize(static_cast<std::uint64_t>(settings_.train.seed));
     start_ = origin_.step;
-    loader_.start_at(origin_.step, origin_.samples);
+    batch_.origin_step = origin_.step;
+    batch_.origin_sample = origin_.samples;
     if (world_.rank() == 0) keep_chain(start_, origin_.data_chain);
     if (start_ >= settings_.train.steps && world_.rank() == 0) {
       log::info("train",
@@ -158,10 +158,12 @@ class Trainer {
       reporter_.emplace(plan_, options_.peak_flops, start_);
       stop_file_.emplace(settings_.run.dir);
     }
-    if (engine_.needs_input()) {
-      prefetcher_.emplace(loader_, engine_.at().dp, plan_.mesh.dp, start_, settings_.data.read_timeout_s,
-                          !chain_after(start_).empty());
-    }
+    const bool validates = feed_.facts().num_validation_samples > 0;
+    order_ = {.begin = start_,
+              .end = settings_.train.steps,
+              .validate_every = validates ? settings_.train.eval_every : 0,
+              .rounds = (settings_.train.eval_samples + batch_.global_batch - 1) / batch_.global_batch};
+    feed_.begin(order_, origin_.samples, !chain_after(start_).empty());
     if (recorder_ != nullptr && settings_.trace.probe_every_s > 0) {
       const mesh::Groups groups(plan_.mesh, plan_.chunks, settings_.model.tied_embeddings);
       probe_.emplace(world_, host_, groups.count());
@@ -171,7 +173,7 @@ class Trainer {
     last_end_s_ = monotonic_s();
   }
 
-  std::int64_t samples(std::int64_t done) const { return loader_.shape().first_sample(done); }
+  std::int64_t samples(std::int64_t done) const { return batch_.first_sample(done); }
 
   // Rank 0 alone has the chain, and knows it of the steps that may not be finished yet.
   std::string& chain_after(std::int64_t done) { return chains_[static_cast<std::size_t>(done % 2)]; }
@@ -206,29 +208,27 @@ class Trainer {
     for (const trace::format::Probe& probe : probe_->take()) recorder_->probe(probe);
   }
 
-  bool evaluation_due(std::int64_t step) const {
-    if (settings_.train.eval_every == 0 || loader_.num_validation_samples() == 0) return false;
-    return (step + 1) % settings_.train.eval_every == 0 || step + 1 == settings_.train.steps;
-  }
+  bool evaluation_due(std::int64_t step) const { return order_.validates_after(step); }
   double lr(std::int64_t step) const { return optim::learning_rate(settings_.optim, step, settings_.train.steps); }
 
   void issue(std::int64_t step) {
     if (recorder_ != nullptr) recorder_->begin_step(step, trace::now_ns());
     engine_.prefetch();  // its all-gathers overlap the wait for tokens
     const Votes votes = cast();
-    if (!prefetcher_) return engine_.issue_step(step, lr(step), {}, {}, votes, {}, guard_.limit(step));
+    if (!engine_.needs_input()) return engine_.issue_step(step, lr(step), {}, {}, votes, {}, guard_.limit(step));
     const double start = monotonic_s();
-    const data::Batch& batch = wait_for_data(step);
+    const data::Batch batch = wait_for_data(step);
     data_wait_s_ += monotonic_s() - start;
     const std::string& chain = chain_after(step);
     if (!chain.empty()) keep_chain(step + 1, data::extend_chain(chain, batch.digest));
     engine_.issue_step(step, lr(step), batch.tokens, batch.targets, votes, batch.starts, guard_.limit(step));
+    feed_.release();  // the engine has copied it
   }
 
-  const data::Batch& wait_for_data(std::int64_t step) {
+  data::Batch wait_for_data(std::int64_t step) {
     const trace::HostEvent event(recorder_, trace::Kind::data_wait);
     options_.faults.at(watch::FaultPoint::data, step);
-    return prefetcher_->get(step);
+    return feed_.next({.step = step});
   }
 
   void finish(std::int64_t step) {
@@ -261,7 +261,7 @@ class Trainer {
     double evaluation_s = 0;
     if (evaluation_due(step) && !ruling.stop) {
       beat("evaluate");
-      report.valid_loss = outcome_.valid_loss = evaluate();
+      report.valid_loss = outcome_.valid_loss = evaluate(step);
       evaluation_s = monotonic_s() - end;
     }
     if (reporter_) {
@@ -287,38 +287,23 @@ class Trainer {
     last_end_s_ = end + evaluation_s;  // no part of the next step; this step is reported while that is under way
   }
 
-  double evaluate() {
-    const std::int64_t batch = settings_.train.global_batch;
-    const std::int64_t rounds = (settings_.train.eval_samples + batch - 1) / batch;
-    const std::int64_t total = rounds * batch;
-    std::vector<std::int32_t> tokens, targets, starts;
-    if (engine_.needs_input()) tokens.resize(static_cast<std::size_t>(rows_ * settings_.model.seq));
-    targets.resize(tokens.size());
-    if (loader_.has_starts()) starts.resize(tokens.size());
+  double evaluate(std::int64_t step) {
+    const auto num_tokens = static_cast<double>(order_.rounds * batch_.global_batch * batch_.seq);
     double loss = 0;
-    for (std::int64_t round = 0; round < rounds; ++round) {
-      if (engine_.needs_input()) {
-        loader_.fill_validation(round * batch + first_row_, rows_, total, tokens.data(), targets.data(),
-                                starts.empty() ? nullptr : starts.data());
-      }
-      loss += engine_.evaluate(tokens, targets, static_cast<double>(total * settings_.model.seq), starts);
+    for (std::int64_t round = 0; round < order_.rounds; ++round) {
+      const data::Batch batch = engine_.needs_input() ? feed_.next({.step = step, .round = round}) : data::Batch();
+      loss += engine_.evaluate(batch.tokens, batch.targets, num_tokens, batch.starts);
     }
+    if (engine_.needs_input()) feed_.release();
     return loss;
   }
 
   // Continues a few tokens of the data.
   std::string sample() {
     const std::unique_ptr<data::Tokenizer> tokenizer = sample_tokenizer(settings_);
-    const std::int64_t seq = settings_.model.seq;
-    std::vector<std::int32_t> text(static_cast<std::size_t>(seq)), targets(text.size());
-    if (loader_.num_validation_samples() > 0) {
-      loader_.fill_validation(0, 1, 1, text.data(), targets.data());
-    } else {
-      loader_.fill(0, 0, 1, text.data(), targets.data());
-    }
-    text.resize(std::min<std::size_t>(std::max<std::size_t>(1, text.size() / 4), 32));
-    const std::vector<std::int32_t> prompt = text;
-    generate(engine_, seq, prompt,
+    const std::vector<std::int32_t>& prompt = feed_.facts().prompt;
+    std::vector<std::int32_t> text = prompt;
+    generate(engine_, settings_.model.seq, prompt,
              {.max_tokens = settings_.run.sample_tokens,
               .vocab = tokenizer->vocab_size(),
               .sampling = {.temperature = settings_.run.sample_temperature},
@@ -330,7 +315,7 @@ class Trainer {
   const Plan& plan_;
   const Settings& settings_;
   comm::World& world_;
-  data::Loader loader_;
+  DataFeed feed_;
   Preparation preparation_;
   Engine engine_;
   Guard guard_;
@@ -339,11 +324,11 @@ class Trainer {
   TrainerOptions options_;
   std::atomic<std::int64_t>& step_;
   const watch::Heartbeat heartbeat_;
-  std::int64_t rows_, first_row_;  // of an evaluation's batch: this dp rank's
+  data::BatchShape batch_;
+  data::BatchOrder order_;
   std::optional<comm::ClockProbe> probe_;
   int probe_rounds_ = 0;
   double first_probe_s_ = 0, last_probe_s_ = 0;
-  std::optional<data::Prefetcher> prefetcher_;
   std::array<std::string, 2> chains_;  // of the last two steps, by parity
   std::optional<Reporter> reporter_;
   std::optional<Checkpoints> checkpoints_;
@@ -358,10 +343,6 @@ class Trainer {
 };
 
 }  // namespace
-
-data::Loader open_data(const Settings& settings) {
-  return {settings.data, batch_of(settings), settings.model.vocab, static_cast<std::uint64_t>(settings.train.seed)};
-}
 
 void check_inputs(const Loaded& loaded, bool fresh) {
   const std::string data = open_data(loaded.settings).fingerprint();

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "comm/world.h"
-#include "data/loader.h"
+#include "data/loader_process.h"
 #include "train/plan.h"
 #include "watch/fault.h"
 #include "watch/stop.h"
@@ -21,6 +21,7 @@ struct TrainerOptions {
   std::string resolved = {};                // the configuration, for checkpoints
   bool fresh = false;                       // checkpoints that are there are set aside
   watch::StopRequest* stop = nullptr;       // of this process
+  data::LoaderProcess* loader = nullptr;    // of this process; must be there
   std::chrono::milliseconds deadline = {};  // for peers
   // Tells all others of an error (World::abort); must be there. Called before the engine goes: its streams drain, and
   // what they wait for may never come.
@@ -38,11 +39,8 @@ struct Outcome {
   std::string sample;  // generated text, rank 0 only
 };
 
-// The token files of a configuration, as every rank reads them. Errors as of data::Loader.
-data::Loader open_data(const Settings& settings);
-
-// Opens the data as every rank will, and what checkpoint.load names: refuses what cannot be trained on, before anything
-// is written or started. `fresh` as in TrainerOptions.
+// Opens the data as the loaders of the run will, and what checkpoint.load names: refuses what cannot be trained on,
+// before anything is written or started. `fresh` as in TrainerOptions.
 void check_inputs(const Loaded& loaded, bool fresh);
 
 // `step` follows the loop, for whoever has to say where the run was when it ended.

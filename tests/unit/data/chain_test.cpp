@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <thread>
 
 #include "base/hash.h"
+#include "data/batch_reader.h"
+#include "data/fill_ring.h"
 #include "data/loader.h"
 #include "token_files.h"
 
@@ -43,10 +46,14 @@ class ChainOfARun : public testing::Test {
     return {config, {.seq = 8, .global_batch = 8, .ramp = {{.batch = 4, .steps = 3}}}, 1000, seed};
   }
 
-  // As a rank that reads part 0 of `dp` has it.
+  // As the rank that reads the rows of dp rank 0 has it.
   static std::string follow(const Loader& loader, int dp, std::int64_t begin, std::int64_t end, std::string chain) {
-    Prefetcher prefetcher(loader, 0, dp, begin, 60, true);
-    for (std::int64_t step = begin; step < end; ++step) chain = extend_chain(chain, prefetcher.get(step).digest);
+    BatchRing ring({.rows = loader.shape().global_batch / dp, .seq = loader.shape().seq});
+    const LoaderTask task{.order = {.begin = begin, .end = end}, .dp_ranks = {0}, .dp = dp, .has_digests = true};
+    const std::jthread filling([&] { fill_ring(loader, ring, task); });
+    BatchReader reader(ring, 0, 0, 60, [] {});
+    for (std::int64_t step = begin; step < end; ++step) chain = extend_chain(chain, reader.next({.step = step}).digest);
+    reader.release();
     return chain;
   }
 

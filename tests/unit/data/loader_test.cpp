@@ -1,4 +1,4 @@
-// The loader over real files: rows, splits, vocabulary, blends, independence of who reads which rows, prefetching.
+// The loader over real files: rows, splits, vocabulary, blends, independence of who reads which rows.
 #include "data/loader.h"
 
 #include <gmock/gmock.h>
@@ -80,9 +80,6 @@ TEST(Loader, TellsWhereDocumentsBegin) {
   check();
   loader.fill_validation(0, 30, 30, tokens.data(), targets.data(), starts.data());
   check();
-  Prefetcher prefetcher(loader, 0, 1, 2, 60);
-  loader.fill(2, 0, 30, tokens.data(), targets.data(), starts.data());
-  EXPECT_EQ(prefetcher.get(2).starts, starts);
 }
 
 TEST(Loader, ARunThatGoesOnWithOtherBatchesMissesNoSampleAndRepeatsNone) {
@@ -288,42 +285,6 @@ TEST(Loader, RefusesABadTokenWhenItIsRead) {
   const Error error = thrown_by([&] { fill(loader, 0, 0, 999); });
   EXPECT_EQ(error.kind(), "data.vocab");
   EXPECT_THAT(error.message(), testing::HasSubstr("position 10000 is 300"));
-
-  Prefetcher prefetcher(loader, 0, 1, 0, 60);  // and so says the other thread, every time it is asked
-  EXPECT_EQ(thrown_by([&] { prefetcher.get(0); }).kind(), "data.vocab");
-  EXPECT_EQ(thrown_by([&] { prefetcher.get(0); }).kind(), "data.vocab");
-}
-
-TEST(Prefetcher, GivesWhatTheLoaderGives) {
-  const TempDir dir;
-  write_ramp(dir / "t", 0, 1000);
-  const Loader loader(train_on({dir / "t"}), {.seq = 8, .global_batch = 6}, 1000, 1);
-  Prefetcher prefetcher(loader, 1, 3, 5, 60);
-  for (const std::int64_t step : {5, 6, 7, 100, 101, 5, 5}) {  // ahead, far ahead, back, and the same again
-    const Batch& batch = prefetcher.get(step);
-    const Rows rows = fill(loader, step, 2, 2);
-    EXPECT_EQ(batch.step, step);
-    EXPECT_EQ(batch.tokens, rows.tokens) << "step " << step;
-    EXPECT_EQ(batch.targets, rows.targets) << "step " << step;
-  }
-  EXPECT_GE(prefetcher.waited_s(), 0);
-}
-
-TEST(Prefetcher, ThrowsAtTheDeadline) {
-  const TempDir dir;
-  write_ramp(dir / "t", 0, 1000);
-  const Loader loader(train_on({dir / "t"}), {.seq = 8, .global_batch = 6}, 1000, 1);
-  Prefetcher prefetcher(loader, 0, 1, 0, 0.0);  // no time at all for a step that was not read ahead
-  const Error error = thrown_by([&] { prefetcher.get(9); });
-  EXPECT_EQ(error.kind(), "data.timeout");
-  EXPECT_EQ(error.blame(), Blame::storage);
-}
-
-TEST(Prefetcher, StopsWithoutBeingAsked) {
-  const TempDir dir;
-  write_ramp(dir / "t", 0, 1000);
-  const Loader loader(train_on({dir / "t"}), {.seq = 8, .global_batch = 6}, 1000, 1);
-  for (int i = 0; i < 50; ++i) Prefetcher(loader, 0, 1, i, 60);
 }
 
 }  // namespace

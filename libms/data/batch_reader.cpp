@@ -1,0 +1,44 @@
+#include "data/batch_reader.h"
+
+#include <utility>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+
+namespace ms::data {
+namespace {
+
+constexpr BatchRing::Patience kCheckEvery{20};
+
+}  // namespace
+
+BatchReader::BatchReader(BatchRing& ring, int reader, int part, double timeout_s, std::function<void()> check)
+    : ring_(ring), reader_(reader), part_(part), timeout_s_(timeout_s), check_(std::move(check)) {}
+
+Batch BatchReader::next(const BatchId& id) {
+  release();
+  const double begin = monotonic_s();
+  while (!ring_.wait_published(batch_, kCheckEvery)) {
+    check_();
+    if (monotonic_s() - begin < timeout_s_) continue;
+    throw Error("data.timeout", Blame::storage,
+                fmt::format("the tokens of step {} were not read within {} s, the storage of the training data does "
+                            "not answer",
+                            id.step, timeout_s_));
+  }
+  const BatchRing::Label& label = ring_.label(batch_);
+  MS_ASSERT(label.id == id, "batch of step {} instead of step {}", label.id.step, id.step);
+  const BatchRing::Part part = ring_.part(batch_++, part_);
+  const auto size = static_cast<std::size_t>(label.rows * ring_.shape().seq);
+  return {.tokens = part.tokens.first(size),
+          .targets = part.targets.first(size),
+          .starts = part.starts.empty() ? part.starts : part.starts.first(size),
+          .digest = label.digest};
+}
+
+void BatchReader::release() {
+  if (batch_ > 0) ring_.release(reader_, batch_ - 1);
+}
+
+}  // namespace ms::data

@@ -1,0 +1,26 @@
+// The work of a node's loader: batch after batch of the run, from the token files into the ring.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "data/batch_order.h"
+#include "data/batch_ring.h"
+#include "data/loader.h"
+
+namespace ms::data {
+
+// The batches that a loader fills its ring with.
+struct LoaderTask {
+  BatchOrder order;
+  std::int64_t first_sample = 0;  // of the run's order, with which order.begin begins
+  std::vector<int> dp_ranks;      // whose rows are the parts
+  int dp = 1;                     // of all
+  bool has_digests = false;       // training batches have their step's
+};
+
+// Fills the ring with the batches of the task that it does not have yet, until there are no more. `loader` starts at
+// the task's first sample. Waits for readers for ever.
+void fill_ring(const Loader& loader, BatchRing& ring, const LoaderTask& task);
+
+}  // namespace ms::data
