@@ -33,7 +33,7 @@ fi
 
 # long ARGS...: starts a run, and waits until its loader reads. Sets $run, $standby and $loader, their processes.
 child() {
-  local first
+  local first=''
   read -r first _ 2>/dev/null <"/proc/$1/task/$1/children"
   echo "$first"
 }

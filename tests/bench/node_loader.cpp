@@ -1,0 +1,238 @@
+// One loader for the ranks of a node against one loader in each rank, over the same token files in one run: memory and
+// mapped files of all processes, tokens/s when ranks do nothing but read, and how long ranks wait for tokens beside
+// 50 ms of compute. Ranks are processes. A loader in each rank reads ahead in a thread of it, as far as the other does.
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/print.h"
+#include "base/unexpected.h"
+#include "data/batch_reader.h"
+#include "data/loader_process.h"
+#include "data/token_writer.h"
+
+namespace {
+
+using namespace ms;
+namespace fs = std::filesystem;
+
+constexpr int kRanks = 8;
+constexpr int kSources = 100;
+constexpr std::int64_t kSeq = 4096;
+constexpr std::int64_t kGlobalBatch = 64;
+constexpr std::int64_t kVocab = 32'000;
+constexpr std::int64_t kSourceTokens = 400'000;
+constexpr std::int64_t kDocumentTokens = 200;  // on average
+constexpr double kCompute_s = 0.05;
+constexpr std::int64_t kSteps = 60, kComputedSteps = 60;
+
+enum class Way { none, each_rank, node };
+
+struct Layout {
+  const char* name;
+  int dp;  // ranks of one dp rank are neighbours
+};
+constexpr Layout kLayouts[] = {{"tp 8", 1}, {"dp 2 x tp 4", 2}, {"dp 4 x tp 2", 4}, {"dp 8", 8}};
+
+// Ranks and the parent, which forked them all, meet here.
+struct Board {
+  std::atomic<int> ready, read, go_compute;
+  char address[64];
+  double seconds[kRanks], waited_s[kRanks];
+};
+
+void wait_until(const std::atomic<int>& value, int wanted) {
+  while (value.load() < wanted) std::this_thread::sleep_for(std::chrono::microseconds(200));
+}
+
+void write_sources(const fs::path& directory) {
+  for (int source = 0; source < kSources; ++source) {
+    data::TokenWriter writer(directory / fmt::format("s{}", source), data::TokenType::u16);
+    std::vector<std::int32_t> document;
+    for (std::int64_t done = 0; done < kSourceTokens; done += std::ssize(document)) {
+      document.assign(static_cast<std::size_t>(1 + (done + source * 37) * 7919 % (2 * kDocumentTokens)), 0);
+      for (std::size_t i = 0; i < document.size(); ++i) {
+        document[i] = static_cast<std::int32_t>((done + static_cast<std::int64_t>(i) * 31 + source) % kVocab);
+      }
+      writer.append(document);
+      writer.end_document();
+    }
+    writer.commit();
+  }
+}
+
+data::Loader open_sources(const fs::path& directory) {
+  data::DataConfig config{.train = {}, .valid = {}, .valid_fraction = 0};
+  for (int source = 0; source < kSources; ++source) {
+    config.train.push_back(
+        fmt::format("{} {}", 1 + source % 7 + 0.137 * source, (directory / fmt::format("s{}", source)).string()));
+  }
+  return {config, {.seq = kSeq, .global_batch = kGlobalBatch}, kVocab, 1};
+}
+
+data::LoaderTask task_of(std::vector<int> dp_ranks, int dp) {
+  return {.order = {.end = kSteps + kComputedSteps}, .dp_ranks = std::move(dp_ranks), .dp = dp, .has_digests = true};
+}
+
+// What a rank does, in its process.
+void be_rank(Board& board, int rank, const Layout& layout, Way way, const fs::path& directory) {
+  const int dp_rank = rank / (kRanks / layout.dp);
+  data::RingShape shape{.rows = kGlobalBatch / layout.dp, .seq = kSeq};
+  std::optional<data::Loader> loader;
+  std::unique_ptr<data::LoaderProcess> process;
+  std::optional<data::BatchRing> ring;
+  std::optional<data::BatchReader> reader;
+  std::jthread filling;
+  if (way == Way::each_rank) {
+    loader.emplace(open_sources(directory));
+    ring.emplace(shape);
+    filling = std::jthread([&] { data::fill_ring(*loader, *ring, task_of({dp_rank}, layout.dp)); });
+    reader.emplace(*ring, 0, 0, 600, [] {});
+  } else if (way == Way::node) {
+    shape.readers = kRanks, shape.parts = layout.dp;
+    if (rank == 0) {
+      process = std::make_unique<data::LoaderProcess>([&] { return open_sources(directory); });
+      process->open(600, [] {});
+      ring.emplace(shape);
+      std::vector<int> all(static_cast<std::size_t>(layout.dp));
+      for (int i = 0; i < layout.dp; ++i) all[static_cast<std::size_t>(i)] = i;
+      process->run(*ring, task_of(all, layout.dp));
+      ring->address().copy(board.address, sizeof board.address - 1);
+      board.ready = 1;
+    } else {
+      wait_until(board.ready, 1);
+      ring.emplace(shape, board.address);
+    }
+    reader.emplace(*ring, rank, dp_rank, 600, [&] {
+      if (process) process->check();
+    });
+  }
+  double begin = 0;
+  std::int64_t sum = 0;
+  for (std::int64_t step = 0; reader && step < kSteps; ++step) {
+    if (step == 1) begin = monotonic_s();  // the first waits for files to be opened
+    for (const std::int32_t token : reader->next({.step = step}).tokens) sum += token;
+    reader->release();
+  }
+  board.seconds[rank] = monotonic_s() - begin;
+  ++board.read;
+  wait_until(board.go_compute, 1);
+  begin = monotonic_s();
+  for (std::int64_t step = kSteps; reader && step < kSteps + kComputedSteps; ++step) {
+    const double before = monotonic_s();
+    sum += reader->next({.step = step}).tokens.front();
+    reader->release();
+    if (step > kSteps) board.waited_s[rank] += monotonic_s() - before;
+    std::this_thread::sleep_for(std::chrono::duration<double>(kCompute_s));
+  }
+  ::_exit(sum == 42 ? 1 : 0);
+}
+
+struct Memory {
+  double anon_kb = 0, shared_kb = 0, file_kb = 0;
+  std::int64_t mapped = 0, processes = 0;
+  double kept_kb() const { return anon_kb + shared_kb; }  // what the kernel cannot drop
+};
+
+// Adds a process and those below it.
+void add_process(pid_t process, Memory& memory) {
+  ++memory.processes;
+  std::ifstream rollup(fmt::format("/proc/{}/smaps_rollup", process));
+  for (std::string line; std::getline(rollup, line);) {
+    std::istringstream words(line);
+    std::string key;
+    double kb = 0;
+    if (!(words >> key >> kb)) continue;
+    if (key == "Pss_Anon:") memory.anon_kb += kb;
+    if (key == "Pss_Shmem:") memory.shared_kb += kb;
+    if (key == "Pss_File:") memory.file_kb += kb;
+  }
+  std::ifstream maps(fmt::format("/proc/{}/maps", process));
+  for (std::string line; std::getline(maps, line);) {
+    if (line.ends_with(".idx") || line.ends_with(".bin")) ++memory.mapped;
+  }
+  std::ifstream children(fmt::format("/proc/{0}/task/{0}/children", process));
+  for (pid_t child = 0; children >> child;) add_process(child, memory);
+}
+
+struct Result {
+  Memory memory;
+  double tokens_per_s = 0, stall = 0;
+};
+
+Result run(const Layout& layout, Way way, const fs::path& directory) {
+  void* shared = ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  auto& board = *new (shared) Board{};
+  std::vector<pid_t> ranks;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const pid_t process = ::fork();
+    if (process == 0) be_rank(board, rank, layout, way, directory);
+    ranks.push_back(process);
+  }
+  while (board.read < kRanks) {
+    if (::waitpid(-1, nullptr, WNOHANG) > 0) throw Error("bench.rank", Blame::bug, "a rank has ended");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  Result result;
+  for (const pid_t rank : ranks) add_process(rank, result.memory);
+  board.go_compute = 1;
+  for (const pid_t rank : ranks) ::waitpid(rank, nullptr, 0);
+  double seconds = 0, waited_s = 0;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    seconds = std::max(seconds, board.seconds[rank]);
+    waited_s = std::max(waited_s, board.waited_s[rank]);
+  }
+  result.tokens_per_s = static_cast<double>((kSteps - 1) * kGlobalBatch * kSeq) / seconds;
+  result.stall = waited_s / (waited_s + kCompute_s * static_cast<double>(kComputedSteps - 1));
+  ::munmap(shared, sizeof(Board));
+  return result;
+}
+
+int bench() {
+  const fs::path directory = fs::temp_directory_path() / fmt::format("ms-node-loader-{}", ::getpid());
+  fs::create_directories(directory);
+  write_sources(directory);
+  print_out("{} ranks as processes, {} sources, batches of {} x {} tokens\n", kRanks, kSources, kGlobalBatch, kSeq);
+  print_out("{:12} {:10} {:>9} {:>9} {:>9} {:>8} {:>10} {:>8}\n", "layout", "loaders", "private", "shared", "files",
+            "mapped", "tokens/s", "stall");
+  for (const Layout& layout : kLayouts) {
+    const Memory without = run(layout, Way::none, directory).memory;
+    const auto measure = [&](Way way, const char* name) {
+      Result result = run(layout, way, directory);
+      result.memory.anon_kb -= without.anon_kb;
+      result.memory.file_kb -= without.file_kb;
+      const Memory& memory = result.memory;
+      print_out("{:12} {:10} {:6.1f} MB {:6.1f} MB {:6.1f} MB {:>8} {:8.1f} M {:6.2f} %\n", layout.name, name,
+                memory.anon_kb / 1024, memory.shared_kb / 1024, memory.file_kb / 1024, memory.mapped,
+                result.tokens_per_s / 1e6, 100 * result.stall);
+      return result;
+    };
+    const Result each = measure(Way::each_rank, "each rank"), node = measure(Way::node, "node");
+    print_out(
+        "{:12} {:10} memory {:.1f}x less, of loaders alone {:.1f}x, mapped files {:.1f}x less, tokens/s {:.1f}x\n",
+        layout.name, "ratio", each.memory.kept_kb() / node.memory.kept_kb(), each.memory.anon_kb / node.memory.anon_kb,
+        static_cast<double>(each.memory.mapped) / static_cast<double>(node.memory.mapped),
+        node.tokens_per_s / each.tokens_per_s);
+  }
+  fs::remove_all(directory);
+  return 0;
+}
+
+}  // namespace
+
+int main() {
+  ms::end_on_uncaught("node_loader");
+  return bench();
+}
