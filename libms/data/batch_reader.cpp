@@ -30,10 +30,10 @@ Batch BatchReader::next(const BatchId& id) {
   const BatchRing::Label& label = ring_.label(batch_);
   MS_ASSERT(label.id == id, "batch of step {} instead of step {}", label.id.step, id.step);
   const BatchRing::Part part = ring_.part(batch_++, part_);
-  const auto size = static_cast<std::size_t>(label.rows * ring_.shape().seq);
-  return {.tokens = part.tokens.first(size),
-          .targets = part.targets.first(size),
-          .starts = part.starts.empty() ? part.starts : part.starts.first(size),
+  const std::int64_t seq = ring_.shape().seq;
+  return {.tokens = {part.rows.data(), label.rows, seq, seq + 1},
+          .targets = {part.rows.data() + 1, label.rows, seq, seq + 1},
+          .starts = part.starts.first(part.starts.empty() ? 0 : static_cast<std::size_t>(label.rows * seq)),
           .digest = label.digest};
 }
 

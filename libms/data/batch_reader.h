@@ -7,12 +7,13 @@
 #include <span>
 
 #include "data/batch_ring.h"
+#include "data/token_rows.h"
 
 namespace ms::data {
 
 // The rows of a dp rank, in the ring; seq tokens each.
 struct Batch {
-  std::span<const std::int32_t> tokens, targets;
+  TokenRows tokens, targets;
   std::span<const std::int32_t> starts;  // empty unless the data has them
   std::uint64_t digest = 0;              // Loader::digest(), where wanted
 };

@@ -55,8 +55,13 @@ Error ring_error(const std::string& what, int err, std::string hint = {}) {
   return system_error("data.ring", Blame::node, fmt::format("{}: {}", what, errno_text(err)), err, std::move(hint));
 }
 
+std::size_t row_bytes(const RingShape& shape) {
+  return round_up(static_cast<std::size_t>(shape.rows * (shape.seq + 1)) * sizeof(std::int32_t));
+}
+
 std::size_t part_bytes(const RingShape& shape) {
-  return (shape.has_starts ? 3 : 2) * round_up(static_cast<std::size_t>(shape.part_tokens()) * sizeof(std::int32_t));
+  return row_bytes(shape) +
+         (shape.has_starts ? round_up(static_cast<std::size_t>(shape.rows * shape.seq) * sizeof(std::int32_t)) : 0);
 }
 
 std::size_t slot_bytes(const RingShape& shape) {
@@ -163,14 +168,11 @@ std::string BatchRing::address() const { return fmt::format("{} {} {}", ::getpid
 BatchRing::Part BatchRing::part(std::uint64_t batch, int part) const {
   MS_ASSERT(part >= 0 && part < shape_.parts, "part {} of {}", part, shape_.parts);
   std::byte* at = slot(batch) + round_up(sizeof(Label)) + static_cast<std::size_t>(part) * part_bytes(shape_);
-  const auto size = static_cast<std::size_t>(shape_.part_tokens());
-  const auto next = [&] {
-    const std::span<std::int32_t> array(reinterpret_cast<std::int32_t*>(at), size);
-    at += round_up(size * sizeof(std::int32_t));
-    return array;
+  const auto array = [](std::byte* begin, std::int64_t size) {
+    return std::span(reinterpret_cast<std::int32_t*>(begin), static_cast<std::size_t>(size));
   };
-  const std::span<std::int32_t> tokens = next(), targets = next();
-  return {tokens, targets, shape_.has_starts ? next() : std::span<std::int32_t>()};
+  return {array(at, shape_.rows * (shape_.seq + 1)),
+          array(at + row_bytes(shape_), shape_.has_starts ? shape_.rows * shape_.seq : 0)};
 }
 
 BatchRing::Label& BatchRing::label(std::uint64_t batch) const { return *reinterpret_cast<Label*>(slot(batch)); }
@@ -196,8 +198,11 @@ bool BatchRing::wait_published(std::uint64_t batch, Patience patience) const {
 
 void BatchRing::release(int reader, std::uint64_t batch) {
   MS_ASSERT(reader >= 0 && reader < shape_.readers, "reader {} of {}", reader, shape_.readers);
-  released()[static_cast<std::size_t>(reader)].batches.store(batch + 1, std::memory_order_release);
-  ring_bell(released().front().bell);  // one for all readers: the loader cannot wait on several
+  // In one order with the other readers': the last of them sees that it is.
+  released()[static_cast<std::size_t>(reader)].batches.store(batch + 1, std::memory_order_seq_cst);
+  const bool all = std::ranges::all_of(
+      released(), [&](const Counter& other) { return other.batches.load(std::memory_order_seq_cst) > batch; });
+  if (all) ring_bell(released().front().bell);  // one for all readers: the loader cannot wait on several
 }
 
 }  // namespace ms::data

@@ -26,7 +26,6 @@ struct RingShape {
   std::int64_t seq = 0;   // tokens of a row
   bool has_starts = false;
 
-  std::int64_t part_tokens() const { return rows * seq; }
   std::size_t size_bytes() const;  // of the whole ring
 };
 
@@ -50,9 +49,9 @@ class BatchRing {
   // For the others; valid while this object is there, and of no use on other nodes.
   std::string address() const;
 
-  // The arrays of one part of a slot, of part_tokens() each; no starts unless the shape has them.
+  // The arrays of one part of a slot: rows of seq + 1 tokens, and seq starts for each; none unless the shape has them.
   struct Part {
-    std::span<std::int32_t> tokens, targets, starts;
+    std::span<std::int32_t> rows, starts;
   };
   // The part of a slot that is not tokens.
   struct Label {

@@ -59,13 +59,13 @@ Blend::Blend(std::span<const double> weights, std::int64_t max_period) : shares_
       if (deficit[i] > deficit[next]) next = i;
     }
     deficit[next] -= period;
-    slots_.push_back({static_cast<int>(next), taken[next]++});
+    slots_.push_back({static_cast<std::int32_t>(next), static_cast<std::int32_t>(taken[next]++)});
   }
 }
 
 Blend::Draw Blend::draw(std::int64_t sample) const {
   MS_ASSERT(sample >= 0, "sample {} of a blend", sample);
-  const Draw slot = slots_[static_cast<std::size_t>(sample % period())];
+  const Slot slot = slots_[static_cast<std::size_t>(sample % period())];
   return {slot.source, sample / period() * share(slot.source) + slot.ordinal};
 }
 

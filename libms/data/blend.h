@@ -35,7 +35,11 @@ class Blend {
 
  private:
   std::vector<std::int64_t> shares_;
-  std::vector<Draw> slots_;  // one period
+  // As a Draw, in half its memory: a period has as many slots at most as fit.
+  struct Slot {
+    std::int32_t source, ordinal;
+  };
+  std::vector<Slot> slots_;  // one period
 };
 
 }  // namespace ms::data

@@ -25,11 +25,11 @@ DataFacts DataFacts::parse(std::string_view text) {
 
 DataFacts facts_of(const Loader& loader) {
   const std::int64_t seq = loader.shape().seq;
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(seq)), targets(tokens.size());
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(seq + 1));
   if (loader.num_validation_samples() > 0) {
-    loader.fill_validation(0, 1, 1, tokens.data(), targets.data());
+    loader.fill_validation(0, 1, 1, tokens.data());
   } else {
-    loader.fill(0, 0, 1, tokens.data(), targets.data());
+    loader.fill(0, 0, 1, tokens.data());
   }
   tokens.resize(static_cast<std::size_t>(std::clamp<std::int64_t>(seq / 4, 1, DataFacts::kPromptTokens)));
   return {loader.fingerprint(), loader.num_validation_samples(), std::move(tokens)};

@@ -15,10 +15,10 @@ void fill_part(const Loader& loader, const BatchId& id, const LoaderTask& task, 
   std::int32_t* starts = part.starts.empty() ? nullptr : part.starts.data();
   if (id.round) {
     const std::int64_t batch = loader.shape().global_batch;
-    loader.fill_validation(*id.round * batch + rows * dp_rank, rows, task.order.rounds * batch, part.tokens.data(),
-                           part.targets.data(), starts);
+    loader.fill_validation(*id.round * batch + rows * dp_rank, rows, task.order.rounds * batch, part.rows.data(),
+                           starts);
   } else {
-    loader.fill(id.step, rows * dp_rank, rows, part.tokens.data(), part.targets.data(), starts);
+    loader.fill(id.step, rows * dp_rank, rows, part.rows.data(), starts);
   }
 }
 

@@ -153,25 +153,21 @@ void Loader::check_vocab_of(const TokenFile& file) const {
   }
 }
 
-void Loader::read_row(const Window& window, std::int64_t row, std::int32_t* tokens, std::int32_t* targets,
-                      std::int32_t* starts) const {
+void Loader::read_row(const Window& window, std::int64_t row, std::int32_t* rows, std::int32_t* starts) const {
   const TokenFile& file = files_[static_cast<std::size_t>(window.file)];
-  const auto seq = static_cast<std::size_t>(shape_.seq);
-  tokens += row * shape_.seq, targets += row * shape_.seq;
-  if (starts != nullptr) document_starts(file, window.begin, {starts + row * shape_.seq, seq});
-  file.read(window.begin, {tokens, seq});
-  std::copy(tokens + 1, tokens + seq, targets);
-  file.read(window.begin + shape_.seq, {targets + seq - 1, 1});
-  check_vocab(file, window.begin, {tokens, seq}, vocab_size_);
-  check_vocab(file, window.begin + shape_.seq, {targets + seq - 1, 1}, vocab_size_);
+  const std::int64_t seq = shape_.seq;
+  if (starts != nullptr) document_starts(file, window.begin, {starts + row * seq, static_cast<std::size_t>(seq)});
+  const std::span<std::int32_t> tokens(rows + row * (seq + 1), static_cast<std::size_t>(seq + 1));
+  file.read(window.begin, tokens);
+  check_vocab(file, window.begin, tokens, vocab_size_);
 }
 
-void Loader::fill(std::int64_t step, std::int64_t first_sample, std::int64_t count, std::int32_t* tokens,
-                  std::int32_t* targets, std::int32_t* starts) const {
+void Loader::fill(std::int64_t step, std::int64_t first_sample, std::int64_t count, std::int32_t* rows,
+                  std::int32_t* starts) const {
   MS_ASSERT(step >= shape_.origin_step && first_sample >= 0 && count >= 0 && first_sample + count <= shape_.batch(step),
             "samples {} + {} of step {} with a global batch of {}", first_sample, count, step, shape_.batch(step));
   for (std::int64_t row = 0; row < count; ++row) {
-    read_row(train_->sample(shape_.first_sample(step) + first_sample + row), row, tokens, targets, starts);
+    read_row(train_->sample(shape_.first_sample(step) + first_sample + row), row, rows, starts);
   }
 }
 
@@ -190,13 +186,11 @@ SampleOrigin Loader::origin(std::int64_t step, std::int64_t sample) const {
           .begins_document = file.document(file.document_of(window.begin)).begin == window.begin};
 }
 
-void Loader::fill_validation(std::int64_t first, std::int64_t count, std::int64_t total, std::int32_t* tokens,
-                             std::int32_t* targets, std::int32_t* starts) const {
+void Loader::fill_validation(std::int64_t first, std::int64_t count, std::int64_t total, std::int32_t* rows,
+                             std::int32_t* starts) const {
   MS_ASSERT(num_validation_samples() > 0 && first >= 0 && count >= 0 && first + count <= total,
             "validation samples {} + {} of {}", first, count, total);
-  for (std::int64_t row = 0; row < count; ++row) {
-    read_row(valid_->spread(first + row, total), row, tokens, targets, starts);
-  }
+  for (std::int64_t row = 0; row < count; ++row) { read_row(valid_->spread(first + row, total), row, rows, starts); }
 }
 
 }  // namespace ms::data

@@ -44,11 +44,11 @@ class Loader {
   // TokenFile.
   Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_size, std::uint64_t seed);
 
-  // Samples [first_sample, first_sample + count) of the global batch of `step`, as rows of seq tokens; targets are the
-  // same rows one token later. `starts`, if wanted, are the positions in the row at which the tokens' documents begin.
-  // The arrays hold count x seq values. A pure function of the files, the seed and the arguments.
-  void fill(std::int64_t step, std::int64_t first_sample, std::int64_t count, std::int32_t* tokens,
-            std::int32_t* targets, std::int32_t* starts = nullptr) const;
+  // Samples [first_sample, first_sample + count) of the global batch of `step`, as rows of seq + 1 tokens: a row has
+  // its inputs and, one token later, its targets. `starts`, if wanted, are the positions in the row at which the
+  // inputs' documents begin, count x seq of them. A pure function of the files, the seed and the arguments.
+  void fill(std::int64_t step, std::int64_t first_sample, std::int64_t count, std::int32_t* rows,
+            std::int32_t* starts = nullptr) const;
 
   // Returns the digest of all samples of the global batch of `step`, for the chain. Reads no file.
   std::uint64_t digest(std::int64_t step) const;
@@ -58,8 +58,8 @@ class Loader {
 
   // Rows [first, first + count) of `total` validation samples that are spread evenly over the held-out tokens. The same
   // for every step, and distinct while total <= num_validation_samples().
-  void fill_validation(std::int64_t first, std::int64_t count, std::int64_t total, std::int32_t* tokens,
-                       std::int32_t* targets, std::int32_t* starts = nullptr) const;
+  void fill_validation(std::int64_t first, std::int64_t count, std::int64_t total, std::int32_t* rows,
+                       std::int32_t* starts = nullptr) const;
   // Whether a batch has starts: [data] reset_attention.
   bool has_starts() const { return has_starts_; }
 
@@ -79,8 +79,7 @@ class Loader {
  private:
   int open(const std::string& prefix, std::optional<std::pair<std::string, Note>>& first_note);
   void check_vocab_of(const TokenFile& file) const;
-  void read_row(const Window& window, std::int64_t row, std::int32_t* tokens, std::int32_t* targets,
-                std::int32_t* starts) const;
+  void read_row(const Window& window, std::int64_t row, std::int32_t* rows, std::int32_t* starts) const;
 
   BatchShape shape_;
   std::int64_t vocab_size_;

@@ -29,7 +29,7 @@ class Mixture {
   // The ordinal counts all draws of the source since sample 0.
   Blend::Draw draw(std::int64_t sample) const;
 
-  // Stages share this many slots, 64 MiB, so that a long schedule cannot fill the memory of a host. Above 64 stages,
+  // Stages share this many slots, 32 MiB, so that a long schedule cannot fill the memory of a host. Above 64 stages,
   // weights without a short common period are rounded more coarsely than Blend does by itself.
   static constexpr std::int64_t kMaxSlots = 1 << 22;
   static constexpr std::size_t kMaxStages = 1024;

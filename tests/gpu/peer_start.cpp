@@ -73,14 +73,10 @@ void write_tokens(const train::Settings& settings, const std::string& path) {
   const std::int64_t seq = settings.model.seq, rows = settings.train.global_batch;
   const data::Loader loader(settings.data, {.seq = seq, .global_batch = rows}, settings.model.vocab,
                             static_cast<std::uint64_t>(settings.train.seed));
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(rows * seq)), targets(tokens.size()), all;
+  const std::int64_t step_tokens = rows * (seq + 1);
+  std::vector<std::int32_t> all(static_cast<std::size_t>(settings.train.steps * step_tokens));
   for (std::int64_t step = 0; step < settings.train.steps; ++step) {
-    loader.fill(step, 0, rows, tokens.data(), targets.data());
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const auto begin = tokens.begin() + row * seq;
-      all.insert(all.end(), begin, begin + seq);
-      all.push_back(targets[static_cast<std::size_t>((row + 1) * seq - 1)]);
-    }
+    loader.fill(step, 0, rows, all.data() + step * step_tokens);
   }
   const auto bytes = std::as_bytes(std::span(all));
   write_file_atomic(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});

@@ -88,15 +88,16 @@ int run_sample(const Args& args) {
   Tokenizers tokenizers(settings.model.vocab);
   Json samples = Json::array();
   const auto seq = static_cast<std::size_t>(settings.model.seq);
-  std::vector<std::int32_t> targets(seq);
+  std::vector<std::int32_t> tokens(seq + 1);
   for (std::int64_t row = first; row < end; ++row) {
     FedSample sample{.number = loader.shape().first_sample(step) + row,
                      .dp = row / rows,
                      .microbatch = row % rows / settings.train.microbatch,
                      .origin = loader.origin(step, row),
-                     .tokens = std::vector<std::int32_t>(seq),
+                     .tokens = {},
                      .starts = std::vector<std::int32_t>(seq)};
-    loader.fill(step, row, 1, sample.tokens.data(), targets.data(), sample.starts.data());
+    loader.fill(step, row, 1, tokens.data(), sample.starts.data());
+    sample.tokens.assign(tokens.begin(), tokens.end() - 1);
     if (const data::Tokenizer* tokenizer = tokenizers.of(sample.origin.prefix))
       sample.text = tokenizer->decode(sample.tokens);
     if (args.has("json")) {

@@ -145,15 +145,15 @@ void Engine::upload_starts(const Pending& pending, std::int64_t count, std::span
   }
 }
 
-void Engine::upload(std::int64_t step, std::int64_t tokens_all, std::span<const std::int32_t> tokens,
-                    std::span<const std::int32_t> targets, std::span<const std::int32_t> starts) {
+void Engine::upload(std::int64_t step, std::int64_t tokens_all, const data::TokenRows& tokens,
+                    const data::TokenRows& targets, std::span<const std::int32_t> starts) {
   if (!needs_input_) return;
   const Pending& pending = pending_[static_cast<std::size_t>(step % 2)];
   const std::int64_t count = tokens_all / plan_.mesh.dp;
-  MS_ASSERT(std::ssize(tokens) == count && tokens.size() == targets.size() && count <= pending.tokens.cols,
+  MS_ASSERT(tokens.size() == count && tokens.size() == targets.size() && count <= pending.tokens.cols,
             "{} tokens and {} targets for a batch of {}", tokens.size(), targets.size(), count);
-  std::memcpy(pending.tokens.data, tokens.data(), tokens.size_bytes());
-  std::memcpy(pending.targets.data, targets.data(), targets.size_bytes());
+  tokens.copy_to(pending.tokens.as<std::int32_t>());
+  targets.copy_to(pending.targets.as<std::int32_t>());
   std::int64_t offset = 0;
   for (const nn::Microbatch& input : tensors_.input) {
     if (offset == count) break;  // a step of the ramp-up has fewer
@@ -164,9 +164,8 @@ void Engine::upload(std::int64_t step, std::int64_t tokens_all, std::span<const 
   upload_starts(pending, count, starts);
 }
 
-void Engine::issue_step(std::int64_t step, double lr, std::span<const std::int32_t> tokens,
-                        std::span<const std::int32_t> targets, const Votes& votes, std::span<const std::int32_t> starts,
-                        float skip_above) {
+void Engine::issue_step(std::int64_t step, double lr, const data::TokenRows& tokens, const data::TokenRows& targets,
+                        const Votes& votes, std::span<const std::int32_t> starts, float skip_above) {
   Pending& pending = pending_[static_cast<std::size_t>(step % 2)];
   MS_ASSERT(pending.step < 0, "step {} is issued while step {} is in flight", step, pending.step);
   const std::int64_t tokens_all = plan_.tokens_of(step);
@@ -208,8 +207,8 @@ StepResult Engine::finish_step(std::int64_t step) {
   return result;
 }
 
-double Engine::evaluate(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
-                        double total_tokens, std::span<const std::int32_t> starts) {
+double Engine::evaluate(const data::TokenRows& tokens, const data::TokenRows& targets, double total_tokens,
+                        std::span<const std::int32_t> starts) {
   const trace::Scope scope(device_.recorder(), {.purpose = trace::Purpose::evaluation});
   Pending& pending = pending_[0];
   MS_ASSERT(pending.step < 0 && pending_[1].step < 0, "evaluation while a step is in flight");

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/world.h"
+#include "data/token_rows.h"
 #include "train/engine/executor.h"
 #include "train/engine/module_norms.h"
 #include "train/engine/sampling.h"
@@ -55,16 +56,16 @@ class Engine {
   // empty where needs_input() is false. At most two steps may be in flight. `starts`: where in its row each token's
   // document begins, under [data] reset_attention; empty: a row is one document.
   // `skip_above`: the gradient norm above which the step changes nothing.
-  void issue_step(std::int64_t step, double lr, std::span<const std::int32_t> tokens,
-                  std::span<const std::int32_t> targets, const Votes& votes = {},
-                  std::span<const std::int32_t> starts = {}, float skip_above = std::numeric_limits<float>::infinity());
+  void issue_step(std::int64_t step, double lr, const data::TokenRows& tokens, const data::TokenRows& targets,
+                  const Votes& votes = {}, std::span<const std::int32_t> starts = {},
+                  float skip_above = std::numeric_limits<float>::infinity());
   // Makes this rank's gradients of the step that is issued next NaN: an injected fault.
   void spoil_gradients() { spoil_gradients_ = true; }
   // Waits for that step.
   StepResult finish_step(std::int64_t step);
 
   // Sum over the batch of loss / `total_tokens`, no gradients; one global batch. Waits.
-  double evaluate(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets, double total_tokens,
+  double evaluate(const data::TokenRows& tokens, const data::TokenRows& targets, double total_tokens,
                   std::span<const std::int32_t> starts = {});
 
   // Sum over the batch of the losses of all targets but the negative ones, in an order that is that of the batch; one
@@ -105,8 +106,8 @@ class Engine {
   };
 
   // `tokens_all`: of this batch, over all dp ranks.
-  void upload(std::int64_t step, std::int64_t tokens_all, std::span<const std::int32_t> tokens,
-              std::span<const std::int32_t> targets, std::span<const std::int32_t> starts);
+  void upload(std::int64_t step, std::int64_t tokens_all, const data::TokenRows& tokens, const data::TokenRows& targets,
+              std::span<const std::int32_t> starts);
   // `count`: tokens of this rank's batch; no starts: each row is one document.
   void upload_starts(const Pending& pending, std::int64_t count, std::span<const std::int32_t> starts);
   Pending carve_pending(tensor::Arena& arena) const;

@@ -46,17 +46,17 @@ TEST(BatchRing, CarriesBatchesToWhoeverHasItsAddress) {
     ASSERT_FALSE(other.wait_published(batch, 0ms));
     for (int part = 0; part < kShape.parts; ++part) {
       const BatchRing::Part to = ring.part(batch, part);
-      std::ranges::fill(to.tokens, 100 * part + static_cast<int>(batch));
-      std::ranges::fill(to.targets, 7);
+      std::ranges::fill(to.rows, 100 * part + static_cast<int>(batch));
       std::ranges::fill(to.starts, -3);
     }
     ring.label(batch) = {.id = {.step = 40, .round = 2}, .rows = 3, .digest = batch};
     ring.publish(batch);
     ASSERT_TRUE(other.wait_published(batch, 0ms));
     EXPECT_EQ(other.published(), batch + 1);
-    EXPECT_THAT(other.part(batch, 1).tokens, testing::Each(100 + static_cast<int>(batch)));
-    EXPECT_THAT(other.part(batch, 0).targets, testing::AllOf(testing::SizeIs(15), testing::Each(7)));
-    EXPECT_THAT(other.part(batch, 0).starts, testing::Each(-3));
+    EXPECT_THAT(other.part(batch, 0).rows, testing::Each(static_cast<int>(batch)));
+    EXPECT_THAT(other.part(batch, 1).rows,
+                testing::AllOf(testing::SizeIs(18), testing::Each(100 + static_cast<int>(batch))));
+    EXPECT_THAT(other.part(batch, 0).starts, testing::AllOf(testing::SizeIs(15), testing::Each(-3)));
     EXPECT_EQ(other.label(batch).id, (BatchId{.step = 40, .round = 2}));
     EXPECT_EQ(other.label(batch).digest, batch);
     for (int reader = 0; reader < kShape.readers; ++reader) ring.release(reader, batch);

@@ -70,20 +70,36 @@ class NodeLoader : public testing::Test {
   }
 
   // What a rank that reads for itself has.
-  struct Rows {
-    std::vector<std::int32_t> tokens, targets, starts;
+  struct AloneRows {
+    std::vector<std::int32_t> rows, starts;
   };
-  static Rows read_alone(const Loader& loader, const BatchId& id, int dp_rank) {
+  static AloneRows read_alone(const Loader& loader, const BatchId& id, int dp_rank) {
     const std::int64_t rows = (id.round ? kGlobalBatch : loader.shape().batch(id.step)) / kDp;
-    const auto size = static_cast<std::size_t>(rows * kSeq);
-    Rows all{std::vector<std::int32_t>(size), std::vector<std::int32_t>(size), std::vector<std::int32_t>(size)};
+    AloneRows all{std::vector<std::int32_t>(static_cast<std::size_t>(rows * (kSeq + 1))),
+                  std::vector<std::int32_t>(static_cast<std::size_t>(rows * kSeq))};
     if (id.round) {
       loader.fill_validation(*id.round * kGlobalBatch + rows * dp_rank, rows, kOrder.rounds * kGlobalBatch,
-                             all.tokens.data(), all.targets.data(), all.starts.data());
+                             all.rows.data(), all.starts.data());
     } else {
-      loader.fill(id.step, rows * dp_rank, rows, all.tokens.data(), all.targets.data(), all.starts.data());
+      loader.fill(id.step, rows * dp_rank, rows, all.rows.data(), all.starts.data());
     }
     return all;
+  }
+
+  // The batch as rows of inputs and targets: what one has and the other lacks are its ends.
+  static std::vector<std::int32_t> joined(const Batch& batch) {
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(batch.tokens.size())), targets(tokens.size()), rows;
+    batch.tokens.copy_to(tokens.data());
+    batch.targets.copy_to(targets.data());
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      rows.push_back(tokens[i]);
+      if ((i + 1) % kSeq == 0) {
+        rows.push_back(targets[i]);
+      } else {
+        EXPECT_EQ(targets[i], tokens[i + 1]);
+      }
+    }
+    return rows;
   }
 
   // Reads the run to its end on one node, and compares; `between` is called before each batch.
@@ -101,10 +117,10 @@ class NodeLoader : public testing::Test {
       for (std::size_t i = 0; i < dp_ranks.size(); ++i) {
         SCOPED_TRACE(fmt::format("step {} round {} dp rank {}", id->step, id->round.value_or(-1), dp_ranks[i]));
         const Batch batch = readers[i].next(*id);
-        const Rows rows = read_alone(alone, *id, dp_ranks[i]);
-        EXPECT_THAT(batch.tokens, testing::ElementsAreArray(rows.tokens));
-        EXPECT_THAT(batch.targets, testing::ElementsAreArray(rows.targets));
-        EXPECT_THAT(batch.starts, testing::ElementsAreArray(rows.starts));
+        const AloneRows expected = read_alone(alone, *id, dp_ranks[i]);
+        EXPECT_EQ(batch.tokens.size(), std::ssize(expected.starts));
+        EXPECT_EQ(joined(batch), expected.rows);
+        EXPECT_THAT(batch.starts, testing::ElementsAreArray(expected.starts));
         EXPECT_EQ(batch.digest, id->round ? 0 : alone.digest(id->step));
       }
     }

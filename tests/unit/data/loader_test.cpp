@@ -25,11 +25,26 @@ struct Rows {
   std::vector<std::int32_t> targets;
 };
 
-Rows fill(const Loader& loader, std::int64_t step, std::int64_t first, std::int64_t count) {
-  const auto size = static_cast<std::size_t>(count * loader.shape().seq);
-  Rows rows{std::vector<std::int32_t>(size), std::vector<std::int32_t>(size)};
-  loader.fill(step, first, count, rows.tokens.data(), rows.targets.data());
+// Splits rows of seq + 1 tokens.
+Rows split_rows(const std::vector<std::int32_t>& all, std::int64_t seq) {
+  Rows rows;
+  for (auto row = all.begin(); row != all.end(); row += seq + 1) {
+    rows.tokens.insert(rows.tokens.end(), row, row + seq);
+    rows.targets.insert(rows.targets.end(), row + 1, row + seq + 1);
+  }
   return rows;
+}
+
+Rows fill(const Loader& loader, std::int64_t step, std::int64_t first, std::int64_t count) {
+  std::vector<std::int32_t> all(static_cast<std::size_t>(count * (loader.shape().seq + 1)));
+  loader.fill(step, first, count, all.data());
+  return split_rows(all, loader.shape().seq);
+}
+
+Rows fill_validation(const Loader& loader, std::int64_t first, std::int64_t count, std::int64_t total) {
+  std::vector<std::int32_t> all(static_cast<std::size_t>(count * (loader.shape().seq + 1)));
+  loader.fill_validation(first, count, total, all.data());
+  return split_rows(all, loader.shape().seq);
 }
 
 DataConfig train_on(std::vector<std::string> train, double valid_fraction = 0) {
@@ -69,16 +84,18 @@ TEST(Loader, TellsWhereDocumentsBegin) {
   const Loader loader(config, {.seq = 16, .global_batch = 30}, 1000, 1);
   EXPECT_TRUE(loader.has_starts());
   constexpr std::size_t kSize = 30 * 16;
-  std::vector<std::int32_t> tokens(kSize), targets(kSize), starts(kSize);
+  std::vector<std::int32_t> all(30 * 17), tokens, starts(kSize);
   const auto check = [&] {
     for (std::size_t i = 0; i < kSize; ++i) {
       const std::int32_t row_begins = tokens[i / 16 * 16], document = begin_of[static_cast<std::size_t>(tokens[i])];
       EXPECT_EQ(starts[i], std::max(document - row_begins, 0)) << i;
     }
   };
-  loader.fill(2, 0, 30, tokens.data(), targets.data(), starts.data());
+  loader.fill(2, 0, 30, all.data(), starts.data());
+  tokens = split_rows(all, 16).tokens;
   check();
-  loader.fill_validation(0, 30, 30, tokens.data(), targets.data(), starts.data());
+  loader.fill_validation(0, 30, 30, all.data(), starts.data());
+  tokens = split_rows(all, 16).tokens;
   check();
 }
 
@@ -202,17 +219,14 @@ TEST(Loader, HoldsOutTheLastTokens) {
   EXPECT_EQ(loader.num_validation_samples(), 24);
   for (std::int64_t step = 0; step < 99; ++step) EXPECT_LT(fill(loader, step, 0, 1).targets.back(), 800);
   std::set<std::int32_t> firsts;
-  std::vector<std::int32_t> tokens(24 * 8);
-  std::vector<std::int32_t> targets(24 * 8);
-  loader.fill_validation(0, 24, 24, tokens.data(), targets.data());
-  for (std::size_t row = 0; row < 24; ++row) firsts.insert(tokens[row * 8]);
+  const Rows rows = fill_validation(loader, 0, 24, 24);
+  for (std::size_t row = 0; row < 24; ++row) firsts.insert(rows.tokens[row * 8]);
   EXPECT_EQ(firsts.size(), 24U);
   EXPECT_EQ(*firsts.begin(), 800);
-  EXPECT_EQ(targets.back(), 992);
+  EXPECT_EQ(rows.targets.back(), 992);
 
-  std::vector<std::int32_t> part(8);  // row 3 alone
-  loader.fill_validation(3, 1, 24, part.data(), targets.data());
-  EXPECT_TRUE(std::equal(part.begin(), part.end(), tokens.begin() + 24));
+  const std::vector<std::int32_t> part = fill_validation(loader, 3, 1, 24).tokens;  // row 3 alone
+  EXPECT_TRUE(std::equal(part.begin(), part.end(), rows.tokens.begin() + 24));
 }
 
 TEST(Loader, ReadsValidationFilesAndTrainsOnAllOfTheOthers) {
@@ -224,11 +238,9 @@ TEST(Loader, ReadsValidationFilesAndTrainsOnAllOfTheOthers) {
   const Loader loader(config, {.seq = 8, .global_batch = 1}, 6000, 1);
   EXPECT_EQ(loader.num_train_samples(), 10);
   EXPECT_EQ(loader.num_validation_samples(), 10);
-  std::vector<std::int32_t> tokens(8);
-  std::vector<std::int32_t> targets(8);
-  loader.fill_validation(0, 1, 2, tokens.data(), targets.data());
-  EXPECT_EQ(tokens[0], 5000);
-  EXPECT_EQ(targets[7], 5008);
+  const Rows rows = fill_validation(loader, 0, 1, 2);
+  EXPECT_EQ(rows.tokens[0], 5000);
+  EXPECT_EQ(rows.targets[7], 5008);
 }
 
 TEST(Loader, BlendsByWeightAndOtherwiseShufflesTogether) {
