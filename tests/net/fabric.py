@@ -129,6 +129,12 @@ class Fabric:
         inside(node, "nft add chain inet loss out { type filter hook output priority 0 ; }")
         inside(node, f"nft add rule inet loss out ip daddr != {COORDINATOR} numgen random mod 1000 < {per_mille} drop")
 
+    def refusing(self, node):
+        """Nobody can connect to the node; it can connect to others."""
+        inside(node, "nft add table inet fault")
+        inside(node, "nft add chain inet fault in { type filter hook input priority 0 ; }")
+        inside(node, "nft add rule inet fault in tcp flags & (syn|ack) == syn reject with tcp reset")
+
     def small_mtu(self, node):
         inside(node, "ip link set eth0 mtu 1400")
 
@@ -212,6 +218,7 @@ def faults(fabric, chance):
         "loss of 0.1 %": (lambda: fabric.lossy_node(node, 1), {("node", node)}, "loss"),
         "loss of 1 % of a pair, one way": (lambda: fabric.lossy(node, 10, peer=peer), {("direction", f"{peer} -> {node}")}, "loss"),
         "late node": (lambda: fabric.late(node), {("node", node)}, "latency"),
+        "refusing node": (lambda: fabric.refusing(node), {("direction", f"* -> {node}")}, "silent"),
         "small MTU": (lambda: fabric.small_mtu(node), {("direction", f"* -> {node}")}, "size"),
         "flapping": (lambda: fabric.flapping(node), {("node", node)}, "flap"),
         "slow switch": (lambda: fabric.slow_switch(leaf), {("switch", f"switch s{leaf}")}, "bandwidth"),

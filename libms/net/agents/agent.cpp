@@ -118,6 +118,7 @@ void run_agent(const AgentOptions& options) {
     }
     self.interface = interface_of(self.address);
     listening.emplace(self.address);
+    self.port = listening->port();
     Member me{.node = invitation.node.empty() ? node_name() : invitation.node,
               .address = self.address.with_port(listening->port()),
               .interface = self.interface,

@@ -163,6 +163,28 @@ std::vector<std::string> AgentPool::ask(const std::string& what) {
 }
 
 std::vector<PairResult> AgentPool::test(const Round& round, const PairSpec& spec, int source_port) {
+  std::vector<PairResult> results = drive(round, spec, source_port);
+  // Where the first of a pair cannot connect to the second, the second tries: is it the pair, or one direction?
+  Round turned;
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (results[i].there.unreached.empty()) continue;
+    turned.emplace_back(round[i].second, round[i].first);
+    places.push_back(i);
+  }
+  PairSpec nothing = spec;
+  nothing.pings = nothing.datagrams = 0;
+  nothing.seconds = 0;
+  nothing.sizes = nothing.rdma = false;
+  const std::vector<PairResult> other_way = turned.empty() ? std::vector<PairResult>{} : drive(turned, nothing, 0);
+  for (std::size_t i = 0; i < other_way.size(); ++i) {
+    results[places[i]].back.unreached = other_way[i].there.unreached;
+    results[places[i]].at_fault = other_way[i].at_fault;
+  }
+  return results;
+}
+
+std::vector<PairResult> AgentPool::drive(const Round& round, const PairSpec& spec, int source_port) {
   std::vector<PairResult> results(round.size());
   std::map<int, std::size_t> places;  // order -> its place
   std::map<int, int> waiting;         // order -> who drives it

@@ -28,8 +28,9 @@ class AgentPool {
   const std::vector<std::string>& nodes() const { return nodes_; }
   std::vector<int> missing() const;
 
-  // Tests all pairs of a round at the same time, each as `spec` says; the first of each pair drives. Returns the
-  // results in the order of the pairs, with `a` and `b` set to its two nodes.
+  // Tests all pairs of a round at the same time, each as `spec` says; the first of each pair drives, and
+  // where it cannot connect to the second, that tries to connect to it. Returns the results in the order of the pairs,
+  // with `a` and `b` set to its two nodes.
   std::vector<PairResult> test(const Round& round, const PairSpec& spec, int source_port = 0);
   // Asks every node for its "counters" or "facts". Returns the answers by node; empty where a node did not answer.
   std::vector<std::string> ask(const std::string& what);
@@ -45,6 +46,8 @@ class AgentPool {
   void lose(int node);
   // order() sends an order. answers() takes answers until each has come or time is up: `missed` gets the others.
   bool order(int node, const TestOrder& order);
+  // test() without the second way of those that cannot be connected.
+  std::vector<PairResult> drive(const Round& round, const PairSpec& spec, int source_port);
   void answers(std::map<int, int> waiting, double seconds, const std::function<void(TestAnswer)>& take,
                const std::function<void(int node, const std::string& why)>& missed);
 

@@ -18,9 +18,12 @@ namespace {
 
 using Time = std::chrono::steady_clock;
 
-constexpr double kMost_s = 200;    // of anything that an agent may be asked for
-constexpr double kLinger_s = 0.1;  // for datagrams on their way
-constexpr std::size_t kPing = 16;  // bytes
+constexpr double kMost_s = 200;               // of anything that an agent may be asked for
+constexpr double kLinger_s = 0.1;             // for datagrams on their way
+constexpr std::size_t kPing = 16;             // bytes
+constexpr double kReach_s = kAnswer_s / 2;    // to connect back: less than the other end waits for the answer
+constexpr std::size_t kMostWords = 300;       // of what another agent says
+constexpr std::string_view kHello = "hello";  // the greeting of a connection that only shows that it can be made
 
 std::string flow_words(std::string_view way, const StreamLimits& limits) {
   return fmt::format("flow {} {} {} {}", way, limits.seconds, limits.bytes, limits.max_gbps);
@@ -64,6 +67,8 @@ class Session {
         Way ignored;
         take_sizes(channel_, *datagrams_, ignored);
         tell_sizes(channel_, *datagrams_, mtu_of(self_.root, self_.interface));
+      } else if (what == "back") {
+        channel_.send_line(why_not_reached(words.number(1, 65535)), in_seconds(kAnswer_s));
       } else if (what == "rdma") {
         serve_rdma(channel_, self_, words);
       } else {
@@ -77,6 +82,15 @@ class Session {
   }
 
  private:
+  // Connects to who drives the session, as others would. Returns why that cannot be; empty: it can.
+  std::string why_not_reached(int port) {
+    try {
+      Channel channel = Channel::connect(peer_address(channel_.fd()).with_port(port), "cannot be connected to",
+                                         in_seconds(kReach_s), {.from = self_.address});
+      greet(channel, self_.secret, kHello, in_seconds(kReach_s));
+      return {};
+    } catch (const Error& error) { return plain_text(error.message(), kMostWords); }
+  }
   void echo(int pings) {
     std::array<std::byte, kPing> ping;
     const PromptReceive promptly(channel_);
@@ -108,7 +122,13 @@ class Test {
       : self_(self), other_(other), name_(name), spec_(spec), source_port_(source_port), result_(result) {}
 
   void run() {
-    session_ = open("session", 0);
+    try {
+      session_ = open("session", 0);
+    } catch (const Error& error) {
+      result_.there.unreached = plain_text(error.message(), kMostWords);
+      throw;
+    }
+    if (self_.port > 0) reach_back();
     if (spec_.rdma) {
       measure_rdma(session_, self_, other_.host(), spec_, result_);
     } else {
@@ -144,6 +164,11 @@ class Test {
     }
   }
   void say(const std::string& line) { session_.send_line(line, in_seconds(kAnswer_s)); }
+
+  void reach_back() {
+    say(fmt::format("back {}", self_.port));
+    result_.back.unreached = plain_text(session_.receive_line(in_seconds(kAnswer_s)), kMostWords);
+  }
 
   void ping() {
     constexpr int kWarmUp = 5;
@@ -257,6 +282,7 @@ class Test {
 }  // namespace
 
 void serve_peer(Channel channel, const std::string& greeting, const Self& self) {
+  if (greeting == kHello) return;
   if (greeting == "session") return Session(channel, self).serve();
   Fields words(greeting);
   if (words.next() != "flow") throw Error("net.peer", Blame::fabric, "an unknown greeting");
@@ -279,9 +305,9 @@ PairResult test_pair(const Self& self, const Address& other, const std::string& 
   try {
     Test(self, other, name, spec, source_port, result).run();
   } catch (const Error& error) {
-    result.error = plain_text(error.message(), 300);
+    result.error = plain_text(error.message(), kMostWords);
   } catch (const std::exception& error) {
-    result.error = plain_text(error.what(), 300);  // this node has no thread or memory left
+    result.error = plain_text(error.what(), kMostWords);  // this node has no thread or memory left
   }
   result.counts_a = counts_of(self.root, self.interface) - before;  // whatever became of it
   result.seconds = std::chrono::duration<double>(Time::now() - begin).count();

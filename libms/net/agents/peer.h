@@ -17,15 +17,16 @@ struct Self {
   std::string interface;  // that has this address
   Sysroot root;
   std::optional<RdmaPort> rdma = {};
+  int port = 0;  // that it serves others at; 0: at none, so nobody is asked to connect back
 };
 
 // Everything that another agent asks of us on one connection it made and greeted us on; returns when that is over.
 // Throws what goes wrong.
 void serve_peer(Channel channel, const std::string& greeting, const Self& self);
 
-// Measures the pair (we, the other) as `spec` says; ours is `there`. What cannot be measured is said in `error`, with
-// what was measured before. Indices are not set. `source_port` is that of the first flow, counted on for the others; 0:
-// any.
+// Measures the pair (we, the other) as `spec` says; ours is `there`. The other one connects back, too. What cannot be
+// measured is said in `error`, with what was measured before. Indices are not set. `source_port` is that of the first
+// flow, counted on for the others; 0: any.
 PairResult test_pair(const Self& self, const Address& other, const std::string& name, const PairSpec& spec,
                      int source_port = 0);
 

@@ -26,6 +26,7 @@ void each(Spec& s, F f) requires std::is_same_v<std::remove_const_t<Spec>, PairS
 }
 template <class W, class F>
 void each(W& w, F f) requires std::is_same_v<std::remove_const_t<W>, Way> {
+  f("unreached", w.unreached);
   f("gbps", w.gbps);
   f("flow_gbps", w.flow_gbps);
   f("sent", w.sent);
@@ -159,6 +160,7 @@ TestAnswer read_answer(const std::string& line) {
     r.p99_us = us.at(2).get<double>();
     r.there = read<Way>(json.at("there"));
     r.back = read<Way>(json.at("back"));
+    for (Way* way : {&r.there, &r.back}) way->unreached = plain_text(way->unreached, kMaxText);
     r.counts_a = read<NodeCounts>(json.at("counts").at(0));
     r.counts_b = read<NodeCounts>(json.at("counts").at(1));
     json.get_to("seconds", r.seconds);

@@ -35,8 +35,8 @@ class Run {
   int nodes() const { return static_cast<int>(checked_.nodes.size()); }
   Checked& checked() { return checked_; }
 
-  // How much it will be at most, before it is.
-  void announce(std::size_t rounds, std::string_view more) const {
+  // How much it will be, before it is; `again`: rounds that may follow for what looks bad.
+  void announce(std::size_t rounds, std::size_t again = 0) const {
     if (!options_.announce || nodes() < 2) return;
     const PairSpec& spec = options_.spec;
     double most_gbps = spec.max_gbps;
@@ -44,12 +44,19 @@ class Run {
       if (spec.max_gbps == 0) most_gbps = std::max(most_gbps, workers_.link_gbps(node));
     const double streamed =
         std::min(static_cast<double>(spec.bytes), most_gbps > 0 ? most_gbps * 1e9 / 8 * spec.seconds : HUGE_VAL);
-    options_.announce(fmt::format("{}, {} of up to {}: at most {} and {} sent by a node{}{}",
-                                  plural(checked_.nodes.size(), "node"), plural(rounds, "round"),
-                                  plural(checked_.nodes.size() / 2, "pair"),
-                                  format_duration(static_cast<double>(rounds) * (most_seconds(spec) + 0.05)),
-                                  format_size(static_cast<double>(rounds) * streamed),
-                                  spec.max_gbps > 0 ? fmt::format(", at {} Gbit/s", spec.max_gbps) : "", more));
+    constexpr double kBetween_s = 0.05;  // rounds
+    PairSpec alone = spec;               // what is tested again is tested one direction after the other
+    alone.both_at_once = false;
+    const double cover_s = static_cast<double>(rounds) * (most_seconds(spec) + kBetween_s);
+    const double again_s = static_cast<double>(again) * (most_seconds(alone) + kBetween_s);
+    options_.announce(fmt::format(
+        "{}, {} of up to {}: about {} and {} sent by a node{}{}", plural(checked_.nodes.size(), "node"),
+        plural(rounds, "round"), plural(checked_.nodes.size() / 2, "pair"), format_duration(cover_s),
+        format_size(static_cast<double>(rounds) * streamed),
+        spec.max_gbps > 0 ? fmt::format(", at {} Gbit/s", spec.max_gbps) : "",
+        again > 0
+            ? fmt::format("; what looks bad is tested again, which may make it {}", format_duration(cover_s + again_s))
+            : ""));
   }
 
   std::vector<PairResult> test(const Round& round, const PairSpec& spec, int source_port = 0) {
@@ -127,7 +134,7 @@ FlowsChecked check_flows(Workers& workers, const CheckOptions& options, const Fl
   all.flows = flows.flows;
   const std::size_t rounds =
       pairs.size() * static_cast<std::size_t>(flows.rolls * (2 * flows.flows + flows.repeats)) + 1;
-  run.announce(rounds, "");
+  run.announce(rounds);
   std::vector<PairFlows> found;
   for (const Pair& pair : pairs) {
     PairFlows& of = found.emplace_back();
@@ -183,7 +190,7 @@ Checked check_pairs(Workers& workers, const CheckOptions& options) {
     spec.datagrams = 0;
     spec.sizes = false;
   }
-  run.announce(rounds.size(), "");
+  run.announce(rounds.size());
   for (const Round& round : rounds) {
     if (!workers.works()) break;
     run.progress(rounds.size());
@@ -200,7 +207,7 @@ Checked check_pairs(Workers& workers, const CheckOptions& options) {
 Checked locate(Workers& workers, const CheckOptions& options) {
   Run run(workers, options, "locate");
   Locator locator(run.nodes(), {.layout = run.checked().layout, .thresholds = options.thresholds});
-  run.announce(static_cast<std::size_t>(locator.cover_rounds()), ", and again what looks bad");
+  run.announce(static_cast<std::size_t>(locator.cover_rounds()), Locator::kMostRounds);
   while (workers.works()) {
     const std::optional<Round> round = locator.next();
     if (!round) break;

@@ -17,10 +17,11 @@ class Ways {
   explicit Ways(int nodes) : n_(nodes), cells_(static_cast<std::size_t>(nodes) * static_cast<std::size_t>(nodes)) {}
   struct Cell {
     int measured = 0, bad = 0;
-    bool is_bad() const { return 2 * bad > measured; }
+    bool cleared = false;  // one good measurement outweighs all bad ones
+    bool is_bad() const { return !cleared && 2 * bad > measured; }
     // Nothing that is still measured changes it: of a pair that looks bad, most of so many measurements decide.
     static constexpr int kMeasurements = 5;
-    bool is_decided() const { return bad == 0 || 2 * bad > kMeasurements || measured >= kMeasurements; }
+    bool is_decided() const { return bad == 0 || cleared || 2 * bad > kMeasurements || measured >= kMeasurements; }
   };
   int nodes() const { return n_; }
   Cell& at(int from, int to) { return cells_[index(from, to)]; }

@@ -79,7 +79,9 @@ bool has(const PairResult& result, bool there, Symptom symptom, const Normal& no
   if (!tried(result, there, symptom)) return false;
   switch (symptom) {
     case Symptom::silent:
-      return !result.error.empty();
+      // A pair that cannot be measured is silent both ways, unless it is known which way cannot be connected.
+      if (result.there.unreached.empty() && result.back.unreached.empty()) return !result.error.empty();
+      return !way.unreached.empty();
     case Symptom::bandwidth:
       return way.gbps < thresholds.slow * normal.gbps;
     case Symptom::loss:

@@ -6,9 +6,8 @@
 namespace ms::net {
 namespace {
 
-constexpr int kPartners = 5;     // that a node in doubt is tested with, all in all
-constexpr int kMostRounds = 60;  // of tests after the cover
-constexpr int kOneWay = 3;       // tests of one direction at a time that decide for a node
+constexpr int kPartners = 5;  // that a node in doubt is tested with, all in all
+constexpr int kOneWay = 3;    // tests of one direction at a time that decide for a node
 
 bool touches(const Culprit& culprit, int node, const Layout& layout) {
   if (culprit.kind == Kind::group)
@@ -82,21 +81,30 @@ std::vector<Locator::Of> Locator::judge() const {
   for (int s = 0; s < kWaySymptoms; ++s) {
     const auto symptom = static_cast<Symptom>(s);
     Ways ways(n_);
+    std::set<Pair> set_aside;
     for (const PairResult& result : results_) {
       if (result.at_fault >= 0 || is_disturbed(result)) continue;  // says nothing of the other one, or of the way
       for (const bool there : {true, false}) {
         if (!tried(result, there, symptom)) continue;
-        if (symptom == Symptom::bandwidth && result.at_once &&
-            (known_one_way.contains(result.a) || known_one_way.contains(result.b)))
-          continue;
-        Ways::Cell& cell = there ? ways.at(result.a, result.b) : ways.at(result.b, result.a);
-        ++cell.measured;
         const Normal& of = normal[static_cast<std::size_t>(options_.layout.distance(result.a, result.b))];
-        if (has(result, there, symptom, of, options_.thresholds)) ++cell.bad;
+        const bool is_bad = has(result, there, symptom, of, options_.thresholds);
+        const Pair way = there ? Pair(result.a, result.b) : Pair(result.b, result.a);
+        if (symptom == Symptom::bandwidth && result.at_once &&
+            (known_one_way.contains(result.a) || known_one_way.contains(result.b))) {
+          if (is_bad) set_aside.insert(way);
+          continue;
+        }
+        Ways::Cell& cell = ways.at(way.first, way.second);
+        ++cell.measured;
+        if (is_bad) {
+          ++cell.bad;
+        } else if (symptom == Symptom::bandwidth) {
+          cell.cleared = true;  // other work on a node lowers a rate, and nothing raises it
+        }
       }
     }
     std::vector<Culprit> culprits = explain(ways, options_.layout);
-    judged.push_back({std::move(ways), std::move(culprits)});
+    judged.push_back({std::move(ways), std::move(culprits), std::move(set_aside)});
   }
   return judged;
 }
@@ -127,6 +135,15 @@ Locator::Doubts Locator::doubtful() {
         in_doubt.insert(a);
         in_doubt.insert(b);
       }
+    }
+    // Ways that were set aside, and that no measurement of one direction has replaced.
+    for (const auto& [from, to] : of.set_aside) {
+      const bool explained = std::ranges::any_of(of.culprits, [&, from = from, to = to](const Culprit& culprit) {
+        return explains(culprit, from, to, options_.layout);
+      });
+      if (!explained && of.ways.at(from, to).measured == 0 && tests(from, to) < Ways::Cell::kMeasurements &&
+          !lost.contains(from) && !lost.contains(to))
+        again.emplace(std::min(from, to), std::max(from, to));
     }
     for (const Culprit& culprit : of.culprits)
       if (is_node(culprit.kind)) accused.insert(culprit.a);
@@ -222,6 +239,7 @@ void Locator::measure(Fault& fault) const {
       if ((c.kind == Kind::sending && from != c.a) || (c.kind == Kind::receiving && to != c.a) ||
           (c.kind == Kind::direction && from != c.a))
         continue;
+      if (!way.unreached.empty() && fault.words.empty()) fault.words = way.unreached;
       if (way.gbps >= 0) gbps.push_back(way.gbps);
       sent += way.sent;
       lost += way.lost;

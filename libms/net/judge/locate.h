@@ -34,6 +34,8 @@ struct Fault {
 
 class Locator {
  public:
+  static constexpr int kMostRounds = 60;  // of tests after the cover
+
   Locator(int nodes, LocateOptions options);
 
   // Returns the next round of pairs, to be tested at the same time; nullopt: the search is done.
@@ -58,6 +60,7 @@ class Locator {
   struct Of {  // a symptom
     Ways ways;
     std::vector<Culprit> culprits;
+    std::set<Pair> set_aside;  // ways that were slow while both directions sent, and do not count any more
   };
   std::vector<Of> judge() const;
   // Tests that are still needed before a verdict: nodes in doubt, with other partners, and pairs by themselves.

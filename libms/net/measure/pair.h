@@ -36,6 +36,7 @@ inline double most_seconds(const PairSpec& spec) {
 
 // From one node to the other.
 struct Way {
+  std::string unreached = {};          // why its sender cannot connect to its receiver; empty: it can, or did not try
   double gbps = -1;                    // that arrived, all flows together; negative: not measured
   std::vector<double> flow_gbps = {};  // of each flow, by source port
   std::int64_t sent = 0;               // datagrams

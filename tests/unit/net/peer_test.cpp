@@ -22,7 +22,7 @@ PairSpec quick() { return {.pings = 20, .seconds = 0.05, .datagrams = 200, .data
 struct Server {
   explicit Server(std::string secret) : self{std::move(secret), loopback(), "lo", Sysroot("/")} {
     std::vector<Listener> listeners;
-    port = listeners.emplace_back(loopback()).port();
+    self.port = port = listeners.emplace_back(loopback()).port();
     acceptor.emplace(std::move(listeners), self.secret);
     thread = std::jthread([this](const std::stop_token& stop) {
       std::vector<std::jthread> serving;
@@ -68,6 +68,24 @@ TEST(Peer, MeasuresAPair) {
   }
 }
 
+TEST(Peer, BothConnectToEachOther) {
+  Server server(new_secret());
+  const PairSpec nothing{.pings = 0, .seconds = 0, .datagrams = 0, .sizes = false};
+  PairResult result = test_pair(server.self, server.address(), "other", nothing);
+  EXPECT_EQ(result.error + result.there.unreached + result.back.unreached, "");
+  Self deaf = server.self;  // its port refuses
+  {
+    Listener closed(loopback());
+    deaf.port = closed.port();
+  }
+  result = test_pair(deaf, server.address(), "other", nothing);
+  EXPECT_EQ(result.error + result.there.unreached, "");
+  EXPECT_NE(result.back.unreached.find("refused"), std::string::npos) << result.back.unreached;
+  result = test_pair(server.self, loopback().with_port(deaf.port), "n5", nothing);
+  EXPECT_NE(result.there.unreached.find("n5"), std::string::npos) << result.there.unreached;
+  EXPECT_EQ(result.back.unreached, "");
+}
+
 TEST(Peer, ABoundOnTheRateIsKept) {
   Server server(new_secret());
   const PairSpec spec{.pings = 0, .seconds = 0.3, .back = false, .max_gbps = 0.1, .datagrams = 0, .sizes = false};
@@ -92,7 +110,7 @@ TEST(Peer, WhatIsNotUnderstoodIsRefused) {
   const std::string secret = new_secret();
   Server server(secret);
   for (const std::string greeting :
-       {"", "flow", "flow in -1 1 0", "flow in 1e9 1 0", "flow out 1 nonsense 0", "hello"}) {
+       {"", "flow", "flow in -1 1 0", "flow in 1e9 1 0", "flow out 1 nonsense 0", "hallo"}) {
     Channel channel = Channel::connect(server.address(), "server", in_seconds(2));
     greet(channel, secret, greeting, in_seconds(2));
     EXPECT_THROW(channel.receive_line(in_seconds(2)), Error) << greeting;
