@@ -59,9 +59,12 @@ bool must_fail(const AroundJob& job, Log log) {
   run.environment = environment_for(job);
   run.deadline_s = job.deadline_s;
   const Outcome outcome = supervise(run);
-  if (outcome.ending == Ending::exited && outcome.code == 0) return false;
-
   const std::string said = outcome.output.empty() ? "" : " and said '" + printable(outcome.output) + "'";
+  if (outcome.ending == Ending::exited && outcome.code == 0) {
+    if (!said.empty()) log((program.path + " " + name + said).c_str());  // that it could not check, above all
+    return false;
+  }
+
   if (outcome.ending == Ending::exited && outcome.code == kNodeFault && job.when == When::prolog) {
     log((program.path + " found this node at fault" + said + "; the prolog fails so that the job starts elsewhere")
             .c_str());

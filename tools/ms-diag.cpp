@@ -15,6 +15,9 @@ const ms::Option kConfig{.name = "config",
                          .value = "FILE",
                          .doc = "The policy; without it that of the site, /etc/ms/ms-diag.toml, if there is one."};
 const ms::Option kJson{.name = "json", .doc = "JSON instead of lines for people."};
+const ms::Option kNodelist{
+    .name = "nodelist", .value = "HOSTLIST", .doc = "On these nodes, by ssh, drained ones too.", .letter = 'w'};
+const ms::Option kSshConfig{.name = "ssh-config", .value = "FILE", .doc = "A configuration for that ssh."};
 const ms::Option kSlurmDeadline{
     .name = "deadline", .value = "TIME", .doc = "How long one question to Slurm may take.", .default_text = "10s"};
 
@@ -42,11 +45,10 @@ const ms::Tool kTool{
                        .value = "TIME",
                        .doc = "When all must be done; what is not is skipped.",
                        .default_text = "60s"},
-                      {.name = "nodelist",
-                       .value = "HOSTLIST",
-                       .doc = "Runs on these nodes, by ssh, drained ones too.",
-                       .letter = 'w'},
-                      {.name = "ssh-config", .value = "FILE", .doc = "A configuration for that ssh."},
+                      {.name = "warnings-pass",
+                       .doc = "Exits 0 where the worst is a warning, so that srun does not end the job step for it."},
+                      kNodelist,
+                      kSshConfig,
                       kConfig,
                       {.name = "verbose", .doc = "Shows what passed and was skipped, too.", .letter = 'v'}},
           .run = run_command},
@@ -62,17 +64,21 @@ const ms::Tool kTool{
                kConfig,
                {.name = "site", .doc = "Of all nodes, from paths.site: who was drained more often than its peers."},
                {.name = "days", .value = "N", .doc = "With --site: drains of the last N days.", .default_text = "90"},
-               kSlurmDeadline},
+               kSlurmDeadline,
+               kNodelist,
+               kSshConfig},
           .run = history_command},
          {.name = "check-site",
           .summary = "say what Slurm's configuration lacks for pre-flight to act",
-          .options = {kJson, kSlurmDeadline, kConfig},
+          .options = {kJson, kSlurmDeadline, kConfig, kNodelist, kSshConfig},
           .run = check_site_command},
          {.name = "undrain",
           .summary = "take back ms-diag's own drain of this node",
           .options = {{.name = "verified", .doc = "Only if level 1 now finds nothing that drains."},
                       {.name = "node", .value = "NAME", .doc = "This node's name in Slurm; without it the host's."},
-                      kConfig},
+                      kConfig,
+                      kNodelist,
+                      kSshConfig},
           .run = undrain_command,
           .description = "Messages of the kernel from before that moment do not count any more. A reason that "
                          "somebody else gave is left alone."},

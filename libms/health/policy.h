@@ -53,9 +53,17 @@ struct ExpectConfig {
   std::int64_t nvlinks_per_gpu = -1;
   std::int64_t cpus = -1;
   std::int64_t memory_mib = -1;
-  std::vector<std::string> mounts;  // must be mounted and answer
+  std::vector<std::string> mounts;  // must be mounted and answer; ":rw" or ":ro" behind it says how
   std::vector<std::string> links;   // network interfaces and "mlx5_0/1" ports that must be up
   double link_gbps = -1;            // least rate of each of them
+  std::int64_t mtu = -1;            // least MTU of network interfaces
+  std::int64_t hcas = -1;
+  std::int64_t nvmes = -1;
+  std::int64_t dimms = -1;
+  std::vector<std::string> modules;    // of the kernel
+  std::vector<std::string> processes;  // names of services
+  std::string kernel;                  // release
+  std::string bios;                    // version
 };
 
 struct LimitsConfig {

@@ -24,6 +24,7 @@ constexpr Kind kKinds[] = {
     {"withdrawn", "MsDiagWithdrawn", "warning", "was not kept drained, too many nodes are:"},
     {"undrain", "MsDiagUndrained", "info", "was put back into service after"},
     {"strike", "MsDiagStrike", "warning", "failed again:"},
+    {"no-policy", "MsDiagNoPolicy", "critical", "checks nothing, jobs start unchecked:"},
     {"run-interrupted", "MsRunInterrupted", "warning", "run interrupted:"},
     {"run-failed", "MsRunFailed", "critical", "run ended:"},
     {"run-ended", "MsRunEnded", "info", "run ended:"},

@@ -84,6 +84,8 @@ Node parse_node(const std::string& line) {
   node.address = word_field(fields, "NodeAddr");
   node.port = to_number<int>(word_field(fields, "Port"));
   node.states = parse_states(word_field(fields, "State"));
+  if (fields.size() < line.size() && fields.size() != reason)
+    node.partitions = split(word_field(std::string_view(line).substr(fields.size()), "Partitions"), ',');
   if (reason != std::string::npos) read_reason(std::string_view(line).substr(reason + kReasonKey.size()), node);
   return node;
 }

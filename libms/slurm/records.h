@@ -25,8 +25,9 @@ struct Node {
   std::string address;              // NodeAddr: a number or a name
   int port = 0;                     // of its slurmd; 0: SlurmdPort
   std::vector<std::string> states;  // "IDLE+DRAIN" -> {"IDLE", "DRAIN"}; suffixes such as '*' are removed
-  std::string reason;               // without the "[root@2026-11-21T11:45:00]" that scontrol appends
-  std::string reason_user;          // "root"
+  std::vector<std::string> partitions;
+  std::string reason;       // without the "[root@2026-11-21T11:45:00]" that scontrol appends
+  std::string reason_user;  // "root"
 
   bool has_state(std::string_view state) const;
   bool is_drained_or_draining() const { return has_state("DRAIN") || has_state("DRAINED") || has_state("DRAINING"); }

@@ -26,6 +26,38 @@ healthy() {
   put /sys/devices/system/edac/mc/mc0/ue_count 0
   put /sys/devices/system/edac/mc/mc0/ce_count 0
   put /run/fake/adjtimex "status 1"
+  put /proc/sys/kernel/osrelease 6.1.0-1
+  put /sys/class/dmi/id/bios_version 1.4
+  put /proc/loadavg "0.20 0.18 0.12 1/80 11206"
+  put /proc/sys/kernel/pid_max 4194304
+  put /proc/sys/fs/file-nr "3264	0	1000000"
+  put /proc/1/comm slurmd
+  put /proc/1/stat "1 (slurmd) S 0"
+  put /proc/buddyinfo "Node 0, zone   Normal   10   10   10   10   10   10   10   10   10   10   9000"
+  put /proc/mdstat "Personalities : [raid1]
+md0 : active raid1 sdb1[1] sda1[0]
+      976630464 blocks super 1.2 [2/2] [UU]"
+  put /sys/devices/system/clocksource/clocksource0/current_clocksource tsc
+  put /sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count 0
+  put /sys/module/nvidia_peermem/refcnt 0
+  put /sys/module/ib_core/refcnt 0
+  put /sys/class/hwmon/hwmon0/name coretemp
+  put /sys/class/hwmon/hwmon0/temp1_crit_alarm 0
+  put /sys/class/nvme/nvme0/state live
+  put /sys/fs/lustre/health_check healthy
+  local socket
+  for socket in 0 1; do
+    put /sys/devices/system/node/node$socket/cpulist $((socket * 32))-$((socket * 32 + 31))
+    put /sys/devices/system/node/node$socket/meminfo "Node $socket MemTotal:       524288 kB"
+    put /sys/devices/system/edac/mc/mc0/dimm$socket/size 512
+    put /sys/class/net/eth$socket/device/vendor 0x15b3
+    put /sys/class/net/eth$socket/operstate up
+    put /sys/class/net/eth$socket/carrier 1
+    put /sys/class/net/eth$socket/speed 25000
+    put /sys/class/net/eth$socket/mtu 9000
+    put /sys/class/infiniband/mlx5_$socket/fw_ver 28.39.1002
+    put /sys/class/infiniband/mlx5_$socket/board_id MT_0000000838
+  done
   put /dev/kmsg "6,1,1000000,-;Linux version 6.1"
   put /etc/fstab ""
   put /proc/self/mountinfo "21 1 8:1 / / rw - ext4 /dev/sda1 rw
@@ -64,6 +96,13 @@ cpus = 64
 memory_mib = 1024
 nvlinks_per_gpu = 18
 mounts = ["/mnt/data"]
+modules = ["nvidia-peermem"]
+processes = ["slurmd"]
+kernel = "6.1.0-1"
+bios = "1.4"
+dimms = 2
+nvmes = 1
+hcas = 2
 links = ["mlx5_0/1"]
 link_gbps = 400
 TEXT
@@ -128,6 +167,38 @@ fails disk.errors critical "nvme0" log "nvme nvme0: controller is down; will res
 fails disk.ro critical "/mnt/data" sh -c 'echo "UUID=1 /mnt/data ext4 defaults 0 0" >root/etc/fstab; sed -i "s/data rw - ext4 .* rw/data ro - ext4 \/dev\/sda2 ro/" root/proc/self/mountinfo'
 fails net.link critical "mlx5_0/1" put /sys/class/infiniband/mlx5_0/ports/1/state "1: DOWN"
 fails net.pcie critical "0000:17:00.0|mlx5_0" put /sys/devices/pci0000:00/0000:00:01.0/0000:17:00.0/current_link_width 4
+fails disk.ro critical "expect.mounts says rw" sh -c 'sed -i "s/data rw - ext4 .* rw/data ro - ext4 \/dev\/sda2 ro/" root/proc/self/mountinfo; sed -i "s,/mnt/data,/mnt/data:rw," policy.toml'
+fails disk.ro warn "nothing says whether" sh -c 'sed -i "s/data rw - ext4 .* rw/data ro - lustre 10.0.0.1@o2ib:\/data ro/" root/proc/self/mountinfo'
+fails host.mce critical "The report in the kernel" log "{1}[Hardware Error]: event severity: fatal
+3,3,2000001,-;{1}[Hardware Error]:  section_type: PCIe error"
+fails gpu.sxid warn "switch 0.*" log "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 42 LTSSM Fault Up"
+fails gpu.mixed warn "some are" gpu 1 memory_total_bytes=40000000000
+fails host.pcie warn "0000:17:00.0" log "pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:17:00.0"
+fails host.pcie warn "slot 4" log "pcieport 0000:00:01.0: pciehp: Slot(4): Link Down"
+fails host.thermal warn "throttled" log "mce: CPU12: Package temperature/speed above threshold, cpu clock throttled (total events = 1)"
+fails host.timer warn "hpet" put /sys/devices/system/clocksource/clocksource0/current_clocksource hpet
+fails host.swap warn "swapped out" put /proc/meminfo "MemTotal: 1048576 kB
+SwapTotal: 1048576 kB
+SwapFree: 0 kB"
+fails host.frag warn "2 MiB" put /proc/buddyinfo "Node 0, zone   Normal   900000   10   10   10   10   10   10   10   10   1   0"
+fails host.tables warn "open files" put /proc/sys/fs/file-nr "900000	0	1000000"
+fails host.tables warn "tasks" put /proc/sys/kernel/pid_max 90
+fails host.load warn "fifteen minutes" put /proc/loadavg "300 200 100 90/99 11206"
+fails host.numa warn "node1" put /sys/devices/system/node/node1/meminfo "Node 1 MemTotal:       393216 kB"
+fails host.dimms warn "1 of 2" rm root/sys/devices/system/edac/mc/mc0/dimm1/size
+fails host.sensors warn "coretemp" put /sys/class/hwmon/hwmon0/temp1_crit_alarm 1
+fails host.modules warn "nvidia-peermem" rm -r root/sys/module/nvidia_peermem
+fails host.procs warn "slurmd" put /proc/1/comm init
+fails host.version warn "kernel.*6.1.0-2|6.1.0-2" put /proc/sys/kernel/osrelease 6.1.0-2
+fails disk.nfs warn "fs1" log "nfs: server fs1 not responding, still trying"
+fails disk.lustre warn "scratch-OST0001" log "LustreError: 167-0: scratch-OST0001-osc-ff8a: This client was evicted by scratch-OST0001; in progress operations using this service will fail."
+fails disk.lustre warn "LBUG" put /sys/fs/lustre/health_check "LBUG"
+fails disk.raid warn "md0" put /proc/mdstat "md0 : active raid1 sdb1[1](F) sda1[0]
+      976630464 blocks super 1.2 [2/1] [U_]"
+fails disk.nvme warn "nvme0" put /sys/class/nvme/nvme0/state dead
+fails net.mlx5 warn "0000:17:00.0" log "mlx5_core 0000:17:00.0: poll_health:821:(pid 0): device's health compromised - reached miss count"
+fails net.mtu warn "eth1" put /sys/class/net/eth1/mtu 1500
+fails net.hcas warn "mlx5_1|28.38" put /sys/class/infiniband/mlx5_1/fw_ver 28.38.1000
 fails slurm.gres critical "nvidia1" rm root/dev/nvidia1
 fails host.space warn "" sh -c 'printf "[limits]\nspace_free_percent = 100\n" >>policy.toml'
 if [ "$(id -u)" -eq 0 ]; then
@@ -161,6 +232,12 @@ expect 2 "" run --config policy.toml --only 'gpu.*' --prometheus "$scratch/ms.pr
 grep -q 'ms_diag_check_status{node=.*,check="gpu.ecc"} 2' ms.prom || fail "--prometheus"
 expect 0 "perf.memory +2 +node" list
 expect 0 '"code":"gpu.ecc"' list --json
+expect 0 '"code":"gpu.sxid","level":1,.*"proved":"a fake root"' list --json
+[ "$(grep -c '"level"' out)" -eq "$(grep -c '"proved":"a ' out)" ] || fail "list --json: how each check was proved"
+fails_and_passes() { put /sys/class/net/eth1/mtu 1500; }
+healthy && fails_and_passes
+expect 1 "net.mtu" run --config policy.toml --only net.mtu
+expect 0 "net.mtu" run --config policy.toml --only net.mtu --warnings-pass
 expect 0 "Remedy: " explain gpu.ecc
 expect 0 "nothing was decided|WHEN" history --config policy.toml
 
@@ -188,7 +265,7 @@ expect 3 "cannot be handed" run -w node01 --config "\$(reboot)"
 expect 3 "name a job" requeue --exclude node01
 expect 3 "JOB" requeue --exclude node01 x
 expect 0 "no prolog" prolog --config policy.toml
-SLURM_JOB_ID=1 SLURM_JOB_UID=1 SLURMD_NODENAME=node01 "$tool" prolog --config nowhere.toml || fail "a prolog without a policy"
+SLURM_JOB_ID=1 SLURM_JOB_UID=1 SLURMD_NODENAME=node01 "$tool" prolog --config nowhere.toml 2>err || fail "a prolog without a policy"
 sed 's/^\[paths\]/&\nscontrol = "\/nowhere\/scontrol"/' policy.toml >unasked.toml
 expect 3 "/nowhere/scontrol" check-site --config unasked.toml
 

@@ -115,7 +115,12 @@ std::string not_verified(const std::string& reason, const std::vector<Result>& r
 // Stores the findings and counters for the next run. Runs after the decision, because the disk itself may be bad.
 void keep(const Memory& memory, const Examination& seen, std::uint32_t job_id) {
   for (const Finding& finding : seen.findings) {
-    memory.remember({.event = "finding", .code = finding.code, .message = finding.str(), .job_id = job_id},
+    const std::string text = finding.str();
+    memory.remember({.event = "finding",
+                     .code = finding.code,
+                     .message = text,
+                     .job_id = job_id,
+                     .about = text.substr(0, text.find(": "))},
                     Tell::hourly);
   }
   memory.change([&](State& state) { keep_counters(state, seen.results); });

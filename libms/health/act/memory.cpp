@@ -29,18 +29,20 @@ bool Memory::change(const std::function<void(State&)>& change) const {
   return directory_ && world_.attempt("the state is not kept", [&] { directory_->update(change); });
 }
 
-std::optional<double> Memory::last_wall_s(std::string_view event, std::string_view code) const {
+std::optional<double> Memory::last_wall_s(std::string_view event, std::string_view code, std::string_view about) const {
   std::vector<HistoryEntry> entries;
   if (directory_) world_.attempt("the history counts as empty", [&] { entries = directory_->history(); });
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
-    if (entry->event == event && (code.empty() || entry->code == code)) return entry->wall_s;
+    if (entry->event == event && (code.empty() || entry->code == code) && entry->message.starts_with(about))
+      return entry->wall_s;
   }
   return std::nullopt;
 }
 
 bool Memory::to_be_told(const Happening& happening, Tell tell) const {
   if (tell == Tell::always) return true;
-  const std::optional<double> last = last_wall_s(happening.event, happening.code);
+  const std::optional<double> last =
+      last_wall_s(happening.event, happening.code, plain_text(happening.about, kMaxMessage));
   return !last || std::abs(world_.clock.wall_s() - *last) > kHour_s;  // a clock that went back tells too
 }
 

@@ -27,11 +27,13 @@ class Memory {
     std::string message;
     std::uint32_t job_id = 0;
     int strikes = 0;
+    std::string about = {};  // the message begins with it: hourly is then of what begins so
   };
   void remember(const Happening& happening, Tell tell) const;            // into the history
   void remember_and_spool(const Happening& happening, Tell tell) const;  // and for ms-diag notify
   // When this last happened; nullopt: not that is known.
-  std::optional<double> last_wall_s(std::string_view event, std::string_view code) const;  // empty code: any
+  std::optional<double> last_wall_s(std::string_view event, std::string_view code,
+                                    std::string_view about = {}) const;  // empty code: any
 
  private:
   // Has the site told of what counts there, in a process of its own: shared storage may hang.

@@ -15,6 +15,7 @@
 #include "health/act/decide.h"
 #include "health/act/flow.h"
 #include "health/act/load_policy.h"
+#include "health/act/memory.h"
 #include "health/act/prolog_time.h"
 #include "health/checks/registry.h"
 
@@ -96,14 +97,42 @@ World real_world(const Policy& policy, Clock& clock, const SlurmTime& time) {
           .afterwards = [&policy](const std::function<void(const World&)>& work) { do_afterwards(policy, work); }};
 }
 
+// Without a policy nothing is checked, and jobs start. That is said where operators look: in the history and to who
+// listens to ms-diag notify, in the default places, since the policy's own are not known; and on standard error, which
+// the plugin writes into slurmd's log.
+void tell_of_no_policy(const std::string& why, const slurm::JobEnv& job) {
+  const Policy defaults;
+  SystemClock clock;
+  const World world{.clock = clock, .random = random_fraction, .log = to_syslog, .run_checks = {}, .slurm = {}};
+  if (::access(defaults.paths.state.c_str(), F_OK) == 0) {
+    Memory(defaults, world, job.node)
+        .remember_and_spool({.event = "no-policy", .code = "policy", .message = why, .job_id = job.job_id},
+                            Memory::Tell::hourly);
+  }
+  print_err("no policy, nothing is checked: {}\n", why);
+}
+
+// Returns the policy; nullopt: it cannot be used, which is said.
+std::optional<Policy> policy_or_said(const std::string& path, const slurm::JobEnv& job) {
+  try {
+    return load_policy_as_root(path);
+  } catch (const Error& error) {
+    const std::string why = plain_text(error.what(), kMaxProblems);
+    to_syslog(log::Level::error, "nothing is done: " + why);
+    tell_of_no_policy(why, job);
+    return std::nullopt;
+  }
+}
+
 // Whatever is thrown, the job starts.
 int guarded(const std::string& policy_path, int (*flow)(const Policy&, const World&, const slurm::JobEnv&),
             const slurm::JobEnv& job) noexcept {
   try {
     SystemClock clock;
-    const Policy policy = load_policy_as_root(policy_path);
-    const SlurmTime time{.total_s = time_for_slurm_s(policy.prolog), .call_s = kSlurmCall_s};
-    return flow(policy, real_world(policy, clock, time), job);
+    const std::optional<Policy> policy = policy_or_said(policy_path, job);
+    if (!policy) return 0;
+    const SlurmTime time{.total_s = time_for_slurm_s(policy->prolog), .call_s = kSlurmCall_s};
+    return flow(*policy, real_world(*policy, clock, time), job);
   } catch (const std::exception& error) {
     to_syslog(log::Level::error, plain_text(fmt::format("nothing is done: {}", error.what()), kMaxProblems));
   } catch (...) { ::syslog(LOG_DAEMON | LOG_ERR, "nothing is done: unknown exception"); }

@@ -18,7 +18,8 @@ struct State {
   Counters counters;
   double last_undrain_wall_s = 0;
   double last_epilog_wall_s = 0;
-  int strikes = 0;  // drains since the node was new; a relapse after an undrain counts
+  double last_active_wall_s = 0;  // when the checks of level 2 last ran here, as root
+  int strikes = 0;                // drains since the node was new; a relapse after an undrain counts
 };
 
 struct HistoryEntry {

@@ -49,6 +49,7 @@ std::string state_to_json(const State& state) {
   return dump({{"schema", kSchema},
                {"last_undrain_wall_s", state.last_undrain_wall_s},
                {"last_epilog_wall_s", state.last_epilog_wall_s},
+               {"last_active_wall_s", state.last_active_wall_s},
                {"strikes", state.strikes},
                {"counters", std::move(counters)}}) +
          "\n";
@@ -60,6 +61,7 @@ State state_from_json(std::string_view data) {
   if (!json || whole<int>(*json, "schema") != kSchema) return state;
   state.last_undrain_wall_s = number(*json, "last_undrain_wall_s");
   state.last_epilog_wall_s = number(*json, "last_epilog_wall_s");
+  state.last_active_wall_s = number(*json, "last_active_wall_s");
   state.strikes = whole<int>(*json, "strikes");
   const auto counters = json->find("counters");
   if (counters == json->end() || !counters->is_object()) return state;

@@ -34,6 +34,21 @@ std::string_view to_string(Cost cost) {
   return "seconds";
 }
 
+std::string_view proof(const Check& check) {
+  if (!check.proved.empty()) return check.proved;
+  switch (check.lane) {
+    case Lane::gpu:
+      return "a fake NVML";
+    case Lane::active:
+    case Lane::mounts:
+      return "a real node";
+    case Lane::kernel:
+    case Lane::files:
+      break;
+  }
+  return "a fake root";
+}
+
 Result passed(std::string note) { return {.outcome = Outcome::pass, .note = std::move(note)}; }
 Result skipped(std::string why) { return {.outcome = Outcome::skip, .note = std::move(why)}; }
 Result broken(std::string why) { return {.outcome = Outcome::broken, .note = std::move(why)}; }

@@ -18,6 +18,7 @@ std::string_view to_string(Outcome outcome);
 
 struct Result {
   std::string code = {};
+  int level = 1;  // of its check
   Outcome outcome = Outcome::pass;
   std::string note = {};               // skip, broken: why; pass: what was seen, where that is worth a line
   std::vector<Finding> findings = {};  // warn, critical: at least one
@@ -41,11 +42,17 @@ struct Check {
   Blame blame = Blame::node;
   Cost cost = Cost::cheap;
   bool user_can_cause = false;           // then it never drains
+  std::string_view proved = {};          // how, where it is not what proof() says of its lane
   Severity on_hang = Severity::warning;  // of the finding when it had to be cut
   std::string_view explain = {};         // paragraphs for ms-checks(7): what is looked at, why, what is normal
   std::string_view remedy = {};          // a sentence; goes into every finding that has no better one
   Result (*run)(Evidence&) = nullptr;    // its findings need not repeat code, blame and remedy
 };
+
+// How a check was shown to find what it says: the failure was injected on "a real node" (mounts, tmpfs, load), on "a
+// fake root" of the files and log lines that the kernel writes, or through "a fake NVML". What is only known from fakes
+// warns where it is new, until somebody has seen it on hardware.
+std::string_view proof(const Check& check);
 
 // Helpers for the functions.
 Result passed(std::string note = {});

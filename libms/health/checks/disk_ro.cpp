@@ -37,6 +37,11 @@ std::set<std::string> writable_by_fstab(const Sysroot& root) {
   return paths;
 }
 
+bool is_named_in_fstab(const Sysroot& root, const std::string& path) {
+  const std::vector<FstabLine> lines = read_fstab(root);
+  return std::any_of(lines.begin(), lines.end(), [&](const FstabLine& line) { return line.path == path; });
+}
+
 // The mount that a path lies on.
 const Mount* mount_of(const std::vector<Mount>& mounts, std::string_view path) {
   while (true) {
@@ -67,6 +72,7 @@ Result check_disk_ro(Evidence& evidence) {
 
   const std::set<std::string> writable = writable_by_fstab(root);
   std::map<std::string, Finding> findings;
+  const std::vector<ExpectedMount> required = required_mounts(evidence);
   for (const Mount& mount : mounts) {
     if (&mount != mounted_at(mounts, mount.path) || !(mount.read_only || mount.filesystem_read_only)) continue;
     const std::string device = root.link_name("/sys/dev/block/" + mount.device);
@@ -74,19 +80,31 @@ Result check_disk_ro(Evidence& evidence) {
     const bool said = mount.filesystem_read_only && (remounted.contains(device) || remounted.contains(source));
     const std::string& name = device.empty() ? source : device;
     std::string why;
-    if (said && (watched.contains(&mount) || disk_severity(root, name) == Severity::critical)) {
+    Severity severity = Severity::critical;
+    const auto expectation =
+        std::find_if(required.begin(), required.end(), [&](const ExpectedMount& of) { return of.path == mount.path; });
+    const Access access = expectation == required.end() ? Access::any : expectation->access;
+    if (access == Access::read_only) {
+      continue;
+    } else if (access == Access::writable) {
+      why = "is read-only, and expect.mounts says rw";
+    } else if (said && (watched.contains(&mount) || disk_severity(root, name) == Severity::critical)) {
       why = "the kernel made it read-only after an error";
     } else if (!watched.contains(&mount)) {
       continue;
     } else if (writable.contains(mount.path)) {
-      why = "is read-only, but not in /etc/fstab";
+      why = "is mounted read-only, while /etc/fstab says that it is writable";
     } else if (!mount.read_only && contains(kDiskFilesystems, mount.type)) {
       // Who mounts read-only on purpose has both; only the kernel changes the file system beneath a writable mount.
       why = "its file system is read-only beneath a writable mount";
+    } else if (expectation != required.end() && !is_named_in_fstab(root, mount.path)) {
+      // Lustre and units of systemd: only the site knows whether that is meant.
+      severity = Severity::warning;
+      why = "is read-only, and nothing says whether it shall be: write rw or ro behind it in expect.mounts";
     } else {
       continue;
     }
-    findings[mount.path] = {.severity = Severity::critical,
+    findings[mount.path] = {.severity = severity,
                             .entity = mount.path,
                             .message = fmt::format("{} ({} {})", why, mount.type, printable(mount.source))};
   }
@@ -103,9 +121,10 @@ extern constinit const Check kDiskRo = {
     .summary = "file systems that became read-only",
     .needs = "/proc/self/mountinfo",
     .explain =
-        "The mounts below /, /var, /tmp, the spool directories and expect.mounts must be writable if /etc/fstab "
-        "says "
-        "so. A disk file system that is read-only beneath a writable mount, or that the kernel's log says was "
+        "The mounts below /, /var, /tmp, the spool directories and expect.mounts must be writable if /etc/fstab says "
+        "so, or if expect.mounts does (\"/scratch:rw\"). One of expect.mounts that is read-only while neither says "
+        "anything is a warning. A disk file system that is read-only beneath a writable mount, or that the kernel's "
+        "log says was "
         "remounted read-only and still is, went so after an error. Mounts that are read-only on purpose, images and "
         "nodes without an /etc/fstab are not complained of.",
     .remedy = "Find the error that came before in the kernel's log; check the file system before remounting it.",

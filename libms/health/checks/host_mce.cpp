@@ -82,6 +82,7 @@ bool read_edac(Scan line, LogTally& tally) {
 struct FirmwareReport {
   std::string_view severity;
   bool memory_or_processor = false;
+  bool pcie = false;
 };
 
 bool read_firmware(Scan line, std::map<std::uint64_t, FirmwareReport>& reports) {
@@ -98,19 +99,32 @@ bool read_firmware(Scan line, std::map<std::uint64_t, FirmwareReport>& reports) 
          {"memory error", "general processor error", "IA32/X64 processor error", "ARM processor error"}) {
       if (line.rest() == section) reports[*number].memory_or_processor = true;
     }
+    if (line.rest() == "PCIe error") reports[*number].pcie = true;
   }
   return true;
 }
 
 // A recoverable error of a PCIe device can be a driver's or a device's mishap; one of memory or processor is not.
-void tell_firmware(const std::map<std::uint64_t, FirmwareReport>& reports, LogTally& tally) {
+std::vector<Finding> firmware_findings(const std::map<std::uint64_t, FirmwareReport>& reports) {
+  LogTally memory_or_processor, other;
   for (const auto& [number, report] : reports) {
     const bool critical =
         report.severity == "fatal" || (report.severity == "recoverable" && report.memory_or_processor);
-    tally.add(critical ? Severity::critical : Severity::warning, "firmware",
-              fmt::format("{} hardware error{}", report.severity,
-                          report.memory_or_processor ? " of memory or processor" : ""));
+    (report.memory_or_processor ? memory_or_processor : other)
+        .add(critical ? Severity::critical : Severity::warning, "firmware",
+             fmt::format("{} hardware error{}", report.severity,
+                         report.memory_or_processor ? " of memory or processor"
+                         : report.pcie              ? " of a PCIe device"
+                                                    : ""));
   }
+  std::vector<Finding> findings = memory_or_processor.findings();
+  for (Finding& finding : other.findings()) {
+    finding.remedy =
+        "The report in the kernel's log ([Hardware Error] lines) names the device; reseat or replace that, and boot "
+        "the node.";
+    findings.push_back(std::move(finding));
+  }
+  return findings;
 }
 
 // Since the driver was loaded, or somebody wrote reset_counters.
@@ -157,8 +171,8 @@ Result check_host_mce(Evidence& evidence) {
     read_firmware(scan, reports);
   }
   std::erase_if(reports, [](const auto& report) { return report.second.severity.empty(); });
-  tell_firmware(reports, tally);
   findings = tally.findings();
+  for (Finding& finding : firmware_findings(reports)) findings.push_back(std::move(finding));
   const std::size_t controllers = read_controllers(evidence, findings, keep);
   if (!log.error.empty() && controllers == 0) {
     return skipped(fmt::format("neither the kernel's log ({}) nor memory controllers (EDAC) can be read", log.error));

@@ -16,19 +16,41 @@
   X(kGpuNvlink)              \
   X(kGpuThermal)             \
   X(kGpuBusy)                \
+  X(kGpuSxid)                \
+  X(kGpuMixed)               \
   X(kHostMce)                \
   X(kHostMemory)             \
   X(kHostCpus)               \
   X(kHostClock)              \
   X(kHostHung)               \
   X(kHostSpace)              \
+  X(kHostPcie)               \
+  X(kHostThermal)            \
+  X(kHostTimer)              \
+  X(kHostSwap)               \
+  X(kHostFrag)               \
+  X(kHostTables)             \
+  X(kHostLoad)               \
+  X(kHostNuma)               \
+  X(kHostDimms)              \
+  X(kHostSensors)            \
+  X(kHostModules)            \
+  X(kHostProcs)              \
+  X(kHostVersion)            \
   X(kDiskMounts)             \
   X(kDiskErrors)             \
   X(kDiskRo)                 \
+  X(kDiskNfs)                \
+  X(kDiskLustre)             \
+  X(kDiskRaid)               \
+  X(kDiskNvme)               \
   X(kNetLink)                \
   X(kNetFlaps)               \
   X(kNetErrors)              \
   X(kNetPcie)                \
+  X(kNetMlx5)                \
+  X(kNetMtu)                 \
+  X(kNetHcas)                \
   X(kSlurmGres)
 
 namespace ms::health {

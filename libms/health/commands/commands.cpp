@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/print.h"
+#include "base/progress.h"
 #include "base/text.h"
 #include "health/act/prolog.h"
 #include "health/act/site.h"
@@ -22,6 +23,7 @@
 #include "health/commands/history.h"
 #include "health/commands/lemons.h"
 #include "health/commands/manual.h"
+#include "health/commands/remote.h"
 #include "health/commands/report.h"
 #include "slurm/hostlist.h"
 #include "slurm/reach.h"
@@ -30,7 +32,7 @@
 namespace ms::health {
 namespace {
 
-constexpr int kOk = 0;
+constexpr int kOk = 0, kWarned = 1;  // Nagios
 
 Policy policy_of(const Args& args) { return policy_for(args.get("config")); }
 
@@ -40,6 +42,8 @@ slurm::Commands slurm_of(const Policy& policy, double deadline_s) {
 }
 
 constexpr double kPatience_s = 60, kPatienceActive_s = 150;  // the deadlines of the active checks add up to 115 s
+
+constexpr double kShort_s = 10;  // for a command that only reads a file
 
 constexpr double kSilentGrace_s = 60;  // on top of SlurmdTimeout, for Slurm to act on a node that is gone
 
@@ -59,6 +63,15 @@ std::vector<std::string> silent_of(const slurm::Commands& slurm, const std::stri
   std::vector<slurm::Node> nodes = slurm.nodes();
   std::erase_if(nodes, [&](const slurm::Node& node) { return !wanted.contains(node.name); });
   return slurm::silent_nodes(nodes, number_of(config, "SlurmdPort", 6818), kConnect_s);
+}
+
+// The same command on the nodes of --nodelist.
+int on_nodes(const Args& args, std::vector<std::string> words, double deadline_s, bool json = false) {
+  const std::vector<std::string> nodes = slurm::expand_hostlist_or_throw(args.get("nodelist"));
+  if (nodes.empty()) throw user_error("check.nodes", "the list of nodes is empty");
+  if (args.has("config")) words.insert(words.end(), {"--config", args.get("config")});
+  if (json) words.emplace_back("--json");
+  return print_remote(nodes, {.ssh_config = args.get("ssh-config"), .words = words, .deadline_s = deadline_s}, json);
 }
 
 std::uint32_t job_number(const std::string& text) {
@@ -95,7 +108,17 @@ int run_command(const Args& args) {
                                                         : kPatienceActive_s,
                      .ssh_config = args.get("ssh-config")};
   if (args.has("nodelist")) request.nodes = slurm::expand_hostlist_or_throw(args.get("nodelist"));
+  SystemClock clock;
+  std::optional<Progress> progress;  // level 1 is over before anybody could read it
+  std::int64_t ended = 0;
+  if (level > 1 && !args.has("nodelist")) {
+    progress.emplace("checks", static_cast<std::int64_t>(num_chosen(request)), "checks", clock);
+    request.ended = [&](const Result& result) {
+      progress->update(++ended, fmt::format("{}: {}", result.code, to_string(result.outcome)));
+    };
+  }
   const std::vector<Report> reports = examine(request);
+  progress.reset();
   if (args.has("json")) {
     write_out(args.has("nodelist") ? as_json(reports) : as_json(reports.at(0)));
   } else if (args.has("nagios")) {
@@ -104,7 +127,8 @@ int run_command(const Args& args) {
     for (const Report& report : reports) write_out(as_text(report, args.has("verbose")));
   }
   if (args.has("prometheus")) write_file_atomic(args.get("prometheus"), as_prometheus(reports));
-  return worst_status(reports);
+  const int status = worst_status(reports);
+  return status == kWarned && args.has("warnings-pass") ? kOk : status;
 }
 
 int list_command(const Args& args) {
@@ -148,7 +172,11 @@ int site_history(const Args& args) {
 }  // namespace
 
 int history_command(const Args& args) {
+  if (args.has("site") && args.has("nodelist")) {
+    throw user_error("history.form", "--site is of all nodes, --nodelist of some: give one");
+  }
   if (args.has("site")) return site_history(args);
+  if (args.has("nodelist")) return on_nodes(args, {"history"}, kShort_s, args.has("json"));
   const std::string state = policy_of(args).paths.state;
   std::vector<HistoryEntry> entries;  // to look must not make the directory
   if (::access(state.c_str(), F_OK) == 0) entries = StateDirectory(state).history();
@@ -161,6 +189,7 @@ int history_command(const Args& args) {
 }
 
 int check_site_command(const Args& args) {
+  if (args.has("nodelist")) return on_nodes(args, {"check-site"}, kPatience_s, args.has("json"));
   const Policy policy = policy_of(args);
   const std::vector<Finding> problems =
       slurm::site_problems(site_facts(policy, slurm_of(policy, args.get_seconds("deadline"))));
@@ -185,6 +214,12 @@ int check_site_command(const Args& args) {
 }
 
 int undrain_command(const Args& args) {
+  if (args.has("nodelist")) {
+    if (args.has("node")) throw user_error("undrain.form", "--node names this node, --nodelist others: give one");
+    std::vector<std::string> words{"undrain"};
+    if (args.has("verified")) words.emplace_back("--verified");
+    return on_nodes(args, words, kPatience_s);
+  }
   return run_undrain(policy_of(args), args.has("node") ? args.get("node") : this_node(), args.has("verified"));
 }
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "base/clock.h"
+#include "base/print.h"
 #include "health/act/load_policy.h"
 #include "health/act/state.h"
 #include "health/checks/registry.h"
@@ -27,25 +28,38 @@ std::vector<Check> chosen(const RunRequest& request) {
   return checks;
 }
 
+// A state that cannot be used is no reason not to look: counters have nothing to be compared with then.
+void with_state(const Policy& policy, const std::function<void(const StateDirectory&)>& use) {
+  try {
+    use(StateDirectory(policy.paths.state));
+  } catch (const Error& error) {
+    print_err("ms-diag: warning: {}; the state of this node is not used\n", error.message());
+  }
+}
+State state_or_none(const Policy& policy) {
+  State state;
+  with_state(policy, [&](const StateDirectory& directory) { state = directory.load(); });
+  return state;
+}
+void change_state(const Policy& policy, const std::function<void(State&)>& change) {
+  with_state(policy, [&](const StateDirectory& directory) { directory.update(change); });
+}
+
 Report examine_here(const RunRequest& request, const std::vector<Check>& checks) {
   const Policy policy = policy_for(request.config);
-  RunOptions options{.deadline_s = request.deadline_s};
-  if (::geteuid() == 0 && ::access(policy.paths.state.c_str(), F_OK) == 0) {
-    const State state = StateDirectory(policy.paths.state).load();
-    options.before = state.counters;
-    options.not_before_wall_s = state.last_undrain_wall_s;
-  }
+  RunOptions options{.deadline_s = request.deadline_s, .ended = request.ended};
+  const bool has_state = ::geteuid() == 0 && ::access(policy.paths.state.c_str(), F_OK) == 0;
+  const State state = has_state ? state_or_none(policy) : State{};
+  options.before = state.counters;
+  options.not_before_wall_s = state.last_undrain_wall_s;
   SystemClock clock;
   const double before_s = clock.now_s();
   Report report{.node = this_node(), .results = run_checks(checks, policy, options)};
   report.wall_s = clock.now_s() - before_s;
+  if (has_state && request.level > 1 && report.outcome() != "unknown") {
+    change_state(policy, [&](State& kept) { kept.last_active_wall_s = clock.wall_s(); });
+  }
   return report;
-}
-
-std::string this_program() {
-  char path[4096] = {};
-  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path - 1);
-  return length > 0 ? std::string(path, static_cast<std::size_t>(length)) : "ms-diag";
 }
 
 }  // namespace
@@ -63,12 +77,13 @@ std::string this_node() {
   return name.substr(0, name.find('.'));
 }
 
+std::size_t num_chosen(const RunRequest& request) { return chosen(request).size(); }
+
 std::vector<Report> examine(const RunRequest& request) {
   const std::vector<Check> checks = chosen(request);  // first: what makes no sense is refused here, not on every node
   if (!request.nodes) return {examine_here(request, checks)};
   if (request.nodes->empty()) throw user_error("check.nodes", "the list of nodes is empty");
-  return run_remote(*request.nodes, {.program = this_program(),
-                                     .ssh_config = request.ssh_config,
+  return run_remote(*request.nodes, {.ssh_config = request.ssh_config,
                                      .config = request.config,
                                      .level = request.level,
                                      .only = request.only,

@@ -2,6 +2,7 @@
 // loads nothing and asks nobody.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@ struct RunRequest {
   double deadline_s = 60;
   std::optional<std::vector<std::string>> nodes = {};  // nullopt: this one
   std::string ssh_config = {};
+  std::function<void(const Result&)> ended = {};  // called with each result here, as soon as there is one
 };
 
 // The policy that a person's command runs under: the file that is named, else the site's, else the defaults.
@@ -25,6 +27,9 @@ Policy policy_for(const std::string& config);
 
 // This node's name: as slurmd calls it where it tells, else the host's, without its domain.
 std::string this_node();
+
+// How many checks are meant; what examine() throws where none is.
+std::size_t num_chosen(const RunRequest& request);
 
 // A report a node. Throws Error("check.none", user) where no check is meant, and what load_policy, load_extension and
 // run_remote throw.

@@ -19,6 +19,7 @@ std::string facts(const Check& check) {
   std::string text = fmt::format("Blames the {}. Cut after {}, which is then a {} finding.", to_string(check.blame),
                                  format_duration(check.deadline_s), to_string(check.on_hang));
   if (!check.needs.empty()) text += fmt::format(" Needs {}.", check.needs);
+  text += fmt::format(" Proved on {}.", proof(check));
   if (check.user_can_cause) text += " A user's job can cause it, so it never drains a node.";
   return text;
 }

@@ -99,13 +99,19 @@ int Report::nagios_status() const {
   return word == "ok" ? 0 : word == "warn" ? 1 : word == "critical" ? 2 : 3;
 }
 
-int worst_status(const std::vector<Report>& reports) {
+int worst_status(const std::vector<int>& statuses) {
   const auto rank = [](int status) { return status == 2 ? 4 : status; };
   int worst = 0;
-  for (const Report& report : reports) {
-    if (rank(report.nagios_status()) > rank(worst)) worst = report.nagios_status();
+  for (const int status : statuses) {
+    if (rank(status) > rank(worst)) worst = status;
   }
   return worst;
+}
+
+int worst_status(const std::vector<Report>& reports) {
+  std::vector<int> statuses;
+  for (const Report& report : reports) statuses.push_back(report.nagios_status());
+  return worst_status(statuses);
 }
 
 std::vector<Finding> Report::findings() const {
@@ -130,7 +136,9 @@ std::string as_text(const Report& report, bool verbose) {
     if (!finding.remedy.empty()) add_line(fmt::format("{}:          {}", report.node, finding.remedy));
   }
   for (const Result& result : report.results) {
-    const bool shown = result.outcome == Outcome::broken || ((verbose || nothing_seen) && result.findings.empty());
+    const bool measured = result.level > 1;  // what was measured is worth a line even if it is normal
+    const bool shown =
+        result.outcome == Outcome::broken || measured || ((verbose || nothing_seen) && result.findings.empty());
     if (!shown) continue;
     add_line(fmt::format("{}: {:<8} {}{}{}  {}", report.node, to_string(result.outcome), result.code,
                          result.note.empty() ? "" : ": ", result.note, verbose ? format_duration(result.wall_s) : ""));
@@ -149,6 +157,7 @@ Json report_json(const Report& report) {
   json["checks"] = Json::array();
   for (const Result& result : report.results) {
     json["checks"].push_back({{"code", result.code},
+                              {"level", result.level},
                               {"outcome", to_string(result.outcome)},
                               {"note", result.note},
                               {"seconds", result.wall_s}});
@@ -176,6 +185,7 @@ Report from_json(const std::string& text) {
           .outcome = parse_enum(check.at("outcome").get<std::string>(),
                                 {Outcome::pass, Outcome::warn, Outcome::critical, Outcome::skip, Outcome::broken}),
           .note = check.at("note")};
+      result.level = check.value("level", 1);  // absent from a node with an older version
       result.wall_s = check.at("seconds");
       for (const Json& finding : json.at("findings")) {
         if (finding.at("code") == result.code) result.findings.push_back(finding_of(finding));
@@ -260,6 +270,7 @@ std::string list_json(const std::vector<Check>& checks) {
                     {"deadline_s", check.deadline_s},
                     {"blame", to_string(check.blame)},
                     {"cost", to_string(check.cost)},
+                    {"proved", proof(check)},
                     {"user_can_cause", check.user_can_cause},
                     {"on_hang", to_string(check.on_hang)}};
     lines += json.dump() + "\n";

@@ -22,7 +22,7 @@ struct Report {
 // Findings first, then one line that sums up. What was skipped is shown where it is all there is, and if verbose.
 std::string as_text(const Report& report, bool verbose);
 // {"schema":1,"node":..,"outcome":"ok|warn|critical|unknown","findings":[{"code","severity","blame","entity","message",
-// "measured","limit","unit","remedy"}],"checks":[{"code","outcome","note","seconds"}]}
+// "measured","limit","unit","remedy"}],"checks":[{"code","level","outcome","note","seconds"}]}
 std::string as_json(const Report& report);
 // The same for several nodes: an array.
 std::string as_json(const std::vector<Report>& reports);
@@ -35,5 +35,6 @@ std::string list_json(const std::vector<Check>& checks);  // one object a check
 
 // The worst of all, by Nagios' own order of badness: critical before unknown before warning.
 int worst_status(const std::vector<Report>& reports);
+int worst_status(const std::vector<int>& statuses);
 
 }  // namespace ms::health

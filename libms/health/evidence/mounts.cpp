@@ -24,6 +24,13 @@ std::string unescape(std::string_view text) {
 
 bool has_option(std::string_view options, std::string_view wanted) { return contains(split(options, ','), wanted); }
 
+std::vector<std::string> sorted_options(std::string_view text) {
+  std::vector<std::string> options = split(text, ',');
+  std::sort(options.begin(), options.end());
+  options.erase(std::unique(options.begin(), options.end()), options.end());
+  return options;
+}
+
 }  // namespace
 
 std::vector<Mount> parse_mountinfo(std::string_view text) {
@@ -38,7 +45,8 @@ std::vector<Mount> parse_mountinfo(std::string_view text) {
                       .source = unescape(*(dash + 2)),
                       .device = words[2],
                       .read_only = has_option(words[5], "ro"),
-                      .filesystem_read_only = has_option(*(dash + 3), "ro")});
+                      .filesystem_read_only = has_option(*(dash + 3), "ro"),
+                      .options = sorted_options(words[5] + "," + *(dash + 3))});
   }
   return mounts;
 }
@@ -48,11 +56,24 @@ std::string without_slash(std::string path) {
   return path;
 }
 
+std::vector<ExpectedMount> required_mounts(const Evidence& evidence) {
+  constexpr std::string_view kWritable = ":rw";
+  constexpr std::string_view kReadOnly = ":ro";
+  std::vector<ExpectedMount> required;
+  for (std::string path : evidence.policy().expect.mounts) {
+    if (!path.starts_with('/')) continue;
+    const Access access = path.ends_with(kWritable)   ? Access::writable
+                          : path.ends_with(kReadOnly) ? Access::read_only
+                                                      : Access::any;
+    if (access != Access::any) path.resize(path.size() - kWritable.size());
+    required.push_back({without_slash(path), access});
+  }
+  return required;
+}
+
 std::vector<std::string> expected_mounts(const Evidence& evidence) {
   std::vector<std::string> paths;
-  for (const std::string& path : evidence.policy().expect.mounts) {
-    if (path.starts_with('/')) paths.push_back(without_slash(path));
-  }
+  for (ExpectedMount& mount : required_mounts(evidence)) paths.push_back(std::move(mount.path));
   return paths;
 }
 

@@ -18,6 +18,7 @@ struct Mount {
   std::string device;                 // "0:51", as major:minor
   bool read_only = false;             // this mount
   bool filesystem_read_only = false;  // the file system itself, for every mount of it
+  std::vector<std::string> options;   // of both, sorted, each once
 };
 
 // Parses /proc/self/mountinfo, in its order; malformed lines are left out. Pure.
@@ -27,6 +28,14 @@ std::vector<Mount> parse_mountinfo(std::string_view text);
 const Mount* mounted_at(const std::vector<Mount>& mounts, std::string_view path);
 
 std::string without_slash(std::string path);  // without those at its end
+
+// An entry of expect.mounts: "/scratch", "/scratch:rw", "/images:ro".
+enum class Access { any, writable, read_only };
+struct ExpectedMount {
+  std::string path;
+  Access access = Access::any;
+};
+std::vector<ExpectedMount> required_mounts(const Evidence& evidence);
 
 // The paths of expect.mounts.
 std::vector<std::string> expected_mounts(const Evidence& evidence);

@@ -217,7 +217,9 @@ class Runner {
       finding.blame = check.blame;
       if (finding.remedy.empty()) finding.remedy = check.remedy;
     }
+    result.level = check.level;
     results_[index] = std::move(result);
+    if (options_.ended) options_.ended(results_[index]);
   }
 
   void give_up(LaneRun& lane, const std::string& why) {

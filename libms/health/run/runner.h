@@ -4,6 +4,7 @@
 // ends with the thread that called run_checks(), even if that is killed: nobody is left to read what it finds.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "health/checks/check.h"
@@ -14,6 +15,7 @@ struct RunOptions {
   double deadline_s = 60;        // of everything; checks that did not get their turn are skipped
   double not_before_wall_s = 0;  // see Evidence
   Counters before = {};
+  std::function<void(const Result&)> ended = {};  // called with each result as soon as there is one
 };
 
 // In the order of `checks`. Rows with run == nullptr are a bug of the caller.

@@ -1,0 +1,50 @@
+// The check gpu.sxid (check.h): errors that NVSwitches reported.
+#include <fmt/format.h>
+
+#include "health/checks/gpu_common.h"
+#include "health/evidence/scan.h"
+
+namespace ms::health {
+namespace {
+
+// "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 42 LTSSM Fault Up"
+bool read_sxid(Scan line, LogTally& tally) {
+  if (!line.literal("nvidia-nvswitch")) return false;
+  const auto number = line.number();
+  if (!number || !line.literal(": SXid (PCI:")) return false;
+  const std::string_view pci = line.name();
+  if (pci.empty() || !line.literal("): ")) return false;
+  const auto sxid = line.number();
+  if (!sxid || !line.literal(", ")) return false;
+  const bool fatal = line.literal("Fatal, ");
+  tally.add(Severity::warning, fmt::format("switch {}", *number),
+            fmt::format("{} SXid {} at {}", fatal ? "fatal" : "non-fatal", *sxid, pci));
+  return true;
+}
+
+Result check_gpu_sxid(Evidence& evidence) {
+  if (gpus_on_bus(evidence.root()).empty()) return skipped("no NVIDIA GPU here");
+  const KernelLog& log = evidence.kernel_log();
+  if (!log.error.empty()) return skipped("the kernel's log cannot be read: " + log.error);
+  LogTally tally;
+  for (const KernelLine& line : log.lines) read_sxid(Scan(line.text), tally);
+  return judged(tally.findings());
+}
+
+}  // namespace
+
+extern constinit const Check kGpuSxid = {
+    .code = "gpu.sxid",
+    .lane = Lane::kernel,
+    .summary = "errors that NVSwitches reported",
+    .needs = "/dev/kmsg",
+    .explain =
+        "Reads the SXids in the kernel's log, what the NVIDIA driver says of an NVSwitch: fatal ones, after "
+        "which NVLinks of the node are down until the GPUs and switches are reset, and others, which are "
+        "counted. Never seen on hardware here, so it warns and never drains.",
+    .remedy =
+        "After a fatal SXid reset the GPUs and switches together (nvidia-smi -r) or boot the node; if it returns, have "
+        "the baseboard tested.",
+    .run = check_gpu_sxid};
+
+}  // namespace ms::health

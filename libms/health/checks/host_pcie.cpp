@@ -1,0 +1,65 @@
+// The check host.pcie (check.h): PCIe errors that were not corrected, and devices that dropped off the bus.
+#include <fmt/format.h>
+
+#include "health/checks/check.h"
+#include "health/evidence/scan.h"
+
+namespace ms::health {
+namespace {
+
+// "pcieport 0000:00:01.0: AER: Multiple Uncorrectable (Fatal) error message received from 0000:17:00.0", and the same
+// with "Uncorrected (Fatal) error received: " of kernels before 6.9.
+bool read_aer(Scan line, LogTally& tally) {
+  if (!line.literal("pcieport ")) return false;
+  std::string port(line.name());  // with the colon behind it
+  if (!line.literal(" AER: ")) return false;
+  line.literal("Multiple ");
+  if (!line.one_of({"Uncorrected (", "Uncorrectable ("})) return false;
+  const bool fatal = line.literal("Fatal) error ");
+  if (!fatal && !line.literal("Non-Fatal) error ")) return false;
+  if (!line.one_of({"message received from ", "received: "})) return false;
+  const std::string_view from = line.name();
+  tally.add(Severity::warning, from.empty() ? port : std::string(from),
+            fmt::format("{} uncorrected PCIe error", fatal ? "fatal" : "non-fatal"));
+  return true;
+}
+
+// "pcieport 0000:00:01.0: pciehp: Slot(4): Link Down"
+bool read_hotplug(Scan line, LogTally& tally) {
+  if (!line.literal("pcieport ")) return false;
+  const std::string_view port = line.name();
+  if (!line.literal(" pciehp: Slot(")) return false;
+  const std::string slot(line.device());
+  if (slot.empty() || !line.literal("): ")) return false;
+  const bool down = line.literal("Link Down");
+  if (!down && !line.literal("Card not present")) return false;
+  tally.add(Severity::warning, fmt::format("slot {} at {}", slot, port.substr(0, port.size() - 1)),
+            down ? "its PCIe link went down" : "its card is gone");
+  return true;
+}
+
+Result check_host_pcie(Evidence& evidence) {
+  const KernelLog& log = evidence.kernel_log();
+  if (!log.error.empty()) return skipped("the kernel's log cannot be read: " + log.error);
+  LogTally tally;
+  for (const KernelLine& line : log.lines) {
+    if (!read_aer(Scan(line.text), tally)) read_hotplug(Scan(line.text), tally);
+  }
+  return judged(tally.findings());
+}
+
+}  // namespace
+
+extern constinit const Check kHostPcie = {
+    .code = "host.pcie",
+    .lane = Lane::kernel,
+    .summary = "PCIe errors that were not corrected, and devices that dropped off the bus",
+    .needs = "/dev/kmsg",
+    .explain =
+        "Reads what the kernel's AER and hot-plug code say: uncorrected errors, fatal or not, and a slot whose "
+        "link went down or whose card is gone. Corrected errors are passed over: links retry.",
+    .remedy =
+        "Reseat the device that is named, or its riser; if it returns, replace it. After a fatal error boot the node.",
+    .run = check_host_pcie};
+
+}  // namespace ms::health

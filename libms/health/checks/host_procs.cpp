@@ -1,0 +1,45 @@
+// The check host.procs (check.h): services that do not run.
+#include <fmt/format.h>
+
+#include <set>
+
+#include "base/text.h"
+#include "health/checks/check.h"
+
+namespace ms::health {
+namespace {
+
+constexpr std::size_t kNameBytes = 15;  // that the kernel keeps
+
+Result check_host_procs(Evidence& evidence) {
+  const Sysroot& root = evidence.root();
+  const std::vector<std::string>& expected = evidence.policy().expect.processes;
+  if (expected.empty()) return skipped("expect.processes names none");
+  std::set<std::string> running;
+  for (const std::string& name : root.list("/proc")) {
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (const auto comm = root.read(fmt::format("/proc/{}/comm", name), 64)) running.insert(*comm);
+  }
+  if (running.empty()) return skipped("no process can be seen in /proc");
+  std::vector<Finding> findings;
+  for (const std::string& name : expected) {
+    if (running.contains(name.substr(0, kNameBytes))) continue;
+    findings.push_back({.severity = Severity::warning, .entity = name, .message = "no such process runs"});
+  }
+  return judged(std::move(findings), plural(expected.size(), "service"));
+}
+
+}  // namespace
+
+extern constinit const Check kHostProcs = {
+    .code = "host.procs",
+    .lane = Lane::files,
+    .summary = "services that do not run",
+    .needs = "/proc",
+    .explain =
+        "For every name of expect.processes a process must run, by its first 15 characters as /proc/PID/comm has "
+        "it: slurmd, sshd, sssd, chronyd, nv-fabricmanager.",
+    .remedy = "systemctl status of that service says why it ended; start it again.",
+    .run = check_host_procs};
+
+}  // namespace ms::health

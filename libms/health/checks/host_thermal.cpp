@@ -1,0 +1,71 @@
+// The check host.thermal (check.h): processors that were slowed down because they were too hot.
+#include <fmt/format.h>
+
+#include "health/checks/check.h"
+#include "health/evidence/growth.h"
+#include "health/evidence/scan.h"
+
+namespace ms::health {
+namespace {
+
+constexpr double kEventsPerHour = 10;
+
+// "mce: CPU12: Package temperature/speed above threshold, cpu clock throttled (total events = 1)"
+bool read_throttling(Scan line, LogTally& tally) {
+  line.literal("mce: ");
+  if (!line.literal("CPU") || !line.number() || !line.literal(": ")) return false;
+  const bool package = line.literal("Package ");
+  if (!package && !line.literal("Core ")) return false;
+  line.literal("temperature");
+  line.literal("/speed");
+  if (!line.literal(" above threshold, cpu clock throttled")) return false;
+  tally.add(Severity::warning, package ? "processor package" : "processor core", "was throttled, too hot");
+  return true;
+}
+
+Result check_host_thermal(Evidence& evidence) {
+  const KernelLog& log = evidence.kernel_log();
+  LogTally tally;
+  for (const KernelLine& line : log.lines) read_throttling(Scan(line.text), tally);
+  std::vector<Finding> findings = tally.findings();
+  std::int64_t events = 0, counters = 0;
+  constexpr const char* kCpus = "/sys/devices/system/cpu";
+  for (const std::string& name : evidence.root().list(kCpus)) {
+    const auto count = evidence.root().read_int(fmt::format("{}/{}/thermal_throttle/core_throttle_count", kCpus, name));
+    if (!count) continue;
+    ++counters;
+    events += *count;
+  }
+  if (!log.error.empty() && counters == 0) return skipped("neither the kernel's log nor thermal_throttle can be read");
+  Counters keep;
+  const auto rate = growth_per_window(evidence, "host.thermal", static_cast<double>(events), kHour_s, keep);
+  if (rate && *rate > kEventsPerHour) {
+    findings.push_back({.severity = Severity::warning,
+                        .entity = "processors",
+                        .message = fmt::format("were throttled {:.0f} times in an hour, too hot", *rate),
+                        .measured = *rate,
+                        .limit = kEventsPerHour,
+                        .unit = "events/h"});
+  }
+  Result result = judged(std::move(findings));
+  result.counters = std::move(keep);
+  return result;
+}
+
+}  // namespace
+
+extern constinit const Check kHostThermal = {
+    .code = "host.thermal",
+    .lane = Lane::kernel,
+    .summary = "processors that were slowed down because they were too hot",
+    .needs = "/dev/kmsg or thermal_throttle",
+    .explain =
+        "Reads the kernel's lines about throttled processors, and the counters thermal_throttle of every "
+        "processor: more than ten more events an hour than before are a warning. One throttled socket slows the "
+        "whole job.",
+    .remedy =
+        "Look at fans, air flow and the inlet temperature (ipmitool sensor); clean or reseat the heat sink of that "
+        "socket.",
+    .run = check_host_thermal};
+
+}  // namespace ms::health

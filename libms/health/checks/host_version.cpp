@@ -1,0 +1,48 @@
+// The check host.version (check.h): a kernel or BIOS that is not the one of the site.
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "health/checks/check.h"
+#include "health/evidence/scan.h"
+
+namespace ms::health {
+namespace {
+
+Result check_host_version(Evidence& evidence) {
+  const ExpectConfig& expect = evidence.policy().expect;
+  struct Row {
+    std::string_view entity, file;
+    const std::string& expected;
+  };
+  const Row rows[] = {{"kernel", "/proc/sys/kernel/osrelease", expect.kernel},
+                      {"BIOS", "/sys/class/dmi/id/bios_version", expect.bios}};
+  std::vector<Finding> findings;
+  std::size_t compared = 0;
+  for (const Row& row : rows) {
+    const auto is = row.expected.empty() ? std::nullopt : evidence.root().read(row.file, 256);
+    if (!is) continue;
+    ++compared;
+    if (*is == row.expected) continue;
+    findings.push_back({.severity = Severity::warning,
+                        .entity = std::string(row.entity),
+                        .message = fmt::format("is {}, expected {}", printable(*is), row.expected)});
+  }
+  if (compared == 0) return skipped("the policy names neither expect.kernel nor expect.bios, or they cannot be read");
+  return judged(std::move(findings));
+}
+
+}  // namespace
+
+extern constinit const Check kHostVersion = {
+    .code = "host.version",
+    .lane = Lane::files,
+    .summary = "a kernel or BIOS that is not the one of the site",
+    .needs = "/proc, DMI",
+    .explain =
+        "Compares the kernel's release with expect.kernel and the BIOS's version with expect.bios, where the "
+        "policy names them. ms-diag fleet finds nodes that differ without being told what is right.",
+    .remedy = "Install what the other nodes have, and boot the node.",
+    .run = check_host_version};
+
+}  // namespace ms::health

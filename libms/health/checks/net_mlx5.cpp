@@ -1,0 +1,64 @@
+// The check net.mlx5 (check.h): network adapters whose driver complains of their firmware or health.
+#include <fmt/format.h>
+
+#include "health/checks/check.h"
+#include "health/evidence/scan.h"
+
+namespace ms::health {
+namespace {
+
+constexpr KnownLine kMlx5[] = {
+    {"device's health compromised", Severity::warning, "its health is compromised"},
+    {"Fatal error ", Severity::warning, "a fatal error of its firmware"},
+    {"synd 0x", Severity::warning, "its firmware reported an internal error"},
+    {"Detected insufficient power on the PCIe slot", Severity::warning, "its slot gives too little power"},
+    {"Port module event[error]", Severity::warning, "a cable or module is faulty"},
+};
+
+// "mlx5_core 0000:17:00.0: poll_health:821:(pid 0): device's health compromised - reached miss count"; the function is
+// not there in all kernels.
+bool read_mlx5(Scan line, LogTally& tally) {
+  if (!line.literal("mlx5_core ")) return false;
+  std::string device(line.name());
+  if (!device.ends_with(':') || !line.literal(" ")) return false;
+  device.pop_back();
+  Scan behind = line;
+  if (!behind.device().empty() && behind.literal(":") && behind.number() && behind.literal(":(pid ") &&
+      behind.number() && behind.literal("): ")) {
+    line = behind;
+  }
+  for (const KnownLine& known : kMlx5) {
+    if (!line.literal(known.text)) continue;
+    tally.add(known.severity, device, std::string(known.message));
+    return true;
+  }
+  if (line.rest().find(" timeout. Will cause a leak of a command resource") == std::string_view::npos) return false;
+  tally.add(Severity::warning, device, "it did not answer a command of its driver");
+  return true;
+}
+
+Result check_net_mlx5(Evidence& evidence) {
+  const KernelLog& log = evidence.kernel_log();
+  if (!log.error.empty()) return skipped("the kernel's log cannot be read: " + log.error);
+  LogTally tally;
+  for (const KernelLine& line : log.lines) read_mlx5(Scan(line.text), tally);
+  return judged(tally.findings());
+}
+
+}  // namespace
+
+extern constinit const Check kNetMlx5 = {
+    .code = "net.mlx5",
+    .lane = Lane::kernel,
+    .summary = "network adapters whose driver complains of their firmware or health",
+    .needs = "/dev/kmsg",
+    .explain =
+        "Reads what the mlx5 driver says: an adapter whose health was compromised, internal errors of its "
+        "firmware, commands that timed out, too little power from its slot, and faulty cables or modules. Never "
+        "seen on hardware here, so it warns and never drains.",
+    .remedy =
+        "Reset the adapter (mlxfwreset) or power the node off and on; compare its firmware with that of the other "
+        "nodes (ms-diag fleet).",
+    .run = check_net_mlx5};
+
+}  // namespace ms::health

@@ -1,0 +1,60 @@
+// The check net.mtu (check.h): links whose MTU differs.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "health/checks/check.h"
+#include "health/evidence/links.h"
+
+namespace ms::health {
+namespace {
+
+struct MtuOf {
+  std::string name;
+  std::int64_t speed = 0, mtu = 0;
+};
+
+Result check_net_mtu(Evidence& evidence) {
+  const Sysroot& root = evidence.root();
+  std::vector<MtuOf> links;
+  for (const Link& link : watched_links(evidence)) {
+    if (link.is_port || root.read(link.directory + "/operstate", 64) != "up") continue;
+    const auto mtu = root.read_int(link.directory + "/mtu");
+    if (mtu) links.push_back({link.name, root.read_int(link.directory + "/speed").value_or(0), *mtu});
+  }
+  if (links.empty()) return skipped("no network interface with hardware behind it is up");
+  const std::int64_t expected = evidence.policy().expect.mtu;
+  std::vector<Finding> findings;
+  for (const MtuOf& link : links) {
+    std::int64_t normal = expected;
+    for (const MtuOf& other : links) {
+      if (expected < 0 && other.speed == link.speed) normal = std::max(normal, other.mtu);
+    }
+    if (link.mtu >= normal) continue;
+    findings.push_back({.severity = Severity::warning,
+                        .entity = link.name,
+                        .message = fmt::format("has an MTU of {}, {} {}", link.mtu,
+                                               expected < 0 ? "a link of the same speed" : "expected", normal),
+                        .measured = static_cast<double>(link.mtu),
+                        .limit = static_cast<double>(normal),
+                        .unit = "bytes"});
+  }
+  return judged(std::move(findings), plural(links.size(), "link"));
+}
+
+}  // namespace
+
+extern constinit const Check kNetMtu = {
+    .code = "net.mtu",
+    .lane = Lane::files,
+    .summary = "links whose MTU differs",
+    .needs = "/sys/class/net",
+    .explain =
+        "Compares the MTU of the links that are up with expect.mtu, or, where the policy names none, links of "
+        "the same speed with each other. One port with 1500 among others with 9000 is slow, or loses large "
+        "packets.",
+    .remedy = "Set the MTU in the node's network configuration, and at the switch port.",
+    .run = check_net_mtu};
+
+}  // namespace ms::health
