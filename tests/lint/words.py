@@ -27,7 +27,7 @@ TERMS = [
     (r"\bchoices by timing\b", "autotuning"),
     (r"\bmeetings?\b", "barrier or rendezvous"),
     (r"\blonely\b", "self communicator"),
-    (r"\b(crew|fleet)s?\b", "workers, agents"),
+    (r"\b(crews?|agents? fleets?)\b", "workers, agents"),  # fleet alone: all nodes of a cluster, as in ms-diag fleet
     (r"\b(cuda|nccl)_door\b|\bdoors?\b", "plugin entry point"),
     (r"\boverdue\b", "past its deadline"),
     (r"\b(stands?|stood|standing) still\b", "stalled"),
