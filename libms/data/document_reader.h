@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "data/input_file.h"
 #include "data/text_batch.h"
+#include "unpack/input_file.h"
 
 namespace ms::data {
 
@@ -35,8 +35,8 @@ class DocumentReader {
   DocumentReader(std::span<const std::string> files, const ReadOptions& options, bool whole_documents,
                  const InputPosition& begin = {}, std::int64_t max_whole_bytes = kMaxWholeBytes);
 
-  // Fills the batch with the next documents; false: there are no more. Errors of InputFile; "data.document", user: a
-  // document or a line is too long.
+  // Fills the batch with the next documents; false: there are no more. Errors of unpack::InputFile; "data.document",
+  // user: a document or a line is too long.
   bool next(TextBatch& batch);
 
  private:
@@ -64,7 +64,7 @@ class DocumentReader {
   InputPosition begin_;
 
   TextBatch* batch_ = nullptr;  // the one that next() fills
-  std::optional<InputFile> input_;
+  std::optional<unpack::InputFile> input_;
   std::string_view piece_;  // of it, still to be fed
   std::int64_t file_ = 0, text_bytes_ = 0, lines_ = 0, files_bytes_ = 0;
   Mode mode_ = Mode::text;

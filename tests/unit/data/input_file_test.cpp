@@ -1,5 +1,5 @@
 // Files of text, packed and not: every member and frame of them, and what is damaged.
-#include "data/input_file.h"
+#include "unpack/input_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace ms::data {
 namespace {
 
 std::string text_of(const std::string& path, std::int64_t skipped = 0) {
-  InputFile input(path);
+  unpack::InputFile input(path);
   input.skip(skipped);
   std::string text;
   for (std::string_view piece = input.next(); !piece.empty(); piece = input.next()) text += piece;
@@ -68,7 +68,7 @@ TEST(InputFile, RefusesWindowsThatTakeMuchMemory) {
 }
 
 TEST(InputFile, BlamesTheUserForAPathThatIsNotThere) {
-  const Error error = thrown_by([] { InputFile("nowhere"); });
+  const Error error = thrown_by([] { unpack::InputFile("nowhere"); });
   EXPECT_EQ(error.blame(), Blame::user);
   EXPECT_THAT(error.message(), testing::HasSubstr("cannot open nowhere: No such file"));
 }

@@ -1,4 +1,4 @@
-// One file of text to read once, from its beginning to its end: as it is, or what gzip or zstd packed in it, which its
+// One file to read once, from its beginning to its end: as it is, or what gzip or zstd packed in it, which its
 // first bytes tell. It may be larger than memory, or a pipe.
 #pragma once
 
@@ -12,7 +12,7 @@
 #include "base/handle.h"
 #include "unpack/unpack.h"
 
-namespace ms::data {
+namespace ms::unpack {
 
 class InputFile {
  public:
@@ -35,11 +35,11 @@ class InputFile {
 
   std::string path_;
   UniqueFd fd_;
-  std::unique_ptr<unpack::Unpacker> unpacker_;
+  std::unique_ptr<Unpacker> unpacker_;
   std::vector<char> packed_, text_;
   std::size_t packed_at_ = 0, packed_end_ = 0;  // of packed_: read, and not yet text
   std::int64_t position_bytes_ = 0;
   bool ended_ = false;
 };
 
-}  // namespace ms::data
+}  // namespace ms::unpack

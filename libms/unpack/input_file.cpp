@@ -1,4 +1,4 @@
-#include "data/input_file.h"
+#include "unpack/input_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-namespace ms::data {
+namespace ms::unpack {
 namespace {
 
 constexpr std::size_t kPackedBytes = 1 << 18;
@@ -23,12 +23,12 @@ InputFile::InputFile(std::string path)
       packed_(kPackedBytes),
       text_(kPieceBytes) {
   if (!fd_) throw user_error("data.input", fmt::format("cannot open {}: {}", path_, errno_text(errno)));
-  while (packed_end_ < unpack::kPackedMagicBytes) {  // a pipe may give a byte at a time
+  while (packed_end_ < kPackedMagicBytes) {  // a pipe may give a byte at a time
     const std::size_t count = read_packed();
     if (count == 0) break;
     packed_end_ += count;
   }
-  unpacker_ = unpack::unpacker_of({packed_.data(), packed_end_});
+  unpacker_ = unpacker_of({packed_.data(), packed_end_});
 }
 
 void InputFile::failed(std::string_view why) const {
@@ -52,7 +52,7 @@ std::size_t InputFile::fill(std::span<char> to) {
   }
   const bool at_end = packed_end_ == 0;
   const std::span<const char> from(packed_.data() + packed_at_, packed_end_ - packed_at_);
-  unpack::Unpacker::Step step;
+  Unpacker::Step step;
   if (unpacker_) {
     step = unpacker_->unpack(from, to);
     if (!unpacker_->problem().empty()) failed(unpacker_->problem());
@@ -92,4 +92,4 @@ void InputFile::skip(std::int64_t text_bytes) {
   }
 }
 
-}  // namespace ms::data
+}  // namespace ms::unpack
