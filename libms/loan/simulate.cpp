@@ -1,0 +1,75 @@
+// ms-loan simulate: reads the trace, replays it under each scheduler that was asked for, prints the table.
+#include <vector>
+
+#include "base/print.h"
+#include "base/text.h"
+#include "base/user_path.h"
+#include "loan/commands.h"
+#include "loan/report.h"
+
+namespace ms::loan {
+namespace {
+
+std::vector<Scheduler> asked_for(const Args& args) {
+  std::vector<Scheduler> rows;
+  for (const std::string& name : args.list("scheduler")) {
+    const Scheduler* row = find_scheduler(name);
+    if (row == nullptr) {
+      std::vector<std::string> names;
+      for (const Scheduler& each : schedulers()) names.emplace_back(each.name);
+      const auto near = nearest_name(name, names);
+      throw user_error("loan.scheduler", fmt::format("there is no scheduler '{}'", name),
+                       near ? fmt::format("did you mean '{}'?", *near) : "ms-loan(1) lists them");
+    }
+    rows.push_back(*row);
+  }
+  if (rows.empty()) rows.assign(schedulers().begin(), schedulers().end());
+  return rows;
+}
+
+int simulate(const Args& args) {
+  for (const char* name : {"jobs", "demand", "policy"}) {
+    if (!args.has(name)) throw user_error("cli.missing", fmt::format("--{} FILE is missing", name));
+  }
+  const std::vector<Scheduler> rows = asked_for(args);
+  const std::string samples_file = args.get("samples");
+  if (!samples_file.empty()) check_user_file(samples_file);
+  const Policy policy = load_policy(args.get("policy"));
+  const JobTrace trace = read_jobs(args.get("jobs"), policy);
+  const Demand demand = read_demand(args.get("demand"), policy, trace.span_s);
+  std::vector<Outcome> outcomes;
+  for (const Scheduler& row : rows) outcomes.push_back(replay(trace, demand, policy, row));
+  if (!samples_file.empty()) write_user_file(samples_file, samples_csv(outcomes));
+  write_out(args.has("json") ? replay_json(trace, policy, outcomes).dump(2) + "\n"
+                             : replay_table(trace, policy, outcomes));
+  return 0;
+}
+
+}  // namespace
+
+Command simulate_command() {
+  return {.name = "simulate",
+          .summary = "replay a trace under several schedulers, and compare them",
+          .options = {{.name = "jobs", .value = "FILE", .doc = "CSV of jobs, plain or packed by gzip or zstd."},
+                      {.name = "demand", .value = "FILE", .doc = "CSV of inference's demand, or of its instances."},
+                      {.name = "policy", .value = "FILE", .doc = "The policy, see ms-loan.toml(5)."},
+                      {.name = "scheduler",
+                       .value = "NAME",
+                       .doc = "Only this one of SCHEDULERS; without, all of them.",
+                       .many = true},
+                      {.name = "samples",
+                       .value = "FILE",
+                       .doc = "Also write as CSV who used how many GPUs, every 5 minutes."},
+                      {.name = "json", .doc = "One JSON document instead of a table."}},
+          .run = simulate,
+          .description =
+              "The file of jobs has the columns submit (or submit_time, timestamp), duration in seconds and gpus (or "
+              "num_gpus, gpu_num); also max_gpus, which makes a job elastic, and time_limit. The file of demand has "
+              "time_s and nodes (or gpus); or creation_time, deletion_time and gpu_request, a row an instance. Other "
+              "columns are passed over.\n\n"
+              "The replay is deterministic, but for the seconds that decisions take. All GPUs are equally fast. "
+              "Queueing counts all waits of a job, JCT is the time from its submission to its end, usage is of both "
+              "clusters until the last submission."};
+}
+
+}  // namespace ms::loan

@@ -1,0 +1,37 @@
+// ms-loan: loans idle inference nodes to training. A table: the commands are in libms/loan.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/cli.h"
+#include "loan/commands.h"
+#include "loan/policy.h"
+#include "loan/schedulers.h"
+
+namespace {
+
+using namespace ms;  // NOLINT: a main
+
+std::vector<std::pair<std::string, std::string>> scheduler_items() {
+  std::vector<std::pair<std::string, std::string>> items;
+  for (const loan::Scheduler& row : loan::schedulers()) items.emplace_back(row.name, std::string(row.doc) + ".");
+  return items;
+}
+
+const Tool kTool{
+    .name = "ms-loan",
+    .summary = "loan idle inference nodes to training",
+    .commands = {loan::simulate_command()},
+    .description =
+        "Inference needs few of its nodes at night, while training's jobs wait. ms-loan lends idle nodes to training, "
+        "takes them back when demand rises, so that the fewest jobs are preempted, and gives elastic jobs the workers "
+        "that save the most time.",
+    .examples = {{.command = "ms-loan simulate --jobs jobs.csv.gz --demand demand.csv --policy ms-loan.toml",
+                  .doc = "See what loans would have brought on a trace:"}},
+    .see_also = {"ms-loan.toml(5)", "ms-driver(1)", "ms-exit(7)"},
+    .extra_pages = {{.option = "--man-policy", .text = loan::policy_page}},
+    .sections = {{.title = "SCHEDULERS", .items = scheduler_items()}}};
+
+}  // namespace
+
+int main(int argc, char** argv) { return run_tool(kTool, argc, argv); }
