@@ -72,6 +72,13 @@ constexpr Field<ScheduleConfig> kScheduleFields[] = {
      .unit = Unit::seconds,
      .min = 1,
      .max = 86'400},
+    {.key = "horizon",
+     .member = &ScheduleConfig::horizon_s,
+     .doc = "Extra workers are worth what they save on this much of a job's work, or on what is left of it: the rest "
+            "of a long job can be sped up later.",
+     .unit = Unit::seconds,
+     .min = 1,
+     .max = 1e9},
     {.key = "backfill_depth",
      .member = &ScheduleConfig::backfill_depth,
      .doc = "Waiting jobs behind the first one that backfill looks at.",

@@ -30,6 +30,7 @@ struct LoanConfig {
 
 struct ScheduleConfig {
   double interval_s = 300;
+  double horizon_s = 1800;
   std::int64_t backfill_depth = 100;
 };
 

@@ -21,6 +21,7 @@ Group worker_choices(const TraceJob& job, const SpeedCurve& curve, int worker_gp
 Runs::Runs(const JobTrace& trace, const Policy& policy)
     : trace_(trace),
       config_(policy.jobs),
+      horizon_s_(policy.schedule.horizon_s),
       nodes_(static_cast<int>(policy.cluster.train_nodes), static_cast<int>(policy.cluster.inference_nodes),
              static_cast<int>(policy.cluster.gpus_per_node)),
       jobs_(trace.jobs.size()) {
@@ -116,8 +117,9 @@ std::vector<int> Runs::elastic(double now_s) {
 }
 
 Group Runs::choices(int job) const {
-  return worker_choices(traced(job), trace_.curve_of(traced(job)), worker_gpus(job), estimate_s(job),
-                        static_cast<int>(at(job).extra.size()), config_.scale_overhead_s);
+  return worker_choices(traced(job), trace_.curve_of(traced(job)), worker_gpus(job),
+                        std::min(estimate_s(job), horizon_s_), static_cast<int>(at(job).extra.size()),
+                        config_.scale_overhead_s);
 }
 
 void Runs::release_extra(int job, std::size_t workers) {

@@ -15,7 +15,9 @@
 namespace ms::loan {
 
 // The choices of an elastic job for the knapsack: one extra worker, two, ... Each is worth the seconds by which the job
-// ends earlier than without any, less what changing from `workers_now` costs it.
+// ends earlier than without any, less what changing from `workers_now` costs it. `left_s`: of its work, as far as it
+// counts. Savings of a far future could be made later as well: without a horizon the longest jobs get all workers, and
+// jobs end later on average than with equal shares.
 Group worker_choices(const TraceJob& job, const SpeedCurve& curve, int worker_gpus, double left_s, int workers_now,
                      double overhead_s);
 
@@ -89,6 +91,7 @@ class Runs {
 
   const JobTrace& trace_;
   const JobsConfig& config_;
+  double horizon_s_;
   Nodes nodes_;
   std::vector<Job> jobs_;
   std::set<int> elastic_;  // of those that run
