@@ -86,6 +86,17 @@ function(ms_module name)
   endif()
 endfunction()
 
+# ms_embed(MODULE FILE NAME): the text of libms/FILE, a script or a style sheet, becomes the constant ms::NAME of MODULE, a
+# PagePart of base/html.h with its checksum.
+function(ms_embed module file name)
+  set(source ${CMAKE_CURRENT_SOURCE_DIR}/${file})
+  file(READ ${source} text)
+  file(SHA256 ${source} sha256)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/embedded.cpp.in ${CMAKE_CURRENT_BINARY_DIR}/embedded/${name}.cpp @ONLY)
+  target_sources(ms_${module} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/embedded/${name}.cpp)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
+endfunction()
+
 # ms_isa_sources(NAME FOLDER): FOLDER/*.cpp compiled once for every instruction set into the module NAME, in the namespace
 # MS_ISA. Always optimised: a plain op without optimisation is of no use to anybody.
 function(ms_isa_sources name folder)

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "base/escape.h"
+#include "base/html.h"
 #include "net/report/report_html.h"
 
 namespace ms::net {
@@ -46,14 +47,13 @@ std::string heat_map(const Checked& checked, const Cells& cells, std::string_vie
       const double value = cells.values[i * cells.n + j];
       const bool none = value < 0;
       const double goodness = none || best <= 0 ? 0 : more_is_better ? value / best : best / std::max(value, 1e-9);
-      svg += fmt::format(
-          "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"><title>{} to {}: {}</title></rect>\n",
-          margin + side * static_cast<int>(j), margin + side * static_cast<int>(i), side - 1, side - 1,
-          i == j ? "#fff"
-          : none ? "#ddd"
-                 : colour(goodness),
-          safe_html(checked.nodes[i]), safe_html(checked.nodes[j]),
-          none ? "not measured" : fmt::format("{:.4g} {}", value, unit));
+      svg += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" {}><title>{} to {}: {}</title></rect>\n",
+                         margin + side * static_cast<int>(j), margin + side * static_cast<int>(i), side - 1, side - 1,
+                         i == j ? "class=\"self\""
+                         : none ? "class=\"none\""
+                                : fmt::format("fill=\"{}\"", colour(goodness)),
+                         safe_html(checked.nodes[i]), safe_html(checked.nodes[j]),
+                         none ? "not measured" : fmt::format("{:.4g} {}", value, unit));
     }
   }
   return svg + "</svg>\n";
@@ -69,10 +69,7 @@ std::string as_html(const Checked& checked) {
     latency.put(r.a, r.b, r.least_us);
     latency.put(r.b, r.a, r.least_us);
   }
-  std::string html =
-      "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>ms-netcheck</title>\n"
-      "<style>body{font:14px sans-serif;margin:2em;max-width:1100px} li{margin:.3em 0}</style>\n"
-      "<h1>ms-netcheck</h1>\n";
+  std::string html = "<h1>ms-netcheck</h1>\n";
   const std::vector<Finding> found = findings(checked);
   html += fmt::format("<p>{} nodes, {} rounds, {:.1f} s. {}</p>\n", checked.nodes.size(), checked.rounds,
                       checked.seconds, found.empty() ? "Nothing was found." : "Found:");
@@ -82,11 +79,13 @@ std::string as_html(const Checked& checked) {
     html += "</ul>\n";
   }
   constexpr std::size_t kMostDrawn = 256;
-  if (checked.nodes.size() > kMostDrawn)
-    return html + fmt::format("<p>Heat maps are drawn for up to {} nodes.</p>\n</html>\n", kMostDrawn);
-  html += heat_map(checked, gbps, "Bandwidth, from rows to columns", "Gbit/s", true);
-  html += heat_map(checked, latency, "Shortest half of a round trip", "us", false);
-  return html + "</html>\n";
+  if (checked.nodes.size() > kMostDrawn) {
+    html += fmt::format("<p>Heat maps are drawn for up to {} nodes.</p>\n", kMostDrawn);
+  } else {
+    html += heat_map(checked, gbps, "Bandwidth, from rows to columns", "Gbit/s", true);
+    html += heat_map(checked, latency, "Shortest half of a round trip", "us", false);
+  }
+  return html_page({.title = "ms-netcheck", .body = std::move(html)});
 }
 
 }  // namespace ms::net
