@@ -3,7 +3,9 @@
 #include "base/cli.h"
 #include "tracepp/export/commands.h"
 #include "tracepp/findings/finding.h"
+#include "tracepp/page/commands.h"
 #include "tracepp/report/commands.h"
+#include "tracepp/watch/commands.h"
 
 namespace {
 
@@ -19,13 +21,17 @@ ManSection findings_section() {
 const Tool kTool{
     .name = "ms-tracepp",
     .summary = "what the ranks of a run did: which one was slow, which one hangs, where the time went",
-    .commands = {tracepp::report_command(), tracepp::stragglers_command(), tracepp::hang_command(),
-                 tracepp::merge_command(), tracepp::export_command(), tracepp::diff_command(), tracepp::info_command()},
+    .commands = {tracepp::report_command(), tracepp::watch_command(), tracepp::stragglers_command(),
+                 tracepp::hang_command(), tracepp::merge_command(), tracepp::export_command(), tracepp::diff_command(),
+                 tracepp::info_command()},
     .description =
         "Reads the traces that every rank of ms-train writes, and those of other programs.\n\n"
         "Ranks and steps are counted from 0, as in ms-trace(5), --steps and MS_FAULT; the log and "
         "metrics.jsonl of ms-train count steps from 1, so that step 9 here is their step 10.",
     .examples = {{.command = "ms-tracepp report runs/default/trace", .doc = "Where did the time go?"},
+                 {.command = "ms-tracepp report -o report.html runs/default/trace",
+                  .doc = "The same as a page with charts."},
+                 {.command = "ms-tracepp watch runs/default", .doc = "What does it do now?"},
                  {.command = "ms-tracepp hang runs/default/trace", .doc = "Why is it stalled?"},
                  {.command = "ms-tracepp merge -o run.perfetto --steps 100-102 runs/default/trace",
                   .doc = "Look at three steps of all ranks at https://ui.perfetto.dev:"}},

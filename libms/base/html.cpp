@@ -15,22 +15,31 @@ extern const PagePart kPageStyle;  // html.css
 
 namespace {
 
-// Base64 of bytes in hexadecimal digits, as a policy writes a checksum.
-std::string base64_of_hex(std::string_view hex) {
+std::string base64(std::string_view bytes) {
   constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string text;
-  for (std::size_t at = 0; at < hex.size(); at += 6) {
-    const std::string_view part = hex.substr(at, 6);  // three bytes, four digits
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {  // three bytes are four digits
+    const std::string_view part = bytes.substr(at, 3);
     std::uint32_t bits = 0;
-    std::from_chars(part.data(), part.data() + part.size(), bits, 16);
-    bits <<= 4 * (6 - part.size());
+    for (std::size_t i = 0; i < 3; ++i) bits = bits << 8 | (i < part.size() ? static_cast<unsigned char>(part[i]) : 0U);
     for (std::size_t digit = 0; digit < 4; ++digit)
-      text += digit <= part.size() / 2 ? kDigits[bits >> (18 - 6 * digit) & 63U] : '=';
+      text += digit <= part.size() ? kDigits[bits >> (18 - 6 * digit) & 63U] : '=';
   }
   return text;
 }
 
-std::string source_of(const PagePart& part) { return fmt::format(" 'sha256-{}'", base64_of_hex(part.sha256)); }
+std::string bytes_of_hex(std::string_view hex) {
+  std::string bytes;
+  for (std::size_t at = 0; at < hex.size(); at += 2) {
+    unsigned value = 0;
+    std::from_chars(hex.data() + at, hex.data() + at + 2, value, 16);
+    bytes += static_cast<char>(value);
+  }
+  return bytes;
+}
+
+std::string source_of(const PagePart& part) { return fmt::format(" 'sha256-{}'", base64(bytes_of_hex(part.sha256))); }
 
 }  // namespace
 
@@ -65,6 +74,10 @@ std::string page_data(std::string_view id, const Json& json) {
     }
   }
   return fmt::format("<script type=\"application/json\" id=\"{}\">{}</script>\n", safe_html(id), text);
+}
+
+std::string page_bytes(std::string_view id, std::string_view bytes) {
+  return fmt::format("<script type=\"application/octet-stream\" id=\"{}\">{}</script>\n", safe_html(id), base64(bytes));
 }
 
 std::string page_text(std::string_view text, std::size_t max_bytes) {

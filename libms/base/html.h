@@ -31,6 +31,9 @@ std::string html_page(const Page& page);
 // No text in it ends the element.
 std::string page_data(std::string_view id, const Json& json);
 
+// Returns an element that holds bytes in base64.
+std::string page_bytes(std::string_view id, std::string_view bytes);
+
 // Returns text from outside for a page: of more than `max_bytes` the beginning and "...", then safe_html().
 std::string page_text(std::string_view text, std::size_t max_bytes);
 

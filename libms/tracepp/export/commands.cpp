@@ -24,15 +24,6 @@ namespace {
 
 constexpr int kOk = 0;
 
-std::string output_of(const Args& args) {
-  if (!args.has("output")) throw user_error("cli.value", "--output FILE is missing");
-  const std::string path = args.get("output");
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored))
-    throw user_error("cli.value", fmt::format("--output {} is a directory", path), "name the file to write");
-  return path;
-}
-
 // A format that can be written. A file name says one by its ending, also before ".gz".
 struct ExportFormat {
   std::string_view name;
@@ -59,38 +50,6 @@ const ExportFormat* format_of(std::string_view file) {
     if (std::ranges::any_of(format.endings, [&](std::string_view ending) { return file.ends_with(ending); }))
       return &format;
   return nullptr;
-}
-
-// "12" or "100-200".
-ExportOptions chosen(const Args& args) {
-  ExportOptions options;
-  const auto number = [](const std::string& option, const std::string& text, std::int64_t max) {
-    std::int64_t value = -1;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > max) {
-      throw user_error("cli.value", fmt::format("--{} '{}' is not a number, or a range as 3-7 is", option, text));
-    }
-    return value;
-  };
-  const auto range = [&](const std::string& option, const std::string& text, std::int64_t max) {
-    const std::size_t dash = text.find('-');
-    const std::int64_t first = number(option, text.substr(0, dash), max);
-    const std::int64_t last = dash == std::string::npos ? first : number(option, text.substr(dash + 1), max);
-    if (last < first) throw user_error("cli.value", fmt::format("--{} '{}' ends before it begins", option, text));
-    return std::pair(first, last);
-  };
-  if (args.has("steps")) {
-    const auto [first, last] = range("steps", args.get("steps"), INT32_MAX);
-    options.first_step = static_cast<std::int32_t>(first);
-    options.last_step = static_cast<std::int32_t>(last);
-  }
-  if (args.has("ranks")) {
-    for (const std::string& part : split(args.get("ranks"), ',')) {
-      const auto [first, last] = range("ranks", part, 1 << 24);
-      for (std::int64_t rank = first; rank <= last; ++rank) options.ranks.push_back(static_cast<int>(rank));
-    }
-  }
-  return options;
 }
 
 // How many events are chosen. None is a mistake.
@@ -120,7 +79,7 @@ std::size_t count_chosen(const Args& args, const RunTrace& trace, const ExportOp
 // Puts the ranks on one clock, writes them, and prints how well the clocks could be compared.
 int write(const Args& args, const ExportFormat& format) {
   const std::string path = output_of(args);
-  const ExportOptions options = chosen(args);
+  const ExportOptions options = chosen_events(args);
   RunTrace trace = read_with_progress(args.list("PATH"));
   const std::size_t events = count_chosen(args, trace, options);
   const Alignment clocks = align(trace, match_operations(trace));
@@ -158,10 +117,50 @@ Option output_option() {
               ".csv a table, .perfetto or .pftrace Perfetto's own; with .gz behind it, gzip.",
           .letter = 'o'};
 }
+}  // namespace
+
+std::string output_of(const Args& args) {
+  if (!args.has("output")) throw user_error("cli.value", "--output FILE is missing");
+  const std::string path = args.get("output");
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw user_error("cli.value", fmt::format("--output {} is a directory", path), "name the file to write");
+  return path;
+}
+
 Option steps_option() { return {.name = "steps", .value = "A-B", .doc = "Only these steps."}; }
 Option ranks_option() { return {.name = "ranks", .value = "LIST", .doc = "Only these ranks, as 0-7,16."}; }
 
-}  // namespace
+ExportOptions chosen_events(const Args& args) {
+  ExportOptions options;
+  const auto number = [](const std::string& option, const std::string& text, std::int64_t max) {
+    std::int64_t value = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > max) {
+      throw user_error("cli.value", fmt::format("--{} '{}' is not a number, or a range as 3-7 is", option, text));
+    }
+    return value;
+  };
+  const auto range = [&](const std::string& option, const std::string& text, std::int64_t max) {
+    const std::size_t dash = text.find('-');
+    const std::int64_t first = number(option, text.substr(0, dash), max);
+    const std::int64_t last = dash == std::string::npos ? first : number(option, text.substr(dash + 1), max);
+    if (last < first) throw user_error("cli.value", fmt::format("--{} '{}' ends before it begins", option, text));
+    return std::pair(first, last);
+  };
+  if (args.has("steps")) {
+    const auto [first, last] = range("steps", args.get("steps"), INT32_MAX);
+    options.first_step = static_cast<std::int32_t>(first);
+    options.last_step = static_cast<std::int32_t>(last);
+  }
+  if (args.has("ranks")) {
+    for (const std::string& part : split(args.get("ranks"), ',')) {
+      const auto [first, last] = range("ranks", part, 1 << 24);
+      for (std::int64_t rank = first; rank <= last; ++rank) options.ranks.push_back(static_cast<int>(rank));
+    }
+  }
+  return options;
+}
 
 Command merge_command() {
   return {.name = "merge",

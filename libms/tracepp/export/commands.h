@@ -2,11 +2,21 @@
 // function.
 #pragma once
 
+#include <string>
+
 #include "base/cli.h"
+#include "tracepp/export/export.h"
 
 namespace ms::tracepp {
 
 Command merge_command();
 Command export_command();
+
+// Commands that write a file share these: --steps and --ranks, the events that they choose, and the value of --output,
+// which must be given and be no directory.
+Option steps_option();
+Option ranks_option();
+ExportOptions chosen_events(const Args& args);
+std::string output_of(const Args& args);
 
 }  // namespace ms::tracepp

@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include <cerrno>
+#include <limits>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -14,9 +15,9 @@
 namespace ms::tracepp {
 
 struct ExportFile::Gzip {
-  Gzip() {
-    // Level 1: a trace has the same words again and again, which even that finds.
-    MS_ASSERT(::deflateInit2(&stream, 1, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY) == Z_OK,
+  // Level 1: a trace has the same words again and again, which even that finds.
+  explicit Gzip(int level = 1) {
+    MS_ASSERT(::deflateInit2(&stream, level, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY) == Z_OK,
               "zlib is not the one that was compiled for");
   }
   ~Gzip() { ::deflateEnd(&stream); }
@@ -104,6 +105,19 @@ void ExportFile::commit() {
   }
   ::close(fd_);
   fd_ = -1;
+}
+
+std::string gzip(std::string_view bytes) {
+  constexpr int kSmall = 6;  // a file that people keep and send
+  ExportFile::Gzip gzip(kSmall);
+  MS_ASSERT(bytes.size() <= std::numeric_limits<uInt>::max(), "{} bytes are too many at once", bytes.size());
+  gzip.packed.resize(::deflateBound(&gzip.stream, static_cast<uLong>(bytes.size())));
+  gzip.stream.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(bytes.data()));
+  gzip.stream.avail_in = static_cast<uInt>(bytes.size());
+  gzip.stream.next_out = reinterpret_cast<Bytef*>(gzip.packed.data());
+  gzip.stream.avail_out = static_cast<uInt>(gzip.packed.size());
+  MS_ASSERT(::deflate(&gzip.stream, Z_FINISH) == Z_STREAM_END, "deflateBound is enough for all");
+  return gzip.packed.substr(0, gzip.stream.total_out);
 }
 
 }  // namespace ms::tracepp

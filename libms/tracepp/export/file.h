@@ -27,6 +27,7 @@ class ExportFile {
   void commit();
 
  private:
+  friend std::string gzip(std::string_view bytes);
   static constexpr std::size_t kTextBytes = 1 << 20;
   struct Gzip;
   void write();
@@ -36,5 +37,8 @@ class ExportFile {
   int fd_ = -1;
   std::unique_ptr<Gzip> gzip_;
 };
+
+// Returns the bytes as a gzip file holds them; at most 4 GiB.
+std::string gzip(std::string_view bytes);
 
 }  // namespace ms::tracepp

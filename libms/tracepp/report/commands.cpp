@@ -27,12 +27,6 @@ int print(const std::string& text) {
   return kOk;
 }
 
-int report(const Args& args) {
-  RunTrace trace = read_with_progress(args.list("PATH"));
-  const Analysis analysis = analyse(trace, SystemClock().wall_s());
-  return print(args.has("json") ? report_json(trace, analysis) : report_text(trace, analysis, args.has("all")));
-}
-
 int stragglers(const Args& args) {
   const Diagnosis diagnosis = find_suspects(read_with_progress(args.list("PATH")));
   print(args.has("json") ? suspects_json(diagnosis) : suspects_text(diagnosis) + "\n" + stragglers_text(diagnosis));
@@ -77,22 +71,6 @@ int diff(const Args& args) {
 }
 
 }  // namespace
-
-Command report_command() {
-  return {.name = "report",
-          .summary = "where the time went, and the three things to look at first",
-          .positionals = {paths_argument()},
-          .options = {json_option(),
-                      {.name = "all",
-                       .doc = "All kinds of work, not only the longest; also the pipeline's bubble, communication by "
-                              "group, the critical path, and since when steps take longer."}},
-          .run = report,
-          .description =
-              "Puts all ranks on one clock, then does all analyses. The JSON document holds them whole: time "
-              "by rank, step and axis, exposed communication, the pipeline's bubble against its schedule, "
-              "communication by group with wait, transfer and bandwidth, the critical path, steps from which on "
-              "the run was slower."};
-}
 
 Command stragglers_command() {
   return {.name = "stragglers",

@@ -5,7 +5,6 @@
 
 namespace ms::tracepp {
 
-Command report_command();
 Command stragglers_command();
 Command hang_command();
 Command diff_command();

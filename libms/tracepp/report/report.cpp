@@ -29,40 +29,6 @@ bool has_work(const Analysis& analysis) {
   return sum.busy_ns > 0 || std::ranges::any_of(sum.axes, [](const AxisTime& axis) { return axis.total_ns > 0; });
 }
 
-// Returns whether something is wrong, and what to look at.
-std::string first_text(const Analysis& analysis, const std::vector<Advice>& list) {
-  constexpr double kSureOfNothing = 0.9;
-  constexpr double kMuch = 0.1;  // of the time, lost without a known cause: then something may be wrong
-  const bool has_fault = std::ranges::any_of(list, [](const Advice& a) { return a.is == Advice::Is::fault; });
-  const bool has_lost =
-      std::ranges::any_of(list, [](const Advice& a) { return a.is == Advice::Is::lost && a.cost_share >= kMuch; });
-  const bool is_sure = analysis.diagnosis && analysis.diagnosis->quiet_confidence >= kSureOfNothing;
-  std::string text;
-  if (has_fault || !analysis.diagnosis) {
-    text = !list.empty()        ? "Look first at\n"
-           : has_work(analysis) ? "Nothing stands out in what can be compared here.\n"
-                                : "These traces hold no computing and no communication: nothing can be said.\n";
-  } else if (has_lost) {
-    text = "No rank, link or pause is surely at fault. Look first at\n";
-  } else if (!is_sure) {
-    std::string quiet = quiet_text(*analysis.diagnosis);
-    quiet[0] = 'N';
-    for (const std::string& line : lines_of(quiet + (list.empty() ? "." : ". To be faster"), 110)) text += line + "\n";
-  } else {
-    text = list.empty() ? "Nothing is wrong, and nothing costs a hundredth of the time.\n"
-                        : "Nothing is wrong: no rank, link or pause stands out. To be faster\n";
-  }
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const std::vector<std::string> lines = lines_of(list[i].sentence, 100);
-    for (std::size_t l = 0; l < lines.size(); ++l)
-      text += l == 0 ? fmt::format("  {}. {}\n", i + 1, lines[l]) : fmt::format("     {}\n", lines[l]);
-    if (!list[i].hint.empty()) text += fmt::format("     hint: {}\n", list[i].hint);
-  }
-  if (!analysis.no_diagnosis.empty())
-    text += fmt::format("No search for slow ranks by replaying steps: {}.\n", plain_text(analysis.no_diagnosis, 300));
-  return text;
-}
-
 Json clocks_json(const Alignment& clocks) {
   Json hosts = Json::array();
   for (const HostClock& clock : clocks.hosts) {
@@ -100,8 +66,45 @@ Analysis analyse(RunTrace& trace, double now_s) {
   return analysis;
 }
 
+std::string verdict_text(const Analysis& analysis, const std::vector<Advice>& list) {
+  constexpr double kSureOfNothing = 0.9;
+  constexpr double kMuch = 0.1;  // of the time, lost without a known cause: then something may be wrong
+  const bool has_fault = std::ranges::any_of(list, [](const Advice& a) { return a.is == Advice::Is::fault; });
+  const bool has_lost =
+      std::ranges::any_of(list, [](const Advice& a) { return a.is == Advice::Is::lost && a.cost_share >= kMuch; });
+  const bool is_sure = analysis.diagnosis && analysis.diagnosis->quiet_confidence >= kSureOfNothing;
+  if (has_fault || !analysis.diagnosis) {
+    if (!list.empty()) return "Look first at";
+    return has_work(analysis) ? "Nothing stands out in what can be compared here."
+                              : "These traces hold no computing and no communication: nothing can be said.";
+  }
+  if (has_lost) return "No rank, link or pause is surely at fault. Look first at";
+  if (!is_sure) {
+    std::string quiet = quiet_text(*analysis.diagnosis);
+    quiet[0] = 'N';
+    return quiet + (list.empty() ? "." : ". To be faster");
+  }
+  return list.empty() ? "Nothing is wrong, and nothing costs a hundredth of the time."
+                      : "Nothing is wrong: no rank, link or pause stands out. To be faster";
+}
+
+std::string first_text(const RunTrace& trace, const Analysis& analysis) {
+  const std::vector<Advice> list = look_first(trace, analysis);
+  std::string text;
+  for (const std::string& line : lines_of(verdict_text(analysis, list), 110)) text += line + "\n";
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const std::vector<std::string> lines = lines_of(list[i].sentence, 100);
+    for (std::size_t l = 0; l < lines.size(); ++l)
+      text += l == 0 ? fmt::format("  {}. {}\n", i + 1, lines[l]) : fmt::format("     {}\n", lines[l]);
+    if (!list[i].hint.empty()) text += fmt::format("     hint: {}\n", list[i].hint);
+  }
+  if (!analysis.no_diagnosis.empty())
+    text += fmt::format("No search for slow ranks by replaying steps: {}.\n", plain_text(analysis.no_diagnosis, 300));
+  return text;
+}
+
 std::string report_text(const RunTrace& trace, const Analysis& analysis, bool all) {
-  std::string text = first_text(analysis, look_first(trace, analysis)) + "\n";
+  std::string text = first_text(trace, analysis) + "\n";
   text += info_text(trace) + clocks_text(analysis.clocks) + "\n";
   text += effective_text(analysis.effective) + "\n";
   text += breakdown_text(trace, analysis.breakdown, all);

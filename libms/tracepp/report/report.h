@@ -53,6 +53,11 @@ std::string_view to_string(Advice::Is is);
 // hundredth.
 std::vector<Advice> look_first(const RunTrace& trace, const Analysis& analysis);
 
+// Returns the line above that list: whether something is wrong, and how sure that is.
+std::string verdict_text(const Analysis& analysis, const std::vector<Advice>& list);
+// Returns that line and the list as text for a terminal.
+std::string first_text(const RunTrace& trace, const Analysis& analysis);
+
 // Returns the text for a terminal: what to look at first, what was read, then tables, with the longest kinds of work or
 // `all`.
 std::string report_text(const RunTrace& trace, const Analysis& analysis, bool all = false);

@@ -37,6 +37,12 @@ TEST(Html, DataCannotEndItsElement) {
   EXPECT_EQ(Json::parse(element.substr(begin, element.rfind('<') - begin)).get<std::string>("name"), name);
 }
 
+TEST(Html, BytesAreBase64) {  // the examples of RFC 4648
+  for (const auto& [bytes, text] :
+       {std::pair("", ""), {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"\xff\xfe", "//4="}})
+    EXPECT_THAT(page_bytes("n", bytes), HasSubstr(std::string("id=\"n\">") + text + "</script>"));
+}
+
 TEST(Html, LongTextIsShortenedBetweenCharacters) {
   EXPECT_EQ(page_text("<b>", 3), "&lt;b&gt;");
   EXPECT_EQ(page_text("ab\xc3\xa9z", 3), "ab...");

@@ -1,0 +1,83 @@
+#include "tracepp/page/commands.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/print.h"
+#include "base/text.h"
+#include "tracepp/export/commands.h"
+#include "tracepp/page/page.h"
+#include "tracepp/read/command.h"
+
+namespace ms::tracepp {
+namespace {
+
+constexpr int kDone = 0;
+
+// Writes the page, and prints its first sentences.
+int write_page(const Args& args) {
+  const std::string path = output_of(args);
+  const ExportOptions asked = chosen_events(args);
+  RunTrace trace = read_with_progress(args.list("PATH"));
+  const Analysis analysis = analyse(trace, SystemClock().wall_s());
+  const std::string page = report_page(trace, analysis, asked);
+  if (path == "-") {
+    write_bytes(page);
+    return kDone;
+  }
+  write_file_atomic(path, page);
+  print_out("{}\nwrote {}, {}: open it in a browser\n", first_text(trace, analysis), path,
+            format_size(static_cast<double>(page.size())));
+  return kDone;
+}
+
+int report(const Args& args) {
+  if (args.has("output")) {
+    if (args.has("json")) throw user_error("cli.value", "--json and --output: a page is no JSON document");
+    return write_page(args);
+  }
+  for (const char* option : {"steps", "ranks"})
+    if (args.has(option)) throw user_error("cli.value", fmt::format("--{} needs --output: it is of the page", option));
+  RunTrace trace = read_with_progress(args.list("PATH"));
+  const Analysis analysis = analyse(trace, SystemClock().wall_s());
+  write_out(args.has("json") ? report_json(trace, analysis) : report_text(trace, analysis, args.has("all")));
+  return kDone;
+}
+
+Option with_doc(Option option, std::string doc) {
+  option.doc = std::move(doc);
+  return option;
+}
+
+}  // namespace
+
+Command report_command() {
+  return {.name = "report",
+          .summary = "where the time went, and the three things to look at first",
+          .positionals = {paths_argument()},
+          .options = {{.name = "json", .doc = "One JSON document instead of text."},
+                      {.name = "output",
+                       .value = "FILE",
+                       .doc = "Writes a page instead, FILE.html: charts of the steps, heat maps of the ranks, a "
+                              "timeline, the mesh. It asks for nothing from elsewhere.",
+                       .letter = 'o'},
+                      with_doc(steps_option(), "Of the page: the steps in its timeline."),
+                      with_doc(ranks_option(),
+                               "Of the page: the ranks in its timeline, as 0-7,16. Without both, of a "
+                               "large run those that tell most."),
+                      {.name = "all",
+                       .doc = "All kinds of work, not only the longest; also the pipeline's bubble, communication by "
+                              "group, the critical path, and since when steps take longer."}},
+          .run = report,
+          .description =
+              "Puts all ranks on one clock, then does all analyses. The JSON document holds them whole: time "
+              "by rank, step and axis, exposed communication, the pipeline's bubble against its schedule, "
+              "communication by group with wait, transfer and bandwidth, the critical path, steps from which on "
+              "the run was slower."};
+}
+
+}  // namespace ms::tracepp

@@ -1,0 +1,74 @@
+// The data of the page: a JSON document, and columns of numbers that are packed and compressed.
+"use strict";
+
+// Returns the run: the document, with `column(name)` for its typed arrays.
+async function loadRun() {
+  const run = JSON.parse(document.getElementById("run").textContent);
+  const packed = Uint8Array.from(atob(document.getElementById("numbers").textContent), (c) => c.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const bytes = await new Response(stream).arrayBuffer();
+  const types = { f64: Float64Array, f32: Float32Array, i32: Int32Array, u32: Uint32Array, u16: Uint16Array,
+    u8: Uint8Array };
+  run.column = (name) => {
+    const entry = run.columns[name];
+    return entry ? new types[entry.type](bytes, entry.at, entry.count) : null;
+  };
+  run.ranks = run.column("ranks");
+  run.hosts = run.column("hosts");
+  run.endings = run.column("endings");
+  for (const measure of run.measures) measure.values = run.column(measure.column);
+  if (run.hang) {
+    run.hang.last = run.column("last");
+    run.hang.cells = run.column("cells");
+  }
+  run.mesh ??= { dp: run.ranks.length ? Math.max(...lastOf(run.ranks)) + 1 : 1, pp: 1, tp: 1 };
+  run.world = run.mesh.dp * run.mesh.pp * run.mesh.tp;
+  run.indexOf = new Map(Array.from(run.ranks, (rank, index) => [rank, index]));
+  run.whyMarked = new Map(run.marks.map((mark) => [mark.rank, mark.why]));
+  return run;
+}
+
+// The ranks rise: the last one is the largest.
+const lastOf = (ranks) => [ranks[ranks.length - 1]];
+
+// tp is the fastest axis, then dp, then pp: mesh/mesh.h.
+function coordOf(mesh, rank) {
+  return { tp: rank % mesh.tp, dp: Math.floor(rank / mesh.tp) % mesh.dp, pp: Math.floor(rank / (mesh.tp * mesh.dp)) };
+}
+const rankAt = (mesh, at) => (at.pp * mesh.dp + at.dp) * mesh.tp + at.tp;
+
+// Returns the sum of the measures of a role, by index of the rank; null where there is none.
+function sumOfRole(run, role) {
+  const measures = run.measures.filter((measure) => measure.role === role);
+  if (measures.length === 0) return null;
+  const sum = new Float32Array(run.ranks.length);
+  for (const measure of measures) measure.values.forEach((value, index) => { sum[index] += value; });
+  return sum;
+}
+
+// Returns values less the median of the ranks of the same stage, whose work is the same.
+function aboveStage(run, values) {
+  const stages = new Map();
+  values.forEach((value, index) => {
+    const stage = coordOf(run.mesh, run.ranks[index]).pp;
+    if (!stages.has(stage)) stages.set(stage, []);
+    stages.get(stage).push(value);
+  });
+  for (const [stage, list] of stages) stages.set(stage, list.sort((a, b) => a - b)[list.length >> 1]);
+  return values.map((value, index) => value - stages.get(coordOf(run.mesh, run.ranks[index]).pp));
+}
+
+function rankName(run, rank) {
+  const at = coordOf(run.mesh, rank);
+  const index = run.indexOf.get(rank);
+  const host = index === undefined ? "no trace" : run.texts[run.hosts[index]];
+  return `rank ${rank} (dp ${at.dp} pp ${at.pp} tp ${at.tp}${host ? ", " + host : ""})`;
+}
+
+// "1.23 s", "45.6 ms", "7.8 \u00b5s".
+function duration(seconds) {
+  const size = Math.abs(seconds);
+  if (size >= 1) return seconds.toPrecision(4) + " s";
+  if (size >= 1e-3) return (seconds * 1e3).toPrecision(4) + " ms";
+  return (seconds * 1e6).toPrecision(3) + " \u00b5s";
+}

@@ -1,0 +1,50 @@
+// Draws the views, which share one selected rank.
+"use strict";
+
+class Selection {
+  constructor(run) {
+    this.run = run;
+    this.rank = run.marks.length > 0 ? run.marks[0].rank : run.ranks.length > 0 ? run.ranks[0] : 0;
+    this.listeners = [];
+    const move = (axis, by) => () => {
+      const at = coordOf(run.mesh, this.rank);
+      at[axis] = Math.max(0, Math.min(run.mesh[axis] - 1, at[axis] + by));
+      this.choose(rankAt(run.mesh, at));
+    };
+    // The keys of views that show the mesh.
+    this.keys = { ArrowLeft: move("dp", -1), ArrowRight: move("dp", 1), ArrowUp: move("pp", -1),
+      ArrowDown: move("pp", 1), "[": move("tp", -1), "]": move("tp", 1) };
+  }
+  listen(changed) {
+    this.listeners.push(changed);
+    changed();
+  }
+  choose(rank) {
+    this.rank = rank;
+    for (const changed of this.listeners) changed();
+  }
+}
+
+async function main() {
+  const run = await loadRun();
+  const selection = new Selection(run);
+  stepsView(run);
+  rankMap(run, selection);
+  meshMaps(run, selection);
+  timelineView(run, selection);
+  gridView(run, selection);
+  const search = document.getElementById("search");
+  search.hidden = false;
+  search.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const rank = search.elements.rank.valueAsNumber;
+    if (rank >= 0 && rank < run.world) selection.choose(rank);
+  });
+  requestAnimationFrame(() => requestAnimationFrame(() => {
+    document.documentElement.dataset.drawn_ms = Math.round(performance.now());
+  }));
+}
+
+main().catch((error) => {
+  document.getElementById("problem").textContent = "This browser does not draw the charts: " + error.message;
+});

@@ -1,0 +1,48 @@
+// The visual report of a run: one HTML file with what happened, where the time went, a chart of steps, heat maps, a
+// timeline and the mesh. ms-tracepp report -o writes it. All numbers come from the analyses of report.h; the scripts
+// beside this file draw them. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tracepp/export/export.h"
+#include "tracepp/page/columns.h"
+#include "tracepp/report/report.h"
+
+namespace ms::tracepp {
+
+// A rank to look at, and why: by the findings and the diagnosis of a hang. At most kMostMarks, the worst first.
+struct Mark {
+  int rank = 0;
+  std::string why;  // "slow_rank", "hang: silent"
+  std::int64_t first_step = kNoStep;
+};
+inline constexpr std::size_t kMostMarks = 16;
+std::vector<Mark> marks_of(const Analysis& analysis);
+
+// Returns the ranks and steps of the timeline: all ranks and steps of a small run; of a large one the marked ranks,
+// their neighbours on each axis and one rank of each stage, with the steps around the first mark, so that the page
+// stays usable.
+inline constexpr std::size_t kMostEvents = 200'000;  // of the timeline, unless the user chose ranks and steps
+inline constexpr std::size_t kMostRanks = 32;
+ExportOptions choose_timeline(const RunTrace& trace, const std::vector<Mark>& marks, const ExportOptions& asked);
+
+// The parts of a step, mean over ranks and steps; together they are its length.
+struct StepShare {
+  std::string_view name;
+  double s = 0, share = 0;
+};
+std::vector<StepShare> shares_of(const Breakdown& breakdown);
+
+// Return a part of the page's data, and add its numbers to `columns`.
+Json measures_data(const RunTrace& trace, const Breakdown& breakdown, Columns& columns);
+Json timeline_data(const RunTrace& trace, const ExportOptions& shown, Columns& columns);
+Json hang_data(const RunTrace& trace, const Hang& hang, Columns& columns);
+
+// `asked`: the ranks and steps of the timeline that the user chose.
+std::string report_page(const RunTrace& trace, const Analysis& analysis, const ExportOptions& asked);
+
+}  // namespace ms::tracepp

@@ -1,0 +1,109 @@
+#include "tracepp/page/page.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/text.h"
+#include "made_run.h"
+#include "tracepp/watch/screen.h"
+
+namespace ms::tracepp {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+std::string page_of(RunTrace& trace) { return report_page(trace, analyse(trace), {}); }
+
+// The JSON document of a page.
+Json data_of(const std::string& page) {
+  const std::string head = "<script type=\"application/json\" id=\"run\">";
+  const std::size_t begin = page.find(head) + head.size();
+  return Json::parse(page.substr(begin, page.find("</script>", begin) - begin), {.max_depth = 8});
+}
+
+TEST(Page, NamesTheSlowRankAndMarksIt) {
+  PipelineSpec spec{.mesh = {.dp = 2, .pp = 2, .tp = 2}, .steps = 12};
+  spec.slowness = [](int rank, int) { return rank == 5 ? 1.5 : 1.0; };
+  RunTrace trace = play_pipeline(spec);
+  const std::string page = page_of(trace);
+  EXPECT_THAT(page, HasSubstr("<li class=\"bad\">rank 5 (dp 0 pp 1 tp 1"));
+  const Json data = data_of(page);
+  ASSERT_GE(data.at("marks").size(), 1U);
+  EXPECT_EQ(data.at("marks")[0].get<int>("rank"), 5);
+  EXPECT_EQ(data.at("marks")[0].get<std::string>("why"), "slow_rank");
+  EXPECT_EQ(data.at("steps").at("numbers").size(), 12U);
+  EXPECT_TRUE(data.at("hang").is_null());
+}
+
+TEST(Page, AHealthyRunHasNoMark) {
+  RunTrace trace = play_pipeline({.mesh = {.dp = 2, .pp = 2, .tp = 1}, .steps = 12});
+  EXPECT_EQ(data_of(page_of(trace)).at("marks").size(), 0U);
+}
+
+TEST(Page, TextOfATraceIsText) {
+  RunTrace trace = play_pipeline({.mesh = {.dp = 2, .pp = 2, .tp = 1}, .steps = 3});
+  const std::string attack = "</script><script>alert(1)</script>\"'\x1b[2J\xe2\x80\xae<!--";
+  trace.run = attack;
+  trace.ranks[1].host = attack + std::string(1 << 20, 'x');
+  trace.groups[0].name = attack;
+  for (EventInfo& info : trace.infos) info.name = trace.strings.id(attack);
+  const std::string page = page_of(trace);
+  EXPECT_THAT(page, Not(HasSubstr("alert(1)</script>")));
+  EXPECT_THAT(page, Not(HasSubstr("<!--")));
+  EXPECT_THAT(page, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(page, Not(HasSubstr("\xe2\x80\xae")));
+  EXPECT_LT(page.size(), 512U << 10);
+}
+
+TEST(Page, ATraceWithoutStepsHasAPage) {
+  RunTrace trace;
+  EXPECT_THAT(page_of(trace), HasSubstr("nothing can be said"));
+}
+
+TEST(Columns, LieOneAfterTheOther) {
+  Columns columns;
+  columns.add("a", std::span<const std::uint8_t>(std::vector<std::uint8_t>{1, 2, 3}));
+  columns.add("b", std::span<const double>(std::vector<double>{0.5}));
+  EXPECT_EQ(columns.directory().dump(), R"({"a":{"type":"u8","at":0,"count":3},"b":{"type":"f64","at":8,"count":1}})");
+  double value = 0;
+  std::memcpy(&value, columns.bytes().data() + 8, sizeof value);
+  EXPECT_EQ(value, 0.5);
+}
+
+TEST(Timeline, OfALargeRunShowsTheMarkedRankAndItsNeighbours) {
+  RunTrace trace = play_pipeline({.mesh = {.dp = 16, .pp = 4, .tp = 2}, .steps = 2});
+  const ExportOptions shown = choose_timeline(trace, {{.rank = 77, .why = "slow_rank", .first_step = 1}}, {});
+  EXPECT_EQ(shown.ranks.size(), kMostRanks);
+  EXPECT_EQ(shown.ranks.front(), 77);
+  for (const int peer : trace.mesh.along(mesh::Axis::pp, 77)) EXPECT_TRUE(shown.has_rank(peer)) << peer;
+  ExportOptions asked;
+  asked.ranks = {3};
+  EXPECT_THAT(choose_timeline(trace, {}, asked).ranks, ElementsAre(3));
+}
+
+TEST(Watch, ReadsWholeLinesOfMetrics) {
+  const std::string text =
+      "t\": 1}\n{\"step\": 2, \"loss\": 1.5, \"step_s\": 0.25, \"seconds\": {\"data_wait\": 0.05}}\nnot JSON\n"
+      "{\"step\": \"3\"}\n{\"step\": 4, \"loss\": null}\n{\"step\": 5";
+  const MetricsTail tail = parse_metrics(text, true);
+  ASSERT_EQ(tail.steps.size(), 2U);
+  EXPECT_EQ(tail.not_understood, 2U);
+  EXPECT_EQ(line_text(tail.steps[0]), "step 2  loss 1.5000  250ms  20 % of it waiting for data");
+  EXPECT_EQ(line_text(tail.steps[1]), "step 4  loss not finite");
+  EXPECT_TRUE(parse_metrics("", false).steps.empty());
+  EXPECT_TRUE(parse_metrics("no line", true).steps.empty());
+}
+
+TEST(Watch, DrawsCurves) {
+  EXPECT_EQ(sparkline({0, 1, NAN, 2}, 8), "\u2581\u2584 \u2588");
+  EXPECT_EQ(sparkline({0, 5, 5}, 2), "\u2581\u2581");
+  EXPECT_EQ(sparkline({}, 8), "");
+  EXPECT_THAT(screen_text({.dir = "runs/\x1b[2J"}), HasSubstr("runs/\\x1b[2J\nno step yet"));
+}
+
+}  // namespace
+}  // namespace ms::tracepp
