@@ -53,6 +53,14 @@ const std::string& one_node(const std::string& name) {
   return name;
 }
 
+// A list of several, or an option, is none.
+const std::string& one_partition(const std::string& name) {
+  if (name.empty() || name.front() == '-' || name.find_first_of(", =") != std::string::npos) {
+    throw command_error("partition", fmt::format("'{}' is not one partition", printable(name, kMaxWordsChars)));
+  }
+  return name;
+}
+
 }  // namespace
 
 std::string Commands::run(const std::string& program, std::vector<std::string> arguments) const {
@@ -83,8 +91,12 @@ std::string Commands::scontrol(std::vector<std::string> arguments) const {
   return run(options_.scontrol, std::move(arguments));
 }
 
+std::string Commands::sibling(const std::string& program) const {
+  return options_.scontrol.substr(0, options_.scontrol.rfind('/') + 1) + program;
+}
+
 std::string Commands::squeue(std::vector<std::string> arguments) const {
-  return run(options_.scontrol.substr(0, options_.scontrol.rfind('/') + 1) + "squeue", std::move(arguments));
+  return run(sibling("squeue"), std::move(arguments));
 }
 
 std::string Commands::reference(std::uint32_t job) const {
@@ -117,6 +129,29 @@ Job Commands::job(std::uint32_t id) const {
   references_[id] = job->reference();
   return std::move(*job);
 }
+
+Partition Commands::partition(const std::string& name) const {
+  const std::string text = scontrol({"--oneliner", "--all", "show", "partition", one_partition(name)});
+  if (std::optional<Partition> partition = parse_partition(text, name)) return std::move(*partition);
+  throw command_error("scontrol show partition " + name, "the answer does not name this partition");
+}
+
+std::vector<Job> Commands::jobs_of(const std::string& partition) const {
+  std::vector<Job> jobs = parse_jobs(squeue({"--noheader", "--local", "--all", "--array",
+                                             "--partition=" + one_partition(partition), "--format=" + job_format()}));
+  for (const Job& job : jobs) references_[job.id] = job.reference();
+  return jobs;
+}
+
+void Commands::set_partition_nodes(const std::string& partition, const std::string& hostlist) const {
+  scontrol({"update", "PartitionName=" + one_partition(partition), "Nodes=" + hostlist});
+}
+
+void Commands::signal_batch(std::uint32_t job, const std::string& signal) const {
+  run(sibling("scancel"), {"--batch", "--signal=" + signal, reference(job)});
+}
+
+void Commands::requeue(std::uint32_t job) const { scontrol({"requeue", reference(job)}); }
 
 void Commands::drain(const std::string& node, const std::string& reason) const {
   scontrol({"update", "NodeName=" + one_node(node), "State=DRAIN", "Reason=" + reason});

@@ -1,8 +1,8 @@
-// Our requests to Slurm, through its own commands scontrol and, for jobs, squeue (records.h says why), which lies
-// beside it: by absolute path, without a shell, in a clean environment, with a deadline on every call. Nothing outside
-// spank/ links libslurm. Every method throws Error("slurm.command", slurm) with the command's own words if it cannot be
-// run, fails or does not answer in time. If the caller ignores SIGTERM, the commands do too: a job that requeues itself
-// gets one. For one thread at a time. Virtual for tests.
+// Our requests to Slurm, through its own commands scontrol and, for jobs, squeue (records.h says why) and scancel,
+// which lie beside it: by absolute path, without a shell, in a clean environment, with a deadline on every call.
+// Nothing outside spank/ links libslurm. Every method throws Error("slurm.command", slurm) with the command's own words
+// if it cannot be run, fails or does not answer in time. If the caller ignores SIGTERM, the commands do too: a job that
+// requeues itself gets one. For one thread at a time. Virtual for tests.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +39,16 @@ class Commands {
   virtual std::vector<Node> nodes() const;
   virtual Job job(std::uint32_t id) const;  // two calls; also Error where there is no such job
 
+  virtual Partition partition(const std::string& name) const;
+  // Those of the partition that are on nodes or that wait; without what only job() asks for (batch, requeue, restarts).
+  virtual std::vector<Job> jobs_of(const std::string& partition) const;
+
+  // Needs root, SlurmUser or an operator; an empty list leaves the partition without nodes. Running jobs stay.
+  virtual void set_partition_nodes(const std::string& partition, const std::string& hostlist) const;
+  // To the job's batch script alone, as sbatch --signal=B: does. Needs the job's owner, or an operator, as requeue().
+  virtual void signal_batch(std::uint32_t job, const std::string& signal) const;
+  virtual void requeue(std::uint32_t job) const;
+
   // Needs root or SlurmUser. Replaces a reason that is there: look first.
   virtual void drain(const std::string& node, const std::string& reason) const;
   // Removes the drain and its reason and nothing else: State=RESUME would also cancel a requested reboot.
@@ -59,6 +69,7 @@ class Commands {
   std::string run(const std::string& program, std::vector<std::string> arguments) const;  // standard output
   std::string scontrol(std::vector<std::string> arguments) const;
   std::string squeue(std::vector<std::string> arguments) const;
+  std::string sibling(const std::string& program) const;
   std::string reference(std::uint32_t job) const;
 
   CommandOptions options_;

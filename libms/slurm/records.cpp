@@ -131,14 +131,25 @@ std::vector<std::string_view> cut(std::string_view text, char end) {
   return parts;
 }
 
+// The job of a row, on top of what is known of it; nullopt: the row has another shape, or does not begin with a number
+// as Slurm writes it.
+template <std::size_t N>
+std::optional<Job> read_cells(std::string_view row, const std::array<JobColumn, N>& columns, Job job) {
+  if (!row.empty() && row.front() == '\n') row.remove_prefix(1);
+  const std::vector<std::string_view> cells = cut(row, kFieldEnd);
+  if (cells.size() != N) return std::nullopt;
+  for (std::size_t i = 0; i < N; ++i) columns[i].read(cells[i], job);
+  if (cells.front() != std::to_string(job.id)) return std::nullopt;
+  return job;
+}
+
 // Fills `job` from the row that begins with its number; a row of another shape is not read.
 template <std::size_t N>
 bool read_row(std::string_view answer, const std::array<JobColumn, N>& columns, std::uint32_t id, Job& job) {
-  for (std::string_view row : cut(answer, kRowEnd)) {
-    if (!row.empty() && row.front() == '\n') row.remove_prefix(1);
-    const std::vector<std::string_view> cells = cut(row, kFieldEnd);
-    if (cells.size() != N || cells.front() != std::to_string(id)) continue;
-    for (std::size_t i = 0; i < N; ++i) columns[i].read(cells[i], job);
+  for (const std::string_view row : cut(answer, kRowEnd)) {
+    const std::optional<Job> read = read_cells(row, columns, job);
+    if (!read || read->id != id) continue;
+    job = *read;
     return true;
   }
   return false;
@@ -189,6 +200,16 @@ std::vector<Node> parse_nodes(std::string_view text) {
   return nodes;
 }
 
+std::optional<Partition> parse_partition(std::string_view text, std::string_view name) {
+  for (const std::string& line : split(text, '\n')) {
+    const std::string fields = " " + line;
+    if (word_field(fields, "PartitionName") != name) continue;
+    // NodeSets=, which administrators write too, may come before it, but never as " Nodes=".
+    return Partition{.name = std::string(name), .nodes = word_field(fields, "Nodes")};
+  }
+  return std::nullopt;
+}
+
 std::string job_format() {
   std::string format;
   for (const JobColumn& column : kColumns) format += fmt::format("{}{}", column.name, kFieldEnd);
@@ -199,6 +220,14 @@ std::string job_long_format() {
   std::vector<std::string> fields;
   for (const JobColumn& column : kLongColumns) fields.push_back(fmt::format("{}:{}", column.name, kFieldEnd));
   return fmt::format("{}{}", fmt::join(fields, ","), kRowEnd);
+}
+
+std::vector<Job> parse_jobs(std::string_view answer) {
+  std::vector<Job> jobs;
+  for (const std::string_view row : cut(answer, kRowEnd)) {
+    if (std::optional<Job> job = read_cells(row, kColumns, Job{})) jobs.push_back(std::move(*job));
+  }
+  return jobs;
 }
 
 std::optional<Job> parse_job(std::string_view answer, std::string_view long_answer, std::uint32_t id) {

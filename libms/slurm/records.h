@@ -56,14 +56,24 @@ struct Job {
   bool held() const;     // waits until somebody releases it
 };
 
+struct Partition {
+  std::string name;
+  std::string nodes;  // hostlist, may be empty
+};
+
 Config parse_config(std::string_view text);            // scontrol show config
 std::vector<Node> parse_nodes(std::string_view text);  // scontrol --oneliner show node
+
+// The partition of this name in "scontrol --oneliner show partition"; nullopt: it is not there.
+std::optional<Partition> parse_partition(std::string_view text, std::string_view name);
 
 // The formats for "squeue --format" and "squeue --Format": Slurm 22.05 has some of the fields in each only. Jobs come
 // with all tasks of their array, one row each.
 std::string job_format();
 std::string job_long_format();
 // The job `id` in the answers to both; nullopt: not in both of them, or it is not in the format asked for.
+// All jobs in an answer in the format of job_format(); what only the other one has keeps its default.
+std::vector<Job> parse_jobs(std::string_view answer);
 std::optional<Job> parse_job(std::string_view answer, std::string_view long_answer, std::uint32_t id);
 
 }  // namespace ms::slurm

@@ -82,6 +82,27 @@ TEST_F(CommandsTest, ArgumentsAreWordsAndReachScontrolWhole) {
             "<scontrol><update><JobId=7><StartTime=now+3>\n");
 }
 
+TEST_F(CommandsTest, PartitionsAndTheirJobs) {
+  write_job("12", "3");
+  write("scancel", "");
+  write("scontrol", "echo 'PartitionName=loan MinNodes=1 Nodes=node[01-02] State=UP'");
+  const Commands slurm(options());
+  EXPECT_EQ(slurm.partition("loan").nodes, "node[01-02]");
+  slurm.set_partition_nodes("loan", "");
+  EXPECT_EQ(slurm.jobs_of("loan").at(0).id, 7U);
+  slurm.signal_batch(7, "USR1");
+  slurm.requeue(7);
+  const std::string calls = read("calls");
+  EXPECT_NE(calls.find("<scontrol><update><PartitionName=loan><Nodes=>\n"), std::string::npos) << calls;
+  EXPECT_NE(calls.find("<scancel><--batch><--signal=USR1><12_3>\n<scontrol><requeue><12_3>\n"), std::string::npos)
+      << calls;
+  EXPECT_NE(failure([](const Commands& other) { other.partition("infer"); }).find("does not name"), std::string::npos);
+  for (const char* name : {"", "-x", "a,b", "a b", "a=b"}) {
+    EXPECT_NE(failure([&](const Commands& other) { other.set_partition_nodes(name, "n"); }).find("not one partition"),
+              std::string::npos);
+  }
+}
+
 TEST_F(CommandsTest, OneTaskOfAnArrayIsNotTheArray) {
   write_job("7", "3");
   const Commands slurm(options());

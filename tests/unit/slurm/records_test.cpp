@@ -215,6 +215,27 @@ TEST(Records, AnArrayThatHasNotStartedIsOneJob) {
 }
 
 // Rows of another shape, of other jobs, cut off, or in one of the answers only.
+TEST(Records, AllJobsOfAnAnswer) {
+  const auto jobs =
+      parse_jobs(answer("12|12|N/A|0|9|RUNNING|node[01-02]||None|$\n013|13|N/"
+                        "A|0|9|RUNNING|n||None|$\n14|12|3|0|9|PENDING|||Priority|$\nx|$\n"));
+  ASSERT_EQ(jobs.size(), 2U);  // 013 is no number of Slurm's
+  EXPECT_EQ(jobs[0].nodes, "node[01-02]");
+  EXPECT_TRUE(jobs[0].runs());
+  EXPECT_EQ(jobs[1].reference(), "12_3");
+  EXPECT_TRUE(parse_jobs("").empty());
+}
+
+TEST(Records, APartitionAndItsNodes) {
+  const std::string text =
+      "PartitionName=infer AllocNodes=ALL MaxNodes=UNLIMITED MinNodes=1 Nodes=node[01-03] State=UP TotalNodes=3\n"
+      "PartitionName=loan AllocNodes=ALL MaxNodes=UNLIMITED MinNodes=1 Nodes=(null) State=UP TotalNodes=0\n";
+  EXPECT_EQ(parse_partition(text, "infer")->nodes, "node[01-03]");
+  EXPECT_EQ(parse_partition(text, "loan")->nodes, "");
+  EXPECT_FALSE(parse_partition(text, "loa").has_value());
+  EXPECT_FALSE(parse_partition("", "loan").has_value());
+}
+
 TEST(Records, WhatIsNotInBothAnswersIsNoJob) {
   const std::string row = "12|12|N/A|0|9|RUNNING|n||None|$\n";
   const std::string long_row = "12|1|1|0|(null)|$\n";
