@@ -21,13 +21,16 @@ std::vector<std::pair<std::string, std::string>> scheduler_items() {
 const Tool kTool{
     .name = "ms-loan",
     .summary = "loan idle inference nodes to training",
-    .commands = {loan::simulate_command()},
+    .commands = {loan::observe_command(), loan::act_command(), loan::explain_command(), loan::simulate_command()},
     .description =
         "Inference needs few of its nodes at night, while training's jobs wait. ms-loan lends idle nodes to training, "
         "takes them back when demand rises, so that the fewest jobs are preempted, and gives elastic jobs the workers "
         "that save the most time.",
     .examples = {{.command = "ms-loan simulate --jobs jobs.csv.gz --demand demand.csv --policy ms-loan.toml",
-                  .doc = "See what loans would have brought on a trace:"}},
+                  .doc = "See what loans would have brought on a trace:"},
+                 {.command = "ms-loan observe --policy ms-loan.toml", .doc = "See what would be done now:"},
+                 {.command = "ms-loan explain 4711 --policy ms-loan.toml",
+                  .doc = "Tell a user why a job was preempted:"}},
     .see_also = {"ms-loan.toml(5)", "ms-driver(1)", "ms-exit(7)"},
     .extra_pages = {{.option = "--man-policy", .text = loan::policy_page}},
     .sections = {{.title = "SCHEDULERS", .items = scheduler_items()}}};

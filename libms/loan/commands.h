@@ -6,5 +6,8 @@
 namespace ms::loan {
 
 Command simulate_command();
+Command observe_command();
+Command act_command();
+Command explain_command();
 
 }  // namespace ms::loan

@@ -144,6 +144,12 @@ constexpr Field<JobsConfig> kJobsFields[] = {
 };
 
 constexpr Field<DemandConfig> kDemandFields[] = {
+    {.key = "file",
+     .member = &DemandConfig::file,
+     .doc = "For observe and act: the file that says how many nodes inference needs now, a number."},
+    {.key = "command",
+     .member = &DemandConfig::command,
+     .doc = "Or the command that prints it, with its arguments; it has as long as slurm.deadline."},
     {.key = "low_percent",
      .member = &DemandConfig::low_percent,
      .doc = "The demand's range within the replay is stretched so that its lowest value is this part of the inference "
@@ -157,11 +163,42 @@ constexpr Field<DemandConfig> kDemandFields[] = {
      .max = 100},
 };
 
+constexpr Field<SlurmConfig> kSlurmFields[] = {
+    {.key = "nodes",
+     .member = &SlurmConfig::nodes,
+     .doc = "The inference nodes that may be loaned, a hostlist. No other node is ever touched."},
+    {.key = "loan_partition",
+     .member = &SlurmConfig::loan_partition,
+     .doc = "The partition of jobs on loan, whose list of nodes is ms-loan's own: the nodes on loan. No other "
+            "partition, and no job of another one, is ever touched."},
+    {.key = "signal",
+     .member = &SlurmConfig::signal,
+     .doc = "The signal for the batch script of a job that is going to lose a node, as sbatch --signal=B: sends it: "
+            "time to save, the job is queued again loan.grace less loan.poll later. A script without a trap for it "
+            "ends. Empty: none."},
+    {.key = "state",
+     .member = &SlurmConfig::state,
+     .doc = "The directory in which act keeps what it watched, its decisions and metrics.prom for Prometheus."},
+    {.key = "scontrol", .member = &SlurmConfig::scontrol, .doc = "Slurm's command; squeue and scancel lie beside it."},
+    {.key = "conf",
+     .member = &SlurmConfig::conf,
+     .doc = "The slurm.conf that these are to read; empty for Slurm's own default."},
+    {.key = "deadline",
+     .member = &SlurmConfig::deadline_s,
+     .doc = "How long one call of Slurm may take.",
+     .unit = Unit::seconds,
+     .min = 0.1,
+     .max = 600},
+};
+
 void check_rules(ConfigSchema& schema, const Policy& policy) {
   if (policy.loan.grace_s < policy.loan.poll_s) {
     schema.add_problem("loan.grace", "the grace time includes one poll of demand, so it is at least loan.poll");
   }
   const DemandConfig& demand = policy.demand;
+  if (!demand.file.empty() && !demand.command.empty()) {
+    schema.add_problem("demand.command", "demand comes from demand.file or from demand.command, not from both");
+  }
   if ((demand.low_percent < 0) != (demand.high_percent < 0) || demand.low_percent > demand.high_percent) {
     schema.add_problem("demand.high_percent", "low_percent and high_percent come together, the lower one first");
   }
@@ -174,7 +211,9 @@ void bind(ConfigSchema& schema, Policy& policy) {
   schema.section("loan", "When nodes go on loan, and how they come back.", policy.loan, kLoanFields);
   schema.section("schedule", "How training's jobs are scheduled.", policy.schedule, kScheduleFields);
   schema.section("jobs", "What a replay makes of its file of jobs.", policy.jobs, kJobsFields);
-  schema.section("demand", "What a replay makes of its file of demand.", policy.demand, kDemandFields);
+  schema.section("demand", "The demand of inference: where it is read, and what a replay makes of its file.",
+                 policy.demand, kDemandFields);
+  schema.section("slurm", "The Slurm in which observe and act work.", policy.slurm, kSlurmFields);
 }
 
 Policy load_policy(const std::string& path) {
@@ -187,6 +226,8 @@ Policy load_policy(const std::string& path) {
   for (std::string& curve : policy.jobs.curves) {
     if (!curve.starts_with('/')) curve = parent_directory(path) + "/" + curve;
   }
+  std::string& demand = policy.demand.file;
+  if (!demand.empty() && !demand.starts_with('/')) demand = parent_directory(path) + "/" + demand;
   return policy;
 }
 

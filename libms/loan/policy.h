@@ -48,10 +48,23 @@ struct JobsConfig {
 };
 
 struct DemandConfig {
+  std::string file = {};
+  std::vector<std::string> command = {};
   double low_percent = -1;
   double high_percent = -1;
 
   bool scaled() const { return low_percent >= 0; }
+};
+
+// The Slurm in which observe and act work.
+struct SlurmConfig {
+  std::string nodes;
+  std::string loan_partition = "loan";
+  std::string signal = "USR1";
+  std::string state = "/var/lib/ms-loan";
+  std::string scontrol = "/usr/bin/scontrol";
+  std::string conf;
+  double deadline_s = 5;
 };
 
 struct Policy {
@@ -60,6 +73,7 @@ struct Policy {
   ScheduleConfig schedule = {};
   JobsConfig jobs = {};
   DemandConfig demand = {};
+  SlurmConfig slurm = {};
 
   double train_gpus() const { return static_cast<double>(cluster.train_nodes * cluster.gpus_per_node); }
   double inference_gpus() const { return static_cast<double>(cluster.inference_nodes * cluster.gpus_per_node); }

@@ -56,4 +56,26 @@ expect 2 'noise' simulate --jobs jobs.csv --demand demand.csv --policy noise
 printf 'loan.grace = "1s"\nloan.pol = 1\n' >bad.toml
 expect 2 "did you mean 'loan.poll'" simulate --jobs jobs.csv --demand demand.csv --policy bad.toml
 replay 2 'nowhere' --samples nowhere/samples.csv
+
+# Without a Slurm that answers nothing is done, and it is said.
+mkdir bin
+printf '#!/bin/sh\necho "slurm_load_partitions: Unable to contact slurm controller" >&2\nexit 1\n' >bin/scontrol
+chmod +x bin/scontrol
+echo 1 >demand
+cat >live.toml <<TEXT
+demand.file = "demand"
+slurm = {nodes = "n[1-4]", state = "$dir/state", scontrol = "$dir/bin/scontrol"}
+TEXT
+expect 2 'policy FILE is missing' observe
+expect 76 'Unable to contact slurm controller' observe --policy live.toml
+expect 76 'Unable to contact slurm controller' act --once --policy live.toml
+expect 2 'neither demand.file nor demand.command' observe --policy policy.toml
+expect 2 'neither demand.file nor demand.command' act --policy policy.toml
+sed 's/n\[1-4\]/n[1-/' live.toml >list.toml
+expect 2 'n\[1-' observe --policy list.toml
+sed 's/^demand.file.*/demand.command = ["false"]/' live.toml >command.toml
+expect 2 'demand.command false: exit status 1' observe --policy command.toml
+echo '{"time":' >state/state.json
+expect 74 'is not a state of ms-loan' act --once --policy live.toml
+expect 2 'decisions.jsonl' explain n1 --policy live.toml
 [ "$failures" -eq 0 ]

@@ -1,0 +1,156 @@
+// ms-loan observe, act and explain: look at Slurm, say or do what the plan says, and tell later why it was done.
+#include <fmt/format.h>
+
+#include "base/clock.h"
+#include "base/lock_file.h"
+#include "base/log.h"
+#include "base/print.h"
+#include "base/text.h"
+#include "base/user_path.h"
+#include "loan/commands.h"
+#include "loan/live.h"
+#include "slurm/hostlist.h"
+
+namespace ms::loan {
+namespace {
+
+constexpr std::int64_t kMostLines = 1000;
+
+Policy policy_of(const Args& args) {
+  if (!args.has("policy")) throw user_error("cli.missing", "--policy FILE is missing");
+  return load_policy(args.get("policy"));
+}
+
+Policy live_policy_of(const Args& args) {
+  Policy policy = policy_of(args);
+  check_live(policy);
+  return policy;
+}
+
+View look(const slurm::Commands& slurm, const Policy& policy, double now_s) {
+  const int demand = read_demand_now(policy);
+  View view = read_view(slurm, policy, now_s);
+  view.demand_nodes = demand;
+  return view;
+}
+
+std::string described(const View& view, const Plan& plan) {
+  std::vector<std::string> on_loan, returning, troubled;
+  for (const LiveNode& node : view.nodes) {
+    if (!node.trouble.empty()) troubled.push_back(node.name);
+    if (node.on_loan) on_loan.push_back(node.name);
+    if (!node.on_loan && !node.jobs.empty()) returning.push_back(node.name);
+  }
+  std::string text =
+      fmt::format("{} in the policy, inference needs {}\n", plural(view.nodes.size(), "node"), view.demand_nodes);
+  for (const auto& [what, nodes] :
+       {std::pair{"on loan", &on_loan}, {"going back", &returning}, {"in trouble", &troubled}}) {
+    if (!nodes->empty()) text += fmt::format("{}: {}\n", what, slurm::fold_hostlist(*nodes));
+  }
+  for (const Action& action : plan.actions) {
+    const std::string object = action.node.empty() ? fmt::format("job {}", action.job) : action.node;
+    text += fmt::format("{} {}: {}\n", to_string(action.step), object, action.reason);
+  }
+  for (const std::string& note : plan.notes) text += fmt::format("not now: {}\n", note);
+  if (plan.actions.empty()) text += "nothing to do\n";
+  return text;
+}
+
+int observe(const Args& args) {
+  const Policy policy = live_policy_of(args);
+  const slurm::Commands slurm(command_options(policy.slurm));
+  const View view = look(slurm, policy, SystemClock().wall_s());
+  Memory memory = read_memory(policy.slurm.state);
+  remember(memory, view, policy);
+  write_out(described(view, make_plan(view, memory, policy)));
+  return 0;
+}
+
+void poll(const slurm::Commands& slurm, const Policy& policy, Memory& memory, double now_s) {
+  const View view = look(slurm, policy, now_s);
+  remember(memory, view, policy);
+  execute(slurm, policy, view, make_plan(view, memory, policy), memory);
+  write_memory(policy.slurm.state, memory);
+  write_metrics(policy.slurm.state, view, memory);
+}
+
+int act(const Args& args) {
+  const Policy policy = live_policy_of(args);
+  const slurm::Commands slurm(command_options(policy.slurm));
+  make_user_directories(policy.slurm.state);
+  const FileLock lock = lock_file(policy.slurm.state + "/lock", Blame::user);
+  if (!lock.fd) {
+    throw user_error("loan.lock", fmt::format("another ms-loan acts in {}: {}", policy.slurm.state, lock.holder));
+  }
+  Memory memory = read_memory(policy.slurm.state);
+  SystemClock clock;
+  if (args.has("once")) {
+    poll(slurm, policy, memory, clock.wall_s());
+    return 0;
+  }
+  log::info("loan", "acts on {} every {}", policy.slurm.nodes, format_duration(policy.loan.poll_s));
+  std::string trouble;  // of the last poll
+  for (;;) {
+    const double begin_s = clock.now_s();
+    try {
+      poll(slurm, policy, memory, clock.wall_s());
+      if (!trouble.empty()) log::info("loan", "acts again");
+      trouble.clear();
+    } catch (const Error& error) {
+      if (error.message() != trouble)
+        log::error("loan", "stopped acting, tries again at the next poll: {}", error.message());
+      trouble = error.message();
+    }
+    clock.sleep_s(begin_s + next_look_s(memory, policy, clock.wall_s()) - clock.now_s());
+  }
+}
+
+int explain(const Args& args) {
+  const Policy policy = policy_of(args);
+  const std::string name = args.get("NAME");
+  const std::string lines = actions_about(policy.slurm.state, name, kMostLines);
+  write_out(lines.empty() ? fmt::format("nothing was done to {}\n", name) : lines);
+  return 0;
+}
+
+Option policy_option() { return {.name = "policy", .value = "FILE", .doc = "The policy, see ms-loan.toml(5)."}; }
+
+}  // namespace
+
+Command observe_command() {
+  return {.name = "observe",
+          .summary = "say what act would do now",
+          .options = {policy_option()},
+          .run = observe,
+          .description =
+              "Reads Slurm and the demand once, and changes nothing. What demand was lately is what act has "
+              "watched."};
+}
+
+Command act_command() {
+  return {.name = "act",
+          .summary = "put idle nodes on loan, and take them back when inference needs them",
+          .options = {policy_option(), {.name = "once", .doc = "One poll, for tests and for timers."}},
+          .run = act,
+          .description =
+              "Runs until it is killed, as root, SlurmUser or a Slurm operator; no job depends on it. The nodes on "
+              "loan are those of the loan partition, which inference's partition has, too; a node that goes back "
+              "leaves it, jobs on it get the signal, and after the notice they are queued again. What is under way is "
+              "read from Slurm, so that it may be killed and started again at any time. While Slurm or the demand "
+              "cannot be read nothing is changed, and standard error says so. The time that Slurm takes to end a job, "
+              "up to "
+              "KillWait, comes on top of loan.grace.\n\n"
+              "Create the loan partition without nodes: PartitionName=loan Nodes=\"\" PriorityTier=1, and inference's "
+              "with a higher PriorityTier. All jobs of the loan partition are rigid for act: none is made smaller. "
+              "Jobs that may not be queued again (sbatch --no-requeue) keep their nodes: do not let them in."};
+}
+
+Command explain_command() {
+  return {.name = "explain",
+          .summary = "say what was done to a job or a node, and why",
+          .positionals = {{.name = "NAME", .doc = "A job's number or a node."}},
+          .options = {policy_option()},
+          .run = explain};
+}
+
+}  // namespace ms::loan

@@ -1,0 +1,159 @@
+#include "loan/live.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/subprocess.h"
+#include "base/text.h"
+#include "base/user_path.h"
+#include "loan/csv.h"
+#include "slurm/hostlist.h"
+
+namespace ms::loan {
+namespace {
+
+constexpr std::size_t kMaxDemandBytes = 4096;
+constexpr std::size_t kMaxDemandChars = 60;
+
+// States in which a node runs nothing new, as scontrol shows them.
+constexpr std::array<std::string_view, 13> kTroubles = {
+    "DOWN",         "DRAIN", "DRAINED", "DRAINING", "FAIL",           "FAILING",      "MAINT",
+    "POWERED_DOWN", "INVAL", "UNKNOWN", "FUTURE",   "NOT_RESPONDING", "REBOOT_ISSUED"};
+
+std::string trouble_of(const slurm::Node& node) {
+  for (const std::string_view state : kTroubles) {
+    if (node.has_state(state)) return fmt::format("it is {}", state);
+  }
+  return {};
+}
+
+std::string demand_text(const Policy& policy) {
+  const DemandConfig& demand = policy.demand;
+  if (!demand.file.empty()) return read_user_file(demand.file, kMaxDemandBytes);
+  const SubprocessResult result =
+      run_subprocess(demand.command, {.deadline_s = policy.slurm.deadline_s, .max_output_bytes = kMaxDemandBytes});
+  if (!result.ok()) {
+    throw user_error("loan.demand", fmt::format("demand.command {}: {} {}", demand.command.front(), result.describe(),
+                                                plain_text(result.err, kMaxDemandChars)));
+  }
+  return result.out;
+}
+
+std::string list_of(const std::vector<std::string>& nodes) { return slurm::fold_hostlist(nodes); }
+
+}  // namespace
+
+slurm::CommandOptions command_options(const SlurmConfig& config) {
+  return {.scontrol = config.scontrol, .conf = config.conf, .deadline_s = config.deadline_s};
+}
+
+void check_live(const Policy& policy) {
+  if (policy.demand.file.empty() && policy.demand.command.empty()) {
+    throw user_error("loan.demand", "the policy says neither demand.file nor demand.command",
+                     "one of them must say how many nodes inference needs now");
+  }
+  if (slurm::expand_hostlist_or_throw(policy.slurm.nodes).empty()) {
+    throw user_error("loan.nodes", "slurm.nodes of the policy is empty", "name the nodes that may be loaned");
+  }
+}
+
+int read_demand_now(const Policy& policy) {
+  const std::string text = demand_text(policy);
+  const std::optional<double> nodes = parse_number(text);
+  if (!nodes || *nodes < 0 || *nodes > slurm::kMaxHosts) {
+    throw user_error("loan.demand",
+                     fmt::format("demand '{}' is no number of nodes", plain_text(text, kMaxDemandChars)));
+  }
+  return static_cast<int>(std::ceil(*nodes));
+}
+
+View read_view(const slurm::Commands& slurm, const Policy& policy, double now_s) {
+  const std::vector<std::string> names = slurm::expand_hostlist_or_throw(policy.slurm.nodes);
+  View view;
+  view.now_s = now_s;
+  std::map<std::string, std::size_t> index_of;
+  for (const std::string& name : names) {
+    if (!index_of.try_emplace(name, view.nodes.size()).second) continue;
+    view.nodes.push_back({.name = name, .trouble = "Slurm does not know it"});
+  }
+  const std::string& partition = policy.slurm.loan_partition;
+  for (const std::string& name : slurm::expand_hostlist_or_throw(slurm.partition(partition).nodes)) {
+    const auto found = index_of.find(name);
+    if (found == index_of.end()) {
+      throw user_error(
+          "loan.partition",
+          fmt::format("partition {} has node {}, which slurm.nodes of the policy does not name", partition, name),
+          "ms-loan must be the only one who writes this partition's nodes");
+    }
+    view.nodes[found->second].on_loan = true;
+  }
+  for (const slurm::Node& node : slurm.nodes()) {
+    const auto found = index_of.find(node.name);
+    if (found == index_of.end()) continue;
+    LiveNode& live = view.nodes[found->second];
+    live.trouble = trouble_of(node);
+    live.idle = node.has_state("IDLE") && !node.has_state("COMPLETING");
+  }
+  for (const slurm::Job& job : slurm.jobs_of(partition)) {
+    if (!job.runs()) continue;
+    const std::vector<std::string> hosts = slurm::expand_hostlist_or_throw(job.nodes);
+    for (const std::string& host : hosts) {
+      if (const auto found = index_of.find(host); found != index_of.end()) {
+        view.nodes[found->second].jobs.push_back(static_cast<int>(view.jobs.size()));
+      }
+    }
+    view.jobs.push_back({.id = job.id, .nodes = std::max(1, static_cast<int>(hosts.size()))});
+  }
+  return view;
+}
+
+void execute(const slurm::Commands& slurm, const Policy& policy, const View& view, const Plan& plan, Memory& memory) {
+  const std::string& state = policy.slurm.state;
+  const auto done = [&](const Action& action) {
+    note_action(state, view.now_s, action);
+    log::info("loan", "{} {}: {}", to_string(action.step),
+              action.node.empty() ? fmt::format("job {}", action.job) : action.node, action.reason);
+  };
+  std::vector<std::string> on_loan;
+  for (const LiveNode& node : view.nodes) {
+    if (node.on_loan) on_loan.push_back(node.name);
+  }
+  if (list_of(on_loan) != list_of(plan.on_loan)) {
+    slurm.set_partition_nodes(policy.slurm.loan_partition, list_of(plan.on_loan));
+  }
+  for (const Action& action : plan.actions) {
+    switch (action.step) {
+      case Step::lend:
+        memory.lent_s = view.now_s;
+        ++memory.lent;
+        break;
+      case Step::reclaim:
+        ++memory.reclaimed;
+        break;
+      case Step::notify:
+        if (!policy.slurm.signal.empty()) slurm.signal_batch(action.job, policy.slurm.signal);
+        memory.notices[action.job] = view.now_s;
+        write_memory(state, memory);
+        break;
+      case Step::requeue:
+        try {
+          slurm.requeue(action.job);
+        } catch (const Error& error) {
+          log::error("loan", "job {} keeps its nodes: {}", action.job, error.message());
+          continue;
+        }
+        ++memory.preemptions;
+        memory.notices.erase(action.job);
+        break;
+    }
+    done(action);
+  }
+}
+
+}  // namespace ms::loan

@@ -1,0 +1,27 @@
+// The way from a real Slurm to a view of it, and from a plan to Slurm. Only the loan partition's list of nodes and jobs
+// of that partition are ever changed.
+#pragma once
+
+#include "loan/memory.h"
+#include "loan/plan.h"
+#include "slurm/commands.h"
+
+namespace ms::loan {
+
+slurm::CommandOptions command_options(const SlurmConfig& config);
+
+// Error("loan.demand", "loan.nodes" or "slurm.hostlist", user) where the policy lacks what observe and act need.
+void check_live(const Policy& policy);
+
+// How many nodes inference needs now, from demand.file or demand.command. Error("loan.demand", user): it does not say.
+int read_demand_now(const Policy& policy);
+
+// Asks Slurm, in three calls. Error("slurm.command", slurm): it does not answer. Error("loan.partition", user): the
+// loan partition has nodes that the policy does not name.
+View read_view(const slurm::Commands& slurm, const Policy& policy, double now_s);
+
+// Does what is planned. The memory is written before and after signals, so that whoever is killed between sends one
+// twice rather than never. A job that cannot be queued again is logged, and tried at the next poll.
+void execute(const slurm::Commands& slurm, const Policy& policy, const View& view, const Plan& plan, Memory& memory);
+
+}  // namespace ms::loan

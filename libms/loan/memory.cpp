@@ -1,0 +1,113 @@
+#include "loan/memory.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/handle.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "base/utc.h"
+
+namespace ms::loan {
+namespace {
+
+std::string state_file(const std::string& directory) { return directory + "/state.json"; }
+std::string decisions_file(const std::string& directory) { return directory + "/decisions.jsonl"; }
+
+std::string object_of(const Action& action) { return action.node.empty() ? std::to_string(action.job) : action.node; }
+
+}  // namespace
+
+Memory read_memory(const std::string& directory) {
+  const std::string path = state_file(directory);
+  if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT) return {};
+  const std::string text = read_file(path);
+  try {
+    const Json json = Json::parse(text);
+    Memory memory;
+    json.get_to("watched_from_s", memory.watched_from_s);
+    json.get_to("seen_s", memory.seen_s);
+    json.get_to("lent_s", memory.lent_s);
+    for (const Json& step : json.at("demand")) {
+      memory.demand.emplace_back(step.at(0).get<double>(), step.at(1).get<int>());
+    }
+    for (const Json& notice : json.at("notices")) {
+      memory.notices[notice.at(0).get<std::uint32_t>()] = notice.at(1).get<double>();
+    }
+    json.get_to("preemptions", memory.preemptions);
+    json.get_to("reclaimed", memory.reclaimed);
+    json.get_to("lent", memory.lent);
+    return memory;
+  } catch (const JsonError& error) {
+    throw Error("loan.state", Blame::storage, fmt::format("{} is not a state of ms-loan: {}", path, error.what()),
+                "remove it: demand is then watched anew before nodes go on loan");
+  }
+}
+
+void write_memory(const std::string& directory, const Memory& memory) {
+  Json json{{"schema", 1},
+            {"watched_from_s", memory.watched_from_s},
+            {"seen_s", memory.seen_s},
+            {"lent_s", memory.lent_s},
+            {"demand", Json::array()},
+            {"notices", Json::array()},
+            {"preemptions", memory.preemptions},
+            {"reclaimed", memory.reclaimed},
+            {"lent", memory.lent}};
+  for (const auto& [time_s, nodes] : memory.demand) json["demand"].push_back(Json{time_s, nodes});
+  for (const auto& [job, time_s] : memory.notices) json["notices"].push_back(Json{job, time_s});
+  write_file_atomic(state_file(directory), json.dump(1) + "\n");
+}
+
+void note_action(const std::string& directory, double now_s, const Action& action) {
+  const Json json{{"time", utc_text(now_s)},
+                  {"action", to_string(action.step)},
+                  {"object", object_of(action)},
+                  {"reason", action.reason}};
+  const std::string line = json.dump() + "\n";
+  const std::string path = decisions_file(directory);
+  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
+  if (!fd || ::write(fd.get(), line.data(), line.size()) != std::ssize(line)) {
+    throw Error("loan.decisions", Blame::storage, fmt::format("cannot write {}: {}", path, errno_text(errno)));
+  }
+}
+
+std::string actions_about(const std::string& directory, std::string_view name, std::size_t most) {
+  std::vector<std::string> lines;
+  for (const std::string& line : split(read_file(decisions_file(directory), Blame::user), '\n')) {
+    const std::optional<Json> json = Json::try_parse(line);
+    if (!json || !json->contains("object") || json->get<std::string>("object") != name) continue;
+    lines.push_back(fmt::format("{}  {}: {}\n", json->get<std::string>("time"), json->get<std::string>("action"),
+                                json->get<std::string>("reason")));
+  }
+  const std::size_t first = lines.size() - std::min(most, lines.size());
+  return fmt::format("{}", fmt::join(lines.begin() + static_cast<std::ptrdiff_t>(first), lines.end(), ""));
+}
+
+void write_metrics(const std::string& directory, const View& view, const Memory& memory) {
+  int on_loan = 0, returning = 0;
+  for (const LiveNode& node : view.nodes) {
+    on_loan += node.on_loan;
+    returning += !node.on_loan && !node.jobs.empty();
+  }
+  std::string text;
+  const auto add = [&](std::string_view name, std::string_view type, std::string_view help, auto value) {
+    text += fmt::format("# HELP ms_loan_{0} {2}\n# TYPE ms_loan_{0} {1}\nms_loan_{0} {3}\n", name, type, help, value);
+  };
+  add("on_loan_nodes", "gauge", "Nodes on loan.", on_loan);
+  add("returning_nodes", "gauge", "Nodes that jobs on loan still have, and inference is to get.", returning);
+  add("demand_nodes", "gauge", "Nodes that inference needs.", view.demand_nodes);
+  add("lent_total", "counter", "Nodes put on loan.", memory.lent);
+  add("reclaimed_total", "counter", "Nodes taken back.", memory.reclaimed);
+  add("preemptions_total", "counter", "Jobs queued again for it.", memory.preemptions);
+  add("last_poll_seconds", "gauge", "When Slurm and demand were last read.", fmt::format("{:.0f}", view.now_s));
+  write_file_atomic(directory + "/metrics.prom", text);
+}
+
+}  // namespace ms::loan

@@ -1,0 +1,161 @@
+#include "loan/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "base/text.h"
+#include "loan/replay.h"
+#include "loan/victims.h"
+
+namespace ms::loan {
+namespace {
+
+constexpr std::array<std::string_view, 4> kSteps = {"lend", "reclaim", "notify", "requeue"};
+
+class Planner {
+ public:
+  Planner(const View& view, const Memory& memory, const Policy& policy)
+      : view_(view), memory_(memory), loan_(policy.loan) {
+    for (const LiveNode& node : view.nodes) {
+      usable_ += node.trouble.empty();
+      loaned_ += node.trouble.empty() && node.on_loan;
+      if (node.on_loan) on_loan_.insert(node.name);
+    }
+  }
+
+  Plan plan() {
+    reclaim();
+    lend();
+    end_jobs();
+    plan_.on_loan.assign(on_loan_.begin(), on_loan_.end());
+    return std::move(plan_);
+  }
+
+ private:
+  bool is_on_loan(const LiveNode& node) const { return on_loan_.contains(node.name); }
+  bool has_notice(int job) const { return memory_.notices.contains(view_.jobs[static_cast<std::size_t>(job)].id); }
+
+  void reclaim() {
+    const int needed = std::min(needed_nodes(view_.demand_nodes, loan_), usable_);
+    const int has = usable_ - loaned_;  // or will have, without asking for more
+    if (needed <= has) return;
+    std::vector<LoanedNode> nodes;
+    for (std::size_t n = 0; n < view_.nodes.size(); ++n) {
+      if (!view_.nodes[n].on_loan || !view_.nodes[n].trouble.empty()) continue;
+      nodes.push_back({.id = static_cast<int>(n), .jobs = view_.nodes[n].jobs});
+      std::erase_if(nodes.back().jobs, [&](int job) { return has_notice(job); });  // they end anyway
+    }
+    std::vector<LoanedJob> jobs;
+    for (const LiveJob& job : view_.jobs) jobs.push_back({.nodes = job.nodes});
+    const Victims victims = pick_victims(nodes, jobs, needed - has, VictimRule::cost);
+    for (const int id : victims.nodes) {
+      const std::string& node = view_.nodes[static_cast<std::size_t>(id)].name;
+      on_loan_.erase(node);
+      plan_.actions.push_back({.step = Step::reclaim,
+                               .node = node,
+                               .reason = fmt::format("inference needs {}, and has {}",
+                                                     plural(static_cast<std::size_t>(needed), "node"), has)});
+    }
+  }
+
+  void lend() {
+    int has = 0;
+    std::vector<std::string> idle;
+    for (const LiveNode& node : view_.nodes) {
+      if (!node.trouble.empty() || is_on_loan(node) || !node.jobs.empty()) continue;
+      ++has;
+      if (node.idle && !node.on_loan) idle.push_back(node.name);
+    }
+    const int kept = kept_nodes({.steps = memory_.demand}, loan_, view_.now_s);
+    const int count = std::min(has - kept, static_cast<int>(idle.size()));
+    if (count <= 0) return;
+    const double watched_s = view_.now_s - memory_.watched_from_s;
+    const double wait_s =
+        std::max(loan_.reserve_window_s - watched_s, memory_.lent_s + loan_.lend_interval_s - view_.now_s);
+    if (wait_s > 0) {
+      plan_.notes.push_back(fmt::format(
+          "{} could go on loan in {}: {}", plural(static_cast<std::size_t>(count), "node"), format_duration(wait_s),
+          watched_s < loan_.reserve_window_s ? "demand was not yet watched for loan.reserve_window"
+                                             : "loan.lend_interval"));
+      return;
+    }
+    for (int i = 0; i < count; ++i) {
+      const std::string& node = idle[static_cast<std::size_t>(i)];
+      on_loan_.insert(node);
+      plan_.actions.push_back(
+          {.step = Step::lend, .node = node, .reason = fmt::format("it is idle, inference keeps {} of {}", kept, has)});
+    }
+  }
+
+  // Jobs with a node that is not on loan any more: a signal, and when the notice is over the queue.
+  void end_jobs() {
+    std::map<int, std::string> losing;
+    for (const LiveNode& node : view_.nodes) {
+      if (is_on_loan(node) || !node.trouble.empty()) continue;
+      for (const int job : node.jobs) losing.try_emplace(job, node.name);
+    }
+    for (const auto& [index, node] : losing) {
+      const std::uint32_t job = view_.jobs[static_cast<std::size_t>(index)].id;
+      const auto notice = memory_.notices.find(job);
+      if (notice == memory_.notices.end()) {
+        plan_.actions.push_back({.step = Step::notify,
+                                 .job = job,
+                                 .reason = fmt::format("{} goes back, and with it in {} the job to the queue", node,
+                                                       format_duration(loan_.notice_s()))});
+      } else if (view_.now_s >= notice->second + loan_.notice_s()) {
+        plan_.actions.push_back({.step = Step::requeue, .job = job, .reason = fmt::format("{} goes back", node)});
+      } else {
+        plan_.notes.push_back(fmt::format("job {} has {} to save, then {} goes back", job,
+                                          format_duration(notice->second + loan_.notice_s() - view_.now_s), node));
+      }
+    }
+  }
+
+  const View& view_;
+  const Memory& memory_;
+  const LoanConfig& loan_;
+  int usable_ = 0, loaned_ = 0;  // nodes without trouble, and of these the ones on loan
+  std::set<std::string> on_loan_;
+  Plan plan_;
+};
+
+}  // namespace
+
+std::string_view to_string(Step step) { return kSteps[static_cast<std::size_t>(step)]; }
+
+void remember(Memory& memory, const View& view, const Policy& policy) {
+  if (memory.seen_s == 0 || view.now_s - memory.seen_s > policy.loan.lend_interval_s) {
+    memory.watched_from_s = view.now_s;
+    memory.demand.clear();
+  }
+  memory.seen_s = view.now_s;
+  std::vector<std::pair<double, int>>& demand = memory.demand;
+  if (demand.empty() || demand.back().second != view.demand_nodes) demand.emplace_back(view.now_s, view.demand_nodes);
+  // The value that held when the window began is part of it.
+  while (demand.size() > 1 && demand[1].first <= view.now_s - policy.loan.reserve_window_s)
+    demand.erase(demand.begin());
+  std::set<std::uint32_t> losing;
+  for (const LiveNode& node : view.nodes) {
+    if (node.on_loan || !node.trouble.empty()) continue;
+    for (const int job : node.jobs) losing.insert(view.jobs[static_cast<std::size_t>(job)].id);
+  }
+  std::erase_if(memory.notices, [&](const auto& notice) { return !losing.contains(notice.first); });
+}
+
+Plan make_plan(const View& view, const Memory& memory, const Policy& policy) {
+  return Planner(view, memory, policy).plan();
+}
+
+double next_look_s(const Memory& memory, const Policy& policy, double now_s) {
+  double wait_s = policy.loan.poll_s;
+  for (const auto& [job, since_s] : memory.notices) {
+    const double left_s = since_s + policy.loan.notice_s() - now_s;
+    if (left_s > 0) wait_s = std::min(wait_s, left_s);
+  }
+  return wait_s;
+}
+
+}  // namespace ms::loan

@@ -1,0 +1,69 @@
+// Decides what happens to the nodes on loan in a real Slurm: pure. Which nodes are on loan is what Slurm says, the
+// nodes of the loan partition, and which are to come back, too: those that left the partition and still have a job of
+// it. So a planner that was killed goes on where it was.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "loan/policy.h"
+
+namespace ms::loan {
+
+struct LiveNode {
+  std::string name;
+  std::string trouble = {};  // why nothing can run on it; empty: it can
+  bool on_loan = false;
+  bool idle = false;           // no job of any partition
+  std::vector<int> jobs = {};  // indices of View::jobs
+};
+
+struct LiveJob {  // of the loan partition, with nodes
+  std::uint32_t id = 0;
+  int nodes = 1;  // all that it has
+};
+
+struct View {
+  double now_s = 0;  // since 1970
+  int demand_nodes = 0;
+  std::vector<LiveNode> nodes;  // of the policy
+  std::vector<LiveJob> jobs;
+};
+
+// The part of the past that decisions depend on.
+struct Memory {
+  std::vector<std::pair<double, int>> demand;             // as it changed, by time
+  double watched_from_s = 0;                              // without a gap longer than loan.lend_interval
+  double seen_s = 0;                                      // the last view; 0: there was none
+  double lent_s = 0;                                      // when nodes were last put on loan
+  std::map<std::uint32_t, double> notices;                // when jobs got their signal
+  std::int64_t preemptions = 0, reclaimed = 0, lent = 0;  // counters for metrics
+};
+
+enum class Step : std::uint8_t { lend, reclaim, notify, requeue };
+std::string_view to_string(Step step);
+
+struct Action {
+  Step step = Step::lend;
+  std::string node = {};  // lend, reclaim
+  std::uint32_t job = 0;  // notify, requeue
+  std::string reason = {};
+};
+
+struct Plan {
+  std::vector<std::string> on_loan;  // the loan partition's nodes when all is done
+  std::vector<Action> actions;       // in their order
+  std::vector<std::string> notes;    // what is not done, and why
+};
+
+// Adds what is seen to the memory, and forgets what counts no more.
+void remember(Memory& memory, const View& view, const Policy& policy);
+Plan make_plan(const View& view, const Memory& memory, const Policy& policy);
+// How long until the next look: loan.poll, or less where a notice ends before.
+double next_look_s(const Memory& memory, const Policy& policy, double now_s);
+
+}  // namespace ms::loan
