@@ -19,6 +19,7 @@ constexpr double kDay_s = 86'400;
 constexpr double kMaxGpus = 1e6;
 constexpr double kMaxCopyDelay_s = 3600;
 constexpr double kMaxTraceJobs = 5e6;
+constexpr std::int64_t kMaxExtraWorkers = 10'000;  // of one job: the knapsack's choices
 constexpr std::uint64_t kCopies = rng_key("loan copies");
 constexpr std::uint64_t kCopyDelays = rng_key("loan copy delays");
 constexpr std::uint64_t kElasticTies = rng_key("loan elastic jobs");
@@ -78,6 +79,13 @@ void make_elastic(std::vector<TraceJob>& jobs, const JobsConfig& config, std::ui
   for (std::size_t i = 0; i < count; ++i) {
     jobs[order[i]].max_gpus = jobs[order[i]].gpus * static_cast<int>(config.max_times);
   }
+}
+
+void check_workers(const std::string& place, const TraceJob& job, const Policy& policy) {
+  const std::int64_t worker_gpus = std::min<std::int64_t>(job.gpus, policy.cluster.gpus_per_node);
+  if ((job.max_gpus - job.gpus) / worker_gpus <= kMaxExtraWorkers) return;
+  throw user_error("loan.jobs", fmt::format("{}: a job of {} GPUs that takes up to {} has more than {} extra workers",
+                                            place, job.gpus, job.max_gpus, kMaxExtraWorkers));
 }
 
 std::vector<std::pair<double, int>> instance_steps(const CsvTable& table) {
@@ -186,7 +194,11 @@ JobTrace read_jobs(const std::string& path, const Policy& policy) {
                                    job.gpus, policy.train_gpus()),
                        "see jobs.gpus_times and cluster.train_nodes of the policy");
     }
-    if (max_gpus) job.max_gpus = static_cast<int>(table.number(row, *max_gpus, count, kMaxGpus)) * job.gpus / count;
+    if (max_gpus) {
+      const int most = static_cast<int>(table.number(row, *max_gpus, count, kMaxGpus));
+      job.max_gpus = most * static_cast<int>(config.gpus_times);
+      check_workers(table.place(row), job, policy);
+    }
     job.estimate_s = limit ? table.number(row, *limit, 0, kMaxDuration_s) : job.work_s;
     trace.jobs.push_back(job);
   }
@@ -201,7 +213,10 @@ JobTrace read_jobs(const std::string& path, const Policy& policy) {
   trace.jobs = copied(trace.jobs, config, seed);
   if (trace.jobs.empty()) throw user_error("loan.jobs", fmt::format("jobs.copies {} leaves no job", config.copies));
   by_submission(trace.jobs);
-  if (!max_gpus) make_elastic(trace.jobs, config, seed);
+  if (!max_gpus) {
+    make_elastic(trace.jobs, config, seed);
+    for (const TraceJob& job : trace.jobs) check_workers(path, job, policy);
+  }
   for (const std::string& file : config.curves) trace.curves.push_back(SpeedCurve::read(file));
   for (std::size_t i = 0; i < trace.jobs.size(); ++i) {
     TraceJob& job = trace.jobs[i];

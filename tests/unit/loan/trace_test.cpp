@@ -107,6 +107,8 @@ TEST_F(LoanTrace, RefusesJobsThatMakeNoSense) {
            {names + "0,nan,1\n", "duration 'nan' is not a number"},
            {names + "0,1e400,1\n", "duration '1e400' is not a number"},
            {names + "0,1,99\n", "the job needs 99 GPUs, training has 16 of its own"},
+           {"submit,duration,gpus,max_gpus\n0,1,4,3\n", "max_gpus '3' is not from 4"},
+           {"submit,duration,gpus,max_gpus\n0,1,1,900000\n", "takes up to 900000 has more than 10000 extra workers"},
            {names + "0,1\x1b[2J,1\n", "duration '1?[2J' is not a number"},
        }) {
     EXPECT_THAT(refusal_of_jobs(text), HasSubstr(words));
