@@ -14,6 +14,7 @@ namespace ms::loan {
 namespace {
 
 constexpr std::size_t kMaxBytes = std::size_t{1} << 30;  // of text
+constexpr double kMaxTime_s = 1e11;                      // to the year 5138; milliseconds are no times
 constexpr std::size_t kMaxShownChars = 60;
 
 std::string read_text(const std::string& path) {
@@ -102,7 +103,10 @@ double CsvTable::number(std::size_t row, std::size_t column, double min, double 
 
 double CsvTable::time_s(std::size_t row, std::size_t column) const {
   const std::string_view text = cell(row, column);
-  if (const auto value = parse_number(text)) return *value;
+  if (const auto value = parse_number(text)) {
+    if (std::abs(*value) > kMaxTime_s) refuse(row, column, "is no time");
+    return *value;
+  }
   std::string day(text);
   const std::size_t space = day.find(' ');
   if (space != std::string::npos) day[space] = 'T';

@@ -225,6 +225,9 @@ JobTrace read_jobs(const std::string& path, const Policy& policy) {
     if (!limit) job.estimate_s *= 1 + config.estimate_error_percent / 100 * (2 * uniform(seed, kEstimates, i) - 1);
   }
   trace.span_s = trace.jobs.back().submit_s;
+  if (trace.span_s > kMaxDuration_s) {
+    throw user_error("loan.jobs", fmt::format("{}: its jobs are {} apart", path, format_duration(trace.span_s)));
+  }
   return trace;
 }
 

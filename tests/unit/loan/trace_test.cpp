@@ -104,6 +104,8 @@ TEST_F(LoanTrace, RefusesJobsThatMakeNoSense) {
            {names + "0,1\n", "file.csv:2 has 2 cells, but the first line names 3"},
            {names + "0,1,1\n\nx,1,1\n", "file.csv:4: submit 'x' is neither seconds nor a time"},
            {names + "0,-1,1\n", "file.csv:2: duration '-1' is not from 0 to"},
+           {names + "-5e300,1,1\n", "submit '-5e300' is no time"},
+           {names + "0,1,1\n9e10,1,1\n", "its jobs are 1041666d16h apart"},
            {names + "0,nan,1\n", "duration 'nan' is not a number"},
            {names + "0,1e400,1\n", "duration '1e400' is not a number"},
            {names + "0,1,99\n", "the job needs 99 GPUs, training has 16 of its own"},
