@@ -103,6 +103,11 @@ Assignment decode(std::string_view bytes) {
           {head.order, head.first_sample, std::move(dp_ranks), head.dp, head.has_digests}};
 }
 
+Error start_error(int err) {
+  return system_error("data.loader", Blame::user, fmt::format("cannot start the loader's process: {}", errno_text(err)),
+                      err, "'ulimit -u' limits the processes of a user");
+}
+
 // The process goes with its parent, and not with the signals that launchers send to all processes of a run.
 void belong_to(pid_t parent, const char* name) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2}) ::signal(signal, SIG_IGN);
@@ -133,8 +138,7 @@ void keep_a_loader(int socket, const Loader& loader, BatchRing& ring, const Load
       run_to_the_end(socket, [&] { fill_ring(loader, ring, task); });
     }
     int status = 0;
-    if (child < 0)
-      throw system_error("data.loader", Blame::node, fmt::format("cannot fork a loader: {}", errno_text(errno)), errno);
+    if (child < 0) throw start_error(errno);
     while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
     SubprocessResult end;  // for its words
@@ -171,17 +175,12 @@ void stand_by(int socket, const std::function<Loader()>& open) {
 
 LoaderProcess::LoaderProcess(const std::function<Loader()>& open) {
   std::array<int, 2> ends{};
-  const auto refuse = [](int err) {
-    throw system_error("data.loader", Blame::user,
-                       fmt::format("cannot start the loader's process: {}", errno_text(err)), err,
-                       "'ulimit -u' limits the processes of a user");
-  };
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) refuse(errno);
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) throw start_error(errno);
   socket_ = UniqueFd(ends[0]);
   const UniqueFd other(ends[1]);
   const pid_t self = ::getpid();
   standby_ = ::fork();
-  if (standby_ < 0) refuse(errno);
+  if (standby_ < 0) throw start_error(errno);
   if (standby_ > 0) return;
   belong_to(self, "ms-load-standby");
   socket_.reset();
