@@ -87,7 +87,11 @@ ExitCode run_threads(const Loaded& loaded, const LaunchOptions& options, const T
   std::optional<RunDirectory> directory;
   Checked checked = check_and_prepare(loaded, nonce, ranks, options, true, directory);
   std::optional<Process> made;
-  const auto make = [&] { made.emplace(std::move(checked), trainer, options.inference, ranks, ranks); };
+  std::optional<comm::ThreadHub> hub;
+  const auto make = [&] {  // what starts threads
+    made.emplace(std::move(checked), trainer, options.inference, ranks, ranks);
+    hub.emplace(ranks, trainer.deadline);
+  };
   directory ? directory->check(make) : make();
   Process& process = *made;
   if (settings.run.device == "cpu")
@@ -95,12 +99,11 @@ ExitCode run_threads(const Loaded& loaded, const LaunchOptions& options, const T
               process.pool_size().threads_per_op);
   process.log_faults();
 
-  comm::ThreadHub hub(ranks, trainer.deadline);
   std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
   std::vector<std::atomic<std::int64_t>> steps(static_cast<std::size_t>(ranks));
   std::atomic<bool> failed = false;
   std::vector<std::unique_ptr<comm::World>> worlds;
-  for (int rank = 0; rank < ranks; ++rank) worlds.push_back(hub.world(rank));
+  for (int rank = 0; rank < ranks; ++rank) worlds.push_back(hub->world(rank));
   {
     std::vector<std::jthread> threads;
     const auto start = [&](int rank) {
