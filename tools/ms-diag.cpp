@@ -87,6 +87,23 @@ const ms::Tool kTool{
           .summary = "print what of this node should be as on its peers, as JSON on a line, for fleet",
           .options = {kConfig},
           .run = facts_command},
+         {.name = "golden",
+          .summary = "learn what good nodes reach in the active checks, and find nodes that reach less",
+          .positionals = {{.name = "ACTION", .doc = "capture: writes FILE. compare: reads it."},
+                          {.name = "FILE", .doc = "The golden values."}},
+          .options = {kNodelist,
+                      {.name = "only",
+                       .value = "GLOB",
+                       .doc = "With capture: only checks whose codes match.",
+                       .default_text = "perf.*"},
+                      kJson,
+                      kSshConfig,
+                      kConfig},
+          .run = golden_command,
+          .description =
+              "Of eight good nodes and more, what lies four spreads and 5% below their median is an outlier; "
+              "of fewer nodes the limit is 75% of it. What looks slow is measured once more, and a node is "
+              "only accused where both measurements say so."},
          {.name = "check-site",
           .summary = "say what Slurm's configuration lacks for pre-flight to act",
           .options = {kJson, kSlurmDeadline, kConfig, kNodelist, kSshConfig},

@@ -39,6 +39,7 @@ health::Result judge_rates(const std::vector<Rate>& rates, double min_fraction, 
          .unit = rate.unit});
   }
   health::Result result = health::judged(std::move(findings));
+  for (const Rate& rate : rates) result.measured.push_back({rate.entity, rate.measured, rate.unit});
   result.note = fmt::format("{} ({})", fmt::join(numbers, ", "), how);
   if (ignored) result.note += ", not judged: other cores of this node are not ours";
   return result;

@@ -13,9 +13,9 @@ fi
 
 put() { mkdir -p "$(dirname "root$1")" && printf '%s\n' "$2" >"root$1"; }
 
-# healthy: a node of 2 GPUs, a port of InfiniBand, an Ethernet link and a mount, all well.
-healthy() {
-  rm -rf root driver && mkdir -p driver root/mnt/data root/tmp
+# make_healthy: a node of 2 GPUs, a port of InfiniBand, Ethernet links and a mount, all well.
+make_healthy() {
+  mkdir -p driver root/mnt/data root/tmp
   cp "$driver" driver/libnvidia-ml.so.1
   echo "gpus 2" >driver/gpus.txt
   put /proc/sys/kernel/hostname node01
@@ -107,6 +107,9 @@ links = ["mlx5_0/1"]
 link_gbps = 400
 TEXT
 }
+make_healthy
+mkdir clean && cp -a root driver policy.toml clean/
+healthy() { rm -rf root driver && cp -a clean/. .; }
 log() { put /dev/kmsg "6,1,1000000,-;Linux version 6.1
 3,2,2000000,-;$1"; }
 
@@ -234,12 +237,23 @@ expect 0 "perf.memory +2 +node" list
 expect 0 '"code":"gpu.ecc"' list --json
 expect 0 '"code":"gpu.sxid","level":1,.*"proved":"a fake root"' list --json
 [ "$(grep -c '"level"' out)" -eq "$(grep -c '"proved":"a ' out)" ] || fail "list --json: how each check was proved"
-fails_and_passes() { put /sys/class/net/eth1/mtu 1500; }
-healthy && fails_and_passes
+healthy && put /sys/class/net/eth1/mtu 1500
 expect 1 "net.mtu" run --config policy.toml --only net.mtu
 expect 0 "net.mtu" run --config policy.toml --only net.mtu --warnings-pass
 expect 0 "Remedy: " explain gpu.ecc
 expect 0 "nothing was decided|WHEN" history --config policy.toml
+
+# ---- nodes beside their peers
+for node in n1 n2 n3 n4; do
+  healthy
+  [ $node = n3 ] && put /proc/sys/kernel/osrelease 6.1.0-2
+  SLURMD_NODENAME=$node "$tool" facts --config policy.toml >>facts.jsonl
+done
+expect 1 "n3.*kernel.*6.1.0-2.*6.1.0-1.*3 of 4" fleet --from facts.jsonl --config policy.toml --html fleet.html
+grep -q "<td>6.1.0-2</td>" fleet.html || fail "fleet --html"
+expect 1 '"attribute": "kernel"' fleet --from facts.jsonl --json
+echo "not facts" >>facts.jsonl
+expect 1 "line 5 .*no answer of ms-diag facts" fleet --from facts.jsonl
 
 # ---- what is refused: 3, which is "unknown" to a monitor, never 2, which would page somebody
 expect 3 "there is no check 'gpu.exx'" explain gpu.exx
@@ -253,10 +267,19 @@ expect 3 "skip +gpu.ecc: it was not done|skip +gpu.ecc: there was no time" run -
 SLURM_JOB_ID=7 expect 3 "inside the job itself" requeue --now --exclude node01
 expect 3 "unknown option" run --odd
 expect 3 "a command is missing"
+expect 3 "which nodes" fleet
+expect 3 "which nodes" fleet -w node01 --from facts.jsonl
+expect 3 "expected capture or compare" golden learn x
+echo "{}" >golden.json
+expect 3 "no golden values" golden compare golden.json
+expect 3 "give one" history --site -w node01
+expect 3 "give one" undrain --node n1 -w node01
 expect 3 "deadline: expected a duration" run --deadline soon
 expect 3 "unexpected|too many|what is" run gpu.ecc
 expect 3 "nowhere.toml" run --config nowhere.toml
 printf '[act]\nmode = "axe"\nallow = ["gpu.exx", "gpu.busy"]\n[limitz]\n' >bad.toml
+expect 3 "act.mode" run --config bad.toml --prometheus "$scratch/bad.prom"
+grep -q 'ms_diag_policy_usable 0' bad.prom || fail "--prometheus with a policy that cannot be used"
 expect 3 "act.mode" run --config bad.toml
 for problem in "gpu.exx" "gpu.busy" "limitz"; do grep -q "$problem" err || fail "bad.toml: $problem is not reported with the rest"; done
 expect 3 "host|-oProxy" run -w "-oProxyCommand=touch$IFS x"

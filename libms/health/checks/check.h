@@ -16,14 +16,23 @@ namespace ms::health {
 enum class Outcome { pass, warn, critical, skip, broken };
 std::string_view to_string(Outcome outcome);
 
+// A rate that an active check measured; more is better.
+struct Measured {
+  std::string entity = {};  // "memory", "fp32"
+  double value = 0;
+  std::string unit = {};
+  bool operator==(const Measured&) const = default;
+};
+
 struct Result {
   std::string code = {};
   int level = 1;  // of its check
   Outcome outcome = Outcome::pass;
-  std::string note = {};               // skip, broken: why; pass: what was seen, where that is worth a line
-  std::vector<Finding> findings = {};  // warn, critical: at least one
-  Counters counters = {};              // to be kept for the next run
-  double wall_s = 0;                   // how long it took
+  std::string note = {};                // skip, broken: why; pass: what was seen, where that is worth a line
+  std::vector<Finding> findings = {};   // warn, critical: at least one
+  std::vector<Measured> measured = {};  // of active checks, whatever came of it
+  Counters counters = {};               // to be kept for the next run
+  double wall_s = 0;                    // how long it took
 };
 
 // Checks of one lane share a process and its evidence, and run one after the other; lanes run at the same time.

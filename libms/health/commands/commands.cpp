@@ -74,6 +74,16 @@ int on_nodes(const Args& args, std::vector<std::string> words, double deadline_s
   return print_remote(nodes, {.ssh_config = args.get("ssh-config"), .words = words, .deadline_s = deadline_s}, json);
 }
 
+// A monitor that reads the last file would take a node without a policy for a healthy one.
+void require_policy(const Args& args) {
+  try {
+    policy_of(args);
+  } catch (const Error&) {
+    write_file_atomic(args.get("prometheus"), no_policy_as_prometheus());
+    throw;
+  }
+}
+
 std::uint32_t job_number(const std::string& text) {
   std::uint32_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -108,6 +118,7 @@ int run_command(const Args& args) {
                                                         : kPatienceActive_s,
                      .ssh_config = args.get("ssh-config")};
   if (args.has("nodelist")) request.nodes = slurm::expand_hostlist_or_throw(args.get("nodelist"));
+  if (args.has("prometheus") && !args.has("nodelist")) require_policy(args);
   SystemClock clock;
   std::optional<Progress> progress;  // level 1 is over before anybody could read it
   std::int64_t ended = 0;

@@ -13,6 +13,7 @@ int history_command(const Args& args);
 int check_site_command(const Args& args);
 int facts_command(const Args& args);
 int fleet_command(const Args& args);
+int golden_command(const Args& args);
 int undrain_command(const Args& args);
 int requeue_command(const Args& args);
 int notify_command(const Args& args);

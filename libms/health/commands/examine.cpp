@@ -56,6 +56,7 @@ Report examine_here(const RunRequest& request, const std::vector<Check>& checks)
   const double before_s = clock.now_s();
   Report report{.node = this_node(), .results = run_checks(checks, policy, options)};
   report.wall_s = clock.now_s() - before_s;
+  report.at_wall_s = clock.wall_s();
   if (has_state && request.level > 1 && report.outcome() != "unknown") {
     change_state(policy, [&](State& kept) { kept.last_active_wall_s = clock.wall_s(); });
   }

@@ -126,6 +126,7 @@ std::vector<Report> run_remote(const std::vector<std::string>& nodes, const Remo
                                                      .words = words,
                                                      .deadline_s = options.deadline_s})) {
     reports.push_back(report_of(answer));
+    if (answer.why.empty()) reports.back().at_wall_s = answer.answered_wall_s;
     if (reports.back().wall_s == 0) reports.back().wall_s = answer.answered_wall_s - answer.asked_wall_s;
   }
   return reports;

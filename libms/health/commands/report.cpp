@@ -150,6 +150,12 @@ std::string as_text(const Report& report, bool verbose) {
 
 namespace {
 
+Json measured_json(const std::vector<Measured>& measured) {
+  Json list = Json::array();
+  for (const Measured& m : measured) list.push_back({{"entity", m.entity}, {"value", m.value}, {"unit", m.unit}});
+  return list;
+}
+
 Json report_json(const Report& report) {
   Json json{{"schema", 1}, {"node", report.node}, {"outcome", report.outcome()}, {"seconds", report.wall_s}};
   json["findings"] = Json::array();
@@ -160,6 +166,7 @@ Json report_json(const Report& report) {
                               {"level", result.level},
                               {"outcome", to_string(result.outcome)},
                               {"note", result.note},
+                              {"measured", measured_json(result.measured)},
                               {"seconds", result.wall_s}});
   }
   return json;
@@ -187,6 +194,10 @@ Report from_json(const std::string& text) {
           .note = check.at("note")};
       result.level = check.value("level", 1);  // absent from a node with an older version
       result.wall_s = check.at("seconds");
+      if (check.contains("measured")) {
+        for (const Json& m : check.at("measured"))
+          result.measured.push_back({m.at("entity"), m.at("value"), m.at("unit")});
+      }
       for (const Json& finding : json.at("findings")) {
         if (finding.at("code") == result.code) result.findings.push_back(finding_of(finding));
       }
@@ -221,6 +232,19 @@ std::string as_nagios(const std::vector<Report>& reports) {
                      nagios_word(text.empty() ? passed : text), wall_s, numbers);
 }
 
+namespace {
+
+std::string policy_usable(bool usable) {
+  return fmt::format(
+      "# HELP ms_diag_policy_usable 0 where the policy cannot be read, so that nothing is checked.\n"
+      "# TYPE ms_diag_policy_usable gauge\nms_diag_policy_usable {}\n",
+      usable ? 1 : 0);
+}
+
+}  // namespace
+
+std::string no_policy_as_prometheus() { return policy_usable(false); }
+
 std::string as_prometheus(const std::vector<Report>& reports) {
   struct Family {
     std::string_view name, help;
@@ -235,12 +259,19 @@ std::string as_prometheus(const std::vector<Report>& reports) {
   Family findings{"ms_diag_finding", "What was measured where a check found something; 1 where it is no number.", {}};
   Family status{"ms_diag_status", "Outcome of all: 0 ok, 1 warn, 2 critical, 3 unknown.", {}};
   Family duration{"ms_diag_duration_seconds", "How long the checks took.", {}};
+  Family measured{"ms_diag_measured", "What an active check measured, whatever came of it.", {}};
+  Family last_run{"ms_diag_last_run_timestamp_seconds", "When the checks last ran.", {}};
   for (const Report& report : reports) {
     const std::string node = fmt::format("node=\"{}\"", safe_label(report.node));
     for (const Result& result : report.results) {
       if (result.outcome == Outcome::skip) continue;
       checks.add(fmt::format("{},check=\"{}\"", node, safe_label(result.code)),
                  result.outcome == Outcome::broken ? 3 : static_cast<int>(result.outcome));
+      for (const Measured& m : result.measured) {
+        measured.add(fmt::format("{},check=\"{}\",device=\"{}\",unit=\"{}\"", node, safe_label(result.code),
+                                 safe_label(m.entity), safe_label(m.unit)),
+                     m.value);
+      }
     }
     for (const Finding& finding : report.findings()) {
       findings.add(fmt::format("{},check=\"{}\",device=\"{}\",severity=\"{}\"", node, safe_label(finding.code),
@@ -249,9 +280,10 @@ std::string as_prometheus(const std::vector<Report>& reports) {
     }
     status.add(node, report.nagios_status());
     duration.add(node, report.wall_s);
+    if (report.at_wall_s > 0) last_run.add(node, std::floor(report.at_wall_s));
   }
-  std::string text;
-  for (const Family* family : {&checks, &findings, &status, &duration}) {
+  std::string text = policy_usable(true);
+  for (const Family* family : {&checks, &findings, &status, &duration, &measured, &last_run}) {
     text += fmt::format("# HELP {0} {1}\n# TYPE {0} gauge\n", family->name, family->help);
     for (const auto& [labels, value] : family->series)
       text += fmt::format("{}{{{}}} {}\n", family->name, labels, value);

@@ -11,7 +11,8 @@ namespace ms::health {
 struct Report {
   std::string node = {};
   std::vector<Result> results = {};
-  double wall_s = 0;
+  double wall_s = 0;     // that it took
+  double at_wall_s = 0;  // when it was made; 0: not known
 
   // The worst: ok, warn, critical; unknown where nothing worse than a broken check was met, or nothing was checked.
   std::string outcome() const;
@@ -22,7 +23,8 @@ struct Report {
 // Findings first, then one line that sums up. What was skipped is shown where it is all there is, and if verbose.
 std::string as_text(const Report& report, bool verbose);
 // {"schema":1,"node":..,"outcome":"ok|warn|critical|unknown","findings":[{"code","severity","blame","entity","message",
-// "measured","limit","unit","remedy"}],"checks":[{"code","level","outcome","note","seconds"}]}
+// "measured","limit","unit","remedy"}],"checks":[{"code","level","outcome","note",
+// "measured":[{"entity","value","unit"}],"seconds"}]}
 std::string as_json(const Report& report);
 // The same for several nodes: an array.
 std::string as_json(const std::vector<Report>& reports);
@@ -31,6 +33,8 @@ Report from_json(const std::string& text);  // Error("report.format", node) for 
 std::string as_nagios(const std::vector<Report>& reports);
 // For the textfile collector: a gauge per check, and of findings; every series once.
 std::string as_prometheus(const std::vector<Report>& reports);
+// The same where the policy cannot be used, so that nothing was checked.
+std::string no_policy_as_prometheus();
 std::string list_json(const std::vector<Check>& checks);  // one object a check
 
 // The worst of all, by Nagios' own order of badness: critical before unknown before warning.

@@ -91,6 +91,12 @@ std::string encode(const Result& result) {
     out.put(finding.measured);
     out.put(finding.limit);
   }
+  out.put(static_cast<std::uint64_t>(result.measured.size()));
+  for (const Measured& measured : result.measured) {
+    out.put(measured.entity);
+    out.put(measured.value);
+    out.put(measured.unit);
+  }
   out.put(static_cast<std::uint64_t>(result.counters.size()));
   for (const auto& [name, counter] : result.counters) {
     out.put(name);
@@ -116,6 +122,12 @@ std::optional<Result> decode(std::string_view bytes) {
     finding.measured = in.maybe();
     finding.limit = in.maybe();
     result.findings.push_back(std::move(finding));
+  }
+  for (std::uint64_t left = in.number(); left > 0 && in.ok(); --left) {
+    Measured measured{.entity = in.text()};
+    measured.value = in.real();
+    measured.unit = in.text();
+    result.measured.push_back(std::move(measured));
   }
   for (std::uint64_t left = in.number(); left > 0 && in.ok(); --left) {
     const std::string name = in.text();

@@ -136,7 +136,7 @@ TEST(Report, PrometheusHasEverySeriesOnce) {
   const std::string text = as_prometheus({report, other});
   std::size_t types = 0;
   for (std::size_t at = text.find("# TYPE"); at != std::string::npos; at = text.find("# TYPE", at + 1)) ++types;
-  EXPECT_EQ(types, 4u) << "a family is declared once, however many nodes there are";
+  EXPECT_EQ(types, 7u) << "a family is declared once, however many nodes there are";
   EXPECT_THAT(text, HasSubstr("ms_diag_status{node=\"n2\"} 2\n"));
   EXPECT_THAT(text, HasSubstr("ms_diag_check_status{node=\"n1\",check=\"gpu.ecc\"} 2\n"));
   EXPECT_THAT(text,
@@ -145,6 +145,13 @@ TEST(Report, PrometheusHasEverySeriesOnce) {
   EXPECT_THAT(text, HasSubstr("device=\"a\\\"b\\\\c?\""));
   EXPECT_THAT(text, Not(HasSubstr("gpu.xid"))) << "skipped";
   EXPECT_THAT(text, HasSubstr("ms_diag_status{node=\"n1\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("ms_diag_policy_usable 1\n"));
+  EXPECT_THAT(text, Not(HasSubstr("ms_diag_last_run_timestamp_seconds{"))) << "not known";
+  const Report active{.node = "n1",
+                      .results = {{.code = "perf.gemm", .level = 2, .measured = {{"fp32", 12.5, "GFLOP/s"}}}},
+                      .at_wall_s = 1e9};
+  EXPECT_THAT(as_prometheus({active}), HasSubstr("device=\"fp32\",unit=\"GFLOP/s\"} 12.5\n"));
+  EXPECT_THAT(as_prometheus({active}), HasSubstr("ms_diag_last_run_timestamp_seconds{node=\"n1\"} 1000000000\n"));
 }
 
 TEST(Registry, ChecksAreComplete) {
