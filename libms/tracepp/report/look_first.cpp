@@ -150,7 +150,8 @@ void add_symptoms(std::vector<Advice>& list, const RunTrace& trace, const Analys
   const StepTime sum = sum_of(analysis.breakdown.steps);
   const auto part = [&](std::int64_t ns) { return share(static_cast<double>(ns), static_cast<double>(sum.length_ns)); };
   const Bubble& bubble = analysis.bubble;
-  const double step_s = analysis.effective.median_step_s;
+  const Effective& effective = analysis.effective;
+  const double step_s = share(effective.in_steps_s, static_cast<double>(effective.steps));  // mean, as of the bubble
   const double bubble_share = bubble.unknown.empty() ? share(bubble.measured_s, step_s) : 0.0;
   double bubble_left = bubble_share;
   for (const GroupAxis axis : kWaitOrder) {
@@ -185,7 +186,6 @@ void add_symptoms(std::vector<Advice>& list, const RunTrace& trace, const Analys
                                             rough_percent(part(sum.idle_ns))),
                     .hint = "too few cores for the host threads, or work that is not traced"});
   }
-  const Effective& effective = analysis.effective;
   list.push_back({.cost_share = effective.wall_s > 0 ? 1 - effective.effective : 0.0,
                   .sentence = fmt::format("{} of the time from the first step to the last was not spent in steps",
                                           rough_percent(1 - effective.effective))});
