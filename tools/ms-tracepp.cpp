@@ -50,7 +50,7 @@ const Tool kTool{
                     "info (as below), clocks (of each host: offset, drift, bound), look_first (sentence, hint, "
                     "cost_share, is: fault, lost or design), effective, breakdown (mean; ranks; kinds), bubble, "
                     "messages (communication: classes, edges, groups, suspects, ranks), critical_path, change_points, "
-                    "hang."},
+                    "hang; with --expected, expected: as diff, before expected and after observed."},
                    {"stragglers",
                     "slowdown (S, M_W, M_S, launch), suspects (rank, dp, pp, tp, score), findings (code, ranks, "
                     "first_step, last_step, cost_s, cost_share of measured_s, fault, confidence, evidence), "

@@ -52,30 +52,6 @@ const ExportFormat* format_of(std::string_view file) {
   return nullptr;
 }
 
-// How many events are chosen. None is a mistake.
-std::size_t count_chosen(const Args& args, const RunTrace& trace, const ExportOptions& options) {
-  std::size_t chosen_events = 0, of_steps = 0;
-  std::int32_t first = INT32_MAX, last = kNoStep;
-  for (const RankTrace& rank : trace.ranks) {
-    const auto count = static_cast<std::size_t>(
-        std::ranges::count_if(rank.events, [&](const Event& event) { return options.has_step(event.step); }));
-    of_steps += count;
-    if (options.has_rank(rank.rank)) chosen_events += count;
-    for (const Event& event : rank.events) {
-      if (event.step == kNoStep) continue;
-      first = std::min(first, event.step);
-      last = std::max(last, event.step);
-    }
-  }
-  if (chosen_events > 0 || (!args.has("steps") && !args.has("ranks"))) return chosen_events;
-  if (of_steps == 0 && args.has("steps")) {
-    throw user_error("cli.value", fmt::format("no events in steps {}; the trace has {}", args.get("steps"),
-                                              last == kNoStep ? "none" : fmt::format("{}-{}", first, last)));
-  }
-  throw user_error("cli.value", fmt::format("no events of ranks {}; the trace has {}-{}", args.get("ranks"),
-                                            trace.ranks.front().rank, trace.ranks.back().rank));
-}
-
 // Puts the ranks on one clock, writes them, and prints how well the clocks could be compared.
 int write(const Args& args, const ExportFormat& format) {
   const std::string path = output_of(args);
@@ -160,6 +136,29 @@ ExportOptions chosen_events(const Args& args) {
     }
   }
   return options;
+}
+
+std::size_t count_chosen(const Args& args, const RunTrace& trace, const ExportOptions& options) {
+  std::size_t chosen_events = 0, of_steps = 0;
+  std::int32_t first = INT32_MAX, last = kNoStep;
+  for (const RankTrace& rank : trace.ranks) {
+    const auto count = static_cast<std::size_t>(
+        std::ranges::count_if(rank.events, [&](const Event& event) { return options.has_step(event.step); }));
+    of_steps += count;
+    if (options.has_rank(rank.rank)) chosen_events += count;
+    for (const Event& event : rank.events) {
+      if (event.step == kNoStep) continue;
+      first = std::min(first, event.step);
+      last = std::max(last, event.step);
+    }
+  }
+  if (chosen_events > 0 || (!args.has("steps") && !args.has("ranks"))) return chosen_events;
+  if (of_steps == 0 && args.has("steps")) {
+    throw user_error("cli.value", fmt::format("no events in steps {}; the trace has {}", args.get("steps"),
+                                              last == kNoStep ? "none" : fmt::format("{}-{}", first, last)));
+  }
+  throw user_error("cli.value", fmt::format("no events of ranks {}; the trace has {}-{}", args.get("ranks"),
+                                            trace.ranks.front().rank, trace.ranks.back().rank));
 }
 
 Command merge_command() {

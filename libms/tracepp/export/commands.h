@@ -18,5 +18,7 @@ Option steps_option();
 Option ranks_option();
 ExportOptions chosen_events(const Args& args);
 std::string output_of(const Args& args);
+// Returns how many events are chosen; where the options choose none, it throws Error("cli.value", user).
+std::size_t count_chosen(const Args& args, const RunTrace& trace, const ExportOptions& options);
 
 }  // namespace ms::tracepp

@@ -2,36 +2,51 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "base/print.h"
 #include "base/text.h"
+#include "base/user_path.h"
 #include "tracepp/export/commands.h"
+#include "tracepp/page/expected.h"
 #include "tracepp/page/page.h"
 #include "tracepp/read/command.h"
+#include "tracepp/report/json.h"
 
 namespace ms::tracepp {
 namespace {
 
 constexpr int kDone = 0;
 
+std::optional<Expected> expected_of(const Args& args, const RunTrace& trace, const Analysis& analysis) {
+  if (!args.has("expected")) return {};
+  const std::vector<std::string> paths = args.list("PATH");
+  if (paths.size() != 1) throw user_error("cli.value", "--expected needs one PATH: run.dir/trace");
+  return expect_step(trace, analysis, paths.front(), args.get("expected"));
+}
+
 // Writes the page, and prints its first sentences.
 int write_page(const Args& args) {
   const std::string path = output_of(args);
+  if (path != "-") check_user_file(path);
   const ExportOptions asked = chosen_events(args);
   RunTrace trace = read_with_progress(args.list("PATH"));
+  count_chosen(args, trace, asked);
   const Analysis analysis = analyse(trace, SystemClock().wall_s());
-  const std::string page = report_page(trace, analysis, asked);
+  const std::optional<Expected> expected = expected_of(args, trace, analysis);
+  const std::string page = report_page(trace, analysis, asked, expected ? expected_html(*expected) : "");
   if (path == "-") {
     write_bytes(page);
     return kDone;
   }
-  write_file_atomic(path, page);
-  print_out("{}\nwrote {}, {}: open it in a browser\n", first_text(trace, analysis), path,
-            format_size(static_cast<double>(page.size())));
+  write_user_file(path, page);
+  print_out("{}{}\nwrote {}, {}: open it in a browser\n", first_text(trace, analysis),
+            expected ? expected_sentence(*expected) + "\n" : "", path, format_size(static_cast<double>(page.size())));
   return kDone;
 }
 
@@ -44,7 +59,15 @@ int report(const Args& args) {
     if (args.has(option)) throw user_error("cli.value", fmt::format("--{} needs --output: it is of the page", option));
   RunTrace trace = read_with_progress(args.list("PATH"));
   const Analysis analysis = analyse(trace, SystemClock().wall_s());
-  write_out(args.has("json") ? report_json(trace, analysis) : report_text(trace, analysis, args.has("all")));
+  const std::optional<Expected> expected = expected_of(args, trace, analysis);
+  if (args.has("json")) {
+    Json json = report_json(trace, analysis);
+    if (expected) json["expected"] = diff_json(expected->diff);
+    write_out(dump(json));
+  } else {
+    write_out(report_text(trace, analysis, args.has("all")));
+    if (expected) write_out("\n" + expected_text(*expected));
+  }
   return kDone;
 }
 
@@ -65,6 +88,10 @@ Command report_command() {
                        .doc = "Writes a page instead, FILE.html: charts of the steps, heat maps of the ranks, a "
                               "timeline, the mesh. It asks for nothing from elsewhere.",
                        .letter = 'o'},
+                      {.name = "expected",
+                       .value = "CLUSTER",
+                       .doc = "Also says what ms-train simulate expects of a step of this run, on the machines of that "
+                              "file, ms-cluster(5), as ms-train calibrate writes it. PATH is run.dir/trace."},
                       with_doc(steps_option(), "Of the page: the steps in its timeline."),
                       with_doc(ranks_option(),
                                "Of the page: the ranks in its timeline, as 0-7,16. Without both, of a "

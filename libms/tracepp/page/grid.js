@@ -14,7 +14,7 @@ function gridView(run, selection) {
   const above = run.measures.length === 0 ? null : aboveStage(run, run.measures[0].values);
   const most = above === null ? 1 : above.reduce((a, b) => Math.max(a, Math.abs(b)), 0.02 * (run.usual_step_s || 1));
   const place = (width) => {
-    const wide = Math.min(60, (width - left - 20 - deep * slant) / dp);
+    const wide = Math.min(120, (width - left - 20 - deep * slant) / dp);
     return {
       wide,
       // A corner of a rank's cell: `u` and `v` from 0 to 1 within it.
@@ -111,7 +111,7 @@ function gridView(run, selection) {
       lines.push("ended: " + run.texts[run.endings[index]]);
       if (above !== null) {
         lines.push(`computes ${duration(run.measures[0].values[index])} a step, ` +
-          `${above[index] < 0 ? "-" : "+"}${duration(Math.abs(above[index]))} than the median of its stage`);
+          `${above[index] < 0 ? "-" : "+"}${duration(Math.abs(above[index]))} against the median of its stage`);
       }
     }
     const stage = (by) => rankAt(run.mesh, { ...at, pp: (at.pp + by + pp) % pp });

@@ -47,7 +47,7 @@ function rankMap(run, selection) {
     if (index < 0 || index >= count) return;
     const parts = (r === null ? rows.filter(({ measure }) => measure.part) : [rows[r]]).map(({ measure, above }) =>
       `${measure.name} ${duration(measure.values[index])} a step, ${above[index] < 0 ? "-" : "+"}` +
-      `${duration(Math.abs(above[index]))} than the median of its stage`);
+      `${duration(Math.abs(above[index]))} against the median of its stage`);
     const why = run.whyMarked.get(run.ranks[index]);
     view.say(`${rankName(run, run.ranks[index])}${why ? ", " + why : ""}: ${parts.join("; ")}`);
   };

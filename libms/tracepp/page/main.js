@@ -4,7 +4,7 @@
 class Selection {
   constructor(run) {
     this.run = run;
-    this.rank = run.marks.length > 0 ? run.marks[0].rank : run.ranks.length > 0 ? run.ranks[0] : 0;
+    this.rank = run.marks[0]?.rank ?? slowest(run);
     this.listeners = [];
     const move = (axis, by) => () => {
       const at = coordOf(run.mesh, this.rank);
@@ -23,6 +23,13 @@ class Selection {
     this.rank = rank;
     for (const changed of this.listeners) changed();
   }
+}
+
+// The rank that computes most above the median of its stage; of a run without measures the first.
+function slowest(run) {
+  if (run.measures.length === 0) return run.ranks[0] ?? 0;
+  const above = aboveStage(run, run.measures[0].values);
+  return run.ranks[above.reduce((most, value, index) => (value > above[most] ? index : most), 0)];
 }
 
 async function main() {

@@ -169,7 +169,8 @@ Json steps_data(const Analysis& analysis) {
 
 }  // namespace
 
-std::string report_page(const RunTrace& trace, const Analysis& analysis, const ExportOptions& asked) {
+std::string report_page(const RunTrace& trace, const Analysis& analysis, const ExportOptions& asked,
+                        const std::string& sections) {
   const std::vector<Mark> marks = marks_of(analysis);
   Columns columns;
   Json run = measures_data(trace, analysis.breakdown, columns);
@@ -188,9 +189,9 @@ std::string report_page(const RunTrace& trace, const Analysis& analysis, const E
                      "<form id=\"search\" hidden><label>Rank <input name=\"rank\" type=\"number\" min=\"0\"></label> "
                      "<button>select in all charts</button></form>\n";
   if (hangs) body += view_html(kHangGridView, false);
-  body += view_html(kStepsView, true) + view_html(kMeshView, false) + view_html(kRanksView, true) +
-          parts_html(analysis.breakdown) + axes_html(analysis.breakdown) + view_html(kTimelineView, true);
+  body += view_html(kStepsView, true) + view_html(kMeshView, false) + view_html(kRanksView, true);
   if (!hangs) body += view_html(kGridView, false);
+  body += parts_html(analysis.breakdown) + axes_html(analysis.breakdown) + sections + view_html(kTimelineView, true);
   body += tables_html(trace, analysis) + page_data("run", run) + page_bytes("numbers", gzip(columns.bytes()));
   return html_page({.title = "ms-tracepp report " + plain_text(trace.run, 100),
                     .body = std::move(body),

@@ -42,7 +42,8 @@ Json measures_data(const RunTrace& trace, const Breakdown& breakdown, Columns& c
 Json timeline_data(const RunTrace& trace, const ExportOptions& shown, Columns& columns);
 Json hang_data(const RunTrace& trace, const Hang& hang, Columns& columns);
 
-// `asked`: the ranks and steps of the timeline that the user chose.
-std::string report_page(const RunTrace& trace, const Analysis& analysis, const ExportOptions& asked);
+// `asked`: the ranks and steps of the timeline that the user chose. `sections`: HTML of further sections.
+std::string report_page(const RunTrace& trace, const Analysis& analysis, const ExportOptions& asked,
+                        const std::string& sections = "");
 
 }  // namespace ms::tracepp

@@ -118,17 +118,18 @@ function timelineView(run, selection) {
     context.restore();
   }
 
-  // Shows a step of the first track; where it has no such step, its newest.
+  // Shows a step of the first rank; where it has no such step, its newest.
   function showStep(step) {
-    const { first, count } = tracks[0];
-    const ofStep = (wanted) => {
-      const events = [];
-      for (let e = first; e < first + count; ++e) if (stepOf[e] === wanted) events.push(e);
-      return events;
-    };
-    let events = ofStep(step);
-    if (events.length === 0) events = ofStep(stepOf[first + count - 1]);
-    const low = begin[events[0]], high = events.reduce((far, e) => Math.max(far, begin[e] + length[e]), low);
+    const events = [];
+    for (const track of tracks.filter(({ rank }) => rank === tracks[0].rank))
+      for (let e = track.first; e < track.first + track.count; ++e) events.push(e);
+    const newest = events.reduce((most, e) => Math.max(most, stepOf[e]), -1);
+    const wanted = events.some((e) => stepOf[e] === step) ? step : newest;
+    let low = Infinity, high = -Infinity;
+    for (const e of events.filter((event) => stepOf[event] === wanted)) {
+      low = Math.min(low, begin[e]);
+      high = Math.max(high, begin[e] + length[e]);
+    }
     range.show(low - 0.05 * (high - low), Math.max(range.least, 1.1 * (high - low)));
   }
 

@@ -113,7 +113,7 @@ std::string report_text(const RunTrace& trace, const Analysis& analysis, bool al
          critical_path_text(trace, analysis.paths) + "\n" + change_points_text(trace, analysis.changes);
 }
 
-std::string report_json(const RunTrace& trace, const Analysis& analysis) {
+Json report_json(const RunTrace& trace, const Analysis& analysis) {
   Json json{{"schema", 1}, {"info", Json::parse(info_json(trace))}, {"clocks", clocks_json(analysis.clocks)}};
   json["look_first"] = Json::array();
   for (const Advice& advice : look_first(trace, analysis)) {
@@ -129,7 +129,7 @@ std::string report_json(const RunTrace& trace, const Analysis& analysis) {
   json["critical_path"] = critical_path_json(trace, analysis.paths);
   json["change_points"] = change_points_json(trace, analysis.changes);
   json["hang"] = Json::parse(hang_json(analysis.hang, trace));
-  return dump(json);
+  return json;
 }
 
 }  // namespace ms::tracepp

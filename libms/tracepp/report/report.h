@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "tracepp/clock/align.h"
 #include "tracepp/findings/change_points.h"
 #include "tracepp/findings/suspects.h"
@@ -61,8 +62,8 @@ std::string first_text(const RunTrace& trace, const Analysis& analysis);
 // Returns the text for a terminal: what to look at first, what was read, then tables, with the longest kinds of work or
 // `all`.
 std::string report_text(const RunTrace& trace, const Analysis& analysis, bool all = false);
-// Returns one JSON document with a schema version.
-std::string report_json(const RunTrace& trace, const Analysis& analysis);
+// Returns the document with a schema version.
+Json report_json(const RunTrace& trace, const Analysis& analysis);
 
 // Return what was read: ranks, hosts, steps, events, endings, and unusable records.
 std::string info_text(const RunTrace& trace);

@@ -1,6 +1,5 @@
 #include "tracepp/watch/metrics.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "base/json.h"
@@ -32,7 +31,10 @@ std::optional<StepMetrics> parse_line(std::string_view line) {
 
 MetricsTail parse_metrics(std::string_view text, bool is_cut) {
   MetricsTail tail;
-  if (is_cut) text.remove_prefix(std::min(text.size(), text.find('\n')));
+  if (is_cut) {
+    const std::size_t end = text.find('\n');
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
   for (std::size_t end = 0; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1)) {
     if (const std::optional<StepMetrics> step = parse_line(text.substr(0, end))) {
       tail.steps.push_back(*step);

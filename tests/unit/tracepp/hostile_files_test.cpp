@@ -229,7 +229,7 @@ TEST(HostileAnalyses, TimesMayBeAnything) {
     trace.ranks[r].last_flush_ns = -kFar;
   }
   const Analysis analysis = analyse(trace);
-  EXPECT_TRUE(nlohmann::json::accept(report_json(trace, analysis)));
+  EXPECT_TRUE(nlohmann::json::accept(report_json(trace, analysis).dump()));
 }
 
 TEST(HostileAnalyses, NoFileTakesThePlaceOfADevice) {

@@ -6,7 +6,8 @@
 #include <cstring>
 
 #include "base/text.h"
-#include "made_run.h"
+#include "tracepp/page/expected.h"
+#include "tracepp/synthetic.h"
 #include "tracepp/watch/screen.h"
 
 namespace ms::tracepp {
@@ -26,9 +27,9 @@ Json data_of(const std::string& page) {
 }
 
 TEST(Page, NamesTheSlowRankAndMarksIt) {
-  PipelineSpec spec{.mesh = {.dp = 2, .pp = 2, .tp = 2}, .steps = 12};
-  spec.slowness = [](int rank, int) { return rank == 5 ? 1.5 : 1.0; };
-  RunTrace trace = play_pipeline(spec);
+  SyntheticRun run{.mesh = {.dp = 2, .pp = 2, .tp = 2}, .steps = 12};
+  run.faults = {{.kind = Fault::Kind::slow_rank, .rank = 5, .factor = 1.5}};
+  RunTrace trace = make_run(run);
   const std::string page = page_of(trace);
   EXPECT_THAT(page, HasSubstr("<li class=\"bad\">rank 5 (dp 0 pp 1 tp 1"));
   const Json data = data_of(page);
@@ -40,12 +41,12 @@ TEST(Page, NamesTheSlowRankAndMarksIt) {
 }
 
 TEST(Page, AHealthyRunHasNoMark) {
-  RunTrace trace = play_pipeline({.mesh = {.dp = 2, .pp = 2, .tp = 1}, .steps = 12});
+  RunTrace trace = make_run({.mesh = {.dp = 2, .pp = 2, .tp = 1}, .steps = 12});
   EXPECT_EQ(data_of(page_of(trace)).at("marks").size(), 0U);
 }
 
 TEST(Page, TextOfATraceIsText) {
-  RunTrace trace = play_pipeline({.mesh = {.dp = 2, .pp = 2, .tp = 1}, .steps = 3});
+  RunTrace trace = make_run({.mesh = {.dp = 2, .pp = 2, .tp = 1}, .steps = 3});
   const std::string attack = "</script><script>alert(1)</script>\"'\x1b[2J\xe2\x80\xae<!--";
   trace.run = attack;
   trace.ranks[1].host = attack + std::string(1 << 20, 'x');
@@ -64,6 +65,21 @@ TEST(Page, ATraceWithoutStepsHasAPage) {
   EXPECT_THAT(page_of(trace), HasSubstr("nothing can be said"));
 }
 
+TEST(Expected, NamesThePartThatTakesLonger) {
+  Expected expected{.cluster = "c.toml", .diff = {}};
+  const auto sentence = [&](double before, double after) {
+    expected.diff.mean_step_s = {before, after};
+    expected.diff.parts = {{"waiting for dp", {0.1, 0.1 + after - before}}, {"busy", {before, before}}};
+    return expected_sentence(expected);
+  };
+  EXPECT_THAT(sentence(6.4, 7.4), HasSubstr("1.0s (16 %) more than the 6.4s expected of c.toml: waiting for dp +1.0s"));
+  EXPECT_THAT(sentence(6.4, 5.4), HasSubstr("less than"));
+  EXPECT_THAT(sentence(6.4, 6.5), HasSubstr("as expected"));
+  EXPECT_THAT(sentence(6.4, 13), HasSubstr("does not describe these machines"));
+  EXPECT_THAT(sentence(6.4, 0.3), HasSubstr("does not describe these machines"));
+  EXPECT_EQ(sentence(0, 1), "no step to compare with an expected one");
+}
+
 TEST(Columns, LieOneAfterTheOther) {
   Columns columns;
   columns.add("a", std::span<const std::uint8_t>(std::vector<std::uint8_t>{1, 2, 3}));
@@ -75,7 +91,7 @@ TEST(Columns, LieOneAfterTheOther) {
 }
 
 TEST(Timeline, OfALargeRunShowsTheMarkedRankAndItsNeighbours) {
-  RunTrace trace = play_pipeline({.mesh = {.dp = 16, .pp = 4, .tp = 2}, .steps = 2});
+  RunTrace trace = make_run({.mesh = {.dp = 16, .pp = 4, .tp = 2}, .steps = 2});
   const ExportOptions shown = choose_timeline(trace, {{.rank = 77, .why = "slow_rank", .first_step = 1}}, {});
   EXPECT_EQ(shown.ranks.size(), kMostRanks);
   EXPECT_EQ(shown.ranks.front(), 77);

@@ -47,6 +47,8 @@ TEST(LookFirst, DistinguishesAPauseFromADataStall) {
   run.faults = {{.kind = Fault::Kind::pause, .rank = 5, .from_step = 6, .seconds = 1.0}};
   EXPECT_THAT(shown(run).first.at(0).sentence, HasSubstr("rank 5 "));
   EXPECT_THAT(shown(run).first.at(0).sentence, HasSubstr("s once, in step 6)"));
+  for (const Advice& advice : shown(run).first)  // of a mean step, not of a median one without the pause
+    EXPECT_LE(advice.cost_share, 1) << advice.sentence;
   run.faults = {{.kind = Fault::Kind::data_stall, .rank = 8, .from_step = 3, .seconds = 0.9}};
   EXPECT_THAT(shown(run).first.at(0).sentence, HasSubstr("tokens"));
 }
@@ -139,7 +141,7 @@ TEST(Report, IsCompleteAsTextAndJson) {
   }
   EXPECT_THAT(text, StartsWith("Look first at")) << "the verdict, then how the run ended, then tables";
   EXPECT_LT(text.find("ended  "), text.find("part of a step"));
-  const auto json = nlohmann::json::parse(report_json(result.trace, result.analysis));
+  const auto json = nlohmann::json::parse(report_json(result.trace, result.analysis).dump());
   EXPECT_EQ(json.at("schema"), 1);
   EXPECT_EQ(json.at("info").at("ranks"), 32);
   EXPECT_EQ(json.at("look_first").size(), result.first.size());

@@ -1,0 +1,30 @@
+// The step that the engine's own simulator expects of a run, beside the observed one. ms-train simulate runs as a
+// program: this module does not depend on the engine.
+#pragma once
+
+#include <string>
+
+#include "base/json.h"
+#include "tracepp/findings/diff.h"
+#include "tracepp/report/report.h"
+
+namespace ms::tracepp {
+
+struct Expected {
+  std::string cluster;  // the file that says what the machines can do
+  Diff diff;            // before: expected; after: observed
+};
+
+// Simulates the run whose trace is in `path`, run.dir or run.dir/trace, on the machines of `cluster`: ms-cluster(5).
+// Throws Error("expected.config", user) where run.dir has no config.toml, Error("expected.simulate", user) where
+// ms-train refuses.
+Expected expect_step(const RunTrace& observed, const Analysis& analysis, const std::string& path,
+                     const std::string& cluster);
+
+// "a step takes 6.90s, 0.50s (8 %) more than expected: waiting for dp +0.40s". It says where the simulator is too far
+// off to be an expectation, and why the numbers cannot be compared where they cannot.
+std::string expected_sentence(const Expected& expected);
+std::string expected_text(const Expected& expected);  // that and a table, for a terminal
+std::string expected_html(const Expected& expected);  // the same as a section of a page
+
+}  // namespace ms::tracepp
