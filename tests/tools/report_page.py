@@ -1,0 +1,147 @@
+"""The page of ms-tracepp report in a browser: report_page.py TOOL RUN SCREENSHOTS, where RUN holds the trace of a run with a
+slow rank 5, and SCREENSHOTS is a folder for pictures of every view. Prints what was measured; exits with 1 where a check fails."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+import browser
+
+VIEWS = ("steps", "mesh", "ranks", "grid", "timeline")
+ATTACK = "</script><script>window.attacked = 1</script><img src=x onerror='window.attacked = 1'>\"'\x1b[2J\u202e" + "\u05d0\u05d1"
+# The least contrast that WCAG 2 asks of text is 4.5.
+CONTRAST = """(() => {
+  const light = (colour) => {
+    const parts = colour.match(/[\\d.]+/g).slice(0, 3).map((v) => v / 255)
+      .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+  };
+  const page = light(getComputedStyle(document.body).backgroundColor);
+  const found = [];
+  for (const element of document.querySelectorAll("h1, h2, p, li, li span, td, th, output, summary, label")) {
+    const text = light(getComputedStyle(element).color);
+    const contrast = (Math.max(page, text) + 0.05) / (Math.min(page, text) + 0.05);
+    if (contrast < 4.5) found.push(`${element.tagName} ${contrast.toFixed(2)}`);
+  }
+  return found;
+})()"""
+NAMELESS = """[...document.querySelectorAll("canvas, svg[role], input")]
+  .filter((e) => !e.getAttribute("aria-label") && !(e.labels && e.labels.length)).length"""
+FRAMES = """(async () => {
+  const canvas = document.querySelector("#timeline canvas");
+  const times = [];
+  for (let i = 0; i < 40; ++i) {
+    canvas.dispatchEvent(new KeyboardEvent("keydown", { key: i % 20 < 10 ? "+" : "-" }));
+    const begin = performance.now();
+    await new Promise(requestAnimationFrame);
+    times.push(performance.now() - begin);
+  }
+  return times.sort((a, b) => a - b)[20];
+})()"""
+
+failures = []
+
+
+def check(passed, what):
+    if not passed:
+        failures.append(what)
+        print("FAILED:", what)
+
+
+def make_page(tool, trace, page):
+    subprocess.run([tool, "report", "-o", page, trace], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def opened(page, dark=False):
+    with_profile = tempfile.TemporaryDirectory()
+    window = browser.Browser(with_profile.name, dark)
+    window.profile = with_profile  # lives as long
+    window.open(page)
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        drawn = window.evaluate("document.documentElement.dataset.drawn_ms")
+        if drawn:
+            return window, int(drawn)
+        time.sleep(0.02)
+    problem = window.evaluate("document.getElementById('problem').textContent")
+    raise SystemExit(f"{page} was not drawn: {problem}, {window.complaints()}")
+
+
+def is_quiet(window, page):
+    check(window.complaints() == [], f"{page}: {window.complaints()}")
+    check(window.requests() == ["file://" + os.path.abspath(page)], f"{page} asks for {window.requests()[1:]}")
+
+
+def walk(window):
+    """Every view is reached by Tab, and answers to keys."""
+    reached = []
+    for _ in range(20):
+        window.call("Input.dispatchKeyEvent", type="rawKeyDown", key="Tab", code="Tab", windowsVirtualKeyCode=9)
+        view = window.evaluate("document.activeElement.closest('section')?.id")
+        if not view or view in reached:
+            continue
+        reached.append(view)
+        output = f"document.querySelector('#{view} output').textContent"
+        said = set()
+        for key in ("ArrowRight", "ArrowRight", "ArrowLeft", "ArrowDown", "ArrowUp", "+"):
+            window.key(key)
+            said.add(window.evaluate(output))
+        check(len(said) > 1, f"the view {view} does not answer to keys")
+    check(sorted(reached) == sorted(VIEWS), f"Tab reaches {reached}")
+
+
+def look(page, screenshots, dark):
+    window, drawn_ms = opened(page, dark)
+    theme = "dark" if dark else "light"
+    is_quiet(window, page)
+    check(window.evaluate(CONTRAST) == [], f"{theme}: contrast of {window.evaluate(CONTRAST)}")
+    check(window.evaluate(NAMELESS) == 0, "drawings or fields without a name")
+    check(window.evaluate("document.querySelector('ol.first li').textContent").find("rank 5 ") >= 0, "rank 5 is not named first")
+    check(window.evaluate("document.querySelector('#grid output').textContent").startswith("rank 5 "), "rank 5 is not selected")
+    for view in VIEWS:
+        window.screenshot(os.path.join(screenshots, f"{view}-{theme}.png"), "#" + view)
+    if not dark:
+        frame_ms = window.evaluate(FRAMES)
+        check(frame_ms < 100, f"a frame takes {frame_ms:.0f} ms")
+        print(f"drawn after {drawn_ms} ms, a frame of zooming {frame_ms:.1f} ms, {os.path.getsize(page)} bytes")
+        walk(window)
+        with open(os.path.join(screenshots, "report.pdf"), "wb") as file:
+            file.write(browser.base64.b64decode(window.call("Page.printToPDF")["data"]))
+    window.close()
+
+
+def attack(tool, directory):
+    """Text of a trace is text: names that are markup, that steer terminals, that are long."""
+    events = [{"ph": "X", "name": ATTACK + str(i), "cat": ATTACK, "pid": 0, "tid": 0, "ts": 10.0 * i, "dur": 5.0,
+               "args": {"step": 0}} for i in range(50)]
+    events.append({**events[0], "name": "x" * (1 << 20), "ts": 1000.0})
+    events.append({"ph": "M", "name": "thread_name", "pid": 0, "tid": 0, "args": {"name": ATTACK}})
+    trace, page = os.path.join(directory, "attack.json"), os.path.join(directory, "attack.html")
+    with open(trace, "w", encoding="utf-8") as file:
+        json.dump({"traceEvents": events, "distributedInfo": {"rank": 0, "world_size": 1}}, file)
+    make_page(tool, trace, page)
+    check(os.path.getsize(page) < 1 << 18, "a name of 1 MB makes a large page")
+    window, _ = opened(page)
+    is_quiet(window, page)
+    check(window.evaluate("window.attacked") is None, "a name of the trace ran as a script")
+    check(window.evaluate("document.images.length") == 0, "a name of the trace became an element")
+    window.close()
+
+
+def main():
+    tool, run, screenshots = sys.argv[1:]
+    os.makedirs(screenshots, exist_ok=True)
+    with tempfile.TemporaryDirectory() as directory:
+        page = os.path.join(directory, "report.html")
+        make_page(tool, run, page)
+        for dark in (False, True):
+            look(page, screenshots, dark)
+        attack(tool, directory)
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()
