@@ -114,8 +114,9 @@ function gridView(run, selection) {
           `${above[index] < 0 ? "-" : "+"}${duration(Math.abs(above[index]))} against the median of its stage`);
       }
     }
-    const stage = (by) => rankAt(run.mesh, { ...at, pp: (at.pp + by + pp) % pp });
-    if (pp > 1) lines.push(`activations go on to rank ${stage(1)}, gradients to rank ${stage(-1)}`);
+    const stage = (by) => rankAt(run.mesh, { ...at, pp: at.pp + by });
+    if (at.pp + 1 < pp) lines.push(`activations go on to rank ${stage(1)}`);
+    if (at.pp > 0) lines.push(`gradients go back to rank ${stage(-1)}`);
     const peers = (axis, size) => {
       const list = Array.from({ length: Math.min(size, 12) }, (_, i) => rankAt(run.mesh, { ...at, [axis]: i }));
       return `${axis} group: ranks ${list.join(", ")}${size > list.length ? " and " + (size - list.length) + " more" : ""}`;
