@@ -69,7 +69,7 @@ class BatchRing {
   std::uint64_t published() const;  // batches
   // The readers'. Returns whether `batch` is published, waiting for it.
   bool wait_published(std::uint64_t batch, Patience patience) const;
-  // `reader` no longer reads any batch up to this one.
+  // `reader` no longer reads this batch. Each reader releases every batch, one after another.
   void release(int reader, std::uint64_t batch);
 
  private:

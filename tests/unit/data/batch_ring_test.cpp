@@ -66,12 +66,12 @@ TEST(BatchRing, CarriesBatchesToWhoeverHasItsAddress) {
 TEST(BatchRing, KeepsASlotUntilTheLastReaderHasReleasedIt) {
   BatchRing ring(kShape);
   for (const std::uint64_t batch : {0, 1}) ring.publish(batch);
-  ring.release(0, 1);
+  for (const std::uint64_t batch : {0, 1}) ring.release(0, batch);
   ring.release(2, 0);
   EXPECT_FALSE(ring.wait_free(2, 1ms)) << "reader 1 reads batch 0";
-  std::jthread last([&] { ring.release(1, 1); });
+  std::jthread last([&] { ring.release(1, 0); });
   EXPECT_TRUE(ring.wait_free(2, 60s));
-  EXPECT_FALSE(ring.wait_free(3, 1ms)) << "reader 2 reads batch 1";
+  EXPECT_FALSE(ring.wait_free(3, 1ms)) << "readers 1 and 2 read batch 1";
 }
 
 TEST(BatchRing, HasAPrivateMemoryOfOneSize) {
