@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 namespace ms::driver {
 
@@ -26,34 +27,42 @@ std::optional<LossyNode> Losses::lossy(const std::vector<std::string>& nodes) co
     std::int64_t sent = 0, again = 0;
     double share() const { return sent > 0 ? static_cast<double>(again) / static_cast<double>(sent) : 0; }
   };
-  std::optional<LossyNode> found;
-  for (const std::string& suspect : nodes) {
-    Sum own, rest;
-    std::set<std::string> peers;
+  // Losses of a node: of what is sent from it and to it.
+  struct Touched {
+    Sum sum;
     int looks = 0;
-    for (const std::string& from : nodes) {
-      const auto sent = sent_.find(from);
-      if (sent == sent_.end()) continue;
-      (from == suspect ? own : rest).sent += sent->second.segments;
-      for (const auto& [to, loss] : sent->second.lossy) {
-        if (std::ranges::find(nodes, to) == nodes.end()) continue;
-        const bool touches = from == suspect || to == suspect;
-        (touches ? own : rest).again += loss.again;
-        if (!touches) continue;
-        peers.insert(from == suspect ? to : from);
-        looks = std::max(looks, loss.looks);
-        if (to != suspect) continue;
-        own.sent += loss.sent;
-        rest.sent -= loss.sent;
+    std::set<std::string> peers;
+  };
+  const std::set<std::string> members(nodes.begin(), nodes.end());
+  std::map<std::string, Touched> touched;
+  Sum all;
+  for (const auto& [from, sent] : sent_) {
+    if (!members.contains(from)) continue;
+    all.sent += sent.segments;
+    for (const auto& [to, loss] : sent.lossy) {
+      if (!members.contains(to)) continue;
+      all.again += loss.again;
+      touched[to].sum.sent += loss.sent;
+      for (const auto& [node, peer] : {std::pair(from, to), std::pair(to, from)}) {
+        Touched& end = touched[node];
+        end.sum.again += loss.again;
+        end.looks = std::max(end.looks, loss.looks);
+        end.peers.insert(peer);
       }
     }
-    if (own.again < kLeastAgain || looks < kLeastLooks || peers.size() < kLeastPeers || own.share() < kShare) continue;
-    if (rest.sent < kLeastRest || rest.share() * kTimes > own.share()) continue;
+  }
+  std::optional<LossyNode> found;
+  for (auto& [node, own] : touched) {
+    if (const auto sent = sent_.find(node); sent != sent_.end()) own.sum.sent += sent->second.segments;
+    const Sum rest{.sent = all.sent - own.sum.sent, .again = all.again - own.sum.again};
+    const double share = own.sum.share();
+    if (own.sum.again < kLeastAgain || own.looks < kLeastLooks || own.peers.size() < kLeastPeers) continue;
+    if (share < kShare || rest.sent < kLeastRest || rest.share() * kTimes > share) continue;
     if (found) return std::nullopt;
-    found = LossyNode{.node = suspect,
+    found = LossyNode{.node = node,
                       .why = fmt::format("of the TCP segments from and to {}, {:.0f} % were sent again ({} other nodes "
                                          "see it), and {:.1f} % of all others",
-                                         suspect, 100 * own.share(), peers.size(), 100 * rest.share())};
+                                         node, 100 * share, own.peers.size(), 100 * rest.share())};
   }
   return found;
 }

@@ -22,6 +22,6 @@ python3 - "$minutes" <<"PY"
 import json, sys
 report = json.load(open("report.json"))
 attempts = report["attempts"]
-steps = attempts[-1]["to_step"]
-print(f"{sys.argv[1]} minutes: {len(attempts)} attempts, {len(attempts) - 1} alarms, {steps} steps, effective {report[\"effective\"]:.4f}")
+steps, effective = attempts[-1]["to_step"], report["effective"]
+print(f"{sys.argv[1]} minutes: {len(attempts)} attempts, {len(attempts) - 1} alarms, {steps} steps, effective {effective:.4f}")
 PY'
