@@ -24,14 +24,14 @@ expect 0 '"outcome": "ok"' run --level 2 --only 'perf.*' --json --config expects
 cp out all
 [ $((SECONDS - started)) -le 60 ] || fail "the active checks took $((SECONDS - started)) s"
 passes() { # CODE NOTE: an extended regular expression
-  tr -d '\n' <all | grep -Eq "\"code\": \"$1\", *\"outcome\": \"pass\", *\"note\": \"[^\"]*$2" || fail "$1 did not pass with '$2': $(cat all)"
+  tr -d '\n' <all | grep -Eq "\"code\": \"$1\", *\"level\": 2, *\"outcome\": \"pass\", *\"note\": \"[^\"]*$2" || fail "$1 did not pass with '$2': $(cat all)"
 }
 passes perf.memory 'triad [0-9.]+ GB/s \(CPU, '
 passes perf.gemm 'fp32 [0-9.]+ GFLOP/s, bf16 [0-9.]+ GFLOP/s \(CPU, '
 passes perf.bits '[0-9]+ GEMMs of 384 x 384 compared'
 passes perf.a2a 'all-to-all [0-9.]+ GB/s \(CPU, '
 if ((nics)); then passes perf.nic '[a-z0-9]+ [0-9.]+ Gbit/s'; fi
-tr -d '\n' <all | grep -Eq '"perf.reduce", *"outcome": "skip", *"note": "one process: start it with srun' || fail "perf.reduce alone"
+tr -d '\n' <all | grep -Eq '"perf.reduce", *"level": 2, *"outcome": "skip", *"note": "one process: start it with srun' || fail "perf.reduce alone"
 
 # More than any machine does is critical, and says how much it was.
 cat >expects-much.toml <<'TOML'

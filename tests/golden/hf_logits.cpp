@@ -39,8 +39,9 @@ Tensors carve(Arena& arena, const nn::Shape& shape, const nn::ChunkPart& part) {
 
 }  // namespace
 
-std::vector<float> logits_of(const ckpt::Parameters& from, const nn::ModelConfig& model,
-                             std::span<const std::int32_t> tokens, std::span<const std::int32_t> starts) {
+std::vector<float> logits_of(const ckpt::Parameters& from, nn::ModelConfig model, std::span<const std::int32_t> tokens,
+                             std::span<const std::int32_t> starts) {
+  model.vocab_multiple = 1;  // logits without padding, as the others have them
   MS_ASSERT(static_cast<std::int64_t>(tokens.size()) == model.seq, "{} tokens for {}", tokens.size(), model.seq);
   nn::Shape shape;
   shape.model = &model;

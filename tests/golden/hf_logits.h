@@ -12,7 +12,7 @@
 namespace ms {
 
 // `tokens` is model.seq ids. The result is model.vocab numbers a token.
-std::vector<float> logits_of(const ckpt::Parameters& from, const nn::ModelConfig& model,
-                             std::span<const std::int32_t> tokens, std::span<const std::int32_t> starts = {});
+std::vector<float> logits_of(const ckpt::Parameters& from, nn::ModelConfig model, std::span<const std::int32_t> tokens,
+                             std::span<const std::int32_t> starts = {});
 
 }  // namespace ms

@@ -109,7 +109,7 @@ TEST_F(Runner, AHangIsAFindingAndTheLaneGoesOn) {
 TEST_F(Runner, ABusyNodeIsNoHang) {
   const BusyCpu busy(200);
   int late = 0;
-  for (int round = 0; round < 5; ++round) {
+  for (int round = 0; round < 100 && late < 2; ++round) {  // the processes need a moment to come
     const Result result = run({row("a", needs_a_busy_cpu)})[0];
     EXPECT_TRUE(result.outcome == Outcome::pass || result.outcome == Outcome::skip) << to_string(result.outcome);
     late += result.outcome == Outcome::skip ? 1 : 0;
