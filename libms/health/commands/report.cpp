@@ -284,6 +284,7 @@ std::string as_prometheus(const std::vector<Report>& reports) {
   }
   std::string text = policy_usable(true);
   for (const Family* family : {&checks, &findings, &status, &duration, &measured, &last_run}) {
+    if (family->series.empty()) continue;
     text += fmt::format("# HELP {0} {1}\n# TYPE {0} gauge\n", family->name, family->help);
     for (const auto& [labels, value] : family->series)
       text += fmt::format("{}{{{}}} {}\n", family->name, labels, value);
