@@ -21,6 +21,7 @@ TEXT
 cat >job.sh <<'TEXT'
 #!/bin/bash
 trap 'echo saved' USR1
+echo begun
 while :; do sleep 0.1; done
 TEXT
 loan() { ms-loan "$@" --policy policy.toml; }
@@ -35,8 +36,13 @@ state_is() { # STATE JOB...
   shift
   for job in "$@"; do [[ $(squeue -h -j "$job" -o %T) == "$state" ]] || return 1; done
 }
-runs() { state_is RUNNING "$@"; }
+# runs JOB...: so far that they save when they are told; the signal ends a script that has not come to its trap.
+runs() {
+  local job
+  state_is RUNNING "$@" || return 1
+  for job in "$@"; do [[ $(cat ./*-"$job".out | grep -c begun) -gt $(restarts "$job") ]] || return 1; done
+}
 pending() { state_is PENDING "$@"; }
 on_loan() { scontrol --oneliner show partition loan | grep -o ' Nodes=[^ ]*' | sed 's/ Nodes=//; s/(null)//'; }
 restarts() { squeue -h -j "$1" -O RestartCnt:9 | tr -d ' '; }
-export -f state_is runs pending
+export -f state_is runs pending restarts
