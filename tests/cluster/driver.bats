@@ -71,9 +71,11 @@ BASH
   driven_config train.steps=2000
   drive_training --metrics-port 9400 --comment
   wait-until 30 at_step 5
-  on-node node01 bash -c 'exec 9<>/dev/tcp/127.0.0.1/9400; printf "GET /metrics HTTP/1.1\r\n\r\n" >&9; cat <&9' >scraped
+  scrape() { on-node node01 bash -c 'exec 9<>/dev/tcp/127.0.0.1/9400; printf "GET /metrics HTTP/1.1\r\n\r\n" >&9; cat <&9'; }
+  has_loss() { scrape >scraped && grep -q '^ms_run_loss ' scraped; }
+  export -f scrape has_loss
+  wait-until 10 has_loss # the driver reads the run's numbers every second
   grep -q '^ms_driver_training 1' scraped
-  grep -q '^ms_run_loss ' scraped
   ms-driver status r >out
   grep -q 'attempt 1: trains' out
   # Another user: a copy of what the driver's clients read is of no use without this user's credential.
@@ -88,8 +90,8 @@ BASH
   ms-driver evict --run-dir r node02 | grep -q 'goes on without it'
   wait-until 30 grep -q 'attempt 2 trains' job.log
   [ "$(attempt 2 nodes)" = '["node01", "node03"]' ]
-  squeue -h -O comment:200 | grep -q 'ms-driver: attempt 2 trains'
-  grep -q 'proved nothing' job.log
+  wait-until 10 bash -c "squeue -h -O comment:200 | grep -q 'ms-driver: attempt 2 trains'"
+  wait-until 10 grep -q 'proved nothing' job.log
   ms-driver stop --checkpoint --run-dir r
   ends_with 75
   grep -q 'is committed' job.log
