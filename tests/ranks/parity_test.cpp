@@ -180,10 +180,11 @@ TEST(Bf16, LearnsInEveryDimension) {
   for (const std::string family : {"gpt", "llama"}) {
     train::Settings settings = tiny_settings(family);
     settings.train.dtype = "bf16";
+    settings.model.vocab_multiple = 1;  // padding changes the order of sums over the vocabulary, by up to 0.034 here
     const Outcome one = run_threads(settings, kSteps);
     const Outcome all = run_threads(cut(settings, {2, 2, 2, 1, true, 1}), kSteps);
     // bf16 keeps 8 bits: a part in 256 per rounded value, averaged over many.
-    for (std::size_t i = 0; i < one.losses.size(); ++i) EXPECT_NEAR(one.losses[i], all.losses[i], 0.04) << i;
+    for (std::size_t i = 0; i < one.losses.size(); ++i) EXPECT_NEAR(one.losses[i], all.losses[i], 0.03) << i;
     EXPECT_LT(all.losses.back(), all.losses.front() - 0.2);
   }
 }
