@@ -31,7 +31,7 @@ const Tool kTool{
                  {.command = "ms-loan observe --policy ms-loan.toml", .doc = "See what would be done now:"},
                  {.command = "ms-loan explain 4711 --policy ms-loan.toml",
                   .doc = "Tell a user why a job was preempted:"}},
-    .see_also = {"ms-loan.toml(5)", "ms-driver(1)", "ms-exit(7)"},
+    .see_also = {"ms-loan.toml(5)", "ms-driver(1)"},
     .extra_pages = {{.option = "--man-policy", .text = loan::policy_page}},
     .sections = {{.title = "SCHEDULERS", .items = scheduler_items()}}};
 
