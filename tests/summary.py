@@ -1,25 +1,30 @@
 """What a run of the tests came to: what was skipped and why, what took longest, how many passed.
 
-usage: summary.py [--ninja BUILD/.ninja_log]... PRESET=LOG...
+usage: summary.py [--ninja BUILD/.ninja_log]... PRESET=RESULTS...
 
-A LOG is a copy of a build's Testing/Temporary/LastTest.log. The last line printed is "N passed, N failed, N skipped"; the exit
-status is 1 where a test failed or none ran.
+RESULTS is what ctest --output-junit wrote. A test in two of them was tried twice: the later outcome counts, and a failure before
+it is named. The last line printed is "N passed, N failed, N skipped"; the exit status is 1 where a test failed or none ran, or
+where results are missing.
 """
 
 import argparse
 import pathlib
 import re
 import sys
+import xml.etree.ElementTree
 
 SLOWEST = 10
 
 
 class Test:
-    def __init__(self, preset, name):
-        self.name = name if preset == "release" else f"{name} ({preset})"
-        self.seconds = 0.0
-        self.outcome = "failed"  # until the log says otherwise: ctest was killed in the middle of it
-        self.output = []
+    def __init__(self, preset, case):
+        self.name = case.get("name") if preset == "release" else f"{case.get('name')} ({preset})"
+        self.seconds = float(case.get("time"))
+        self.output = (case.findtext("system-out") or "").splitlines()
+        # A program that is not there did not run either, and is no skip.
+        self.outcome = {"run": "passed", "notrun": "skipped"}.get(case.get("status"), "failed")
+        if self.outcome == "skipped" and "SKIP_" not in case.find("skipped").get("message", ""):
+            self.outcome = "failed"
 
     def skips(self):
         """(what, reason): the test as a whole, or single cases of a program that passed."""
@@ -37,26 +42,19 @@ class Test:
                 reason = None
 
 
-def read_log(preset, path):
-    tests, test, inside = [], None, False
-    for line in pathlib.Path(path).read_text(encoding="utf-8", errors="replace").splitlines():
-        begin = re.fullmatch(r"\d+/\d+ Testing: (.+)", line)
-        if begin:
-            test = Test(preset, begin.group(1))
-            tests.append(test)
-        elif test is None:
-            continue
-        elif line == "Output:":
-            inside = True
-        elif line == "<end of output>":
-            inside = False
-        elif inside:
-            test.output.append(line)
-        elif line.startswith("Test time ="):
-            test.seconds = float(line.split()[3])
-        elif line in ("Test Passed.", "Test Skipped."):
-            test.outcome = "passed" if line == "Test Passed." else "skipped"
-    return tests
+def read_results(preset, path):
+    return [Test(preset, case) for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase")]
+
+
+def newest(tests):
+    """Each test's last try, and the names of those that passed after they had failed."""
+    last, recovered = {}, []
+    for test in tests:
+        before = last.pop(test.name, None)
+        if before and before.outcome == "failed" and test.outcome == "passed":
+            recovered.append(test.name)
+        last[test.name] = test
+    return list(last.values()), recovered
 
 
 def compile_times(path):
@@ -81,12 +79,16 @@ def table(title, rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ninja", action="append", default=[], help="a build's .ninja_log")
-    parser.add_argument("logs", nargs="+", metavar="PRESET=LOG")
+    parser.add_argument("results", nargs="+", metavar="PRESET=RESULTS")
     args = parser.parse_args()
     tests = []
-    for log in args.logs:
-        preset, path = log.split("=", 1)
-        tests += read_log(preset, path)
+    for argument in args.results:
+        preset, path = argument.split("=", 1)
+        try:
+            tests += read_results(preset, path)
+        except (OSError, xml.etree.ElementTree.ParseError) as error:
+            sys.exit(f"summary.py: no results of {preset}: {error}")
+    tests, recovered = newest(tests)
     skips = [skip for test in tests for skip in test.skips()]
     print(f"skipped: {len(skips)}")
     for what, reason in skips:
@@ -95,6 +97,8 @@ def main():
     compiled = [row for path in args.ninja if pathlib.Path(path).exists() for row in compile_times(path)]
     table(f"slowest files to compile, of {sum(seconds for seconds, _ in compiled):.0f} s in all:", compiled)
     failed = [test.name for test in tests if test.outcome == "failed"]
+    for name in recovered:
+        print(f"failed beside other tests, passed alone: {name}")
     for name in failed:
         print(f"failed: {name}")
     count = {outcome: sum(test.outcome == outcome for test in tests) for outcome in ("passed", "failed", "skipped")}
