@@ -6,7 +6,8 @@ import sys
 import tempfile
 
 CASE = '<testcase name="{}" classname="{}" time="0.5" status="{}">{}<system-out>{}</system-out></testcase>'
-FAILURE, SKIPPED, ABSENT = '<failure message=""/>', '<skipped message="SKIP_RETURN_CODE=77"/>', '<skipped message="Unable to find"/>'
+FAILURE = '<failure message=""/>'
+SKIPPED, ABSENT = '<skipped message="SKIP_RETURN_CODE=77"/>', '<skipped message="Unable to find"/>'
 
 
 def results(folder, name, *cases):
@@ -33,7 +34,8 @@ with tempfile.TemporaryDirectory() as folder:
     expect([first], 1, "  skip: no GPU", "  cases: Suite.Case: no peer", "failed: bad", "failed: absent",
            "2 passed, 2 failed, 1 skipped")
     second = results(folder, "second.xml", ("bad", "run", "", ""), absent)
-    expect([first, second], 1, "failed beside other tests, passed alone: bad", "failed: absent", "3 passed, 1 failed, 1 skipped")
+    expect([first, second], 1, "failed beside other tests, passed alone: bad", "failed: absent",
+           "3 passed, 1 failed, 1 skipped")
     expect([results(folder, "good.xml", good, skip)], 0, "1 passed, 0 failed, 1 skipped")
     expect([results(folder, "none.xml", skip)], 1, "0 passed, 0 failed, 1 skipped")
     expect([results(folder, "good.xml", good), f"asan={folder}/missing.xml"], 1)
