@@ -67,7 +67,8 @@ std::vector<float> cells_of(const Evidence& evidence) {
   return shares;
 }
 
-// Ranks of findings before all others. Among the tp ranks of a worker the replay cannot tell: there the one that
+// Ranks of findings before all others, and those of a fault before those of the layout, which are no worse than others
+// with their work, whatever costs more. Among the tp ranks of a worker the replay cannot tell: there the one that
 // computes longest is as suspect as its worker, one that computes as usual is not.
 std::vector<Suspect> rank_suspects(const Evidence& evidence, const Stragglers& stragglers,
                                    const std::vector<Finding>& findings) {
@@ -82,7 +83,9 @@ std::vector<Suspect> rank_suspects(const Evidence& evidence, const Stragglers& s
     worker_scores[static_cast<std::size_t>(evidence.steps().dp_rank(worker.dp) * mesh.pp + worker.pp)] = worker.score;
   std::set<int> named;
   const double step_s = evidence.mean_step_s();
-  for (const Finding& finding : findings) {
+  std::vector<Finding> faults_first = findings;
+  std::ranges::stable_partition(faults_first, [](const Finding& finding) { return is_fault(finding); });
+  for (const Finding& finding : faults_first) {
     if (finding.ranks.size() > static_cast<std::size_t>(mesh.size()) / 2) continue;
     std::vector<int> ranks = finding.ranks;
     // The ranks of a slow stage are all equally likely: they go by the replay.

@@ -26,7 +26,7 @@ struct Diagnosis {
   // Confidence that no rank, link or step is at fault if no finding says so, 0 .. 1.
   double quiet_confidence = 0;
   std::vector<Finding> findings;  // the most expensive first
-  std::vector<Suspect> suspects;  // ranks of findings first, then by score; not more than kMostSuspects
+  std::vector<Suspect> suspects;  // ranks of faults, then of other findings, then by score; at most kMostSuspects
   std::vector<std::int64_t> steps;
   std::int64_t steps_left_out = 0;
   mesh::Mesh mesh;

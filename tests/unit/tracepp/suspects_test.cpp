@@ -151,6 +151,19 @@ TEST(Suspects, FindCausesThatAreNoRanksFault) {
   EXPECT_GT(uneven.findings[0].cost_share, 0.03);
 }
 
+TEST(Suspects, AFaultComesBeforeTheLayoutThatCostsMore) {
+  SyntheticRun run = healthy();
+  const int slow = run.mesh.rank({.dp = 5, .pp = 3, .tp = 1});
+  run.faults = {{.kind = Is::last_stage, .factor = 1.3}, {.kind = Is::slow_rank, .rank = slow, .factor = 1.1}};
+  const Diagnosis diagnosis = find_suspects(make_run(run));
+  ASSERT_EQ(diagnosis.findings.size(), 2U);
+  EXPECT_EQ(diagnosis.findings[0].code, FindingCode::last_stage);
+  EXPECT_EQ(diagnosis.findings[1].code, FindingCode::slow_rank);
+  ASSERT_GT(diagnosis.suspects.size(), 1U);
+  EXPECT_EQ(diagnosis.suspects[0].rank, slow);
+  EXPECT_EQ(diagnosis.suspects[1].pp, 3);
+}
+
 // Everything takes three times as long as the devices compute: they are shared.
 TEST(Suspects, ReportOnlySlowRanksOfLowCostOnSharedCores) {
   const auto shared = [](const Fault& fault, std::uint64_t seed = 1) {
