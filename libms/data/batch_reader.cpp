@@ -23,9 +23,9 @@ Batch BatchReader::next(const BatchId& id) {
     check_();
     if (monotonic_s() - begin < timeout_s_) continue;
     throw Error("data.timeout", Blame::storage,
-                fmt::format("the tokens of step {} were not read within {} s, the storage of the training data does "
-                            "not answer",
-                            id.step, timeout_s_));
+                fmt::format("the tokens of step {} were not read within {} s", id.step, timeout_s_),
+                "either the storage of the training data does not answer, or this node has no time for its process "
+                "'ms-loader': 'ps -o stat,wchan,comm' shows D in the first case");
   }
   const BatchRing::Label& label = ring_.label(batch_);
   MS_ASSERT(label.id == id, "batch of step {} instead of step {}", label.id.step, id.step);

@@ -126,6 +126,18 @@ void belong_to(pid_t parent, const char* name) {
   ::_exit(0);
 }
 
+// Waits for the end of a loader. One that is stopped may never go on, and would hold up all ranks: it is ended.
+void wait_or_kill(pid_t loader, int& status) {
+  const auto wait = [&](int options) {
+    while (::waitpid(loader, &status, options) < 0 && errno == EINTR) {}
+  };
+  wait(WUNTRACED);
+  if (!WIFSTOPPED(status)) return;
+  log::warn("data", "the loader, process {}, was stopped by signal {}", loader, WSTOPSIG(status));
+  ::kill(loader, SIGKILL);
+  wait(0);
+}
+
 // Forks loaders, one after another, until one has come to its end.
 void keep_a_loader(int socket, const Loader& loader, BatchRing& ring, const LoaderTask& task) {
   int deaths = 0;
@@ -139,7 +151,7 @@ void keep_a_loader(int socket, const Loader& loader, BatchRing& ring, const Load
     }
     int status = 0;
     if (child < 0) throw start_error(errno);
-    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+    wait_or_kill(child, status);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
     SubprocessResult end;  // for its words
     (WIFSIGNALED(status) ? end.signal : end.exit_status) = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);

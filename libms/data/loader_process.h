@@ -1,7 +1,8 @@
 // The loader of a node: a process of its own that opens the token files and fills the ring of batches which the node's
 // ranks read. Apart from the ranks, storage that hangs cannot keep a rank from ending, and what kills the loader does
-// not kill the run: a standby, from which it was forked with all files open, forks the next one at once. As the sampler
-// is a pure function of seed and step, that one fills the same batches, from the first that was not published.
+// not kill the run: a standby, from which it was forked with all files open, forks the next one at once, also where the
+// loader was stopped. As the sampler is a pure function of seed and step, that one fills the same batches, from the
+// first that was not published.
 //
 //   rank --socket-- standby ("ms-load-standby" in ps), which opens the files and then only waits for its child
 //                     `-- loader ("ms-loader"), which reads

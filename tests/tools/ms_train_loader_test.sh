@@ -51,17 +51,30 @@ long() {
   exit 1
 }
 
-# Killed, it is replaced, and nothing is lost or read twice.
-long --set train.steps=1500 --set mesh.tp=2
+# Waits until another loader reads; sets $loader.
+next_loader() {
+  local before=$loader
+  for ((i = 0; i < 1000; ++i)); do
+    loader=$(child "$standby")
+    [ -n "$loader" ] && [ "$loader" != "$before" ] && return
+    sleep 0.01
+  done
+  fail "there is no other loader"
+}
+
+# Killed or stopped, it is replaced, and nothing is lost or read twice.
+long --set train.steps=800
 [ "$(cat "/proc/$loader/comm") $(cat "/proc/$standby/comm")" = 'ms-loader ms-load-standby' ] || fail "processes without names"
 grep -q 'text.bin' "/proc/$loader/maps" || fail "the loader has no file open"
 grep -q 'text.bin' "/proc/$run/maps" && fail "a rank has opened the data"
-kill -KILL "$loader"
-sleep 0.05
-kill -KILL "$(child "$standby")" || fail "there is no other loader"
+for signal in KILL KILL STOP; do
+  kill "-$signal" "$loader"
+  next_loader
+done
 wait "$run" || fail "a run whose loader was killed"
-[ "$(grep -c 'the loader, process [0-9]*, has ended: killed by signal 9.*another takes over' err)" -eq 2 ] || fail "nothing is said"
-chain_is "$(chain_of 1500)" 1500 "a run whose loader was killed"
+[ "$(grep -c 'the loader, process [0-9]*, has ended: killed by signal 9.*another takes over' err)" -eq 3 ] || fail "nothing is said"
+grep -q 'the loader, process [0-9]*, was stopped by signal 19' err || fail "no word of the loader that was stopped"
+chain_is "$(chain_of 800)" 800 "a run whose loader was killed"
 
 # Without its standby there is no other: the node is at fault, and the verdict says so.
 long --set train.steps=1000000
