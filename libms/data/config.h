@@ -17,6 +17,7 @@ struct DataConfig {
   std::vector<std::string> valid;
   double valid_fraction = 0.05;
   bool reset_attention = false;
+  bool balance = true;
   double read_timeout_s = 300;
 };
 
@@ -43,6 +44,10 @@ inline constexpr Field<DataConfig> kDataFields[] = {
      .member = &DataConfig::reset_attention,
      .doc = "A token attends only to tokens of its own document, and learned positions count from where that begins in "
             "the sample (rotary ones are relative). On the CPU, and on GPUs from H100 on."},
+    {.key = "balance",
+     .member = &DataConfig::balance,
+     .doc = "With reset_attention, the samples of a step are divided among dp ranks and microbatches so that attention "
+            "takes about as long on each, by the lengths of their documents. A step has the same samples either way."},
     {.key = "read_timeout",
      .member = &DataConfig::read_timeout_s,
      .doc = "How long a step may wait for its tokens before the storage is said to have failed.",

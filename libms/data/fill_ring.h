@@ -15,7 +15,7 @@ struct LoaderTask {
   BatchOrder order;
   std::int64_t first_sample = 0;  // of the run's order, with which order.begin begins
   std::vector<int> dp_ranks;      // whose rows are the parts
-  int dp = 1;                     // of all
+  Division division = {};         // of a batch among all dp ranks
   bool has_digests = false;       // training batches have their step's
 };
 

@@ -1,6 +1,7 @@
 #include "data/loader.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
@@ -60,7 +61,10 @@ void document_starts(const TokenFile& file, std::int64_t begin, std::span<std::i
 }
 
 Loader::Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_size, std::uint64_t seed)
-    : shape_(std::move(shape)), vocab_size_(vocab_size), has_starts_(config.reset_attention) {
+    : shape_(std::move(shape)),
+      vocab_size_(vocab_size),
+      has_starts_(config.reset_attention),
+      is_balanced_(config.reset_attention && config.balance) {
   MS_ASSERT(shape_.seq >= 1 && shape_.global_batch >= 1 && vocab_size >= 1, "seq {}, global batch {}, vocabulary {}",
             shape_.seq, shape_.global_batch, vocab_size);
   if (config.train.empty()) {
@@ -169,6 +173,22 @@ void Loader::fill(std::int64_t step, std::int64_t first_sample, std::int64_t cou
   for (std::int64_t row = 0; row < count; ++row) {
     read_row(train_->sample(shape_.first_sample(step) + first_sample + row), row, rows, starts);
   }
+}
+
+std::vector<std::int64_t> Loader::rows(std::int64_t step, const Division& division) const {
+  if (is_balanced_) return balance(attention_work(step), division);
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(shape_.batch(step)));
+  std::iota(rows.begin(), rows.end(), 0);
+  return rows;
+}
+
+std::vector<double> Loader::attention_work(std::int64_t step) const {
+  std::vector<double> work;
+  for (std::int64_t i = 0; i < shape_.batch(step); ++i) {
+    const Window window = train_->sample(shape_.first_sample(step) + i);
+    work.push_back(data::attention_work(files_[static_cast<std::size_t>(window.file)], window.begin, shape_.seq));
+  }
+  return work;
 }
 
 std::uint64_t Loader::digest(std::int64_t step) const {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/balance.h"
 #include "data/batch.h"
 #include "data/config.h"
 #include "data/note.h"
@@ -50,6 +51,13 @@ class Loader {
   void fill(std::int64_t step, std::int64_t first_sample, std::int64_t count, std::int32_t* rows,
             std::int32_t* starts = nullptr) const;
 
+  // Returns which sample of the global batch of `step` each of its rows is: dp rank after dp rank, and in a rank
+  // microbatch after microbatch. In the run's order, or balanced, under [data] reset_attention and balance. Reads the
+  // index alone.
+  std::vector<std::int64_t> rows(std::int64_t step, const Division& division) const;
+  // Returns attention_work() of each sample of the global batch of `step`, in the run's order.
+  std::vector<double> attention_work(std::int64_t step) const;
+
   // Returns the digest of all samples of the global batch of `step`, for the chain. Reads no file.
   std::uint64_t digest(std::int64_t step) const;
 
@@ -83,7 +91,7 @@ class Loader {
 
   BatchShape shape_;
   std::int64_t vocab_size_;
-  bool has_starts_;
+  bool has_starts_, is_balanced_;
   std::vector<TokenFile> files_;
   std::vector<WeightStage> stages_;
   std::optional<Sampler> train_;

@@ -75,13 +75,14 @@ struct TaskHead {
   BatchOrder order;
   std::int64_t first_sample;
   std::size_t parts;
-  int dp;
+  Division division;
   bool has_digests;
 };
 static_assert(std::is_trivially_copyable_v<TaskHead>);
 
 std::string encode(const BatchRing& ring, const LoaderTask& task) {
-  const TaskHead head{ring.shape(), task.order, task.first_sample, task.dp_ranks.size(), task.dp, task.has_digests};
+  const TaskHead head{ring.shape(),         task.order,    task.first_sample,
+                      task.dp_ranks.size(), task.division, task.has_digests};
   std::string bytes(reinterpret_cast<const char*>(&head), sizeof head);
   bytes.append(reinterpret_cast<const char*>(task.dp_ranks.data()), task.dp_ranks.size() * sizeof(int));
   return bytes + ring.address();
@@ -100,7 +101,7 @@ Assignment decode(std::string_view bytes) {
   std::memcpy(dp_ranks.data(), bytes.data() + sizeof head, head.parts * sizeof(int));
   return {head.ring,
           std::string(bytes.substr(sizeof head + head.parts * sizeof(int))),
-          {head.order, head.first_sample, std::move(dp_ranks), head.dp, head.has_digests}};
+          {head.order, head.first_sample, std::move(dp_ranks), head.division, head.has_digests}};
 }
 
 Error start_error(int err) {

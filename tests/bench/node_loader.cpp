@@ -83,8 +83,10 @@ data::Loader open_sources(const fs::path& directory) {
 }
 
 data::LoaderTask task_of(std::vector<int> dp_ranks, int dp, bool has_digests) {
-  return {
-      .order = {.end = kSteps + kComputedSteps}, .dp_ranks = std::move(dp_ranks), .dp = dp, .has_digests = has_digests};
+  return {.order = {.end = kSteps + kComputedSteps},
+          .dp_ranks = std::move(dp_ranks),
+          .division = {.dp = dp},
+          .has_digests = has_digests};
 }
 
 // What a rank does, in its process.

@@ -1,7 +1,9 @@
 // A command of ms-data: what a configuration feeds to the ranks of a run.
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "base/json.h"
@@ -53,6 +55,18 @@ void print_sample(const FedSample& sample) {
   print_out("{}\n\n", sample.text ? *sample.text : fmt::format("{}", fmt::join(sample.tokens, " ")));
 }
 
+// How even attention's work is over dp ranks: the largest over the mean.
+struct Evenness {
+  double fed = 1, run_order = 1;
+};
+
+Evenness evenness_of(const data::Loader& loader, std::int64_t step, const std::vector<std::int64_t>& order, int dp) {
+  const std::vector<double> work = loader.attention_work(step);
+  std::vector<std::int64_t> run_order = order;
+  std::ranges::sort(run_order);
+  return {.fed = data::imbalance(work, order, dp), .run_order = data::imbalance(work, run_order, dp)};
+}
+
 Json json_of(const FedSample& sample) {
   return {{"sample", sample.number},
           {"dp", sample.dp},
@@ -79,24 +93,31 @@ int run_sample(const Args& args) {
     end = first + rows;
   }
 
+  const data::Division division{mesh.dp, settings.train.microbatch};
+  const std::vector<std::int64_t> order = loader.rows(step, division);
+
   std::string chain;
   if (args.has("chain")) {
     chain = data::kChainStart;
     for (std::int64_t i = 0; i <= step; ++i) chain = data::extend_chain(chain, loader.digest(i));
   }
 
+  std::optional<Evenness> evenness;
+  if (loader.has_starts()) evenness = evenness_of(loader, step, order, mesh.dp);
+
   Tokenizers tokenizers(settings.model.vocab);
   Json samples = Json::array();
   const auto seq = static_cast<std::size_t>(settings.model.seq);
   std::vector<std::int32_t> tokens(seq + 1);
   for (std::int64_t row = first; row < end; ++row) {
-    FedSample sample{.number = loader.shape().first_sample(step) + row,
+    const std::int64_t of_batch = order[static_cast<std::size_t>(row)];
+    FedSample sample{.number = loader.shape().first_sample(step) + of_batch,
                      .dp = row / rows,
                      .microbatch = row % rows / settings.train.microbatch,
-                     .origin = loader.origin(step, row),
+                     .origin = loader.origin(step, of_batch),
                      .tokens = {},
                      .starts = std::vector<std::int32_t>(seq)};
-    loader.fill(step, row, 1, tokens.data(), sample.starts.data());
+    loader.fill(step, of_batch, 1, tokens.data(), sample.starts.data());
     sample.tokens.assign(tokens.begin(), tokens.end() - 1);
     if (const data::Tokenizer* tokenizer = tokenizers.of(sample.origin.prefix))
       sample.text = tokenizer->decode(sample.tokens);
@@ -109,10 +130,15 @@ int run_sample(const Args& args) {
   if (args.has("json")) {
     Json shown{{"schema", 1}, {"step", step + 1}, {"samples", samples}};
     if (!chain.empty()) shown["data_chain"] = chain;
+    if (evenness) shown["attention_max_over_mean"] = {{"fed", evenness->fed}, {"run_order", evenness->run_order}};
     print_out("{}\n", shown.dump(1));
-  } else if (!chain.empty()) {
-    print_out("data_chain after step {}: {}\n", step + 1, chain);
+    return 0;
   }
+  if (evenness) {
+    print_out("attention's work, the busiest dp rank over the mean: {:.3f}; {:.3f} in the run's order\n", evenness->fed,
+              evenness->run_order);
+  }
+  if (!chain.empty()) print_out("data_chain after step {}: {}\n", step + 1, chain);
   return 0;
 }
 

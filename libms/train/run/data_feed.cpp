@@ -78,7 +78,7 @@ void DataFeed::begin(const data::BatchOrder& order, std::int64_t first_sample, b
     loader_.run(*ring_, {.order = order,
                          .first_sample = first_sample,
                          .dp_ranks = readers_.dp_ranks,
-                         .dp = plan_.mesh.dp,
+                         .division = {plan_.mesh.dp, plan_.settings.train.microbatch},
                          .has_digests = has_digests});
     log::debug("data", "loads for {} ranks, {} dp ranks, a ring of {} bytes", shape.readers, shape.parts,
                shape.size_bytes());

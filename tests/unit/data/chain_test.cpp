@@ -49,7 +49,8 @@ class ChainOfARun : public testing::Test {
   // As the rank that reads the rows of dp rank 0 has it.
   static std::string follow(const Loader& loader, int dp, std::int64_t begin, std::int64_t end, std::string chain) {
     BatchRing ring({.rows = loader.shape().global_batch / dp, .seq = loader.shape().seq});
-    const LoaderTask task{.order = {.begin = begin, .end = end}, .dp_ranks = {0}, .dp = dp, .has_digests = true};
+    const LoaderTask task{
+        .order = {.begin = begin, .end = end}, .dp_ranks = {0}, .division = {.dp = dp}, .has_digests = true};
     const std::jthread filling([&] { fill_ring(loader, ring, task); });
     BatchReader reader(ring, 0, 0, 60, [] {});
     for (std::int64_t step = begin; step < end; ++step) chain = extend_chain(chain, reader.next({.step = step}).digest);

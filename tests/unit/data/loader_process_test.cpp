@@ -66,7 +66,11 @@ class NodeLoader : public testing::Test {
             .has_starts = true};
   }
   static LoaderTask task_for(const std::vector<int>& dp_ranks) {
-    return {.order = kOrder, .first_sample = kFirstSample, .dp_ranks = dp_ranks, .dp = kDp, .has_digests = true};
+    return {.order = kOrder,
+            .first_sample = kFirstSample,
+            .dp_ranks = dp_ranks,
+            .division = {.dp = kDp},
+            .has_digests = true};
   }
 
   // What a rank that reads for itself has.
@@ -81,7 +85,11 @@ class NodeLoader : public testing::Test {
       loader.fill_validation(*id.round * kGlobalBatch + rows * dp_rank, rows, kOrder.rounds * kGlobalBatch,
                              all.rows.data(), all.starts.data());
     } else {
-      loader.fill(id.step, rows * dp_rank, rows, all.rows.data(), all.starts.data());
+      const std::vector<std::int64_t> samples = loader.rows(id.step, {.dp = kDp});
+      for (std::int64_t row = 0; row < rows; ++row) {
+        loader.fill(id.step, samples[static_cast<std::size_t>(rows * dp_rank + row)], 1,
+                    all.rows.data() + row * (kSeq + 1), all.starts.data() + row * kSeq);
+      }
     }
     return all;
   }
