@@ -124,6 +124,25 @@ void write_atomic(const std::string& path, std::string_view data, Blame absent) 
   sync_directory(parent_directory(path));
 }
 
+// Whether there is something that a rename would replace by a file: a device, a pipe, or /dev/stdout.
+bool is_written_into(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0 || S_ISDIR(status.st_mode)) return false;
+  std::error_code error;
+  const std::string directory = std::filesystem::canonical(parent_directory(path), error).string();
+  return !S_ISREG(status.st_mode) || directory == "/dev" || directory.starts_with("/proc/");
+}
+
+void write_into(const std::string& path, std::string_view data) {
+  // A pipe that nobody reads is refused with ENXIO, and not waited for.
+  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!fd)
+    throw file_error("file.open", errno == ENXIO ? Blame::user : blame_of(errno, Blame::user), "open", path, errno);
+  if (const int flags = ::fcntl(fd.get(), F_GETFL); flags >= 0) ::fcntl(fd.get(), F_SETFL, flags & ~O_NONBLOCK);
+  write_all(fd, data, path);
+  fd.close();
+}
+
 void make_all(const std::string& path, Blame absent) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
@@ -162,7 +181,14 @@ std::string read_user_file(const std::string& path, std::size_t max_bytes) {
 }
 
 void write_file_atomic(const std::string& path, std::string_view data) { write_atomic(path, data, Blame::storage); }
-void write_user_file(const std::string& path, std::string_view data) { write_atomic(path, data, Blame::user); }
+
+void write_user_file(const std::string& path, std::string_view data) {
+  if (is_written_into(path)) {
+    write_into(path, data);
+  } else {
+    write_atomic(path, data, Blame::user);
+  }
+}
 
 bool create_exclusive(const std::string& path, std::string_view data) {
   const TemporaryFile file(path, data, Blame::storage);

@@ -14,8 +14,8 @@ struct FileLock {
   std::string holder = {};  // who has it: "process 4711 on n12", or "another process" where the file does not tell
   int error = 0;            // of a file system that has no locks
 };
-// Tries to lock the file, which is made where it is not there. Throws Error("file.open") where that cannot be; `absent`
-// as in base/file.h.
+// Tries to lock the file, which is made where it is not there. Throws Error("file.open") where that cannot be, and
+// Error("file.kind") where the name is a link: somebody else could have laid it. `absent` as in base/file.h.
 FileLock lock_file(const std::string& path, Blame absent);
 
 }  // namespace ms

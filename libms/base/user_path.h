@@ -13,7 +13,7 @@ bool is_wrong_path(int err);
 
 // A whole regular file of at most max_bytes: of others a pipe would wait for ever, and /dev/zero has no end.
 std::string read_user_file(const std::string& path, std::size_t max_bytes);
-// As write_file_atomic().
+// As write_file_atomic(), but a device or a pipe is written into, and stays.
 void write_user_file(const std::string& path, std::string_view data);
 // Throws what write_user_file() would, as far as can be known before: for results that take a while.
 void check_user_file(const std::string& path);

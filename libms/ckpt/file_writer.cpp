@@ -67,7 +67,7 @@ std::span<std::byte> FileWriter::data(std::size_t i) const {
 FileEntry FileWriter::write(const std::string& directory, const std::string& name, const std::stop_token& stop,
                             WriteReport* report) const {
   const std::string path = directory + "/" + name;
-  UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666));
   if (!file) throw write_error("create", path, errno);
   reserve(file.get(), path, layout_.size_bytes);
   file.close();

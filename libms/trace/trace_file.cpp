@@ -84,7 +84,7 @@ TraceFile::TraceFile(const std::string& dir, const Identity& identity, std::int6
   if (!is_empty_trace(path_) && std::rename(path_.c_str(), previous_.c_str()) != 0 && errno != ENOENT) {
     throw Error("file.rename", Blame::storage, fmt::format("cannot set aside {}: {}", path_, errno_text(errno)));
   }
-  file_ = UniqueFd(open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  file_ = UniqueFd(open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644));
   if (!file_) {
     const int err = errno;
     throw system_error("file.open", Blame::storage, fmt::format("cannot create {}: {}", path_, errno_text(err)), err);

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <set>
 #include <thread>
@@ -86,6 +87,20 @@ TEST_F(File, ChecksAnOutputBeforeItIsMade) {
   }
   EXPECT_EQ(error_of([&] { make_user_directories(path("f/d")); }).blame(), Blame::user);
   EXPECT_EQ(error_of([&] { make_directories(path("f/d")); }).blame(), Blame::storage);
+}
+
+TEST_F(File, OutputGoesIntoPipesAndDevicesWhichStay) {
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  EXPECT_EQ(error_of([&] { write_user_file(path("pipe"), "x"); }).blame(), Blame::user) << "nobody reads";
+  const UniqueFd reader(::open(path("pipe").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  write_user_file(path("pipe"), "text");
+  std::array<char, 8> read{};
+  EXPECT_EQ(::read(reader.get(), read.data(), read.size()), 4);
+  EXPECT_TRUE(std::filesystem::is_fifo(path("pipe")));
+  std::filesystem::create_symlink("/dev/null", path("null"));  // /dev/null itself is not for a test to try
+  write_user_file(path("null"), "text");
+  EXPECT_TRUE(std::filesystem::is_symlink(path("null")));
+  EXPECT_TRUE(std::filesystem::is_character_file(path("null")));
 }
 
 TEST_F(File, ReadsRegularFilesOfABoundedSize) {

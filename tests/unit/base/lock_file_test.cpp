@@ -2,6 +2,7 @@
 #include "base/lock_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,6 +39,22 @@ TEST(LockFile, IsFreeOnceItsProcessIsGone) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0) << "the child had it";
   EXPECT_TRUE(lock_file(path, Blame::user).fd);
+}
+
+// Whoever owns the directory could have laid the name for others to overwrite what it leads to.
+TEST(LockFile, IsNoLinkToAnotherFile) {
+  const test::TempDir dir;
+  test::spill(dir / "precious", "text");
+  ASSERT_EQ(::symlink((dir / "precious").c_str(), (dir / "soft").c_str()), 0);
+  ASSERT_EQ(::link((dir / "precious").c_str(), (dir / "hard").c_str()), 0);
+  ASSERT_EQ(::mkfifo((dir / "pipe").c_str(), 0600), 0);
+  for (const char* name : {"soft", "hard", "pipe"}) {
+    try {
+      lock_file(dir / name, Blame::user);
+      FAIL() << name;
+    } catch (const Error& error) { EXPECT_EQ(error.kind(), "file.kind") << error.message(); }
+  }
+  EXPECT_EQ(test::slurp(dir / "precious"), "text");
 }
 
 TEST(LockFile, SaysWhoIsToBlameWhereItCannotBeMade) {
