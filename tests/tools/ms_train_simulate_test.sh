@@ -39,6 +39,10 @@ MS_TRAIN=$tool python3 -B "$configs/../tests/bench/megascale_tables.py" --check 
 tiny=("$configs/tiny-3d.toml" --cluster "$a100" --set-cluster noise.spread=0)
 expect 0 'iteration' simulate "${tiny[@]}" --trace healthy
 expect 0 'iteration' simulate "${tiny[@]}" --slow rank=5:1.2 --trace slow
+# Each step of a trace is as long as an iteration, the host's part included, the first and the last one, too.
+expect 0 'iteration +3[.]' simulate "${tiny[@]}" --set-cluster node.step=3s --trace host --steps 3
+"$tracepp" report host >out 2>err || fail "ms-tracepp report: $(cat err)"
+grep -q 'median 3.0s' out || fail "a step of the trace takes not what the simulator says: $(head -n 5 out)"
 [[ $(find slow -name 'rank-*.mst' | wc -l) -eq 8 ]] || fail "not one trace a rank"
 "$tracepp" stragglers --json slow >out 2>err || fail "ms-tracepp stragglers: $(cat err)"
 holds 'j["suspects"][0]["rank"] == 5'

@@ -61,12 +61,15 @@ void write_traces(const Plan& plan, const comm::SimSetup& setup, double peak_flo
   }
   comm::SimSetup traced = setup;
   traced.moved = nullptr;
-  traced.begin_ns = kBeginNs;
+  // The host's time of a step comes before its work, so that each step is as long as an iteration, the first one, too.
+  const std::int64_t host_ns = std::llround(setup.cluster->node.step_s * 1e9);
+  std::int64_t begin_ns = kBeginNs;
   std::vector<std::vector<double>> op_seconds(recorders.size());
   for (int step = 0; step < options.trace_steps; ++step) {
+    traced.begin_ns = begin_ns + host_ns;
     std::vector<comm::SimRecording> recordings(issuers.size());
     for (std::size_t r = 0; r < issuers.size(); ++r) {
-      recorders[r]->begin_step(step, traced.begin_ns);
+      recorders[r]->begin_step(step, begin_ns);
       recordings[r] = issuers[r]->step(step);
       traced.ranks[r].recording = &recordings[r];
       traced.ranks[r].recorder = recorders[r].get();
@@ -79,7 +82,7 @@ void write_traces(const Plan& plan, const comm::SimSetup& setup, double peak_flo
       recorders[r]->end_step(step, end_ns, op_seconds[r]);
       recorders[r]->flush();
     }
-    traced.begin_ns = end_ns + std::llround(setup.cluster->node.step_s * 1e9);
+    begin_ns = end_ns;
   }
   for (const auto& recorder : recorders) recorder->close(trace::format::Ending::done);
 }
