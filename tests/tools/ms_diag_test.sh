@@ -254,6 +254,11 @@ grep -q "<td>6.1.0-2</td>" fleet.html || fail "fleet --html"
 expect 1 '"attribute": "kernel"' fleet --from facts.jsonl --json
 echo "not facts" >>facts.jsonl
 expect 1 "line 5 .*no answer of ms-diag facts" fleet --from facts.jsonl
+for _ in 1 2 3; do head -n 1 facts.jsonl; done >twice.jsonl
+expect 1 "line 3 .*n1 has answered in line 1 already" fleet --from twice.jsonl
+expect 1 "1 of 3 nodes answered" fleet --from twice.jsonl
+mkfifo pipe.jsonl
+expect 3 "is not a regular file" fleet --from pipe.jsonl
 
 # ---- what is refused: 3, which is "unknown" to a monitor, never 2, which would page somebody
 expect 3 "there is no check 'gpu.exx'" explain gpu.exx

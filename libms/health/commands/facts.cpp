@@ -203,6 +203,8 @@ std::string to_json(const NodeFacts& node) {
 NodeFacts node_facts_from_json(const std::string& text) {
   try {
     const Json json = Json::parse(text);
+    if (json.get<int>("schema") != 1 || json.get<std::string>("node").empty())
+      throw Error("facts.format", Blame::node, "this is no answer of this version's ms-diag facts");
     return {.node = json.get<std::string>("node"),
             .facts = json.get<Facts>("facts"),
             .report = from_json(json.at("report").dump()),

@@ -4,11 +4,12 @@
 #include <algorithm>
 #include <iostream>
 #include <iterator>
+#include <map>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/print.h"
 #include "base/text.h"
+#include "base/user_path.h"
 #include "health/act/state.h"
 #include "health/checks/registry.h"
 #include "health/commands/commands.h"
@@ -22,7 +23,8 @@ namespace ms::health {
 namespace {
 
 constexpr double kDrainsSince_s = 90 * 86400.0;
-constexpr double kFacts_s = 20;  // of one node: the checks of level 1, and files
+constexpr std::size_t kMaxFactsBytes = std::size_t{256} << 20;  // some 30,000 nodes
+constexpr double kFacts_s = 20;                                 // of one node: the checks of level 1, and files
 
 int drains_since(const std::vector<HistoryEntry>& history, double since_wall_s) {
   int drains = 0;
@@ -91,14 +93,21 @@ FleetInput ask_fleet(const Args& args, const Policy& policy) {
 // Lines of ms-diag facts, however they were collected: srun ms-diag facts.
 FleetInput read_fleet(const std::string& from) {
   const std::string text =
-      from == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : read_file(from, Blame::user);
+      from == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : read_user_file(from, kMaxFactsBytes);
   FleetInput input;
+  std::map<std::string, std::size_t> line_of;  // by node
   std::size_t number = 0;
   for (const std::string& line : split(text, '\n')) {
     ++number;
     if (line.empty()) continue;
     try {
-      input.nodes.push_back(node_facts_from_json(line));
+      NodeFacts node = node_facts_from_json(line);
+      const auto [before, is_new] = line_of.try_emplace(node.node, number);
+      if (!is_new) {
+        throw user_error("fleet.twice", fmt::format("{} has answered in line {} already; only that line counts",
+                                                    node.node, before->second));
+      }
+      input.nodes.push_back(std::move(node));
     } catch (const Error& error) { input.silent.emplace_back(fmt::format("line {}", number), error.message()); }
   }
   return input;
@@ -123,7 +132,7 @@ int fleet_command(const Args& args) {
   input.clock_limit_s = policy.limits.clock_error_s;
   const Fleet fleet = compare_fleet(input);
   write_out(args.has("json") ? fleet_json(fleet) : fleet_text(fleet));
-  if (args.has("html")) write_file_atomic(args.get("html"), fleet_html(fleet));
+  if (args.has("html")) write_user_file(args.get("html"), fleet_html(fleet));
   return fleet.nagios_status();
 }
 

@@ -205,7 +205,9 @@ Report from_json(const std::string& text) {
     }
     return report;
   } catch (const nlohmann::json::exception& error) {
-    throw Error("report.format", Blame::node, fmt::format("this is no report of ms-diag: {}", error.what()));
+    const std::string_view what = error.what();  // "[json.exception.type_error.304] cannot use ..."
+    throw Error("report.format", Blame::node,
+                fmt::format("this is no report of ms-diag: {}", what.substr(what.find("] ") + 2)));
   }
 }
 
