@@ -75,7 +75,9 @@ class Watch {
       Watched watched{.dir = dir_, .metrics = read_metrics(dir_), .metrics_age_s = age_s(metrics_path(dir_))};
       if (clock_.now_s() >= next_look_s_) look();
       watched.traces = look_.text;
-      if (is_terminal) {
+      if (once_) {
+        write_out(screen_text(watched));
+      } else if (is_terminal) {
         write_screen(screen_text(watched));
       } else {
         print_new(watched);
@@ -105,7 +107,7 @@ class Watch {
       last_step_ = step.step;
       write_out(line_text(step) + "\n");
     }
-    if (look_.verdict != last_verdict_ || once_ || look_.is_over) write_out(look_.text);
+    if (look_.verdict != last_verdict_ || look_.is_over) write_out(look_.text);
     last_verdict_ = look_.verdict;
   }
 
