@@ -17,6 +17,8 @@ constexpr std::size_t kMaxBytes = std::size_t{1} << 30;  // of text
 constexpr double kMaxTime_s = 1e11;                      // to the year 5138; milliseconds are no times
 constexpr std::size_t kMaxShownChars = 60;
 
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
 std::string read_text(const std::string& path) {
   unpack::InputFile file(path);
   std::string text;
@@ -24,6 +26,7 @@ std::string read_text(const std::string& path) {
     text += piece;
     if (text.size() > kMaxBytes) throw user_error("loan.csv", fmt::format("{} holds more than 1 GiB", path));
   }
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   return text;
 }
 
@@ -58,6 +61,10 @@ void CsvTable::add_line(std::size_t begin, std::size_t end, std::int64_t number)
   }
   const Line line{.begin = begin, .cells = ends_.size(), .number = number};
   for (std::size_t i = begin; i <= end; ++i) {
+    if (i < end && text_[i] == '"') {
+      throw user_error("loan.csv", fmt::format("{}:{} has a quoted cell, and those are not read", path_, number),
+                       "write cells without quotes and commas");
+    }
     if (i == end || text_[i] == ',') ends_.push_back(i);
   }
   lines_.push_back(line);

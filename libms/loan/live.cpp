@@ -1,9 +1,11 @@
 #include "loan/live.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cmath>
 #include <map>
 
@@ -20,6 +22,7 @@ namespace {
 
 constexpr std::size_t kMaxDemandBytes = 4096;
 constexpr std::size_t kMaxDemandChars = 60;
+constexpr std::string_view kSignalChars = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-";
 
 // States in which a node runs nothing new, as scontrol shows them.
 constexpr std::array<std::string_view, 13> kTroubles = {
@@ -45,6 +48,14 @@ std::string demand_text(const Policy& policy) {
   return result.out;
 }
 
+// A program that is not there is a mistake of the policy, found before anything is done.
+void require_program(std::string_view key, const std::string& program) {
+  if (!program.empty() && program.find('/') == std::string::npos) return;  // found by PATH
+  if (::access(program.c_str(), X_OK) == 0) return;
+  throw user_error("loan.program", fmt::format("{} '{}' of the policy: {}", key, plain_text(program, kMaxDemandChars),
+                                               errno_text(errno)));
+}
+
 std::string list_of(const std::vector<std::string>& nodes) { return slurm::fold_hostlist(nodes); }
 
 }  // namespace
@@ -58,7 +69,15 @@ void check_live(const Policy& policy) {
     throw user_error("loan.demand", "the policy says neither demand.file nor demand.command",
                      "one of them must say how many nodes inference needs now");
   }
-  if (slurm::expand_hostlist_or_throw(policy.slurm.nodes).empty()) {
+  const SlurmConfig& config = policy.slurm;
+  require_program("slurm.scontrol", config.scontrol);
+  if (!policy.demand.command.empty()) require_program("demand.command", policy.demand.command.front());
+  if (config.loan_partition.empty()) throw user_error("loan.partition", "slurm.loan_partition of the policy is empty");
+  if (config.signal.find_first_not_of(kSignalChars) != std::string::npos) {
+    throw user_error("loan.signal", fmt::format("slurm.signal '{}' is no signal", plain_text(config.signal, 20)),
+                     "USR1, say; empty: none is sent");
+  }
+  if (slurm::expand_hostlist_or_throw(config.nodes).empty()) {
     throw user_error("loan.nodes", "slurm.nodes of the policy is empty", "name the nodes that may be loaned");
   }
 }

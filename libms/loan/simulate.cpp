@@ -67,7 +67,8 @@ Command simulate_command() {
               "num_gpus, gpu_num); also max_gpus, which makes a job elastic, and time_limit. The file of demand has "
               "time_s and nodes (or gpus); or creation_time, deletion_time and gpu_request, a row an instance. Other "
               "columns are passed over.\n\n"
-              "The replay is deterministic, but for the seconds that decisions take. All GPUs are equally fast. "
+              "Demand begins with the first submission, whatever its own times are, and changes until the last job has "
+              "ended. The replay is deterministic, but for the seconds that decisions take. All GPUs are equally fast. "
               "Queueing counts all waits of a job, JCT is the time from its submission to its end, usage is of both "
               "clusters until the last submission."};
 }

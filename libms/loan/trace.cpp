@@ -88,13 +88,13 @@ void check_workers(const std::string& place, const TraceJob& job, const Policy& 
                                             place, job.gpus, job.max_gpus, kMaxExtraWorkers));
 }
 
-std::vector<std::pair<double, int>> instance_steps(const CsvTable& table) {
+std::vector<std::pair<double, double>> instance_steps(const CsvTable& table) {
   const std::size_t created = table.column({"creation_time"});
   const std::size_t deleted = table.column({"deletion_time"});
   const std::size_t gpus = table.column({"gpu_request"});
-  std::vector<std::pair<double, int>> changes;
+  std::vector<std::pair<double, double>> changes;
   for (std::size_t row = 0; row < table.rows(); ++row) {
-    const int count = static_cast<int>(table.number(row, gpus, 0, kMaxGpus));
+    const double count = table.number(row, gpus, 0, kMaxGpus);  // of shared GPUs a part
     if (count == 0) continue;
     const double from_s = table.cell(row, created).empty() ? 0 : table.number(row, created, 0, 1e10);
     changes.emplace_back(from_s, count);
@@ -104,7 +104,7 @@ std::vector<std::pair<double, int>> instance_steps(const CsvTable& table) {
 }
 
 // GPUs in use from each time on, from changes in any order.
-std::vector<std::pair<double, double>> summed(const std::vector<std::pair<double, int>>& changes) {
+std::vector<std::pair<double, double>> summed(const std::vector<std::pair<double, double>>& changes) {
   std::map<double, double> by_time;
   for (const auto& [time_s, count] : changes) by_time[time_s] += count;
   std::vector<std::pair<double, double>> steps;
@@ -182,7 +182,7 @@ JobTrace read_jobs(const std::string& path, const Policy& policy) {
   JobTrace trace;
   for (std::size_t row = 0; row < table.rows(); ++row) {
     TraceJob job{.submit_s = table.time_s(row, submit), .work_s = table.number(row, duration, 0, kMaxDuration_s)};
-    const int count = static_cast<int>(table.number(row, gpus, 0, kMaxGpus));
+    const int count = static_cast<int>(std::ceil(table.number(row, gpus, 0, kMaxGpus)));  // a part blocks a GPU
     if (count == 0) {
       ++trace.without_gpus;
       continue;
@@ -244,15 +244,20 @@ Demand read_demand(const std::string& path, const Policy& policy, double span_s)
       table.find({"creation_time"}) ? summed(instance_steps(table)) : plain_steps(table, gpus_per_node);
   if (gpus.empty()) throw user_error("loan.demand", fmt::format("{} holds no demand", path));
   const double origin_s = gpus.front().first;
-  std::erase_if(gpus, [&](const auto& step) { return step.first - origin_s > span_s; });
   if (policy.demand.scaled()) {
+    // The range is that of the time in which jobs come; what is beyond it later is cut.
+    const auto later =
+        std::find_if(gpus.begin(), gpus.end(), [&](const auto& step) { return step.first - origin_s > span_s; });
     const auto [low, high] =
-        std::minmax_element(gpus.begin(), gpus.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+        std::minmax_element(gpus.begin(), later, [](const auto& a, const auto& b) { return a.second < b.second; });
     const double least = low->second;
     const double range = high->second - low->second;
     const double from = policy.inference_gpus() * policy.demand.low_percent / 100;
     const double to = policy.inference_gpus() * policy.demand.high_percent / 100;
-    for (auto& [time_s, count] : gpus) count = range == 0 ? to : from + (count - least) / range * (to - from);
+    for (auto& [time_s, count] : gpus) {
+      const double part = range == 0 ? 1 : std::clamp((count - least) / range, 0.0, 1.0);
+      count = from + part * (to - from);
+    }
   }
   Demand demand;
   for (const auto& [time_s, count] : gpus) {

@@ -137,10 +137,13 @@ Partition Commands::partition(const std::string& name) const {
 }
 
 std::vector<Job> Commands::jobs_of(const std::string& partition) const {
-  std::vector<Job> jobs = parse_jobs(squeue({"--noheader", "--local", "--all", "--array",
-                                             "--partition=" + one_partition(partition), "--format=" + job_format()}));
-  for (const Job& job : jobs) references_[job.id] = job.reference();
-  return jobs;
+  std::optional<std::vector<Job>> jobs =
+      parse_jobs(squeue({"--noheader", "--local", "--all", "--array", "--partition=" + one_partition(partition),
+                         "--format=" + job_format()}));
+  // Half an answer would be taken for jobs that have ended.
+  if (!jobs) throw command_error("squeue --partition=" + partition, "the answer is not one of Slurm's, or is cut off");
+  for (const Job& job : *jobs) references_[job.id] = job.reference();
+  return std::move(*jobs);
 }
 
 void Commands::set_partition_nodes(const std::string& partition, const std::string& hostlist) const {

@@ -222,10 +222,13 @@ std::string job_long_format() {
   return fmt::format("{}{}", fmt::join(fields, ","), kRowEnd);
 }
 
-std::vector<Job> parse_jobs(std::string_view answer) {
+std::optional<std::vector<Job>> parse_jobs(std::string_view answer) {
   std::vector<Job> jobs;
   for (const std::string_view row : cut(answer, kRowEnd)) {
-    if (std::optional<Job> job = read_cells(row, kColumns, Job{})) jobs.push_back(std::move(*job));
+    if (trim(row).empty()) continue;
+    std::optional<Job> job = read_cells(row, kColumns, Job{});
+    if (!job) return std::nullopt;
+    jobs.push_back(std::move(*job));
   }
   return jobs;
 }

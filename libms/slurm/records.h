@@ -72,8 +72,9 @@ std::optional<Partition> parse_partition(std::string_view text, std::string_view
 std::string job_format();
 std::string job_long_format();
 // The job `id` in the answers to both; nullopt: not in both of them, or it is not in the format asked for.
-// All jobs in an answer in the format of job_format(); what only the other one has keeps its default.
-std::vector<Job> parse_jobs(std::string_view answer);
+// All jobs in an answer in the format of job_format(); what only the other one has keeps its default. nullopt: a row is
+// cut off, or is none.
+std::optional<std::vector<Job>> parse_jobs(std::string_view answer);
 std::optional<Job> parse_job(std::string_view answer, std::string_view long_answer, std::uint32_t id);
 
 }  // namespace ms::slurm

@@ -120,15 +120,19 @@ TEST_F(LoanTrace, RefusesJobsThatMakeNoSense) {
 
 TEST_F(LoanTrace, DemandIsNodesFromEachTimeOn) {
   const Demand demand = read_demand(spilled("time_s,gpus\n100,8\n110,9\n120,16\n130,0\n5000,8\n"), policy_, 1000);
-  EXPECT_THAT(demand.steps, ElementsAre(Pair(0, 1), Pair(10, 2), Pair(30, 0)));
+  EXPECT_THAT(demand.steps, ElementsAre(Pair(0, 1), Pair(10, 2), Pair(30, 0), Pair(4900, 1)));
   EXPECT_EQ(demand.at(9), 1);
   EXPECT_EQ(demand.at(10), 2);
-  EXPECT_EQ(demand.at(1e9), 0);
+  EXPECT_EQ(demand.at(1e9), 1);
 }
 
 TEST_F(LoanTrace, DemandOfInstances) {
   const std::string text = "name,gpu_request,creation_time,deletion_time\na,8,,50\nb,8,,\nc,0,,\nd,16,20,\n";
   EXPECT_THAT(read_demand(spilled(text), policy_, 1000).steps, ElementsAre(Pair(0, 2), Pair(20, 4), Pair(50, 3)));
+  // Parts of GPUs add up: sixteen halves are a node.
+  std::string halves = "gpu_request,creation_time,deletion_time\n8,0,\n";
+  for (int i = 0; i < 16; ++i) halves += "0.5,0,9000\n";
+  EXPECT_THAT(read_demand(spilled(halves), policy_, 1000).steps, ElementsAre(Pair(0, 2), Pair(9000, 1)));
   policy_.demand = {.low_percent = 20, .high_percent = 100};
   EXPECT_THAT(read_demand(spilled(text), policy_, 1000).steps, ElementsAre(Pair(0, 2), Pair(20, 10), Pair(50, 6)));
 }

@@ -214,16 +214,20 @@ TEST(Records, AnArrayThatHasNotStartedIsOneJob) {
   EXPECT_EQ(job->reference(), "7");
 }
 
-// Rows of another shape, of other jobs, cut off, or in one of the answers only.
 TEST(Records, AllJobsOfAnAnswer) {
-  const auto jobs =
-      parse_jobs(answer("12|12|N/A|0|9|RUNNING|node[01-02]||None|$\n013|13|N/"
-                        "A|0|9|RUNNING|n||None|$\n14|12|3|0|9|PENDING|||Priority|$\nx|$\n"));
-  ASSERT_EQ(jobs.size(), 2U);  // 013 is no number of Slurm's
-  EXPECT_EQ(jobs[0].nodes, "node[01-02]");
-  EXPECT_TRUE(jobs[0].runs());
-  EXPECT_EQ(jobs[1].reference(), "12_3");
-  EXPECT_TRUE(parse_jobs("").empty());
+  const std::string two = answer("12|12|N/A|0|9|RUNNING|node[01-02]||None|$\n14|12|3|0|9|PENDING|||Priority|$\n");
+  const auto jobs = parse_jobs(two);
+  ASSERT_TRUE(jobs.has_value());
+  ASSERT_EQ(jobs->size(), 2U);
+  EXPECT_EQ(jobs->at(0).nodes, "node[01-02]");
+  EXPECT_TRUE(jobs->at(0).runs());
+  EXPECT_EQ(jobs->at(1).reference(), "12_3");
+  EXPECT_TRUE(parse_jobs("")->empty());
+  // Cut off, another number than Slurm's, another shape: these are not fewer jobs.
+  EXPECT_FALSE(parse_jobs(std::string_view(two).substr(0, 20)).has_value());
+  EXPECT_FALSE(parse_jobs(std::string_view(two).substr(0, two.size() - 10)).has_value());
+  EXPECT_FALSE(parse_jobs(answer("013|13|N/A|0|9|RUNNING|n||None|$\n")).has_value());
+  EXPECT_FALSE(parse_jobs("garbage\n").has_value());
 }
 
 TEST(Records, APartitionAndItsNodes) {
