@@ -1,26 +1,50 @@
-# Manual pages are printed by the tools themselves, from the tables that drive them, and land in <build>/man/.
-# Where mandoc is found, a page that it warns about fails the build.
+# Manual pages and sample configurations are printed by the tools themselves, from the tables that drive them, and land in
+# <build>/man/. Where mandoc is found, a page that it warns about fails the build.
 find_program(MS_MANDOC mandoc)
 if(NOT TARGET man)
   add_custom_target(man ALL)
   add_dependencies(installed man)
 endif()
 
-# ms_man_page(ms-data.1 COMMAND ms-data --man): the page is what the command prints. A command that is a target is a
-# dependency of its page, and so are the targets that NEEDS names: what it loads. It is installed in the section that
-# its name ends in.
-function(ms_man_page page)
-  cmake_parse_arguments(ARG "" "" "COMMAND;NEEDS" ${ARGN})
-  set(file ${CMAKE_BINARY_DIR}/man/${page})
+# ms_install_text(FILE PART FOLDER NAME): installs a text. The paths below /usr/local that it names become those below the
+# prefix that it is installed under.
+function(ms_install_text file part folder name)
+  install(FILES ${file} DESTINATION ${folder} COMPONENT ${part} RENAME ${name})
+  install(CODE "
+    set(file \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${folder}/${name}\")
+    file(READ \"\${file}\" text)
+    string(REPLACE /usr/local/lib/ms/ \"\${CMAKE_INSTALL_PREFIX}/${MS_INSTALL_LIBDIR}/\" text \"\${text}\")
+    string(REPLACE /usr/local \"\${CMAKE_INSTALL_PREFIX}\" text \"\${text}\")
+    file(WRITE \"\${file}\" \"\${text}\")" COMPONENT ${part})
+endfunction()
+
+# ms_printed(NAME COMMAND command... [NEEDS target...] [LINT command...]): <build>/man/NAME is what the command prints. A
+# command that is a target is a dependency, and so are the targets that NEEDS names: what it loads.
+function(ms_printed name)
+  cmake_parse_arguments(ARG "" "" "COMMAND;NEEDS;LINT" ${ARGN})
+  set(file ${CMAKE_BINARY_DIR}/man/${name})
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/man)
-  set(lint)
-  if(MS_MANDOC)
-    set(lint COMMAND ${MS_MANDOC} -Tlint -Wwarning ${file})
+  if(ARG_LINT)
+    set(lint COMMAND ${ARG_LINT} ${file})
   endif()
-  add_custom_command(OUTPUT ${file} COMMAND ${ARG_COMMAND} > ${file} ${lint} DEPENDS ${ARG_NEEDS}
-    COMMENT "Manual page ${page}" VERBATIM)
-  add_custom_target(man_${page} DEPENDS ${file})
-  add_dependencies(man man_${page})
+  add_custom_command(OUTPUT ${file} COMMAND ${ARG_COMMAND} > ${file} ${lint} DEPENDS ${ARG_NEEDS} COMMENT "${name}" VERBATIM)
+  add_custom_target(man_${name} DEPENDS ${file})
+  add_dependencies(man man_${name})
+endfunction()
+
+# ms_man_page(ms-data.1 COMMAND ms-data --man): a page, installed in the section that its name ends in.
+function(ms_man_page page)
+  if(MS_MANDOC)
+    set(lint LINT ${MS_MANDOC} -Tlint -Wwarning)
+  endif()
+  ms_printed(${page} ${ARGN} ${lint})
   string(REGEX MATCH "[0-9]$" section ${page})
-  install(FILES ${file} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
+  ms_install_text(${CMAKE_BINARY_DIR}/man/${page} doc ${CMAKE_INSTALL_MANDIR}/man${section} ${page})
+endfunction()
+
+# ms_sample(ms-diag.toml PART COMMAND ms-diag --sample-policy): a configuration with every key commented out. Packages have it
+# in /etc/ms; elsewhere it lies under the prefix, to be copied.
+function(ms_sample name part)
+  ms_printed(${name} ${ARGN})
+  install(FILES ${CMAKE_BINARY_DIR}/man/${name} DESTINATION ${CMAKE_INSTALL_SYSCONFDIR}/ms COMPONENT ${part})
 endfunction()

@@ -1,11 +1,11 @@
 # Modules, tools and tests. A module may depend only on modules declared before it, so the order of the
 # ms_module() lines in libms/CMakeLists.txt is the architecture, and CMake is who enforces it.
 
-# ms_install(TARGET [install() arguments...]): the target is installed, and built by the target `installed`, which is what
-# ./bootstrap build builds.
+# ms_install(TARGET PART FOLDER [EXPORT name]): the target is installed into the folder, goes into the package of this name
+# (ms_package.cmake), and is built by the target `installed`, which is what ./bootstrap build builds.
 add_custom_target(installed)
-function(ms_install target)
-  install(TARGETS ${target} ${ARGN})
+function(ms_install target part folder)
+  install(TARGETS ${target} ${ARGN} DESTINATION ${folder} COMPONENT ${part})
   add_dependencies(installed ${target})
 endfunction()
 
@@ -143,20 +143,20 @@ endfunction()
 function(ms_tool name)
   add_executable(${name} ${CMAKE_CURRENT_SOURCE_DIR}/${name}.cpp)
   target_link_libraries(${name} PRIVATE ms ms_flags)
-  ms_install(${name})
+  ms_install(${name} tools ${CMAKE_INSTALL_BINDIR})
 endfunction()
 
-# ms_bare_tool(NAME MODULES module...): tools/NAME.cpp with these modules in it instead of libms.so: it starts at once, and
-# where neither MPI nor oneDNN is installed.
+# ms_bare_tool(NAME PART part MODULES module...): tools/NAME.cpp with these modules in it instead of libms.so: it starts at
+# once, and where neither MPI nor oneDNN is installed.
 function(ms_bare_tool name)
-  cmake_parse_arguments(ARG "" "" "MODULES" ${ARGN})
+  cmake_parse_arguments(ARG "" "PART" "MODULES" ${ARGN})
   add_executable(${name} ${CMAKE_CURRENT_SOURCE_DIR}/${name}.cpp)
   list(TRANSFORM ARG_MODULES PREPEND ms_ OUTPUT_VARIABLE modules)
   target_link_libraries(${name} PRIVATE ${modules} ms_flags ${CMAKE_DL_LIBS})
   target_link_options(${name} PRIVATE -Wl,--as-needed)
   # No search path for libraries at all, not even the space that CMake leaves for one: root runs it anywhere.
   set_target_properties(${name} PROPERTIES INSTALL_RPATH "" BUILD_WITH_INSTALL_RPATH ON)
-  ms_install(${name})
+  ms_install(${name} ${ARG_PART} ${CMAKE_INSTALL_BINDIR})
 endfunction()
 
 # ms_test(NAME SOURCES file... MODULES module... LABELS label... [LIBRARIES target...]): one GoogleTest program, one ctest.

@@ -106,8 +106,15 @@ const ms::Tool kTool{
               "only accused where both measurements say so."},
          {.name = "check-site",
           .summary = "say what Slurm's configuration lacks for pre-flight to act",
-          .options = {kJson, kSlurmDeadline, kConfig, kNodelist, kSshConfig},
-          .run = check_site_command},
+          .options = {kJson,
+                      {.name = "fix", .doc = "Prints the lines to write into Slurm's files, for you to write."},
+                      kSlurmDeadline,
+                      kConfig,
+                      kNodelist,
+                      kSshConfig},
+          .run = check_site_command,
+          .description =
+              "What it says of gres.conf and of the plugin's file is of the node it runs on: ask a GPU node."},
          {.name = "undrain",
           .summary = "take back ms-diag's own drain of this node",
           .options = {{.name = "verified", .doc = "Only if level 1 now finds nothing that drains."},
@@ -171,6 +178,8 @@ const ms::Tool kTool{
     .failure_status = 3,
     .extra_pages = {{.option = "--man-checks", .text = [] { return checks_page(all_checks()); }},
                     {.option = "--man-policy", .text = policy_page},
+                    {.option = "--sample-policy", .text = sample_policy},
+                    {.option = "--sample-notify", .text = [] { return load_notify_extension().sample(); }},
                     {.option = "--man-notify", .text = [] { return load_notify_extension().page(); }}}};
 
 }  // namespace

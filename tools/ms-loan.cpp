@@ -32,7 +32,8 @@ const Tool kTool{
                  {.command = "ms-loan explain 4711 --policy ms-loan.toml",
                   .doc = "Tell a user why a job was preempted:"}},
     .see_also = {"ms-loan.toml(5)", "ms-driver(1)"},
-    .extra_pages = {{.option = "--man-policy", .text = loan::policy_page}},
+    .extra_pages = {{.option = "--man-policy", .text = loan::policy_page},
+                    {.option = "--sample-policy", .text = loan::sample_policy}},
     .sections = {{.title = "SCHEDULERS", .items = scheduler_items()}}};
 
 }  // namespace

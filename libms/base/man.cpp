@@ -205,6 +205,30 @@ std::string config_page(const ConfigPage& page, std::span<const ConfigRow> rows)
   return text + see_also(page.see_also);
 }
 
+std::string sample_config(const ConfigPage& page, std::span<const ConfigRow> rows) {
+  constexpr std::size_t kWidth = 98;
+  const auto comment = [](const std::string& prose) {
+    std::string lines;
+    for (const std::string& line : wrap(prose, kWidth)) lines += "# " + line + "\n";
+    return lines;
+  };
+  std::string text =
+      comment(fmt::format("{}: {}. Every key has its default here: to change one, take its # away. {}(5) "
+                          "says more.",
+                          page.name, page.summary, page.name));
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const ConfigRow& row = rows[i];
+    if (i == 0 || rows[i - 1].section != row.section) {
+      text += fmt::format("\n{}[{}]\n", comment(row.section_doc), row.section);
+    }
+    std::string doc = row.doc;
+    if (!row.choices.empty()) doc += fmt::format(" One of {}.", fmt::join(row.choices, ", "));
+    if (!row.range.empty()) doc += fmt::format(" Range: {}{}{}.", row.range, row.unit.empty() ? "" : " ", row.unit);
+    text += "\n" + comment(doc) + fmt::format("#{} = {}\n", row.key, row.required ? "..." : row.default_value);
+  }
+  return text;
+}
+
 std::string topic_page(const TopicPage& page) {
   std::string text = header(page.name, 7, page.summary) + ".Sh DESCRIPTION\n" + prose(page.description);
   for (const TopicSection& section : page.sections) {

@@ -25,6 +25,9 @@ struct ConfigPage {
 };
 std::string config_page(const ConfigPage& page, std::span<const ConfigRow> rows);
 
+// Such a file as TOML, to begin with: every key with its default and all that NAME(5) says of it, commented out.
+std::string sample_config(const ConfigPage& page, std::span<const ConfigRow> rows);
+
 // NAME(7): tagged paragraphs under headings.
 struct TopicItem {
   std::string tag;

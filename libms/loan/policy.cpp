@@ -231,17 +231,25 @@ Policy load_policy(const std::string& path) {
   return policy;
 }
 
-std::string policy_page() {
+namespace {
+
+std::string policy_text(std::string (*form)(const man::ConfigPage&, std::span<const ConfigRow>)) {
   Policy policy;
   ConfigSchema schema;
   bind(schema, policy);
-  return man::config_page(
+  return form(
       {.name = "ms-loan.toml",
        .summary = "the policy by which inference nodes go on loan to training",
        .description = "Read by every command of ms-loan(1). Without a key its default holds. Files that it names are "
-                      "relative to its own directory.",
+                      "relative to its own directory. ms-loan --sample-policy prints one with every key "
+                      "commented out.",
        .see_also = {"ms-loan(1)"}},
       schema.reference());
 }
+
+}  // namespace
+
+std::string policy_page() { return policy_text(man::config_page); }
+std::string sample_policy() { return policy_text(man::sample_config); }
 
 }  // namespace ms::loan

@@ -85,6 +85,7 @@ void bind(ConfigSchema& schema, Policy& policy);
 // to the file's directory.
 Policy load_policy(const std::string& path);
 
-std::string policy_page();  // ms-loan.toml(5)
+std::string policy_page();    // ms-loan.toml(5)
+std::string sample_policy();  // such a file with every key commented out
 
 }  // namespace ms::loan

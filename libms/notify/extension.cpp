@@ -6,7 +6,9 @@
 #include "notify/notify.h"
 
 extern "C" const ms::health::NotifyExtension* ms_notify_extension() {
-  static const ms::health::NotifyExtension kExtension{
-      .version = ms::kVersion, .notify = ms::notify::notify, .page = ms::notify::notify_page};
+  static const ms::health::NotifyExtension kExtension{.version = ms::kVersion,
+                                                      .notify = ms::notify::notify,
+                                                      .page = ms::notify::notify_page,
+                                                      .sample = ms::notify::sample_notify};
   return &kExtension;
 }

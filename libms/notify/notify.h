@@ -11,6 +11,7 @@ namespace ms::notify {
 // Nagios' status: 0 everything is sent, 1 something is not and will be tried again, 3 it could not begin (as root, a
 // second time, without a sound configuration). Without `once` it stays and looks again.
 int notify(const health::NotifyOptions& options);
-std::string notify_page();  // ms-notify.toml(5)
+std::string notify_page();    // ms-notify.toml(5)
+std::string sample_notify();  // such a file with every key commented out
 
 }  // namespace ms::notify

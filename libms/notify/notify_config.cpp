@@ -135,11 +135,13 @@ NotifyConfig load_notify_config(const std::string& path, const std::string& run)
   return config;
 }
 
-std::string notify_page() {
+namespace {
+
+std::string notify_text(std::string (*form)(const man::ConfigPage&, std::span<const ConfigRow>)) {
   NotifyConfig config;
   ConfigSchema schema;
   bind(schema, config);
-  return man::config_page(
+  return form(
       {.name = "ms-notify.toml",
        .summary = "whom ms-diag notify tells what happened on a node",
        .description =
@@ -151,9 +153,15 @@ std::string notify_page() {
            "Alerts have the labels alertname, code, node, severity and, where there was one, job. The alert of a drain "
            "is resolved when ms-diag undrains the node.\n\n"
            "With --run the events are those of a run of ms-driver: MsRunInterrupted, MsRunFailed and MsRunEnded. spool "
-           "and state are then in the run's directory.",
+           "and state are then in the run's directory.\n\n"
+           "ms-diag --sample-notify prints such a file with every key commented out.",
        .see_also = {"ms-diag(1)", "ms-diag.toml(5)"}},
       schema.reference());
 }
+
+}  // namespace
+
+std::string notify_page() { return notify_text(man::config_page); }
+std::string sample_notify() { return notify_text(man::sample_config); }
 
 }  // namespace ms::notify

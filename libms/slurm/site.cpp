@@ -7,9 +7,12 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <initializer_list>
 #include <optional>
+#include <utility>
 
 #include "base/text.h"
+#include "slurm/hostlist.h"
 
 namespace ms::slurm {
 namespace {
@@ -21,11 +24,22 @@ constexpr double kLeastCredExpire_s = 5;  // Slurm takes the default for anythin
 constexpr double kLongDelay_s = 60;       // of a requeued job
 constexpr double kNoTimeout = 65534;      // how Slurm 22.05 shows an unlimited time
 constexpr std::string_view kPrologName = "ms-prolog";
+constexpr const char* kSlurmConf = "slurm.conf";
 
-using Findings = std::vector<Finding>;
+// A line of a file of Slurm's; without a file it is what to do by hand.
+struct SiteLine {
+  std::string file;
+  std::string text;
+  friend bool operator==(const SiteLine&, const SiteLine&) = default;
+};
 
-void add(Findings& findings, std::string code, Severity severity, std::string_view entity, std::string message,
-         std::string remedy) {
+struct Problems {
+  std::vector<Finding> findings;
+  std::vector<SiteLine> lines;
+};
+
+void add_finding(Problems& problems, std::string code, Severity severity, std::string_view entity, std::string message,
+                 std::string remedy) {
   Finding finding;
   finding.code = "site." + std::move(code);
   finding.severity = severity;
@@ -33,7 +47,24 @@ void add(Findings& findings, std::string code, Severity severity, std::string_vi
   finding.entity = entity;
   finding.message = std::move(message);
   finding.remedy = std::move(remedy);
-  findings.push_back(std::move(finding));
+  problems.findings.push_back(std::move(finding));
+}
+
+// A problem that no line of configuration mends.
+void add(Problems& problems, std::string code, Severity severity, std::string_view entity, std::string message,
+         std::string remedy) {
+  problems.lines.push_back({.file = "", .text = fmt::format("site.{} {}: {}", code, entity, remedy)});
+  add_finding(problems, std::move(code), severity, entity, std::move(message), std::move(remedy));
+}
+
+// A problem that a line mends; `more` is said behind the line.
+void add(Problems& problems, std::string code, Severity severity, std::string_view entity, std::string message,
+         SiteLine line, std::string_view more = "") {
+  add_finding(problems, std::move(code), severity, entity, std::move(message),
+              fmt::format("write {} in {}{}", line.text, line.file, more));
+  if (std::find(problems.lines.begin(), problems.lines.end(), line) == problems.lines.end()) {
+    problems.lines.push_back(std::move(line));
+  }
 }
 
 std::string value_of(const Config& config, std::string_view key) {
@@ -60,11 +91,11 @@ bool has_word(const std::vector<std::string>& words, std::string_view word) {
 }
 
 // The line to write: what is there, and the words that are missing.
-std::string line_with(std::string_view key, std::vector<std::string> words, const std::vector<std::string>& more) {
+SiteLine line_with(std::string_view key, std::vector<std::string> words, const std::vector<std::string>& more) {
   for (const std::string& word : more) {
     if (!has_word(words, word)) words.push_back(word);
   }
-  return fmt::format("write {}={} in slurm.conf", key, fmt::join(words, ","));
+  return {.file = kSlurmConf, .text = fmt::format("{}={}", key, fmt::join(words, ","))};
 }
 
 std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
@@ -78,20 +109,20 @@ std::vector<std::string> prologs(const Config& config) {
   return programs;
 }
 
-void check_version(const SiteFacts& facts, Findings& findings) {
+void check_version(const SiteFacts& facts, Problems& problems) {
   const std::string text = value_of(facts.config, "SLURM_VERSION");
   const unsigned version = version_number(text);
   if (version == 0) {
-    add(findings, "version", Severity::critical, "SLURM_VERSION",
+    add(problems, "version", Severity::critical, "SLURM_VERSION",
         fmt::format("Slurm's version '{}' cannot be read, so nothing is known of how it treats prologs", text),
         "see what scontrol show config prints as SLURM_VERSION");
   } else if (version < kOldestSlurm) {
-    add(findings, "version", Severity::critical, "SLURM_VERSION",
+    add(problems, "version", Severity::critical, "SLURM_VERSION",
         fmt::format("Slurm {} does not see that a plugin's prolog failed", text), "update Slurm to 22.05.3 or newer");
   }
 }
 
-void check_plugin(const SiteFacts& facts, Findings& findings) {
+void check_plugin(const SiteFacts& facts, Problems& problems) {
   const std::string slurm_text = value_of(facts.config, "SLURM_VERSION");
   const unsigned slurm_version = version_number(slurm_text);
   const bool has_plugin = facts.plugin.has_value();
@@ -101,64 +132,69 @@ void check_plugin(const SiteFacts& facts, Findings& findings) {
       std::any_of(programs.begin(), programs.end(), [](auto& program) { return base_name(program) == kPrologName; });
 
   if (has_plugin && facts.plugin_version == 0) {
-    add(findings, "abi", Severity::critical, path, "it cannot be read or is no Slurm plugin, so Slurm will not load it",
+    add(problems, "abi", Severity::critical, path, "it cannot be read or is no Slurm plugin, so Slurm will not load it",
         fmt::format("install the ms_spank.so of ms {} there, readable by root on every node", facts.ms_version));
   } else if (has_plugin && slurm_version != 0 && facts.plugin_version >> 8 != slurm_version >> 8) {
-    add(findings, "abi", Severity::critical, path,
+    add(problems, "abi", Severity::critical, path,
         fmt::format("it is built for Slurm {}.{:02}, this is Slurm {}: Slurm will not load it",
                     facts.plugin_version >> 16, facts.plugin_version >> 8 & 0xff, slurm_text),
         fmt::format("build ms_spank.so of ms {} with the headers of Slurm {}", facts.ms_version, slurm_text));
   }
   if (has_plugin && !facts.has_program) {
-    add(findings, "program", Severity::critical, facts.plugin->program,
+    add(problems, "program", Severity::critical, facts.plugin->program,
         "it is not there, so nothing is checked before jobs",
         fmt::format("install ms-diag there, or correct program= of {} in plugstack.conf", path));
   }
   if (has_plugin && facts.plugin->required) {
-    add(findings, "required", Severity::warning, path,
+    add(problems, "required", Severity::warning, path,
         "it is 'required': when Slurm cannot load it, after an update for example, every job fails",
         fmt::format("write 'optional {} ...' in plugstack.conf: it works as optional", path));
   }
   if (has_plugin && has_prolog) {
-    add(findings, "twice", Severity::warning, "Prolog", "the plugin and Prolog= both check every node before every job",
+    add(problems, "twice", Severity::warning, "Prolog", "the plugin and Prolog= both check every node before every job",
         "take ms-prolog out of Prolog= in slurm.conf, or the plugin out of plugstack.conf");
   }
   if (has_plugin || has_prolog) return;
-  if (programs.empty()) {
-    add(findings, "none", Severity::critical, "plugstack.conf", "neither the plugin nor ms-prolog runs before jobs",
-        "write 'optional /usr/local/lib/ms_spank.so config=/etc/ms/ms-diag.toml' with the path of ms_spank.so in "
-        "plugstack.conf, or Prolog= with the path of ms-prolog in slurm.conf");
+  if (programs.empty() && facts.own_plugin.empty()) {
+    add(problems, "none", Severity::critical, "plugstack.conf", "neither the plugin nor ms-prolog runs before jobs",
+        "install ms_spank.so, which is not beside this ms-diag (package ms-spank), and name it in plugstack.conf, or "
+        "write Prolog= with the path of ms-prolog in slurm.conf");
+  } else if (programs.empty()) {
+    add(problems, "none", Severity::critical, "plugstack.conf", "neither the plugin nor ms-prolog runs before jobs",
+        SiteLine{.file = "plugstack.conf",
+                 .text = fmt::format("optional {} config=/etc/ms/ms-diag.toml", facts.own_plugin)},
+        ", or Prolog= with the path of ms-prolog in slurm.conf");
   } else {
-    add(findings, "none", Severity::warning, "Prolog",
+    add(problems, "none", Severity::warning, "Prolog",
         fmt::format("there is no plugin, and whether {} runs ms-prolog cannot be seen from here", programs.front()),
         "see that it runs ms-prolog and ends with its exit status");
   }
 }
 
-void check_flags(const SiteFacts& facts, Findings& findings) {
+void check_flags(const SiteFacts& facts, Problems& problems) {
   const std::vector<std::string> flags = split(value_of(facts.config, "PrologFlags"), ',');
-  const std::string remedy = line_with("PrologFlags", flags, {"Alloc", "DeferBatch"});
+  const SiteLine remedy = line_with("PrologFlags", flags, {"Alloc", "DeferBatch"});
   if (!has_word(flags, "Alloc") && !has_word(flags, "Contain")) {  // Contain includes it
-    add(findings, "alloc", Severity::critical, "PrologFlags",
+    add(problems, "alloc", Severity::critical, "PrologFlags",
         "without Alloc a node runs its prolog when the first step lands there, in the middle of the job", remedy);
   }
   if (!has_word(flags, "DeferBatch")) {
-    add(findings, "deferbatch", Severity::warning, "PrologFlags",
+    add(problems, "deferbatch", Severity::warning, "PrologFlags",
         "without DeferBatch the batch script begins while other nodes are still being checked", remedy);
   }
   const std::vector<std::string> parameters = split(value_of(facts.config, "SchedulerParameters"), ',');
   if (!has_word(parameters, "nohold_on_prolog_fail")) {
-    add(findings, "hold", Severity::critical, "SchedulerParameters",
+    add(problems, "hold", Severity::critical, "SchedulerParameters",
         "without nohold_on_prolog_fail a requeued job is held until somebody releases it",
         line_with("SchedulerParameters", parameters, {"nohold_on_prolog_fail"}));
   }
 }
 
 // Whoever starts ms-diag ends it in time. That must not happen in the middle of a drain.
-void check_deadline(const SiteFacts& facts, Findings& findings) {
+void check_deadline(const SiteFacts& facts, Problems& problems) {
   const double deadline_s = facts.plugin ? facts.plugin->deadline_s : kPluginDeadline_s;
   if (facts.plugin && deadline_s == 0) {
-    add(findings, "deadline", Severity::critical, facts.plugin->path,
+    add(problems, "deadline", Severity::critical, facts.plugin->path,
         "its deadline= is no whole number of seconds from 1 to 600, so it does nothing",
         fmt::format("leave deadline= out in plugstack.conf, for {} s", kPluginDeadline_s));
     return;
@@ -170,11 +206,11 @@ void check_deadline(const SiteFacts& facts, Findings& findings) {
         fmt::format("write deadline={} on its line in plugstack.conf, or a shorter prolog.deadline in ms-diag.toml",
                     static_cast<long>(facts.longest_prolog_s) + 1);
   }
-  add(findings, "deadline", Severity::critical, facts.plugin ? facts.plugin->path : std::string(kPrologName),
+  add(problems, "deadline", Severity::critical, facts.plugin ? facts.plugin->path : std::string(kPrologName),
       fmt::format("it ends ms-diag after {} s, but ms-diag may take {:g} s: it could be ended in the middle of a drain",
                   deadline_s, facts.longest_prolog_s),
       remedy);
-  Finding& finding = findings.back();
+  Finding& finding = problems.findings.back();
   finding.measured = deadline_s;
   finding.limit = facts.longest_prolog_s;
   finding.unit = "s";
@@ -194,17 +230,16 @@ constexpr std::array<TimeoutRule, 4> kTimeouts = {{
     {"BatchStartTimeout", 10, "takes the job for lost, starts it again, kills the prolog and drains the node"},
 }};
 
-void check_timeouts(const SiteFacts& facts, Findings& findings) {
+void check_timeouts(const SiteFacts& facts, Problems& problems) {
   const double ours_s = facts.plugin ? facts.plugin->deadline_s : kPluginDeadline_s;
   for (const TimeoutRule& rule : kTimeouts) {
     const double theirs_s = seconds_of(facts.config, rule.key).value_or(rule.by_default_s);
     if (theirs_s == 0 || theirs_s >= kNoTimeout || ours_s < theirs_s) continue;
-    add(findings, "timeout", Severity::critical, rule.key,
+    add(problems, "timeout", Severity::critical, rule.key,
         fmt::format("ms-diag is ended after {} s, but after {} s Slurm {}", ours_s, theirs_s, rule.consequence),
-        fmt::format("write {}={} in slurm.conf{}", rule.key, static_cast<long>(2 * ours_s) + 1,
-                    facts.plugin ? fmt::format(", or a shorter deadline= for {} in plugstack.conf", facts.plugin->path)
-                                 : std::string{}));
-    Finding& finding = findings.back();
+        SiteLine{.file = kSlurmConf, .text = fmt::format("{}={}", rule.key, static_cast<long>(2 * ours_s) + 1)},
+        facts.plugin ? fmt::format(", or a shorter deadline= for {} in plugstack.conf", facts.plugin->path) : "");
+    Finding& finding = problems.findings.back();
     finding.measured = theirs_s;
     finding.limit = ours_s;
     finding.unit = "s";
@@ -213,11 +248,11 @@ void check_timeouts(const SiteFacts& facts, Findings& findings) {
   if (!message_s) return;
   const double shown_after_s = std::max(2.0, *message_s - 2);
   if (facts.checks_s >= shown_after_s) {
-    add(findings, "hung", Severity::warning, "MessageTimeout",
+    add(problems, "hung", Severity::warning, "MessageTimeout",
         fmt::format("users read 'Prolog hung' when a prolog takes {} s, and the checks may take {} s", shown_after_s,
                     facts.checks_s),
-        fmt::format("write MessageTimeout={} in slurm.conf, or a shorter prolog.deadline in ms-diag.toml",
-                    static_cast<long>(facts.checks_s) + 3));
+        SiteLine{.file = kSlurmConf, .text = fmt::format("MessageTimeout={}", static_cast<long>(facts.checks_s) + 3)},
+        ", or a shorter prolog.deadline in ms-diag.toml");
   }
 }
 
@@ -233,29 +268,54 @@ double cred_expire_s(const std::vector<std::string>& auth_info) {
   return kDefaultCredExpire_s;
 }
 
-void check_requeue(const SiteFacts& facts, Findings& findings) {
+void check_requeue(const SiteFacts& facts, Problems& problems) {
   if (value_of(facts.config, "JobRequeue") == "0") {
-    add(findings, "requeue", Severity::warning, "JobRequeue",
+    add(problems, "requeue", Severity::warning, "JobRequeue",
         "jobs are not requeued unless they ask for it with --requeue; others run on the bad node",
-        "write JobRequeue=1 in slurm.conf");
+        SiteLine{.file = kSlurmConf, .text = "JobRequeue=1"});
   }
   std::vector<std::string> auth_info = split(value_of(facts.config, "AuthInfo"), ',');
   const double delay_s = cred_expire_s(auth_info) + 1;
   if (delay_s > kLongDelay_s) {
     std::erase_if(auth_info, [](const std::string& word) { return word.starts_with("cred_expire="); });
-    add(findings, "delay", Severity::warning, "AuthInfo",
+    add(problems, "delay", Severity::warning, "AuthInfo",
         fmt::format("a requeued job waits {} s before it may start again (cred_expire + 1)", delay_s),
         line_with("AuthInfo", auth_info, {"cred_expire=30"}));
-    Finding& finding = findings.back();
+    Finding& finding = problems.findings.back();
     finding.measured = delay_s;
     finding.limit = kLongDelay_s;
     finding.unit = "s";
   }
   if (value_of(facts.config, "ReturnToService") == "2") {
-    add(findings, "return", Severity::warning, "ReturnToService",
+    add(problems, "return", Severity::warning, "ReturnToService",
         "a node that went down comes back by itself however it went down, after a crash for its bad hardware too",
-        "write ReturnToService=1 in slurm.conf");
+        SiteLine{.file = kSlurmConf, .text = "ReturnToService=1"});
   }
+}
+
+void check_gres(const SiteFacts& facts, Problems& problems) {
+  if (facts.gpu_files.empty()) return;
+  const std::vector<std::string> types = split(value_of(facts.config, "GresTypes"), ',');
+  if (!has_word(types, "gpu")) {
+    add(problems, "grestypes", Severity::warning, "GresTypes", "without gpu jobs cannot ask Slurm for GPUs",
+        line_with("GresTypes", types, {"gpu"}));
+  }
+  if (!facts.gres_conf_has_gpus) {
+    add(problems, "gres", Severity::warning, "gres.conf",
+        fmt::format("it names no GPU of {}, which has {}", facts.node, facts.gpu_files.size()),
+        SiteLine{.file = "gres.conf",
+                 .text = fmt::format("NodeName={} Name=gpu File={}", facts.node, fold_hostlist(facts.gpu_files))},
+        fmt::format(", and Gres=gpu:{} in the NodeName= line of slurm.conf", facts.gpu_files.size()));
+  }
+}
+
+Problems problems_of(const SiteFacts& facts) {
+  Problems problems;
+  for (const auto check :
+       {check_version, check_plugin, check_flags, check_deadline, check_timeouts, check_requeue, check_gres}) {
+    check(facts, problems);
+  }
+  return problems;
 }
 
 }  // namespace
@@ -273,12 +333,27 @@ unsigned version_number(std::string_view text) {
   return version;
 }
 
-std::vector<Finding> site_problems(const SiteFacts& facts) {
-  std::vector<Finding> findings;
-  for (const auto check : {check_version, check_plugin, check_flags, check_deadline, check_timeouts, check_requeue}) {
-    check(facts, findings);
+std::vector<Finding> site_problems(const SiteFacts& facts) { return problems_of(facts).findings; }
+
+std::string site_fix_text(const SiteFacts& facts) {
+  const std::vector<SiteLine> lines = problems_of(facts).lines;
+  std::string text;
+  for (const auto& [file, heading] : std::initializer_list<std::pair<std::string_view, std::string_view>>{
+           {kSlurmConf, "slurm.conf, in place of lines with the same key"},
+           {"plugstack.conf", "plugstack.conf"},
+           {"gres.conf", "gres.conf"},
+           {"", "to do, where no line helps"}}) {
+    std::string part;
+    for (const SiteLine& line : lines) {
+      if (line.file == file) part += fmt::format("{}{}\n", file.empty() ? "# " : "", line.text);
+    }
+    if (!part.empty()) text += fmt::format("{}# {}\n{}", text.empty() ? "" : "\n", heading, part);
   }
-  return findings;
+  if (text.empty()) return "# nothing is missing\n";
+  return text +
+         "\n# then: scontrol reconfigure; after changes to PrologFlags, plugstack.conf or gres.conf restart slurmctld "
+         "and "
+         "slurmd\n";
 }
 
 }  // namespace ms::slurm

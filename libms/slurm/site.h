@@ -21,11 +21,18 @@ struct SiteFacts {
   unsigned plugin_version = 0;  // its SLURM_VERSION_NUMBER (0xMMmmpp) as its file says; 0: it cannot be told
   bool has_program = true;      // what the plugin's program= names is there
   std::string ms_version = {};  // of this program
+  std::string own_plugin = {};  // the ms_spank.so that is installed beside this program; empty: none, or not looked for
+  std::string node = {};        // this one's name in Slurm
+  std::vector<std::string> gpu_files = {};  // its /dev/nvidia0, ...; empty: none, or not looked for
+  bool gres_conf_has_gpus = false;          // for this node, or by AutoDetect
 };
 
 // Empty: ready. critical: `act` is refused. warning: works, but costs something; every finding says what to write
 // where.
 std::vector<Finding> site_problems(const SiteFacts& facts);
+// The same as lines for slurm.conf, plugstack.conf and gres.conf, each under its file's name; what no line mends is a
+// comment.
+std::string site_fix_text(const SiteFacts& facts);
 
 // "22.05.8" -> 0x160508; 0 where it is no version.
 unsigned version_number(std::string_view text);

@@ -80,6 +80,11 @@ grep -q 'critical: site.alloc' out
 grep -q 'critical: site.hold' out
 grep -q 'warning: site.required' out
 grep -q '^not ready: .*act.*drains nothing' out
+# --fix says what to write.
+on-node node01 ms-diag check-site --fix >fix || [[ $? == 2 ]]
+cat fix
+grep -qx 'PrologFlags=Serial,Alloc,DeferBatch' fix
+grep -qx 'SchedulerParameters=batch_sched_delay=0,nohold_on_prolog_fail' fix
 all_gpus "gpu 3 ecc_uncorrectable=4"
 job=$(submit -N2)
 completed "$job"

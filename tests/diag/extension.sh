@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # ms-diag beside a libms.so, and a libms_notify.so, that is not there, is not ours, or is of another version: it says so
 # and exits 3 (unknown). Neither needs the other, and level 1 needs none.
-# usage: extension.sh MS-DIAG LIBRARY-OF-ANOTHER-VERSION notify|none, none: built without libcurl
+# usage: extension.sh MS-DIAG LIBRARY-OF-ANOTHER-VERSION notify|none LIBDIR, none: built without libcurl
 set -u
 # shellcheck source=tests/tools/expect.sh
 . "$(dirname "$0")/../tools/expect.sh"
 other=$2
 notify=$3
+libdir=$4 # where libraries are installed, below the prefix
 built=$tool
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -19,8 +20,8 @@ tool=$dir/bin/ms-diag
 refuses() {
   local library=$1 door=$2
   shift 2
-  expect 3 "there is no $library at .*/lib/$library, .*/lib64/$library" "$@"
-  for folder in lib lib64; do
+  expect 3 "there is no $library at .*/$libdir/$library, .*/lib/$library" "$@"
+  for folder in lib "$libdir"; do
     mkdir -p "$folder"
     echo 'no library' >"$folder/$library"
     expect 3 "$library: (file too short|invalid ELF header)" "$@"
@@ -28,7 +29,7 @@ refuses() {
     expect 3 "has no $door in it" "$@"
     cp "$other" "$folder/$library"
     expect 3 'is version 0\.0\.1, this program is' "$@"
-    rm -r "$folder"
+    rm "$folder/$library"
   done
   # A search path must not lead elsewhere.
   cp "$other" "elsewhere/$library"
@@ -49,7 +50,7 @@ if [ -e "$lib/libms.so" ] && needs "$lib/libms.so" curl; then fail "libms.so nee
 if [ "$notify" = notify ]; then
   needs "$lib/libms_notify.so" curl || fail "libms_notify.so does not need libcurl"
   if needs "$lib/libms_notify.so" 'libms\.|mpi|pmix|dnnl|fmt'; then fail "libms_notify.so needs what it should not"; fi
-  mkdir lib
+  mkdir -p lib
   cp "$lib/libms_notify.so" lib/
   expect 0 'MS-NOTIFY.TOML 5' --man-notify
   if [ "$(id -u)" -eq 0 ]; then

@@ -16,8 +16,8 @@ for tool in "$source"/tools/ms-*.cpp; do
   env -i PATH=/usr/bin:/bin "bin/$tool" --help >"$dir/help" 2>&1 || fail "bin/$tool --help does not run: $(cat "$dir/help")"
   [ -s "share/man/man1/$tool.1" ] || fail "there is no manual of $tool"
 done
-if readelf -d bin/* lib/*.so libexec/ms/* | grep -E 'RPATH|RUNPATH' | grep -F "$build"; then fail "something installed looks for the build"; fi
-if grep -q MS_SLURM_ENABLED:INTERNAL=FALSE "$build/CMakeCache.txt"; then :; else [ -s lib/ms_spank.so ] || fail "there is no plugin"; fi
+if readelf -d bin/* lib/ms/*.so libexec/ms/* | grep -E 'RPATH|RUNPATH' | grep -F "$build"; then fail "something installed looks for the build"; fi
+if grep -q MS_SLURM_ENABLED:INTERNAL=FALSE "$build/CMakeCache.txt"; then :; else [ -s lib/ms/ms_spank.so ] || fail "there is no plugin"; fi
 for file in libexec/ms/ms-prolog libexec/ms/ms-epilog share/ms/configs/tiny-3d.toml share/ms/jobscripts/train-simple.sbatch; do
   [ -s "$file" ] || fail "$file is missing"
 done

@@ -3,12 +3,16 @@
 #include <glob.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 
 #include "base/file.h"
 #include "base/sysroot.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "health/act/prolog_time.h"
+#include "health/evidence/gres_conf.h"
 
 namespace ms::health {
 namespace {
@@ -46,6 +50,26 @@ std::vector<slurm::PlugstackLine> plugstack_of(const std::string& path, int dept
   return stack;
 }
 
+std::vector<std::string> gpu_files() {
+  std::vector<std::string> files;
+  glob_t found{};
+  if (::glob("/dev/nvidia[0-9]*", 0, nullptr, &found) == 0)
+    files.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  return files;
+}
+
+bool has_gpus(std::string_view gres_conf, const std::string& node) {
+  for (const std::string& line : split(gres_conf, '\n')) {
+    std::string lower(line.substr(0, line.find('#')));
+    for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    const std::size_t at = lower.find("autodetect=");
+    if (at != std::string::npos && lower.compare(at, 14, "autodetect=off") != 0) return true;
+  }
+  const std::vector<GresLine> lines = parse_gres_conf(gres_conf, node);
+  return std::any_of(lines.begin(), lines.end(), [](const GresLine& line) { return line.name == "gpu"; });
+}
+
 }  // namespace
 
 unsigned plugin_version_of(const std::string& path) {
@@ -66,6 +90,9 @@ slurm::SiteFacts site_facts(const Policy& policy, const slurm::Commands& command
     facts.plugin_version = plugin_version_of(facts.plugin->path);
     facts.has_program = facts.plugin->program.empty() || ::access(facts.plugin->program.c_str(), F_OK) == 0;
   }
+  facts.node = node_name(Sysroot());
+  facts.gpu_files = gpu_files();
+  facts.gres_conf_has_gpus = has_gpus(read_or_empty(policy.paths.gres_conf), facts.node);
   return facts;
 }
 

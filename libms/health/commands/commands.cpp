@@ -200,14 +200,28 @@ int history_command(const Args& args) {
 }
 
 int check_site_command(const Args& args) {
-  if (args.has("nodelist")) return on_nodes(args, {"check-site"}, kPatience_s, args.has("json"));
+  if (args.has("fix") && args.has("json")) {
+    throw user_error("check-site.form", "--fix prints lines of configuration, --json findings: give one");
+  }
+  if (args.has("nodelist")) {
+    std::vector<std::string> words{"check-site"};
+    if (args.has("fix")) words.emplace_back("--fix");
+    return on_nodes(args, words, kPatience_s, args.has("json"));
+  }
   const Policy policy = policy_of(args);
-  const std::vector<Finding> problems =
-      slurm::site_problems(site_facts(policy, slurm_of(policy, args.get_seconds("deadline"))));
+  slurm::SiteFacts facts = site_facts(policy, slurm_of(policy, args.get_seconds("deadline")));
+  for (const std::string& path : library_paths("ms_spank.so")) {
+    if (facts.own_plugin.empty() && ::access(path.c_str(), F_OK) == 0) facts.own_plugin = path;
+  }
+  const std::vector<Finding> problems = slurm::site_problems(facts);
   Report report{.node = "site", .results = {judged(problems)}};
   report.results[0].code = "site";
   if (args.has("json")) {
     write_out(as_json(report));
+    return report.nagios_status();
+  }
+  if (args.has("fix")) {
+    write_out(slurm::site_fix_text(facts));
     return report.nagios_status();
   }
   for (const Finding& problem : problems) {

@@ -29,23 +29,9 @@ Error load_error(const Library& library, const std::string& message) {
   return Error("extension.load", Blame::node, message, library.hint);
 }
 
-// Relative to this program's own file, never by a search path or the environment.
-std::vector<std::string> candidates(const Library& library) {
-  std::array<char, 4096> program{};
-  const ssize_t length = ::readlink("/proc/self/exe", program.data(), program.size() - 1);
-  if (length <= 0) throw load_error(library, "cannot tell where this program lies: " + errno_text(errno));
-  const std::string prefix =
-      parent_directory(parent_directory(std::string(program.data(), static_cast<std::size_t>(length))));
-  std::vector<std::string> paths;
-  for (const char* folder : {"lib", "lib64", MS_MULTIARCH_LIB}) {
-    if (*folder != '\0') paths.push_back(prefix + "/" + folder + "/" + library.file);
-  }
-  return paths;
-}
-
 template <class T>
 const T& load(const Library& library) {
-  const std::vector<std::string> paths = candidates(library);
+  const std::vector<std::string> paths = library_paths(library.file);
   for (const std::string& path : paths) {
     if (::access(path.c_str(), F_OK) != 0) continue;
     void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -64,6 +50,18 @@ const T& load(const Library& library) {
 }
 
 }  // namespace
+
+// Never by a search path or the environment.
+std::vector<std::string> library_paths(const std::string& file) {
+  std::array<char, 4096> program{};
+  const ssize_t length = ::readlink("/proc/self/exe", program.data(), program.size() - 1);
+  if (length <= 0) {
+    throw Error("extension.load", Blame::node, "cannot tell where this program lies: " + errno_text(errno));
+  }
+  const std::string prefix =
+      parent_directory(parent_directory(std::string(program.data(), static_cast<std::size_t>(length))));
+  return {prefix + "/" + MS_INSTALL_LIBDIR + "/" + file, prefix + "/lib/" + file};  // lib: of a build
+}
 
 const Extension& load_extension() {
   static const Extension& extension = load<Extension>(kActive);  // for the life of the process

@@ -26,6 +26,7 @@ struct NotifyExtension {
   std::string_view version;                     // must be that of the program that loads it
   int (*notify)(const NotifyOptions& options);  // a Nagios status
   std::string (*page)();                        // ms-notify.toml(5)
+  std::string (*sample)();                      // such a file with every key commented out
 };
 
 // Each opens its library where this program was built or installed beside it. Throws Error("extension.load", node)
@@ -33,6 +34,10 @@ struct NotifyExtension {
 // version.
 const Extension& load_extension();
 const NotifyExtension& load_notify_extension();
+
+// Where a library of ours may lie, relative to this program's own file. Throws Error("extension.load", node) if that
+// cannot be told.
+std::vector<std::string> library_paths(const std::string& file);
 
 // Every check: the passive ones, then those of load_extension(), which may throw.
 std::vector<Check> all_checks();

@@ -35,6 +35,23 @@ std::string paragraphs(const Check& check) {
                      check.remedy);
 }
 
+std::string policy_text(std::string (*form)(const man::ConfigPage&, std::span<const ConfigRow>)) {
+  Policy policy;
+  ConfigSchema schema;
+  bind(schema, policy);
+  return form(
+      {.name = "ms-diag.toml",
+       .summary = "a site's policy for ms-diag and its Slurm plugin",
+       .description =
+           "Says whether findings may drain nodes, which of them and how many, and what a healthy node of the site "
+           "looks like. What runs as root reads /etc/ms/ms-diag.toml, or the file that plugstack.conf names, and "
+           "believes it only if it is root's and nobody else may write it; otherwise nothing is done and the log says "
+           "why. The file is read at every launch: there is nothing to restart. ms-diag --sample-policy prints one "
+           "with every key commented out, which observes.",
+       .see_also = {"ms-diag(1)", "ms-checks(7)", "ms_spank(8)"}},
+      schema.reference());
+}
+
 }  // namespace
 
 std::string checks_page(const std::vector<Check>& checks) {
@@ -59,21 +76,8 @@ std::string checks_page(const std::vector<Check>& checks) {
   return man::topic_page(page);
 }
 
-std::string policy_page() {
-  Policy policy;
-  ConfigSchema schema;
-  bind(schema, policy);
-  return man::config_page(
-      {.name = "ms-diag.toml",
-       .summary = "a site's policy for ms-diag and its Slurm plugin",
-       .description =
-           "Says whether findings may drain nodes, which of them and how many, and what a healthy node of the site "
-           "looks like. What runs as root reads /etc/ms/ms-diag.toml, or the file that plugstack.conf names, and "
-           "believes it only if it is root's and nobody else may write it; otherwise nothing is done and the log says "
-           "why. The file is read at every launch: there is nothing to restart.",
-       .see_also = {"ms-diag(1)", "ms-checks(7)", "ms_spank(8)"}},
-      schema.reference());
-}
+std::string policy_page() { return policy_text(man::config_page); }
+std::string sample_policy() { return policy_text(man::sample_config); }
 
 std::string explain(const std::vector<Check>& checks, std::string_view code) {
   const Check* check = find_check(checks, code);

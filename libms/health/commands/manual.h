@@ -1,4 +1,5 @@
-// Texts for people, from the checks and the policy's tables: ms-checks(7), ms-diag.toml(5), and ms-diag explain.
+// Texts for people, from the checks and the policy's tables: ms-checks(7), ms-diag.toml(5), a sample of it, and ms-diag
+// explain.
 #pragma once
 
 #include <string>
@@ -11,6 +12,7 @@ namespace ms::health {
 
 std::string checks_page(const std::vector<Check>& checks);
 std::string policy_page();
+std::string sample_policy();  // TOML with every key commented out
 // Throws Error("check.unknown", user) with the nearest name.
 std::string explain(const std::vector<Check>& checks, std::string_view code);
 

@@ -337,6 +337,11 @@ TEST(Man, PagesSayWhatTheTablesSay) {
                            "`\"\\\"odd\\\" \\\\ default\"'", "'Quoted' first.", "One of a, b.", "Required."}) {
     EXPECT_THAT(config, HasSubstr(part));
   }
+  const std::string sample = man::sample_config(sample_page(), sample_rows());
+  for (const char* part : {"\n# The first section.\n[one]\n", "\n[one.two]\n", "\n#size = \"1MiB\"\n", "One of a, b.",
+                           "\n# How large. Second sentence. Range: at least 1 bytes.\n", "\n#must = ...\n"}) {
+    EXPECT_THAT(sample, HasSubstr(part));
+  }
   const std::string exit = rendered(man::exit_page(), "-Tascii");
   EXPECT_THAT(exit, HasSubstr("75 (stopped)"));
   EXPECT_THAT(exit, HasSubstr("Requeue."));

@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <regex>
 
 #include "base/safe_file.h"
 #include "fake_world.h"
 #include "health/checks/check.h"
 #include "health/checks/registry.h"
+#include "health/commands/manual.h"
 #include "support/files.h"
 
 namespace ms::health {
@@ -50,6 +52,24 @@ TEST_F(PolicyTest, DefaultsAreValidAndOnlyObserve) {
     EXPECT_TRUE(check->blame == Blame::node || check->blame == Blame::gpu) << code << " could never drain";
   }
   EXPECT_EQ(policy.file, directory_ / "ms-diag.toml");
+}
+
+TEST_F(PolicyTest, TheSampleIsTheDefaultsWithEveryKey) {
+  const auto dump = [](Policy policy) {
+    ConfigSchema schema;
+    bind(schema, policy);
+    return schema.dump(false);
+  };
+  const std::string sample = sample_policy();
+  EXPECT_EQ(dump(load_policy(write(sample))), dump({}));
+  const std::string whole = std::regex_replace(sample, std::regex("\n#(?=[a-z])"), "\n");
+  EXPECT_EQ(dump(load_policy(write(whole))), dump({}));
+  Policy policy;
+  ConfigSchema schema;
+  bind(schema, policy);
+  for (const ConfigRow& row : schema.reference()) {
+    EXPECT_NE(whole.find("\n" + row.key + " = "), std::string::npos) << row.key;
+  }
 }
 
 TEST_F(PolicyTest, ReadsWhatIsSet) {

@@ -153,6 +153,37 @@ TEST(Site, TheRemedyIsTheWholeLineToWrite) {
   EXPECT_EQ(findings[3].measured, 301);
 }
 
+TEST(Site, TheLinesThatMendIt) {
+  EXPECT_EQ(site_fix_text(ready()), "# nothing is missing\n");
+  SiteFacts facts = ready();
+  facts.config["PrologFlags"] = "X11";
+  facts.config["GresTypes"] = "craynetwork";
+  facts.config["SLURM_VERSION"] = "22.05.2";
+  facts.plugin.reset();
+  facts.own_plugin = "/opt/ms/lib/ms/ms_spank.so";
+  facts.node = "n7";
+  facts.gpu_files = {"/dev/nvidia0", "/dev/nvidia1"};
+  EXPECT_EQ(site_fix_text(facts), R"(# slurm.conf, in place of lines with the same key
+PrologFlags=X11,Alloc,DeferBatch
+GresTypes=craynetwork,gpu
+
+# plugstack.conf
+optional /opt/ms/lib/ms/ms_spank.so config=/etc/ms/ms-diag.toml
+
+# gres.conf
+NodeName=n7 Name=gpu File=/dev/nvidia[0-1]
+
+# to do, where no line helps
+# site.version SLURM_VERSION: update Slurm to 22.05.3 or newer
+
+# then: scontrol reconfigure; after changes to PrologFlags, plugstack.conf or gres.conf restart slurmctld and slurmd
+)");
+  facts.gres_conf_has_gpus = true;
+  facts.own_plugin.clear();  // then there is no path to write
+  EXPECT_EQ(site_fix_text(facts).find("gres.conf\n"), std::string::npos);
+  EXPECT_NE(site_fix_text(facts).find("# site.none plugstack.conf: install ms_spank.so"), std::string::npos);
+}
+
 // ms-diag within its starter's deadline, and that within Slurm's time-outs.
 TEST(Site, TheWorstCaseFitsTheDeadlineAndThatSlurmsTimeouts) {
   struct Row {

@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# All packages in trees of Debian: clean of lintian's errors; installed alone and all together, upgraded, removed and purged;
+# and on the test cluster, where slurmd and a job go on meanwhile. Takes root and Debian's mirror: for the night.
+# usage: installed.sh CPACK BUILD
+set -euo pipefail
+cpack=$1 build=$(realpath "$2")
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+fail() { echo "FAILED: $1" >&2 && exit 1; }
+skip() { echo "skipped: $1" && exit 77; }
+if [[ $(id -u) -ne 0 ]]; then skip "it takes root"; fi
+command -v mmdebstrap >/dev/null || skip "there is no mmdebstrap"
+release=$(. /etc/os-release && echo "$VERSION_CODENAME")
+dir=$(mktemp -d -p "$build")
+trap 'rm -rf "$dir"' EXIT
+cd "$dir"
+tree=$dir/tree debs=$dir/tree/debs
+
+begin=$SECONDS
+step() { echo "$((SECONDS - begin)) s: $1"; }
+SOURCE_DATE_EPOCH=1700000000 "$cpack" --config "$build/CPackConfig.cmake" -B "$dir/made" >log 2>&1 || { tail log && fail "no packages"; }
+du -h made/*.deb
+step "made"
+
+if command -v lintian >/dev/null; then
+  lintian --allow-root --no-tag-display-limit --fail-on error made/*.deb || fail "lintian"
+  step "lintian finds no errors"
+fi
+
+mapfile -t settings < <(grep -lE '^ *Acquire' /etc/apt/apt.conf.d/* | sed 's/^/--aptopt=/')
+mmdebstrap --quiet --variant=apt "${settings[@]}" --include=slurmd,slurm-client,slurmctld,munge,iproute2,util-linux,procps,gawk \
+  --include=systemd "$release" "$tree" || skip "no tree of Debian $release can be had"
+step "a tree of $release"
+mkdir "$debs"
+cp made/*.deb "$debs"
+in_tree() { chroot "$tree" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive "$@"; }
+# As apt would do on a node: dependencies from the mirror, the packages from the folder.
+cp /etc/resolv.conf "$tree/etc/resolv.conf"
+for file in "${settings[@]#--aptopt=}"; do cp "$file" "$tree/etc/apt/apt.conf.d/"; done
+install() { in_tree apt-get -qq -o Dpkg::Use-Pty=0 -y --no-install-recommends install "$@" >>log 2>&1; }
+files() { (cd "$tree" && find . -xdev \( -path ./var/lib/dpkg -o -path ./var/cache -o -path ./var/log -o -path ./var/lib/apt -o -path ./tmp \) \
+  -prune -o -print | sort); }
+
+# ms-diag alone: needs no MPI and no oneDNN, and finds something out.
+files >before
+install /debs/ms-diag_*.deb || { tail log && fail "ms-diag does not install"; }
+in_tree dpkg -l >list
+if grep -E '^ii +(libopenmpi|libdnnl|libcurl|libhdf5)' list; then fail "ms-diag brought these"; fi
+in_tree ms-diag --version
+in_tree ms-diag --man >page
+grep -q '^.Dt MS-DIAG 1' page || fail "ms-diag has no manual"
+status=0
+in_tree ms-diag run --level 1 >out || status=$?
+cat out
+((status <= 2)) || fail "ms-diag run ended with $status"
+in_tree systemd-analyze --man=no verify /usr/lib/systemd/system/ms-diag.{service,timer} || fail "a unit is wrong"
+in_tree apt-get -qq -y purge ms-diag >>log 2>&1
+files | diff before - || fail "ms-diag left this behind"
+step "ms-diag alone"
+
+# What CUDA's package needs beyond ours is NVIDIA's.
+mapfile -t all < <(cd "$tree" && find debs -maxdepth 1 -name '*.deb' ! -name 'ms-cuda*' -printf '/%p\n')
+install "${all[@]}" || { tail log && fail "they do not install together"; }
+for tool in ms-train ms-data ms-ckpt ms-tracepp ms-netcheck ms-driver ms-loan ms-diag; do
+  in_tree "$tool" --version >/dev/null || fail "$tool does not start"
+  in_tree "$tool" --man >page || fail "$tool has no manual"
+done
+in_tree ms-diag list >list
+grep -q perf.gemm list || fail "ms-diag does not find its active checks"
+for page in "$tree"/usr/share/man/man?/ms*; do
+  if zgrep -q /usr/local "$page"; then fail "$page names /usr/local"; fi
+done
+in_tree systemd-analyze --man=no verify /usr/lib/systemd/system/ms-{notify,loan}.service || fail "a unit is wrong"
+step "all together"
+
+# The next version: the same with another number. A policy that the site wrote stays.
+mkdir "$debs/next"
+for deb in "$debs"/*.deb; do
+  dpkg-deb -R "$deb" next
+  sed -i 's/\(0\.[0-9]*\.[0-9]*\)-1\b/\1-2/g' next/DEBIAN/control
+  dpkg-deb -b --root-owner-group next "$debs/next/$(basename "$deb" | sed 's/-1_/-2_/')" >/dev/null
+  rm -r next
+done
+echo '# the site wrote this' >>"$tree/etc/ms/ms-diag.toml"
+cp -a "$tree" cluster
+mapfile -t all < <(cd "$tree" && find debs/next -name '*.deb' ! -name 'ms-cuda*' -printf '/%p\n')
+install -o Dpkg::Options::=--force-confold "${all[@]}" || { tail log && fail "no upgrade"; }
+[[ $(in_tree dpkg -l ms-diag ms-spank | grep -c -- '-2 ') == 2 ]] || fail "they are not upgraded"
+grep -q 'the site wrote this' "$tree/etc/ms/ms-diag.toml" || fail "the site's policy is gone"
+in_tree dpkg --purge ms-spank ms-notify ms-doc ms-tools ms-diag >>log 2>&1 || { tail log && fail "they do not go"; }
+left=$(files | grep -E '/(ms|ms[-_][a-z.]+)(/|$)' || true)
+[[ -z $left ]] || fail "left behind: $left"
+step "upgraded and purged"
+
+# On a cluster whose nodes run from the tree: slurmd and a job go on while the plugin is upgraded and removed.
+if ! "$here/../cluster/run" --check --slurm-root "$dir/cluster"; then
+  echo "the cluster is skipped"
+  exit 0
+fi
+# shellcheck disable=SC2016 # is for the inner shell
+"$here/../cluster/run" 1 --slurm-root "$dir/cluster" --plugstack "optional /usr/lib/ms/ms_spank.so config=/etc/ms/ms-diag.toml" -- \
+  bash -euxo pipefail -c '
+    on-node node01 sh -c "install -D -m 644 /dev/null /etc/ms/ms-diag.toml"
+    daemon() { on-node node01 cat /run/slurmd.pid; }
+    before=$(daemon)
+    job=$(sbatch --parsable -D / -o /dev/null --wrap "sleep 600")
+    wait-until 60 bash -c "squeue -h -j $job -o %T | grep -qx RUNNING"
+    srun --overlap --jobid "$job" --ms-preflight=on true
+    on-node node01 dpkg -i /debs/next/ms-diag_*.deb /debs/next/ms-spank_*.deb
+    [[ $(srun --overlap --jobid "$job" hostname) == node01 ]]
+    on-node node01 dpkg --remove ms-spank
+    [[ $(srun --overlap --jobid "$job" hostname) == node01 ]]
+    [[ $(daemon) == "$before" ]]
+    on-node node01 kill -0 "$before"
+    [[ $(squeue -h -j "$job" -o %T) == RUNNING ]]
+    scancel "$job"
+    srun hostname
+  ' || fail "the daemon or the job was hurt"
+step "slurmd and a job went on"

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# The packages of what root runs, as made from this build: what they depend on and refuse, which files are configuration, and
+# that they are the same bytes twice. The others are made in the same way; installed.sh has them all.
+# usage: made.sh CPACK BUILD
+set -euo pipefail
+cpack=$1 build=$2
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cd "$dir"
+fail() { echo "FAILED: $1" >&2 && exit 1; }
+
+parts='diag;spank'
+if ! grep -q CPACK_DEBIAN_SPANK_PACKAGE_NAME "$build/CPackConfig.cmake"; then parts=diag; fi # built without Slurm's headers
+for twice in 1 2; do
+  SOURCE_DATE_EPOCH=1700000000 "$cpack" --config "$build/CPackConfig.cmake" -B "$dir/$twice" -D "CPACK_COMPONENTS_ALL=$parts" \
+    -D "CPACK_MS_PARTS=$parts" >log 2>&1 || { cat log && fail "no packages"; }
+done
+for deb in 1/*.deb; do cmp "$deb" "2/${deb#1/}" || fail "$deb is not the same twice"; done
+
+diag=$(echo 1/ms-diag_*.deb)
+needs=$(dpkg-deb -f "$diag" Depends)
+echo "ms-diag: $needs"
+if grep -Eqi 'mpi|dnnl|slurm|curl|pmix|hdf5|ms-' <<<"$needs"; then fail "ms-diag needs too much: $needs"; fi
+grep -q libc6 <<<"$needs" || fail "ms-diag needs nothing: $needs"
+dpkg-deb -c "$diag" >contents
+for file in ./usr/bin/ms-diag ./usr/libexec/ms/ms-prolog ./usr/libexec/ms/ms-epilog ./etc/ms/ms-diag.toml \
+  ./usr/lib/systemd/system/ms-diag.timer ./usr/lib/tmpfiles.d/ms-diag.conf; do
+  grep -q " $file\$" contents || fail "ms-diag has no $file"
+done
+if grep -q usr/local contents; then fail "ms-diag has something in /usr/local"; fi
+if awk '{ print $2 }' contents | grep -v '^root/root$'; then fail "not root's"; fi
+dpkg-deb -I "$diag" conffiles >configuration
+grep -qx /etc/ms/ms-diag.toml configuration || fail "the policy is not configuration: $(cat configuration)"
+dpkg-deb -x "$diag" tree
+if grep -r /usr/local tree/usr/lib tree/etc; then fail "a text of ms-diag names /usr/local"; fi
+env -i PATH=/usr/bin:/bin tree/usr/bin/ms-diag --version
+[[ $parts == diag ]] && exit 0
+
+spank=$(echo 1/ms-spank_*.deb)
+release=$(dpkg-deb -f "$spank" Description | sed -n '1s/.*for Slurm //p')
+[[ $release =~ ^[0-9]+\.[0-9]+$ ]] || fail "ms-spank does not say for which Slurm it is: $release"
+needs=$(dpkg-deb -f "$spank" Depends)
+echo "ms-spank: $needs"
+for part in "slurm-wlm-basic-plugins (>= $release)" "slurm-wlm-basic-plugins (<< ${release%.*}." 'ms-diag (= '; do
+  grep -qF "$part" <<<"$needs" || fail "ms-spank does not depend on $part"
+done
+dpkg-deb -c "$spank" >contents
+grep -q ' ./usr/lib/.*ms/ms_spank.so$' contents || fail "ms-spank has no plugin"
+
+# Beside another Slurm it says so; with its own, and with none that can be asked, it does not stand in the way.
+dpkg-deb -e "$spank" control
+mkdir path
+ln -s /usr/bin/sed path/sed
+asks() { # VERSION: what the script before the installation says where Slurm is of this version
+  printf '#!/bin/sh\necho slurm-wlm %s\n' "$1" >path/slurmd
+  chmod +x path/slurmd
+  env -i PATH="$dir/path" /bin/sh control/preinst install 2>&1
+}
+asks "$release.1" || fail "its own Slurm is refused"
+if said=$(asks 99.05.3); then fail "another Slurm is not refused"; fi
+[[ $said == *"built for Slurm $release"*"of 99.05.3"* ]] || fail "it does not say why: $said"
+rm path/slurmd
+env -i PATH="$dir/path" /bin/sh control/preinst install || fail "without Slurm it is refused"
