@@ -8,6 +8,30 @@ cmake=$1 build=$2 source=$3
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 "$cmake" --install "$build" --prefix "$dir/new" >"$dir/log" 2>&1 || { cat "$dir/log" && fail "cmake --install failed"; }
+
+# Texts name the prefix: units that systemd takes, and what pkg-config and CMake find libms by.
+if command -v systemd-analyze >/dev/null; then
+  systemd-analyze --man=no verify "$dir"/new/lib/systemd/system/ms-* || fail "systemd does not like a unit"
+fi
+mkdir "$dir/user"
+cat >"$dir/user/CMakeLists.txt" <<'TEXT'
+cmake_minimum_required(VERSION 3.25)
+project(user CXX)
+find_package(ms 0.1.0 REQUIRED)
+add_executable(by_cmake user.cpp)
+target_link_libraries(by_cmake ms::ms)
+TEXT
+printf '#include "base/version.h"\n#include <cstdio>\nint main() { std::puts(ms::library_version()); }\n' >"$dir/user/user.cpp"
+if ! { "$cmake" -S "$dir/user" -B "$dir/user" -D CMAKE_PREFIX_PATH="$dir/new" && "$cmake" --build "$dir/user"; } >"$dir/log" 2>&1; then
+  tail "$dir/log"
+  fail "CMake does not find libms"
+fi
+read -r -a flags < <(PKG_CONFIG_PATH=$dir/new/lib/pkgconfig pkg-config --cflags --libs ms)
+c++ -o "$dir/user/by_pkgconfig" "$dir/user/user.cpp" "${flags[@]}" || fail "pkg-config does not find libms"
+for by in by_cmake by_pkgconfig; do
+  [ "$("$dir/user/$by")" = "$("$dir/new/bin/ms-train" --version | sed 's/.* //')" ] || fail "$by: another libms"
+done
+
 mv "$dir/new" "$dir/moved"
 cd "$dir/moved" || exit 1
 
@@ -23,7 +47,7 @@ for file in libexec/ms/ms-prolog libexec/ms/ms-epilog share/ms/configs/tiny-3d.t
 done
 
 # Every path that the manual of the plugin and the README name is one that is installed under /usr/local.
-grep -ohE '/usr/local/(bin|lib|libexec|share)/[A-Za-z0-9_./-]*[A-Za-z0-9_]' "$source/README.md" "$source"/man/*.[0-9] \
+grep -ohE '/usr/local/(bin|etc|lib|libexec|share)/[A-Za-z0-9_./-]*[A-Za-z0-9_]' "$source/README.md" "$source"/man/*.[0-9] \
   share/man/man*/* "$source/libms/slurm/site.cpp" | sort -u >"$dir/named"
 while read -r path; do
   [ -e "${path#/usr/local/}" ] || fail "$path is named in a manual, and not installed"
