@@ -38,6 +38,11 @@ find_package(MPI QUIET COMPONENTS CXX)
 ms_optional(MS_MPI "OpenMPI" "${MPI_CXX_FOUND}")
 pkg_check_modules(pmix QUIET IMPORTED_TARGET pmix)
 ms_optional(MS_PMIX "PMIx" "${pmix_FOUND}")
+# Debian's pmix.pc asks for a search path, to a library that is found without one.
+find_library(MS_PMIX_SYSTEM pmix PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE} /usr/lib64 /usr/lib NO_DEFAULT_PATH)
+if(pmix_FOUND AND MS_PMIX_SYSTEM)
+  set_target_properties(PkgConfig::pmix PROPERTIES INTERFACE_LINK_OPTIONS "")
+endif()
 
 find_path(MS_SLURM_INCLUDE slurm/spank.h)
 ms_optional(MS_SLURM "Slurm's SPANK API" "${MS_SLURM_INCLUDE}")

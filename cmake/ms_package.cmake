@@ -91,8 +91,8 @@ endif()
 ms_part(dev libdevel "training of LLMs on Slurm clusters: headers of libms"
   "The headers of libms.so, whose interface changes from version to version, and what pkg-config and CMake need to find them."
   DEPENDS "ms-tools ${same_version}, libfmt-dev")
-ms_part(doc doc "training of LLMs on Slurm clusters: manuals and examples"
-  "Manual pages, examples, configurations of models and clusters, and job scripts."
+ms_part(doc doc "training of LLMs on Slurm clusters: manuals and job scripts"
+  "Manual pages, configurations of models and clusters, job scripts, alerts and a dashboard."
   ARCHITECTURE all SUGGESTS "ms-tools, ms-diag")
 
 set(CPACK_MS_PARTS ${CPACK_COMPONENTS_ALL})
