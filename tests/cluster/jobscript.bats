@@ -75,8 +75,8 @@ assert len(hosts) == 3 and all(h[\"source\"] == \"probes\" for h in hosts), cloc
 assert all(abs(h[\"offset_ns\"]) <= h[\"bound_ns\"] + 1000 for h in hosts), clocks"
 }
 ends() { # NAME CODE
-  wait-until 40 says "$1" "the job ends with code $2\$"
-  wait-until 10 slurm_says "$1" "JobState=(COMPLETING|COMPLETED|FAILED)" # a busy Slurm may take long to clean up
+  wait-until 120 says "$1" "the job ends with code $2\$"
+  wait-until 60 slurm_says "$1" "JobState=(COMPLETING|COMPLETED|FAILED)" # a busy Slurm may take long to clean up
 }
 '
 
@@ -150,26 +150,12 @@ BASH
 BASH
 }
 
-@test "storage: requeued, to start later; ranks that leave without a word: requeued" {
-  inside 3 <<'BASH'
+@test "what is requeued and what is not: storage, silence, kills, no progress, limits, ms-diag, the time limit" {
+  inside 20 <<'BASH'
+  # One cluster for all of these jobs: each waits for Slurm most of the time, for a requeue above all.
   start storage <<<'verdict 74 ""; exit 74'
   start silent <<<'((start == 0)) || verdict 0 ""'
   start killed <<<'((start == 0)) && kill -KILL $$; verdict 0 ""'
-  wait-until 20 slurm_says storage 'JobState=PENDING Reason=BeginTime'
-  begin=$(date -d "$(squeue -h -j "$(id_of storage)" -o %S)" +%s)
-  ((begin - $(date +%s) > 40))
-  slurm_says storage 'ExcNodeList=\(null\)'
-  for name in silent killed; do
-    ends $name 0
-    slurm_says $name Restarts=1
-  done
-  says silent 'srun returned 0, and there is no verdict'
-  says killed 'srun returned 137, and there is no verdict'
-BASH
-}
-
-@test "starts that come no further, the limit of restarts, the limit of nodes" {
-  inside 8 <<'BASH'
   # A directory that another job used, and a verdict of an earlier start, say nothing of this one.
   mkdir reused
   printf '%s\n' 'job 99999' 'best 100' 'idle 1' >reused/progress
@@ -180,6 +166,37 @@ BASH
   start never <<<'verdict 76 ""; exit 76'
   MAX_RESTARTS=2 start often <<<'steps "$((start + 1))"; verdict 75 ""; exit 75'
   MAX_EXCLUDED=2 start nodes <<<'verdict 69 "$SLURMD_NODENAME"; exit 69'
+  mkdir works fails
+  echo 'echo "$*" >works/asked; exec scontrol requeue "$4"' >works/ms-diag
+  echo 'exit 3' >fails/ms-diag
+  for name in works fails; do
+    sed -i '1i#!/bin/sh' $name/ms-diag
+    chmod +x $name/ms-diag
+    PATH=$PWD/$name:$PATH start $name <<<'((start > 0)) || { verdict 69 "$SLURMD_NODENAME"; exit 69; }; verdict 0 ""'
+  done
+  start lost <<<'touch lost; sleep 300'
+  start saved <<<'((start == 0)) || { steps 9; verdict 0 ""; exit; }
+    trap "steps 7; verdict 75 \"\"; exit 75" USR2
+    touch saved
+    sleep 300 & wait'
+  # Near the time limit: nothing saved, no second start; a checkpoint, a second start.
+  for name in lost saved; do
+    wait-until 60 test -e $name
+    scancel --batch --signal=USR2 "$(id_of $name)"
+  done
+  # Storage: requeued, to start 60 s later; ranks that leave without a word: requeued.
+  wait-until 60 slurm_says storage 'JobState=PENDING Reason=BeginTime'
+  begin=$(date -d "$(squeue -h -j "$(id_of storage)" -o %S)" +%s)
+  asked=$(date -d "$(sed -n 's/^train-simple: \(.*\) requeue after code 74 .*/\1/p' storage.log)" +%s)
+  ((begin - asked >= 59))
+  slurm_says storage 'ExcNodeList=\(null\)'
+  for name in silent killed; do
+    ends $name 0
+    slurm_says $name Restarts=1
+  done
+  says silent 'srun returned 0, and there is no verdict'
+  says killed 'srun returned 137, and there is no verdict'
+  # Starts that come no further, the limit of restarts, the limit of nodes.
   ends reused 93
   says reused '2 starts on end came no further than step 200'
   slurm_says reused Restarts=1
@@ -199,24 +216,20 @@ BASH
   slurm_says nodes Restarts=2
   [[ $(scontrol show hostnames "$(squeue -h -j "$(id_of nodes)" -t all -o %x)" | wc -l) -eq 2 ]]
   [[ $(sort -u "runs/$(id_of nodes)/excluded" | wc -l) -eq 3 ]]
-BASH
-}
-
-@test "ms-diag excludes the node where it is at hand; scontrol does where it fails" {
-  inside 4 <<'BASH'
-  mkdir works fails
-  echo 'echo "$*" >works/asked; exec scontrol requeue "$4"' >works/ms-diag
-  echo 'exit 3' >fails/ms-diag
-  for name in works fails; do
-    sed -i '1i#!/bin/sh' $name/ms-diag
-    chmod +x $name/ms-diag
-    PATH=$PWD/$name:$PATH start $name <<<'((start > 0)) || { verdict 69 "$SLURMD_NODENAME"; exit 69; }; verdict 0 ""'
-  done
+  # ms-diag excludes the node where it is at hand; scontrol does where it fails.
   ends works 0
   ends fails 0
-  grep -Eq "^requeue --exclude node0[1-4] $(id_of works)$" works/asked
+  grep -Eq "^requeue --exclude node[0-9]* $(id_of works)$" works/asked
   slurm_says works 'ExcNodeList=\(null\)' # this ms-diag left it at that
-  slurm_says fails ExcNodeList=node0
+  slurm_says fails ExcNodeList=node
+  # The time limit.
+  ends lost 93
+  says lost 'the time limit is near'
+  says lost 'the time limit came, and nothing was saved'
+  slurm_says lost Restarts=0
+  ends saved 0
+  says saved 'requeue after code 75 at step 7$'
+  slurm_says saved Restarts=1
 BASH
 }
 
@@ -240,27 +253,6 @@ BASH
   PATH=${PATH//$CLUSTER_BUILD\/bin:/} start without <<<'verdict 76 "$SLURMD_NODENAME"; exit 76'
   wait-until 40 says without 'requeue after code 76 at step 0$'
   slurm_says without 'ExcNodeList=\(null\)'
-BASH
-}
-
-@test "near the time limit: nothing saved, no second start; a checkpoint, a second start" {
-  inside 2 <<'BASH'
-  start lost <<<'touch lost; sleep 60'
-  start saved <<<'((start == 0)) || { steps 9; verdict 0 ""; exit; }
-    trap "steps 7; verdict 75 \"\"; exit 75" USR2
-    touch saved
-    sleep 60 & wait'
-  for name in lost saved; do
-    wait-until 20 test -e $name
-    scancel --batch --signal=USR2 "$(id_of $name)"
-  done
-  ends lost 93
-  says lost 'the time limit is near'
-  says lost 'the time limit came, and nothing was saved'
-  slurm_says lost Restarts=0
-  ends saved 0
-  says saved 'requeue after code 75 at step 7$'
-  slurm_says saved Restarts=1
 BASH
 }
 
