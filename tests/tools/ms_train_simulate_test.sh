@@ -28,7 +28,10 @@ for model in 175b 530b; do
   expect 0 '"tokens_per_s"' simulate "$configs/megascale/$model-megascale.toml" --cluster "$a100" --json
   holds "j['iteration_s'] < 0.9 * $slow"
 done
-for config in "$configs"/*.toml; do expect 0 '^iteration' simulate "$config" --cluster "$configs/clusters/h100-8x400g.toml"; done
+for config in "$configs"/*.toml; do
+  expect 0 '^memory of a rank' plan "$config"
+  expect 0 '^iteration' simulate "$config" --cluster "$configs/clusters/h100-8x400g.toml"
+done
 expect 0 'of the stage that computes longest' simulate "$configs/tiny-3d.toml" --cluster "$a100"
 expect 0 'tokens take' simulate "$configs/tiny-3d.toml" --cluster "$a100" --tokens 1e9
 
