@@ -78,6 +78,9 @@ DriverOptions options_of(const Args& args) {
     throw user_error("driver.job", "this is not run inside a Slurm job",
                      "put it into a job script (sbatch --no-kill), or try it in: salloc --no-kill -N 2");
   }
+  const int array = number_of("SLURM_ARRAY_JOB_ID");
+  options.shown_job =
+      array > 0 ? fmt::format("{}_{}", array, number_of("SLURM_ARRAY_TASK_ID")) : std::to_string(options.job);
   options.restarts = number_of("SLURM_RESTART_COUNT");
   options.nodes = slurm::expand_hostlist_or_throw(variable("SLURM_JOB_NODELIST"));
   options.run_dir = run_dir_of(args, "run-dir");
@@ -271,7 +274,7 @@ Command run_command() {
                    .doc = "Of ms-train run: with too few nodes, go on with a smaller mesh.dp that the configuration "
                           "allows and the same global batch, rather than end or be queued again."},
                   {.name = "preflight",
-                   .value = "LEVEL",
+                   .value = "0|1|2",
                    .doc =
                        "Before the first attempt, ms-diag looks at all nodes, spares too, and bad ones are left out; "
                        "0: not at all.",
@@ -287,7 +290,7 @@ Command run_command() {
                    .doc = "Tell Alertmanager or Slack when the run is interrupted and when it ends, as this "
                           "ms-notify.toml(5) says; ms-diag notify --run DIR does it."},
                   {.name = "diagnose",
-                   .value = "LEVEL",
+                   .value = "0|1|2",
                    .doc = "How ms-diag looks at suspects while the others train; 0: not at all.",
                    .default_text = "2"},
                   {.name = "health-every",

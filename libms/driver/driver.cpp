@@ -68,7 +68,7 @@ std::vector<std::string> agent_command(const DriverOptions& options, int port, c
 
 }  // namespace
 
-std::string Driver::job() const { return fmt::format("{}.{}", options_.job, options_.restarts); }
+std::string Driver::job() const { return fmt::format("{}.{}", options_.shown_job, options_.restarts); }
 double Driver::wall_s(double at_s) const { return clock_.wall_s() - (clock_.now_s() - at_s); }
 
 Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clock)

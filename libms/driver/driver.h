@@ -30,6 +30,7 @@ namespace ms::driver {
 struct DriverOptions {
   std::vector<std::string> nodes;  // of the allocation
   int job = 0, restarts = 0;
+  std::string shown_job;  // as squeue shows it: "12", or "10_2" of an array
   std::string run_dir;
   LaunchSpec launch;
   std::size_t spares = 0;
