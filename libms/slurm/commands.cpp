@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <optional>
 
@@ -19,6 +20,9 @@ namespace {
 constexpr double kKillGrace_s = 0.1;
 constexpr std::size_t kMaxOutputBytes = std::size_t{64} << 20;  // about 60000 nodes
 constexpr std::size_t kMaxWordsChars = 300;
+
+constexpr std::array<std::string_view, 3> kUnreachable{"configuration source", "resolve_ctls_from_dns_srv",
+                                                       "Unable to contact slurm controller"};
 
 Error command_error(const std::string& what, std::string_view words) {
   return Error("slurm.command", Blame::slurm, fmt::format("{}: {}", what, words));
@@ -81,7 +85,13 @@ std::string Commands::run(const std::string& program, std::vector<std::string> a
   if (result.timed_out) throw command_error(what, fmt::format("no answer within {} s", options_.deadline_s));
   if (!result.ok()) {
     const std::string words = first_line(result.err).empty() ? first_line(result.out) : first_line(result.err);
-    throw command_error(what, words.empty() ? result.describe() : fmt::format("{} ({})", words, result.describe()));
+    // Slurm's clients have a dozen sentences for a controller that they do not find or reach.
+    const bool unreachable = std::ranges::any_of(
+        kUnreachable, [&](std::string_view sign) { return result.err.find(sign) != std::string::npos; });
+    throw Error("slurm.command", Blame::slurm,
+                fmt::format("{}: {}", what,
+                            words.empty() ? result.describe() : fmt::format("{} ({})", words, result.describe())),
+                unreachable ? "run it where scontrol works; SLURM_CONF may name the cluster's slurm.conf" : "");
   }
   if (result.truncated) throw command_error(what, fmt::format("more than {}", format_size(kMaxOutputBytes)));
   return std::move(result.out);
