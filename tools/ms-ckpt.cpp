@@ -20,6 +20,6 @@ int main(int argc, char** argv) {
                     .doc = "Hand the weights on to other programs:"},
                    {.command = "ms-ckpt prune --keep-last 3 --keep-every 10000 --dry-run runs/a/ckpt",
                     .doc = "What would go?"}},
-      .see_also = {"ms-ckpt(5)", "ms-train(1)", "ms.toml(5)", "ms-exit(7)"}};
+      .see_also = {"ms-ckpt(5)", "ms-train(1)", "ms.toml(5)"}};
   return run_tool(tool, argc, argv);
 }

@@ -28,7 +28,7 @@ const ms::Tool kTool{
         {{.name = "run",
           .summary = "run checks and say what they found",
           .options = {{.name = "level",
-                       .value = "L",
+                       .value = "1|2",
                        .doc = "1: passive, at once. 2: active too, which loads the node: mostly some seconds, "
                               "at most two minutes.",
                        .default_text = "1"},

@@ -112,7 +112,7 @@ const Tool kTool{
                   .doc = "In a job script of five nodes, train on four:"},
                  {.command = "ms-driver status --watch runs/1234", .doc = "From a login node, look at it:"},
                  {.command = "ms-driver report runs/1234", .doc = "What the faults have cost:"}},
-    .see_also = {"ms-train(1)", "ms-diag(1)", "ms-notify.toml(5)", "ms-exit(7)"},
+    .see_also = {"ms-train(1)", "ms-diag(1)", "ms-notify.toml(5)"},
     .environment = {{"MS_HEARTBEAT", "Set for the command: the socket for its heartbeats."},
                     {"MS_ATTEMPT", "Set for the command: the number of the attempt, from 1."}},
     .sections = kSections};

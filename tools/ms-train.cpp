@@ -44,7 +44,8 @@ const Tool kTool{
     .name = "ms-train",
     .summary = "train a language model in 3D parallel",
     .commands = {train::run_command(), train::eval_command(), train::generate_command(), train::plan_command(),
-                 train::simulate_command(), train::tune_command(), train::calibrate_command(), train::check_command()},
+                 train::simulate_command(), train::tune_command(), train::calibrate_command(), train::check_command(),
+                 train::explain_command()},
     .description =
         "Trains GPT and Llama models with tensor, sequence, pipeline and data parallelism, on CPUs; on NVIDIA GPUs it "
         "is not tried yet.",
@@ -57,7 +58,8 @@ const Tool kTool{
                  {.command = "ms-train generate runs/a/ckpt --prompt 'The cluster' --temperature 0.7 --top-p 0.9",
                   .doc = "Look at a model by asking it:"},
                  {.command = "ms-train plan run.toml --hostfile slurm --order order",
-                  .doc = "In a job, place ranks by the switches that Slurm knows:"}},
+                  .doc = "In a job, place ranks by the switches that Slurm knows:"},
+                 {.command = "ms-train explain 76", .doc = "Say what a job's exit code means:"}},
     .see_also = {"ms-data(1)", "ms.toml(5)", "ms-cluster(5)"},
     .environment = {{"MS_FAULT", watch::fault_manual()},
                     {"OMP_NUM_THREADS", "Threads that compute on the CPU, as run.cpu_threads, which goes before it."},

@@ -14,6 +14,7 @@
 #include <iterator>
 #include <optional>
 
+#include "base/completion.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/man.h"
@@ -61,8 +62,15 @@ std::string tool_help(const Tool& tool) {
   for (const Command& command : tool.commands) rows.push_back({command.name, command.summary});
   return fmt::format("usage: {} COMMAND [options]\n\n{}: {}\n", tool.name, tool.name, tool.summary) +
          help_rows("commands", rows) +
-         fmt::format("\n'{} COMMAND --help' shows the options of a command; the manual is {}(1).\n", tool.name,
-                     tool.name);
+         help_rows("options", {{"--help", "Show this text."},
+                               {"--version", "Show the version."},
+                               {"--man", "Print the manual page, for 'man -l -'."},
+                               {"--completion SHELL", "Print the completion of command lines for bash, zsh or fish."},
+                               {"--check COMMAND...", "Only say whether this command line can be understood."}}) +
+         fmt::format(
+             "\n'{0} COMMAND --help' shows the options of a command; the manual is {0}(1), or '{0} --man | man "
+             "-l -'.\n",
+             tool.name);
 }
 
 std::string command_help(const Tool& tool, const Command& command) {
@@ -232,6 +240,13 @@ const Command& find_command(const Tool& tool, const std::string& name) {
   throw Misuse{fmt::format("unknown command '{}'{}", name, or_nearest(name, names))};
 }
 
+std::string completion_of(const Tool& tool, const std::vector<std::string>& words) {
+  if (words.size() != 2) throw Misuse{"--completion needs a value, SHELL"};
+  const std::optional<std::string> script = completion_script(tool, words[1]);
+  if (!script) throw Misuse{fmt::format("--completion: there is none for '{}', only for bash, zsh and fish", words[1])};
+  return *script;
+}
+
 int dispatch(const Tool& tool, const std::vector<std::string>& words) {
   std::string usage = "COMMAND [options]";
   std::string help = tool.name + " --help";
@@ -241,15 +256,19 @@ int dispatch(const Tool& tool, const std::vector<std::string>& words) {
     if (first == "--help" || first == "-h") return print_result(tool_help(tool));
     if (first == "--version") return print_result(fmt::format("{} {}\n", tool.name, kVersion));
     if (first == "--man") return print_result(man::tool_page(tool));
+    if (first == "--completion") return print_result(completion_of(tool, words));
     if (first == "--man-exit") return print_result(man::exit_page());
     for (const ExtraPage& page : tool.extra_pages) {
       if (first == page.option) return print_result(page.text());
     }
-    const Command& command = find_command(tool, first);
+    const bool only_check = first == "--check" && words.size() > 1;
+    const auto begin = words.begin() + (only_check ? 1 : 0);
+    const Command& command = find_command(tool, *begin);
     usage = command.name + " " + synopsis(command);
     help = fmt::format("{} {} --help", tool.name, command.name);
-    const std::optional<Args> args = Parser(command).parse({words.begin() + 1, words.end()});
+    const std::optional<Args> args = Parser(command).parse({begin + 1, words.end()});
     if (!args) return print_result(command_help(tool, command));
+    if (only_check) return print_result("ok\n");
     if (const char* filter = std::getenv("MS_LOG")) log::set_filter(filter);
     return command.run(*args);
   } catch (const Misuse& misuse) {
@@ -259,10 +278,16 @@ int dispatch(const Tool& tool, const std::vector<std::string>& words) {
   }
 }
 
+// An option as it is typed; the names of positionals are in capitals.
+std::string typed_name(std::string_view name) {
+  const bool positional = !name.empty() && std::isupper(static_cast<unsigned char>(name.front())) != 0;
+  return positional ? std::string(name) : fmt::format("--{}", name);
+}
+
 template <class Parse>
 auto parse_or_refuse(std::string_view name, const std::string& text, std::string_view expected, Parse parse_text) {
   const auto value = parse_text(text);
-  if (!value) throw user_error("cli.value", fmt::format("{}: expected {}, got '{}'", name, expected, text));
+  if (!value) throw user_error("cli.value", fmt::format("{}: expected {}, got '{}'", typed_name(name), expected, text));
   return *value;
 }
 
@@ -297,7 +322,7 @@ std::int64_t Args::get_int(std::string_view name, std::int64_t min, std::int64_t
     const std::string range = max == std::numeric_limits<std::int64_t>::max()   ? fmt::format("at least {}", min)
                               : min == std::numeric_limits<std::int64_t>::min() ? fmt::format("at most {}", max)
                                                                                 : fmt::format("{} to {}", min, max);
-    throw user_error("cli.value", fmt::format("{}: must be {}, got {}", name, range, value));
+    throw user_error("cli.value", fmt::format("{}: must be {}, got {}", typed_name(name), range, value));
   }
   return value;
 }

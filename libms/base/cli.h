@@ -29,7 +29,7 @@ struct Positional {
 
 struct Option {
   std::string name;               // long, without dashes: "config"
-  std::string value = {};         // name of its value, in capitals; empty: a flag
+  std::string value = {};         // name of its value, in capitals, or its words, "a|b"; empty: a flag
   std::string doc;                // a sentence
   std::string default_text = {};  // what get() returns if it is not given
   char letter = 0;                // also as -c
@@ -103,8 +103,8 @@ struct Tool {
 // "[options] FILE..." as usage lines show it.
 std::string synopsis(const Command& command);
 
-// Parses, runs the command, and returns the exit status of the process. --help, --version and --man print to standard
-// output and return 0; misuse says what is wrong and how it is used on standard error and returns 2 (or
+// Parses, runs the command, and returns the exit status of the process. --help, --version, --man, --completion and
+// --check print to standard output and return 0; misuse says what is wrong on standard error and returns 2 (or
 // failure_status); ms::Error is reported ("ms-data: error: ...", "hint: ...") and returns the code of its blame (or
 // failure_status); anything else that is thrown is a bug, 70. Results that could not be written to standard output are
 // storage, 74.

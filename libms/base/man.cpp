@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/error_kinds.h"
 #include "base/exit.h"
 #include "base/text.h"
 #include "base/version.h"
@@ -153,7 +154,8 @@ std::string see_also(std::vector<std::string> pages) {
 std::string tool_page(const Tool& tool) {
   std::string text = header(tool.name, 1, tool.summary) + ".Sh SYNOPSIS\n";
   for (const Command& command : tool.commands) text += synopsis_of(command);
-  text += ".Nm\n.Op Fl -help | Fl -version\n.Sh DESCRIPTION\n";
+  text +=
+      ".Nm\n.Fl -help | Fl -version | Fl -man | Fl -completion Ar SHELL | Fl -check Ar COMMAND ...\n.Sh DESCRIPTION\n";
   text += prose(tool.description.empty() ? fmt::format("{}: {}.", tool.name, tool.summary) : tool.description);
   text += ".Sh COMMANDS\n";
   for (const Command& command : tool.commands) text += command_of(command);
@@ -253,7 +255,15 @@ std::string exit_page() {
   for (const ExitCodeRow& row : kExitCodes) {
     text += fmt::format(".It {} Pq {}\n", static_cast<int>(row.code), row.name) + prose(row.meaning);
   }
-  return text + ".El\n" + see_also({"ms-train(1)"});
+  text += ".El\n.Sh KINDS OF ERRORS\n" +
+          prose(
+              "A run that fails leaves run.dir/verdict.json, whose \"kind\" says more than the code does. ms-train "
+              "explain prints one, too.") +
+          ".Bl -tag -width Ds\n";
+  for (const ErrorKindRow& row : error_kinds()) {
+    text += fmt::format(".It Sy {}\n", argument(row.kind)) + prose(row.meaning);
+  }
+  return text + ".El\n" + see_also({"ms-train(1)", "ms-driver(1)"});
 }
 
 }  // namespace ms::man

@@ -57,6 +57,11 @@ def check_tool(tool):
             continue
         for problem in differ("option", help_rows(answer.stdout, "options"), in_manual[command]):
             yield f"{tool.name} {command}: {problem}"
+    others = re.findall(r"^\.Xr (\S+ \d)", answers["--man"].stdout.partition("\n.Sh SEE ALSO\n")[2], re.M)
+    for page in sorted({page for page in others if others.count(page) > 1}):
+        yield f"{tool.name}: SEE ALSO names {page} twice"
+    if "--man" not in answers["--help"].stdout:
+        yield f"{tool.name}: --help does not tell of --man"
     misuse = 3 if tool.name in NAGIOS else 2
     if ask(tool, "--no-such-option").returncode != misuse:
         yield f"{tool.name}: an unknown option does not exit {misuse}"

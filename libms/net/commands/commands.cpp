@@ -193,10 +193,7 @@ Command collectives_command(MeshOf mesh) {
       .summary = "collective operations of all ranks, and of the groups of a training run",
       .options =
           {{.name = "nodes", .value = "HOSTLIST", .doc = "Which nodes, one rank on each; without it all of the job."},
-           {.name = "transport",
-            .value = "WHAT",
-            .doc = "mpi, or threads; nccl counts as not run.",
-            .default_text = "mpi"},
+           {.name = "transport", .value = "mpi|threads|nccl", .doc = "nccl counts as not run.", .default_text = "mpi"},
            {.name = "ranks", .value = "N", .doc = "Of threads."},
            {.name = "what",
             .value = "LIST",

@@ -25,7 +25,7 @@ namespace {
 const Option kNodes{.name = "nodes", .value = "HOSTLIST", .doc = "Which nodes; without it all of the job."};
 const Option kTransport{
     .name = "transport",
-    .value = "WHAT",
+    .value = "tcp|mpi|verbs|nccl",
     .doc =
         "tcp; mpi: between processes, one of each node (inside a job srun starts them); verbs: RDMA, by "
         "perftest's ib_write_lat and ib_write_bw; nccl counts as not run.",
@@ -201,7 +201,7 @@ Command pairs_command() {
   return {.name = "pairs",
           .summary = "latency, bandwidth and losses of pairs of nodes",
           .options = with({{.name = "schedule",
-                            .value = "WHICH",
+                            .value = "auto|quick|ring|all|distance",
                             .doc = "auto, quick (every node once), ring (everybody sends to the d-th behind it), all "
                                    "pairs, or distance (all, below the same switch first).",
                             .default_text = "auto"},
@@ -220,7 +220,7 @@ Command locate_command() {
                             .doc = "Below this share of what is normal a way is slow.",
                             .default_text = "0.7"},
                            {.name = "by",
-                            .value = "WHAT",
+                            .value = "pairs|groups",
                             .doc = "pairs, or groups: over MPI, halves the ranks until what makes a reduction slow is "
                                    "found, in about 2 k log2(n / k) tests for k slow nodes of n.",
                             .default_text = "pairs"}}),

@@ -178,8 +178,8 @@ Command export_command() {
           .positionals = {paths_argument()},
           .options = {output_option(),
                       {.name = "format",
-                       .value = "FORMAT",
-                       .doc = "chrome, csv or perfetto. Without it the name of the file says it; where that "
+                       .value = "chrome|csv|perfetto",
+                       .doc = "Without it the name of the file says it; where that "
                               "does not, chrome."},
                       steps_option(),
                       ranks_option()},

@@ -91,13 +91,13 @@ Command calibrate_command() {
   return {
       .name = "calibrate",
       .summary = "measure this machine and write a cluster file of it",
-      .options =
-          {{.name = "output", .value = "FILE", .doc = "Where to; without it to standard output."},
-           {.name = "ranks",
-            .value = "N",
-            .doc = "Ranks on the node, as threads of a process; without it as many as cores."},
-           {.name = "dtype", .value = "TYPE", .doc = "Of GEMMs and activations, bf16 or fp32.", .default_text = "bf16"},
-           {.name = "busy", .doc = "Measures once, and writes what cannot be believed with no more than a warning."}},
+      .options = {{.name = "output", .value = "FILE", .doc = "Where to; without it to standard output."},
+                  {.name = "ranks",
+                   .value = "N",
+                   .doc = "Ranks on the node, as threads of a process; without it as many as cores."},
+                  {.name = "dtype", .value = "bf16|fp32", .doc = "Of GEMMs and activations.", .default_text = "bf16"},
+                  {.name = "busy",
+                   .doc = "Measures once, and writes what cannot be believed with no more than a warning."}},
       .run = run_calibrate,
       .description =
           "Trains models of several sizes for some steps each, as threads of this process, and times every "

@@ -144,7 +144,7 @@ Command export_command() {
           .positionals = {checkpoint_positional()},
           .options = {output_option("The directory to write, absent or empty."),
                       format_option(),
-                      {.name = "dtype", .value = "TYPE", .doc = "fp32 or bf16; otherwise as they are stored."},
+                      {.name = "dtype", .value = "fp32|bf16", .doc = "Without it as they are stored."},
                       {.name = "max-shard-size",
                        .value = "SIZE",
                        .doc = "No file of weights becomes larger, unless a single tensor is.",

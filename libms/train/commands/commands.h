@@ -14,6 +14,7 @@ Command simulate_command();
 Command tune_command();
 Command calibrate_command();
 Command check_command();
+Command explain_command();
 Command eval_command();
 Command generate_command();
 Command sample_command();  // of ms-data, for it reads a run's configuration

@@ -157,14 +157,14 @@ TEST(Cli, RefusesValuesThatAreNotOfTheirType) {
     std::vector<const char*> words;
     const char* err;
   } rows[] = {
-      {{"inspect", "a", "--rate", "x"}, "ms-sample: error: rate: expected an integer, got 'x'\n"},
-      {{"inspect", "a", "--rate", "1.5"}, "ms-sample: error: rate: expected an integer, got '1.5'\n"},
-      {{"inspect", "a", "--rate", "-5"}, "ms-sample: error: rate: must be 0 to 100, got -5\n"},
-      {{"inspect", "a", "--rate", "101"}, "ms-sample: error: rate: must be 0 to 100, got 101\n"},
+      {{"inspect", "a", "--rate", "x"}, "ms-sample: error: --rate: expected an integer, got 'x'\n"},
+      {{"inspect", "a", "--rate", "1.5"}, "ms-sample: error: --rate: expected an integer, got '1.5'\n"},
+      {{"inspect", "a", "--rate", "-5"}, "ms-sample: error: --rate: must be 0 to 100, got -5\n"},
+      {{"inspect", "a", "--rate", "101"}, "ms-sample: error: --rate: must be 0 to 100, got 101\n"},
       {{"inspect", "a", "--wait", "soon"},
-       "ms-sample: error: wait: expected a duration such as 30s or 1h30m, got 'soon'\n"},
+       "ms-sample: error: --wait: expected a duration such as 30s or 1h30m, got 'soon'\n"},
       {{"inspect", "a", "--wait", "-1"},
-       "ms-sample: error: wait: expected a duration such as 30s or 1h30m, got '-1'\n"},
+       "ms-sample: error: --wait: expected a duration such as 30s or 1h30m, got '-1'\n"},
   };
   for (const auto& row : rows) {
     const Outcome outcome = run(row.words);
@@ -202,6 +202,26 @@ TEST(Cli, RefusesABadLogFilter) {
   EXPECT_THAT(outcome.err, HasSubstr("MS_LOG"));
 }
 
+TEST(Cli, CheckParsesAndRunsNothing) {
+  EXPECT_EQ(run({"--check", "inspect", "a"}).out, "ok\n");
+  EXPECT_EQ(run({"--check", "fail"}).status, 0);
+  const Outcome misuse = run({"--check", "inspect", "a", "--no-such"});
+  EXPECT_EQ(misuse.status, 2);
+  EXPECT_THAT(misuse.err, HasSubstr("unknown option '--no-such'"));
+  EXPECT_EQ(run({"--check"}).status, 2);
+}
+
+TEST(Cli, CompletionIsForShellsThatAreKnown) {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    const Outcome outcome = run({"--completion", shell});
+    EXPECT_EQ(outcome.status, 0);
+    EXPECT_THAT(outcome.out, HasSubstr("inspect"));
+  }
+  const Outcome outcome = run({"--completion", "csh"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("only for bash, zsh and fish"));
+}
+
 TEST(Cli, HelpAndVersionAreResults) {
   for (const char* flag : {"--help", "-h"}) {
     const Outcome outcome = run({flag});
@@ -212,7 +232,14 @@ TEST(Cli, HelpAndVersionAreResults) {
               "commands:\n"
               "  inspect  show what files hold\n"
               "  fail     end badly\n\n"
-              "'ms-sample COMMAND --help' shows the options of a command; the manual is ms-sample(1).\n");
+              "options:\n"
+              "  --help              Show this text.\n"
+              "  --version           Show the version.\n"
+              "  --man               Print the manual page, for 'man -l -'.\n"
+              "  --completion SHELL  Print the completion of command lines for bash, zsh or fish.\n"
+              "  --check COMMAND...  Only say whether this command line can be understood.\n\n"
+              "'ms-sample COMMAND --help' shows the options of a command; the manual is ms-sample(1), or 'ms-sample "
+              "--man | man -l -'.\n");
     EXPECT_THAT(outcome.err, IsEmpty());
   }
   const Outcome command = run({"inspect", "--help"});

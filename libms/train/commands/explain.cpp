@@ -1,0 +1,121 @@
+// One of the commands of train/commands/commands.h: says what an exit code or a kind of error means.
+#include <csignal>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error_kinds.h"
+#include "base/print.h"
+#include "base/text.h"
+#include "train/commands/commands.h"
+
+namespace ms::train {
+namespace {
+
+constexpr int kMostCode = 255;
+constexpr int kSignalled = 128;  // a shell's code, and srun's, of a process that a signal ended, less the signal
+constexpr int kCannotExecute = 126;
+constexpr int kNotFound = 127;
+constexpr std::size_t kExplainWidth = 100;
+
+struct ForeignCode {
+  int code;
+  std::string_view meaning;
+};
+constexpr ForeignCode kForeignCodes[] = {
+    {kCannotExecute,
+     "No code of ms: the program cannot be executed. Look at its permissions, and for what processor "
+     "it was built."},
+    {kNotFound,
+     "No code of ms: the program, or a library of it, was not found on the node. Look at PATH there, and "
+     "at 'ldd'."},
+    {kSignalled + SIGKILL,
+     "No code of ms: the process was killed by SIGKILL. Mostly the kernel or Slurm did it for "
+     "memory: look at dmesg of the node, and at 'sacct -j JOB -o state,maxrss'. Or a peer of "
+     "the step had failed before, and srun killed the rest: look for the first cause in "
+     "run.dir/verdict.json."},
+    {kSignalled + SIGSEGV,
+     "No code of ms: the process crashed. It is a bug, or bad memory of the node: look at it "
+     "with ms-diag run --level 2, and keep the core file."},
+    {kSignalled + SIGTERM,
+     "No code of ms: the process was ended by SIGTERM. Somebody ended the job, its time was up, "
+     "or a peer of the step had failed before: look for the first cause in "
+     "run.dir/verdict.json."},
+};
+
+std::optional<std::string> meaning_of(int code) {
+  for (const ExitCodeRow& row : kExitCodes) {
+    if (static_cast<int>(row.code) == code) return fmt::format("({}) {}", row.name, row.meaning);
+  }
+  for (const ForeignCode& row : kForeignCodes) {
+    if (row.code == code) return std::string(row.meaning);
+  }
+  if (code > kSignalled && code < kSignalled + SIGRTMIN) {
+    return fmt::format("No code of ms: the process was ended by signal {} ({}).", code - kSignalled,
+                       strsignal(code - kSignalled));
+  }
+  return std::nullopt;
+}
+
+std::string entry(std::string_view title, std::string_view text) {
+  std::string result = fmt::format("{}\n", title);
+  for (const std::string& line : wrap(text, kExplainWidth)) result += "  " + line + "\n";
+  return result;
+}
+
+std::string everything() {
+  std::string text = "Exit codes\n\n";
+  for (const ExitCodeRow& row : kExitCodes) {
+    text += entry(fmt::format("{} ({})", static_cast<int>(row.code), row.name), row.meaning);
+  }
+  text += "\nKinds of errors\n\n";
+  for (const ErrorKindRow& row : error_kinds()) text += entry(row.kind, row.meaning);
+  return text;
+}
+
+// Returns the entry of a kind, or of all kinds whose first word it is.
+std::string kinds_of(const std::string& word) {
+  std::string text;
+  std::vector<std::string> names;
+  for (const ErrorKindRow& row : error_kinds()) {
+    names.emplace_back(row.kind);
+    if (row.kind == word || row.kind.starts_with(word + ".")) text += entry(row.kind, row.meaning);
+  }
+  if (!text.empty()) return text;
+  const std::optional<std::string> near = nearest_name(word, names);
+  throw user_error("cli.value", fmt::format("'{}' is neither an exit code nor a kind of error", word),
+                   near ? fmt::format("did you mean {}?", *near) : "ms-train explain lists all");
+}
+
+int run_explain(const Args& args) {
+  if (!args.has("CODE")) {
+    write_out(everything());
+    return 0;
+  }
+  const std::string word = args.get("CODE");
+  if (word.find_first_not_of("0123456789") != std::string::npos) {
+    write_out(kinds_of(word));
+    return 0;
+  }
+  const int code = static_cast<int>(args.get_int("CODE", 0, kMostCode));
+  const std::optional<std::string> meaning = meaning_of(code);
+  write_out(
+      entry(word, meaning.value_or("No code of ms. It is of whatever started ms: srun, the job script or the shell.")));
+  return 0;
+}
+
+}  // namespace
+
+Command explain_command() {
+  return {
+      .name = "explain",
+      .summary = "say what an exit code or a kind of error means, and what to do",
+      .positionals = {{.name = "CODE",
+                       .doc = "An exit code (75, or 137 as srun has it), or a kind of error as run.dir/verdict.json "
+                              "names it (ckpt.damaged, or ckpt for all of these). Without it, all.",
+                       .required = false}},
+      .run = run_explain};
+}
+
+}  // namespace ms::train
