@@ -8,7 +8,7 @@ bats_require_minimum_version 1.5.0
 setup_file() {
   export kit=$BATS_FILE_TMPDIR/kit
   mkdir -p "$kit/stand-in"
-  cp "$BATS_TEST_DIRNAME/../support/training.sh" "$BATS_TEST_DIRNAME"/../../jobscripts/*.sbatch "$kit"
+  cp "$BATS_TEST_DIRNAME"/../support/{training,messages}.sh "$BATS_TEST_DIRNAME"/../../{jobscripts/*.sbatch,man/ms-messages.7} "$kit"
   # shellcheck source=tests/support/training.sh
   . "$kit/training.sh"
   tiny_config mesh.dp=2 train.steps=12 >"$kit/c.toml"
@@ -75,6 +75,14 @@ submit() { # OPTION... SCRIPT ARGUMENT...
   code=0
   submit -N1 train.sbatch || code=$?
   [[ $code -eq 2 ]] && grep -q usage: job.log
+BASH
+}
+
+@test "mistakes in a job say what ms-messages(7) shows" {
+  inside 3 <<'BASH'
+  . ./messages.sh
+  each_message ms-messages.7 '^(srun|salloc|ms-diag undrain)'
+  [[ $shown -eq 4 ]]
 BASH
 }
 

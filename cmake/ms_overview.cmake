@@ -1,0 +1,17 @@
+# Makes ms(7), which leads to the other pages, from man/ms.7.in and the pages themselves: @SECTION_1@ there becomes the pages
+# of section 1, each with the line that it says of itself. Run as: cmake -DIN= -DOUT= -DPAGES=a,b -P this
+string(REPLACE "," ";" PAGES "${PAGES}")
+foreach(section 1 5 7 8)
+  set(SECTION_${section} ".Bl -tag -width Ds")
+  foreach(page IN LISTS PAGES)
+    get_filename_component(file ${page} NAME)
+    if(file MATCHES "^(.*)\\.${section}$")
+      set(name ${CMAKE_MATCH_1})
+      file(STRINGS ${page} summary REGEX "^\\.Nd " LIMIT_COUNT 1)
+      string(SUBSTRING "${summary}" 4 -1 summary)
+      string(APPEND SECTION_${section} "\n.It Xr ${name} ${section}\n${summary}")
+    endif()
+  endforeach()
+  string(APPEND SECTION_${section} "\n.El")
+endforeach()
+configure_file(${IN} ${OUT} @ONLY)
