@@ -1,6 +1,6 @@
 # What CPack makes of the install rules: every COMPONENT becomes one Debian package, ms-COMPONENT. ./bootstrap package calls
 # it; packaging/ has what only packages need, and packaging/ms.spec and packaging/spack use the same rules.
-set(MS_MAINTAINER "ms maintainers <maintainers@users.noreply.a-seed-010e9ee9.example>" CACHE STRING
+set(MS_MAINTAINER "ms maintainers <maintainers@megascale-for-slurm.example>" CACHE STRING
     "who answers for packages: NAME <ADDRESS>")
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME ms)
