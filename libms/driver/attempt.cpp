@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <csignal>
 #include <cstdlib>
 
@@ -21,8 +20,6 @@
 
 namespace ms::driver {
 namespace {
-
-constexpr double kMostBackOff_s = 300, kStorageWait_s = 2;
 
 Json evidence_json(const AttemptEvidence& evidence) {
   Json tasks = Json::array(), lines = Json::array();
@@ -269,19 +266,18 @@ void Driver::decide(const Judgement& judgement, double now_s) {
     left_out = left_out || judgement.certain;
   }
   const int made = static_cast<int>(ledger_.attempts.size()) - first_attempt_;
-  if (made >= options_.max_attempts) {
+  if (made >= options_.retry.max_attempts) {
     return stop_with(static_cast<int>(ExitCode::no_progress), fmt::format("{} attempts were made", made));
   }
   // To leave a bad node is a way on too, and has its end in their number.
   const int idle = left_out ? 0 : ledger_.idle_attempts();
-  if (idle >= options_.max_idle) {
+  if (idle >= options_.retry.max_idle) {
     return stop_with(static_cast<int>(ExitCode::no_progress),
                      fmt::format("{} attempts on end came no further than step {}; the last one: {}", idle,
                                  ledger_.best_step(), judgement.why));
   }
-  double wait_s = idle == 0 ? 0 : std::min(kMostBackOff_s, std::exp2(idle - 1));
-  if (judgement.cause == "storage" || judgement.cause.starts_with(kSlurmCauses))
-    wait_s = std::min(kMostBackOff_s, kStorageWait_s * std::exp2(idle));
+  const double wait_s =
+      watch::wait_before_attempt_s(idle, judgement.cause == "storage" || judgement.cause.starts_with(kSlurmCauses));
   if (wait_s > 0) log::info("driver", "the next attempt begins in {:.0f} s", wait_s);
   if (all && options_.diagnose_level > 0) check_network(now_s);
   wait_until_s_ = now_s + wait_s;

@@ -104,8 +104,8 @@ DriverOptions options_of(const Args& args) {
                                                   plural(options.nodes.size(), "node")));
   }
   options.least_nodes = static_cast<std::size_t>(args.get_int("min-nodes", 0, 65536));
-  options.max_attempts = static_cast<int>(args.get_int("max-attempts", 1));
-  options.max_idle = static_cast<int>(args.get_int("max-idle", 1));
+  options.retry.max_attempts = static_cast<int>(args.get_int("max-attempts", 1));
+  options.retry.max_idle = static_cast<int>(args.get_int("max-idle", 1));
   options.diagnose_level = static_cast<int>(args.get_int("diagnose", 0, 2));
   options.max_requeues = static_cast<int>(args.get_int("max-requeues", 0));
   options.preflight_level = static_cast<int>(args.get_int("preflight", 0, 2));

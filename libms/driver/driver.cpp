@@ -26,9 +26,6 @@ constexpr double kTick_s = 0.1;
 constexpr double kLookNode_s = 2e-5, kShowNode_s = 5e-4;  // what a look at all nodes, and a status of them, are worth
 constexpr double kGather_s = 15, kGatherNode_s = 5e-3;    // for agents, before the first attempt
 constexpr double kChecking_s = 900;                       // for the checks before it
-constexpr double kLooking_s = 10;                         // for agents to look at a run that hangs
-constexpr double kKill_s = 2;                             // for agents to end their tasks, before srun is ended without
-constexpr double kVerdict_s = 1;                          // for a file of another node to be seen here
 constexpr std::size_t kMostLines = 64;
 
 UniqueFd lock_directory(const DriverFiles& files) {
@@ -343,10 +340,10 @@ void Driver::step(double now_s) {
       }
       break;
     case Phase::looking:
-      if (awaited_.empty() || now_s - phase_s_ > kLooking_s) end_command(now_s);
+      if (awaited_.empty() || now_s - phase_s_ > watch::kLooking_s) end_command(now_s);
       break;
     case Phase::ending:
-      if (awaited_.empty() || now_s - phase_s_ > kKill_s) command_->signal(SIGKILL);
+      if (awaited_.empty() || now_s - phase_s_ > watch::kKill_s) command_->signal(SIGKILL);
       if (command_->ended()) settle(now_s);
       break;
     case Phase::settling: {
@@ -356,7 +353,7 @@ void Driver::step(double now_s) {
       const bool heard =
           well || (alarm_ && alarm_->kind == AlarmKind::node_lost) || watcher_->heard_all_since(ended_s_, now_s);
       const bool told =
-          !is_ms_train(options_.launch.command) || alarm_ || read_verdict() || now_s - phase_s_ > kVerdict_s;
+          !is_ms_train(options_.launch.command) || alarm_ || read_verdict() || now_s - phase_s_ > watch::kVerdict_s;
       if (heard && told && !flight_.busy(now_s)) finish_attempt(now_s);
       break;
     }

@@ -24,6 +24,7 @@
 #include "driver/state.h"
 #include "driver/suspects.h"
 #include "driver/watcher.h"
+#include "watch/recovery.h"
 
 namespace ms::driver {
 
@@ -35,12 +36,11 @@ struct DriverOptions {
   LaunchSpec launch;
   std::size_t spares = 0;
   std::size_t least_nodes = 0;  // an attempt with fewer is not made; 0: all but the spares
-  int max_attempts = 100;       // of this job
-  int max_idle = 3;             // attempts on end that came no further
-  int diagnose_level = 2;       // of ms-diag, for suspects; 0: they are not looked at
-  int preflight_level = 0;      // for all nodes before the first attempt; 0: none
-  double health_s = 60;         // between two looks of ms-diag at each node while the run trains; 0: none
-  bool shrink = false;          // with too few nodes, a run of ms-train with a smaller dp
+  watch::RetryPolicy retry = {};
+  int diagnose_level = 2;   // of ms-diag, for suspects; 0: they are not looked at
+  int preflight_level = 0;  // for all nodes before the first attempt; 0: none
+  double health_s = 60;     // between two looks of ms-diag at each node while the run trains; 0: none
+  bool shrink = false;      // with too few nodes, a run of ms-train with a smaller dp
   WatchLimits limits = {};
   std::string program;       // ms-driver itself, for agents
   std::string munge_socket;  // for agents; empty: the usual one

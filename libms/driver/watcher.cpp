@@ -13,8 +13,6 @@ constexpr double kSlowTimes = 3, kSlow_s = 2;  // a lost node is found before th
 
 }  // namespace
 
-double report_every_s(std::size_t nodes) { return std::max(0.25, static_cast<double>(nodes) / 8000); }
-
 Watcher::Watcher(int attempt, std::vector<std::string> nodes, const WatchLimits& limits, watch::Deadlines& deadlines,
                  double now_s)
     : attempt_(attempt), limits_(limits), deadlines_(deadlines), progress_s_(now_s), output_s_(now_s) {

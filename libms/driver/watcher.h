@@ -10,25 +10,12 @@
 
 #include "driver/wire.h"
 #include "watch/deadlines.h"
+#include "watch/recovery.h"
 
 namespace ms::driver {
 
-// Returns the time between two reports of an agent: some 8000 reports a second are what one processor can take in.
-double report_every_s(std::size_t nodes);
-
-struct WatchLimits {
-  double every_s = 0.25;  // between two reports of an agent: see report_every_s()
-  double hang_s = 600;    // until a deadline is learned
-  double unnamed_s = 30;  // the least learned deadline of ranks that name no sections
-  double ending_s = 0.7;  // for the others to end, and to say why, once a rank has
-  bool say_done = true;   // ranks say so before they end; without that an end is none of ours to judge
-
-  // Two reports may be late: then the node's kernel is asked, and a node from which nothing comes any more, answers
-  // included, is lost; one that never answered gets more time.
-  double ask_s() const { return 2 * every_s + 0.1; }
-  double silent_s() const { return 2 * every_s + 1; }
-  double unheard_s() const { return 2 * every_s + 9.5; }
-};
+using watch::report_every_s;
+using watch::WatchLimits;
 
 enum class AlarmKind { rank_died, node_lost, hang, evicted, finding, packet_loss };
 
