@@ -5,6 +5,7 @@
 #include "train/commands/commands.h"
 #include "train/run/gpu_environment.h"
 #include "train/run/step_metrics.h"
+#include "train/simulate/goodput.h"
 #include "watch/fault.h"
 
 namespace {
@@ -53,6 +54,9 @@ const Tool kTool{
                  {.command = "mpirun -np 8 ms-train run configs/tiny-3d.toml", .doc = "The same with eight processes:"},
                  {.command = "ms-train plan configs/gpt-175b.toml",
                   .doc = "Show what a run would need, on any machine:"},
+                 {.command = "ms-train simulate configs/gpt-175b.toml --cluster configs/clusters/a100-8x200g.toml "
+                             "--failures 0.004:12h --days 60 --spares 8",
+                  .doc = "What failures would cost two months of training, in steps, checkpoints and spare nodes:"},
                  {.command = "ms-train eval runs/a/ckpt --data wiki=data/wiki",
                   .doc = "The perplexity of the newest checkpoint on a token file:"},
                  {.command = "ms-train generate runs/a/ckpt --prompt 'The cluster' --temperature 0.7 --top-p 0.9",
@@ -66,7 +70,8 @@ const Tool kTool{
                     {"CUDA_*, NCCL_*", train::gpu_environment_manual()}},
     .extra_pages = {{.option = "--man-config", .text = config_manual},
                     {.option = "--man-cluster", .text = cluster_manual}},
-    .sections = {{.title = "METRICS", .items = train::metrics_manual()}},
+    .sections = {{.title = "METRICS", .items = train::metrics_manual()},
+                 {.title = "RECOVERY", .items = train::recovery_manual()}},
     .before_error = comm::let_rank_0_report_first};
 
 }  // namespace

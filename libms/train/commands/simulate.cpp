@@ -1,15 +1,54 @@
-// One of the commands of train/commands/commands.h: times a step on a simulated cluster.
+// One of the commands of train/commands/commands.h: times a step on a simulated cluster, or a job with failures.
+#include <array>
+#include <optional>
+
+#include "base/error.h"
 #include "base/print.h"
 #include "train/commands/commands.h"
+#include "train/commands/show_failures.h"
 #include "train/commands/show_simulation.h"
+#include "train/simulate/failure_study.h"
 
 namespace ms::train {
 namespace {
+
+constexpr std::array kStepOptions{"slow", "every-rank", "trace", "steps", "tokens"};
+constexpr std::array kJobOptions{"days", "spares", "seeds", "trace-nodes", "recovery", "without-driver"};
+
+int run_failures(const Args& args, const Plan& plan, const cost::Cluster& cluster) {
+  for (const char* name : kStepOptions) {
+    if (args.has(name))
+      throw user_error("cli.value", fmt::format("--{} is about one step, --failures about days", name));
+  }
+  if (!args.has("days")) throw user_error("cli.missing", "--failures needs --days N");
+  const double days = args.get_double("days");
+  if (!(days > 0 && days <= 3650)) throw user_error("cli.value", "--days is above 0 and at most 3650");
+  std::optional<std::int64_t> watched;
+  if (args.has("trace-nodes")) watched = args.get_int("trace-nodes", 1, 10'000'000);
+  const FaultSource source = read_faults(args.get("failures"), watched);
+  const Settings& settings = plan.settings;
+  JobOptions job{.nodes = static_cast<int>((plan.mesh.size() + cluster.node.ranks - 1) / cluster.node.ranks),
+                 .spares = static_cast<int>(args.get_int("spares", 0, 65'536)),
+                 .seconds = days * kSecondsPerDay,
+                 .driver = !args.has("without-driver"),
+                 .comm_timeout_s = settings.run.comm_timeout_s,
+                 .recovery = load_recovery(args.list("recovery"))};
+  if (!settings.checkpoint.async) job.recovery.stall_s = job.recovery.write_s;
+  job.iteration_s = simulate(plan, cluster, {.parts = false}).iteration_s;
+  job.interval_s = save_interval_s(settings.checkpoint, job.iteration_s, job.recovery.stall_s);
+  const FailureStudy study = study_failures(job, source, static_cast<int>(args.get_int("seeds", 1, 1000)));
+  write_out(args.has("json") ? failures_json(study) : failures_text(study));
+  return 0;
+}
 
 int run_simulate(const Args& args) {
   const Loaded loaded = load(args);
   const cost::Cluster cluster = load_cluster(args);
   const Plan made = make_plan(loaded.settings, static_cast<int>(ranks_of(loaded.settings)));
+  if (args.has("failures")) return run_failures(args, made, cluster);
+  for (const char* name : kJobOptions) {
+    if (args.has(name)) throw user_error("cli.value", fmt::format("--{} says nothing without --failures", name));
+  }
   SimulateOptions options;
   options.slow = parse_slow(args.list("slow"), made.mesh, cluster);
   options.every_rank = args.has("every-rank");
@@ -43,13 +82,40 @@ Command simulate_command() {
                        .doc = "Simulates every rank, each as fast as chance has it, instead of one for each "
                               "stage."},
                       {.name = "trace", .value = "DIR", .doc = "Every rank writes its trace there, for ms-tracepp(1)."},
-                      {.name = "steps", .value = "N", .doc = "Steps in the traces.", .default_text = "3"}},
+                      {.name = "steps", .value = "N", .doc = "Steps in the traces.", .default_text = "3"},
+                      {.name = "failures",
+                       .value = "FILE|RATE",
+                       .doc = "Simulates a job of --days in which nodes fail as in this trace, by these hazards, or so "
+                              "often a node and day (0.004, or 0.004:12h with the mean repair)."},
+                      {.name = "days", .value = "N", .doc = "How long the job is."},
+                      {.name = "spares", .value = "K", .doc = "Nodes that the job has more.", .default_text = "0"},
+                      {.name = "trace-nodes", .value = "N", .doc = "Of how many nodes a trace is."},
+                      {.name = "recovery",
+                       .value = "KEY=VALUE",
+                       .doc = "Says what a recovery takes: see RECOVERY in ms-train(1).",
+                       .many = true},
+                      {.name = "without-driver",
+                       .doc = "Nobody but an operator looks after the job, which is queued again."},
+                      {.name = "seeds", .value = "N", .doc = "Runs, each with other faults.", .default_text = "20"}},
           .run = run_simulate,
           .description =
               "The engine issues a step as it would in a run; nothing is computed, and the step is solved in "
               "virtual time with what the cluster file says of the machines. One rank of each stage stands for "
               "all of its stage, unless ranks are to differ. Of a step it says how long it takes, what MFU "
-              "that is, where the time goes, and what memory each stage needs."};
+              "that is, where the time goes, and what memory each stage needs.\n\n"
+              "With --failures it simulates a job of many days: its faults, how they are noticed, judged and recovered "
+              "from by what ms-driver(1) is built of, and what is trained again. It prints which share of the time "
+              "trained steps that were kept, where the rest went, and what other checkpoint intervals and numbers of "
+              "spare nodes would give; each with two standard errors of the mean over the seeds. The same seeds give "
+              "the same numbers.\n\n"
+              "A file of faults is the JSON of InfiniteHBD's trace (github.com/stepfun-ai/InfiniteHBD-Trace), or CSV: "
+              "with the columns node, begin, repair, in days, and kind, it is a trace; with kind, per_node_day and "
+              "repair, the mean in days, of an exponential distribution, it has hazards. A kind is crash (a rank "
+              "ends; also without the column), lost (the node answers no more), hang (ranks wait for ever) or slow. "
+              "Lines that begin with # are passed over. A node is out from the first of faults that overlap until the "
+              "last is repaired. Every node of the job gets the history of one of the trace's nodes, from any moment "
+              "on. A node that was left out comes back when it is repaired and the job is queued again, as it is when "
+              "fewer nodes are left than it needs."};
 }
 
 }  // namespace ms::train

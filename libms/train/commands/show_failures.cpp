@@ -1,0 +1,121 @@
+#include "train/commands/show_failures.h"
+
+#include <array>
+
+#include "base/json.h"
+#include "base/text.h"
+
+namespace ms::train {
+namespace {
+
+struct PartRow {
+  TimePart part;
+  std::string_view name;
+  std::string_view meaning;
+};
+constexpr std::array<PartRow, kTimeParts> kPartRows{{
+    {TimePart::trained, "effective", "steps that were kept"},
+    {TimePart::detect, "detect", "from a fault to its alarm"},
+    {TimePart::diagnose, "diagnose", "to find the node; the operator's time, too"},
+    {TimePart::restart, "restart", "launches, loads, back-off, the queue"},
+    {TimePart::lost, "lost", "steps since the checkpoint, trained again"},
+    {TimePart::save, "save", "training waits for saves"},
+    {TimePart::waiting, "waiting", "fewer nodes are well than the job needs"},
+    {TimePart::slow, "slow", "slow nodes"},
+}};
+
+std::string share_text(double share) { return fmt::format("{:.2f} %", 100 * share); }
+std::string estimate_text(const Estimate& e) { return fmt::format("{:.2f} +- {:.2f} %", 100 * e.mean, 100 * e.error); }
+
+Json interval_json(const IntervalChoice& row) {
+  return Json{{"interval_s", row.interval_s},
+              {"effective", row.effective.mean},
+              {"effective_error", row.effective.error},
+              {"lost", row.lost},
+              {"save", row.save}};
+}
+
+}  // namespace
+
+std::string failures_text(const FailureStudy& study) {
+  const JobOptions& job = study.job;
+  std::string out;
+  const auto line = [&](std::string_view name, const std::string& value) {
+    out += fmt::format("{:<12}{}\n", name, value);
+  };
+  line("job", fmt::format("{} and {}, {}, {:.4g} s a step, saves every {}", plural(std::size_t(job.nodes), "node"),
+                          plural(std::size_t(job.spares), "spare"), job.driver ? "with ms-driver" : "without a driver",
+                          job.iteration_s, format_duration(job.interval_s)));
+  line("faults",
+       fmt::format("{:.2f} in 1000 node-days, repaired in {}; in {} runs of {:g} days", 1000 * study.per_node_day,
+                   format_duration(study.mean_repair_s), study.seeds, job.seconds / kSecondsPerDay));
+  line("interrupted", fmt::format("{:.1f} +- {:.1f} times, {:.1f} requeues, the driver gave up {:.1f} times",
+                                  study.interruptions.mean, study.interruptions.error, study.requeues, study.given_up));
+  line("effective", fmt::format("{} of the time (two standard errors)", estimate_text(study.effective)));
+  out += '\n';
+  TextTable parts({{"of the time"}, {"share", Align::right}, {"hours", Align::right}, {"what"}});
+  for (const PartRow& row : kPartRows) {
+    const double share = study.shares[static_cast<std::size_t>(row.part)];
+    parts.row({std::string(row.name), share_text(share), fmt::format("{:.1f}", share * job.seconds / 3600),
+               std::string(row.meaning)});
+  }
+  out += parts.str() + '\n';
+  TextTable intervals(
+      {{"save every"}, {"effective", Align::right}, {"lost", Align::right}, {"save", Align::right}, {""}});
+  for (std::size_t i = 0; i < study.intervals.size(); ++i) {
+    const IntervalChoice& row = study.intervals[i];
+    intervals.row({format_duration(row.interval_s), estimate_text(row.effective), share_text(row.lost),
+                   share_text(row.save),
+                   fmt::format("{}{}", i == study.best_interval ? "best " : "",
+                               study.daly == i ? "by Daly's formula (FGCS 22, 2006)" : "")});
+  }
+  out += intervals.str() + '\n';
+  TextTable spares({{"spares", Align::right},
+                    {"effective", Align::right},
+                    {"waiting", Align::right},
+                    {"requeues", Align::right},
+                    {"of all nodes held", Align::right},
+                    {""}});
+  for (std::size_t i = 0; i < study.spares.size(); ++i) {
+    const SpareChoice& row = study.spares[i];
+    spares.row({std::to_string(row.spares), estimate_text(row.effective), share_text(row.waiting),
+                fmt::format("{:.1f}", row.requeues), share_text(row.of_held), i == study.best_spares ? "best" : ""});
+  }
+  return out + spares.str();
+}
+
+std::string failures_json(const FailureStudy& study) {
+  const JobOptions& job = study.job;
+  Json json{{"schema", 1},
+            {"nodes", job.nodes},
+            {"spares", job.spares},
+            {"days", job.seconds / kSecondsPerDay},
+            {"driver", job.driver},
+            {"seeds", study.seeds},
+            {"iteration_s", job.iteration_s},
+            {"interval_s", job.interval_s},
+            {"effective", study.effective.mean},
+            {"effective_error", study.effective.error}};
+  for (const PartRow& row : kPartRows) { json["parts"][row.name] = study.shares[static_cast<std::size_t>(row.part)]; }
+  json["interruptions"] = study.interruptions.mean;
+  json["requeues"] = study.requeues;
+  json["given_up"] = study.given_up;
+  json["faults"] = Json{{"per_node_day", study.per_node_day}, {"mean_repair_s", study.mean_repair_s}};
+  json["intervals"] = Json::array();
+  for (const IntervalChoice& row : study.intervals) json["intervals"].push_back(interval_json(row));
+  json["best_interval_s"] = study.intervals[study.best_interval].interval_s;
+  if (study.daly) json["daly"] = interval_json(study.intervals[*study.daly]);
+  json["spare_choices"] = Json::array();
+  for (const SpareChoice& row : study.spares) {
+    json["spare_choices"].push_back(Json{{"spares", row.spares},
+                                         {"effective", row.effective.mean},
+                                         {"effective_error", row.effective.error},
+                                         {"waiting", row.waiting},
+                                         {"requeues", row.requeues},
+                                         {"of_held", row.of_held}});
+  }
+  json["best_spares"] = study.spares[study.best_spares].spares;
+  return json.dump(2) + "\n";
+}
+
+}  // namespace ms::train

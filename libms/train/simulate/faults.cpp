@@ -1,0 +1,146 @@
+#include "train/simulate/faults.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "base/text.h"
+#include "train/simulate/fault_files.h"
+
+namespace ms::train {
+namespace {
+
+constexpr double kMostFaults = 1e7;
+constexpr double kMostPerNodeDay = 1000;
+
+double exponential(double mean, double uniform_01) { return -mean * std::log1p(-uniform_01); }
+
+std::optional<FaultSource> parse_rate(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  const std::optional<double> rate = parse_fault_number(text.substr(0, colon));
+  if (!rate) return std::nullopt;
+  if (*rate > kMostPerNodeDay || *rate < 0) {
+    throw user_error("faults.rate",
+                     fmt::format("--failures {}: a node has 0 to {:g} faults a day", text, kMostPerNodeDay));
+  }
+  double repair_s = 0;
+  if (colon != std::string::npos) {
+    const std::optional<double> given = parse_duration_s(text.substr(colon + 1));
+    if (!given) {
+      throw user_error("faults.rate", fmt::format("--failures {}: the mean repair is no duration", text),
+                       "write for instance 0.004:12h");
+    }
+    repair_s = *given;
+  }
+  return FaultSource{.hazards = {{.kind = FaultKind::crash, .per_node_day = *rate, .repair_s = repair_s}}};
+}
+
+void draw_from_hazards(const FaultSource& source, int node, double seconds, std::uint64_t seed,
+                       std::vector<NodeFault>& faults) {
+  for (std::size_t h = 0; h < source.hazards.size(); ++h) {
+    const Hazard& hazard = source.hazards[h];
+    if (hazard.per_node_day == 0) continue;
+    const std::uint64_t key = rng_key(fmt::format("hazard {} of node {}", h, node));
+    double at_s = 0;
+    for (std::uint64_t i = 0;; i += 2) {
+      at_s += exponential(kSecondsPerDay / hazard.per_node_day, uniform(seed, key, i));
+      if (at_s >= seconds) break;
+      faults.push_back({.begin_s = at_s,
+                        .node = node,
+                        .repair_s = exponential(hazard.repair_s, uniform(seed, key, i + 1)),
+                        .kind = hazard.kind});
+    }
+  }
+}
+
+void draw_from_trace(const FaultSource& source, int node, double seconds, std::uint64_t seed,
+                     std::vector<NodeFault>& faults) {
+  const std::uint64_t key = rng_key(fmt::format("history of node {}", node));
+  const std::uint64_t which = uniform_below(seed, key, 0, source.watched);
+  const double from_s = uniform(seed, key, 1) * source.span_s;
+  if (which >= source.histories.size()) return;
+  for (const Fault& fault : source.histories[which]) {
+    double at_s = fault.begin_s - from_s;
+    if (at_s < 0) at_s += source.span_s;
+    for (; at_s < seconds; at_s += source.span_s) {
+      faults.push_back({.begin_s = at_s, .node = node, .repair_s = fault.repair_s, .kind = fault.kind});
+    }
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(FaultKind kind) {
+  constexpr std::array<std::string_view, 4> kNames{"crash", "lost", "hang", "slow"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+double FaultSource::per_node_day() const {
+  double rate = 0;
+  for (const Hazard& hazard : hazards) rate += hazard.per_node_day;
+  std::size_t faults = 0;
+  for (const auto& history : histories) faults += history.size();
+  if (faults > 0) rate += static_cast<double>(faults) / (static_cast<double>(watched) * span_s / kSecondsPerDay);
+  return rate;
+}
+
+double FaultSource::mean_repair_s() const {
+  double weight = 0, sum_s = 0;
+  for (const Hazard& hazard : hazards) {
+    weight += hazard.per_node_day;
+    sum_s += hazard.per_node_day * hazard.repair_s;
+  }
+  for (const auto& history : histories) {
+    for (const Fault& fault : history) {
+      weight += 1;
+      sum_s += fault.repair_s;
+    }
+  }
+  return weight == 0 ? 0 : sum_s / weight;
+}
+
+FaultSource read_faults(const std::string& text, std::optional<std::int64_t> watched) {
+  std::optional<FaultSource> source = parse_rate(text);
+  if (!source) source = read_fault_file(text);
+  if (source->histories.empty() && watched) {
+    throw user_error("faults.nodes", fmt::format("--trace-nodes says of how many nodes a trace is; {} is none", text));
+  }
+  if (source->histories.empty()) return *std::move(source);
+  const std::size_t named = source->histories.size();
+  if (!watched) {
+    throw user_error(
+        "faults.nodes",
+        fmt::format("{} names {}, which had faults, and not how many had none", text, plural(named, "node")),
+        "say with --trace-nodes N of how many nodes it is");
+  }
+  if (*watched < static_cast<std::int64_t>(named)) {
+    throw user_error("faults.nodes",
+                     fmt::format("--trace-nodes {}: {} names {}", *watched, text, plural(named, "node")));
+  }
+  source->watched = static_cast<std::size_t>(*watched);
+  return *std::move(source);
+}
+
+std::vector<NodeFault> draw_faults(const FaultSource& source, int nodes, double seconds, std::uint64_t seed) {
+  const double expected = source.per_node_day() * nodes * seconds / kSecondsPerDay;
+  if (expected > kMostFaults) {
+    throw user_error("faults.number",
+                     fmt::format("these are some {} faults: more than the simulation takes", format_count(expected)));
+  }
+  std::vector<NodeFault> faults;
+  for (int node = 0; node < nodes; ++node) {
+    source.hazards.empty() ? draw_from_trace(source, node, seconds, seed, faults)
+                           : draw_from_hazards(source, node, seconds, seed, faults);
+  }
+  std::ranges::sort(faults, [](const NodeFault& a, const NodeFault& b) {
+    return a.begin_s != b.begin_s ? a.begin_s < b.begin_s : a.node < b.node;
+  });
+  return faults;
+}
+
+}  // namespace ms::train

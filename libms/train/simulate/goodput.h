@@ -1,0 +1,155 @@
+// The cost of failures to a job of weeks: its faults are met one after the other, noticed, judged, and recovered from,
+// by the numbers of ms-driver (watch/recovery.h) or as without it. Nothing of a step is simulated but how long it
+// takes. Pure.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/config.h"
+#include "train/simulate/faults.h"
+#include "watch/recovery.h"
+
+namespace ms::train {
+
+// [recovery]: what a recovery takes.
+struct RecoveryConfig {
+  double launch_s = 60;
+  double load_s = 60;
+  double requeue_s = 768;
+  double stall_s = 5;
+  double write_s = 120;
+  double located = 0.9;
+  double operator_s = 1800;
+  double slow_factor = 1.1;
+  double slow_found_s = 600;
+  double hang_timeout_s = watch::WatchLimits{}.hang_s;
+  std::int64_t max_attempts = watch::RetryPolicy{}.max_attempts;
+  std::int64_t max_idle = watch::RetryPolicy{}.max_idle;
+};
+
+inline constexpr double kMostRecovery_s = 30 * 86'400;
+
+inline constexpr Field<RecoveryConfig> kRecoveryFields[] = {
+    {.key = "launch",
+     .member = &RecoveryConfig::launch_s,
+     .doc = "From the decision to start again to ranks that can step, without the load. ByteRobust (arXiv 2509.16293) "
+            "has 46 to 65 s on 2,048 to 16,384 GPUs.",
+     .unit = Unit::seconds,
+     .min = 0,
+     .max = kMostRecovery_s},
+    {.key = "load",
+     .member = &RecoveryConfig::load_s,
+     .doc = "To load a checkpoint; an assumption.",
+     .unit = Unit::seconds,
+     .min = 0,
+     .max = kMostRecovery_s},
+    {.key = "requeue",
+     .member = &RecoveryConfig::requeue_s,
+     .doc = "From the end of a job to its next start with other nodes. ByteRobust has 454 to 768 s on 2,048 to 16,384 "
+            "GPUs.",
+     .unit = Unit::seconds,
+     .min = 0,
+     .max = kMostRecovery_s},
+    {.key = "save_stall",
+     .member = &RecoveryConfig::stall_s,
+     .doc = "How long training waits for a save. MegaScale (arXiv 2402.15627) has several seconds. Without "
+            "checkpoint.async training waits for save_write.",
+     .unit = Unit::seconds,
+     .min = 0,
+     .max = kMostRecovery_s},
+    {.key = "save_write",
+     .member = &RecoveryConfig::write_s,
+     .doc = "From the begin of a save until it is committed; an assumption.",
+     .unit = Unit::seconds,
+     .min = 0,
+     .max = kMostRecovery_s},
+    {.key = "located",
+     .member = &RecoveryConfig::located,
+     .doc = "Share of the faults whose node the driver names at once. Otherwise it is in the next attempt, too, which "
+            "fails as it begins, and there is another chance. MegaScale has more than 90 %.",
+     .min = 0,
+     .max = 1},
+    {.key = "operator",
+     .member = &RecoveryConfig::operator_s,
+     .doc = "Until an operator has found the node, where there is no driver or the driver gives up; an assumption.",
+     .unit = Unit::seconds,
+     .min = 0,
+     .max = kMostRecovery_s},
+    {.key = "slow_factor",
+     .member = &RecoveryConfig::slow_factor,
+     .doc = "How many times as long steps take with a slow node. MegaScale has some 10 %.",
+     .min = 1,
+     .max = 1000},
+    {.key = "slow_found",
+     .member = &RecoveryConfig::slow_found_s,
+     .doc = "Until the driver's checks find a slow node, which then gives way to a spare, if there is one; an "
+            "assumption.",
+     .unit = Unit::seconds,
+     .min = 1,
+     .max = kMostRecovery_s},
+    {.key = "hang_timeout",
+     .member = &RecoveryConfig::hang_timeout_s,
+     .doc = "As --hang-timeout of ms-driver; without the driver run.comm_timeout counts.",
+     .unit = Unit::seconds,
+     .min = 0,
+     .max = kMostRecovery_s},
+    {.key = "max_attempts",
+     .member = &RecoveryConfig::max_attempts,
+     .doc = "As of ms-driver, which then gives up.",
+     .min = 1,
+     .max = 1e6},
+    {.key = "max_idle", .member = &RecoveryConfig::max_idle, .doc = "As of ms-driver.", .min = 1, .max = 1e6},
+};
+
+// "recovery.launch=30s". Throws Error("config.invalid", user) with every problem.
+RecoveryConfig load_recovery(const std::vector<std::string>& assignments);
+// The keys with what they mean, for the manual.
+std::vector<std::pair<std::string, std::string>> recovery_manual();
+
+// Where the time of a job goes; the parts add up to it.
+enum class TimePart : std::uint8_t { trained, detect, diagnose, restart, lost, save, waiting, slow };
+inline constexpr std::size_t kTimeParts = 8;
+using TimeParts = std::array<double, kTimeParts>;
+
+struct JobOptions {
+  int nodes = 1;   // that train
+  int spares = 0;  // more, which the job has too
+  double seconds = 0;
+  double iteration_s = 0;
+  double interval_s = 0;  // between saves; rounded to whole steps
+  bool driver = true;
+  double comm_timeout_s = 600;  // the ranks' own
+  RecoveryConfig recovery = {};
+};
+
+struct JobOutcome {
+  TimeParts parts_s{};
+  int interruptions = 0;  // of training
+  int requeues = 0;
+  int given_up = 0;  // by the driver
+  double effective() const;
+  double at(TimePart part) const { return parts_s[static_cast<std::size_t>(part)]; }
+};
+
+// `faults`: of nodes + spares nodes, by time; draw_faults() has them. `seed` draws which faults are located.
+JobOutcome simulate_job(const JobOptions& options, std::span<const NodeFault> faults, std::uint64_t seed);
+
+// Seconds from a fault to its alarm.
+double detection_s(const JobOptions& options, FaultKind kind);
+// Seconds from the alarm to the driver's judgement, at most.
+double judgement_s(FaultKind kind);
+
+// A mean over seeds with two standard errors.
+struct Estimate {
+  double mean = 0;
+  double error = 0;
+};
+Estimate estimate(std::span<const double> values);
+
+}  // namespace ms::train

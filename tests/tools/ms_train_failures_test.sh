@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# ms-train simulate --failures from the outside: tables, JSON, a published trace's form, refusals.
+# usage: ms_train_failures_test.sh MS-TRAIN
+set -u
+# shellcheck source=tests/tools/expect.sh
+. "$(dirname "$0")/expect.sh"
+configs=$(cd "$(dirname "$0")/../../configs" && pwd)
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+job=(simulate "$configs/megascale/175b-megascale.toml" --cluster "$configs/clusters/a100-8x200g.toml" --days 20 --seeds 3)
+
+# holds EXPRESSION: of the JSON in out, as j.
+holds() { python3 -c "import json; j = json.load(open('out')); assert $1, j" || fail "not so: $1"; }
+
+expect 0 "best" "${job[@]}" --failures 0.02:6h --spares 4
+grep -q "by Daly's formula" out || fail "no interval by Daly's formula"
+expect 0 '"effective"' "${job[@]}" --failures 0.02:6h --spares 4 --json
+holds 'j["schema"] == 1 and j["nodes"] == 32 and j["spares"] == 4 and j["seeds"] == 3 and j["driver"]'
+holds 'abs(sum(j["parts"].values()) - 1) < 1e-9 and j["parts"]["effective"] == j["effective"] and 0.5 < j["effective"] < 1'
+holds 'max(r["effective"] for r in j["intervals"]) == max(r["effective"] for r in j["intervals"] if r["interval_s"] == j["best_interval_s"])'
+with=$(python3 -c "import json; print(json.load(open('out'))['effective'])")
+cp out first
+expect 0 '"effective"' "${job[@]}" --failures 0.02:6h --spares 4 --json
+cmp -s first out || fail "the same seeds give other numbers"
+expect 0 '"effective"' "${job[@]}" --failures 0.02:6h --spares 4 --json --without-driver
+holds "j['effective'] < $with and not j['driver']"
+expect 0 '"effective"' "${job[@]}" --failures 0 --json
+holds 'j["interruptions"] == 0 and "daly" not in j and j["parts"]["lost"] == 0'
+
+# The trace's form, as published.
+cat >trace.json <<'EOF'
+[{"node_id":"a","event_time":3.5,"event_type":"fault_start","fault_type":{"Level":"Hardware Failure","Class":"GPU","Desc":"GPU Lost"}},
+{"node_id":"b","event_time":4.25,"event_type":"fault_start","fault_type":{"Level":"Hardware Failure","Class":"NIC","Desc":"NIC Lost"}},
+{"node_id":"a","event_time":5,"event_type":"fault_end","fault_type":{"Level":"Hardware Failure","Class":"GPU","Desc":"GPU Lost"}}]
+EOF
+expect 0 '"per_node_day"' "${job[@]}" --failures trace.json --trace-nodes 10 --json
+holds 'abs(j["faults"]["per_node_day"] - 2 / 50) < 1e-9'
+printf 'kind,per_node_day,repair\ncrash,0.01,0.5\nslow,0.01,1\n' >hazards.csv
+expect 0 '"slow"' "${job[@]}" --failures hazards.csv --json --recovery recovery.slow_factor=1.5
+holds 'j["parts"]["slow"] > 0'
+
+# Refusals: one message that says what to do.
+expect 2 '--failures needs --days N' simulate "${job[@]:1:3}" --failures 0.1
+expect 2 '--spares says nothing without --failures' simulate "${job[@]:1:3}" --spares 3
+expect 2 '--trace is about one step' "${job[@]}" --failures 0.1 --trace t
+expect 2 'say with --trace-nodes N' "${job[@]}" --failures trace.json
+expect 2 'nowhere.csv' "${job[@]}" --failures nowhere.csv
+expect 2 "did you mean 'recovery.launch'" "${job[@]}" --failures 0.1 --recovery recovery.lunch=3s
+expect 2 'recovery.located' "${job[@]}" --failures 0.1 --recovery recovery.located=2
+expect 2 'checkpoint.every is 0' "${job[@]}" --failures 0.1 --set checkpoint.every=0
+expect 2 'above 0 and at most 3650' simulate "${job[@]:1:3}" --failures 0.1 --days 0
+printf 'node,begin,repair\na,1,-2\n' >bad.csv
+expect 2 "bad.csv:2: repair '-2'" "${job[@]}" --failures bad.csv
+expect 0 'recovery.save_stall' --man
+
+[ "$failures" -eq 0 ] && echo "all as expected" || exit 1

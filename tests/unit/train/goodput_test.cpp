@@ -1,0 +1,172 @@
+// Jobs with failures: closed forms, cases counted by hand, what the driver was measured to need.
+#include "train/simulate/goodput.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "ckpt/interval.h"
+#include "train/simulate/failure_study.h"
+
+namespace ms::train {
+namespace {
+
+constexpr double kHourOfJob_s = 3600;
+
+// Nothing but what a test adds takes any time.
+JobOptions job_of(int nodes, int spares, double hours) {
+  JobOptions job{
+      .nodes = nodes, .spares = spares, .seconds = hours * kHourOfJob_s, .iteration_s = 10, .interval_s = 600};
+  job.recovery = {
+      .launch_s = 0, .load_s = 0, .requeue_s = 0, .stall_s = 0, .write_s = 0, .located = 1, .operator_s = 0};
+  return job;
+}
+
+double sum_of(const TimeParts& parts) { return std::accumulate(parts.begin(), parts.end(), 0.0); }
+
+// Daly's model, eq. 20 (see tests/unit/ckpt/interval_test.cpp), with restarts: every interval with its save is begun
+// again until no failure hits it, failures being Poisson.
+TEST(Goodput, AgreesWithTheClosedFormForExponentialFaults) {
+  for (const double interval_s : {600.0, 1800.0, 7200.0}) {
+    JobOptions job = job_of(100, 0, 24 * 200);
+    job.interval_s = interval_s;
+    job.recovery.launch_s = 20;
+    job.recovery.load_s = 10;
+    job.recovery.stall_s = job.recovery.write_s = 30;
+    job.recovery.max_attempts = 1'000'000;
+    const double mtbf_s = 2 * kHourOfJob_s;
+    const FaultSource source{.hazards = {{.per_node_day = kSecondsPerDay / mtbf_s / 100}}};
+    std::vector<double> effective;
+    for (std::uint64_t seed = 0; seed < 10; ++seed) {
+      effective.push_back(simulate_job(job, draw_faults(source, 100, job.seconds, seed), seed).effective());
+    }
+    const double down_s = detection_s(job, FaultKind::crash) + judgement_s(FaultKind::crash) + 30;
+    const double expected = interval_s / (mtbf_s * std::exp(down_s / mtbf_s) * std::expm1((interval_s + 30) / mtbf_s));
+    const Estimate got = estimate(effective);
+    EXPECT_LT(got.error, 0.01);
+    EXPECT_NEAR(got.mean, expected, 0.003 + got.error) << interval_s;
+  }
+}
+
+TEST(Goodput, CountsOneCrashByHand) {
+  JobOptions job = job_of(4, 1, 10);
+  job.recovery.launch_s = 100;
+  job.recovery.load_s = 50;
+  job.recovery.stall_s = 20;
+  job.recovery.write_s = 60;
+  // Trains from 100 s on in cycles of 600 + 20 s; the crash is 50 s into the third cycle.
+  const std::vector<NodeFault> faults{{.begin_s = 100 + 2 * 620 + 50, .node = 2, .repair_s = kHourOfJob_s}};
+  const JobOutcome got = simulate_job(job, faults, 0);
+  const double detect_s = watch::WatchLimits{}.ending_s + watch::WatchLimits{}.every_s / 2;
+  const double judge_s = watch::kKill_s + watch::kVerdict_s;
+  EXPECT_EQ(got.interruptions, 1);
+  EXPECT_EQ(got.requeues, 0);
+  EXPECT_NEAR(got.at(TimePart::detect), detect_s, 1e-9);
+  EXPECT_NEAR(got.at(TimePart::diagnose), judge_s, 1e-9);
+  EXPECT_NEAR(got.at(TimePart::restart), 100 + 150, 1e-9);
+  EXPECT_NEAR(got.at(TimePart::lost), 50, 1e-6);  // the second save was committed 10 s before
+  EXPECT_NEAR(got.at(TimePart::waiting), 0, 1e-9);
+  const double rest_s = job.seconds - (100 + 1290 + detect_s + judge_s + 150);
+  EXPECT_NEAR(got.at(TimePart::save), 40 + 20 * std::floor(rest_s / 620), 1e-6);
+  EXPECT_NEAR(sum_of(got.parts_s), job.seconds, 1e-6);
+
+  // 10 s earlier, the save was not whole yet.
+  std::vector<NodeFault> earlier = faults;
+  earlier[0].begin_s -= 11;
+  EXPECT_NEAR(simulate_job(job, earlier, 0).at(TimePart::lost), 39 + 600, 1e-6);
+}
+
+TEST(Goodput, WithoutSparesItWaitsForTheRepair) {
+  const std::vector<NodeFault> faults{{.begin_s = kHourOfJob_s, .node = 0, .repair_s = 5 * kHourOfJob_s}};
+  const JobOutcome got = simulate_job(job_of(2, 0, 10), faults, 0);
+  EXPECT_EQ(got.requeues, 1);
+  EXPECT_NEAR(got.at(TimePart::waiting) + got.at(TimePart::detect) + got.at(TimePart::diagnose), 5 * kHourOfJob_s,
+              1e-6);
+  EXPECT_LT(simulate_job(job_of(2, 1, 10), faults, 0).at(TimePart::waiting), 1e-9);
+}
+
+TEST(Goodput, ASlowNodeCostsUntilASpareTakesItsPlace) {
+  const std::vector<NodeFault> faults{
+      {.begin_s = kHourOfJob_s, .node = 0, .repair_s = 4 * kHourOfJob_s, .kind = FaultKind::slow}};
+  JobOptions job = job_of(2, 1, 10);
+  job.recovery.slow_factor = 1.25;
+  job.recovery.slow_found_s = 1000;
+  const JobOutcome with = simulate_job(job, faults, 0);
+  EXPECT_EQ(with.interruptions, 1);
+  EXPECT_NEAR(with.at(TimePart::slow), 1000 * 0.2, 1e-6);
+  job.spares = 0;
+  const JobOutcome without = simulate_job(job, faults, 0);
+  EXPECT_EQ(without.interruptions, 0);
+  EXPECT_NEAR(without.at(TimePart::slow), 4 * kHourOfJob_s * 0.2, 1e-6);
+}
+
+TEST(Goodput, AFaultThatIsNotLocatedEndsTheDriverAfterItsIdleAttempts) {
+  JobOptions job = job_of(4, 1, 10);
+  job.recovery.located = 0;
+  job.recovery.launch_s = 100;
+  job.recovery.operator_s = 2000;
+  job.recovery.requeue_s = 700;
+  const std::vector<NodeFault> faults{{.begin_s = kHourOfJob_s, .node = 1, .repair_s = kHourOfJob_s}};
+  const JobOutcome got = simulate_job(job, faults, 0);
+  const int idle = watch::RetryPolicy{}.max_idle;
+  double back_off_s = 0;
+  for (int i = 0; i < idle; ++i) back_off_s += watch::wait_before_attempt_s(i, false);
+  EXPECT_EQ(got.given_up, 1);
+  EXPECT_EQ(got.requeues, 1);
+  EXPECT_NEAR(got.at(TimePart::restart), 100 + idle * 100 + back_off_s + 700 + 100, 1e-6);
+  EXPECT_NEAR(got.at(TimePart::diagnose), (1 + idle) * judgement_s(FaultKind::crash) + 2000, 1e-6);
+}
+
+TEST(Goodput, WithoutADriverEveryFaultWaitsForAnOperatorAndTheQueue) {
+  JobOptions job = job_of(4, 1, 10);
+  job.driver = false;
+  job.recovery.operator_s = 2000;
+  job.recovery.requeue_s = 700;
+  const std::vector<NodeFault> faults{{.begin_s = kHourOfJob_s, .node = 1, .repair_s = 60, .kind = FaultKind::hang}};
+  const JobOutcome got = simulate_job(job, faults, 0);
+  EXPECT_NEAR(got.at(TimePart::detect), job.comm_timeout_s, 1e-6);
+  EXPECT_NEAR(got.at(TimePart::diagnose), 2000, 1e-6);
+  EXPECT_NEAR(got.at(TimePart::restart), 700, 1e-6);
+}
+
+// ms-performance(7), RECOVERY: six nodes, steps of 0.2 s.
+TEST(Goodput, NoticesAsSoonAsTheDriverWasMeasuredTo) {
+  JobOptions job = job_of(4, 2, 1);
+  job.iteration_s = 0.2;
+  EXPECT_NEAR(detection_s(job, FaultKind::crash), 0.8, 0.1);
+  EXPECT_NEAR(detection_s(job, FaultKind::lost), 1.6, 0.15);
+  EXPECT_NEAR(detection_s(job, FaultKind::hang), 5.65, 0.15);
+}
+
+TEST(FailureStudy, IsDeterministicAndItsChoicesAreOrdered) {
+  JobOptions job = job_of(200, 4, 24 * 30);
+  job.recovery = {};
+  const FaultSource source{.hazards = {{.per_node_day = 0.02, .repair_s = kSecondsPerDay / 2}}};
+  const FailureStudy study = study_failures(job, source, 5), again = study_failures(job, source, 5);
+  EXPECT_EQ(study.effective.mean, again.effective.mean);
+  EXPECT_NEAR(sum_of(study.shares), 1, 1e-9);
+  for (std::size_t i = 1; i < study.spares.size(); ++i) {
+    EXPECT_GE(study.spares[i].effective.mean, study.spares[i - 1].effective.mean - 0.01);
+  }
+  // The formula knows of nothing but saves and lost steps; near its optimum the loss is flat.
+  ASSERT_TRUE(study.daly.has_value());
+  const double best = study.intervals[study.best_interval].effective.mean;
+  EXPECT_NEAR(study.intervals[*study.daly].effective.mean, best, 0.005);
+}
+
+TEST(FailureStudy, TakesTheIntervalThatTheConfigurationSays) {
+  CheckpointConfig config;
+  EXPECT_EQ(save_interval_s(config, 2, 5), config.every_s);
+  config.mtbf_s = 7200;
+  EXPECT_EQ(save_interval_s(config, 2, 5), ckpt::daly_interval_s(5, 7200));
+  config.every_steps = 50;
+  EXPECT_EQ(save_interval_s(config, 2, 5), 100);
+  config.every_steps = 0;
+  config.mtbf_s = 0;
+  config.every_s = 0;
+  EXPECT_ANY_THROW(save_interval_s(config, 2, 5));
+}
+
+}  // namespace
+}  // namespace ms::train
