@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The published straggler analyses (ByteDance-Seed/StragglerAnalysis: traces AR, SE, ST) against ours, over the steps that their
-results name: of the 45 steps in SE's timeline two, 31 and 32, are not in the trace that its analysis read.
+"""The published straggler analyses (ByteDance-Seed/StragglerAnalysis: traces AR, SE, ST) against ours, over the steps that
+their results name: of the 45 steps in SE's timeline two, 31 and 32, are not in the trace that its analysis read.
 usage: tests/bench/straggler_published.py CHECKOUT    (exits 1 where a figure is off by more than 1e-5)"""
 
 import gzip
