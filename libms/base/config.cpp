@@ -195,6 +195,10 @@ class ConfigSchema::Loader {
   }
 
   static Refusal read(const Entry& entry, const toml::value& value, std::int64_t& result) {
+    if (value.is_string() && std::ranges::count(entry.choices, value.as_string().str) > 0) {
+      result = kWord;
+      return std::nullopt;
+    }
     if (value.is_integer()) {
       result = value.as_integer();
       // toml11 clamps what does not fit, in silence; so the two extremes are not taken at their word.
@@ -209,6 +213,7 @@ class ConfigSchema::Loader {
       result = *whole;
     } else {
       std::string expected = expected_number(entry.unit, "an integer");
+      for (const std::string& word : entry.choices) expected += fmt::format(" or \"{}\"", word);
       constexpr double kExact = 1e15;
       if (value.is_floating() && std::abs(value.as_floating()) < kExact &&
           std::trunc(value.as_floating()) == value.as_floating())

@@ -102,6 +102,8 @@ std::string ConfigSchema::range(const Entry& entry) {
 }
 
 std::string ConfigSchema::format(const Entry& entry) {
+  const auto* const whole = std::get_if<std::int64_t*>(&entry.slot);
+  if (whole != nullptr && **whole == kWord && !entry.choices.empty()) return toml_string(entry.choices.front());
   return std::visit([&](const auto* value) { return format_value(*value, entry.unit); }, entry.slot);
 }
 

@@ -197,7 +197,8 @@ std::string config_page(const ConfigPage& page, std::span<const ConfigRow> rows)
       text += fmt::format(".Ss [{}]\n", escape(row.section)) + prose(row.section_doc) + ".Bl -tag -width Ds\n";
     }
     text += fmt::format(".It Ic {} Pq {}\n", argument(row.key), argument(row.type)) + prose(row.doc);
-    if (!row.choices.empty()) text += prose(fmt::format("One of {}.", fmt::join(row.choices, ", ")));
+    if (!row.choices.empty())
+      text += prose(fmt::format("{} {}.", row.type == "integer" ? "Or" : "One of", fmt::join(row.choices, ", ")));
     if (!row.range.empty()) {
       text += prose(fmt::format("Range: {}{}{}.", row.range, row.unit.empty() ? "" : " ", row.unit));
     }

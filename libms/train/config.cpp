@@ -12,6 +12,7 @@
 #include "optim/optimizer.h"
 #include "sched/registry.h"
 #include "train/config_warnings.h"
+#include "train/elastic.h"
 
 namespace ms::train {
 
@@ -149,6 +150,8 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
   const std::int64_t ramp_unit = unit * (whole_groups ? mesh.pp : 1);
   if (const std::string problem = ramp_problem(settings, ramp_unit); !problem.empty())
     add("train.rampup_start", fmt::format("train.rampup_start: {}", problem));
+  if (mesh.dp_max > 0 && mesh.dp_max < mesh.dp_min)
+    add("mesh.dp_max", fmt::format("mesh.dp_max = {} is below mesh.dp_min = {}", mesh.dp_max, mesh.dp_min));
   if (mesh.chunks > 1 && mesh.pp == 1) {
     add("mesh.chunks", "mesh.chunks > 1 needs mesh.pp > 1: chunks interleave pipeline stages");
   }
@@ -228,7 +231,7 @@ constexpr Idle kIdle[] = {
 };
 
 template <class F>
-Loaded load_with(const std::vector<std::string>& assignments, F&& read,
+Loaded load_with(const std::vector<std::string>& assignments, std::optional<std::int64_t> world, F&& read,
                  const std::function<void(Settings&)>& adjust = {}) {
   Loaded loaded;
   ConfigSchema schema;
@@ -236,17 +239,23 @@ Loaded load_with(const std::vector<std::string>& assignments, F&& read,
   read(schema);
   for (const std::string& assignment : assignments) schema.set(assignment);
   if (adjust) adjust(loaded.settings);
+  const bool is_auto = loaded.settings.mesh.dp == kWord;
+  if (is_auto) loaded.dp_sizes = choose_dp(loaded.settings);
   for (const nn::ModelProblem& problem : problems_between(loaded.settings))
     schema.add_problem(problem.key, problem.message);
   data::validate(loaded.settings.data, schema);
   schema.throw_if_problems();
+  if (is_auto && world) take_ranks(loaded.settings.mesh, loaded.dp_sizes, *world);
   loaded.warnings = clamp(loaded.settings);
   for (const Idle& row : kIdle) {
     if (!row.idle(loaded.settings) || schema.is_default(row.key)) continue;
     loaded.warnings.push_back(fmt::format("{} has no effect: {}", row.key, row.because));
   }
   std::ranges::move(oddities(loaded.settings), std::back_inserter(loaded.warnings));
+  const std::int64_t dp = loaded.settings.mesh.dp;
+  if (is_auto && !world) loaded.settings.mesh.dp = kWord;
   loaded.resolved = schema.dump(true);
+  loaded.settings.mesh.dp = dp;
   return loaded;
 }
 
@@ -276,14 +285,14 @@ std::string to_toml(const Settings& settings) {
   return schema.dump(false);
 }
 
-Loaded load(const std::string& path, const std::vector<std::string>& assignments) {
-  return load_with(assignments, [&](ConfigSchema& schema) { schema.load_file(path); });
+Loaded load(const std::string& path, const std::vector<std::string>& assignments, std::optional<std::int64_t> world) {
+  return load_with(assignments, world, [&](ConfigSchema& schema) { schema.load_file(path); });
 }
 
 Loaded load_text(std::string_view text, const std::string& name, const std::vector<std::string>& assignments,
                  const std::function<void(Settings&)>& adjust) {
   return load_with(
-      assignments, [&](ConfigSchema& schema) { schema.load_text(text, name); }, adjust);
+      assignments, std::nullopt, [&](ConfigSchema& schema) { schema.load_text(text, name); }, adjust);
 }
 
 }  // namespace ms::train

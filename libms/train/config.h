@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -203,6 +204,7 @@ struct RunConfig {
   std::int64_t cpu_threads = 0;
   double comm_timeout_s = 600;
   double peak_tflops = 0;
+  std::string cluster;
   bool deterministic = true;
   std::string matmul_choices;
   bool time_ops = true;
@@ -260,6 +262,10 @@ inline constexpr Field<RunConfig> kRunFields[] = {
             "that of a CPU.",
      .min = 0,
      .max = 1e9},
+    {.key = "cluster",
+     .member = &RunConfig::cluster,
+     .doc = "An ms-cluster(5) of the machines. A run with mesh.dp = \"auto\" then says before its first step how fast "
+            "each number of replicas would be, by simulation. Empty: it does not."},
     {.key = "sample_tokens",
      .member = &RunConfig::sample_tokens,
      .doc = "Tokens of text to generate when training ends, with the tokenizer of the first file of data.train.",
@@ -331,10 +337,14 @@ std::string to_toml(const Settings& settings);
 // Error("config.invalid", user) with every problem. Opens no data file.
 struct Loaded {
   Settings settings;
-  std::string resolved;               // as TOML, every key, with who set it
-  std::vector<std::string> warnings;  // of keys that have no effect, or another than their value says
+  std::string resolved;                     // as TOML, every key, with who set it
+  std::vector<std::string> warnings;        // of keys that have no effect, or another than their value says
+  std::vector<std::int64_t> dp_sizes = {};  // what mesh.dp = "auto" may be; empty: mesh.dp is a number
 };
-Loaded load(const std::string& path, const std::vector<std::string>& assignments);
+// `world`: the ranks that there are, for mesh.dp = "auto"; nullopt: the most that it may be. Error("mesh.size", user)
+// where it may not be what so many ranks make.
+Loaded load(const std::string& path, const std::vector<std::string>& assignments,
+            std::optional<std::int64_t> world = std::nullopt);
 // The same from a text; `name` stands for it in messages. `adjust`, where given, changes the settings before the rules
 // are checked.
 Loaded load_text(std::string_view text, const std::string& name, const std::vector<std::string>& assignments,

@@ -2,7 +2,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "comm/launch.h"
+#include "train/elastic.h"
 
 namespace ms::train {
 
@@ -27,10 +29,16 @@ Option set_cluster_option() {
       .name = "set-cluster", .value = "KEY=VALUE", .doc = "Sets a key over what the cluster file says.", .many = true};
 }
 
-Loaded load(const Args& args) {
-  Loaded loaded = load(args.get("CONFIG"), args.list("set"));
-  if (comm::this_launch().rank == 0) {
-    for (const std::string& warning : loaded.warnings) log::warn("train", "{}", warning);
+Loaded load(const Args& args, std::optional<std::int64_t> world) {
+  Loaded loaded = load(args.get("CONFIG"), args.list("set"), world);
+  if (comm::this_launch().rank != 0) return loaded;
+  for (const std::string& warning : loaded.warnings) log::warn("train", "{}", warning);
+  const Settings& settings = loaded.settings;
+  if (!loaded.dp_sizes.empty()) {
+    const std::int64_t dp = settings.mesh.dp, microbatch = settings.train.microbatch;
+    log::info("train", "mesh.dp = \"auto\" is {0}, on {1}: {0} x {2} microbatches of {3} a step; it may be {4}", dp,
+              plural(static_cast<std::size_t>(ranks_of(settings)), "rank"),
+              settings.train.global_batch / (dp * microbatch), microbatch, sizes_text(loaded.dp_sizes));
   }
   return loaded;
 }

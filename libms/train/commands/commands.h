@@ -1,6 +1,8 @@
 // The commands of ms-train: each function returns a row of the tool's table and is defined in the file of its command.
 #pragma once
 
+#include <optional>
+
 #include "base/cli.h"
 #include "ckpt/directory.h"
 #include "cost/cluster.h"
@@ -26,7 +28,8 @@ Option json_option();
 Option inference_set_option();
 Option cluster_option();
 Option set_cluster_option();
-Loaded load(const Args& args);  // logs its warnings
+// Logs its warnings, and with mesh.dp = "auto" what it may be. `world`: as of load() in train/config.h.
+Loaded load(const Args& args, std::optional<std::int64_t> world = std::nullopt);
 cost::Cluster load_cluster(const Args& args);
 // dp x pp x tp of the configuration.
 std::int64_t ranks_of(const Settings& settings);

@@ -22,9 +22,9 @@ int place(const Args& args, const Plan& made) {
 }
 
 int run_plan(const Args& args) {
-  const Loaded loaded = load(args);
-  const std::int64_t world = args.has("world") ? args.get_int("world", 1, 1 << 24) : ranks_of(loaded.settings);
-  const Plan made = make_plan(loaded.settings, static_cast<int>(world));
+  const auto asked = args.has("world") ? std::optional(args.get_int("world", 1, 1 << 24)) : std::nullopt;
+  const Loaded loaded = load(args, asked);
+  const Plan made = make_plan(loaded.settings, static_cast<int>(asked.value_or(ranks_of(loaded.settings))));
   if (args.has("hostfile")) return place(args, made);
   for (const char* option : {"topology", "order"}) {
     if (args.has(option)) throw user_error("cli.value", fmt::format("--{} says nothing without --hostfile", option));

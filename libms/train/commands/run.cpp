@@ -1,10 +1,13 @@
 // One of the commands of train/commands/commands.h: trains.
 #include <cstdio>
 
+#include "base/log.h"
 #include "base/print.h"
+#include "base/text.h"
 #include "comm/launch.h"
 #include "train/commands/commands.h"
 #include "train/run/launch.h"
+#include "train/simulate/speed_up.h"
 
 namespace ms::train {
 namespace {
@@ -22,8 +25,34 @@ void print_outcome(const Loaded& loaded, const Outcome& outcome) {
   std::fflush(stdout);
 }
 
+// Says how fast each size of mesh.dp = "auto" would be. Every rank reads the file, so that all refuse a wrong one.
+void say_speed(const Loaded& loaded) {
+  const std::string& file = loaded.settings.run.cluster;
+  if (loaded.dp_sizes.empty() || file.empty()) return;
+  const cost::Cluster cluster = cost::load_cluster(file, {});
+  if (comm::this_launch().rank != 0) return;
+  for (const SpeedUp& row : speed_ups(loaded.settings, loaded.dp_sizes, cluster)) {
+    log::info("train", "dp {}, {}: {}", row.dp, plural(static_cast<std::size_t>(row.ranks), "rank"),
+              row.problem.empty() ? fmt::format("{:.0f} tokens/s by simulation", row.tokens_per_s) : row.problem);
+  }
+}
+
+// The ranks that a run is given: threads by --ranks, or processes.
+std::optional<std::int64_t> given_ranks(const Args& args) {
+  if (args.has("ranks")) return args.get_int("ranks", 1);
+  const comm::Launch started = comm::this_launch();
+  return started.launcher.empty() ? std::nullopt : std::optional<std::int64_t>(started.size);
+}
+
 int run_run(const Args& args) {
-  const Loaded loaded = load(args);
+  const std::optional<std::int64_t> given = given_ranks(args);
+  const Loaded loaded = load(args, given);
+  if (!loaded.dp_sizes.empty() && !given) {
+    throw user_error("mesh.size", "mesh.dp = \"auto\" takes the ranks that it is given, and none were",
+                     fmt::format("--ranks {} runs threads; else start processes with mpirun or srun --mpi=pmix",
+                                 ranks_of(loaded.settings)));
+  }
+  say_speed(loaded);
   const mesh::MeshConfig& mesh = loaded.settings.mesh;
   const std::int64_t ranks = ranks_of(loaded.settings);
   if (args.has("ranks") && args.get_int("ranks", 1) != ranks) {
@@ -53,7 +82,8 @@ Command run_command() {
       .options = {set_option(),
                   {.name = "ranks",
                    .value = "N",
-                   .doc = "Runs N ranks as threads of this process; N must be dp x pp x tp."},
+                   .doc = "Runs N ranks as threads of this process; N must be dp x pp x tp. With mesh.dp = \"auto\" it "
+                          "says what dp is."},
                   {.name = "fresh",
                    .doc = "Begins as the first run did, at step 0 or with checkpoint.load: checkpoints in "
                           "checkpoint.dir are set aside, not used."}},
@@ -65,7 +95,10 @@ Command run_command() {
           "with checkpoint.load. SIGTERM, SIGINT, "
           "SIGHUP, SIGUSR2 or a file 'stop' in run.dir end it after a step that all ranks agree on, with a "
           "checkpoint and exit status 75, or 93 where nothing is saved; SIGINT for the second time ends it at "
-          "once. 'mpirun -q' leaves out Open MPI's own text after a failure, so that the run's message is the last."};
+          "once. With mesh.dp = \"auto\" a run takes the ranks that it is given, with the same samples and global "
+          "batch, "
+          "and refuses ranks that would be left over: sbatch --nodes=2-8 and ms-driver choose nodes that fit. "
+          "'mpirun -q' leaves out Open MPI's own text after a failure, so that the run's message is the last."};
 }
 
 }  // namespace ms::train

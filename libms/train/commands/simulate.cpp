@@ -4,10 +4,12 @@
 
 #include "base/error.h"
 #include "base/print.h"
+#include "base/user_path.h"
 #include "train/commands/commands.h"
 #include "train/commands/show_failures.h"
 #include "train/commands/show_simulation.h"
 #include "train/simulate/failure_study.h"
+#include "train/simulate/speed_up.h"
 
 namespace ms::train {
 namespace {
@@ -41,9 +43,27 @@ int run_failures(const Args& args, const Plan& plan, const cost::Cluster& cluste
   return 0;
 }
 
+int simulate_sizes(const Args& args, const Loaded& loaded, const cost::Cluster& cluster) {
+  for (const char* option : {"tokens", "slow", "every-rank", "trace", "steps", "failures"}) {
+    if (args.has(option))
+      throw user_error("cli.value", fmt::format("--{} is about one layout, and mesh.dp is \"auto\"", option),
+                       fmt::format("choose one: --set mesh.dp={}", loaded.dp_sizes.back()));
+  }
+  if (args.has("curve")) check_user_file(args.get("curve"));
+  const std::vector<SpeedUp> rows = speed_ups(loaded.settings, loaded.dp_sizes, cluster);
+  if (args.has("curve")) write_user_file(args.get("curve"), speed_up_csv(rows));
+  write_out(args.has("json") ? speed_up_json(rows, cluster) : speed_up_text(rows));
+  return 0;
+}
+
 int run_simulate(const Args& args) {
   const Loaded loaded = load(args);
   const cost::Cluster cluster = load_cluster(args);
+  if (!loaded.dp_sizes.empty()) return simulate_sizes(args, loaded, cluster);
+  if (args.has("curve")) {
+    throw user_error("cli.value", "--curve is of mesh.dp = \"auto\", and mesh.dp is a number",
+                     "--set mesh.dp=auto, with mesh.dp_min and mesh.dp_max");
+  }
   const Plan made = make_plan(loaded.settings, static_cast<int>(ranks_of(loaded.settings)));
   if (args.has("failures")) return run_failures(args, made, cluster);
   for (const char* name : kJobOptions) {
@@ -65,57 +85,63 @@ int run_simulate(const Args& args) {
 }  // namespace
 
 Command simulate_command() {
-  return {.name = "simulate",
-          .summary = "time a step on a simulated cluster",
-          .positionals = {config_argument()},
-          .options = {set_option(),
-                      cluster_option(),
-                      set_cluster_option(),
-                      json_option(),
-                      {.name = "tokens", .value = "N", .doc = "Also says how long a run over so many tokens takes."},
-                      {.name = "slow",
-                       .value = "WHAT=N:FACTOR",
-                       .doc = "Makes a rank, a node or a rank's links so many times as slow: rank=17:1.2, "
-                              "node=3:1.1, link=17:2. Every rank is simulated then.",
-                       .many = true},
-                      {.name = "every-rank",
-                       .doc = "Simulates every rank, each as fast as chance has it, instead of one for each "
-                              "stage."},
-                      {.name = "trace", .value = "DIR", .doc = "Every rank writes its trace there, for ms-tracepp(1)."},
-                      {.name = "steps", .value = "N", .doc = "Steps in the traces.", .default_text = "3"},
-                      {.name = "failures",
-                       .value = "FILE|RATE",
-                       .doc = "Simulates a job of --days in which nodes fail as in this trace, by these hazards, or so "
-                              "often a node and day (0.004, or 0.004:12h with the mean repair)."},
-                      {.name = "days", .value = "N", .doc = "How long the job is."},
-                      {.name = "spares", .value = "K", .doc = "Nodes that the job has more.", .default_text = "0"},
-                      {.name = "trace-nodes", .value = "N", .doc = "Of how many nodes a trace is."},
-                      {.name = "recovery",
-                       .value = "KEY=VALUE",
-                       .doc = "Says what a recovery takes: see RECOVERY in ms-train(1).",
-                       .many = true},
-                      {.name = "without-driver",
-                       .doc = "Nobody but an operator looks after the job, which is queued again."},
-                      {.name = "seeds", .value = "N", .doc = "Runs, each with other faults.", .default_text = "20"}},
-          .run = run_simulate,
-          .description =
-              "The engine issues a step as it would in a run; nothing is computed, and the step is solved in "
-              "virtual time with what the cluster file says of the machines. One rank of each stage stands for "
-              "all of its stage, unless ranks are to differ. Of a step it says how long it takes, what MFU "
-              "that is, where the time goes, and what memory each stage needs.\n\n"
-              "With --failures it simulates a job of many days: its faults, how they are noticed, judged and recovered "
-              "from by what ms-driver(1) is built of, and what is trained again. It prints which share of the time "
-              "trained steps that were kept, where the rest went, and what other checkpoint intervals and numbers of "
-              "spare nodes would give; each with two standard errors of the mean over the seeds. The same seeds give "
-              "the same numbers.\n\n"
-              "A file of faults is the JSON of InfiniteHBD's trace (github.com/stepfun-ai/InfiniteHBD-Trace), or CSV: "
-              "with the columns node, begin, repair, in days, and kind, it is a trace; with kind, per_node_day and "
-              "repair, the mean in days, of an exponential distribution, it has hazards. A kind is crash (a rank "
-              "ends; also without the column), lost (the node answers no more), hang (ranks wait for ever) or slow. "
-              "Lines that begin with # are passed over. A node is out from the first of faults that overlap until the "
-              "last is repaired. Every node of the job gets the history of one of the trace's nodes, from any moment "
-              "on. A node that was left out comes back when it is repaired and the job is queued again, as it is when "
-              "fewer nodes are left than it needs."};
+  return {
+      .name = "simulate",
+      .summary = "time a step on a simulated cluster",
+      .positionals = {config_argument()},
+      .options = {set_option(),
+                  cluster_option(),
+                  set_cluster_option(),
+                  json_option(),
+                  {.name = "tokens", .value = "N", .doc = "Also says how long a run over so many tokens takes."},
+                  {.name = "curve",
+                   .value = "FILE",
+                   .doc = "With mesh.dp = \"auto\": also writes the speed-up curve there, as CSV, for jobs.curves "
+                          "of ms-loan.toml(5)."},
+                  {.name = "slow",
+                   .value = "WHAT=N:FACTOR",
+                   .doc = "Makes a rank, a node or a rank's links so many times as slow: rank=17:1.2, "
+                          "node=3:1.1, link=17:2. Every rank is simulated then.",
+                   .many = true},
+                  {.name = "every-rank",
+                   .doc = "Simulates every rank, each as fast as chance has it, instead of one for each "
+                          "stage."},
+                  {.name = "trace", .value = "DIR", .doc = "Every rank writes its trace there, for ms-tracepp(1)."},
+                  {.name = "steps", .value = "N", .doc = "Steps in the traces.", .default_text = "3"},
+                  {.name = "failures",
+                   .value = "FILE|RATE",
+                   .doc = "Simulates a job of --days in which nodes fail as in this trace, by these hazards, or so "
+                          "often a node and day (0.004, or 0.004:12h with the mean repair)."},
+                  {.name = "days", .value = "N", .doc = "How long the job is."},
+                  {.name = "spares", .value = "K", .doc = "Nodes that the job has more.", .default_text = "0"},
+                  {.name = "trace-nodes", .value = "N", .doc = "Of how many nodes a trace is."},
+                  {.name = "recovery",
+                   .value = "KEY=VALUE",
+                   .doc = "Says what a recovery takes: see RECOVERY in ms-train(1).",
+                   .many = true},
+                  {.name = "without-driver",
+                   .doc = "Nobody but an operator looks after the job, which is queued again."},
+                  {.name = "seeds", .value = "N", .doc = "Runs, each with other faults.", .default_text = "20"}},
+      .run = run_simulate,
+      .description =
+          "The engine issues a step as it would in a run; nothing is computed, and the step is solved in "
+          "virtual time with what the cluster file says of the machines. One rank of each stage stands for "
+          "all of its stage, unless ranks are to differ. Of a step it says how long it takes, what MFU "
+          "that is, where the time goes, and what memory each stage needs.\n\n"
+          "With mesh.dp = \"auto\" it says how fast each size is that mesh.dp may have, with the same global batch.\n\n"
+          "With --failures it simulates a job of many days: its faults, how they are noticed, judged and recovered "
+          "from by what ms-driver(1) is built of, and what is trained again. It prints which share of the time "
+          "trained steps that were kept, where the rest went, and what other checkpoint intervals and numbers of "
+          "spare nodes would give; each with two standard errors of the mean over the seeds. The same seeds give "
+          "the same numbers.\n\n"
+          "A file of faults is the JSON of InfiniteHBD's trace (github.com/stepfun-ai/InfiniteHBD-Trace), or CSV: "
+          "with the columns node, begin, repair, in days, and kind, it is a trace; with kind, per_node_day and "
+          "repair, the mean in days, of an exponential distribution, it has hazards. A kind is crash (a rank "
+          "ends; also without the column), lost (the node answers no more), hang (ranks wait for ever) or slow. "
+          "Lines that begin with # are passed over. A node is out from the first of faults that overlap until the "
+          "last is repaired. Every node of the job gets the history of one of the trace's nodes, from any moment "
+          "on. A node that was left out comes back when it is repaired and the job is queued again, as it is when "
+          "fewer nodes are left than it needs."};
 }
 
 }  // namespace ms::train
