@@ -60,10 +60,19 @@ const std::vector<ManSection> kSections{
      .items =
          {{"spares", "So many nodes of the job that --spares says wait, the last ones of its list at first."},
           {"suspects", "Work only where nobody else is left. ms-diag makes them spares again, or leaves them out."},
+          {"elastic runs",
+           "A run of ms-train with mesh.dp = \"auto\" takes the most nodes that it has work for; the others are "
+           "spares. "
+           "When nodes are lost it goes on with fewer, from mesh.dp_min on. ms-driver give-back and resize change its "
+           "nodes after a checkpoint: those that it lets go of leave the job. ms-loan act asks for them by SIGUSR1 "
+           "and the job's admin comment, \"ms-loan: give back NODES\", which needs exec ms-driver in the batch script. "
+           "With sbatch --nodes=MIN-MAX, leave out --ntasks-per-node, with which Slurm gives the "
+           "least, and say --tasks-per-node to ms-driver. For ms-loan the job's comment says \"ms-driver: elastic from "
+           "N nodes\"."},
           {"too few",
            "Attempts take all nodes but the spares, and at least --min-nodes where that is given: then the command "
-           "must do with fewer by itself, as torchrun with --nnodes=MIN:MAX. --shrink does that for ms-train run, "
-           "whose mesh.dp must fit its ranks. Else the driver ends with 76, or has Slurm queue the job again with "
+           "must do with fewer by itself, as torchrun with --nnodes=MIN:MAX. --shrink does that for ms-train run "
+           "with a mesh.dp that is a number. Else the driver ends with 76, or has Slurm queue the job again with "
            "--max-requeues."},
           {"left out", "For good, in the ledger, with the reason: also in later starts of the job."}}},
     {.title = "HOW IT ENDS",
@@ -94,7 +103,8 @@ const Tool kTool{
     .name = "ms-driver",
     .summary = "keep a run alive in its allocation",
     .commands = {driver::run_command(), driver::status_command(), driver::report_command(), driver::evict_command(),
-                 driver::stop_command(), driver::agent_command()},
+                 driver::give_back_command(), driver::resize_command(), driver::stop_command(),
+                 driver::agent_command()},
     .description =
         "Runs in the batch script. It starts the command over the nodes of the job, less some spares, hears the "
         "heartbeats of its ranks through an agent on every node, and when a rank dies, a node is lost or the run "

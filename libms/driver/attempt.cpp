@@ -13,7 +13,6 @@
 #include "base/text.h"
 #include "driver/agent.h"
 #include "driver/driver.h"
-#include "driver/shrink.h"
 #include "slurm/commands.h"
 #include "slurm/hostlist.h"
 #include "slurm/requeue.h"
@@ -46,25 +45,6 @@ Json evidence_json(const AttemptEvidence& evidence) {
 
 }  // namespace
 
-// Sets launch_, too: with too few nodes, a smaller run where that is wanted and possible.
-std::optional<std::vector<std::string>> Driver::choose_nodes() {
-  const std::size_t most = options_.nodes.size() - std::min(options_.spares, options_.nodes.size() - 1);
-  const std::size_t least = options_.least_nodes == 0 ? most : options_.least_nodes;
-  launch_ = options_.launch;
-  if (auto chosen = pool_.choose(most, least)) return chosen;
-  std::optional<SmallerRun> smaller;
-  if (options_.shrink) smaller = smaller_run_of(launch_.command, pool_.usable(), launch_.tasks_per_node);
-  if (!smaller) {
-    stop_with(static_cast<int>(ExitCode::peer_lost),
-              fmt::format("fewer than {} nodes are left: {}", least, fmt::join(pool_.left_out(), "; ")));
-    return std::nullopt;
-  }
-  log::warn("driver", "fewer than {} nodes are left: {} train with mesh.dp={}", least, plural(smaller->nodes, "node"),
-            smaller->dp);
-  launch_.command.insert(launch_.command.end(), {"--set", fmt::format("mesh.dp={}", smaller->dp)});
-  return pool_.choose(smaller->nodes, smaller->nodes);
-}
-
 void Driver::start_command() {
   command_ = LongCommand::start(srun_command(launch_, nodes_),
                                 environment_with({{"MS_ATTEMPT", std::to_string(entry().number)},
@@ -89,6 +69,8 @@ void Driver::not_started(const std::string& why, double now_s) {
 
 void Driver::begin_attempt() {
   lose_silent_spares(clock_.now_s());
+  resizes_ = false;
+  let_go();
   const std::optional<std::vector<std::string>> chosen = choose_nodes();
   if (!chosen) return;
   nodes_ = *chosen;
@@ -125,6 +107,7 @@ void Driver::begin_attempt() {
   phase_ = Phase::running;
   phase_s_ = now_s;
   save();
+  if (is_elastic()) comment(fmt::format("attempt {} begins", number));
 }
 
 // The time until steps are done again counts from the first of several failures.
@@ -245,6 +228,7 @@ void Driver::finish_attempt(double now_s) {
 }
 
 void Driver::decide(const Judgement& judgement, double now_s) {
+  if (resizes_ && judgement.cause == "stopped" && !asked_to_stop_) return begin_attempt();
   if (judgement.next != Next::again) {
     return stop_with(judgement.code, judgement.next == Next::done ? "done" : judgement.why);
   }
@@ -309,6 +293,7 @@ void Driver::requeue() {
     return log::error("driver", "the job was queued again {} times: no more", options_.restarts);
   }
   std::vector<std::string> out = pool_.with(NodeRole::excluded);
+  std::erase_if(out, [&](const std::string& node) { return given_back_.contains(node); });
   for (const NodeRole role : {NodeRole::lost, NodeRole::unusable}) {
     for (const std::string& node : pool_.with(role)) out.push_back(node);
   }

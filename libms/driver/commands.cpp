@@ -329,6 +329,24 @@ Command evict_command() {
             return ask(args, Json{{"ask", "evict"}, {"node", args.get("NODE")}});
           }};
 }
+Command give_back_command() {
+  return {.name = "give-back",
+          .summary = "save, and go on without nodes, which leave the job",
+          .positionals = {{.name = "NODES", .doc = "A hostlist, without the node of the batch script."}},
+          .options = {kRunDir},
+          .run = [](const Args& args) {
+            return ask(args, Json{{"ask", "give-back"}, {"nodes", args.get("NODES")}});
+          }};
+}
+Command resize_command() {
+  return {.name = "resize",
+          .summary = "save, and go on with so many nodes of the job",
+          .positionals = {{.name = "COUNT", .doc = "At most so many; the others become spares."}},
+          .options = {kRunDir},
+          .run = [](const Args& args) {
+            return ask(args, Json{{"ask", "resize"}, {"number", args.get_int("COUNT", 1, 65536)}});
+          }};
+}
 Command stop_command() {
   return {.name = "stop",
           .summary = "end a run after its step, with a checkpoint",

@@ -9,6 +9,8 @@ Command run_command();
 Command status_command();
 Command report_command();
 Command evict_command();
+Command give_back_command();
+Command resize_command();
 Command stop_command();
 Command agent_command();  // started by run on every node
 

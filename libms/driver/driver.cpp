@@ -87,11 +87,14 @@ Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clo
       flight_(files_.dir),
       events_(options_.run_dir, options_.diag, options_.notify),
       phase_s_(clock.now_s()),
+      given_back_(earlier_ ? earlier_->given_back : std::set<std::string>()),
+      kept_(options_.nodes.size()),
       deadlines_(options_.limits.hang_s) {
   if (access(files_.ledger().c_str(), F_OK) == 0) ledger_ = read_ledger(read_file(files_.ledger()), files_.ledger());
   if (ledger_.began_s == 0) ledger_.began_s = clock_.wall_s();
   ledger_.command = options_.launch.command;
   for (const auto& [node, why] : ledger_.excluded) pool_.exclude(node, why);
+  for (const std::string& node : given_back_) pool_.exclude(node, "asked back");
   first_attempt_ = static_cast<int>(ledger_.attempts.size());
   if (earlier_) adopt(*earlier_);
   end_orphan();
@@ -107,9 +110,13 @@ void Driver::adopt(DriverState state) {
   command_ = LongCommand::adopt(*state.command);
   nodes_ = state.nodes;
   pool_.work(nodes_);
+  if (is_ms_train(options_.launch.command)) sizes_ = ask_run_sizes(options_.launch.command);
   watcher_.emplace(state.attempt, nodes_, limits(), deadlines_, clock_.now_s());
   output_.emplace(files_.output(state.attempt), state.output_offset);
   phase_ = Phase::running;
+  const bool leaves = std::ranges::any_of(nodes_, [&](const std::string& node) { return given_back_.contains(node); });
+  for (const std::string& node : given_back_) pool_.exclude(node, "asked back");
+  if (leaves) save_and_go_on();
 }
 
 // An attempt that has no end and is not adopted: its driver was killed before it had noted the command, or was that of
@@ -151,7 +158,7 @@ int Driver::run() {
     if (unseen && now_s - looked_s_ < kLookNode_s * nodes && !result_) continue;
     unseen = false;
     looked_s_ = now_s;
-    std::set<std::string> without;
+    std::set<std::string> without = given_back_;
     for (const NodeRole role : {NodeRole::lost, NodeRole::unusable}) {
       for (const std::string& node : pool_.with(role)) without.insert(node);
     }
@@ -219,6 +226,12 @@ void Driver::answer_client(const Hub::Event& event) {
               clock_.now_s());
       }
     }
+  } else if (word("ask") == "give-back") {
+    const std::optional<std::vector<std::string>> nodes = slurm::expand_hostlist(word("nodes"));
+    said = nodes ? give_back(*nodes) : fmt::format("'{}' is no list of nodes", plain_text(word("nodes"), 80));
+  } else if (word("ask") == "resize") {
+    const Json* number = json->find("number");
+    if (number != nullptr && number->is_number_unsigned()) said = resize(number->get<std::size_t>());
   } else if (word("ask") == "stop") {
     asked_to_stop_ = true;
     if (command_) command_->signal(SIGUSR2);
@@ -232,6 +245,10 @@ void Driver::read_signals() {
   signalfd_siginfo info{};
   while (options_.signals >= 0 && read(options_.signals, &info, sizeof info) == sizeof info) {
     const int number = static_cast<int>(info.ssi_signo);
+    if (number == SIGUSR1) {
+      read_request();
+      continue;
+    }
     log::warn("driver", "{} was received: the run is told to stop", strsignal(number));
     asked_to_stop_ = true;
     by_time_limit_ = number == SIGUSR2;  // as sbatch --signal is asked to send it

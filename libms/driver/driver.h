@@ -21,6 +21,7 @@
 #include "driver/netcheck.h"
 #include "driver/pool.h"
 #include "driver/run_events.h"
+#include "driver/shrink.h"
 #include "driver/state.h"
 #include "driver/suspects.h"
 #include "driver/watcher.h"
@@ -73,6 +74,13 @@ class Driver {
   void start_command();
   void not_started(const std::string& why, double now_s);
   std::optional<std::vector<std::string>> choose_nodes();
+  bool is_elastic() const;
+  std::string elastic_text() const;
+  std::string resize(std::size_t nodes);                         // what is said to whoever asked
+  std::string give_back(const std::vector<std::string>& nodes);  // the same
+  void save_and_go_on();
+  void let_go();
+  void read_request();
   void handle(const Hub::Event& event);
   void answer_client(const Hub::Event& event);
   void read_signals();
@@ -133,6 +141,11 @@ class Driver {
   double phase_s_ = 0;  // since when
   int first_attempt_ = 0;
   LaunchSpec launch_;  // of the attempt
+  std::optional<RunSizes> sizes_;
+  std::size_t most_nodes_ = 0;        // that a person wants; 0: all but the spares
+  std::set<std::string> given_back_;  // asked back, out of the job or on their way
+  std::size_t kept_ = 0;              // nodes of the job, as Slurm has it
+  bool resizes_ = false;              // the attempt saves for the next one
   std::optional<LongCommand> command_;
   watch::Deadlines deadlines_;
   std::optional<Watcher> watcher_;

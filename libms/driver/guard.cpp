@@ -16,7 +16,7 @@
 namespace ms::driver {
 namespace {
 
-constexpr int kPassedOn[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR2};
+constexpr int kPassedOn[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
 
 sigset_t passed_on() {
   sigset_t set;

@@ -29,10 +29,11 @@ void Driver::open_metrics_port() {
 }
 
 void Driver::comment(const std::string& text) const {
-  if (!options_.comment) return;
+  const std::string elastic = elastic_text();
+  if (!options_.comment && elastic.empty()) return;
   try {
     slurm::Commands({.conf = options_.slurm_conf})
-        .set_comment(static_cast<std::uint32_t>(options_.job), "ms-driver: " + printable(text, 200));
+        .set_comment(static_cast<std::uint32_t>(options_.job), "ms-driver: " + elastic + printable(text, 200));
   } catch (const Error& error) { log::debug("driver", "{}", error.message()); }
 }
 
@@ -55,7 +56,8 @@ void Driver::save() {
                     .attempt = ledger_.attempts.empty() ? 0 : entry().number,
                     .nodes = nodes_,
                     .command = command_ ? std::optional(command_->place()) : std::nullopt,
-                    .output_offset = output_ ? output_->offset() : 0};
+                    .output_offset = output_ ? output_->offset() : 0,
+                    .given_back = given_back_};
   for (const net::Interface& interface : net::interfaces()) {
     state.addresses.push_back(interface.address.with_port(hub_.port()).str());
   }

@@ -1,61 +1,60 @@
 #include "driver/shrink.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <charconv>
 
+#include "base/json.h"
 #include "base/subprocess.h"
-#include "base/text.h"
 
 namespace ms::driver {
 namespace {
 
 constexpr double kCheck_s = 30;
 
-SubprocessResult check_with(std::vector<std::string> command, const std::vector<std::string>& more) {
-  command[1] = "check";
-  std::erase(command, "--fresh");
-  command.insert(command.end(), more.begin(), more.end());
-  return run_subprocess(command, {.deadline_s = kCheck_s});
+std::optional<RunFit> fit_on(const RunSizes& sizes, std::size_t nodes, int tasks_per_node) {
+  const std::size_t ranks = nodes * static_cast<std::size_t>(tasks_per_node);
+  const auto replica = static_cast<std::size_t>(sizes.replica);
+  if (nodes == 0 || ranks % replica != 0) return std::nullopt;
+  const auto dp = static_cast<int>(ranks / replica);
+  if (std::ranges::find(sizes.allowed, dp) == sizes.allowed.end()) return std::nullopt;
+  return RunFit{.nodes = nodes, .dp = dp};
 }
 
 }  // namespace
 
-std::optional<RunSize> run_size(std::string_view resolved) {
-  int dp = 0, pp = 0, tp = 0;
-  bool in_mesh = false;
-  for (const std::string& line : split(resolved, '\n')) {
-    if (line.starts_with('[')) in_mesh = line == "[mesh]";
-    for (const auto& [key, size] : {std::pair{"dp = ", &dp}, std::pair{"pp = ", &pp}, std::pair{"tp = ", &tp}}) {
-      if (!in_mesh || !line.starts_with(key)) continue;
-      std::from_chars(line.data() + std::string_view(key).size(), line.data() + line.size(), *size);
-    }
-  }
-  if (dp <= 0 || pp <= 0 || tp <= 0) return std::nullopt;
-  return RunSize{.dp = dp, .ranks = dp * pp * tp};
+std::optional<RunSizes> read_run_sizes(std::string_view json) {
+  try {
+    const Json said = Json::parse(json, {.max_depth = 4});
+    RunSizes sizes;
+    said.get_to("auto", sizes.is_auto);
+    said.get_to("dp", sizes.dp);
+    said.get_to("replica_ranks", sizes.replica);
+    said.get_to("allowed_dp", sizes.allowed);
+    if (sizes.replica < 1 || sizes.allowed.empty()) return std::nullopt;
+    return sizes;
+  } catch (const JsonError&) { return std::nullopt; }
 }
 
-std::optional<SmallerRun> smaller_run(const RunSize& whole, std::size_t nodes, int tasks_per_node,
-                                      const std::function<bool(int dp)>& is_allowed) {
-  const auto tasks = static_cast<std::size_t>(tasks_per_node);
-  const auto replica = static_cast<std::size_t>(whole.ranks / whole.dp);
+std::optional<RunSizes> ask_run_sizes(const std::vector<std::string>& command) {
+  std::vector<std::string> check = command;
+  check[1] = "check";
+  std::erase(check, "--fresh");
+  check.insert(check.end(), {"--no-files", "--json"});
+  const SubprocessResult said = run_subprocess(check, {.deadline_s = kCheck_s});
+  return said.ok() ? read_run_sizes(said.out) : std::nullopt;
+}
+
+std::optional<RunFit> largest_fit(const RunSizes& sizes, std::size_t nodes, int tasks_per_node) {
   for (; nodes > 0; --nodes) {
-    if (nodes * tasks % replica != 0) continue;
-    const auto dp = static_cast<int>(nodes * tasks / replica);
-    if (dp < whole.dp && is_allowed(dp)) return SmallerRun{.nodes = nodes, .dp = dp};
+    if (const auto fit = fit_on(sizes, nodes, tasks_per_node)) return fit;
   }
   return std::nullopt;
 }
 
-std::optional<SmallerRun> smaller_run_of(const std::vector<std::string>& command, std::size_t nodes,
-                                         int tasks_per_node) {
-  const SubprocessResult whole = check_with(command, {"--no-files", "--dump"});
-  const std::optional<RunSize> size = whole.ok() ? run_size(whole.out) : std::nullopt;
-  if (!size) return std::nullopt;
-  return smaller_run(*size, nodes, tasks_per_node, [&](int dp) {
-    return check_with(command, {"--no-files", "--set", fmt::format("mesh.dp={}", dp)}).ok();
-  });
+std::optional<RunFit> smallest_fit(const RunSizes& sizes, std::size_t nodes, int tasks_per_node) {
+  for (std::size_t fewer = 1; fewer <= nodes; ++fewer) {
+    if (const auto fit = fit_on(sizes, fewer, tasks_per_node)) return fit;
+  }
+  return std::nullopt;
 }
 
 }  // namespace ms::driver

@@ -1,33 +1,34 @@
-// Smaller runs for fewer nodes: another data-parallel size that the configuration of ms-train allows, with the same
-// global batch.
+// The sizes that a run of ms-train may have, all with the same global batch, and the largest that fits so many nodes.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ms::driver {
 
-// The size of a run as its configuration has it.
-struct RunSize {
-  int dp = 0;
-  int ranks = 0;
+// As the configuration of a run has it.
+struct RunSizes {
+  bool is_auto = false;  // mesh.dp = "auto": the run takes the ranks that it is given
+  int dp = 0;            // where it is not
+  int replica = 0;       // ranks of one
+  std::vector<int> allowed = {};
 };
 
-// Reads what "ms-train check --dump" prints; nullopt: it says no sizes. Pure.
-std::optional<RunSize> run_size(std::string_view resolved);
+// Reads what "ms-train check --json" prints; nullopt: it says no sizes. Pure.
+std::optional<RunSizes> read_run_sizes(std::string_view json);
+// Asks ms-train: `command` is "ms-train run CONFIG ...". Takes a part of a second. nullopt: it refuses.
+std::optional<RunSizes> ask_run_sizes(const std::vector<std::string>& command);
 
-struct SmallerRun {
+struct RunFit {
   std::size_t nodes = 0;
   int dp = 0;
 };
-// The largest run on at most `nodes` nodes of so many tasks whose dp `is_allowed`; nullopt: there is none. Pure.
-std::optional<SmallerRun> smaller_run(const RunSize& whole, std::size_t nodes, int tasks_per_node,
-                                      const std::function<bool(int dp)>& is_allowed);
-
-// The same, asked of ms-train: `command` is "ms-train run CONFIG ...". Takes a part of a second for each size.
-std::optional<SmallerRun> smaller_run_of(const std::vector<std::string>& command, std::size_t nodes,
-                                         int tasks_per_node);
+// The largest allowed run on at most `nodes` nodes of so many tasks each, all of them with work; nullopt: there is
+// none. Pure.
+std::optional<RunFit> largest_fit(const RunSizes& sizes, std::size_t nodes, int tasks_per_node);
+// The fewest nodes of which all have work.
+std::optional<RunFit> smallest_fit(const RunSizes& sizes, std::size_t nodes, int tasks_per_node);
 
 }  // namespace ms::driver

@@ -11,6 +11,7 @@ std::string to_json(const DriverState& state) {
             {"port", state.port}, {"attempt", state.attempt}, {"output_offset", state.output_offset}};
   json["addresses"] = state.addresses;
   json["nodes"] = state.nodes;
+  json["given_back"] = state.given_back;
   if (state.command) {
     json["command"] = Json{
         {"pid", state.command->pid}, {"started", state.command->started}, {"status_file", state.command->status_file}};
@@ -30,6 +31,10 @@ std::optional<DriverState> read_state(std::string_view text) {
     json.get_to("output_offset", state.output_offset);
     json.get_to("addresses", state.addresses);
     json.get_to("nodes", state.nodes);
+    if (json.contains("given_back")) {
+      for (std::string& node : json.get<std::vector<std::string>>("given_back"))
+        state.given_back.insert(std::move(node));
+    }
     if (const Json* command = json.find("command")) {
       state.command.emplace();
       command->get_to("pid", state.command->pid);

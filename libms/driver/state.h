@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,7 @@ struct DriverState {
   std::vector<std::string> nodes;  // its nodes
   std::optional<LongCommand::Place> command = {};
   std::int64_t output_offset = 0;  // of what was passed on
+  std::set<std::string> given_back = {};
 };
 
 std::string to_json(const DriverState& state);

@@ -140,6 +140,11 @@ Job Commands::job(std::uint32_t id) const {
   return std::move(*job);
 }
 
+// By itself, so that whatever it says forges no other field.
+std::string Commands::comment_of(std::uint32_t job) const {
+  return squeue({"--noheader", "--local", "--all", "--jobs=" + reference(job), "--format=%k"});
+}
+
 Partition Commands::partition(const std::string& name) const {
   const std::string text = scontrol({"--oneliner", "--all", "show", "partition", one_partition(name)});
   if (std::optional<Partition> partition = parse_partition(text, name)) return std::move(*partition);
@@ -189,6 +194,10 @@ void Commands::set_excluded_nodes(std::uint32_t job, const std::string& hostlist
 }
 
 void Commands::release(std::uint32_t job) const { scontrol({"release", reference(job)}); }
+
+void Commands::set_job_nodes(std::uint32_t job, const std::string& hostlist) const {
+  scontrol({"update", "JobId=" + reference(job), "NodeList=" + hostlist});
+}
 
 void Commands::start_now(std::uint32_t job) const {
   scontrol({"update", "JobId=" + reference(job), fmt::format("StartTime=now+{}", kRestartDelay_s)});

@@ -39,6 +39,9 @@ class Commands {
   virtual std::vector<Node> nodes() const;
   virtual Job job(std::uint32_t id) const;  // two calls; also Error where there is no such job
 
+  // The comment that its user wrote, which may be anything.
+  std::string comment_of(std::uint32_t job) const;
+
   virtual Partition partition(const std::string& name) const;
   // Those of the partition that are on nodes or that wait; without what only job() asks for (batch, requeue, restarts).
   virtual std::vector<Job> jobs_of(const std::string& partition) const;
@@ -62,6 +65,9 @@ class Commands {
   virtual void requeue_hold(std::uint32_t job) const;
   virtual void set_excluded_nodes(std::uint32_t job, const std::string& hostlist) const;
   virtual void release(std::uint32_t job) const;
+  // Takes all other nodes out of a running job; that of its batch script cannot go. scontrol leaves
+  // slurm_job_ID_resize.sh and .csh in the current directory.
+  void set_job_nodes(std::uint32_t job, const std::string& hostlist) const;
   // Cuts the requeue delay short, to kRestartDelay_s; the job must be pending.
   virtual void start_now(std::uint32_t job) const;
 

@@ -130,7 +130,7 @@ SH
   [ "$(attempt 1 nodes)" = '["node01", "node02", "node03"]' ]
   kill-node node03
   ends_with 0
-  grep -q '2 nodes train with mesh.dp=2' job.log
+  grep -q '2 nodes of 2 train with mesh.dp=2' job.log
   [ "$(attempt 2 nodes)" = '["node01", "node02"]' ]
   [ "$(attempt 2 from_step)" -ge 5 ]
   [ "$(attempt 2 to_step)" = 60 ]

@@ -132,41 +132,43 @@ TEST(Flight, VerdictsAreReadFromWhatMsTraceppPrints) {
   }
 }
 
-TEST(RunSize, IsWhatTheResolvedConfigurationSays) {
-  const auto size = run_size(
-      "[overlap]\ndp = 9\n\n[mesh]\ndp = 6  # set by file\npp = 2\ntp = 4  # set by default\n\n[train]\ntp = 1\n");
-  ASSERT_TRUE(size);
-  EXPECT_EQ(size->dp, 6);
-  EXPECT_EQ(size->ranks, 48);
-  for (const char* text : {"", "[mesh]\ndp = 6\n", "dp = 1\npp = 1\ntp = 1\n", "[mesh]\ndp = x\npp = 1\ntp = 1\n"}) {
-    EXPECT_FALSE(run_size(text)) << text;
+TEST(RunSizes, AreWhatMsTrainSays) {
+  const auto sizes = read_run_sizes(R"({"schema":1,"dp":6,"auto":true,"replica_ranks":8,"allowed_dp":[1,2,6]})");
+  ASSERT_TRUE(sizes);
+  EXPECT_TRUE(sizes->is_auto);
+  EXPECT_EQ(sizes->dp, 6);
+  EXPECT_EQ(sizes->replica, 8);
+  EXPECT_THAT(sizes->allowed, ElementsAre(1, 2, 6));
+  for (const char* text : {"", "{}", R"({"dp":6,"auto":true,"replica_ranks":0,"allowed_dp":[1]})",
+                           R"({"dp":6,"auto":true,"replica_ranks":1,"allowed_dp":[]})",
+                           R"({"dp":6,"auto":true,"replica_ranks":1,"allowed_dp":["x"]})"}) {
+    EXPECT_FALSE(read_run_sizes(text)) << text;
   }
 }
 
-TEST(SmallerRun, IsTheLargestThatTheConfigurationAllows) {
-  const auto all = [](int) { return true; };
-  const auto even = [](int dp) { return dp % 2 == 0; };
+TEST(LargestFit, TakesTheMostNodesThatAllHaveWork) {
+  const std::vector<int> all{1, 2, 3, 4, 5, 6}, even{2, 4, 6};
   struct Case {
-    RunSize whole;
+    int replica;
+    std::vector<int> allowed;
     std::size_t nodes;
     int tasks;
-    std::function<bool(int)> allowed;
     std::size_t want_nodes;
     int want_dp;
   };
-  for (const Case& c : {Case{{.dp = 4, .ranks = 4}, 3, 1, all, 3, 3}, Case{{.dp = 4, .ranks = 4}, 3, 1, even, 2, 2},
-                        Case{{.dp = 4, .ranks = 16}, 3, 4, all, 3, 3},     // a replica a node
-                        Case{{.dp = 4, .ranks = 32}, 7, 4, all, 6, 3},     // a replica on two nodes
-                        Case{{.dp = 8, .ranks = 16}, 3, 4, all, 3, 6}}) {  // two replicas on a node
-    const auto smaller = smaller_run(c.whole, c.nodes, c.tasks, c.allowed);
-    ASSERT_TRUE(smaller);
-    EXPECT_EQ(smaller->nodes, c.want_nodes);
-    EXPECT_EQ(smaller->dp, c.want_dp);
+  for (const Case& c : {Case{1, all, 3, 1, 3, 3}, Case{1, even, 3, 1, 2, 2}, Case{4, all, 3, 4, 3, 3},  // one a node
+                        Case{8, all, 7, 4, 6, 3},     // a replica on two nodes
+                        Case{2, all, 3, 4, 3, 6}}) {  // two replicas on a node
+    const auto fit = largest_fit({.replica = c.replica, .allowed = c.allowed}, c.nodes, c.tasks);
+    ASSERT_TRUE(fit);
+    EXPECT_EQ(fit->nodes, c.want_nodes);
+    EXPECT_EQ(fit->dp, c.want_dp);
   }
-  EXPECT_FALSE(smaller_run({.dp = 4, .ranks = 16}, 0, 4, all));
-  EXPECT_FALSE(smaller_run({.dp = 2, .ranks = 16}, 1, 4, all)) << "a replica needs two nodes";
-  EXPECT_FALSE(smaller_run({.dp = 1, .ranks = 4}, 3, 1, all));
-  EXPECT_FALSE(smaller_run({.dp = 4, .ranks = 4}, 3, 1, [](int) { return false; }));
+  EXPECT_FALSE(largest_fit({.replica = 4, .allowed = all}, 0, 4));
+  EXPECT_FALSE(largest_fit({.replica = 8, .allowed = all}, 1, 4)) << "a replica needs two nodes";
+  EXPECT_FALSE(largest_fit({.replica = 1, .allowed = {8}}, 3, 1));
+  EXPECT_EQ(smallest_fit({.replica = 1, .allowed = even}, 8, 1)->nodes, 2U);
+  EXPECT_FALSE(smallest_fit({.replica = 1, .allowed = {8}}, 3, 1));
 }
 
 TEST_F(Checks, EventsOfARunAreSentByAnotherProgramUntilAllKnow) {
@@ -203,20 +205,17 @@ TEST_F(Checks, EventsOfARunAreSentByAnotherProgramUntilAllKnow) {
   EXPECT_EQ(asked().size(), 2U);
 }
 
-TEST_F(Checks, ASmallerRunIsAskedOfMsTrain) {
+TEST_F(Checks, TheSizesOfARunAreAskedOfMsTrain) {
   const std::string train = program("ms-train", R"(echo "$@" >>"$0.args"
-case "$*" in
-  *--dump*) printf '[mesh]\ndp = 4\npp = 1\ntp = 1\n' ;;
-  *mesh.dp=3*) exit 2 ;;
-esac)");
-  const auto smaller = smaller_run_of({train, "run", "c.toml", "--fresh", "--set", "a=1"}, 3, 1);
-  ASSERT_TRUE(smaller);
-  EXPECT_EQ(smaller->dp, 2);
+echo '{"schema":1,"dp":4,"auto":false,"replica_ranks":1,"allowed_dp":[1,2,4]}')");
+  const auto sizes = ask_run_sizes({train, "run", "c.toml", "--fresh", "--set", "a=1"});
+  ASSERT_TRUE(sizes);
+  EXPECT_EQ(largest_fit(*sizes, 3, 1)->dp, 2);
   std::ifstream said(dir_ + "/ms-train.args");
   std::string line;
   std::getline(said, line);
-  EXPECT_EQ(line, "check c.toml --set a=1 --no-files --dump");
-  EXPECT_FALSE(smaller_run_of({program("ms-train", "exit 2"), "run", "c.toml"}, 3, 1));
+  EXPECT_EQ(line, "check c.toml --set a=1 --no-files --json");
+  EXPECT_FALSE(ask_run_sizes({program("ms-train", "exit 2"), "run", "c.toml"}));
 }
 
 constexpr const char* kCritical = R"({
