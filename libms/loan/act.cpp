@@ -31,6 +31,7 @@ View look(const slurm::Commands& slurm, const Policy& policy, double now_s) {
   const int demand = read_demand_now(policy);
   View view = read_view(slurm, policy, now_s);
   view.demand_nodes = demand;
+  if (takes_back(view, policy)) read_elastic(slurm, view);
   return view;
 }
 
@@ -141,8 +142,12 @@ Command act_command() {
               "up to "
               "KillWait, comes on top of loan.grace.\n\n"
               "Create the loan partition without nodes: PartitionName=loan Nodes=\"\" PriorityTier=1, and inference's "
-              "with a higher PriorityTier. All jobs of the loan partition are rigid for act: none is made smaller. "
-              "Jobs that may not be queued again (sbatch --no-requeue) keep their nodes: do not let them in."};
+              "with a higher PriorityTier. "
+              "Elastic runs, of ms-train under ms-driver, are asked for single nodes first: the job's admin comment "
+              "says \"ms-loan: give back NODES\", and the driver saves, lets go of them and goes on. One that has not "
+              "when the notice is over is queued again, as other jobs are. act makes no run larger: ms-driver(1) does, "
+              "within its job. Jobs that may not be queued again (sbatch --no-requeue) keep their nodes: do not let "
+              "them in."};
 }
 
 Command explain_command() {

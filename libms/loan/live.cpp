@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <map>
 
@@ -23,6 +24,11 @@ namespace {
 constexpr std::size_t kMaxDemandBytes = 4096;
 constexpr std::size_t kMaxDemandChars = 60;
 constexpr std::string_view kSignalChars = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-";
+
+// ms-driver writes the first into a job's comment, before the number of its least nodes; it reads the second, before
+// nodes, in the admin comment.
+constexpr std::string_view kElastic = "ms-driver: elastic from ";
+constexpr std::string_view kGiveBack = "ms-loan: give back ";
 
 // States in which a node runs nothing new, as scontrol shows them.
 constexpr std::array<std::string_view, 13> kTroubles = {
@@ -120,16 +126,32 @@ View read_view(const slurm::Commands& slurm, const Policy& policy, double now_s)
     live.idle = node.has_state("IDLE") && !node.has_state("COMPLETING");
   }
   for (const slurm::Job& job : slurm.jobs_of(partition)) {
-    if (!job.runs()) continue;
+    if (!job.runs()) {
+      view.waiting_jobs += job.pending();
+      continue;
+    }
     const std::vector<std::string> hosts = slurm::expand_hostlist_or_throw(job.nodes);
     for (const std::string& host : hosts) {
       if (const auto found = index_of.find(host); found != index_of.end()) {
         view.nodes[found->second].jobs.push_back(static_cast<int>(view.jobs.size()));
       }
     }
-    view.jobs.push_back({.id = job.id, .nodes = std::max(1, static_cast<int>(hosts.size()))});
+    view.jobs.push_back({.id = job.id,
+                         .nodes = std::max(1, static_cast<int>(hosts.size())),
+                         .batch_node = hosts.empty() ? std::string() : hosts.front()});
   }
   return view;
+}
+
+void read_elastic(const slurm::Commands& slurm, View& view) {
+  for (LiveJob& job : view.jobs) {
+    if (job.nodes < 2) continue;
+    const std::string comment = slurm.comment_of(job.id);
+    if (!comment.starts_with(kElastic)) continue;
+    const char* const begin = comment.data() + kElastic.size();
+    std::from_chars(begin, comment.data() + comment.size(), job.least_nodes);
+    job.least_nodes = std::max(job.least_nodes, 0);
+  }
 }
 
 void execute(const slurm::Commands& slurm, const Policy& policy, const View& view, const Plan& plan, Memory& memory) {
@@ -156,8 +178,12 @@ void execute(const slurm::Commands& slurm, const Policy& policy, const View& vie
         ++memory.reclaimed;
         break;
       case Step::notify:
+        if (!action.nodes.empty()) {
+          slurm.set_admin_comment(action.job, std::string(kGiveBack) + action.nodes);
+          memory.asked[action.job] = action.nodes;
+        }
         if (!policy.slurm.signal.empty()) slurm.signal_batch(action.job, policy.slurm.signal);
-        memory.notices[action.job] = view.now_s;
+        memory.notices.try_emplace(action.job, view.now_s);
         write_memory(state, memory);
         break;
       case Step::requeue:
@@ -169,6 +195,7 @@ void execute(const slurm::Commands& slurm, const Policy& policy, const View& vie
         }
         ++memory.preemptions;
         memory.notices.erase(action.job);
+        memory.asked.erase(action.job);
         break;
     }
     done(action);

@@ -20,6 +20,9 @@ int read_demand_now(const Policy& policy);
 // loan partition has nodes that the policy does not name.
 View read_view(const slurm::Commands& slurm, const Policy& policy, double now_s);
 
+// Reads which jobs are elastic, from the comments of those with several nodes: a call for each.
+void read_elastic(const slurm::Commands& slurm, View& view);
+
 // Does what is planned. The memory is written before and after signals, so that whoever is killed between sends one
 // twice rather than never. A job that cannot be queued again is logged, and tried at the next poll.
 void execute(const slurm::Commands& slurm, const Policy& policy, const View& view, const Plan& plan, Memory& memory);

@@ -40,6 +40,16 @@ Memory read_memory(const std::string& directory) {
     for (const Json& notice : json.at("notices")) {
       memory.notices[notice.at(0).get<std::uint32_t>()] = notice.at(1).get<double>();
     }
+    if (json.contains("asked")) {  // not in states of earlier versions
+      for (const Json& asked : json.at("asked")) {
+        memory.asked[asked.at(0).get<std::uint32_t>()] = asked.at(1).get<std::string>();
+      }
+      memory.leaving = json.get<std::map<std::string, double>>("leaving");
+      json.get_to("shrunk", memory.shrunk);
+      json.get_to("returned", memory.returned);
+      json.get_to("returned_s", memory.returned_s);
+      json.get_to("returned_max_s", memory.returned_max_s);
+    }
     json.get_to("preemptions", memory.preemptions);
     json.get_to("reclaimed", memory.reclaimed);
     json.get_to("lent", memory.lent);
@@ -57,11 +67,18 @@ void write_memory(const std::string& directory, const Memory& memory) {
             {"lent_s", memory.lent_s},
             {"demand", Json::array()},
             {"notices", Json::array()},
+            {"asked", Json::array()},
+            {"leaving", memory.leaving},
+            {"shrunk", memory.shrunk},
+            {"returned", memory.returned},
+            {"returned_s", memory.returned_s},
+            {"returned_max_s", memory.returned_max_s},
             {"preemptions", memory.preemptions},
             {"reclaimed", memory.reclaimed},
             {"lent", memory.lent}};
   for (const auto& [time_s, nodes] : memory.demand) json["demand"].push_back(Json{time_s, nodes});
   for (const auto& [job, time_s] : memory.notices) json["notices"].push_back(Json{job, time_s});
+  for (const auto& [job, nodes] : memory.asked) json["asked"].push_back(Json{job, nodes});
   write_file_atomic(state_file(directory), json.dump(1) + "\n");
 }
 
@@ -91,9 +108,10 @@ std::string actions_about(const std::string& directory, std::string_view name, s
 }
 
 void write_metrics(const std::string& directory, const View& view, const Memory& memory) {
-  int on_loan = 0, returning = 0;
+  int on_loan = 0, returning = 0, used = 0;
   for (const LiveNode& node : view.nodes) {
     on_loan += node.on_loan;
+    used += node.on_loan && !node.jobs.empty();
     returning += !node.on_loan && !node.jobs.empty();
   }
   std::string text;
@@ -102,10 +120,16 @@ void write_metrics(const std::string& directory, const View& view, const Memory&
   };
   add("on_loan_nodes", "gauge", "Nodes on loan.", on_loan);
   add("returning_nodes", "gauge", "Nodes that jobs on loan still have, and inference is to get.", returning);
+  add("used_nodes", "gauge", "Nodes on loan that jobs use.", used);
+  add("waiting_jobs", "gauge", "Jobs of the loan partition that wait.", view.waiting_jobs);
   add("demand_nodes", "gauge", "Nodes that inference needs.", view.demand_nodes);
   add("lent_total", "counter", "Nodes put on loan.", memory.lent);
   add("reclaimed_total", "counter", "Nodes taken back.", memory.reclaimed);
   add("preemptions_total", "counter", "Jobs queued again for it.", memory.preemptions);
+  add("shrunk_total", "counter", "Elastic runs that let go of the nodes that they were asked for.", memory.shrunk);
+  add("returned_nodes_total", "counter", "Nodes that jobs had, and that came back.", memory.returned);
+  add("returned_seconds_total", "counter", "How long that took, added up.", fmt::format("{:.3f}", memory.returned_s));
+  add("returned_seconds_max", "gauge", "And at most.", fmt::format("{:.3f}", memory.returned_max_s));
   add("last_poll_seconds", "gauge", "When Slurm and demand were last read.", fmt::format("{:.0f}", view.now_s));
   write_file_atomic(directory + "/metrics.prom", text);
 }

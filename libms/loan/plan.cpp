@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "loan/replay.h"
 #include "loan/victims.h"
+#include "slurm/hostlist.h"
 
 namespace ms::loan {
 namespace {
@@ -33,21 +34,55 @@ class Planner {
     plan_.on_loan.assign(on_loan_.begin(), on_loan_.end());
     return std::move(plan_);
   }
+  bool takes_back() const {
+    const bool comes_back =
+        std::ranges::any_of(view_.nodes, [&](const LiveNode& node) { return !is_on_loan(node) && !node.jobs.empty(); });
+    return comes_back || needed() > usable_ - loaned_;
+  }
 
  private:
+  const LiveJob& job_of(int job) const { return view_.jobs[static_cast<std::size_t>(job)]; }
+  int needed() const { return std::min(needed_nodes(view_.demand_nodes, loan_), usable_); }
   bool is_on_loan(const LiveNode& node) const { return on_loan_.contains(node.name); }
-  bool has_notice(int job) const { return memory_.notices.contains(view_.jobs[static_cast<std::size_t>(job)].id); }
+  // A job that goes to the queue anyway: one that was asked for single nodes does not.
+  bool ends(int job) const {
+    return memory_.notices.contains(job_of(job).id) && !memory_.asked.contains(job_of(job).id);
+  }
+
+  // Elastic runs let go of nodes rather than that a job ends; theirs count as empty then.
+  void shrink(std::vector<LoanedNode>& nodes, int count) const {
+    std::map<int, int> kept;
+    for (std::size_t job = 0; job < view_.jobs.size(); ++job) kept[static_cast<int>(job)] = view_.jobs[job].nodes;
+    for (const LiveNode& node : view_.nodes) {
+      if (is_on_loan(node)) continue;
+      for (const int job : node.jobs) --kept[job];
+    }
+    for (const LoanedNode& node : nodes) count -= node.jobs.empty();
+    for (LoanedNode& node : nodes) {
+      const std::string& name = view_.nodes[static_cast<std::size_t>(node.id)].name;
+      const auto gives = [&](int job) {
+        const LiveJob& live = job_of(job);
+        return live.least_nodes > 0 && live.batch_node != name && kept[job] > live.least_nodes;
+      };
+      if (count <= 0) return;
+      if (node.jobs.empty() || !std::ranges::all_of(node.jobs, gives)) continue;
+      for (const int job : node.jobs) --kept[job];
+      node.jobs.clear();
+      --count;
+    }
+  }
 
   void reclaim() {
-    const int needed = std::min(needed_nodes(view_.demand_nodes, loan_), usable_);
+    const int needed = this->needed();
     const int has = usable_ - loaned_;  // or will have, without asking for more
     if (needed <= has) return;
     std::vector<LoanedNode> nodes;
     for (std::size_t n = 0; n < view_.nodes.size(); ++n) {
       if (!view_.nodes[n].on_loan || !view_.nodes[n].trouble.empty()) continue;
       nodes.push_back({.id = static_cast<int>(n), .jobs = view_.nodes[n].jobs});
-      std::erase_if(nodes.back().jobs, [&](int job) { return has_notice(job); });  // they end anyway
+      std::erase_if(nodes.back().jobs, [&](int job) { return ends(job); });
     }
+    shrink(nodes, needed - has);
     std::vector<LoanedJob> jobs;
     for (const LiveJob& job : view_.jobs) jobs.push_back({.nodes = job.nodes});
     const Victims victims = pick_victims(nodes, jobs, needed - has, VictimRule::cost);
@@ -90,17 +125,36 @@ class Planner {
     }
   }
 
+  // The nodes that an elastic run is asked for, of those that it is going to lose; empty: it has to end.
+  std::string asks(const LiveJob& job, const std::vector<std::string>& losing) const {
+    const bool keeps_least = job.nodes - static_cast<int>(losing.size()) >= job.least_nodes;
+    if (job.least_nodes == 0 || !keeps_least || std::ranges::count(losing, job.batch_node) > 0) return "";
+    return slurm::fold_hostlist(losing);
+  }
+
   // Jobs with a node that is not on loan any more: a signal, and when the notice is over the queue.
   void end_jobs() {
-    std::map<int, std::string> losing;
+    std::map<int, std::vector<std::string>> losing;
     for (const LiveNode& node : view_.nodes) {
       if (is_on_loan(node) || !node.trouble.empty()) continue;
-      for (const int job : node.jobs) losing.try_emplace(job, node.name);
+      for (const int job : node.jobs) losing[job].push_back(node.name);
     }
-    for (const auto& [index, node] : losing) {
-      const std::uint32_t job = view_.jobs[static_cast<std::size_t>(index)].id;
+    for (const auto& [index, nodes] : losing) {
+      const LiveJob& live = job_of(index);
+      const std::uint32_t job = live.id;
+      const std::string& node = nodes.front();
+      const std::string asked = asks(live, nodes);
       const auto notice = memory_.notices.find(job);
-      if (notice == memory_.notices.end()) {
+      const auto before = memory_.asked.find(job);
+      if (!asked.empty() &&
+          (notice == memory_.notices.end() || (before != memory_.asked.end() && before->second != asked))) {
+        plan_.actions.push_back(
+            {.step = Step::notify,
+             .job = job,
+             .nodes = asked,
+             .reason = fmt::format("the run is asked for {}, and in {} goes to the queue if it has them still", asked,
+                                   format_duration(loan_.notice_s()))});
+      } else if (notice == memory_.notices.end()) {
         plan_.actions.push_back({.step = Step::notify,
                                  .job = job,
                                  .reason = fmt::format("{} goes back, and with it in {} the job to the queue", node,
@@ -137,13 +191,32 @@ void remember(Memory& memory, const View& view, const Policy& policy) {
   // The value that held when the window began is part of it.
   while (demand.size() > 1 && demand[1].first <= view.now_s - policy.loan.reserve_window_s)
     demand.erase(demand.begin());
-  std::set<std::uint32_t> losing;
+  std::set<std::uint32_t> losing, running;
+  for (const LiveJob& job : view.jobs) running.insert(job.id);
+  std::set<std::string> leaving;
   for (const LiveNode& node : view.nodes) {
     if (node.on_loan || !node.trouble.empty()) continue;
     for (const int job : node.jobs) losing.insert(view.jobs[static_cast<std::size_t>(job)].id);
+    if (!node.jobs.empty()) leaving.insert(node.name);
   }
   std::erase_if(memory.notices, [&](const auto& notice) { return !losing.contains(notice.first); });
+  std::erase_if(memory.asked, [&](const auto& asked) {
+    if (losing.contains(asked.first)) return false;
+    memory.shrunk += running.contains(asked.first);
+    return true;
+  });
+  std::erase_if(memory.leaving, [&](const auto& node) {
+    if (leaving.contains(node.first)) return false;
+    const double took_s = view.now_s - node.second;
+    ++memory.returned;
+    memory.returned_s += took_s;
+    memory.returned_max_s = std::max(memory.returned_max_s, took_s);
+    return true;
+  });
+  for (const std::string& node : leaving) memory.leaving.try_emplace(node, view.now_s);
 }
+
+bool takes_back(const View& view, const Policy& policy) { return Planner(view, {}, policy).takes_back(); }
 
 Plan make_plan(const View& view, const Memory& memory, const Policy& policy) {
   return Planner(view, memory, policy).plan();

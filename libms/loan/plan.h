@@ -24,7 +24,9 @@ struct LiveNode {
 
 struct LiveJob {  // of the loan partition, with nodes
   std::uint32_t id = 0;
-  int nodes = 1;  // all that it has
+  int nodes = 1;                // all that it has
+  std::string batch_node = {};  // that of its script, which it cannot do without
+  int least_nodes = 0;          // of an elastic run, which can let go of others; 0: rigid
 };
 
 struct View {
@@ -32,6 +34,7 @@ struct View {
   int demand_nodes = 0;
   std::vector<LiveNode> nodes;  // of the policy
   std::vector<LiveJob> jobs;
+  int waiting_jobs = 0;  // of the loan partition
 };
 
 // The part of the past that decisions depend on.
@@ -41,7 +44,12 @@ struct Memory {
   double seen_s = 0;                                      // the last view; 0: there was none
   double lent_s = 0;                                      // when nodes were last put on loan
   std::map<std::uint32_t, double> notices;                // when jobs got their signal
+  std::map<std::uint32_t, std::string> asked;             // and which nodes elastic ones were asked for
+  std::map<std::string, double> leaving;                  // since when nodes are to come back from their jobs
   std::int64_t preemptions = 0, reclaimed = 0, lent = 0;  // counters for metrics
+  std::int64_t shrunk = 0;                                // elastic runs that let go of what they were asked for
+  std::int64_t returned = 0;                              // nodes that came back, and
+  double returned_s = 0, returned_max_s = 0;              // how long they took, in all and at most
 };
 
 enum class Step : std::uint8_t { lend, reclaim, notify, requeue };
@@ -49,8 +57,9 @@ std::string_view to_string(Step step);
 
 struct Action {
   Step step = Step::lend;
-  std::string node = {};  // lend, reclaim
-  std::uint32_t job = 0;  // notify, requeue
+  std::string node = {};   // lend, reclaim
+  std::uint32_t job = 0;   // notify, requeue
+  std::string nodes = {};  // notify: that an elastic run is asked for
   std::string reason = {};
 };
 
@@ -60,6 +69,8 @@ struct Plan {
   std::vector<std::string> notes;    // what is not done, and why
 };
 
+// Whether nodes have to come back from jobs, or are on their way.
+bool takes_back(const View& view, const Policy& policy);
 // Adds what is seen to the memory, and forgets what counts no more.
 void remember(Memory& memory, const View& view, const Policy& policy);
 Plan make_plan(const View& view, const Memory& memory, const Policy& policy);

@@ -64,7 +64,9 @@ Command simulate_command() {
           .run = simulate,
           .description =
               "The file of jobs has the columns submit (or submit_time, timestamp), duration in seconds and gpus (or "
-              "num_gpus, gpu_num); also max_gpus, which makes a job elastic, and time_limit. The file of demand has "
+              "num_gpus, gpu_num); also max_gpus, which makes a job elastic, and time_limit, in seconds. submit is in "
+              "seconds from any beginning, or a time of day in UTC: a file may be the lines \"submit,duration,gpus\", "
+              "\"0,3600,8\" and \"90.5,600,1\", or have \"2017-10-09 07:01:55,3600,8\". The file of demand has "
               "time_s and nodes (or gpus); or creation_time, deletion_time and gpu_request, a row an instance. Other "
               "columns are passed over.\n\n"
               "Demand begins with the first submission, whatever its own times are, and changes until the last job has "

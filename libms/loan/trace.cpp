@@ -182,6 +182,7 @@ JobTrace read_jobs(const std::string& path, const Policy& policy) {
   JobTrace trace;
   for (std::size_t row = 0; row < table.rows(); ++row) {
     TraceJob job{.submit_s = table.time_s(row, submit), .work_s = table.number(row, duration, 0, kMaxDuration_s)};
+    if (job.submit_s < 0) table.refuse(row, submit, "is negative");
     const int count = static_cast<int>(std::ceil(table.number(row, gpus, 0, kMaxGpus)));  // a part blocks a GPU
     if (count == 0) {
       ++trace.without_gpus;

@@ -48,6 +48,8 @@ head -c 40 jobs.csv.gz >cut.gz
 expect 74 'cut.gz.*cut off' simulate --jobs cut.gz --demand demand.csv --policy policy.toml
 printf 'submit,duration,gpus\n0,1000,99\n' >large.csv
 expect 2 'large.csv:2: the job needs 99 GPUs, training has 16' simulate --jobs large.csv --demand demand.csv --policy policy.toml
+printf 'submit,duration,gpus\n0,1000,8\n-5,1000,8\n' >early.csv
+expect 2 "early.csv:3: submit '-5' is negative" simulate --jobs early.csv --demand demand.csv --policy policy.toml
 printf 'time_s,nodes\n0,5\n' >much.csv
 expect 2 'inference needs 5 nodes at 0 s, and has 4' simulate --jobs jobs.csv --demand much.csv --policy policy.toml
 head -c 3000 /dev/urandom >noise

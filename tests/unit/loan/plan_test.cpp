@@ -129,6 +129,60 @@ TEST_F(LoanPlan, NodesThatAreGoingBackAreNotAskedForTwice) {
   EXPECT_THAT(words(plan()), IsEmpty());
 }
 
+// An elastic run on n1, n2 and n3, of at least so many, with its script on n1.
+TEST_F(LoanPlan, ElasticRunsLetGoOfNodesBeforeJobsEnd) {
+  lend({1, 2, 3, 4});
+  run(7, {1, 2, 3});
+  run(8, {4});
+  view_.jobs[0].batch_node = "n1";
+  view_.jobs[0].least_nodes = 2;
+  view_.demand_nodes = 1;
+  EXPECT_TRUE(takes_back(view_, policy_));
+  const Plan made = plan();
+  EXPECT_THAT(words(made), ElementsAre("reclaim n2", "notify 7"));
+  EXPECT_EQ(made.actions[1].nodes, "n2");
+  view_.demand_nodes = 2;  // it keeps its least: one job has to end, and its nodes are the smaller shares
+  const Plan more = plan();
+  EXPECT_THAT(words(more), ElementsAre("reclaim n2", "reclaim n1", "notify 7"));
+  EXPECT_EQ(more.actions[2].nodes, "") << "its script is on n1";
+}
+
+TEST_F(LoanPlan, AnElasticRunIsAskedAgainWhenMoreIsWantedAndEndsWhenItDoesNotAnswer) {
+  run(7, {1, 2, 3, 4});
+  view_.jobs[0].batch_node = "n1";
+  view_.jobs[0].least_nodes = 1;
+  lend({1, 3, 4});
+  view_.demand_nodes = 1;
+  EXPECT_THAT(words(plan()), ElementsAre("notify 7"));
+  memory_.notices[7] = view_.now_s;
+  memory_.asked[7] = "n2";
+  EXPECT_THAT(words(plan()), IsEmpty());
+  view_.demand_nodes = 2;
+  const Plan more = plan();
+  EXPECT_THAT(words(more), ElementsAre("reclaim n3", "notify 7"));
+  EXPECT_EQ(more.actions[1].nodes, "n[2-3]");
+  view_.nodes[2].on_loan = false;
+  memory_.asked[7] = "n[2-3]";
+  view_.now_s += 50;
+  EXPECT_THAT(words(plan()), ElementsAre("requeue 7"));
+}
+
+TEST_F(LoanPlan, NodesThatCameBackAreCountedAndTimed) {
+  run(7, {1, 2});
+  lend({1});
+  plan();
+  memory_.notices[7] = view_.now_s;
+  memory_.asked[7] = "n2";
+  view_.now_s += 4;
+  view_.nodes[1].jobs.clear();  // the run has let go of n2
+  plan();
+  EXPECT_EQ(memory_.shrunk, 1);
+  EXPECT_EQ(memory_.returned, 1);
+  EXPECT_DOUBLE_EQ(memory_.returned_max_s, 4);
+  EXPECT_TRUE(memory_.asked.empty());
+  EXPECT_FALSE(takes_back(view_, policy_));
+}
+
 TEST_F(LoanPlan, NodesWithTroubleAreLeftAlone) {
   lend({1, 2});
   run(7, {1});
@@ -147,11 +201,15 @@ TEST_F(LoanPlan, MemoryIsWrittenAndRead) {
   memory_.seen_s = 3;
   memory_.notices = {{7, 2.25}};
   memory_.preemptions = 5;
+  memory_.asked = {{7, "n[1-2]"}};
+  memory_.leaving = {{"n1", 2.5}};
   write_memory(dir.path(), memory_);
   const Memory read = read_memory(dir.path());
   EXPECT_EQ(read.demand, memory_.demand);
   EXPECT_EQ(read.notices, memory_.notices);
   EXPECT_EQ(read.preemptions, 5);
+  EXPECT_EQ(read.asked, memory_.asked);
+  EXPECT_EQ(read.leaving, memory_.leaving);
   EXPECT_EQ(read.seen_s, 3);
   for (const char* text : {"", "{", "[]", "{\"demand\": 3}"}) {
     write_file_atomic(dir / "state.json", text);

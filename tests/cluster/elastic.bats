@@ -1,0 +1,88 @@
+#!/usr/bin/env bats
+# An elastic run of ms-train under ms-driver, on nodes that ms-loan lends: a node that is asked back leaves the job, the run goes
+# on without it, with the samples and losses of an undisturbed run, and takes more nodes when it is told to.
+
+bats_require_minimum_version 1.5.0
+
+setup() {
+  kit=$BATS_TEST_TMPDIR/kit
+  mkdir -p "$kit"
+  cp "$BATS_TEST_DIRNAME/../support/training.sh" "$BATS_TEST_DIRNAME"/{driven.sh,loan.sh} "$kit"
+}
+
+# shellcheck disable=SC2016 # for the shell on the controller
+inside() { # N <SCRIPT
+  kit=$kit "$BATS_TEST_DIRNAME/run" "$1" -- bash -euo pipefail -c \
+    'cp -r "$kit/." "$CLUSTER_DIR/shared"; cd "$CLUSTER_DIR/shared"; . ./training.sh; . ./loan.sh; . ./driven.sh'$'\n'"$(cat)"
+}
+
+@test "a run on loan lets go of the node that is asked back, goes on, shrinks and grows with the same samples" {
+  inside 4 <<'BASH'
+  trap '[[ $? -eq 0 ]] || tail -n 60 job.log act.log r/driver/agents.log' EXIT
+  sed -i 's/^grace = .*/grace = "90s"/' policy.toml # a busy machine must not make it a requeue
+  demand 0
+  loan act --once
+  [[ $(on_loan) == 'node[01-04]' ]]
+  # dp is 1, 2, 3 or 4.
+  work=4 driven_config mesh.dp='"auto"' mesh.dp_max=4 train.global_batch=24 train.steps=100000 train.eval_every=0 \
+    optim.warmup_steps=0 'optim.schedule="constant"'
+  cat >job.sh <<TEXT
+#!/bin/bash
+exec ms-driver run --tasks-per-node 1 --run-dir $PWD/r --diagnose 0 --health-every 0 -- ms-train run c.toml
+TEXT
+  job=$(sbatch --parsable --partition loan --no-kill --exclusive --requeue --nodes=2-4 -o job.log job.sh)
+  wait-until 60 at_step 3
+  [[ $(attempt 1 nodes) == '["node01", "node02", "node03", "node04"]' ]]
+  squeue -h -j "$job" -o %k | grep -q '^ms-driver: elastic from 1 node; '
+
+  # Inference wants a node. ms-loan is killed after it has asked, and started again.
+  demand 1
+  loan act --once 2>act.log
+  [[ $(on_loan) == 'node[01,03-04]' ]]
+  ms-loan act --policy policy.toml 2>>act.log & acts=$!
+  sleep 0.3 # at any moment
+  kill -KILL "$acts"
+  wait "$acts" || true
+  ms-loan act --policy policy.toml 2>>act.log & acts=$!
+  wait-until 85 bash -c "[[ \$(squeue -h -j $job -o %N) == 'node[01,03-04]' ]]"
+  wait-until 20 bash -c '[[ $(sinfo -h -n node02 -o %T) == idle ]]'
+  steps=$(steps_done)
+  wait-until 60 at_step $((steps + 5))
+  [[ $(attempt 2 nodes) == '["node01", "node03", "node04"]' ]]
+  wait-until 20 grep -q '^ms_loan_shrunk_total 1$' state/metrics.prom
+  grep -q '^ms_loan_preemptions_total 0$' state/metrics.prom
+  awk '/^ms_loan_returned_seconds_max/ { exit !($2 > 0 && $2 <= 90) }' state/metrics.prom
+  grep '^ms_loan_returned_seconds_max' state/metrics.prom
+  [[ $(restarts "$job") == 0 ]]
+  loan explain "$job" | grep -q 'notify: the run is asked for node02'
+
+  # A person makes it smaller, and larger again.
+  ms-driver resize 2 --run-dir r | grep -q 'goes on with 2 nodes'
+  wait-until 60 grep -q 'attempt 3 on node\[01,03\]' job.log
+  steps=$(steps_done)
+  wait-until 60 at_step $((steps + 5))
+  ms-driver resize 3 --run-dir r | grep -q 'goes on with 3 nodes'
+  wait-until 60 grep -q 'attempt 4 on node\[01,03-04\]' job.log
+  steps=$(steps_done)
+  wait-until 60 at_step $((steps + 5))
+  ms-driver give-back node01 --run-dir r | grep -q 'node01 runs the driver'
+  ms-driver report r
+  ms-driver stop --run-dir r
+  wait-until 60 bash -c "[[ -z \$(squeue -h -j $job -o %T -t R,CG) ]]"
+  kill "$acts"
+  last=$(steps_done)
+  wait-until 30 bash -c '[[ $(sinfo -h -p train -t idle -o %D) == 4 ]]'
+  srun --mpi=pmix --nodes=4 --ntasks=4 --ntasks-per-node=1 ms-train run c.toml --set run.dir=plain --set train.steps="$last" \
+    --set checkpoint.dir= >plain.log 2>&1 || { tail plain.log && false; }
+  python3 - <<'PYTHON'
+import json
+def lines(name): return {line["step"]: line for line in map(json.loads, open(name + "/metrics.jsonl"))}
+plain, run = lines("plain"), lines("r")
+assert sorted(run) == sorted(plain), (sorted(run), sorted(plain))
+worst = max(abs(line["loss"] - plain[step]["loss"]) for step, line in run.items())
+print(len(run), "steps, losses differ by at most", worst)
+assert all(line["data_chain"] == plain[step]["data_chain"] for step, line in run.items())
+assert worst < 1e-4, worst
+PYTHON
+BASH
+}
