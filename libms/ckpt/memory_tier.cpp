@@ -7,11 +7,11 @@
 #include <optional>
 #include <utility>
 
+#include "base/job_thread.h"
 #include "base/log.h"
 #include "ckpt/buddy.h"
 #include "ckpt/directory.h"
 #include "ckpt/file_writer.h"
-#include "ckpt/job_thread.h"
 #include "ckpt/memory_files.h"
 
 namespace ms::ckpt {

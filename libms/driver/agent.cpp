@@ -21,14 +21,15 @@ namespace ms::driver {
 namespace {
 
 constexpr double kConnect_s = 3, kRetry_s = 0.2;
-constexpr double kLook_s = 0.3;  // over which processor time is measured
+constexpr double kAccepted_s = 1;  // a driver that drops an agent sooner is that of another job
+constexpr double kLook_s = 0.3;    // over which processor time is measured
 
 std::optional<net::Channel> find_driver(const AgentOptions& options, const Credentials& credentials) {
   for (const std::string& text : options.drivers) {
     const std::optional<net::Address> address = net::parse_address(text);
     if (!address) throw user_error("driver.agent", fmt::format("'{}' is no address", text));
     try {
-      return join(*address, "agent", options.node, credentials, net::in_seconds(kConnect_s));
+      return join(*address, agent_role(options.job), options.node, credentials, net::in_seconds(kConnect_s));
     } catch (const Error& error) {
       log::debug("driver", "{}", error.message());
       if (error.kind() == "driver.stranger") log::warn("driver", "{}", error.message());
@@ -117,10 +118,11 @@ void run_agent(const AgentOptions& options, const Credentials& credentials) {
   double last_s = monotonic_s();
   while (monotonic_s() - last_s < options.patience_s) {
     if (std::optional<net::Channel> driver = find_driver(options, credentials)) {
+      const double joined_s = monotonic_s();
       try {
         if (!serve(*driver, observed, options)) return;
       } catch (const Error& error) { log::info("driver", "{}", error.message()); }
-      last_s = monotonic_s();
+      if (const double now_s = monotonic_s(); now_s - joined_s >= kAccepted_s) last_s = now_s;
     }
     std::this_thread::sleep_for(std::chrono::duration<double>(kRetry_s));
     observed.beats.take(monotonic_s());

@@ -28,7 +28,7 @@ Agents::Agents(AgentsOptions options, Hub& hub, Clock& clock, bool expects_agent
 
 std::optional<AgentSays> Agents::take(const Hub::Event& event) {
   const auto found = seats_.find(event.node);
-  if (event.role != "agent" || found == seats_.end()) {
+  if (event.role != agent_role(options_.job) || found == seats_.end()) {
     if (event.kind == Hub::Kind::joined) hub_.close(event.id);
     return std::nullopt;
   }

@@ -16,6 +16,7 @@
 namespace ms::driver {
 
 struct AgentsOptions {
+  int job = 0;
   std::vector<std::string> nodes;
   std::vector<std::string> agent;  // the command of an agent
   std::string output_file;         // of what starting them says

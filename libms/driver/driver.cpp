@@ -76,7 +76,8 @@ Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clo
       earlier_(earlier_state(files_, job())),
       heartbeat_(earlier_ && !earlier_->heartbeat.empty() ? earlier_->heartbeat : new_heartbeat_path()),
       hub_(earlier_ ? earlier_->port : 0, credentials, clock, Hub::kLeastUnproven + options_.nodes.size()),
-      agents_({.nodes = options_.nodes,
+      agents_({.job = options_.job,
+               .nodes = options_.nodes,
                .agent = agent_command(options_, hub_.port(), heartbeat_),
                .output_file = files_.dir + "/agents.log",
                .status_dir = files_.dir},
@@ -98,6 +99,9 @@ Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clo
   first_attempt_ = static_cast<int>(ledger_.attempts.size());
   if (earlier_) adopt(*earlier_);
   end_orphan();
+  // ms-loan reads there that a run is elastic.
+  if (options_.comment || !elastic_text().empty())
+    comment_.emplace(slurm::CommandOptions{.conf = options_.slurm_conf}, static_cast<std::uint32_t>(options_.job));
   open_metrics_port();
   save();
 }

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "driver/agents.h"
 #include "driver/flight.h"
+#include "driver/job_comment.h"
 #include "driver/judge.h"
 #include "driver/launch.h"
 #include "driver/ledger.h"
@@ -111,7 +112,7 @@ class Driver {
   void save();
   void show(double now_s);
   void open_metrics_port();
-  void comment(const std::string& text) const;
+  void comment(const std::string& text);
   void tell(const std::string& kind, const std::vector<std::string>& nodes, const std::string& code,
             const std::string& text);
   void log_strangers(double now_s);
@@ -133,6 +134,7 @@ class Driver {
   NetworkCheck network_;
   FlightJudge flight_;
   RunEvents events_;
+  std::optional<JobComment> comment_;
   std::optional<MetricsPort> metrics_port_;
   std::string metrics_;  // as shown last
   Ledger ledger_;
@@ -155,6 +157,7 @@ class Driver {
   double ended_s_ = 0;             // when the command had ended
   std::set<std::string> awaited_;  // agents that owe an answer
   std::vector<NodeTask> tasks_;
+  std::optional<LossyNode> lossy_;  // when it hung
   std::vector<SaidLine> lines_;
   std::optional<TaskExit> first_exit_;
   std::optional<double> fault_s_;  // when steps ceased to be done, until they are again

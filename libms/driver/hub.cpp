@@ -18,7 +18,7 @@ namespace ms::driver {
 namespace {
 
 constexpr std::size_t kMostUnsent_bytes = std::size_t{4} << 20;
-constexpr Hub::Id kListenerId = 0, kOtherId = ~Hub::Id{0};
+constexpr Hub::Id kListenerId = 0, kOtherId = ~Hub::Id{0}, kProverId = kOtherId - 1;
 
 net::Address every_address(int port) { return net::parse_address("0.0.0.0:0")->with_port(port); }
 
@@ -45,13 +45,14 @@ void watch_fd(int epoll, int operation, int fd, Hub::Id id, std::uint32_t events
 }  // namespace
 
 Hub::Hub(int port, const Credentials& credentials, Clock& clock, std::size_t most_unproven)
-    : credentials_(credentials),
+    : prover_(credentials),
       clock_(clock),
       most_unproven_(most_unproven),
       listener_(listener_on(port)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   if (!epoll_) throw Error("driver.socket", Blame::node, fmt::format("no epoll: {}", errno_text(errno)));
   watch_fd(epoll_.get(), EPOLL_CTL_ADD, listener_.fd(), kListenerId, EPOLLIN);
+  watch_fd(epoll_.get(), EPOLL_CTL_ADD, prover_.fd(), kProverId, EPOLLIN);
 }
 
 std::vector<Hub::Event> Hub::wait(double seconds, const std::vector<int>& others) {
@@ -64,6 +65,8 @@ std::vector<Hub::Event> Hub::wait(double seconds, const std::vector<int>& others
     const Id id = ready[static_cast<std::size_t>(i)].data.u64;
     if (id == kListenerId) {
       accept_all();
+    } else if (id == kProverId) {
+      take_proofs(events);
     } else if (const auto found = peers_.find(id); found != peers_.end()) {
       if ((ready[static_cast<std::size_t>(i)].events & EPOLLOUT) != 0) {
         try {
@@ -106,44 +109,50 @@ void Hub::accept_all() {
 
 void Hub::listen_to(Id id, std::vector<Event>& events) {
   Peer& peer = peers_.at(id);
+  if (peer.proving) return drop_stranger(id, "went away before it had proved itself");
   try {
     while (true) {
       const std::optional<std::string> line = peer.channel.poll_line(peer.proved ? kMaxLine_bytes : kMaxGreeting_bytes);
       if (!line) return;
       if (peer.proved) {
         events.push_back({Kind::line, id, peer.role, peer.node, *line});
-      } else if (prove(peer, *line)) {
-        unproven_.erase(id);
-        events.push_back({Kind::joined, id, peer.role, peer.node, ""});
-        watch_writes(id, peer);
       } else {
-        return drop_stranger(id, stranger_);
+        return prove(id, peer, *line);
       }
     }
   } catch (const Error& error) { drop(id, error.message(), events); }
 }
 
-bool Hub::prove(Peer& peer, const std::string& line) {
-  Greeting greeting;
-  try {
-    greeting = read_greeting(line);
-  } catch (const Error& error) {
-    stranger_ = error.message();
-    return false;
-  }
-  const std::optional<std::string> sealed = credentials_.open(greeting.credential, stranger_);
-  if (!sealed) return false;
-  if (*sealed != joiner_text(greeting, peer.nonce)) {
-    stranger_ = "a credential that is not for this connection";
-    return false;
-  }
-  peer.proved = true;
+// It is not listened to until there is an answer: a stranger has nothing more to say.
+void Hub::prove(Id id, Peer& peer, const std::string& line) {
+  const Greeting greeting = read_greeting(line);
+  peer.proving = true;
   peer.role = greeting.role;
   peer.node = greeting.node;
-  peer.channel.set_peer(greeting.node.empty() ? greeting.role : greeting.node);
-  peer.unsent += Json{{"credential", credentials_.seal(driver_text(greeting.nonce))}}.dump() + "\n";
-  flush(peer);
-  return true;
+  watch_fd(epoll_.get(), EPOLL_CTL_MOD, peer.channel.fd(), id, 0);
+  prover_.ask({.id = id,
+               .credential = greeting.credential,
+               .expected = joiner_text(greeting, peer.nonce),
+               .reply = driver_text(greeting.nonce)});
+}
+
+void Hub::take_proofs(std::vector<Event>& events) {
+  for (const Prover::Answer& answer : prover_.take()) {
+    const auto found = peers_.find(answer.id);
+    if (found == peers_.end()) continue;
+    if (!answer.reply) {
+      drop_stranger(answer.id, answer.why);
+      continue;
+    }
+    Peer& peer = found->second;
+    peer.proving = false;
+    peer.proved = true;
+    unproven_.erase(answer.id);
+    peer.channel.set_peer(peer.node.empty() ? peer.role : peer.node);
+    events.push_back({Kind::joined, answer.id, peer.role, peer.node, ""});
+    send(answer.id, Json{{"credential", *answer.reply}}.dump());
+    if (peers_.contains(answer.id)) listen_to(answer.id, events);  // what it said meanwhile
+  }
 }
 
 void Hub::flush(Peer& peer) {
@@ -189,6 +198,7 @@ void Hub::drop(Id id, const std::string& why, std::vector<Event>& events) {
 }
 
 void Hub::drop_stranger(Id id, const std::string& why) {
+  prover_.forget(id);
   stranger_ = fmt::format("{}: {}", peers_.at(id).channel.peer(), plain_text(why, 200));
   ++strangers_;
   unproven_.erase(id);

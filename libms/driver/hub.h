@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "driver/credential.h"
+#include "driver/prover.h"
 #include "driver/wire.h"
 #include "net/transport/channel.h"
 
@@ -50,20 +51,21 @@ class Hub {
     net::Channel channel;
     std::string nonce;  // ours, until the other end has proved itself
     double since_s = 0;
-    bool proved = false;
+    bool proving = false, proved = false;
     std::string role, node;
     std::string unsent;
   };
 
   void accept_all();
   void listen_to(Id id, std::vector<Event>& events);
-  bool prove(Peer& peer, const std::string& line);
+  void prove(Id id, Peer& peer, const std::string& line);
+  void take_proofs(std::vector<Event>& events);
   void drop(Id id, const std::string& why, std::vector<Event>& events);
   void flush(Peer& peer);
   void watch_writes(Id id, const Peer& peer);
   void drop_stranger(Id id, const std::string& why);
 
-  const Credentials& credentials_;
+  Prover prover_;
   Clock& clock_;
   const std::size_t most_unproven_;
   net::Listener listener_;

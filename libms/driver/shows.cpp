@@ -7,7 +7,6 @@
 #include "driver/driver.h"
 #include "driver/status.h"
 #include "net/measure/interface.h"
-#include "slurm/commands.h"
 #include "slurm/hostlist.h"
 
 namespace ms::driver {
@@ -28,13 +27,8 @@ void Driver::open_metrics_port() {
   }
 }
 
-void Driver::comment(const std::string& text) const {
-  const std::string elastic = elastic_text();
-  if (!options_.comment && elastic.empty()) return;
-  try {
-    slurm::Commands({.conf = options_.slurm_conf})
-        .set_comment(static_cast<std::uint32_t>(options_.job), "ms-driver: " + elastic + printable(text, 200));
-  } catch (const Error& error) { log::debug("driver", "{}", error.message()); }
+void Driver::comment(const std::string& text) {
+  if (comment_) comment_->set("ms-driver: " + elastic_text() + printable(text, 200));
 }
 
 void Driver::tell(const std::string& kind, const std::vector<std::string>& nodes, const std::string& code,

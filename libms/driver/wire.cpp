@@ -25,6 +25,8 @@ void check_size(const Json& list) {
 
 }  // namespace
 
+std::string agent_role(int job) { return fmt::format("agent of job {}", job); }
+
 std::string joiner_text(const Greeting& greeting, const std::string& nonce) {
   return fmt::format("ms-driver 1 {} {} {}", greeting.role, greeting.node, nonce);
 }

@@ -21,11 +21,13 @@ inline constexpr std::size_t kMaxGreeting_bytes = 4096, kMaxLine_bytes = std::si
 inline constexpr std::string_view kUnnamedSection = "loop";
 
 struct Greeting {
-  std::string role;  // "agent", "client"
+  std::string role;  // agent_role(), "client"
   std::string node;  // of an agent
   std::string nonce;
   std::string credential;
 };
+// Names the job: the port of its driver may be that of another job's by now, whose nodes it may share.
+std::string agent_role(int job);
 // The texts that are sealed.
 std::string joiner_text(const Greeting& greeting, const std::string& nonce);
 std::string driver_text(const std::string& nonce);

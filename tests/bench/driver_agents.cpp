@@ -30,6 +30,7 @@ using namespace ms;  // NOLINT: a main
 using namespace ms::driver;
 
 constexpr double kMeasure_s = 15, kStep_s = 5, kPatience_s = 300;
+constexpr int kJob = 1;
 
 struct Played {
   net::Channel channel;
@@ -88,7 +89,7 @@ class Players {
         killed_ = killed_ || read_order(*line).what == "kill";
       } else if (agent.nonce.empty()) {
         agent.nonce = net::new_secret();
-        Greeting greeting{.role = "agent", .node = agent.node, .nonce = agent.nonce, .credential = ""};
+        Greeting greeting{.role = agent_role(kJob), .node = agent.node, .nonce = agent.nonce, .credential = ""};
         greeting.credential = credentials_.seal(joiner_text(greeting, Json::parse(*line).get<std::string>("nonce")));
         agent.channel.send_line(to_json(greeting), net::in_seconds(10));
       } else {
@@ -136,7 +137,7 @@ int drive(std::size_t count, const std::string& dir, const std::string& socket) 
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   DriverOptions options;
   for (std::size_t i = 0; i < count; ++i) options.nodes.push_back(fmt::format("n{:05}", i));
-  options.job = 1;
+  options.job = kJob;
   options.run_dir = dir;
   options.launch.command = {"sleep", "1000000"};
   options.spares = 1;

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <thread>
 
 #include "base/json.h"
@@ -27,6 +29,22 @@ class FakeCredentials final : public Credentials {
   std::string user_;
 };
 
+// As those of a munged that hangs, while `hung`.
+class HangingCredentials final : public Credentials {
+ public:
+  std::string seal(const std::string& text) const override { return real_.seal(text); }
+  std::optional<std::string> open(const std::string& credential, std::string& why) const override {
+    ++asked;
+    hung.wait(true);
+    return real_.open(credential, why);
+  }
+  mutable std::atomic<int> asked = 0;
+  std::atomic<bool> hung = false;
+
+ private:
+  FakeCredentials real_;
+};
+
 class Port : public testing::Test {
  protected:
   net::Address address() { return *net::parse_address(fmt::format("127.0.0.1:{}", hub_.port())); }
@@ -45,6 +63,19 @@ class Port : public testing::Test {
     EXPECT_EQ(wanted.size(), count);
     wanted.resize(count);
     return wanted;
+  }
+  // Runs the hub until a stranger has gone; its example.
+  std::string until_a_stranger_goes() {
+    std::string example;
+    for (int i = 0; i < 400; ++i) {
+      EXPECT_TRUE(hub_.wait(0.05).empty());
+      if (const std::size_t gone = hub_.take_strangers(example); gone > 0) {
+        EXPECT_EQ(gone, 1U);
+        return example;
+      }
+    }
+    ADD_FAILURE() << "no stranger has gone";
+    return "";
   }
   void run_for(int rounds) {
     for (int i = 0; i < rounds; ++i) EXPECT_TRUE(hub_.wait(0.02).empty());
@@ -81,9 +112,7 @@ TEST_F(Port, OneThatIsTakenIsAnotherOne) {
 TEST_F(Port, AnotherUserIsAStrangerAtEitherEnd) {
   const FakeCredentials other("you");
   std::jthread stranger([&] { EXPECT_THROW(join(address(), "agent", "n1", other, net::in_seconds(5)), Error); });
-  std::string example;
-  for (int i = 0; i < 100 && hub_.take_strangers(example) == 0; ++i) EXPECT_TRUE(hub_.wait(0.05).empty());
-  EXPECT_THAT(example, HasSubstr("a credential of another user"));
+  EXPECT_THAT(until_a_stranger_goes(), HasSubstr("a credential of another user"));
 }
 
 TEST_F(Port, ADriverOfAnotherUserIsNotTrusted) {
@@ -106,25 +135,54 @@ TEST_F(Port, ACredentialForAnotherConnectionIsRefused) {
   net::Channel replay = connect();
   run_for(2);
   replay.send_line(to_json(greeting), net::in_seconds(5));
-  run_for(3);
-  std::string example;
-  EXPECT_EQ(hub_.take_strangers(example), 1U);
-  EXPECT_THAT(example, HasSubstr("not for this connection"));
+  EXPECT_THAT(until_a_stranger_goes(), HasSubstr("not for this connection"));
   greeting.node = "n2";  // sealed for n1
   channel.send_line(to_json(greeting), net::in_seconds(5));
-  run_for(3);
-  EXPECT_EQ(hub_.take_strangers(example), 1U);
+  EXPECT_THAT(until_a_stranger_goes(), HasSubstr("not for this connection"));
+}
+
+// Whoever is there already is heard; whoever comes waits, and a stranger's credential stops nobody else for good.
+TEST(HangingMunge, KeepsOnlyNewOnesWaiting) {
+  HangingCredentials credentials;
+  FakeClock clock;
+  Hub hub(0, credentials, clock);
+  const FakeCredentials own;
+  const net::Address address = *net::parse_address(fmt::format("127.0.0.1:{}", hub.port()));
+  std::vector<Hub::Event> seen;
+  const auto until = [&](const auto& is_so) {
+    for (int i = 0; i < 1000 && !is_so(); ++i) {
+      for (Hub::Event& event : hub.wait(0.02)) seen.push_back(std::move(event));
+    }
+    ASSERT_TRUE(is_so());
+  };
+  std::atomic<bool> speak = false;
+  std::jthread first([&] {
+    net::Channel channel = join(address, "agent", "n1", own, net::in_seconds(20));
+    speak.wait(false);
+    channel.send_line("still here", net::in_seconds(20));
+  });
+  until([&] { return !seen.empty(); });
+  credentials.hung = true;
+  std::jthread second([&] { join(address, "agent", "n2", own, net::in_seconds(60)); });
+  until([&] { return credentials.asked == 2; });
+  speak = true, speak.notify_all();
+  const auto has = [&](Hub::Kind kind, const std::string& node) {
+    return std::ranges::any_of(seen, [&](const Hub::Event& e) { return e.kind == kind && e.node == node; });
+  };
+  until([&] { return has(Hub::Kind::line, "n1"); });
+  EXPECT_FALSE(has(Hub::Kind::joined, "n2"));
+  credentials.hung = false, credentials.hung.notify_all();
+  until([&] { return has(Hub::Kind::joined, "n2"); });
 }
 
 TEST_F(Port, GarbageAndLongLinesAreDropped) {
-  std::string example;
   for (const std::string& text :
        {std::string("GET / HTTP/1.1\r\n\r\n"), std::string("{}\n"), std::string("{\"role\": 1}\n"),
         std::string(100000, 'x'), std::string(10000, '[') + "\n"}) {
     net::Channel channel = connect();
     channel.send(std::as_bytes(std::span(text)), net::in_seconds(5));
-    run_for(4);
-    EXPECT_EQ(hub_.take_strangers(example), 1U) << text.substr(0, 20);
+    SCOPED_TRACE(text.substr(0, 20));
+    until_a_stranger_goes();
   }
 }
 

@@ -1,4 +1,4 @@
-#include "ckpt/job_thread.h"
+#include "base/job_thread.h"
 
 #include <pthread.h>
 
@@ -7,14 +7,17 @@
 
 #include "base/log.h"
 
-namespace ms::ckpt {
+namespace ms {
 
-JobThread::JobThread(std::string name, int rank)
-    : thread_([this, name = std::move(name), rank](const std::stop_token& stop) { run(name, rank, stop); }) {}
+JobThread::JobThread(std::string name, std::optional<int> rank)
+    : thread_([this, name = std::move(name), rank](const std::stop_token& stop) {
+        std::optional<log::RankScope> scope;
+        if (rank) scope.emplace(*rank);
+        run(name, stop);
+      }) {}
 
-void JobThread::run(const std::string& name, int rank, const std::stop_token& stop) {
+void JobThread::run(const std::string& name, const std::stop_token& stop) {
   pthread_setname_np(pthread_self(), name.c_str());
-  const log::RankScope scope(rank);
   while (true) {
     Job job;
     {
@@ -28,7 +31,7 @@ void JobThread::run(const std::string& name, int rank, const std::stop_token& st
     // The trampoline. Whoever gives jobs has taken care of what it knows; the rest is that the run has failed.
     try {
       job(stop);
-    } catch (const std::exception& error) { log::debug("ckpt", "{} gives up: {}", name, error.what()); }
+    } catch (const std::exception& error) { log::debug("thread", "{} gives up: {}", name, error.what()); }
     job = nullptr;  // what it holds goes before anybody hears that it is done
     {
       const std::lock_guard lock(mutex_);
@@ -56,4 +59,4 @@ void JobThread::wait_for(std::chrono::milliseconds at_most) const {
   changed_.wait_for(lock, at_most, [&] { return !running_ && jobs_.empty(); });
 }
 
-}  // namespace ms::ckpt
+}  // namespace ms

@@ -7,26 +7,27 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
 
-namespace ms::ckpt {
+namespace ms {
 
 class JobThread {
  public:
   // An exception ends only the job that throws it.
   using Job = std::function<void(const std::stop_token&)>;
 
-  // `name` of at most 15 bytes; `rank` labels what is logged.
-  JobThread(std::string name, int rank);
+  // `name` of at most 15 bytes; `rank`, where there is one, labels what is logged.
+  explicit JobThread(std::string name, std::optional<int> rank = {});
 
   void post(Job job);
   bool busy() const;
   void wait_for(std::chrono::milliseconds at_most) const;  // until it is not busy
 
  private:
-  void run(const std::string& name, int rank, const std::stop_token& stop);
+  void run(const std::string& name, const std::stop_token& stop);
 
   mutable std::mutex mutex_;  // guards jobs_, running_
   mutable std::condition_variable_any changed_;
@@ -35,4 +36,4 @@ class JobThread {
   std::jthread thread_;  // last: it uses the rest
 };
 
-}  // namespace ms::ckpt
+}  // namespace ms

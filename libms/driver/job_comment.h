@@ -1,0 +1,28 @@
+// The job's comment in Slurm, set on a thread of its own: a controller that does not answer must not stop the driver.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "base/job_thread.h"
+#include "slurm/commands.h"
+
+namespace ms::driver {
+
+class JobComment {
+ public:
+  JobComment(slurm::CommandOptions options, std::uint32_t job);
+
+  // Returns at once. Of several that wait only the newest is set; one that cannot be set is dropped.
+  void set(std::string text);
+
+ private:
+  const slurm::Commands slurm_;  // the thread's
+  const std::uint32_t job_;
+  std::mutex mutex_;  // guards next_
+  std::string next_;  // empty: none waits
+  JobThread thread_;  // last: it uses the rest
+};
+
+}  // namespace ms::driver
