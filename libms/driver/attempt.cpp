@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <utility>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -137,6 +138,7 @@ void Driver::alarm(Alarm found, double now_s) {
 // The tasks first, each by the agent of its node, so that srun has nothing to wait for.
 void Driver::end_command(double now_s) {
   phase_ = Phase::ending;
+  if (alarm_->kind == AlarmKind::hang) lossy_ = losses_.lossy(nodes_);  // while the connections are there
   phase_s_ = now_s;
   awaited_.clear();
   for (const std::string& node : nodes_) {
@@ -192,6 +194,7 @@ void Driver::finish_attempt(double now_s) {
                            .died_on = watcher_->first_dead(),
                            .tasks = std::move(tasks_),
                            .flight = flight,
+                           .lossy = std::exchange(lossy_, {}),
                            .lines = std::move(lines_)};
   tasks_.clear();
   lines_.clear();

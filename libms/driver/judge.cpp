@@ -46,6 +46,13 @@ Judgement judge_hang(const AttemptEvidence& e) {
   Judgement j = judged(Next::again, "hang", code_of(ExitCode::peer_lost), e.alarm ? e.alarm->why : "");
   std::string why;
   j.suspects = outliers(e.tasks, why);
+  // Segments are sent again for some seconds before they tell one node from the others, the alarm may come earlier; and
+  // whoever waits for lost packets may differ from the others in what it does.
+  if (e.lossy) {
+    j.cause = "packet_loss";
+    j.suspects = {e.lossy->node};
+    why = e.lossy->why;
+  }
   if (j.suspects.empty() && is_sure(e.flight)) {
     add_once(j.suspects, e.flight->node);
     why = e.flight->why;
@@ -67,7 +74,10 @@ Judgement judge_verdict(const AttemptEvidence& e) {
   const VerdictRead& v = *e.verdict;
   const auto is = [&](ExitCode code) { return v.code == code_of(code); };
   if (is(ExitCode::done)) return judged(Next::done, "done", 0, "done");
-  if (is(ExitCode::stopped)) return judged(Next::stop, "stopped", v.code, v.message);
+  if (is(ExitCode::stopped)) {
+    const bool rolled_back = v.kind == "run.rolled_back";  // by its guard, and begins again from there
+    return judged(rolled_back ? Next::again : Next::stop, rolled_back ? "rollback" : "stopped", v.code, v.message);
+  }
   if (is(ExitCode::node_fault)) {
     Judgement j = judged(Next::again, v.blame == "gpu" ? "gpu_fault" : "node_fault", v.code, v.message);
     add_once(j.suspects, v.node);

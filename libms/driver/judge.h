@@ -9,6 +9,7 @@
 
 #include "base/exit.h"
 #include "driver/known_lines.h"
+#include "driver/losses.h"
 #include "driver/watcher.h"
 #include "driver/wire.h"
 
@@ -51,6 +52,7 @@ struct AttemptEvidence {
   std::vector<std::string> died_on;  // where ranks died
   std::vector<NodeTask> tasks;       // when it hung
   std::optional<FlightNode> flight;  // whom PyTorch's flight recorders accuse
+  std::optional<LossyNode> lossy;    // when it hung: whose connections lost packets
   std::vector<SaidLine> lines;       // in the order in which they came
 };
 

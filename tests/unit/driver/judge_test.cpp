@@ -51,6 +51,13 @@ TEST(Judge, ByTheTable) {
   const std::vector<Case> cases{
       {"done", ended(0, verdict(0)), Next::done, "done", 0, {}, false},
       {"stopped on purpose", ended(75, verdict(75)), Next::stop, "stopped", 75, {}, false},
+      {"rolled back by its guard",
+       ended(75, verdict(75, "", "", "run.rolled_back")),
+       Next::again,
+       "rollback",
+       75,
+       {},
+       false},
       {"refused configuration", ended(143, verdict(2, "user", "", "config")), Next::stop, "config", 2, {}, false},
       {"a run that diverged, whichever rank said so: no other node helps",
        with(ended(2, verdict(2, "user", "n2", "train.diverged")), [](AttemptEvidence& e) { e.died_on = {"n1"}; }),
@@ -129,6 +136,18 @@ TEST(Judge, ByTheTable) {
        "hang",
        76,
        {"n1", "n2"},
+       false},
+      {"a hang in which one node lost packets",
+       with(ended({}),
+            [&](AttemptEvidence& e) {
+              e.alarm = alarmed(AlarmKind::hang);
+              e.tasks = {task("n1", 0, 'S', 0), task("n1", 1, 'S', 0), task("n2", 2, 'S', 0, 6)};
+              e.lossy = LossyNode{.node = "n1", .why = "lost"};
+            }),
+       Next::again,
+       "packet_loss",
+       76,
+       {"n1"},
        false},
       {"a hang with a stopped task",
        with(ended({}),
