@@ -252,9 +252,9 @@ std::string mark_damaged(const std::string& dir, std::int64_t step) {
   return damaged;
 }
 
-std::string set_aside(const std::string& dir) {
-  std::vector<std::string> names = newest_first(dir, NameKind::step, 0);
-  const std::vector<std::string> damaged = newest_first(dir, NameKind::damaged, 0);
+std::string set_aside(const std::string& dir, std::int64_t from_step) {
+  std::vector<std::string> names = newest_first(dir, NameKind::step, from_step);
+  const std::vector<std::string> damaged = newest_first(dir, NameKind::damaged, from_step);
   names.insert(names.end(), damaged.begin(), damaged.end());
   return names.empty() ? std::string() : move_aside(dir, names);
 }

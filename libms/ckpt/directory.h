@@ -81,8 +81,9 @@ void abandon(const std::string& dir, std::int64_t step);  // deletes saving-*; n
 // Un-commits, then deletes. false: it is pinned, perhaps only since the caller looked, and stays.
 bool remove_checkpoint(const std::string& dir, std::int64_t step);
 std::string mark_damaged(const std::string& dir, std::int64_t step);  // its path then; a pin stays for its successor
-// All that were ever committed, damaged ones too, into set-aside-N; the path of it, empty where there were none.
-std::string set_aside(const std::string& dir);
+// All from a step on that were ever committed, damaged ones too, into set-aside-N; the path of it, empty where there
+// were none.
+std::string set_aside(const std::string& dir, std::int64_t from_step = 0);
 // Publishes each saving-* whose manifest is sound and whose files are all there: its commit was interrupted. Their
 // paths, old and new, by step.
 struct FinishedCommit {

@@ -85,9 +85,10 @@ std::string to_json(const Manifest& m, const std::vector<std::string>& entries) 
   add("layout",
       fmt::format(R"({{"dp": {}, "pp": {}, "tp": {}, "chunks": {}, "zero": {}}})", m.dp, m.pp, m.tp, m.chunks, m.zero));
   add("dtype", json_text(m.dtype));
-  add("data", fmt::format(R"({{"samples": {}, "seed": {}, "source": {}{}}})", m.data.samples, m.data.seed,
+  add("data", fmt::format(R"({{"samples": {}, "seed": {}, "source": {}{}{}}})", m.data.samples, m.data.seed,
                           json_text(m.data.source),
-                          m.data.chain.empty() ? "" : fmt::format(R"(, "chain": {})", json_text(m.data.chain))));
+                          m.data.chain.empty() ? "" : fmt::format(R"(, "chain": {})", json_text(m.data.chain)),
+                          m.data.rollbacks == 0 ? "" : fmt::format(R"(, "rollbacks": {})", m.data.rollbacks)));
   add("rng", json_text(m.rng));
   add("has_optimizer", m.has_optimizer ? "true" : "false");
   if (!m.matmul_choices.empty()) add("matmul_choices", json_text(m.matmul_choices));

@@ -22,12 +22,14 @@ struct FileEntry {
   std::vector<PlacedPiece> pieces;
 };
 
-// Where the run's data stands: samples [0, samples) of the order that seed and files give have been trained on.
+// Where the run's data stands: samples [0, samples) of the order that seed and files give have been trained on, or
+// skipped by rollbacks.
 struct DataPosition {
   std::int64_t samples = 0;
   std::uint64_t seed = 0;
-  std::string source;      // data::Loader::fingerprint(); empty: not known
-  std::string chain = {};  // data/chain.h: of all samples trained on, 16 hexadecimal digits; empty: not known
+  std::string source;          // data::Loader::fingerprint(); empty: not known
+  std::string chain = {};      // data/chain.h: of all samples trained on, 16 hexadecimal digits; empty: not known
+  std::int64_t rollbacks = 0;  // that the run had made by then
 };
 
 struct Manifest {

@@ -220,6 +220,7 @@ void read_frame(const Reader& r, const Json& json, Manifest& m) {
     m.data.chain = r.text_of(data, "chain");
     r.expect(is_hex(m.data.chain), "chain is not 16 hexadecimal digits");
   }
+  if (data.contains("rollbacks")) m.data.rollbacks = r.integer_of(data, "rollbacks", 0, kMaxCount);
   m.rng = r.text_of(json, "rng");
   r.expect(!m.rng.empty(), "rng is empty");
   const Json& optimizer = r.member(json, "has_optimizer");

@@ -156,7 +156,8 @@ std::string show_text(const Found& found, bool parameters) {
       "parameters",
       fmt::format("{}, {} elements, {}{}", index.parameters().size(), format_count(count_elements(index)),
                   plain(m.dtype), m.has_optimizer ? ", with the optimizer's state" : ", without an optimizer's state"));
-  text += line("data", fmt::format("{} samples trained on, seed {}, source {}", m.data.samples, m.data.seed,
+  text += line("data", fmt::format("{} samples trained on{}, seed {}, source {}", m.data.samples,
+                                   m.data.rollbacks > 0 ? " or skipped by rollbacks" : "", m.data.seed,
                                    m.data.source.empty() ? "not known" : plain(m.data.source)));
   text += line("generator", plain(m.rng));
   if (!m.matmul_choices.empty()) {  // a line says for what GPU, each other one is a form

@@ -93,7 +93,8 @@ std::string show_json(const Found& found) {
   json["data"] = {{"samples", m.data.samples},
                   {"seed", m.data.seed},
                   {"source", text_or_null(m.data.source)},
-                  {"chain", text_or_null(m.data.chain)}};
+                  {"chain", text_or_null(m.data.chain)},
+                  {"rollbacks", m.data.rollbacks}};
   json["rng"] = m.rng;
   json["matmul_choices"] = text_or_null(m.matmul_choices);
   json["config"] = m.config;

@@ -48,4 +48,23 @@ std::int64_t BatchShape::samples_before(std::int64_t step) const {
   return samples + step * global_batch;
 }
 
+std::int64_t BatchShape::first_sample(std::int64_t step) const {
+  std::int64_t at = origin_step, sample = origin_sample;
+  if (step < origin_step) {  // counts back from the next position that is known
+    const auto next = std::ranges::find_if(skips, [&](const Skip& skip) { return skip.step > step; });
+    if (next != skips.end() && next->step <= origin_step) at = next->step, sample = next->begin;
+  } else {
+    for (const Skip& skip : skips) {
+      if (skip.step >= origin_step && skip.step <= step) at = skip.step, sample = skip.end;
+    }
+  }
+  return sample + samples_before(step) - samples_before(at);
+}
+
+std::int64_t BatchShape::skipped_before(std::int64_t step) const {
+  std::int64_t samples = 0;
+  for (const Skip& skip : skips) samples += skip.step <= step ? skip.end - skip.begin : 0;
+  return samples;
+}
+
 }  // namespace ms::data

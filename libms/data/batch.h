@@ -18,11 +18,18 @@ struct RampStage {
 std::vector<RampStage> ramp_up(std::int64_t start, std::int64_t increment, std::int64_t samples,
                                std::int64_t global_batch);
 
+// Samples [begin, end) of the order that a run leaves out: step `step` begins with `end` instead of `begin`.
+struct Skip {
+  std::int64_t step = 0, begin = 0, end = 0;
+  bool operator==(const Skip&) const = default;
+};
+
 struct BatchShape {
   std::int64_t seq;                                 // tokens of a sample that are trained on
   std::int64_t global_batch;                        // samples of a step, over all dp ranks, after the ramp-up
   std::int64_t origin_step = 0, origin_sample = 0;  // see Loader::start_at()
   std::vector<RampStage> ramp = {};
+  std::vector<Skip> skips = {};  // of growing steps
 
   // Returns how many steps the ramp-up has.
   std::int64_t ramp_steps() const;
@@ -31,10 +38,10 @@ struct BatchShape {
   // Returns how many samples the steps before this one take, in a run that began at step 0.
   std::int64_t samples_before(std::int64_t step) const;
   // Returns the position in the run's order of the first sample of a step. A resumed run starts at origin_sample,
-  // whatever the batch size was before.
-  std::int64_t first_sample(std::int64_t step) const {
-    return origin_sample + samples_before(step) - samples_before(origin_step);
-  }
+  // whatever the batch size was before; or at the end of what is skipped there.
+  std::int64_t first_sample(std::int64_t step) const;
+  // Returns how many samples were skipped by the time that a step begins.
+  std::int64_t skipped_before(std::int64_t step) const;
 };
 
 }  // namespace ms::data

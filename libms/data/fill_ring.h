@@ -17,6 +17,7 @@ struct LoaderTask {
   std::vector<int> dp_ranks;      // whose rows are the parts
   Division division = {};         // of a batch among all dp ranks
   bool has_digests = false;       // training batches have their step's
+  std::vector<Skip> skips = {};   // of the run's order
 };
 
 // Fills the ring with the batches of the task that it does not have yet, until there are no more. `loader` starts at

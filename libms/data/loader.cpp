@@ -124,9 +124,10 @@ Loader::Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_si
   }
 }
 
-void Loader::start_at(std::int64_t step, std::int64_t sample) {
+void Loader::start_at(std::int64_t step, std::int64_t sample, std::vector<Skip> skips) {
   shape_.origin_step = step;
   shape_.origin_sample = sample;
+  shape_.skips = std::move(skips);
   if (stages_.size() > 1) train_->set_mixture(Mixture(stages_, shape_));
 }
 

@@ -72,8 +72,8 @@ class Loader {
   bool has_starts() const { return has_starts_; }
 
   const BatchShape& shape() const { return shape_; }
-  // Before anything is read: step `step` begins with sample `sample` of the run's order.
-  void start_at(std::int64_t step, std::int64_t sample);
+  // Before anything is read: step `step` begins with sample `sample` of the run's order, and `skips` are left out.
+  void start_at(std::int64_t step, std::int64_t sample, std::vector<Skip> skips = {});
   // Returns a hash of all that decides the order of samples, except the seed: names, sizes and weights of the training
   // files, the part held out, the sequence length, and the batch where weights change by step. Equal fingerprints mean
   // the same samples, as far as can be known without reading them all.

@@ -69,22 +69,36 @@ Error parse_error(std::string_view fields) {
   return {std::move(kind), blame, next(), std::move(hint)};
 }
 
-// A task as a message: both ends are one program. The parts' dp ranks and the ring's address follow.
+// A task as a message: both ends are one program. The parts' dp ranks, the skips and the ring's address follow.
 struct TaskHead {
   RingShape ring;
   BatchOrder order;
   std::int64_t first_sample;
-  std::size_t parts;
+  std::size_t parts, skips;
   Division division;
   bool has_digests;
 };
 static_assert(std::is_trivially_copyable_v<TaskHead>);
 
+template <class T>
+void append_all(std::string& bytes, const std::vector<T>& values) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+}
+template <class T>
+std::vector<T> take_all(std::string_view& bytes, std::size_t count) {
+  std::vector<T> values(count);
+  std::memcpy(values.data(), bytes.data(), count * sizeof(T));
+  bytes.remove_prefix(count * sizeof(T));
+  return values;
+}
+
 std::string encode(const BatchRing& ring, const LoaderTask& task) {
-  const TaskHead head{ring.shape(),         task.order,    task.first_sample,
-                      task.dp_ranks.size(), task.division, task.has_digests};
+  const TaskHead head{ring.shape(),      task.order,    task.first_sample, task.dp_ranks.size(),
+                      task.skips.size(), task.division, task.has_digests};
   std::string bytes(reinterpret_cast<const char*>(&head), sizeof head);
-  bytes.append(reinterpret_cast<const char*>(task.dp_ranks.data()), task.dp_ranks.size() * sizeof(int));
+  append_all(bytes, task.dp_ranks);
+  append_all(bytes, task.skips);
   return bytes + ring.address();
 }
 
@@ -95,13 +109,12 @@ struct Assignment {
 };
 
 Assignment decode(std::string_view bytes) {
-  TaskHead head;
-  std::memcpy(&head, bytes.data(), sizeof head);
-  std::vector<int> dp_ranks(head.parts);
-  std::memcpy(dp_ranks.data(), bytes.data() + sizeof head, head.parts * sizeof(int));
+  const TaskHead head = take_all<TaskHead>(bytes, 1).front();
+  std::vector<int> dp_ranks = take_all<int>(bytes, head.parts);
+  std::vector<Skip> skips = take_all<Skip>(bytes, head.skips);
   return {head.ring,
-          std::string(bytes.substr(sizeof head + head.parts * sizeof(int))),
-          {head.order, head.first_sample, std::move(dp_ranks), head.division, head.has_digests}};
+          std::string(bytes),
+          {head.order, head.first_sample, std::move(dp_ranks), head.division, head.has_digests, std::move(skips)}};
 }
 
 Error start_error(int err) {
@@ -178,7 +191,7 @@ void stand_by(int socket, const std::function<Loader()>& open) {
   const std::string message = receive_message(socket);
   if (message.empty()) return;
   const Assignment assignment = decode(std::string_view(message).substr(1));
-  loader.start_at(assignment.task.order.begin, assignment.task.first_sample);
+  loader.start_at(assignment.task.order.begin, assignment.task.first_sample, assignment.task.skips);
   BatchRing ring(assignment.shape, assignment.address);
   keep_a_loader(socket, loader, ring, assignment.task);
   receive_message(socket);  // until the rank needs it no more

@@ -195,6 +195,10 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
     add("checkpoint.dir",
         fmt::format("checkpoint.dir = '{}' is run.dir, too: each is locked by whoever writes into it", checkpoint.dir));
   }
+  if (settings.guard.rolls_back() && checkpoint.dir.empty()) {
+    add(settings.guard.spike == "rollback" ? "guard.spike" : "guard.nonfinite",
+        "a rollback needs checkpoints to go back to: set checkpoint.dir");
+  }
   if (checkpoint.weights_only && checkpoint.load.empty()) {
     add("checkpoint.weights_only", "checkpoint.weights_only is about checkpoint.load, which is empty");
   }
@@ -224,8 +228,10 @@ constexpr Idle kIdle[] = {
      "optim.schedule is constant"},
     {"guard.spike_zscore", [](const Settings& s) { return s.guard.spike == "ignore"; }, "guard.spike is ignore"},
     {"guard.window", [](const Settings& s) { return s.guard.spike == "ignore"; }, "guard.spike is ignore"},
-    {"guard.max_skips", [](const Settings& s) { return s.guard.nonfinite == "stop" && s.guard.spike != "skip"; },
+    {"guard.max_skips", [](const Settings& s) { return s.guard.nonfinite != "skip" && s.guard.spike != "skip"; },
      "no step is skipped"},
+    {"guard.rollback_steps", [](const Settings& s) { return !s.guard.rolls_back(); }, "no guard rolls back"},
+    {"guard.max_rollbacks", [](const Settings& s) { return !s.guard.rolls_back(); }, "no guard rolls back"},
     {"checkpoint.every_steps", [](const Settings& s) { return s.checkpoint.dir.empty(); }, "checkpoint.dir is empty"},
     {"checkpoint.memory_dir", [](const Settings& s) { return s.checkpoint.dir.empty(); }, "checkpoint.dir is empty"},
 };

@@ -14,6 +14,10 @@ struct GuardConfig {
   double spike_zscore = 8;
   std::int64_t window = 128;
   std::int64_t max_skips = 10;
+  std::int64_t rollback_steps = 1;
+  std::int64_t max_rollbacks = 3;
+
+  bool rolls_back() const { return nonfinite == "rollback" || spike == "rollback"; }
 };
 
 inline constexpr Field<GuardConfig> kGuardFields[] = {
@@ -22,13 +26,16 @@ inline constexpr Field<GuardConfig> kGuardFields[] = {
      .doc = "What happens at a gradient norm that is NaN or infinite, as that of a loss that is NaN. skip: the step "
             "changes neither parameters nor the optimizer's state, and the next one has the next data. stop: the run "
             "ends with code 2 and without that step's update, as Megatron-LM's does unless it has "
-            "--no-check-for-nan-in-loss-and-grad.",
-     .choices = {"skip", "stop"}},
+            "--no-check-for-nan-in-loss-and-grad. rollback: the run goes back to a checkpoint before that step, and on "
+            "with the data after it; what was read from the checkpoint up to that step is left out. Ranks as threads "
+            "begin again by themselves; others end with code 75, and the driver or the job script starts them again.",
+     .choices = {"skip", "stop", "rollback"}},
     {.key = "spike",
      .member = &GuardConfig::spike,
-     .doc = "What happens at a gradient norm far above those before it. warn: a line in the log; skip and stop: as for "
-            "nonfinite.",
-     .choices = {"ignore", "warn", "skip", "stop"}},
+     .doc =
+         "What happens at a gradient norm far above those before it. warn: a line in the log; skip, stop and rollback: "
+         "as for nonfinite.",
+     .choices = {"ignore", "warn", "skip", "stop", "rollback"}},
     {.key = "spike_zscore",
      .member = &GuardConfig::spike_zscore,
      .doc = "A gradient norm is a spike if it is more than so many standard deviations above the mean of the window.",
@@ -45,6 +52,18 @@ inline constexpr Field<GuardConfig> kGuardFields[] = {
      .doc = "The run ends with code 2 when so many steps on end were skipped: it has diverged.",
      .min = 1,
      .max = 1e9},
+    {.key = "rollback_steps",
+     .member = &GuardConfig::rollback_steps,
+     .doc = "A rollback takes the newest checkpoint that is at least so many steps older than the step that causes it. "
+            "What spoils a model often begins before the norm shows it.",
+     .min = 1,
+     .max = 1e9},
+    {.key = "max_rollbacks",
+     .member = &GuardConfig::max_rollbacks,
+     .doc = "A run that had so many rollbacks, counted over all its starts, ends with code 2 instead of another one. "
+            "rollbacks.json in checkpoint.dir lists them, and the samples that the run leaves out.",
+     .min = 1,
+     .max = 1e6},
 };
 
 }  // namespace ms::train

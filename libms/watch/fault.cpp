@@ -154,8 +154,8 @@ std::vector<Fault> parse_faults(std::string_view text) {
   return faults;
 }
 
-std::vector<Fault> armed_faults(const std::function<const char*(const char*)>& variable, int ranks,
-                                std::int64_t steps) {
+std::vector<Fault> armed_faults(const std::function<const char*(const char*)>& variable, int ranks, std::int64_t steps,
+                                int starts) {
   const char* text = variable("MS_FAULT");
   if (text == nullptr || *text == '\0') return {};
   std::vector<Fault> faults = parse_faults(text);
@@ -172,7 +172,7 @@ std::vector<Fault> armed_faults(const std::function<const char*(const char*)>& v
     const char* value = variable(name);
     return value == nullptr ? std::optional<std::int64_t>() : parse_count(value, std::numeric_limits<int>::max());
   };
-  const std::int64_t restart = count("MS_ATTEMPT").value_or(count("SLURM_RESTART_COUNT").value_or(0) + 1) - 1;
+  const std::int64_t restart = count("MS_ATTEMPT").value_or(count("SLURM_RESTART_COUNT").value_or(0) + 1) - 1 + starts;
   std::erase_if(faults, [&](const Fault& fault) { return fault.restart && *fault.restart != restart; });
   return faults;
 }

@@ -33,7 +33,9 @@ std::vector<Fault> parse_faults(std::string_view text);
 // Returns the faults that the environment arms in this start of a run with this many ranks and steps. A fault that can
 // never occur is refused with Error("fault.never", user), because a test with it would test nothing. `variable` is
 // getenv, or a test's.
-std::vector<Fault> armed_faults(const std::function<const char*(const char*)>& variable, int ranks, std::int64_t steps);
+// `starts`: how often the run began in this process before.
+std::vector<Fault> armed_faults(const std::function<const char*(const char*)>& variable, int ranks, std::int64_t steps,
+                                int starts = 0);
 
 // Returns the text on MS_FAULT for the manual's ENVIRONMENT section.
 std::string fault_manual();

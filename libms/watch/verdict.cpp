@@ -65,6 +65,15 @@ Verdict verdict_stopped(std::int64_t steps, const std::string& cause, const std:
   return verdict;
 }
 
+Verdict verdict_rolled_back(std::int64_t steps, const std::string& cause, const std::string& checkpoint) {
+  Verdict verdict;
+  verdict.code = ExitCode::stopped;
+  verdict.kind = "run.rolled_back";
+  verdict.message = fmt::format("{}; the same command goes on from {} without that data", cause, checkpoint);
+  verdict.step = steps;
+  return verdict;
+}
+
 Verdict verdict_of(const Error& error, int rank, std::string node, std::int64_t step) {
   Verdict verdict;
   verdict.code = exit_code(error.blame());

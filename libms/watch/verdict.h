@@ -29,6 +29,8 @@ struct Verdict {
 Verdict verdict_done(std::int64_t steps);
 // The run was stopped on request after `steps` steps in total; `checkpoint` is empty if this run saves nothing.
 Verdict verdict_stopped(std::int64_t steps, const std::string& cause, const std::string& checkpoint);
+// The run ended after `steps` steps because its guard wants it to begin again from `checkpoint`; `cause` says why.
+Verdict verdict_rolled_back(std::int64_t steps, const std::string& cause, const std::string& checkpoint);
 Verdict verdict_of(const Error& error, int rank, std::string node, std::int64_t step);
 
 // Called when a failure is being handled: from now on the process ignores SIGTERM. mpirun and srun send it to the

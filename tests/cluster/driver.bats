@@ -53,6 +53,20 @@ BASH
 BASH
 }
 
+@test "a guard that rolls back gets another attempt without the data that spoiled the run" {
+  inside 2 0 <<'BASH'
+  driven_config train.steps=30 'guard.nonfinite="rollback"'
+  export MS_FAULT='step=12 rank=1 restart=0 nan'
+  drive_training
+  ends_with 0
+  [ "$(attempt 1 cause)" = '"rollback"' ]
+  [ "$(attempt 1 suspects)" = '[]' ]
+  [ "$(attempt 2 to_step)" = 30 ]
+  chain=$(ms-data sample c.toml --step 30 --chain | tail -n 1 | cut -d ' ' -f 5)
+  grep -q "^{\"step\":30,.*\"data_chain\":\"$chain\"" r/metrics.jsonl
+BASH
+}
+
 @test "a rank that hangs is told from those that wait for it" {
   inside 3 1 <<'BASH'
   driven_config

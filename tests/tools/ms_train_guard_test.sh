@@ -49,6 +49,7 @@ grep -q '"kind": "train.spike"' runs/spikes/verdict.json || fail "the verdict of
 
 expect 2 "guard.spike" check c.toml --set guard.spike=halt
 expect 2 'guard.window' check c.toml --set guard.window=1
+expect 2 'a rollback needs checkpoints to go back to: set checkpoint.dir' check c.toml --set guard.spike=rollback
 expect 0 'guard.window has no effect: guard.spike is ignore' check c.toml --set guard.window=9
 
 [ "$failures" -eq 0 ] && echo "all as expected" || exit 1

@@ -15,6 +15,7 @@
 #include "mesh/mesh.h"
 #include "train/checkpoint/load.h"
 #include "train/checkpoint/resume.h"
+#include "train/checkpoint/rollbacks.h"
 
 namespace ms::train {
 
@@ -38,6 +39,20 @@ void refuse_wrong_place(const std::string& dir) {
   }
 }
 
+// Checkpoints of the time before a rollback are not resumed from.
+void leave(const std::string& dir, const std::vector<Rollback>& rollbacks) {
+  const std::string aside = set_left_aside(dir, rollbacks);
+  if (!aside.empty()) log::info("train", "checkpoints that a rollback has left are now in {}", aside);
+}
+
+// A run that begins afresh had no rollbacks. They stay with its checkpoints, where there are any.
+void forget_rollbacks(const std::string& dir, const std::string& aside) {
+  const std::string text = read_rollbacks(dir);
+  if (text.empty()) return;
+  if (!aside.empty()) write_file_atomic(rollbacks_path(aside), text);
+  write_file_atomic(rollbacks_path(dir), to_json({}));
+}
+
 }  // namespace
 
 struct Checkpoints::Impl {
@@ -50,6 +65,7 @@ struct Checkpoints::Impl {
   Agreement agreement;
   std::optional<ckpt::DirectoryLock> lock = {};  // on rank 0
   std::string run = {}, data = {}, data_chain = {}, matmul_choices = {};
+  std::vector<Rollback> rollbacks = {};
   std::optional<ckpt::Saver> saver = {};
 
   std::int64_t begun = -1, committed = -1;  // steps done, of the newest save
@@ -62,6 +78,8 @@ struct Checkpoints::Impl {
   std::optional<double> cost_s = {};  // of the last save
 
   bool leads() const { return world.rank() == 0; }
+  std::uint64_t seed() const { return static_cast<std::uint64_t>(plan.settings.train.seed); }
+  Continuation continuation() const { return {plan.settings, resolved, data}; }
 
   ckpt::Manifest manifest(std::int64_t done, std::int64_t samples) const {
     ckpt::Manifest made;
@@ -77,7 +95,7 @@ struct Checkpoints::Impl {
     made.zero = static_cast<int>(plan.settings.optim.zero);
     made.dtype = plan.settings.train.dtype;
     made.matmul_choices = matmul_choices;
-    made.data = {samples, static_cast<std::uint64_t>(plan.settings.train.seed), data, data_chain};
+    made.data = {samples, seed(), data, data_chain, std::ssize(rollbacks)};
     return made;
   }
 
@@ -168,9 +186,13 @@ Checkpoints::Checkpoints(const Plan& plan, const std::string& resolved, comm::Wo
     log::info("train", "{} left by saves that did not end: deleted",
               plural(static_cast<std::size_t>(cleaned), "thing"));
   }
-  if (!fresh) return;
+  if (!fresh) {
+    leave(dir, parse_rollbacks(read_rollbacks(dir), rollbacks_path(dir)));
+    return;
+  }
   const std::string aside = ckpt::set_aside(dir);
   if (!aside.empty()) log::warn("train", "the checkpoints that were in {} are now in {}", dir, aside);
+  forget_rollbacks(dir, aside);
 }
 
 Checkpoints::~Checkpoints() = default;
@@ -178,9 +200,12 @@ Checkpoints::~Checkpoints() = default;
 Origin Checkpoints::resume(const std::string& data_fingerprint) {
   Impl& my = *impl_;
   my.data = data_fingerprint;
-  const Continuation continuation{my.plan.settings, my.resolved, my.data};
+  const Continuation continuation = my.continuation();
   Resumed resumed = train::resume(my.plan, continuation, my.world, my.engine, my.host, my.agreement);
-  const Origin& origin = resumed.origin;
+  Origin& origin = resumed.origin;
+  const std::string& dir = my.config.dir;
+  my.rollbacks =
+      parse_rollbacks(my.agreement.broadcast(my.leads() ? read_rollbacks(dir) : std::string()), rollbacks_path(dir));
   my.run = resumed.run;
   my.begun = my.committed = origin.restored ? origin.step : -1;
   my.saver.emplace(ckpt::SaverOptions{.dir = my.config.dir,
@@ -190,8 +215,11 @@ Origin Checkpoints::resume(const std::string& data_fingerprint) {
                                       .wait_when_busy = my.config.when_busy == "wait",
                                       .group_id = groups_of(my.plan).count() + 1},
                    my.engine.state(), my.world, my.engine.device(), my.host, std::move(resumed.memory));
-  if (origin.restored || my.config.load.empty()) return origin;
-  return load_origin(continuation, my.world, my.engine, my.agreement);
+  if (!origin.restored && !my.config.load.empty()) {
+    origin = load_origin(continuation, my.world, my.engine, my.agreement);
+  }
+  origin.skips = skips_of(my.rollbacks, my.data, my.seed());
+  return origin;
 }
 
 void Checkpoints::set_matmul_choices(std::string choices) { impl_->matmul_choices = std::move(choices); }
@@ -247,6 +275,42 @@ std::string Checkpoints::finish(std::int64_t done, std::int64_t samples) {
   if (my.committed != done) throw my.failure(done);
   if (done >= my.plan.settings.train.steps) my.saver->drop_copies();  // nothing is left to resume
   return my.config.dir + "/" + ckpt::step_name(done);
+}
+
+std::string Checkpoints::roll_back(std::int64_t at, std::int64_t end, const std::string& why) {
+  Impl& my = *impl_;
+  const GuardConfig& guard = my.plan.settings.guard;
+  my.await();
+  const std::int64_t made = std::ssize(my.rollbacks);
+  if (made >= guard.max_rollbacks) {
+    throw user_error("train.rollback",
+                     fmt::format("{}, and the run had {} rollbacks, as many as guard.max_rollbacks allows", why, made),
+                     "a lower optim.lr or a longer warm-up may help; rollbacks.json in checkpoint.dir lists them");
+  }
+  std::string path;
+  if (my.leads()) {
+    const std::optional<ckpt::Found> found = ckpt::newest_complete(my.config.dir, at - guard.rollback_steps + 1);
+    if (found) {
+      // The same position as a start from there would have.
+      const std::int64_t begin = my.continuation().origin(*found->manifest, found->path, 0, 0).samples;
+      my.rollbacks.push_back({.at = at,
+                              .skip = {.step = found->step, .begin = begin, .end = end},
+                              .source = my.data,
+                              .seed = my.seed(),
+                              .why = why});
+      write_file_atomic(rollbacks_path(my.config.dir), to_json(my.rollbacks));
+      leave(my.config.dir, my.rollbacks);
+      log::warn("train", "{}; rolling back to {}, samples {} to {} are left out: rollback {} of at most {}", why,
+                found->path, begin, end - 1, made + 1, guard.max_rollbacks);
+      path = found->path;
+    }
+  }
+  path = my.agreement.broadcast(path);
+  if (!path.empty()) return path;
+  throw user_error(
+      "train.rollback",
+      fmt::format("{}, and there is no checkpoint to go back to that is {} steps older", why, guard.rollback_steps),
+      "checkpoint.every_steps, checkpoint.keep_last and guard.rollback_steps decide on that");
 }
 
 }  // namespace ms::train

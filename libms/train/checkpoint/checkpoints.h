@@ -51,6 +51,11 @@ class Checkpoints {
   // Error("ckpt.failed", storage) otherwise. The path of the checkpoint.
   std::string finish(std::int64_t done, std::int64_t samples);
 
+  // The run ends, to go back before step `at`, counted from 1, and on with the data from sample `end`. Returns the path
+  // of the checkpoint that the next start begins with; all that follows is durable by then. Errors: "train.rollback",
+  // user: there is none, or the run had as many rollbacks as it may; storage.
+  std::string roll_back(std::int64_t at, std::int64_t end, const std::string& why);
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;

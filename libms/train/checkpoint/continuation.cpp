@@ -31,7 +31,8 @@ Origin Continuation::origin(const ckpt::Manifest& manifest, const std::string& p
           .bytes_read = static_cast<std::int64_t>(bytes_read),
           .seconds = seconds,
           .matmul_choices = manifest.matmul_choices,
-          .data_chain = samples == 0 ? std::string(data::kChainStart) : manifest.data.chain};
+          .data_chain = samples == 0 ? std::string(data::kChainStart) : manifest.data.chain,
+          .skips = {}};
 }
 
 void Continuation::log(const ckpt::Manifest& manifest, const Origin& origin, std::string_view source) const {

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "ckpt/manifest.h"
+#include "data/batch.h"
 #include "data/chain.h"
 #include "train/config.h"
 
@@ -20,6 +22,7 @@ struct Origin {
   double seconds = 0;                         // that loading took
   std::string matmul_choices;                 // of the checkpoint
   std::string data_chain{data::kChainStart};  // of `samples`; empty: not known
+  std::vector<data::Skip> skips;              // of the data's order
 };
 
 // A run that continues from a checkpoint, with the state of its optimizer. Local; what it refers to outlives it.

@@ -96,9 +96,10 @@ Command run_command() {
           "SIGHUP, SIGUSR2 or a file 'stop' in run.dir end it after a step that all ranks agree on, with a "
           "checkpoint and exit status 75, or 93 where nothing is saved; SIGINT for the second time ends it at "
           "once. With mesh.dp = \"auto\" a run takes the ranks that it is given, with the same samples and global "
-          "batch, "
-          "and refuses ranks that would be left over: sbatch --nodes=2-8 and ms-driver choose nodes that fit. "
-          "'mpirun -q' leaves out Open MPI's own text after a failure, so that the run's message is the last."};
+          "batch, and refuses ranks that would be left over: sbatch --nodes=2-8 and ms-driver choose nodes that fit. "
+          "A guard that rolls back (guard.spike, guard.nonfinite) begins the run again, or ends it with 75 under "
+          "a launcher. 'mpirun -q' leaves out Open MPI's own text after a failure, so that the run's message is the "
+          "last."};
 }
 
 }  // namespace ms::train

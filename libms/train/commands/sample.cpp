@@ -12,6 +12,7 @@
 #include "data/chain.h"
 #include "data/note.h"
 #include "mesh/mesh.h"
+#include "train/checkpoint/rollbacks.h"
 #include "train/commands/commands.h"
 #include "train/run/data_feed.h"
 
@@ -85,7 +86,11 @@ int run_sample(const Args& args) {
   if (!args.has("step"))
     throw user_error("cli.value", "--step N is missing", "steps count from 1, as in metrics.jsonl");
   const std::int64_t step = args.get_int("step", 1, settings.train.steps) - 1;
-  const data::Loader loader = open_data(settings);
+  data::Loader loader = open_data(settings);
+  if (const std::string& saved = settings.checkpoint.dir; !saved.empty()) {
+    const std::vector<Rollback> rollbacks = parse_rollbacks(read_rollbacks(saved), rollbacks_path(saved));
+    loader.start_at(0, 0, skips_of(rollbacks, loader.fingerprint(), static_cast<std::uint64_t>(settings.train.seed)));
+  }
   const std::int64_t rows = loader.shape().batch(step) / mesh.dp;  // of a dp rank
   std::int64_t first = 0, end = rows * mesh.dp;
   if (args.has("rank")) {
@@ -160,7 +165,7 @@ Command sample_command() {
       .description =
           "Reads as the ranks read, and starts nothing: the samples of a step, their places in the token files, and "
           "their text where the tokenizer is known, token ids elsewhere. The order is that of a run that began at "
-          "step 0 with this configuration."};
+          "step 0 with this configuration, without what the rollbacks of the run in checkpoint.dir left out."};
 }
 
 }  // namespace ms::train

@@ -63,7 +63,7 @@ DataFeed::DataFeed(const Plan& plan, comm::World& world, data::LoaderProcess& lo
   }
 }
 
-void DataFeed::begin(const data::BatchOrder& order, std::int64_t first_sample, bool has_digests) {
+void DataFeed::begin(const data::BatchOrder& order, const data::BatchShape& batch, bool has_digests) {
   const int rank = world_.rank();
   if (!std::ranges::binary_search(readers_.ranks, rank)) return;
   const data::RingShape shape{.readers = static_cast<int>(readers_.ranks.size()),
@@ -76,10 +76,11 @@ void DataFeed::begin(const data::BatchOrder& order, std::int64_t first_sample, b
     world_.store().put(kRingKey, ring_->address());
     world_.store().commit();
     loader_.run(*ring_, {.order = order,
-                         .first_sample = first_sample,
+                         .first_sample = batch.origin_sample,
                          .dp_ranks = readers_.dp_ranks,
                          .division = {plan_.mesh.dp, plan_.settings.train.microbatch},
-                         .has_digests = has_digests});
+                         .has_digests = has_digests,
+                         .skips = batch.skips});
     log::debug("data", "loads for {} ranks, {} dp ranks, a ring of {} bytes", shape.readers, shape.parts,
                shape.size_bytes());
   } else {

@@ -34,9 +34,9 @@ class DataFeed {
 
   const data::DataFacts& facts() const { return facts_; }
 
-  // Collective over the ranks of a node that need tokens, once: reading of the first batch begins. `first_sample`: of
-  // the run's order, that of the first step. `has_digests`: on the node of rank 0, the same on all its ranks.
-  void begin(const data::BatchOrder& order, std::int64_t first_sample, bool has_digests);
+  // Collective over the ranks of a node that need tokens, once: reading of the first batch begins. `batch`: with
+  // its origin and skips. `has_digests`: on the node of rank 0, the same on all its ranks.
+  void begin(const data::BatchOrder& order, const data::BatchShape& batch, bool has_digests);
 
   // The next batch of the order, of ranks that need tokens; as of data::BatchReader.
   data::Batch next(const data::BatchId& id) { return reader_->next(id); }

@@ -11,7 +11,7 @@ std::string plain_number(double value) { return std::isnan(value) ? "nan" : fmt:
 }  // namespace
 
 float Guard::limit(std::int64_t step) const {
-  const bool leaves_out = config_.spike == "skip" || config_.spike == "stop";
+  const bool leaves_out = config_.spike != "ignore" && config_.spike != "warn";
   return leaves_out ? spike_above_[static_cast<std::size_t>(step % 2)] : std::numeric_limits<float>::infinity();
 }
 
@@ -45,6 +45,8 @@ Ruling Guard::judge(std::int64_t step, double loss, double grad_norm) {
                              fmt::format("{}; a lower optim.lr or a longer warm-up may help, and guard.{} = \"skip\" "
                                          "goes on without such steps",
                                          look, spike ? "spike" : "nonfinite"));
+  } else if (policy == "rollback" && !updated) {
+    ruling.rollback = why;
   } else if (skips_ == config_.max_skips) {
     ruling.stop = user_error(
         "train.diverged",

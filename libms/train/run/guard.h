@@ -23,6 +23,7 @@ namespace ms::train {
 // A step with neither is in order.
 struct Ruling {
   std::string warning;
+  std::string rollback;       // why the run has to go back; empty: it has not
   std::optional<Error> stop;  // Error("train.diverged" or "train.spike", user)
 };
 

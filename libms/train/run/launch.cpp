@@ -44,6 +44,7 @@ bool write_failure(const std::string& dir, const std::string& nonce, const comm:
 }
 
 watch::Verdict verdict_without_failure(const Outcome& outcome) {
+  if (outcome.rolled_back) return watch::verdict_rolled_back(outcome.steps, outcome.stop_cause, outcome.checkpoint);
   return outcome.stopped ? watch::verdict_stopped(outcome.steps, outcome.stop_cause, outcome.checkpoint)
                          : watch::verdict_done(outcome.steps);
 }
@@ -63,7 +64,7 @@ Checked check_and_prepare(const Loaded& loaded, const std::string& nonce, int ra
   if (options.inference != nullptr) return check_inference(loaded.settings, ranks, *options.inference);
   if (!directory) directory.emplace(loaded, nonce);
   return directory->check([&] {
-    Checked all = check_run(loaded.settings, ranks);
+    Checked all = check_run(loaded.settings, ranks, options.starts);
     check_inputs(loaded, options.fresh);
     check_threads(all.cpu_threads, tensor::CpuPool::usable_cores());
     if (!loaded.settings.checkpoint.memory_dir.empty()) check_memory_dir(loaded.settings.checkpoint.memory_dir);
@@ -73,7 +74,12 @@ Checked check_and_prepare(const Loaded& loaded, const std::string& nonce, int ra
   });
 }
 
-ExitCode run_threads(const Loaded& loaded, const LaunchOptions& options, const TrainerOptions& trainer) {
+struct Ended {
+  ExitCode code = ExitCode::done;
+  bool again = false;  // in this process: the guard has rolled back
+};
+
+Ended run_threads(const Loaded& loaded, const LaunchOptions& options, const TrainerOptions& trainer) {
   const Settings& settings = loaded.settings;
   const int ranks = static_cast<int>(settings.mesh.dp * settings.mesh.pp * settings.mesh.tp);
   if (ranks > kMaxThreadRanks) {
@@ -137,8 +143,10 @@ ExitCode run_threads(const Loaded& loaded, const LaunchOptions& options, const T
     if (directory) write_failure(settings.run.dir, nonce, world, cause, steps[static_cast<std::size_t>(cause.rank)]);
     throw cause.error.with_context(fmt::format("rank {}", cause.rank));
   }
-  if (directory) conclude(outcomes.front(), settings.run.dir, nonce, options);
-  return verdict_without_failure(outcomes.front()).code;
+  const Outcome& outcome = outcomes.front();
+  const bool again = outcome.rolled_back && !trainer.stop->asked();
+  if (directory && !again) conclude(outcome, settings.run.dir, nonce, options);
+  return {.code = verdict_without_failure(outcome).code, .again = again};
 }
 
 // Reports the failure of an MPI run: writes the verdict and prints the cause, once for the whole run.
@@ -300,16 +308,19 @@ ExitCode launch(const Loaded& loaded, const LaunchOptions& options) {
   }
   const bool processes = comm::this_launch().size > 1;
   if (processes && loaded.settings.run.device == "cuda") set_gpu_environment(loaded.settings.run);
-  // Both before MPI starts threads, and the loader first: what is forked later inherits blocked signals.
-  std::optional<data::LoaderProcess> loader;
-  if (options.inference == nullptr) loader.emplace([&] { return open_data(loaded.settings); });
-  watch::StopRequest stop;
-  const TrainerOptions trainer{.resolved = loaded.resolved,
-                               .fresh = options.fresh,
-                               .stop = &stop,
-                               .loader = loader ? &*loader : nullptr,
-                               .deadline = deadline_of(loaded.settings)};
-  return processes ? run_mpi(loaded, options, trainer) : run_threads(loaded, options, trainer);
+  for (LaunchOptions round = options;; round.fresh = false, ++round.starts) {
+    // Both before MPI starts threads, and the loader first: what is forked later inherits blocked signals.
+    std::optional<data::LoaderProcess> loader;
+    if (options.inference == nullptr) loader.emplace([&] { return open_data(loaded.settings); });
+    watch::StopRequest stop;
+    const TrainerOptions trainer{.resolved = loaded.resolved,
+                                 .fresh = round.fresh,
+                                 .stop = &stop,
+                                 .loader = loader ? &*loader : nullptr,
+                                 .deadline = deadline_of(loaded.settings)};
+    if (processes) return run_mpi(loaded, round, trainer);
+    if (const Ended ended = run_threads(loaded, round, trainer); !ended.again) return ended.code;
+  }
 }
 
 ExitCode launch_inference(const Loaded& loaded, const Inference& inference) {

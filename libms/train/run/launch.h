@@ -13,6 +13,7 @@ struct LaunchOptions {
   std::function<void(const Outcome&)> report = {};  // called by rank 0 when a run ended without failure
   // Uses a model instead of training one, if not null. That has no run directory, so no verdict, and reports nothing.
   const Inference* inference = nullptr;
+  int starts = 0;  // how often the run began in this process before: launch() counts
 };
 
 // Runs the configuration: under mpirun or srun --mpi=pmix this process is one rank, otherwise its threads are all

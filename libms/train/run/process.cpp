@@ -43,8 +43,8 @@ int threads_of(const Settings& settings) {
 
 }  // namespace
 
-Checked check_run(const Settings& settings, int ranks) {
-  return {watch::armed_faults([](const char* name) { return std::getenv(name); }, ranks, settings.train.steps),
+Checked check_run(const Settings& settings, int ranks, int starts) {
+  return {watch::armed_faults([](const char* name) { return std::getenv(name); }, ranks, settings.train.steps, starts),
           threads_of(settings), make_plan(settings, ranks)};
 }
 

@@ -24,7 +24,7 @@ struct Checked {
   Plan plan;
 };
 // Throws where the settings, MS_FAULT or OMP_NUM_THREADS cannot be used.
-Checked check_run(const Settings& settings, int ranks);
+Checked check_run(const Settings& settings, int ranks, int starts = 0);
 Checked check_inference(const Settings& settings, int ranks, const Inference& inference);
 
 class Process {

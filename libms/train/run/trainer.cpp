@@ -78,7 +78,7 @@ class Trainer {
     beat("step", start_);
     const std::int64_t steps = settings_.train.steps;
     std::int64_t done = start_;
-    while (done < steps && !stop_agreed_) {
+    while (done < steps && !stop_agreed_ && !rollback_) {
       const std::int64_t step = done++;
       step_.store(step, std::memory_order_relaxed);
       options_.faults.at(watch::FaultPoint::step, step);
@@ -89,7 +89,7 @@ class Trainer {
       // One step ahead, unless something else has to happen between the two.
       if (step > start_ && !evaluation_due(step - 1)) finish(step - 1);
       if (evaluates) finish(step);
-      if (checkpoints_ && done < steps && !stop_agreed_) {
+      if (checkpoints_ && done < steps && !stop_agreed_ && !rollback_) {
         const trace::HostEvent event(recorder_, trace::Kind::save);
         checkpoints_->boundary(done, samples(done));
       }
@@ -98,10 +98,16 @@ class Trainer {
     if (probe_) probe_clocks();
     outcome_.start = start_;
     outcome_.steps = done;
-    outcome_.stopped = done < steps;
+    outcome_.stopped = done < steps || rollback_;
     if (options_.stop != nullptr) outcome_.stop_cause = options_.stop->asked().value_or("");
     beat("save");
-    if (checkpoints_) outcome_.checkpoint = checkpoints_->finish(done, samples(done));
+    if (rollback_) {
+      outcome_.rolled_back = true;
+      outcome_.stop_cause = rollback_->why;
+      outcome_.checkpoint = checkpoints_->roll_back(rollback_->at, samples(rollback_->last), rollback_->why);
+    } else if (checkpoints_) {
+      outcome_.checkpoint = checkpoints_->finish(done, samples(done));
+    }
     if (stop_file_ && stop_file_->asked()) {
       outcome_.stop_cause = stop_file_->path();
       stop_file_->remove();
@@ -144,6 +150,7 @@ class Trainer {
     start_ = origin_.step;
     batch_.origin_step = origin_.step;
     batch_.origin_sample = origin_.samples;
+    batch_.skips = origin_.skips;
     if (world_.rank() == 0) keep_chain(start_, origin_.data_chain);
     if (start_ >= settings_.train.steps && world_.rank() == 0) {
       log::info("train",
@@ -163,7 +170,7 @@ class Trainer {
               .end = settings_.train.steps,
               .validate_every = validates ? settings_.train.eval_every : 0,
               .rounds = (settings_.train.eval_samples + batch_.global_batch - 1) / batch_.global_batch};
-    feed_.begin(order_, origin_.samples, !chain_after(start_).empty());
+    feed_.begin(order_, batch_, !chain_after(start_).empty());
     if (recorder_ != nullptr && settings_.trace.probe_every_s > 0) {
       const mesh::Groups groups(plan_.mesh, plan_.chunks, settings_.model.tied_embeddings);
       probe_.emplace(world_, host_, groups.count());
@@ -242,7 +249,7 @@ class Trainer {
     report.lr = lr(step);
     report.seconds = end - last_end_s_;
     report.step_tokens = plan_.tokens_of(step);
-    report.tokens = samples(step + 1) * settings_.model.seq;
+    report.tokens = (samples(step + 1) - batch_.skipped_before(step + 1)) * settings_.model.seq;
     if (report.result.votes.stop > 0) stop_agreed_ = true;
     if (probe_) {
       note_probes();
@@ -258,8 +265,13 @@ class Trainer {
     outcome_.loss = report.result.loss;
     const Ruling ruling = guard_.judge(step, report.result.loss, report.result.grad_norm);
     report.warning = ruling.warning;
+    if (!ruling.rollback.empty()) {  // at the next step, too, which was under way
+      if (!rollback_) rollback_ = {.at = step + 1, .last = step + 1, .why = ruling.rollback};
+      rollback_->last = step + 1;
+    }
+    const bool stops = ruling.stop && !rollback_;
     double evaluation_s = 0;
-    if (evaluation_due(step) && !ruling.stop) {
+    if (evaluation_due(step) && !stops && !rollback_) {
       beat("evaluate");
       report.valid_loss = outcome_.valid_loss = evaluate(step);
       evaluation_s = monotonic_s() - end;
@@ -274,7 +286,7 @@ class Trainer {
       report.memory.device = engine_.device().memory();
       reporter_->step(report);
     }
-    if (ruling.stop) throw *ruling.stop;  // on every rank
+    if (stops) throw *ruling.stop;  // on every rank
     if (reporter_) {
       beat("step", step + 1,
            {{"loss", report.result.loss},
@@ -337,6 +349,12 @@ class Trainer {
   Origin origin_;
   std::int64_t start_ = 0;  // steps done when this run began
   bool stop_agreed_ = false;
+  // The guard wants to go back before step `at`, and leaves out the data up to step `last`; both counted from 1.
+  struct WantedRollback {
+    std::int64_t at = 0, last = 0;
+    std::string why;
+  };
+  std::optional<WantedRollback> rollback_;
   Outcome outcome_;
   double last_end_s_ = 0, data_wait_s_ = 0;
   std::vector<double> op_seconds_;

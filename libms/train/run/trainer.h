@@ -32,7 +32,8 @@ struct TrainerOptions {
 struct Outcome {
   std::int64_t start = 0, steps = 0;  // done before this run began, and when it ended
   bool stopped = false;               // on purpose, before the last step
-  std::string stop_cause;             // "SIGTERM"; where another rank was asked, that one knows
+  bool rolled_back = false;           // stopped by the guard, to begin again with `checkpoint`
+  std::string stop_cause;             // "SIGTERM"; where another rank was asked, that one knows; the guard's reason
   std::string checkpoint;             // the path of that of the last step; empty: nothing is saved in this run
   double loss = 0, valid_loss = -1;
   double tokens_per_s = 0;

@@ -37,6 +37,7 @@ void expect_same(const Manifest& a, const Manifest& b) {
   EXPECT_EQ(a.data.seed, b.data.seed);
   EXPECT_EQ(a.data.source, b.data.source);
   EXPECT_EQ(a.data.chain, b.data.chain);
+  EXPECT_EQ(a.data.rollbacks, b.data.rollbacks);
   EXPECT_EQ(a.rng, b.rng);
   EXPECT_EQ(a.has_optimizer, b.has_optimizer);
   EXPECT_EQ(a.matmul_choices, b.matmul_choices);
@@ -69,6 +70,7 @@ TEST(Manifest, RoundTrips) {
   manifest.data = {};
   manifest.data.samples = std::int64_t{1} << 53;
   manifest.data.chain = "0123456789abcdef";
+  manifest.data.rollbacks = 3;
   expect_same(parse_manifest(to_json(manifest), "m"), manifest);
 }
 
@@ -192,6 +194,7 @@ TEST(Manifest, RefusesWhatCannotBe) {
       {"/data/source", nullptr, "source is missing"},
       {"/data/chain", "0123", "chain is not 16 hexadecimal digits"},
       {"/data/chain", 7, "chain is not a text"},
+      {"/data/rollbacks", -1, "rollbacks is out of range"},
       {"/rng", "", "rng is empty"},
       {"/has_optimizer", 1, "has_optimizer is neither true nor false"},
       {"/files", nullptr, "files is missing"},

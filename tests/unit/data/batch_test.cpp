@@ -45,5 +45,26 @@ TEST(BatchRampUp, StepsFollowEachOtherWithoutAGap) {
   EXPECT_EQ(resumed.first_sample(11), 108 + 12 + 12 + 16);
 }
 
+TEST(Batch, SkippedSamplesAreTheSameFromEveryStep) {
+  const BatchShape plain{.seq = 4, .global_batch = 16, .ramp = {{4, 3}, {8, 4}, {12, 3}}};
+  BatchShape whole = plain;
+  whole.skips = {{.step = 5, .begin = plain.first_sample(5), .end = plain.first_sample(8)}};
+  const std::int64_t second = whole.first_sample(12);
+  whole.skips.push_back({.step = 12, .begin = second, .end = second + 48});
+  EXPECT_EQ(whole.first_sample(4), plain.first_sample(4));
+  EXPECT_EQ(whole.first_sample(5), plain.first_sample(8));
+  EXPECT_EQ(whole.first_sample(13), second + 48 + 16);
+  for (std::int64_t step = 0; step < 20; ++step) {
+    EXPECT_EQ(whole.first_sample(step), plain.first_sample(step) + whole.skipped_before(step)) << step;
+    // A checkpoint of a step tells where the step before it has ended.
+    BatchShape resumed = whole;
+    resumed.origin_step = step;
+    resumed.origin_sample = step == 0 ? 0 : whole.first_sample(step - 1) + whole.batch(step - 1);
+    for (std::int64_t other = 0; other < 20; ++other) {
+      EXPECT_EQ(resumed.first_sample(other), whole.first_sample(other)) << other << " from " << step;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ms::data

@@ -25,6 +25,7 @@ constexpr std::int64_t kGlobalBatch = 12;
 constexpr int kDp = 4;
 constexpr BatchOrder kOrder{.begin = 2, .end = 12, .validate_every = 3, .rounds = 2};
 constexpr std::int64_t kFirstSample = 31;
+const std::vector<Skip> kSkips{{.step = 5, .begin = 60, .end = 77}};
 
 // Returns the first child of a process once it has one; never less than 1, which kill(2) would take for a group.
 pid_t child_of(pid_t parent) {
@@ -70,7 +71,8 @@ class NodeLoader : public testing::Test {
             .first_sample = kFirstSample,
             .dp_ranks = dp_ranks,
             .division = {.dp = kDp},
-            .has_digests = true};
+            .has_digests = true,
+            .skips = kSkips};
   }
 
   // What a rank that reads for itself has.
@@ -115,7 +117,7 @@ class NodeLoader : public testing::Test {
                         const std::function<void(const BatchId&)>& between = {}) const {
     Loader alone = open();
     EXPECT_EQ(loader.open(60, [] {}), facts_of(alone));
-    alone.start_at(kOrder.begin, kFirstSample);
+    alone.start_at(kOrder.begin, kFirstSample, kSkips);
     BatchRing ring(shape_for(dp_ranks));
     loader.run(ring, task_for(dp_ranks));
     std::vector<BatchReader> readers;

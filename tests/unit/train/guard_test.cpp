@@ -114,6 +114,22 @@ TEST(Guard, StopsAtSpikes) {
   EXPECT_THAT(ruling.stop->hint(), HasSubstr("guard.spike = \"skip\""));
 }
 
+TEST(Guard, RollsBackAtWhatItsPolicySays) {
+  GuardConfig config = watchful("rollback");
+  config.max_skips = 1;  // a rollback is no skip
+  Guard guard(config);
+  const std::int64_t step = fill(guard, 5);
+  EXPECT_EQ(guard.limit(step), 2.5F);
+  const Ruling spike = guard.judge(step, 3, 100);
+  EXPECT_THAT(spike.rollback, AllOf(HasSubstr("step 6"), HasSubstr("a spike, above 2.5")));
+  EXPECT_TRUE(spike.warning.empty() && !spike.stop);
+  Guard other({.nonfinite = "rollback", .max_skips = 1});
+  const Ruling nan = other.judge(2, kNan, kNan);
+  EXPECT_THAT(nan.rollback, HasSubstr("step 3: the gradient norm is nan, the loss nan"));
+  EXPECT_TRUE(nan.warning.empty() && !nan.stop);
+  EXPECT_TRUE(other.judge(3, 3, 1).rollback.empty());
+}
+
 TEST(Guard, SkippedStepsOfBothKindsCountTogether) {
   GuardConfig config = watchful("skip");
   config.max_skips = 2;
