@@ -23,6 +23,7 @@ PyTorch.
 import argparse
 import gc
 import json
+import os
 import pathlib
 import statistics
 import sys
@@ -139,6 +140,7 @@ class Run:
             "cuda": torch.version.cuda if cuda else None,
             "cudnn": torch.backends.cudnn.version() if cuda else None,
             "device": torch.cuda.get_device_name() if cuda else "cpu", "dtype": self.dtype_name,
+            "deterministic": self.options.deterministic,
             "compile": self.options.compile, "compiled_graphs": graphs_compiled(),
             "sdpa": self.attention["backend"], "sdpa_copies_keys": self.attention["expand"],
             "sdpa_ms": self.attention_ms, "cuda_graph": self.trainer.graph is not None,
@@ -255,6 +257,7 @@ def parse(arguments):
         help="of a model: fewer steps are timed where it is spent, at least 3; 0: none")
     add("--json", metavar="OUT", help="a file for what goes to standard output")
     add("--sdpa", choices=["cudnn", "flash", "auto"], default="auto", help="auto tries both")
+    add("--deterministic", action="store_true", help="only what gives the same bits twice")
     add("--no-compile", dest="compile", action="store_false")
     add("--no-graph", action="store_true", help="no CUDA graph")
     add("--device", choices=["cuda", "cpu"], default="cuda")
@@ -284,6 +287,9 @@ def main():
         if torch is None:
             say("there is no PyTorch here")
             return 77
+        if options.deterministic:
+            os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # PyTorch refuses without
+            torch.use_deterministic_algorithms(True)
         if options.device == "cpu":
             return run_all(models, options)
         if not torch.cuda.is_available():

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Trains on a GPU and says how fast: tokens/s, MFU by every convention, where the rest of the time goes, a layer's own
-share, with attention deterministic and not, with operations timed and not, beside PyTorch; and whether losses are the
+share, with attention deterministic and free, with operations timed and not, beside PyTorch's; and whether losses are the
 CPU's and PyTorch's from the same weights and batches, and the same twice. What matters most comes first, and JSON is
 written after each result: what the time did not suffice for is missing, not all. Prints a table last.
 
@@ -24,12 +24,9 @@ import time
 import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# A configuration, and one with fewer layers: what is between them is layers alone.
-MODELS = {
-    "gpt2-xl": ("configs/gpu/gpt2-xl.toml", {"model.layers": 24}),
-    "llama-8b, 16 layers": ("configs/gpu/llama-8b-16-layers.toml", {"model.layers": 8}),
-    "gpt-175b, 3 layers": ("configs/gpu/gpt-175b-3-layers.toml", {"model.layers": 1}),
-}
+MODELS = {"gpt2-xl": "configs/gpu/gpt2-xl.toml", "llama-8b": "configs/gpu/llama-8b-16-layers.toml",
+          "gpt-175b": "configs/gpu/gpt-175b-3-layers.toml"}
+FILLED = 0.88  # of a GPU's memory by what 'ms-train plan' counts: libraries and PyTorch's allocator take some, too
 SMALL = {"model.layers": 2, "model.hidden": 64, "model.heads": 8, "model.seq": 32, "model.vocab": 300,
          "train.global_batch": 4, "train.microbatch": 1}
 FIRST = 3  # steps that are not counted: plans are made, memory grows
@@ -55,6 +52,16 @@ def write_tokens(prefix, ids):
     pathlib.Path(f"{prefix}.idx").write_bytes(index)
 
 
+def memory_of_gpu():
+    """Bytes, or None where there is no GPU."""
+    try:
+        said = subprocess.run(["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"],
+                              capture_output=True, text=True, check=True)
+        return int(said.stdout.split()[0]) * 2**20
+    except ERRORS:
+        return None
+
+
 class Bench:
     def __init__(self, work, arguments):
         self.build, self.work, self.small, self.logs = arguments.build, work, arguments.small, arguments.logs
@@ -64,6 +71,20 @@ class Bench:
         self.peer_device, self.steps = arguments.peer_device, 4 if arguments.small else STEPS
         self.most_s = 3 * MOST_S if arguments.small else MOST_S
         self.until = time.monotonic() + arguments.budget
+        self.memory = arguments.memory * 2**30 if arguments.memory else memory_of_gpu()
+
+    def layers(self, config):
+        """As many layers as the GPU's memory holds, at most the configuration's."""
+        def fits(layers):
+            taken = self.plan(config, {"model.layers": layers})["stages"][0]["memory_bytes"]["total"]
+            return taken <= FILLED * self.memory
+
+        layers = tomllib.loads((ROOT / config).read_text())["model"]["layers"]
+        if self.small or self.memory is None:
+            return layers
+        while layers > 1 and not fits(layers):
+            layers -= 1
+        return layers
 
     def noise(self, vocab):
         """Small ids more often than large ones, as words are, and as peer_pytorch.py draws them."""
@@ -82,11 +103,11 @@ class Bench:
         return prefix
 
     def options(self, config, changes):
-        changes = changes | {"run.dir": str(self.work / "run")}
+        changes = changes | ({"run.dir": str(self.work / "run")} if self.work else {})
         if self.small:
             layers = min(changes.get("model.layers", 2), 2)
             changes = SMALL | {k: v for k, v in changes.items() if k not in SMALL} | {"model.layers": layers}
-        if "data.train" not in changes:
+        if "data.train" not in changes and self.work:
             vocab = changes.get("model.vocab", tomllib.loads((ROOT / config).read_text())["model"]["vocab"])
             changes |= {"data.train": [self.noise(vocab)]}
         return [word for key, value in changes.items()
@@ -124,10 +145,10 @@ class Bench:
         return [sys.executable, ROOT / "tests/gpu/peer_pytorch.py", "--config", ROOT / config, *trying,
                 *self.options(config, changes)]
 
-    def peer(self, config):
+    def peer(self, config, changes, options):
         """PyTorch's line of JSON, or why there is none."""
         out = self.work / "peer.json"
-        command = [*self.pytorch(config, {}), "--json", out, "--steps", str(self.steps),
+        command = [*self.pytorch(config, changes), *options, "--json", out, "--steps", str(self.steps),
                    "--budget", str(max(10, min(75, self.left_s() - 20)))]
         failed = self.call(command, f"peer {pathlib.Path(config).stem}")
         return {"failed": failed} if failed else json.loads(out.read_text())
@@ -151,9 +172,13 @@ class Bench:
 
 # In the order of what they are worth. The last two are a pair with the two before them: in turns, so that what changes
 # meanwhile changes for both.
-VARIANTS = {"deterministic": {}, "peer": None, "fewer layers": None, "fp8": {"train.fp8": True},
-            "fast attention": {"run.deterministic": False}, "timed products": {}, "untimed": {"run.time_ops": False},
+VARIANTS = {"deterministic": {}, "peer": None, "free": {"run.deterministic": False}, "fewer layers": None,
+            "fp8": {"train.fp8": True}, "deterministic peer": None, "timed products": {}, "untimed": {"run.time_ops": False},
             "deterministic again": {}, "untimed again": {"run.time_ops": False}}
+
+# PyTorch: its fastest attention, whose backward may add in any order, and one that gives the same bits twice. Each is held
+# against our variant that does the same.
+PEERS = {"peer": [], "deterministic peer": ["--deterministic"]}
 
 
 def speed(rows, plan, peak):
@@ -179,13 +204,16 @@ def layers_alone(whole, fewer, plans, peak):
 
 
 def measure(bench, name, variant, result, peak, ceilings):
-    config, fewer = MODELS[name]
-    changes = {"train.steps": bench.steps} | (VARIANTS[variant] or {})
-    if variant == "peer":
-        result[variant] = bench.peer(config)
+    config, layers = MODELS[name], result["layers"]
+    changes = {"train.steps": bench.steps, "model.layers": layers} | (VARIANTS[variant] or {})
+    if variant in PEERS:
+        result[variant] = bench.peer(config, {"model.layers": layers}, PEERS[variant])
         return
-    if variant == "fewer layers":
-        changes |= fewer
+    if variant == "fewer layers":  # what is between the two is layers alone
+        if layers == 1:
+            result[variant] = {"failed": "one layer is all that fits"}
+            return
+        changes["model.layers"] = layers // 2
     if variant == "timed products":
         changes |= {"run.matmul_choices": bench.work / f"{name}.choices"}
     plan = bench.plan(config, changes)
@@ -195,7 +223,7 @@ def measure(bench, name, variant, result, peak, ceilings):
     if ceilings and variant == "deterministic" and "step_s" in part:
         part["where"] = where_time_goes(part, plan, peak, ceilings)
     if variant == "fewer layers" and "step_s" in whole and "step_s" in part:
-        result["mfu_of_layers"] = layers_alone(whole, part, (bench.plan(config, {}), plan), peak)
+        result["mfu_of_layers"] = layers_alone(whole, part, (bench.plan(config, {"model.layers": layers}), plan), peak)
 
 
 def losses(bench, with_peer, keep):
@@ -269,16 +297,18 @@ def report_where(model, table):
 def report(results, of_losses):
     print(f"{'model':22} {'variant':20} {'tokens/s':>9} {'gemm':>6} {'causal':>6} {'full':>6} {'reported':>8}")
     for result in results:
-        model = result["model"]
+        model = f"{result['model']}, {result['layers']} layers"
         for variant in VARIANTS:
             row = result.get(variant, {"failed": "not come to"})
-            what = "PyTorch" if variant == "peer" else variant
+            what = variant.replace("peer", "PyTorch")
             failed = f"failed: {row['failed']}" if "failed" in row else None
             print(f"{model:22} {what:20} {failed}" if failed else line(model, what, f"{row['tokens_per_s']:.0f}", row["mfu"]))
         if "mfu_of_layers" in result:
             print(line(model, "a layer alone", "", result["mfu_of_layers"]))
         timed, untimed = ("deterministic", "deterministic again"), ("untimed", "untimed again")
-        for name, what, of in (("over PyTorch", ("deterministic",), ("peer",)), ("fp8 over bf16", ("fp8",), timed),
+        for name, what, of in (("over PyTorch, free", ("free",), ("peer",)),
+                               ("over PyTorch, determ.", ("deterministic",), ("deterministic peer",)),
+                               ("fp8 over bf16", ("fp8",), timed),
                                ("timers on over off", timed, untimed)):
             times = ratio(result, what, of)
             if times:
@@ -308,8 +338,14 @@ def main():
     parser.add_argument("--ceilings", type=pathlib.Path, help="what gpu_bench --json wrote")
     parser.add_argument("--logs", type=pathlib.Path, help="a directory for what all runs have said")
     parser.add_argument("--library-path", help="LD_LIBRARY_PATH of our programs")
+    parser.add_argument("--memory", type=float, help="GiB of the GPU; default: what nvidia-smi says")
+    parser.add_argument("--layers", action="store_true", help="only print how many layers of each model fit")
     parser.add_argument("--peak", type=float, default=989, help="TFLOP/s")
     arguments = parser.parse_args()
+    if arguments.layers:
+        bench = Bench(None, arguments)
+        print(json.dumps({name: bench.layers(config) for name, config in MODELS.items()}))
+        return 0
     results = [{"model": name} for name in MODELS]
     of_losses = {"failed": {"all": "not come to"}}
 
@@ -323,13 +359,15 @@ def main():
 
     with tempfile.TemporaryDirectory() as work:
         bench = Bench(pathlib.Path(work), arguments)
+        for result in results:
+            result["layers"] = bench.layers(MODELS[result["model"]])
         try:
             losses(bench, not arguments.no_peer, keep_losses)
         except ERRORS as error:
             of_losses["failed"]["all"] = f"{type(error).__name__}: {error}"
         for variant in VARIANTS:
             for result in results:
-                if variant == "peer" and arguments.no_peer:
+                if variant in PEERS and arguments.no_peer:
                     continue
                 try:
                     measure(bench, result["model"], variant, result, arguments.peak * 1e12, ceilings_of(arguments))
