@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
       for (int j = 0; j < 8; ++j) numbers[part + j] = to_fp8<kE5m2>(v.v[j] * scale.forth);
     }
-    *reinterpret_cast<uint4*>(to + at.row * cols + col) = bits;
+    __stwb(reinterpret_cast<uint4*>(to + at.row * cols + col), bits);
   }
 }
 
@@ -140,7 +140,8 @@ __global__ void __launch_bounds__(kThreads)
     const int col = i / (kTile / kPerVector), row = i % (kTile / kPerVector) * kPerVector;
     if (row0 + row >= rows || col0 + col >= cols) continue;  // rows is a multiple of 16
     const unsigned* from = words + (col * kPitch + row) / 4;
-    *reinterpret_cast<uint4*>(to + (col0 + col) * rows + row0 + row) = make_uint4(from[0], from[1], from[2], from[3]);
+    __stwb(reinterpret_cast<uint4*>(to + (col0 + col) * rows + row0 + row),
+           make_uint4(from[0], from[1], from[2], from[3]));
   }
 }
 

@@ -24,8 +24,8 @@ struct Matrix {
   Type type = Type::f32;
 };
 
-// The number of blocks that sum rows, each its own: two on each of an H200's 132 multiprocessors, or four if rows are
-// short and two have too few bytes in flight.
+// The number of blocks that sum rows, each its own: two for each of an H200's 132 multiprocessors, or four if rows are
+// short and two have too few bytes in flight. Rows of more than 4096 columns leave registers for one at a time.
 inline int partials_of(std::int64_t cols) { return cols <= 2048 ? 512 : 256; }
 // The scratch bytes of kernels that sum over rows; the next launch on the same stream may reuse them.
 inline std::size_t column_sums_bytes(std::int64_t cols, int sums) {

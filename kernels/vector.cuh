@@ -30,7 +30,9 @@ __device__ inline double from_float<double>(float x) {
   return x;
 }
 
-// kLanes elements of T are one access: 16 bytes, or one element if memory is not aligned.
+// kLanes elements of T are one access: 16 bytes, or one element if memory is not aligned. Vectors are stored by
+// __stwb(), which is one instruction: the compiler takes an assignment of a uint4 apart, and may leave four stores of
+// 32 bits.
 template <class T, bool kAligned>
 constexpr int kLanes = kAligned ? 16 / static_cast<int>(sizeof(T)) : 1;
 
@@ -56,7 +58,7 @@ struct Lanes {
       T* elements = reinterpret_cast<T*>(&bits);
 #pragma unroll
       for (int i = 0; i < kCount; ++i) elements[i] = from_float<T>(v[i]);
-      *reinterpret_cast<uint4*>(to) = bits;
+      __stwb(reinterpret_cast<uint4*>(to), bits);
     }
   }
 };
@@ -92,7 +94,7 @@ __device__ void store_floats(float* to, const float (&v)[kCount]) {
   if constexpr (kCount % 4 == 0) {
 #pragma unroll
     for (int i = 0; i < kCount; i += 4)
-      *reinterpret_cast<float4*>(to + i) = make_float4(v[i], v[i + 1], v[i + 2], v[i + 3]);
+      __stwb(reinterpret_cast<float4*>(to + i), make_float4(v[i], v[i + 1], v[i + 2], v[i + 3]));
   } else {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) to[i] = v[i];
@@ -124,7 +126,7 @@ __device__ void store_floats(__nv_bfloat16* to, const float (&v)[kCount]) {
       auto* elements = reinterpret_cast<__nv_bfloat16*>(&bits);
 #pragma unroll
       for (int j = 0; j < 4; ++j) elements[j] = from_float<__nv_bfloat16>(v[i + j]);
-      *reinterpret_cast<uint2*>(to + i) = bits;
+      __stwb(reinterpret_cast<uint2*>(to + i), bits);
     }
   } else {
 #pragma unroll

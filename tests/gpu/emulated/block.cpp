@@ -10,7 +10,9 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace ms::emulated {
@@ -76,6 +78,7 @@ class Block {
     if (current_ == nullptr) fail("device code outside of a kernel");
     return current_->here;
   }
+  const Here* running() const { return current_ != nullptr && current_->here.in_kernel ? &current_->here : nullptr; }
   // Leaves the running fiber in that state, until it is resumed.
   void wait(State state) {
     current_->state = state;
@@ -177,6 +180,8 @@ class Block {
   std::vector<unsigned long long> slots_;
 };
 
+thread_local std::int64_t launches = 0;
+
 Block& block_of_this_thread() {
   static thread_local Block block;
   return block;
@@ -184,12 +189,31 @@ Block& block_of_this_thread() {
 
 }  // namespace
 
-Here& here() { return block_of_this_thread().here(); }
-void block_barrier() { block_of_this_thread().wait(State::at_block_barrier); }
-void warp_barrier() { block_of_this_thread().wait(State::at_warp_barrier); }
-void* warp_slot(int lane, unsigned turn) { return block_of_this_thread().slot(lane, turn); }
+void enter_kernel() { block_of_this_thread().here().in_kernel = true; }
+void leave_kernel() { block_of_this_thread().here().in_kernel = false; }
+const Here* running() { return block_of_this_thread().running(); }
+std::int64_t number_of_launch() { return launches; }
+
+void block_barrier() {
+  ++block_of_this_thread().here().barriers;
+  block_of_this_thread().wait(State::at_block_barrier);
+}
+// There are two turns of slots, since one barrier separates a write from the next but one.
+void exchange(void* value, std::size_t bytes, int mask) {
+  Block& block = block_of_this_thread();
+  Here& me = block.here();
+  const int lane = me.index % kWarpSize;
+  const unsigned turn = me.shuffles++ % 2;
+  std::memcpy(block.slot(lane, turn), value, bytes);
+  block.wait(State::at_warp_barrier);
+  std::memcpy(value, block.slot(lane ^ mask, turn), bytes);
+}
+unsigned atomic_max(unsigned* at, unsigned value) {  // blocks of a grid run one after the other
+  return std::exchange(*at, std::max(*at, value));
+}
 
 void run_grid(dim3 grid, dim3 block, const std::function<void()>& kernel) {
+  ++launches;
   Block& here = block_of_this_thread();
   const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z;
   const bool turned = backward();

@@ -5,7 +5,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cstring>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 
 // CUDA's built-in variables, set by the code that runs the block.
@@ -16,32 +17,32 @@ namespace ms::emulated {
 
 constexpr int kWarpSize = 32;
 
-// State of the running thread: its number in the block, and how many shuffles it has executed.
+// State of the running thread: its number in the block, and how many shuffles and barriers it has passed.
 struct Here {
   int index = 0;
-  unsigned shuffles = 0;
+  unsigned shuffles = 0, barriers = 0;
+  bool in_kernel = false;  // between enter_kernel() and leave_kernel()
 };
-Here& here();  // call inside a kernel only
+// What surrounds a kernel calls these; running() is null outside of them.
+void enter_kernel();
+void leave_kernel();
+const Here* running();
+std::int64_t number_of_launch();  // of this stream's thread
 
 // Waits for all threads of the block that have not ended.
 void block_barrier();
-// Waits for the warp's lanes; all 32 must arrive.
-void warp_barrier();
-// Slots through which lanes exchange values. There are two turns, since one barrier separates a write from the next but
-// one.
-void* warp_slot(int lane, unsigned turn);  // 8 bytes
+// Replaces a value of at most 8 bytes by that of the lane whose number differs in the bits of `mask`. All 32 lanes of
+// the warp must arrive.
+void exchange(void* value, std::size_t bytes, int mask);
 
 template <class T>
 T shuffle_xor(T value, int mask) {
   static_assert(sizeof(T) <= 8);
-  Here& me = here();
-  const int lane = me.index % kWarpSize;
-  const unsigned turn = me.shuffles++ % 2;
-  std::memcpy(warp_slot(lane, turn), &value, sizeof value);
-  warp_barrier();
-  std::memcpy(&value, warp_slot(lane ^ mask, turn), sizeof value);
+  exchange(&value, sizeof value, mask);
   return value;
 }
+
+unsigned atomic_max(unsigned* at, unsigned value);
 
 // Runs `kernel` once for every thread of every block. A barrier that not all threads reach ends the program.
 void run_grid(dim3 grid, dim3 block, const std::function<void()>& kernel);

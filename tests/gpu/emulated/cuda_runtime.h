@@ -28,11 +28,13 @@ template <class T>
 T __shfl_xor_sync(unsigned, T value, int mask) {
   return ms::emulated::shuffle_xor(value, mask);
 }
-inline unsigned atomicMax(unsigned* at, unsigned value) {  // blocks of a grid run one after the other
-  return std::exchange(*at, *at < value ? value : *at);
-}
+inline unsigned atomicMax(unsigned* at, unsigned value) { return ms::emulated::atomic_max(at, value); }
 inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
 inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
+template <class T>
+void __stwb(T* to, T value) {
+  *to = value;
+}
 using std::isfinite;
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 inline float __expf(float x) { return std::exp(x); }
@@ -57,7 +59,13 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   if (const cudaError_t code = ms::emulated::begin_launch(*config); code != cudaSuccess) return code;
   ms::emulated::on_stream(config->stream, [grid = config->gridDim, block = config->blockDim, kernel,
                                            ... values = static_cast<Parameters>(std::forward<Arguments>(arguments))] {
-    ms::emulated::run_grid(grid, block, [&] { kernel(values...); });
+    // Copying arguments is no access of the kernel's.
+    ms::emulated::run_grid(
+        grid, block, [&]() __attribute__((no_sanitize("thread"))) {
+          ms::emulated::enter_kernel();
+          kernel(values...);
+          ms::emulated::leave_kernel();
+        });
   });
   return cudaSuccess;
 }

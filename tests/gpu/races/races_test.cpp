@@ -1,0 +1,235 @@
+// Every kernel, with every access checked: no race, nothing read that nobody wrote, nothing outside of its memory, and
+// no more sectors than the bytes fill where memory is aligned. Mistakes are found.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cuda_runtime_api.h>
+
+#include <cstring>
+#include <deque>
+
+#include "checker.h"
+#include "kernels/launch.h"
+#include "mistakes.h"
+
+namespace ms::kernels {
+namespace {
+
+using emulated::Checked;
+using emulated::Watched;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr std::int64_t kRows = 21;
+constexpr Stream kStream = nullptr;
+// Of the sectors that bytes fill. If a thread has eight numbers of two bytes and of four, those of four are two
+// requests, of half of each sector.
+constexpr double kMostSectors = 1.3;
+
+std::int64_t size_of(Type type) { return type == Type::bf16 ? 2 : type == Type::f64 ? 8 : 4; }
+
+// Results are not written before the kernel does; operands are.
+class Kernels : public testing::TestWithParam<std::tuple<Type, bool>> {
+ protected:
+  static bool aligned() { return std::get<1>(GetParam()); }
+  static Type type() { return std::get<0>(GetParam()); }
+  static std::int64_t cols() { return aligned() ? 256 : 75; }
+
+  Matrix result(std::int64_t rows, std::int64_t width, Type of = type()) {
+    memory_.emplace_back(static_cast<std::size_t>(rows * width * size_of(of)));
+    return {memory_.back().data(), rows, width, width, of};
+  }
+  // bf16 or f32 between 1/2 and 1, f64 accordingly, i32 0.
+  Matrix operand(std::int64_t rows, std::int64_t width, Type of = type()) {
+    const Matrix m = result(rows, width, of);
+    for (std::int64_t i = 0; i < rows * width; ++i) {
+      const double value = 0.5 + static_cast<double>(i % 64) / 128;
+      std::byte* at = m.data + i * size_of(of);
+      if (of == Type::f64) std::memcpy(at, &value, sizeof value);
+      const auto single = static_cast<float>(value);
+      if (of == Type::f32) std::memcpy(at, &single, sizeof single);
+      if (of == Type::bf16) std::memcpy(at, reinterpret_cast<const std::byte*>(&single) + 2, 2);
+      if (of == Type::i32) std::memset(at, 0, 4);
+    }
+    memory_.back().set_written();
+    return m;
+  }
+  Matrix operand() { return operand(kRows, cols()); }
+  Matrix result() { return result(kRows, cols()); }
+  Matrix row() { return operand(1, cols()); }
+  float* floats(std::int64_t n) { return reinterpret_cast<float*>(operand(1, n, Type::f32).data); }
+  double* doubles(std::int64_t n) { return reinterpret_cast<double*>(operand(1, n, Type::f64).data); }
+  std::int32_t* zeros(std::int64_t n) { return reinterpret_cast<std::int32_t*>(operand(1, n, Type::i32).data); }
+  float* unwritten(std::int64_t n) { return reinterpret_cast<float*>(result(1, n, Type::f32).data); }
+  void* scratch(std::size_t bytes) { return result(1, static_cast<std::int64_t>((bytes + 3) / 4), Type::f32).data; }
+
+  // `most`: the sectors that requests may move for each that their bytes fill.
+  static void expect_clean(double most = kMostSectors) {
+    cudaDeviceSynchronize();
+    const Checked found = emulated::checked();
+    EXPECT_THAT(found.problems, IsEmpty());
+    EXPECT_GT(found.accesses, 0U);
+    if (!aligned()) return;
+    EXPECT_LE(static_cast<double>(found.sectors), most * static_cast<double>(found.least_sectors));
+  }
+
+ private:
+  std::deque<Watched> memory_;
+};
+
+TEST_P(Kernels, LayerNorm) {
+  const Residual residual{operand(), operand(), row()};
+  layernorm_fwd(kStream, result(), unwritten(kRows), unwritten(kRows), operand(), row(), row(), 1e-5F, {});
+  layernorm_fwd(kStream, result(), unwritten(kRows), unwritten(kRows), result(), row(), row(), 1e-5F, residual);
+  for (const bool accumulate : {false, true}) {
+    layernorm_bwd(kStream, accumulate ? operand() : result(), row(), row(), operand(), operand(), floats(kRows),
+                  floats(kRows), row(), accumulate, scratch(column_sums_bytes(cols(), 2)));
+  }
+  expect_clean();
+}
+TEST_P(Kernels, RmsNorm) {
+  rmsnorm_fwd(kStream, result(), unwritten(kRows), operand(), row(), 1e-5F, {}, 1);
+  rmsnorm_bwd(kStream, result(), row(), operand(), operand(), floats(kRows), row(), false,
+              scratch(column_sums_bytes(cols(), 1)), 1);
+  const Matrix gain = operand(1, cols() / (aligned() ? 4 : 3));
+  const std::int64_t heads = cols() / gain.cols;
+  rmsnorm_fwd(kStream, result(), unwritten(kRows * heads), operand(), gain, 1e-5F, {}, static_cast<int>(heads));
+  rmsnorm_bwd(kStream, result(), gain, operand(), operand(), floats(kRows * heads), gain, false,
+              scratch(column_sums_bytes(gain.cols, 1)), static_cast<int>(heads));
+  expect_clean();
+}
+TEST_P(Kernels, Pointwise) {
+  const std::int64_t half = aligned() ? cols() / 2 : 37;
+  gelu_fwd(kStream, result(), operand());
+  gelu_bwd(kStream, result(), operand(), operand());
+  swiglu_fwd(kStream, result(kRows, half), operand(kRows, 2 * half));
+  swiglu_bwd(kStream, result(kRows, 2 * half), operand(kRows, half), operand(kRows, 2 * half));
+  add(kStream, result(), operand(), operand(), row());
+  fill(kStream, result(), 1);
+  for (const Type to : {Type::f32, Type::bf16, Type::f64}) convert(kStream, result(kRows, cols(), to), operand());
+  const std::int64_t head = aligned() ? 64 : 6, width = 2 * head;
+  rotary(kStream, operand(kRows, width), operand(7, head, Type::f32), 7, head, false);
+  expect_clean();
+}
+TEST_P(Kernels, Embedding) {
+  embedding_fwd(kStream, result(), operand(5, cols()), zeros(kRows), 0);
+  position_fwd(kStream, operand(), operand(7, cols()), 3);
+  for (const Type of : {Type::f32, Type::bf16}) {
+    position_bwd(kStream, operand(7, cols(), of), operand(), 3);
+    // The emulated sort is no kernel: what it writes is not seen.
+    void* sorted = operand(1, static_cast<std::int64_t>((embedding_bwd_bytes(kRows) + 3) / 4), Type::f32).data;
+    embedding_bwd(kStream, operand(5, cols(), of), operand(), zeros(kRows), 0, sorted);
+  }
+  expect_clean();
+}
+TEST_P(Kernels, Loss) {
+  const Matrix logits = operand(), stats = result(3, kRows, Type::f32);
+  float *loss = unwritten(kRows), *lse = unwritten(kRows);
+  loss_stats(kStream, stats, logits, zeros(kRows), 0, cols() - 1);
+  loss_combine(kStream, loss, lse, stats);
+  loss_backward(kStream, logits, lse, zeros(kRows), 0, cols() - 1, 1, 0);
+  expect_clean();
+}
+TEST_P(Kernels, Sums) {
+  column_sum(kStream, row(), operand(), scratch(column_sums_bytes(cols(), 1)));
+  sum_into(kStream, doubles(1), operand(), 1, scratch(total_bytes()));
+  double* sum = doubles(1);
+  sum_squares(kStream, sum, operand(), scratch(total_bytes()));
+  clip_factor(kStream, unwritten(1), unwritten(1), sum, 1, 10);
+  const void* inputs[] = {operand().data, operand().data, operand().data};
+  for (const bool maximum : {false, true}) reduce(kStream, maximum, type(), result().data, inputs, 3, kRows * cols());
+  expect_clean();
+}
+TEST_P(Kernels, Optimizers) {
+  const AdamWScalars scalars{
+      .lr = 0.1F, .beta1 = 0.9F, .beta2 = 0.9F, .eps = 1e-8F, .weight_decay = 0.1F, .correction1 = 1, .correction2 = 1};
+  const std::int64_t n = aligned() ? 4096 : 999;
+  for (const Type grad : {Type::f32, Type::bf16}) {
+    float* master = type() == Type::bf16 ? floats(n) : nullptr;
+    const Matrix param = operand(1, n);
+    adamw(kStream, param, master, floats(n), floats(n), operand(1, n, grad), floats(1), scalars);
+    double* norms = doubles(2);
+    float *m = floats(n), *v = floats(n);
+    lamb_moments(kStream, norms, m, v, master == nullptr ? param : operand(1, n, Type::f32), operand(1, n, grad),
+                 floats(1), scalars, scratch(total_bytes()));
+    lamb_apply(kStream, param, master, m, v, norms, floats(1), scalars);
+  }
+  expect_clean();
+}
+TEST_P(Kernels, Initialization) {
+  init_normal(kStream, result(), kRows - 2, 1, 2, 3, cols() + 9, 0.02F);
+  expect_clean(20);  // a thread writes its four numbers one by one; once a run
+}
+TEST_P(Kernels, Fp8) {
+  if (type() != Type::bf16) GTEST_SKIP() << "fp8 is made of bf16";
+  float* amax = unwritten(1);
+  compute_amax(kStream, amax, operand());
+  for (const bool is_e5m2 : {false, true}) {
+    fp8_round(kStream, result().data, operand(), amax, is_e5m2);
+    if (!aligned()) continue;
+    const Matrix tall = operand(48, cols());
+    for (const bool transposed : {false, true}) {
+      fp8_quantize(kStream, result(48, cols() / 2).data, unwritten(1), tall, amax, is_e5m2, transposed);
+    }
+  }
+  expect_clean();
+}
+INSTANTIATE_TEST_SUITE_P(All, Kernels, testing::Combine(testing::Values(Type::f32, Type::bf16), testing::Bool()),
+                         [](const auto& test) {
+                           return std::string(std::get<0>(test.param) == Type::f32 ? "f32" : "bf16") +
+                                  (std::get<1>(test.param) ? "_aligned" : "_odd");
+                         });
+
+// Memory for kernels with a mistake: 64 floats to write, and many that are written.
+class Mistakes : public testing::Test {
+ protected:
+  Mistakes() { std::memset(from_.data(), 0, 64 * 64 * sizeof(float)), from_.set_written(); }
+  float* to() const { return reinterpret_cast<float*>(to_.data()); }
+  const float* from() const { return reinterpret_cast<const float*>(from_.data()); }
+  static Checked found() {
+    cudaDeviceSynchronize();
+    return emulated::checked();
+  }
+
+  Watched to_{64 * sizeof(float)}, from_{64 * 64 * sizeof(float)};
+};
+
+TEST_F(Mistakes, RemovedBarrier) {
+  shift_row(kStream, to(), from(), true);
+  EXPECT_THAT(found().problems, IsEmpty());
+  shift_row(kStream, to(), from(), false);
+  EXPECT_THAT(found().problems, Contains(HasSubstr("in shared memory")));
+}
+TEST_F(Mistakes, ReadOfWhatNobodyWrote) {
+  copy_row(kStream, to(), from(), 64);
+  EXPECT_THAT(found().problems, IsEmpty());
+  copy_row(kStream, to(), from(), 63);
+  EXPECT_THAT(found().problems, Contains(HasSubstr("a read of shared memory that nobody wrote")));
+  const Watched unwritten(64 * sizeof(float));
+  gather(kStream, to(), reinterpret_cast<const float*>(unwritten.data()), 1);
+  EXPECT_THAT(found().problems, Contains(HasSubstr("a read of global memory that nobody wrote")));
+}
+TEST_F(Mistakes, StridedAccess) {
+  gather(kStream, to(), from(), 1);
+  const Checked adjacent = found();
+  EXPECT_EQ(adjacent.sectors, adjacent.least_sectors);
+  EXPECT_EQ(adjacent.sectors, 16U);
+  gather(kStream, to(), from(), 32);
+  EXPECT_EQ(found().sectors, 8U + 64U);
+}
+TEST_F(Mistakes, OutsideOfMemory) {
+  gather(kStream, to(), from(), 66);
+  EXPECT_THAT(found().problems, Contains(HasSubstr("outside of all memory")));
+}
+TEST_F(Mistakes, BlocksAgainstBlocks) {
+  std::memset(to(), 0, sizeof(float));
+  to_.set_written();
+  add_blocks(kStream, to(), from(), 1);
+  EXPECT_THAT(found().problems, IsEmpty());
+  add_blocks(kStream, to(), from(), 2);
+  EXPECT_THAT(found().problems, Contains(HasSubstr("in global memory")));
+}
+
+}  // namespace
+}  // namespace ms::kernels
