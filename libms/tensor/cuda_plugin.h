@@ -11,7 +11,7 @@ namespace ms::tensor {
 
 struct CudaOptions {
   bool deterministic = true;  // every run gives the same bits; otherwise attention's backward may use atomics
-  bool time_ops = true;       // records two events per op, which op_seconds() needs
+  bool time_ops = true;       // records an event or two per op, which op_seconds() needs
 };
 
 // The table that the plugin's entry point, the C function ms_cuda_plugin(), returns. Its first three fields tell

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <numeric>
 
 #include "tensor/cuda_plugin.h"
 
@@ -83,6 +85,29 @@ TEST_F(Choices, AreTunedOnceAndReused) {
   given.device->prepare(ops, again, true);
   EXPECT_EQ(again, choices);  // nothing was left to tune
   EXPECT_EQ(given.run(), timed.run());
+}
+
+// Times of ops on a stream do not overlap, though one's end may be another's begin.
+TEST_F(Choices, TimesOfOpsAddUp) {
+  OneMatmul timed;
+  const auto begin = std::chrono::steady_clock::now();
+  const std::vector<float> result = timed.run();
+  const double wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const std::vector<double> seconds = timed.device->op_seconds();
+  EXPECT_GT(seconds[static_cast<std::size_t>(OpClass::matmul)], 0);
+  EXPECT_LE(std::accumulate(seconds.begin(), seconds.end(), 0.0), wall_s);
+}
+
+// Scratch memory does not need memory pools, and grows without them.
+TEST_F(Choices, WorkWithoutMemoryPools) {
+  OneMatmul with;
+  setenv("MS_EMULATED_GPU_POOLS", "0", 1);
+  OneMatmul without;
+  const Tensor x = OneMatmul::at(without.memory->data()).a, sum{without.memory->data(), 1, 1, 1, DType::f64};
+  without.stream->submit(SumSquares{.out = sum, .x = x});
+  const std::vector<float> result = without.run();
+  unsetenv("MS_EMULATED_GPU_POOLS");
+  EXPECT_EQ(result, with.run());
 }
 
 // A separate GELU is a choice too, if it is faster.

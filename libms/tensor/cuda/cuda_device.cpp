@@ -28,6 +28,9 @@ int CudaDevice::count() {
 CudaDevice::CudaDevice(int gpu, const CudaOptions& options)
     : gpu_(chosen(gpu)), ops_(options.deterministic), times_ops_(options.time_ops), seconds_(kOpClasses, 0.0) {
   check(cudaStreamCreateWithFlags(&anchor_stream_, cudaStreamNonBlocking), "making a stream");
+  int pools = 0;
+  check(cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, gpu_), "asking what the GPU has");
+  has_pools_ = pools != 0;
 }
 CudaDevice::~CudaDevice() { cudaStreamDestroy(anchor_stream_); }
 
@@ -77,50 +80,46 @@ DeviceMemory CudaDevice::memory() {
   return {.free_bytes = static_cast<std::int64_t>(free), .total_bytes = static_cast<std::int64_t>(total)};
 }
 
-cudaEvent_t CudaDevice::mark(cudaStream_t stream) {
-  const cudaEvent_t event = timed_.take();
-  check(cudaEventRecord(event, stream), "recording a time");
+CudaDevice::TimedEvent CudaDevice::mark(cudaStream_t stream) {
+  TimedEvent event(timed_.take(), [this](cudaEvent_t done) { timed_.release(done); });
+  check(cudaEventRecord(event.get(), stream), "recording a time");
   return event;
 }
 void CudaDevice::finished(const Span& span) {
   spans_.push_back(span);
   if (spans_.size() >= kMostSpans) collect();
 }
-void CudaDevice::begin_section(int stream, trace::Ticket ticket, cudaEvent_t begin) {
-  sections_[stream] = {.begin = begin, .stream = stream, .is_section = true, .ticket = ticket};
+void CudaDevice::begin_section(int stream, trace::Ticket ticket, TimedEvent begin) {
+  sections_[stream] = {.begin = std::move(begin), .end = {}, .stream = stream, .is_section = true, .ticket = ticket};
 }
-void CudaDevice::end_section(int stream, trace::Ticket ticket, cudaEvent_t end) {
+void CudaDevice::end_section(int stream, trace::Ticket ticket, TimedEvent end) {
   Span span = sections_.at(stream);
   MS_ASSERT(span.ticket == ticket, "a section ends that did not begin");
   sections_.erase(stream);
-  span.end = end;
+  span.end = std::move(end);
   finished(span);
 }
 
 // The anchor is an event on a stream of its own without other work; the host reads its clock right after it passes.
-std::int64_t CudaDevice::host_ns(cudaEvent_t event) {
+std::int64_t CudaDevice::host_ns(const TimedEvent& event) {
   if (anchor_ == nullptr || trace::now_ns() - anchor_ns_ > kAnchorHolds_ns) {
-    drop_anchor();
     anchor_ = mark(anchor_stream_);
-    check(cudaEventSynchronize(anchor_), "comparing clocks");
+    check(cudaEventSynchronize(anchor_.get()), "comparing clocks");
     anchor_ns_ = trace::now_ns();
   }
   float ms = 0;  // negative if the event was before the anchor
-  check(cudaEventElapsedTime(&ms, anchor_, event), "reading a time");
+  check(cudaEventElapsedTime(&ms, anchor_.get(), event.get()), "reading a time");
   return anchor_ns_ + static_cast<std::int64_t>(static_cast<double>(ms) * 1e6);
-}
-void CudaDevice::drop_anchor() {
-  if (anchor_ != nullptr) timed_.release(std::exchange(anchor_, nullptr));
 }
 
 void CudaDevice::collect() {
   while (!spans_.empty()) {
     const Span span = spans_.front();
-    if (!has_passed(span.end)) return;
-    check(cudaEventSynchronize(span.end), "waiting for the GPU");
+    if (!has_passed(span.end.get())) return;
+    check(cudaEventSynchronize(span.end.get()), "waiting for the GPU");
     spans_.pop_front();
     float ms = 0;
-    check(cudaEventElapsedTime(&ms, span.begin, span.end), "reading a time");
+    check(cudaEventElapsedTime(&ms, span.begin.get(), span.end.get()), "reading a time");
     if (span.op_class >= 0) {
       seconds_[static_cast<std::size_t>(span.op_class)] += static_cast<double>(ms) * 1e-3;
       busy_s_[span.stream] += static_cast<double>(ms) * 1e-3;
@@ -135,8 +134,6 @@ void CudaDevice::collect() {
         recorder()->end_section(span.ticket, end_ns, static_cast<std::int64_t>(busy_s * 1e9));
       }
     }
-    timed_.release(span.begin);
-    timed_.release(span.end);
   }
 }
 

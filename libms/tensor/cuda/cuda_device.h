@@ -37,25 +37,26 @@ class CudaDevice final : public Device {
   // Held while work is issued: several threads may drive the streams of a device.
   std::mutex& mutex() { return mutex_; }
 
-  // Op seconds and traces: two timed events around a span of work, read when both have passed.
+  // Op seconds and traces: two timed events around a span of work, read when both have passed. Spans may share one.
+  using TimedEvent = std::shared_ptr<CUevent_st>;  // back to the pool with its last owner
   bool times_ops() const { return times_ops_; }
+  bool has_pools() const { return has_pools_; }  // cudaMallocAsync() works
   struct Span {
-    cudaEvent_t begin = nullptr, end = nullptr;
+    TimedEvent begin, end;
     int stream = 0;     // its index
     int op_class = -1;  // for op_seconds(); negative if not an op
     bool is_section = false;
     trace::Ticket ticket = trace::kNoTicket;  // if the span is an event of the recorder
   };
-  cudaEvent_t mark(cudaStream_t stream);  // records a timed event
-  void finished(const Span& span);        // both events have been recorded
-  void begin_section(int stream, trace::Ticket ticket, cudaEvent_t begin);
-  void end_section(int stream, trace::Ticket ticket, cudaEvent_t end);
+  TimedEvent mark(cudaStream_t stream);  // records a timed event
+  void finished(const Span& span);       // both events have been recorded
+  void begin_section(int stream, trace::Ticket ticket, TimedEvent begin);
+  void end_section(int stream, trace::Ticket ticket, TimedEvent end);
 
  private:
   // Counts the seconds of completed spans and passes them to the recorder.
   void collect();
-  std::int64_t host_ns(cudaEvent_t event);
-  void drop_anchor();
+  std::int64_t host_ns(const TimedEvent& event);
 
   int gpu_;
   CudaOps ops_;
@@ -63,14 +64,14 @@ class CudaDevice final : public Device {
   std::shared_ptr<CudaEventPool> events_ = std::make_shared<CudaEventPool>(false);
   CudaEventPool timed_{true};
   std::shared_ptr<DeviceFailure> failure_ = std::make_shared<DeviceFailure>();
-  bool times_ops_;
+  bool times_ops_, has_pools_ = false;
   std::deque<Span> spans_;        // in the order of issue
   std::map<int, Span> sections_;  // by stream: open sections
   std::map<int, double> busy_s_;  // by stream: seconds in ops since its last section ended
   std::vector<double> seconds_;
   // One moment on the GPU's clock and on the host's. Renewed, since an elapsed time is a float of milliseconds.
   cudaStream_t anchor_stream_ = nullptr;
-  cudaEvent_t anchor_ = nullptr;
+  TimedEvent anchor_;
   std::int64_t anchor_ns_ = 0;
 };
 

@@ -249,7 +249,10 @@ std::size_t CudaMatmul::prepare(const Matmul& op, MatmulChoices& choices, bool t
       const std::string chosen = autotuned(lowered.matmul());
       if (!chosen.empty()) chosen_[key.text()] = choices.algorithms[key.text()] = chosen;
     }
-    if (plan(lowered, key) != nullptr) return lowered.scratch_bytes();
+    if (const Plan* chosen = plan(lowered, key)) {
+      run_once(lowered.matmul(), *chosen);
+      return lowered.scratch_bytes();
+    }
   }
   throw no_algorithm(key_of(LoweredMatmul(op, {}).matmul()).text());
 }

@@ -196,19 +196,36 @@ void make_on_host(RotaryTable op, cudaStream_t stream) {
   check(cudaStreamSynchronize(stream), "copying to the GPU");  // before `here` is destroyed
 }
 
+// The scratch memory of an op that is neither a matmul nor attention.
+template <class Row>
+std::size_t scratch_of(const Row&) {
+  return 0;
+}
+std::size_t scratch_of(const LayerNormBwd& op) { return kernels::column_sums_bytes(op.x.cols, 2); }
+std::size_t scratch_of(const RmsNormBwd& op) { return kernels::column_sums_bytes(op.gain.cols, 1); }
+std::size_t scratch_of(const EmbeddingBwd& op) { return kernels::embedding_bwd_bytes(op.dy.rows); }
+std::size_t scratch_of(const ColumnSum& op) { return kernels::column_sums_bytes(op.x.cols, 1); }
+std::size_t scratch_of(const SumInto&) { return kernels::total_bytes(); }
+std::size_t scratch_of(const SumSquares&) { return kernels::total_bytes(); }
+std::size_t scratch_of(const LambMoments&) { return kernels::total_bytes(); }
+
 }  // namespace
 
 void CudaScratch::free() noexcept {
-  if (data_ != nullptr) cudaFreeAsync(std::exchange(data_, nullptr), stream_);
+  if (data_ != nullptr && has_pools_) cudaFreeAsync(data_, stream_);
+  if (data_ != nullptr && !has_pools_) outgrown_.push_back(data_);
+  data_ = nullptr;
   size_ = 0;
+}
+CudaScratch::~CudaScratch() {
+  for (void* data : outgrown_) cudaFree(data);
 }
 
 void* CudaScratch::take(std::size_t bytes) {
   if (bytes <= size_) return data_;
-  // Freed in stream order: cudaFree() would wait for the whole GPU, and so for peers that may wait for this rank.
-  if (data_ != nullptr) check(cudaFreeAsync(std::exchange(data_, nullptr), stream_), "freeing scratch memory");
-  size_ = 0;
-  check(cudaMallocAsync(&data_, bytes, stream_), fmt::format("{} bytes of scratch memory", bytes));
+  free();
+  check(has_pools_ ? cudaMallocAsync(&data_, bytes, stream_) : cudaMalloc(&data_, bytes),
+        fmt::format("{} bytes of scratch memory", bytes));
   size_ = bytes;
   return data_;
 }
@@ -226,6 +243,8 @@ class CudaOps::Impl {
         most = std::max(most, attention_.prepare(*forward));
       } else if (const auto* backward = std::get_if<AttentionBwd>(&op)) {
         most = std::max(most, attention_.prepare(*backward));
+      } else {
+        most = std::max(most, std::visit([](const auto& row) { return scratch_of(row); }, op));
       }
     }
     return most;
@@ -253,7 +272,7 @@ class CudaOps::Impl {
   void run(const LayerNormBwd& op, S stream, CudaScratch& scratch) {
     kernels::layernorm_bwd(stream, matrix(op.dx), matrix(op.dgain), matrix(op.dbias), matrix(op.dy), matrix(op.x),
                            op.mean.as<float>(), op.rstd.as<float>(), matrix(op.gain), op.accumulate,
-                           scratch.take(kernels::column_sums_bytes(op.x.cols, 2)));
+                           scratch.take(scratch_of(op)));
   }
   void run(const RmsNormFwd& op, S stream, CudaScratch&) {
     kernels::rmsnorm_fwd(stream, matrix(op.y), op.rstd.as<float>(), matrix(op.x), matrix(op.gain), op.eps,
@@ -261,8 +280,7 @@ class CudaOps::Impl {
   }
   void run(const RmsNormBwd& op, S stream, CudaScratch& scratch) {
     kernels::rmsnorm_bwd(stream, matrix(op.dx), matrix(op.dgain), matrix(op.dy), matrix(op.x), op.rstd.as<float>(),
-                         matrix(op.gain), op.accumulate, scratch.take(kernels::column_sums_bytes(op.gain.cols, 1)),
-                         static_cast<int>(op.heads));
+                         matrix(op.gain), op.accumulate, scratch.take(scratch_of(op)), static_cast<int>(op.heads));
   }
   void run(const GeluFwd& op, S stream, CudaScratch&) { kernels::gelu_fwd(stream, matrix(op.y), matrix(op.x)); }
   void run(const GeluBwd& op, S stream, CudaScratch&) {
@@ -281,7 +299,7 @@ class CudaOps::Impl {
   }
   void run(const EmbeddingBwd& op, S stream, CudaScratch& scratch) {
     kernels::embedding_bwd(stream, matrix(op.dtable), matrix(op.dy), op.tokens.as<std::int32_t>(), op.first,
-                           scratch.take(kernels::embedding_bwd_bytes(op.dy.rows)));
+                           scratch.take(scratch_of(op)));
   }
   void run(const PositionFwd& op, S stream, CudaScratch&) {
     kernels::position_fwd(stream, matrix(op.y), matrix(op.table), op.offset);
@@ -303,7 +321,7 @@ class CudaOps::Impl {
     kernels::add(stream, matrix(op.y), matrix(op.a), matrix(op.b), matrix(op.bias));
   }
   void run(const ColumnSum& op, S stream, CudaScratch& scratch) {
-    kernels::column_sum(stream, matrix(op.out), matrix(op.x), scratch.take(kernels::column_sums_bytes(op.x.cols, 1)));
+    kernels::column_sum(stream, matrix(op.out), matrix(op.x), scratch.take(scratch_of(op)));
   }
   void run(const Copy& op, S stream, CudaScratch&) {
     if (op.dst.dtype != op.src.dtype) return kernels::convert(stream, matrix(op.dst), matrix(op.src));
@@ -321,10 +339,10 @@ class CudaOps::Impl {
   }
   void run(const Fill& op, S stream, CudaScratch&) { kernels::fill(stream, matrix(op.x), op.value); }
   void run(const SumInto& op, S stream, CudaScratch& scratch) {
-    kernels::sum_into(stream, op.out.as<double>(), matrix(op.x), op.scale, scratch.take(kernels::total_bytes()));
+    kernels::sum_into(stream, op.out.as<double>(), matrix(op.x), op.scale, scratch.take(scratch_of(op)));
   }
   void run(const SumSquares& op, S stream, CudaScratch& scratch) {
-    kernels::sum_squares(stream, op.out.as<double>(), matrix(op.x), scratch.take(kernels::total_bytes()));
+    kernels::sum_squares(stream, op.out.as<double>(), matrix(op.x), scratch.take(scratch_of(op)));
   }
   void run(const ClipFactor& op, S stream, CudaScratch&) {
     kernels::clip_factor(stream, op.factor.as<float>(), op.norm.as<float>(), op.sum_squares.as<double>(), op.max_norm,
@@ -336,7 +354,7 @@ class CudaOps::Impl {
   }
   void run(const LambMoments& op, S stream, CudaScratch& scratch) {
     kernels::lamb_moments(stream, op.norms.as<double>(), op.m.as<float>(), op.v.as<float>(), matrix(op.w),
-                          matrix(op.grad), op.factor.as<float>(), scalars_of(op), scratch.take(kernels::total_bytes()));
+                          matrix(op.grad), op.factor.as<float>(), scalars_of(op), scratch.take(scratch_of(op)));
   }
   void run(const LambApply& op, S stream, CudaScratch&) {
     kernels::lamb_apply(stream, matrix(op.param), op.master.as<float>(), op.m.as<float>(), op.v.as<float>(),

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "kernels/launch.h"
 #include "tensor/matmul_choices.h"
@@ -13,22 +14,26 @@
 
 namespace ms::tensor {
 
-// Memory that kernels of one stream use between two of their launches. It grows, in stream order, when an op first
-// needs more; after one step it no longer grows.
+// Memory that kernels of one stream use between two of their launches. It grows when an op first needs more; after one
+// step it no longer grows. What it outgrows is freed in stream order if the GPU has memory pools, and otherwise with
+// the stream: cudaFree() waits for the whole GPU, and so for peers that may wait for this rank.
 class CudaScratch {
  public:
-  explicit CudaScratch(cudaStream_t stream = nullptr) : stream_(stream) {}
+  CudaScratch() = default;
+  ~CudaScratch();
   CudaScratch(const CudaScratch&) = delete;
   CudaScratch& operator=(const CudaScratch&) = delete;
 
-  void belong_to(cudaStream_t stream) { stream_ = stream; }
+  void belong_to(cudaStream_t stream, bool has_pools) { stream_ = stream, has_pools_ = has_pools; }
   void* take(std::size_t bytes);
   void free() noexcept;  // before the stream is destroyed
 
  private:
-  cudaStream_t stream_;
+  cudaStream_t stream_ = nullptr;
+  bool has_pools_ = false;
   void* data_ = nullptr;
   std::size_t size_ = 0;
+  std::vector<void*> outgrown_;
 };
 
 kernels::Type kernel_type(DType dtype);

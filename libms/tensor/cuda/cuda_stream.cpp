@@ -68,7 +68,7 @@ CudaStream::CudaStream(CudaDevice& device, std::string name, int index, StreamKi
   check(cudaDeviceGetStreamPriorityRange(&least, &most), "asking for priorities of streams");
   check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, kind == StreamKind::comm ? most : least),
         "making a stream");
-  scratch_.belong_to(stream_);
+  scratch_.belong_to(stream_, device.has_pools());
 }
 CudaStream::~CudaStream() {
   scratch_.free();
@@ -96,10 +96,13 @@ void CudaStream::do_submit(const Op& op) {
   issue([&] {
     check_op(op);
     if (!cuda_.times_ops() && ticket == trace::kNoTicket) return cuda_.ops().run(op, stream_, scratch_);
-    const cudaEvent_t begin = cuda_.mark(stream_);
+    // An op that is issued before the last one has ended begins where that ends: one event instead of two.
+    const bool follows = last_end_ != nullptr && !has_passed(last_end_.get());
+    auto begin = follows ? last_end_ : cuda_.mark(stream_);
     cuda_.ops().run(op, stream_, scratch_);
-    cuda_.finished({.begin = begin,
-                    .end = cuda_.mark(stream_),
+    last_end_ = cuda_.mark(stream_);
+    cuda_.finished({.begin = std::move(begin),
+                    .end = last_end_,
                     .stream = index(),
                     .op_class = static_cast<int>(op_class(op)),
                     .ticket = ticket});
@@ -120,27 +123,31 @@ void CudaStream::come_after(const EventState& event) {
   const auto* state = dynamic_cast<const CudaEvent*>(&event);
   MS_ASSERT(state, "stream {} waits for an event of another device", name());
   if (state->poison()) return poison(*state->poison());
+  last_end_.reset();
   issue([&] { check(cudaStreamWaitEvent(stream_, state->handle(), 0), "waiting for an event"); });
 }
 
-cudaEvent_t CudaStream::mark_time() {
-  cudaEvent_t event = nullptr;
+std::shared_ptr<CUevent_st> CudaStream::mark_time() {
+  std::shared_ptr<CUevent_st> event;
   issue([&] { event = cuda_.mark(stream_); });
   return event;
 }
-void CudaStream::finished(cudaEvent_t begin, trace::Ticket ticket) {
-  issue([&] { cuda_.finished({.begin = begin, .end = cuda_.mark(stream_), .stream = index(), .ticket = ticket}); });
+void CudaStream::finished(std::shared_ptr<CUevent_st> begin, trace::Ticket ticket) {
+  issue([&] {
+    cuda_.finished({.begin = std::move(begin), .end = cuda_.mark(stream_), .stream = index(), .ticket = ticket});
+  });
 }
 int CudaStream::gpu() const { return cuda_.gpu(); }
 const std::shared_ptr<DeviceFailure>& CudaStream::failure() const { return cuda_.failure(); }
 
 void CudaStream::launch(const std::function<void(cudaStream_t)>& launch) {
   const trace::Ticket ticket = std::exchange(next_, trace::kNoTicket);
+  last_end_.reset();
   issue([&] {
     if (ticket == trace::kNoTicket) return launch(stream_);
-    const cudaEvent_t begin = cuda_.mark(stream_);
+    auto begin = cuda_.mark(stream_);
     launch(stream_);
-    cuda_.finished({.begin = begin, .end = cuda_.mark(stream_), .stream = index(), .ticket = ticket});
+    cuda_.finished({.begin = std::move(begin), .end = cuda_.mark(stream_), .stream = index(), .ticket = ticket});
   });
 }
 void CudaStream::throw_if_poisoned() const {

@@ -67,8 +67,8 @@ class CudaStream final : public Stream {
   Event point() { return Event(do_record(), {}); }
   // Makes later work wait for an event of any CUDA stream. Unlike wait(), the race check does not see it.
   void come_after(const EventState& event);
-  cudaEvent_t mark_time();                                 // for finished(); nullptr if the stream is poisoned
-  void finished(cudaEvent_t begin, trace::Ticket ticket);  // ends an event of the recorder here
+  std::shared_ptr<CUevent_st> mark_time();  // for finished(); nullptr if the stream is poisoned
+  void finished(std::shared_ptr<CUevent_st> begin, trace::Ticket ticket);  // ends an event of the recorder here
   void throw_if_poisoned() const;
 
   // Public for callers that queue what they issue themselves.
@@ -90,6 +90,7 @@ class CudaStream final : public Stream {
   CudaScratch scratch_;
   std::shared_ptr<const Error> poison_;
   trace::Ticket next_ = trace::kNoTicket;
+  std::shared_ptr<CUevent_st> last_end_;  // of the last op, if nothing was issued since
 };
 
 }  // namespace ms::tensor

@@ -1,4 +1,5 @@
-// Autotunes a matmul: times the algorithms that cuBLASLt offers on the GPU. Implements a part of CudaMatmul.
+// Tries a matmul: times the algorithms that cuBLASLt offers on the GPU, or runs one for the first time. Implements a
+// part of CudaMatmul.
 #include <fmt/ranges.h>
 
 #include <array>
@@ -27,11 +28,11 @@ class TrialStream {
   cudaStream_t stream_ = nullptr;
 };
 
-// Memory for matmuls that are only timed. GEMMs of zeros take less power, and so less time, than those of a run.
+// Memory for matmuls that are only tried. GEMMs of zeros take less power, and so less time, than those of a run.
 class TrialMemory {
  public:
   TrialMemory(std::size_t bytes, cudaStream_t stream) {
-    check(cudaMalloc(&data_, bytes), fmt::format("{} bytes to autotune a matmul", bytes));
+    check(cudaMalloc(&data_, bytes), fmt::format("{} bytes to try a matmul", bytes));
     constexpr std::size_t kBlock = std::size_t{1} << 20;
     std::vector<std::uint16_t> block(std::min(bytes, kBlock) / 2);
     std::uint32_t state = 1;
@@ -69,19 +70,19 @@ class Trial {
   const float* scales() const { return reinterpret_cast<const float*>(matmul_.a.data); }  // any will do
   void* workspace() const { return memory_.data(); }
   cudaStream_t stream() const { return stream_; }
-
- private:
-  static std::size_t place(const Tensor& t, std::size_t& used) {
-    const std::size_t at = (used + 255) / 256 * 256 + alignment_of(t) % 256;
-    used = at + static_cast<std::size_t>(t.extent_bytes());
-    return at;
-  }
   static std::size_t bytes_of(const Matmul& matmul) {
     std::size_t used = LoweredMatmul::kWorkspace;
     for (const Tensor* t : {&matmul.a, &matmul.b, &matmul.c, &matmul.bias, &matmul.gelu_y, &matmul.gelu_x}) {
       if (*t) place(*t, used);
     }
     return used;
+  }
+
+ private:
+  static std::size_t place(const Tensor& t, std::size_t& used) {
+    const std::size_t at = (used + 255) / 256 * 256 + alignment_of(t) % 256;
+    used = at + static_cast<std::size_t>(t.extent_bytes());
+    return at;
   }
 
   Matmul matmul_;
@@ -127,6 +128,17 @@ std::string CudaMatmul::autotuned(const Matmul& like) const {
     return true;
   });
   return faster == 1 ? std::string(kApart) : text_of(whole.plan->algorithm);
+}
+
+void CudaMatmul::run_once(const Matmul& like, const Plan& plan) {
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "asking for free memory");
+  if (Trial::bytes_of(like) > free) return;  // the run, which takes more, is refused with what takes how much
+  if (!has_run_.emplace(key_of(like).text(), text_of(plan.algorithm)).second) return;
+  const Trial trial(like);
+  const std::unique_ptr<Plan> own = describe(trial.matmul(), key_of(trial.matmul()), trial.scales());
+  check(multiply(*own, plan.algorithm, trial.matmul(), trial.workspace(), trial.stream()), "multiplying");
+  check(cudaStreamSynchronize(trial.stream()), "multiplying");
 }
 
 }  // namespace ms::tensor

@@ -102,7 +102,7 @@ class QueuedStream final : public TaskStream, PeerMemory {
     bool step(const CpuWaker& waker) override {
       if (begin_ == nullptr) stream_.issue([&] { begin_ = stream_.target_.mark_time(); });
       if (!task_->step(waker)) return false;
-      stream_.issue([&] { stream_.target_.finished(begin_, ticket_); });
+      stream_.issue([&] { stream_.target_.finished(std::move(begin_), ticket_); });
       return true;
     }
     void cancel(const Error& cause) noexcept override { task_->cancel(cause); }
@@ -111,7 +111,7 @@ class QueuedStream final : public TaskStream, PeerMemory {
     QueuedStream& stream_;
     std::shared_ptr<AsyncTask> task_;
     trace::Ticket ticket_;
-    cudaEvent_t begin_ = nullptr;
+    std::shared_ptr<CUevent_st> begin_;
   };
 
   // Called by workers, on this rank's GPU. Errors that poison the CUDA stream poison the queue.

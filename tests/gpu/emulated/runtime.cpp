@@ -5,6 +5,7 @@
 // MS_EMULATED_GPU_COUNT      number of GPUs, default 1
 // MS_EMULATED_GPU_PROCESSORS number of multiprocessors, default 132
 // MS_EMULATED_GPU_MEMORY     bytes of memory, default 1 GiB
+// MS_EMULATED_GPU_POOLS=0    no cudaMallocAsync()
 // MS_EMULATED_GPU_JITTER_US  every work item waits up to this long before it begins
 // MS_EMULATED_GPU_GUARD=1    the host must not access GPU memory while the GPU is idle
 // MS_EMULATED_GPU_FAULT      ecc@N, 700@N: broken memory, or this error, from launch N (1) on; image: no kernel for it;
@@ -26,41 +27,16 @@
 
 #include "cuda_runtime.h"
 #include "guard.h"
+#include "moment.h"
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using ms::emulated::Moment;
 
 std::int64_t setting(const char* name, std::int64_t otherwise) {
   const char* text = std::getenv(name);
   return text == nullptr ? otherwise : std::atoll(text);
 }
-
-// A point of a stream: passed or not.
-class Moment {
- public:
-  void pass() {
-    const std::lock_guard lock(mutex_);
-    at_ = Clock::now();
-    passed_ = true;
-    changed_.notify_all();
-  }
-  bool passed() const {
-    const std::lock_guard lock(mutex_);
-    return passed_;
-  }
-  Clock::time_point wait() const {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return passed_; });
-    return at_;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
-  bool passed_ = false;
-  Clock::time_point at_;
-};
 
 // The sticky error of a broken GPU; and each thread's last error.
 std::atomic<cudaError_t> broken = cudaSuccess;
@@ -167,6 +143,7 @@ std::function<void()> guarded(std::function<void()> work) {
   };
 }
 
+bool has_pools() { return setting("MS_EMULATED_GPU_POOLS", 1) != 0; }
 CUstream_st& stream_of(cudaStream_t stream) { return stream == nullptr ? Gpu::get().legacy : *stream; }
 
 cudaError_t make_stream(cudaStream_t* stream) {
@@ -255,9 +232,16 @@ cudaError_t cudaGetDevice(int* gpu) {
   return say(cudaSuccess);
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  if (attribute != cudaDevAttrMultiProcessorCount) return say(cudaErrorNotSupported);
-  *value = static_cast<int>(setting("MS_EMULATED_GPU_PROCESSORS", 132));
-  return say(cudaSuccess);
+  switch (attribute) {
+    case cudaDevAttrMultiProcessorCount:
+      *value = static_cast<int>(setting("MS_EMULATED_GPU_PROCESSORS", 132));
+      return say(cudaSuccess);
+    case cudaDevAttrMemoryPoolsSupported:
+      *value = has_pools() ? 1 : 0;
+      return say(cudaSuccess);
+    default:
+      return say(cudaErrorNotSupported);
+  }
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};
@@ -297,8 +281,11 @@ cudaError_t cudaFree(void* data) {
   cudaDeviceSynchronize();
   return say(release(data) ? cudaSuccess : cudaErrorInvalidValue);
 }
-cudaError_t cudaMallocAsync(void** data, std::size_t size, cudaStream_t) { return cudaMalloc(data, size); }
+cudaError_t cudaMallocAsync(void** data, std::size_t size, cudaStream_t) {
+  return has_pools() ? cudaMalloc(data, size) : say(cudaErrorNotSupported);
+}
 cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
+  if (!has_pools()) return say(cudaErrorNotSupported);
   stream_of(stream).push([data] { release(data); });
   return say(cudaSuccess);
 }
