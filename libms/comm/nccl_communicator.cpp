@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <future>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -27,6 +28,7 @@ constexpr auto kPolledFor = 300us, kRest = 100us;  // polling for NCCL to accept
 // NCCL reports that a peer is lost, not which. The service detects dead processes of this node and receives stop
 // messages from others: it has this long to name the rank. mpirun ends survivors 1 s after a rank's death.
 constexpr auto kBlameGrace = 800ms;
+constexpr auto kDeregisters = 500ms;  // takes microseconds unless a peer of this node is stopped
 
 ncclDataType_t type_of(tensor::DType dtype) {
   switch (dtype) {
@@ -62,10 +64,17 @@ struct OpenComm {
   std::optional<Clock::time_point> lost_since;  // when NCCL reported a lost peer
 };
 
-// The caller holds the mutex.
-void deregister_memory(OpenComm& open) {
-  if (open.comm != nullptr && open.registered != nullptr)
-    ncclCommDeregister(open.comm, std::exchange(open.registered, nullptr));
+// NCCL's abort frees first, and deregisters what is left with what it has freed (commFree(), NCCL 2.28 to 2.30). So
+// memory is deregistered before, which asks processes of the node, and one that is stopped never answers: the abort,
+// whose first act is a flag that ends all waiting, then follows anyway. The caller holds the mutex.
+std::jthread deregister_before_abort(OpenComm& open) {
+  if (open.registered == nullptr) return {};
+  std::packaged_task<void()> task(
+      [comm = open.comm, memory = std::exchange(open.registered, nullptr)] { ncclCommDeregister(comm, memory); });
+  const std::future<void> is_done = task.get_future();
+  std::jthread thread(std::move(task));
+  is_done.wait_for(kDeregisters);
+  return thread;
 }
 
 bool is_of_peers(ncclResult_t code) { return code == ncclRemoteError || code == ncclSystemError; }
@@ -115,7 +124,7 @@ class NcclProcess final : public Nccl {
 
  private:
   void join(OpenComm& open);
-  void monitor(const std::stop_token& stop);
+  void monitor(const std::stop_token& stop);  // the thread's
   void check(OpenComm& open);
   // Aborts all at the same time: an abort may wait for the whole GPU, and so for the kernel of another communicator
   // that still waits for its peers.
@@ -126,7 +135,7 @@ class NcclProcess final : public Nccl {
         cudaSetDevice(open->gpu);
         const std::lock_guard lock(open->mutex);
         if (open->comm == nullptr) return;
-        deregister_memory(*open);  // ncclCommAbort() would deregister after freeing
+        const std::jthread deregisters = deregister_before_abort(*open);
         ncclCommAbort(std::exchange(open->comm, nullptr));
       });
     }
@@ -178,7 +187,8 @@ class NcclCommunicator final : public Communicator {
         word_(std::move(word)) {}
   ~NcclCommunicator() override {
     const std::lock_guard lock(open_->mutex);
-    if (!process_.service().cause().stopped()) deregister_memory(*open_);  // no operation is in progress
+    if (open_->comm != nullptr && open_->registered != nullptr && !process_.service().cause().stopped())
+      ncclCommDeregister(open_->comm, std::exchange(open_->registered, nullptr));  // no operation is in progress
   }
 
   std::unique_ptr<tensor::Memory> allocate(std::size_t bytes, const std::string& what) override {
@@ -328,8 +338,6 @@ void NcclProcess::settle(ncclResult_t code, OpenComm& open, const std::string& w
   }
   if (code != ncclSuccess) throw nccl_error(code, open, what);
 }
-
-// The monitoring thread.
 
 void NcclProcess::monitor(const std::stop_token& stop) {
   while (!stop.stop_requested()) {

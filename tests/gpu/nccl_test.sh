@@ -67,6 +67,10 @@ verdict refused comm.nccl '[0-7]' "registering memory.*cannot be registered"
 ranks killed MS_FAULT='step=2 rank=3 kill' && fail "killed: no error"
 # Either the service notices the death, or NCCL does first, in a group of two.
 verdict killed 'comm.(peer_lost|nccl)' 3 "rank 3|remote process"
+# Nobody waits for a stopped process that would have to let go of memory.
+ranks deregistering MS_FAULT='step=2 rank=3 kill' MS_EMULATED_NCCL_DEREGISTER_WAITS=1 && fail "deregistering: no error"
+verdict deregistering 'comm.(peer_lost|nccl)' 3 "rank 3|remote process"
+grep -q "an abort ends a deregistration" "$work/deregistering.log" || fail "deregistering: no abort came of it"
 # Groups fit on a smaller GPU too: the emulated NCCL refuses channels without a multiprocessor.
 settings+=(--set train.steps=1)
 ranks small MS_EMULATED_GPU_PROCESSORS=40 || fail "small: $(tail -n 3 "$work/small.log")"

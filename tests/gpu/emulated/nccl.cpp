@@ -9,6 +9,7 @@
 // MS_EMULATED_NCCL_ONLY_REGISTERED  groups of more than 4 channels refuse memory that is not registered, except for
 //     single numbers
 // MS_EMULATED_NCCL_ABORT_HANGS  aborting a communicator never ends
+// MS_EMULATED_NCCL_DEREGISTER_WAITS  deregistering memory ends only if the communicator is aborted: a peer is stopped
 // MS_EMULATED_NCCL_HANG  the operation of this number, from 1 over all communicators of the process, never begins
 // MS_EMULATED_NCCL_REFUSES  N@RANK: operation N, counted like that, of this rank of mpirun's is refused; if the thread
 //     issues another one, the process ends
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
@@ -84,6 +86,7 @@ struct ncclComm {
   int channels = 0;
   std::map<const std::byte*, std::size_t> registered = {};
   std::vector<void*> buffers = {};
+  std::atomic<bool> aborts = false, deregisters = false;
 
   ncclComm(std::shared_ptr<ms::emulated::nccl::Member> of, int with_channels)
       : member(std::move(of)), channels(with_channels) {
@@ -241,6 +244,12 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (std::getenv("MS_EMULATED_NCCL_ABORT_HANGS") != nullptr) pause();
+  if (comm != nullptr && comm->deregisters) {
+    std::fprintf(stderr, "emulated NCCL: an abort ends a deregistration\n");
+    comm->aborts = true;
+    comm->aborts.notify_all();
+    comm->deregisters.wait(true);
+  }
   if (comm != nullptr && !comm->registered.empty())
     std::abort();  // NCCL would use registrations that it has already freed
   if (comm != nullptr) comm->member->abort();
@@ -270,6 +279,12 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void* data, std::size_t siz
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle) {
   if (comm == nullptr || comm->registered.erase(static_cast<const std::byte*>(handle)) == 0)
     return refuse(ncclInvalidArgument, "what was not registered");
+  if (std::getenv("MS_EMULATED_NCCL_DEREGISTER_WAITS") != nullptr) {
+    comm->deregisters = true;
+    comm->aborts.wait(false);
+    comm->deregisters = false;
+    comm->deregisters.notify_all();
+  }
   return ncclSuccess;
 }
 
