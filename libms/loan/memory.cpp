@@ -12,10 +12,13 @@
 #include "base/handle.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "base/user_path.h"
 #include "base/utc.h"
 
 namespace ms::loan {
 namespace {
+
+constexpr std::size_t kMaxBytes = std::size_t{1} << 30;
 
 std::string state_file(const std::string& directory) { return directory + "/state.json"; }
 std::string decisions_file(const std::string& directory) { return directory + "/decisions.jsonl"; }
@@ -27,7 +30,7 @@ std::string object_of(const Action& action) { return action.node.empty() ? std::
 Memory read_memory(const std::string& directory) {
   const std::string path = state_file(directory);
   if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT) return {};
-  const std::string text = read_file(path);
+  const std::string text = read_user_file(path, kMaxBytes);
   try {
     const Json json = Json::parse(text);
     Memory memory;
@@ -97,11 +100,16 @@ void note_action(const std::string& directory, double now_s, const Action& actio
 
 std::string actions_about(const std::string& directory, std::string_view name, std::size_t most) {
   std::vector<std::string> lines;
-  for (const std::string& line : split(read_file(decisions_file(directory), Blame::user), '\n')) {
+  const std::string path = decisions_file(directory);
+  if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT && ::access(directory.c_str(), F_OK) == 0) return {};
+  for (const std::string& line : split(read_user_file(path, kMaxBytes), '\n')) {
     const std::optional<Json> json = Json::try_parse(line);
-    if (!json || !json->contains("object") || json->get<std::string>("object") != name) continue;
-    lines.push_back(fmt::format("{}  {}: {}\n", json->get<std::string>("time"), json->get<std::string>("action"),
-                                json->get<std::string>("reason")));
+    if (!json || !json->is_object()) continue;
+    const auto word = [&](const char* key) {
+      return json->contains(key) && json->at(key).is_string() ? json->at(key).text() : std::string();
+    };
+    if (word("object") == name)
+      lines.push_back(fmt::format("{}  {}: {}\n", word("time"), word("action"), word("reason")));
   }
   const std::size_t first = lines.size() - std::min(most, lines.size());
   return fmt::format("{}", fmt::join(lines.begin() + static_cast<std::ptrdiff_t>(first), lines.end(), ""));

@@ -181,10 +181,15 @@ class Planner {
 std::string_view to_string(Step step) { return kSteps[static_cast<std::size_t>(step)]; }
 
 void remember(Memory& memory, const View& view, const Policy& policy) {
-  if (memory.seen_s == 0 || view.now_s - memory.seen_s > policy.loan.lend_interval_s) {
+  const double since_s = view.now_s - memory.seen_s;
+  if (memory.seen_s == 0 || since_s < 0 || since_s > policy.loan.lend_interval_s) {
     memory.watched_from_s = view.now_s;
     memory.demand.clear();
   }
+  // A clock that was set back must not make a notice endless.
+  memory.lent_s = std::min(memory.lent_s, view.now_s);
+  for (auto& [job, noticed_s] : memory.notices) noticed_s = std::min(noticed_s, view.now_s);
+  for (auto& [node, asked_s] : memory.leaving) asked_s = std::min(asked_s, view.now_s);
   memory.seen_s = view.now_s;
   std::vector<std::pair<double, int>>& demand = memory.demand;
   if (demand.empty() || demand.back().second != view.demand_nodes) demand.emplace_back(view.now_s, view.demand_nodes);

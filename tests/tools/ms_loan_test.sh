@@ -81,5 +81,7 @@ sed 's/^demand.file.*/demand.command = ["/nope"]/' live.toml >command.toml
 expect 2 "demand.command '/nope' of the policy: No such file" observe --policy command.toml
 echo '{"time":' >state/state.json
 expect 74 'is not a state of ms-loan' act --once --policy live.toml
-expect 2 'decisions.jsonl' explain n1 --policy live.toml
+expect 0 'nothing was done to n1' explain n1 --policy live.toml
+printf '%s\n' '{"object":"n1"}' '{"object":5,"time":5}' '[]' 'cut {' >state/decisions.jsonl
+expect 0 ':' explain n1 --policy live.toml
 [ "$failures" -eq 0 ]

@@ -68,6 +68,20 @@ TEST_F(LoanPlan, IdleNodesGoOnLoanBeyondTheReserve) {
   EXPECT_THAT(made.on_loan, ElementsAre("n2", "n3"));
 }
 
+// The clock of the machine was ahead, and was set right.
+TEST_F(LoanPlan, ANoticeOfTheFutureBeginsNow) {
+  run(5, {1});
+  memory_.notices[5] = view_.now_s + 1e8;
+  memory_.seen_s = memory_.watched_from_s = memory_.lent_s = view_.now_s + 1e8;
+  view_.demand_nodes = 4;
+  EXPECT_THAT(words(plan()), IsEmpty());
+  EXPECT_EQ(memory_.notices[5], view_.now_s);
+  EXPECT_EQ(memory_.watched_from_s, view_.now_s);
+  EXPECT_EQ(memory_.lent_s, view_.now_s);
+  view_.now_s += 60;
+  EXPECT_THAT(words(plan()), ElementsAre("requeue 5"));
+}
+
 TEST_F(LoanPlan, LendingWaitsUntilDemandWasWatchedAndForTheInterval) {
   policy_.loan.reserve_window_s = 300;
   EXPECT_THAT(words(plan()), IsEmpty());
