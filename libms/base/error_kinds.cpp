@@ -54,6 +54,9 @@ constexpr ErrorKindRow kErrorKinds[] = {
     {"ckpt.rename",
      "A checkpoint is written and cannot be given its name. Look at the owner of the directory and at the file "
      "system."},
+    {"ckpt.rollbacks",
+     "Rollbacks.json in checkpoint.dir is not what this program writes. It was changed or cut off: put back a copy, or "
+     "begin with --fresh."},
     {"ckpt.rule", "Ms-ckpt prune was not told what stays. Give --keep-last, --keep-every or another rule."},
     {"ckpt.save", "Writing a checkpoint ended in something that should not happen. This is a bug of ms: keep the log."},
     {"ckpt.stat",
@@ -69,6 +72,7 @@ constexpr ErrorKindRow kErrorKinds[] = {
     {"ckpt.write",
      "A checkpoint cannot be written. Mostly the storage or the quota is full; the message has the system's "
      "reason."},
+    {"cli.missing", "A command lacks an option that it needs. The message names it."},
     {"cli.value", "An option has a value that it does not take. The message says what it takes."},
     {"cluster.classes", "Classes of devices in a cluster file are wrong. ms-cluster(5) shows the form."},
     {"cluster.curve", "An efficiency curve in a cluster file is wrong. ms-cluster(5) shows the form."},
@@ -149,6 +153,10 @@ constexpr ErrorKindRow kErrorKinds[] = {
     {"fault.node", "MS_FAULT asked a rank to declare its node at fault."},
     {"fault.storage", "MS_FAULT asked storage to fail."},
     {"fault.syntax", "MS_FAULT is not understood. ms-train(1) shows the form; or unset it."},
+    {"faults.file", "A file of faults cannot be used. The message names the line and what ms-train(1) expects there."},
+    {"faults.nodes", "A trace of faults does not say of how many nodes it is. Give --trace-nodes N."},
+    {"faults.number", "A rate and a number of days make more faults than the simulation takes. Lower one of them."},
+    {"faults.rate", "A rate of failures has another form than 0.004 or 0.004:12h. Correct --failures."},
     {"file.close", "The system failed to close a file. Storage is at fault, and what was written last may be lost."},
     {"file.create", "A file cannot be made. Look at the directory, its owner and the free space."},
     {"file.cut", "A file became shorter while it was read. Somebody writes it: wait for that, and start again."},
@@ -225,6 +233,9 @@ constexpr ErrorKindRow kErrorKinds[] = {
     {"train.fp8", "Cluster files say nothing of FP8. Simulate with train.dtype = \"bf16\"."},
     {"train.memory",
      "The run needs more memory than the node or 'ulimit -v' has. Use a smaller model, batch or number of threads."},
+    {"train.rollback",
+     "A guard wants to roll the run back, and there is no older checkpoint, or too many rollbacks were made. Look at "
+     "the loss and the data first: a lower optim.lr or a longer warm-up may help."},
     {"tune.none", "No layout of the model fits this many devices of this memory. Use more of them."},
     {"watch.run_dir", "Run.dir cannot be used. The message has the system's reason."},
     {"watch.signals", "The process cannot listen for signals. The node is at fault: exclude it."},
