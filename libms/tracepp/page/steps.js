@@ -33,16 +33,22 @@ function stepsView(run) {
       context.fillStyle = theme("accent");
       for (let i = first; i < last; ++i) context.fillRect(x(i) - 2, y(seconds[i]) - 2, 4, 4);
     }
-    events.forEach((event, row) => {
+    const rows = [[], [], []]; // of texts, as [from, to]: one that fits in none is told when its step is chosen
+    for (const event of events) {
       const i = numbers.indexOf(event.step);
-      if (i < first || i >= last) return;
+      if (i < first || i >= last) continue;
       context.fillStyle = context.strokeStyle = theme("bad");
       context.setLineDash([4, 3]);
       context.strokeRect(x(i), top - 6, 0, height - top - bottom + 6);
       context.setLineDash([]);
-      context.textAlign = x(i) > width / 2 ? "right" : "left";
-      context.fillText(event.text, x(i) + (x(i) > width / 2 ? -5 : 5), 8 + (row % 3) * 14);
-    });
+      const isRight = x(i) > width / 2, extent = context.measureText(event.text).width;
+      const begin = isRight ? x(i) - 5 - extent : x(i) + 5;
+      const row = rows.findIndex((texts) => texts.every(([from, to]) => begin > to || begin + extent < from));
+      if (row < 0) continue;
+      rows[row].push([begin, begin + extent + 8]);
+      context.textAlign = "left";
+      context.fillText(event.text, begin, 8 + row * 14);
+    }
     if (chosen >= first && chosen < last) {
       context.fillStyle = theme("ink");
       context.beginPath();
