@@ -43,7 +43,7 @@ files() { (cd "$tree" && find . -xdev \( -path ./var/lib/dpkg -o -path ./var/cac
 
 # ms-diag alone: needs no MPI and no oneDNN, and finds something out.
 files >before
-install /debs/ms-diag_*.deb || { tail log && fail "ms-diag does not install"; }
+install "/debs/$(cd made && echo ms-diag_*.deb)" || { tail log && fail "ms-diag does not install"; }
 in_tree dpkg -l >list
 if grep -E '^ii +(libopenmpi|libdnnl|libcurl|libhdf5)' list; then fail "ms-diag brought these"; fi
 in_tree ms-diag --version
