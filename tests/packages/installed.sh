@@ -38,7 +38,7 @@ cp /etc/resolv.conf "$tree/etc/resolv.conf"
 for file in "${settings[@]#--aptopt=}"; do cp "$file" "$tree/etc/apt/apt.conf.d/"; done
 in_tree apt-get -qq update >>log 2>&1 || skip "Debian's mirror is not reached from the tree"
 install() { in_tree apt-get -qq -o Dpkg::Use-Pty=0 -y --no-install-recommends install "$@" >>log 2>&1; }
-files() { (cd "$tree" && find . -xdev \( -path ./var/lib/dpkg -o -path ./var/cache -o -path ./var/log -o -path ./var/lib/apt -o -path ./tmp \) \
+files() { (cd "$tree" && find . -xdev \( -path ./var/lib/dpkg -o -path ./var/cache -o -path ./var/log -o -path ./var/lib/apt -o -path ./tmp -o -path ./run/systemd \) \
   -prune -o -print | sort); }
 
 # ms-diag alone: needs no MPI and no oneDNN, and finds something out.
@@ -97,7 +97,7 @@ if ! "$here/../cluster/run" --check --slurm-root "$dir/cluster"; then
   exit 0
 fi
 # shellcheck disable=SC2016 # is for the inner shell
-"$here/../cluster/run" 1 --slurm-root "$dir/cluster" --plugstack "optional /usr/lib/ms/ms_spank.so config=/etc/ms/ms-diag.toml" -- \
+"$here/../cluster/run" 1 --slurm-root "$dir/cluster" --conf <(echo MpiDefault=none) --plugstack "optional /usr/lib/ms/ms_spank.so config=/etc/ms/ms-diag.toml" -- \
   bash -euxo pipefail -c '
     on-node node01 sh -c "install -D -m 644 /dev/null /etc/ms/ms-diag.toml"
     daemon() { on-node node01 cat /run/slurmd.pid; }
