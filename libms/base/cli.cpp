@@ -145,7 +145,10 @@ class Parser {
     for (std::size_t i = 0; i < options_.size(); ++i) {
       const Option& row = command_.options[i];
       defaults[row.name] = row.default_text;
-      if (options_[i]->count() == 0) continue;
+      if (options_[i]->count() == 0) {
+        if (row.required) throw Misuse{fmt::format("--{} {} is missing", row.name, row.value)};
+        continue;
+      }
       if (options_[i]->count() > 1 && !row.many) throw Misuse{fmt::format("--{} is given twice", row.name)};
       values[row.name] = row.value.empty() ? flag(row, options_[i]->results()) : unmarked(options_[i]->results());
     }

@@ -34,6 +34,7 @@ struct Option {
   std::string default_text = {};  // what get() returns if it is not given
   char letter = 0;                // also as -c
   bool many = false;              // may be given several times
+  bool required = false;
 };
 
 // The arguments that the user gave to one command. Names are those of the table; any other name is a bug of ours.

@@ -93,7 +93,8 @@ std::string synopsis_of(const Command& command) {
   std::string text = fmt::format(".Nm\n.Cm {}\n", command.name);
   for (const Option& option : command.options) {
     const std::string value = option.value.empty() ? "" : " Ar " + argument(option.value);
-    text += fmt::format(".Op Fl -{}{}{}\n", option.name, value, option.many ? " ..." : "");
+    const std::string_view macro = option.required ? ".Fl" : ".Op Fl";
+    text += fmt::format("{} -{}{}{}\n", macro, option.name, value, option.many ? " ..." : "");
   }
   for (const Positional& positional : command.positionals) text += positional_macro(positional);
   return text;

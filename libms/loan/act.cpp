@@ -16,10 +16,7 @@ namespace {
 
 constexpr std::int64_t kMostLines = 1000;
 
-Policy policy_of(const Args& args) {
-  if (!args.has("policy")) throw user_error("cli.missing", "--policy FILE is missing");
-  return load_policy(args.get("policy"));
-}
+Policy policy_of(const Args& args) { return load_policy(args.get("policy")); }
 
 Policy live_policy_of(const Args& args) {
   Policy policy = policy_of(args);
@@ -114,7 +111,9 @@ int explain(const Args& args) {
   return 0;
 }
 
-Option policy_option() { return {.name = "policy", .value = "FILE", .doc = "The policy, see ms-loan.toml(5)."}; }
+Option policy_option() {
+  return {.name = "policy", .value = "FILE", .doc = "The policy, see ms-loan.toml(5).", .required = true};
+}
 
 }  // namespace
 

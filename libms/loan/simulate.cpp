@@ -28,9 +28,6 @@ std::vector<Scheduler> asked_for(const Args& args) {
 }
 
 int simulate(const Args& args) {
-  for (const char* name : {"jobs", "demand", "policy"}) {
-    if (!args.has(name)) throw user_error("cli.missing", fmt::format("--{} FILE is missing", name));
-  }
   const std::vector<Scheduler> rows = asked_for(args);
   const std::string samples_file = args.get("samples");
   if (!samples_file.empty()) check_user_file(samples_file);
@@ -48,31 +45,34 @@ int simulate(const Args& args) {
 }  // namespace
 
 Command simulate_command() {
-  return {.name = "simulate",
-          .summary = "replay a trace under several schedulers, and compare them",
-          .options = {{.name = "jobs", .value = "FILE", .doc = "CSV of jobs, plain or packed by gzip or zstd."},
-                      {.name = "demand", .value = "FILE", .doc = "CSV of inference's demand, or of its instances."},
-                      {.name = "policy", .value = "FILE", .doc = "The policy, see ms-loan.toml(5)."},
-                      {.name = "scheduler",
-                       .value = "NAME",
-                       .doc = "Only this one of SCHEDULERS; without, all of them.",
-                       .many = true},
-                      {.name = "samples",
-                       .value = "FILE",
-                       .doc = "Also write as CSV who used how many GPUs, every 5 minutes."},
-                      {.name = "json", .doc = "One JSON document instead of a table."}},
-          .run = simulate,
-          .description =
-              "The file of jobs has the columns submit (or submit_time, timestamp), duration in seconds and gpus (or "
-              "num_gpus, gpu_num); also max_gpus, which makes a job elastic, and time_limit, in seconds. submit is in "
-              "seconds from any beginning, or a time of day in UTC: a file may be the lines \"submit,duration,gpus\", "
-              "\"0,3600,8\" and \"90.5,600,1\", or have \"2017-10-09 07:01:55,3600,8\". The file of demand has "
-              "time_s and nodes (or gpus); or creation_time, deletion_time and gpu_request, a row an instance. Other "
-              "columns are passed over.\n\n"
-              "Demand begins with the first submission, whatever its own times are, and changes until the last job has "
-              "ended. The replay is deterministic, but for the seconds that decisions take. All GPUs are equally fast. "
-              "Queueing counts all waits of a job, JCT is the time from its submission to its end, usage is of both "
-              "clusters until the last submission."};
+  return {
+      .name = "simulate",
+      .summary = "replay a trace under several schedulers, and compare them",
+      .options =
+          {{.name = "jobs", .value = "FILE", .doc = "CSV of jobs, plain or packed by gzip or zstd.", .required = true},
+           {.name = "demand",
+            .value = "FILE",
+            .doc = "CSV of inference's demand, or of its instances.",
+            .required = true},
+           {.name = "policy", .value = "FILE", .doc = "The policy, see ms-loan.toml(5).", .required = true},
+           {.name = "scheduler",
+            .value = "NAME",
+            .doc = "Only this one of SCHEDULERS; without, all of them.",
+            .many = true},
+           {.name = "samples", .value = "FILE", .doc = "Also write as CSV who used how many GPUs, every 5 minutes."},
+           {.name = "json", .doc = "One JSON document instead of a table."}},
+      .run = simulate,
+      .description =
+          "The file of jobs has the columns submit (or submit_time, timestamp), duration in seconds and gpus (or "
+          "num_gpus, gpu_num); also max_gpus, which makes a job elastic, and time_limit, in seconds. submit is in "
+          "seconds from any beginning, or a time of day in UTC: a file may be the lines \"submit,duration,gpus\", "
+          "\"0,3600,8\" and \"90.5,600,1\", or have \"2017-10-09 07:01:55,3600,8\". The file of demand has "
+          "time_s and nodes (or gpus); or creation_time, deletion_time and gpu_request, a row an instance. Other "
+          "columns are passed over.\n\n"
+          "Demand begins with the first submission, whatever its own times are, and changes until the last job has "
+          "ended. The replay is deterministic, but for the seconds that decisions take. All GPUs are equally fast. "
+          "Queueing counts all waits of a job, JCT is the time from its submission to its end, usage is of both "
+          "clusters until the last submission."};
 }
 
 }  // namespace ms::loan
