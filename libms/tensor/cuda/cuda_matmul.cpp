@@ -250,7 +250,7 @@ std::size_t CudaMatmul::prepare(const Matmul& op, MatmulChoices& choices, bool t
       if (!chosen.empty()) chosen_[key.text()] = choices.algorithms[key.text()] = chosen;
     }
     if (const Plan* chosen = plan(lowered, key)) {
-      run_once(lowered.matmul(), *chosen);
+      add_new(lowered.matmul(), *chosen);
       return lowered.scratch_bytes();
     }
   }

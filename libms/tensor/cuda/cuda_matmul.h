@@ -31,11 +31,13 @@ class CudaMatmul {
   CudaMatmul();
   // Uses these algorithms from now on, if they belong to this GPU and this cuBLASLt; otherwise clears them.
   void take(MatmulChoices& choices);
-  // Selects the algorithm for matmuls of this form, and runs it once in memory of its own: cuBLASLt loads a kernel when
-  // it is first launched, which waits for all that runs, messages included. If the algorithm is not among the choices,
-  // it is the library's first one, or, if `timed`, the autotuned one, which is added to the choices. Returns the
-  // scratch memory that it needs.
+  // Selects the algorithm for matmuls of this form without running one. If it is not among the choices, it is the
+  // library's first one, or, if `timed`, the autotuned one, which is added to the choices. Returns the scratch memory
+  // that it needs.
   std::size_t prepare(const Matmul& op, MatmulChoices& choices, bool timed);
+  // Runs what was prepared and has not run, once, in other memory: cuBLASLt loads a kernel when it is first launched,
+  // which waits for all that runs, messages included.
+  void run_new();
   // bf16 matmuls with sums in f32; f32 matmuls in f32 (no TF32), as on the CPU. Throws library_error("cuda.cublas").
   void run(const Matmul& op, cudaStream_t stream, CudaScratch& scratch);
 
@@ -77,15 +79,16 @@ class CudaMatmul {
   std::vector<cublasLtMatmulAlgo_t> algorithms(const Plan& plan, const Key& key, int most) const;
   // Returns the autotuned algorithm for this form, serialized as in MatmulChoices; empty if there is none.
   std::string autotuned(const Matmul& like) const;
-  void run_once(const Matmul& like, const Plan& plan);
+  void add_new(const Matmul& like, const Plan& plan);  // for run_new()
   cublasStatus_t multiply(const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const Matmul& matmul,
                           void* workspace, cudaStream_t stream) const;
 
   int major_;  // of the GPU's compute capability
   std::unique_ptr<std::remove_pointer_t<cublasLtHandle_t>, Close> handle_;
-  std::map<Key, std::unique_ptr<Plan>> plans_;             // null: none available, or slower than its parts
-  std::map<std::string, std::string> chosen_;              // as in MatmulChoices
-  std::set<std::pair<std::string, std::string>> has_run_;  // forms with their algorithms
+  std::map<Key, std::unique_ptr<Plan>> plans_;           // null: none available, or slower than its parts
+  std::map<std::string, std::string> chosen_;            // as in MatmulChoices
+  std::set<std::pair<std::string, std::string>> known_;  // forms with algorithms: run, or in new_
+  std::vector<std::pair<Matmul, cublasLtMatmulAlgo_t>> new_;
 };
 
 }  // namespace ms::tensor

@@ -247,6 +247,7 @@ class CudaOps::Impl {
         most = std::max(most, std::visit([](const auto& row) { return scratch_of(row); }, op));
       }
     }
+    matmul_.run_new();
     return most;
   }
   void run(const Op& op, cudaStream_t stream, CudaScratch& scratch) {

@@ -7,6 +7,7 @@
 #include "tensor/cuda/autotune.h"
 #include "tensor/cuda/cuda_check.h"
 #include "tensor/cuda/cuda_matmul.h"
+#include "tensor/cuda/owned_memory.h"
 
 namespace ms::tensor {
 namespace {
@@ -57,19 +58,18 @@ class TrialMemory {
   void* data_ = nullptr;
 };
 
-// A matmul in its own memory. Each tensor has the alignment, up to 256 bytes, that it has in the run.
+// A matmul in other memory, bytes_of() long. Each tensor has the alignment, up to 256 bytes, that it has in the run.
 class Trial {
  public:
-  explicit Trial(const Matmul& like) : matmul_(like), memory_(bytes_of(like), stream_) {
+  Trial(const Matmul& like, std::byte* memory) : matmul_(like), memory_(memory) {
     std::size_t used = LoweredMatmul::kWorkspace;
     for (Tensor* t : {&matmul_.a, &matmul_.b, &matmul_.c, &matmul_.bias, &matmul_.gelu_y, &matmul_.gelu_x}) {
-      if (*t) t->data = memory_.data() + place(*t, used);
+      if (*t) t->data = memory_ + place(*t, used);
     }
   }
   const Matmul& matmul() const { return matmul_; }
   const float* scales() const { return reinterpret_cast<const float*>(matmul_.a.data); }  // any will do
-  void* workspace() const { return memory_.data(); }
-  cudaStream_t stream() const { return stream_; }
+  void* workspace() const { return memory_; }
   static std::size_t bytes_of(const Matmul& matmul) {
     std::size_t used = LoweredMatmul::kWorkspace;
     for (const Tensor* t : {&matmul.a, &matmul.b, &matmul.c, &matmul.bias, &matmul.gelu_y, &matmul.gelu_x}) {
@@ -86,27 +86,28 @@ class Trial {
   }
 
   Matmul matmul_;
-  TrialStream stream_;
-  TrialMemory memory_;
+  std::byte* memory_;
 };
 
 }  // namespace
 
 std::string CudaMatmul::autotuned(const Matmul& like) const {
   constexpr int kMost = 16;
-  const Trial trial(like);
+  const TrialStream stream;
+  const TrialMemory memory(Trial::bytes_of(like), stream);
+  const Trial trial(like, memory.data());
   struct Timed {
     std::unique_ptr<Plan> plan;
     bool found = false;
   };
   const auto multiplies = [&](const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const Matmul& matmul) {
-    return multiply(plan, algorithm, matmul, trial.workspace(), trial.stream()) == CUBLAS_STATUS_SUCCESS;
+    return multiply(plan, algorithm, matmul, trial.workspace(), stream) == CUBLAS_STATUS_SUCCESS;
   };
   const auto timed = [&](const Matmul& matmul) {
     const Key key = key_of(matmul);
     Timed best{.plan = describe(matmul, key, trial.scales())};
     const std::vector<cublasLtMatmulAlgo_t> found = algorithms(*best.plan, key, kMost);
-    const int i = autotune(static_cast<int>(found.size()), trial.stream(), [&](int variant) {
+    const int i = autotune(static_cast<int>(found.size()), stream, [&](int variant) {
       return multiplies(*best.plan, found[static_cast<std::size_t>(variant)], matmul);
     });
     best.found = i >= 0;
@@ -121,24 +122,36 @@ std::string CudaMatmul::autotuned(const Matmul& like) const {
   Matmul alone = matmul;
   alone.gelu_y = alone.gelu_x = {};
   const Timed part = timed(alone);
-  const int faster = autotune(2, trial.stream(), [&](int variant) {
+  const int faster = autotune(2, stream, [&](int variant) {
     if (variant == 0) return multiplies(*whole.plan, whole.plan->algorithm, matmul);
     if (!part.found || !multiplies(*part.plan, part.plan->algorithm, alone)) return false;
-    apply_gelu(matmul, trial.stream());
+    apply_gelu(matmul, stream);
     return true;
   });
   return faster == 1 ? std::string(kApart) : text_of(whole.plan->algorithm);
 }
 
-void CudaMatmul::run_once(const Matmul& like, const Plan& plan) {
-  std::size_t free = 0, total = 0;
-  check(cudaMemGetInfo(&free, &total), "asking for free memory");
-  if (Trial::bytes_of(like) > free) return;  // the run, which takes more, is refused with what takes how much
-  if (!has_run_.emplace(key_of(like).text(), text_of(plan.algorithm)).second) return;
-  const Trial trial(like);
-  const std::unique_ptr<Plan> own = describe(trial.matmul(), key_of(trial.matmul()), trial.scales());
-  check(multiply(*own, plan.algorithm, trial.matmul(), trial.workspace(), trial.stream()), "multiplying");
-  check(cudaStreamSynchronize(trial.stream()), "multiplying");
+void CudaMatmul::add_new(const Matmul& like, const Plan& plan) {
+  if (known_.emplace(key_of(like).text(), text_of(plan.algorithm)).second) new_.emplace_back(like, plan.algorithm);
+}
+void CudaMatmul::run_new() {
+  std::size_t most = 0;
+  for (const auto& [like, algorithm] : new_) most = std::max(most, Trial::bytes_of(like));
+  const auto to_run = std::exchange(new_, {});
+  if (to_run.empty()) return;
+  const TrialStream stream;
+  void* data = nullptr;
+  if (cudaMalloc(&data, most) != cudaSuccess) {  // the run takes more, and is refused with what takes how much
+    cudaGetLastError();
+    return;
+  }
+  const OwnedMemory memory(data, most, [](void* at) { cudaFree(at); });
+  for (const auto& [like, algorithm] : to_run) {
+    const Trial trial(like, memory.data());
+    const std::unique_ptr<Plan> plan = describe(trial.matmul(), key_of(trial.matmul()), trial.scales());
+    check(multiply(*plan, algorithm, trial.matmul(), trial.workspace(), stream), "multiplying");
+  }
+  check(cudaStreamSynchronize(stream), "multiplying");
 }
 
 }  // namespace ms::tensor
