@@ -21,6 +21,19 @@ int place(const Args& args, const Plan& made) {
   return 0;
 }
 
+std::optional<PlanDevice> device_of(const Args& args, const Plan& plan) {
+  if (!args.has("device")) return std::nullopt;
+  const std::string name = args.get("device");
+  const auto ceilings = cost::known_ceilings(name);
+  if (!ceilings) {
+    throw user_error("cli.value", fmt::format("--device {}: there is no data sheet of it here", name),
+                     "A100, H100, 'H100 PCIe', 'H100 NVL', H200, 'H200 NVL' and GH200 are known");
+  }
+  if (plan.dtype != tensor::DType::bf16)
+    throw user_error("cli.value", "--device says what bf16 can reach, and train.dtype is fp32");
+  return PlanDevice{.name = name, .ceilings = *ceilings};
+}
+
 int run_plan(const Args& args) {
   const auto asked = args.has("world") ? std::optional(args.get_int("world", 1, 1 << 24)) : std::nullopt;
   const Loaded loaded = load(args, asked);
@@ -29,7 +42,8 @@ int run_plan(const Args& args) {
   for (const char* option : {"topology", "order"}) {
     if (args.has(option)) throw user_error("cli.value", fmt::format("--{} says nothing without --hostfile", option));
   }
-  write_out(args.has("json") ? plan_json(made) : plan_text(made));
+  const std::optional<PlanDevice> device = device_of(args, made);
+  write_out(args.has("json") ? plan_json(made, device) : plan_text(made, device));
   return 0;
 }
 
@@ -42,6 +56,10 @@ Command plan_command() {
           .options = {set_option(),
                       {.name = "world", .value = "N", .doc = "Number of ranks; dp x pp x tp must be that."},
                       json_option(),
+                      {.name = "device",
+                       .value = "NAME",
+                       .doc = "A GPU by its data sheet, as h200 or 'h100 nvl': shows the least time of each class of "
+                              "operations, and the MFU that no run can exceed."},
                       {.name = "hostfile",
                        .value = "FILE",
                        .doc = "Shows where ranks should run instead: hosts, or hostlists as Slurm writes them, "

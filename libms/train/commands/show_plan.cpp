@@ -32,6 +32,51 @@ StepWork stage_work(const Plan& plan, int pp_rank) {
   return work_of_step(plan, plan.mesh.rank({.dp = 0, .pp = pp_rank, .tp = 0}));
 }
 
+// The least time of a step, and what it is of the peak. No message, no launch, no cast to fp8 is counted.
+struct Bound {
+  std::vector<StepWork> stages;
+  double step_s = 0;
+  cost::FlopsPerToken mfu{};
+};
+Bound bound_of(const Plan& plan, const cost::Ceilings& device, double bubble) {
+  Bound bound;
+  for (int p = 0; p < plan.mesh.pp; ++p) {
+    bound.stages.push_back(work_of_step(plan, plan.mesh.rank({.dp = 0, .pp = p, .tp = 0}), device));
+    double sum_s = 0;
+    for (const Work& of_class : bound.stages.back()) sum_s += of_class.least_s;
+    bound.step_s = std::max(bound.step_s, sum_s * (1 + bubble));
+  }
+  const cost::FlopsPerToken flops = cost::flops_per_token(plan.model_shape());
+  const auto share = [&](double of_token) {
+    return cost::mfu(of_token, static_cast<double>(plan.tokens_per_step()) / bound.step_s, device.bf16_flops,
+                     plan.mesh.size());
+  };
+  bound.mfu = {.gemm = share(flops.gemm),
+               .causal = share(flops.causal),
+               .full = share(flops.full),
+               .reported = share(flops.reported)};
+  return bound;
+}
+
+std::string bound_text(const Plan& plan, const PlanDevice& device, double bubble) {
+  const Bound bound = bound_of(plan, device.ceilings, bubble);
+  TextTable table(
+      {{fmt::format("at most, on {}", device.name)}, {"least time", Align::right}, {"of the step", Align::right}});
+  const StepWork& first = bound.stages.front();
+  for (std::size_t c = 0; c < first.size(); ++c) {
+    if (first[c].bytes == 0) continue;
+    table.row({std::string(cost::kOpClassNames[c]), fmt::format("{:.4g} ms", 1e3 * first[c].least_s),
+               fmt::format("{:.1f} %", 100 * first[c].least_s / bound.step_s)});
+  }
+  table.row({"step", fmt::format("{:.4g} ms", 1e3 * bound.step_s), ""});
+  return fmt::format(
+      "\n{}MFU at most: gemm {:.1f} %, causal {:.1f} %, full {:.1f} %, reported {:.1f} % of {:.4g} TFLOP/s; no "
+      "message, "
+      "launch or cast to fp8 is counted\n",
+      table.str(), 100 * bound.mfu.gemm, 100 * bound.mfu.causal, 100 * bound.mfu.full, 100 * bound.mfu.reported,
+      device.ceilings.bf16_flops * 1e-12);
+}
+
 cost::StateBytes state_of(const Plan& plan) {
   return cost::state_bytes(plan.dtype == tensor::DType::bf16,
                            optim::grads_dtype(plan.settings.optim) == tensor::DType::bf16,
@@ -87,7 +132,7 @@ std::string overlap_text(const Plan& plan) {
 
 }  // namespace
 
-std::string plan_text(const Plan& plan) {
+std::string plan_text(const Plan& plan, const std::optional<PlanDevice>& device) {
   const Settings& s = plan.settings;
   const cost::Parameters parameters = cost::count_parameters(plan.model_shape());
   const cost::FlopsPerToken flops = cost::flops_per_token(plan.model_shape());
@@ -164,6 +209,7 @@ std::string plan_text(const Plan& plan) {
   }
   works.row(operations);
   out += works.str();
+  if (device) out += bound_text(plan, *device, report.bubble);
   if (!plan.settings.checkpoint.dir.empty()) {
     out += fmt::format("\nsaving takes {} of host memory a rank besides, and {} of storage a checkpoint\n",
                        format_size(static_cast<double>(copy_bytes(plan, {}))),
@@ -178,7 +224,7 @@ std::string plan_text(const Plan& plan) {
   return out;
 }
 
-std::string plan_json(const Plan& plan) {
+std::string plan_json(const Plan& plan, const std::optional<PlanDevice>& device) {
   const Settings& s = plan.settings;
   const cost::Parameters parameters = cost::count_parameters(plan.model_shape());
   const cost::FlopsPerToken flops = cost::flops_per_token(plan.model_shape());
@@ -227,6 +273,25 @@ std::string plan_json(const Plan& plan) {
   }
   if (!s.checkpoint.dir.empty()) json["checkpoint_bytes"] = checkpoint_bytes(plan);
   json["stages"] = std::move(stages);
+  if (device) {
+    const Bound bound = bound_of(plan, device->ceilings, report.bubble);
+    Json& roofline = json["roofline"] = {{"device", device->name},
+                                         {"bf16_flops", device->ceilings.bf16_flops},
+                                         {"fp8_flops", device->ceilings.fp8_flops},
+                                         {"bytes_per_s", device->ceilings.bytes_per_s},
+                                         {"step_s", bound.step_s},
+                                         {"mfu",
+                                          {{"gemm", bound.mfu.gemm},
+                                           {"causal", bound.mfu.causal},
+                                           {"full", bound.mfu.full},
+                                           {"reported", bound.mfu.reported}}}};
+    for (const StepWork& work : bound.stages) {
+      Json stage = Json::object();
+      for (std::size_t i = 0; i < work.size(); ++i)
+        if (work[i].bytes > 0) stage[std::string(cost::kOpClassNames[i])] = work[i].least_s;
+      roofline["least_s"].push_back(std::move(stage));
+    }
+  }
   return json.dump(2) + "\n";
 }
 

@@ -1,14 +1,22 @@
 // The plan for people and for programs. Pure.
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "cost/mfu.h"
 #include "train/plan.h"
 
 namespace ms::train {
 
-std::string plan_text(const Plan& plan);
-// One document: {"schema":1, "mesh":.., "stages":[..], "schedule":.., "overlap":.., "memory":.., "flops_per_token":..}.
-std::string plan_json(const Plan& plan);
+// With a device: what its ceilings allow at most.
+struct PlanDevice {
+  std::string name;
+  cost::Ceilings ceilings;
+};
+std::string plan_text(const Plan& plan, const std::optional<PlanDevice>& device = {});
+// One document: {"schema":1, "mesh":.., "stages":[..], "schedule":.., "overlap":.., "memory":.., "flops_per_token":..,
+// "roofline":..}, the last with a device.
+std::string plan_json(const Plan& plan, const std::optional<PlanDevice>& device = {});
 
 }  // namespace ms::train

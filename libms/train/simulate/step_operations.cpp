@@ -1,5 +1,6 @@
 #include "train/simulate/step_operations.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -33,14 +34,23 @@ class Collector final : public tensor::OpObserver {
 
 class Counter final : public tensor::OpObserver {
  public:
+  explicit Counter(const std::optional<cost::Ceilings>& device) : device_(device) {}
   void ran(const tensor::Op& op, double) override {
     const tensor::OpCost op_cost = tensor::cost_of(op);
     Work& sum = work[static_cast<std::size_t>(op_cost.op_class)];
     ++sum.operations;
     sum.flops += op_cost.flops;
     sum.bytes += op_cost.bytes;
+    if (!device_) return;
+    const auto* matmul = std::get_if<tensor::Matmul>(&op);
+    const bool is_fp8 = matmul != nullptr && matmul->operands != tensor::Operands::as_given;
+    sum.least_s += std::max(op_cost.flops / (is_fp8 ? device_->fp8_flops : device_->bf16_flops),
+                            op_cost.bytes / device_->bytes_per_s);
   }
   StepWork work{};
+
+ private:
+  std::optional<cost::Ceilings> device_;
 };
 
 }  // namespace
@@ -53,8 +63,8 @@ std::vector<tensor::Op> operations_of_step(const Plan& plan, int ranks_on_node, 
   return std::move(collector.ops);
 }
 
-StepWork work_of_step(const Plan& plan, int rank) {
-  Counter counter;
+StepWork work_of_step(const Plan& plan, int rank, const std::optional<cost::Ceilings>& device) {
+  Counter counter(device);
   SimIssuer issuer(plan, 1, rank);
   issuer.set_observer(&counter);
   issuer.step(0);

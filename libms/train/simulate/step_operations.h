@@ -4,8 +4,10 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "cost/mfu.h"
 #include "cost/op_class.h"
 #include "tensor/ops.h"
 #include "train/plan.h"
@@ -20,8 +22,9 @@ std::vector<tensor::Op> operations_of_step(const Plan& plan, int ranks_on_node, 
 struct Work {
   std::int64_t operations = 0;
   double flops = 0, bytes = 0;
+  double least_s = 0;  // each operation at the device's ceiling, of arithmetic or of memory; 0 without a device
 };
 using StepWork = std::array<Work, cost::kOpClasses>;  // by cost::OpClass
-StepWork work_of_step(const Plan& plan, int rank);
+StepWork work_of_step(const Plan& plan, int rank, const std::optional<cost::Ceilings>& device = {});
 
 }  // namespace ms::train

@@ -187,5 +187,12 @@ TEST(Mfu, KnownDevices) {
   }
 }
 
+TEST(Mfu, CeilingsOfDevices) {
+  EXPECT_EQ(known_ceilings("h200")->bytes_per_s, 4.8e12);
+  EXPECT_EQ(known_ceilings("NVIDIA H100 80GB HBM3")->bytes_per_s, 3.35e12);
+  EXPECT_EQ(known_ceilings("a100")->fp8_flops, 312e12);  // it has no fp8
+  EXPECT_FALSE(known_ceilings("h300"));
+}
+
 }  // namespace
 }  // namespace ms::cost

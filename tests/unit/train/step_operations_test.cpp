@@ -1,9 +1,15 @@
 // What a rank computes in a step, without computing it.
 #include "train/simulate/step_operations.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
 #include <set>
+
+#include "train/commands/show_plan.h"
 
 namespace ms::train {
 namespace {
@@ -73,6 +79,42 @@ TEST(StepOperations, WorkIsWhatTheModelTakes) {
   EXPECT_NEAR(of(cost::OpClass::optimizer).bytes / parameters, 24 + 4 + 2, 4.5);
   EXPECT_EQ(of(cost::OpClass::init).bytes, 0);
   EXPECT_EQ(of(cost::OpClass::attention).operations, 2 * 4 * plan.microbatches);
+}
+
+TEST(StepOperations, LeastTimesAreThoseOfTheSlowerCeiling) {
+  const Plan plan = plan_of(1, 4);
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  const StepWork work = work_of_step(plan, 0);
+  const auto times = [&](double flops, double bytes_per_s) {
+    return work_of_step(plan, 0,
+                        cost::Ceilings{.bf16_flops = flops, .fp8_flops = 2 * flops, .bytes_per_s = bytes_per_s});
+  };
+  const StepWork of_flops = times(1e9, kInfinite), of_bytes = times(kInfinite, 1e9), of_both = times(1e9, 1e9);
+  for (std::size_t i = 0; i < cost::kOpClasses; ++i) {
+    EXPECT_EQ(work[i].least_s, 0);
+    EXPECT_NEAR(of_flops[i].least_s, work[i].flops * 1e-9, work[i].flops * 1e-15);
+    EXPECT_NEAR(of_bytes[i].least_s, work[i].bytes * 1e-9, work[i].bytes * 1e-15);
+    EXPECT_GE(of_both[i].least_s, std::max(of_flops[i].least_s, of_bytes[i].least_s) * (1 - 1e-6));
+    EXPECT_LE(of_both[i].least_s, of_flops[i].least_s + of_bytes[i].least_s);
+  }
+}
+
+TEST(ShowPlan, ADeviceBoundsTheStep) {
+  const Plan plan = plan_of(2, 4);
+  const PlanDevice device{.name = "h200", .ceilings = cost::known_ceilings("h200").value()};
+  EXPECT_THAT(plan_text(plan, device), testing::HasSubstr("MFU at most: gemm"));
+  const auto roofline = nlohmann::json::parse(plan_json(plan, device)).at("roofline");
+  ASSERT_EQ(roofline.at("least_s").size(), 2U);
+  double slowest = 0;
+  for (const auto& stage : roofline.at("least_s")) {
+    double sum = 0;
+    for (const auto& [name, seconds] : stage.items()) sum += seconds.get<double>();
+    slowest = std::max(slowest, sum);
+  }
+  EXPECT_GE(roofline.at("step_s").get<double>(), slowest);  // the pipeline's bubble comes on top
+  EXPECT_GT(roofline.at("mfu").at("gemm").get<double>(), 0);
+  EXPECT_LT(roofline.at("mfu").at("gemm").get<double>(), 1);
+  EXPECT_FALSE(nlohmann::json::parse(plan_json(plan)).contains("roofline"));
 }
 
 TEST(StepOperations, StagesShareTheWork) {
