@@ -7,7 +7,7 @@ bats_require_minimum_version 1.5.0
 setup() {
   kit=$BATS_TEST_TMPDIR/kit
   mkdir -p "$kit"
-  cp "$BATS_TEST_DIRNAME/../support/training.sh" "$BATS_TEST_DIRNAME"/{driven.sh,loan.sh} "$kit"
+  cp "$BATS_TEST_DIRNAME/../support/training.sh" "$BATS_TEST_DIRNAME"/{driven.sh,loan.sh,../../jobscripts/elastic.sbatch} "$kit"
 }
 
 # shellcheck disable=SC2016 # for the shell on the controller
@@ -26,11 +26,8 @@ inside() { # N <SCRIPT
   # dp is 1, 2, 3 or 4.
   work=4 driven_config mesh.dp='"auto"' mesh.dp_max=4 train.global_batch=24 train.steps=100000 train.eval_every=0 \
     optim.warmup_steps=0 'optim.schedule="constant"'
-  cat >job.sh <<TEXT
-#!/bin/bash
-exec ms-driver run --tasks-per-node 1 --run-dir $PWD/r --diagnose 0 --health-every 0 -- ms-train run c.toml
-TEXT
-  job=$(sbatch --parsable --partition loan --no-kill --exclusive --requeue --nodes=2-4 -o job.log job.sh)
+  job=$(RUN_DIR=$PWD/r TASKS_PER_NODE=1 LEAST_NODES=1 \
+    sbatch --parsable --partition loan --nodes=2-4 --output=job.log elastic.sbatch c.toml)
   wait-until 60 at_step 3
   [[ $(attempt 1 nodes) == '["node01", "node02", "node03", "node04"]' ]]
   squeue -h -j "$job" -o %k | grep -q '^ms-driver: elastic from 1 node; '
