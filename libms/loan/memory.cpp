@@ -18,7 +18,7 @@
 namespace ms::loan {
 namespace {
 
-constexpr std::size_t kMaxBytes = std::size_t{1} << 30;
+constexpr std::size_t kMaxStateBytes = std::size_t{1} << 30;
 
 std::string state_file(const std::string& directory) { return directory + "/state.json"; }
 std::string decisions_file(const std::string& directory) { return directory + "/decisions.jsonl"; }
@@ -30,7 +30,7 @@ std::string object_of(const Action& action) { return action.node.empty() ? std::
 Memory read_memory(const std::string& directory) {
   const std::string path = state_file(directory);
   if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT) return {};
-  const std::string text = read_user_file(path, kMaxBytes);
+  const std::string text = read_user_file(path, kMaxStateBytes);
   try {
     const Json json = Json::parse(text);
     Memory memory;
@@ -102,7 +102,7 @@ std::string actions_about(const std::string& directory, std::string_view name, s
   std::vector<std::string> lines;
   const std::string path = decisions_file(directory);
   if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT && ::access(directory.c_str(), F_OK) == 0) return {};
-  for (const std::string& line : split(read_user_file(path, kMaxBytes), '\n')) {
+  for (const std::string& line : split(read_user_file(path, kMaxStateBytes), '\n')) {
     const std::optional<Json> json = Json::try_parse(line);
     if (!json || !json->is_object()) continue;
     const auto word = [&](const char* key) {

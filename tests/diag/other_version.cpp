@@ -7,6 +7,7 @@ extern "C" const ms::health::Extension* ms_diag_extension() {
 }
 
 extern "C" const ms::health::NotifyExtension* ms_notify_extension() {
-  static const ms::health::NotifyExtension kExtension{.version = "0.0.1", .notify = nullptr, .page = nullptr};
+  static const ms::health::NotifyExtension kExtension{
+      .version = "0.0.1", .notify = nullptr, .page = nullptr, .sample = nullptr};
   return &kExtension;
 }
