@@ -18,7 +18,7 @@ constexpr ErrorKindRow kErrorKinds[] = {
      "The checkpoint was trained on other data than data.train now names. Name the same sources, or begin a run of "
      "its own with checkpoint.load."},
     {"ckpt.delete", "An old checkpoint cannot be deleted. Look at its owner and at the file system."},
-    {"ckpt.dir", "Checkpoint.dir is there and is no directory. Name another path."},
+    {"ckpt.dir", "The path checkpoint.dir is there and is no directory. Name another path."},
     {"ckpt.exists", "A checkpoint of another state is already there. Name another directory, or use --fresh."},
     {"ckpt.failed",
      "The last checkpoints could not be written, so the run ended rather than train for nothing. Mend the storage; "
@@ -55,9 +55,10 @@ constexpr ErrorKindRow kErrorKinds[] = {
      "A checkpoint is written and cannot be given its name. Look at the owner of the directory and at the file "
      "system."},
     {"ckpt.rollbacks",
-     "Rollbacks.json in checkpoint.dir is not what this program writes. It was changed or cut off: put back a copy, or "
+     "The file rollbacks.json in checkpoint.dir is not what this program writes. It was changed or cut off: put back a "
+     "copy, or "
      "begin with --fresh."},
-    {"ckpt.rule", "Ms-ckpt prune was not told what stays. Give --keep-last, --keep-every or another rule."},
+    {"ckpt.rule", "The command ms-ckpt prune was not told what stays. Give --keep-last, --keep-every or another rule."},
     {"ckpt.save", "Writing a checkpoint ended in something that should not happen. This is a bug of ms: keep the log."},
     {"ckpt.stat",
      "The system cannot say what a file of a checkpoint is. The storage failed; the message has its reason."},
@@ -82,10 +83,10 @@ constexpr ErrorKindRow kErrorKinds[] = {
     {"comm.configuration",
      "Ranks were started with different configurations. Start all from one file that all nodes see."},
     {"comm.cut_off",
-     "A rank reaches few of the other nodes. Its node, or its link, is at fault: exclude it and look with ms- "
-     "netcheck locate."},
+     "A rank reaches few of the other nodes. Its node, or its link, is at fault: exclude it and look with "
+     "ms-netcheck locate."},
     {"comm.deadline",
-     "A rank waited longer for others than run.deadline allows. The message names the operation; ms-tracepp hang "
+     "A rank waited longer for others than run.comm_timeout allows. The message names the operation; ms-tracepp hang "
      "on the run's trace names the rank that was late."},
     {"comm.host", "A node does not know its own name. Exclude it."},
     {"comm.launch", "Ranks were asked for as threads and started as processes as well. Drop --ranks, or the launcher."},
@@ -104,7 +105,8 @@ constexpr ErrorKindRow kErrorKinds[] = {
      "keys."},
     {"cuda.architecture", "The GPU is older or newer than this build serves. Build for it, or use other nodes."},
     {"cuda.cublas",
-     "CuBLASLt failed. The GPU or the driver is at fault, or this is a bug of ms; the message has its status."},
+     "The library cuBLASLt failed. The GPU or the driver is at fault, or this is a bug of ms; the message has its "
+     "status."},
     {"cuda.cudnn",
      "CuDNN failed. The installation of cuDNN does not fit the driver, or this is a bug of ms; the message has its "
      "status."},
@@ -237,7 +239,7 @@ constexpr ErrorKindRow kErrorKinds[] = {
      "A guard wants to roll the run back, and there is no older checkpoint, or too many rollbacks were made. Look at "
      "the loss and the data first: a lower optim.lr or a longer warm-up may help."},
     {"tune.none", "No layout of the model fits this many devices of this memory. Use more of them."},
-    {"watch.run_dir", "Run.dir cannot be used. The message has the system's reason."},
+    {"watch.run_dir", "The directory run.dir cannot be used. The message has the system's reason."},
     {"watch.signals", "The process cannot listen for signals. The node is at fault: exclude it."},
     {"watch.verdict", "The verdict of an earlier run cannot be removed. Look at the owner of run.dir."},
 };

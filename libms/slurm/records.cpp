@@ -224,6 +224,7 @@ std::string job_long_format() {
 
 std::optional<std::vector<Job>> parse_jobs(std::string_view answer) {
   std::vector<Job> jobs;
+  if (!trim(answer.substr(answer.rfind(kRowEnd) + 1)).empty()) return std::nullopt;  // npos + 1 is 0
   for (const std::string_view row : cut(answer, kRowEnd)) {
     if (trim(row).empty()) continue;
     std::optional<Job> job = read_cells(row, kColumns, Job{});

@@ -96,7 +96,8 @@ std::optional<std::string> StopRequest::asked() const {
   return name_of(signal);
 }
 
-StopFile::StopFile(const std::string& run_dir) : path_(run_dir + "/stop") {
+StopFile::StopFile(const std::string& run_dir, bool goes_on) : path_(run_dir + "/stop") {
+  if (goes_on) return;
   if (unlink(path_.c_str()) == 0) log::warn("watch", "{} was left by an earlier run and is removed", path_);
 }
 

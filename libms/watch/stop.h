@@ -37,10 +37,10 @@ class StopRequest {
   std::thread thread_;
 };
 
-// The stop file; checked by one rank. A file left by an earlier run is removed at construction.
+// The stop file; checked by one rank. A file left by an earlier run is removed at construction, unless the run goes on.
 class StopFile {
  public:
-  explicit StopFile(const std::string& run_dir);
+  explicit StopFile(const std::string& run_dir, bool goes_on = false);
   const std::string& path() const { return path_; }
   // Returns whether the file exists; accesses the file system at most five times a second.
   bool asked();

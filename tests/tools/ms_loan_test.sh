@@ -77,7 +77,7 @@ sed 's/n\[1-4\]/n[1-/' live.toml >list.toml
 expect 2 'n\[1-' observe --policy list.toml
 sed 's/^demand.file.*/demand.command = ["false"]/' live.toml >command.toml
 expect 2 'demand.command false: exit status 1' observe --policy command.toml
-sed 's/^demand.file.*/demand.command = ["/nope"]/' live.toml >command.toml
+sed 's|^demand.file.*|demand.command = ["/nope"]|' live.toml >command.toml
 expect 2 "demand.command '/nope' of the policy: No such file" observe --policy command.toml
 echo '{"time":' >state/state.json
 expect 74 'is not a state of ms-loan' act --once --policy live.toml

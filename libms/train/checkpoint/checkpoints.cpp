@@ -187,7 +187,9 @@ Checkpoints::Checkpoints(const Plan& plan, const std::string& resolved, comm::Wo
               plural(static_cast<std::size_t>(cleaned), "thing"));
   }
   if (!fresh) {
-    leave(dir, parse_rollbacks(read_rollbacks(dir), rollbacks_path(dir)));
+    const std::vector<Rollback> rollbacks = parse_rollbacks(read_rollbacks(dir), rollbacks_path(dir));
+    require_all(dir, rollbacks);
+    leave(dir, rollbacks);
     return;
   }
   const std::string aside = ckpt::set_aside(dir);

@@ -1,15 +1,23 @@
 #include "train/checkpoint/rollbacks.h"
 
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <optional>
 
-#include "base/file.h"
 #include "base/json.h"
+#include "base/user_path.h"
 #include "ckpt/directory.h"
 
 namespace ms::train {
+namespace {
+
+constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
+constexpr std::int64_t kMostSamples = std::int64_t{1} << 56;  // sums of a few of them are no overflow
+constexpr const char* kHint = "it says which samples the run leaves out; without it the run would be another one";
+
+}  // namespace
 
 std::string rollbacks_path(const std::string& checkpoint_dir) { return checkpoint_dir + "/rollbacks.json"; }
 
@@ -32,6 +40,7 @@ std::vector<Rollback> parse_rollbacks(std::string_view text, const std::string& 
   if (text.empty()) return rollbacks;
   try {
     const Json json = Json::parse(text, {.max_depth = 4});
+    if (json.get<int>("schema") != 1) throw JsonError("it is of another version");
     for (const Json& entry : json.at("rollbacks")) {
       Rollback& rollback = rollbacks.emplace_back();
       entry.get_to("at", rollback.at);
@@ -41,19 +50,23 @@ std::vector<Rollback> parse_rollbacks(std::string_view text, const std::string& 
       entry.get_to("source", rollback.source);
       entry.get_to("seed", rollback.seed);
       entry.get_to("why", rollback.why);
-      if (rollback.skip.step < 0 || rollback.skip.begin < 0 || rollback.skip.end < rollback.skip.begin)
+      if (rollback.skip.step < 0 || rollback.skip.begin < 0 || rollback.skip.end < rollback.skip.begin ||
+          rollback.skip.end > kMostSamples || rollback.at < rollback.skip.step)
         throw JsonError("a rollback is out of range");
     }
   } catch (const JsonError& error) {
-    throw Error("ckpt.rollbacks", Blame::storage, fmt::format("'{}' is damaged: {}", path, error.what()),
-                "it says which samples the run leaves out; without it the run would be another one");
+    throw Error("ckpt.rollbacks", Blame::storage, fmt::format("'{}' is damaged: {}", path, error.what()), kHint);
   }
   return rollbacks;
 }
 
 std::string read_rollbacks(const std::string& checkpoint_dir) {
   const std::string path = rollbacks_path(checkpoint_dir);
-  return access(path.c_str(), F_OK) == 0 ? read_file(path) : std::string();
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0 && errno == ENOENT) return {};
+  std::string text = read_user_file(path, kMaxBytes);
+  if (text.empty()) throw Error("ckpt.rollbacks", Blame::storage, fmt::format("'{}' is empty", path), kHint);
+  return text;
 }
 
 std::vector<data::Skip> skips_of(const std::vector<Rollback>& rollbacks, const std::string& source,
@@ -64,6 +77,17 @@ std::vector<data::Skip> skips_of(const std::vector<Rollback>& rollbacks, const s
     if (rollback.source == source && rollback.seed == seed) skips.push_back(rollback.skip);
   }
   return skips;
+}
+
+void require_all(const std::string& checkpoint_dir, const std::vector<Rollback>& rollbacks) {
+  for (const ckpt::Found& found : ckpt::list(checkpoint_dir)) {
+    if (found.condition != ckpt::Condition::complete || found.manifest->data.rollbacks <= std::ssize(rollbacks))
+      continue;
+    throw Error("ckpt.rollbacks", Blame::user,
+                fmt::format("{} was saved after {} rollbacks, and '{}' lists {}", found.path,
+                            found.manifest->data.rollbacks, rollbacks_path(checkpoint_dir), rollbacks.size()),
+                fmt::format("{}: put it back, copy it along with checkpoints, or use checkpoint.load", kHint));
+  }
 }
 
 bool is_left(const std::vector<Rollback>& rollbacks, const ckpt::Manifest& manifest) {

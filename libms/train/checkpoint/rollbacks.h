@@ -33,6 +33,10 @@ std::string read_rollbacks(const std::string& checkpoint_dir);
 // earlier one, or to one before it, takes its place. Pure.
 std::vector<data::Skip> skips_of(const std::vector<Rollback>& rollbacks, const std::string& source, std::uint64_t seed);
 
+// Throws Error("ckpt.rollbacks", user) where a checkpoint was saved after more rollbacks than these: their file was
+// lost.
+void require_all(const std::string& checkpoint_dir, const std::vector<Rollback>& rollbacks);
+
 // Returns whether a rollback has left the time in which this checkpoint was saved. Pure.
 bool is_left(const std::vector<Rollback>& rollbacks, const ckpt::Manifest& manifest);
 // Sets such checkpoints aside, and returns where they are; empty: there are none. The directory is locked.

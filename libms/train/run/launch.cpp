@@ -144,7 +144,7 @@ Ended run_threads(const Loaded& loaded, const LaunchOptions& options, const Trai
     throw cause.error.with_context(fmt::format("rank {}", cause.rank));
   }
   const Outcome& outcome = outcomes.front();
-  const bool again = outcome.rolled_back && !trainer.stop->asked();
+  const bool again = outcome.rolled_back && !outcome.asked && !trainer.stop->asked();
   if (directory && !again) conclude(outcome, settings.run.dir, nonce, options);
   return {.code = verdict_without_failure(outcome).code, .again = again};
 }
@@ -308,14 +308,17 @@ ExitCode launch(const Loaded& loaded, const LaunchOptions& options) {
   }
   const bool processes = comm::this_launch().size > 1;
   if (processes && loaded.settings.run.device == "cuda") set_gpu_environment(loaded.settings.run);
+  std::optional<watch::StopRequest> stop;  // of all rounds: a signal between two of them asks for a stop, too
   for (LaunchOptions round = options;; round.fresh = false, ++round.starts) {
-    // Both before MPI starts threads, and the loader first: what is forked later inherits blocked signals.
+    // Both before MPI starts threads, and the loader first: what is forked later inherits blocked signals, which the
+    // loaders of later rounds ignore anyway.
     std::optional<data::LoaderProcess> loader;
     if (options.inference == nullptr) loader.emplace([&] { return open_data(loaded.settings); });
-    watch::StopRequest stop;
+    if (!stop) stop.emplace();
     const TrainerOptions trainer{.resolved = loaded.resolved,
                                  .fresh = round.fresh,
-                                 .stop = &stop,
+                                 .stop = &*stop,
+                                 .goes_on = round.starts > 0,
                                  .loader = loader ? &*loader : nullptr,
                                  .deadline = deadline_of(loaded.settings)};
     if (processes) return run_mpi(loaded, round, trainer);

@@ -85,16 +85,16 @@ class Trainer {
       engine_.device().slow_down(options_.faults.slowness(step));
       if (options_.faults.spoils_gradients(step)) engine_.spoil_gradients();
       issue(step);
-      const bool evaluates = evaluation_due(step);
+      const bool settles = settles_after(step);
       // One step ahead, unless something else has to happen between the two.
-      if (step > start_ && !evaluation_due(step - 1)) finish(step - 1);
-      if (evaluates) finish(step);
+      if (step > start_ && !settles_after(step - 1)) finish(step - 1);
+      if (settles) finish(step);
       if (checkpoints_ && done < steps && !stop_agreed_ && !rollback_) {
         const trace::HostEvent event(recorder_, trace::Kind::save);
         checkpoints_->boundary(done, samples(done));
       }
     }
-    if (done > start_ && !evaluation_due(done - 1)) finish(done - 1);
+    if (done > start_ && !settles_after(done - 1)) finish(done - 1);
     if (probe_) probe_clocks();
     outcome_.start = start_;
     outcome_.steps = done;
@@ -108,8 +108,10 @@ class Trainer {
     } else if (checkpoints_) {
       outcome_.checkpoint = checkpoints_->finish(done, samples(done));
     }
+    outcome_.asked = options_.stop != nullptr && options_.stop->asked();
     if (stop_file_ && stop_file_->asked()) {
-      outcome_.stop_cause = stop_file_->path();
+      outcome_.asked = true;
+      if (!rollback_) outcome_.stop_cause = stop_file_->path();
       stop_file_->remove();
     }
     if (settings_.run.sample_tokens > 0 && !outcome_.stopped && done > start_) outcome_.sample = sample();
@@ -163,7 +165,7 @@ class Trainer {
       if (!checkpoints_)
         log::warn("train", "checkpoint.dir is empty: nothing is saved, and what was trained ends with the run");
       reporter_.emplace(plan_, options_.peak_flops, start_);
-      stop_file_.emplace(settings_.run.dir);
+      stop_file_.emplace(settings_.run.dir, options_.goes_on);
     }
     const bool validates = feed_.facts().num_validation_samples > 0;
     order_ = {.begin = start_,
@@ -216,6 +218,13 @@ class Trainer {
   }
 
   bool evaluation_due(std::int64_t step) const { return order_.validates_after(step); }
+  // Whether a step is finished before the next one is issued. A checkpoint that the loop waits for is on disk before
+  // the next step, and must not be there without the step's line in metrics.jsonl.
+  bool settles_after(std::int64_t step) const {
+    const CheckpointConfig& config = settings_.checkpoint;
+    const bool saves = checkpoints_ && !config.async && config.every_steps > 0 && (step + 1) % config.every_steps == 0;
+    return saves || evaluation_due(step);
+  }
   double lr(std::int64_t step) const { return optim::learning_rate(settings_.optim, step, settings_.train.steps); }
 
   void issue(std::int64_t step) {

@@ -21,6 +21,7 @@ struct TrainerOptions {
   std::string resolved = {};                // the configuration, for checkpoints
   bool fresh = false;                       // checkpoints that are there are set aside
   watch::StopRequest* stop = nullptr;       // of this process
+  bool goes_on = false;                     // after a rollback, in the process that made it
   data::LoaderProcess* loader = nullptr;    // of this process; must be there
   std::chrono::milliseconds deadline = {};  // for peers
   // Tells all others of an error (World::abort); must be there. Called before the engine goes: its streams drain, and
@@ -33,6 +34,7 @@ struct Outcome {
   std::int64_t start = 0, steps = 0;  // done before this run began, and when it ended
   bool stopped = false;               // on purpose, before the last step
   bool rolled_back = false;           // stopped by the guard, to begin again with `checkpoint`
+  bool asked = false;                 // to stop, as rank 0 knows, whatever the guard did in that step
   std::string stop_cause;             // "SIGTERM"; where another rank was asked, that one knows; the guard's reason
   std::string checkpoint;             // the path of that of the last step; empty: nothing is saved in this run
   double loss = 0, valid_loss = -1;
