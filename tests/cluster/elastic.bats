@@ -30,7 +30,7 @@ inside() { # N <SCRIPT
     sbatch --parsable --partition loan --nodes=2-4 --output=job.log elastic.sbatch c.toml)
   wait-until 60 at_step 3
   [[ $(attempt 1 nodes) == '["node01", "node02", "node03", "node04"]' ]]
-  squeue -h -j "$job" -o %k | grep -q '^ms-driver: elastic from 1 node; '
+  wait-until 30 bash -c "squeue -h -j $job -o %k | grep -q '^ms-driver: elastic from 1 node; '"
 
   # Inference wants a node. ms-loan is killed after it has asked, and started again.
   demand 1

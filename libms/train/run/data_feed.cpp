@@ -65,7 +65,8 @@ DataFeed::DataFeed(const Plan& plan, comm::World& world, data::LoaderProcess& lo
 
 void DataFeed::begin(const data::BatchOrder& order, const data::BatchShape& batch, bool has_digests) {
   const int rank = world_.rank();
-  if (!std::ranges::binary_search(readers_.ranks, rank)) return;
+  // Where no batch follows, a rank could look for the ring after the one that made it has ended.
+  if (!order.first() || !std::ranges::binary_search(readers_.ranks, rank)) return;
   const data::RingShape shape{.readers = static_cast<int>(readers_.ranks.size()),
                               .parts = static_cast<int>(readers_.dp_ranks.size()),
                               .rows = plan_.batch.global_batch / plan_.mesh.dp,
