@@ -5,10 +5,12 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <limits>
 #include <optional>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/user_path.h"
 
 namespace ms::trace {
 namespace {
@@ -45,7 +47,7 @@ const std::string& set_aside(const std::string& path, std::int64_t resumed) {
   const std::string previous = path + ".previous";
   if (resumed > 0 && access(path.c_str(), F_OK) == 0) {
     // In this order, a kill at any moment leaves all lines in one of the two files.
-    const std::string kept = lines_up_to(resumed, read_file(path));
+    const std::string kept = lines_up_to(resumed, read_user_file(path, std::numeric_limits<std::size_t>::max()));
     unlink(previous.c_str());
     if (link(path.c_str(), previous.c_str()) != 0) fail(path, "cannot keep a copy of");
     write_file_atomic(path, kept);

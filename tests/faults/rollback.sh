@@ -98,6 +98,22 @@ run 0 'going on from ck/step-00000002: step 2' "$bin/ms-train" run c.toml
 is_whole "the run that resumed before the rollback"
 [ "$chain" = "$skipped" ] || fail "a resume before the rollback was fed otherwise"
 
+mv ck/rollbacks.json kept.json
+run 2 'was saved after 1 rollbacks, and .ck/rollbacks.json. lists 0' "$bin/ms-train" run c.toml
+: >ck/rollbacks.json
+run 74 'rollbacks.json. is empty' "$bin/ms-train" run c.toml
+sed 's/"end": [0-9]*/"end": 9223372036854775807/' kept.json >ck/rollbacks.json
+run 74 'rollbacks.json. is damaged: a rollback is out of range' "$bin/ms-train" run c.toml
+
+# A stop that is asked for in the step of a rollback is not forgotten.
+afresh
+MS_FAULT='step=5 rank=0 restart=0 pause=2;step=6 rank=1 restart=0 nan' "$bin/ms-train" run c.toml >out 2>err </dev/null &
+for _ in $(seq 300); do grep -qs '"step":5,' run/metrics.jsonl && break || sleep 0.02; done
+touch run/stop
+wait $!
+code=$?
+[ "$code" -eq 75 ] || fail "exit code $code of a run that was stopped while it rolled back, expected 75"
+
 echo '{' >ck/rollbacks.json
 run 74 'rollbacks.json. is damaged' "$bin/ms-train" run c.toml
 [ "$failures" -eq 0 ] || exit 1
