@@ -99,9 +99,6 @@ Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clo
   first_attempt_ = static_cast<int>(ledger_.attempts.size());
   if (earlier_) adopt(*earlier_);
   end_orphan();
-  // ms-loan reads there that a run is elastic.
-  if (options_.comment || !elastic_text().empty())
-    comment_.emplace(slurm::CommandOptions{.conf = options_.slurm_conf}, static_cast<std::uint32_t>(options_.job));
   open_metrics_port();
   save();
 }

@@ -28,7 +28,11 @@ void Driver::open_metrics_port() {
 }
 
 void Driver::comment(const std::string& text) {
-  if (comment_) comment_->set("ms-driver: " + elastic_text() + printable(text, 200));
+  const std::string elastic = elastic_text();  // ms-loan reads it, and asks such a run for nodes
+  if (!options_.comment && elastic.empty()) return;
+  if (!comment_)
+    comment_.emplace(slurm::CommandOptions{.conf = options_.slurm_conf}, static_cast<std::uint32_t>(options_.job));
+  comment_->set("ms-driver: " + elastic + printable(text, 200));
 }
 
 void Driver::tell(const std::string& kind, const std::vector<std::string>& nodes, const std::string& code,

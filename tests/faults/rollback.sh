@@ -108,7 +108,10 @@ run 74 'rollbacks.json. is damaged: a rollback is out of range' "$bin/ms-train" 
 # A stop that is asked for in the step of a rollback is not forgotten.
 afresh
 MS_FAULT='step=5 rank=0 restart=0 pause=2;step=6 rank=1 restart=0 nan' "$bin/ms-train" run c.toml >out 2>err </dev/null &
-for _ in $(seq 300); do grep -qs '"step":5,' run/metrics.jsonl && break || sleep 0.02; done
+for _ in $(seq 300); do
+  if grep -qs '"step":5,' run/metrics.jsonl; then break; fi
+  sleep 0.02
+done
 touch run/stop
 wait $!
 code=$?
