@@ -14,25 +14,30 @@ namespace ms::data {
 namespace {
 
 constexpr int kMostExchanges = 1000;
+constexpr double kEven = 1e-3;  // of a bin's work: what is as even as that stays
 
 struct Bin {
   double work = 0;
   std::vector<std::int64_t> items;
 };
 
-// Exchanges an item of the fullest bin for one of the emptiest while that lowers the fullest.
+// Exchanges an item of the fullest bin for one of the emptiest while that lowers the fullest: the best pair is that
+// whose difference is nearest to half the gap.
 void exchange(std::span<const double> work, std::vector<Bin>& bins) {
   const auto of = [&](std::int64_t item) { return work[static_cast<std::size_t>(item)]; };
   for (int i = 0; i < kMostExchanges; ++i) {
     const auto [least, most] = std::ranges::minmax_element(bins, {}, &Bin::work);
     const double gap = most->work - least->work;
+    if (gap <= kEven * most->work) return;
+    std::ranges::sort(least->items, {}, of);
     double best = 0;  // by how much the gap shrinks on both sides
     std::int64_t* from = nullptr;
     std::int64_t* to = nullptr;
     for (std::int64_t& a : most->items) {
-      for (std::int64_t& b : least->items) {
-        const double moved = of(a) - of(b), gain = std::min(moved, gap - moved);
-        if (gain > best) std::tie(best, from, to) = std::tuple(gain, &a, &b);
+      const auto above = std::ranges::lower_bound(least->items, of(a) - gap / 2, {}, of);
+      for (auto b = above == least->items.begin() ? above : above - 1; b != least->items.end() && b <= above; ++b) {
+        const double moved = of(a) - of(*b), gain = std::min(moved, gap - moved);
+        if (gain > best) std::tie(best, from, to) = std::tuple(gain, &a, &*b);
       }
     }
     if (best <= gap * 1e-6) return;
