@@ -55,9 +55,8 @@ constexpr ErrorKindRow kErrorKinds[] = {
      "A checkpoint is written and cannot be given its name. Look at the owner of the directory and at the file "
      "system."},
     {"ckpt.rollbacks",
-     "The file rollbacks.json in checkpoint.dir is not what this program writes. It was changed or cut off: put back a "
-     "copy, or "
-     "begin with --fresh."},
+     "The file rollbacks.json in checkpoint.dir is lost, or is not what this program writes: it says which data the "
+     "run leaves out. Put back a copy, or begin with --fresh."},
     {"ckpt.rule", "The command ms-ckpt prune was not told what stays. Give --keep-last, --keep-every or another rule."},
     {"ckpt.save", "Writing a checkpoint ended in something that should not happen. This is a bug of ms: keep the log."},
     {"ckpt.stat",
@@ -108,7 +107,8 @@ constexpr ErrorKindRow kErrorKinds[] = {
      "The library cuBLASLt failed. The GPU or the driver is at fault, or this is a bug of ms; the message has its "
      "status."},
     {"cuda.cudnn",
-     "CuDNN failed. The installation of cuDNN does not fit the driver, or this is a bug of ms; the message has its "
+     "The library cuDNN failed. The installation of cuDNN does not fit the driver, or this is a bug of ms; the message "
+     "has its "
      "status."},
     {"cuda.error", "The GPU reported an error. Exclude the node and look at it with ms-diag run --level 2."},
     {"cuda.hardware", "The hardware of the GPU failed: memory, bus or link. Exclude the node; dmesg has the Xid."},
@@ -116,7 +116,8 @@ constexpr ErrorKindRow kErrorKinds[] = {
     {"cuda.none",
      "No GPU can be used here: there is none, or this build has no CUDA. Ask for GPUs with --gres, or set "
      "run.device = \"cpu\"."},
-    {"cuda.plugin", "Libms_cuda.so cannot be loaded, or is of another build. Install all of ms from one build."},
+    {"cuda.plugin",
+     "The library libms_cuda.so cannot be loaded, or is of another build. Install all of ms from one build."},
     {"cuda.program", "A CUDA call was used wrongly. This is a bug of ms: keep the log."},
     {"data.bug",
      "Reading the training data ended in something that should not happen. This is a bug of ms: keep the log."},
@@ -140,7 +141,9 @@ constexpr ErrorKindRow kErrorKinds[] = {
     {"data.ring", "Memory that is shared with the loader's process cannot be had. Make /dev/shm larger."},
     {"data.short", "A token file is too short for what is asked. Use more text, or a shorter model.seq."},
     {"data.source", "A source of data.train is wrong. ms.toml(5) shows the form."},
-    {"data.timeout", "The storage did not give the tokens of a step in time. Look at the storage."},
+    {"data.timeout",
+     "The tokens of a step did not come in time. Either the storage does not answer, or the node has no time for its "
+     "process ms-loader: its state is D in the first case."},
     {"data.token", "A token is not in the vocabulary. The file is damaged, or of another tokenizer."},
     {"data.tokenizer", "The tokenizer cannot be read or used. The message names what of it."},
     {"data.train",
