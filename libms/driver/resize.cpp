@@ -9,15 +9,10 @@
 #include "base/text.h"
 #include "driver/driver.h"
 #include "slurm/commands.h"
+#include "slurm/elastic.h"
 #include "slurm/hostlist.h"
 
 namespace ms::driver {
-namespace {
-
-// An operator's ms-loan writes this into the job's admin comment, which users cannot, and signals.
-constexpr std::string_view kGiveBack = "ms-loan: give back ";
-
-}  // namespace
 
 // Sets launch_, too: where the run has one size and nodes are too few, a smaller one, if that is wanted and possible.
 std::optional<std::vector<std::string>> Driver::choose_nodes() {
@@ -45,12 +40,12 @@ std::optional<std::vector<std::string>> Driver::choose_nodes() {
 
 bool Driver::is_elastic() const { return sizes_ && (sizes_->is_auto || options_.shrink); }
 
-// Returns what the job's comment says of an elastic run, for ms-loan; empty: it is none.
+// Returns how the comment of an elastic run's job begins, for ms-loan; empty: it is none.
 std::string Driver::elastic_text() const {
   if (!is_elastic()) return "";
   const auto fewest = smallest_fit(*sizes_, options_.nodes.size(), options_.launch.tasks_per_node);
   const std::size_t least = std::max(options_.least_nodes, fewest ? fewest->nodes : 0);
-  return least == 0 ? "" : fmt::format("elastic from {}; ", plural(least, "node"));
+  return least == 0 ? "" : fmt::format("{}{}; ", slurm::kElasticComment, plural(least, "node"));
 }
 
 std::string Driver::resize(std::size_t nodes) {
@@ -124,10 +119,10 @@ void Driver::read_request() {
   try {
     const std::string asked =
         slurm::Commands({.conf = options_.slurm_conf}).job(static_cast<std::uint32_t>(options_.job)).admin_comment;
-    if (!asked.starts_with(kGiveBack)) {
+    if (!asked.starts_with(slurm::kGiveBackComment)) {
       return log::warn("driver", "SIGUSR1 was received, and the job's admin comment asks for nothing");
     }
-    const std::string nodes = asked.substr(kGiveBack.size());
+    const std::string nodes = asked.substr(slurm::kGiveBackComment.size());
     log::warn("driver", "{} is asked back: {}", plain_text(nodes, 200),
               give_back(slurm::expand_hostlist_or_throw(nodes)));
   } catch (const Error& error) { log::error("driver", "what SIGUSR1 means is not known: {}", error.message()); }

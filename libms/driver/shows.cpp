@@ -32,7 +32,7 @@ void Driver::comment(const std::string& text) {
   if (!options_.comment && elastic.empty()) return;
   if (!comment_)
     comment_.emplace(slurm::CommandOptions{.conf = options_.slurm_conf}, static_cast<std::uint32_t>(options_.job));
-  comment_->set("ms-driver: " + elastic + printable(text, 200));
+  comment_->set((elastic.empty() ? "ms-driver: " : elastic) + printable(text, 200));
 }
 
 void Driver::tell(const std::string& kind, const std::vector<std::string>& nodes, const std::string& code,

@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "base/user_path.h"
 #include "loan/csv.h"
+#include "slurm/elastic.h"
 #include "slurm/hostlist.h"
 
 namespace ms::loan {
@@ -24,11 +25,6 @@ namespace {
 constexpr std::size_t kMaxDemandBytes = 4096;
 constexpr std::size_t kMaxDemandChars = 60;
 constexpr std::string_view kSignalChars = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-";
-
-// ms-driver writes the first into a job's comment, before the number of its least nodes; it reads the second, before
-// nodes, in the admin comment.
-constexpr std::string_view kElastic = "ms-driver: elastic from ";
-constexpr std::string_view kGiveBack = "ms-loan: give back ";
 
 // States in which a node runs nothing new, as scontrol shows them.
 constexpr std::array<std::string_view, 13> kTroubles = {
@@ -147,8 +143,8 @@ void read_elastic(const slurm::Commands& slurm, View& view) {
   for (LiveJob& job : view.jobs) {
     if (job.nodes < 2) continue;
     const std::string comment = slurm.comment_of(job.id);
-    if (!comment.starts_with(kElastic)) continue;
-    const char* const begin = comment.data() + kElastic.size();
+    if (!comment.starts_with(slurm::kElasticComment)) continue;
+    const char* const begin = comment.data() + slurm::kElasticComment.size();
     std::from_chars(begin, comment.data() + comment.size(), job.least_nodes);
     job.least_nodes = std::max(job.least_nodes, 0);
   }
@@ -179,7 +175,7 @@ void execute(const slurm::Commands& slurm, const Policy& policy, const View& vie
         break;
       case Step::notify:
         if (!action.nodes.empty()) {
-          slurm.set_admin_comment(action.job, std::string(kGiveBack) + action.nodes);
+          slurm.set_admin_comment(action.job, std::string(slurm::kGiveBackComment) + action.nodes);
           memory.asked[action.job] = action.nodes;
         }
         if (!policy.slurm.signal.empty()) slurm.signal_batch(action.job, policy.slurm.signal);
