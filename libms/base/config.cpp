@@ -14,11 +14,11 @@
 
 #include "base/config_value.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "base/meant_name.h"
 #include "base/number.h"
 #include "base/text.h"
 #include "base/toml_syntax.h"
+#include "base/user_path.h"
 
 namespace ms {
 namespace {
@@ -321,9 +321,7 @@ const ConfigSchema::Entry& ConfigSchema::get(std::string_view name) const {
 }
 
 void ConfigSchema::load_file(const std::string& path, Provenance provenance) {
-  const MappedFile file(path, Blame::user);  // refuses what has no end
-  const std::span<const std::byte> bytes = file.bytes();
-  load_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, provenance);
+  load_text(read_user_file(path, TomlBounds().bytes), path, provenance);
 }
 
 void ConfigSchema::load_text(std::string_view text, const std::string& name, Provenance provenance) {
