@@ -18,6 +18,7 @@ namespace {
 using tensor::DType;
 
 constexpr std::int64_t kFileBytes = std::int64_t{1} << 30;  // of a data file: it is in memory while it is written
+constexpr std::size_t kCompareBytes = std::size_t{1} << 20;
 
 std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
@@ -30,6 +31,18 @@ std::map<std::string, TensorView> with_prefix(const TensorSet& set, const nn::Mo
   std::map<std::string, TensorView> named;
   for (const auto& [name, view] : set.tensors()) named.emplace(name == kHeadName ? name : prefix + name, view);
   return named;
+}
+
+bool have_same_bytes(const TensorView& a, const TensorView& b) {
+  if (a.size_bytes != b.size_bytes) return false;
+  std::vector<std::byte> of_a(std::min(a.size_bytes, kCompareBytes)), of_b(of_a.size());
+  for (std::size_t at = 0; at < a.size_bytes; at += of_a.size()) {
+    const std::size_t n = std::min(of_a.size(), a.size_bytes - at);
+    a.read(at, std::span(of_a).first(n));
+    b.read(at, std::span(of_b).first(n));
+    if (!std::equal(of_a.begin(), of_a.begin() + static_cast<std::ptrdiff_t>(n), of_b.begin())) return false;
+  }
+  return true;
 }
 
 // Pairs every tensor of the model with its data: none missing, none left over.
@@ -60,7 +73,7 @@ std::vector<const TensorView*> match(const std::map<std::string, TensorView>& fo
     if (name == kHeadName) {  // tied, and written out all the same
       const auto embedding = found.find(embedding_name(model));
       if (embedding != found.end() && view.dtype == embedding->second.dtype &&
-          std::ranges::equal(view.data, embedding->second.data)) {
+          have_same_bytes(view, embedding->second)) {
         continue;
       }
       problems.add(fmt::format("'{}' is not '{}', but tie_word_embeddings says so", name, embedding_name(model)));
@@ -78,15 +91,16 @@ void fill_part(const TensorView& view, const Mapped& tensor, std::size_t index, 
   const Part& part = tensor.parts[index];
   std::int64_t before = 0;
   for (std::size_t i = 0; i < index; ++i) before += tensor.transposed ? tensor.parts[i].rows : tensor.parts[i].size();
-  const std::byte* from = view.data.data() + before * element;
-  const auto size = static_cast<std::size_t>(part.size() * element);
+  const auto begin = static_cast<std::size_t>(before * element), size = static_cast<std::size_t>(part.size() * element);
+  std::vector<std::byte> turned(size);
   if (!tensor.transposed) {
-    convert(view.dtype, {from, size}, dtype, to);
+    view.read(begin, turned);
+    convert(view.dtype, turned, dtype, to);
     return;
   }
   // There it is [in, all parts' out]: our rows are columns.
-  std::vector<std::byte> turned(size);
-  transpose(from, tensor.shape[1], part.cols, part.rows, element, turned.data());
+  const std::vector<std::byte> whole = view.read();
+  transpose(whole.data() + begin, tensor.shape[1], part.cols, part.rows, element, turned.data());
   convert(view.dtype, turned, dtype, to);
 }
 

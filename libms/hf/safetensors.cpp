@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference implementation
+constexpr std::string_view kPointerOfLfs = "version https://git-lfs";
 
 struct DtypeRow {
   std::string_view name;
@@ -31,7 +32,8 @@ constexpr DtypeRow kDtypes[] = {
 // Parses one file's header; every refusal names the file.
 class HeaderReader {
  public:
-  HeaderReader(const std::string& path, std::span<const std::byte> file) : path_(path), file_(file) {}
+  explicit HeaderReader(const std::string& path)
+      : path_(path), file_(std::make_shared<const MappedFile>(path, Blame::user)), size_(file_->size_bytes()) {}
 
   std::map<std::string, TensorView> read() {
     const Json header = parse();
@@ -53,19 +55,16 @@ class HeaderReader {
   }
 
   Json parse() {
-    const std::string_view whole(reinterpret_cast<const char*>(file_.data()), file_.size());
-    if (whole.starts_with("version https://git-lfs"))
+    if (text(0, std::min(size_, kPointerOfLfs.size())) == kPointerOfLfs)
       refuse("it is a pointer of Git LFS in place of the weights, which 'git lfs pull' fetches");
-    if (file_.size() < kLengthBytes) refuse(fmt::format("it has {}", plural(file_.size(), "byte")));
+    if (size_ < kLengthBytes) refuse(fmt::format("it has {}", plural(size_, "byte")));
     std::uint64_t length = 0;
-    std::memcpy(&length, file_.data(), sizeof length);
+    file_->read(0, std::as_writable_bytes(std::span(&length, 1)));
     if (length > kMaxHeaderBytes) refuse(fmt::format("its header would have {} bytes", length));
-    if (length > file_.size() - kLengthBytes) {
-      refuse(fmt::format("a header of {} bytes in a file of {}", length, file_.size()));
-    }
-    const std::string_view text(reinterpret_cast<const char*>(file_.data()) + kLengthBytes, length);
+    if (length > size_ - kLengthBytes) refuse(fmt::format("a header of {} bytes in a file of {}", length, size_));
+    const std::string text = this->text(kLengthBytes, length);
     if (!text.starts_with('{')) refuse("its header does not begin with '{'");
-    data_ = file_.subspan(kLengthBytes + length);
+    data_begin_ = kLengthBytes + length;
     std::optional<std::string> twice;
     const JsonOptions options{.max_depth = kMaxDepth, .on_duplicate = [&](std::size_t depth, const std::string& key) {
                                 if (depth == 1) twice = key;
@@ -76,6 +75,12 @@ class HeaderReader {
     if (!header->is_object()) refuse("its header is not a JSON object");
     if (twice) refuse(fmt::format("'{}' is there twice", plain_text(*twice, 200)));
     return std::move(*header);
+  }
+
+  std::string text(std::size_t at, std::size_t size) const {
+    std::string bytes(size, '\0');
+    file_->read(at, std::as_writable_bytes(std::span(bytes)));
+    return bytes;
   }
 
   void check_metadata(const Json& metadata) const {
@@ -98,7 +103,7 @@ class HeaderReader {
                                                       [&](const DtypeRow& r) { return dtype == r.name; })
                                        : std::end(kDtypes);
     if (row == std::end(kDtypes)) refuse_tensor(fmt::format("unknown dtype {}", shown(dtype, 40)));
-    TensorView view{row->dtype, std::string(row->name), {}, {}};
+    TensorView view{.dtype = row->dtype, .dtype_name = std::string(row->name), .shape = {}, .file = file_};
 
     std::int64_t bytes = row->size_bytes;
     if (!shape.is_array()) refuse_tensor("the shape is not a list");
@@ -114,14 +119,16 @@ class HeaderReader {
       refuse_tensor("data_offsets are not two numbers");
     }
     const auto begin = offsets[0].get<std::uint64_t>(), end = offsets[1].get<std::uint64_t>();
-    if (begin > end || end > data_.size()) {
+    const std::size_t data_size = size_ - data_begin_;
+    if (begin > end || end > data_size) {
       refuse_tensor(
-          fmt::format("bytes {} to {} of {}{}", begin, end, data_.size(), begin > end ? "" : ": the file was cut"));
+          fmt::format("bytes {} to {} of {}{}", begin, end, data_size, begin > end ? "" : ": the file was cut"));
     }
     if (end - begin != static_cast<std::uint64_t>(bytes)) {
       refuse_tensor(fmt::format("{} bytes, but its shape takes {}", end - begin, bytes));
     }
-    view.data = data_.subspan(begin, end - begin);
+    view.begin = data_begin_ + begin;
+    view.size_bytes = end - begin;
     return view;
   }
 
@@ -129,9 +136,9 @@ class HeaderReader {
   void check_coverage(const std::map<std::string, TensorView>& tensors) const {
     std::vector<const std::pair<const std::string, TensorView>*> order;
     for (const auto& tensor : tensors) order.push_back(&tensor);
-    const auto place = [](const auto* t) { return std::pair{t->second.data.data(), t->second.data.size()}; };
+    const auto place = [](const auto* t) { return std::pair{t->second.begin, t->second.size_bytes}; };
     std::sort(order.begin(), order.end(), [&](const auto* a, const auto* b) { return place(a) < place(b); });
-    const std::byte* at = data_.data();
+    std::size_t at = data_begin_;
     for (const auto* tensor : order) {
       const auto& [begin, size] = place(tensor);
       if (begin != at) {
@@ -140,12 +147,12 @@ class HeaderReader {
       }
       at += size;
     }
-    const auto rest = data_.data() + data_.size() - at;
-    if (rest != 0) refuse(fmt::format("{} behind the last tensor", plural(static_cast<std::size_t>(rest), "byte")));
+    if (at != size_) refuse(fmt::format("{} behind the last tensor", plural(size_ - at, "byte")));
   }
 
   const std::string& path_;
-  std::span<const std::byte> file_, data_;
+  std::shared_ptr<const MappedFile> file_;
+  std::size_t size_ = 0, data_begin_ = 0;
 };
 
 bool exists(const std::string& path) {
@@ -183,14 +190,18 @@ std::map<std::string, std::string> read_index(const std::string& path) {
 
 }  // namespace
 
-TensorFile::TensorFile(const std::string& path) : file_(path, Blame::user) {
-  tensors_ = HeaderReader(path, file_.bytes()).read();
+std::vector<std::byte> TensorView::read() const {
+  std::vector<std::byte> bytes(size_bytes);
+  read(0, bytes);
+  return bytes;
 }
+
+TensorFile::TensorFile(const std::string& path) : tensors_(HeaderReader(path).read()) {}
 
 TensorSet::TensorSet(const std::string& dir) {
   const std::string single = dir + "/" + std::string(kModelFile), index = dir + "/" + std::string(kIndexFile);
   if (exists(single)) {
-    tensors_ = files_.emplace_back(single).tensors();
+    tensors_ = TensorFile(single).tensors();
     return;
   }
   if (!exists(index)) {
@@ -203,7 +214,8 @@ TensorSet::TensorSet(const std::string& dir) {
   for (const auto& [tensor, file] : named) files.insert(file);
   Problems problems("hf.index", fmt::format("'{}' and the files do not agree", index));
   for (const std::string& file : files) {
-    for (const auto& [name, view] : files_.emplace_back(dir + "/" + file).tensors()) {
+    const TensorFile one(dir + "/" + file);
+    for (const auto& [name, view] : one.tensors()) {
       const auto place = named.find(name);
       if (place == named.end() || place->second != file) {
         problems.add(fmt::format("'{}' in {} is not in the index", plain_text(name, 200), file));

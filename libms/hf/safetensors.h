@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,10 +31,15 @@ struct TensorView {
   Dtype dtype = Dtype::other;
   std::string dtype_name;  // as the file says it: "F32", "I64"
   std::vector<std::int64_t> shape;
-  std::span<const std::byte> data;
+  std::shared_ptr<const MappedFile> file;
+  std::size_t begin = 0, size_bytes = 0;  // in the file
+
+  // Copies bytes of the tensor, from its byte `at` on. Error("file.cut", storage): the file has shrunk since.
+  void read(std::size_t at, std::span<std::byte> out) const { file->read(begin + at, out); }
+  std::vector<std::byte> read() const;
 };
 
-// One file, mapped. The views live as long as it does.
+// One file, mapped; its views keep it so.
 class TensorFile {
  public:
   // Error("hf.safetensors", user), with the path, where the file is anything but what the format allows.
@@ -41,7 +47,6 @@ class TensorFile {
   const std::map<std::string, TensorView>& tensors() const { return tensors_; }
 
  private:
-  MappedFile file_;
   std::map<std::string, TensorView> tensors_;
 };
 
@@ -53,7 +58,6 @@ class TensorSet {
   const std::map<std::string, TensorView>& tensors() const { return tensors_; }
 
  private:
-  std::vector<TensorFile> files_;
   std::map<std::string, TensorView> tensors_;
 };
 

@@ -32,7 +32,22 @@ void write_tensors(const std::string& path, const std::vector<TensorInfo>& tenso
 }
 
 std::string text_of(const TensorView& view) {
-  return {reinterpret_cast<const char*>(view.data.data()), view.data.size()};
+  const std::vector<std::byte> bytes = view.read();
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+TEST(TensorFile, ThatIsCutWhileItIsInUseIsAnErrorAndNoSignal) {
+  const TempDir dir;
+  write_tensors(dir / "t", {{"a", Dtype::f32, {65536}}});
+  const TensorFile file(dir / "t");
+  std::filesystem::resize_file(dir / "t", 100);
+  try {
+    file.tensors().at("a").read();
+    FAIL() << "bytes of a file that has none";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), "file.cut");
+    EXPECT_THAT(error.message(), HasSubstr("was cut while it was in use"));
+  }
 }
 
 TEST(TensorFileWriter, WritesTheExactBytes) {
@@ -62,7 +77,7 @@ TEST(TensorFile, ReadsWhatWasWritten) {
   EXPECT_THAT(x.shape, ElementsAre(2, 3));
   EXPECT_EQ(text_of(x), std::string(12, 'a'));
   EXPECT_EQ(text_of(file.tensors().at("y")), "bbbb");
-  EXPECT_EQ(file.tensors().at("empty").data.size(), 0U);
+  EXPECT_EQ(file.tensors().at("empty").size_bytes, 0U);
 }
 
 TEST(TensorFile, AcceptsWhatTheFormatAllows) {
