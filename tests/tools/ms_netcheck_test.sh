@@ -44,4 +44,25 @@ expect 3 'not run: verbs: on no node: no RDMA port is active' pairs --nodes a,b 
 expect 0 'even' ecmp --nodes a,b --launch "$agents" --seconds 50ms --flows 2 --rolls 1 --max-rate 0.01
 expect 0 'all_reduce +4092 ' collectives --transport threads --ranks 3 --from 4KiB --to 4KiB --what all_reduce
 
+# The secret reaches agents by standard input alone: neither arguments nor environments of any process have it.
+cat >spy <<'TEXT'
+#!/usr/bin/env bash
+node=$1
+shift
+exec 3<&0
+tee "invitation.$node" <&3 | env SLURMD_NODENAME="$node" "$@" &
+agent=$!
+until [ -s "invitation.$node" ]; do sleep 0.01; done
+secret=$(python3 -c 'import json, sys; print(json.loads(open(sys.argv[1]).readline())["secret"])' "invitation.$node")
+[ ${#secret} -eq 64 ] && echo "$node" >>looked
+for entry in /proc/[0-9]*; do
+  if grep -qsF "$secret" "$entry/cmdline" "$entry/environ"; then tr '\0' ' ' <"$entry/cmdline" >>told; fi
+done
+wait $agent
+TEXT
+chmod +x spy
+expect 0 '2 of 2 nodes measured' pairs --nodes a,b --launch './spy {node} {agent}' --seconds 50ms
+[ "$(sort -u looked | wc -l)" -eq 2 ] || fail "nobody looked for the secret"
+[ ! -s told ] || fail "others may read the secret: $(cat told)"
+
 exit $((failures > 0))
