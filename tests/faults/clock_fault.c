@@ -1,5 +1,6 @@
 // Preloaded into a rank: its wall clock jumps. Other clocks do not.
-//   CLOCK_FAULT="RANK SECONDS"   of that rank, "-1" of all: from the fifth reading on it is so much later, and every five
+//   CLOCK_FAULT="RANK SECONDS"   of that rank, "-1" of all: from the fifth reading on it is so much later, and every
+//   five
 //                                readings right again or not
 #define _GNU_SOURCE
 #include <dlfcn.h>
