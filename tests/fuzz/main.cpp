@@ -1,12 +1,17 @@
-// The libFuzzer program of all targets: "ms_fuzz TARGET [libFuzzer's options]", "ms_fuzz --list" names them, and
-// "ms_fuzz --seeds DIR" writes the seeds and the dictionary of each.
+// The libFuzzer program of all targets: "ms_fuzz TARGET [libFuzzer's options]", "ms_fuzz --list" names them, "ms_fuzz
+// --seeds DIR" writes the seeds and the dictionary of each, and "ms_fuzz --time TARGET DIR..." says which of the inputs
+// in these directories takes longest for its size.
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <iterator>
+#include <limits>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -21,7 +26,7 @@ const Target* chosen = nullptr;
 
 std::vector<Target> all_targets() {
   std::vector<Target> all;
-  for (const auto& targets : {text_targets(), file_targets(), trace_targets(), tokenizer_targets()})
+  for (const auto& targets : {text_targets(), file_targets(), trace_targets(), tokenizer_targets(), run_targets()})
     all.insert(all.end(), targets.begin(), targets.end());
   return all;
 }
@@ -58,26 +63,69 @@ void write_seeds(const fs::path& to) {
   }
 }
 
+void parse(std::string_view bytes) {
+  try {
+    chosen->parse(bytes);
+  } catch (const ms::Error&) {}  // a refusal
+}
+
+// Input of a few bytes costs what every call costs, so it counts as one of kTimedBytes.
+constexpr std::size_t kTimedBytes = 10'000;
+
+// The shortest of three calls: a busy machine makes calls longer, and none shorter.
+double shortest_ms(std::string_view bytes) {
+  double shortest = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < 3; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    parse(bytes);
+    shortest =
+        std::min(shortest, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return shortest;
+}
+
+void time_inputs(std::span<char*> directories) {
+  double worst_ms = 0;
+  fs::path worst;
+  for (const char* directory : directories) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
+      std::ifstream file(entry.path(), std::ios::binary);
+      const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+      const double per_input = std::max(1.0, static_cast<double>(bytes.size()) / kTimedBytes);
+      const double ms = shortest_ms(bytes) / per_input;
+      if (ms > worst_ms) worst_ms = ms, worst = entry.path();
+    }
+  }
+  std::cout << fmt::format("{:.3f} {}\n", worst_ms, worst.string());
+}
+
+const Target* find_target(std::string_view name) {
+  for (const Target& target : all_targets()) {
+    if (target.name == name) return new Target(target);  // until the process ends
+  }
+  std::cerr << "usage: ms_fuzz --list | --seeds DIR | --time TARGET DIR... | TARGET [libFuzzer's options]\n";
+  std::exit(2);
+}
+
 int choose(int* argc, char*** argv) {
-  const std::vector<Target> all = all_targets();
   const std::string_view name = *argc > 1 ? (*argv)[1] : "";
+  log::set_filter("error");
   if (name == "--list") {
-    for (const Target& target : all) std::cout << target.name << "\n";
+    for (const Target& target : all_targets()) std::cout << target.name << "\n";
     std::exit(0);
   }
   if (name == "--seeds" && *argc == 3) {
     write_seeds((*argv)[2]);
     std::exit(0);
   }
-  for (const Target& target : all)
-    if (target.name == name) chosen = new Target(target);
-  if (chosen == nullptr) {
-    std::cerr << "usage: ms_fuzz --list | --seeds DIR | TARGET [libFuzzer's options]\n";
-    std::exit(2);
+  if (name == "--time" && *argc > 3) {
+    chosen = find_target((*argv)[2]);
+    time_inputs(std::span(*argv + 3, static_cast<std::size_t>(*argc - 3)));
+    std::exit(0);
   }
+  chosen = find_target(name);
   (*argv)[1] = (*argv)[0];
   --*argc, ++*argv;
-  log::set_filter("error");
   return 0;
 }
 
@@ -95,8 +143,6 @@ std::string put(const std::string& name, std::string_view bytes) {
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) { return ms::fuzz::choose(argc, argv); }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  try {
-    ms::fuzz::chosen->parse({reinterpret_cast<const char*>(data), size});
-  } catch (const ms::Error&) {}  // a refusal
+  ms::fuzz::parse({reinterpret_cast<const char*>(data), size});
   return 0;
 }

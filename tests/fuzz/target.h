@@ -21,6 +21,7 @@ std::span<const Target> text_targets();
 std::span<const Target> file_targets();
 std::span<const Target> trace_targets();
 std::span<const Target> tokenizer_targets();
+std::span<const Target> run_targets();
 
 // What must hold of everything that a parser accepts.
 inline void expect(bool holds, const char* what) {
