@@ -28,6 +28,9 @@ holds "j['effective'] < $with and not j['driver']"
 expect 0 '"effective"' "${job[@]}" --failures 0 --json
 holds 'j["interruptions"] == 0 and "daly" not in j and j["parts"]["lost"] == 0'
 
+expect 0 'of the time; --seeds 2 or more tell how sure' "${job[@]}" --failures 0.02:6h --seeds 1
+expect 0 '"effective_error": null' "${job[@]}" --failures 0.02:6h --seeds 1 --json
+
 # The trace's form, as published.
 cat >trace.json <<'EOF'
 [{"node_id":"a","event_time":3.5,"event_type":"fault_start","fault_type":{"Level":"Hardware Failure","Class":"GPU","Desc":"GPU Lost"}},

@@ -25,12 +25,15 @@ constexpr std::array<PartRow, kTimeParts> kPartRows{{
 }};
 
 std::string share_text(double share) { return fmt::format("{:.2f} %", 100 * share); }
-std::string estimate_text(const Estimate& e) { return fmt::format("{:.2f} +- {:.2f} %", 100 * e.mean, 100 * e.error); }
+std::string estimate_text(const Estimate& e) {
+  return e.error ? fmt::format("{:.2f} +- {:.2f} %", 100 * e.mean, 100 * *e.error) : share_text(e.mean);
+}
+Json error_json(const Estimate& e) { return e.error ? Json(*e.error) : Json(nullptr); }
 
 Json interval_json(const IntervalChoice& row) {
   return Json{{"interval_s", row.interval_s},
               {"effective", row.effective.mean},
-              {"effective_error", row.effective.error},
+              {"effective_error", error_json(row.effective)},
               {"lost", row.lost},
               {"save", row.save}};
 }
@@ -49,9 +52,13 @@ std::string failures_text(const FailureStudy& study) {
   line("faults",
        fmt::format("{:.2f} in 1000 node-days, repaired in {}; in {} runs of {:g} days", 1000 * study.per_node_day,
                    format_duration(study.mean_repair_s), study.seeds, job.seconds / kSecondsPerDay));
-  line("interrupted", fmt::format("{:.1f} +- {:.1f} times, {:.1f} requeues, the driver gave up {:.1f} times",
-                                  study.interruptions.mean, study.interruptions.error, study.requeues, study.given_up));
-  line("effective", fmt::format("{} of the time (two standard errors)", estimate_text(study.effective)));
+  const Estimate& times = study.interruptions;
+  line("interrupted",
+       fmt::format("{:.1f}{} times, {:.1f} requeues, the driver gave up {:.1f} times", times.mean,
+                   times.error ? fmt::format(" +- {:.1f}", *times.error) : "", study.requeues, study.given_up));
+  line("effective",
+       fmt::format("{} of the time{}", estimate_text(study.effective),
+                   study.effective.error ? " (two standard errors)" : "; --seeds 2 or more tell how sure"));
   out += '\n';
   TextTable parts({{"of the time"}, {"share", Align::right}, {"hours", Align::right}, {"what"}});
   for (const PartRow& row : kPartRows) {
@@ -95,7 +102,7 @@ std::string failures_json(const FailureStudy& study) {
             {"iteration_s", job.iteration_s},
             {"interval_s", job.interval_s},
             {"effective", study.effective.mean},
-            {"effective_error", study.effective.error}};
+            {"effective_error", error_json(study.effective)}};
   for (const PartRow& row : kPartRows) { json["parts"][row.name] = study.shares[static_cast<std::size_t>(row.part)]; }
   json["interruptions"] = study.interruptions.mean;
   json["requeues"] = study.requeues;
@@ -109,7 +116,7 @@ std::string failures_json(const FailureStudy& study) {
   for (const SpareChoice& row : study.spares) {
     json["spare_choices"].push_back(Json{{"spares", row.spares},
                                          {"effective", row.effective.mean},
-                                         {"effective_error", row.effective.error},
+                                         {"effective_error", error_json(row.effective)},
                                          {"waiting", row.waiting},
                                          {"requeues", row.requeues},
                                          {"of_held", row.of_held}});

@@ -309,7 +309,8 @@ Estimate estimate(std::span<const double> values) {
   const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
   double squares = 0;
   for (const double value : values) squares += (value - mean) * (value - mean);
-  return {.mean = mean, .error = count > 1 ? 2 * std::sqrt(squares / (count - 1) / count) : 0};
+  if (values.size() < 2) return {.mean = mean};
+  return {.mean = mean, .error = 2 * std::sqrt(squares / (count - 1) / count)};
 }
 
 }  // namespace ms::train

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -145,10 +146,10 @@ double detection_s(const JobOptions& options, FaultKind kind);
 // Seconds from the alarm to the driver's judgement, at most.
 double judgement_s(FaultKind kind);
 
-// A mean over seeds with two standard errors.
+// A mean over seeds with two standard errors, which one seed does not tell.
 struct Estimate {
   double mean = 0;
-  double error = 0;
+  std::optional<double> error = {};
 };
 Estimate estimate(std::span<const double> values);
 

@@ -44,8 +44,8 @@ TEST(Goodput, AgreesWithTheClosedFormForExponentialFaults) {
     const double down_s = detection_s(job, FaultKind::crash) + judgement_s(FaultKind::crash) + 30;
     const double expected = interval_s / (mtbf_s * std::exp(down_s / mtbf_s) * std::expm1((interval_s + 30) / mtbf_s));
     const Estimate got = estimate(effective);
-    EXPECT_LT(got.error, 0.01);
-    EXPECT_NEAR(got.mean, expected, 0.003 + got.error) << interval_s;
+    EXPECT_LT(got.error.value(), 0.01);
+    EXPECT_NEAR(got.mean, expected, 0.003 + got.error.value()) << interval_s;
   }
 }
 
