@@ -55,6 +55,11 @@ output \$job | grep -q 'node02 was drained before start 1: $1'
 scontrol show job \$job | grep -q 'AdminComment=.*node02 was drained before start 1: $1'
 [[ -z \$(field \$job Comment) ]]
 on-node node02 ms-diag history | grep -q 'drain .*$1'
+# What other nodes know of it: a directory of root's on shared storage.
+site_knows() { on-node node01 ms-diag history --site | grep -E '^node02 .*$1'; }
+export -f site_knows
+wait-until 20 site_knows
+[[ \$(stat -c '%u %a' \$CLUSTER_DIR/site) == "0 755" ]]
 tell_times \$job node02
 TEXT
 }

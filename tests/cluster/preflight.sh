@@ -16,7 +16,8 @@ policy() {
     {
       grep -q '^\[act\]' <<<"$lines" || printf '[act]\nmode = "act"\n'
       grep -q '^\[paths\]' <<<"$lines" ||
-        printf '[paths]\nnvml = "%s/lib/libfake_nvml.so"\ngres_conf = "%s/etc/gres.conf"\n' "$CLUSTER_BUILD" "$CLUSTER_DIR"
+        printf '[paths]\nnvml = "%s/lib/libfake_nvml.so"\ngres_conf = "%s/etc/gres.conf"\nsite = "%s/site"\n' \
+          "$CLUSTER_BUILD" "$CLUSTER_DIR" "$CLUSTER_DIR"
       echo "$lines"
     } | on-node "$node" sh -c 'umask 022; cat >/etc/ms/ms-diag.toml'
   done
