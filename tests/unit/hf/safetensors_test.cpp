@@ -38,7 +38,7 @@ std::string text_of(const TensorView& view) {
 
 TEST(TensorFile, ThatIsCutWhileItIsInUseIsAnErrorAndNoSignal) {
   const TempDir dir;
-  write_tensors(dir / "t", {{"a", Dtype::f32, {65536}}});
+  write_tensors(dir / "t", {TensorInfo{"a", Dtype::f32, {65536}}});
   const TensorFile file(dir / "t");
   std::filesystem::resize_file(dir / "t", 100);
   try {
