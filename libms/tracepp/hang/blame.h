@@ -26,9 +26,11 @@ Blame blame(const HangRoot& root, const HangGraph& graph, const HangScan& scan);
 // Text that the sentences of hang.cpp share.
 std::string rank_label(const HangScan& scan, int rank);  // "rank 5 (dp 1 pp 0 tp 1, node n03)"
 std::string lost_label(const HangScan& scan, int rank);  // "rank 5 left no trace", "the dump of rank 5 is cut off"
-std::string op_label(const RunTrace& trace, const StuckOp& op);      // "all_reduce 17 of group dp[pp 0 tp 1]"
-std::string seconds_label(double seconds);                           // "212 s"
-std::string event_label(const RunTrace& trace, const Event& event);  // "forward (chunk 0, microbatch 3, step 7)"
-std::string doing(const HangScan& scan, std::size_t at);             // the last thing it did and its current one
+std::string op_label(const RunTrace& trace, const StuckOp& op);       // "all_reduce 17 of group dp[pp 0 tp 1]"
+std::string seconds_label(double seconds);                            // "212 s"
+std::string event_label(const RunTrace& trace, const Event& event);   // "forward (chunk 0, microbatch 3, step 7)"
+std::string evidence_text(const RunTrace& trace, const StuckOp& op);  // how far its members are
+std::string longest_wait(const HangScan& scan);           // the wait nearest to its deadline; "" where none is near
+std::string doing(const HangScan& scan, std::size_t at);  // the last thing it did and its current one
 
 }  // namespace ms::tracepp

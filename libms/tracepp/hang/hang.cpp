@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "tracepp/hang/blame.h"
 #include "tracepp/hang/failure.h"
+#include "tracepp/hang/undecided.h"
 
 namespace ms::tracepp {
 namespace {
@@ -69,6 +70,13 @@ class Finder {
     if (hides_failures()) doubt();
     const bool waits = is_flight_recorder(trace_) && !blames_.empty() && !graph_.ops.empty();
     const bool stuck = late || (waits && !just_waiting());
+    if (const auto open = stuck || failed > 0 ? std::nullopt : undecided(scan_, graph_)) {
+      hang_.state = open->state;
+      hang_.since_s = open->since_s;
+      hang_.sentence = open->sentence;
+      add_missing();
+      return std::move(hang_);
+    }
     if (stuck && !only_older() && !blames_.empty() && !only_saving()) {
       hang_.state = RunState::hang;
     } else if (failed > 0) {
@@ -100,6 +108,16 @@ class Finder {
       if (rank.life != Life::alive || !(late(rank.section) || late(rank.host))) continue;
       blames_.push_back(blame(hang_root(at), graph_, scan_));
     }
+  }
+
+  std::size_t whole_ranks() const {
+    return trace_.ranks.size() -
+           static_cast<std::size_t>(std::ranges::count(trace_.ranks, true, &RankTrace::is_cut_off));
+  }
+
+  void add_missing() {
+    if (!hang_.missing_ranks.empty())
+      hang_.sentence += fmt::format("; {} left no whole trace", plural(hang_.missing_ranks.size(), "further rank"));
   }
 
   // Finds out whether the run is alive: writers record a sign of life every second.
@@ -177,8 +195,19 @@ class Finder {
     return known && std::ranges::all_of(graph_.ops, [](const StuckOp& op) { return op.since_s < kJustNow_s; });
   }
 
+  bool is_absent(const Blame& it) const {
+    return !it.suspects.empty() && it.suspects.front().reason == Reason::no_trace &&
+           trace_.rank(it.suspects.front().rank) == nullptr;
+  }
+
   // Caps the confidence of suspects that are only inferred if the fault of another was seen. Sorts the likeliest first.
   void weigh() {
+    // Nothing tells which of several ranks without a trace all others wait for.
+    const auto absent = std::ranges::count_if(blames_, [&](const Blame& it) { return is_absent(it); });
+    for (Blame& it : blames_)
+      if (is_absent(it))
+        for (HangSuspect& suspect : it.suspects)
+          suspect.confidence = std::min(suspect.confidence, 1.0 / static_cast<double>(absent));
     if (std::ranges::any_of(blames_, &Blame::is_seen)) {
       for (Blame& it : blames_) {
         if (it.is_seen) continue;
@@ -257,7 +286,7 @@ class Finder {
           "the dumps do not show for how long: those of a healthy run, written while a rank computes, look alike");
     add_errors();
     for (std::size_t i = 0; i < std::min(hang_.ops.size(), kEvidence); ++i)
-      hang_.evidence.push_back(evidence(hang_.ops[i]));
+      hang_.evidence.push_back(evidence_text(trace_, hang_.ops[i]));
     for (std::size_t i = 0; i < std::min<std::size_t>(hang_.suspects.size(), 2); ++i) {
       if (!hang_.suspects[i].doing.empty())
         hang_.evidence.push_back(fmt::format("rank {}: {}", hang_.suspects[i].rank, hang_.suspects[i].doing));
@@ -287,12 +316,14 @@ class Finder {
   }
 
   void say_others() {
-    std::size_t alike = 0, unseen = 0;
+    std::size_t alike = 0, unseen = 0, absent = 0;
     std::string others;
     const HangSuspect& lead = blames_.front().suspects.front();
     for (std::size_t i = 1; i < blames_.size(); ++i) {
       const HangSuspect& other = blames_[i].suspects.front();
-      if (other.reason == lead.reason && other.host == lead.host && !lead.host.empty()) {
+      if (is_absent(blames_[i]) && is_absent(blames_.front())) {
+        ++absent;
+      } else if (other.reason == lead.reason && other.host == lead.host && !lead.host.empty()) {
         ++alike;
       } else if (other.confidence < kConfidentAtLeast) {
         ++unseen;
@@ -303,27 +334,16 @@ class Finder {
     if (alike > 0)
       hang_.sentence +=
           fmt::format("; the same holds for {} of node {}", plural(alike, "further rank"), plain_text(lead.host, 60));
+    if (absent > 0)
+      hang_.sentence +=
+          fmt::format("; the same holds for {}: nothing tells them apart", plural(absent, "further rank"));
     hang_.sentence += others;
     if (unseen > 0)
       hang_.sentence += fmt::format("; {} left no trace or may only be slow", plural(unseen, "further rank"));
   }
 
-  std::string evidence(const StuckOp& op) const {
-    std::string text = fmt::format("{}: {}, {} of {} ready for {}", op_label(trace_, op), to_string(op.match),
-                                   op.waiting, op.members.size(), seconds_label(op.since_s));
-    if (op.missing.empty()) return text;
-    text += ", missing";
-    for (std::size_t i = 0; i < std::min<std::size_t>(op.missing.size(), 4); ++i) {
-      const auto member = std::ranges::find(op.members, op.missing[i], &MemberView::rank);
-      text += fmt::format("{} {} ({})", i > 0 ? "," : "", op.missing[i], to_string(member->progress));
-    }
-    return op.missing.size() > 4 ? text + fmt::format(" and {} more", op.missing.size() - 4) : text;
-  }
-
   void say_well() {
-    const auto whole =
-        trace_.ranks.size() - static_cast<std::size_t>(std::ranges::count(trace_.ranks, true, &RankTrace::is_cut_off));
-    const std::string ranks = plural(whole, "rank");
+    const std::string ranks = plural(whole_ranks(), "rank");
     if (hang_.state == RunState::ended) {
       hang_.sentence = fmt::format("the run ended well on {}", ranks);
     } else if (hang_.state == RunState::killed) {
@@ -335,22 +355,24 @@ class Finder {
           ranks, fmt::gmtime(static_cast<std::time_t>(cut_off_s_)), newest_step());
     } else if (hides_failures() && graph_.ops.empty()) {
       hang_.sentence = fmt::format(
-          "no rank waits in a collective that the dumps of {} show; gloo records no sends and "
-          "recvs",
-          ranks);
+          "no rank waits in a collective that the dumps of {} show; gloo records no sends and recvs", ranks);
       if (!blames_.empty()) hang_.sentence += "; " + blames_.front().sentence;
       return;
+    } else if (!blames_.empty() && !only_older() && !graph_.ops.empty()) {
+      const StuckOp& op = graph_.ops.front();
+      hang_.sentence = fmt::format(
+          "no hang: {} of {} members were in {} for {} when the dumps were written, as those of a healthy run are",
+          op.waiting, op.members.size(), op_label(trace_, op), seconds_label(op.since_s));
     } else if (!blames_.empty()) {
       hang_.sentence = (only_older() ? "no hang is shown: " : "no hang: ") + blames_.front().sentence;
     } else if (is_flight_recorder(trace_) && graph_.ops.empty()) {
       hang_.sentence = fmt::format("no hang: all operations in the dumps of {} have ended", ranks);
     } else {
-      const std::string wait = longest_wait();
+      const std::string wait = longest_wait(scan_);
       hang_.sentence = fmt::format("no hang{}: the traces of {} end{}{}", wait.empty() ? "" : " yet", ranks,
                                    newest_step(), wait.empty() ? " while no rank waits longer than usual" : wait);
     }
-    if (!hang_.missing_ranks.empty())
-      hang_.sentence += fmt::format("; {} left no whole trace", plural(hang_.missing_ranks.size(), "further rank"));
+    add_missing();
   }
 
   std::string newest_step() const {
@@ -358,27 +380,6 @@ class Finder {
     for (const RankTrace& rank : trace_.ranks)
       if (!rank.events.empty()) newest = std::max<std::int64_t>(newest, rank.events.back().step);
     return newest < 0 ? "" : fmt::format(" in step {}", newest);
-  }
-
-  // Describes the wait nearest to its deadline, or returns "" where none is near.
-  std::string longest_wait() const {
-    std::string text;
-    double nearest = 0.25;
-    for (std::size_t at = 0; at < scan_.count(); ++at) {
-      const RankScan& rank = scan_.rank(at);
-      std::vector<std::uint32_t> open = rank.open;
-      for (const std::uint32_t event : {rank.section, rank.host})
-        if (event != kNoEvent) open.push_back(event);
-      for (const std::uint32_t event : open) {
-        const double since_s = scan_.since_s(at, event), patience_s = scan_.patience_s(at, event);
-        if (since_s <= nearest * patience_s) continue;
-        nearest = since_s / patience_s;
-        text = fmt::format("; rank {} has been in {} for {}, and beyond {} it is a hang", scan_.file(at).rank,
-                           event_label(trace_, scan_.file(at).events[event]), seconds_label(since_s),
-                           seconds_label(patience_s));
-      }
-    }
-    return text;
   }
 
   const RunTrace& trace_;

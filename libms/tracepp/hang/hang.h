@@ -17,6 +17,7 @@ enum class RunState : std::uint8_t {
   ended,    // all ranks ended well
   killed,   // the traces stopped long ago while the run was healthy, without an error: killed from outside
   cut_off,  // the traces end while the run is healthy: it continues, as far as is known
+  unknown,  // the traces show neither
 };
 std::string_view to_string(RunState state);
 

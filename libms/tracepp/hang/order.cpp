@@ -19,9 +19,15 @@ struct Call {
   std::int16_t chunk = -1;
   std::uint16_t microbatch = kNoMicrobatch;
   std::int32_t step = kNoStep;
-  std::uint32_t type = 0;
-  std::int64_t size_bytes = -1;
-  bool operator==(const Call&) const = default;
+  std::uint32_t type = 0;        // 0: not known
+  std::int64_t size_bytes = -1;  // -1: not known, or each member has its own
+
+  // Calls agree where one of them is not known.
+  bool operator==(const Call& other) const {
+    return kind == other.kind && purpose == other.purpose && chunk == other.chunk && microbatch == other.microbatch &&
+           step == other.step && (type == other.type || type == 0 || other.type == 0) &&
+           (size_bytes == other.size_bytes || size_bytes < 0 || other.size_bytes < 0);
+  }
 };
 
 Call call_of(const HangScan& scan, std::size_t at, std::uint32_t event) {
@@ -33,7 +39,8 @@ Call call_of(const HangScan& scan, std::size_t at, std::uint32_t event) {
     const bool first = !ranks.empty() && ranks.front() == scan.file(at).rank;
     kind = (kind == Kind::send) == first ? Kind::send : Kind::recv;
   }
-  return {kind, info.purpose, info.chunk, it.microbatch, it.step, info.type, info.size_bytes};
+  const std::int64_t size_bytes = kind == Kind::all_to_all ? -1 : info.size_bytes;
+  return {kind, info.purpose, info.chunk, it.microbatch, it.step, info.type, size_bytes};
 }
 
 std::optional<Call> call_at(const HangScan& scan, int rank, std::int32_t group, std::uint32_t sequence) {
@@ -324,9 +331,11 @@ Reason reason_of(const HangScan& scan, std::int32_t group, std::uint32_t sequenc
     const int bytes = type_bytes(scan.trace().strings.text(call.type));
     return bytes > 0 ? call.size_bytes / bytes : call.size_bytes;
   };
-  if (is.type != should_be.type && elements(is) == elements(should_be)) return Reason::wrong_dtype;
-  if (is.size_bytes != should_be.size_bytes) return Reason::wrong_size;
-  if (is.type != should_be.type) return Reason::wrong_dtype;
+  const bool other_type = is.type != should_be.type && is.type != 0 && should_be.type != 0;
+  const bool other_size = is.size_bytes != should_be.size_bytes && is.size_bytes >= 0 && should_be.size_bytes >= 0;
+  if (other_type && elements(is) == elements(should_be)) return Reason::wrong_dtype;
+  if (other_size) return Reason::wrong_size;
+  if (other_type) return Reason::wrong_dtype;
   if (is.step != should_be.step) return is.step > should_be.step ? Reason::missing_call : Reason::extra_call;
   return Reason::wrong_order;
 }

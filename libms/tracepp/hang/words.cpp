@@ -7,18 +7,18 @@
 namespace ms::tracepp {
 namespace {
 
-constexpr std::size_t kName = 60;  // limit for bytes of a name from a trace
+constexpr std::size_t kNameBytes = 60;  // limit for bytes of a name from a trace
 
 std::string in_brackets(const std::string& parts) { return parts.empty() ? "" : fmt::format(" ({})", parts); }
 
 std::string kind_label(const RunTrace& trace, const EventInfo& info) {
   const std::string_view name = trace.strings.text(info.name);
-  return name.empty() ? std::string(trace::to_string(info.kind)) : plain_text(name, kName);
+  return name.empty() ? std::string(trace::to_string(info.kind)) : plain_text(name, kNameBytes);
 }
 
 std::string group_label(const RunTrace& trace, std::int32_t group) {
   if (group < 0 || static_cast<std::size_t>(group) >= trace.groups.size()) return "";
-  std::string name = plain_text(trace.groups[static_cast<std::size_t>(group)].name, kName);
+  std::string name = plain_text(trace.groups[static_cast<std::size_t>(group)].name, kNameBytes);
   return name.starts_with("group ") ? name.substr(6) : name;  // where the name is a number
 }
 
@@ -38,7 +38,7 @@ std::string rank_label(const HangScan& scan, int rank) {
     const mesh::Coord coord = trace.mesh.coord(rank);
     add(fmt::format("dp {} pp {} tp {}", coord.dp, coord.pp, coord.tp));
   }
-  if (at && !scan.file(*at).host.empty()) add("node " + plain_text(scan.file(*at).host, kName));
+  if (at && !scan.file(*at).host.empty()) add("node " + plain_text(scan.file(*at).host, kNameBytes));
   return fmt::format("rank {}{}", rank, in_brackets(parts));
 }
 
@@ -96,6 +96,38 @@ std::string doing(const HangScan& scan, std::size_t at) {
     if (seat.open != kNoEvent && scan.is_ready(at, seat.open)) add("waits in", seat.open);
   if (rank.section == kNoEvent && rank.host == kNoEvent && rank.open.empty() && rank.next_section == kNoEvent)
     text += text.empty() ? "did nothing that is kept" : "; nothing issued since";
+  return text;
+}
+
+std::string evidence_text(const RunTrace& trace, const StuckOp& op) {
+  std::string text = fmt::format("{}: {}, {} of {} ready for {}", op_label(trace, op), to_string(op.match), op.waiting,
+                                 op.members.size(), seconds_label(op.since_s));
+  if (op.missing.empty()) return text;
+  text += ", missing";
+  for (std::size_t i = 0; i < std::min<std::size_t>(op.missing.size(), 4); ++i) {
+    const auto member = std::ranges::find(op.members, op.missing[i], &MemberView::rank);
+    text += fmt::format("{} {} ({})", i > 0 ? "," : "", op.missing[i], to_string(member->progress));
+  }
+  return op.missing.size() > 4 ? text + fmt::format(" and {} more", op.missing.size() - 4) : text;
+}
+
+std::string longest_wait(const HangScan& scan) {
+  std::string text;
+  double nearest = 0.25;
+  for (std::size_t at = 0; at < scan.count(); ++at) {
+    const RankScan& rank = scan.rank(at);
+    std::vector<std::uint32_t> open = rank.open;
+    for (const std::uint32_t event : {rank.section, rank.host})
+      if (event != kNoEvent) open.push_back(event);
+    for (const std::uint32_t event : open) {
+      const double since_s = scan.since_s(at, event), patience_s = scan.patience_s(at, event);
+      if (since_s <= nearest * patience_s) continue;
+      nearest = since_s / patience_s;
+      text = fmt::format("; rank {} has been in {} for {}, and beyond {} it is a hang", scan.file(at).rank,
+                         event_label(scan.trace(), scan.file(at).events[event]), seconds_label(since_s),
+                         seconds_label(patience_s));
+    }
+  }
   return text;
 }
 

@@ -29,7 +29,7 @@ class Scratch {
   Scratch() {
     std::string path = (std::filesystem::temp_directory_path() / "ms-tracepp-XXXXXX").string();
     if (::mkdtemp(path.data()) == nullptr)
-      throw Error("expected.scratch", Blame::storage, fmt::format("cannot make {}: {}", path, errno_text(errno)));
+      throw Error("expected.scratch", ms::Blame::storage, fmt::format("cannot make {}: {}", path, errno_text(errno)));
     path_ = path;
   }
   ~Scratch() {

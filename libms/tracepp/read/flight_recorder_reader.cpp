@@ -68,7 +68,7 @@ Ends ends_of(std::string_view operation) {
   return {};
 }
 
-// Returns whether the tensors of all members have the same size. Only the root of a scatter has what it sends, and
+// Returns whether the tensors of all members have the same size. What a scatter writes is as large everywhere, but
 // backends record it differently.
 bool has_even_sizes(std::string_view operation) {
   return !operation.ends_with("_v") && !operation.ends_with(":scatter");
@@ -182,9 +182,19 @@ std::int64_t FlightRecorderReader::read(TextInput& input, bool is_cut_off) {
   rank.file = input.path();
   rank.is_cut_off = is_cut_off;
   std::vector<RecorderEntry> entries;
-  bool cut = text.peek() != '{';
-  if (!cut) text.take();
-  while (!cut && text.peek() != '}') {
+  const auto read_entries = [&] {
+    text.take();  // the bracket
+    return objects.each([&](JsonObject& object) {
+      RecorderEntry entry;
+      if (!read_entry(object, entry)) return false;
+      entries.push_back(std::move(entry));
+      return true;
+    });
+  };
+  const bool is_list = text.peek() == '[';  // of entries and nothing else: the first versions of the format
+  bool cut = is_list ? !read_entries() : text.peek() != '{';
+  if (!is_list && !cut) text.take();
+  while (!is_list && !cut && text.peek() != '}') {
     if (text.peek() == ',') {
       text.take();
       continue;
@@ -196,13 +206,7 @@ std::int64_t FlightRecorderReader::read(TextInput& input, bool is_cut_off) {
     }
     const std::string key(*token);
     if (key == "\"entries\"" && text.peek() == '[') {
-      text.take();
-      cut = !objects.each([&](JsonObject& object) {
-        RecorderEntry entry;
-        if (!read_entry(object, entry)) return false;
-        entries.push_back(std::move(entry));
-        return true;
-      });
+      cut = !read_entries();
       continue;
     }
     const auto value = text.value();
@@ -263,16 +267,17 @@ void FlightRecorderReader::add(const RecorderEntry& entry, RankTrace& rank,
     event.state = State::begun;
   } else if (entry.state == "scheduled") {
     event.state = State::issued;
-  } else {
+  } else {  // it was issued
     ++trace_.problems["operation in no known state"];
-    return;
+    event.state = State::issued;
   }
 
   EventInfo info{.kind = comm_kind(entry.operation)};
   Known& of = known(entry);
   const ProcessGroup& group = of.group;
-  // The tensors of a recv are its outputs; those of any other operation are its inputs.
-  const bool receives = info.kind == Kind::recv;
+  // The tensors of a recv are its outputs, and so are those that all members of a scatter have; those of any other
+  // operation are its inputs.
+  const bool receives = info.kind == Kind::recv || entry.operation.ends_with(":scatter");
   const std::string type = one_type(receives ? entry.output_types : entry.input_types);
   info.type = trace_.strings.id(type);
   info.name = trace_.strings.id(entry.operation);

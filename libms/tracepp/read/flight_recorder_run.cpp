@@ -27,6 +27,44 @@ bool needs_all(Kind kind) {
          kind == Kind::all_to_all || kind == Kind::barrier;
 }
 
+// Moves the operations of groups whose members a dump does not name, as it was cut before it did, to the group of this
+// name that other dumps name and the rank is in, if there is one.
+void join_named(RunTrace& trace) {
+  const auto is_unknown = [&](std::int32_t group) {
+    return group >= 0 && trace.groups[static_cast<std::size_t>(group)].ranks.empty();
+  };
+  std::map<std::string, std::vector<std::int32_t>, std::less<>> named;
+  for (std::size_t i = 0; i < trace.groups.size(); ++i)
+    if (!trace.groups[i].ranks.empty()) named[trace.groups[i].name].push_back(static_cast<std::int32_t>(i));
+  const auto joined = [&](std::int32_t group, int rank) {
+    std::int32_t found = -1;
+    const auto same_name = named.find(trace.groups[static_cast<std::size_t>(group)].name);
+    if (same_name == named.end()) return group;
+    for (const std::int32_t other : same_name->second) {
+      if (!std::ranges::count(trace.groups[static_cast<std::size_t>(other)].ranks, rank)) continue;
+      if (found >= 0) return group;
+      found = other;
+    }
+    return found >= 0 ? found : group;
+  };
+  Tables tables(trace);
+  for (RankTrace& rank : trace.ranks) {
+    std::map<std::int32_t, std::int32_t> to;  // of this rank's groups
+    const auto moved = [&](std::int32_t group) {
+      const auto [known, is_new] = to.try_emplace(group, group);
+      if (is_new && is_unknown(group)) known->second = joined(group, rank.rank);
+      return known->second;
+    };
+    for (Event& event : rank.events) {
+      EventInfo info = trace.info(event);
+      if (!is_unknown(info.group) || moved(info.group) == info.group) continue;
+      info.group = moved(info.group);
+      event.info = tables.info(info);
+    }
+    for (auto& newest : rank.newest) newest.first = moved(newest.first);
+  }
+}
+
 void complete_groups(RunTrace& trace) {
   int last = -1;
   for (const RankTrace& rank : trace.ranks) last = std::max(last, rank.rank);
@@ -253,6 +291,7 @@ void share_time(RunTrace& trace) {
 }  // namespace
 
 void relate_dumps(RunTrace& trace) {
+  join_named(trace);
   complete_groups(trace);
   forget_numbers_of_transfers(trace);
   split_recreated(trace);

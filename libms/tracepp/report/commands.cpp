@@ -37,9 +37,8 @@ int hang(const Args& args) {
   const RunTrace trace = read_with_progress(args.list("PATH"));
   const Hang found = find_hang(trace, SystemClock().wall_s());
   print(args.has("json") ? hang_json(found, trace) : hang_text(found, trace));
-  const bool is_stuck =
-      found.state == RunState::hang || found.state == RunState::failed || found.state == RunState::killed;
-  return args.has("check") && is_stuck ? kFound : kOk;
+  const bool is_well = found.state == RunState::ended || found.state == RunState::cut_off;
+  return args.has("check") && !is_well ? kFound : kOk;
 }
 
 int info(const Args& args) {
@@ -95,7 +94,8 @@ Command hang_command() {
   return {.name = "hang",
           .summary = "which ranks wait for which, and which do not wait: for a run that is stalled or died",
           .positionals = {paths_argument()},
-          .options = {json_option(), {.name = "check", .doc = "Exits with 1 where the run hangs or failed."}},
+          .options = {json_option(),
+                      {.name = "check", .doc = "Exits with 1 where the run hangs or failed, or nothing tells."}},
           .run = hang,
           .description =
               "Compares the newest operations of all ranks. Works on a run that still hangs: each rank "

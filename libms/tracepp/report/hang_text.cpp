@@ -89,7 +89,7 @@ std::string look_at(const HangSuspect& it) {
 }  // namespace
 
 std::string_view to_string(RunState state) {
-  return name_of<5>({"hang", "failed", "ended", "killed", "cut_off"}, state);
+  return name_of<6>({"hang", "failed", "ended", "killed", "cut_off", "unknown"}, state);
 }
 
 std::string_view to_string(Match match) {

@@ -40,7 +40,7 @@ TEST(FlightRecorder, ReadsADump) {
   ASSERT_EQ(trace.ranks.size(), 1U);
   EXPECT_EQ(trace.ranks[0].rank, 1);
   const auto& events = trace.ranks[0].events;
-  ASSERT_EQ(events.size(), 4U);
+  ASSERT_EQ(events.size(), 5U);
   const auto group = [&](const Event& event) {
     return trace.groups.at(static_cast<std::size_t>(trace.info(event).group));
   };
@@ -69,6 +69,7 @@ TEST(FlightRecorder, ReadsADump) {
   EXPECT_EQ(events[3].state, State::issued);
   EXPECT_EQ(events[3].detail, 2U);
   EXPECT_EQ(trace.ranks[0].last_flush_ns, 1724779239979000000);
+  EXPECT_EQ(events[4].state, State::issued);
   EXPECT_EQ(problem(trace, "operation in no known state"), 1U);
   EXPECT_EQ(problem(trace, "record that is no sound JSON object"), 1U);
 }

@@ -1,0 +1,48 @@
+#include "tracepp/hang/undecided.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "tracepp/hang/blame.h"
+
+namespace ms::tracepp {
+namespace {
+
+constexpr double kComputes_s = 60;  // the longest that a device computes between two calls
+
+}  // namespace
+
+std::optional<Undecided> undecided(const HangScan& scan, const HangGraph& graph) {
+  const RunTrace& trace = scan.trace();
+  if (trace.source != "flight recorder" || !graph.ops.empty()) return std::nullopt;
+  if (!trace.ranks.empty() && std::ranges::all_of(trace.ranks, &RankTrace::is_cut_off)) {
+    return Undecided{.sentence = fmt::format("nothing tells whether the run is well: none of the dumps of {} is whole",
+                                             plural(trace.ranks.size(), "rank"))};
+  }
+  std::size_t ranks = 0;
+  std::string label;
+  double since_s = -1;
+  for (std::size_t at = 0; at < scan.count(); ++at) {
+    const RankTrace& file = scan.file(at);
+    if (scan.rank(at).open.empty() || file.is_cut_off) continue;
+    const Event& event = file.events[scan.rank(at).open.front()];
+    if (ranks++ == 0) label = event_label(trace, event);
+    if (!file.is_flush_time_known) continue;
+    since_s = std::max(since_s, static_cast<double>(file.last_flush_ns - event.begin_ns) * 1e-9);
+  }
+  if (ranks == 0 || (since_s >= 0 && since_s < kJustNow_s)) return std::nullopt;
+  const bool is_stalled = since_s > kComputes_s;
+  const std::string issued = fmt::format("{} issued {}{}, and it has begun on none of them", plural(ranks, "rank"),
+                                         label, since_s < 0 ? "" : fmt::format(" {} ago", seconds_label(since_s)));
+  return Undecided{
+      .state = is_stalled ? RunState::hang : RunState::unknown,
+      .sentence =
+          issued + (is_stalled ? ": what their devices do before it does not end; dumps do not show what that is"
+                               : ": what their devices do before it does not end, or the run is well and they "
+                                 "compute; the dumps do not show which"),
+      .since_s = since_s};
+}
+
+}  // namespace ms::tracepp

@@ -1,0 +1,23 @@
+// Finds out whether dumps of a run in which nothing waits can tell that it is well. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "tracepp/hang/graph.h"
+#include "tracepp/hang/scan.h"
+
+namespace ms::tracepp {
+
+struct Undecided {
+  RunState state = RunState::unknown;
+  std::string sentence;
+  double since_s = -1;  // -1: not known
+};
+
+// Returns what the dumps show where they do not show that all is well: none of them is whole, or operations were issued
+// that have begun on no rank. Such ranks wait for what their devices do before, which no dump shows; where that takes
+// longer than devices compute, the run hangs. nullopt: the graph, or its being empty, tells.
+std::optional<Undecided> undecided(const HangScan& scan, const HangGraph& graph);
+
+}  // namespace ms::tracepp
