@@ -9,6 +9,7 @@ namespace {
 
 constexpr const char* kAlertmanager = "alertmanager";
 constexpr const char* kSlack = "slack";
+constexpr const char* kRelay = "relay";
 constexpr double kLongestPause_s = 30;
 constexpr std::size_t kSlackLines = 20;  // events of one message
 constexpr std::size_t kReminders = 64;   // alerts of one request
@@ -53,7 +54,14 @@ Look Notifier::look(const SpooledEvents& events) {
   Look result;
   if (!config_.alertmanager.empty()) tell_alertmanager(events, result);
   if (!config_.slack.empty()) tell_slack(events, result);
+  if (!config_.relay_to.empty()) tell_relay(events, result);
   return result;
+}
+
+bool Notifier::all_know(const std::string& name) const {
+  return (config_.alertmanager.empty() || outbox_.is_sent(kAlertmanager, name)) &&
+         (config_.slack.empty() || outbox_.is_sent(kSlack, name)) &&
+         (config_.relay_to.empty() || outbox_.is_sent(kRelay, name));
 }
 
 Notifier::Answer Notifier::send(const char* target, const std::string& url, const std::string& body) {
@@ -180,6 +188,20 @@ void Notifier::tell_slack(const SpooledEvents& events, Look& look) {
       continue;
     }
     for (std::size_t i = begin; i < end; ++i) mark(kSlack, pending[i].first, look);
+    save_(outbox_);
+  }
+}
+
+void Notifier::tell_relay(const SpooledEvents& events, Look& look) {
+  const SpooledEvents pending = unsent(kRelay, events, look);
+  for (std::size_t i = 0; i < pending.size(); ++i) {
+    const auto& [name, event] = pending[i];
+    if (const std::string problem = leave_(event); !problem.empty()) {
+      log::warn("notify", "the relay takes nothing now: {}", problem);
+      look.num_waiting += pending.size() - i;
+      return;
+    }
+    mark(kRelay, name, look);
     save_(outbox_);
   }
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,12 +31,19 @@ class Notifier {
  public:
   using Post = std::function<HttpReply(const HttpRequest&)>;
   using Save = std::function<void(const Outbox&)>;
+  using Leave = std::function<std::string(const health::Event&)>;  // returns why it could not
 
-  // `save` is called whenever something was sent, before the next thing is.
-  Notifier(const NotifyConfig& config, Outbox outbox, Clock& clock, Post post, Save save)
-      : config_(config), outbox_(std::move(outbox)), clock_(clock), post_(std::move(post)), save_(std::move(save)) {}
+  // `save` is called whenever something was sent, before the next thing is; `leave` for what goes to config.relay_to.
+  Notifier(const NotifyConfig& config, Outbox outbox, Clock& clock, Post post, Save save, Leave leave)
+      : config_(config),
+        outbox_(std::move(outbox)),
+        clock_(clock),
+        post_(std::move(post)),
+        save_(std::move(save)),
+        leave_(std::move(leave)) {}
 
   Look look(const SpooledEvents& events);
+  bool all_know(const std::string& name) const;  // was the event sent to every target?
   const Outbox& outbox() const { return outbox_; }
 
  private:
@@ -46,6 +54,7 @@ class Notifier {
   SpooledEvents unsent(const char* target, const SpooledEvents& events, Look& look);
   void tell_alertmanager(const SpooledEvents& events, Look& look);
   void tell_slack(const SpooledEvents& events, Look& look);
+  void tell_relay(const SpooledEvents& events, Look& look);
   void remind_alertmanager();
   // Returns an event's alerts for Alertmanager: it raises one, ends others, or both.
   std::vector<Alert> alerts_of(const health::Event& event) const;
@@ -57,6 +66,7 @@ class Notifier {
   Clock& clock_;
   Post post_;
   Save save_;
+  Leave leave_;
 };
 
 }  // namespace ms::notify

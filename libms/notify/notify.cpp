@@ -1,9 +1,11 @@
 #include "notify/notify.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 
 #include "base/file.h"
@@ -11,6 +13,7 @@
 #include "base/log.h"
 #include "health/act/spool.h"
 #include "notify/notifier.h"
+#include "notify/relay.h"
 
 namespace ms::notify {
 namespace {
@@ -27,6 +30,13 @@ UniqueFd lock_state(const std::string& directory) {
     throw user_error("notify.busy", fmt::format("another notifier is at work in {}", directory));
   }
   return lock;
+}
+
+std::string this_host() {
+  std::array<char, HOST_NAME_MAX + 1> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  const std::string name(host.data());
+  return name.substr(0, name.find('.'));
 }
 
 // On a node about which nothing was ever decided there is no spool yet.
@@ -52,11 +62,20 @@ int notify(const health::NotifyOptions& options) {
   const NotifyConfig config = load_notify_config(options.config, options.run);
   const UniqueFd lock = lock_state(config.state);
   SystemClock clock;
-  Notifier notifier(config, load_outbox(config.state), clock, http_post,
-                    [&](const Outbox& outbox) { save_outbox(config.state, outbox); });
+  Notifier notifier(
+      config, load_outbox(config.state), clock, http_post,
+      [&](const Outbox& outbox) { save_outbox(config.state, outbox); },
+      [&, host = this_host()](const health::Event& event) { return leave_event(config.relay_to, host, event); });
+  std::set<std::string> unread;
   while (true) {
-    const Look look = notifier.look(events_in(config.spool));
+    SpooledEvents events = events_in(config.spool);
+    if (!config.relay_from.empty()) take_events(config.relay_from, events, unread);
+    const Look look = notifier.look(events);
     report(look);
+    for (const auto& [name, event] : events) {
+      const bool was_relayed = name.find('/') != std::string::npos;
+      if (was_relayed && notifier.all_know(name)) remove_event(config.relay_from, name);
+    }
     if (options.once) return look.num_waiting == 0 ? kAllSent : kSomeWait;
     clock.sleep_s(config.poll_s);
   }

@@ -28,6 +28,16 @@ constexpr Field<NotifyConfig> kFields[] = {
      .doc =
          "The URL of an incoming webhook of Slack; empty for none. It is a secret: let only the notifier's user read "
          "the file."},
+    {.key = "relay_to",
+     .member = &NotifyConfig::relay_to,
+     .doc =
+         "A directory that all nodes share, for nodes from which no alert gets out: events are left in a folder there, "
+         "named after the node, and the notifier whose relay_from is this directory sends them. It belongs to the "
+         "notifier's user, who has the same number on all nodes; empty for none."},
+    {.key = "relay_from",
+     .member = &NotifyConfig::relay_from,
+     .doc = "On one login node: the directory that the nodes have as relay_to. What they left there is sent to "
+            "alertmanager and slack, and removed once both know it; empty for none."},
     {.key = "proxy",
      .member = &NotifyConfig::proxy,
      .doc = "The proxy to reach them through, as in http://proxy:3128; empty for none. The environment's is ignored."},
@@ -98,13 +108,21 @@ void validate(const NotifyConfig& config, ConfigSchema& schema) {
   url("notify.alertmanager", config.alertmanager);
   url("notify.slack", config.slack);
   url("notify.proxy", config.proxy);
-  if (config.alertmanager.empty() && config.slack.empty()) {
-    schema.add_problem("notify.alertmanager",
-                       "there is nobody to tell: neither notify.alertmanager nor notify.slack is set");
+  if (config.alertmanager.empty() && config.slack.empty() && config.relay_to.empty()) {
+    schema.add_problem(
+        "notify.alertmanager",
+        "there is nobody to tell: neither notify.alertmanager nor notify.slack nor notify.relay_to is set");
+  }
+  if (!config.relay_from.empty() && !config.relay_to.empty()) {
+    schema.add_problem("notify.relay_from",
+                       "notify.relay_to is for nodes without a way out, notify.relay_from for the one that sends what "
+                       "they leave: set one of them");
   }
   for (const auto& [key, path] : {std::pair<const char*, const std::string&>{"notify.spool", config.spool},
-                                  std::pair<const char*, const std::string&>{"notify.state", config.state}}) {
-    if (!path.starts_with('/')) {
+                                  std::pair<const char*, const std::string&>{"notify.state", config.state},
+                                  std::pair<const char*, const std::string&>{"notify.relay_to", config.relay_to},
+                                  std::pair<const char*, const std::string&>{"notify.relay_from", config.relay_from}}) {
+    if (!path.starts_with('/') && !(path.empty() && std::string_view(key).starts_with("notify.relay"))) {
       schema.add_problem(key, fmt::format("{}: must be an absolute path, got '{}'", key, path));
     }
   }
@@ -129,6 +147,7 @@ NotifyConfig load_notify_config(const std::string& path, const std::string& run)
     }
     config.spool = driver + "/events";
     config.state = driver + "/notified";
+    config.relay_from.clear();  // the nodes' events are for the service
   }
   validate(config, schema);
   schema.throw_if_problems();
@@ -152,6 +171,11 @@ std::string notify_text(std::string (*form)(const man::ConfigPage&, std::span<co
            "was sent to already is not told twice.\n\n"
            "Alerts have the labels alertname, code, node, severity and, where there was one, job. The alert of a drain "
            "is resolved when ms-diag undrains the node.\n\n"
+           "Where compute nodes have no way out, relay_to has their notifiers leave events in a directory that all "
+           "nodes share, and the notifier of a login node, with relay_from, sends them: the same service with another "
+           "file. A directory below /home is hidden from the service. Installing the package gives its user, "
+           "ms-notify, any free number: where the numbers differ, create the user with the same one on all nodes "
+           "before.\n\n"
            "With --run the events are those of a run of ms-driver: MsRunInterrupted, MsRunFailed and MsRunEnded. spool "
            "and state are then in the run's directory.\n\n"
            "ms-diag --sample-notify prints such a file with every key commented out.",

@@ -13,6 +13,8 @@ struct NotifyConfig {
   std::string state = "/var/lib/ms-notify";
   std::string alertmanager;  // empty: none
   std::string slack;         // empty: none
+  std::string relay_to;      // empty: none
+  std::string relay_from;    // empty: none
   std::string proxy;         // empty: none, whatever the environment says
   double timeout_s = 10;
   std::int64_t retries = 3;

@@ -222,6 +222,55 @@ TEST_F(Notify, TellsOfADrivenRun) {
   EXPECT_THAT(slack_.requests()[0], HasSubstr("*critical* run ended: code 93 (job 77) - 3 attempts came no further ["));
 }
 
+TEST_F(Notify, RelaysForNodesWithoutAWayOut) {
+  const std::string relay = directory_ + "/relay", settings = "[notify]\nspool = '" + directory_ + "/spool'\n";
+  std::filesystem::create_directory(relay);
+  std::filesystem::create_directory(directory_ + "/login");
+  for (const std::string& path : {relay, directory_ + "/login"})
+    if (::getuid() == 0 && ::chown(path.c_str(), kNobody, kNobody) != 0) ADD_FAILURE() << "chown";
+  const auto node = [&] {
+    std::ofstream(directory_ + "/notify.toml")
+        << settings << "state = '" << directory_ << "/state'\nrelay_to = '" << relay << "'\n";
+    return notify_once();
+  };
+  const auto login = [&] {
+    std::ofstream(directory_ + "/notify.toml")
+        << "[notify]\nspool = '" << directory_ << "/none'\nstate = '" << directory_ << "/login'\nrelay_from = '"
+        << relay << "'\nslack = '" << slack_.url() << "/'\nretries = 0\ntimeout = '5s'\n";
+    return notify_once();
+  };
+  const auto left = [&] {
+    std::size_t files = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(relay))
+      files += entry.path().extension() == ".json" ? 1 : 0;
+    return files;
+  };
+  EXPECT_EQ(login(), 0);
+  spool("drain", "node02", "gpu 3: gone");
+  spool("undrain", "node02", "verified");
+  EXPECT_EQ(node(), 0);
+  EXPECT_TRUE(slack_.requests().empty());
+  EXPECT_EQ(left(), 2U);
+  slack_.answer_with(support::http_answer(500));
+  EXPECT_EQ(login(), 1);
+  EXPECT_EQ(left(), 2U) << "what Slack does not know stays";
+  slack_.answer_with(support::http_answer(200));
+  // A folder of somebody else's keeps no other from being read.
+  std::filesystem::create_directory(relay + "/aaa");
+  std::filesystem::permissions(relay + "/aaa", std::filesystem::perms::all);
+  EXPECT_EQ(login(), 0);
+  EXPECT_THAT(slack_.requests().back(), HasSubstr("*critical* node02 was drained: gpu.ecc - gpu 3: gone"));
+  EXPECT_EQ(left(), 0U);
+  EXPECT_EQ(node(), 0) << "what is sent is not left again";
+  EXPECT_EQ(left(), 0U);
+  EXPECT_EQ(login(), 0);
+  EXPECT_EQ(slack_.requests().size(), 2U);
+  std::filesystem::remove_all(relay);
+  EXPECT_EQ(login(), 100) << "a relay that is gone is no empty one";
+  spool("drain", "node02", "gpu 3: gone again");
+  EXPECT_EQ(node(), 1);
+}
+
 TEST_F(Notify, RunsOnce) {
   const int lock = ::open((directory_ + "/state/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   ASSERT_EQ(::fchmod(lock, 0666), 0);

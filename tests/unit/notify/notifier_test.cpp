@@ -47,7 +47,11 @@ class NotifierTest : public ::testing::Test {
     requests_.clear();
     Notifier notifier(
         config_, outbox_, clock_, [this](const HttpRequest& request) { return answer(request); },
-        [this](const Outbox& outbox) { outbox_ = parse_outbox(outbox_json(outbox)); });
+        [this](const Outbox& outbox) { outbox_ = parse_outbox(outbox_json(outbox)); },
+        [this](const health::Event& event) {
+          if (relay_problem_.empty()) left_.push_back(event.node);
+          return relay_problem_;
+        });
     return notifier.look(events);
   }
   std::vector<std::string> urls() const {
@@ -62,6 +66,8 @@ class NotifierTest : public ::testing::Test {
   Outbox outbox_;
   std::map<std::string, std::deque<HttpReply>> plan_;
   std::vector<HttpRequest> requests_;
+  std::vector<std::string> left_;  // in the relay
+  std::string relay_problem_;
 };
 
 TEST_F(NotifierTest, ADrainIsTold) {
@@ -223,8 +229,22 @@ TEST_F(NotifierTest, ManyEventsAreFewMessages) {
 TEST_F(NotifierTest, NothingIsSentThatCannotBeRemembered) {
   Notifier notifier(
       config_, {}, clock_, [this](const HttpRequest& request) { return answer(request); },
-      [](const Outbox&) { throw Error("file.write", Blame::storage, "no space left on device"); });
+      [](const Outbox&) { throw Error("file.write", Blame::storage, "no space left on device"); },
+      [](const health::Event&) { return std::string(); });
   EXPECT_THROW(notifier.look({{"1", event("drain", "node02")}}), Error);
+  EXPECT_TRUE(requests_.empty());
+}
+
+TEST_F(NotifierTest, WhatTheRelayDoesNotTakeWaitsInOrder) {
+  config_.alertmanager = config_.slack = "";
+  config_.relay_to = "/shared";
+  const SpooledEvents events{{"1", event("drain", "node02")}, {"2", event("undrain", "node03")}};
+  relay_problem_ = "no space left on device";
+  EXPECT_EQ(look(events).num_waiting, 2U);
+  relay_problem_ = "";
+  EXPECT_EQ(look(events).num_sent, 2U);
+  EXPECT_THAT(left_, ElementsAre("node02", "node03"));
+  EXPECT_EQ(look(events).num_sent, 0U);
   EXPECT_TRUE(requests_.empty());
 }
 
