@@ -71,8 +71,35 @@ std::string idle_guard(const Settings& settings) {
       settings.guard.spike, settings.guard.window, settings.train.steps);
 }
 
-constexpr std::string (*kOddities[])(const Settings&) = {endless_ramp,     idle_group,   short_decay,
-                                                         known_validation, late_weights, idle_guard};
+// Knows only of what this start saves; a checkpoint that an earlier one left may be old enough all the same.
+std::string idle_rollback(const Settings& settings) {
+  const GuardConfig& guard = settings.guard;
+  const CheckpointConfig& checkpoint = settings.checkpoint;
+  if (!guard.rolls_back() || checkpoint.dir.empty()) return "";
+  const bool by_time = checkpoint.every_steps == 0 && (checkpoint.every_s > 0 || checkpoint.mtbf_s > 0);
+  if (by_time) return "";
+  const std::string_view key = guard.spike == "rollback" ? "guard.spike" : "guard.nonfinite";
+  const std::int64_t every = checkpoint.every_steps, steps = settings.train.steps, back = guard.rollback_steps;
+  if (every == 0)
+    return fmt::format("{} = \"rollback\" has no checkpoint to go back to: only the last step is saved", key);
+  if (every + back > steps) {
+    return fmt::format(
+        "{} = \"rollback\" never acts in this run: the first checkpoint is of step {}, guard.rollback_steps = {}, and "
+        "train.steps is {}",
+        key, every, back, steps);
+  }
+  if (checkpoint.keep_last > 0 && checkpoint.keep_every == 0 && checkpoint.keep_last * every < back) {
+    return fmt::format(
+        "{} = \"rollback\" finds no checkpoint that is guard.rollback_steps = {} steps older: checkpoint.keep_last = "
+        "{} "
+        "are kept, one each {} steps",
+        key, back, checkpoint.keep_last, every);
+  }
+  return "";
+}
+
+constexpr std::string (*kOddities[])(const Settings&) = {endless_ramp, idle_group, short_decay,  known_validation,
+                                                         late_weights, idle_guard, idle_rollback};
 
 }  // namespace
 

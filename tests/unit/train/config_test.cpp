@@ -199,6 +199,7 @@ TEST_F(Config, WarnsOfWhatIsOdd) {
     const char* warning;  // nullptr: none
   };
   const std::string ramp = "train.rampup_start=4", by = "train.rampup_increment=4";
+  const std::string rollback = "guard.nonfinite=rollback", ck = "checkpoint.dir=ck";
   for (const Case& c :
        {Case{{ramp, by, "train.rampup_samples=90", "train.steps=9"},
              "its ramp-up takes 15 steps, and train.steps is 9"},
@@ -215,7 +216,19 @@ TEST_F(Config, WarnsOfWhatIsOdd) {
              "the weight of 'a' changes once 50 steps are done, and train.steps is 50"},
         Case{{"data.train=1 b,0:1;49:2 a", "train.steps=50"}, nullptr},
         Case{{"guard.spike=warn", "guard.window=49", "train.steps=50"}, "guard.spike = \"warn\" never acts"},
-        Case{{"guard.spike=warn", "guard.window=48", "train.steps=50"}, nullptr}}) {
+        Case{{"guard.spike=warn", "guard.window=48", "train.steps=50"}, nullptr},
+        Case{{rollback, ck, "checkpoint.every_steps=49", "train.steps=50"}, nullptr},
+        Case{{rollback, ck, "checkpoint.every_steps=50", "train.steps=50"},
+             "\"rollback\" never acts in this run: the first checkpoint is of step 50"},
+        Case{{rollback, ck, "checkpoint.every_steps=40", "guard.rollback_steps=20", "train.steps=50"}, "never acts"},
+        Case{{rollback, ck, "checkpoint.every=0s"}, "only the last step is saved"},
+        Case{{rollback, ck, "checkpoint.every=30s"}, nullptr},
+        Case{{rollback, ck, "checkpoint.every_steps=5", "checkpoint.keep_last=2", "guard.rollback_steps=11",
+              "train.steps=50"},
+             "checkpoint.keep_last = 2 are kept, one each 5 steps"},
+        Case{{rollback, ck, "checkpoint.every_steps=5", "checkpoint.keep_last=2", "guard.rollback_steps=10",
+              "train.steps=50"},
+             nullptr}}) {
     const Loaded loaded = load(file(kSmall), c.set);
     ASSERT_EQ(loaded.warnings.size(), c.warning == nullptr ? 0U : 1U) << c.set[0];
     if (c.warning != nullptr) { EXPECT_THAT(loaded.warnings[0], HasSubstr(c.warning)); }
