@@ -16,7 +16,11 @@ constexpr std::array<std::string_view, 5> kToolOptions{"--help", "--version", "-
 // Values that name a file or a directory.
 constexpr std::array<std::string_view, 5> kPaths{"FILE", "DIR", "PREFIX", "PROGRAM", "NAME=PREFIX"};
 
-bool names_a_path(const Option& option) { return std::ranges::find(kPaths, option.value) != kPaths.end(); }
+// "FILE|RATE" may be a file, too.
+bool names_a_path(const Option& option) {
+  return std::ranges::any_of(split(option.value, '|'),
+                             [](const std::string& part) { return std::ranges::find(kPaths, part) != kPaths.end(); });
+}
 
 // The first sentence of a doc, without the marks that shells give a meaning.
 std::string brief(std::string_view doc) {
@@ -191,7 +195,9 @@ constexpr std::array<Shell, 3> kShells{{{"bash", bash_script}, {"zsh", zsh_scrip
 
 std::vector<std::string> value_words(const Option& option) {
   std::vector<std::string> words = split(option.value, '|');
-  return words.size() > 1 ? words : std::vector<std::string>{};
+  if (words.size() < 2) return {};
+  std::erase_if(words, [](const std::string& word) { return word.front() >= 'A' && word.front() <= 'Z'; });
+  return words;
 }
 
 std::optional<std::string> completion_script(const Tool& tool, std::string_view shell) {
