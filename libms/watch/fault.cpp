@@ -183,7 +183,9 @@ std::string fault_manual() {
     text += fmt::format("{} ({}){}", row.word, row.doc, &row == std::end(kPoints) - 1 ? ". " : " or ");
   text +=
       "Where: rank=N, or node=NAME with the short name of a host, or else every rank. With restart=K only in that "
-      "start, as counted from 0 by SLURM_RESTART_COUNT, or by ms-driver's attempts. Fault: ";
+      "start, as counted from 0 by SLURM_RESTART_COUNT, or by ms-driver's attempts; a fault without it comes again in "
+      "every start and after every rollback that reaches its step, so that nan needs restart=0 where guard.nonfinite "
+      "is rollback. Fault: ";
   for (const auto& row : kKinds) {
     text += fmt::format("{} ({}){}", row.word, row.doc, &row == std::end(kKinds) - 1 ? ". " : ", ");
   }
