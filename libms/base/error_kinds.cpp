@@ -47,7 +47,6 @@ constexpr ErrorKindRow kErrorKinds[] = {
      "storage, is at fault: exclude it."},
     {"ckpt.none",
      "There is no checkpoint that can be loaded. 'ms-ckpt ls' says what is there; --fresh begins at step 0."},
-    {"ckpt.output", "No directory was named for what a command writes. Give --output."},
     {"ckpt.path", "A checkpoint that was named is not there or cannot be opened. Look at the path."},
     {"ckpt.pin", "A checkpoint cannot be pinned. Look at its owner and at the file system."},
     {"ckpt.read", "A file of a checkpoint cannot be read. The storage failed; try again once it answers."},

@@ -45,11 +45,7 @@ Option threads_option() {
 int threads_of(const Args& args) { return static_cast<int>(args.get_int("threads", 1, 1024)); }
 
 Option output_option(std::string doc) {
-  return {.name = "output", .value = "DIR", .doc = std::move(doc), .letter = 'o'};
-}
-std::string output_of(const Args& args) {
-  if (!args.has("output")) throw user_error("ckpt.output", "--output DIR is missing");
-  return args.get("output");
+  return {.name = "output", .value = "DIR", .doc = std::move(doc), .letter = 'o', .required = true};
 }
 
 Positional checkpoint_positional() {

@@ -44,9 +44,8 @@ Option dry_run_option();
 Option threads_option();
 int threads_of(const Args& args);
 Option output_option(std::string doc);
-std::string output_of(const Args& args);  // Error("ckpt.output", user): not given
-Positional checkpoint_positional();       // PATH: a checkpoint, or a directory of them
-Positional directory_positional();        // DIR
+Positional checkpoint_positional();  // PATH: a checkpoint, or a directory of them
+Positional directory_positional();   // DIR
 std::string directory_of(const Args& args);
 // Error("cli.value", user): not a size from 1 byte.
 std::int64_t size_of_option(const Args& args, const std::string& option);

@@ -150,8 +150,8 @@ std::string show_text(const Found& found, bool parameters) {
   text += line("created", plain(m.created));
   text += line("run", plain(m.run));
   text += line("version", fmt::format("ms {}, format {}", plain(m.version), kFormatVersion));
-  text += line("mesh", fmt::format("{} ranks: dp {} x pp {} x tp {}, {} a rank, zero {}", m.dp * m.pp * m.tp, m.dp,
-                                   m.pp, m.tp, plural(static_cast<std::size_t>(m.chunks), "chunk"), m.zero));
+  text += line("mesh", fmt::format("{}: dp {} x pp {} x tp {}, {} a rank, zero {}", plural(m.dp * m.pp * m.tp, "rank"),
+                                   m.dp, m.pp, m.tp, plural(static_cast<std::size_t>(m.chunks), "chunk"), m.zero));
   text += line(
       "parameters",
       fmt::format("{}, {} elements, {}{}", index.parameters().size(), format_count(count_elements(index)),

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/print.h"
+#include "base/text.h"
 #include "data/check.h"
 #include "data/describe.h"
 #include "data/merge.h"
@@ -121,18 +122,18 @@ int run_verify(const Args& args) {
   if (args.has("vocab")) vocab_size = args.get_int("vocab", 1);
   const TokenFile file(args.get("PREFIX"));
   check_tokens(file, read_note(file.prefix()), vocab_size);
-  print_out("{}: {} documents, {} tokens, all sound\n", file.prefix(), file.num_documents(), file.num_tokens());
+  print_out("{}: {}, {}, all sound\n", file.prefix(), plural(file.num_documents(), "document"),
+            plural(file.num_tokens(), "token"));
   return 0;
 }
 
 int run_merge(const Args& args) {
-  if (!args.has("output")) throw user_error("data.output", "--output PREFIX is missing");
   const std::string prefix = args.get("output");
   if (!args.has("force")) refuse_existing(prefix);
   const MergeReport report = merge(args.list("PREFIX"), prefix);
-  print_out("{}: {} documents, {} tokens from {} token files\n", prefix, report.num_documents, report.num_tokens,
-            args.list("PREFIX").size());
-  if (report.num_empty_documents > 0) print_out("skipped {} empty documents\n", report.num_empty_documents);
+  print_out("{}: {}, {} from {}\n", prefix, plural(report.num_documents, "document"),
+            plural(report.num_tokens, "token"), plural(args.list("PREFIX").size(), "token file"));
+  if (report.num_empty_documents > 0) print_out("skipped {}\n", plural(report.num_empty_documents, "empty document"));
   return 0;
 }
 
@@ -200,9 +201,12 @@ Command merge_command() {
           .positionals = {{.name = "PREFIX",
                            .doc = "Paths of token files without .bin and .idx; their documents stay in this order.",
                            .many = true}},
-          .options =
-              {{.name = "output", .value = "PREFIX", .doc = "The path to write, without .bin and .idx.", .letter = 'o'},
-               {.name = "force", .doc = "Replaces a token file that is there."}},
+          .options = {{.name = "output",
+                       .value = "PREFIX",
+                       .doc = "The path to write, without .bin and .idx.",
+                       .letter = 'o',
+                       .required = true},
+                      {.name = "force", .doc = "Replaces a token file that is there."}},
           .run = run_merge};
 }
 

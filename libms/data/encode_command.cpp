@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/print.h"
 #include "base/progress.h"
+#include "base/text.h"
 #include "data/commands.h"
 #include "data/encode.h"
 
@@ -42,7 +43,6 @@ int run_encode(const Args& args) {
     for (std::string& path : read_list(args.get("files-from"))) inputs.push_back(std::move(path));
   }
   if (inputs.empty()) throw user_error("data.input", "there is no file to encode", "name files, or give --files-from");
-  if (!args.has("output")) throw user_error("data.output", "--output PREFIX is missing");
   const std::string prefix = args.get("output");
   EncodeOptions options = options_of(args);
   std::optional<std::string> eod_token;
@@ -61,12 +61,12 @@ int run_encode(const Args& args) {
   if (progress) progress->finish();
   if (options.read.split_on && report.num_splits == 0)
     log::warn("data", "no line is '{}', as --split-on says: each file is one document", *options.read.split_on);
-  print_out("{}: {} documents, {} tokens from {} files\n", prefix, report.num_documents, report.num_tokens,
-            report.num_files);
-  if (report.num_binary_files > 0) print_out("skipped {} binary files\n", report.num_binary_files);
-  if (report.num_empty_files > 0) print_out("skipped {} empty files\n", report.num_empty_files);
-  if (report.num_empty_documents > 0) print_out("skipped {} empty documents\n", report.num_empty_documents);
-  if (report.num_bad_lines > 0) print_out("skipped {} bad lines\n", report.num_bad_lines);
+  print_out("{}: {}, {} from {}\n", prefix, plural(report.num_documents, "document"),
+            plural(report.num_tokens, "token"), plural(report.num_files, "file"));
+  if (report.num_binary_files > 0) print_out("skipped {}\n", plural(report.num_binary_files, "binary file"));
+  if (report.num_empty_files > 0) print_out("skipped {}\n", plural(report.num_empty_files, "empty file"));
+  if (report.num_empty_documents > 0) print_out("skipped {}\n", plural(report.num_empty_documents, "empty document"));
+  if (report.num_bad_lines > 0) print_out("skipped {}\n", plural(report.num_bad_lines, "bad line"));
   return 0;
 }
 
@@ -89,7 +89,11 @@ Command encode_command() {
            {.name = "eod",
             .value = "TOKEN",
             .doc = "The special token of tokenizer.json that ends a document, where it is none of the usual ones."},
-           {.name = "output", .value = "PREFIX", .doc = "The path to write, without .bin and .idx.", .letter = 'o'},
+           {.name = "output",
+            .value = "PREFIX",
+            .doc = "The path to write, without .bin and .idx.",
+            .letter = 'o',
+            .required = true},
            {.name = "files-from",
             .value = "LIST",
             .doc = "A file that names more input files, one a line; - for standard input."},

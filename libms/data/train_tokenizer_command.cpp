@@ -52,8 +52,6 @@ std::int64_t count_words(const std::vector<std::string>& files, const ReadOption
 }
 
 int run_train_tokenizer(const Args& args) {
-  if (!args.has("output")) throw user_error("data.output", "--output FILE is missing");
-  if (!args.has("vocab")) throw user_error("data.vocab", "--vocab N is missing");
   const std::string output = args.get("output");
   const std::int64_t vocab = args.get_int("vocab", 1, kMaxVocab);
   TokenizerSpec spec = untrained_tokenizer(args.get("pattern"));
@@ -86,25 +84,27 @@ Command train_tokenizer_command() {
       .positionals = {{.name = "FILE",
                        .doc = "Text or JSON Lines, as encode reads them; each text file is a document.",
                        .many = true}},
-      .options = {{.name = "vocab", .value = "N", .doc = "Tokens of the vocabulary, special tokens included."},
-                  {.name = "output", .value = "FILE", .doc = "The tokenizer.json to write.", .letter = 'o'},
-                  {.name = "pattern",
-                   .value = "NAME",
-                   .doc = "How text is split into words: gpt2, llama3 (numbers by three digits) or qwen2 (numbers by "
-                          "digits, text in NFC).",
-                   .default_text = "llama3"},
-                  {.name = "special",
-                   .value = "TOKEN",
-                   .doc = "A special token, with the next id from 0.",
-                   .default_text = "<|endoftext|>",
-                   .many = true},
-                  {.name = "field",
-                   .value = "NAME",
-                   .doc = "Where the text is in JSON Lines, \"text\" if not given.",
-                   .many = true},
-                  {.name = "recursive",
-                   .doc = "Read the files in and below directories, sorted by path.",
-                   .letter = 'r'}},
+      .options =
+          {{.name = "vocab",
+            .value = "N",
+            .doc = "Tokens of the vocabulary, special tokens included.",
+            .required = true},
+           {.name = "output", .value = "FILE", .doc = "The tokenizer.json to write.", .letter = 'o', .required = true},
+           {.name = "pattern",
+            .value = "NAME",
+            .doc = "How text is split into words: gpt2, llama3 (numbers by three digits) or qwen2 (numbers by "
+                   "digits, text in NFC).",
+            .default_text = "llama3"},
+           {.name = "special",
+            .value = "TOKEN",
+            .doc = "A special token, with the next id from 0.",
+            .default_text = "<|endoftext|>",
+            .many = true},
+           {.name = "field",
+            .value = "NAME",
+            .doc = "Where the text is in JSON Lines, \"text\" if not given.",
+            .many = true},
+           {.name = "recursive", .doc = "Read the files in and below directories, sorted by path.", .letter = 'r'}},
       .run = run_train_tokenizer,
       .description =
           "The merges and ids are those that the BpeTrainer of Hugging Face's tokenizers makes of the same documents "

@@ -254,7 +254,8 @@ void Driver::decide(const Judgement& judgement, double now_s) {
   }
   const int made = static_cast<int>(ledger_.attempts.size()) - first_attempt_;
   if (made >= options_.retry.max_attempts) {
-    return stop_with(static_cast<int>(ExitCode::no_progress), fmt::format("{} attempts were made", made));
+    return stop_with(static_cast<int>(ExitCode::no_progress),
+                     fmt::format("{} {} made", plural(made, "attempt"), made == 1 ? "was" : "were"));
   }
   // To leave a bad node is a way on too, and has its end in their number.
   const int idle = left_out ? 0 : ledger_.idle_attempts();
@@ -293,7 +294,7 @@ void Driver::requeue() {
   const bool needs_nodes = !asked_to_stop_ && result_ == static_cast<int>(ExitCode::peer_lost);
   if ((!time_is_up && !needs_nodes) || options_.max_requeues == 0) return;
   if (options_.restarts >= options_.max_requeues) {
-    return log::error("driver", "the job was queued again {} times: no more", options_.restarts);
+    return log::error("driver", "the job was queued again {}: no more", plural(options_.restarts, "time"));
   }
   std::vector<std::string> out = pool_.with(NodeRole::excluded);
   std::erase_if(out, [&](const std::string& node) { return given_back_.contains(node); });

@@ -29,8 +29,8 @@ std::optional<std::vector<std::string>> Driver::choose_nodes() {
   if (is_elastic()) fit = largest_fit(*sizes_, std::min(most, pool_.usable()), launch_.tasks_per_node);
   if (!fit || (takes_any && fit->nodes < least)) {
     stop_with(static_cast<int>(ExitCode::peer_lost),
-              fmt::format("fewer than {} nodes are left{}{}", least, pool_.left_out().empty() ? "" : ": ",
-                          fmt::join(pool_.left_out(), "; ")));
+              fmt::format("fewer than {} left{}{}", least == 1 ? "1 node is" : fmt::format("{} nodes are", least),
+                          pool_.left_out().empty() ? "" : ": ", fmt::join(pool_.left_out(), "; ")));
     return std::nullopt;
   }
   log::info("driver", "{} of {} train with mesh.dp={}", plural(fit->nodes, "node"), pool_.usable(), fit->dp);

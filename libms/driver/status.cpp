@@ -97,7 +97,7 @@ std::string status_text(std::string_view document, double age_s) {
     std::string text = fmt::format("job {}, attempt {}: {}", plain_text(json.get<std::string>("job"), 40),
                                    json.get<int>("attempt"), plain_text(phase, 20));
     if (const Json* steps = json.find("steps"); steps != nullptr && steps->get<std::int64_t>() >= 0) {
-      text += fmt::format(", {} steps, {} since a rank got on", steps->get<std::int64_t>(),
+      text += fmt::format(", {}, {} since a rank got on", plural(steps->get<std::int64_t>(), "step"),
                           format_duration(json.get<double>("progress_age_s")));
     }
     text += fmt::format("; {:.1f} % of the time trained steps that were kept\n", 100 * json.get<double>("effective"));

@@ -99,7 +99,7 @@ is_whole "the run that resumed before the rollback"
 [ "$chain" = "$skipped" ] || fail "a resume before the rollback was fed otherwise"
 
 mv ck/rollbacks.json kept.json
-run 2 'was saved after 1 rollbacks, and .ck/rollbacks.json. lists 0' "$bin/ms-train" run c.toml
+run 2 'was saved after 1 rollback, and .ck/rollbacks.json. lists 0' "$bin/ms-train" run c.toml
 : >ck/rollbacks.json
 run 74 'rollbacks.json. is empty' "$bin/ms-train" run c.toml
 sed 's/"end": [0-9]*/"end": 9223372036854775807/' kept.json >ck/rollbacks.json

@@ -57,7 +57,7 @@ expect 74 'cut.gz' encode --output work/t fortunes cut.gz
 expect_files ''
 
 # Success.
-expect 0 '3 documents, 17 tokens from 1 files' encode --tokenizer byte --split-on % --output work/f fortunes
+expect 0 '3 documents, 17 tokens from 1 file$' encode --tokenizer byte --split-on % --output work/f fortunes
 expect_files 'f.bin f.idx f.meta.json '
 grep -q 'no line is' err && fail 'lines that split are not seen'
 expect 0 "W .*no line is '%%', as --split-on says: each file is one document" encode --split-on %% --output work/f2 fortunes
@@ -85,7 +85,7 @@ mv work/g.bin aside.bin
 expect 2 'work/g.idx is there already' encode -o work/g fortunes
 mv aside.bin work/g.bin
 cmp -s work/g.bin kept.bin || fail 'a refused encode changes nothing'
-expect 0 '1 documents, 6 tokens' encode --recursive -o work/r tree
+expect 0 '1 document, 6 tokens' encode --recursive -o work/r tree
 printf 'fortunes\n\npage.gz\n' >list
 expect 0 '2 documents' encode -o work/l --files-from list
 "$tool" encode -o work/s --files-from - <list >out 2>err || fail 'names from standard input'
@@ -112,7 +112,7 @@ expect 2 'document' show work/f --document x
 printf '{"id": 1, "text": "caf\\u00e9 \\ud83d\\ude80"}\n{"id": 2, "text": null}\n{"text": "two\\nlines"}\n' >c.jsonl
 gzip -nk c.jsonl
 expect 0 '2 documents' encode -o work/j c.jsonl
-expect 0 'skipped 1 empty documents' encode --force -o work/j c.jsonl
+expect 0 'skipped 1 empty document$' encode --force -o work/j c.jsonl
 expect 0 '4 documents' encode --force -o work/jj c.jsonl c.jsonl.gz
 "$tool" show work/j >out 2>err || fail 'show JSON Lines'
 [ "$(cat out)" = "$(printf 'caf\303\251 \360\237\232\200')" ] || fail 'escapes of JSON are characters'
@@ -125,12 +125,12 @@ fi
 printf '{"meta": {"body": "b"}, "title": "t"}\n' >d.jsonl
 expect 2 "d.jsonl:1: there is no field 'text'" encode -o work/d d.jsonl
 expect 2 'hint: the object has: meta, title' encode -o work/d d.jsonl
-expect 0 '1 documents, 4 tokens' encode -o work/d --field title --field meta.body d.jsonl
+expect 0 '1 document, 4 tokens' encode -o work/d --field title --field meta.body d.jsonl
 "$tool" show work/d >out 2>err
 [ "$(tr '\n' ' ' <out)" = 't b' ] || fail 'two fields are joined with a newline'
 cat c.jsonl <(echo '{"text": "cut') >bad.jsonl
 expect 2 'bad.jsonl:4: ' encode -o work/bad bad.jsonl
-expect 0 'skipped 1 bad lines' encode -o work/bad --skip-bad-lines bad.jsonl
+expect 0 'skipped 1 bad line$' encode -o work/bad --skip-bad-lines bad.jsonl
 cmp -s work/bad.bin work/j.bin || fail 'without its bad line the file is the other one'
 expect 2 'say two things' encode -o work/x --field a --json-as-text c.jsonl
 expect 2 'say two things' encode -o work/x --by-line --split-on % fortunes
@@ -213,8 +213,8 @@ expect 0 't.json: 300 tokens from 3 documents' train-tokenizer --vocab 300 -o t.
 expect 0 . train-tokenizer --vocab 300 -o again.json lesson more.jsonl
 cmp -s t.json again.json || fail 'the same text gives another tokenizer'
 expect 0 'only 2[0-9]{2} tokens|no more than' train-tokenizer --vocab 5000 -o big.json more.jsonl
-expect 0 '1 documents' encode --tokenizer t.json --workers 1 -o work/bpe lesson
-expect 0 '1 documents' encode --tokenizer t.json --workers 3 -o work/bpe3 lesson
+expect 0 '1 document' encode --tokenizer t.json --workers 1 -o work/bpe lesson
+expect 0 '1 document' encode --tokenizer t.json --workers 3 -o work/bpe3 lesson
 cmp -s work/bpe.bin work/bpe3.bin || fail 'three workers give other tokens'
 "$tool" decode work/bpe --output bpe.txt 2>err || fail 'decode tokens of a tokenizer.json'
 cmp -s bpe.txt lesson || fail 'tokens are not the text'

@@ -109,7 +109,7 @@ for line in map(json.loads, open(sys.argv[1])):
     before = line["tokens"]
 END
 OMP_NUM_THREADS=two expect 2 'OMP_NUM_THREADS is .two., not a number of threads from 1 to 1024' run c.toml --set run.dir=runs/none
-expect 0 '8 ranks as threads, 1 workers, 1 threads an op' run c.toml --set run.dir=runs/pinned --set run.cpu_threads=1
+expect 0 '8 ranks as threads, 1 worker, 1 thread an op' run c.toml --set run.dir=runs/pinned --set run.cpu_threads=1
 # What is written about a step: for people, and for TensorBoard. Curves do not change a run.
 expect 0 'grad_norm [0-9]' run c.toml --set run.dir=runs/m --set metrics.tensorboard=true --set metrics.grad_norms_every=2 \
   --set run.peak_tflops=0.01 --set train.log_every=1

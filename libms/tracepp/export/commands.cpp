@@ -91,12 +91,12 @@ Option output_option() {
           .doc =
               "The file to write, - for standard output. Its name says the format: .json is Chrome's, "
               ".csv a table, .perfetto or .pftrace Perfetto's own; with .gz behind it, gzip.",
-          .letter = 'o'};
+          .letter = 'o',
+          .required = true};
 }
 }  // namespace
 
 std::string output_of(const Args& args) {
-  if (!args.has("output")) throw user_error("cli.value", "--output FILE is missing");
   const std::string path = args.get("output");
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored))

@@ -285,9 +285,10 @@ std::string Checkpoints::roll_back(std::int64_t at, std::int64_t end, const std:
   my.await();
   const std::int64_t made = std::ssize(my.rollbacks);
   if (made >= guard.max_rollbacks) {
-    throw user_error("train.rollback",
-                     fmt::format("{}, and the run had {} rollbacks, as many as guard.max_rollbacks allows", why, made),
-                     "a lower optim.lr or a longer warm-up may help; rollbacks.json in checkpoint.dir lists them");
+    throw user_error(
+        "train.rollback",
+        fmt::format("{}, and the run had {}, as many as guard.max_rollbacks allows", why, plural(made, "rollback")),
+        "a lower optim.lr or a longer warm-up may help; rollbacks.json in checkpoint.dir lists them");
   }
   std::string path;
   if (my.leads()) {
@@ -309,10 +310,10 @@ std::string Checkpoints::roll_back(std::int64_t at, std::int64_t end, const std:
   }
   path = my.agreement.broadcast(path);
   if (!path.empty()) return path;
-  throw user_error(
-      "train.rollback",
-      fmt::format("{}, and there is no checkpoint to go back to that is {} steps older", why, guard.rollback_steps),
-      "checkpoint.every_steps, checkpoint.keep_last and guard.rollback_steps decide on that");
+  throw user_error("train.rollback",
+                   fmt::format("{}, and there is no checkpoint to go back to that is {} older", why,
+                               plural(guard.rollback_steps, "step")),
+                   "checkpoint.every_steps, checkpoint.keep_last and guard.rollback_steps decide on that");
 }
 
 }  // namespace ms::train

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "base/user_path.h"
 #include "ckpt/directory.h"
 
@@ -84,8 +85,9 @@ void require_all(const std::string& checkpoint_dir, const std::vector<Rollback>&
     if (found.condition != ckpt::Condition::complete || found.manifest->data.rollbacks <= std::ssize(rollbacks))
       continue;
     throw Error("ckpt.rollbacks", Blame::user,
-                fmt::format("{} was saved after {} rollbacks, and '{}' lists {}", found.path,
-                            found.manifest->data.rollbacks, rollbacks_path(checkpoint_dir), rollbacks.size()),
+                fmt::format("{} was saved after {}, and '{}' lists {}", found.path,
+                            plural(found.manifest->data.rollbacks, "rollback"), rollbacks_path(checkpoint_dir),
+                            rollbacks.size()),
                 fmt::format("{}: put it back, copy it along with checkpoints, or use checkpoint.load", kHint));
   }
 }

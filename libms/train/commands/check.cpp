@@ -1,6 +1,7 @@
 // One of the commands of train/commands/commands.h: checks a configuration.
 #include "base/json.h"
 #include "base/print.h"
+#include "base/text.h"
 #include "train/commands/commands.h"
 #include "train/elastic.h"
 #include "train/plan.h"
@@ -25,7 +26,7 @@ int run_check(const Args& args) {
   } else if (args.has("dump")) {
     write_out(loaded.resolved);
   } else {
-    print_out("{}: ok, {} ranks\n", args.get("CONFIG"), ranks_of(loaded.settings));
+    print_out("{}: ok, {}\n", args.get("CONFIG"), plural(ranks_of(loaded.settings), "rank"));
   }
   return 0;
 }

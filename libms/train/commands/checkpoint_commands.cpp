@@ -44,7 +44,7 @@ Option axis(std::string name, std::string doc) {
 }
 
 int run_reshard(const Args& args) {
-  const std::string output = output_of(args);
+  const std::string output = args.get("output");
   const Found found = choose_complete_and_say(args.get("PATH"));
   std::vector<std::string> assignments{"train.dtype=" + found.manifest->dtype};
   for (const std::string axis : {"dp", "pp", "tp", "chunks"}) {
@@ -64,7 +64,7 @@ int run_reshard(const Args& args) {
 
 int run_import(const Args& args) {
   require_word(args, "format", {"hf"});
-  const std::string output = output_of(args), from = args.get("HF_DIR");
+  const std::string output = args.get("output"), from = args.get("HF_DIR");
   const nn::ModelConfig model = hf::read_model(from);
   std::random_device random;
   Manifest manifest;
@@ -83,7 +83,7 @@ int run_import(const Args& args) {
 int run_export(const Args& args) {
   require_word(args, "format", {"hf"});
   if (args.has("dtype")) require_word(args, "dtype", {"fp32", "bf16"});
-  const std::string output = output_of(args);
+  const std::string output = args.get("output");
   const Found found = choose_complete_and_say(args.get("PATH"));
   hf::ExportOptions options;
   options.max_shard_bytes = size_of_option(args, "max-shard-size");

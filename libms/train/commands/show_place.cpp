@@ -187,7 +187,8 @@ std::string placed_text(const Placed& placed, const std::string& config, const s
   const auto line = [&](std::string_view name, const std::string& value) {
     out += fmt::format("{:<10}{}\n", name, value);
   };
-  line("mesh", fmt::format("{} ranks: tp {} (fastest) x dp {} x pp {}", mesh.size(), mesh.tp, mesh.dp, mesh.pp));
+  line("mesh",
+       fmt::format("{}: tp {} (fastest) x dp {} x pp {}", plural(mesh.size(), "rank"), mesh.tp, mesh.dp, mesh.pp));
   line("hosts", fmt::format("{} of {} used, {} of {} slots, from {}", used, placed.cluster.hosts.size(), mesh.size(),
                             slots, placed.hosts_source));
   line("switches", placed.cluster.switches.empty()

@@ -144,7 +144,7 @@ std::string plan_text(const Plan& plan, const std::optional<PlanDevice>& device)
                             s.model.vocab, s.model.seq, s.model.parallel_block ? ", parallel block" : "",
                             s.model.window > 0 ? fmt::format(", window {}", s.model.window) : ""));
   line("parameters", fmt::format("{} ({})", parameters.total, format_count(static_cast<double>(parameters.total))));
-  line("mesh", fmt::format("{} ranks: tp {} (fastest) x dp {} x pp {}, {} chunk{} a rank{}", plan.mesh.size(),
+  line("mesh", fmt::format("{}: tp {} (fastest) x dp {} x pp {}, {} chunk{} a rank{}", plural(plan.mesh.size(), "rank"),
                            plan.mesh.tp, plan.mesh.dp, plan.mesh.pp, plan.chunks, plan.chunks == 1 ? "" : "s",
                            s.mesh.sequence_parallel && plan.mesh.tp > 1 ? ", sequence parallel" : ""));
   line("batch",

@@ -48,11 +48,11 @@ Ruling Guard::judge(std::int64_t step, double loss, double grad_norm) {
   } else if (policy == "rollback" && !updated) {
     ruling.rollback = why;
   } else if (skips_ == config_.max_skips) {
-    ruling.stop = user_error(
-        "train.diverged",
-        fmt::format("{}: {} steps on end were skipped, as many as guard.max_skips allows, and the run has diverged",
-                    why, skips_),
-        fmt::format("{}; a lower optim.lr, a longer warm-up or optim.clip = 1 may help", look));
+    ruling.stop =
+        user_error("train.diverged",
+                   fmt::format("{}: {} skipped, as many as guard.max_skips allows, and the run has diverged", why,
+                               skips_ == 1 ? "the step was" : fmt::format("{} steps on end were", skips_)),
+                   fmt::format("{}; a lower optim.lr, a longer warm-up or optim.clip = 1 may help", look));
   } else if (!updated) {
     ruling.warning = fmt::format("{}; the step was skipped", why);
   } else if (spike) {

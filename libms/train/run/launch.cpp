@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/print.h"
+#include "base/text.h"
 #include "base/unexpected.h"
 #include "comm/launch.h"
 #include "comm/mpi_world.h"
@@ -101,8 +102,8 @@ Ended run_threads(const Loaded& loaded, const LaunchOptions& options, const Trai
   directory ? directory->check(make) : make();
   Process& process = *made;
   if (settings.run.device == "cpu")
-    log::info("train", "{} ranks as threads, {} workers, {} threads an op", ranks, process.pool_size().workers,
-              process.pool_size().threads_per_op);
+    log::info("train", "{} as threads, {}, {} an op", plural(ranks, "rank"),
+              plural(process.pool_size().workers, "worker"), plural(process.pool_size().threads_per_op, "thread"));
   process.log_faults();
 
   std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
@@ -269,8 +270,8 @@ ExitCode run_mpi(const Loaded& loaded, const LaunchOptions& options, const Train
     StartUp start_up(*world, loaded.resolved, trainer.deadline);
     Process process(check_together(loaded, nonce, options, *world, start_up, report, directory), trainer,
                     options.inference, 1, world->ranks_on_node());
-    log::info("train", "{} ranks as {} processes, {} on this node, {} threads an op", world->size(), world->kind(),
-              world->ranks_on_node(), process.pool_size().threads_per_op);
+    log::info("train", "{} as {} processes, {} on this node, {} an op", plural(world->size(), "rank"), world->kind(),
+              world->ranks_on_node(), plural(process.pool_size().threads_per_op, "thread"));
     if (rank == 0) process.log_faults();
     Process::Devices devices = process.make_devices(*world);
     const Outcome outcome = process.run_rank(*world, devices, start_up, report.step(), report_cause);

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/sysroot.h"
+#include "base/text.h"
 #include "comm/clock_probe.h"
 #include "data/chain.h"
 #include "data/note.h"
@@ -156,10 +157,10 @@ class Trainer {
     if (world_.rank() == 0) keep_chain(start_, origin_.data_chain);
     if (start_ >= settings_.train.steps && world_.rank() == 0) {
       log::info("train",
-                "{} has {} steps, and train.steps is {}: nothing is left to do; for more steps raise train.steps, for "
+                "{} has {}, and train.steps is {}: nothing is left to do; for more steps raise train.steps, for "
                 "another run from these weights set checkpoint.load, checkpoint.weights_only and a checkpoint.dir of "
                 "its own",
-                origin_.path, start_, settings_.train.steps);
+                origin_.path, plural(start_, "step"), settings_.train.steps);
     }
     if (world_.rank() == 0) {
       if (!checkpoints_)

@@ -85,7 +85,7 @@ TEST(Report, ShowsAManifest) {
   Found found = found_of(20, Condition::complete);
   found.pinned = true;
   const std::string text = show_text(found, false);
-  for (const char* part : {"complete, pinned", "1 ranks", "2, 34 elements, fp32, with the optimizer's state",
+  for (const char* part : {"complete, pinned", "1 rank: ", "2, 34 elements, fp32, with the optimizer's state",
                            "160 samples trained on, seed 1234, source feedc0de", "1, 3.0 MiB"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
