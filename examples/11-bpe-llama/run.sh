@@ -9,18 +9,19 @@ source_bytes=1500000 # of text, at most, from each source
 # gather NAME FILE...: NAME.jsonl with a document a file, until there is enough.
 gather() {
   python3 - "$source_bytes" "$@" <<'PYTHON'
-import json, pathlib, sys
+import gzip, json, sys
 left, name, files = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
 with open(f"{name}.jsonl", "w", encoding="utf-8") as out:
     for file in files:
-        text = pathlib.Path(file).read_text(encoding="utf-8", errors="replace")
+        with (gzip.open if file.endswith(".gz") else open)(file, "rt", encoding="utf-8", errors="replace") as source:
+            text = source.read()
         left -= len(text.encode())
         if left < 0:
             break
         out.write(json.dumps({"text": text}) + "\n")
 PYTHON
 }
-gather manuals "$repo"/*.md "$repo"/man/ms* "$repo"/examples/*/README.md
+gather manuals "${texts[@]}" "$examples"/*/README.md
 gather licences /usr/share/common-licenses/[A-Z]* /usr/share/doc/[a-h]*/copyright
 mapfile -t python < <(find /usr/lib/python3*/ -name '*.py' -size -64k | LC_ALL=C sort)
 gather python "${python[@]}"

@@ -80,6 +80,14 @@ check_11-bpe-llama() {
   prints "^data_chain of the run: \"data_chain\":\"$told\""
 }
 
+check_12-loan() {
+  run
+  prints '^48 jobs over .*, 11 elastic'
+  awk '$1 == "fifo" { queued = $2 } $1 == "loaning" { loaned = $2 } END { exit queued == "" || queued == loaned }' "$work/out" ||
+    fail "the loan changes nothing"
+  [ "$(head -n 1 samples.csv | cut -d, -f1)" = scheduler ] || fail "there are no samples"
+}
+
 check_05-export() {
   run
   json hf/config.json 'j["architectures"] == ["LlamaForCausalLM"] and j["num_key_value_heads"] == 2'
