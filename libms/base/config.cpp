@@ -44,9 +44,10 @@ std::string expected_number(Unit unit, std::string_view plain) {
 // A string with a unit, as seconds or bytes.
 std::optional<double> parse_with_unit(const toml::value& value, Unit unit) {
   if (!value.is_string()) return std::nullopt;
-  if (unit == Unit::seconds) return parse_duration_s(value.as_string().str);
+  if (unit == Unit::seconds) return parse_duration_s(toml::get<std::string>(value));
   if (unit == Unit::bytes) {
-    if (const auto size_bytes = parse_size_bytes(value.as_string().str)) return static_cast<double>(*size_bytes);
+    if (const auto size_bytes = parse_size_bytes(toml::get<std::string>(value)))
+      return static_cast<double>(*size_bytes);
   }
   return std::nullopt;
 }
@@ -80,8 +81,9 @@ class ConfigSchema::Loader {
     try {
       table(toml::parse(stream, name_), "");
     } catch (const toml::exception& error) {
-      const SyntaxProblem problem = common_toml_mistake(text).value_or(
-          SyntaxProblem{error.location().line(), error.location().column(), syntax_message(error.what())});
+      const TomlPlace at = place_of(error);
+      const SyntaxProblem problem =
+          common_toml_mistake(text).value_or(SyntaxProblem{at.line, at.column, syntax_message(error.what())});
       found_.push_back({problem.line, problem.column, "not valid TOML: " + problem.message});
     } catch (const std::exception& error) {  // toml11 lets standard ones through, for numbers out of range
       found_.push_back({1, 1, "not valid TOML: " + syntax_message(error.what())});
@@ -118,12 +120,10 @@ class ConfigSchema::Loader {
   void table(const toml::value& value, const std::string& path) {
     for (const auto& [key, child] : value.as_table()) {
       const std::string name = path.empty() ? key : path + "." + key;
-      const toml::source_location at = child.location();
-      const auto problem = [&](std::string message) {
-        found_.emplace_back(at.line(), at.column(), std::move(message));
-      };
+      const TomlPlace at = place_of(child);
+      const auto problem = [&](std::string message) { found_.emplace_back(at.line, at.column, std::move(message)); };
       if (Entry* entry = schema_.find(name)) {
-        const std::string where = fmt::format("{}:{}:{}", name_, at.line(), at.column());
+        const std::string where = fmt::format("{}:{}:{}", name_, at.line, at.column);
         if (!set_.insert(entry).second) {  // TOML refuses a key twice, but not a key and its old name
           problem(fmt::format("'{}' and '{}' are the same key, set one", entry->old_name(), entry->name()));
         } else if (auto message = assign(*entry, child, where)) {
@@ -195,7 +195,7 @@ class ConfigSchema::Loader {
   }
 
   static Refusal read(const Entry& entry, const toml::value& value, std::int64_t& result) {
-    if (value.is_string() && std::ranges::count(entry.choices, value.as_string().str) > 0) {
+    if (value.is_string() && std::ranges::count(entry.choices, toml::get<std::string>(value)) > 0) {
       result = kWord;
       return std::nullopt;
     }
@@ -245,13 +245,13 @@ class ConfigSchema::Loader {
 
   static Refusal read(const Entry& entry, const toml::value& value, std::string& result) {
     if (!value.is_string()) return wrong_type(entry, "a string", value);
-    result = value.as_string().str;
+    result = toml::get<std::string>(value);
     return not_a_choice(entry, result);
   }
 
   static Refusal read(const Entry& entry, const toml::value& value, std::vector<std::string>& result) {
-    if (entry.weighted_paths && value.is_string() && !value.as_string().str.starts_with('[')) {
-      result = {value.as_string().str};
+    if (entry.weighted_paths && value.is_string() && !toml::get<std::string>(value).starts_with('[')) {
+      result = {toml::get<std::string>(value)};
       return std::nullopt;
     }
     if (!value.is_array()) return wrong_type(entry, "a list of strings", value);

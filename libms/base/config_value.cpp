@@ -37,7 +37,7 @@ ListItem weighted_path(const toml::table& table) {
   const auto path = table.find("path"), weight = table.find("weight");
   if (path == table.end()) return {{}, "path is missing"};
   if (!path->second.is_string()) return {{}, fmt::format("path must be a string, got {}", describe(path->second))};
-  if (weight == table.end()) return {path->second.as_string().str};
+  if (weight == table.end()) return {toml::get<std::string>(path->second)};
   ListItem item;
   if (weight->second.is_array()) {
     item = schedule_text(weight->second.as_array());
@@ -46,11 +46,31 @@ ListItem weighted_path(const toml::table& table) {
   } else {
     item.problem = fmt::format("weight must be a number or [[STEP, WEIGHT], ...], got {}", describe(weight->second));
   }
-  item.text += " " + path->second.as_string().str;
+  item.text += " " + toml::get<std::string>(path->second);
   return item;
 }
 
+#if TOML11_VERSION_MAJOR >= 4
+TomlPlace place_of_source(const toml::source_location& at) {
+  return {at.first_line_number(), at.first_column_number()};
+}
+#else
+TomlPlace place_of_source(const toml::source_location& at) { return {at.line(), at.column()}; }
+#endif
+
 }  // namespace
+
+TomlPlace place_of(const toml::value& value) { return place_of_source(value.location()); }
+
+TomlPlace place_of(const toml::exception& error) {
+#if TOML11_VERSION_MAJOR >= 4
+  const auto* syntax = dynamic_cast<const toml::syntax_error*>(&error);
+  if (syntax == nullptr || syntax->errors().empty() || syntax->errors().front().locations().empty()) return {};
+  return place_of_source(syntax->errors().front().locations().front().first);
+#else
+  return place_of_source(error.location());
+#endif
+}
 
 std::string describe(const toml::value& value) {
   switch (value.type()) {
@@ -61,7 +81,7 @@ std::string describe(const toml::value& value) {
     case toml::value_t::floating:
       return fmt::format("the number {}", value.as_floating());
     case toml::value_t::string:
-      return fmt::format("the string \"{}\"", value.as_string().str);
+      return fmt::format("the string \"{}\"", toml::get<std::string>(value));
     case toml::value_t::array:
       return "an array";
     case toml::value_t::table:
@@ -72,7 +92,7 @@ std::string describe(const toml::value& value) {
 }
 
 ListItem list_item(const toml::value& value, bool weighted_paths) {
-  if (value.is_string()) return {value.as_string().str};
+  if (value.is_string()) return {toml::get<std::string>(value)};
   if (weighted_paths && value.is_table()) return weighted_path(value.as_table());
   return {{},
           fmt::format("expected a string{}, got {}", weighted_paths ? " or {path = ..., weight = ...}" : "",

@@ -1,10 +1,20 @@
 // Values of a TOML document as configurations read them.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <toml.hpp>
 
 namespace ms {
+
+// The line and the column, from 1, where a value begins, or where reading failed. toml11 3 and 4, those of Debian 12
+// and 13, have different names for it.
+struct TomlPlace {
+  std::size_t line = 1;
+  std::size_t column = 1;
+};
+TomlPlace place_of(const toml::value& value);
+TomlPlace place_of(const toml::exception& error);
 
 // The value in words, for messages: "the integer 3", "a table".
 std::string describe(const toml::value& value);
