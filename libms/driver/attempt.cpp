@@ -260,9 +260,12 @@ void Driver::decide(const Judgement& judgement, double now_s) {
   // To leave a bad node is a way on too, and has its end in their number.
   const int idle = left_out ? 0 : ledger_.idle_attempts();
   if (idle >= options_.retry.max_idle) {
-    return stop_with(static_cast<int>(ExitCode::no_progress),
-                     fmt::format("{} attempts on end came no further than step {}; the last one: {}", idle,
-                                 ledger_.best_step(), judgement.why));
+    return stop_with(
+        static_cast<int>(ExitCode::no_progress),
+        fmt::format(
+            "{} on end {}; the last one: {}", plural(idle, "attempt"),
+            ledger_.best_step() < 0 ? "did no step" : fmt::format("came no further than step {}", ledger_.best_step()),
+            judgement.why));
   }
   const double wait_s =
       watch::wait_before_attempt_s(idle, judgement.cause == "storage" || judgement.cause.starts_with(kSlurmCauses));

@@ -20,6 +20,15 @@ void add_once(std::vector<std::string>& names, const std::string& name) {
 
 int code_of(ExitCode code) { return static_cast<int>(code); }
 
+// A node may lack the mount that the others have: such an end is no proof of the user's mistake.
+std::string_view what_shells_mean(int status) {
+  constexpr int kNotExecutable = 126, kNotFound = 127;
+  if (status == kNotFound)
+    return ", as a shell does whose command is not on the PATH: is its environment loaded there?";
+  if (status == kNotExecutable) return ", as a shell does whose command is not executable";
+  return "";
+}
+
 // The nodes of those tasks for which `stands_out`, and what to say of them.
 template <class F>
 std::vector<std::string> nodes_where(const std::vector<NodeTask>& tasks, F&& stands_out, std::string_view what,
@@ -190,7 +199,8 @@ Judgement judge(const AttemptEvidence& e) {
     return judged(Next::stop, "usage", code_of(ExitCode::usage), "the command refuses its arguments or configuration");
   }
   Judgement j = judged(Next::again, "failed", status.value_or(code_of(ExitCode::peer_lost)),
-                       status ? fmt::format("the command ended with {}", *status) : "the command was killed");
+                       status ? fmt::format("the command ended with {}{}", *status, what_shells_mean(*status))
+                              : "the command was killed");
   if ((e.alarm && !e.died_on.empty()) || e.first_exit) {
     j.cause = "rank_died";
     if (e.first_exit) add_once(j.suspects, e.first_exit->node);

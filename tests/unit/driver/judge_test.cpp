@@ -76,6 +76,16 @@ TEST(Judge, ByTheTable) {
        2,
        {},
        false},
+      {"a program that is not there: the user's mistake, or a node without a mount",
+       with(ended(143),
+            [](AttemptEvidence& e) {
+              e.first_exit = TaskExit{"n1", 127};
+            }),
+       Next::again,
+       "rank_died",
+       127,
+       {"n1"},
+       false},
       {"our bug", ended(70, verdict(70, "bug", "n2", "bug")), Next::stop, "bug", 70, {}, false},
       {"a bad node", ended(69, verdict(69, "node")), Next::again, "node_fault", 69, {"n2"}, true},
       {"a bad GPU", ended(69, verdict(69, "gpu")), Next::again, "gpu_fault", 69, {"n2"}, true},
