@@ -233,8 +233,9 @@ int check_site_command(const Args& args) {
               policy.act.kill_switch);
   }
   print_out("{}\n", report.outcome() == "critical" ? "not ready: until this is mended, mode = \"act\" drains nothing"
-                    : problems.empty()             ? "ready: mode = \"act\" may be set"
-                                                   : "ready, with what is said above");
+                    : !problems.empty()            ? "ready, with what is said above"
+                    : policy.may_act()             ? "ready: mode = \"act\" is set"
+                                                   : "ready: mode = \"act\" may be set");
   return report.nagios_status();
 }
 
