@@ -179,6 +179,10 @@ void Commands::resume(const std::string& node) const {
   scontrol({"update", "NodeName=" + one_node(node), "State=UNDRAIN"});
 }
 
+void Commands::set_weight(const std::string& node, std::uint32_t weight) const {
+  scontrol({"update", "NodeName=" + one_node(node), fmt::format("Weight={}", weight)});
+}
+
 void Commands::set_admin_comment(std::uint32_t job, const std::string& text) const {
   scontrol({"update", "JobId=" + reference(job), "AdminComment=" + text});
 }

@@ -56,6 +56,8 @@ class Commands {
   virtual void drain(const std::string& node, const std::string& reason) const;
   // Removes the drain and its reason and nothing else: State=RESUME would also cancel a requested reboot.
   virtual void resume(const std::string& node) const;
+  // Needs root, SlurmUser or an operator. Until slurmctld starts again or reads its configuration again.
+  virtual void set_weight(const std::string& node, std::uint32_t weight) const;
   virtual void set_admin_comment(std::uint32_t job, const std::string& text) const;
 
   // These need the job's owner, or root. The comment is what squeue's "%k" shows. requeue_hold works on running jobs;

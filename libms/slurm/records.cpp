@@ -83,6 +83,8 @@ Node parse_node(const std::string& line) {
   node.host = word_field(fields, "NodeHostName");
   node.address = word_field(fields, "NodeAddr");
   node.port = to_number<int>(word_field(fields, "Port"));
+  if (const std::string weight = word_field(fields, "Weight"); !weight.empty())
+    node.weight = to_number<std::uint32_t>(weight);
   node.states = parse_states(word_field(fields, "State"));
   if (fields.size() < line.size() && fields.size() != reason)
     node.partitions = split(word_field(std::string_view(line).substr(fields.size()), "Partitions"), ',');

@@ -24,6 +24,7 @@ struct Node {
   std::string host;                 // NodeHostName: what its machine calls itself, short or with its domain
   std::string address;              // NodeAddr: a number or a name
   int port = 0;                     // of its slurmd; 0: SlurmdPort
+  std::uint32_t weight = 1;         // jobs get the nodes with the lowest first
   std::vector<std::string> states;  // "IDLE+DRAIN" -> {"IDLE", "DRAIN"}; suffixes such as '*' are removed
   std::vector<std::string> partitions;
   std::string reason;       // without the "[root@2026-11-21T11:45:00]" that scontrol appends

@@ -65,6 +65,7 @@ TEST_F(CommandsTest, ArgumentsAreWordsAndReachScontrolWhole) {
   const Commands slurm(options());
   slurm.drain("node02", "ms-diag:gpu.ecc gpu 3: $(reboot) 'x'");
   slurm.resume("node02");
+  slurm.set_weight("node02", 1'000'007);
   slurm.set_admin_comment(7, "two words; rm -rf");
   slurm.set_comment(7, "attempt 2 trains");
   slurm.requeue_hold(7);
@@ -74,7 +75,8 @@ TEST_F(CommandsTest, ArgumentsAreWordsAndReachScontrolWhole) {
   std::string calls = read("calls");
   EXPECT_EQ(calls.substr(0, calls.find("<squeue>")),
             "<scontrol><update><NodeName=node02><State=DRAIN><Reason=ms-diag:gpu.ecc gpu 3: $(reboot) 'x'>\n"
-            "<scontrol><update><NodeName=node02><State=UNDRAIN>\n");
+            "<scontrol><update><NodeName=node02><State=UNDRAIN>\n"
+            "<scontrol><update><NodeName=node02><Weight=1000007>\n");
   EXPECT_EQ(calls.substr(calls.rfind("squeue")).substr(calls.substr(calls.rfind("squeue")).find('\n') + 1),
             "<scontrol><update><JobId=7><AdminComment=two words; rm -rf>\n"
             "<scontrol><update><JobId=7><Comment=attempt 2 trains>\n<scontrol><requeuehold><7>\n"

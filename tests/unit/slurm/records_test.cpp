@@ -83,13 +83,14 @@ TEST(Records, Nodes2411) {
       "AvailableFeatures=h100 ActiveFeatures=h100 Gres=gpu:h100:8(S:0,1),nic:2 NodeAddr=n2 NodeHostName=n2 Port=0 "
       "Version=24.11.5 OS=Linux 6.12 #1 SMP Debian 6.12  RealMemory=2063000 AllocMem=0 FreeMem=1 Sockets=2 Boards=1 "
       "CoreSpecCount=2 CPUSpecList=0-1 RestrictedCoresPerGPU=8(gpu0:0-7) State=MIXED+CLOUD+DRAIN*+NOT_RESPONDING "
-      "ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A NextState=POWERED_DOWN Partitions=train,long  "
+      "ThreadsPerCore=1 TmpDisk=0 Weight=1000050 Owner=N/A MCS_label=N/A NextState=POWERED_DOWN Partitions=train,long  "
       "BootTime=2026-01-01T00:00:00 SlurmdStartTime=2026-01-01T00:00:00 LastBusyTime=2026-01-01T00:00:00 "
       "ResumeAfterTime=None CfgTRES=cpu=94 AllocTRES=cpu=96 CurrentWatts=0 AveWatts=0  "
       "Reason=ms-diag:gpu.count 7 of 8 [slurm@2026-01-01T00:00:00] Comment=State=IDLE Reason=none at all "
       "[bob@2026-01-01T00:00:00] Extra={\"a\": 1} InstanceId=i-1 InstanceType=x ReservationName=r\n");
   ASSERT_EQ(nodes.size(), 1U);
   EXPECT_EQ(nodes[0].host, "n2");
+  EXPECT_EQ(nodes[0].weight, 1'000'050U);
   EXPECT_EQ(nodes[0].states, (std::vector<std::string>{"MIXED", "CLOUD", "DRAIN", "NOT_RESPONDING"}));
   EXPECT_EQ(nodes[0].reason, "ms-diag:gpu.count 7 of 8");
   EXPECT_EQ(nodes[0].reason_user, "slurm");
