@@ -6,6 +6,7 @@
 #include "health/commands/extension.h"
 #include "health/commands/manual.h"
 #include "health/policy.h"
+#include "health/telemetry/columns.h"
 
 namespace {
 
@@ -58,16 +59,41 @@ const ms::Tool kTool{
           .positionals = {{.name = "CODE", .doc = "The code of a check."}},
           .run = explain_command},
          {.name = "history",
-          .summary = "show what was decided on this node, or how often nodes of the site were drained",
+          .summary = "show what was decided on this node, or what is known of all nodes of the site",
           .options =
               {kJson,
                kConfig,
-               {.name = "site", .doc = "Of all nodes, from paths.site: who was drained more often than its peers."},
-               {.name = "days", .value = "N", .doc = "With --site: drains of the last N days.", .default_text = "90"},
+               {.name = "site",
+                .doc =
+                    "Of all nodes: from paths.site, who was drained more often than its peers; from "
+                    "telemetry.directory, which counters of errors rise, and which GPUs are hotter than their peers."},
+               {.name = "samples",
+                .value = "HOSTLIST",
+                .doc = "The samples of these nodes from telemetry.directory, as CSV: time (seconds since 1970), node, "
+                       "device, column, value."},
+               {.name = "days",
+                .value = "N",
+                .doc = "With --site and --samples: drains and samples of the last N days.",
+                .default_text = "90"},
                kSlurmDeadline,
                kNodelist,
                kSshConfig},
           .run = history_command},
+         {.name = "collect",
+          .summary = "keep one sample of this node's counters and sensors, for history and prediction",
+          .options = {{.name = "print", .doc = "Shows the sample in place of keeping it."},
+                      {.name = "json", .doc = "The same as JSON."},
+                      {.name = "deadline",
+                       .value = "TIME",
+                       .doc = "When all must be read; what is not is missing from the sample.",
+                       .default_text = "20s"},
+                      kConfig},
+          .run = collect_command,
+          .description =
+              "The sample is appended to NODE/DAY.tlm in telemetry.directory. ms-diag-collect.timer does it every five "
+              "minutes: systemctl enable --now ms-diag-collect.timer. What cannot be read is missing, never 0. A value "
+              "is a 32-bit float: counters beyond 16 million lose their last digits. What a crash or a full disk left "
+              "of a sample is cut off when the next one is kept."},
          {.name = "fleet",
           .summary = "compare nodes with their peers: what differs, who is suspect, who was never tested",
           .options = {kNodelist,
@@ -180,7 +206,8 @@ const ms::Tool kTool{
                     {.option = "--man-policy", .text = policy_page},
                     {.option = "--sample-policy", .text = sample_policy},
                     {.option = "--sample-notify", .text = [] { return load_notify_extension().sample(); }},
-                    {.option = "--man-notify", .text = [] { return load_notify_extension().page(); }}}};
+                    {.option = "--man-notify", .text = [] { return load_notify_extension().page(); }}},
+    .sections = {{.title = "SAMPLES", .items = column_terms()}}};
 
 }  // namespace
 

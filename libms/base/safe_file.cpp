@@ -149,8 +149,9 @@ std::size_t write_some(const UniqueFd& fd, std::string_view data) {
 }
 
 // A file of the caller's own below an open directory, for writing or locking.
-UniqueFd open_own_file(const UniqueFd& directory, const std::string& name, int flags, const Refusal& refusal) {
-  UniqueFd fd = open_at(directory.get(), name, flags | O_NOFOLLOW | O_NONBLOCK, 0600);
+UniqueFd open_own_file(const UniqueFd& directory, const std::string& name, int flags, const Refusal& refusal,
+                       mode_t mode = 0600) {
+  UniqueFd fd = open_at(directory.get(), name, flags | O_NOFOLLOW | O_NONBLOCK, mode);
   if (!fd) throw cannot(refusal, "open", name, errno);
   const struct stat status = status_of(fd, name, refusal);
   if (!S_ISREG(status.st_mode) || status.st_uid != ::geteuid()) {
@@ -245,10 +246,19 @@ void write_at(const UniqueFd& directory, const std::string& name, std::string_vi
   if (::fsync(directory.get()) != 0) throw cannot(refusal, "fsync the directory of", name, errno);
 }
 
-void append_at(const UniqueFd& directory, const std::string& name, std::string_view data, const Refusal& refusal) {
-  const UniqueFd fd = open_own_file(directory, name, O_WRONLY | O_CREAT | O_APPEND, refusal);
-  const off_t before = status_of(fd, name, refusal).st_size;
-  if (write_some(fd, data) == data.size()) return;
+void append_at(const UniqueFd& directory, const std::string& name, std::string_view data, const Refusal& refusal,
+               const Append& how) {
+  UniqueFd fd = open_own_file(directory, name, O_WRONLY | O_CREAT | O_APPEND, refusal, how.mode);
+  off_t before = status_of(fd, name, refusal).st_size;
+  if (how.behind && static_cast<off_t>(*how.behind) < before) {
+    before = static_cast<off_t>(*how.behind);
+    if (::ftruncate(fd.get(), before) != 0) throw cannot(refusal, "cut off the end of", name, errno);
+  }
+  if (write_some(fd, data) == data.size()) {
+    // On a network file system a full disk is only told here.
+    if (::close(fd.release()) != 0 && errno != EINTR) throw cannot(refusal, "close", name, errno);
+    return;
+  }
   const int err = errno;
   if (::ftruncate(fd.get(), before) != 0) {
     throw refuse(refusal, fmt::format("cannot write '{}' ({}), and cannot take back what was written: {}", name,

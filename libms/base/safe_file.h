@@ -44,9 +44,13 @@ std::optional<std::string> read_at(const UniqueFd& directory, const std::string&
 void write_at(const UniqueFd& directory, const std::string& name, std::string_view data, mode_t mode,
               const Refusal& refusal);
 
-// Appends to a file of the caller's (made with 0600) in an open directory; what was written of it is taken back where
-// not all could be.
-void append_at(const UniqueFd& directory, const std::string& name, std::string_view data, const Refusal& refusal);
+struct Append {
+  std::optional<std::size_t> behind = {};  // so many bytes; what stands behind them now is cut off. nullopt: behind all
+  mode_t mode = 0600;                      // of a file that is made
+};
+// Appends to a file of the caller's in an open directory; what was written of it is taken back where not all could be.
+void append_at(const UniqueFd& directory, const std::string& name, std::string_view data, const Refusal& refusal,
+               const Append& how = {});
 
 // An exclusive lock on a file (made with 0600, so that nobody else can hold it); it is released when the handle is
 // destroyed or the process dies. An empty handle: somebody else has it.

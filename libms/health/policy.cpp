@@ -230,6 +230,24 @@ constexpr Field<ActiveConfig> kActiveFields[] = {
      .max = 1},
 };
 
+constexpr Field<TelemetryConfig> kTelemetryFields[] = {
+    {.key = "directory",
+     .member = &TelemetryConfig::directory,
+     .doc = "A directory of root's on storage that all nodes share, which nobody else may write, in which ms-diag "
+            "collect keeps the samples of each node; empty: none are kept."},
+    {.key = "days",
+     .member = &TelemetryConfig::days,
+     .doc = "How many days of a node's samples are kept.",
+     .min = 1,
+     .max = 36'500},
+    {.key = "day_size",
+     .member = &TelemetryConfig::day_size_bytes,
+     .doc = "How large the samples of a node and a day may grow; what comes after is not kept.",
+     .unit = Unit::bytes,
+     .min = 64 << 10,
+     .max = 64 << 20},
+};
+
 }  // namespace
 
 void bind(ConfigSchema& schema, Policy& policy) {
@@ -239,6 +257,7 @@ void bind(ConfigSchema& schema, Policy& policy) {
   schema.section("expect", "What a healthy node of this site has.", policy.expect, kExpectFields);
   schema.section("limits", "What is still healthy.", policy.limits, kLimitsFields);
   schema.section("active", "What a node of this site reaches when it is loaded.", policy.active, kActiveFields);
+  schema.section("telemetry", "What is kept of a node's counters and sensors.", policy.telemetry, kTelemetryFields);
 }
 
 std::int64_t drain_cap(const ActConfig& act, std::int64_t num_nodes) {

@@ -88,6 +88,13 @@ struct ActiveConfig {
   double min_fraction = 0.75;  // of these; less is a warning, less than half is critical
 };
 
+// The samples of this node's counters and sensors that ms-diag collect keeps.
+struct TelemetryConfig {
+  std::string directory;  // on storage that all nodes share; empty: nothing is kept
+  std::int64_t days = 120;
+  std::int64_t day_size_bytes = 4 << 20;  // of a node
+};
+
 struct Policy {
   ActConfig act;
   PrologConfig prolog;
@@ -95,6 +102,7 @@ struct Policy {
   ExpectConfig expect;
   LimitsConfig limits;
   ActiveConfig active;
+  TelemetryConfig telemetry;
   std::string file;  // where it was read, empty: defaults
 
   bool may_act() const { return act.mode == "act"; }

@@ -11,7 +11,9 @@
 //
 // Keys: uuid name pci (without blanks), ecc_uncorrectable ecc_correctable remapped_correctable remapped_uncorrectable
 // remap_pending remap_failed retired_pages_pending recovery_action pcie_width pcie_width_max nvlinks_active
-// nvlinks_total clocks_event_reasons temperature_c memory_used_bytes memory_total_bytes.
+// nvlinks_total clocks_event_reasons temperature_c memory_used_bytes memory_total_bytes memory_temperature_c power_mw
+// sm_clock_mhz memory_clock_mhz busy_percent memory_busy_percent life_uncorrectable life_correctable
+// retired_correctable retired_uncorrectable pcie_replays.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -77,7 +79,18 @@ DeviceOpaque healthy(std::size_t index) {
                      {"clocks_event_reasons", "0x1"},
                      {"temperature_c", "34"},
                      {"memory_used_bytes", "0"},
-                     {"memory_total_bytes", "85899345920"}}};
+                     {"memory_total_bytes", "85899345920"},
+                     {"memory_temperature_c", "41"},
+                     {"power_mw", "70500"},
+                     {"sm_clock_mhz", "1980"},
+                     {"memory_clock_mhz", "2619"},
+                     {"busy_percent", "0"},
+                     {"memory_busy_percent", "0"},
+                     {"life_uncorrectable", "0"},
+                     {"life_correctable", "0"},
+                     {"retired_correctable", "-"},
+                     {"retired_uncorrectable", "-"},
+                     {"pcie_replays", "0"}}};
 }
 
 std::string description_path() {
@@ -236,7 +249,9 @@ Return nvmlDeviceGetName(Device device, char* text, unsigned length) {
 }
 
 Return nvmlDeviceGetTotalEccErrors(Device device, int type, int counter, unsigned long long* count) {
-  if (counter != kVolatile) return kInvalidArgument;
+  if (counter == kAggregate) {
+    return answer(device, type == kUncorrected ? "life_uncorrectable" : "life_correctable", count);
+  }
   return answer(device, type == kUncorrected ? "ecc_uncorrectable" : "ecc_correctable", count);
 }
 
@@ -256,12 +271,16 @@ Return nvmlDeviceGetRetiredPagesPendingStatus(Device device, unsigned* pending) 
 }
 
 Return nvmlDeviceGetFieldValues(Device device, int count, FieldValue* values) {
+  static const std::map<unsigned, const char*> kFields = {{kFieldNvlinkCount, "nvlinks_total"},
+                                                          {kFieldRecoveryAction, "recovery_action"},
+                                                          {kFieldMemoryTemperature, "memory_temperature_c"},
+                                                          {kFieldRetiredCorrected, "retired_correctable"},
+                                                          {kFieldRetiredUncorrected, "retired_uncorrectable"}};
   for (int i = 0; i < count; ++i) {
     FieldValue& value = values[i];
     value.type = kUnsignedInt;
-    value.result = value.field == kFieldNvlinkCount      ? answer(device, "nvlinks_total", &value.value.ui)
-                   : value.field == kFieldRecoveryAction ? answer(device, "recovery_action", &value.value.ui)
-                                                         : kNotSupported;
+    const auto key = kFields.find(value.field);
+    value.result = key != kFields.end() ? answer(device, key->second, &value.value.ui) : kNotSupported;
   }
   return kSuccess;
 }
@@ -284,6 +303,19 @@ Return nvmlDeviceGetCurrentClocksEventReasons(Device device, unsigned long long*
 
 Return nvmlDeviceGetTemperature(Device device, int, unsigned* degrees) {
   return answer(device, "temperature_c", degrees);
+}
+
+Return nvmlDeviceGetPowerUsage(Device device, unsigned* milliwatts) { return answer(device, "power_mw", milliwatts); }
+Return nvmlDeviceGetPcieReplayCounter(Device device, unsigned* count) { return answer(device, "pcie_replays", count); }
+
+Return nvmlDeviceGetClockInfo(Device device, int which, unsigned* mhz) {
+  if (which != kClockSm && which != kClockMemory) return kInvalidArgument;
+  return answer(device, which == kClockSm ? "sm_clock_mhz" : "memory_clock_mhz", mhz);
+}
+
+Return nvmlDeviceGetUtilizationRates(Device device, Utilization* busy) {
+  if (const Return result = answer(device, "busy_percent", &busy->gpu); result != kSuccess) return result;
+  return answer(device, "memory_busy_percent", &busy->memory);
 }
 
 Return nvmlDeviceGetMemoryInfo_v2(Device device, MemoryV2* memory) {

@@ -53,7 +53,7 @@ status=0
 in_tree ms-diag run --level 1 >out || status=$?
 cat out
 ((status <= 2)) || fail "ms-diag run ended with $status"
-in_tree systemd-analyze --man=no verify /usr/lib/systemd/system/ms-diag.{service,timer} || fail "a unit is wrong"
+in_tree systemd-analyze --man=no verify /usr/lib/systemd/system/ms-diag{,-collect}.{service,timer} || fail "a unit is wrong"
 in_tree apt-get -qq -y purge ms-diag >>log 2>&1
 files | diff before - || fail "ms-diag left this behind"
 step "ms-diag alone"

@@ -24,7 +24,7 @@ if grep -Eqi 'mpi|dnnl|slurm|curl|pmix|hdf5|ms-' <<<"$needs"; then fail "ms-diag
 grep -q libc6 <<<"$needs" || fail "ms-diag needs nothing: $needs"
 dpkg-deb -c "$diag" >contents
 for file in ./usr/bin/ms-diag ./usr/libexec/ms/ms-prolog ./usr/libexec/ms/ms-epilog ./etc/ms/ms-diag.toml \
-  ./usr/lib/systemd/system/ms-diag.timer ./usr/lib/tmpfiles.d/ms-diag.conf; do
+  ./usr/lib/systemd/system/ms-diag{,-collect}.timer ./usr/lib/tmpfiles.d/ms-diag.conf; do
   grep -q " $file\$" contents || fail "ms-diag has no $file"
 done
 if grep -q usr/local contents; then fail "ms-diag has something in /usr/local"; fi

@@ -15,16 +15,15 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "health/act/prolog.h"
-#include "health/act/site.h"
 #include "health/act/site_check.h"
 #include "health/checks/registry.h"
 #include "health/commands/examine.h"
 #include "health/commands/extension.h"
 #include "health/commands/history.h"
-#include "health/commands/lemons.h"
 #include "health/commands/manual.h"
 #include "health/commands/remote.h"
 #include "health/commands/report.h"
+#include "health/commands/site_history.h"
 #include "slurm/hostlist.h"
 #include "slurm/reach.h"
 #include "slurm/requeue.h"
@@ -164,29 +163,12 @@ int explain_command(const Args& args) {
   return kOk;
 }
 
-namespace {
-
-int site_history(const Args& args) {
-  const Policy policy = policy_of(args);
-  if (policy.paths.site.empty()) {
-    throw user_error("history.site", "the policy names no directory in which all nodes' drains are kept",
-                     "paths.site in " + (policy.file.empty() ? "ms-diag.toml" : policy.file));
-  }
-  constexpr double kDay_s = 86400;
-  const double since_wall_s = SystemClock().wall_s() - static_cast<double>(args.get_int("days", 1, 36500)) * kDay_s;
-  const std::size_t nodes = slurm_of(policy, args.get_seconds("deadline")).nodes().size();
-  const std::vector<SiteRow> rows = site_rows(read_site(policy.paths.site), nodes, since_wall_s);
-  print_out("{}", args.has("json") ? site_json(rows, nodes) : site_text(rows, nodes));
-  return kOk;
-}
-
-}  // namespace
-
 int history_command(const Args& args) {
-  if (args.has("site") && args.has("nodelist")) {
-    throw user_error("history.form", "--site is of all nodes, --nodelist of some: give one");
+  if (args.has("site") + args.has("nodelist") + args.has("samples") > 1) {
+    throw user_error("history.form", "--site is of all nodes, --nodelist and --samples are of some: give one");
   }
   if (args.has("site")) return site_history(args);
+  if (args.has("samples")) return sample_history(args);
   if (args.has("nodelist")) return on_nodes(args, {"history"}, kShort_s, args.has("json"));
   const std::string state = policy_of(args).paths.state;
   std::vector<HistoryEntry> entries;  // to look must not make the directory

@@ -64,7 +64,7 @@ std::string site_text(const std::vector<SiteRow>& rows, std::size_t nodes) {
                                    rows.size(), plural(nodes, "node"));
 }
 
-std::string site_json(const std::vector<SiteRow>& rows, std::size_t nodes) {
+nlohmann::ordered_json site_json(const std::vector<SiteRow>& rows, std::size_t nodes) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const SiteRow& row : rows) {
     list.push_back({{"node", row.node},
@@ -74,8 +74,7 @@ std::string site_json(const std::vector<SiteRow>& rows, std::size_t nodes) {
                     {"by_chance", row.by_chance},
                     {"lemon", row.lemon}});
   }
-  const nlohmann::ordered_json json{{"schema", 1}, {"nodes", nodes}, {"drained", list}};
-  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return {{"nodes", nodes}, {"drained", list}};
 }
 
 }  // namespace ms::health

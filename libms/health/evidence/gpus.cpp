@@ -43,11 +43,12 @@ class Asker {
  public:
   Asker(const Library& library, Device device, Gpu& gpu) : library_(library), device_(device), gpu_(gpu) {}
 
-  void ask() {
+  void ask(Ask what) {
     identity();
     memory_errors();
     links();
     state();
+    if (what == Ask::sensors_too) sensors();
   }
 
  private:
@@ -73,9 +74,9 @@ class Asker {
     const bool told = call<nvmlDeviceGetText_t>(name, buffer.data(), static_cast<unsigned>(buffer.size() - 1));
     return told ? buffer.data() : std::string();
   }
-  std::optional<std::uint64_t> ecc(int type) {
+  std::optional<std::uint64_t> ecc(int type, int since = kVolatile) {
     unsigned long long count = 0;
-    const bool told = call<nvmlDeviceGetTotalEccErrors_t>("nvmlDeviceGetTotalEccErrors", type, kVolatile, &count);
+    const bool told = call<nvmlDeviceGetTotalEccErrors_t>("nvmlDeviceGetTotalEccErrors", type, since, &count);
     return told ? std::optional<std::uint64_t>(count) : std::nullopt;
   }
   std::optional<int> field(unsigned id) {
@@ -166,18 +167,41 @@ class Asker {
     }
   }
 
+  void sensors() {
+    GpuSensors& sensors = gpu_.sensors;
+    sensors.memory_temperature_c = field(kFieldMemoryTemperature);
+    if (const std::optional<int> milliwatts = number("nvmlDeviceGetPowerUsage")) sensors.power_w = *milliwatts / 1e3;
+    const auto clock = [&](int which) {
+      unsigned mhz = 0;
+      const bool told = call<nvmlDeviceGetClockInfo_t>("nvmlDeviceGetClockInfo", which, &mhz);
+      return told ? std::optional<double>(mhz) : std::nullopt;
+    };
+    sensors.sm_clock_mhz = clock(kClockSm);
+    sensors.memory_clock_mhz = clock(kClockMemory);
+    Utilization busy{};
+    if (call<nvmlDeviceGetUtilizationRates_t>("nvmlDeviceGetUtilizationRates", &busy)) {
+      sensors.busy_percent = busy.gpu;
+      sensors.memory_busy_percent = busy.memory;
+    }
+    sensors.ecc_uncorrectable = ecc(kUncorrected, kAggregate);
+    sensors.ecc_correctable = ecc(kCorrected, kAggregate);
+    sensors.retired_pages_correctable = field(kFieldRetiredCorrected);
+    sensors.retired_pages_uncorrectable = field(kFieldRetiredUncorrected);
+    sensors.pcie_replays = number("nvmlDeviceGetPcieReplayCounter");
+  }
+
   const Library& library_;
   Device device_;
   Gpu& gpu_;
 };
 
-Gpu ask_gpu(const Library& library, nvmlDeviceGetHandleByIndex_v2_t* handle, unsigned index) {
+Gpu ask_gpu(const Library& library, nvmlDeviceGetHandleByIndex_v2_t* handle, unsigned index, Ask ask) {
   Gpu gpu;
   gpu.index = static_cast<int>(index);
   Device device = nullptr;
   const Return result = handle(index, &device);
   if (result == kSuccess) {
-    Asker(library, device, gpu).ask();
+    Asker(library, device, gpu).ask(ask);
   } else if (result == kGpuIsLost) {
     gpu.lost = true;
   } else {
@@ -187,7 +211,7 @@ Gpu ask_gpu(const Library& library, nvmlDeviceGetHandleByIndex_v2_t* handle, uns
   return gpu;
 }
 
-void ask_all(const Library& library, GpuSnapshot& snapshot) {
+void ask_all(const Library& library, GpuSnapshot& snapshot, Ask ask) {
   const auto count_of = find<nvmlDeviceGetCount_v2_t>(library, "nvmlDeviceGetCount_v2");
   const auto handle = find<nvmlDeviceGetHandleByIndex_v2_t>(library, "nvmlDeviceGetHandleByIndex_v2");
   if (!count_of || !handle) {
@@ -204,7 +228,7 @@ void ask_all(const Library& library, GpuSnapshot& snapshot) {
     return;
   }
   for (unsigned index = 0; index < std::min(count, kMaxGpus); ++index) {
-    snapshot.gpus.push_back(ask_gpu(library, handle, index));
+    snapshot.gpus.push_back(ask_gpu(library, handle, index, ask));
   }
 }
 
@@ -232,7 +256,7 @@ std::string find_nvml(const std::string& wanted, std::span<const std::string_vie
 
 }  // namespace
 
-GpuSnapshot read_gpus(const std::string& wanted, std::span<const std::string_view> directories) {
+GpuSnapshot read_gpus(const std::string& wanted, std::span<const std::string_view> directories, Ask ask) {
   GpuSnapshot snapshot;
   const std::string library_path = find_nvml(wanted, directories, snapshot);
   if (library_path.empty()) return snapshot;
@@ -252,7 +276,7 @@ GpuSnapshot read_gpus(const std::string& wanted, std::span<const std::string_vie
     snapshot.error = "nvmlInit_v2: " + error_text(library, result);
     return snapshot;
   }
-  ask_all(library, snapshot);
+  ask_all(library, snapshot, ask);
   if (shutdown) shutdown();
   return snapshot;
 }

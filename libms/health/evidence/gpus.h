@@ -14,6 +14,14 @@ namespace ms::health {
 // As NVML numbers them (nvmlDeviceGpuRecoveryAction_t).
 enum class RecoveryAction : int { none = 0, gpu_reset = 1, node_reboot = 2, drain_p2p = 3, drain_and_reset = 4 };
 
+// The values that only a history needs; a prolog does not ask for them. nullopt: this GPU or driver does not say.
+struct GpuSensors {
+  std::optional<double> memory_temperature_c, power_w, sm_clock_mhz, memory_clock_mhz;
+  std::optional<double> busy_percent, memory_busy_percent;
+  std::optional<std::uint64_t> ecc_uncorrectable, ecc_correctable;  // of the GPU's life
+  std::optional<int> retired_pages_correctable, retired_pages_uncorrectable, pcie_replays;
+};
+
 // nullopt: this GPU or driver does not say.
 struct Gpu {
   int index = 0;
@@ -34,6 +42,7 @@ struct Gpu {
   std::optional<std::uint64_t> clocks_event_reasons;
   std::optional<double> temperature_c;
   std::optional<std::uint64_t> memory_used_bytes, memory_total_bytes;
+  GpuSensors sensors;  // only where they were asked for
 };
 
 struct GpuSnapshot {
@@ -47,9 +56,11 @@ struct GpuSnapshot {
 inline constexpr std::string_view kNvmlDirectories[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
                                                         "/usr/lib64"};
 
+enum class Ask { health, sensors_too };
+
 // An empty path: the first of the directories that has the library. Never throws: what went wrong is in `error`. Never
 // calls back into Slurm or the user's environment.
-GpuSnapshot read_gpus(const std::string& library_path,
-                      std::span<const std::string_view> directories = kNvmlDirectories);
+GpuSnapshot read_gpus(const std::string& library_path, std::span<const std::string_view> directories = kNvmlDirectories,
+                      Ask ask = Ask::health);
 
 }  // namespace ms::health

@@ -41,6 +41,10 @@ struct MemoryV2 {  // nvmlMemory_v2_t
 static_assert(sizeof(MemoryV2) == 40);
 inline constexpr unsigned kMemoryV2 = sizeof(MemoryV2) | 2U << 24;  // NVML_STRUCT_VERSION(Memory, 2)
 
+struct Utilization {  // nvmlUtilization_t, in percent of the last sample period
+  unsigned gpu, memory;
+};
+
 enum ValueType : int {
   kDouble = 0,
   kUnsignedInt = 1,
@@ -72,11 +76,16 @@ struct FieldValue {  // nvmlFieldValue_t
 static_assert(sizeof(FieldValue) == 40);
 
 // NVML_FI_DEV_...
+inline constexpr unsigned kFieldRetiredCorrected = 29;    // RETIRED_SBE: pages
+inline constexpr unsigned kFieldRetiredUncorrected = 30;  // RETIRED_DBE
+inline constexpr unsigned kFieldMemoryTemperature = 82;   // MEMORY_TEMP, in degrees
 inline constexpr unsigned kFieldNvlinkCount = 91;
 inline constexpr unsigned kFieldRecoveryAction = 230;  // GET_GPU_RECOVERY_ACTION, driver 570 and later
 
 inline constexpr int kCorrected = 0, kUncorrected = 1;  // nvmlMemoryErrorType_t
 inline constexpr int kVolatile = 0;                     // nvmlEccCounterType_t: since the driver was loaded
+inline constexpr int kAggregate = 1;                    // and of the GPU's life
+inline constexpr int kClockSm = 1, kClockMemory = 2;    // nvmlClockType_t
 inline constexpr int kTemperatureGpu = 0;               // nvmlTemperatureSensors_t
 inline constexpr unsigned kMaxNvlinks = 36;             // NVML_NVLINK_MAX_LINKS
 inline constexpr unsigned kNameBytes = 96;
@@ -107,6 +116,9 @@ using nvmlDeviceGetFieldValues_t = ms::health::nvml::Return(ms::health::nvml::De
 using nvmlDeviceGetNvLinkState_t = ms::health::nvml::Return(ms::health::nvml::Device, unsigned, int*);
 using nvmlDeviceGetClocksEventReasons_t = ms::health::nvml::Return(ms::health::nvml::Device, unsigned long long*);
 using nvmlDeviceGetTemperature_t = ms::health::nvml::Return(ms::health::nvml::Device, int, unsigned*);
+using nvmlDeviceGetClockInfo_t = ms::health::nvml::Return(ms::health::nvml::Device, int, unsigned*);  // MHz
+using nvmlDeviceGetUtilizationRates_t = ms::health::nvml::Return(ms::health::nvml::Device,
+                                                                 ms::health::nvml::Utilization*);
 using nvmlDeviceGetMemoryInfo_t = ms::health::nvml::Return(ms::health::nvml::Device, ms::health::nvml::Memory*);
 using nvmlDeviceGetMemoryInfo_v2_t = ms::health::nvml::Return(ms::health::nvml::Device, ms::health::nvml::MemoryV2*);
 }

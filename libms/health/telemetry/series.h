@@ -1,5 +1,5 @@
-// What ms-diag collect kept of a site's nodes: a directory for each node, in it a file for each day (UTC), see
-// ms-diag(1). The files may be damaged or somebody else's: nothing in them is trusted, and memory is bounded.
+// Reads the samples that ms-diag collect kept of a site's nodes: a directory for each node, in it a file for each day
+// in UTC (day_file.h). The files may be damaged or somebody else's: nothing in them is trusted, and memory is bounded.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,9 @@ namespace ms::health {
 // The samples of one device. A device that was replaced (its facts changed) is another series.
 struct Series {
   std::string node = {};
-  std::string device = {};                        // "": the host; "gpu0", "eth0", "mlx5_0/1", "nvme0n1"
+  std::string device = {};                        // "": the host; "gpu0", "net/eth0", "ib/mlx5_0/1", "disk/nvme0"
   std::map<std::string, std::string> facts = {};  // what does not change: "uuid", "model", "pci"
-  std::vector<std::string> columns = {};          // "temperature_c", as telemetry/columns.h lists them
+  std::vector<std::string> columns = {};          // "temperature_c"; columns.h lists them
   std::vector<double> times = {};                 // seconds since 1970, strictly ascending
   std::vector<float> values = {};                 // times x columns, row by row; NaN: not known at that time
 

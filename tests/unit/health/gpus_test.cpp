@@ -92,6 +92,30 @@ TEST(ReadGpus, EveryValueArrives) {
   EXPECT_EQ(gpu.memory_total_bytes, 4000000000u);
 }
 
+TEST(ReadGpus, SensorsOnlyWhereTheyAreAskedFor) {
+  const std::string description =
+      "gpus 1\n"
+      "gpu 0 memory_temperature_c=91 power_mw=612500 sm_clock_mhz=1755 memory_clock_mhz=2619 busy_percent=98\n"
+      "gpu 0 memory_busy_percent=40 life_uncorrectable=2 life_correctable=5000000000 retired_correctable=-\n"
+      "gpu 0 retired_uncorrectable=3 pcie_replays=7\n";
+  const FakeNvml library(description);
+  const GpuSnapshot snapshot = read_gpus(library.path(), kNvmlDirectories, Ask::sensors_too);
+  ASSERT_EQ(snapshot.gpus.size(), 1U) << snapshot.error;
+  const GpuSensors& sensors = snapshot.gpus[0].sensors;
+  EXPECT_EQ(sensors.memory_temperature_c, 91);
+  EXPECT_EQ(sensors.power_w, 612.5);
+  EXPECT_EQ(sensors.sm_clock_mhz, 1755);
+  EXPECT_EQ(sensors.memory_clock_mhz, 2619);
+  EXPECT_EQ(sensors.busy_percent, 98);
+  EXPECT_EQ(sensors.memory_busy_percent, 40);
+  EXPECT_EQ(sensors.ecc_uncorrectable, 2U);
+  EXPECT_EQ(sensors.ecc_correctable, 5000000000U);
+  EXPECT_EQ(sensors.retired_pages_correctable, std::nullopt);
+  EXPECT_EQ(sensors.retired_pages_uncorrectable, 3);
+  EXPECT_EQ(sensors.pcie_replays, 7);
+  EXPECT_EQ(answer(description).gpus[0].sensors.power_w, std::nullopt);
+}
+
 TEST(ReadGpus, WhatIsNotSupportedIsLeftEmpty) {
   const GpuSnapshot snapshot = answer(
       "gpus 1\n"

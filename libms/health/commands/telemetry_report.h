@@ -1,0 +1,25 @@
+// Samples and their trends, for people and programs. Pure functions.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "health/telemetry/sample.h"
+#include "health/telemetry/series.h"
+#include "health/telemetry/trends.h"
+
+namespace ms::health {
+
+// One line a value, those of a device together.
+std::string sample_text(const Sample& sample);
+// {"schema":1,"node","time","devices":[{"device","facts":{..},"values":{COLUMN:n}}],"missing":[..]}
+std::string sample_json(const std::string& node, const Sample& sample);
+
+// "time,node,device,column,value", a line each value that is known; the first line only where `title`.
+std::string samples_csv(const std::vector<Series>& series, bool title);
+
+std::string trends_text(const SiteTrends& trends);
+nlohmann::ordered_json trends_json(const SiteTrends& trends);
+
+}  // namespace ms::health
