@@ -1,4 +1,6 @@
-// Parsers of files of data: manifests of checkpoints, safetensors and the JSON beside them, indices of token files.
+// Parsers of files of data: manifests of checkpoints, safetensors and the JSON beside them, indices of token files,
+// samples of nodes.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -9,6 +11,7 @@
 #include "ckpt/manifest_tail.h"
 #include "data/token_file.h"
 #include "data/token_writer.h"
+#include "health/telemetry/day_file.h"
 #include "hf/model_json.h"
 #include "hf/safetensors.h"
 #include "target.h"
@@ -129,6 +132,54 @@ std::vector<std::string> token_index_seeds() {
   return {contents(prefix + ".idx")};
 }
 
+// A file of samples: its first header and the records behind it, with lengths and hashes mended. The header's text ends
+// at the first NUL.
+void samples(std::string_view bytes) {
+  health::parse_day_file(bytes);
+  const std::string text(bytes.substr(0, bytes.find('\0')));
+  const auto add = [](std::string& file, auto value) {
+    file.append(reinterpret_cast<const char*>(&value), sizeof value);
+  };
+  std::uint32_t columns = 0;
+  for (std::size_t at = text.starts_with("column\t") ? 0 : text.find("\ncolumn\t"); at != std::string::npos;
+       at = text.find("\ncolumn\t", at + 1)) {
+    ++columns;
+  }
+  std::string file = "MSTELEM1";
+  add(file, static_cast<std::uint32_t>(text.size()));
+  add(file, columns);
+  add(file, xxh64(text));
+  file += text;
+  file.resize((file.size() + 7) / 8 * 8, ' ');
+  std::string_view rest = bytes.substr(std::min(bytes.size(), text.size() + 1));
+  const std::size_t width = 8 + columns * sizeof(float);
+  for (; rest.size() >= width; rest.remove_prefix(width)) {
+    std::string record;
+    add(record, std::uint32_t{0x5a317e1e});
+    record += rest.substr(0, width);
+    add(record, static_cast<std::uint32_t>(xxh64(record, xxh64(text))));
+    file += record;
+  }
+  const health::DayFile read = health::parse_day_file(file + std::string(rest));
+  expect(read.whole_bytes <= file.size() + rest.size(), "what is whole lies in the file");
+  for (const health::Segment& segment : read.segments) {
+    expect(segment.values.size() == segment.times.size() * segment.layout.columns.size(), "rows are whole");
+    const health::DayFile again = health::parse_day_file(health::encode_header(segment.layout));
+    expect(again.segments.size() == 1 && again.segments[0].layout == segment.layout, "a header is the same again");
+  }
+}
+
+std::vector<std::string> samples_seeds() {
+  const health::Sample sample{.wall_s = 1.8e9,
+                              .values = {{"", "load", 1}, {"gpu0", "temperature_c", 40}},
+                              .facts = {{"gpu0", {{"uuid", "GPU-a"}}}}};
+  const health::Layout layout = health::layout_for(sample, "n1", nullptr);
+  const std::string file = health::encode_header(layout) + health::encode_record(layout, sample);
+  constexpr std::size_t kBeforeText = 24;
+  const std::string text = file.substr(kBeforeText, file.rfind('\n') + 1 - kBeforeText);
+  return {file, text + std::string(1 + 2 * (8 + 8), '\0')};
+}
+
 const Target kTargets[] = {
     {"manifest",
      manifest,
@@ -152,6 +203,7 @@ const Target kTargets[] = {
      token_index,
      token_index_seeds,
      {std::string_view("MMIDIDX\0\0", 9), "\xff\xff\xff\xff\xff\xff\xff\x7f"}},
+    {"samples", samples, samples_seeds, {"MSTELEM1", "column\t", "\nfact\t", "node\t", "\x1e\x7e\x31\x5a"}},
 };
 
 }  // namespace

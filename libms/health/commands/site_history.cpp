@@ -61,10 +61,12 @@ int sample_history(const Args& args) {
   const double now_s = SystemClock().wall_s();
   const double from_s = now_s - static_cast<double>(args.get_int("days", 1, kMostDays)) * kDay_s;
   std::vector<std::string> notes;
-  bool title = true;
-  for (const std::string& node : slurm::expand_hostlist_or_throw(args.get("samples"))) {
-    write_bytes(samples_csv(read_telemetry(policy.telemetry.directory, node, from_s, now_s + kDay_s, &notes), title));
-    title = false;
+  const std::vector<std::string> nodes = slurm::expand_hostlist_or_throw(args.get("samples"));
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const std::vector<Series> all =
+        read_telemetry(policy.telemetry.directory, nodes[i], from_s, now_s + kDay_s, &notes);
+    if (i == 0) write_bytes(kSamplesTitle);
+    for (const Series& series : all) write_bytes(samples_csv(series));
   }
   for (const std::string& note : notes) print_err("ms-diag: warning: {}\n", note);
   return 0;

@@ -44,16 +44,14 @@ std::string sample_json(const std::string& node, const Sample& sample) {
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-std::string samples_csv(const std::vector<Series>& all, bool title) {
-  std::string text = title ? "time,node,device,column,value\n" : "";
-  for (const Series& series : all) {
-    for (std::size_t row = 0; row < series.rows(); ++row) {
-      for (std::size_t column = 0; column < series.columns.size(); ++column) {
-        const float value = series.at(row, column);
-        if (std::isnan(value)) continue;
-        fmt::format_to(std::back_inserter(text), "{:.0f},{},{},{},{}\n", series.times[row], series.node,
-                       device_name(series.device), series.columns[column], value);
-      }
+std::string samples_csv(const Series& series) {
+  std::string text;
+  for (std::size_t row = 0; row < series.rows(); ++row) {
+    for (std::size_t column = 0; column < series.columns.size(); ++column) {
+      const float value = series.at(row, column);
+      if (std::isnan(value)) continue;
+      fmt::format_to(std::back_inserter(text), "{:.0f},{},{},{},{}\n", series.times[row], series.node,
+                     device_name(series.device), series.columns[column], value);
     }
   }
   return text;
@@ -61,6 +59,10 @@ std::string samples_csv(const std::vector<Series>& all, bool title) {
 
 std::string trends_text(const SiteTrends& trends) {
   std::string text = fmt::format("samples of {}, their last day\n", plural(trends.nodes, "node"));
+  if (trends.young > 0) {
+    text += fmt::format("{} of them {} samples for less than a day: what rises there may not show yet\n", trends.young,
+                        trends.young == 1 ? "has" : "have");
+  }
   if (trends.rises.empty()) {
     text += "no counter of errors rises\n";
   } else {
@@ -122,13 +124,9 @@ nlohmann::ordered_json trends_json(const SiteTrends& trends) {
                       {"peers", device.peers}});
   }
   for (const auto& [node, newest_s] : trends.silent) silent.push_back({{"node", node}, {"newest", newest_s}});
-  return {{"nodes", trends.nodes},
-          {"rises", rises},
-          {"hotter", hotter},
-          {"compared", trends.compared},
-          {"not_compared", trends.not_compared},
-          {"silent", silent},
-          {"notes", trends.notes}};
+  return {{"nodes", trends.nodes}, {"young", trends.young},       {"rises", rises},
+          {"hotter", hotter},      {"compared", trends.compared}, {"not_compared", trends.not_compared},
+          {"silent", silent},      {"notes", trends.notes}};
 }
 
 }  // namespace ms::health

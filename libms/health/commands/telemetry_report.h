@@ -3,6 +3,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "health/telemetry/sample.h"
@@ -16,8 +17,8 @@ std::string sample_text(const Sample& sample);
 // {"schema":1,"node","time","devices":[{"device","facts":{..},"values":{COLUMN:n}}],"missing":[..]}
 std::string sample_json(const std::string& node, const Sample& sample);
 
-// "time,node,device,column,value", a line each value that is known; the first line only where `title`.
-std::string samples_csv(const std::vector<Series>& series, bool title);
+inline constexpr std::string_view kSamplesTitle = "time,node,device,column,value\n";
+std::string samples_csv(const Series& series);  // a line each value that is known
 
 std::string trends_text(const SiteTrends& trends);
 nlohmann::ordered_json trends_json(const SiteTrends& trends);

@@ -235,7 +235,7 @@ std::string log_column(std::string_view code) {
 
 std::pair<std::string_view, ColumnKind> column_of(std::string_view device, std::string_view name) {
   if (name.starts_with(kLogPrefix)) return {"lines", Kind::errors};
-  if (name == kXids) return {"lines", Kind::errors};
+  if (name == kXids) return {"lines", Kind::counter};  // users' programs cause most of them
   const std::string kind = device_kind(device);
   const auto found = std::find_if(std::begin(kColumnRows), std::end(kColumnRows),
                                   [&](const ColumnRow& row) { return row.device == kind && row.name == name; });

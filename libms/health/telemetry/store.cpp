@@ -47,7 +47,7 @@ std::size_t remove_old_days(const UniqueFd& directory, const std::string& path, 
   for (const auto& file : std::filesystem::directory_iterator(path)) {
     const std::string name = file.path().filename();
     const std::optional<double> day_s = day_of_file(name);
-    if (day_s && *day_s < before_s && ::unlinkat(directory.get(), name.c_str(), 0) == 0) ++removed;
+    if (day_s && *day_s + kDay_s <= before_s && ::unlinkat(directory.get(), name.c_str(), 0) == 0) ++removed;
   }
   return removed;
 }

@@ -89,13 +89,15 @@ void TrendFinder::add_temperatures(const Series& series) {
 }
 
 void TrendFinder::add(const std::string& node, const std::vector<Series>& all) {
-  double newest_s = 0;
+  double oldest_s = now_s_, newest_s = 0;
   for (const Series& series : all) {
+    oldest_s = std::min(oldest_s, series.times.front());
     newest_s = std::max(newest_s, series.times.back());
     add_counters(series);
     add_temperatures(series);
   }
   if (!all.empty()) ++trends_.nodes;
+  if (!all.empty() && oldest_s > newest_s - kDay_s + kHour_s) ++trends_.young;
   if (newest_s < now_s_ - kSilent_s) trends_.silent.emplace_back(node, newest_s);
 }
 

@@ -33,6 +33,7 @@ struct Hotter {
 
 struct SiteTrends {
   std::size_t nodes = 0;         // that have samples
+  std::size_t young = 0;         // of these: for less than a day, so that what rises may not show yet
   std::vector<Rise> rises = {};  // by column, the steepest first
   std::vector<Hotter> hotter = {};
   std::vector<std::pair<std::string, double>> silent = {};  // node, its newest sample: more than an hour ago

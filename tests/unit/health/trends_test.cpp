@@ -44,6 +44,7 @@ TEST(Trends, ACounterThatGrewMoreThanTheDayBeforeRises) {
       gpu("level", {{"power_w", [](int hour) { return hour; }}}),
   });
   ASSERT_EQ(trends.rises.size(), 1U);
+  EXPECT_EQ(trends.young, 0U);
   EXPECT_EQ(trends.rises[0].node, "rises");
   EXPECT_EQ(trends.rises[0].column, "ecc_corrected");
   EXPECT_EQ(trends.rises[0].last_day, 240);
@@ -56,6 +57,8 @@ TEST(Trends, OfLessThanTwoDaysTheDayBeforeIsNotKnown) {
   young.times.erase(young.times.begin(), young.times.begin() + 30);
   young.values.erase(young.values.begin(), young.values.begin() + 30);
   const SiteTrends trends = trends_of({young});
+  EXPECT_EQ(trends.young, 1U);
+  EXPECT_THAT(trends_text(trends), HasSubstr("less than a day"));
   ASSERT_EQ(trends.rises.size(), 1U);
   EXPECT_EQ(trends.rises[0].day_before, std::nullopt);
   EXPECT_TRUE(trends_json(trends)["rises"][0]["day_before"].is_null());
@@ -106,10 +109,13 @@ TEST(Trends, ANodeWithoutSamplesIsSilent) {
 }
 
 TEST(SamplesCsv, AValueALineAndNoneThatIsNotKnown) {
-  const Series series{
-      .node = "n1", .device = "", .columns = {"a", "b"}, .times = {100, 400}, .values = {1.5F, NAN, 2, 3}};
-  EXPECT_EQ(samples_csv({series}, true),
-            "time,node,device,column,value\n100,n1,host,a,1.5\n400,n1,host,a,2\n400,n1,host,b,3\n");
+  EXPECT_EQ(samples_csv({.node = "n1",
+                         .device = "",
+                         .facts = {},
+                         .columns = {"a", "b"},
+                         .times = {100, 400},
+                         .values = {1.5F, NAN, 2, 3}}),
+            "100,n1,host,a,1.5\n400,n1,host,a,2\n400,n1,host,b,3\n");
 }
 
 }  // namespace
