@@ -94,6 +94,32 @@ const ms::Tool kTool{
               "minutes: systemctl enable --now ms-diag-collect.timer. What cannot be read is missing, never 0. A value "
               "is a 32-bit float: counters beyond 16 million lose their last digits. What a crash or a full disk left "
               "of a sample is cut off when the next one is kept."},
+         {.name = "avoid",
+          .summary = "have Slurm use nodes last that are likely to fail, by what ms-diag predict score says",
+          .positionals = {{.name = "FILE", .doc = "What ms-diag predict score --json printed."}},
+          .options = {{.name = "apply", .doc = "Sets the weights; without it they are only shown."},
+                      {.name = "chance",
+                       .value = "P",
+                       .doc = "Nodes that fail with this chance or a higher one are used last.",
+                       .default_text = "0.5"},
+                      {.name = "percent",
+                       .value = "N",
+                       .doc = "At most this part of the nodes, the likeliest to fail, but at least one.",
+                       .default_text = "5"},
+                      {.name = "max-age",
+                       .value = "TIME",
+                       .doc = "A file that was written longer ago is refused.",
+                       .default_text = "2d"},
+                      kSlurmDeadline,
+                      kConfig},
+          .run = avoid_command,
+          .description =
+              "A prediction is no finding: nothing is drained, no job is touched, and a job that needs such a node "
+              "gets it. The node's weight in Slurm is raised by a million, so that jobs get other nodes first; it is "
+              "lowered again when the chance in a later file is below --chance. A node that a later file says "
+              "nothing of stays as it is. Run it as an operator of Slurm after each score, and after scontrol "
+              "reconfigure or a new start of slurmctld, which forget such weights. Weights of a million and more are "
+              "taken for raised ones: a site that has such weights of its own cannot use this."},
          {.name = "fleet",
           .summary = "compare nodes with their peers: what differs, who is suspect, who was never tested",
           .options = {kNodelist,

@@ -155,3 +155,25 @@ no grep -q 'again on .*02' said
 [[ $(field "$job" ExcNodeList) == node02 ]]
 TEXT
 }
+
+@test "samples of two nodes on shared storage; a node that is likely to fail is used last, until its chance falls" {
+  inside 2 <<'TEXT'
+policy <<<"[telemetry]
+directory = \"$CLUSTER_DIR/shared/kept\""
+all_gpus
+for node in node01 node02; do on-node $node ms-diag collect | grep -q "are kept in .*/$node/"; done
+on-node node01 ms-diag history --samples 'node[01-02]' >samples
+for node in node01 node02; do grep -q "^[0-9]*,$node,gpu7,temperature_c,34$" samples; done
+on-node node01 ms-diag history --site >site
+grep -q '^samples of 2 nodes' site
+score() { echo "{\"schema\":1,\"units\":[{\"unit\":\"node01/gpu3\",\"chance\":$1},{\"unit\":\"node02\",\"chance\":0.1}]}" >scores; }
+score 0.8
+on-node node01 ms-diag avoid "$PWD/scores" --apply
+[[ $(sinfo -h -N -n node01 -o %w | sort -u) == 1000001 ]]
+[[ $(srun -N1 hostname) == node02 ]]
+[[ $(srun -N2 hostname | sort | xargs) == 'node01 node02' ]] # who needs it gets it
+score 0.2
+on-node node01 ms-diag avoid "$PWD/scores" --apply
+[[ $(sinfo -h -N -n node01 -o %w | sort -u) == 1 ]]
+TEXT
+}

@@ -11,6 +11,7 @@ int list_command(const Args& args);
 int explain_command(const Args& args);
 int history_command(const Args& args);
 int collect_command(const Args& args);
+int avoid_command(const Args& args);
 int check_site_command(const Args& args);
 int facts_command(const Args& args);
 int fleet_command(const Args& args);
