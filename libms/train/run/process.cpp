@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/unexpected.h"
+#include "comm/rank_gpu.h"
 #include "cost/mfu.h"
 #include "tensor/cuda_plugin.h"
 #include "train/run/tracing.h"
@@ -14,20 +15,6 @@ namespace {
 
 tensor::CudaOptions cuda_options(const Settings& settings) {
   return {.deterministic = settings.run.deterministic, .time_ops = settings.run.time_ops};
-}
-
-// GPUs are assigned by rank on the node. A launcher that shows each process its own shows one.
-int gpu_of(const comm::World& world) {
-  const int gpus = tensor::cuda_device_count();
-  int before = 0;
-  for (int rank = 0; rank < world.rank(); ++rank) before += world.node(rank) == world.node(world.rank()) ? 1 : 0;
-  if (gpus > 1 && world.ranks_on_node() > gpus) {
-    throw Error(
-        "cuda.none", Blame::user,
-        fmt::format("{} ranks on node {}, which has {} GPUs", world.ranks_on_node(), world.node(world.rank()), gpus),
-        "start as many ranks on a node as it has GPUs");
-  }
-  return gpus > 1 ? before : 0;
 }
 
 // Returns the peak of a rank's device: that of the configuration, or the data sheet's of a GPU that the rank does not
@@ -70,7 +57,7 @@ void Process::log_faults() const {
 // Ranks that are threads share the first GPU: good for checking whether a layout computes the right results.
 std::unique_ptr<tensor::Device> Process::make_gpu(const comm::World& world) {
   const tensor::CudaOptions options = cuda_options(checked_.plan.settings);
-  if (ranks_ == 1) return tensor::make_cuda_device(gpu_of(world), options);
+  if (ranks_ == 1) return tensor::make_cuda_device(comm::gpu_of(world), options);
   if (world.rank() == 0) {
     log::info("train", "{} ranks as threads share one GPU", ranks_);
     if (const int gpus = tensor::cuda_device_count(); gpus > 1)
