@@ -28,4 +28,16 @@ void Exchange::settle(State end) {
   notify_owner();
 }
 
+std::shared_ptr<Exchange> exchange_with_all(const Request& request, std::shared_ptr<const Group> group, int rank) {
+  auto exchange = std::make_shared<Exchange>();
+  exchange->request = request;
+  exchange->group = std::move(group);
+  for (const int peer : exchange->group->ranks) {
+    if (peer != rank) exchange->transfers.push_back({TransferKind::recv, peer, nullptr, 0});
+  }
+  exchange->done.assign(exchange->transfers.size(), false);
+  exchange->notify = [] {};
+  return exchange;
+}
+
 }  // namespace ms::comm

@@ -53,6 +53,10 @@ struct Exchange {
   void settle(State end);
 };
 
+// Returns an exchange of `rank` with all other members of the group, which another backend carries: nothing is to be
+// transferred, and the service only watches its deadline.
+std::shared_ptr<Exchange> exchange_with_all(const Request& request, std::shared_ptr<const Group> group, int rank);
+
 using Exchanges = std::vector<std::shared_ptr<Exchange>>;
 
 }  // namespace ms::comm

@@ -3,15 +3,19 @@
 #include <nccl.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <future>
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "base/text.h"
+#include "comm/blocking_calls.h"
+#include "comm/in_flight.h"
 #include "comm/nccl_plugin.h"
 #include "tensor/cuda/cuda_check.h"
 #include "tensor/cuda/cuda_device.h"
@@ -23,8 +27,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto kLookPeriod = 5ms;                  // between checks of operations in progress; well below any deadline
-constexpr auto kPolledFor = 300us, kRest = 100us;  // polling for NCCL to accept a call
+constexpr auto kLookPeriod = 5ms;  // between checks of operations in progress; well below any deadline
 // NCCL reports that a peer is lost, not which. The service detects dead processes of this node and receives stop
 // messages from others: it has this long to name the rank. mpirun ends survivors 1 s after a rank's death.
 constexpr auto kBlameGrace = 800ms;
@@ -44,22 +47,19 @@ ncclDataType_t type_of(tensor::DType dtype) {
   return ncclFloat32;
 }
 
-// One operation in progress: it begins when the stream passes `begin` and is done when it passes `end`.
-struct InFlight {
-  tensor::Event begin, end;
-  std::shared_ptr<Exchange> exchange;  // passed to the service once begun
-  bool begun = false;
-};
-
 // An NCCL communicator, shared by the threads that issue to it and the thread that monitors it.
 struct OpenComm {
   std::shared_ptr<const Group> group;
   int member = 0;
   int gpu = 0;
   std::shared_ptr<tensor::DeviceFailure> failure;  // of its stream's device
-  std::mutex mutex;                                // guards what follows
-  ncclComm_t comm = nullptr;                       // null: aborted
-  void* registered = nullptr;  // NCCL's handle of the registered buffer; may stay null if NCCL cannot use it
+  // NCCL's calls block, and the monitor revokes those that take too long: on a communicator that does not block, NCCL
+  // makes a thread for each (ncclGroupEndInternal() in group.cc, NCCL 2.28 to 2.31).
+  BlockingCalls calls;
+  std::atomic<bool> retired = false;  // a peer may be gone
+  std::mutex mutex;                   // guards what follows
+  ncclComm_t comm = nullptr;          // null: aborted
+  void* registered = nullptr;         // NCCL's handle of the registered buffer; may stay null if NCCL cannot use it
   std::deque<InFlight> in_flight;
   std::optional<Clock::time_point> lost_since;  // when NCCL reported a lost peer
 };
@@ -92,11 +92,9 @@ Error nccl_error(ncclResult_t code, const OpenComm& open, const std::string& wha
         fmt::format("{}; probably out of memory: {} of the GPU are free", text, format_size(static_cast<double>(free))),
         "NCCL allocates before the run's tensors: nvidia-smi shows what else uses the GPU");
   }
-  Error error("comm.nccl",
-              code == ncclInvalidUsage || code == ncclInvalidArgument ? Blame::bug
-              : is_of_peers(code)                                     ? Blame::peer
-                                                                      : Blame::gpu,
-              text, "NCCL_DEBUG=WARN says more");
+  const bool is_ours = code == ncclInvalidUsage || code == ncclInvalidArgument;
+  const Blame blame = is_ours ? Blame::bug : is_of_peers(code) ? Blame::peer : Blame::gpu;
+  Error error("comm.nccl", blame, text, "NCCL_DEBUG=WARN says more");
   if (is_of_peers(code) && open.group->size() == 2)
     error = error.with_rank(open.group->ranks[static_cast<std::size_t>(1 - open.member)]);
   return error;
@@ -119,10 +117,25 @@ class NcclProcess final : public Nccl {
     if (thread_.joinable()) thread_.join();
   }
   ExchangeService& service() { return *service_; }
-  // Waits until NCCL has accepted a non-blocking call.
-  void settle(ncclResult_t code, OpenComm& open, const std::string& what);
+  void abort_retired(const std::shared_ptr<OpenComm>& open) {
+    if (service_->cause().stopped()) return;  // the monitor aborts them all
+    if (const std::lock_guard lock(open->mutex); true) advance(open->in_flight, *service_);  // all is done
+    abort_all({open});
+    const std::lock_guard lock(mutex_);
+    std::erase(all_, open);
+  }
+  // Makes a call on the communicator, whose mutex the caller holds. Throws what became of it, if that is no success.
+  template <class F>
+  void call(OpenComm& open, const std::string& what, F&& f) {
+    const std::optional<ncclResult_t> code = open.calls.run(
+        what, [comm = open.comm] { ncclCommRevoke(comm, NCCL_REVOKE_DEFAULT); }, std::forward<F>(f));
+    if (!code) throw service_->cause().error_for(service_->rank());
+    if (*code != ncclSuccess) refused(*code, open, what);
+  }
 
  private:
+  [[noreturn]] void refused(ncclResult_t code, const OpenComm& open, const std::string& what);
+  Error past_deadline(const OpenComm& open, const std::string& what) const;
   void join(OpenComm& open);
   void monitor(const std::stop_token& stop);  // the thread's
   void check(OpenComm& open);
@@ -133,6 +146,7 @@ class NcclProcess final : public Nccl {
     for (const auto& open : all) {
       threads.emplace_back([open] {
         cudaSetDevice(open->gpu);
+        open->calls.end();
         const std::lock_guard lock(open->mutex);
         if (open->comm == nullptr) return;
         const std::jthread deregisters = deregister_before_abort(*open);
@@ -175,7 +189,7 @@ std::unique_ptr<tensor::Memory> nccl_memory(int gpu, std::size_t bytes, const st
   return tensor::cleared(std::make_unique<tensor::OwnedMemory>(data, bytes, [](void* at) { ncclMemFree(at); }));
 }
 
-class NcclCommunicator final : public Communicator {
+class NcclCommunicator final : public Communicator, public Retiring {
  public:
   NcclCommunicator(NcclProcess& process, std::shared_ptr<OpenComm> open, int global_rank, tensor::CudaStream& stream,
                    std::unique_ptr<tensor::Memory> word)
@@ -186,6 +200,7 @@ class NcclCommunicator final : public Communicator {
         stream_(stream),
         word_(std::move(word)) {}
   ~NcclCommunicator() override {
+    if (open_->retired) process_.abort_retired(open_);
     const std::lock_guard lock(open_->mutex);
     if (open_->comm != nullptr && open_->registered != nullptr && !process_.service().cause().stopped())
       ncclCommDeregister(open_->comm, std::exchange(open_->registered, nullptr));  // no operation is in progress
@@ -197,9 +212,11 @@ class NcclCommunicator final : public Communicator {
   void register_memory(const tensor::Memory& memory) override {
     const std::lock_guard lock(open_->mutex);
     if (open_->comm == nullptr) return;  // aborted: the world has stopped
-    process_.settle(ncclCommRegister(open_->comm, memory.data(), memory.size_bytes(), &open_->registered), *open_,
-                    "registering memory for group " + group().name);
+    process_.call(*open_, "registering memory for group " + group().name, [&] {
+      return ncclCommRegister(open_->comm, memory.data(), memory.size_bytes(), &open_->registered);
+    });
   }
+  void retire() override { open_->retired = true; }
   // NCCL connects two ranks in their first transfer, and the call waits until both have issued it: the hosts of a ring,
   // each of which sends before it receives, would wait for each other.
   void connect() override {
@@ -217,10 +234,10 @@ class NcclCommunicator final : public Communicator {
       return;
     }
     if (open_->comm == nullptr) return;  // aborted: the device has failed
-    InFlight one{.begin = stream_.point(), .end = {}, .exchange = exchange_of(request)};
+    InFlight one{.begin = stream_.point(), .exchange = exchange_with_all(request, open_->group, service_rank())};
     stream_.launch([&](cudaStream_t stream) {
       try {
-        process_.settle(call(request, stream), *open_, describe(request, group()));
+        process_.call(*open_, describe(request, group()), [&] { return call(request, stream); });
       } catch (const Error& error) {
         process_.service().abort(error);  // at once, before this thread issues more
         throw;
@@ -254,18 +271,6 @@ class NcclCommunicator final : public Communicator {
         return ncclAllReduce(word_->data(), word_->data(), 1, ncclFloat32, ncclSum, comm, stream);
     }
     return ncclInternalError;
-  }
-  // Returns an exchange with all other members, for the service's deadline monitor.
-  std::shared_ptr<Exchange> exchange_of(const Request& request) const {
-    auto exchange = std::make_shared<Exchange>();
-    exchange->request = request;
-    exchange->group = open_->group;
-    for (const int peer : group().ranks) {
-      if (peer != service_rank()) exchange->transfers.push_back({TransferKind::recv, peer, nullptr, 0});
-    }
-    exchange->done.assign(exchange->transfers.size(), false);
-    exchange->notify = [] {};
-    return exchange;
   }
   int service_rank() const { return process_.service().rank(); }
 
@@ -310,33 +315,37 @@ void NcclProcess::join(OpenComm& open) {
     std::copy(value.begin(), value.end(), id.internal);
   }
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
   if (open.group->width > 0) config.maxCTAs = channels_on(open.gpu, open.group->width);  // NCCL_MAX_CTAS overrides it
-  settle(ncclCommInitRankConfig(&open.comm, open.group->size(), id, open.member, &config), open, what);
+  config.blocking = 1;
+  // There is no communicator yet to revoke: where other members do not come, the thread stays behind in a process that
+  // is about to end.
+  auto joined = in_thread([id, config, gpu = open.gpu, size = open.group->size(), me = open.member]() mutable {
+    ncclComm_t comm = nullptr;
+    cudaSetDevice(gpu);
+    const ncclResult_t code = ncclCommInitRankConfig(&comm, size, id, me, &config);
+    return std::pair(code, comm);
+  });
+  const Clock::time_point begin = Clock::now();
+  while (joined.wait_for(kLookPeriod) != std::future_status::ready) {
+    if (service_->cause().stopped()) throw service_->cause().error_for(service_->rank());
+    if (Clock::now() - begin > deadline_) throw past_deadline(open, what);
+  }
+  ncclResult_t code = ncclSuccess;
+  std::tie(code, open.comm) = joined.get();
+  if (code != ncclSuccess) refused(code, open, what);
 }
 
-void NcclProcess::settle(ncclResult_t code, OpenComm& open, const std::string& what) {
-  const Clock::time_point begin = Clock::now();
-  while (code == ncclInProgress) {
-    if (service_->cause().stopped()) throw service_->cause().error_for(service_->rank());
-    if (Clock::now() - begin > deadline_) {
-      std::vector<int> others = open.group->ranks;
-      std::erase(others, service_->rank());
-      throw deadline_error(service_->rank(), deadline_, others, what);
-    }
-    // Takes microseconds unless peers are missing.
-    if (Clock::now() - begin < kPolledFor) {
-      std::this_thread::yield();
-    } else {
-      std::this_thread::sleep_for(kRest);
-    }
-    if (const ncclResult_t asked = ncclCommGetAsyncError(open.comm, &code); asked != ncclSuccess) code = asked;
-  }
-  for (const auto end = Clock::now() + kBlameGrace; is_of_peers(code) && Clock::now() < end;) {
-    if (service_->cause().stopped()) throw service_->cause().error_for(service_->rank());
+void NcclProcess::refused(ncclResult_t code, const OpenComm& open, const std::string& what) {
+  const auto end = Clock::now() + kBlameGrace;
+  while (is_of_peers(code) && !service_->cause().stopped() && Clock::now() < end)
     std::this_thread::sleep_for(kLookPeriod);
-  }
-  if (code != ncclSuccess) throw nccl_error(code, open, what);
+  if (service_->cause().stopped()) throw service_->cause().error_for(service_->rank());
+  throw nccl_error(code, open, what);
+}
+Error NcclProcess::past_deadline(const OpenComm& open, const std::string& what) const {
+  std::vector<int> others = open.group->ranks;
+  std::erase(others, service_->rank());
+  return deadline_error(service_->rank(), deadline_, others, what);
 }
 
 void NcclProcess::monitor(const std::stop_token& stop) {
@@ -357,13 +366,15 @@ void NcclProcess::monitor(const std::stop_token& stop) {
 }
 
 void NcclProcess::check(OpenComm& open) {
-  // Locked while a call waits for NCCL, which has its own deadline: the other communicators must not wait for that.
+  if (const auto begun = open.calls.in_progress(); begun && Clock::now() - begun->first > deadline_)
+    return service_->abort(past_deadline(open, begun->second));
+  // Locked while a call waits for NCCL: the other communicators must not wait for that.
   const std::unique_lock lock(open.mutex, std::try_to_lock);
   if (!lock || open.comm == nullptr) return;
   cudaSetDevice(open.gpu);  // if it fails, so do the users of the GPU
   ncclResult_t state = ncclSuccess;
   if (const ncclResult_t asked = ncclCommGetAsyncError(open.comm, &state); asked != ncclSuccess) state = asked;
-  if (state != ncclSuccess && state != ncclInProgress) {
+  if (state != ncclSuccess && !open.retired) {
     if (is_of_peers(state)) {
       if (!open.lost_since) open.lost_since = Clock::now();
       if (Clock::now() - *open.lost_since < kBlameGrace) return;
@@ -373,18 +384,7 @@ void NcclProcess::check(OpenComm& open) {
     service_->abort(nccl_error(state, open, what));
     return;
   }
-  while (!open.in_flight.empty()) {
-    InFlight& first = open.in_flight.front();
-    if (!first.begun) {
-      if (!first.begin.ready()) return;
-      first.begun = true;
-      first.exchange->posted = Clock::now();
-      if (!first.end.ready()) service_->watch(first.exchange);
-    }
-    if (!first.end.ready()) return;
-    first.exchange->settle(Exchange::State::complete);
-    open.in_flight.pop_front();
-  }
+  advance(open.in_flight, *service_);
 }
 
 }  // namespace

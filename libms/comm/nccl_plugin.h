@@ -26,6 +26,17 @@ class Nccl {
   virtual void close() = 0;
 };
 
+// A communicator of which many are opened, one after the other: otherwise it lasts as long as its world.
+class Retiring {
+ public:
+  // Says that this member uses the communicator no more. Once all members have said so, and know it of each other,
+  // destroying it gives back what NCCL holds. Local.
+  virtual void retire() = 0;
+
+ protected:
+  ~Retiring() = default;
+};
+
 // The table that the plugin's second entry point, the C function ms_nccl_plugin(), returns.
 struct NcclPlugin {
   std::unique_ptr<Nccl> (*make)(std::shared_ptr<ExchangeService> service, Store& store,

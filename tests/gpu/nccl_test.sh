@@ -49,7 +49,10 @@ for device in cuda cpu; do
 done
 paste "$work/eval-cuda" "$work/eval-cpu" | awk 'END { d = $3 / $7 - 1; exit !($3 > 1 && d < 1e-3 && d > -1e-3) }' ||
   fail "eval: $(tail -qn 1 "$work"/eval-c*)"
-ranks processes MS_NOTHING=1 || fail "processes: $(tail -n 3 "$work/processes.log")"
+ranks processes MS_EMULATED_NCCL_COUNTS=1 || fail "processes: $(tail -n 3 "$work/processes.log")"
+# NCCL makes no thread for an operation.
+[[ $(grep -c '^emulated NCCL: [1-9][0-9]* operations, 0 threads for them$' "$work/processes.log") == 8 ]] ||
+  fail "processes: $(grep 'emulated NCCL' "$work/processes.log")"
 # The emulated NCCL sums in rank order, as threads do: the same bits.
 [[ $(losses threads | wc -l) == 4 ]] || fail "threads: losses of $(losses threads | wc -l) steps, not 4"
 diff <(losses threads) <(losses processes) || fail "processes compute something else than threads"

@@ -5,18 +5,25 @@
 // NCCL's kernels. send and recv exist only between two ranks, matched in order, and groups are only counted. Buffers,
 // 64 KiB a channel, are allocated on the GPU when members come together, and again when two connect.
 //
+// MS_EMULATED_NCCL_COUNTS  the process says at its end how many operations it issued, and how many threads NCCL made
+// for
+//     them: one for each call on a communicator that does not block (ncclGroupEndInternal() in group.cc, NCCL 2.28)
 // MS_EMULATED_NCCL_REGISTERS_NOTHING  no memory can be registered
 // MS_EMULATED_NCCL_ONLY_REGISTERED  groups of more than 4 channels refuse memory that is not registered, except for
 //     single numbers
 // MS_EMULATED_NCCL_ABORT_HANGS  aborting a communicator never ends
 // MS_EMULATED_NCCL_DEREGISTER_WAITS  deregistering memory ends only if the communicator is aborted: a peer is stopped
 // MS_EMULATED_NCCL_HANG  the operation of this number, from 1 over all communicators of the process, never begins
+// MS_EMULATED_NCCL_CONNECT_HANGS  the connection of this number of the process, from 1 on, never comes about
+// MS_EMULATED_NCCL_DIES  the process is killed in the operation of this number, counted like that
+// MS_EMULATED_NCCL_SLOW  A-B@BYTES: sends and receives between these two ranks of mpirun's carry so many bytes a second
 // MS_EMULATED_NCCL_REFUSES  N@RANK: operation N, counted like that, of this rank of mpirun's is refused; if the thread
 //     issues another one, the process ends
 #include <nccl.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -64,6 +71,15 @@ class Allocated {
   std::mutex mutex_;
   std::set<void*> all_;
 } allocated;
+
+struct Counts {
+  std::atomic<std::int64_t> operations = 0, threads = 0;
+  ~Counts() {
+    if (std::getenv("MS_EMULATED_NCCL_COUNTS") == nullptr) return;
+    std::fprintf(stderr, "emulated NCCL: %lld operations, %lld threads for them\n", static_cast<long long>(operations),
+                 static_cast<long long>(threads));
+  }
+} counts;
 
 thread_local int group_depth = 0;
 thread_local bool call_failed = false;
@@ -147,15 +163,23 @@ ncclResult_t issue(ncclComm_t comm, cudaStream_t stream, Header header, const vo
     call_failed = true;
     return refuse(ncclInternalError, "it was to be refused");
   }
+  if (number == number_in("MS_EMULATED_NCCL_DIES")) ::kill(::getpid(), SIGKILL);
   header.sequence = member->begin();
   const Operation operation{header, in, out, number == number_in("MS_EMULATED_NCCL_HANG")};
   const auto run = [member, operation, stream] {
     ms::emulated::on_stream(stream, [member, operation] { member->run(operation); });
   };
+  counts.operations += 1;
+  counts.threads += member->blocks() ? 0 : 1;
   if (header.kind == Kind::transfer && member->connects()) {
     if (!comm->take_buffers()) return refuse(ncclUnhandledCudaError, "no memory for buffers");
-    member->connect_in_background(run);
-    return ncclInProgress;
+    if (!member->blocks()) {
+      member->connect_in_background(run);
+      return ncclInProgress;
+    }
+    static std::atomic<std::int64_t> connections = 0;
+    member->connect(++connections == number_in("MS_EMULATED_NCCL_CONNECT_HANGS"));
+    if (const ncclResult_t now = member->state(); now != ncclSuccess) return refuse(now, "the peer cannot be reached");
   }
   run();
   return ncclSuccess;
@@ -240,6 +264,13 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   if (comm != nullptr) comm->member->leave();
   delete comm;
+  return ncclSuccess;
+}
+// Of a communicator that blocks, while another thread is in a call on it.
+ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
+  if (comm == nullptr || flags != NCCL_REVOKE_DEFAULT || !comm->member->blocks())
+    return refuse(ncclInvalidArgument, "a revocation that is not emulated");
+  comm->member->revoke();
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {

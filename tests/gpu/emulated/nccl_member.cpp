@@ -5,7 +5,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <random>
@@ -19,8 +23,21 @@ namespace {
 constexpr const char* kKindNames[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "send or recv"};
 
 struct Hello {
-  std::int32_t rank, size;
+  std::int32_t rank, size, world_rank;
 };
+
+int own_world_rank() {
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  return rank == nullptr ? 0 : std::atoi(rank);
+}
+// Bytes a second between two ranks of mpirun's; 0: as fast as it goes.
+double rate_between(int one, int other) {
+  const char* text = std::getenv("MS_EMULATED_NCCL_SLOW");
+  int a = 0, b = 0;
+  double rate = 0;
+  if (text == nullptr || std::sscanf(text, "%d-%d@%lf", &a, &b, &rate) != 3) return 0;
+  return a == std::min(one, other) && b == std::max(one, other) ? rate : 0;
+}
 
 Failure lost(int rank) { return {ncclRemoteError, "rank " + std::to_string(rank) + " closed its connection"}; }
 
@@ -108,7 +125,19 @@ void Member::join(const std::string& name) {
 void Member::join_in_background(const std::string& name) {
   joiner_ = std::thread([this, name] { join(name); });
 }
-bool Member::connects() { return !blocks_ && !std::exchange(connected_, true); }
+bool Member::connects() { return !std::exchange(connected_, true); }
+void Member::connect(bool hangs) {
+  try {
+    if (hangs) hang();
+    meet_peer();
+  } catch (const Failure& failure) { fail(failure); }
+}
+void Member::meet_peer() {
+  const int peer = 1 - rank_, socket = rank_ == 0 ? sockets_[1] : sockets_[0];
+  char word = 0;
+  send(socket, peer, &word, 1);
+  receive(socket, peer, &word, 1);
+}
 void Member::connect_in_background(const std::function<void()>& then) {
   if (joiner_.joinable()) joiner_.join();
   {
@@ -117,10 +146,7 @@ void Member::connect_in_background(const std::function<void()>& then) {
   }
   joiner_ = std::thread([this, then] {
     try {
-      const int peer = 1 - rank_, socket = rank_ == 0 ? sockets_[1] : sockets_[0];
-      char word = 0;
-      send(socket, peer, &word, 1);
-      receive(socket, peer, &word, 1);
+      meet_peer();
       then();
       const std::lock_guard lock(mutex_);
       joined_ = true;
@@ -167,9 +193,12 @@ void Member::leave() {
   if (!joined) return abort();
   if (joiner_.joinable()) joiner_.join();
 }
-void Member::abort() {
+void Member::revoke() {
   aborted_ = true;
   ::eventfd_write(abort_event_, 1);  // stays readable
+}
+void Member::abort() {
+  revoke();
   if (joiner_.joinable()) joiner_.join();
   const std::lock_guard lock(operation_);  // no operation writes to memory any more
   if (listener_ >= 0) ::close(std::exchange(listener_, -1));
@@ -197,6 +226,7 @@ void Member::await_members(const std::string& name) {
                                           " comes to " + std::to_string(size()) + " ranks, or comes twice"};
     }
     sockets_[static_cast<std::size_t>(hello.rank)] = std::exchange(newcomer_, -1);
+    transfer_rate_ = rate_between(own_world_rank(), hello.world_rank);  // transfers are between two
   }
   ::close(std::exchange(listener_, -1));
   tell(Verdict::agreed);
@@ -207,7 +237,7 @@ void Member::join_hub(const std::string& name) {
   const sockaddr_un address = address_of(name, &address_size);
   if (::connect(sockets_[0], reinterpret_cast<const sockaddr*>(&address), address_size) != 0)
     throw Failure{ncclRemoteError, std::string("rank 0 cannot be reached: ") + std::strerror(errno)};
-  const Hello hello{rank_, size()};
+  const Hello hello{rank_, size(), own_world_rank()};
   send(sockets_[0], 0, &hello, sizeof hello);
   obey("the members do not agree on how many they are");
 }
@@ -227,6 +257,7 @@ void Member::lead(const Operation& operation) {
       receive(socket_of(rank), rank, input.data(), input.size());
     }
   }
+  if (header.kind == Kind::transfer && transfer_rate_ > 0) linger(static_cast<double>(part) / transfer_rate_);
   Bytes whole;
   if (reduces) {
     whole = reduce(inputs, header.type, header.reduce);
@@ -322,6 +353,11 @@ void Member::poll_on(std::vector<pollfd>& some) const {
   some.push_back({abort_event_, POLLIN, 0});
   while (::poll(some.data(), some.size(), -1) < 0 && errno == EINTR) {}
   some.pop_back();
+  check();
+}
+void Member::linger(double seconds) const {
+  pollfd abort_event{abort_event_, POLLIN, 0};
+  ::poll(&abort_event, 1, static_cast<int>(std::ceil(seconds * 1e3)));
   check();
 }
 void Member::hang() const {

@@ -55,6 +55,7 @@ class Member {
   Member& operator=(const Member&) = delete;
 
   int rank() const { return rank_; }
+  bool blocks() const { return blocks_; }
   int size() const { return static_cast<int>(sockets_.size()); }
   ncclResult_t state() const;
   const char* error_text() const;  // the first error stays
@@ -62,9 +63,10 @@ class Member {
   void join(const std::string& name);
   void join_in_background(const std::string& name);
 
-  // Tells whether this is the first transfer of two members, in which they connect: the call stays in progress until
-  // both have arrived. `then` runs after that.
+  // Tells whether this is the first transfer of two members, in which they connect: the call blocks, or stays in
+  // progress, until both have arrived. `then` runs after that.
   bool connects();
+  void connect(bool hangs);
   void connect_in_background(const std::function<void()>& then);
 
   std::uint64_t begin();
@@ -72,6 +74,7 @@ class Member {
 
   void finalize();
   void leave();
+  void revoke();  // ends all waiting; abort() follows
   void abort();
 
  private:
@@ -94,6 +97,8 @@ class Member {
   void check() const {
     if (aborted_) throw Failure{ncclSystemError, "aborted"};
   }
+  void meet_peer();
+  void linger(double seconds) const;
   void hang() const;
   void stay() const;
 
@@ -105,6 +110,7 @@ class Member {
   const bool blocks_;         // calls block until done
   std::vector<int> sockets_;  // rank 0: one to each other rank; others: only the first, to rank 0
   int listener_ = -1, newcomer_ = -1;
+  double transfer_rate_ = 0;  // bytes a second, of rank 0 of two; 0: as fast as it goes
   const int abort_event_;
   std::atomic<bool> aborted_ = false;
   std::thread joiner_;
