@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "base/cli.h"
+#include "comm/launch.h"
 #include "net/commands/commands.h"
 #include "net/measure/counters.h"
 #include "net/report/report.h"
@@ -56,7 +57,8 @@ const Tool kTool{
                     {2, "A node, switch, link or direction is at fault."},
                     {3, "Nothing could be measured, or the command is wrong."}},
     .failure_status = net::kNothingMeasured,
-    .sections = {{.title = "FINDINGS", .items = code_items()}, {.title = "COUNTERS", .items = counter_items()}}};
+    .sections = {{.title = "FINDINGS", .items = code_items()}, {.title = "COUNTERS", .items = counter_items()}},
+    .before_error = comm::let_rank_0_report_first};
 
 }  // namespace
 

@@ -11,7 +11,8 @@
 namespace ms::tensor {
 namespace {
 
-constexpr const char* kHint = "'--set run.device=cpu' trains without a GPU";
+constexpr const char* kHint =
+    "without a GPU: ms-train trains with --set run.device=cpu, ms-netcheck measures with --transport mpi";
 Error plugin_error(const std::string& message) { return Error("cuda.plugin", Blame::node, message, kHint); }
 
 struct Loaded {

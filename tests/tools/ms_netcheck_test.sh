@@ -23,9 +23,11 @@ expect 3 'give one' locate --nodes n1,n2 --launch '{agent}' --json --nagios
 expect 3 'nobody to talk to' pairs --transport mpi
 expect 3 'the nodes are those of the launch' pairs --transport mpi --nodes n1,n2
 expect 3 'cannot open ./nonexistent' locate --nodes n1,n2 --launch '{agent}' --topology /nonexistent
-expect 3 'not run: nccl' pairs --nodes n1,n2 --transport nccl
+expect 3 'nobody to talk to' pairs --transport nccl
+expect 3 'with --transport nccl only' pairs --transport mpi --gpu 1
+expect 3 'a second to an hour' pairs --transport mpi --deadline 2h
 expect 3 'not run: verbs' ecmp --nodes n1,n2 --transport verbs
-expect 3 'not run: nccl' collectives --transport nccl
+expect 3 'nobody to talk to' collectives --transport nccl
 expect 3 'standard input' agent
 
 # Who does not come is a finding, with what the launcher said of it.

@@ -278,8 +278,8 @@ std::optional<Checked> check_ranks(const RanksRequest& request,
                                    const std::function<Checked(RankWorkers& workers)>& check) {
   std::optional<Checked> checked;
   try {
-    run_ranks(request, [&](comm::World& world, tensor::Device& device) {
-      RankWorkers workers(world, device);
+    run_ranks(request, [&](comm::World& world, const RankDevices& devices) {
+      RankWorkers workers(world, devices);
       if (world.rank() == 0) {
         checked = check(workers);
       } else {

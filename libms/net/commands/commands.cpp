@@ -37,13 +37,10 @@ int print(const Args& args, const std::string& command, const std::vector<Findin
 }
 
 int collectives(const Args& args, const MeshOf& mesh_of) {
-  CollectivesRequest request{.ranks = {.transport = args.get("transport")}};
-  if (request.ranks.transport == "nccl") {
-    write_out(not_run("collectives", "nccl: not built yet", args.has("json")));
-    return kNothingMeasured;
-  }
-  if (request.ranks.transport != "mpi" && request.ranks.transport != "threads")
-    throw user_error("cli.value", fmt::format("--transport {}: mpi or threads", request.ranks.transport));
+  CollectivesRequest request{.ranks = ranks_of(args)};
+  const std::string& transport = request.ranks.transport;
+  if (transport != "mpi" && transport != "nccl" && transport != "threads")
+    throw user_error("cli.value", fmt::format("--transport {}: mpi, nccl or threads", transport));
   if (args.has("ranks")) request.ranks.ranks = static_cast<int>(args.get_int("ranks", 1, 256));
   for (const std::string& name : split(args.get("what"), ',')) request.options.what.push_back(parse_collective(name));
   const auto size = [&](std::string_view option) {
@@ -57,7 +54,7 @@ int collectives(const Args& args, const MeshOf& mesh_of) {
     throw user_error("cli.value", "--to is less than --from");
   request.options.iterations = static_cast<int>(args.get_int("iterations", 1, 100000));
   request.mesh = mesh_of(args);
-  if (request.ranks.transport == "mpi")
+  if (transport != "threads")
     become_launch(own_arguments(), args.has("nodes") ? nodes_of(args, "srun") : std::vector<std::string>{});
   const std::optional<std::vector<CollectiveRow>> rows = check_collectives(request);
   if (!rows) return 0;
@@ -179,6 +176,17 @@ std::vector<std::string> nodes_of(const Args& args, const std::string& launch) {
   return nodes_in_scope(args.get("nodes"), job == nullptr ? "" : job, launch);
 }
 
+RanksRequest ranks_of(const Args& args) {
+  RanksRequest request{.transport = args.get("transport"), .deadline_s = args.get_seconds("deadline")};
+  if (request.deadline_s < 1 || request.deadline_s > 3600)
+    throw user_error("cli.value", "--deadline: a second to an hour");
+  if (args.has("gpu")) {
+    if (request.transport != "nccl") throw user_error("cli.value", "--gpu: with --transport nccl only");
+    request.gpu = static_cast<int>(args.get_int("gpu", 0, 1023));
+  }
+  return request;
+}
+
 AgentWorkersOptions agents_of(const Args& args) {
   AgentWorkersOptions options{.nodes = {}, .launch = args.get("launch"), .agent = {own_path(), "agent"}};
   if (options.launch.empty()) throw user_error("cli.value", "--launch: how? srun, or 'ssh {node} {agent}'");
@@ -193,7 +201,12 @@ Command collectives_command(MeshOf mesh) {
       .summary = "collective operations of all ranks, and of the groups of a training run",
       .options =
           {{.name = "nodes", .value = "HOSTLIST", .doc = "Which nodes, one rank on each; without it all of the job."},
-           {.name = "transport", .value = "mpi|threads|nccl", .doc = "nccl counts as not run.", .default_text = "mpi"},
+           {.name = "transport",
+            .value = "mpi|nccl|threads",
+            .doc = "nccl: between GPUs, one of each rank.",
+            .default_text = "mpi"},
+           kGpu,
+           kDeadline,
            {.name = "ranks", .value = "N", .doc = "Of threads."},
            {.name = "what",
             .value = "LIST",

@@ -9,13 +9,14 @@
 #include "base/cli.h"
 #include "mesh/mesh.h"
 #include "net/agents/agent_workers.h"
+#include "net/ranks/ranks.h"
 
 namespace ms::net {
 
-inline constexpr int kNothingMeasured = 3;  // exit status, as Nagios has it
-
 // Whom a command may load: --nodes within the job, else all of it; see scope.h.
 std::vector<std::string> nodes_of(const Args& args, const std::string& launch);
+// The ranks that --transport, --gpu and --deadline ask for.
+RanksRequest ranks_of(const Args& args);
 // Agents on those nodes, as --launch and --wait say.
 AgentWorkersOptions agents_of(const Args& args);
 
@@ -26,6 +27,14 @@ inline const Option kLaunch{
     .default_text = "srun"};
 inline const Option kWait{
     .name = "wait", .value = "SECONDS", .doc = "How long agents may take to come.", .default_text = "30s"};
+inline const Option kGpu{.name = "gpu",
+                         .value = "N",
+                         .doc = "For nccl with one rank on a node: that node's GPU, and so the adapter near it."};
+inline const Option kDeadline{
+    .name = "deadline",
+    .value = "SECONDS",
+    .doc = "For mpi and nccl: how long a message may take; then who keeps it waiting is named.",
+    .default_text = "60s"};
 inline const Option kJson{.name = "json", .doc = "One JSON document."};
 inline const Option kRoot{.name = "root", .value = "DIR", .doc = "Where /sys and /proc are.", .default_text = "/"};
 

@@ -27,8 +27,8 @@ const Option kTransport{
     .name = "transport",
     .value = "tcp|mpi|verbs|nccl",
     .doc =
-        "tcp; mpi: between processes, one of each node (inside a job srun starts them); verbs: RDMA, by "
-        "perftest's ib_write_lat and ib_write_bw; nccl counts as not run.",
+        "tcp; mpi: between processes, one of each node (inside a job srun starts them); nccl: between the GPUs of such "
+        "processes, as training does; verbs: RDMA, by perftest's ib_write_lat and ib_write_bw.",
     .default_text = "tcp"};
 const Option kInterface{
     .name = "interface", .value = "PREFIX", .doc = "Interfaces to use; without it those that lead to the coordinator."};
@@ -56,8 +56,8 @@ const Option kPrometheus{.name = "prometheus", .value = "FILE", .doc = "Also wri
 const Option kHtml{.name = "html", .value = "FILE", .doc = "Also writes a page with heat maps."};
 
 std::vector<Option> with(std::vector<Option> more) {
-  std::vector<Option> all{kNodes, kLaunch, kTransport, kInterface, kHcas, kWait,   kPings,      kSeconds,
-                          kBytes, kFlows,  kMaxRate,   kTopology,  kJson, kNagios, kPrometheus, kHtml};
+  std::vector<Option> all{kNodes,   kLaunch, kTransport, kGpu,     kDeadline, kInterface, kHcas,   kWait,       kPings,
+                          kSeconds, kBytes,  kFlows,     kMaxRate, kTopology, kJson,      kNagios, kPrometheus, kHtml};
   all.insert(all.end(), more.begin(), more.end());
   return all;
 }
@@ -104,23 +104,23 @@ std::optional<Checked> by_transport(const Args& args, Check check, CheckOptions&
   const std::string transport = args.get("transport");
   if (by_groups && transport != "mpi")
     throw user_error("cli.value", "--by groups: times reductions of many ranks, so it takes --transport mpi");
-  if (transport == "nccl") {
-    Checked checked;
-    checked.command = "pairs";
-    checked.not_run.emplace_back("nccl: not built yet");
-    return checked;
-  }
-  if (transport == "mpi") {
+  RanksRequest ranks = ranks_of(args);
+  if (transport == "mpi" || transport == "nccl") {
+    if (transport == "nccl") {
+      options.announce = [announce = options.announce](const std::string& text) {
+        announce(text + "; to open NCCL's communicators comes on top");
+      };
+    }
     if (std::getenv("SLURM_JOB_ID") != nullptr) become_launch(own_arguments(), nodes_of(args, "srun"));
     if (args.has("nodes") && std::getenv("SLURM_JOB_ID") == nullptr) {
       throw user_error("cli.value", "--nodes: outside of a Slurm job, the nodes are those of the launch",
                        "mpirun --host NODES");
     }
-    return check_ranks(
-        {.transport = transport, .ranks = 0, .deadline_s = 60 + 4 * options.spec.seconds}, [&](RankWorkers& workers) {
-          if (!by_groups) return check(workers, options);
-          return locate_by_groups(workers, options, [&](const auto& groups) { return workers.time_groups(groups); });
-        });
+    ranks.deadline_s += 4 * options.spec.seconds;
+    return check_ranks(ranks, [&](RankWorkers& workers) {
+      if (!by_groups) return check(workers, options);
+      return locate_by_groups(workers, options, [&](const auto& groups) { return workers.time_groups(groups); });
+    });
   }
   if (transport != "tcp" && transport != "verbs")
     throw user_error("cli.value", fmt::format("--transport {}: tcp, mpi, verbs or nccl", transport));

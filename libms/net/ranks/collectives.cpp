@@ -8,6 +8,7 @@
 #include <span>
 
 #include "net/measure/pattern.h"
+#include "net/ranks/staged.h"
 
 namespace ms::net {
 namespace {
@@ -19,12 +20,17 @@ using Time = std::chrono::steady_clock;
 constexpr std::array<std::string_view, kCollectives> kNames{"all_reduce", "all_gather", "reduce_scatter",
                                                             "all_to_all", "broadcast",  "send_recv"};
 
+constexpr int kPairWidth = 8;  // as in training, see Group::width: a rank has one with each other
+
 // One group of a split, as one of its ranks sees it.
 class Member {
  public:
-  Member(comm::World& world, tensor::Device& device, tensor::Stream& stream, const Split& split, int first_id,
+  Member(comm::World& world, tensor::Device& device, const Split& split, int first_id, const CollectiveOptions& options,
          std::int64_t most_bytes)
-      : stream_(stream) {
+      : out_(device, most_bytes, "messages"),
+        in_(device, most_bytes, "messages"),
+        stream_(device.make_stream("netcheck data", tensor::StreamKind::comm)) {
+    const auto does = [&](Collective what) { return std::ranges::find(options.what, what) != options.what.end(); };
     const int me = world.rank(), everybody = world.size();
     for (std::size_t g = 0; g < split.groups.size(); ++g) {
       const std::vector<int>& ranks = split.groups[g];
@@ -32,19 +38,17 @@ class Member {
       if (at == ranks.end()) continue;
       size_ = static_cast<int>(ranks.size());
       rank_ = static_cast<int>(at - ranks.begin());
-      group_ = world.open({fmt::format("{} {}", split.name, g), first_id + static_cast<int>(g), ranks}, stream);
+      group_ = world.open({fmt::format("{} {}", split.name, g), first_id + static_cast<int>(g), ranks}, *stream_);
       for (int other = 0; other < size_; ++other) {
-        if (other == rank_) continue;
+        const bool exchanges = does(Collective::all_to_all) || (does(Collective::send_recv) && other == partner());
+        if (other == rank_ || !exchanges) continue;
         const int low = std::min(me, ranks[static_cast<std::size_t>(other)]),
                   high = std::max(me, ranks[static_cast<std::size_t>(other)]);
         const int id = first_id + everybody + low * everybody + high;
-        pairs_[other] = world.open({fmt::format("{} {}-{}", split.name, low, high), id, {low, high}}, stream);
+        pairs_[other] =
+            world.open({fmt::format("{} {}-{}", split.name, low, high), id, {low, high}, kPairWidth}, *stream_);
       }
     }
-    memory_ = device.allocate(static_cast<std::size_t>(2 * most_bytes + 2 * tensor::Arena::kAlignment), "messages");
-    tensor::Arena arena(*memory_);
-    out_ = arena.take(DType::i32, 1, most_bytes / 4);
-    in_ = arena.take(DType::i32, 1, most_bytes / 4);
   }
 
   int size() const { return size_; }
@@ -53,53 +57,54 @@ class Member {
   double iterate(Collective what, std::int64_t bytes, int round, std::int64_t& wrong) {
     const std::int64_t words = bytes / 4, part = words / size_;
     fill(what, words, part, round);
+    out_.push(*stream_, 0, bytes);
+    in_.push(*stream_, 0, bytes);
     group_->barrier();
-    stream_.synchronize();
+    stream_->synchronize();
     const Time::time_point begin = Time::now();
     issue(what, words, part);
-    stream_.synchronize();
+    stream_->synchronize();
     const double seconds = std::chrono::duration<double>(Time::now() - begin).count();
+    in_.pull(*stream_, 0, bytes);
     wrong += static_cast<std::int64_t>(count_wrong(what, words, part, round));
     return seconds;
   }
 
  private:
-  // Parts of both buffers; sums are of f32 in the same memory.
-  static Tensor piece(const Tensor& of, std::int64_t from, std::int64_t count, DType dtype) {
-    return {of.data + from * 4, 1, count, count, dtype};
-  }
-  static std::span<std::uint32_t> words_of(const Tensor& t) {
-    return {reinterpret_cast<std::uint32_t*>(t.data), static_cast<std::size_t>(t.cols)};
-  }
-  static std::span<float> floats_of(const Tensor& t) {
-    return {reinterpret_cast<float*>(t.data), static_cast<std::size_t>(t.cols)};
-  }
+  // Parts of both buffers, in words; sums are of f32 in the same memory. The host's side of them.
   Tensor out(std::int64_t from, std::int64_t count, DType dtype = DType::i32) const {
-    return piece(out_, from, count, dtype);
+    return out_.words(from * 4, count * 4, dtype);
   }
   Tensor in(std::int64_t from, std::int64_t count, DType dtype = DType::i32) const {
-    return piece(in_, from, count, dtype);
+    return in_.words(from * 4, count * 4, dtype);
+  }
+  template <class T = std::uint32_t>
+  static std::span<T> words_of(const Staged& buffer, std::int64_t from, std::int64_t count) {
+    return {reinterpret_cast<T*>(buffer.host(from * 4)), static_cast<std::size_t>(count)};
+  }
+  static std::span<float> floats_of(const Staged& buffer, std::int64_t from, std::int64_t count) {
+    return words_of<float>(buffer, from, count);
   }
   int partner() const { return rank_ ^ 1; }  // of send_recv
 
   void fill(Collective what, std::int64_t words, std::int64_t part, int round) {
-    std::ranges::fill(words_of(in(0, words)), 0xdeadbeefU);
+    std::ranges::fill(words_of(in_, 0, words), 0xdeadbeefU);
     switch (what) {
       case Collective::all_reduce:
-        return fill_summand(floats_of(in(0, words)), rank_);
+        return fill_summand(floats_of(in_, 0, words), rank_);
       case Collective::all_gather:
-        return fill_block(words_of(out(0, part)), rank_, 0, round);
+        return fill_block(words_of(out_, 0, part), rank_, 0, round);
       case Collective::reduce_scatter:
-        for (int r = 0; r < size_; ++r) fill_summand(floats_of(out(r * part, part)), rank_);
+        for (int r = 0; r < size_; ++r) fill_summand(floats_of(out_, r * part, part), rank_);
         return;
       case Collective::all_to_all:
-        for (int r = 0; r < size_; ++r) fill_block(words_of(out(r * part, part)), rank_, r, round);
+        for (int r = 0; r < size_; ++r) fill_block(words_of(out_, r * part, part), rank_, r, round);
         return;
       case Collective::broadcast:
-        if (rank_ == 0) fill_block(words_of(in(0, words)), 0, 0, round);
+        if (rank_ == 0) fill_block(words_of(in_, 0, words), 0, 0, round);
         return;
       case Collective::send_recv:
-        return fill_block(words_of(out(0, words)), rank_, partner(), round);
+        return fill_block(words_of(out_, 0, words), rank_, partner(), round);
     }
   }
 
@@ -117,7 +122,7 @@ class Member {
           const int other = partner_of(rank_, round, even);
           if (other < size_) exchange(other, out(other * part, part), in(other * part, part));
         }
-        std::ranges::copy(words_of(out(rank_ * part, part)), words_of(in(rank_ * part, part)).begin());
+        stream_->submit(tensor::Copy{.dst = in(rank_ * part, part), .src = out(rank_ * part, part)});
         return;
       }
       case Collective::broadcast:
@@ -146,30 +151,29 @@ class Member {
   std::size_t count_wrong(Collective what, std::int64_t words, std::int64_t part, int round) const {
     switch (what) {
       case Collective::all_reduce:
-        return count_wrong_sums(floats_of(in(0, words)), size_);
+        return count_wrong_sums(floats_of(in_, 0, words), size_);
       case Collective::reduce_scatter:
-        return count_wrong_sums(floats_of(in(0, part)), size_);
+        return count_wrong_sums(floats_of(in_, 0, part), size_);
       case Collective::all_gather:
       case Collective::all_to_all: {
         std::size_t wrong = 0;
         for (int r = 0; r < size_; ++r)
           wrong +=
-              count_wrong_words(words_of(in(r * part, part)), r, what == Collective::all_gather ? 0 : rank_, round);
+              count_wrong_words(words_of(in_, r * part, part), r, what == Collective::all_gather ? 0 : rank_, round);
         return wrong;
       }
       case Collective::broadcast:
-        return count_wrong_words(words_of(in(0, words)), 0, 0, round);
+        return count_wrong_words(words_of(in_, 0, words), 0, 0, round);
       case Collective::send_recv:
-        return rank_ % 2 == 1 ? count_wrong_words(words_of(in(0, words)), partner(), rank_, round) : 0;
+        return rank_ % 2 == 1 ? count_wrong_words(words_of(in_, 0, words), partner(), rank_, round) : 0;
     }
     return 0;
   }
 
-  tensor::Stream& stream_;
+  Staged out_, in_;
+  std::unique_ptr<tensor::Stream> stream_;  // drains before its memory goes
   std::unique_ptr<comm::Communicator> group_;
-  std::map<int, std::unique_ptr<comm::Communicator>> pairs_;  // with the others of the group
-  std::unique_ptr<tensor::Memory> memory_;
-  Tensor out_, in_;
+  std::map<int, std::unique_ptr<comm::Communicator>> pairs_;  // with others of the group
   int rank_ = 0, size_ = 1;
 };
 
@@ -258,18 +262,18 @@ std::vector<Split> mesh_splits(const mesh::Mesh& mesh) {
   return splits;
 }
 
-std::vector<CollectiveRow> run_collectives(comm::World& world, tensor::Device& device, const std::vector<Split>& splits,
-                                           const CollectiveOptions& options,
+std::vector<CollectiveRow> run_collectives(comm::World& world, const RankDevices& devices,
+                                           const std::vector<Split>& splits, const CollectiveOptions& options,
                                            const std::function<void(const std::string& what)>& before) {
   std::vector<CollectiveRow> rows;
-  const auto stream = device.make_stream("netcheck", tensor::StreamKind::comm);
-  Agreement agreement(world, device, *stream);
+  const auto stream = devices.host.make_stream("netcheck", tensor::StreamKind::comm);
+  Agreement agreement(world, devices.host, *stream);
   int first_id = 1;
   for (const Split& split : splits) {
     // Sizes are whole words for every rank.
     const auto ranks = static_cast<std::int64_t>(split.groups.front().size());
     const auto rounded = [&](std::int64_t bytes) { return std::max<std::int64_t>(1, bytes / (4 * ranks)) * 4 * ranks; };
-    Member member(world, device, *stream, split, first_id, rounded(options.most_bytes));
+    Member member(world, devices.data, split, first_id, options, rounded(options.most_bytes));
     first_id += world.size() * (world.size() + 2);
     const auto mine = static_cast<std::size_t>(
         std::ranges::find_if(split.groups,

@@ -10,7 +10,7 @@
 
 #include "comm/world.h"
 #include "mesh/mesh.h"
-#include "tensor/stream.h"
+#include "net/ranks/ranks.h"
 
 namespace ms::net {
 
@@ -57,10 +57,10 @@ struct CollectiveRow {
   double bus_gbs() const { return algorithm_gbs() * bus_factor(what, ranks); }
 };
 
-// Collective over the world: all ranks call it with the same arguments. Rows are complete on every rank. `stream` is
-// one of a CPU device of this rank. `before` is told on rank 0 what comes next.
-std::vector<CollectiveRow> run_collectives(comm::World& world, tensor::Device& device, const std::vector<Split>& splits,
-                                           const CollectiveOptions& options,
+// Collective over the world: all ranks call it with the same arguments. Rows are complete on every rank. `before` is
+// told on rank 0 what comes next.
+std::vector<CollectiveRow> run_collectives(comm::World& world, const RankDevices& devices,
+                                           const std::vector<Split>& splits, const CollectiveOptions& options,
                                            const std::function<void(const std::string& what)>& before);
 
 }  // namespace ms::net

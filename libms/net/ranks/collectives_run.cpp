@@ -20,9 +20,9 @@ std::vector<Split> splits_of(const std::optional<mesh::Mesh>& mesh, int ranks, i
 
 std::optional<std::vector<CollectiveRow>> check_collectives(const CollectivesRequest& request) {
   std::vector<CollectiveRow> rows;
-  const bool speaks = run_ranks(request.ranks, [&](comm::World& world, tensor::Device& device) {
+  const bool speaks = run_ranks(request.ranks, [&](comm::World& world, const RankDevices& devices) {
     std::vector<CollectiveRow> mine = run_collectives(
-        world, device, splits_of(request.mesh, world.size(), world.ranks_on_node()), request.options, request.before);
+        world, devices, splits_of(request.mesh, world.size(), world.ranks_on_node()), request.options, request.before);
     if (world.rank() == 0) rows = std::move(mine);
   });
   return speaks ? std::optional(std::move(rows)) : std::nullopt;

@@ -10,6 +10,9 @@
 #include <thread>
 #include <utility>
 
+#include "comm/nccl_plugin.h"
+#include "net/ranks/staged.h"
+
 namespace ms::net {
 namespace {
 
@@ -18,11 +21,13 @@ using tensor::DType;
 using tensor::Tensor;
 using Time = std::chrono::steady_clock;
 
-constexpr std::int64_t kPing = 16;                                    // bytes
-constexpr std::int64_t kTrial = 256 << 10;                            // of the message that tells how long one takes
-constexpr std::int64_t kLeastPiece = 64 << 10, kMostPiece = 4 << 20;  // of a stream
-constexpr int kPieces = 16;  // of a stream, at least, if it is to be long enough
-constexpr int kWarmUp = 5;   // round trips that do not count
+constexpr std::int64_t kPing = 16;              // bytes
+constexpr std::int64_t kTrial = 256 << 10;      // of the message that tells how long one takes
+constexpr std::int64_t kLeastPiece = 64 << 10;  // of a stream
+constexpr std::int64_t kMostPiece = 4 << 20;
+constexpr std::int64_t kMostGpuPiece = 16 << 20;  // NVLink carries 4 MiB in 10 us
+constexpr int kPieces = 16;                       // of a stream, at least, if it is to be long enough
+constexpr int kWarmUp = 5;                        // round trips that do not count
 
 double seconds_since(Time::time_point begin) { return std::chrono::duration<double>(Time::now() - begin).count(); }
 
@@ -37,11 +42,11 @@ struct Phase {
 struct Cut {
   std::int64_t piece_bytes;
   int pieces;
-  Cut(const PairSpec& spec, double trial_s) {
+  Cut(const PairSpec& spec, double trial_s, std::int64_t most_piece) {
     double bytes_per_s = static_cast<double>(kTrial) / std::max(trial_s, 1e-9);
     if (spec.max_gbps > 0) bytes_per_s = std::min(bytes_per_s, spec.max_gbps * 1e9 / 8);
     const double wanted = std::min(static_cast<double>(spec.bytes), bytes_per_s * spec.seconds);
-    piece_bytes = std::clamp(static_cast<std::int64_t>(wanted) / kPieces / 64 * 64, kLeastPiece, kMostPiece);
+    piece_bytes = std::clamp(static_cast<std::int64_t>(wanted) / kPieces / 64 * 64, kLeastPiece, most_piece);
     pieces = 2 + static_cast<int>(std::min(wanted / static_cast<double>(piece_bytes), 1e5));
   }
 };
@@ -50,18 +55,20 @@ struct Cut {
 
 class RankPart::Impl {
  public:
-  Impl(comm::World& world, tensor::Device& device, std::vector<int> ranks)
+  Impl(comm::World& world, const RankDevices& devices, std::vector<int> ranks)
       : world_(world),
-        device_(device),
+        device_(devices.data),
         ranks_(std::move(ranks)),
-        next_group_(1 + world.size() * world.size()),
-        out_stream_(device.make_stream("netcheck out", tensor::StreamKind::comm)),
-        in_stream_(device.make_stream("netcheck in", tensor::StreamKind::comm)),
-        memory_(device.allocate(static_cast<std::size_t>(2 * kMostPiece), "messages")),
-        told_(device.allocate(kMostTold, "orders")) {
+        next_group_(1),
+        most_piece_(device_.kind() == "cuda" ? kMostGpuPiece : kMostPiece),
+        messages_(device_, 2 * most_piece_, "messages"),
+        told_(devices.host.allocate(kMostTold, "orders")),
+        tell_stream_(devices.host.make_stream("netcheck", tensor::StreamKind::comm)),
+        out_stream_(device_.make_stream("netcheck out", tensor::StreamKind::comm)),
+        in_stream_(device_.make_stream("netcheck in", tensor::StreamKind::comm)) {
     std::vector<int> everybody;
     for (int rank = 0; rank < world.size(); ++rank) everybody.push_back(rank);
-    all_ = world.open({"netcheck", 0, everybody}, *out_stream_);
+    all_ = world.open({"netcheck", 0, everybody}, *tell_stream_);
   }
 
   void tell(Order& order, std::vector<int>& words) {
@@ -75,6 +82,7 @@ class RankPart::Impl {
 
   std::vector<Seen> run(const Round& round, const PairSpec& spec) {
     Seen seen;
+    open_ways(round, spec);
     const Time::time_point begin = Time::now();
     if (spec.pings > 0) {
       for (const auto& [a, b] : round) {
@@ -95,7 +103,11 @@ class RankPart::Impl {
       for (std::size_t p = 0; p < phases.size(); ++p) seen.gbps[p] = stream(phases[p], spec);
     }
     seen.seconds = seconds_since(begin);
-    return all_of(seen);
+    for (const auto& [ends, way] : ways_)
+      if (auto* retiring = dynamic_cast<comm::Retiring*>(way.get())) retiring->retire();
+    std::vector<Seen> all = all_of(seen);  // so everybody has retired theirs
+    ways_.clear();
+    return all;
   }
 
   std::vector<double> reduce(const std::vector<std::vector<int>>& groups, std::int64_t bytes) {
@@ -128,26 +140,32 @@ class RankPart::Impl {
 
   int rank_of(int node) const { return ranks_[static_cast<std::size_t>(node)]; }
   static Tensor piece(std::byte* data, std::int64_t bytes) { return {data, 1, bytes / 4, bytes / 4, DType::i32}; }
-  Tensor out(std::int64_t bytes) const { return piece(memory_->data(), bytes); }
-  Tensor in(std::int64_t bytes) const { return piece(memory_->data() + kMostPiece, bytes); }
+  Tensor out(std::int64_t bytes) const { return messages_.words(0, bytes); }
+  Tensor in(std::int64_t bytes) const { return messages_.words(most_piece_, bytes); }
 
-  // A way between two ranks has a communicator of its own on each of a rank's streams that it can be part of.
-  Communicator& way(int from, int to) {
-    const int me = world_.rank();
-    auto& open = ways_[{from, to}];
-    if (!open) {
-      const int id = 1 + from * world_.size() + to;
-      open = world_.open({fmt::format("{} to {}", from, to), id, {std::min(from, to), std::max(from, to)}},
-                         me == from ? *out_stream_ : *in_stream_);
+  // A way between two ranks has a communicator of its own on each of a rank's streams that it can be part of, for one
+  // round: NCCL's take memory. To open and to connect one is collective there, so all ranks go through a round in its
+  // order.
+  void open_ways(const Round& round, const PairSpec& spec) {
+    const auto open = [&](int from, int to) {
+      const int me = world_.rank(), id = next_group_++;
+      if (me != from && me != to) return;
+      auto& way = ways_[{from, to}];
+      way = world_.open({fmt::format("{} to {}", from, to), id, {from, to}}, me == from ? *out_stream_ : *in_stream_);
+      way->connect();
+    };
+    for (const auto& [a, b] : round) {
+      open(rank_of(a), rank_of(b));
+      if (spec.back || spec.pings > 0) open(rank_of(b), rank_of(a));
     }
-    return *open;
   }
+  Communicator& way(int from, int to) { return *ways_.at({from, to}); }
 
   void share(void* data, std::size_t bytes) {
     const auto whole = static_cast<std::int64_t>((bytes + 3) / 4 * 4);
     if (world_.rank() == 0) std::memcpy(told_->data(), data, bytes);
     all_->broadcast(piece(told_->data(), whole), 0);
-    out_stream_->synchronize();
+    tell_stream_->synchronize();
     std::memcpy(data, told_->data(), bytes);
   }
 
@@ -159,7 +177,7 @@ class RankPart::Impl {
     auto* bytes = reinterpret_cast<std::byte*>(all.data());
     all_->all_gather(piece(bytes, static_cast<std::int64_t>(all.size() * sizeof(T))),
                      piece(bytes + static_cast<std::size_t>(world_.rank()) * sizeof(T), sizeof(T)));
-    out_stream_->synchronize();
+    tell_stream_->synchronize();
     return all;
   }
 
@@ -169,7 +187,8 @@ class RankPart::Impl {
     const Time::time_point first = Time::now();
     for (int i = 0; i < spec.pings + kWarmUp; ++i) {
       const bool last = i + 1 == spec.pings + kWarmUp || seconds_since(first) > spec.ping_s;
-      *memory_->data() = std::byte(last ? 1 : 0);
+      *messages_.host(0) = std::byte(last ? 1 : 0);
+      messages_.push(*out_stream_, 0, kPing);
       const Time::time_point begin = Time::now();
       there.send(out(kPing));
       back.recv(in(kPing));
@@ -188,8 +207,9 @@ class RankPart::Impl {
     for (int i = 0; i < spec.pings + kWarmUp; ++i) {
       back.recv(in(kPing));
       in_stream_->synchronize();
-      const bool last = *(memory_->data() + kMostPiece) != std::byte{0};
       there.send(out(kPing));
+      messages_.pull(*in_stream_, most_piece_, kPing);
+      const bool last = *messages_.host(most_piece_) != std::byte{0};
       out_stream_->synchronize();
       if (last) break;
     }
@@ -202,7 +222,7 @@ class RankPart::Impl {
     double trial_s = 0;
     for (int i = 0; i < 2; ++i) {  // the first one also connects
       all_->barrier();
-      out_stream_->synchronize();
+      tell_stream_->synchronize();
       const Time::time_point begin = Time::now();
       if (to != nullptr) to->send(out(kTrial));
       if (from != nullptr) from->recv(in(kTrial));
@@ -214,7 +234,7 @@ class RankPart::Impl {
     std::optional<Cut> coming;
     tensor::Event first;
     if (from != nullptr) {
-      coming.emplace(spec, trial_s);
+      coming.emplace(spec, trial_s, most_piece_);
       for (int i = 0; i < coming->pieces; ++i) {
         from->recv(in(coming->piece_bytes));
         if (i == 0) first = in_stream_->record();
@@ -222,7 +242,7 @@ class RankPart::Impl {
     }
     std::optional<Time::time_point> begun;  // when the first piece was here
     if (to != nullptr) {
-      send(*to, spec, Cut(spec, trials[static_cast<std::size_t>(phase.to)]), [&] {
+      send(*to, spec, Cut(spec, trials[static_cast<std::size_t>(phase.to)], most_piece_), [&] {
         if (first && !begun && first.ready()) begun = Time::now();
       });
     }
@@ -253,16 +273,18 @@ class RankPart::Impl {
 
   comm::World& world_;
   tensor::Device& device_;
-  std::vector<int> ranks_;  // of the nodes
-  int next_group_;          // id
-  std::unique_ptr<tensor::Stream> out_stream_, in_stream_;
-  std::unique_ptr<tensor::Memory> memory_, told_, reduced_;
+  std::vector<int> ranks_;   // of the nodes
+  int next_group_;           // id
+  std::int64_t most_piece_;  // messages_ has room for one that is sent, and one that is received
+  Staged messages_;
+  std::unique_ptr<tensor::Memory> told_, reduced_;
+  std::unique_ptr<tensor::Stream> tell_stream_, out_stream_, in_stream_;  // which drain before their memory goes
   std::unique_ptr<Communicator> all_;
-  std::map<Pair, std::unique_ptr<Communicator>> ways_;
+  std::map<Pair, std::unique_ptr<Communicator>> ways_;  // of this round
 };
 
-RankPart::RankPart(comm::World& world, tensor::Device& device, std::vector<int> ranks)
-    : impl_(std::make_unique<Impl>(world, device, std::move(ranks))) {}
+RankPart::RankPart(comm::World& world, const RankDevices& devices, std::vector<int> ranks)
+    : impl_(std::make_unique<Impl>(world, devices, std::move(ranks))) {}
 RankPart::~RankPart() = default;
 void RankPart::tell(Order& order, std::vector<int>& words) { impl_->tell(order, words); }
 std::vector<Seen> RankPart::run(const Round& round, const PairSpec& spec) { return impl_->run(round, spec); }

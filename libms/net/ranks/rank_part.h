@@ -9,6 +9,7 @@
 #include "comm/world.h"
 #include "net/measure/pair.h"
 #include "net/measure/schedule.h"
+#include "net/ranks/ranks.h"
 #include "tensor/stream.h"
 
 namespace ms::net {
@@ -33,7 +34,7 @@ static_assert(std::is_trivially_copyable_v<Seen>);
 class RankPart {
  public:
   // `ranks`: each node's rank.
-  RankPart(comm::World& world, tensor::Device& device, std::vector<int> ranks);
+  RankPart(comm::World& world, const RankDevices& devices, std::vector<int> ranks);
   ~RankPart();
   RankPart(const RankPart&) = delete;
   RankPart& operator=(const RankPart&) = delete;

@@ -24,7 +24,8 @@ std::vector<std::vector<int>> groups_in(const std::vector<int>& words) {
 
 }  // namespace
 
-RankWorkers::RankWorkers(comm::World& world, tensor::Device& device) : is_first_(world.rank() == 0) {
+RankWorkers::RankWorkers(comm::World& world, const RankDevices& devices)
+    : is_first_(world.rank() == 0), one_gpu_a_node_(devices.data.kind() == "cuda") {
   for (int rank = 0; rank < world.size(); ++rank) {
     if (std::ranges::find(nodes_, world.node(rank)) != nodes_.end()) continue;
     nodes_.push_back(world.node(rank));
@@ -34,13 +35,14 @@ RankWorkers::RankWorkers(comm::World& world, tensor::Device& device) : is_first_
     const std::string node = nodes_.front();
     nodes_.clear();
     ranks_.clear();
+    one_gpu_a_node_ = false;
     for (int rank = 0; rank < world.size(); ++rank) {
       nodes_.push_back(fmt::format("{}:{}", node, rank));
       ranks_.push_back(rank);
     }
   }
   invited_ = nodes_.size();
-  part_ = std::make_unique<RankPart>(world, device, ranks_);
+  part_ = std::make_unique<RankPart>(world, devices, ranks_);
 }
 
 RankWorkers::~RankWorkers() {
@@ -70,7 +72,9 @@ void RankWorkers::serve() {
 }
 
 std::vector<std::string> RankWorkers::not_run() const {
-  return {"lost datagrams and the size of packets: not over communicators"};
+  std::vector<std::string> not_run{"lost datagrams and the size of packets: not over communicators"};
+  if (one_gpu_a_node_) not_run.emplace_back("other GPUs of the nodes, and adapters near them: --gpu takes another one");
+  return not_run;
 }
 
 std::vector<PairResult> RankWorkers::test(const Round& round, const PairSpec& spec, int /*source_port*/) {

@@ -6,7 +6,7 @@
 
 #include "comm/world.h"
 #include "net/measure/workers.h"
-#include "tensor/stream.h"
+#include "net/ranks/ranks.h"
 
 namespace ms::net {
 
@@ -16,7 +16,7 @@ class RankPart;
 // which returns when rank 0 destroys its RankWorkers, or throws Error("comm.*").
 class RankWorkers : public Workers {
  public:
-  RankWorkers(comm::World& world, tensor::Device& device);
+  RankWorkers(comm::World& world, const RankDevices& devices);
   ~RankWorkers() override;
   RankWorkers(const RankWorkers&) = delete;
   RankWorkers& operator=(const RankWorkers&) = delete;
@@ -34,7 +34,7 @@ class RankWorkers : public Workers {
  private:
   std::unique_ptr<RankPart> part_;  // of this rank
   std::vector<int> ranks_;          // of the nodes
-  bool is_first_;
+  bool is_first_, one_gpu_a_node_;
   bool works_ = true;
   // The size of a reduction: as many bytes as take about kReduction_s in the first call's fastest group, within bounds.
   static constexpr std::int64_t kLeastReduced = 512 << 10;

@@ -31,7 +31,7 @@ std::vector<CollectiveRow> run(int ranks, const std::vector<Split>& splits, cons
     threads.emplace_back([&, rank] {
       const std::unique_ptr<comm::World> world = hub.world(rank);
       tensor::CpuDevice device(pool, matmuls);
-      std::vector<CollectiveRow> mine = run_collectives(*world, device, splits, options, {});
+      std::vector<CollectiveRow> mine = run_collectives(*world, {.host = device, .data = device}, splits, options, {});
       world->close();
       if (rank == 0) rows = std::move(mine);
     });

@@ -80,14 +80,15 @@ TEST(RankWorkers, ARankThatIsLostIsNamedAndNothingIsTestedAfterIt) {
   std::optional<Checked> checked;
   const CheckOptions options{.spec = quickest()};
   try {
-    run_ranks({.transport = "threads", .ranks = 3, .deadline_s = 1}, [&](comm::World& world, tensor::Device& device) {
-      RankWorkers workers(world, device);
-      if (world.rank() == 0) {
-        checked = locate(workers, options);
-      } else if (world.rank() == 1) {
-        workers.serve();
-      }  // rank 2 does not take part
-    });
+    run_ranks({.transport = "threads", .ranks = 3, .deadline_s = 1},
+              [&](comm::World& world, const RankDevices& devices) {
+                RankWorkers workers(world, devices);
+                if (world.rank() == 0) {
+                  checked = locate(workers, options);
+                } else if (world.rank() == 1) {
+                  workers.serve();
+                }  // rank 2 does not take part
+              });
     FAIL() << "the launch ended well";
   } catch (const Error& error) { EXPECT_EQ(error.blame(), Blame::peer); }
   ASSERT_TRUE(checked);
