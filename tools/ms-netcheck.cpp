@@ -7,6 +7,7 @@
 #include "base/cli.h"
 #include "comm/launch.h"
 #include "net/commands/commands.h"
+#include "net/judge/nccl_choices.h"
 #include "net/measure/counters.h"
 #include "net/report/report.h"
 #include "train/config.h"
@@ -27,6 +28,11 @@ std::vector<std::pair<std::string, std::string>> code_items() {
   for (const net::Code& code : net::codes()) items.emplace_back(code.code, code.summary);
   return items;
 }
+std::vector<std::pair<std::string, std::string>> choice_items() {
+  std::vector<std::pair<std::string, std::string>> items;
+  for (const net::NcclChoiceCode& code : net::nccl_choice_codes()) items.emplace_back(code.code, code.summary);
+  return items;
+}
 std::vector<std::pair<std::string, std::string>> counter_items() {
   std::vector<std::pair<std::string, std::string>> items;
   for (const net::CounterRule& rule : net::counter_rules()) {
@@ -43,7 +49,7 @@ const Tool kTool{
     .name = "ms-netcheck",
     .summary = "is the fabric sound, and if not, which node or link is at fault",
     .commands = {net::pairs_command(), net::locate_command(), net::ecmp_command(), net::collectives_command(mesh_of),
-                 net::counters_command(), net::config_command(), net::agent_command()},
+                 net::counters_command(), net::config_command(), net::nccl_log_command(), net::agent_command()},
     .description =
         "Runs inside a job of its own: what it measures it also loads. Before it starts it says for how "
         "long, and how much every node will send at most. A node that dies ends a job unless that was started with "
@@ -57,7 +63,9 @@ const Tool kTool{
                     {2, "A node, switch, link or direction is at fault."},
                     {3, "Nothing could be measured, or the command is wrong."}},
     .failure_status = net::kNothingMeasured,
-    .sections = {{.title = "FINDINGS", .items = code_items()}, {.title = "COUNTERS", .items = counter_items()}},
+    .sections = {{.title = "FINDINGS", .items = code_items()},
+                 {.title = "NCCL'S CHOICES", .items = choice_items()},
+                 {.title = "COUNTERS", .items = counter_items()}},
     .before_error = comm::let_rank_0_report_first};
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Parsers of text that a person or another program wrote: configurations, JSON, what Slurm and the kernel say, the
 // wire.
 #include <algorithm>
+#include <sstream>
 
 #include "base/config.h"
 #include "base/escape.h"
@@ -10,6 +11,7 @@
 #include "health/evidence/kernel_log.h"
 #include "health/run/result_wire.h"
 #include "net/agents/wire.h"
+#include "net/judge/nccl_choices.h"
 #include "net/measure/facts_json.h"
 #include "slurm/hostfile.h"
 #include "slurm/hostlist.h"
@@ -235,6 +237,25 @@ std::vector<std::string> net_seeds() {
           net::to_json(std::map<std::string, net::Snapshot>{{"n1", snapshot}})};
 }
 
+// Lines and XML of NCCL's, of which findings show some.
+void nccl_log(std::string_view text) {
+  std::istringstream in{std::string(text)};
+  net::NcclLog log;
+  log.read(in, "fuzz");
+  for (const Finding& finding : net::judge_nccl(log).findings)
+    expect(safe_line(finding.str()) == finding.str(), "a finding is safe to print");
+}
+std::vector<std::string> nccl_log_seeds() {
+  return {
+      "n1:7:8 [0] NCCL INFO comm 0x1 rank 0 nranks 16 cudaDev 0 commId 0xfeed - Init START\n"
+      "n1:7:8 [0] NCCL INFO Pattern 4, crossNic 0, nChannels 8, bw 20.0/20.0, type NVL/PIX, sameChannels 1\n"
+      "n1:7:8 [0] NCCL INFO Channel 00/0 : 1[1] -> 8[0] [send] via NET/IB/0(3)/GDRDMA/Shared\n"
+      "n1:7:8 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.0.0.1<0>\n"
+      "n1:7:8 [0] net.cc:1 NCCL WARN failed\n",
+      "<system><gpu dev=\"0\" sm=\"90\"><nvlink count=\"2\"/></gpu><net name=\"a\" gdr=\"1\"/></system>",
+      "<graphs><graph pattern=\"4\" nchannels=\"8\" typeintra=\"NVL\" typeinter=\"PIX\"/></graphs>"};
+}
+
 const Target kTargets[] = {
     {"toml",
      toml,
@@ -257,6 +278,7 @@ const Target kTargets[] = {
      slurm_records,
      slurm_seeds,
      {"NodeName=", " State=", " Reason=", " Partitions=", "[root@", "\x1f", "\x1e"}},
+    {"nccl_log", nccl_log, nccl_log_seeds, {"\x1b[2J", "NCCL WARN ", " via ", "99999999999", " nchannels=\"", "\0"}},
     {"kernel_log", kernel_log, kernel_log_seeds, {",-;", "\\x0a", "NVRM: Xid", "\n "}},
     {"result_wire", result_wire, result_seeds, {"\xff\xff\xff\xff"}},
     {"net_wire", net_wire, net_seeds, {"5.5e48", "\"flow_gbps\":", "-1", "18446744073709551615", "\\u001b[2J", "[[[["}},

@@ -47,5 +47,6 @@ using MeshOf = std::function<std::optional<mesh::Mesh>(const Args&)>;
 Command collectives_command(MeshOf mesh);
 Command counters_command();
 Command config_command();
+Command nccl_log_command();
 
 }  // namespace ms::net

@@ -37,13 +37,13 @@ TEST(Wire, RefusesNumbersThatItCannotHold) {
   for (const char* number : {"5.5e48", "1e400", "9223372036854775808", "-1e300", "8000.5", "\"8000\"", "null"}) {
     std::string changed = line;
     changed.replace(changed.find("8000"), 4, number);
-    EXPECT_EQ(test::thrown_by([&] { read_answer(changed); }).kind(), "net.wire") << number;
+    EXPECT_EQ(ms::test::thrown_by([&] { read_answer(changed); }).kind(), "net.wire") << number;
   }
   std::string order = to_json(TestOrder{.spec = {.max_gbps = 77}});
   order.replace(order.find("77"), 2, "5.5e48");
-  EXPECT_EQ(test::thrown_by([&] { read_order(order); }).kind(), "net.wire");
-  EXPECT_EQ(test::thrown_by([] { read_member(std::string(100'000, '[')); }).kind(), "net.wire");
-  EXPECT_EQ(test::thrown_by([] { read_facts(std::string(100'000, '[')); }).kind(), "net.wire");
+  EXPECT_EQ(ms::test::thrown_by([&] { read_order(order); }).kind(), "net.wire");
+  EXPECT_EQ(ms::test::thrown_by([] { read_member(std::string(100'000, '[')); }).kind(), "net.wire");
+  EXPECT_EQ(ms::test::thrown_by([] { read_facts(std::string(100'000, '[')); }).kind(), "net.wire");
 }
 
 }  // namespace

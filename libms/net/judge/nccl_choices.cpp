@@ -1,0 +1,199 @@
+#include "net/judge/nccl_choices.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "base/text.h"
+#include "slurm/hostlist.h"
+
+namespace ms::net {
+namespace {
+
+using Hosts = std::map<std::string, NcclHost>;
+
+bool has_way(const NcclHost& host, std::string_view kind) {
+  return std::ranges::any_of(host.ways, [&](const auto& way) { return way.first.starts_with(kind); });
+}
+std::int64_t ways_of(const NcclHost& host, std::string_view kind, bool direct) {
+  std::int64_t count = 0;
+  for (const auto& [way, connections] : host.ways)
+    if (way.starts_with(kind) && way.ends_with("/GDRDMA") == direct) count += connections;
+  return count;
+}
+// " (NCCL_IB_DISABLE=1 is set)" for those of the variables that are.
+std::string set_here(const NcclHost& host, std::initializer_list<std::string_view> variables) {
+  std::string text;
+  for (const std::string_view variable : variables) {
+    const auto setting = host.settings.find(std::string(variable));
+    if (setting != host.settings.end())
+      text += fmt::format("{}{}={}", text.empty() ? "" : ", ", setting->first, setting->second);
+  }
+  return text.empty() ? text : fmt::format(" ({} is set)", text);
+}
+
+class ChoiceJudge {
+ public:
+  explicit ChoiceJudge(const NcclLog& log) : log_(log), hosts_(log.hosts()) {}
+
+  NcclJudged run() {
+    for (const auto& [name, host] : hosts_) {
+      sockets(name, host);
+      shared_memory(name, host);
+      direct(name, host);
+      multicast(name, host);
+      dumped(name, host);
+      for (const auto& [text, times] : host.warnings) find(name, "nccl.warning", Severity::warning, text, "");
+    }
+    rings();
+    if (!log_.has_ways()) not_run_.emplace_back("ways between ranks: no line tells them, NCCL_DEBUG=INFO does");
+    if (!log_.has_graphs()) {
+      not_run_.emplace_back(
+          "rings that a node found, and its NVLinks: NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET,P2P,SHM,ENV tells them");
+    }
+    if (log_.is_cut()) not_run_.emplace_back("all of these logs: they say more than is kept of them");
+    return {.findings = folded(), .not_run = std::move(not_run_)};
+  }
+
+ private:
+  bool any_host(const std::function<bool(const NcclHost&)>& has) const {
+    return std::ranges::any_of(hosts_, [&](const auto& host) { return has(host.second); });
+  }
+
+  void sockets(const std::string& name, const NcclHost& host) {
+    if (!host.networks.contains("Socket") && !has_way(host, "NET/Socket")) return;
+    const std::string set = set_here(host, {"NCCL_NET", "NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_NET_PLUGIN"});
+    const bool others = any_host([](const NcclHost& other) {
+      return std::ranges::any_of(other.networks, [](const std::string& network) { return network != "Socket"; });
+    });
+    if (!host.adapters.empty()) {
+      find(name, "nccl.socket", Severity::warning,
+           fmt::format("sends over sockets, and found {}{}", plural(host.adapters.size(), "adapter"), set),
+           "unset what keeps NCCL from them");
+    } else if (others) {
+      find(name, "nccl.socket", Severity::warning,
+           fmt::format("sends over sockets where other hosts do not{}{}",
+                       host.found_no_adapter ? ": it found no adapter" : "", set),
+           "see that the process has /dev/infiniband and libibverbs, in its container too, and a port that is up");
+    } else {
+      not_run_.push_back("whether adapters are left unused: no host took or found one, 'ms-netcheck config' looks");
+    }
+  }
+
+  void shared_memory(const std::string& name, const NcclHost& host) {
+    const auto shm = host.ways.find("SHM");
+    if (shm == host.ways.end()) return;
+    const bool others =
+        any_host([](const NcclHost& other) { return has_way(other, "P2P") && !other.ways.contains("SHM"); });
+    if (!host.has_nvlink && !others) return;
+    find(name, "nccl.shm", Severity::warning,
+         fmt::format("{} between GPUs through the host's memory, {}{}",
+                     plural(static_cast<std::size_t>(shm->second), "connection"),
+                     host.has_nvlink ? "and it has NVLinks" : "where other hosts go from GPU to GPU",
+                     set_here(host, {"NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL"})),
+         "unset those variables; show the job all GPUs in one container; see nvidia-smi topo -p2p r");
+  }
+
+  void direct(const std::string& name, const NcclHost& host) {
+    const std::int64_t staged = ways_of(host, "NET/IB", false), straight = ways_of(host, "NET/IB", true);
+    if (staged == 0) return;
+    const bool others = any_host([](const NcclHost& other) { return ways_of(other, "NET/IB", true) > 0; });
+    find(name, "nccl.gdr", others ? Severity::warning : Severity::note,
+         fmt::format("{} of {} over InfiniBand or RoCE without GPUDirect RDMA: bytes go through the host's memory{}{}",
+                     staged, plural(static_cast<std::size_t>(staged + straight), "connection"),
+                     others ? "" : "; no host has it, so it may not be there to have",
+                     set_here(host, {"NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ"})),
+         "load nvidia_peermem, or use a kernel and driver with DMA-BUF; GPU and adapter below one PCIe switch");
+  }
+
+  void multicast(const std::string& name, const NcclHost& host) {
+    if (!host.lacks_multicast || !any_host([](const NcclHost& other) { return !other.lacks_multicast; })) return;
+    find(name, "nccl.nvls", Severity::warning, "has no NVLink multicast, and other hosts have",
+         "see that the fabric manager runs, and that its version is the driver's");
+  }
+
+  // A topology's GPUs and adapters, beside each other.
+  void dumped(const std::string& name, const NcclHost& host) {
+    std::int64_t most = 0;
+    for (const auto& [gpu, links] : host.nvlinks) most = std::max(most, links);
+    for (const auto& [gpu, links] : host.nvlinks) {
+      if (links == most) continue;
+      find(name, "nccl.nvlink", Severity::warning,
+           fmt::format("GPU {} has {}, and others have {}", gpu, plural(static_cast<std::size_t>(links), "NVLink"),
+                       most),
+           "see nvidia-smi nvlink -s");
+    }
+    const bool some = std::ranges::any_of(host.direct, [](const auto& adapter) { return adapter.second; });
+    for (const auto& [adapter, direct] : host.direct) {
+      if (direct || !some) continue;
+      find(name, "nccl.gdr", Severity::note, fmt::format("{} has no GPUDirect RDMA, and other adapters have", adapter),
+           "");
+    }
+  }
+
+  // NCCL takes the least channels and the worst types of all ranks: one node holds all of them down.
+  void rings() {
+    std::map<std::string, std::vector<std::pair<std::string, NcclRings>>> comms;
+    for (const auto& [name, host] : hosts_)
+      for (const auto& [comm, rings] : host.rings) comms[comm].emplace_back(name, rings);
+    for (const auto& [comm, of] : comms) {
+      const int most =
+          std::ranges::max_element(of, {}, [](const auto& one) { return one.second.channels; })->second.channels;
+      for (const auto& [name, rings] : of) {
+        if (rings.channels == most) continue;
+        find(name, "nccl.channels", Severity::warning,
+             fmt::format("finds {} over {}/{}, and other hosts of the group {}: all use the fewest",
+                         plural(static_cast<std::size_t>(rings.channels), "ring"), rings.intra, rings.inter, most),
+             "compare the node's GPUs, adapters, PCIe and NVLinks with another's: ms-diag fleet");
+      }
+    }
+  }
+
+  void find(const std::string& name, std::string code, Severity severity, std::string message, std::string remedy) {
+    std::vector<std::string>& hosts = found_[{
+        .code = std::move(code), .severity = severity, .message = std::move(message), .remedy = std::move(remedy)}];
+    if (hosts.empty() || hosts.back() != name) hosts.push_back(name);
+  }
+  std::vector<Finding> folded() const {
+    std::vector<Finding> findings;
+    for (const auto& [said, hosts] : found_) {
+      findings.push_back({.code = said.code,
+                          .severity = said.severity,
+                          .blame = Blame::fabric,
+                          .entity = slurm::fold_hostlist(hosts),
+                          .message = said.message,
+                          .remedy = said.remedy});
+    }
+    return findings;
+  }
+
+  struct Said {
+    std::string code;
+    Severity severity;
+    std::string message, remedy;
+    auto operator<=>(const Said&) const = default;
+  };
+  const NcclLog& log_;
+  const Hosts& hosts_;
+  std::map<Said, std::vector<std::string>> found_;
+  std::vector<std::string> not_run_;
+};
+
+}  // namespace
+
+const std::vector<NcclChoiceCode>& nccl_choice_codes() {
+  static const std::vector<NcclChoiceCode> kCodes{
+      {"nccl.socket", "NCCL sends over sockets, and there are adapters, or other hosts have them."},
+      {"nccl.shm", "GPUs of a node exchange through the host's memory, where NVLink or PCIe would do."},
+      {"nccl.gdr",
+       "Messages go through the host's memory on their way to an adapter; a note where no host does better."},
+      {"nccl.nvlink", "A GPU has fewer NVLinks than another one of its host."},
+      {"nccl.nvls", "A host has no NVLink multicast, and others have."},
+      {"nccl.channels", "A host found fewer rings than others of its group, and holds them all down."},
+      {"nccl.warning", "What NCCL warned of itself."}};
+  return kCodes;
+}
+
+NcclJudged judge_nccl(const NcclLog& log) { return ChoiceJudge(log).run(); }
+
+}  // namespace ms::net

@@ -1,0 +1,74 @@
+// Reads what NCCL writes about its own choices: the lines of its log with NCCL_DEBUG=INFO and
+// NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET,P2P,SHM,ENV (transport/*.cc, graph/search.cc and init.cc of NCCL 2.18 to 2.31), and
+// the files of NCCL_TOPO_DUMP_FILE and NCCL_GRAPH_DUMP_FILE (graph/xml.cc). Everything read is another program's text:
+// lines and counts are bounded, and what is not understood is passed over.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <istream>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+
+namespace ms::net {
+
+// The rings that a rank found in its node: before NCCL takes the least of all ranks.
+struct NcclRings {
+  int channels = 0;
+  std::string intra, inter;  // the worst hop between GPUs, and to the network: NVL, PIX, PXB, PHB, SYS
+  auto operator<=>(const NcclRings&) const = default;
+};
+
+// One host, as its processes wrote; of a dumped XML file, what is in it.
+struct NcclHost {
+  std::set<std::int64_t> processes;
+  std::set<std::string> networks;               // that were taken: "IB", "Socket", a plugin's name
+  std::set<std::string> adapters;               // that the IB transport found: "mlx5_0:1/RoCE"
+  std::map<std::string, std::int64_t> ways;     // connections by what they go over: "P2P/CUMEM", "NET/IB/GDRDMA", "SHM"
+  std::map<std::string, NcclRings> rings;       // by communicator, the least of its ranks
+  std::map<std::string, std::string> settings;  // NCCL's variables that were set
+  std::map<std::string, std::int64_t> warnings;
+  int channels = 0, ranks = 0;                  // of the largest communicator: of collectives, as NCCL took them
+  std::map<std::string, std::int64_t> nvlinks;  // by GPU ("0"), of a dumped topology
+  std::map<std::string, bool> direct;           // by adapter, likewise: GPUDirect RDMA
+  bool has_nvlink = false, found_no_adapter = false, lacks_multicast = false;
+};
+
+// Several logs, by host.
+class NcclLog {
+ public:
+  static constexpr std::size_t kLongestLine = 8192;
+  static constexpr std::size_t kLargestXml = std::size_t{16} << 20;
+  static constexpr std::size_t kMostHosts = 65536;
+  static constexpr std::size_t kMostOfAHost = 4096;
+
+  // Reads a log to its end, or a dumped XML file, whose host is `file`. A line that is longer counts with its
+  // beginning. Returns the number of lines or elements that are NCCL's.
+  std::int64_t read(std::istream& in, const std::string& file);
+  const std::map<std::string, NcclHost>& hosts() const { return hosts_; }
+  bool has_graphs() const { return has_graphs_; }
+  bool has_ways() const { return has_ways_; }
+  bool is_cut() const { return is_cut_; }  // there was more than is kept
+
+ private:
+  struct Thread {  // of a process: the communicator that it opens
+    std::string comm;
+    int ranks = 0;
+  };
+  std::int64_t read_xml(std::string_view text, const std::string& file);
+  bool take(std::string_view line);
+  void choice(NcclHost& host, Thread& thread, std::string_view text);
+  template <class Map, class Key>
+  auto* kept(Map& map, const Key& key, std::size_t most);
+
+  std::map<std::string, NcclHost> hosts_;
+  std::map<std::string, Thread> threads_;  // by "host:process:thread"
+  bool has_graphs_ = false, has_ways_ = false, is_cut_ = false;
+};
+
+// "P2P/CUMEM", "SHM", "NET/IB/GDRDMA", "NET/Socket" of what follows "via ": without devices and ways of sharing.
+std::string way_of(std::string_view via);
+
+}  // namespace ms::net

@@ -1,0 +1,182 @@
+// What NCCL chose, by logs in its format: clean ones, fallbacks, and bytes that nobody should trust.
+#include "net/measure/nccl_log.h"
+
+#include <gmock/gmock.h>
+
+#include <sstream>
+
+#include "net/judge/nccl_choices.h"
+#include "net/report/nccl_report.h"
+
+namespace ms::net {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+// A process of a host in a group of 16 with this id, and what it says beside that.
+struct Speaker {
+  std::string host, lines = {};
+  int process = 100;
+
+  Speaker& says(const std::string& text, const std::string& level = "INFO") {
+    lines += fmt::format("{0}:{1}:{2} [0] {3}NCCL {4} {5}\n", host, process, process + 1,
+                         level == "WARN" ? "transport/net.cc:100 " : "", level, text);
+    return *this;
+  }
+  Speaker& opens(int rings, const std::string& types = "NVL/PIX") {
+    says("comm 0x55aa rank 0 nranks 16 cudaDev 0 nvmlDev 0 busId 1000 commId 0xfeed - Init START");
+    says(fmt::format("Pattern 4, crossNic 0, nChannels {}, bw 20.000000/20.000000, type {}, sameChannels 1", rings,
+                     types));
+    return says("8 coll channels, 8 collnet channels, 0 nvls channels, 8 p2p channels, 2 p2p channels per peer");
+  }
+};
+Speaker healthy(const std::string& host) {
+  Speaker speaker{.host = host};
+  speaker.says("NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.0.0.1<0>");
+  speaker.says("Using network IB");
+  speaker.says("              + NVL[480.0] - NVS/0");
+  speaker.says("NVLS multicast support is available on dev 0");
+  speaker.opens(8);
+  speaker.says("Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read");
+  speaker.says("Channel 00/0 : 1[1] -> 8[0] [send] via NET/IB/0/GDRDMA");
+  speaker.says("Channel 00/0 : 8[0] -> 1[1] [receive] via NET/IB/0/GDRDMA");
+  return speaker;
+}
+
+NcclLog log_of(const std::vector<std::string>& texts) {
+  NcclLog log;
+  for (const std::string& text : texts) {
+    std::istringstream in(text);
+    log.read(in, fmt::format("file{}", log.hosts().size()));
+  }
+  return log;
+}
+std::vector<std::string> judged(const std::vector<Speaker>& speakers) {
+  std::vector<std::string> texts, said;
+  for (const Speaker& speaker : speakers) texts.push_back(speaker.lines);
+  for (const Finding& finding : judge_nccl(log_of(texts)).findings) said.push_back(finding.str());
+  return said;
+}
+
+TEST(NcclLog, HostsAlikeAreOneRowAndNothingIsFound) {
+  const NcclLog log = log_of({healthy("n1").lines, healthy("n2").lines});
+  EXPECT_THAT(judge_nccl(log).findings, IsEmpty());
+  EXPECT_THAT(judge_nccl(log).not_run, IsEmpty());
+  const NcclHost& host = log.hosts().at("n1");
+  EXPECT_THAT(host.adapters, ElementsAre("mlx5_0:1/RoCE", "mlx5_1:1/RoCE"));
+  EXPECT_EQ(host.channels, 8);
+  EXPECT_EQ(host.rings.at("0xfeed"), (NcclRings{.channels = 8, .intra = "NVL", .inter = "PIX"}));
+  EXPECT_THAT(nccl_text(log, judge_nccl(log)),
+              HasSubstr("n[1-2]          1  IB              2         8  8 NVL/PIX    1 NET/IB/GDRDMA, 1 P2P/CUMEM"));
+  EXPECT_THAT(nccl_json(log, judge_nccl(log)), HasSubstr(R"("NET/IB/GDRDMA": 1)"));
+}
+
+TEST(NcclLog, WaysAreNamedWithoutTheirDevices) {
+  EXPECT_EQ(way_of("P2P/CUMEM/read"), "P2P/CUMEM");
+  EXPECT_EQ(way_of("P2P/direct pointer"), "P2P/direct pointer");
+  EXPECT_EQ(way_of("SHM/direct/direct"), "SHM");
+  EXPECT_EQ(way_of("NET/IB/3(7)/GDRDMA(PCI)/Shared"), "NET/IB/GDRDMA");
+  EXPECT_EQ(way_of("NET/AWS Libfabric/0/GDRDMA"), "NET/AWS Libfabric/GDRDMA");
+  EXPECT_EQ(way_of("NET/Socket/0"), "NET/Socket");
+  EXPECT_EQ(way_of(""), "");
+}
+
+TEST(NcclLog, SocketsBesideAdaptersOrWhereOthersHaveThem) {
+  Speaker ignores{.host = "n2"};
+  ignores.says("NCCL_NET set by environment to Socket").says("NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:10.0.0.2<0>");
+  ignores.says("Using network Socket").opens(8);
+  EXPECT_THAT(judged({healthy("n1"), ignores}),
+              ElementsAre(HasSubstr(
+                  "warning nccl.socket n2: sends over sockets, and found 1 adapter (NCCL_NET=Socket is set)")));
+  Speaker lacks{.host = "n3"};
+  lacks.says("NET/IB : No device found.").says("Using network Socket").opens(8);
+  EXPECT_THAT(
+      judged({healthy("n1"), lacks}),
+      ElementsAre(HasSubstr("nccl.socket n3: sends over sockets where other hosts do not: it found no adapter")));
+  // Alone it may be as it should.
+  EXPECT_THAT(judged({lacks}), IsEmpty());
+  EXPECT_THAT(judge_nccl(log_of({lacks.lines})).not_run, testing::Contains(HasSubstr("ms-netcheck config")));
+}
+
+TEST(NcclLog, MemoryOfTheHostWhereGpusCouldReachEachOther) {
+  Speaker shm = healthy("n1");
+  shm.says("NCCL_P2P_DISABLE set by environment to 1.").says("Channel 01 : 0[0] -> 1[1] via SHM/direct/direct");
+  EXPECT_THAT(judged({shm}), ElementsAre(HasSubstr("nccl.shm n1: 1 connection between GPUs through the host's memory, "
+                                                   "and it has NVLinks (NCCL_P2P_DISABLE=1 is set)")));
+  Speaker pcie{.host = "n1"};
+  pcie.opens(2, "PHB/PHB").says("Channel 01 : 0[0] -> 1[1] via SHM/direct/direct");
+  EXPECT_THAT(judged({pcie}), IsEmpty());
+}
+
+TEST(NcclLog, WithoutGpuDirectIsANoteUnlessOthersHaveIt) {
+  Speaker staged{.host = "n2"};
+  staged.opens(8).says("Channel 00/0 : 1[1] -> 8[0] [send] via NET/IB/0");
+  EXPECT_THAT(judged({healthy("n1"), staged}), ElementsAre(HasSubstr("warning nccl.gdr n2: 1 of 1 connection")));
+  EXPECT_THAT(judged({staged}), ElementsAre(HasSubstr("note nccl.gdr n2")));
+}
+
+TEST(NcclLog, WhoFindsFewerRingsHoldsAllDown) {
+  Speaker poor{.host = "n3"};
+  poor.opens(4, "PHB/SYS");
+  EXPECT_THAT(judged({healthy("n1"), healthy("n2"), poor}),
+              ElementsAre(HasSubstr("nccl.channels n3: finds 4 rings over PHB/SYS, and other hosts of the group 8")));
+}
+
+TEST(NcclLog, WarningsAndMulticastThatOnlyOneLacks) {
+  Speaker bad = healthy("n2");
+  bad.says("NVLS multicast support is not available on dev 0").says("Call to ibv_modify_qp failed", "WARN");
+  EXPECT_THAT(judged({healthy("n1"), bad}),
+              ElementsAre(HasSubstr("nccl.nvls n2"), HasSubstr("nccl.warning n2: Call to ibv_modify_qp failed")));
+}
+
+TEST(NcclLog, LabelsAndTimesBeforeTheHostDoNotMatter) {
+  const NcclLog log =
+      log_of({" 3: 2025-06-01 12:00:00 n7.site:5:6 [1] NCCL INFO Using network IB\r\n"
+              "NCCL INFO nobody\nn8:x:1 [0] NCCL INFO Using network IB\nstep 1, loss 2\n"});
+  ASSERT_EQ(log.hosts().size(), 1U);
+  EXPECT_TRUE(log.hosts().contains("n7.site"));
+}
+
+TEST(NcclLog, DumpedTopologiesAndGraphs) {
+  const std::string topology =
+      R"(<system version="1"><cpu numaid="0" arch="x86_64"><pci busid="0000:11:00.0" class="0x030200">
+      <gpu dev="0" sm="90" rank="0" gdr="1"><nvlink target="0000:c7:00.0" count="10" tclass="0x068000"/></gpu></pci>
+      <pci><gpu dev="1" sm="90"><nvlink count="6"/><nvlink count="6"/></gpu></pci>
+      <nic><net name="mlx5_0" dev="0" speed="400000" gdr="1"/><net name="mlx5_9" dev="1" gdr="0"/></nic></cpu></system>)";
+  const auto graph = [](int channels) {
+    return fmt::format(R"(<graphs version="1"><graph id="0" pattern="4" crossnic="0" nchannels="{}" typeintra="NVL"
+      typeinter="PXN"><channel><net dev="0"/><gpu dev="0"/><net dev="0"/></channel></graph>
+      <graph id="1" pattern="1" nchannels="16"/></graphs>)",
+                       channels);
+  };
+  const NcclLog log = log_of({topology, graph(8), graph(4)});
+  std::vector<std::string> said;
+  for (const Finding& finding : judge_nccl(log).findings) said.push_back(finding.str());
+  EXPECT_THAT(said,
+              ElementsAre(HasSubstr("nccl.channels file2: finds 4 rings over NVL/PXN, and other hosts of the group 8"),
+                          HasSubstr("note nccl.gdr file0: mlx5_9 has no GPUDirect RDMA"),
+                          HasSubstr("nccl.nvlink file0: GPU 0 has 10 NVLinks, and others have 12")));
+  EXPECT_EQ(log_of({"<html><body>", "<", "<gpu", "<graph pattern=\"4\" nchannels=\"-1"}).hosts().size(), 2U);
+}
+
+TEST(NcclLog, HostileTextIsBoundedAndEscaped) {
+  std::string text = "n1:1:2 [0] NCCL WARN \x1b[2J" + std::string(100000, 'A') + "\n";
+  text += std::string("n1:1:2 [0] NCCL INFO Using network \0IB\n", 39);
+  text +=
+      "n1:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via \nn1:1:2 [0] NCCL INFO 99999999999999999999 coll channels, "
+      "x\n";
+  text += "n1:1:2 [0] NCCL INFO Pattern 4, nChannels -5, type";
+  for (int i = 0; i < 6000; ++i) text += fmt::format("\nn1:1:2 [0] NCCL WARN number {}", i);
+  const NcclLog log = log_of({text});
+  EXPECT_EQ(log.hosts().at("n1").warnings.size(), NcclLog::kMostOfAHost);
+  EXPECT_TRUE(log.is_cut());
+  const std::string said = nccl_text(log, judge_nccl(log));
+  EXPECT_THAT(said, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(said, HasSubstr("all of these logs"));
+}
+
+}  // namespace
+}  // namespace ms::net
