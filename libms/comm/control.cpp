@@ -62,7 +62,9 @@ bool next_number(std::string_view& rest, Number& number) {
 
 std::optional<Question> parse_question(std::string_view& rest) {
   Question question;
-  if (!next_number(rest, question.group) || !next_number(rest, question.sequence)) return std::nullopt;
+  if (!next_number(rest, question.group) || !next_number(rest, question.sequence) ||
+      !next_number(rest, question.old_ms))
+    return std::nullopt;
   return question;
 }
 
@@ -70,7 +72,9 @@ std::optional<Answer> parse_answer(std::string_view rest) {
   const std::optional<Question> question = parse_question(rest);
   int issued = 0;
   if (!question || !next_number(rest, issued)) return std::nullopt;
-  Answer answer{*question, {.issued = issued != 0, .waits = {}}};
+  std::optional<std::string> busy = next_field(rest);
+  if (!busy) return std::nullopt;
+  Answer answer{*question, {.issued = issued != 0, .waits = {}, .busy = *std::move(busy)}};
   while (!rest.empty()) {
     Wait wait;
     if (!next_number(rest, wait.peer) || !next_number(rest, wait.group) || !next_number(rest, wait.sequence))
@@ -103,14 +107,16 @@ std::string stop_message(const Error& error) {
 }
 
 std::string question_message(const Question& question) {
-  return fmt::format("{}{}{}{}{}", kQuestion, question.group, '\0', question.sequence, '\0');
+  return fmt::format("{}{}{}{}{}{}{}", kQuestion, question.group, '\0', question.sequence, '\0', question.old_ms, '\0');
 }
 
 std::string answer_message(const Answer& answer) {
   std::string text(1, kAnswer);
   add_field(text, std::to_string(answer.question.group));
   add_field(text, std::to_string(answer.question.sequence));
+  add_field(text, std::to_string(answer.question.old_ms));
   add_field(text, answer.report.issued ? "1" : "0");
+  add_field(text, answer.report.busy, kMaxWhatBytes);
   for (const Wait& wait : answer.report.waits) {
     add_field(text, std::to_string(wait.peer));
     add_field(text, std::to_string(wait.group));

@@ -10,21 +10,31 @@ constexpr std::chrono::seconds kAnswersWithin(2);
 
 }  // namespace
 
-DeadlineMonitor::DeadlineMonitor(std::chrono::milliseconds deadline, const Exchanges& active, const Exchanges& watched,
+DeadlineMonitor::DeadlineMonitor(const Patience& patience, const Exchanges& active, const Exchanges& watched,
                                  const IssueCounts& issued, Ask ask)
-    : deadline_(deadline), active_(active), watched_(watched), issued_(issued), ask_(std::move(ask)) {}
+    : patience_(patience), active_(active), watched_(watched), issued_(issued), ask_(std::move(ask)) {}
+
+// A job that is suspended is stopped everywhere, and its messages wait to be read when it goes on.
+void DeadlineMonitor::look_at_clock(Time now) {
+  if (checked_ && now - *checked_ > kAway) {
+    here_since_ = now;
+    answers_until_ = now + kAnswersWithin;
+  }
+  checked_ = now;
+}
 
 void DeadlineMonitor::check(int rank, Time now) {
+  look_at_clock(now);
   if (exchange_ && exchange_->state.load(std::memory_order_relaxed) != Exchange::State::pending) {
     exchange_.reset();  // it completed late
     inquiry_.reset();
   }
   if (!exchange_) {
     each([&](const auto& exchange) {
-      if (!exchange_ && now - exchange->posted >= deadline_) exchange_ = exchange;
+      if (!exchange_ && now >= ask_after_ && waited(*exchange, now) >= patience_.now()) exchange_ = exchange;
     });
     if (!exchange_) return;
-    inquiry_.emplace(rank, now - exchange_->posted, exchange_->awaited(), exchange_->as_wait());
+    inquiry_.emplace(rank, waited(*exchange_, now), exchange_->awaited(), exchange_->as_wait());
     answers_until_ = now + kAnswersWithin;
     reached_.clear();
     for (const std::vector<int>& ranks : other_nodes_) {
@@ -32,13 +42,19 @@ void DeadlineMonitor::check(int rank, Time now) {
     }
   }
   while (const std::optional<Wait> wait = inquiry_->next_question()) {
-    const Question question{wait->group, wait->sequence};
+    const Question question{wait->group, wait->sequence, (patience_.now() / 2).count()};
     if (wait->peer == rank) {
       inquiry_->add_answer(rank, wait->group, wait->sequence, report_for(question, now));
     } else {
       ask_(wait->peer, question);
       answers_until_ = now + kAnswersWithin;
     }
+  }
+  if (waited(*exchange_, now) < patience_.ceiling() && inquiry_->is_excused()) {
+    exchange_.reset();
+    inquiry_.reset();
+    ask_after_ = now + kAskAgain;
+    return;
   }
   if (inquiry_->all_answered()) throw inquiry_->error();
   if (now > answers_until_) throw error(rank);
@@ -70,9 +86,10 @@ WaitReport DeadlineMonitor::report_for(const Question& question, Time now) const
   const auto closes = [](const auto& exchange) { return exchange->closes_world; };
   report.issued = question.group == kNoGroup ? std::ranges::any_of(active_, closes)
                                              : issued_.has_issued(question.group, question.sequence);
+  if (const char* busy = patience_.busy()) report.busy = busy;
   std::vector<AgedWait> waits;
   each([&](const auto& exchange) {
-    if (now - exchange->posted < deadline_ / 2) return;
+    if (waited(*exchange, now) < std::chrono::milliseconds(question.old_ms)) return;
     for (const int peer : exchange->awaited()) {
       waits.push_back({exchange->posted, exchange->as_wait()});
       waits.back().wait.peer = peer;

@@ -12,6 +12,7 @@
 #include "comm/control.h"
 #include "comm/exchange.h"
 #include "comm/issue_counts.h"
+#include "comm/patience.h"
 
 namespace ms::comm {
 
@@ -20,15 +21,16 @@ class DeadlineMonitor {
   using Time = std::chrono::steady_clock::time_point;
   using Ask = std::function<void(int peer, const Question& question)>;  // `peer` is never this rank
 
-  // `active`: exchanges that this service carries; `watched`: those that another backend carries. Both and `issued`
-  // must outlive the monitor.
-  DeadlineMonitor(std::chrono::milliseconds deadline, const Exchanges& active, const Exchanges& watched,
+  // `active`: exchanges that this service carries; `watched`: those that another backend carries. All must outlive the
+  // monitor.
+  DeadlineMonitor(const Patience& patience, const Exchanges& active, const Exchanges& watched,
                   const IssueCounts& issued, Ask ask);
 
   // Ranks of each other node, one or two, of all or of some nodes.
   void set_other_nodes(std::vector<std::vector<int>> nodes) { other_nodes_ = std::move(nodes); }
   // Throws Error("comm.deadline"), or Error("comm.cut_off"), which blames this rank, once all ranks asked have answered
-  // or had the time to. `rank` is this rank.
+  // or had the time to. Below the ceiling of its patience it goes on waiting for ranks that are busy. `rank` is this
+  // rank.
   void check(int rank, Time now);
   void add_answer(int from, Answer answer);
   // Returns this rank's answer to a question.
@@ -42,13 +44,20 @@ class DeadlineMonitor {
     }
   }
 
-  const std::chrono::milliseconds deadline_;
+  std::chrono::nanoseconds waited(const Exchange& exchange, Time now) const {
+    return now - std::max(exchange.posted, here_since_);
+  }
+  void look_at_clock(Time now);
+
+  const Patience& patience_;
   const Exchanges &active_, &watched_;
   const IssueCounts& issued_;
   const Ask ask_;
   std::shared_ptr<Exchange> exchange_;  // the exchange past its deadline, while the inquiry runs
   std::optional<Inquiry> inquiry_;
-  Time answers_until_;
+  Time answers_until_, ask_after_;
+  Time here_since_;              // this process was stopped until then
+  std::optional<Time> checked_;  // the last time
   std::vector<std::vector<int>> other_nodes_;
   std::set<int> reached_;  // ranks that have answered in this inquiry
 

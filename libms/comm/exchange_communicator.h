@@ -19,7 +19,7 @@ class ExchangeService {
   // From any thread. When the deadline passes, ranks are asked as about any other exchange.
   virtual void watch(std::shared_ptr<Exchange> exchange) = 0;
   virtual void abort(const Error& error) noexcept = 0;
-  virtual const FirstCause& cause() const = 0;
+  virtual FirstCause& cause() = 0;
   virtual IssueCounts& issue_counts() = 0;
 };
 

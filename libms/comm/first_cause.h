@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -16,11 +17,18 @@ class FirstCause {
  public:
   // Returns true for the first cause.
   bool set(int rank, const Error& error) {
-    std::lock_guard lock(mutex_);
-    if (cause_) return false;
+    const std::lock_guard setting(setting_);  // whoever comes second finds the first cause here
+    if (stopped()) return false;
+    if (witness_) witness_({rank, error});
+    const std::lock_guard lock(mutex_);
     cause_.emplace(World::Cause{rank, error});
     stopped_.store(true, std::memory_order_release);
     return true;
+  }
+  // As World::before_stop().
+  void before_stop(World::Witness witness) {
+    const std::lock_guard setting(setting_);
+    witness_ = std::move(witness);
   }
   // Cheap: every operation calls it.
   bool stopped() const { return stopped_.load(std::memory_order_acquire); }
@@ -42,7 +50,9 @@ class FirstCause {
   }
 
  private:
-  mutable std::mutex mutex_;
+  std::mutex setting_;  // before mutex_; guards witness_
+  World::Witness witness_;
+  mutable std::mutex mutex_;  // guards cause_
   std::optional<World::Cause> cause_;
   std::atomic<bool> stopped_ = false;
 };

@@ -52,6 +52,11 @@ bool Inquiry::all_answered() const {
          std::ranges::all_of(questions_, [](const Question& question) { return question.report.has_value(); });
 }
 
+bool Inquiry::is_excused() const {
+  return all_answered() &&
+         std::ranges::any_of(questions_, [](const Question& question) { return !question.report->busy.empty(); });
+}
+
 // Returns the indices of the questions that lead to the ranks at fault, one for each of them.
 std::vector<std::size_t> Inquiry::at_fault(std::string& why) const {
   const auto chosen = [&](const auto& is_at_fault) {
@@ -76,6 +81,8 @@ std::vector<std::size_t> Inquiry::at_fault(std::string& why) const {
     const bool issued = std::ranges::all_of(found, [&](std::size_t i) { return questions_[i].report->issued; });
     why = fmt::format("{} for no other rank and {}", found.size() == 1 ? "waits" : "wait",
                       issued ? "had not finished earlier operations" : "had not issued the operation");
+    if (const std::string& busy = questions_[found.front()].report->busy; !busy.empty() && found.size() == 1)
+      why += fmt::format(": it {}", busy);
     return found;
   }
   // All wait in a cycle. Hosts run ahead of their streams, so the rank that stalled has issued least.

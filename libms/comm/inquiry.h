@@ -33,7 +33,8 @@ struct AgedWait {
 // A rank's answer to "other ranks wait for you in operation `sequence` of `group`".
 struct WaitReport {
   bool issued = false;      // by its host, whether or not its stream has reached it
-  std::vector<Wait> waits;  // at least half the deadline old; one per peer, oldest first
+  std::vector<Wait> waits;  // at least half the asking rank's deadline old; one per peer, oldest first
+  std::string busy = {};    // what its host does that is no hang, "waits for data" (Patience); empty: nothing
 };
 
 // Returns the oldest wait for each peer, at most Inquiry::kMostWaits, oldest first.
@@ -53,6 +54,8 @@ class Inquiry {
   // Adds an answer, in any order; an answer to a question that was not asked is ignored.
   void add_answer(int from, int group, std::uint64_t sequence, WaitReport report);
   bool all_answered() const;
+  // Whether a rank that was asked is busy, and all those asked have answered: they may be asked again later.
+  bool is_excused() const;
 
   // Returns "rank 0 waited 30.0 s for rank 2 in <operation>; rank 2 waits for rank 3 in <operation>; rank 3 does not
   // answer". Blames the rank at fault if there is exactly one.

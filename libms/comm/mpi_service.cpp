@@ -39,19 +39,20 @@ constexpr auto kLongestRest = 500us;
 class Service final : public MpiService {
  public:
   explicit Service(std::chrono::milliseconds deadline)
-      : deadline_(deadline),
+      : patience_(deadline),
         start_deadline_(std::max(deadline, RollCall::kStartDeadline)),
         table_(cause_),
-        deadlines_(deadline, mpi_->active(), watched_, issue_counts_, [this](int peer, const Question& question) {
+        deadlines_(patience_, mpi_->active(), watched_, issue_counts_, [this](int peer, const Question& question) {
           mpi_->send(peer, std::make_shared<const std::string>(question_message(question)));
         }) {}
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  std::string node(int rank) const override { return peers_.node(rank); }
+  const ProcessId& process(int rank) const override { return peers_.process(rank); }
   std::vector<int> node_ranks() const override { return peers_.node_ranks(); }
   KeyValueTable& table() override { return table_; }
-  const FirstCause& cause() const override { return cause_; }
+  Patience& patience() override { return patience_; }
+  FirstCause& cause() override { return cause_; }
   IssueCounts& issue_counts() override { return issue_counts_; }
   void post(std::shared_ptr<Exchange> exchange) override;
   void watch(std::shared_ptr<Exchange> exchange) override {
@@ -78,7 +79,8 @@ class Service final : public MpiService {
   void stop_mpi();
   void fail_all();
 
-  const std::chrono::milliseconds deadline_, start_deadline_;
+  Patience patience_;
+  const std::chrono::milliseconds start_deadline_;
   FirstCause cause_;
   IssueCounts issue_counts_;
   KeyValueTable table_;
@@ -118,7 +120,8 @@ void Service::launch(std::shared_ptr<Service> self) {
   std::optional<RollCall> roll;
   if (roll_store) {
     const RollCall::Calls calls = RollCall::over(*roll_store);
-    roll.emplace(launch.rank, launch.size, roll_store->ranks_on_node(), deadline_, calls, steady_clock::now()).meet();
+    roll.emplace(launch.rank, launch.size, roll_store->ranks_on_node(), patience_.ceiling(), calls, steady_clock::now())
+        .meet();
   }
   thread_ = std::thread([self = std::move(self)] {
     pthread_setname_np(pthread_self(), "ms-mpi");
@@ -206,9 +209,8 @@ bool Service::take_posted() {
     if (cause_.stopped()) stop_mpi();
     if (!shutdown && !mpi_stopped_) mpi_->finalize();
     mpi_stopped_ = true;
-    if (!incoming_.empty() || !mpi_->active().empty()) {
+    if (!incoming_.empty() || !mpi_->active().empty())
       stop_because(rank_, Error("comm.closed", Blame::bug, "the world was shut down with operations in progress"));
-    }
     fail_all();
     return false;
   }
@@ -234,10 +236,9 @@ bool Service::test_control() {
 
 void Service::hear(int from, std::string_view text) {
   auto message = parse_control(text);
-  if (!message) {
+  if (!message)
     throw Error("comm.mpi", Blame::bug,
                 fmt::format("rank {} received a malformed control message from rank {}", rank_, from));
-  }
   if (const Error* error = std::get_if<Error>(&*message)) {
     stop_because(from, *error);
   } else if (auto* published = std::get_if<PublishedValue>(&*message)) {
@@ -360,10 +361,10 @@ void Service::close() {
     finalize_ = true;
     wake_.notify_one();
   }
-  if (has_ended_.wait_for(deadline_) != std::future_status::ready) {
-    throw Error(
-        "comm.deadline", Blame::peer,
-        fmt::format("MPI_Finalize has not returned after {:.1f} s", std::chrono::duration<double>(deadline_).count()));
+  const std::chrono::duration<double> most = patience_.ceiling();
+  if (has_ended_.wait_for(most) != std::future_status::ready) {
+    throw Error("comm.deadline", Blame::peer,
+                fmt::format("MPI_Finalize has not returned after {:.1f} s", most.count()));
   }
   thread_.join();
   if (cause_.stopped()) throw cause_.error_for(rank_);
@@ -377,11 +378,10 @@ void Service::shutdown() noexcept {
     wake_.notify_one();
   }
   // MPI_Init and MPI_Finalize may hang. The thread keeps this object alive, and the process is about to exit.
-  if (has_ended_.wait_for(1s) == std::future_status::ready) {
+  if (has_ended_.wait_for(1s) == std::future_status::ready)
     thread_.join();
-  } else {
+  else
     thread_.detach();
-  }
 }
 
 }  // namespace

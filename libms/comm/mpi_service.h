@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "comm/exchange_communicator.h"
+#include "comm/patience.h"
+#include "comm/process.h"
 #include "comm/store_memory.h"
 
 namespace ms::comm {
@@ -19,9 +21,10 @@ class MpiService : public ExchangeService {
   static std::shared_ptr<MpiService> start(std::chrono::milliseconds deadline);
 
   virtual int size() const = 0;
-  virtual std::string node(int rank) const = 0;
+  virtual const ProcessId& process(int rank) const = 0;
   virtual std::vector<int> node_ranks() const = 0;
   virtual KeyValueTable& table() = 0;
+  virtual Patience& patience() = 0;
   // After abort(): returns when the stop message has been sent, or soon if peers cannot be reached.
   virtual void wait_until_notified() noexcept = 0;
   // Sends this rank's values to all ranks.

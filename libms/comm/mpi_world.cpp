@@ -32,8 +32,13 @@ class MpiWorld final : public World {
   int rank() const override { return service_->rank(); }
   int size() const override { return service_->size(); }
   int ranks_on_node() const override { return static_cast<int>(node_ranks().size()); }
-  std::string node(int rank) const override { return service_->node(rank); }
+  std::string node(int rank) const override { return service_->process(rank).host; }
+  int pid(int rank) const override {
+    const ProcessId& other = service_->process(rank);
+    return same_host(other, service_->process(this->rank())) ? static_cast<int>(other.pid) : 0;
+  }
   std::vector<int> node_ranks() const override { return service_->node_ranks(); }
+  Patience& patience() override { return service_->patience(); }
   Store& store() override { return pmix_ ? static_cast<Store&>(*pmix_) : memory_store_; }
   std::unique_ptr<Communicator> open(const Group& group, tensor::Stream& stream) override {
     if (group.size() == 1) return std::make_unique<SelfCommunicator>(group, rank(), stream);
@@ -46,6 +51,7 @@ class MpiWorld final : public World {
     service_->wait_until_notified();
   }
   std::optional<Cause> cause() const override { return service_->cause().get(); }
+  void before_stop(Witness witness) override { service_->cause().before_stop(std::move(witness)); }
   void close() override {
     if (nccl_) nccl_->close();  // before other ranks abort their NCCL
     service_->close();

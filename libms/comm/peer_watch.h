@@ -23,7 +23,7 @@ class PeerWatch {
   // Returns two ranks of every other node, one where it has one, of at most kMostNodes nodes, evenly chosen.
   static constexpr std::size_t kMostNodes = 16;
   std::vector<std::vector<int>> other_nodes() const;
-  std::string node(int rank) const { return processes_[static_cast<std::size_t>(rank)].host; }
+  const ProcessId& process(int rank) const { return processes_[static_cast<std::size_t>(rank)]; }
 
   // Throws Error("comm.peer_lost") when a peer has died. `drain_control` receives the control messages that the peer
   // sent before it died (a stop message or that it closed the world) and returns whether the world is still running.

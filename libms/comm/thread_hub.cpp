@@ -178,48 +178,58 @@ void ThreadHub::Impl::abort(int rank, const Error& error) noexcept {
 
 Clock::time_point ThreadHub::Impl::fail_expired() {
   const Clock::time_point now = Clock::now();
-  Clock::time_point next = now + deadline_;  // no wait that begins from now on expires earlier
+  Clock::time_point next = now + kAskAgain;
+  for (const Patience& patience : patience_) next = std::min<Clock::time_point>(next, now + patience.now());
   for (const std::shared_ptr<GroupState>& state : groups()) {
     std::shared_ptr<Rendezvous> expired;
     std::vector<int> missing;
+    int first = -1;
+    std::chrono::nanoseconds waited{};
     {
       std::lock_guard lock(state->mutex);
       for (const auto& rendezvous : state->open) {
         if (rendezvous->failure) continue;
-        if (rendezvous->since + deadline_ > now) {
-          next = std::min(next, rendezvous->since + deadline_);
+        first = state->group.ranks[static_cast<std::size_t>(rendezvous->first)];
+        const Clock::time_point since = std::max(rendezvous->since, here_since_);
+        if (const Clock::time_point end = since + patience(first).now(); end > now) {
+          next = std::min(next, end);
           continue;
         }
+        waited = now - since;
         expired = rendezvous;
         missing = state->missing(*rendezvous);
         break;
       }
     }
     if (!expired) continue;
-    const int first = state->group.ranks[static_cast<std::size_t>(expired->first)];
-    fail(*state, *expired, timeout_error(first, expired->since, state->wait_in(*expired), missing));
+    const Inquiry inquiry = inquire(first, waited, state->wait_in(*expired), missing);
+    if (waited < patience(first).ceiling() && inquiry.is_excused()) continue;
+    fail(*state, *expired, inquiry.error());
   }
   return next;
 }
 
-Error ThreadHub::Impl::timeout_error(int rank, Clock::time_point since, const Wait& wait,
-                                     const std::vector<int>& missing) {
-  Inquiry inquiry(rank, Clock::now() - since, missing, wait);
+Inquiry ThreadHub::Impl::inquire(int rank, std::chrono::nanoseconds waited, const Wait& wait,
+                                 const std::vector<int>& missing) {
+  Inquiry inquiry(rank, waited, missing, wait);
   while (const std::optional<Wait> question = inquiry.next_question())
-    inquiry.add_answer(question->peer, question->group, question->sequence, report_for(question->peer, *question));
-  return inquiry.error();
+    inquiry.add_answer(question->peer, question->group, question->sequence,
+                       report_for(question->peer, *question, patience(rank).now() / 2));
+  return inquiry;
 }
 
-WaitReport ThreadHub::Impl::report_for(int rank, const Wait& wait) {
+WaitReport ThreadHub::Impl::report_for(int rank, const Wait& wait, std::chrono::nanoseconds old) {
   WaitReport report{.issued = issue_counts(rank).has_issued(wait.group, wait.sequence), .waits = {}};
-  const Clock::time_point old = Clock::now() - deadline_ / 2;
+  if (const char* busy = patience(rank).busy()) report.busy = busy;
+  const Clock::time_point now = Clock::now();
   std::vector<AgedWait> waits;
   for (const std::shared_ptr<GroupState>& state : groups()) {
     const int member = state->group.index_of(rank);
     if (member < 0) continue;
     std::lock_guard lock(state->mutex);
     for (const auto& rendezvous : state->open) {
-      if (!rendezvous->wakers[static_cast<std::size_t>(member)] || rendezvous->since > old) continue;
+      if (!rendezvous->wakers[static_cast<std::size_t>(member)] || now - std::max(rendezvous->since, here_since_) < old)
+        continue;
       const Wait found = state->wait_in(*rendezvous);
       for (const int peer : state->missing(*rendezvous)) {
         waits.push_back({rendezvous->since, found});
@@ -236,6 +246,7 @@ void ThreadHub::Impl::watch_deadlines(const std::stop_token& stop) {
     const Clock::time_point next = fail_expired();
     std::unique_lock lock(monitor_mutex_);
     monitor_wakes_.wait_until(lock, stop, next, [] { return false; });
+    if (const Clock::time_point now = Clock::now(); now - next > kAway) here_since_ = now;
   }
 }
 
@@ -244,7 +255,8 @@ void ThreadHub::Impl::close(int rank) {
   closing_[static_cast<std::size_t>(rank)] = true;
   closed_.notify_all();
   const auto all_here = [&] { return std::find(closing_.begin(), closing_.end(), false) == closing_.end(); };
-  const bool settled = closed_.wait_for(lock, deadline_, [&] { return all_here() || cause_.stopped(); });
+  const std::chrono::milliseconds most = patience(rank).ceiling();
+  const bool settled = closed_.wait_for(lock, most, [&] { return all_here() || cause_.stopped(); });
   if (all_here()) return;
   if (settled) throw cause_.error_for(rank);
   std::vector<int> missing;
@@ -252,7 +264,7 @@ void ThreadHub::Impl::close(int rank) {
     if (!closing_[static_cast<std::size_t>(k)]) missing.push_back(k);
   }
   lock.unlock();
-  const Error error = deadline_error(rank, deadline_, missing, "the closing of the world");
+  const Error error = deadline_error(rank, most, missing, "the closing of the world");
   abort(rank, error);
   throw error;
 }

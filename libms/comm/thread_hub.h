@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -22,19 +23,20 @@ class ThreadHub::Impl {
  public:
   Impl(int size, std::chrono::milliseconds deadline, Link link)
       : size_(size),
-        deadline_(deadline),
         link_(link),
         issue_counts_(static_cast<std::size_t>(size)),
         table_(cause_),
         closing_(static_cast<std::size_t>(size)) {
+    for (int rank = 0; rank < size; ++rank) patience_.emplace_back(deadline);
     if (link.delays()) timer_.emplace();
     monitor_ = std::jthread([this](const std::stop_token& stop) { watch_deadlines(stop); });
   }
 
   int size() const { return size_; }
   KeyValueTable& table() { return table_; }
-  const FirstCause& cause() const { return cause_; }
+  FirstCause& cause() { return cause_; }
   IssueCounts& issue_counts(int rank) { return issue_counts_[static_cast<std::size_t>(rank)]; }
+  Patience& patience(int rank) { return patience_[static_cast<std::size_t>(rank)]; }
   std::shared_ptr<GroupState> group(const Group& group);
   // Joins operation `request` as `member`. Throws if the members disagree or the world has stopped.
   std::shared_ptr<Rendezvous> arrive(GroupState& state, int member, const Request& request,
@@ -56,15 +58,15 @@ class ThreadHub::Impl {
   std::vector<std::shared_ptr<GroupState>> groups();
   // Fails operations past their deadline; returns when to check again.
   std::chrono::steady_clock::time_point fail_expired();
-  // Returns the error for `rank` having waited too long in an operation: who is at fault.
-  Error timeout_error(int rank, std::chrono::steady_clock::time_point since, const Wait& wait,
-                      const std::vector<int>& missing);
-  WaitReport report_for(int rank, const Wait& wait);
+  // Asks who is at fault for `rank` having waited too long in an operation.
+  Inquiry inquire(int rank, std::chrono::nanoseconds waited, const Wait& wait, const std::vector<int>& missing);
+  // Reports the waits of a rank that are at least `old`.
+  WaitReport report_for(int rank, const Wait& wait, std::chrono::nanoseconds old);
   void fail(GroupState& state, Rendezvous& rendezvous, const Error& error);
   void watch_deadlines(const std::stop_token& stop);
 
   const int size_;
-  const std::chrono::milliseconds deadline_;
+  std::deque<Patience> patience_;  // by rank
   const Link link_;
   FirstCause cause_;
   std::vector<IssueCounts> issue_counts_;  // by rank
@@ -75,8 +77,9 @@ class ThreadHub::Impl {
   std::condition_variable closed_;
   std::mutex monitor_mutex_;
   std::condition_variable_any monitor_wakes_;
-  std::optional<WakeTimer> timer_;  // absent: transfers take no extra time
-  std::jthread monitor_;            // last: it uses the rest
+  std::chrono::steady_clock::time_point here_since_;  // this process was stopped until then; of the monitor
+  std::optional<WakeTimer> timer_;                    // absent: transfers take no extra time
+  std::jthread monitor_;                              // last: it uses the rest
 };
 
 }  // namespace ms::comm

@@ -77,6 +77,7 @@ class ThreadWorld final : public World {
     std::iota(ranks.begin(), ranks.end(), 0);
     return ranks;
   }
+  Patience& patience() override { return hub_->patience(rank_); }
   Store& store() override { return store_; }
   std::unique_ptr<Communicator> open(const Group& group, tensor::Stream& stream) override {
     if (group.size() == 1) return std::make_unique<SelfCommunicator>(group, rank_, stream);
@@ -86,6 +87,7 @@ class ThreadWorld final : public World {
   }
   void abort(const Error& cause) noexcept override { hub_->abort(rank_, cause); }
   std::optional<Cause> cause() const override { return hub_->cause().get(); }
+  void before_stop(Witness witness) override { hub_->cause().before_stop(std::move(witness)); }
   void close() override { hub_->close(rank_); }
 
  private:

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/patience.h"
 #include "comm/store.h"
 
 namespace ms::comm {
@@ -20,10 +22,14 @@ class World {
   virtual int size() const = 0;
   virtual int ranks_on_node() const = 0;
   virtual std::string node(int rank) const = 0;  // the host that a rank runs on
+  // The process of a rank that this one can see in /proc; 0: it cannot, or does not know it.
+  virtual int pid(int /*rank*/) const { return 0; }
   // Returns the ranks of this node, in order, this one among them: those that can see each other's processes, so that
   // they can share memory.
   virtual std::vector<int> node_ranks() const;
   virtual Store& store() = 0;
+  // This rank's, whose ceiling is the deadline that the world was made with.
+  virtual Patience& patience() { return nobody_waits_; }
 
   // Opens a communicator. On the CPU and between threads this is local and does not communicate, and every member must
   // open the group with the same id before any of its operations can complete. Between processes with GPUs (NCCL) it is
@@ -40,9 +46,16 @@ class World {
     Error error;
   };
   virtual std::optional<Cause> cause() const = 0;
+  // Has `witness` called once in this process, with the first cause and before any operation fails of it: hosts and
+  // streams stand where they stood. On any thread; it must be quick, must not throw, and must not use the world.
+  using Witness = std::function<void(const Cause&)>;
+  virtual void before_stop(Witness /*witness*/) {}
   // Ends the service threads. Collective over the world, success path only: every operation has completed on every
   // rank. The destructor without close() does not communicate.
   virtual void close() = 0;
+
+ private:
+  Patience nobody_waits_{std::chrono::milliseconds::max()};  // of worlds without deadlines
 };
 
 }  // namespace ms::comm

@@ -126,6 +126,33 @@ TEST(Threads, DeadlineBlamesTheEndOfTheChainOfWaits) {
   });
 }
 
+// What was learned ends the wait for a rank that does not come, but not that for one that is busy.
+TEST(Threads, LearnedDeadlinesEndNoWaitForABusyRank) {
+  run_ranks(2, 1h, [](Rank& rank) {
+    const auto stream = rank.stream("comm");
+    const auto comm = rank.world().open(rank.all_ranks_group("dp"), *stream);
+    if (rank.rank() == 1) {
+      const Patience::Busy busy(rank.world().patience(), "waits for data");
+      comm->barrier();
+      stream->synchronize();
+      std::this_thread::sleep_for(1500ms);
+      comm->barrier();
+      stream->synchronize();
+    } else {
+      comm->barrier();
+      stream->synchronize();
+      rank.world().patience().set(100ms);
+      comm->barrier();
+      EXPECT_FALSE(failure_of(*stream));
+      comm->barrier();  // the other is not busy any more, and does not come
+    }
+    while (!rank.world().cause()) std::this_thread::sleep_for(1ms);
+    EXPECT_EQ(rank.world().cause()->error.kind(), "comm.deadline");
+    EXPECT_EQ(rank.world().cause()->error.rank(), 1);
+    EXPECT_EQ(failure_of(*stream).has_value(), rank.rank() == 0);
+  });
+}
+
 struct Mismatch {
   const char* name;
   void (*issue)(Communicator&, Rank&, bool odd);

@@ -39,15 +39,17 @@ TEST(Control, RoundTripsValues) {
 }
 
 TEST(Control, RoundTripsQuestionsAndAnswers) {
-  const auto question = std::get<Question>(parse_control(question_message({kNoGroup, ~0ULL})).value());
+  const auto question = std::get<Question>(parse_control(question_message({kNoGroup, ~0ULL, 7500})).value());
   EXPECT_EQ(question.group, kNoGroup);
   EXPECT_EQ(question.sequence, ~0ULL);
+  EXPECT_EQ(question.old_ms, 7500);
   Answer answer{{12, 1ULL << 40}, {.issued = true, .waits = {}}};
   for (int i = 0; i < 2; ++i) {
     const auto got = std::get<Answer>(parse_control(answer_message(answer)).value());
     EXPECT_EQ(got.question.group, 12);
     EXPECT_EQ(got.question.sequence, 1ULL << 40);
     EXPECT_EQ(got.report.issued, answer.report.issued);
+    EXPECT_EQ(got.report.busy, answer.report.busy);
     ASSERT_EQ(got.report.waits.size(), answer.report.waits.size());
     for (std::size_t k = 0; k < got.report.waits.size(); ++k) {
       EXPECT_EQ(got.report.waits[k].peer, 12287);
@@ -55,7 +57,7 @@ TEST(Control, RoundTripsQuestionsAndAnswers) {
       EXPECT_EQ(got.report.waits[k].sequence, k);
       EXPECT_EQ(got.report.waits[k].what, k == 0 ? "barrier" : "");
     }
-    answer.report = {.issued = false, .waits = {{12287, 3, 0, "barrier"}, {12287, 3, 1, ""}}};
+    answer.report = {.issued = false, .waits = {{12287, 3, 0, "barrier"}, {12287, 3, 1, ""}}, .busy = "waits for data"};
   }
   answer.report.waits.assign(Inquiry::kMostWaits, {1, 2, 3, std::string(100 << 10, 'x')});
   EXPECT_LE(answer_message(answer).size(), kMaxControlBytes);
@@ -63,10 +65,26 @@ TEST(Control, RoundTripsQuestionsAndAnswers) {
 
 TEST(Control, RefusesMalformedMessages) {
   using namespace std::string_literals;
-  for (const std::string& text :
-       {""s, "x"s, "A"s, "Akind\0"s, "Akind\0007\0\0\0"s, "Akind\0x\0\0\0\0\0text"s, "Akind\00099\0\0\0\0\0text"s,
-        "Akind\0001\0x\0\0\0\0text"s, "Akind\0001\0\0\0\0x\0text"s, "Skey"s, "Q"s, "Q1\0"s, "Q1\0x\0"s, "Q1\0-1\0"s,
-        "Q1\0002\0more"s, "R1\0002\0"s, "R1\0002\0001\0003\0004\0005\0what"s, "R1\0002\0001\0003\0"s}) {
+  for (const std::string& text : {""s,
+                                  "x"s,
+                                  "A"s,
+                                  "Akind\0"s,
+                                  "Akind\0007\0\0\0"s,
+                                  "Akind\0x\0\0\0\0\0text"s,
+                                  "Akind\00099\0\0\0\0\0text"s,
+                                  "Akind\0001\0x\0\0\0\0text"s,
+                                  "Akind\0001\0\0\0\0x\0text"s,
+                                  "Skey"s,
+                                  "Q"s,
+                                  "Q1\0"s,
+                                  "Q1\0x\0"s,
+                                  "Q1\0-1\0"s,
+                                  "Q1\0002\0"s,
+                                  "Q1\0002\0003\0more"s,
+                                  "R1\0002\0003\0"s,
+                                  "R1\0002\0003\0001\0"s,
+                                  "R1\0002\0003\0001\0busy\0003\0004\0005\0what"s,
+                                  "R1\0002\0003\0001\0busy\0003\0"s}) {
     EXPECT_FALSE(parse_control(text)) << text;
   }
 }

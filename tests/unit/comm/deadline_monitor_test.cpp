@@ -34,7 +34,8 @@ class DeadlineMonitorTest : public ::testing::Test {
   Exchanges active_, watched_;
   IssueCounts issued_;
   std::vector<int> asked_;
-  DeadlineMonitor monitor_{10s, active_, watched_, issued_,
+  Patience patience_{10s};
+  DeadlineMonitor monitor_{patience_, active_, watched_, issued_,
                            [this](int peer, const Question&) { asked_.push_back(peer); }};
 };
 
@@ -78,7 +79,7 @@ TEST_F(DeadlineMonitorTest, ANodeThatHasLostMostOthersAccusesItself) {
   for (const Row& row : {Row{{}, "comm.cut_off", 4}, Row{{2}, "comm.deadline", 0}, Row{{3}, "comm.deadline", 0},
                          Row{{1, 2}, "comm.deadline", 0}}) {
     asked_.clear();
-    DeadlineMonitor monitor(10s, active_, watched_, issued_,
+    DeadlineMonitor monitor(patience_, active_, watched_, issued_,
                             [this](int peer, const Question&) { asked_.push_back(peer); });
     monitor.set_other_nodes({{0, 1}, {2, 3}});
     active_ = {awaits({0})};
@@ -121,14 +122,14 @@ TEST_F(DeadlineMonitorTest, ForgetsExchangesThatCompleteLate) {
   monitor_.check(0, kStart + 1h);
   monitor_.add_answer(1, {{7, 5}, {}});  // late
   active_ = {awaits({2}, kStart + 1h)};
-  monitor_.check(0, kStart + 1h + 10s);
+  for (int second = 1; second <= 10; ++second) monitor_.check(0, kStart + 1h + second * 1s);
   EXPECT_EQ(asked_, (std::vector<int>{1, 2}));
 }
 
 TEST_F(DeadlineMonitorTest, ReportsItsOldWaits) {
   active_ = {awaits({3}, kStart + 1s), awaits({1, 2}, kStart), awaits({4}, kStart + 8s)};
   issued_.counter(7)->store(6);
-  const WaitReport report = monitor_.report_for({7, 5}, kStart + 10s);
+  const WaitReport report = monitor_.report_for({7, 5, 5000}, kStart + 10s);
   EXPECT_TRUE(report.issued);
   std::vector<int> peers;
   for (const Wait& wait : report.waits) peers.push_back(wait.peer);
@@ -137,6 +138,84 @@ TEST_F(DeadlineMonitorTest, ReportsItsOldWaits) {
   EXPECT_FALSE(monitor_.report_for({kNoGroup, 0}, kStart).issued);
   active_.front()->closes_world = true;
   EXPECT_TRUE(monitor_.report_for({kNoGroup, 0}, kStart).issued);
+}
+
+// What was learned ends a wait earlier, but not one for a rank that is busy: that may take as long as was configured.
+TEST_F(DeadlineMonitorTest, WaitsForBusyRanksUntilTheCeiling) {
+  patience_.set(2s);
+  active_ = {awaits({1})};
+  monitor_.check(0, kStart + 2s);
+  EXPECT_EQ(asked_.size(), 1U);
+  monitor_.add_answer(1, {{7, 5}, {.issued = false, .waits = {}, .busy = "waits for data"}});
+  monitor_.check(0, kStart + 2s);
+  monitor_.check(0, kStart + 2900ms);
+  EXPECT_EQ(asked_.size(), 1U) << "it is asked once a second";
+  for (int second = 3; second < 10; ++second) {
+    monitor_.check(0, kStart + second * 1s);
+    monitor_.add_answer(1, {{7, 5}, {.issued = false, .waits = {}, .busy = "waits for data"}});
+    EXPECT_NO_THROW(monitor_.check(0, kStart + second * 1s));
+  }
+  EXPECT_EQ(asked_.size(), 8U);
+  monitor_.check(0, kStart + 10s);
+  monitor_.add_answer(1, {{7, 5}, {.issued = false, .waits = {}, .busy = "waits for data"}});
+  try {
+    monitor_.check(0, kStart + 10s);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.rank(), 1);
+    EXPECT_NE(error.message().find("had not issued the operation: it waits for data"), std::string::npos)
+        << error.message();
+  }
+}
+
+TEST_F(DeadlineMonitorTest, ARankThatDoesNotAnswerIsNotExcusedByOneThatIsBusy) {
+  patience_.set(2s);
+  active_ = {awaits({1, 2})};
+  monitor_.check(0, kStart + 2s);
+  monitor_.add_answer(1, {{7, 5}, {.issued = false, .waits = {}, .busy = "saves a checkpoint"}});
+  EXPECT_NO_THROW(monitor_.check(0, kStart + 4s));
+  try {
+    monitor_.check(0, kStart + 4s + 1ns);
+    FAIL() << "no error";
+  } catch (const Error& error) { EXPECT_EQ(error.rank(), 2); }
+}
+
+TEST_F(DeadlineMonitorTest, ARankThatIsBusyWaitsUntilTheCeilingItself) {
+  patience_.set(2s);
+  active_ = {awaits({1})};
+  {
+    const Patience::Busy saves(patience_, "saves a checkpoint");
+    {
+      const Patience::Busy waits(patience_, "waits for data");
+      EXPECT_EQ(monitor_.report_for({7, 5}, kStart).busy, "waits for data");
+    }
+    EXPECT_EQ(monitor_.report_for({7, 5}, kStart).busy, "saves a checkpoint");
+    monitor_.check(0, kStart + 9s);
+    EXPECT_TRUE(asked_.empty());
+  }
+  EXPECT_EQ(monitor_.report_for({7, 5}, kStart).busy, "");
+  monitor_.check(0, kStart + 9s);
+  EXPECT_EQ(asked_.size(), 1U);
+}
+
+TEST_F(DeadlineMonitorTest, TheCeilingIsNeverExceeded) {
+  patience_.set(1h);
+  active_ = {awaits({1})};
+  monitor_.check(0, kStart + 10s);
+  EXPECT_EQ(asked_.size(), 1U);
+}
+
+// A job that is suspended is stopped on all nodes: whoever goes on first accuses nobody.
+TEST_F(DeadlineMonitorTest, TheTimeInWhichTheProcessWasStoppedDoesNotCount) {
+  active_ = {awaits({1})};
+  monitor_.check(0, kStart + 1s);
+  monitor_.check(0, kStart + 1h);
+  EXPECT_TRUE(asked_.empty());
+  for (int second = 1; second <= 10; ++second) monitor_.check(0, kStart + 1h + second * 1s);
+  EXPECT_EQ(asked_.size(), 1U);
+  monitor_.check(0, kStart + 2h);
+  EXPECT_NO_THROW(monitor_.check(0, kStart + 2h + 2s)) << "the answer may not have been read";
+  EXPECT_THROW(monitor_.check(0, kStart + 2h + 3s), Error);
 }
 
 class PeerWatchTest : public ::testing::Test {
