@@ -21,7 +21,7 @@
 namespace ms::driver {
 namespace {
 
-constexpr std::size_t kMostThreads = 64, kMostStack_bytes = 16384, kMostEnvironment_bytes = std::size_t{1} << 20;
+constexpr std::size_t kMostStack_bytes = 16384, kMostEnvironment_bytes = std::size_t{1} << 20;
 constexpr std::size_t kMostLook_bytes = std::size_t{4} << 20;
 constexpr double kOthers_s = 5;  // in which processes that are no ranks may be looked at with py-spy, too
 
@@ -55,34 +55,6 @@ bool is_own(const Sysroot& root, const std::string& directory) {
   return ::stat(root.path(directory).c_str(), &status) == 0 && status.st_uid == geteuid();
 }
 
-ProcessStat stat_in(const Sysroot& root, const std::string& directory) {
-  const std::optional<std::string> text = root.read(directory + "/stat");
-  const std::size_t name_end = text ? text->rfind(')') : std::string::npos;
-  if (name_end == std::string::npos) return {};
-  // Behind the name: state is field 3, utime and stime 14 and 15, starttime 22.
-  const std::vector<std::string> fields = split(trim(std::string_view(*text).substr(name_end + 1)), ' ');
-  constexpr std::size_t kState = 0, kUser = 11, kSystem = 12, kStarted = 19;
-  if (fields.size() <= kStarted || fields[kState].size() != 1) return {};
-  return {.state = fields[kState][0],
-          .ticks = to_number<std::uint64_t>(fields[kUser]).value_or(0) +
-                   to_number<std::uint64_t>(fields[kSystem]).value_or(0),
-          .started = to_number<std::uint64_t>(fields[kStarted]).value_or(0)};
-}
-
-// Tells what the kernel says of each thread: its name, state, and where it waits. User space is not in it.
-std::string kernel_stack(const Sysroot& root, int pid) {
-  const std::string tasks = fmt::format("/proc/{}/task", pid);
-  std::string text;
-  std::size_t threads = 0;
-  for (const std::string& thread : root.list(tasks)) {
-    if (++threads > kMostThreads || text.size() > kMostStack_bytes) return text + "...\n";
-    const std::string directory = fmt::format("{}/{}", tasks, thread);
-    text += fmt::format("thread {} {} {} in {}\n", thread, root.read(directory + "/comm").value_or(""),
-                        stat_in(root, directory).state, root.read(directory + "/wchan").value_or("?"));
-  }
-  return text;
-}
-
 bool is_python(const Sysroot& root, int pid) {
   return root.link_name(fmt::format("/proc/{}/exe", pid)).starts_with("python");
 }
@@ -97,7 +69,7 @@ std::string stack_of(const Sysroot& root, int pid, bool may_wait) {
     }
   }
   // The kernel's stack is shown to root only.
-  return kernel_stack(root, pid) + root.read(fmt::format("/proc/{}/stack", pid)).value_or("");
+  return watch::kernel_stacks(root, pid) + root.read(fmt::format("/proc/{}/stack", pid)).value_or("");
 }
 
 std::string environment_of(const Sysroot& root, int pid) {
@@ -111,8 +83,6 @@ std::string command_of(const Sysroot& root, int pid) {
 }
 
 }  // namespace
-
-ProcessStat process_stat(const Sysroot& root, int pid) { return stat_in(root, fmt::format("/proc/{}", pid)); }
 
 std::optional<Task> task_of(const Sysroot& root, int pid) {
   const std::string directory = fmt::format("/proc/{}", pid);

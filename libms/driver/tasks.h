@@ -9,8 +9,12 @@
 
 #include "base/sysroot.h"
 #include "driver/wire.h"
+#include "watch/stacks.h"
 
 namespace ms::driver {
+
+using watch::process_stat;
+using watch::ProcessStat;
 
 struct Task {
   int pid = 0;
@@ -19,14 +23,6 @@ struct Task {
   int rank = -1;        // RANK where a launcher such as torchrun has set it for its workers, else SLURM_PROCID
   bool worker = false;  // the former
 };
-
-// Reads what /proc/PID/stat says of a process. A process that is gone has state 'X'.
-struct ProcessStat {
-  char state = 'X';
-  std::uint64_t ticks = 0;    // of processor time, user and system
-  std::uint64_t started = 0;  // with the pid: which process it is
-};
-ProcessStat process_stat(const Sysroot& root, int pid);
 
 // Reads what the environment of a process says; nullopt: it is gone, or another user's.
 std::optional<Task> task_of(const Sysroot& root, int pid);

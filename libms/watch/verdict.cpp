@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "watch/evidence.h"
 
 namespace ms::watch {
 namespace {
@@ -92,6 +93,7 @@ void begin_ending() noexcept { std::signal(SIGTERM, SIG_IGN); }
 void begin_start(const std::string& run_dir, const std::string& nonce) {
   const std::int64_t number = start_of(run_dir).number + 1;
   write_file_atomic(run_dir + "/start", fmt::format("{} {}\n", number, nonce));
+  prune_evidence(run_dir);
   const std::string path = path_in(run_dir);
   if (unlink(path.c_str()) != 0 && errno != ENOENT) {
     throw Error("watch.verdict", Blame::storage, fmt::format("cannot remove {}: {}", path, errno_text(errno)));

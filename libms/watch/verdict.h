@@ -37,8 +37,9 @@ Verdict verdict_of(const Error& error, int rank, std::string node, std::int64_t 
 // survivors of a dead rank after a second, which would cut off their error messages; SIGKILL follows and still works.
 void begin_ending() noexcept;
 
-// Makes the directory this start's, and removes the verdict of the start before. `nonce` is of this start, without a
-// space; all of its ranks know it. Called by one rank, which has the directory's lock, before the others start to work.
+// Makes the directory this start's, and removes the verdict of the start before, and old evidence. `nonce` is of this
+// start, without a space; all of its ranks know it. Called by one rank, which has the directory's lock, before the
+// others start to work.
 void begin_start(const std::string& run_dir, const std::string& nonce);
 // Returns whether the directory is this start's.
 bool is_start(const std::string& run_dir, const std::string& nonce) noexcept;
