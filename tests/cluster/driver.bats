@@ -17,11 +17,15 @@ inside() {
     'cp -r "$kit/." "$CLUSTER_DIR/shared"; cd "$CLUSTER_DIR/shared"; . ./training.sh; . ./driven.sh'$'\n'"$(cat)"
 }
 
+# A controller that hangs costs the driver nothing but the job's comment.
 @test "a rank that dies is replaced by a spare, and the losses are those of an undisturbed run" {
   inside 2 1 <<'BASH'
   driven_config
   undisturbed
-  drive_training
+  printf '#!/bin/sh\ntouch %q\nexec sleep 1000\n' "$PWD/asked" >scontrol
+  chmod +x scontrol
+  on-node node01 mount --bind "$PWD/scontrol" "$(command -v scontrol)"
+  drive_training --comment
   wait-until 30 at_step 12
   on-node node02 pkill -KILL -x ms-train
   ends_with 0
@@ -30,6 +34,7 @@ inside() {
   [ "$(attempt 2 nodes)" = '["node01", "node03"]' ]
   [ "$(attempt 2 to_step)" = 60 ]
   losses_agree
+  [ -e asked ]
   ms-driver report r | grep -q 'rank_died'
   ms-driver status r | grep -q 'ended'
 BASH

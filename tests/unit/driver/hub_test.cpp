@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/json.h"
+#include "driver/agents.h"
 
 namespace ms::driver {
 namespace {
@@ -101,6 +102,32 @@ TEST_F(Port, BothEndsProveThemselvesAndTalk) {
   hub_.send(joined[0].id, "order");
   EXPECT_EQ(until(1, Hub::Kind::line)[0].text, "two");
   EXPECT_EQ(until(1, Hub::Kind::gone)[0].node, "n1");
+}
+
+// A user's second job on the same nodes: its agents may come to the port of the first one's driver, which another has
+// had before. They prove that they are the user's, and get no seat.
+TEST_F(Port, AnAgentOfAnotherJobGetsNoSeat) {
+  Agents agents({.job = 7, .nodes = {"n1"}, .agent = {}, .output_file = "", .status_dir = ""}, hub_, clock_, true);
+  const auto comes = [&](int job) {
+    std::optional<net::Channel> channel;
+    std::jthread agent(
+        [&] { channel.emplace(join(address(), agent_role(job), "n1", credentials_, net::in_seconds(5))); });
+    const Hub::Event joined = until(1, Hub::Kind::joined)[0];
+    agent.join();
+    EXPECT_FALSE(agents.take(joined));
+    return std::pair(std::move(*channel), joined);
+  };
+  const auto of_another = comes(8);
+  EXPECT_FALSE(agents.has("n1"));
+  const auto own = comes(7);
+  EXPECT_TRUE(agents.has("n1"));
+  const auto late = comes(8);
+  EXPECT_TRUE(agents.has("n1")) << "the seat stays with the agent of this job";
+  Hub::Event says = late.second;
+  says.kind = Hub::Kind::line;
+  says.text = "{}";
+  EXPECT_FALSE(agents.take(says));
+  EXPECT_EQ(agents.connected(), 1U);
 }
 
 TEST_F(Port, OneThatIsTakenIsAnotherOne) {
