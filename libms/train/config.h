@@ -203,6 +203,7 @@ struct RunConfig {
   std::string device = "cpu";
   std::int64_t cpu_threads = 0;
   double comm_timeout_s = 600;
+  double least_timeout_s = 15;
   double peak_tflops = 0;
   std::string cluster;
   bool deterministic = true;
@@ -216,9 +217,11 @@ struct RunConfig {
 inline constexpr Field<RunConfig> kRunFields[] = {
     {.key = "dir",
      .member = &RunConfig::dir,
-     .doc = "Where the run writes config.toml, metrics.jsonl (that of the run before is kept as "
-            "metrics.jsonl.previous) and verdict.json; a file 'stop' that is put here ends it after a step. Relative "
-            "to the current directory, as all paths are."},
+     .doc =
+         "Where the run writes config.toml, metrics.jsonl (that of the run before is kept as "
+         "metrics.jsonl.previous) and verdict.json; a file 'stop' that is put here ends it after a step. When a wait "
+         "for peers has expired, evidence has the stacks of all processes, of the last eight starts. Relative to the "
+         "current directory, as all paths are."},
     {.key = "device",
      .member = &RunConfig::device,
      .doc = "What computes. cuda, tried on an emulated GPU only so far: in bf16; under mpirun or srun a GPU for each "
@@ -251,7 +254,17 @@ inline constexpr Field<RunConfig> kRunFields[] = {
             "registration). Not tried on real GPUs yet."},
     {.key = "comm_timeout",
      .member = &RunConfig::comm_timeout_s,
-     .doc = "How long an operation may wait for its peers before the run stops and names them.",
+     .doc = "How long an operation may wait for its peers before the run stops and names them: at most, and until four "
+            "steps have ended. From then on it is three times the longest of the last 64 steps, and 5 s more, but at "
+            "least run.least_timeout. Ranks that wait for data, evaluate, or read or write files have all of "
+            "comm_timeout.",
+     .unit = Unit::seconds,
+     .min = 0.1,
+     .max = 1e6},
+    {.key = "least_timeout",
+     .member = &RunConfig::least_timeout_s,
+     .doc = "The shortest deadline that the run learns for its steps (comm_timeout). It should be longer than what a "
+            "network needs to recover by itself. comm_timeout or more: none is learned, for a debugger, say.",
      .unit = Unit::seconds,
      .min = 0.1,
      .max = 1e6},

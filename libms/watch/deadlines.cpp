@@ -26,6 +26,10 @@ double Deadlines::of(std::string_view section) const {
   return std::min(ceiling_s_, kTimes * *std::ranges::max_element(seconds) + slack_s);
 }
 
+double Deadlines::sure(std::string_view section, double least_s) const {
+  return typical_s(section) ? std::min(ceiling_s_, std::max(least_s, of(section))) : ceiling_s_;
+}
+
 std::optional<double> Deadlines::typical_s(std::string_view section) const {
   const auto found = sections_.find(section);
   if (found == sections_.end() || found->second.seconds.size() < kEnough) return std::nullopt;

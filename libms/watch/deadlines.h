@@ -24,6 +24,9 @@ class Deadlines {
   // kTimes the longest of the remembered times and kSlack_s, or kFirstSlack_s where there are few; the ceiling where
   // there are none.
   double of(std::string_view section) const;
+  // The same for a deadline that ends the run, with nobody to look twice: the ceiling where there are few, and
+  // otherwise at least `least_s`.
+  double sure(std::string_view section, double least_s) const;
   // The median of the remembered times; nullopt: there are few.
   std::optional<double> typical_s(std::string_view section) const;
 

@@ -34,6 +34,7 @@ int run_failures(const Args& args, const Plan& plan, const cost::Cluster& cluste
                  .seconds = days * kSecondsPerDay,
                  .driver = !args.has("without-driver"),
                  .comm_timeout_s = settings.run.comm_timeout_s,
+                 .least_timeout_s = settings.run.least_timeout_s,
                  .recovery = load_recovery(args.list("recovery"))};
   if (!settings.checkpoint.async) job.recovery.stall_s = job.recovery.write_s;
   job.iteration_s = simulate(plan, cluster, {.parts = false}).iteration_s;

@@ -1,9 +1,11 @@
 #include "train/run/launch.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -23,6 +25,8 @@
 #include "train/run/process.h"
 #include "train/run/run_directory.h"
 #include "train/run/shutdown.h"
+#include "train/run/tracing.h"
+#include "watch/evidence.h"
 
 namespace ms::train {
 namespace {
@@ -56,6 +60,24 @@ void conclude(const Outcome& outcome, const std::string& dir, const std::string&
   watch::write_verdict(dir, nonce, verdict);
   if (outcome.stopped) log::warn("train", "{}", verdict.message);
   options.report(outcome);
+}
+
+// Has what the process does taken down when a wait of the run expires.
+std::shared_ptr<watch::Evidence> keep_evidence(comm::World& world) {
+  auto evidence = std::make_shared<watch::Evidence>();
+  world.before_stop([evidence, pid = [&world](int rank) { return world.pid(rank); }](const comm::World::Cause& cause) {
+    if (cause.error.kind() != "comm.deadline") return;
+    evidence->take(cause.error.message(), cause.error.rank() ? pid(*cause.error.rank()) : 0);
+  });
+  return evidence;
+}
+
+// `path`: of this process's evidence; empty: there is none.
+void say_evidence(const Settings& settings, const std::string& path) {
+  if (path.empty()) return;
+  const std::string traces = trace_directory(settings);
+  print_err("evidence: the stacks of all threads are in {}{}\n", path.substr(0, path.rfind('/')),
+            traces.empty() ? "" : fmt::format("; 'ms-tracepp hang {}' shows what the ranks wait for", traces));
 }
 
 // Checks a run before its ranks start, and prepares its directory, where it has one. Its settings are checked first, as
@@ -111,11 +133,13 @@ Ended run_threads(const Loaded& loaded, const LaunchOptions& options, const Trai
   std::atomic<bool> failed = false;
   std::vector<std::unique_ptr<comm::World>> worlds;
   for (int rank = 0; rank < ranks; ++rank) worlds.push_back(hub->world(rank));
+  const std::shared_ptr<watch::Evidence> evidence = keep_evidence(*worlds.front());
   {
     std::vector<std::jthread> threads;
     const auto start = [&](int rank) {
       threads.emplace_back([&, rank] {
         const log::RankScope label(rank);
+        pthread_setname_np(pthread_self(), fmt::format("rank {}", rank).c_str());
         const auto index = static_cast<std::size_t>(rank);
         comm::World* const world = worlds[index].get();
         try {
@@ -141,7 +165,10 @@ Ended run_threads(const Loaded& loaded, const LaunchOptions& options, const Trai
   if (failed) {
     const comm::World& world = *worlds.front();
     const comm::World::Cause cause = world.cause().value();
-    if (directory) write_failure(settings.run.dir, nonce, world, cause, steps[static_cast<std::size_t>(cause.rank)]);
+    if (directory) {
+      write_failure(settings.run.dir, nonce, world, cause, steps[static_cast<std::size_t>(cause.rank)]);
+      say_evidence(settings, evidence->write(settings.run.dir, nonce, "ranks.txt"));
+    }
     throw cause.error.with_context(fmt::format("rank {}", cause.rank));
   }
   const Outcome& outcome = outcomes.front();
@@ -153,8 +180,13 @@ Ended run_threads(const Loaded& loaded, const LaunchOptions& options, const Trai
 // Reports the failure of an MPI run: writes the verdict and prints the cause, once for the whole run.
 class FailureReport {
  public:
-  FailureReport(const comm::World& world, std::string dir, std::string nonce, std::chrono::milliseconds deadline)
-      : world_(world), dir_(std::move(dir)), nonce_(std::move(nonce)), deadline_(deadline) {}
+  FailureReport(comm::World& world, const Settings& settings, std::string nonce, std::chrono::milliseconds deadline)
+      : world_(world),
+        settings_(settings),
+        dir_(settings.run.dir),
+        nonce_(std::move(nonce)),
+        deadline_(deadline),
+        evidence_(keep_evidence(world)) {}
 
   // The run directory exists, without the verdict of the run before. `dir` is rank 0's.
   void prepared(std::string dir) {
@@ -170,18 +202,23 @@ class FailureReport {
     if (!lock || std::exchange(reported_, true)) return;
     // The rank that wrote the verdict prints; where there can be no verdict, the rank that failed.
     const bool first = prepared_ && write_failure(dir_, nonce_, world_, cause, step_);
+    const std::string evidence =
+        prepared_ ? evidence_->write(dir_, nonce_, fmt::format("rank-{}.txt", world_.rank())) : "";
     if (first || (cause.rank == world_.rank() && !(prepared_ && watch::has_verdict(dir_, nonce_)))) {
       print_err("ms-train: error: rank {}: {}\n", cause.rank, cause.error.message());
       if (!cause.error.hint().empty()) print_err("hint: {}\n", cause.error.hint());
+      say_evidence(settings_, evidence);
     }
   }
 
  private:
   const comm::World& world_;
+  const Settings& settings_;
   std::string dir_;
   const std::string nonce_;
   const std::chrono::milliseconds deadline_;
   std::atomic<std::int64_t> step_ = 0;
+  const std::shared_ptr<watch::Evidence> evidence_;
   std::timed_mutex mutex_;
   bool prepared_ = false, reported_ = false;
 };
@@ -259,7 +296,7 @@ ExitCode run_mpi(const Loaded& loaded, const LaunchOptions& options, const Train
   std::unique_ptr<comm::World> world = join_world(loaded, nonce, options, trainer.deadline, directory);
   const int rank = world->rank();
   const log::RankScope label(rank);
-  FailureReport report(*world, loaded.settings.run.dir, nonce, trainer.deadline);
+  FailureReport report(*world, loaded.settings, nonce, trainer.deadline);
   const auto report_cause = [&report](const comm::World::Cause& cause) { report(cause); };
   ShutdownWatch shutdown(*world, trainer.deadline, report_cause, [rank](const comm::World::Cause& cause) {
     const log::RankScope label_of_thread(rank);

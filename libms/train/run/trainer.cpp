@@ -14,42 +14,20 @@
 #include "base/text.h"
 #include "comm/clock_probe.h"
 #include "data/chain.h"
-#include "data/note.h"
 #include "optim/learning_rate.h"
 #include "train/checkpoint/checkpoints.h"
 #include "train/checkpoint/load.h"
 #include "train/run/data_feed.h"
-#include "train/run/generate.h"
 #include "train/run/guard.h"
 #include "train/run/preparation.h"
 #include "train/run/reporter.h"
+#include "train/run/sample.h"
 #include "watch/beat.h"
+#include "watch/deadlines.h"
 #include "watch/verdict.h"
 
 namespace ms::train {
 namespace {
-
-// A model that has not learned much writes any bytes; a terminal gets only those of plain text.
-std::string printable(std::string text) {
-  for (char& c : text) {
-    if ((c < ' ' && c != '\n' && c != '\t') || c > '~') c = '.';
-  }
-  return text;
-}
-
-// The tokenizer that run.sample_tokens is shown with; nullptr where none are.
-std::unique_ptr<data::Tokenizer> sample_tokenizer(const Settings& settings) {
-  if (settings.run.sample_tokens == 0) return nullptr;
-  const std::string prefix = data::parse_source(settings.data.train.front()).prefix;
-  std::unique_ptr<data::Tokenizer> tokenizer = data::tokenizer_of(prefix, settings.model.vocab);
-  if (tokenizer) return tokenizer;
-  throw user_error(
-      "data.tokenizer",
-      fmt::format("run.sample_tokens: no tokenizer is known for {}: there is no {}, and model.vocab = {} is "
-                  "not that of the byte tokenizer",
-                  prefix, data::note_path(prefix), settings.model.vocab),
-      "set run.sample_tokens = 0, or encode the text with ms-data, which notes the tokenizer");
-}
 
 class Trainer {
  public:
@@ -67,6 +45,7 @@ class Trainer {
         options_(options),
         step_(step),
         heartbeat_(std::getenv("MS_HEARTBEAT")),
+        deadlines_(settings_.run.comm_timeout_s),
         batch_(plan.batch) {
     if (settings_.train.eval_every > 0 && feed_.facts().num_validation_samples == 0) {
       log::warn("train", "no validation data: data.valid is empty and data.valid_fraction holds out no whole sequence");
@@ -91,11 +70,13 @@ class Trainer {
       if (step > start_ && !settles_after(step - 1)) finish(step - 1);
       if (settles) finish(step);
       if (checkpoints_ && done < steps && !stop_agreed_ && !rollback_) {
+        const comm::Patience::Busy busy(world_.patience(), "saves a checkpoint");
         const trace::HostEvent event(recorder_, trace::Kind::save);
         checkpoints_->boundary(done, samples(done));
       }
     }
     if (done > start_ && !settles_after(done - 1)) finish(done - 1);
+    const comm::Patience::Busy busy(world_.patience(), "ends the run");
     if (probe_) probe_clocks();
     outcome_.start = start_;
     outcome_.steps = done;
@@ -115,7 +96,8 @@ class Trainer {
       if (!rollback_) outcome_.stop_cause = stop_file_->path();
       stop_file_->remove();
     }
-    if (settings_.run.sample_tokens > 0 && !outcome_.stopped && done > start_) outcome_.sample = sample();
+    if (settings_.run.sample_tokens > 0 && !outcome_.stopped && done > start_)
+      outcome_.sample = sample(engine_, settings_, feed_.facts().prompt);
     if (reporter_) {
       outcome_.tokens_per_s = reporter_->tokens_per_s();
       reporter_->close();
@@ -194,6 +176,7 @@ class Trainer {
 
   Votes cast() {
     Votes votes;
+    const comm::Patience::Busy busy(world_.patience(), "looks whether it is to stop");
     const bool asked = (options_.stop != nullptr && options_.stop->asked()) || (stop_file_ && stop_file_->asked());
     votes.stop = asked ? 1 : 0;
     if (checkpoints_) checkpoints_->cast(votes);
@@ -243,6 +226,7 @@ class Trainer {
   }
 
   data::Batch wait_for_data(std::int64_t step) {
+    const comm::Patience::Busy busy(world_.patience(), "waits for data");
     const trace::HostEvent event(recorder_, trace::Kind::data_wait);
     options_.faults.at(watch::FaultPoint::data, step);
     return feed_.next({.step = step});
@@ -252,12 +236,16 @@ class Trainer {
     StepReport report;
     report.step = step + 1;
     report.result = engine_.finish_step(step);
+    const comm::Patience::Busy busy(world_.patience(), "reports a step");
     const double end = monotonic_s();
     report.op_seconds = engine_.device().op_seconds();
     if (recorder_ != nullptr) recorder_->end_step(step, trace::now_ns(), report.op_seconds);
     report.data_chain = chain_after(step + 1);
     report.lr = lr(step);
     report.seconds = end - last_end_s_;
+    if (step > start_) deadlines_.took("step", report.seconds);  // what is made once takes its time in the first
+    const double patience_s = deadlines_.sure("step", settings_.run.least_timeout_s);
+    world_.patience().set(std::chrono::milliseconds(static_cast<std::int64_t>(patience_s * 1e3)));
     report.step_tokens = plan_.tokens_of(step);
     report.tokens = (samples(step + 1) - batch_.skipped_before(step + 1)) * settings_.model.seq;
     if (report.result.votes.stop > 0) stop_agreed_ = true;
@@ -310,6 +298,7 @@ class Trainer {
   }
 
   double evaluate(std::int64_t step) {
+    const comm::Patience::Busy busy(world_.patience(), "evaluates");
     const auto num_tokens = static_cast<double>(order_.rounds * batch_.global_batch * batch_.seq);
     double loss = 0;
     for (std::int64_t round = 0; round < order_.rounds; ++round) {
@@ -318,20 +307,6 @@ class Trainer {
     }
     if (engine_.needs_input()) feed_.release();
     return loss;
-  }
-
-  // Continues a few tokens of the data.
-  std::string sample() {
-    const std::unique_ptr<data::Tokenizer> tokenizer = sample_tokenizer(settings_);
-    const std::vector<std::int32_t>& prompt = feed_.facts().prompt;
-    std::vector<std::int32_t> text = prompt;
-    generate(engine_, settings_.model.seq, prompt,
-             {.max_tokens = settings_.run.sample_tokens,
-              .vocab = tokenizer->vocab_size(),
-              .sampling = {.temperature = settings_.run.sample_temperature},
-              .seed = static_cast<std::uint64_t>(settings_.train.seed)},
-             [&](std::int32_t token) { text.push_back(token); });
-    return printable(tokenizer->decode(text));
   }
 
   const Plan& plan_;
@@ -346,6 +321,7 @@ class Trainer {
   TrainerOptions options_;
   std::atomic<std::int64_t>& step_;
   const watch::Heartbeat heartbeat_;
+  watch::Deadlines deadlines_;
   data::BatchShape batch_;
   data::BatchOrder order_;
   std::optional<comm::ClockProbe> probe_;

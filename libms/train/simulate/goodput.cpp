@@ -289,11 +289,10 @@ double detection_s(const JobOptions& options, FaultKind kind) {
   limits.hang_s = options.recovery.hang_timeout_s;
   if (kind == FaultKind::crash) return limits.ending_s + (options.driver ? limits.every_s / 2 : 0);
   if (kind == FaultKind::slow) return 0;
-  if (!options.driver) return options.comm_timeout_s;
-  if (kind == FaultKind::lost) return limits.silent_s();
-  watch::Deadlines deadlines(limits.hang_s);
+  if (options.driver && kind == FaultKind::lost) return limits.silent_s();
+  watch::Deadlines deadlines(options.driver ? limits.hang_s : options.comm_timeout_s);
   for (std::size_t i = 0; i < watch::Deadlines::kEnough; ++i) deadlines.took("step", options.iteration_s);
-  return deadlines.of("step");
+  return options.driver ? deadlines.of("step") : deadlines.sure("step", options.least_timeout_s);
 }
 
 double judgement_s(FaultKind kind) {

@@ -96,7 +96,7 @@ inline constexpr Field<RecoveryConfig> kRecoveryFields[] = {
      .max = kMostRecovery_s},
     {.key = "hang_timeout",
      .member = &RecoveryConfig::hang_timeout_s,
-     .doc = "As --hang-timeout of ms-driver; without the driver run.comm_timeout counts.",
+     .doc = "As --hang-timeout of ms-driver; without the driver run.comm_timeout and run.least_timeout count.",
      .unit = Unit::seconds,
      .min = 0,
      .max = kMostRecovery_s},
@@ -125,7 +125,7 @@ struct JobOptions {
   double iteration_s = 0;
   double interval_s = 0;  // between saves; rounded to whole steps
   bool driver = true;
-  double comm_timeout_s = 600;  // the ranks' own
+  double comm_timeout_s = 600, least_timeout_s = 15;  // the ranks' own
   RecoveryConfig recovery = {};
 };
 

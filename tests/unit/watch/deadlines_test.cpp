@@ -42,6 +42,16 @@ TEST(Deadlines, OfSectionsWithoutEndAreNotKept) {
   EXPECT_LT(deadlines.of("s0"), 600);
 }
 
+TEST(Deadlines, AreSureOnceEnoughIsKnown) {
+  Deadlines deadlines(600);
+  for (std::size_t i = 0; i + 1 < Deadlines::kEnough; ++i) deadlines.took("step", 10);
+  EXPECT_EQ(deadlines.sure("step", 15), 600);
+  deadlines.took("step", 10);
+  EXPECT_DOUBLE_EQ(deadlines.sure("step", 15), 35);
+  EXPECT_DOUBLE_EQ(deadlines.sure("step", 100), 100);
+  EXPECT_DOUBLE_EQ(deadlines.sure("step", 1000), 600);
+}
+
 TEST(Deadlines, NeverExceedTheConfiguredOne) {
   Deadlines deadlines(60);
   for (int i = 0; i < 10; ++i) deadlines.took("save", 100);
