@@ -13,6 +13,7 @@
 #include "tracepp/read/command.h"
 #include "tracepp/report/json.h"
 #include "tracepp/report/report.h"
+#include "tracepp/report/stacks.h"
 #include "tracepp/report/text.h"
 
 namespace ms::tracepp {
@@ -36,7 +37,8 @@ int stragglers(const Args& args) {
 int hang(const Args& args) {
   const RunTrace trace = read_with_progress(args.list("PATH"));
   const Hang found = find_hang(trace, SystemClock().wall_s());
-  print(args.has("json") ? hang_json(found, trace) : hang_text(found, trace));
+  print(args.has("json") ? hang_json(found, trace)
+                         : hang_text(found, trace) + suspect_stacks(args.list("PATH"), found));
   const bool is_well = found.state == RunState::ended || found.state == RunState::cut_off;
   return args.has("check") && !is_well ? kFound : kOk;
 }
@@ -100,7 +102,8 @@ Command hang_command() {
           .description =
               "Compares the newest operations of all ranks. Works on a run that still hangs: each rank "
               "writes its file every second. Give all files there are; a rank whose file is missing is a "
-              "finding of its own."};
+              "finding of its own. Where processes of ms-train have left their stacks in run.dir/evidence, those of "
+              "the suspects are shown."};
 }
 
 Command diff_command() {

@@ -1,0 +1,103 @@
+#include "tracepp/report/stacks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+#include "base/text.h"
+
+namespace ms::tracepp {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kSuspects = 4, kFrames = 12, kMostFiles = 100'000, kMostFile_bytes = std::size_t{1} << 20;
+constexpr std::size_t kWidest = 160;
+
+struct StackFile {
+  fs::path path;
+  std::string text;
+};
+
+// Returns the files of the newest start beside the traces.
+std::vector<StackFile> read_evidence(const std::vector<std::string>& paths) {
+  std::error_code error;
+  fs::path newest;
+  fs::file_time_type newest_time = fs::file_time_type::min();
+  for (const std::string& path : paths) {
+    const fs::path here = fs::absolute(path, error).lexically_normal();
+    const fs::path above = here.has_filename() ? here.parent_path() : here.parent_path().parent_path();
+    for (const fs::path& run : {here, above, above.parent_path()}) {
+      for (fs::directory_iterator at(run / "evidence", error), end; !error && at != end; at.increment(error)) {
+        const fs::file_time_type time = fs::last_write_time(at->path(), error);
+        if (!error && at->is_directory(error) && time > newest_time) newest = at->path(), newest_time = time;
+      }
+    }
+  }
+  std::vector<StackFile> files;
+  if (newest.empty()) return files;
+  for (fs::directory_iterator at(newest, error), end; !error && at != end && files.size() < kMostFiles;
+       at.increment(error)) {
+    if (!at->is_regular_file(error)) continue;
+    std::ifstream file(at->path());
+    std::string text(kMostFile_bytes, '\0');
+    file.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<std::size_t>(file.gcount()));
+    files.push_back({at->path(), std::move(text)});
+  }
+  std::ranges::sort(files, {}, &StackFile::path);
+  return files;
+}
+
+// Returns the lines from the one that begins with `first`, until one begins another thread or process.
+std::optional<std::string> paragraph(const std::string& text, const std::string& first) {
+  const std::size_t begin = text.starts_with(first) ? 0 : text.find("\n" + first);
+  if (begin == std::string::npos) return std::nullopt;
+  const bool of_thread = first.starts_with("thread ");
+  std::string found;
+  std::size_t lines = 0;
+  for (const std::string& line : split(std::string_view(text).substr(begin == 0 ? 0 : begin + 1), '\n')) {
+    const bool goes_on =
+        line.starts_with("#") || line == "did not answer" || (!of_thread && line.starts_with("thread "));
+    if (lines > kFrames || (lines > 0 && !goes_on)) break;
+    ++lines;
+    found += "    " + plain_text(line, kWidest) + "\n";
+  }
+  return found;
+}
+
+// Returns what a file says of the suspect: its own process's, or that of another one which has looked at it.
+std::optional<std::string> told_in(const std::string& text, const HangSuspect& suspect) {
+  if (const auto told = paragraph(text, fmt::format("process {}, which is blamed", suspect.pid))) return told;
+  if (text.find(fmt::format("\nprocess {}\n", suspect.pid)) == std::string::npos) return std::nullopt;
+  for (std::size_t at = text.find("\nthread "); at != std::string::npos; at = text.find("\nthread ", at + 1)) {
+    const std::string line = text.substr(at + 1, text.find('\n', at + 1) - at - 1);
+    if (line.find(fmt::format(" rank {} ", suspect.rank)) != std::string::npos) return paragraph(text, line);
+  }
+  return paragraph(text, fmt::format("thread {} ", suspect.pid));
+}
+
+}  // namespace
+
+std::string suspect_stacks(const std::vector<std::string>& paths, const Hang& hang) {
+  if (hang.suspects.empty()) return "";
+  const std::vector<StackFile> files = read_evidence(paths);
+  std::string text;
+  for (std::size_t i = 0; i < std::min(hang.suspects.size(), kSuspects); ++i) {
+    const HangSuspect& suspect = hang.suspects[i];
+    if (suspect.pid <= 0) continue;
+    for (const StackFile& file : files) {
+      const std::optional<std::string> told = told_in(file.text, suspect);
+      if (!told) continue;
+      text += fmt::format("  where rank {} stood, and the other threads, is in {}\n{}", suspect.rank,
+                          plain_text(file.path.string(), 1000), *told);
+      break;
+    }
+  }
+  return text;
+}
+
+}  // namespace ms::tracepp

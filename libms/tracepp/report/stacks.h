@@ -1,0 +1,15 @@
+// The stacks that processes of ms-train leave when a wait of their run has expired, in run.dir/evidence.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tracepp/hang/hang.h"
+
+namespace ms::tracepp {
+
+// Returns what the suspects stood in, and where the rest of it is, for a terminal. `paths`: of the traces, or of their
+// run. Empty: nobody has left anything of them.
+std::string suspect_stacks(const std::vector<std::string>& paths, const Hang& hang);
+
+}  // namespace ms::tracepp
