@@ -193,6 +193,15 @@ constexpr ErrorKindRow kErrorKinds[] = {
      "The hosts have other slots than the mesh takes. Change the mesh, or --nodes and --ntasks-per-node."},
     {"net.interface", "No network interface leads where it shall. Name one with --interface."},
     {"optim.group", "A group of parameters in [optim] is wrong. ms.toml(5) shows the form."},
+    {"replay.devices",
+     "Ranks compute on processors or GPUs of different kinds, whose bits differ: guard.replay_every cannot compare "
+     "them."},
+    {"replay.differs",
+     "guard.replay_every found ranks that compute other bits than all others from the same tokens: their device is "
+     "broken. Exclude its node; the message says which checkpoints are doubtful."},
+    {"replay.tie",
+     "guard.replay_every found dp ranks that differ, and no more than half of them agree: look at all nodes with "
+     "ms-diag at level 2."},
     {"run.busy", "Another run is at work in run.dir. Wait for it, end it, or give this one another run.dir."},
     {"run.cpu_threads", "OMP_NUM_THREADS is no number of threads. Set it right, or unset it."},
     {"run.form", "A file of run.dir is of another version or damaged. Give the run another run.dir."},

@@ -1,4 +1,4 @@
-// [guard]: what happens to a step whose gradients would harm the model.
+// [guard]: what happens to a step whose gradients would harm the model, and to a device that computes wrongly.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@ struct GuardConfig {
   std::int64_t max_skips = 10;
   std::int64_t rollback_steps = 1;
   std::int64_t max_rollbacks = 3;
+  std::int64_t replay_every = 0;
 
   bool rolls_back() const { return nonfinite == "rollback" || spike == "rollback"; }
 };
@@ -64,6 +65,17 @@ inline constexpr Field<GuardConfig> kGuardFields[] = {
             "rollbacks.json in checkpoint.dir lists them, and the samples that the run leaves out.",
      .min = 1,
      .max = 1e6},
+    {.key = "replay_every",
+     .member = &GuardConfig::replay_every,
+     .doc =
+         "After every so many steps all dp ranks compute the forward of one of them again, another one each time, and "
+         "compare their losses bit by bit: a device that computes wrongly and says nothing differs. The backward is "
+         "not compared. Where most dp ranks agree, the run ends and names the others, with code 69 where they are on "
+         "one node, else with 76; of two dp ranks it cannot be told which is wrong: 76. It costs the forward of a "
+         "step, which the log shows as a share of the time. Needs mesh.dp of 2 or more, the same processor or GPU "
+         "on all ranks, and train.fp8 = false. 0: never.",
+     .min = 0,
+     .max = 1e9},
 };
 
 }  // namespace ms::train

@@ -40,6 +40,7 @@ constexpr Row<FaultKind> kKinds[] = {
     {FaultKind::pause, "pause=SECONDS", "the rank's host thread sleeps for this time"},
     {FaultKind::slow, "slow=FACTOR", "from that step on, the rank's operations take FACTOR times as long"},
     {FaultKind::nan, "nan", "the rank's gradients of that step are NaN"},
+    {FaultKind::flip, "flip", "a bit of the rank's tokens is wrong when guard.replay_every compares next"},
 };
 
 [[noreturn]] void refuse(std::string_view fault, const std::string& why, std::string hint = {}) {
@@ -139,6 +140,7 @@ Fault parse_fault(std::string_view text) {
   if (fault.point != FaultPoint::step) {
     if (fault.kind == FaultKind::slow) refuse(text, "slow begins at a step", "use step=N");
     if (fault.kind == FaultKind::nan) refuse(text, "gradients are those of a step", "use step=N");
+    if (fault.kind == FaultKind::flip) refuse(text, "flip begins at a step", "use step=N");
   }
   return fault;
 }
@@ -232,7 +234,8 @@ void Faults::strike(FaultPoint point, std::int64_t step) const {
         break;
       case FaultKind::slow:
       case FaultKind::nan:
-        break;  // see slowness() and spoils_gradients()
+      case FaultKind::flip:
+        break;  // see slowness(), spoils_gradients() and flips_bit()
     }
   }
 }
@@ -245,8 +248,12 @@ double Faults::slowness(std::int64_t step) const {
   return factor;
 }
 
-bool Faults::spoils_gradients(std::int64_t step) const {
-  return std::ranges::any_of(faults_, [&](const Fault& f) { return f.kind == FaultKind::nan && f.step == step; });
+bool Faults::spoils_gradients(std::int64_t step) const { return has(FaultKind::nan, step); }
+
+bool Faults::flips_bit(std::int64_t step) const { return has(FaultKind::flip, step); }
+
+bool Faults::has(FaultKind kind, std::int64_t step) const {
+  return std::ranges::any_of(faults_, [&](const Fault& f) { return f.kind == kind && f.step == step; });
 }
 
 }  // namespace ms::watch

@@ -14,7 +14,7 @@
 namespace ms::watch {
 
 enum class FaultPoint { start, step, data };
-enum class FaultKind { node_bad, gpu_bad, storage, exit, kill, hang, spin, pause, slow, nan };
+enum class FaultKind { node_bad, gpu_bad, storage, exit, kill, hang, spin, pause, slow, nan, flip };
 
 struct Fault {
   FaultPoint point = FaultPoint::start;
@@ -56,9 +56,12 @@ class Faults {
   double slowness(std::int64_t step) const;
   // Whether the rank's gradients of this step become NaN.
   bool spoils_gradients(std::int64_t step) const;
+  // Whether the rank computes wrongly in the replay (guard.replay_every) that comes next.
+  bool flips_bit(std::int64_t step) const;
 
  private:
   void strike(FaultPoint point, std::int64_t step) const;
+  bool has(FaultKind kind, std::int64_t step) const;
 
   std::vector<Fault> faults_;
   int rank_ = 0;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <set>
 
+#include "train/run/replay.h"
 #include "training_case.h"
 
 namespace ms::testing_case {
@@ -83,6 +84,75 @@ TEST_P(Guarded, StepsThatAreLeftOutLeaveNoTrace) {
 
 std::string case_name(const testing::TestParamInfo<Layout>& info) { return info.param.name(); }
 INSTANTIATE_TEST_SUITE_P(All, Guarded, testing::ValuesIn(kLayouts), case_name);
+
+// The forward of a dp rank again on all of them, after a step and between others: what rank 0 finds of it. `flipped`
+// computes wrongly once, before the last of them; -1: none does.
+std::vector<std::vector<std::uint64_t>> replays(const train::Settings& settings, int flipped) {
+  std::vector<std::vector<std::uint64_t>> found;
+  on_threads(settings, [&](const train::Plan& plan, comm::World& world, tensor::Device& device) {
+    train::Engine engine(plan, world, device);
+    engine.initialize(7);
+    std::vector<std::int32_t> tokens, targets;
+    for (std::int64_t step = 0; step < kSteps; ++step) {
+      if (engine.needs_input()) fill_batch(plan, step, engine.at().dp, tokens, targets);
+      engine.issue_step(step, settings.optim.lr, tokens, targets);
+      engine.finish_step(step);
+      if (step + 1 == kSteps && world.rank() == flipped) engine.flip_bit();
+      const std::vector<std::uint64_t> bits = engine.replay(static_cast<int>(step % plan.mesh.dp));
+      if (world.rank() == 0) found.push_back(bits);
+    }
+  });
+  return found;
+}
+
+class Replayed : public testing::TestWithParam<Layout> {};
+
+TEST_P(Replayed, DpRanksHaveTheSameBitsUnlessOneComputesWrongly) {
+  const train::Settings settings = with(tiny_settings("llama"), GetParam());
+  for (const auto& bits : replays(settings, -1)) EXPECT_TRUE(bits.empty());
+  const int ranks = static_cast<int>(settings.mesh.dp * settings.mesh.pp * settings.mesh.tp);
+  for (const int rank : {0, ranks - 1}) {
+    const auto found = replays(settings, rank);
+    for (std::int64_t step = 0; step + 1 < kSteps; ++step) EXPECT_TRUE(found[static_cast<std::size_t>(step)].empty());
+    const std::vector<int> wrong = train::in_the_minority(found.back());
+    const mesh::Mesh mesh = mesh::make_mesh(settings.mesh.dp, settings.mesh.pp, settings.mesh.tp, ranks);
+    if (settings.mesh.dp == 2) {
+      EXPECT_EQ(found.back().size(), 2U);
+      EXPECT_TRUE(wrong.empty()) << "one of two";
+    } else {
+      EXPECT_EQ(wrong, (std::vector<int>{mesh.coord(rank).dp}));
+    }
+  }
+}
+
+// Training is what it is without replays between its steps.
+TEST(ReplayedRun, ChangesNoBit) {
+  const train::Settings settings = with(tiny_settings("llama"), {2, 2, 2, 2, true, 2});
+  const auto losses = [&](bool replay) {
+    std::vector<double> all;
+    on_threads(settings, [&](const train::Plan& plan, comm::World& world, tensor::Device& device) {
+      train::Engine engine(plan, world, device);
+      engine.initialize(7);
+      std::vector<std::int32_t> tokens, targets;
+      for (std::int64_t step = 0; step < kSteps; ++step) {
+        if (engine.needs_input()) fill_batch(plan, step, engine.at().dp, tokens, targets);
+        engine.issue_step(step, settings.optim.lr, tokens, targets);
+        const train::StepResult result = engine.finish_step(step);
+        if (replay) {
+          EXPECT_TRUE(engine.replay(1).empty());
+        }
+        if (world.rank() == 0) all.push_back(result.loss);
+      }
+    });
+    return all;
+  };
+  EXPECT_EQ(losses(true), losses(false));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Replayed,
+                         testing::Values(Layout{2, 1, 1, 1, true, 1}, Layout{4, 1, 1, 1, true, 2},
+                                         Layout{4, 1, 2, 1, true, 1}, Layout{2, 1, 2, 2, true, 1}),
+                         case_name);
 
 }  // namespace
 }  // namespace ms::testing_case

@@ -47,6 +47,26 @@ expect 0 'a spike, above .*; the step was skipped' run c.toml --set run.dir=runs
 expect 2 'a spike, above' run c.toml --set run.dir=runs/spikes "${few[@]}" --set guard.spike=stop
 grep -q '"kind": "train.spike"' runs/spikes/verdict.json || fail "the verdict of a run that a spike stops"
 
+# A device that computes wrongly: of three dp ranks the one that differs is named, of two nobody can be. Where none does,
+# replays change no bit, and the log says what they cost.
+three=(--set mesh.dp=3 --set train.global_batch=12 --set train.steps=8 --set run.sample_tokens=0 --set guard.replay_every=2)
+expect 0 'step 4: the forward of dp rank 1 has the same bits on all 3 dp ranks, in .* s, .* % of the time' \
+  run c.toml --set run.dir=runs/three "${three[@]}"
+expect 0 'writes' run c.toml --set run.sample_tokens=3 --set run.dir=runs/replayed --set guard.replay_every=3
+same_numbers a replayed
+export MS_FAULT='step=4 rank=2 flip'
+expect 69 'step 6: .* has other bits on dp rank 2 than on all others: the device of rank 2, on .*, computes wrongly' \
+  run c.toml --set run.dir=runs/flipped "${three[@]}"
+grep -q 'hint: checkpoints after step 4 may hold its errors' err || fail "it is not said which checkpoints are doubtful"
+grep -q '"rank": 2' runs/flipped/verdict.json || fail "the verdict of a device that computes wrongly"
+grep -q '"kind": "replay.differs"' runs/flipped/verdict.json || fail "the kind of the verdict"
+MS_FAULT='step=4 rank=1 flip'
+expect 76 'one of the two computes wrongly, and a third would tell which' run c.toml --set run.dir=runs/tie --set guard.replay_every=3
+unset MS_FAULT
+expect 2 'there is no other dp rank to compare with: mesh.dp is 1' check c.toml --set mesh.dp=1 --set guard.replay_every=9
+expect 2 'with train.fp8 = true every dp rank scales by itself' check c.toml --set train.dtype=bf16 --set train.fp8=true \
+  --set guard.replay_every=9
+
 expect 2 "guard.spike" check c.toml --set guard.spike=halt
 expect 2 'guard.window' check c.toml --set guard.window=1
 expect 2 'a rollback needs checkpoints to go back to: set checkpoint.dir' check c.toml --set guard.spike=rollback

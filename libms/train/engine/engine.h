@@ -68,6 +68,12 @@ class Engine {
   double evaluate(const data::TokenRows& tokens, const data::TokenRows& targets, double total_tokens,
                   std::span<const std::int32_t> starts = {});
 
+  // Computes the forward of the tokens that dp rank `of` has of the step before on all dp ranks, and returns the bits
+  // of the losses that each of them finds; empty: they are all the same. Nothing is in flight. Waits.
+  std::vector<std::uint64_t> replay(int of);
+  // Flips a bit of what this rank computes with in its next replay: an injected fault. Not on a stage without input.
+  void flip_bit() { flip_bit_ = true; }
+
   // Sum over the batch of the losses of all targets but the negative ones, in an order that is that of the batch; one
   // global batch. Only of a plan of inference. Waits.
   double sum_losses(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
@@ -132,7 +138,7 @@ class Engine {
   std::optional<optim::ShardedOptimizer> optimizer_;
   std::optional<Executor> executor_;
   std::optional<ModuleNorms> module_norms_;
-  bool spoil_gradients_ = false;
+  bool spoil_gradients_ = false, flip_bit_ = false;
   std::vector<Pending> pending_;  // two: a step in flight and the one before
 };
 

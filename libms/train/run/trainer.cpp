@@ -20,6 +20,7 @@
 #include "train/run/data_feed.h"
 #include "train/run/guard.h"
 #include "train/run/preparation.h"
+#include "train/run/replay.h"
 #include "train/run/reporter.h"
 #include "train/run/sample.h"
 #include "watch/beat.h"
@@ -40,6 +41,7 @@ class Trainer {
         preparation_(plan, world, device, options.deadline),
         engine_(plan, device, std::move(groups)),
         guard_(settings_.guard),
+        replay_(plan, world, device),
         recorder_(device.recorder()),
         host_(host),
         options_(options),
@@ -64,6 +66,7 @@ class Trainer {
       options_.faults.at(watch::FaultPoint::step, step);
       engine_.device().slow_down(options_.faults.slowness(step));
       if (options_.faults.spoils_gradients(step)) engine_.spoil_gradients();
+      if (options_.faults.flips_bit(step)) engine_.flip_bit();
       issue(step);
       const bool settles = settles_after(step);
       // One step ahead, unless something else has to happen between the two.
@@ -207,7 +210,7 @@ class Trainer {
   bool settles_after(std::int64_t step) const {
     const CheckpointConfig& config = settings_.checkpoint;
     const bool saves = checkpoints_ && !config.async && config.every_steps > 0 && (step + 1) % config.every_steps == 0;
-    return saves || evaluation_due(step);
+    return saves || evaluation_due(step) || replay_.due(step);
   }
   double lr(std::int64_t step) const { return optim::learning_rate(settings_.optim, step, settings_.train.steps); }
 
@@ -269,6 +272,10 @@ class Trainer {
     }
     const bool stops = ruling.stop && !rollback_;
     double evaluation_s = 0;
+    if (replay_.due(step) && !stops && !rollback_) {
+      replay_.check(engine_, step);
+      evaluation_s = monotonic_s() - end;
+    }
     if (evaluation_due(step) && !stops && !rollback_) {
       beat("evaluate");
       report.valid_loss = outcome_.valid_loss = evaluate(step);
@@ -316,6 +323,7 @@ class Trainer {
   Preparation preparation_;
   Engine engine_;
   Guard guard_;
+  Replay replay_;
   trace::Recorder* recorder_;  // nullptr: nothing is traced
   tensor::Device& host_;       // for messages of the host's memory
   TrainerOptions options_;

@@ -38,6 +38,7 @@ TEST(Fault, ParsesPointTargetAndKind) {
       {"step=3 rank=1 slow=1.2",
        {.point = FaultPoint::step, .step = 3, .kind = FaultKind::slow, .amount = 1.2, .rank = 1}},
       {"step=2 rank=1 nan", {.point = FaultPoint::step, .step = 2, .kind = FaultKind::nan, .rank = 1}},
+      {"step=2 rank=1 flip", {.point = FaultPoint::step, .step = 2, .kind = FaultKind::flip, .rank = 1}},
   };
   for (const auto& row : rows) {
     const std::vector<Fault> faults = parse_faults(row.text);
@@ -69,6 +70,7 @@ TEST(Fault, RefusesInvalidSyntax) {
       {"step=5 slow=1", "expected a number above 1"},
       {"step=5 slow=nan", "got 'nan'"},
       {"data=5 slow=2", "slow begins at a step"},
+      {"start flip", "flip begins at a step"},
       {"data=5 nan", "gradients are those of a step"},
       {"start nan", "gradients are those of a step"},
       {"step=5 nan=2", "there is no key 'nan'"},
@@ -212,7 +214,7 @@ TEST(Fault, HangLastsUntilReleased) {
 TEST(Fault, ManualNamesEveryWord) {
   const std::string manual = fault_manual();
   for (const char* word : {"start", "step=N", "rank=N", "node=NAME", "restart=K", "node-bad", "gpu-bad", "storage",
-                           "exit", "kill", "hang", "nan"}) {
+                           "exit", "kill", "hang", "nan", "flip"}) {
     EXPECT_THAT(manual, HasSubstr(word));
   }
 }
@@ -230,6 +232,12 @@ TEST(Fault, GradientsAreSpoiledInTheirStepOnly) {
   const Faults faults(parse_faults("step=3 rank=1 nan; step=4 rank=2 nan; step=5 rank=1 slow=2"), 1, "n1", never);
   faults.at(FaultPoint::step, 3);  // by itself it does nothing
   for (const std::int64_t step : {2, 3, 4, 5}) EXPECT_EQ(faults.spoils_gradients(step), step == 3) << step;
+}
+
+TEST(Fault, BitsAreFlippedOnTheirRankOnly) {
+  const Faults faults(parse_faults("step=3 rank=1 flip; step=4 rank=2 flip"), 1, "n1", never);
+  faults.at(FaultPoint::step, 3);  // by itself it does nothing
+  for (const std::int64_t step : {2, 3, 4}) EXPECT_EQ(faults.flips_bit(step), step == 3) << step;
 }
 
 }  // namespace
