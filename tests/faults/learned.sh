@@ -59,17 +59,26 @@ data() { # longer than any deadline that is learned here
     complain "a run whose data is late ended with $?"
 }
 
-# mpi: four processes, whose identifiers are in pid.RANK, and their exit codes in code.RANK.
+# mpi ARGUMENT...: four processes, whose identifiers are in pid.RANK, and their exit codes in code.RANK.
 mpi() {
   # shellcheck disable=SC2016 # for the shell of each rank
   timeout 100 "$mpiexec" --enable-recovery --oversubscribe --bind-to none -np 4 sh -c '
     "$@" & echo $! >pid.new.$OMPI_COMM_WORLD_RANK && mv pid.new.$OMPI_COMM_WORLD_RANK pid.$OMPI_COMM_WORLD_RANK
     wait $!
     echo $? >code.new.$OMPI_COMM_WORLD_RANK && mv code.new.$OMPI_COMM_WORLD_RANK code.$OMPI_COMM_WORLD_RANK' sh \
-    "$bin/ms-train" run c.toml --set train.steps=1000000 >out 2>err </dev/null &
+    "$bin/ms-train" run c.toml --set train.steps=1000000 "$@" >out 2>err </dev/null &
   job=$!
 }
 pids() { cat pid.[0-9]; }
+# A host that stands still tells where, though its launcher ends it soon.
+hung_process() {
+  MS_FAULT='step=9 rank=2 hang' mpi
+  await 60 eval 'cat code.0 code.1 code.3 >/dev/null 2>&1'
+  kill -KILL "$(cat pid.2)" 2>/dev/null
+  wait $job
+  verdict_is 76 comm.deadline 2
+  grep -q '^  #.* ms::watch::Faults::strike' run/evidence/*/rank-2.txt || complain "rank 2 does not tell where it stood"
+}
 stopped() {
   mpi
   await 60 did_step 9 && kill -STOP "$(cat pid.2)"
@@ -84,7 +93,7 @@ stopped() {
 }
 # One rank for less than the shortest deadline; then all for longer, as Slurm does that suspends a job.
 suspended() {
-  mpi
+  mpi --set run.least_timeout=8s # long enough for a busy machine
   local at
   await 60 did_step 9 && kill -STOP "$(cat pid.1)"
   sleep 2
@@ -92,7 +101,7 @@ suspended() {
   at=$(last_step)
   await 60 is_past $((at + 5))
   pids | xargs kill -STOP
-  sleep 10
+  sleep 14
   pids | xargs kill -CONT
   at=$(last_step)
   await 60 is_past $((at + 5))
@@ -103,7 +112,7 @@ suspended() {
 }
 
 cases=(hang data)
-if [ "$mpiexec" = - ]; then echo "no MPI: only ranks as threads"; else cases+=(stopped suspended); fi
+if [ "$mpiexec" = - ]; then echo "no MPI: only ranks as threads"; else cases+=(hung_process stopped suspended); fi
 for case in "${cases[@]}"; do in_own "$case" "$case" & done
 wait
 for case in "${cases[@]}"; do

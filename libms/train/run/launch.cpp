@@ -34,6 +34,7 @@ namespace {
 constexpr int kMaxThreadRanks = 1024, kMaxRanksOfGpu = 128;
 constexpr std::chrono::milliseconds kTakenWithin{2'000};  // for the survivor that takes the run directory
 constexpr std::chrono::milliseconds kDoneWithin{30'000};  // for a process whose run is done to exit
+constexpr std::chrono::milliseconds kEvidenceWithin{1'000};
 
 std::chrono::milliseconds deadline_of(const Settings& settings) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(settings.run.comm_timeout_s * 1e3));
@@ -78,6 +79,15 @@ void say_evidence(const Settings& settings, const std::string& path) {
   const std::string traces = trace_directory(settings);
   print_err("evidence: the stacks of all threads are in {}{}\n", path.substr(0, path.rfind('/')),
             traces.empty() ? "" : fmt::format("; 'ms-tracepp hang {}' shows what the ranks wait for", traces));
+}
+
+// Waits for the evidence of the rank that is blamed, beside this process's. A launcher ends all processes soon after
+// the first, and the stack of that rank, if it can tell it, is the one that matters.
+void await_evidence(const std::string& path, int rank) {
+  const std::string other = fmt::format("{}/rank-{}.txt", path.substr(0, path.rfind('/')), rank);
+  const auto end = std::chrono::steady_clock::now() + kEvidenceWithin;
+  while (access(other.c_str(), F_OK) != 0 && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(kEvidenceWithin / 50);
 }
 
 // Checks a run before its ranks start, and prepares its directory, where it has one. Its settings are checked first, as
@@ -204,6 +214,7 @@ class FailureReport {
     const bool first = prepared_ && write_failure(dir_, nonce_, world_, cause, step_);
     const std::string evidence =
         prepared_ ? evidence_->write(dir_, nonce_, fmt::format("rank-{}.txt", world_.rank())) : "";
+    if (!evidence.empty() && cause.error.rank()) await_evidence(evidence, *cause.error.rank());
     if (first || (cause.rank == world_.rank() && !(prepared_ && watch::has_verdict(dir_, nonce_)))) {
       print_err("ms-train: error: rank {}: {}\n", cause.rank, cause.error.message());
       if (!cause.error.hint().empty()) print_err("hint: {}\n", cause.error.hint());
