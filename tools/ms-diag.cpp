@@ -90,10 +90,12 @@ const ms::Tool kTool{
                       kConfig},
           .run = collect_command,
           .description =
-              "The sample is appended to NODE/DAY.tlm in telemetry.directory. ms-diag-collect.timer does it every five "
-              "minutes: systemctl enable --now ms-diag-collect.timer. What cannot be read is missing, never 0. A value "
-              "is a 32-bit float: counters beyond 16 million lose their last digits. What a crash or a full disk left "
-              "of a sample is cut off when the next one is kept."},
+              "The sample is appended to NODE/DAY.tlm in telemetry.directory. ms-diag-collect.timer does it every "
+              "five minutes: systemctl enable --now ms-diag-collect.timer. What cannot be read is missing, never 0. "
+              "A value is a 32-bit float: counters beyond 16 million lose their last digits. What a crash or a full "
+              "disk left of a sample is cut off when the next one is kept. Where root may not write there (NFS with "
+              "root_squash), systemctl edit gives that service a User= who owns the directory; what only root may "
+              "read, as the kernel's log, is then missing."},
          {.name = "avoid",
           .summary = "have Slurm use nodes last that are likely to fail, by what ms-diag predict score says",
           .positionals = {{.name = "FILE", .doc = "What ms-diag predict score --json printed."}},

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What ms-diag collect costs a node: CPU time of whole samples (the program, its processes, the file), as a share of one CPU
 # at a sample in five minutes, and bytes a sample. The node is a fake root: 8 GPUs of a fake driver, 8 InfiniBand ports, 10
-# interfaces, 128 processors, 20,000 lines of kernel log. A real driver's own time is not in it.
+# interfaces, 128 processors, 20,000 lines of kernel log. A real driver's own time is not in it. Then how long ms-diag history
+# --site takes for 1,000 nodes with as many samples each.
 # usage: tests/bench/collect_cost.sh [RUNS] [BUILD]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -54,3 +55,7 @@ end=$(stat -c %s samples/*/*.tlm)
 awk -v runs="$runs" -v bytes=$((end - start)) '{ cpu += $1 + $2 }
   END { printf "%.1f ms of CPU a sample, %.4f %% of one CPU at a sample in 5 minutes; %d bytes a sample, %.0f KiB a day (%d runs)\n",
         cpu / runs * 1000, cpu / runs / 300 * 100, bytes / runs, bytes / runs * 288 / 1024, runs }' cpu_times
+node=$(basename samples/*)
+for ((i = 0; i < 1000; i++)); do cp -r "samples/$node" "samples/copy$i"; done
+TIMEFORMAT="history --site of 1,000 nodes: %R s, CPU %U s"
+time "$build/bin/ms-diag" history --site --config policy.toml | head -n 1

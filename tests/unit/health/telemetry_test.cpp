@@ -118,8 +118,12 @@ TEST(Layout, StaysWhereValuesAreMissingAndGrowsWhereColumnsAreNew) {
   more.values.push_back({"net/eth0", "rx_errors", 0});
   EXPECT_EQ(layout_for(more, "n1", &first).columns.size(), 3U);
   Sample replaced = sample_at(kNoon_s);
-  replaced.facts["gpu0"]["uuid"] = "GPU-b";
-  EXPECT_NE(layout_for(replaced, "n1", &first), first);
+  replaced.facts["gpu0"] = {{"uuid", "GPU-b"}, {"pci", "0000:10:00.0"}};
+  const Layout next = layout_for(replaced, "n1", &first);
+  EXPECT_NE(next, first);
+  Sample lost = sample_at(kNoon_s);
+  lost.facts["gpu0"] = {{"pci", "0000:10:00.0"}};
+  EXPECT_EQ(layout_for(lost, "n1", &next), next);
 }
 
 class StoreTest : public testing::Test {
@@ -242,6 +246,23 @@ TEST_F(StoreTest, AFullDiskLeavesWhatWasThere) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   EXPECT_EQ(test::slurp(today()), before);
+}
+
+TEST_F(StoreTest, AFileThatWouldTakeMuchMoreMemoryThanItsSizeIsRefused) {
+  keep(sample_at(kNoon_s));
+  std::string bytes;  // 250 rows of 750,000 columns
+  for (int segment = 0; segment < 250; ++segment) {
+    Sample sample{.wall_s = kNoon_s + segment, .values = {}};
+    for (int column = 0; column < 3000; ++column)
+      sample.values.push_back({"", fmt::format("{}.{}", segment, column), 1});
+    const Layout layout = layout_for(sample, "n1", nullptr);
+    bytes += encode_header(layout) + encode_record(layout, sample);
+  }
+  test::spill(today(), bytes);
+  try {
+    read();
+    ADD_FAILURE();
+  } catch (const Error& error) { EXPECT_THAT(error.message(), HasSubstr("of memory")); }
 }
 
 TEST_F(StoreTest, WhatIsNotOursIsRefused) {
