@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -23,8 +24,20 @@ constexpr int kAllSent = 0, kSomeWait = 1;
 // A second notifier with the same state would tell everything twice.
 UniqueFd lock_state(const std::string& directory) {
   make_directories(directory);
+  const UniqueFd state(::open(directory.c_str(), O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const int error = errno;
+  struct stat status {};
+  if (!state || ::fstat(state.get(), &status) != 0 || status.st_uid != ::geteuid()) {
+    const bool link = error == ELOOP || error == ENOTDIR;  // who may change it could lead the notifier elsewhere
+    throw Error("file.open", Blame::storage,
+                fmt::format("{} is no directory for notify.state: {}", directory,
+                            state  ? "it is somebody else's"
+                            : link ? "it is a link or a file"
+                                   : errno_text(error)),
+                "name a directory of the notifier's own user, and not a link to one");
+  }
   const std::string path = directory + "/lock";
-  UniqueFd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  UniqueFd lock(::openat(state.get(), "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock) throw Error("file.open", Blame::storage, fmt::format("cannot open {}: {}", path, errno_text(errno)));
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     throw user_error("notify.busy", fmt::format("another notifier is at work in {}", directory));

@@ -279,6 +279,22 @@ TEST_F(Notify, RunsOnce) {
   ::close(lock);
 }
 
+// Whoever may change a link could lead the notifier to files of others.
+TEST_F(Notify, ItsStateIsNoLinkAndItsOwn) {
+  spool("drain", "node02", "gpu 3: gone");
+  std::filesystem::rename(directory_ + "/state", directory_ + "/elsewhere");
+  std::filesystem::create_directory_symlink(directory_ + "/elsewhere", directory_ + "/state");
+  EXPECT_EQ(notify_once(), 100);
+  EXPECT_TRUE(std::filesystem::is_empty(directory_ + "/elsewhere"));
+  if (::getuid() == 0) {
+    std::filesystem::remove(directory_ + "/state");
+    std::filesystem::create_directory(directory_ + "/state");
+    ASSERT_EQ(::chmod((directory_ + "/state").c_str(), 0777), 0);
+    EXPECT_EQ(notify_once(), 100);  // root's, writable for all
+  }
+  EXPECT_TRUE(slack_.requests().empty());
+}
+
 TEST_F(Notify, NeverRunsAsRoot) {
   if (::getuid() != 0) GTEST_SKIP() << "only root can try";
   spool("drain", "node02", "gpu 3: gone");
