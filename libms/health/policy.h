@@ -44,6 +44,7 @@ struct PathsConfig {
   std::string slurm_conf;  // SLURM_CONF for scontrol; empty: Slurm's default
   std::string gres_conf = "/etc/slurm/gres.conf";
   std::string nvml;  // empty: where distributions have it (gpus.h)
+  std::string perftest = "/usr/bin/ib_write_bw";
   std::string sysroot = "/";
 };
 
@@ -74,17 +75,29 @@ struct LimitsConfig {
   double clock_error_s = 1;
   double mount_deadline_s = 2;
   double space_free_percent = 5;
+  double memory_free_percent = 5;
 };
 
-// The performance of a node of this site in the active checks (level 2), all of its cores together. -1: measured and
-// shown, but not judged.
+// The performance of a node of this site in the active checks (levels 2 and 3), all of its cores together. -1: what is
+// known of the model (diag/limits.toml), else measured and shown, but not judged.
 struct ActiveConfig {
   double memory_gbps = -1;
   double gemm_gflops_fp32 = -1;
   double gemm_gflops_bf16 = -1;
   double nic_gbps = -1;
   double a2a_gbps = -1;
+  double procs_gbps = -1;
   double reduce_gbps = -1;
+  double rdma_gbps = -1;             // each adapter
+  double gpu_gemm_tflops_fp32 = -1;  // each GPU
+  double gpu_gemm_tflops_bf16 = -1;
+  double gpu_memory_gbps = -1;
+  double gpu_h2d_gbps = -1;
+  double gpu_d2h_gbps = -1;
+  double gpu_peer_gbps = -1;  // each pair
+  double disk_write_gbps = -1;
+  double disk_read_gbps = -1;
+  double disk_fsyncs = -1;     // a second
   double min_fraction = 0.75;  // of these; less is a warning, less than half is critical
 };
 

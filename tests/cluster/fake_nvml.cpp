@@ -11,9 +11,10 @@
 //
 // Keys: uuid name pci (without blanks), ecc_uncorrectable ecc_correctable remapped_correctable remapped_uncorrectable
 // remap_pending remap_failed retired_pages_pending recovery_action pcie_width pcie_width_max nvlinks_active
-// nvlinks_total clocks_event_reasons temperature_c memory_used_bytes memory_total_bytes memory_temperature_c power_mw
-// sm_clock_mhz memory_clock_mhz busy_percent memory_busy_percent life_uncorrectable life_correctable
-// retired_correctable retired_uncorrectable pcie_replays.
+// nvlinks_total clocks_event_reasons temperature_c memory_used_bytes memory_total_bytes persistent nvlink_errors vbios
+// inforom inforom_valid fabric_state clock_mhz clock_max_mhz power_mw power_limit_mw memory_temperature_c
+// memory_clock_mhz busy_percent memory_busy_percent life_uncorrectable life_correctable retired_correctable
+// retired_uncorrectable pcie_replays.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -80,9 +81,17 @@ DeviceOpaque healthy(std::size_t index) {
                      {"temperature_c", "34"},
                      {"memory_used_bytes", "0"},
                      {"memory_total_bytes", "85899345920"},
+                     {"persistent", "1"},
+                     {"nvlink_errors", "0"},
+                     {"vbios", "96.00.89.00.01"},
+                     {"inforom", "G520.0200.00.05"},
+                     {"inforom_valid", "1"},
+                     {"fabric_state", "3"},
+                     {"clock_mhz", "345"},
+                     {"clock_max_mhz", "1980"},
+                     {"power_mw", "71000"},
+                     {"power_limit_mw", "700000"},
                      {"memory_temperature_c", "41"},
-                     {"power_mw", "70500"},
-                     {"sm_clock_mhz", "1980"},
                      {"memory_clock_mhz", "2619"},
                      {"busy_percent", "0"},
                      {"memory_busy_percent", "0"},
@@ -305,12 +314,41 @@ Return nvmlDeviceGetTemperature(Device device, int, unsigned* degrees) {
   return answer(device, "temperature_c", degrees);
 }
 
+Return nvmlDeviceGetPersistenceMode(Device device, unsigned* mode) { return answer(device, "persistent", mode); }
+
+Return nvmlDeviceGetNvLinkErrorCounter(Device device, unsigned, int kind, unsigned long long* errors) {
+  *errors = 0;
+  return kind == 1 ? answer(device, "nvlink_errors", errors) : kSuccess;
+}
+
+Return nvmlDeviceGetVbiosVersion(Device device, char* text, unsigned length) {
+  return answer_text(device, "vbios", text, length);
+}
+Return nvmlDeviceGetInforomImageVersion(Device device, char* text, unsigned length) {
+  return answer_text(device, "inforom", text, length);
+}
+Return nvmlDeviceValidateInforom(Device device) {
+  unsigned valid = 0;
+  const Return result = answer(device, "inforom_valid", &valid);
+  return result != kSuccess || valid != 0 ? result : kCorruptedInforom;
+}
+
+Return nvmlDeviceGetGpuFabricInfo(Device device, FabricInfo* fabric) {
+  *fabric = {};
+  return answer(device, "fabric_state", &fabric->state);
+}
+
+Return nvmlDeviceGetMaxClockInfo(Device device, int, unsigned* mhz) { return answer(device, "clock_max_mhz", mhz); }
+Return nvmlDeviceGetEnforcedPowerLimit(Device device, unsigned* milliwatts) {
+  return answer(device, "power_limit_mw", milliwatts);
+}
+
 Return nvmlDeviceGetPowerUsage(Device device, unsigned* milliwatts) { return answer(device, "power_mw", milliwatts); }
 Return nvmlDeviceGetPcieReplayCounter(Device device, unsigned* count) { return answer(device, "pcie_replays", count); }
 
 Return nvmlDeviceGetClockInfo(Device device, int which, unsigned* mhz) {
   if (which != kClockSm && which != kClockMemory) return kInvalidArgument;
-  return answer(device, which == kClockSm ? "sm_clock_mhz" : "memory_clock_mhz", mhz);
+  return answer(device, which == kClockSm ? "clock_mhz" : "memory_clock_mhz", mhz);
 }
 
 Return nvmlDeviceGetUtilizationRates(Device device, Utilization* busy) {

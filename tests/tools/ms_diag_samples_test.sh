@@ -34,7 +34,7 @@ day() { echo "samples/node01/$(date -u +%F).tlm"; }
 samples() { "$tool" history --samples node01 --config policy.toml >samples.csv 2>err; }
 
 # ---- what is in a sample, and what is not: missing is not 0
-expect 0 '^gpu0 +power_w +70.5 +W' collect --print --config policy.toml
+expect 0 '^gpu0 +power_w +71 +W' collect --print --config policy.toml
 for line in '^host +load +0.2' '^host +edac_corrected +3' '^net/eth0 +rx_errors +5' '^gpu1 +xids +1' '^gpu1 +last_xid +79' \
   '^gpu0 +xids +0' '^host +log_gpu_xid +1'; do
   grep -Eq "$line" out || fail "collect --print: $line"

@@ -34,6 +34,15 @@ std::string_view to_string(Cost cost) {
   return "seconds";
 }
 
+std::vector<std::string_view> to_strings(Resources takes) {
+  if ((takes & kNode) == kNode) return {"node"};
+  std::vector<std::string_view> names;
+  for (const auto& [bit, name] : {std::pair{kGpus, "gpus"}, {kBus, "bus"}, {kDisk, "disk"}, {kWire, "wire"}}) {
+    if ((takes & bit) != 0) names.emplace_back(name);
+  }
+  return names;
+}
+
 std::string_view proof(const Check& check) {
   if (!check.proved.empty()) return check.proved;
   switch (check.lane) {

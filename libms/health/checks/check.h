@@ -1,6 +1,6 @@
 // Defines a check: a row of the registry and a function from evidence to a result. Passive checks (level 1) are all in
 // this module: the prolog runs them as root. Active ones (levels 2 and 3) are in the module diag, which is loaded on
-// demand (extension.h).
+// demand (extension.h); level 3 is what somebody must ask for by hand: long, or with a directory of his own.
 #pragma once
 
 #include <string>
@@ -35,8 +35,19 @@ struct Result {
   double wall_s = 0;                    // how long it took
 };
 
-// Checks of one lane share a process and its evidence, and run one after the other; lanes run at the same time.
+// Checks of one lane share a process and its evidence, and run one after the other; lanes run at the same time. Active
+// checks have a process each, which begins when what it takes is free.
 enum class Lane { gpu, kernel, files, mounts, active };
+
+// The parts of a node that an active check loads, as bits: checks that have one in common never run at the same time. A
+// check that loads every core takes the node, since each of the others needs a core, too.
+using Resources = unsigned;
+inline constexpr Resources kGpus = 1;
+inline constexpr Resources kBus = 2;  // PCIe and the memory behind it
+inline constexpr Resources kDisk = 4;
+inline constexpr Resources kWire = 8;
+inline constexpr Resources kNode = 15;
+std::vector<std::string_view> to_strings(Resources takes);  // "gpus", "bus"
 
 enum class Cost { cheap, seconds };
 std::string_view to_string(Cost cost);
@@ -50,6 +61,8 @@ struct Check {
   double deadline_s = 2;
   Blame blame = Blame::node;
   Cost cost = Cost::cheap;
+  Resources takes = 0;                   // of active checks
+  bool soaks = false;                    // it goes on for as long as it was asked to; deadline_s comes on top
   bool user_can_cause = false;           // then it never drains
   std::string_view proved = {};          // how, where it is not what proof() says of its lane
   Severity on_hang = Severity::warning;  // of the finding when it had to be cut

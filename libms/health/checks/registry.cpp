@@ -18,6 +18,10 @@
   X(kGpuBusy)                \
   X(kGpuSxid)                \
   X(kGpuMixed)               \
+  X(kGpuPersist)             \
+  X(kGpuNverrors)            \
+  X(kGpuInforom)             \
+  X(kGpuFabric)              \
   X(kHostMce)                \
   X(kHostMemory)             \
   X(kHostCpus)               \
@@ -28,6 +32,7 @@
   X(kHostThermal)            \
   X(kHostTimer)              \
   X(kHostSwap)               \
+  X(kHostFree)               \
   X(kHostFrag)               \
   X(kHostTables)             \
   X(kHostLoad)               \

@@ -40,7 +40,7 @@ slurm::Commands slurm_of(const Policy& policy, double deadline_s) {
       {.scontrol = policy.paths.scontrol, .conf = policy.paths.slurm_conf, .deadline_s = deadline_s});
 }
 
-constexpr double kPatience_s = 60, kPatienceActive_s = 150;  // the deadlines of the active checks add up to 115 s
+constexpr double kPatience_s = 60;
 
 constexpr double kShort_s = 10;  // for a command that only reads a file
 
@@ -83,6 +83,23 @@ void require_policy(const Args& args) {
   }
 }
 
+Asked asked_of(const Args& args, int level) {
+  for (const char* option : {"directory", "soak", "memory"}) {
+    if (level < 3 && args.has(option)) {
+      throw user_error("run.level", fmt::format("--{} is for checks of level 3", option), "give --level 3, too");
+    }
+  }
+  Asked asked{.directory = args.get("directory"), .soak_s = args.get_seconds("soak")};
+  if (args.has("memory")) {
+    const std::optional<std::int64_t> bytes = parse_size_bytes(args.get("memory"));
+    if (!bytes || *bytes < 1 << 20) {
+      throw user_error("cli.value", fmt::format("--memory: '{}' is no size of at least 1MiB", args.get("memory")));
+    }
+    asked.memory_bytes = *bytes;
+  }
+  return asked;
+}
+
 std::uint32_t job_number(const std::string& text) {
   std::uint32_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -108,13 +125,12 @@ int run_command(const Args& args) {
   if (args.has("json") && args.has("nagios")) {
     throw user_error("run.form", "--json and --nagios are two forms of one result: give one");
   }
-  const auto level = static_cast<int>(args.get_int("level", 1, 2));
+  const auto level = static_cast<int>(args.get_int("level", 1, 3));
   RunRequest request{.config = args.get("config"),
                      .level = level,
                      .only = args.get("only"),
-                     .deadline_s = args.has("deadline") ? args.get_seconds("deadline")
-                                   : level == 1         ? kPatience_s
-                                                        : kPatienceActive_s,
+                     .deadline_s = args.has("deadline") ? args.get_seconds("deadline") : 0,
+                     .asked = asked_of(args, level),
                      .ssh_config = args.get("ssh-config")};
   if (args.has("nodelist")) request.nodes = slurm::expand_hostlist_or_throw(args.get("nodelist"));
   if (args.has("prometheus") && !args.has("nodelist")) require_policy(args);

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/clock.h"
@@ -19,11 +20,12 @@ namespace {
 // Level 1 loads no library.
 std::vector<Check> chosen(const RunRequest& request) {
   std::vector<Check> checks = request.level == 1 ? passive_checks() : all_checks();
-  std::erase_if(checks, [&](const Check& check) { return !matches(request.only, check.code); });
+  std::erase_if(checks,
+                [&](const Check& check) { return check.level > request.level || !matches(request.only, check.code); });
   if (checks.empty()) {
     throw user_error(
         "check.none", fmt::format("no check of level {} is called '{}'", request.level, request.only),
-        request.level == 1 ? "ms-diag list shows all; for those of level 2 give --level 2" : "ms-diag list shows all");
+        request.level == 3 ? "ms-diag list shows all" : "ms-diag list shows all and their levels; give --level 2 or 3");
   }
   return checks;
 }
@@ -47,7 +49,7 @@ void change_state(const Policy& policy, const std::function<void(State&)>& chang
 
 Report examine_here(const RunRequest& request, const std::vector<Check>& checks) {
   const Policy policy = policy_for(request.config);
-  RunOptions options{.deadline_s = request.deadline_s, .ended = request.ended};
+  RunOptions options{.deadline_s = patience_s(request), .asked = request.asked, .ended = request.ended};
   const bool has_state = ::geteuid() == 0 && ::access(policy.paths.state.c_str(), F_OK) == 0;
   const State state = has_state ? state_or_none(policy) : State{};
   options.before = state.counters;
@@ -80,6 +82,20 @@ std::string this_node() {
 
 std::size_t num_chosen(const RunRequest& request) { return chosen(request).size(); }
 
+double patience_s(const RunRequest& request) {
+  constexpr double kLeast_s = 60;
+  if (request.deadline_s > 0) return request.deadline_s;
+  double patience_s = kLeast_s;
+  for (const Resources resource : {kGpus, kBus, kDisk, kWire}) {
+    double together_s = 0;
+    for (const Check& check : chosen(request)) {
+      if ((check.takes & resource) != 0) together_s += check.deadline_s + (check.soaks ? request.asked.soak_s : 0);
+    }
+    patience_s = std::max(patience_s, together_s);
+  }
+  return patience_s;
+}
+
 std::vector<Report> examine(const RunRequest& request) {
   const std::vector<Check> checks = chosen(request);  // first: what makes no sense is refused here, not on every node
   if (!request.nodes) return {examine_here(request, checks)};
@@ -88,7 +104,8 @@ std::vector<Report> examine(const RunRequest& request) {
                                      .config = request.config,
                                      .level = request.level,
                                      .only = request.only,
-                                     .deadline_s = request.deadline_s});
+                                     .deadline_s = patience_s(request),
+                                     .asked = request.asked});
 }
 
 }  // namespace ms::health

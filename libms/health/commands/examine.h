@@ -16,7 +16,8 @@ struct RunRequest {
   std::string config = {};  // the policy; empty: that of the site, if there is one
   int level = 1;
   std::string only = "*";
-  double deadline_s = 60;
+  double deadline_s = 0;  // 0: as long as the checks that are meant may take
+  Asked asked = {};
   std::optional<std::vector<std::string>> nodes = {};  // nullopt: this one
   std::string ssh_config = {};
   std::function<void(const Result&)> ended = {};  // called with each result here, as soon as there is one
@@ -30,6 +31,10 @@ std::string this_node();
 
 // How many checks are meant; what examine() throws where none is.
 std::size_t num_chosen(const RunRequest& request);
+
+// When all that is meant must be done: a minute, or as long as the deadlines of checks that cannot run side by side add
+// up to.
+double patience_s(const RunRequest& request);
 
 // A report a node. Throws Error("check.none", user) where no check is meant, and what load_policy, load_extension and
 // run_remote throw.

@@ -92,20 +92,36 @@ class Gathering {
   void gpus() {
     const GpuSnapshot& snapshot = evidence_.gpus();
     if (!snapshot.driver_version.empty()) put("gpu.driver", snapshot.driver_version);
-    std::map<std::string, int> models, nvlinks, widths;
+    std::map<std::string, int> models, nvlinks, widths, vbios, inforoms, clocks, powers;
     for (const Gpu& gpu : snapshot.gpus) {
       ++models[gpu.name.empty() ? "one that does not answer" : gpu.name];
       if (gpu.nvlinks_active) ++nvlinks[fmt::format("{} NVLinks", *gpu.nvlinks_active)];
       if (gpu.pcie_width_max) ++widths[fmt::format("x{}", *gpu.pcie_width_max)];
+      if (!gpu.vbios.empty()) ++vbios[gpu.vbios];
+      if (!gpu.inforom.empty()) ++inforoms[gpu.inforom];
+      if (gpu.clock_max_mhz) ++clocks[fmt::format("{:.0f} MHz", *gpu.clock_max_mhz)];
+      if (gpu.power_limit_w) ++powers[fmt::format("{:.0f} W", *gpu.power_limit_w)];
+      if (!gpu.pci.empty()) topology(fmt::format("gpu{}", gpu.index), "/sys/bus/pci/devices/" + gpu.pci);
     }
     put("gpu.models", counted(models));
     put("gpu.nvlinks", counted(nvlinks));
     put("gpu.pcie", counted(widths));
+    put("gpu.vbios", counted(vbios));
+    put("gpu.inforom", counted(inforoms));
+    put("gpu.clock_max", counted(clocks));
+    put("gpu.power_limit", counted(powers));
   }
   static std::string counted(const std::map<std::string, int>& numbers) {
     std::vector<std::string> parts;
     for (const auto& [name, count] : numbers) parts.push_back(fmt::format("{} x {}", count, name));
     return fmt::format("{}", fmt::join(parts, ", "));
+  }
+
+  // Adds where a device is plugged in: its memory node, and its address, which names its place on the bus.
+  void topology(const std::string& name, const std::string& device) {
+    const auto numa = root_.read_int(device + "/numa_node");
+    const std::string address = root_.link_name(device);
+    if (numa) put("topology." + name, fmt::format("{}, memory node {}", address.empty() ? "?" : address, *numa));
   }
 
   void links() {
@@ -121,6 +137,7 @@ class Gathering {
       const std::string directory = "/sys/class/infiniband/" + name;
       put("hca." + name, fmt::format("{}, firmware {}", root_.read(directory + "/board_id", 256).value_or("?"),
                                      root_.read(directory + "/fw_ver", 256).value_or("?")));
+      topology(name, directory + "/device");
     }
   }
 

@@ -12,8 +12,9 @@
 namespace ms::health {
 namespace {
 
-constexpr std::size_t kEnoughNodes = 8;  // to know a spread
-constexpr double kShareOfFew = 0.75;     // of the median of fewer nodes
+constexpr std::size_t kEnoughNodes = 8;       // to know a spread
+constexpr std::size_t kLeastGoldenPeers = 3;  // to be each other's golden
+constexpr double kShareOfFew = 0.75;          // of the median of fewer nodes
 constexpr double kLeastBelow = 0.05;
 constexpr double kSpreads = 4;
 constexpr double kMadToDeviation = 1.4826;  // of a normal distribution
@@ -40,6 +41,29 @@ std::string why_not_measured(const Report& report, const GoldenRate& rate) {
   return "it did not say";
 }
 
+std::vector<GoldenRate> rates_of(const std::vector<Report>& reports) {
+  std::map<std::tuple<std::string, std::string, std::string>, std::vector<double>> values;
+  for (const Report& report : reports) {
+    for (const Result& result : report.results) {
+      for (const Measured& m : result.measured) values[{result.code, m.entity, m.unit}].push_back(m.value);
+    }
+  }
+  std::vector<GoldenRate> rates;
+  for (const auto& [key, list] : values) {
+    const double median = middle(list);
+    std::vector<double> distances;
+    for (const double value : list) distances.push_back(std::abs(value - median));
+    const auto& [code, entity, unit] = key;
+    rates.push_back({.code = code,
+                     .entity = entity,
+                     .unit = unit,
+                     .median = median,
+                     .spread = median > 0 ? kMadToDeviation * middle(distances) / median : 0,
+                     .nodes = list.size()});
+  }
+  return rates;
+}
+
 Json miss_json(const GoldenMiss& miss) {
   return {{"node", miss.node},          {"code", miss.rate.code},     {"entity", miss.rate.entity},
           {"unit", miss.rate.unit},     {"first", miss.first},        {"second", miss.second},
@@ -55,7 +79,6 @@ double GoldenRate::limit() const {
 
 Golden learn_golden(const std::vector<Report>& reports) {
   Golden golden;
-  std::map<std::tuple<std::string, std::string, std::string>, std::vector<double>> values;
   for (const Report& report : reports) {
     std::size_t measured = 0;
     for (const Result& result : report.results) {
@@ -65,26 +88,12 @@ Golden learn_golden(const std::vector<Report>& reports) {
             fmt::format("{} is no model for others: {} is {}", report.node, result.code, to_string(result.outcome)),
             "repair it, or name other nodes");
       }
-      for (const Measured& m : result.measured) {
-        values[{result.code, m.entity, m.unit}].push_back(m.value);
-        ++measured;
-      }
+      measured += result.measured.size();
     }
     if (measured == 0) throw user_error("golden.node", fmt::format("{} measured nothing", report.node));
     golden.nodes.push_back(report.node);
   }
-  for (const auto& [key, list] : values) {
-    const double median = middle(list);
-    std::vector<double> distances;
-    for (const double value : list) distances.push_back(std::abs(value - median));
-    const auto& [code, entity, unit] = key;
-    golden.rates.push_back({.code = code,
-                            .entity = entity,
-                            .unit = unit,
-                            .median = median,
-                            .spread = median > 0 ? kMadToDeviation * middle(distances) / median : 0,
-                            .nodes = list.size()});
-  }
+  golden.rates = rates_of(reports);
   return golden;
 }
 
@@ -120,13 +129,14 @@ Golden golden_from_json(const std::string& text, const std::string& name) {
   }
 }
 
-GoldenComparison compare_golden(const Golden& golden, const std::vector<std::string>& nodes, const Measure& measure) {
+namespace {
+
+GoldenComparison compare(const Golden& golden, const std::vector<Report>& first, const Measure& measure) {
   GoldenComparison comparison;
-  std::set<std::string> all_codes, again_codes;
-  for (const GoldenRate& rate : golden.rates) all_codes.insert(rate.code);
+  std::set<std::string> again_codes;
   std::vector<GoldenMiss> doubts;
   std::vector<std::string> again;
-  for (const Report& report : measure(nodes, fmt::format("{}", fmt::join(all_codes, ",")))) {
+  for (const Report& report : first) {
     bool any = false;
     for (const GoldenRate& rate : golden.rates) {
       const Measured* measured = find_measured(report, rate);
@@ -157,6 +167,29 @@ GoldenComparison compare_golden(const Golden& golden, const std::vector<std::str
     miss.second = measured->value;
     (miss.second < miss.rate.limit() ? comparison.accused : comparison.acquitted).push_back(std::move(miss));
   }
+  return comparison;
+}
+
+}  // namespace
+
+GoldenComparison compare_golden(const Golden& golden, const std::vector<std::string>& nodes, const Measure& measure) {
+  std::set<std::string> codes;
+  for (const GoldenRate& rate : golden.rates) codes.insert(rate.code);
+  return compare(golden, measure(nodes, fmt::format("{}", fmt::join(codes, ","))), measure);
+}
+
+GoldenComparison compare_peers(const std::vector<std::string>& nodes, const std::string& only, const Measure& measure) {
+  const std::vector<Report> first = measure(nodes, only);
+  Golden golden{.nodes = nodes, .rates = rates_of(first)};
+  std::vector<std::string> too_few;
+  std::erase_if(golden.rates, [&](const GoldenRate& rate) {
+    if (rate.nodes >= kLeastGoldenPeers) return false;
+    too_few.push_back(fmt::format("{} {}: {} of {} measured it, too few to compare", rate.code, rate.entity,
+                                  plural(rate.nodes, "node"), nodes.size()));
+    return true;
+  });
+  GoldenComparison comparison = compare(golden, first, measure);
+  comparison.not_measured.insert(comparison.not_measured.end(), too_few.begin(), too_few.end());
   return comparison;
 }
 

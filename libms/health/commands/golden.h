@@ -52,6 +52,9 @@ struct GoldenComparison {
 using Measure = std::function<std::vector<Report>(const std::vector<std::string>& nodes, const std::string& only)>;
 
 GoldenComparison compare_golden(const Golden& golden, const std::vector<std::string>& nodes, const Measure& measure);
+// Likewise, where the nodes are each other's golden: of the checks `only`. What fewer than three nodes measured is not
+// judged.
+GoldenComparison compare_peers(const std::vector<std::string>& nodes, const std::string& only, const Measure& measure);
 
 std::string comparison_text(const GoldenComparison& comparison);
 std::string comparison_json(const GoldenComparison& comparison);

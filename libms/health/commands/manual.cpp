@@ -13,13 +13,19 @@ namespace {
 
 constexpr std::string_view kLevels[] = {
     "Passive: a few files, counters and one question to the driver. Run as root in every prolog.",
-    "Active: loads the node for seconds. Run as the user in a job step, or by hand, on a node that is otherwise idle."};
+    "Active: loads the node for seconds. Run as the user in a job step, or by hand, on a node that is otherwise idle. "
+    "Checks that load different parts of the node run side by side.",
+    "Active, and only by hand: soaks, which go on for as long as --soak says, and a disk whose directory is named."};
 
 std::string facts(const Check& check) {
   std::string text = fmt::format("Blames the {}. Cut after {}, which is then a {} finding.", to_string(check.blame),
                                  format_duration(check.deadline_s), to_string(check.on_hang));
   if (!check.needs.empty()) text += fmt::format(" Needs {}.", check.needs);
   text += fmt::format(" Proved on {}.", proof(check));
+  if (const auto names = to_strings(check.takes); !names.empty()) {
+    text += fmt::format(" Takes the {}: no check that takes it, too, runs meanwhile.", fmt::join(names, " and the "));
+  }
+  if (check.soaks) text += " The time of the soak comes on top.";
   if (check.user_can_cause) text += " A user's job can cause it, so it never drains a node.";
   return text;
 }

@@ -119,6 +119,13 @@ std::vector<Report> run_remote(const std::vector<std::string>& nodes, const Remo
                                  "--level",    std::to_string(options.level),
                                  "--deadline", fmt::format("{}s", options.deadline_s),
                                  "--only",     options.only};
+  if (options.level == 3) {
+    words.insert(words.end(), {"--soak", fmt::format("{}s", options.asked.soak_s)});
+    if (options.asked.memory_bytes >= 0) {
+      words.insert(words.end(), {"--memory", fmt::format("{}B", options.asked.memory_bytes)});
+    }
+    if (!options.asked.directory.empty()) words.insert(words.end(), {"--directory", options.asked.directory});
+  }
   if (!options.config.empty()) words.insert(words.end(), {"--config", options.config});
   std::vector<Report> reports;
   for (const RemoteAnswer& answer : ask_nodes(nodes, {.program = options.program,

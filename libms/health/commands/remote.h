@@ -37,6 +37,7 @@ struct RemoteOptions {
   int level = 1;
   std::string only = "*";
   double deadline_s = 60;  // of the checks
+  Asked asked = {};
 };
 
 // ms-diag run there: the reports in the order of `nodes`. Throws what ask_nodes() throws.

@@ -305,6 +305,7 @@ std::string list_json(const std::vector<Check>& checks) {
                     {"deadline_s", check.deadline_s},
                     {"blame", to_string(check.blame)},
                     {"cost", to_string(check.cost)},
+                    {"takes", to_strings(check.takes)},
                     {"proved", proof(check)},
                     {"user_can_cause", check.user_can_cause},
                     {"on_hang", to_string(check.on_hang)}};

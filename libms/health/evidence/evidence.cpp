@@ -19,12 +19,13 @@ double uptime_s(const Sysroot& root) {
 
 }  // namespace
 
-Evidence::Evidence(const Policy& policy, double now_wall_s, double not_before_wall_s, Counters before)
+Evidence::Evidence(const Policy& policy, double now_wall_s, double not_before_wall_s, Counters before, Asked asked)
     : policy_(policy),
       root_(policy.paths.sysroot),
       now_wall_s_(now_wall_s),
       not_before_wall_s_(not_before_wall_s),
-      before_(std::move(before)) {}
+      before_(std::move(before)),
+      asked_(std::move(asked)) {}
 
 const GpuSnapshot& Evidence::gpus() {
   if (!gpus_) gpus_ = read_gpus(policy_.paths.nvml);

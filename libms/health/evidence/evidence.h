@@ -20,17 +20,25 @@ struct Counter {
 };
 using Counters = std::map<std::string, Counter, std::less<>>;
 
+// The wishes of the person who runs ms-diag, for checks of level 3.
+struct Asked {
+  std::string directory = {};      // to write to and read from; empty: none
+  double soak_s = 60;              // how long each check that soaks goes on
+  std::int64_t memory_bytes = -1;  // to test; -1: half of what is free
+};
+
 // The inputs of checks. Made once per lane (see runner.h), in that lane's own process; expensive evidence is read when
 // first asked for.
 class Evidence {
  public:
   // now_wall_s: the time; not_before_wall_s: the time of the last undrain, or 0: earlier log lines do not count;
   // before: counters kept by the last run.
-  Evidence(const Policy& policy, double now_wall_s, double not_before_wall_s, Counters before);
+  Evidence(const Policy& policy, double now_wall_s, double not_before_wall_s, Counters before, Asked asked = {});
   // For tests: the GPUs are these, and no library is asked.
   void set_gpus(GpuSnapshot gpus) { gpus_ = std::move(gpus); }
 
   const Policy& policy() const { return policy_; }
+  const Asked& asked() const { return asked_; }
   const Sysroot& root() const { return root_; }
   double now_wall_s() const { return now_wall_s_; }
   const GpuSnapshot& gpus();
@@ -43,6 +51,7 @@ class Evidence {
   double now_wall_s_;
   double not_before_wall_s_;
   Counters before_;
+  Asked asked_;
   std::optional<GpuSnapshot> gpus_;
   std::optional<KernelLog> kernel_log_;
 };

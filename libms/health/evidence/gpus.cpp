@@ -52,10 +52,11 @@ class Asker {
   }
 
  private:
+  bool usable() const { return !gpu_.lost && gpu_.error.empty(); }
   // Whether NAME is there and answers.
   template <class Function, class... Arguments>
   bool call(const char* name, Arguments... arguments) {
-    if (gpu_.lost || !gpu_.error.empty()) return false;
+    if (!usable()) return false;
     const auto function = find<Function>(library_, name);
     return function && took(function(device_, arguments...));
   }
@@ -68,6 +69,14 @@ class Asker {
   std::optional<int> number(const char* name) {
     unsigned value = 0;
     return call<nvmlDeviceGetUnsigned_t>(name, &value) ? std::optional(static_cast<int>(value)) : std::nullopt;
+  }
+  std::optional<double> clock(const char* name, int which) {
+    unsigned mhz = 0;
+    return call<nvmlDeviceGetClock_t>(name, which, &mhz) ? std::optional<double>(mhz) : std::nullopt;
+  }
+  std::optional<double> watts(const char* name) {
+    const std::optional<int> milliwatts = number(name);
+    return milliwatts ? std::optional(*milliwatts / 1000.0) : std::nullopt;
   }
   std::string text(const char* name) {
     std::array<char, kNameBytes> buffer{};
@@ -109,6 +118,13 @@ class Asker {
     }
     gpu_.uuid = text("nvmlDeviceGetUUID");
     gpu_.name = text("nvmlDeviceGetName");
+    gpu_.vbios = text("nvmlDeviceGetVbiosVersion");
+    gpu_.inforom = text("nvmlDeviceGetInforomImageVersion");
+    if (const auto validate = find<nvmlDeviceValidateInforom_t>(library_, "nvmlDeviceValidateInforom")) {
+      const Return result = usable() ? validate(device_) : kNotSupported;
+      if (took(result) || result == kCorruptedInforom) gpu_.inforom_valid = result == kSuccess;
+    }
+    if (const std::optional<int> mode = number("nvmlDeviceGetPersistenceMode")) gpu_.persistent = *mode != 0;
   }
 
   void memory_errors() {
@@ -135,10 +151,21 @@ class Asker {
       if (!call<nvmlDeviceGetNvLinkState_t>("nvmlDeviceGetNvLinkState", static_cast<unsigned>(link), &state)) continue;
       ++total;
       if (state != 0) ++active;
+      for (int kind = 0; kind < kNvlinkErrors; ++kind) {
+        unsigned long long errors = 0;
+        if (call<nvmlDeviceGetNvLinkErrorCounter_t>("nvmlDeviceGetNvLinkErrorCounter", static_cast<unsigned>(link),
+                                                    kind, &errors)) {
+          gpu_.nvlink_errors = gpu_.nvlink_errors.value_or(0) + errors;
+        }
+      }
     }
     if (total > 0) {
       gpu_.nvlinks_total = total;
       gpu_.nvlinks_active = active;
+    }
+    FabricInfo fabric{};
+    if (call<nvmlDeviceGetGpuFabricInfo_t>("nvmlDeviceGetGpuFabricInfo", &fabric) && fabric.state != kFabricNone) {
+      gpu_.fabric_ready = fabric.state == kFabricCompleted && fabric.status == kSuccess;
     }
   }
 
@@ -155,6 +182,10 @@ class Asker {
     if (call<nvmlDeviceGetTemperature_t>("nvmlDeviceGetTemperature", kTemperatureGpu, &degrees)) {
       gpu_.temperature_c = degrees;
     }
+    gpu_.clock_mhz = clock("nvmlDeviceGetClockInfo", kClockSm);
+    gpu_.clock_max_mhz = clock("nvmlDeviceGetMaxClockInfo", kClockSm);
+    gpu_.power_w = watts("nvmlDeviceGetPowerUsage");
+    gpu_.power_limit_w = watts("nvmlDeviceGetEnforcedPowerLimit");
     MemoryV2 memory{};
     memory.version = kMemoryV2;
     Memory coarse{};  // counts as used what the driver reserves, which can be hundreds of MiB
@@ -170,14 +201,7 @@ class Asker {
   void sensors() {
     GpuSensors& sensors = gpu_.sensors;
     sensors.memory_temperature_c = field(kFieldMemoryTemperature);
-    if (const std::optional<int> milliwatts = number("nvmlDeviceGetPowerUsage")) sensors.power_w = *milliwatts / 1e3;
-    const auto clock = [&](int which) {
-      unsigned mhz = 0;
-      const bool told = call<nvmlDeviceGetClockInfo_t>("nvmlDeviceGetClockInfo", which, &mhz);
-      return told ? std::optional<double>(mhz) : std::nullopt;
-    };
-    sensors.sm_clock_mhz = clock(kClockSm);
-    sensors.memory_clock_mhz = clock(kClockMemory);
+    sensors.memory_clock_mhz = clock("nvmlDeviceGetClockInfo", kClockMemory);
     Utilization busy{};
     if (call<nvmlDeviceGetUtilizationRates_t>("nvmlDeviceGetUtilizationRates", &busy)) {
       sensors.busy_percent = busy.gpu;

@@ -16,7 +16,7 @@ enum class RecoveryAction : int { none = 0, gpu_reset = 1, node_reboot = 2, drai
 
 // The values that only a history needs; a prolog does not ask for them. nullopt: this GPU or driver does not say.
 struct GpuSensors {
-  std::optional<double> memory_temperature_c, power_w, sm_clock_mhz, memory_clock_mhz;
+  std::optional<double> memory_temperature_c, memory_clock_mhz;
   std::optional<double> busy_percent, memory_busy_percent;
   std::optional<std::uint64_t> ecc_uncorrectable, ecc_correctable;  // of the GPU's life
   std::optional<int> retired_pages_correctable, retired_pages_uncorrectable, pcie_replays;
@@ -42,6 +42,13 @@ struct Gpu {
   std::optional<std::uint64_t> clocks_event_reasons;
   std::optional<double> temperature_c;
   std::optional<std::uint64_t> memory_used_bytes, memory_total_bytes;
+  std::optional<bool> persistent;                  // the driver stays loaded while nobody uses the GPU
+  std::optional<std::uint64_t> nvlink_errors;      // of all links: replays, recoveries, CRC and ECC errors
+  std::string vbios, inforom;                      // versions
+  std::optional<bool> inforom_valid;               // the checksums of its configuration agree
+  std::optional<bool> fabric_ready;                // it has joined the fabric of NVSwitches; nullopt: it needs none
+  std::optional<double> clock_mhz, clock_max_mhz;  // of the multiprocessors
+  std::optional<double> power_w, power_limit_w;
   GpuSensors sensors;  // only where they were asked for
 };
 

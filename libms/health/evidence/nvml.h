@@ -17,6 +17,7 @@ inline constexpr Return kInvalidArgument = 2;
 inline constexpr Return kNotSupported = 3;
 inline constexpr Return kNoPermission = 4;
 inline constexpr Return kDriverNotLoaded = 9;
+inline constexpr Return kCorruptedInforom = 14;
 inline constexpr Return kGpuIsLost = 15;
 inline constexpr Return kResetRequired = 16;
 inline constexpr Return kOperatingSystem = 17;  // blocked by the operating system or cgroups
@@ -44,6 +45,15 @@ inline constexpr unsigned kMemoryV2 = sizeof(MemoryV2) | 2U << 24;  // NVML_STRU
 struct Utilization {  // nvmlUtilization_t, in percent of the last sample period
   unsigned gpu, memory;
 };
+struct FabricInfo {  // nvmlGpuFabricInfo_t
+  unsigned char cluster[16];
+  Return status;
+  unsigned clique;
+  unsigned char state;
+};
+static_assert(sizeof(FabricInfo) == 28);
+inline constexpr unsigned char kFabricNone = 0;  // NVML_GPU_FABRIC_STATE_...
+inline constexpr unsigned char kFabricCompleted = 3;
 
 enum ValueType : int {
   kDouble = 0,
@@ -88,6 +98,7 @@ inline constexpr int kAggregate = 1;                    // and of the GPU's life
 inline constexpr int kClockSm = 1, kClockMemory = 2;    // nvmlClockType_t
 inline constexpr int kTemperatureGpu = 0;               // nvmlTemperatureSensors_t
 inline constexpr unsigned kMaxNvlinks = 36;             // NVML_NVLINK_MAX_LINKS
+inline constexpr int kNvlinkErrors = 5;                 // replay, recovery, CRC of flits, CRC and ECC of data
 inline constexpr unsigned kNameBytes = 96;
 
 // nvmlClocksEventReasons, formerly nvmlClocksThrottleReasons: those that mean that the hardware protects itself.
@@ -107,6 +118,11 @@ using nvmlDeviceGetCount_v2_t = ms::health::nvml::Return(unsigned*);
 using nvmlDeviceGetHandleByIndex_v2_t = ms::health::nvml::Return(unsigned, ms::health::nvml::Device*);
 using nvmlDeviceGetText_t = ms::health::nvml::Return(ms::health::nvml::Device, char*, unsigned);  // Name, UUID
 using nvmlDeviceGetUnsigned_t = ms::health::nvml::Return(ms::health::nvml::Device, unsigned*);
+using nvmlDeviceValidateInforom_t = ms::health::nvml::Return(ms::health::nvml::Device);
+using nvmlDeviceGetClock_t = ms::health::nvml::Return(ms::health::nvml::Device, int, unsigned*);  // and its maximum
+using nvmlDeviceGetNvLinkErrorCounter_t = ms::health::nvml::Return(ms::health::nvml::Device, unsigned, int,
+                                                                   unsigned long long*);
+using nvmlDeviceGetGpuFabricInfo_t = ms::health::nvml::Return(ms::health::nvml::Device, ms::health::nvml::FabricInfo*);
 using nvmlDeviceGetPciInfo_v3_t = ms::health::nvml::Return(ms::health::nvml::Device, ms::health::nvml::PciInfo*);
 using nvmlDeviceGetTotalEccErrors_t = ms::health::nvml::Return(ms::health::nvml::Device, int, int, unsigned long long*);
 using nvmlDeviceGetRemappedRows_t = ms::health::nvml::Return(ms::health::nvml::Device, unsigned*, unsigned*, unsigned*,
@@ -116,7 +132,6 @@ using nvmlDeviceGetFieldValues_t = ms::health::nvml::Return(ms::health::nvml::De
 using nvmlDeviceGetNvLinkState_t = ms::health::nvml::Return(ms::health::nvml::Device, unsigned, int*);
 using nvmlDeviceGetClocksEventReasons_t = ms::health::nvml::Return(ms::health::nvml::Device, unsigned long long*);
 using nvmlDeviceGetTemperature_t = ms::health::nvml::Return(ms::health::nvml::Device, int, unsigned*);
-using nvmlDeviceGetClockInfo_t = ms::health::nvml::Return(ms::health::nvml::Device, int, unsigned*);  // MHz
 using nvmlDeviceGetUtilizationRates_t = ms::health::nvml::Return(ms::health::nvml::Device,
                                                                  ms::health::nvml::Utilization*);
 using nvmlDeviceGetMemoryInfo_t = ms::health::nvml::Return(ms::health::nvml::Device, ms::health::nvml::Memory*);

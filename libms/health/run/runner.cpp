@@ -30,6 +30,9 @@ constexpr double kKilledGrace_s = 0.02;  // and one that was killed, unless it s
 
 // One lane: its checks, the process that runs them, and which one it is at.
 struct LaneRun {
+  Lane lane = Lane::files;
+  Resources takes = 0;
+  bool begun = false;
   std::vector<std::size_t> checks;  // indices
   std::size_t next = 0;             // the check that the process is at
   pid_t process = -1;
@@ -56,27 +59,51 @@ class Runner {
     results_.resize(checks.size());
     for (std::size_t i = 0; i < checks.size(); ++i) {
       MS_ASSERT(checks[i].run != nullptr, "check {} has no function", checks[i].code);
-      lane_of(checks[i].lane).checks.push_back(i);
+      lane_of(checks[i]).checks.push_back(i);
     }
   }
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
   ~Runner() {
-    for (auto& [lane, run] : lanes_) end_process(run);
+    for (LaneRun& lane : lanes_) end_process(lane);
   }
 
   std::vector<Result> run() {
-    for (auto& [lane, run] : lanes_) start(run);
-    while (std::any_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return !lane.second.finished(); })) wait();
+    begin_lanes();
+    while (std::any_of(lanes_.begin(), lanes_.end(), [](const LaneRun& lane) { return !lane.finished(); })) {
+      wait();
+      begin_lanes();
+    }
     return std::move(results_);
   }
 
  private:
-  LaneRun& lane_of(Lane lane) {
-    for (auto& [id, run] : lanes_) {
-      if (id == lane) return run;
+  LaneRun& lane_of(const Check& check) {
+    for (LaneRun& lane : lanes_) {
+      if (lane.lane == check.lane && check.lane != Lane::active) return lane;
     }
-    return lanes_.emplace_back(lane, LaneRun{}).second;
+    LaneRun& lane = lanes_.emplace_back();
+    lane.lane = check.lane;
+    lane.takes = check.takes;
+    return lane;
+  }
+
+  void begin_lanes() {
+    Resources taken = 0;
+    for (const LaneRun& lane : lanes_) {
+      if (lane.begun && !lane.finished()) taken |= lane.takes;
+    }
+    for (LaneRun& lane : lanes_) {
+      if (lane.begun || (lane.takes & taken) != 0) continue;
+      lane.begun = true;
+      start(lane);
+      if (!lane.finished()) taken |= lane.takes;
+    }
+  }
+
+  double deadline_of(const LaneRun& lane) const {
+    const Check& check = checks_[lane.checks[lane.next]];
+    return check.deadline_s + (check.soaks ? options_.asked.soak_s : 0);
   }
 
   // From the check it is at, in a new process; if there is no time left for it, it and those behind it are skipped.
@@ -116,7 +143,7 @@ class Runner {
 
   // In the lane's process: every result is on its way before the next check begins.
   [[noreturn]] void run_lane(const LaneRun& lane, int fd) {
-    Evidence evidence(policy_, SystemClock().wall_s(), options_.not_before_wall_s, options_.before);
+    Evidence evidence(policy_, SystemClock().wall_s(), options_.not_before_wall_s, options_.before, options_.asked);
     for (std::size_t i = lane.next; i < lane.checks.size(); ++i) {
       const Check& check = checks_[lane.checks[i]];
       const double before_s = monotonic_s();
@@ -136,11 +163,11 @@ class Runner {
     std::vector<pollfd> polled;
     std::vector<LaneRun*> of;
     double next_end_s = end_s_;
-    for (auto& [id, lane] : lanes_) {
-      if (lane.finished()) continue;
+    for (LaneRun& lane : lanes_) {
+      if (!lane.begun || lane.finished()) continue;
       polled.push_back({lane.pipe, POLLIN, 0});
       of.push_back(&lane);
-      next_end_s = std::min(next_end_s, lane.started_s + checks_[lane.checks[lane.next]].deadline_s);
+      next_end_s = std::min(next_end_s, lane.started_s + deadline_of(lane));
     }
     const double left_ms = std::max(0.0, (next_end_s - monotonic_s()) * 1000);
     const int ready = ::poll(polled.data(), polled.size(), static_cast<int>(std::ceil(left_ms)));
@@ -183,7 +210,8 @@ class Runner {
   void cut_if_late(LaneRun& lane) {
     const Check& check = checks_[lane.checks[lane.next]];
     const double now = monotonic_s();
-    const bool hung = now >= lane.started_s + check.deadline_s;
+    const double deadline_s = deadline_of(lane);
+    const bool hung = now >= lane.started_s + deadline_s;
     if (!hung && now < end_s_) return;
     const bool node_late =
         hung && (lacked_cpu(lane.cpu, cpu_time(lane.process), now - lane.started_s) || control_is_late());
@@ -191,13 +219,13 @@ class Runner {
     if (node_late) {
       deliver(lane, skipped(fmt::format("it was not done within {}, but this node is too busy to tell: a process that "
                                         "asks nothing was late too, or the check got no CPU",
-                                        format_duration(check.deadline_s))));
+                                        format_duration(deadline_s))));
     } else if (hung) {
       deliver(lane, judged({{.severity = check.on_hang,
                              .entity = "the check",
-                             .message = fmt::format("did not answer within {}", format_duration(check.deadline_s)),
+                             .message = fmt::format("did not answer within {}", format_duration(deadline_s)),
                              .measured = now - lane.started_s,
-                             .limit = check.deadline_s,
+                             .limit = deadline_s,
                              .unit = "s"}}));
       results_[lane.checks[lane.next]].wall_s = now - lane.started_s;
     } else {
@@ -264,7 +292,7 @@ class Runner {
   const RunOptions& options_;
   const double end_s_;
   std::vector<Result> results_;
-  std::vector<std::pair<Lane, LaneRun>> lanes_;
+  std::vector<LaneRun> lanes_;
 };
 
 }  // namespace

@@ -76,6 +76,12 @@ TEST(GpuChecks, OneBadGpu) {
       {"remap pending", "gpu.remap", [](Gpu& g) { g.remap_pending = true; }, warn, "waits to be remapped"},
       {"rows remapped long ago", "gpu.remap", [](Gpu& g) { g.remapped_uncorrectable = 5; }, pass, ""},
       {"page pending", "gpu.remap", [](Gpu& g) { g.retired_pages_pending = 1; }, warn, "waits to be retired"},
+      {"driver unloads", "gpu.persist", [](Gpu& g) { g.persistent = false; }, warn, "persistence mode is off"},
+      {"corrupt InfoROM", "gpu.inforom", [](Gpu& g) { g.inforom_valid = false; }, warn, "its InfoROM is corrupt"},
+      {"no fabric", "gpu.fabric", [](Gpu& g) { g.fabric_ready = false; }, warn, "has not joined the fabric"},
+      {"capped", "gpu.mixed", [](Gpu& g) { g.power_limit_w = 300; }, warn, "300 W, the others are"},
+      {"slower", "gpu.mixed", [](Gpu& g) { g.clock_max_mhz = 1200; }, warn, "up to 1200 MHz"},
+      {"other VBIOS", "gpu.mixed", [](Gpu& g) { g.vbios = "1"; }, warn, "VBIOS 1,"},
       {"reset", "gpu.recovery", [](Gpu& g) { g.recovery_action = RecoveryAction::gpu_reset; }, critical,
        "a reset of the GPU"},
       {"reboot", "gpu.recovery", [](Gpu& g) { g.recovery_action = RecoveryAction::node_reboot; }, critical, "a reboot"},
@@ -124,6 +130,20 @@ TEST(GpuChecks, TheWorstOfSeveralCounts) {
   const Result result = node.run("gpu.ecc");
   EXPECT_EQ(result.outcome, Outcome::critical);
   EXPECT_THAT(entities(result), ElementsAre("gpu 1", "gpu 2"));
+}
+
+TEST(GpuNverrors, GrowthInAnHourIsSeen) {
+  GpuNode node;
+  node.snapshot.gpus[3].nvlink_errors = 500;
+  const Result first = node.run("gpu.nverrors");
+  EXPECT_EQ(first.outcome, Outcome::pass);
+  EXPECT_EQ(first.counters.size(), 8u);
+  node.snapshot.gpus[3].nvlink_errors = 700;
+  const Result second = node.run("gpu.nverrors", first.counters, 1e9 + 3600);
+  ASSERT_EQ(second.findings.size(), 1u);
+  EXPECT_EQ(second.findings[0].entity, "gpu 3");
+  EXPECT_EQ(second.findings[0].measured, 200);
+  EXPECT_EQ(second.outcome, Outcome::warn);
 }
 
 TEST(GpuLost, ADeniedOneIsNotLost) {

@@ -71,6 +71,17 @@ TEST_F(HostMemory, SkipsWhatItCannotRead) {
   EXPECT_OUTCOME(run("host.memory"), Outcome::skip);
 }
 
+TEST_F(HostMemory, WhatSomethingHoldsIsSeen) {
+  put("/proc/meminfo", "MemTotal: 1000000 kB\nMemAvailable: 60000 kB");
+  EXPECT_OUTCOME(run("host.free"), Outcome::pass);
+  put("/proc/meminfo", "MemTotal: 1000000 kB\nMemAvailable: 40000 kB");
+  EXPECT_OUTCOME(run("host.free"), Outcome::warn);
+  policy.limits.memory_free_percent = 3;
+  EXPECT_OUTCOME(run("host.free"), Outcome::pass);
+  put("/proc/meminfo", "MemTotal: 1000000 kB");
+  EXPECT_OUTCOME(run("host.free"), Outcome::skip);
+}
+
 TEST_F(HostCpus, JudgesNumbers) {
   struct Row {
     std::int64_t expected;

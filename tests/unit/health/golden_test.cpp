@@ -80,5 +80,37 @@ TEST(Golden, OnlyASecondMeasurementAccuses) {
   EXPECT_EQ(GoldenComparison{}.nagios_status(), 3);
 }
 
+// Nine nodes are each other's golden; one is slow both times, one once.
+TEST(Golden, PeersAreComparedWithEachOther) {
+  std::vector<std::string> names;
+  for (int i = 0; i < 9; ++i) names.push_back("n" + std::to_string(i));
+  int times = 0;
+  const Measure measure = [&](const std::vector<std::string>& nodes, const std::string& only) {
+    EXPECT_EQ(only, times == 0 ? "perf.*" : "perf.memory");
+    std::vector<Report> reports;
+    for (const std::string& node : nodes)
+      reports.push_back(report_of(node, node == "n3" ? 60 : node == "n5" && times == 0 ? 70 : 100));
+    ++times;
+    return reports;
+  };
+  const GoldenComparison comparison = compare_peers(names, "perf.*", measure);
+  EXPECT_EQ(times, 2);
+  ASSERT_EQ(comparison.accused.size(), 1U);
+  EXPECT_EQ(comparison.accused[0].node, "n3");
+  ASSERT_EQ(comparison.acquitted.size(), 1U);
+  EXPECT_EQ(comparison.acquitted[0].node, "n5");
+  EXPECT_EQ(comparison.nagios_status(), 1);
+}
+
+TEST(Golden, TwoPeersAreNotCompared) {
+  const Measure measure = [](const std::vector<std::string>& nodes, const std::string&) {
+    return std::vector<Report>{report_of(nodes[0], 100), report_of(nodes[1], 10)};
+  };
+  const GoldenComparison comparison = compare_peers({"n0", "n1"}, "perf.*", measure);
+  EXPECT_TRUE(comparison.accused.empty());
+  EXPECT_THAT(comparison.not_measured.at(0), HasSubstr("too few to compare"));
+  EXPECT_EQ(comparison.nagios_status(), 3);  // nothing is known
+}
+
 }  // namespace
 }  // namespace ms::health

@@ -30,6 +30,16 @@ inline Gpu healthy_gpu(int index) {
   gpu.temperature_c = 34;
   gpu.memory_used_bytes = 0;
   gpu.memory_total_bytes = std::uint64_t{80} << 30;
+  gpu.persistent = true;
+  gpu.nvlink_errors = 0;
+  gpu.vbios = "96.00.89.00.01";
+  gpu.inforom = "G520.0200.00.05";
+  gpu.inforom_valid = true;
+  gpu.fabric_ready = true;
+  gpu.clock_mhz = 345;
+  gpu.clock_max_mhz = 1980;
+  gpu.power_w = 71;
+  gpu.power_limit_w = 700;
   return gpu;
 }
 
@@ -70,8 +80,8 @@ struct GpuNode {
     for (const std::string& line : lines) records += fmt::format("3,{},{},-;{}\n", 1, 1000000, line);
     fake.write("/dev/kmsg", records);
   }
-  Result run(std::string_view code) const {
-    Evidence evidence(policy, 1e9, 0, {});
+  Result run(std::string_view code, const Counters& before = {}, double now_s = 1e9) const {
+    Evidence evidence(policy, now_s, 0, before);
     evidence.set_gpus(snapshot);
     return find_check(passive_checks(), code)->run(evidence);
   }

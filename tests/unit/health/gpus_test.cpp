@@ -64,6 +64,33 @@ TEST(ReadGpus, HealthyOnes) {
   EXPECT_EQ(gpu.temperature_c, 34);
   EXPECT_EQ(gpu.memory_used_bytes, 0u);
   EXPECT_EQ(gpu.memory_total_bytes, 85899345920u);
+  EXPECT_EQ(gpu.persistent, true);
+  EXPECT_EQ(gpu.nvlink_errors, 0u);
+  EXPECT_EQ(gpu.vbios, "96.00.89.00.01");
+  EXPECT_EQ(gpu.inforom, "G520.0200.00.05");
+  EXPECT_EQ(gpu.inforom_valid, true);
+  EXPECT_EQ(gpu.fabric_ready, true);
+  EXPECT_EQ(gpu.clock_mhz, 345);
+  EXPECT_EQ(gpu.clock_max_mhz, 1980);
+  EXPECT_EQ(gpu.power_w, 71);
+  EXPECT_EQ(gpu.power_limit_w, 700);
+}
+
+TEST(ReadGpus, WhatIsWrongWithThemArrives) {
+  const GpuSnapshot snapshot = answer(
+      "gpus 3\ngpu 0 persistent=0 inforom_valid=0 fabric_state=2 nvlink_errors=7\n"
+      "gpu 1 fabric_state=0\ngpu 2 persistent=- inforom_valid=- vbios=- power_mw=- clock_mhz=-\n");
+  ASSERT_EQ(snapshot.gpus.size(), 3u);
+  EXPECT_EQ(snapshot.gpus[0].persistent, false);
+  EXPECT_EQ(snapshot.gpus[0].inforom_valid, false);
+  EXPECT_EQ(snapshot.gpus[0].fabric_ready, false);
+  EXPECT_EQ(snapshot.gpus[0].nvlink_errors, 7u * 18);
+  EXPECT_EQ(snapshot.gpus[1].fabric_ready, std::nullopt);  // it needs none
+  EXPECT_EQ(snapshot.gpus[2].persistent, std::nullopt);
+  EXPECT_EQ(snapshot.gpus[2].inforom_valid, std::nullopt);
+  EXPECT_EQ(snapshot.gpus[2].vbios, "");
+  EXPECT_EQ(snapshot.gpus[2].power_w, std::nullopt);
+  EXPECT_EQ(snapshot.gpus[2].clock_mhz, std::nullopt);
 }
 
 TEST(ReadGpus, EveryValueArrives) {
@@ -95,7 +122,7 @@ TEST(ReadGpus, EveryValueArrives) {
 TEST(ReadGpus, SensorsOnlyWhereTheyAreAskedFor) {
   const std::string description =
       "gpus 1\n"
-      "gpu 0 memory_temperature_c=91 power_mw=612500 sm_clock_mhz=1755 memory_clock_mhz=2619 busy_percent=98\n"
+      "gpu 0 memory_temperature_c=91 power_mw=612500 clock_mhz=1755 memory_clock_mhz=2619 busy_percent=98\n"
       "gpu 0 memory_busy_percent=40 life_uncorrectable=2 life_correctable=5000000000 retired_correctable=-\n"
       "gpu 0 retired_uncorrectable=3 pcie_replays=7\n";
   const FakeNvml library(description);
@@ -103,8 +130,8 @@ TEST(ReadGpus, SensorsOnlyWhereTheyAreAskedFor) {
   ASSERT_EQ(snapshot.gpus.size(), 1U) << snapshot.error;
   const GpuSensors& sensors = snapshot.gpus[0].sensors;
   EXPECT_EQ(sensors.memory_temperature_c, 91);
-  EXPECT_EQ(sensors.power_w, 612.5);
-  EXPECT_EQ(sensors.sm_clock_mhz, 1755);
+  EXPECT_EQ(snapshot.gpus[0].power_w, 612.5);
+  EXPECT_EQ(snapshot.gpus[0].clock_mhz, 1755);
   EXPECT_EQ(sensors.memory_clock_mhz, 2619);
   EXPECT_EQ(sensors.busy_percent, 98);
   EXPECT_EQ(sensors.memory_busy_percent, 40);
@@ -113,7 +140,7 @@ TEST(ReadGpus, SensorsOnlyWhereTheyAreAskedFor) {
   EXPECT_EQ(sensors.retired_pages_correctable, std::nullopt);
   EXPECT_EQ(sensors.retired_pages_uncorrectable, 3);
   EXPECT_EQ(sensors.pcie_replays, 7);
-  EXPECT_EQ(answer(description).gpus[0].sensors.power_w, std::nullopt);
+  EXPECT_EQ(answer(description).gpus[0].sensors.busy_percent, std::nullopt);
 }
 
 TEST(ReadGpus, WhatIsNotSupportedIsLeftEmpty) {

@@ -1,6 +1,7 @@
 // Real processes, because that is what the runner is for: checks that hang, crash, flood or leave children behind.
 #include "health/run/runner.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -17,6 +18,7 @@
 #include "busy_node.h"
 #include "health/evidence/busy.h"
 #include "health/run/result_wire.h"
+#include "support/files.h"
 #include "support/fork.h"
 
 namespace ms::health {
@@ -59,6 +61,32 @@ Result huge(Evidence&) { return passed(std::string(600'000, 'x')); }
 Result needs_a_busy_cpu(Evidence&) {
   move_to_busy_cpu();
   return passed();
+}
+
+// Each of two passes once it has seen the other one begin.
+Result meets(const Evidence& evidence, const char* own, const char* other) {
+  const std::string& directory = evidence.policy().paths.state;
+  test::spill(directory + "/" + own, "");
+  for (int tries = 0; tries < 6000; ++tries) {
+    if (::access((directory + "/" + other).c_str(), F_OK) == 0) return passed();
+    ::usleep(10'000);
+  }
+  return broken("nobody came");
+}
+Result meets_b(Evidence& evidence) { return meets(evidence, "a", "b"); }
+Result meets_a(Evidence& evidence) { return meets(evidence, "b", "a"); }
+Result is_alone(Evidence& evidence) {
+  const std::string mark = evidence.policy().paths.state + "/alone";
+  const int fd = ::open(mark.c_str(), O_CREAT | O_EXCL | O_WRONLY, 0600);
+  if (fd < 0) return broken("somebody else is here");
+  ::close(fd);
+  ::usleep(50'000);
+  ::unlink(mark.c_str());
+  return passed(std::to_string(evidence.asked().soak_s));
+}
+
+Check active(std::string_view code, Result (*run)(Evidence&), Resources takes) {
+  return {.code = code, .level = 2, .lane = Lane::active, .deadline_s = 100, .takes = takes, .run = run};
 }
 
 Check row(std::string_view code, Result (*run)(Evidence&), Lane lane = Lane::files) {
@@ -148,6 +176,40 @@ TEST_F(Runner, TheDeadlineOfAllCutsAndSkips) {
   EXPECT_THAT(outcomes(results), testing::ElementsAre(Outcome::skip, Outcome::skip, Outcome::pass));
   EXPECT_THAT(results[0].note, HasSubstr("it was not done when 100ms were over"));
   EXPECT_THAT(results[1].note, HasSubstr("no time left"));
+}
+
+TEST_F(Runner, ActiveChecksRunSideBySideWhereTheyTakeDifferentThings) {
+  const test::TempDir directory;
+  policy_.paths.state = directory.path();
+  const std::vector<Result> results =
+      run({active("a", meets_b, kGpus), active("x", is_alone, kDisk), active("b", meets_a, kWire | kBus)},
+          {.deadline_s = 100});
+  EXPECT_THAT(outcomes(results), testing::ElementsAre(Outcome::pass, Outcome::pass, Outcome::pass));
+}
+
+TEST_F(Runner, ActiveChecksThatTakeTheSameNeverMeet) {
+  const test::TempDir directory;
+  policy_.paths.state = directory.path();
+  std::vector<std::string> ended;
+  const std::vector<Result> results =
+      run({active("a", is_alone, kNode), active("b", is_alone, kDisk), active("c", is_alone, kDisk | kGpus),
+           active("d", is_alone, kNode)},
+          {.deadline_s = 100, .asked = {.soak_s = 7}, .ended = [&](const Result& r) { ended.push_back(r.code); }});
+  for (const Result& result : results) EXPECT_EQ(result.outcome, Outcome::pass) << result.note;
+  EXPECT_EQ(ended, (std::vector<std::string>{"a", "b", "c", "d"}));
+  EXPECT_EQ(results[0].note, std::to_string(7.0));
+}
+
+TEST_F(Runner, ASoakHasItsTimeOnTopOfTheDeadline) {
+  Check soak = active("a", is_alone, kNode), late = active("b", hangs, kNode);
+  soak.deadline_s = 1e-3;
+  soak.soaks = late.soaks = true;
+  late.deadline_s = 0.1;
+  const test::TempDir directory;
+  policy_.paths.state = directory.path();
+  EXPECT_EQ(run({soak}, {.asked = {.soak_s = 60}})[0].outcome, Outcome::pass);
+  const Result cut = run({late}, {.asked = {.soak_s = 0.15}})[0];
+  EXPECT_THAT(cut.findings.at(0).message, HasSubstr("did not answer within 250ms"));
 }
 
 TEST_F(Runner, CountersGoInAndOut) {
