@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <future>
+#include <iterator>
 
 #include "base/hash.h"
 #include "diag/gemm.h"
@@ -15,23 +16,21 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kLeastRounds = 8;  // however slow: what is right is a matter of majority
-// A core that never gives the same twice must not fill the memory.
 constexpr std::size_t kMaxKinds = 16;
 constexpr std::uint64_t kOtherKinds = 0;
 
-std::vector<CoreBits> on_core(int cpu, double seconds, const HashFunction& hash, tensor::MatmulCache& matmuls,
-                              tensor::Device& device) {
+std::vector<UnitBits> on_core(int cpu, double seconds, const HashFunction& hash, tensor::MatmulCache& matmuls,
+                              tensor::Device& device, std::int64_t side) {
   const OnCpus bound({cpu});
-  const Gemm gemms[] = {{device, tensor::DType::f32, kBitsSide}, {device, tensor::DType::bf16, kBitsSide}};
-  std::vector<CoreBits> bits{{cpu, "fp32", {}}, {cpu, "bf16", {}}};
+  const std::string core = fmt::format("core {}", cpu);
+  const Gemm gemms[] = {{device, tensor::DType::f32, side}, {device, tensor::DType::bf16, side}};
+  std::vector<UnitBits> bits{{core, "fp32"}, {core, "bf16"}};
   const Clock::time_point end =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   for (int round = 0; round < kLeastRounds || Clock::now() < end; ++round) {
     for (std::size_t i = 0; i < bits.size(); ++i) {
       matmuls.run(gemms[i].op());
-      const std::uint64_t got = hash(cpu, gemms[i].result());
-      std::map<std::uint64_t, std::size_t>& counts = bits[i].gemms;
-      ++counts[counts.size() < kMaxKinds || counts.contains(got) ? got : kOtherKinds];
+      bits[i].count(hash(core, gemms[i].result()));
     }
   }
   return bits;
@@ -39,52 +38,78 @@ std::vector<CoreBits> on_core(int cpu, double seconds, const HashFunction& hash,
 
 }  // namespace
 
-HashFunction plain_hash() {
-  return [](int, std::span<const std::byte> result) { return xxh64(result); };
+void UnitBits::count(std::uint64_t hash) {
+  ++gemms[gemms.size() < kMaxKinds || gemms.contains(hash) ? hash : kOtherKinds];
 }
 
-std::vector<CoreBits> compute_bits(const std::vector<int>& cpus, double seconds, const HashFunction& hash) {
+std::size_t num_gemms(const std::vector<UnitBits>& units) {
+  std::size_t total = 0;
+  for (const UnitBits& unit : units) {
+    for (const auto& [hash, count] : unit.gemms) total += count;
+  }
+  return total;
+}
+
+HashFunction plain_hash() {
+  return [](const std::string&, std::span<const std::byte> result) { return xxh64(result); };
+}
+
+std::vector<UnitBits> compute_bits(const std::vector<int>& cpus, double seconds, const HashFunction& hash,
+                                   std::int64_t side) {
   tensor::MatmulCache matmuls;
   tensor::CpuPool pool({.workers = 1, .threads_per_op = 1});
   std::vector<std::unique_ptr<tensor::CpuDevice>> devices;
-  std::vector<std::future<std::vector<CoreBits>>> threads;
+  std::vector<std::future<std::vector<UnitBits>>> threads;
   for (const int cpu : cpus) {
     devices.push_back(std::make_unique<tensor::CpuDevice>(pool, matmuls));
     threads.push_back(std::async(std::launch::async, [&, cpu, device = devices.back().get()] {
-      return on_core(cpu, seconds, hash, matmuls, *device);
+      return on_core(cpu, seconds, hash, matmuls, *device, side);
     }));
   }
-  std::vector<CoreBits> all;
+  std::vector<UnitBits> all;
   for (auto& thread : threads) {
-    const std::vector<CoreBits> bits = thread.get();
+    const std::vector<UnitBits> bits = thread.get();
     all.insert(all.end(), bits.begin(), bits.end());
   }
   return all;
 }
 
-std::vector<Finding> judge_bits(const std::vector<CoreBits>& cores) {
+std::vector<Finding> judge_bits(const std::vector<UnitBits>& units, Severity severity) {
   std::map<std::string, std::map<std::uint64_t, std::size_t>> totals;
-  for (const CoreBits& core : cores) {
-    for (const auto& [hash, count] : core.gemms) totals[core.type][hash] += count;
+  for (const UnitBits& unit : units) {
+    for (const auto& [hash, count] : unit.gemms) totals[unit.type][hash] += count;
   }
   std::vector<Finding> findings;
-  for (const CoreBits& core : cores) {
-    const std::map<std::uint64_t, std::size_t>& total = totals[core.type];
+  for (const auto& [type, total] : totals) {
     const auto right =
         std::max_element(total.begin(), total.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-    std::size_t num_gemms = 0, num_wrong = 0;
-    for (const auto& [hash, count] : core.gemms) {
-      num_gemms += count;
-      if (hash != right->first) num_wrong += count;
+    std::vector<UnitBits> of_type;
+    std::copy_if(units.begin(), units.end(), std::back_inserter(of_type),
+                 [&, of = type](const UnitBits& unit) { return unit.type == of; });
+    const auto add = [&](const std::string& entity, double num_wrong, const std::string& message) {
+      findings.push_back({.severity = severity,
+                          .entity = entity,
+                          .message = message,
+                          .measured = num_wrong,
+                          .limit = 0,
+                          .unit = "GEMMs"});
+    };
+    if (2 * right->second <= num_gemms(of_type)) {
+      std::vector<std::string> names;
+      for (const UnitBits& unit : of_type) names.push_back(unit.unit);
+      add(fmt::format("{}", fmt::join(names, ", ")), static_cast<double>(num_gemms(of_type) - right->second),
+          fmt::format("{} GEMMs give {} different results, and none has a majority: it is not known who is wrong", type,
+                      total.size()));
+      continue;
     }
-    if (num_wrong == 0) continue;
-    findings.push_back({.severity = Severity::critical,
-                        .entity = fmt::format("core {}", core.cpu),
-                        .message = fmt::format("{} of {} {} GEMMs differ from what most cores computed", num_wrong,
-                                               num_gemms, core.type),
-                        .measured = static_cast<double>(num_wrong),
-                        .limit = 0,
-                        .unit = "GEMMs"});
+    for (const UnitBits& unit : of_type) {
+      const auto agreed = unit.gemms.find(right->first);
+      const std::size_t all = num_gemms({unit});
+      const std::size_t num_wrong = all - (agreed == unit.gemms.end() ? 0 : agreed->second);
+      if (num_wrong == 0) continue;
+      add(unit.unit, static_cast<double>(num_wrong),
+          fmt::format("{} of {} {} GEMMs differ from what most of all computed", num_wrong, all, type));
+    }
   }
   return findings;
 }

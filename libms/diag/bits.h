@@ -1,5 +1,5 @@
-// perf.bits: runs the same GEMM on every core repeatedly and compares the results bit for bit. The hash is passed in so
-// that a test can make one core compute something else.
+// Silent corruption: runs the same GEMM on every core, or GPU, repeatedly and compares the results bit for bit. The
+// hash is passed in so that a test can make one core compute something else.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,29 @@ namespace ms::diag {
 
 inline constexpr std::int64_t kBitsSide = 384;  // of the matrices: one GEMM takes a millisecond or two
 
-using HashFunction = std::function<std::uint64_t(int cpu, std::span<const std::byte> result)>;
+// The hash of a result, which `unit` ("core 3") computed.
+using HashFunction = std::function<std::uint64_t(const std::string& unit, std::span<const std::byte> result)>;
 
-// Counts how often one core computed which bits, for one data type.
-struct CoreBits {
-  int cpu = 0;
-  std::string type;                            // "fp32"
-  std::map<std::uint64_t, std::size_t> gemms;  // by hash
+// Counts how often one core or GPU computed which bits, for one data type.
+class UnitBits {
+ public:
+  UnitBits(std::string of_unit, std::string of_type) : unit(std::move(of_unit)), type(std::move(of_type)) {}
+  void count(std::uint64_t hash);
+
+  std::string unit;                            // "core 3"
+  std::string type;                            // "fp32"; only units of one type are compared
+  std::map<std::uint64_t, std::size_t> gemms;  // by hash, at most as many as fit: a core may never give the same twice
 };
+std::size_t num_gemms(const std::vector<UnitBits>& units);
 
 // Runs the GEMMs on all cores at once, each for `seconds` and at least a minimum of rounds; the types alternate.
-std::vector<CoreBits> compute_bits(const std::vector<int>& cpus, double seconds, const HashFunction& hash);
+std::vector<UnitBits> compute_bits(const std::vector<int>& cpus, double seconds, const HashFunction& hash,
+                                   std::int64_t side = kBitsSide);
 HashFunction plain_hash();
 
-// Takes the most frequent result of each type as correct. Returns a finding for each core that ever computed another.
-std::vector<Finding> judge_bits(const std::vector<CoreBits>& cores);
+// Takes the most frequent result of each type as correct, if it is the result of more than half of all GEMMs. Returns a
+// finding, of severity `severity`, for each unit that ever computed another; one for all units of a type where no
+// result has such a majority: then it is not known which of them is wrong.
+std::vector<Finding> judge_bits(const std::vector<UnitBits>& units, Severity severity = Severity::critical);
 
 }  // namespace ms::diag

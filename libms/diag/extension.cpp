@@ -1,18 +1,31 @@
-// The list of the active checks (level 2), in the order in which ms-diag list shows them, and the function by which
-// ms-diag finds them in libms.so (health/commands/extension.h). A check is a file perf_*.cpp, with one line here. It
-// loads the node for a few seconds, measures, and judges the number by the policy's section [active]. It runs in a
-// lane's process (health/run/runner.h) and need not clean up what ends with that process. Deadlines add up to 115 s.
+// The list of the active checks (levels 2 and 3), in the order in which ms-diag list shows them and in which they
+// begin, and the function by which ms-diag finds them in libms.so (health/commands/extension.h). A check is a file
+// named by its code, with one line here. It loads what its row says that it takes, measures, and judges the number by
+// the policy's section [active], or by limits.txt. It runs in a process of its own (health/run/runner.h) and need not
+// clean up what ends with that process.
 #include "health/commands/extension.h"
 
 #include "base/version.h"
 
 #define MS_ACTIVE_CHECKS(X) \
+  X(kEnvCuda)               \
+  X(kPerfGpu)               \
+  X(kPerfGpubits)           \
+  X(kPerfGpucopy)           \
+  X(kPerfRdma)              \
+  X(kPerfRnics)             \
   X(kPerfMemory)            \
   X(kPerfGemm)              \
   X(kPerfBits)              \
   X(kPerfNic)               \
   X(kPerfA2a)               \
-  X(kPerfReduce)
+  X(kPerfProcs)             \
+  X(kPerfReduce)            \
+  X(kPerfDisk)              \
+  X(kSoakGpu)               \
+  X(kSoakHbm)               \
+  X(kSoakCpu)               \
+  X(kSoakMemory)
 
 namespace ms::diag {
 

@@ -1,6 +1,8 @@
 #include "diag/gemm.h"
 
+#include <algorithm>
 #include <bit>
+#include <chrono>
 
 #include "base/rng.h"
 
@@ -29,13 +31,39 @@ Gemm::Gemm(tensor::Device& device, tensor::DType dtype, std::int64_t side)
   a_ = arena.take(dtype, side, side);
   b_ = arena.take(dtype, side, side);
   c_ = arena.take(dtype, side, side);
-  fill(a_, 1);
-  fill(b_, 2);
+  const std::unique_ptr<tensor::Memory> host = device.allocate_host(
+      static_cast<std::size_t>(2 * (a_.size_bytes() + tensor::Arena::kAlignment)), "the inputs of a GEMM");
+  tensor::Arena inputs(*host);
+  const tensor::Tensor a = inputs.take(dtype, side, side), b = inputs.take(dtype, side, side);
+  fill(a, 1);
+  fill(b, 2);
+  const std::unique_ptr<tensor::Stream> stream = device.make_stream("inputs", tensor::StreamKind::compute);
+  stream->submit(tensor::Copy{.dst = a_, .src = a});
+  stream->submit(tensor::Copy{.dst = b_, .src = b});
+  stream->synchronize();
 }
 
 double Gemm::flops() const {
   const auto side = static_cast<double>(c_.rows);
   return 2 * side * side * side;
+}
+
+double seconds_of(tensor::Stream& stream, const tensor::Op& op, double seconds) {
+  using Clock = std::chrono::steady_clock;
+  constexpr double kBatch_s = 0.02;  // beside which the wait is nothing
+  constexpr double kMostOps = 1000;
+  const auto run = [&](int count) {
+    const Clock::time_point start = Clock::now();
+    for (int i = 0; i < count; ++i) stream.submit(op);
+    stream.synchronize();
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  run(1);  // the first one makes the kernel
+  const int batch = static_cast<int>(std::clamp(kBatch_s / run(1), 1.0, kMostOps));
+  double elapsed_s = 0;
+  int count = 0;
+  for (; elapsed_s < seconds; count += batch) elapsed_s += run(batch);
+  return elapsed_s / count;
 }
 
 }  // namespace ms::diag

@@ -145,6 +145,7 @@ extern constinit const health::Check kPerfA2a = {
     .summary = "all-to-all inside the node slower than expected, or wrong",
     .deadline_s = 15,
     .cost = health::Cost::seconds,
+    .takes = health::kNode,
     .explain =
         "Ranks that are threads of one process, at most sixteen, exchange blocks pairwise until everybody has one "
         "from everybody, over and over for a second. Every word that arrives is verified.\n\nThe number is what all "

@@ -10,13 +10,9 @@ constexpr double kSeconds = 4;
 
 health::Result measure_bits(health::Evidence&) {
   const Share share = this_share();
-  const std::vector<CoreBits> bits = compute_bits(share.cpus, kSeconds, plain_hash());
-  std::size_t num_gemms = 0;
-  for (const CoreBits& core : bits) {
-    for (const auto& [hash, count] : core.gemms) num_gemms += count;
-  }
+  const std::vector<UnitBits> bits = compute_bits(share.cpus, kSeconds, plain_hash());
   health::Result result = health::judged(judge_bits(bits));
-  result.note = fmt::format("{} GEMMs of {} x {} compared ({})", num_gemms, kBitsSide, kBitsSide, share.str());
+  result.note = fmt::format("{} GEMMs of {} x {} compared ({})", num_gemms(bits), kBitsSide, kBitsSide, share.str());
   return result;
 }
 
@@ -29,6 +25,7 @@ extern constinit const health::Check kPerfBits = {
     .summary = "a core that computes other bits than the rest, or than before",
     .deadline_s = 20,
     .cost = health::Cost::seconds,
+    .takes = health::kNode,
     .explain =
         "A thread bound to each core computes the same GEMM again and again for some seconds, in fp32 and bf16, "
         "all cores at once, and every result is compared bit for bit, by a hash, with what most of them "

@@ -1,5 +1,4 @@
 // perf.gemm: square GEMMs by the same kernels that train, in fp32 and bf16.
-#include <chrono>
 #include <memory>
 
 #include "diag/gemm.h"
@@ -9,7 +8,6 @@
 namespace ms::diag {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using tensor::DType;
 
 constexpr double kGemm_s = 1.5;  // of each type
@@ -20,17 +18,7 @@ std::int64_t side_for(std::size_t cores) { return cores <= 4 ? 1024 : cores <= 3
 double gflops(tensor::Device& device, DType dtype, std::int64_t side) {
   const Gemm gemm(device, dtype, side);
   const std::unique_ptr<tensor::Stream> stream = device.make_stream("gemm", tensor::StreamKind::compute);
-  stream->submit(gemm.op());  // the first one makes the kernel
-  stream->synchronize();
-  const Clock::time_point start = Clock::now();
-  double elapsed_s = 0;
-  int count = 0;
-  for (; elapsed_s < kGemm_s; ++count) {
-    stream->submit(gemm.op());
-    stream->synchronize();
-    elapsed_s = std::chrono::duration<double>(Clock::now() - start).count();
-  }
-  return count * gemm.flops() / elapsed_s / 1e9;
+  return gemm.flops() / seconds_of(*stream, gemm.op(), kGemm_s) / 1e9;
 }
 
 health::Result measure_gemm(health::Evidence& evidence) {
@@ -57,6 +45,7 @@ extern constinit const health::Check kPerfGemm = {
     .summary = "GEMMs slower than expected",
     .deadline_s = 20,
     .cost = health::Cost::seconds,
+    .takes = health::kNode,
     .explain =
         "Square GEMMs in fp32 and bf16 with the same kernels that train, on all cores, for a second and a half "
         "each. Where the processor has no bf16 instructions, GEMMs of bf16 numbers are computed in fp32 and the "

@@ -114,7 +114,9 @@ health::Result measure_memory(health::Evidence& evidence) {
   }
   const double gbps = kBytesAnElement * static_cast<double>(num_elements) / measured.best_s / 1e9;
   const health::ActiveConfig& expect = evidence.policy().active;
-  return judge_rates({{"triad", gbps, expect.memory_gbps, "GB/s"}}, expect.min_fraction, share, Scope::cores,
+  KnownLimit known = known_limit(cpu_model(evidence.root()), "memory_gbps");
+  if (known.least >= 0) known.least *= num_sockets(evidence.root());
+  return judge_rates({{"triad", gbps, expect.memory_gbps, "GB/s", known}}, expect.min_fraction, share, Scope::cores,
                      fmt::format("{}, arrays of {}", share.str(), format_size(static_cast<double>(*array_bytes))));
 }
 
@@ -128,13 +130,15 @@ extern constinit const health::Check kPerfMemory = {
     .needs = "free memory of twelve times the last cache",
     .deadline_s = 15,
     .cost = health::Cost::seconds,
+    .takes = health::kNode,
     .explain =
         "The triad of STREAM, a = b + s * c, with a thread on each core and arrays that are four times as large as "
         "all last-level caches together, or less where memory is short. The best of many passes counts, at 24 bytes "
         "an element, and afterwards every element is verified.\n\nA missing or slow memory module, a channel that "
         "was not trained, or a wrong NUMA setting in the BIOS shows here long before anything fails. The number is "
-        "judged against active.memory_gbps of ms-diag.toml(5), and only where the node's cores are all ours; "
-        "without that key it is only shown. Several processes on a node measure at the same time and share what is "
+        "judged against active.memory_gbps of ms-diag.toml(5), without that key against what is known of the "
+        "processor's model, and only where the node's cores are all ours. Several processes on a node measure at the "
+        "same time and share what is "
         "expected.",
     .remedy = kLooksSlow,
     .run = measure_memory};

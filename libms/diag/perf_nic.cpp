@@ -34,6 +34,7 @@ extern constinit const health::Check kPerfNic = {
     .needs = "a network interface with an address",
     .deadline_s = 15,
     .cost = health::Cost::seconds,
+    .takes = health::kNode,
     .explain =
         "One TCP connection from the node to itself for each interface that has an address and is up, for at most "
         "a second each.\n\nLinux knows its own addresses and never sends such data through the interface: this "

@@ -136,6 +136,7 @@ extern constinit const health::Check kPerfReduce = {
     .deadline_s = 30,
     .blame = Blame::fabric,
     .cost = health::Cost::seconds,
+    .takes = health::kNode,
     .explain =
         "All processes that were started together, as in srun -N4 --ntasks-per-node=1 --mpi=pmix ms-diag run "
         "--level 2, add up 16 MiB again and again for some seconds. The inputs are crafted so that the sum is known "

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "diag/limits.h"
 #include "diag/share.h"
 #include "health/checks/check.h"
 
@@ -15,10 +16,11 @@ inline constexpr std::string_view kLooksSlow =
     "and the installed memory with those of a node that is not.";  // Check::remedy
 
 struct Rate {
-  std::string entity;    // "memory", "eth0", "fp32"
-  double measured = 0;   // of this process
-  double expected = -1;  // of a healthy node, or negative: not judged
-  std::string unit;      // "GB/s"
+  std::string entity;     // "memory", "eth0", "fp32"
+  double measured = 0;    // of this process
+  double expected = -1;   // of a healthy node by the policy, or negative: `known` counts
+  std::string unit;       // "GB/s"
+  KnownLimit known = {};  // of the model
 };
 
 enum class Scope {
@@ -26,8 +28,12 @@ enum class Scope {
   whole   // the number does not depend on how many cores are loaded
 };
 
-// Below min_fraction of what is expected is a warning, below half critical. The note tells the numbers in any case.
+// Below min_fraction of what is expected, or below what is known of the model, is a warning; below half of what is
+// expected is critical, where `worst` allows it. The note tells the numbers in any case.
 health::Result judge_rates(const std::vector<Rate>& rates, double min_fraction, const Share& share, Scope scope,
-                           const std::string& how);
+                           const std::string& how, Severity worst = Severity::critical);
+
+// The result with these findings in it, too, and the outcome that all of them have.
+health::Result with_findings(health::Result result, std::vector<Finding> more);
 
 }  // namespace ms::diag

@@ -52,6 +52,7 @@ std::unique_ptr<Device> make_shared_cuda_device(int gpu, CpuPool& pool, const Cu
   return loaded().plugin->shared_device(gpu, pool, options);
 }
 int cuda_device_count() { return loaded().plugin->device_count(); }
+bool enable_cuda_peer(int gpu, int peer) { return loaded().plugin->enable_peer(gpu, peer); }
 void* cuda_symbol(const char* name) { return dlsym(loaded().handle, name); }
 
 }  // namespace ms::tensor

@@ -24,6 +24,7 @@ struct CudaPlugin {
   std::unique_ptr<Device> (*device)(int gpu, const CudaOptions& options);
   std::unique_ptr<Device> (*shared_device)(int gpu, CpuPool& pool, const CudaOptions& options);
   int (*device_count)();
+  bool (*enable_peer)(int gpu, int peer);
 };
 
 // Returns a rank's device on a GPU; `gpu` counts those that the process sees. Throws Error("cuda.plugin", node) if
@@ -34,6 +35,9 @@ std::unique_ptr<Device> make_shared_cuda_device(int gpu, CpuPool& pool, const Cu
 
 // Returns the number of GPUs that the process sees. Throws as above, and Error("cuda.none", node) if there is none.
 int cuda_device_count();
+// Lets a GPU access the memory of another one directly. Returns whether it can; else copies between them go through the
+// host's memory. Throws as above.
+bool enable_cuda_peer(int gpu, int peer);
 // Returns another function of libms_cuda.so by name, or nullptr if it exports no such function. Throws as above.
 void* cuda_symbol(const char* name);
 

@@ -25,6 +25,20 @@ int CudaDevice::count() {
   check(cudaGetDeviceCount(&count), "looking for GPUs");
   return count;
 }
+
+bool CudaDevice::enable_peer(int gpu, int peer) {
+  int can = 0;
+  check(cudaDeviceCanAccessPeer(&can, gpu, peer), "asking which GPUs reach each other");
+  if (can == 0) return false;
+  check(cudaSetDevice(gpu), "taking the GPU");
+  if (const cudaError_t code = cudaDeviceEnablePeerAccess(peer, 0); code == cudaErrorPeerAccessAlreadyEnabled) {
+    cudaGetLastError();
+  } else {
+    check(code, "letting a GPU access another one");
+  }
+  return true;
+}
+
 CudaDevice::CudaDevice(int gpu, const CudaOptions& options)
     : gpu_(chosen(gpu)), ops_(options.deterministic), times_ops_(options.time_ops), seconds_(kOpClasses, 0.0) {
   check(cudaStreamCreateWithFlags(&anchor_stream_, cudaStreamNonBlocking), "making a stream");

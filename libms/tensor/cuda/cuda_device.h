@@ -11,7 +11,8 @@ namespace ms::tensor {
 
 class CudaDevice final : public Device {
  public:
-  static int count();  // GPUs that the process sees; throws Error("cuda.none")
+  static int count();                          // GPUs that the process sees; throws Error("cuda.none")
+  static bool enable_peer(int gpu, int peer);  // whether `gpu` can access the memory of `peer` from now on
   // `gpu` counts the GPUs that the process sees. Throws Error("cuda.*").
   CudaDevice(int gpu, const CudaOptions& options);
   ~CudaDevice() override;

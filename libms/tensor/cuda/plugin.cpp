@@ -15,6 +15,7 @@ extern "C" __attribute__((visibility("default"))) const ms::tensor::CudaPlugin* 
       .shared_device = [](int gpu, CpuPool& pool, const CudaOptions& options) -> std::unique_ptr<Device> {
         return std::make_unique<SharedGpu>(gpu, pool, options);
       },
-      .device_count = &CudaDevice::count};
+      .device_count = &CudaDevice::count,
+      .enable_peer = &CudaDevice::enable_peer};
   return &kPlugin;
 }

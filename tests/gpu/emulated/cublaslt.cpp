@@ -3,6 +3,7 @@
 #include <cublasLt.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -281,6 +282,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
   const auto ordered_dot = kOrders[algorithm->data[0] - 1];
   // Only for tests of autotuning: it would slow everything down.
   const bool waits = algorithm->data[0] == 1 && std::getenv("MS_EMULATED_SLOW_FIRST") != nullptr;
+  // MS_EMULATED_FLIP=N: one bit of the result of GEMM N (1) is wrong.
+  static std::atomic<std::int64_t> gemms{0};
+  const char* wrong = std::getenv("MS_EMULATED_FLIP");
+  const bool flips = wrong != nullptr && ++gemms == std::atoll(wrong);
   ms::emulated::on_stream(stream, [=] {
     if (waits) std::this_thread::sleep_for(kFirstTakes);
     const float scale = scale_a != nullptr ? *scale_a * *scale_b : 1.0F;
@@ -303,6 +308,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
         put(ld, d, i, j, sum);
       }
     }
+    if (flips) *static_cast<unsigned char*>(d) ^= 4;
   });
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -21,6 +21,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -230,6 +231,18 @@ cudaError_t cudaSetDevice(int gpu) {
 cudaError_t cudaGetDevice(int* gpu) {
   *gpu = this_device;
   return say(cudaSuccess);
+}
+cudaError_t cudaDeviceCanAccessPeer(int* can, int gpu, int peer) {
+  const std::int64_t count = setting("MS_EMULATED_GPU_COUNT", 1);
+  if (gpu >= count || peer >= count) return say(cudaErrorInvalidDevice);
+  *can = gpu != peer ? 1 : 0;
+  return say(cudaSuccess);
+}
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
+  if (peer == this_device || flags != 0) return say(cudaErrorInvalidDevice);
+  static std::set<std::pair<int, int>> enabled;
+  const std::lock_guard lock(Gpu::get().mutex);
+  return say(enabled.emplace(this_device, peer).second ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled);
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   switch (attribute) {

@@ -1,0 +1,57 @@
+// perf.rnics: from every RDMA adapter to the next one of the same node.
+#include <unistd.h>
+
+#include "base/text.h"
+#include "diag/rates.h"
+#include "diag/rdma.h"
+
+namespace ms::diag {
+namespace {
+
+health::Result measure_rnics(health::Evidence& evidence) {
+  const std::vector<RdmaPort> ports = active_ports(evidence.root());
+  if (ports.size() < 2) return health::skipped("fewer than two ports of RDMA adapters are active");
+  const std::string& tool = evidence.policy().paths.perftest;
+  if (::access(tool.c_str(), X_OK) != 0) return health::skipped(fmt::format("there is no {} (paths.perftest)", tool));
+  const Share share = this_share();
+  if (share.index > 0) return health::skipped("the first process of this node does it");
+  const health::ActiveConfig& expect = evidence.policy().active;
+  std::vector<Rate> rates;
+  std::vector<std::string> not_measured;
+  for (std::size_t i = 0; i < ports.size(); ++i) {
+    const RdmaPort &from = ports[i], &to = ports[(i + 1) % ports.size()];
+    const std::string entity = fmt::format("{} to {}", from.name(), to.name());
+    const RdmaRun run = write_bandwidth(tool, from, to, {}, static_cast<int>(i));
+    if (run.gbps < 0) {
+      not_measured.push_back(fmt::format("{}: {}", entity, run.why));
+    } else {
+      rates.push_back(rdma_rate(entity, run.gbps, from.gbps <= to.gbps ? from : to, expect));
+    }
+  }
+  return rdma_result(rates, not_measured, share, expect.min_fraction, "over the wire between adapters of this node");
+}
+
+}  // namespace
+
+extern constinit const health::Check kPerfRnics = {
+    .code = "perf.rnics",
+    .level = 2,
+    .lane = health::Lane::active,
+    .summary = "an RDMA adapter that is slow to another one of the node",
+    .needs = "two active RDMA ports and perftest (paths.perftest)",
+    .deadline_s = 30,
+    .blame = Blame::fabric,
+    .cost = health::Cost::seconds,
+    .takes = health::kWire | health::kBus,
+    .proved = kProvedFakePerftest,
+    .explain =
+        "perftest's ib_write_bw from every active port to the next one, round the node, 2 GB each time. The data "
+        "crosses both cables and the switch, so it tells a slow link from a slow host: perf.rdma of the same adapter "
+        "is fast then.\n\nJudged against active.rdma_gbps, else against what is known of the slower adapter. Where "
+        "the adapters are on networks that do not reach each other there is no number, and the note says why. Never "
+        "seen on hardware, so it warns.",
+    .remedy =
+        "Clean or replace cable and transceiver of the adapter that both slow rows name, and look at its switch port.",
+    .run = measure_rnics};
+
+}  // namespace ms::diag

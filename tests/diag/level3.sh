@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Level 3 as a person runs it: soaks for the time that is asked for, a disk only where a directory is named, and nothing of
+# either where it is not; a killed test leaves no file behind. GPUs are an emulated one, RDMA adapters and perftest fakes.
+# usage: level3.sh MS-DIAG EMULATED-GPU-LIBRARIES|none
+set -u
+# shellcheck source=tests/tools/expect.sh
+. "$(dirname "$0")/../tools/expect.sh"
+emulated=$2
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+mkdir disk
+: >policy.toml
+
+expect 3 "level: .*3|--level" run --level 4
+expect 3 'soak is for checks of level 3' run --level 2 --soak 5s
+expect 3 "'tiny' is no size" run --level 3 --memory tiny
+expect 0 'skip +perf.disk: --directory names no directory' run --level 3 --only 'env.*,perf.disk' --config policy.toml
+
+expect 0 'perf.disk: write [0-9.]+ GB/s, read [0-9.]+ GB/s, fdatasync' \
+  run --level 3 --only perf.disk --directory disk --config policy.toml
+[ -z "$(ls -A disk)" ] || fail "perf.disk left $(ls -A disk)"
+expect 3 'broken +perf.disk: cannot write in /nowhere: No such file' \
+  run --level 3 --only perf.disk --directory /nowhere --config policy.toml
+printf '[active]\ndisk_write_gbps = 1e6\n' >much.toml
+expect 2 'critical perf.disk write' run --level 3 --only perf.disk --directory disk --config much.toml
+
+# Killed in the middle: the file has no name, and the check's process ends with ms-diag.
+"$tool" run --level 3 --only perf.disk --directory "$dir/disk" --config policy.toml >/dev/null 2>&1 &
+killed=$!
+opened() { find /proc/[0-9]*/fd -lname "$dir/disk/*" 2>/dev/null | grep -q .; }
+for ((i = 0; i < 3000; ++i)); do
+  opened && break
+  kill -0 "$killed" 2>/dev/null || break
+  sleep 0.02
+done
+kill -9 "$killed"
+wait "$killed" 2>/dev/null
+for ((i = 0; i < 3000; ++i)); do opened || break; sleep 0.02; done
+opened && fail "the test of the disk outlives ms-diag"
+[ -z "$(ls -A disk)" ] || fail "a killed perf.disk left $(ls -A disk)"
+
+expect 0 'soak.memory: [0-9]+ passes of 6 patterns over' \
+  run --level 3 --only soak.memory --soak 100ms --memory 16MiB --config policy.toml
+expect 0 'soak.cpu: [0-9]+ GEMMs of 384 x 384 compared' run --level 3 --only soak.cpu --soak 100ms --config policy.toml
+expect 3 'asks for .*, and .* are free' run --level 3 --only soak.memory --memory 100TiB --config policy.toml
+CUDA_LAUNCH_BLOCKING=1 expect 1 'warning +env.cuda CUDA_LAUNCH_BLOCKING: is 1' run --level 2 --only env.cuda --config policy.toml
+
+if [ "$emulated" = none ]; then
+  expect 0 'skip +perf.gpu: ' run --level 2 --only 'env.*,perf.gpu' --config policy.toml
+  exit $((failures > 0))
+fi
+# ms-diag takes its libraries from beside itself.
+mkdir bin lib
+cp "$tool" bin/ms-diag
+cp -L "$(dirname "$tool")/../lib/libfake_nvml.so" lib/libfake_nvml.so
+ln -s "$emulated"/lib* lib/
+tool=$dir/bin/ms-diag
+export MS_EMULATED_GPU_COUNT=2 MS_EMULATED_GPU_MEMORY=268435456
+printf 'gpus 2\n' >lib/gpus.txt
+printf '[paths]\nnvml = "%s/lib/libfake_nvml.so"\n' "$dir" >gpu.toml
+expect 0 'perf.gpu: gpu 0 fp32 .* TFLOP/s, gpu 0 bf16 .*, gpu 0 memory .* GB/s, gpu 1 fp32' \
+  run --level 2 --only perf.gpu --config gpu.toml
+expect 0 'perf.gpucopy: gpu 0 h2d .*, gpu 1 d2h .*, gpu 0 to gpu 1 .*, gpu 1 to gpu 0 .* \(pinned memory\)' \
+  run --level 2 --only perf.gpucopy --config gpu.toml
+expect 0 'perf.gpubits: [0-9]+ GEMMs of 128 x 128 compared on 2 GPUs' run --level 2 --only perf.gpubits --config gpu.toml
+MS_EMULATED_FLIP=21 expect 1 'warning +perf.gpubits gpu [01]: 1 of [0-9]+ (fp32|bf16) on emulated GPU GEMMs differ' \
+  run --level 2 --only perf.gpubits --config gpu.toml
+MS_EMULATED_GPU_FAULT=ecc@matmul expect 1 'warning +perf.gpu gpu 0: it failed: .*ECC' \
+  run --level 2 --only perf.gpu --config gpu.toml
+printf '[active]\ngpu_h2d_gbps = 1e6\n' >much.toml
+expect 1 'warning +perf.gpucopy gpu 0 h2d: .* of 1000000 expected' run --level 2 --only perf.gpucopy --config much.toml
+MS_EMULATED_GPU_COUNT=1 MS_EMULATED_GPU_MEMORY=67108864 expect 0 'soak.hbm: gpu 0 [0-9]+ passes over 48.0 MiB' \
+  run --level 3 --only soak.hbm --soak 50ms --config gpu.toml
+printf 'gpus 2\ngpu 1 clocks_event_reasons=0x40 temperature_c=91 power_mw=650000\n' >lib/gpus.txt
+expect 1 'warning +soak.gpu gpu 1: slowed down under load by heat, 345 MHz at least, 91 C at most, 650 W at most' \
+  run --level 3 --only soak.gpu --soak 2s --config gpu.toml
+exit $((failures > 0))
