@@ -15,9 +15,9 @@
 #include "base/subprocess.h"
 #include "base/text.h"
 #include "base/user_path.h"
-#include "loan/csv.h"
 #include "slurm/elastic.h"
 #include "slurm/hostlist.h"
+#include "unpack/csv.h"
 
 namespace ms::loan {
 namespace {
@@ -86,7 +86,7 @@ void check_live(const Policy& policy) {
 
 int read_demand_now(const Policy& policy) {
   const std::string text = demand_text(policy);
-  const std::optional<double> nodes = parse_number(text);
+  const std::optional<double> nodes = unpack::parse_number(text);
   if (!nodes || *nodes < 0 || *nodes > slurm::kMaxHosts) {
     throw user_error("loan.demand",
                      fmt::format("demand '{}' is no number of nodes", plain_text(text, kMaxDemandChars)));

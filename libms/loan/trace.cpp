@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/text.h"
-#include "loan/csv.h"
+#include "unpack/csv.h"
 
 namespace ms::loan {
 namespace {
@@ -88,7 +88,7 @@ void check_workers(const std::string& place, const TraceJob& job, const Policy& 
                                             place, job.gpus, job.max_gpus, kMaxExtraWorkers));
 }
 
-std::vector<std::pair<double, double>> instance_steps(const CsvTable& table) {
+std::vector<std::pair<double, double>> instance_steps(const unpack::CsvTable& table) {
   const std::size_t created = table.column({"creation_time"});
   const std::size_t deleted = table.column({"deletion_time"});
   const std::size_t gpus = table.column({"gpu_request"});
@@ -113,7 +113,7 @@ std::vector<std::pair<double, double>> summed(const std::vector<std::pair<double
   return steps;
 }
 
-std::vector<std::pair<double, double>> plain_steps(const CsvTable& table, double gpus_per_node) {
+std::vector<std::pair<double, double>> plain_steps(const unpack::CsvTable& table, double gpus_per_node) {
   const std::size_t time = table.column({"time_s"});
   const std::optional<std::size_t> gpus = table.find({"gpus"});
   const std::size_t value = gpus ? *gpus : table.column({"nodes", "gpus"});
@@ -135,7 +135,7 @@ SpeedCurve::SpeedCurve(std::vector<std::pair<double, double>> points) : points_(
 }
 
 SpeedCurve SpeedCurve::read(const std::string& path) {
-  const CsvTable table(path);
+  const unpack::CsvTable table(path);
   const std::size_t replicas = table.column({"num_replicas"});
   const std::size_t batch = table.column({"local_bsz"});
   const std::size_t step = table.column({"step_time"});
@@ -173,7 +173,7 @@ double JobTrace::gpu_seconds() const {
 JobTrace read_jobs(const std::string& path, const Policy& policy) {
   const JobsConfig& config = policy.jobs;
   const auto seed = static_cast<std::uint64_t>(config.seed);
-  const CsvTable table(path);
+  const unpack::CsvTable table(path);
   const std::size_t submit = table.column({"submit", "submit_time", "timestamp"});
   const std::size_t duration = table.column({"duration"});
   const std::size_t gpus = table.column({"gpus", "num_gpus", "gpu_num"});
@@ -239,7 +239,7 @@ int Demand::at(double time_s) const {
 }
 
 Demand read_demand(const std::string& path, const Policy& policy, double span_s) {
-  const CsvTable table(path);
+  const unpack::CsvTable table(path);
   const auto gpus_per_node = static_cast<double>(policy.cluster.gpus_per_node);
   std::vector<std::pair<double, double>> gpus =
       table.find({"creation_time"}) ? summed(instance_steps(table)) : plain_steps(table, gpus_per_node);

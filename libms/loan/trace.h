@@ -52,7 +52,7 @@ struct JobTrace {
 };
 
 // Columns: submit, submit_time or timestamp; duration; gpus, num_gpus or gpu_num; max_gpus and time_limit where there
-// are such. Error("loan.csv", user) for a row that makes no sense; Error("loan.jobs", user): there are none, or one
+// are such. Error("data.input", user) for a row that makes no sense; Error("loan.jobs", user): there are none, or one
 // needs more GPUs than training has.
 JobTrace read_jobs(const std::string& path, const Policy& policy);
 

@@ -7,9 +7,9 @@
 #include <filesystem>
 
 #include "base/file.h"
-#include "loan/csv.h"
 #include "support/errors.h"
 #include "support/files.h"
+#include "unpack/csv.h"
 
 namespace ms::loan {
 namespace {

@@ -11,25 +11,26 @@
 
 #include "base/error.h"
 
-namespace ms::loan {
+namespace ms::unpack {
 
 // Numbers without decimals, signs and blanks aside, as C's locale writes them; nullopt: anything else, or not finite.
 std::optional<double> parse_number(std::string_view text);
 
 class CsvTable {
  public:
-  // Reads the whole file. Error("loan.csv", user): it is not there, has no line of names, or a line has more or fewer
+  // Reads the whole file. Error("data.input", user): it is not there, has no line of names, or a line has more or fewer
   // cells than that. Empty lines are passed over.
   explicit CsvTable(std::string path);
 
   std::size_t rows() const { return lines_.size(); }
+  const std::vector<std::string>& columns() const { return names_; }  // as the first line names them
   // The column of the first of these names that the table has.
   std::optional<std::size_t> find(std::initializer_list<std::string_view> names) const;
-  // The same, but Error("loan.csv", user) that names them all.
+  // The same, but Error("data.input", user) that names them all.
   std::size_t column(std::initializer_list<std::string_view> names) const;
 
   std::string_view cell(std::size_t row, std::size_t column) const;
-  // Error("loan.csv", user) with file, line and column where the cell is no number from `min` to `max`.
+  // Error("data.input", user) with file, line and column where the cell is no number from `min` to `max`.
   double number(std::size_t row, std::size_t column, double min, double max) const;
   // Seconds: a number as it is, or a time of day in UTC, "2017-10-09 07:01:55", since 1970.
   double time_s(std::size_t row, std::size_t column) const;
@@ -52,4 +53,4 @@ class CsvTable {
   std::vector<std::size_t> ends_;  // of cells in text_
 };
 
-}  // namespace ms::loan
+}  // namespace ms::unpack

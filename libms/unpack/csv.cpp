@@ -1,4 +1,4 @@
-#include "loan/csv.h"
+#include "unpack/csv.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include "base/utc.h"
 #include "unpack/input_file.h"
 
-namespace ms::loan {
+namespace ms::unpack {
 namespace {
 
 constexpr std::size_t kMaxBytes = std::size_t{1} << 30;  // of text
@@ -24,7 +24,7 @@ std::string read_text(const std::string& path) {
   std::string text;
   for (std::string_view piece = file.next(); !piece.empty(); piece = file.next()) {
     text += piece;
-    if (text.size() > kMaxBytes) throw user_error("loan.csv", fmt::format("{} holds more than 1 GiB", path));
+    if (text.size() > kMaxBytes) throw user_error("data.input", fmt::format("{} holds more than 1 GiB", path));
   }
   if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   return text;
@@ -49,7 +49,7 @@ CsvTable::CsvTable(std::string path) : path_(std::move(path)), text_(read_text(p
     begin = end + 1;
   }
   if (names_.empty()) {
-    throw user_error("loan.csv", fmt::format("{} is empty", path_), "its first line must name its columns");
+    throw user_error("data.input", fmt::format("{} is empty", path_), "its first line must name its columns");
   }
 }
 
@@ -62,7 +62,7 @@ void CsvTable::add_line(std::size_t begin, std::size_t end, std::int64_t number)
   const Line line{.begin = begin, .cells = ends_.size(), .number = number};
   for (std::size_t i = begin; i <= end; ++i) {
     if (i < end && text_[i] == '"') {
-      throw user_error("loan.csv", fmt::format("{}:{} has a quoted cell, and those are not read", path_, number),
+      throw user_error("data.input", fmt::format("{}:{} has a quoted cell, and those are not read", path_, number),
                        "write cells without quotes and commas");
     }
     if (i == end || text_[i] == ',') ends_.push_back(i);
@@ -70,8 +70,8 @@ void CsvTable::add_line(std::size_t begin, std::size_t end, std::int64_t number)
   lines_.push_back(line);
   const std::size_t cells = ends_.size() - line.cells;
   if (cells != names_.size()) {
-    throw user_error("loan.csv", fmt::format("{}:{} has {}, but the first line names {}", path_, number,
-                                             plural(cells, "cell"), names_.size()));
+    throw user_error("data.input", fmt::format("{}:{} has {}, but the first line names {}", path_, number,
+                                               plural(cells, "cell"), names_.size()));
   }
 }
 
@@ -86,7 +86,7 @@ std::optional<std::size_t> CsvTable::find(std::initializer_list<std::string_view
 
 std::size_t CsvTable::column(std::initializer_list<std::string_view> names) const {
   if (const auto found = find(names)) return *found;
-  throw user_error("loan.csv", fmt::format("{} has no column {}", path_, fmt::join(names, " or ")),
+  throw user_error("data.input", fmt::format("{} has no column {}", path_, fmt::join(names, " or ")),
                    fmt::format("its first line names {}", fmt::join(names_, ", ")));
 }
 
@@ -97,8 +97,8 @@ std::string_view CsvTable::cell(std::size_t row, std::size_t column) const {
 }
 
 void CsvTable::refuse(std::size_t row, std::size_t column, std::string_view what) const {
-  throw user_error("loan.csv", fmt::format("{}: {} '{}' {}", place(row), names_[column],
-                                           plain_text(cell(row, column), kMaxShownChars), what));
+  throw user_error("data.input", fmt::format("{}: {} '{}' {}", place(row), names_[column],
+                                             plain_text(cell(row, column), kMaxShownChars), what));
 }
 
 double CsvTable::number(std::size_t row, std::size_t column, double min, double max) const {
@@ -125,4 +125,4 @@ double CsvTable::time_s(std::size_t row, std::size_t column) const {
 
 std::string CsvTable::place(std::size_t row) const { return fmt::format("{}:{}", path_, lines_[row].number); }
 
-}  // namespace ms::loan
+}  // namespace ms::unpack
