@@ -217,6 +217,83 @@ const ms::Tool kTool{
                       {.name = "once", .doc = "Sends what there is and leaves."}},
           .run = notify_command,
           .description = "Runs as any user but root."},
+         {.name = "predict",
+          .summary = "foresee which nodes fail: learn from faults and telemetry, rank nodes, evaluate that",
+          .positionals = {{.name = "ACTION",
+                           .doc = "evaluate: how good models are. train: writes FILE. score: reads it."},
+                          {.name = "FILE", .doc = "The model.", .required = false}},
+          .options =
+              {{.name = "faults",
+                .value = "FILE",
+                .doc = "The faults: a CSV with node, time, kind and perhaps end, or the files of InfiniteHBD-Trace "
+                       "(JSON) and TitanGPULife (CSV) as they are. Times are UTC or seconds. Up to the last time "
+                       "in any of the files it must be complete."},
+               {.name = "nodes",
+                .value = "FILE",
+                .doc = "All nodes, those without a fault too: a CSV with node, perhaps first and last, between "
+                       "which it is in service, and columns of facts such as age, position, model."},
+               {.name = "telemetry",
+                .value = "PATH",
+                .doc = "A directory of ms-diag collect, or a CSV with time, node, metric and value.",
+                .many = true},
+               {.name = "target",
+                .value = "GLOB",
+                .doc = "The kinds of faults to foresee, as in 'GPU' or 'DBE,OTB'.",
+                .default_text = "*"},
+               {.name = "horizon", .value = "TIME", .doc = "A failure within this time.", .default_text = "30d"},
+               {.name = "lead", .value = "TIME", .doc = "It begins so late.", .default_text = "0s"},
+               {.name = "models",
+                .value = "NAMES",
+                .doc = "gbdt, mlp, cnn, logistic, parallel, cascade, with commas; all. train takes one.",
+                .default_text = "all"},
+               {.name = "training",
+                .value = "NAMES",
+                .doc = "fixed: the first window. expanding: all before. sliding: the last window, what train does.",
+                .default_text = "sliding"},
+               {.name = "window", .value = "TIME", .doc = "The window of training.", .default_text = "90d"},
+               {.name = "step", .value = "TIME", .doc = "Between the moments in it.", .default_text = "7d"},
+               {.name = "top",
+                .value = "K",
+                .doc = "score: shows so many. evaluate: precision and recall of so many each time.",
+                .default_text = "20"},
+               {.name = "recall",
+                .value = "R",
+                .doc = "evaluate: also the precision where this part of the failures is found.",
+                .default_text = "0.2"},
+               {.name = "folds",
+                .value = "N",
+                .doc = "evaluate: units in so many groups, each scored by models of the others; 1: by those of all.",
+                .default_text = "2"},
+               {.name = "seeds", .value = "N", .doc = "evaluate: models by so many seeds.", .default_text = "5"},
+               {.name = "oracle",
+                .value = "METRIC",
+                .doc = "A metric that no model may see: what a generator knew, as a ceiling."},
+               {.name = "out",
+                .value = "TIME",
+                .doc = "How long a node is out of service that is acted on.",
+                .default_text = "4h"},
+               {.name = "gpus", .value = "N", .doc = "GPUs of such a unit.", .default_text = "8"},
+               {.name = "failure-gpu-hours", .value = "X", .doc = "What a failure costs that nobody foresaw."},
+               {.name = "csv", .doc = "score: CSV instead of a table."},
+               kJson},
+          .run = predict_command,
+          .description =
+              "A unit is a node, or a GPU where the faults are of GPUs. Models see counts of faults in the last 1, 7, "
+              "30 "
+              "and 90 days, the time since the last one, facts, and of each metric its level, changes, peak and "
+              "spread. "
+              "gbdt is trained by XGBoost, where its library is installed; to score, nothing is needed. parallel takes "
+              "the "
+              "nodes that are in the top sets of three models, cascade those that the CNN does not clear and the MLP "
+              "ranks high.\n\n"
+              "evaluate asks on days that are a horizon apart. Models learn from what was known on that day, and only "
+              "from other nodes than those that they score. Rows whose outcome the data do not reach count nowhere. "
+              "It always shows what no model is worth less than: a model of shuffled labels, which must fall to the "
+              "base "
+              "rate; 'failed recently', which needs none; and the ceiling: the future itself.\n\n"
+              "Where the data cannot support an answer it says that it cannot know and exits 3. A prediction is no "
+              "finding: look at the node with level 2 when it is idle, keep long jobs from it, hold a spare; do not "
+              "drain it for that alone."},
          {.name = "prolog",
           .summary = "check this node before a job (for ms_spank.so and ms-prolog)",
           .options = {{.name = "config", .value = "FILE", .doc = "The policy.", .default_text = kPolicyPath}},
@@ -240,6 +317,8 @@ const ms::Tool kTool{
                   .doc = "Which of sixteen nodes are slower than the others under load?"},
                  {.command = "ms-diag fleet -w 'node[01-16]' --html fleet.html",
                   .doc = "Which of sixteen nodes are not like the others?"},
+                 {.command = "ms-diag predict evaluate --faults faults.csv --nodes nodes.csv",
+                  .doc = "Can failures of this site be foreseen?"},
                  {.command = "ms-diag explain gpu.remap", .doc = "What is this finding?"}},
     .see_also = {"ms-checks(7)", "ms-diag.toml(5)", "ms-notify.toml(5)", "ms_spank(8)", "ms-train(1)"},
     .exit_status = {{0, "No check found anything."},

@@ -6,6 +6,7 @@
 #include "health/commands/extension.h"
 
 #include "base/version.h"
+#include "predict/command.h"
 
 #define MS_ACTIVE_CHECKS(X) \
   X(kEnvCuda)               \
@@ -44,6 +45,7 @@ const std::vector<health::Check>& active_checks() {
 }  // namespace ms::diag
 
 extern "C" const ms::health::Extension* ms_diag_extension() {
-  static const ms::health::Extension kExtension{.version = ms::kVersion, .checks = ms::diag::active_checks};
+  static const ms::health::Extension kExtension{
+      .version = ms::kVersion, .checks = ms::diag::active_checks, .predict = ms::predict::run_command};
   return &kExtension;
 }

@@ -279,6 +279,8 @@ int notify_command(const Args& args) {
       {.config = args.get("config"), .run = args.get("run"), .once = args.has("once")});
 }
 
+int predict_command(const Args& args) { return load_extension().predict(args); }
+
 int prolog_command(const Args& args) { return around_job(args, run_prolog); }
 int epilog_command(const Args& args) { return around_job(args, run_epilog); }
 

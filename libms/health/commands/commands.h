@@ -19,6 +19,7 @@ int golden_command(const Args& args);
 int undrain_command(const Args& args);
 int requeue_command(const Args& args);
 int notify_command(const Args& args);
+int predict_command(const Args& args);
 int prolog_command(const Args& args);  // as root, around a job: whatever is wrong with the call, the job starts
 int epilog_command(const Args& args);
 

@@ -21,7 +21,7 @@ struct Library {
   const char* hint;
 };
 constexpr Library kActive{"libms.so", "ms_diag_extension",
-                          "checks of level 2 are in libms.so, which is installed with ms-diag"};
+                          "checks of level 2 and predict are in libms.so, which is installed with ms-diag"};
 constexpr Library kNotify{"libms_notify.so", "ms_notify_extension",
                           "notify is in libms_notify.so, which is installed with ms-diag if ms was built with libcurl"};
 

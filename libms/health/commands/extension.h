@@ -1,12 +1,13 @@
-// Extensions that the bare ms-diag loads on demand, each from a library of its own: the active checks (level 2) from
-// libms.so, which needs MPI and oneDNN; the notifier from libms_notify.so, which needs libcurl. Neither loads the
-// other. The level-1 path, which runs as root in a prolog, never loads them.
+// Extensions that the bare ms-diag loads on demand, each from a library of its own: the active checks (level 2) and
+// predict from libms.so, which needs MPI and oneDNN; the notifier from libms_notify.so, which needs libcurl. Neither
+// loads the other. The level-1 path, which runs as root in a prolog, never loads them.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/cli.h"
 #include "health/checks/check.h"
 
 namespace ms::health {
@@ -14,6 +15,7 @@ namespace ms::health {
 struct Extension {
   std::string_view version;               // must be that of the program that loads it
   const std::vector<Check>& (*checks)();  // of level 2
+  int (*predict)(const Args& args);       // ms-diag predict
 };
 
 struct NotifyOptions {

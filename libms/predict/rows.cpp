@@ -1,0 +1,238 @@
+#include "predict/rows.h"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace ms::predict {
+namespace {
+
+constexpr std::array<int, 4> kWindows_days{1, 7, 30, 90};
+constexpr int kKindWindow_days = 90;
+constexpr std::size_t kLevels = 5;  // columns of a metric
+
+constexpr std::size_t kFixed = kWindows_days.size() + 3;  // counts in windows, count of all, days without, days here
+
+// A metric's numbers over bins: sums of those that are known.
+struct Level {
+  double sum = 0, squares = 0;
+  int count = 0;
+  float peak = kUnknown;
+  float mean() const { return count == 0 ? kUnknown : static_cast<float>(sum / count); }
+  float spread() const {
+    if (count < 2) return kUnknown;
+    const double mean_value = sum / count;
+    return static_cast<float>(std::sqrt(std::max(0.0, squares / count - mean_value * mean_value)));
+  }
+};
+
+Level level_of(std::span<const float> means, std::span<const float> peaks) {
+  Level level;
+  for (std::size_t i = 0; i < means.size(); ++i) {
+    if (std::isnan(means[i])) continue;
+    level.sum += means[i];
+    level.squares += static_cast<double>(means[i]) * means[i];
+    ++level.count;
+    level.peak = level.count == 1 ? peaks[i] : std::max(level.peak, peaks[i]);
+  }
+  return level;
+}
+
+// Where the layout's names are in these data.
+std::vector<std::size_t> places(const std::vector<std::string>& wanted, const std::vector<std::string>& had,
+                                std::string_view what) {
+  std::vector<std::size_t> found;
+  for (const std::string& name : wanted) {
+    const auto at = std::find(had.begin(), had.end(), name);
+    if (at == had.end()) {
+      throw user_error("predict.columns", fmt::format("cannot know: the data have no {} '{}'", what, name),
+                       "the model was trained with it: give the same kinds of files");
+    }
+    found.push_back(static_cast<std::size_t>(at - had.begin()));
+  }
+  return found;
+}
+
+class Builder {
+ public:
+  Builder(const Dataset& data, const Layout& layout, const Task& task)
+      : data_(data),
+        layout_(layout),
+        task_(task),
+        facts_(places(layout.facts, data.facts, "column")),
+        metrics_(places(layout.metrics, data.metrics, "metric")),
+        kind_(data.kinds.size()),
+        wanted_(data.kinds.size()) {
+    bool any = false;
+    for (std::size_t i = 0; i < data.kinds.size(); ++i) {
+      const auto at = std::find(layout.kinds.begin(), layout.kinds.end(), data.kinds[i]);
+      kind_[i] = static_cast<std::size_t>(at - layout.kinds.begin());  // the end: not known to the model
+      for (const std::string& glob : split(task.target, ',')) {
+        if (::fnmatch(glob.c_str(), data.kinds[i].c_str(), 0) == 0) wanted_[i] = any = true;
+      }
+    }
+    if (!any) {
+      throw user_error("predict.target", fmt::format("no fault is of a kind that matches '{}'", task.target),
+                       fmt::format("the kinds are {}", fmt::join(data.kinds, ", ")));
+    }
+  }
+
+  void add(Rows& rows, std::uint32_t unit_number, double day) const {
+    const Unit& unit = data_.units[unit_number];
+    const auto stay = std::find_if(unit.stays.begin(), unit.stays.end(),
+                                   [&](const Stay& s) { return s.begin_day <= day && day <= s.end_day; });
+    if (stay == unit.stays.end()) return;
+    const auto next = std::upper_bound(unit.faults.begin(), unit.faults.end(), day,
+                                       [](double at, const Fault& fault) { return at < fault.day; });
+    const std::span<const Fault> before(unit.faults.begin(), next);
+    for (const Fault& fault : before) {
+      if (fault.end_day > day) return;  // out of service
+    }
+    rows.info.push_back(label(unit_number, day, {next, unit.faults.end()}, stay->end_day));
+    const std::size_t at = rows.values.size();
+    rows.values.resize(at + rows.width);
+    fill(std::span(rows.values).subspan(at), unit, *stay, before, day);
+  }
+
+ private:
+  RowInfo label(std::uint32_t unit, double day, std::span<const Fault> after, double in_service_until) const {
+    RowInfo info{.unit = unit, .day = day};
+    const double begin = day + task_.lead_days, end = begin + task_.horizon_days;
+    for (const Fault& fault : after) {
+      if (fault.day <= begin || !wanted_[fault.kind]) continue;
+      if (fault.day > end) break;
+      info.label = Label::fails;
+      info.days_to_failure = static_cast<float>(fault.day - day);
+      return info;
+    }
+    if (end <= std::min(data_.last_day, in_service_until)) info.label = Label::healthy;
+    return info;
+  }
+
+  void fill(std::span<float> row, const Unit& unit, const Stay& stay, std::span<const Fault> before, double day) const {
+    std::size_t at = 0;
+    const auto log_of = [&](double value) { row[at++] = static_cast<float>(std::log1p(std::max(0.0, value))); };
+    for (const int window : kWindows_days) {
+      log_of(static_cast<double>(
+          std::count_if(before.begin(), before.end(), [&](const Fault& fault) { return fault.day > day - window; })));
+    }
+    log_of(static_cast<double>(before.size()));
+    log_of(day - (before.empty() ? unit.stays.front().begin_day : before.back().day));
+    log_of(day - stay.begin_day);
+    std::vector<int> counts(layout_.kinds.size() + 1);
+    for (const Fault& fault : before) {
+      if (fault.day > day - kKindWindow_days) ++counts[kind_[fault.kind]];
+    }
+    for (std::size_t i = 0; i < layout_.kinds.size(); ++i) log_of(counts[i]);
+    for (const std::size_t fact : facts_) row[at++] = stay.facts[fact];
+    // The bins that had ended by then.
+    const auto ended = static_cast<std::int64_t>(std::floor(day / data_.bin_days)) -
+                       static_cast<std::int64_t>(std::floor(data_.first_day / data_.bin_days));
+    for (const std::size_t metric : metrics_) {
+      add_levels(row.subspan(at, kLevels), unit, metric, ended);
+      at += kLevels;
+    }
+    add_series(row.subspan(at), unit, before, day, ended);
+  }
+
+  std::span<const float> bins(const std::vector<float>& values, std::size_t metric, std::int64_t ended,
+                              double days) const {
+    if (values.empty()) return {};
+    const auto count = std::max<std::int64_t>(1, std::llround(days / data_.bin_days));
+    const std::int64_t end = std::clamp<std::int64_t>(ended, 0, static_cast<std::int64_t>(data_.bins));
+    const std::int64_t begin = std::max<std::int64_t>(0, ended - count);
+    if (begin >= end) return {};
+    return std::span(values).subspan(metric * data_.bins + static_cast<std::size_t>(begin),
+                                     static_cast<std::size_t>(end - begin));
+  }
+
+  void add_levels(std::span<float> out, const Unit& unit, std::size_t metric, std::int64_t ended) const {
+    const auto level = [&](double days) {
+      return level_of(bins(unit.mean, metric, ended, days), bins(unit.peak, metric, ended, days));
+    };
+    const Level day = level(1), week = level(7), month = level(30);
+    out[0] = day.mean();
+    out[1] = day.mean() - week.mean();
+    out[2] = week.mean() - month.mean();
+    out[3] = week.peak;
+    out[4] = week.spread();
+  }
+
+  void add_series(std::span<float> out, const Unit& unit, std::span<const Fault> before, double day,
+                  std::int64_t ended) const {
+    std::fill(out.begin(), out.begin() + kSeriesBins, 0.0F);
+    for (const Fault& fault : before) {
+      const auto back = static_cast<std::size_t>((day - fault.day) / data_.bin_days);
+      if (back < kSeriesBins) out[kSeriesBins - 1 - back] += 1;
+    }
+    for (std::size_t i = 0; i < metrics_.size(); ++i) {
+      const std::span<float> channel = out.subspan((i + 1) * kSeriesBins, kSeriesBins);
+      const std::span<const float> known =
+          bins(unit.mean, metrics_[i], ended, static_cast<double>(kSeriesBins) * data_.bin_days);
+      std::fill(channel.begin(), channel.end(), kUnknown);
+      std::copy(known.begin(), known.end(), channel.end() - static_cast<std::ptrdiff_t>(known.size()));
+    }
+  }
+
+  const Dataset& data_;
+  const Layout& layout_;
+  const Task& task_;
+  std::vector<std::size_t> facts_, metrics_, kind_;
+  std::vector<bool> wanted_;
+};
+
+}  // namespace
+
+std::vector<Column> Layout::columns() const {
+  std::vector<Column> all;
+  std::uint32_t group = 0;
+  const auto add = [&](std::string name, bool log) { all.push_back({std::move(name), group++, log}); };
+  for (const int window : kWindows_days) {
+    add(fmt::format("faults in the last {}", window == 1 ? "day" : fmt::format("{} days", window)), true);
+  }
+  add("faults so far", true);
+  add("days without a fault", true);
+  add("days in its place", true);
+  for (const std::string& kind : kinds) add(fmt::format("{} faults in the last {} days", kind, kKindWindow_days), true);
+  for (const std::string& fact : facts) add(fact, false);
+  for (const std::string& metric : metrics) {
+    add(metric + " in the last day", false);
+    add(metric + ", last day against week", false);
+    add(metric + ", last week against month", false);
+    add(metric + ", peak of the week", false);
+    add(metric + ", spread over the week", false);
+  }
+  for (std::size_t channel = 0; channel < channels(); ++channel) {
+    const std::string name = channel == 0 ? "the course of faults" : "the course of " + metrics[channel - 1];
+    for (std::size_t bin = 0; bin < kSeriesBins; ++bin) all.push_back({name, group, false});
+    ++group;
+  }
+  return all;
+}
+
+std::size_t Layout::table_columns() const { return kFixed + kinds.size() + facts.size() + kLevels * metrics.size(); }
+
+Layout layout_of(const Dataset& data, const std::string& hidden) {
+  Layout layout{.kinds = data.kinds, .facts = data.facts, .metrics = data.metrics, .bin_days = data.bin_days};
+  if (!hidden.empty() && std::erase(layout.metrics, hidden) == 0) {
+    throw user_error("predict.columns", fmt::format("the telemetry has no metric '{}'", hidden));
+  }
+  return layout;
+}
+
+Rows rows_at(const Dataset& data, const Layout& layout, const Task& task, std::span<const double> days) {
+  const Builder builder(data, layout, task);
+  Rows rows{.width = layout.width()};
+  for (const double day : days) {
+    for (std::uint32_t unit = 0; unit < data.units.size(); ++unit) builder.add(rows, unit, day);
+  }
+  return rows;
+}
+
+}  // namespace ms::predict

@@ -1,0 +1,140 @@
+// Models: each learns what can be learned, gives the same scores after a file, and refuses files that are not one.
+#include "predict/model.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/rng.h"
+#include "predict/predictor.h"
+#include "support/errors.h"
+#include "support/files.h"
+
+namespace ms::predict {
+namespace {
+
+using test::TempDir;
+using test::thrown_by;
+
+const Layout& layout() {
+  static const Layout kLayout{.kinds = {"GPU"}, .metrics = {"temp"}};
+  return kLayout;
+}
+
+// Rows of noise; those fail whose first column of the table is high and whose metric rises at its end.
+Rows learnable(std::size_t count) {
+  Rows rows{.width = layout().width()};
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool fails = i % 4 == 0;
+    for (std::size_t c = 0; c < rows.width; ++c) rows.values.push_back(normal(7, 1, i * rows.width + c));
+    float* row = rows.values.data() + i * rows.width;
+    row[0] += fails ? 3 : 0;
+    if (i % 5 == 0) row[3] = kUnknown;
+    for (std::size_t c = rows.width - 4; c < rows.width; ++c) row[c] += fails ? 2 : 0;
+    rows.info.push_back({.unit = static_cast<std::uint32_t>(i), .label = fails ? Label::fails : Label::healthy});
+  }
+  return rows;
+}
+
+TrainingSet first_half(const Rows& rows) {
+  TrainingSet set{.rows = rows, .layout = layout()};
+  set.chosen.resize(rows.size() / 2);
+  std::iota(set.chosen.begin(), set.chosen.end(), 0);
+  return set;
+}
+
+std::vector<float> scores(const Model& model, const Rows& rows) {
+  std::vector<float> out(rows.size());
+  model.score(rows.values, rows.width, out);
+  return out;
+}
+
+// The part of the second half of the rows whose score is on the right side of even odds.
+double right(const Model& model, const Rows& rows) {
+  const std::vector<float> all = scores(model, rows);
+  std::size_t good = 0;
+  for (std::size_t i = rows.size() / 2; i < rows.size(); ++i) {
+    good += (all[i] > 0) == (rows.info[i].label == Label::fails) ? 1 : 0;
+  }
+  return static_cast<double>(good) / static_cast<double>(rows.size() - rows.size() / 2);
+}
+
+TEST(PredictModels, LearnRepeatAndReturnFromAFile) {
+  const Rows rows = learnable(2000);
+  for (const ModelKind* kind : model_kinds()) {
+    if (!kind->lacks().empty()) continue;  // XGBoost is optional
+    const std::unique_ptr<Model> model = train_model(*kind, first_half(rows));
+    EXPECT_GT(right(*model, rows), 0.88) << kind->name << "; never failing would be 0.75";
+    EXPECT_EQ(scores(*model, rows), scores(*train_model(*kind, first_half(rows)), rows)) << kind->name;
+    const Json json = Json::parse(model->save().dump());
+    EXPECT_EQ(scores(*model, rows), scores(*load_model(*kind, json, layout()), rows)) << kind->name;
+  }
+}
+
+// Of rare failures most healthy rows are dropped; scores are log-odds of all rows none the less.
+TEST(PredictModels, DroppedHealthyRowsDoNotChangeTheOdds) {
+  Rows rows = learnable(8000);
+  std::size_t failing = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::fill_n(rows.values.begin() + static_cast<std::ptrdiff_t>(i * rows.width), rows.width, 0.0F);
+    rows.info[i].label = i % 100 == 0 ? Label::fails : Label::healthy;
+    failing += i % 100 == 0 ? 1 : 0;
+  }
+  TrainingSet set{.rows = rows, .layout = layout()};
+  set.chosen.resize(rows.size());
+  std::iota(set.chosen.begin(), set.chosen.end(), 0);
+  const std::unique_ptr<Model> model = train_model(*find_model("logistic"), set);
+  EXPECT_NEAR(scores(*model, rows)[0], std::log(1.0 / 99), 0.1);
+  EXPECT_EQ(failing, 80U);
+}
+
+Json tree(std::vector<int> left, std::vector<int> right, std::vector<int> column) {
+  const std::vector<int> unknown_left(left.size());
+  return Json{{"trees",
+               {Json{{"left_children", left},
+                     {"right_children", right},
+                     {"split_indices", column},
+                     {"split_conditions", {0.5, -1, 2}},
+                     {"default_left", unknown_left}}}}};
+}
+
+TEST(PredictModels, TreesOfAFileAreWalkedOnlyWhereTheyEnd) {
+  const ModelKind& trees = *find_model("gbdt");
+  Rows rows{.width = layout().width()};
+  rows.values.assign(2 * rows.width, 0);
+  rows.values[rows.width] = 0.5F;  // not below the split
+  rows.info.resize(2);
+  EXPECT_EQ(scores(*trees.load(tree({1, -1, -1}, {2, -1, -1}, {0, 0, 0}), layout()), rows),
+            (std::vector<float>{-1, 2}));
+  for (const Json& bad :
+       {tree({0, -1, -1}, {2, -1, -1}, {0, 0, 0}), tree({1, -1, -1}, {3, -1, -1}, {0, 0, 0}),
+        tree({1, 0, -1}, {2, 2, -1}, {0, 0, 0}), tree({1, -1, -1}, {2, -1, -1}, {1000, 0, 0}),
+        tree({1, -1, -1}, {2, -1, -1}, {-1, 0, 0}), tree({1, -1, -1}, {2, -1}, {0, 0, 0}), tree({}, {}, {})}) {
+    EXPECT_THROW(trees.load(bad, layout()), JsonError) << bad.dump();
+  }
+}
+
+TEST(PredictModels, FilesThatAreNoModelAreRefused) {
+  const TempDir dir;
+  const std::string path = dir / "model";
+  const auto kind_of = [&](const std::string& text) {
+    write_file_atomic(path, text);
+    return thrown_by([&] { load_predictor(path); }).kind();
+  };
+  const auto sealed = [](const std::string& body) {
+    return R"({"format":"ms-predict","version":1,"xxh64":")" + hash_hex(xxh64(body)) + "\"}\n" + body + "\n";
+  };
+  for (const std::string& text :
+       {std::string(), std::string("\0\xFF\n", 3), std::string("{}"), std::string("[1]\n2"),
+        std::string(R"({"format":"ms-predict"})"), std::string(R"({"format":"ms-predict","version":2,"xxh64":""})"),
+        sealed("{}") + "x", sealed("{}"), sealed("[]"), sealed(std::string(5000, '[')),
+        sealed(R"({"layout":{"kinds":[],"facts":[],"metrics":[],"bin_days":1e-300}})")}) {
+    EXPECT_EQ(kind_of(text), "predict.file") << text.substr(0, 60);
+  }
+}
+
+}  // namespace
+}  // namespace ms::predict

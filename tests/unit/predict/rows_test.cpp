@@ -1,0 +1,146 @@
+// Rows: what they see, and that they see nothing of what comes later.
+#include "predict/rows.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "predict/evaluate.h"
+#include "support/errors.h"
+
+namespace ms::predict {
+namespace {
+
+using test::thrown_by;
+
+constexpr std::size_t kMonth = 2;  // "faults in the last 30 days"
+
+// 100 days, unit a with these faults, unit b without; one metric for b, its day's number.
+Dataset data_of(std::vector<Fault> faults) {
+  Dataset data{.kinds = {"GPU", "fan"}, .metrics = {"temp"}, .first_day = 0, .last_day = 100, .bins = 101};
+  const std::vector<Stay> always{{.begin_day = 0, .end_day = 100}};
+  data.units = {{.name = "a", .stays = always, .faults = std::move(faults)}, {.name = "b", .stays = always}};
+  for (int day = 0; day <= 100; ++day) {
+    data.units[1].mean.push_back(static_cast<float>(day));
+    data.units[1].peak.push_back(static_cast<float>(day) + 1);
+  }
+  return data;
+}
+
+Rows rows_of(const Dataset& data, const Task& task, std::vector<double> days) {
+  return rows_at(data, layout_of(data, ""), task, days);
+}
+
+TEST(PredictRows, LabelsLookFromLeadToHorizonAndNoFurtherThanTheData) {
+  const Dataset data = data_of({{.day = 50, .end_day = 50}});
+  const Task task{.lead_days = 2, .horizon_days = 10};
+  struct Row {
+    double day;
+    Label label;
+  };
+  for (const Row& row : {Row{37, Label::healthy}, Row{39, Label::fails}, Row{47.5, Label::fails},
+                         Row{48.5, Label::healthy}, Row{88, Label::healthy}, Row{89, Label::unknown}}) {
+    const Rows rows = rows_of(data, task, {row.day});
+    EXPECT_EQ(rows.info[0].label, row.label) << row.day;
+  }
+  const Rows sure = rows_of(data_of({{.day = 95, .end_day = 95}}), task, {90});
+  EXPECT_EQ(sure.info[0].label, Label::fails) << "it did fail, although the data end early";
+  EXPECT_FLOAT_EQ(sure.info[0].days_to_failure, 5);
+}
+
+TEST(PredictRows, OnlyTheTargetIsAFailure) {
+  const Dataset data = data_of({{.day = 50, .end_day = 50, .kind = 1}});
+  EXPECT_EQ(rows_of(data, {.horizon_days = 10, .target = "GPU"}, {45}).info[0].label, Label::healthy);
+  EXPECT_EQ(rows_of(data, {.horizon_days = 10, .target = "GPU,f*"}, {45}).info[0].label, Label::fails);
+  const Error error = thrown_by([&] { rows_of(data, {.target = "NIC"}, {45}); });
+  EXPECT_EQ(error.kind(), "predict.target");
+  EXPECT_EQ(error.hint(), "the kinds are GPU, fan");
+}
+
+TEST(PredictRows, AUnitThatIsOutOfServiceHasNone) {
+  Dataset data = data_of({{.day = 50, .end_day = 60}});
+  data.units[1].stays = {{.begin_day = 0, .end_day = 20}, {.begin_day = 70, .end_day = 80}};
+  EXPECT_EQ(rows_of(data, {}, {55}).size(), 0U);
+  EXPECT_EQ(rows_of(data, {}, {65}).size(), 1U);
+  const Rows before = rows_of(data, {.horizon_days = 5}, {18});
+  EXPECT_EQ(before.info[1].label, Label::unknown) << "it was taken out before anybody could see it fail";
+}
+
+TEST(PredictRows, CountsAndLevels) {
+  const Rows rows = rows_of(data_of({{.day = 20, .end_day = 20}, {.day = 60, .end_day = 60}, {.day = 79.5}}), {}, {80});
+  const std::span<const float> a = rows.row(0), b = rows.row(1);
+  const std::vector<float> counts(a.begin(), a.begin() + 5);
+  std::vector<float> wanted;
+  for (const int count : {1, 1, 2, 3, 3}) wanted.push_back(std::log1p(static_cast<float>(count)));
+  EXPECT_EQ(counts, wanted);
+  const std::size_t levels = layout_of(data_of({}), "").table_columns() - 5;
+  EXPECT_TRUE(std::isnan(a[levels]));
+  EXPECT_FLOAT_EQ(b[levels], 79) << "the bin of day 80 has not ended";
+  EXPECT_FLOAT_EQ(b[levels + 1], 79 - 76);
+  EXPECT_FLOAT_EQ(b[levels + 3], 80);
+}
+
+// A row must not change with anything that happens after its moment.
+TEST(PredictRows, NothingLeaksFromTheFuture) {
+  std::vector<Fault> faults;
+  for (int i = 1; i < 20; ++i) faults.push_back({.day = 5.0 * i - 0.5, .end_day = 5.0 * i - 0.25});
+  const Dataset whole = data_of(faults);
+  for (const double day : {10.0, 40.0, 80.0}) {
+    Dataset cut = whole;
+    for (Unit& unit : cut.units) {
+      std::erase_if(unit.faults, [&](const Fault& fault) { return fault.day > day; });
+      for (std::size_t bin = static_cast<std::size_t>(day); bin < unit.mean.size(); ++bin) {
+        unit.mean[bin] = unit.peak[bin] = -1e6F;
+      }
+    }
+    const Rows known = rows_of(whole, {}, {day}), then = rows_of(cut, {}, {day});
+    ASSERT_EQ(known.values.size(), then.values.size());
+    for (std::size_t i = 0; i < known.values.size(); ++i) {
+      EXPECT_TRUE(known.values[i] == then.values[i] || (std::isnan(known.values[i]) && std::isnan(then.values[i])))
+          << "column " << i % known.width << " on day " << day;
+    }
+  }
+}
+
+TEST(PredictRows, TrainingSeesNoOutcomeOfLaterDays) {
+  Dataset data = data_of({});
+  data.units.clear();
+  for (int i = 0; i < 40; ++i) {
+    data.units.push_back({.name = std::to_string(i), .stays = {{.begin_day = 0, .end_day = 100}}});
+    for (int fault = 1; fault < 10; ++fault) data.units.back().faults.push_back({.day = 10.0 * fault + i * 0.1});
+  }
+  const Task task{.lead_days = 1, .horizon_days = 9};
+  const Layout layout = layout_of(data, "");
+  const Rows rows = rows_at(data, layout, task, every(0, 100, 1));
+  const TrainingSet set = training_set(rows, layout, task, 20, 60, [](std::uint32_t unit) { return unit % 2 == 0; });
+  ASSERT_FALSE(set.chosen.empty());
+  for (const std::size_t row : set.chosen) {
+    EXPECT_GE(rows.info[row].day, 20);
+    EXPECT_LE(rows.info[row].day, 50);
+    EXPECT_EQ(rows.info[row].unit % 2, 0U);
+  }
+  const Error error = thrown_by([&] { training_set(rows, layout, task, 0, 5, [](std::uint32_t) { return true; }); });
+  EXPECT_EQ(error.kind(), "predict.unknown");
+}
+
+TEST(PredictRows, AModelsColumnsMustBeThere) {
+  const Dataset data = data_of({{.day = 50, .end_day = 50}});
+  Layout layout = layout_of(data, "");
+  layout.metrics.emplace_back("power");
+  const Error error = thrown_by([&] { rows_at(data, layout, {}, std::vector<double>{50}); });
+  EXPECT_EQ(error.kind(), "predict.columns");
+  EXPECT_EQ(error.message(), "cannot know: the data have no metric 'power'");
+  EXPECT_EQ(layout_of(data, "temp").metrics, std::vector<std::string>{});
+}
+
+TEST(PredictRows, EveryColumnHasAName) {
+  const Layout layout{.kinds = {"GPU"}, .facts = {"age"}, .metrics = {"temp", "power"}};
+  const std::vector<Column> columns = layout.columns();
+  ASSERT_EQ(columns.size(), layout.width());
+  EXPECT_EQ(columns[kMonth].name, "faults in the last 30 days");
+  EXPECT_EQ(columns[layout.table_columns()].name, "the course of faults");
+  EXPECT_NE(columns[layout.table_columns() - 1].group, columns[layout.table_columns()].group);
+}
+
+}  // namespace
+}  // namespace ms::predict
