@@ -29,7 +29,9 @@ class VirtualRun {
         dp_free_(ranks_, 0.0),
         issue_begin_(ranks_, 0.0) {
     for (std::size_t rank = 0; rank < ranks_; ++rank)
-      speed_[rank] = 1 + run.rank_spread * normal(run.seed, rng_key("spread"), rank);
+      speed_[rank] =
+          1 + run.rank_spread * normal(run.seed, rng_key("spread"), rank) +
+          run.host_spread * normal(run.seed, rng_key("host"), rank / static_cast<std::size_t>(run.ranks_on_host));
     const auto spans = static_cast<std::size_t>(run.chunks * run.spans);
     gathered_.resize(ranks_ * spans);
     complete_.resize(ranks_ * spans);
@@ -166,6 +168,8 @@ class VirtualRun {
       if (holds(fault, Fault::Kind::slow_rank, step) && static_cast<std::size_t>(fault.rank) == rank)
         seconds *= fault.factor;
       if (holds(fault, Fault::Kind::last_stage, step) && at.pp == run_.mesh.pp - 1) seconds *= fault.factor;
+      if (holds(fault, Fault::Kind::slow_stage, step) && at.pp == run_.mesh.coord(fault.rank).pp)
+        seconds *= fault.factor;
       if (holds(fault, Fault::Kind::uneven_samples, step)) {
         const auto sample =
             static_cast<std::uint64_t>((step * run_.mesh.dp + at.dp) * run_.microbatches + node.row.microbatch);

@@ -21,6 +21,7 @@ struct Fault {
     stall,           // in one step `rank` stalls for `seconds` within an operation
     data_stall,      // a batch of the dp rank of `rank` takes `seconds` to load, the next begins when it is there
     last_stage,      // computations of the last stage take `factor` as long
+    slow_stage,      // those of the stage of `rank`
     uneven_samples,  // computations of a microbatch take 1 + factor * a random number of its own, in all stages
     launch_pauses,   // each rank begins nothing for about `seconds`, in a share of `rate` of its steps
   };
@@ -46,6 +47,7 @@ struct SyntheticRun {
   double noise = 0.01;          // standard deviation of a section
   double message_noise = 0.05;  // of a transfer
   double rank_spread = 0.003;   // lasting differences between devices
+  double host_spread = 0;       // and between hosts
   double outlier_rate = 0.001;  // of sections; they take 1.2 to 2 times as long
   double clock_offset_s = 0;    // hosts' clocks differ by up to this
   int ranks_on_host = 8;

@@ -19,7 +19,7 @@ constexpr std::array<FindingKind, 8> kKinds{{
     {Code::last_stage, "last_stage", false, false,
      "The last pipeline stage has more to compute than the others: no fault."},
     {Code::slow_stage, "slow_stage", false, false,
-     "A pipeline stage before the last has more to compute than the others: no fault."},
+     "A pipeline stage before the last, or several, have more to compute than the others: no fault."},
     {Code::uneven_sequences, "uneven_sequences", false, false, "Microbatches are not equally much work: no fault."},
 }};
 static_assert(std::ranges::all_of(kKinds, [](const FindingKind& kind) {

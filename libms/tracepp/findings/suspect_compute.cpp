@@ -9,6 +9,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/text.h"
 #include "tracepp/findings/suspect_search.h"
 #include "tracepp/findings/undisturbed.h"
 #include "tracepp/robust.h"
@@ -27,6 +28,59 @@ bool is_computation(const StepOp& op) { return op.type == OpType::forward_comput
 std::string place_text(const Evidence& evidence, int place) {
   const mesh::Coord at = evidence.mesh().coord(place);
   return fmt::format("rank {} (dp {} pp {} tp {})", evidence.rank(place), at.dp, at.pp, at.tp);
+}
+
+std::string_view than_whom(Compared compared) {
+  switch (compared) {
+    case Compared::on_host:
+      return "the ranks of its host with the same work";
+    case Compared::undisturbed:
+      return "ranks with the same work where nothing disturbs them";
+    default:
+      return "ranks with the same work";
+  }
+}
+
+// Returns what else than more work may make stages slow, from where their ranks are; may be empty.
+std::string doubt_text(const Evidence& evidence, const std::set<int>& stages) {
+  std::set<std::string> hosts;
+  int ranks = 0;
+  for (int place = 0; place < evidence.mesh().size(); ++place) {
+    if (!stages.contains(evidence.mesh().coord(place).pp) || evidence.rank(place) < 0) continue;
+    ++ranks;
+    hosts.insert(evidence.table.hosts[static_cast<std::size_t>(place)]);
+  }
+  if (ranks == 1) return "; if it has no more layers than they have, its one rank is slow";
+  for (int place = 0; place < evidence.mesh().size(); ++place) {
+    if (stages.contains(evidence.mesh().coord(place).pp) || evidence.rank(place) < 0) continue;
+    if (hosts.contains(evidence.table.hosts[static_cast<std::size_t>(place)])) return "";
+  }
+  const std::string& host = *hosts.begin();
+  if (hosts.size() > 1 || host.empty()) return "";
+  return fmt::format("; if it has no more layers than they have, its host {} is slow", printable(host, 80));
+}
+
+// Returns by how much the median of a stage may exceed that of others because hosts differ; 0 where each stage is one
+// host.
+double host_doubt(const RankTable& table) {
+  constexpr double kDeviationsOfHosts = 4, kErrorOfMedian = 1.25;
+  std::map<std::pair<int, std::string>, std::vector<float>> paces;
+  for (int place = 0; place < table.mesh.size(); ++place) {
+    for (std::size_t step = 0; step < table.steps; ++step)
+      if (const float value = table.pace[table.at(place, step)]; value > 0)
+        paces[{table.mesh.coord(place).pp, table.hosts[static_cast<std::size_t>(place)]}].push_back(value);
+  }
+  std::map<int, std::vector<double>> hosts;  // by stage
+  for (auto& [of, values] : paces) hosts[of.first].push_back(quantile(values, 0.5));
+  std::vector<double> differ;
+  for (auto& [stage, values] : hosts) {
+    if (values.size() < 2) continue;
+    const double middle = median(values);
+    for (const double value : values) differ.push_back(value / middle - 1);
+  }
+  if (differ.empty()) return 0;
+  const double of_stage = static_cast<double>(differ.size()) / static_cast<double>(hosts.size());
+  return kDeviationsOfHosts * kErrorOfMedian * robust_spread(differ).sigma / std::sqrt(of_stage);
 }
 
 // Returns by how much each stage computes longer than the others where nothing disturbs it; empty if it is not known.
@@ -78,10 +132,8 @@ std::vector<Finding> find_slow_ranks(const Evidence& evidence, const std::vector
         evidence.finding(FindingCode::slow_rank, worst.first, worst.last, evidence.what_if.measured_s() - without,
                          confidence_of(worst) / (ranks.size() > 1 ? 2 : 1));
     for (const Outlier* of : ranks) found.ranks.push_back(evidence.rank(of->unit));
-    found.evidence =
-        fmt::format("{} computes {:.1f} % longer than ranks with the same work{}{}", place_text(evidence, worst.unit),
-                    100 * worst.excess, compared == Compared::undisturbed ? " where nothing disturbs them" : "",
-                    evidence.since(found));
+    found.evidence = fmt::format("{} computes {:.1f} % longer than {}{}", place_text(evidence, worst.unit),
+                                 100 * worst.excess, than_whom(compared), evidence.since(found));
     if (ranks.size() > 1) {
       const mesh::Coord at = evidence.mesh().coord(worst.unit);
       const bool is_cell = slow.size() == 1 && ranks.size() == static_cast<std::size_t>(evidence.mesh().tp);
@@ -114,28 +166,48 @@ std::vector<Finding> find_slow_stages(const Evidence& evidence, Compared compare
   const std::vector<int> peers(static_cast<std::size_t>(mesh.pp), 0);
   const std::vector<double> undisturbed =
       compared == Compared::undisturbed ? undisturbed_excess(evidence.table) : std::vector<double>();
+  std::map<int, double> slow;  // by stage: its excess
+  double confidence = 1;
+  const double least = std::max(kLeastSlowStage, host_doubt(evidence.table));
   for (Outlier outlier : find_outliers(stages, steps, peers, kLeastSlowStage)) {
     const int pp = outlier.unit;
     // Where ranks share cores, a stage may only have waited for them more often.
     if (!undisturbed.empty()) outlier.excess = std::min(outlier.excess, undisturbed[static_cast<std::size_t>(pp)]);
-    if (outlier.excess < std::max(outlier.threshold, kLeastSlowStage)) continue;
-    const double excess = outlier.excess;
+    if (outlier.excess < std::max(outlier.threshold, least)) continue;
     // The division of work does not change during a run, so the cause is another one.
     if (2 * (outlier.last - outlier.first + 1) < steps) continue;
-    const double without =
-        evidence.what_if.with_scaled([&](const StepOp& op) { return is_computation(op) && op.stage == pp; },
-                                     [&](std::size_t, std::size_t, int) { return 1 / (1 + excess); });
-    // In a stage of one rank, a slow rank looks the same.
-    Finding found = evidence.finding(pp == mesh.pp - 1 ? FindingCode::last_stage : FindingCode::slow_stage, 0,
-                                     evidence.table.steps - 1, evidence.what_if.measured_s() - without,
-                                     confidence_of(outlier) / (mesh.dp * mesh.tp == 1 ? 2 : 1));
-    for (int place = 0; place < mesh.size(); ++place)
-      if (mesh.coord(place).pp == pp && evidence.rank(place) >= 0) found.ranks.push_back(evidence.rank(place));
-    found.evidence =
-        fmt::format("stage {}{} computes {:.1f} % longer than the others, on all its ranks: give it fewer layers", pp,
-                    pp == mesh.pp - 1 ? ", the last one," : "", 100 * excess);
-    findings.push_back(std::move(found));
+    slow[pp] = outlier.excess;
+    confidence = std::min(confidence, confidence_of(outlier));
   }
+  if (slow.empty()) return findings;
+  const double without = evidence.what_if.with_scaled(
+      [&](const StepOp& op) { return is_computation(op) && slow.contains(op.stage); },
+      [&](std::size_t op, std::size_t, int) { return 1 / (1 + slow.at(evidence.steps().ops[op].stage)); });
+  const bool is_last = slow.size() == 1 && slow.begin()->first == mesh.pp - 1;
+  // In a stage of one rank, a slow rank looks the same.
+  Finding found =
+      evidence.finding(is_last ? FindingCode::last_stage : FindingCode::slow_stage, 0, evidence.table.steps - 1,
+                       evidence.what_if.measured_s() - without, confidence / (mesh.dp * mesh.tp == 1 ? 2 : 1));
+  std::set<int> which;
+  std::string names;
+  double most = 0;
+  for (const auto& [pp, excess] : slow) {
+    names += fmt::format("{}{}", which.empty() ? "" : ", ", pp);
+    which.insert(pp);
+    most = std::max(most, excess);
+  }
+  for (int place = 0; place < mesh.size(); ++place)
+    if (which.contains(mesh.coord(place).pp) && evidence.rank(place) >= 0) found.ranks.push_back(evidence.rank(place));
+  found.evidence = slow.size() > 1
+                       ? fmt::format(
+                             "stages {} compute up to {:.1f} % longer than the others, on all their ranks: give "
+                             "them fewer layers",
+                             names, 100 * most)
+                       : fmt::format(
+                             "stage {}{} computes {:.1f} % longer than the others, on all its ranks: give it "
+                             "fewer layers{}",
+                             names, is_last ? ", the last one," : "", 100 * most, doubt_text(evidence, which));
+  findings.push_back(std::move(found));
   return findings;
 }
 

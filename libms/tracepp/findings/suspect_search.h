@@ -36,10 +36,13 @@ struct Evidence {
 // Returns the confidence: one half if the threshold was just reached.
 inline double confidence_of(const Outlier& outlier) { return 1 - 0.5 * outlier.threshold / outlier.excess; }
 
-// The times by which ranks were compared: RankTable::pace, or the shortest of RankTable::each if ranks share cores.
-enum class Compared { all, undisturbed };
+// How ranks were compared: by RankTable::pace among a stage, or among the ranks of one host in it; by the shortest of
+// RankTable::each if ranks share cores.
+enum class Compared { all, on_host, undisturbed };
 // `outliers`: by place in the mesh.
 std::vector<Finding> find_slow_ranks(const Evidence& evidence, const std::vector<Outlier>& outliers, Compared compared);
+// Returns at most one finding: all stages that have more to compute than others, since mending one of two gains
+// nothing.
 std::vector<Finding> find_slow_stages(const Evidence& evidence, Compared compared);
 std::vector<Finding> find_uneven_sequences(const Evidence& evidence);
 std::vector<Finding> find_slow_links(const Evidence& evidence);

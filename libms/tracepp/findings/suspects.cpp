@@ -42,6 +42,30 @@ std::vector<int> peers_of(const mesh::Mesh& mesh) {
   return peers;
 }
 
+// Returns outliers among the ranks of one host and stage: hosts may differ by more than a fault makes, and then only
+// those beside it tell that a rank is slow.
+std::vector<Outlier> find_outliers_on_hosts(const RankTable& table) {
+  constexpr int kLeastRanks = 3;  // the slower one of two may as well be the usual one
+  std::map<std::pair<std::string, int>, std::vector<int>> ranks;
+  for (int place = 0; place < table.mesh.size(); ++place) {
+    if (const std::string& host = table.hosts[static_cast<std::size_t>(place)]; !host.empty())
+      ranks[{host, table.mesh.coord(place).pp}].push_back(place);
+  }
+  std::vector<float> values(table.pace.size(), std::numeric_limits<float>::quiet_NaN());
+  std::vector<int> peers(static_cast<std::size_t>(table.mesh.size()), 0);
+  int group = 0;
+  for (const auto& [of, places] : ranks) {
+    if (std::ssize(places) < kLeastRanks) continue;
+    ++group;
+    for (const int place : places) {
+      peers[static_cast<std::size_t>(place)] = group;
+      const auto from = table.pace.begin() + static_cast<std::ptrdiff_t>(table.at(place, 0));
+      std::copy_n(from, table.steps, values.begin() + static_cast<std::ptrdiff_t>(table.at(place, 0)));
+    }
+  }
+  return find_outliers(values, table.steps, peers, kLeastSlowRank);
+}
+
 std::vector<float> cells_of(const Evidence& evidence) {
   const StepTrace& steps = evidence.steps();
   std::vector<double> cells, some;
@@ -136,16 +160,24 @@ Diagnosis judge(const StepTrace& steps, const RankTable& table, const WhatIf& wh
   const std::vector<int> peers = peers_of(table.mesh);
   std::vector<Outlier> outliers = find_outliers(table.pace, table.steps, peers, kLeastSlowRank);
   std::vector<bool> is_slow(static_cast<std::size_t>(table.mesh.size()), false);
-  for (const Outlier& outlier : outliers) is_slow[static_cast<std::size_t>(outlier.unit)] = true;
+  const auto named = [&](const Outlier& outlier) -> std::vector<bool>::reference {
+    return is_slow[static_cast<std::size_t>(outlier.unit)];
+  };
+  for (const Outlier& outlier : outliers) named(outlier) = true;
+  std::vector<Outlier> on_hosts = find_outliers_on_hosts(table);
+  std::erase_if(on_hosts, [&](const Outlier& outlier) { return bool{named(outlier)}; });
+  for (const Outlier& outlier : on_hosts) named(outlier) = true;
   std::vector<Finding> delays = find_delays(evidence, is_slow);
   double unexplained_s = evidence.mean_step_s() - what_if.measured_s();
   for (const Finding& finding : delays) unexplained_s -= finding.cost_s;
   diagnosis.unexplained = unexplained_s / evidence.mean_step_s();
-  const bool is_contended = unexplained_s > kContended * evidence.mean_step_s() || disturbed_share(table) > kDisturbed;
+  const bool is_contended = (table.may_share_cores && unexplained_s > kContended * evidence.mean_step_s()) ||
+                            disturbed_share(table) > kDisturbed;
 
   std::vector<Finding> surely_slow;
   if (is_contended && can_find_undisturbed(table)) {
     outliers.clear();
+    on_hosts.clear();
     surely_slow = find_slow_ranks(evidence, find_undisturbed_outliers(table, kLeastSlowRank), Compared::undisturbed);
   }
   const auto add = [&](std::vector<Finding>&& found) {
@@ -155,6 +187,7 @@ Diagnosis judge(const StepTrace& steps, const RankTable& table, const WhatIf& wh
   diagnosis.is_contended = is_contended;
   diagnosis.quiet_confidence = (is_contended ? kQuietContended : kQuiet) * trust(diagnosis.unexplained, kLeastTrust);
   add(find_slow_ranks(evidence, outliers, Compared::all));
+  add(find_slow_ranks(evidence, on_hosts, Compared::on_host));
   add(find_slow_stages(evidence, is_contended ? Compared::undisturbed : Compared::all));
   add(find_uneven_sequences(evidence));
   add(find_slow_links(evidence));

@@ -198,6 +198,10 @@ std::string_view to_string(Advice::Is is) {
 }
 
 std::vector<Advice> look_first(const RunTrace& trace, const Analysis& analysis) {
+  struct Ranked {
+    int order;  // faults; what was found to be uneven; costs that have no one cause
+    Advice advice;
+  };
   std::vector<Advice> found, list;
   add_hang(found, analysis.hang);
   if (analysis.diagnosis) add_findings(found, *analysis.diagnosis);
@@ -212,13 +216,19 @@ std::vector<Advice> look_first(const RunTrace& trace, const Analysis& analysis) 
   add_symptoms(list, trace, analysis);
   // A fault is reported whatever it costs: it costs more where nothing hides it.
   const auto costly = [](const Advice& advice) { return advice.cost_share >= kLeastShare; };
-  std::erase_if(list, std::not_fn(costly));
-  std::ranges::copy_if(found, std::back_inserter(list),
-                       [&](const Advice& advice) { return advice.is == Advice::Is::fault || costly(advice); });
-  std::ranges::stable_sort(list, [](const Advice& a, const Advice& b) {
-    const bool a_is = a.is == Advice::Is::fault, b_is = b.is == Advice::Is::fault;
-    return a_is != b_is ? a_is : a.cost_share > b.cost_share;
+  std::vector<Ranked> ranked;
+  for (Advice& advice : found) {
+    const bool is_fault = advice.is == Advice::Is::fault;
+    if (is_fault || costly(advice)) ranked.push_back({is_fault ? 0 : 1, std::move(advice)});
+  }
+  for (Advice& advice : list) {
+    if (costly(advice)) ranked.push_back({advice.is == Advice::Is::fault ? 0 : 2, std::move(advice)});
+  }
+  std::ranges::stable_sort(ranked, [](const Ranked& a, const Ranked& b) {
+    return a.order != b.order ? a.order < b.order : a.advice.cost_share > b.advice.cost_share;
   });
+  list.clear();
+  for (Ranked& each : ranked) list.push_back(std::move(each.advice));
   if (list.size() > kMost) list.resize(kMost);
   return list;
 }

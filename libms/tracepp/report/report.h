@@ -50,8 +50,8 @@ struct Advice {
   Is is = Is::lost;
 };
 std::string_view to_string(Advice::Is is);
-// Returns at most three: faults first, each group with the most expensive first; nothing that costs less than a
-// hundredth.
+// Returns at most three: faults, then what was found to be uneven, then other costs, each group with the most expensive
+// first; nothing that costs less than a hundredth.
 std::vector<Advice> look_first(const RunTrace& trace, const Analysis& analysis);
 
 // Returns the line above that list: whether something is wrong, and how sure that is.

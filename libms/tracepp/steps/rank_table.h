@@ -16,6 +16,7 @@ struct RankTable {
   std::size_t steps = 0;
   std::vector<int> ranks;          // [place in the mesh]: the rank; -1: not traced
   std::vector<std::string> hosts;  // [place in the mesh]
+  bool may_share_cores = true;     // ranks compute on CPUs, or nothing says what they compute on
   std::vector<float> compute;      // in forwards and backwards, without waiting for others; the same if every one of
   std::vector<float> pace;         // them took the usual time of this step: a single long one does not show
   std::vector<float> data_wait;

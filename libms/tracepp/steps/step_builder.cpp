@@ -165,6 +165,7 @@ class StepBuilder {
       if (used == nullptr) continue;
       table().ranks[place] = used->rank;
       table().hosts[place] = used->host;
+      if (!used->device.empty() && used->device != "cpu") table().may_share_cores = false;
       if (!used->events.empty()) origin_ = std::min(origin_, used->events.front().begin_ns);
     }
     ends_.assign(step_count_, 0);
