@@ -31,13 +31,22 @@ expect 0 'a step takes .* expected of .*the file does not describe these machine
 expect 0 'expected +observed' report --expected "$cluster" run
 expect 2 'has config[.]toml' report --expected "$cluster" slow
 expect 2 'ms-train simulate does not time this run: exit status 2' report --expected c.toml run/trace
+expect 0 'a step takes .* expected of' report --brief --expected "$cluster" run/trace
+expect 2 'needs --expected' report --brief run/trace
+expect 2 'it prints a sentence' report --brief --json --expected "$cluster" run/trace
 expect 0 'expected of' report --expected "$cluster" -o page.html run/trace
 grep -q 'Against the simulator' page.html || fail "no section of what was expected"
+
+# Runs beside each other: traces of the first, curves of all.
+cp -r run other
+expect 0 '^other +40 ' report run other
+expect 0 'wrote page[.]html' report -o page.html slow run other
+grep -q '"name":"other"' page.html || fail "no curves of the other run"
 
 if ! command -v chromium >/dev/null; then
   [ "$failures" -eq 0 ] || exit 1
   echo "skipped: no chromium to look at the page with (Debian: chromium)"
   exit 77
 fi
-python3 -B "$here/report_page.py" "$tool" slow "${MS_SCREENSHOTS:-$PWD/screenshots}" || fail "the page in a browser"
+python3 -B "$here/report_page.py" "$tool" slow run other "${MS_SCREENSHOTS:-$PWD/screenshots}" || fail "the page in a browser"
 exit $((failures > 0))

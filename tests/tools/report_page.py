@@ -1,5 +1,5 @@
-"""The page of ms-tracepp report in a browser: report_page.py TOOL RUN SCREENSHOTS, where RUN holds the trace of a run with a
-slow rank 5, and SCREENSHOTS is a folder for pictures of every view. Prints what was measured; exits with 1 where a check fails."""
+"""The page of ms-tracepp report in a browser: report_page.py TOOL TRACE RUN RUN SCREENSHOTS, where TRACE is of a run with a
+slow rank 5, each RUN has a metrics.jsonl, and SCREENSHOTS is a folder for pictures of every view. Prints what was measured; exits with 1 where a check fails."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import time
 
 import browser
 
-VIEWS = ("steps", "mesh", "ranks", "grid", "timeline")
+VIEWS = ("steps", "curves", "mesh", "ranks", "grid", "timeline")
 ATTACK = "</script><script>window.attacked = 1</script><img src=x onerror='window.attacked = 1'>\"'\x1b[2J\u202e" + "\u05d0\u05d1"
 # The least contrast that WCAG 2 asks of text is 4.5.
 CONTRAST = """(() => {
@@ -51,8 +51,8 @@ def check(passed, what):
         print("FAILED:", what)
 
 
-def make_page(tool, trace, page):
-    subprocess.run([tool, "report", "-o", page, trace], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def make_page(tool, paths, page):
+    subprocess.run([tool, "report", "-o", page, *paths], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def opened(page, dark=False):
@@ -91,6 +91,12 @@ def walk(window):
             said.add(window.evaluate(output))
         check(len(said) > 1, f"the view {view} does not answer to keys")
     check(sorted(reached) == sorted(VIEWS), f"Tab reaches {reached}")
+    window.evaluate("document.querySelector('#curves canvas').focus()")
+    said = set()
+    for _ in range(2):
+        window.key("ArrowDown")
+        said.add(window.evaluate("document.querySelector('#curves output').textContent").split(",")[0])
+    check(said == {"run", "other"}, f"down walks through the runs: {said}")
 
 
 def look(page, screenshots, dark):
@@ -122,7 +128,7 @@ def attack(tool, directory):
     trace, page = os.path.join(directory, "attack.json"), os.path.join(directory, "attack.html")
     with open(trace, "w", encoding="utf-8") as file:
         json.dump({"traceEvents": events, "distributedInfo": {"rank": 0, "world_size": 1}}, file)
-    make_page(tool, trace, page)
+    make_page(tool, [trace], page)
     check(os.path.getsize(page) < 1 << 18, "a name of 1 MB makes a large page")
     window, _ = opened(page)
     is_quiet(window, page)
@@ -132,11 +138,11 @@ def attack(tool, directory):
 
 
 def main():
-    tool, run, screenshots = sys.argv[1:]
+    tool, *paths, screenshots = sys.argv[1:]
     os.makedirs(screenshots, exist_ok=True)
     with tempfile.TemporaryDirectory() as directory:
         page = os.path.join(directory, "report.html")
-        make_page(tool, run, page)
+        make_page(tool, paths, page)
         for dark in (False, True):
             look(page, screenshots, dark)
         attack(tool, directory)

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,9 +15,11 @@
 #include "base/text.h"
 #include "base/user_path.h"
 #include "tracepp/export/commands.h"
+#include "tracepp/page/curves.h"
 #include "tracepp/page/expected.h"
 #include "tracepp/page/page.h"
 #include "tracepp/read/command.h"
+#include "tracepp/read/read.h"
 #include "tracepp/report/json.h"
 
 namespace ms::tracepp {
@@ -23,9 +27,9 @@ namespace {
 
 constexpr int kDone = 0;
 
-std::optional<Expected> expected_of(const Args& args, const RunTrace& trace, const Analysis& analysis) {
+std::optional<Expected> expected_of(const Args& args, const std::vector<std::string>& paths, const RunTrace& trace,
+                                    const Analysis& analysis) {
   if (!args.has("expected")) return {};
-  const std::vector<std::string> paths = args.list("PATH");
   if (paths.size() != 1) throw user_error("cli.value", "--expected needs one PATH: run.dir/trace");
   return expect_step(trace, analysis, paths.front(), args.get("expected"));
 }
@@ -35,11 +39,13 @@ int write_page(const Args& args) {
   const std::string path = output_of(args);
   if (path != "-") check_user_file(path);
   const ExportOptions asked = chosen_events(args);
-  RunTrace trace = read_with_progress(args.list("PATH"));
+  const NamedRuns named = named_runs(args.list("PATH"));
+  RunTrace trace = read_with_progress(named.traces);
   count_chosen(args, trace, asked);
   const Analysis analysis = analyse(trace, SystemClock().wall_s());
-  const std::optional<Expected> expected = expected_of(args, trace, analysis);
-  const std::string page = report_page(trace, analysis, asked, expected ? expected_html(*expected) : "");
+  const std::optional<Expected> expected = expected_of(args, named.traces, trace, analysis);
+  const std::string page =
+      report_page(trace, analysis, asked, read_curves(named.runs), expected ? expected_html(*expected) : "");
   if (path == "-") {
     write_bytes(page);
     return kDone;
@@ -50,16 +56,47 @@ int write_page(const Args& args) {
   return kDone;
 }
 
+// Leaves the newest steps, and what belongs to none.
+void keep_newest(RunTrace& trace) {
+  constexpr std::int64_t kNewest = 100;
+  std::int64_t last = kNoStep;
+  for (const RankTrace& rank : trace.ranks)
+    if (!rank.sums.empty()) last = std::max(last, rank.sums.back().step);
+  const auto is_old = [&](std::int64_t step) { return step != kNoStep && step <= last - kNewest; };
+  for (RankTrace& rank : trace.ranks) {
+    std::erase_if(rank.events, [&](const Event& event) { return is_old(event.step); });
+    std::erase_if(rank.sums, [&](const StepSum& sum) { return is_old(sum.step); });
+  }
+}
+
+// Prints one sentence, or nothing. ms-train asks for it while the run goes on.
+int print_brief(const Args& args) {
+  if (!args.has("expected")) throw user_error("cli.value", "--brief needs --expected: it is of that");
+  const NamedRuns named = named_runs(args.list("PATH"));
+  RunTrace trace = read_run(named.traces);
+  keep_newest(trace);
+  const Analysis analysis = analyse(trace, SystemClock().wall_s());
+  write_out(known_sentence(*expected_of(args, named.traces, trace, analysis)));
+  return kDone;
+}
+
 int report(const Args& args) {
+  if (args.has("brief")) {
+    for (const char* option : {"json", "output"})
+      if (args.has(option))
+        throw user_error("cli.value", fmt::format("--brief and --{}: it prints a sentence", option));
+    return print_brief(args);
+  }
   if (args.has("output")) {
     if (args.has("json")) throw user_error("cli.value", "--json and --output: a page is no JSON document");
     return write_page(args);
   }
   for (const char* option : {"steps", "ranks"})
     if (args.has(option)) throw user_error("cli.value", fmt::format("--{} needs --output: it is of the page", option));
-  RunTrace trace = read_with_progress(args.list("PATH"));
+  const NamedRuns named = named_runs(args.list("PATH"));
+  RunTrace trace = read_with_progress(named.traces);
   const Analysis analysis = analyse(trace, SystemClock().wall_s());
-  const std::optional<Expected> expected = expected_of(args, trace, analysis);
+  const std::optional<Expected> expected = expected_of(args, named.traces, trace, analysis);
   if (args.has("json")) {
     Json json = report_json(trace, analysis);
     if (expected) json["expected"] = diff_json(expected->diff);
@@ -67,6 +104,7 @@ int report(const Args& args) {
   } else {
     write_out(report_text(trace, analysis, args.has("all")));
     if (expected) write_out("\n" + expected_text(*expected));
+    if (named.runs.size() > 1) write_out("\n" + curves_text(read_curves(named.runs)));
   }
   return kDone;
 }
@@ -79,32 +117,37 @@ Option with_doc(Option option, std::string doc) {
 }  // namespace
 
 Command report_command() {
-  return {.name = "report",
-          .summary = "where the time went, and the three things to look at first",
-          .positionals = {paths_argument()},
-          .options = {{.name = "json", .doc = "One JSON document instead of text."},
-                      {.name = "output",
-                       .value = "FILE",
-                       .doc = "Writes a page instead, FILE.html: charts of the steps, heat maps of the ranks, a "
-                              "timeline, the mesh. It asks for nothing from elsewhere.",
-                       .letter = 'o'},
-                      {.name = "expected",
-                       .value = "CLUSTER",
-                       .doc = "Also says what ms-train simulate expects of a step of this run, on the machines of that "
-                              "file, ms-cluster(5), as ms-train calibrate writes it. PATH is run.dir/trace."},
-                      with_doc(steps_option(), "Of the page: the steps in its timeline."),
-                      with_doc(ranks_option(),
-                               "Of the page: the ranks in its timeline, as 0-7,16. Without both, of a "
-                               "large run those that tell most."),
-                      {.name = "all",
-                       .doc = "All kinds of work, not only the longest; also the pipeline's bubble, communication by "
-                              "group, the critical path, and since when steps take longer."}},
-          .run = report,
-          .description =
-              "Puts all ranks on one clock, then does all analyses. The JSON document holds them whole: time "
-              "by rank, step and axis, exposed communication, the pipeline's bubble against its schedule, "
-              "communication by group with wait, transfer and bandwidth, the critical path, steps from which on "
-              "the run was slower."};
+  return {
+      .name = "report",
+      .summary = "where the time went, and the three things to look at first",
+      .positionals = {paths_argument()},
+      .options = {{.name = "json", .doc = "One JSON document instead of text."},
+                  {.name = "output",
+                   .value = "FILE",
+                   .doc = "Writes a page instead, FILE.html: charts of the steps, heat maps of the ranks, a "
+                          "timeline, the mesh. It asks for nothing from elsewhere.",
+                   .letter = 'o'},
+                  {.name = "expected",
+                   .value = "CLUSTER",
+                   .doc = "Also says what ms-train simulate expects of a step of this run, on the machines of that "
+                          "file, ms-cluster(5), as ms-train calibrate writes it. PATH is run.dir/trace."},
+                  {.name = "brief",
+                   .doc = "With --expected: only its sentence, of the newest 100 steps, and nothing where it "
+                          "cannot be known. ms-train run says it, too, where run.cluster is set."},
+                  with_doc(steps_option(), "Of the page: the steps in its timeline."),
+                  with_doc(ranks_option(),
+                           "Of the page: the ranks in its timeline, as 0-7,16. Without both, of a "
+                           "large run those that tell most."),
+                  {.name = "all",
+                   .doc = "All kinds of work, not only the longest; also the pipeline's bubble, communication by "
+                          "group, the critical path, and since when steps take longer."}},
+      .run = report,
+      .description =
+          "Puts all ranks on one clock, then does all analyses. The JSON document holds them whole: time "
+          "by rank, step and axis, exposed communication, the pipeline's bubble against its schedule, "
+          "communication by group with wait, transfer and bandwidth, the critical path, steps from which on "
+          "the run was slower. Of several run.dir, the traces are those of the first; the page then "
+          "draws the curves of all beside each other: loss, step time and tokens a second from their metrics.jsonl."};
 }
 
 }  // namespace ms::tracepp

@@ -7,20 +7,28 @@
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
+#include <set>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/escape.h"
 #include "base/html.h"
+#include "base/own_tool.h"
 #include "base/subprocess.h"
 #include "base/text.h"
 #include "tracepp/read/read.h"
+#include "tracepp/robust.h"
 
 namespace ms::tracepp {
 namespace {
 
 constexpr double kSimulation_s = 600;  // a simulation of every stage of a large cluster takes seconds
 constexpr double kAsExpected = 0.1;    // of a step: the simulator is no more exact than that
+constexpr double kVaries = 2;          // times the spread of single steps: a difference below that may be chance
+constexpr double kSure = 0.75;         // confidence of a culprit that is named
+constexpr double kPart = 0.2;          // of the difference: what has less of it is not its cause
 constexpr double kFarOff = 2;          // times as long or as short: then the cluster file describes another machine
 
 // A directory that is gone with the object.
@@ -44,14 +52,6 @@ class Scratch {
   std::string path_;
 };
 
-// ms-train of the same installation, else the one in PATH.
-std::string simulator() {
-  std::error_code ignored;
-  const std::filesystem::path beside =
-      std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() / "ms-train";
-  return std::filesystem::exists(beside, ignored) ? beside.string() : "ms-train";
-}
-
 std::string config_of(const std::string& path) {
   const std::filesystem::path trace = std::filesystem::weakly_canonical(path);
   for (const std::filesystem::path& directory : {trace, trace.parent_path()}) {
@@ -62,6 +62,26 @@ std::string config_of(const std::string& path) {
                    "--expected needs run.dir of a run of ms-train, or its trace directory");
 }
 
+// Returns the fault that the time goes to, with its host where it is on one; empty where none is surely at fault.
+std::string culprit_of(const RunTrace& trace, const Analysis& analysis, double more_s) {
+  if (!analysis.diagnosis) return "";
+  for (const Finding& finding : analysis.diagnosis->findings) {
+    if (!is_fault(finding) || finding.confidence < kSure || finding.cost_s < kPart * more_s) continue;
+    std::set<std::string> hosts;
+    for (const int rank : finding.ranks)
+      if (const RankTrace* const of = trace.rank(rank); of != nullptr) hosts.insert(of->host);
+    const bool on_one = hosts.size() == 1 && !hosts.begin()->empty();
+    return finding.evidence + (on_one ? ", on " + printable(*hosts.begin(), 80) : "");
+  }
+  return "";
+}
+
+double spread_of(const Breakdown& breakdown) {
+  std::vector<double> lengths_s;
+  for (const StepTime& step : breakdown.steps) lengths_s.push_back(seconds(step.length_ns));
+  return robust_spread(std::move(lengths_s)).sigma;
+}
+
 std::string signed_duration(double seconds) { return (seconds < 0 ? "-" : "+") + format_duration(std::abs(seconds)); }
 
 }  // namespace
@@ -69,9 +89,9 @@ std::string signed_duration(double seconds) { return (seconds < 0 ? "-" : "+") +
 Expected expect_step(const RunTrace& observed, const Analysis& analysis, const std::string& path,
                      const std::string& cluster) {
   const Scratch scratch;
-  const SubprocessResult result = run_subprocess(
-      {simulator(), "simulate", config_of(path), "--cluster", cluster, "--trace", scratch.path(), "--steps", "3"},
-      {.deadline_s = kSimulation_s});
+  const SubprocessResult result = run_subprocess({own_tool("ms-train"), "simulate", config_of(path), "--cluster",
+                                                  cluster, "--trace", scratch.path(), "--steps", "3"},
+                                                 {.deadline_s = kSimulation_s});
   if (!result.ok()) {
     throw user_error("expected.simulate", fmt::format("ms-train simulate does not time this run: {}; it says: {}",
                                                       result.describe(), plain_text(result.err, 1000)));
@@ -80,8 +100,13 @@ Expected expect_step(const RunTrace& observed, const Analysis& analysis, const s
   const Matches matches = match_operations(trace);
   const Breakdown breakdown = break_down(trace);
   const CommReport comms = measure_communication(trace, matches);
-  return {.cluster = cluster,
-          .diff = compare({trace, breakdown, comms}, {observed, analysis.breakdown, analysis.comms})};
+  Expected expected{.cluster = cluster,
+                    .diff = compare({trace, breakdown, comms}, {observed, analysis.breakdown, analysis.comms}),
+                    .varies_s = spread_of(analysis.breakdown),
+                    .culprit = {}};
+  if (const double more_s = expected.diff.mean_step_s.change(); more_s > 0)
+    expected.culprit = culprit_of(observed, analysis, more_s);
+  return expected;
 }
 
 std::string expected_sentence(const Expected& expected) {
@@ -94,12 +119,22 @@ std::string expected_sentence(const Expected& expected) {
                       100 * std::abs(off), off > 0 ? "more" : "less", format_duration(step.before), expected.cluster);
   if (step.after > kFarOff * step.before || step.before > kFarOff * step.after)
     return text + "; so far apart, the file does not describe these machines, or much else ran on them";
+  if (std::abs(step.change()) < kVaries * expected.varies_s) {
+    return text +
+           fmt::format("; but single steps vary by {}, so that may be chance", format_duration(expected.varies_s));
+  }
   std::string parts;
   for (const PartDiff& part : expected.diff.parts) {
-    if (part.s.change() * off <= 0 || std::abs(part.s.change()) < 0.2 * std::abs(step.change())) continue;
+    if (part.s.change() * off <= 0 || std::abs(part.s.change()) < kPart * std::abs(step.change())) continue;
     parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", part.part, signed_duration(part.s.change()));
   }
-  return text + (parts.empty() ? "" : ": " + parts);
+  return text + (parts.empty() ? "" : ": " + parts) + (expected.culprit.empty() ? "" : "; " + expected.culprit);
+}
+
+std::string known_sentence(const Expected& expected) {
+  const BeforeAfter& step = expected.diff.mean_step_s;
+  if (!expected.diff.not_comparable.empty() || step.before <= 0 || step.after <= 0) return "";
+  return expected_sentence(expected) + "\n";
 }
 
 std::string expected_text(const Expected& expected) {

@@ -11,8 +11,10 @@
 namespace ms::tracepp {
 
 struct Expected {
-  std::string cluster;  // the file that says what the machines can do
-  Diff diff;            // before: expected; after: observed
+  std::string cluster;       // the file that says what the machines can do
+  Diff diff;                 // before: expected; after: observed
+  double varies_s = 0;       // standard deviation of a single observed step, without extremes
+  std::string culprit = {};  // a fault that explains what a step takes more; empty: none surely does
 };
 
 // Simulates the run whose trace is in `path`, run.dir or run.dir/trace, on the machines of `cluster`: ms-cluster(5).
@@ -21,9 +23,11 @@ struct Expected {
 Expected expect_step(const RunTrace& observed, const Analysis& analysis, const std::string& path,
                      const std::string& cluster);
 
-// "a step takes 6.90s, 0.50s (8 %) more than expected: waiting for dp +0.40s". It says where the simulator is too far
-// off to be an expectation, and why the numbers cannot be compared where they cannot.
+// "a step takes 6.90s, 0.50s (8 %) more than expected: waiting for dp +0.40s; ranks 17, 33 ...". It says where the
+// simulator is too far off to be an expectation, and where steps vary by as much.
 std::string expected_sentence(const Expected& expected);
+// The same, empty where it cannot be known: the numbers cannot be compared, or no step is over.
+std::string known_sentence(const Expected& expected);
 std::string expected_text(const Expected& expected);  // that and a table, for a terminal
 std::string expected_html(const Expected& expected);  // the same as a section of a page
 

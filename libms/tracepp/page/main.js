@@ -36,6 +36,7 @@ async function main() {
   const run = await loadRun();
   const selection = new Selection(run);
   stepsView(run);
+  curvesView(run);
   rankMap(run, selection);
   meshMaps(run, selection);
   timelineView(run, selection);

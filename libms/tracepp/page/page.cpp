@@ -15,8 +15,8 @@
 namespace ms {
 
 // The files beside this one.
-extern const PagePart kReportStyle, kReportDataScript, kReportCanvasScript, kReportStepsScript, kReportHeatScript,
-    kReportTimelineScript, kReportGridScript, kReportMainScript;
+extern const PagePart kReportStyle, kReportDataScript, kReportCanvasScript, kReportStepsScript, kReportCurvesScript,
+    kReportHeatScript, kReportTimelineScript, kReportGridScript, kReportMainScript;
 
 namespace tracepp {
 namespace {
@@ -44,6 +44,10 @@ constexpr ViewOf kHangGridView{
     kMeshKeys};
 constexpr ViewOf kStepsView{"steps", "Steps", "How long each step took, on the median rank; red: where that changed.",
                             "Arrows choose a step. "};
+constexpr ViewOf kCurvesView{"curves", "Loss and speed",
+                             "What metrics.jsonl of each run says, by step as ms-train counts them, from 1; of a long "
+                             "run means of several steps.",
+                             "Left and right choose a step, up and down a run. "};
 constexpr ViewOf kMeshView{
     "mesh", "Stages and replicas",
     "Seconds of a step, the slowest tp rank of each dp and pp: red is more than the median cell, blue "
@@ -170,13 +174,14 @@ Json steps_data(const Analysis& analysis) {
 }  // namespace
 
 std::string report_page(const RunTrace& trace, const Analysis& analysis, const ExportOptions& asked,
-                        const std::string& sections) {
+                        const std::vector<Curve>& curves, const std::string& sections) {
   const std::vector<Mark> marks = marks_of(analysis);
   Columns columns;
   Json run = measures_data(trace, analysis.breakdown, columns);
   run["mesh"] = trace.has_mesh ? Json{{"dp", trace.mesh.dp}, {"pp", trace.mesh.pp}, {"tp", trace.mesh.tp}} : Json();
   run["usual_step_s"] = analysis.effective.median_step_s;
   run["steps"] = steps_data(analysis);
+  run["curves"] = curves_data(curves, columns);
   run["hang"] = hang_data(trace, analysis.hang, columns);
   run["timeline"] = timeline_data(trace, choose_timeline(trace, marks, asked), columns);
   Json& marked = run["marks"] = Json::array();
@@ -189,15 +194,17 @@ std::string report_page(const RunTrace& trace, const Analysis& analysis, const E
                      "<form id=\"search\" hidden><label>Rank <input name=\"rank\" type=\"number\" min=\"0\"></label> "
                      "<button>select in all charts</button></form>\n";
   if (hangs) body += view_html(kHangGridView, false);
-  body += view_html(kStepsView, true) + view_html(kMeshView, false) + view_html(kRanksView, true);
+  body += view_html(kStepsView, true);
+  if (!curves.empty()) body += view_html(kCurvesView, true) + curves_html(curves);
+  body += view_html(kMeshView, false) + view_html(kRanksView, true);
   if (!hangs) body += view_html(kGridView, false);
   body += parts_html(analysis.breakdown) + axes_html(analysis.breakdown) + sections + view_html(kTimelineView, true);
   body += tables_html(trace, analysis) + page_data("run", run) + page_bytes("numbers", gzip(columns.bytes()));
   return html_page({.title = "ms-tracepp report " + plain_text(trace.run, 100),
                     .body = std::move(body),
                     .styles = {&kReportStyle},
-                    .scripts = {&kReportDataScript, &kReportCanvasScript, &kReportStepsScript, &kReportHeatScript,
-                                &kReportTimelineScript, &kReportGridScript, &kReportMainScript}});
+                    .scripts = {&kReportDataScript, &kReportCanvasScript, &kReportStepsScript, &kReportCurvesScript,
+                                &kReportHeatScript, &kReportTimelineScript, &kReportGridScript, &kReportMainScript}});
 }
 
 }  // namespace tracepp

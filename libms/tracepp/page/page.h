@@ -10,6 +10,7 @@
 
 #include "tracepp/export/export.h"
 #include "tracepp/page/columns.h"
+#include "tracepp/page/curves.h"
 #include "tracepp/report/report.h"
 
 namespace ms::tracepp {
@@ -42,8 +43,9 @@ Json measures_data(const RunTrace& trace, const Breakdown& breakdown, Columns& c
 Json timeline_data(const RunTrace& trace, const ExportOptions& shown, Columns& columns);
 Json hang_data(const RunTrace& trace, const Hang& hang, Columns& columns);
 
-// `asked`: the ranks and steps of the timeline that the user chose. `sections`: HTML of further sections.
+// `asked`: the ranks and steps of the timeline that the user chose. `curves`: of this run and of others. `sections`:
+// HTML of further sections.
 std::string report_page(const RunTrace& trace, const Analysis& analysis, const ExportOptions& asked,
-                        const std::string& sections = "");
+                        const std::vector<Curve>& curves = {}, const std::string& sections = "");
 
 }  // namespace ms::tracepp

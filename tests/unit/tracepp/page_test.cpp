@@ -14,6 +14,7 @@ namespace ms::tracepp {
 namespace {
 
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -78,6 +79,41 @@ TEST(Expected, NamesThePartThatTakesLonger) {
   EXPECT_THAT(sentence(6.4, 13), HasSubstr("does not describe these machines"));
   EXPECT_THAT(sentence(6.4, 0.3), HasSubstr("does not describe these machines"));
   EXPECT_EQ(sentence(0, 1), "no step to compare with an expected one");
+  EXPECT_EQ(known_sentence(expected), "") << "what cannot be known is not said";
+  expected.culprit = "rank 5 computes longer, on n17";
+  EXPECT_THAT(sentence(6.4, 7.4), HasSubstr("waiting for dp +1.0s; rank 5 computes longer, on n17"));
+  expected.varies_s = 0.6;
+  EXPECT_THAT(sentence(6.4, 7.4), EndsWith("single steps vary by 600ms, so that may be chance"));
+  expected.diff.not_comparable = {"the mesh differs"};
+  EXPECT_EQ(known_sentence(expected), "");
+}
+
+TEST(Curves, OfALongRunAreMeans) {
+  std::vector<StepMetrics> steps;
+  for (std::int64_t step = 1; step <= 5000; ++step) {
+    steps.push_back({.step = step, .loss = step % 2 == 0 ? 3.0 : 1.0, .step_s = 0.5});
+  }
+  steps[10].loss = kNotWritten;
+  const std::vector<StepMetrics> points = thinned(steps);
+  ASSERT_EQ(points.size(), 1667U);
+  EXPECT_EQ(points.front().step, 3);
+  EXPECT_EQ(points.back().step, 5000);
+  EXPECT_DOUBLE_EQ(points[0].loss, 5.0 / 3);
+  EXPECT_DOUBLE_EQ(points[3].loss, 3.0) << "without the one that is missing";
+  EXPECT_TRUE(std::isnan(points[0].tokens_per_s));
+  EXPECT_EQ(thinned({steps.begin(), steps.begin() + 3}).size(), 3U);
+}
+
+TEST(Curves, AreOfEveryRunThatIsNamed) {
+  Columns columns;
+  Curve curve{.dir = "a\x1b</script>", .points = {{.step = 1, .loss = 2}, {.step = 2, .loss = 1.5}}};
+  const Json data = curves_data({curve, {.dir = "empty"}, curve}, columns);
+  ASSERT_EQ(data.size(), 2U) << "a run without a step has no curve";
+  EXPECT_EQ(data.at(1).at("column").get<std::string>(), "curve1.");
+  EXPECT_TRUE(columns.directory().contains("curve1.loss"));
+  EXPECT_THAT(curves_html({curve}), Not(HasSubstr("</script>")));
+  EXPECT_THAT(curves_text({curve}), Not(HasSubstr("\x1b")));
+  EXPECT_EQ(curves_text({}), "");
 }
 
 TEST(Columns, LieOneAfterTheOther) {
