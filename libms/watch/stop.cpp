@@ -75,7 +75,8 @@ void StopRequest::listen() {
     if (read(signals_.get(), &info, sizeof info) != sizeof info) continue;
     const int signal = static_cast<int>(info.ssi_signo);
     if (armed_ && signal_.exchange(signal) == 0) {
-      log::info("watch", "received {}: the run stops at the end of a step", name_of(signal));
+      log::info("watch", "received {}: the run stops after the step, or the batch of an evaluation, that is under way",
+                name_of(signal));
       continue;
     }
     // Launchers repeat these: Slurm sends SIGTERM again while the run saves. SIGKILL follows where it must end.
@@ -105,7 +106,9 @@ bool StopFile::asked() {
   if (asked_ || now_ms() < next_look_ms_) return asked_;
   next_look_ms_ = now_ms() + kLookEvery_ms;
   asked_ = access(path_.c_str(), F_OK) == 0;
-  if (asked_) log::info("watch", "found {}: the run stops at the end of a step", path_);
+  if (asked_)
+    log::info("watch", "found {}: the run stops after the step, or the batch of an evaluation, that is under way",
+              path_);
   return asked_;
 }
 

@@ -1,7 +1,7 @@
 // Requests to stop a run: SIGTERM, SIGINT, SIGHUP, SIGUSR2 (NCCL uses SIGUSR1) or a file `stop` in the run's directory.
-// A thread receives the signals, not a handler, and only sets a flag: ranks read it at the end of a step and agree on
-// the step to stop after. A second SIGINT or SIGHUP, and every signal before the first step, have their default action;
-// launchers repeat the others.
+// A thread receives the signals, not a handler, and only sets a flag: ranks read it with each step and each batch of an
+// evaluation, and agree on the one to stop after. A second SIGINT or SIGHUP, and every signal before the first step,
+// have their default action; launchers repeat the others.
 #pragma once
 
 #include <atomic>

@@ -50,7 +50,7 @@ TEST_P(FiniteDifferences, AgreeWithEveryParametersGradient) {
     fill_batch(plan, 0, 0, tokens, targets);
     auto loss_at = [&](const Matrices& parameters) {
       load_parameters(engine, parameters);
-      return engine.evaluate(tokens, targets, static_cast<double>(plan.tokens_per_step()));
+      return *engine.evaluate(tokens, targets, static_cast<double>(plan.tokens_per_step()));
     };
     engine.issue_step(0, 0.0, tokens, targets);
     engine.finish_step(0);

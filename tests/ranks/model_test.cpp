@@ -136,7 +136,7 @@ TEST(ModelDocuments, AreAsRowsOfTheirOwn) {
           targets.push_back(static_cast<std::int32_t>((i + 1) * 7 % 61));
           if (documents) starts.push_back(i % 16 < 8 ? 0 : 8);
         }
-        loss = engine.evaluate(tokens, targets, static_cast<double>(plan.tokens_per_step()), starts);
+        loss = *engine.evaluate(tokens, targets, static_cast<double>(plan.tokens_per_step()), starts);
       });
       return loss;
     };

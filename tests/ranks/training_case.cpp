@@ -201,7 +201,7 @@ void run_rank(const train::Plan& plan, comm::World& world, tensor::Device& devic
   tokens.clear();
   targets.clear();
   if (engine.needs_input()) fill_batch(plan, 999, engine.at().dp, tokens, targets);
-  const double valid = engine.evaluate(tokens, targets, static_cast<double>(plan.tokens_per_step()), starts);
+  const double valid = *engine.evaluate(tokens, targets, static_cast<double>(plan.tokens_per_step()), starts);
   collect_parameters(engine, outcome.parameters);
   const std::lock_guard lock(outcome_mutex);
   outcome.losses = losses;

@@ -199,10 +199,11 @@ expect 0 "W .*checkpoint.memory_dir = '$dir/mem/a' is not in memory" run c.toml 
 # Two live runs: the second is refused, and told who has the directory; one that was killed is in nobody's way.
 live=(run c.toml --set train.steps=1000000 --set train.eval_every=0 --set train.log_every=100000)
 all=(--set run.dir=runs/live --set trace.enabled=true --set trace.dir=live-trace --set checkpoint.dir=live-ck)
+launcher=()
 begin() { # ARGS...: a run in the background, at work
-  "$tool" "${live[@]}" "$@" >live.out 2>live.err </dev/null &
+  "${launcher[@]}" "$tool" "${live[@]}" "$@" >live.out 2>live.err </dev/null &
   run=$!
-  for _ in $(seq 300); do
+  for _ in $(seq 1200); do
     [ -s runs/live/metrics.jsonl ] && break
     sleep 0.1
   done
@@ -231,5 +232,25 @@ kill "$run"
 wait "$run"
 [ $? -eq 93 ] || fail "a stopped run without checkpoints does not end with 93"
 grep -q 'nothing is saved, as checkpoint.dir is not set' live.err || fail "no word that nothing was saved: $(cat live.err)"
+
+# A stop ends an evaluation, too, of threads and of processes. The line of step 1 is written once step 2 is issued, which
+# an evaluation of hours follows.
+endless=(--set run.dir=runs/live --set checkpoint.dir=live-eval --set train.eval_every=2 --set train.eval_samples=1000000)
+stops_evaluating() { # ARGS...
+  rm -rf runs/live live-eval
+  begin "${endless[@]}" "$@"
+  # mpirun ends its processes where it is killed itself.
+  if [ ${#launcher[@]} -eq 0 ]; then kill "$run"; else touch runs/live/stop; fi
+  wait "$run"
+  [ $? -eq 75 ] || fail "a run that is stopped in an evaluation does not end with 75: $(tail -n 5 live.err)"
+  grep -q 'the evaluation after step 2 is left out' live.err || fail "no word of an evaluation that is left out"
+  [ -d live-eval/step-00000002 ] || fail "not saved after the step that was evaluated: $(ls live-eval)"
+}
+stops_evaluating
+expect 0 'steps         3' run c.toml "${endless[@]}" --set train.steps=3 --set train.eval_every=0
+if command -v mpirun >/dev/null; then
+  launcher=(mpirun -q --allow-run-as-root --oversubscribe -np 2)
+  stops_evaluating --set mesh.pp=1 --set mesh.tp=1
+fi
 
 [ "$failures" -eq 0 ] && echo "all as expected" || exit 1

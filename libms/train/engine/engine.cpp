@@ -207,15 +207,20 @@ StepResult Engine::finish_step(std::int64_t step) {
   return result;
 }
 
-double Engine::evaluate(const data::TokenRows& tokens, const data::TokenRows& targets, double total_tokens,
-                        std::span<const std::int32_t> starts) {
+std::optional<double> Engine::evaluate(const data::TokenRows& tokens, const data::TokenRows& targets,
+                                       double total_tokens, std::span<const std::int32_t> starts, bool stop) {
   const trace::Scope scope(device_.recorder(), {.purpose = trace::Purpose::evaluation});
   Pending& pending = pending_[0];
   MS_ASSERT(pending.step < 0 && pending_[1].step < 0, "evaluation while a step is in flight");
   upload(0, plan_.tokens_per_step(), tokens, targets, starts);
   compute().submit(Fill{tensors_.scalars.sums});
+  auto* const votes = pending.votes.as<double>();
+  std::fill_n(votes, pending.votes.cols, 0.0);
+  votes[0] = stop ? 1.0 : 0.0;
+  compute().submit(Copy{tensors_.scalars.votes(), pending.votes});
   executor_->run(plan_.evaluation, Mode::evaluate, 1.0 / total_tokens);
-  return reduce_loss(pending);
+  const double loss = reduce_loss(pending);
+  return pending.sums.as<double>()[2] > 0 ? std::nullopt : std::optional(loss);
 }
 
 double Engine::reduce_loss(Pending& pending) {

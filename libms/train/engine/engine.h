@@ -64,9 +64,10 @@ class Engine {
   // Waits for that step.
   StepResult finish_step(std::int64_t step);
 
-  // Sum over the batch of loss / `total_tokens`, no gradients; one global batch. Waits.
-  double evaluate(const data::TokenRows& tokens, const data::TokenRows& targets, double total_tokens,
-                  std::span<const std::int32_t> starts = {});
+  // Sum over the batch of loss / `total_tokens`, no gradients; one global batch. Waits. nullopt, on every rank: one of
+  // them passed `stop`.
+  std::optional<double> evaluate(const data::TokenRows& tokens, const data::TokenRows& targets, double total_tokens,
+                                 std::span<const std::int32_t> starts = {}, bool stop = false);
 
   // Computes the forward of the tokens that dp rank `of` has of the step before on all dp ranks, and returns the bits
   // of the losses that each of them finds; empty: they are all the same. Nothing is in flight. Waits.

@@ -177,11 +177,11 @@ class Trainer {
     chain_after(done) = std::move(chain);
   }
 
+  bool stop_asked() { return (options_.stop && options_.stop->asked()) || (stop_file_ && stop_file_->asked()); }
   Votes cast() {
     Votes votes;
     const comm::Patience::Busy busy(world_.patience(), "looks whether it is to stop");
-    const bool asked = (options_.stop != nullptr && options_.stop->asked()) || (stop_file_ && stop_file_->asked());
-    votes.stop = asked ? 1 : 0;
+    votes.stop = stop_asked() ? 1 : 0;
     if (checkpoints_) checkpoints_->cast(votes);
     votes.probe = probe_ && world_.rank() == 0 && monotonic_s() - last_probe_s_ >= probe_pause_s() ? 1 : 0;
     return votes;
@@ -278,7 +278,8 @@ class Trainer {
     }
     if (evaluation_due(step) && !stops && !rollback_) {
       beat("evaluate");
-      report.valid_loss = outcome_.valid_loss = evaluate(step);
+      report.valid_loss = evaluate(step);
+      outcome_.valid_loss = report.valid_loss.value_or(-1);
       evaluation_s = monotonic_s() - end;
     }
     if (reporter_) {
@@ -304,16 +305,21 @@ class Trainer {
     last_end_s_ = end + evaluation_s;  // no part of the next step; this step is reported while that is under way
   }
 
-  double evaluate(std::int64_t step) {
+  std::optional<double> evaluate(std::int64_t step) {  // nullopt: the run stops, and does not wait for all rounds
     const comm::Patience::Busy busy(world_.patience(), "evaluates");
     const auto num_tokens = static_cast<double>(order_.rounds * batch_.global_batch * batch_.seq);
     double loss = 0;
-    for (std::int64_t round = 0; round < order_.rounds; ++round) {
+    for (std::int64_t round = 0; round < order_.rounds && !stop_agreed_; ++round) {
       const data::Batch batch = engine_.needs_input() ? feed_.next({.step = step, .round = round}) : data::Batch();
-      loss += engine_.evaluate(batch.tokens, batch.targets, num_tokens, batch.starts);
+      const auto part = engine_.evaluate(batch.tokens, batch.targets, num_tokens, batch.starts, stop_asked());
+      if (engine_.needs_input()) feed_.release();
+      stop_agreed_ = !part;
+      loss += part.value_or(0);
     }
-    if (engine_.needs_input()) feed_.release();
-    return loss;
+    if (!stop_agreed_) return loss;
+    if (reporter_)
+      log::warn("train", "the evaluation after step {} is left out, as the run stops; see ms-train eval", step + 1);
+    return std::nullopt;
   }
 
   const Plan& plan_;
