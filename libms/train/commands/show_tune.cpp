@@ -23,6 +23,10 @@ Json json_of(const Layout& layout) {
           {"memory_bytes", layout.memory_bytes}};
 }
 
+std::string given_text(const Tuning& tuning) {
+  return tuning.keeps_given() ? "kept: nothing faster was found" : why_slower(*tuning.given, tuning.fastest());
+}
+
 }  // namespace
 
 std::string tuning_text(const Tuning& tuning, const cost::Cluster& cluster) {
@@ -53,9 +57,9 @@ std::string tuning_text(const Tuning& tuning, const cost::Cluster& cluster) {
   for (std::size_t i = 0; i < tuning.best.size(); ++i) row(std::to_string(i + 1), tuning.best[i]);
   if (tuning.given) row("given", *tuning.given);
   std::string out = table.str() + '\n';
-  for (std::size_t i = 1; i < tuning.best.size(); ++i)
-    out += fmt::format("{:>5}  {}\n", i + 1, why_slower(tuning.best[i], tuning.best.front()));
-  if (tuning.given) out += fmt::format("given  {}\n", why_slower(*tuning.given, tuning.best.front()));
+  for (std::size_t i = tuning.keeps_given() ? 0 : 1; i < tuning.best.size(); ++i)
+    out += fmt::format("{:>5}  {}\n", i + 1, why_slower(tuning.best[i], tuning.fastest()));
+  if (tuning.given) out += fmt::format("given  {}\n", given_text(tuning));
   out += fmt::format("\n{} looked at: {} simulated and slower than these", tuning.considered, tuning.slower);
   if (tuning.too_large > 0)
     out += fmt::format(", {} too large for {}", tuning.too_large,
@@ -69,12 +73,13 @@ std::string tuning_json(const Tuning& tuning) {
   Json json{{"schema", 1}, {"best", Json::array()}};
   for (const Layout& layout : tuning.best) {
     json["best"].push_back(json_of(layout));
-    if (json["best"].size() > 1) json["best"].back()["why"] = why_slower(layout, tuning.best.front());
+    if (&layout != &tuning.fastest()) json["best"].back()["why"] = why_slower(layout, tuning.fastest());
   }
   if (tuning.given) {
     json["given"] = json_of(*tuning.given);
-    json["given"]["why"] = why_slower(*tuning.given, tuning.best.front());
+    json["given"]["why"] = given_text(tuning);
   }
+  json["keeps_given"] = tuning.keeps_given();
   json["considered"] = tuning.considered;
   json["slower"] = tuning.slower;
   json["too_large"] = tuning.too_large;

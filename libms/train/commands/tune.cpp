@@ -15,7 +15,7 @@ int run_tune(const Args& args) {
   TuneOptions options;
   options.patience_s = args.get_seconds("patience");
   const Tuning tuning = tune(loaded.settings, cluster, world, options);
-  if (args.has("output")) write_user_file(args.get("output"), to_toml(tuning.best.front().settings));
+  if (args.has("output")) write_user_file(args.get("output"), to_toml(tuning.fastest().settings));
   write_out(args.has("json") ? tuning_json(tuning) : tuning_text(tuning, cluster));
   return 0;
 }
@@ -31,7 +31,9 @@ Command tune_command() {
                   cluster_option(),
                   set_cluster_option(),
                   {.name = "world", .value = "N", .doc = "Number of ranks; without it that of [mesh]."},
-                  {.name = "output", .value = "FILE", .doc = "Writes the fastest layout there, as a configuration."},
+                  {.name = "output",
+                   .value = "FILE",
+                   .doc = "Writes the fastest layout there, as a configuration; the given one where none is faster."},
                   {.name = "patience",
                    .value = "TIME",
                    .doc = "How long to simulate; what is less promising may not be reached then.",

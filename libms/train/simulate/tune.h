@@ -24,6 +24,10 @@ struct Tuning {
   std::size_t considered = 0, too_large = 0, slower = 0, not_reached = 0;
   std::map<std::string, std::size_t> impossible;  // by the rule that they break
   std::int64_t least_bytes = 0;                   // what the smallest of those that are too large needs
+
+  // Whether nothing that was simulated is faster than the given layout: the time may have run out before.
+  bool keeps_given() const { return given && given->simulation.iteration_s <= best.front().simulation.iteration_s; }
+  const Layout& fastest() const { return keeps_given() ? *given : best.front(); }
 };
 
 struct TuneOptions {

@@ -60,6 +60,21 @@ TEST(Tune, FindsWhatTryingEverythingFinds) {
   EXPECT_EQ(tuning.not_reached, 0U);
 }
 
+// Without patience only the most promising layout is simulated.
+TEST(Tune, KeepsTheGivenLayoutWhereNothingFasterWasReached) {
+  const cost::Cluster cluster = cluster_of("1GiB");
+  const Settings fastest = tune(model(), cluster, 4, {}).best.front().settings;
+  const Tuning tuning = tune(fastest, cluster, 4, {.patience_s = 0});
+  EXPECT_GT(tuning.not_reached, 0U);
+  ASSERT_TRUE(tuning.keeps_given());
+  EXPECT_LT(tuning.given->simulation.iteration_s, tuning.best.front().simulation.iteration_s);
+  EXPECT_EQ(to_toml(tuning.fastest().settings), to_toml(fastest));
+  const std::string text = tuning_text(tuning, cluster);
+  EXPECT_THAT(text, HasSubstr("given  kept: nothing faster was found"));
+  EXPECT_THAT(text, HasSubstr("    1  " + why_slower(tuning.best.front(), tuning.fastest())));
+  EXPECT_THAT(tuning_json(tuning), HasSubstr("\"keeps_given\": true"));
+}
+
 TEST(Tune, KeepsWithinMemory) {
   const std::int64_t whole = rank_memory(make_plan(model(), 4), {}).total_bytes;
   const cost::Cluster cluster = cluster_of(std::to_string(whole * 2 / 3) + "B");
