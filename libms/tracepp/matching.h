@@ -38,6 +38,8 @@ struct Matches {
     const std::size_t end = operation + 1 < operations.size() ? operations[operation + 1].first : members.size();
     return std::span(members).subspan(first, end - first);
   }
+  // Returns whether any operation has members of several ranks: else nothing tells which rank waited for which.
+  bool tie_ranks() const { return members.size() > operations.size(); }
   // The indices of a group's operations: [first, end).
   struct Range {
     std::uint32_t first = 0, end = 0;

@@ -137,6 +137,7 @@ struct RunTrace {
   std::string source;  // "ms-trace", "kineto", "chrome", "ndtimeline", "flight recorder", "straggler analysis"
   mesh::Mesh mesh;     // of the whole run, also where not every rank was traced; all 1 where not known
   bool has_mesh = false;
+  std::int64_t world = 0;  // ranks of the whole run where the mesh is not known; 0: not known either
   int microbatches = 0, chunks = 0;
   double flops_per_step = 0, peak_flops = 0;  // of the run by the causal convention; of one rank's device; 0: not known
   std::vector<RankTrace> ranks;               // rising by rank; a rank is there once

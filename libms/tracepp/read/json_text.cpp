@@ -45,7 +45,11 @@ std::size_t guessed_end(std::string_view text) {
 
 bool begins_json(std::string_view text) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
-  return first != std::string_view::npos && (text[first] == '{' || text[first] == '[');
+  if (first == std::string_view::npos) return false;
+  if (text[first] == '{') return true;
+  // Lines of logs begin with a bracket, too: "[2025-11-26 10:00:00] iteration".
+  const std::size_t second = text.find_first_not_of(" \t\r\n", first + 1);
+  return text[first] == '[' && (second == std::string_view::npos || text[second] == '{' || text[second] == ']');
 }
 
 JsonText::JsonText(TextInput& input) : input_(input), buffer_(kWindowBytes) {}

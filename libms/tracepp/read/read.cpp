@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "tracepp/read/chrome_reader.h"
+#include "tracepp/read/collective_numbers.h"
 #include "tracepp/read/flight_recorder_run.h"
 #include "tracepp/read/formats.h"
 #include "tracepp/read/pipeline_timeline.h"
@@ -90,6 +91,7 @@ class Reader {
     RunTrace& trace = part_.trace;
     trace.source.clear();
     const std::size_t had = trace.ranks.size();
+    const std::map<std::string, std::uint64_t> known = trace.problems;
     Facts facts{.path = file.path, .source = {}, .run = {}, .mesh = {}};
     std::string why = "not a trace";
     try {
@@ -99,6 +101,10 @@ class Reader {
       why = error.message();
     }
     if (trace.ranks.size() == had) {
+      for (const auto& [problem, count] : trace.problems) {
+        const auto before = known.find(problem);
+        if (before == known.end() || before->second < count) why += fmt::format("; {}", problem);
+      }
       part_.unusable.push_back(fmt::format("{}: {}", file.path, why));
       // In a directory there may be anything.
       if (file.named || why != "not a trace") ++trace.problems["file without a trace that could be read"];
@@ -317,7 +323,9 @@ RunTrace read_run(const std::vector<std::string>& paths, const ReadOptions& opti
   trace.run = first->run;
   trace.has_mesh = meshed != nullptr && meshed->has_mesh;
   trace.mesh = trace.has_mesh ? meshed->mesh : mesh::Mesh{};
+  trace.world = meshed != nullptr ? meshed->world : 0;
   order_ranks(trace);
+  if (trace.source == "kineto" || trace.source == "chrome") number_collectives(trace);
   if (trace.source == "ndtimeline" || trace.source == "straggler analysis") connect_pipeline(trace);
   if (trace.source == "flight recorder") relate_dumps(trace);
   return trace;

@@ -95,6 +95,9 @@ std::string endings_text(const RunTrace& trace) {
   return text;
 }
 
+// 0: not known.
+std::int64_t world_of(const RunTrace& trace) { return trace.has_mesh ? trace.mesh.size() : trace.world; }
+
 // "cpu"; of unlike ranks "cpu, sim"; empty: not known.
 std::string devices(const RunTrace& trace) {
   std::set<std::string_view> names;
@@ -118,7 +121,7 @@ std::string info_text(const RunTrace& trace) {
   text += fmt::format("mesh          {}\n", mesh_text(trace));
   const std::size_t hosts = host_count(trace);
   text += fmt::format("ranks         {} of {}, on {}\n", trace.ranks.size(),
-                      trace.has_mesh ? std::to_string(trace.mesh.size()) : "?",
+                      world_of(trace) > 0 ? std::to_string(world_of(trace)) : "?",
                       hosts == 0 ? "hosts that are not named" : plural(hosts, "host"));
   if (const std::string device = devices(trace); !device.empty())
     text += fmt::format("device        {}\n", plain_text(device, 100));
@@ -151,7 +154,7 @@ std::string info_json(const RunTrace& trace) {
             {"source", trace.source},
             {"run", trace.run},
             {"mesh", or_null(trace.has_mesh, {{"dp", trace.mesh.dp}, {"pp", trace.mesh.pp}, {"tp", trace.mesh.tp}})},
-            {"world", or_null(trace.has_mesh, trace.mesh.size())},
+            {"world", or_null(world_of(trace) > 0, world_of(trace))},
             {"ranks", trace.ranks.size()},
             {"hosts", host_count(trace)},
             {"device", or_null(!devices(trace).empty(), devices(trace))},

@@ -203,10 +203,11 @@ Json communication_json(const RunTrace& trace, const CommReport& report) {
 }
 
 Json critical_path_json(const RunTrace& trace, const CriticalPaths& paths) {
+  if (!paths.unknown.empty()) return {{"known", false}, {"why", paths.unknown}};
   const auto share = [&](std::int64_t ns) {
     return paths.time_ns == 0 ? 0 : static_cast<double>(ns) / static_cast<double>(paths.time_ns);
   };
-  Json json{{"steps", paths.steps.size()}, {"time_s", seconds(paths.time_ns)}};
+  Json json{{"known", true}, {"steps", paths.steps.size()}, {"time_s", seconds(paths.time_ns)}};
   Json& kinds = json["by_kind"] = Json::array();
   for (const PathShare& kind : paths.by_kind) {
     Json row{{"of", to_string(kind.of)}};

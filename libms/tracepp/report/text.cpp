@@ -198,6 +198,7 @@ std::string effective_text(const Effective& e) {
 }
 
 std::string critical_path_text(const RunTrace& trace, const CriticalPaths& paths) {
+  if (!paths.unknown.empty()) return fmt::format("no critical path: {}\n", paths.unknown);
   if (paths.time_ns == 0) return "no finished step\n";
   const auto share = [&](std::int64_t ns) {
     return percent(static_cast<double>(ns) / static_cast<double>(paths.time_ns));

@@ -304,6 +304,10 @@ std::string_view to_string(PieceOf of) {
 
 CriticalPaths critical_paths(const RunTrace& trace, const Matches& matches, const Breakdown& breakdown) {
   CriticalPaths paths;
+  if (trace.ranks.size() > 1 && !matches.tie_ranks()) {
+    paths.unknown = "no communication of two ranks could be matched, so nothing tells which rank waited for which";
+    return paths;
+  }
   Walk walk(trace, matches);
   for (const auto& [number, step] : steps_of_run(breakdown, trace.ranks.size()))
     paths.steps.push_back({number, step.begin_ns, step.end_ns, walk(step.last_rank, step.begin_ns, step.end_ns)});

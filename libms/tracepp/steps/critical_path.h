@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -51,6 +52,7 @@ struct RankShare {
 };
 
 struct CriticalPaths {
+  std::string unknown;          // why there are none; empty: there are
   std::vector<StepPath> steps;  // rising
   std::int64_t time_ns = 0;     // of all of them
   // The largest first.

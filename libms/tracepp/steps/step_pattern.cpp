@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "tracepp/matching.h"
 #include "tracepp/parallel.h"
 
 namespace ms::tracepp {
@@ -199,7 +200,9 @@ RunPattern find_pattern(const RunTrace& trace) {
                        std::int64_t{mesh.dp} * mesh.pp <= kMostRanks / mesh.tp;
   if (!is_mesh) {
     throw user_error("trace.shape", "the trace does not say how ranks lie on the axes dp, pp and tp",
-                     "ms-tracepp report tells which rank comes last to collectives");
+                     match_operations(trace).tie_ranks()
+                         ? "ms-tracepp report tells which rank comes last to collectives"
+                         : "no communication of two ranks could be matched either: ms-tracepp info tells why");
   }
   RunPattern run;
   run.roles = roles_of(trace);

@@ -120,11 +120,15 @@ TEST(ReadRun, ListsTheFilesIfNoneIsATrace) {
   files.put("c.json", "{\"traceEvents\":[]}");
   files.put("d.mst", "MSTRACE\n but cut");
   files.put("e.json", "");
+  files.put("g.log", " [2025-11-26 10:00:00] iteration 10/ 100 | lm loss: 3.1E+00 |\n");
+  files.put("h.json", R"({"traceEvents":[{"ph":"X","name":"a","pid":0,"tid":0,"ts":1e300,"dur":1}]})");
+  expect_refused({files / "g.log"}, "trace.none", {"g.log: not a trace"});
+  expect_refused({files / "h.json"}, "trace.none", {"h.json: JSON without events; time that is no number"});
   expect_refused({files.path()}, "trace.none",
                  {"a.txt: not a trace", "b.pickle: a Python pickle", "c.json: JSON without events", "d.mst"});
   expect_refused({files / "a.txt"}, "trace.none", {"not a trace"});
   for (int i = 0; i < 9; ++i) files.put(fmt::format("f{}", i), "x");
-  expect_refused({files.path()}, "trace.none", {"and 9 more"});
+  expect_refused({files.path()}, "trace.none", {"and 11 more"});
 }
 
 TEST(ReadRun, SkipsAFileThatCannotBeRead) {

@@ -1,0 +1,15 @@
+// Numbers for collectives that have none: Kineto writes "Seq" only since some version of PyTorch. All ranks of a group
+// issue its collectives in one order, so the n-th of each rank are one operation, but only where every rank's trace
+// holds the same ones. Pure.
+#pragma once
+
+#include "tracepp/run_trace.h"
+
+namespace ms::tracepp {
+
+// Sets Event::detail of collectives without a number, in groups whose members are known and where all traced members
+// have the same kinds in the same order (all-reduces also of the same size) and the same steps. Others stay without,
+// and are counted in trace.problems. `trace`: of the whole run, with its ranks in order.
+void number_collectives(RunTrace& trace);
+
+}  // namespace ms::tracepp
