@@ -246,7 +246,7 @@ class ConfigSchema::Loader {
   static Refusal read(const Entry& entry, const toml::value& value, std::string& result) {
     if (!value.is_string()) return wrong_type(entry, "a string", value);
     result = toml::get<std::string>(value);
-    return not_a_choice(entry, result);
+    return unusable(entry, result);
   }
 
   static Refusal read(const Entry& entry, const toml::value& value, std::vector<std::string>& result) {
@@ -258,7 +258,7 @@ class ConfigSchema::Loader {
     for (const toml::value& element : value.as_array()) {
       ListItem item = list_item(element, entry.weighted_paths);
       if (!item.problem.empty()) return fmt::format("{}: entry {}: {}", entry.name(), result.size() + 1, item.problem);
-      if (auto refused = not_a_choice(entry, item.text)) return refused;
+      if (auto refused = unusable(entry, item.text)) return refused;
       result.push_back(std::move(item.text));
     }
     return std::nullopt;
@@ -275,6 +275,12 @@ class ConfigSchema::Loader {
     const std::string allowed = ConfigSchema::range(entry);
     const std::string unit = entry.unit == Unit::none ? "" : fmt::format(" {}", to_string(entry.unit));
     return fmt::format("{}: must be {}{}, got {}", entry.name(), allowed.empty() ? "a number" : allowed, unit, number);
+  }
+
+  static Refusal unusable(const Entry& entry, const std::string& text) {
+    // A path would end there, and be another one.
+    if (text.find('\0') != std::string::npos) return fmt::format("{}: must not hold U+0000", entry.name());
+    return not_a_choice(entry, text);
   }
 
   static Refusal not_a_choice(const Entry& entry, const std::string& word) {

@@ -58,6 +58,25 @@ class Pending {
   bool committed_ = false;
 };
 
+// Takes back a directory that was made for a checkpoint which did not come about. Its lock, all that is left in it
+// then, is held meanwhile.
+class NewDirectory {
+ public:
+  explicit NewDirectory(std::string dir) : dir_(std::move(dir)) {}
+  ~NewDirectory() {
+    std::error_code ignored;
+    if (dir_.empty()) return;
+    fs::remove(dir_ + "/lock", ignored);
+    fs::remove(dir_, ignored);  // not where it holds anything
+  }
+  NewDirectory(const NewDirectory&) = delete;
+  NewDirectory& operator=(const NewDirectory&) = delete;
+  void keep() { dir_.clear(); }
+
+ private:
+  std::string dir_;
+};
+
 // The directory is locked, so that nobody adds one behind this look.
 void refuse_existing(const std::string& dir, std::int64_t step) {
   std::error_code error;
@@ -142,7 +161,10 @@ std::vector<float> Parameters::read_f32(const std::string& name) const {
 
 std::string write_checkpoint(const std::string& dir, Manifest manifest, const std::vector<OfflineFile>& files,
                              const std::function<void(std::int64_t)>& progress) {
+  std::error_code ignored;
+  const bool is_new = !fs::exists(dir, ignored);
   const DirectoryLock lock(dir);
+  NewDirectory made(is_new ? dir : "");
   refuse_existing(dir, manifest.step);
   Pending pending(dir, manifest.step);
   manifest.files.clear();
@@ -161,6 +183,7 @@ std::string write_checkpoint(const std::string& dir, Manifest manifest, const st
         writer.write(pending.path(), rank_file_name(static_cast<int>(manifest.files.size())), std::stop_token{}));
   }
   pending.publish(manifest);
+  made.keep();
   return dir + "/" + step_name(manifest.step);
 }
 

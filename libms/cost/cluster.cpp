@@ -27,6 +27,13 @@ Cluster load_with(const std::vector<std::string>& assignments, F&& read) {
     } catch (const Error& error) { schema.add_problem(key, error.what()); }
   };
   const DeviceConfig& device = cluster.device;
+  constexpr double kLeastRate = 1e-3;  // 1 MB/s: below, times have no meaning
+  const auto check_rate = [&](const char* key, double gb_s) {
+    if (gb_s > 0 && gb_s < kLeastRate)
+      schema.add_problem(key, fmt::format("{}: must be 0 or at least {} GB/s, got {}", key, kLeastRate, gb_s));
+  };
+  check_rate("node.rate", cluster.node.gb_s);
+  check_rate("network.rate", cluster.network.gb_s);
   check("device.gemm", [&] { parse_curve(device.gemm, "device.gemm"); });
   check("device.attention", [&] { parse_curve(device.attention, "device.attention"); });
   check("device.memory", [&] { parse_curve(device.memory, "device.memory"); });

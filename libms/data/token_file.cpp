@@ -133,6 +133,12 @@ std::int64_t convert(const MappedFile& file, std::int64_t at, std::span<std::int
   return first_bad;
 }
 
+// The file is not damaged, but of another kind: no retry helps.
+[[noreturn]] void foreign(const std::string& prefix, const std::string& what) {
+  throw user_error("data.index", fmt::format("{}.idx: {}", prefix, what),
+                   "ms-data encode writes token files, and so does Megatron-LM's preprocess_data.py");
+}
+
 using Convert = std::int64_t (*)(const MappedFile&, std::int64_t, std::span<std::int32_t>);
 // In the order of the codes.
 constexpr std::array<Convert, 8> kConvert{convert<std::uint8_t>, convert<std::int8_t>,  convert<std::int16_t>,
@@ -166,12 +172,14 @@ void TokenFile::check_header() {
   if (size < kIndexHeaderBytes)
     damaged(fmt::format("expected a header of {} bytes, found {} bytes", kIndexHeaderBytes, size));
   if (load<std::array<char, kIndexMagic.size()>>(idx_, 0) != kIndexMagic) {
-    damaged("expected the magic MMIDIDX at the beginning, found something else: this is not the index of a token file");
+    foreign(prefix_,
+            "expected the magic MMIDIDX at the beginning, found something else: this is not the index of a token file");
   }
   const auto version = load<std::uint64_t>(idx_, kIndexMagic.size());
-  if (version != kIndexVersion) damaged(fmt::format("expected version {}, found {}", kIndexVersion, version));
+  if (version != kIndexVersion) foreign(prefix_, fmt::format("expected version {}, found {}", kIndexVersion, version));
   const auto code = load<std::uint8_t>(idx_, kTypeAt);
-  if (code < 1 || code > kTokenTypes.size()) damaged(fmt::format("expected a token type of 1 to 8, found {}", code));
+  if (code < 1 || code > kTokenTypes.size())
+    foreign(prefix_, fmt::format("expected a token type of 1 to 8, found {}", code));
   type_ = static_cast<TokenType>(code);
 
   // Divided, not multiplied: the counts are whatever 64 bits the file holds.

@@ -41,9 +41,9 @@ struct TokenRange {
 class TokenFile {
  public:
   // Opens PREFIX.idx and PREFIX.bin and checks the index against itself and against the size of .bin, in O(sequences).
-  // A file that is not there is Error("file.*", user); anything damaged, cut or foreign is Error("data.index",
-  // storage). Sequences must follow one another in .bin without gaps, as every known writer leaves them: that makes
-  // nearly any flipped bit in an index visible.
+  // A file that is not there is Error("file.*", user); one of another magic, version or token type is
+  // Error("data.index", user), anything damaged or cut Error("data.index", storage). Sequences must follow one another
+  // in .bin without gaps, as every known writer leaves them: that makes nearly any flipped bit in an index visible.
   explicit TokenFile(std::string prefix);
 
   const std::string& prefix() const { return prefix_; }

@@ -199,17 +199,28 @@ void read_merges(const Section& model, const Ids& ids, TokenizerSpec& spec) {
   }
 }
 
+// Called before all else: of another kind of model everything is different, and its name says most.
+void check_model_type(const Section& file) {
+  const Json& model = file.get("model");
+  const Json* const type = model.is_object() ? model.find("type") : nullptr;
+  // Files of the first releases have no type.
+  if (type != nullptr && type->is_string() && type->text() != "BPE")
+    refuse_field("model.type", fmt::format("is '{}', not 'BPE'", type->text()));
+  const Json* const fallback = model.is_object() ? model.find("byte_fallback") : nullptr;
+  if (fallback != nullptr && fallback->is_boolean() && fallback->get<bool>())
+    refuse_field("model.byte_fallback", "is true, as in a SentencePiece model (Llama 2)");
+}
+
 Ids read_model(const Section& file, TokenizerSpec& spec) {
   const Section model(file.get("model"), "model",
                       {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
                        "byte_fallback", "ignore_merges", "vocab", "merges"});
-  // Files of the first releases have no type. unk_token and fuse_unk say nothing where every byte has a token.
-  if (model.find("type") != nullptr && model.text("type") != "BPE")
-    refuse_field("model.type", fmt::format("is '{}', not 'BPE'", model.text("type")));
+  // unk_token and fuse_unk say nothing where every byte has a token.
+  if (model.find("type") != nullptr) model.text("type");
   model.must_be_null("dropout", "is set");
   for (const std::string_view key : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (model.find(key) != nullptr && !model.text(key).empty()) refuse_field(model.at(key), "is set");
-  if (model.flag("byte_fallback", false)) refuse_field("model.byte_fallback", "is true");
+  model.flag("byte_fallback", false);
   spec.ignore_merges = model.flag("ignore_merges", false);
   const Ids ids = read_vocab(model, spec);
   read_merges(model, ids, spec);
@@ -262,6 +273,7 @@ TokenizerSpec parse_tokenizer_json(std::string_view text) {
                       "post_processor", "decoder", "model"});
   if (file.text("version") != "1.0") refuse_field("version", fmt::format("is '{}', not '1.0'", file.text("version")));
   TokenizerSpec spec;
+  check_model_type(file);
   check_surroundings(file);
   read_normalizer(file, spec);
   read_pre_tokenizer(file, spec);

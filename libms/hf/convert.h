@@ -22,9 +22,9 @@ struct ExportOptions {
 // Bytes of tensors that export_model writes: the total of its progress.
 std::int64_t export_bytes(const ckpt::Parameters& from, const ExportOptions& options);
 
-// Writes the directory `out`, which is absent or empty. It appears whole, by a rename, or not at all: until then it is
-// called OUT.incomplete-PID. Error("hf.export", user): `out` holds something, the checkpoint is not of this model, or
-// the model is none that the family there can be.
+// Writes the directory `out`, which is absent or empty; its parents are made. It appears whole, by a rename, or not at
+// all: until then it is called OUT.incomplete-PID. Error("hf.export", user): `out` holds something, the checkpoint is
+// not of this model, or the model is none that the family there can be.
 void export_model(const ckpt::Parameters& from, const nn::ModelConfig& model, const std::string& out,
                   const ExportOptions& options);
 

@@ -88,6 +88,7 @@ class Unfinished {
   explicit Unfinished(std::string out)
       : out_(std::move(out)), path_(fmt::format("{}.incomplete-{}", out_, ::getpid())) {
     std::error_code error;
+    make_user_directories(fs::path(path_).parent_path());
     if (!fs::create_directory(path_, error)) {
       const std::string words = error ? error.message() : "it is there already";
       const bool path_is_wrong = error && is_wrong_path(error.value());

@@ -149,6 +149,7 @@ expect_names there 'step-00000006 step-00000007 '
 # export and import: the weights, and only they.
 expect 0 '^hf$' export --format hf -o hf ck/step-00000004
 [ -s hf/config.json ] || fail "export writes config.json"
+expect 0 '^new/parents/hf$' export -o new/parents/hf ck/step-00000004
 expect 2 'hf' export -o hf ck
 expect 0 '^im/step-00000000$' import hf -o im
 expect 0 'sound' verify im

@@ -76,7 +76,11 @@ int run_simulate(const Args& args) {
   options.trace_dir = args.get("trace");
   if (args.has("steps") && !args.has("trace")) throw user_error("cli.value", "--steps says nothing without --trace");
   if (args.has("steps")) options.trace_steps = static_cast<int>(args.get_int("steps", 1, 10'000));
+  constexpr double kMostTokens = 1e18;
   const double tokens = args.has("tokens") ? args.get_double("tokens") : 0;
+  if (args.has("tokens") && !(tokens >= 1 && tokens <= kMostTokens))
+    throw user_error("cli.value",
+                     fmt::format("--tokens: must be 1 to {:.0e}, got {}", kMostTokens, args.get("tokens")));
   const Simulation simulation = simulate(made, cluster, options);
   write_out(args.has("json") ? simulation_json(made, cluster, simulation, tokens)
                              : simulation_text(made, cluster, simulation, tokens));

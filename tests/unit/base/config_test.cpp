@@ -198,6 +198,7 @@ TEST(Config, RefusesInAssignments) {
       {"model=3", "unknown key 'model'"},
       {"model.layers=abc", "expected an integer, got the string \"abc\""},
       {"model.layers=", "expected an integer, got the string \"\""},
+      {"run.main.dir=\"a\\u0000b\"", "run.main.dir: must not hold U+0000"},
       {"model.layers=1\ntied=false", "expected an integer, got the string"},
       {"model.tied=yes", "expected true or false, got the string \"yes\""},
       {"model.dumps=loss,lost", "must be one of loss, norm, time, got 'lost'"},

@@ -138,6 +138,8 @@ TEST(ClusterFiles, EachProblemIsSaid) {
       {"device.gemm=1e9", {"'1e9'", "device.gemm"}},
       {"device.attention=1e9:2", {"'1e9:2'", "device.attention"}},
       {"device.memory=", {"device.memory"}},
+      {"network.rate=1e-300", {"network.rate: must be 0 or at least 0.001 GB/s"}},
+      {"node.rate=1e-4", {"node.rate: must be 0 or at least"}},
       {"network.spine_share=0", {"network.spine_share"}},
       {"network.spine_share=1.5", {"network.spine_share"}},
       {"node.ranks=0", {"node.ranks"}},

@@ -261,14 +261,15 @@ TEST(TokenFile, RefusesWhatIsDamagedAndSaysWhat) {
     std::string idx;
     std::size_t bin_bytes;
     std::string message;
+    Blame blame = Blame::storage;  // exit code 74
   };
   const std::vector<Row> rows{
       {"", 8, "expected a header of 34 bytes, found 0"},
       {good.substr(0, 33), 8, "expected a header of 34 bytes, found 33"},
-      {with(0, "X"), 8, "magic"},
-      {with(9, le(2, 8)), 8, "expected version 1, found 2"},
-      {with(17, le(0, 1)), 8, "expected a token type of 1 to 8, found 0"},
-      {with(17, le(9, 1)), 8, "found 9"},
+      {with(0, "X"), 8, "magic", Blame::user},
+      {with(9, le(2, 8)), 8, "expected version 1, found 2", Blame::user},
+      {with(17, le(0, 1)), 8, "expected a token type of 1 to 8, found 0", Blame::user},
+      {with(17, le(9, 1)), 8, "found 9", Blame::user},
       {with(17, le(4, 1)), 8, "sequence 0 ends at byte 12"},  // another width
       {with(18, le(~std::uint64_t{0}, 8)), 8, "do not fit"},
       {with(18, le(0x1555555555555556, 8)), 8, "do not fit"},  // 12 x this overflows to 8
@@ -300,7 +301,7 @@ TEST(TokenFile, RefusesWhatIsDamagedAndSaysWhat) {
     spill(dir / "t.bin", std::string(row.bin_bytes, 'x'));
     const Error error = thrown_by([&] { TokenFile(dir / "t"); });
     EXPECT_EQ(error.kind(), "data.index");
-    EXPECT_EQ(error.blame(), Blame::storage) << "exit code 74";
+    EXPECT_EQ(error.blame(), row.blame) << row.message;
     EXPECT_THAT(error.message(), testing::HasSubstr(row.message));
     EXPECT_THAT(error.message(), testing::HasSubstr(dir / "t.idx"));
   }

@@ -177,6 +177,7 @@ TEST(BpeTokenizer, RefusesWhatItWouldDoOtherwise) {
       {"\"padding\": null", "\"filling\": null", "filling: is not known"},
       {"\"padding\": null", "\"padding\": null, \"padding\": null", "'padding' is there twice"},
       {"\"type\": \"BPE\"", "\"type\": \"Unigram\"", "model.type: is 'Unigram'"},
+      {"\"type\": \"BPE\"", "\"type\": \"Unigram\", \"unk_id\": 0", "model.type: is 'Unigram'"},
       {"\"dropout\": null", "\"dropout\": 0.1", "model.dropout: is set"},
       {"\"byte_fallback\": false", "\"byte_fallback\": true", "model.byte_fallback: is true"},
       {"\"byte_fallback\": false", "\"byte_fallback\": 1", "model.byte_fallback: is not true or false"},
