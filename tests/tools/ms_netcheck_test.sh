@@ -43,7 +43,7 @@ grep -q '^ms_netcheck_nodes 2$' metrics || fail "no metrics"
 grep -q '<svg' map.html || fail "no heat map"
 expect 0 '^OK - 2 nodes' pairs --nodes a,b --launch "$agents" --seconds 50ms --nagios
 expect 3 'not run: verbs: on no node: no RDMA port is active' pairs --nodes a,b --launch "$agents" --transport verbs
-expect 0 'even' ecmp --nodes a,b --launch "$agents" --seconds 50ms --flows 2 --rolls 1 --max-rate 0.01
+expect 0 'even' ecmp --nodes a,b --launch "$agents" --seconds 400ms --flows 2 --rolls 1 --max-rate 0.01
 expect 0 'all_reduce +4092 ' collectives --transport threads --ranks 3 --from 4KiB --to 4KiB --what all_reduce
 
 # The secret reaches agents by standard input alone: neither arguments nor environments of any process have it.
