@@ -165,7 +165,8 @@ Layout layout_for(const Sample& sample, const std::string& node, const Layout* l
   const auto plain = [](std::string_view text) { return std::string(trim(ms::printable(text, kMaxNameBytes))); };
   for (const auto& [device, facts] : sample.facts) {
     Facts& known = layout.facts[plain(device)];
-    const auto before = known.find("uuid"), now = facts.find("uuid");
+    const auto before = known.find("uuid");
+    const auto now = facts.find("uuid");
     const bool is_another = before != known.end() && now != facts.end() && before->second != plain(now->second);
     if (is_another) known.clear();  // else one that tells less of itself this time, as a lost GPU does
     for (const auto& [key, fact] : facts) known[plain(key)] = plain(fact);
