@@ -81,7 +81,7 @@ const ms::Tool kTool{
                {.name = "samples",
                 .value = "HOSTLIST",
                 .doc = "The samples of these nodes from telemetry.directory, as CSV: time (seconds since 1970), node, "
-                       "device, column, value."},
+                       "device, metric, value."},
                {.name = "days",
                 .value = "N",
                 .doc = "With --site and --samples: drains and samples of the last N days.",

@@ -52,7 +52,7 @@ if [ "$(day)" = "$before" ]; then # not at midnight
   [ "$(find samples -name '*.tlm' | wc -l)" -eq 1 ] || fail "one day is one file"
 fi
 samples || fail "history --samples"
-[ "$(head -n 1 samples.csv)" = "time,node,device,column,value" ] || fail "the title of the CSV"
+[ "$(head -n 1 samples.csv)" = "time,node,device,metric,value" ] || fail "the title of the CSV"
 grep -Eq '^[0-9]+,node01,gpu1,temperature_c,77$' samples.csv || fail "the CSV has no temperature of 77"
 grep -Eq '^[0-9]+,node01,gpu1,ecc_corrected_life,12$' samples.csv || fail "the CSV has no errors"
 

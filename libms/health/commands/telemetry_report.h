@@ -17,7 +17,7 @@ std::string sample_text(const Sample& sample);
 // {"schema":1,"node","time","devices":[{"device","facts":{..},"values":{COLUMN:n}}],"missing":[..]}
 std::string sample_json(const std::string& node, const Sample& sample);
 
-inline constexpr std::string_view kSamplesTitle = "time,node,device,column,value\n";
+inline constexpr std::string_view kSamplesTitle = "time,node,device,metric,value\n";
 std::string samples_csv(const Series& series);  // a line each value that is known
 
 std::string trends_text(const SiteTrends& trends);

@@ -250,14 +250,15 @@ TEST_F(StoreTest, AFullDiskLeavesWhatWasThere) {
 
 TEST_F(StoreTest, AFileThatWouldTakeMuchMoreMemoryThanItsSizeIsRefused) {
   keep(sample_at(kNoon_s));
-  std::string bytes;  // 250 rows of 750,000 columns
-  for (int segment = 0; segment < 250; ++segment) {
-    Sample sample{.wall_s = kNoon_s + segment, .values = {}};
-    for (int column = 0; column < 3000; ++column)
-      sample.values.push_back({"", fmt::format("{}.{}", segment, column), 1});
-    const Layout layout = layout_for(sample, "n1", nullptr);
-    bytes += encode_header(layout) + encode_record(layout, sample);
-  }
+  Sample narrow{.wall_s = kNoon_s, .values = {{"", "load", 1}}};
+  const Layout one = layout_for(narrow, "n1", nullptr);
+  const std::string row = encode_record(one, narrow);
+  std::string bytes = encode_header(one);
+  for (int i = 0; i < 20'000; ++i) bytes += row;
+  Sample wide = narrow;
+  for (int column = 0; column < 8000; ++column) wide.values.push_back({"", fmt::format("c{}", column), 1});
+  const Layout many = layout_for(wide, "n1", nullptr);
+  bytes += encode_header(many) + encode_record(many, wide);
   test::spill(today(), bytes);
   try {
     read();
