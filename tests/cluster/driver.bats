@@ -17,15 +17,16 @@ inside() {
     'cp -r "$kit/." "$CLUSTER_DIR/shared"; cd "$CLUSTER_DIR/shared"; . ./training.sh; . ./driven.sh'$'\n'"$(cat)"
 }
 
-# A controller that hangs costs the driver nothing but the job's comment.
+# scontrol that hangs costs the driver nothing but the job's comment.
 @test "a rank that dies is replaced by a spare, and the losses are those of an undisturbed run" {
   inside 2 1 <<'BASH'
   driven_config
   undisturbed
   printf '#!/bin/sh\ntouch %q\nexec sleep 1000\n' "$PWD/asked" >scontrol
   chmod +x scontrol
-  on-node node01 mount --bind "$PWD/scontrol" "$(command -v scontrol)"
   drive_training --comment
+  wait-until 30 at_step 2
+  on-node node01 mount --bind "$PWD/scontrol" "$(command -v scontrol)"
   wait-until 30 at_step 12
   on-node node02 pkill -KILL -x ms-train
   ends_with 0
