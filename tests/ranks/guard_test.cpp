@@ -138,9 +138,7 @@ TEST(ReplayedRun, ChangesNoBit) {
         if (engine.needs_input()) fill_batch(plan, step, engine.at().dp, tokens, targets);
         engine.issue_step(step, settings.optim.lr, tokens, targets);
         const train::StepResult result = engine.finish_step(step);
-        if (replay) {
-          EXPECT_TRUE(engine.replay(1).empty());
-        }
+        if (replay) { EXPECT_TRUE(engine.replay(1).empty()); }
         if (world.rank() == 0) all.push_back(result.loss);
       }
     });

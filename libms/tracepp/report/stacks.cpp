@@ -69,15 +69,19 @@ std::optional<std::string> paragraph(const std::string& text, const std::string&
   return found;
 }
 
-// Returns what a file says of the suspect: its own process's, or that of another one which has looked at it.
-std::optional<std::string> told_in(const std::string& text, const HangSuspect& suspect) {
-  if (const auto told = paragraph(text, fmt::format("process {}, which is blamed", suspect.pid))) return told;
+// Returns what a file of the suspect's own process says of it.
+std::optional<std::string> told_by_itself(const std::string& text, const HangSuspect& suspect) {
   if (text.find(fmt::format("\nprocess {}\n", suspect.pid)) == std::string::npos) return std::nullopt;
   for (std::size_t at = text.find("\nthread "); at != std::string::npos; at = text.find("\nthread ", at + 1)) {
     const std::string line = text.substr(at + 1, text.find('\n', at + 1) - at - 1);
     if (line.find(fmt::format(" rank {} ", suspect.rank)) != std::string::npos) return paragraph(text, line);
   }
   return paragraph(text, fmt::format("thread {} ", suspect.pid));
+}
+
+// Returns what the file of another process, which has looked at it, says of the suspect's.
+std::optional<std::string> told_by_another(const std::string& text, const HangSuspect& suspect) {
+  return paragraph(text, fmt::format("process {}, which is blamed", suspect.pid));
 }
 
 }  // namespace
@@ -89,12 +93,15 @@ std::string suspect_stacks(const std::vector<std::string>& paths, const Hang& ha
   for (std::size_t i = 0; i < std::min(hang.suspects.size(), kSuspects); ++i) {
     const HangSuspect& suspect = hang.suspects[i];
     if (suspect.pid <= 0) continue;
-    for (const StackFile& file : files) {
-      const std::optional<std::string> told = told_in(file.text, suspect);
-      if (!told) continue;
-      text += fmt::format("  where rank {} stood, and the other threads, is in {}\n{}", suspect.rank,
-                          plain_text(file.path.string(), 1000), *told);
-      break;
+    bool is_told = false;
+    for (const auto& teller : {told_by_itself, told_by_another}) {
+      for (const StackFile& file : files) {
+        const std::optional<std::string> told = is_told ? std::nullopt : teller(file.text, suspect);
+        if (!told) continue;
+        text += fmt::format("  where rank {} stood, and the other threads, is in {}\n{}", suspect.rank,
+                            plain_text(file.path.string(), 1000), *told);
+        is_told = true;
+      }
     }
   }
   return text;
