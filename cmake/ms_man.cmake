@@ -10,8 +10,12 @@ endif()
 # prefix that it is installed under.
 function(ms_install_text file part folder name)
   install(FILES ${file} DESTINATION ${folder} COMPONENT ${part} RENAME ${name})
+  set(place "\${CMAKE_INSTALL_PREFIX}/${folder}")
+  if(IS_ABSOLUTE ${folder})  # /etc, as distributions give it
+    set(place ${folder})
+  endif()
   install(CODE "
-    set(file \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${folder}/${name}\")
+    set(file \"\$ENV{DESTDIR}${place}/${name}\")
     file(READ \"\${file}\" text)
     string(REPLACE /usr/local/lib/ms/ \"\${CMAKE_INSTALL_PREFIX}/${MS_INSTALL_LIBDIR}/\" text \"\${text}\")
     string(REPLACE /usr/local \"\${CMAKE_INSTALL_PREFIX}\" text \"\${text}\")

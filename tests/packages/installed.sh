@@ -5,19 +5,13 @@
 set -euo pipefail
 cpack=$1 build=$(realpath "$2")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
-fail() { echo "FAILED: $1" >&2 && exit 1; }
-skip() { echo "skipped: $1" && exit 77; }
-if [[ $(id -u) -ne 0 ]]; then skip "it takes root"; fi
-command -v mmdebstrap >/dev/null || skip "there is no mmdebstrap"
+# shellcheck source=tests/packages/tree.sh
+. "$here/tree.sh"
 release=$(. /etc/os-release && echo "$VERSION_CODENAME")
-dir=$(mktemp -d -p "$build")
-trap 'rm -rf "$dir"' EXIT
-cd "$dir"
-tree=$dir/tree debs=$dir/tree/debs
 
 begin=$SECONDS
 step() { echo "$((SECONDS - begin)) s: $1"; }
-SOURCE_DATE_EPOCH=1700000000 "$cpack" --config "$build/CPackConfig.cmake" -B "$dir/made" >log 2>&1 || { tail log && fail "no packages"; }
+make_packages
 du -h made/*.deb
 step "made"
 
@@ -26,24 +20,15 @@ if command -v lintian >/dev/null; then
   step "lintian finds no errors"
 fi
 
-mapfile -t settings < <(grep -lE '^ *Acquire' /etc/apt/apt.conf.d/* | sed 's/^/--aptopt=/')
-mmdebstrap --quiet --variant=apt "${settings[@]}" --include=slurmd,slurm-client,slurmctld,munge,iproute2,util-linux,procps,gawk \
-  --include=systemd "$release" "$tree" || skip "no tree of Debian $release can be had"
+make_tree "$release" slurmd slurm-client slurmctld munge iproute2 util-linux procps gawk systemd
 step "a tree of $release"
-mkdir "$debs"
-cp made/*.deb "$debs"
-in_tree() { unshare --mount --pid --fork --mount-proc="$tree/proc" chroot "$tree" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive "$@"; }
-# As apt would do on a node: dependencies from the mirror, the packages from the folder.
-cp /etc/resolv.conf "$tree/etc/resolv.conf"
-for file in "${settings[@]#--aptopt=}"; do cp "$file" "$tree/etc/apt/apt.conf.d/"; done
-in_tree apt-get -qq update >>log 2>&1 || skip "Debian's mirror is not reached from the tree"
 install() { in_tree apt-get -qq -o Dpkg::Use-Pty=0 -y --no-install-recommends install "$@" >>log 2>&1; }
 files() { (cd "$tree" && find . -xdev \( -path ./var/lib/dpkg -o -path ./var/cache -o -path ./var/log -o -path ./var/lib/apt -o -path ./tmp -o -path ./run/systemd \) \
   -prune -o -print | sort); }
 
 # ms-diag alone: needs no MPI and no oneDNN, and finds something out.
 files >before
-install "/debs/$(cd made && echo ms-diag_*.deb)" || { tail log && fail "ms-diag does not install"; }
+install "$(deb ms-diag)" || { tail log && fail "ms-diag does not install"; }
 in_tree dpkg -l >list
 if grep -E '^ii +(libopenmpi|libdnnl|libcurl|libhdf5)' list; then fail "ms-diag brought these"; fi
 in_tree ms-diag --version
