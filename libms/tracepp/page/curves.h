@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "tracepp/page/columns.h"
-#include "tracepp/watch/metrics.h"
+#include "tracepp/page/metrics.h"
 
 namespace ms::tracepp {
 
@@ -22,7 +22,7 @@ struct Curve {
   std::size_t not_understood = 0;  // lines
 };
 
-// What a user named: traces to read, and runs with curves.
+// The paths that a user named: traces to read, and runs with curves.
 struct NamedRuns {
   std::vector<std::string> traces;
   std::vector<std::string> runs;

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tracepp/watch/metrics.h"
+#include "tracepp/page/metrics.h"
 
 namespace ms::tracepp {
 

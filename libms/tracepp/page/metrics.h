@@ -1,4 +1,4 @@
-// The newest lines of a run's metrics.jsonl, as ms-train writes them. ms-tracepp watch shows them. Pure.
+// The newest lines of a run's metrics.jsonl, as ms-train writes them. ms-tracepp watch and the page show them. Pure.
 #pragma once
 
 #include <cstddef>

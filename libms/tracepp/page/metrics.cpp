@@ -1,4 +1,4 @@
-#include "tracepp/watch/metrics.h"
+#include "tracepp/page/metrics.h"
 
 #include <optional>
 
