@@ -165,7 +165,12 @@ Diagnosis judge(const StepTrace& steps, const RankTable& table, const WhatIf& wh
   };
   for (const Outlier& outlier : outliers) named(outlier) = true;
   std::vector<Outlier> on_hosts = find_outliers_on_hosts(table);
-  std::erase_if(on_hosts, [&](const Outlier& outlier) { return bool{named(outlier)}; });
+  // Where most of its host is slow, too, that is another cause.
+  const auto host_of = [&](const Outlier& outlier) { return table.hosts[static_cast<std::size_t>(outlier.unit)]; };
+  std::erase_if(on_hosts, [&](const Outlier& outlier) {
+    return named(outlier) && 2 * std::ranges::count(outliers, host_of(outlier), host_of) <=
+                                 std::ranges::count(table.hosts, host_of(outlier));
+  });
   for (const Outlier& outlier : on_hosts) named(outlier) = true;
   std::vector<Finding> delays = find_delays(evidence, is_slow);
   double unexplained_s = evidence.mean_step_s() - what_if.measured_s();

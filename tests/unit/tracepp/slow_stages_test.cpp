@@ -70,5 +70,20 @@ TEST(SlowStages, ASlowRankIsFoundBesideThoseOfItsHostWhereHostsDiffer) {
   }
 }
 
+TEST(SlowStages, ASlowRankOfASlowHostIsNamedBesideTheHost) {
+  SyntheticRun run = even_run();
+  for (int rank = 8; rank < 16; ++rank) run.faults.push_back({.kind = Is::slow_rank, .rank = rank, .factor = 1.2});
+  run.faults.push_back({.kind = Is::slow_rank, .rank = 9, .factor = 1.3});
+  const Diagnosis diagnosis = find_suspects(make_run(run));
+  ASSERT_EQ(diagnosis.findings.size(), 2U);
+  std::vector<std::size_t> ranks;
+  for (const Finding& finding : diagnosis.findings) {
+    EXPECT_EQ(finding.code, FindingCode::slow_rank);
+    EXPECT_EQ(finding.ranks.front(), 9);
+    ranks.push_back(finding.ranks.size());
+  }
+  EXPECT_THAT(ranks, testing::UnorderedElementsAre(1U, 8U));
+}
+
 }  // namespace
 }  // namespace ms::tracepp
