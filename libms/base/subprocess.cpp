@@ -147,6 +147,11 @@ std::string SubprocessResult::describe() const {
 }
 
 SubprocessResult run_subprocess(const std::vector<std::string>& argv, const SubprocessOptions& options) {
+  return run_subprocess(argv, options, {});
+}
+
+SubprocessResult run_subprocess(const std::vector<std::string>& argv, const SubprocessOptions& options,
+                                const std::stop_token& stop) {
   MS_ASSERT(!argv.empty(), "a subprocess needs a program");
   SubprocessResult result;
   Pipe out = make_pipe(argv[0]);
@@ -159,7 +164,7 @@ SubprocessResult run_subprocess(const std::vector<std::string>& argv, const Subp
   Stream err_stream(std::move(err.read_end), options.max_output_bytes, result.err, result.truncated);
 
   const auto term_at = after(start, options.deadline_s);
-  const auto kill_at = after(term_at, options.kill_grace_s);
+  auto kill_at = after(term_at, options.kill_grace_s);
   bool killed = false;
   while (!has_ended(pid)) {
     std::array<pollfd, 2> entries{out_stream.poll_entry(), err_stream.poll_entry()};
@@ -168,8 +173,9 @@ SubprocessResult run_subprocess(const std::vector<std::string>& argv, const Subp
     out_stream.drain();
     err_stream.drain();
     const auto now = SteadyClock::now();
-    if (!result.timed_out && now >= term_at) {
+    if (!result.timed_out && (now >= term_at || stop.stop_requested())) {
       result.timed_out = true;
+      kill_at = after(now, options.kill_grace_s);
       ::kill(-pid, SIGTERM);
     }
     if (!killed && now >= kill_at) {

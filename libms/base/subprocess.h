@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -34,5 +35,8 @@ struct SubprocessResult {
 // Looks argv[0] up in PATH. A program that ends badly, or late, is a value; Error("subprocess.start", node) is thrown
 // only where it cannot be started. Output that descendants write after the program itself has ended is not waited for.
 SubprocessResult run_subprocess(const std::vector<std::string>& argv, const SubprocessOptions& options = {});
+// The same; once a stop is requested, the group ends as at the deadline.
+SubprocessResult run_subprocess(const std::vector<std::string>& argv, const SubprocessOptions& options,
+                                const std::stop_token& stop);
 
 }  // namespace ms

@@ -277,8 +277,10 @@ inline constexpr Field<RunConfig> kRunFields[] = {
      .max = 1e9},
     {.key = "cluster",
      .member = &RunConfig::cluster,
-     .doc = "An ms-cluster(5) of the machines. A run with mesh.dp = \"auto\" then says before its first step how fast "
-            "each number of replicas would be, by simulation. Empty: it does not."},
+     .doc = "An ms-cluster(5) of the machines, as ms-train calibrate writes it. After 100 steps, and when steps have "
+            "changed, the run then says how long a step takes and how long it should, by simulation, as ms-tracepp "
+            "report --expected does. A run with mesh.dp = \"auto\" also says before its first step how fast each "
+            "number of replicas would be. Empty: neither."},
     {.key = "sample_tokens",
      .member = &RunConfig::sample_tokens,
      .doc = "Tokens of text to generate when training ends, with the tokenizer of the first file of data.train.",

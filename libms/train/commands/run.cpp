@@ -28,9 +28,9 @@ void print_outcome(const Loaded& loaded, const Outcome& outcome) {
 // Says how fast each size of mesh.dp = "auto" would be. Every rank reads the file, so that all refuse a wrong one.
 void say_speed(const Loaded& loaded) {
   const std::string& file = loaded.settings.run.cluster;
-  if (loaded.dp_sizes.empty() || file.empty()) return;
+  if (file.empty()) return;
   const cost::Cluster cluster = cost::load_cluster(file, {});
-  if (comm::this_launch().rank != 0) return;
+  if (loaded.dp_sizes.empty() || comm::this_launch().rank != 0) return;
   for (const SpeedUp& row : speed_ups(loaded.settings, loaded.dp_sizes, cluster)) {
     log::info("train", "dp {}, {}: {}", row.dp, plural(static_cast<std::size_t>(row.ranks), "rank"),
               row.problem.empty() ? fmt::format("{:.0f} tokens/s by simulation", row.tokens_per_s) : row.problem);

@@ -21,7 +21,10 @@ double rate_of(double tokens, double seconds) { return seconds > 0 ? tokens / se
 }  // namespace
 
 Reporter::Reporter(const Plan& plan, double peak_flops, std::int64_t start)
-    : plan_(plan), facts_(facts_of(plan, peak_flops)), metrics_(plan.settings.run.dir + "/metrics.jsonl", start) {
+    : plan_(plan),
+      facts_(facts_of(plan, peak_flops)),
+      metrics_(plan.settings.run.dir + "/metrics.jsonl", start),
+      expectation_(plan.settings) {
   if (plan.settings.metrics.tensorboard) {
     curves_.emplace(plan.settings.run.dir + "/tensorboard", start + 1, clock_.wall_s());
   }
@@ -59,6 +62,7 @@ void Reporter::step(const StepReport& report) {
               plan_.settings.train.steps, losses, report.result.grad_norm, report.lr, format_count(rate));
   }
   if (due) line_tokens_ = line_s_ = 0;
+  expectation_.step(report.step, report.seconds);
 }
 
 void Reporter::keep(std::int64_t step, const std::function<void()>& write) {

@@ -1,5 +1,5 @@
 // Reports progress on rank 0: metrics.jsonl and, where wanted, TensorBoard's curves for every step, a log line now and
-// then, and a progress line on a terminal.
+// then, a progress line on a terminal, and what a step takes against what it should (expectation.h).
 #pragma once
 
 #include <functional>
@@ -12,6 +12,7 @@
 #include "base/progress.h"
 #include "trace/event_file.h"
 #include "trace/metrics_file.h"
+#include "train/run/expectation.h"
 #include "train/run/step_metrics.h"
 
 namespace ms::train {
@@ -41,6 +42,7 @@ class Reporter {
   std::int64_t not_written_ = 0;  // steps, since when a file could not be written
   std::optional<double> valid_loss_;
   std::string last_note_;
+  Expectation expectation_;
 };
 
 }  // namespace ms::train
