@@ -69,6 +69,14 @@ TEST(Subprocess, TheDeadlineEndsTheWholeGroup) {
   }
 }
 
+TEST(Subprocess, AStopThatIsRequestedEndsItBeforeTheDeadline) {
+  std::stop_source stop;
+  stop.request_stop();
+  const SubprocessResult result = run_subprocess({"sleep", "1000"}, {.deadline_s = 1000}, stop.get_token());
+  EXPECT_TRUE(result.timed_out);
+  EXPECT_EQ(result.signal, SIGTERM);
+}
+
 TEST(Subprocess, ADescendantThatHoldsThePipeIsNotWaitedFor) {
   const auto start = std::chrono::steady_clock::now();
   const SubprocessResult result = shell("sleep 30 & echo $!");
