@@ -232,12 +232,14 @@ class RankPart::Impl {
     }
     const std::vector<double> trials = all_of(trial_s);
     std::optional<Cut> coming;
-    tensor::Event first;
+    tensor::Event first, last;
+    const Time::time_point posted = Time::now();
     if (from != nullptr) {
       coming.emplace(spec, trial_s, most_piece_);
       for (int i = 0; i < coming->pieces; ++i) {
         from->recv(in(coming->piece_bytes));
         if (i == 0) first = in_stream_->record();
+        if (i + 1 == coming->pieces) last = in_stream_->record();
       }
     }
     std::optional<Time::time_point> begun;  // when the first piece was here
@@ -250,7 +252,9 @@ class RankPart::Impl {
     if (coming) {
       if (!begun) {
         first.synchronize();
-        begun = Time::now();
+        // Who looks up only when all is here cannot tell when the first piece was: too slow is tested again, while too
+        // fast would become what is normal.
+        begun = last.ready() ? posted : Time::now();
       }
       in_stream_->synchronize();
       gbps = static_cast<double>((coming->pieces - 1) * coming->piece_bytes) * 8e-9 / seconds_since(*begun);
