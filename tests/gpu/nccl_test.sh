@@ -15,7 +15,7 @@ failed=0
 tiny_config model.layers=4 model.hidden=64 model.heads=8 mesh.dp=2 mesh.tp=2 mesh.pp=2 train.steps=4 \
   train.microbatch=1 'train.dtype="bf16"' train.eval_every=0 train.eval_samples=4 \
   "checkpoint.dir=\"$work/checkpoints\"" "data.train=[\"$work/text\"]" 'run.device="cuda"' run.sample_tokens=0 \
-  'run.comm_timeout="4s"' >"$work/gpu.toml"
+  'run.comm_timeout="15s"' >"$work/gpu.toml"
 fail() {
   echo "FAILED: $*"
   failed=1
