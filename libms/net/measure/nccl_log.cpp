@@ -1,5 +1,7 @@
 #include "net/measure/nccl_log.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
