@@ -160,8 +160,8 @@ TEST(Registry, ChecksAreComplete) {
     expect_complete(check);
     EXPECT_EQ(check.level, 1) << check.code;
     EXPECT_TRUE(codes.insert(check.code).second) << check.code << " is there twice";
-    const bool of_users =
-        matches("gpu.busy,host.hung,host.space,host.swap,host.frag,host.tables,host.load,disk.nfs", check.code);
+    const bool of_users = matches(
+        "gpu.busy,host.hung,host.space,host.swap,host.free,host.frag,host.tables,host.load,disk.nfs", check.code);
     EXPECT_EQ(check.user_can_cause, of_users) << check.code;
     EXPECT_NE(proof(check), "") << check.code;
   }
