@@ -259,8 +259,10 @@ Dataset Reader::finish() {
   }
   for (auto& [name, gathered] : units_) {
     Unit unit{.name = name, .stays = std::move(gathered.stays), .faults = std::move(gathered.faults)};
-    if (unit.stays.empty()) unit.stays.push_back({.begin_day = first_, .end_day = last_});
+    if (unit.stays.empty())
+      unit.stays.push_back({.begin_day = -std::numeric_limits<double>::infinity(), .end_day = last_});
     for (Stay& stay : unit.stays) {
+      stay.begin_known = std::isfinite(stay.begin_day);
       stay.begin_day = std::max(stay.begin_day, first_);
       stay.end_day = std::min(stay.end_day, last_);
       stay.facts.resize(data_.facts.size(), kUnknown);

@@ -23,6 +23,7 @@ struct Fault {
 struct Stay {
   double begin_day = 0, end_day = 0;
   std::vector<float> facts = {};  // as Dataset::facts; kUnknown where not known
+  bool begin_known = false;       // else it began before the data
 };
 
 struct Unit {

@@ -117,14 +117,15 @@ class Builder {
 
   void fill(std::span<float> row, const Unit& unit, const Stay& stay, std::span<const Fault> before, double day) const {
     std::size_t at = 0;
-    const auto log_of = [&](double value) { row[at++] = static_cast<float>(std::log1p(std::max(0.0, value))); };
+    const auto log_of = [&](double value) { row[at++] = static_cast<float>(std::log1p(value)); };
     for (const int window : kWindows_days) {
       log_of(static_cast<double>(
           std::count_if(before.begin(), before.end(), [&](const Fault& fault) { return fault.day > day - window; })));
     }
     log_of(static_cast<double>(before.size()));
-    log_of(day - (before.empty() ? unit.stays.front().begin_day : before.back().day));
-    log_of(day - stay.begin_day);
+    // A longer time is known of no unit in the first days of the data: at most the longest window.
+    log_of(std::min<double>(kWindows_days.back(), before.empty() ? kWindows_days.back() : day - before.back().day));
+    log_of(stay.begin_known ? day - stay.begin_day : kUnknown);
     std::vector<int> counts(layout_.kinds.size() + 1);
     for (const Fault& fault : before) {
       if (fault.day > day - kKindWindow_days) ++counts[kind_[fault.kind]];
@@ -197,7 +198,7 @@ std::vector<Column> Layout::columns() const {
     add(fmt::format("faults in the last {}", window == 1 ? "day" : fmt::format("{} days", window)), true);
   }
   add("faults so far", true);
-  add("days without a fault", true);
+  add(fmt::format("days without a fault, at most {}", kWindows_days.back()), true);
   add("days in its place", true);
   for (const std::string& kind : kinds) add(fmt::format("{} faults in the last {} days", kind, kKindWindow_days), true);
   for (const std::string& fact : facts) add(fact, false);

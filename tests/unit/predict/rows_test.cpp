@@ -66,6 +66,17 @@ TEST(PredictRows, AUnitThatIsOutOfServiceHasNone) {
   EXPECT_EQ(before.info[1].label, Label::unknown) << "it was taken out before anybody could see it fail";
 }
 
+TEST(PredictRows, TimesThatBeganBeforeTheDataAreNotMadeUp) {
+  Dataset data = data_of({});
+  data.units[0].stays[0].begin_known = true;
+  const Rows rows = rows_of(data, {}, {20});
+  constexpr std::size_t kWithout = 5;
+  constexpr std::size_t kHere = 6;
+  EXPECT_FLOAT_EQ(rows.row(0)[kWithout], std::log1p(90.0F));
+  EXPECT_FLOAT_EQ(rows.row(0)[kHere], std::log1p(20.0F));
+  EXPECT_TRUE(std::isnan(rows.row(1)[kHere]));
+}
+
 TEST(PredictRows, CountsAndLevels) {
   const Rows rows = rows_of(data_of({{.day = 20, .end_day = 20}, {.day = 60, .end_day = 60}, {.day = 79.5}}), {}, {80});
   const std::span<const float> a = rows.row(0), b = rows.row(1);
