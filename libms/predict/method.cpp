@@ -65,11 +65,12 @@ std::vector<Method> methods_of(std::string_view names, std::vector<std::string>&
   std::vector<Method> methods;
   const std::vector<std::string> wanted = split(names, ',');
   const bool all = wanted == std::vector<std::string>{"all"};
+  const bool many = all || std::find(wanted.begin(), wanted.end(), "parallel") != wanted.end();
   for (const ModelKind* kind : model_kinds()) {
     const bool named = std::find(wanted.begin(), wanted.end(), kind->name) != wanted.end();
     if (const std::string why = kind->lacks(); !why.empty()) {
       if (named) throw user_error("predict.model", fmt::format("{} cannot be trained here: {}", kind->name, why));
-      notes.push_back(fmt::format("{} is left out: {}", kind->name, why));
+      if (many) notes.push_back(fmt::format("{} is left out: {}", kind->name, why));
     } else if (all) {
       methods.push_back(single(*kind));
     }

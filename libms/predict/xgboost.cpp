@@ -22,13 +22,13 @@ Opened open() {
   void* library = nullptr;
   for (const char* name : kNames) {
     if (library == nullptr) library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr && opened.why.empty()) opened.why = ::dlerror();
   }
   if (library == nullptr) {
-    opened.why =
-        "there is no libxgboost.so.0: install libxgboost0 (Debian), or set LD_LIBRARY_PATH to where the "
-        "Python package xgboost has its lib";
+    opened.why += "; install libxgboost0 (Debian), or set LD_LIBRARY_PATH to the lib of the Python package xgboost";
     return opened;
   }
+  opened.why.clear();
   const auto find = [&](auto& function, const char* name) {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
     if (function == nullptr) opened.why = fmt::format("libxgboost has no {}: it is older than 1.6", name);
