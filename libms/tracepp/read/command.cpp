@@ -19,7 +19,7 @@ Positional paths_argument() {
 
 RunTrace read_with_progress(const std::vector<std::string>& paths) {
   SystemClock clock;
-  std::optional<Progress> progress;
+  std::optional<ms::Progress> progress;
   ReadOptions options;
   options.progress = [&](std::int64_t done, std::int64_t total) {
     if (!progress) progress.emplace("read", total, "bytes", clock);
