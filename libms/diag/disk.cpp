@@ -71,12 +71,15 @@ void stamp(const Block& block, std::int64_t offset) {
 class Disk {
  public:
   Disk(const std::string& directory, const DiskPlan& plan) : directory_(directory), plan_(plan) {
-    file_ = open_nameless(directory, O_DIRECT);
-    speed_.direct = static_cast<bool>(file_);
-    if (!file_ && errno == EINVAL) file_ = open_nameless(directory, 0);  // as tmpfs before Linux 6.6
-    if (!file_) throw disk_error("cannot write in " + directory, errno);
+    for (int i = 0; i < plan.threads; ++i) {  // a file each: file systems serialize writes that make one file longer
+      UniqueFd file = open_nameless(directory, O_DIRECT);
+      speed_.direct = static_cast<bool>(file);
+      if (!file && errno == EINVAL) file = open_nameless(directory, 0);  // as tmpfs before Linux 6.6
+      if (!file) throw disk_error("cannot write in " + directory, errno);
+      files_.push_back(std::move(file));
+    }
     struct statvfs space {};
-    if (::fstatvfs(file_.get(), &space) != 0) throw disk_error("statvfs " + directory, errno);
+    if (::fstatvfs(files_[0].get(), &space) != 0) throw disk_error("statvfs " + directory, errno);
     const auto free = static_cast<std::int64_t>(space.f_bavail * space.f_frsize);
     most_ = std::min(plan.most_bytes, free / kPartOfFree) / kDiskBlock * kDiskBlock;
     if (most_ < kDiskBlock * plan.threads) throw disk_error("too little room in " + directory, ENOSPC);
@@ -85,17 +88,19 @@ class Disk {
   DiskSpeed run() {
     const double write_s = pass([this](const Block& pattern, const Block&, std::int64_t offset) {
       stamp(pattern, offset);
-      whole("write", ::pwrite(file_.get(), pattern.get(), kDiskBlock, offset));
+      whole("write", ::pwrite(file_of(offset), pattern.get(), kDiskBlock, place_of(offset)));
     });
     const Clock::time_point synced = Clock::now();
-    if (::fdatasync(file_.get()) != 0) throw disk_error("fdatasync in " + directory_, errno);
+    for (const UniqueFd& file : files_) {
+      if (::fdatasync(file.get()) != 0) throw disk_error("fdatasync in " + directory_, errno);
+    }
     const double sync_s = std::chrono::duration<double>(Clock::now() - synced).count();
     speed_.bytes = moved_;
     speed_.write_gbps = static_cast<double>(moved_) / (write_s + sync_s) / 1e9;
-    ::posix_fadvise(file_.get(), 0, 0, POSIX_FADV_DONTNEED);
+    for (const UniqueFd& file : files_) ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
     most_ = speed_.bytes;
     const double read_s = pass([this](const Block& pattern, const Block& block, std::int64_t offset) {
-      whole("read", ::pread(file_.get(), block.get(), kDiskBlock, offset));
+      whole("read", ::pread(file_of(offset), block.get(), kDiskBlock, place_of(offset)));
       stamp(pattern, offset);
       if (std::memcmp(block.get(), pattern.get(), kDiskBlock) != 0) ++num_wrong_;
     });
@@ -109,6 +114,12 @@ class Disk {
   void whole(const char* what, ssize_t done) {
     if (done != kDiskBlock) throw disk_error(fmt::format("{} in {}", what, directory_), done < 0 ? errno : EIO);
   }
+
+  // Blocks go round the files.
+  int file_of(std::int64_t offset) const {
+    return files_[static_cast<std::size_t>(offset / kDiskBlock) % files_.size()].get();
+  }
+  std::int64_t place_of(std::int64_t offset) const { return offset / kDiskBlock / std::ssize(files_) * kDiskBlock; }
 
   // The seconds in which all threads together move blocks until the time or the size is over, with what it takes to
   // mark and compare them.
@@ -142,8 +153,8 @@ class Disk {
     double elapsed_s = 0;
     for (std::int64_t i = 0; elapsed_s < plan_.fsync_s; ++i) {
       const Clock::time_point before = Clock::now();
-      const ssize_t written = ::pwrite(file_.get(), block.get(), kSmall, i * kSmall % speed_.bytes);
-      if (written != kSmall || ::fdatasync(file_.get()) != 0) throw disk_error("fdatasync in " + directory_, errno);
+      const ssize_t written = ::pwrite(files_[0].get(), block.get(), kSmall, i * kSmall % kDiskBlock);
+      if (written != kSmall || ::fdatasync(files_[0].get()) != 0) throw disk_error("fdatasync in " + directory_, errno);
       const Clock::time_point now = Clock::now();
       speed_.fsync_s.push_back(std::chrono::duration<double>(now - before).count());
       elapsed_s = std::chrono::duration<double>(now - start).count();
@@ -153,7 +164,7 @@ class Disk {
 
   const std::string directory_;
   const DiskPlan plan_;
-  UniqueFd file_;
+  std::vector<UniqueFd> files_;
   std::int64_t most_ = 0, moved_ = 0;
   std::atomic<std::int64_t> num_wrong_{0};
   DiskSpeed speed_;

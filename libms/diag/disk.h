@@ -22,7 +22,7 @@ struct DiskSpeed {
   bool direct = false;                   // past the page cache; else caches may have helped with reading
 };
 
-// Writes into `directory` a file without a name, which is gone with the process that has it open, however that ends.
+// Writes into `directory` files without a name, which are gone with the process that has them open, however that ends.
 // Takes at most a twentieth of what is free there. Throws Error("diag.disk", storage) with what the system said.
 DiskSpeed measure_disk(const std::string& directory, const DiskPlan& plan);
 

@@ -50,7 +50,8 @@ extern constinit const health::Check kPerfDisk = {
         "Writes up to 4 GiB, never more than a twentieth of what is free, into the directory that --directory names, "
         "by four threads in blocks of 1 MiB past the page cache, for at most eight seconds and until it is durable; "
         "reads it back and compares every byte; then writes 4 KiB with fdatasync again and again for three "
-        "seconds.\n\nThe file has no name: nothing stays of it, even if the test is killed. It runs as whoever calls "
+        "seconds.\n\nIts files have no name: nothing stays of them, even if the test is killed. It runs as whoever "
+        "calls "
         "it, so it shows that a job's user can write and read there. A file system without direct I/O is measured "
         "with its caches, and the note says so. Judged against active.disk_write_gbps, active.disk_read_gbps and "
         "active.disk_fsyncs.",

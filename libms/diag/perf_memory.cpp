@@ -22,7 +22,8 @@ using Clock = std::chrono::steady_clock;
 constexpr double kMemory_s = 1.5;
 constexpr int kLeastPasses = 4;  // the first one is not counted
 constexpr double kScale = 3;
-constexpr double kBytesAnElement = 24;  // as STREAM counts: two reads and a write
+constexpr int kLeastCoresOfSocket = 48;  // a virtual machine with a few cores of a large socket has not all its memory
+constexpr double kBytesAnElement = 24;   // as STREAM counts: two reads and a write
 
 class Pages {
  public:
@@ -115,7 +116,8 @@ health::Result measure_memory(health::Evidence& evidence) {
   const double gbps = kBytesAnElement * static_cast<double>(num_elements) / measured.best_s / 1e9;
   const health::ActiveConfig& expect = evidence.policy().active;
   KnownLimit known = known_limit(cpu_model(evidence.root()), "memory_gbps");
-  if (known.least >= 0) known.least *= num_sockets(evidence.root());
+  const int sockets = num_sockets(evidence.root());
+  known.least = share.node_cpus < kLeastCoresOfSocket * sockets ? -1 : known.least * sockets;
   return judge_rates({{"triad", gbps, expect.memory_gbps, "GB/s", known}}, expect.min_fraction, share, Scope::cores,
                      fmt::format("{}, arrays of {}", share.str(), format_size(static_cast<double>(*array_bytes))));
 }

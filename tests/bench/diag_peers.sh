@@ -92,6 +92,9 @@ for line in open(sys.argv[1]):
     pair, side, round, what, value = line.split()
     rows[pair, what].setdefault(side, {})[round] = float(value)
 for (pair, what), sides in rows.items():
+    if len(sides) < 2 or not sides["ours"].keys() & sides["peer"].keys():  # a check that is late on a busy machine has no number
+        print(f"{pair} {what}: no round in which both have a number")
+        continue
     both = sorted(sides["ours"][r] / sides["peer"][r] for r in sides["ours"] if r in sides["peer"])
     print(f"{pair} {what}: ours {statistics.median(sides['ours'].values()):.4g}, peer "
           f"{statistics.median(sides['peer'].values()):.4g}, ratio {statistics.median(both):.3f} ({both[0]:.3f} to {both[-1]:.3f})")

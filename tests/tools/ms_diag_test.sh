@@ -20,7 +20,8 @@ make_healthy() {
   echo "gpus 2" >driver/gpus.txt
   put /proc/sys/kernel/hostname node01
   put /proc/uptime "5000.00 1000.00"
-  put /proc/meminfo "MemTotal:       1048576 kB"
+  put /proc/meminfo "MemTotal:       1048576 kB
+MemAvailable:    900000 kB"
   put /sys/devices/system/cpu/present 0-63
   put /sys/devices/system/cpu/online 0-63
   put /sys/devices/system/edac/mc/mc0/ue_count 0
@@ -131,7 +132,7 @@ fails() {
   covered+="$code "
 }
 
-# counts CODE FILE NUMBER: like fails, for what is only seen beside an earlier look, which a prolog of root keeps.
+# counts CODE WHAT COMMAND...: like fails, for what is only seen beside an earlier look, which a prolog of root keeps.
 counts() {
   healthy
   rm -rf state spool
@@ -140,9 +141,9 @@ notes = \"$scratch/notes\"" | sed -i '/^state/r /dev/stdin' policy.toml
   SLURM_JOB_ID=1 SLURM_JOB_UID=1 SLURMD_NODENAME=node01 "$tool" prolog --config "$scratch/policy.toml" >out 2>err || fail "prolog"
   run_check "$1"
   grep -q '"outcome": "ok"' out || fail "$1 does not pass when nothing has grown"
-  put "$2" "$3"
+  "${@:3}"
   run_check "$1"
-  if ! grep -q '"outcome": "warn"' out || ! grep -q mlx5_0 out; then fail "$1 after $2 grew to $3"; fi
+  if ! grep -q '"outcome": "warn"' out || ! grep -q "$2" out; then fail "$1 after ${*:3}"; fi
   covered+="$1 "
 }
 gpu() { echo "gpu $*" >>driver/gpus.txt; }
@@ -153,6 +154,11 @@ fails gpu.lost critical "gpu 1" gpu 1 lost
 fails gpu.ecc critical "gpu 0" gpu 0 ecc_uncorrectable=4
 fails gpu.ecc warn "gpu 0" gpu 0 ecc_correctable=20000
 fails gpu.remap critical "gpu 1" gpu 1 remap_failed=1
+fails gpu.persist warn "gpu 1" gpu 1 persistent=0
+fails gpu.inforom warn "gpu 1" gpu 1 inforom_valid=0
+fails gpu.fabric warn "gpu 1" gpu 1 fabric_state=2
+fails host.free warn "are free" put /proc/meminfo "MemTotal:       1048576 kB
+MemAvailable:    10000 kB"
 fails gpu.recovery critical "gpu 0" gpu 0 recovery_action=2
 fails gpu.xid critical "79" log "NVRM: Xid (PCI:0000:11:00): 79, pid=1, GPU has fallen off the bus."
 fails gpu.pcie critical "gpu 1" gpu 1 pcie_width=4 pcie_width_max=16
@@ -205,10 +211,11 @@ fails net.hcas warn "mlx5_1|28.38" put /sys/class/infiniband/mlx5_1/fw_ver 28.38
 fails slurm.gres critical "nvidia1" rm root/dev/nvidia1
 fails host.space warn "" sh -c 'printf "[limits]\nspace_free_percent = 100\n" >>policy.toml'
 if [ "$(id -u)" -eq 0 ]; then
-  counts net.flaps /sys/class/infiniband/mlx5_0/ports/1/counters/link_downed 50
-  counts net.errors /sys/class/infiniband/mlx5_0/ports/1/counters/symbol_error 100000
+  counts net.flaps mlx5_0 put /sys/class/infiniband/mlx5_0/ports/1/counters/link_downed 50
+  counts net.errors mlx5_0 put /sys/class/infiniband/mlx5_0/ports/1/counters/symbol_error 100000
+  counts gpu.nverrors "gpu 1" gpu 1 nvlink_errors=100000
 else
-  covered+="net.flaps net.errors " # a prolog is root's
+  covered+="net.flaps net.errors gpu.nverrors " # a prolog is root's
 fi
 for code in $("$tool" list --json | sed -n 's/.*"code":"\([^"]*\)","level":1,.*/\1/p'); do
   case " $covered" in *" $code "*) ;; *) fail "$code was not made to fail" ;; esac
@@ -236,7 +243,7 @@ grep -q 'ms_diag_check_status{node=.*,check="gpu.ecc"} 2' ms.prom || fail "--pro
 expect 0 "perf.memory +2 +node" list
 expect 0 '"code":"gpu.ecc"' list --json
 expect 0 '"code":"gpu.sxid","level":1,.*"proved":"a fake root"' list --json
-[ "$(grep -c '"level"' out)" -eq "$(grep -c '"proved":"a ' out)" ] || fail "list --json: how each check was proved"
+[ "$(grep -c '"level"' out)" -eq "$(grep -c '"proved":"an\? ' out)" ] || fail "list --json: how each check was proved"
 healthy && put /sys/class/net/eth1/mtu 1500
 expect 1 "net.mtu" run --config policy.toml --only net.mtu
 expect 0 "net.mtu" run --config policy.toml --only net.mtu --warnings-pass
