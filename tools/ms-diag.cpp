@@ -234,7 +234,8 @@ const ms::Tool kTool{
                        "which it is in service, and columns of facts such as age, position, model."},
                {.name = "telemetry",
                 .value = "PATH",
-                .doc = "A directory of ms-diag collect, or a CSV with time, node, metric and value.",
+                .doc = "A directory of ms-diag collect, or a CSV with time, node, metric and value; with device, too, "
+                       "it is as ms-diag history prints samples.",
                 .many = true},
                {.name = "target",
                 .value = "GLOB",

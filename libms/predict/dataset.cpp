@@ -83,11 +83,20 @@ class Reader {
     const CsvTable table(path);
     const std::size_t node = table.column({"node"}), time = table.column({"time"});
     const std::size_t metric = table.column({"metric"}), value = table.column({"value"});
+    const auto device = table.find({"device"});  // as ms-diag history prints samples
+    std::unordered_map<std::string, float> before;
     for (std::size_t row = 0; row < table.rows(); ++row) {
       if (table.cell(row, value).empty()) continue;
       constexpr double kMost = std::numeric_limits<float>::max();
-      sample(unit(table.cell(row, node)), number_of(data_.metrics, table.cell(row, metric), kMaxMetrics, "metrics"),
-             day(table, row, time), table.number(row, value, -kMost, kMost));
+      const std::string_view name = table.cell(row, node), what = table.cell(row, metric);
+      const double at = day(table, row, time), number = table.number(row, value, -kMost, kMost);
+      if (!device) {
+        sample(unit(name), number_of(data_.metrics, what, kMaxMetrics, "metrics"), at, number);
+        continue;
+      }
+      const std::string_view of = table.cell(row, *device);
+      float& last = before.try_emplace(fmt::format("{},{},{}", name, of, what), kUnknown).first->second;
+      reading(unit(name), of, what, at, static_cast<float>(number), last);
     }
   }
 
@@ -170,6 +179,8 @@ class Reader {
   void trace_json(const std::string& path);
   void collected(const std::string& directory);
   void add(Gathered& unit, const health::Series& series);
+  void reading(Gathered& unit, std::string_view device, std::string_view column, double day, float value,
+               float& before);
 
   static constexpr std::int64_t kZeroBin = std::int64_t{1} << 30;  // bins before day 0 count, too
   Dataset data_;
@@ -219,24 +230,27 @@ void Reader::collected(const std::string& directory) {
   }
 }
 
-// Devices of one sort are one metric: its peak is that of the worst of them. A counter becomes its growth from sample
-// to sample; one that begins anew has grown by what it says.
 void Reader::add(Gathered& unit, const health::Series& series) {
-  const std::string sort = health::device_kind(series.device);
   for (std::size_t column = 0; column < series.columns.size(); ++column) {
-    const std::string name = sort + " " + series.columns[column];
-    const std::uint32_t metric = number_of(data_.metrics, name, kMaxMetrics, "metrics");
-    const bool counts = health::column_of(series.device, series.columns[column]).second != health::ColumnKind::level;
     float before = kUnknown;
     for (std::size_t row = 0; row < series.rows(); ++row) {
       const float value = series.at(row, column);
       if (!std::isfinite(value)) continue;
-      const float grown = value < before ? value : value - before;
-      if (!counts || !std::isnan(before))
-        sample(unit, metric, seen(series.times[row] / kDay_s), counts ? grown : value);
-      before = value;
+      reading(unit, series.device, series.columns[column], seen(series.times[row] / kDay_s), value, before);
     }
   }
+}
+
+// Devices of one sort are one metric: its peak is that of the worst of them. A counter becomes its growth from sample
+// to sample; one that begins anew has grown by what it says.
+void Reader::reading(Gathered& unit, std::string_view device, std::string_view column, double day, float value,
+                     float& before) {
+  const std::string name = fmt::format("{} {}", health::device_kind(device), column);
+  const std::uint32_t metric = number_of(data_.metrics, name, kMaxMetrics, "metrics");
+  const bool counts = health::column_of(device, column).second != health::ColumnKind::level;
+  const float grown = value < before ? value : value - before;
+  if (!counts || !std::isnan(before)) sample(unit, metric, day, counts ? grown : value);
+  before = value;
 }
 
 Dataset Reader::finish() {

@@ -100,6 +100,21 @@ TEST_F(PredictData, TelemetryThatWasCollected) {
   EXPECT_FLOAT_EQ(data.units[0].mean[data.bins], (7 + 17) / 2.0F);
 }
 
+TEST_F(PredictData, CollectedTelemetryAsCsv) {
+  const Dataset data = read_dataset({.faults = file("faults", kFaults),
+                                     .telemetry = {file("telemetry",
+                                                        "time,node,device,metric,value\n"
+                                                        "86400,a,gpu0,temperature_c,40\n"
+                                                        "86400,a,gpu1,temperature_c,60\n"
+                                                        "86400,a,net/eth0,rx_errors,100\n"
+                                                        "90000,a,net/eth0,rx_errors,104\n"
+                                                        "93600,a,net/eth0,rx_errors,2\n")}});
+  ASSERT_EQ(data.metrics, (std::vector<std::string>{"gpu temperature_c", "net rx_errors"}));
+  EXPECT_FLOAT_EQ(data.units[0].mean[0], 50);
+  EXPECT_FLOAT_EQ(data.units[0].peak[0], 60);
+  EXPECT_FLOAT_EQ(data.units[0].mean[data.bins], 3) << "by 4, then anew by 2";
+}
+
 TEST_F(PredictData, LivesOfGpus) {
   const Dataset data =
       read_dataset({.faults = file("lives",
