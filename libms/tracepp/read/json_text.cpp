@@ -46,10 +46,11 @@ std::size_t guessed_end(std::string_view text) {
 bool begins_json(std::string_view text) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) return false;
-  if (text[first] == '{') return true;
+  if (text[first] != '[') return text[first] == '{';
   // Lines of logs begin with a bracket, too: "[2025-11-26 10:00:00] iteration".
-  const std::size_t second = text.find_first_not_of(" \t\r\n", first + 1);
-  return text[first] == '[' && (second == std::string_view::npos || text[second] == '{' || text[second] == ']');
+  const std::size_t behind = text.find_first_not_of("0123456789", first + 1);
+  const bool is_date = behind != std::string_view::npos && behind > first + 1 && text[behind] == '-';
+  return !is_date;
 }
 
 JsonText::JsonText(TextInput& input) : input_(input), buffer_(kWindowBytes) {}
