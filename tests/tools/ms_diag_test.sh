@@ -271,7 +271,7 @@ expect 3 "is not a regular file" fleet --from pipe.jsonl
 expect 3 "there is no check 'gpu.exx'" explain gpu.exx
 expect 3 "did you mean gpu.ecc" explain gpu.ec
 expect 3 "no check of level 1 is called 'nothing.\*'" run --only 'nothing.*'
-expect 3 "level: must be 1 to 2" run --level 3
+expect 3 "level: must be 1 to 3" run --level 4
 expect 3 "give --level 2" run --only 'perf.*'
 expect 3 "two forms" run --json --nagios
 expect 3 "the list of nodes is empty" run -w ''
@@ -281,7 +281,7 @@ expect 3 "unknown option" run --odd
 expect 3 "a command is missing"
 expect 3 "which nodes" fleet
 expect 3 "which nodes" fleet -w node01 --from facts.jsonl
-expect 3 "expected capture or compare" golden learn x
+expect 3 "expected capture, compare or peers" golden learn x
 echo "{}" >golden.json
 expect 3 "no golden values" golden compare golden.json
 expect 3 "give one" history --site -w node01

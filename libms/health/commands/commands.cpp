@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <csignal>
 #include <cstdio>
@@ -129,7 +130,7 @@ int run_command(const Args& args) {
   RunRequest request{.config = args.get("config"),
                      .level = level,
                      .only = args.get("only"),
-                     .deadline_s = args.has("deadline") ? args.get_seconds("deadline") : 0,
+                     .deadline_s = args.has("deadline") ? std::max(args.get_seconds("deadline"), 1e-9) : 0,
                      .asked = asked_of(args, level),
                      .ssh_config = args.get("ssh-config")};
   if (args.has("nodelist")) request.nodes = slurm::expand_hostlist_or_throw(args.get("nodelist"));
