@@ -17,7 +17,7 @@ constexpr std::array<int, 4> kWindows_days{1, 7, 30, 90};
 constexpr int kKindWindow_days = 90;
 constexpr std::size_t kLevels = 5;  // columns of a metric
 
-constexpr std::size_t kFixed = kWindows_days.size() + 3;  // counts in windows, count of all, days without, days here
+constexpr std::size_t kFixed = kWindows_days.size() + 4;  // counts in windows, count of all, days without, here, in all
 
 // A metric's numbers over bins: sums of those that are known.
 struct Level {
@@ -126,6 +126,7 @@ class Builder {
     // A longer time is known of no unit in the first days of the data: at most the longest window.
     log_of(std::min<double>(kWindows_days.back(), before.empty() ? kWindows_days.back() : day - before.back().day));
     log_of(stay.begin_known ? day - stay.begin_day : kUnknown);
+    log_of(unit.stays.front().begin_known ? day - unit.stays.front().begin_day : kUnknown);
     std::vector<int> counts(layout_.kinds.size() + 1);
     for (const Fault& fault : before) {
       if (fault.day > day - kKindWindow_days) ++counts[kind_[fault.kind]];
@@ -200,6 +201,7 @@ std::vector<Column> Layout::columns() const {
   add("faults so far", true);
   add(fmt::format("days without a fault, at most {}", kWindows_days.back()), true);
   add("days in its place", true);
+  add("days since it was first put in", true);
   for (const std::string& kind : kinds) add(fmt::format("{} faults in the last {} days", kind, kKindWindow_days), true);
   for (const std::string& fact : facts) add(fact, false);
   for (const std::string& metric : metrics) {

@@ -74,6 +74,7 @@ TEST(PredictRows, TimesThatBeganBeforeTheDataAreNotMadeUp) {
   constexpr std::size_t kHere = 6;
   EXPECT_FLOAT_EQ(rows.row(0)[kWithout], std::log1p(90.0F));
   EXPECT_FLOAT_EQ(rows.row(0)[kHere], std::log1p(20.0F));
+  EXPECT_FLOAT_EQ(rows.row(0)[kHere + 1], std::log1p(20.0F));
   EXPECT_TRUE(std::isnan(rows.row(1)[kHere]));
 }
 
