@@ -2,7 +2,7 @@
 #include "health/commands/extension.h"
 
 extern "C" const ms::health::Extension* ms_diag_extension() {
-  static const ms::health::Extension kExtension{.version = "0.0.1", .checks = nullptr};
+  static const ms::health::Extension kExtension{.version = "0.0.1", .checks = nullptr, .predict = nullptr};
   return &kExtension;
 }
 

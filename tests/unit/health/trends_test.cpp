@@ -15,7 +15,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr double kNow_s = 1.8e9;
+constexpr double kTrendsNow_s = 1.8e9;
 constexpr double kHour = 3600;
 
 // A GPU's samples of two days, one an hour; `value` gives a column's of an hour, of 0 to 48.
@@ -23,14 +23,14 @@ Series gpu(const std::string& node, std::map<std::string, std::function<double(i
   Series series{.node = node, .device = "gpu0", .facts = {{"model", "H100"}}};
   for (const auto& [name, value] : columns) series.columns.push_back(name);
   for (int hour = 0; hour <= 48; ++hour) {
-    series.times.push_back(kNow_s - (48 - hour) * kHour);
+    series.times.push_back(kTrendsNow_s - (48 - hour) * kHour);
     for (const auto& [name, value] : columns) series.values.push_back(static_cast<float>(value(hour)));
   }
   return series;
 }
 
 SiteTrends trends_of(const std::vector<Series>& all) {
-  TrendFinder finder(kNow_s);
+  TrendFinder finder(kTrendsNow_s);
   for (const Series& series : all) finder.add(series.node, {series});
   return std::move(finder).finish();
 }
@@ -97,14 +97,14 @@ TEST(Trends, OneThatWorksIsNotComparedWithIdleOnesNorAFewWithEachOther) {
 }
 
 TEST(Trends, ANodeWithoutSamplesIsSilent) {
-  TrendFinder finder(kNow_s);
+  TrendFinder finder(kTrendsNow_s);
   Series old = gpu("old", {{"power_w", [](int) { return 1; }}});
   for (double& time : old.times) time -= 2 * kHour;
   finder.add("old", {old});
   finder.add("gone", {});
   const SiteTrends trends = std::move(finder).finish();
   EXPECT_EQ(trends.nodes, 1U);
-  EXPECT_THAT(trends.silent, ElementsAre(std::pair("old", kNow_s - 2 * kHour), std::pair("gone", 0.0)));
+  EXPECT_THAT(trends.silent, ElementsAre(std::pair("old", kTrendsNow_s - 2 * kHour), std::pair("gone", 0.0)));
   EXPECT_THAT(trends_text(trends), HasSubstr("gone: no sample in two days"));
 }
 

@@ -100,7 +100,7 @@ std::map<std::string, std::vector<std::byte>> weights_of(const Parameters& from)
 
 float float_at(const TensorView& view, std::size_t index) {
   float value;
-  std::memcpy(&value, view.data.data() + index * 4, 4);
+  view.read(index * 4, std::as_writable_bytes(std::span(&value, 1)));
   return value;
 }
 
@@ -274,8 +274,9 @@ class Import : public Checkpoints {
     Tensors tensors;
     const TensorSet set(hf_dir);
     for (const auto& [name, view] : set.tensors()) {
-      tensors[name] = {{name, view.dtype, view.shape},
-                       {reinterpret_cast<const char*>(view.data.data()), view.data.size()}};
+      std::string data(view.size_bytes, '\0');
+      view.read(0, std::as_writable_bytes(std::span(data)));
+      tensors[name] = {{name, view.dtype, view.shape}, std::move(data)};
     }
     return tensors;
   }

@@ -13,8 +13,6 @@
 namespace ms::tracepp {
 namespace {
 
-using nlohmann::json;
-
 constexpr std::int64_t kOrigin = 1'700'000'000'000'000'123;
 const char kHostile[] = "</script>\"%s\\,\n";
 
@@ -96,7 +94,7 @@ TEST(ExportChrome, HasTheWallClockAndIsNotReadBack) {
   trace.ranks.front().clock_ns = kOrigin - 7;
   trace.ranks.front().realtime_ns = 1'800'000'000'000'000'000;
   export_chrome(trace, files / "x.json");
-  EXPECT_EQ(json::parse(bytes_of(files / "x.json"))["baseTimeNanoseconds"], 1'800'000'000'000'000'007);
+  EXPECT_EQ(nlohmann::json::parse(bytes_of(files / "x.json"))["baseTimeNanoseconds"], 1'800'000'000'000'000'007);
   try {
     read_run({files / "x.json"});
     FAIL() << "it was read";
@@ -109,19 +107,19 @@ TEST(ExportChrome, IsValidJson) {
   export_chrome(trace, files / "x.json");
   const std::string text = bytes_of(files / "x.json");
   EXPECT_EQ(text.find("</script>"), std::string::npos);
-  const json document = json::parse(text);
+  const nlohmann::json document = nlohmann::json::parse(text);
   EXPECT_EQ(document["baseTimeNanoseconds"], kOrigin);
   std::map<int, std::string> processes;
   std::map<std::pair<int, int>, std::string> threads;
   std::vector<Slice> slices;
   std::map<std::string, int> phases;
-  std::map<std::string, std::vector<json>> arrows;
-  for (const json& event : document["traceEvents"]) {
+  std::map<std::string, std::vector<nlohmann::json>> arrows;
+  for (const nlohmann::json& event : document["traceEvents"]) {
     ++phases[event["ph"]];
     if (event["name"] == "process_name") processes[event["pid"]] = event["args"]["name"];
     if (event["name"] == "thread_name") threads[{event["pid"], event["tid"]}] = event["args"]["name"];
     if (event["ph"] == "X") {
-      const auto ns = [](const json& us) { return static_cast<std::int64_t>(us.get<double>() * 1000 + 0.5); };
+      const auto ns = [](const nlohmann::json& us) { return static_cast<std::int64_t>(us.get<double>() * 1000 + 0.5); };
       slices.push_back({.track = event["pid"].dump() + "/" + event["tid"].dump(),
                         .name = event["name"],
                         .begin = ns(event["ts"]),
@@ -355,8 +353,8 @@ TEST(Exports, ContainOnlyTheSelection) {
   const std::string text = bytes_of(files / "x.csv");
   EXPECT_EQ(std::ranges::count(text, '\r'), 1 + 5);
   export_chrome(trace, files / "x.json", options);
-  const json document = json::parse(bytes_of(files / "x.json"));
-  for (const json& event : document["traceEvents"]) {
+  const nlohmann::json document = nlohmann::json::parse(bytes_of(files / "x.json"));
+  for (const nlohmann::json& event : document["traceEvents"]) {
     EXPECT_EQ(event["pid"], 1);
     if (event["ph"] != "X") continue;
     EXPECT_EQ(event["args"]["step"], 1);
@@ -387,7 +385,7 @@ TEST(Exports, LeaveNoFileOnFailure) {
 TEST(Exports, HandleEmptyTraces) {
   const ForeignFiles files;
   export_chrome({}, files / "x.json");
-  EXPECT_TRUE(json::parse(bytes_of(files / "x.json"))["traceEvents"].empty());
+  EXPECT_TRUE(nlohmann::json::parse(bytes_of(files / "x.json"))["traceEvents"].empty());
   export_perfetto({}, files / "x.perfetto");
   EXPECT_EQ(bytes_of(files / "x.perfetto"), "");
   export_csv({}, files / "x.csv");

@@ -19,13 +19,14 @@
 namespace ms::tracepp {
 namespace {
 
-using nlohmann::json;
 namespace fs = std::filesystem;
 
 class Published : public testing::TestWithParam<std::string> {
  protected:
   static fs::path folder() { return fs::path(MS_SOURCE_DIR) / "../shared/data/stragglers"; }
-  static json read(const std::string& name) { return json::parse(read_file(folder() / name, Blame::user)); }
+  static nlohmann::json read(const std::string& name) {
+    return nlohmann::json::parse(read_file(folder() / name, Blame::user));
+  }
 };
 
 TEST_P(Published, ReproducesThePublishedResults) {
@@ -37,7 +38,7 @@ TEST_P(Published, ReproducesThePublishedResults) {
   std::printf("%s: S %.5f, M_W %.5f, M_S %.5f in %.1f ms\n", GetParam().c_str(), found.S, found.M_W, found.M_S,
               1e3 * seconds.count());
 
-  const json result = read("result-" + GetParam() + ".json");
+  const nlohmann::json result = read("result-" + GetParam() + ".json");
   EXPECT_NEAR(found.S, result["blocking_slowdown"].get<double>(), 1e-5);
   EXPECT_NEAR(found.M_W, read("mw-" + GetParam() + ".json")["Mw"].get<double>(), 1e-5);
   EXPECT_NEAR(found.M_S, read("ms-" + GetParam() + ".json")["Ms"].get<double>(), 1e-5);
