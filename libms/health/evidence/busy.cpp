@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/clock.h"
@@ -30,18 +31,34 @@ bool control_is_late() {
   return monotonic_s() >= end_s;  // or this process was late itself
 }
 
-CpuTime cpu_time(pid_t process) {
-  const std::string text = Sysroot().read(fmt::format("/proc/{}/schedstat", process), 256).value_or("");
+namespace {
+
+CpuTime thread_time(const std::string& thread) {
+  const std::string text = Sysroot().read(thread + "/schedstat", 256).value_or("");
   const std::vector<std::string> words = split(text, ' ');  // ns on a CPU, ns waiting for one, time slices
   const auto seconds = [&](std::size_t word) {
     std::int64_t ns = 0;
     if (word < words.size()) std::from_chars(words[word].data(), words[word].data() + words[word].size(), ns);
     return static_cast<double>(ns) * 1e-9;
   };
-  const std::string stat = Sysroot().read(fmt::format("/proc/{}/stat", process), 4096).value_or("");
+  const std::string stat = Sysroot().read(thread + "/stat", 4096).value_or("");
   const std::size_t name_end = stat.rfind(')');  // the name may hold anything
   const bool runnable = name_end != std::string::npos && std::string_view(stat).substr(name_end).starts_with(") R");
   return {.run_s = seconds(0), .wait_s = seconds(1), .runnable = runnable};
+}
+
+}  // namespace
+
+CpuTime cpu_time(pid_t process) {
+  const std::string threads = fmt::format("/proc/{}/task", process);
+  CpuTime most;
+  for (const std::string& thread : Sysroot().list(threads)) {
+    const CpuTime time = thread_time(threads + "/" + thread);
+    most.run_s = std::max(most.run_s, time.run_s);
+    most.wait_s = std::max(most.wait_s, time.wait_s);
+    most.runnable |= time.runnable;
+  }
+  return most;
 }
 
 bool lacked_cpu(const CpuTime& before, const CpuTime& now, double elapsed_s) {

@@ -6,7 +6,8 @@
 
 namespace ms::health {
 
-// The CPU time of a process since it began. Where the kernel does not say, all is 0.
+// The CPU time of a process since it began: of the thread that ran longest, and of the one that waited longest, since
+// the main thread of a check may only wait for others. Where the kernel does not say, all is 0.
 struct CpuTime {
   double run_s = 0;
   double wait_s = 0;      // for a CPU, up to when it last got one

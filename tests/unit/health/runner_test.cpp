@@ -14,7 +14,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <stdexcept>
+#include <thread>
 
+#include "base/clock.h"
 #include "busy_node.h"
 #include "health/evidence/busy.h"
 #include "health/run/result_wire.h"
@@ -143,6 +145,22 @@ TEST_F(Runner, ABusyNodeIsNoHang) {
     late += result.outcome == Outcome::skip ? 1 : 0;
   }
   EXPECT_GT(late, 0) << "the CPU was not busy";
+}
+
+// The main thread of a check only waits for the threads that measure.
+TEST(Busy, ThreadsCountAsTheirProcessDoes) {
+  const pid_t process = test::fork_or_throw();
+  if (process == 0) {
+    std::thread([] {
+      for (volatile unsigned spins = 0;; spins = spins + 1) {}
+    }).detach();
+    for (;;) ::pause();
+  }
+  const double begin_s = monotonic_s();
+  while (cpu_time(process).run_s < 0.1 && monotonic_s() < begin_s + 60) ::usleep(5000);
+  EXPECT_GE(cpu_time(process).run_s, 0.1);
+  ::kill(process, SIGKILL);
+  ::waitpid(process, nullptr, 0);
 }
 
 // A driver that hangs may spin: that is no lack of a CPU.
