@@ -358,7 +358,7 @@ class Finder {
           "no rank waits in a collective that the dumps of {} show; gloo records no sends and recvs", ranks);
       if (!blames_.empty()) hang_.sentence += "; " + blames_.front().sentence;
       return;
-    } else if (!blames_.empty() && !only_older() && !graph_.ops.empty()) {
+    } else if (is_flight_recorder(trace_) && !blames_.empty() && !graph_.ops.empty() && !only_older()) {
       const StuckOp& op = graph_.ops.front();
       hang_.sentence = fmt::format(
           "no hang: {} of {} members were in {} for {} when the dumps were written, as those of a healthy run are",
