@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -152,7 +153,7 @@ TEST(Busy, ThreadsCountAsTheirProcessDoes) {
   const pid_t process = test::fork_or_throw();
   if (process == 0) {
     std::thread([] {
-      for (volatile unsigned spins = 0;; spins = spins + 1) {}
+      for (std::atomic<unsigned> spins = 0;;) ++spins;
     }).detach();
     for (;;) ::pause();
   }
