@@ -375,4 +375,17 @@ int run_tool(const Tool& tool, int argc, const char* const* argv) {
   return status;
 }
 
+int run_tool(const char* name, Tool (*make)(), int argc, const char* const* argv) {
+  end_on_uncaught(name);
+  std::optional<Tool> tool;
+  try {
+    tool.emplace(make());
+  } catch (const std::exception& thrown) {
+    const Error error = error_of(thrown, "tool.bug");
+    print_err("{}: error: {}\n", name, error.message());
+    return static_cast<int>(exit_code(error.blame()));
+  }
+  return run_tool(*tool, argc, argv);
+}
+
 }  // namespace ms

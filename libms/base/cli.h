@@ -110,5 +110,8 @@ std::string synopsis(const Command& command);
 // failure_status); anything else that is thrown is a bug, 70. Results that could not be written to standard output are
 // storage, 74.
 int run_tool(const Tool& tool, int argc, const char* const* argv);
+// The same, for a tool whose table is made now, and not before main(): where memory does not do for that, the program
+// says so and ends with 2, by no signal. `name`: for that message.
+int run_tool(const char* name, Tool (*make)(), int argc, const char* const* argv);
 
 }  // namespace ms

@@ -28,8 +28,13 @@ constexpr const char* kMemoryHint =
 const char* uncaught_tool = "ms";  // for the handler, which is the process's own and has no argument
 
 [[noreturn]] void end_uncaught() noexcept {
-  if (!std::current_exception()) std::abort();
   ExitCode code = exit_code(Blame::user);
+  if (!std::current_exception()) {
+    // Either a bug, or not even an exception could be made.
+    if (std::malloc(4096) != nullptr) std::abort();
+    std::fprintf(stderr, "%s: error: %s\nhint: %s\n", uncaught_tool, kMemory, kMemoryHint);
+    ::_exit(static_cast<int>(code));
+  }
   try {
     throw;
   } catch (const std::bad_alloc&) {  // nothing here may need memory

@@ -59,7 +59,7 @@ on-node node02 ms-diag history | grep -q 'drain .*$1'
 site_knows() { on-node node01 ms-diag history --site | grep -E '^node02 .*$1'; }
 export -f site_knows
 wait-until 20 site_knows
-[[ \$(stat -c '%u %a' \$CLUSTER_DIR/site) == "0 755" ]]
+[[ \$(stat -c '%u %a' \$CLUSTER_DIR/site) == "0 700" ]]
 tell_times \$job node02
 TEXT
 }

@@ -1,5 +1,7 @@
 #include "health/commands/site_history.h"
 
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
@@ -24,10 +26,15 @@ std::string policy_name(const Policy& policy) { return policy.file.empty() ? "ms
 
 int site_history(const Args& args) {
   const Policy policy = policy_for(args.get("config"));
-  const bool has_drains = !policy.paths.site.empty(), has_samples = !policy.telemetry.directory.empty();
+  const bool has_samples = !policy.telemetry.directory.empty();
+  bool has_drains = !policy.paths.site.empty();
   if (!has_drains && !has_samples) {
     throw user_error("history.site", "the policy names no directory in which all nodes' drains or samples are kept",
                      "paths.site and telemetry.directory in " + policy_name(policy));
+  }
+  if (has_drains && has_samples && ::access(policy.paths.site.c_str(), F_OK) != 0) {  // the first drain makes it
+    print_err("ms-diag: warning: no drains are shown: there is no directory '{}'\n", policy.paths.site);
+    has_drains = false;
   }
   const double now_s = SystemClock().wall_s();
   nlohmann::ordered_json json{{"schema", 1}};
