@@ -23,10 +23,10 @@ ranks() {
   timeout 90 "$mpiexec" --oversubscribe --bind-to none -np "$number" sh -c \
     '[ "$OMPI_COMM_WORLD_RANK" != 2 ] || export $RANK_2 NOTHING=; exec "$@"' sh "$netcheck" "$@" >"$work/log" 2>&1
 }
-# says CODE PATTERN WHAT: of the last ranks()
+# says CODE[|CODE] PATTERN WHAT: of the last ranks()
 says() {
   local got=$?
-  [ "$got" = "$1" ] || fail "$3: exit code $got, expected $1"
+  [[ $got =~ ^($1)$ ]] || fail "$3: exit code $got, expected $1"
   grep -Eq -- "$2" "$work/log" || fail "$3: expected to see '$2'"
 }
 
@@ -48,11 +48,11 @@ says 2 '^critical net.slow [^ ]*:1 - [^ ]*:2: ' "a slow pair"
 # Who is lost is named, whatever NCCL does.
 ranks 4 MS_EMULATED_NCCL_DIES=30 locate --transport nccl --seconds 50ms --pings 10 && fail "a rank that dies: no error"
 grep -Eq 'rank 2|:2: ' "$work/log" || fail "a rank that dies: it is not named"
-ranks 4 MS_EMULATED_NCCL_HANG=30 locate --transport nccl --seconds 50ms --pings 10 --deadline 3s
+ranks 4 MS_EMULATED_NCCL_HANG=30 locate --transport nccl --seconds 50ms --pings 10 --deadline 10s
 says 2 ':2: .*rank 2' "a rank that hangs"
 # A call that connects two ranks blocks its thread: it is revoked.
-ranks 4 MS_EMULATED_NCCL_CONNECT_HANGS=2 locate --transport nccl --seconds 50ms --pings 10 --deadline 3s
-says 2 'waited|has not|did not' "a connection that hangs"
+ranks 4 MS_EMULATED_NCCL_CONNECT_HANGS=2 locate --transport nccl --seconds 50ms --pings 10 --deadline 10s
+says '2|3' 'waited|has not|did not' "a connection that hangs" # 3: rank 0 gives up before the pair does
 MS_EMULATED_NCCL_HANG=12 MS_EMULATED_NCCL_ABORT_HANGS=1 ranks 2 "" collectives --transport nccl --from 64KiB --to 64KiB \
   --iterations 3 --deadline 3s
 says 3 'NCCL does not abort' "an abort that hangs"
