@@ -156,11 +156,11 @@ class WaitGraphBuilder {
   }
 
   // Returns whether the section waits for transfers like this one. A section waits inside for tensor-parallel ones and
-  // for the gathers of its chunk, and before it begins for the rest.
+  // for the gathers of its chunk, and before it begins for the rest. That of the norm waits inside for the gradients.
   bool serves(std::size_t at, std::uint32_t comm, std::uint32_t section) const {
     const Event &of = scan_.file(at).events[section], &event = scan_.file(at).events[comm];
     const EventInfo &info = scan_.info(at, comm), &work = scan_.info(at, section);
-    if (work.kind == Kind::optimizer)
+    if (work.kind == Kind::optimizer || (work.kind == Kind::other_compute && work.purpose == Purpose::clip))
       return info.purpose == Purpose::grads || info.purpose == Purpose::clip || info.purpose == Purpose::embedding ||
              info.purpose == Purpose::layernorm || info.purpose == Purpose::optimizer;
     if (event.step != of.step) return false;

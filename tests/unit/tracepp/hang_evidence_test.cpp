@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "few_events.h"
 #include "tracepp/hang/hang.h"
 
 namespace ms::tracepp {
@@ -15,42 +16,8 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-// Two ranks and an operation, as readers make them.
-struct Pair {
-  RunTrace trace;
-  Tables tables{trace};
-  std::int32_t group = 0;
-  explicit Pair(int ranks = 2) {
-    trace.source = "ms-trace";
-    std::vector<int> all;
-    for (int i = 0; i < ranks; ++i) all.push_back(i);
-    group = tables.group({.name = "dp[pp 0 tp 0]", .ranks = all, .axis = GroupAxis::dp});
-    for (const int i : all) {
-      RankTrace& rank = trace.ranks.emplace_back();
-      rank.rank = i;
-      rank.realtime_ns = 1;
-      rank.ending = Ending::running;
-    }
-  }
-  void add(int rank, State state, double begin_s, double duration_s, std::uint32_t sequence,
-           Kind kind = Kind::all_reduce, std::int64_t size_bytes = 64) {
-    const bool is_comm = trace::is_comm(kind);
-    Event event{.begin_ns = static_cast<std::int64_t>(begin_s * 1e9)};
-    event.duration_ns = static_cast<std::int64_t>(duration_s * 1e9);
-    event.detail = sequence;
-    event.state = state;
-    event.info = tables.info({.kind = kind, .group = is_comm ? group : -1, .size_bytes = is_comm ? size_bytes : -1});
-    RankTrace& it = trace.ranks[static_cast<std::size_t>(rank)];
-    it.events.push_back(event);
-    it.last_flush_ns = std::max(it.last_flush_ns, event.end_ns());
-  }
-  void flush(double at_s) {
-    for (RankTrace& rank : trace.ranks) rank.last_flush_ns = static_cast<std::int64_t>(at_s * 1e9);
-  }
-};
-
 TEST(HangEvidence, BlamesNoRankForATransferThatDoesNotEnd) {
-  Pair pair(3);
+  FewRanks pair(3);
   for (int rank = 0; rank < 3; ++rank) {
     pair.add(rank, State::ended, 1, 0.01, 0);
     pair.add(rank, State::begun, 2, 0, 1);
@@ -70,7 +37,7 @@ TEST(HangEvidence, DeadlinesFollowThePastDurations) {
     bool hangs;
   };
   for (const Case& it : {Case{0.01, 4, false}, Case{0.01, 6, true}, Case{2, 18, false}, Case{2, 21, true}}) {
-    Pair pair;
+    FewRanks pair;
     for (std::uint32_t i = 0; i < 10; ++i)
       for (int rank = 0; rank < 2; ++rank) pair.add(rank, State::ended, i * 3.0, it.usual_s, i);
     pair.add(0, State::begun, 40, 0, 10);
@@ -79,7 +46,7 @@ TEST(HangEvidence, DeadlinesFollowThePastDurations) {
         << it.usual_s << " " << it.waited_s;
   }
   for (const auto& [waited_s, hangs] : {std::pair(25.0, false), std::pair(35.0, true)}) {  // the first of its kind
-    Pair pair;
+    FewRanks pair;
     pair.add(0, State::begun, 1, 0, 0);
     pair.flush(1 + waited_s);
     EXPECT_EQ(find_hang(pair.trace).state, hangs ? RunState::hang : RunState::cut_off) << waited_s;
@@ -88,7 +55,7 @@ TEST(HangEvidence, DeadlinesFollowThePastDurations) {
 
 TEST(HangEvidence, AllowsALongCheckpoint) {
   for (const auto& [saved_s, hangs] : {std::pair(100.0, false), std::pair(700.0, true)}) {
-    Pair pair;
+    FewRanks pair;
     for (int rank = 0; rank < 2; ++rank) pair.add(rank, State::ended, 1, 0.01, 0);
     pair.add(0, State::begun, 2, 0, 1);
     pair.add(1, State::begun, 2, 0, kNoDetail, Kind::save);
@@ -100,7 +67,7 @@ TEST(HangEvidence, AllowsALongCheckpoint) {
 }
 
 TEST(HangEvidence, NamesTheRankThatFailedFirst) {
-  Pair pair(4);
+  FewRanks pair(4);
   for (int rank = 0; rank < 4; ++rank) {
     pair.add(rank, State::ended, 1, 0.01, 0);
     if (rank != 2) pair.add(rank, State::begun, 2, 0, 1);
@@ -120,7 +87,7 @@ TEST(HangEvidence, NamesTheRankThatFailedFirst) {
 }
 
 TEST(HangEvidence, ARankThatGivesUpAfterALongWaitIsAWaiter) {
-  Pair pair(3);
+  FewRanks pair(3);
   for (int rank = 0; rank < 3; ++rank) {
     pair.add(rank, State::ended, 1, 0.01, 0);
     if (rank < 2) pair.add(rank, State::begun, 2, 0, 1);
@@ -136,7 +103,7 @@ TEST(HangEvidence, ARankThatGivesUpAfterALongWaitIsAWaiter) {
 
 // A deadline shorter than what would count as a hang by itself: whoever gave up, or was told to, only waited.
 TEST(HangEvidence, ARankThatGivesUpAtItsDeadlineIsAWaiter) {
-  Pair pair(4);
+  FewRanks pair(4);
   for (int rank = 0; rank < 4; ++rank) {
     pair.add(rank, State::ended, 1, 0.01, 0);
     if (rank != 2) pair.add(rank, State::begun, 2, 0, 1);
@@ -156,7 +123,7 @@ TEST(HangEvidence, ARankThatGivesUpAtItsDeadlineIsAWaiter) {
 // Those that were stopped by a death are witnesses, never suspects.
 TEST(HangEvidence, ARankStoppedByADeathIsAWitness) {
   for (const int killed : {1, 2}) {
-    Pair pair(4);
+    FewRanks pair(4);
     for (int rank = 0; rank < 4; ++rank) {
       pair.add(rank, State::ended, 1, 0.01, 0);
       if (rank < 4 - killed) pair.trace.ranks[static_cast<std::size_t>(rank)].ending = Ending::stopped;
@@ -171,9 +138,27 @@ TEST(HangEvidence, ARankStoppedByADeathIsAWitness) {
   }
 }
 
+// The section of the gradients' norm waits inside for their sums: it computes nothing meanwhile.
+TEST(HangEvidence, TheSectionOfTheNormWaitsForGradients) {
+  FewRanks pair;
+  for (int rank = 0; rank < 2; ++rank) pair.add(rank, State::ended, 1, 0.01, 0);
+  pair.add(0, State::begun, 2, 0, kNoDetail, Kind::other_compute);
+  pair.add(0, State::begun, 2, 0, 1);
+  pair.trace.infos[pair.trace.ranks[0].events[1].info].purpose = Purpose::clip;
+  Event& sums = pair.trace.ranks[0].events[2];
+  pair.trace.infos.push_back(pair.trace.info(sums));
+  sums.info = static_cast<std::uint32_t>(pair.trace.infos.size() - 1);
+  pair.trace.infos.back().purpose = Purpose::embedding;
+  pair.flush(100);
+  const Hang hang = find_hang(pair.trace);
+  ASSERT_FALSE(hang.suspects.empty());
+  EXPECT_EQ(hang.suspects.front().rank, 1) << hang_text(hang, pair.trace);
+  EXPECT_EQ(hang.suspects.front().reason, Reason::not_issuing);
+}
+
 // mpirun kills survivors before they can say anything.
 TEST(HangEvidence, PrefersTheSilentRankThatOthersWaitFor) {
-  Pair pair(4);
+  FewRanks pair(4);
   for (int rank = 0; rank < 4; ++rank) {
     pair.add(rank, State::ended, 1, 0.01, 0);
     RankTrace& trace = pair.trace.ranks[static_cast<std::size_t>(rank)];
@@ -192,7 +177,7 @@ TEST(HangEvidence, PrefersTheSilentRankThatOthersWaitFor) {
 }
 
 TEST(HangEvidence, ARunWithoutAnEndingIsKilled) {
-  Pair pair;
+  FewRanks pair;
   pair.trace.source = "ms-trace";
   for (int rank = 0; rank < 2; ++rank) {
     pair.add(rank, State::ended, 1, 0.01, 0);
@@ -212,7 +197,7 @@ TEST(HangEvidence, ARunWithoutAnEndingIsKilled) {
 }
 
 TEST(HangEvidence, ReportsTheWaitNearestToItsDeadline) {
-  Pair pair;
+  FewRanks pair;
   for (int rank = 0; rank < 2; ++rank) pair.add(rank, State::ended, 1, 0.01, 0);
   pair.add(0, State::begun, 2, 0, 1);
   pair.flush(5);
@@ -225,7 +210,7 @@ TEST(HangEvidence, ReportsTheWaitNearestToItsDeadline) {
 TEST(HangEvidence, BlamesARankThatFailedOrLeftWhileOthersWait) {
   for (const auto& [ending, reason] :
        {std::pair(Ending::failed, Reason::failed), std::pair(Ending::done, Reason::left)}) {
-    Pair pair;
+    FewRanks pair;
     for (int rank = 0; rank < 2; ++rank) pair.add(rank, State::ended, 1, 0.01, 0);
     pair.add(0, State::begun, 2, 0, 1);
     pair.flush(100);
@@ -240,8 +225,8 @@ TEST(HangEvidence, BlamesARankThatFailedOrLeftWhileOthersWait) {
 }
 
 // As the reader of flight recorder dumps makes them: no sections, no mesh, no word about what ranks do now.
-struct Dumps : Pair {
-  explicit Dumps(int ranks) : Pair(ranks) {
+struct Dumps : FewRanks {
+  explicit Dumps(int ranks) : FewRanks(ranks) {
     trace.source = "flight recorder";
     for (RankTrace& rank : trace.ranks) {
       rank.ending = Ending::unknown;
@@ -314,7 +299,7 @@ TEST(HangEvidence, DistinguishesTheSixMatchStates) {
                          Case{State::begun, Kind::all_reduce, 65, "f32", Match::size_mismatch},
                          Case{State::begun, Kind::all_reduce, 64, "bf16", Match::dtype_mismatch},
                          Case{State::begun, Kind::all_reduce, -1, "f32", Match::fully_matched}}) {
-    Pair pair;
+    FewRanks pair;
     pair.add(0, State::begun, 2, 0, 0);
     pair.add(1, it.state, 2, 0, 0, it.kind, it.size_bytes);
     pair.trace.infos[pair.trace.ranks[0].events[0].info].type = pair.trace.strings.id("f32");
@@ -327,14 +312,14 @@ TEST(HangEvidence, DistinguishesTheSixMatchStates) {
     ASSERT_FALSE(hang.ops.empty());
     EXPECT_EQ(hang.ops[0].match, it.match) << to_string(hang.ops[0].match);
   }
-  Pair alone;
+  FewRanks alone;
   alone.add(0, State::begun, 2, 0, 0);
   alone.flush(100);
   EXPECT_EQ(find_hang(alone.trace).ops[0].match, Match::undecided);
 }
 
 TEST(HangEvidence, HandlesASingleRank) {
-  Pair pair(1);
+  FewRanks pair(1);
   pair.add(0, State::ended, 1, 0.1, kNoDetail, Kind::forward);
   pair.add(0, State::begun, 2, 0, kNoDetail, Kind::forward);
   pair.flush(100);
