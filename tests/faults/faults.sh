@@ -207,6 +207,29 @@ fault_stopped() {
   head -n 1 out | grep -Eq '^rank 3 ' || fail "ms-tracepp hang does not name rank 3"
 }
 
+# A rank stands still and goes on once the others are gone, as one whose node was swapped out: its trace then ends later
+# than all others, and looks like that of a rank that only waits.
+fault_continued() {
+  with_mpi || skip "built without MPI"
+  make_text 400
+  mpi --enable-recovery -- --set run.comm_timeout=3s
+  await_step 5
+  victim=$(cat pid.3)
+  kill -STOP "$victim"
+  for _ in $(seq 300); do
+    [ "$(cat code.* 2>/dev/null | wc -l)" -eq 3 ] && break
+    sleep 0.1
+  done
+  kill -CONT "$victim"
+  for _ in $(seq 300); do [ -s code.3 ] && break; sleep 0.1; done
+  [ -s code.3 ] || kill -KILL "$victim"
+  ends_within 60
+  verdict code=76 blame=peer kind=comm.deadline rank=3
+  "$bin/ms-tracepp" hang runs/a/trace >out 2>err || fail "ms-tracepp hang: exit code $?"
+  head -n 1 out | grep -Eq '^rank 3 .*did not answer' || fail "ms-tracepp hang does not say that rank 3 did not answer"
+  grep -m 1 suspect out | grep -Eq 'suspect 95 %: rank 3 .*: silent$' || fail "rank 3 is not the first suspect"
+}
+
 # The file system of the run directory fills up in the middle: the run goes on, says once that metrics are lost, and has a
 # verdict. In a mount namespace of its own, where this may be had.
 fault_disk_full() {

@@ -66,6 +66,7 @@ class Finder {
         blames_.push_back(blame(graph_.roots[i], graph_, scan_));
       add_lone_sections();
     }
+    heed_inquiry(blames_, scan_);
     weigh();
     if (hides_failures()) doubt();
     const bool waits = is_flight_recorder(trace_) && !blames_.empty() && !graph_.ops.empty();

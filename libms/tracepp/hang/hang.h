@@ -39,7 +39,7 @@ std::string_view to_string(Progress progress);
 enum class Reason : std::uint8_t {
   no_trace,     // its file is missing; all others wait for it
   failed,       // ended with an error
-  silent,       // living ranks write something every second; this one stopped long before the others
+  silent,       // stopped to write long before the others, or did not answer when others asked what it waits for
   left,         // ended well while others wait for it
   compute,      // a section of its device does not end
   data_wait,    // the host waits for tokens

@@ -205,7 +205,8 @@ std::optional<std::int64_t> HangScan::clock_difference_ns(std::size_t at, const 
   return std::nullopt;
 }
 
-// Finds the silent ranks. Only the writer of ms records a sign of life at regular intervals.
+// Finds the silent ranks. Only the writer of ms records a sign of life at regular intervals. Whoever wrote how it ended
+// was not silent, even if one that was stalled wrote long after it.
 void HangScan::find_silent() {
   if (trace_.source != "ms-trace" || ranks_.empty()) return;
   const double patience_s = deadline_s_ > 0 ? std::clamp(deadline_s_ / 2, kSilentAtLeast_s, kSilent_s) : kSilent_s;
@@ -216,8 +217,10 @@ void HangScan::find_silent() {
   const auto reference = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() * 3 / 4);
   std::ranges::nth_element(sorted, reference);
   std::vector<char> is_candidate(count(), 0);
-  for (std::size_t at = 0; at < count(); ++at)
-    is_candidate[at] = static_cast<double>(*reference - newest[at]) > patience_s * 1e9 ? 1 : 0;
+  for (std::size_t at = 0; at < count(); ++at) {
+    const bool has_ended = has_error(file(at).ending) || file(at).ending == Ending::done;
+    is_candidate[at] = !has_ended && static_cast<double>(*reference - newest[at]) > patience_s * 1e9 ? 1 : 0;
+  }
   for (std::size_t at = 0; at < count(); ++at) {
     if (is_candidate[at] == 0) continue;
     const std::optional<std::int64_t> difference = clock_difference_ns(at, is_candidate);
