@@ -275,9 +275,8 @@ class Import : public Checkpoints {
     Tensors tensors;
     const TensorSet set(hf_dir);
     for (const auto& [name, view] : set.tensors()) {
-      std::string data(view.size_bytes, '\0');
-      view.read(0, std::as_writable_bytes(std::span(data)));
-      tensors[name] = {{name, view.dtype, view.shape}, std::move(data)};
+      const std::vector<std::byte> bytes = view.read();
+      tensors[name] = {{name, view.dtype, view.shape}, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}};
     }
     return tensors;
   }
