@@ -9,9 +9,9 @@
 namespace ms::predict {
 namespace {
 
-constexpr std::array<double Figures::*, 7> kAll{
-    &Figures::precision_at_k, &Figures::recall_at_k, &Figures::pr_auc, &Figures::precision_at_recall,
-    &Figures::lead_days,      &Figures::flagged,     &Figures::caught};
+constexpr std::array<double Figures::*, 8> kAll{
+    &Figures::precision_at_k,     &Figures::recall_at_k, &Figures::pr_auc,  &Figures::precision_at_recall,
+    &Figures::precision_beyond_k, &Figures::lead_days,   &Figures::flagged, &Figures::caught};
 
 double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
@@ -43,10 +43,10 @@ class Ranked {
     for (std::size_t i = 0; i < all_.size();) {
       double block = 0, hits = 0;
       const float score = all_[i].score;
-      for (; i < all_.size() && all_[i].score == score; ++i) {
+      do {
         block += weight(all_[i]);
         hits += all_[i].fails ? weight(all_[i]) : 0;
-      }
+      } while (++i < all_.size() && all_[i].score == score);
       const bool was_below = found < options.recall * failing;
       seen += block;
       found += hits;
@@ -54,6 +54,7 @@ class Ranked {
       if (was_below && found >= options.recall * failing) out.precision_at_recall = ratio(found, seen);
     }
     out.pr_auc = ratio(area, failing);
+    out.precision_beyond_k = ratio(failing - out.caught, seen - out.flagged);
     return out;
   }
 

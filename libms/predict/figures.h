@@ -11,7 +11,7 @@ namespace ms::predict {
 struct Outcome {
   std::uint32_t unit = 0;
   std::uint32_t decision = 0;  // the number of its day
-  float score = 0;
+  float score = 0;             // a number
   bool fails = false;
   float days_to_failure = 0;
 };
@@ -20,6 +20,7 @@ struct Figures {
   double precision_at_k = 0, recall_at_k = 0;  // of the K with the highest scores of each day
   double pr_auc = 0;                           // average precision over all rows
   double precision_at_recall = 0;              // at the highest threshold that finds that part of the failures
+  double precision_beyond_k = 0;               // of all others: the part of them that fails
   double lead_days = 0;                        // median from the decision to the failure, of those among the K
   double flagged = 0, caught = 0;              // rows among the K of each day, and of these that failed
 };

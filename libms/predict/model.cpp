@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "base/error.h"
 #include "base/rng.h"
 
 namespace ms::predict {
@@ -24,7 +25,13 @@ class Shifted final : public Model {
   Shifted(std::unique_ptr<Model> model, float shift) : model_(std::move(model)), shift_(shift) {}
   void score(std::span<const float> values, std::size_t width, std::span<float> out) const override {
     model_->score(values, width, out);
-    for (float& odds : out) odds += shift_;
+    for (float& odds : out) {
+      odds += shift_;
+      if (!std::isfinite(odds)) {
+        throw user_error("predict.unknown", "cannot know: the model gives a score that is no number",
+                         "it was trained on values that are too large; look at the telemetry, and train again");
+      }
+    }
   }
   Json save() const override {
     Json json = model_->save();

@@ -29,7 +29,8 @@ struct TrainingSet {
 class Model {
  public:
   virtual ~Model() = default;
-  // `values` are rows of the layout's width behind one another; out one number a row.
+  // `values` are rows of the layout's width behind one another; out one number a row. Of a model of train_model() or
+  // load_model(): Error("predict.unknown", user) where one is not finite.
   virtual void score(std::span<const float> values, std::size_t width, std::span<float> out) const = 0;
   virtual Json save() const = 0;
 };

@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::array<int, 4> kWindows_days{1, 7, 30, 90};
 constexpr int kKindWindow_days = 90;
-constexpr std::size_t kLevels = 5;  // columns of a metric
+constexpr std::size_t kLevels = 5;   // columns of a metric
+constexpr float kMostValue = 1e30F;  // squares, sums and differences of such are still numbers
 
 constexpr std::size_t kFixed = kWindows_days.size() + 4;  // counts in windows, count of all, days without, here, in all
 
@@ -97,7 +98,9 @@ class Builder {
     rows.info.push_back(label(unit_number, day, {next, unit.faults.end()}, stay->end_day));
     const std::size_t at = rows.values.size();
     rows.values.resize(at + rows.width);
-    fill(std::span(rows.values).subspan(at), unit, *stay, before, day);
+    const std::span<float> row = std::span(rows.values).subspan(at);
+    fill(row, unit, *stay, before, day);
+    for (float& value : row) value = std::clamp(value, -kMostValue, kMostValue);  // what is not known stays so
   }
 
  private:

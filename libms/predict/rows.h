@@ -58,8 +58,9 @@ struct Rows {
   std::span<const float> row(std::size_t i) const { return {values.data() + i * width, width}; }
 };
 
-// The rows of every unit that is in service at these moments (ascending days). Throws Error("predict.columns", user)
-// where the data lack a fact or metric of the layout, Error("predict.target", user) where no kind of fault matches.
+// The rows of every unit that is in service at these moments (ascending days). No value is infinite. Throws
+// Error("predict.columns", user) where the data lack a fact or metric of the layout, Error("predict.target", user)
+// where no kind of fault matches.
 Rows rows_at(const Dataset& data, const Layout& layout, const Task& task, std::span<const double> days);
 
 }  // namespace ms::predict

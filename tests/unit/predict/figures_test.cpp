@@ -30,6 +30,7 @@ TEST(Figures, OfOneDay) {
   EXPECT_DOUBLE_EQ(all.lead_days, 1);
   EXPECT_DOUBLE_EQ(all.flagged, 2);
   EXPECT_DOUBLE_EQ(all.caught, 1);
+  EXPECT_DOUBLE_EQ(all.precision_beyond_k, 2.0 / 6) << "two fail of the six others";
 }
 
 TEST(Figures, KCountsOnEachDay) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "predict/evaluate.h"
@@ -46,6 +47,18 @@ TEST(PredictRows, LabelsLookFromLeadToHorizonAndNoFurtherThanTheData) {
   const Rows sure = rows_of(data_of({{.day = 95, .end_day = 95}}), task, {90});
   EXPECT_EQ(sure.info[0].label, Label::fails) << "it did fail, although the data end early";
   EXPECT_FLOAT_EQ(sure.info[0].days_to_failure, 5);
+}
+
+TEST(PredictRows, HugeValuesStayNumbers) {
+  Dataset data = data_of({{.day = 50, .end_day = 50}});
+  for (int day = 0; day <= 100; ++day)
+    data.units[1].mean[day] = data.units[1].peak[day] = day % 2 == 0 ? 3e38F : -3e38F;
+  const Rows rows = rows_of(data, {}, {60});
+  for (const float value : rows.values) EXPECT_FALSE(std::isinf(value));
+  EXPECT_FLOAT_EQ(
+      *std::max_element(rows.row(1).begin(), rows.row(1).end(),
+                        [](float a, float b) { return (std::isnan(a) ? -1 : a) < (std::isnan(b) ? -1 : b); }),
+      1e30F);
 }
 
 TEST(PredictRows, OnlyTheTargetIsAFailure) {
