@@ -39,20 +39,47 @@ struct Gathered {
   std::vector<Stay> stays = {};
   std::vector<Fault> faults = {};
   std::unordered_map<std::uint64_t, Sums> sums = {};  // metric << 32 | bin since day 0
+  std::array<bool, 3> in = {};                        // by Source
 };
+
+enum Source : std::uint8_t { in_faults, in_nodes, in_telemetry };
+constexpr std::array<std::string_view, 3> kOptions{"--faults", "--nodes", "--telemetry"};
+constexpr std::size_t kStrangersIn = 20;  // of so many units one may be a stranger
+constexpr double kMostCounted = 1e6;
+
+// How many units there are, where a number stands for their table.
+std::optional<std::size_t> count_of(const std::string& nodes) {
+  const std::optional<double> count = unpack::parse_number(nodes);
+  if (!count) return std::nullopt;
+  if (*count >= 1 && *count <= kMostCounted) return static_cast<std::size_t>(*count);
+  throw user_error("predict.units", fmt::format("--nodes {}: from 1 to {:.0f} units", nodes, kMostCounted));
+}
+
+// Reads no pipe, for which it might wait for ever, and no device, which has no end.
+const std::string& regular(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    throw user_error("data.input", fmt::format("{} is no regular file", path), "write it to a file first");
+  }
+  return path;
+}
 
 class Reader {
  public:
   explicit Reader(double bin_days) { data_.bin_days = bin_days; }
 
   void faults(const std::string& path) {
+    source_ = in_faults;
+    regular(path);
     if (trim(unpack::InputFile(path).next()).starts_with('[')) return trace_json(path);
     const CsvTable table(path);
-    table.find({"SN"}) && table.find({"insert"}) ? lives(table) : fault_rows(table);
+    lives_ = table.find({"SN"}) && table.find({"insert"});
+    lives_ ? lives(table) : fault_rows(table);
   }
 
   void nodes(const std::string& path) {
-    const CsvTable table(path);
+    source_ = in_nodes;
+    const CsvTable table(regular(path));
     const std::size_t node = table.column({"node", "node_id", "name"});
     const auto first = table.find({"first"}), last = table.find({"last"});
     std::vector<std::size_t> columns;
@@ -61,16 +88,21 @@ class Reader {
       columns.push_back(c);
       data_.facts.push_back(table.columns()[c]);
     }
+    if (data_.facts.size() > kMaxNames) {
+      throw user_error("data.input", fmt::format("{} has {} columns of facts", path, data_.facts.size()),
+                       fmt::format("at most {}", kMaxNames));
+    }
     std::vector<std::map<std::string, float, std::less<>>> words(columns.size());
     for (std::size_t row = 0; row < table.rows(); ++row) {
       // A date in this table is no observation: it may lie ahead.
       Stay stay{.begin_day = first ? table.time_s(row, *first) / kDay_s : -std::numeric_limits<double>::infinity(),
                 .end_day = last ? table.time_s(row, *last) / kDay_s : std::numeric_limits<double>::infinity()};
+      if (stay.end_day < stay.begin_day) table.refuse(row, *last, "is before its first");
       for (std::size_t c = 0; c < columns.size(); ++c) {
         const std::string_view cell = table.cell(row, columns[c]);
         const std::optional<double> number = unpack::parse_number(cell);
         stay.facts.push_back(cell.empty() ? kUnknown
-                             : number     ? static_cast<float>(*number)
+                             : number     ? static_cast<float>(std::clamp(*number, -kMostValue, kMostValue))
                                           : words[c].try_emplace(std::string(cell), words[c].size()).first->second);
       }
       unit(table.cell(row, node)).stays.push_back(std::move(stay));
@@ -78,18 +110,18 @@ class Reader {
   }
 
   void telemetry(const std::string& path) {
+    source_ = in_telemetry;
     struct stat info {};
     if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return collected(path);
-    const CsvTable table(path);
+    const CsvTable table(regular(path));
     const std::size_t node = table.column({"node"}), time = table.column({"time"});
     const std::size_t metric = table.column({"metric"}), value = table.column({"value"});
     const auto device = table.find({"device"});  // as ms-diag history prints samples
     std::unordered_map<std::string, float> before;
     for (std::size_t row = 0; row < table.rows(); ++row) {
       if (table.cell(row, value).empty()) continue;
-      constexpr double kMost = std::numeric_limits<float>::max();
       const std::string_view name = table.cell(row, node), what = table.cell(row, metric);
-      const double at = day(table, row, time), number = table.number(row, value, -kMost, kMost);
+      const double at = day(table, row, time), number = table.number(row, value, -kMostValue, kMostValue);
       if (!device) {
         sample(unit(name), number_of(data_.metrics, what, kMaxMetrics, "metrics"), at, number);
         continue;
@@ -100,10 +132,24 @@ class Reader {
     }
   }
 
-  Dataset finish();
+  Dataset finish(std::optional<std::size_t> count);
 
  private:
-  Gathered& unit(std::string_view name) { return units_.try_emplace(std::string(name)).first->second; }
+  static constexpr double kMostValue = std::numeric_limits<float>::max();
+
+  Gathered& unit(std::string_view name) {
+    Gathered& found = units_.try_emplace(std::string(name)).first->second;
+    found.in[source_] = true;
+    return found;
+  }
+  std::vector<std::string> names(Source in, std::optional<Source> and_not = {}) const {
+    std::vector<std::string> out;
+    for (const auto& [name, gathered] : units_) {
+      if (gathered.in[in] && !(and_not && gathered.in[*and_not])) out.push_back(name);
+    }
+    return out;
+  }
+  void know_units(std::optional<std::size_t> count);
 
   static std::uint32_t number_of(std::vector<std::string>& names, std::string_view name, std::size_t most,
                                  std::string_view what) {
@@ -143,10 +189,10 @@ class Reader {
     for (std::size_t row = 0; row < table.rows(); ++row) {
       const double at = day(table, row, time);
       const bool ended = end && !table.cell(row, *end).empty();
+      if (ended && table.time_s(row, *end) / kDay_s < at) table.refuse(row, *end, "is before its time");
       unit(table.cell(row, node))
-          .faults.push_back({.day = at,
-                             .end_day = ended ? std::max(at, day(table, row, *end)) : at,
-                             .kind = kind(table.cell(row, name))});
+          .faults.push_back(
+              {.day = at, .end_day = ended ? day(table, row, *end) : at, .kind = kind(table.cell(row, name))});
     }
   }
 
@@ -185,6 +231,8 @@ class Reader {
   static constexpr std::int64_t kZeroBin = std::int64_t{1} << 30;  // bins before day 0 count, too
   Dataset data_;
   std::map<std::string, Gathered, std::less<>> units_;
+  Source source_ = in_faults;  // of what is being read
+  bool lives_ = false;         // the file of faults has all units
   double first_ = std::numeric_limits<double>::infinity(), last_ = -std::numeric_limits<double>::infinity();
 };
 
@@ -253,7 +301,37 @@ void Reader::reading(Gathered& unit, std::string_view device, std::string_view c
   before = value;
 }
 
-Dataset Reader::finish() {
+// A list of only those that failed has no base rate, and one of nodes by other names has half of it.
+void Reader::know_units(std::optional<std::size_t> count) {
+  const Source all = !names(in_nodes).empty() ? in_nodes : lives_ ? in_faults : in_telemetry;
+  if (!count && all == in_telemetry && names(in_telemetry, in_faults).empty()) {
+    throw user_error(
+        "predict.units",
+        fmt::format("cannot know: all {} of the files have failed; how many never did?", plural(units_.size(), "unit")),
+        "--nodes FILE names all, --nodes 400 says how many there are; telemetry of all does as well");
+  }
+  for (const Source source : {in_faults, in_telemetry}) {
+    const std::size_t named = names(source).size();
+    const std::vector<std::string> strangers = names(source, all);
+    if (strangers.empty() || names(all).empty()) continue;
+    const std::string what =
+        fmt::format("{} of the {} that {} names {} not in {} ({} for one)", strangers.size(), plural(named, "unit"),
+                    kOptions[source], strangers.size() == 1 ? "is" : "are", kOptions[all], strangers.front());
+    if (strangers.size() * kStrangersIn > named) {
+      throw user_error("predict.units", "cannot know: " + what,
+                       "name all units, and alike in all files: n001 and n001.example.org are two");
+    }
+    data_.notes.push_back(what + ": left out");
+    for (const std::string& name : strangers) units_.erase(name);
+  }
+  if (count && *count < units_.size()) {
+    throw user_error("predict.units",
+                     fmt::format("--nodes {}: the files name {}", *count, plural(units_.size(), "unit")),
+                     "count all units, those that never failed too");
+  }
+}
+
+Dataset Reader::finish(std::optional<std::size_t> count) {
   data_.first_day = first_;
   data_.last_day = last_;
   if (data_.kinds.empty()) throw user_error("predict.empty", "cannot know: there is not one fault to learn from");
@@ -263,6 +341,7 @@ Dataset Reader::finish() {
     throw user_error("data.input", fmt::format("the files reach from day {:.0f} to day {:.0f}", first_, last_),
                      "are all times on one clock, in seconds or UTC?");
   }
+  know_units(count);
   const std::size_t metrics = data_.metrics.size();
   data_.bins = metrics == 0 ? 0 : static_cast<std::size_t>(bins);
   if (units_.size() * metrics * data_.bins > kMaxCells) {
@@ -298,6 +377,11 @@ Dataset Reader::finish() {
     data_.units.push_back(std::move(unit));
     gathered = {};
   }
+  while (data_.units.size() < count.value_or(0)) {
+    data_.units.push_back(
+        {.stays = {
+             {.begin_day = first_, .end_day = last_, .facts = std::vector<float>(data_.facts.size(), kUnknown)}}});
+  }
   return std::move(data_);
 }
 
@@ -305,10 +389,11 @@ Dataset Reader::finish() {
 
 Dataset read_dataset(const Sources& sources) {
   Reader reader(sources.bin_days);
+  const std::optional<std::size_t> count = count_of(sources.nodes);
   reader.faults(sources.faults);
-  if (!sources.nodes.empty()) reader.nodes(sources.nodes);
+  if (!sources.nodes.empty() && !count) reader.nodes(sources.nodes);
   for (const std::string& path : sources.telemetry) reader.telemetry(path);
-  return reader.finish();
+  return reader.finish(count);
 }
 
 }  // namespace ms::predict

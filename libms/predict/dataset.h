@@ -12,6 +12,7 @@ namespace ms::predict {
 
 inline constexpr double kDay_s = 86400;
 inline constexpr float kUnknown = std::numeric_limits<float>::quiet_NaN();
+inline constexpr std::size_t kMaxNames = 512;  // of kinds, of facts and of metrics
 
 struct Fault {
   double day = 0;
@@ -27,7 +28,7 @@ struct Stay {
 };
 
 struct Unit {
-  std::string name = {};
+  std::string name = {};           // empty: one of a number of units, of which no file says more
   std::vector<Stay> stays = {};    // ascending
   std::vector<Fault> faults = {};  // ascending
   // Telemetry, metrics x bins, a metric's bins behind one another; empty where the unit has none; kUnknown in a bin
@@ -36,7 +37,7 @@ struct Unit {
 };
 
 struct Dataset {
-  std::vector<Unit> units = {};  // sorted by name
+  std::vector<Unit> units = {};  // sorted by name, those without one last
   std::vector<std::string> kinds = {}, facts = {}, metrics = {};
   double first_day = 0, last_day = 0;   // of all that was read
   double bin_days = 1;                  // of telemetry
@@ -47,7 +48,7 @@ struct Dataset {
 
 struct Sources {
   std::string faults = {};                  // a file of one of the layouts below
-  std::string nodes = {};                   // a table of all units, with or without facts; empty: none
+  std::string nodes = {};                   // a table of all units, or how many there are; empty: neither
   std::vector<std::string> telemetry = {};  // files of samples, or directories of ms-diag collect
   double bin_days = 1;
 };
@@ -61,6 +62,10 @@ struct Sources {
 // numbers is a fact, and of words, too, a number for each word. Telemetry: a CSV with time, node, metric and value.
 // Times in CSV are UTC or seconds. Throws Error("data.input", user) with file and line, Error("predict.empty", user)
 // where there is no fault.
+//
+// Units that never failed must be known too: from the nodes, from telemetry, or from a file that has the lives of all.
+// Throws Error("predict.units", user) where none of them tells, or where they and the faults name other units; of a few
+// strangers it makes a note, and leaves them out.
 Dataset read_dataset(const Sources& sources);
 
 }  // namespace ms::predict

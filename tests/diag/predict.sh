@@ -60,8 +60,8 @@ expect 0 'cannot know: [0-9]+ units without a sample in the last week: n000[01],
 
 # What cannot be known.
 printf 'node,time,kind\na,2026-01-01 00:00:00,GPU\nb,2026-03-01 00:00:00,GPU\n' >few.csv
-expect 3 'cannot know: the data are of 59 days' predict evaluate --faults few.csv --models logistic
-expect 3 'cannot know: .* only [01] units? failed' predict train none --faults few.csv --models logistic
+expect 3 'cannot know: the data are of 59 days' predict evaluate --faults few.csv --nodes 40 --models logistic
+expect 3 'cannot know: .* only [01] units? failed' predict train none --faults few.csv --nodes 40 --models logistic
 [ -e none ] && fail 'a model of nothing was written'
 printf 'node,time,kind\n' >empty.csv
 expect 3 'cannot know: there is not one fault' predict evaluate --faults empty.csv --models logistic

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cmath>
 
@@ -35,7 +36,7 @@ class PredictData : public testing::Test {
 constexpr const char* kFaults = "node,time,kind,end\nb,864000,GPU,950400\na,172800,fan,\nb,86400,GPU,\n";
 
 TEST_F(PredictData, AFaultARow) {
-  const Dataset data = read_dataset({.faults = file("faults", kFaults)});
+  const Dataset data = read_dataset({.faults = file("faults", kFaults), .nodes = "2"});
   ASSERT_EQ(data.units.size(), 2U);
   EXPECT_EQ(data.units[0].name, "a");
   EXPECT_EQ(data.kinds, (std::vector<std::string>{"GPU", "fan"}));
@@ -63,6 +64,7 @@ TEST_F(PredictData, NodesWithoutAFaultAndTheirFacts) {
 
 TEST_F(PredictData, TelemetryInBinsOfADay) {
   const Dataset data = read_dataset({.faults = file("faults", kFaults),
+                                     .nodes = file("nodes", "node\na\nb\nc\n"),
                                      .telemetry = {file("telemetry",
                                                         "time,node,metric,value\n86400,a,temp,40\n"
                                                         "90000,a,temp,50\n864000,a,temp,60\n"
@@ -93,6 +95,7 @@ TEST_F(PredictData, TelemetryThatWasCollected) {
   }
   const Dataset data =
       read_dataset({.faults = file("faults", fmt::format("node,time,kind\na,{:.0f},GPU\n", yesterday_s)),
+                    .nodes = "1",
                     .telemetry = {dir_ / "site"}});
   ASSERT_EQ(data.metrics, (std::vector<std::string>{"gpu temperature_c", "net rx_errors"}));
   EXPECT_FLOAT_EQ(data.units[0].mean[0], (100 + 107 + 17) / 2.0F / 3);
@@ -102,6 +105,7 @@ TEST_F(PredictData, TelemetryThatWasCollected) {
 
 TEST_F(PredictData, CollectedTelemetryAsCsv) {
   const Dataset data = read_dataset({.faults = file("faults", kFaults),
+                                     .nodes = file("nodes", "node\na\nb\n"),
                                      .telemetry = {file("telemetry",
                                                         "time,node,device,metric,value\n"
                                                         "86400,a,gpu0,temperature_c,40\n"
@@ -138,10 +142,75 @@ TEST_F(PredictData, TraceOfStartsAndEnds) {
   };
   const Dataset data =
       read_dataset({.faults = file("trace", "[" + event("a", 1, "start") + "," + event("b", 2, "start") + "," +
-                                                event("a", 3.5, "end") + "," + event("c", 4, "end") + "]")});
+                                                event("a", 3.5, "end") + "," + event("c", 4, "end") + "]"),
+                    .nodes = "3"});
   EXPECT_DOUBLE_EQ(data.units[0].faults[0].end_day, 3.5);
   EXPECT_TRUE(std::isinf(data.units[1].faults[0].end_day)) << "it has not ended";
   EXPECT_TRUE(data.units[2].faults.empty()) << "it began before the trace";
+}
+
+// Faults of n00 to n19 and of these units.
+std::string faults_of_twenty(const std::string& others) {
+  std::string text = "node,time,kind\n";
+  for (int i = 0; i < 20; ++i) text += fmt::format("n{:02},{},GPU\n", i, 86400 * i);
+  return text + others;
+}
+std::string twenty_nodes(const std::string& ending, int count = 20) {
+  std::string text = "node\n";
+  for (int i = 0; i < count; ++i) text += fmt::format("n{:02}{}\n", i, ending);
+  return text + "never" + ending + "\n";
+}
+
+TEST_F(PredictData, UnitsThatNeverFailedMustBeKnown) {
+  const std::string faults = file("faults", faults_of_twenty(""));
+  const auto refused = [&](const std::string& nodes, std::vector<std::string> telemetry) {
+    const Error error = thrown_by([&] { read_dataset({.faults = faults, .nodes = nodes, .telemetry = telemetry}); });
+    EXPECT_EQ(error.kind(), "predict.units");
+    return error.message();
+  };
+  EXPECT_THAT(refused("", {}), testing::HasSubstr("all 20 units of the files have failed"));
+  const std::string one = file("one", "time,node,metric,value\n1,n00,temp,1\n");
+  EXPECT_THAT(refused("", {one}), testing::HasSubstr("have failed")) << "telemetry of one that did tells of no other";
+  EXPECT_THAT(refused("19", {}), testing::HasSubstr("the files name 20 units"));
+  EXPECT_THAT(refused("0", {}), testing::HasSubstr("from 1"));
+  EXPECT_THAT(refused(file("long", twenty_nodes(".site")), {}),
+              testing::HasSubstr("20 of the 20 units that --faults names are not in --nodes (n00 for one)"));
+  EXPECT_THAT(refused(file("part", twenty_nodes("", 2)), {}), testing::HasSubstr("18 of the 20 units"));
+  const std::string site = file("site", "time,node,metric,value\n1,n00.site,temp,1\n1,n30.site,temp,1\n");
+  EXPECT_THAT(refused(file("short", twenty_nodes("")), {site}), testing::HasSubstr("that --telemetry names"));
+  EXPECT_THAT(refused("", {site}), testing::HasSubstr("not in --telemetry"));
+
+  const Dataset counted = read_dataset({.faults = faults, .nodes = "400"});
+  ASSERT_EQ(counted.units.size(), 400U);
+  EXPECT_EQ(counted.units[19].name, "n19");
+  EXPECT_TRUE(counted.units[399].name.empty());
+  EXPECT_DOUBLE_EQ(counted.units[399].stays.at(0).end_day, 19);
+}
+
+TEST_F(PredictData, OneStrangerOfManyIsLeftOutWithANote) {
+  const Dataset data = read_dataset(
+      {.faults = file("faults", faults_of_twenty("gone,1,GPU\n")), .nodes = file("nodes", twenty_nodes(""))});
+  EXPECT_EQ(data.units.size(), 21U) << "those of the table";
+  EXPECT_THAT(data.notes,
+              testing::ElementsAre("1 of the 21 units that --faults names is not in --nodes (gone for one): left out"));
+}
+
+TEST_F(PredictData, TimesInTheWrongOrderAndPipesAreRefused) {
+  EXPECT_THAT(refusal("node,time,kind,end\na,86400,GPU,1\n").message(), testing::HasSubstr("bad:2: end '1' is before"));
+  const std::string faults = file("faults", kFaults);
+  const std::string nodes = file("nodes", "node,first,last\na,9,5\n");
+  EXPECT_THAT(thrown_by([&] { read_dataset({.faults = faults, .nodes = nodes}); }).message(),
+              testing::HasSubstr("nodes:2: last '5' is before its first"));
+  std::string wide = "node";
+  for (std::size_t i = 0; i <= kMaxNames; ++i) wide += fmt::format(",f{}", i);
+  const std::string facts = file("wide", wide + "\n");
+  EXPECT_THAT(thrown_by([&] { read_dataset({.faults = faults, .nodes = facts}); }).message(),
+              testing::HasSubstr("513 columns of facts"));
+  EXPECT_THAT(thrown_by([] { read_dataset({.faults = "/dev/zero"}); }).message(),
+              testing::HasSubstr("no regular file"));
+  ASSERT_EQ(::mkfifo((dir_ / "pipe").c_str(), 0600), 0);
+  EXPECT_THAT(thrown_by([&] { read_dataset({.faults = dir_ / "pipe"}); }).message(),
+              testing::HasSubstr("no regular file"));
 }
 
 TEST_F(PredictData, RefusalsNameFileAndLine) {
