@@ -121,7 +121,7 @@ const ms::Tool kTool{
                        .default_text = "5"},
                       {.name = "max-age",
                        .value = "TIME",
-                       .doc = "A file that was written longer ago is refused.",
+                       .doc = "A prediction whose data end longer ago is refused.",
                        .default_text = "2d"},
                       kSlurmDeadline,
                       kConfig},
@@ -130,7 +130,8 @@ const ms::Tool kTool{
               "A prediction is no finding: nothing is drained, no job is touched, and a job that needs such a node "
               "gets it. The node's weight in Slurm is raised by a million, so that jobs get other nodes first; it is "
               "lowered again when the chance in a later file is below --chance. A node that a later file says "
-              "nothing of stays as it is. Run it as an operator of Slurm after each score, and after scontrol "
+              "nothing of stays as it is. A file that does not say that its model showed skill is refused. Run it as "
+              "an operator of Slurm after each score, and after scontrol "
               "reconfigure or a new start of slurmctld, which forget such weights. Weights of a million and more are "
               "taken for raised ones: a site that has such weights of its own cannot use this."},
          {.name = "fleet",
@@ -276,6 +277,8 @@ const ms::Tool kTool{
                 .default_text = "4h"},
                {.name = "gpus", .value = "N", .doc = "GPUs of such a unit.", .default_text = "8"},
                {.name = "failure-gpu-hours", .value = "X", .doc = "What a failure costs that nobody foresaw."},
+               {.name = "ranking",
+                .doc = "score: shows the order of a model that showed no skill, too, without chances."},
                {.name = "csv", .doc = "score: CSV instead of a table."},
                kJson},
           .run = predict_command,
@@ -293,6 +296,10 @@ const ms::Tool kTool{
               "It always shows what no model is worth less than: a model of shuffled labels, which must fall to the "
               "base "
               "rate; 'failed recently', which needs none; and the ceiling: the future itself.\n\n"
+              "A model shows skill where the interval of its precision at K is above the base rate and above the "
+              "shuffled labels. train evaluates what it writes, and score gives chances only by a model "
+              "that showed skill: those of the model, but none above the upper bound of what K and the others "
+              "measured.\n\n"
               "All files name a unit alike; where they do not, no base rate is known. Facts of --nodes count as known "
               "on every day: leave out what was found out later, as by a repair. A fault that is logged again is a "
               "new fault: give end, or one row for each.\n\n"

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/print.h"
 #include "base/text.h"
+#include "base/user_path.h"
 #include "predict/report.h"
 
 namespace ms::predict {
@@ -100,7 +101,10 @@ std::optional<Proof> proof_of(const Dataset& data, EvaluateOptions options) {
                  .precision = own.value.precision_at_k,
                  .low = own.low.precision_at_k,
                  .high = own.high.precision_at_k,
-                 .base_rate = evaluation.base_rate};
+                 .base_rate = evaluation.base_rate,
+                 .shuffled = evaluation.shuffled.precision_at_k,
+                 .beyond_high = own.high.precision_beyond_k,
+                 .skill = evaluation.rows.front().skill};
   } catch (const Error& error) {
     if (error.kind() != "predict.unknown") throw;
     print_err("ms-diag: note: the model is not evaluated: {}\n", error.message());
@@ -110,6 +114,7 @@ std::optional<Proof> proof_of(const Dataset& data, EvaluateOptions options) {
 
 int train_action(const Args& args) {
   const std::string file = model_file(args);
+  check_user_file(file);
   const EvaluateOptions options = options_of(args);
   if (options.methods.size() != 1) {
     throw user_error("predict.model", "train takes one model: name it with --models", method_docs());
@@ -124,8 +129,23 @@ int train_action(const Args& args) {
   if (const auto& proof = predictor.proof) {
     print_out("of the {} likeliest {:.1f}% failed ({:.1f}-{:.1f}), of all {:.1f}%\n", proof->k, 100 * proof->precision,
               100 * proof->low, 100 * proof->high, 100 * proof->base_rate);
+    if (!proof->skill) print_out("no skill shown: score gives no chances by this model\n");
   }
   return 0;
+}
+
+// Throws where the model's evaluation does not show that its order is better than none.
+void require_skill(const Predictor& predictor) {
+  const auto& proof = predictor.proof;
+  if (proof && proof->skill) return;
+  throw user_error(
+      "predict.unknown",
+      proof ? fmt::format("cannot know: the model showed no skill: of its {} likeliest {:.1f}% failed ({:.1f}-{:.1f}), "
+                          "of all units {:.1f}%, by shuffled labels {:.1f}%",
+                          proof->k, 100 * proof->precision, 100 * proof->low, 100 * proof->high, 100 * proof->base_rate,
+                          100 * proof->shuffled)
+            : "cannot know: the data were too short to evaluate the model",
+      "train with a longer history, telemetry, or other --models; --ranking shows the order without chances");
 }
 
 // Whether a row holds one known number of telemetry.
@@ -149,7 +169,7 @@ Scores scores_of(const Dataset& data, const Predictor& predictor, std::size_t to
   }
   const std::vector<double> today{data.last_day};
   Rows rows = rows_at(data, predictor.layout, predictor.task, today);
-  Scores out{.day = data.last_day};
+  Scores out{.skill = predictor.proof && predictor.proof->skill, .day = data.last_day};
   std::vector<float> values;
   std::vector<std::size_t> scored;
   for (std::size_t row = 0; row < rows.size(); ++row) {
@@ -170,10 +190,17 @@ Scores scores_of(const Dataset& data, const Predictor& predictor, std::size_t to
   for (std::size_t i = 0; i < ranked.size(); ++i) ranked[i] = i;
   std::stable_sort(ranked.begin(), ranked.end(), [&](std::size_t a, std::size_t b) { return order[a] > order[b]; });
   ranked.resize(std::min(ranked.size(), top));
-  for (const std::size_t i : ranked) {
-    out.units.push_back({.name = data.units[rows.info[scored[i]].unit].name,
-                         .chance = predictor.chance(odds, i),
-                         .reasons = predictor.reasons(rows.row(scored[i]), kReasons)});
+  for (std::size_t rank = 0; rank < ranked.size(); ++rank) {
+    const std::size_t i = ranked[rank];
+    const std::string& name = data.units[rows.info[scored[i]].unit].name;
+    if (name.empty()) {
+      ++out.unnamed;
+      continue;
+    }
+    out.units.push_back(
+        {.name = name,
+         .chance = out.skill ? std::min<double>(predictor.chance(odds, i), predictor.proof->most_chance(rank)) : 0,
+         .reasons = predictor.reasons(rows.row(scored[i]), kReasons)});
   }
   return out;
 }
@@ -181,6 +208,7 @@ Scores scores_of(const Dataset& data, const Predictor& predictor, std::size_t to
 int score_action(const Args& args) {
   if (args.has("json") && args.has("csv")) throw user_error("predict.form", "--json and --csv are two forms: give one");
   const Predictor predictor = load_predictor(model_file(args));
+  if (!args.has("ranking")) require_skill(predictor);
   const auto top = static_cast<std::size_t>(args.get_int("top", 1, kMostUnits));
   const Scores scores = scores_of(dataset_of(args), predictor, top);
   write_out(args.has("json")  ? scores_json(scores, predictor)

@@ -256,6 +256,9 @@ Evaluation Evaluator::run() {
   std::vector<std::vector<Outcome>> all;
   for (const auto& run : runs) all.push_back(outcomes(run.at(shuffled)));
   add(out, fmt::format("{}, {}", kShuffled, shuffled.kind->name), shuffled.training, true, all);
+  out.shuffled = out.rows.back().estimate.value;
+  const double chance = std::max(out.base_rate, out.shuffled.precision_at_k);
+  for (Evaluated& row : out.rows) row.skill = !row.control && row.estimate.low.precision_at_k > chance;
   controls(out);
   return out;
 }

@@ -31,6 +31,7 @@ struct Evaluated {
   Training training = Training::sliding;
   bool control = false;
   Estimate estimate = {};
+  bool skill = false;  // the interval of precision at K is above the base rate and above that of shuffled labels
 };
 
 struct Evaluation {
@@ -38,6 +39,7 @@ struct Evaluation {
   std::size_t decisions = 0, outcomes = 0, failing = 0, units = 0, failing_units = 0;
   std::size_t with_history = 0;                // failing outcomes of units that had a fault before
   std::size_t recent = 0, recent_failing = 0;  // outcomes with a fault in the 30 days before
+  Figures shuffled = {};                       // what a model of shuffled labels reached
   double base_rate = 0, first_decision = 0, last_decision = 0;
   std::int64_t trained_rows = 0, scored_rows = 0;  // by all models
   double train_s = 0, score_s = 0;

@@ -6,17 +6,17 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "base/user_path.h"
 #include "predict/evaluate.h"
 
 namespace ms::predict {
 namespace {
 
 constexpr std::string_view kFormat = "ms-predict";
-constexpr int kVersion = 1;
-constexpr std::size_t kMaxNames = 512;
+constexpr int kVersion = 2;
+constexpr std::size_t kMaxModelBytes = std::size_t{1} << 28;
 constexpr float kLeastOdds = 0.05F;  // below it a reason is noise
 
 std::vector<float> medians(const TrainingSet& set) {
@@ -40,7 +40,10 @@ Json proof_json(const std::optional<Proof>& proof) {
           {"precision", proof->precision},
           {"low", proof->low},
           {"high", proof->high},
-          {"base_rate", proof->base_rate}};
+          {"base_rate", proof->base_rate},
+          {"shuffled", proof->shuffled},
+          {"beyond_high", proof->beyond_high},
+          {"skill", proof->skill}};
 }
 
 double share(const Json& json, std::string_view key) {
@@ -74,7 +77,10 @@ Predictor read_model(const Json& json) {
                  .precision = share(proof, "precision"),
                  .low = share(proof, "low"),
                  .high = share(proof, "high"),
-                 .base_rate = share(proof, "base_rate")};
+                 .base_rate = share(proof, "base_rate"),
+                 .shuffled = share(proof, "shuffled"),
+                 .beyond_high = share(proof, "beyond_high"),
+                 .skill = proof.get<bool>("skill")};
   }
   std::vector<std::string> names;
   for (const Json& member : json.at("members")) names.push_back(member.get<std::string>("name"));
@@ -153,7 +159,7 @@ void Predictor::save(const std::string& path) const {
       {"members", std::move(list)}};
   const std::string text = body.dump();
   const Json head{{"format", kFormat}, {"version", kVersion}, {"xxh64", hash_hex(xxh64(text))}};
-  write_file_atomic(path, head.dump() + "\n" + text + "\n");
+  write_user_file(path, head.dump() + "\n" + text + "\n");
 }
 
 Predictor train(const Dataset& data, const Method& method, const Layout& layout, const Task& task, double window_days,
@@ -170,7 +176,7 @@ Predictor train(const Dataset& data, const Method& method, const Layout& layout,
 }
 
 Predictor load_predictor(const std::string& path) {
-  const std::string text = read_file(path, Blame::user);
+  const std::string text = read_user_file(path, kMaxModelBytes);
   const auto refuse = [&](const std::string& why) {
     return user_error("predict.file", fmt::format("{} {}", path, why), "ms-diag predict train writes such files");
   };

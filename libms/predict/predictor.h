@@ -15,6 +15,12 @@ namespace ms::predict {
 struct Proof {
   std::size_t k = 0;
   double precision = 0, low = 0, high = 0, base_rate = 0;
+  double shuffled = 0;     // the same precision, of a model of shuffled labels
+  double beyond_high = 0;  // the upper bound of the part that fails of all but the K likeliest
+  bool skill = false;      // as Evaluated::skill
+
+  // The most that the evaluation allows for the unit of this rank, from 0.
+  double most_chance(std::size_t rank) const { return rank < k ? high : beyond_high; }
 };
 
 struct Reason {

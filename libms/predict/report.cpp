@@ -38,6 +38,7 @@ Json figures_json(const Estimate& estimate) {
               {"recall_at_k", one(&Figures::recall_at_k)},
               {"pr_auc", one(&Figures::pr_auc)},
               {"precision_at_recall", one(&Figures::precision_at_recall)},
+              {"precision_beyond_k", one(&Figures::precision_beyond_k)},
               {"lead_days", one(&Figures::lead_days)}};
 }
 
@@ -59,12 +60,14 @@ std::string cell(std::string text) {
 std::string evaluation_text(const Evaluation& e, const EvaluateOptions& options, const Costs& costs) {
   std::string text = fmt::format(
       "{} fails within {:g} days{}, asked on {} from {} to {}: {} of {} rows do, of {} units of {}\n"
-      "scored by models of other units' past, {} folds, {} seeds; intervals: 95% of {} resamples of units and "
+      "scored by models of {} units' past, {}, {}; intervals: 95% of {} resamples of units and "
       "seeds\n\n",
       options.task.target == "*" ? "A unit" : options.task.target, options.task.horizon_days,
       options.task.lead_days > 0 ? fmt::format(" ({:g} days from then)", options.task.lead_days) : "",
       plural(e.decisions, "day"), day_text(e.first_decision), day_text(e.last_decision), e.failing, e.outcomes,
-      e.failing_units, e.units, options.folds, options.seeds, options.figures.resamples);
+      e.failing_units, e.units, options.folds == 1 ? "all" : "other",
+      plural(static_cast<std::size_t>(options.folds), "fold"), plural(static_cast<std::size_t>(options.seeds), "seed"),
+      options.figures.resamples);
   const std::string k = fmt::format("P@{}", options.figures.k);
   TextTable table({{"MODEL"},
                    {"TRAINING"},
@@ -90,6 +93,15 @@ std::string evaluation_text(const Evaluation& e, const EvaluateOptions& options,
                costs.failure_gpu_hours > 0 ? format_count(f.caught * costs.failure_gpu_hours - out) : ""});
   }
   text += table.str();
+  std::vector<std::string> without;
+  for (const Evaluated& row : e.rows) {
+    if (!row.control && !row.skill) without.push_back(fmt::format("{} ({})", row.name, training_of(row)));
+  }
+  if (!without.empty()) {
+    text +=
+        fmt::format("\nno skill shown: {}: the interval of {} reaches down to the base rate or the shuffled labels\n",
+                    fmt::join(without, ", "), k);
+  }
   text += fmt::format(
       "\nbase rate: {} of the rows fail; of {} with a fault in the 30 days before, {}\n"
       "{} of {} failures are of units with an earlier fault in the data: the others can only be foreseen by telemetry "
@@ -107,6 +119,7 @@ std::string evaluation_json(const Evaluation& e, const EvaluateOptions& options,
   for (const Evaluated& row : e.rows) {
     const double out = out_gpu_hours(row.estimate.value, costs);
     Json one{{"model", row.name}, {"control", row.control}, {"training", training_of(row)}};
+    if (!row.control) one["skill"] = row.skill;
     one.update(figures_json(row.estimate));
     one["out_gpu_hours"] = out;
     one["pays_above_gpu_hours"] = row.estimate.value.caught > 0 ? Json(out / row.estimate.value.caught) : Json();
@@ -139,23 +152,32 @@ std::string evaluation_json(const Evaluation& e, const EvaluateOptions& options,
 }
 
 std::string scores_text(const Scores& scores, const Predictor& predictor) {
-  TextTable table({{"UNIT"}, {"CHANCE", Align::right}, {"WHAT RAISES IT MOST"}});
+  TextTable table({{"UNIT"}, {scores.skill ? "CHANCE" : "", Align::right}, {"WHAT RAISES IT MOST"}});
   for (const ScoredUnit& unit : scores.units) {
-    table.row({unit.name, percent(unit.chance), unit.reasons.empty() ? "nothing" : words_of(unit.reasons)});
+    table.row({unit.name, scores.skill ? percent(unit.chance) : "",
+               unit.reasons.empty() ? "nothing" : words_of(unit.reasons)});
   }
   std::string text = table.str();
-  text +=
-      fmt::format("\n{} on {}: the chance that {} fails within {:g} days{}, by a model that learned until {}\n",
-                  predictor.method.name, day_text(scores.day),
-                  predictor.task.target == "*" ? "a unit" : predictor.task.target, predictor.task.horizon_days,
-                  predictor.task.lead_days > 0 ? fmt::format(" ({:g} days from then)", predictor.task.lead_days) : "",
-                  day_text(predictor.trained_until));
+  text += fmt::format(
+      "\n{} on {}: {} {} fails within {:g} days{}, by a model that learned until {}\n", predictor.method.name,
+      day_text(scores.day), scores.skill ? "the chance that" : "an order of which no skill was shown, by the odds that",
+      predictor.task.target == "*" ? "a unit" : predictor.task.target, predictor.task.horizon_days,
+      predictor.task.lead_days > 0 ? fmt::format(" ({:g} days from then)", predictor.task.lead_days) : "",
+      day_text(predictor.trained_until));
   if (const auto& proof = predictor.proof) {
-    text +=
-        fmt::format("evaluated on that past: of the {} likeliest {} failed ({}-{}), of all units {}\n", proof->k,
-                    percent(proof->precision), percent(proof->low), percent(proof->high), percent(proof->base_rate));
+    text += fmt::format(
+        "evaluated on that past: of the {} likeliest {} failed ({}-{}), of all units {}; by shuffled labels {}\n",
+        proof->k, percent(proof->precision), percent(proof->low), percent(proof->high), percent(proof->base_rate),
+        percent(proof->shuffled));
+    if (scores.skill) {
+      text += fmt::format("no chance is above what that allows: {} of the first {}, {} of the others\n",
+                          percent(proof->high), proof->k, percent(proof->beyond_high));
+    }
   } else {
     text += "how good such lists are is not known: the data were too short to evaluate the model\n";
+  }
+  if (scores.unnamed > 0) {
+    text += fmt::format("{} of the likeliest have no name: give a table of all units as --nodes\n", scores.unnamed);
   }
   if (!scores.unscored.empty()) {
     text += fmt::format("cannot know: {} without a sample in the last week: {}\n",
@@ -167,7 +189,8 @@ std::string scores_text(const Scores& scores, const Predictor& predictor) {
 std::string scores_csv(const Scores& scores) {
   std::string text = "unit,chance,reasons\n";
   for (const ScoredUnit& unit : scores.units) {
-    text += fmt::format("{},{:.6g},{}\n", cell(unit.name), unit.chance, cell(words_of(unit.reasons)));
+    const std::string chance = scores.skill ? fmt::format("{:.6g}", unit.chance) : "";
+    text += fmt::format("{},{},{}\n", cell(unit.name), chance, cell(words_of(unit.reasons)));
   }
   for (const std::string& name : scores.unscored) text += fmt::format("{},,no sample in the last week\n", cell(name));
   return text;
@@ -179,15 +202,15 @@ std::string scores_json(const Scores& scores, const Predictor& predictor) {
     Json reasons = Json::array();
     for (const Reason& reason : unit.reasons)
       reasons.push_back(Json{{"reason", reason.text}, {"log_odds", reason.odds}});
-    units.push_back(Json{{"unit", unit.name}, {"chance", unit.chance}, {"reasons", std::move(reasons)}});
+    units.push_back(Json{{"unit", unit.name},
+                         {"chance", scores.skill ? Json(unit.chance) : Json(nullptr)},
+                         {"reasons", std::move(reasons)}});
   }
   Json proof;
   if (const auto& known = predictor.proof) {
-    proof = Json{{"k", known->k},
-                 {"precision_at_k", known->precision},
-                 {"low", known->low},
-                 {"high", known->high},
-                 {"base_rate", known->base_rate}};
+    proof =
+        Json{{"k", known->k},       {"precision_at_k", known->precision}, {"low", known->low},
+             {"high", known->high}, {"base_rate", known->base_rate},      {"shuffled_precision_at_k", known->shuffled}};
   }
   const Json json{{"schema", 1},
                   {"model", predictor.method.name},
@@ -195,6 +218,7 @@ std::string scores_json(const Scores& scores, const Predictor& predictor) {
                   {"horizon_days", predictor.task.horizon_days},
                   {"lead_days", predictor.task.lead_days},
                   {"trained_until", predictor.trained_until},
+                  {"skill", scores.skill},
                   {"evaluated", std::move(proof)},
                   {"units", std::move(units)},
                   {"not_known", scores.unscored}};

@@ -21,12 +21,14 @@ std::string evaluation_json(const Evaluation& evaluation, const EvaluateOptions&
 
 struct ScoredUnit {
   std::string name = {};
-  float chance = 0;
+  double chance = 0;  // at most what the evaluation allows; 0 where no skill was shown
   std::vector<Reason> reasons = {};
 };
 struct Scores {
   std::vector<ScoredUnit> units = {};      // the likeliest first
   std::vector<std::string> unscored = {};  // in service, without what the model has to see
+  std::size_t unnamed = 0;                 // among the likeliest, of units that only were counted
+  bool skill = false;                      // else this is an order without chances
   double day = 0;
 };
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """ms-diag predict on published faults and on generated telemetry, and its speed beside XGBoost's own Python.
-usage: tests/bench/predict.py published SHARED | generated [--seeds N] | speed
+usage: tests/bench/predict.py published SHARED | generated [--seeds N] | noise [--seeds N] | speed
 published   SHARED/data/faults: InfiniteHBD, another fault of a node within 30 days; Titan, a double-bit error within 90 days
 generated   tests/bench/predict_data.py: every model and ensemble, by fixed, expanding and sliding training
+noise       faults by lot, that nobody can foresee: of how many traces a model is said to have skill
 speed       rows/s of training and scoring trees; needs python3-xgboost for the peer"""
 
 import argparse
@@ -80,6 +81,17 @@ def generated(args, scratch):
     print(PAPER)
 
 
+def noise(args, scratch):
+    faults, skilled, of = scratch / "faults.csv", 0, 0
+    for seed in range(1, args.seeds + 1):
+        data("noise", faults, "--nodes", args.nodes, "--seed", seed)
+        out = evaluate(["--faults", faults, "--nodes", args.nodes, "--models", args.models, "--seeds", 2, "--json"], text=False)
+        own = [row for row in out["models"] if not row["control"]]
+        of += len(own)
+        skilled += sum(row["skill"] for row in own)
+    print(f"NOISE: {args.nodes} nodes, {args.seeds} traces, {args.models}: skill is said to be shown {skilled} times of {of}")
+
+
 def speed(args, scratch):
     data("generate", scratch, "--nodes", args.nodes, "--days", 120)
     began = time.monotonic()
@@ -126,6 +138,11 @@ def main():
     one.add_argument("--seeds", type=int, default=5)
     one.add_argument("--nodes", type=int, default=1600)
     one.set_defaults(run=generated)
+    one = commands.add_parser("noise")
+    one.add_argument("--seeds", type=int, default=20)
+    one.add_argument("--nodes", type=int, default=200)
+    one.add_argument("--models", default="logistic")
+    one.set_defaults(run=noise)
     one = commands.add_parser("speed")
     one.add_argument("--nodes", type=int, default=1000)
     one.set_defaults(run=speed)

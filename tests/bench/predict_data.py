@@ -2,6 +2,7 @@
 """Data for ms-diag predict: telemetry and faults that a generator makes, and tables of all nodes for the published traces.
 
   predict_data.py generate DIR [--nodes N] [--days D] [--seed S]   telemetry.csv, faults.csv, nodes.csv
+  predict_data.py noise FILE [--nodes N] [--days D] [--seed S]     faults of nodes that are drawn by lot
   predict_data.py nodes TRACE.json N                               a nodes table for InfiniteHBD's trace, on standard output
   predict_data.py sample TITAN.csv.gz N SEED                       the rows of every N-th GPU of Titan's lives
 
@@ -151,6 +152,15 @@ def generate(args):
     print(f"{args.nodes} nodes, {args.days} days, seed {args.seed}: {failures} failures, {precursors} of them with a precursor")
 
 
+def noise(args):
+    random_ = random.Random(args.seed)
+    rows = sorted((random_.uniform(0, args.days), random_.randrange(args.nodes)) for _ in range(args.nodes * args.days // 150))
+    with open(args.file, "w", encoding="ascii") as faults:
+        faults.write("node,time,kind\n")
+        for day, node in rows:
+            faults.write(f"n{node:04},{day * 86400:.0f},GPU\n")
+
+
 def nodes_table(args):
     names = sorted({row["node_id"] for row in json.loads(args.trace.read_text())})
     print("node")
@@ -177,6 +187,12 @@ def main():
     one.add_argument("--days", type=int, default=154)
     one.add_argument("--seed", type=int, default=1)
     one.set_defaults(run=generate)
+    one = commands.add_parser("noise")
+    one.add_argument("file", type=pathlib.Path)
+    one.add_argument("--nodes", type=int, default=400)
+    one.add_argument("--days", type=int, default=365)
+    one.add_argument("--seed", type=int, default=1)
+    one.set_defaults(run=noise)
     one = commands.add_parser("nodes")
     one.add_argument("trace", type=pathlib.Path)
     one.add_argument("nodes", type=int)

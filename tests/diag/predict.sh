@@ -31,12 +31,16 @@ if [ -r "$trace" ]; then
   true_of 'by("shuffled")["pr_auc"]["low"] < j["base_rate"] < by("shuffled")["pr_auc"]["high"]'
   true_of 'by("ceiling: the future")["pr_auc"]["value"] == 1'
   true_of 'all(m[f]["low"] <= m[f]["high"] for m in j["models"] for f in ("precision_at_k", "pr_auc"))'
-  expect 0 'failed recently' predict evaluate --faults "$trace" --nodes nodes.csv --models logistic --seeds 1
+  true_of 'by("logistic")["skill"]'
+  expect 0 'failed recently' predict evaluate --faults "$trace" --nodes 400 --models logistic --seeds 1
   expect 0 'of the 20 likeliest' predict train model --faults "$trace" --nodes nodes.csv --models logistic
+  expect 0 'no chance is above what that allows' predict score model --faults "$trace" --nodes 400 --top 5
   expect 0 'faults in the last|the course of faults' predict score model --faults "$trace" --nodes nodes.csv --top 5
   expect 0 '^unit,chance,reasons' predict score model --faults "$trace" --nodes nodes.csv --top 5 --csv
   expect 0 '"evaluated"' predict score model --faults "$trace" --nodes nodes.csv --top 5 --json
-  true_of 'len(j["units"]) == 5 and all(0 <= u["chance"] <= 1 for u in j["units"])'
+  true_of 'len(j["units"]) == 5 and all(0 <= u["chance"] <= j["evaluated"]["high"] for u in j["units"])'
+  true_of 'j["skill"] and j["evaluated"]["low"] > j["evaluated"]["base_rate"]'
+  expect 3 'cannot know: all [0-9]+ units of the files have failed' predict evaluate --faults "$trace" --models logistic
   sed 's/"target":"\*"/"target":"x"/' model >changed
   expect 3 'is damaged: its checksum differs' predict score changed --faults "$trace"
   head -c 1000 model >short
@@ -51,12 +55,33 @@ expect 0 'cascade' predict evaluate "${made[@]}" "${short[@]}" --models logistic
 true_of 'by("ceiling: oracle")["pr_auc"]["value"] > 2 * j["base_rate"]'
 true_of 'by("logistic")["precision_at_k"]["value"] > 1.5 * j["base_rate"] > by("shuffled")["precision_at_k"]["value"]'
 expect 0 'mlp of 300 units' predict train net "${made[@]}" "${short[@]}" --models mlp
-expect 0 'UNIT +CHANCE' predict score net "${made[@]}"
+expect 0 'UNIT +WHAT RAISES' predict score net "${made[@]}" --ranking
 grep -q oracle out && fail 'the model saw what the generator knew'
-expect 3 "cannot know: the data have no metric" predict score net --faults made/faults.csv --nodes made/nodes.csv
+expect 3 "cannot know: the data have no metric" predict score net --faults made/faults.csv --nodes made/nodes.csv --ranking
 grep -v ',n000[0-9],' made/telemetry.csv >part.csv
 expect 0 'cannot know: [0-9]+ units without a sample in the last week: n000[01], ' \
-  predict score net --faults made/faults.csv --nodes made/nodes.csv --telemetry part.csv
+  predict score net --faults made/faults.csv --nodes made/nodes.csv --telemetry part.csv --ranking
+
+# Noise: whoever fails is drawn by lot, and no model may say that it knows.
+python3 "$data" noise noise.csv --nodes 100 --days 365 >/dev/null
+noise=(--faults noise.csv --nodes 100 --models logistic)
+expect 0 'no skill shown: logistic' predict evaluate "${noise[@]}" --seeds 1
+expect 0 'no skill shown: score gives no chances' predict train luck "${noise[@]}"
+expect 3 'cannot know: the model showed no skill: of its 20 likeliest .* by shuffled labels' predict score luck "${noise[@]}"
+expect 0 'an order of which no skill was shown' predict score luck "${noise[@]}" --ranking
+grep -q CHANCE out && fail 'a model without skill gave chances'
+expect 0 '"skill": false' predict score luck "${noise[@]}" --ranking --json
+true_of 'j["units"] and all(u["chance"] is None for u in j["units"])'
+cp out order.json
+expect 3 'does not say that the model showed skill' avoid order.json
+sed '1!s/^n/x.n/' noise.csv >long.csv
+(echo node; cut -d, -f1 noise.csv | sed 1d | sort -u) >short.csv
+expect 3 'units that --faults names are not in --nodes' predict evaluate --faults long.csv --nodes short.csv --models logistic
+expect 0 'by models of all units. past, 1 fold, 1 seed' predict evaluate "${noise[@]}" --folds 1 --seeds 1
+mkfifo pipe
+expect 3 'pipe is no regular file' predict evaluate --faults pipe --nodes 100
+expect 3 '/dev/zero is no regular file' predict evaluate --faults noise.csv --nodes /dev/zero
+expect 3 '/dev/zero' predict score /dev/zero --faults noise.csv
 
 # What cannot be known.
 printf 'node,time,kind\na,2026-01-01 00:00:00,GPU\nb,2026-03-01 00:00:00,GPU\n' >few.csv

@@ -91,6 +91,24 @@ TEST(PredictModels, DroppedHealthyRowsDoNotChangeTheOdds) {
   EXPECT_EQ(failing, 80U);
 }
 
+// Of no row a model says a number that is none: the ranking would have no order.
+TEST(PredictModels, AScoreThatIsNoNumberIsTheModelsError) {
+  const Rows rows = learnable(200);
+  Json json = train_model(*find_model("logistic"), first_half(rows))->save();
+  json["weights"] = std::vector<float>(json.get<std::vector<float>>("weights").size(), 3e38F);
+  const auto model = load_model(*find_model("logistic"), json, layout());
+  const Error error = thrown_by([&] { scores(*model, rows); });
+  EXPECT_EQ(error.kind(), "predict.unknown");
+  EXPECT_NE(error.message().find("no number"), std::string::npos);
+}
+
+TEST(PredictModels, NoChanceIsAboveWhatTheEvaluationAllows) {
+  const Proof proof{.k = 2, .high = 0.4, .beyond_high = 0.1};
+  EXPECT_EQ(proof.most_chance(0), 0.4);
+  EXPECT_EQ(proof.most_chance(1), 0.4);
+  EXPECT_EQ(proof.most_chance(2), 0.1);
+}
+
 Json tree(std::vector<int> left, std::vector<int> right, std::vector<int> column) {
   const std::vector<int> unknown_left(left.size());
   return Json{{"trees",
@@ -125,11 +143,11 @@ TEST(PredictModels, FilesThatAreNoModelAreRefused) {
     return thrown_by([&] { load_predictor(path); }).kind();
   };
   const auto sealed = [](const std::string& body) {
-    return R"({"format":"ms-predict","version":1,"xxh64":")" + hash_hex(xxh64(body)) + "\"}\n" + body + "\n";
+    return R"({"format":"ms-predict","version":2,"xxh64":")" + hash_hex(xxh64(body)) + "\"}\n" + body + "\n";
   };
   for (const std::string& text :
        {std::string(), std::string("\0\xFF\n", 3), std::string("{}"), std::string("[1]\n2"),
-        std::string(R"({"format":"ms-predict"})"), std::string(R"({"format":"ms-predict","version":2,"xxh64":""})"),
+        std::string(R"({"format":"ms-predict"})"), std::string(R"({"format":"ms-predict","version":1,"xxh64":""})"),
         sealed("{}") + "x", sealed("{}"), sealed("[]"), sealed(std::string(5000, '[')),
         sealed(R"({"layout":{"kinds":[],"facts":[],"metrics":[],"bin_days":1e-300}})")}) {
     EXPECT_EQ(kind_of(text), "predict.file") << text.substr(0, 60);
