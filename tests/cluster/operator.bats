@@ -166,7 +166,7 @@ on-node node01 ms-diag history --samples 'node[01-02]' >samples
 for node in node01 node02; do grep -q "^[0-9]*,$node,gpu7,temperature_c,34$" samples; done
 on-node node01 ms-diag history --site >site
 grep -q '^samples of 2 nodes' site
-score() { echo "{\"schema\":1,\"units\":[{\"unit\":\"node01/gpu3\",\"chance\":$1},{\"unit\":\"node02\",\"chance\":0.1}]}" >scores; }
+score() { echo "{\"schema\":1,\"skill\":true,\"day\":$(($(date +%s) / 86400)),\"units\":[{\"unit\":\"node01/gpu3\",\"chance\":$1},{\"unit\":\"node02\",\"chance\":0.1}]}" >scores; }
 score 0.8
 on-node node01 ms-diag avoid "$PWD/scores" --apply
 [[ $(sinfo -h -N -n node01 -o %w | sort -u) == 1000001 ]]

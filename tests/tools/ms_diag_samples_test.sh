@@ -102,7 +102,8 @@ fi
 TEXT
 chmod +x scontrol
 printf 'n%s 1\n' 1 2 3 4 >weights
-score() { printf '{"schema":1,"units":[{"unit":"n1/gpu0","chance":%s},{"unit":"n2","chance":%s},{"unit":"n9","chance":1}]}\n' "$1" "$2" >scores.json; }
+today=$(($(date +%s) / 86400))
+score() { printf '{"schema":1,"skill":true,"day":%s,"units":[{"unit":"n1/gpu0","chance":%s},{"unit":"n2","chance":%s},{"unit":"n9","chance":1}]}\n' "${3:-$today}" "$1" "$2" >scores.json; }
 score 0.9 0.2
 expect 0 'n1 +0.90 +1 +1000001' avoid scores.json --config policy.toml
 grep -q 'nothing was changed: --apply' out || fail "avoid does not say that it did nothing"
@@ -123,8 +124,16 @@ expect 3 "not for --samples" history --samples node01 --json --config policy.tom
 expect 3 "cannot open the directory" history --samples node09 --config policy.toml
 printf '[telemetry]\nday_size = "1kB"\n' >small.toml
 expect 3 "day_size" collect --config small.toml
-touch -d '5 days ago' scores.json
-expect 3 "is 5d00h old" avoid scores.json --config policy.toml
+rm updates
+score 0.9 0.2 $((today - 5))
+expect 3 "of data that are 5d[0-9]+h old" avoid scores.json --config policy.toml --apply
+score 0.9 0.2 99999
+expect 3 "is still to come" avoid scores.json --config policy.toml --apply
+score 0.9 0.2
+sed -i 's/"skill":true,//' scores.json
+expect 3 "does not say that the model showed skill" avoid scores.json --config policy.toml --apply
+expect 3 "/dev/zero" avoid /dev/zero --config policy.toml --apply
+[ ! -e updates ] || fail "avoid acted on what it refuses: $(cat updates)"
 echo "[" >scores.json
 expect 3 "no JSON" avoid scores.json --config policy.toml
 expect 3 "nowhere.json" avoid nowhere.json

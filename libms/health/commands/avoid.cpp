@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "health/evidence/growth.h"
 #include "slurm/hostlist.h"
 
 namespace ms::health {
@@ -20,27 +21,46 @@ std::string folded(const std::vector<std::string>& nodes) { return slurm::fold_h
 
 }  // namespace
 
-std::map<std::string, double> chances_in(std::string_view text, const std::string& file) {
+Prediction prediction_in(std::string_view text, const std::string& file) {
   const auto wrong = [&](const std::string& why) {
     return user_error("avoid.file", fmt::format("{}: {}", file, why), "it is what ms-diag predict score --json prints");
   };
   std::string problem;
   const std::optional<Json> json = Json::try_parse(text, {.max_depth = 16, .on_duplicate = {}, .keep = {}}, &problem);
   if (!json) throw wrong("it is no JSON: " + problem);
-  std::map<std::string, double> chances;
+  Prediction out;
   try {
     if (json->get<int>("schema") != 1) throw wrong("its schema is not 1: it is of another version");
+    if (!json->contains("skill") || !json->get<bool>("skill")) {
+      throw wrong("it does not say that the model showed skill: its order is no reason to act");
+    }
+    out.day = json->get<double>("day");
     for (const Json& unit : json->at("units")) {
       const std::string name = unit.get<std::string>("unit");
       const std::string node = name.substr(0, name.find('/'));
       const auto chance = unit.get<double>("chance");
       if (!slurm::is_host_name(node)) throw wrong(fmt::format("'{}' is not the name of a node", name));
       if (!(chance >= 0 && chance <= 1)) throw wrong(fmt::format("{} has the chance {}, not 0 to 1", name, chance));
-      const auto [known, fresh] = chances.try_emplace(node, chance);
+      const auto [known, fresh] = out.chances.try_emplace(node, chance);
       if (!fresh) known->second = std::max(known->second, chance);
     }
   } catch (const JsonError& error) { throw wrong(error.what()); }
-  return chances;
+  return out;
+}
+
+void check_day(const Prediction& prediction, const std::string& file, double now_s, double max_age_s) {
+  constexpr double kClocksDiffer_s = 3600;
+  const double age_s = now_s - prediction.day * kDay_s;
+  if (!(age_s >= -kClocksDiffer_s)) {
+    throw user_error("avoid.old", fmt::format("{}: its day, {:.0f} since 1970, is still to come", file, prediction.day),
+                     "are the times of faults and telemetry in UTC, or in seconds since 1970?");
+  }
+  if (age_s > max_age_s) {
+    throw user_error("avoid.old",
+                     fmt::format("{}: what it says is of data that are {} old, and may no longer hold", file,
+                                 format_duration(age_s)),
+                     "score again, with data until now; or give a longer --max-age");
+  }
 }
 
 AvoidPlan plan_avoidance(const std::map<std::string, double>& chances, const std::vector<slurm::Node>& nodes,

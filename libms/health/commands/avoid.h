@@ -16,9 +16,17 @@ namespace ms::health {
 // Weights from here on are taken for raised ones.
 inline constexpr std::uint32_t kRaised = 1'000'000;
 
-// The chance that each node fails, from what ms-diag predict score --json wrote: {"units":[{"unit","chance"}]}. A unit
-// is a node or "NODE/DEVICE"; of several units of a node the likeliest counts. Throws Error("avoid.file", user).
-std::map<std::string, double> chances_in(std::string_view text, const std::string& file);
+struct Prediction {
+  std::map<std::string, double> chances = {};  // that each node fails
+  double day = 0;                              // since 1970, on which that was known
+};
+
+// Reads what ms-diag predict score --json wrote: {"skill","day","units":[{"unit","chance"}]}. A unit is a node or
+// "NODE/DEVICE"; of several units of a node the likeliest counts. Throws Error("avoid.file", user), also where it does
+// not say that skill was shown.
+Prediction prediction_in(std::string_view text, const std::string& file);
+// Throws Error("avoid.old", user) where the prediction's day is longer ago, or ahead.
+void check_day(const Prediction& prediction, const std::string& file, double now_s, double max_age_s);
 
 struct AvoidOptions {
   double least_chance = 0.5;

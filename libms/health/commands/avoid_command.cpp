@@ -1,10 +1,7 @@
 // ms-diag avoid.
-#include <sys/stat.h>
-
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/print.h"
-#include "base/text.h"
+#include "base/user_path.h"
 #include "health/commands/avoid.h"
 #include "health/commands/commands.h"
 #include "health/commands/examine.h"
@@ -22,19 +19,13 @@ int avoid_command(const Args& args) {
     throw user_error("cli.value",
                      "--percent: above 0, at most 50: what most nodes are kept for last from is no choice");
   }
-  const std::string text = read_file(file, Blame::user);
-  struct stat status {};
-  const bool has_status = ::stat(file.c_str(), &status) == 0;
-  const double age_s = has_status ? SystemClock().wall_s() - static_cast<double>(status.st_mtime) : 0;
-  if (age_s > args.get_seconds("max-age")) {
-    throw user_error("avoid.old",
-                     fmt::format("{} is {} old: what it says may no longer hold", file, format_duration(age_s)),
-                     "score again; or give a longer --max-age");
-  }
+  constexpr std::size_t kMaxFileBytes = std::size_t{1} << 28;
+  const Prediction prediction = prediction_in(read_user_file(file, kMaxFileBytes), file);
+  check_day(prediction, file, SystemClock().wall_s(), args.get_seconds("max-age"));
   const Policy policy = policy_for(args.get("config"));
   const slurm::Commands slurm(
       {.scontrol = policy.paths.scontrol, .conf = policy.paths.slurm_conf, .deadline_s = args.get_seconds("deadline")});
-  const AvoidPlan plan = plan_avoidance(chances_in(text, file), slurm.nodes(), options);
+  const AvoidPlan plan = plan_avoidance(prediction.chances, slurm.nodes(), options);
   if (args.has("apply")) {
     for (const WeightChange& change : plan.changes) slurm.set_weight(change.node, change.to);
   }

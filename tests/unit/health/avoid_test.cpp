@@ -16,27 +16,58 @@ using testing::Pair;
 
 std::string refusal(const std::string& text) {
   try {
-    chances_in(text, "f");
+    prediction_in(text, "f");
   } catch (const Error& error) { return error.kind() + ": " + error.message(); }
   return "";
 }
 
 TEST(Chances, OfUnitsTheLikeliestOfANodeCounts) {
-  const auto chances = chances_in(R"({"schema":1,"model":"x","units":[{"unit":"n1/gpu0","chance":0.2,"reasons":[]},
-      {"unit":"n1/gpu7","chance":0.9},{"unit":"n2","chance":0}],"not_known":["n3"]})",
-                                  "f");
-  EXPECT_THAT(chances, ElementsAre(Pair("n1", 0.9), Pair("n2", 0)));
+  const Prediction prediction =
+      prediction_in(R"({"schema":1,"model":"x","skill":true,"day":20000.5,"units":[{"unit":"n1/gpu0","chance":0.2,
+      "reasons":[]},{"unit":"n1/gpu7","chance":0.9},{"unit":"n2","chance":0}],"not_known":["n3"]})",
+                    "f");
+  EXPECT_THAT(prediction.chances, ElementsAre(Pair("n1", 0.9), Pair("n2", 0)));
+  EXPECT_DOUBLE_EQ(prediction.day, 20000.5);
+}
+
+// A document that is right but for these units.
+std::string score_of(const std::string& units) {
+  return R"({"schema":1,"skill":true,"day":20000,"units":)" + units + "}";
 }
 
 TEST(Chances, WhatIsNoScoreIsRefused) {
   EXPECT_THAT(refusal("unit,chance\nn1,0.5\n"), HasSubstr("avoid.file: f: it is no JSON"));
   EXPECT_THAT(refusal(R"({"schema":2,"units":[]})"), HasSubstr("another version"));
-  EXPECT_THAT(refusal(R"({"schema":1})"), HasSubstr("units"));
-  EXPECT_THAT(refusal(R"({"schema":1,"units":[{"unit":"n1"}]})"), HasSubstr("chance"));
-  EXPECT_THAT(refusal(R"({"schema":1,"units":[{"unit":"n1","chance":7}]})"), HasSubstr("not 0 to 1"));
-  EXPECT_THAT(refusal(R"({"schema":1,"units":[{"unit":"n1","chance":null}]})"), HasSubstr("chance"));
-  EXPECT_THAT(refusal(R"({"schema":1,"units":[{"unit":"-x Weight=1","chance":1}]})"), HasSubstr("not the name"));
+  EXPECT_THAT(refusal(R"({"schema":1,"skill":true,"day":1})"), HasSubstr("units"));
+  EXPECT_THAT(refusal(R"({"schema":1,"skill":true,"units":[]})"), HasSubstr("day"));
+  EXPECT_THAT(refusal(score_of(R"([{"unit":"n1"}])")), HasSubstr("chance"));
+  EXPECT_THAT(refusal(score_of(R"([{"unit":"n1","chance":7}])")), HasSubstr("not 0 to 1"));
+  EXPECT_THAT(refusal(score_of(R"([{"unit":"n1","chance":null}])")), HasSubstr("chance"));
+  EXPECT_THAT(refusal(score_of(R"([{"unit":"-x Weight=1","chance":1}])")), HasSubstr("not the name"));
   EXPECT_THAT(refusal(std::string(100'000, '[')), HasSubstr("no JSON"));
+}
+
+TEST(Chances, OfAModelWithoutSkillAreRefused) {
+  for (const char* skill : {"", R"("skill":false,)", R"("skill":null,)"}) {
+    EXPECT_THAT(refusal(std::string(R"({"schema":1,)") + skill + R"("day":1,"units":[]})"), HasSubstr("skill"));
+  }
+}
+
+TEST(Chances, OfADayLongAgoOrAheadAreRefused) {
+  constexpr double kDay_s = 86400;
+  const auto refused = [](double day) {
+    try {
+      check_day({.day = day}, "f", 20000 * kDay_s, 2 * kDay_s);
+    } catch (const Error& error) { return error.message(); }
+    return std::string();
+  };
+  EXPECT_EQ(refused(20000), "");
+  EXPECT_EQ(refused(19998.1), "");
+  EXPECT_EQ(refused(20000.01), "") << "clocks differ";
+  EXPECT_THAT(refused(19997.9), HasSubstr("2d02h old"));
+  EXPECT_THAT(refused(260), HasSubstr("old"));
+  EXPECT_THAT(refused(20000.1), HasSubstr("still to come"));
+  EXPECT_THAT(refused(99999), HasSubstr("still to come"));
 }
 
 // n0, n1, ... with these weights.
