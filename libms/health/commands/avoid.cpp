@@ -56,10 +56,11 @@ void check_day(const Prediction& prediction, const std::string& file, double now
                      "are the times of faults and telemetry in UTC, or in seconds since 1970?");
   }
   if (age_s > max_age_s) {
-    throw user_error("avoid.old",
-                     fmt::format("{}: what it says is of data that are {} old, and may no longer hold", file,
-                                 format_duration(age_s)),
-                     "score again, with data until now; or give a longer --max-age");
+    throw user_error(
+        "avoid.old",
+        fmt::format("{}: what it says is of data that are {} old, and may no longer hold", file,
+                    format_duration(age_s)),
+        "its day is that of the last fault or sample: score with telemetry until now, or give a longer --max-age");
   }
 }
 
