@@ -15,11 +15,15 @@ using Hosts = std::map<std::string, NcclHost>;
 bool has_way(const NcclHost& host, std::string_view kind) {
   return std::ranges::any_of(host.ways, [&](const auto& way) { return way.first.starts_with(kind); });
 }
-std::int64_t ways_of(const NcclHost& host, std::string_view kind, bool direct) {
-  std::int64_t count = 0;
-  for (const auto& [way, connections] : host.ways)
-    if (way.starts_with(kind) && way.ends_with("/GDRDMA") == direct) count += connections;
-  return count;
+// Connections over InfiniBand or RoCE: through the host's memory, and with GPUDirect RDMA.
+struct Rdma {
+  std::int64_t staged = 0, direct = 0;
+};
+Rdma rdma_of(const std::map<std::string, std::int64_t>& ways) {
+  Rdma rdma;
+  for (const auto& [way, connections] : ways)
+    if (way.starts_with("NET/IB")) (way.ends_with("/GDRDMA") ? rdma.direct : rdma.staged) += connections;
+  return rdma;
 }
 // " (NCCL_IB_DISABLE=1 is set)" for those of the variables that are.
 std::string set_here(const NcclHost& host, std::initializer_list<std::string_view> variables) {
@@ -46,6 +50,8 @@ class ChoiceJudge {
       for (const auto& [text, times] : host.warnings) find(name, "nccl.warning", Severity::warning, text, "");
     }
     rings();
+    if (std::ranges::count_if(hosts_, [](const auto& host) { return host.second.dumped_rings.has_value(); }) > 1)
+      not_run_.emplace_back("dumped graphs beside each other: they do not tell whether they are of one group");
     if (!log_.has_ways()) not_run_.emplace_back("ways between ranks: no line tells them, NCCL_DEBUG=INFO does");
     if (!log_.has_graphs()) {
       not_run_.emplace_back(
@@ -80,34 +86,53 @@ class ChoiceJudge {
     }
   }
 
+  // NCCL goes through the host's memory wherever it finds no other way between two GPUs, which is right for those that
+  // no NVLink joins.
   void shared_memory(const std::string& name, const NcclHost& host) {
     const auto shm = host.ways.find("SHM");
     if (shm == host.ways.end()) return;
+    std::int64_t joined = 0, apart = 0;
+    for (const auto& [gpus, connections] : host.shared) {
+      if (const std::optional<bool> are = host.are_joined(gpus.first, gpus.second))
+        (*are ? joined : apart) += connections;
+    }
     const bool others =
         any_host([](const NcclHost& other) { return has_way(other, "P2P") && !other.ways.contains("SHM"); });
-    if (!host.has_nvlink && !others) return;
-    find(name, "nccl.shm", Severity::warning,
+    const bool unknown = host.has_nvlink && joined + apart < shm->second;
+    if (joined == 0 && !unknown && !others) return;
+    const std::string_view why = joined > 0 ? "and NVLinks join them"
+                                 : unknown  ? "and it has NVLinks; no line tells whether they join these GPUs"
+                                            : "where other hosts go from GPU to GPU; they may be of another kind";
+    find(name, "nccl.shm", joined > 0 ? Severity::warning : Severity::note,
          fmt::format("{} between GPUs through the host's memory, {}{}",
-                     plural(static_cast<std::size_t>(shm->second), "connection"),
-                     host.has_nvlink ? "and it has NVLinks" : "where other hosts go from GPU to GPU",
+                     plural(static_cast<std::size_t>(joined > 0 ? joined : shm->second), "connection"), why,
                      set_here(host, {"NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL"})),
          "unset those variables; show the job all GPUs in one container; see nvidia-smi topo -p2p r");
   }
 
+  // Sends are compared with sends, and receives with receives: without NVLinks NCCL lets adapters write into a GPU, and
+  // not read from it.
   void direct(const std::string& name, const NcclHost& host) {
-    const std::int64_t staged = ways_of(host, "NET/IB", false), straight = ways_of(host, "NET/IB", true);
+    const Rdma sends = rdma_of(host.ways), receives = rdma_of(host.receives);
+    const bool others_send = any_host([](const NcclHost& other) { return rdma_of(other.ways).direct > 0; });
+    const bool others_receive = any_host([](const NcclHost& other) { return rdma_of(other.receives).direct > 0; });
+    const bool nobody = !others_send && !others_receive;
+    const bool reads = host.has_nvlink || receives.direct == 0;
+    std::int64_t staged = 0, all = 0;
+    if (nobody || (others_send && reads)) staged += sends.staged, all += sends.staged + sends.direct;
+    if (nobody || others_receive) staged += receives.staged, all += receives.staged + receives.direct;
     if (staged == 0) return;
-    const bool others = any_host([](const NcclHost& other) { return ways_of(other, "NET/IB", true) > 0; });
-    find(name, "nccl.gdr", others ? Severity::warning : Severity::note,
+    find(name, "nccl.gdr", nobody ? Severity::note : Severity::warning,
          fmt::format("{} of {} over InfiniBand or RoCE without GPUDirect RDMA: bytes go through the host's memory{}{}",
-                     staged, plural(static_cast<std::size_t>(staged + straight), "connection"),
-                     others ? "" : "; no host has it, so it may not be there to have",
+                     staged, plural(static_cast<std::size_t>(all), "connection"),
+                     nobody ? "; no host has it, so it may not be there to have" : "",
                      set_here(host, {"NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ"})),
          "load nvidia_peermem, or use a kernel and driver with DMA-BUF; GPU and adapter below one PCIe switch");
   }
 
   void multicast(const std::string& name, const NcclHost& host) {
-    if (!host.lacks_multicast || !any_host([](const NcclHost& other) { return !other.lacks_multicast; })) return;
+    const bool others = any_host([](const NcclHost& other) { return other.has_multicast && !other.lacks_multicast; });
+    if (!host.lacks_multicast || !others) return;
     find(name, "nccl.nvls", Severity::warning, "has no NVLink multicast, and other hosts have",
          "see that the fabric manager runs, and that its version is the driver's");
   }
@@ -184,11 +209,11 @@ class ChoiceJudge {
 const std::vector<NcclChoiceCode>& nccl_choice_codes() {
   static const std::vector<NcclChoiceCode> kCodes{
       {"nccl.socket", "NCCL sends over sockets, and there are adapters, or other hosts have them."},
-      {"nccl.shm", "GPUs of a node exchange through the host's memory, where NVLink or PCIe would do."},
-      {"nccl.gdr",
-       "Messages go through the host's memory on their way to an adapter; a note where no host does better."},
+      {"nccl.shm",
+       "GPUs of a node exchange through the host's memory, and NVLinks join them; a note where that is not known."},
+      {"nccl.gdr", "Messages go through the host's memory between GPU and adapter; a note where no host does better."},
       {"nccl.nvlink", "A GPU has fewer NVLinks than another one of its host."},
-      {"nccl.nvls", "A host has no NVLink multicast, and others have."},
+      {"nccl.nvls", "A host says that it has no NVLink multicast, and others that they have."},
       {"nccl.channels", "A host found fewer rings than others of its group, and holds them all down."},
       {"nccl.warning", "What NCCL warned of itself."}};
   return kCodes;

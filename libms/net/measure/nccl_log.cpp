@@ -33,9 +33,9 @@ std::optional<std::string_view> behind(std::string_view text, std::string_view m
 std::string_view word_of(std::string_view text) { return text.substr(0, text.find_first_of(" ,")); }
 // A number that is not negative at the beginning of the text, else nullopt.
 template <class T = int>
-std::optional<T> number_of(std::string_view text) {
+std::optional<T> number_of(std::string_view text, int base = 10) {
   T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
   return error == std::errc() && value >= 0 ? std::optional(value) : std::nullopt;
 }
 
@@ -61,6 +61,19 @@ std::optional<Writer> writer_in(std::string_view prefix) {
   return writer;
 }
 
+// The number behind `mark`; nullopt: there is none.
+std::optional<int> number_behind(std::string_view text, std::string_view mark) {
+  return number_of(behind(text, mark).value_or(""));
+}
+
+// The PCI bus id of "GPU/7000" or, of later versions, of "GPU/0-7000": behind the number of the system.
+std::optional<std::int64_t> gpu_in(std::string_view text) {
+  const auto gpu = behind(text, " - GPU/");
+  if (!gpu) return std::nullopt;
+  const std::string_view id = word_of(*gpu);
+  return number_of<std::int64_t>(id.substr(id.rfind('-') + 1), 16);
+}
+
 // "Using [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB ..."
 std::vector<std::string> adapters_in(std::string_view text) {
   std::vector<std::string> adapters;
@@ -80,6 +93,14 @@ std::string way_of(std::string_view via) {
   if (parts.size() > 1 && (way == "P2P" || way == "NET")) way += "/" + name_in(parts[1]);
   if (std::ranges::any_of(parts, [](const std::string& part) { return part.starts_with("GDRDMA"); })) way += "/GDRDMA";
   return way;
+}
+
+std::optional<bool> NcclHost::are_joined(int nvml, int other_nvml) const {
+  const auto gpu = gpus.find(nvml), other = gpus.find(other_nvml);
+  if (gpu == gpus.end() || other == gpus.end() || gpu == other) return std::nullopt;
+  const auto from = links.find(gpu->second), to = links.find(other->second);
+  if (from == links.end() || to == links.end()) return std::nullopt;
+  return from->second.to.contains(to->first) || (from->second.to_switch && to->second.to_switch);
 }
 
 template <class Map, class Key>
@@ -142,11 +163,9 @@ std::int64_t NcclLog::read_xml(std::string_view text, const std::string& file) {
       if (host->adapters.size() < kMostOfAHost) host->adapters.insert(name);
       if (bool* direct = kept(host->direct, name, kMostOfAHost)) *direct = attribute("gdr") == "1";
     } else if (what == "graph" && attribute("pattern") == "4") {
-      if (NcclRings* rings = kept(host->rings, std::string("dumped"), kMostOfAHost)) {
-        *rings = {.channels = number_of(attribute("nchannels")).value_or(0),
-                  .intra = name_in(attribute("typeintra")),
-                  .inter = name_in(attribute("typeinter"))};
-      }
+      host->dumped_rings = {.channels = number_of(attribute("nchannels")).value_or(0),
+                            .intra = name_in(attribute("typeintra")),
+                            .inter = name_in(attribute("typeinter"))};
     }
   }
   return elements;
@@ -166,18 +185,67 @@ bool NcclLog::take(std::string_view line) {
   if (warns) {
     if (std::int64_t* times = kept(host->warnings, name_in(text, kLongestWarning), kMostOfAHost)) ++*times;
   } else if (Thread* thread = kept(threads_, std::string(writer->thread), kMostHosts * 8)) {
-    choice(*host, *thread, text);
+    choice(*host, *thread, std::string(writer->thread.substr(0, writer->thread.rfind(':'))), text);
   }
   return true;
 }
 
-void NcclLog::choice(NcclHost& host, Thread& thread, std::string_view text) {
-  if (const auto id = behind(text, " commId "); id && text.ends_with("Init START")) {
-    thread = {.comm = name_in(word_of(*id)), .ranks = number_of(behind(text, " nranks ").value_or("")).value_or(0)};
+// "comm 0x55 rank 0 nranks 16 cudaDev 0 nvmlDev 0 busId 7000 commId 0xfeed - Init START"; a communicator that is split
+// off another has "parent 0x44 splitCount 1 color 3 key 0" (later: childCount) instead of an id.
+void NcclLog::opens(NcclHost& host, Thread& thread, const std::string& process, std::string_view text) {
+  const auto address_of = [&](std::string_view mark) {
+    return fmt::format("{} {}", process, name_in(word_of(behind(text, mark).value_or(""))));
+  };
+  thread = {.comm = "", .ranks = number_behind(text, " nranks ").value_or(0)};
+  const auto id = behind(text, " commId ");
+  const auto child = number_behind(text, "Count "), color = number_behind(text, " color ");
+  if (id) {
+    thread.comm = name_in(word_of(*id));
+  } else if (const auto parent = comms_.find(address_of(" parent ")); parent != comms_.end() && child && color) {
+    // NCCL makes a child's id of these three as well.
+    const std::string& of = parent->second;
+    if (!of.empty() && of.size() < kLongestWarning) thread.comm = fmt::format("{}/{}/{}", of, *child, *color);
+  }
+  if (std::string* comm = kept(comms_, address_of("comm "), kMostHosts * 8)) *comm = thread.comm;
+  const auto nvml = number_behind(text, " nvmlDev ");
+  const auto bus = number_of<std::int64_t>(behind(text, " busId ").value_or(""), 16);
+  if (!nvml || !bus) return;
+  if (std::int64_t* gpu = kept(host.gpus, *nvml, kMostOfAHost))
+    *gpu = *gpu == 0 || *gpu == *bus ? *bus : NcclHost::kSeveral;
+}
+
+// "Channel 00/0 : 0[0] -> 8[1] [send] via NET/IB/0": in brackets the GPUs' NVML numbers, each on its own host.
+void NcclLog::connection(NcclHost& host, std::string_view text, std::string_view via) {
+  has_ways_ = true;
+  const std::string way = way_of(via);
+  const bool receives = text.find("[receive]") != std::string_view::npos;
+  if (std::int64_t* connections = kept(receives ? host.receives : host.ways, way, kMostOfAHost)) ++*connections;
+  const auto from = number_behind(text, "["), to = number_behind(behind(text, " -> ").value_or(""), "[");
+  if (way != "SHM" || !from || !to) return;
+  if (std::int64_t* connections = kept(host.shared, std::pair(*from, *to), kMostOfAHost)) ++*connections;
+}
+
+// Lines of a topology: "CPU/0 (1/1/2)", below it "+ PCI[24.0] - GPU/7000 (0)", below that "+ NVL[240.0] - NVS/0".
+void NcclLog::topology(NcclHost& host, Thread& thread, std::string_view text) {
+  const std::optional<std::int64_t> gpu = gpu_in(text);
+  if (!text.starts_with("+ NVL[")) {
+    if (text.starts_with("+ PCI[") || text.starts_with("CPU/")) thread.gpu = gpu;
+    if (thread.gpu) kept(host.links, *thread.gpu, kMostOfAHost);
+    return;
+  }
+  has_graphs_ = true;
+  host.has_nvlink = true;
+  NcclNvlinks* links = thread.gpu ? kept(host.links, *thread.gpu, kMostOfAHost) : nullptr;
+  if (links == nullptr) return;
+  if (behind(text, " - NVS")) links->to_switch = true;
+  if (gpu && links->to.size() < kMostOfAHost) links->to.insert(*gpu);
+}
+
+void NcclLog::choice(NcclHost& host, Thread& thread, const std::string& process, std::string_view text) {
+  if (text.ends_with("Init START")) {
+    opens(host, thread, process, text);
   } else if (const auto via = behind(text, " via "); via && text.starts_with("Channel ")) {
-    has_ways_ = true;
-    if (text.find("[receive]") != std::string_view::npos) return;  // whoever sends writes a line as well
-    if (std::int64_t* connections = kept(host.ways, way_of(*via), kMostOfAHost)) ++*connections;
+    connection(host, text, *via);
   } else if (text.starts_with("Pattern 4,")) {  // NCCL_TOPO_PATTERN_RING
     has_graphs_ = true;
     const std::string_view types = word_of(behind(text, ", type ").value_or(""));
@@ -200,11 +268,10 @@ void NcclLog::choice(NcclHost& host, Thread& thread, std::string_view text) {
       if (host.adapters.size() < kMostOfAHost) host.adapters.insert(adapter);
   } else if (text.starts_with("NET/IB : No device found")) {
     host.found_no_adapter = true;
-  } else if (text.find("+ NVL[") != std::string_view::npos) {
-    has_graphs_ = true;
-    host.has_nvlink = true;
-  } else if (text.starts_with("NVLS multicast support is not available")) {
-    host.lacks_multicast = true;
+  } else if (text.starts_with("+ ") || text.starts_with("CPU/")) {
+    topology(host, thread, text);
+  } else if (text.starts_with("NVLS multicast support is ")) {
+    (behind(text, " is not available") ? host.lacks_multicast : host.has_multicast) = true;
   } else if (const auto value = behind(text, " set by environment to "); value && text.starts_with("NCCL_")) {
     if (std::string* setting = kept(host.settings, name_in(word_of(text)), kMostOfAHost)) {
       *setting = name_in(*value);

@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <istream>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace ms::net {
 
@@ -21,19 +23,36 @@ struct NcclRings {
   auto operator<=>(const NcclRings&) const = default;
 };
 
+// Where the NVLinks of a GPU lead.
+struct NcclNvlinks {
+  bool to_switch = false;
+  std::set<std::int64_t> to;  // other GPUs, by PCI bus id
+};
+
 // One host, as its processes wrote; of a dumped XML file, what is in it.
 struct NcclHost {
+  static constexpr std::int64_t kSeveral = -1;  // GPUs of one NVML number: each container counts its own from 0
+
   std::set<std::int64_t> processes;
-  std::set<std::string> networks;               // that were taken: "IB", "Socket", a plugin's name
-  std::set<std::string> adapters;               // that the IB transport found: "mlx5_0:1/RoCE"
-  std::map<std::string, std::int64_t> ways;     // connections by what they go over: "P2P/CUMEM", "NET/IB/GDRDMA", "SHM"
-  std::map<std::string, NcclRings> rings;       // by communicator, the least of its ranks
-  std::map<std::string, std::string> settings;  // NCCL's variables that were set
+  std::set<std::string> networks;            // that were taken: "IB", "Socket", a plugin's name
+  std::set<std::string> adapters;            // that the IB transport found: "mlx5_0:1/RoCE"
+  std::map<std::string, std::int64_t> ways;  // connections by what they go over: "P2P/CUMEM", "NET/IB/GDRDMA", "SHM"
+  std::map<std::string, std::int64_t> receives;        // as ways, of what other hosts send to this one
+  std::map<std::pair<int, int>, std::int64_t> shared;  // connections over "SHM", by the two GPUs' NVML numbers
+  std::map<int, std::int64_t> gpus;                    // PCI bus id, or kSeveral, by NVML number
+  std::map<std::int64_t, NcclNvlinks> links;           // by PCI bus id: GPUs of the topology that processes print
+  std::map<std::string, NcclRings> rings;              // by communicator, the least of its ranks
+  std::optional<NcclRings> dumped_rings;               // of a dumped graph, which does not name its communicator
+  std::map<std::string, std::string> settings;         // NCCL's variables that were set
   std::map<std::string, std::int64_t> warnings;
   int channels = 0, ranks = 0;                  // of the largest communicator: of collectives, as NCCL took them
   std::map<std::string, std::int64_t> nvlinks;  // by GPU ("0"), of a dumped topology
   std::map<std::string, bool> direct;           // by adapter, likewise: GPUDirect RDMA
-  bool has_nvlink = false, found_no_adapter = false, lacks_multicast = false;
+  bool has_nvlink = false, found_no_adapter = false;
+  bool has_multicast = false, lacks_multicast = false;  // both: of some GPUs; neither: no line tells
+
+  // Whether NVLinks join two GPUs, directly or through switches; nullopt: these logs do not tell.
+  std::optional<bool> are_joined(int nvml, int other_nvml) const;
 };
 
 // Several logs, by host.
@@ -53,18 +72,23 @@ class NcclLog {
   bool is_cut() const { return is_cut_; }  // there was more than is kept
 
  private:
-  struct Thread {  // of a process: the communicator that it opens
-    std::string comm;
+  struct Thread {      // of a process: the communicator that it opens
+    std::string comm;  // empty: not known
     int ranks = 0;
+    std::optional<std::int64_t> gpu = {};  // whose links it prints
   };
   std::int64_t read_xml(std::string_view text, const std::string& file);
   bool take(std::string_view line);
-  void choice(NcclHost& host, Thread& thread, std::string_view text);
+  void choice(NcclHost& host, Thread& thread, const std::string& process, std::string_view text);
+  void opens(NcclHost& host, Thread& thread, const std::string& process, std::string_view text);
+  void connection(NcclHost& host, std::string_view text, std::string_view via);
+  void topology(NcclHost& host, Thread& thread, std::string_view text);
   template <class Map, class Key>
   auto* kept(Map& map, const Key& key, std::size_t most);
 
   std::map<std::string, NcclHost> hosts_;
-  std::map<std::string, Thread> threads_;  // by "host:process:thread"
+  std::map<std::string, Thread> threads_;     // by "host:process:thread"
+  std::map<std::string, std::string> comms_;  // communicators by "host:process" and their addresses there
   bool has_graphs_ = false, has_ways_ = false, is_cut_ = false;
 };
 

@@ -19,7 +19,7 @@ std::vector<std::string> cells_of(const NcclHost& host) {
   std::string ways;
   for (const auto& [way, connections] : host.ways)
     ways += fmt::format("{}{} {}", ways.empty() ? "" : ", ", connections, way);
-  const NcclRings* rings = nullptr;  // of any communicator, the most
+  const NcclRings* rings = host.dumped_rings ? &*host.dumped_rings : nullptr;  // of any communicator, the most
   for (const auto& [comm, of] : host.rings)
     if (rings == nullptr || of.channels > rings->channels) rings = &of;
   return {std::to_string(host.processes.size()),
@@ -53,14 +53,17 @@ std::string nccl_text(const NcclLog& log, const NcclJudged& judged) {
 
 std::string nccl_json(const NcclLog& log, const NcclJudged& judged) {
   ms::Json hosts = ms::Json::object();
+  const auto rings_json = [](const NcclRings& of) {
+    return ms::Json{{"channels", of.channels}, {"intra", of.intra}, {"inter", of.inter}};
+  };
   for (const auto& [name, host] : log.hosts()) {
     ms::Json rings = ms::Json::object();
-    for (const auto& [comm, of] : host.rings)
-      rings[comm] = {{"channels", of.channels}, {"intra", of.intra}, {"inter", of.inter}};
+    for (const auto& [comm, of] : host.rings) rings[comm] = rings_json(of);
+    if (host.dumped_rings) rings["dumped"] = rings_json(*host.dumped_rings);
     hosts[name] = {{"processes", host.processes.size()}, {"networks", host.networks}, {"adapters", host.adapters},
                    {"channels", host.channels},          {"ranks", host.ranks},       {"rings_found", rings},
-                   {"connections", host.ways},           {"nvlink", host.has_nvlink}, {"settings", host.settings},
-                   {"warnings", host.warnings}};
+                   {"connections", host.ways},           {"received", host.receives}, {"nvlink", host.has_nvlink},
+                   {"settings", host.settings},          {"warnings", host.warnings}};
   }
   ms::Json json = ms::Json::parse(findings_json("nccl-log", judged.findings, judged.not_run));
   json["hosts"] = std::move(hosts);

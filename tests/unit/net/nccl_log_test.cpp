@@ -16,6 +16,12 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
+// What a process says that joins a group with this GPU of its host.
+std::string joins(int nvml, const std::string& bus) {
+  return fmt::format("comm 0x55ab rank {0} nranks 16 cudaDev 0 nvmlDev {0} busId {1} commId 0xfeed - Init START", nvml,
+                     bus);
+}
+
 // A process of a host in a group of 16 with this id, and what it says beside that.
 struct Speaker {
   std::string host, lines = {};
@@ -37,7 +43,8 @@ Speaker healthy(const std::string& host) {
   Speaker speaker{.host = host};
   speaker.says("NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.0.0.1<0>");
   speaker.says("Using network IB");
-  speaker.says("              + NVL[480.0] - NVS/0");
+  speaker.says("CPU/0 (1/1/2)").says("+ PCI[24.0] - GPU/1000 (0)").says("              + NVL[480.0] - NVS/0");
+  speaker.says("+ PCI[24.0] - GPU/2000 (1)").says("              + NVL[480.0] - NVS/0");
   speaker.says("NVLS multicast support is available on dev 0");
   speaker.opens(8);
   speaker.says("Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read");
@@ -101,14 +108,38 @@ TEST(NcclLog, SocketsBesideAdaptersOrWhereOthersHaveThem) {
   EXPECT_THAT(judge_nccl(log_of({lacks.lines})).not_run, testing::Contains(HasSubstr("ms-netcheck config")));
 }
 
-TEST(NcclLog, MemoryOfTheHostWhereGpusCouldReachEachOther) {
+TEST(NcclLog, MemoryOfTheHostWhereNvlinksJoinTheGpus) {
   Speaker shm = healthy("n1");
   shm.says("NCCL_P2P_DISABLE set by environment to 1.").says("Channel 01 : 0[0] -> 1[1] via SHM/direct/direct");
-  EXPECT_THAT(judged({shm}), ElementsAre(HasSubstr("nccl.shm n1: 1 connection between GPUs through the host's memory, "
-                                                   "and it has NVLinks (NCCL_P2P_DISABLE=1 is set)")));
-  Speaker pcie{.host = "n1"};
-  pcie.opens(2, "PHB/PHB").says("Channel 01 : 0[0] -> 1[1] via SHM/direct/direct");
+  EXPECT_THAT(judged({shm}), ElementsAre(HasSubstr("note nccl.shm n1: 1 connection between GPUs through the host's "
+                                                   "memory, and it has NVLinks; no line tells whether they join")));
+  shm.says(joins(1, "2000"));
+  EXPECT_THAT(judged({shm}),
+              ElementsAre(HasSubstr("warning nccl.shm n1: 1 connection between GPUs through the host's memory, and "
+                                    "NVLinks join them (NCCL_P2P_DISABLE=1 is set)")));
+  shm.says(joins(1, "3000"));  // of another container
+  EXPECT_THAT(judged({shm}), ElementsAre(HasSubstr("note nccl.shm n1")));
+  Speaker pcie{.host = "n2"};
+  pcie.opens(8, "PHB/PHB").says("Channel 01 : 0[0] -> 1[1] via SHM/direct/direct");
   EXPECT_THAT(judged({pcie}), IsEmpty());
+  EXPECT_THAT(judged({healthy("n1"), pcie}), ElementsAre(HasSubstr("note nccl.shm n2")));
+}
+
+TEST(NcclLog, NvlinkBridgesJoinPairsAndOtherGpusShareMemory) {
+  Speaker bridged{.host = "w1"};
+  bridged.says("CPU/0-0 (1/1/2)");
+  for (const char* line :
+       {"+ PCI[24.0] - GPU/0-1000 (0)", "              + NVL[56.2] - GPU/0-A000", "+ PCI[24.0] - GPU/0-A000 (1)",
+        "              + NVL[56.2] - GPU/0-1000", "+ PCI[24.0] - GPU/0-c000 (2)",
+        "              + NVL[56.2] - GPU/0-d000", "+ PCI[24.0] - GPU/0-d000 (3)",
+        "              + NVL[56.2] - GPU/0-c000", "+ PCI[24.0] - NIC/0-e000"})
+    bridged.says(line);
+  bridged.says(joins(0, "1000")).says(joins(1, "a000")).says(joins(2, "c000")).says(joins(3, "d000"));
+  bridged.says("Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM").says("Channel 00 : 1[1] -> 2[2] via SHM/direct/direct");
+  bridged.says("Channel 00/0 : 2[2] -> 3[3] via P2P/CUMEM").says("Channel 00 : 3[3] -> 0[0] via SHM/direct/direct");
+  EXPECT_THAT(judged({bridged}), IsEmpty());
+  bridged.says("Channel 01 : 0[0] -> 1[1] via SHM/direct/direct");
+  EXPECT_THAT(judged({bridged}), ElementsAre(HasSubstr("warning nccl.shm w1: 1 connection")));
 }
 
 TEST(NcclLog, WithoutGpuDirectIsANoteUnlessOthersHaveIt) {
@@ -118,11 +149,50 @@ TEST(NcclLog, WithoutGpuDirectIsANoteUnlessOthersHaveIt) {
   EXPECT_THAT(judged({staged}), ElementsAre(HasSubstr("note nccl.gdr n2")));
 }
 
+TEST(NcclLog, AdaptersMayWriteIntoGpusThatTheyDoNotRead) {
+  const auto without_nvlinks = [](const std::string& host) {
+    Speaker speaker{.host = host};
+    speaker.opens(2, "PHB/PHB").says("Channel 00/0 : 1[1] -> 8[0] [send] via NET/IB/0");
+    return speaker.says("Channel 00/0 : 8[0] -> 1[1] [receive] via NET/IB/0/GDRDMA");
+  };
+  EXPECT_THAT(judged({without_nvlinks("p1"), without_nvlinks("p2")}), IsEmpty());
+  Speaker staged{.host = "p2"};
+  staged.opens(2, "PHB/PHB").says("Channel 00/0 : 8[0] -> 1[1] [receive] via NET/IB/0");
+  EXPECT_THAT(judged({without_nvlinks("p1"), staged}),
+              ElementsAre(HasSubstr("warning nccl.gdr p2: 1 of 1 connection")));
+}
+
 TEST(NcclLog, WhoFindsFewerRingsHoldsAllDown) {
   Speaker poor{.host = "n3"};
   poor.opens(4, "PHB/SYS");
   EXPECT_THAT(judged({healthy("n1"), healthy("n2"), poor}),
               ElementsAre(HasSubstr("nccl.channels n3: finds 4 rings over PHB/SYS, and other hosts of the group 8")));
+}
+
+TEST(NcclLog, RingsOfAGroupThatIsSplitOffAreItsOwn) {
+  const auto splits = [](Speaker speaker, int rings, int color = 3) {
+    speaker.says(
+        fmt::format("ncclCommSplit comm 0x77 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1000 parent 0x55aa "
+                    "splitCount 1 color {} key 0- Init START",
+                    color));
+    return speaker.says(
+        fmt::format("Pattern 4, crossNic 0, nChannels {}, bw 20.0/20.0, type LOC/PIX, sameChannels 1", rings));
+  };
+  EXPECT_THAT(judged({splits(healthy("n1"), 1), healthy("n2")}), IsEmpty());
+  EXPECT_THAT(judged({splits(healthy("n1"), 1), splits(healthy("n2"), 2, 4)}), IsEmpty());
+  EXPECT_THAT(judged({splits(healthy("n1"), 1), splits(healthy("n2"), 2)}),
+              ElementsAre(HasSubstr("nccl.channels n1: finds 1 ring over LOC/PIX")));
+  // Whose parent nobody saw open may be any group.
+  EXPECT_THAT(judged({splits({.host = "n1"}, 1), splits({.host = "n2"}, 2)}), IsEmpty());
+}
+
+TEST(NcclLog, WhoSaysNothingOfMulticastIsNotSaidToHaveIt) {
+  Speaker lacks{.host = "n1"};
+  lacks.opens(8).says("NVLS multicast support is not available on dev 0");
+  Speaker silent{.host = "n2"};
+  silent.opens(8);
+  EXPECT_THAT(judged({lacks, silent, {.host = "topo", .lines = "<system><gpu dev=\"0\" sm=\"80\"/></system>"}}),
+              IsEmpty());
 }
 
 TEST(NcclLog, WarningsAndMulticastThatOnlyOneLacks) {
@@ -155,10 +225,11 @@ TEST(NcclLog, DumpedTopologiesAndGraphs) {
   const NcclLog log = log_of({topology, graph(8), graph(4)});
   std::vector<std::string> said;
   for (const Finding& finding : judge_nccl(log).findings) said.push_back(finding.str());
-  EXPECT_THAT(said,
-              ElementsAre(HasSubstr("nccl.channels file2: finds 4 rings over NVL/PXN, and other hosts of the group 8"),
-                          HasSubstr("note nccl.gdr file0: mlx5_9 has no GPUDirect RDMA"),
-                          HasSubstr("nccl.nvlink file0: GPU 0 has 10 NVLinks, and others have 12")));
+  EXPECT_THAT(said, ElementsAre(HasSubstr("note nccl.gdr file0: mlx5_9 has no GPUDirect RDMA"),
+                                HasSubstr("nccl.nvlink file0: GPU 0 has 10 NVLinks, and others have 12")));
+  // Nothing in them tells whether both graphs are of one group.
+  EXPECT_THAT(judge_nccl(log).not_run, testing::Contains(HasSubstr("dumped graphs beside each other")));
+  EXPECT_THAT(nccl_text(log, judge_nccl(log)), HasSubstr("4 NVL/PXN"));
   EXPECT_EQ(log_of({"<html><body>", "<", "<gpu", "<graph pattern=\"4\" nchannels=\"-1"}).hosts().size(), 2U);
 }
 
