@@ -28,6 +28,10 @@ expect 3 'with --transport nccl only' pairs --transport mpi --gpu 1
 expect 3 'a second to an hour' pairs --transport mpi --deadline 2h
 expect 3 'not run: verbs' ecmp --nodes n1,n2 --transport verbs
 expect 3 'nobody to talk to' collectives --transport nccl
+# A pipe that nobody writes into, and a device without an end, are refused and not waited for.
+mkfifo pipe
+expect 3 'pipe is not a regular file' nccl-log pipe
+expect 3 '/dev/zero is not a regular file' nccl-log /dev/zero
 expect 3 'standard input' agent
 
 # Who does not come is a finding, with what the launcher said of it.
