@@ -251,7 +251,11 @@ std::vector<std::string> nccl_log_seeds() {
       "n1:7:8 [0] NCCL INFO Pattern 4, crossNic 0, nChannels 8, bw 20.0/20.0, type NVL/PIX, sameChannels 1\n"
       "n1:7:8 [0] NCCL INFO Channel 00/0 : 1[1] -> 8[0] [send] via NET/IB/0(3)/GDRDMA/Shared\n"
       "n1:7:8 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.0.0.1<0>\n"
-      "n1:7:8 [0] net.cc:1 NCCL WARN failed\n",
+      "n1:7:8 [0] net.cc:1 NCCL WARN failed\n"
+      "n1:7:8 [0] NCCL INFO comm 0x2 rank 0 nranks 2 nvmlDev 0 busId 7000 parent 0x1 splitCount 1 color 3 key 0- Init "
+      "START\n"
+      "n1:7:8 [0] NCCL INFO + PCI[24.0] - GPU/0-7000 (0)\nn1:7:8 [0] NCCL INFO   + NVL[240.0] - GPU/0-8000\n"
+      "n1:7:8 [0] NCCL INFO Channel 00 : 1[1] -> 2[0] via SHM/direct/direct\n",
       "<system><gpu dev=\"0\" sm=\"90\"><nvlink count=\"2\"/></gpu><net name=\"a\" gdr=\"1\"/></system>",
       "<graphs><graph pattern=\"4\" nchannels=\"8\" typeintra=\"NVL\" typeinter=\"PIX\"/></graphs>"};
 }
