@@ -9,7 +9,7 @@
 #include "driver/wire.h"
 #include "loan/trace.h"
 #include "target.h"
-#include "tracepp/watch/metrics.h"
+#include "tracepp/page/metrics.h"
 #include "train/simulate/fault_files.h"
 
 namespace ms::fuzz {
