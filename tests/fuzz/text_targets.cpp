@@ -282,7 +282,7 @@ const Target kTargets[] = {
      slurm_records,
      slurm_seeds,
      {"NodeName=", " State=", " Reason=", " Partitions=", "[root@", "\x1f", "\x1e"}},
-    {"nccl_log", nccl_log, nccl_log_seeds, {"\x1b[2J", "NCCL WARN ", " via ", "99999999999", " nchannels=\"", "\0"}},
+    {"nccl_log", nccl_log, nccl_log_seeds, {"\x1b[2J", "NCCL WARN ", " via ", "99999999999", " nchannels=\""}},
     {"kernel_log", kernel_log, kernel_log_seeds, {",-;", "\\x0a", "NVRM: Xid", "\n "}},
     {"result_wire", result_wire, result_seeds, {"\xff\xff\xff\xff"}},
     {"net_wire", net_wire, net_seeds, {"5.5e48", "\"flow_gbps\":", "-1", "18446744073709551615", "\\u001b[2J", "[[[["}},
