@@ -8,6 +8,8 @@ bin=$2
 mpiexec=$3
 # shellcheck source=tests/support/training.sh
 . "$(dirname "$0")/../support/training.sh"
+# shellcheck source=tests/faults/limits.sh
+. "$(dirname "$0")/limits.sh"
 dir=$(mktemp -d)
 failures=0
 job=
@@ -91,9 +93,6 @@ one_error() {
   [ "$(grep -c 'error:' err)" -eq 1 ] || fail "not exactly one error message"
   grep 'error:' err | grep -Eq -- "$1" || fail "the error does not say '$1'"
 }
-
-# shellcheck source=tests/faults/limits.sh
-. "$(dirname "$0")/limits.sh"
 
 # A rank is killed: the run ends within seconds, says who died during which operation, and nobody hangs.
 fault_killed() {
@@ -183,19 +182,24 @@ fault_cut_data() {
   one_error "text.bin was cut while it was in use"
 }
 
-# A rank stands still, as one that waits for a dead disk: after the deadline the others say whom they waited for, during
-# which operation of which group, and go.
-fault_stopped() {
+# stop_rank_3 SECONDS: stops rank 3, $victim, behind its fifth step, and waits so long for the others to end.
+stop_rank_3() {
   with_mpi || skip "built without MPI"
   make_text 400
   mpi --enable-recovery -- --set run.comm_timeout=3s
   await_step 5
   victim=$(cat pid.3)
   kill -STOP "$victim"
-  for _ in $(seq 150); do
+  for _ in $(seq $((10 * $1))); do
     [ "$(cat code.* 2>/dev/null | wc -l)" -eq 3 ] && break
     sleep 0.1
   done
+}
+
+# A rank stands still, as one that waits for a dead disk: after the deadline the others say whom they waited for, during
+# which operation of which group, and go.
+fault_stopped() {
+  stop_rank_3 15
   kill -KILL "$victim"
   ends_within 10
   got=$(cat code.* | sort -n | paste -s -d ' ')
@@ -210,16 +214,7 @@ fault_stopped() {
 # A rank stands still and goes on once the others are gone, as one whose node was swapped out: its trace then ends later
 # than all others, and looks like that of a rank that only waits.
 fault_continued() {
-  with_mpi || skip "built without MPI"
-  make_text 400
-  mpi --enable-recovery -- --set run.comm_timeout=3s
-  await_step 5
-  victim=$(cat pid.3)
-  kill -STOP "$victim"
-  for _ in $(seq 300); do
-    [ "$(cat code.* 2>/dev/null | wc -l)" -eq 3 ] && break
-    sleep 0.1
-  done
+  stop_rank_3 30
   kill -CONT "$victim"
   for _ in $(seq 300); do [ -s code.3 ] && break; sleep 0.1; done
   [ -s code.3 ] || kill -KILL "$victim"
