@@ -9,6 +9,7 @@ setup() {
   build=${CLUSTER_BUILD:-$BATS_TEST_DIRNAME/../../build/release}
   [[ -e $build/lib/ms_spank.so ]] || skip "the plugin was not built: there is no slurm/spank.h"
   plugin="optional $build/lib/ms_spank.so config=/etc/ms/ms-diag.toml"
+  export jobscripts=$BATS_TEST_DIRNAME/../../jobscripts
 }
 
 inside() { # N OPTION... <SCRIPT
@@ -168,10 +169,14 @@ on-node node01 ms-diag history --site >site
 grep -q '^samples of 2 nodes' site
 score() { echo "{\"schema\":1,\"skill\":true,\"day\":$(($(date +%s) / 86400)),\"units\":[{\"unit\":\"node01/gpu3\",\"chance\":$1},{\"unit\":\"node02\",\"chance\":0.1}]}" >scores; }
 score 0.8
-on-node node01 ms-diag avoid "$PWD/scores" --apply
+on-node node01 ms-diag avoid "$PWD/scores" --apply | tee said
 [[ $(sinfo -h -N -n node01 -o %w | sort -u) == 1000001 ]]
 [[ $(srun -N1 hostname) == node02 ]]
 [[ $(srun -N2 hostname | sort | xargs) == 'node01 node02' ]] # who needs it gets it
+line=$(sed -n 's/^to check them.* idle: //p' said)
+cp "$jobscripts/diag.sbatch" .
+LEVEL=1 SBATCH_OUTPUT=$PWD/checked-%N bash -c "$line"
+wait-until 40 grep -qs 'ms-diag ends with' checked-node01
 score 0.2
 on-node node01 ms-diag avoid "$PWD/scores" --apply
 [[ $(sinfo -h -N -n node01 -o %w | sort -u) == 1 ]]

@@ -136,8 +136,20 @@ std::string avoid_text(const AvoidPlan& plan, bool applied) {
     text += applied ? "these weights are set\n" : "nothing was changed: --apply sets these weights\n";
   }
   if (!plan.stay.empty()) text += fmt::format("stay last: {}\n", folded(plan.stay));
+  std::vector<std::string> to_check = plan.stay;
+  for (const WeightChange& change : plan.changes) {
+    if (change.to > change.from) to_check.push_back(change.node);
+  }
+  to_check.insert(to_check.end(), plan.beyond.begin(), plan.beyond.end());
   if (!plan.beyond.empty()) {
     text += fmt::format("likely to fail too, but beyond --percent: {}\n", folded(plan.beyond));
+  }
+  // Low priority: Slurm begins it when the node is idle. Each node a job of its own, or all would wait for the busiest.
+  if (!to_check.empty()) {
+    text += fmt::format(
+        "to check them as soon as they are idle: for n in $(scontrol show hostnames '{}'); do sbatch --nice -N1 -w $n "
+        "diag.sbatch; done\n",
+        folded(to_check));
   }
   if (!plan.not_known.empty()) {
     text +=

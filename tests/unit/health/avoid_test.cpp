@@ -102,6 +102,7 @@ TEST(PlanAvoidance, ASecondRunChangesNothing) {
   const AvoidPlan plan = plan_avoidance(chances, cluster({kRaised + 1, 1}), {});
   EXPECT_THAT(plan.changes, IsEmpty());
   EXPECT_THAT(plan.stay, ElementsAre("n0"));
+  EXPECT_THAT(avoid_text(plan, true), HasSubstr("show hostnames 'n0')"));
 }
 
 TEST(PlanAvoidance, WhatNobodyJudgesStaysAndTakesItsPlace) {
