@@ -12,7 +12,7 @@ setup_file() {
   # shellcheck source=tests/support/training.sh
   . "$kit/training.sh"
   cp "$BATS_TEST_DIRNAME/../../jobscripts/train-simple.sbatch" "$kit"
-  sed '/^#SBATCH --ms-preflight$/d' "$kit/train-simple.sbatch" >"$kit/script-without-preflight"
+  sed 's/^##SBATCH --ms-preflight$/#SBATCH --ms-preflight/' "$kit/train-simple.sbatch" >"$kit/script-with-preflight"
   tiny_config mesh.dp=2 mesh.tp=2 mesh.pp=2 train.steps=12 >"$kit/c.toml"
   cat >"$kit/stand-in/ms-train" <<'BASH'
 #!/usr/bin/env bash
@@ -50,10 +50,10 @@ trap "[[ \$? -eq 0 ]] || tail -n 60 ./*.log" EXIT
 text() { # for ms-train to train on
   training_text 400
 }
-train() { sbatch --parsable -o "$1.log" "$PWD/script-without-preflight" "${@:2}" >"$1.id"; } # NAME CONFIG...
+train() { sbatch --parsable -o "$1.log" "$PWD/train-simple.sbatch" "${@:2}" >"$1.id"; } # NAME CONFIG...
 start() { # NAME <PLAN: the stand-in, on one node
   cat >"$1.plan"
-  id=$(PATH=$PWD/stand-in:$PATH sbatch --parsable -N1 --ntasks-per-node=1 -o "$1.log" script-without-preflight "$1.plan")
+  id=$(PATH=$PWD/stand-in:$PATH sbatch --parsable -N1 --ntasks-per-node=1 -o "$1.log" train-simple.sbatch "$1.plan")
   echo "$id" >"$1.id"
 }
 id_of() { cat "$1.id"; }                                            # NAME
@@ -101,16 +101,16 @@ ends() { # NAME CODE
 BASH
 }
 
-@test "the script as it is needs the plugin, and trains with it" {
+@test "with its line for the plugin the script needs it, and trains with it" {
   local plugin=${CLUSTER_BUILD:-$BATS_TEST_DIRNAME/../../build/release}/lib/ms_spank.so
   inside 1 <<'BASH'
-  if sbatch train-simple.sbatch 2>err; then exit 1; fi
+  if sbatch script-with-preflight 2>err; then exit 1; fi
   grep -q "unrecognized option '--ms-preflight'" err
 BASH
   [[ -e $plugin ]] || skip "the plugin is not built"
   inside 4 --plugstack "optional $plugin config=/etc/ms/ms-diag.toml" <<'BASH'
   text
-  sbatch -o job.log train-simple.sbatch c.toml
+  sbatch -o job.log script-with-preflight c.toml
   echo 1 >job.id
   ends job 0
   slurm_says job Restarts=0
