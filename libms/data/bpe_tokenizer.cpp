@@ -114,16 +114,19 @@ std::unique_ptr<BpeTokenizer::Scratch> BpeTokenizer::take_scratch() const {
   return scratch;
 }
 
-void BpeTokenizer::encode(std::string_view text, std::vector<std::int32_t>& tokens) const {
+bool BpeTokenizer::encode(std::string_view text, std::vector<std::int32_t>& tokens) const {
   std::unique_ptr<Scratch> scratch = take_scratch();
+  const std::string_view valid = valid_utf8(text, scratch->valid);
+  const bool is_utf8 = valid.data() == text.data();
   raw_added_.split(
-      valid_utf8(text, scratch->valid), scratch->matching,
+      valid, scratch->matching,
       [&](std::string_view piece) {
         encode_normalized(nfc_ ? normalize_nfc(piece, scratch->normalized) : piece, tokens, *scratch);
       },
       [&](std::int32_t id) { tokens.push_back(id); });
   const std::lock_guard lock(mutex_);
   free_.push_back(std::move(scratch));
+  return is_utf8;
 }
 
 void BpeTokenizer::encode_normalized(std::string_view text, std::vector<std::int32_t>& tokens, Scratch& scratch) const {

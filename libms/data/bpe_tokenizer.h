@@ -33,7 +33,7 @@ class BpeTokenizer final : public Tokenizer {
   std::string fingerprint() const override { return fingerprint_; }
   std::vector<std::string> special_tokens() const override { return special_tokens_; }
   // Bytes that are not UTF-8 become U+FFFD, as Python's errors="replace" has it.
-  void encode(std::string_view text, std::vector<std::int32_t>& tokens) const override;
+  bool encode(std::string_view text, std::vector<std::int32_t>& tokens) const override;
   std::string decode(std::span<const std::int32_t> tokens) const override;
 
  private:

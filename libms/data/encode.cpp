@@ -49,11 +49,11 @@ std::string identity_of(std::span<const std::string> files, const Note& note, co
 }
 
 // Names the first few of many.
-void name_skipped(std::int64_t number, const std::string& what) {
+void name_one(std::int64_t number, const std::string& what) {
   if (number <= kNamedSkips) {
-    log::warn("data", "skipped {}", what);
+    log::warn("data", "{}", what);
   } else {
-    log::debug("data", "skipped {}", what);
+    log::debug("data", "{}", what);
   }
 }
 
@@ -115,6 +115,11 @@ class BatchSink {
 
   void take(const TextItem& item, std::span<const std::int32_t> tokens) {
     EncodeReport& file = state_.file;
+    if (!item.is_utf8) {
+      name_one(state_.report.num_not_utf8 + ++file.num_not_utf8,
+               fmt::format("{}: a document has bytes that are not UTF-8; U+FFFD stands for them",
+                           path_of(state_.position.file)));
+    }
     switch (item.kind) {
       case TextItem::Kind::file_begin:
         state_.file_begin = writer_.mark();
@@ -167,13 +172,13 @@ class BatchSink {
                        item.hint.empty() ? "mend the line, or leave such lines out with --skip-bad-lines" : item.hint);
     }
     ++state_.file.num_bad_lines;
-    name_skipped(state_.report.num_bad_lines + state_.file.num_bad_lines, what);
+    name_one(state_.report.num_bad_lines + state_.file.num_bad_lines, "skipped " + what);
   }
 
   void skip_file(const TextItem& item) {
     state_.file = {.num_binary_files = 1};
     state_.report += std::exchange(state_.file, {});
-    name_skipped(state_.report.num_binary_files, fmt::format("{}: {}", path_of(item.number), item.problem));
+    name_one(state_.report.num_binary_files, fmt::format("skipped {}: {}", path_of(item.number), item.problem));
     // The saved state has to be true while its tokens are taken back, too.
     state_.position = {.file = item.number + 1};
     if (saved_.num_tokens > state_.file_begin.num_tokens) save(state_.file_begin);

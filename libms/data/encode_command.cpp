@@ -67,6 +67,10 @@ int run_encode(const Args& args) {
   if (report.num_empty_files > 0) print_out("skipped {}\n", plural(report.num_empty_files, "empty file"));
   if (report.num_empty_documents > 0) print_out("skipped {}\n", plural(report.num_empty_documents, "empty document"));
   if (report.num_bad_lines > 0) print_out("skipped {}\n", plural(report.num_bad_lines, "bad line"));
+  if (report.num_not_utf8 > 0) {
+    print_out("U+FFFD stands for bytes that are not UTF-8 in {}; iconv(1) mends text of another encoding\n",
+              plural(report.num_not_utf8, "document"));
+  }
   return 0;
 }
 

@@ -27,6 +27,7 @@ void each_count(const std::string& of, Report& report, const Visit& visit) {
   visit(of + "splits", report.num_splits);
   visit(of + "empty_documents", report.num_empty_documents);
   visit(of + "bad_lines", report.num_bad_lines);
+  visit(of + "not_utf8", report.num_not_utf8);
 }
 
 template <class Mark, class Visit>
@@ -62,6 +63,7 @@ EncodeReport& EncodeReport::operator+=(const EncodeReport& file) {
   num_splits += file.num_splits;
   num_empty_documents += file.num_empty_documents;
   num_bad_lines += file.num_bad_lines;
+  num_not_utf8 += file.num_not_utf8;
   return *this;
 }
 

@@ -13,7 +13,7 @@ void encode_batch(TextBatch& batch, const Tokenizer& tokenizer, JsonLine& json, 
   for (TextItem& item : batch.items) {
     const std::string_view text = std::string_view(batch.text).substr(item.begin, item.end - item.begin);
     if (item.kind == TextItem::Kind::text) {
-      tokenizer.encode(text, batch.tokens);
+      item.is_utf8 = tokenizer.encode(text, batch.tokens);
     } else if (item.kind == TextItem::Kind::json) {
       if (std::optional<JsonLineProblem> problem = json.read(text, line_text)) {
         item.kind = TextItem::Kind::bad_json;
@@ -22,7 +22,7 @@ void encode_batch(TextBatch& batch, const Tokenizer& tokenizer, JsonLine& json, 
         item.hint = std::move(problem->hint);
       } else {
         item.end = line_text.size();
-        tokenizer.encode(line_text, batch.tokens);
+        item.is_utf8 = tokenizer.encode(line_text, batch.tokens);
       }
     }
     item.tokens_end = batch.tokens.size();

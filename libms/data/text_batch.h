@@ -36,6 +36,7 @@ struct TextItem {
   // wrong, from 1, or 0.
   std::size_t begin = 0, end = 0;
   std::size_t tokens_end = 0;  // in the batch's tokens
+  bool is_utf8 = true;         // of text; otherwise U+FFFD stands for what is not
   std::string problem = {}, hint = {};
 };
 

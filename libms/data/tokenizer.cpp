@@ -13,10 +13,11 @@ constexpr std::size_t kMaxFileBytes = std::size_t{256} << 20U;  // of a tokenize
 
 }  // namespace
 
-void ByteTokenizer::encode(std::string_view text, std::vector<std::int32_t>& tokens) const {
+bool ByteTokenizer::encode(std::string_view text, std::vector<std::int32_t>& tokens) const {
   const std::size_t old_size = tokens.size();
   tokens.resize(old_size + text.size());
   for (std::size_t i = 0; i < text.size(); ++i) tokens[old_size + i] = static_cast<unsigned char>(text[i]);
+  return true;
 }
 
 std::string ByteTokenizer::decode(std::span<const std::int32_t> tokens) const {

@@ -27,8 +27,9 @@ class Tokenizer {
   virtual std::string fingerprint() const = 0;
   // The text of the special tokens, in the order of their ids; empty for a tokenizer that has none with a text.
   virtual std::vector<std::string> special_tokens() const = 0;
-  // Appends the tokens of `text` to `tokens`. No end-of-document token is added.
-  virtual void encode(std::string_view text, std::vector<std::int32_t>& tokens) const = 0;
+  // Appends the tokens of `text` to `tokens`. No end-of-document token is added. false: some bytes were not UTF-8, and
+  // the tokens are those of U+FFFD in their place.
+  virtual bool encode(std::string_view text, std::vector<std::int32_t>& tokens) const = 0;
   // The bytes of the tokens: nothing for the end-of-document token, other special tokens their text.
   // Error("data.token", user) names an id that this tokenizer does not have.
   virtual std::string decode(std::span<const std::int32_t> tokens) const = 0;
@@ -46,7 +47,7 @@ class ByteTokenizer final : public Tokenizer {
   bool takes_pieces() const override { return true; }
   std::string fingerprint() const override { return ""; }
   std::vector<std::string> special_tokens() const override { return {}; }
-  void encode(std::string_view text, std::vector<std::int32_t>& tokens) const override;
+  bool encode(std::string_view text, std::vector<std::int32_t>& tokens) const override;
   std::string decode(std::span<const std::int32_t> tokens) const override;
 };
 

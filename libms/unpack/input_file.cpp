@@ -31,15 +31,15 @@ InputFile::InputFile(std::string path)
   unpacker_ = unpacker_of({packed_.data(), packed_end_});
 }
 
-void InputFile::failed(std::string_view why) const {
-  throw Error("data.input", Blame::storage, fmt::format("cannot read {}: {}", path_, why));
+void InputFile::failed(Blame blame, std::string_view why) const {
+  throw Error("data.input", blame, fmt::format("cannot read {}: {}", path_, why));
 }
 
 std::size_t InputFile::read_packed() {
   for (;;) {
     const ssize_t count = ::read(fd_.get(), packed_.data() + packed_end_, packed_.size() - packed_end_);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) failed(errno_text(errno));
+    if (count < 0) failed(Blame::storage, errno_text(errno));
     position_bytes_ += count;
     return static_cast<std::size_t>(count);
   }
@@ -55,10 +55,10 @@ std::size_t InputFile::fill(std::span<char> to) {
   Unpacker::Step step;
   if (unpacker_) {
     step = unpacker_->unpack(from, to);
-    if (!unpacker_->problem().empty()) failed(unpacker_->problem());
+    if (!unpacker_->problem().empty()) failed(Blame::user, unpacker_->problem());
     const bool stuck = step.taken == 0 && step.made == 0;
-    if (stuck && !at_end) failed("compressed data is damaged");
-    if (stuck && !unpacker_->complete()) failed("compressed data is cut off");
+    if (stuck && !at_end) failed(Blame::user, "compressed data is damaged");
+    if (stuck && !unpacker_->complete()) failed(Blame::user, "compressed data is cut off");
     ended_ = stuck;
   } else {
     step.taken = step.made = std::min(from.size(), to.size());

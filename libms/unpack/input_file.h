@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "base/handle.h"
 #include "unpack/unpack.h"
 
@@ -20,7 +21,7 @@ class InputFile {
   explicit InputFile(std::string path);
 
   // The next piece of text, 1 MiB but for the last one; empty at the end. Valid until the next call.
-  // Error("data.input", storage): it cannot be read, or what is packed in it is damaged or cut off.
+  // Error("data.input"): storage where it cannot be read, user where what is packed in it is damaged or cut off.
   std::string_view next();
   // Passes over so many bytes of text; what next() gave was the last piece before them.
   void skip(std::int64_t text_bytes);
@@ -31,7 +32,7 @@ class InputFile {
  private:
   std::size_t fill(std::span<char> to);
   std::size_t read_packed();
-  [[noreturn]] void failed(std::string_view why) const;
+  [[noreturn]] void failed(Blame blame, std::string_view why) const;
 
   std::string path_;
   UniqueFd fd_;

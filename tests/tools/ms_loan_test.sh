@@ -45,7 +45,7 @@ replay 2 'there is no scheduler' --scheduler xyzzyxyzzy
 expect 2 'policy FILE is missing' simulate --jobs jobs.csv --demand demand.csv
 expect 2 'cannot open nowhere' simulate --jobs nowhere --demand demand.csv --policy policy.toml
 head -c 40 jobs.csv.gz >cut.gz
-expect 74 'cut.gz.*cut off' simulate --jobs cut.gz --demand demand.csv --policy policy.toml
+expect 2 'cut.gz.*cut off' simulate --jobs cut.gz --demand demand.csv --policy policy.toml
 printf 'submit,duration,gpus\n0,1000,99\n' >large.csv
 expect 2 'large.csv:2: the job needs 99 GPUs, training has 16' simulate --jobs large.csv --demand demand.csv --policy policy.toml
 printf 'submit,duration,gpus\n0,1000,8\n-5,1000,8\n' >early.csv

@@ -28,9 +28,10 @@ class PairTokenizer final : public Tokenizer {
   bool takes_pieces() const override { return false; }
   std::string fingerprint() const override { return ""; }
   std::vector<std::string> special_tokens() const override { return {}; }
-  void encode(std::string_view text, std::vector<std::int32_t>& tokens) const override {
+  bool encode(std::string_view text, std::vector<std::int32_t>& tokens) const override {
     const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0; };
     for (std::size_t i = 0; i < text.size(); i += 2) tokens.push_back(byte(i) << 8 | byte(i + 1));
+    return true;
   }
   std::string decode(std::span<const std::int32_t> /*tokens*/) const override { return ""; }
 };

@@ -203,7 +203,7 @@ TEST(Encode, RefusesDamagedGzip) {
     spill(dir / "bad.gz", bad);
     const Error error = thrown_by([&] { encode(dir, {dir / "bad.gz"}); });
     EXPECT_EQ(error.kind(), "data.input");
-    EXPECT_EQ(error.blame(), Blame::storage);
+    EXPECT_EQ(error.blame(), Blame::user);
     EXPECT_THAT(error.message(), testing::HasSubstr("bad.gz"));
   }
   EXPECT_THAT(dir.list(), testing::ElementsAre("bad.gz", "good.gz")) << "something half-written was left";

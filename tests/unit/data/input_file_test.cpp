@@ -38,7 +38,7 @@ TEST(InputFile, ReadsWhatIsPackedWhateverItsNameIs) {
   EXPECT_EQ(text_of(dir / "file"), "ab");
 }
 
-TEST(InputFile, BlamesTheStorageForDamage) {
+TEST(InputFile, RefusesWhatIsDamaged) {
   const TempDir dir;
   for (const std::string& good : {gzipped(numbers(20'000)), zstd_packed(numbers(20'000), true)}) {
     std::string flipped = good;
@@ -48,7 +48,7 @@ TEST(InputFile, BlamesTheStorageForDamage) {
       spill(dir / "bad", bad);
       const Error error = thrown_by([&] { text_of(dir / "bad"); });
       EXPECT_EQ(error.kind(), "data.input");
-      EXPECT_EQ(error.blame(), Blame::storage);
+      EXPECT_EQ(error.blame(), Blame::user);
       EXPECT_THAT(error.message(), testing::HasSubstr("bad: compressed data is "));
     }
   }
