@@ -32,6 +32,8 @@ const Tool kTool{
                  {.command = "ms-tracepp report -o report.html runs/default/trace",
                   .doc = "The same as a page with charts."},
                  {.command = "ms-tracepp watch runs/default", .doc = "What does it do now?"},
+                 {.command = "ms-tracepp report --follow runs/default",
+                  .doc = "The same as a page for the browser of another machine, by ssh."},
                  {.command = "ms-tracepp hang runs/default/trace", .doc = "Why is it stalled?"},
                  {.command = "ms-tracepp merge -o run.perfetto --steps 100-102 runs/default/trace",
                   .doc = "Look at three steps of all ranks at https://ui.perfetto.dev:"}},

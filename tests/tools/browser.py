@@ -65,9 +65,10 @@ class Browser:
             raise RuntimeError(result["exceptionDetails"]["exception"].get("description", "an exception"))
         return result["result"].get("value")
 
-    def open(self, path):
+    def open(self, page):
+        """Opens a file, or a URL of HTTP."""
         self.events = []
-        self.call("Page.navigate", url="file://" + os.path.abspath(path))
+        self.call("Page.navigate", url=page if page.startswith("http://") else "file://" + os.path.abspath(page))
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self.message())
 

@@ -119,21 +119,31 @@ def look(page, screenshots, dark):
     window.close()
 
 
-def attack(tool, directory):
-    """Text of a trace is text: names that are markup, that steer terminals, that are long."""
+def attacking_trace(directory):
+    """A trace whose names are markup, steer terminals, are long."""
     events = [{"ph": "X", "name": ATTACK + str(i), "cat": ATTACK, "pid": 0, "tid": 0, "ts": 10.0 * i, "dur": 5.0,
                "args": {"step": 0}} for i in range(50)]
     events.append({**events[0], "name": "x" * (1 << 20), "ts": 1000.0})
     events.append({"ph": "M", "name": "thread_name", "pid": 0, "tid": 0, "args": {"name": ATTACK}})
-    trace, page = os.path.join(directory, "attack.json"), os.path.join(directory, "attack.html")
+    trace = os.path.join(directory, "attack.json")
     with open(trace, "w", encoding="utf-8") as file:
         json.dump({"traceEvents": events, "distributedInfo": {"rank": 0, "world_size": 1}}, file)
-    make_page(tool, [trace], page)
+    return trace
+
+
+def is_harmless(window):
+    check(window.evaluate("window.attacked") is None, "a name of the trace ran as a script")
+    check(window.evaluate("document.images.length") == 0, "a name of the trace became an element")
+
+
+def attack(tool, directory):
+    """Text of a trace is text."""
+    page = os.path.join(directory, "attack.html")
+    make_page(tool, [attacking_trace(directory)], page)
     check(os.path.getsize(page) < 1 << 18, "a name of 1 MB makes a large page")
     window, _ = opened(page)
     is_quiet(window, page)
-    check(window.evaluate("window.attacked") is None, "a name of the trace ran as a script")
-    check(window.evaluate("document.images.length") == 0, "a name of the trace became an element")
+    is_harmless(window)
     window.close()
 
 

@@ -81,6 +81,9 @@ int print_brief(const Args& args) {
 }
 
 int report(const Args& args) {
+  if (args.has("follow")) return follow(args);
+  for (const char* option : {"listen", "socket"})
+    if (args.has(option)) throw user_error("cli.value", fmt::format("--{} needs --follow", option));
   if (args.has("brief")) {
     for (const char* option : {"json", "output"})
       if (args.has(option))
@@ -92,7 +95,8 @@ int report(const Args& args) {
     return write_page(args);
   }
   for (const char* option : {"steps", "ranks"})
-    if (args.has(option)) throw user_error("cli.value", fmt::format("--{} needs --output: it is of the page", option));
+    if (args.has(option))
+      throw user_error("cli.value", fmt::format("--{} needs --output or --follow: it is of the page", option));
   const NamedRuns named = named_runs(args.list("PATH"));
   RunTrace trace = read_with_progress(named.traces);
   const Analysis analysis = analyse(trace, SystemClock().wall_s());
@@ -127,6 +131,20 @@ Command report_command() {
                    .doc = "Writes a page instead, FILE.html: charts of the steps, heat maps of the ranks, a "
                           "timeline, the mesh. It asks for nothing from elsewhere.",
                    .letter = 'o'},
+                  {.name = "follow",
+                   .doc =
+                       "Serves that page of a run under way instead, until Ctrl-C: it takes up new steps, slow ranks, "
+                       "losses and hangs while it is open, and keeps what is selected and zoomed. Prints the ssh "
+                       "command and the URL that open it on another machine."},
+                  {.name = "socket",
+                   .value = "PATH",
+                   .doc =
+                       "With --follow: the socket to serve at, in a directory that only you may write. Default: in a "
+                       "new one in TMPDIR, or else /tmp. ssh -L forwards to sockets."},
+                  {.name = "listen",
+                   .value = "127.0.0.1:PORT",
+                   .doc = "With --follow: serves at a port of the loopback interface instead; 0 is a free one. Other "
+                          "users of the machine reach it, and are refused for want of the token in the URL."},
                   {.name = "expected",
                    .value = "CLUSTER",
                    .doc = "Also says what ms-train simulate expects of a step of this run, on the machines of that "

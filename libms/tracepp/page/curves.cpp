@@ -20,14 +20,6 @@ namespace {
 
 constexpr std::size_t kMostName = 200;  // bytes of a directory's name on a page
 
-std::string metrics_of_run(const std::string& path) {
-  std::error_code ignored;
-  std::filesystem::path directory = (std::filesystem::path(path) / "").parent_path();  // without a slash at its end
-  if (directory.filename() == "trace") directory = directory.parent_path();
-  const std::filesystem::path file = directory / "metrics.jsonl";
-  return std::filesystem::is_regular_file(file, ignored) ? file.string() : "";
-}
-
 MetricsTail read_all_metrics(const std::string& path) {
   constexpr std::size_t kChunk = std::size_t{4} << 20, kMostLine = std::size_t{16} << 20;
   const MappedFile file(path);
@@ -71,6 +63,14 @@ std::array<std::string, 4> cells_of_run(const Curve& curve) {
 }
 
 }  // namespace
+
+std::string metrics_of_run(const std::string& path) {
+  std::error_code ignored;
+  std::filesystem::path directory = (std::filesystem::path(path) / "").parent_path();  // without a slash at its end
+  if (directory.filename() == "trace") directory = directory.parent_path();
+  const std::filesystem::path file = directory / "metrics.jsonl";
+  return std::filesystem::is_regular_file(file, ignored) ? file.string() : "";
+}
 
 NamedRuns named_runs(const std::vector<std::string>& paths) {
   NamedRuns named;

@@ -1,10 +1,10 @@
 // The data of the page: a JSON document, and columns of numbers that are packed and compressed.
 "use strict";
 
-// Returns the run: the document, with `column(name)` for its typed arrays.
-async function loadRun() {
-  const run = JSON.parse(document.getElementById("run").textContent);
-  const packed = Uint8Array.from(atob(document.getElementById("numbers").textContent), (c) => c.charCodeAt(0));
+// Returns the run of a page: its JSON document, with `column(name)` for its typed arrays.
+async function loadRun(page) {
+  const run = JSON.parse(page.getElementById("run").textContent);
+  const packed = Uint8Array.from(atob(page.getElementById("numbers").textContent), (c) => c.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
   const bytes = await new Response(stream).arrayBuffer();
   const types = { f64: Float64Array, f32: Float32Array, i32: Int32Array, u32: Uint32Array, u16: Uint16Array,

@@ -2,9 +2,11 @@
 "use strict";
 
 class Selection {
-  constructor(run) {
+  // `past`: of the page before, which holds where the reader made it.
+  constructor(run, past) {
     this.run = run;
-    this.rank = run.marks[0]?.rank ?? slowest(run);
+    this.isChosen = past !== null && past.isChosen && past.rank < run.world;
+    this.rank = this.isChosen ? past.rank : run.marks[0]?.rank ?? slowest(run);
     this.listeners = [];
     const move = (axis, by) => () => {
       const at = coordOf(run.mesh, this.rank);
@@ -21,6 +23,7 @@ class Selection {
   }
   choose(rank) {
     this.rank = rank;
+    this.isChosen = true;
     for (const changed of this.listeners) changed();
   }
 }
@@ -32,9 +35,9 @@ function slowest(run) {
   return run.ranks[above.reduce((most, value, index) => (value > above[most] ? index : most), 0)];
 }
 
-async function main() {
-  const run = await loadRun();
-  const selection = new Selection(run);
+// Draws a run into the page. Returns the selection.
+function drawRun(run, past) {
+  const selection = new Selection(run, past);
   stepsView(run);
   curvesView(run);
   rankMap(run, selection);
@@ -48,6 +51,12 @@ async function main() {
     const rank = search.elements.rank.valueAsNumber;
     if (rank >= 0 && rank < run.world) selection.choose(rank);
   });
+  return selection;
+}
+
+async function main() {
+  const selection = drawRun(await loadRun(document), null);
+  if (document.getElementById("followed")) followRun(selection);
   requestAnimationFrame(() => requestAnimationFrame(() => {
     document.documentElement.dataset.drawn_ms = Math.round(performance.now());
   }));

@@ -16,7 +16,7 @@ namespace ms {
 
 // The files beside this one.
 extern const PagePart kReportStyle, kReportDataScript, kReportCanvasScript, kReportStepsScript, kReportCurvesScript,
-    kReportHeatScript, kReportTimelineScript, kReportGridScript, kReportMainScript;
+    kReportHeatScript, kReportTimelineScript, kReportGridScript, kReportFollowScript, kReportMainScript;
 
 namespace tracepp {
 namespace {
@@ -149,7 +149,7 @@ std::string tables_html(const RunTrace& trace, const Analysis& analysis) {
   for (const auto line : std::views::split(text, '\n'))
     lines += safe_html(std::string_view(line.begin(), line.end())) + "\n";
   return fmt::format(
-      "<details>\n<summary>All tables, as ms-tracepp report --all prints them</summary>\n<pre>{}</pre>\n"
+      "<details id=\"tables\">\n<summary>All tables, as ms-tracepp report --all prints them</summary>\n<pre>{}</pre>\n"
       "</details>\n",
       lines);
 }
@@ -174,7 +174,7 @@ Json steps_data(const Analysis& analysis) {
 }  // namespace
 
 std::string report_page(const RunTrace& trace, const Analysis& analysis, const ExportOptions& asked,
-                        const std::vector<Curve>& curves, const std::string& sections) {
+                        const std::vector<Curve>& curves, const std::string& sections, const std::string& version) {
   const std::vector<Mark> marks = marks_of(analysis);
   Columns columns;
   Json run = measures_data(trace, analysis.breakdown, columns);
@@ -189,10 +189,13 @@ std::string report_page(const RunTrace& trace, const Analysis& analysis, const E
   run["columns"] = columns.directory();
 
   const bool hangs = !run["hang"].is_null();
-  std::string body = run_html(trace, analysis.effective) + verdict_html(analysis, look_first(trace, analysis)) +
-                     "<p id=\"problem\" class=\"bad\"></p>\n"
-                     "<form id=\"search\" hidden><label>Rank <input name=\"rank\" type=\"number\" min=\"0\"></label> "
-                     "<button>select in all charts</button></form>\n";
+  std::string body = run_html(trace, analysis.effective);
+  if (!version.empty())
+    body += fmt::format("<p id=\"followed\" class=\"quiet\" data-version=\"{}\"></p>\n", safe_html(version));
+  body += verdict_html(analysis, look_first(trace, analysis)) +
+          "<p id=\"problem\" class=\"bad\"></p>\n"
+          "<form id=\"search\" hidden><label>Rank <input name=\"rank\" type=\"number\" min=\"0\"></label> "
+          "<button>select in all charts</button></form>\n";
   if (hangs) body += view_html(kHangGridView, false);
   body += view_html(kStepsView, true);
   if (!curves.empty()) body += view_html(kCurvesView, true) + curves_html(curves);
@@ -200,11 +203,14 @@ std::string report_page(const RunTrace& trace, const Analysis& analysis, const E
   if (!hangs) body += view_html(kGridView, false);
   body += parts_html(analysis.breakdown) + axes_html(analysis.breakdown) + sections + view_html(kTimelineView, true);
   body += tables_html(trace, analysis) + page_data("run", run) + page_bytes("numbers", gzip(columns.bytes()));
-  return html_page({.title = "ms-tracepp report " + plain_text(trace.run, 100),
-                    .body = std::move(body),
-                    .styles = {&kReportStyle},
-                    .scripts = {&kReportDataScript, &kReportCanvasScript, &kReportStepsScript, &kReportCurvesScript,
-                                &kReportHeatScript, &kReportTimelineScript, &kReportGridScript, &kReportMainScript}});
+  Page page{.title = "ms-tracepp report " + plain_text(trace.run, 100),
+            .body = std::move(body),
+            .styles = {&kReportStyle},
+            .scripts = {&kReportDataScript, &kReportCanvasScript, &kReportStepsScript, &kReportCurvesScript,
+                        &kReportHeatScript, &kReportTimelineScript, &kReportGridScript, &kReportMainScript},
+            .asks_its_server = !version.empty()};
+  if (page.asks_its_server) page.scripts.insert(page.scripts.end() - 1, &kReportFollowScript);
+  return html_page(page);
 }
 
 }  // namespace tracepp

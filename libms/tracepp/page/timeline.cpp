@@ -44,7 +44,8 @@ class TimelineData {
     columns.add("event.step", std::span<const std::int32_t>(step_));
     columns.add("event.open", std::span<const std::uint8_t>(open_));
     columns.add("arrows", std::span<const std::uint32_t>(pairs_of_arrows()));
-    return {{"tracks", std::move(tracks)}, {"infos", std::move(infos_)}};
+    // As text: a number of JavaScript is not that exact.
+    return {{"tracks", std::move(tracks)}, {"infos", std::move(infos_)}, {"origin_ns", std::to_string(origin_ns_)}};
   }
 
  private:

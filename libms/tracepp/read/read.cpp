@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <filesystem>
 #include <memory>
@@ -294,6 +295,20 @@ void merge(RunTrace& into, RunTrace&& part) {
     into.ranks.push_back(std::move(rank));
   }
   for (const auto& [problem, count] : part.problems) into.problems[problem] += count;
+}
+
+FilesSeen look_at_files(const std::vector<std::string>& paths) {
+  FilesSeen seen;
+  for (const File& file : list_files(paths)) {
+    std::error_code gone;
+    const fs::file_time_type written = fs::last_write_time(file.path, gone);
+    if (gone) continue;
+    ++seen.files;
+    seen.bytes += file.size_bytes;
+    const auto since_1970 = std::chrono::file_clock::to_sys(written).time_since_epoch();
+    seen.written_s = std::max(seen.written_s, std::chrono::duration<double>(since_1970).count());
+  }
+  return seen;
 }
 
 RunTrace read_run(const std::vector<std::string>& paths, const ReadOptions& options) {

@@ -1,6 +1,7 @@
 // Reads the traces of a run in any of the formats of formats.h: the entry point of this module.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -23,6 +24,15 @@ struct ReadOptions {
 // be opened; "trace.run" if files are not of one run, naming two that disagree; "trace.none" if there is nothing to
 // read.
 RunTrace read_run(const std::vector<std::string>& paths, const ReadOptions& options = {});
+
+// The files that read_run() would read, without their contents: equal where none grew, came or went.
+struct FilesSeen {
+  std::size_t files = 0;
+  std::int64_t bytes = 0;
+  double written_s = 0;  // the newest one, in seconds since 1970
+  bool operator==(const FilesSeen&) const = default;
+};
+FilesSeen look_at_files(const std::vector<std::string>& paths);
 
 // Adds the ranks of `part`; their events refer to the tables of `into` afterwards.
 void merge(RunTrace& into, RunTrace&& part);

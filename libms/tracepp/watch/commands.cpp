@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/print.h"
 #include "base/text.h"
+#include "tracepp/page/follow.h"
 #include "tracepp/page/page.h"
 #include "tracepp/read/read.h"
 #include "tracepp/watch/screen.h"
@@ -22,7 +23,6 @@ namespace ms::tracepp {
 namespace {
 
 constexpr std::size_t kTailBytes = 256 << 10;  // of metrics.jsonl: some hundred steps
-constexpr double kReadingShare = 0.1;          // of the time: reading traces of many ranks loads the file system
 
 std::string metrics_path(const std::string& dir) { return dir + "/metrics.jsonl"; }
 
