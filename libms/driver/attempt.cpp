@@ -63,9 +63,11 @@ void Driver::not_started(const std::string& why, double now_s) {
   entry().cause = "storage";
   entry().code = static_cast<int>(ExitCode::storage);
   entry().why = why;
-  decide(
-      {.next = Next::again, .cause = entry().cause, .code = entry().code, .suspects = {}, .certain = false, .why = why},
-      now_s);
+  Judgement judgement;
+  judgement.cause = entry().cause;
+  judgement.code = entry().code;
+  judgement.why = why;
+  decide(judgement, now_s);
 }
 
 void Driver::begin_attempt() {
@@ -75,6 +77,8 @@ void Driver::begin_attempt() {
   const std::optional<std::vector<std::string>> chosen = choose_nodes();
   if (!chosen) return;
   nodes_ = *chosen;
+  // Nodes at work are not measured. Who is still in doubt is looked at again, with others.
+  if (std::ranges::any_of(nodes_, [&](const std::string& node) { return network_.looks_at(node); })) network_.stop();
   const int number = static_cast<int>(ledger_.attempts.size()) + 1;
   const double now_s = clock_.now_s();
   if (is_ms_train(options_.launch.command)) unlink((options_.run_dir + "/verdict.json").c_str());
@@ -249,7 +253,8 @@ void Driver::decide(const Judgement& judgement, double now_s) {
     } else {
       pool_.suspect(node, judgement.why);
     }
-    ++ledger_.strikes[node];
+    if (judgement.network && !all) network_doubts_.insert(node);
+    if (!all) ++ledger_.strikes[node];  // who is looked at because all are is not accused
     left_out = left_out || judgement.certain;
   }
   const int made = static_cast<int>(ledger_.attempts.size()) - first_attempt_;

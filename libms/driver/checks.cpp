@@ -1,17 +1,22 @@
 // The checks of a driver: of all nodes before the first attempt, of suspects, of the network between them, and of what
 // Slurm says of nodes.
 #include <algorithm>
+#include <utility>
 
 #include "base/log.h"
 #include "base/text.h"
 #include "driver/driver.h"
 #include "driver/slurm_nodes.h"
 #include "slurm/commands.h"
+#include "slurm/hostlist.h"
 
 namespace ms::driver {
 namespace {
 
 constexpr double kSilentSpare = 3;  // times what an agent may be silent for
+constexpr std::size_t kWitnesses = 2;
+constexpr double kBesideTraining_gbps = 1;  // what is looked for does not need more
+constexpr int kSecondStrike = 2;
 
 }  // namespace
 
@@ -56,22 +61,57 @@ void Driver::check_network(double now_s) {
       if (agents_.has(node)) nodes.push_back(node);
     }
   }
-  network_.begin(nodes, now_s);
+  network_.stop();  // one of a few suspects, whom all others join now
+  if (nodes.size() >= NetworkCheck::kToldApart) network_.begin(nodes, NetworkCheck::kAsFastAsItGoes, now_s);
   waits_for_network_ = network_.busy();
 }
 
-void Driver::take_network(const NetworkCheck::Result& found) {
-  if (!found.faults || found.faults->empty()) {
-    return log::info("driver", "ms-netcheck {}", found.faults ? "finds no node at fault" : "could not look");
+void Driver::take_network(const NetworkCheck::Result& result) {
+  const std::string names = slurm::fold_hostlist(result.nodes);
+  const NetworkFound found = result.found.value_or(NetworkFound{});
+  for (const NetworkFault& fault : found.faults) {
+    const auto node = pool_.nodes().find(fault.node);
+    if (node == pool_.nodes().end() || node->second.role > NodeRole::suspect) continue;
+    const std::string why = fmt::format("ms-netcheck between {}: {}", names, fault.why);
+    log::warn("driver", "{} is left out: {}", fault.node, why);
+    leave_out(fault.node, why);
+    if (waits_for_network_) entry().excluded.push_back(fault.node);
   }
-  for (const NetworkFault& fault : *found.faults) {
-    if (!pool_.nodes().contains(fault.node)) continue;
-    log::warn("driver", "{} is left out: {}", fault.node, fault.why);
-    leave_out(fault.node, fault.why);
-    entry().excluded.push_back(fault.node);
+  if (found.faults.empty()) {
+    log::info("driver", "ms-netcheck between {} {}", names, result.found ? "finds no node at fault" : "could not look");
   }
-  for (const std::string& node : found.nodes) pool_.clear(node);
+  for (const std::string& node : result.nodes) {
+    if (pool_.nodes().at(node).role != NodeRole::suspect) continue;
+    if (waits_for_network_) {  // of all nodes: without a culprit, none of them is innocent
+      if (!found.faults.empty()) clear(node);
+    } else if (found.clear.contains(node)) {
+      log::info("driver", "{} is found well: a spare", node);
+      clear(node);
+    } else {
+      no_evidence(node, result.found ? "ms-netcheck cannot tell whether the fault is its own"
+                                     : "ms-netcheck could not look at its network");
+    }
+  }
+  waits_for_network_ = false;
   save();
+}
+
+void Driver::clear(const std::string& node) {
+  pool_.clear(node);
+  network_doubts_.erase(node);
+  well_alone_.erase(node);
+}
+
+// A suspect that nothing accuses and nothing clears has a second chance, and no third one while others can work.
+void Driver::no_evidence(const std::string& node, const std::string& why) {
+  const int strikes = ledger_.strikes[node];
+  if (strikes >= kSecondStrike && pool_.usable() > nodes_.size()) {
+    const std::string said = fmt::format("{} attempts ended for it, and {}", strikes, why);
+    log::warn("driver", "{} is left out: {}", node, said);
+    return leave_out(node, said);
+  }
+  log::info("driver", "{} is a spare, the last to be taken: {}", node, why);
+  clear(node);
 }
 
 // Nobody else looks whether spares are still there, and an attempt with a dead node costs more than one without it.
@@ -128,23 +168,46 @@ void Driver::take_finding(const std::string& node, const std::string& finding) {
 }
 
 void Driver::check_suspects(double now_s) {
-  if (const std::optional<NetworkCheck::Result> found = network_.take(now_s)) take_network(*found);
+  if (const std::optional<NetworkCheck::Result> result = network_.take(now_s)) take_network(*result);
   for (const std::string& node : pool_.with(NodeRole::suspect)) {
     // One that was away comes here too. The checks of a node would disturb those of the network.
-    if (options_.diagnose_level > 0 && agents_.has(node) && !network_.busy()) {
+    if (options_.diagnose_level > 0 && agents_.has(node) && !network_.busy() && !well_alone_.contains(node)) {
       suspects_.look(node, options_.diagnose_level);
     }
   }
   for (const Checkup& checkup : suspects_.take()) {
-    if (checkup.well) {
-      log::info("driver", "{} is found well: a spare", checkup.node);
-      pool_.clear(checkup.node);
-    } else {
+    if (!checkup.well) {
       log::warn("driver", "{} is left out: {}", checkup.node, checkup.said);
       leave_out(checkup.node, checkup.said);
+    } else if (network_doubts_.contains(checkup.node)) {
+      log::info("driver", "{} is found well by itself: its network comes next", checkup.node);
+      well_alone_.insert(checkup.node);
+    } else {
+      log::info("driver", "{} is found well: a spare", checkup.node);
+      clear(checkup.node);
     }
     save();
   }
+  check_doubtful(now_s);
+}
+
+// Suspects that are well by themselves are measured with each other and with a spare or two, while the others train.
+void Driver::check_doubtful(double now_s) {
+  std::erase_if(well_alone_, [&](const std::string& node) {
+    return pool_.nodes().at(node).role != NodeRole::suspect || !agents_.has(node);
+  });
+  if (well_alone_.empty() || phase_ != Phase::running || network_.busy() || suspects_.busy()) return;
+  std::vector<std::string> nodes(well_alone_.begin(), well_alone_.end());
+  std::vector<std::string> spares = pool_.with(NodeRole::spare);
+  std::erase_if(spares, [&](const std::string& node) { return !agents_.has(node); });
+  std::ranges::stable_sort(spares, {}, [&](const std::string& node) { return pool_.nodes().at(node).strikes; });
+  spares.resize(std::min(spares.size(), kWitnesses));
+  nodes.insert(nodes.end(), spares.begin(), spares.end());
+  network_.begin(nodes, kBesideTraining_gbps, now_s);
+  if (network_.busy()) return;
+  const std::set<std::string> alone = std::exchange(well_alone_, {});
+  for (const std::string& node : alone) no_evidence(node, "no other node is idle to measure its network with");
+  save();
 }
 
 }  // namespace ms::driver

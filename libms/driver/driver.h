@@ -100,8 +100,11 @@ class Driver {
   void ask_slurm(AttemptEvidence& evidence);
   void decide(const Judgement& judgement, double now_s);
   void check_network(double now_s);
-  void take_network(const NetworkCheck::Result& found);
+  void take_network(const NetworkCheck::Result& result);
   void check_suspects(double now_s);
+  void check_doubtful(double now_s);
+  void clear(const std::string& node);
+  void no_evidence(const std::string& node, const std::string& why);
   void take_finding(const std::string& node, const std::string& finding);
   std::optional<Alarm> packet_loss(double now_s) const;
   void lose_silent_spares(double now_s);
@@ -132,6 +135,8 @@ class Driver {
   std::map<std::string, double> heard_s_;  // of agents
   Suspects suspects_;
   NetworkCheck network_;
+  std::set<std::string> network_doubts_;  // suspects that the network may have made look so
+  std::set<std::string> well_alone_;      // those of them of which ms-diag found nothing
   FlightJudge flight_;
   RunEvents events_;
   std::optional<JobComment> comment_;

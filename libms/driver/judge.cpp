@@ -44,8 +44,12 @@ std::vector<std::string> nodes_where(const std::vector<NodeTask>& tasks, F&& sta
 }
 
 Judgement judged(Next next, std::string cause, int code, std::string why) {
-  return {
-      .next = next, .cause = std::move(cause), .code = code, .suspects = {}, .certain = false, .why = std::move(why)};
+  Judgement j;
+  j.next = next;
+  j.cause = std::move(cause);
+  j.code = code;
+  j.why = std::move(why);
+  return j;
 }
 
 bool is_sure(const std::optional<FlightNode>& flight) { return flight && flight->confidence >= kSureFlight; }
@@ -54,6 +58,7 @@ bool is_sure(const std::optional<FlightNode>& flight) { return flight && flight-
 Judgement judge_hang(const AttemptEvidence& e) {
   Judgement j = judged(Next::again, "hang", code_of(ExitCode::peer_lost), e.alarm ? e.alarm->why : "");
   std::string why;
+  j.network = true;
   j.suspects = outliers(e.tasks, why);
   // Segments are sent again for some seconds before they tell one node from the others, the alarm may come earlier; and
   // whoever waits for lost packets may differ from the others in what it does.
@@ -97,6 +102,7 @@ Judgement judge_verdict(const AttemptEvidence& e) {
   if (is(ExitCode::storage)) return judged(Next::again, "storage", v.code, v.message);
   if (is(ExitCode::peer_lost)) {
     Judgement j = judged(Next::again, v.kind == "comm.deadline" ? "hang" : "peer_lost", v.code, v.message);
+    j.network = v.kind != "replay.tie";
     if (v.kind == "replay.tie") {  // whoever wrote it is as likely to compute wrongly as the others
       j.cause = v.kind;
       j.suspects = e.nodes;
@@ -161,6 +167,7 @@ Judgement judge(const AttemptEvidence& e) {
                          e.alarm ? e.alarm->why : fmt::format("{} is gone", fmt::join(e.lost, ", ")));
     j.suspects = e.lost;
     j.certain = true;
+    j.network = true;
     return j;
   }
   if (e.alarm && (e.alarm->kind == AlarmKind::evicted || e.alarm->kind == AlarmKind::finding ||
@@ -173,7 +180,8 @@ Judgement judge(const AttemptEvidence& e) {
                          code_of(ExitCode::peer_lost), e.alarm->why);
     j.suspects = e.alarm->nodes;
     // A switch that was overrun for some seconds may be mended.
-    j.certain = kind != AlarmKind::packet_loss;
+    j.network = kind == AlarmKind::packet_loss;
+    j.certain = !j.network;
     return j;
   }
   if (e.alarm && e.alarm->kind == AlarmKind::hang) return judge_hang(e);
@@ -192,6 +200,7 @@ Judgement judge(const AttemptEvidence& e) {
     if (j.next == Next::again && j.cause == "peer_lost" && !e.died_on.empty()) {
       j.cause = "rank_died";
       j.suspects = e.died_on;
+      j.network = false;
     }
     return j;
   }
@@ -231,6 +240,7 @@ Judgement judge(const AttemptEvidence& e) {
   // A watchdog of PyTorch's own ended the ranks.
   if (j.next == Next::again && j.cause == kCollectiveTimeout && is_sure(e.flight)) {
     j.suspects = {e.flight->node};
+    j.network = true;
     j.why = e.flight->why;
   }
   return j;

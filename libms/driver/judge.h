@@ -64,6 +64,7 @@ struct Judgement {
   int code = 0;  // that the driver ends with, unless it goes on
   std::vector<std::string> suspects;
   bool certain = false;  // of the suspects: left out without a second look
+  bool network = false;  // of the suspects: what lies between nodes may have made them look so
   std::string why;
 };
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 namespace ms::driver {
 namespace {
 
@@ -293,6 +295,10 @@ TEST(Judge, ByTheTable) {
     EXPECT_EQ(judgement.code, c.code) << c.name;
     EXPECT_EQ(judgement.suspects, c.suspects) << c.name;
     EXPECT_EQ(judgement.certain, c.certain) << c.name;
+    const bool can_be_the_networks =
+        std::set<std::string>{"hang", "packet_loss", "node_lost", "peer_lost"}.contains(c.cause) ||
+        (c.cause == kCollectiveTimeout && !c.suspects.empty());
+    EXPECT_EQ(judgement.network, can_be_the_networks) << c.name;
     EXPECT_FALSE(judgement.why.empty()) << c.name;
   }
 }

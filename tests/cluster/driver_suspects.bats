@@ -1,0 +1,65 @@
+#!/usr/bin/env bats
+# What ms-driver does about its suspects on a real Slurm while the others train, and about a Slurm that does not answer.
+
+bats_require_minimum_version 1.5.0
+load inside
+
+# shellcheck disable=SC2016 # for the shell on the controller
+@test "a suspect is measured with spares: cleared it is a spare, at fault it stays out" {
+  inside 3 3 <<'BASH'
+  says() { wait-until 150 grep -q "$1" job.log || { grep ' driver: ' job.log | tail -n 40 && return 1; }; }
+  driven_config train.steps=1000000 train.log_every=100 train.global_batch=6 model.seq=32
+  # The second node hangs, and then, in its place, the third one, which loses packets: few enough for everything else.
+  export MS_FAULT='step=12 rank=1 restart=0 hang; step=60 rank=1 restart=1 hang'
+  drive_training --diagnose 1
+  says 'attempt 2 trains'
+  lose-packets node03 1
+  says 'node02 is found well by itself'
+  says 'ms-netcheck locate, over TCP, 16MiB a stream at most, 1 Gbit/s'
+  says 'node03 is left out: ms-netcheck between .* of datagrams lost'
+  says 'node02 is found well: a spare'
+  [ "$(attempt 1 suspects)" = '["node02"]' ]
+  ms-driver status --json r >status.json
+  python3 -c '
+import json
+roles = {node["node"]: node["role"] for node in json.load(open("status.json"))["nodes"]}
+assert roles["node03"] == "excluded" and roles["node02"] in ("spare", "works"), roles'
+  ms-driver report r | grep -q 'node03 is left out: ms-netcheck'
+  ms-driver stop --run-dir r
+  ends_with 75
+BASH
+}
+
+@test "scontrol that hangs before the driver begins delays it, and no more" {
+  inside 1 1 <<'BASH'
+  driven_config train.steps=20
+  printf '#!/bin/sh\ntouch %q\nexec sleep 1000\n' "$PWD/asked" >scontrol
+  chmod +x scontrol
+  on-node node01 mount --bind "$PWD/scontrol" "$(command -v scontrol)"
+  drive_training --comment
+  ends_with 0 90
+  [ -e asked ]
+  grep -q 'Slurm does not say where munged listens' job.log
+  [ "$(attempt 1 cause)" = '"done"' ]
+  [ "$(attempt 1 to_step)" = 20 ]
+BASH
+}
+
+@test "evidence of a run that hangs has the state of the GPUs, and waits for no driver that hangs" {
+  inside 2 0 <<'BASH'
+  . ./preflight.sh
+  policy </dev/null
+  gpus node01 'gpu 0 hang'
+  gpus node02 'gpu 3 temperature_c=91 ecc_uncorrectable=4 clocks_event_reasons=0x48'
+  driven_config run.dir='"r"' run.comm_timeout='"5s"'
+  code=0
+  MS_FAULT='step=12 rank=1 hang' srun --mpi=pmix --nodes=2 --ntasks=2 --ntasks-per-node=1 ms-train run c.toml >log 2>&1 || code=$?
+  [ "$code" -eq 76 ] || { cat log && false; }
+  cat r/evidence/*/devices-node02.txt
+  grep -q '^gpu3: .*temperature_c 91.* ecc_uncorrected 4,.* throttle_reasons 72' r/evidence/*/devices-node02.txt
+  grep -q '^not read: gpus: ' r/evidence/*/devices-node01.txt
+  ms-tracepp hang r/trace >said
+  grep -q 'what the devices of its node said is in .*devices-node02.txt' said
+  grep -q '^    gpu3: .*temperature_c 91, .*ecc_uncorrected 4, ' said
+BASH
+}
