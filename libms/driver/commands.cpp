@@ -13,6 +13,7 @@
 #include "driver/agent.h"
 #include "driver/driver.h"
 #include "driver/guard.h"
+#include "driver/proof.h"
 #include "driver/status.h"
 #include "net/agents/agent.h"
 #include "net/ranks/own_launch.h"
@@ -45,18 +46,6 @@ std::string run_dir_of(const Args& args, const char* name) {
   if (!given.empty()) return given;
   if (*variable("SLURM_JOB_ID") == '\0') return ".";
   return fmt::format("runs/{}", variable("SLURM_JOB_ID"));
-}
-
-// The socket of munged, as Slurm's configuration has it; the usual one where Slurm cannot be asked.
-std::string configured_socket() {
-  try {
-    const slurm::Config config = slurm::Commands({.conf = variable("SLURM_CONF"), .deadline_s = 5}).config();
-    const auto found = config.find("AuthInfo");
-    return found == config.end() ? "" : munge_socket(found->second);
-  } catch (const Error& error) {
-    log::debug("driver", "{}", error.message());
-    return {};
-  }
 }
 
 // The command with what the driver adds to it: the run's directory, where it is ms-train's and none is named.
@@ -138,9 +127,8 @@ DriverOptions options_of(const Args& args) {
 
 int drive(const Args& args) {
   DriverOptions options = options_of(args);
-  options.munge_socket = configured_socket();
-  const std::unique_ptr<Credentials> credentials = munge_credentials(options.munge_socket);
-  static_cast<void>(credentials->seal("ms-driver"));  // fails now rather than on every node
+  const Proof proof = prove_ourselves(variable("SLURM_CONF"));
+  options.munge_socket = proof.socket;
   make_directories(options.run_dir);
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
@@ -150,7 +138,7 @@ int drive(const Args& args) {
   return guarded([&](int signals) {
     options.signals = signals;
     SystemClock clock;
-    Driver driver(options, *credentials, clock);
+    Driver driver(options, *proof.credentials, clock);
     return driver.run();
   });
 }
@@ -214,14 +202,14 @@ int ask(const Args& args, const Json& question) {
   const DriverFiles files = files_of(args, "run-dir");
   const std::optional<DriverState> state = read_state(read_file(files.state(), Blame::user));
   if (!state) throw Error("driver.state", Blame::storage, fmt::format("{} is not understood", files.state()));
-  const std::unique_ptr<Credentials> credentials = munge_credentials(configured_socket());
+  const Proof proof = prove_ourselves(variable("SLURM_CONF"));
   std::string why = "it names no address";
   for (const std::string& text : state->addresses) {
     const std::optional<net::Address> address = net::parse_address(text);
     if (!address) continue;
     try {
       const net::Deadline deadline = net::in_seconds(kAnswer_s);
-      net::Channel driver = join(*address, "client", "", *credentials, deadline);
+      net::Channel driver = join(*address, "client", "", *proof.credentials, deadline);
       driver.send_line(question.dump(), deadline);
       const std::optional<Json> answer = Json::try_parse(driver.receive_line(deadline));
       print_out("{}\n",
@@ -301,7 +289,8 @@ Command run_command() {
                   {.name = "diag", .value = "PROGRAM", .doc = "The ms-diag of the nodes.", .default_text = "ms-diag"},
                   {.name = "netcheck",
                    .value = "PROGRAM",
-                   .doc = "The ms-netcheck of the nodes, for a run that hangs and no node stands out.",
+                   .doc = "The ms-netcheck of the nodes, for a run that hangs and no node stands out, and for suspects "
+                          "that the network may have made look so.",
                    .default_text = "ms-netcheck"}},
       .run = drive};
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace ms::driver {
 
@@ -22,5 +23,7 @@ class Credentials {
 std::unique_ptr<Credentials> munge_credentials(const std::string& socket);
 // The socket in Slurm's AuthInfo ("socket=/run/munge/socket,cred_expire=5"); empty: none is named.
 std::string munge_socket(std::string_view auth_info);
+// The same by the text of a slurm.conf(5). What other files it includes is not read.
+std::string munge_socket_in_conf(std::string_view slurm_conf);
 
 }  // namespace ms::driver

@@ -208,6 +208,9 @@ TEST(Munge, ItsSocketStandsInSlurmsConfiguration) {
   EXPECT_EQ(munge_socket("socket=/run/munge/socket,cred_expire=5"), "/run/munge/socket");
   EXPECT_EQ(munge_socket("cred_expire=5,socket=/a"), "/a");
   EXPECT_EQ(munge_socket(""), "");
+  EXPECT_EQ(munge_socket_in_conf("ClusterName=a\n#AuthInfo=socket=/no\n authinfo = socket=/a,ttl=5 # ours\n"), "/a");
+  EXPECT_EQ(munge_socket_in_conf("AuthType=auth/munge\nAuthInfo\n"), "");
+  EXPECT_EQ(munge_socket_in_conf(""), "");
 }
 
 }  // namespace
