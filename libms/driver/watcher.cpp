@@ -60,11 +60,15 @@ void Watcher::was_away(double seconds) {
 double Watcher::deadline_s() const {
   double deadline_s = ranks_.empty() ? limits_.hang_s : 0;
   const std::string* last = nullptr;  // most ranks are in the same section as the one before them
+  // A rank that a signal has stopped saves nothing: what its loop may do at this place is no reason to wait.
+  const bool is_stopped =
+      std::ranges::any_of(ranks_, [](const auto& entry) { return entry.second.state.state == 'T'; });
+  const double unnamed_s = is_stopped ? 0 : std::min(limits_.unnamed_s, limits_.hang_s);
   for (const auto& [number, rank] : ranks_) {
     if (last != nullptr && *last == rank.state.section) continue;
     last = &rank.state.section;
     deadline_s = std::max(deadline_s, deadlines_.of(*last));
-    if (*last == kUnnamedSection) deadline_s = std::max(deadline_s, std::min(limits_.unnamed_s, limits_.hang_s));
+    if (*last == kUnnamedSection) deadline_s = std::max(deadline_s, unnamed_s);
   }
   return deadline_s;
 }

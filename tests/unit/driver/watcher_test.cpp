@@ -115,6 +115,12 @@ TEST_F(Watching, ALoopThatNamesNoSectionsGetsMoreTime) {
   };
   for (std::int64_t step = 0; step < 100; ++step) loop(step);
   EXPECT_EQ(watcher_.deadline_s(), WatchLimits{}.unnamed_s);
+  RankState stopped = at(0, 99, "loop");
+  stopped.state = 'T';
+  watcher_.report("n1", {.number = 0, .attempt = 1, .ranks = {stopped}}, 20);
+  EXPECT_LT(watcher_.deadline_s(), 10) << "a rank that a signal has stopped does nothing that takes long";
+  loop(99);
+  EXPECT_EQ(watcher_.deadline_s(), WatchLimits{}.unnamed_s);
   deadlines_.took("loop", 40);
   EXPECT_GT(watcher_.deadline_s(), 100) << "as long as it was seen to take";
 }
